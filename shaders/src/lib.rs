@@ -1,0 +1,1 @@
+//! Committed SPIR-V and the kernel table.

@@ -1,0 +1,84 @@
+//! The crate's one error type.
+//!
+//! Errors are for what a caller cannot foresee: a bad file, a missing feature, memory that ran out, a lost device.
+//! Each names the thing (file, key, tensor, flag, device) and says expected and found, on one line.
+
+use std::path::{Path, PathBuf};
+
+/// Result of everything that can fail here.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong, in the user's terms.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused a file operation.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not a well-formed GGUF container, or does not describe a model that can run.
+    ///
+    /// `code` is a stable short name (`truncated_data`, `bad_hparam`, `missing_tensor`, ...).
+    #[error("{}: {code}: {what}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Stable short name of the class of fault.
+        code: &'static str,
+        /// One line naming the key or tensor, with expected and found.
+        what: String,
+    },
+    /// No device, or none that fits what was asked.
+    #[error("device: {0}")]
+    Device(String),
+    /// The device lacks something Pumex cannot do without.
+    #[error("device {device}: missing {feature}")]
+    MissingFeature {
+        /// Device name.
+        device: String,
+        /// Feature in the Vulkan specification's words.
+        feature: String,
+    },
+    /// Memory ran out; all three numbers are in the text.
+    #[error("out of memory: {0}")]
+    OutOfMemory(String),
+    /// A Vulkan call failed in a way the caller could not foresee.
+    #[error("{call} failed on {device}: {result}")]
+    Vulkan {
+        /// The function.
+        call: &'static str,
+        /// Device name.
+        device: String,
+        /// Vulkan's result code in words.
+        result: String,
+    },
+    /// A request that the loaded model or the options cannot satisfy.
+    #[error("{0}")]
+    Request(String),
+    /// A flag or argument is wrong (exit code 2).
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl Error {
+    /// An [`Error::File`] about `path`.
+    pub fn file(path: &Path, code: &'static str, what: impl Into<String>) -> Self {
+        Error::File { path: path.to_path_buf(), code, what: what.into() }
+    }
+
+    /// An [`Error::Io`] about `path`.
+    pub fn io(path: &Path, source: std::io::Error) -> Self {
+        Error::Io { path: path.to_path_buf(), source }
+    }
+
+    /// Exit code for the process: 2 for bad usage, 1 for everything else.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) => 2,
+            _ => 1,
+        }
+    }
+}

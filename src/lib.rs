@@ -1,0 +1,22 @@
+//! Pumex: run any GGUF model on any Vulkan GPU.
+//!
+//! The path of a token: [`map`] (file bytes) → [`gguf`] (names) → [`text`] (ids) and [`model`] (checked weights)
+//! → [`plan`] (ops in order) → [`engine`] or [`reference`] (the two interpreters of the plan) → [`sample`] (next id)
+//! → [`text`] (text again).
+
+pub mod conversation;
+pub mod engine;
+pub mod error;
+pub mod gguf;
+pub mod kernel;
+pub mod map;
+pub mod model;
+pub mod plan;
+pub mod policy;
+pub mod reference;
+pub mod sample;
+pub mod step;
+pub mod text;
+pub mod vk;
+
+pub use error::{Error, Result};

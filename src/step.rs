@@ -1,0 +1,107 @@
+//! One step of work: rows of several sequences, and the interface every interpreter of a plan offers.
+
+use crate::Result;
+
+/// Where a row's token id comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// A known id, below the vocabulary's size.
+    Id(u32),
+    /// The id that the last wanted row of the same sequence sampled; it need not have reached the host yet.
+    Sampled,
+}
+
+/// One token of one sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Which sequence, `0..n_seqs`.
+    pub seq: u32,
+    /// Position in the sequence, from 0; rows of a sequence come in rising order without gaps.
+    pub pos: u32,
+    /// The token itself.
+    pub token: Token,
+    /// Whether this row's logits are computed (and the greedy id sampled).
+    pub wanted: bool,
+}
+
+/// A step that was started and whose results are not read yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(pub u64);
+
+/// What a step produced.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Output {
+    /// Greedy id per wanted row, in row order.
+    pub ids: Vec<u32>,
+    /// Logits per wanted row, `[wanted, vocab]`; empty unless asked for.
+    pub logits: Vec<f32>,
+}
+
+/// What the step should hand back beside the greedy ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Ids only: 4 bytes per wanted row.
+    Ids,
+    /// Ids and all logits.
+    Logits,
+}
+
+/// An interpreter of a plan, with its KV cache: the CPU reference or the Vulkan engine.
+pub trait Runner {
+    /// Vocabulary size: logits per row.
+    fn n_vocab(&self) -> usize;
+    /// Context: positions a sequence may hold.
+    fn n_ctx(&self) -> usize;
+    /// Most rows one step takes.
+    fn max_rows(&self) -> usize;
+    /// Starts a step. At most two steps may be unfinished; tickets finish in order.
+    ///
+    /// # Errors
+    /// A row outside the context or the vocabulary, more rows than `max_rows`, a lost device.
+    fn start(&mut self, rows: &[Row], want: Want) -> Result<Ticket>;
+    /// Waits for a started step and reads its results.
+    fn finish(&mut self, ticket: Ticket) -> Result<Output>;
+    /// Forgets a sequence from position `from` on (0: all of it).
+    fn forget(&mut self, seq: u32, from: u32);
+    /// Counters since the start, for `--counters`.
+    fn counters(&self) -> Counters;
+    /// One line naming the device.
+    fn device(&self) -> String;
+
+    /// Starts and finishes.
+    fn run(&mut self, rows: &[Row], want: Want) -> Result<Output> {
+        let ticket = self.start(rows, want)?;
+        self.finish(ticket)
+    }
+}
+
+/// Running totals; a difference of two snapshots is what happened between them. All zero on the CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Counters {
+    /// Queue submissions.
+    pub submits: u64,
+    /// Waits of the host for one timeline value.
+    pub host_waits: u64,
+    /// Waits for a whole device or queue.
+    pub device_waits: u64,
+    /// Pipeline barriers executed.
+    pub barriers: u64,
+    /// Dispatches executed.
+    pub dispatches: u64,
+    /// Descriptor writes; there are no descriptors, so this stays 0.
+    pub descriptor_writes: u64,
+    /// Bytes of push constants in executed recordings.
+    pub push_bytes: u64,
+    /// Bytes the host wrote for the device.
+    pub bytes_to_device: u64,
+    /// Bytes the host read back.
+    pub bytes_from_device: u64,
+    /// Device memory allocations.
+    pub allocations: u64,
+    /// Command buffers recorded.
+    pub recordings: u64,
+    /// Host time spent recording, microseconds.
+    pub record_us: f64,
+    /// GPU time of finished steps, microseconds.
+    pub gpu_us: f64,
+}
