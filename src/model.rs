@@ -1,1 +1,24 @@
-//! stub
+//! A GGUF file → a checked model: architecture, configuration, every tensor accounted for, and the plan.
+
+pub mod arch;
+pub mod blocks;
+pub mod config;
+pub mod weights;
+
+use crate::gguf::Gguf;
+use crate::plan::Plan;
+use crate::{Error, Result};
+
+/// Builds the plan of the model in `gguf`.
+///
+/// # Errors
+/// `unknown_arch`, `bad_hparam` with the key, or all missing, misshapen and unused tensors at once.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let name = gguf.meta().arch()?;
+    let Some(arch) = arch::find(name) else {
+        let known: Vec<&str> = arch::ARCHS.iter().map(|a| a.name).collect();
+        let what = format!("general.architecture: expected one of {}, found {name:?}", known.join(", "));
+        return Err(Error::file(gguf.path(), "unknown_arch", what));
+    };
+    (arch.plan)(gguf)
+}

@@ -1,1 +1,196 @@
-//! stub
+//! The plan: a model's forward pass as ops in order, with shapes. It is what runs, not a description of it.
+//!
+//! An architecture file builds one with the methods below, line by line; the CPU reference and the Vulkan engine
+//! interpret the same plan. Row counts stay symbolic: a value has one row per row of the step, or one per wanted row.
+//! This module knows neither files nor devices.
+
+mod dump;
+mod op;
+mod place;
+
+pub use op::{Access, Cache, MatPart, Op, Rope, RopeStyle};
+pub use place::Placement;
+
+use pumex_quant::Format;
+
+/// A value of the plan: index into [`Plan::values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Val(pub usize);
+
+/// A weight of the plan: index into [`Plan::weights`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Weight(pub usize);
+
+/// How many rows a value has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// One per row of the step: `n`.
+    Step,
+    /// One per row whose logits are wanted: `w`.
+    Wanted,
+}
+
+/// Shape of a value: `[rows, width]` f32.
+#[derive(Clone, Debug)]
+pub struct ValueInfo {
+    /// For dumps.
+    pub name: &'static str,
+    /// Columns.
+    pub width: usize,
+    /// Row kind.
+    pub rows: Rows,
+}
+
+/// A tensor of the file in the role the architecture gave it.
+#[derive(Clone, Debug)]
+pub struct WeightInfo {
+    /// GGUF name.
+    pub name: String,
+    /// Index into the file's tensors.
+    pub tensor: usize,
+    /// Output features; 1 for a vector.
+    pub rows: usize,
+    /// Input features (contiguous).
+    pub cols: usize,
+    /// Block format.
+    pub format: &'static Format,
+}
+
+impl WeightInfo {
+    /// Bytes as stored.
+    pub fn len_bytes(&self) -> u64 {
+        (self.rows * (self.cols / self.format.block_len) * self.format.block_bytes) as u64
+    }
+}
+
+/// Shape of the KV cache, equal in every layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvShape {
+    /// Layers with a cache.
+    pub layers: usize,
+    /// Key/value heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+}
+
+/// Ops in order, with everything they name.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Architecture's name.
+    pub arch: String,
+    /// The ops.
+    pub ops: Vec<Op>,
+    /// Shapes of all values.
+    pub values: Vec<ValueInfo>,
+    /// All weights.
+    pub weights: Vec<WeightInfo>,
+    /// KV cache.
+    pub kv: KvShape,
+    /// RoPE: radians per position of each rotated pair, `[rope_dim / 2]`.
+    pub inv_freq: Vec<f32>,
+    /// Vocabulary size.
+    pub n_vocab: usize,
+    /// Context the model was trained for.
+    pub n_ctx_train: usize,
+    /// The logits, `[w, n_vocab]`.
+    pub logits: Val,
+}
+
+/// Builds a plan top to bottom.
+pub struct Builder {
+    ops: Vec<Op>,
+    values: Vec<ValueInfo>,
+    weights: Vec<WeightInfo>,
+}
+
+impl Builder {
+    /// A builder over the weights an architecture declared.
+    pub fn new(weights: Vec<WeightInfo>) -> Self {
+        Builder { ops: Vec::new(), values: Vec::new(), weights }
+    }
+
+    fn value(&mut self, name: &'static str, width: usize, rows: Rows) -> Val {
+        self.values.push(ValueInfo { name, width, rows });
+        Val(self.values.len() - 1)
+    }
+
+    fn width(&self, v: Val) -> usize {
+        self.values[v.0].width
+    }
+
+    fn out_features(&self, parts: &[MatPart]) -> usize {
+        parts.iter().map(|p| self.weights[p.weight.0].rows).sum()
+    }
+
+    /// Token ids → embedding rows, `[n, dim]`.
+    pub fn embed(&mut self, weight: Weight) -> Val {
+        let out = self.value("x", self.weights[weight.0].cols, Rows::Step);
+        self.ops.push(Op::Embed { weight, out });
+        out
+    }
+
+    /// RMS norm of every row, times `weight`: `[n, dim]` → `[n, dim]`.
+    pub fn rms_norm(&mut self, x: Val, weight: Weight, eps: f32) -> Val {
+        let out = self.value("h", self.width(x), Rows::Step);
+        self.ops.push(Op::RmsNorm { x, weight, eps, out });
+        out
+    }
+
+    /// RMS norm of the wanted rows only: `[n, dim]` → `[w, dim]`.
+    pub fn rms_norm_wanted(&mut self, x: Val, weight: Weight, eps: f32) -> Val {
+        let out = self.value("h_out", self.width(x), Rows::Wanted);
+        self.ops.push(Op::RmsNorm { x, weight, eps, out });
+        out
+    }
+
+    /// Products with several matrices, side by side: `[n, k]` → `[n, m0 + m1 + ...]`.
+    pub fn matmul(&mut self, name: &'static str, x: Val, parts: Vec<MatPart>) -> Val {
+        let rows = self.values[x.0].rows;
+        let out = self.value(name, self.out_features(&parts), rows);
+        self.ops.push(Op::MatMul { x, parts, add: false, out });
+        out
+    }
+
+    /// `residual += x · weightᵀ`: `[n, k]` → `[n, m]`, in place.
+    pub fn matmul_add(&mut self, x: Val, part: MatPart, residual: Val) -> Val {
+        self.ops.push(Op::MatMul { x, parts: vec![part], add: true, out: residual });
+        residual
+    }
+
+    /// `silu(x · gateᵀ) * (x · upᵀ)`: `[n, k]` → `[n, ffn]`.
+    pub fn gated(&mut self, x: Val, gate: MatPart, up: MatPart) -> Val {
+        let out = self.value("ffn", self.weights[gate.weight.0].rows, Rows::Step);
+        self.ops.push(Op::GatedMatMul { x, gate, up, out });
+        out
+    }
+
+    /// Rotates q in place, writes rotated k and v to the cache of `cache.layer`; norms per head first if given.
+    pub fn rope_kv(&mut self, qkv: Val, cache: Cache, rope: Rope, q_norm: Option<Weight>, k_norm: Option<Weight>) {
+        self.ops.push(Op::RopeKv { qkv, cache, rope, q_norm, k_norm });
+    }
+
+    /// Causal attention of each row over its sequence's cache: q of `qkv` → `[n, heads * head_dim]`.
+    pub fn attend(&mut self, qkv: Val, cache: Cache, scale: f32) -> Val {
+        let out = self.value("attn", cache.heads * cache.head_dim, Rows::Step);
+        self.ops.push(Op::Attend { qkv, cache, scale, out });
+        out
+    }
+
+    /// Ends the plan: greedy ids from the logits.
+    pub fn finish(mut self, arch: &str, logits: Val, kv: KvShape, inv_freq: Vec<f32>, n_ctx_train: usize) -> Plan {
+        self.ops.push(Op::Argmax { logits });
+        let n_vocab = self.width(logits);
+        Plan {
+            arch: arch.to_string(),
+            ops: self.ops,
+            values: self.values,
+            weights: self.weights,
+            kv,
+            inv_freq,
+            n_vocab,
+            n_ctx_train,
+            logits,
+        }
+    }
+}

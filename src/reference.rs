@@ -1,1 +1,222 @@
-//! stub
+//! The plan's plain interpreter: f32 on the CPU, one loop per op. It is the truth the Vulkan engine is compared with,
+//! and what `--device cpu` runs.
+
+mod ops;
+
+use crate::gguf::Gguf;
+use crate::plan::{Op, Plan, Rows, Val, Weight};
+use crate::step::{self, Counters, Output, Row, Runner, Ticket, Token, Want};
+use crate::{Error, Result};
+use std::ops::Range;
+
+/// KV cache of one sequence: per layer, K and V as `[pos, kv_heads * head_dim]`.
+type SeqCache = Vec<(Vec<f32>, Vec<f32>)>;
+
+/// Runs a plan on the CPU.
+pub struct Reference<'a> {
+    gguf: &'a Gguf,
+    plan: Plan,
+    n_ctx: usize,
+    max_rows: usize,
+    caches: Vec<SeqCache>,
+    sampled: Vec<u32>,
+    values: Vec<Vec<f32>>,
+    finished: Vec<(Ticket, Output)>,
+    next_ticket: u64,
+}
+
+impl<'a> Reference<'a> {
+    /// An interpreter for up to `n_seqs` sequences of `n_ctx` positions, `max_rows` rows a step.
+    pub fn new(gguf: &'a Gguf, plan: Plan, n_ctx: usize, n_seqs: usize, max_rows: usize) -> Self {
+        let layer = || (Vec::new(), Vec::new());
+        Reference {
+            caches: (0..n_seqs).map(|_| (0..plan.kv.layers).map(|_| layer()).collect()).collect(),
+            sampled: vec![0; n_seqs],
+            values: vec![Vec::new(); plan.values.len()],
+            gguf,
+            plan,
+            n_ctx,
+            max_rows,
+            finished: Vec::new(),
+            next_ticket: 0,
+        }
+    }
+
+    /// The plan it runs.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Runs the ops of `range` for `rows`; values of earlier ops are those of the last call.
+    pub fn run_ops(&mut self, rows: &[Row], range: Range<usize>) {
+        let wanted: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].wanted).collect();
+        for i in range {
+            self.op(i, rows, &wanted);
+        }
+    }
+
+    /// A value after [`Reference::run_ops`], `[rows, width]`.
+    pub fn value(&self, v: Val) -> &[f32] {
+        &self.values[v.0]
+    }
+
+    fn matrix(&self, w: Weight) -> ops::Matrix<'_> {
+        let info = &self.plan.weights[w.0];
+        let data = self.gguf.data(&self.gguf.tensors()[info.tensor]);
+        ops::Matrix { data, rows: info.rows, cols: info.cols, format: info.format }
+    }
+
+    fn vector(&self, w: Weight) -> Vec<f32> {
+        self.matrix(w).row(0)
+    }
+
+    fn op(&mut self, index: usize, rows: &[Row], wanted: &[usize]) {
+        match self.plan.ops[index].clone() {
+            Op::Embed { weight, out } => {
+                let ids: Vec<usize> = rows
+                    .iter()
+                    .map(|r| match r.token {
+                        Token::Id(id) => id as usize,
+                        Token::Sampled => self.sampled[r.seq as usize] as usize,
+                    })
+                    .collect();
+                let table = self.matrix(weight);
+                self.values[out.0] = ids.iter().flat_map(|&id| table.row(id)).collect();
+            }
+            Op::RmsNorm { x, weight, eps, out } => {
+                let (dim, weight) = (self.plan.values[x.0].width, self.vector(weight));
+                let x = &self.values[x.0];
+                let take: Vec<usize> = match self.plan.values[out.0].rows {
+                    Rows::Step => (0..rows.len()).collect(),
+                    Rows::Wanted => wanted.to_vec(),
+                };
+                self.values[out.0] =
+                    take.iter().flat_map(|&r| ops::rms_norm(&x[r * dim..][..dim], &weight, eps)).collect();
+            }
+            Op::MatMul { x, parts, add, out } => {
+                let products: Vec<(Vec<f32>, usize)> = parts.iter().map(|p| (self.product(x, p.weight, p.bias), self.plan.weights[p.weight.0].rows)).collect();
+                let count = self.values[x.0].len() / self.plan.values[x.0].width;
+                let joined = ops::side_by_side(&products, count);
+                if add {
+                    self.values[out.0].iter_mut().zip(&joined).for_each(|(o, j)| *o += j);
+                } else {
+                    self.values[out.0] = joined;
+                }
+            }
+            Op::GatedMatMul { x, gate, up, out } => {
+                let mut g = self.product(x, gate.weight, gate.bias);
+                let u = self.product(x, up.weight, up.bias);
+                g.iter_mut().zip(&u).for_each(|(g, u)| *g = ops::silu(*g) * u);
+                self.values[out.0] = g;
+            }
+            Op::RopeKv { qkv, cache, rope, q_norm, k_norm } => {
+                let norms = [q_norm.map(|w| self.vector(w)), k_norm.map(|w| self.vector(w))];
+                let (width, hd) = (cache.qkv_width(), cache.head_dim);
+                let mut values = std::mem::take(&mut self.values[qkv.0]);
+                for (row, qkv) in rows.iter().zip(values.chunks_exact_mut(width)) {
+                    for (h, head) in qkv.chunks_exact_mut(hd).take(cache.heads + cache.kv_heads).enumerate() {
+                        if let Some(norm) = &norms[usize::from(h >= cache.heads)] {
+                            head.copy_from_slice(&ops::rms_norm(head, norm, rope.norm_eps));
+                        }
+                        ops::rope(head, row.pos, rope, &self.plan.inv_freq);
+                    }
+                    let (k_at, kv_dim) = (cache.heads * hd, cache.kv_heads * hd);
+                    let (k, v) = &mut self.caches[row.seq as usize][cache.layer];
+                    for (store, at) in [(k, k_at), (v, k_at + kv_dim)] {
+                        store.resize((row.pos as usize + 1) * kv_dim, 0.0);
+                        store[row.pos as usize * kv_dim..].copy_from_slice(&qkv[at..at + kv_dim]);
+                    }
+                }
+                self.values[qkv.0] = values;
+            }
+            Op::Attend { qkv, cache, scale, out } => {
+                let width = cache.qkv_width();
+                let mut result = vec![0.0; rows.len() * cache.heads * cache.head_dim];
+                let q = &self.values[qkv.0];
+                let caches = &self.caches;
+                ops::for_rows(&mut result, cache.heads * cache.head_dim, |i, out| {
+                    let (k, v) = &caches[rows[i].seq as usize][cache.layer];
+                    ops::attend(&q[i * width..][..width], k, v, rows[i].pos as usize + 1, cache, scale, out);
+                });
+                self.values[out.0] = result;
+            }
+            Op::Argmax { logits } => {
+                for (i, &r) in wanted.iter().enumerate() {
+                    let row = &self.values[logits.0][i * self.plan.n_vocab..][..self.plan.n_vocab];
+                    self.sampled[rows[r].seq as usize] = ops::argmax(row);
+                }
+            }
+        }
+    }
+
+    fn product(&self, x: Val, weight: Weight, bias: Option<Weight>) -> Vec<f32> {
+        let mut out = self.matrix(weight).times(&self.values[x.0]);
+        if let Some(bias) = bias.map(|b| self.vector(b)) {
+            out.chunks_exact_mut(bias.len()).for_each(|row| row.iter_mut().zip(&bias).for_each(|(o, b)| *o += b));
+        }
+        out
+    }
+}
+
+impl Runner for Reference<'_> {
+    fn n_vocab(&self) -> usize {
+        self.plan.n_vocab
+    }
+
+    fn n_ctx(&self) -> usize {
+        self.n_ctx
+    }
+
+    fn max_rows(&self) -> usize {
+        self.max_rows
+    }
+
+    fn start(&mut self, rows: &[Row], want: Want) -> Result<Ticket> {
+        let limits = step::Limits {
+            n_vocab: self.plan.n_vocab,
+            n_ctx: self.n_ctx,
+            max_rows: self.max_rows,
+            n_seqs: self.caches.len(),
+        };
+        limits.check(rows)?;
+        for row in rows {
+            let held = self.caches[row.seq as usize].first().map_or(0, |(k, _)| k.len());
+            let held = held / (self.plan.kv.kv_heads * self.plan.kv.head_dim);
+            let earlier = rows.iter().filter(|r| r.seq == row.seq && r.pos < row.pos).count();
+            if row.pos as usize > held + earlier {
+                let what = format!("position {} of sequence {}: expected at most {held}", row.pos, row.seq);
+                return Err(Error::Request(what));
+            }
+        }
+        self.run_ops(rows, 0..self.plan.ops.len());
+        let logits = &self.values[self.plan.logits.0];
+        let ids = logits.chunks_exact(self.plan.n_vocab).map(ops::argmax).collect();
+        let logits = if want == Want::Logits { logits.clone() } else { Vec::new() };
+        self.next_ticket += 1;
+        self.finished.push((Ticket(self.next_ticket), Output { ids, logits }));
+        Ok(Ticket(self.next_ticket))
+    }
+
+    fn finish(&mut self, ticket: Ticket) -> Result<Output> {
+        match self.finished.iter().position(|(t, _)| *t == ticket) {
+            Some(i) => Ok(self.finished.remove(i).1),
+            None => Err(Error::Request(format!("step {}: expected a step that was started", ticket.0))),
+        }
+    }
+
+    fn forget(&mut self, seq: u32, from: u32) {
+        let kv_dim = self.plan.kv.kv_heads * self.plan.kv.head_dim;
+        for (k, v) in &mut self.caches[seq as usize] {
+            k.truncate(from as usize * kv_dim);
+            v.truncate(from as usize * kv_dim);
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+
+    fn device(&self) -> String {
+        format!("CPU reference, {} threads", rayon::current_num_threads())
+    }
+}

@@ -105,3 +105,43 @@ pub struct Counters {
     /// GPU time of finished steps, microseconds.
     pub gpu_us: f64,
 }
+
+/// What a step may hold; shared by both interpreters so that they refuse the same things.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Ids are below this.
+    pub n_vocab: usize,
+    /// Positions are below this.
+    pub n_ctx: usize,
+    /// Most rows.
+    pub max_rows: usize,
+    /// Sequences are below this.
+    pub n_seqs: usize,
+}
+
+impl Limits {
+    /// Checks every row.
+    ///
+    /// # Errors
+    /// [`crate::Error::Request`] naming the row's field with expected and found.
+    pub fn check(&self, rows: &[Row]) -> Result<()> {
+        let bad = |what: String| Err(crate::Error::Request(what));
+        if rows.is_empty() || rows.len() > self.max_rows {
+            return bad(format!("rows of a step: expected 1 to {}, found {}", self.max_rows, rows.len()));
+        }
+        for row in rows {
+            if row.seq as usize >= self.n_seqs {
+                return bad(format!("sequence: expected below {}, found {}", self.n_seqs, row.seq));
+            }
+            if row.pos as usize >= self.n_ctx {
+                return bad(format!("position: expected below the context's {}, found {}", self.n_ctx, row.pos));
+            }
+            if let Token::Id(id) = row.token {
+                if id as usize >= self.n_vocab {
+                    return bad(format!("token id: expected below {}, found {id}", self.n_vocab));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,1 +1,16 @@
-//! Committed SPIR-V and the kernel table.
+//! Committed SPIR-V and the kernel table. Knows no Vulkan API.
+//!
+//! The modules under `spirv/` are what `tools`' `build-shaders` makes of `glsl/`; CI proves it.
+#![forbid(unsafe_code)]
+
+pub mod kernels;
+#[rustfmt::skip]
+mod modules;
+
+pub use kernels::{Kernel, KERNELS};
+pub use modules::MODULES;
+
+/// SPIR-V of a module: a kernel's name, with `.STEM` of the weight format if the kernel has one per format.
+pub fn module(name: &str) -> Option<&'static [u8]> {
+    MODULES.binary_search_by_key(&name, |(n, _)| n).ok().map(|i| MODULES[i].1)
+}

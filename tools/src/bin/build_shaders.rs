@@ -1,2 +1,100 @@
-//! stub
-fn main() {}
+//! `shaders/glsl` → `shaders/spirv` and `shaders/src/modules.rs`.
+//!
+//! usage: build-shaders [--check] [ROOT]; with `--check` nothing is written and a difference is an error.
+
+use pumex_quant::FORMATS;
+use pumex_shaders::kernels::KERNELS;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+type Fault = Box<dyn std::error::Error>;
+
+/// Name and SPIR-V of every module, sorted by name.
+fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
+    let compiler = shaderc::Compiler::new()?;
+    let mut modules = Vec::new();
+    for kernel in KERNELS {
+        let stems: Vec<Option<&str>> =
+            if kernel.formats { FORMATS.iter().map(|f| Some(f.stem)).collect() } else { vec![None] };
+        for stem in stems {
+            let name = stem.map_or(kernel.name.to_string(), |s| format!("{}.{s}", kernel.name));
+            let mut options = shaderc::CompileOptions::new()?;
+            options.set_target_env(shaderc::TargetEnv::Vulkan, shaderc::EnvVersion::Vulkan1_2 as u32);
+            options.set_optimization_level(shaderc::OptimizationLevel::Performance);
+            options.set_warnings_as_errors();
+            options.set_include_callback(|wanted, _, _, _| {
+                let file = match (wanted, stem) {
+                    ("weight.glsl", Some(stem)) => format!("quant/{stem}.glsl"),
+                    _ => wanted.to_string(),
+                };
+                let content = fs::read_to_string(glsl.join(&file)).map_err(|e| format!("{file}: {e}"))?;
+                Ok(shaderc::ResolvedInclude { resolved_name: file, content })
+            });
+            let file = format!("{}.comp", kernel.name);
+            // The includes are not in GLSL itself; sources stay free of the directive that allows them.
+            let source = fs::read_to_string(glsl.join(&file))?
+                .replacen("#version 460", "#version 460\n#extension GL_GOOGLE_include_directive : require", 1);
+            let artifact =
+                compiler.compile_into_spirv(&source, shaderc::ShaderKind::Compute, &file, "main", Some(&options))?;
+            modules.push((name, artifact.as_binary_u8().to_vec()));
+        }
+    }
+    modules.sort();
+    Ok(modules)
+}
+
+/// Path and bytes of every file the tool owns.
+fn outputs(shaders: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Fault> {
+    let modules = compile_all(&shaders.join("glsl"))?;
+    let mut index = String::from("//! Made by build-shaders; every compiled module, sorted by name.\n\n");
+    index += "/// Name and SPIR-V of every module.\npub const MODULES: &[(&str, &[u8])] = &[\n";
+    for (name, _) in &modules {
+        index += &format!("    ({name:?}, include_bytes!(\"../spirv/{name}.spv\")),\n");
+    }
+    index += "];\n";
+    let mut files = vec![(shaders.join("src/modules.rs"), index.into_bytes())];
+    files.extend(modules.into_iter().map(|(n, b)| (shaders.join(format!("spirv/{n}.spv")), b)));
+    Ok(files)
+}
+
+fn run() -> Result<bool, Fault> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let check = args.iter().any(|a| a == "--check");
+    let root = args.iter().find(|a| !a.starts_with("--")).map_or(".", |s| s.as_str());
+    let shaders = Path::new(root).join("shaders");
+    let files = outputs(&shaders)?;
+    let mut same = true;
+    for entry in fs::read_dir(shaders.join("spirv"))? {
+        let path = entry?.path();
+        if !files.iter().any(|(p, _)| *p == path) {
+            same = false;
+            println!("no source makes {}", path.display());
+            if !check {
+                fs::remove_file(path)?;
+            }
+        }
+    }
+    for (path, bytes) in &files {
+        if fs::read(path).ok().as_deref() != Some(bytes) {
+            same = false;
+            println!("{} {}", if check { "differs from its source:" } else { "wrote" }, path.display());
+            if !check {
+                fs::write(path, bytes)?;
+            }
+        }
+    }
+    println!("{} modules{}", files.len() - 1, if same { ", all as committed" } else { "" });
+    Ok(same || !check)
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("build-shaders: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! BF16: the upper half of an IEEE single, little-endian, 16 bits per weight. One weight per block.
+use crate::format::{Format, FormatId};
+
+fn value(block: &[u8]) -> f32 {
+    f32::from_bits(u32::from(u16::from_le_bytes([block[0], block[1]])) << 16)
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Bf16,
+    ggml_id: 30,
+    name: "BF16",
+    stem: "bf16",
+    block_len: 1,
+    block_bytes: 2,
+    decode: |b, out| out[0] = value(b),
+    is_finite: |b| value(b).is_finite(),
+};

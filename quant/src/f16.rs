@@ -1,0 +1,15 @@
+//! F16: little-endian IEEE half precision, 16 bits per weight. One weight per block.
+use crate::bits::half_at;
+use crate::format::{Format, FormatId};
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::F16,
+    ggml_id: 1,
+    name: "F16",
+    stem: "f16",
+    block_len: 1,
+    block_bytes: 2,
+    decode: |b, out| out[0] = half_at(b, 0),
+    is_finite: |b| half_at(b, 0).is_finite(),
+};

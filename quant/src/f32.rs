@@ -1,0 +1,18 @@
+//! F32: little-endian IEEE single precision, 32 bits per weight. One weight per block.
+use crate::format::{Format, FormatId};
+
+fn value(block: &[u8]) -> f32 {
+    f32::from_le_bytes([block[0], block[1], block[2], block[3]])
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::F32,
+    ggml_id: 0,
+    name: "F32",
+    stem: "f32",
+    block_len: 1,
+    block_bytes: 4,
+    decode: |b, out| out[0] = value(b),
+    is_finite: |b| value(b).is_finite(),
+};

@@ -1,0 +1,62 @@
+//! What a format is: its ids, sizes, decoder and finiteness check.
+
+/// Names a row of the format table; stable, cheap to compare and to key kernels with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum FormatId {
+    F32,
+    F16,
+    Bf16,
+    Q4_0,
+    Q8_0,
+    Q4K,
+    Q5K,
+    Q6K,
+}
+
+/// One weight format.
+#[derive(Debug)]
+pub struct Format {
+    /// The row's name in code.
+    pub id: FormatId,
+    /// ggml's numeric tensor type.
+    pub ggml_id: u32,
+    /// The name GGUF tools print, for instance `Q4_K`.
+    pub name: &'static str,
+    /// The file stem shared by `quant/src`, `shaders/glsl/quant` and the compiled modules.
+    pub stem: &'static str,
+    /// Weights per block.
+    pub block_len: usize,
+    /// Bytes per block.
+    pub block_bytes: usize,
+    /// Decodes one block: `block_bytes` bytes → `block_len` weights, exactly.
+    pub decode: fn(&[u8], &mut [f32]),
+    /// Whether a block's scales (or values) are all finite.
+    pub is_finite: fn(&[u8]) -> bool,
+}
+
+impl Format {
+    /// Bytes of a row of `len` weights, if `len` is a whole number of blocks and the size fits.
+    pub fn row_bytes(&self, len: usize) -> Option<usize> {
+        if !len.is_multiple_of(self.block_len) {
+            return None;
+        }
+        (len / self.block_len).checked_mul(self.block_bytes)
+    }
+
+    /// Decodes whole blocks: `out.len()` weights from `bytes`.
+    ///
+    /// # Panics
+    /// If the two lengths do not describe the same number of blocks.
+    pub fn decode_row(&self, bytes: &[u8], out: &mut [f32]) {
+        assert_eq!(bytes.len() / self.block_bytes, out.len() / self.block_len, "a row of {} has equal blocks on both sides", self.name);
+        for (b, o) in bytes.chunks_exact(self.block_bytes).zip(out.chunks_exact_mut(self.block_len)) {
+            (self.decode)(b, o);
+        }
+    }
+
+    /// Index of the first block with a scale or value that is NaN or infinite.
+    pub fn first_non_finite(&self, bytes: &[u8]) -> Option<usize> {
+        bytes.chunks_exact(self.block_bytes).position(|b| !(self.is_finite)(b))
+    }
+}

@@ -1,0 +1,25 @@
+//! Q4_0: 32 weights in 18 bytes, 4.5 bits per weight.
+//!
+//! `w = d * (q - 8)`. Bytes: `d` f16, then 16 bytes whose low nibbles are weights 0..16 and high nibbles 16..32.
+use crate::bits::half_at;
+use crate::format::{Format, FormatId};
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let d = half_at(b, 0);
+    for (i, &q) in b[2..18].iter().enumerate() {
+        out[i] = (f32::from(q & 15) - 8.0) * d;
+        out[i + 16] = (f32::from(q >> 4) - 8.0) * d;
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Q4_0,
+    ggml_id: 2,
+    name: "Q4_0",
+    stem: "q4_0",
+    block_len: 32,
+    block_bytes: 2 + 16,
+    decode,
+    is_finite: |b| half_at(b, 0).is_finite(),
+};

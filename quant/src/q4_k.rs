@@ -1,0 +1,30 @@
+//! Q4_K: 256 weights in 144 bytes, 4.5 bits per weight.
+//!
+//! `w = d * scale[j] * q - dmin * min[j]` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, `dmin` f16, 12 bytes of
+//! 6-bit scales and minima, then four runs of 32 bytes: low nibbles are sub-block `2i`, high nibbles `2i + 1`.
+use crate::bits::{half_at, scale_min};
+use crate::format::{Format, FormatId};
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let (d, dmin) = (half_at(b, 0), half_at(b, 2));
+    for (j, part) in out.chunks_exact_mut(32).enumerate() {
+        let (scale, min) = scale_min(&b[4..16], j);
+        let (step, base) = (d * f32::from(scale), dmin * f32::from(min));
+        let run = &b[16 + 32 * (j / 2)..][..32];
+        for (o, &q) in part.iter_mut().zip(run) {
+            *o = step * f32::from((q >> (4 * (j % 2))) & 15) - base;
+        }
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Q4K,
+    ggml_id: 12,
+    name: "Q4_K",
+    stem: "q4_k",
+    block_len: 256,
+    block_bytes: 2 + 2 + 12 + 128,
+    decode,
+    is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),
+};

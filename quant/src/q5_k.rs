@@ -1,0 +1,32 @@
+//! Q5_K: 256 weights in 176 bytes, 5.5 bits per weight.
+//!
+//! Like Q4_K with a fifth bit: `d` f16, `dmin` f16, 12 bytes of 6-bit scales and minima, 32 bytes of high bits (bit `j`
+//! of byte `l` belongs to weight `l` of sub-block `j`), then 128 bytes of low nibbles in Q4_K's order.
+use crate::bits::{half_at, scale_min};
+use crate::format::{Format, FormatId};
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let (d, dmin) = (half_at(b, 0), half_at(b, 2));
+    let high = &b[16..48];
+    for (j, part) in out.chunks_exact_mut(32).enumerate() {
+        let (scale, min) = scale_min(&b[4..16], j);
+        let (step, base) = (d * f32::from(scale), dmin * f32::from(min));
+        let run = &b[48 + 32 * (j / 2)..][..32];
+        for (l, o) in part.iter_mut().enumerate() {
+            let q = ((run[l] >> (4 * (j % 2))) & 15) | (((high[l] >> j) & 1) << 4);
+            *o = step * f32::from(q) - base;
+        }
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Q5K,
+    ggml_id: 13,
+    name: "Q5_K",
+    stem: "q5_k",
+    block_len: 256,
+    block_bytes: 2 + 2 + 12 + 32 + 128,
+    decode,
+    is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),
+};

@@ -1,0 +1,30 @@
+//! Q6_K: 256 weights in 210 bytes, 6.5625 bits per weight.
+//!
+//! `w = d * scale[i / 16] * (q - 32)`. Bytes: 128 of low nibbles, 64 of high bit pairs, 16 signed scales, `d` f16. Each
+//! half of 128 weights uses 64 low bytes and 32 high bytes: quarter `k` (32 weights) takes nibble `k / 2` of low bytes
+//! `32 * (k % 2)..` and bit pair `k` of the high bytes.
+use crate::bits::half_at;
+use crate::format::{Format, FormatId};
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let d = half_at(b, 208);
+    for (i, o) in out.iter_mut().enumerate() {
+        let (half, k, l) = (i / 128, i % 128 / 32, i % 32);
+        let low = (b[64 * half + 32 * (k % 2) + l] >> (4 * (k / 2))) & 15;
+        let high = (b[128 + 32 * half + l] >> (2 * k)) & 3;
+        let scale = f32::from(b[192 + i / 16] as i8);
+        *o = d * scale * (f32::from(low | (high << 4)) - 32.0);
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Q6K,
+    ggml_id: 14,
+    name: "Q6_K",
+    stem: "q6_k",
+    block_len: 256,
+    block_bytes: 128 + 64 + 16 + 2,
+    decode,
+    is_finite: |b| half_at(b, 208).is_finite(),
+};

@@ -1,0 +1,101 @@
+// Attention of BR rows of one head per workgroup of 128: K and V are read once for all rows of a sequence.
+// Rows of several sequences may meet in a tile: each distinct sequence is walked in turn, the others masked.
+#version 460
+#include "lib/types.glsl"
+#include "lib/step.glsl"
+#include "lib/kv.glsl"
+layout(local_size_x = 128) in;
+layout(constant_id = 1) const uint BR = 16; // rows per workgroup
+layout(constant_id = 2) const uint BC = 32; // positions per tile
+layout(push_constant) uniform Push {
+    F32 qkv; // [n, (heads + 2 kv_heads) * HEAD_DIM]
+    F32 y;   // [n, heads * HEAD_DIM]
+    uvec2 k_cache;
+    uvec2 v_cache;
+    Step params;
+    uint heads;
+    uint kv_heads;
+    float scale;
+};
+const uint LANES = 128 / BR; // threads per row
+const uint STRIDE = HEAD_DIM + 1;
+const uint OWN = (HEAD_DIM + LANES - 1) / LANES; // output elements per thread
+shared float q[BR * STRIDE];
+shared float kv[BC * STRIDE];
+shared float s[BR * BC];
+shared uint row_seq[BR];
+shared uint row_len[BR]; // 0: no such row
+
+void load_tile(uvec2 cache, uint is_f16, uint seq, uint base, uint len, uint kv_head) {
+    for (uint i = gl_LocalInvocationID.x; i < BC * (HEAD_DIM / 4); i += 128) {
+        uint c = i / (HEAD_DIM / 4), e = i % (HEAD_DIM / 4);
+        vec4 v = vec4(0.0);
+        if (base + c < len) v = kv_load4(cache, is_f16, kv_slot(params, seq, base + c, kv_head, kv_heads), e);
+        for (uint j = 0; j < 4; j++) kv[c * STRIDE + e * 4 + j] = v[j];
+    }
+}
+
+void main() {
+    uint t = gl_LocalInvocationID.x, r = t / LANES, lane = t % LANES;
+    uint first = gl_WorkGroupID.x * BR, h = gl_WorkGroupID.y, kv_head = h / (heads / kv_heads);
+    uint n = params.w[STEP_ROWS];
+    if (first >= n) return;
+    for (uint i = t; i < BR; i += 128) {
+        bool there = first + i < n;
+        row_seq[i] = there ? step_seq(params, first + i) : 0xffffffff;
+        row_len[i] = there ? step_pos(params, first + i) + 1 : 0;
+    }
+    for (uint i = t; i < BR * HEAD_DIM; i += 128) {
+        uint row = i / HEAD_DIM, d = i % HEAD_DIM;
+        q[row * STRIDE + d] = first + row < n ? qkv.v[((first + row) * (heads + 2 * kv_heads) + h) * HEAD_DIM + d] * scale : 0.0;
+    }
+    barrier();
+    float best = -1e30, sum = 0.0, acc[OWN];
+    for (uint i = 0; i < OWN; i++) acc[i] = 0.0;
+    for (uint lead = 0; lead < BR; lead++) {
+        uint seq = row_seq[lead], len = 0;
+        bool fresh = row_len[lead] > 0;
+        for (uint i = 0; i < BR; i++) {
+            if (row_seq[i] != seq) continue;
+            if (i < lead) fresh = false;
+            len = max(len, row_len[i]);
+        }
+        if (!fresh) continue;
+        bool mine = row_seq[r] == seq;
+        for (uint base = 0; base < len; base += BC) {
+            barrier();
+            load_tile(k_cache, K_F16, seq, base, len, kv_head);
+            barrier();
+            for (uint c = lane; c < BC; c += LANES) {
+                float dots = 0.0;
+                for (uint d = 0; d < HEAD_DIM; d++) dots += q[r * STRIDE + d] * kv[c * STRIDE + d];
+                s[r * BC + c] = mine && base + c < row_len[r] ? dots : -1e30;
+            }
+            barrier();
+            load_tile(v_cache, V_F16, seq, base, len, kv_head);
+            barrier();
+            if (mine && base < row_len[r]) {
+                float now = best;
+                for (uint c = 0; c < BC; c++) now = max(now, s[r * BC + c]);
+                float keep = exp(best - now);
+                sum *= keep;
+                for (uint i = 0; i < OWN; i++) acc[i] *= keep;
+                for (uint c = 0; c < BC; c++) {
+                    float e = exp(s[r * BC + c] - now);
+                    sum += e;
+                    for (uint i = 0; i < OWN; i++) {
+                        uint d = lane + i * LANES;
+                        if (d < HEAD_DIM) acc[i] += e * kv[c * STRIDE + d];
+                    }
+                }
+                best = now;
+            }
+        }
+    }
+    if (first + r < n) {
+        for (uint i = 0; i < OWN; i++) {
+            uint d = lane + i * LANES;
+            if (d < HEAD_DIM) y.v[((first + r) * heads + h) * HEAD_DIM + d] = acc[i] / sum;
+        }
+    }
+}

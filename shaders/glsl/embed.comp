@@ -1,0 +1,26 @@
+// ids [n] -> out [n, dim]: decodes one row of the embedding per workgroup.
+#version 460
+#include "lib/types.glsl"
+#include "lib/step.glsl"
+#include "quant/contract.glsl"
+#include "weight.glsl"
+layout(local_size_x_id = 0) in;
+layout(push_constant) uniform Push {
+    Weights table;  // [vocab, dim]
+    F32x4 y;        // [n, dim]
+    Step params;
+    U32 sampled;    // [n_seqs]
+    uint dim;
+};
+
+void main() {
+    uint row = gl_WorkGroupID.x;
+    if (row >= params.w[STEP_ROWS]) return;
+    uint id = step_token(params, row);
+    if (id == TOKEN_SAMPLED) id = sampled.v[step_seq(params, row)];
+    for (uint c = gl_LocalInvocationID.x; c < dim / 32; c += gl_WorkGroupSize.x) {
+        vec4 v[8];
+        weight_chunk(table, id * (dim / 32) + c, v);
+        for (uint i = 0; i < 8; i++) y.v[(row * dim + chunk_col(c, i)) / 4] = v[i];
+    }
+}

@@ -1,0 +1,75 @@
+// y = W x + b for many activation rows: 64 x 64 outputs per workgroup of 64 threads, 8 x 8 per thread, through shared
+// memory. K is walked chunk by chunk in the format's own order; activations are fetched in the same order.
+#version 460
+#include "lib/types.glsl"
+#include "quant/contract.glsl"
+#include "weight.glsl"
+layout(local_size_x = 64) in;
+layout(constant_id = 1) const uint EPILOGUE = 0; // 0 store, 1 add to y, 2 y = silu(y) * result
+layout(push_constant) uniform Push {
+    Weights w;  // [m, k]
+    F32 bias;   // [m], if flags is 1
+    F32x4 x;    // [n, k]
+    F32 y;      // [n, y_stride], written from column y_at on
+    uint k;
+    uint m;
+    uint n;
+    uint y_stride;
+    uint y_at;
+    uint flags;
+};
+const uint TILE = 64;
+const uint STRIDE = TILE + 4; // keeps 16-byte alignment, spreads banks
+shared vec4 tile_w[32 * STRIDE / 4];
+shared vec4 tile_x[32 * STRIDE / 4];
+
+void main() {
+    uint t = gl_LocalInvocationID.x;
+    uint m_at = gl_WorkGroupID.x * TILE, n_at = gl_WorkGroupID.y * TILE;
+    uint w_row = min(m_at + t, m - 1), x_row = min(n_at + t, n - 1);
+    uint tm = (t % 8) * 2, tn = (t / 8) * 2; // in vec4
+    vec4 acc[8][2];
+    [[unroll]] for (uint i = 0; i < 8; i++) acc[i][0] = acc[i][1] = vec4(0.0);
+    uint chunks = k / 32;
+    for (uint c = 0; c < chunks; c++) {
+        vec4 v[8];
+        weight_chunk(w, w_row * chunks + c, v);
+        [[unroll]] for (uint i = 0; i < 8; i++) {
+            vec4 a = x.v[(x_row * k + chunk_col(c, i)) / 4];
+            [[unroll]] for (uint j = 0; j < 4; j++) {
+                uint at = (i * 4 + j) * STRIDE + t;
+                tile_w[at / 4][at % 4] = v[i][j];
+                tile_x[at / 4][at % 4] = a[j];
+            }
+        }
+        barrier();
+        for (uint kk = 0; kk < 32; kk++) {
+            uint at = kk * STRIDE / 4;
+            vec4 a0 = tile_w[at + tm], a1 = tile_w[at + tm + 1];
+            vec4 b0 = tile_x[at + tn], b1 = tile_x[at + tn + 1];
+            [[unroll]] for (uint i = 0; i < 4; i++) {
+                acc[i][0] += b0[i] * a0;
+                acc[i][1] += b0[i] * a1;
+                acc[i + 4][0] += b1[i] * a0;
+                acc[i + 4][1] += b1[i] * a1;
+            }
+        }
+        barrier();
+    }
+    [[unroll]] for (uint i = 0; i < 8; i++) {
+        uint col = n_at + tn * 4 + i;
+        if (col >= n) continue;
+        [[unroll]] for (uint j = 0; j < 8; j++) {
+            uint row = m_at + tm * 4 + j;
+            if (row >= m) continue;
+            float sum = acc[i][j / 4][j % 4] + (flags == 1 ? bias.v[row] : 0.0);
+            uint at = col * y_stride + y_at + row;
+            if (EPILOGUE == 1) sum += y.v[at];
+            if (EPILOGUE == 2) {
+                float gate = y.v[at];
+                sum *= gate / (1.0 + exp(-gate));
+            }
+            y.v[at] = sum;
+        }
+    }
+}

@@ -1,0 +1,86 @@
+// y (+)= W x + b for up to COLS activation rows with one read of the weights; ROWS outputs per workgroup.
+// Up to three matrices stand one below the other (q, k, v); with GATED, y = silu(W0 x + b0) * (W1 x + b1).
+#version 460
+#include "lib/types.glsl"
+#include "lib/reduce.glsl"
+#include "quant/contract.glsl"
+#include "weight.glsl"
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint ROWS = 1;  // outputs per workgroup
+layout(constant_id = 2) const uint COLS = 1;  // activation rows
+layout(constant_id = 3) const uint GATED = 0; // 1: gate and up in one
+layout(constant_id = 4) const uint ADD = 0;   // 1: adds to y
+layout(push_constant) uniform Push {
+    Weights w0, w1, w2; // [m_i, k]
+    F32 b0, b1, b2;     // [m_i], if BIAS_i is set in flags
+    F32x4 x;            // [COLS, k]
+    F32 y;              // [COLS, y_stride], written from column y_at on
+    uint k;
+    uint m0;            // rows of w0
+    uint m01;           // rows of w0 and w1
+    uint m;             // rows of all
+    uint y_stride;
+    uint y_at;
+    uint flags;         // bit i: b_i is there
+};
+const uint PARTS = GATED == 1 ? 2 : 1;
+const uint SUMS = ROWS * COLS * PARTS;
+shared float sums[SUMS * 32];
+
+void accumulate(Weights w, uint row, inout float acc[SUMS], uint at) {
+    uint chunks = k / 32;
+    for (uint c = gl_LocalInvocationID.x; c < chunks; c += gl_WorkGroupSize.x) {
+        vec4 v[8];
+        weight_chunk(w, row * chunks + c, v);
+        [[unroll]] for (uint col = 0; col < COLS; col++) {
+            float sum = 0.0;
+            [[unroll]] for (uint i = 0; i < 8; i++) sum += dot(v[i], x.v[(col * k + chunk_col(c, i)) / 4]);
+            acc[at + col] += sum;
+        }
+    }
+}
+
+float biased(float sum, uint part, uint row) {
+    if ((flags & (1u << part)) == 0) return sum;
+    if (part == 0) return sum + b0.v[row];
+    if (part == 1) return sum + b1.v[row];
+    return sum + b2.v[row];
+}
+
+void main() {
+    uint first = gl_WorkGroupID.x * ROWS;
+    float acc[SUMS];
+    [[unroll]] for (uint i = 0; i < SUMS; i++) acc[i] = 0.0;
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        uint row = first + r;
+        if (row >= m) continue;
+        if (GATED == 1) {
+            accumulate(w0, row, acc, r * COLS);
+            accumulate(w1, row, acc, (ROWS + r) * COLS);
+        } else if (row < m0) accumulate(w0, row, acc, r * COLS);
+        else if (row < m01) accumulate(w1, row - m0, acc, r * COLS);
+        else accumulate(w2, row - m01, acc, r * COLS);
+    }
+    [[unroll]] for (uint i = 0; i < SUMS; i++) {
+        float sum = subgroupAdd(acc[i]);
+        if (subgroupElect()) sums[gl_SubgroupID * SUMS + i] = sum;
+    }
+    barrier();
+    for (uint i = gl_LocalInvocationID.x; i < ROWS * COLS; i += gl_WorkGroupSize.x) {
+        uint row = first + i / COLS, col = i % COLS;
+        if (row >= m) continue;
+        float sum = 0.0, other = 0.0;
+        for (uint s = 0; s < gl_NumSubgroups; s++) {
+            sum += sums[s * SUMS + i];
+            if (GATED == 1) other += sums[s * SUMS + ROWS * COLS + i];
+        }
+        if (GATED == 1) {
+            sum = biased(sum, 0, row);
+            sum = sum / (1.0 + exp(-sum)) * biased(other, 1, row);
+        } else if (row < m0) sum = biased(sum, 0, row);
+        else if (row < m01) sum = biased(sum, 1, row - m0);
+        else sum = biased(sum, 2, row - m01);
+        uint at = col * y_stride + y_at + row;
+        y.v[at] = ADD == 1 ? y.v[at] + sum : sum;
+    }
+}

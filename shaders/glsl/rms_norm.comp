@@ -1,0 +1,29 @@
+// y = x / sqrt(mean(x^2) + eps) * weight, one row per workgroup: [n, dim] -> [n, dim], or the wanted rows -> [w, dim].
+#version 460
+#include "lib/types.glsl"
+#include "lib/step.glsl"
+#include "lib/reduce.glsl"
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint WANTED = 0; // 1: take the wanted rows only
+layout(push_constant) uniform Push {
+    F32x4 x;
+    F32x4 weight; // [dim]
+    F32x4 y;
+    Step params;
+    uint dim;
+    float eps;
+};
+
+void main() {
+    uint row = gl_WorkGroupID.x, from = row;
+    if (row >= params.w[WANTED == 1 ? STEP_WANTED : STEP_ROWS]) return;
+    if (WANTED == 1) from = step_wanted(params, row);
+    float sum = 0.0;
+    for (uint i = gl_LocalInvocationID.x; i < dim / 4; i += gl_WorkGroupSize.x) {
+        vec4 v = x.v[from * (dim / 4) + i];
+        sum += dot(v, v);
+    }
+    float scale = 1.0 / sqrt(workgroup_sum(sum) / float(dim) + eps);
+    for (uint i = gl_LocalInvocationID.x; i < dim / 4; i += gl_WorkGroupSize.x)
+        y.v[row * (dim / 4) + i] = x.v[from * (dim / 4) + i] * scale * weight.v[i];
+}

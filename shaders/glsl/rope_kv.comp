@@ -1,0 +1,67 @@
+// One head of one row per workgroup: per-head norm (optional), RoPE, then q back in place, k and v into the cache.
+// qkv [n, (heads + 2 kv_heads) * HEAD_DIM].
+#version 460
+#include "lib/types.glsl"
+#include "lib/step.glsl"
+#include "lib/reduce.glsl"
+#include "lib/kv.glsl"
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint NEOX = 0; // 1: rotates halves, 0: neighbours
+layout(constant_id = 2) const uint NORM = 0; // 1: q and k are normed per head
+layout(push_constant) uniform Push {
+    F32x2 qkv;
+    F32 q_norm;   // [HEAD_DIM]
+    F32 k_norm;   // [HEAD_DIM]
+    F32 inv_freq; // [rope_dims / 2], radians per position
+    uvec2 k_cache;
+    uvec2 v_cache;
+    Step params;
+    uint heads;
+    uint kv_heads;
+    uint rope_dims;
+    float eps;
+};
+shared float head[HEAD_DIM];
+
+void main() {
+    uint row = gl_WorkGroupID.x, h = gl_WorkGroupID.y, t = gl_LocalInvocationID.x;
+    if (row >= params.w[STEP_ROWS]) return;
+    uint at = (row * (heads + 2 * kv_heads) + h) * (HEAD_DIM / 2);
+    bool is_q = h < heads, is_v = h >= heads + kv_heads;
+    float square = 0.0;
+    for (uint i = t; i < HEAD_DIM / 2; i += gl_WorkGroupSize.x) {
+        vec2 v = qkv.v[at + i];
+        square += dot(v, v);
+        head[2 * i] = v.x;
+        head[2 * i + 1] = v.y;
+    }
+    uint pos = step_pos(params, row);
+    if (!is_v) {
+        if (NORM == 1) {
+            float scale = 1.0 / sqrt(workgroup_sum(square) / float(HEAD_DIM) + eps);
+            barrier();
+            for (uint i = t; i < HEAD_DIM; i += gl_WorkGroupSize.x) head[i] *= scale * (is_q ? q_norm.v[i] : k_norm.v[i]);
+        }
+        barrier();
+        for (uint i = t; i < rope_dims / 2; i += gl_WorkGroupSize.x) {
+            uint a = NEOX == 1 ? i : 2 * i, b = NEOX == 1 ? i + rope_dims / 2 : 2 * i + 1;
+            // sin and cos are only exact near 0 on many devices, so whole turns are taken off first, in two parts.
+            float angle = float(pos) * inv_freq.v[i];
+            float turns = round(angle * 0.15915494309189535);
+            float r = fma(-turns, 6.28125, angle);
+            r = fma(-turns, 1.9353071795864769e-3, r);
+            float s = sin(r), c = cos(r), x = head[a], y = head[b];
+            head[a] = x * c - y * s;
+            head[b] = x * s + y * c;
+        }
+    }
+    barrier();
+    uint slot = 0;
+    if (!is_q) slot = kv_slot(params, step_seq(params, row), pos, is_v ? h - heads - kv_heads : h - heads, kv_heads);
+    for (uint i = t; i < HEAD_DIM / 2; i += gl_WorkGroupSize.x) {
+        vec2 v = vec2(head[2 * i], head[2 * i + 1]);
+        if (is_q) qkv.v[at + i] = v;
+        else if (is_v) kv_store2(v_cache, V_F16, slot, i, v);
+        else kv_store2(k_cache, K_F16, slot, i, v);
+    }
+}

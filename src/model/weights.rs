@@ -1,0 +1,126 @@
+//! An architecture declares its tensors by GGUF name and shape; everything wrong with the file is told at once.
+//!
+//! Missing, misshapen and unused tensors are errors, and so is a type the role cannot take.
+
+use crate::gguf::{type_name, Gguf, Tensor};
+use crate::plan::{MatPart, Weight, WeightInfo};
+use crate::{Error, Result};
+use std::collections::HashSet;
+
+/// Collects declarations against one file.
+pub struct Weights<'a> {
+    gguf: &'a Gguf,
+    found: Vec<WeightInfo>,
+    used: HashSet<&'a str>,
+    problems: Vec<(&'static str, String)>,
+}
+
+/// Longest list of problems that is printed in full.
+const MAX_LISTED: usize = 12;
+
+impl<'a> Weights<'a> {
+    /// Starts with nothing declared.
+    pub fn new(gguf: &'a Gguf) -> Self {
+        Weights { gguf, found: Vec::new(), used: HashSet::new(), problems: Vec::new() }
+    }
+
+    fn declare(&mut self, name: &str, rows: usize, cols: usize, vector: bool, optional: bool) -> Option<Weight> {
+        let gguf = self.gguf;
+        let shape = if vector { format!("[{cols}]") } else { format!("[{cols}, {rows}]") };
+        let Some(index) = gguf.tensors().iter().position(|t| t.name == name) else {
+            if !optional {
+                self.problems.push(("missing_tensor", format!("{name}: expected shape {shape}, found no such tensor")));
+            }
+            return None;
+        };
+        let tensor: &'a Tensor = &gguf.tensors()[index];
+        self.used.insert(&tensor.name);
+        let expected: &[u64] = if vector { &[cols as u64] } else { &[cols as u64, rows as u64] };
+        if tensor.dims != expected {
+            self.problems.push(("wrong_shape", format!("{name}: expected shape {shape}, found {:?}", tensor.dims)));
+            return None;
+        }
+        let format = pumex_quant::find(tensor.type_id).filter(|f| !vector || f.name == "F32");
+        let Some(format) = format else {
+            let expected = if vector {
+                "F32".to_string()
+            } else {
+                pumex_quant::FORMATS.iter().map(|f| f.name).collect::<Vec<_>>().join(", ")
+            };
+            let found = type_name(tensor.type_id);
+            self.problems.push(("type_not_allowed_for_role", format!("{name}: expected type {expected}, found {found}")));
+            return None;
+        };
+        if !vector && cols % 32 != 0 {
+            self.problems.push(("wrong_shape", format!("{name}: expected rows of a multiple of 32 weights, found {cols}")));
+            return None;
+        }
+        self.found.push(WeightInfo { name: name.to_string(), tensor: index, rows, cols, format });
+        Some(Weight(self.found.len() - 1))
+    }
+
+    /// A matrix `[rows, cols]` (GGUF order `[cols, rows]`).
+    ///
+    /// A problem is kept for [`Weights::finish`]; the placeholder returned then is never used.
+    pub fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Weight {
+        self.declare(name, rows, cols, false, false).unwrap_or(Weight(usize::MAX))
+    }
+
+    /// A matrix that may be missing.
+    pub fn opt_matrix(&mut self, name: &str, rows: usize, cols: usize) -> Option<Weight> {
+        self.declare(name, rows, cols, false, true)
+    }
+
+    /// A vector `[len]`, always F32.
+    pub fn vector(&mut self, name: &str, len: usize) -> Weight {
+        self.declare(name, 1, len, true, false).unwrap_or(Weight(usize::MAX))
+    }
+
+    /// A vector that may be missing.
+    pub fn opt_vector(&mut self, name: &str, len: usize) -> Option<Weight> {
+        self.declare(name, 1, len, true, true)
+    }
+
+    /// `NAME.weight [rows, cols]` with `NAME.bias [rows]` if the file has one.
+    pub fn linear(&mut self, name: &str, rows: usize, cols: usize) -> MatPart {
+        let weight = self.matrix(&format!("{name}.weight"), rows, cols);
+        MatPart { weight, bias: self.opt_vector(&format!("{name}.bias"), rows) }
+    }
+
+    /// Rows of the embedding, read off the file: the vocabulary's size.
+    pub fn vocab_rows(&self) -> usize {
+        let rows = self.gguf.tensor("token_embd.weight").and_then(|t| t.dims.get(1).copied()).unwrap_or(1);
+        usize::try_from(rows).unwrap_or(usize::MAX)
+    }
+
+    /// Decoded values of a declared vector.
+    pub fn values(&self, weight: Weight) -> Vec<f32> {
+        let info = &self.found[weight.0];
+        let mut out = vec![0.0; info.cols];
+        info.format.decode_row(self.gguf.data(&self.gguf.tensors()[info.tensor]), &mut out);
+        out
+    }
+
+    /// All declared weights, if nothing was wrong and nothing in the file was left over.
+    ///
+    /// # Errors
+    /// One error that lists every problem.
+    pub fn finish(mut self) -> Result<Vec<WeightInfo>> {
+        for t in self.gguf.tensors() {
+            if !self.used.contains(t.name.as_str()) {
+                let what = format!("{}: expected no such tensor in this architecture, found {:?}", t.name, t.dims);
+                self.problems.push(("unknown_tensor", what));
+            }
+        }
+        let Some((code, _)) = self.problems.first() else {
+            return Ok(self.found);
+        };
+        let code = *code;
+        let mut lines: Vec<&str> = self.problems.iter().map(|(_, what)| what.as_str()).take(MAX_LISTED).collect();
+        let more = format!("and {} more", self.problems.len().saturating_sub(MAX_LISTED));
+        if self.problems.len() > MAX_LISTED {
+            lines.push(&more);
+        }
+        Err(Error::file(self.gguf.path(), code, lines.join("; ")))
+    }
+}

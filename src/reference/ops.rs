@@ -1,0 +1,129 @@
+//! The reference's loops: one plain function per op, written to be compared with the shader of the same name.
+
+use crate::plan::{Cache, Rope, RopeStyle};
+use pumex_quant::Format;
+use rayon::prelude::*;
+
+/// A stored matrix `[rows, cols]`.
+pub struct Matrix<'a> {
+    /// Blocks, row after row.
+    pub data: &'a [u8],
+    /// Output features.
+    pub rows: usize,
+    /// Input features.
+    pub cols: usize,
+    /// Block format.
+    pub format: &'static Format,
+}
+
+impl Matrix<'_> {
+    fn decode(&self, row: usize, out: &mut [f32]) {
+        let len = self.cols / self.format.block_len * self.format.block_bytes;
+        self.format.decode_row(&self.data[row * len..][..len], out);
+    }
+
+    /// One decoded row, `[cols]`.
+    pub fn row(&self, row: usize) -> Vec<f32> {
+        let mut out = vec![0.0; self.cols];
+        self.decode(row, &mut out);
+        out
+    }
+
+    /// `x · selfᵀ`: `[n, cols]` → `[n, rows]`. Each weight row is decoded once.
+    pub fn times(&self, x: &[f32]) -> Vec<f32> {
+        let n = x.len() / self.cols;
+        let mut by_weight = vec![0.0; self.rows * n]; // [rows, n]
+        by_weight.par_chunks_mut(n.max(1) * 16).enumerate().for_each(|(chunk, out)| {
+            let mut w = vec![0.0; self.cols];
+            for (i, out) in out.chunks_exact_mut(n.max(1)).enumerate() {
+                self.decode(chunk * 16 + i, &mut w);
+                for (o, x) in out.iter_mut().zip(x.chunks_exact(self.cols)) {
+                    *o = dot(&w, x);
+                }
+            }
+        });
+        let mut out = vec![0.0; n * self.rows];
+        out.par_chunks_mut(self.rows).enumerate().for_each(|(r, row)| {
+            row.iter_mut().enumerate().for_each(|(m, o)| *o = by_weight[m * n + r]);
+        });
+        out
+    }
+}
+
+/// Sum of products, in 16 lanes so that the compiler vectorizes it and rounding stays small.
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    let (a16, b16) = (a.chunks_exact(16), b.chunks_exact(16));
+    let tail: f32 = a16.remainder().iter().zip(b16.remainder()).map(|(a, b)| a * b).sum();
+    for (a, b) in a16.zip(b16) {
+        for i in 0..16 {
+            lanes[i] += a[i] * b[i];
+        }
+    }
+    lanes.iter().sum::<f32>() + tail
+}
+
+/// `x / sqrt(mean(x²) + eps) * weight`.
+pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
+    let mean = x.iter().map(|v| f64::from(*v) * f64::from(*v)).sum::<f64>() / x.len() as f64;
+    let scale = 1.0 / (mean as f32 + eps).sqrt();
+    x.iter().zip(weight).map(|(x, w)| x * scale * w).collect()
+}
+
+/// Products `[n, m_i]` → `[n, Σ m_i]`.
+pub fn side_by_side(products: &[(Vec<f32>, usize)], n: usize) -> Vec<f32> {
+    (0..n).flat_map(|r| products.iter().flat_map(move |(p, m)| p[r * m..][..*m].iter().copied())).collect()
+}
+
+/// `x * sigmoid(x)`.
+pub fn silu(x: f32) -> f32 {
+    x / (1.0 + (-x).exp())
+}
+
+/// Rotates the first `rope.dims` elements of a head by `pos * inv_freq`.
+pub fn rope(head: &mut [f32], pos: u32, rope: Rope, inv_freq: &[f32]) {
+    let half = rope.dims / 2;
+    for (i, freq) in inv_freq.iter().enumerate().take(half) {
+        let (a, b) = match rope.style {
+            RopeStyle::Norm => (2 * i, 2 * i + 1),
+            RopeStyle::Neox => (i, i + half),
+        };
+        let (sin, cos) = (pos as f32 * freq).sin_cos();
+        let (x, y) = (head[a], head[b]);
+        head[a] = x * cos - y * sin;
+        head[b] = x * sin + y * cos;
+    }
+}
+
+/// Attention of one row: `qkv` is the row, `k` and `v` the sequence's cache of `len` positions; writes `[heads * head_dim]`.
+pub fn attend(qkv: &[f32], k: &[f32], v: &[f32], len: usize, cache: Cache, scale: f32, out: &mut [f32]) {
+    let (hd, kv_dim) = (cache.head_dim, cache.kv_heads * cache.head_dim);
+    let group = cache.heads / cache.kv_heads;
+    for (h, out) in out.chunks_exact_mut(hd).enumerate() {
+        let (q, at) = (&qkv[h * hd..][..hd], h / group * hd);
+        let mut p: Vec<f32> = (0..len).map(|j| dot(q, &k[j * kv_dim + at..][..hd]) * scale).collect();
+        let max = p.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        p.iter_mut().for_each(|p| *p = (*p - max).exp());
+        let sum: f32 = p.iter().sum();
+        out.fill(0.0);
+        for (j, p) in p.iter().enumerate() {
+            out.iter_mut().zip(&v[j * kv_dim + at..][..hd]).for_each(|(o, v)| *o += p / sum * v);
+        }
+    }
+}
+
+/// Index of the largest logit; the first of equals.
+pub fn argmax(logits: &[f32]) -> u32 {
+    let mut best = 0;
+    for (i, l) in logits.iter().enumerate() {
+        if *l > logits[best] {
+            best = i;
+        }
+    }
+    best as u32
+}
+
+/// Runs `f(row, out)` for each `[width]` row of `out`, in parallel.
+pub fn for_rows(out: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+    out.par_chunks_mut(width).enumerate().for_each(|(i, out)| f(i, out));
+}
