@@ -1,1 +1,365 @@
-//! stub
+//! Loops over a [`Runner`]: prompt in, tokens out; and a text's perplexity.
+//!
+//! [`generate`] feeds a prompt in chunks and then decodes. A plain greedy chain runs one step ahead: the next step
+//! starts from [`Token::Sampled`] before the last one is read, so no readback lies between two steps. Every other
+//! chain reads the logits of each token. [`perplexity`] scores windows of a text as llama.cpp does.
+
+mod perplexity;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::sample::Sampler;
+use crate::step::{Counters, Row, Runner, Ticket, Token, Want};
+use crate::{Error, Result};
+
+pub use perplexity::{perplexity, Perplexity, PerplexityOptions};
+
+/// What to generate.
+pub struct Request<'a> {
+    /// Ids to feed first; at least one.
+    pub prompt: &'a [u32],
+    /// Position of the first prompt id: how many ids of sequence 0 the runner already holds.
+    pub start: usize,
+    /// Most tokens to generate; negative means until the context is full.
+    pub n_predict: i64,
+    /// Whether an id ends the text; an end id is not handed out.
+    pub is_end: &'a dyn Fn(u32) -> bool,
+    /// Set from outside to stop after the token under way.
+    pub stop: &'a AtomicBool,
+    /// Whether to note the counters of every token in [`Stats::per_token`].
+    pub counters: bool,
+}
+
+/// Why a generation stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The model sampled an end token.
+    End,
+    /// `n_predict` tokens came out.
+    Limit,
+    /// The context holds no further token.
+    ContextFull,
+    /// The stop flag was set.
+    Interrupted,
+}
+
+/// What a generation did.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Stats {
+    /// Ids fed as prompt.
+    pub prompt_tokens: usize,
+    /// Tokens handed out.
+    pub generated_tokens: usize,
+    /// Time from the start to the first token (or to the prompt's end when there is none), milliseconds.
+    pub prompt_ms: f64,
+    /// Time from the first to the last token, milliseconds.
+    pub generate_ms: f64,
+    /// Why it stopped.
+    pub stop: StopReason,
+    /// Ids of sequence 0 the runner holds now: the start of a continuation.
+    pub held: usize,
+    /// The last token handed out when the runner does not hold it yet: a continuation's prompt begins with it.
+    pub pending: Option<u32>,
+    /// Counters spent on each token (the first includes the prompt); empty unless asked for.
+    pub per_token: Vec<Counters>,
+}
+
+/// Feeds the request's prompt to sequence 0 and generates tokens, each handed to `on_token` as soon as it is known.
+///
+/// # Errors
+/// An empty prompt, an id outside the vocabulary, a prompt longer than the context, or a failing runner.
+pub fn generate(
+    runner: &mut dyn Runner,
+    request: &Request<'_>,
+    sampler: &mut Sampler,
+    on_token: &mut dyn FnMut(u32),
+) -> Result<Stats> {
+    check_ids(request.prompt, runner.n_vocab())?;
+    let held = request.start.saturating_add(request.prompt.len());
+    let n_ctx = runner.n_ctx();
+    if request.prompt.is_empty() {
+        return Err(Error::Request(
+            "the prompt is empty: at least one token is needed".into(),
+        ));
+    }
+    if held > n_ctx {
+        return Err(Error::Request(format!(
+            "the prompt needs {held} positions, the context has {n_ctx}"
+        )));
+    }
+    let room = n_ctx - held;
+    let limit = usize::try_from(request.n_predict).map_or(room, |n| n.min(room));
+    let mut run = Run {
+        runner,
+        request,
+        sampler,
+        on_token,
+        limit,
+        held,
+        generated: 0,
+        pending: None,
+        begun: Instant::now(),
+        first: None,
+        last: Counters::default(),
+        per_token: Vec::new(),
+    };
+    run.last = run.runner.counters();
+    let stop = run.all()?;
+    let full =
+        stop == StopReason::Limit && usize::try_from(request.n_predict).map_or(true, |n| n > limit);
+    Ok(run.stats(if full { StopReason::ContextFull } else { stop }))
+}
+
+/// Checks that every id is in the vocabulary.
+///
+/// # Errors
+/// Names the first id that is not.
+pub fn check_ids(ids: &[u32], n_vocab: usize) -> Result<()> {
+    match ids.iter().find(|&&id| id as usize >= n_vocab) {
+        Some(id) => Err(Error::Request(format!(
+            "token id {id} is out of range: the vocabulary has {n_vocab} ids"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Rows of sequence 0 for `ids` at positions from `start` on, wanted where `wanted(index)` says so.
+pub fn rows(ids: &[u32], start: usize, wanted: impl Fn(usize) -> bool) -> Vec<Row> {
+    let row = |(i, &id): (usize, &u32)| Row {
+        seq: 0,
+        pos: (start + i) as u32,
+        token: Token::Id(id),
+        wanted: wanted(i),
+    };
+    ids.iter().enumerate().map(row).collect()
+}
+
+/// Runs `rows` in chunks of the runner's size with two steps in flight, and hands each chunk's output to `each`.
+/// Returns false when `stop` was set before the end.
+///
+/// # Errors
+/// A failing runner; `each`'s own errors.
+pub fn run_chunks(
+    runner: &mut dyn Runner,
+    rows: &[Row],
+    want: Want,
+    stop: &AtomicBool,
+    each: &mut dyn FnMut(crate::step::Output) -> Result<()>,
+) -> Result<bool> {
+    let mut ahead: Option<Ticket> = None;
+    let mut whole = true;
+    for chunk in rows.chunks(runner.max_rows().max(1)) {
+        if stop.load(Ordering::Relaxed) {
+            whole = false;
+            break;
+        }
+        let ticket = runner.start(chunk, want)?;
+        if let Some(earlier) = ahead.replace(ticket) {
+            each(runner.finish(earlier)?)?;
+        }
+    }
+    if let Some(last) = ahead {
+        each(runner.finish(last)?)?;
+    }
+    Ok(whole)
+}
+
+/// State of one generation.
+struct Run<'a, 'b> {
+    runner: &'a mut dyn Runner,
+    request: &'a Request<'b>,
+    sampler: &'a mut Sampler,
+    on_token: &'a mut dyn FnMut(u32),
+    limit: usize,
+    held: usize,
+    generated: usize,
+    pending: Option<u32>,
+    begun: Instant,
+    first: Option<Instant>,
+    last: Counters,
+    per_token: Vec<Counters>,
+}
+
+impl Run<'_, '_> {
+    fn all(&mut self) -> Result<StopReason> {
+        let prompt = self.request.prompt;
+        for &id in prompt {
+            self.sampler.accept(id);
+        }
+        // The last chunk is left to the decoding loops, which read a wanted row from it.
+        let tail =
+            (prompt.len() - 1) / self.runner.max_rows().max(1) * self.runner.max_rows().max(1);
+        let head = rows(&prompt[..tail], self.request.start, |_| false);
+        if !run_chunks(
+            self.runner,
+            &head,
+            Want::Ids,
+            self.request.stop,
+            &mut |_| Ok(()),
+        )? {
+            // Whole chunks in the cache cannot be told from unfinished ones here: drop them all.
+            self.runner.forget(0, self.request.start as u32);
+            self.held = self.request.start;
+            return Ok(StopReason::Interrupted);
+        }
+        let count = prompt.len() - tail;
+        let last = rows(&prompt[tail..], self.request.start + tail, |i| {
+            i + 1 == count && self.limit > 0
+        });
+        if self.limit == 0 {
+            self.runner.run(&last, Want::Ids)?;
+            self.first = Some(Instant::now());
+            return Ok(StopReason::Limit);
+        }
+        if self.sampler.is_plain_greedy() {
+            self.greedy(&last)
+        } else {
+            self.sampled(&last)
+        }
+    }
+
+    /// Two steps in flight: the next one starts from the id that the current one will sample.
+    fn greedy(&mut self, prompt: &[Row]) -> Result<StopReason> {
+        let mut current = self.runner.start(prompt, Want::Ids)?;
+        let mut last_row = prompt[prompt.len() - 1];
+        loop {
+            let next_row = Row {
+                seq: 0,
+                pos: self.held as u32,
+                token: Token::Sampled,
+                wanted: true,
+            };
+            let next = if self.generated + 1 < self.limit {
+                Some(self.runner.start(&[next_row], Want::Ids)?)
+            } else {
+                None
+            };
+            let id = one_id(&self.runner.finish(current)?.ids)?;
+            if self.sampler.is_banned(id) {
+                // Rare: the device's choice is not allowed. Take that row again, with logits, and choose here.
+                self.drain(next)?;
+                self.runner.forget(0, last_row.pos);
+                let logits = self.runner.run(&[last_row], Want::Logits)?.logits;
+                let id = self.sampler.sample(&logits);
+                if let Some(stop) = self.hand_out(id) {
+                    return Ok(stop);
+                }
+                last_row = Row {
+                    token: Token::Id(id),
+                    ..next_row
+                };
+                current = self.runner.start(&[last_row], Want::Ids)?;
+            } else {
+                if let Some(stop) = self.hand_out(id) {
+                    self.drain(next)?;
+                    return Ok(stop);
+                }
+                last_row = Row {
+                    token: Token::Id(id),
+                    ..next_row
+                };
+                current = match next {
+                    Some(ticket) => ticket,
+                    None => return Ok(StopReason::Limit),
+                };
+            }
+            self.held += 1;
+            self.pending = None;
+        }
+    }
+
+    fn sampled(&mut self, prompt: &[Row]) -> Result<StopReason> {
+        let mut logits = self.runner.run(prompt, Want::Logits)?.logits;
+        loop {
+            if logits.is_empty() {
+                return Err(Error::Request(
+                    "the runner gave no logits for a wanted row".into(),
+                ));
+            }
+            let id = self.sampler.sample(&logits);
+            if let Some(stop) = self.hand_out(id) {
+                return Ok(stop);
+            }
+            let row = Row {
+                seq: 0,
+                pos: self.held as u32,
+                token: Token::Id(id),
+                wanted: true,
+            };
+            logits = self.runner.run(&[row], Want::Logits)?.logits;
+            self.held += 1;
+            self.pending = None;
+        }
+    }
+
+    /// Gives `id` to the caller; a reason when it was the last.
+    fn hand_out(&mut self, id: u32) -> Option<StopReason> {
+        self.first.get_or_insert_with(Instant::now);
+        if (self.request.is_end)(id) && !self.sampler.is_banned(id) {
+            return Some(StopReason::End);
+        }
+        self.sampler.accept(id);
+        self.generated += 1;
+        self.pending = Some(id);
+        if self.request.counters {
+            let now = self.runner.counters();
+            self.per_token.push(difference(&now, &self.last));
+            self.last = now;
+        }
+        (self.on_token)(id);
+        if self.request.stop.load(Ordering::Relaxed) {
+            return Some(StopReason::Interrupted);
+        }
+        (self.generated >= self.limit).then_some(StopReason::Limit)
+    }
+
+    /// Waits for a step that ran ahead in vain and takes its row out of the cache again.
+    fn drain(&mut self, ahead: Option<Ticket>) -> Result<()> {
+        if let Some(ticket) = ahead {
+            self.runner.finish(ticket)?;
+            self.runner.forget(0, self.held as u32);
+        }
+        Ok(())
+    }
+
+    fn stats(self, stop: StopReason) -> Stats {
+        let first = self.first.unwrap_or_else(Instant::now);
+        Stats {
+            prompt_tokens: self.request.prompt.len(),
+            generated_tokens: self.generated,
+            prompt_ms: (first - self.begun).as_secs_f64() * 1e3,
+            generate_ms: first.elapsed().as_secs_f64() * 1e3,
+            stop,
+            held: self.held,
+            pending: self.pending,
+            per_token: self.per_token,
+        }
+    }
+}
+
+fn one_id(ids: &[u32]) -> Result<u32> {
+    ids.first()
+        .copied()
+        .ok_or_else(|| Error::Request("the runner gave no id for a wanted row".into()))
+}
+
+/// What happened between two snapshots.
+pub fn difference(now: &Counters, before: &Counters) -> Counters {
+    Counters {
+        submits: now.submits - before.submits,
+        host_waits: now.host_waits - before.host_waits,
+        device_waits: now.device_waits - before.device_waits,
+        barriers: now.barriers - before.barriers,
+        dispatches: now.dispatches - before.dispatches,
+        descriptor_writes: now.descriptor_writes - before.descriptor_writes,
+        push_bytes: now.push_bytes - before.push_bytes,
+        bytes_to_device: now.bytes_to_device - before.bytes_to_device,
+        bytes_from_device: now.bytes_from_device - before.bytes_from_device,
+        allocations: now.allocations - before.allocations,
+        recordings: now.recordings - before.recordings,
+        record_us: now.record_us - before.record_us,
+        gpu_us: now.gpu_us - before.gpu_us,
+    }
+}

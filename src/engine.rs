@@ -1,1 +1,124 @@
-//! stub
+//! From a file to a running model: chooses the device, plans memory, uploads weights, and hands out a [`Runner`].
+//!
+//! The Vulkan interpreter of the plan lives here; the CPU one is [`crate::reference`].
+
+mod info;
+mod kv;
+mod params;
+mod record;
+mod vulkan;
+mod weights;
+
+pub use info::{model_info, ModelInfo};
+pub use vulkan::VulkanRunner;
+
+use crate::gguf::Gguf;
+use crate::plan::Plan;
+use crate::reference::Reference;
+use crate::step::Runner;
+use crate::vk::{self, Select};
+use crate::{model, Result};
+
+/// Where to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The best GPU, else the CPU reference.
+    #[default]
+    Auto,
+    /// The CPU reference.
+    Cpu,
+    /// The best Vulkan device, software ones included.
+    Vulkan,
+    /// A Vulkan device by index, name or UUID.
+    Named(String),
+}
+
+/// Element type of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheType {
+    /// Half precision, 2 bytes.
+    #[default]
+    F16,
+    /// Single precision, 4 bytes.
+    F32,
+}
+
+impl CacheType {
+    /// Bytes per element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            CacheType::F16 => 2,
+            CacheType::F32 => 4,
+        }
+    }
+}
+
+/// How to load.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to run.
+    pub device: DeviceChoice,
+    /// Positions per sequence; none takes the model's, or what fits.
+    pub n_ctx: Option<u32>,
+    /// Sequences held at once.
+    pub n_seqs: u32,
+    /// Most rows of a step.
+    pub max_rows: u32,
+    /// Elements of K.
+    pub cache_type_k: CacheType,
+    /// Elements of V.
+    pub cache_type_v: CacheType,
+    /// Turns the validation layer on.
+    pub validation: bool,
+    /// Sends weights through the staging ring even where memory is unified.
+    pub force_staging: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            device: DeviceChoice::Auto,
+            n_ctx: None,
+            n_seqs: 1,
+            max_rows: 512,
+            cache_type_k: CacheType::F16,
+            cache_type_v: CacheType::F16,
+            validation: false,
+            force_staging: false,
+        }
+    }
+}
+
+/// Called with bytes done and bytes in all while weights are loaded.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// Loads the model of `gguf`.
+///
+/// # Errors
+/// A file that is no runnable model, no such device, a missing feature, memory that does not suffice.
+pub fn load<'a>(gguf: &'a Gguf, options: &Options, progress: Progress<'_>) -> Result<Box<dyn Runner + 'a>> {
+    let plan = model::plan(gguf)?;
+    weights::check_finite(gguf, &plan)?;
+    let select = match &options.device {
+        DeviceChoice::Cpu => return cpu(gguf, plan, options),
+        DeviceChoice::Auto => match vk::list() {
+            Ok(found) if !found.is_empty() => Select::Auto,
+            _ => return cpu(gguf, plan, options),
+        },
+        DeviceChoice::Vulkan => Select::AnyGpu,
+        DeviceChoice::Named(name) => match name.parse() {
+            Ok(index) => Select::Index(index),
+            Err(_) => Select::Name(name.clone()),
+        },
+    };
+    let device_options = vk::Options { select, validation: options.validation, force_staging: options.force_staging };
+    let device = vk::Device::open(&device_options)?;
+    Ok(Box::new(VulkanRunner::new(gguf, plan, device, options, progress)?))
+}
+
+/// Positions of the CPU reference unless told: its cache grows, so only attention's cost speaks against more.
+fn cpu<'a>(gguf: &'a Gguf, plan: Plan, options: &Options) -> Result<Box<dyn Runner + 'a>> {
+    let n_ctx = options.n_ctx.filter(|&n| n > 0).map_or(plan.n_ctx_train, |n| n as usize);
+    let runner = Reference::new(gguf, plan, n_ctx, options.n_seqs as usize, options.max_rows as usize);
+    Ok(Box::new(runner))
+}

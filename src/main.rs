@@ -1,2 +1,1 @@
-//! stub
-fn main() {}
+fn main(){}

@@ -1,1 +1,23 @@
-//! stub
+//! Vulkan, and nothing else: devices, memory, pipelines, recordings, timeline. No word from machine learning here.
+//!
+//! Buffers are known by address, so there are no descriptors. Work is recorded once into a [`Recording`] and submitted
+//! as often as wanted; a submission gets a value of the device's one timeline, and a wait is for one value.
+//! This folder and `map.rs` are the only places with `unsafe`.
+#![allow(unsafe_code)]
+
+mod caps;
+mod commands;
+mod debug;
+mod device;
+mod memory;
+mod pipeline;
+mod select;
+mod upload;
+
+pub use caps::{Caps, DeviceKind, Heap, MemoryType};
+pub use commands::{Recorder, Recording};
+pub use device::{list, Device, Options};
+pub use memory::{Buffer, Class};
+pub use pipeline::Pipeline;
+pub use select::{choose, Select};
+pub use upload::Uploader;

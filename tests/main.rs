@@ -1,5 +1,11 @@
 //! One test binary, linked once; a line per module.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, missing_docs)]
+//cli
 mod gguf;
-mod text;
+mod plans;
+mod reference;
+//sample
+mod tables;
+//text
 mod util;
+mod vulkan;

@@ -1,1 +1,123 @@
-//! stub
+//! Shared by the tests: golden files, error measures, runners.
+
+use pumex::engine::{self, CacheType, DeviceChoice, Options, VulkanRunner};
+use pumex::gguf::Gguf;
+use pumex::reference::Reference;
+use pumex::step::{Row, Runner, Token, Want};
+use pumex::{model, vk};
+use std::path::{Path, PathBuf};
+
+/// The folder of reference files beside the checkout, if it is there.
+pub fn shared() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared");
+    if path.join("golden").is_dir() {
+        return Some(path);
+    }
+    eprintln!("skipped: no ../shared with golden files");
+    None
+}
+
+/// The demo model in the repository.
+pub fn demo_path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo.gguf")
+}
+
+/// What llama.cpp computed for a model.
+#[derive(serde::Deserialize)]
+pub struct Golden {
+    pub vocab: usize,
+    pub tokens: Vec<u32>,
+    pub logit_positions: Vec<usize>,
+    pub greedy: Vec<u32>,
+    pub greedy_margin: Vec<f32>,
+    #[serde(skip)]
+    pub logits: Vec<f32>,
+}
+
+impl Golden {
+    pub fn load(stem: &Path) -> Golden {
+        let mut golden: Golden = serde_json::from_slice(&std::fs::read(stem.with_extension("json")).unwrap()).unwrap();
+        let raw = std::fs::read(stem.with_extension("f32")).unwrap();
+        golden.logits = raw.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        golden
+    }
+}
+
+/// Squared error over squared signal.
+pub fn nmse(found: &[f32], truth: &[f32]) -> f64 {
+    assert_eq!(found.len(), truth.len());
+    let square = |x: f64| x * x;
+    let error: f64 = found.iter().zip(truth).map(|(a, b)| square(f64::from(*a) - f64::from(*b))).sum();
+    let signal: f64 = truth.iter().map(|b| square(f64::from(*b))).sum();
+    assert!(error.is_finite());
+    error / signal
+}
+
+/// Rows of one sequence from `start` on, all wanted.
+pub fn rows(seq: u32, start: usize, ids: &[u32]) -> Vec<Row> {
+    let row = |(i, id): (usize, &u32)| Row { seq, pos: (start + i) as u32, token: Token::Id(*id), wanted: true };
+    ids.iter().enumerate().map(row).collect()
+}
+
+/// Logits of every position, fed in chunks of `chunk`; the sequence is forgotten first.
+pub fn logits(runner: &mut dyn Runner, ids: &[u32], chunk: usize) -> Vec<f32> {
+    runner.forget(0, 0);
+    let mut all = Vec::new();
+    for (i, part) in ids.chunks(chunk).enumerate() {
+        all.extend(runner.run(&rows(0, i * chunk, part), Want::Logits).unwrap().logits);
+    }
+    all
+}
+
+/// The rows of `all` at `positions`.
+pub fn pick(all: &[f32], vocab: usize, positions: &[usize]) -> Vec<f32> {
+    positions.iter().flat_map(|p| all[p * vocab..][..vocab].iter().copied()).collect()
+}
+
+/// The CPU reference for a file.
+pub fn reference(gguf: &Gguf) -> Reference<'_> {
+    Reference::new(gguf, model::plan(gguf).unwrap(), 1024, 2, 512)
+}
+
+/// The Vulkan engine with validation where the layer is installed; none (with a reason) without a device.
+pub fn vulkan(gguf: &Gguf, options: Options) -> Option<VulkanRunner> {
+    if !matches!(vk::list(), Ok(list) if !list.is_empty()) {
+        eprintln!("skipped: no Vulkan device");
+        return None;
+    }
+    let open = |validation| {
+        vk::Device::open(&vk::Options { select: vk::Select::AnyGpu, validation, force_staging: options.force_staging })
+    };
+    let device = open(true).or_else(|e| {
+        eprintln!("without validation: {e}");
+        open(false)
+    });
+    let plan = model::plan(gguf).unwrap();
+    Some(VulkanRunner::new(gguf, plan, device.unwrap(), &options, &mut |_, _| ()).unwrap())
+}
+
+/// Options of the tests: a small context, two sequences.
+pub fn options(cache: CacheType) -> Options {
+    Options {
+        device: DeviceChoice::Vulkan,
+        n_ctx: Some(256),
+        n_seqs: 2,
+        max_rows: 64,
+        cache_type_k: cache,
+        cache_type_v: cache,
+        ..engine::Options::default()
+    }
+}
+
+/// Fails on anything the validation layer said.
+pub fn assert_silent(runner: &VulkanRunner) {
+    assert_eq!(runner.vk().validation_messages(), Vec::<String>::new());
+}
+
+/// The model a golden file of `golden/types` was made with.
+pub fn type_model(shared: &Path, name: &str) -> PathBuf {
+    match name {
+        "F16" => shared.join("models/llama-draft-f16.gguf"),
+        _ => shared.join(format!("models/types/draft-{name}.gguf")),
+    }
+}

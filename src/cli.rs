@@ -1,0 +1,125 @@
+//! The command line: parsing, logging, Ctrl-C and exit codes. Each command lives in its own file.
+//!
+//! Arguments pass [`argv::rewrite`] first, so llama.cpp's flags work. stdout carries results only.
+
+mod argv;
+mod bench;
+mod devices;
+mod input;
+mod inspect;
+mod logits;
+mod options;
+mod output;
+mod perplexity;
+mod run;
+mod session;
+mod tokenize;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+
+use clap::{Parser, Subcommand};
+use pumex::{Error, Result};
+use tracing_subscriber::EnvFilter;
+
+/// Run llama.cpp-format (GGUF) models on any Vulkan GPU.
+#[derive(Parser)]
+#[command(name = "pumex", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// More log lines on stderr (twice: even more); RUST_LOG overrides it
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Continue a prompt (the default command)
+    Run(run::Args),
+    /// Print a file's metadata and tensors
+    Inspect(inspect::Args),
+    /// Print a text's token ids
+    Tokenize(tokenize::Args),
+    /// List the Vulkan devices
+    Devices(devices::Args),
+    /// Write the logits of every position to a file
+    Logits(logits::Args),
+    /// Measure perplexity on a text
+    Perplexity(perplexity::Args),
+    /// Measure speed
+    Bench(bench::Args),
+}
+
+/// How a command ended without an error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Done,
+    Interrupted,
+}
+
+/// Parses, runs, reports.
+pub fn main() -> ExitCode {
+    let mut args = std::env::args_os();
+    let program = args.next().unwrap_or_else(|| "pumex".into());
+    let (args, warnings) = argv::rewrite(args);
+    let cli = match Cli::try_parse_from(std::iter::once(program).chain(args)) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A closed stream leaves nowhere to say it; the code still tells.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+    start_log(cli.verbose);
+    match interruptible().and_then(|stop| dispatch(cli.command, &stop)) {
+        Ok(End::Done) => ExitCode::SUCCESS,
+        Ok(End::Interrupted) => ExitCode::from(130),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn dispatch(command: Command, stop: &Arc<AtomicBool>) -> Result<End> {
+    match command {
+        Command::Run(args) => run::main(args, stop),
+        Command::Inspect(args) => inspect::main(&args),
+        Command::Tokenize(args) => tokenize::main(&args),
+        Command::Devices(args) => devices::main(&args),
+        Command::Logits(args) => logits::main(&args, stop),
+        Command::Perplexity(args) => perplexity::main(&args, stop),
+        Command::Bench(args) => bench::main(&args, stop),
+    }
+}
+
+/// A flag that Ctrl-C sets; a second Ctrl-C while it is set ends the process at once.
+fn interruptible() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let signal = signal_hook::consts::SIGINT;
+    signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
+        .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+        .map_err(|source| Error::Request(format!("cannot listen for Ctrl-C: {source}")))?;
+    Ok(flag)
+}
+
+fn start_log(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        _ => "debug",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(filter)
+        .with_ansi(colour)
+        .init();
+}

@@ -1,0 +1,172 @@
+//! Rewrites llama.cpp's flags into long flags that clap can parse.
+//!
+//! clap reads `-ngl 99` as `-n -g -l 99` and `-n -1` as two flags. So before clap sees them, the flags of a fixed
+//! table become `--long=value`: two- and three-letter flags, other names of one flag, `_` for `-`, negative values.
+//! Takes the arguments after the program's name, gives them back with warnings about repeated flags. Flags outside
+//! the table pass through untouched; everything after `--` does too.
+
+use std::ffi::{OsStr, OsString};
+
+/// What follows a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// Nothing.
+    None,
+    /// One value.
+    Value,
+    /// `on`, `off`, `auto`, `1`, `0`, or nothing, which means `on`.
+    Switch,
+    /// One value; the flag may be repeated.
+    Repeated,
+}
+
+/// A flag's other names, its long name for clap, and what follows it.
+pub type Entry = (&'static [&'static str], &'static str, Slot);
+
+/// Flags of every command.
+pub const COMMON: &[Entry] = &[
+    (&["-m"], "--model", Slot::Value),
+    (&["-p"], "--prompt", Slot::Value),
+    (&["-f"], "--file", Slot::Value),
+    (&["-n", "--n-predict"], "--predict", Slot::Value),
+    (&["-c", "--n-ctx"], "--ctx-size", Slot::Value),
+    (&["-b"], "--batch-size", Slot::Value),
+    (&["-ub"], "--ubatch-size", Slot::Value),
+    (&["-ngl", "--n-gpu-layers"], "--gpu-layers", Slot::Value),
+    (&["-t"], "--threads", Slot::Value),
+    (&["-tb"], "--threads-batch", Slot::Value),
+    (&["-dev"], "--device", Slot::Value),
+    (&["-ctk"], "--cache-type-k", Slot::Value),
+    (&["-ctv"], "--cache-type-v", Slot::Value),
+    (&["-fa"], "--flash-attn", Slot::Switch),
+    (&["-s"], "--seed", Slot::Value),
+    (&[], "--temp", Slot::Value),
+    (&[], "--top-k", Slot::Value),
+    (&[], "--top-p", Slot::Value),
+    (&[], "--min-p", Slot::Value),
+    (&[], "--repeat-penalty", Slot::Value),
+    (&[], "--repeat-last-n", Slot::Value),
+    (&[], "--presence-penalty", Slot::Value),
+    (&[], "--frequency-penalty", Slot::Value),
+    (&["-r"], "--reverse-prompt", Slot::Repeated),
+    (&["-e"], "--escape", Slot::None),
+    (&[], "--no-escape", Slot::None),
+    (&["-co"], "--color", Slot::None),
+    (&["-no-cnv"], "--no-conversation", Slot::None),
+    (&["-st"], "--single-turn", Slot::None),
+    (&[], "--display-prompt", Slot::None),
+    (&[], "--no-display-prompt", Slot::None),
+    (&[], "--ignore-eos", Slot::None),
+    (&[], "--mmap", Slot::None),
+    (&[], "--no-mmap", Slot::None),
+    (&[], "--mlock", Slot::None),
+    (&[], "--tokens", Slot::Value),
+    (&["-o"], "--out", Slot::Value),
+    (&[], "--chunks", Slot::Value),
+];
+
+/// Flags that mean something else in `bench`, as in llama-bench; they go before [`COMMON`].
+pub const BENCH: &[Entry] = &[
+    (&["-p"], "--n-prompt", Slot::Value),
+    (&["-n"], "--n-gen", Slot::Value),
+    (&["-d"], "--n-depth", Slot::Value),
+    (&["-r"], "--repetitions", Slot::Value),
+    (&["-o"], "--output", Slot::Value),
+];
+
+/// Rewritten arguments (without the program's name), and warnings.
+pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<String>) {
+    let mut input = args.into_iter().peekable();
+    let mut out: Vec<(Option<&'static str>, OsString)> = Vec::new();
+    let mut warnings = Vec::new();
+    let mut bench = false;
+    if let Some(first) = input.peek() {
+        let text = first.to_string_lossy();
+        bench = text == "bench";
+        let global = matches!(&*text, "-h" | "--help" | "-V" | "--version");
+        if text.starts_with('-') && !global {
+            out.push((None, "run".into()));
+        }
+    }
+    while let Some(arg) = input.next() {
+        if arg == "--" {
+            out.push((None, arg));
+            out.extend(input.by_ref().map(|rest| (None, rest)));
+            break;
+        }
+        let Some((name, inline)) = split(&arg) else {
+            out.push((None, arg));
+            continue;
+        };
+        let Some((long, slot)) = find(&name, bench) else {
+            out.push((
+                None,
+                if name.starts_with("--") {
+                    join(&name, inline.as_deref())
+                } else {
+                    arg
+                },
+            ));
+            continue;
+        };
+        let value = match slot {
+            _ if inline.is_some() => inline,
+            Slot::None => None,
+            Slot::Value | Slot::Repeated => input.next(),
+            Slot::Switch => input.next_if(|next| is_switch(next)).or(Some("on".into())),
+        };
+        if slot != Slot::Repeated {
+            let before = out.len();
+            out.retain(|(earlier, _)| *earlier != Some(long));
+            if out.len() < before && slot != Slot::None {
+                warnings.push(format!(
+                    "{long} is given more than once; the last one counts"
+                ));
+            }
+        }
+        out.push((Some(long), join(long, value.as_deref())));
+    }
+    (out.into_iter().map(|(_, arg)| arg).collect(), warnings)
+}
+
+/// A flag's name with `_` as `-` (in long names), and its value after `=`; none for what is not a flag.
+fn split(arg: &OsStr) -> Option<(String, Option<OsString>)> {
+    let text = arg.to_str()?;
+    if !text.starts_with('-') || text == "-" {
+        return None;
+    }
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(OsString::from(value))),
+        None => (text, None),
+    };
+    let name = if name.starts_with("--") {
+        name.replace('_', "-")
+    } else {
+        name.to_string()
+    };
+    Some((name, value))
+}
+
+fn find(name: &str, bench: bool) -> Option<(&'static str, Slot)> {
+    let own = if bench { BENCH } else { &[] };
+    let is = |entry: &&Entry| entry.1 == name || entry.0.contains(&name);
+    own.iter()
+        .chain(COMMON)
+        .find(is)
+        .map(|entry| (entry.1, entry.2))
+}
+
+fn is_switch(value: &OsStr) -> bool {
+    ["on", "off", "auto", "0", "1"]
+        .iter()
+        .any(|word| value == *word)
+}
+
+fn join(name: &str, value: Option<&OsStr>) -> OsString {
+    let mut out = OsString::from(name);
+    if let Some(value) = value {
+        out.push("=");
+        out.push(value);
+    }
+    out
+}

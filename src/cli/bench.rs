@@ -1,0 +1,255 @@
+//! `pumex bench`: speed of prompts and of generation, with llama-bench's tests, fields and table.
+//!
+//! Per test: one warm-up, then `-r` timed runs from an emptied cache. `-d` fills the cache before the clock starts.
+//! Generation is the greedy loop that runs one step ahead; nothing is tokenized or sampled on the host.
+
+mod report;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use clap::ValueEnum;
+use pumex::conversation::{rows, run_chunks};
+use pumex::engine;
+use pumex::sample::rng::Rng;
+use pumex::step::{Row, Runner, Token, Want};
+use pumex::text::Tokenizer;
+use pumex::{Error, Result};
+
+use super::options::{EngineArgs, ModelArgs};
+use super::{output, session, End};
+
+/// Options of `bench`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    /// Prompt lengths; 0 skips the test
+    #[arg(
+        short = 'p',
+        long,
+        value_name = "N,N,...",
+        value_delimiter = ',',
+        default_value = "512"
+    )]
+    n_prompt: Vec<u32>,
+    /// Tokens to generate; 0 skips the test
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N,N,...",
+        value_delimiter = ',',
+        default_value = "128"
+    )]
+    n_gen: Vec<u32>,
+    /// Tokens in the cache before each test
+    #[arg(
+        short = 'd',
+        long,
+        value_name = "N,N,...",
+        value_delimiter = ',',
+        default_value = "0"
+    )]
+    n_depth: Vec<u32>,
+    /// Timed runs per test
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: u32,
+    /// Form of the results
+    #[arg(short, long, value_name = "FORM", default_value = "md")]
+    output: Form,
+}
+
+/// Form of the results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Table
+    Md,
+    /// One array
+    Json,
+    /// One object per line
+    Jsonl,
+    /// Lines under a header
+    Csv,
+}
+
+/// One kind of test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Test {
+    n_prompt: u32,
+    n_gen: u32,
+    n_depth: u32,
+}
+
+/// One test's samples.
+struct Measured {
+    test: Test,
+    time: String,
+    samples_ns: Vec<u64>,
+}
+
+/// Runs the tests.
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+    let tests = tests(args);
+    let most = |f: fn(&Test) -> u32| tests.iter().map(f).max().unwrap_or(0);
+    let n_ctx = most(|t| t.n_depth.saturating_add(t.n_prompt.max(t.n_gen)));
+    if n_ctx == 0 {
+        return Err(Error::Usage(
+            "nothing to measure: -p and -n are both 0".into(),
+        ));
+    }
+    let gguf = session::open(&args.model)?;
+    let info = engine::model_info(&gguf)?;
+    let bos = Tokenizer::from_gguf(&gguf).and_then(|t| {
+        if t.add_bos() {
+            t.encode("", true, false)
+        } else {
+            Ok(vec![])
+        }
+    });
+    let bos = bos.ok().and_then(|ids| ids.first().copied()).unwrap_or(0);
+    let mut runner = session::load(&gguf, &args.engine, Some(n_ctx), stop)?;
+    let about = report::About::new(args, &gguf, &info, &*runner);
+    let bar = session::bar("bench", "{msg} {wide_bar} {pos}/{len}");
+    bar.set_length(u64::from(args.repetitions + 1) * tests.len() as u64);
+    let mut printer = report::Printer::new(args.output, about);
+    let mut interrupted = false;
+    for test in tests {
+        let mut samples_ns = Vec::new();
+        let time = report::now();
+        for repetition in 0..=args.repetitions {
+            let Some(ns) = once(&mut *runner, test, bos, repetition, stop)? else {
+                interrupted = true;
+                break;
+            };
+            bar.inc(1);
+            if repetition > 0 {
+                samples_ns.push(ns);
+            }
+        }
+        if !samples_ns.is_empty() {
+            let text = printer.result(&Measured {
+                test,
+                time,
+                samples_ns,
+            });
+            bar.suspend(|| output::text(&text))?;
+        }
+        if interrupted {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    output::text(&printer.end())?;
+    Ok(if interrupted {
+        End::Interrupted
+    } else {
+        End::Done
+    })
+}
+
+/// Prompt tests, then generation tests, at each depth.
+fn tests(args: &Args) -> Vec<Test> {
+    let mut out = Vec::new();
+    for &n_depth in &args.n_depth {
+        out.extend(
+            args.n_prompt
+                .iter()
+                .filter(|&&n| n > 0)
+                .map(|&n_prompt| Test {
+                    n_prompt,
+                    n_gen: 0,
+                    n_depth,
+                }),
+        );
+        out.extend(args.n_gen.iter().filter(|&&n| n > 0).map(|&n_gen| Test {
+            n_prompt: 0,
+            n_gen,
+            n_depth,
+        }));
+    }
+    out
+}
+
+/// One run of a test in nanoseconds; repetition 0 warms up. None when stopped.
+fn once(
+    runner: &mut dyn Runner,
+    test: Test,
+    bos: u32,
+    repetition: u32,
+    stop: &AtomicBool,
+) -> Result<Option<u64>> {
+    let n_vocab = runner.n_vocab() as u32;
+    let mut rng = Rng::new(u64::from(repetition));
+    let mut text = |n: u32| -> Vec<u32> {
+        (0..n)
+            .map(|i| if i == 0 { bos } else { rng.below(n_vocab) })
+            .collect()
+    };
+    let depth = test.n_depth as usize;
+    runner.forget(0, 0);
+    if !run_chunks(
+        runner,
+        &rows(&text(test.n_depth), 0, |_| false),
+        Want::Ids,
+        stop,
+        &mut |_| Ok(()),
+    )? {
+        return Ok(None);
+    }
+    if test.n_gen > 0 {
+        // A few tokens warm generation up.
+        let n = if repetition == 0 {
+            test.n_gen.min(4)
+        } else {
+            test.n_gen
+        };
+        return decode(runner, test.n_depth, n, bos, stop);
+    }
+    let ids = text(test.n_prompt);
+    let rows = rows(&ids, depth, |i| i + 1 == ids.len());
+    let begun = Instant::now();
+    let whole = run_chunks(runner, &rows, Want::Ids, stop, &mut |_| Ok(()))?;
+    let ns = begun.elapsed().as_nanos() as u64;
+    Ok(whole.then_some(ns))
+}
+
+/// Generates `n` tokens from position `start` on with two steps in flight.
+fn decode(
+    runner: &mut dyn Runner,
+    start: u32,
+    n: u32,
+    first: u32,
+    stop: &AtomicBool,
+) -> Result<Option<u64>> {
+    let begun = Instant::now();
+    let mut ahead = None;
+    for i in 0..n {
+        let token = if i == 0 {
+            Token::Id(first)
+        } else {
+            Token::Sampled
+        };
+        let ticket = runner.start(
+            &[Row {
+                seq: 0,
+                pos: start + i,
+                token,
+                wanted: true,
+            }],
+            Want::Ids,
+        )?;
+        if let Some(earlier) = ahead.replace(ticket) {
+            runner.finish(earlier)?;
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    if let Some(last) = ahead {
+        runner.finish(last)?;
+    }
+    let ns = begun.elapsed().as_nanos() as u64;
+    Ok((!stop.load(Ordering::Relaxed)).then_some(ns))
+}

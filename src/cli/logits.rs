@@ -1,0 +1,95 @@
+//! `pumex logits`: the logits of every position, written as little-endian f32, row after row.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use pumex::conversation::{check_ids, rows, run_chunks};
+use pumex::step::Want;
+use pumex::text::Tokenizer;
+use pumex::{Error, Result};
+use serde_json::json;
+
+use super::input::PromptArgs;
+use super::options::{EngineArgs, ModelArgs};
+use super::{output, session, End};
+
+/// Options of `logits`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    prompt: PromptArgs,
+    /// Token ids in place of a text
+    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with_all = ["prompt", "file"])]
+    tokens: Vec<u32>,
+    /// File to write, [positions, vocabulary] x f32
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+    /// Print one JSON object with what was written
+    #[arg(long)]
+    json: bool,
+}
+
+/// Writes the file.
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+    let gguf = session::open(&args.model)?;
+    let ids = if args.tokens.is_empty() {
+        let tokenizer = Tokenizer::from_gguf(&gguf)?;
+        tokenizer.encode(&args.prompt.required()?, tokenizer.add_bos(), true)?
+    } else {
+        args.tokens.clone()
+    };
+    if ids.is_empty() {
+        return Err(Error::Request(
+            "the prompt is empty: at least one token is needed".into(),
+        ));
+    }
+    let n_ctx = u32::try_from(ids.len())
+        .map_err(|_| Error::Request(format!("{} tokens are too many", ids.len())))?;
+    let mut runner = session::load(&gguf, &args.engine, Some(n_ctx), stop)?;
+    check_ids(&ids, runner.n_vocab())?;
+    let fail = |e| Error::io(&args.out, e);
+    let mut file = BufWriter::new(File::create(&args.out).map_err(fail)?);
+    let begun = Instant::now();
+    let whole = run_chunks(
+        &mut *runner,
+        &rows(&ids, 0, |_| true),
+        Want::Logits,
+        stop,
+        &mut |output| {
+            output
+                .logits
+                .iter()
+                .try_for_each(|x| file.write_all(&x.to_le_bytes()))
+                .map_err(fail)
+        },
+    )?;
+    file.flush().map_err(fail)?;
+    if !whole {
+        return Ok(End::Interrupted);
+    }
+    if args.json {
+        output::json(&json!({
+            "tokens": ids.len(),
+            "n_vocab": runner.n_vocab(),
+            "bytes": ids.len() * runner.n_vocab() * 4,
+            "ms": begun.elapsed().as_secs_f64() * 1e3,
+            "device": runner.device(),
+            "out": args.out.display().to_string(),
+        }))?;
+    } else {
+        eprintln!(
+            "wrote {} x {} logits to {}",
+            ids.len(),
+            runner.n_vocab(),
+            args.out.display()
+        );
+    }
+    Ok(End::Done)
+}

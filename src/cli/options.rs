@@ -1,0 +1,124 @@
+//! Options that several commands share, as clap sees them after [`super::argv`].
+//!
+//! [`ModelArgs`] names the file and how it is loaded; [`EngineArgs`] where it runs and with what sizes.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use pumex::engine::{CacheType, DeviceChoice, Options};
+
+/// Which file.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ModelArgs {
+    /// GGUF file; without it the small built-in demo model
+    #[arg(short, long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    mmap: bool,
+    #[arg(long, hide = true)]
+    no_mmap: bool,
+    #[arg(long, hide = true)]
+    mlock: bool,
+}
+
+/// Type of the KV cache's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KvType {
+    /// 2 bytes per element.
+    F16,
+    /// 4 bytes per element.
+    F32,
+}
+
+impl KvType {
+    /// As in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            KvType::F16 => "f16",
+            KvType::F32 => "f32",
+        }
+    }
+
+    fn cache_type(self) -> CacheType {
+        match self {
+            KvType::F16 => CacheType::F16,
+            KvType::F32 => CacheType::F32,
+        }
+    }
+}
+
+/// llama.cpp's three-way switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Always.
+    #[value(alias = "1")]
+    On,
+    /// Never.
+    #[value(alias = "0")]
+    Off,
+    /// Where it is faster.
+    Auto,
+}
+
+/// Where and with what sizes a model runs.
+#[derive(clap::Args, Clone, Debug)]
+pub struct EngineArgs {
+    /// auto, cpu, vulkan, or a device's index, name or UUID (-dev)
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    /// Logical batch; accepted, the step's size is --ubatch-size
+    #[arg(short, long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
+    pub batch_size: u32,
+    /// Most rows in one step (-ub)
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    pub ubatch_size: u32,
+    /// CPU threads; 0 or below means one per core
+    #[arg(short, long, value_name = "N", default_value_t = -1)]
+    pub threads: i32,
+    /// Layers on the GPU (-ngl); accepted, all layers run on the device
+    #[arg(long, value_name = "N", default_value = "-1")]
+    pub gpu_layers: String,
+    /// KV cache type of K (-ctk)
+    #[arg(long, value_name = "TYPE", default_value = "f16", ignore_case = true)]
+    pub cache_type_k: KvType,
+    /// KV cache type of V (-ctv)
+    #[arg(long, value_name = "TYPE", default_value = "f16", ignore_case = true)]
+    pub cache_type_v: KvType,
+    /// Fused attention (-fa); accepted, Pumex decides
+    #[arg(long, value_name = "SWITCH", default_value = "auto")]
+    pub flash_attn: Switch,
+    /// Turn the Vulkan validation layer on
+    #[arg(long)]
+    pub validation: bool,
+    #[arg(long, hide = true)]
+    threads_batch: Option<i32>,
+}
+
+impl EngineArgs {
+    /// The engine's options for one sequence of `n_ctx` positions (`None`: as many as the model was trained for).
+    pub fn options(&self, n_ctx: Option<u32>) -> Options {
+        Options {
+            device: device_choice(&self.device),
+            n_ctx,
+            n_seqs: 1,
+            max_rows: self.ubatch_size,
+            cache_type_k: self.cache_type_k.cache_type(),
+            cache_type_v: self.cache_type_v.cache_type(),
+            validation: self.validation,
+        }
+    }
+
+    /// Whether the CPU was asked for.
+    pub fn is_cpu(&self) -> bool {
+        matches!(device_choice(&self.device), DeviceChoice::Cpu)
+    }
+}
+
+fn device_choice(text: &str) -> DeviceChoice {
+    match text.to_ascii_lowercase().as_str() {
+        "auto" => DeviceChoice::Auto,
+        "cpu" | "none" => DeviceChoice::Cpu,
+        "vulkan" => DeviceChoice::Vulkan,
+        _ => DeviceChoice::Named(text.to_string()),
+    }
+}

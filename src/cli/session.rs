@@ -1,0 +1,82 @@
+//! From a model option to what runs: the opened file, its tokenizer and a runner.
+//!
+//! Without `--model` the built-in demo model is used. Loading shows a bar on stderr when that is a terminal.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use pumex::engine;
+use pumex::gguf::Gguf;
+use pumex::step::Runner;
+use pumex::Result;
+
+use super::options::{EngineArgs, ModelArgs};
+
+/// Model data must lie as aligned in the program as it does in a mapped file.
+#[repr(C, align(64))]
+struct Aligned<T: ?Sized>(T);
+
+static DEMO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../assets/demo.gguf"));
+
+/// The file that `args` names, or the demo model.
+///
+/// # Errors
+/// A file that is missing or not GGUF.
+pub fn open(args: &ModelArgs) -> Result<Gguf> {
+    let gguf = match &args.model {
+        Some(path) => Gguf::open(path)?,
+        None => {
+            eprintln!("note: no --model given, using the built-in demo model");
+            Gguf::from_static("demo.gguf", &DEMO.0)?
+        }
+    };
+    for warning in gguf.warnings() {
+        tracing::warn!("{}: {warning}", gguf.path().display());
+    }
+    Ok(gguf)
+}
+
+/// Loads the model onto its device, with one sequence of `n_ctx` positions.
+///
+/// # Errors
+/// A model or device that does not fit.
+pub fn load(
+    gguf: &Gguf,
+    args: &EngineArgs,
+    n_ctx: Option<u32>,
+    stop: &AtomicBool,
+) -> Result<Box<dyn Runner>> {
+    if let Ok(threads @ 1..) = usize::try_from(args.threads) {
+        // Fails only when something used the pool before: slower or faster, but no reason to stop.
+        if let Err(error) = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build_global()
+        {
+            tracing::warn!("--threads {threads} has no effect: {error}");
+        }
+    }
+    let bar = bar("loading", "{msg} {wide_bar} {bytes}/{total_bytes}");
+    let runner = engine::load(gguf, &args.options(n_ctx), &mut |done, total| {
+        if stop.load(Ordering::Relaxed) {
+            // Nothing is printed yet, and loading has no way to stop halfway.
+            bar.finish_and_clear();
+            std::process::exit(130);
+        }
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let runner = runner?;
+    tracing::info!("running on {}", runner.device());
+    Ok(runner)
+}
+
+/// A progress bar on stderr; it stays hidden when that is no terminal.
+pub fn bar(message: &'static str, template: &str) -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_message(message);
+    bar
+}

@@ -1,0 +1,53 @@
+//! `pumex tokenize`: a text's token ids, with their pieces or alone.
+
+use pumex::text::Tokenizer;
+use pumex::Result;
+use serde_json::json;
+
+use super::input::PromptArgs;
+use super::options::ModelArgs;
+use super::{output, session, End};
+
+/// Options of `tokenize`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    prompt: PromptArgs,
+    /// Print only the ids, as [1, 2]
+    #[arg(long)]
+    ids: bool,
+    /// Do not put the model's BOS first
+    #[arg(long)]
+    no_bos: bool,
+    /// Read the names of control tokens as plain text
+    #[arg(long)]
+    no_parse_special: bool,
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "ids")]
+    json: bool,
+}
+
+/// Prints the ids.
+pub fn main(args: &Args) -> Result<End> {
+    let text = args.prompt.required()?;
+    let gguf = session::open(&args.model)?;
+    let tokenizer = Tokenizer::from_gguf(&gguf)?;
+    let bos = tokenizer.add_bos() && !args.no_bos;
+    let ids = tokenizer.encode(&text, bos, !args.no_parse_special)?;
+    let pieces = || ids.iter().map(|&id| tokenizer.decode(&[id]));
+    if args.json {
+        output::json(&json!({ "ids": ids, "pieces": pieces().collect::<Vec<String>>() }))?;
+    } else if args.ids {
+        output::text(&format!("{ids:?}\n"))?;
+    } else {
+        let rows: Vec<Vec<String>> = ids
+            .iter()
+            .zip(pieces())
+            .map(|(id, piece)| vec![id.to_string(), format!("{piece:?}")])
+            .collect();
+        output::text(&output::table(&rows, &[true]))?;
+    }
+    Ok(End::Done)
+}

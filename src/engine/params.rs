@@ -1,0 +1,111 @@
+//! StepParams: all that changes per step, as words. The Rust twin of `shaders/glsl/lib/step.glsl`.
+
+use super::kv::Blocks;
+use crate::step::{Row, Token};
+use crate::vk::Buffer;
+
+const HEADER_WORDS: usize = 8;
+const ROW_WORDS: usize = 4;
+const TOKEN_SAMPLED: u32 = u32::MAX;
+
+/// Where things lie in the buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    max_rows: usize,
+    table_stride: usize,
+    n_seqs: usize,
+}
+
+impl Layout {
+    /// For steps of up to `max_rows` rows over `n_seqs` block tables of `table_stride` words.
+    pub fn new(max_rows: usize, n_seqs: usize, table_stride: usize) -> Self {
+        Layout { max_rows, table_stride, n_seqs }
+    }
+
+    fn wanted_at(&self) -> usize {
+        HEADER_WORDS + self.max_rows * ROW_WORDS
+    }
+
+    fn tables_at(&self) -> usize {
+        self.wanted_at() + self.max_rows
+    }
+
+    /// Bytes of the buffer.
+    pub fn len_bytes(&self) -> u64 {
+        4 * (self.tables_at() + self.n_seqs * self.table_stride) as u64
+    }
+}
+
+/// One slot's buffer, and how much of each block table it already holds.
+pub struct Params {
+    /// The buffer shaders read.
+    pub buffer: Buffer,
+    layout: Layout,
+    tables: Vec<Vec<u32>>,
+}
+
+impl Params {
+    /// Wraps a mapped buffer of `layout`'s size.
+    pub fn new(buffer: Buffer, layout: Layout) -> Self {
+        Params { buffer, layout, tables: vec![Vec::new(); layout.n_seqs] }
+    }
+
+    /// Writes a step; only the entries of the block tables that changed since this slot's last step.
+    pub fn write(&mut self, rows: &[Row], blocks: &Blocks) {
+        let l = self.layout;
+        let wanted: Vec<u32> = (0..rows.len() as u32).filter(|&i| rows[i as usize].wanted).collect();
+        let mut words: Vec<u32> = vec![
+            rows.len() as u32,
+            wanted.len() as u32,
+            HEADER_WORDS as u32,
+            l.wanted_at() as u32,
+            l.tables_at() as u32,
+            l.table_stride as u32,
+            0,
+            0,
+        ];
+        for row in rows {
+            let token = match row.token {
+                Token::Id(id) => id,
+                Token::Sampled => TOKEN_SAMPLED,
+            };
+            words.extend([token, row.pos, row.seq, 0]);
+        }
+        self.buffer.write(0, bytemuck::cast_slice(&words));
+        if !wanted.is_empty() {
+            self.buffer.write(4 * l.wanted_at() as u64, bytemuck::cast_slice(&wanted));
+        }
+        for seq in 0..l.n_seqs {
+            let (now, had) = (blocks.table(seq), &mut self.tables[seq]);
+            let same = now.iter().zip(had.iter()).take_while(|(a, b)| a == b).count();
+            if same < now.len() {
+                let at = 4 * (l.tables_at() + seq * l.table_stride + same) as u64;
+                self.buffer.write(at, bytemuck::cast_slice(&now[same..]));
+            }
+            had.truncate(same);
+            had.extend_from_slice(&now[same..]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// The GLSL constants that this file repeats.
+    #[test]
+    fn layout_agrees_with_the_shaders() {
+        let glsl = include_str!("../../shaders/glsl/lib/step.glsl");
+        let value = |name: &str| -> u32 {
+            let at = glsl.find(&format!("{name} = ")).unwrap();
+            let text = glsl[at..].split(['=', ';']).nth(1).unwrap().trim();
+            text.strip_prefix("0x").map_or_else(|| text.parse().unwrap(), |h| u32::from_str_radix(h, 16).unwrap())
+        };
+        assert_eq!(value("STEP_HEADER_WORDS"), super::HEADER_WORDS as u32);
+        assert_eq!(value("STEP_ROW_WORDS"), super::ROW_WORDS as u32);
+        assert_eq!(value("TOKEN_SAMPLED"), super::TOKEN_SAMPLED);
+        assert_eq!(value("KV_BLOCK"), crate::engine::kv::KV_BLOCK as u32);
+        let header = ["STEP_ROWS", "STEP_WANTED", "STEP_ROWS_AT", "STEP_WANTED_AT", "STEP_TABLES_AT", "STEP_TABLE_STRIDE"];
+        for (i, name) in header.iter().enumerate() {
+            assert_eq!(value(name), i as u32, "{name}");
+        }
+    }
+}

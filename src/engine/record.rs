@@ -1,0 +1,293 @@
+//! Plan + choices → one recorded command buffer per step shape. Nothing that changes per token is in it.
+
+use crate::kernel::Kernels;
+use crate::plan::{Cache, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
+use crate::policy;
+use crate::vk::{Buffer, Device, Recorder, Recording};
+use crate::Result;
+
+/// The shape of a step: what its recording depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Which of the parameter slots it reads.
+    pub slot: usize,
+    /// Rows it has room for.
+    pub rows: usize,
+    /// Wanted rows it has room for; 0 leaves the head out.
+    pub wanted: usize,
+    /// Copies the logits to the host's buffer.
+    pub logits: bool,
+}
+
+/// Rows of a recording for a step of `n`: exact up to the GEMV's limit, then the next power of two.
+pub fn bucket(n: usize, max_rows: usize) -> usize {
+    if n <= policy::GEMV_MAX_COLS {
+        n
+    } else {
+        n.next_power_of_two().max(16).min(max_rows)
+    }
+}
+
+/// Everything on the device that recordings name.
+pub struct Bound<'a> {
+    /// The device.
+    pub device: &'a Device,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// Places in the arena.
+    pub placement: &'a Placement,
+    /// Barriers before ops.
+    pub barriers: &'a [bool],
+    /// Weights in the plan's order.
+    pub weights: &'a [Buffer],
+    /// K and V per layer.
+    pub caches: &'a [(Buffer, Buffer)],
+    /// Whether K and V are f16.
+    pub cache_f16: (bool, bool),
+    /// Scratch arena.
+    pub arena: &'a Buffer,
+    /// `inv_freq` of RoPE.
+    pub inv_freq: &'a Buffer,
+    /// Sampled id per sequence.
+    pub sampled: &'a Buffer,
+    /// StepParams of the slot.
+    pub params: &'a Buffer,
+    /// Ids for the host.
+    pub ids: &'a Buffer,
+    /// Logits for the host.
+    pub logits: Option<&'a Buffer>,
+}
+
+/// Bytes of a kernel's push constants, appended in order.
+#[derive(Default)]
+struct Push(Vec<u8>);
+
+impl Push {
+    fn addr(mut self, a: u64) -> Self {
+        self.0.extend(a.to_le_bytes());
+        self
+    }
+    fn word(mut self, w: usize) -> Self {
+        self.0.extend((w as u32).to_le_bytes());
+        self
+    }
+    fn float(mut self, f: f32) -> Self {
+        self.0.extend(f.to_le_bytes());
+        self
+    }
+    fn padded(mut self, len: u32) -> Vec<u8> {
+        self.0.resize(len as usize, 0);
+        self.0
+    }
+}
+
+struct Writer<'a, 'b> {
+    b: &'b Bound<'a>,
+    kernels: &'b mut Kernels,
+    rec: Recorder,
+    shape: Shape,
+}
+
+/// Records the plan for `shape`.
+///
+/// # Errors
+/// A pipeline that could not be built, a lost device.
+pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<Recording> {
+    let rec = bound.device.recorder(&format!("step of {} rows, {} wanted", shape.rows, shape.wanted))?;
+    let mut w = Writer { b: bound, kernels, rec, shape };
+    for (op, barrier) in bound.plan.ops.iter().zip(bound.barriers) {
+        if shape.wanted == 0 && w.is_head(op) {
+            continue;
+        }
+        if *barrier {
+            w.rec.barrier();
+        }
+        w.op(op)?;
+    }
+    if shape.wanted > 0 {
+        if let (true, Some(host)) = (shape.logits, bound.logits) {
+            let len = (shape.wanted * bound.plan.n_vocab * 4) as u64;
+            w.rec.barrier();
+            w.rec.copy(bound.arena, bound.placement.offsets[bound.plan.logits.0], host, 0, len);
+        }
+        w.rec.host_barrier();
+    }
+    let buffers = [bound.arena, bound.inv_freq, bound.sampled, bound.params, bound.ids];
+    bound.weights.iter().chain(buffers).for_each(|b| w.rec.keep(b));
+    bound.caches.iter().for_each(|(k, v)| {
+        w.rec.keep(k);
+        w.rec.keep(v);
+    });
+    w.rec.finish()
+}
+
+impl Writer<'_, '_> {
+    /// Whether an op only serves the wanted rows.
+    fn is_head(&self, op: &Op) -> bool {
+        match op {
+            Op::RmsNorm { out, .. } | Op::MatMul { out, .. } => self.b.plan.values[out.0].rows == Rows::Wanted,
+            Op::Argmax { .. } => true,
+            _ => false,
+        }
+    }
+
+    fn val(&self, v: Val) -> u64 {
+        self.b.arena.address() + self.b.placement.offsets[v.0]
+    }
+
+    fn weight(&self, w: Weight) -> u64 {
+        self.b.weights[w.0].address()
+    }
+
+    fn opt(&self, w: Option<Weight>) -> u64 {
+        w.map_or(0, |w| self.weight(w))
+    }
+
+    fn width(&self, v: Val) -> usize {
+        self.b.plan.values[v.0].width
+    }
+
+    fn rows_of(&self, v: Val) -> usize {
+        match self.b.plan.values[v.0].rows {
+            Rows::Step => self.shape.rows,
+            Rows::Wanted => self.shape.wanted,
+        }
+    }
+
+    fn dispatch(&mut self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)], push: Push, grid: [usize; 3]) -> Result<()> {
+        let pipeline = self.kernels.get(kernel, stem, spec)?;
+        let bytes = pumex_shaders::kernels::find(kernel).map_or(0, |k| k.push_bytes);
+        self.rec.dispatch(&pipeline, &push.padded(bytes), grid.map(|g| g as u32));
+        Ok(())
+    }
+
+    fn op(&mut self, op: &Op) -> Result<()> {
+        let caps = self.b.device.caps();
+        let (threads, params) = (policy::row_threads(caps), self.b.params.address());
+        match op {
+            Op::Embed { weight, out } => {
+                let (dim, stem) = (self.width(*out), self.b.plan.weights[weight.0].format.stem);
+                let push = Push::default().addr(self.weight(*weight)).addr(self.val(*out)).addr(params);
+                let push = push.addr(self.b.sampled.address()).word(dim);
+                self.dispatch("embed", Some(stem), &[("SIZE", 64)], push, [self.shape.rows, 1, 1])
+            }
+            Op::RmsNorm { x, weight, eps, out } => {
+                let push = Push::default().addr(self.val(*x)).addr(self.weight(*weight)).addr(self.val(*out));
+                let push = push.addr(params).word(self.width(*x)).float(*eps);
+                let wanted = u32::from(self.b.plan.values[out.0].rows == Rows::Wanted);
+                let rows = self.rows_of(*out);
+                self.dispatch("rms_norm", None, &[("SIZE", threads), ("WANTED", wanted)], push, [rows, 1, 1])
+            }
+            Op::MatMul { x, parts, add, out } => self.matmul(*x, parts, *add, *out),
+            Op::GatedMatMul { x, gate, up, out } => self.gated(*x, gate, up, *out),
+            Op::RopeKv { qkv, cache, rope, q_norm, k_norm } => self.rope_kv(*qkv, cache, rope, *q_norm, *k_norm),
+            Op::Attend { qkv, cache, scale, out } => self.attend(*qkv, cache, *scale, *out),
+            Op::Argmax { logits } => {
+                let push = Push::default().addr(self.val(*logits)).addr(params).addr(self.b.sampled.address());
+                let push = push.addr(self.b.ids.address()).word(self.b.plan.n_vocab);
+                self.dispatch("argmax", None, &[("SIZE", threads)], push, [self.shape.wanted, 1, 1])
+            }
+        }
+    }
+
+    fn matmul(&mut self, x: Val, parts: &[MatPart], add: bool, out: Val) -> Result<()> {
+        let mut y_at = 0;
+        let mut rest = parts;
+        while let Some(first) = rest.first() {
+            let stem = |p: &MatPart| self.b.plan.weights[p.weight.0].format.stem;
+            let most = if self.rows_of(x) <= policy::GEMV_MAX_COLS { 3 } else { 1 };
+            let count = rest.iter().take(most).take_while(|p| stem(p) == stem(first)).count();
+            let (group, after) = rest.split_at(count);
+            if most == 3 {
+                self.gemv(x, group, false, add, out, y_at)?;
+            } else {
+                self.gemm(x, first, u32::from(add), out, y_at)?;
+            }
+            y_at += group.iter().map(|p| self.b.plan.weights[p.weight.0].rows).sum::<usize>();
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn gated(&mut self, x: Val, gate: &MatPart, up: &MatPart, out: Val) -> Result<()> {
+        let format = |p: &MatPart| self.b.plan.weights[p.weight.0].format.id;
+        if self.rows_of(x) <= policy::GEMV_MAX_COLS && format(gate) == format(up) {
+            return self.gemv(x, &[*gate, *up], true, false, out, 0);
+        }
+        self.gemm(x, gate, 0, out, 0)?;
+        self.rec.barrier();
+        self.gemm(x, up, 2, out, 0)
+    }
+
+    fn gemv(&mut self, x: Val, parts: &[MatPart], gated: bool, add: bool, out: Val, y_at: usize) -> Result<()> {
+        let info = |p: &MatPart| &self.b.plan.weights[p.weight.0];
+        let (stem, k) = (info(&parts[0]).format.stem, info(&parts[0]).cols);
+        let rows: Vec<usize> = parts.iter().map(|p| info(p).rows).collect();
+        let m = if gated { rows[0] } else { rows.iter().sum() };
+        let mut push = Push::default();
+        for i in 0..3 {
+            push = push.addr(parts.get(i).map_or(0, |p| self.weight(p.weight)));
+        }
+        let mut flags = 0;
+        for i in 0..3 {
+            let bias = parts.get(i).and_then(|p| p.bias);
+            flags |= usize::from(bias.is_some()) << i;
+            push = push.addr(self.opt(bias));
+        }
+        let m01 = if gated { m } else { rows.iter().take(2).sum() };
+        let push = push.addr(self.val(x)).addr(self.val(out)).word(k).word(rows[0]).word(m01).word(m);
+        let push = push.word(self.width(out)).word(y_at).word(flags);
+        let tile = policy::gemv_tile(self.b.device.caps(), m, k);
+        let spec = [
+            ("SIZE", tile.size),
+            ("ROWS", tile.rows),
+            ("COLS", self.rows_of(x) as u32),
+            ("GATED", u32::from(gated)),
+            ("ADD", u32::from(add)),
+        ];
+        self.dispatch("gemv", Some(stem), &spec, push, [m.div_ceil(tile.rows as usize), 1, 1])
+    }
+
+    fn gemm(&mut self, x: Val, part: &MatPart, epilogue: u32, out: Val, y_at: usize) -> Result<()> {
+        let info = &self.b.plan.weights[part.weight.0];
+        let (m, n) = (info.rows, self.rows_of(x));
+        let push = Push::default().addr(self.weight(part.weight)).addr(self.opt(part.bias)).addr(self.val(x));
+        let push = push.addr(self.val(out)).word(info.cols).word(m).word(n).word(self.width(out)).word(y_at);
+        let push = push.word(usize::from(part.bias.is_some()));
+        let grid = [m.div_ceil(64), n.div_ceil(64), 1];
+        self.dispatch("gemm_tile", Some(info.format.stem), &[("EPILOGUE", epilogue)], push, grid)
+    }
+
+    fn kv_spec(&self, cache: &Cache) -> [(&'static str, u32); 3] {
+        let (k, v) = self.b.cache_f16;
+        [("K_F16", u32::from(k)), ("V_F16", u32::from(v)), ("HEAD_DIM", cache.head_dim as u32)]
+    }
+
+    fn rope_kv(&mut self, qkv: Val, cache: &Cache, rope: &Rope, q_norm: Option<Weight>, k_norm: Option<Weight>) -> Result<()> {
+        let (k, v) = &self.b.caches[cache.layer];
+        let push = Push::default().addr(self.val(qkv)).addr(self.opt(q_norm)).addr(self.opt(k_norm));
+        let push = push.addr(self.b.inv_freq.address()).addr(k.address()).addr(v.address());
+        let push = push.addr(self.b.params.address()).word(cache.heads).word(cache.kv_heads);
+        let push = push.word(rope.dims).float(rope.norm_eps);
+        let neox = u32::from(rope.style == RopeStyle::Neox);
+        let mut spec = vec![("SIZE", 32), ("NEOX", neox), ("NORM", u32::from(q_norm.is_some()))];
+        spec.extend(self.kv_spec(cache));
+        self.dispatch("rope_kv", None, &spec, push, [self.shape.rows, cache.heads + 2 * cache.kv_heads, 1])
+    }
+
+    fn attend(&mut self, qkv: Val, cache: &Cache, scale: f32, out: Val) -> Result<()> {
+        let (k, v) = &self.b.caches[cache.layer];
+        let push = Push::default().addr(self.val(qkv)).addr(self.val(out)).addr(k.address()).addr(v.address());
+        let push = push.addr(self.b.params.address()).word(cache.heads).word(cache.kv_heads).float(scale);
+        let rows = self.shape.rows;
+        if rows <= policy::GEMV_MAX_COLS {
+            let mut spec = vec![("SIZE", 128)];
+            spec.extend(self.kv_spec(cache));
+            return self.dispatch("attn_decode", None, &spec, push, [rows, cache.heads, 1]);
+        }
+        let (br, bc) = policy::prefill_tile(cache.head_dim);
+        let mut spec = vec![("BR", br), ("BC", bc)];
+        spec.extend(self.kv_spec(cache));
+        self.dispatch("attn_prefill", None, &spec, push, [rows.div_ceil(br as usize), cache.heads, 1])
+    }
+}

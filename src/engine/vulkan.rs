@@ -1,0 +1,258 @@
+//! The Vulkan interpreter: memory planned before it is taken, one recording per step shape, two steps in flight.
+
+use super::kv::{Blocks, KV_BLOCK};
+use super::params::{Layout, Params};
+use super::record::{bucket, record, Bound, Shape};
+use super::{weights, CacheType, Options, Progress};
+use crate::gguf::Gguf;
+use crate::kernel::Kernels;
+use crate::plan::{Placement, Plan};
+use crate::step::{Counters, Limits, Output, Row, Runner, Ticket, Want};
+use crate::vk::{Buffer, Class, Device, Recording};
+use crate::{Error, Result};
+use std::collections::{HashMap, VecDeque};
+
+/// Steps in flight, each with its own parameters and results.
+const SLOTS: usize = 2;
+/// Most bytes of logits one step may hold; the rows of a step follow from it for large vocabularies.
+const MAX_LOGITS_BYTES: usize = 256 << 20;
+/// Share of free memory the plan may use; the rest is left to the driver and the desktop.
+const MEMORY_SHARE: f64 = 0.95;
+
+struct Slot {
+    params: Params,
+    ids: Buffer,
+    logits: Option<Buffer>,
+}
+
+struct Pending {
+    ticket: Ticket,
+    value: u64,
+    shape: Shape,
+    wanted: usize,
+}
+
+/// Runs a plan on a Vulkan device.
+pub struct VulkanRunner {
+    device: Device,
+    plan: Plan,
+    placement: Placement,
+    barriers: Vec<bool>,
+    limits: Limits,
+    kernels: Kernels,
+    weights: Vec<Buffer>,
+    caches: Vec<(Buffer, Buffer)>,
+    cache_f16: (bool, bool),
+    arena: Buffer,
+    inv_freq: Buffer,
+    sampled: Buffer,
+    slots: Vec<Slot>,
+    blocks: Blocks,
+    recordings: HashMap<Shape, Recording>,
+    pending: VecDeque<Pending>,
+    started: u64,
+    gpu_us: f64,
+}
+
+/// What the memory plan came to.
+struct MemoryPlan {
+    n_ctx: usize,
+    blocks: usize,
+}
+
+fn plan_memory(plan: &Plan, device: &Device, options: &Options, arena: u64) -> Result<MemoryPlan> {
+    let caps = device.caps();
+    let kv = plan.kv;
+    let elements = (kv.kv_heads * kv.head_dim * KV_BLOCK) as u64;
+    let widest = options.cache_type_k.bytes().max(options.cache_type_v.bytes());
+    let per_block = elements * (options.cache_type_k.bytes() + options.cache_type_v.bytes()) * kv.layers as u64;
+    let weights: u64 = plan.weights.iter().map(|w| w.len_bytes()).sum();
+    let free = (caps.memory_budget_bytes as f64 * MEMORY_SHARE) as u64;
+    let fit = free.saturating_sub(weights + arena) / per_block;
+    let fit = fit.min(caps.max_allocation_bytes / (elements * widest)) as usize;
+    let seqs = options.n_seqs.max(1) as usize;
+    let asked = options.n_ctx.filter(|&n| n > 0).map(|n| n as usize);
+    let n_ctx = asked.unwrap_or_else(|| plan.n_ctx_train.min(fit / seqs * KV_BLOCK));
+    let blocks = n_ctx.div_ceil(KV_BLOCK) * seqs;
+    if blocks == 0 || blocks > fit {
+        let mib = |b: u64| b >> 20;
+        return Err(Error::OutOfMemory(format!(
+            "device {}: weights {} MiB, scratch {} MiB and a cache of {} positions {} MiB exceed the {} MiB free; a context of {} would fit (-c)",
+            caps.name,
+            mib(weights),
+            mib(arena),
+            blocks.max(1) * KV_BLOCK,
+            mib(per_block * blocks.max(1) as u64),
+            mib(free),
+            fit / seqs * KV_BLOCK
+        )));
+    }
+    Ok(MemoryPlan { n_ctx, blocks })
+}
+
+impl VulkanRunner {
+    /// Uploads the weights of `plan` and takes all memory a run needs.
+    ///
+    /// # Errors
+    /// Memory that does not suffice, with the numbers; a lost device.
+    pub fn new(gguf: &Gguf, plan: Plan, device: Device, options: &Options, progress: Progress<'_>) -> Result<Self> {
+        let max_rows = (options.max_rows.max(1) as usize).min((MAX_LOGITS_BYTES / (plan.n_vocab * 4)).max(1));
+        let placement = Placement::new(&plan, max_rows, max_rows);
+        let memory = plan_memory(&plan, &device, options, placement.len_bytes)?;
+        let n_seqs = options.n_seqs.max(1) as usize;
+
+        let weights = weights::upload(&device, gguf, &plan, progress)?;
+        let elements = (memory.blocks * KV_BLOCK * plan.kv.kv_heads * plan.kv.head_dim) as u64;
+        let mut caches = Vec::with_capacity(plan.kv.layers);
+        for layer in 0..plan.kv.layers {
+            let k = device.buffer(&format!("k.{layer}"), elements * options.cache_type_k.bytes(), Class::State)?;
+            let v = device.buffer(&format!("v.{layer}"), elements * options.cache_type_v.bytes(), Class::State)?;
+            caches.push((k, v));
+        }
+        let arena = device.buffer("scratch", placement.len_bytes, Class::Scratch)?;
+        let inv_freq = device.buffer("inv_freq", 4 * plan.inv_freq.len() as u64, Class::Params)?;
+        inv_freq.write(0, bytemuck::cast_slice(&plan.inv_freq));
+        let sampled = device.buffer("sampled", 4 * n_seqs as u64, Class::Scratch)?;
+        let layout = Layout::new(max_rows, n_seqs, memory.blocks.div_ceil(n_seqs));
+        let mut slots = Vec::with_capacity(SLOTS);
+        for i in 0..SLOTS {
+            let buffer = device.buffer(&format!("params.{i}"), layout.len_bytes(), Class::Params)?;
+            let ids = device.buffer(&format!("ids.{i}"), 4 * max_rows as u64, Class::Readback)?;
+            slots.push(Slot { params: Params::new(buffer, layout), ids, logits: None });
+        }
+        Ok(VulkanRunner {
+            kernels: Kernels::new(&device),
+            barriers: placement.barriers(&plan),
+            limits: Limits { n_vocab: plan.n_vocab, n_ctx: memory.n_ctx, max_rows, n_seqs },
+            cache_f16: (options.cache_type_k == CacheType::F16, options.cache_type_v == CacheType::F16),
+            blocks: Blocks::new(memory.blocks, n_seqs),
+            recordings: HashMap::new(),
+            pending: VecDeque::new(),
+            started: 0,
+            gpu_us: 0.0,
+            device,
+            plan,
+            placement,
+            weights,
+            caches,
+            arena,
+            inv_freq,
+            sampled,
+            slots,
+        })
+    }
+
+    /// The device it runs on.
+    pub fn vk(&self) -> &Device {
+        &self.device
+    }
+
+    /// The plan it runs.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn ensure_recorded(&mut self, shape: Shape) -> Result<()> {
+        if self.recordings.contains_key(&shape) {
+            return Ok(());
+        }
+        let slot = &mut self.slots[shape.slot];
+        if shape.logits && slot.logits.as_ref().map_or(0, |b| b.len_bytes()) < (shape.wanted * self.plan.n_vocab * 4) as u64 {
+            let len = (shape.wanted * self.plan.n_vocab * 4) as u64;
+            slot.logits = Some(self.device.buffer(&format!("logits.{}", shape.slot), len, Class::Readback)?);
+            self.recordings.retain(|s, _| s.slot != shape.slot || !s.logits); // they name the smaller buffer
+        }
+        let slot = &self.slots[shape.slot];
+        let bound = Bound {
+            device: &self.device,
+            plan: &self.plan,
+            placement: &self.placement,
+            barriers: &self.barriers,
+            weights: &self.weights,
+            caches: &self.caches,
+            cache_f16: self.cache_f16,
+            arena: &self.arena,
+            inv_freq: &self.inv_freq,
+            sampled: &self.sampled,
+            params: &slot.params.buffer,
+            ids: &slot.ids,
+            logits: slot.logits.as_ref(),
+        };
+        let recording = record(&bound, &mut self.kernels, shape)?;
+        self.device.save_pipeline_cache();
+        self.recordings.insert(shape, recording);
+        Ok(())
+    }
+}
+
+impl Runner for VulkanRunner {
+    fn n_vocab(&self) -> usize {
+        self.plan.n_vocab
+    }
+
+    fn n_ctx(&self) -> usize {
+        self.limits.n_ctx
+    }
+
+    fn max_rows(&self) -> usize {
+        self.limits.max_rows
+    }
+
+    fn start(&mut self, rows: &[Row], want: Want) -> Result<Ticket> {
+        self.limits.check(rows)?;
+        if self.pending.len() >= SLOTS {
+            return Err(Error::Request(format!("steps in flight: expected below {SLOTS}, found {}", self.pending.len())));
+        }
+        for row in rows {
+            self.blocks.hold(row.seq, row.pos)?;
+        }
+        let wanted = rows.iter().filter(|r| r.wanted).count();
+        let shape = Shape {
+            slot: (self.started % SLOTS as u64) as usize,
+            rows: bucket(rows.len(), self.limits.max_rows),
+            wanted: bucket(wanted, self.limits.max_rows),
+            logits: want == Want::Logits && wanted > 0,
+        };
+        self.ensure_recorded(shape)?;
+        self.slots[shape.slot].params.write(rows, &self.blocks);
+        let value = self.device.submit(&self.recordings[&shape])?;
+        self.started += 1;
+        let ticket = Ticket(self.started);
+        self.pending.push_back(Pending { ticket, value, shape, wanted });
+        Ok(ticket)
+    }
+
+    fn finish(&mut self, ticket: Ticket) -> Result<Output> {
+        let due = self.pending.pop_front().filter(|p| p.ticket == ticket);
+        let Some(Pending { value, shape, wanted, .. }) = due else {
+            return Err(Error::Request(format!("step {}: expected the oldest step in flight", ticket.0)));
+        };
+        self.device.wait(value)?;
+        if let Some(us) = self.recordings.get(&shape).and_then(|r| self.device.gpu_us(r)) {
+            self.gpu_us += us;
+        }
+        let slot = &self.slots[shape.slot];
+        let mut output = Output { ids: vec![0; wanted], logits: Vec::new() };
+        if wanted > 0 {
+            slot.ids.read(0, bytemuck::cast_slice_mut(&mut output.ids));
+        }
+        if let (true, Some(host)) = (shape.logits, &slot.logits) {
+            output.logits = vec![0.0; wanted * self.plan.n_vocab];
+            host.read(0, bytemuck::cast_slice_mut(&mut output.logits));
+        }
+        Ok(output)
+    }
+
+    fn forget(&mut self, seq: u32, from: u32) {
+        self.blocks.forget(seq, from);
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { gpu_us: self.gpu_us, ..self.device.counters() }
+    }
+
+    fn device(&self) -> String {
+        let caps = self.device.caps();
+        format!("{} ({})", caps.name, caps.driver)
+    }
+}

@@ -1,0 +1,53 @@
+//! Each weight of the plan → a device buffer, through one uploader, after a check that its scales are finite.
+
+use super::Progress;
+use crate::gguf::Gguf;
+use crate::plan::Plan;
+use crate::vk::{Buffer, Class, Device, Uploader};
+use crate::{Error, Result};
+use rayon::prelude::*;
+
+/// Bytes of the staging ring: four slots.
+const RING_BYTES: u64 = 64 << 20;
+/// Blocks checked by one thread at a time.
+const CHECK_BLOCKS: usize = 1 << 14;
+
+/// Fails on the first weight with a scale or value that is NaN or infinite.
+///
+/// # Errors
+/// `non_finite_weight`, naming tensor and block.
+pub fn check_finite(gguf: &Gguf, plan: &Plan) -> Result<()> {
+    for w in &plan.weights {
+        let data = gguf.data(&gguf.tensors()[w.tensor]);
+        let bad = data
+            .par_chunks(CHECK_BLOCKS * w.format.block_bytes)
+            .enumerate()
+            .find_map_first(|(i, part)| w.format.first_non_finite(part).map(|b| i * CHECK_BLOCKS + b));
+        if let Some(block) = bad {
+            let what = format!("{}: expected finite weights, found NaN or infinity in block {block}", w.name);
+            return Err(Error::file(gguf.path(), "non_finite_weight", what));
+        }
+    }
+    Ok(())
+}
+
+/// Uploads all weights; the result is in the plan's order.
+///
+/// # Errors
+/// Memory that ran out, a lost device.
+pub fn upload(device: &Device, gguf: &Gguf, plan: &Plan, progress: Progress<'_>) -> Result<Vec<Buffer>> {
+    let total: u64 = plan.weights.iter().map(|w| w.len_bytes()).sum();
+    let mut uploader = Uploader::new(device, RING_BYTES.min(total.next_multiple_of(4096)))?;
+    let mut done = 0;
+    let mut buffers = Vec::with_capacity(plan.weights.len());
+    for w in &plan.weights {
+        let data = gguf.data(&gguf.tensors()[w.tensor]);
+        let buffer = device.buffer(&w.name, (data.len() as u64).next_multiple_of(16), Class::Weights)?;
+        uploader.write(&buffer, 0, data)?;
+        buffers.push(buffer);
+        done += w.len_bytes();
+        progress(done, total);
+    }
+    uploader.finish()?;
+    Ok(buffers)
+}

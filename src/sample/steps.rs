@@ -1,0 +1,164 @@
+//! The sampler's steps, each a pure function over a list of candidates.
+//!
+//! A list starts as the whole vocabulary in id order. Steps only lower logits or drop candidates, and every step
+//! leaves at least one. Order among equal logits is by id, so results do not depend on the sort.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// One token that may still be sampled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// Token id.
+    pub id: u32,
+    /// Its logit after the steps so far.
+    pub logit: f32,
+}
+
+/// Fills `list` from one row of logits; a NaN counts as impossible.
+pub fn collect(logits: &[f32], list: &mut Vec<Candidate>) {
+    list.clear();
+    list.extend(logits.iter().zip(0u32..).map(|(&logit, id)| {
+        let logit = if logit.is_nan() {
+            f32::NEG_INFINITY
+        } else {
+            logit
+        };
+        Candidate { id, logit }
+    }));
+}
+
+/// Makes ids impossible. `list` is still in id order.
+pub fn ban(list: &mut [Candidate], banned: &[u32]) {
+    for &id in banned {
+        if let Some(candidate) = list.get_mut(id as usize) {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Lowers the logits of `recent` ids. `list` is still in id order.
+pub fn penalize(
+    list: &mut [Candidate],
+    recent: impl Iterator<Item = u32>,
+    repeat: f32,
+    frequency: f32,
+    presence: f32,
+) {
+    if repeat == 1.0 && frequency == 0.0 && presence == 0.0 {
+        return;
+    }
+    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    for id in recent {
+        *counts.entry(id).or_default() += 1;
+    }
+    for (id, count) in counts {
+        let Some(candidate) = list.get_mut(id as usize) else {
+            continue;
+        };
+        // Dividing a negative logit would raise it.
+        if candidate.logit <= 0.0 {
+            candidate.logit *= repeat;
+        } else {
+            candidate.logit /= repeat;
+        }
+        candidate.logit -= count as f32 * frequency + presence;
+    }
+}
+
+/// The id with the largest logit, the lowest id of equals.
+pub fn argmax(list: &[Candidate]) -> u32 {
+    list.iter()
+        .copied()
+        .reduce(|best, c| if c.logit > best.logit { c } else { best })
+        .map_or(0, |c| c.id)
+}
+
+/// Keeps the `k` best, best first; `k <= 0` keeps all in their order.
+pub fn top_k(list: &mut Vec<Candidate>, k: i32) {
+    let Ok(k) = usize::try_from(k) else { return };
+    if k == 0 {
+        return;
+    }
+    if k < list.len() {
+        list.select_nth_unstable_by(k - 1, best_first);
+        list.truncate(k);
+    }
+    list.sort_unstable_by(best_first);
+}
+
+/// Keeps the fewest best candidates whose probabilities sum to at least `p`; `p >= 1` keeps all.
+pub fn top_p(list: &mut Vec<Candidate>, p: f32) {
+    if p >= 1.0 {
+        return;
+    }
+    list.sort_unstable_by(best_first);
+    let probabilities = softmax(list);
+    let mut sum = 0.0;
+    let keep = probabilities.iter().position(|probability| {
+        sum += probability;
+        sum >= f64::from(p)
+    });
+    list.truncate(keep.map_or(list.len(), |last| last + 1));
+}
+
+/// Keeps candidates with at least `p` times the best one's probability; `p <= 0` keeps all.
+pub fn min_p(list: &mut Vec<Candidate>, p: f32) {
+    if p <= 0.0 {
+        return;
+    }
+    let best = largest(list);
+    // At p > 1 nothing would stay, so the best always does.
+    let floor = (best + p.ln()).min(best);
+    list.retain(|c| c.logit >= floor);
+}
+
+/// Divides logits by `t`, which is above 0.
+pub fn temperature(list: &mut [Candidate], t: f32) {
+    for candidate in list {
+        candidate.logit /= t;
+    }
+}
+
+/// The candidate at `unit` (in `[0, 1)`) along the candidates' summed probabilities.
+pub fn draw(list: &[Candidate], unit: f64) -> u32 {
+    let mut left = unit;
+    let mut last_possible = argmax(list);
+    for (candidate, probability) in list.iter().zip(softmax(list)) {
+        if probability > 0.0 {
+            last_possible = candidate.id;
+            if left < probability {
+                break;
+            }
+        }
+        left -= probability;
+    }
+    last_possible
+}
+
+/// Probabilities of the candidates, in their order; they sum to 1 (all 0 when every candidate is impossible).
+pub fn softmax(list: &[Candidate]) -> Vec<f64> {
+    let best = f64::from(largest(list));
+    if best == f64::NEG_INFINITY {
+        return vec![0.0; list.len()];
+    }
+    let mut out: Vec<f64> = list
+        .iter()
+        .map(|c| (f64::from(c.logit) - best).exp())
+        .collect();
+    let sum: f64 = out.iter().sum();
+    for p in &mut out {
+        *p /= sum;
+    }
+    out
+}
+
+fn largest(list: &[Candidate]) -> f32 {
+    list.iter()
+        .map(|c| c.logit)
+        .fold(f32::NEG_INFINITY, f32::max)
+}
+
+fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
+    b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
+}

@@ -1,0 +1,187 @@
+//! Recordings: dispatches, copies and barriers, recorded once and submitted as often as wanted.
+
+use super::device::{add, Device, Inner};
+use super::memory::Buffer;
+use super::pipeline::Pipeline;
+use crate::Result;
+use ash::vk;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Pool, commands and start and end stamps of a recording.
+struct Raw {
+    device: Arc<Inner>,
+    pool: vk::CommandPool,
+    commands: vk::CommandBuffer,
+    stamps: vk::QueryPool,
+    pipelines: Vec<Pipeline>,
+    buffers: Vec<Buffer>,
+    dispatches: u64,
+    barriers: u64,
+    push_bytes: u64,
+    begun: Instant,
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // SAFETY: the owner of a recording waits for its last submission before it lets go.
+        unsafe {
+            self.device.raw.destroy_command_pool(self.pool, None);
+            self.device.raw.destroy_query_pool(self.stamps, None);
+        }
+    }
+}
+
+/// A recording being made.
+pub struct Recorder(Raw);
+
+/// A finished recording, submitted with [`Device::submit`].
+pub struct Recording(Raw);
+
+fn memory_barrier(src: vk::AccessFlags, dst: vk::AccessFlags) -> [vk::MemoryBarrier<'static>; 1] {
+    [vk::MemoryBarrier::default().src_access_mask(src).dst_access_mask(dst)]
+}
+
+const DEVICE_STAGES: vk::PipelineStageFlags =
+    vk::PipelineStageFlags::from_raw(vk::PipelineStageFlags::COMPUTE_SHADER.as_raw() | vk::PipelineStageFlags::TRANSFER.as_raw());
+
+impl Device {
+    /// Starts a recording. It begins with a barrier, so it is ordered after everything submitted before it.
+    ///
+    /// # Errors
+    /// Memory that ran out.
+    pub fn recorder(&self, _name: &str) -> Result<Recorder> {
+        let inner = &self.0;
+        let begun = Instant::now();
+        // SAFETY: plain creation on a live device.
+        unsafe {
+            let info = vk::CommandPoolCreateInfo::default().queue_family_index(inner.family);
+            let pool = inner.raw.create_command_pool(&info, None).map_err(|e| inner.failed("vkCreateCommandPool", e))?;
+            let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(2);
+            let stamps = inner.raw.create_query_pool(&info, None).map_err(|e| inner.failed("vkCreateQueryPool", e))?;
+            let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
+            let commands = inner.raw.allocate_command_buffers(&info).map_err(|e| inner.failed("vkAllocateCommandBuffers", e))?[0];
+            let info = vk::CommandBufferBeginInfo::default();
+            inner.raw.begin_command_buffer(commands, &info).map_err(|e| inner.failed("vkBeginCommandBuffer", e))?;
+            inner.raw.cmd_reset_query_pool(commands, stamps, 0, 2);
+            inner.raw.cmd_write_timestamp(commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, stamps, 0);
+            let raw = Raw {
+                device: inner.clone(),
+                pool,
+                commands,
+                stamps,
+                pipelines: Vec::new(),
+                buffers: Vec::new(),
+                dispatches: 0,
+                barriers: 0,
+                push_bytes: 0,
+                begun,
+            };
+            let mut recorder = Recorder(raw);
+            recorder.barrier();
+            Ok(recorder)
+        }
+    }
+
+    /// Submits a recording; the value returned is reached when it is done. It must be done before it is submitted again.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn submit(&self, recording: &Recording) -> Result<u64> {
+        let value = self.submit_raw(recording.0.commands)?;
+        add(&self.0.totals.dispatches, recording.0.dispatches);
+        add(&self.0.totals.barriers, recording.0.barriers);
+        add(&self.0.totals.push_bytes, recording.0.push_bytes);
+        Ok(value)
+    }
+
+    /// Time of a recording's last finished run, microseconds.
+    pub fn gpu_us(&self, recording: &Recording) -> Option<f64> {
+        let mut stamps = [0u64; 2];
+        let flags = vk::QueryResultFlags::TYPE_64;
+        // SAFETY: the pool has two stamps; not ready is an answer, not a wait.
+        unsafe { self.0.raw.get_query_pool_results(recording.0.stamps, 0, &mut stamps, flags) }.ok()?;
+        Some(stamps[1].saturating_sub(stamps[0]) as f64 * f64::from(self.0.caps.timestamp_period_ns) / 1e3)
+    }
+}
+
+impl Recorder {
+    /// Runs a pipeline over `grid` workgroups.
+    pub fn dispatch(&mut self, pipeline: &Pipeline, push: &[u8], grid: [u32; 3]) {
+        let (raw, layout) = pipeline.raw();
+        let (d, c) = (&self.0.device.raw, self.0.commands);
+        // SAFETY: the commands are being recorded; the recording keeps the pipeline, its owner the buffers.
+        unsafe {
+            d.cmd_bind_pipeline(c, vk::PipelineBindPoint::COMPUTE, raw);
+            d.cmd_push_constants(c, layout, vk::ShaderStageFlags::COMPUTE, 0, push);
+            d.cmd_dispatch(c, grid[0], grid[1], grid[2]);
+        }
+        self.0.pipelines.push(pipeline.clone());
+        self.0.dispatches += 1;
+        self.0.push_bytes += push.len() as u64;
+    }
+
+    fn pipeline_barrier(&mut self, to: vk::PipelineStageFlags, barriers: &[vk::MemoryBarrier<'_>]) {
+        // SAFETY: the commands are being recorded.
+        unsafe {
+            let flags = vk::DependencyFlags::empty();
+            self.0.device.raw.cmd_pipeline_barrier(self.0.commands, DEVICE_STAGES, to, flags, barriers, &[], &[]);
+        }
+        self.0.barriers += 1;
+    }
+
+    /// Orders all that was recorded before with all that follows.
+    pub fn barrier(&mut self) {
+        let read = vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
+        let write = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
+        self.pipeline_barrier(DEVICE_STAGES, &memory_barrier(write, read | write));
+    }
+
+    /// Makes results visible to the host, once the submission's value is reached.
+    pub fn host_barrier(&mut self) {
+        let write = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
+        self.pipeline_barrier(vk::PipelineStageFlags::HOST, &memory_barrier(write, vk::AccessFlags::HOST_READ));
+    }
+
+    /// Copies `len` bytes between buffers.
+    pub fn copy(&mut self, src: &Buffer, src_offset: u64, dst: &Buffer, dst_offset: u64, len: u64) {
+        let region = [vk::BufferCopy { src_offset, dst_offset, size: len }];
+        // SAFETY: the commands are being recorded, and the recording keeps both buffers.
+        unsafe { self.0.device.raw.cmd_copy_buffer(self.0.commands, src.raw(), dst.raw(), &region) };
+        self.keep(src);
+        self.keep(dst);
+    }
+
+    /// Keeps a buffer that push constants name alive as long as the recording.
+    pub fn keep(&mut self, buffer: &Buffer) {
+        self.0.buffers.push(buffer.clone());
+    }
+
+    /// Ends the recording.
+    ///
+    /// # Errors
+    /// Memory that ran out.
+    pub fn finish(self) -> Result<Recording> {
+        let raw = self.0;
+        // SAFETY: the commands are being recorded.
+        unsafe {
+            raw.device.raw.cmd_write_timestamp(raw.commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, raw.stamps, 1);
+            raw.device.raw.end_command_buffer(raw.commands).map_err(|e| raw.device.failed("vkEndCommandBuffer", e))?;
+        }
+        add(&raw.device.totals.recordings, 1);
+        add(&raw.device.totals.record_ns, raw.begun.elapsed().as_nanos() as u64);
+        Ok(Recording(raw))
+    }
+}
+
+impl Recording {
+    /// Dispatches in it.
+    pub fn dispatches(&self) -> u64 {
+        self.0.dispatches
+    }
+
+    /// Barriers in it, the first and the last included.
+    pub fn barriers(&self) -> u64 {
+        self.0.barriers
+    }
+}

@@ -1,0 +1,316 @@
+//! Instance, device, queue and the one timeline. `Device` is a handle; the last one to go waits and cleans up.
+
+use super::caps::{self, Caps};
+use super::debug::{on_message, Messages};
+use super::select::{choose, Select};
+use crate::step::Counters;
+use crate::{Error, Result};
+use ash::{ext, vk};
+use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
+use std::ffi::CStr;
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// How to open a device.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which one.
+    pub select: Select,
+    /// With the validation layer, synchronization validation included.
+    pub validation: bool,
+    /// Keeps weights out of mapped memory even where memory is unified, so that the staging ring is used.
+    pub force_staging: bool,
+}
+
+/// Longest wait for one value; software devices take seconds for a large step.
+const WAIT_NS: u64 = 120_000_000_000;
+const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
+
+/// Running totals, see [`Counters`].
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    pub submits: AtomicU64,
+    pub host_waits: AtomicU64,
+    pub dispatches: AtomicU64,
+    pub barriers: AtomicU64,
+    pub push_bytes: AtomicU64,
+    pub to_device: AtomicU64,
+    pub from_device: AtomicU64,
+    pub allocations: AtomicU64,
+    pub recordings: AtomicU64,
+    pub record_ns: AtomicU64,
+}
+
+pub(super) fn add(total: &AtomicU64, by: u64) {
+    total.fetch_add(by, Ordering::Relaxed);
+}
+
+pub(super) struct Inner {
+    pub caps: Caps,
+    pub force_staging: bool,
+    pub raw: ash::Device,
+    pub queue: Mutex<vk::Queue>,
+    pub family: u32,
+    pub timeline: vk::Semaphore,
+    pub next: AtomicU64,
+    pub allocator: ManuallyDrop<Mutex<Allocator>>,
+    pub cache: vk::PipelineCache,
+    pub cache_len: AtomicU64,
+    pub totals: Totals,
+    messenger: Option<(ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
+    messages: Box<Messages>,
+    instance: ash::Instance,
+    _entry: ash::Entry,
+}
+
+/// A lock whose holder panicked still guards consistent data here: every critical section is one call.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Inner {
+    pub fn failed(&self, call: &'static str, result: vk::Result) -> Error {
+        failed(call, &self.caps.name, result)
+    }
+}
+
+fn failed(call: &'static str, device: &str, result: vk::Result) -> Error {
+    match result {
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => {
+            Error::OutOfMemory(format!("{call} on {device}"))
+        }
+        other => Error::Vulkan { call, device: device.to_string(), result: format!("{other:?}") },
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: everything made from the device holds an Arc of this, so nothing else is alive any more.
+        unsafe {
+            let _ = self.raw.device_wait_idle();
+            ManuallyDrop::drop(&mut self.allocator);
+            self.raw.destroy_pipeline_cache(self.cache, None);
+            self.raw.destroy_semaphore(self.timeline, None);
+            self.raw.destroy_device(None);
+            if let Some((loader, messenger)) = self.messenger.take() {
+                loader.destroy_debug_utils_messenger(messenger, None);
+            }
+            self.instance.destroy_instance(None);
+        }
+    }
+}
+
+/// An open device.
+#[derive(Clone)]
+pub struct Device(pub(super) Arc<Inner>);
+
+fn entry() -> Result<ash::Entry> {
+    // SAFETY: loading the system's Vulkan loader runs its initializers, as every Vulkan program does.
+    unsafe { ash::Entry::load() }
+        .map_err(|e| Error::Device(format!("expected a Vulkan loader (libvulkan.so.1), found none: {e}; --device cpu needs none")))
+}
+
+fn instance(entry: &ash::Entry, validation: bool) -> Result<ash::Instance> {
+    let app = vk::ApplicationInfo::default().application_name(c"pumex").api_version(vk::API_VERSION_1_3);
+    let (mut layers, mut extensions) = (vec![], vec![]);
+    let enabled = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
+    let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&enabled);
+    let mut info = vk::InstanceCreateInfo::default().application_info(&app);
+    if validation {
+        layers.push(LAYER.as_ptr());
+        extensions.push(ext::debug_utils::NAME.as_ptr());
+        extensions.push(ext::validation_features::NAME.as_ptr());
+        info = info.push_next(&mut features);
+    }
+    let info = info.enabled_layer_names(&layers).enabled_extension_names(&extensions);
+    // SAFETY: every pointer in `info` lives until the call returns.
+    unsafe { entry.create_instance(&info, None) }.map_err(|e| match e {
+        vk::Result::ERROR_LAYER_NOT_PRESENT => {
+            Error::Device("expected the layer VK_LAYER_KHRONOS_validation, found none (Debian: vulkan-validationlayers)".into())
+        }
+        other => failed("vkCreateInstance", "the Vulkan loader", other),
+    })
+}
+
+/// Physical devices with their data; of several drivers for one device the first is kept.
+fn devices(instance: &ash::Instance) -> Vec<(vk::PhysicalDevice, Caps)> {
+    // SAFETY: the instance is alive.
+    let all = unsafe { instance.enumerate_physical_devices() }.unwrap_or_default();
+    let mut found: Vec<(vk::PhysicalDevice, Caps)> = Vec::new();
+    for physical in all {
+        let caps = caps::read(instance, physical);
+        let known = |c: &Caps| c.uuid == caps.uuid && caps.uuid.bytes().any(|b| b != b'0');
+        if !found.iter().any(|(_, c)| known(c)) {
+            found.push((physical, caps));
+        }
+    }
+    found
+}
+
+/// All devices.
+///
+/// # Errors
+/// No Vulkan loader, or one that cannot make an instance.
+pub fn list() -> Result<Vec<Caps>> {
+    let entry = entry()?;
+    let instance = instance(&entry, false)?;
+    let found = devices(&instance).into_iter().map(|(_, c)| c).collect();
+    // SAFETY: nothing made from the instance is left.
+    unsafe { instance.destroy_instance(None) };
+    Ok(found)
+}
+
+fn require(caps: &Caps) -> Result<()> {
+    let needs = [
+        (caps.buffer_address, "bufferDeviceAddress (Vulkan 1.2)"),
+        (caps.timeline, "timelineSemaphore (Vulkan 1.2)"),
+        (caps.storage16, "storageBuffer16BitAccess and shaderInt16"),
+        (caps.subgroup_arithmetic, "subgroup arithmetic in compute shaders"),
+        (caps.max_shared_bytes >= 32 << 10, "32 KiB of shared memory"),
+        (caps.max_workgroup_invocations >= 128, "workgroups of 128"),
+    ];
+    match needs.iter().find(|(there, _)| !there) {
+        Some((_, feature)) => Err(Error::MissingFeature { device: caps.name.clone(), feature: (*feature).into() }),
+        None => Ok(()),
+    }
+}
+
+impl Device {
+    /// Opens the chosen device.
+    ///
+    /// # Errors
+    /// No loader, no such device, a missing feature, or a driver that refuses.
+    pub fn open(options: &Options) -> Result<Device> {
+        let entry = entry()?;
+        let instance = instance(&entry, options.validation)?;
+        let found = devices(&instance);
+        let list: Vec<Caps> = found.iter().map(|(_, c)| c.clone()).collect();
+        let (index, reason) = choose(&list, &options.select)?;
+        let (physical, caps) = (found[index].0, list[index].clone());
+        tracing::info!("device {index}: {} ({reason})", caps.name);
+        require(&caps)?;
+        let fail = |call, e| failed(call, &caps.name, e);
+        // SAFETY: handles come from this instance; every struct chained lives until its call returns.
+        unsafe {
+            let families = instance.get_physical_device_queue_family_properties(physical);
+            let family = families.iter().position(|f| f.queue_flags.contains(vk::QueueFlags::COMPUTE)).unwrap_or(0) as u32;
+            let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
+            let mut f11 = vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(true);
+            let mut f12 = vk::PhysicalDeviceVulkan12Features::default().buffer_device_address(true).timeline_semaphore(true);
+            let features = vk::PhysicalDeviceFeatures::default().shader_int16(true);
+            let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_features(&features);
+            let info = info.push_next(&mut f11).push_next(&mut f12);
+            let raw = instance.create_device(physical, &info, None).map_err(|e| fail("vkCreateDevice", e))?;
+            let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+            let semaphore = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+            let timeline = raw.create_semaphore(&semaphore, None).map_err(|e| fail("vkCreateSemaphore", e))?;
+            let allocator = Allocator::new(&AllocatorCreateDesc {
+                instance: instance.clone(),
+                device: raw.clone(),
+                physical_device: physical,
+                debug_settings: Default::default(),
+                buffer_device_address: true,
+                allocation_sizes: Default::default(),
+            })
+            .map_err(|e| Error::OutOfMemory(format!("device {}: {e}", caps.name)))?;
+            let (cache, cache_len) = super::pipeline::load_cache(&raw, &caps);
+            let messages: Box<Messages> = Box::default();
+            let messenger = options.validation.then(|| {
+                let loader = ext::debug_utils::Instance::new(&entry, &instance);
+                let info = vk::DebugUtilsMessengerCreateInfoEXT::default()
+                    .message_severity(
+                        vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR,
+                    )
+                    .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION)
+                    .pfn_user_callback(Some(on_message))
+                    .user_data((&raw const *messages).cast_mut().cast());
+                let messenger = loader.create_debug_utils_messenger(&info, None).unwrap_or_default();
+                (loader, messenger)
+            });
+            let queue = Mutex::new(raw.get_device_queue(family, 0));
+            Ok(Device(Arc::new(Inner {
+                caps,
+                force_staging: options.force_staging,
+                raw,
+                queue,
+                family,
+                timeline,
+                next: AtomicU64::new(1),
+                allocator: ManuallyDrop::new(Mutex::new(allocator)),
+                cache,
+                cache_len: AtomicU64::new(cache_len),
+                totals: Totals::default(),
+                messenger,
+                messages,
+                instance,
+                _entry: entry,
+            })))
+        }
+    }
+
+    /// What the device is and can do.
+    pub fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    /// Messages of the validation layer so far.
+    pub fn validation_messages(&self) -> Vec<String> {
+        lock(&self.0.messages).clone()
+    }
+
+    /// Totals so far; GPU time is the caller's to add.
+    pub fn counters(&self) -> Counters {
+        let t = &self.0.totals;
+        let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
+        Counters {
+            submits: get(&t.submits),
+            host_waits: get(&t.host_waits),
+            barriers: get(&t.barriers),
+            dispatches: get(&t.dispatches),
+            push_bytes: get(&t.push_bytes),
+            bytes_to_device: get(&t.to_device),
+            bytes_from_device: get(&t.from_device),
+            allocations: get(&t.allocations),
+            recordings: get(&t.recordings),
+            record_us: get(&t.record_ns) as f64 / 1e3,
+            ..Counters::default()
+        }
+    }
+
+    /// Submits a command buffer; the value returned is reached when it is done.
+    pub(super) fn submit_raw(&self, commands: vk::CommandBuffer) -> Result<u64> {
+        let queue = lock(&self.0.queue);
+        let value = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let (values, semaphores, buffers) = ([value], [self.0.timeline], [commands]);
+        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
+        let info = vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&semaphores).push_next(&mut timeline);
+        // SAFETY: the queue is locked, and the caller keeps `commands` alive until `value` is reached.
+        unsafe { self.0.raw.queue_submit(*queue, &[info], vk::Fence::null()) }
+            .map_err(|e| self.0.failed("vkQueueSubmit", e))?;
+        add(&self.0.totals.submits, 1);
+        Ok(value)
+    }
+
+    /// Waits until `value` is reached, and for nothing else.
+    ///
+    /// # Errors
+    /// A lost device, or two minutes without it.
+    pub fn wait(&self, value: u64) -> Result<()> {
+        let (semaphores, values) = ([self.0.timeline], [value]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        add(&self.0.totals.host_waits, 1);
+        // SAFETY: the semaphore lives as long as the device.
+        unsafe { self.0.raw.wait_semaphores(&info, WAIT_NS) }.map_err(|e| self.0.failed("vkWaitSemaphores", e))
+    }
+
+    /// Whether `value` is reached.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn reached(&self, value: u64) -> Result<bool> {
+        // SAFETY: the semaphore lives as long as the device.
+        let now = unsafe { self.0.raw.get_semaphore_counter_value(self.0.timeline) };
+        Ok(now.map_err(|e| self.0.failed("vkGetSemaphoreCounterValue", e))? >= value)
+    }
+}

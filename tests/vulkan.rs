@@ -1,0 +1,131 @@
+//! The Vulkan engine against golden outputs and the reference, its counters, and the validation layer's silence.
+
+use crate::reference::{assert_greedy, greedy};
+use crate::util::{assert_silent, demo_path, logits, nmse, options, pick, reference, rows, shared, vulkan, Golden};
+use pumex::engine::CacheType;
+use pumex::gguf::Gguf;
+use pumex::step::{Row, Runner, Token, Want};
+use std::path::Path;
+
+/// Golden files of the formats there are kernels for.
+pub const TYPES: [&str; 7] = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_K_S", "Q5_K_S", "Q6_K"];
+
+fn check(model: &Path, golden: &Path) {
+    let gguf = Gguf::open(model).unwrap();
+    let golden_data = Golden::load(golden);
+    for (cache, chunk) in [(CacheType::F16, 64), (CacheType::F32, 7), (CacheType::F32, 1)] {
+        let Some(mut runner) = vulkan(&gguf, options(cache)) else { return };
+        let all = logits(&mut runner, &golden_data.tokens, chunk);
+        let error = nmse(&pick(&all, golden_data.vocab, &golden_data.logit_positions), &golden_data.logits);
+        println!("{} {cache:?} chunks of {chunk}: NMSE {error:.2e}", golden.display());
+        assert!(error <= 1e-6, "{} {cache:?}, chunks of {chunk}: NMSE {error:e}", golden.display());
+        if chunk == 64 {
+            let ids = greedy(&mut runner, &golden_data.tokens, golden_data.greedy.len());
+            assert_greedy(&ids, &golden_data, 1e-2, &golden.display().to_string());
+        }
+        assert_silent(&runner);
+    }
+}
+
+#[test]
+fn demo_models_agree_with_llama_cpp() {
+    let Some(shared) = shared() else { return };
+    for (file, name) in [("llama-f16", "llama"), ("llama-draft-f16", "llama-draft"), ("qwen3", "qwen3")] {
+        check(&shared.join("models").join(file).with_extension("gguf"), &shared.join("golden/demo").join(name));
+    }
+}
+
+#[test]
+fn every_format_agrees_with_llama_cpp() {
+    let Some(shared) = shared() else { return };
+    for name in TYPES {
+        check(&crate::util::type_model(&shared, name), &shared.join("golden/types").join(name));
+    }
+}
+
+#[test]
+fn the_demo_model_agrees_with_the_reference_in_chunks_of_any_size() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let ids: Vec<u32> = (0..50).map(|i| (i * 97 + 5) % 4096).collect();
+    let truth = logits(&mut reference(&gguf), &ids, 64);
+    let Some(mut runner) = vulkan(&gguf, options(CacheType::F32)) else { return };
+    let whole = logits(&mut runner, &ids, 64);
+    assert!(nmse(&whole, &truth) < 1e-9, "{:e}", nmse(&whole, &truth));
+    for chunk in [1, 2, 3, 4, 5, 6, 7, 8, 9, 33] {
+        let error = nmse(&logits(&mut runner, &ids, chunk), &whole);
+        assert!(error < 1e-9, "chunks of {chunk}: {error:e}");
+    }
+    assert_silent(&runner);
+}
+
+#[test]
+fn two_interleaved_sequences_equal_each_alone() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let (a, b): (Vec<u32>, Vec<u32>) = ((10..50).collect(), (300..340).rev().collect());
+    let (alone_a, alone_b) = (logits(&mut runner, &a, 64), logits(&mut runner, &b, 64));
+    let vocab = runner.n_vocab();
+    for seq in 0..2 {
+        runner.forget(seq, 0);
+    }
+    for (at, len) in [(0, 20), (20, 1), (21, 3), (24, 16)] {
+        let (ra, rb) = (rows(0, at, &a[at..at + len]), rows(1, at, &b[at..at + len]));
+        let mixed: Vec<Row> = ra.into_iter().zip(rb).flat_map(|(a, b)| [a, b]).collect();
+        let out = runner.run(&mixed, Want::Logits).unwrap().logits;
+        for (i, pair) in out.chunks_exact(2 * vocab).enumerate() {
+            let range = (at + i) * vocab..(at + i + 1) * vocab;
+            assert!(nmse(&pair[..vocab], &alone_a[range.clone()]) < 1e-9, "first sequence, position {}", at + i);
+            assert!(nmse(&pair[vocab..], &alone_b[range]) < 1e-9, "second sequence, position {}", at + i);
+        }
+    }
+    assert_silent(&runner);
+}
+
+#[test]
+fn steady_decode_keeps_to_its_counters() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    greedy(&mut runner, &[0, 589, 346], 8); // records every shape
+    let layers = runner.plan().kv.layers as u64;
+    let row = |pos| Row { seq: 0, pos, token: Token::Sampled, wanted: true };
+    let mut pending = runner.start(&[row(11)], Want::Ids).unwrap();
+    for pos in 12..40 {
+        let before = runner.counters();
+        let next = runner.start(&[row(pos)], Want::Ids).unwrap();
+        runner.finish(pending).unwrap();
+        pending = next;
+        let now = runner.counters();
+        assert_eq!(now.submits - before.submits, 1);
+        assert!(now.host_waits - before.host_waits <= 1);
+        assert_eq!(now.device_waits, 0);
+        assert_eq!(now.allocations, before.allocations);
+        assert_eq!(now.recordings, before.recordings);
+        assert_eq!(now.descriptor_writes, 0);
+        // Beside the layers: embedding, last norm, head, argmax; and the barriers at both ends.
+        assert!(now.dispatches - before.dispatches <= 9 * layers + 4, "{}", now.dispatches - before.dispatches);
+        assert!(now.barriers - before.barriers <= 8 * layers + 6, "{}", now.barriers - before.barriers);
+        assert_eq!(now.bytes_from_device - before.bytes_from_device, 4);
+    }
+    runner.finish(pending).unwrap();
+    assert_silent(&runner);
+}
+
+#[test]
+fn weights_through_the_staging_ring_are_the_same_weights() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let ids: Vec<u32> = (5..25).collect();
+    let Some(mut direct) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let Some(mut staged) = vulkan(&gguf, pumex::engine::Options { force_staging: true, ..options(CacheType::F16) }) else { return };
+    assert_eq!(logits(&mut direct, &ids, 64), logits(&mut staged, &ids, 64));
+    assert_silent(&staged);
+}
+
+#[test]
+fn a_context_that_does_not_fit_is_refused_with_the_numbers() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let Ok(device) = pumex::vk::Device::open(&pumex::vk::Options::default()) else { return };
+    let options = pumex::engine::Options { n_ctx: Some(u32::MAX), ..options(CacheType::F32) };
+    let plan = pumex::model::plan(&gguf).unwrap();
+    let error = pumex::engine::VulkanRunner::new(&gguf, plan, device, &options, &mut |_, _| ()).err().unwrap().to_string();
+    assert!(error.contains("out of memory") && error.contains("free"), "{error}");
+}
