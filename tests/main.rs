@@ -1,11 +1,11 @@
 //! One test binary, linked once; a line per module.
 #![allow(clippy::unwrap_used, missing_docs)]
-//cli
+mod cli;
 mod gguf;
 mod plans;
 mod reference;
-//sample
+mod sample;
 mod tables;
-//text
+mod text;
 mod util;
 mod vulkan;

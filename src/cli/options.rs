@@ -105,6 +105,7 @@ impl EngineArgs {
             cache_type_k: self.cache_type_k.cache_type(),
             cache_type_v: self.cache_type_v.cache_type(),
             validation: self.validation,
+            ..Options::default()
         }
     }
 

@@ -93,7 +93,7 @@ pub struct Args {
 struct Session<'a> {
     args: &'a Args,
     tokenizer: Tokenizer,
-    runner: Box<dyn Runner>,
+    runner: Box<dyn Runner + 'a>,
     sampler: Sampler,
     stop: &'a AtomicBool,
     /// Ids of the sequence that the runner holds, and the one it is still to be fed.

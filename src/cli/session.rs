@@ -40,12 +40,12 @@ pub fn open(args: &ModelArgs) -> Result<Gguf> {
 ///
 /// # Errors
 /// A model or device that does not fit.
-pub fn load(
-    gguf: &Gguf,
+pub fn load<'a>(
+    gguf: &'a Gguf,
     args: &EngineArgs,
     n_ctx: Option<u32>,
     stop: &AtomicBool,
-) -> Result<Box<dyn Runner>> {
+) -> Result<Box<dyn Runner + 'a>> {
     if let Ok(threads @ 1..) = usize::try_from(args.threads) {
         // Fails only when something used the pool before: slower or faster, but no reason to stop.
         if let Err(error) = rayon::ThreadPoolBuilder::new()
