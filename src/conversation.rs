@@ -80,14 +80,10 @@ pub fn generate(
     let held = request.start.saturating_add(request.prompt.len());
     let n_ctx = runner.n_ctx();
     if request.prompt.is_empty() {
-        return Err(Error::Request(
-            "the prompt is empty: at least one token is needed".into(),
-        ));
+        return Err(Error::Request("the prompt is empty: at least one token is needed".into()));
     }
     if held > n_ctx {
-        return Err(Error::Request(format!(
-            "the prompt needs {held} positions, the context has {n_ctx}"
-        )));
+        return Err(Error::Request(format!("the prompt needs {held} positions, the context has {n_ctx}")));
     }
     let room = n_ctx - held;
     let limit = usize::try_from(request.n_predict).map_or(room, |n| n.min(room));
@@ -107,8 +103,7 @@ pub fn generate(
     };
     run.last = run.runner.counters();
     let stop = run.all()?;
-    let full =
-        stop == StopReason::Limit && usize::try_from(request.n_predict).map_or(true, |n| n > limit);
+    let full = stop == StopReason::Limit && usize::try_from(request.n_predict).map_or(true, |n| n > limit);
     Ok(run.stats(if full { StopReason::ContextFull } else { stop }))
 }
 
@@ -118,21 +113,15 @@ pub fn generate(
 /// Names the first id that is not.
 pub fn check_ids(ids: &[u32], n_vocab: usize) -> Result<()> {
     match ids.iter().find(|&&id| id as usize >= n_vocab) {
-        Some(id) => Err(Error::Request(format!(
-            "token id {id} is out of range: the vocabulary has {n_vocab} ids"
-        ))),
+        Some(id) => Err(Error::Request(format!("token id {id} is out of range: the vocabulary has {n_vocab} ids"))),
         None => Ok(()),
     }
 }
 
 /// Rows of sequence 0 for `ids` at positions from `start` on, wanted where `wanted(index)` says so.
 pub fn rows(ids: &[u32], start: usize, wanted: impl Fn(usize) -> bool) -> Vec<Row> {
-    let row = |(i, &id): (usize, &u32)| Row {
-        seq: 0,
-        pos: (start + i) as u32,
-        token: Token::Id(id),
-        wanted: wanted(i),
-    };
+    let row =
+        |(i, &id): (usize, &u32)| Row { seq: 0, pos: (start + i) as u32, token: Token::Id(id), wanted: wanted(i) };
     ids.iter().enumerate().map(row).collect()
 }
 
@@ -189,25 +178,16 @@ impl Run<'_, '_> {
             self.sampler.accept(id);
         }
         // The last chunk is left to the decoding loops, which read a wanted row from it.
-        let tail =
-            (prompt.len() - 1) / self.runner.max_rows().max(1) * self.runner.max_rows().max(1);
+        let tail = (prompt.len() - 1) / self.runner.max_rows().max(1) * self.runner.max_rows().max(1);
         let head = rows(&prompt[..tail], self.request.start, |_| false);
-        if !run_chunks(
-            self.runner,
-            &head,
-            Want::Ids,
-            self.request.stop,
-            &mut |_| Ok(()),
-        )? {
+        if !run_chunks(self.runner, &head, Want::Ids, self.request.stop, &mut |_| Ok(()))? {
             // Whole chunks in the cache cannot be told from unfinished ones here: drop them all.
             self.runner.forget(0, self.request.start as u32);
             self.held = self.request.start;
             return Ok(StopReason::Interrupted);
         }
         let count = prompt.len() - tail;
-        let last = rows(&prompt[tail..], self.request.start + tail, |i| {
-            i + 1 == count && self.limit > 0
-        });
+        let last = rows(&prompt[tail..], self.request.start + tail, |i| i + 1 == count && self.limit > 0);
         if self.limit == 0 {
             self.runner.run(&last, Want::Ids)?;
             self.first = Some(Instant::now());
@@ -225,17 +205,9 @@ impl Run<'_, '_> {
         let mut current = self.runner.start(prompt, Want::Ids)?;
         let mut last_row = prompt[prompt.len() - 1];
         loop {
-            let next_row = Row {
-                seq: 0,
-                pos: self.held as u32,
-                token: Token::Sampled,
-                wanted: true,
-            };
-            let next = if self.generated + 1 < self.limit {
-                Some(self.runner.start(&[next_row], Want::Ids)?)
-            } else {
-                None
-            };
+            let next_row = Row { seq: 0, pos: self.held as u32, token: Token::Sampled, wanted: true };
+            let next =
+                if self.generated + 1 < self.limit { Some(self.runner.start(&[next_row], Want::Ids)?) } else { None };
             let id = one_id(&self.runner.finish(current)?.ids)?;
             if self.sampler.is_banned(id) {
                 // Rare: the device's choice is not allowed. Take that row again, with logits, and choose here.
@@ -246,20 +218,14 @@ impl Run<'_, '_> {
                 if let Some(stop) = self.hand_out(id) {
                     return Ok(stop);
                 }
-                last_row = Row {
-                    token: Token::Id(id),
-                    ..next_row
-                };
+                last_row = Row { token: Token::Id(id), ..next_row };
                 current = self.runner.start(&[last_row], Want::Ids)?;
             } else {
                 if let Some(stop) = self.hand_out(id) {
                     self.drain(next)?;
                     return Ok(stop);
                 }
-                last_row = Row {
-                    token: Token::Id(id),
-                    ..next_row
-                };
+                last_row = Row { token: Token::Id(id), ..next_row };
                 current = match next {
                     Some(ticket) => ticket,
                     None => return Ok(StopReason::Limit),
@@ -274,20 +240,13 @@ impl Run<'_, '_> {
         let mut logits = self.runner.run(prompt, Want::Logits)?.logits;
         loop {
             if logits.is_empty() {
-                return Err(Error::Request(
-                    "the runner gave no logits for a wanted row".into(),
-                ));
+                return Err(Error::Request("the runner gave no logits for a wanted row".into()));
             }
             let id = self.sampler.sample(&logits);
             if let Some(stop) = self.hand_out(id) {
                 return Ok(stop);
             }
-            let row = Row {
-                seq: 0,
-                pos: self.held as u32,
-                token: Token::Id(id),
-                wanted: true,
-            };
+            let row = Row { seq: 0, pos: self.held as u32, token: Token::Id(id), wanted: true };
             logits = self.runner.run(&[row], Want::Logits)?.logits;
             self.held += 1;
             self.pending = None;
@@ -340,9 +299,7 @@ impl Run<'_, '_> {
 }
 
 fn one_id(ids: &[u32]) -> Result<u32> {
-    ids.first()
-        .copied()
-        .ok_or_else(|| Error::Request("the runner gave no id for a wanted row".into()))
+    ids.first().copied().ok_or_else(|| Error::Request("the runner gave no id for a wanted row".into()))
 }
 
 /// What happened between two snapshots.

@@ -21,7 +21,8 @@ impl Kernels {
     /// # Errors
     /// The driver refused the module.
     pub fn get(&mut self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)]) -> Result<Pipeline> {
-        let missing = |what: &str| Error::Device(format!("kernel {kernel}: expected {what} in the kernel table, found none"));
+        let missing =
+            |what: &str| Error::Device(format!("kernel {kernel}: expected {what} in the kernel table, found none"));
         let row = pumex_shaders::kernels::find(kernel).ok_or_else(|| missing("a row"))?;
         let name = stem.map_or(kernel.to_string(), |s| format!("{kernel}.{s}"));
         let mut ids = Vec::with_capacity(spec.len());

@@ -94,7 +94,10 @@ impl<'a> Reference<'a> {
                     take.iter().flat_map(|&r| ops::rms_norm(&x[r * dim..][..dim], &weight, eps)).collect();
             }
             Op::MatMul { x, parts, add, out } => {
-                let products: Vec<(Vec<f32>, usize)> = parts.iter().map(|p| (self.product(x, p.weight, p.bias), self.plan.weights[p.weight.0].rows)).collect();
+                let products: Vec<(Vec<f32>, usize)> = parts
+                    .iter()
+                    .map(|p| (self.product(x, p.weight, p.bias), self.plan.weights[p.weight.0].rows))
+                    .collect();
                 let count = self.values[x.0].len() / self.plan.values[x.0].width;
                 let joined = ops::side_by_side(&products, count);
                 if add {

@@ -70,13 +70,7 @@ impl Sampler {
     /// A fresh chain. A negative seed is replaced by one from the clock, see [`Sampler::seed`].
     pub fn new(options: SamplerOptions) -> Self {
         let seed = u64::try_from(options.seed).unwrap_or_else(|_| rng::seed_from_clock());
-        Sampler {
-            options,
-            recent: VecDeque::new(),
-            rng: Rng::new(seed),
-            seed,
-            candidates: Vec::new(),
-        }
+        Sampler { options, recent: VecDeque::new(), rng: Rng::new(seed), seed, candidates: Vec::new() }
     }
 
     /// The seed in use, to repeat a run.
@@ -135,7 +129,6 @@ impl Sampler {
 
     fn has_penalties(&self) -> bool {
         let o = &self.options;
-        o.repeat_last_n != 0
-            && (o.repeat_penalty != 1.0 || o.frequency_penalty != 0.0 || o.presence_penalty != 0.0)
+        o.repeat_last_n != 0 && (o.repeat_penalty != 1.0 || o.frequency_penalty != 0.0 || o.presence_penalty != 0.0)
     }
 }

@@ -23,8 +23,8 @@ use vocab::{Kind, Table, Vocab};
 /// How text becomes ids.
 #[derive(Debug)]
 enum Scheme {
-    Bytes(bpe::ByteBpe),
-    Sentence(spm::Spm),
+    Bytes(Box<bpe::ByteBpe>),
+    Sentence(Box<spm::Spm>),
     Absent,
 }
 
@@ -56,7 +56,7 @@ impl Tokenizer {
             "no_vocab" | "none" | "test" => (Scheme::Absent, Vocab::default(), false),
             "llama" => {
                 let vocab = Vocab::read(gguf, &mut warnings)?;
-                (Scheme::Sentence(spm::Spm::new(path, &vocab)?), vocab, true)
+                (Scheme::Sentence(Box::new(spm::Spm::new(path, &vocab)?)), vocab, true)
             }
             "gpt2" => {
                 let pre = meta.opt_str("tokenizer.ggml.pre")?.unwrap_or("default");
@@ -67,7 +67,7 @@ impl Tokenizer {
                     warnings.push("tokenizer.ggml.pre: not stated; text is split as gpt-2 does".to_owned());
                 }
                 let vocab = Vocab::read(gguf, &mut warnings)?;
-                (Scheme::Bytes(bpe::ByteBpe::new(gguf, &vocab, row, &mut warnings)?), vocab, row.add_bos)
+                (Scheme::Bytes(Box::new(bpe::ByteBpe::new(gguf, &vocab, row, &mut warnings)?)), vocab, row.add_bos)
             }
             _ => {
                 let what = format!("tokenizer.ggml.model: {model:?}, expected gpt2, llama, no_vocab, none or test");

@@ -8,20 +8,12 @@ mod argv;
 
 fn rewrite(line: &str) -> String {
     let (out, _) = argv::rewrite(line.split(' ').map(OsString::from));
-    out.iter()
-        .map(|a| a.to_str().unwrap())
-        .collect::<Vec<_>>()
-        .join(" ")
+    out.iter().map(|a| a.to_str().unwrap()).collect::<Vec<_>>().join(" ")
 }
 
 fn pumex(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
-    command
-        .args(args)
-        .stdin(Stdio::null())
-        .env_remove("RUST_LOG")
-        .output()
-        .unwrap()
+    command.args(args).stdin(Stdio::null()).env_remove("RUST_LOG").output().unwrap()
 }
 
 fn stdout(output: &Output) -> &str {
@@ -44,13 +36,8 @@ fn every_alias_becomes_its_long_flag() {
             let underscores = [format!("--{}", long[2..].replace('-', "_"))];
             for name in names.chain(underscores) {
                 let (given, want) = match slot {
-                    argv::Slot::None => {
-                        (format!("{command} {name} x"), format!("{command} {long} x"))
-                    }
-                    _ => (
-                        format!("{command} {name} on x"),
-                        format!("{command} {long}=on x"),
-                    ),
+                    argv::Slot::None => (format!("{command} {name} x"), format!("{command} {long} x")),
+                    _ => (format!("{command} {name} on x"), format!("{command} {long}=on x")),
                 };
                 assert_eq!(rewrite(&given), want);
             }
@@ -61,10 +48,7 @@ fn every_alias_becomes_its_long_flag() {
 #[test]
 fn no_name_stands_twice_in_a_table() {
     for table in [argv::COMMON, argv::BENCH] {
-        let mut names: Vec<&str> = table
-            .iter()
-            .flat_map(|e| e.0.iter().copied().chain([e.1]))
-            .collect();
+        let mut names: Vec<&str> = table.iter().flat_map(|e| e.0.iter().copied().chain([e.1])).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
@@ -74,15 +58,9 @@ fn no_name_stands_twice_in_a_table() {
 
 #[test]
 fn values_may_be_negative_or_look_like_flags() {
-    assert_eq!(
-        rewrite("run -n -1 -s -1 -p -ngl -ngl 99"),
-        "run --predict=-1 --seed=-1 --prompt=-ngl --gpu-layers=99"
-    );
+    assert_eq!(rewrite("run -n -1 -s -1 -p -ngl -ngl 99"), "run --predict=-1 --seed=-1 --prompt=-ngl --gpu-layers=99");
     assert_eq!(rewrite("run --n_predict=-2"), "run --predict=-2");
-    assert_eq!(
-        rewrite("run -ctk f32 -ub 64"),
-        "run --cache-type-k=f32 --ubatch-size=64"
-    );
+    assert_eq!(rewrite("run -ctk f32 -ub 64"), "run --cache-type-k=f32 --ubatch-size=64");
 }
 
 #[test]
@@ -98,10 +76,7 @@ fn bench_reads_its_own_meaning_of_p_n_r_o_d() {
         rewrite("bench -p 512 -n 128 -r 3 -o json -d 4,8"),
         "bench --n-prompt=512 --n-gen=128 --repetitions=3 --output=json --n-depth=4,8"
     );
-    assert_eq!(
-        rewrite("run -r User: -o x"),
-        "run --reverse-prompt=User: --out=x"
-    );
+    assert_eq!(rewrite("run -r User: -o x"), "run --reverse-prompt=User: --out=x");
 }
 
 #[test]
@@ -117,36 +92,15 @@ fn flags_without_a_command_belong_to_run() {
 
 #[test]
 fn the_last_of_a_repeated_flag_counts_with_a_warning() {
-    let (out, warnings) = argv::rewrite(
-        "run -n 1 --predict 2 -r a -r b"
-            .split(' ')
-            .map(OsString::from),
-    );
-    assert_eq!(
-        out,
-        [
-            "run",
-            "--predict=2",
-            "--reverse-prompt=a",
-            "--reverse-prompt=b"
-        ]
-        .map(OsString::from)
-    );
+    let (out, warnings) = argv::rewrite("run -n 1 --predict 2 -r a -r b".split(' ').map(OsString::from));
+    assert_eq!(out, ["run", "--predict=2", "--reverse-prompt=a", "--reverse-prompt=b"].map(OsString::from));
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].starts_with("--predict"));
 }
 
 #[test]
 fn every_command_exists_and_prints_help() {
-    for command in [
-        "run",
-        "inspect",
-        "tokenize",
-        "devices",
-        "logits",
-        "perplexity",
-        "bench",
-    ] {
+    for command in ["run", "inspect", "tokenize", "devices", "logits", "perplexity", "bench"] {
         let output = pumex(&[command, "--help"]);
         assert_eq!(code(&output), 0, "{command}: {}", stderr(&output));
         assert!(stdout(&output).contains("Usage:"));
@@ -156,18 +110,9 @@ fn every_command_exists_and_prints_help() {
 #[test]
 fn version_and_help_exit_0_and_bad_usage_2() {
     let version = pumex(&["--version"]);
-    assert_eq!(
-        (code(&version), stdout(&version)),
-        (0, concat!("pumex ", env!("CARGO_PKG_VERSION"), "\n"))
-    );
+    assert_eq!((code(&version), stdout(&version)), (0, concat!("pumex ", env!("CARGO_PKG_VERSION"), "\n")));
     assert_eq!(code(&pumex(&["--help"])), 0);
-    for bad in [
-        &["run", "--no-such-flag"][..],
-        &["--no-such-flag"],
-        &["frobnicate"],
-        &["run", "-n", "many"],
-        &[],
-    ] {
+    for bad in [&["run", "--no-such-flag"][..], &["--no-such-flag"], &["frobnicate"], &["run", "-n", "many"], &[]] {
         let output = pumex(bad);
         assert_eq!(code(&output), 2, "{bad:?}");
         assert_eq!(stdout(&output), "", "{bad:?}");
@@ -177,18 +122,11 @@ fn version_and_help_exit_0_and_bad_usage_2() {
 
 #[test]
 fn a_missing_model_exits_1_and_names_the_file() {
-    for args in [
-        &["run", "-m", "absent.gguf", "-p", "x"][..],
-        &["inspect", "absent.gguf"],
-    ] {
+    for args in [&["run", "-m", "absent.gguf", "-p", "x"][..], &["inspect", "absent.gguf"]] {
         let output = pumex(args);
         assert_eq!(code(&output), 1);
         assert_eq!(stdout(&output), "");
-        assert!(
-            stderr(&output).starts_with("error: absent.gguf: "),
-            "{}",
-            stderr(&output)
-        );
+        assert!(stderr(&output).starts_with("error: absent.gguf: "), "{}", stderr(&output));
         assert_eq!(stderr(&output).lines().count(), 1);
     }
 }
@@ -197,11 +135,7 @@ fn a_missing_model_exits_1_and_names_the_file() {
 fn an_empty_pipe_is_an_empty_prompt() {
     let output = pumex(&["run", "--device", "cpu", "-n", "1"]);
     assert_eq!((code(&output), stdout(&output)), (1, ""));
-    assert!(
-        stderr(&output).contains("the prompt is empty"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("the prompt is empty"), "{}", stderr(&output));
 }
 
 #[test]
@@ -214,10 +148,8 @@ fn tokenize_prints_the_same_ids_in_every_form() {
     let json: serde_json::Value = serde_json::from_str(stdout(&json)).unwrap();
     assert_eq!(json["ids"], serde_json::json!(ids));
     let table = pumex(&["tokenize", "-p", "Once upon a time"]);
-    let column: Vec<u32> = stdout(&table)
-        .lines()
-        .map(|l| l.split_whitespace().next().unwrap().parse().unwrap())
-        .collect();
+    let column: Vec<u32> =
+        stdout(&table).lines().map(|l| l.split_whitespace().next().unwrap().parse().unwrap()).collect();
     assert_eq!(column, ids);
     let plain = pumex(&["tokenize", "-p", "Once upon a time", "--ids", "--no-bos"]);
     let plain: Vec<u32> = serde_json::from_str(stdout(&plain)).unwrap();
@@ -238,19 +170,7 @@ fn inspect_json_names_the_tensors_that_the_table_lists() {
     }
 }
 
-const RUN: &[&str] = &[
-    "run",
-    "--device",
-    "cpu",
-    "-c",
-    "64",
-    "-n",
-    "4",
-    "--temp",
-    "0",
-    "-p",
-    "Once upon a time",
-];
+const RUN: &[&str] = &["run", "--device", "cpu", "-c", "64", "-n", "4", "--temp", "0", "-p", "Once upon a time"];
 
 #[test]
 fn run_prints_only_text_on_stdout_and_the_same_in_json() {
@@ -261,107 +181,62 @@ fn run_prints_only_text_on_stdout_and_the_same_in_json() {
     assert_eq!(stdout(&with_prompt), format!("Once upon a time{new}"));
     let json = pumex(&[RUN, &["--json", "--counters"]].concat());
     let json: serde_json::Value = serde_json::from_str(stdout(&json)).unwrap();
-    assert_eq!(
-        json["text"].as_str().unwrap(),
-        new.strip_suffix('\n').unwrap()
-    );
-    assert_eq!(
-        json["generated_tokens"],
-        json["counters"].as_array().unwrap().len()
-    );
+    assert_eq!(json["text"].as_str().unwrap(), new.strip_suffix('\n').unwrap());
+    assert_eq!(json["generated_tokens"], json["counters"].as_array().unwrap().len());
 }
 
 #[test]
 fn logits_of_ids_outside_the_vocabulary_are_refused() {
     let out = std::env::temp_dir().join(format!("pumex-logits-{}.bin", std::process::id()));
     let path = out.to_str().unwrap();
-    let args = |tokens| {
-        [
-            "logits", "--device", "cpu", "--tokens", tokens, "--out", path, "--json",
-        ]
-    };
+    let args = |tokens| ["logits", "--device", "cpu", "--tokens", tokens, "--out", path, "--json"];
     let bad = pumex(&args("1,4000000000"));
     assert_eq!((code(&bad), stdout(&bad)), (1, ""));
-    assert!(
-        stderr(&bad).contains("token id 4000000000 is out of range"),
-        "{}",
-        stderr(&bad)
-    );
+    assert!(stderr(&bad).contains("token id 4000000000 is out of range"), "{}", stderr(&bad));
     let good = pumex(&args("1,5,7"));
     assert_eq!(code(&good), 0, "{}", stderr(&good));
     let json: serde_json::Value = serde_json::from_str(stdout(&good)).unwrap();
     let bytes = std::fs::read(&out).unwrap();
     std::fs::remove_file(&out).unwrap();
-    assert_eq!(
-        bytes.len() as u64,
-        3 * 4 * json["n_vocab"].as_u64().unwrap()
-    );
-    assert!(bytes
-        .chunks_exact(4)
-        .all(|b| f32::from_le_bytes(b.try_into().unwrap()).is_finite()));
+    assert_eq!(bytes.len() as u64, 3 * 4 * json["n_vocab"].as_u64().unwrap());
+    assert!(bytes.chunks_exact(4).all(|b| f32::from_le_bytes(b.try_into().unwrap()).is_finite()));
 }
 
 #[test]
 fn perplexity_ends_with_the_final_estimate() {
     let file = std::env::temp_dir().join(format!("pumex-ppl-{}.txt", std::process::id()));
-    std::fs::write(
-        &file,
-        "Once upon a time there was a little dog. ".repeat(20),
-    )
-    .unwrap();
-    let output = pumex(&[
-        "perplexity",
-        "--device",
-        "cpu",
-        "-f",
-        file.to_str().unwrap(),
-        "-c",
-        "16",
-        "--chunks",
-        "2",
-    ]);
+    std::fs::write(&file, "Once upon a time there was a little dog. ".repeat(20)).unwrap();
+    let output = pumex(&["perplexity", "--device", "cpu", "-f", file.to_str().unwrap(), "-c", "16", "--chunks", "2"]);
     std::fs::remove_file(&file).unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(stdout(&output).starts_with("[1]"));
     let last = stdout(&output).lines().last().unwrap();
-    assert!(
-        last.starts_with("Final estimate: PPL = ") && last.contains(" +/- "),
-        "{last}"
-    );
+    assert!(last.starts_with("Final estimate: PPL = ") && last.contains(" +/- "), "{last}");
 }
 
 #[test]
 fn bench_gives_llama_benchs_fields_in_every_form() {
-    let bench = |form| {
-        pumex(&[
-            "bench", "--device", "cpu", "-p", "4", "-n", "2", "-r", "2", "-d", "0,3", "-o", form,
-        ])
-    };
+    let bench = |form| pumex(&["bench", "--device", "cpu", "-p", "4", "-n", "2", "-r", "2", "-d", "0,3", "-o", form]);
     let json = bench("json");
     assert_eq!(code(&json), 0, "{}", stderr(&json));
     let rows: Vec<serde_json::Value> = serde_json::from_str(stdout(&json)).unwrap();
-    let tests: Vec<_> = rows
-        .iter()
-        .map(|r| (&r["n_prompt"], &r["n_gen"], &r["n_depth"]))
-        .collect();
+    let tests: Vec<_> = rows.iter().map(|r| (&r["n_prompt"], &r["n_gen"], &r["n_depth"])).collect();
     assert_eq!(format!("{tests:?}").matches("Number").count(), 12);
     assert_eq!(rows.len(), 4);
     assert_eq!(rows[0]["samples_ns"].as_array().unwrap().len(), 2);
     assert_eq!(rows[0]["backends"], "CPU");
     let csv = bench("csv");
     let head = stdout(&csv).lines().next().unwrap();
-    assert!(head.starts_with(
-        "build_commit,build_number,cpu_info,gpu_info,backends,model_filename,model_type,"
-    ));
+    assert!(head.starts_with("build_commit,build_number,cpu_info,gpu_info,backends,model_filename,model_type,"));
     assert!(head.ends_with("n_prompt,n_gen,n_depth,test_time,avg_ns,stddev_ns,avg_ts,stddev_ts"));
     let jsonl = bench("jsonl");
     for line in stdout(&jsonl).lines() {
         serde_json::from_str::<serde_json::Value>(line).unwrap();
     }
     let md = bench("md");
-    assert!(stdout(&md).starts_with(
-        "| model                          |       size |     params | backend    | threads |"
-    ));
+    assert!(
+        stdout(&md).starts_with("| model                          |       size |     params | backend    | threads |")
+    );
     assert!(stdout(&md).contains("| pp4 @ d3 |") || stdout(&md).contains(" pp4 @ d3 |"));
     assert!(stdout(&md).contains("\n\nbuild: "));
 }

@@ -23,11 +23,14 @@ fn llama_plan_is_as_reviewed() {
     let plan = model::plan(&Gguf::open(&demo_path()).unwrap()).unwrap();
     let text = plan.to_string();
     assert!(text.starts_with(LLAMA_FIRST_LAYER), "{text}");
-    assert!(text.ends_with(
-        "h_out31[w, 256] = rms_norm x0[n, 256] * output_norm.weight[1, 256]:F32 eps 1e-5\n\
+    assert!(
+        text.ends_with(
+            "h_out31[w, 256] = rms_norm x0[n, 256] * output_norm.weight[1, 256]:F32 eps 1e-5\n\
          logits32[w, 4096] = matmul h_out31[w, 256] by token_embd.weight[4096, 256]:Q6_K\n\
          ids[w] = argmax logits32[w, 4096]\n"
-    ), "{text}");
+        ),
+        "{text}"
+    );
     assert_eq!(text.lines().count(), 1 + 1 + 6 * 8 + 3);
 }
 

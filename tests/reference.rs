@@ -76,7 +76,9 @@ fn rows_outside_the_limits_are_refused() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let mut runner = reference(&gguf);
     let row = Row { seq: 0, pos: 0, token: Token::Id(5), wanted: true };
-    for bad in [Row { token: Token::Id(4096), ..row }, Row { seq: 2, ..row }, Row { pos: 1024, ..row }, Row { pos: 3, ..row }] {
+    for bad in
+        [Row { token: Token::Id(4096), ..row }, Row { seq: 2, ..row }, Row { pos: 1024, ..row }, Row { pos: 3, ..row }]
+    {
         assert!(runner.start(&[bad], Want::Ids).is_err(), "{bad:?}");
     }
     assert!(runner.start(&[], Want::Ids).is_err());

@@ -39,12 +39,7 @@ fn top_k_keeps_the_best_in_order_and_breaks_ties_by_id() {
 #[test]
 fn top_p_keeps_the_smallest_set_that_reaches_p() {
     let logits: Vec<f32> = [0.1f32, 0.5, 0.4].iter().map(|p| p.ln()).collect();
-    for (p, want) in [
-        (0.49, vec![1]),
-        (0.6, vec![1, 2]),
-        (0.95, vec![1, 2, 0]),
-        (0.0, vec![1]),
-    ] {
+    for (p, want) in [(0.49, vec![1]), (0.6, vec![1, 2]), (0.95, vec![1, 2, 0]), (0.0, vec![1])] {
         let mut l = list(&logits);
         steps::top_p(&mut l, p);
         assert_eq!(ids(&l), want, "p = {p}");
@@ -71,12 +66,7 @@ fn penalties_lower_logits_of_either_sign() {
 
 #[test]
 fn penalties_forget_ids_beyond_the_last_n() {
-    let options = SamplerOptions {
-        temperature: 0.0,
-        repeat_penalty: 10.0,
-        repeat_last_n: 2,
-        ..Default::default()
-    };
+    let options = SamplerOptions { temperature: 0.0, repeat_penalty: 10.0, repeat_last_n: 2, ..Default::default() };
     let mut sampler = Sampler::new(options);
     sampler.accept(0);
     assert_eq!(sampler.sample(&[2.0, 1.0, 0.5]), 1);
@@ -87,27 +77,14 @@ fn penalties_forget_ids_beyond_the_last_n() {
 
 #[test]
 fn greedy_takes_the_lowest_id_of_equals_and_never_a_nan_or_banned_id() {
-    let greedy = |banned| {
-        Sampler::new(SamplerOptions {
-            temperature: 0.0,
-            banned,
-            ..Default::default()
-        })
-    };
+    let greedy = |banned| Sampler::new(SamplerOptions { temperature: 0.0, banned, ..Default::default() });
     assert_eq!(greedy(vec![]).sample(&[f32::NAN, 1.0, 4.0, 4.0]), 2);
     assert_eq!(greedy(vec![2, 3, 99]).sample(&[0.0, 1.0, 4.0, 4.0]), 1);
 }
 
 #[test]
 fn draws_follow_the_softmax_at_the_temperature() {
-    let options = SamplerOptions {
-        temperature: 2.0,
-        top_k: 0,
-        top_p: 1.0,
-        min_p: 0.0,
-        seed: 7,
-        ..Default::default()
-    };
+    let options = SamplerOptions { temperature: 2.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 7, ..Default::default() };
     let mut sampler = Sampler::new(options);
     let logits: Vec<f32> = [0.6f32, 0.3, 0.1].iter().map(|p| 2.0 * p.ln()).collect();
     let mut counts = [0u32; 3];
@@ -117,10 +94,7 @@ fn draws_follow_the_softmax_at_the_temperature() {
     }
     for (count, p) in counts.iter().zip([0.6, 0.3, 0.1]) {
         let sigma = (f64::from(n) * p * (1.0 - p)).sqrt();
-        assert!(
-            (f64::from(*count) - f64::from(n) * p).abs() < 5.0 * sigma,
-            "{counts:?}"
-        );
+        assert!((f64::from(*count) - f64::from(n) * p).abs() < 5.0 * sigma, "{counts:?}");
     }
 }
 
@@ -128,15 +102,9 @@ fn draws_follow_the_softmax_at_the_temperature() {
 fn a_seed_repeats_its_draws_and_another_does_not() {
     let logits = vec![0.0; 1000];
     let draws = |seed| {
-        let options = SamplerOptions {
-            seed,
-            top_k: 0,
-            ..Default::default()
-        };
+        let options = SamplerOptions { seed, top_k: 0, ..Default::default() };
         let mut sampler = Sampler::new(options);
-        (0..8)
-            .map(|_| sampler.sample(&logits))
-            .collect::<Vec<u32>>()
+        (0..8).map(|_| sampler.sample(&logits)).collect::<Vec<u32>>()
     };
     assert_eq!(draws(1), draws(1));
     assert_ne!(draws(1), draws(2));
@@ -154,41 +122,21 @@ fn go(
 ) -> Result<(Vec<u32>, Stats)> {
     let stop = AtomicBool::new(false);
     let is_end = |id| Some(id) == end;
-    let request = Request {
-        prompt,
-        start,
-        n_predict,
-        is_end: &is_end,
-        stop: &stop,
-        counters: true,
-    };
+    let request = Request { prompt, start, n_predict, is_end: &is_end, stop: &stop, counters: true };
     let mut out = Vec::new();
-    let stats = generate(fake, &request, &mut Sampler::new(options), &mut |id| {
-        out.push(id)
-    })?;
+    let stats = generate(fake, &request, &mut Sampler::new(options), &mut |id| out.push(id))?;
     assert!(fake.unfinished.is_empty(), "a step was left unfinished");
-    assert_eq!(
-        fake.cache.len(),
-        stats.held,
-        "the runner holds what the statistics say"
-    );
+    assert_eq!(fake.cache.len(), stats.held, "the runner holds what the statistics say");
     Ok((out, stats))
 }
 
 fn greedy() -> SamplerOptions {
-    SamplerOptions {
-        temperature: 0.0,
-        ..Default::default()
-    }
+    SamplerOptions { temperature: 0.0, ..Default::default() }
 }
 
 /// Same text as `greedy`, but through the logits.
 fn by_logits() -> SamplerOptions {
-    SamplerOptions {
-        temperature: 0.5,
-        top_k: 1,
-        ..Default::default()
-    }
+    SamplerOptions { temperature: 0.5, top_k: 1, ..Default::default() }
 }
 
 #[test]
@@ -197,10 +145,7 @@ fn greedy_runs_one_step_ahead_without_logits() {
     let (out, stats) = go(&mut fake, &[1, 2, 3, 4, 5, 6], 0, 5, greedy(), None).unwrap();
     assert_eq!(out, [7, 8, 9, 0, 1]);
     assert_eq!((fake.most_unfinished, fake.logit_rows), (2, 0));
-    assert_eq!(
-        (stats.stop, stats.generated_tokens, stats.per_token.len()),
-        (StopReason::Limit, 5, 5)
-    );
+    assert_eq!((stats.stop, stats.generated_tokens, stats.per_token.len()), (StopReason::Limit, 5, 5));
     // Two prompt chunks and one step per token but the last: nothing ran in vain.
     assert_eq!(fake.steps, 2 + 4);
 }
@@ -222,17 +167,10 @@ fn both_loops_stop_at_ends_limits_and_the_context() {
 #[test]
 fn a_banned_end_is_passed_over_in_both_loops() {
     for options in [greedy(), by_logits()] {
-        let options = SamplerOptions {
-            banned: vec![9],
-            ..options
-        };
-        let (out, stats) =
-            go(&mut Fake::new(64), &[3, 4, 5, 6, 7], 0, 6, options, Some(9)).unwrap();
+        let options = SamplerOptions { banned: vec![9], ..options };
+        let (out, stats) = go(&mut Fake::new(64), &[3, 4, 5, 6, 7], 0, 6, options, Some(9)).unwrap();
         // After 8 the best is 9; the next best is 0.
-        assert_eq!(
-            (out, stats.stop),
-            (vec![8, 0, 1, 2, 3, 4], StopReason::Limit)
-        );
+        assert_eq!((out, stats.stop), (vec![8, 0, 1, 2, 3, 4], StopReason::Limit));
     }
 }
 
@@ -241,26 +179,14 @@ fn a_stop_flag_ends_after_the_token_under_way_and_a_continuation_joins_on() {
     for options in [greedy(), by_logits()] {
         let mut fake = Fake::new(64);
         let stop = AtomicBool::new(false);
-        let request = Request {
-            prompt: &[1],
-            start: 0,
-            n_predict: -1,
-            is_end: &|_| false,
-            stop: &stop,
-            counters: false,
-        };
+        let request =
+            Request { prompt: &[1], start: 0, n_predict: -1, is_end: &|_| false, stop: &stop, counters: false };
         let mut out = Vec::new();
         let mut on_token = |id| {
             out.push(id);
             stop.store(out.len() == 3, std::sync::atomic::Ordering::Relaxed);
         };
-        let stats = generate(
-            &mut fake,
-            &request,
-            &mut Sampler::new(options.clone()),
-            &mut on_token,
-        )
-        .unwrap();
+        let stats = generate(&mut fake, &request, &mut Sampler::new(options.clone()), &mut on_token).unwrap();
         assert_eq!((out, stats.stop), (vec![2, 3, 4], StopReason::Interrupted));
         assert_eq!((stats.held, stats.pending), (3, Some(4)));
         let (out, _) = go(&mut fake, &[4], stats.held, 2, options, None).unwrap();
@@ -286,26 +212,12 @@ fn perplexity_scores_the_second_half_of_each_window() {
     let text: Vec<u32> = (0..24).map(|i| i % 10).collect();
     let stop = AtomicBool::new(false);
     let mut seen = Vec::new();
-    let options = PerplexityOptions {
-        n_ctx: 8,
-        bos: Some(5),
-        windows: None,
-    };
+    let options = PerplexityOptions { n_ctx: 8, bos: Some(5), windows: None };
     let mut fake = Fake::new(8);
-    let result = perplexity(&mut fake, &text, &options, &stop, &mut |d, of, p| {
-        seen.push((d, of, p))
-    })
-    .unwrap();
+    let result = perplexity(&mut fake, &text, &options, &stop, &mut |d, of, p| seen.push((d, of, p))).unwrap();
     let expected = (3f64.exp() + 2f64.exp() + 8.0) / 3f64.exp();
-    assert_eq!(
-        (result.windows, result.scored_tokens, fake.logit_rows),
-        (3, 9, 9)
-    );
-    assert!(
-        (result.ppl - expected).abs() < 1e-6,
-        "{} {expected}",
-        result.ppl
-    );
+    assert_eq!((result.windows, result.scored_tokens, fake.logit_rows), (3, 9, 9));
+    assert!((result.ppl - expected).abs() < 1e-6, "{} {expected}", result.ppl);
     assert!(result.uncertainty < 1e-6);
     assert_eq!(seen.len(), 3);
     assert!(perplexity(&mut fake, &text[..15], &options, &stop, &mut |_, _, _| ()).is_err());
@@ -315,19 +227,12 @@ fn perplexity_scores_the_second_half_of_each_window() {
 fn perplexity_has_the_standard_error_of_the_mean() {
     // Window of 4 scores one id: a hit (logit 3) in one window, a miss (logit 0) in the other.
     let text = [0, 0, 0, 1, 0, 0, 0, 5];
-    let options = PerplexityOptions {
-        n_ctx: 4,
-        bos: None,
-        windows: None,
-    };
+    let options = PerplexityOptions { n_ctx: 4, bos: None, windows: None };
     let stop = AtomicBool::new(false);
     let result = perplexity(&mut Fake::new(4), &text, &options, &stop, &mut |_, _, _| ()).unwrap();
     let total = (3f64.exp() + 2f64.exp() + 8.0).ln();
     let mean = total - 1.5;
     assert!((result.ppl - mean.exp()).abs() < 1e-5);
     // Two losses 3 apart: variance of the population 2.25, over count - 1 = 1.
-    assert!(
-        (result.uncertainty - 1.5 * mean.exp()).abs() < 1e-4,
-        "{result:?}"
-    );
+    assert!((result.uncertainty - 1.5 * mean.exp()).abs() < 1e-4, "{result:?}");
 }

@@ -115,7 +115,10 @@ fn weights_through_the_staging_ring_are_the_same_weights() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let ids: Vec<u32> = (5..25).collect();
     let Some(mut direct) = vulkan(&gguf, options(CacheType::F16)) else { return };
-    let Some(mut staged) = vulkan(&gguf, pumex::engine::Options { force_staging: true, ..options(CacheType::F16) }) else { return };
+    let Some(mut staged) = vulkan(&gguf, pumex::engine::Options { force_staging: true, ..options(CacheType::F16) })
+    else {
+        return;
+    };
     assert_eq!(logits(&mut direct, &ids, 64), logits(&mut staged, &ids, 64));
     assert_silent(&staged);
 }
@@ -126,6 +129,7 @@ fn a_context_that_does_not_fit_is_refused_with_the_numbers() {
     let Ok(device) = pumex::vk::Device::open(&pumex::vk::Options::default()) else { return };
     let options = pumex::engine::Options { n_ctx: Some(u32::MAX), ..options(CacheType::F32) };
     let plan = pumex::model::plan(&gguf).unwrap();
-    let error = pumex::engine::VulkanRunner::new(&gguf, plan, device, &options, &mut |_, _| ()).err().unwrap().to_string();
+    let error =
+        pumex::engine::VulkanRunner::new(&gguf, plan, device, &options, &mut |_, _| ()).err().unwrap().to_string();
     assert!(error.contains("out of memory") && error.contains("free"), "{error}");
 }

@@ -49,7 +49,12 @@ impl Format {
     /// # Panics
     /// If the two lengths do not describe the same number of blocks.
     pub fn decode_row(&self, bytes: &[u8], out: &mut [f32]) {
-        assert_eq!(bytes.len() / self.block_bytes, out.len() / self.block_len, "a row of {} has equal blocks on both sides", self.name);
+        assert_eq!(
+            bytes.len() / self.block_bytes,
+            out.len() / self.block_len,
+            "a row of {} has equal blocks on both sides",
+            self.name
+        );
         for (b, o) in bytes.chunks_exact(self.block_bytes).zip(out.chunks_exact_mut(self.block_len)) {
             (self.decode)(b, o);
         }

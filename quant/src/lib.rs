@@ -19,16 +19,8 @@ pub mod q8_0;
 pub use format::{Format, FormatId};
 
 /// Every format, one row each.
-pub const FORMATS: &[Format] = &[
-    f32::FORMAT,
-    f16::FORMAT,
-    bf16::FORMAT,
-    q4_0::FORMAT,
-    q8_0::FORMAT,
-    q4_k::FORMAT,
-    q5_k::FORMAT,
-    q6_k::FORMAT,
-];
+pub const FORMATS: &[Format] =
+    &[f32::FORMAT, f16::FORMAT, bf16::FORMAT, q4_0::FORMAT, q8_0::FORMAT, q4_k::FORMAT, q5_k::FORMAT, q6_k::FORMAT];
 
 /// The format with ggml's numeric type id, if Pumex runs it.
 pub fn find(ggml_id: u32) -> Option<&'static Format> {

@@ -99,14 +99,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<
             continue;
         };
         let Some((long, slot)) = find(&name, bench) else {
-            out.push((
-                None,
-                if name.starts_with("--") {
-                    join(&name, inline.as_deref())
-                } else {
-                    arg
-                },
-            ));
+            out.push((None, if name.starts_with("--") { join(&name, inline.as_deref()) } else { arg }));
             continue;
         };
         let value = match slot {
@@ -119,9 +112,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<
             let before = out.len();
             out.retain(|(earlier, _)| *earlier != Some(long));
             if out.len() < before && slot != Slot::None {
-                warnings.push(format!(
-                    "{long} is given more than once; the last one counts"
-                ));
+                warnings.push(format!("{long} is given more than once; the last one counts"));
             }
         }
         out.push((Some(long), join(long, value.as_deref())));
@@ -139,27 +130,18 @@ fn split(arg: &OsStr) -> Option<(String, Option<OsString>)> {
         Some((name, value)) => (name, Some(OsString::from(value))),
         None => (text, None),
     };
-    let name = if name.starts_with("--") {
-        name.replace('_', "-")
-    } else {
-        name.to_string()
-    };
+    let name = if name.starts_with("--") { name.replace('_', "-") } else { name.to_string() };
     Some((name, value))
 }
 
 fn find(name: &str, bench: bool) -> Option<(&'static str, Slot)> {
     let own = if bench { BENCH } else { &[] };
     let is = |entry: &&Entry| entry.1 == name || entry.0.contains(&name);
-    own.iter()
-        .chain(COMMON)
-        .find(is)
-        .map(|entry| (entry.1, entry.2))
+    own.iter().chain(COMMON).find(is).map(|entry| (entry.1, entry.2))
 }
 
 fn is_switch(value: &OsStr) -> bool {
-    ["on", "off", "auto", "0", "1"]
-        .iter()
-        .any(|word| value == *word)
+    ["on", "off", "auto", "0", "1"].iter().any(|word| value == *word)
 }
 
 fn join(name: &str, value: Option<&OsStr>) -> OsString {

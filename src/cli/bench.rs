@@ -27,31 +27,13 @@ pub struct Args {
     #[command(flatten)]
     engine: EngineArgs,
     /// Prompt lengths; 0 skips the test
-    #[arg(
-        short = 'p',
-        long,
-        value_name = "N,N,...",
-        value_delimiter = ',',
-        default_value = "512"
-    )]
+    #[arg(short = 'p', long, value_name = "N,N,...", value_delimiter = ',', default_value = "512")]
     n_prompt: Vec<u32>,
     /// Tokens to generate; 0 skips the test
-    #[arg(
-        short = 'n',
-        long,
-        value_name = "N,N,...",
-        value_delimiter = ',',
-        default_value = "128"
-    )]
+    #[arg(short = 'n', long, value_name = "N,N,...", value_delimiter = ',', default_value = "128")]
     n_gen: Vec<u32>,
     /// Tokens in the cache before each test
-    #[arg(
-        short = 'd',
-        long,
-        value_name = "N,N,...",
-        value_delimiter = ',',
-        default_value = "0"
-    )]
+    #[arg(short = 'd', long, value_name = "N,N,...", value_delimiter = ',', default_value = "0")]
     n_depth: Vec<u32>,
     /// Timed runs per test
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -95,19 +77,12 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let most = |f: fn(&Test) -> u32| tests.iter().map(f).max().unwrap_or(0);
     let n_ctx = most(|t| t.n_depth.saturating_add(t.n_prompt.max(t.n_gen)));
     if n_ctx == 0 {
-        return Err(Error::Usage(
-            "nothing to measure: -p and -n are both 0".into(),
-        ));
+        return Err(Error::Usage("nothing to measure: -p and -n are both 0".into()));
     }
     let gguf = session::open(&args.model)?;
     let info = engine::model_info(&gguf)?;
-    let bos = Tokenizer::from_gguf(&gguf).and_then(|t| {
-        if t.add_bos() {
-            t.encode("", true, false)
-        } else {
-            Ok(vec![])
-        }
-    });
+    let bos =
+        Tokenizer::from_gguf(&gguf).and_then(|t| if t.add_bos() { t.encode("", true, false) } else { Ok(vec![]) });
     let bos = bos.ok().and_then(|ids| ids.first().copied()).unwrap_or(0);
     let mut runner = session::load(&gguf, &args.engine, Some(n_ctx), stop)?;
     let about = report::About::new(args, &gguf, &info, &*runner);
@@ -129,11 +104,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
             }
         }
         if !samples_ns.is_empty() {
-            let text = printer.result(&Measured {
-                test,
-                time,
-                samples_ns,
-            });
+            let text = printer.result(&Measured { test, time, samples_ns });
             bar.suspend(|| output::text(&text))?;
         }
         if interrupted {
@@ -142,69 +113,32 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     }
     bar.finish_and_clear();
     output::text(&printer.end())?;
-    Ok(if interrupted {
-        End::Interrupted
-    } else {
-        End::Done
-    })
+    Ok(if interrupted { End::Interrupted } else { End::Done })
 }
 
 /// Prompt tests, then generation tests, at each depth.
 fn tests(args: &Args) -> Vec<Test> {
     let mut out = Vec::new();
     for &n_depth in &args.n_depth {
-        out.extend(
-            args.n_prompt
-                .iter()
-                .filter(|&&n| n > 0)
-                .map(|&n_prompt| Test {
-                    n_prompt,
-                    n_gen: 0,
-                    n_depth,
-                }),
-        );
-        out.extend(args.n_gen.iter().filter(|&&n| n > 0).map(|&n_gen| Test {
-            n_prompt: 0,
-            n_gen,
-            n_depth,
-        }));
+        out.extend(args.n_prompt.iter().filter(|&&n| n > 0).map(|&n_prompt| Test { n_prompt, n_gen: 0, n_depth }));
+        out.extend(args.n_gen.iter().filter(|&&n| n > 0).map(|&n_gen| Test { n_prompt: 0, n_gen, n_depth }));
     }
     out
 }
 
 /// One run of a test in nanoseconds; repetition 0 warms up. None when stopped.
-fn once(
-    runner: &mut dyn Runner,
-    test: Test,
-    bos: u32,
-    repetition: u32,
-    stop: &AtomicBool,
-) -> Result<Option<u64>> {
+fn once(runner: &mut dyn Runner, test: Test, bos: u32, repetition: u32, stop: &AtomicBool) -> Result<Option<u64>> {
     let n_vocab = runner.n_vocab() as u32;
     let mut rng = Rng::new(u64::from(repetition));
-    let mut text = |n: u32| -> Vec<u32> {
-        (0..n)
-            .map(|i| if i == 0 { bos } else { rng.below(n_vocab) })
-            .collect()
-    };
+    let mut text = |n: u32| -> Vec<u32> { (0..n).map(|i| if i == 0 { bos } else { rng.below(n_vocab) }).collect() };
     let depth = test.n_depth as usize;
     runner.forget(0, 0);
-    if !run_chunks(
-        runner,
-        &rows(&text(test.n_depth), 0, |_| false),
-        Want::Ids,
-        stop,
-        &mut |_| Ok(()),
-    )? {
+    if !run_chunks(runner, &rows(&text(test.n_depth), 0, |_| false), Want::Ids, stop, &mut |_| Ok(()))? {
         return Ok(None);
     }
     if test.n_gen > 0 {
         // A few tokens warm generation up.
-        let n = if repetition == 0 {
-            test.n_gen.min(4)
-        } else {
-            test.n_gen
-        };
+        let n = if repetition == 0 { test.n_gen.min(4) } else { test.n_gen };
         return decode(runner, test.n_depth, n, bos, stop);
     }
     let ids = text(test.n_prompt);
@@ -216,30 +150,12 @@ fn once(
 }
 
 /// Generates `n` tokens from position `start` on with two steps in flight.
-fn decode(
-    runner: &mut dyn Runner,
-    start: u32,
-    n: u32,
-    first: u32,
-    stop: &AtomicBool,
-) -> Result<Option<u64>> {
+fn decode(runner: &mut dyn Runner, start: u32, n: u32, first: u32, stop: &AtomicBool) -> Result<Option<u64>> {
     let begun = Instant::now();
     let mut ahead = None;
     for i in 0..n {
-        let token = if i == 0 {
-            Token::Id(first)
-        } else {
-            Token::Sampled
-        };
-        let ticket = runner.start(
-            &[Row {
-                seq: 0,
-                pos: start + i,
-                token,
-                wanted: true,
-            }],
-            Want::Ids,
-        )?;
+        let token = if i == 0 { Token::Id(first) } else { Token::Sampled };
+        let ticket = runner.start(&[Row { seq: 0, pos: start + i, token, wanted: true }], Want::Ids)?;
         if let Some(earlier) = ahead.replace(ticket) {
             runner.finish(earlier)?;
         }

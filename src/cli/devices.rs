@@ -26,16 +26,9 @@ pub fn main(args: &Args) -> Result<End> {
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    let mut rows = vec![["index", "name", "kind", "driver"]
-        .map(String::from)
-        .to_vec()];
+    let mut rows = vec![["index", "name", "kind", "driver"].map(String::from).to_vec()];
     for (index, device) in devices.as_array().into_iter().flatten().enumerate() {
-        rows.push(vec![
-            index.to_string(),
-            cell(device, "name"),
-            cell(device, "kind"),
-            cell(device, "driver"),
-        ]);
+        rows.push(vec![index.to_string(), cell(device, "name"), cell(device, "kind"), cell(device, "driver")]);
     }
     if rows.len() == 1 {
         eprintln!("note: no Vulkan device found; --device cpu still works");

@@ -25,11 +25,7 @@ impl PromptArgs {
     /// A file that cannot be read or is not UTF-8; an empty stdin.
     pub fn read(&self, escapes: bool) -> Result<Option<String>> {
         if let Some(text) = &self.prompt {
-            return Ok(Some(if escapes {
-                unescape(text)
-            } else {
-                text.clone()
-            }));
+            return Ok(Some(if escapes { unescape(text) } else { text.clone() }));
         }
         if let Some(path) = &self.file {
             let text = read_file(path)?;
@@ -40,15 +36,10 @@ impl PromptArgs {
         }
         let path = Path::new("stdin");
         let mut bytes = Vec::new();
-        std::io::stdin()
-            .lock()
-            .read_to_end(&mut bytes)
-            .map_err(|e| Error::io(path, e))?;
+        std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| Error::io(path, e))?;
         let text = utf8(path, bytes)?;
         if text.is_empty() {
-            return Err(Error::Request(
-                "the prompt is empty: stdin held no text; give -p TEXT or -f FILE".into(),
-            ));
+            return Err(Error::Request("the prompt is empty: stdin held no text; give -p TEXT or -f FILE".into()));
         }
         Ok(Some(text))
     }
@@ -58,8 +49,7 @@ impl PromptArgs {
     /// # Errors
     /// As for [`PromptArgs::read`]; no text given.
     pub fn required(&self) -> Result<String> {
-        self.read(false)?
-            .ok_or_else(|| Error::Usage("no text given: use -p TEXT, -f FILE or a pipe".into()))
+        self.read(false)?.ok_or_else(|| Error::Usage("no text given: use -p TEXT, -f FILE or a pipe".into()))
     }
 }
 
@@ -73,11 +63,7 @@ pub fn read_file(path: &Path) -> Result<String> {
 
 fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String> {
     let mut text = String::from_utf8(bytes).map_err(|e| {
-        Error::file(
-            path,
-            "not_utf8",
-            format!("invalid byte at offset {}", e.utf8_error().valid_up_to()),
-        )
+        Error::file(path, "not_utf8", format!("invalid byte at offset {}", e.utf8_error().valid_up_to()))
     })?;
     if text.ends_with('\n') {
         text.pop();
@@ -100,10 +86,7 @@ pub fn unescape(text: &str) -> String {
             Some(c @ ('\\' | '\'' | '"')) => Some(c),
             _ => None,
         };
-        let hex = after
-            .strip_prefix('x')
-            .and_then(|h| h.get(..2))
-            .and_then(|h| u8::from_str_radix(h, 16).ok());
+        let hex = after.strip_prefix('x').and_then(|h| h.get(..2)).and_then(|h| u8::from_str_radix(h, 16).ok());
         (rest, _) = match (plain, hex) {
             (Some(c), _) => (&after[1..], out.push(c)),
             (None, Some(byte)) => (&after[3..], out.push(char::from(byte))),

@@ -35,12 +35,8 @@ pub fn main(args: &Args) -> Result<End> {
 }
 
 fn as_text(gguf: &Gguf) -> String {
-    let mut out = format!(
-        "file: {}\nversion: {}\nsize: {} bytes\n",
-        gguf.path().display(),
-        gguf.version(),
-        gguf.file_bytes()
-    );
+    let mut out =
+        format!("file: {}\nversion: {}\nsize: {} bytes\n", gguf.path().display(), gguf.version(), gguf.file_bytes());
     // A file that cannot run can still be looked at.
     if let Ok(info) = engine::model_info(gguf) {
         out += &format!(
@@ -48,19 +44,10 @@ fn as_text(gguf: &Gguf) -> String {
             info.description, info.n_params, info.n_ctx_train
         );
     }
-    let meta: Vec<Vec<String>> = gguf
-        .meta()
-        .iter()
-        .map(|(key, value)| vec![key.to_string(), value.display().to_string()])
-        .collect();
-    out += &format!(
-        "\n{} metadata keys\n{}",
-        meta.len(),
-        output::table(&meta, &[])
-    );
-    let mut rows = vec![["name", "shape", "type", "bytes"]
-        .map(String::from)
-        .to_vec()];
+    let meta: Vec<Vec<String>> =
+        gguf.meta().iter().map(|(key, value)| vec![key.to_string(), value.display().to_string()]).collect();
+    out += &format!("\n{} metadata keys\n{}", meta.len(), output::table(&meta, &[]));
+    let mut rows = vec![["name", "shape", "type", "bytes"].map(String::from).to_vec()];
     for tensor in gguf.tensors() {
         let dims: Vec<String> = tensor.dims.iter().map(ToString::to_string).collect();
         rows.push(vec![
@@ -70,19 +57,12 @@ fn as_text(gguf: &Gguf) -> String {
             tensor.len_bytes.to_string(),
         ]);
     }
-    out + &format!(
-        "\n{} tensors\n{}",
-        rows.len() - 1,
-        output::table(&rows, &[false, false, false, true])
-    )
+    out + &format!("\n{} tensors\n{}", rows.len() - 1, output::table(&rows, &[false, false, false, true]))
 }
 
 fn as_json(gguf: &Gguf) -> Value {
-    let meta: Map<String, Value> = gguf
-        .meta()
-        .iter()
-        .map(|(key, value)| (key.to_string(), Value::from(value.display().to_string())))
-        .collect();
+    let meta: Map<String, Value> =
+        gguf.meta().iter().map(|(key, value)| (key.to_string(), Value::from(value.display().to_string()))).collect();
     let tensor = |t: &pumex::gguf::Tensor| {
         let dims: Vec<Value> = t.dims.iter().map(|&d| Value::from(d)).collect();
         json!({ "name": t.name.to_string(), "shape": dims, "type": type_name(t.type_id).to_string(), "bytes": t.len_bytes })

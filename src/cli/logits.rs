@@ -46,30 +46,17 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         args.tokens.clone()
     };
     if ids.is_empty() {
-        return Err(Error::Request(
-            "the prompt is empty: at least one token is needed".into(),
-        ));
+        return Err(Error::Request("the prompt is empty: at least one token is needed".into()));
     }
-    let n_ctx = u32::try_from(ids.len())
-        .map_err(|_| Error::Request(format!("{} tokens are too many", ids.len())))?;
+    let n_ctx = u32::try_from(ids.len()).map_err(|_| Error::Request(format!("{} tokens are too many", ids.len())))?;
     let mut runner = session::load(&gguf, &args.engine, Some(n_ctx), stop)?;
     check_ids(&ids, runner.n_vocab())?;
     let fail = |e| Error::io(&args.out, e);
     let mut file = BufWriter::new(File::create(&args.out).map_err(fail)?);
     let begun = Instant::now();
-    let whole = run_chunks(
-        &mut *runner,
-        &rows(&ids, 0, |_| true),
-        Want::Logits,
-        stop,
-        &mut |output| {
-            output
-                .logits
-                .iter()
-                .try_for_each(|x| file.write_all(&x.to_le_bytes()))
-                .map_err(fail)
-        },
-    )?;
+    let whole = run_chunks(&mut *runner, &rows(&ids, 0, |_| true), Want::Logits, stop, &mut |output| {
+        output.logits.iter().try_for_each(|x| file.write_all(&x.to_le_bytes())).map_err(fail)
+    })?;
     file.flush().map_err(fail)?;
     if !whole {
         return Ok(End::Interrupted);
@@ -84,12 +71,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
             "out": args.out.display().to_string(),
         }))?;
     } else {
-        eprintln!(
-            "wrote {} x {} logits to {}",
-            ids.len(),
-            runner.n_vocab(),
-            args.out.display()
-        );
+        eprintln!("wrote {} x {} logits to {}", ids.len(), runner.n_vocab(), args.out.display());
     }
     Ok(End::Done)
 }

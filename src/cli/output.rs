@@ -12,9 +12,7 @@ use pumex::{Error, Result};
 /// stdout is closed or full.
 pub fn text(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|e| Error::io("stdout".as_ref(), e))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| Error::io("stdout".as_ref(), e))
 }
 
 /// Writes one JSON value, indented, and a newline.
@@ -22,8 +20,7 @@ pub fn text(text: &str) -> Result<()> {
 /// # Errors
 /// As for [`text`]; a value that JSON cannot hold.
 pub fn json(value: &impl serde::Serialize) -> Result<()> {
-    let mut line =
-        serde_json::to_string_pretty(value).map_err(|e| Error::Request(format!("JSON: {e}")))?;
+    let mut line = serde_json::to_string_pretty(value).map_err(|e| Error::Request(format!("JSON: {e}")))?;
     line.push('\n');
     text(&line)
 }
@@ -31,24 +28,14 @@ pub fn json(value: &impl serde::Serialize) -> Result<()> {
 /// Rows as lines of columns, padded to the widest cell; columns flagged in `right` are right-aligned.
 pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |c: usize| {
-        rows.iter()
-            .filter_map(|r| r.get(c))
-            .map(|s| s.chars().count())
-            .max()
-            .unwrap_or(0)
-    };
+    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut out = String::new();
     for row in rows {
         let mut line = String::new();
         for (c, cell) in row.iter().enumerate() {
             let pad = " ".repeat(widths[c].saturating_sub(cell.chars().count()));
-            let (before, after) = if right.get(c) == Some(&true) {
-                (pad.as_str(), "")
-            } else {
-                ("", pad.as_str())
-            };
+            let (before, after) = if right.get(c) == Some(&true) { (pad.as_str(), "") } else { ("", pad.as_str()) };
             line.push_str(before);
             line.push_str(cell);
             line.push_str(after);

@@ -38,39 +38,26 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let tokenizer = Tokenizer::from_gguf(&gguf)?;
     let add_bos = tokenizer.add_bos();
     let ids = tokenizer.encode(&text, add_bos, false)?;
-    let bos = if add_bos {
-        tokenizer.encode("", true, false)?.first().copied()
-    } else {
-        None
-    };
+    let bos = if add_bos { tokenizer.encode("", true, false)?.first().copied() } else { None };
     let windows = usize::try_from(args.chunks).ok();
-    let options = PerplexityOptions {
-        n_ctx: args.ctx_size as usize,
-        bos,
-        windows,
-    };
+    let options = PerplexityOptions { n_ctx: args.ctx_size as usize, bos, windows };
     let mut runner = session::load(&gguf, &args.engine, Some(args.ctx_size), stop)?;
     let bar = session::bar("perplexity", "{msg} {wide_bar} {pos}/{len} {eta}");
     let mut closed = None;
-    let result =
-        conversation::perplexity(&mut *runner, &ids, &options, stop, &mut |done, of, ppl| {
-            bar.set_length(of as u64);
-            bar.set_position(done as u64);
-            if !args.json && closed.is_none() {
-                closed = bar
-                    .suspend(|| output::text(&format!("[{done}]{ppl:.4},")))
-                    .err();
-            }
-        })?;
+    let result = conversation::perplexity(&mut *runner, &ids, &options, stop, &mut |done, of, ppl| {
+        bar.set_length(of as u64);
+        bar.set_position(done as u64);
+        if !args.json && closed.is_none() {
+            closed = bar.suspend(|| output::text(&format!("[{done}]{ppl:.4},"))).err();
+        }
+    })?;
     bar.finish_and_clear();
     if let Some(error) = closed {
         return Err(error);
     }
     let interrupted = stop.load(Ordering::Relaxed);
     if result.windows == 0 && !interrupted {
-        return Err(Error::Request(
-            "no window was scored: --chunks 0 leaves nothing to do".into(),
-        ));
+        return Err(Error::Request("no window was scored: --chunks 0 leaves nothing to do".into()));
     }
     if args.json {
         output::json(&json!({
@@ -85,14 +72,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     } else if interrupted {
         output::text("\n")?;
     } else {
-        output::text(&format!(
-            "\nFinal estimate: PPL = {:.4} +/- {:.5}\n",
-            result.ppl, result.uncertainty
-        ))?;
+        output::text(&format!("\nFinal estimate: PPL = {:.4} +/- {:.5}\n", result.ppl, result.uncertainty))?;
     }
-    Ok(if interrupted {
-        End::Interrupted
-    } else {
-        End::Done
-    })
+    Ok(if interrupted { End::Interrupted } else { End::Done })
 }

@@ -110,27 +110,14 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
         Ok(n) if args.ignore_eos => (0..n).filter(|&id| tokenizer.is_end(id)).collect(),
         _ => Vec::new(),
     };
-    let first = prompt
-        .as_deref()
-        .map(|text| tokenizer.encode(text, tokenizer.add_bos(), true))
-        .transpose()?;
+    let first = prompt.as_deref().map(|text| tokenizer.encode(text, tokenizer.add_bos(), true)).transpose()?;
     if first.as_ref().is_some_and(Vec::is_empty) {
-        return Err(Error::Request(
-            "the prompt is empty: give -p TEXT, -f FILE or a pipe with text".into(),
-        ));
+        return Err(Error::Request("the prompt is empty: give -p TEXT, -f FILE or a pipe with text".into()));
     }
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
     let runner = session::load(&gguf, &args.engine, n_ctx, stop)?;
     let sampler = sampler(&args, banned);
-    let mut session = Session {
-        args: &args,
-        tokenizer,
-        runner,
-        sampler,
-        stop,
-        held: 0,
-        pending: None,
-    };
+    let mut session = Session { args: &args, tokenizer, runner, sampler, stop, held: 0, pending: None };
     match (prompt, first) {
         (Some(text), Some(ids)) => session.once(&text, &ids),
         _ => session.interactive(),
@@ -160,19 +147,14 @@ impl Session<'_> {
             output::text(prompt)?;
         }
         let (text, stats) = self.reply(ids)?;
-        let interrupted =
-            stats.stop == StopReason::Interrupted && self.stop.load(Ordering::Relaxed);
+        let interrupted = stats.stop == StopReason::Interrupted && self.stop.load(Ordering::Relaxed);
         if self.args.json {
             output::json(&self.report(&text, &stats))?;
         } else {
             output::text("\n")?;
             self.summary(&stats);
         }
-        Ok(if interrupted {
-            End::Interrupted
-        } else {
-            End::Done
-        })
+        Ok(if interrupted { End::Interrupted } else { End::Done })
     }
 
     /// Reads lines and lets the model continue the one growing sequence.
@@ -182,19 +164,12 @@ impl Session<'_> {
         loop {
             eprint!("> ");
             line.clear();
-            let read = std::io::stdin()
-                .lock()
-                .read_line(&mut line)
-                .map_err(|e| Error::io("stdin".as_ref(), e))?;
+            let read = std::io::stdin().lock().read_line(&mut line).map_err(|e| Error::io("stdin".as_ref(), e))?;
             if read == 0 {
                 return Ok(End::Done);
             }
             let text = line.trim_end_matches(['\n', '\r']);
-            let text = if self.args.no_escape {
-                text.to_string()
-            } else {
-                unescape(text)
-            };
+            let text = if self.args.no_escape { text.to_string() } else { unescape(text) };
             let bos = self.held == 0 && self.tokenizer.add_bos();
             let mut ids: Vec<u32> = self.pending.into_iter().collect();
             ids.extend(self.tokenizer.encode(&text, bos, true)?);
@@ -224,10 +199,7 @@ impl Session<'_> {
                 failed = output::text(&piece).err();
             }
             text.push_str(&piece);
-            let reversed = !piece.is_empty()
-                && reverse
-                    .iter()
-                    .any(|r| !r.is_empty() && text.ends_with(r.as_str()));
+            let reversed = !piece.is_empty() && reverse.iter().any(|r| !r.is_empty() && text.ends_with(r.as_str()));
             if reversed || failed.is_some() {
                 halted = true;
                 stop.store(true, Ordering::Relaxed);
@@ -241,12 +213,7 @@ impl Session<'_> {
             stop,
             counters: self.args.counters,
         };
-        let stats = generate(
-            &mut *self.runner,
-            &request,
-            &mut self.sampler,
-            &mut on_token,
-        )?;
+        let stats = generate(&mut *self.runner, &request, &mut self.sampler, &mut on_token)?;
         if halted {
             stop.store(false, Ordering::Relaxed);
         }
@@ -277,11 +244,7 @@ impl Session<'_> {
 
     fn report(&self, text: &str, stats: &Stats) -> Value {
         let reversed = stats.stop == StopReason::Interrupted && !self.stop.load(Ordering::Relaxed);
-        let stop = if reversed {
-            json!("reverse_prompt")
-        } else {
-            json!(stats.stop)
-        };
+        let stop = if reversed { json!("reverse_prompt") } else { json!(stats.stop) };
         let mut value = json!({
             "text": text,
             "prompt_tokens": stats.prompt_tokens,
@@ -317,21 +280,13 @@ fn counters_table(stats: &Stats) -> String {
             continue;
         };
         if rows.is_empty() {
-            rows.push(
-                std::iter::once("token".to_string())
-                    .chain(fields.keys().cloned())
-                    .collect(),
-            );
+            rows.push(std::iter::once("token".to_string()).chain(fields.keys().cloned()).collect());
         }
         let cell = |value: &Value| match value.as_f64() {
             Some(x) if value.is_f64() => format!("{x:.1}"),
             _ => value.to_string(),
         };
-        rows.push(
-            std::iter::once(index.to_string())
-                .chain(fields.values().map(cell))
-                .collect(),
-        );
+        rows.push(std::iter::once(index.to_string()).chain(fields.values().map(cell)).collect());
     }
     output::table(&rows, &[true; 32])
 }

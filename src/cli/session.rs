@@ -48,10 +48,7 @@ pub fn load<'a>(
 ) -> Result<Box<dyn Runner + 'a>> {
     if let Ok(threads @ 1..) = usize::try_from(args.threads) {
         // Fails only when something used the pool before: slower or faster, but no reason to stop.
-        if let Err(error) = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build_global()
-        {
+        if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
             tracing::warn!("--threads {threads} has no effect: {error}");
         }
     }

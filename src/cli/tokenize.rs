@@ -42,11 +42,8 @@ pub fn main(args: &Args) -> Result<End> {
     } else if args.ids {
         output::text(&format!("{ids:?}\n"))?;
     } else {
-        let rows: Vec<Vec<String>> = ids
-            .iter()
-            .zip(pieces())
-            .map(|(id, piece)| vec![id.to_string(), format!("{piece:?}")])
-            .collect();
+        let rows: Vec<Vec<String>> =
+            ids.iter().zip(pieces()).map(|(id, piece)| vec![id.to_string(), format!("{piece:?}")]).collect();
         output::text(&output::table(&rows, &[true]))?;
     }
     Ok(End::Done)

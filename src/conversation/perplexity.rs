@@ -50,9 +50,7 @@ pub fn perplexity(
 ) -> Result<Perplexity> {
     let (n_ctx, n_vocab) = (options.n_ctx, runner.n_vocab());
     if n_ctx < 4 {
-        return Err(Error::Request(format!(
-            "perplexity needs a window of at least 4 tokens, got {n_ctx}"
-        )));
+        return Err(Error::Request(format!("perplexity needs a window of at least 4 tokens, got {n_ctx}")));
     }
     if n_ctx > runner.n_ctx() {
         return Err(Error::Request(format!(
@@ -112,10 +110,7 @@ fn score(
         Ok(())
     })?;
     if whole && !targets.is_empty() {
-        return Err(Error::Request(format!(
-            "the runner gave {} rows of logits too few",
-            targets.len()
-        )));
+        return Err(Error::Request(format!("the runner gave {} rows of logits too few", targets.len())));
     }
     Ok(whole.then_some(losses))
 }
@@ -133,10 +128,6 @@ fn estimate(sum: f64, squares: f64, count: usize) -> (f64, f64) {
     let mean = sum / count;
     let ppl = mean.exp();
     let variance = squares / count - mean * mean;
-    let error = if variance > 0.0 && count > 1.0 {
-        (variance / (count - 1.0)).sqrt() * ppl
-    } else {
-        0.0
-    };
+    let error = if variance > 0.0 && count > 1.0 { (variance / (count - 1.0)).sqrt() * ppl } else { 0.0 };
     (ppl, error)
 }

@@ -103,7 +103,8 @@ mod tests {
         assert_eq!(value("STEP_ROW_WORDS"), super::ROW_WORDS as u32);
         assert_eq!(value("TOKEN_SAMPLED"), super::TOKEN_SAMPLED);
         assert_eq!(value("KV_BLOCK"), crate::engine::kv::KV_BLOCK as u32);
-        let header = ["STEP_ROWS", "STEP_WANTED", "STEP_ROWS_AT", "STEP_WANTED_AT", "STEP_TABLES_AT", "STEP_TABLE_STRIDE"];
+        let header =
+            ["STEP_ROWS", "STEP_WANTED", "STEP_ROWS_AT", "STEP_WANTED_AT", "STEP_TABLES_AT", "STEP_TABLE_STRIDE"];
         for (i, name) in header.iter().enumerate() {
             assert_eq!(value(name), i as u32, "{name}");
         }

@@ -154,7 +154,14 @@ impl Writer<'_, '_> {
         }
     }
 
-    fn dispatch(&mut self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)], push: Push, grid: [usize; 3]) -> Result<()> {
+    fn dispatch(
+        &mut self,
+        kernel: &str,
+        stem: Option<&str>,
+        spec: &[(&str, u32)],
+        push: Push,
+        grid: [usize; 3],
+    ) -> Result<()> {
         let pipeline = self.kernels.get(kernel, stem, spec)?;
         let bytes = pumex_shaders::kernels::find(kernel).map_or(0, |k| k.push_bytes);
         self.rec.dispatch(&pipeline, &push.padded(bytes), grid.map(|g| g as u32));
@@ -263,7 +270,14 @@ impl Writer<'_, '_> {
         [("K_F16", u32::from(k)), ("V_F16", u32::from(v)), ("HEAD_DIM", cache.head_dim as u32)]
     }
 
-    fn rope_kv(&mut self, qkv: Val, cache: &Cache, rope: &Rope, q_norm: Option<Weight>, k_norm: Option<Weight>) -> Result<()> {
+    fn rope_kv(
+        &mut self,
+        qkv: Val,
+        cache: &Cache,
+        rope: &Rope,
+        q_norm: Option<Weight>,
+        k_norm: Option<Weight>,
+    ) -> Result<()> {
         let (k, v) = &self.b.caches[cache.layer];
         let push = Push::default().addr(self.val(qkv)).addr(self.opt(q_norm)).addr(self.opt(k_norm));
         let push = push.addr(self.b.inv_freq.address()).addr(k.address()).addr(v.address());

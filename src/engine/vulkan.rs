@@ -157,7 +157,9 @@ impl VulkanRunner {
             return Ok(());
         }
         let slot = &mut self.slots[shape.slot];
-        if shape.logits && slot.logits.as_ref().map_or(0, |b| b.len_bytes()) < (shape.wanted * self.plan.n_vocab * 4) as u64 {
+        if shape.logits
+            && slot.logits.as_ref().map_or(0, |b| b.len_bytes()) < (shape.wanted * self.plan.n_vocab * 4) as u64
+        {
             let len = (shape.wanted * self.plan.n_vocab * 4) as u64;
             slot.logits = Some(self.device.buffer(&format!("logits.{}", shape.slot), len, Class::Readback)?);
             self.recordings.retain(|s, _| s.slot != shape.slot || !s.logits); // they name the smaller buffer
@@ -201,7 +203,10 @@ impl Runner for VulkanRunner {
     fn start(&mut self, rows: &[Row], want: Want) -> Result<Ticket> {
         self.limits.check(rows)?;
         if self.pending.len() >= SLOTS {
-            return Err(Error::Request(format!("steps in flight: expected below {SLOTS}, found {}", self.pending.len())));
+            return Err(Error::Request(format!(
+                "steps in flight: expected below {SLOTS}, found {}",
+                self.pending.len()
+            )));
         }
         for row in rows {
             self.blocks.hold(row.seq, row.pos)?;

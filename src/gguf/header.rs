@@ -151,7 +151,8 @@ impl<'a> Cursor<'a> {
         let len = self.u64(what)?;
         if len > self.left() {
             let found = self.left();
-            return self.fail("length_exceeds_file", format!("{what}: length {len}, expected at most the {found} bytes left"));
+            return self
+                .fail("length_exceeds_file", format!("{what}: length {len}, expected at most the {found} bytes left"));
         }
         self.take(len, what)
     }
@@ -160,7 +161,8 @@ impl<'a> Cursor<'a> {
         let n = self.u64(what)?;
         if n > self.bytes.len() as u64 / min_bytes {
             let len = self.bytes.len();
-            return self.fail("count_exceeds_file", format!("{what} {n}: expected what a file of {len} bytes can hold"));
+            return self
+                .fail("count_exceeds_file", format!("{what} {n}: expected what a file of {len} bytes can hold"));
         }
         Ok(n)
     }
@@ -361,7 +363,10 @@ fn read_tensor(c: &mut Cursor<'_>, i: u64) -> Result<(Tensor, u64)> {
     let raw = c.string(&format!("name of tensor {i}"))?;
     if raw.is_empty() || raw.len() as u64 > MAX_NAME || !raw.iter().all(|b| (0x20..0x7f).contains(b)) {
         let found = raw[..raw.len().min(80)].escape_ascii();
-        return c.fail("bad_tensor_name", format!("tensor {i}: expected 1 to {MAX_NAME} printable bytes, found \"{found}\""));
+        return c.fail(
+            "bad_tensor_name",
+            format!("tensor {i}: expected 1 to {MAX_NAME} printable bytes, found \"{found}\""),
+        );
     }
     let name = String::from_utf8_lossy(raw).into_owned();
     let n_dims = c.u32(&name)?;
@@ -379,7 +384,9 @@ fn read_tensor(c: &mut Cursor<'_>, i: u64) -> Result<(Tensor, u64)> {
     let offset = c.u64(&name)?;
     if REMOVED.iter().any(|t| t.0 == type_id) {
         let old = type_name(type_id);
-        let what = format!("tensor {name}: expected a current type, found {old}, removed from the format: quantize the model anew");
+        let what = format!(
+            "tensor {name}: expected a current type, found {old}, removed from the format: quantize the model anew"
+        );
         return c.fail("removed_tensor_type", what);
     }
     if INTERMEDIATE.iter().any(|t| t.0 == type_id) {
@@ -429,7 +436,8 @@ fn place(
         let to = from.checked_add(t.len_bytes).filter(|to| *to <= file_len);
         let Some(to) = to else {
             let there = file_len.saturating_sub(from);
-            return c.fail("truncated_data", format!("tensor {}: expected {} bytes, found {there}", t.name, t.len_bytes));
+            return c
+                .fail("truncated_data", format!("tensor {}: expected {} bytes, found {there}", t.name, t.len_bytes));
         };
         t.start = from as usize;
         end = to;

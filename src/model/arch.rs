@@ -16,10 +16,7 @@ pub struct Arch {
 }
 
 /// Every architecture Pumex runs.
-pub const ARCHS: &[Arch] = &[
-    Arch { name: "llama", plan: llama::plan },
-    Arch { name: "qwen3", plan: qwen3::plan },
-];
+pub const ARCHS: &[Arch] = &[Arch { name: "llama", plan: llama::plan }, Arch { name: "qwen3", plan: qwen3::plan }];
 
 /// The architecture of that name.
 pub fn find(name: &str) -> Option<&'static Arch> {

@@ -48,11 +48,13 @@ impl<'a> Weights<'a> {
                 pumex_quant::FORMATS.iter().map(|f| f.name).collect::<Vec<_>>().join(", ")
             };
             let found = type_name(tensor.type_id);
-            self.problems.push(("type_not_allowed_for_role", format!("{name}: expected type {expected}, found {found}")));
+            self.problems
+                .push(("type_not_allowed_for_role", format!("{name}: expected type {expected}, found {found}")));
             return None;
         };
-        if !vector && cols % 32 != 0 {
-            self.problems.push(("wrong_shape", format!("{name}: expected rows of a multiple of 32 weights, found {cols}")));
+        if !vector && !cols.is_multiple_of(32) {
+            self.problems
+                .push(("wrong_shape", format!("{name}: expected rows of a multiple of 32 weights, found {cols}")));
             return None;
         }
         self.found.push(WeightInfo { name: name.to_string(), tensor: index, rows, cols, format });

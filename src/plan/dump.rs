@@ -33,9 +33,13 @@ impl Display for Plan {
         for op in &self.ops {
             match op {
                 Op::Embed { weight, out } => writeln!(f, "{} = embed {}", self.val(*out), self.weight(*weight))?,
-                Op::RmsNorm { x, weight, eps, out } => {
-                    writeln!(f, "{} = rms_norm {} * {} eps {eps:e}", self.val(*out), self.val(*x), self.weight(*weight))?
-                }
+                Op::RmsNorm { x, weight, eps, out } => writeln!(
+                    f,
+                    "{} = rms_norm {} * {} eps {eps:e}",
+                    self.val(*out),
+                    self.val(*x),
+                    self.weight(*weight)
+                )?,
                 Op::MatMul { x, parts, add, out } => {
                     let parts: Vec<String> = parts.iter().map(|p| self.part(p)).collect();
                     let sign = if *add { "+=" } else { "=" };

@@ -87,7 +87,8 @@ impl Placement {
             .iter()
             .map(|op| {
                 let (r, w) = (op.reads(), op.writes());
-                let hits = |set: &[Access], with: &[Access]| set.iter().any(|&a| with.iter().any(|&b| self.overlap(a, b)));
+                let hits =
+                    |set: &[Access], with: &[Access]| set.iter().any(|&a| with.iter().any(|&b| self.overlap(a, b)));
                 let needed = hits(&written, &r) || hits(&written, &w) || hits(&read, &w);
                 if needed {
                     read.clear();

@@ -37,8 +37,6 @@ impl Rng {
 
 /// A seed of 32 bits from the clock, so that it is easy to type again.
 pub fn seed_from_clock() -> u64 {
-    let nanos = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_nanos() as u64);
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     Rng::new(nanos).bits() >> 32
 }

@@ -19,11 +19,7 @@ pub struct Candidate {
 pub fn collect(logits: &[f32], list: &mut Vec<Candidate>) {
     list.clear();
     list.extend(logits.iter().zip(0u32..).map(|(&logit, id)| {
-        let logit = if logit.is_nan() {
-            f32::NEG_INFINITY
-        } else {
-            logit
-        };
+        let logit = if logit.is_nan() { f32::NEG_INFINITY } else { logit };
         Candidate { id, logit }
     }));
 }
@@ -38,13 +34,7 @@ pub fn ban(list: &mut [Candidate], banned: &[u32]) {
 }
 
 /// Lowers the logits of `recent` ids. `list` is still in id order.
-pub fn penalize(
-    list: &mut [Candidate],
-    recent: impl Iterator<Item = u32>,
-    repeat: f32,
-    frequency: f32,
-    presence: f32,
-) {
+pub fn penalize(list: &mut [Candidate], recent: impl Iterator<Item = u32>, repeat: f32, frequency: f32, presence: f32) {
     if repeat == 1.0 && frequency == 0.0 && presence == 0.0 {
         return;
     }
@@ -68,10 +58,7 @@ pub fn penalize(
 
 /// The id with the largest logit, the lowest id of equals.
 pub fn argmax(list: &[Candidate]) -> u32 {
-    list.iter()
-        .copied()
-        .reduce(|best, c| if c.logit > best.logit { c } else { best })
-        .map_or(0, |c| c.id)
+    list.iter().copied().reduce(|best, c| if c.logit > best.logit { c } else { best }).map_or(0, |c| c.id)
 }
 
 /// Keeps the `k` best, best first; `k <= 0` keeps all in their order.
@@ -142,10 +129,7 @@ pub fn softmax(list: &[Candidate]) -> Vec<f64> {
     if best == f64::NEG_INFINITY {
         return vec![0.0; list.len()];
     }
-    let mut out: Vec<f64> = list
-        .iter()
-        .map(|c| (f64::from(c.logit) - best).exp())
-        .collect();
+    let mut out: Vec<f64> = list.iter().map(|c| (f64::from(c.logit) - best).exp()).collect();
     let sum: f64 = out.iter().sum();
     for p in &mut out {
         *p /= sum;
@@ -154,9 +138,7 @@ pub fn softmax(list: &[Candidate]) -> Vec<f64> {
 }
 
 fn largest(list: &[Candidate]) -> f32 {
-    list.iter()
-        .map(|c| c.logit)
-        .fold(f32::NEG_INFINITY, f32::max)
+    list.iter().map(|c| c.logit).fold(f32::NEG_INFINITY, f32::max)
 }
 
 fn best_first(a: &Candidate, b: &Candidate) -> Ordering {

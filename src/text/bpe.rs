@@ -34,10 +34,15 @@ impl ByteBpe {
         let path = gguf.path();
         let (map, merges) = read_merges(gguf, vocab, warnings)?;
         let alphabet: [char; 256] = std::array::from_fn(|b| char_of(b as u8));
-        let missing: Vec<u8> =
-            (0..=255u8).filter(|&b| !map.contains_key(alphabet[usize::from(b)].to_string().as_str())).collect();
+        let missing: Vec<u8> = (0..=255u8)
+            .filter(|b| !matches!(b, 0xC0 | 0xC1 | 0xF5..))
+            .filter(|&b| !map.contains_key(alphabet[usize::from(b)].to_string().as_str()))
+            .collect();
         if !missing.is_empty() {
-            warnings.push(format!("tokenizer.ggml.tokens: {} of 256 bytes have no token; text with them is refused", missing.len()));
+            warnings.push(format!(
+                "tokenizer.ggml.tokens: no token for {} bytes that text may have; text with them is refused",
+                missing.len()
+            ));
         }
         let model = BpeBuilder::new()
             .vocab_and_merges(map, merges)
@@ -47,7 +52,9 @@ impl ByteBpe {
         let patterns = row
             .patterns
             .iter()
-            .map(|p| SysRegex::new(p).map_err(|e| Error::file(path, "unknown_tokenizer", format!("{}: {e}", row.names[0]))))
+            .map(|p| {
+                SysRegex::new(p).map_err(|e| Error::file(path, "unknown_tokenizer", format!("{}: {e}", row.names[0])))
+            })
             .collect::<Result<Vec<_>>>()?;
         Ok(Self { model, patterns, alphabet, missing })
     }

@@ -42,12 +42,7 @@ pub const SPLITS: &[Split] = &[
         whole_words: false,
         add_bos: false,
     },
-    Split {
-        names: &["gpt-2", "default"],
-        patterns: &[GPT2],
-        whole_words: false,
-        add_bos: false,
-    },
+    Split { names: &["gpt-2", "default"], patterns: &[GPT2], whole_words: false, add_bos: false },
     Split { names: &["starcoder"], patterns: &[r"\p{N}", GPT2], whole_words: false, add_bos: false },
 ];
 

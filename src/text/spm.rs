@@ -39,7 +39,9 @@ impl Spm {
         let mut map = Map::default();
         for byte in 0..=255u8 {
             let id = vocab.byte(byte).ok_or_else(|| {
-                let what = format!("tokenizer.ggml.tokens: no byte token <0x{byte:02X}>, expected all 256 in a llama vocabulary");
+                let what = format!(
+                    "tokenizer.ggml.tokens: no byte token <0x{byte:02X}>, expected all 256 in a llama vocabulary"
+                );
                 Error::file(path, "bad_vocab", what)
             })?;
             // The spelling that the byte fallback looks up.
@@ -104,7 +106,9 @@ fn rebuild(vocab: &Vocab, scores: &[f32], map: &Map) -> Merges {
     order.sort_by(|&a, &b| scores[b as usize].total_cmp(&scores[a as usize]));
     let mut merges = Merges::new();
     for id in order {
-        let Some(text) = vocab.utf8(id).filter(|t| t.len() <= MAX_MERGED) else { continue };
+        let Some(text) = vocab.utf8(id).filter(|t| t.len() <= MAX_MERGED) else {
+            continue;
+        };
         let half = |part: &str| map.get(part).copied().filter(|&id| mergeable(vocab, id));
         let mut pairs: Vec<(u32, u32, usize)> = text
             .char_indices()

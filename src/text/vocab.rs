@@ -77,21 +77,26 @@ impl Vocab {
     pub fn read(gguf: &Gguf, warnings: &mut Vec<String>) -> Result<Self> {
         let bad = |what: String| Error::file(gguf.path(), "bad_vocab", what);
         let meta = gguf.meta();
-        let tokens = meta
-            .opt_strings("tokenizer.ggml.tokens")?
-            .ok_or_else(|| Error::file(gguf.path(), "missing_key", "tokenizer.ggml.tokens: missing, expected the vocabulary"))?;
+        let tokens = meta.opt_strings("tokenizer.ggml.tokens")?.ok_or_else(|| {
+            Error::file(gguf.path(), "missing_key", "tokenizer.ggml.tokens: missing, expected the vocabulary")
+        })?;
         let n = tokens.len();
         if n == 0 || n > MAX_TOKENS {
             return Err(bad(format!("tokenizer.ggml.tokens: {n} tokens, expected 1 to {MAX_TOKENS}")));
         }
-        let kinds = match meta.opt_i32s("tokenizer.ggml.token_type")? {
+        let types = meta.opt_i32s("tokenizer.ggml.token_type")?;
+        let typed = types.is_some();
+        let kinds = match types {
             Some(types) => read_kinds(&types, n).map_err(bad)?,
             None => vec![Kind::Normal; n],
         };
         let scores = meta.opt_f32s("tokenizer.ggml.scores")?;
         if let Some(scores) = &scores {
             if scores.len() != n {
-                return Err(bad(format!("tokenizer.ggml.scores: {} scores, expected {n}, one per token", scores.len())));
+                return Err(bad(format!(
+                    "tokenizer.ggml.scores: {} scores, expected {n}, one per token",
+                    scores.len()
+                )));
             }
             if let Some(id) = scores.iter().position(|s| s.is_nan()) {
                 return Err(bad(format!("tokenizer.ggml.scores: score of token {id} is NaN, expected a number")));
@@ -113,7 +118,7 @@ impl Vocab {
             warnings.push(format!("tokenizer.ggml.tokens: {not_text} token texts are not UTF-8; kept as bytes"));
         }
         vocab.check_duplicates(gguf.path())?;
-        vocab.index_bytes(gguf.path(), meta.opt_i32s("tokenizer.ggml.token_type")?.is_some())?;
+        vocab.index_bytes(gguf.path(), typed)?;
         Ok(vocab)
     }
 
@@ -158,7 +163,9 @@ impl Vocab {
             let text = self.text(id).unwrap_or_default();
             if let Some(first) = seen.insert(text, id) {
                 let shown: String = String::from_utf8_lossy(text).chars().take(40).collect();
-                let what = format!("tokenizer.ggml.tokens: tokens {first} and {id} are both {shown:?}, expected each text once");
+                let what = format!(
+                    "tokenizer.ggml.tokens: tokens {first} and {id} are both {shown:?}, expected each text once"
+                );
                 return Err(Error::file(path, "bad_vocab", what));
             }
         }
@@ -173,14 +180,16 @@ impl Vocab {
                 (true, Kind::Byte, Some(byte)) | (false, _, Some(byte)) => byte,
                 (true, Kind::Byte, None) => {
                     let shown: String = String::from_utf8_lossy(text).chars().take(40).collect();
-                    let what = format!("tokenizer.ggml.tokens: byte token {id} is {shown:?}, expected <0x00> to <0xFF>");
+                    let what =
+                        format!("tokenizer.ggml.tokens: byte token {id} is {shown:?}, expected <0x00> to <0xFF>");
                     return Err(Error::file(path, "bad_vocab", what));
                 }
                 _ => continue,
             };
             self.kinds[id as usize] = Kind::Byte;
             if let Some(first) = self.bytes[usize::from(byte)].replace(id) {
-                let what = format!("tokenizer.ggml.tokens: tokens {first} and {id} are both byte {byte:#04x}, expected one");
+                let what =
+                    format!("tokenizer.ggml.tokens: tokens {first} and {id} are both byte {byte:#04x}, expected one");
                 return Err(Error::file(path, "bad_vocab", what));
             }
         }
@@ -206,7 +215,9 @@ fn read_kinds(types: &[i32], n: usize) -> std::result::Result<Vec<Kind>, String>
 
 /// Parses `<0xHH>`: exactly two hex digits, no sign, nothing else.
 pub fn parse_byte(text: &[u8]) -> Option<u8> {
-    let [b'<', b'0', b'x', high, low, b'>'] = text else { return None };
+    let [b'<', b'0', b'x', high, low, b'>'] = text else {
+        return None;
+    };
     let digit = |c: u8| char::from(c).to_digit(16).map(|d| d as u8);
     Some(digit(*high)? << 4 | digit(*low)?)
 }

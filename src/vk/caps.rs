@@ -163,7 +163,12 @@ pub(super) fn read(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Ca
         Caps {
             name: text(&basic.device_name),
             driver: format!("{} {}", text(&v12.driver_name), text(&v12.driver_info)).trim().to_string(),
-            api_version: format!("{}.{}.{}", vk::api_version_major(v), vk::api_version_minor(v), vk::api_version_patch(v)),
+            api_version: format!(
+                "{}.{}.{}",
+                vk::api_version_major(v),
+                vk::api_version_minor(v),
+                vk::api_version_patch(v)
+            ),
             vendor_id: basic.vendor_id,
             device_id: basic.device_id,
             uuid: hex(&v11.device_uuid),

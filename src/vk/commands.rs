@@ -42,8 +42,9 @@ fn memory_barrier(src: vk::AccessFlags, dst: vk::AccessFlags) -> [vk::MemoryBarr
     [vk::MemoryBarrier::default().src_access_mask(src).dst_access_mask(dst)]
 }
 
-const DEVICE_STAGES: vk::PipelineStageFlags =
-    vk::PipelineStageFlags::from_raw(vk::PipelineStageFlags::COMPUTE_SHADER.as_raw() | vk::PipelineStageFlags::TRANSFER.as_raw());
+const DEVICE_STAGES: vk::PipelineStageFlags = vk::PipelineStageFlags::from_raw(
+    vk::PipelineStageFlags::COMPUTE_SHADER.as_raw() | vk::PipelineStageFlags::TRANSFER.as_raw(),
+);
 
 impl Device {
     /// Starts a recording. It begins with a barrier, so it is ordered after everything submitted before it.
@@ -56,11 +57,13 @@ impl Device {
         // SAFETY: plain creation on a live device.
         unsafe {
             let info = vk::CommandPoolCreateInfo::default().queue_family_index(inner.family);
-            let pool = inner.raw.create_command_pool(&info, None).map_err(|e| inner.failed("vkCreateCommandPool", e))?;
+            let pool =
+                inner.raw.create_command_pool(&info, None).map_err(|e| inner.failed("vkCreateCommandPool", e))?;
             let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(2);
             let stamps = inner.raw.create_query_pool(&info, None).map_err(|e| inner.failed("vkCreateQueryPool", e))?;
             let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
-            let commands = inner.raw.allocate_command_buffers(&info).map_err(|e| inner.failed("vkAllocateCommandBuffers", e))?[0];
+            let commands =
+                inner.raw.allocate_command_buffers(&info).map_err(|e| inner.failed("vkAllocateCommandBuffers", e))?[0];
             let info = vk::CommandBufferBeginInfo::default();
             inner.raw.begin_command_buffer(commands, &info).map_err(|e| inner.failed("vkBeginCommandBuffer", e))?;
             inner.raw.cmd_reset_query_pool(commands, stamps, 0, 2);

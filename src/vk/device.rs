@@ -107,8 +107,9 @@ pub struct Device(pub(super) Arc<Inner>);
 
 fn entry() -> Result<ash::Entry> {
     // SAFETY: loading the system's Vulkan loader runs its initializers, as every Vulkan program does.
-    unsafe { ash::Entry::load() }
-        .map_err(|e| Error::Device(format!("expected a Vulkan loader (libvulkan.so.1), found none: {e}; --device cpu needs none")))
+    unsafe { ash::Entry::load() }.map_err(|e| {
+        Error::Device(format!("expected a Vulkan loader (libvulkan.so.1), found none: {e}; --device cpu needs none"))
+    })
 }
 
 fn instance(entry: &ash::Entry, validation: bool) -> Result<ash::Instance> {
@@ -126,9 +127,9 @@ fn instance(entry: &ash::Entry, validation: bool) -> Result<ash::Instance> {
     let info = info.enabled_layer_names(&layers).enabled_extension_names(&extensions);
     // SAFETY: every pointer in `info` lives until the call returns.
     unsafe { entry.create_instance(&info, None) }.map_err(|e| match e {
-        vk::Result::ERROR_LAYER_NOT_PRESENT => {
-            Error::Device("expected the layer VK_LAYER_KHRONOS_validation, found none (Debian: vulkan-validationlayers)".into())
-        }
+        vk::Result::ERROR_LAYER_NOT_PRESENT => Error::Device(
+            "expected the layer VK_LAYER_KHRONOS_validation, found none (Debian: vulkan-validationlayers)".into(),
+        ),
         other => failed("vkCreateInstance", "the Vulkan loader", other),
     })
 }
@@ -194,10 +195,12 @@ impl Device {
         // SAFETY: handles come from this instance; every struct chained lives until its call returns.
         unsafe {
             let families = instance.get_physical_device_queue_family_properties(physical);
-            let family = families.iter().position(|f| f.queue_flags.contains(vk::QueueFlags::COMPUTE)).unwrap_or(0) as u32;
+            let family =
+                families.iter().position(|f| f.queue_flags.contains(vk::QueueFlags::COMPUTE)).unwrap_or(0) as u32;
             let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
             let mut f11 = vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(true);
-            let mut f12 = vk::PhysicalDeviceVulkan12Features::default().buffer_device_address(true).timeline_semaphore(true);
+            let mut f12 =
+                vk::PhysicalDeviceVulkan12Features::default().buffer_device_address(true).timeline_semaphore(true);
             let features = vk::PhysicalDeviceFeatures::default().shader_int16(true);
             let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_features(&features);
             let info = info.push_next(&mut f11).push_next(&mut f12);
@@ -284,7 +287,8 @@ impl Device {
         let value = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (values, semaphores, buffers) = ([value], [self.0.timeline], [commands]);
         let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
-        let info = vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&semaphores).push_next(&mut timeline);
+        let info =
+            vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&semaphores).push_next(&mut timeline);
         // SAFETY: the queue is locked, and the caller keeps `commands` alive until `value` is reached.
         unsafe { self.0.raw.queue_submit(*queue, &[info], vk::Fence::null()) }
             .map_err(|e| self.0.failed("vkQueueSubmit", e))?;

@@ -39,8 +39,9 @@ pub(super) fn memory_type(types: &[MemoryType], class: Class, unified: bool) -> 
         Class::Weights | Class::State | Class::Scratch if unified => first(&|t| t.device_local && mapped(t)),
         Class::Weights | Class::State | Class::Scratch => first(&|t| t.device_local && !t.host_visible),
         Class::Params => first(&|t| t.device_local && mapped(t)),
-        Class::Readback => first(&|t| mapped(t) && t.host_cached && !t.device_local)
-            .or_else(|| first(&|t| mapped(t) && t.host_cached)),
+        Class::Readback => {
+            first(&|t| mapped(t) && t.host_cached && !t.device_local).or_else(|| first(&|t| mapped(t) && t.host_cached))
+        }
         Class::Staging => first(&|t| mapped(t) && !t.device_local),
     };
     found.or_else(|| match class {
@@ -133,7 +134,9 @@ impl Device {
         let caps = &inner.caps;
         if len_bytes > caps.max_allocation_bytes {
             let most = caps.max_allocation_bytes;
-            return Err(Error::OutOfMemory(format!("{name}: expected at most {most} bytes in one allocation, found {len_bytes}")));
+            return Err(Error::OutOfMemory(format!(
+                "{name}: expected at most {most} bytes in one allocation, found {len_bytes}"
+            )));
         }
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER
             | vk::BufferUsageFlags::TRANSFER_SRC
@@ -169,7 +172,8 @@ impl Device {
             Err(e) => {
                 // SAFETY: nothing uses the buffer yet.
                 unsafe { inner.raw.destroy_buffer(buffer, None) };
-                let (free, all) = (caps.memory_budget_bytes >> 20, caps.heaps.iter().map(|h| h.len_bytes).max().unwrap_or(0) >> 20);
+                let (free, all) =
+                    (caps.memory_budget_bytes >> 20, caps.heaps.iter().map(|h| h.len_bytes).max().unwrap_or(0) >> 20);
                 return Err(Error::OutOfMemory(format!(
                     "{name}: {len_bytes} bytes on {} ({free} MiB free at start, largest heap {all} MiB): {e}",
                     caps.name
@@ -202,7 +206,13 @@ mod tests {
 
     fn t(heap: usize, flags: &str) -> MemoryType {
         let has = |c| flags.contains(c);
-        MemoryType { heap, device_local: has('L'), host_visible: has('V'), host_coherent: has('V'), host_cached: has('C') }
+        MemoryType {
+            heap,
+            device_local: has('L'),
+            host_visible: has('V'),
+            host_coherent: has('V'),
+            host_cached: has('C'),
+        }
     }
 
     /// (table, unified, weights, params, readback, staging)

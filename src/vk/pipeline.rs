@@ -54,7 +54,8 @@ impl Device {
             .map(|i| vk::SpecializationMapEntry { constant_id: spec[i].0, offset: 4 * i as u32, size: 4 })
             .collect();
         let info = vk::SpecializationInfo::default().map_entries(&entries).data(bytemuck::cast_slice(&values));
-        let ranges = [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size: push_bytes }];
+        let ranges =
+            [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size: push_bytes }];
         let fail = |call, e| inner.failed(call, e);
         // SAFETY: the module is one of those committed with the program; all structs outlive their calls.
         unsafe {
@@ -94,7 +95,8 @@ impl Device {
         let mut bytes = header(&inner.caps, &data);
         bytes.extend(data);
         let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-        let written = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&temporary, bytes));
+        let written =
+            path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&temporary, bytes));
         if let Err(e) = written.and_then(|()| std::fs::rename(&temporary, &path)) {
             tracing::warn!("pipeline cache {}: {e}", path.display());
         }

@@ -34,7 +34,12 @@ fn rank(kind: DeviceKind) -> u32 {
 /// No device, or none that matches; the text lists what there is.
 pub fn choose(devices: &[Caps], select: &Select) -> Result<(usize, String)> {
     let there: Vec<String> = devices.iter().enumerate().map(|(i, d)| format!("{i}: {}", d.name)).collect();
-    let none = |asked: String| Err(Error::Device(format!("expected {asked}, found {}", if there.is_empty() { "no Vulkan device".into() } else { there.join(", ") })));
+    let none = |asked: String| {
+        Err(Error::Device(format!(
+            "expected {asked}, found {}",
+            if there.is_empty() { "no Vulkan device".into() } else { there.join(", ") }
+        )))
+    };
     match select {
         Select::Auto | Select::AnyGpu => match (0..devices.len()).min_by_key(|&i| (rank(devices[i].kind), i)) {
             Some(i) => Ok((i, format!("best kind: {:?}", devices[i].kind))),

@@ -46,12 +46,7 @@ impl About {
             ("poll", json!(0)),
             ("type_k", json!(e.cache_type_k.name())),
             ("type_v", json!(e.cache_type_v.name())),
-            (
-                "n_gpu_layers",
-                e.gpu_layers
-                    .parse::<i64>()
-                    .map_or_else(|_| json!(-1), |n| json!(n)),
-            ),
+            ("n_gpu_layers", e.gpu_layers.parse::<i64>().map_or_else(|_| json!(-1), |n| json!(n))),
             ("n_cpu_moe", json!(0)),
             ("split_mode", json!("none")),
             ("main_gpu", json!(0)),
@@ -79,11 +74,7 @@ impl About {
     }
 
     fn get(&self, name: &str) -> String {
-        self.fields
-            .iter()
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| plain(value))
-            .unwrap_or_default()
+        self.fields.iter().find(|(key, _)| *key == name).map(|(_, value)| plain(value)).unwrap_or_default()
     }
 }
 
@@ -97,11 +88,7 @@ pub struct Printer {
 impl Printer {
     /// Nothing is printed yet.
     pub fn new(form: Form, about: About) -> Self {
-        Printer {
-            form,
-            about,
-            printed: 0,
-        }
+        Printer { form, about, printed: 0 }
     }
 
     /// The text for one test, with what goes before the first.
@@ -113,11 +100,8 @@ impl Printer {
             Form::Csv => {
                 let fields = self.fields(measured, false);
                 let line = |cells: Vec<String>| cells.join(",") + "\n";
-                let head = if first {
-                    line(fields.iter().map(|(k, _)| k.to_string()).collect())
-                } else {
-                    String::new()
-                };
+                let head =
+                    if first { line(fields.iter().map(|(k, _)| k.to_string()).collect()) } else { String::new() };
                 head + &line(fields.iter().map(|(_, v)| quoted(&plain(v))).collect())
             }
             Form::Jsonl => object(&self.fields(measured, true), ", ", "") + "\n",
@@ -141,8 +125,7 @@ impl Printer {
     fn fields(&self, measured: &Measured, samples: bool) -> Vec<(&'static str, Value)> {
         let ns: Vec<f64> = measured.samples_ns.iter().map(|&ns| ns as f64).collect();
         let ts = speeds(measured);
-        let ((avg_ns, dev_ns), (avg_ts, dev_ts)) =
-            (mean_and_deviation(&ns), mean_and_deviation(&ts));
+        let ((avg_ns, dev_ns), (avg_ts, dev_ts)) = (mean_and_deviation(&ns), mean_and_deviation(&ts));
         let mut out = self.about.fields.clone();
         out.extend([
             ("n_prompt", json!(measured.test.n_prompt)),
@@ -176,12 +159,9 @@ impl Printer {
         } else {
             ("ngl", a.get("n_gpu_layers"), 3, false)
         });
-        for (name, usual, width) in [
-            ("n_batch", "2048", 7),
-            ("n_ubatch", "512", 8),
-            ("type_k", "f16", 6),
-            ("type_v", "f16", 6),
-        ] {
+        for (name, usual, width) in
+            [("n_batch", "2048", 7), ("n_ubatch", "512", 8), ("type_k", "f16", 6), ("type_v", "f16", 6)]
+        {
             if a.get(name) != usual {
                 columns.push((name, a.get(name), width, false));
             }
@@ -219,11 +199,7 @@ fn pad(cell: &str, width: usize, left: bool) -> String {
 }
 
 fn name(test: Test) -> String {
-    let what = if test.n_gen > 0 {
-        format!("tg{}", test.n_gen)
-    } else {
-        format!("pp{}", test.n_prompt)
-    };
+    let what = if test.n_gen > 0 { format!("tg{}", test.n_gen) } else { format!("pp{}", test.n_prompt) };
     if test.n_depth > 0 {
         format!("{what} @ d{}", test.n_depth)
     } else {
@@ -251,11 +227,7 @@ fn params(n: f64) -> String {
 /// Tokens per second of each sample.
 fn speeds(measured: &Measured) -> Vec<f64> {
     let tokens = f64::from(measured.test.n_prompt + measured.test.n_gen);
-    measured
-        .samples_ns
-        .iter()
-        .map(|&ns| tokens * 1e9 / ns.max(1) as f64)
-        .collect()
+    measured.samples_ns.iter().map(|&ns| tokens * 1e9 / ns.max(1) as f64).collect()
 }
 
 fn mean_and_deviation(samples: &[f64]) -> (f64, f64) {
@@ -270,10 +242,7 @@ fn mean_and_deviation(samples: &[f64]) -> (f64, f64) {
 
 /// A JSON object with the fields in their order, which a map of serde_json would sort.
 fn object(fields: &[(&str, Value)], between: &str, around: &str) -> String {
-    let inner: Vec<String> = fields
-        .iter()
-        .map(|(key, value)| format!("\"{key}\": {value}"))
-        .collect();
+    let inner: Vec<String> = fields.iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
     let close = if around.is_empty() { "}" } else { "\n  }" };
     format!("{{{around}{}{close}", inner.join(between))
 }
@@ -296,17 +265,13 @@ fn commit() -> &'static str {
 fn cpu_name() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));
-    line.and_then(|line| line.split_once(':')).map_or_else(
-        || std::env::consts::ARCH.to_string(),
-        |(_, v)| v.trim().to_string(),
-    )
+    line.and_then(|line| line.split_once(':'))
+        .map_or_else(|| std::env::consts::ARCH.to_string(), |(_, v)| v.trim().to_string())
 }
 
 /// The time now as `2026-01-31T23:59:59Z`.
 pub fn now() -> String {
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_secs());
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (mut days, second) = (seconds / 86_400, seconds % 86_400);
     let mut year = 1970;
     let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
@@ -324,9 +289,5 @@ pub fn now() -> String {
         month += 1;
     }
     let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!(
-        "{year}-{month:02}-{:02}T{hour:02}:{minute:02}:{:02}Z",
-        days + 1,
-        second % 60
-    )
+    format!("{year}-{month:02}-{:02}T{hour:02}:{minute:02}:{:02}Z", days + 1, second % 60)
 }

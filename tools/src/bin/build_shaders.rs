@@ -33,8 +33,11 @@ fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
             });
             let file = format!("{}.comp", kernel.name);
             // The includes are not in GLSL itself; sources stay free of the directive that allows them.
-            let source = fs::read_to_string(glsl.join(&file))?
-                .replacen("#version 460", "#version 460\n#extension GL_GOOGLE_include_directive : require", 1);
+            let source = fs::read_to_string(glsl.join(&file))?.replacen(
+                "#version 460",
+                "#version 460\n#extension GL_GOOGLE_include_directive : require",
+                1,
+            );
             let artifact =
                 compiler.compile_into_spirv(&source, shaderc::ShaderKind::Compute, &file, "main", Some(&options))?;
             modules.push((name, artifact.as_binary_u8().to_vec()));

@@ -1,0 +1,41 @@
+# Two commands: `make demo` and `make test`. `make shaders` is for those who change GLSL.
+SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
+APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
+
+.PHONY: demo test shaders check-shaders system
+
+# Installs only what is missing: a C linker, the Vulkan loader, and a software driver if no GPU brings one.
+system:
+	@missing=""; \
+	command -v cc >/dev/null || missing="$$missing build-essential"; \
+	ldconfig -p | grep -q libvulkan.so.1 || missing="$$missing libvulkan1"; \
+	ls /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json >/dev/null 2>&1 || missing="$$missing mesa-vulkan-drivers"; \
+	command -v cargo >/dev/null || { echo "Rust is missing: see https://rustup.rs, then run make again" >&2; exit 1; }; \
+	if [ -n "$$missing" ]; then \
+	  echo "installing:$$missing"; $(APT) update -qq && DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq $$missing >/dev/null; \
+	fi
+
+demo: system
+	cargo build --release --quiet
+	cargo run --release --quiet -- run -p "In the beginning" -n 64 --temp 0
+
+# The validation layer makes the tests stricter; they run without it too, and say so.
+test: system
+	@[ -n "$$(find /usr/share/vulkan/explicit_layer.d -name 'VkLayer_khronos_validation.json' 2>/dev/null)" ] || \
+	  DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq vulkan-validationlayers >/dev/null 2>&1 || \
+	  echo "the Khronos validation layer could not be installed; testing without it"
+	cargo test --release --workspace
+
+# The GLSL compiler is built once (a quarter of an hour on 2 cores; cmake, python3 and a C++ compiler) and kept.
+$(SHADERC_DIR)/libshaderc_combined.a:
+	@command -v cmake >/dev/null && command -v python3 >/dev/null && command -v c++ >/dev/null || \
+	  DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq cmake python3 g++ git >/dev/null
+	cargo build --release -p pumex-tools --features shaderc
+	mkdir -p $(SHADERC_DIR)
+	cp "$$(find $${CARGO_TARGET_DIR:-target}/release/build -name libshaderc_combined.a | head -n 1)" $@
+
+shaders: $(SHADERC_DIR)/libshaderc_combined.a
+	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-tools --features shaderc --bin build-shaders
+
+check-shaders: $(SHADERC_DIR)/libshaderc_combined.a
+	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-tools --features shaderc --bin build-shaders -- --check

@@ -1,0 +1,83 @@
+//! A runner without a model: the next id is a fixed function of the last one.
+//!
+//! It checks what every runner may rely on: positions without gaps, at most two steps in flight, at most `max_rows`.
+
+use std::collections::VecDeque;
+
+use pumex::step::{Counters, Output, Row, Runner, Ticket, Token, Want};
+use pumex::Result;
+
+/// After `id` comes `(id + 1) % 10` with logit 3, then `(id + 2) % 10` with logit 2, the rest have 0.
+pub struct Fake {
+    pub cache: Vec<u32>,
+    sampled: u32,
+    pub unfinished: VecDeque<Output>,
+    pub most_unfinished: usize,
+    pub steps: u64,
+    pub logit_rows: usize,
+    n_ctx: usize,
+}
+
+impl Fake {
+    pub fn new(n_ctx: usize) -> Self {
+        Fake {
+            cache: vec![],
+            sampled: 0,
+            unfinished: VecDeque::new(),
+            most_unfinished: 0,
+            steps: 0,
+            logit_rows: 0,
+            n_ctx,
+        }
+    }
+}
+
+impl Runner for Fake {
+    fn n_vocab(&self) -> usize {
+        10
+    }
+    fn n_ctx(&self) -> usize {
+        self.n_ctx
+    }
+    fn max_rows(&self) -> usize {
+        4
+    }
+    fn start(&mut self, rows: &[Row], want: Want) -> Result<Ticket> {
+        assert!(!rows.is_empty() && rows.len() <= 4, "{} rows", rows.len());
+        let mut output = Output::default();
+        for row in rows {
+            assert_eq!(row.pos as usize, self.cache.len(), "positions come without gaps");
+            assert!(self.cache.len() < self.n_ctx, "row outside the context");
+            let id = if let Token::Id(id) = row.token { id } else { self.sampled };
+            self.cache.push(id);
+            if row.wanted {
+                self.sampled = (id + 1) % 10;
+                output.ids.push(self.sampled);
+                if want == Want::Logits {
+                    let mut logits = [0.0; 10];
+                    logits[(id as usize + 1) % 10] = 3.0;
+                    logits[(id as usize + 2) % 10] = 2.0;
+                    output.logits.extend(logits);
+                    self.logit_rows += 1;
+                }
+            }
+        }
+        self.unfinished.push_back(output);
+        self.most_unfinished = self.most_unfinished.max(self.unfinished.len());
+        assert!(self.unfinished.len() <= 2, "more than two steps in flight");
+        self.steps += 1;
+        Ok(Ticket(self.steps))
+    }
+    fn finish(&mut self, _: Ticket) -> Result<Output> {
+        Ok(self.unfinished.pop_front().unwrap())
+    }
+    fn forget(&mut self, _: u32, from: u32) {
+        self.cache.truncate(from as usize);
+    }
+    fn counters(&self) -> Counters {
+        Counters { submits: self.steps, ..Default::default() }
+    }
+    fn device(&self) -> String {
+        "fake".into()
+    }
+}
