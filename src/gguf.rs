@@ -1,6 +1,6 @@
 //! GGUF files: metadata and named tensors, over one mapped file or a split set.
 //!
-//! [`header`] parses bytes, [`meta`] looks values up by key, [`split`] opens the further files of a set. Nothing here
+//! [`header`] parses bytes, [`meta`] looks values up by key, a private part opens the further files of a set. Nothing here
 //! allocates more than the file justifies, and every range is checked before it is used.
 
 pub mod header;

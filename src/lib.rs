@@ -1,7 +1,7 @@
 //! Pumex: run any GGUF model on any Vulkan GPU.
 //!
 //! The path of a token: [`map`] (file bytes) → [`gguf`] (names) → [`text`] (ids) and [`model`] (checked weights)
-//! → [`plan`] (ops in order) → [`engine`] or [`reference`] (the two interpreters of the plan) → [`sample`] (next id)
+//! → [`plan`] (ops in order) → [`engine`] or [`mod@reference`] (the two interpreters of the plan) → [`sample`] (next id)
 //! → [`text`] (text again).
 
 pub mod conversation;

@@ -54,6 +54,8 @@ pub struct Bound<'a> {
     pub params: &'a Buffer,
     /// Ids for the host.
     pub ids: &'a Buffer,
+    /// Takes the time after every op.
+    pub profile: bool,
     /// Logits for the host.
     pub logits: Option<&'a Buffer>,
 }
@@ -93,7 +95,8 @@ struct Writer<'a, 'b> {
 /// # Errors
 /// A pipeline that could not be built, a lost device.
 pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<Recording> {
-    let rec = bound.device.recorder(&format!("step of {} rows, {} wanted", shape.rows, shape.wanted))?;
+    let stamps = if bound.profile { bound.plan.ops.len() as u32 } else { 0 };
+    let rec = bound.device.recorder_with_stamps(stamps)?;
     let mut w = Writer { b: bound, kernels, rec, shape };
     for (op, barrier) in bound.plan.ops.iter().zip(bound.barriers) {
         if shape.wanted == 0 && w.is_head(op) {
@@ -103,6 +106,9 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
             w.rec.barrier();
         }
         w.op(op)?;
+        if bound.profile {
+            w.rec.stamp();
+        }
     }
     if shape.wanted > 0 {
         if let (true, Some(host)) = (shape.logits, bound.logits) {

@@ -52,6 +52,7 @@ pub struct VulkanRunner {
     pending: VecDeque<Pending>,
     started: u64,
     gpu_us: f64,
+    profile: Option<Vec<f64>>,
 }
 
 /// What the memory plan came to.
@@ -130,6 +131,7 @@ impl VulkanRunner {
             pending: VecDeque::new(),
             started: 0,
             gpu_us: 0.0,
+            profile: None,
             device,
             plan,
             placement,
@@ -150,6 +152,17 @@ impl VulkanRunner {
     /// The plan it runs.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// Takes the time after every op from now on.
+    pub fn enable_profile(&mut self) {
+        self.profile = Some(Vec::new());
+        self.recordings.clear();
+    }
+
+    /// End of each op of the last finished step, microseconds after its start; ops that were left out are missing.
+    pub fn op_ends_us(&self) -> &[f64] {
+        self.profile.as_deref().unwrap_or(&[])
     }
 
     fn ensure_recorded(&mut self, shape: Shape) -> Result<()> {
@@ -179,6 +192,7 @@ impl VulkanRunner {
             params: &slot.params.buffer,
             ids: &slot.ids,
             logits: slot.logits.as_ref(),
+            profile: self.profile.is_some(),
         };
         let recording = record(&bound, &mut self.kernels, shape)?;
         self.device.save_pipeline_cache();
@@ -235,6 +249,9 @@ impl Runner for VulkanRunner {
         self.device.wait(value)?;
         if let Some(us) = self.recordings.get(&shape).and_then(|r| self.device.gpu_us(r)) {
             self.gpu_us += us;
+        }
+        if self.profile.is_some() {
+            self.profile = self.recordings.get(&shape).and_then(|r| self.device.stamps_us(r)).or(Some(Vec::new()));
         }
         let slot = &self.slots[shape.slot];
         let mut output = Output { ids: vec![0; wanted], logits: Vec::new() };

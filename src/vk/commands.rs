@@ -19,6 +19,7 @@ struct Raw {
     dispatches: u64,
     barriers: u64,
     push_bytes: u64,
+    extra_stamps: u32,
     begun: Instant,
 }
 
@@ -51,7 +52,15 @@ impl Device {
     ///
     /// # Errors
     /// Memory that ran out.
-    pub fn recorder(&self, _name: &str) -> Result<Recorder> {
+    pub fn recorder(&self) -> Result<Recorder> {
+        self.recorder_with_stamps(0)
+    }
+
+    /// Likewise, with room for `extra` time stamps.
+    ///
+    /// # Errors
+    /// Memory that ran out.
+    pub fn recorder_with_stamps(&self, extra: u32) -> Result<Recorder> {
         let inner = &self.0;
         let begun = Instant::now();
         // SAFETY: plain creation on a live device.
@@ -59,14 +68,14 @@ impl Device {
             let info = vk::CommandPoolCreateInfo::default().queue_family_index(inner.family);
             let pool =
                 inner.raw.create_command_pool(&info, None).map_err(|e| inner.failed("vkCreateCommandPool", e))?;
-            let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(2);
+            let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(2 + extra);
             let stamps = inner.raw.create_query_pool(&info, None).map_err(|e| inner.failed("vkCreateQueryPool", e))?;
             let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
             let commands =
                 inner.raw.allocate_command_buffers(&info).map_err(|e| inner.failed("vkAllocateCommandBuffers", e))?[0];
             let info = vk::CommandBufferBeginInfo::default();
             inner.raw.begin_command_buffer(commands, &info).map_err(|e| inner.failed("vkBeginCommandBuffer", e))?;
-            inner.raw.cmd_reset_query_pool(commands, stamps, 0, 2);
+            inner.raw.cmd_reset_query_pool(commands, stamps, 0, 2 + extra);
             inner.raw.cmd_write_timestamp(commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, stamps, 0);
             let raw = Raw {
                 device: inner.clone(),
@@ -78,6 +87,7 @@ impl Device {
                 dispatches: 0,
                 barriers: 0,
                 push_bytes: 0,
+                extra_stamps: 0,
                 begun,
             };
             let mut recorder = Recorder(raw);
@@ -96,6 +106,16 @@ impl Device {
         add(&self.0.totals.barriers, recording.0.barriers);
         add(&self.0.totals.push_bytes, recording.0.push_bytes);
         Ok(value)
+    }
+
+    /// The extra stamps of a recording's last finished run, microseconds after its start.
+    pub fn stamps_us(&self, recording: &Recording) -> Option<Vec<f64>> {
+        let mut stamps = vec![0u64; 2 + recording.0.extra_stamps as usize];
+        let flags = vk::QueryResultFlags::TYPE_64;
+        // SAFETY: as many stamps as were written; not ready is an answer, not a wait.
+        unsafe { self.0.raw.get_query_pool_results(recording.0.stamps, 0, &mut stamps, flags) }.ok()?;
+        let us = |s: &u64| s.saturating_sub(stamps[0]) as f64 * f64::from(self.0.caps.timestamp_period_ns) / 1e3;
+        Some(stamps[2..].iter().map(us).collect())
     }
 
     /// Time of a recording's last finished run, microseconds.
@@ -153,6 +173,17 @@ impl Recorder {
         unsafe { self.0.device.raw.cmd_copy_buffer(self.0.commands, src.raw(), dst.raw(), &region) };
         self.keep(src);
         self.keep(dst);
+    }
+
+    /// Takes the time when everything recorded so far is done; at most as often as there is room for.
+    pub fn stamp(&mut self) {
+        let at = 2 + self.0.extra_stamps;
+        // SAFETY: the commands are being recorded, and the pool has room for what was asked for.
+        unsafe {
+            let stage = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
+            self.0.device.raw.cmd_write_timestamp(self.0.commands, stage, self.0.stamps, at);
+        }
+        self.0.extra_stamps += 1;
     }
 
     /// Keeps a buffer that push constants name alive as long as the recording.

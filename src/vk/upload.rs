@@ -59,7 +59,7 @@ impl Uploader {
                 self.device.wait(value)?;
             }
             copy_parallel(&slot.buffer, 0, part);
-            let mut rec = self.device.recorder("upload")?;
+            let mut rec = self.device.recorder()?;
             rec.copy(&slot.buffer, 0, buffer, offset + (i * self.slot_bytes) as u64, part.len() as u64);
             let recording = rec.finish()?;
             slot.busy = Some((self.device.submit(&recording)?, recording));

@@ -1,0 +1,80 @@
+//! Where a step's GPU time goes, by kind of op: microseconds, weight bytes, GB/s.
+//!
+//! usage: profile MODEL.gguf [ROWS [DEPTH]]; ROWS is 1 for decode (the default), more for a prompt's chunk.
+
+use pumex::engine::{Options, VulkanRunner};
+use pumex::gguf::Gguf;
+use pumex::model;
+use pumex::plan::{Op, Plan, Weight};
+use pumex::step::{Row, Runner, Token, Want};
+use pumex::vk;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Steps whose fastest time per op counts.
+const STEPS: usize = 20;
+
+fn describe(plan: &Plan, op: &Op) -> (String, u64) {
+    let bytes = |ws: &[Weight]| ws.iter().map(|w| plan.weights[w.0].len_bytes()).sum::<u64>();
+    match op {
+        Op::Embed { .. } => ("embed".into(), 0),
+        Op::RmsNorm { .. } => ("rms_norm".into(), 0),
+        Op::MatMul { parts, .. } => {
+            let info = &plan.weights[parts[0].weight.0];
+            let name = info.name.rsplit('.').nth(1).unwrap_or(&info.name);
+            let kinds: Vec<&str> = parts.iter().map(|p| plan.weights[p.weight.0].format.name).collect();
+            (format!("matmul {name} {}", kinds.join("+")), bytes(&parts.iter().map(|p| p.weight).collect::<Vec<_>>()))
+        }
+        Op::GatedMatMul { gate, up, .. } => ("gate+up+glu".into(), bytes(&[gate.weight, up.weight])),
+        Op::RopeKv { .. } => ("rope+kv".into(), 0),
+        Op::Attend { .. } => ("attend".into(), 0),
+        Op::Argmax { .. } => ("argmax".into(), 0),
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let file = args.first().ok_or("usage: profile MODEL.gguf [ROWS [DEPTH]]")?;
+    let number = |i: usize, default: usize| args.get(i).map_or(Ok(default), |s| s.parse());
+    let (n, depth) = (number(1, 1)?, number(2, 0)?);
+    let gguf = Gguf::open(Path::new(file))?;
+    let device = vk::Device::open(&vk::Options::default())?;
+    let options = Options { n_ctx: Some((depth + n * (STEPS + 2)) as u32), ..Options::default() };
+    let mut runner = VulkanRunner::new(&gguf, model::plan(&gguf)?, device, &options, &mut |_, _| ())?;
+    runner.enable_profile();
+    let step = |at: usize, n: usize| -> Vec<Row> {
+        let row = |i| Row { seq: 0, pos: (at + i) as u32, token: Token::Id((i % 100) as u32), wanted: i + 1 == n };
+        (0..n).map(row).collect()
+    };
+    let mut at = 0;
+    while at < depth {
+        let chunk = runner.max_rows().min(depth - at);
+        runner.run(&step(at, chunk), Want::Ids)?;
+        at += chunk;
+    }
+    let mut best = vec![f64::INFINITY; runner.plan().ops.len()];
+    let mut whole = f64::INFINITY;
+    for _ in 0..STEPS {
+        runner.run(&step(at, n), Want::Ids)?;
+        at += n;
+        let mut before = 0.0;
+        for (best, end) in best.iter_mut().zip(runner.op_ends_us()) {
+            *best = best.min(end - before);
+            before = *end;
+        }
+        whole = whole.min(before);
+    }
+    let mut kinds: BTreeMap<String, (usize, f64, u64)> = BTreeMap::new();
+    for (op, us) in runner.plan().ops.iter().zip(&best) {
+        let (name, bytes) = describe(runner.plan(), op);
+        let entry = kinds.entry(name).or_default();
+        *entry = (entry.0 + 1, entry.1 + us, entry.2 + bytes);
+    }
+    println!("{}: {n} rows at depth {depth}, step {whole:.1} us", runner.device());
+    println!("{:<34} {:>5} {:>10} {:>8} {:>8}", "op", "count", "us", "MB", "GB/s");
+    for (name, (count, us, bytes)) in kinds {
+        let (mb, rate) = (bytes as f64 / 1e6, bytes as f64 / us / 1e3);
+        println!("{name:<34} {count:>5} {us:>10.1} {mb:>8.1} {rate:>8.1}");
+    }
+    Ok(())
+}
