@@ -1,6 +1,6 @@
 //! Where a step's GPU time goes, by kind of op: microseconds, weight bytes, GB/s.
 //!
-//! usage: profile MODEL.gguf [ROWS [DEPTH]]; ROWS is 1 for decode (the default), more for a prompt's chunk.
+//! usage: `profile MODEL.gguf [ROWS [DEPTH]]`; ROWS is 1 for decode (the default), more for a prompt's chunk.
 
 use pumex::engine::{Options, VulkanRunner};
 use pumex::gguf::Gguf;
@@ -11,8 +11,8 @@ use pumex::vk;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Steps whose fastest time per op counts.
-const STEPS: usize = 20;
+/// Steps whose fastest time per op counts: of decode, and of a prompt's chunk.
+const STEPS: (usize, usize) = (20, 3);
 
 fn describe(plan: &Plan, op: &Op) -> (String, u64) {
     let bytes = |ws: &[Weight]| ws.iter().map(|w| plan.weights[w.0].len_bytes()).sum::<u64>();
@@ -37,9 +37,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = args.first().ok_or("usage: profile MODEL.gguf [ROWS [DEPTH]]")?;
     let number = |i: usize, default: usize| args.get(i).map_or(Ok(default), |s| s.parse());
     let (n, depth) = (number(1, 1)?, number(2, 0)?);
+    let steps = if n <= 8 { STEPS.0 } else { STEPS.1 };
     let gguf = Gguf::open(Path::new(file))?;
     let device = vk::Device::open(&vk::Options::default())?;
-    let options = Options { n_ctx: Some((depth + n * (STEPS + 2)) as u32), ..Options::default() };
+    let options = Options { n_ctx: Some((depth + n * (steps + 2)) as u32), ..Options::default() };
     let mut runner = VulkanRunner::new(&gguf, model::plan(&gguf)?, device, &options, &mut |_, _| ())?;
     runner.enable_profile();
     let step = |at: usize, n: usize| -> Vec<Row> {
@@ -54,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mut best = vec![f64::INFINITY; runner.plan().ops.len()];
     let mut whole = f64::INFINITY;
-    for _ in 0..STEPS {
+    for _ in 0..steps {
         runner.run(&step(at, n), Want::Ids)?;
         at += n;
         let mut before = 0.0;
