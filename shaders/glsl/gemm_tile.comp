@@ -23,6 +23,19 @@ const uint STRIDE = TILE + 4; // keeps 16-byte alignment, spreads banks
 shared vec4 tile_w[32 * STRIDE / 4];
 shared vec4 tile_x[32 * STRIDE / 4];
 
+void store(uint col, uint row, float sum) {
+    if (col < n && row < m) {
+        if (flags == 1) sum += bias.v[row];
+        uint at = col * y_stride + y_at + row;
+        if (EPILOGUE == 1) sum += y.v[at];
+        if (EPILOGUE == 2) {
+            float gate = y.v[at];
+            sum *= gate / (1.0 + exp(-gate));
+        }
+        y.v[at] = sum;
+    }
+}
+
 void main() {
     uint t = gl_LocalInvocationID.x;
     uint m_at = gl_WorkGroupID.x * TILE, n_at = gl_WorkGroupID.y * TILE;
@@ -56,20 +69,8 @@ void main() {
         }
         barrier();
     }
+    // No early exits here: they would keep the loops from unrolling, and the sums would live in local memory.
     [[unroll]] for (uint i = 0; i < 8; i++) {
-        uint col = n_at + tn * 4 + i;
-        if (col >= n) continue;
-        [[unroll]] for (uint j = 0; j < 8; j++) {
-            uint row = m_at + tm * 4 + j;
-            if (row >= m) continue;
-            float sum = acc[i][j / 4][j % 4] + (flags == 1 ? bias.v[row] : 0.0);
-            uint at = col * y_stride + y_at + row;
-            if (EPILOGUE == 1) sum += y.v[at];
-            if (EPILOGUE == 2) {
-                float gate = y.v[at];
-                sum *= gate / (1.0 + exp(-gate));
-            }
-            y.v[at] = sum;
-        }
+        [[unroll]] for (uint j = 0; j < 8; j++) store(n_at + tn * 4 + i, m_at + tm * 4 + j, acc[i][j / 4][j % 4]);
     }
 }
