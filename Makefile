@@ -30,7 +30,7 @@ test: system
 $(SHADERC_DIR)/libshaderc_combined.a:
 	@command -v cmake >/dev/null && command -v python3 >/dev/null && command -v c++ >/dev/null || \
 	  DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq cmake python3 g++ git >/dev/null
-	cargo build --release -p pumex-tools --features shaderc
+	cargo build --release -p pumex-tools --features build-shaderc --bin build-shaders
 	mkdir -p $(SHADERC_DIR)
 	cp "$$(find $${CARGO_TARGET_DIR:-target}/release/build -name libshaderc_combined.a | head -n 1)" $@
 
