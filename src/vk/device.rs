@@ -130,6 +130,9 @@ fn instance(entry: &ash::Entry, validation: bool) -> Result<ash::Instance> {
         vk::Result::ERROR_LAYER_NOT_PRESENT => Error::Device(
             "expected the layer VK_LAYER_KHRONOS_validation, found none (Debian: vulkan-validationlayers)".into(),
         ),
+        vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
+            Error::Device("expected a Vulkan driver, found none; --device cpu needs none".into())
+        }
         other => failed("vkCreateInstance", "the Vulkan loader", other),
     })
 }
