@@ -22,14 +22,14 @@ demo: system
 # The validation layer makes the tests stricter; they run without it too, and say so.
 test: system
 	@[ -n "$$(find /usr/share/vulkan/explicit_layer.d -name 'VkLayer_khronos_validation.json' 2>/dev/null)" ] || \
-	  DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq vulkan-validationlayers >/dev/null 2>&1 || \
+	  { $(APT) update -qq && DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq vulkan-validationlayers; } >/dev/null 2>&1 || \
 	  echo "the Khronos validation layer could not be installed; testing without it"
 	cargo test --release --workspace
 
 # The GLSL compiler is built once (a quarter of an hour on 2 cores; cmake, python3 and a C++ compiler) and kept.
 $(SHADERC_DIR)/libshaderc_combined.a:
 	@command -v cmake >/dev/null && command -v python3 >/dev/null && command -v c++ >/dev/null || \
-	  DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq cmake python3 g++ git >/dev/null
+	  { $(APT) update -qq; DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq cmake python3 g++ git >/dev/null; }
 	cargo build --release -p pumex-tools --features build-shaderc --bin build-shaders
 	mkdir -p $(SHADERC_DIR)
 	cp "$$(find $${CARGO_TARGET_DIR:-target}/release/build -name libshaderc_combined.a | head -n 1)" $@
