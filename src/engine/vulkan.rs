@@ -242,9 +242,11 @@ impl Runner for VulkanRunner {
     }
 
     fn finish(&mut self, ticket: Ticket) -> Result<Output> {
-        let due = self.pending.pop_front().filter(|p| p.ticket == ticket);
-        let Some(Pending { value, shape, wanted, .. }) = due else {
+        if self.pending.front().is_none_or(|p| p.ticket != ticket) {
             return Err(Error::Request(format!("step {}: expected the oldest step in flight", ticket.0)));
+        }
+        let Some(Pending { value, shape, wanted, .. }) = self.pending.pop_front() else {
+            return Ok(Output::default());
         };
         self.device.wait(value)?;
         if let Some(us) = self.recordings.get(&shape).and_then(|r| self.device.gpu_us(r)) {
@@ -276,5 +278,16 @@ impl Runner for VulkanRunner {
     fn device(&self) -> String {
         let caps = self.device.caps();
         format!("{} ({})", caps.name, caps.driver)
+    }
+}
+
+impl Drop for VulkanRunner {
+    /// Recordings and buffers must outlive the steps in flight.
+    fn drop(&mut self) {
+        for step in &self.pending {
+            if let Err(e) = self.device.wait(step.value) {
+                tracing::warn!("a step in flight at the end: {e}");
+            }
+        }
     }
 }
