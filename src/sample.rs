@@ -11,7 +11,7 @@ pub mod steps;
 
 use std::collections::VecDeque;
 
-use rng::Rng;
+pub use rng::Rng;
 use steps::Candidate;
 
 /// What the chain does; the defaults are llama.cpp's.

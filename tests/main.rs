@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 mod cli;
 mod gguf;
+mod kernels;
+mod layout;
 mod plans;
 mod reference;
 mod sample;

@@ -79,21 +79,25 @@ pub fn reference(gguf: &Gguf) -> Reference<'_> {
     Reference::new(gguf, model::plan(gguf).unwrap(), 1024, 2, 512)
 }
 
-/// The Vulkan engine with validation where the layer is installed; none (with a reason) without a device.
-pub fn vulkan(gguf: &Gguf, options: Options) -> Option<VulkanRunner> {
+/// The best Vulkan device, with validation where the layer is installed; none (with a reason) without a device.
+pub fn device(force_staging: bool) -> Option<vk::Device> {
     if !matches!(vk::list(), Ok(list) if !list.is_empty()) {
         eprintln!("skipped: no Vulkan device");
         return None;
     }
-    let open = |validation| {
-        vk::Device::open(&vk::Options { select: vk::Select::AnyGpu, validation, force_staging: options.force_staging })
-    };
+    let open = |validation| vk::Device::open(&vk::Options { select: vk::Select::AnyGpu, validation, force_staging });
     let device = open(true).or_else(|e| {
         eprintln!("without validation: {e}");
         open(false)
     });
+    Some(device.unwrap())
+}
+
+/// The Vulkan engine on that device.
+pub fn vulkan(gguf: &Gguf, options: Options) -> Option<VulkanRunner> {
+    let device = device(options.force_staging)?;
     let plan = model::plan(gguf).unwrap();
-    Some(VulkanRunner::new(gguf, plan, device.unwrap(), &options, &mut |_, _| ()).unwrap())
+    Some(VulkanRunner::new(gguf, plan, device, &options, &mut |_, _| ()).unwrap())
 }
 
 /// Options of the tests: a small context, two sequences.

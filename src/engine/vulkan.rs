@@ -78,7 +78,8 @@ fn plan_memory(plan: &Plan, device: &Device, options: &Options, arena: u64) -> R
     if blocks == 0 || blocks > fit {
         let mib = |b: u64| b >> 20;
         return Err(Error::OutOfMemory(format!(
-            "device {}: weights {} MiB, scratch {} MiB and a cache of {} positions {} MiB exceed the {} MiB free; a context of {} would fit (-c)",
+            "device {}: weights {} MiB, scratch {} MiB and a cache of {} positions {} MiB exceed \
+             the {} MiB free; a context of {} would fit (-c)",
             caps.name,
             mib(weights),
             mib(arena),

@@ -1,0 +1,200 @@
+//! Every kernel with weights, for every format and edge shape, against plain sums over decoded weights.
+
+use pumex::kernel::Kernels;
+use pumex::policy;
+use pumex::sample::Rng;
+use pumex::vk::{self, Buffer, Class, Device};
+use pumex_quant::{Format, FORMATS};
+
+/// Bound of the relative error: sums of a few hundred f32 products in another order.
+const BOUND: f64 = 1e-10;
+
+/// A device, its pipelines, and buffers that the host reaches on every kind of device.
+struct Lab {
+    device: Device,
+    kernels: Kernels,
+    rng: Rng,
+}
+
+/// One launch of a GEMV or GEMM on `m` outputs, `k` inputs and `n` rows.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    m: usize,
+    k: usize,
+    n: usize,
+    bias: bool,
+    add: bool,
+    gated: bool,
+}
+
+impl Lab {
+    fn open() -> Option<Lab> {
+        let device = crate::util::device(false)?;
+        Some(Lab { kernels: Kernels::new(&device), device, rng: Rng::new(7) })
+    }
+
+    fn buffer(&self, bytes: &[u8]) -> Buffer {
+        let buffer = self.device.buffer("input", bytes.len().next_multiple_of(16) as u64, Class::Params).unwrap();
+        buffer.write(0, bytes);
+        buffer
+    }
+
+    fn floats(&mut self, len: usize) -> Vec<f32> {
+        (0..len).map(|_| (self.rng.unit() * 2.0 - 1.0) as f32).collect()
+    }
+
+    /// `rows` rows of random blocks whose weights are neither huge nor all tiny, and the same decoded.
+    fn weights(&mut self, format: &Format, rows: usize, k: usize) -> (Vec<u8>, Vec<f32>) {
+        let (mut bytes, mut values) = (Vec::new(), Vec::new());
+        let (mut block, mut out) = (vec![0u8; format.block_bytes], vec![0f32; format.block_len]);
+        for _ in 0..rows * k / format.block_len {
+            loop {
+                block.iter_mut().for_each(|b| *b = self.rng.below(256) as u8);
+                (format.decode)(&block, &mut out);
+                let most = out.iter().fold(0f32, |a, x| a.max(x.abs()));
+                if (format.is_finite)(&block) && (1e-2..1e2).contains(&most) {
+                    break;
+                }
+            }
+            bytes.extend(&block);
+            values.extend(&out);
+        }
+        (bytes, values)
+    }
+
+    fn launch(&mut self, kernel: &str, format: &Format, spec: &[(&str, u32)], push: &[u8], grid: [u32; 3]) {
+        let pipeline = self.kernels.get(kernel, Some(format.stem), spec).unwrap();
+        let mut push = push.to_vec();
+        push.resize(pumex_shaders::kernels::find(kernel).unwrap().push_bytes as usize, 0);
+        let mut recorder = self.device.recorder().unwrap();
+        recorder.dispatch(&pipeline, &push, grid);
+        recorder.host_barrier();
+        let recording = recorder.finish().unwrap();
+        let value = self.device.submit(&recording).unwrap();
+        self.device.wait(value).unwrap();
+    }
+
+    /// Runs the case on the device and by plain sums; NMSE of the two.
+    fn error(&mut self, format: &Format, case: Case, gemm: bool) -> f64 {
+        let Case { m, k, n, .. } = case;
+        let parts = if case.gated { 2 } else { 1 };
+        let (bytes, w): (Vec<_>, Vec<_>) = (0..parts).map(|_| self.weights(format, m, k)).unzip();
+        let (x, bias, before) = (self.floats(n * k), self.floats(m), self.floats(n * m));
+        let product = |part: usize, col: usize, row: usize| -> f64 {
+            let (w, x) = (&w[part][row * k..][..k], &x[col * k..][..k]);
+            w.iter().zip(x).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+        };
+        let mut truth = vec![0f32; n * m];
+        for (i, t) in truth.iter_mut().enumerate() {
+            let (col, row) = (i / m, i % m);
+            let mut y = product(0, col, row) + if case.bias { f64::from(bias[row]) } else { 0.0 };
+            if case.gated {
+                y = y / (1.0 + (-y).exp()) * product(1, col, row);
+            }
+            *t = (y + if case.add { f64::from(before[i]) } else { 0.0 }) as f32;
+        }
+        let held: Vec<Buffer> = bytes.iter().map(|b| self.buffer(b)).collect();
+        let (x, bias) = (self.buffer(bytemuck::cast_slice(&x)), self.buffer(bytemuck::cast_slice(&bias)));
+        let y = self.device.buffer("y", (n * m * 4) as u64, Class::Readback).unwrap();
+        y.write(0, bytemuck::cast_slice(&before));
+        let (w0, w1) = (held[0].address(), held.last().unwrap().address());
+        let words = |push: &mut Vec<u8>, words: &[usize]| words.iter().for_each(|w| push.extend((*w as u32).to_le_bytes()));
+        let mut push = Vec::new();
+        if gemm {
+            [w0, bias.address(), x.address(), y.address()].iter().for_each(|a| push.extend(a.to_le_bytes()));
+            words(&mut push, &[k, m, n, m, 0, usize::from(case.bias)]);
+            let grid = [m.div_ceil(64) as u32, n.div_ceil(64) as u32, 1];
+            self.launch("gemm_tile", format, &[("EPILOGUE", u32::from(case.add))], &push, grid);
+        } else {
+            [w0, w1, 0, bias.address(), 0, 0, x.address(), y.address()].iter().for_each(|a| push.extend(a.to_le_bytes()));
+            words(&mut push, &[k, m, m, m, m, 0, usize::from(case.bias)]);
+            let tile = policy::gemv_tile(self.device.caps(), m, k);
+            let spec = [
+                ("SIZE", tile.size),
+                ("ROWS", tile.rows),
+                ("COLS", n as u32),
+                ("GATED", u32::from(case.gated)),
+                ("ADD", u32::from(case.add)),
+            ];
+            self.launch("gemv", format, &spec, &push, [m.div_ceil(tile.rows as usize) as u32, 1, 1]);
+        }
+        let mut found = vec![0f32; n * m];
+        y.read(0, bytemuck::cast_slice_mut(&mut found));
+        crate::util::nmse(&found, &truth)
+    }
+}
+
+#[test]
+fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
+    let Some(mut lab) = Lab::open() else { return };
+    let plain = Case { m: 7, k: 0, n: 1, bias: false, add: false, gated: false };
+    for format in FORMATS {
+        let one = format.block_len.max(32);
+        for (k, m, n) in [(one, 1, 1), (one, 7, 2), (3 * one, 33, 3), (one, 5, 8), (5 * one, 131, 1)] {
+            let case = Case { m, k, n, ..plain };
+            let error = lab.error(format, case, false);
+            assert!(error < BOUND, "gemv {} {case:?}: {error:e}", format.name);
+        }
+        for (bias, add, gated) in [(true, true, false), (true, false, true)] {
+            let case = Case { k: 2 * one, n: 2, bias, add, gated, ..plain };
+            let error = lab.error(format, case, false);
+            assert!(error < BOUND, "gemv {} {case:?}: {error:e}", format.name);
+        }
+        for (k, m, n, add) in [(one, 1, 9, false), (one, 65, 33, true), (3 * one, 130, 70, false)] {
+            let case = Case { m, k, n, add, bias: add, ..plain };
+            let error = lab.error(format, case, true);
+            assert!(error < BOUND, "gemm {} {case:?}: {error:e}", format.name);
+        }
+    }
+    assert_eq!(lab.device.validation_messages(), Vec::<String>::new());
+}
+
+#[test]
+fn one_read_of_the_weights_serves_up_to_eight_rows() {
+    let Some(mut lab) = Lab::open() else { return };
+    let format = pumex_quant::find(12).unwrap();
+    for n in 1..=policy::GEMV_MAX_COLS {
+        let case = Case { m: 9, k: 512, n, bias: false, add: false, gated: false };
+        let error = lab.error(format, case, false);
+        assert!(error < BOUND, "{n} rows: {error:e}");
+    }
+}
+
+#[test]
+fn a_row_of_the_embedding_is_the_decoded_row_for_every_format() {
+    let Some(mut lab) = Lab::open() else { return };
+    for format in FORMATS {
+        let (k, vocab) = (2 * format.block_len.max(32), 5);
+        let (bytes, values) = lab.weights(format, vocab, k);
+        let table = lab.buffer(&bytes);
+        let ids = [4u32, 0, 3];
+        let mut step = vec![ids.len() as u32, 0, 8, 0, 0, 0, 0, 0];
+        ids.iter().for_each(|id| step.extend([*id, 0, 0, 0]));
+        let step = lab.buffer(bytemuck::cast_slice(&step));
+        let y = lab.device.buffer("y", (ids.len() * k * 4) as u64, Class::Readback).unwrap();
+        let mut push: Vec<u8> = Vec::new();
+        [table.address(), y.address(), step.address(), 0].iter().for_each(|a| push.extend(a.to_le_bytes()));
+        push.extend((k as u32).to_le_bytes());
+        lab.launch("embed", format, &[("SIZE", 64)], &push, [ids.len() as u32, 1, 1]);
+        let mut found = vec![0f32; ids.len() * k];
+        y.read(0, bytemuck::cast_slice_mut(&mut found));
+        for (i, id) in ids.iter().enumerate() {
+            let truth = &values[*id as usize * k..][..k];
+            let error = crate::util::nmse(&found[i * k..][..k], truth);
+            assert!(error < 1e-13, "{} id {id}: {error:e}", format.name);
+        }
+    }
+    assert_eq!(lab.device.validation_messages(), Vec::<String>::new());
+}
+
+#[test]
+fn a_wait_for_a_value_in_the_past_returns_and_a_device_is_known_by_name() {
+    let Some(lab) = Lab::open() else { return };
+    let recording = lab.device.recorder().unwrap().finish().unwrap();
+    let value = lab.device.submit(&recording).unwrap();
+    lab.device.wait(value).unwrap();
+    assert!(lab.device.reached(value).unwrap());
+    assert!(!lab.device.reached(value + 1).unwrap());
+    let error = vk::Device::open(&vk::Options { select: vk::Select::Name("no such card".into()), ..Default::default() });
+    assert!(error.err().unwrap().to_string().contains("no such card"));
+}
