@@ -98,7 +98,8 @@ impl Lab {
         let y = self.device.buffer("y", (n * m * 4) as u64, Class::Readback).unwrap();
         y.write(0, bytemuck::cast_slice(&before));
         let (w0, w1) = (held[0].address(), held.last().unwrap().address());
-        let words = |push: &mut Vec<u8>, words: &[usize]| words.iter().for_each(|w| push.extend((*w as u32).to_le_bytes()));
+        let words =
+            |push: &mut Vec<u8>, words: &[usize]| words.iter().for_each(|w| push.extend((*w as u32).to_le_bytes()));
         let mut push = Vec::new();
         if gemm {
             [w0, bias.address(), x.address(), y.address()].iter().for_each(|a| push.extend(a.to_le_bytes()));
@@ -106,7 +107,9 @@ impl Lab {
             let grid = [m.div_ceil(64) as u32, n.div_ceil(64) as u32, 1];
             self.launch("gemm_tile", format, &[("EPILOGUE", u32::from(case.add))], &push, grid);
         } else {
-            [w0, w1, 0, bias.address(), 0, 0, x.address(), y.address()].iter().for_each(|a| push.extend(a.to_le_bytes()));
+            [w0, w1, 0, bias.address(), 0, 0, x.address(), y.address()]
+                .iter()
+                .for_each(|a| push.extend(a.to_le_bytes()));
             words(&mut push, &[k, m, m, m, m, 0, usize::from(case.bias)]);
             let tile = policy::gemv_tile(self.device.caps(), m, k);
             let spec = [
@@ -195,6 +198,7 @@ fn a_wait_for_a_value_in_the_past_returns_and_a_device_is_known_by_name() {
     lab.device.wait(value).unwrap();
     assert!(lab.device.reached(value).unwrap());
     assert!(!lab.device.reached(value + 1).unwrap());
-    let error = vk::Device::open(&vk::Options { select: vk::Select::Name("no such card".into()), ..Default::default() });
+    let error =
+        vk::Device::open(&vk::Options { select: vk::Select::Name("no such card".into()), ..Default::default() });
     assert!(error.err().unwrap().to_string().contains("no such card"));
 }

@@ -67,7 +67,10 @@ fn only_the_policy_knows_vendors() {
         name == "src/policy.rs" || name == "src/vk/select.rs" || name.starts_with("tests/")
     });
     only_in(&["DeviceKind::"], |name| {
-        name == "src/policy.rs" || name.starts_with("src/vk/") || name.starts_with("tests/") || name == "src/cli/devices.rs"
+        name == "src/policy.rs"
+            || name.starts_with("src/vk/")
+            || name.starts_with("tests/")
+            || name == "src/cli/devices.rs"
     });
 }
 

@@ -1,5 +1,6 @@
 //! Everything asked of a device, read once into plain data.
 
+use crate::{Error, Result};
 use ash::vk;
 use serde::Serialize;
 
@@ -195,6 +196,87 @@ pub(super) fn read(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Ca
             subgroup_size_control: f13.subgroup_size_control == vk::TRUE,
             cooperative_matrix: has("VK_KHR_cooperative_matrix"),
             cooperative_matrix2: has("VK_NV_cooperative_matrix2"),
+        }
+    }
+}
+
+impl Caps {
+    /// Fails on the first feature that every kernel needs and this device lacks.
+    ///
+    /// # Errors
+    /// The feature and the device.
+    pub(super) fn require(&self) -> Result<()> {
+        let needs = [
+            (self.buffer_address, "bufferDeviceAddress (Vulkan 1.2)"),
+            (self.timeline, "timelineSemaphore (Vulkan 1.2)"),
+            (self.storage16, "storageBuffer16BitAccess and shaderInt16"),
+            (self.subgroup_arithmetic, "subgroup arithmetic in compute shaders"),
+            (self.max_shared_bytes >= 32 << 10, "32 KiB of shared memory"),
+            (self.max_workgroup_invocations >= 128, "workgroups of 128"),
+        ];
+        match needs.iter().find(|(there, _)| !there) {
+            Some((_, feature)) => Err(Error::MissingFeature { device: self.name.clone(), feature: (*feature).into() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A made-up device that has everything.
+#[cfg(test)]
+pub(super) fn fake(name: &str, kind: DeviceKind) -> Caps {
+    Caps {
+        name: name.into(),
+        driver: String::new(),
+        api_version: String::new(),
+        vendor_id: 0,
+        device_id: 0,
+        uuid: format!("{:0>32x}", name.len()),
+        driver_uuid: String::new(),
+        kind,
+        unified: false,
+        subgroup_size: 32,
+        max_workgroup_invocations: 1024,
+        max_shared_bytes: 48 << 10,
+        max_push_bytes: 128,
+        max_allocation_bytes: 4 << 30,
+        timestamp_period_ns: 1.0,
+        heaps: Vec::new(),
+        memory_types: Vec::new(),
+        memory_budget_bytes: 0,
+        storage16: true,
+        buffer_address: true,
+        timeline: true,
+        subgroup_arithmetic: true,
+        fp16: true,
+        int8: true,
+        int_dot8: true,
+        subgroup_size_control: true,
+        cooperative_matrix: false,
+        cooperative_matrix2: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_a_needed_feature_is_refused_by_the_feature_s_name() {
+        let whole = fake("Acme One", DeviceKind::Discrete);
+        assert!(whole.require().is_ok());
+        let lacks: [(fn(&mut Caps), &str); 6] = [
+            (|c| c.buffer_address = false, "bufferDeviceAddress"),
+            (|c| c.timeline = false, "timelineSemaphore"),
+            (|c| c.storage16 = false, "storageBuffer16BitAccess"),
+            (|c| c.subgroup_arithmetic = false, "subgroup arithmetic"),
+            (|c| c.max_shared_bytes = 16 << 10, "32 KiB of shared memory"),
+            (|c| c.max_workgroup_invocations = 64, "workgroups of 128"),
+        ];
+        for (lack, feature) in lacks {
+            let mut caps = whole.clone();
+            lack(&mut caps);
+            let error = caps.require().unwrap_err().to_string();
+            assert!(error.contains(feature) && error.contains("Acme One"), "{error}");
         }
     }
 }

@@ -165,21 +165,6 @@ pub fn list() -> Result<Vec<Caps>> {
     Ok(found)
 }
 
-fn require(caps: &Caps) -> Result<()> {
-    let needs = [
-        (caps.buffer_address, "bufferDeviceAddress (Vulkan 1.2)"),
-        (caps.timeline, "timelineSemaphore (Vulkan 1.2)"),
-        (caps.storage16, "storageBuffer16BitAccess and shaderInt16"),
-        (caps.subgroup_arithmetic, "subgroup arithmetic in compute shaders"),
-        (caps.max_shared_bytes >= 32 << 10, "32 KiB of shared memory"),
-        (caps.max_workgroup_invocations >= 128, "workgroups of 128"),
-    ];
-    match needs.iter().find(|(there, _)| !there) {
-        Some((_, feature)) => Err(Error::MissingFeature { device: caps.name.clone(), feature: (*feature).into() }),
-        None => Ok(()),
-    }
-}
-
 impl Device {
     /// Opens the chosen device.
     ///
@@ -193,7 +178,7 @@ impl Device {
         let (index, reason) = choose(&list, &options.select)?;
         let (physical, caps) = (found[index].0, list[index].clone());
         tracing::info!("device {index}: {} ({reason})", caps.name);
-        require(&caps)?;
+        caps.require()?;
         let fail = |call, e| failed(call, &caps.name, e);
         // SAFETY: handles come from this instance; every struct chained lives until its call returns.
         unsafe {
@@ -319,5 +304,18 @@ impl Device {
         // SAFETY: the semaphore lives as long as the device.
         let now = unsafe { self.0.raw.get_semaphore_counter_value(self.0.timeline) };
         Ok(now.map_err(|e| self.0.failed("vkGetSemaphoreCounterValue", e))? >= value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_driver_refuses_is_told_by_call_device_and_result() {
+        let lost = failed("vkQueueSubmit", "Acme One", vk::Result::ERROR_DEVICE_LOST).to_string();
+        assert!(["vkQueueSubmit", "Acme One", "ERROR_DEVICE_LOST"].iter().all(|w| lost.contains(w)), "{lost}");
+        let full = failed("vkAllocateMemory", "Acme One", vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
+        assert!(matches!(full, Error::OutOfMemory(_)));
     }
 }

@@ -137,3 +137,26 @@ pub(super) fn load_cache(raw: &ash::Device, caps: &Caps) -> (vk::PipelineCache, 
     let cache = unsafe { raw.create_pipeline_cache(&info, None) }.unwrap_or_default();
     (cache, data.len() as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::caps::{fake, DeviceKind};
+    use super::*;
+
+    #[test]
+    fn only_a_whole_cache_file_of_the_same_driver_reaches_the_driver() {
+        let caps = fake("Acme One", DeviceKind::Discrete);
+        let data = b"what the driver gave";
+        let mut file = header(&caps, data);
+        file.extend(data);
+        assert_eq!(verified(&caps, &file), Some(&data[..]));
+        for at in 0..file.len() {
+            assert_eq!(verified(&caps, &file[..at]), None, "cut at {at}");
+            let mut flipped = file.clone();
+            flipped[at] ^= 1;
+            assert_eq!(verified(&caps, &flipped), None, "byte {at} changed");
+        }
+        let other = Caps { driver: "Acme 2.0".into(), ..caps };
+        assert_eq!(verified(&other, &file), None);
+    }
+}

@@ -61,41 +61,9 @@ pub fn choose(devices: &[Caps], select: &Select) -> Result<(usize, String)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::caps::fake;
     use super::*;
     use DeviceKind::{Cpu, Discrete, Integrated, Virtual};
-
-    fn device(name: &str, kind: DeviceKind) -> Caps {
-        Caps {
-            name: name.into(),
-            driver: String::new(),
-            api_version: String::new(),
-            vendor_id: 0,
-            device_id: 0,
-            uuid: format!("{:0>32x}", name.len()),
-            driver_uuid: String::new(),
-            kind,
-            unified: false,
-            subgroup_size: 32,
-            max_workgroup_invocations: 1024,
-            max_shared_bytes: 48 << 10,
-            max_push_bytes: 128,
-            max_allocation_bytes: 4 << 30,
-            timestamp_period_ns: 1.0,
-            heaps: Vec::new(),
-            memory_types: Vec::new(),
-            memory_budget_bytes: 0,
-            storage16: true,
-            buffer_address: true,
-            timeline: true,
-            subgroup_arithmetic: true,
-            fp16: true,
-            int8: true,
-            int_dot8: true,
-            subgroup_size_control: true,
-            cooperative_matrix: false,
-            cooperative_matrix2: false,
-        }
-    }
 
     #[test]
     fn the_best_kind_wins_whatever_the_order() {
@@ -110,14 +78,14 @@ mod tests {
             (&[Cpu], 0),
         ];
         for (kinds, expected) in cases {
-            let devices: Vec<Caps> = kinds.iter().map(|k| device("gpu", *k)).collect();
+            let devices: Vec<Caps> = kinds.iter().map(|k| fake("gpu", *k)).collect();
             assert_eq!(choose(&devices, &Select::Auto).unwrap().0, expected, "{kinds:?}");
         }
     }
 
     #[test]
     fn devices_are_found_by_index_name_and_uuid_and_errors_list_them() {
-        let devices = [device("Acme One", Discrete), device("Acme Three", Integrated)];
+        let devices = [fake("Acme One", Discrete), fake("Acme Three", Integrated)];
         assert_eq!(choose(&devices, &Select::Index(1)).unwrap().0, 1);
         assert_eq!(choose(&devices, &Select::Name("three".into())).unwrap().0, 1);
         assert_eq!(choose(&devices, &Select::Name(format!("{:0>32x}", 8))).unwrap().0, 0);
