@@ -2,6 +2,7 @@
 //!
 //! The Vulkan interpreter of the plan lives here; the CPU one is [`crate::reference`].
 
+pub mod bandwidth;
 mod info;
 mod kv;
 mod params;

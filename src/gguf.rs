@@ -102,6 +102,14 @@ impl Gguf {
         &self.files[tensor.file][tensor.start..tensor.start + tensor.len_bytes as usize]
     }
 
+    /// The mapped files, each with the index that [`Tensor::place`] names; an embedded model has none.
+    pub fn maps(&self) -> impl Iterator<Item = (usize, &Map)> {
+        self.files.iter().enumerate().filter_map(|(i, f)| match f {
+            Bytes::Map(map) => Some((i, map)),
+            Bytes::Static(_) => None,
+        })
+    }
+
     /// What is odd but not wrong.
     pub fn warnings(&self) -> &[String] {
         &self.warnings

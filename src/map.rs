@@ -5,10 +5,11 @@ use crate::{Error, Result};
 use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::Arc;
 
-/// The bytes of a file.
-#[derive(Debug)]
-pub struct Map(Option<memmap2::Mmap>);
+/// The bytes of a file; a handle, unmapped with the last.
+#[derive(Clone, Debug)]
+pub struct Map(Option<Arc<memmap2::Mmap>>);
 
 impl Map {
     /// Maps a regular file; an empty one gives no bytes.
@@ -27,13 +28,13 @@ impl Map {
         // SAFETY: the map is read only; that another process does not shrink the file while it is read is the user's
         // part, as with every mapped model file.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
-        Ok(Map(Some(map)))
+        Ok(Map(Some(Arc::new(map))))
     }
 }
 
 impl Deref for Map {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.0.as_deref().unwrap_or(&[])
+        self.0.as_ref().map_or(&[], |map| map)
     }
 }

@@ -9,6 +9,7 @@ mod caps;
 mod commands;
 mod debug;
 mod device;
+mod import;
 mod memory;
 mod pipeline;
 mod select;

@@ -2,7 +2,7 @@
 
 use crate::reference::{assert_greedy, greedy};
 use crate::util::{assert_silent, demo_path, logits, nmse, options, pick, reference, rows, shared, vulkan, Golden};
-use pumex::engine::CacheType;
+use pumex::engine::{CacheType, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::step::{Row, Runner, Token, Want};
 use std::path::Path;
@@ -121,6 +121,13 @@ fn weights_through_the_staging_ring_are_the_same_weights() {
     };
     assert_eq!(logits(&mut direct, &ids, 64), logits(&mut staged, &ids, 64));
     assert_silent(&staged);
+    let written = |runner: &VulkanRunner| runner.vk().counters().bytes_to_device;
+    assert!(written(&staged) > gguf.file_bytes() / 2, "the ring carries the weights");
+    let caps = direct.vk().caps();
+    if caps.unified && caps.host_import_alignment.is_some() {
+        assert!(written(&direct) < gguf.file_bytes() / 2, "the file's own pages are used where memory is unified");
+    }
+    assert_silent(&direct);
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel { name: "attn_decode", formats: false, push_bytes: 56, spec: &[("SIZE", 0), KV[0], KV[1], KV[2]] },
     Kernel { name: "attn_prefill", formats: false, push_bytes: 56, spec: &[("BR", 1), ("BC", 2), KV[0], KV[1], KV[2]] },
+    Kernel { name: "stream", formats: false, push_bytes: 24, spec: &[("COPY", 1)] },
     Kernel { name: "argmax", formats: false, push_bytes: 40, spec: &[("SIZE", 0)] },
 ];
 

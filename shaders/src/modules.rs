@@ -31,4 +31,5 @@ pub const MODULES: &[(&str, &[u8])] = &[
     ("gemv.q8_0", include_bytes!("../spirv/gemv.q8_0.spv")),
     ("rms_norm", include_bytes!("../spirv/rms_norm.spv")),
     ("rope_kv", include_bytes!("../spirv/rope_kv.spv")),
+    ("stream", include_bytes!("../spirv/stream.spv")),
 ];

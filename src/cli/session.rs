@@ -3,6 +3,7 @@
 //! Without `--model` the built-in demo model is used. Loading shows a bar on stderr when that is a terminal.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use pumex::engine;
@@ -53,6 +54,7 @@ pub fn load<'a>(
         }
     }
     let bar = bar("loading", "{msg} {wide_bar} {bytes}/{total_bytes}");
+    let begun = Instant::now();
     let runner = engine::load(gguf, &args.options(n_ctx), &mut |done, total| {
         if stop.load(Ordering::Relaxed) {
             // Nothing is printed yet, and loading has no way to stop halfway.
@@ -64,7 +66,7 @@ pub fn load<'a>(
     });
     bar.finish_and_clear();
     let runner = runner?;
-    tracing::info!("running on {}", runner.device());
+    tracing::info!("running on {}, loaded in {:.3} s", runner.device(), begun.elapsed().as_secs_f64());
     Ok(runner)
 }
 

@@ -6,9 +6,12 @@ use crate::plan::Plan;
 use crate::vk::{Buffer, Class, Device, Uploader};
 use crate::{Error, Result};
 use rayon::prelude::*;
+use std::collections::HashMap;
 
 /// Bytes of the staging ring: four slots.
 const RING_BYTES: u64 = 64 << 20;
+/// Kernels read weights 16 bytes at a time.
+const KERNEL_ALIGNMENT: u64 = 16;
 /// Blocks checked by one thread at a time.
 const CHECK_BLOCKS: usize = 1 << 14;
 
@@ -31,17 +34,26 @@ pub fn check_finite(gguf: &Gguf, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Uploads all weights; the result is in the plan's order.
+/// Uploads all weights, or uses the file's own pages where the device can; the result is in the plan's order.
 ///
 /// # Errors
 /// Memory that ran out, a lost device.
 pub fn upload(device: &Device, gguf: &Gguf, plan: &Plan, progress: Progress<'_>) -> Result<Vec<Buffer>> {
     let total: u64 = plan.weights.iter().map(|w| w.len_bytes()).sum();
     let mut uploader = Uploader::new(device, RING_BYTES.min(total.next_multiple_of(4096)))?;
+    let imported: HashMap<usize, Buffer> =
+        gguf.maps().filter_map(|(file, map)| Some((file, device.import(map)?))).collect();
     let mut done = 0;
     let mut buffers = Vec::with_capacity(plan.weights.len());
     for w in &plan.weights {
-        let data = gguf.data(&gguf.tensors()[w.tensor]);
+        let tensor = &gguf.tensors()[w.tensor];
+        let data = gguf.data(tensor);
+        let (file, start) = tensor.place();
+        if let Some(file) = imported.get(&file).filter(|_| start.is_multiple_of(KERNEL_ALIGNMENT)) {
+            buffers.push(file.range(start, data.len() as u64));
+            done += w.len_bytes();
+            continue;
+        }
         let buffer = device.buffer(&w.name, (data.len() as u64).next_multiple_of(16), Class::Weights)?;
         uploader.write(&buffer, 0, data)?;
         buffers.push(buffer);

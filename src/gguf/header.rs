@@ -96,6 +96,11 @@ impl Tensor {
     pub fn elements(&self) -> u64 {
         self.dims.iter().product()
     }
+
+    /// Index of its file in the set, and its first byte there.
+    pub fn place(&self) -> (usize, u64) {
+        (self.file, self.start as u64)
+    }
 }
 
 /// What a file's header says.

@@ -69,6 +69,8 @@ pub struct Caps {
     pub int8: bool,
     pub int_dot8: bool,
     pub subgroup_size_control: bool,
+    /// Host pages can become device memory; addresses and sizes are multiples of this.
+    pub host_import_alignment: Option<u64>,
     pub cooperative_matrix: bool,
     pub cooperative_matrix2: bool,
 }
@@ -99,7 +101,12 @@ pub(super) fn read(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Ca
             vk::PhysicalDeviceVulkan12Properties::default(),
             vk::PhysicalDeviceMaintenance3Properties::default(),
         );
+        let mut import = vk::PhysicalDeviceExternalMemoryHostPropertiesEXT::default();
+        let can_import = has("VK_EXT_external_memory_host");
         let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut m3);
+        if can_import {
+            p = p.push_next(&mut import);
+        }
         if basic.api_version >= vk::API_VERSION_1_2 {
             p = p.push_next(&mut v11).push_next(&mut v12);
         }
@@ -194,6 +201,7 @@ pub(super) fn read(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Ca
             int8: f12.shader_int8 == vk::TRUE,
             int_dot8: f13.shader_integer_dot_product == vk::TRUE,
             subgroup_size_control: f13.subgroup_size_control == vk::TRUE,
+            host_import_alignment: can_import.then_some(import.min_imported_host_pointer_alignment),
             cooperative_matrix: has("VK_KHR_cooperative_matrix"),
             cooperative_matrix2: has("VK_NV_cooperative_matrix2"),
         }
@@ -251,6 +259,7 @@ pub(super) fn fake(name: &str, kind: DeviceKind) -> Caps {
         int8: true,
         int_dot8: true,
         subgroup_size_control: true,
+        host_import_alignment: None,
         cooperative_matrix: false,
         cooperative_matrix2: false,
     }

@@ -168,9 +168,11 @@ impl Recorder {
 
     /// Copies `len` bytes between buffers.
     pub fn copy(&mut self, src: &Buffer, src_offset: u64, dst: &Buffer, dst_offset: u64, len: u64) {
+        let ((from, from_start), (to, to_start)) = (src.raw(), dst.raw());
+        let (src_offset, dst_offset) = (from_start + src_offset, to_start + dst_offset);
         let region = [vk::BufferCopy { src_offset, dst_offset, size: len }];
         // SAFETY: the commands are being recorded, and the recording keeps both buffers.
-        unsafe { self.0.device.raw.cmd_copy_buffer(self.0.commands, src.raw(), dst.raw(), &region) };
+        unsafe { self.0.device.raw.cmd_copy_buffer(self.0.commands, from, to, &region) };
         self.keep(src);
         self.keep(dst);
     }

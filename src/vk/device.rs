@@ -60,7 +60,7 @@ pub(super) struct Inner {
     pub totals: Totals,
     messenger: Option<(ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
     messages: Box<Messages>,
-    instance: ash::Instance,
+    pub instance: ash::Instance,
     _entry: ash::Entry,
 }
 
@@ -190,7 +190,10 @@ impl Device {
             let mut f12 =
                 vk::PhysicalDeviceVulkan12Features::default().buffer_device_address(true).timeline_semaphore(true);
             let features = vk::PhysicalDeviceFeatures::default().shader_int16(true);
+            let extensions: Vec<_> =
+                caps.host_import_alignment.iter().map(|_| ext::external_memory_host::NAME.as_ptr()).collect();
             let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_features(&features);
+            let info = info.enabled_extension_names(&extensions);
             let info = info.push_next(&mut f11).push_next(&mut f12);
             let raw = instance.create_device(physical, &info, None).map_err(|e| fail("vkCreateDevice", e))?;
             let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);

@@ -2,6 +2,7 @@
 
 use super::caps::MemoryType;
 use super::device::{add, lock, Device, Inner};
+use super::import::Imported;
 use crate::{Error, Result};
 use ash::vk;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
@@ -54,8 +55,8 @@ struct Raw {
     device: Arc<Inner>,
     buffer: vk::Buffer,
     allocation: Mutex<Option<Allocation>>,
+    imported: Option<Imported>,
     address: u64,
-    len_bytes: u64,
     mapped: Option<usize>,
 }
 
@@ -68,37 +69,63 @@ impl Drop for Raw {
         }
         // SAFETY: recordings that use the buffer hold a handle of it, so no work on the device names it any more.
         unsafe { self.device.raw.destroy_buffer(self.buffer, None) };
+        if let Some(imported) = &self.imported {
+            imported.free(&self.device);
+        }
     }
 }
 
-/// A buffer on the device; a handle, freed with the last.
+/// A buffer on the device, or a range of one; a handle, freed with the last.
 #[derive(Clone)]
-pub struct Buffer(Arc<Raw>);
+pub struct Buffer {
+    raw: Arc<Raw>,
+    start: u64,
+    len_bytes: u64,
+}
 
 impl Buffer {
     /// Device address.
     pub fn address(&self) -> u64 {
-        self.0.address
+        self.raw.address + self.start
     }
 
     /// Size in bytes.
     pub fn len_bytes(&self) -> u64 {
-        self.0.len_bytes
+        self.len_bytes
     }
 
     /// Whether the host can reach it.
     pub fn is_mapped(&self) -> bool {
-        self.0.mapped.is_some()
+        self.raw.mapped.is_some()
     }
 
-    pub(super) fn raw(&self) -> vk::Buffer {
-        self.0.buffer
+    /// The range `start..start + len_bytes` as a buffer of its own.
+    ///
+    /// # Panics
+    /// If the range leaves the buffer.
+    pub fn range(&self, start: u64, len_bytes: u64) -> Buffer {
+        assert!(start + len_bytes <= self.len_bytes, "a range of a buffer lies within it");
+        Buffer { raw: self.raw.clone(), start: self.start + start, len_bytes }
+    }
+
+    /// The whole buffer and where this range starts in it.
+    pub(super) fn raw(&self) -> (vk::Buffer, u64) {
+        (self.raw.buffer, self.start)
+    }
+
+    pub(super) fn imported(device: &Arc<Inner>, buffer: vk::Buffer, imported: Imported, len_bytes: u64) -> Buffer {
+        let info = vk::BufferDeviceAddressInfo::default().buffer(buffer);
+        // SAFETY: the caller has bound the buffer's memory.
+        let address = unsafe { device.raw.get_buffer_device_address(&info) };
+        let (device, allocation, imported) = (device.clone(), Mutex::new(None), Some(imported));
+        let raw = Raw { device, buffer, allocation, imported, address, mapped: None };
+        Buffer { raw: Arc::new(raw), start: 0, len_bytes }
     }
 
     fn host(&self, offset: u64, len: usize) -> *mut u8 {
-        let base = self.0.mapped.unwrap_or_else(|| panic!("a buffer the host reaches is in mapped memory"));
-        assert!(offset + len as u64 <= self.0.len_bytes, "an access of the host lies within the buffer");
-        (base + offset as usize) as *mut u8
+        let base = self.raw.mapped.unwrap_or_else(|| panic!("a buffer the host reaches is in mapped memory"));
+        assert!(offset + len as u64 <= self.len_bytes, "an access of the host lies within the buffer");
+        (base + (self.start + offset) as usize) as *mut u8
     }
 
     /// Writes bytes; the device must not be using them.
@@ -109,7 +136,7 @@ impl Buffer {
         let to = self.host(offset, bytes.len());
         // SAFETY: `host` checked the range; the memory is mapped and coherent for the buffer's life.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-        add(&self.0.device.totals.to_device, bytes.len() as u64);
+        add(&self.raw.device.totals.to_device, bytes.len() as u64);
     }
 
     /// Reads bytes the device has finished writing.
@@ -120,7 +147,7 @@ impl Buffer {
         let from = self.host(offset, bytes.len());
         // SAFETY: as in `write`.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
-        add(&self.0.device.totals.from_device, bytes.len() as u64);
+        add(&self.raw.device.totals.from_device, bytes.len() as u64);
     }
 }
 
@@ -191,12 +218,12 @@ impl Device {
             buffer,
             mapped,
             allocation: Mutex::new(Some(allocation)),
-            len_bytes: len_bytes.max(16),
+            imported: None,
             // SAFETY: only asked after the memory is bound.
             address: if bound.is_ok() { unsafe { inner.raw.get_buffer_device_address(&info) } } else { 0 },
         };
         bound.map_err(|e| inner.failed("vkBindBufferMemory", e))?;
-        Ok(Buffer(Arc::new(raw)))
+        Ok(Buffer { raw: Arc::new(raw), start: 0, len_bytes: len_bytes.max(16) })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! usage: `profile MODEL.gguf [ROWS [DEPTH]]`; ROWS is 1 for decode (the default), more for a prompt's chunk.
 
-use pumex::engine::{Options, VulkanRunner};
+use pumex::engine::{self, Options, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::model;
 use pumex::plan::{Op, Plan, Weight};
@@ -71,11 +71,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let entry = kinds.entry(name).or_default();
         *entry = (entry.0 + 1, entry.1 + us, entry.2 + bytes);
     }
+    let read = engine::bandwidth::measure(runner.vk())?.read;
+    let share = |bytes: u64, us: f64| 100.0 * bytes as f64 / (us * 1e-6) / read;
+    let all: u64 = kinds.values().map(|k| k.2).sum();
     println!("{}: {n} rows at depth {depth}, step {whole:.1} us", runner.device());
-    println!("{:<34} {:>5} {:>10} {:>8} {:>8}", "op", "count", "us", "MB", "GB/s");
+    println!("memory reads at {:.0} GB/s; the step's weights at {:.1} % of it", read / 1e9, share(all, whole));
+    println!("{:<34} {:>5} {:>10} {:>8} {:>8} {:>6}", "op", "count", "us", "MB", "GB/s", "share");
     for (name, (count, us, bytes)) in kinds {
         let (mb, rate) = (bytes as f64 / 1e6, bytes as f64 / us / 1e3);
-        println!("{name:<34} {count:>5} {us:>10.1} {mb:>8.1} {rate:>8.1}");
+        println!("{name:<34} {count:>5} {us:>10.1} {mb:>8.1} {rate:>8.1} {:>5.1}%", share(bytes, us));
     }
     Ok(())
 }
