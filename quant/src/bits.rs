@@ -17,3 +17,19 @@ pub fn scale_min(packed: &[u8], j: usize) -> (u8, u8) {
         ((low & 15) | ((packed[j - 4] >> 6) << 4), (low >> 4) | ((packed[j] >> 6) << 4))
     }
 }
+
+/// The u16 at byte `at`.
+pub fn u16_at(block: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([block[at], block[at + 1]])
+}
+
+/// The u32 at byte `at`.
+pub fn u32_at(block: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+}
+
+/// Nibble `i` of bytes whose low nibbles are the first half and whose high nibbles the second.
+pub fn half_nibble(bytes: &[u8], i: usize) -> u8 {
+    let n = bytes.len();
+    bytes[i % n] >> (4 * (i / n)) & 15
+}

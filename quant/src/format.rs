@@ -7,11 +7,32 @@ pub enum FormatId {
     F32,
     F16,
     Bf16,
+    Q1_0,
+    Q2_0,
     Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
     Q8_0,
+    Q2K,
+    Q3K,
     Q4K,
     Q5K,
     Q6K,
+    Q8K,
+    Iq1S,
+    Iq1M,
+    Iq2Xxs,
+    Iq2Xs,
+    Iq2S,
+    Iq3Xxs,
+    Iq3S,
+    Iq4Nl,
+    Iq4Xs,
+    Tq1_0,
+    Tq2_0,
+    Mxfp4,
+    Nvfp4,
 }
 
 /// One weight format.
@@ -36,6 +57,11 @@ pub struct Format {
 }
 
 impl Format {
+    /// Bits per weight.
+    pub fn bits(&self) -> f32 {
+        8.0 * self.block_bytes as f32 / self.block_len as f32
+    }
+
     /// Bytes of a row of `len` weights, if `len` is a whole number of blocks and the size fits.
     pub fn row_bytes(&self, len: usize) -> Option<usize> {
         if !len.is_multiple_of(self.block_len) {

@@ -1,0 +1,40 @@
+//! IQ1_M: 256 weights in 56 bytes, 1.75 bits per weight.
+//!
+//! `w = d * (2 * scale[j] + 1) * (grid ± DELTA)` for each of 16 sub-blocks `j` of 16; the sign of the shift is per 8
+//! weights. Bytes: 32 of grid indices (low 8 bits, for 8 weights each), 16 of two 3-bit high parts, each under its shift's
+//! sign, then 4 words of four 3-bit scales; their top nibbles together are `d`, an f16.
+use crate::bits::u16_at;
+use crate::format::{Format, FormatId};
+use crate::grid::IQ1;
+use crate::iq1_s::DELTA;
+
+fn super_scale(b: &[u8]) -> f32 {
+    let nibble = |i: usize| (u16_at(b, 48 + 2 * i) >> 12) << (4 * i);
+    half::f16::from_bits(nibble(0) | nibble(1) | nibble(2) | nibble(3)).to_f32()
+}
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let d = super_scale(b);
+    for (l, eight) in out.chunks_exact_mut(8).enumerate() {
+        let scale = u16_at(b, 48 + 2 * (l / 8)) >> (3 * (l / 2 % 4)) & 7;
+        let step = d * f32::from(2 * scale + 1);
+        let high = b[32 + l / 2] >> (4 * (l % 2));
+        let index = usize::from(b[l]) | usize::from(high & 7) << 8;
+        let shift = if high & 8 != 0 { -DELTA } else { DELTA };
+        for (i, o) in eight.iter_mut().enumerate() {
+            *o = step * (IQ1.value(index, i) + shift);
+        }
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Iq1M,
+    ggml_id: 29,
+    name: "IQ1_M",
+    stem: "iq1_m",
+    block_len: 256,
+    block_bytes: 32 + 16 + 8,
+    decode,
+    is_finite: |b| super_scale(b).is_finite(),
+};

@@ -1,0 +1,36 @@
+//! IQ1_S: 256 weights in 50 bytes, 1.5625 bits per weight.
+//!
+//! `w = d * (2 * scale[j] + 1) * (grid ± DELTA)` for each of 8 sub-blocks `j` of 32; grid values are -1, 0, 1. Bytes: `d`
+//! f16, 32 of grid indices (low 8 bits, for 8 weights each), then per sub-block a word of four 3-bit high parts, a 3-bit
+//! scale and the sign of the shift.
+use crate::bits::{half_at, u16_at};
+use crate::format::{Format, FormatId};
+use crate::grid::IQ1;
+
+/// Shift of the grid, also of IQ1_M.
+pub const DELTA: f32 = 0.125;
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let d = half_at(b, 0);
+    for (j, part) in out.chunks_exact_mut(32).enumerate() {
+        let word = u16_at(b, 34 + 2 * j);
+        let step = d * f32::from(2 * (word >> 12 & 7) + 1);
+        let shift = if word >> 15 == 1 { -DELTA } else { DELTA };
+        for (i, o) in part.iter_mut().enumerate() {
+            let index = usize::from(b[2 + 4 * j + i / 8]) | usize::from(word >> (3 * (i / 8)) & 7) << 8;
+            *o = step * (IQ1.value(index, i % 8) + shift);
+        }
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Iq1S,
+    ggml_id: 19,
+    name: "IQ1_S",
+    stem: "iq1_s",
+    block_len: 256,
+    block_bytes: 2 + 32 + 16,
+    decode,
+    is_finite: |b| half_at(b, 0).is_finite(),
+};

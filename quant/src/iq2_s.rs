@@ -1,0 +1,30 @@
+//! IQ2_S: 256 weights in 82 bytes, 2.5625 bits per weight.
+//!
+//! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 16 sub-blocks `j` of 16. Bytes: `d` f16, 32 of grid indices (low 8
+//! bits, for 8 weights each), 32 of sign patterns, 8 of the indices' high bit pairs, 8 of two 4-bit scales.
+use crate::bits::half_at;
+use crate::format::{Format, FormatId};
+use crate::grid::{sign, IQ2_S};
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let d = half_at(b, 0);
+    for (l, eight) in out.chunks_exact_mut(8).enumerate() {
+        let index = usize::from(b[2 + l]) | usize::from(b[66 + l / 4] >> (2 * (l % 4)) & 3) << 8;
+        let step = d * (0.5 + f32::from(b[74 + l / 4] >> (4 * (l / 2 % 2)) & 15)) * 0.25;
+        for (i, o) in eight.iter_mut().enumerate() {
+            *o = step * IQ2_S.value(index, i) * sign(b[34 + l], i);
+        }
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Iq2S,
+    ggml_id: 22,
+    name: "IQ2_S",
+    stem: "iq2_s",
+    block_len: 256,
+    block_bytes: 2 + 32 + 32 + 8 + 8,
+    decode,
+    is_finite: |b| half_at(b, 0).is_finite(),
+};

@@ -1,0 +1,31 @@
+//! IQ2_XS: 256 weights in 74 bytes, 2.3125 bits per weight.
+//!
+//! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 16 sub-blocks `j` of 16. Bytes: `d` f16, 32 words of 16 bits (9-bit
+//! grid index under 7-bit sign pattern, for 8 weights each), 8 of two 4-bit scales.
+use crate::bits::{half_at, u16_at};
+use crate::format::{Format, FormatId};
+use crate::grid::{sign, signs, IQ2_XS};
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let d = half_at(b, 0);
+    for (l, eight) in out.chunks_exact_mut(8).enumerate() {
+        let (word, scale) = (u16_at(b, 2 + 2 * l), b[66 + l / 4] >> (4 * (l / 2 % 2)) & 15);
+        let step = d * (0.5 + f32::from(scale)) * 0.25;
+        let minus = signs(u32::from(word >> 9));
+        for (i, o) in eight.iter_mut().enumerate() {
+            *o = step * IQ2_XS.value(usize::from(word & 511), i) * sign(minus, i);
+        }
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Iq2Xs,
+    ggml_id: 17,
+    name: "IQ2_XS",
+    stem: "iq2_xs",
+    block_len: 256,
+    block_bytes: 2 + 64 + 8,
+    decode,
+    is_finite: |b| half_at(b, 0).is_finite(),
+};

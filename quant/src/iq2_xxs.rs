@@ -1,0 +1,34 @@
+//! IQ2_XXS: 256 weights in 66 bytes, 2.0625 bits per weight.
+//!
+//! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, then per sub-block 4 grid
+//! indices of 8 bits and a word of four 7-bit sign patterns under a 4-bit scale.
+use crate::bits::{half_at, u32_at};
+use crate::format::{Format, FormatId};
+use crate::grid::{sign, signs, IQ2_XXS};
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let d = half_at(b, 0);
+    for (j, part) in out.chunks_exact_mut(32).enumerate() {
+        let at = 2 + 8 * j;
+        let word = u32_at(b, at + 4);
+        let step = d * (0.5 + (word >> 28) as f32) * 0.25;
+        for (l, eight) in part.chunks_exact_mut(8).enumerate() {
+            let minus = signs(word >> (7 * l));
+            for (i, o) in eight.iter_mut().enumerate() {
+                *o = step * IQ2_XXS.value(usize::from(b[at + l]), i) * sign(minus, i);
+            }
+        }
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Iq2Xxs,
+    ggml_id: 16,
+    name: "IQ2_XXS",
+    stem: "iq2_xxs",
+    block_len: 256,
+    block_bytes: 2 + 8 * 8,
+    decode,
+    is_finite: |b| half_at(b, 0).is_finite(),
+};

@@ -1,0 +1,31 @@
+//! IQ3_S: 256 weights in 110 bytes, 3.4375 bits per weight.
+//!
+//! `w = d * (1 + 2 * scale[j]) * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, 64 of grid indices (low 8 bits,
+//! for 4 weights each), 8 of the indices' ninth bits, 32 of sign patterns, 4 of two 4-bit scales.
+use crate::bits::half_at;
+use crate::format::{Format, FormatId};
+use crate::grid::{sign, IQ3_S};
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let d = half_at(b, 0);
+    for (j, part) in out.chunks_exact_mut(32).enumerate() {
+        let scale = b[106 + j / 2] >> (4 * (j % 2)) & 15;
+        let step = d * (1.0 + 2.0 * f32::from(scale));
+        for (i, o) in part.iter_mut().enumerate() {
+            let index = usize::from(b[2 + 8 * j + i / 4]) | usize::from(b[66 + j] >> (i / 4) & 1) << 8;
+            *o = step * IQ3_S.value(index, i % 4) * sign(b[74 + 4 * j + i / 8], i % 8);
+        }
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Iq3S,
+    ggml_id: 21,
+    name: "IQ3_S",
+    stem: "iq3_s",
+    block_len: 256,
+    block_bytes: 2 + 64 + 8 + 32 + 4,
+    decode,
+    is_finite: |b| half_at(b, 0).is_finite(),
+};

@@ -1,0 +1,27 @@
+//! IQ4_NL: 32 weights in 18 bytes, 4.5 bits per weight.
+//!
+//! `w = d * LEVELS[q]`: sixteen levels, denser around zero. Bytes: `d` f16, then Q4_0's nibbles.
+use crate::bits::{half_at, half_nibble};
+use crate::format::{Format, FormatId};
+
+/// The levels, also of IQ4_XS.
+pub const LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let d = half_at(b, 0);
+    for (i, o) in out.iter_mut().enumerate() {
+        *o = d * f32::from(LEVELS[usize::from(half_nibble(&b[2..18], i))]);
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Iq4Nl,
+    ggml_id: 20,
+    name: "IQ4_NL",
+    stem: "iq4_nl",
+    block_len: 32,
+    block_bytes: 2 + 16,
+    decode,
+    is_finite: |b| half_at(b, 0).is_finite(),
+};

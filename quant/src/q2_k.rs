@@ -1,0 +1,29 @@
+//! Q2_K: 256 weights in 84 bytes, 2.625 bits per weight.
+//!
+//! `w = d * scale[j] * q - dmin * min[j]` for each of 16 sub-blocks `j` of 16. Bytes: 16 of scale (low nibble) and minimum
+//! (high nibble), 64 of bit pairs, `d` f16, `dmin` f16. Each half of 128 weights uses 32 bytes: pair `k` of byte `l` is
+//! weight `32 * k + l`.
+use crate::bits::half_at;
+use crate::format::{Format, FormatId};
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let (d, dmin) = (half_at(b, 80), half_at(b, 82));
+    for (i, o) in out.iter_mut().enumerate() {
+        let (half, k, l) = (i / 128, i % 128 / 32, i % 32);
+        let q = b[16 + 32 * half + l] >> (2 * k) & 3;
+        let pair = b[i / 16];
+        *o = d * f32::from(pair & 15) * f32::from(q) - dmin * f32::from(pair >> 4);
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Q2K,
+    ggml_id: 10,
+    name: "Q2_K",
+    stem: "q2_k",
+    block_len: 256,
+    block_bytes: 16 + 64 + 2 + 2,
+    decode,
+    is_finite: |b| half_at(b, 80).is_finite() && half_at(b, 82).is_finite(),
+};

@@ -1,0 +1,24 @@
+//! Q4_1: 32 weights in 20 bytes, 5 bits per weight.
+//!
+//! `w = d * q + m`. Bytes: `d` f16, `m` f16, then 16 bytes whose low nibbles are weights 0..16 and high nibbles 16..32.
+use crate::bits::{half_at, half_nibble};
+use crate::format::{Format, FormatId};
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let (d, m) = (half_at(b, 0), half_at(b, 2));
+    for (i, o) in out.iter_mut().enumerate() {
+        *o = f32::from(half_nibble(&b[4..20], i)) * d + m;
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Q4_1,
+    ggml_id: 3,
+    name: "Q4_1",
+    stem: "q4_1",
+    block_len: 32,
+    block_bytes: 2 + 2 + 16,
+    decode,
+    is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),
+};

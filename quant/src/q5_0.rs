@@ -1,0 +1,25 @@
+//! Q5_0: 32 weights in 22 bytes, 5.5 bits per weight.
+//!
+//! `w = d * (q - 16)`. Bytes: `d` f16, 32 fifth bits (bit `i` for weight `i`), then Q4_0's nibbles.
+use crate::bits::{half_at, half_nibble, u32_at};
+use crate::format::{Format, FormatId};
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let (d, fifth) = (half_at(b, 0), u32_at(b, 2));
+    for (i, o) in out.iter_mut().enumerate() {
+        let q = half_nibble(&b[6..22], i) | ((fifth >> i & 1) << 4) as u8;
+        *o = (f32::from(q) - 16.0) * d;
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Q5_0,
+    ggml_id: 6,
+    name: "Q5_0",
+    stem: "q5_0",
+    block_len: 32,
+    block_bytes: 2 + 4 + 16,
+    decode,
+    is_finite: |b| half_at(b, 0).is_finite(),
+};

@@ -1,0 +1,25 @@
+//! Q5_1: 32 weights in 24 bytes, 6 bits per weight.
+//!
+//! `w = d * q + m`. Bytes: `d` f16, `m` f16, 32 fifth bits (bit `i` for weight `i`), then Q4_0's nibbles.
+use crate::bits::{half_at, half_nibble, u32_at};
+use crate::format::{Format, FormatId};
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let (d, m, fifth) = (half_at(b, 0), half_at(b, 2), u32_at(b, 4));
+    for (i, o) in out.iter_mut().enumerate() {
+        let q = half_nibble(&b[8..24], i) | ((fifth >> i & 1) << 4) as u8;
+        *o = f32::from(q) * d + m;
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Q5_1,
+    ggml_id: 7,
+    name: "Q5_1",
+    stem: "q5_1",
+    block_len: 32,
+    block_bytes: 2 + 2 + 4 + 16,
+    decode,
+    is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),
+};

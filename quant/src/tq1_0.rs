@@ -1,0 +1,34 @@
+//! TQ1_0: 256 ternary weights in 54 bytes, 1.6875 bits per weight.
+//!
+//! `w = d * (t - 1)`. A byte holds five base-3 digits as the fraction `byte / 256`: multiplying by 3 brings the next one
+//! to the front. Bytes: 48 of five digits (first 32 bytes: digit `n` of byte `m` is weight `32 * n + m`; next 16 likewise
+//! from weight 160 on), 4 of four digits (weight `240 + 4 * n + m`), `d` f16.
+use crate::bits::half_at;
+use crate::format::{Format, FormatId};
+
+const POW3: [u8; 5] = [1, 3, 9, 27, 81];
+
+fn decode(b: &[u8], out: &mut [f32]) {
+    let d = half_at(b, 52);
+    for (i, o) in out.iter_mut().enumerate() {
+        let (byte, n) = match i {
+            0..160 => (b[i % 32], i / 32),
+            160..240 => (b[32 + i % 16], (i - 160) / 16),
+            _ => (b[48 + i % 4], (i - 240) / 4),
+        };
+        let digit = u16::from(byte.wrapping_mul(POW3[n])) * 3 >> 8;
+        *o = (f32::from(digit) - 1.0) * d;
+    }
+}
+
+/// Row of the format table.
+pub const FORMAT: Format = Format {
+    id: FormatId::Tq1_0,
+    ggml_id: 34,
+    name: "TQ1_0",
+    stem: "tq1_0",
+    block_len: 256,
+    block_bytes: 48 + 4 + 2,
+    decode,
+    is_finite: |b| half_at(b, 52).is_finite(),
+};
