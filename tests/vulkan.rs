@@ -8,7 +8,34 @@ use pumex::step::{Row, Runner, Token, Want};
 use std::path::Path;
 
 /// Golden files of the formats there are kernels for.
-pub const TYPES: [&str; 7] = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_K_S", "Q5_K_S", "Q6_K"];
+pub const TYPES: [&str; 26] = [
+    "F16",
+    "BF16",
+    "Q1_0",
+    "Q2_0",
+    "Q4_0",
+    "Q4_1",
+    "Q5_0",
+    "Q5_1",
+    "Q8_0",
+    "Q2_K",
+    "Q3_K_S",
+    "Q4_K_S",
+    "Q5_K_S",
+    "Q6_K",
+    "IQ1_S",
+    "IQ1_M",
+    "IQ2_XXS",
+    "IQ2_XS",
+    "IQ2_S",
+    "IQ3_XXS",
+    "IQ3_S",
+    "IQ4_NL",
+    "IQ4_XS",
+    "TQ1_0",
+    "TQ2_0",
+    "MXFP4_MOE",
+];
 
 fn check(model: &Path, golden: &Path) {
     let gguf = Gguf::open(model).unwrap();

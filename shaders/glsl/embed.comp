@@ -3,7 +3,6 @@
 #include "lib/types.glsl"
 #include "lib/step.glsl"
 #include "quant/contract.glsl"
-#include "weight.glsl"
 layout(local_size_x_id = 0) in;
 layout(push_constant) uniform Push {
     Weights table;  // [vocab, dim]
@@ -14,6 +13,7 @@ layout(push_constant) uniform Push {
 };
 
 void main() {
+    WEIGHT_INIT
     uint row = gl_WorkGroupID.x;
     if (row >= params.w[STEP_ROWS]) return;
     uint id = step_token(params, row);

@@ -3,7 +3,6 @@
 #version 460
 #include "lib/types.glsl"
 #include "quant/contract.glsl"
-#include "weight.glsl"
 layout(local_size_x = 64) in;
 layout(constant_id = 1) const uint EPILOGUE = 0; // 0 store, 1 add to y, 2 y = silu(y) * result
 layout(push_constant) uniform Push {
@@ -37,6 +36,7 @@ void store(uint col, uint row, float sum) {
 }
 
 void main() {
+    WEIGHT_INIT
     uint t = gl_LocalInvocationID.x;
     uint m_at = gl_WorkGroupID.x * TILE, n_at = gl_WorkGroupID.y * TILE;
     uint w_row = min(m_at + t, m - 1), x_row = min(n_at + t, n - 1);

@@ -4,7 +4,6 @@
 #include "lib/types.glsl"
 #include "lib/reduce.glsl"
 #include "quant/contract.glsl"
-#include "weight.glsl"
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ROWS = 1;  // outputs per workgroup
 layout(constant_id = 2) const uint COLS = 1;  // activation rows
@@ -48,6 +47,7 @@ float biased(float sum, uint part, uint row) {
 }
 
 void main() {
+    WEIGHT_INIT
     uint first = gl_WorkGroupID.x * ROWS;
     float acc[SUMS];
     [[unroll]] for (uint i = 0; i < SUMS; i++) acc[i] = 0.0;

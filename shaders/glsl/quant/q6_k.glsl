@@ -1,6 +1,5 @@
 // Q6_K: see quant/src/q6_k.rs. A chunk is 8 weights of each quarter of a half; 210 bytes a block, so reads are 16 bits.
 #define Weights U16
-uint pair_at(Weights w, uint at) { return uint(w.v[at]) | (uint(w.v[at + 1]) << 16); }
 void weight_chunk(Weights w, uint g, out vec4 v[8]) {
     uint block = (g / 8) * 105, part = g % 4, half_at = (g % 8) / 4;
     float d = half1(uint(w.v[block + 104]));

@@ -2,6 +2,7 @@
 //!
 //! usage: build-shaders [--check] [ROOT]; with `--check` nothing is written and a difference is an error.
 
+use pumex_quant::grid::{Grid, GRIDS};
 use pumex_quant::FORMATS;
 use pumex_shaders::kernels::KERNELS;
 use std::fs;
@@ -9,6 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 type Fault = Box<dyn std::error::Error>;
+
+/// A codebook as GLSL: two entries to a word.
+fn codes(grid: &Grid) -> String {
+    let words = grid.codes.chunks_exact(2).map(|c| format!("{}u", u32::from(c[0]) | u32::from(c[1]) << 16));
+    let words: Vec<String> = words.collect();
+    format!("const uint GRID_CODES[{}] = uint[]({});\n", words.len(), words.join(", "))
+}
 
 /// Name and SPIR-V of every module, sorted by name.
 fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
@@ -28,7 +36,9 @@ fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
                     ("weight.glsl", Some(stem)) => format!("quant/{stem}.glsl"),
                     _ => wanted.to_string(),
                 };
-                let content = fs::read_to_string(glsl.join(&file)).map_err(|e| format!("{file}: {e}"))?;
+                let made = GRIDS.iter().find(|g| file == format!("quant/codes_{}.glsl", g.name)).map(|g| codes(g));
+                let read = || fs::read_to_string(glsl.join(&file)).map_err(|e| format!("{file}: {e}"));
+                let content = made.map_or_else(read, Ok)?;
                 Ok(shaderc::ResolvedInclude { resolved_name: file, content })
             });
             let file = format!("{}.comp", kernel.name);
