@@ -33,3 +33,37 @@ pub fn half_nibble(bytes: &[u8], i: usize) -> u8 {
     let n = bytes.len();
     bytes[i % n] >> (4 * (i / n)) & 15
 }
+
+/// Writes `x` as f16 at byte `at`.
+pub fn put_half(block: &mut [u8], at: usize, x: f32) {
+    block[at..at + 2].copy_from_slice(&half::f16::from_f32(x).to_le_bytes());
+}
+
+/// Writes codes so that [`half_nibble`] reads them; only their low 4 bits.
+pub fn put_nibbles(bytes: &mut [u8], codes: &[u8]) {
+    let n = bytes.len();
+    bytes.iter_mut().enumerate().for_each(|(i, b)| *b = codes[i] & 15 | codes[i + n] << 4);
+}
+
+/// Writes the fifth bits of 32 codes.
+pub fn put_fifths(bytes: &mut [u8], codes: &[u8]) {
+    let word = codes.iter().enumerate().fold(0u32, |word, (i, q)| word | u32::from(q >> 4 & 1) << i);
+    bytes.copy_from_slice(&word.to_le_bytes());
+}
+
+/// Writes 256 bit pairs: pair `k` of byte `l` of each half of 32 bytes is code `32 * k + l` of that half.
+pub fn put_quarters(bytes: &mut [u8], codes: &[u8]) {
+    for (bytes, codes) in bytes.chunks_exact_mut(32).zip(codes.chunks_exact(128)) {
+        let byte = |l: usize| codes[l] | codes[l + 32] << 2 | codes[l + 64] << 4 | codes[l + 96] << 6;
+        bytes.iter_mut().enumerate().for_each(|(l, b)| *b = byte(l));
+    }
+}
+
+/// Writes 8 scales and minima so that [`scale_min`] reads them.
+pub fn put_scale_mins(packed: &mut [u8], scales: &[u8], mins: &[u8]) {
+    for j in 0..4 {
+        packed[j] = scales[j] | scales[j + 4] >> 4 << 6;
+        packed[j + 4] = mins[j] | mins[j + 4] >> 4 << 6;
+        packed[j + 8] = scales[j + 4] & 15 | mins[j + 4] << 4;
+    }
+}

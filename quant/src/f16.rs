@@ -2,6 +2,10 @@
 use crate::bits::half_at;
 use crate::format::{Format, FormatId};
 
+fn encode(x: &[f32], _: &[f32], b: &mut [u8]) {
+    b.copy_from_slice(&half::f16::from_f32(x[0]).to_le_bytes());
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::F16,
@@ -11,5 +15,6 @@ pub const FORMAT: Format = Format {
     block_len: 1,
     block_bytes: 2,
     decode: |b, out| out[0] = half_at(b, 0),
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

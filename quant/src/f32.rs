@@ -5,6 +5,10 @@ fn value(block: &[u8]) -> f32 {
     f32::from_le_bytes([block[0], block[1], block[2], block[3]])
 }
 
+fn encode(x: &[f32], _: &[f32], b: &mut [u8]) {
+    b.copy_from_slice(&x[0].to_le_bytes());
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::F32,
@@ -14,5 +18,6 @@ pub const FORMAT: Format = Format {
     block_len: 1,
     block_bytes: 4,
     decode: |b, out| out[0] = value(b),
+    encode,
     is_finite: |b| value(b).is_finite(),
 };

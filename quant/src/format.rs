@@ -52,6 +52,8 @@ pub struct Format {
     pub block_bytes: usize,
     /// Decodes one block: `block_bytes` bytes → `block_len` weights, exactly.
     pub decode: fn(&[u8], &mut [f32]),
+    /// Encodes one block: `block_len` finite weights and how much each one's squared error counts → `block_bytes` bytes.
+    pub encode: fn(&[f32], &[f32], &mut [u8]),
     /// Whether a block's scales (or values) are all finite.
     pub is_finite: fn(&[u8]) -> bool,
 }
@@ -83,6 +85,22 @@ impl Format {
         );
         for (b, o) in bytes.chunks_exact(self.block_bytes).zip(out.chunks_exact_mut(self.block_len)) {
             (self.decode)(b, o);
+        }
+    }
+
+    /// Encodes whole blocks: `x` and as many weights of their squared errors → `out`.
+    ///
+    /// # Panics
+    /// If the lengths do not describe the same number of blocks.
+    pub fn encode_row(&self, x: &[f32], weight: &[f32], out: &mut [u8]) {
+        let blocks = x.len() / self.block_len;
+        assert!(
+            blocks == out.len() / self.block_bytes && weight.len() == x.len(),
+            "a row has equal blocks on all sides"
+        );
+        let x = x.chunks_exact(self.block_len).zip(weight.chunks_exact(self.block_len));
+        for ((x, weight), b) in x.zip(out.chunks_exact_mut(self.block_bytes)) {
+            (self.encode)(x, weight, b);
         }
     }
 

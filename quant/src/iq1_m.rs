@@ -7,6 +7,8 @@ use crate::bits::u16_at;
 use crate::format::{Format, FormatId};
 use crate::grid::IQ1;
 use crate::iq1_s::DELTA;
+use crate::search::codebook::{Book, Signs};
+use std::sync::OnceLock;
 
 fn super_scale(b: &[u8]) -> f32 {
     let nibble = |i: usize| (u16_at(b, 48 + 2 * i) >> 12) << (4 * i);
@@ -27,6 +29,25 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+static BOOK: OnceLock<Book> = OnceLock::new();
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let book = BOOK.get_or_init(|| Book::new(&IQ1, Signs::ShiftPerGroup, 16, 1.0, 7));
+    let coded = book.fit(x, weight);
+    b.fill(0);
+    for l in 0..32 {
+        let (index, shifted) = (coded.entries[l] & 2047, coded.entries[l] >> 11);
+        b[l] = index as u8;
+        b[32 + l / 2] |= ((index >> 8 | shifted << 3) as u8) << (4 * (l % 2));
+    }
+    let d = half::f16::from_f32(coded.d).to_bits();
+    for i in 0..4 {
+        let scales = (0..4).fold(0, |word, s| word | u16::from(coded.scales[4 * i + s]) << (3 * s));
+        let word = scales | (d >> (4 * i) & 15) << 12;
+        b[48 + 2 * i..][..2].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Iq1M,
@@ -36,5 +57,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 32 + 16 + 8,
     decode,
+    encode,
     is_finite: |b| super_scale(b).is_finite(),
 };

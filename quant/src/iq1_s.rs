@@ -3,9 +3,12 @@
 //! `w = d * (2 * scale[j] + 1) * (grid ± DELTA)` for each of 8 sub-blocks `j` of 32; grid values are -1, 0, 1. Bytes: `d`
 //! f16, 32 of grid indices (low 8 bits, for 8 weights each), then per sub-block a word of four 3-bit high parts, a 3-bit
 //! scale and the sign of the shift.
+use crate::bits::put_half;
 use crate::bits::{half_at, u16_at};
 use crate::format::{Format, FormatId};
 use crate::grid::IQ1;
+use crate::search::codebook::{Book, Signs};
+use std::sync::OnceLock;
 
 /// Shift of the grid, also of IQ1_M.
 pub const DELTA: f32 = 0.125;
@@ -23,6 +26,24 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+static BOOK: OnceLock<Book> = OnceLock::new();
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let book = BOOK.get_or_init(|| Book::new(&IQ1, Signs::ShiftPerSub, 32, 1.0, 7));
+    let coded = book.fit(x, weight);
+    b.fill(0);
+    put_half(b, 0, coded.d);
+    for j in 0..8 {
+        let mut word = u16::from(coded.scales[j]) << 12 | (coded.entries[4 * j] >> 11) << 15;
+        for l in 0..4 {
+            let index = coded.entries[4 * j + l] & 2047;
+            b[2 + 4 * j + l] = index as u8;
+            word |= index >> 8 << (3 * l);
+        }
+        b[34 + 2 * j..][..2].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Iq1S,
@@ -32,5 +53,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 32 + 16,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

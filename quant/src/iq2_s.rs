@@ -3,8 +3,11 @@
 //! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 16 sub-blocks `j` of 16. Bytes: `d` f16, 32 of grid indices (low 8
 //! bits, for 8 weights each), 32 of sign patterns, 8 of the indices' high bit pairs, 8 of two 4-bit scales.
 use crate::bits::half_at;
+use crate::bits::put_half;
 use crate::format::{Format, FormatId};
 use crate::grid::{sign, IQ2_S};
+use crate::search::codebook::{Book, Signs};
+use std::sync::OnceLock;
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);
@@ -17,6 +20,23 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+static BOOK: OnceLock<Book> = OnceLock::new();
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let book = BOOK.get_or_init(|| Book::new(&IQ2_S, Signs::Free, 16, 0.125, 15));
+    let coded = book.fit(x, weight);
+    b.fill(0);
+    put_half(b, 0, coded.d);
+    b[34..66].copy_from_slice(&coded.minus);
+    for l in 0..32 {
+        b[2 + l] = coded.entries[l] as u8;
+        b[66 + l / 4] |= ((coded.entries[l] >> 8) as u8) << (2 * (l % 4));
+    }
+    for j in 0..16 {
+        b[74 + j / 2] |= coded.scales[j] << (4 * (j % 2));
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Iq2S,
@@ -26,5 +46,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 32 + 32 + 8 + 8,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

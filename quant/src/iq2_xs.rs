@@ -2,9 +2,12 @@
 //!
 //! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 16 sub-blocks `j` of 16. Bytes: `d` f16, 32 words of 16 bits (9-bit
 //! grid index under 7-bit sign pattern, for 8 weights each), 8 of two 4-bit scales.
+use crate::bits::put_half;
 use crate::bits::{half_at, u16_at};
 use crate::format::{Format, FormatId};
 use crate::grid::{sign, signs, IQ2_XS};
+use crate::search::codebook::{Book, Signs};
+use std::sync::OnceLock;
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);
@@ -18,6 +21,22 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+static BOOK: OnceLock<Book> = OnceLock::new();
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let book = BOOK.get_or_init(|| Book::new(&IQ2_XS, Signs::Even, 16, 0.125, 15));
+    let coded = book.fit(x, weight);
+    b.fill(0);
+    put_half(b, 0, coded.d);
+    for l in 0..32 {
+        let word = coded.entries[l] | u16::from(coded.minus[l] & 127) << 9;
+        b[2 + 2 * l..][..2].copy_from_slice(&word.to_le_bytes());
+    }
+    for j in 0..16 {
+        b[66 + j / 2] |= coded.scales[j] << (4 * (j % 2));
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Iq2Xs,
@@ -27,5 +46,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 64 + 8,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

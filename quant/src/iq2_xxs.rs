@@ -2,9 +2,12 @@
 //!
 //! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, then per sub-block 4 grid
 //! indices of 8 bits and a word of four 7-bit sign patterns under a 4-bit scale.
+use crate::bits::put_half;
 use crate::bits::{half_at, u32_at};
 use crate::format::{Format, FormatId};
 use crate::grid::{sign, signs, IQ2_XXS};
+use crate::search::codebook::{Book, Signs};
+use std::sync::OnceLock;
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);
@@ -21,6 +24,23 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+static BOOK: OnceLock<Book> = OnceLock::new();
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let book = BOOK.get_or_init(|| Book::new(&IQ2_XXS, Signs::Even, 32, 0.125, 15));
+    let coded = book.fit(x, weight);
+    b.fill(0);
+    put_half(b, 0, coded.d);
+    for j in 0..8 {
+        let mut word = u32::from(coded.scales[j]) << 28;
+        for l in 0..4 {
+            b[2 + 8 * j + l] = coded.entries[4 * j + l] as u8;
+            word |= u32::from(coded.minus[4 * j + l] & 127) << (7 * l);
+        }
+        b[6 + 8 * j..][..4].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Iq2Xxs,
@@ -30,5 +50,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 8 * 8,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

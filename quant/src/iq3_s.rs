@@ -3,8 +3,11 @@
 //! `w = d * (1 + 2 * scale[j]) * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, 64 of grid indices (low 8 bits,
 //! for 4 weights each), 8 of the indices' ninth bits, 32 of sign patterns, 4 of two 4-bit scales.
 use crate::bits::half_at;
+use crate::bits::put_half;
 use crate::format::{Format, FormatId};
 use crate::grid::{sign, IQ3_S};
+use crate::search::codebook::{Book, Signs};
+use std::sync::OnceLock;
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);
@@ -18,6 +21,23 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+static BOOK: OnceLock<Book> = OnceLock::new();
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let book = BOOK.get_or_init(|| Book::new(&IQ3_S, Signs::Free, 32, 1.0, 15));
+    let coded = book.fit(x, weight);
+    b.fill(0);
+    put_half(b, 0, coded.d);
+    for (i, entry) in coded.entries.iter().enumerate() {
+        b[2 + i] = *entry as u8;
+        b[66 + i / 8] |= ((entry >> 8) as u8) << (i % 8);
+    }
+    b[74..106].copy_from_slice(&coded.minus);
+    for j in 0..8 {
+        b[106 + j / 2] |= coded.scales[j] << (4 * (j % 2));
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Iq3S,
@@ -27,5 +47,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 64 + 8 + 32 + 4,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

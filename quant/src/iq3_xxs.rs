@@ -2,9 +2,12 @@
 //!
 //! `w = d * (0.5 + scale[j]) / 2 * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, 64 grid indices of 8 bits (for
 //! 4 weights each), then per sub-block a word of four 7-bit sign patterns under a 4-bit scale.
+use crate::bits::put_half;
 use crate::bits::{half_at, u32_at};
 use crate::format::{Format, FormatId};
 use crate::grid::{sign, signs, IQ3_XXS};
+use crate::search::codebook::{Book, Signs};
+use std::sync::OnceLock;
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);
@@ -18,6 +21,20 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+static BOOK: OnceLock<Book> = OnceLock::new();
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let book = BOOK.get_or_init(|| Book::new(&IQ3_XXS, Signs::Even, 32, 0.25, 15));
+    let coded = book.fit(x, weight);
+    b.fill(0);
+    put_half(b, 0, coded.d);
+    for j in 0..8 {
+        let signs = (0..4).fold(0, |word, l| word | u32::from(coded.minus[4 * j + l] & 127) << (7 * l));
+        b[66 + 4 * j..][..4].copy_from_slice(&(signs | u32::from(coded.scales[j]) << 28).to_le_bytes());
+    }
+    b[2..66].iter_mut().zip(coded.entries).for_each(|(byte, entry)| *byte = entry as u8);
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Iq3Xxs,
@@ -27,5 +44,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 64 + 32,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

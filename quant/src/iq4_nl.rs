@@ -2,7 +2,9 @@
 //!
 //! `w = d * LEVELS[q]`: sixteen levels, denser around zero. Bytes: `d` f16, then Q4_0's nibbles.
 use crate::bits::{half_at, half_nibble};
+use crate::bits::{put_half, put_nibbles};
 use crate::format::{Format, FormatId};
+use crate::search::{scale, Levels};
 
 /// The levels, also of IQ4_XS.
 pub const LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
@@ -14,6 +16,18 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+/// The levels as floats.
+pub(crate) fn levels() -> [f32; 16] {
+    LEVELS.map(f32::from)
+}
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let levels = levels();
+    let d = scale::fit_half(x, weight, Levels(&levels));
+    put_half(b, 0, d);
+    put_nibbles(&mut b[2..], &Levels(&levels).codes(x, d));
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Iq4Nl,
@@ -23,5 +37,6 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 2 + 16,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

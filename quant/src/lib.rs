@@ -7,6 +7,7 @@
 mod bits;
 mod format;
 pub mod grid;
+pub mod search;
 
 pub mod bf16;
 pub mod f16;

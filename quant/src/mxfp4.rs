@@ -2,7 +2,9 @@
 //!
 //! `w = 2^(e - 128) * LEVELS[q]`: E2M1 numbers, stored doubled so that they are whole. Bytes: `e`, then Q4_0's nibbles.
 use crate::bits::half_nibble;
+use crate::bits::put_nibbles;
 use crate::format::{Format, FormatId};
+use crate::search::{error, Levels};
 
 /// Twice the E2M1 numbers, also of NVFP4.
 pub const LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
@@ -19,6 +21,28 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+/// The levels in rising order, the zero once.
+pub(crate) const RISING: [f32; 15] =
+    [-12.0, -8.0, -6.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0];
+
+/// Codes of the levels that [`RISING`] holds.
+pub(crate) fn codes(x: &[f32], step: f32) -> Vec<u8> {
+    let code = |i: u8| if i < 7 { 15 - i } else { i - 7 };
+    Levels(&RISING).codes(x, step).into_iter().map(code).collect()
+}
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let largest = x.iter().fold(0f32, |m, x| m.max(x.abs()));
+    // The power of two that puts the largest weight between levels 6 and 12, and its neighbours.
+    let middle = (largest / 12.0).log2().ceil().clamp(-120.0, 120.0) as i32 + 128;
+    let middle = if largest == 0.0 { 1 } else { middle };
+    let cost = |e: &i32| error(x, weight, Levels(&RISING), scale(*e as u8));
+    let e = (middle - 2..=middle + 1).map(|e| e.clamp(0, 254)).min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(0);
+    b[0] = e as u8;
+    let codes = codes(x, scale(b[0]));
+    put_nibbles(&mut b[1..], &codes);
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Mxfp4,
@@ -28,5 +52,6 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 1 + 16,
     decode,
+    encode,
     is_finite: |b| b[0] != 255,
 };

@@ -3,8 +3,11 @@
 //! `w = scale[j] * LEVELS[q]` for each of 4 sub-blocks `j` of 16, with MXFP4's levels. Bytes: 4 scales (E4M3 without sign,
 //! halved because the levels are doubled), then per sub-block 8 bytes of nibbles in Q4_0's order.
 use crate::bits::half_nibble;
+use crate::bits::put_nibbles;
 use crate::format::{Format, FormatId};
 use crate::mxfp4::LEVELS;
+use crate::mxfp4::{codes, RISING};
+use crate::search::{error, scale as search, Levels};
 
 /// Half of the E4M3 number; its NaN counts as 0.
 fn scale(byte: u8) -> f32 {
@@ -25,6 +28,19 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    for j in 0..4 {
+        let (x, weight) = (&x[16 * j..][..16], &weight[16 * j..][..16]);
+        let free = search::fit(x, weight, Levels(&RISING)).abs();
+        let above = (1..=126u8).position(|s| scale(s) >= free).map_or(126, |at| at as i32 + 1);
+        let cost = |s: &u8| error(x, weight, Levels(&RISING), scale(*s));
+        let near = (above - 3..=above + 2).map(|s| s.clamp(0, 126) as u8);
+        b[j] = near.min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(0);
+        let codes = codes(x, scale(b[j]));
+        put_nibbles(&mut b[4 + 8 * j..][..8], &codes);
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Nvfp4,
@@ -34,5 +50,6 @@ pub const FORMAT: Format = Format {
     block_len: 64,
     block_bytes: 4 + 32,
     decode,
+    encode,
     is_finite: |_| true,
 };

@@ -2,12 +2,21 @@
 //!
 //! `w = ±d`, plus where the bit is set. Bytes: `d` f16, then 128 bits.
 use crate::bits::half_at;
+use crate::bits::put_half;
 use crate::format::{Format, FormatId};
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);
     for (i, o) in out.iter_mut().enumerate() {
         *o = if b[2 + i / 8] >> (i % 8) & 1 == 1 { d } else { -d };
+    }
+}
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let sums = x.iter().zip(weight).fold((0f32, 0f32), |s, (x, w)| (s.0 + w * x.abs(), s.1 + w));
+    put_half(b, 0, if sums.1 > 0.0 { sums.0 / sums.1 } else { 0.0 });
+    for (byte, eight) in b[2..].iter_mut().zip(x.chunks_exact(8)) {
+        *byte = eight.iter().enumerate().fold(0, |bits, (i, x)| bits | u8::from(*x >= 0.0) << i);
     }
 }
 
@@ -20,5 +29,6 @@ pub const FORMAT: Format = Format {
     block_len: 128,
     block_bytes: 2 + 16,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

@@ -2,12 +2,24 @@
 //!
 //! `w = d * (q - 1)`. Bytes: `d` f16, then 64 bit pairs, four neighbours to a byte.
 use crate::bits::half_at;
+use crate::bits::put_half;
 use crate::format::{Format, FormatId};
+use crate::search::{codes, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);
     for (i, o) in out.iter_mut().enumerate() {
         *o = (f32::from(b[2 + i / 4] >> (2 * (i % 4)) & 3) - 1.0) * d;
+    }
+}
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let lattice = Integers { low: -1.0, high: 2.0 };
+    let d = scale::fit_half(x, weight, lattice);
+    put_half(b, 0, d);
+    let q = codes(x, lattice, d, 1);
+    for (byte, q) in b[2..].iter_mut().zip(q.chunks_exact(4)) {
+        *byte = q[0] | q[1] << 2 | q[2] << 4 | q[3] << 6;
     }
 }
 
@@ -20,5 +32,6 @@ pub const FORMAT: Format = Format {
     block_len: 64,
     block_bytes: 2 + 16,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

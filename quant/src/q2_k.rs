@@ -4,7 +4,9 @@
 //! (high nibble), 64 of bit pairs, `d` f16, `dmin` f16. Each half of 128 weights uses 32 bytes: pair `k` of byte `l` is
 //! weight `32 * k + l`.
 use crate::bits::half_at;
+use crate::bits::{put_half, put_quarters};
 use crate::format::{Format, FormatId};
+use crate::search::two_level;
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let (d, dmin) = (half_at(b, 80), half_at(b, 82));
@@ -16,6 +18,17 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let block = two_level::affine(x, weight, 16, 3.0, 15.0);
+    put_half(b, 80, block.d);
+    put_half(b, 82, block.dmin);
+    for j in 0..16 {
+        b[j] = block.scales[j] | block.mins[j] << 4;
+    }
+    let q = block.codes(x, 16, 3.0);
+    put_quarters(&mut b[16..80], &q);
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Q2K,
@@ -25,5 +38,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 16 + 64 + 2 + 2,
     decode,
+    encode,
     is_finite: |b| half_at(b, 80).is_finite() && half_at(b, 82).is_finite(),
 };

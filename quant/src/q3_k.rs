@@ -3,7 +3,9 @@
 //! `w = d * (scale[j] - 32) * (q - 4)` for each of 16 sub-blocks `j` of 16. Bytes: 32 of third bits (bit `i / 32` of byte
 //! `i % 32`), 64 of bit pairs in Q2_K's order, 12 of 6-bit scales, `d` f16.
 use crate::bits::half_at;
+use crate::bits::{put_half, put_quarters};
 use crate::format::{Format, FormatId};
+use crate::search::{codes, two_level, Integers};
 
 /// Scale `j` in 0..16, 6 bits: the low 4 in the nibbles of bytes 0..8, the high 2 in the pairs of bytes 8..12.
 fn scale(packed: &[u8], j: usize) -> u8 {
@@ -19,6 +21,25 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let lattice = Integers { low: -4.0, high: 3.0 };
+    let block = two_level::scales(x, weight, 16, lattice, -32.0, 31.0);
+    b.fill(0);
+    put_half(b, 108, block.d);
+    let mut q = [0u8; 256];
+    for j in 0..16 {
+        let scale = (block.scales[j] + 32) as u8;
+        b[96 + j % 8] |= (scale & 15) << (4 * (j / 8));
+        b[104 + j % 4] |= scale >> 4 << (2 * (j / 4));
+        q[16 * j..][..16].copy_from_slice(&codes(&x[16 * j..][..16], lattice, block.sub(j), 4));
+    }
+    for (i, q) in q.iter_mut().enumerate() {
+        b[i % 32] |= *q >> 2 << (i / 32);
+        *q &= 3;
+    }
+    put_quarters(&mut b[32..96], &q);
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Q3K,
@@ -28,5 +49,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 32 + 64 + 12 + 2,
     decode,
+    encode,
     is_finite: |b| half_at(b, 108).is_finite(),
 };

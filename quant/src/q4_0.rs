@@ -2,7 +2,9 @@
 //!
 //! `w = d * (q - 8)`. Bytes: `d` f16, then 16 bytes whose low nibbles are weights 0..16 and high nibbles 16..32.
 use crate::bits::half_at;
+use crate::bits::{put_half, put_nibbles};
 use crate::format::{Format, FormatId};
+use crate::search::{codes, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);
@@ -10,6 +12,13 @@ fn decode(b: &[u8], out: &mut [f32]) {
         out[i] = (f32::from(q & 15) - 8.0) * d;
         out[i + 16] = (f32::from(q >> 4) - 8.0) * d;
     }
+}
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let lattice = Integers { low: -8.0, high: 7.0 };
+    let d = scale::fit_half(x, weight, lattice);
+    put_half(b, 0, d);
+    put_nibbles(&mut b[2..], &codes(x, lattice, d, 8));
 }
 
 /// Row of the format table.
@@ -21,5 +30,6 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 2 + 16,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

@@ -2,13 +2,22 @@
 //!
 //! `w = d * q + m`. Bytes: `d` f16, `m` f16, then 16 bytes whose low nibbles are weights 0..16 and high nibbles 16..32.
 use crate::bits::{half_at, half_nibble};
+use crate::bits::{put_half, put_nibbles};
 use crate::format::{Format, FormatId};
+use crate::search::affine;
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let (d, m) = (half_at(b, 0), half_at(b, 2));
     for (i, o) in out.iter_mut().enumerate() {
         *o = f32::from(half_nibble(&b[4..20], i)) * d + m;
     }
+}
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let fit = affine::fit_half(x, weight, 15.0);
+    put_half(b, 0, fit.d);
+    put_half(b, 2, fit.m);
+    put_nibbles(&mut b[4..], &fit.codes(x, 15.0));
 }
 
 /// Row of the format table.
@@ -20,5 +29,6 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 2 + 2 + 16,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),
 };

@@ -3,7 +3,9 @@
 //! `w = d * scale[j] * q - dmin * min[j]` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, `dmin` f16, 12 bytes of
 //! 6-bit scales and minima, then four runs of 32 bytes: low nibbles are sub-block `2i`, high nibbles `2i + 1`.
 use crate::bits::{half_at, scale_min};
+use crate::bits::{put_half, put_scale_mins};
 use crate::format::{Format, FormatId};
+use crate::search::two_level;
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let (d, dmin) = (half_at(b, 0), half_at(b, 2));
@@ -17,6 +19,17 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let block = two_level::affine(x, weight, 32, 15.0, 63.0);
+    put_half(b, 0, block.d);
+    put_half(b, 2, block.dmin);
+    put_scale_mins(&mut b[4..16], &block.scales, &block.mins);
+    let q = block.codes(x, 32, 15.0);
+    for (run, q) in b[16..].chunks_exact_mut(32).zip(q.chunks_exact(64)) {
+        run.iter_mut().enumerate().for_each(|(l, byte)| *byte = q[l] | q[l + 32] << 4);
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Q4K,
@@ -26,5 +39,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 2 + 12 + 128,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),
 };

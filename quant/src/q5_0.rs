@@ -2,7 +2,9 @@
 //!
 //! `w = d * (q - 16)`. Bytes: `d` f16, 32 fifth bits (bit `i` for weight `i`), then Q4_0's nibbles.
 use crate::bits::{half_at, half_nibble, u32_at};
+use crate::bits::{put_fifths, put_half, put_nibbles};
 use crate::format::{Format, FormatId};
+use crate::search::{codes, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let (d, fifth) = (half_at(b, 0), u32_at(b, 2));
@@ -10,6 +12,15 @@ fn decode(b: &[u8], out: &mut [f32]) {
         let q = half_nibble(&b[6..22], i) | ((fifth >> i & 1) << 4) as u8;
         *o = (f32::from(q) - 16.0) * d;
     }
+}
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let lattice = Integers { low: -16.0, high: 15.0 };
+    let d = scale::fit_half(x, weight, lattice);
+    put_half(b, 0, d);
+    let q = codes(x, lattice, d, 16);
+    put_fifths(&mut b[2..6], &q);
+    put_nibbles(&mut b[6..], &q);
 }
 
 /// Row of the format table.
@@ -21,5 +32,6 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 2 + 4 + 16,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

@@ -2,7 +2,9 @@
 //!
 //! `w = d * q + m`. Bytes: `d` f16, `m` f16, 32 fifth bits (bit `i` for weight `i`), then Q4_0's nibbles.
 use crate::bits::{half_at, half_nibble, u32_at};
+use crate::bits::{put_fifths, put_half, put_nibbles};
 use crate::format::{Format, FormatId};
+use crate::search::affine;
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let (d, m, fifth) = (half_at(b, 0), half_at(b, 2), u32_at(b, 4));
@@ -10,6 +12,15 @@ fn decode(b: &[u8], out: &mut [f32]) {
         let q = half_nibble(&b[8..24], i) | ((fifth >> i & 1) << 4) as u8;
         *o = f32::from(q) * d + m;
     }
+}
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let fit = affine::fit_half(x, weight, 31.0);
+    put_half(b, 0, fit.d);
+    put_half(b, 2, fit.m);
+    let q = fit.codes(x, 31.0);
+    put_fifths(&mut b[4..8], &q);
+    put_nibbles(&mut b[8..], &q);
 }
 
 /// Row of the format table.
@@ -21,5 +32,6 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 2 + 2 + 4 + 16,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),
 };

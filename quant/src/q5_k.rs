@@ -3,7 +3,9 @@
 //! Like Q4_K with a fifth bit: `d` f16, `dmin` f16, 12 bytes of 6-bit scales and minima, 32 bytes of high bits (bit `j`
 //! of byte `l` belongs to weight `l` of sub-block `j`), then 128 bytes of low nibbles in Q4_K's order.
 use crate::bits::{half_at, scale_min};
+use crate::bits::{put_half, put_scale_mins};
 use crate::format::{Format, FormatId};
+use crate::search::two_level;
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let (d, dmin) = (half_at(b, 0), half_at(b, 2));
@@ -19,6 +21,21 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let block = two_level::affine(x, weight, 32, 31.0, 63.0);
+    put_half(b, 0, block.d);
+    put_half(b, 2, block.dmin);
+    put_scale_mins(&mut b[4..16], &block.scales, &block.mins);
+    let q = block.codes(x, 32, 31.0);
+    let (high, low) = b[16..].split_at_mut(32);
+    for (l, high) in high.iter_mut().enumerate() {
+        *high = (0..8).fold(0, |bits, j| bits | q[32 * j + l] >> 4 << j);
+    }
+    for (run, q) in low.chunks_exact_mut(32).zip(q.chunks_exact(64)) {
+        run.iter_mut().enumerate().for_each(|(l, byte)| *byte = q[l] & 15 | q[l + 32] << 4);
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Q5K,
@@ -28,5 +45,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 2 + 12 + 32 + 128,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),
 };

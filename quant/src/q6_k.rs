@@ -4,7 +4,9 @@
 //! half of 128 weights uses 64 low bytes and 32 high bytes: quarter `k` (32 weights) takes nibble `k / 2` of low bytes
 //! `32 * (k % 2)..` and bit pair `k` of the high bytes.
 use crate::bits::half_at;
+use crate::bits::put_half;
 use crate::format::{Format, FormatId};
+use crate::search::{codes, two_level, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 208);
@@ -17,6 +19,22 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let lattice = Integers { low: -32.0, high: 31.0 };
+    let block = two_level::scales(x, weight, 16, lattice, -128.0, 127.0);
+    b.fill(0);
+    put_half(b, 208, block.d);
+    for j in 0..16 {
+        b[192 + j] = block.scales[j] as i8 as u8;
+        for (l, q) in codes(&x[16 * j..][..16], lattice, block.sub(j), 32).into_iter().enumerate() {
+            let i = 16 * j + l;
+            let (half, k, l) = (i / 128, i % 128 / 32, i % 32);
+            b[64 * half + 32 * (k % 2) + l] |= (q & 15) << (4 * (k / 2));
+            b[128 + 32 * half + l] |= q >> 4 << (2 * k);
+        }
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Q6K,
@@ -26,5 +44,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 128 + 64 + 16 + 2,
     decode,
+    encode,
     is_finite: |b| half_at(b, 208).is_finite(),
 };

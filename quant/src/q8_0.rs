@@ -2,12 +2,25 @@
 //!
 //! `w = d * q`. Bytes: `d` f16, then 32 signed bytes.
 use crate::bits::half_at;
+use crate::bits::put_half;
 use crate::format::{Format, FormatId};
+use crate::search::{round, to_half};
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);
     for (o, &q) in out.iter_mut().zip(&b[2..34]) {
         *o = f32::from(q as i8) * d;
+    }
+}
+
+/// With 255 steps the scale that keeps the largest weight is as good as any; codes use the scale as stored.
+fn encode(x: &[f32], _: &[f32], b: &mut [u8]) {
+    let largest = x.iter().fold(0f32, |m, x| m.max(x.abs()));
+    let d = to_half(largest / 127.0);
+    put_half(b, 0, d);
+    let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
+    for (q, x) in b[2..].iter_mut().zip(x) {
+        *q = round((x * inverse).clamp(-127.0, 127.0)) as i8 as u8;
     }
 }
 
@@ -20,5 +33,6 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 2 + 32,
     decode,
+    encode,
     is_finite: |b| half_at(b, 0).is_finite(),
 };

@@ -4,7 +4,9 @@
 //! to the front. Bytes: 48 of five digits (first 32 bytes: digit `n` of byte `m` is weight `32 * n + m`; next 16 likewise
 //! from weight 160 on), 4 of four digits (weight `240 + 4 * n + m`), `d` f16.
 use crate::bits::half_at;
+use crate::bits::put_half;
 use crate::format::{Format, FormatId};
+use crate::search::{codes, scale, Integers};
 
 const POW3: [u8; 5] = [1, 3, 9, 27, 81];
 
@@ -21,6 +23,23 @@ fn decode(b: &[u8], out: &mut [f32]) {
     }
 }
 
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let lattice = Integers { low: -1.0, high: 1.0 };
+    let d = scale::fit_half(x, weight, lattice);
+    put_half(b, 52, d);
+    let q = codes(x, lattice, d, 1);
+    for (m, byte) in b[..52].iter_mut().enumerate() {
+        let (first, stride) = match m {
+            0..32 => (m, 32),
+            32..48 => (160 + m - 32, 16),
+            _ => (240 + m - 48, 4),
+        };
+        let digit = |n: usize| if m >= 48 && n == 4 { 0 } else { u16::from(q[first + n * stride]) };
+        let value = (0..5).fold(0, |v, n| 3 * v + digit(n));
+        *byte = ((256 * u32::from(value)).div_ceil(243)) as u8;
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Tq1_0,
@@ -30,5 +49,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 48 + 4 + 2,
     decode,
+    encode,
     is_finite: |b| half_at(b, 52).is_finite(),
 };

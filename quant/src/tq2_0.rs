@@ -2,7 +2,9 @@
 //!
 //! `w = d * (q - 1)`. Bytes: 64 of bit pairs in Q2_K's order, `d` f16.
 use crate::bits::half_at;
+use crate::bits::{put_half, put_quarters};
 use crate::format::{Format, FormatId};
+use crate::search::{codes, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 64);
@@ -10,6 +12,13 @@ fn decode(b: &[u8], out: &mut [f32]) {
         let q = b[32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3;
         *o = (f32::from(q) - 1.0) * d;
     }
+}
+
+fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
+    let lattice = Integers { low: -1.0, high: 1.0 };
+    let d = scale::fit_half(x, weight, lattice);
+    put_half(b, 64, d);
+    put_quarters(&mut b[..64], &codes(x, lattice, d, 1));
 }
 
 /// Row of the format table.
@@ -21,5 +30,6 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 64 + 2,
     decode,
+    encode,
     is_finite: |b| half_at(b, 64).is_finite(),
 };

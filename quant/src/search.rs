@@ -1,0 +1,92 @@
+//! Searches for the scales that lose least: how floats become blocks.
+//!
+//! All minimize `Σ weight * (x - decoded)²`. A [`Lattice`] is the set of values a stored code can stand for before it is
+//! scaled; [`scale`] fits one scale, [`affine`] a scale and an offset, [`two_level`] a block of sub-blocks whose scales are
+//! themselves small integers, [`codebook`] groups of weights out of a grid. Each tries more candidates than the usual
+//! heuristics, refits by least squares, and compares with the scales as they will be stored.
+
+pub mod affine;
+pub mod codebook;
+pub mod scale;
+pub mod two_level;
+
+/// The nearest integer; exact below 2^22 and quick, for it is one addition.
+#[inline]
+pub fn round(x: f32) -> f32 {
+    const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: the sum's last bit is worth 1
+    (x + MAGIC) - MAGIC
+}
+
+/// What f16 keeps of `x`; too large becomes the largest.
+pub fn to_half(x: f32) -> f32 {
+    half::f16::from_f32(x.clamp(-65504.0, 65504.0)).to_f32()
+}
+
+/// Values a code can stand for.
+pub trait Lattice: Copy {
+    /// The nearest of them.
+    fn nearest(&self, x: f32) -> f32;
+    /// Least and greatest.
+    fn ends(&self) -> (f32, f32);
+}
+
+/// The integers `low..=high`.
+#[derive(Clone, Copy, Debug)]
+pub struct Integers {
+    /// Least.
+    pub low: f32,
+    /// Greatest.
+    pub high: f32,
+}
+
+impl Lattice for Integers {
+    #[inline]
+    fn nearest(&self, x: f32) -> f32 {
+        round(x.clamp(self.low, self.high))
+    }
+
+    fn ends(&self) -> (f32, f32) {
+        (self.low, self.high)
+    }
+}
+
+/// Rising levels at any distance.
+#[derive(Clone, Copy, Debug)]
+pub struct Levels<'a>(pub &'a [f32]);
+
+impl Levels<'_> {
+    /// Index of the nearest level.
+    #[inline]
+    pub fn index(&self, x: f32) -> usize {
+        self.0.windows(2).map(|pair| usize::from(2.0 * x > pair[0] + pair[1])).sum()
+    }
+
+    /// Indices of the levels nearest to `x / step`.
+    pub fn codes(&self, x: &[f32], step: f32) -> Vec<u8> {
+        let inverse = if step == 0.0 { 0.0 } else { 1.0 / step };
+        x.iter().map(|x| self.index(x * inverse) as u8).collect()
+    }
+}
+
+impl Lattice for Levels<'_> {
+    #[inline]
+    fn nearest(&self, x: f32) -> f32 {
+        self.0[self.index(x)]
+    }
+
+    fn ends(&self) -> (f32, f32) {
+        (self.0[0], self.0[self.0.len() - 1])
+    }
+}
+
+/// Weighted squared error of `x` against `step * nearest(x / step)`.
+pub fn error<L: Lattice>(x: &[f32], weight: &[f32], lattice: L, step: f32) -> f32 {
+    let inverse = if step == 0.0 { 0.0 } else { 1.0 / step };
+    x.iter().zip(weight).map(|(x, w)| w * (x - step * lattice.nearest(x * inverse)).powi(2)).sum()
+}
+
+/// Codes `nearest(x / step) + offset`.
+pub fn codes<L: Lattice>(x: &[f32], lattice: L, step: f32, offset: i32) -> Vec<u8> {
+    let inverse = if step == 0.0 { 0.0 } else { 1.0 / step };
+    x.iter().map(|x| (lattice.nearest(x * inverse) as i32 + offset) as u8).collect()
+}

@@ -1,0 +1,107 @@
+//! A scale and an offset: `x ≈ d * q + m` with `q` in `0..=top`.
+
+use super::{round, to_half};
+
+/// Candidates for the number of steps the range is cut into.
+const CANDIDATES: i32 = 20;
+
+/// Scale and offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Affine {
+    /// Scale, never negative.
+    pub d: f32,
+    /// Offset.
+    pub m: f32,
+}
+
+impl Affine {
+    /// The code of a weight.
+    #[inline]
+    pub fn code(&self, x: f32, top: f32) -> f32 {
+        let inverse = if self.d == 0.0 { 0.0 } else { 1.0 / self.d };
+        round(((x - self.m) * inverse).clamp(0.0, top))
+    }
+
+    /// The codes of weights.
+    pub fn codes(&self, x: &[f32], top: f32) -> Vec<u8> {
+        x.iter().map(|x| self.code(*x, top) as u8).collect()
+    }
+
+    /// Weighted squared error.
+    pub fn error(&self, x: &[f32], weight: &[f32], top: f32) -> f32 {
+        let inverse = if self.d == 0.0 { 0.0 } else { 1.0 / self.d };
+        let one = |x: f32| {
+            let q = round(((x - self.m) * inverse).clamp(0.0, top));
+            x - (self.d * q + self.m)
+        };
+        x.iter().zip(weight).map(|(x, w)| w * one(*x).powi(2)).sum()
+    }
+}
+
+/// Least squares for fixed codes, with the error left; `m <= 0` if `floor`.
+fn refit(x: &[f32], weight: &[f32], top: f32, guess: Affine, floor: bool) -> Option<(f32, Affine)> {
+    let inverse = 1.0 / guess.d;
+    let [mut w1, mut wq, mut wqq, mut wx, mut wxq, mut wxx] = [0f32; 6];
+    for (x, w) in x.iter().zip(weight) {
+        let q = round(((x - guess.m) * inverse).clamp(0.0, top));
+        let (a, b) = (w * q, w * x);
+        w1 += w;
+        wq += a;
+        wqq += a * q;
+        wx += b;
+        wxq += b * q;
+        wxx += b * x;
+    }
+    let det = w1 * wqq - wq * wq;
+    let mut fit = guess;
+    if det > 0.0 {
+        fit = Affine { d: (w1 * wxq - wx * wq) / det, m: (wqq * wx - wq * wxq) / det };
+    }
+    if floor && fit.m > 0.0 || det <= 0.0 {
+        fit = Affine { d: if wqq > 0.0 { wxq / wqq } else { 0.0 }, m: 0.0 };
+    }
+    let left = wxx + fit.d * fit.d * wqq + fit.m * fit.m * w1 - 2.0 * (fit.d * wxq + fit.m * wx - fit.d * fit.m * wq);
+    (fit.d > 0.0).then_some((left, fit))
+}
+
+/// The best pair found, before it is rounded to how it is stored; with `floor` the offset is at most 0.
+pub fn fit(x: &[f32], weight: &[f32], top: f32, floor: bool) -> Affine {
+    let high = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let low = x.iter().copied().fold(f32::INFINITY, f32::min);
+    let low = if floor { low.min(0.0) } else { low };
+    if high - low < 1e-30 {
+        return Affine { d: 0.0, m: low };
+    }
+    let mut best = (f32::INFINITY, Affine { d: (high - low) / top, m: low });
+    for candidate in 0..=CANDIDATES {
+        let steps = top - 1.0 + 0.1 * candidate as f32 * if top > 7.0 { 1.0 } else { 0.6 };
+        let mut guess = Affine { d: (high - low) / steps, m: low };
+        for _ in 0..2 {
+            let Some((left, fit)) = refit(x, weight, top, guess, floor) else { break };
+            if left < best.0 {
+                best = (left, fit);
+            }
+            guess = fit;
+        }
+    }
+    best.1
+}
+
+/// [`fit`] with both rounded to f16.
+pub fn fit_half(x: &[f32], weight: &[f32], top: f32) -> Affine {
+    let free = fit(x, weight, top, false);
+    let d = to_half(free.d);
+    // The offset makes good what rounding the scale did.
+    let (mut sum, mut all) = (0.0, 0.0);
+    for (x, w) in x.iter().zip(weight) {
+        sum += w * (x - d * Affine { d, m: free.m }.code(*x, top));
+        all += w;
+    }
+    let shifted = Affine { d, m: to_half(if all > 0.0 { sum / all } else { free.m }) };
+    let plain = Affine { d, m: to_half(free.m) };
+    if shifted.error(x, weight, top) <= plain.error(x, weight, top) {
+        shifted
+    } else {
+        plain
+    }
+}
