@@ -34,9 +34,9 @@ pub fn half_nibble(bytes: &[u8], i: usize) -> u8 {
     bytes[i % n] >> (4 * (i / n)) & 15
 }
 
-/// Writes `x` as f16 at byte `at`.
+/// Writes `x` as f16 at byte `at`; what is too large becomes the largest.
 pub fn put_half(block: &mut [u8], at: usize, x: f32) {
-    block[at..at + 2].copy_from_slice(&half::f16::from_f32(x).to_le_bytes());
+    block[at..at + 2].copy_from_slice(&half::f16::from_f32(x.clamp(-65504.0, 65504.0)).to_le_bytes());
 }
 
 /// Writes codes so that [`half_nibble`] reads them; only their low 4 bits.

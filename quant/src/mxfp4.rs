@@ -4,7 +4,7 @@
 use crate::bits::half_nibble;
 use crate::bits::put_nibbles;
 use crate::format::{Format, FormatId};
-use crate::search::{error, Levels};
+use crate::search::{error, scale as search, Levels};
 
 /// Twice the E2M1 numbers, also of NVFP4.
 pub const LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
@@ -32,7 +32,7 @@ pub(crate) fn codes(x: &[f32], step: f32) -> Vec<u8> {
 }
 
 fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
-    let largest = x.iter().fold(0f32, |m, x| m.max(x.abs()));
+    let largest = search::largest(x, weight).abs();
     // The power of two that puts the largest weight between levels 6 and 12, and its neighbours.
     let middle = (largest / 12.0).log2().ceil().clamp(-120.0, 120.0) as i32 + 128;
     let middle = if largest == 0.0 { 1 } else { middle };

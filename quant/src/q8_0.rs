@@ -4,7 +4,7 @@
 use crate::bits::half_at;
 use crate::bits::put_half;
 use crate::format::{Format, FormatId};
-use crate::search::{round, to_half};
+use crate::search::{inverse, round, to_half};
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);
@@ -18,7 +18,7 @@ fn encode(x: &[f32], _: &[f32], b: &mut [u8]) {
     let largest = x.iter().fold(0f32, |m, x| m.max(x.abs()));
     let d = to_half(largest / 127.0);
     put_half(b, 0, d);
-    let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
+    let inverse = inverse(d);
     for (q, x) in b[2..].iter_mut().zip(x) {
         *q = round((x * inverse).clamp(-127.0, 127.0)) as i8 as u8;
     }

@@ -2,7 +2,7 @@
 //!
 //! `w = d * q`. Bytes: `d` f32, 256 signed bytes, then the sums of each 16 of them as i16, which decoding does not need.
 use crate::format::{Format, FormatId};
-use crate::search::round;
+use crate::search::{inverse, round};
 
 fn scale(b: &[u8]) -> f32 {
     f32::from_le_bytes([b[0], b[1], b[2], b[3]])
@@ -18,7 +18,7 @@ fn decode(b: &[u8], out: &mut [f32]) {
 fn encode(x: &[f32], _: &[f32], b: &mut [u8]) {
     let d = x.iter().fold(0f32, |m, x| m.max(x.abs())) / 127.0;
     b[..4].copy_from_slice(&d.to_le_bytes());
-    let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
+    let inverse = inverse(d);
     let (codes, sums) = b[4..].split_at_mut(256);
     for ((codes, sum), x) in codes.chunks_exact_mut(16).zip(sums.chunks_exact_mut(2)).zip(x.chunks_exact(16)) {
         let mut total = 0i16;

@@ -17,6 +17,16 @@ pub fn round(x: f32) -> f32 {
     (x + MAGIC) - MAGIC
 }
 
+/// `1 / step`, or 0 where that would leave the range of f32: such a scale codes nothing.
+#[inline]
+pub fn inverse(step: f32) -> f32 {
+    if step.abs() < 1e-37 {
+        0.0
+    } else {
+        1.0 / step
+    }
+}
+
 /// What f16 keeps of `x`; too large becomes the largest.
 pub fn to_half(x: f32) -> f32 {
     half::f16::from_f32(x.clamp(-65504.0, 65504.0)).to_f32()
@@ -63,7 +73,7 @@ impl Levels<'_> {
 
     /// Indices of the levels nearest to `x / step`.
     pub fn codes(&self, x: &[f32], step: f32) -> Vec<u8> {
-        let inverse = if step == 0.0 { 0.0 } else { 1.0 / step };
+        let inverse = inverse(step);
         x.iter().map(|x| self.index(x * inverse) as u8).collect()
     }
 }
@@ -81,12 +91,12 @@ impl Lattice for Levels<'_> {
 
 /// Weighted squared error of `x` against `step * nearest(x / step)`.
 pub fn error<L: Lattice>(x: &[f32], weight: &[f32], lattice: L, step: f32) -> f32 {
-    let inverse = if step == 0.0 { 0.0 } else { 1.0 / step };
+    let inverse = inverse(step);
     x.iter().zip(weight).map(|(x, w)| w * (x - step * lattice.nearest(x * inverse)).powi(2)).sum()
 }
 
 /// Codes `nearest(x / step) + offset`.
 pub fn codes<L: Lattice>(x: &[f32], lattice: L, step: f32, offset: i32) -> Vec<u8> {
-    let inverse = if step == 0.0 { 0.0 } else { 1.0 / step };
+    let inverse = inverse(step);
     x.iter().map(|x| (lattice.nearest(x * inverse) as i32 + offset) as u8).collect()
 }

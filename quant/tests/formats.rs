@@ -60,3 +60,97 @@ fn decoding_is_bit_exact() {
         }
     }
 }
+
+/// 64 bits of a SplitMix64 sequence.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z ^ (z >> 29)
+}
+
+/// Sum of three uniform numbers: bell-shaped enough.
+fn bell(state: &mut u64) -> f32 {
+    (0..3).map(|_| (random(state) >> 40) as f32 / (1u64 << 24) as f32 - 0.5).sum()
+}
+
+fn coded(f: &pumex_quant::Format, x: &[f32]) -> (Vec<u8>, Vec<f32>) {
+    let mut bytes = vec![0; f.row_bytes(x.len()).unwrap()];
+    f.encode_row(x, &vec![1.0; x.len()], &mut bytes);
+    let mut back = vec![0.0; x.len()];
+    f.decode_row(&bytes, &mut back);
+    (bytes, back)
+}
+
+#[test]
+fn what_a_format_can_say_it_says_again() {
+    let mut state = 3;
+    for f in FORMATS {
+        let x: Vec<f32> = (0..1024).map(|_| bell(&mut state)).collect();
+        let (bytes, once) = coded(f, &x);
+        let (again, twice) = coded(f, &once);
+        let exact = ["F32", "F16", "BF16", "Q1_0", "Q8_0", "Q8_K", "TQ1_0", "TQ2_0", "MXFP4"];
+        if exact.contains(&f.name) {
+            assert_eq!(bytes, again, "{}", f.name);
+        }
+        // A second coding starts from values the format has; it must find them, or others nearly as good.
+        let signal: f32 = once.iter().map(|x| x * x).sum();
+        let error: f32 = once.iter().zip(&twice).map(|(a, b)| (a - b).powi(2)).sum();
+        let first: f32 = once.iter().zip(&x).map(|(a, b)| (a - b).powi(2)).sum();
+        assert!(error <= 0.5 * first + 1e-6 * signal, "{}: {error} of {signal}, at first {first}", f.name);
+    }
+}
+
+#[test]
+fn blocks_of_every_kind_encode_to_finite_weights() {
+    let mut state = 9;
+    type Kind = fn(usize, &mut u64) -> f32;
+    let kinds: [(&str, Kind); 8] = [
+        ("zeros", |_, _| 0.0),
+        ("one outlier", |i, s| if i == 77 { 500.0 } else { bell(s) * 1e-3 }),
+        ("denormals", |_, s| bell(s) * 1e-41),
+        ("beyond f16", |_, s| bell(s) * 1e7),
+        ("largest", |i, _| if i % 2 == 0 { 0.5 * f32::MAX } else { 0.5 * f32::MIN }),
+        ("constant", |_, _| -0.37),
+        ("positive", |_, s| bell(s).abs()),
+        ("sparse", |i, s| if i % 13 == 0 { bell(s) } else { 0.0 }),
+    ];
+    for f in FORMATS {
+        for (kind, value) in &kinds {
+            let x: Vec<f32> = (0..512).map(|i| value(i, &mut state)).collect();
+            if *kind == "largest" && ["F16", "BF16", "F32"].contains(&f.name) {
+                continue; // F16 has no such number, and says so by infinity
+            }
+            let (bytes, back) = coded(f, &x);
+            if *kind == "beyond f16" && f.name == "F16" {
+                continue;
+            }
+            assert_eq!(f.first_non_finite(&bytes), None, "{} of {kind}", f.name);
+            assert!(back.iter().all(|b| b.is_finite()), "{} of {kind}", f.name);
+            if *kind == "zeros" {
+                assert!(back.iter().all(|b| *b == 0.0), "{} of zeros", f.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_that_do_not_count_do_not_steer_the_scale() {
+    let mut state = 1;
+    let x: Vec<f32> = (0..256).map(|i| if i % 16 == 5 { 40.0 } else { bell(&mut state) }).collect();
+    let weight: Vec<f32> = (0..256).map(|i| if i % 16 == 5 { 0.0 } else { 1.0 }).collect();
+    for f in FORMATS.iter().filter(|f| f.block_len > 1 && !["Q8_0", "Q8_K", "Q1_0"].contains(&f.name)) {
+        let loss = |weight: &[f32]| -> f32 {
+            let (mut bytes, mut back) = (vec![0; f.row_bytes(256).unwrap()], vec![0.0; 256]);
+            f.encode_row(&x, weight, &mut bytes);
+            f.decode_row(&bytes, &mut back);
+            (0..256).filter(|i| i % 16 != 5).map(|i| (x[i] - back[i]).powi(2)).sum()
+        };
+        assert!(
+            loss(&weight) < 0.8 * loss(&vec![1.0; 256]),
+            "{}: {} and {}",
+            f.name,
+            loss(&weight),
+            loss(&vec![1.0; 256])
+        );
+    }
+}

@@ -1,6 +1,6 @@
 //! A scale and an offset: `x ≈ d * q + m` with `q` in `0..=top`.
 
-use super::{round, to_half};
+use super::{inverse, round, to_half};
 
 /// Candidates for the number of steps the range is cut into.
 const CANDIDATES: i32 = 20;
@@ -18,7 +18,7 @@ impl Affine {
     /// The code of a weight.
     #[inline]
     pub fn code(&self, x: f32, top: f32) -> f32 {
-        let inverse = if self.d == 0.0 { 0.0 } else { 1.0 / self.d };
+        let inverse = inverse(self.d);
         round(((x - self.m) * inverse).clamp(0.0, top))
     }
 
@@ -29,7 +29,7 @@ impl Affine {
 
     /// Weighted squared error.
     pub fn error(&self, x: &[f32], weight: &[f32], top: f32) -> f32 {
-        let inverse = if self.d == 0.0 { 0.0 } else { 1.0 / self.d };
+        let inverse = inverse(self.d);
         let one = |x: f32| {
             let q = round(((x - self.m) * inverse).clamp(0.0, top));
             x - (self.d * q + self.m)
@@ -66,8 +66,9 @@ fn refit(x: &[f32], weight: &[f32], top: f32, guess: Affine, floor: bool) -> Opt
 
 /// The best pair found, before it is rounded to how it is stored; with `floor` the offset is at most 0.
 pub fn fit(x: &[f32], weight: &[f32], top: f32, floor: bool) -> Affine {
-    let high = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let low = x.iter().copied().fold(f32::INFINITY, f32::min);
+    let none_counts = weight.iter().all(|w| *w == 0.0);
+    let counting = || x.iter().zip(weight).filter(|(_, w)| none_counts || **w > 0.0).map(|(x, _)| *x);
+    let (high, low) = (counting().fold(f32::NEG_INFINITY, f32::max), counting().fold(f32::INFINITY, f32::min));
     let low = if floor { low.min(0.0) } else { low };
     if high - low < 1e-30 {
         return Affine { d: 0.0, m: low };

@@ -3,7 +3,7 @@
 //! For a group and an entry the error is `Σ w x² - 2 s b + s² c` with `b = Σ w x v` and `c = Σ w v²`, so `b` and `c` of every
 //! entry are worked out once, and every scale is then tried against all entries: the search over entries is exact.
 
-use super::to_half;
+use super::{scale, to_half};
 use crate::grid::Grid;
 use crate::iq1_s::DELTA;
 
@@ -153,7 +153,8 @@ impl Book {
         let part = |j: usize| &products[j * groups * 2 * self.entries..][..groups * 2 * self.entries];
         let mut free = [0f32; 16];
         for (j, free) in free.iter_mut().enumerate().take(subs) {
-            let largest = a[j * self.sub..][..self.sub].iter().fold(0f32, |m, a| m.max(a.abs()));
+            let range = j * self.sub..(j + 1) * self.sub;
+            let largest = scale::largest(&a[range.clone()], &weight[range]).abs();
             *free = self.free_scale(part(j), largest, groups, 14);
         }
         let mut best = (f32::INFINITY, Coded { d: 0.0, scales: [0; 16], entries: [0; 64], minus });

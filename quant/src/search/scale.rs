@@ -17,6 +17,16 @@ fn range(end: f32) -> (f32, f32) {
     }
 }
 
+/// The weight of largest magnitude among those that count, with its sign; among all if none does.
+pub fn largest(x: &[f32], weight: &[f32]) -> f32 {
+    let larger = |a: f32, x: f32| if x.abs() > a.abs() { x } else { a };
+    let counting = x.iter().zip(weight).filter(|(_, w)| **w > 0.0).fold(0f32, |a, (x, _)| larger(a, *x));
+    if counting == 0.0 && weight.iter().all(|w| *w == 0.0) {
+        return x.iter().fold(0f32, |a, x| larger(a, *x));
+    }
+    counting
+}
+
 /// Sums that give the best scale for fixed codes: `Σ w x l` and `Σ w l²`.
 fn sums<L: Lattice>(x: &[f32], weight: &[f32], lattice: L, inverse: f32) -> (f32, f32) {
     let (mut xl, mut ll) = (0.0, 0.0);
@@ -30,13 +40,16 @@ fn sums<L: Lattice>(x: &[f32], weight: &[f32], lattice: L, inverse: f32) -> (f32
 
 /// The scale with the least weighted error found, before it is rounded to how it is stored; 0 for all-zero weights.
 pub fn fit<L: Lattice>(x: &[f32], weight: &[f32], lattice: L) -> f32 {
-    let largest = x.iter().copied().fold(0f32, |a, x| if x.abs() > a.abs() { x } else { a });
+    let largest = largest(x, weight);
     if largest.abs() < 1e-30 {
         return 0.0;
     }
     let (low, high) = lattice.ends();
+    // A lattice that is its own mirror needs no negative scales.
+    let mirrored = low == -high;
+    let largest = if mirrored { largest.abs() } else { largest };
     let mut best = (0.0, 0.0); // what the codes explain of Σ w x², and their scale
-    for end in [low, high] {
+    for end in [high, low].into_iter().take(if mirrored { 1 } else { 2 }) {
         let (from, to) = range(end);
         for candidate in 0..CANDIDATES {
             let inverse = end / largest * (from + (to - from) * candidate as f32 / (CANDIDATES - 1) as f32);

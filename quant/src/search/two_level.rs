@@ -1,7 +1,7 @@
 //! Blocks of sub-blocks: each sub-block's scale (and minimum) is a small integer times one of the block's halves.
 
 use super::affine::{self, Affine};
-use super::{error, round, scale, to_half, Lattice};
+use super::{error, inverse, round, scale, to_half, Lattice};
 
 /// Most sub-blocks of a block.
 pub const SUBS: usize = 16;
@@ -129,7 +129,7 @@ pub fn scales<L: Lattice>(x: &[f32], weight: &[f32], sub: usize, lattice: L, low
             let mut block = ScaleBlock { d: to_half(d), ..ScaleBlock::default() };
             let (mut total, mut lx, mut ll) = (0.0, 0.0, 0.0);
             for (j, free) in free[..subs].iter().enumerate() {
-                let s0 = if block.d == 0.0 { 0.0 } else { round((free / block.d).clamp(low, high)) };
+                let s0 = round((free * inverse(block.d)).clamp(low, high));
                 let mut least = f32::INFINITY;
                 for s in [s0, s0 - 1.0, s0 + 1.0] {
                     let e = error(part(j).0, part(j).1, lattice, block.d * s);
@@ -140,7 +140,7 @@ pub fn scales<L: Lattice>(x: &[f32], weight: &[f32], sub: usize, lattice: L, low
                 }
                 total += least;
                 let (step, s) = (block.sub(j), block.scales[j] as f32);
-                let inverse = if step == 0.0 { 0.0 } else { 1.0 / step };
+                let inverse = inverse(step);
                 for (x, w) in part(j).0.iter().zip(part(j).1) {
                     let l = s * lattice.nearest(x * inverse);
                     lx += w * l * x;
