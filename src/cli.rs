@@ -11,6 +11,7 @@ mod logits;
 mod options;
 mod output;
 mod perplexity;
+mod quantize;
 mod run;
 mod session;
 mod tokenize;
@@ -51,6 +52,12 @@ enum Command {
     Perplexity(perplexity::Args),
     /// Measure speed
     Bench(bench::Args),
+    /// Make a file of another weight type
+    Quantize(quantize::Args),
+    /// Split a file into several
+    Split(quantize::SplitArgs),
+    /// Merge a split set into one file
+    Merge(quantize::MergeArgs),
 }
 
 /// How a command ended without an error.
@@ -96,16 +103,20 @@ fn dispatch(command: Command, stop: &Arc<AtomicBool>) -> Result<End> {
         Command::Logits(args) => logits::main(&args, stop),
         Command::Perplexity(args) => perplexity::main(&args, stop),
         Command::Bench(args) => bench::main(&args, stop),
+        Command::Quantize(args) => quantize::main(&args, stop),
+        Command::Split(args) => quantize::split(&args, stop),
+        Command::Merge(args) => quantize::merge(&args, stop),
     }
 }
 
-/// A flag that Ctrl-C sets; a second Ctrl-C while it is set ends the process at once.
+/// A flag that Ctrl-C (and SIGTERM) sets; a second Ctrl-C while it is set ends the process at once.
 fn interruptible() -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    let signal = signal_hook::consts::SIGINT;
-    signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
-        .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-        .map_err(|source| Error::Request(format!("cannot listen for Ctrl-C: {source}")))?;
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(|source| Error::Request(format!("cannot listen for Ctrl-C: {source}")))?;
+    }
     Ok(flag)
 }
 

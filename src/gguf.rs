@@ -6,6 +6,7 @@
 pub mod header;
 pub mod meta;
 mod split;
+pub mod write;
 
 pub use header::{type_name, Tensor};
 pub use meta::{Meta, Strings, Value};

@@ -7,12 +7,15 @@
 pub mod conversation;
 pub mod engine;
 pub mod error;
+pub mod file;
 pub mod gguf;
+pub mod imatrix;
 pub mod kernel;
 pub mod map;
 pub mod model;
 pub mod plan;
 pub mod policy;
+pub mod quantize;
 pub mod reference;
 pub mod sample;
 pub mod step;

@@ -92,7 +92,25 @@ impl Lattice for Levels<'_> {
 /// Weighted squared error of `x` against `step * nearest(x / step)`.
 pub fn error<L: Lattice>(x: &[f32], weight: &[f32], lattice: L, step: f32) -> f32 {
     let inverse = inverse(step);
-    x.iter().zip(weight).map(|(x, w)| w * (x - step * lattice.nearest(x * inverse)).powi(2)).sum()
+    let mut sums = [0f32; LANES];
+    lanes(x, weight, |i, x, w| {
+        let e = x - step * lattice.nearest(x * inverse);
+        sums[i] += w * e * e;
+    });
+    sums.iter().sum()
+}
+
+/// Sums run in so many lanes, so that the compiler can use vectors; blocks and sub-blocks are multiples of it.
+const LANES: usize = 8;
+
+/// Calls `f(lane, x, weight)` for all elements.
+#[inline(always)]
+fn lanes(x: &[f32], weight: &[f32], mut f: impl FnMut(usize, f32, f32)) {
+    for (x, w) in x.chunks_exact(LANES).zip(weight.chunks_exact(LANES)) {
+        for i in 0..LANES {
+            f(i, x[i], w[i]);
+        }
+    }
 }
 
 /// Codes `nearest(x / step) + offset`.

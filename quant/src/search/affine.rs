@@ -1,9 +1,11 @@
 //! A scale and an offset: `x ≈ d * q + m` with `q` in `0..=top`.
 
-use super::{inverse, round, to_half};
+use super::{inverse, lanes, round, to_half, LANES};
 
 /// Candidates for the number of steps the range is cut into.
-const CANDIDATES: i32 = 20;
+const CANDIDATES: i32 = 10;
+/// Rounds of new codes and new least squares from the best of them.
+const REFITS: usize = 4;
 
 /// Scale and offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,28 +32,36 @@ impl Affine {
     /// Weighted squared error.
     pub fn error(&self, x: &[f32], weight: &[f32], top: f32) -> f32 {
         let inverse = inverse(self.d);
-        let one = |x: f32| {
+        let mut sums = [0f32; LANES];
+        lanes(x, weight, |i, x, w| {
             let q = round(((x - self.m) * inverse).clamp(0.0, top));
-            x - (self.d * q + self.m)
-        };
-        x.iter().zip(weight).map(|(x, w)| w * one(*x).powi(2)).sum()
+            let e = x - (self.d * q + self.m);
+            sums[i] += w * e * e;
+        });
+        sums.iter().sum()
     }
 }
 
+/// Sums that no code changes: `Σ w`, `Σ w x`, `Σ w x²`.
+struct Moments {
+    w1: f32,
+    wx: f32,
+    wxx: f32,
+}
+
 /// Least squares for fixed codes, with the error left; `m <= 0` if `floor`.
-fn refit(x: &[f32], weight: &[f32], top: f32, guess: Affine, floor: bool) -> Option<(f32, Affine)> {
+fn refit(x: &[f32], weight: &[f32], moments: &Moments, top: f32, guess: Affine, floor: bool) -> Option<(f32, Affine)> {
     let inverse = 1.0 / guess.d;
-    let [mut w1, mut wq, mut wqq, mut wx, mut wxq, mut wxx] = [0f32; 6];
-    for (x, w) in x.iter().zip(weight) {
+    let mut sums = [[0f32; LANES]; 3];
+    lanes(x, weight, |i, x, w| {
         let q = round(((x - guess.m) * inverse).clamp(0.0, top));
-        let (a, b) = (w * q, w * x);
-        w1 += w;
-        wq += a;
-        wqq += a * q;
-        wx += b;
-        wxq += b * q;
-        wxx += b * x;
-    }
+        let a = w * q;
+        sums[0][i] += a;
+        sums[1][i] += a * q;
+        sums[2][i] += a * x;
+    });
+    let [wq, wqq, wxq] = sums.map(|lanes| lanes.iter().sum::<f32>());
+    let Moments { w1, wx, wxx } = *moments;
     let det = w1 * wqq - wq * wq;
     let mut fit = guess;
     if det > 0.0 {
@@ -74,16 +84,24 @@ pub fn fit(x: &[f32], weight: &[f32], top: f32, floor: bool) -> Affine {
         return Affine { d: 0.0, m: low };
     }
     let mut best = (f32::INFINITY, Affine { d: (high - low) / top, m: low });
+    let mut sums = [[0f32; LANES]; 3];
+    lanes(x, weight, |i, x, w| {
+        sums[0][i] += w;
+        sums[1][i] += w * x;
+        sums[2][i] += w * x * x;
+    });
+    let [w1, wx, wxx] = sums.map(|lanes| lanes.iter().sum::<f32>());
+    let moments = Moments { w1, wx, wxx };
     for candidate in 0..=CANDIDATES {
-        let steps = top - 1.0 + 0.1 * candidate as f32 * if top > 7.0 { 1.0 } else { 0.6 };
-        let mut guess = Affine { d: (high - low) / steps, m: low };
-        for _ in 0..2 {
-            let Some((left, fit)) = refit(x, weight, top, guess, floor) else { break };
-            if left < best.0 {
-                best = (left, fit);
-            }
-            guess = fit;
+        let steps = top - 0.9 + if top > 7.0 { 0.2 } else { 0.12 } * candidate as f32;
+        let guess = Affine { d: (high - low) / steps, m: low };
+        if let Some(found) = refit(x, weight, &moments, top, guess, floor).filter(|f| f.0 < best.0) {
+            best = found;
         }
+    }
+    for _ in 0..REFITS {
+        let Some(found) = refit(x, weight, &moments, top, best.1, floor).filter(|f| f.0 < best.0) else { break };
+        best = found;
     }
     best.1
 }

@@ -1,6 +1,6 @@
 //! One scale: `x ≈ d * l` with `l` from a lattice.
 
-use super::{error, Lattice};
+use super::{error, lanes, Lattice, LANES};
 
 /// Candidates per end of the lattice.
 const CANDIDATES: i32 = 19;
@@ -29,12 +29,13 @@ pub fn largest(x: &[f32], weight: &[f32]) -> f32 {
 
 /// Sums that give the best scale for fixed codes: `Σ w x l` and `Σ w l²`.
 fn sums<L: Lattice>(x: &[f32], weight: &[f32], lattice: L, inverse: f32) -> (f32, f32) {
-    let (mut xl, mut ll) = (0.0, 0.0);
-    for (x, w) in x.iter().zip(weight) {
+    let mut sums = [[0f32; LANES]; 2];
+    lanes(x, weight, |i, x, w| {
         let l = lattice.nearest(x * inverse);
-        xl += w * x * l;
-        ll += w * l * l;
-    }
+        sums[0][i] += w * x * l;
+        sums[1][i] += w * l * l;
+    });
+    let [xl, ll] = sums.map(|lanes| lanes.iter().sum());
     (xl, ll)
 }
 
