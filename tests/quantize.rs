@@ -1,9 +1,12 @@
 //! Encoding: errors against llama.cpp's quantizer on a real model.
 
-use crate::util::shared;
-use pumex::gguf::Gguf;
-use pumex_quant::{find, Format, FORMATS};
+use crate::util::{demo_path, shared};
+use pumex::gguf::{type_name, Gguf};
+use pumex::imatrix::Imatrix;
+use pumex::quantize::{recipe, write, Options, Parts, Plan, Report};
+use pumex_quant::{find, Format, FormatId, FORMATS};
 use rayon::prelude::*;
+use std::path::{Path, PathBuf};
 
 /// A tensor's name, row length and weights.
 type Matrix = (String, usize, Vec<f32>);
@@ -69,4 +72,198 @@ fn no_format_loses_more_than_llama_cpp_s_quantizer() {
         }
     }
     assert!(worse.is_empty(), "{worse:#?}");
+}
+
+/// `golden/recipes.tsv`: the types llama.cpp 0.5.0 chose, as runs in file order.
+#[test]
+fn recipes_choose_what_llama_cpp_chooses() {
+    let Some(shared) = shared() else { return };
+    let table = include_str!("golden/recipes.tsv");
+    for line in table.lines().filter(|l| !l.starts_with('#')) {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let gguf = Gguf::open(&shared.join("models").join(format!("{}.gguf", cells[0]))).unwrap();
+        let imatrix = shared.join("models/llama-draft.imatrix.gguf");
+        let options = Options {
+            recipe: recipe::find(cells[2]),
+            allow_requantize: true,
+            imatrix: (cells[1] == "1").then(|| (Imatrix::open(&imatrix).unwrap(), imatrix)),
+            ..Options::default()
+        };
+        let plan = Plan::new(&gguf, &options).unwrap();
+        let found: Vec<&str> = plan.jobs().map(|j| type_name(j.entry.type_id)).collect();
+        let run = |run: &str| {
+            let (name, count) = run.split_once('*').unwrap_or((run, "1"));
+            vec![name.to_string(); count.parse().unwrap()]
+        };
+        let expected: Vec<String> = cells[3].split(' ').flat_map(run).collect();
+        assert_eq!(found, expected, "{} {}", cells[0], cells[2]);
+    }
+}
+
+/// A file of the test's own, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let folder = std::env::temp_dir().join(format!("pumex-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Scratch(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            std::fs::read_dir(&self.0).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn quantize(input: &Path, options: &Options, output: &Path) -> Report {
+    let gguf = Gguf::open(input).unwrap();
+    let plan = Plan::new(&gguf, options).unwrap();
+    write(&gguf, &plan, options, output, &mut |_| true).unwrap().unwrap()
+}
+
+fn to(name: &str) -> Options {
+    Options { recipe: recipe::find(name), allow_requantize: true, ..Options::default() }
+}
+
+#[test]
+fn a_quantized_demo_model_loads_and_says_nearly_the_same() {
+    let scratch = Scratch::new("demo");
+    let ids: Vec<u32> = (0..40).map(|i| (i * 97 + 5) % 4096).collect();
+    let logits_of = |path: &Path| {
+        let gguf = Gguf::open(path).unwrap();
+        crate::util::logits(&mut crate::util::reference(&gguf), &ids, 64)
+    };
+    let truth = logits_of(&demo_path());
+    for (recipe, bound) in [("F32", 1e-12), ("Q8_0", 1e-3), ("Q6_K", 5e-3), ("Q5_K_M", 1e-2), ("IQ4_XS", 3e-2)] {
+        let output = scratch.path("out.gguf");
+        let report = quantize(&demo_path(), &to(recipe), &output);
+        assert_eq!(report.nonfinite, 0);
+        let error = crate::util::nmse(&logits_of(&output), &truth);
+        println!("{recipe}: NMSE {error:.2e}");
+        assert!(error < bound, "{recipe}: {error:e}");
+    }
+}
+
+#[test]
+fn splitting_and_merging_give_the_same_bytes_back() {
+    let scratch = Scratch::new("split");
+    let split = Options { parts: Parts::Tensors(20), ..Options::default() };
+    quantize(&demo_path(), &split, &scratch.path("part.gguf"));
+    assert_eq!(scratch.names().len(), 3, "{:?}", scratch.names());
+    quantize(&scratch.path("part-00001-of-00003.gguf"), &Options::default(), &scratch.path("whole.gguf"));
+    quantize(&demo_path(), &Options::default(), &scratch.path("copy.gguf"));
+    let bytes = |name: &str| std::fs::read(scratch.path(name)).unwrap();
+    assert_eq!(bytes("whole.gguf"), bytes("copy.gguf"));
+    let kept = Options { parts: Parts::Kept, ..to("Q8_0") };
+    quantize(&scratch.path("part-00001-of-00003.gguf"), &kept, &scratch.path("kept.gguf"));
+    assert!(scratch.names().contains(&"kept-00003-of-00003.gguf".to_string()), "{:?}", scratch.names());
+}
+
+#[test]
+fn an_interrupted_or_failed_run_leaves_the_former_file_and_nothing_else() {
+    let scratch = Scratch::new("stop");
+    let output = scratch.path("out.gguf");
+    std::fs::write(&output, "former").unwrap();
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let options = to("Q8_0");
+    let plan = Plan::new(&gguf, &options).unwrap();
+    let stopped = write(&gguf, &plan, &options, &output, &mut |done| done < 100_000).unwrap();
+    assert!(stopped.is_none());
+    assert_eq!(std::fs::read(&output).unwrap(), b"former");
+    assert_eq!(scratch.names(), ["out.gguf"]);
+    let nowhere = scratch.path("no folder").join("out.gguf");
+    let error = write(&gguf, &plan, &options, &nowhere, &mut |_| true).unwrap_err().to_string();
+    assert!(error.contains("no folder"), "{error}");
+}
+
+#[test]
+fn weights_that_are_not_finite_stop_with_the_tensor_s_name_or_are_counted() {
+    let scratch = Scratch::new("nan");
+    let input = scratch.path("f32.gguf");
+    quantize(&demo_path(), &to("F32"), &input);
+    let mut bytes = std::fs::read(&input).unwrap();
+    let (start, name) = {
+        let gguf = Gguf::open(&input).unwrap();
+        let t = gguf.tensor("blk.1.ffn_up.weight").unwrap();
+        (t.place().1 as usize, t.name.clone())
+    };
+    bytes[start + 400..start + 404].copy_from_slice(&f32::NAN.to_le_bytes());
+    std::fs::write(&input, bytes).unwrap();
+    let gguf = Gguf::open(&input).unwrap();
+    let options = to("Q4_K_S");
+    let plan = Plan::new(&gguf, &options).unwrap();
+    let error = write(&gguf, &plan, &options, &scratch.path("out.gguf"), &mut |_| true).unwrap_err().to_string();
+    assert!(error.contains(&name) && error.contains("100"), "{error}");
+    let counting = Options { allow_nonfinite: true, ..to("Q4_K_S") };
+    assert_eq!(quantize(&input, &counting, &scratch.path("out.gguf")).nonfinite, 1);
+}
+
+#[test]
+fn options_change_what_they_name() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let types = |options: Options| -> Vec<(String, &'static str)> {
+        let plan = Plan::new(&gguf, &options).unwrap();
+        plan.jobs().map(|j| (j.entry.name.clone(), type_name(j.entry.type_id))).collect()
+    };
+    let of = |all: &[(String, &'static str)], name: &str| all.iter().find(|t| t.0 == name).map(|t| t.1);
+    let pure = types(Options { pure: true, ..to("Q4_K_M") });
+    assert!(pure.iter().all(|t| ["Q4_K", "F32"].contains(&t.1)), "{pure:?}");
+    let pattern = vec![(regex::Regex::new("attn_k\\.").unwrap(), FormatId::Q8_0)];
+    let asked = types(Options { tensor_types: pattern, token_embedding: Some(FormatId::Q5K), ..to("Q4_K_M") });
+    assert_eq!(of(&asked, "blk.2.attn_k.weight"), Some("Q8_0"));
+    assert_eq!(of(&asked, "token_embd.weight"), Some("Q5_K"));
+    assert_eq!(of(&asked, "blk.2.attn_norm.weight"), Some("F32"));
+    let pruned = types(Options { prune_layers: vec![1], ..to("Q4_K_M") });
+    assert_eq!(pruned.iter().filter(|t| t.0.ends_with("attn_norm.weight")).count(), 5);
+    assert!(of(&pruned, "blk.5.attn_norm.weight").is_none() && of(&pruned, "blk.4.attn_norm.weight").is_some());
+    let refused = Options { recipe: recipe::find("Q8_0"), ..Options::default() };
+    let error = Plan::new(&gguf, &refused).unwrap_err().to_string();
+    assert!(error.contains("--allow-requantize") && error.contains("token_embd.weight"), "{error}");
+}
+
+#[test]
+fn importance_matrices_of_both_formats_are_read_and_damaged_ones_refused() {
+    let mut old: Vec<u8> = Vec::new();
+    let word = |out: &mut Vec<u8>, w: u32| out.extend(w.to_le_bytes());
+    word(&mut old, 1);
+    word(&mut old, 3);
+    old.extend(b"a.w");
+    word(&mut old, 4);
+    word(&mut old, 2);
+    [8f32, 2.0].iter().for_each(|x| old.extend(x.to_le_bytes()));
+    word(&mut old, 7);
+    word(&mut old, 4);
+    old.extend(b"text");
+    let path = Path::new("old.imatrix");
+    let read = Imatrix::from_legacy(&old, path).unwrap();
+    assert_eq!(read.entries["a.w"].mean, [2.0, 0.5]);
+    assert_eq!((read.chunks, read.datasets), (7, vec!["text".to_string()]));
+    for cut in 0..old.len() - 12 {
+        let error = Imatrix::from_legacy(&old[..cut], path).unwrap_err().to_string();
+        assert!(error.contains("old.imatrix") && error.contains("expected"), "cut at {cut}: {error}");
+    }
+    for at in 0..old.len() {
+        let mut bytes = old.clone();
+        bytes[at] = 0xff;
+        let _ = Imatrix::from_legacy(&bytes, path); // an answer, whichever
+    }
+    let error = Imatrix::open(&demo_path()).unwrap_err().to_string();
+    assert!(error.contains("general.type"), "{error}");
+    let Some(shared) = shared() else { return };
+    let real = Imatrix::open(&shared.join("models/llama-draft.imatrix.gguf")).unwrap();
+    assert!(real.columns("blk.0.attn_q.weight", 0, 256).unwrap().is_some());
+    assert!(real.columns("blk.0.attn_q.weight", 0, 512).is_err());
 }
