@@ -1,6 +1,7 @@
 //! Tiles by device and shape: the one place that may know a device's kind. Pure functions of plain data.
 
 use crate::vk::{Caps, DeviceKind};
+use pumex_quant::Format;
 
 /// Threads and outputs per workgroup of a GEMV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,13 +15,13 @@ pub struct GemvTile {
 /// Most activation rows that one GEMV takes; above, the tiled GEMM is used.
 pub const GEMV_MAX_COLS: usize = 8;
 
-/// Tile of a GEMV of `m` outputs over `k` inputs.
+/// Tile of a GEMV of `m` outputs over `k` inputs for `n` activation rows.
 ///
-/// Untuned: a subgroup's worth of threads per output on GPUs, several outputs per workgroup on software devices, where a
-/// workgroup costs more than a thread.
-pub fn gemv_tile(caps: &Caps, m: usize, k: usize) -> GemvTile {
+/// A subgroup's worth of threads per output on GPUs, several outputs per workgroup on software devices, where a workgroup
+/// costs more than a thread.
+pub fn gemv_tile(caps: &Caps, _format: &Format, m: usize, k: usize, n: usize) -> GemvTile {
     if caps.kind == DeviceKind::Cpu {
-        return GemvTile { size: caps.subgroup_size.clamp(8, 64), rows: 4 };
+        return GemvTile { size: caps.subgroup_size.clamp(8, 64), rows: if n > 2 { 2 } else { 4 } };
     }
     let size = if k >= 8192 { 64 } else { 32 };
     GemvTile { size: size.max(caps.subgroup_size.min(64)), rows: if m >= 32768 { 2 } else { 1 } }

@@ -13,6 +13,7 @@ const BOUND: f64 = 1e-12;
 struct Lab {
     device: Device,
     kernels: Kernels,
+    codebooks: Buffer,
     rng: Rng,
 }
 
@@ -30,7 +31,10 @@ struct Case {
 impl Lab {
     fn open() -> Option<Lab> {
         let device = crate::util::device(false)?;
-        Some(Lab { kernels: Kernels::new(&device), device, rng: Rng::new(7) })
+        let words = pumex_quant::grid::packed();
+        let codebooks = device.buffer("codebooks", 4 * words.len() as u64, Class::Params).unwrap();
+        codebooks.write(0, bytemuck::cast_slice(&words));
+        Some(Lab { kernels: Kernels::new(&device), codebooks, device, rng: Rng::new(7) })
     }
 
     fn buffer(&self, bytes: &[u8]) -> Buffer {
@@ -108,16 +112,18 @@ impl Lab {
             |push: &mut Vec<u8>, words: &[usize]| words.iter().for_each(|w| push.extend((*w as u32).to_le_bytes()));
         let mut push = Vec::new();
         if gemm {
-            [w0, bias.address(), x.address(), y.address()].iter().for_each(|a| push.extend(a.to_le_bytes()));
+            [w0, bias.address(), x.address(), y.address(), self.codebooks.address()]
+                .iter()
+                .for_each(|a| push.extend(a.to_le_bytes()));
             words(&mut push, &[k, m, n, m, 0, usize::from(case.bias)]);
             let grid = [m.div_ceil(64) as u32, n.div_ceil(64) as u32, 1];
             self.launch("gemm_tile", format, &[("EPILOGUE", u32::from(case.add))], &push, grid);
         } else {
-            [w0, w1, 0, bias.address(), 0, 0, x.address(), y.address()]
+            [w0, w1, 0, bias.address(), 0, 0, x.address(), y.address(), self.codebooks.address()]
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
             words(&mut push, &[k, m, m, m, m, 0, usize::from(case.bias)]);
-            let tile = policy::gemv_tile(self.device.caps(), m, k);
+            let tile = policy::gemv_tile(self.device.caps(), format, m, k, n);
             let spec = [
                 ("SIZE", tile.size),
                 ("ROWS", tile.rows),
@@ -193,7 +199,9 @@ fn a_row_of_the_embedding_is_the_decoded_row_for_every_format() {
         let step = lab.buffer(bytemuck::cast_slice(&step));
         let y = lab.device.buffer("y", (ids.len() * k * 4) as u64, Class::Readback).unwrap();
         let mut push: Vec<u8> = Vec::new();
-        [table.address(), y.address(), step.address(), 0].iter().for_each(|a| push.extend(a.to_le_bytes()));
+        [table.address(), y.address(), step.address(), 0, lab.codebooks.address()]
+            .iter()
+            .for_each(|a| push.extend(a.to_le_bytes()));
         push.extend((k as u32).to_le_bytes());
         lab.launch("embed", format, &[("SIZE", 64)], &push, [ids.len() as u32, 1, 1]);
         let mut found = vec![0f32; ids.len() * k];

@@ -9,6 +9,7 @@ layout(push_constant) uniform Push {
     F32x4 y;        // [n, dim]
     Step params;
     U32 sampled;    // [n_seqs]
+    U32 codebooks;
     uint dim;
 };
 

@@ -14,6 +14,7 @@ layout(push_constant) uniform Push {
     F32 b0, b1, b2;     // [m_i], if BIAS_i is set in flags
     F32x4 x;            // [COLS, k]
     F32 y;              // [COLS, y_stride], written from column y_at on
+    U32 codebooks;
     uint k;
     uint m0;            // rows of w0
     uint m01;           // rows of w0 and w1
@@ -23,21 +24,9 @@ layout(push_constant) uniform Push {
     uint flags;         // bit i: b_i is there
 };
 const uint PARTS = GATED == 1 ? 2 : 1;
-const uint SUMS = ROWS * COLS * PARTS;
+const uint LINES = ROWS * PARTS; // rows of matrices
+const uint SUMS = LINES * COLS;
 shared float sums[SUMS * 32];
-
-void accumulate(Weights w, uint row, inout float acc[SUMS], uint at) {
-    uint chunks = k / 32;
-    for (uint c = gl_LocalInvocationID.x; c < chunks; c += gl_WorkGroupSize.x) {
-        vec4 v[8];
-        weight_chunk(w, row * chunks + c, v);
-        [[unroll]] for (uint col = 0; col < COLS; col++) {
-            float sum = 0.0;
-            [[unroll]] for (uint i = 0; i < 8; i++) sum += dot(v[i], x.v[(col * k + chunk_col(c, i)) / 4]);
-            acc[at + col] += sum;
-        }
-    }
-}
 
 float biased(float sum, uint part, uint row) {
     if ((flags & (1u << part)) == 0) return sum;
@@ -48,18 +37,33 @@ float biased(float sum, uint part, uint row) {
 
 void main() {
     WEIGHT_INIT
-    uint first = gl_WorkGroupID.x * ROWS;
+    uint first = gl_WorkGroupID.x * ROWS, chunks = k / 32;
+    // Rows past the end repeat the last one, so that no branch keeps the loops below from unrolling.
+    Weights w[LINES];
+    uint line[LINES];
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        uint row = min(first + r, m - 1);
+        if (GATED == 1) {
+            w[r] = w0;
+            w[ROWS + r] = w1;
+            line[r] = line[ROWS + r] = row * chunks;
+        } else {
+            w[r] = row < m0 ? w0 : row < m01 ? w1 : w2;
+            line[r] = (row < m0 ? row : row < m01 ? row - m0 : row - m01) * chunks;
+        }
+    }
     float acc[SUMS];
     [[unroll]] for (uint i = 0; i < SUMS; i++) acc[i] = 0.0;
-    [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        uint row = first + r;
-        if (row >= m) continue;
-        if (GATED == 1) {
-            accumulate(w0, row, acc, r * COLS);
-            accumulate(w1, row, acc, (ROWS + r) * COLS);
-        } else if (row < m0) accumulate(w0, row, acc, r * COLS);
-        else if (row < m01) accumulate(w1, row - m0, acc, r * COLS);
-        else accumulate(w2, row - m01, acc, r * COLS);
+    for (uint c = gl_LocalInvocationID.x; c < chunks; c += gl_WorkGroupSize.x) {
+        vec4 v[LINES][8];
+        [[unroll]] for (uint r = 0; r < LINES; r++) weight_chunk(w[r], line[r] + c, v[r]);
+        // An activation is fetched once for all rows: their traffic would otherwise exceed that of the weights.
+        [[unroll]] for (uint col = 0; col < COLS; col++) {
+            [[unroll]] for (uint i = 0; i < 8; i++) {
+                vec4 a = x.v[(col * k + chunk_col(c, i)) / 4];
+                [[unroll]] for (uint r = 0; r < LINES; r++) acc[r * COLS + col] += dot(v[r][i], a);
+            }
+        }
     }
     [[unroll]] for (uint i = 0; i < SUMS; i++) {
         float sum = subgroupAdd(acc[i]);

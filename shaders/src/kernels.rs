@@ -20,15 +20,15 @@ const KV: [(&str, u32); 3] = [("K_F16", 10), ("V_F16", 11), ("HEAD_DIM", 12)];
 
 /// Every shader.
 pub const KERNELS: &[Kernel] = &[
-    Kernel { name: "embed", formats: true, push_bytes: 40, spec: &[("SIZE", 0)] },
+    Kernel { name: "embed", formats: true, push_bytes: 48, spec: &[("SIZE", 0)] },
     Kernel { name: "rms_norm", formats: false, push_bytes: 40, spec: &[("SIZE", 0), ("WANTED", 1)] },
     Kernel {
         name: "gemv",
         formats: true,
-        push_bytes: 96,
+        push_bytes: 104,
         spec: &[("SIZE", 0), ("ROWS", 1), ("COLS", 2), ("GATED", 3), ("ADD", 4)],
     },
-    Kernel { name: "gemm_tile", formats: true, push_bytes: 56, spec: &[("EPILOGUE", 1)] },
+    Kernel { name: "gemm_tile", formats: true, push_bytes: 64, spec: &[("EPILOGUE", 1)] },
     Kernel {
         name: "rope_kv",
         formats: false,

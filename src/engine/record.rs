@@ -44,6 +44,8 @@ pub struct Bound<'a> {
     pub caches: &'a [(Buffer, Buffer)],
     /// Whether K and V are f16.
     pub cache_f16: (bool, bool),
+    /// Codebooks of the IQ formats.
+    pub codebooks: &'a Buffer,
     /// Scratch arena.
     pub arena: &'a Buffer,
     /// `inv_freq` of RoPE.
@@ -118,7 +120,7 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
         }
         w.rec.host_barrier();
     }
-    let buffers = [bound.arena, bound.inv_freq, bound.sampled, bound.params, bound.ids];
+    let buffers = [bound.codebooks, bound.arena, bound.inv_freq, bound.sampled, bound.params, bound.ids];
     bound.weights.iter().chain(buffers).for_each(|b| w.rec.keep(b));
     bound.caches.iter().for_each(|(k, v)| {
         w.rec.keep(k);
@@ -181,7 +183,7 @@ impl Writer<'_, '_> {
             Op::Embed { weight, out } => {
                 let (dim, stem) = (self.width(*out), self.b.plan.weights[weight.0].format.stem);
                 let push = Push::default().addr(self.weight(*weight)).addr(self.val(*out)).addr(params);
-                let push = push.addr(self.b.sampled.address()).word(dim);
+                let push = push.addr(self.b.sampled.address()).addr(self.b.codebooks.address()).word(dim);
                 self.dispatch("embed", Some(stem), &[("SIZE", 64)], push, [self.shape.rows, 1, 1])
             }
             Op::RmsNorm { x, weight, eps, out } => {
@@ -248,9 +250,16 @@ impl Writer<'_, '_> {
             push = push.addr(self.opt(bias));
         }
         let m01 = if gated { m } else { rows.iter().take(2).sum() };
-        let push = push.addr(self.val(x)).addr(self.val(out)).word(k).word(rows[0]).word(m01).word(m);
+        let push = push
+            .addr(self.val(x))
+            .addr(self.val(out))
+            .addr(self.b.codebooks.address())
+            .word(k)
+            .word(rows[0])
+            .word(m01)
+            .word(m);
         let push = push.word(self.width(out)).word(y_at).word(flags);
-        let tile = policy::gemv_tile(self.b.device.caps(), m, k);
+        let tile = policy::gemv_tile(self.b.device.caps(), info(&parts[0]).format, m, k, self.rows_of(x));
         let spec = [
             ("SIZE", tile.size),
             ("ROWS", tile.rows),
@@ -265,7 +274,14 @@ impl Writer<'_, '_> {
         let info = &self.b.plan.weights[part.weight.0];
         let (m, n) = (info.rows, self.rows_of(x));
         let push = Push::default().addr(self.weight(part.weight)).addr(self.opt(part.bias)).addr(self.val(x));
-        let push = push.addr(self.val(out)).word(info.cols).word(m).word(n).word(self.width(out)).word(y_at);
+        let push = push
+            .addr(self.val(out))
+            .addr(self.b.codebooks.address())
+            .word(info.cols)
+            .word(m)
+            .word(n)
+            .word(self.width(out))
+            .word(y_at);
         let push = push.word(usize::from(part.bias.is_some()));
         let grid = [m.div_ceil(64), n.div_ceil(64), 1];
         self.dispatch("gemm_tile", Some(info.format.stem), &[("EPILOGUE", epilogue)], push, grid)

@@ -43,6 +43,7 @@ pub struct VulkanRunner {
     weights: Vec<Buffer>,
     caches: Vec<(Buffer, Buffer)>,
     cache_f16: (bool, bool),
+    codebooks: Buffer,
     arena: Buffer,
     inv_freq: Buffer,
     sampled: Buffer,
@@ -103,6 +104,7 @@ impl VulkanRunner {
         let memory = plan_memory(&plan, &device, options, placement.len_bytes)?;
         let n_seqs = options.n_seqs.max(1) as usize;
 
+        let codebooks = weights::codebooks(&device)?;
         let weights = weights::upload(&device, gguf, &plan, progress)?;
         let elements = (memory.blocks * KV_BLOCK * plan.kv.kv_heads * plan.kv.head_dim) as u64;
         let mut caches = Vec::with_capacity(plan.kv.layers);
@@ -138,6 +140,7 @@ impl VulkanRunner {
             placement,
             weights,
             caches,
+            codebooks,
             arena,
             inv_freq,
             sampled,
@@ -187,6 +190,7 @@ impl VulkanRunner {
             weights: &self.weights,
             caches: &self.caches,
             cache_f16: self.cache_f16,
+            codebooks: &self.codebooks,
             arena: &self.arena,
             inv_freq: &self.inv_freq,
             sampled: &self.sampled,

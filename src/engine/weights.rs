@@ -34,6 +34,20 @@ pub fn check_finite(gguf: &Gguf, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
+/// The codebooks of the IQ formats, on the device.
+///
+/// # Errors
+/// Memory that ran out, a lost device.
+pub fn codebooks(device: &Device) -> Result<Buffer> {
+    let words = pumex_quant::grid::packed();
+    let bytes: &[u8] = bytemuck::cast_slice(&words);
+    let buffer = device.buffer("codebooks", bytes.len() as u64, Class::Weights)?;
+    let mut uploader = Uploader::new(device, bytes.len() as u64)?;
+    uploader.write(&buffer, 0, bytes)?;
+    uploader.finish()?;
+    Ok(buffer)
+}
+
 /// Uploads all weights, or uses the file's own pages where the device can; the result is in the plan's order.
 ///
 /// # Errors

@@ -6,7 +6,8 @@
 //   Weights                                              the view of the matrix's blocks
 //   void weight_chunk(Weights w, uint g, out vec4 v[8])  chunk g = row * (k / 32) + c, decoded
 //   uint chunk_col(uint c, uint i)                       column of v[i].x in the row; v[i] are four neighbours
-//   WEIGHT_INIT                                          if defined, run once by all threads of a workgroup
+//   WEIGHT_INIT                                          if defined, run once by all threads of a workgroup; it may
+//                                                        read `codebooks` of the push constants
 vec4 nibbles(uint q) { return vec4(q & 15, (q >> 8) & 15, (q >> 16) & 15, (q >> 24) & 15); }
 vec4 pairs(uint q) { return vec4(q & 3, (q >> 8) & 3, (q >> 16) & 3, (q >> 24) & 3); }
 vec4 bits4(uint b) { return vec4((uvec4(b) >> uvec4(0, 1, 2, 3)) & 1); }

@@ -1,8 +1,8 @@
-// A codebook in shared memory, two entries to a word; the format includes its codes (GRID_CODES, made from
-// quant/src/grid/codes.rs) before.
-shared uint grid_codes[GRID_CODES.length()];
-void stage_grid() {
-    for (uint i = gl_LocalInvocationIndex; i < GRID_CODES.length(); i += gl_WorkGroupSize.x) grid_codes[i] = GRID_CODES[i];
+// A codebook in shared memory, two entries to a word; the format includes where it lies among all of them (GRID_AT and
+// GRID_WORDS, made from quant/src/grid.rs) before.
+shared uint grid_codes[GRID_WORDS];
+void stage_grid(U32 codebooks) {
+    for (uint i = gl_LocalInvocationIndex; i < GRID_WORDS; i += gl_WorkGroupSize.x) grid_codes[i] = codebooks.v[GRID_AT + i];
     barrier();
 }
 uint grid_code(uint index) { return (grid_codes[index / 2] >> (16 * (index % 2))) & 0xffff; }
@@ -17,4 +17,4 @@ vec4 signed_by(vec4 x, uint minus) {
     return uintBitsToFloat(floatBitsToUint(x) ^ ((uvec4(minus) << uvec4(31, 30, 29, 28)) & 0x80000000u));
 }
 uint eight_signs(uint seven) { return (seven & 127) | ((bitCount(seven & 127) & 1) << 7); }
-#define WEIGHT_INIT stage_grid();
+#define WEIGHT_INIT stage_grid(codebooks);

@@ -11,11 +11,11 @@ use std::process::ExitCode;
 
 type Fault = Box<dyn std::error::Error>;
 
-/// A codebook as GLSL: two entries to a word.
+/// Where a codebook lies among the packed ones, as GLSL.
 fn codes(grid: &Grid) -> String {
-    let words = grid.codes.chunks_exact(2).map(|c| format!("{}u", u32::from(c[0]) | u32::from(c[1]) << 16));
-    let words: Vec<String> = words.collect();
-    format!("const uint GRID_CODES[{}] = uint[]({});\n", words.len(), words.join(", "))
+    let words = |g: &&Grid| g.codes.len() / 2;
+    let at: usize = GRIDS.iter().take_while(|g| g.name != grid.name).map(words).sum();
+    format!("const uint GRID_AT = {at};\nconst uint GRID_WORDS = {};\n", words(&grid))
 }
 
 /// Name and SPIR-V of every module, sorted by name.
