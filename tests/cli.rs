@@ -240,3 +240,37 @@ fn bench_gives_llama_benchs_fields_in_every_form() {
     assert!(stdout(&md).contains("| pp4 @ d3 |") || stdout(&md).contains(" pp4 @ d3 |"));
     assert!(stdout(&md).contains("\n\nbuild: "));
 }
+
+#[test]
+fn quantize_reports_on_stdout_and_says_what_is_wrong_on_stderr() {
+    let folder = std::env::temp_dir().join(format!("pumex-cli-quantize-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (input, output) = (concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo.gguf"), folder.join("out.gguf"));
+    let output = output.to_str().unwrap();
+    let done = pumex(&["quantize", "--allow-requantize", "--json", input, output, "q8_0", "1"]);
+    assert_eq!(code(&done), 0, "{}", stderr(&done));
+    let report: serde_json::Value = serde_json::from_str(stdout(&done)).unwrap();
+    assert_eq!(report["files"][0], output);
+    assert!(report["report"]["bytes_out"].as_u64().unwrap() > 6_000_000);
+    let table = pumex(&["quantize", "--allow-requantize", "--dry-run", input, "Q4_K_M"]);
+    assert!(stdout(&table).contains("token_embd.weight") && stdout(&table).contains("bits per weight"));
+    for (args, expected, at) in [
+        (vec![input, output, "Q9"], 2, "expected one of"),
+        (vec![input, input, "Q8_0"], 1, "--allow-requantize"),
+        (vec![input, input, "COPY"], 2, "other than the input"),
+        (vec!["--tensor-type", "x", input, output, "Q8_0"], 2, "PATTERN=TYPE"),
+        (vec!["--override-kv", "x=1", input, output, "COPY"], 2, "KEY=int"),
+        (vec!["--prune-layers", "99", input, output, "COPY"], 2, "99"),
+        (vec!["no.gguf", output, "Q8_0"], 1, "no.gguf"),
+    ] {
+        let failed = pumex(&[vec!["quantize"], args.clone()].concat());
+        assert_eq!(code(&failed), expected, "{args:?}: {}", stderr(&failed));
+        assert!(stderr(&failed).contains(at) && stdout(&failed).is_empty(), "{args:?}: {}", stderr(&failed));
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn verbosity_may_stand_before_the_command() {
+    assert_eq!(rewrite("-v tokenize -m x"), "-v tokenize --model=x");
+}

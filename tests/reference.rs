@@ -53,6 +53,14 @@ fn demo_models_agree_with_llama_cpp() {
 }
 
 #[test]
+fn models_of_the_repository_agree_with_llama_cpp() {
+    for name in crate::util::FIXTURES {
+        let stem = crate::util::fixture(name);
+        check(&stem.with_extension("gguf"), &stem, 1e-8);
+    }
+}
+
+#[test]
 fn every_format_agrees_with_llama_cpp() {
     let Some(shared) = shared() else { return };
     for name in crate::vulkan::TYPES {

@@ -17,6 +17,14 @@ pub fn shared() -> Option<PathBuf> {
     None
 }
 
+/// Weight types of the small models in the repository, each with what llama.cpp computed.
+pub const FIXTURES: [&str; 2] = ["Q4_K_S", "IQ2_XXS"];
+
+/// Where such a model lies: `STEM.gguf`, `STEM.json`, `STEM.f32`.
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/types").join(name)
+}
+
 /// The demo model in the repository.
 pub fn demo_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo.gguf")

@@ -83,7 +83,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<
     if let Some(first) = input.peek() {
         let text = first.to_string_lossy();
         bench = text == "bench";
-        let global = matches!(&*text, "-h" | "--help" | "-V" | "--version");
+        let global = matches!(&*text, "-h" | "--help" | "-V" | "--version" | "-v" | "-vv" | "--verbose");
         if text.starts_with('-') && !global {
             out.push((None, "run".into()));
         }
