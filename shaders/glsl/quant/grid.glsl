@@ -6,15 +6,17 @@ void stage_grid(U32 codebooks) {
     barrier();
 }
 uint grid_code(uint index) { return (grid_codes[index / 2] >> (16 * (index % 2))) & 0xffff; }
-// Levels of four values, two bits each: 8, 25, 43.
-vec4 two_bits(uint code) {
-    uvec4 level = (uvec4(code) >> uvec4(0, 2, 4, 6)) & 3;
-    return vec4(8 + 17 * level + (level >> 1));
+// Four values of two bits as levels 8, 25, 43.
+uint two_bits(uint code) {
+    uint level = spread_pairs(code & 255);
+    return 0x08080808u + 17 * level + ((level >> 1) & 0x01010101u);
 }
-uvec4 three_bits(uint code) { return (uvec4(code) >> uvec4(0, 3, 6, 9)) & 7; }
-// Changes the sign where bits 0..4 are set.
-vec4 signed_by(vec4 x, uint minus) {
-    return uintBitsToFloat(floatBitsToUint(x) ^ ((uvec4(minus) << uvec4(31, 30, 29, 28)) & 0x80000000u));
+// Four fields of three bits as bytes.
+uint three_bits(uint code) { return (code & 7) | ((code & 56) << 5) | ((code & 448) << 10) | ((code & 3584) << 15); }
+// Changes the sign of the bytes (none of them 0) where bits 0..4 are set.
+uint signed_by(uint x, uint minus) {
+    uint ones = spread_bits(minus);
+    return (x ^ (ones * 255)) + ones;
 }
 uint eight_signs(uint seven) { return (seven & 127) | ((bitCount(seven & 127) & 1) << 7); }
 #define WEIGHT_INIT stage_grid(codebooks);

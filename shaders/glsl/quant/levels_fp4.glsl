@@ -1,3 +1,3 @@
 // See LEVELS of quant/src/mxfp4.rs.
-const float LEVELS[16] = float[](0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
+const int LEVELS[16] = int[](0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
 #include "quant/levels.glsl"

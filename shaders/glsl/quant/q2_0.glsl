@@ -1,11 +1,15 @@
 // Q2_0: see quant/src/q2_0.rs. A block is two chunks; 18 bytes, so reads are 16 bits wide.
 #define Weights U16
-void weight_chunk(Weights w, uint g, out vec4 v[8]) {
+#define PIECES 1
+#define HAS_OFFSET
+void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
     uint block = (g / 2) * 9;
     float d = half1(uint(w.v[block]));
-    [[unroll]] for (uint i = 0; i < 8; i++) {
-        uint q = uint(w.v[block + 1 + 4 * (g % 2) + i / 2]) >> (8 * (i % 2));
-        v[i] = (vec4((uvec4(q) >> uvec4(0, 2, 4, 6)) & 3) - 1.0) * d;
+    s[0] = vec2(d, -d);
+    [[unroll]] for (uint i = 0; i < 4; i++) {
+        uint n = uint(w.v[block + 1 + 4 * (g % 2) + i]);
+        q[2 * i] = spread_pairs(n & 255);
+        q[2 * i + 1] = spread_pairs(n >> 8);
     }
 }
 uint chunk_col(uint c, uint i) { return c * 32 + i * 4; }
