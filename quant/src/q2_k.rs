@@ -22,8 +22,8 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
     let block = two_level::affine(x, weight, 16, 3.0, 15.0);
     put_half(b, 80, block.d);
     put_half(b, 82, block.dmin);
-    for j in 0..16 {
-        b[j] = block.scales[j] | block.mins[j] << 4;
+    for (byte, (scale, min)) in b.iter_mut().zip(block.scales.iter().zip(&block.mins)) {
+        *byte = scale | min << 4;
     }
     let q = block.codes(x, 16, 3.0);
     put_quarters(&mut b[16..80], &q);

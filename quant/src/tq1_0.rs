@@ -18,7 +18,7 @@ fn decode(b: &[u8], out: &mut [f32]) {
             160..240 => (b[32 + i % 16], (i - 160) / 16),
             _ => (b[48 + i % 4], (i - 240) / 4),
         };
-        let digit = u16::from(byte.wrapping_mul(POW3[n])) * 3 >> 8;
+        let digit = (u16::from(byte.wrapping_mul(POW3[n])) * 3) >> 8;
         *o = (f32::from(digit) - 1.0) * d;
     }
 }

@@ -273,7 +273,8 @@ mod tests {
     fn a_device_without_a_needed_feature_is_refused_by_the_feature_s_name() {
         let whole = fake("Acme One", DeviceKind::Discrete);
         assert!(whole.require().is_ok());
-        let lacks: [(fn(&mut Caps), &str); 6] = [
+        type Lack = fn(&mut Caps);
+        let lacks: [(Lack, &str); 6] = [
             (|c| c.buffer_address = false, "bufferDeviceAddress"),
             (|c| c.timeline = false, "timelineSemaphore"),
             (|c| c.storage16 = false, "storageBuffer16BitAccess"),

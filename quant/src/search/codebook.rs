@@ -163,9 +163,8 @@ impl Book {
         for _ in 0..ROUNDS {
             let mut coded = Coded { d: to_half(d), ..best.1.clone() };
             let (mut total, mut bs, mut cs) = (0.0, 0.0, 0.0);
-            for j in 0..subs {
-                let near =
-                    if coded.d > 0.0 { ((free[j] / (coded.d * self.unit) - 1.0) / 2.0).round() as i32 } else { 0 };
+            for (j, free) in free[..subs].iter().enumerate() {
+                let near = if coded.d > 0.0 { ((free / (coded.d * self.unit) - 1.0) / 2.0).round() as i32 } else { 0 };
                 let mut least = (f32::INFINITY, 0.0, 0.0);
                 let mut entries = [0u16; 8];
                 for s in near - 1..=near + 1 {
