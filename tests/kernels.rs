@@ -8,6 +8,8 @@ use pumex_quant::{Format, FORMATS};
 
 /// Bound of the squared error over the squared sum of magnitudes: f32 products summed in another order.
 const BOUND: f64 = 1e-12;
+/// The integer kernel's: activations are rounded to 16 bits of their run's largest.
+const DOT_BOUND: f64 = 1e-8;
 
 /// A device, its pipelines, and buffers that the host reaches on every kind of device.
 struct Lab {
@@ -80,7 +82,7 @@ impl Lab {
 
     /// Runs the case on the device and by plain sums; squared difference over the squared sums of magnitudes, so that a sum
     /// that happens to cancel proves nothing.
-    fn error(&mut self, format: &Format, case: Case, gemm: bool) -> f64 {
+    fn error(&mut self, format: &Format, case: Case, kernel: &str) -> f64 {
         let Case { m, k, n, .. } = case;
         let parts = if case.gated { 2 } else { 1 };
         let (bytes, w): (Vec<_>, Vec<_>) = (0..parts).map(|_| self.weights(format, m, k)).unzip();
@@ -111,7 +113,7 @@ impl Lab {
         let words =
             |push: &mut Vec<u8>, words: &[usize]| words.iter().for_each(|w| push.extend((*w as u32).to_le_bytes()));
         let mut push = Vec::new();
-        if gemm {
+        if kernel == "gemm_tile" {
             [w0, bias.address(), x.address(), y.address(), self.codebooks.address()]
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
@@ -123,15 +125,13 @@ impl Lab {
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
             words(&mut push, &[k, m, m, m, m, 0, usize::from(case.bias)]);
-            let tile = policy::gemv_tile(self.device.caps(), format, m, k, n);
-            let spec = [
-                ("SIZE", tile.size),
-                ("ROWS", tile.rows),
-                ("COLS", n as u32),
-                ("GATED", u32::from(case.gated)),
-                ("ADD", u32::from(case.add)),
-            ];
-            self.launch("gemv", format, &spec, &push, [m.div_ceil(tile.rows as usize) as u32, 1, 1]);
+            let caps = self.device.caps();
+            let tile = match kernel {
+                "gemv" => policy::float_tile(caps, m, k, n),
+                _ => policy::dot_tile(caps, m, if n > 2 { 1 } else { 2 }, 64, 2),
+            };
+            let spec = tile.spec(k, n, case.gated, case.add);
+            self.launch(tile.kernel, format, &spec, &push, [tile.groups, 1, 1]);
         }
         let mut found = vec![0f32; n * m];
         y.read(0, bytemuck::cast_slice_mut(&mut found));
@@ -149,12 +149,16 @@ fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
         let (begun, one) = (std::time::Instant::now(), format.block_len.max(32));
         for (k, m, n) in [(one, 1, 1), (5 * one, 131, 1), (3 * one, 33, 3)] {
             let case = Case { m, k, n, ..plain };
-            let error = lab.error(format, case, false);
+            if policy::dot_fits(lab.device.caps(), format, k, n) {
+                let error = lab.error(format, case, "gemv_dot");
+                assert!(error < DOT_BOUND, "gemv_dot {} {case:?}: {error:e}", format.name);
+            }
+            let error = lab.error(format, case, "gemv");
             assert!(error < BOUND, "gemv {} {case:?}: {error:e}", format.name);
         }
         for (k, m, n, add) in [(one, 1, 9, false), (3 * one, 130, 70, false)] {
             let case = Case { m, k, n, add, bias: add, ..plain };
-            let error = lab.error(format, case, true);
+            let error = lab.error(format, case, "gemm_tile");
             assert!(error < BOUND, "gemm {} {case:?}: {error:e}", format.name);
         }
         println!("{}: {:.1} s", format.name, begun.elapsed().as_secs_f64());
@@ -167,10 +171,20 @@ fn epilogues_add_and_take_biases_in_gemv_and_gemm() {
     let Some(mut lab) = Lab::open() else { return };
     for id in [0, 1, 12] {
         let format = pumex_quant::find(id).unwrap();
-        for (n, add, gated, gemm) in [(2, true, false, false), (2, false, true, false), (33, true, false, true)] {
+        for (n, add, gated, kernel) in [
+            (2, true, false, "gemv"),
+            (2, false, true, "gemv"),
+            (33, true, false, "gemm_tile"),
+            (2, true, false, "gemv_dot"),
+            (1, false, true, "gemv_dot"),
+        ] {
+            if kernel == "gemv_dot" && !policy::dot_fits(lab.device.caps(), format, 2 * format.block_len.max(32), n) {
+                continue;
+            }
             let case = Case { m: 65, k: 2 * format.block_len.max(32), n, bias: true, add, gated };
-            let error = lab.error(format, case, gemm);
-            assert!(error < BOUND, "{} {case:?}: {error:e}", format.name);
+            let error = lab.error(format, case, kernel);
+            let bound = if kernel == "gemv_dot" { DOT_BOUND } else { BOUND };
+            assert!(error < bound, "{} {case:?}: {error:e}", format.name);
         }
     }
 }
@@ -181,8 +195,12 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
     let format = pumex_quant::find(12).unwrap();
     for n in 1..=policy::GEMV_MAX_COLS {
         let case = Case { m: 9, k: 512, n, bias: false, add: false, gated: false };
-        let error = lab.error(format, case, false);
+        let error = lab.error(format, case, "gemv");
         assert!(error < BOUND, "{n} rows: {error:e}");
+        if policy::dot_fits(lab.device.caps(), format, case.k, n) {
+            let error = lab.error(format, case, "gemv_dot");
+            assert!(error < DOT_BOUND, "{n} rows, integer: {error:e}");
+        }
     }
 }
 

@@ -109,8 +109,8 @@ fn two_interleaved_sequences_equal_each_alone() {
         let out = runner.run(&mixed, Want::Logits).unwrap().logits;
         for (i, pair) in out.chunks_exact(2 * vocab).enumerate() {
             let range = (at + i) * vocab..(at + i + 1) * vocab;
-            assert!(nmse(&pair[..vocab], &alone_a[range.clone()]) < 1e-9, "first sequence, position {}", at + i);
-            assert!(nmse(&pair[vocab..], &alone_b[range]) < 1e-9, "second sequence, position {}", at + i);
+            assert!(nmse(&pair[..vocab], &alone_a[range.clone()]) < 1e-8, "first sequence, position {}", at + i);
+            assert!(nmse(&pair[vocab..], &alone_b[range]) < 1e-8, "second sequence, position {}", at + i);
         }
     }
     assert_silent(&runner);

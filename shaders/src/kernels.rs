@@ -1,15 +1,48 @@
 //! The kernel table: one row per shader, with the specialization constants it has by name.
 //!
-//! A row whose `formats` is true is compiled once per weight format. Rows of one op stand best first; all of these are
-//! the portable floor: they need nothing beyond what a device must have to be opened at all.
+//! Rows of one op stand together. `needs` says what a device must have beyond what it needs to be opened at all; for every
+//! op and format there is a row that needs nothing.
+
+/// Which weight formats a kernel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Formats {
+    /// It reads no weight matrices.
+    None,
+    /// Every format.
+    All,
+    /// Those of blocks of small integers.
+    Quantized,
+}
+
+impl Formats {
+    /// Whether a format of so many weights per block is among them.
+    pub fn includes(self, block_len: usize) -> bool {
+        match self {
+            Formats::None => false,
+            Formats::All => true,
+            Formats::Quantized => block_len > 1,
+        }
+    }
+}
+
+/// What a kernel asks of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing beyond the floor.
+    Nothing,
+    /// Dot products of packed signed bytes.
+    IntegerDot,
+}
 
 /// One shader.
 #[derive(Debug)]
 pub struct Kernel {
     /// Name, and stem of `glsl/NAME.comp`.
     pub name: &'static str,
-    /// Compiled once per weight format, as `NAME.STEM`.
-    pub formats: bool,
+    /// Weight formats it is compiled for, once each, as `NAME.STEM`.
+    pub formats: Formats,
+    /// What a device must have for it.
+    pub needs: Needs,
     /// Bytes of push constants.
     pub push_bytes: u32,
     /// Specialization constants: name and id.
@@ -20,25 +53,58 @@ const KV: [(&str, u32); 3] = [("K_F16", 10), ("V_F16", 11), ("HEAD_DIM", 12)];
 
 /// Every shader.
 pub const KERNELS: &[Kernel] = &[
-    Kernel { name: "embed", formats: true, push_bytes: 48, spec: &[("SIZE", 0)] },
-    Kernel { name: "rms_norm", formats: false, push_bytes: 40, spec: &[("SIZE", 0), ("WANTED", 1)] },
+    Kernel { name: "embed", formats: Formats::All, needs: Needs::Nothing, push_bytes: 48, spec: &[("SIZE", 0)] },
+    Kernel {
+        name: "rms_norm",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        push_bytes: 40,
+        spec: &[("SIZE", 0), ("WANTED", 1)],
+    },
     Kernel {
         name: "gemv",
-        formats: true,
+        formats: Formats::All,
+        needs: Needs::Nothing,
         push_bytes: 104,
         spec: &[("SIZE", 0), ("ROWS", 1), ("COLS", 2), ("GATED", 3), ("ADD", 4)],
     },
-    Kernel { name: "gemm_tile", formats: true, push_bytes: 64, spec: &[("EPILOGUE", 1)] },
+    Kernel {
+        name: "gemv_dot",
+        formats: Formats::Quantized,
+        needs: Needs::IntegerDot,
+        push_bytes: 104,
+        spec: &[("SIZE", 0), ("ROWS", 1), ("COLS", 2), ("GATED", 3), ("ADD", 4), ("K", 5)],
+    },
+    Kernel {
+        name: "gemm_tile",
+        formats: Formats::All,
+        needs: Needs::Nothing,
+        push_bytes: 64,
+        spec: &[("EPILOGUE", 1)],
+    },
     Kernel {
         name: "rope_kv",
-        formats: false,
+        formats: Formats::None,
+        needs: Needs::Nothing,
         push_bytes: 72,
         spec: &[("SIZE", 0), ("NEOX", 1), ("NORM", 2), KV[0], KV[1], KV[2]],
     },
-    Kernel { name: "attn_decode", formats: false, push_bytes: 56, spec: &[("SIZE", 0), KV[0], KV[1], KV[2]] },
-    Kernel { name: "attn_prefill", formats: false, push_bytes: 56, spec: &[("BR", 1), ("BC", 2), KV[0], KV[1], KV[2]] },
-    Kernel { name: "stream", formats: false, push_bytes: 24, spec: &[("COPY", 1)] },
-    Kernel { name: "argmax", formats: false, push_bytes: 40, spec: &[("SIZE", 0)] },
+    Kernel {
+        name: "attn_decode",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        push_bytes: 56,
+        spec: &[("SIZE", 0), KV[0], KV[1], KV[2]],
+    },
+    Kernel {
+        name: "attn_prefill",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        push_bytes: 56,
+        spec: &[("BR", 1), ("BC", 2), KV[0], KV[1], KV[2]],
+    },
+    Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, push_bytes: 24, spec: &[("COPY", 1)] },
+    Kernel { name: "argmax", formats: Formats::None, needs: Needs::Nothing, push_bytes: 40, spec: &[("SIZE", 0)] },
 ];
 
 impl Kernel {

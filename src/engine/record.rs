@@ -259,15 +259,9 @@ impl Writer<'_, '_> {
             .word(m01)
             .word(m);
         let push = push.word(self.width(out)).word(y_at).word(flags);
-        let tile = policy::gemv_tile(self.b.device.caps(), info(&parts[0]).format, m, k, self.rows_of(x));
-        let spec = [
-            ("SIZE", tile.size),
-            ("ROWS", tile.rows),
-            ("COLS", self.rows_of(x) as u32),
-            ("GATED", u32::from(gated)),
-            ("ADD", u32::from(add)),
-        ];
-        self.dispatch("gemv", Some(stem), &spec, push, [m.div_ceil(tile.rows as usize), 1, 1])
+        let tile = policy::gemv_tile(self.b.device.caps(), info(&parts[0]).format, m, k, self.rows_of(x), gated);
+        let spec = tile.spec(k, self.rows_of(x), gated, add);
+        self.dispatch(tile.kernel, Some(stem), &spec, push, [tile.groups as usize, 1, 1])
     }
 
     fn gemm(&mut self, x: Val, part: &MatPart, epilogue: u32, out: Val, y_at: usize) -> Result<()> {

@@ -194,7 +194,11 @@ impl Device {
                 caps.host_import_alignment.iter().map(|_| ext::external_memory_host::NAME.as_ptr()).collect();
             let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_features(&features);
             let info = info.enabled_extension_names(&extensions);
-            let info = info.push_next(&mut f11).push_next(&mut f12);
+            let mut f13 = vk::PhysicalDeviceVulkan13Features::default().shader_integer_dot_product(true);
+            let mut info = info.push_next(&mut f11).push_next(&mut f12);
+            if caps.int_dot8 {
+                info = info.push_next(&mut f13);
+            }
             let raw = instance.create_device(physical, &info, None).map_err(|e| fail("vkCreateDevice", e))?;
             let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
             let semaphore = vk::SemaphoreCreateInfo::default().push_next(&mut kind);

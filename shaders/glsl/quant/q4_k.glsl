@@ -7,9 +7,7 @@ void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
     uint block = (g / 8) * 9, j = (g % 8) / 2;
     uvec4 head = w.v[block];
     uvec4 n = w.v[block + 1 + g % 8];
-    vec2 d = unpackHalf2x16(head.x) * vec2(1.0, -1.0);
-    s[0] = d * vec2(scale_min(head.yzw, 2 * j));
-    s[1] = d * vec2(scale_min(head.yzw, 2 * j + 1));
+    piece_scales(unpackHalf2x16(head.x), head.yzw, j, s);
     [[unroll]] for (uint i = 0; i < 4; i++) {
         q[i] = bytes_of_nibbles(n[i]);
         q[i + 4] = bytes_of_nibbles(n[i] >> 4);

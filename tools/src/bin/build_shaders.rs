@@ -4,7 +4,7 @@
 
 use pumex_quant::grid::{Grid, GRIDS};
 use pumex_quant::FORMATS;
-use pumex_shaders::kernels::KERNELS;
+use pumex_shaders::kernels::{Formats, KERNELS};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,7 +24,8 @@ fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
     let mut modules = Vec::new();
     for kernel in KERNELS {
         let stems: Vec<Option<&str>> =
-            if kernel.formats { FORMATS.iter().map(|f| Some(f.stem)).collect() } else { vec![None] };
+            FORMATS.iter().filter(|f| kernel.formats.includes(f.block_len)).map(|f| Some(f.stem)).collect();
+        let stems = if kernel.formats == Formats::None { vec![None] } else { stems };
         for stem in stems {
             let name = stem.map_or(kernel.name.to_string(), |s| format!("{}.{s}", kernel.name));
             let mut options = shaderc::CompileOptions::new()?;

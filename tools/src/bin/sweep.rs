@@ -4,7 +4,7 @@
 
 use pumex::engine::bandwidth;
 use pumex::kernel::Kernels;
-use pumex::policy::gemv_tile;
+use pumex::policy::{self, GemvTile};
 use pumex::vk::{self, Class, Device, Uploader};
 use pumex_quant::{Format, FORMATS};
 
@@ -29,15 +29,14 @@ impl Bench {
         f: &Format,
         (m, k): (usize, usize),
         n: usize,
-        tile: (u32, u32),
+        tile: &GemvTile,
         w: &vk::Buffer,
     ) -> Result<f64, Fault> {
         let bytes = m * k / f.block_len * f.block_bytes;
         let copies = (w.len_bytes() as usize / bytes.next_multiple_of(256)).max(1);
         let x = self.device.buffer("x", (n * k * 4) as u64, Class::Scratch)?;
         let y = self.device.buffer("y", (n * m * 4) as u64, Class::Scratch)?;
-        let spec = [("SIZE", tile.0), ("ROWS", tile.1), ("COLS", n as u32), ("GATED", 0), ("ADD", 0)];
-        let pipeline = self.kernels.get("gemv", Some(f.stem), &spec)?;
+        let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(k, n, false, false))?;
         let mut recorder = self.device.recorder()?;
         for copy in 0..copies {
             let at = w.address() + (copy * bytes.next_multiple_of(256)) as u64;
@@ -47,7 +46,7 @@ impl Bench {
                 .for_each(|a| push.extend(a.to_le_bytes()));
             [k, m, m, m, m, 0, 0].iter().for_each(|v| push.extend((*v as u32).to_le_bytes()));
             push.resize(104, 0);
-            recorder.dispatch(&pipeline, &push, [(m as u32).div_ceil(tile.1), 1, 1]);
+            recorder.dispatch(&pipeline, &push, [tile.groups, 1, 1]);
             recorder.barrier();
         }
         [&x, &y, w].iter().for_each(|b| recorder.keep(b));
@@ -60,6 +59,11 @@ impl Bench {
         }
         Ok(best / copies as f64)
     }
+}
+
+/// A tile in a few characters.
+fn name(t: &GemvTile) -> String {
+    format!("{} {}x{} in {}", t.kernel, t.size, t.rows, t.groups)
 }
 
 fn main() -> Result<(), Fault> {
@@ -83,25 +87,34 @@ fn main() -> Result<(), Fault> {
                 uploader.finish()?;
             }
             for n in &rows {
-                let policy = gemv_tile(bench.device.caps(), f, shape.0, shape.1, *n);
-                let policy = (policy.size, policy.rows);
-                let at_policy = bench.time(f, shape, *n, policy, &w)?;
-                let mut best = (at_policy, policy);
-                for size in [32, 64, 128, 256] {
-                    for rows in [1, 2, 4, 8] {
-                        if rows * *n as u32 <= 16 && (size, rows) != policy {
-                            let us = bench.time(f, shape, *n, (size, rows), &w)?;
-                            best = if us < best.0 { (us, (size, rows)) } else { best };
+                let caps = bench.device.caps().clone();
+                let chosen = policy::gemv_tile(&caps, f, shape.0, shape.1, *n, false);
+                let at_policy = bench.time(f, shape, *n, &chosen, &w)?;
+                let mut best = (at_policy, chosen);
+                let (m, k) = shape;
+                let mut tiles: Vec<GemvTile> = Vec::new();
+                for (size, rows) in [(32, 2), (32, 4), (64, 4), (64, 8), (128, 4)] {
+                    let groups = (m as u32).div_ceil(rows);
+                    tiles.push(GemvTile { kernel: "gemv", size, rows, groups });
+                }
+                if policy::dot_fits(&caps, f, k, *n) {
+                    for size in [256, 512, 1024] {
+                        for (rows, turns) in [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2)] {
+                            tiles.push(policy::dot_tile(&caps, m, rows, size, turns));
                         }
                     }
                 }
+                for tile in tiles.into_iter().filter(|t| t.rows * *n as u32 <= 16) {
+                    let us = bench.time(f, shape, *n, &tile, &w)?;
+                    best = if us < best.0 { (us, tile) } else { best };
+                }
                 let rate = |us: f64| bytes as f64 / us / 1e3;
-                let (m, k) = shape;
                 println!(
-                    "{}\t{m}\t{k}\t{n}\t{policy:?}\t{at_policy:.1}\t{:.0}\t{:?}\t{:.1}\t{:.0}\t{:.1}%",
+                    "{}\t{m}\t{k}\t{n}\t{}\t{at_policy:.1}\t{:.0}\t{}\t{:.1}\t{:.0}\t{:.1}%",
                     f.name,
+                    name(&chosen),
                     rate(at_policy),
-                    best.1,
+                    name(&best.1),
                     best.0,
                     rate(best.0),
                     100.0 * rate(best.0) * 1e9 / speed.read
