@@ -3,6 +3,7 @@
 //! The Vulkan interpreter of the plan lives here; the CPU one is [`crate::reference`].
 
 pub mod bandwidth;
+mod cache;
 mod info;
 mod kv;
 mod params;
@@ -10,6 +11,7 @@ mod record;
 mod vulkan;
 mod weights;
 
+pub use cache::CacheType;
 pub use info::{model_info, ModelInfo};
 pub use vulkan::VulkanRunner;
 
@@ -32,26 +34,6 @@ pub enum DeviceChoice {
     Vulkan,
     /// A Vulkan device by index, name or UUID.
     Named(String),
-}
-
-/// Element type of a cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CacheType {
-    /// Half precision, 2 bytes.
-    #[default]
-    F16,
-    /// Single precision, 4 bytes.
-    F32,
-}
-
-impl CacheType {
-    /// Bytes per element.
-    pub fn bytes(self) -> u64 {
-        match self {
-            CacheType::F16 => 2,
-            CacheType::F32 => 4,
-        }
-    }
 }
 
 /// How to load.

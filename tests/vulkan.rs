@@ -166,6 +166,35 @@ fn weights_through_the_staging_ring_are_the_same_weights() {
 }
 
 #[test]
+fn every_cache_type_loses_no_more_than_its_bits() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let ids: Vec<u32> = (0..50).map(|i| (i * 97 + 5) % 4096).collect();
+    let truth = logits(&mut reference(&gguf), &ids, 64);
+    // Bounds are a few times what was found; K and V differ so that neither stands in for the other.
+    use CacheType::{Bf16, Iq4Nl, F16, F32, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+    let cases = [
+        (Bf16, Bf16, 3e-6),
+        (Q8_0, Q8_0, 3e-5),
+        (Q4_0, F16, 5e-3),
+        (F16, Q4_1, 2e-3),
+        (Q5_0, F32, 2e-3),
+        (F32, Q5_1, 5e-4),
+        (Iq4Nl, Q8_0, 5e-3),
+        (Q4_1, Iq4Nl, 6e-3),
+    ];
+    for (k, v, bound) in cases {
+        let options = pumex::engine::Options { cache_type_k: k, cache_type_v: v, ..options(F16) };
+        let Some(mut runner) = vulkan(&gguf, options) else { return };
+        for chunk in [64, 1] {
+            let error = nmse(&logits(&mut runner, &ids, chunk), &truth);
+            println!("K {} V {} chunks of {chunk}: {error:.2e}", k.name(), v.name());
+            assert!(error < bound, "K {} V {} chunks of {chunk}: {error:e}", k.name(), v.name());
+        }
+        assert_silent(&runner);
+    }
+}
+
+#[test]
 fn a_context_that_does_not_fit_is_refused_with_the_numbers() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let Ok(device) = pumex::vk::Device::open(&pumex::vk::Options::default()) else { return };

@@ -35,7 +35,7 @@ void main() {
         if (base + t < len) {
             uint slot = kv_slot(params, seq, base + t, kv_head, kv_heads);
             float s = 0.0;
-            for (uint i = 0; i < HEAD_DIM / 4; i++) s += dot(q[i], kv_load4(k_cache, K_F16, slot, i));
+            for (uint i = 0; i < HEAD_DIM / 4; i++) s += dot(q[i], kv_load4(k_cache, K_TYPE, slot, i));
             score = s * scale;
         }
         float now = max(best, workgroup_max(score)), keep = exp(best - now);
@@ -50,7 +50,7 @@ void main() {
             uint count = min(size, len - base);
             for (uint j = group; j < count; j += groups) {
                 uint slot = kv_slot(params, seq, base + j, kv_head, kv_heads);
-                acc += p[j] * kv_load2(v_cache, V_F16, slot, pair);
+                acc += p[j] * kv_load2(v_cache, V_TYPE, slot, pair);
             }
         }
     }

@@ -26,11 +26,11 @@ shared float s[BR * BC];
 shared uint row_seq[BR];
 shared uint row_len[BR]; // 0: no such row
 
-void load_tile(uvec2 cache, uint is_f16, uint seq, uint base, uint len, uint kv_head) {
+void load_tile(uvec2 cache, uint type, uint seq, uint base, uint len, uint kv_head) {
     for (uint i = gl_LocalInvocationID.x; i < BC * (HEAD_DIM / 4); i += 128) {
         uint c = i / (HEAD_DIM / 4), e = i % (HEAD_DIM / 4);
         vec4 v = vec4(0.0);
-        if (base + c < len) v = kv_load4(cache, is_f16, kv_slot(params, seq, base + c, kv_head, kv_heads), e);
+        if (base + c < len) v = kv_load4(cache, type, kv_slot(params, seq, base + c, kv_head, kv_heads), e);
         for (uint j = 0; j < 4; j++) kv[c * STRIDE + e * 4 + j] = v[j];
     }
 }
@@ -64,7 +64,7 @@ void main() {
         bool mine = row_seq[r] == seq;
         for (uint base = 0; base < len; base += BC) {
             barrier();
-            load_tile(k_cache, K_F16, seq, base, len, kv_head);
+            load_tile(k_cache, K_TYPE, seq, base, len, kv_head);
             barrier();
             for (uint c = lane; c < BC; c += LANES) {
                 float dots = 0.0;
@@ -72,7 +72,7 @@ void main() {
                 s[r * BC + c] = mine && base + c < row_len[r] ? dots : -1e30;
             }
             barrier();
-            load_tile(v_cache, V_F16, seq, base, len, kv_head);
+            load_tile(v_cache, V_TYPE, seq, base, len, kv_head);
             barrier();
             if (mine && base < row_len[r]) {
                 float now = best;

@@ -22,6 +22,7 @@ layout(push_constant) uniform Push {
     float eps;
 };
 shared float head[HEAD_DIM];
+#include "lib/kv_store.glsl"
 
 void main() {
     uint row = gl_WorkGroupID.x, h = gl_WorkGroupID.y, t = gl_LocalInvocationID.x;
@@ -56,12 +57,24 @@ void main() {
         }
     }
     barrier();
-    uint slot = 0;
-    if (!is_q) slot = kv_slot(params, step_seq(params, row), pos, is_v ? h - heads - kv_heads : h - heads, kv_heads);
-    for (uint i = t; i < HEAD_DIM / 2; i += gl_WorkGroupSize.x) {
-        vec2 v = vec2(head[2 * i], head[2 * i + 1]);
-        if (is_q) qkv.v[at + i] = v;
-        else if (is_v) kv_store2(v_cache, V_F16, slot, i, v);
-        else kv_store2(k_cache, K_F16, slot, i, v);
+    if (is_q) {
+        for (uint i = t; i < HEAD_DIM / 2; i += gl_WorkGroupSize.x) qkv.v[at + i] = vec2(head[2 * i], head[2 * i + 1]);
+        return;
+    }
+    uint slot = kv_slot(params, step_seq(params, row), pos, is_v ? h - heads - kv_heads : h - heads, kv_heads);
+    uint type = is_v ? V_TYPE : K_TYPE;
+    uvec2 cache = is_v ? v_cache : k_cache;
+    if (type == KV_F16 || type == KV_F32) {
+        for (uint i = t; i < HEAD_DIM / 2; i += gl_WorkGroupSize.x) {
+            vec2 v = vec2(head[2 * i], head[2 * i + 1]);
+            uint e = slot * (HEAD_DIM / 2) + i;
+            if (type == KV_F16) U32(cache).v[e] = packHalf2x16(v);
+            else F32x2(cache).v[e] = v;
+        }
+        return;
+    }
+    for (uint b = t; b < HEAD_DIM / 32; b += gl_WorkGroupSize.x) {
+        if (is_v) kv_store32(cache, V_TYPE, slot, b);
+        else kv_store32(cache, K_TYPE, slot, b);
     }
 }

@@ -49,7 +49,7 @@ pub struct Kernel {
     pub spec: &'static [(&'static str, u32)],
 }
 
-const KV: [(&str, u32); 3] = [("K_F16", 10), ("V_F16", 11), ("HEAD_DIM", 12)];
+const KV: [(&str, u32); 3] = [("K_TYPE", 10), ("V_TYPE", 11), ("HEAD_DIM", 12)];
 
 /// Every shader.
 pub const KERNELS: &[Kernel] = &[

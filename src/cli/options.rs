@@ -21,30 +21,10 @@ pub struct ModelArgs {
     mlock: bool,
 }
 
-/// Type of the KV cache's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum KvType {
-    /// 2 bytes per element.
-    F16,
-    /// 4 bytes per element.
-    F32,
-}
-
-impl KvType {
-    /// As in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            KvType::F16 => "f16",
-            KvType::F32 => "f32",
-        }
-    }
-
-    fn cache_type(self) -> CacheType {
-        match self {
-            KvType::F16 => CacheType::F16,
-            KvType::F32 => CacheType::F32,
-        }
-    }
+/// Type of the KV cache's elements, by llama.cpp's names.
+fn cache_type(text: &str) -> std::result::Result<CacheType, String> {
+    let names = CacheType::ALL.map(CacheType::name).join(", ");
+    CacheType::named(text).ok_or_else(|| format!("expected one of {names}"))
 }
 
 /// llama.cpp's three-way switch.
@@ -79,11 +59,11 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N", default_value = "-1")]
     pub gpu_layers: String,
     /// KV cache type of K (-ctk)
-    #[arg(long, value_name = "TYPE", default_value = "f16", ignore_case = true)]
-    pub cache_type_k: KvType,
+    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
+    pub cache_type_k: CacheType,
     /// KV cache type of V (-ctv)
-    #[arg(long, value_name = "TYPE", default_value = "f16", ignore_case = true)]
-    pub cache_type_v: KvType,
+    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
+    pub cache_type_v: CacheType,
     /// Fused attention (-fa); accepted, Pumex decides
     #[arg(long, value_name = "SWITCH", default_value = "auto")]
     pub flash_attn: Switch,
@@ -102,8 +82,8 @@ impl EngineArgs {
             n_ctx,
             n_seqs: 1,
             max_rows: self.ubatch_size,
-            cache_type_k: self.cache_type_k.cache_type(),
-            cache_type_v: self.cache_type_v.cache_type(),
+            cache_type_k: self.cache_type_k,
+            cache_type_v: self.cache_type_v,
             validation: self.validation,
             ..Options::default()
         }

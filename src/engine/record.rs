@@ -1,5 +1,6 @@
 //! Plan + choices → one recorded command buffer per step shape. Nothing that changes per token is in it.
 
+use super::CacheType;
 use crate::kernel::Kernels;
 use crate::plan::{Cache, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
 use crate::policy;
@@ -42,8 +43,8 @@ pub struct Bound<'a> {
     pub weights: &'a [Buffer],
     /// K and V per layer.
     pub caches: &'a [(Buffer, Buffer)],
-    /// Whether K and V are f16.
-    pub cache_f16: (bool, bool),
+    /// Types of K and V.
+    pub cache_types: (CacheType, CacheType),
     /// Codebooks of the IQ formats.
     pub codebooks: &'a Buffer,
     /// Scratch arena.
@@ -282,8 +283,8 @@ impl Writer<'_, '_> {
     }
 
     fn kv_spec(&self, cache: &Cache) -> [(&'static str, u32); 3] {
-        let (k, v) = self.b.cache_f16;
-        [("K_F16", u32::from(k)), ("V_F16", u32::from(v)), ("HEAD_DIM", cache.head_dim as u32)]
+        let (k, v) = self.b.cache_types;
+        [("K_TYPE", k as u32), ("V_TYPE", v as u32), ("HEAD_DIM", cache.head_dim as u32)]
     }
 
     fn rope_kv(

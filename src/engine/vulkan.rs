@@ -42,7 +42,7 @@ pub struct VulkanRunner {
     kernels: Kernels,
     weights: Vec<Buffer>,
     caches: Vec<(Buffer, Buffer)>,
-    cache_f16: (bool, bool),
+    cache_types: (CacheType, CacheType),
     codebooks: Buffer,
     arena: Buffer,
     inv_freq: Buffer,
@@ -66,12 +66,17 @@ fn plan_memory(plan: &Plan, device: &Device, options: &Options, arena: u64) -> R
     let caps = device.caps();
     let kv = plan.kv;
     let elements = (kv.kv_heads * kv.head_dim * KV_BLOCK) as u64;
-    let widest = options.cache_type_k.bytes().max(options.cache_type_v.bytes());
-    let per_block = elements * (options.cache_type_k.bytes() + options.cache_type_v.bytes()) * kv.layers as u64;
+    let (k, v) = (options.cache_type_k, options.cache_type_v);
+    if let Some(t) = [k, v].into_iter().find(|t| t.is_quantized() && !kv.head_dim.is_multiple_of(32)) {
+        let what = format!("cache type {}: expected heads of a multiple of 32, found {}", t.name(), kv.head_dim);
+        return Err(Error::Request(what));
+    }
+    let widest = k.bytes(elements).max(v.bytes(elements));
+    let per_block = (k.bytes(elements) + v.bytes(elements)) * kv.layers as u64;
     let weights: u64 = plan.weights.iter().map(|w| w.len_bytes()).sum();
     let free = (caps.memory_budget_bytes as f64 * MEMORY_SHARE) as u64;
     let fit = free.saturating_sub(weights + arena) / per_block;
-    let fit = fit.min(caps.max_allocation_bytes / (elements * widest)) as usize;
+    let fit = fit.min(caps.max_allocation_bytes / widest) as usize;
     let seqs = options.n_seqs.max(1) as usize;
     let asked = options.n_ctx.filter(|&n| n > 0).map(|n| n as usize);
     let n_ctx = asked.unwrap_or_else(|| plan.n_ctx_train.min(fit / seqs * KV_BLOCK));
@@ -109,8 +114,8 @@ impl VulkanRunner {
         let elements = (memory.blocks * KV_BLOCK * plan.kv.kv_heads * plan.kv.head_dim) as u64;
         let mut caches = Vec::with_capacity(plan.kv.layers);
         for layer in 0..plan.kv.layers {
-            let k = device.buffer(&format!("k.{layer}"), elements * options.cache_type_k.bytes(), Class::State)?;
-            let v = device.buffer(&format!("v.{layer}"), elements * options.cache_type_v.bytes(), Class::State)?;
+            let k = device.buffer(&format!("k.{layer}"), options.cache_type_k.bytes(elements), Class::State)?;
+            let v = device.buffer(&format!("v.{layer}"), options.cache_type_v.bytes(elements), Class::State)?;
             caches.push((k, v));
         }
         let arena = device.buffer("scratch", placement.len_bytes, Class::Scratch)?;
@@ -128,7 +133,7 @@ impl VulkanRunner {
             kernels: Kernels::new(&device),
             barriers: placement.barriers(&plan),
             limits: Limits { n_vocab: plan.n_vocab, n_ctx: memory.n_ctx, max_rows, n_seqs },
-            cache_f16: (options.cache_type_k == CacheType::F16, options.cache_type_v == CacheType::F16),
+            cache_types: (options.cache_type_k, options.cache_type_v),
             blocks: Blocks::new(memory.blocks, n_seqs),
             recordings: HashMap::new(),
             pending: VecDeque::new(),
@@ -189,7 +194,7 @@ impl VulkanRunner {
             barriers: &self.barriers,
             weights: &self.weights,
             caches: &self.caches,
-            cache_f16: self.cache_f16,
+            cache_types: self.cache_types,
             codebooks: &self.codebooks,
             arena: &self.arena,
             inv_freq: &self.inv_freq,

@@ -1,21 +1,40 @@
-// Elements of the KV cache, f16 or f32 by specialization constant; `at` counts head_dim-sized slots.
-layout(constant_id = 10) const uint K_F16 = 1;
-layout(constant_id = 11) const uint V_F16 = 1;
+// Elements of the KV cache, of a type each for K and V; `at` counts slots of head_dim elements. Quantized types keep blocks
+// of 32: a word with two halves (scale, minimum), the codes, and for 5 bits a word of fifth bits.
+layout(constant_id = 10) const uint K_TYPE = 1;
+layout(constant_id = 11) const uint V_TYPE = 1;
 layout(constant_id = 12) const uint HEAD_DIM = 64;
 
+// Order and words per 32 elements as CacheType of src/engine/cache.rs.
+const uint KV_F32 = 0, KV_F16 = 1, KV_BF16 = 2, KV_Q8_0 = 3, KV_Q4_0 = 4, KV_Q4_1 = 5, KV_Q5_0 = 6, KV_Q5_1 = 7, KV_IQ4_NL = 8;
+const uint KV_WORDS[9] = uint[](32, 16, 16, 9, 5, 5, 6, 6, 5);
+const int KV_LEVELS[16] = int[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+
+vec4 kv_level4(uvec4 q) { return vec4(KV_LEVELS[q.x], KV_LEVELS[q.y], KV_LEVELS[q.z], KV_LEVELS[q.w]); }
+
 // Four neighbours of a head, element 4 * i on.
-vec4 kv_load4(uvec2 cache, uint is_f16, uint at, uint i) {
-    uint e = at * (HEAD_DIM / 4) + i;
-    if (is_f16 == 1) return halves4(uvec2(U32(cache).v[2 * e], U32(cache).v[2 * e + 1]));
-    return F32x4(cache).v[e];
+vec4 kv_load4(uvec2 cache, uint type, uint at, uint i) {
+    if (type == KV_F32) return F32x4(cache).v[at * (HEAD_DIM / 4) + i];
+    if (type == KV_F16 || type == KV_BF16) {
+        uint e = (at * (HEAD_DIM / 4) + i) * 2;
+        uvec2 q = uvec2(U32(cache).v[e], U32(cache).v[e + 1]);
+        if (type == KV_F16) return halves4(q);
+        return uintBitsToFloat(uvec4(q.x << 16, q.x & 0xffff0000u, q.y << 16, q.y & 0xffff0000u));
+    }
+    uint block = (at * (HEAD_DIM / 32) + i / 8) * KV_WORDS[type], g = i % 8;
+    vec2 d = unpackHalf2x16(U32(cache).v[block]);
+    if (type == KV_Q8_0) {
+        int q = int(U32(cache).v[block + 1 + g]);
+        return d.x * vec4(bitfieldExtract(q, 0, 8), bitfieldExtract(q, 8, 8), bitfieldExtract(q, 16, 8), bitfieldExtract(q, 24, 8));
+    }
+    uvec4 q = (uvec4(U32(cache).v[block + 1 + g / 2]) >> (uvec4(0, 4, 8, 12) + 16 * (g % 2))) & 15;
+    if (type == KV_IQ4_NL) return d.x * kv_level4(q);
+    if (type == KV_Q5_0 || type == KV_Q5_1) q |= ((uvec4(U32(cache).v[block + 5]) >> (uvec4(0, 1, 2, 3) + 4 * g)) & 1) << 4;
+    return d.x * vec4(q) + d.y;
 }
-vec2 kv_load2(uvec2 cache, uint is_f16, uint at, uint i) {
+vec2 kv_load2(uvec2 cache, uint type, uint at, uint i) {
     uint e = at * (HEAD_DIM / 2) + i;
-    if (is_f16 == 1) return unpackHalf2x16(U32(cache).v[e]);
-    return F32x2(cache).v[e];
-}
-void kv_store2(uvec2 cache, uint is_f16, uint at, uint i, vec2 x) {
-    uint e = at * (HEAD_DIM / 2) + i;
-    if (is_f16 == 1) U32(cache).v[e] = packHalf2x16(x);
-    else F32x2(cache).v[e] = x;
+    if (type == KV_F32) return F32x2(cache).v[e];
+    if (type == KV_F16) return unpackHalf2x16(U32(cache).v[e]);
+    vec4 v = kv_load4(cache, type, at, i / 2);
+    return i % 2 == 0 ? v.xy : v.zw;
 }

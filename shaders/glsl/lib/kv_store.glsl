@@ -1,0 +1,55 @@
+// Writing of cache elements of the types that need more than a conversion: 32 at a time, from shared memory `head`.
+uint bf16_bits(float x) {
+    uint u = floatBitsToUint(x);
+    return (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+}
+uint nearest_level(float x) {
+    uint q = 0;
+    for (uint i = 0; i < 15; i++) q += uint(2.0 * x > float(KV_LEVELS[i] + KV_LEVELS[i + 1]));
+    return q;
+}
+// Block b of the slot.
+void kv_store32(uvec2 cache, uint type, uint at, uint b) {
+    uint block = (at * (HEAD_DIM / 32) + b) * KV_WORDS[type], from = 32 * b;
+    if (type == KV_BF16) {
+        for (uint i = 0; i < 16; i++) {
+            U32(cache).v[block + i] = bf16_bits(head[from + 2 * i]) | (bf16_bits(head[from + 2 * i + 1]) << 16);
+        }
+        return;
+    }
+    float low = head[from], high = low, largest = low;
+    for (uint i = 1; i < 32; i++) {
+        float x = head[from + i];
+        low = min(low, x);
+        high = max(high, x);
+        largest = abs(x) > abs(largest) ? x : largest;
+    }
+    // (scale, what code 0 stands for), as stored: halves.
+    vec2 d = vec2(0.0);
+    if (type == KV_Q8_0) d.x = abs(largest) / 127.0;
+    if (type == KV_Q4_0) d = vec2(largest / -8.0, largest);
+    if (type == KV_Q5_0) d = vec2(largest / -16.0, largest);
+    if (type == KV_Q4_1) d = vec2((high - low) / 15.0, low);
+    if (type == KV_Q5_1) d = vec2((high - low) / 31.0, low);
+    if (type == KV_IQ4_NL) d.x = largest / -127.0;
+    uint stored = packHalf2x16(d);
+    d = unpackHalf2x16(stored);
+    float inverse = d.x != 0.0 ? 1.0 / d.x : 0.0, top = type == KV_Q5_0 || type == KV_Q5_1 ? 31.0 : 15.0;
+    U32(cache).v[block] = stored;
+    uint fifth = 0;
+    for (uint w = 0; w < (type == KV_Q8_0 ? 8 : 4); w++) {
+        uint word = 0, per = type == KV_Q8_0 ? 4 : 8;
+        for (uint i = 0; i < per; i++) {
+            float x = head[from + w * per + i];
+            if (type == KV_Q8_0) word |= (uint(int(round(clamp(x * inverse, -127.0, 127.0)))) & 255) << (8 * i);
+            else if (type == KV_IQ4_NL) word |= nearest_level(x * inverse) << (4 * i);
+            else {
+                uint q = uint(round(clamp((x - d.y) * inverse, 0.0, top)));
+                word |= (q & 15) << (4 * i);
+                fifth |= (q >> 4) << (8 * w + i);
+            }
+        }
+        U32(cache).v[block + 1 + w] = word;
+    }
+    if (type == KV_Q5_0 || type == KV_Q5_1) U32(cache).v[block + 5] = fifth;
+}

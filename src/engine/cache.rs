@@ -1,0 +1,53 @@
+//! What the KV cache's elements are stored as.
+
+/// Element type of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum CacheType {
+    F32,
+    #[default]
+    F16,
+    Bf16,
+    Q8_0,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Iq4Nl,
+}
+
+impl CacheType {
+    /// All types, in the order of their numbers in `lib/kv.glsl`.
+    pub const ALL: [CacheType; 9] = [
+        CacheType::F32,
+        CacheType::F16,
+        CacheType::Bf16,
+        CacheType::Q8_0,
+        CacheType::Q4_0,
+        CacheType::Q4_1,
+        CacheType::Q5_0,
+        CacheType::Q5_1,
+        CacheType::Iq4Nl,
+    ];
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"][self as usize]
+    }
+
+    /// The type of that name.
+    pub fn named(name: &str) -> Option<CacheType> {
+        Self::ALL.into_iter().find(|t| t.name() == name)
+    }
+
+    /// Bytes of so many elements, a multiple of 32 for types of blocks; `KV_WORDS` of `lib/kv.glsl`.
+    pub fn bytes(self, elements: u64) -> u64 {
+        let words = [32, 16, 16, 9, 5, 5, 6, 6, 5][self as usize];
+        (elements * words * 4).div_ceil(32)
+    }
+
+    /// Whether elements come in blocks of 32.
+    pub fn is_quantized(self) -> bool {
+        self as usize > CacheType::Bf16 as usize
+    }
+}
