@@ -5,6 +5,7 @@
 mod argv;
 mod bench;
 mod devices;
+mod imatrix;
 mod input;
 mod inspect;
 mod logits;
@@ -52,6 +53,8 @@ enum Command {
     Perplexity(perplexity::Args),
     /// Measure speed
     Bench(bench::Args),
+    /// Measure which columns matter, for better quantization
+    Imatrix(imatrix::Args),
     /// Make a file of another weight type
     Quantize(quantize::Args),
     /// Split a file into several
@@ -103,6 +106,7 @@ fn dispatch(command: Command, stop: &Arc<AtomicBool>) -> Result<End> {
         Command::Logits(args) => logits::main(&args, stop),
         Command::Perplexity(args) => perplexity::main(&args, stop),
         Command::Bench(args) => bench::main(&args, stop),
+        Command::Imatrix(args) => imatrix::main(&args, stop),
         Command::Quantize(args) => quantize::main(&args, stop),
         Command::Split(args) => quantize::split(&args, stop),
         Command::Merge(args) => quantize::merge(&args, stop),

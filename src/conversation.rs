@@ -1,9 +1,10 @@
-//! Loops over a [`Runner`]: prompt in, tokens out; and a text's perplexity.
+//! Loops over a [`Runner`]: prompt in, tokens out; a text's perplexity; an importance matrix.
 //!
 //! [`generate`] feeds a prompt in chunks and then decodes. A plain greedy chain runs one step ahead: the next step
 //! starts from [`Token::Sampled`] before the last one is read, so no readback lies between two steps. Every other
 //! chain reads the logits of each token. [`perplexity`] scores windows of a text as llama.cpp does.
 
+mod importance;
 mod perplexity;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +14,7 @@ use crate::sample::Sampler;
 use crate::step::{Counters, Row, Runner, Ticket, Token, Want};
 use crate::{Error, Result};
 
+pub use importance::importance;
 pub use perplexity::{perplexity, Perplexity, PerplexityOptions};
 
 /// What to generate.

@@ -3,7 +3,7 @@
 //! Two formats are read: GGUF (tensors `NAME.in_sum2` and `NAME.counts`) and the older binary one. Both are parsed as
 //! untrusted bytes.
 
-use crate::gguf::Gguf;
+use crate::gguf::{write, Gguf, Value};
 use crate::map::Map;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -131,6 +131,37 @@ impl Imatrix {
             out.datasets.extend(dataset.ok().map(|d| String::from_utf8_lossy(d).into_owned()));
         }
         Ok(out)
+    }
+
+    /// The GGUF form, read back by [`Imatrix::open`] and by llama.cpp.
+    pub fn to_gguf(&self, chunk_size: u32) -> Vec<u8> {
+        let text = |t: &str| Value::Str(t.as_bytes().to_vec());
+        let mut datasets = (Vec::new(), Vec::new());
+        for name in &self.datasets {
+            datasets.0.extend(name.as_bytes());
+            datasets.1.push(datasets.0.len());
+        }
+        let meta = [
+            ("general.type", text("imatrix")),
+            ("imatrix.datasets", Value::Strings { arena: datasets.0, ends: datasets.1 }),
+            ("imatrix.chunk_count", Value::U32(self.chunks)),
+            ("imatrix.chunk_size", Value::U32(chunk_size)),
+        ];
+        let (mut tensors, mut data) = (Vec::new(), Vec::new());
+        let mut put = |name: String, dims: Vec<u64>, values: Vec<f32>| {
+            tensors.push(write::Entry { name, dims, type_id: 0, len_bytes: 4 * values.len() as u64 });
+            values.iter().for_each(|v| data.extend(v.to_le_bytes()));
+            data.resize(data.len().next_multiple_of(write::ALIGNMENT as usize), 0);
+        };
+        for (name, entry) in &self.entries {
+            let (matrices, cols) = (entry.matrices as u64, entry.mean.len() / entry.matrices.max(1));
+            let sums = entry.mean.iter().enumerate().map(|(i, m)| m * entry.counts[i / cols.max(1)]).collect();
+            put(format!("{name}.in_sum2"), vec![cols as u64, matrices], sums);
+            put(format!("{name}.counts"), vec![1, matrices], entry.counts.clone());
+        }
+        let mut out = write::header(meta.iter().map(|(k, v)| (*k, v)), &tensors, write::ALIGNMENT);
+        out.extend(data);
+        out
     }
 
     /// Importance of the columns of matrix `index` (an expert, else 0) of a tensor of `cols` columns.

@@ -97,6 +97,34 @@ pub struct Plan {
     pub logits: Val,
 }
 
+/// The input of a product, whose columns' squares say how much each of them matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// The op.
+    pub op: usize,
+    /// `[n, k]`
+    pub x: Val,
+    /// Columns.
+    pub cols: usize,
+    /// The matrices it is multiplied with.
+    pub weights: Vec<Weight>,
+}
+
+impl Plan {
+    /// Inputs of all products that every row of a step passes, in order; the head is not among them.
+    pub fn inputs(&self) -> Vec<Input> {
+        let input =
+            |(op, x, weights): (usize, Val, Vec<Weight>)| Input { op, x, cols: self.values[x.0].width, weights };
+        let product = |(i, op): (usize, &Op)| match op {
+            Op::MatMul { x, parts, .. } => Some((i, *x, parts.iter().map(|p| p.weight).collect())),
+            Op::GatedMatMul { x, gate, up, .. } => Some((i, *x, vec![gate.weight, up.weight])),
+            _ => None,
+        };
+        let all = self.ops.iter().enumerate().filter_map(product).map(input);
+        all.filter(|input| self.values[input.x.0].rows == Rows::Step).collect()
+    }
+}
+
 /// Builds a plan top to bottom.
 pub struct Builder {
     ops: Vec<Op>,

@@ -21,6 +21,7 @@ pub struct Reference<'a> {
     caches: Vec<SeqCache>,
     sampled: Vec<u32>,
     values: Vec<Vec<f32>>,
+    importance: Option<Vec<Vec<f64>>>,
     finished: Vec<(Ticket, Output)>,
     next_ticket: u64,
 }
@@ -37,6 +38,7 @@ impl<'a> Reference<'a> {
             plan,
             n_ctx,
             max_rows,
+            importance: None,
             finished: Vec::new(),
             next_ticket: 0,
         }
@@ -70,7 +72,18 @@ impl<'a> Reference<'a> {
         self.matrix(w).row(0)
     }
 
+    /// Adds the squares of an op's input to its sums, if it is a product and they are wanted.
+    fn note_importance(&mut self, index: usize) {
+        let Some(sums) = &mut self.importance else { return };
+        let inputs = self.plan.inputs();
+        let Some((input, sums)) = inputs.iter().zip(sums).find(|(input, _)| input.op == index) else { return };
+        for row in self.values[input.x.0].chunks_exact(input.cols) {
+            sums.iter_mut().zip(row).for_each(|(s, x)| *s += f64::from(*x) * f64::from(*x));
+        }
+    }
+
     fn op(&mut self, index: usize, rows: &[Row], wanted: &[usize]) {
+        self.note_importance(index);
         match self.plan.ops[index].clone() {
             Op::Embed { weight, out } => {
                 let ids: Vec<usize> = rows
@@ -213,6 +226,17 @@ impl Runner for Reference<'_> {
             k.truncate(from as usize * kv_dim);
             v.truncate(from as usize * kv_dim);
         }
+    }
+
+    fn collect_importance(&mut self) -> Result<()> {
+        self.importance = Some(self.plan.inputs().iter().map(|input| vec![0.0; input.cols]).collect());
+        Ok(())
+    }
+
+    fn importance(&mut self) -> Result<Vec<(Vec<String>, Vec<f32>)>> {
+        let names = |ws: &[Weight]| ws.iter().map(|w| self.plan.weights[w.0].name.clone()).collect();
+        let sums = self.importance.iter().flatten().map(|sums| sums.iter().map(|s| *s as f32).collect());
+        Ok(self.plan.inputs().iter().map(|input| names(&input.weights)).zip(sums).collect())
     }
 
     fn counters(&self) -> Counters {

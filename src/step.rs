@@ -68,6 +68,17 @@ pub trait Runner {
     /// One line naming the device.
     fn device(&self) -> String;
 
+    /// From now on sums the squares of every product's inputs, for an importance matrix.
+    ///
+    /// # Errors
+    /// Memory that ran out.
+    fn collect_importance(&mut self) -> Result<()>;
+    /// The sums so far, `[cols]` each, with the names of the matrices they belong to.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn importance(&mut self) -> Result<Vec<(Vec<String>, Vec<f32>)>>;
+
     /// Starts and finishes.
     fn run(&mut self, rows: &[Row], want: Want) -> Result<Output> {
         let ticket = self.start(rows, want)?;

@@ -98,10 +98,10 @@ const CASES: &[Case] = &[
         &["type_not_storable"],
     ),
     (
-        "tensor type of no kernel",
+        "tensor type that is no weight's",
         |f| {
-            let at = after(f, "blk.0.attn_q.weight") + 20;
-            put(at, &[20, 0, 0, 0])(f)
+            let at = after(f, "blk.0.attn_norm.weight") + 12;
+            put(at, &[26, 0, 0, 0])(f)
         },
         &["type_not_allowed_for_role"],
     ),

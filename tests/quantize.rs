@@ -267,3 +267,86 @@ fn importance_matrices_of_both_formats_are_read_and_damaged_ones_refused() {
     assert!(real.columns("blk.0.attn_q.weight", 0, 256).unwrap().is_some());
     assert!(real.columns("blk.0.attn_q.weight", 0, 512).is_err());
 }
+
+/// Importance of the demo model's matrices over a made-up text, by a runner.
+fn collected(runner: &mut dyn pumex::step::Runner) -> Imatrix {
+    let ids: Vec<u32> = (0..192).map(|i| (i * 97 + 5) % 4096).collect();
+    let options = pumex::conversation::PerplexityOptions { n_ctx: 48, bos: Some(0), windows: None };
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    pumex::conversation::importance(runner, &ids, &options, &stop, &mut |_, _| ()).unwrap()
+}
+
+#[test]
+fn importance_collected_on_the_device_is_that_of_the_reference_and_survives_its_file() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let truth = collected(&mut crate::util::reference(&gguf));
+    assert_eq!(truth.entries.len(), 6 * 7, "every matrix of six layers");
+    assert!(truth.entries.values().all(|e| e.counts == [192.0]));
+    let scratch = Scratch::new("imatrix");
+    std::fs::write(scratch.path("im.gguf"), truth.to_gguf(48)).unwrap();
+    let back = Imatrix::open(&scratch.path("im.gguf")).unwrap();
+    assert_eq!(back.chunks, 4);
+    let far = |a: &Imatrix, b: &Imatrix| {
+        let pairs = a.entries.iter().zip(&b.entries).flat_map(|((n, a), (m, b))| {
+            assert_eq!(n, m);
+            a.mean.iter().zip(&b.mean)
+        });
+        pairs.map(|(a, b)| (a - b).abs() / (a.abs() + 1e-6)).fold(0f32, f32::max)
+    };
+    assert!(far(&truth, &back) < 1e-5);
+    let options = crate::util::options(pumex::engine::CacheType::F32);
+    let Some(mut runner) = crate::util::vulkan(&gguf, options) else { return };
+    let found = collected(&mut runner);
+    assert!(far(&truth, &found) < 1e-3, "{}", far(&truth, &found));
+    crate::util::assert_silent(&runner);
+}
+
+#[test]
+fn an_importance_matrix_agrees_with_llama_cpp_s() {
+    let Some(shared) = shared() else { return };
+    let gguf = Gguf::open(&shared.join("models/llama-draft-f16.gguf")).unwrap();
+    let golden = Imatrix::open(&shared.join("models/llama-draft.imatrix.gguf")).unwrap();
+    let text = std::fs::read_to_string(shared.join("models/calibration.txt")).unwrap();
+    let ids = pumex::text::Tokenizer::from_gguf(&gguf).unwrap().encode(&text[..60_000], true, false).unwrap();
+    let options = pumex::conversation::PerplexityOptions { n_ctx: 256, bos: Some(ids[0]), windows: Some(40) };
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let mut runner = crate::util::reference(&gguf);
+    let found = pumex::conversation::importance(&mut runner, &ids, &options, &stop, &mut |_, _| ()).unwrap();
+    assert_eq!(found.chunks, golden.chunks);
+    for (name, entry) in &golden.entries {
+        for (a, b) in entry.mean.iter().zip(&found.entries[name].mean) {
+            assert!((a - b).abs() <= 0.02 * a.abs(), "{name}: {b}, expected {a}");
+        }
+    }
+}
+
+/// With importance, errors weighted by it must not exceed those of llama.cpp's own files, made with the same matrix.
+#[test]
+fn weighted_errors_are_below_those_of_llama_cpp_s_files() {
+    let Some(shared) = shared() else { return };
+    let gguf = Gguf::open(&shared.join("models/llama-draft-f16.gguf")).unwrap();
+    let imatrix = Imatrix::open(&shared.join("models/llama-draft.imatrix.gguf")).unwrap();
+    for name in ["Q4_0", "Q4_K_S", "Q3_K_S", "Q2_K", "IQ2_XXS", "IQ3_S", "IQ4_XS"] {
+        let theirs = Gguf::open(&crate::util::type_model(&shared, name)).unwrap();
+        let (mut ours_sum, mut theirs_sum) = (0.0, 0.0);
+        for (tensor, cols, x) in matrices(&gguf) {
+            let other = theirs.tensor(&tensor).unwrap();
+            let Some(weight) = imatrix.columns(&tensor, 0, cols).unwrap() else { continue };
+            let format = find(other.type_id).unwrap();
+            let mut back = vec![0f32; x.len()];
+            format.decode_row(theirs.data(other), &mut back);
+            let weighted = |a: &[f32], b: &[f32]| -> f64 {
+                let pairs = a.iter().zip(b).enumerate();
+                pairs.map(|(i, (a, b))| f64::from(weight[i % cols]) * f64::from(a - b).powi(2)).sum()
+            };
+            theirs_sum += weighted(&x, &back);
+            let mut bytes = vec![0; format.row_bytes(x.len()).unwrap()];
+            let (row_in, row_out) = (cols, format.row_bytes(cols).unwrap());
+            bytes.par_chunks_mut(row_out).zip(x.par_chunks(row_in)).for_each(|(b, x)| format.encode_row(x, weight, b));
+            format.decode_row(&bytes, &mut back);
+            ours_sum += weighted(&x, &back);
+        }
+        println!("{name}: {ours_sum:.3}, llama.cpp {theirs_sum:.3}");
+        assert!(ours_sum < theirs_sum, "{name}: {ours_sum}, llama.cpp {theirs_sum}");
+    }
+}

@@ -104,6 +104,7 @@ pub const KERNELS: &[Kernel] = &[
         spec: &[("BR", 1), ("BC", 2), KV[0], KV[1], KV[2]],
     },
     Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, push_bytes: 24, spec: &[("COPY", 1)] },
+    Kernel { name: "square_sums", formats: Formats::None, needs: Needs::Nothing, push_bytes: 32, spec: &[] },
     Kernel { name: "argmax", formats: Formats::None, needs: Needs::Nothing, push_bytes: 40, spec: &[("SIZE", 0)] },
 ];
 

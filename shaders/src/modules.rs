@@ -120,5 +120,6 @@ pub const MODULES: &[(&str, &[u8])] = &[
     ("gemv_dot.tq2_0", include_bytes!("../spirv/gemv_dot.tq2_0.spv")),
     ("rms_norm", include_bytes!("../spirv/rms_norm.spv")),
     ("rope_kv", include_bytes!("../spirv/rope_kv.spv")),
+    ("square_sums", include_bytes!("../spirv/square_sums.spv")),
     ("stream", include_bytes!("../spirv/stream.spv")),
 ];

@@ -44,6 +44,11 @@ impl PromptArgs {
         Ok(Some(text))
     }
 
+    /// Where the text comes from, for files made of it.
+    pub fn source(&self) -> String {
+        self.file.as_ref().map_or_else(|| "text".into(), |path| path.display().to_string())
+    }
+
     /// The text, for commands that cannot do without.
     ///
     /// # Errors

@@ -57,6 +57,8 @@ pub struct Bound<'a> {
     pub params: &'a Buffer,
     /// Ids for the host.
     pub ids: &'a Buffer,
+    /// Sums of squares of the products' inputs, one after the other, if they are wanted.
+    pub importance: Option<&'a Buffer>,
     /// Takes the time after every op.
     pub profile: bool,
     /// Logits for the host.
@@ -101,7 +103,9 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
     let stamps = if bound.profile { bound.plan.ops.len() as u32 } else { 0 };
     let rec = bound.device.recorder_with_stamps(stamps)?;
     let mut w = Writer { b: bound, kernels, rec, shape };
-    for (op, barrier) in bound.plan.ops.iter().zip(bound.barriers) {
+    let inputs = if bound.importance.is_some() { bound.plan.inputs() } else { Vec::new() };
+    let mut sums_at = 0;
+    for (i, (op, barrier)) in bound.plan.ops.iter().zip(bound.barriers).enumerate() {
         if shape.wanted == 0 && w.is_head(op) {
             continue;
         }
@@ -109,6 +113,12 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
             w.rec.barrier();
         }
         w.op(op)?;
+        if let (Some(input), Some(sums)) = (inputs.iter().find(|input| input.op == i), bound.importance) {
+            let push = Push::default().addr(w.val(input.x)).addr(sums.address() + 4 * sums_at as u64);
+            let push = push.addr(bound.params.address()).word(input.cols);
+            w.dispatch("square_sums", None, &[], push, [(input.cols / 4).div_ceil(64), 1, 1])?;
+            sums_at += input.cols;
+        }
         if bound.profile {
             w.rec.stamp();
         }
@@ -122,7 +132,7 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
         w.rec.host_barrier();
     }
     let buffers = [bound.codebooks, bound.arena, bound.inv_freq, bound.sampled, bound.params, bound.ids];
-    bound.weights.iter().chain(buffers).for_each(|b| w.rec.keep(b));
+    bound.weights.iter().chain(buffers).chain(bound.importance).for_each(|b| w.rec.keep(b));
     bound.caches.iter().for_each(|(k, v)| {
         w.rec.keep(k);
         w.rec.keep(v);

@@ -8,7 +8,7 @@ use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Placement, Plan};
 use crate::step::{Counters, Limits, Output, Row, Runner, Ticket, Want};
-use crate::vk::{Buffer, Class, Device, Recording};
+use crate::vk::{Buffer, Class, Device, Recording, Uploader};
 use crate::{Error, Result};
 use std::collections::{HashMap, VecDeque};
 
@@ -54,6 +54,7 @@ pub struct VulkanRunner {
     started: u64,
     gpu_us: f64,
     profile: Option<Vec<f64>>,
+    importance: Option<Buffer>,
 }
 
 /// What the memory plan came to.
@@ -140,6 +141,7 @@ impl VulkanRunner {
             started: 0,
             gpu_us: 0.0,
             profile: None,
+            importance: None,
             device,
             plan,
             placement,
@@ -203,6 +205,7 @@ impl VulkanRunner {
             ids: &slot.ids,
             logits: slot.logits.as_ref(),
             profile: self.profile.is_some(),
+            importance: self.importance.as_ref(),
         };
         let recording = record(&bound, &mut self.kernels, shape)?;
         self.device.save_pipeline_cache();
@@ -279,6 +282,36 @@ impl Runner for VulkanRunner {
 
     fn forget(&mut self, seq: u32, from: u32) {
         self.blocks.forget(seq, from);
+    }
+
+    fn collect_importance(&mut self) -> Result<()> {
+        let cols: usize = self.plan.inputs().iter().map(|input| input.cols).sum();
+        let zeros = vec![0u8; 4 * cols];
+        let sums = self.device.buffer("importance", zeros.len() as u64, Class::Scratch)?;
+        let mut uploader = Uploader::new(&self.device, 1 << 20)?;
+        uploader.write(&sums, 0, &zeros)?;
+        uploader.finish()?;
+        self.importance = Some(sums);
+        self.recordings.clear();
+        Ok(())
+    }
+
+    fn importance(&mut self) -> Result<Vec<(Vec<String>, Vec<f32>)>> {
+        let Some(sums) = &self.importance else { return Ok(Vec::new()) };
+        let host = self.device.buffer("importance", sums.len_bytes(), Class::Readback)?;
+        let mut recorder = self.device.recorder()?;
+        recorder.copy(sums, 0, &host, 0, sums.len_bytes());
+        recorder.host_barrier();
+        let recording = recorder.finish()?;
+        self.device.wait(self.device.submit(&recording)?)?;
+        let (mut out, mut at) = (Vec::new(), 0);
+        for input in self.plan.inputs() {
+            let mut values = vec![0f32; input.cols];
+            host.read(4 * at as u64, bytemuck::cast_slice_mut(&mut values));
+            at += input.cols;
+            out.push((input.weights.iter().map(|w| self.plan.weights[w.0].name.clone()).collect(), values));
+        }
+        Ok(out)
     }
 
     fn counters(&self) -> Counters {

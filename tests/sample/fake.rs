@@ -74,6 +74,14 @@ impl Runner for Fake {
     fn forget(&mut self, _: u32, from: u32) {
         self.cache.truncate(from as usize);
     }
+    fn collect_importance(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn importance(&mut self) -> Result<Vec<(Vec<String>, Vec<f32>)>> {
+        Ok(Vec::new())
+    }
+
     fn counters(&self) -> Counters {
         Counters { submits: self.steps, ..Default::default() }
     }

@@ -1,0 +1,55 @@
+//! An importance matrix from a text: the mean squares of every product's inputs, collected where the model runs.
+
+use std::sync::atomic::AtomicBool;
+
+use super::{check_ids, rows, run_chunks, PerplexityOptions};
+use crate::imatrix::{Entry, Imatrix};
+use crate::step::{Runner, Want};
+use crate::{Error, Result};
+
+/// Runs `ids` in windows as perplexity does and collects; `on_window(done, of)` is called after each window. A set `stop`
+/// ends it early with what is collected so far.
+///
+/// # Errors
+/// No whole window of ids, a window the runner's context cannot hold, a failing runner.
+pub fn importance(
+    runner: &mut dyn Runner,
+    ids: &[u32],
+    options: &PerplexityOptions,
+    stop: &AtomicBool,
+    on_window: &mut dyn FnMut(usize, usize),
+) -> Result<Imatrix> {
+    let n_ctx = options.n_ctx;
+    if n_ctx == 0 || n_ctx > runner.n_ctx() {
+        return Err(Error::Request(format!("window: expected 1 to {} tokens, found {n_ctx}", runner.n_ctx())));
+    }
+    let total = (ids.len() / n_ctx).min(options.windows.unwrap_or(usize::MAX));
+    if total == 0 {
+        return Err(Error::Request(format!("the text: expected at least {n_ctx} tokens, found {}", ids.len())));
+    }
+    check_ids(ids, runner.n_vocab())?;
+    runner.collect_importance()?;
+    let mut done = 0;
+    for window in ids.chunks_exact(n_ctx).take(total) {
+        let mut fed = window.to_vec();
+        if let Some(bos) = options.bos {
+            fed[0] = bos;
+        }
+        runner.forget(0, 0);
+        if !run_chunks(runner, &rows(&fed, 0, |_| false), Want::Ids, stop, &mut |_| Ok(()))? {
+            break;
+        }
+        done += 1;
+        on_window(done, total);
+    }
+    runner.forget(0, 0);
+    let count = (done * n_ctx) as f32;
+    let mut out = Imatrix { chunks: done as u32, ..Imatrix::default() };
+    for (names, sums) in runner.importance()? {
+        let mean: Vec<f32> = sums.iter().map(|s| if count > 0.0 { s / count } else { 0.0 }).collect();
+        for name in names {
+            out.entries.insert(name, Entry { mean: mean.clone(), matrices: 1, counts: vec![count] });
+        }
+    }
+    Ok(out)
+}
