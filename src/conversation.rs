@@ -1,9 +1,11 @@
-//! Loops over a [`Runner`]: prompt in, tokens out; a text's perplexity; an importance matrix.
+//! Loops over a [`Runner`]: prompt in, tokens out; a text's perplexity and its distance from a
+//! base model; an importance matrix.
 //!
 //! [`generate`] feeds a prompt in chunks and then decodes. A plain greedy chain runs one step ahead: the next step
 //! starts from [`Token::Sampled`] before the last one is read, so no readback lies between two steps. Every other
 //! chain reads the logits of each token. [`perplexity`] scores windows of a text as llama.cpp does.
 
+mod divergence;
 mod importance;
 mod perplexity;
 
@@ -14,8 +16,9 @@ use crate::sample::Sampler;
 use crate::step::{Counters, Row, Runner, Ticket, Token, Want};
 use crate::{Error, Result};
 
+pub use divergence::{Base, BaseWriter, Divergence, Summary};
 pub use importance::importance;
-pub use perplexity::{perplexity, Perplexity, PerplexityOptions};
+pub use perplexity::{perplexity, perplexity_with, Judge, Perplexity, PerplexityOptions};
 
 /// What to generate.
 pub struct Request<'a> {

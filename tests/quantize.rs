@@ -350,3 +350,42 @@ fn weighted_errors_are_below_those_of_llama_cpp_s_files() {
         assert!(ours_sum < theirs_sum, "{name}: {ours_sum}, llama.cpp {theirs_sum}");
     }
 }
+
+#[test]
+fn divergence_is_zero_from_itself_and_grows_with_coarser_weights() {
+    use pumex::conversation::{perplexity_with, Base, BaseWriter, Divergence, PerplexityOptions};
+    let scratch = Scratch::new("divergence");
+    let ids: Vec<u32> = (0..128).map(|i| (i * 97 + 5) % 4096).collect();
+    let options = PerplexityOptions { n_ctx: 32, bos: None, windows: None };
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let path = scratch.path("base");
+    let mut saved = BaseWriter::create(&path, 32, 4096, 4, &ids).unwrap();
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let mut runner = crate::util::reference(&gguf);
+    let judge: pumex::conversation::Judge<'_> = &mut |logits, _| saved.rows(logits);
+    let truth = perplexity_with(&mut runner, &ids, &options, &stop, &mut |_, _, _| (), judge).unwrap();
+    saved.finish().unwrap();
+    let compare = |path: &Path| {
+        let gguf = Gguf::open(path).unwrap();
+        let mut divergence = Divergence::new(Base::open(&scratch.path("base"), 4096).unwrap());
+        let judge: pumex::conversation::Judge<'_> = &mut |logits, targets| divergence.rows(logits, targets);
+        let mut runner = crate::util::reference(&gguf);
+        perplexity_with(&mut runner, &ids, &options, &stop, &mut |_, _, _| (), judge).unwrap();
+        divergence.summary().unwrap()
+    };
+    let same = compare(&demo_path());
+    assert_eq!(same.positions, 4 * 15);
+    assert!(same.mean.abs() < 1e-3 && same.same_top == 1.0, "{same:?}");
+    assert!((same.ppl_base / truth.ppl - 1.0).abs() < 1e-2, "{} and {}", same.ppl_base, truth.ppl);
+    quantize(&demo_path(), &to("Q8_0"), &scratch.path("q8.gguf"));
+    quantize(&demo_path(), &to("Q2_K"), &scratch.path("q2.gguf"));
+    let (fine, coarse) = (compare(&scratch.path("q8.gguf")), compare(&scratch.path("q2.gguf")));
+    assert!(fine.mean < 0.1 * coarse.mean && coarse.mean > 1e-2, "{} and {}", fine.mean, coarse.mean);
+    let bytes = std::fs::read(&path).unwrap();
+    for (cut, what) in [(0, "_logits_"), (10, "_logits_"), (bytes.len() - 1, "bytes")] {
+        std::fs::write(scratch.path("cut"), &bytes[..cut]).unwrap();
+        let error = Base::open(&scratch.path("cut"), 4096).err().unwrap().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+    assert!(Base::open(&path, 5000).err().unwrap().to_string().contains("vocabulary"));
+}

@@ -48,6 +48,24 @@ pub fn perplexity(
     stop: &AtomicBool,
     on_window: &mut dyn FnMut(usize, usize, f64),
 ) -> Result<Perplexity> {
+    perplexity_with(runner, ids, options, stop, on_window, &mut |_, _| Ok(()))
+}
+
+/// Sees the logits of every scored position, `[positions, vocab]`, with the ids that came.
+pub type Judge<'a> = &'a mut dyn FnMut(&[f32], &[u32]) -> Result<()>;
+
+/// [`perplexity`] that also hands every scored position to `judge`.
+///
+/// # Errors
+/// As for [`perplexity`]; `judge`'s own.
+pub fn perplexity_with(
+    runner: &mut dyn Runner,
+    ids: &[u32],
+    options: &PerplexityOptions,
+    stop: &AtomicBool,
+    on_window: &mut dyn FnMut(usize, usize, f64),
+    judge: Judge<'_>,
+) -> Result<Perplexity> {
     let (n_ctx, n_vocab) = (options.n_ctx, runner.n_vocab());
     if n_ctx < 4 {
         return Err(Error::Request(format!("perplexity needs a window of at least 4 tokens, got {n_ctx}")));
@@ -69,7 +87,7 @@ pub fn perplexity(
     let total = (ids.len() / n_ctx).min(options.windows.unwrap_or(usize::MAX));
     let (mut sum, mut squares, mut result) = (0.0, 0.0, Perplexity::default());
     for window in ids.chunks_exact(n_ctx).take(total) {
-        let Some(losses) = score(runner, window, options, stop)? else {
+        let Some(losses) = score(runner, window, options, stop, judge)? else {
             break;
         };
         sum += losses.iter().sum::<f64>();
@@ -89,6 +107,7 @@ fn score(
     window: &[u32],
     options: &PerplexityOptions,
     stop: &AtomicBool,
+    judge: Judge<'_>,
 ) -> Result<Option<Vec<f64>>> {
     let first = window.len() / 2;
     let n_vocab = runner.n_vocab();
@@ -105,6 +124,7 @@ fn score(
         let count = (output.logits.len() / n_vocab).min(targets.len());
         let (these, rest) = targets.split_at(count);
         targets = rest;
+        judge(&output.logits[..count * n_vocab], these)?;
         let pairs = output.logits.par_chunks_exact(n_vocab).zip(these);
         losses.extend(pairs.map(|(row, &id)| loss(row, id)).collect::<Vec<f64>>());
         Ok(())
