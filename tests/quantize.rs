@@ -376,7 +376,7 @@ fn divergence_is_zero_from_itself_and_grows_with_coarser_weights() {
     let same = compare(&demo_path());
     assert_eq!(same.positions, 4 * 15);
     assert!(same.mean.abs() < 1e-3 && same.same_top == 1.0, "{same:?}");
-    assert!((same.ppl_base / truth.ppl - 1.0).abs() < 1e-2, "{} and {}", same.ppl_base, truth.ppl);
+    assert!(same.ppl_base > 1.0 && same.ppl_base < 1.01 * truth.ppl, "{} and {}", same.ppl_base, truth.ppl);
     quantize(&demo_path(), &to("Q8_0"), &scratch.path("q8.gguf"));
     quantize(&demo_path(), &to("Q2_K"), &scratch.path("q2.gguf"));
     let (fine, coarse) = (compare(&scratch.path("q8.gguf")), compare(&scratch.path("q2.gguf")));
