@@ -274,3 +274,33 @@ fn quantize_reports_on_stdout_and_says_what_is_wrong_on_stderr() {
 fn verbosity_may_stand_before_the_command() {
     assert_eq!(rewrite("-v tokenize -m x"), "-v tokenize --model=x");
 }
+
+#[test]
+fn an_importance_matrix_and_a_base_go_from_command_to_command() {
+    let folder = std::env::temp_dir().join(format!("pumex-cli-imatrix-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_string();
+    std::fs::write(path("text"), "In the beginning God created the heaven and the earth. ".repeat(40)).unwrap();
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo.gguf");
+    let text = path("text");
+    let common = ["-m", demo, "--device", "cpu", "-f", &text, "-c", "64", "--chunks", "3"];
+    let made = pumex(&[&["imatrix", "-o", &path("im.gguf")], &common[..]].concat());
+    assert_eq!(code(&made), 0, "{}", stderr(&made));
+    assert!(stdout(&made).contains("42 matrices from 3 windows"), "{}", stdout(&made));
+    let shown = pumex(&["imatrix", "--show-statistics", &path("im.gguf")]);
+    assert!(stdout(&shown).contains("blk.5.ffn_down.weight"), "{}", stdout(&shown));
+    let out = path("q.gguf");
+    let quantized = pumex(&["quantize", "--allow-requantize", "--imatrix", &path("im.gguf"), demo, &out, "IQ2_XS"]);
+    assert_eq!(code(&quantized), 0, "{}", stderr(&quantized));
+    let base = path("base");
+    let saved = pumex(&[&["perplexity", "--kl-divergence-base", &base], &common[..]].concat());
+    assert_eq!(code(&saved), 0, "{}", stderr(&saved));
+    let compared = ["perplexity", "-m", &out, "--device", "cpu", "--kl-divergence-base", &base, "--kl-divergence"];
+    let compared = pumex(&compared);
+    assert_eq!(code(&compared), 0, "{}", stderr(&compared));
+    assert!(stdout(&compared).contains("Mean    KLD") && stdout(&compared).contains("Final estimate: PPL = "));
+    let wrong = pumex(&["perplexity", "-m", &out, "--device", "cpu", "--kl-divergence-base", &text, "--kl-divergence"]);
+    assert_eq!(code(&wrong), 1);
+    assert!(stderr(&wrong).contains("_logits_"), "{}", stderr(&wrong));
+    std::fs::remove_dir_all(folder).unwrap();
+}

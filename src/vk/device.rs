@@ -10,7 +10,7 @@ use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// How to open a device.
 #[derive(Clone, Debug, Default)]
@@ -105,9 +105,13 @@ impl Drop for Inner {
 #[derive(Clone)]
 pub struct Device(pub(super) Arc<Inner>);
 
+/// The system's Vulkan loader, loaded once and kept: drivers do not give back all they take when they are unloaded, so that
+/// a process that opens devices again and again would run out of room for them.
 fn entry() -> Result<ash::Entry> {
-    // SAFETY: loading the system's Vulkan loader runs its initializers, as every Vulkan program does.
-    unsafe { ash::Entry::load() }.map_err(|e| {
+    static ENTRY: OnceLock<std::result::Result<ash::Entry, String>> = OnceLock::new();
+    // SAFETY: loading the loader runs its initializers, as every Vulkan program does.
+    let loaded = ENTRY.get_or_init(|| unsafe { ash::Entry::load() }.map_err(|e| e.to_string()));
+    loaded.clone().map_err(|e| {
         Error::Device(format!("expected a Vulkan loader (libvulkan.so.1), found none: {e}; --device cpu needs none"))
     })
 }
