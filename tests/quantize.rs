@@ -389,3 +389,27 @@ fn divergence_is_zero_from_itself_and_grows_with_coarser_weights() {
     }
     assert!(Base::open(&path, 5000).err().unwrap().to_string().contains("vocabulary"));
 }
+
+/// llama.cpp's own Python reader, where it is installed, must read what is written.
+#[test]
+fn the_gguf_reader_of_pypi_reads_quantized_files() {
+    let python = |script: &str| std::process::Command::new("python3").args(["-c", script]).output();
+    if !python("import gguf").is_ok_and(|out| out.status.success()) {
+        eprintln!("skipped: python3 has no package gguf");
+        return;
+    }
+    let scratch = Scratch::new("pypi");
+    for recipe in ["Q4_K_M", "IQ3_XXS"] {
+        let path = scratch.path("out.gguf");
+        quantize(&demo_path(), &to(recipe), &path);
+        let script = format!(
+            "import gguf\nfor t in gguf.GGUFReader({:?}).tensors: print(t.name, t.tensor_type.name, t.n_bytes)",
+            path.display().to_string()
+        );
+        let out = python(&script).unwrap();
+        let found = String::from_utf8(out.stdout).unwrap();
+        let gguf = Gguf::open(&path).unwrap();
+        let line = |t: &pumex::gguf::Tensor| format!("{} {} {}\n", t.name, type_name(t.type_id), t.len_bytes);
+        assert_eq!(found, gguf.tensors().iter().map(line).collect::<String>(), "{recipe}");
+    }
+}
