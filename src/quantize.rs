@@ -129,9 +129,11 @@ impl Plan {
         let mut chooser = options.recipe.map(|r| Ok(Chooser::new(r, model(gguf, options)?))).transpose()?;
         let mut jobs = Vec::new();
         let mut pruned = std::collections::BTreeSet::new();
-        for (tensor, t) in gguf.tensors().iter().enumerate() {
+        // The chooser counts tensors layer by layer, whatever their order in the file.
+        let mut order: Vec<(usize, &crate::gguf::Tensor)> = gguf.tensors().iter().enumerate().collect();
+        order.sort_by_key(|(_, t)| recipe::place(&t.name));
+        for (tensor, t) in order {
             let layer = layer_of(&t.name);
-            // The chooser counts tensors in file order, so it sees pruned ones of no file.
             if let Some(layer) = layer.filter(|l| options.prune_layers.contains(l)) {
                 pruned.insert(layer);
                 continue;
@@ -167,6 +169,7 @@ impl Plan {
             let entry = Entry { name, dims: t.dims.clone(), type_id, len_bytes };
             jobs.push(Job { tensor, entry, from: t.type_id, to, note });
         }
+        jobs.sort_by_key(|j: &Job| j.tensor);
         if let Some(missing) = options.prune_layers.iter().find(|l| !pruned.contains(*l)) {
             return Err(Error::Usage(format!("--prune-layers {missing}: expected a layer of the model, found none")));
         }
@@ -225,7 +228,13 @@ fn layer_of(name: &str) -> Option<usize> {
 /// What the recipes ask about a model.
 fn model<'a>(gguf: &'a Gguf, options: &Options) -> Result<Model<'a>> {
     let arch = gguf.meta().arch()?;
-    let number = |key: &str| gguf.meta().opt_u32(&format!("{arch}.{key}")).ok().flatten().unwrap_or(0) as usize;
+    // Where layers differ there is a list; the first layer's number counts.
+    let number = |key: &str| {
+        let key = format!("{arch}.{key}");
+        let list = || gguf.meta().opt_i32s(&key).ok().flatten()?.first().and_then(|n| u32::try_from(*n).ok());
+        gguf.meta().opt_u32(&key).ok().flatten().or_else(list).unwrap_or(0) as usize
+    };
+    let kept = |name: &str| layer_of(name).is_none_or(|l| !options.prune_layers.contains(&l));
     let n_head = number("attention.head_count");
     let n_head_kv = number("attention.head_count_kv");
     Ok(Model {
@@ -234,7 +243,7 @@ fn model<'a>(gguf: &'a Gguf, options: &Options) -> Result<Model<'a>> {
         n_head,
         n_head_kv: if n_head_kv == 0 { n_head } else { n_head_kv },
         n_expert: number("expert_count"),
-        n_attn_v: gguf.tensors().iter().filter(|t| recipe::is_attn_v(&t.name)).count(),
+        n_attn_v: gguf.tensors().iter().filter(|t| recipe::is_attn_v(&t.name) && kept(&t.name)).count(),
         has_output: gguf.tensor("output.weight").is_some(),
         has_imatrix: options.imatrix.is_some(),
     })
@@ -254,13 +263,16 @@ fn choose(
     }
     let asked = options.tensor_types.iter().find(|(pattern, _)| pattern.is_match(name)).map(|(_, id)| *id);
     let role = match name {
-        "token_embd.weight" => options.token_embedding,
+        "token_embd.weight" | "per_layer_token_embd.weight" => options.token_embedding,
         "output.weight" => options.output,
         _ => None,
     };
     let base = options.recipe.filter(|_| options.pure).map(|r| r.base);
+    let floats = options.recipe.is_some_and(|r| matches!(r.base, FormatId::F32 | FormatId::F16 | FormatId::Bf16));
+    let tied = name == "token_embd.weight" && gguf.tensor("output.weight").is_none() && !floats;
+    let tied = options.output.filter(|_| tied);
     // The recipe's counts go on only over tensors it decides about.
-    let wanted = role.or(asked).or(base).unwrap_or_else(|| chooser.choose(&described));
+    let wanted = role.or(asked).or(base).or(tied).unwrap_or_else(|| chooser.choose(&described));
     let len = |id: FormatId| format(id).block_len as u64;
     let row = t.dims.first().copied().unwrap_or(1);
     let found = if row.is_multiple_of(len(wanted)) { wanted } else { recipe::fallback(wanted, row, len) };

@@ -59,45 +59,29 @@ pub struct Recipe {
     pub base: FormatId,
     /// One line for help.
     pub about: &'static str,
-    rules: &'static [Rule],
+    rules: Rules,
     /// About 2 bits or less: other types for heads, a smaller output.
     low: bool,
     /// `attn_output` of 8-expert models becomes Q5_K.
     firm_output: bool,
 }
 
-const fn plain(name: &'static str, file_type: u32, base: FormatId, about: &'static str) -> Recipe {
-    Recipe { name, file_type, base, about, rules: &[], low: false, firm_output: false }
-}
+type Rules = &'static [Rule];
 
-const fn low(
-    name: &'static str,
-    file_type: u32,
-    base: FormatId,
-    about: &'static str,
-    rules: &'static [Rule],
-) -> Recipe {
-    Recipe { name, file_type, base, about, rules, low: true, firm_output: false }
-}
-
-const fn firm(
-    name: &'static str,
-    file_type: u32,
-    base: FormatId,
-    about: &'static str,
-    rules: &'static [Rule],
-) -> Recipe {
-    Recipe { name, file_type, base, about, rules, low: false, firm_output: true }
-}
-
-const fn mixed(
-    name: &'static str,
-    file_type: u32,
-    base: FormatId,
-    about: &'static str,
-    rules: &'static [Rule],
-) -> Recipe {
+const fn mixed(name: &'static str, file_type: u32, base: FormatId, about: &'static str, rules: Rules) -> Recipe {
     Recipe { name, file_type, base, about, rules, low: false, firm_output: false }
+}
+
+const fn plain(name: &'static str, file_type: u32, base: FormatId, about: &'static str) -> Recipe {
+    mixed(name, file_type, base, about, &[])
+}
+
+const fn low(name: &'static str, file_type: u32, base: FormatId, about: &'static str, rules: Rules) -> Recipe {
+    Recipe { low: true, ..mixed(name, file_type, base, about, rules) }
+}
+
+const fn firm(name: &'static str, file_type: u32, base: FormatId, about: &'static str, rules: Rules) -> Recipe {
+    Recipe { firm_output: true, ..mixed(name, file_type, base, about, rules) }
 }
 
 use Role::{AttnK, AttnOutput, AttnQ, AttnV, Embedding, FfnDown, FfnGate, FfnUp};
@@ -122,6 +106,14 @@ const ONE_BIT: [Rule; 5] = [
     (AttnOutput, Always, Iq2Xxs),
 ];
 const FOUR_BIT_LEVELS: [Rule; 2] = [(AttnV, Shared, Q5K), (FfnDown, BeforeBlind(8), Q5K)];
+
+/// What Falcon does otherwise with `ffn_down` and `attn_output`, in all but the low recipes.
+const FALCON: [(&str, &[Rule]); 4] = [
+    ("Q3_K_M", &[(FfnDown, Before(16), Q5K), (FfnDown, MoreBits, Q4K)]),
+    ("Q3_K_L", &[(FfnDown, Always, Q4K), (AttnOutput, Always, Q4K)]),
+    ("Q4_K_S", &[]),
+    ("Q4_K_M", &[(FfnDown, Before(16), Q6K), (FfnDown, MoreBits, Q5K)]),
+];
 
 /// All recipes, smallest first.
 pub const RECIPES: &[Recipe] = &[
@@ -285,6 +277,11 @@ fn role(name: &str) -> Role {
     }
 }
 
+/// Sort key of the order [`Chooser`] takes tensors in: those of no layer, then layer by layer, each by name.
+pub fn place(name: &str) -> (Option<usize>, &str) {
+    (name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok()), name)
+}
+
 /// Whether a tensor counts as `attn_v` in [`Model::n_attn_v`].
 pub fn is_attn_v(name: &str) -> bool {
     role(name) == AttnV
@@ -292,7 +289,7 @@ pub fn is_attn_v(name: &str) -> bool {
 
 /// Whether a tensor is quantized at all: matrices are, but not norms, routers, positions and other small ones.
 pub fn quantizable(t: &Tensor<'_>) -> bool {
-    const KEPT: [&str; 29] = [
+    const KEPT: [&str; 35] = [
         "_norm.weight",
         "ffn_gate_inp.weight",
         "ffn_gate_tid2eid.weight",
@@ -321,7 +318,13 @@ pub fn quantizable(t: &Tensor<'_>) -> bool {
         "attn_rel_b.weight",
         ".position_embd",
         ".patch_embd",
+        ".patch_merger",
         ".rel_pos",
+        "sam.pos_embd",
+        "sam.neck.",
+        "sam.net_",
+        "a.rvq.codebook",
+        "mm.a.code_embd",
     ];
     let matrix = t.dims.iter().skip(1).any(|d| *d > 1);
     let position = matches!(t.name, "position_embd.weight" | "token_types.weight");
@@ -345,7 +348,7 @@ pub fn fallback(wanted: FormatId, row_len: u64, block_len: impl Fn(FormatId) -> 
     }
 }
 
-/// Chooses types for a model's tensors in file order.
+/// Chooses types for a model's tensors, in [`place`]'s order.
 #[derive(Debug)]
 pub struct Chooser<'a> {
     recipe: &'static Recipe,
@@ -362,7 +365,7 @@ impl<'a> Chooser<'a> {
         Chooser { recipe, model, attn_v: 0, ffn_up: 0, ffn_gate: 0, ffn_down: 0 }
     }
 
-    /// The type of the next tensor in file order.
+    /// The type of the next tensor in [`place`]'s order.
     pub fn choose(&mut self, t: &Tensor<'_>) -> FormatId {
         let (recipe, role) = (self.recipe, role(t.name));
         if matches!(recipe.base, F32 | F16 | Bf16) {
@@ -376,7 +379,7 @@ impl<'a> Chooser<'a> {
             return if t.dims.get(2).is_some_and(|experts| *experts > 1) { Mxfp4 } else { Q8_0 };
         }
         let layer = self.layer(role, t.name);
-        let by_rule = recipe.rules.iter().find(|(r, when, _)| *r == role && self.holds(*when, layer, role));
+        let by_rule = self.rules(role).iter().find(|(r, when, _)| *r == role && self.holds(*when, layer, role));
         let mut chosen = by_rule.map_or(recipe.base, |(_, _, to)| *to);
         let eight = self.model.n_expert == 8;
         match role {
@@ -407,12 +410,24 @@ impl<'a> Chooser<'a> {
         let row = t.dims.first().copied().unwrap_or(0);
         let base = self.recipe.base;
         let block = crate::quantize::format(base).block_len as u64;
-        if base == Mxfp4 || base == Q8_0 || !row.is_multiple_of(block) {
+        if base == Mxfp4 || base == Q8_0 || self.is_falcon() || !row.is_multiple_of(block) {
             Q8_0
         } else if self.recipe.low || self.recipe.name == "IQ3_XXS" {
             Q5K
         } else {
             Q6K
+        }
+    }
+
+    /// The rules for tensors of a role.
+    fn rules(&self, role: Role) -> &'static [Rule] {
+        let recipe = self.recipe;
+        let falcon = self.is_falcon() && !recipe.low;
+        let own = FALCON.iter().find(|(name, _)| *name == recipe.name).map(|(_, rules)| *rules);
+        match role {
+            AttnOutput if falcon => own.unwrap_or_default(),
+            FfnDown if falcon => own.unwrap_or(recipe.rules),
+            _ => recipe.rules,
         }
     }
 
@@ -425,7 +440,7 @@ impl<'a> Chooser<'a> {
             FfnDown => self.ffn_down,
             _ => 0,
         };
-        let named = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
+        let (named, _) = place(name);
         let by_name = self.model.n_expert > 1 && !self.recipe.low && matches!(role, FfnUp | FfnGate | FfnDown);
         named.filter(|_| by_name).unwrap_or(counted)
     }
@@ -450,8 +465,18 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// Llama 2 and 3 of 70 billion weights, known by 80 layers and shared key heads.
+    fn is_falcon(&self) -> bool {
+        self.model.arch == "falcon"
+    }
+
+    /// Models of about 70 billion weights, known by their layers; a llama that shares no key heads is the older 65B.
     fn is_70b(&self) -> bool {
-        self.model.arch == "llama" && self.model.n_layer == 80 && self.model.n_head != self.model.n_head_kv
+        let m = &self.model;
+        match m.arch {
+            "llama" | "llama-embed" => m.n_layer == 80 && m.n_head != m.n_head_kv,
+            "qwen2" | "olmo" | "deci" => m.n_layer == 80,
+            "jais2" => m.n_layer == 68,
+            _ => false,
+        }
     }
 }
