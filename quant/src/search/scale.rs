@@ -1,6 +1,6 @@
 //! One scale: `x ≈ d * l` with `l` from a lattice.
 
-use super::{error, lanes, Lattice, LANES};
+use super::{error, lanes, to_half, Lattice, LANES};
 
 /// Candidates per end of the lattice.
 const CANDIDATES: i32 = 19;
@@ -70,15 +70,15 @@ pub fn fit<L: Lattice>(x: &[f32], weight: &[f32], lattice: L) -> f32 {
         }
         best = (xl * xl / ll, xl / ll);
     }
-    if best.1 == 0.0 && weight.iter().all(|w| *w == 0.0) {
-        return largest / high.max(-low); // nothing counts: any scale that keeps the range is as good
+    if best.1 == 0.0 || !best.1.is_finite() {
+        return largest / high.max(-low); // nothing counts, or squares overflow: keeping the range is as good as any
     }
     best.1
 }
 
 /// [`fit`], rounded to f16 up or down, whichever loses less.
 pub fn fit_half<L: Lattice>(x: &[f32], weight: &[f32], lattice: L) -> f32 {
-    let nearest = half::f16::from_f32(fit(x, weight, lattice).clamp(-65504.0, 65504.0));
+    let nearest = half::f16::from_f32(to_half(fit(x, weight, lattice)));
     let around = [nearest.to_bits().wrapping_sub(1), nearest.to_bits(), nearest.to_bits() + 1];
     let around = around.map(|bits| half::f16::from_bits(bits).to_f32());
     let mut best = (f32::INFINITY, nearest.to_f32());
