@@ -2,6 +2,7 @@
 
 use crate::vk::{Device, Pipeline};
 use crate::{Error, Result};
+use pumex_shaders::kernels::Needs;
 use std::collections::HashMap;
 
 /// Pipelines by module and constants.
@@ -19,11 +20,15 @@ impl Kernels {
     /// The pipeline of `kernel` (for weight format `stem`, if it has one per format) with constants by name.
     ///
     /// # Errors
-    /// The driver refused the module.
+    /// A kernel that needs more than the device has, a module the driver refuses.
     pub fn get(&mut self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)]) -> Result<Pipeline> {
         let missing =
             |what: &str| Error::Device(format!("kernel {kernel}: expected {what} in the kernel table, found none"));
         let row = pumex_shaders::kernels::find(kernel).ok_or_else(|| missing("a row"))?;
+        if row.needs == Needs::IntegerDot && !self.device.caps().int_dot8 {
+            let feature = format!("shaderIntegerDotProduct, for kernel {kernel}");
+            return Err(Error::MissingFeature { device: self.device.caps().name.clone(), feature });
+        }
         let name = stem.map_or(kernel.to_string(), |s| format!("{kernel}.{s}"));
         let mut ids = Vec::with_capacity(spec.len());
         for (constant, value) in spec {

@@ -133,7 +133,7 @@ impl Plan {
         let mut order: Vec<(usize, &crate::gguf::Tensor)> = gguf.tensors().iter().enumerate().collect();
         order.sort_by_key(|(_, t)| recipe::place(&t.name));
         for (tensor, t) in order {
-            let layer = layer_of(&t.name);
+            let layer = recipe::place(&t.name).0;
             if let Some(layer) = layer.filter(|l| options.prune_layers.contains(l)) {
                 pruned.insert(layer);
                 continue;
@@ -221,10 +221,6 @@ fn set(meta: &mut Vec<(String, Value)>, key: &str, value: Value) {
     }
 }
 
-fn layer_of(name: &str) -> Option<usize> {
-    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
-}
-
 /// What the recipes ask about a model.
 fn model<'a>(gguf: &'a Gguf, options: &Options) -> Result<Model<'a>> {
     let arch = gguf.meta().arch()?;
@@ -234,7 +230,7 @@ fn model<'a>(gguf: &'a Gguf, options: &Options) -> Result<Model<'a>> {
         let list = || gguf.meta().opt_i32s(&key).ok().flatten()?.first().and_then(|n| u32::try_from(*n).ok());
         gguf.meta().opt_u32(&key).ok().flatten().or_else(list).unwrap_or(0) as usize
     };
-    let kept = |name: &str| layer_of(name).is_none_or(|l| !options.prune_layers.contains(&l));
+    let kept = |name: &str| recipe::place(name).0.is_none_or(|l| !options.prune_layers.contains(&l));
     let n_head = number("attention.head_count");
     let n_head_kv = number("attention.head_count_kv");
     Ok(Model {

@@ -299,6 +299,15 @@ fn an_importance_matrix_and_a_base_go_from_command_to_command() {
     let compared = pumex(&compared);
     assert_eq!(code(&compared), 0, "{}", stderr(&compared));
     assert!(stdout(&compared).contains("Mean    KLD") && stdout(&compared).contains("Final estimate: PPL = "));
+    let one = path("one");
+    let single = ["perplexity", "-m", demo, "--device", "cpu", "-f", &text, "-c", "64", "--chunks", "1"];
+    assert_eq!(code(&pumex(&[&single[..], &["--kl-divergence-base", &one]].concat())), 0);
+    let again =
+        ["perplexity", "-m", demo, "--device", "cpu", "--kl-divergence-base", &one, "--kl-divergence", "--json"];
+    let again = pumex(&again);
+    assert_eq!(code(&again), 0, "{}", stderr(&again));
+    let report: serde_json::Value = serde_json::from_str(stdout(&again)).unwrap();
+    assert_eq!((&report["divergence"]["positions"], &report["divergence"]["same_top"]), (&31.into(), &1.0.into()));
     let wrong = pumex(&["perplexity", "-m", &out, "--device", "cpu", "--kl-divergence-base", &text, "--kl-divergence"]);
     assert_eq!(code(&wrong), 1);
     assert!(stderr(&wrong).contains("_logits_"), "{}", stderr(&wrong));

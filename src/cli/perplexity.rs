@@ -55,7 +55,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     };
     let ctx_size = base.as_ref().map_or(args.ctx_size, |base| base.n_ctx as u32);
     let bos = if add_bos { tokenizer.encode("", true, false)?.first().copied() } else { None };
-    let windows = usize::try_from(args.chunks).ok();
+    let windows = usize::try_from(args.chunks).ok().or(base.as_ref().map(|base| base.windows));
     let options = PerplexityOptions { n_ctx: ctx_size as usize, bos, windows };
     let mut runner = session::load(&gguf, &args.engine, Some(ctx_size), stop)?;
     let mut divergence = base.map(Divergence::new);

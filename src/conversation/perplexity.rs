@@ -40,7 +40,7 @@ pub struct Perplexity {
 /// A set `stop` ends it early with what is scored so far.
 ///
 /// # Errors
-/// Fewer than two windows of ids, a window that the runner's context cannot hold, or a failing runner.
+/// Fewer than two windows of ids (or the one asked for), a window that the runner's context cannot hold, or a failing runner.
 pub fn perplexity(
     runner: &mut dyn Runner,
     ids: &[u32],
@@ -76,10 +76,12 @@ pub fn perplexity_with(
             runner.n_ctx()
         )));
     }
-    if ids.len() < 2 * n_ctx {
+    // One window says little, so two are asked for unless the caller wants just one.
+    let least = n_ctx * options.windows.map_or(2, |windows| windows.clamp(1, 2));
+    if ids.len() < least {
         return Err(Error::Request(format!(
             "perplexity over windows of {n_ctx} tokens needs at least {} tokens, the text has {}",
-            2 * n_ctx,
+            least,
             ids.len()
         )));
     }
