@@ -111,6 +111,19 @@ pub struct Input {
 }
 
 impl Plan {
+    /// What an op reads; of a normed value also what it was made from, since the op may do the norm itself.
+    pub fn reads(&self, op: &Op) -> Vec<Access> {
+        let mut reads = op.reads();
+        for norm in &self.ops {
+            if let Op::RmsNorm { x, out, .. } = norm {
+                if reads.contains(&Access::Value(*out)) {
+                    reads.push(Access::Value(*x));
+                }
+            }
+        }
+        reads
+    }
+
     /// Inputs of all products that every row of a step passes, in order; the head is not among them.
     pub fn inputs(&self) -> Vec<Input> {
         let input =

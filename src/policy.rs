@@ -1,7 +1,7 @@
 //! Tiles by device and shape: the one place that may know a device's kind. Pure functions of plain data.
 
 use crate::vk::{Caps, DeviceKind};
-use pumex_quant::Format;
+use pumex_quant::{Format, FormatId};
 
 /// Which GEMV runs a product, and in what shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,20 +14,36 @@ pub struct GemvTile {
     pub rows: u32,
     /// Workgroups.
     pub groups: u32,
+    /// Inputs coded at a time by `gemv_dot`.
+    pub span: u32,
+}
+
+/// What a product does beside multiplying.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Gate and up in one.
+    pub gated: bool,
+    /// Adds to the output.
+    pub add: bool,
+    /// Norms its input first.
+    pub norm: bool,
+    /// Weights lie as planes.
+    pub planes: bool,
 }
 
 impl GemvTile {
     /// Constants of its pipeline, by name, for `k` inputs and `n` activation rows.
-    pub fn spec(&self, k: usize, n: usize, gated: bool, add: bool) -> Vec<(&'static str, u32)> {
+    pub fn spec(&self, k: usize, n: usize, extras: Extras) -> Vec<(&'static str, u32)> {
         let mut spec = vec![
             ("SIZE", self.size),
             ("ROWS", self.rows),
             ("COLS", n as u32),
-            ("GATED", u32::from(gated)),
-            ("ADD", u32::from(add)),
+            ("GATED", u32::from(extras.gated)),
+            ("ADD", u32::from(extras.add)),
+            ("PLANES", u32::from(extras.planes)),
         ];
         if self.kernel == DOT {
-            spec.push(("K", k as u32));
+            spec.extend([("K", k as u32), ("NORM", u32::from(extras.norm)), ("SPAN", self.span)]);
         }
         spec
     }
@@ -39,40 +55,65 @@ const DOT: &str = "gemv_dot";
 /// Most activation rows that one GEMV takes; above, the tiled GEMM is used.
 pub const GEMV_MAX_COLS: usize = 8;
 
-/// Shared memory left for codebooks and the compiler beside coded activations.
-const DOT_SHARED_RESERVE: usize = 6 << 10;
+/// Shared memory the integer kernel leaves for the compiler and for sums over a workgroup.
+const DOT_SHARED_RESERVE: usize = 2 << 10;
 
-/// Whether the integer kernel can take `n` rows of `k` activations: it keeps them in shared memory, 17 bits each.
-pub fn dot_fits(caps: &Caps, format: &Format, k: usize, n: usize) -> bool {
-    let needed = n * k * 17 / 8 + DOT_SHARED_RESERVE;
-    caps.int_dot8 && format.block_len > 1 && needed <= caps.max_shared_bytes as usize
+/// Bytes of the tables a format's decoder keeps in shared memory.
+fn table_bytes(format: &Format) -> usize {
+    match format.id {
+        FormatId::Iq2S => 10 << 10,
+        FormatId::Iq1S | FormatId::Iq1M => 8 << 10,
+        FormatId::Iq2Xs => 5 << 10,
+        FormatId::Iq2Xxs | FormatId::Iq3S => 4 << 10,
+        _ => 2 << 10,
+    }
 }
 
-/// A GEMV of `m` outputs over `k` inputs for `n` activation rows; `gated` ones read two matrices.
+/// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory (21 bits each), else a
+/// multiple of 256; none if it cannot run at all.
+pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize) -> Option<usize> {
+    if !caps.int_dot8 || format.block_len == 1 {
+        return None;
+    }
+    let room = (caps.max_shared_bytes as usize).checked_sub(table_bytes(format) + DOT_SHARED_RESERVE)?;
+    let fit = room * 8 / 21 / n;
+    if k <= fit {
+        return Some(k);
+    }
+    Some(fit / 256 * 256).filter(|span| *span > 0)
+}
+
+/// Whether a product can norm its `k` inputs itself.
+pub fn norm_folds(caps: &Caps, format: &Format, k: usize, n: usize) -> bool {
+    n <= GEMV_MAX_COLS && dot_span(caps, format, k, n).is_some()
+}
+
+/// A GEMV of `m` outputs over `k` inputs for `n` activation rows.
 ///
 /// The integer kernel's shapes are those `sweep` found best on an NVIDIA H200: workgroups wide enough to code the
 /// activations at once, and outputs enough per workgroup to make that worth it.
-pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, gated: bool) -> GemvTile {
-    if !dot_fits(caps, format, k, n) {
+pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: Extras) -> GemvTile {
+    let Some(span) = dot_span(caps, format, k, n) else {
         return float_tile(caps, m, k, n);
-    }
-    let rows = if m < 8192 || gated { 2 } else { 4 };
+    };
+    let rows = if m < 8192 || extras.gated { 2 } else { 4 };
     let (size, turns) = match (m, n) {
         (..8192, _) => (512, 1),
-        (..65536, 1) if gated => (512, 1),
+        (..65536, 1) if extras.gated => (512, 1),
         (..65536, 1) => (256, 1),
         (_, 1) | (..65536, 2) => (256, 2),
         (_, 2) => (1024, 2),
         _ => (512, 2),
     };
-    dot_tile(caps, m, rows, size, turns)
+    dot_tile(caps, (m, k), rows, size, turns, span)
 }
 
-/// The integer kernel with subgroups taking `rows` outputs `turns` times.
-pub fn dot_tile(caps: &Caps, m: usize, rows: u32, size: u32, turns: u32) -> GemvTile {
+/// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.
+pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns: u32, span: usize) -> GemvTile {
     let size = size.min(caps.max_workgroup_invocations).max(caps.subgroup_size);
+    let turns = if span < k { 1 } else { turns };
     let outputs = size / caps.subgroup_size * rows * turns;
-    GemvTile { kernel: DOT, size, rows, groups: (m as u32).div_ceil(outputs) }
+    GemvTile { kernel: DOT, size, rows, groups: (m as u32).div_ceil(outputs), span: span as u32 }
 }
 
 /// The float kernel: a subgroup's worth of threads per few outputs on GPUs, more outputs on software devices, where a
@@ -86,7 +127,7 @@ pub fn float_tile(caps: &Caps, m: usize, k: usize, n: usize) -> GemvTile {
         (false, _) => (if k >= 8192 { 64 } else { 32 }, 2),
     };
     let size = size.max(caps.subgroup_size.min(64));
-    GemvTile { kernel: FLOAT, size, rows, groups: (m as u32).div_ceil(rows) }
+    GemvTile { kernel: FLOAT, size, rows, groups: (m as u32).div_ceil(rows), span: k as u32 }
 }
 
 /// Threads per workgroup of the row-wise kernels (norm, argmax): wide on GPUs, narrow on software devices.
@@ -105,4 +146,44 @@ pub fn prefill_tile(head_dim: usize) -> (u32, u32) {
     } else {
         (8, 16)
     }
+}
+
+/// How a decode step's attention is spread over workgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttnTile {
+    /// Threads of a workgroup, and positions it takes at a time.
+    pub size: u32,
+    /// Query heads a workgroup takes, all of one K/V head.
+    pub heads: u32,
+    /// Parts that a long sequence is split into.
+    pub parts: u32,
+}
+
+/// Workgroups that keep a GPU's memory busy, and a software device's threads.
+fn wanted_groups(caps: &Caps) -> usize {
+    if caps.kind == DeviceKind::Cpu {
+        6
+    } else {
+        264
+    }
+}
+
+/// Most query heads a workgroup takes: their sums are held in registers.
+const ATTN_HEADS: usize = 8;
+
+/// Attention of `rows` single rows with heads of `head_dim`; none for heads that do not come in units of eight.
+pub fn attn_tile(caps: &Caps, heads: usize, kv_heads: usize, head_dim: usize, rows: usize) -> Option<AttnTile> {
+    if !head_dim.is_multiple_of(8) || head_dim > 256 {
+        return None;
+    }
+    let per_kv = heads / kv_heads;
+    let taken = (1..=ATTN_HEADS.min(per_kv)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);
+    let parts = (wanted_groups(caps) / (rows * heads / taken)).clamp(1, 64);
+    let size = if caps.kind == DeviceKind::Cpu { 32 } else { 256 };
+    Some(AttnTile { size, heads: taken as u32, parts: parts as u32 })
+}
+
+/// Workgroups that share a row of logits when its largest is sought.
+pub fn argmax_parts(caps: &Caps, rows: usize) -> usize {
+    (wanted_groups(caps) / 4 / rows).max(1)
 }

@@ -21,4 +21,4 @@ pub use device::{list, Device, Options};
 pub use memory::{Buffer, Class};
 pub use pipeline::Pipeline;
 pub use select::{choose, Select};
-pub use upload::Uploader;
+pub use upload::{Repack, Uploader};

@@ -1,7 +1,7 @@
 //! Every kernel with weights, for every format and edge shape, against plain sums over decoded weights.
 
 use pumex::kernel::Kernels;
-use pumex::policy;
+use pumex::policy::{self, Extras};
 use pumex::sample::Rng;
 use pumex::vk::{self, Buffer, Class, Device};
 use pumex_quant::{Format, FORMATS};
@@ -10,6 +10,8 @@ use pumex_quant::{Format, FORMATS};
 const BOUND: f64 = 1e-12;
 /// The integer kernel's: activations are rounded to 16 bits of their run's largest.
 const DOT_BOUND: f64 = 1e-8;
+/// Of the norms.
+const EPS: f32 = 1e-5;
 
 /// A device, its pipelines, and buffers that the host reaches on every kind of device.
 struct Lab {
@@ -28,6 +30,16 @@ struct Case {
     bias: bool,
     add: bool,
     gated: bool,
+    norm: bool,
+    planes: bool,
+}
+
+impl Case {
+    const PLAIN: Case = Case { m: 7, k: 0, n: 1, bias: false, add: false, gated: false, norm: false, planes: false };
+
+    fn extras(&self) -> Extras {
+        Extras { gated: self.gated, add: self.add, norm: self.norm, planes: self.planes }
+    }
 }
 
 impl Lab {
@@ -86,7 +98,12 @@ impl Lab {
         let Case { m, k, n, .. } = case;
         let parts = if case.gated { 2 } else { 1 };
         let (bytes, w): (Vec<_>, Vec<_>) = (0..parts).map(|_| self.weights(format, m, k)).unzip();
-        let (x, bias, before) = (self.floats(n * k), self.floats(m), self.floats(n * m));
+        let (given, bias, before, norm) = (self.floats(n * k), self.floats(m), self.floats(n * m), self.floats(k));
+        let mut x = given.clone();
+        for row in x.chunks_mut(k).filter(|_| case.norm) {
+            let scale = 1.0 / (row.iter().map(|v| v * v).sum::<f32>() / k as f32 + EPS).sqrt();
+            row.iter_mut().zip(&norm).for_each(|(v, n)| *v *= scale * n);
+        }
         let product = |part: usize, col: usize, row: usize| -> f64 {
             let (w, x) = (&w[part][row * k..][..k], &x[col * k..][..k]);
             w.iter().zip(x).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
@@ -105,8 +122,14 @@ impl Lab {
             *t = y + if case.add { f64::from(before[i]) } else { 0.0 };
             scale += magnitude(col, row).powi(2).max(t.powi(2));
         }
-        let held: Vec<Buffer> = bytes.iter().map(|b| self.buffer(b)).collect();
-        let (x, bias) = (self.buffer(bytemuck::cast_slice(&x)), self.buffer(bytemuck::cast_slice(&bias)));
+        let laid = |b: &Vec<u8>| match case.planes {
+            true => b.chunks(format.row_bytes(k).unwrap()).flat_map(|row| format.planes(row)).collect(),
+            false => b.clone(),
+        };
+        let held: Vec<Buffer> = bytes.iter().map(|b| self.buffer(&laid(b))).collect();
+        let (x, bias) = (self.buffer(bytemuck::cast_slice(&given)), self.buffer(bytemuck::cast_slice(&bias)));
+        let norm = self.buffer(bytemuck::cast_slice(&norm));
+        let planes = ("PLANES", u32::from(case.planes));
         let y = self.device.buffer("y", (n * m * 4) as u64, Class::Readback).unwrap();
         y.write(0, bytemuck::cast_slice(&before));
         let (w0, w1) = (held[0].address(), held.last().unwrap().address());
@@ -119,18 +142,22 @@ impl Lab {
                 .for_each(|a| push.extend(a.to_le_bytes()));
             words(&mut push, &[k, m, n, m, 0, usize::from(case.bias)]);
             let grid = [m.div_ceil(64) as u32, n.div_ceil(64) as u32, 1];
-            self.launch("gemm_tile", format, &[("EPILOGUE", u32::from(case.add))], &push, grid);
+            self.launch("gemm_tile", format, &[("EPILOGUE", u32::from(case.add)), planes], &push, grid);
         } else {
-            [w0, w1, 0, bias.address(), 0, 0, x.address(), y.address(), self.codebooks.address()]
+            [w0, w1, 0, bias.address(), 0, 0, x.address(), y.address(), self.codebooks.address(), norm.address()]
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
             words(&mut push, &[k, m, m, m, m, 0, usize::from(case.bias)]);
+            push.extend(EPS.to_le_bytes());
             let caps = self.device.caps();
             let tile = match kernel {
                 "gemv" => policy::float_tile(caps, m, k, n),
-                _ => policy::dot_tile(caps, m, if n > 2 { 1 } else { 2 }, 64, 2),
+                _ => {
+                    let span = if kernel == "gemv_dot in spans" { 256.min(k) } else { k };
+                    policy::dot_tile(caps, (m, k), if n > 2 { 1 } else { 2 }, 64, 2, span)
+                }
             };
-            let spec = tile.spec(k, n, case.gated, case.add);
+            let spec = tile.spec(k, n, case.extras());
             self.launch(tile.kernel, format, &spec, &push, [tile.groups, 1, 1]);
         }
         let mut found = vec![0f32; n * m];
@@ -144,20 +171,21 @@ impl Lab {
 #[test]
 fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
     let Some(mut lab) = Lab::open() else { return };
-    let plain = Case { m: 7, k: 0, n: 1, bias: false, add: false, gated: false };
     for format in FORMATS {
         let (begun, one) = (std::time::Instant::now(), format.block_len.max(32));
         for (k, m, n) in [(one, 1, 1), (5 * one, 131, 1), (3 * one, 33, 3)] {
-            let case = Case { m, k, n, ..plain };
-            if policy::dot_fits(lab.device.caps(), format, k, n) {
-                let error = lab.error(format, case, "gemv_dot");
-                assert!(error < DOT_BOUND, "gemv_dot {} {case:?}: {error:e}", format.name);
+            let case = Case { m, k, n, planes: n > 1 || m == 1, ..Case::PLAIN };
+            if policy::dot_span(lab.device.caps(), format, k, n).is_some() {
+                for case in [case, Case { planes: !case.planes, ..case }] {
+                    let error = lab.error(format, case, "gemv_dot");
+                    assert!(error < DOT_BOUND, "gemv_dot {} {case:?}: {error:e}", format.name);
+                }
             }
             let error = lab.error(format, case, "gemv");
             assert!(error < BOUND, "gemv {} {case:?}: {error:e}", format.name);
         }
         for (k, m, n, add) in [(one, 1, 9, false), (3 * one, 130, 70, false)] {
-            let case = Case { m, k, n, add, bias: add, ..plain };
+            let case = Case { m, k, n, add, bias: add, planes: m > 1, ..Case::PLAIN };
             let error = lab.error(format, case, "gemm_tile");
             assert!(error < BOUND, "gemm {} {case:?}: {error:e}", format.name);
         }
@@ -178,12 +206,13 @@ fn epilogues_add_and_take_biases_in_gemv_and_gemm() {
             (2, true, false, "gemv_dot"),
             (1, false, true, "gemv_dot"),
         ] {
-            if kernel == "gemv_dot" && !policy::dot_fits(lab.device.caps(), format, 2 * format.block_len.max(32), n) {
+            let k = 2 * format.block_len.max(32);
+            if kernel != "gemv" && policy::dot_span(lab.device.caps(), format, k, n).is_none() {
                 continue;
             }
-            let case = Case { m: 65, k: 2 * format.block_len.max(32), n, bias: true, add, gated };
+            let case = Case { m: 65, k, n, bias: true, add, gated, ..Case::PLAIN };
             let error = lab.error(format, case, kernel);
-            let bound = if kernel == "gemv_dot" { DOT_BOUND } else { BOUND };
+            let bound = if kernel.starts_with("gemv_dot") { DOT_BOUND } else { BOUND };
             assert!(error < bound, "{} {case:?}: {error:e}", format.name);
         }
     }
@@ -194,12 +223,16 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
     let Some(mut lab) = Lab::open() else { return };
     let format = pumex_quant::find(12).unwrap();
     for n in 1..=policy::GEMV_MAX_COLS {
-        let case = Case { m: 9, k: 512, n, bias: false, add: false, gated: false };
+        let case = Case { m: 9, k: 768, n, ..Case::PLAIN };
         let error = lab.error(format, case, "gemv");
         assert!(error < BOUND, "{n} rows: {error:e}");
-        if policy::dot_fits(lab.device.caps(), format, case.k, n) {
-            let error = lab.error(format, case, "gemv_dot");
-            assert!(error < DOT_BOUND, "{n} rows, integer: {error:e}");
+        if policy::dot_span(lab.device.caps(), format, case.k, n).is_some() {
+            for norm in [false, true] {
+                for kernel in ["gemv_dot", "gemv_dot in spans"] {
+                    let error = lab.error(format, Case { norm, ..case }, kernel);
+                    assert!(error < DOT_BOUND, "{n} rows, {kernel}, norm {norm}: {error:e}");
+                }
+            }
         }
     }
 }
@@ -207,10 +240,12 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
 #[test]
 fn a_row_of_the_embedding_is_the_decoded_row_for_every_format() {
     let Some(mut lab) = Lab::open() else { return };
-    for format in FORMATS {
+    for (format, planes) in FORMATS.iter().flat_map(|f| [(f, false), (f, true)]) {
         let (k, vocab) = (2 * format.block_len.max(32), 5);
         let (bytes, values) = lab.weights(format, vocab, k);
-        let table = lab.buffer(&bytes);
+        let rows = bytes.chunks(format.row_bytes(k).unwrap());
+        let table =
+            lab.buffer(&rows.flat_map(|r| if planes { format.planes(r) } else { r.to_vec() }).collect::<Vec<_>>());
         let ids = [4u32, 0, 3];
         let mut step = vec![ids.len() as u32, 0, 8, 0, 0, 0, 0, 0];
         ids.iter().for_each(|id| step.extend([*id, 0, 0, 0]));
@@ -221,7 +256,7 @@ fn a_row_of_the_embedding_is_the_decoded_row_for_every_format() {
             .iter()
             .for_each(|a| push.extend(a.to_le_bytes()));
         push.extend((k as u32).to_le_bytes());
-        lab.launch("embed", format, &[("SIZE", 64)], &push, [ids.len() as u32, 1, 1]);
+        lab.launch("embed", format, &[("SIZE", 64), ("PLANES", u32::from(planes))], &push, [ids.len() as u32, 1, 1]);
         let mut found = vec![0f32; ids.len() * k];
         y.read(0, bytemuck::cast_slice_mut(&mut found));
         for (i, id) in ids.iter().enumerate() {

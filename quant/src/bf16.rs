@@ -17,6 +17,7 @@ pub const FORMAT: Format = Format {
     stem: "bf16",
     block_len: 1,
     block_bytes: 2,
+    fields: &[],
     decode: |b, out| out[0] = value(b),
     encode,
     is_finite: |b| value(b).is_finite(),

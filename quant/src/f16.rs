@@ -14,6 +14,7 @@ pub const FORMAT: Format = Format {
     stem: "f16",
     block_len: 1,
     block_bytes: 2,
+    fields: &[],
     decode: |b, out| out[0] = half_at(b, 0),
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

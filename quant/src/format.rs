@@ -35,6 +35,24 @@ pub enum FormatId {
     Nvfp4,
 }
 
+/// A part of a block that kernels read as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name in shaders.
+    pub name: &'static str,
+    /// Byte in the block.
+    pub at: usize,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+impl Field {
+    /// A field of `bytes` bytes from byte `at` on.
+    pub const fn new(name: &'static str, at: usize, bytes: usize) -> Field {
+        Field { name, at, bytes }
+    }
+}
+
 /// One weight format.
 #[derive(Debug)]
 pub struct Format {
@@ -50,6 +68,8 @@ pub struct Format {
     pub block_len: usize,
     /// Bytes per block.
     pub block_bytes: usize,
+    /// What a block consists of, widest reads first: the order of the planes of [`Format::planes`]. Empty for floats.
+    pub fields: &'static [Field],
     /// Decodes one block: `block_bytes` bytes → `block_len` weights, exactly.
     pub decode: fn(&[u8], &mut [f32]),
     /// Encodes one block: `block_len` finite weights and how much each one's squared error counts → `block_bytes` bytes.
@@ -70,6 +90,25 @@ impl Format {
             return None;
         }
         (len / self.block_len).checked_mul(self.block_bytes)
+    }
+
+    /// Bytes of a row of `len` weights as planes: a multiple of 16, so that every row starts where wide reads can.
+    pub fn planes_bytes(&self, len: usize) -> usize {
+        (len / self.block_len * self.block_bytes).next_multiple_of(16)
+    }
+
+    /// A row of blocks with its bytes in another order: of the first field that of all blocks, then of the next.
+    /// Floats stay as they are.
+    pub fn planes(&self, row: &[u8]) -> Vec<u8> {
+        if self.fields.is_empty() {
+            return row.to_vec();
+        }
+        let mut out = Vec::with_capacity(row.len().next_multiple_of(16));
+        for field in self.fields {
+            row.chunks_exact(self.block_bytes).for_each(|b| out.extend(&b[field.at..][..field.bytes]));
+        }
+        out.resize(row.len().next_multiple_of(16), 0);
+        out
     }
 
     /// Decodes whole blocks: `out.len()` weights from `bytes`.

@@ -4,7 +4,7 @@
 //! weights. Bytes: 32 of grid indices (low 8 bits, for 8 weights each), 16 of two 3-bit high parts, each under its shift's
 //! sign, then 4 words of four 3-bit scales; their top nibbles together are `d`, an f16.
 use crate::bits::u16_at;
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::grid::IQ1;
 use crate::iq1_s::DELTA;
 use crate::search::codebook::{Book, Signs};
@@ -56,6 +56,7 @@ pub const FORMAT: Format = Format {
     stem: "iq1_m",
     block_len: 256,
     block_bytes: 32 + 16 + 8,
+    fields: &[Field::new("QS", 0, 32), Field::new("QH", 32, 16), Field::new("SC", 48, 8)],
     decode,
     encode,
     is_finite: |b| super_scale(b).is_finite(),

@@ -5,7 +5,7 @@
 //! scale and the sign of the shift.
 use crate::bits::put_half;
 use crate::bits::{half_at, u16_at};
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::grid::IQ1;
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
@@ -52,6 +52,7 @@ pub const FORMAT: Format = Format {
     stem: "iq1_s",
     block_len: 256,
     block_bytes: 2 + 32 + 16,
+    fields: &[Field::new("QS", 2, 32), Field::new("QH", 34, 16), Field::new("D", 0, 2)],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

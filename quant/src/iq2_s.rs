@@ -4,7 +4,7 @@
 //! bits, for 8 weights each), 32 of sign patterns, 8 of the indices' high bit pairs, 8 of two 4-bit scales.
 use crate::bits::half_at;
 use crate::bits::put_half;
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, IQ2_S};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
@@ -45,6 +45,13 @@ pub const FORMAT: Format = Format {
     stem: "iq2_s",
     block_len: 256,
     block_bytes: 2 + 32 + 32 + 8 + 8,
+    fields: &[
+        Field::new("QS", 2, 32),
+        Field::new("SIGNS", 34, 32),
+        Field::new("QH", 66, 8),
+        Field::new("SC", 74, 8),
+        Field::new("D", 0, 2),
+    ],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

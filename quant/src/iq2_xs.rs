@@ -4,7 +4,7 @@
 //! grid index under 7-bit sign pattern, for 8 weights each), 8 of two 4-bit scales.
 use crate::bits::put_half;
 use crate::bits::{half_at, u16_at};
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, signs, IQ2_XS};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
@@ -45,6 +45,7 @@ pub const FORMAT: Format = Format {
     stem: "iq2_xs",
     block_len: 256,
     block_bytes: 2 + 64 + 8,
+    fields: &[Field::new("QS", 2, 64), Field::new("SC", 66, 8), Field::new("D", 0, 2)],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

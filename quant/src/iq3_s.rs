@@ -4,7 +4,7 @@
 //! for 4 weights each), 8 of the indices' ninth bits, 32 of sign patterns, 4 of two 4-bit scales.
 use crate::bits::half_at;
 use crate::bits::put_half;
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, IQ3_S};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
@@ -46,6 +46,13 @@ pub const FORMAT: Format = Format {
     stem: "iq3_s",
     block_len: 256,
     block_bytes: 2 + 64 + 8 + 32 + 4,
+    fields: &[
+        Field::new("QS", 2, 64),
+        Field::new("SIGNS", 74, 32),
+        Field::new("QH", 66, 8),
+        Field::new("SC", 106, 4),
+        Field::new("D", 0, 2),
+    ],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

@@ -4,7 +4,7 @@
 //! 4 weights each), then per sub-block a word of four 7-bit sign patterns under a 4-bit scale.
 use crate::bits::put_half;
 use crate::bits::{half_at, u32_at};
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, signs, IQ3_XXS};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
@@ -43,6 +43,7 @@ pub const FORMAT: Format = Format {
     stem: "iq3_xxs",
     block_len: 256,
     block_bytes: 2 + 64 + 32,
+    fields: &[Field::new("QS", 2, 64), Field::new("SIGNS", 66, 32), Field::new("D", 0, 2)],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

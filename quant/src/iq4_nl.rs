@@ -3,7 +3,7 @@
 //! `w = d * LEVELS[q]`: sixteen levels, denser around zero. Bytes: `d` f16, then Q4_0's nibbles.
 use crate::bits::{half_at, half_nibble};
 use crate::bits::{put_half, put_nibbles};
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::{scale, Levels};
 
 /// The levels, also of IQ4_XS.
@@ -36,6 +36,7 @@ pub const FORMAT: Format = Format {
     stem: "iq4_nl",
     block_len: 32,
     block_bytes: 2 + 16,
+    fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

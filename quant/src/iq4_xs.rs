@@ -4,7 +4,7 @@
 //! 2 bits of 8 scales, 4 of their low nibbles, then per sub-block 16 bytes of nibbles in Q4_0's order.
 use crate::bits::{half_at, half_nibble, u16_at};
 use crate::bits::{put_half, put_nibbles};
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::iq4_nl::levels;
 use crate::iq4_nl::LEVELS;
 use crate::search::{two_level, Levels};
@@ -42,6 +42,7 @@ pub const FORMAT: Format = Format {
     stem: "iq4_xs",
     block_len: 256,
     block_bytes: 2 + 2 + 4 + 128,
+    fields: &[Field::new("QS", 8, 128), Field::new("HEAD", 0, 8)],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

@@ -39,7 +39,7 @@ pub mod q8_k;
 pub mod tq1_0;
 pub mod tq2_0;
 
-pub use format::{Format, FormatId};
+pub use format::{Field, Format, FormatId};
 
 /// Every format, one row each.
 pub const FORMATS: &[Format] = &[

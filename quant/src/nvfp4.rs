@@ -4,7 +4,7 @@
 //! halved because the levels are doubled), then per sub-block 8 bytes of nibbles in Q4_0's order.
 use crate::bits::half_nibble;
 use crate::bits::put_nibbles;
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::mxfp4::LEVELS;
 use crate::mxfp4::{codes, RISING};
 use crate::search::{error, scale as search, Levels};
@@ -49,6 +49,7 @@ pub const FORMAT: Format = Format {
     stem: "nvfp4",
     block_len: 64,
     block_bytes: 4 + 32,
+    fields: &[Field::new("QS", 4, 32), Field::new("SC", 0, 4)],
     decode,
     encode,
     is_finite: |_| true,

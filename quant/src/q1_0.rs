@@ -3,7 +3,7 @@
 //! `w = ±d`, plus where the bit is set. Bytes: `d` f16, then 128 bits.
 use crate::bits::half_at;
 use crate::bits::put_half;
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);
@@ -28,6 +28,7 @@ pub const FORMAT: Format = Format {
     stem: "q1_0",
     block_len: 128,
     block_bytes: 2 + 16,
+    fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

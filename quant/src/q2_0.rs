@@ -3,7 +3,7 @@
 //! `w = d * (q - 1)`. Bytes: `d` f16, then 64 bit pairs, four neighbours to a byte.
 use crate::bits::half_at;
 use crate::bits::put_half;
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -31,6 +31,7 @@ pub const FORMAT: Format = Format {
     stem: "q2_0",
     block_len: 64,
     block_bytes: 2 + 16,
+    fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

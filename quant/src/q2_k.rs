@@ -5,7 +5,7 @@
 //! weight `32 * k + l`.
 use crate::bits::half_at;
 use crate::bits::{put_half, put_quarters};
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::two_level;
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -37,6 +37,7 @@ pub const FORMAT: Format = Format {
     stem: "q2_k",
     block_len: 256,
     block_bytes: 16 + 64 + 2 + 2,
+    fields: &[Field::new("QS", 16, 64), Field::new("SC", 0, 16), Field::new("DM", 80, 4)],
     decode,
     encode,
     is_finite: |b| half_at(b, 80).is_finite() && half_at(b, 82).is_finite(),

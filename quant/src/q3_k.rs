@@ -4,7 +4,7 @@
 //! `i % 32`), 64 of bit pairs in Q2_K's order, 12 of 6-bit scales, `d` f16.
 use crate::bits::half_at;
 use crate::bits::{put_half, put_quarters};
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, two_level, Integers};
 
 /// Scale `j` in 0..16, 6 bits: the low 4 in the nibbles of bytes 0..8, the high 2 in the pairs of bytes 8..12.
@@ -48,6 +48,7 @@ pub const FORMAT: Format = Format {
     stem: "q3_k",
     block_len: 256,
     block_bytes: 32 + 64 + 12 + 2,
+    fields: &[Field::new("QS", 32, 64), Field::new("HM", 0, 32), Field::new("SC", 96, 12), Field::new("D", 108, 2)],
     decode,
     encode,
     is_finite: |b| half_at(b, 108).is_finite(),

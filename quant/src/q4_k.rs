@@ -4,7 +4,7 @@
 //! 6-bit scales and minima, then four runs of 32 bytes: low nibbles are sub-block `2i`, high nibbles `2i + 1`.
 use crate::bits::{half_at, scale_min};
 use crate::bits::{put_half, put_scale_mins};
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::two_level;
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -38,6 +38,7 @@ pub const FORMAT: Format = Format {
     stem: "q4_k",
     block_len: 256,
     block_bytes: 2 + 2 + 12 + 128,
+    fields: &[Field::new("QS", 16, 128), Field::new("HEAD", 0, 16)],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),

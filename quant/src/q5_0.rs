@@ -3,7 +3,7 @@
 //! `w = d * (q - 16)`. Bytes: `d` f16, 32 fifth bits (bit `i` for weight `i`), then Q4_0's nibbles.
 use crate::bits::{half_at, half_nibble, u32_at};
 use crate::bits::{put_fifths, put_half, put_nibbles};
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -31,6 +31,7 @@ pub const FORMAT: Format = Format {
     stem: "q5_0",
     block_len: 32,
     block_bytes: 2 + 4 + 16,
+    fields: &[Field::new("QS", 6, 16), Field::new("QH", 2, 4), Field::new("D", 0, 2)],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

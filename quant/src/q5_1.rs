@@ -3,7 +3,7 @@
 //! `w = d * q + m`. Bytes: `d` f16, `m` f16, 32 fifth bits (bit `i` for weight `i`), then Q4_0's nibbles.
 use crate::bits::{half_at, half_nibble, u32_at};
 use crate::bits::{put_fifths, put_half, put_nibbles};
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::affine;
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -31,6 +31,7 @@ pub const FORMAT: Format = Format {
     stem: "q5_1",
     block_len: 32,
     block_bytes: 2 + 2 + 4 + 16,
+    fields: &[Field::new("QS", 8, 16), Field::new("QH", 4, 4), Field::new("DM", 0, 4)],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),

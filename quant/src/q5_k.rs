@@ -4,7 +4,7 @@
 //! of byte `l` belongs to weight `l` of sub-block `j`), then 128 bytes of low nibbles in Q4_K's order.
 use crate::bits::{half_at, scale_min};
 use crate::bits::{put_half, put_scale_mins};
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::two_level;
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -44,6 +44,7 @@ pub const FORMAT: Format = Format {
     stem: "q5_k",
     block_len: 256,
     block_bytes: 2 + 2 + 12 + 32 + 128,
+    fields: &[Field::new("QS", 48, 128), Field::new("QH", 16, 32), Field::new("HEAD", 0, 16)],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),

@@ -5,7 +5,7 @@
 //! `32 * (k % 2)..` and bit pair `k` of the high bytes.
 use crate::bits::half_at;
 use crate::bits::put_half;
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, two_level, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -43,6 +43,7 @@ pub const FORMAT: Format = Format {
     stem: "q6_k",
     block_len: 256,
     block_bytes: 128 + 64 + 16 + 2,
+    fields: &[Field::new("QL", 0, 128), Field::new("QH", 128, 64), Field::new("SC", 192, 16), Field::new("D", 208, 2)],
     decode,
     encode,
     is_finite: |b| half_at(b, 208).is_finite(),

@@ -3,7 +3,7 @@
 //! `w = d * q`. Bytes: `d` f16, then 32 signed bytes.
 use crate::bits::half_at;
 use crate::bits::put_half;
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::{inverse, round, to_half};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -32,6 +32,7 @@ pub const FORMAT: Format = Format {
     stem: "q8_0",
     block_len: 32,
     block_bytes: 2 + 32,
+    fields: &[Field::new("QS", 2, 32), Field::new("D", 0, 2)],
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

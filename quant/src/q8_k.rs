@@ -1,7 +1,7 @@
 //! Q8_K: 256 weights in 292 bytes, 9.125 bits per weight; an intermediate of integer kernels, rarely stored.
 //!
 //! `w = d * q`. Bytes: `d` f32, 256 signed bytes, then the sums of each 16 of them as i16, which decoding does not need.
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::{inverse, round};
 
 fn scale(b: &[u8]) -> f32 {
@@ -39,6 +39,7 @@ pub const FORMAT: Format = Format {
     stem: "q8_k",
     block_len: 256,
     block_bytes: 4 + 256 + 32,
+    fields: &[Field::new("QS", 4, 256), Field::new("BSUMS", 260, 32), Field::new("D", 0, 4)],
     decode,
     encode,
     is_finite: |b| scale(b).is_finite(),

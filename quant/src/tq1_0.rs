@@ -5,7 +5,7 @@
 //! from weight 160 on), 4 of four digits (weight `240 + 4 * n + m`), `d` f16.
 use crate::bits::half_at;
 use crate::bits::put_half;
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
 const POW3: [u8; 5] = [1, 3, 9, 27, 81];
@@ -48,6 +48,7 @@ pub const FORMAT: Format = Format {
     stem: "tq1_0",
     block_len: 256,
     block_bytes: 48 + 4 + 2,
+    fields: &[Field::new("QS", 0, 48), Field::new("QH", 48, 4), Field::new("D", 52, 2)],
     decode,
     encode,
     is_finite: |b| half_at(b, 52).is_finite(),

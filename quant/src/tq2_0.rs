@@ -3,7 +3,7 @@
 //! `w = d * (q - 1)`. Bytes: 64 of bit pairs in Q2_K's order, `d` f16.
 use crate::bits::half_at;
 use crate::bits::{put_half, put_quarters};
-use crate::format::{Format, FormatId};
+use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -29,6 +29,7 @@ pub const FORMAT: Format = Format {
     stem: "tq2_0",
     block_len: 256,
     block_bytes: 64 + 2,
+    fields: &[Field::new("QS", 0, 64), Field::new("D", 64, 2)],
     decode,
     encode,
     is_finite: |b| half_at(b, 64).is_finite(),

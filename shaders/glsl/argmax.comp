@@ -1,43 +1,79 @@
 // logits [w, vocab] -> the greedy id of each wanted row, kept per sequence for the next step and listed for the host.
-// The first of equal logits wins.
+// Workgroups take parts of a row; the last to arrive compares what they found. The first of equal logits wins.
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
 layout(local_size_x_id = 0) in;
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Found { uint v[]; };
 layout(push_constant) uniform Push {
     F32 logits;
     Step params;
-    U32 sampled; // [n_seqs]
-    U32 ids;     // [w]
+    U32 sampled;    // [n_seqs]
+    U32 ids;        // [w]
+    Found found;    // [w, parts, 2]: value, id
+    Found arrivals; // [w], zero between dispatches
     uint vocab;
 };
-shared float best_value[1024];
-shared uint best_id[1024];
+const uint NONE = 0xffffffff;
+shared float best_value[gl_WorkGroupSize.x];
+shared uint best_id[gl_WorkGroupSize.x];
+shared uint arrived;
+
+bool better(float v, uint id, float than, uint than_id) {
+    return id != NONE && (than_id == NONE || v > than || (v == than && id < than_id));
+}
+
+// The best of all threads' (v, id), in the first place of the shared arrays.
+void join(float v, uint id) {
+    uint t = gl_LocalInvocationID.x;
+    best_value[t] = v;
+    best_id[t] = id;
+    for (uint half_size = gl_WorkGroupSize.x / 2; half_size > 0; half_size /= 2) {
+        barrier();
+        if (t < half_size && better(best_value[t + half_size], best_id[t + half_size], best_value[t], best_id[t])) {
+            best_value[t] = best_value[t + half_size];
+            best_id[t] = best_id[t + half_size];
+        }
+    }
+    barrier();
+}
 
 void main() {
-    uint row = gl_WorkGroupID.x, t = gl_LocalInvocationID.x;
+    uint row = gl_WorkGroupID.x, part = gl_WorkGroupID.y, parts = gl_NumWorkGroups.y, t = gl_LocalInvocationID.x;
     if (row >= params.w[STEP_WANTED]) return;
-    float value = -3.4e38;
-    uint id = 0xffffffff;
-    for (uint i = t; i < vocab; i += gl_WorkGroupSize.x) {
+    float value = 0.0;
+    uint id = NONE;
+    for (uint i = part * gl_WorkGroupSize.x + t; i < vocab; i += parts * gl_WorkGroupSize.x) {
         float l = logits.v[row * vocab + i];
-        if (l > value || id == 0xffffffff) {
+        if (better(l, i, value, id)) {
             value = l;
             id = i;
         }
     }
-    best_value[t] = value;
-    best_id[t] = id;
-    for (uint half_size = gl_WorkGroupSize.x / 2; half_size > 0; half_size /= 2) {
+    join(value, id);
+    if (parts > 1) {
+        uint at = row * parts * 2;
+        if (t == 0) {
+            found.v[at + 2 * part] = floatBitsToUint(best_value[0]);
+            found.v[at + 2 * part + 1] = best_id[0];
+            memoryBarrierBuffer();
+            arrived = atomicAdd(arrivals.v[row], 1);
+            if (arrived == parts - 1) arrivals.v[row] = 0;
+        }
         barrier();
-        if (t < half_size) {
-            float v = best_value[t + half_size];
-            uint o = best_id[t + half_size];
-            if (o != 0xffffffff && (v > best_value[t] || (v == best_value[t] && o < best_id[t]))) {
-                best_value[t] = v;
-                best_id[t] = o;
+        if (arrived != parts - 1) return;
+        memoryBarrierBuffer();
+        value = 0.0;
+        id = NONE;
+        for (uint i = t; i < parts; i += gl_WorkGroupSize.x) {
+            float v = uintBitsToFloat(found.v[at + 2 * i]);
+            uint o = found.v[at + 2 * i + 1];
+            if (better(v, o, value, id)) {
+                value = v;
+                id = o;
             }
         }
+        join(value, id);
     }
     if (t == 0) {
         sampled.v[step_seq(params, step_wanted(params, row))] = best_id[0];

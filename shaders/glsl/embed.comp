@@ -5,7 +5,7 @@
 #include "quant/contract.glsl"
 layout(local_size_x_id = 0) in;
 layout(push_constant) uniform Push {
-    Weights table;  // [vocab, dim]
+    uvec2 table;    // [vocab, dim]
     F32x4 y;        // [n, dim]
     Step params;
     U32 sampled;    // [n_seqs]
@@ -19,9 +19,9 @@ void main() {
     if (row >= params.w[STEP_ROWS]) return;
     uint id = step_token(params, row);
     if (id == TOKEN_SAMPLED) id = sampled.v[step_seq(params, row)];
-    for (uint c = gl_LocalInvocationID.x; c < dim / 32; c += gl_WorkGroupSize.x) {
-        vec4 v[8];
-        weight_chunk(table, id * (dim / 32) + c, v);
-        for (uint i = 0; i < 8; i++) y.v[(row * dim + chunk_col(c, i)) / 4] = v[i];
+    Line line = line_of(table, id, dim);
+    for (uint c = gl_LocalInvocationID.x; c < dim / CHUNK; c += gl_WorkGroupSize.x) {
+        Decoded d = weight_decode(line, c);
+        [[unroll]] for (uint i = 0; i < GROUPS; i++) y.v[(row * dim + chunk_col(c, i)) / 4] = group_values(d, i);
     }
 }

@@ -6,7 +6,7 @@
 layout(local_size_x = 64) in;
 layout(constant_id = 1) const uint EPILOGUE = 0; // 0 store, 1 add to y, 2 y = silu(y) * result
 layout(push_constant) uniform Push {
-    Weights w;  // [m, k]
+    uvec2 w;    // [m, k]
     F32 bias;   // [m], if flags is 1
     F32x4 x;    // [n, k]
     F32 y;      // [n, y_stride], written from column y_at on
@@ -44,31 +44,32 @@ void main() {
     uint tm = (t % 8) * 2, tn = (t / 8) * 2; // in vec4
     vec4 acc[8][2];
     [[unroll]] for (uint i = 0; i < 8; i++) acc[i][0] = acc[i][1] = vec4(0.0);
-    uint chunks = k / 32;
-    for (uint c = 0; c < chunks; c++) {
-        vec4 v[8];
-        weight_chunk(w, w_row * chunks + c, v);
-        [[unroll]] for (uint i = 0; i < 8; i++) {
-            vec4 a = x.v[(x_row * k + chunk_col(c, i)) / 4];
-            [[unroll]] for (uint j = 0; j < 4; j++) {
-                uint at = (i * 4 + j) * STRIDE + t;
-                tile_w[at / 4][at % 4] = v[i][j];
-                tile_x[at / 4][at % 4] = a[j];
+    Line line = line_of(w, w_row, k);
+    for (uint c = 0; c < k / CHUNK; c++) {
+        Decoded d = weight_decode(line, c);
+        [[unroll]] for (uint part = 0; part < GROUPS / 8; part++) {
+            [[unroll]] for (uint i = 0; i < 8; i++) {
+                vec4 v = group_values(d, 8 * part + i), a = x.v[(x_row * k + chunk_col(c, 8 * part + i)) / 4];
+                [[unroll]] for (uint j = 0; j < 4; j++) {
+                    uint at = (i * 4 + j) * STRIDE + t;
+                    tile_w[at / 4][at % 4] = v[j];
+                    tile_x[at / 4][at % 4] = a[j];
+                }
             }
-        }
-        barrier();
-        for (uint kk = 0; kk < 32; kk++) {
-            uint at = kk * STRIDE / 4;
-            vec4 a0 = tile_w[at + tm], a1 = tile_w[at + tm + 1];
-            vec4 b0 = tile_x[at + tn], b1 = tile_x[at + tn + 1];
-            [[unroll]] for (uint i = 0; i < 4; i++) {
-                acc[i][0] += b0[i] * a0;
-                acc[i][1] += b0[i] * a1;
-                acc[i + 4][0] += b1[i] * a0;
-                acc[i + 4][1] += b1[i] * a1;
+            barrier();
+            for (uint kk = 0; kk < 32; kk++) {
+                uint at = kk * STRIDE / 4;
+                vec4 a0 = tile_w[at + tm], a1 = tile_w[at + tm + 1];
+                vec4 b0 = tile_x[at + tn], b1 = tile_x[at + tn + 1];
+                [[unroll]] for (uint i = 0; i < 4; i++) {
+                    acc[i][0] += b0[i] * a0;
+                    acc[i][1] += b0[i] * a1;
+                    acc[i + 4][0] += b1[i] * a0;
+                    acc[i + 4][1] += b1[i] * a1;
+                }
             }
+            barrier();
         }
-        barrier();
     }
     // No early exits here: they would keep the loops from unrolling, and the sums would live in local memory.
     [[unroll]] for (uint i = 0; i < 8; i++) {

@@ -10,11 +10,12 @@ layout(constant_id = 2) const uint COLS = 1;  // activation rows
 layout(constant_id = 3) const uint GATED = 0; // 1: gate and up in one
 layout(constant_id = 4) const uint ADD = 0;   // 1: adds to y
 layout(push_constant) uniform Push {
-    Weights w0, w1, w2; // [m_i, k]
+    uvec2 w0, w1, w2;   // [m_i, k]
     F32 b0, b1, b2;     // [m_i], if BIAS_i is set in flags
     F32x4 x;            // [COLS, k]
     F32 y;              // [COLS, y_stride], written from column y_at on
     U32 codebooks;
+    F32x4 norm;         // unused here, as is eps
     uint k;
     uint m0;            // rows of w0
     uint m01;           // rows of w0 and w1
@@ -22,6 +23,7 @@ layout(push_constant) uniform Push {
     uint y_stride;
     uint y_at;
     uint flags;         // bit i: b_i is there
+    float eps;
 };
 const uint PARTS = GATED == 1 ? 2 : 1;
 const uint LINES = ROWS * PARTS; // rows of matrices
@@ -37,31 +39,26 @@ float biased(float sum, uint part, uint row) {
 
 void main() {
     WEIGHT_INIT
-    uint first = gl_WorkGroupID.x * ROWS, chunks = k / 32;
+    uint first = gl_WorkGroupID.x * ROWS;
     // Rows past the end repeat the last one, so that no branch keeps the loops below from unrolling.
-    Weights w[LINES];
-    uint line[LINES];
+    Line line[LINES];
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         uint row = min(first + r, m - 1);
         if (GATED == 1) {
-            w[r] = w0;
-            w[ROWS + r] = w1;
-            line[r] = line[ROWS + r] = row * chunks;
-        } else {
-            w[r] = row < m0 ? w0 : row < m01 ? w1 : w2;
-            line[r] = (row < m0 ? row : row < m01 ? row - m0 : row - m01) * chunks;
-        }
+            line[r] = line_of(w0, row, k);
+            line[ROWS + r] = line_of(w1, row, k);
+        } else line[r] = line_of(row < m0 ? w0 : row < m01 ? w1 : w2, row < m0 ? row : row < m01 ? row - m0 : row - m01, k);
     }
     float acc[SUMS];
     [[unroll]] for (uint i = 0; i < SUMS; i++) acc[i] = 0.0;
-    for (uint c = gl_LocalInvocationID.x; c < chunks; c += gl_WorkGroupSize.x) {
-        vec4 v[LINES][8];
-        [[unroll]] for (uint r = 0; r < LINES; r++) weight_chunk(w[r], line[r] + c, v[r]);
+    for (uint c = gl_LocalInvocationID.x; c < k / CHUNK; c += gl_WorkGroupSize.x) {
+        Decoded d[LINES];
+        [[unroll]] for (uint r = 0; r < LINES; r++) d[r] = weight_decode(line[r], c);
         // An activation is fetched once for all rows: their traffic would otherwise exceed that of the weights.
         [[unroll]] for (uint col = 0; col < COLS; col++) {
-            [[unroll]] for (uint i = 0; i < 8; i++) {
+            [[unroll]] for (uint i = 0; i < GROUPS; i++) {
                 vec4 a = x.v[(col * k + chunk_col(c, i)) / 4];
-                [[unroll]] for (uint r = 0; r < LINES; r++) acc[r * COLS + col] += dot(v[r][i], a);
+                [[unroll]] for (uint r = 0; r < LINES; r++) acc[r * COLS + col] += dot(group_values(d[r], i), a);
             }
         }
     }

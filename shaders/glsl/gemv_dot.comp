@@ -1,9 +1,9 @@
 // y (+)= W x + b as gemv.comp, by integer dot products: each workgroup codes the activations once in 16 bits (two signed
-// bytes and a scale per 32), then its subgroups take rows in turn. 16 bits keep the result as good as floats would.
+// bytes, a scale per subgroup), after an RMS norm if NORM says so, then its subgroups take rows in turn. The weights of a
+// subgroup's next chunks are fetched before the current ones are used, the first before the activations are there.
 #version 460
 #include "lib/types.glsl"
-#extension GL_KHR_shader_subgroup_basic : require
-#extension GL_KHR_shader_subgroup_arithmetic : require
+#include "lib/reduce.glsl"
 #extension GL_EXT_integer_dot_product : require
 #include "quant/contract.glsl"
 layout(local_size_x_id = 0) in;
@@ -12,12 +12,15 @@ layout(constant_id = 2) const uint COLS = 1;  // activation rows
 layout(constant_id = 3) const uint GATED = 0; // 1: gate and up in one
 layout(constant_id = 4) const uint ADD = 0;   // 1: adds to y
 layout(constant_id = 5) const uint K = 4096;  // inputs
+layout(constant_id = 6) const uint NORM = 0;  // 1: x is normed first
+layout(constant_id = 7) const uint SPAN = 4096; // inputs coded at a time: a multiple of 256, or K; below K, a subgroup takes rows once
 layout(push_constant) uniform Push {
-    Weights w0, w1, w2; // [m_i, k]
+    uvec2 w0, w1, w2;   // [m_i, k]
     F32 b0, b1, b2;     // [m_i], if BIAS_i is set in flags
     F32x4 x;            // [COLS, k]
     F32 y;              // [COLS, y_stride], written from column y_at on
     U32 codebooks;
+    F32x4 norm;         // [k], if NORM
     uint k;
     uint m0;            // rows of w0
     uint m01;           // rows of w0 and w1
@@ -25,34 +28,90 @@ layout(push_constant) uniform Push {
     uint y_stride;
     uint y_at;
     uint flags;         // bit i: b_i is there
+    float eps;          // of the norm
 };
 const uint PARTS = GATED == 1 ? 2 : 1;
 const uint LINES = ROWS * PARTS; // rows of matrices
+const uint SPANS = (K + SPAN - 1) / SPAN;
 const float STEPS = 32512.0;     // 127 * 256: the high byte stays within a signed byte
-shared uvec2 x_codes[COLS * K / 4]; // high bytes, low bytes of four activations
-shared float x_scale[COLS * K / 32];
+// Units of eight activations: high bytes, low bytes, high, low. A unit of padding after every eight keeps subgroups, whose
+// threads are a chunk apart, from meeting in one bank.
+const uint UNITS = SPAN / 8 + SPAN / 64 + 1;
+shared uvec4 x_codes[COLS * UNITS];
+shared float x_scale[COLS * SPAN / 32];
+#ifdef HAS_OFFSET
+shared vec2 x_sum[COLS * SPAN / 32]; // of each half of a run, scaled
+#endif
 
 uint packed(ivec4 q) { return uint(q.x & 255) | (uint(q.y & 255) << 8) | (uint(q.z & 255) << 16) | (uint(q.w) << 24); }
+uint unit_at(uint col, uint unit) { return col * UNITS + unit + unit / 8; }
 
-// One thread codes 32 activations at a time.
-void code_activations() {
-    for (uint g = gl_LocalInvocationID.x; g < COLS * K / 32; g += gl_WorkGroupSize.x) {
-        vec4 a[8], most = vec4(0.0);
-        [[unroll]] for (uint i = 0; i < 8; i++) {
-            a[i] = x.v[g * 8 + i];
-            most = max(most, abs(a[i]));
+// Activations of the span as the threads hold them: vec4 t, t + size, ... of a row; zeros past the end.
+const uint VECS = (SPAN / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+vec4 held[VECS], held_norm[VECS];
+
+uint inputs_of(uint span) { return min(SPAN, K - span * SPAN); }
+
+void hold(uint col, uint span) {
+    [[unroll]] for (uint j = 0; j < VECS; j++) {
+        uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
+        bool there = i < inputs_of(span) / 4;
+        held[j] = there ? x.v[(col * K + span * SPAN) / 4 + i] : vec4(0.0);
+        if (NORM == 1) held_norm[j] = there ? norm.v[span * SPAN / 4 + i] : vec4(0.0);
+    }
+}
+
+// What the norm multiplies row `col` with; the row is held if there is one span.
+float norm_scale(uint col) {
+    float square = 0.0;
+    if (SPANS == 1) {
+        [[unroll]] for (uint j = 0; j < VECS; j++) square += dot(held[j], held[j]);
+    } else {
+        for (uint i = gl_LocalInvocationID.x; i < K / 4; i += gl_WorkGroupSize.x) {
+            vec4 v = x.v[col * K / 4 + i];
+            square += dot(v, v);
         }
-        float largest = max(max(most.x, most.y), max(most.z, most.w));
+    }
+    return 1.0 / sqrt(workgroup_sum(square) / float(K) + eps);
+}
+
+// Codes what is held. The threads of a subgroup, which hold neighbours, agree on a scale.
+void code(uint col, uint span) {
+    if (NORM == 1) {
+        float scale = norm_scale(col);
+        [[unroll]] for (uint j = 0; j < VECS; j++) held[j] *= scale * held_norm[j];
+    }
+    [[unroll]] for (uint j = 0; j < VECS; j++) {
+        uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
+        vec4 a = abs(held[j]);
+        float largest = subgroupMax(max(max(a.x, a.y), max(a.z, a.w)));
         float inverse = largest > 1e-30 ? STEPS / largest : 0.0;
-        x_scale[g] = largest / STEPS;
-        [[unroll]] for (uint i = 0; i < 8; i++) {
-            ivec4 q = ivec4(round(a[i] * inverse));
-            ivec4 high = (q + 128) >> 8;
-            x_codes[g * 8 + i] = uvec2(packed(high), packed(q - (high << 8)));
+        ivec4 q = ivec4(round(held[j] * inverse)), high = (q + 128) >> 8;
+        if (i < inputs_of(span) / 4) {
+            uint unit = unit_at(col, i / 2);
+            x_codes[unit][2 * (i % 2)] = packed(high);
+            x_codes[unit][2 * (i % 2) + 1] = packed(q - (high << 8));
+            if (i % 8 == 0) x_scale[col * (SPAN / 32) + i / 8] = largest / STEPS;
         }
+    }
+}
+
+#ifdef HAS_OFFSET
+void sum_codes(uint span) {
+    uint halves = inputs_of(span) / 16;
+    for (uint i = gl_LocalInvocationID.x; i < COLS * halves; i += gl_WorkGroupSize.x) {
+        uint col = i / halves, h = i % halves;
+        ivec4 sum = ivec4(0);
+        [[unroll]] for (uint u = 0; u < 2; u++) {
+            ivec4 a = ivec4(x_codes[unit_at(col, 2 * h + u)]);
+            [[unroll]] for (uint j = 0; j < 4; j++) sum[j] += dotPacked4x8EXT(0x01010101, a[j]);
+        }
+        uint run = col * (SPAN / 32) + h / 2;
+        x_sum[run][h % 2] = x_scale[run] * float((sum.x + sum.z) * 256 + sum.y + sum.w);
     }
     barrier();
 }
+#endif
 
 float biased(float sum, uint part, uint row) {
     if ((flags & (1u << part)) == 0) return sum;
@@ -72,54 +131,56 @@ void store(uint row, uint col, float sum, float other) {
     y.v[at] = ADD == 1 ? y.v[at] + sum : sum;
 }
 
-void rows_from(uint first) {
-    const uint chunks = K / 32;
-    Weights w[LINES];
-    uint line[LINES];
+Line line[LINES];
+Raw raw[LINES];
+float acc[LINES * COLS];
+
+// Rows past the end repeat the last one, so that no branch keeps loops from unrolling.
+void find_lines(uint first) {
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        uint row = min(first + r, m - 1); // rows past the end repeat the last one
+        uint row = min(first + r, m - 1);
         if (GATED == 1) {
-            w[r] = w0;
-            w[ROWS + r] = w1;
-            line[r] = line[ROWS + r] = row * chunks;
-        } else {
-            w[r] = row < m0 ? w0 : row < m01 ? w1 : w2;
-            line[r] = (row < m0 ? row : row < m01 ? row - m0 : row - m01) * chunks;
-        }
+            line[r] = line_of(w0, row, K);
+            line[ROWS + r] = line_of(w1, row, K);
+        } else line[r] = line_of(row < m0 ? w0 : row < m01 ? w1 : w2, row < m0 ? row : row < m01 ? row - m0 : row - m01, K);
     }
-    float acc[LINES * COLS];
-    [[unroll]] for (uint i = 0; i < LINES * COLS; i++) acc[i] = 0.0;
-    for (uint c = gl_SubgroupInvocationID; c < chunks; c += gl_SubgroupSize) {
-        uint q[LINES][8];
-        vec2 s[LINES][PIECES];
-        [[unroll]] for (uint r = 0; r < LINES; r++) weight_codes(w[r], line[r] + c, q[r], s[r]);
-        [[unroll]] for (uint col = 0; col < COLS; col++) {
-            [[unroll]] for (uint p = 0; p < PIECES; p++) {
-                float d = x_scale[(col * K + chunk_col(c, p * 8 / PIECES)) / 32];
-                ivec2 dots[LINES];
-                ivec2 all = ivec2(0); // sums of the activations, for the offset
-                [[unroll]] for (uint r = 0; r < LINES; r++) dots[r] = ivec2(0);
-                [[unroll]] for (uint i = p * 8 / PIECES; i < (p + 1) * 8 / PIECES; i++) {
-                    ivec2 a = ivec2(x_codes[(col * K + chunk_col(c, i)) / 4]);
-                    [[unroll]] for (uint r = 0; r < LINES; r++) {
-                        dots[r].x += dotPacked4x8EXT(int(q[r][i]), a.x);
-                        dots[r].y += dotPacked4x8EXT(int(q[r][i]), a.y);
-                    }
-#ifdef HAS_OFFSET
-                    all.x += dotPacked4x8EXT(0x01010101, a.x);
-                    all.y += dotPacked4x8EXT(0x01010101, a.y);
-#endif
-                }
+}
+
+void fetch(uint c) {
+    [[unroll]] for (uint r = 0; r < LINES; r++) raw[r] = weight_load(line[r], min(c, K / CHUNK - 1));
+}
+
+void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
+    const uint HALVES = GROUPS / PIECES / 2; // units per piece
+    [[unroll]] for (uint col = 0; col < COLS; col++) {
+        [[unroll]] for (uint p = 0; p < PIECES; p++) {
+            uint at = chunk_col(c, p * 2 * HALVES) - span * SPAN, run = col * (SPAN / 32) + at / 32;
+            ivec2 dots[LINES];
+            [[unroll]] for (uint r = 0; r < LINES; r++) dots[r] = ivec2(0);
+            [[unroll]] for (uint h = 0; h < HALVES; h++) {
+                ivec4 a = ivec4(x_codes[unit_at(col, at / 8 + h)]);
                 [[unroll]] for (uint r = 0; r < LINES; r++) {
-                    float part = s[r][p].x * float(dots[r].x * 256 + dots[r].y);
-#ifdef HAS_OFFSET
-                    part += s[r][p].y * float(all.x * 256 + all.y);
-#endif
-                    acc[r * COLS + col] += d * part;
+                    uint i = (p * HALVES + h) * 2;
+                    dots[r].x += dotPacked4x8EXT(int(q[r][i]), a.x) + dotPacked4x8EXT(int(q[r][i + 1]), a.z);
+                    dots[r].y += dotPacked4x8EXT(int(q[r][i]), a.y) + dotPacked4x8EXT(int(q[r][i + 1]), a.w);
                 }
+            }
+            float d = x_scale[run];
+#ifdef HAS_OFFSET
+            vec2 sums = x_sum[run];
+            float sum = HALVES == 4 ? sums.x + sums.y : at % 32 < 16 ? sums.x : sums.y;
+#endif
+            [[unroll]] for (uint r = 0; r < LINES; r++) {
+                acc[r * COLS + col] += d * s[r][p].x * float(dots[r].x * 256 + dots[r].y);
+#ifdef HAS_OFFSET
+                acc[r * COLS + col] += s[r][p].y * sum;
+#endif
             }
         }
     }
+}
+
+void finish(uint first) {
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         [[unroll]] for (uint col = 0; col < COLS; col++) {
             float sum = subgroupAdd(acc[r * COLS + col]), other = 0.0;
@@ -127,11 +188,48 @@ void rows_from(uint first) {
             if (subgroupElect() && first + r < m) store(first + r, col, sum, other);
         }
     }
+    [[unroll]] for (uint i = 0; i < LINES * COLS; i++) acc[i] = 0.0;
 }
 
 void main() {
-    WEIGHT_INIT
-    code_activations();
+    const uint lane = gl_SubgroupInvocationID, lanes = gl_SubgroupSize;
     uint step = gl_NumWorkGroups.x * gl_NumSubgroups * ROWS;
-    for (uint first = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * ROWS; first < m; first += step) rows_from(first);
+    uint first = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * ROWS;
+    // What everything waits for is asked for first.
+    hold(0, 0);
+    find_lines(first);
+    fetch(lane);
+    WEIGHT_INIT
+    [[unroll]] for (uint i = 0; i < LINES * COLS; i++) acc[i] = 0.0;
+    for (uint span = 0; span < SPANS; span++) {
+        if (span > 0) barrier();
+        [[unroll]] for (uint col = 0; col < COLS; col++) {
+            if (span + col > 0) hold(col, span);
+            code(col, span);
+        }
+        barrier();
+#ifdef HAS_OFFSET
+        sum_codes(span);
+#endif
+        uint from = span * SPAN / CHUNK, to = min((span + 1) * SPAN, K) / CHUNK;
+        uint c = from + lane, turns = (to - from + lanes - 1) / lanes, turn = 0;
+        while (first < m || SPANS > 1) {
+            uint q[LINES][GROUPS];
+            vec2 s[LINES][PIECES];
+            [[unroll]] for (uint r = 0; r < LINES; r++) weight_codes(raw[r], min(c, K / CHUNK - 1), q[r], s[r]);
+            uint used = c;
+            bool last = ++turn == turns;
+            c = last ? (SPANS > 1 ? to : from) + lane : c + lanes;
+            if (last && SPANS == 1) find_lines(first + step);
+            fetch(c);
+            if (used < to) multiply(used, span, q, s);
+            if (last) {
+                if (SPANS > 1) break;
+                finish(first);
+                first += step;
+                turn = 0;
+            }
+        }
+    }
+    if (SPANS > 1 && first < m) finish(first);
 }

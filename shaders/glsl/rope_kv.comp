@@ -21,6 +21,7 @@ layout(push_constant) uniform Push {
     uint rope_dims;
     float eps;
 };
+#include "lib/rope.glsl"
 shared float head[HEAD_DIM];
 #include "lib/kv_store.glsl"
 
@@ -46,14 +47,9 @@ void main() {
         barrier();
         for (uint i = t; i < rope_dims / 2; i += gl_WorkGroupSize.x) {
             uint a = NEOX == 1 ? i : 2 * i, b = NEOX == 1 ? i + rope_dims / 2 : 2 * i + 1;
-            // sin and cos are only exact near 0 on many devices, so whole turns are taken off first, in two parts.
-            float angle = float(pos) * inv_freq.v[i];
-            float turns = round(angle * 0.15915494309189535);
-            float r = fma(-turns, 6.28125, angle);
-            r = fma(-turns, 1.9353071795864769e-3, r);
-            float s = sin(r), c = cos(r), x = head[a], y = head[b];
-            head[a] = x * c - y * s;
-            head[b] = x * s + y * c;
+            vec2 turned = rotated(vec2(head[a], head[b]), pos, inv_freq.v[i]);
+            head[a] = turned.x;
+            head[b] = turned.y;
         }
     }
     barrier();
@@ -64,17 +60,14 @@ void main() {
     uint slot = kv_slot(params, step_seq(params, row), pos, is_v ? h - heads - kv_heads : h - heads, kv_heads);
     uint type = is_v ? V_TYPE : K_TYPE;
     uvec2 cache = is_v ? v_cache : k_cache;
-    if (type == KV_F16 || type == KV_F32) {
+    if (type <= KV_BF16) {
         for (uint i = t; i < HEAD_DIM / 2; i += gl_WorkGroupSize.x) {
-            vec2 v = vec2(head[2 * i], head[2 * i + 1]);
-            uint e = slot * (HEAD_DIM / 2) + i;
-            if (type == KV_F16) U32(cache).v[e] = packHalf2x16(v);
-            else F32x2(cache).v[e] = v;
+            kv_store2(cache, type, slot, i, vec2(head[2 * i], head[2 * i + 1]));
         }
         return;
     }
     for (uint b = t; b < HEAD_DIM / 32; b += gl_WorkGroupSize.x) {
-        if (is_v) kv_store32(cache, V_TYPE, slot, b);
-        else kv_store32(cache, K_TYPE, slot, b);
+        if (is_v) kv_store32(cache, V_TYPE, slot, b, 0);
+        else kv_store32(cache, K_TYPE, slot, b, 0);
     }
 }

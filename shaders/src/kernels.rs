@@ -51,9 +51,18 @@ pub struct Kernel {
 
 const KV: [(&str, u32); 3] = [("K_TYPE", 10), ("V_TYPE", 11), ("HEAD_DIM", 12)];
 
+/// 1: weights lie as planes, not as blocks.
+const PLANES: (&str, u32) = ("PLANES", 20);
+
 /// Every shader.
 pub const KERNELS: &[Kernel] = &[
-    Kernel { name: "embed", formats: Formats::All, needs: Needs::Nothing, push_bytes: 48, spec: &[("SIZE", 0)] },
+    Kernel {
+        name: "embed",
+        formats: Formats::All,
+        needs: Needs::Nothing,
+        push_bytes: 48,
+        spec: &[("SIZE", 0), PLANES],
+    },
     Kernel {
         name: "rms_norm",
         formats: Formats::None,
@@ -65,22 +74,32 @@ pub const KERNELS: &[Kernel] = &[
         name: "gemv",
         formats: Formats::All,
         needs: Needs::Nothing,
-        push_bytes: 104,
-        spec: &[("SIZE", 0), ("ROWS", 1), ("COLS", 2), ("GATED", 3), ("ADD", 4)],
+        push_bytes: 112,
+        spec: &[("SIZE", 0), ("ROWS", 1), ("COLS", 2), ("GATED", 3), ("ADD", 4), PLANES],
     },
     Kernel {
         name: "gemv_dot",
         formats: Formats::Quantized,
         needs: Needs::IntegerDot,
-        push_bytes: 104,
-        spec: &[("SIZE", 0), ("ROWS", 1), ("COLS", 2), ("GATED", 3), ("ADD", 4), ("K", 5)],
+        push_bytes: 112,
+        spec: &[
+            ("SIZE", 0),
+            ("ROWS", 1),
+            ("COLS", 2),
+            ("GATED", 3),
+            ("ADD", 4),
+            ("K", 5),
+            ("NORM", 6),
+            ("SPAN", 7),
+            PLANES,
+        ],
     },
     Kernel {
         name: "gemm_tile",
         formats: Formats::All,
         needs: Needs::Nothing,
         push_bytes: 64,
-        spec: &[("EPILOGUE", 1)],
+        spec: &[("EPILOGUE", 1), PLANES],
     },
     Kernel {
         name: "rope_kv",
@@ -88,6 +107,13 @@ pub const KERNELS: &[Kernel] = &[
         needs: Needs::Nothing,
         push_bytes: 72,
         spec: &[("SIZE", 0), ("NEOX", 1), ("NORM", 2), KV[0], KV[1], KV[2]],
+    },
+    Kernel {
+        name: "attn_split",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        push_bytes: 104,
+        spec: &[("SIZE", 0), ("GH", 1), ("ROPE", 2), ("NEOX", 3), ("NORM", 4), KV[0], KV[1], KV[2]],
     },
     Kernel {
         name: "attn_decode",
@@ -103,9 +129,10 @@ pub const KERNELS: &[Kernel] = &[
         push_bytes: 56,
         spec: &[("BR", 1), ("BC", 2), KV[0], KV[1], KV[2]],
     },
+    Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, push_bytes: 80, spec: &[] },
     Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, push_bytes: 24, spec: &[("COPY", 1)] },
     Kernel { name: "square_sums", formats: Formats::None, needs: Needs::Nothing, push_bytes: 32, spec: &[] },
-    Kernel { name: "argmax", formats: Formats::None, needs: Needs::Nothing, push_bytes: 40, spec: &[("SIZE", 0)] },
+    Kernel { name: "argmax", formats: Formats::None, needs: Needs::Nothing, push_bytes: 56, spec: &[("SIZE", 0)] },
 ];
 
 impl Kernel {

@@ -2,10 +2,11 @@
 
 use super::CacheType;
 use crate::kernel::Kernels;
-use crate::plan::{Cache, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
-use crate::policy;
-use crate::vk::{Buffer, Device, Recorder, Recording};
+use crate::plan::{Access, Cache, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
+use crate::policy::{self, AttnTile, Extras};
+use crate::vk::{Buffer, Class, Device, Recorder, Recording, Uploader};
 use crate::Result;
+use std::collections::HashMap;
 
 /// The shape of a step: what its recording depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,12 +58,49 @@ pub struct Bound<'a> {
     pub params: &'a Buffer,
     /// Ids for the host.
     pub ids: &'a Buffer,
+    /// Where workgroups of one dispatch leave what the last of them joins, and count their arrivals.
+    pub meeting: &'a Meeting,
     /// Sums of squares of the products' inputs, one after the other, if they are wanted.
     pub importance: Option<&'a Buffer>,
     /// Takes the time after every op.
     pub profile: bool,
     /// Logits for the host.
     pub logits: Option<&'a Buffer>,
+}
+
+/// Memory for dispatches whose workgroups meet; the counters are zero between dispatches.
+pub struct Meeting {
+    /// What each found.
+    pub found: Buffer,
+    /// How many have arrived.
+    pub arrivals: Buffer,
+}
+
+impl Meeting {
+    /// Enough for every step of `plan` with up to `max_rows` wanted rows.
+    ///
+    /// # Errors
+    /// Memory that ran out, a lost device.
+    pub fn new(device: &Device, plan: &Plan, max_rows: usize) -> Result<Meeting> {
+        let caps = device.caps();
+        let argmax = (1..=max_rows).map(|rows| 8 * rows * policy::argmax_parts(caps, rows)).max();
+        let (mut bytes, mut counters) = (argmax.unwrap_or(8), max_rows);
+        for op in &plan.ops {
+            let Op::Attend { cache: c, .. } = op else { continue };
+            for rows in 1..=policy::GEMV_MAX_COLS {
+                if let Some(tile) = policy::attn_tile(caps, c.heads, c.kv_heads, c.head_dim, rows) {
+                    bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (2 + c.head_dim));
+                    counters = counters.max(rows * c.heads);
+                }
+            }
+        }
+        let found = device.buffer("found", bytes as u64, Class::Scratch)?;
+        let arrivals = device.buffer("arrivals", 4 * counters as u64, Class::Scratch)?;
+        let mut uploader = Uploader::new(device, 4 * counters as u64)?;
+        uploader.write(&arrivals, 0, &vec![0; 4 * counters])?;
+        uploader.finish()?;
+        Ok(Meeting { found, arrivals })
+    }
 }
 
 /// Bytes of a kernel's push constants, appended in order.
@@ -88,12 +126,27 @@ impl Push {
     }
 }
 
+/// A norm that products do themselves.
+#[derive(Clone, Copy)]
+struct Norm {
+    x: Val,
+    weight: Weight,
+    eps: f32,
+}
+
 struct Writer<'a, 'b> {
     b: &'b Bound<'a>,
     kernels: &'b mut Kernels,
     rec: Recorder,
     shape: Shape,
+    /// By the normed value, which is not written then.
+    norms: HashMap<Val, Norm>,
+    /// By the row of q, k and v that attention rotates itself.
+    ropes: HashMap<Val, RopeNorms>,
 }
+
+/// RoPE and the per-head norms before it.
+type RopeNorms = (Rope, Option<Weight>, Option<Weight>);
 
 /// Records the plan for `shape`.
 ///
@@ -102,11 +155,17 @@ struct Writer<'a, 'b> {
 pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<Recording> {
     let stamps = if bound.profile { bound.plan.ops.len() as u32 } else { 0 };
     let rec = bound.device.recorder_with_stamps(stamps)?;
-    let mut w = Writer { b: bound, kernels, rec, shape };
+    let mut w = Writer { b: bound, kernels, rec, shape, norms: HashMap::new(), ropes: HashMap::new() };
     let inputs = if bound.importance.is_some() { bound.plan.inputs() } else { Vec::new() };
     let mut sums_at = 0;
     for (i, (op, barrier)) in bound.plan.ops.iter().zip(bound.barriers).enumerate() {
         if shape.wanted == 0 && w.is_head(op) {
+            continue;
+        }
+        if w.folds(op) {
+            if bound.profile {
+                w.rec.stamp();
+            }
             continue;
         }
         if *barrier {
@@ -131,8 +190,9 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
         }
         w.rec.host_barrier();
     }
+    let meeting = [&bound.meeting.found, &bound.meeting.arrivals];
     let buffers = [bound.codebooks, bound.arena, bound.inv_freq, bound.sampled, bound.params, bound.ids];
-    bound.weights.iter().chain(buffers).chain(bound.importance).for_each(|b| w.rec.keep(b));
+    bound.weights.iter().chain(buffers).chain(meeting).chain(bound.importance).for_each(|b| w.rec.keep(b));
     bound.caches.iter().for_each(|(k, v)| {
         w.rec.keep(k);
         w.rec.keep(v);
@@ -148,6 +208,46 @@ impl Writer<'_, '_> {
             Op::Argmax { .. } => true,
             _ => false,
         }
+    }
+
+    /// Whether `op` is a norm or RoPE that those reading its output will do, and notes it if so.
+    fn folds(&mut self, op: &Op) -> bool {
+        if let Op::RopeKv { qkv, cache, rope, q_norm, k_norm } = op {
+            let tile = policy::attn_tile(self.b.device.caps(), cache.heads, cache.kv_heads, cache.head_dim, 1);
+            let alone = self.shape.rows == 1; // no other row of the step can want its k and v
+            let all = alone && tile.is_some_and(|t| t.heads as usize == cache.heads / cache.kv_heads);
+            if all {
+                self.ropes.insert(*qkv, (*rope, *q_norm, *k_norm));
+            }
+            return all;
+        }
+        let Op::RmsNorm { x, weight, eps, out } = op else { return false };
+        let (plan, caps, n) = (self.b.plan, self.b.device.caps(), self.rows_of(*out));
+        let same_rows = plan.values[out.0].rows == Rows::Step || (self.shape.rows == 1 && n == 1);
+        let folds = |p: &MatPart| {
+            let w = &plan.weights[p.weight.0];
+            policy::norm_folds(caps, w.format, w.cols, n)
+        };
+        let reader_folds = |op: &Op| match op {
+            Op::MatMul { parts, .. } => parts.iter().all(folds),
+            Op::GatedMatMul { gate, up, .. } => folds(gate) && self.gates_in_one(gate, up, n),
+            _ => false,
+        };
+        let mut readers = plan.ops.iter().filter(|op| op.reads().contains(&Access::Value(*out)));
+        let all = self.b.importance.is_none() && same_rows && readers.all(reader_folds);
+        if all {
+            self.norms.insert(*out, Norm { x: *x, weight: *weight, eps: *eps });
+        }
+        all
+    }
+
+    fn gates_in_one(&self, gate: &MatPart, up: &MatPart, n: usize) -> bool {
+        let format = |p: &MatPart| self.b.plan.weights[p.weight.0].format.id;
+        n <= policy::GEMV_MAX_COLS && format(gate) == format(up)
+    }
+
+    fn planes(&self) -> u32 {
+        u32::from(self.b.device.stages_weights())
     }
 
     fn val(&self, v: Val) -> u64 {
@@ -195,7 +295,13 @@ impl Writer<'_, '_> {
                 let (dim, stem) = (self.width(*out), self.b.plan.weights[weight.0].format.stem);
                 let push = Push::default().addr(self.weight(*weight)).addr(self.val(*out)).addr(params);
                 let push = push.addr(self.b.sampled.address()).addr(self.b.codebooks.address()).word(dim);
-                self.dispatch("embed", Some(stem), &[("SIZE", 64)], push, [self.shape.rows, 1, 1])
+                self.dispatch(
+                    "embed",
+                    Some(stem),
+                    &[("SIZE", 64), ("PLANES", self.planes())],
+                    push,
+                    [self.shape.rows, 1, 1],
+                )
             }
             Op::RmsNorm { x, weight, eps, out } => {
                 let push = Push::default().addr(self.val(*x)).addr(self.weight(*weight)).addr(self.val(*out));
@@ -210,8 +316,11 @@ impl Writer<'_, '_> {
             Op::Attend { qkv, cache, scale, out } => self.attend(*qkv, cache, *scale, *out),
             Op::Argmax { logits } => {
                 let push = Push::default().addr(self.val(*logits)).addr(params).addr(self.b.sampled.address());
-                let push = push.addr(self.b.ids.address()).word(self.b.plan.n_vocab);
-                self.dispatch("argmax", None, &[("SIZE", threads)], push, [self.shape.wanted, 1, 1])
+                let meeting = self.b.meeting;
+                let push = push.addr(self.b.ids.address()).addr(meeting.found.address());
+                let push = push.addr(meeting.arrivals.address()).word(self.b.plan.n_vocab);
+                let parts = policy::argmax_parts(caps, self.shape.wanted);
+                self.dispatch("argmax", None, &[("SIZE", threads)], push, [self.shape.wanted, parts, 1])
             }
         }
     }
@@ -236,8 +345,7 @@ impl Writer<'_, '_> {
     }
 
     fn gated(&mut self, x: Val, gate: &MatPart, up: &MatPart, out: Val) -> Result<()> {
-        let format = |p: &MatPart| self.b.plan.weights[p.weight.0].format.id;
-        if self.rows_of(x) <= policy::GEMV_MAX_COLS && format(gate) == format(up) {
+        if self.gates_in_one(gate, up, self.rows_of(x)) {
             return self.gemv(x, &[*gate, *up], true, false, out, 0);
         }
         self.gemm(x, gate, 0, out, 0)?;
@@ -261,17 +369,21 @@ impl Writer<'_, '_> {
             push = push.addr(self.opt(bias));
         }
         let m01 = if gated { m } else { rows.iter().take(2).sum() };
+        let n = self.rows_of(x);
+        let norm = self.norms.get(&x).copied();
+        let extras = Extras { gated, add, norm: norm.is_some(), planes: self.b.device.stages_weights() };
         let push = push
-            .addr(self.val(x))
+            .addr(self.val(norm.map_or(x, |n| n.x)))
             .addr(self.val(out))
             .addr(self.b.codebooks.address())
+            .addr(self.opt(norm.map(|n| n.weight)))
             .word(k)
             .word(rows[0])
             .word(m01)
             .word(m);
-        let push = push.word(self.width(out)).word(y_at).word(flags);
-        let tile = policy::gemv_tile(self.b.device.caps(), info(&parts[0]).format, m, k, self.rows_of(x), gated);
-        let spec = tile.spec(k, self.rows_of(x), gated, add);
+        let push = push.word(self.width(out)).word(y_at).word(flags).float(norm.map_or(0.0, |n| n.eps));
+        let tile = policy::gemv_tile(self.b.device.caps(), info(&parts[0]).format, m, k, n, extras);
+        let spec = tile.spec(k, n, extras);
         self.dispatch(tile.kernel, Some(stem), &spec, push, [tile.groups as usize, 1, 1])
     }
 
@@ -289,7 +401,8 @@ impl Writer<'_, '_> {
             .word(y_at);
         let push = push.word(usize::from(part.bias.is_some()));
         let grid = [m.div_ceil(64), n.div_ceil(64), 1];
-        self.dispatch("gemm_tile", Some(info.format.stem), &[("EPILOGUE", epilogue)], push, grid)
+        let spec = [("EPILOGUE", epilogue), ("PLANES", self.planes())];
+        self.dispatch("gemm_tile", Some(info.format.stem), &spec, push, grid)
     }
 
     fn kv_spec(&self, cache: &Cache) -> [(&'static str, u32); 3] {
@@ -321,6 +434,10 @@ impl Writer<'_, '_> {
         let push = Push::default().addr(self.val(qkv)).addr(self.val(out)).addr(k.address()).addr(v.address());
         let push = push.addr(self.b.params.address()).word(cache.heads).word(cache.kv_heads).float(scale);
         let rows = self.shape.rows;
+        let tile = policy::attn_tile(self.b.device.caps(), cache.heads, cache.kv_heads, cache.head_dim, rows);
+        if let (Some(tile), true) = (tile, rows <= policy::GEMV_MAX_COLS) {
+            return self.attend_split(qkv, cache, scale, out, tile);
+        }
         if rows <= policy::GEMV_MAX_COLS {
             let mut spec = vec![("SIZE", 128)];
             spec.extend(self.kv_spec(cache));
@@ -330,5 +447,24 @@ impl Writer<'_, '_> {
         let mut spec = vec![("BR", br), ("BC", bc)];
         spec.extend(self.kv_spec(cache));
         self.dispatch("attn_prefill", None, &spec, push, [rows.div_ceil(br as usize), cache.heads, 1])
+    }
+
+    fn attend_split(&mut self, qkv: Val, cache: &Cache, scale: f32, out: Val, tile: AttnTile) -> Result<()> {
+        let (k, v) = &self.b.caches[cache.layer];
+        let fused = self.ropes.get(&qkv).copied();
+        let (q_norm, k_norm) = fused.map_or((None, None), |(_, q, k)| (q, k));
+        let rope = fused.map(|(rope, _, _)| rope);
+        let meeting = self.b.meeting;
+        let push = Push::default().addr(self.val(qkv)).addr(self.val(out)).addr(k.address()).addr(v.address());
+        let push = push.addr(self.b.params.address()).addr(meeting.found.address()).addr(meeting.arrivals.address());
+        let push = push.addr(self.opt(q_norm)).addr(self.opt(k_norm)).addr(self.b.inv_freq.address());
+        let push = push.word(cache.heads).word(cache.kv_heads).word(rope.map_or(0, |r| r.dims)).float(scale);
+        let push = push.float(rope.map_or(0.0, |r| r.norm_eps));
+        let neox = rope.is_some_and(|r| r.style == RopeStyle::Neox);
+        let mut spec = vec![("SIZE", tile.size), ("GH", tile.heads), ("ROPE", u32::from(rope.is_some()))];
+        spec.extend([("NEOX", u32::from(neox)), ("NORM", u32::from(q_norm.is_some()))]);
+        spec.extend(self.kv_spec(cache));
+        let grid = [self.shape.rows, cache.heads / tile.heads as usize, tile.parts as usize];
+        self.dispatch("attn_split", None, &spec, push, grid)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::kv::{Blocks, KV_BLOCK};
 use super::params::{Layout, Params};
-use super::record::{bucket, record, Bound, Shape};
+use super::record::{bucket, record, Bound, Meeting, Shape};
 use super::{weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
@@ -55,6 +55,7 @@ pub struct VulkanRunner {
     gpu_us: f64,
     profile: Option<Vec<f64>>,
     importance: Option<Buffer>,
+    meeting: Meeting,
 }
 
 /// What the memory plan came to.
@@ -74,7 +75,8 @@ fn plan_memory(plan: &Plan, device: &Device, options: &Options, arena: u64) -> R
     }
     let widest = k.bytes(elements).max(v.bytes(elements));
     let per_block = (k.bytes(elements) + v.bytes(elements)) * kv.layers as u64;
-    let weights: u64 = plan.weights.iter().map(|w| w.len_bytes()).sum();
+    let planes = device.stages_weights();
+    let weights: u64 = plan.weights.iter().map(|w| weights::device_bytes(w, planes)).sum();
     let free = (caps.memory_budget_bytes as f64 * MEMORY_SHARE) as u64;
     let fit = free.saturating_sub(weights + arena) / per_block;
     let fit = fit.min(caps.max_allocation_bytes / widest) as usize;
@@ -111,7 +113,8 @@ impl VulkanRunner {
         let n_seqs = options.n_seqs.max(1) as usize;
 
         let codebooks = weights::codebooks(&device)?;
-        let weights = weights::upload(&device, gguf, &plan, progress)?;
+        let mut kernels = Kernels::new(&device);
+        let weights = weights::upload(&device, &mut kernels, gguf, &plan, progress)?;
         let elements = (memory.blocks * KV_BLOCK * plan.kv.kv_heads * plan.kv.head_dim) as u64;
         let mut caches = Vec::with_capacity(plan.kv.layers);
         for layer in 0..plan.kv.layers {
@@ -119,6 +122,7 @@ impl VulkanRunner {
             let v = device.buffer(&format!("v.{layer}"), options.cache_type_v.bytes(elements), Class::State)?;
             caches.push((k, v));
         }
+        let meeting = Meeting::new(&device, &plan, max_rows)?;
         let arena = device.buffer("scratch", placement.len_bytes, Class::Scratch)?;
         let inv_freq = device.buffer("inv_freq", 4 * plan.inv_freq.len() as u64, Class::Params)?;
         inv_freq.write(0, bytemuck::cast_slice(&plan.inv_freq));
@@ -131,7 +135,7 @@ impl VulkanRunner {
             slots.push(Slot { params: Params::new(buffer, layout), ids, logits: None });
         }
         Ok(VulkanRunner {
-            kernels: Kernels::new(&device),
+            kernels,
             barriers: placement.barriers(&plan),
             limits: Limits { n_vocab: plan.n_vocab, n_ctx: memory.n_ctx, max_rows, n_seqs },
             cache_types: (options.cache_type_k, options.cache_type_v),
@@ -142,6 +146,7 @@ impl VulkanRunner {
             gpu_us: 0.0,
             profile: None,
             importance: None,
+            meeting,
             device,
             plan,
             placement,
@@ -206,6 +211,7 @@ impl VulkanRunner {
             logits: slot.logits.as_ref(),
             profile: self.profile.is_some(),
             importance: self.importance.as_ref(),
+            meeting: &self.meeting,
         };
         let recording = record(&bound, &mut self.kernels, shape)?;
         self.device.save_pipeline_cache();

@@ -2,14 +2,20 @@
 
 use super::Progress;
 use crate::gguf::Gguf;
-use crate::plan::Plan;
-use crate::vk::{Buffer, Class, Device, Uploader};
+use crate::kernel::Kernels;
+use crate::plan::{Plan, WeightInfo};
+use crate::vk::{Buffer, Class, Device, Repack, Uploader};
 use crate::{Error, Result};
+use pumex_quant::Format;
 use rayon::prelude::*;
 use std::collections::HashMap;
 
 /// Bytes of the staging ring: four slots.
 const RING_BYTES: u64 = 64 << 20;
+/// Slots of the ring, each of which must hold a row.
+const RING_SLOTS: u64 = 4;
+/// Words of the repacking kernel's push constants after its addresses and the number of rows.
+const REPACK_WORDS: usize = 14;
 /// Kernels read weights 16 bytes at a time.
 const KERNEL_ALIGNMENT: u64 = 16;
 /// Blocks checked by one thread at a time.
@@ -48,13 +54,40 @@ pub fn codebooks(device: &Device) -> Result<Buffer> {
     Ok(buffer)
 }
 
-/// Uploads all weights, or uses the file's own pages where the device can; the result is in the plan's order.
+/// The kernel that turns blocks of rows of `cols` weights into planes.
+fn repack(kernels: &mut Kernels, format: &Format, cols: usize) -> Result<Repack> {
+    let (row_bytes, row_words) = (cols / format.block_len * format.block_bytes, format.planes_bytes(cols) / 4);
+    let mut rest = vec![cols / format.block_len, format.block_bytes, row_words, format.fields.len()];
+    rest.extend(format.fields.iter().flat_map(|f| [f.at, f.bytes]));
+    let rest = rest.iter().flat_map(|w| (*w as u32).to_le_bytes()).chain([0; 40]).take(REPACK_WORDS * 4).collect();
+    Ok(Repack { pipeline: kernels.get("repack", None, &[])?, rest, row_bytes, row_words })
+}
+
+/// Bytes of `w` on the device, as planes if it has any and they are wanted.
+pub fn device_bytes(w: &WeightInfo, planes: bool) -> u64 {
+    if planes && !w.format.fields.is_empty() {
+        (w.rows * w.format.planes_bytes(w.cols)) as u64
+    } else {
+        w.len_bytes().next_multiple_of(KERNEL_ALIGNMENT)
+    }
+}
+
+/// Uploads all weights, as planes where they must be sent anyway, or uses the file's own pages where the device can; the
+/// result is in the plan's order.
 ///
 /// # Errors
 /// Memory that ran out, a lost device.
-pub fn upload(device: &Device, gguf: &Gguf, plan: &Plan, progress: Progress<'_>) -> Result<Vec<Buffer>> {
+pub fn upload(
+    device: &Device,
+    kernels: &mut Kernels,
+    gguf: &Gguf,
+    plan: &Plan,
+    progress: Progress<'_>,
+) -> Result<Vec<Buffer>> {
     let total: u64 = plan.weights.iter().map(|w| w.len_bytes()).sum();
-    let mut uploader = Uploader::new(device, RING_BYTES.min(total.next_multiple_of(4096)))?;
+    let widest = plan.weights.iter().map(|w| w.len_bytes() / w.rows.max(1) as u64).max().unwrap_or(0);
+    let ring = RING_BYTES.min(total.next_multiple_of(4096)).max(RING_SLOTS * widest);
+    let mut uploader = Uploader::new(device, ring)?;
     let imported: HashMap<usize, Buffer> =
         gguf.maps().filter_map(|(file, map)| Some((file, device.import(map)?))).collect();
     let mut done = 0;
@@ -63,15 +96,19 @@ pub fn upload(device: &Device, gguf: &Gguf, plan: &Plan, progress: Progress<'_>)
         let tensor = &gguf.tensors()[w.tensor];
         let data = gguf.data(tensor);
         let (file, start) = tensor.place();
+        done += w.len_bytes();
         if let Some(file) = imported.get(&file).filter(|_| start.is_multiple_of(KERNEL_ALIGNMENT)) {
             buffers.push(file.range(start, data.len() as u64));
-            done += w.len_bytes();
             continue;
         }
-        let buffer = device.buffer(&w.name, (data.len() as u64).next_multiple_of(16), Class::Weights)?;
-        uploader.write(&buffer, 0, data)?;
+        let planes = device.stages_weights();
+        let buffer = device.buffer(&w.name, device_bytes(w, planes), Class::Weights)?;
+        if planes && !w.format.fields.is_empty() {
+            uploader.write_repacked(&buffer, data, &repack(kernels, w.format, w.cols)?)?;
+        } else {
+            uploader.write(&buffer, 0, data)?;
+        }
         buffers.push(buffer);
-        done += w.len_bytes();
         progress(done, total);
     }
     uploader.finish()?;

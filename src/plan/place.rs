@@ -24,7 +24,7 @@ impl Placement {
         let count = plan.values.len();
         let mut life = vec![(usize::MAX, 0usize); count];
         for (i, op) in plan.ops.iter().enumerate() {
-            for access in op.reads().into_iter().chain(op.writes()) {
+            for access in plan.reads(op).into_iter().chain(op.writes()) {
                 if let Access::Value(v) = access {
                     life[v.0] = (life[v.0].0.min(i), life[v.0].1.max(i));
                 }
@@ -86,7 +86,7 @@ impl Placement {
         plan.ops
             .iter()
             .map(|op| {
-                let (r, w) = (op.reads(), op.writes());
+                let (r, w) = (plan.reads(op), op.writes());
                 let hits =
                     |set: &[Access], with: &[Access]| set.iter().any(|&a| with.iter().any(|&b| self.overlap(a, b)));
                 let needed = hits(&written, &r) || hits(&written, &w) || hits(&read, &w);

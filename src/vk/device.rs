@@ -251,6 +251,11 @@ impl Device {
         }
     }
 
+    /// Whether weights are sent through the staging ring instead of being used where the file lies.
+    pub fn stages_weights(&self) -> bool {
+        !self.0.caps.unified || self.0.force_staging
+    }
+
     /// What the device is and can do.
     pub fn caps(&self) -> &Caps {
         &self.0.caps

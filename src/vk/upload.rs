@@ -1,10 +1,11 @@
 //! Host bytes → device buffers: straight into mapped memory where host and device share it, else through a persistent
 //! ring of staging slots. Nothing is allocated per upload, and a slot waits only for its own last copy.
 
-use super::commands::Recording;
+use super::commands::{Recorder, Recording};
 use super::device::Device;
 use super::memory::{Buffer, Class};
-use crate::Result;
+use super::pipeline::Pipeline;
+use crate::{Error, Result};
 use rayon::prelude::*;
 
 /// Slots of the ring: one fills while others are copied.
@@ -12,8 +13,24 @@ const SLOTS: usize = 4;
 /// Bytes one thread copies at a time.
 const PIECE: usize = 4 << 20;
 
+/// Rows of `row_bytes` bytes to be turned into rows of `row_words` words by a kernel, after they reached the device.
+pub struct Repack {
+    /// Takes the addresses of both sides and the number of rows, then `rest`.
+    pub pipeline: Pipeline,
+    /// Push constants after those.
+    pub rest: Vec<u8>,
+    /// Bytes of a row as uploaded.
+    pub row_bytes: usize,
+    /// Words of a row as kept.
+    pub row_words: usize,
+}
+
+/// Workgroups of a repacking dispatch, which walks over its rows.
+const REPACK_GROUPS: u32 = 1024;
+
 struct Slot {
     buffer: Buffer,
+    landing: Option<Buffer>,
     busy: Option<(u64, Recording)>,
 }
 
@@ -48,22 +65,65 @@ impl Uploader {
             copy_parallel(buffer, offset, bytes);
             return Ok(());
         }
-        while self.slots.len() < SLOTS {
-            let staging = self.device.buffer("staging", self.slot_bytes as u64, Class::Staging)?;
-            self.slots.push(Slot { buffer: staging, busy: None });
-        }
         for (i, part) in bytes.chunks(self.slot_bytes).enumerate() {
-            let slot = &mut self.slots[self.next];
-            self.next = (self.next + 1) % SLOTS;
-            if let Some((value, _)) = slot.busy.take() {
-                self.device.wait(value)?;
-            }
-            copy_parallel(&slot.buffer, 0, part);
+            let slot = self.filled_slot(part)?;
             let mut rec = self.device.recorder()?;
-            rec.copy(&slot.buffer, 0, buffer, offset + (i * self.slot_bytes) as u64, part.len() as u64);
-            let recording = rec.finish()?;
-            slot.busy = Some((self.device.submit(&recording)?, recording));
+            let from = &self.slots[slot].buffer;
+            rec.copy(from, 0, buffer, offset + (i * self.slot_bytes) as u64, part.len() as u64);
+            self.send(slot, rec)?;
         }
+        Ok(())
+    }
+
+    /// Writes whole rows to `buffer`, repacked on the device.
+    ///
+    /// # Errors
+    /// Memory that ran out for the ring, a row wider than a slot of it, a lost device.
+    pub fn write_repacked(&mut self, buffer: &Buffer, bytes: &[u8], repack: &Repack) -> Result<()> {
+        let rows = self.slot_bytes / repack.row_bytes;
+        if rows == 0 {
+            let found = repack.row_bytes;
+            return Err(Error::Request(format!("a row: expected at most {} bytes, found {found}", self.slot_bytes)));
+        }
+        for (i, part) in bytes.chunks(rows * repack.row_bytes).enumerate() {
+            let slot = self.filled_slot(part)?;
+            let landing = match self.slots[slot].landing.take() {
+                Some(landing) => landing,
+                None => self.device.buffer("landing", self.slot_bytes as u64, Class::Scratch)?,
+            };
+            let to = buffer.address() + (i * rows * repack.row_words * 4) as u64;
+            let mut push = [landing.address().to_le_bytes(), to.to_le_bytes()].concat();
+            push.extend(((part.len() / repack.row_bytes) as u32).to_le_bytes());
+            push.extend(&repack.rest);
+            let mut rec = self.device.recorder()?;
+            rec.copy(&self.slots[slot].buffer, 0, &landing, 0, part.len() as u64);
+            rec.barrier();
+            rec.dispatch(&repack.pipeline, &push, [REPACK_GROUPS, 1, 1]);
+            [&landing, buffer].iter().for_each(|b| rec.keep(b));
+            self.slots[slot].landing = Some(landing);
+            self.send(slot, rec)?;
+        }
+        Ok(())
+    }
+
+    /// A slot that holds `part`, which is no longer than one.
+    fn filled_slot(&mut self, part: &[u8]) -> Result<usize> {
+        while self.slots.len() < SLOTS {
+            let buffer = self.device.buffer("staging", self.slot_bytes as u64, Class::Staging)?;
+            self.slots.push(Slot { buffer, landing: None, busy: None });
+        }
+        let slot = self.next;
+        self.next = (self.next + 1) % SLOTS;
+        if let Some((value, _)) = self.slots[slot].busy.take() {
+            self.device.wait(value)?;
+        }
+        copy_parallel(&self.slots[slot].buffer, 0, part);
+        Ok(slot)
+    }
+
+    fn send(&mut self, slot: usize, rec: Recorder) -> Result<()> {
+        let recording = rec.finish()?;
+        self.slots[slot].busy = Some((self.device.submit(&recording)?, recording));
         Ok(())
     }
 

@@ -23,8 +23,7 @@ vec4 kv_load4(uvec2 cache, uint type, uint at, uint i) {
     uint block = (at * (HEAD_DIM / 32) + i / 8) * KV_WORDS[type], g = i % 8;
     vec2 d = unpackHalf2x16(U32(cache).v[block]);
     if (type == KV_Q8_0) {
-        int q = int(U32(cache).v[block + 1 + g]);
-        return d.x * vec4(bitfieldExtract(q, 0, 8), bitfieldExtract(q, 8, 8), bitfieldExtract(q, 16, 8), bitfieldExtract(q, 24, 8));
+        return d.x * bytes4(U32(cache).v[block + 1 + g]);
     }
     uvec4 q = (uvec4(U32(cache).v[block + 1 + g / 2]) >> (uvec4(0, 4, 8, 12) + 16 * (g % 2))) & 15;
     if (type == KV_IQ4_NL) return d.x * kv_level4(q);
@@ -37,4 +36,40 @@ vec2 kv_load2(uvec2 cache, uint type, uint at, uint i) {
     if (type == KV_F16) return unpackHalf2x16(U32(cache).v[e]);
     vec4 v = kv_load4(cache, type, at, i / 2);
     return i % 2 == 0 ? v.xy : v.zw;
+}
+
+// Eight neighbours, element 8 * i on; a block's scale is read once for them.
+void kv_load8(uvec2 cache, uint type, uint at, uint i, out vec4 a, out vec4 b) {
+    if (type == KV_F16) {
+        uvec4 q = U32x4(cache).v[at * (HEAD_DIM / 8) + i];
+        a = halves4(q.xy);
+        b = halves4(q.zw);
+        return;
+    }
+    if (type == KV_F32 || type == KV_BF16) {
+        a = kv_load4(cache, type, at, 2 * i);
+        b = kv_load4(cache, type, at, 2 * i + 1);
+        return;
+    }
+    uint block = (at * (HEAD_DIM / 32) + i / 4) * KV_WORDS[type], g = i % 4;
+    vec2 d = unpackHalf2x16(U32(cache).v[block]);
+    if (type == KV_Q8_0) {
+        a = d.x * bytes4(U32(cache).v[block + 1 + 2 * g]);
+        b = d.x * bytes4(U32(cache).v[block + 2 + 2 * g]);
+        return;
+    }
+    uint word = U32(cache).v[block + 1 + g];
+    uvec4 low = (uvec4(word) >> uvec4(0, 4, 8, 12)) & 15, high = (uvec4(word) >> uvec4(16, 20, 24, 28)) & 15;
+    if (type == KV_IQ4_NL) {
+        a = d.x * kv_level4(low);
+        b = d.x * kv_level4(high);
+        return;
+    }
+    if (type == KV_Q5_0 || type == KV_Q5_1) {
+        uint fifth = U32(cache).v[block + 5] >> (8 * g);
+        low |= ((uvec4(fifth) >> uvec4(0, 1, 2, 3)) & 1) << 4;
+        high |= ((uvec4(fifth) >> uvec4(4, 5, 6, 7)) & 1) << 4;
+    }
+    a = d.x * vec4(low) + d.y;
+    b = d.x * vec4(high) + d.y;
 }

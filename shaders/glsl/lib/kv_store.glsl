@@ -8,15 +8,21 @@ uint nearest_level(float x) {
     for (uint i = 0; i < 15; i++) q += uint(2.0 * x > float(KV_LEVELS[i] + KV_LEVELS[i + 1]));
     return q;
 }
-// Block b of the slot.
-void kv_store32(uvec2 cache, uint type, uint at, uint b) {
-    uint block = (at * (HEAD_DIM / 32) + b) * KV_WORDS[type], from = 32 * b;
-    if (type == KV_BF16) {
-        for (uint i = 0; i < 16; i++) {
-            U32(cache).v[block + i] = bf16_bits(head[from + 2 * i]) | (bf16_bits(head[from + 2 * i + 1]) << 16);
-        }
-        return;
+// Elements 2i and 2i + 1 of a slot, of the unquantized types; gives them as stored.
+vec2 kv_store2(uvec2 cache, uint type, uint at, uint i, vec2 x) {
+    uint e = at * (HEAD_DIM / 2) + i;
+    if (type == KV_F32) {
+        F32x2(cache).v[e] = x;
+        return x;
     }
+    uint bits = type == KV_F16 ? packHalf2x16(x) : bf16_bits(x.x) | (bf16_bits(x.y) << 16);
+    U32(cache).v[e] = bits;
+    return type == KV_F16 ? unpackHalf2x16(bits) : uintBitsToFloat(uvec2(bits << 16, bits & 0xffff0000u));
+}
+// Block b of the slot, of the quantized types, from head[from] on.
+void kv_store32(uvec2 cache, uint type, uint at, uint b, uint from) {
+    uint block = (at * (HEAD_DIM / 32) + b) * KV_WORDS[type];
+    from += 32 * b;
     float low = head[from], high = low, largest = low;
     for (uint i = 1; i < 32; i++) {
         float x = head[from + i];

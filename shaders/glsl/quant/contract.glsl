@@ -1,40 +1,107 @@
 // What a weight format defines, in one file quant/<stem>.glsl, which kernels get by including this one.
 //
-// Weights are read in chunks of 32, a unit that 16 bytes of packed bits give cheaply. Chunk `c` of a row need not be 32
-// neighbours: a format says where its eight groups of four lie, and kernels fetch activations there.
+// A row is read in chunks of CHUNK weights, as many as a few loads of 16 bytes hold. A chunk need not be neighbours: a
+// format says where its groups of four lie, and kernels fetch activations there.
 //
-//   Weights                            the view of the matrix's blocks
+//   CHUNK                              32, 64 or 128; divides the block, or is one
+//   PIECES                             a piece is a run of groups with one scale; its columns are neighbours and lie
+//                                      within one aligned run of 32
 //   uint chunk_col(uint c, uint i)     column in the row of the first weight of group i; its four are neighbours
-//   PIECES                             1, 2 or 4: a piece is 8 / PIECES groups with one scale; its columns lie within one
-//                                      aligned run of 32
-//   void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES])
-//                                      chunk g = row * (k / 32) + c: four signed bytes per group, and (scale, offset) per
-//                                      piece; a weight is scale * byte + offset
+//   Raw, Raw weight_load(Line l, uint c)
+//                                      what memory holds for chunk c, so that it can be fetched long before it is used
+//   void weight_codes(Raw r, uint c, out uint q[GROUPS], out vec2 s[PIECES])
+//                                      four signed bytes per group, (scale, offset) per piece: a weight is
+//                                      scale * byte + offset
 //   HAS_OFFSET                         defined if offsets are not all zero
 //   WEIGHT_INIT                        if defined, run once by all threads of a workgroup; it may read `codebooks` of the
 //                                      push constants
 //
-// Formats of floats define, instead of codes, void weight_chunk(Weights w, uint g, out vec4 v[8]): the weights.
-uint bytes_of_nibbles(uint q) { return q & 0x0f0f0f0fu; }
-vec4 bytes4(uint q) {
-    int s = int(q);
-    return vec4(bitfieldExtract(s, 0, 8), bitfieldExtract(s, 8, 8), bitfieldExtract(s, 16, 8), bitfieldExtract(s, 24, 8));
+// Formats of floats define, instead, void weight_floats(Line l, uint c, out vec4 v[8]), and leave PIECES undefined.
+//
+// A block's fields (made from the format's row in quant/src) lie as in the file, or, with PLANES, field by field: first
+// that of all blocks of the row, then the next, so that every field can be read as wide as it is.
+struct Field {
+    uint at;     // byte in the block
+    uint bytes;
+    uint before; // bytes of the fields that come before it as planes
+};
+#include "fields.glsl" // BLOCK_LEN, BLOCK_BYTES, a Field each
+layout(constant_id = 20) const uint PLANES = 0;
+
+// A row of a matrix.
+struct Line {
+    uvec2 at;    // address
+    uint blocks;
+};
+Line line_of(uvec2 w, uint row, uint k) {
+    uint bytes = k / BLOCK_LEN * BLOCK_BYTES, low, high, carry;
+    if (PLANES == 1) bytes = (bytes + 15) & ~15u;
+    umulExtended(row, bytes, high, low);
+    low = uaddCarry(w.x, low, carry);
+    return Line(uvec2(low, w.y + high + carry), k / BLOCK_LEN);
 }
+uint field_at(Line l, Field f, uint block) {
+    return PLANES == 1 ? l.blocks * f.before + block * f.bytes : block * BLOCK_BYTES + f.at;
+}
+uint get_u32(Line l, uint at) {
+    if (PLANES == 1 || BLOCK_BYTES % 4 == 0) return U32(l.at).v[at / 4];
+    if (BLOCK_BYTES % 2 == 0) return uint(U16(l.at).v[at / 2]) | (uint(U16(l.at).v[at / 2 + 1]) << 16);
+    uint from = at + (l.at.x & 3), by = 8 * (from & 3);
+    U32 words = U32(uvec2(l.at.x & ~3u, l.at.y));
+    return by == 0 ? words.v[from / 4] : (words.v[from / 4] >> by) | (words.v[from / 4 + 1] << (32 - by));
+}
+uint get_u16(Line l, uint at) { return uint(U16(l.at).v[at / 2]); } // even addresses only
+uint get_u8(Line l, uint at) {
+    if (PLANES == 0 && BLOCK_BYTES % 2 == 1) {
+        uint from = at + (l.at.x & 3);
+        return (U32(uvec2(l.at.x & ~3u, l.at.y)).v[from / 4] >> (8 * (from & 3))) & 255;
+    }
+    return (get_u16(l, at) >> (8 * (at & 1))) & 255;
+}
+uvec2 get_x2(Line l, uint at) {
+    if (PLANES == 1 || BLOCK_BYTES % 8 == 0) return U32x2(l.at).v[at / 8];
+    return uvec2(get_u32(l, at), get_u32(l, at + 4));
+}
+uvec4 get_x4(Line l, uint at) {
+    if (PLANES == 1 || BLOCK_BYTES % 16 == 0) return U32x4(l.at).v[at / 16];
+    return uvec4(get_u32(l, at), get_u32(l, at + 4), get_u32(l, at + 8), get_u32(l, at + 12));
+}
+float get_half(Line l, uint at) { return unpackHalf2x16(get_u16(l, at)).x; }
+
+uint bytes_of_nibbles(uint q) { return q & 0x0f0f0f0fu; }
 // Bits 0..4 as bytes 0 or 1.
 uint spread_bits(uint b) { return ((b & 15) * 0x00204081u) & 0x01010101u; }
 // Two-bit fields 0..4 of a byte as bytes.
-uint spread_pairs(uint b) { return (b & 3) | ((b & 12) << 6) | ((b & 48) << 12) | ((b & 192) << 18); }
-uint pair_at(U16 w, uint at) { return uint(w.v[at]) | (uint(w.v[at + 1]) << 16); }
-uint byte_at(U16 w, uint at) { return (uint(w.v[at / 2]) >> (8 * (at % 2))) & 255; }
+uint spread_pairs(uint b) {
+    uint apart = (b | (b << 12)) & 0x000f000fu;
+    return (apart | (apart << 6)) & 0x03030303u;
+}
 #include "weight.glsl"
 #ifndef WEIGHT_INIT
 #define WEIGHT_INIT
 #endif
+const uint GROUPS = CHUNK / 4;
+
+// A chunk as weights, group by group.
 #ifdef PIECES
-void weight_chunk(Weights w, uint g, out vec4 v[8]) {
-    uint q[8];
+struct Decoded {
+    uint q[GROUPS];
     vec2 s[PIECES];
-    weight_codes(w, g, q, s);
-    [[unroll]] for (uint i = 0; i < 8; i++) v[i] = s[i * PIECES / 8].x * bytes4(q[i]) + s[i * PIECES / 8].y;
+};
+Decoded weight_decode(Line l, uint c) {
+    Decoded d;
+    weight_codes(weight_load(l, c), c, d.q, d.s);
+    return d;
 }
+vec4 group_values(Decoded d, uint i) { return d.s[i * PIECES / GROUPS].x * bytes4(d.q[i]) + d.s[i * PIECES / GROUPS].y; }
+#else
+struct Decoded {
+    vec4 v[GROUPS];
+};
+Decoded weight_decode(Line l, uint c) {
+    Decoded d;
+    weight_floats(l, c, d.v);
+    return d;
+}
+vec4 group_values(Decoded d, uint i) { return d.v[i]; }
 #endif

@@ -1,22 +1,31 @@
-// A codebook in shared memory, two entries to a word; the format includes where it lies among all of them (GRID_AT and
-// GRID_WORDS, made from quant/src/grid.rs) before.
-shared uint grid_codes[GRID_WORDS];
+// A codebook in shared memory, as signed bytes: eight per entry, or a word (GRID_OF_WORDS). The format includes where its
+// codes lie among all of them (GRID_AT and GRID_WORDS, made from quant/src/grid.rs, two codes to a word) before, and defines
+// how a code (of four values) becomes a word: uint grid_bytes(uint code).
+#ifdef GRID_OF_WORDS
+shared uint grid[2 * GRID_WORDS];
+#else
+shared uvec2 grid[2 * GRID_WORDS];
+#endif
+#ifdef GRID_SIGNS // bits of a sign pattern as stored: 7 (the number of minus signs is even) or 8
+shared uvec2 sign_masks[1 << GRID_SIGNS];
+#endif
 void stage_grid(U32 codebooks) {
-    for (uint i = gl_LocalInvocationIndex; i < GRID_WORDS; i += gl_WorkGroupSize.x) grid_codes[i] = codebooks.v[GRID_AT + i];
+    for (uint i = gl_LocalInvocationIndex; i < 2 * GRID_WORDS; i += gl_WorkGroupSize.x) {
+        uint code = (codebooks.v[GRID_AT + i / 2] >> (16 * (i % 2))) & 0xffff;
+#ifdef GRID_OF_WORDS
+        grid[i] = grid_bytes(code);
+#else
+        grid[i] = uvec2(grid_bytes(code & 255), grid_bytes(code >> 8));
+#endif
+    }
+#ifdef GRID_SIGNS
+    for (uint i = gl_LocalInvocationIndex; i < (1 << GRID_SIGNS); i += gl_WorkGroupSize.x) {
+        uint eight = GRID_SIGNS == 8 ? i : i | ((bitCount(i) & 1) << 7);
+        sign_masks[i] = uvec2(spread_bits(eight), spread_bits(eight >> 4)) * 255;
+    }
+#endif
     barrier();
 }
-uint grid_code(uint index) { return (grid_codes[index / 2] >> (16 * (index % 2))) & 0xffff; }
-// Four values of two bits as levels 8, 25, 43.
-uint two_bits(uint code) {
-    uint level = spread_pairs(code & 255);
-    return 0x08080808u + 17 * level + ((level >> 1) & 0x01010101u);
-}
-// Four fields of three bits as bytes.
-uint three_bits(uint code) { return (code & 7) | ((code & 56) << 5) | ((code & 448) << 10) | ((code & 3584) << 15); }
-// Changes the sign of the bytes (none of them 0) where bits 0..4 are set.
-uint signed_by(uint x, uint minus) {
-    uint ones = spread_bits(minus);
-    return (x ^ (ones * 255)) + ones;
-}
-uint eight_signs(uint seven) { return (seven & 127) | ((bitCount(seven & 127) & 1) << 7); }
+// Changes the sign of the bytes (none of them 0) whose mask is all ones.
+uint signed_by(uint x, uint mask) { return (x ^ mask) + (mask & 0x01010101u); }
 #define WEIGHT_INIT stage_grid(codebooks);

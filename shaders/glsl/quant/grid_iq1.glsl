@@ -1,8 +1,8 @@
-// The signed grid of IQ1_S and IQ1_M: eight times -1, 0, 1, so that the shift by an eighth is a whole number too.
+// The grid of IQ1_S and IQ1_M, eight values 0, 1, 2 to a word: the first four in the low nibbles of its bytes.
 #include "quant/codes_iq1.glsl"
+#define GRID_OF_WORDS
+uint grid_bytes(uint code) { return spread_pairs(code & 255) | (spread_pairs(code >> 8) << 4); }
 #include "quant/grid.glsl"
-// Four values, shifted up or down. Bytes are kept from borrowing by a bit that no value reaches.
-uint ternary(uint code, bool down) {
-    uint biased = 8 * spread_pairs(code & 255) + (down ? 0x77777777u : 0x79797979u); // 0x80 + 8 * (t - 1) -+ 1
-    return biased ^ 0x80808080u;
-}
+// Eight times (value - 1), less or more one: the shift by an eighth is a whole number then. Bytes are kept from borrowing by
+// a bit that no value reaches.
+uint shifted(uint values, bool down) { return (8 * (values & 0x0f0f0f0fu) + (down ? 0x77777777u : 0x79797979u)) ^ 0x80808080u; }

@@ -1,19 +1,28 @@
-// IQ2_XS: see quant/src/iq2_xs.rs. A chunk is two sub-blocks; 74 bytes a block.
-#define Weights U16
+// IQ2_XS: see quant/src/iq2_xs.rs. A chunk is two sub-blocks.
+#define CHUNK 32
 #define PIECES 2
+#define GRID_SIGNS 7
 #include "quant/codes_iq2_xs.glsl"
-#include "quant/grid.glsl"
-void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
-    uint block = (g / 8) * 37, j = g % 8;
-    float d = half1(uint(w.v[block])) * 0.25;
-    uint scales = byte_at(w, 2 * block + 66 + j);
-    s[0] = vec2(d * (0.5 + float(scales & 15)), 0.0);
-    s[1] = vec2(d * (0.5 + float(scales >> 4)), 0.0);
-    [[unroll]] for (uint l = 0; l < 4; l++) {
-        uint word = uint(w.v[block + 1 + 4 * j + l]);
-        uint code = grid_code(word & 511), minus = eight_signs(word >> 9);
-        q[2 * l] = signed_by(two_bits(code), minus);
-        q[2 * l + 1] = signed_by(two_bits(code >> 8), minus >> 4);
+#include "quant/grid_two_bits.glsl"
+struct Raw {
+    uvec2 n;
+    uint scales;
+    uint d;
+};
+Raw weight_load(Line l, uint c) {
+    uint block = c / 8, j = c % 8;
+    uint scales = get_u8(l, field_at(l, SC, block) + j);
+    return Raw(get_x2(l, field_at(l, QS, block) + 8 * j), scales, get_u16(l, field_at(l, D, block)));
+}
+void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
+    float d = half1(r.d) * 0.25;
+    s[0] = vec2(d * (0.5 + float(r.scales & 15)), 0.0);
+    s[1] = vec2(d * (0.5 + float(r.scales >> 4)), 0.0);
+    [[unroll]] for (uint i = 0; i < 4; i++) {
+        uint word = r.n[i / 2] >> (16 * (i % 2));
+        uvec2 entry = grid[word & 511], mask = sign_masks[(word >> 9) & 127];
+        q[2 * i] = signed_by(entry.x, mask.x);
+        q[2 * i + 1] = signed_by(entry.y, mask.y);
     }
 }
-uint chunk_col(uint c, uint i) { return c * 32 + i * 4; }
+uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -1,16 +1,22 @@
-// IQ2_XXS: see quant/src/iq2_xxs.rs. A chunk is a sub-block; 66 bytes a block.
-#define Weights U16
+// IQ2_XXS: see quant/src/iq2_xxs.rs. A chunk is a sub-block.
+#define CHUNK 32
 #define PIECES 1
+#define GRID_SIGNS 7
 #include "quant/codes_iq2_xxs.glsl"
-#include "quant/grid.glsl"
-void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
-    uint block = (g / 8) * 33, at = block + 1 + 4 * (g % 8);
-    uint indices = pair_at(w, at), word = pair_at(w, at + 2);
-    s[0] = vec2(half1(uint(w.v[block])) * (0.5 + float(word >> 28)) * 0.25, 0.0);
-    [[unroll]] for (uint l = 0; l < 4; l++) {
-        uint code = grid_code((indices >> (8 * l)) & 255), minus = eight_signs(word >> (7 * l));
-        q[2 * l] = signed_by(two_bits(code), minus);
-        q[2 * l + 1] = signed_by(two_bits(code >> 8), minus >> 4);
+#include "quant/grid_two_bits.glsl"
+struct Raw {
+    uvec2 n;
+    uint d;
+};
+Raw weight_load(Line l, uint c) {
+    return Raw(get_x2(l, field_at(l, QS, c / 8) + 8 * (c % 8)), get_u16(l, field_at(l, D, c / 8)));
+}
+void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
+    s[0] = vec2(half1(r.d) * (0.5 + float(r.n.y >> 28)) * 0.25, 0.0);
+    [[unroll]] for (uint i = 0; i < 4; i++) {
+        uvec2 entry = grid[(r.n.x >> (8 * i)) & 255], mask = sign_masks[(r.n.y >> (7 * i)) & 127];
+        q[2 * i] = signed_by(entry.x, mask.x);
+        q[2 * i + 1] = signed_by(entry.y, mask.y);
     }
 }
-uint chunk_col(uint c, uint i) { return c * 32 + i * 4; }
+uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -1,17 +1,31 @@
-// IQ3_XXS: see quant/src/iq3_xxs.rs. A chunk is a sub-block; 98 bytes a block.
-#define Weights U16
+// IQ3_XXS: see quant/src/iq3_xxs.rs. A chunk is a sub-block.
+#define CHUNK 32
 #define PIECES 1
+#define GRID_SIGNS 7
 #include "quant/codes_iq3_xxs.glsl"
+#include "quant/grid_three_bits.glsl"
+uint grid_bytes(uint code) {
+    uint level = three_bits(code), top = level & (level >> 1) & (level >> 2) & 0x01010101u; // level 7 is 62, not 60
+    return 0x04040404u + 8 * level + 2 * top;
+}
 #include "quant/grid.glsl"
-void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
-    uint block = (g / 8) * 49, j = g % 8;
-    uint word = pair_at(w, block + 33 + 2 * j);
-    s[0] = vec2(half1(uint(w.v[block])) * (0.5 + float(word >> 28)) * 0.5, 0.0);
-    [[unroll]] for (uint i = 0; i < 8; i++) {
-        uint level = three_bits(grid_code(byte_at(w, 2 * block + 2 + 8 * j + i)));
-        uint top = level & (level >> 1) & (level >> 2) & 0x01010101u; // level 7 is 62, not 60
-        uint minus = eight_signs(word >> (7 * (i / 2))) >> (4 * (i % 2));
-        q[i] = signed_by(0x04040404u + 8 * level + 2 * top, minus);
+struct Raw {
+    uvec2 n;
+    uint word;
+    uint d;
+};
+Raw weight_load(Line l, uint c) {
+    uint block = c / 8, j = c % 8;
+    uint word = get_u32(l, field_at(l, SIGNS, block) + 4 * j);
+    return Raw(get_x2(l, field_at(l, QS, block) + 8 * j), word, get_u16(l, field_at(l, D, block)));
+}
+void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
+    s[0] = vec2(half1(r.d) * (0.5 + float(r.word >> 28)) * 0.5, 0.0);
+    [[unroll]] for (uint i = 0; i < 4; i++) {
+        uvec2 mask = sign_masks[(r.word >> (7 * i)) & 127];
+        uint pair = r.n[i / 2] >> (16 * (i % 2));
+        q[2 * i] = signed_by(grid[pair & 255], mask.x);
+        q[2 * i + 1] = signed_by(grid[(pair >> 8) & 255], mask.y);
     }
 }
-uint chunk_col(uint c, uint i) { return c * 32 + i * 4; }
+uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -1,12 +1,17 @@
-// Q1_0: see quant/src/q1_0.rs. A block is four chunks; 18 bytes, so reads are 16 bits wide.
-#define Weights U16
-#define PIECES 1
+// Q1_0: see quant/src/q1_0.rs. A block is a chunk.
+#define CHUNK 128
+#define PIECES 4
 #define HAS_OFFSET
-void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
-    uint block = (g / 4) * 9;
-    float d = half1(uint(w.v[block]));
-    uint bits = pair_at(w, block + 1 + 2 * (g % 4));
-    s[0] = vec2(2.0 * d, -d);
-    [[unroll]] for (uint i = 0; i < 8; i++) q[i] = spread_bits(bits >> (4 * i));
+struct Raw {
+    uvec4 n;
+    uint d;
+};
+Raw weight_load(Line l, uint c) { return Raw(get_x4(l, field_at(l, QS, c)), get_u16(l, field_at(l, D, c))); }
+void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
+    float d = half1(r.d);
+    [[unroll]] for (uint p = 0; p < 4; p++) {
+        s[p] = vec2(2.0 * d, -d);
+        [[unroll]] for (uint i = 0; i < 8; i++) q[8 * p + i] = spread_bits(r.n[p] >> (4 * i));
+    }
 }
-uint chunk_col(uint c, uint i) { return c * 32 + i * 4; }
+uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -1,14 +1,18 @@
-// Q4_0: see quant/src/q4_0.rs. A block is a chunk; 18 bytes, so reads are 16 bits wide.
-#define Weights U16
+// Q4_0: see quant/src/q4_0.rs. A block is a chunk.
+#define CHUNK 32
 #define PIECES 1
 #define HAS_OFFSET
-void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
-    float d = half1(uint(w.v[g * 9]));
+struct Raw {
+    uvec4 n;
+    uint d;
+};
+Raw weight_load(Line l, uint c) { return Raw(get_x4(l, field_at(l, QS, c)), get_u16(l, field_at(l, D, c))); }
+void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
+    float d = half1(r.d);
     s[0] = vec2(d, -8.0 * d);
     [[unroll]] for (uint i = 0; i < 4; i++) {
-        uint n = pair_at(w, g * 9 + 1 + 2 * i);
-        q[i] = bytes_of_nibbles(n);
-        q[i + 4] = bytes_of_nibbles(n >> 4);
+        q[i] = bytes_of_nibbles(r.n[i]);
+        q[i + 4] = bytes_of_nibbles(r.n[i] >> 4);
     }
 }
-uint chunk_col(uint c, uint i) { return c * 32 + i * 4; }
+uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -1,13 +1,17 @@
-// Q4_1: see quant/src/q4_1.rs. A block is a chunk of five words.
-#define Weights U32
+// Q4_1: see quant/src/q4_1.rs. A block is a chunk.
+#define CHUNK 32
 #define PIECES 1
 #define HAS_OFFSET
-void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
-    s[0] = unpackHalf2x16(w.v[g * 5]);
+struct Raw {
+    uvec4 n;
+    uint d;
+};
+Raw weight_load(Line l, uint c) { return Raw(get_x4(l, field_at(l, QS, c)), get_u32(l, field_at(l, DM, c))); }
+void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
+    s[0] = unpackHalf2x16(r.d);
     [[unroll]] for (uint i = 0; i < 4; i++) {
-        uint n = w.v[g * 5 + 1 + i];
-        q[i] = bytes_of_nibbles(n);
-        q[i + 4] = bytes_of_nibbles(n >> 4);
+        q[i] = bytes_of_nibbles(r.n[i]);
+        q[i + 4] = bytes_of_nibbles(r.n[i] >> 4);
     }
 }
-uint chunk_col(uint c, uint i) { return c * 32 + i * 4; }
+uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

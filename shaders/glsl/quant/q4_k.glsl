@@ -1,16 +1,22 @@
-// Q4_K: see quant/src/q4_k.rs. A chunk is 16 bytes of nibbles: 16 weights of sub-block 2i and 16 of 2i + 1.
-#define Weights U32x4
+// Q4_K: see quant/src/q4_k.rs. A chunk is sub-blocks 2i and 2i + 1: the nibbles of 32 bytes.
+#define CHUNK 64
 #define PIECES 2
 #define HAS_OFFSET
 #include "quant/scale_min.glsl"
-void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
-    uint block = (g / 8) * 9, j = (g % 8) / 2;
-    uvec4 head = w.v[block];
-    uvec4 n = w.v[block + 1 + g % 8];
-    piece_scales(unpackHalf2x16(head.x), head.yzw, j, s);
+struct Raw {
+    uvec4 n0, n1, head;
+};
+Raw weight_load(Line l, uint c) {
+    uint at = field_at(l, QS, c / 4) + 32 * (c % 4);
+    return Raw(get_x4(l, at), get_x4(l, at + 16), get_x4(l, field_at(l, HEAD, c / 4)));
+}
+void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
+    piece_scales(unpackHalf2x16(r.head.x), r.head.yzw, c % 4, s);
     [[unroll]] for (uint i = 0; i < 4; i++) {
-        q[i] = bytes_of_nibbles(n[i]);
-        q[i + 4] = bytes_of_nibbles(n[i] >> 4);
+        q[i] = bytes_of_nibbles(r.n0[i]);
+        q[4 + i] = bytes_of_nibbles(r.n1[i]);
+        q[8 + i] = bytes_of_nibbles(r.n0[i] >> 4);
+        q[12 + i] = bytes_of_nibbles(r.n1[i] >> 4);
     }
 }
-uint chunk_col(uint c, uint i) { return (c / 2) * 64 + (c % 2) * 16 + (i / 4) * 32 + (i % 4) * 4; }
+uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -1,17 +1,24 @@
 // Q5_K: see quant/src/q5_k.rs. Q4_K's chunks with a fifth bit.
-#define Weights U32x4
+#define CHUNK 64
 #define PIECES 2
 #define HAS_OFFSET
 #include "quant/scale_min.glsl"
-void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
-    uint block = (g / 8) * 11, j = (g % 8) / 2;
-    uvec4 head = w.v[block];
-    uvec4 fifth = w.v[block + 1 + g % 2] >> (2 * j);
-    uvec4 n = w.v[block + 3 + g % 8];
-    piece_scales(unpackHalf2x16(head.x), head.yzw, j, s);
+struct Raw {
+    uvec4 n0, n1, fifth0, fifth1, head;
+};
+Raw weight_load(Line l, uint c) {
+    uint at = field_at(l, QS, c / 4) + 32 * (c % 4), fifth = field_at(l, QH, c / 4);
+    uvec4 head = get_x4(l, field_at(l, HEAD, c / 4));
+    return Raw(get_x4(l, at), get_x4(l, at + 16), get_x4(l, fifth), get_x4(l, fifth + 16), head);
+}
+void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
+    piece_scales(unpackHalf2x16(r.head.x), r.head.yzw, c % 4, s);
+    uvec4 fifth0 = r.fifth0 >> (2 * (c % 4)), fifth1 = r.fifth1 >> (2 * (c % 4));
     [[unroll]] for (uint i = 0; i < 4; i++) {
-        q[i] = bytes_of_nibbles(n[i]) | ((fifth[i] & 0x01010101u) << 4);
-        q[i + 4] = bytes_of_nibbles(n[i] >> 4) | (((fifth[i] >> 1) & 0x01010101u) << 4);
+        q[i] = bytes_of_nibbles(r.n0[i]) | ((fifth0[i] & 0x01010101u) << 4);
+        q[4 + i] = bytes_of_nibbles(r.n1[i]) | ((fifth1[i] & 0x01010101u) << 4);
+        q[8 + i] = bytes_of_nibbles(r.n0[i] >> 4) | ((fifth0[i] & 0x02020202u) << 3);
+        q[12 + i] = bytes_of_nibbles(r.n1[i] >> 4) | ((fifth1[i] & 0x02020202u) << 3);
     }
 }
-uint chunk_col(uint c, uint i) { return (c / 2) * 64 + (c % 2) * 16 + (i / 4) * 32 + (i % 4) * 4; }
+uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -1,8 +1,19 @@
-// Q8_0: see quant/src/q8_0.rs. A block is a chunk; 34 bytes, so reads are 16 bits wide.
-#define Weights U16
+// Q8_0: see quant/src/q8_0.rs. A block is a chunk.
+#define CHUNK 32
 #define PIECES 1
-void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
-    s[0] = vec2(half1(uint(w.v[g * 17])), 0.0);
-    [[unroll]] for (uint i = 0; i < 8; i++) q[i] = pair_at(w, g * 17 + 1 + 2 * i);
+struct Raw {
+    uvec4 n0, n1;
+    uint d;
+};
+Raw weight_load(Line l, uint c) {
+    uint at = field_at(l, QS, c);
+    return Raw(get_x4(l, at), get_x4(l, at + 16), get_u16(l, field_at(l, D, c)));
 }
-uint chunk_col(uint c, uint i) { return c * 32 + i * 4; }
+void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
+    s[0] = vec2(half1(r.d), 0.0);
+    [[unroll]] for (uint i = 0; i < 4; i++) {
+        q[i] = r.n0[i];
+        q[i + 4] = r.n1[i];
+    }
+}
+uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

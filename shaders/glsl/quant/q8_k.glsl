@@ -1,9 +1,19 @@
 // Q8_K: see quant/src/q8_k.rs. A chunk is 32 bytes; the sums after them are not read.
-#define Weights U32
+#define CHUNK 32
 #define PIECES 1
-void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
-    uint block = (g / 8) * 73;
-    s[0] = vec2(uintBitsToFloat(w.v[block]), 0.0);
-    [[unroll]] for (uint i = 0; i < 8; i++) q[i] = w.v[block + 1 + (g % 8) * 8 + i];
+struct Raw {
+    uvec4 n0, n1;
+    uint d;
+};
+Raw weight_load(Line l, uint c) {
+    uint at = field_at(l, QS, c / 8) + 32 * (c % 8);
+    return Raw(get_x4(l, at), get_x4(l, at + 16), get_u32(l, field_at(l, D, c / 8)));
 }
-uint chunk_col(uint c, uint i) { return c * 32 + i * 4; }
+void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
+    s[0] = vec2(uintBitsToFloat(r.d), 0.0);
+    [[unroll]] for (uint i = 0; i < 4; i++) {
+        q[i] = r.n0[i];
+        q[i + 4] = r.n1[i];
+    }
+}
+uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

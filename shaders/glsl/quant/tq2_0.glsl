@@ -1,15 +1,21 @@
-// TQ2_0: see quant/src/tq2_0.rs. A chunk is 8 weights of each quarter of a half, as in Q6_K; 66 bytes a block.
-#define Weights U16
+// TQ2_0: see quant/src/tq2_0.rs. A chunk is 16 weights of each quarter of a half.
+#define CHUNK 64
 #define PIECES 4
 #define HAS_OFFSET
-void weight_codes(Weights w, uint g, out uint q[8], out vec2 s[PIECES]) {
-    uint block = (g / 8) * 33, at = block + 16 * ((g % 8) / 4) + 4 * (g % 4);
-    float d = half1(uint(w.v[block + 32]));
-    uint q0 = pair_at(w, at), q1 = pair_at(w, at + 2);
+struct Raw {
+    uvec4 n;
+    uint d;
+};
+Raw weight_load(Line l, uint c) {
+    return Raw(get_x4(l, field_at(l, QS, c / 4) + 16 * (c % 4)), get_u16(l, field_at(l, D, c / 4)));
+}
+void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
+    float d = half1(r.d);
     [[unroll]] for (uint k = 0; k < 4; k++) {
         s[k] = vec2(d, -d);
-        q[2 * k] = (q0 >> (2 * k)) & 0x03030303u;
-        q[2 * k + 1] = (q1 >> (2 * k)) & 0x03030303u;
+        [[unroll]] for (uint i = 0; i < 4; i++) q[4 * k + i] = (r.n[i] >> (2 * k)) & 0x03030303u;
     }
 }
-uint chunk_col(uint c, uint i) { return (c / 8) * 256 + ((c % 8) / 4) * 128 + (i / 2) * 32 + (c % 4) * 8 + (i % 2) * 4; }
+uint chunk_col(uint c, uint i) {
+    return (c / 4) * 256 + ((c % 4) / 2) * 128 + (i / 4) * 32 + (c % 2) * 16 + (i % 4) * 4;
+}

@@ -4,7 +4,7 @@
 
 use pumex::engine::bandwidth;
 use pumex::kernel::Kernels;
-use pumex::policy::{self, GemvTile};
+use pumex::policy::{self, Extras, GemvTile};
 use pumex::vk::{self, Class, Device, Uploader};
 use pumex_quant::{Format, FORMATS};
 
@@ -14,6 +14,9 @@ const SHAPES: [(usize, usize); 3] = [(4096, 4096), (14336, 4096), (128_256, 4096
 const ROUND_BYTES: usize = 400 << 20;
 /// Rounds: the first bring the clock up from idle, the best of all counts.
 const ROUNDS: usize = 60;
+
+/// As weights lie on a discrete device.
+const PLANES: Extras = Extras { gated: false, add: false, norm: false, planes: true };
 
 type Fault = Box<dyn std::error::Error>;
 
@@ -32,20 +35,20 @@ impl Bench {
         tile: &GemvTile,
         w: &vk::Buffer,
     ) -> Result<f64, Fault> {
-        let bytes = m * k / f.block_len * f.block_bytes;
+        let bytes = m * f.planes_bytes(k);
         let copies = (w.len_bytes() as usize / bytes.next_multiple_of(256)).max(1);
         let x = self.device.buffer("x", (n * k * 4) as u64, Class::Scratch)?;
         let y = self.device.buffer("y", (n * m * 4) as u64, Class::Scratch)?;
-        let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(k, n, false, false))?;
+        let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(k, n, PLANES))?;
         let mut recorder = self.device.recorder()?;
         for copy in 0..copies {
             let at = w.address() + (copy * bytes.next_multiple_of(256)) as u64;
             let mut push: Vec<u8> = Vec::new();
-            [at, 0, 0, 0, 0, 0, x.address(), y.address(), w.address()]
+            [at, 0, 0, 0, 0, 0, x.address(), y.address(), w.address(), 0]
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
             [k, m, m, m, m, 0, 0].iter().for_each(|v| push.extend((*v as u32).to_le_bytes()));
-            push.resize(104, 0);
+            push.resize(112, 0);
             recorder.dispatch(&pipeline, &push, [tile.groups, 1, 1]);
             recorder.barrier();
         }
@@ -77,7 +80,7 @@ fn main() -> Result<(), Fault> {
     println!("format\tm\tk\tn\tpolicy\tus\tGB/s\tbest\tus\tGB/s\tshare of read");
     for f in FORMATS.iter().filter(|f| wanted == "all" || wanted.split(',').any(|w| w == f.stem)) {
         for shape in SHAPES {
-            let bytes = shape.0 * shape.1 / f.block_len * f.block_bytes;
+            let bytes = shape.0 * f.planes_bytes(shape.1);
             let copies = ROUND_BYTES.div_ceil(bytes);
             let w = bench.device.buffer("w", (copies * bytes.next_multiple_of(256)) as u64, Class::Weights)?;
             if args.get(2).is_some() {
@@ -88,19 +91,20 @@ fn main() -> Result<(), Fault> {
             }
             for n in &rows {
                 let caps = bench.device.caps().clone();
-                let chosen = policy::gemv_tile(&caps, f, shape.0, shape.1, *n, false);
+                let chosen = policy::gemv_tile(&caps, f, shape.0, shape.1, *n, PLANES);
                 let at_policy = bench.time(f, shape, *n, &chosen, &w)?;
                 let mut best = (at_policy, chosen);
                 let (m, k) = shape;
                 let mut tiles: Vec<GemvTile> = Vec::new();
                 for (size, rows) in [(32, 2), (32, 4), (64, 4), (64, 8), (128, 4)] {
                     let groups = (m as u32).div_ceil(rows);
-                    tiles.push(GemvTile { kernel: "gemv", size, rows, groups });
+                    tiles.push(GemvTile { kernel: "gemv", size, rows, groups, span: k as u32 });
                 }
-                if policy::dot_fits(&caps, f, k, *n) {
-                    for size in [256, 512, 1024] {
-                        for (rows, turns) in [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2)] {
-                            tiles.push(policy::dot_tile(&caps, m, rows, size, turns));
+                if let Some(span) = policy::dot_span(&caps, f, k, *n) {
+                    for size in [128, 256, 512, 1024] {
+                        for rows in [1, 2, 4, 8] {
+                            let tile = |turns| policy::dot_tile(&caps, (m, k), rows, size, turns, span);
+                            tiles.extend([1, 2, 4, 8].map(tile));
                         }
                     }
                 }

@@ -1,0 +1,231 @@
+// Attention of one row over a part of its sequence, for the GH query heads of one K/V head per workgroup, so that K and V
+// are read once for all of them: q of qkv -> y [n, heads * HEAD_DIM]. The parts of a long sequence meet in `partials`, where
+// the last workgroup to arrive joins them. With ROPE, norms and RoPE are done here too, and the workgroup of the newest
+// position writes k and v to the cache; a step must hold no other row of the sequence then.
+#version 460
+#include "lib/types.glsl"
+#include "lib/step.glsl"
+#include "lib/kv.glsl"
+#include "lib/rope.glsl"
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+layout(local_size_x_id = 0) in; // at least HEAD_DIM / 8
+layout(constant_id = 1) const uint GH = 1;   // query heads per workgroup; divides those of a K/V head
+layout(constant_id = 2) const uint ROPE = 0; // 1: qkv is as the product left it
+layout(constant_id = 3) const uint NEOX = 0; // 1: rotates halves, 0: neighbours
+layout(constant_id = 4) const uint NORM = 0; // 1: q and k are normed per head
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Partials { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint v[]; };
+layout(push_constant) uniform Push {
+    F32 qkv;           // [n, (heads + 2 kv_heads) * HEAD_DIM]
+    F32 y;             // [n, heads * HEAD_DIM]
+    uvec2 k_cache;
+    uvec2 v_cache;
+    Step params;
+    Partials partials; // [n, heads, parts, 2 + HEAD_DIM]: largest score, sum, weighted V
+    Arrivals arrivals; // [n, heads / GH], zero between dispatches
+    F32 q_norm;        // [HEAD_DIM]
+    F32 k_norm;        // [HEAD_DIM]
+    F32 inv_freq;      // [rope_dims / 2]
+    uint heads;
+    uint kv_heads;
+    uint rope_dims;
+    float scale;
+    float eps;
+};
+const uint SIZE = gl_WorkGroupSize.x;
+const uint UNITS = HEAD_DIM / 8; // threads that share a position's V
+shared vec4 q[(GH + 2) * HEAD_DIM / 4]; // query heads, then the newest k and v
+shared float head[2 * HEAD_DIM];        // the newest k and v on their way to the cache
+shared float p[GH * SIZE];
+shared vec4 summed[2 * SIZE];
+shared float best[GH], sum[GH], keep[GH];
+shared uint arrived;
+#include "lib/kv_store.glsl"
+
+void put(uint at, float x) { q[at / 4][at % 4] = x; }
+
+// Loads, norms and rotates; a subgroup takes a head at a time.
+void load_heads(uint row, uint h0, uint kv_head, uint pos, bool fresh) {
+    uint lane = gl_SubgroupInvocationID, lanes = gl_SubgroupSize;
+    for (uint v = gl_SubgroupID; v < (fresh ? GH + 2 : GH); v += gl_NumSubgroups) {
+        uint from = v < GH ? h0 + v : v == GH ? heads + kv_head : heads + kv_heads + kv_head;
+        from = (row * (heads + 2 * kv_heads) + from) * HEAD_DIM;
+        float square = 0.0;
+        for (uint i = lane; i < HEAD_DIM; i += lanes) {
+            float x = qkv.v[from + i];
+            square += x * x;
+            put(v * HEAD_DIM + i, x);
+        }
+        if (ROPE == 0 || v > GH) continue;
+        if (NORM == 1) {
+            float by = 1.0 / sqrt(subgroupAdd(square) / float(HEAD_DIM) + eps);
+            for (uint i = lane; i < HEAD_DIM; i += lanes) {
+                uint at = v * HEAD_DIM + i;
+                put(at, q[at / 4][at % 4] * by * (v < GH ? q_norm.v[i] : k_norm.v[i]));
+            }
+        }
+        subgroupMemoryBarrierShared();
+        subgroupBarrier();
+        for (uint i = lane; i < rope_dims / 2; i += lanes) {
+            uint a = v * HEAD_DIM + (NEOX == 1 ? i : 2 * i), b = NEOX == 1 ? a + rope_dims / 2 : a + 1;
+            vec2 turned = rotated(vec2(q[a / 4][a % 4], q[b / 4][b % 4]), pos, inv_freq.v[i]);
+            put(a, turned.x);
+            put(b, turned.y);
+        }
+    }
+    barrier();
+}
+
+// Writes the newest k and v to the cache and leaves them in q as they will be read from there.
+void store_newest(uint slot) {
+    for (uint i = gl_LocalInvocationID.x; i < 2 * HEAD_DIM; i += SIZE) head[i] = q[(GH * HEAD_DIM + i) / 4][i % 4];
+    barrier();
+    for (uint i = gl_LocalInvocationID.x; i < 2 * UNITS; i += SIZE) {
+        bool is_v = i >= UNITS;
+        uint unit = i % UNITS, type = is_v ? V_TYPE : K_TYPE, from = is_v ? HEAD_DIM : 0;
+        uvec2 cache = is_v ? v_cache : k_cache;
+        if (type > KV_BF16 && unit % 4 == 0) {
+            if (is_v) kv_store32(cache, V_TYPE, slot, unit / 4, from);
+            else kv_store32(cache, K_TYPE, slot, unit / 4, from);
+            for (uint u = unit; u < unit + 4; u++) {
+                uint at = (GH * HEAD_DIM + from) / 4 + 2 * u;
+                if (is_v) kv_load8(cache, V_TYPE, slot, u, q[at], q[at + 1]);
+                else kv_load8(cache, K_TYPE, slot, u, q[at], q[at + 1]);
+            }
+        }
+        if (type <= KV_BF16) {
+            for (uint j = 8 * unit; j < 8 * unit + 8; j += 2) {
+                vec2 stored = kv_store2(cache, type, slot, j / 2, vec2(head[from + j], head[from + j + 1]));
+                put(GH * HEAD_DIM + from + j, stored.x);
+                put(GH * HEAD_DIM + from + j + 1, stored.y);
+            }
+        }
+    }
+    barrier();
+}
+
+void main() {
+    uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
+    uint t = gl_LocalInvocationID.x;
+    if (row >= params.w[STEP_ROWS]) return;
+    uint seq = step_seq(params, row), len = step_pos(params, row) + 1, kv_head = h0 / (heads / kv_heads);
+    uint per = max((len + parts - 1) / parts, 1);
+    per = (per + SIZE - 1) / SIZE * SIZE;
+    uint used = (len + per - 1) / per, start = part * per, end = min(start + per, len);
+    if (start >= len) return;
+    bool fresh = ROPE == 1 && end == len;
+    load_heads(row, h0, kv_head, len - 1, fresh);
+    if (fresh) {
+        store_newest(kv_slot(params, seq, len - 1, kv_head, kv_heads));
+        end--;
+    }
+    for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
+        float score = 0.0;
+        for (uint i = gl_SubgroupInvocationID; i < HEAD_DIM / 4; i += gl_SubgroupSize) {
+            score += dot(q[g * HEAD_DIM / 4 + i], q[GH * HEAD_DIM / 4 + i]);
+        }
+        score = subgroupAdd(score) * scale;
+        if (subgroupElect()) {
+            best[g] = fresh ? score : -1e30;
+            sum[g] = fresh ? 1.0 : 0.0;
+        }
+    }
+    uint groups = SIZE / UNITS, group = t / UNITS, unit = t % UNITS;
+    vec4 acc[GH][2];
+    [[unroll]] for (uint g = 0; g < GH; g++) {
+        bool first = fresh && group == 0;
+        acc[g][0] = first ? q[(GH + 1) * HEAD_DIM / 4 + 2 * unit] : vec4(0.0);
+        acc[g][1] = first ? q[(GH + 1) * HEAD_DIM / 4 + 2 * unit + 1] : vec4(0.0);
+    }
+    for (uint base = start; base < end; base += SIZE) {
+        float score[GH];
+        [[unroll]] for (uint g = 0; g < GH; g++) score[g] = 0.0;
+        if (base + t < end) {
+            uint slot = kv_slot(params, seq, base + t, kv_head, kv_heads);
+            [[unroll]] for (uint u = 0; u < UNITS; u++) {
+                vec4 a, b;
+                kv_load8(k_cache, K_TYPE, slot, u, a, b);
+                [[unroll]] for (uint g = 0; g < GH; g++) {
+                    uint at = g * HEAD_DIM / 4 + 2 * u;
+                    score[g] += dot(q[at], a) + dot(q[at + 1], b);
+                }
+            }
+        }
+        [[unroll]] for (uint g = 0; g < GH; g++) p[g * SIZE + t] = base + t < end ? score[g] * scale : -1e30;
+        barrier();
+        for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
+            float before = best[g], most = -1e30, total = 0.0;
+            for (uint i = gl_SubgroupInvocationID; i < SIZE; i += gl_SubgroupSize) most = max(most, p[g * SIZE + i]);
+            float now = max(before, subgroupMax(most));
+            for (uint i = gl_SubgroupInvocationID; i < SIZE; i += gl_SubgroupSize) {
+                float e = base + i < end ? exp(p[g * SIZE + i] - now) : 0.0;
+                p[g * SIZE + i] = e;
+                total += e;
+            }
+            total = subgroupAdd(total);
+            if (subgroupElect()) {
+                keep[g] = exp(before - now);
+                best[g] = now;
+                sum[g] = sum[g] * keep[g] + total;
+            }
+        }
+        barrier();
+        [[unroll]] for (uint g = 0; g < GH; g++) {
+            acc[g][0] *= keep[g];
+            acc[g][1] *= keep[g];
+        }
+        uint count = min(SIZE, end - base);
+        for (uint j = group < groups ? group : count; j < count; j += groups) {
+            vec4 a, b;
+            kv_load8(v_cache, V_TYPE, kv_slot(params, seq, base + j, kv_head, kv_heads), unit, a, b);
+            [[unroll]] for (uint g = 0; g < GH; g++) {
+                acc[g][0] += p[g * SIZE + j] * a;
+                acc[g][1] += p[g * SIZE + j] * b;
+            }
+        }
+        barrier();
+    }
+    [[unroll]] for (uint g = 0; g < GH; g++) {
+        barrier();
+        summed[2 * t] = acc[g][0];
+        summed[2 * t + 1] = acc[g][1];
+        barrier();
+        uint h = row * heads + h0 + g, at = (h * parts + part) * (2 + HEAD_DIM);
+        for (uint i = t; i < 2 * UNITS; i += SIZE) {
+            vec4 o = vec4(0.0);
+            for (uint k = 0; k < groups; k++) o += summed[2 * UNITS * k + i];
+            if (used == 1) o /= sum[g];
+            for (uint j = 0; j < 4; j++) {
+                if (used == 1) y.v[h * HEAD_DIM + 4 * i + j] = o[j];
+                else partials.v[at + 2 + 4 * i + j] = o[j];
+            }
+        }
+        if (used > 1 && t == 0) {
+            partials.v[at] = best[g];
+            partials.v[at + 1] = sum[g];
+        }
+    }
+    if (used == 1) return;
+    memoryBarrierBuffer();
+    barrier();
+    if (t == 0) {
+        arrived = atomicAdd(arrivals.v[row * gl_NumWorkGroups.y + gl_WorkGroupID.y], 1);
+        if (arrived == used - 1) arrivals.v[row * gl_NumWorkGroups.y + gl_WorkGroupID.y] = 0;
+    }
+    barrier();
+    if (arrived != used - 1) return;
+    memoryBarrierBuffer();
+    for (uint i = t; i < GH * HEAD_DIM; i += SIZE) {
+        uint h = row * heads + h0 + i / HEAD_DIM, first = h * parts * (2 + HEAD_DIM);
+        float most = -1e30, total = 0.0, o = 0.0;
+        for (uint k = 0; k < used; k++) most = max(most, partials.v[first + k * (2 + HEAD_DIM)]);
+        for (uint k = 0; k < used; k++) {
+            uint at = first + k * (2 + HEAD_DIM);
+            float by = exp(partials.v[at] - most);
+            total += by * partials.v[at + 1];
+            o += by * partials.v[at + 2 + i % HEAD_DIM];
+        }
+        y.v[h * HEAD_DIM + i % HEAD_DIM] = o / total;
+    }
+}
