@@ -151,8 +151,12 @@ pub fn prefill_tile(head_dim: usize) -> (u32, u32) {
 /// How a decode step's attention is spread over workgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttnTile {
-    /// Threads of a workgroup, and positions it takes at a time.
+    /// Threads of a workgroup.
     pub size: u32,
+    /// Positions it takes at a time.
+    pub span: u32,
+    /// Positions that are worth a workgroup.
+    pub least: u32,
     /// Query heads a workgroup takes, all of one K/V head.
     pub heads: u32,
     /// Parts that a long sequence is split into.
@@ -164,23 +168,33 @@ fn wanted_groups(caps: &Caps) -> usize {
     if caps.kind == DeviceKind::Cpu {
         6
     } else {
-        264
+        528
     }
 }
 
 /// Most query heads a workgroup takes: their sums are held in registers.
 const ATTN_HEADS: usize = 8;
 
-/// Attention of `rows` single rows with heads of `head_dim`; none for heads that do not come in units of eight.
-pub fn attn_tile(caps: &Caps, heads: usize, kv_heads: usize, head_dim: usize, rows: usize) -> Option<AttnTile> {
+/// Attention of `rows` single rows with heads of `head_dim`, of a `wide` cache if its elements take 32 bits; none for heads
+/// that do not come in units of eight.
+pub fn attn_tile(
+    caps: &Caps,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    rows: usize,
+    wide: bool,
+) -> Option<AttnTile> {
     if !head_dim.is_multiple_of(8) || head_dim > 256 {
         return None;
     }
     let per_kv = heads / kv_heads;
     let taken = (1..=ATTN_HEADS.min(per_kv)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);
     let parts = (wanted_groups(caps) / (rows * heads / taken)).clamp(1, 64);
-    let size = if caps.kind == DeviceKind::Cpu { 32 } else { 256 };
-    Some(AttnTile { size, heads: taken as u32, parts: parts as u32 })
+    // A tile of K stays within 16 KiB and a bit, of whatever type.
+    let (size, span, least) = if caps.kind == DeviceKind::Cpu { (64, 16, 32) } else { (256, 64, 256) };
+    let span = if head_dim > 128 || wide { span / 2 } else { span };
+    Some(AttnTile { size, span, least, heads: taken as u32, parts: parts as u32 })
 }
 
 /// Workgroups that share a row of logits when its largest is sought.

@@ -9,11 +9,13 @@
 #include "lib/rope.glsl"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
-layout(local_size_x_id = 0) in; // at least HEAD_DIM / 8
+layout(local_size_x_id = 0) in; // at least HEAD_DIM / 4, a multiple of SPAN
 layout(constant_id = 1) const uint GH = 1;   // query heads per workgroup; divides those of a K/V head
 layout(constant_id = 2) const uint ROPE = 0; // 1: qkv is as the product left it
 layout(constant_id = 3) const uint NEOX = 0; // 1: rotates halves, 0: neighbours
 layout(constant_id = 4) const uint NORM = 0; // 1: q and k are normed per head
+layout(constant_id = 5) const uint SPAN = 1; // positions at a time
+layout(constant_id = 6) const uint LEAST = 1; // positions that are worth a workgroup
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Partials { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint v[]; };
 layout(push_constant) uniform Push {
@@ -34,9 +36,14 @@ layout(push_constant) uniform Push {
     float eps;
 };
 const uint SIZE = gl_WorkGroupSize.x;
-const uint UNITS = HEAD_DIM / 8; // threads that share a position's V
-shared vec4 q[(GH + 2) * HEAD_DIM / 4]; // query heads, then the newest k and v
-shared float head[2 * HEAD_DIM];        // the newest k and v on their way to the cache
+const uint K_LEN = K_TYPE == KV_F32 ? 4 : 8, V_LEN = V_TYPE == KV_F32 ? 4 : 8; // elements of a unit
+const uint K_UNITS = HEAD_DIM / K_LEN, V_UNITS = HEAD_DIM / V_LEN;
+const uint SHARES = SIZE / SPAN;      // threads that share a position's score
+const uint GROUPS = SIZE / V_UNITS;   // positions whose V is taken at once
+const uint K_LOADS = (SPAN * K_UNITS + SIZE - 1) / SIZE, V_LOADS = (SPAN + GROUPS - 1) / GROUPS;
+shared vec4 q[(GH + 2) * HEAD_DIM / 4];    // query heads, then the newest k and v
+shared float head[2 * HEAD_DIM];           // the newest k and v on their way to the cache
+shared uvec4 k_tile[SPAN * (K_UNITS + 1)]; // a unit of padding per position spreads banks
 shared float p[GH * SIZE];
 shared vec4 summed[2 * SIZE];
 shared float best[GH], sum[GH], keep[GH];
@@ -81,21 +88,21 @@ void load_heads(uint row, uint h0, uint kv_head, uint pos, bool fresh) {
 void store_newest(uint slot) {
     for (uint i = gl_LocalInvocationID.x; i < 2 * HEAD_DIM; i += SIZE) head[i] = q[(GH * HEAD_DIM + i) / 4][i % 4];
     barrier();
-    for (uint i = gl_LocalInvocationID.x; i < 2 * UNITS; i += SIZE) {
-        bool is_v = i >= UNITS;
-        uint unit = i % UNITS, type = is_v ? V_TYPE : K_TYPE, from = is_v ? HEAD_DIM : 0;
+    for (uint i = gl_LocalInvocationID.x; i < HEAD_DIM / 4; i += SIZE) {
+        bool is_v = i >= HEAD_DIM / 8;
+        uint eight = i % (HEAD_DIM / 8), type = is_v ? V_TYPE : K_TYPE, from = is_v ? HEAD_DIM : 0;
         uvec2 cache = is_v ? v_cache : k_cache;
-        if (type > KV_BF16 && unit % 4 == 0) {
-            if (is_v) kv_store32(cache, V_TYPE, slot, unit / 4, from);
-            else kv_store32(cache, K_TYPE, slot, unit / 4, from);
-            for (uint u = unit; u < unit + 4; u++) {
+        if (type > KV_BF16 && eight % 4 == 0) {
+            if (is_v) kv_store32(cache, V_TYPE, slot, eight / 4, from);
+            else kv_store32(cache, K_TYPE, slot, eight / 4, from);
+            for (uint u = eight; u < eight + 4; u++) {
                 uint at = (GH * HEAD_DIM + from) / 4 + 2 * u;
-                if (is_v) kv_load8(cache, V_TYPE, slot, u, q[at], q[at + 1]);
-                else kv_load8(cache, K_TYPE, slot, u, q[at], q[at + 1]);
+                if (is_v) kv_decode(V_TYPE, kv_fetch(cache, V_TYPE, slot, u), q[at], q[at + 1]);
+                else kv_decode(K_TYPE, kv_fetch(cache, K_TYPE, slot, u), q[at], q[at + 1]);
             }
         }
         if (type <= KV_BF16) {
-            for (uint j = 8 * unit; j < 8 * unit + 8; j += 2) {
+            for (uint j = 8 * eight; j < 8 * eight + 8; j += 2) {
                 vec2 stored = kv_store2(cache, type, slot, j / 2, vec2(head[from + j], head[from + j + 1]));
                 put(GH * HEAD_DIM + from + j, stored.x);
                 put(GH * HEAD_DIM + from + j + 1, stored.y);
@@ -105,21 +112,39 @@ void store_newest(uint slot) {
     barrier();
 }
 
+uvec4 k_raw[K_LOADS], v_raw[V_LOADS];
+
+// Asks for K and V of the positions from `base` on.
+void fetch(uint seq, uint kv_head, uint base, uint end) {
+    uint t = gl_LocalInvocationID.x;
+    [[unroll]] for (uint i = 0; i < K_LOADS; i++) {
+        uint j = t + i * SIZE, pos = base + j / K_UNITS;
+        if (j < SPAN * K_UNITS && pos < end) {
+            k_raw[i] = kv_fetch(k_cache, K_TYPE, kv_slot(params, seq, pos, kv_head, kv_heads), j % K_UNITS);
+        }
+    }
+    [[unroll]] for (uint i = 0; i < V_LOADS; i++) {
+        uint pos = base + t / V_UNITS + i * GROUPS;
+        if (t < GROUPS * V_UNITS && pos < min(end, base + SPAN)) {
+            v_raw[i] = kv_fetch(v_cache, V_TYPE, kv_slot(params, seq, pos, kv_head, kv_heads), t % V_UNITS);
+        }
+    }
+}
+
 void main() {
     uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
     uint t = gl_LocalInvocationID.x;
     if (row >= params.w[STEP_ROWS]) return;
     uint seq = step_seq(params, row), len = step_pos(params, row) + 1, kv_head = h0 / (heads / kv_heads);
-    uint per = max((len + parts - 1) / parts, 1);
-    per = (per + SIZE - 1) / SIZE * SIZE;
+    uint per = max((len + parts - 1) / parts, LEAST);
+    per = (per + SPAN - 1) / SPAN * SPAN;
     uint used = (len + per - 1) / per, start = part * per, end = min(start + per, len);
     if (start >= len) return;
     bool fresh = ROPE == 1 && end == len;
+    if (fresh) end--;
+    fetch(seq, kv_head, start, end);
     load_heads(row, h0, kv_head, len - 1, fresh);
-    if (fresh) {
-        store_newest(kv_slot(params, seq, len - 1, kv_head, kv_heads));
-        end--;
-    }
+    if (fresh) store_newest(kv_slot(params, seq, len - 1, kv_head, kv_heads));
     for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
         float score = 0.0;
         for (uint i = gl_SubgroupInvocationID; i < HEAD_DIM / 4; i += gl_SubgroupSize) {
@@ -131,34 +156,46 @@ void main() {
             sum[g] = fresh ? 1.0 : 0.0;
         }
     }
-    uint groups = SIZE / UNITS, group = t / UNITS, unit = t % UNITS;
+    uint group = t / V_UNITS, unit = t % V_UNITS;
     vec4 acc[GH][2];
     [[unroll]] for (uint g = 0; g < GH; g++) {
         bool first = fresh && group == 0;
-        acc[g][0] = first ? q[(GH + 1) * HEAD_DIM / 4 + 2 * unit] : vec4(0.0);
-        acc[g][1] = first ? q[(GH + 1) * HEAD_DIM / 4 + 2 * unit + 1] : vec4(0.0);
+        uint at = ((GH + 1) * HEAD_DIM + unit * V_LEN) / 4;
+        acc[g][0] = first ? q[at] : vec4(0.0);
+        acc[g][1] = first && V_LEN == 8 ? q[at + 1] : vec4(0.0);
     }
-    for (uint base = start; base < end; base += SIZE) {
+    for (uint base = start; base < end; base += SPAN) {
+        [[unroll]] for (uint i = 0; i < K_LOADS; i++) {
+            uint j = t + i * SIZE;
+            if (j < SPAN * K_UNITS) k_tile[j / K_UNITS * (K_UNITS + 1) + j % K_UNITS] = k_raw[i];
+        }
+        uvec4 v_now[V_LOADS];
+        [[unroll]] for (uint i = 0; i < V_LOADS; i++) v_now[i] = v_raw[i];
+        barrier();
+        fetch(seq, kv_head, base + SPAN, end);
         float score[GH];
         [[unroll]] for (uint g = 0; g < GH; g++) score[g] = 0.0;
-        if (base + t < end) {
-            uint slot = kv_slot(params, seq, base + t, kv_head, kv_heads);
-            [[unroll]] for (uint u = 0; u < UNITS; u++) {
-                vec4 a, b;
-                kv_load8(k_cache, K_TYPE, slot, u, a, b);
-                [[unroll]] for (uint g = 0; g < GH; g++) {
-                    uint at = g * HEAD_DIM / 4 + 2 * u;
-                    score[g] += dot(q[at], a) + dot(q[at + 1], b);
-                }
+        for (uint u = t / SPAN; u < K_UNITS; u += SHARES) {
+            vec4 a, b;
+            kv_decode(K_TYPE, k_tile[t % SPAN * (K_UNITS + 1) + u], a, b);
+            [[unroll]] for (uint g = 0; g < GH; g++) {
+                uint at = (g * HEAD_DIM + u * K_LEN) / 4;
+                score[g] += dot(q[at], a);
+                if (K_LEN == 8) score[g] += dot(q[at + 1], b);
             }
         }
-        [[unroll]] for (uint g = 0; g < GH; g++) p[g * SIZE + t] = base + t < end ? score[g] * scale : -1e30;
+        [[unroll]] for (uint g = 0; g < GH; g++) p[g * SIZE + t] = score[g];
         barrier();
         for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
             float before = best[g], most = -1e30, total = 0.0;
-            for (uint i = gl_SubgroupInvocationID; i < SIZE; i += gl_SubgroupSize) most = max(most, p[g * SIZE + i]);
+            for (uint i = gl_SubgroupInvocationID; i < SPAN; i += gl_SubgroupSize) {
+                float whole = 0.0;
+                [[unroll]] for (uint k = 0; k < SHARES; k++) whole += p[g * SIZE + k * SPAN + i];
+                p[g * SIZE + i] = whole * scale;
+                if (base + i < end) most = max(most, whole * scale);
+            }
             float now = max(before, subgroupMax(most));
-            for (uint i = gl_SubgroupInvocationID; i < SIZE; i += gl_SubgroupSize) {
+            for (uint i = gl_SubgroupInvocationID; i < SPAN; i += gl_SubgroupSize) {
                 float e = base + i < end ? exp(p[g * SIZE + i] - now) : 0.0;
                 p[g * SIZE + i] = e;
                 total += e;
@@ -175,26 +212,27 @@ void main() {
             acc[g][0] *= keep[g];
             acc[g][1] *= keep[g];
         }
-        uint count = min(SIZE, end - base);
-        for (uint j = group < groups ? group : count; j < count; j += groups) {
-            vec4 a, b;
-            kv_load8(v_cache, V_TYPE, kv_slot(params, seq, base + j, kv_head, kv_heads), unit, a, b);
-            [[unroll]] for (uint g = 0; g < GH; g++) {
-                acc[g][0] += p[g * SIZE + j] * a;
-                acc[g][1] += p[g * SIZE + j] * b;
+        [[unroll]] for (uint i = 0; i < V_LOADS; i++) {
+            uint j = group + i * GROUPS;
+            if (group < GROUPS && j < SPAN && base + j < end) {
+                vec4 a, b;
+                kv_decode(V_TYPE, v_now[i], a, b);
+                [[unroll]] for (uint g = 0; g < GH; g++) {
+                    acc[g][0] += p[g * SIZE + j] * a;
+                    if (V_LEN == 8) acc[g][1] += p[g * SIZE + j] * b;
+                }
             }
         }
-        barrier();
     }
     [[unroll]] for (uint g = 0; g < GH; g++) {
         barrier();
-        summed[2 * t] = acc[g][0];
-        summed[2 * t + 1] = acc[g][1];
+        summed[t * (V_LEN / 4)] = acc[g][0];
+        if (V_LEN == 8) summed[2 * t + 1] = acc[g][1];
         barrier();
         uint h = row * heads + h0 + g, at = (h * parts + part) * (2 + HEAD_DIM);
-        for (uint i = t; i < 2 * UNITS; i += SIZE) {
+        for (uint i = t; i < HEAD_DIM / 4; i += SIZE) {
             vec4 o = vec4(0.0);
-            for (uint k = 0; k < groups; k++) o += summed[2 * UNITS * k + i];
+            for (uint k = 0; k < GROUPS; k++) o += summed[HEAD_DIM / 4 * k + i];
             if (used == 1) o /= sum[g];
             for (uint j = 0; j < 4; j++) {
                 if (used == 1) y.v[h * HEAD_DIM + 4 * i + j] = o[j];

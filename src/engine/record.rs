@@ -88,7 +88,7 @@ impl Meeting {
         for op in &plan.ops {
             let Op::Attend { cache: c, .. } = op else { continue };
             for rows in 1..=policy::GEMV_MAX_COLS {
-                if let Some(tile) = policy::attn_tile(caps, c.heads, c.kv_heads, c.head_dim, rows) {
+                if let Some(tile) = policy::attn_tile(caps, c.heads, c.kv_heads, c.head_dim, rows, false) {
                     bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (2 + c.head_dim));
                     counters = counters.max(rows * c.heads);
                 }
@@ -213,7 +213,7 @@ impl Writer<'_, '_> {
     /// Whether `op` is a norm or RoPE that those reading its output will do, and notes it if so.
     fn folds(&mut self, op: &Op) -> bool {
         if let Op::RopeKv { qkv, cache, rope, q_norm, k_norm } = op {
-            let tile = policy::attn_tile(self.b.device.caps(), cache.heads, cache.kv_heads, cache.head_dim, 1);
+            let tile = self.attn_tile(cache, 1);
             let alone = self.shape.rows == 1; // no other row of the step can want its k and v
             let all = alone && tile.is_some_and(|t| t.heads as usize == cache.heads / cache.kv_heads);
             if all {
@@ -434,7 +434,7 @@ impl Writer<'_, '_> {
         let push = Push::default().addr(self.val(qkv)).addr(self.val(out)).addr(k.address()).addr(v.address());
         let push = push.addr(self.b.params.address()).word(cache.heads).word(cache.kv_heads).float(scale);
         let rows = self.shape.rows;
-        let tile = policy::attn_tile(self.b.device.caps(), cache.heads, cache.kv_heads, cache.head_dim, rows);
+        let tile = self.attn_tile(cache, rows);
         if let (Some(tile), true) = (tile, rows <= policy::GEMV_MAX_COLS) {
             return self.attend_split(qkv, cache, scale, out, tile);
         }
@@ -447,6 +447,11 @@ impl Writer<'_, '_> {
         let mut spec = vec![("BR", br), ("BC", bc)];
         spec.extend(self.kv_spec(cache));
         self.dispatch("attn_prefill", None, &spec, push, [rows.div_ceil(br as usize), cache.heads, 1])
+    }
+
+    fn attn_tile(&self, c: &Cache, rows: usize) -> Option<AttnTile> {
+        let wide = self.b.cache_types.0 == CacheType::F32;
+        policy::attn_tile(self.b.device.caps(), c.heads, c.kv_heads, c.head_dim, rows, wide)
     }
 
     fn attend_split(&mut self, qkv: Val, cache: &Cache, scale: f32, out: Val, tile: AttnTile) -> Result<()> {
@@ -463,6 +468,7 @@ impl Writer<'_, '_> {
         let neox = rope.is_some_and(|r| r.style == RopeStyle::Neox);
         let mut spec = vec![("SIZE", tile.size), ("GH", tile.heads), ("ROPE", u32::from(rope.is_some()))];
         spec.extend([("NEOX", u32::from(neox)), ("NORM", u32::from(q_norm.is_some()))]);
+        spec.extend([("SPAN", tile.span), ("LEAST", tile.least)]);
         spec.extend(self.kv_spec(cache));
         let grid = [self.shape.rows, cache.heads / tile.heads as usize, tile.parts as usize];
         self.dispatch("attn_split", None, &spec, push, grid)

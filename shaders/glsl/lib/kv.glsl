@@ -38,38 +38,47 @@ vec2 kv_load2(uvec2 cache, uint type, uint at, uint i) {
     return i % 2 == 0 ? v.xy : v.zw;
 }
 
-// Eight neighbours, element 8 * i on; a block's scale is read once for them.
-void kv_load8(uvec2 cache, uint type, uint at, uint i, out vec4 a, out vec4 b) {
+// What the cache holds of a unit, as fetched: four elements of f32, eight of all other types. Of quantized ones: the scale's
+// word, the codes, the fifth bits.
+uint kv_unit_len(uint type) { return type == KV_F32 ? 4 : 8; }
+uvec4 kv_fetch(uvec2 cache, uint type, uint at, uint unit) {
+    if (type <= KV_BF16) return U32x4(cache).v[at * (HEAD_DIM / kv_unit_len(type)) + unit];
+    uint block = (at * (HEAD_DIM / 32) + unit / 4) * KV_WORDS[type], g = unit % 4, d = U32(cache).v[block];
+    if (type == KV_Q8_0) return uvec4(d, U32(cache).v[block + 1 + 2 * g], U32(cache).v[block + 2 + 2 * g], 0);
+    bool five = type == KV_Q5_0 || type == KV_Q5_1;
+    return uvec4(d, U32(cache).v[block + 1 + g], five ? U32(cache).v[block + 5] >> (8 * g) : 0, 0);
+}
+// The elements of a unit; b is 0 for f32.
+void kv_decode(uint type, uvec4 raw, out vec4 a, out vec4 b) {
+    b = vec4(0.0);
+    if (type == KV_F32) {
+        a = uintBitsToFloat(raw);
+        return;
+    }
     if (type == KV_F16) {
-        uvec4 q = U32x4(cache).v[at * (HEAD_DIM / 8) + i];
-        a = halves4(q.xy);
-        b = halves4(q.zw);
+        a = halves4(raw.xy);
+        b = halves4(raw.zw);
         return;
     }
-    if (type == KV_F32 || type == KV_BF16) {
-        a = kv_load4(cache, type, at, 2 * i);
-        b = kv_load4(cache, type, at, 2 * i + 1);
+    if (type == KV_BF16) {
+        a = uintBitsToFloat(uvec4(raw.x << 16, raw.x & 0xffff0000u, raw.y << 16, raw.y & 0xffff0000u));
+        b = uintBitsToFloat(uvec4(raw.z << 16, raw.z & 0xffff0000u, raw.w << 16, raw.w & 0xffff0000u));
         return;
     }
-    uint block = (at * (HEAD_DIM / 32) + i / 4) * KV_WORDS[type], g = i % 4;
-    vec2 d = unpackHalf2x16(U32(cache).v[block]);
+    vec2 d = unpackHalf2x16(raw.x);
     if (type == KV_Q8_0) {
-        a = d.x * bytes4(U32(cache).v[block + 1 + 2 * g]);
-        b = d.x * bytes4(U32(cache).v[block + 2 + 2 * g]);
+        a = d.x * bytes4(raw.y);
+        b = d.x * bytes4(raw.z);
         return;
     }
-    uint word = U32(cache).v[block + 1 + g];
-    uvec4 low = (uvec4(word) >> uvec4(0, 4, 8, 12)) & 15, high = (uvec4(word) >> uvec4(16, 20, 24, 28)) & 15;
+    uvec4 low = (uvec4(raw.y) >> uvec4(0, 4, 8, 12)) & 15, high = (uvec4(raw.y) >> uvec4(16, 20, 24, 28)) & 15;
     if (type == KV_IQ4_NL) {
         a = d.x * kv_level4(low);
         b = d.x * kv_level4(high);
         return;
     }
-    if (type == KV_Q5_0 || type == KV_Q5_1) {
-        uint fifth = U32(cache).v[block + 5] >> (8 * g);
-        low |= ((uvec4(fifth) >> uvec4(0, 1, 2, 3)) & 1) << 4;
-        high |= ((uvec4(fifth) >> uvec4(4, 5, 6, 7)) & 1) << 4;
-    }
+    low |= ((uvec4(raw.z) >> uvec4(0, 1, 2, 3)) & 1) << 4;
+    high |= ((uvec4(raw.z) >> uvec4(4, 5, 6, 7)) & 1) << 4;
     a = d.x * vec4(low) + d.y;
     b = d.x * vec4(high) + d.y;
 }

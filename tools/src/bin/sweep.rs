@@ -1,22 +1,30 @@
 //! Speed of the GEMV for every weight format, shape and tile: finds the tiles of the policy.
 //!
-//! usage: sweep [FORMAT,...|all] [ROWS_OF_X,...]; prints, per format and shape, the best tile and what the policy's reaches.
+//! usage: sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|roles]; prints, per format and shape, the best tile and what the
+//! policy's reaches. `roles` are the products of an 8B model as a token needs them, with norms, gates and sums.
 
 use pumex::engine::bandwidth;
 use pumex::kernel::Kernels;
 use pumex::policy::{self, Extras, GemvTile};
-use pumex::vk::{self, Class, Device, Uploader};
+use pumex::vk::{self, Class, Device};
 use pumex_quant::{Format, FORMATS};
 
-/// Outputs and inputs of the matrices.
-const SHAPES: [(usize, usize); 3] = [(4096, 4096), (14336, 4096), (128_256, 4096)];
+/// A product: outputs, inputs, what it does beside multiplying.
+type Shape = (usize, usize, Extras);
+
+/// As weights lie on a discrete device.
+const PLAIN: Extras = Extras { gated: false, add: false, norm: false, planes: true };
+const NORM: Extras = Extras { norm: true, ..PLAIN };
+const ADD: Extras = Extras { add: true, ..PLAIN };
+const GATED: Extras = Extras { gated: true, ..NORM };
+const SHAPES: [Shape; 3] = [(4096, 4096, PLAIN), (14336, 4096, PLAIN), (128_256, 4096, PLAIN)];
+const ROLES: [Shape; 5] =
+    [(6144, 4096, NORM), (4096, 4096, ADD), (14336, 4096, GATED), (4096, 14336, ADD), (128_256, 4096, NORM)];
+
 /// Bytes that a round of launches reads at least, so that no cache holds them.
 const ROUND_BYTES: usize = 400 << 20;
 /// Rounds: the first bring the clock up from idle, the best of all counts.
 const ROUNDS: usize = 60;
-
-/// As weights lie on a discrete device.
-const PLANES: Extras = Extras { gated: false, add: false, norm: false, planes: true };
 
 type Fault = Box<dyn std::error::Error>;
 
@@ -30,21 +38,23 @@ impl Bench {
     fn time(
         &mut self,
         f: &Format,
-        (m, k): (usize, usize),
+        (m, k, extras): Shape,
         n: usize,
         tile: &GemvTile,
         w: &vk::Buffer,
     ) -> Result<f64, Fault> {
         let bytes = m * f.planes_bytes(k);
-        let copies = (w.len_bytes() as usize / bytes.next_multiple_of(256)).max(1);
+        let step = bytes.next_multiple_of(256);
+        let parts = if extras.gated { 2 } else { 1 };
+        let copies = (w.len_bytes() as usize / (parts * step)).max(1);
         let x = self.device.buffer("x", (n * k * 4) as u64, Class::Scratch)?;
         let y = self.device.buffer("y", (n * m * 4) as u64, Class::Scratch)?;
-        let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(k, n, PLANES))?;
+        let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(k, n, extras))?;
         let mut recorder = self.device.recorder()?;
         for copy in 0..copies {
-            let at = w.address() + (copy * bytes.next_multiple_of(256)) as u64;
+            let at = w.address() + (copy * parts * step) as u64;
             let mut push: Vec<u8> = Vec::new();
-            [at, 0, 0, 0, 0, 0, x.address(), y.address(), w.address(), 0]
+            [at, at + step as u64, 0, 0, 0, 0, x.address(), y.address(), w.address(), x.address()]
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
             [k, m, m, m, m, 0, 0].iter().for_each(|v| push.extend((*v as u32).to_le_bytes()));
@@ -76,40 +86,35 @@ fn main() -> Result<(), Fault> {
     let device = Device::open(&vk::Options::default())?;
     let speed = bandwidth::measure(&device)?;
     println!("{}: read {:.0} GB/s, copy {:.0} GB/s", device.caps().name, speed.read / 1e9, speed.copy / 1e9);
+    let shapes: &[Shape] = if args.get(2).is_some_and(|a| a == "roles") { &ROLES } else { &SHAPES };
     let mut bench = Bench { kernels: Kernels::new(&device), device };
     println!("format\tm\tk\tn\tpolicy\tus\tGB/s\tbest\tus\tGB/s\tshare of read");
     for f in FORMATS.iter().filter(|f| wanted == "all" || wanted.split(',').any(|w| w == f.stem)) {
-        for shape in SHAPES {
-            let bytes = shape.0 * f.planes_bytes(shape.1);
+        for shape @ (m, k, extras) in shapes {
+            let bytes = m * f.planes_bytes(*k) * if extras.gated { 2 } else { 1 };
             let copies = ROUND_BYTES.div_ceil(bytes);
             let w = bench.device.buffer("w", (copies * bytes.next_multiple_of(256)) as u64, Class::Weights)?;
-            if args.get(2).is_some() {
-                let noise: Vec<u8> = (0..w.len_bytes()).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
-                let mut uploader = Uploader::new(&bench.device, 64 << 20)?;
-                uploader.write(&w, 0, &noise)?;
-                uploader.finish()?;
-            }
             for n in &rows {
                 let caps = bench.device.caps().clone();
-                let chosen = policy::gemv_tile(&caps, f, shape.0, shape.1, *n, PLANES);
-                let at_policy = bench.time(f, shape, *n, &chosen, &w)?;
+                let chosen = policy::gemv_tile(&caps, f, *m, *k, *n, *extras);
+                let at_policy = bench.time(f, *shape, *n, &chosen, &w)?;
                 let mut best = (at_policy, chosen);
-                let (m, k) = shape;
                 let mut tiles: Vec<GemvTile> = Vec::new();
-                for (size, rows) in [(32, 2), (32, 4), (64, 4), (64, 8), (128, 4)] {
-                    let groups = (m as u32).div_ceil(rows);
-                    tiles.push(GemvTile { kernel: "gemv", size, rows, groups, span: k as u32 });
+                let plain = [(32, 2), (32, 4), (64, 4), (64, 8), (128, 4)];
+                for (size, rows) in plain.into_iter().filter(|_| !extras.norm && f.block_len == 1) {
+                    let groups = (*m as u32).div_ceil(rows);
+                    tiles.push(GemvTile { kernel: "gemv", size, rows, groups, span: *k as u32 });
                 }
-                if let Some(span) = policy::dot_span(&caps, f, k, *n) {
+                if let Some(span) = policy::dot_span(&caps, f, *k, *n) {
                     for size in [128, 256, 512, 1024] {
                         for rows in [1, 2, 4, 8] {
-                            let tile = |turns| policy::dot_tile(&caps, (m, k), rows, size, turns, span);
+                            let tile = |turns| policy::dot_tile(&caps, (*m, *k), rows, size, turns, span);
                             tiles.extend([1, 2, 4, 8].map(tile));
                         }
                     }
                 }
-                for tile in tiles.into_iter().filter(|t| t.rows * *n as u32 <= 16) {
-                    let us = bench.time(f, shape, *n, &tile, &w)?;
+                for tile in tiles.into_iter().filter(|t| t.rows * *n as u32 * if extras.gated { 2 } else { 1 } <= 16) {
+                    let us = bench.time(f, *shape, *n, &tile, &w)?;
                     best = if us < best.0 { (us, tile) } else { best };
                 }
                 let rate = |us: f64| bytes as f64 / us / 1e3;
