@@ -1,7 +1,7 @@
 //! Tiles by device and shape: the one place that may know a device's kind. Pure functions of plain data.
 
 use crate::vk::{Caps, DeviceKind};
-use pumex_quant::{Format, FormatId};
+use pumex_quant::{tables, Format};
 
 /// Which GEMV runs a product, and in what shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct GemvTile {
     pub groups: u32,
     /// Inputs coded at a time by `gemv_dot`.
     pub span: u32,
+    /// Chunks that its threads have under way.
+    pub depth: u32,
 }
 
 /// What a product does beside multiplying.
@@ -43,7 +45,12 @@ impl GemvTile {
             ("PLANES", u32::from(extras.planes)),
         ];
         if self.kernel == DOT {
-            spec.extend([("K", k as u32), ("NORM", u32::from(extras.norm)), ("SPAN", self.span)]);
+            spec.extend([
+                ("K", k as u32),
+                ("NORM", u32::from(extras.norm)),
+                ("SPAN", self.span),
+                ("DEPTH", self.depth),
+            ]);
         }
         spec
     }
@@ -58,15 +65,9 @@ pub const GEMV_MAX_COLS: usize = 8;
 /// Shared memory the integer kernel leaves for the compiler and for sums over a workgroup.
 const DOT_SHARED_RESERVE: usize = 2 << 10;
 
-/// Bytes of the tables a format's decoder keeps in shared memory.
+/// Bytes of the table a format's decoder keeps in shared memory.
 fn table_bytes(format: &Format) -> usize {
-    match format.id {
-        FormatId::Iq2S => 10 << 10,
-        FormatId::Iq1S | FormatId::Iq1M => 8 << 10,
-        FormatId::Iq2Xs => 5 << 10,
-        FormatId::Iq2Xxs | FormatId::Iq3S => 4 << 10,
-        _ => 2 << 10,
-    }
+    tables::of(format.id).map_or(0, |t| 4 * t.words().len())
 }
 
 /// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory (21 bits each), else a
@@ -113,7 +114,7 @@ pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns
     let size = size.min(caps.max_workgroup_invocations).max(caps.subgroup_size);
     let turns = if span < k { 1 } else { turns };
     let outputs = size / caps.subgroup_size * rows * turns;
-    GemvTile { kernel: DOT, size, rows, groups: (m as u32).div_ceil(outputs), span: span as u32 }
+    GemvTile { kernel: DOT, size, rows, groups: (m as u32).div_ceil(outputs), span: span as u32, depth: 1 }
 }
 
 /// The float kernel: a subgroup's worth of threads per few outputs on GPUs, more outputs on software devices, where a
@@ -127,7 +128,7 @@ pub fn float_tile(caps: &Caps, m: usize, k: usize, n: usize) -> GemvTile {
         (false, _) => (if k >= 8192 { 64 } else { 32 }, 2),
     };
     let size = size.max(caps.subgroup_size.min(64));
-    GemvTile { kernel: FLOAT, size, rows, groups: (m as u32).div_ceil(rows), span: k as u32 }
+    GemvTile { kernel: FLOAT, size, rows, groups: (m as u32).div_ceil(rows), span: k as u32, depth: 1 }
 }
 
 /// Threads per workgroup of the row-wise kernels (norm, argmax): wide on GPUs, narrow on software devices.

@@ -45,7 +45,7 @@ impl Case {
 impl Lab {
     fn open() -> Option<Lab> {
         let device = crate::util::device(false)?;
-        let words = pumex_quant::grid::packed();
+        let words = pumex_quant::tables::packed();
         let codebooks = device.buffer("codebooks", 4 * words.len() as u64, Class::Params).unwrap();
         codebooks.write(0, bytemuck::cast_slice(&words));
         Some(Lab { kernels: Kernels::new(&device), codebooks, device, rng: Rng::new(7) })
@@ -154,7 +154,8 @@ impl Lab {
                 "gemv" => policy::float_tile(caps, m, k, n),
                 _ => {
                     let span = if kernel == "gemv_dot in spans" { 256.min(k) } else { k };
-                    policy::dot_tile(caps, (m, k), if n > 2 { 1 } else { 2 }, 64, 2, span)
+                    let tile = policy::dot_tile(caps, (m, k), if n > 2 { 1 } else { 2 }, 64, 2, span);
+                    policy::GemvTile { depth: 1 + u32::from(case.planes), ..tile }
                 }
             };
             let spec = tile.spec(k, n, case.extras());

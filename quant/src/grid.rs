@@ -58,12 +58,6 @@ pub const IQ1: Grid = Grid { name: "iq1", levels: &[-1, 0, 1], width: 8, codes: 
 /// All codebooks.
 pub const GRIDS: [&Grid; 6] = [&IQ2_XXS, &IQ2_XS, &IQ2_S, &IQ3_XXS, &IQ3_S, &IQ1];
 
-/// All codebooks one after the other, two entries to a word: what shaders read.
-pub fn packed() -> Vec<u32> {
-    let pair = |c: &[u16]| u32::from(c[0]) | u32::from(c[1]) << 16;
-    GRIDS.iter().flat_map(|g| g.codes.chunks_exact(2).map(pair)).collect()
-}
-
 /// The eighth sign of a group follows from the seven stored ones: the number of minus signs is even.
 pub fn signs(seven: u32) -> u8 {
     (seven & 127) as u8 | ((seven & 127).count_ones() as u8 & 1) << 7

@@ -8,6 +8,7 @@ mod bits;
 mod format;
 pub mod grid;
 pub mod search;
+pub mod tables;
 
 pub mod bf16;
 pub mod f16;

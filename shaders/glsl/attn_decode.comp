@@ -24,7 +24,7 @@ shared vec2 part[1024];
 void main() {
     uint row = gl_WorkGroupID.x, h = gl_WorkGroupID.y, t = gl_LocalInvocationID.x, size = gl_WorkGroupSize.x;
     if (row >= params.w[STEP_ROWS]) return;
-    uint seq = step_seq(params, row), len = step_pos(params, row) + 1, kv_head = h / (heads / kv_heads);
+    uint table = step_table(params, row), len = step_pos(params, row) + 1, kv_head = h / (heads / kv_heads);
     for (uint i = t; i < HEAD_DIM / 4; i += size) q[i] = qkv.v[(row * (heads + 2 * kv_heads) + h) * (HEAD_DIM / 4) + i];
     barrier();
     uint groups = size / PAIRS, group = t / PAIRS, pair = t % PAIRS;
@@ -33,7 +33,7 @@ void main() {
     for (uint base = 0; base < len; base += size) {
         float score = -1e30;
         if (base + t < len) {
-            uint slot = kv_slot(params, seq, base + t, kv_head, kv_heads);
+            uint slot = kv_slot(params, table, base + t, kv_head, kv_heads);
             float s = 0.0;
             for (uint i = 0; i < HEAD_DIM / 4; i++) s += dot(q[i], kv_load4(k_cache, K_TYPE, slot, i));
             score = s * scale;
@@ -49,7 +49,7 @@ void main() {
         if (group < groups) {
             uint count = min(size, len - base);
             for (uint j = group; j < count; j += groups) {
-                uint slot = kv_slot(params, seq, base + j, kv_head, kv_heads);
+                uint slot = kv_slot(params, table, base + j, kv_head, kv_heads);
                 acc += p[j] * kv_load2(v_cache, V_TYPE, slot, pair);
             }
         }

@@ -23,14 +23,14 @@ const uint OWN = (HEAD_DIM + LANES - 1) / LANES; // output elements per thread
 shared float q[BR * STRIDE];
 shared float kv[BC * STRIDE];
 shared float s[BR * BC];
-shared uint row_seq[BR];
+shared uint row_table[BR];
 shared uint row_len[BR]; // 0: no such row
 
-void load_tile(uvec2 cache, uint type, uint seq, uint base, uint len, uint kv_head) {
+void load_tile(uvec2 cache, uint type, uint table, uint base, uint len, uint kv_head) {
     for (uint i = gl_LocalInvocationID.x; i < BC * (HEAD_DIM / 4); i += 128) {
         uint c = i / (HEAD_DIM / 4), e = i % (HEAD_DIM / 4);
         vec4 v = vec4(0.0);
-        if (base + c < len) v = kv_load4(cache, type, kv_slot(params, seq, base + c, kv_head, kv_heads), e);
+        if (base + c < len) v = kv_load4(cache, type, kv_slot(params, table, base + c, kv_head, kv_heads), e);
         for (uint j = 0; j < 4; j++) kv[c * STRIDE + e * 4 + j] = v[j];
     }
 }
@@ -42,7 +42,7 @@ void main() {
     if (first >= n) return;
     for (uint i = t; i < BR; i += 128) {
         bool there = first + i < n;
-        row_seq[i] = there ? step_seq(params, first + i) : 0xffffffff;
+        row_table[i] = there ? step_table(params, first + i) : 0xffffffff;
         row_len[i] = there ? step_pos(params, first + i) + 1 : 0;
     }
     for (uint i = t; i < BR * HEAD_DIM; i += 128) {
@@ -53,18 +53,18 @@ void main() {
     float best = -1e30, sum = 0.0, acc[OWN];
     for (uint i = 0; i < OWN; i++) acc[i] = 0.0;
     for (uint lead = 0; lead < BR; lead++) {
-        uint seq = row_seq[lead], len = 0;
+        uint table = row_table[lead], len = 0;
         bool fresh = row_len[lead] > 0;
         for (uint i = 0; i < BR; i++) {
-            if (row_seq[i] != seq) continue;
+            if (row_table[i] != table) continue;
             if (i < lead) fresh = false;
             len = max(len, row_len[i]);
         }
         if (!fresh) continue;
-        bool mine = row_seq[r] == seq;
+        bool mine = row_table[r] == table;
         for (uint base = 0; base < len; base += BC) {
             barrier();
-            load_tile(k_cache, K_TYPE, seq, base, len, kv_head);
+            load_tile(k_cache, K_TYPE, table, base, len, kv_head);
             barrier();
             for (uint c = lane; c < BC; c += LANES) {
                 float dots = 0.0;
@@ -72,7 +72,7 @@ void main() {
                 s[r * BC + c] = mine && base + c < row_len[r] ? dots : -1e30;
             }
             barrier();
-            load_tile(v_cache, V_TYPE, seq, base, len, kv_head);
+            load_tile(v_cache, V_TYPE, table, base, len, kv_head);
             barrier();
             if (mine && base < row_len[r]) {
                 float now = best;

@@ -17,6 +17,7 @@ layout(constant_id = 4) const uint NORM = 0; // 1: q and k are normed per head
 layout(constant_id = 5) const uint SPAN = 1; // positions at a time
 layout(constant_id = 6) const uint LEAST = 1; // positions that are worth a workgroup
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Partials { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer PartialSums { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint v[]; };
 layout(push_constant) uniform Push {
     F32 qkv;           // [n, (heads + 2 kv_heads) * HEAD_DIM]
@@ -24,7 +25,7 @@ layout(push_constant) uniform Push {
     uvec2 k_cache;
     uvec2 v_cache;
     Step params;
-    Partials partials; // [n, heads, parts, 2 + HEAD_DIM]: largest score, sum, weighted V
+    Partials partials; // [n, heads, parts, STATE]: largest score, sum, two unused, weighted V
     Arrivals arrivals; // [n, heads / GH], zero between dispatches
     F32 q_norm;        // [HEAD_DIM]
     F32 k_norm;        // [HEAD_DIM]
@@ -38,6 +39,7 @@ layout(push_constant) uniform Push {
 const uint SIZE = gl_WorkGroupSize.x;
 const uint K_LEN = K_TYPE == KV_F32 ? 4 : 8, V_LEN = V_TYPE == KV_F32 ? 4 : 8; // elements of a unit
 const uint K_UNITS = HEAD_DIM / K_LEN, V_UNITS = HEAD_DIM / V_LEN;
+const uint STATE = 4 + HEAD_DIM;
 const uint SHARES = SIZE / SPAN;      // threads that share a position's score
 const uint GROUPS = SIZE / V_UNITS;   // positions whose V is taken at once
 const uint K_LOADS = (SPAN * K_UNITS + SIZE - 1) / SIZE, V_LOADS = (SPAN + GROUPS - 1) / GROUPS;
@@ -115,36 +117,41 @@ void store_newest(uint slot) {
 uvec4 k_raw[K_LOADS], v_raw[V_LOADS];
 
 // Asks for K and V of the positions from `base` on.
-void fetch(uint seq, uint kv_head, uint base, uint end) {
+void fetch(uint table, uint kv_head, uint base, uint end) {
     uint t = gl_LocalInvocationID.x;
     [[unroll]] for (uint i = 0; i < K_LOADS; i++) {
         uint j = t + i * SIZE, pos = base + j / K_UNITS;
         if (j < SPAN * K_UNITS && pos < end) {
-            k_raw[i] = kv_fetch(k_cache, K_TYPE, kv_slot(params, seq, pos, kv_head, kv_heads), j % K_UNITS);
+            k_raw[i] = kv_fetch(k_cache, K_TYPE, kv_slot(params, table, pos, kv_head, kv_heads), j % K_UNITS);
         }
     }
     [[unroll]] for (uint i = 0; i < V_LOADS; i++) {
         uint pos = base + t / V_UNITS + i * GROUPS;
         if (t < GROUPS * V_UNITS && pos < min(end, base + SPAN)) {
-            v_raw[i] = kv_fetch(v_cache, V_TYPE, kv_slot(params, seq, pos, kv_head, kv_heads), t % V_UNITS);
+            v_raw[i] = kv_fetch(v_cache, V_TYPE, kv_slot(params, table, pos, kv_head, kv_heads), t % V_UNITS);
         }
     }
+}
+
+// Four elements of the output, e counting through the workgroup's heads.
+void put_out(uint row, uint h0, uint e, vec4 o) {
+    for (uint j = 0; j < 4; j++) y.v[(row * heads + h0) * HEAD_DIM + 4 * e + j] = o[j];
 }
 
 void main() {
     uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
     uint t = gl_LocalInvocationID.x;
     if (row >= params.w[STEP_ROWS]) return;
-    uint seq = step_seq(params, row), len = step_pos(params, row) + 1, kv_head = h0 / (heads / kv_heads);
+    uint table = step_table(params, row), len = step_pos(params, row) + 1, kv_head = h0 / (heads / kv_heads);
     uint per = max((len + parts - 1) / parts, LEAST);
     per = (per + SPAN - 1) / SPAN * SPAN;
     uint used = (len + per - 1) / per, start = part * per, end = min(start + per, len);
     if (start >= len) return;
     bool fresh = ROPE == 1 && end == len;
     if (fresh) end--;
-    fetch(seq, kv_head, start, end);
+    fetch(table, kv_head, start, end);
     load_heads(row, h0, kv_head, len - 1, fresh);
-    if (fresh) store_newest(kv_slot(params, seq, len - 1, kv_head, kv_heads));
+    if (fresh) store_newest(kv_slot(params, table, len - 1, kv_head, kv_heads));
     for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
         float score = 0.0;
         for (uint i = gl_SubgroupInvocationID; i < HEAD_DIM / 4; i += gl_SubgroupSize) {
@@ -172,7 +179,7 @@ void main() {
         uvec4 v_now[V_LOADS];
         [[unroll]] for (uint i = 0; i < V_LOADS; i++) v_now[i] = v_raw[i];
         barrier();
-        fetch(seq, kv_head, base + SPAN, end);
+        fetch(table, kv_head, base + SPAN, end);
         float score[GH];
         [[unroll]] for (uint g = 0; g < GH; g++) score[g] = 0.0;
         for (uint u = t / SPAN; u < K_UNITS; u += SHARES) {
@@ -229,14 +236,14 @@ void main() {
         summed[t * (V_LEN / 4)] = acc[g][0];
         if (V_LEN == 8) summed[2 * t + 1] = acc[g][1];
         barrier();
-        uint h = row * heads + h0 + g, at = (h * parts + part) * (2 + HEAD_DIM);
+        uint h = row * heads + h0 + g, at = (h * parts + part) * STATE;
         for (uint i = t; i < HEAD_DIM / 4; i += SIZE) {
             vec4 o = vec4(0.0);
             for (uint k = 0; k < GROUPS; k++) o += summed[HEAD_DIM / 4 * k + i];
             if (used == 1) o /= sum[g];
             for (uint j = 0; j < 4; j++) {
                 if (used == 1) y.v[h * HEAD_DIM + 4 * i + j] = o[j];
-                else partials.v[at + 2 + 4 * i + j] = o[j];
+                else partials.v[at + 4 + 4 * i + j] = o[j];
             }
         }
         if (used > 1 && t == 0) {
@@ -254,16 +261,39 @@ void main() {
     barrier();
     if (arrived != used - 1) return;
     memoryBarrierBuffer();
-    for (uint i = t; i < GH * HEAD_DIM; i += SIZE) {
-        uint h = row * heads + h0 + i / HEAD_DIM, first = h * parts * (2 + HEAD_DIM);
-        float most = -1e30, total = 0.0, o = 0.0;
-        for (uint k = 0; k < used; k++) most = max(most, partials.v[first + k * (2 + HEAD_DIM)]);
-        for (uint k = 0; k < used; k++) {
-            uint at = first + k * (2 + HEAD_DIM);
-            float by = exp(partials.v[at] - most);
-            total += by * partials.v[at + 1];
-            o += by * partials.v[at + 2 + i % HEAD_DIM];
+    // Weights of the parts, in p; then every thread adds up some parts of a few elements.
+    uint first = (row * heads + h0) * parts * STATE;
+    for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
+        uint at = first + g * parts * STATE;
+        float most = -1e30, total = 0.0;
+        for (uint k = gl_SubgroupInvocationID; k < used; k += gl_SubgroupSize) most = max(most, partials.v[at + k * STATE]);
+        most = subgroupMax(most);
+        for (uint k = gl_SubgroupInvocationID; k < used; k += gl_SubgroupSize) {
+            float by = exp(partials.v[at + k * STATE] - most);
+            p[g * SIZE + k] = by;
+            total += by * partials.v[at + k * STATE + 1];
         }
-        y.v[h * HEAD_DIM + i % HEAD_DIM] = o / total;
+        total = subgroupAdd(total);
+        if (subgroupElect()) sum[g] = total;
+    }
+    barrier();
+    const uint ELEMENTS = GH * HEAD_DIM / 4, SLICES = max(SIZE / ELEMENTS, 1);
+    for (uint i = t; i < ELEMENTS * SLICES; i += SIZE) {
+        uint e = i % ELEMENTS, g = e / (HEAD_DIM / 4), from = (first + g * parts * STATE + 4) / 4 + e % (HEAD_DIM / 4);
+        vec4 o = vec4(0.0);
+        for (uint k = i / ELEMENTS; k < used; k += 8 * SLICES) {
+            vec4 a[8];
+            [[unroll]] for (uint j = 0; j < 8; j++) a[j] = PartialSums(partials).v[from + min(k + j * SLICES, used - 1) * (STATE / 4)];
+            [[unroll]] for (uint j = 0; j < 8; j++) o += k + j * SLICES < used ? p[g * SIZE + k + j * SLICES] * a[j] : vec4(0.0);
+        }
+        if (SLICES == 1) put_out(row, h0, e, o / sum[g]);
+        else summed[i] = o;
+    }
+    if (SLICES == 1) return;
+    barrier();
+    for (uint e = t; e < ELEMENTS; e += SIZE) {
+        vec4 o = vec4(0.0);
+        for (uint k = 0; k < SLICES; k++) o += summed[e + k * ELEMENTS];
+        put_out(row, h0, e, o / sum[e / (HEAD_DIM / 4)]);
     }
 }

@@ -10,7 +10,7 @@ layout(push_constant) uniform Push {
     F32 bias;   // [m], if flags is 1
     F32x4 x;    // [n, k]
     F32 y;      // [n, y_stride], written from column y_at on
-    U32 codebooks;
+    U32x2 tables;
     uint k;
     uint m;
     uint n;

@@ -14,7 +14,7 @@ layout(push_constant) uniform Push {
     F32 b0, b1, b2;     // [m_i], if BIAS_i is set in flags
     F32x4 x;            // [COLS, k]
     F32 y;              // [COLS, y_stride], written from column y_at on
-    U32 codebooks;
+    U32x2 tables;
     F32x4 norm;         // unused here, as is eps
     uint k;
     uint m0;            // rows of w0

@@ -14,12 +14,14 @@ layout(constant_id = 4) const uint ADD = 0;   // 1: adds to y
 layout(constant_id = 5) const uint K = 4096;  // inputs
 layout(constant_id = 6) const uint NORM = 0;  // 1: x is normed first
 layout(constant_id = 7) const uint SPAN = 4096; // inputs coded at a time: a multiple of 256, or K; below K, a subgroup takes rows once
+layout(constant_id = 8) const uint DEPTH = 1; // chunks a thread has under way
+layout(constant_id = 9) const uint BITS = 16; // of an activation: 16 or 8
 layout(push_constant) uniform Push {
     uvec2 w0, w1, w2;   // [m_i, k]
     F32 b0, b1, b2;     // [m_i], if BIAS_i is set in flags
     F32x4 x;            // [COLS, k]
     F32 y;              // [COLS, y_stride], written from column y_at on
-    U32 codebooks;
+    U32x2 tables;
     F32x4 norm;         // [k], if NORM
     uint k;
     uint m0;            // rows of w0
@@ -33,7 +35,7 @@ layout(push_constant) uniform Push {
 const uint PARTS = GATED == 1 ? 2 : 1;
 const uint LINES = ROWS * PARTS; // rows of matrices
 const uint SPANS = (K + SPAN - 1) / SPAN;
-const float STEPS = 32512.0;     // 127 * 256: the high byte stays within a signed byte
+const float STEPS = BITS == 16 ? 32512.0 : 127.0; // 127 * 256: the high byte stays within a signed byte
 // Units of eight activations: high bytes, low bytes, high, low. A unit of padding after every eight keeps subgroups, whose
 // threads are a chunk apart, from meeting in one bank.
 const uint UNITS = SPAN / 8 + SPAN / 64 + 1;
@@ -86,11 +88,11 @@ void code(uint col, uint span) {
         vec4 a = abs(held[j]);
         float largest = subgroupMax(max(max(a.x, a.y), max(a.z, a.w)));
         float inverse = largest > 1e-30 ? STEPS / largest : 0.0;
-        ivec4 q = ivec4(round(held[j] * inverse)), high = (q + 128) >> 8;
+        ivec4 q = ivec4(round(held[j] * inverse)), high = BITS == 16 ? (q + 128) >> 8 : q;
         if (i < inputs_of(span) / 4) {
             uint unit = unit_at(col, i / 2);
             x_codes[unit][2 * (i % 2)] = packed(high);
-            x_codes[unit][2 * (i % 2) + 1] = packed(q - (high << 8));
+            x_codes[unit][2 * (i % 2) + 1] = BITS == 16 ? packed(q - (high << 8)) : 0;
             if (i % 8 == 0) x_scale[col * (SPAN / 32) + i / 8] = largest / STEPS;
         }
     }
@@ -107,7 +109,7 @@ void sum_codes(uint span) {
             [[unroll]] for (uint j = 0; j < 4; j++) sum[j] += dotPacked4x8EXT(0x01010101, a[j]);
         }
         uint run = col * (SPAN / 32) + h / 2;
-        x_sum[run][h % 2] = x_scale[run] * float((sum.x + sum.z) * 256 + sum.y + sum.w);
+        x_sum[run][h % 2] = x_scale[run] * float(BITS == 16 ? (sum.x + sum.z) * 256 + sum.y + sum.w : sum.x + sum.z);
     }
     barrier();
 }
@@ -131,8 +133,11 @@ void store(uint row, uint col, float sum, float other) {
     y.v[at] = ADD == 1 ? y.v[at] + sum : sum;
 }
 
+#ifdef TABLE_WORDS
+const uint TABLE_LOADS = (TABLE_WORDS / 2 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+#endif
 Line line[LINES];
-Raw raw[LINES];
+Raw raw[DEPTH][LINES];
 float acc[LINES * COLS];
 
 // Rows past the end repeat the last one, so that no branch keeps loops from unrolling.
@@ -146,8 +151,8 @@ void find_lines(uint first) {
     }
 }
 
-void fetch(uint c) {
-    [[unroll]] for (uint r = 0; r < LINES; r++) raw[r] = weight_load(line[r], min(c, K / CHUNK - 1));
+void fetch(uint slot, uint c) {
+    [[unroll]] for (uint r = 0; r < LINES; r++) raw[slot][r] = weight_load(line[r], min(c, K / CHUNK - 1));
 }
 
 void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
@@ -162,7 +167,7 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
                 [[unroll]] for (uint r = 0; r < LINES; r++) {
                     uint i = (p * HALVES + h) * 2;
                     dots[r].x += dotPacked4x8EXT(int(q[r][i]), a.x) + dotPacked4x8EXT(int(q[r][i + 1]), a.z);
-                    dots[r].y += dotPacked4x8EXT(int(q[r][i]), a.y) + dotPacked4x8EXT(int(q[r][i + 1]), a.w);
+                    if (BITS == 16) dots[r].y += dotPacked4x8EXT(int(q[r][i]), a.y) + dotPacked4x8EXT(int(q[r][i + 1]), a.w);
                 }
             }
             float d = x_scale[run];
@@ -171,7 +176,7 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
             float sum = HALVES == 4 ? sums.x + sums.y : at % 32 < 16 ? sums.x : sums.y;
 #endif
             [[unroll]] for (uint r = 0; r < LINES; r++) {
-                acc[r * COLS + col] += d * s[r][p].x * float(dots[r].x * 256 + dots[r].y);
+                acc[r * COLS + col] += d * s[r][p].x * float(BITS == 16 ? dots[r].x * 256 + dots[r].y : dots[r].x);
 #ifdef HAS_OFFSET
                 acc[r * COLS + col] += s[r][p].y * sum;
 #endif
@@ -197,9 +202,19 @@ void main() {
     uint first = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * ROWS;
     // What everything waits for is asked for first.
     hold(0, 0);
+#ifdef TABLE_WORDS
+    uvec2 held_table[TABLE_LOADS];
+    [[unroll]] for (uint i = 0; i < TABLE_LOADS; i++) {
+        held_table[i] = tables.v[TABLE_AT / 2 + min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_WORDS / 2 - 1)];
+    }
+#endif
     find_lines(first);
-    fetch(lane);
-    WEIGHT_INIT
+    [[unroll]] for (uint d = 0; d < DEPTH; d++) fetch(d, lane + d * lanes);
+#ifdef TABLE_WORDS
+    [[unroll]] for (uint i = 0; i < TABLE_LOADS; i++) {
+        table[min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_WORDS / 2 - 1)] = held_table[i];
+    }
+#endif
     [[unroll]] for (uint i = 0; i < LINES * COLS; i++) acc[i] = 0.0;
     for (uint span = 0; span < SPANS; span++) {
         if (span > 0) barrier();
@@ -212,23 +227,24 @@ void main() {
         sum_codes(span);
 #endif
         uint from = span * SPAN / CHUNK, to = min((span + 1) * SPAN, K) / CHUNK;
-        uint c = from + lane, turns = (to - from + lanes - 1) / lanes, turn = 0;
+        uint turns = (to - from + lanes - 1) / lanes;
         while (first < m || SPANS > 1) {
-            uint q[LINES][GROUPS];
-            vec2 s[LINES][PIECES];
-            [[unroll]] for (uint r = 0; r < LINES; r++) weight_codes(raw[r], min(c, K / CHUNK - 1), q[r], s[r]);
-            uint used = c;
-            bool last = ++turn == turns;
-            c = last ? (SPANS > 1 ? to : from) + lane : c + lanes;
-            if (last && SPANS == 1) find_lines(first + step);
-            fetch(c);
-            if (used < to) multiply(used, span, q, s);
-            if (last) {
-                if (SPANS > 1) break;
-                finish(first);
-                first += step;
-                turn = 0;
+            for (uint turn = 0; turn < turns; turn += DEPTH) {
+                bool last = turn + DEPTH >= turns;
+                uint at = from + turn * lanes + lane;
+                uint ahead = last ? (SPANS > 1 ? to : from) + lane : at + DEPTH * lanes;
+                if (last && SPANS == 1) find_lines(first + step);
+                [[unroll]] for (uint d = 0; d < DEPTH; d++) {
+                    uint c = at + d * lanes, q[LINES][GROUPS];
+                    vec2 s[LINES][PIECES];
+                    [[unroll]] for (uint r = 0; r < LINES; r++) weight_codes(raw[d][r], min(c, K / CHUNK - 1), q[r], s[r]);
+                    fetch(d, ahead + d * lanes);
+                    if (c < to) multiply(c, span, q, s);
+                }
             }
+            if (SPANS > 1) break;
+            finish(first);
+            first += step;
         }
     }
     if (SPANS > 1 && first < m) finish(first);

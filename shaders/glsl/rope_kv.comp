@@ -57,7 +57,7 @@ void main() {
         for (uint i = t; i < HEAD_DIM / 2; i += gl_WorkGroupSize.x) qkv.v[at + i] = vec2(head[2 * i], head[2 * i + 1]);
         return;
     }
-    uint slot = kv_slot(params, step_seq(params, row), pos, is_v ? h - heads - kv_heads : h - heads, kv_heads);
+    uint slot = kv_slot(params, step_table(params, row), pos, is_v ? h - heads - kv_heads : h - heads, kv_heads);
     uint type = is_v ? V_TYPE : K_TYPE;
     uvec2 cache = is_v ? v_cache : k_cache;
     if (type <= KV_BF16) {

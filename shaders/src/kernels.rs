@@ -91,6 +91,8 @@ pub const KERNELS: &[Kernel] = &[
             ("K", 5),
             ("NORM", 6),
             ("SPAN", 7),
+            ("DEPTH", 8),
+            ("BITS", 9),
             PLANES,
         ],
     },

@@ -57,10 +57,10 @@ impl Params {
         let mut words: Vec<u32> = vec![
             rows.len() as u32,
             wanted.len() as u32,
-            HEADER_WORDS as u32,
             l.wanted_at() as u32,
-            l.tables_at() as u32,
-            l.table_stride as u32,
+            0,
+            0,
+            0,
             0,
             0,
         ];
@@ -69,7 +69,8 @@ impl Params {
                 Token::Id(id) => id,
                 Token::Sampled => TOKEN_SAMPLED,
             };
-            words.extend([token, row.pos, row.seq, 0]);
+            let table = l.tables_at() + row.seq as usize * l.table_stride;
+            words.extend([token, row.pos, row.seq, table as u32]);
         }
         self.buffer.write(0, bytemuck::cast_slice(&words));
         if !wanted.is_empty() {
@@ -103,8 +104,7 @@ mod tests {
         assert_eq!(value("STEP_ROW_WORDS"), super::ROW_WORDS as u32);
         assert_eq!(value("TOKEN_SAMPLED"), super::TOKEN_SAMPLED);
         assert_eq!(value("KV_BLOCK"), crate::engine::kv::KV_BLOCK as u32);
-        let header =
-            ["STEP_ROWS", "STEP_WANTED", "STEP_ROWS_AT", "STEP_WANTED_AT", "STEP_TABLES_AT", "STEP_TABLE_STRIDE"];
+        let header = ["STEP_ROWS", "STEP_WANTED", "STEP_WANTED_AT"];
         for (i, name) in header.iter().enumerate() {
             assert_eq!(value(name), i as u32, "{name}");
         }

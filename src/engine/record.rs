@@ -89,7 +89,7 @@ impl Meeting {
             let Op::Attend { cache: c, .. } = op else { continue };
             for rows in 1..=policy::GEMV_MAX_COLS {
                 if let Some(tile) = policy::attn_tile(caps, c.heads, c.kv_heads, c.head_dim, rows, false) {
-                    bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (2 + c.head_dim));
+                    bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (4 + c.head_dim));
                     counters = counters.max(rows * c.heads);
                 }
             }

@@ -40,12 +40,12 @@ pub fn check_finite(gguf: &Gguf, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// The codebooks of the IQ formats, on the device.
+/// The tables of all formats, on the device.
 ///
 /// # Errors
 /// Memory that ran out, a lost device.
 pub fn codebooks(device: &Device) -> Result<Buffer> {
-    let words = pumex_quant::grid::packed();
+    let words = pumex_quant::tables::packed();
     let bytes: &[u8] = bytemuck::cast_slice(&words);
     let buffer = device.buffer("codebooks", bytes.len() as u64, Class::Weights)?;
     let mut uploader = Uploader::new(device, bytes.len() as u64)?;

@@ -3,22 +3,20 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer St
 
 const uint STEP_ROWS = 0;         // rows in this step
 const uint STEP_WANTED = 1;       // of which so many have their logits computed
-const uint STEP_ROWS_AT = 2;      // word where the rows start: token, position, sequence, unused
-const uint STEP_WANTED_AT = 3;    // word where the indices of the wanted rows start
-const uint STEP_TABLES_AT = 4;    // word where the block tables start, one per sequence
-const uint STEP_TABLE_STRIDE = 5; // words per block table
-const uint STEP_HEADER_WORDS = 8;
+const uint STEP_WANTED_AT = 2;    // word where the indices of the wanted rows start
+const uint STEP_HEADER_WORDS = 8; // then the rows: token, position, sequence, word where its block table starts
 const uint STEP_ROW_WORDS = 4;
 const uint TOKEN_SAMPLED = 0xffffffff; // the row's token is what its sequence sampled last
 const uint KV_BLOCK = 32;         // positions per block of the KV cache
 
-uint step_token(Step s, uint row) { return s.w[s.w[STEP_ROWS_AT] + row * STEP_ROW_WORDS]; }
-uint step_pos(Step s, uint row) { return s.w[s.w[STEP_ROWS_AT] + row * STEP_ROW_WORDS + 1]; }
-uint step_seq(Step s, uint row) { return s.w[s.w[STEP_ROWS_AT] + row * STEP_ROW_WORDS + 2]; }
+uint step_field(Step s, uint row, uint i) { return s.w[STEP_HEADER_WORDS + row * STEP_ROW_WORDS + i]; }
+uint step_token(Step s, uint row) { return step_field(s, row, 0); }
+uint step_pos(Step s, uint row) { return step_field(s, row, 1); }
+uint step_seq(Step s, uint row) { return step_field(s, row, 2); }
+uint step_table(Step s, uint row) { return step_field(s, row, 3); }
 uint step_wanted(Step s, uint i) { return s.w[s.w[STEP_WANTED_AT] + i]; }
 
 // Slot of a position in a layer's cache, in units of head_dim elements: [block][kv_head][KV_BLOCK][head_dim].
-uint kv_slot(Step s, uint seq, uint pos, uint kv_head, uint kv_heads) {
-    uint block = s.w[s.w[STEP_TABLES_AT] + seq * s.w[STEP_TABLE_STRIDE] + pos / KV_BLOCK];
-    return (block * kv_heads + kv_head) * KV_BLOCK + pos % KV_BLOCK;
+uint kv_slot(Step s, uint table, uint pos, uint kv_head, uint kv_heads) {
+    return (s.w[table + pos / KV_BLOCK] * kv_heads + kv_head) * KV_BLOCK + pos % KV_BLOCK;
 }

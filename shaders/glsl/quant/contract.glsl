@@ -13,8 +13,9 @@
 //                                      four signed bytes per group, (scale, offset) per piece: a weight is
 //                                      scale * byte + offset
 //   HAS_OFFSET                         defined if offsets are not all zero
-//   WEIGHT_INIT                        if defined, run once by all threads of a workgroup; it may read `codebooks` of the
-//                                      push constants
+//
+// A format with a table (quant/src/tables.rs) finds it in shared memory, once WEIGHT_INIT has run, as `table` (pairs of words)
+// and by table_word(i).
 //
 // Formats of floats define, instead, void weight_floats(Line l, uint c, out vec4 v[8]), and leave PIECES undefined.
 //
@@ -76,10 +77,18 @@ uint spread_pairs(uint b) {
     uint apart = (b | (b << 12)) & 0x000f000fu;
     return (apart | (apart << 6)) & 0x03030303u;
 }
-#include "weight.glsl"
-#ifndef WEIGHT_INIT
+#ifdef TABLE_WORDS
+shared uvec2 table[TABLE_WORDS / 2];
+uint table_word(uint i) { return table[i / 2][i % 2]; }
+void stage_table(U32x2 tables) {
+    for (uint i = gl_LocalInvocationIndex; i < TABLE_WORDS / 2; i += gl_WorkGroupSize.x) table[i] = tables.v[TABLE_AT / 2 + i];
+    barrier();
+}
+#define WEIGHT_INIT stage_table(tables);
+#else
 #define WEIGHT_INIT
 #endif
+#include "weight.glsl"
 const uint GROUPS = CHUNK / 4;
 
 // A chunk as weights, group by group.

@@ -20,7 +20,7 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     s[1] = vec2(d * float(2 * ((scales >> 3) & 7) + 1), 0.0);
     [[unroll]] for (uint i = 0; i < 4; i++) {
         uint part = r.high >> (4 * i);
-        uint entry = grid[((r.low >> (8 * i)) & 255) | ((part & 7) << 8)];
+        uint entry = table_word(((r.low >> (8 * i)) & 255) | ((part & 7) << 8));
         q[2 * i] = shifted(entry, (part & 8) != 0);
         q[2 * i + 1] = shifted(entry >> 4, (part & 8) != 0);
     }

@@ -1,9 +1,7 @@
 // IQ2_S: see quant/src/iq2_s.rs. A chunk is two sub-blocks.
 #define CHUNK 32
 #define PIECES 2
-#define GRID_SIGNS 8
-#include "quant/codes_iq2_s.glsl"
-#include "quant/grid_two_bits.glsl"
+#include "quant/signs.glsl"
 struct Raw {
     uint low, minus, high, scales, d;
 };
@@ -19,7 +17,7 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     s[1] = vec2(d * (0.5 + float(r.scales >> 4)), 0.0);
     [[unroll]] for (uint i = 0; i < 4; i++) {
         uint index = ((r.low >> (8 * i)) & 255) | (((r.high >> (2 * i)) & 3) << 8);
-        uvec2 entry = grid[index], mask = sign_masks[(r.minus >> (8 * i)) & 255];
+        uvec2 entry = table[index], mask = sign_masks((r.minus >> (8 * i)) & 255);
         q[2 * i] = signed_by(entry.x, mask.x);
         q[2 * i + 1] = signed_by(entry.y, mask.y);
     }

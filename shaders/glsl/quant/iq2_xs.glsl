@@ -1,9 +1,7 @@
 // IQ2_XS: see quant/src/iq2_xs.rs. A chunk is two sub-blocks.
 #define CHUNK 32
 #define PIECES 2
-#define GRID_SIGNS 7
-#include "quant/codes_iq2_xs.glsl"
-#include "quant/grid_two_bits.glsl"
+#include "quant/signs.glsl"
 struct Raw {
     uvec2 n;
     uint scales;
@@ -20,7 +18,7 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     s[1] = vec2(d * (0.5 + float(r.scales >> 4)), 0.0);
     [[unroll]] for (uint i = 0; i < 4; i++) {
         uint word = r.n[i / 2] >> (16 * (i % 2));
-        uvec2 entry = grid[word & 511], mask = sign_masks[(word >> 9) & 127];
+        uvec2 entry = table[word & 511], mask = sign_masks((word >> 9) & 127);
         q[2 * i] = signed_by(entry.x, mask.x);
         q[2 * i + 1] = signed_by(entry.y, mask.y);
     }

@@ -1,9 +1,7 @@
 // IQ2_XXS: see quant/src/iq2_xxs.rs. A chunk is a sub-block.
 #define CHUNK 32
 #define PIECES 1
-#define GRID_SIGNS 7
-#include "quant/codes_iq2_xxs.glsl"
-#include "quant/grid_two_bits.glsl"
+#include "quant/signs.glsl"
 struct Raw {
     uvec2 n;
     uint d;
@@ -14,7 +12,7 @@ Raw weight_load(Line l, uint c) {
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     s[0] = vec2(half1(r.d) * (0.5 + float(r.n.y >> 28)) * 0.25, 0.0);
     [[unroll]] for (uint i = 0; i < 4; i++) {
-        uvec2 entry = grid[(r.n.x >> (8 * i)) & 255], mask = sign_masks[(r.n.y >> (7 * i)) & 127];
+        uvec2 entry = table[(r.n.x >> (8 * i)) & 255], mask = sign_masks((r.n.y >> (7 * i)) & 127);
         q[2 * i] = signed_by(entry.x, mask.x);
         q[2 * i + 1] = signed_by(entry.y, mask.y);
     }

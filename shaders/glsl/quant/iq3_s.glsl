@@ -1,11 +1,7 @@
 // IQ3_S: see quant/src/iq3_s.rs. A chunk is a sub-block.
 #define CHUNK 32
 #define PIECES 1
-#define GRID_SIGNS 8
-#include "quant/codes_iq3_s.glsl"
-#include "quant/grid_three_bits.glsl"
-uint grid_bytes(uint code) { return 0x01010101u + 2 * three_bits(code); }
-#include "quant/grid.glsl"
+#include "quant/signs.glsl"
 struct Raw {
     uvec2 n;
     uint minus, ninth, scales, d;
@@ -20,10 +16,10 @@ Raw weight_load(Line l, uint c) {
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     s[0] = vec2(half1(r.d) * (1.0 + 2.0 * float((r.scales >> (4 * (c % 2))) & 15)), 0.0);
     [[unroll]] for (uint i = 0; i < 4; i++) {
-        uvec2 mask = sign_masks[(r.minus >> (8 * i)) & 255];
+        uvec2 mask = sign_masks((r.minus >> (8 * i)) & 255);
         uint pair = r.n[i / 2] >> (16 * (i % 2)), ninth = r.ninth >> (2 * i);
-        q[2 * i] = signed_by(grid[(pair & 255) | ((ninth & 1) << 8)], mask.x);
-        q[2 * i + 1] = signed_by(grid[((pair >> 8) & 255) | ((ninth & 2) << 7)], mask.y);
+        q[2 * i] = signed_by(table_word((pair & 255) | ((ninth & 1) << 8)), mask.x);
+        q[2 * i + 1] = signed_by(table_word(((pair >> 8) & 255) | ((ninth & 2) << 7)), mask.y);
     }
 }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -1,14 +1,7 @@
 // IQ3_XXS: see quant/src/iq3_xxs.rs. A chunk is a sub-block.
 #define CHUNK 32
 #define PIECES 1
-#define GRID_SIGNS 7
-#include "quant/codes_iq3_xxs.glsl"
-#include "quant/grid_three_bits.glsl"
-uint grid_bytes(uint code) {
-    uint level = three_bits(code), top = level & (level >> 1) & (level >> 2) & 0x01010101u; // level 7 is 62, not 60
-    return 0x04040404u + 8 * level + 2 * top;
-}
-#include "quant/grid.glsl"
+#include "quant/signs.glsl"
 struct Raw {
     uvec2 n;
     uint word;
@@ -22,10 +15,10 @@ Raw weight_load(Line l, uint c) {
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     s[0] = vec2(half1(r.d) * (0.5 + float(r.word >> 28)) * 0.5, 0.0);
     [[unroll]] for (uint i = 0; i < 4; i++) {
-        uvec2 mask = sign_masks[(r.word >> (7 * i)) & 127];
+        uvec2 mask = sign_masks((r.word >> (7 * i)) & 127);
         uint pair = r.n[i / 2] >> (16 * (i % 2));
-        q[2 * i] = signed_by(grid[pair & 255], mask.x);
-        q[2 * i + 1] = signed_by(grid[(pair >> 8) & 255], mask.y);
+        q[2 * i] = signed_by(table_word(pair & 255), mask.x);
+        q[2 * i + 1] = signed_by(table_word((pair >> 8) & 255), mask.y);
     }
 }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -1,7 +1,7 @@
 // IQ4_NL: see quant/src/iq4_nl.rs. A block is a chunk.
 #define CHUNK 32
 #define PIECES 1
-#include "quant/levels_iq4.glsl"
+#include "quant/levels.glsl"
 struct Raw {
     uvec4 n;
     uint d;

@@ -1,7 +1,7 @@
 // IQ4_XS: see quant/src/iq4_xs.rs. A chunk is a sub-block.
 #define CHUNK 32
 #define PIECES 1
-#include "quant/levels_iq4.glsl"
+#include "quant/levels.glsl"
 struct Raw {
     uvec4 n;
     uvec2 head;

@@ -1,7 +1,7 @@
 // MXFP4: see quant/src/mxfp4.rs. A block is a chunk.
 #define CHUNK 32
 #define PIECES 1
-#include "quant/levels_fp4.glsl"
+#include "quant/levels.glsl"
 struct Raw {
     uvec4 n;
     uint e;

@@ -1,7 +1,7 @@
 // NVFP4: see quant/src/nvfp4.rs. A chunk is two sub-blocks.
 #define CHUNK 32
 #define PIECES 2
-#include "quant/levels_fp4.glsl"
+#include "quant/levels.glsl"
 struct Raw {
     uvec4 n;
     uint scales;

@@ -2,8 +2,7 @@
 //!
 //! usage: build-shaders [--check] [ROOT]; with `--check` nothing is written and a difference is an error.
 
-use pumex_quant::grid::{Grid, GRIDS};
-use pumex_quant::{Format, FORMATS};
+use pumex_quant::{tables, Format, FORMATS};
 use pumex_shaders::kernels::{Formats, KERNELS};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,20 +10,17 @@ use std::process::ExitCode;
 
 type Fault = Box<dyn std::error::Error>;
 
-/// Where a codebook lies among the packed ones, as GLSL.
-fn codes(grid: &Grid) -> String {
-    let words = |g: &&Grid| g.codes.len() / 2;
-    let at: usize = GRIDS.iter().take_while(|g| g.name != grid.name).map(words).sum();
-    format!("const uint GRID_AT = {at};\nconst uint GRID_WORDS = {};\n", words(&grid))
-}
-
-/// Sizes and fields of a format's block, as GLSL.
+/// Sizes and fields of a format's block, and where its table lies among all, as GLSL.
 fn fields(format: &Format) -> String {
     let mut out = format!("#define BLOCK_LEN {}\n#define BLOCK_BYTES {}\n", format.block_len, format.block_bytes);
     let mut before = 0;
     for f in format.fields {
         out += &format!("const Field {} = Field({}, {}, {before});\n", f.name, f.at, f.bytes);
         before += f.bytes;
+    }
+    if let Some(t) = tables::of(format.id) {
+        out += &format!("#define TABLE_AT {}\n#define TABLE_WORDS {}\n", t.at(), t.words().len());
+        out += &format!("const uint SIGNS_AT = {};\n", t.signs_at());
     }
     out
 }
@@ -49,10 +45,8 @@ fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
                     _ => wanted.to_string(),
                 };
                 let of_format = || FORMATS.iter().find(|f| file == "fields.glsl" && Some(f.stem) == stem).map(fields);
-                let made = GRIDS.iter().find(|g| file == format!("quant/codes_{}.glsl", g.name)).map(|g| codes(g));
-                let made = made.or_else(of_format);
                 let read = || fs::read_to_string(glsl.join(&file)).map_err(|e| format!("{file}: {e}"));
-                let content = made.map_or_else(read, Ok)?;
+                let content = of_format().map_or_else(read, Ok)?;
                 Ok(shaderc::ResolvedInclude { resolved_name: file, content })
             });
             let file = format!("{}.comp", kernel.name);

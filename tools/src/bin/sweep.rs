@@ -76,7 +76,7 @@ impl Bench {
 
 /// A tile in a few characters.
 fn name(t: &GemvTile) -> String {
-    format!("{} {}x{} in {}", t.kernel, t.size, t.rows, t.groups)
+    format!("{} {}x{} in {} depth {}", t.kernel, t.size, t.rows, t.groups, t.depth)
 }
 
 fn main() -> Result<(), Fault> {
@@ -103,14 +103,15 @@ fn main() -> Result<(), Fault> {
                 let plain = [(32, 2), (32, 4), (64, 4), (64, 8), (128, 4)];
                 for (size, rows) in plain.into_iter().filter(|_| !extras.norm && f.block_len == 1) {
                     let groups = (*m as u32).div_ceil(rows);
-                    tiles.push(GemvTile { kernel: "gemv", size, rows, groups, span: *k as u32 });
+                    tiles.push(GemvTile { kernel: "gemv", size, rows, groups, span: *k as u32, depth: 1 });
                 }
                 if let Some(span) = policy::dot_span(&caps, f, *k, *n) {
-                    for size in [128, 256, 512, 1024] {
-                        for rows in [1, 2, 4, 8] {
-                            let tile = |turns| policy::dot_tile(&caps, (*m, *k), rows, size, turns, span);
-                            tiles.extend([1, 2, 4, 8].map(tile));
-                        }
+                    for (size, rows) in [256, 512, 1024].into_iter().flat_map(|size| [1, 2, 4].map(|rows| (size, rows)))
+                    {
+                        let tile = |turns| policy::dot_tile(&caps, (*m, *k), rows, size, turns, span);
+                        let all = [1, 2, 4, 8].map(tile);
+                        let some = all.into_iter().filter(|t| (90..600).contains(&t.groups));
+                        tiles.extend(some.flat_map(|t| [1, 2, 4].map(|depth| GemvTile { depth, ..t })));
                     }
                 }
                 for tile in tiles.into_iter().filter(|t| t.rows * *n as u32 * if extras.gated { 2 } else { 1 } <= 16) {
