@@ -18,6 +18,8 @@ pub struct GemvTile {
     pub span: u32,
     /// Chunks that its threads have under way.
     pub depth: u32,
+    /// Bits of its activations: 16 or 8.
+    pub bits: u32,
 }
 
 /// What a product does beside multiplying.
@@ -97,16 +99,18 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     let Some(span) = dot_span(caps, format, k, n) else {
         return float_tile(caps, m, k, n);
     };
-    let rows = if m < 8192 || extras.gated { 2 } else { 4 };
-    let (size, turns) = match (m, n) {
-        (..8192, _) => (512, 1),
-        (..65536, 1) if extras.gated => (512, 1),
-        (..65536, 1) => (256, 1),
-        (_, 1) | (..65536, 2) => (256, 2),
-        (_, 2) => (1024, 2),
-        _ => (512, 2),
+    // (threads, outputs of a subgroup at a time, workgroups that keep the device busy)
+    let (size, rows, groups) = match (m, n) {
+        (..=4224, 1) => (1024, 1, 132),
+        (..8192, 1) => (256, 2, 384),
+        (..8192, _) => (512, 2, 132),
+        _ if extras.gated => (512, 1, 112),
+        (..65536, _) => (512, 2, 112),
+        _ => (512, 2, 501),
     };
-    dot_tile(caps, (m, k), rows, size, turns, span)
+    let rows = if n > 4 { 1 } else { rows };
+    let outputs = (size / caps.subgroup_size * rows).max(1) as usize;
+    dot_tile(caps, (m, k), rows, size, m.div_ceil(outputs * groups) as u32, span)
 }
 
 /// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.
@@ -114,7 +118,7 @@ pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns
     let size = size.min(caps.max_workgroup_invocations).max(caps.subgroup_size);
     let turns = if span < k { 1 } else { turns };
     let outputs = size / caps.subgroup_size * rows * turns;
-    GemvTile { kernel: DOT, size, rows, groups: (m as u32).div_ceil(outputs), span: span as u32, depth: 1 }
+    GemvTile { kernel: DOT, size, rows, groups: (m as u32).div_ceil(outputs), span: span as u32, depth: 1, bits: 16 }
 }
 
 /// The float kernel: a subgroup's worth of threads per few outputs on GPUs, more outputs on software devices, where a
@@ -128,7 +132,7 @@ pub fn float_tile(caps: &Caps, m: usize, k: usize, n: usize) -> GemvTile {
         (false, _) => (if k >= 8192 { 64 } else { 32 }, 2),
     };
     let size = size.max(caps.subgroup_size.min(64));
-    GemvTile { kernel: FLOAT, size, rows, groups: (m as u32).div_ceil(rows), span: k as u32, depth: 1 }
+    GemvTile { kernel: FLOAT, size, rows, groups: (m as u32).div_ceil(rows), span: k as u32, depth: 1, bits: 16 }
 }
 
 /// Threads per workgroup of the row-wise kernels (norm, argmax): wide on GPUs, narrow on software devices.

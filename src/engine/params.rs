@@ -54,16 +54,7 @@ impl Params {
     pub fn write(&mut self, rows: &[Row], blocks: &Blocks) {
         let l = self.layout;
         let wanted: Vec<u32> = (0..rows.len() as u32).filter(|&i| rows[i as usize].wanted).collect();
-        let mut words: Vec<u32> = vec![
-            rows.len() as u32,
-            wanted.len() as u32,
-            l.wanted_at() as u32,
-            0,
-            0,
-            0,
-            0,
-            0,
-        ];
+        let mut words: Vec<u32> = vec![rows.len() as u32, wanted.len() as u32, l.wanted_at() as u32, 0, 0, 0, 0, 0];
         for row in rows {
             let token = match row.token {
                 Token::Id(id) => id,

@@ -1,6 +1,6 @@
 //! Speed of the GEMV for every weight format, shape and tile: finds the tiles of the policy.
 //!
-//! usage: sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|roles]; prints, per format and shape, the best tile and what the
+//! usage: sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|roles] [BITS]; prints, per format and shape, the best tile and what the
 //! policy's reaches. `roles` are the products of an 8B model as a token needs them, with norms, gates and sums.
 
 use pumex::engine::bandwidth;
@@ -86,6 +86,7 @@ fn main() -> Result<(), Fault> {
     let device = Device::open(&vk::Options::default())?;
     let speed = bandwidth::measure(&device)?;
     println!("{}: read {:.0} GB/s, copy {:.0} GB/s", device.caps().name, speed.read / 1e9, speed.copy / 1e9);
+    let bits = args.get(3).map_or("16", String::as_str).parse()?;
     let shapes: &[Shape] = if args.get(2).is_some_and(|a| a == "roles") { &ROLES } else { &SHAPES };
     let mut bench = Bench { kernels: Kernels::new(&device), device };
     println!("format\tm\tk\tn\tpolicy\tus\tGB/s\tbest\tus\tGB/s\tshare of read");
@@ -103,7 +104,7 @@ fn main() -> Result<(), Fault> {
                 let plain = [(32, 2), (32, 4), (64, 4), (64, 8), (128, 4)];
                 for (size, rows) in plain.into_iter().filter(|_| !extras.norm && f.block_len == 1) {
                     let groups = (*m as u32).div_ceil(rows);
-                    tiles.push(GemvTile { kernel: "gemv", size, rows, groups, span: *k as u32, depth: 1 });
+                    tiles.push(GemvTile { kernel: "gemv", size, rows, groups, span: *k as u32, depth: 1, bits: 16 });
                 }
                 if let Some(span) = policy::dot_span(&caps, f, *k, *n) {
                     for (size, rows) in [256, 512, 1024].into_iter().flat_map(|size| [1, 2, 4].map(|rows| (size, rows)))
@@ -111,7 +112,7 @@ fn main() -> Result<(), Fault> {
                         let tile = |turns| policy::dot_tile(&caps, (*m, *k), rows, size, turns, span);
                         let all = [1, 2, 4, 8].map(tile);
                         let some = all.into_iter().filter(|t| (90..600).contains(&t.groups));
-                        tiles.extend(some.flat_map(|t| [1, 2, 4].map(|depth| GemvTile { depth, ..t })));
+                        tiles.extend(some.flat_map(|t| [1, 2].map(|depth| GemvTile { depth, bits, ..t })));
                     }
                 }
                 for tile in tiles.into_iter().filter(|t| t.rows * *n as u32 * if extras.gated { 2 } else { 1 } <= 16) {
