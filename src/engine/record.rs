@@ -185,7 +185,7 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
     if shape.wanted > 0 {
         if let (true, Some(host)) = (shape.logits, bound.logits) {
             let len = (shape.wanted * bound.plan.n_vocab * 4) as u64;
-            w.rec.barrier();
+            w.rec.copy_barrier();
             w.rec.copy(bound.arena, bound.placement.offsets[bound.plan.logits.0], host, 0, len);
         }
         w.rec.host_barrier();

@@ -91,7 +91,7 @@ impl Device {
                 begun,
             };
             let mut recorder = Recorder(raw);
-            recorder.barrier();
+            recorder.copy_barrier();
             Ok(recorder)
         }
     }
@@ -153,8 +153,20 @@ impl Recorder {
         self.0.barriers += 1;
     }
 
-    /// Orders all that was recorded before with all that follows.
+    /// Orders the dispatches recorded before with those that follow.
     pub fn barrier(&mut self) {
+        let (read, write) = (vk::AccessFlags::SHADER_READ, vk::AccessFlags::SHADER_WRITE);
+        let barriers = memory_barrier(write, read | write);
+        // SAFETY: the commands are being recorded.
+        unsafe {
+            let (stage, flags) = (vk::PipelineStageFlags::COMPUTE_SHADER, vk::DependencyFlags::empty());
+            self.0.device.raw.cmd_pipeline_barrier(self.0.commands, stage, stage, flags, &barriers, &[], &[]);
+        }
+        self.0.barriers += 1;
+    }
+
+    /// Orders all that was recorded before, copies too, with all that follows.
+    pub fn copy_barrier(&mut self) {
         let read = vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
         let write = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
         self.pipeline_barrier(DEVICE_STAGES, &memory_barrier(write, read | write));

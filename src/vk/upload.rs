@@ -97,7 +97,7 @@ impl Uploader {
             push.extend(&repack.rest);
             let mut rec = self.device.recorder()?;
             rec.copy(&self.slots[slot].buffer, 0, &landing, 0, part.len() as u64);
-            rec.barrier();
+            rec.copy_barrier();
             rec.dispatch(&repack.pipeline, &push, [REPACK_GROUPS, 1, 1]);
             [&landing, buffer].iter().for_each(|b| rec.keep(b));
             self.slots[slot].landing = Some(landing);
