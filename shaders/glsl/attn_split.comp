@@ -10,7 +10,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 layout(local_size_x_id = 0) in; // at least HEAD_DIM / 4, a multiple of SPAN
-layout(constant_id = 1) const uint GH = 1;   // query heads per workgroup; divides those of a K/V head
+layout(constant_id = 1) const uint GH = 1;   // query heads per workgroup, at most 8; divides those of a K/V head
 layout(constant_id = 2) const uint ROPE = 0; // 1: qkv is as the product left it
 layout(constant_id = 3) const uint NEOX = 0; // 1: rotates halves, 0: neighbours
 layout(constant_id = 4) const uint NORM = 0; // 1: q and k are normed per head
@@ -138,6 +138,25 @@ void put_out(uint row, uint h0, uint e, vec4 o) {
     for (uint j = 0; j < 4; j++) y.v[(row * heads + h0) * HEAD_DIM + 4 * e + j] = o[j];
 }
 
+// Adds up what the threads have for head g: the output, or this part's share of it.
+void gather(uint g, uint row, uint h0, uint part, uint parts, uint used, vec4 a[2]) {
+    uint t = gl_LocalInvocationID.x, h = row * heads + h0 + g, at = (h * parts + part) * STATE;
+    barrier();
+    summed[t * (V_LEN / 4)] = a[0];
+    if (V_LEN == 8) summed[2 * t + 1] = a[1];
+    barrier();
+    if (t < HEAD_DIM / 4) {
+        vec4 o = vec4(0.0);
+        for (uint k = 0; k < GROUPS; k++) o += summed[HEAD_DIM / 4 * k + t];
+        if (used == 1) put_out(row, h0, g * (HEAD_DIM / 4) + t, o / sum[g]);
+        else PartialSums(partials).v[at / 4 + 1 + t] = o;
+    }
+    if (used > 1 && t == 0) {
+        partials.v[at] = best[g];
+        partials.v[at + 1] = sum[g];
+    }
+}
+
 void main() {
     uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
     uint t = gl_LocalInvocationID.x;
@@ -164,7 +183,7 @@ void main() {
         }
     }
     uint group = t / V_UNITS, unit = t % V_UNITS;
-    vec4 acc[GH][2];
+    vec4 acc[8][2];
     [[unroll]] for (uint g = 0; g < GH; g++) {
         bool first = fresh && group == 0;
         uint at = ((GH + 1) * HEAD_DIM + unit * V_LEN) / 4;
@@ -231,26 +250,15 @@ void main() {
             }
         }
     }
-    [[unroll]] for (uint g = 0; g < GH; g++) {
-        barrier();
-        summed[t * (V_LEN / 4)] = acc[g][0];
-        if (V_LEN == 8) summed[2 * t + 1] = acc[g][1];
-        barrier();
-        uint h = row * heads + h0 + g, at = (h * parts + part) * STATE;
-        for (uint i = t; i < HEAD_DIM / 4; i += SIZE) {
-            vec4 o = vec4(0.0);
-            for (uint k = 0; k < GROUPS; k++) o += summed[HEAD_DIM / 4 * k + i];
-            if (used == 1) o /= sum[g];
-            for (uint j = 0; j < 4; j++) {
-                if (used == 1) y.v[h * HEAD_DIM + 4 * i + j] = o[j];
-                else partials.v[at + 4 + 4 * i + j] = o[j];
-            }
-        }
-        if (used > 1 && t == 0) {
-            partials.v[at] = best[g];
-            partials.v[at + 1] = sum[g];
-        }
-    }
+    // By hand: a loop with barriers in it would not be unrolled, and the sums would live in local memory.
+    if (GH > 0) gather(0, row, h0, part, parts, used, acc[0]);
+    if (GH > 1) gather(1, row, h0, part, parts, used, acc[1]);
+    if (GH > 2) gather(2, row, h0, part, parts, used, acc[2]);
+    if (GH > 3) gather(3, row, h0, part, parts, used, acc[3]);
+    if (GH > 4) gather(4, row, h0, part, parts, used, acc[4]);
+    if (GH > 5) gather(5, row, h0, part, parts, used, acc[5]);
+    if (GH > 6) gather(6, row, h0, part, parts, used, acc[6]);
+    if (GH > 7) gather(7, row, h0, part, parts, used, acc[7]);
     if (used == 1) return;
     memoryBarrierBuffer();
     barrier();

@@ -14,7 +14,7 @@ layout(constant_id = 4) const uint ADD = 0;   // 1: adds to y
 layout(constant_id = 5) const uint K = 4096;  // inputs
 layout(constant_id = 6) const uint NORM = 0;  // 1: x is normed first
 layout(constant_id = 7) const uint SPAN = 4096; // inputs coded at a time: a multiple of 256, or K; below K, a subgroup takes rows once
-layout(constant_id = 8) const uint DEPTH = 1; // chunks a thread has under way
+layout(constant_id = 8) const uint DEPTH = 1; // chunks a thread has under way: 1 or 2
 layout(constant_id = 9) const uint BITS = 16; // of an activation: 16 or 8
 layout(push_constant) uniform Push {
     uvec2 w0, w1, w2;   // [m_i, k]
@@ -137,7 +137,7 @@ void store(uint row, uint col, float sum, float other) {
 const uint TABLE_LOADS = (TABLE_WORDS / 2 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 #endif
 Line line[LINES];
-Raw raw[DEPTH][LINES];
+Raw raw[2][LINES];
 float acc[LINES * COLS];
 
 // Rows past the end repeat the last one, so that no branch keeps loops from unrolling.
@@ -185,6 +185,15 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
     }
 }
 
+// Uses chunk c and asks for chunk `ahead` in its place.
+void take(uint slot, uint c, uint ahead, uint span, uint to) {
+    uint q[LINES][GROUPS];
+    vec2 s[LINES][PIECES];
+    [[unroll]] for (uint r = 0; r < LINES; r++) weight_codes(raw[slot][r], min(c, K / CHUNK - 1), q[r], s[r]);
+    fetch(slot, ahead);
+    if (c < to) multiply(c, span, q, s);
+}
+
 void finish(uint first) {
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         [[unroll]] for (uint col = 0; col < COLS; col++) {
@@ -209,7 +218,8 @@ void main() {
     }
 #endif
     find_lines(first);
-    [[unroll]] for (uint d = 0; d < DEPTH; d++) fetch(d, lane + d * lanes);
+    fetch(0, lane);
+    if (DEPTH > 1) fetch(1, lane + lanes);
 #ifdef TABLE_WORDS
     [[unroll]] for (uint i = 0; i < TABLE_LOADS; i++) {
         table[min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_WORDS / 2 - 1)] = held_table[i];
@@ -234,13 +244,8 @@ void main() {
                 uint at = from + turn * lanes + lane;
                 uint ahead = last ? (SPANS > 1 ? to : from) + lane : at + DEPTH * lanes;
                 if (last && SPANS == 1) find_lines(first + step);
-                [[unroll]] for (uint d = 0; d < DEPTH; d++) {
-                    uint c = at + d * lanes, q[LINES][GROUPS];
-                    vec2 s[LINES][PIECES];
-                    [[unroll]] for (uint r = 0; r < LINES; r++) weight_codes(raw[d][r], min(c, K / CHUNK - 1), q[r], s[r]);
-                    fetch(d, ahead + d * lanes);
-                    if (c < to) multiply(c, span, q, s);
-                }
+                take(0, at, ahead, span, to);
+                if (DEPTH > 1) take(1, at + lanes, ahead + lanes, span, to);
             }
             if (SPANS > 1) break;
             finish(first);
