@@ -8,7 +8,7 @@ mod dump;
 mod op;
 mod place;
 
-pub use op::{Access, Cache, MatPart, Op, Rope, RopeStyle};
+pub use op::{Access, Cache, Chosen, ExpertPart, MatPart, Op, Rope, RopeStyle};
 pub use place::Placement;
 
 use pumex_quant::Format;
@@ -204,6 +204,27 @@ impl Builder {
         let out = self.value("ffn", self.weights[gate.weight.0].rows, Rows::Step);
         self.ops.push(Op::GatedMatMul { x, gate, up, out });
         out
+    }
+
+    /// The experts of each row by the router's logits `[n, experts]`: `[n, 4 * used]`, see [`Op::Route`].
+    pub fn route(&mut self, logits: Val, chosen: Chosen, scale: f32, scales: [Option<Weight>; 3]) -> Val {
+        let out = self.value("route", 4 * chosen.used, Rows::Step);
+        self.ops.push(Op::Route { logits, chosen, scale, scales, out });
+        out
+    }
+
+    /// `silu(x · gateᵀ) * (x · upᵀ)` of each expert of a row, side by side: `[n, k]` → `[n, used * ffn]`.
+    pub fn gated_experts(&mut self, x: Val, route: Val, chosen: Chosen, gate: Weight, up: Weight) -> Val {
+        let ffn = self.weights[gate.0].rows / chosen.experts;
+        let out = self.value("experts", chosen.used * ffn, Rows::Step);
+        self.ops.push(Op::GatedExperts { x, route, chosen, gate, up, out });
+        out
+    }
+
+    /// `residual += Σ weight * (x_expert · downᵀ)`: `[n, used * ffn]` → `[n, m]`, in place.
+    pub fn experts_add(&mut self, x: Val, route: Val, chosen: Chosen, down: Weight, residual: Val) -> Val {
+        self.ops.push(Op::ExpertsAdd { x, route, chosen, down, out: residual });
+        residual
     }
 
     /// Rotates q in place, writes rotated k and v to the cache of `cache.layer`; norms per head first if given.

@@ -99,18 +99,33 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     let Some(span) = dot_span(caps, format, k, n) else {
         return float_tile(caps, m, k, n);
     };
-    // (threads, outputs of a subgroup at a time, workgroups that keep the device busy)
-    let (size, rows, groups) = match (m, n) {
-        (..=4224, 1) => (1024, 1, 132),
-        (..8192, 1) => (256, 2, 384),
-        (..8192, _) => (512, 2, 132),
-        _ if extras.gated => (512, 1, 112),
-        (..65536, _) => (512, 2, 112),
-        _ => (512, 2, 501),
+    // (threads, outputs of a subgroup at a time, workgroups that keep the device busy, chunks under way)
+    let bits = format.bits();
+    let (size, rows, groups, depth) = match (m, n) {
+        (..=4224, 1) if k > 8192 && bits > 6.0 => (512, 2, 132, 1),
+        (..=4224, 1) => (1024, 1, 132, 1),
+        (..8192, 1) => (256, 2, 384, 1),
+        (..8192, _) => (512, 2, 132, 1),
+        _ if extras.gated && n == 1 => (256, 1, 224, 2),
+        _ if extras.gated => (512, 1, 112, 1),
+        (..65536, 1) => (1024, 2, 112, 1),
+        (..65536, _) => (512, 2, 112, 1),
+        (_, 1) if bits < 4.3 => (1024, 4, 126, 1),
+        (_, 1) if bits < 4.6 => (512, 4, 251, 1),
+        (_, 1) if bits < 6.1 => (1024, 2, 251, 1),
+        (_, 1) => (512, 2, 501, 2),
+        _ => (512, 2, 501, 1),
     };
-    let rows = if n > 4 { 1 } else { rows };
     let outputs = (size / caps.subgroup_size * rows).max(1) as usize;
-    dot_tile(caps, (m, k), rows, size, m.div_ceil(outputs * groups) as u32, span)
+    GemvTile { depth, ..dot_tile(caps, (m, k), rows, size, m.div_ceil(outputs * groups) as u32, span) }
+}
+
+/// A GEMV of `m` outputs over `k` inputs with the matrices of one expert, or of all experts of a row side by side.
+pub fn expert_tile(caps: &Caps, format: &Format, m: usize, k: usize) -> GemvTile {
+    match dot_span(caps, format, k, 1) {
+        Some(span) if span == k => dot_tile(caps, (m, k), 1, 256, 1, span),
+        _ => float_tile(caps, m, k, 1),
+    }
 }
 
 /// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.

@@ -4,7 +4,7 @@
 mod ops;
 
 use crate::gguf::Gguf;
-use crate::plan::{Op, Plan, Rows, Val, Weight};
+use crate::plan::{MatPart, Op, Plan, Rows, Val, Weight};
 use crate::step::{self, Counters, Output, Row, Runner, Ticket, Token, Want};
 use crate::{Error, Result};
 use std::ops::Range;
@@ -107,10 +107,8 @@ impl<'a> Reference<'a> {
                     take.iter().flat_map(|&r| ops::rms_norm(&x[r * dim..][..dim], &weight, eps)).collect();
             }
             Op::MatMul { x, parts, add, out } => {
-                let products: Vec<(Vec<f32>, usize)> = parts
-                    .iter()
-                    .map(|p| (self.product(x, p.weight, p.bias), self.plan.weights[p.weight.0].rows))
-                    .collect();
+                let products: Vec<(Vec<f32>, usize)> =
+                    parts.iter().map(|p| (self.product(x, p), self.plan.weights[p.weight.0].rows)).collect();
                 let count = self.values[x.0].len() / self.plan.values[x.0].width;
                 let joined = ops::side_by_side(&products, count);
                 if add {
@@ -120,10 +118,47 @@ impl<'a> Reference<'a> {
                 }
             }
             Op::GatedMatMul { x, gate, up, out } => {
-                let mut g = self.product(x, gate.weight, gate.bias);
-                let u = self.product(x, up.weight, up.bias);
+                let mut g = self.product(x, &gate);
+                let u = self.product(x, &up);
                 g.iter_mut().zip(&u).for_each(|(g, u)| *g = ops::silu(*g) * u);
                 self.values[out.0] = g;
+            }
+            Op::Route { logits, chosen, scale, scales, out } => {
+                let scales = scales.map(|s| s.map(|w| self.vector(w)));
+                let rows = self.values[logits.0].chunks_exact(chosen.experts);
+                self.values[out.0] = rows.flat_map(|row| ops::route(row, chosen.used, scale, &scales)).collect();
+            }
+            Op::GatedExperts { x, route, chosen, gate, up, out } => {
+                let (gate, up) = (self.matrix(gate), self.matrix(up));
+                let mut result = vec![0.0; rows.len() * self.plan.values[out.0].width];
+                let (x, route) = (&self.values[x.0], &self.values[route.0]);
+                ops::for_rows(&mut result, gate.rows / chosen.experts, |pair, out| {
+                    let (row, slot) = (pair / chosen.used, pair % chosen.used);
+                    let x = &x[row * gate.cols..][..gate.cols];
+                    let route = ops::Route::of(&route[row * 4 * chosen.used..], slot, chosen.used);
+                    let first = route.expert * out.len();
+                    for (m, out) in out.iter_mut().enumerate() {
+                        let g = ops::dot(&gate.row(first + m), x) * route.gate_scale;
+                        *out = ops::silu(g) * ops::dot(&up.row(first + m), x) * route.up_scale;
+                    }
+                });
+                self.values[out.0] = result;
+            }
+            Op::ExpertsAdd { x, route, chosen, down, out } => {
+                let down = self.matrix(down);
+                let mut result = self.values[out.0].clone();
+                let (x, route) = (&self.values[x.0], &self.values[route.0]);
+                ops::for_rows(&mut result, down.rows / chosen.experts, |row, out| {
+                    for slot in 0..chosen.used {
+                        let x = &x[(row * chosen.used + slot) * down.cols..][..down.cols];
+                        let route = ops::Route::of(&route[row * 4 * chosen.used..], slot, chosen.used);
+                        let first = route.expert * out.len();
+                        for (m, out) in out.iter_mut().enumerate() {
+                            *out += route.weight * ops::dot(&down.row(first + m), x);
+                        }
+                    }
+                });
+                self.values[out.0] = result;
             }
             Op::RopeKv { qkv, cache, rope, q_norm, k_norm } => {
                 let norms = [q_norm.map(|w| self.vector(w)), k_norm.map(|w| self.vector(w))];
@@ -165,9 +200,12 @@ impl<'a> Reference<'a> {
         }
     }
 
-    fn product(&self, x: Val, weight: Weight, bias: Option<Weight>) -> Vec<f32> {
-        let mut out = self.matrix(weight).times(&self.values[x.0]);
-        if let Some(bias) = bias.map(|b| self.vector(b)) {
+    fn product(&self, x: Val, part: &MatPart) -> Vec<f32> {
+        let mut out = self.matrix(part.weight).times(&self.values[x.0]);
+        if part.scale != 1.0 {
+            out.iter_mut().for_each(|o| *o *= part.scale);
+        }
+        if let Some(bias) = part.bias.map(|b| self.vector(b)) {
             out.chunks_exact_mut(bias.len()).for_each(|row| row.iter_mut().zip(&bias).for_each(|(o, b)| *o += b));
         }
         out

@@ -141,6 +141,7 @@ impl Lab {
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
             words(&mut push, &[k, m, n, m, 0, usize::from(case.bias)]);
+            push.extend(1f32.to_le_bytes());
             let grid = [m.div_ceil(64) as u32, n.div_ceil(64) as u32, 1];
             self.launch("gemm_tile", format, &[("EPILOGUE", u32::from(case.add)), planes], &push, grid);
         } else {
@@ -148,7 +149,7 @@ impl Lab {
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
             words(&mut push, &[k, m, m, m, m, 0, usize::from(case.bias)]);
-            push.extend(EPS.to_le_bytes());
+            [EPS, 1.0, 1.0, 1.0].iter().for_each(|f| push.extend(f.to_le_bytes()));
             let caps = self.device.caps();
             let tile = match kernel {
                 "gemv" => policy::float_tile(caps, m, k, n),

@@ -17,6 +17,7 @@ layout(push_constant) uniform Push {
     uint y_stride;
     uint y_at;
     uint flags;
+    float scale; // of the product
 };
 const uint TILE = 64;
 const uint STRIDE = TILE + 4; // keeps 16-byte alignment, spreads banks
@@ -25,6 +26,7 @@ shared vec4 tile_x[32 * STRIDE / 4];
 
 void store(uint col, uint row, float sum) {
     if (col < n && row < m) {
+        sum *= scale;
         if (flags == 1) sum += bias.v[row];
         uint at = col * y_stride + y_at + row;
         if (EPILOGUE == 1) sum += y.v[at];

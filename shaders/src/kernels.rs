@@ -51,6 +51,9 @@ pub struct Kernel {
 
 const KV: [(&str, u32); 3] = [("K_TYPE", 10), ("V_TYPE", 11), ("HEAD_DIM", 12)];
 
+/// Products with the matrices of each row's experts.
+const EXPERTS: [(&str, u32); 2] = [("EXPERTS", 10), ("USED", 11)];
+
 /// 1: weights lie as planes, not as blocks.
 const PLANES: (&str, u32) = ("PLANES", 20);
 
@@ -74,14 +77,14 @@ pub const KERNELS: &[Kernel] = &[
         name: "gemv",
         formats: Formats::All,
         needs: Needs::Nothing,
-        push_bytes: 112,
-        spec: &[("SIZE", 0), ("ROWS", 1), ("COLS", 2), ("GATED", 3), ("ADD", 4), PLANES],
+        push_bytes: 124,
+        spec: &[("SIZE", 0), ("ROWS", 1), ("COLS", 2), ("GATED", 3), ("ADD", 4), EXPERTS[0], EXPERTS[1], PLANES],
     },
     Kernel {
         name: "gemv_dot",
         formats: Formats::Quantized,
         needs: Needs::IntegerDot,
-        push_bytes: 112,
+        push_bytes: 124,
         spec: &[
             ("SIZE", 0),
             ("ROWS", 1),
@@ -93,6 +96,8 @@ pub const KERNELS: &[Kernel] = &[
             ("SPAN", 7),
             ("DEPTH", 8),
             ("BITS", 9),
+            EXPERTS[0],
+            EXPERTS[1],
             PLANES,
         ],
     },
@@ -100,7 +105,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "gemm_tile",
         formats: Formats::All,
         needs: Needs::Nothing,
-        push_bytes: 64,
+        push_bytes: 72,
         spec: &[("EPILOGUE", 1), PLANES],
     },
     Kernel {
@@ -141,6 +146,13 @@ pub const KERNELS: &[Kernel] = &[
         needs: Needs::Nothing,
         push_bytes: 56,
         spec: &[("BR", 1), ("BC", 2), KV[0], KV[1], KV[2]],
+    },
+    Kernel {
+        name: "route",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        push_bytes: 56,
+        spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2)],
     },
     Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, push_bytes: 80, spec: &[] },
     Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, push_bytes: 24, spec: &[("COPY", 1)] },

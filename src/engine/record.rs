@@ -2,7 +2,7 @@
 
 use super::CacheType;
 use crate::kernel::Kernels;
-use crate::plan::{Access, Cache, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
+use crate::plan::{Access, Cache, Chosen, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
 use crate::policy::{self, AttnTile, Extras};
 use crate::vk::{Buffer, Class, Device, Recorder, Recording, Uploader};
 use crate::Result;
@@ -312,6 +312,17 @@ impl Writer<'_, '_> {
             }
             Op::MatMul { x, parts, add, out } => self.matmul(*x, parts, *add, *out),
             Op::GatedMatMul { x, gate, up, out } => self.gated(*x, gate, up, *out),
+            Op::Route { logits, chosen, scale, scales, out } => {
+                let mut push = Push::default().addr(self.val(*logits)).addr(self.val(*out));
+                push = scales.iter().fold(push, |push, s| push.addr(self.opt(*s))).addr(params);
+                let flags = scales.iter().enumerate().map(|(i, s)| usize::from(s.is_some()) << i).sum();
+                let spec = [("SIZE", 64), ("EXPERTS", chosen.experts as u32), ("USED", chosen.used as u32)];
+                self.dispatch("route", None, &spec, push.word(flags).float(*scale), [self.shape.rows, 1, 1])
+            }
+            Op::GatedExperts { x, route, chosen, gate, up, out } => {
+                self.experts(*x, *route, *chosen, &[*gate, *up], true, *out)
+            }
+            Op::ExpertsAdd { x, route, chosen, down, out } => self.experts(*x, *route, *chosen, &[*down], false, *out),
             Op::RopeKv { qkv, cache, rope, q_norm, k_norm } => self.rope_kv(*qkv, cache, rope, *q_norm, *k_norm),
             Op::Attend { qkv, cache, scale, out } => self.attend(*qkv, cache, *scale, *out),
             Op::Argmax { logits } => {
@@ -382,9 +393,30 @@ impl Writer<'_, '_> {
             .word(m01)
             .word(m);
         let push = push.word(self.width(out)).word(y_at).word(flags).float(norm.map_or(0.0, |n| n.eps));
+        let scale = |i: usize| parts.get(i).map_or(1.0, |p| p.scale);
+        let push = push.float(scale(0)).float(scale(1)).float(scale(2));
         let tile = policy::gemv_tile(self.b.device.caps(), info(&parts[0]).format, m, k, n, extras);
         let spec = tile.spec(k, n, extras);
         self.dispatch(tile.kernel, Some(stem), &spec, push, [tile.groups as usize, 1, 1])
+    }
+
+    /// Products with the matrices of the experts of each row: gate and up in one, or down, whose weighted sum is added.
+    fn experts(&mut self, x: Val, route: Val, c: Chosen, weights: &[Weight], gated: bool, out: Val) -> Result<()> {
+        let info = &self.b.plan.weights[weights[0].0];
+        let (m, n, used) = (info.rows / c.experts, self.shape.rows, c.used);
+        let k = if gated { info.cols } else { used * info.cols };
+        let up = weights.get(1).map_or(0, |w| self.weight(*w));
+        let push = Push::default().addr(self.weight(weights[0])).addr(up).addr(0).addr(0).addr(0);
+        let push = push.addr(self.val(route)).addr(self.val(x)).addr(self.val(out));
+        let push = push.addr(self.b.codebooks.address()).addr(0).word(k).word(m).word(m).word(m);
+        let stride = if gated { m } else { self.width(out) };
+        let push = push.word(stride).word(0).word(0).float(0.0).float(1.0).float(1.0).float(1.0);
+        let extras = Extras { gated, add: !gated, norm: false, planes: self.b.device.stages_weights() };
+        let tile = policy::expert_tile(self.b.device.caps(), info.format, m, k);
+        let mut spec = tile.spec(k, 1, extras);
+        spec.extend([("EXPERTS", if gated { 1 } else { 2 }), ("USED", used as u32)]);
+        let grid = [tile.groups as usize, if gated { n * used } else { n }, 1];
+        self.dispatch(tile.kernel, Some(info.format.stem), &spec, push, grid)
     }
 
     fn gemm(&mut self, x: Val, part: &MatPart, epilogue: u32, out: Val, y_at: usize) -> Result<()> {
@@ -399,7 +431,7 @@ impl Writer<'_, '_> {
             .word(n)
             .word(self.width(out))
             .word(y_at);
-        let push = push.word(usize::from(part.bias.is_some()));
+        let push = push.word(usize::from(part.bias.is_some())).float(part.scale);
         let grid = [m.div_ceil(64), n.div_ceil(64), 1];
         let spec = [("EPILOGUE", epilogue), ("PLANES", self.planes())];
         self.dispatch("gemm_tile", Some(info.format.stem), &spec, push, grid)

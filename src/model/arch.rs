@@ -2,6 +2,7 @@
 
 pub mod llama;
 pub mod qwen3;
+pub mod qwen3moe;
 
 use crate::gguf::Gguf;
 use crate::plan::Plan;
@@ -16,7 +17,11 @@ pub struct Arch {
 }
 
 /// Every architecture Pumex runs.
-pub const ARCHS: &[Arch] = &[Arch { name: "llama", plan: llama::plan }, Arch { name: "qwen3", plan: qwen3::plan }];
+pub const ARCHS: &[Arch] = &[
+    Arch { name: "llama", plan: llama::plan },
+    Arch { name: "qwen3", plan: qwen3::plan },
+    Arch { name: "qwen3moe", plan: qwen3moe::plan },
+];
 
 /// The architecture of that name.
 pub fn find(name: &str) -> Option<&'static Arch> {

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::weights::Weights;
-use crate::plan::{Builder, Cache, MatPart, Rope, RopeStyle, Val, Weight};
+use crate::plan::{Builder, Cache, Chosen, ExpertPart, MatPart, Rope, RopeStyle, Val, Weight};
 
 /// Weights of one attention block.
 pub struct Attention {
@@ -52,6 +52,29 @@ pub fn declare_gated(w: &mut Weights<'_>, c: &Config, blk: usize) -> Gated {
     }
 }
 
+/// Weights of a feed-forward block of experts.
+pub struct Experts {
+    /// `[experts, dim]`: how much each is wanted
+    pub router: MatPart,
+    /// `[experts, ffn, dim]`
+    pub gate: ExpertPart,
+    /// `[experts, ffn, dim]`
+    pub up: ExpertPart,
+    /// `[experts, dim, ffn]`
+    pub down: ExpertPart,
+}
+
+/// Declares `blk.N.ffn_gate_inp` and `blk.N.ffn_{gate,up,down}_exps`.
+pub fn declare_experts(w: &mut Weights<'_>, c: &Config, blk: usize) -> Experts {
+    let (n, ffn, dim) = (c.n_expert, c.n_ff_exp, c.n_embd);
+    Experts {
+        router: w.linear(&format!("blk.{blk}.ffn_gate_inp"), n, dim),
+        gate: w.experts(&format!("blk.{blk}.ffn_gate_exps"), n, ffn, dim),
+        up: w.experts(&format!("blk.{blk}.ffn_up_exps"), n, ffn, dim),
+        down: w.experts(&format!("blk.{blk}.ffn_down_exps"), n, dim, ffn),
+    }
+}
+
 /// Attention of normed rows `h` `[n, dim]`, added to the residual `x` `[n, dim]`.
 pub fn attention(p: &mut Builder, h: Val, a: &Attention, c: &Config, layer: usize, style: RopeStyle, x: Val) -> Val {
     let cache = Cache { layer, heads: c.n_head, kv_heads: c.n_head_kv, head_dim: c.head_dim };
@@ -65,4 +88,14 @@ pub fn attention(p: &mut Builder, h: Val, a: &Attention, c: &Config, layer: usiz
 pub fn gated_ffn(p: &mut Builder, h: Val, f: &Gated, x: Val) -> Val {
     let hidden = p.gated(h, f.gate, f.up); // [n, ffn]
     p.matmul_add(hidden, f.down, x)
+}
+
+/// Feed-forward by the experts that each normed row of `h` `[n, dim]` wants most, added to the residual `x` `[n, dim]`.
+pub fn expert_ffn(p: &mut Builder, h: Val, e: &Experts, c: &Config, x: Val) -> Val {
+    let logits = p.matmul("router", h, vec![e.router]); // [n, experts]
+    let chosen = Chosen { experts: c.n_expert, used: c.n_expert_used };
+    let scales = [e.gate.scale, e.up.scale, e.down.scale];
+    let route = p.route(logits, chosen, c.expert_scale, scales); // [n, 4 * used]
+    let hidden = p.gated_experts(h, route, chosen, e.gate.weight, e.up.weight); // [n, used * ffn]
+    p.experts_add(hidden, route, chosen, e.down.weight, x)
 }

@@ -12,6 +12,14 @@ pub struct Config {
     pub n_embd: usize,
     /// Width of the feed-forward layer.
     pub n_ff: usize,
+    /// Experts of a layer; 0 if its feed-forward block is dense.
+    pub n_expert: usize,
+    /// Of which a row uses so many.
+    pub n_expert_used: usize,
+    /// Width of an expert.
+    pub n_ff_exp: usize,
+    /// The experts' weights are multiplied with this.
+    pub expert_scale: f32,
     /// Query heads.
     pub n_head: usize,
     /// Key/value heads; divides `n_head`.
@@ -102,13 +110,19 @@ impl Config {
         if used > experts {
             return Err(r.bad("expert_used_count", &format!("at most expert_count {experts}"), used));
         }
-        if experts > 0 {
-            return Err(r.bad("expert_count", "0 (mixtures of experts are not supported yet)", experts));
+        if (experts > 0) != (used > 0) {
+            return Err(r.bad("expert_used_count", &format!("1 to expert_count {experts}"), used));
         }
+        let n_ff_exp = r.int("expert_feed_forward_length", Some(n_ff as u64), 0, 1 << 24)?;
+        let expert_scale = r.float("expert_weights_scale", Some(0.0), 0.0, 1e6)?;
         Ok(Config {
             n_layer,
             n_embd,
             n_ff,
+            n_expert: experts,
+            n_expert_used: used,
+            n_ff_exp,
+            expert_scale: if expert_scale == 0.0 { 1.0 } else { expert_scale }, // 0 means "not given"
             n_head,
             n_head_kv,
             head_dim,
@@ -118,6 +132,18 @@ impl Config {
             eps: r.float("attention.layer_norm_rms_epsilon", None, 0.0, 1.0)?,
             n_ctx_train: r.int("context_length", None, 1, u64::from(u32::MAX))?,
         })
+    }
+
+    /// That the model has `experts`, or none.
+    ///
+    /// # Errors
+    /// `bad_hparam`.
+    pub fn expect_experts(&self, gguf: &Gguf, experts: bool) -> Result<()> {
+        if (self.n_expert > 0) == experts {
+            return Ok(());
+        }
+        let expected = if experts { "at least 1" } else { "0: this architecture is dense here" };
+        Err(Reader { gguf, arch: gguf.meta().arch()? }.bad("expert_count", expected, self.n_expert))
     }
 
     /// Radians per position of each rotated pair, `[rope_dims / 2]`; `factors` divides them pair by pair.

@@ -3,7 +3,7 @@
 //! Missing, misshapen and unused tensors are errors, and so is a type the role cannot take.
 
 use crate::gguf::{type_name, Gguf, Tensor};
-use crate::plan::{MatPart, Weight, WeightInfo};
+use crate::plan::{ExpertPart, MatPart, Weight, WeightInfo};
 use crate::{Error, Result};
 use std::collections::HashSet;
 
@@ -24,9 +24,11 @@ impl<'a> Weights<'a> {
         Weights { gguf, found: Vec::new(), used: HashSet::new(), problems: Vec::new() }
     }
 
-    fn declare(&mut self, name: &str, rows: usize, cols: usize, vector: bool, optional: bool) -> Option<Weight> {
+    /// `dims` as the file orders them: columns first.
+    fn declare(&mut self, name: &str, dims: &[usize], vector: bool, optional: bool) -> Option<Weight> {
         let gguf = self.gguf;
-        let shape = if vector { format!("[{cols}]") } else { format!("[{cols}, {rows}]") };
+        let (cols, rows) = (dims[0], dims[1..].iter().product());
+        let shape = format!("{dims:?}");
         let Some(index) = gguf.tensors().iter().position(|t| t.name == name) else {
             if !optional {
                 self.problems.push(("missing_tensor", format!("{name}: expected shape {shape}, found no such tensor")));
@@ -35,8 +37,7 @@ impl<'a> Weights<'a> {
         };
         let tensor: &'a Tensor = &gguf.tensors()[index];
         self.used.insert(&tensor.name);
-        let expected: &[u64] = if vector { &[cols as u64] } else { &[cols as u64, rows as u64] };
-        if tensor.dims != expected {
+        if !tensor.dims.iter().copied().eq(dims.iter().map(|d| *d as u64)) {
             self.problems.push(("wrong_shape", format!("{name}: expected shape {shape}, found {:?}", tensor.dims)));
             return None;
         }
@@ -65,28 +66,53 @@ impl<'a> Weights<'a> {
     ///
     /// A problem is kept for [`Weights::finish`]; the placeholder returned then is never used.
     pub fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Weight {
-        self.declare(name, rows, cols, false, false).unwrap_or(Weight(usize::MAX))
+        self.declare(name, &[cols, rows], false, false).unwrap_or(Weight(usize::MAX))
     }
 
     /// A matrix that may be missing.
     pub fn opt_matrix(&mut self, name: &str, rows: usize, cols: usize) -> Option<Weight> {
-        self.declare(name, rows, cols, false, true)
+        self.declare(name, &[cols, rows], false, true)
     }
 
     /// A vector `[len]`, always F32.
     pub fn vector(&mut self, name: &str, len: usize) -> Weight {
-        self.declare(name, 1, len, true, false).unwrap_or(Weight(usize::MAX))
+        self.declare(name, &[len], true, false).unwrap_or(Weight(usize::MAX))
     }
 
     /// A vector that may be missing.
     pub fn opt_vector(&mut self, name: &str, len: usize) -> Option<Weight> {
-        self.declare(name, 1, len, true, true)
+        self.declare(name, &[len], true, true)
     }
 
-    /// `NAME.weight [rows, cols]` with `NAME.bias [rows]` if the file has one.
+    /// `NAME.weight [rows, cols]`, with `NAME.bias [rows]` and `NAME.scale [1]` if the file has them.
     pub fn linear(&mut self, name: &str, rows: usize, cols: usize) -> MatPart {
         let weight = self.matrix(&format!("{name}.weight"), rows, cols);
-        MatPart { weight, bias: self.opt_vector(&format!("{name}.bias"), rows) }
+        self.skip(&format!("{name}.input_scale")); // of quantized activations, which these are not
+        let bias = self.opt_vector(&format!("{name}.bias"), rows);
+        MatPart { weight, bias, scale: self.scale(name) }
+    }
+
+    /// `NAME.weight [experts, rows, cols]`, one matrix below the other, with `NAME.scale [experts]` if the file has it.
+    pub fn experts(&mut self, name: &str, experts: usize, rows: usize, cols: usize) -> ExpertPart {
+        let weight = self.declare(&format!("{name}.weight"), &[cols, rows, experts], false, false);
+        self.skip(&format!("{name}.input_scale"));
+        let scale = self.opt_vector(&format!("{name}.scale"), experts);
+        ExpertPart { weight: weight.unwrap_or(Weight(usize::MAX)), scale }
+    }
+
+    /// What a product is multiplied with: `NAME.scale [1]`, else 1.
+    pub fn scale(&mut self, name: &str) -> f32 {
+        match self.opt_vector(&format!("{name}.scale"), 1) {
+            Some(weight) => self.values(weight)[0],
+            None => 1.0,
+        }
+    }
+
+    /// Accepts a tensor that is not read.
+    fn skip(&mut self, name: &str) {
+        if let Some(tensor) = self.gguf.tensor(name) {
+            self.used.insert(&tensor.name);
+        }
     }
 
     /// Rows of the embedding, read off the file: the vocabulary's size.

@@ -53,6 +53,27 @@ impl Display for Plan {
                     self.part(gate),
                     self.part(up)
                 )?,
+                Op::Route { logits, chosen, out, .. } => {
+                    let (out, logits) = (self.val(*out), self.val(*logits));
+                    writeln!(f, "{out} = route {logits} to {} of {}", chosen.used, chosen.experts)?
+                }
+                Op::GatedExperts { x, route, gate, up, out, .. } => writeln!(
+                    f,
+                    "{} = silu-gated {} by {} of {}, {}",
+                    self.val(*out),
+                    self.val(*x),
+                    self.val(*route),
+                    self.weight(*gate),
+                    self.weight(*up)
+                )?,
+                Op::ExpertsAdd { x, route, down, out, .. } => writeln!(
+                    f,
+                    "{} += matmul {} by {} of {}",
+                    self.val(*out),
+                    self.val(*x),
+                    self.val(*route),
+                    self.weight(*down)
+                )?,
                 Op::RopeKv { qkv, cache, rope, q_norm, k_norm } => {
                     let norms: Vec<String> = [q_norm, k_norm].into_iter().flatten().map(|w| self.weight(*w)).collect();
                     let style = format!("{:?}", rope.style).to_lowercase();

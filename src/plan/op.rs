@@ -42,13 +42,33 @@ impl Cache {
     }
 }
 
-/// A matrix `[m, k]` and its optional bias `[m]`.
+/// How many experts a layer has and a row uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// All.
+    pub experts: usize,
+    /// Of a row.
+    pub used: usize,
+}
+
+/// Matrices of experts `[experts, m, k]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertPart {
+    /// The matrices, one below the other.
+    pub weight: Weight,
+    /// `[experts]`, what each one's product is multiplied with.
+    pub scale: Option<Weight>,
+}
+
+/// A matrix `[m, k]`, what its product is multiplied with, and its optional bias `[m]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatPart {
     /// The matrix.
     pub weight: Weight,
     /// Added to the product.
     pub bias: Option<Weight>,
+    /// Of the product, before the bias.
+    pub scale: f32,
 }
 
 /// One op. `n` is the step's rows, `w` its wanted rows.
@@ -92,6 +112,47 @@ pub enum Op {
         /// `[ffn, k]`
         up: MatPart,
         /// `[n, ffn]`
+        out: Val,
+    },
+    /// The experts of each row: the `used` largest of `softmax(logits)`, scaled to sum up to `scale`.
+    Route {
+        /// `[n, experts]`
+        logits: Val,
+        /// How many.
+        chosen: Chosen,
+        /// What the weights sum up to.
+        scale: f32,
+        /// `[experts]` each, of the products with gate, up and down.
+        scales: [Option<Weight>; 3],
+        /// `[n, 4 * used]`: ids (as bits), weights times down's scales, scales of gate, scales of up.
+        out: Val,
+    },
+    /// Of each expert of a row, side by side: `out = silu(x · gateᵀ) * (x · upᵀ)`.
+    GatedExperts {
+        /// `[n, k]`
+        x: Val,
+        /// `[n, 4 * used]`
+        route: Val,
+        /// How many.
+        chosen: Chosen,
+        /// `[experts, ffn, k]`
+        gate: Weight,
+        /// `[experts, ffn, k]`
+        up: Weight,
+        /// `[n, used * ffn]`
+        out: Val,
+    },
+    /// `out += Σ weight * (x_expert · downᵀ)` over the experts of a row.
+    ExpertsAdd {
+        /// `[n, used * ffn]`
+        x: Val,
+        /// `[n, 4 * used]`
+        route: Val,
+        /// How many.
+        chosen: Chosen,
+        /// `[experts, m, ffn]`
+        down: Weight,
+        /// `[n, m]`
         out: Val,
     },
     /// Per-head norm (optional) and RoPE of q and k; q in place, k and v into the cache at the row's position.
@@ -144,6 +205,11 @@ impl Op {
             Op::RmsNorm { x, .. } | Op::GatedMatMul { x, .. } => vec![Access::Value(*x)],
             Op::MatMul { x, add, out, .. } if *add => vec![Access::Value(*x), Access::Value(*out)],
             Op::MatMul { x, .. } => vec![Access::Value(*x)],
+            Op::Route { logits, .. } => vec![Access::Value(*logits)],
+            Op::GatedExperts { x, route, .. } => vec![Access::Value(*x), Access::Value(*route)],
+            Op::ExpertsAdd { x, route, out, .. } => {
+                vec![Access::Value(*x), Access::Value(*route), Access::Value(*out)]
+            }
             Op::RopeKv { qkv, .. } => vec![Access::Value(*qkv)],
             Op::Attend { qkv, cache, .. } => vec![Access::Value(*qkv), Access::Kv(cache.layer)],
             Op::Argmax { logits } => vec![Access::Value(*logits)],
@@ -157,6 +223,9 @@ impl Op {
             | Op::RmsNorm { out, .. }
             | Op::MatMul { out, .. }
             | Op::GatedMatMul { out, .. }
+            | Op::Route { out, .. }
+            | Op::GatedExperts { out, .. }
+            | Op::ExpertsAdd { out, .. }
             | Op::Attend { out, .. } => vec![Access::Value(*out)],
             Op::RopeKv { qkv, cache, .. } => vec![Access::Value(*qkv), Access::Kv(cache.layer)],
             Op::Argmax { .. } => vec![Access::Ids],

@@ -80,6 +80,48 @@ pub fn silu(x: f32) -> f32 {
     x / (1.0 + (-x).exp())
 }
 
+/// What a row's route says of one of its experts.
+pub struct Route {
+    /// Which.
+    pub expert: usize,
+    /// Of its output, the scale of `down` included.
+    pub weight: f32,
+    /// Of the product with `gate`.
+    pub gate_scale: f32,
+    /// Of the product with `up`.
+    pub up_scale: f32,
+}
+
+impl Route {
+    /// Reads slot `slot` of a row `[4 * used]`.
+    pub fn of(row: &[f32], slot: usize, used: usize) -> Route {
+        Route {
+            expert: row[slot].to_bits() as usize,
+            weight: row[used + slot],
+            gate_scale: row[2 * used + slot],
+            up_scale: row[3 * used + slot],
+        }
+    }
+}
+
+/// Least sum of the weights that they are divided by.
+const LEAST_SUM: f32 = 6.103_515_6e-5;
+
+/// The `used` largest of `softmax(logits)` scaled to sum up to `scale`: `[4 * used]` as the plan's op has it.
+pub fn route(logits: &[f32], used: usize, scale: f32, scales: &[Option<Vec<f32>>; 3]) -> Vec<f32> {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+    order.truncate(used);
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let all: f32 = logits.iter().map(|l| (l - max).exp()).sum();
+    let weight = |e: &usize| (logits[*e] - max).exp() / all;
+    let sum = order.iter().map(weight).sum::<f32>().max(LEAST_SUM);
+    let of = |i: usize, e: &usize| scales[i].as_ref().map_or(1.0, |s| s[*e]);
+    let ids = order.iter().map(|e| f32::from_bits(*e as u32));
+    let weights = order.iter().map(|e| weight(e) / sum * scale * of(2, e));
+    ids.chain(weights).chain(order.iter().map(|e| of(0, e))).chain(order.iter().map(|e| of(1, e))).collect()
+}
+
 /// Rotates the first `rope.dims` elements of a head by `pos * inv_freq`.
 pub fn rope(head: &mut [f32], pos: u32, rope: Rope, inv_freq: &[f32]) {
     let half = rope.dims / 2;

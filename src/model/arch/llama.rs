@@ -2,24 +2,33 @@
 //! frequency factors (`rope_freqs.weight`), output tied to the embedding if `output.weight` is missing.
 
 use crate::gguf::Gguf;
-use crate::model::blocks::{attention, declare_attention, declare_gated, gated_ffn};
+use crate::model::blocks::{
+    attention, declare_attention, declare_experts, declare_gated, expert_ffn, gated_ffn, Experts, Gated,
+};
 use crate::model::config::Config;
 use crate::model::weights::Weights;
 use crate::plan::{Builder, KvShape, MatPart, Plan, RopeStyle};
 use crate::Result;
 
-/// File → plan.
-pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    dense(gguf, RopeStyle::Norm, false)
+enum Ffn {
+    Dense(Gated),
+    Experts(Experts),
 }
 
-/// The dense pre-norm transformer that llama and qwen3 share, with or without per-head q/k norms.
-pub(super) fn dense(gguf: &Gguf, style: RopeStyle, qk_norm: bool) -> Result<Plan> {
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    decoder(gguf, RopeStyle::Norm, false, false)
+}
+
+/// The pre-norm transformer that llama and qwen3 share, with or without per-head q/k norms, dense or of experts.
+pub(super) fn decoder(gguf: &Gguf, style: RopeStyle, qk_norm: bool, moe: bool) -> Result<Plan> {
     let c = Config::from_gguf(gguf)?;
+    c.expect_experts(gguf, moe)?;
     let mut w = Weights::new(gguf);
     let n_vocab = w.vocab_rows();
     let token_embd = w.matrix("token_embd.weight", n_vocab, c.n_embd);
     let output = w.opt_matrix("output.weight", n_vocab, c.n_embd).unwrap_or(token_embd);
+    let output = MatPart { weight: output, bias: None, scale: w.scale("output") };
     let output_norm = w.vector("output_norm.weight", c.n_embd);
     let freqs = w.opt_vector("rope_freqs.weight", c.rope_dims / 2);
     let layers: Vec<_> = (0..c.n_layer)
@@ -28,7 +37,10 @@ pub(super) fn dense(gguf: &Gguf, style: RopeStyle, qk_norm: bool) -> Result<Plan
                 w.vector(&format!("blk.{i}.attn_norm.weight"), c.n_embd),
                 declare_attention(&mut w, &c, i, qk_norm),
                 w.vector(&format!("blk.{i}.ffn_norm.weight"), c.n_embd),
-                declare_gated(&mut w, &c, i),
+                match moe {
+                    false => Ffn::Dense(declare_gated(&mut w, &c, i)),
+                    true => Ffn::Experts(declare_experts(&mut w, &c, i)),
+                },
             )
         })
         .collect();
@@ -40,10 +52,13 @@ pub(super) fn dense(gguf: &Gguf, style: RopeStyle, qk_norm: bool) -> Result<Plan
         let h = p.rms_norm(x, *attn_norm, c.eps); // [n, dim]
         x = attention(&mut p, h, attn, &c, i, style, x); // [n, dim]
         let h = p.rms_norm(x, *ffn_norm, c.eps); // [n, dim]
-        x = gated_ffn(&mut p, h, ffn, x); // [n, dim]
+        x = match ffn {
+            Ffn::Dense(f) => gated_ffn(&mut p, h, f, x),
+            Ffn::Experts(e) => expert_ffn(&mut p, h, e, &c, x),
+        }; // [n, dim]
     }
     let h = p.rms_norm_wanted(x, output_norm, c.eps); // [w, dim]
-    let logits = p.matmul("logits", h, vec![MatPart { weight: output, bias: None }]); // [w, vocab]
+    let logits = p.matmul("logits", h, vec![output]); // [w, vocab]
     let kv = KvShape { layers: c.n_layer, kv_heads: c.n_head_kv, head_dim: c.head_dim };
     Ok(p.finish(gguf.meta().arch()?, logits, kv, inv_freq, c.n_ctx_train))
 }

@@ -26,6 +26,13 @@ fn describe(plan: &Plan, op: &Op) -> (String, u64) {
             (format!("matmul {name} {}", kinds.join("+")), bytes(&parts.iter().map(|p| p.weight).collect::<Vec<_>>()))
         }
         Op::GatedMatMul { gate, up, .. } => ("gate+up+glu".into(), bytes(&[gate.weight, up.weight])),
+        Op::Route { .. } => ("route".into(), 0),
+        Op::GatedExperts { gate, up, chosen, .. } => {
+            ("experts gate+up+glu".into(), bytes(&[*gate, *up]) / chosen.experts as u64 * chosen.used as u64)
+        }
+        Op::ExpertsAdd { down, chosen, .. } => {
+            ("experts down".into(), bytes(&[*down]) / chosen.experts as u64 * chosen.used as u64)
+        }
         Op::RopeKv { .. } => ("rope+kv".into(), 0),
         Op::Attend { .. } => ("attend".into(), 0),
         Op::Argmax { .. } => ("argmax".into(), 0),
