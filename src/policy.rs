@@ -67,9 +67,12 @@ pub const GEMV_MAX_COLS: usize = 8;
 /// Shared memory the integer kernel leaves for the compiler and for sums over a workgroup.
 const DOT_SHARED_RESERVE: usize = 2 << 10;
 
+/// Words that small tables take, eight times over.
+const TABLE_SPREAD: usize = 2048;
+
 /// Bytes of the table a format's decoder keeps in shared memory.
 fn table_bytes(format: &Format) -> usize {
-    tables::of(format.id).map_or(0, |t| 4 * t.words().len())
+    tables::of(format.id).map_or(0, |t| 4 * t.words().len().max(TABLE_SPREAD))
 }
 
 /// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory (21 bits each), else a

@@ -47,7 +47,8 @@ fn check(model: &Path, golden: &Path, bound: f64) {
 #[test]
 fn demo_models_agree_with_llama_cpp() {
     let Some(shared) = shared() else { return };
-    for (file, name) in [("llama-f16", "llama"), ("llama-draft-f16", "llama-draft"), ("qwen3", "qwen3")] {
+    let files = ["llama-f16", "llama-draft-f16", "qwen3", "qwen3moe-f16"];
+    for (file, name) in files.into_iter().zip(["llama", "llama-draft", "qwen3", "qwen3moe"]) {
         check(&shared.join("models").join(file).with_extension("gguf"), &shared.join("golden/demo").join(name), 1e-8);
     }
 }

@@ -18,7 +18,7 @@ pub fn shared() -> Option<PathBuf> {
 }
 
 /// Weight types of the small models in the repository, each with what llama.cpp computed.
-pub const FIXTURES: [&str; 2] = ["Q4_K_S", "IQ2_XXS"];
+pub const FIXTURES: [&str; 3] = ["Q4_K_S", "IQ2_XXS", "qwen3moe"];
 
 /// Where such a model lies: `STEM.gguf`, `STEM.json`, `STEM.f32`.
 pub fn fixture(name: &str) -> PathBuf {

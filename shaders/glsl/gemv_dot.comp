@@ -154,7 +154,7 @@ void store(uint row, uint col, float sum, float other) {
 }
 
 #ifdef TABLE_WORDS
-const uint TABLE_LOADS = (TABLE_WORDS / 2 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+const uint TABLE_LOADS = (TABLE_PAIRS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 #endif
 Line line[LINES];
 Raw raw[2][LINES];
@@ -183,6 +183,12 @@ void fetch(uint slot, uint first, uint c) {
     [[unroll]] for (uint r = 0; r < LINES; r++) raw[slot][r] = weight_load(line[r], chunk_of_one(c));
 }
 
+#ifdef UNSIGNED_CODES
+int dot4(uint q, int a) { return dotPacked4x8EXT(a, q); }
+#else
+int dot4(uint q, int a) { return dotPacked4x8EXT(int(q), a); }
+#endif
+
 void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
     const uint HALVES = GROUPS / PIECES / 2; // units per piece
     [[unroll]] for (uint col = 0; col < COLS; col++) {
@@ -194,8 +200,8 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
                 ivec4 a = ivec4(x_codes[unit_at(col, at / 8 + h)]);
                 [[unroll]] for (uint r = 0; r < LINES; r++) {
                     uint i = (p * HALVES + h) * 2;
-                    dots[r].x += dotPacked4x8EXT(int(q[r][i]), a.x) + dotPacked4x8EXT(int(q[r][i + 1]), a.z);
-                    if (BITS == 16) dots[r].y += dotPacked4x8EXT(int(q[r][i]), a.y) + dotPacked4x8EXT(int(q[r][i + 1]), a.w);
+                    dots[r].x += dot4(q[r][i], a.x) + dot4(q[r][i + 1], a.z);
+                    if (BITS == 16) dots[r].y += dot4(q[r][i], a.y) + dot4(q[r][i + 1], a.w);
                 }
             }
             float d = x_scale[run];
@@ -242,7 +248,7 @@ void main() {
 #ifdef TABLE_WORDS
     uvec2 held_table[TABLE_LOADS];
     [[unroll]] for (uint i = 0; i < TABLE_LOADS; i++) {
-        held_table[i] = tables.v[TABLE_AT / 2 + min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_WORDS / 2 - 1)];
+        held_table[i] = table_pair(tables, min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_PAIRS - 1));
     }
 #endif
     find_lines(first, 0);
@@ -250,7 +256,7 @@ void main() {
     if (DEPTH > 1) fetch(1, first, lane + lanes);
 #ifdef TABLE_WORDS
     [[unroll]] for (uint i = 0; i < TABLE_LOADS; i++) {
-        table[min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_WORDS / 2 - 1)] = held_table[i];
+        table[min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_PAIRS - 1)] = held_table[i];
     }
 #endif
     [[unroll]] for (uint i = 0; i < LINES * COLS; i++) acc[i] = 0.0;

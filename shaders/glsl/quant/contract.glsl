@@ -13,6 +13,7 @@
 //                                      four signed bytes per group, (scale, offset) per piece: a weight is
 //                                      scale * byte + offset
 //   HAS_OFFSET                         defined if offsets are not all zero
+//   UNSIGNED_CODES                     defined if the bytes are unsigned, which can save shifting fields down
 //
 // A format with a table (quant/src/tables.rs) finds it in shared memory, once WEIGHT_INIT has run, as `table` (pairs of words)
 // and by table_word(i).
@@ -78,10 +79,21 @@ uint spread_pairs(uint b) {
     return (apart | (apart << 6)) & 0x03030303u;
 }
 #ifdef TABLE_WORDS
-shared uvec2 table[TABLE_WORDS / 2];
-uint table_word(uint i) { return table[i / 2][i % 2]; }
+// A small table of words stands there eight times, interleaved, so that threads meet less often in one bank.
+const uint COPIES = TABLE_WORDS <= 256 ? 8 : 1;
+const uint TABLE_PAIRS = COPIES * TABLE_WORDS / 2;
+shared uvec2 table[TABLE_PAIRS];
+uint table_word(uint i) {
+    if (COPIES > 1) return table[i * (COPIES / 2) + gl_LocalInvocationIndex % COPIES / 2][gl_LocalInvocationIndex % 2];
+    return table[i / 2][i % 2];
+}
+uvec2 table_pair(U32x2 tables, uint i) {
+    if (COPIES == 1) return tables.v[TABLE_AT / 2 + i];
+    uint word = i / (COPIES / 2);
+    return uvec2(tables.v[TABLE_AT / 2 + word / 2][word % 2]);
+}
 void stage_table(U32x2 tables) {
-    for (uint i = gl_LocalInvocationIndex; i < TABLE_WORDS / 2; i += gl_WorkGroupSize.x) table[i] = tables.v[TABLE_AT / 2 + i];
+    for (uint i = gl_LocalInvocationIndex; i < TABLE_PAIRS; i += gl_WorkGroupSize.x) table[i] = table_pair(tables, i);
     barrier();
 }
 #define WEIGHT_INIT stage_table(tables);
@@ -102,7 +114,12 @@ Decoded weight_decode(Line l, uint c) {
     weight_codes(weight_load(l, c), c, d.q, d.s);
     return d;
 }
-vec4 group_values(Decoded d, uint i) { return d.s[i * PIECES / GROUPS].x * bytes4(d.q[i]) + d.s[i * PIECES / GROUPS].y; }
+#ifdef UNSIGNED_CODES
+vec4 code_values(uint q) { return vec4((uvec4(q) >> uvec4(0, 8, 16, 24)) & 255); }
+#else
+vec4 code_values(uint q) { return bytes4(q); }
+#endif
+vec4 group_values(Decoded d, uint i) { return d.s[i * PIECES / GROUPS].x * code_values(d.q[i]) + d.s[i * PIECES / GROUPS].y; }
 #else
 struct Decoded {
     vec4 v[GROUPS];

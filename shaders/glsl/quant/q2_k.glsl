@@ -2,6 +2,7 @@
 #define CHUNK 64
 #define PIECES 4
 #define HAS_OFFSET
+#define UNSIGNED_CODES
 struct Raw {
     uvec4 n;
     uvec2 scales;
@@ -16,8 +17,8 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     vec2 d = unpackHalf2x16(r.d);
     [[unroll]] for (uint k = 0; k < 4; k++) {
         uint pair = r.scales[k / 2] >> (16 * (k % 2) + 8 * (c % 2));
-        s[k] = vec2(d.x * float(pair & 15), -d.y * float((pair >> 4) & 15));
-        [[unroll]] for (uint i = 0; i < 4; i++) q[4 * k + i] = (r.n[i] >> (2 * k)) & 0x03030303u;
+        s[k] = vec2(d.x * float(pair & 15) / float(1 << (2 * k)), -d.y * float((pair >> 4) & 15));
+        [[unroll]] for (uint i = 0; i < 4; i++) q[4 * k + i] = r.n[i] & (0x03030303u << (2 * k));
     }
 }
 uint chunk_col(uint c, uint i) {

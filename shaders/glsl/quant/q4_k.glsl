@@ -2,6 +2,7 @@
 #define CHUNK 64
 #define PIECES 2
 #define HAS_OFFSET
+#define UNSIGNED_CODES
 #include "quant/scale_min.glsl"
 struct Raw {
     uvec4 n0, n1, head;
@@ -12,11 +13,12 @@ Raw weight_load(Line l, uint c) {
 }
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     piece_scales(unpackHalf2x16(r.head.x), r.head.yzw, c % 4, s);
+    s[1].x *= 0.0625; // its codes stay in the high nibbles
     [[unroll]] for (uint i = 0; i < 4; i++) {
         q[i] = bytes_of_nibbles(r.n0[i]);
         q[4 + i] = bytes_of_nibbles(r.n1[i]);
-        q[8 + i] = bytes_of_nibbles(r.n0[i] >> 4);
-        q[12 + i] = bytes_of_nibbles(r.n1[i] >> 4);
+        q[8 + i] = r.n0[i] & 0xf0f0f0f0u;
+        q[12 + i] = r.n1[i] & 0xf0f0f0f0u;
     }
 }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -2,6 +2,7 @@
 #define CHUNK 64
 #define PIECES 4
 #define HAS_OFFSET
+#define UNSIGNED_CODES
 struct Raw {
     uvec4 n;
     uint d;
@@ -12,8 +13,8 @@ Raw weight_load(Line l, uint c) {
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     float d = half1(r.d);
     [[unroll]] for (uint k = 0; k < 4; k++) {
-        s[k] = vec2(d, -d);
-        [[unroll]] for (uint i = 0; i < 4; i++) q[4 * k + i] = (r.n[i] >> (2 * k)) & 0x03030303u;
+        s[k] = vec2(d / float(1 << (2 * k)), -d);
+        [[unroll]] for (uint i = 0; i < 4; i++) q[4 * k + i] = r.n[i] & (0x03030303u << (2 * k));
     }
 }
 uint chunk_col(uint c, uint i) {
