@@ -45,14 +45,10 @@ impl GemvTile {
             ("GATED", u32::from(extras.gated)),
             ("ADD", u32::from(extras.add)),
             ("PLANES", u32::from(extras.planes)),
+            ("NORM", u32::from(extras.norm)),
         ];
         if self.kernel == DOT {
-            spec.extend([
-                ("K", k as u32),
-                ("NORM", u32::from(extras.norm)),
-                ("SPAN", self.span),
-                ("DEPTH", self.depth),
-            ]);
+            spec.extend([("K", k as u32), ("SPAN", self.span), ("DEPTH", self.depth)]);
         }
         spec
     }
@@ -87,11 +83,6 @@ pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize) -> Option<usiz
         return Some(k);
     }
     Some(fit / 256 * 256).filter(|span| *span > 0)
-}
-
-/// Whether a product can norm its `k` inputs itself.
-pub fn norm_folds(caps: &Caps, format: &Format, k: usize, n: usize) -> bool {
-    n <= GEMV_MAX_COLS && dot_span(caps, format, k, n).is_some()
 }
 
 /// A GEMV of `m` outputs over `k` inputs for `n` activation rows.
@@ -151,6 +142,11 @@ pub fn float_tile(caps: &Caps, m: usize, k: usize, n: usize) -> GemvTile {
     };
     let size = size.max(caps.subgroup_size.min(64));
     GemvTile { kernel: FLOAT, size, rows, groups: (m as u32).div_ceil(rows), span: k as u32, depth: 1, bits: 16 }
+}
+
+/// Threads that choose a row's experts: one subgroup, which needs no barriers.
+pub fn route_threads(caps: &Caps) -> u32 {
+    caps.subgroup_size
 }
 
 /// Threads per workgroup of the row-wise kernels (norm, argmax): wide on GPUs, narrow on software devices.

@@ -226,8 +226,10 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
     let format = pumex_quant::find(12).unwrap();
     for n in 1..=policy::GEMV_MAX_COLS {
         let case = Case { m: 9, k: 768, n, ..Case::PLAIN };
-        let error = lab.error(format, case, "gemv");
-        assert!(error < BOUND, "{n} rows: {error:e}");
+        for norm in [false, true] {
+            let error = lab.error(format, Case { norm, ..case }, "gemv");
+            assert!(error < BOUND, "{n} rows, norm {norm}: {error:e}");
+        }
         if policy::dot_span(lab.device.caps(), format, case.k, n).is_some() {
             for norm in [false, true] {
                 for kernel in ["gemv_dot", "gemv_dot in spans"] {

@@ -9,6 +9,7 @@ layout(constant_id = 1) const uint ROWS = 1;  // outputs per workgroup
 layout(constant_id = 2) const uint COLS = 1;  // activation rows
 layout(constant_id = 3) const uint GATED = 0; // 1: gate and up in one
 layout(constant_id = 4) const uint ADD = 0;   // 1: adds to y
+layout(constant_id = 6) const uint NORM = 0;  // 1: x is normed first
 layout(constant_id = 10) const uint EXPERTS = 0; // 1: w0, w1 are of each row's experts, a workgroup row per (row, expert);
                                                  // 2: x is of a row's experts, whose weighted products are added up
 layout(constant_id = 11) const uint USED = 1;    // experts of a row
@@ -18,7 +19,7 @@ layout(push_constant) uniform Push {
     F32x4 x;            // [COLS, k]
     F32 y;              // [COLS, y_stride], written from column y_at on
     U32x2 tables;
-    F32x4 norm;         // unused here, as is eps
+    F32x4 norm;         // [k], if NORM
     uint k;
     uint m0;            // rows of w0
     uint m01;           // rows of w0 and w1
@@ -26,13 +27,14 @@ layout(push_constant) uniform Push {
     uint y_stride;
     uint y_at;
     uint flags;         // bit i: b_i is there
-    float eps;
+    float eps;          // of the norm
     float s0, s1, s2;   // of the products
 };
 const uint PARTS = GATED == 1 ? 2 : 1;
 const uint LINES = ROWS * PARTS; // rows of matrices
 const uint SUMS = LINES * COLS;
 shared float sums[SUMS * 32];
+shared float scales[COLS]; // of the norm
 
 float biased(float sum, uint part, uint row) {
     if (EXPERTS == 1) return sum * b2.v[(gl_WorkGroupID.y / USED * 4 + 2 + part) * USED + gl_WorkGroupID.y % USED];
@@ -71,6 +73,8 @@ void main() {
     }
     float acc[SUMS];
     [[unroll]] for (uint i = 0; i < SUMS; i++) acc[i] = 0.0;
+    float square[COLS];
+    [[unroll]] for (uint col = 0; col < COLS; col++) square[col] = 0.0;
     for (uint at = gl_LocalInvocationID.x; at < k / CHUNK; at += gl_WorkGroupSize.x) {
         uint c = EXPERTS == 2 ? at % (one / CHUNK) : at, slot = at / (one / CHUNK), from = x_from(k);
         float weight = 1.0;
@@ -87,8 +91,18 @@ void main() {
         [[unroll]] for (uint col = 0; col < COLS; col++) {
             [[unroll]] for (uint i = 0; i < GROUPS; i++) {
                 vec4 a = weight * x.v[(from + col * k + chunk_col(c, i)) / 4];
+                if (NORM == 1) {
+                    square[col] += dot(a, a);
+                    a *= norm.v[chunk_col(c, i) / 4];
+                }
                 [[unroll]] for (uint r = 0; r < LINES; r++) acc[r * COLS + col] += dot(group_values(d[r], i), a);
             }
+        }
+    }
+    if (NORM == 1) {
+        for (uint col = 0; col < COLS; col++) {
+            float mean = workgroup_sum(square[col]) / float(k);
+            if (gl_LocalInvocationIndex == 0) scales[col] = 1.0 / sqrt(mean + eps);
         }
     }
     [[unroll]] for (uint i = 0; i < SUMS; i++) {
@@ -103,6 +117,10 @@ void main() {
         for (uint s = 0; s < gl_NumSubgroups; s++) {
             sum += sums[s * SUMS + i];
             if (GATED == 1) other += sums[s * SUMS + ROWS * COLS + i];
+        }
+        if (NORM == 1) {
+            sum *= scales[col];
+            other *= scales[col];
         }
         if (GATED == 1) {
             sum = biased(sum, 0, row);

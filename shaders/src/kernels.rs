@@ -78,7 +78,17 @@ pub const KERNELS: &[Kernel] = &[
         formats: Formats::All,
         needs: Needs::Nothing,
         push_bytes: 124,
-        spec: &[("SIZE", 0), ("ROWS", 1), ("COLS", 2), ("GATED", 3), ("ADD", 4), EXPERTS[0], EXPERTS[1], PLANES],
+        spec: &[
+            ("SIZE", 0),
+            ("ROWS", 1),
+            ("COLS", 2),
+            ("GATED", 3),
+            ("ADD", 4),
+            ("NORM", 6),
+            EXPERTS[0],
+            EXPERTS[1],
+            PLANES,
+        ],
     },
     Kernel {
         name: "gemv_dot",

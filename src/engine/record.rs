@@ -222,15 +222,11 @@ impl Writer<'_, '_> {
             return all;
         }
         let Op::RmsNorm { x, weight, eps, out } = op else { return false };
-        let (plan, caps, n) = (self.b.plan, self.b.device.caps(), self.rows_of(*out));
+        let (plan, n) = (self.b.plan, self.rows_of(*out));
         let same_rows = plan.values[out.0].rows == Rows::Step || (self.shape.rows == 1 && n == 1);
-        let folds = |p: &MatPart| {
-            let w = &plan.weights[p.weight.0];
-            policy::norm_folds(caps, w.format, w.cols, n)
-        };
         let reader_folds = |op: &Op| match op {
-            Op::MatMul { parts, .. } => parts.iter().all(folds),
-            Op::GatedMatMul { gate, up, .. } => folds(gate) && self.gates_in_one(gate, up, n),
+            Op::MatMul { .. } | Op::GatedExperts { .. } => n <= policy::GEMV_MAX_COLS,
+            Op::GatedMatMul { gate, up, .. } => self.gates_in_one(gate, up, n),
             _ => false,
         };
         let mut readers = plan.ops.iter().filter(|op| op.reads().contains(&Access::Value(*out)));
@@ -316,7 +312,11 @@ impl Writer<'_, '_> {
                 let mut push = Push::default().addr(self.val(*logits)).addr(self.val(*out));
                 push = scales.iter().fold(push, |push, s| push.addr(self.opt(*s))).addr(params);
                 let flags = scales.iter().enumerate().map(|(i, s)| usize::from(s.is_some()) << i).sum();
-                let spec = [("SIZE", 64), ("EXPERTS", chosen.experts as u32), ("USED", chosen.used as u32)];
+                let spec = [
+                    ("SIZE", policy::route_threads(caps)),
+                    ("EXPERTS", chosen.experts as u32),
+                    ("USED", chosen.used as u32),
+                ];
                 self.dispatch("route", None, &spec, push.word(flags).float(*scale), [self.shape.rows, 1, 1])
             }
             Op::GatedExperts { x, route, chosen, gate, up, out } => {
@@ -407,11 +407,14 @@ impl Writer<'_, '_> {
         let k = if gated { info.cols } else { used * info.cols };
         let up = weights.get(1).map_or(0, |w| self.weight(*w));
         let push = Push::default().addr(self.weight(weights[0])).addr(up).addr(0).addr(0).addr(0);
-        let push = push.addr(self.val(route)).addr(self.val(x)).addr(self.val(out));
-        let push = push.addr(self.b.codebooks.address()).addr(0).word(k).word(m).word(m).word(m);
+        let norm = self.norms.get(&x).copied();
+        let push = push.addr(self.val(route)).addr(self.val(norm.map_or(x, |n| n.x))).addr(self.val(out));
+        let norm_weight = self.opt(norm.map(|n| n.weight));
+        let push = push.addr(self.b.codebooks.address()).addr(norm_weight).word(k).word(m).word(m).word(m);
         let stride = if gated { m } else { self.width(out) };
-        let push = push.word(stride).word(0).word(0).float(0.0).float(1.0).float(1.0).float(1.0);
-        let extras = Extras { gated, add: !gated, norm: false, planes: self.b.device.stages_weights() };
+        let push = push.word(stride).word(0).word(0).float(norm.map_or(0.0, |n| n.eps));
+        let push = push.float(1.0).float(1.0).float(1.0);
+        let extras = Extras { gated, add: !gated, norm: norm.is_some(), planes: self.b.device.stages_weights() };
         let tile = policy::expert_tile(self.b.device.caps(), info.format, m, k);
         let mut spec = tile.spec(k, 1, extras);
         spec.extend([("EXPERTS", if gated { 1 } else { 2 }), ("USED", used as u32)]);
