@@ -91,7 +91,7 @@ pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize) -> Option<usiz
 /// activations at once, and outputs enough per workgroup to make that worth it.
 pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: Extras) -> GemvTile {
     let Some(span) = dot_span(caps, format, k, n) else {
-        return float_tile(caps, m, k, n);
+        return float_tile(caps, format, (m, k), n);
     };
     // (threads, outputs of a subgroup at a time, workgroups that keep the device busy, chunks under way)
     let bits = format.bits();
@@ -104,7 +104,8 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         _ if extras.gated => (512, 1, 112, 1),
         (..65536, 1) => (1024, 2, 112, 1),
         (..65536, _) => (512, 2, 112, 1),
-        (_, 1) if bits < 4.3 => (1024, 4, 126, 1),
+        (_, 1) if bits < 2.2 => (1024, 4, 126, 1),
+        (_, 1) if bits < 4.3 => (1024, 2, 251, 2),
         (_, 1) if bits < 4.6 => (512, 4, 251, 1),
         (_, 1) if bits < 6.1 => (1024, 2, 251, 1),
         (_, 1) => (512, 2, 501, 2),
@@ -118,7 +119,7 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
 pub fn expert_tile(caps: &Caps, format: &Format, m: usize, k: usize) -> GemvTile {
     match dot_span(caps, format, k, 1) {
         Some(span) if span == k => dot_tile(caps, (m, k), 1, 256, 1, span),
-        _ => float_tile(caps, m, k, 1),
+        _ => float_tile(caps, format, (m, k), 1),
     }
 }
 
@@ -132,12 +133,13 @@ pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns
 
 /// The float kernel: a subgroup's worth of threads per few outputs on GPUs, more outputs on software devices, where a
 /// workgroup costs more than a thread.
-pub fn float_tile(caps: &Caps, m: usize, k: usize, n: usize) -> GemvTile {
+pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> GemvTile {
+    let bits = format.bits();
     let cpu = caps.kind == DeviceKind::Cpu;
     let (size, rows) = match (cpu, n) {
         (true, 0..=2) => (caps.subgroup_size.clamp(8, 64), 4),
         (true, _) => (caps.subgroup_size.clamp(8, 64), 2),
-        (false, 0..=2) => (if k >= 8192 { 64 } else { 32 }, 4),
+        (false, 0..=2) => (if k >= 8192 { 64 } else { 32 }, if bits > 16.0 { 2 } else { 4 }),
         (false, _) => (if k >= 8192 { 64 } else { 32 }, 2),
     };
     let size = size.max(caps.subgroup_size.min(64));

@@ -152,7 +152,7 @@ impl Lab {
             [EPS, 1.0, 1.0, 1.0].iter().for_each(|f| push.extend(f.to_le_bytes()));
             let caps = self.device.caps();
             let tile = match kernel {
-                "gemv" => policy::float_tile(caps, m, k, n),
+                "gemv" => policy::float_tile(caps, format, (m, k), n),
                 _ => {
                     let span = if kernel == "gemv_dot in spans" { 256.min(k) } else { k };
                     let tile = policy::dot_tile(caps, (m, k), if n > 2 { 1 } else { 2 }, 64, 2, span);

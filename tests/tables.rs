@@ -1,6 +1,6 @@
 //! Tables tested as tables: formats, kernels and compiled modules agree.
 
-use pumex_quant::FORMATS;
+use pumex_quant::{tables, FORMATS};
 use pumex_shaders::kernels::Formats;
 use pumex_shaders::{module, KERNELS, MODULES};
 
@@ -37,4 +37,52 @@ fn push_constants_fit_what_every_device_has() {
     for k in KERNELS {
         assert!(k.push_bytes <= 128 && k.push_bytes % 4 == 0, "{}", k.name);
     }
+}
+
+#[test]
+fn fields_cover_their_block_and_planes_start_where_each_can_be_read_whole() {
+    for f in FORMATS.iter().filter(|f| f.block_len > 1) {
+        let mut at: Vec<(usize, usize)> = f.fields.iter().map(|field| (field.at, field.bytes)).collect();
+        at.sort_unstable();
+        let end = at.iter().fold(0, |end, (at, bytes)| {
+            assert_eq!(*at, end, "{}: a gap or an overlap", f.name);
+            end + bytes
+        });
+        assert_eq!(end, f.block_bytes, "{}", f.name);
+        let mut before = 0;
+        for field in f.fields {
+            let width = (1 << field.bytes.trailing_zeros()).min(16); // a plane starts at a multiple of `before`
+            assert!(before % width == 0, "{} {}", f.name, field.name);
+            before += field.bytes;
+        }
+    }
+}
+
+#[test]
+fn planes_hold_the_same_bytes_field_by_field() {
+    let f = pumex_quant::find(14).unwrap(); // Q6_K: four fields
+    let row: Vec<u8> = (0..3 * f.block_bytes).map(|i| (i * 7 % 251) as u8).collect();
+    let planes = f.planes(&row);
+    assert_eq!(planes.len(), f.planes_bytes(3 * f.block_len));
+    let mut at = 0;
+    for field in f.fields {
+        for block in row.chunks(f.block_bytes) {
+            assert_eq!(planes[at..at + field.bytes], block[field.at..field.at + field.bytes]);
+            at += field.bytes;
+        }
+    }
+}
+
+#[test]
+fn tables_start_at_pairs_of_words_and_name_formats_once() {
+    let mut named: Vec<pumex_quant::FormatId> = Vec::new();
+    for t in tables::TABLES {
+        assert!(t.at() % 2 == 0 && t.words().len() % 2 == 0 && t.signs_at() % 2 == 0, "{:?}", t.formats);
+        named.extend(t.formats);
+    }
+    let all = named.len();
+    named.sort_unstable();
+    named.dedup();
+    assert_eq!(named.len(), all);
+    assert_eq!(tables::packed().len(), tables::TABLES.iter().map(|t| t.words().len()).sum::<usize>());
 }

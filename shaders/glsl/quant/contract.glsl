@@ -35,7 +35,9 @@ struct Line {
     uvec2 at;    // address
     uint blocks;
 };
+uint row_len; // weights of the rows last found
 Line line_of(uvec2 w, uint row, uint k) {
+    row_len = k;
     uint bytes = k / BLOCK_LEN * BLOCK_BYTES, low, high, carry;
     if (PLANES == 1) bytes = (bytes + 15) & ~15u;
     umulExtended(row, bytes, high, low);
