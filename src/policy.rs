@@ -213,7 +213,7 @@ pub fn attn_tile(
     let taken = (1..=ATTN_HEADS.min(per_kv)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);
     let parts = (wanted_groups(caps) / (rows * heads / taken)).clamp(1, 64);
     // A tile of K stays within 16 KiB and a bit, of whatever type.
-    let (size, span, least) = if caps.kind == DeviceKind::Cpu { (64, 16, 32) } else { (256, 64, 256) };
+    let (size, span, least) = if caps.kind == DeviceKind::Cpu { (64, 16, 32) } else { (256, 64, 128) };
     let span = if head_dim > 128 || wide { span / 2 } else { span };
     Some(AttnTile { size, span, least, heads: taken as u32, parts: parts as u32 })
 }

@@ -48,37 +48,45 @@ shared float head[2 * HEAD_DIM];           // the newest k and v on their way to
 shared uvec4 k_tile[SPAN * (K_UNITS + 1)]; // a unit of padding per position spreads banks
 shared float p[GH * SIZE];
 shared vec4 summed[2 * SIZE];
+shared float freqs[HEAD_DIM / 2], norms[2 * HEAD_DIM];
 shared float best[GH], sum[GH], keep[GH];
 shared uint arrived;
 #include "lib/kv_store.glsl"
 
 void put(uint at, float x) { q[at / 4][at % 4] = x; }
 
-// Loads, norms and rotates; a subgroup takes a head at a time.
+// Brings the heads in, with all that norms and RoPE need, in one round of loads; then a subgroup takes a head at a time.
 void load_heads(uint row, uint h0, uint kv_head, uint pos, bool fresh) {
-    uint lane = gl_SubgroupInvocationID, lanes = gl_SubgroupSize;
-    for (uint v = gl_SubgroupID; v < (fresh ? GH + 2 : GH); v += gl_NumSubgroups) {
-        uint from = v < GH ? h0 + v : v == GH ? heads + kv_head : heads + kv_heads + kv_head;
-        from = (row * (heads + 2 * kv_heads) + from) * HEAD_DIM;
-        float square = 0.0;
-        for (uint i = lane; i < HEAD_DIM; i += lanes) {
-            float x = qkv.v[from + i];
-            square += x * x;
-            put(v * HEAD_DIM + i, x);
+    uint t = gl_LocalInvocationID.x, from = row * (heads + 2 * kv_heads) * HEAD_DIM;
+    for (uint i = t; i < (fresh ? GH + 2 : GH) * HEAD_DIM; i += SIZE) {
+        uint v = i / HEAD_DIM, h = v < GH ? h0 + v : v == GH ? heads + kv_head : heads + kv_heads + kv_head;
+        put(i, qkv.v[from + h * HEAD_DIM + i % HEAD_DIM]);
+    }
+    if (ROPE == 1) {
+        for (uint i = t; i < rope_dims / 2; i += SIZE) freqs[i] = inv_freq.v[i];
+        for (uint i = t; i < (NORM == 1 ? HEAD_DIM : 0); i += SIZE) {
+            norms[i] = q_norm.v[i];
+            norms[HEAD_DIM + i] = k_norm.v[i];
         }
-        if (ROPE == 0 || v > GH) continue;
+    }
+    barrier();
+    if (ROPE == 0) return;
+    uint lane = gl_SubgroupInvocationID, lanes = gl_SubgroupSize;
+    for (uint v = gl_SubgroupID; v < (fresh ? GH + 1 : GH); v += gl_NumSubgroups) {
         if (NORM == 1) {
+            float square = 0.0;
+            for (uint i = lane; i < HEAD_DIM / 4; i += lanes) square += dot(q[v * HEAD_DIM / 4 + i], q[v * HEAD_DIM / 4 + i]);
             float by = 1.0 / sqrt(subgroupAdd(square) / float(HEAD_DIM) + eps);
             for (uint i = lane; i < HEAD_DIM; i += lanes) {
                 uint at = v * HEAD_DIM + i;
-                put(at, q[at / 4][at % 4] * by * (v < GH ? q_norm.v[i] : k_norm.v[i]));
+                put(at, q[at / 4][at % 4] * by * norms[v < GH ? i : HEAD_DIM + i]);
             }
+            subgroupMemoryBarrierShared();
+            subgroupBarrier();
         }
-        subgroupMemoryBarrierShared();
-        subgroupBarrier();
         for (uint i = lane; i < rope_dims / 2; i += lanes) {
             uint a = v * HEAD_DIM + (NEOX == 1 ? i : 2 * i), b = NEOX == 1 ? a + rope_dims / 2 : a + 1;
-            vec2 turned = rotated(vec2(q[a / 4][a % 4], q[b / 4][b % 4]), pos, inv_freq.v[i]);
+            vec2 turned = rotated(vec2(q[a / 4][a % 4], q[b / 4][b % 4]), pos, freqs[i]);
             put(a, turned.x);
             put(b, turned.y);
         }

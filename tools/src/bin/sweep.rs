@@ -1,7 +1,8 @@
 //! Speed of the GEMV for every weight format, shape and tile: finds the tiles of the policy.
 //!
-//! usage: sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|roles] [BITS]; prints, per format and shape, the best tile and what the
-//! policy's reaches. `roles` are the products of an 8B model as a token needs them, with norms, gates and sums.
+//! usage: sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|roles|policy] [BITS]; prints, per format and shape, the best tile
+//! and what the policy's reaches; `policy` tries no other. `roles` are the products of an 8B model as a token needs them,
+//! with norms, gates and sums.
 
 use pumex::engine::bandwidth;
 use pumex::kernel::Kernels;
@@ -115,7 +116,12 @@ fn main() -> Result<(), Fault> {
                         tiles.extend(some.flat_map(|t| [1, 2].map(|depth| GemvTile { depth, bits, ..t })));
                     }
                 }
-                for tile in tiles.into_iter().filter(|t| t.rows * *n as u32 * if extras.gated { 2 } else { 1 } <= 16) {
+                let only_policy = args.get(2).is_some_and(|a| a == "policy");
+                for tile in tiles
+                    .into_iter()
+                    .filter(|_| !only_policy)
+                    .filter(|t| t.rows * *n as u32 * if extras.gated { 2 } else { 1 } <= 16)
+                {
                     let us = bench.time(f, *shape, *n, &tile, &w)?;
                     best = if us < best.0 { (us, tile) } else { best };
                 }
