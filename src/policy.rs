@@ -1,7 +1,7 @@
 //! Tiles by device and shape: the one place that may know a device's kind. Pure functions of plain data.
 
 use crate::vk::{Caps, DeviceKind};
-use pumex_quant::{tables, Format};
+use pumex_quant::{tables, Format, FormatId};
 
 /// Which GEMV runs a product, and in what shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         return float_tile(caps, format, (m, k), n);
     };
     // (threads, outputs of a subgroup at a time, workgroups that keep the device busy, chunks under way)
-    let bits = format.bits();
+    let (bits, many_registers) = (format.bits(), matches!(format.id, FormatId::Q5K | FormatId::Q6K));
     let (size, rows, groups, depth) = match (m, n) {
         (..=4224, 1) if k > 8192 && bits > 6.0 => (512, 2, 132, 1),
         (..=4224, 1) => (1024, 1, 132, 1),
@@ -102,13 +102,13 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         (..8192, _) => (512, 2, 132, 1),
         _ if extras.gated && n == 1 => (256, 1, 224, 2),
         _ if extras.gated => (512, 1, 112, 1),
+        (..65536, 1) if many_registers => (512, 2, 112, 1),
         (..65536, 1) => (1024, 2, 112, 1),
         (..65536, _) => (512, 2, 112, 1),
         (_, 1) if bits < 2.2 => (1024, 4, 126, 1),
-        (_, 1) if bits < 4.3 => (1024, 2, 251, 2),
-        (_, 1) if bits < 4.6 => (512, 4, 251, 1),
-        (_, 1) if bits < 6.1 => (1024, 2, 251, 1),
-        (_, 1) => (512, 2, 501, 2),
+        (_, 1) if format.id == FormatId::Q4K => (512, 4, 251, 1),
+        (_, 1) if bits < 6.1 && !many_registers => (1024, 2, 251, 1),
+        (_, 1) => (256, 2, 1002, 1),
         _ => (512, 2, 501, 1),
     };
     let outputs = (size / caps.subgroup_size * rows).max(1) as usize;
@@ -213,7 +213,7 @@ pub fn attn_tile(
     let taken = (1..=ATTN_HEADS.min(per_kv)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);
     let parts = (wanted_groups(caps) / (rows * heads / taken)).clamp(1, 64);
     // A tile of K stays within 16 KiB and a bit, of whatever type.
-    let (size, span, least) = if caps.kind == DeviceKind::Cpu { (64, 16, 32) } else { (256, 64, 128) };
+    let (size, span, least) = if caps.kind == DeviceKind::Cpu { (64, 16, 32) } else { (256, 64, 256) };
     let span = if head_dim > 128 || wide { span / 2 } else { span };
     Some(AttnTile { size, span, least, heads: taken as u32, parts: parts as u32 })
 }

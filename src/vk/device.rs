@@ -95,8 +95,8 @@ impl Drop for Inner {
             self.raw.destroy_device(None);
             if let Some((loader, messenger)) = self.messenger.take() {
                 loader.destroy_debug_utils_messenger(messenger, None);
+                self.instance.destroy_instance(None); // with validation it is this device's alone
             }
-            self.instance.destroy_instance(None);
         }
     }
 }
@@ -116,7 +116,24 @@ fn entry() -> Result<ash::Entry> {
     })
 }
 
+/// An instance with the validation layer, its owner's alone; or the plain one, made once and kept like the loader: drivers
+/// are unloaded with the last instance.
 fn instance(entry: &ash::Entry, validation: bool) -> Result<ash::Instance> {
+    static PLAIN: Mutex<Option<ash::Instance>> = Mutex::new(None);
+    let mut plain = lock(&PLAIN);
+    let kept = match plain.take() {
+        Some(kept) => kept,
+        None => new_instance(entry, false)?,
+    };
+    *plain = Some(kept.clone());
+    if validation {
+        new_instance(entry, true)
+    } else {
+        Ok(kept)
+    }
+}
+
+fn new_instance(entry: &ash::Entry, validation: bool) -> Result<ash::Instance> {
     let app = vk::ApplicationInfo::default().application_name(c"pumex").api_version(vk::API_VERSION_1_3);
     let (mut layers, mut extensions) = (vec![], vec![]);
     let enabled = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
@@ -163,10 +180,7 @@ fn devices(instance: &ash::Instance) -> Vec<(vk::PhysicalDevice, Caps)> {
 pub fn list() -> Result<Vec<Caps>> {
     let entry = entry()?;
     let instance = instance(&entry, false)?;
-    let found = devices(&instance).into_iter().map(|(_, c)| c).collect();
-    // SAFETY: nothing made from the instance is left.
-    unsafe { instance.destroy_instance(None) };
-    Ok(found)
+    Ok(devices(&instance).into_iter().map(|(_, c)| c).collect())
 }
 
 impl Device {
