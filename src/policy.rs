@@ -96,6 +96,7 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     // (threads, outputs of a subgroup at a time, workgroups that keep the device busy, chunks under way)
     let (bits, many_registers) = (format.bits(), matches!(format.id, FormatId::Q5K | FormatId::Q6K));
     let (size, rows, groups, depth) = match (m, n) {
+        _ if caps.kind == DeviceKind::Cpu => (64, 2, 8, 1),
         (..=4224, 1) if k > 8192 && bits > 6.0 => (512, 2, 132, 1),
         (..=4224, 1) => (1024, 1, 132, 1),
         (..8192, 1) => (256, 2, 384, 1),
