@@ -1,5 +1,5 @@
 // y (+)= W x + b as gemv.comp, by integer dot products: each workgroup codes the activations once in 16 bits (two signed
-// bytes, a scale per subgroup), after an RMS norm if NORM says so, then its subgroups take rows in turn. The weights of a
+// bytes and a scale per 32), after an RMS norm if NORM says so, then its subgroups take rows in turn. The weights of a
 // subgroup's next chunks are fetched before the current ones are used, the first before the activations are there.
 #version 460
 #include "lib/types.glsl"
@@ -104,7 +104,18 @@ float norm_scale(uint col) {
     return 1.0 / sqrt(workgroup_sum(square) / float(K) + eps);
 }
 
-// Codes what is held. The threads of a subgroup, which hold neighbours, agree on a scale.
+// The largest of the eight threads that hold a run of 32. Clustered operations would do it in one, where there are any.
+float largest_of_run(float mine) {
+    float largest = 0.0;
+    for (uint run = 0; run < gl_SubgroupSize / 8; run++) {
+        bool among = gl_SubgroupInvocationID / 8 == run;
+        float most = subgroupMax(among ? mine : 0.0);
+        if (among) largest = most;
+    }
+    return largest;
+}
+
+// Codes what is held.
 void code(uint col, uint span) {
     if (NORM == 1) {
         float scale = norm_scale(col);
@@ -113,7 +124,7 @@ void code(uint col, uint span) {
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
         vec4 a = abs(held[j]);
-        float largest = subgroupMax(max(max(a.x, a.y), max(a.z, a.w)));
+        float largest = largest_of_run(max(max(a.x, a.y), max(a.z, a.w)));
         float inverse = largest > 1e-30 ? STEPS / largest : 0.0;
         ivec4 q = ivec4(round(held[j] * inverse)), high = BITS == 16 ? (q + 128) >> 8 : q;
         if (i < inputs_of(span) / 4) {
