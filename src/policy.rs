@@ -74,7 +74,7 @@ fn table_bytes(format: &Format) -> usize {
 /// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory (21 bits each), else a
 /// multiple of 256; none if it cannot run at all.
 pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize) -> Option<usize> {
-    if !caps.int_dot8 || format.block_len == 1 {
+    if !caps.int_dot8 || format.block_len == 1 || caps.subgroup_size < 8 {
         return None;
     }
     let room = (caps.max_shared_bytes as usize).checked_sub(table_bytes(format) + DOT_SHARED_RESERVE)?;
