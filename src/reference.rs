@@ -5,7 +5,7 @@ mod ops;
 
 use crate::gguf::Gguf;
 use crate::plan::{MatPart, Op, Plan, Rows, Val, Weight};
-use crate::step::{self, Counters, Output, Row, Runner, Ticket, Token, Want};
+use crate::step::{self, Counters, Output, Row, Runner, Squares, Ticket, Token, Want};
 use crate::{Error, Result};
 use std::ops::Range;
 
@@ -77,9 +77,22 @@ impl<'a> Reference<'a> {
         let Some(sums) = &mut self.importance else { return };
         let inputs = self.plan.inputs();
         let Some((input, sums)) = inputs.iter().zip(sums).find(|(input, _)| input.op == index) else { return };
-        for row in self.values[input.x.0].chunks_exact(input.cols) {
+        let mut add = |matrix: usize, row: &[f32]| {
+            let sums = &mut sums[matrix * input.cols..][..input.cols];
             sums.iter_mut().zip(row).for_each(|(s, x)| *s += f64::from(*x) * f64::from(*x));
+        };
+        let x = self.values[input.x.0].chunks_exact(input.cols);
+        let Some(routed) = input.routed else { return x.for_each(|row| add(0, row)) };
+        let (x, used) = (x.collect::<Vec<_>>(), routed.chosen.used);
+        let mut counts = vec![0.0; input.matrices()];
+        for (i, route) in self.values[routed.route.0].chunks_exact(4 * used).enumerate() {
+            for slot in 0..used {
+                let expert = ops::Route::of(route, slot, used).expert;
+                add(expert, x[if routed.apart { i * used + slot } else { i }]);
+                counts[expert] += 1.0;
+            }
         }
+        sums[input.matrices() * input.cols..].iter_mut().zip(&counts).for_each(|(all, n)| *all += n);
     }
 
     fn op(&mut self, index: usize, rows: &[Row], wanted: &[usize]) {
@@ -267,14 +280,13 @@ impl Runner for Reference<'_> {
     }
 
     fn collect_importance(&mut self) -> Result<()> {
-        self.importance = Some(self.plan.inputs().iter().map(|input| vec![0.0; input.cols]).collect());
+        self.importance = Some(self.plan.inputs().iter().map(|input| vec![0.0; input.floats()]).collect());
         Ok(())
     }
 
-    fn importance(&mut self) -> Result<Vec<(Vec<String>, Vec<f32>)>> {
-        let names = |ws: &[Weight]| ws.iter().map(|w| self.plan.weights[w.0].name.clone()).collect();
-        let sums = self.importance.iter().flatten().map(|sums| sums.iter().map(|s| *s as f32).collect());
-        Ok(self.plan.inputs().iter().map(|input| names(&input.weights)).zip(sums).collect())
+    fn importance(&mut self) -> Result<Vec<Squares>> {
+        let sums = self.importance.iter().flatten().map(|sums| sums.iter().map(|s| *s as f32).collect::<Vec<_>>());
+        Ok(self.plan.inputs().iter().zip(sums).map(|(input, sums)| self.plan.squares(input, sums)).collect())
     }
 
     fn counters(&self) -> Counters {

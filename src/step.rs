@@ -46,6 +46,17 @@ pub enum Want {
     Logits,
 }
 
+/// Sums of the squares of a product's inputs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Squares {
+    /// GGUF names of the tensors it is multiplied with.
+    pub names: Vec<String>,
+    /// `[matrices, cols]`
+    pub sums: Vec<f32>,
+    /// Rows that each matrix saw; empty if the only one saw them all.
+    pub counts: Vec<f32>,
+}
+
 /// An interpreter of a plan, with its KV cache: the CPU reference or the Vulkan engine.
 pub trait Runner {
     /// Vocabulary size: logits per row.
@@ -73,11 +84,11 @@ pub trait Runner {
     /// # Errors
     /// Memory that ran out.
     fn collect_importance(&mut self) -> Result<()>;
-    /// The sums so far, `[cols]` each, with the names of the matrices they belong to.
+    /// The sums so far.
     ///
     /// # Errors
     /// A lost device.
-    fn importance(&mut self) -> Result<Vec<(Vec<String>, Vec<f32>)>>;
+    fn importance(&mut self) -> Result<Vec<Squares>>;
 
     /// Starts and finishes.
     fn run(&mut self, rows: &[Row], want: Want) -> Result<Output> {

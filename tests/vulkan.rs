@@ -209,3 +209,32 @@ fn a_context_that_does_not_fit_is_refused_with_the_numbers() {
         pumex::engine::VulkanRunner::new(&gguf, plan, device, &options, &mut |_, _| ()).err().unwrap().to_string();
     assert!(error.contains("out of memory") && error.contains("free"), "{error}");
 }
+
+/// Sums and counts of experts included: the model of the repository has some.
+#[test]
+fn importance_on_the_device_is_the_references() {
+    let gguf = Gguf::open(&crate::util::fixture("qwen3moe").with_extension("gguf")).unwrap();
+    let Some(mut runner) = vulkan(&gguf, options(CacheType::F32)) else { return };
+    let mut truth = reference(&gguf);
+    let ids: Vec<u32> = (0..40).map(|i| (i * 37 + 3) % 128).collect();
+    let mut collected: Vec<_> = [&mut runner as &mut dyn Runner, &mut truth]
+        .into_iter()
+        .map(|runner| {
+            runner.collect_importance().unwrap();
+            for (at, len) in [(0, 33), (33, 3), (36, 4)] {
+                runner.run(&rows(0, at, &ids[at..at + len]), Want::Ids).unwrap();
+            }
+            runner.importance().unwrap()
+        })
+        .collect();
+    let (truth, found) = (collected.pop().unwrap(), collected.pop().unwrap());
+    assert_eq!(found.len(), truth.len());
+    for (f, t) in found.iter().zip(&truth) {
+        assert_eq!((&f.names, &f.counts), (&t.names, &t.counts));
+        assert!(nmse(&f.sums, &t.sums) < 1e-6, "{:?}: {:e}", t.names, nmse(&f.sums, &t.sums));
+    }
+    let experts = truth.iter().filter(|t| !t.counts.is_empty()).collect::<Vec<_>>();
+    assert_eq!(experts.len(), 4, "gate and up together, down, in two layers");
+    assert!(experts.iter().all(|t| t.counts.iter().sum::<f32>() == 80.0), "each of 40 rows reaches two");
+    assert_silent(&runner);
+}

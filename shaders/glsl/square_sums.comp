@@ -1,22 +1,32 @@
-// sums [k] += column sums of x² over the step's rows; a thread owns four columns.
+// sums [matrices, k] += column sums of x² over the step's rows, of an expert over the rows that reach it; a thread owns four
+// columns of a matrix. Experts' counts of rows stand after all sums.
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
 layout(local_size_x = 64) in;
+layout(constant_id = 0) const uint EXPERTS = 0; // 1: x has a row for all experts of a row, 2: one for each
 layout(push_constant) uniform Push {
-    F32x4 x;    // [n, k]
-    F32x4 sums; // [k]
+    F32x4 x;    // [n, k] or [n, used, k]
+    F32x4 sums; // [matrices, k]
     Step params;
+    F32 route;  // [n, 4 * used], if EXPERTS
     uint k;
+    uint used;  // experts of a row, else 1
 };
 
 void main() {
-    uint i = gl_GlobalInvocationID.x;
+    uint i = gl_GlobalInvocationID.x, matrix = gl_WorkGroupID.y, matrices = gl_NumWorkGroups.y;
     if (i >= k / 4) return;
-    vec4 sum = sums.v[i];
-    for (uint row = 0; row < params.w[STEP_ROWS]; row++) {
-        vec4 a = x.v[row * (k / 4) + i];
+    uint at = matrix * (k / 4) + i;
+    vec4 sum = sums.v[at];
+    float count = 0.0;
+    for (uint pair = 0; pair < params.w[STEP_ROWS] * used; pair++) {
+        uint row = pair / used;
+        if (EXPERTS > 0 && floatBitsToUint(route.v[row * 4 * used + pair % used]) != matrix) continue;
+        vec4 a = x.v[(EXPERTS == 2 ? pair : row) * (k / 4) + i];
         sum += a * a;
+        count += 1.0;
     }
-    sums.v[i] = sum;
+    sums.v[at] = sum;
+    if (EXPERTS > 0 && i == 0) sums.v[matrices * (k / 4) + matrix / 4][matrix % 4] += count;
 }

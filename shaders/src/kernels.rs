@@ -166,7 +166,13 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, push_bytes: 80, spec: &[] },
     Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, push_bytes: 24, spec: &[("COPY", 1)] },
-    Kernel { name: "square_sums", formats: Formats::None, needs: Needs::Nothing, push_bytes: 32, spec: &[] },
+    Kernel {
+        name: "square_sums",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        push_bytes: 40,
+        spec: &[("EXPERTS", 0)],
+    },
     Kernel { name: "argmax", formats: Formats::None, needs: Needs::Nothing, push_bytes: 56, spec: &[("SIZE", 0)] },
 ];
 

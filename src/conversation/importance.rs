@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::{check_ids, rows, run_chunks, PerplexityOptions};
 use crate::imatrix::{Entry, Imatrix};
-use crate::step::{Runner, Want};
+use crate::step::{Runner, Squares, Want};
 use crate::{Error, Result};
 
 /// Runs `ids` in windows as perplexity does and collects; `on_window(done, of)` is called after each window. A set `stop`
@@ -45,10 +45,17 @@ pub fn importance(
     runner.forget(0, 0);
     let count = (done * n_ctx) as f32;
     let mut out = Imatrix { chunks: done as u32, ..Imatrix::default() };
-    for (names, sums) in runner.importance()? {
-        let mean: Vec<f32> = sums.iter().map(|s| if count > 0.0 { s / count } else { 0.0 }).collect();
+    for Squares { names, sums, counts } in runner.importance()? {
+        let counts = if counts.is_empty() { vec![count] } else { counts };
+        let cols = sums.len() / counts.len();
+        // An expert that no row reached has zeros; its columns count alike.
+        let of = |(i, s): (usize, &f32)| match counts[i / cols] {
+            0.0 => 1.0,
+            n => s / n,
+        };
+        let mean: Vec<f32> = sums.iter().enumerate().map(of).collect();
         for name in names {
-            out.entries.insert(name, Entry { mean: mean.clone(), matrices: 1, counts: vec![count] });
+            out.entries.insert(name, Entry { mean: mean.clone(), matrices: counts.len(), counts: counts.clone() });
         }
     }
     Ok(out)

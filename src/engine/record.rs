@@ -174,9 +174,13 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
         w.op(op)?;
         if let (Some(input), Some(sums)) = (inputs.iter().find(|input| input.op == i), bound.importance) {
             let push = Push::default().addr(w.val(input.x)).addr(sums.address() + 4 * sums_at as u64);
-            let push = push.addr(bound.params.address()).word(input.cols);
-            w.dispatch("square_sums", None, &[], push, [(input.cols / 4).div_ceil(64), 1, 1])?;
-            sums_at += input.cols;
+            let routed = input.routed;
+            let push = push.addr(bound.params.address()).addr(routed.map_or(0, |r| w.val(r.route)));
+            let push = push.word(input.cols).word(routed.map_or(1, |r| r.chosen.used));
+            let mode = routed.map_or(0, |r| 1 + u32::from(r.apart));
+            let grid = [(input.cols / 4).div_ceil(64), input.matrices(), 1];
+            w.dispatch("square_sums", None, &[("EXPERTS", mode)], push, grid)?;
+            sums_at += input.floats();
         }
         if bound.profile {
             w.rec.stamp();

@@ -7,7 +7,7 @@ use super::{weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Placement, Plan};
-use crate::step::{Counters, Limits, Output, Row, Runner, Ticket, Want};
+use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket, Want};
 use crate::vk::{Buffer, Class, Device, Recording, Uploader};
 use crate::{Error, Result};
 use std::collections::{HashMap, VecDeque};
@@ -291,8 +291,8 @@ impl Runner for VulkanRunner {
     }
 
     fn collect_importance(&mut self) -> Result<()> {
-        let cols: usize = self.plan.inputs().iter().map(|input| input.cols).sum();
-        let zeros = vec![0u8; 4 * cols];
+        let len: usize = self.plan.inputs().iter().map(|input| input.floats()).sum();
+        let zeros = vec![0u8; 4 * len];
         let sums = self.device.buffer("importance", zeros.len() as u64, Class::Scratch)?;
         let mut uploader = Uploader::new(&self.device, 1 << 20)?;
         uploader.write(&sums, 0, &zeros)?;
@@ -302,7 +302,7 @@ impl Runner for VulkanRunner {
         Ok(())
     }
 
-    fn importance(&mut self) -> Result<Vec<(Vec<String>, Vec<f32>)>> {
+    fn importance(&mut self) -> Result<Vec<Squares>> {
         let Some(sums) = &self.importance else { return Ok(Vec::new()) };
         let host = self.device.buffer("importance", sums.len_bytes(), Class::Readback)?;
         let mut recorder = self.device.recorder()?;
@@ -312,10 +312,10 @@ impl Runner for VulkanRunner {
         self.device.wait(self.device.submit(&recording)?)?;
         let (mut out, mut at) = (Vec::new(), 0);
         for input in self.plan.inputs() {
-            let mut values = vec![0f32; input.cols];
+            let mut values = vec![0f32; input.floats()];
             host.read(4 * at as u64, bytemuck::cast_slice_mut(&mut values));
-            at += input.cols;
-            out.push((input.weights.iter().map(|w| self.plan.weights[w.0].name.clone()).collect(), values));
+            at += input.floats();
+            out.push(self.plan.squares(&input, values));
         }
         Ok(out)
     }

@@ -78,7 +78,7 @@ impl Runner for Fake {
         Ok(())
     }
 
-    fn importance(&mut self) -> Result<Vec<(Vec<String>, Vec<f32>)>> {
+    fn importance(&mut self) -> Result<Vec<pumex::step::Squares>> {
         Ok(Vec::new())
     }
 

@@ -1,6 +1,6 @@
 //! Speed of the GEMV for every weight format, shape and tile: finds the tiles of the policy.
 //!
-//! usage: sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|roles|policy] [BITS]; prints, per format and shape, the best tile
+//! usage: `sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|roles|policy] [BITS]`; prints, per format and shape, the best tile
 //! and what the policy's reaches; `policy` tries no other. `roles` are the products of an 8B model as a token needs them,
 //! with norms, gates and sums.
 
