@@ -7,38 +7,12 @@
 #extension GL_EXT_integer_dot_product : require
 #include "quant/contract.glsl"
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint ROWS = 1;  // outputs a subgroup takes at a time
-layout(constant_id = 2) const uint COLS = 1;  // activation rows
-layout(constant_id = 3) const uint GATED = 0; // 1: gate and up in one
-layout(constant_id = 4) const uint ADD = 0;   // 1: adds to y
 layout(constant_id = 5) const uint K = 4096;  // inputs
-layout(constant_id = 6) const uint NORM = 0;  // 1: x is normed first
 layout(constant_id = 7) const uint SPAN = 4096; // inputs coded at a time: a multiple of 256, or K; below K, a subgroup takes rows once
 layout(constant_id = 8) const uint DEPTH = 1; // chunks a thread has under way: 1 or 2
 layout(constant_id = 9) const uint BITS = 16; // of an activation: 16 or 8
-layout(constant_id = 10) const uint EXPERTS = 0; // 1: w0, w1 are of each row's experts, a workgroup row per (row, expert);
-                                                 // 2: x is of a row's experts, whose weighted products are added up
-layout(constant_id = 11) const uint USED = 1;    // experts of a row
-layout(push_constant) uniform Push {
-    uvec2 w0, w1, w2;   // [m_i, k]
-    F32 b0, b1, b2;     // [m_i], if BIAS_i is set in flags; with EXPERTS b2 is the route [n, 4 * USED]
-    F32x4 x;            // [COLS, k]
-    F32 y;              // [COLS, y_stride], written from column y_at on
-    U32x2 tables;
-    F32x4 norm;         // [k], if NORM
-    uint k;
-    uint m0;            // rows of w0
-    uint m01;           // rows of w0 and w1
-    uint m;             // rows of all
-    uint y_stride;
-    uint y_at;
-    uint flags;         // bit i: b_i is there
-    float eps;          // of the norm
-    float s0, s1, s2;   // of the products
-};
-const uint PARTS = GATED == 1 ? 2 : 1;
+#include "lib/gemv.glsl"
 const uint ONE = EXPERTS == 2 ? K / USED : K; // inputs of one matrix
-const uint LINES = ROWS * PARTS; // rows of matrices
 const uint SPANS = (K + SPAN - 1) / SPAN;
 const float STEPS = BITS == 16 ? 32512.0 : 127.0; // 127 * 256: the high byte stays within a signed byte
 // Units of eight activations: high bytes, low bytes, high, low. A unit of padding after every eight keeps subgroups, whose
@@ -52,27 +26,6 @@ shared vec2 x_sum[COLS * SPAN / 32]; // of each half of a run, scaled
 
 uint packed(ivec4 q) { return uint(q.x & 255) | (uint(q.y & 255) << 8) | (uint(q.z & 255) << 16) | (uint(q.w) << 24); }
 uint unit_at(uint col, uint unit) { return col * UNITS + unit + unit / 8; }
-
-float biased(float sum, uint part, uint row) {
-    if (EXPERTS == 1) return sum * b2.v[(gl_WorkGroupID.y / USED * 4 + 2 + part) * USED + gl_WorkGroupID.y % USED];
-    sum *= part == 0 ? s0 : part == 1 ? s1 : s2;
-    if ((flags & (1u << part)) == 0) return sum;
-    if (part == 0) return sum + b0.v[row];
-    if (part == 1) return sum + b1.v[row];
-    return sum + b2.v[row];
-}
-
-// Row of the matrices where an expert's start: of this workgroup's row of experts, or of the expert that column `col` is of.
-uint expert_row(uint col, uint k_of_one) {
-    if (EXPERTS == 0) return 0;
-    uint slot = EXPERTS == 1 ? gl_WorkGroupID.y % USED : col / k_of_one;
-    uint row = EXPERTS == 1 ? gl_WorkGroupID.y / USED : gl_WorkGroupID.y;
-    return floatBitsToUint(b2.v[row * 4 * USED + slot]) * m;
-}
-float expert_weight(uint slot) { return b2.v[(gl_WorkGroupID.y * 4 + 1) * USED + slot]; }
-// First element of x and of y that the workgroup's row of the grid is about.
-uint x_from(uint k_of_all) { return EXPERTS == 0 ? 0 : EXPERTS == 1 ? gl_WorkGroupID.y / USED * k_of_all : gl_WorkGroupID.y * k_of_all; }
-uint y_from() { return EXPERTS == 0 ? 0 : gl_WorkGroupID.y * y_stride; }
 
 // Activations of the span as the threads hold them: vec4 t, t + size, ... of a row; zeros past the end.
 const uint VECS = (SPAN / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
@@ -153,17 +106,6 @@ void sum_codes(uint span) {
 }
 #endif
 
-void store(uint row, uint col, float sum, float other) {
-    if (GATED == 1) {
-        sum = biased(sum, 0, row);
-        sum = sum / (1.0 + exp(-sum)) * biased(other, 1, row);
-    } else if (row < m0) sum = biased(sum, 0, row);
-    else if (row < m01) sum = biased(sum, 1, row - m0);
-    else sum = biased(sum, 2, row - m01);
-    uint at = y_from() + col * y_stride + y_at + row;
-    y.v[at] = ADD == 1 ? y.v[at] + sum : sum;
-}
-
 #ifdef TABLE_WORDS
 const uint TABLE_LOADS = (TABLE_PAIRS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 #endif
@@ -171,26 +113,13 @@ Line line[LINES];
 Raw raw[2][LINES];
 float acc[LINES * COLS];
 
-// Rows past the end repeat the last one, so that no branch keeps loops from unrolling.
-void find_lines(uint first, uint col) {
-    uint above = expert_row(col, ONE);
-    [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        uint row = min(first + r, m - 1);
-        if (GATED == 1) {
-            line[r] = line_of(w0, above + row, ONE);
-            line[ROWS + r] = line_of(w1, above + row, ONE);
-        } else if (EXPERTS > 0) line[r] = line_of(w0, above + row, ONE);
-        else line[r] = line_of(row < m0 ? w0 : row < m01 ? w1 : w2, row < m0 ? row : row < m01 ? row - m0 : row - m01, ONE);
-    }
-}
-
 // Chunks are counted through all of a row's experts; a matrix knows only its own.
 uint chunk_of_one(uint c) { return EXPERTS == 2 ? c % (ONE / CHUNK) : c; }
 uint col_of(uint c, uint i) { return EXPERTS == 2 ? c / (ONE / CHUNK) * ONE + chunk_col(chunk_of_one(c), i) : chunk_col(c, i); }
 
 void fetch(uint slot, uint first, uint c) {
     c = min(c, K / CHUNK - 1);
-    if (EXPERTS == 2) find_lines(first, c / (ONE / CHUNK) * ONE);
+    if (EXPERTS == 2) find_lines(first, expert_row(c / (ONE / CHUNK) * ONE, ONE), ONE, line);
     [[unroll]] for (uint r = 0; r < LINES; r++) raw[slot][r] = weight_load(line[r], chunk_of_one(c));
 }
 
@@ -262,7 +191,7 @@ void main() {
         held_table[i] = table_pair(tables, min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_PAIRS - 1));
     }
 #endif
-    find_lines(first, 0);
+    find_lines(first, expert_row(0, ONE), ONE, line);
     fetch(0, first, lane);
     if (DEPTH > 1) fetch(1, first, lane + lanes);
 #ifdef TABLE_WORDS
@@ -289,7 +218,7 @@ void main() {
                 uint at = from + turn * lanes + lane;
                 uint ahead = last ? (SPANS > 1 ? to : from) + lane : at + DEPTH * lanes;
                 uint next = last && SPANS == 1 ? first + step : first;
-                if (last && SPANS == 1) find_lines(next, 0);
+                if (last && SPANS == 1) find_lines(next, expert_row(0, ONE), ONE, line);
                 take(0, at, next, ahead, span, to);
                 if (DEPTH > 1) take(1, at + lanes, next, ahead + lanes, span, to);
             }
