@@ -92,3 +92,12 @@ fn rows_outside_the_limits_are_refused() {
     }
     assert!(runner.start(&[], Want::Ids).is_err());
 }
+
+/// In such a block the scale would count for the bias too, which no op does: a wrong answer would be worse than none.
+#[test]
+fn a_scale_beside_a_bias_of_a_feed_forward_matrix_is_refused() {
+    let Some(shared) = shared() else { return };
+    let gguf = Gguf::open(&shared.join("models/archs/llama-dense.gguf")).unwrap();
+    let error = pumex::model::plan(&gguf).unwrap_err().to_string();
+    assert!(error.contains("blk.0.ffn_gate.scale: expected no scale beside blk.0.ffn_gate.bias"), "{error}");
+}

@@ -46,9 +46,9 @@ pub fn declare_attention(w: &mut Weights<'_>, c: &Config, blk: usize, qk_norm: b
 /// Declares `blk.N.ffn_{gate,up,down}`.
 pub fn declare_gated(w: &mut Weights<'_>, c: &Config, blk: usize) -> Gated {
     Gated {
-        gate: w.linear(&format!("blk.{blk}.ffn_gate"), c.n_ff, c.n_embd),
-        up: w.linear(&format!("blk.{blk}.ffn_up"), c.n_ff, c.n_embd),
-        down: w.linear(&format!("blk.{blk}.ffn_down"), c.n_embd, c.n_ff),
+        gate: w.linear_ffn(&format!("blk.{blk}.ffn_gate"), c.n_ff, c.n_embd),
+        up: w.linear_ffn(&format!("blk.{blk}.ffn_up"), c.n_ff, c.n_embd),
+        down: w.linear_ffn(&format!("blk.{blk}.ffn_down"), c.n_embd, c.n_ff),
     }
 }
 

@@ -92,6 +92,17 @@ impl<'a> Weights<'a> {
         MatPart { weight, bias, scale: self.scale(name) }
     }
 
+    /// As [`Weights::linear`], of a dense feed-forward block, where a scale would count for the bias too: a problem if there
+    /// are both, since no op does that.
+    pub fn linear_ffn(&mut self, name: &str, rows: usize, cols: usize) -> MatPart {
+        let part = self.linear(name, rows, cols);
+        if part.bias.is_some() && part.scale != 1.0 {
+            let what = format!("{name}.scale: expected no scale beside {name}.bias, found {}", part.scale);
+            self.problems.push(("unsupported_tensor", what));
+        }
+        part
+    }
+
     /// `NAME.weight [experts, rows, cols]`, one matrix below the other, with `NAME.scale [experts]` if the file has it.
     pub fn experts(&mut self, name: &str, experts: usize, rows: usize, cols: usize) -> ExpertPart {
         let weight = self.declare(&format!("{name}.weight"), &[cols, rows, experts], false, false);
