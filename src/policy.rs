@@ -197,26 +197,15 @@ fn wanted_groups(caps: &Caps) -> usize {
 /// Most query heads a workgroup takes: their sums are held in registers.
 const ATTN_HEADS: usize = 8;
 
-/// Attention of `rows` single rows with heads of `head_dim`, of a `wide` cache if its elements take 32 bits; none for heads
-/// that do not come in units of eight.
-pub fn attn_tile(
-    caps: &Caps,
-    heads: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    rows: usize,
-    wide: bool,
-) -> Option<AttnTile> {
-    if !head_dim.is_multiple_of(8) || head_dim > 256 {
-        return None;
-    }
+/// Attention of `rows` single rows with heads of `head_dim`, of a `wide` cache if its elements take 32 bits.
+pub fn attn_tile(caps: &Caps, heads: usize, kv_heads: usize, head_dim: usize, rows: usize, wide: bool) -> AttnTile {
     let per_kv = heads / kv_heads;
     let taken = (1..=ATTN_HEADS.min(per_kv)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);
     let parts = (wanted_groups(caps) / (rows * heads / taken)).clamp(1, 64);
     // A tile of K stays within 16 KiB and a bit, of whatever type.
     let (size, span, least) = if caps.kind == DeviceKind::Cpu { (64, 16, 32) } else { (256, 64, 256) };
     let span = if head_dim > 128 || wide { span / 2 } else { span };
-    Some(AttnTile { size, span, least, heads: taken as u32, parts: parts as u32 })
+    AttnTile { size, span, least, heads: taken as u32, parts: parts as u32 }
 }
 
 /// Workgroups that share a row of logits when its largest is sought.

@@ -144,13 +144,6 @@ pub const KERNELS: &[Kernel] = &[
         ],
     },
     Kernel {
-        name: "attn_decode",
-        formats: Formats::None,
-        needs: Needs::Nothing,
-        push_bytes: 56,
-        spec: &[("SIZE", 0), KV[0], KV[1], KV[2]],
-    },
-    Kernel {
         name: "attn_prefill",
         formats: Formats::None,
         needs: Needs::Nothing,

@@ -3,7 +3,6 @@
 /// Name and SPIR-V of every module.
 pub const MODULES: &[(&str, &[u8])] = &[
     ("argmax", include_bytes!("../spirv/argmax.spv")),
-    ("attn_decode", include_bytes!("../spirv/attn_decode.spv")),
     ("attn_prefill", include_bytes!("../spirv/attn_prefill.spv")),
     ("attn_split", include_bytes!("../spirv/attn_split.spv")),
     ("embed.bf16", include_bytes!("../spirv/embed.bf16.spv")),

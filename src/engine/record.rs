@@ -46,7 +46,7 @@ pub struct Bound<'a> {
     pub caches: &'a [(Buffer, Buffer)],
     /// Types of K and V.
     pub cache_types: (CacheType, CacheType),
-    /// Codebooks of the IQ formats.
+    /// Tables of all formats.
     pub codebooks: &'a Buffer,
     /// Scratch arena.
     pub arena: &'a Buffer,
@@ -88,10 +88,9 @@ impl Meeting {
         for op in &plan.ops {
             let Op::Attend { cache: c, .. } = op else { continue };
             for rows in 1..=policy::GEMV_MAX_COLS {
-                if let Some(tile) = policy::attn_tile(caps, c.heads, c.kv_heads, c.head_dim, rows, false) {
-                    bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (4 + c.head_dim));
-                    counters = counters.max(rows * c.heads);
-                }
+                let tile = policy::attn_tile(caps, c.heads, c.kv_heads, c.head_dim, rows, false);
+                bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (4 + c.head_dim));
+                counters = counters.max(rows * c.heads);
             }
         }
         let found = device.buffer("found", bytes as u64, Class::Scratch)?;
@@ -219,7 +218,7 @@ impl Writer<'_, '_> {
         if let Op::RopeKv { qkv, cache, rope, q_norm, k_norm } = op {
             let tile = self.attn_tile(cache, 1);
             let alone = self.shape.rows == 1; // no other row of the step can want its k and v
-            let all = alone && tile.is_some_and(|t| t.heads as usize == cache.heads / cache.kv_heads);
+            let all = alone && tile.heads as usize == cache.heads / cache.kv_heads;
             if all {
                 self.ropes.insert(*qkv, (*rope, *q_norm, *k_norm));
             }
@@ -469,26 +468,20 @@ impl Writer<'_, '_> {
     }
 
     fn attend(&mut self, qkv: Val, cache: &Cache, scale: f32, out: Val) -> Result<()> {
+        let rows = self.shape.rows;
+        if rows <= policy::GEMV_MAX_COLS {
+            return self.attend_split(qkv, cache, scale, out, self.attn_tile(cache, rows));
+        }
         let (k, v) = &self.b.caches[cache.layer];
         let push = Push::default().addr(self.val(qkv)).addr(self.val(out)).addr(k.address()).addr(v.address());
         let push = push.addr(self.b.params.address()).word(cache.heads).word(cache.kv_heads).float(scale);
-        let rows = self.shape.rows;
-        let tile = self.attn_tile(cache, rows);
-        if let (Some(tile), true) = (tile, rows <= policy::GEMV_MAX_COLS) {
-            return self.attend_split(qkv, cache, scale, out, tile);
-        }
-        if rows <= policy::GEMV_MAX_COLS {
-            let mut spec = vec![("SIZE", 128)];
-            spec.extend(self.kv_spec(cache));
-            return self.dispatch("attn_decode", None, &spec, push, [rows, cache.heads, 1]);
-        }
         let (br, bc) = policy::prefill_tile(cache.head_dim);
         let mut spec = vec![("BR", br), ("BC", bc)];
         spec.extend(self.kv_spec(cache));
         self.dispatch("attn_prefill", None, &spec, push, [rows.div_ceil(br as usize), cache.heads, 1])
     }
 
-    fn attn_tile(&self, c: &Cache, rows: usize) -> Option<AttnTile> {
+    fn attn_tile(&self, c: &Cache, rows: usize) -> AttnTile {
         let wide = self.b.cache_types.0 == CacheType::F32;
         policy::attn_tile(self.b.device.caps(), c.heads, c.kv_heads, c.head_dim, rows, wide)
     }

@@ -30,13 +30,6 @@ vec4 kv_load4(uvec2 cache, uint type, uint at, uint i) {
     if (type == KV_Q5_0 || type == KV_Q5_1) q |= ((uvec4(U32(cache).v[block + 5]) >> (uvec4(0, 1, 2, 3) + 4 * g)) & 1) << 4;
     return d.x * vec4(q) + d.y;
 }
-vec2 kv_load2(uvec2 cache, uint type, uint at, uint i) {
-    uint e = at * (HEAD_DIM / 2) + i;
-    if (type == KV_F32) return F32x2(cache).v[e];
-    if (type == KV_F16) return unpackHalf2x16(U32(cache).v[e]);
-    vec4 v = kv_load4(cache, type, at, i / 2);
-    return i % 2 == 0 ? v.xy : v.zw;
-}
 
 // What the cache holds of a unit, as fetched: four elements of f32, eight of all other types. Of quantized ones: the scale's
 // word, the codes, the fifth bits.

@@ -1,4 +1,4 @@
-// StepParams: all that changes per step, in one small buffer of words. Its Rust twin is src/engine/step.rs.
+// StepParams: all that changes per step, in one small buffer of words. Its Rust twin is src/engine/params.rs.
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Step { uint w[]; };
 
 const uint STEP_ROWS = 0;         // rows in this step
