@@ -6,6 +6,7 @@ pub mod bandwidth;
 mod cache;
 mod info;
 mod kv;
+mod link;
 mod params;
 mod record;
 mod vulkan;
@@ -53,6 +54,8 @@ pub struct Options {
     pub cache_type_v: CacheType,
     /// Turns the validation layer on.
     pub validation: bool,
+    /// Orders the dispatches of a single row by counters instead of barriers; none leaves it to the device.
+    pub links: Option<bool>,
     /// Sends weights through the staging ring even where memory is unified.
     pub force_staging: bool,
 }
@@ -67,6 +70,7 @@ impl Default for Options {
             cache_type_k: CacheType::F16,
             cache_type_v: CacheType::F16,
             validation: false,
+            links: None,
             force_staging: false,
         }
     }

@@ -7,6 +7,7 @@
 #include "lib/step.glsl"
 #include "lib/kv.glsl"
 #include "lib/rope.glsl"
+#include "lib/link.glsl"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 layout(local_size_x_id = 0) in; // at least HEAD_DIM / 4, a multiple of SPAN
@@ -35,6 +36,8 @@ layout(push_constant) uniform Push {
     uint rope_dims;
     float scale;
     float eps;
+    uint link;
+    Links links;
 };
 const uint SIZE = gl_WorkGroupSize.x;
 const uint K_LEN = K_TYPE == KV_F32 ? 4 : 8, V_LEN = V_TYPE == KV_F32 ? 4 : 8; // elements of a unit
@@ -60,7 +63,8 @@ void load_heads(uint row, uint h0, uint kv_head, uint pos, bool fresh) {
     uint t = gl_LocalInvocationID.x, from = row * (heads + 2 * kv_heads) * HEAD_DIM;
     for (uint i = t; i < (fresh ? GH + 2 : GH) * HEAD_DIM; i += SIZE) {
         uint v = i / HEAD_DIM, h = v < GH ? h0 + v : v == GH ? heads + kv_head : heads + kv_heads + kv_head;
-        put(i, qkv.v[from + h * HEAD_DIM + i % HEAD_DIM]);
+        uint at = from + h * HEAD_DIM + i % HEAD_DIM;
+        put(i, LINKED == 1 ? LinkedF32(uvec2(qkv)).v[at] : qkv.v[at]);
     }
     if (ROPE == 1) {
         for (uint i = t; i < rope_dims / 2; i += SIZE) freqs[i] = inv_freq.v[i];
@@ -165,7 +169,7 @@ void gather(uint g, uint row, uint h0, uint part, uint parts, uint used, vec4 a[
     }
 }
 
-void main() {
+void attend() {
     uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
     uint t = gl_LocalInvocationID.x;
     if (row >= params.w[STEP_ROWS]) return;
@@ -177,6 +181,7 @@ void main() {
     bool fresh = ROPE == 1 && end == len;
     if (fresh) end--;
     fetch(table, kv_head, start, end);
+    link_await(links, link);
     load_heads(row, h0, kv_head, len - 1, fresh);
     if (fresh) store_newest(kv_slot(params, table, len - 1, kv_head, kv_heads));
     for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
@@ -312,4 +317,9 @@ void main() {
         for (uint k = 0; k < SLICES; k++) o += summed[e + k * ELEMENTS];
         put_out(row, h0, e, o / sum[e / (HEAD_DIM / 4)]);
     }
+}
+
+void main() {
+    attend();
+    link_done(links, link);
 }

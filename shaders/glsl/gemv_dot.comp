@@ -37,7 +37,7 @@ void hold(uint col, uint span) {
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
         bool there = i < inputs_of(span) / 4;
-        held[j] = there ? x.v[(x_from(K) + col * K + span * SPAN) / 4 + i] : vec4(0.0);
+        held[j] = there ? input4((x_from(K) + col * K + span * SPAN) / 4 + i) : vec4(0.0);
         if (EXPERTS == 2 && there) held[j] *= expert_weight((span * SPAN + 4 * i) / ONE);
         if (NORM == 1) held_norm[j] = there ? norm.v[span * SPAN / 4 + i] : vec4(0.0);
     }
@@ -50,7 +50,7 @@ float norm_scale(uint col) {
         [[unroll]] for (uint j = 0; j < VECS; j++) square += dot(held[j], held[j]);
     } else {
         for (uint i = gl_LocalInvocationID.x; i < K / 4; i += gl_WorkGroupSize.x) {
-            vec4 v = x.v[(x_from(K) + col * K) / 4 + i];
+            vec4 v = input4((x_from(K) + col * K) / 4 + i);
             square += dot(v, v);
         }
     }
@@ -182,9 +182,11 @@ void finish(uint first) {
 void main() {
     const uint lane = gl_SubgroupInvocationID, lanes = gl_SubgroupSize;
     uint step = gl_NumWorkGroups.x * gl_NumSubgroups * ROWS;
-    uint first = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * ROWS;
-    // What everything waits for is asked for first.
-    hold(0, 0);
+    // Neighbouring rows are different workgroups', so that what is left for the last turn is shared by all of them.
+    uint first = (gl_SubgroupID * gl_NumWorkGroups.x + gl_WorkGroupID.x) * ROWS;
+    // What everything waits for is asked for first, or all that need not wait.
+    if (EXPERTS > 0) link_await(links, flags);
+    if (LINKED == 0 || EXPERTS > 0) hold(0, 0);
 #ifdef TABLE_WORDS
     uvec2 held_table[TABLE_LOADS];
     [[unroll]] for (uint i = 0; i < TABLE_LOADS; i++) {
@@ -199,6 +201,10 @@ void main() {
         table[min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_PAIRS - 1)] = held_table[i];
     }
 #endif
+    if (LINKED == 1 && EXPERTS == 0) {
+        link_await(links, flags);
+        hold(0, 0);
+    }
     [[unroll]] for (uint i = 0; i < LINES * COLS; i++) acc[i] = 0.0;
     for (uint span = 0; span < SPANS; span++) {
         if (span > 0) barrier();
@@ -228,4 +234,5 @@ void main() {
         }
     }
     if (SPANS > 1 && first < m) finish(first);
+    link_done(links, flags);
 }

@@ -1,4 +1,5 @@
 // What the two GEMV kernels share: constants, arguments, rows of matrices, and what becomes of a sum.
+#include "lib/link.glsl"
 layout(constant_id = 1) const uint ROWS = 1;  // outputs taken at a time
 layout(constant_id = 2) const uint COLS = 1;  // activation rows
 layout(constant_id = 3) const uint GATED = 0; // 1: gate and up in one
@@ -11,7 +12,7 @@ layout(push_constant) uniform Push {
     uvec2 w0, w1, w2;   // [m_i, k]
     F32 b0, b1, b2;     // [m_i], if BIAS_i is set in flags; with EXPERTS b2 is the route [n, 4 * USED]
     F32x4 x;            // [COLS, k]
-    F32 y;              // [COLS, y_stride], written from column y_at on
+    F32 y;              // [COLS, y_stride]
     U32x2 tables;
     F32x4 norm;         // [k], if NORM
     uint k;
@@ -19,18 +20,26 @@ layout(push_constant) uniform Push {
     uint m01;           // rows of w0 and w1
     uint m;             // rows of all
     uint y_stride;
-    uint y_at;
-    uint flags;         // bit i: b_i is there
+    uint flags;         // bit 29 + i: b_i is there; below, the link
     float eps;          // of the norm
     float s0, s1, s2;   // of the products
+    Links links;
 };
 const uint PARTS = GATED == 1 ? 2 : 1;
 const uint LINES = ROWS * PARTS; // rows of matrices
 
+// What earlier dispatches of the step wrote.
+vec4 input4(uint i) { return LINKED == 1 ? LinkedF32x4(uvec2(x)).v[i] : x.v[i]; }
+float before(uint i) { return LINKED == 1 ? LinkedF32(uvec2(y)).v[i] : y.v[i]; }
+float routed(uint row, uint what, uint slot) {
+    uint i = (row * 4 + what) * USED + slot;
+    return LINKED == 1 ? LinkedF32(uvec2(b2)).v[i] : b2.v[i];
+}
+
 float biased(float sum, uint part, uint row) {
-    if (EXPERTS == 1) return sum * b2.v[(gl_WorkGroupID.y / USED * 4 + 2 + part) * USED + gl_WorkGroupID.y % USED];
+    if (EXPERTS == 1) return sum * routed(gl_WorkGroupID.y / USED, 2 + part, gl_WorkGroupID.y % USED);
     sum *= part == 0 ? s0 : part == 1 ? s1 : s2;
-    if ((flags & (1u << part)) == 0) return sum;
+    if ((flags & (1u << (29 + part))) == 0) return sum;
     if (part == 0) return sum + b0.v[row];
     if (part == 1) return sum + b1.v[row];
     return sum + b2.v[row];
@@ -41,9 +50,9 @@ uint expert_row(uint col, uint k_of_one) {
     if (EXPERTS == 0) return 0;
     uint slot = EXPERTS == 1 ? gl_WorkGroupID.y % USED : col / k_of_one;
     uint row = EXPERTS == 1 ? gl_WorkGroupID.y / USED : gl_WorkGroupID.y;
-    return floatBitsToUint(b2.v[row * 4 * USED + slot]) * m;
+    return floatBitsToUint(routed(row, 0, slot)) * m;
 }
-float expert_weight(uint slot) { return b2.v[(gl_WorkGroupID.y * 4 + 1) * USED + slot]; }
+float expert_weight(uint slot) { return routed(gl_WorkGroupID.y, 1, slot); }
 // First element of x and of y that the workgroup's row of the grid is about.
 uint x_from(uint k_of_all) { return EXPERTS == 0 ? 0 : EXPERTS == 1 ? gl_WorkGroupID.y / USED * k_of_all : gl_WorkGroupID.y * k_of_all; }
 uint y_from() { return EXPERTS == 0 ? 0 : gl_WorkGroupID.y * y_stride; }
@@ -69,6 +78,6 @@ void store(uint row, uint col, float sum, float other) {
     } else if (row < m0) sum = biased(sum, 0, row);
     else if (row < m01) sum = biased(sum, 1, row - m0);
     else sum = biased(sum, 2, row - m01);
-    uint at = y_from() + col * y_stride + y_at + row;
-    y.v[at] = ADD == 1 ? y.v[at] + sum : sum;
+    uint at = y_from() + col * y_stride + row;
+    y.v[at] = ADD == 1 ? before(at) + sum : sum;
 }

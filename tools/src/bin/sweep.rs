@@ -58,8 +58,8 @@ impl Bench {
             [at, at + step as u64, 0, 0, 0, 0, x.address(), y.address(), w.address(), x.address()]
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
-            [k, m, m, m, m, 0, 0].iter().for_each(|v| push.extend((*v as u32).to_le_bytes()));
-            push.resize(124, 0);
+            [k, m, m, m, m, 0].iter().for_each(|v| push.extend((*v as u32).to_le_bytes()));
+            push.resize(128, 0);
             recorder.dispatch(&pipeline, &push, [tile.groups, 1, 1]);
             recorder.barrier();
         }
@@ -113,6 +113,8 @@ fn main() -> Result<(), Fault> {
                         let tile = |turns| policy::dot_tile(&caps, (*m, *k), rows, size, turns, span);
                         let all = [1, 2, 4, 8].map(tile);
                         let some = all.into_iter().filter(|t| (90..600).contains(&t.groups));
+                        let even = [132, 264, 396, 528].map(|groups| GemvTile { groups, ..tile(1) });
+                        let some = some.chain(even.into_iter().filter(|t| span == *k && t.groups <= tile(1).groups));
                         tiles.extend(some.flat_map(|t| [1, 2].map(|depth| GemvTile { depth, bits, ..t })));
                     }
                 }
