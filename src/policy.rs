@@ -100,6 +100,7 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     let (bits, many_registers) = (format.bits(), matches!(format.id, FormatId::Q5K | FormatId::Q6K));
     let (size, rows, groups, depth) = match (m, n) {
         _ if caps.kind == DeviceKind::Cpu => (64, 2, 8, 1),
+        (..=2048, 1) if k <= 8192 => (256, 1, 256, 1),
         (..=4224, 1) if k > 8192 && bits > 6.0 => (512, 2, 132, 1),
         (..=4224, 1) => (1024, 1, 132, 1),
         (..8192, 1) => (256, 2, 384, 1),

@@ -177,7 +177,10 @@ void attend() {
     uint per = max((len + parts - 1) / parts, LEAST);
     per = (per + SPAN - 1) / SPAN * SPAN;
     uint used = (len + per - 1) / per, start = part * per, end = min(start + per, len);
-    if (start >= len) return;
+    if (start >= len) { // it waits all the same: its counter may not be clear yet
+        link_await(links, link);
+        return;
+    }
     bool fresh = ROPE == 1 && end == len;
     if (fresh) end--;
     fetch(table, kv_head, start, end);

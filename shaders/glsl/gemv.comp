@@ -66,7 +66,7 @@ void main() {
             sum *= scale;
             other *= scale;
         }
-        store(row, col, sum, other);
+        store(row, col, sum, other, before(row, col));
     }
     link_done(links, flags);
 }

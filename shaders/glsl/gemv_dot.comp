@@ -57,18 +57,7 @@ float norm_scale(uint col) {
     return 1.0 / sqrt(workgroup_sum(square) / float(K) + eps);
 }
 
-// The largest of the eight threads that hold a run of 32. Clustered operations would do it in one, where there are any.
-float largest_of_run(float mine) {
-    float largest = 0.0;
-    for (uint run = 0; run < gl_SubgroupSize / 8; run++) {
-        bool among = gl_SubgroupInvocationID / 8 == run;
-        float most = subgroupMax(among ? mine : 0.0);
-        if (among) largest = most;
-    }
-    return largest;
-}
-
-// Codes what is held.
+// Codes what is held. The eight threads that hold a run of 32 find its largest by way of where its codes will be.
 void code(uint col, uint span) {
     if (NORM == 1) {
         float scale = norm_scale(col);
@@ -77,7 +66,23 @@ void code(uint col, uint span) {
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
         vec4 a = abs(held[j]);
-        float largest = largest_of_run(max(max(a.x, a.y), max(a.z, a.w)));
+        if (i < inputs_of(span) / 4) x_codes[unit_at(col, i / 2)][2 * (i % 2)] = floatBitsToUint(max(max(a.x, a.y), max(a.z, a.w)));
+    }
+    subgroupMemoryBarrierShared();
+    subgroupBarrier();
+    float largest_of[VECS];
+    [[unroll]] for (uint j = 0; j < VECS; j++) {
+        uint i = min(gl_LocalInvocationID.x + j * gl_WorkGroupSize.x, SPAN / 4 - 1);
+        largest_of[j] = 0.0;
+        [[unroll]] for (uint u = 0; u < 4; u++) {
+            vec4 most = uintBitsToFloat(x_codes[unit_at(col, i / 8 * 4 + u)]);
+            largest_of[j] = max(largest_of[j], max(most.x, most.z));
+        }
+    }
+    subgroupBarrier();
+    [[unroll]] for (uint j = 0; j < VECS; j++) {
+        uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
+        float largest = largest_of[j];
         float inverse = largest > 1e-30 ? STEPS / largest : 0.0;
         ivec4 q = ivec4(round(held[j] * inverse)), high = BITS == 16 ? (q + 128) >> 8 : q;
         if (i < inputs_of(span) / 4) {
@@ -111,7 +116,7 @@ const uint TABLE_LOADS = (TABLE_PAIRS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSi
 #endif
 Line line[LINES];
 Raw raw[2][LINES];
-float acc[LINES * COLS];
+float acc[LINES * COLS], added[ROWS * COLS];
 
 // Chunks are counted through all of a row's experts; a matrix knows only its own.
 uint chunk_of_one(uint c) { return EXPERTS == 2 ? c % (ONE / CHUNK) : c; }
@@ -168,12 +173,17 @@ void take(uint slot, uint c, uint next, uint ahead, uint span, uint to) {
     if (c < to) multiply(c, span, q, s);
 }
 
+// Asks for what the sums will be added to.
+void begin(uint first) {
+    [[unroll]] for (uint i = 0; i < ROWS * COLS; i++) added[i] = before(first + i / COLS, i % COLS);
+}
+
 void finish(uint first) {
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         [[unroll]] for (uint col = 0; col < COLS; col++) {
             float sum = subgroupAdd(acc[r * COLS + col]), other = 0.0;
             if (GATED == 1) other = subgroupAdd(acc[(ROWS * (PARTS - 1) + r) * COLS + col]);
-            if (subgroupElect() && first + r < m) store(first + r, col, sum, other);
+            if (subgroupElect() && first + r < m) store(first + r, col, sum, other, added[r * COLS + col]);
         }
     }
     [[unroll]] for (uint i = 0; i < LINES * COLS; i++) acc[i] = 0.0;
@@ -182,8 +192,7 @@ void finish(uint first) {
 void main() {
     const uint lane = gl_SubgroupInvocationID, lanes = gl_SubgroupSize;
     uint step = gl_NumWorkGroups.x * gl_NumSubgroups * ROWS;
-    // Neighbouring rows are different workgroups', so that what is left for the last turn is shared by all of them.
-    uint first = (gl_SubgroupID * gl_NumWorkGroups.x + gl_WorkGroupID.x) * ROWS;
+    uint first = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * ROWS;
     // What everything waits for is asked for first, or all that need not wait.
     if (EXPERTS > 0) link_await(links, flags);
     if (LINKED == 0 || EXPERTS > 0) hold(0, 0);
@@ -219,6 +228,7 @@ void main() {
         uint from = span * SPAN / CHUNK, to = min((span + 1) * SPAN, K) / CHUNK;
         uint turns = (to - from + lanes - 1) / lanes;
         while (first < m || SPANS > 1) {
+            if (SPANS == 1 || span == 0) begin(first);
             for (uint turn = 0; turn < turns; turn += DEPTH) {
                 bool last = turn + DEPTH >= turns;
                 uint at = from + turn * lanes + lane;

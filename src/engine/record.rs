@@ -45,6 +45,8 @@ pub struct Bound<'a> {
     pub weights: &'a [Buffer],
     /// K and V per layer.
     pub caches: &'a [(Buffer, Buffer)],
+    /// Positions a sequence may have.
+    pub n_ctx: usize,
     /// Types of K and V.
     pub cache_types: (CacheType, CacheType),
     /// Tables of all formats.
@@ -547,7 +549,8 @@ impl Writer<'_, '_> {
 
     fn attn_tile(&self, c: &Cache, rows: usize) -> AttnTile {
         let wide = self.b.cache_types.0 == CacheType::F32;
-        policy::attn_tile(self.b.device.caps(), c.heads, c.kv_heads, c.head_dim, rows, wide)
+        let tile = policy::attn_tile(self.b.device.caps(), c.heads, c.kv_heads, c.head_dim, rows, wide);
+        AttnTile { parts: tile.parts.min((self.b.n_ctx as u32).div_ceil(tile.least)), ..tile }
     }
 
     fn attend_split(&mut self, qkv: Val, cache: &Cache, scale: f32, out: Val, tile: AttnTile) -> Result<()> {

@@ -206,6 +206,7 @@ impl VulkanRunner {
             barriers: &self.barriers,
             weights: &self.weights,
             caches: &self.caches,
+            n_ctx: self.limits.n_ctx,
             cache_types: self.cache_types,
             codebooks: &self.codebooks,
             arena: &self.arena,

@@ -30,7 +30,6 @@ const uint LINES = ROWS * PARTS; // rows of matrices
 
 // What earlier dispatches of the step wrote.
 vec4 input4(uint i) { return LINKED == 1 ? LinkedF32x4(uvec2(x)).v[i] : x.v[i]; }
-float before(uint i) { return LINKED == 1 ? LinkedF32(uvec2(y)).v[i] : y.v[i]; }
 float routed(uint row, uint what, uint slot) {
     uint i = (row * 4 + what) * USED + slot;
     return LINKED == 1 ? LinkedF32(uvec2(b2)).v[i] : b2.v[i];
@@ -71,13 +70,18 @@ void find_lines(uint first, uint above, uint one, out Line line[LINES]) {
 }
 
 // `other` is the sum of up, if GATED.
-void store(uint row, uint col, float sum, float other) {
+uint output_at(uint row, uint col) { return y_from() + col * y_stride + row; }
+// What the sum is added to, if it is.
+float before(uint row, uint col) {
+    uint i = output_at(min(row, m - 1), col);
+    return ADD == 0 ? 0.0 : LINKED == 1 ? LinkedF32(uvec2(y)).v[i] : y.v[i];
+}
+void store(uint row, uint col, float sum, float other, float before) {
     if (GATED == 1) {
         sum = biased(sum, 0, row);
         sum = sum / (1.0 + exp(-sum)) * biased(other, 1, row);
     } else if (row < m0) sum = biased(sum, 0, row);
     else if (row < m01) sum = biased(sum, 1, row - m0);
     else sum = biased(sum, 2, row - m01);
-    uint at = y_from() + col * y_stride + row;
-    y.v[at] = ADD == 1 ? before(at) + sum : sum;
+    y.v[output_at(row, col)] = before + sum;
 }

@@ -5,7 +5,7 @@
 // A link is one word: bits 0..3 the counter of this dispatch, 3..6 of the one before, 6..9 one to clear, for nobody waits
 // for it any more (7: all but this one's), 9..29 what the one before counts up to.
 layout(constant_id = 21) const uint LINKED = 0;
-layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Links { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent volatile buffer Links { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer LinkedF32 { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer LinkedF32x4 { vec4 v[]; };
 const uint LINK_WORDS = 32;   // a counter has a cache line

@@ -11,8 +11,8 @@ float workgroup_sum(float x) {
     if (subgroupElect()) reduce_part[gl_SubgroupID] = x;
     barrier();
     float sum = 0.0;
-    for (uint i = 0; i < gl_NumSubgroups; i++) sum += reduce_part[i];
-    return sum;
+    for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) sum += reduce_part[i];
+    return subgroupAdd(sum);
 }
 
 float workgroup_max(float x) {
@@ -22,6 +22,6 @@ float workgroup_max(float x) {
     if (subgroupElect()) reduce_part[gl_SubgroupID] = x;
     barrier();
     float best = reduce_part[0];
-    for (uint i = 1; i < gl_NumSubgroups; i++) best = max(best, reduce_part[i]);
-    return best;
+    for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) best = max(best, reduce_part[i]);
+    return subgroupMax(best);
 }
