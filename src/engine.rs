@@ -6,7 +6,6 @@ pub mod bandwidth;
 mod cache;
 mod info;
 mod kv;
-mod link;
 mod params;
 mod record;
 mod vulkan;
@@ -54,8 +53,6 @@ pub struct Options {
     pub cache_type_v: CacheType,
     /// Turns the validation layer on.
     pub validation: bool,
-    /// Orders the dispatches of a single row by counters instead of barriers; none leaves it to the device.
-    pub links: Option<bool>,
     /// Sends weights through the staging ring even where memory is unified.
     pub force_staging: bool,
 }
@@ -70,7 +67,6 @@ impl Default for Options {
             cache_type_k: CacheType::F16,
             cache_type_v: CacheType::F16,
             validation: false,
-            links: None,
             force_staging: false,
         }
     }

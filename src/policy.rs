@@ -54,9 +54,6 @@ impl GemvTile {
     }
 }
 
-/// Vendor of PCI devices.
-const NVIDIA: u32 = 0x10de;
-
 const FLOAT: &str = "gemv";
 const DOT: &str = "gemv_dot";
 
@@ -149,12 +146,6 @@ pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize
     };
     let size = size.max(caps.subgroup_size.min(64));
     GemvTile { kernel: FLOAT, size, rows, groups: (m as u32).div_ceil(rows), span: k as u32, depth: 1, bits: 16 }
-}
-
-/// Whether counters order the dispatches of a step, if the device passes their self-test: where dispatches start in order and
-/// a barrier is known to cost more.
-pub fn links(caps: &Caps) -> bool {
-    caps.kind == DeviceKind::Discrete && caps.vendor_id == NVIDIA
 }
 
 /// Threads that choose a row's experts: one subgroup, which needs no barriers.

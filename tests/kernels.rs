@@ -148,7 +148,7 @@ impl Lab {
             [w0, w1, 0, bias.address(), 0, 0, x.address(), y.address(), self.codebooks.address(), norm.address()]
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
-            words(&mut push, &[k, m, m, m, m, usize::from(case.bias) << 29]);
+            words(&mut push, &[k, m, m, m, m, usize::from(case.bias)]);
             [EPS, 1.0, 1.0, 1.0].iter().for_each(|f| push.extend(f.to_le_bytes()));
             let caps = self.device.caps();
             let tile = match kernel {

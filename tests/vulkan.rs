@@ -97,28 +97,6 @@ fn the_demo_model_agrees_with_the_reference_in_chunks_of_any_size() {
     assert_silent(&runner);
 }
 
-/// The same arithmetic in the same order: not a bit may differ.
-#[test]
-fn counters_order_a_step_as_barriers_do() {
-    let fixtures = crate::util::FIXTURES.into_iter().map(|name| crate::util::fixture(name).with_extension("gguf"));
-    for path in fixtures.chain([demo_path()]) {
-        let gguf = Gguf::open(&path).unwrap();
-        let ids: Vec<u32> = (0..30).map(|i| (i * 7 + 5) % 120).collect();
-        let run = |links| {
-            let mut runner = vulkan(&gguf, pumex::engine::Options { links: Some(links), ..options(CacheType::F16) })?;
-            let all = logits(&mut runner, &ids, 1);
-            let before = runner.counters().barriers;
-            greedy(&mut runner, &ids, 8);
-            assert_silent(&runner);
-            Some((all, runner.counters().barriers - before))
-        };
-        let (Some((linked, few)), Some((plain, many))) = (run(true), run(false)) else { return };
-        let float = path.to_string_lossy().contains("f16") || path.to_string_lossy().contains("f32");
-        assert!(linked == plain, "{}: {:e}", path.display(), nmse(&linked, &plain));
-        assert!(few < many / 2 || float, "{}: {few} barriers with counters, {many} without", path.display());
-    }
-}
-
 #[test]
 fn two_interleaved_sequences_equal_each_alone() {
     let gguf = Gguf::open(&demo_path()).unwrap();

@@ -3,7 +3,6 @@
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
-#include "lib/link.glsl"
 layout(local_size_x_id = 0) in;
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Found { uint v[]; };
 layout(push_constant) uniform Push {
@@ -14,8 +13,6 @@ layout(push_constant) uniform Push {
     Found found;    // [w, parts, 2]: value, id
     Found arrivals; // [w], zero between dispatches
     uint vocab;
-    uint link;
-    Links links;
 };
 const uint NONE = 0xffffffff;
 shared float best_value[gl_WorkGroupSize.x];
@@ -44,11 +41,10 @@ void join(float v, uint id) {
 void main() {
     uint row = gl_WorkGroupID.x, part = gl_WorkGroupID.y, parts = gl_NumWorkGroups.y, t = gl_LocalInvocationID.x;
     if (row >= params.w[STEP_WANTED]) return;
-    link_await(links, link);
     float value = 0.0;
     uint id = NONE;
     for (uint i = part * gl_WorkGroupSize.x + t; i < vocab; i += parts * gl_WorkGroupSize.x) {
-        float l = LINKED == 1 ? LinkedF32(uvec2(logits)).v[row * vocab + i] : logits.v[row * vocab + i];
+        float l = logits.v[row * vocab + i];
         if (better(l, i, value, id)) {
             value = l;
             id = i;
@@ -81,6 +77,6 @@ void main() {
     }
     if (t == 0) {
         sampled.v[step_seq(params, step_wanted(params, row))] = best_id[0];
-        ids.v[row] = LINKED == 1 && links.v[LINK_LATE] != 0 ? NONE : best_id[0];
+        ids.v[row] = best_id[0];
     }
 }

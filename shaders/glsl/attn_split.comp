@@ -7,7 +7,6 @@
 #include "lib/step.glsl"
 #include "lib/kv.glsl"
 #include "lib/rope.glsl"
-#include "lib/link.glsl"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 layout(local_size_x_id = 0) in; // at least HEAD_DIM / 4, a multiple of SPAN
@@ -36,8 +35,6 @@ layout(push_constant) uniform Push {
     uint rope_dims;
     float scale;
     float eps;
-    uint link;
-    Links links;
 };
 const uint SIZE = gl_WorkGroupSize.x;
 const uint K_LEN = K_TYPE == KV_F32 ? 4 : 8, V_LEN = V_TYPE == KV_F32 ? 4 : 8; // elements of a unit
@@ -63,8 +60,7 @@ void load_heads(uint row, uint h0, uint kv_head, uint pos, bool fresh) {
     uint t = gl_LocalInvocationID.x, from = row * (heads + 2 * kv_heads) * HEAD_DIM;
     for (uint i = t; i < (fresh ? GH + 2 : GH) * HEAD_DIM; i += SIZE) {
         uint v = i / HEAD_DIM, h = v < GH ? h0 + v : v == GH ? heads + kv_head : heads + kv_heads + kv_head;
-        uint at = from + h * HEAD_DIM + i % HEAD_DIM;
-        put(i, LINKED == 1 ? LinkedF32(uvec2(qkv)).v[at] : qkv.v[at]);
+        put(i, qkv.v[from + h * HEAD_DIM + i % HEAD_DIM]);
     }
     if (ROPE == 1) {
         for (uint i = t; i < rope_dims / 2; i += SIZE) freqs[i] = inv_freq.v[i];
@@ -169,7 +165,7 @@ void gather(uint g, uint row, uint h0, uint part, uint parts, uint used, vec4 a[
     }
 }
 
-void attend() {
+void main() {
     uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
     uint t = gl_LocalInvocationID.x;
     if (row >= params.w[STEP_ROWS]) return;
@@ -177,14 +173,10 @@ void attend() {
     uint per = max((len + parts - 1) / parts, LEAST);
     per = (per + SPAN - 1) / SPAN * SPAN;
     uint used = (len + per - 1) / per, start = part * per, end = min(start + per, len);
-    if (start >= len) { // it waits all the same: its counter may not be clear yet
-        link_await(links, link);
-        return;
-    }
+    if (start >= len) return;
     bool fresh = ROPE == 1 && end == len;
     if (fresh) end--;
     fetch(table, kv_head, start, end);
-    link_await(links, link);
     load_heads(row, h0, kv_head, len - 1, fresh);
     if (fresh) store_newest(kv_slot(params, table, len - 1, kv_head, kv_heads));
     for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
@@ -320,9 +312,4 @@ void attend() {
         for (uint k = 0; k < SLICES; k++) o += summed[e + k * ELEMENTS];
         put_out(row, h0, e, o / sum[e / (HEAD_DIM / 4)]);
     }
-}
-
-void main() {
-    attend();
-    link_done(links, link);
 }

@@ -3,7 +3,6 @@
 #include "lib/types.glsl"
 #include "lib/step.glsl"
 #include "quant/contract.glsl"
-#include "lib/link.glsl"
 layout(local_size_x_id = 0) in;
 layout(push_constant) uniform Push {
     uvec2 embd;     // [vocab, dim]
@@ -12,15 +11,12 @@ layout(push_constant) uniform Push {
     U32 sampled;    // [n_seqs]
     U32x2 tables;
     uint dim;
-    uint link;
-    Links links;
 };
 
 void main() {
     WEIGHT_INIT
-    link_await(links, link);
     uint row = gl_WorkGroupID.x;
-    if (row >= params.w[STEP_ROWS]) return; // never of a linked step, which has as many as it has room for
+    if (row >= params.w[STEP_ROWS]) return;
     uint id = step_token(params, row);
     if (id == TOKEN_SAMPLED) id = sampled.v[step_seq(params, row)];
     Line line = line_of(embd, id, dim);
@@ -28,5 +24,4 @@ void main() {
         Decoded d = weight_decode(line, c);
         [[unroll]] for (uint i = 0; i < GROUPS; i++) y.v[(row * dim + chunk_col(c, i)) / 4] = group_values(d, i);
     }
-    link_done(links, link);
 }

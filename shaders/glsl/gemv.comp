@@ -12,7 +12,6 @@ shared float squares[COLS * 32]; // of x, for the norm
 
 void main() {
     WEIGHT_INIT
-    link_await(links, flags);
     uint first = gl_WorkGroupID.x * ROWS;
     uint one = EXPERTS == 2 ? k / USED : k; // inputs of one matrix
     Line line[LINES];
@@ -34,7 +33,7 @@ void main() {
         // An activation is fetched once for all rows: their traffic would otherwise exceed that of the weights.
         [[unroll]] for (uint col = 0; col < COLS; col++) {
             [[unroll]] for (uint i = 0; i < GROUPS; i++) {
-                vec4 a = weight * input4((from + col * k + chunk_col(c, i)) / 4);
+                vec4 a = weight * x.v[(from + col * k + chunk_col(c, i)) / 4];
                 if (NORM == 1) {
                     square[col] += dot(a, a);
                     a *= norm.v[chunk_col(c, i) / 4];
@@ -68,5 +67,4 @@ void main() {
         }
         store(row, col, sum, other, before(row, col));
     }
-    link_done(links, flags);
 }

@@ -1,6 +1,7 @@
 // y (+)= W x + b as gemv.comp, by integer dot products: each workgroup codes the activations once in 16 bits (two signed
 // bytes and a scale per 32), after an RMS norm if NORM says so, then its subgroups take rows in turn. The weights of a
-// subgroup's next chunks are fetched before the current ones are used, the first before the activations are there.
+// subgroup's next chunks are fetched before the current ones are used, the first while the activations are coded: before they
+// are there, the weights would only stand in their way.
 #version 460
 #include "lib/types.glsl"
 #include "lib/reduce.glsl"
@@ -37,7 +38,7 @@ void hold(uint col, uint span) {
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
         bool there = i < inputs_of(span) / 4;
-        held[j] = there ? input4((x_from(K) + col * K + span * SPAN) / 4 + i) : vec4(0.0);
+        held[j] = there ? x.v[(x_from(K) + col * K + span * SPAN) / 4 + i] : vec4(0.0);
         if (EXPERTS == 2 && there) held[j] *= expert_weight((span * SPAN + 4 * i) / ONE);
         if (NORM == 1) held_norm[j] = there ? norm.v[span * SPAN / 4 + i] : vec4(0.0);
     }
@@ -50,15 +51,15 @@ float norm_scale(uint col) {
         [[unroll]] for (uint j = 0; j < VECS; j++) square += dot(held[j], held[j]);
     } else {
         for (uint i = gl_LocalInvocationID.x; i < K / 4; i += gl_WorkGroupSize.x) {
-            vec4 v = input4((x_from(K) + col * K) / 4 + i);
+            vec4 v = x.v[(x_from(K) + col * K) / 4 + i];
             square += dot(v, v);
         }
     }
     return 1.0 / sqrt(workgroup_sum(square) / float(K) + eps);
 }
 
-// Codes what is held. The eight threads that hold a run of 32 find its largest by way of where its codes will be.
-void code(uint col, uint span) {
+// Norms what is held. The eight threads that hold a run of 32 tell each other its largest where its codes will be.
+void prepare(uint col, uint span) {
     if (NORM == 1) {
         float scale = norm_scale(col);
         [[unroll]] for (uint j = 0; j < VECS; j++) held[j] *= scale * held_norm[j];
@@ -70,6 +71,10 @@ void code(uint col, uint span) {
     }
     subgroupMemoryBarrierShared();
     subgroupBarrier();
+}
+
+// Codes what is held.
+void code(uint col, uint span) {
     float largest_of[VECS];
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = min(gl_LocalInvocationID.x + j * gl_WorkGroupSize.x, SPAN / 4 - 1);
@@ -84,7 +89,9 @@ void code(uint col, uint span) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
         float largest = largest_of[j];
         float inverse = largest > 1e-30 ? STEPS / largest : 0.0;
-        ivec4 q = ivec4(round(held[j] * inverse)), high = BITS == 16 ? (q + 128) >> 8 : q;
+        // Rounds: added to 1.5 * 2^23, a number of so few bits is the low end of the sum. Conversions are slow.
+        ivec4 q = floatBitsToInt(held[j] * inverse + 12582912.0) - 0x4b400000;
+        ivec4 high = BITS == 16 ? (q + 128) >> 8 : q;
         if (i < inputs_of(span) / 4) {
             uint unit = unit_at(col, i / 2);
             x_codes[unit][2 * (i % 2)] = packed(high);
@@ -193,9 +200,8 @@ void main() {
     const uint lane = gl_SubgroupInvocationID, lanes = gl_SubgroupSize;
     uint step = gl_NumWorkGroups.x * gl_NumSubgroups * ROWS;
     uint first = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * ROWS;
-    // What everything waits for is asked for first, or all that need not wait.
-    if (EXPERTS > 0) link_await(links, flags);
-    if (LINKED == 0 || EXPERTS > 0) hold(0, 0);
+    // What everything waits for is asked for first.
+    hold(0, 0);
 #ifdef TABLE_WORDS
     uvec2 held_table[TABLE_LOADS];
     [[unroll]] for (uint i = 0; i < TABLE_LOADS; i++) {
@@ -203,6 +209,8 @@ void main() {
     }
 #endif
     find_lines(first, expert_row(0, ONE), ONE, line);
+    prepare(0, 0);
+    if (NORM == 0) barrier(); // keeps what follows behind; the norm has barriers of its own
     fetch(0, first, lane);
     if (DEPTH > 1) fetch(1, first, lane + lanes);
 #ifdef TABLE_WORDS
@@ -210,15 +218,14 @@ void main() {
         table[min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_PAIRS - 1)] = held_table[i];
     }
 #endif
-    if (LINKED == 1 && EXPERTS == 0) {
-        link_await(links, flags);
-        hold(0, 0);
-    }
     [[unroll]] for (uint i = 0; i < LINES * COLS; i++) acc[i] = 0.0;
     for (uint span = 0; span < SPANS; span++) {
         if (span > 0) barrier();
         [[unroll]] for (uint col = 0; col < COLS; col++) {
-            if (span + col > 0) hold(col, span);
+            if (span + col > 0) {
+                hold(col, span);
+                prepare(col, span);
+            }
             code(col, span);
         }
         barrier();
@@ -244,5 +251,4 @@ void main() {
         }
     }
     if (SPANS > 1 && first < m) finish(first);
-    link_done(links, flags);
 }

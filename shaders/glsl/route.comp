@@ -4,7 +4,6 @@
 #include "lib/types.glsl"
 #include "lib/step.glsl"
 #include "lib/reduce.glsl"
-#include "lib/link.glsl"
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint EXPERTS = 1;
 layout(constant_id = 2) const uint USED = 1;
@@ -15,8 +14,6 @@ layout(push_constant) uniform Push {
     Step params;
     uint flags;
     float scale; // what the weights sum up to
-    uint link;
-    Links links;
 };
 shared float left[EXPERTS];
 shared uint id[USED];
@@ -25,13 +22,12 @@ shared float logit[USED];
 float scale_of(F32 scales, uint bit, uint expert) { return (flags & bit) != 0 ? scales.v[expert] : 1.0; }
 
 void main() {
-    link_await(links, link);
     uint row = gl_WorkGroupID.x, t = gl_LocalInvocationID.x;
     if (row >= params.w[STEP_ROWS]) { // rows that the recording has room for, but not the step: any expert will do
         for (uint k = t; k < USED; k += gl_WorkGroupSize.x) route.v[row * 4 * USED + k] = uintBitsToFloat(0);
         return;
     }
-    for (uint i = t; i < EXPERTS; i += gl_WorkGroupSize.x) left[i] = LINKED == 1 ? LinkedF32(uvec2(logits)).v[row * EXPERTS + i] : logits.v[row * EXPERTS + i];
+    for (uint i = t; i < EXPERTS; i += gl_WorkGroupSize.x) left[i] = logits.v[row * EXPERTS + i];
     float all = 0.0, most = 0.0;
     for (uint k = 0; k < USED; k++) {
         float best = -3.4e38;
@@ -64,5 +60,4 @@ void main() {
         route.v[at + 2 * USED] = scale_of(gate_scale, 1, id[k]);
         route.v[at + 3 * USED] = scale_of(up_scale, 2, id[k]);
     }
-    link_done(links, link);
 }

@@ -57,17 +57,14 @@ const EXPERTS: [(&str, u32); 2] = [("EXPERTS", 10), ("USED", 11)];
 /// 1: weights lie as planes, not as blocks.
 const PLANES: (&str, u32) = ("PLANES", 20);
 
-/// 1: no barriers stand between the dispatches of a step.
-const LINKED: (&str, u32) = ("LINKED", 21);
-
 /// Every shader.
 pub const KERNELS: &[Kernel] = &[
     Kernel {
         name: "embed",
         formats: Formats::All,
         needs: Needs::Nothing,
-        push_bytes: 56,
-        spec: &[("SIZE", 0), PLANES, LINKED],
+        push_bytes: 48,
+        spec: &[("SIZE", 0), PLANES],
     },
     Kernel {
         name: "rms_norm",
@@ -80,7 +77,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "gemv",
         formats: Formats::All,
         needs: Needs::Nothing,
-        push_bytes: 128,
+        push_bytes: 120,
         spec: &[
             ("SIZE", 0),
             ("ROWS", 1),
@@ -91,14 +88,13 @@ pub const KERNELS: &[Kernel] = &[
             EXPERTS[0],
             EXPERTS[1],
             PLANES,
-            LINKED,
         ],
     },
     Kernel {
         name: "gemv_dot",
         formats: Formats::Quantized,
         needs: Needs::IntegerDot,
-        push_bytes: 128,
+        push_bytes: 120,
         spec: &[
             ("SIZE", 0),
             ("ROWS", 1),
@@ -113,7 +109,6 @@ pub const KERNELS: &[Kernel] = &[
             EXPERTS[0],
             EXPERTS[1],
             PLANES,
-            LINKED,
         ],
     },
     Kernel {
@@ -134,7 +129,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "attn_split",
         formats: Formats::None,
         needs: Needs::Nothing,
-        push_bytes: 112,
+        push_bytes: 104,
         spec: &[
             ("SIZE", 0),
             ("GH", 1),
@@ -146,7 +141,6 @@ pub const KERNELS: &[Kernel] = &[
             KV[0],
             KV[1],
             KV[2],
-            LINKED,
         ],
     },
     Kernel {
@@ -160,8 +154,8 @@ pub const KERNELS: &[Kernel] = &[
         name: "route",
         formats: Formats::None,
         needs: Needs::Nothing,
-        push_bytes: 72,
-        spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2), LINKED],
+        push_bytes: 56,
+        spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2)],
     },
     Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, push_bytes: 80, spec: &[] },
     Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, push_bytes: 24, spec: &[("COPY", 1)] },
@@ -172,14 +166,7 @@ pub const KERNELS: &[Kernel] = &[
         push_bytes: 40,
         spec: &[("EXPERTS", 0)],
     },
-    Kernel {
-        name: "argmax",
-        formats: Formats::None,
-        needs: Needs::Nothing,
-        push_bytes: 64,
-        spec: &[("SIZE", 0), LINKED],
-    },
-    Kernel { name: "link_check", formats: Formats::None, needs: Needs::Nothing, push_bytes: 24, spec: &[LINKED] },
+    Kernel { name: "argmax", formats: Formats::None, needs: Needs::Nothing, push_bytes: 56, spec: &[("SIZE", 0)] },
 ];
 
 impl Kernel {

@@ -118,7 +118,6 @@ pub const MODULES: &[(&str, &[u8])] = &[
     ("gemv_dot.q8_k", include_bytes!("../spirv/gemv_dot.q8_k.spv")),
     ("gemv_dot.tq1_0", include_bytes!("../spirv/gemv_dot.tq1_0.spv")),
     ("gemv_dot.tq2_0", include_bytes!("../spirv/gemv_dot.tq2_0.spv")),
-    ("link_check", include_bytes!("../spirv/link_check.spv")),
     ("repack", include_bytes!("../spirv/repack.spv")),
     ("rms_norm", include_bytes!("../spirv/rms_norm.spv")),
     ("rope_kv", include_bytes!("../spirv/rope_kv.spv")),

@@ -1,6 +1,5 @@
 //! Plan + choices → one recorded command buffer per step shape. Nothing that changes per token is in it.
 
-use super::link::Stage;
 use super::CacheType;
 use crate::kernel::Kernels;
 use crate::plan::{Access, Cache, Chosen, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
@@ -65,8 +64,6 @@ pub struct Bound<'a> {
     pub meeting: &'a Meeting,
     /// Sums of squares of the products' inputs, one after the other, if they are wanted.
     pub importance: Option<&'a Buffer>,
-    /// Counters that order dispatches in place of barriers, if that works on the device.
-    pub links: Option<&'a Buffer>,
     /// Takes the time after every op.
     pub profile: bool,
     /// Logits for the host.
@@ -147,8 +144,6 @@ struct Writer<'a, 'b> {
     norms: HashMap<Val, Norm>,
     /// By the row of q, k and v that attention rotates itself.
     ropes: HashMap<Val, RopeNorms>,
-    /// The stage being recorded, if counters order the dispatches.
-    stage: Option<Stage>,
 }
 
 /// RoPE and the per-head norms before it.
@@ -161,8 +156,7 @@ type RopeNorms = (Rope, Option<Weight>, Option<Weight>);
 pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<Recording> {
     let stamps = if bound.profile { bound.plan.ops.len() as u32 } else { 0 };
     let rec = bound.device.recorder_with_stamps(stamps)?;
-    let mut w = Writer { b: bound, kernels, rec, shape, norms: HashMap::new(), ropes: HashMap::new(), stage: None };
-    w.stage = w.can_link().then(Stage::default);
+    let mut w = Writer { b: bound, kernels, rec, shape, norms: HashMap::new(), ropes: HashMap::new() };
     let inputs = if bound.importance.is_some() { bound.plan.inputs() } else { Vec::new() };
     let mut sums_at = 0;
     for (i, (op, barrier)) in bound.plan.ops.iter().zip(bound.barriers).enumerate() {
@@ -176,7 +170,7 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
             continue;
         }
         if *barrier {
-            w.stage_ends();
+            w.rec.barrier();
         }
         w.op(op)?;
         if let (Some(input), Some(sums)) = (inputs.iter().find(|input| input.op == i), bound.importance) {
@@ -203,14 +197,7 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
     }
     let meeting = [&bound.meeting.found, &bound.meeting.arrivals];
     let buffers = [bound.codebooks, bound.arena, bound.inv_freq, bound.sampled, bound.params, bound.ids];
-    bound
-        .weights
-        .iter()
-        .chain(buffers)
-        .chain(meeting)
-        .chain(bound.importance)
-        .chain(bound.links)
-        .for_each(|b| w.rec.keep(b));
+    bound.weights.iter().chain(buffers).chain(meeting).chain(bound.importance).for_each(|b| w.rec.keep(b));
     bound.caches.iter().for_each(|(k, v)| {
         w.rec.keep(k);
         w.rec.keep(v);
@@ -226,44 +213,6 @@ impl Writer<'_, '_> {
             Op::Argmax { .. } => true,
             _ => false,
         }
-    }
-
-    /// Whether counters can order this recording: a single row's, all of whose kernels know of them.
-    fn can_link(&mut self) -> bool {
-        let plan = self.b.plan;
-        let plain = self.b.links.is_some() && !self.b.profile && self.b.importance.is_none();
-        // Reading x past the nearest cache costs the float kernel more than a barrier does, but for small matrices.
-        let product = |parts: &[MatPart]| {
-            parts.iter().all(|p| {
-                let w = &plan.weights[p.weight.0];
-                policy::dot_span(self.b.device.caps(), w.format, w.cols, 1).is_some() || w.rows * w.cols <= 1 << 20
-            })
-        };
-        let knows = |op: &Op| match op {
-            Op::MatMul { parts, .. } => product(parts),
-            Op::GatedMatMul { gate, up, .. } => self.gates_in_one(gate, up, 1) && product(&[*gate, *up]),
-            _ => true,
-        };
-        let whole = plain && self.shape.rows == 1 && plan.ops.iter().all(knows);
-        let alone = |op: &&Op| matches!(op, Op::RmsNorm { .. } | Op::RopeKv { .. });
-        whole && plan.ops.iter().filter(alone).all(|op| self.folds(op))
-    }
-
-    /// Orders what follows after all that came before.
-    fn stage_ends(&mut self) {
-        match &mut self.stage {
-            Some(stage) => stage.next(),
-            None => self.rec.barrier(),
-        }
-    }
-
-    /// The word and the address that tell a dispatch which counters to use.
-    fn link(&self) -> usize {
-        self.stage.map_or(0, |s| s.word())
-    }
-
-    fn links(&self) -> u64 {
-        self.b.links.map_or(0, |b| b.address())
     }
 
     /// Whether `op` is a norm or RoPE that those reading its output will do, and notes it if so.
@@ -333,13 +282,8 @@ impl Writer<'_, '_> {
         push: Push,
         grid: [usize; 3],
     ) -> Result<()> {
-        let linked = [("LINKED", 1)];
-        let spec = [spec, if self.stage.is_some() { &linked } else { &[] }].concat();
-        let pipeline = self.kernels.get(kernel, stem, &spec)?;
+        let pipeline = self.kernels.get(kernel, stem, spec)?;
         let bytes = pumex_shaders::kernels::find(kernel).map_or(0, |k| k.push_bytes);
-        if let Some(stage) = &mut self.stage {
-            stage.count(grid.iter().product());
-        }
         self.rec.dispatch(&pipeline, &push.padded(bytes), grid.map(|g| g as u32));
         Ok(())
     }
@@ -352,7 +296,6 @@ impl Writer<'_, '_> {
                 let (dim, stem) = (self.width(*out), self.b.plan.weights[weight.0].format.stem);
                 let push = Push::default().addr(self.weight(*weight)).addr(self.val(*out)).addr(params);
                 let push = push.addr(self.b.sampled.address()).addr(self.b.codebooks.address()).word(dim);
-                let push = push.word(self.link()).addr(self.links());
                 self.dispatch(
                     "embed",
                     Some(stem),
@@ -379,13 +322,7 @@ impl Writer<'_, '_> {
                     ("EXPERTS", chosen.experts as u32),
                     ("USED", chosen.used as u32),
                 ];
-                self.dispatch(
-                    "route",
-                    None,
-                    &spec,
-                    push.word(flags).float(*scale).word(self.link()).word(0).addr(self.links()),
-                    [self.shape.rows, 1, 1],
-                )
+                self.dispatch("route", None, &spec, push.word(flags).float(*scale), [self.shape.rows, 1, 1])
             }
             Op::GatedExperts { x, route, chosen, gate, up, out } => {
                 self.experts(*x, *route, *chosen, &[*gate, *up], true, *out)
@@ -398,7 +335,6 @@ impl Writer<'_, '_> {
                 let meeting = self.b.meeting;
                 let push = push.addr(self.b.ids.address()).addr(meeting.found.address());
                 let push = push.addr(meeting.arrivals.address()).word(self.b.plan.n_vocab);
-                let push = push.word(self.link()).addr(self.links());
                 let parts = policy::argmax_parts(caps, self.shape.wanted);
                 self.dispatch("argmax", None, &[("SIZE", threads)], push, [self.shape.wanted, parts, 1])
             }
@@ -461,9 +397,9 @@ impl Writer<'_, '_> {
             .word(rows[0])
             .word(m01)
             .word(m);
-        let push = push.word(self.width(out)).word(self.link() | flags << 29).float(norm.map_or(0.0, |n| n.eps));
+        let push = push.word(self.width(out)).word(flags).float(norm.map_or(0.0, |n| n.eps));
         let scale = |i: usize| parts.get(i).map_or(1.0, |p| p.scale);
-        let push = push.float(scale(0)).float(scale(1)).float(scale(2)).addr(self.links());
+        let push = push.float(scale(0)).float(scale(1)).float(scale(2));
         let tile = policy::gemv_tile(self.b.device.caps(), info(&parts[0]).format, m, k, n, extras);
         let spec = tile.spec(k, n, extras);
         self.dispatch(tile.kernel, Some(stem), &spec, push, [tile.groups as usize, 1, 1])
@@ -481,8 +417,8 @@ impl Writer<'_, '_> {
         let norm_weight = self.opt(norm.map(|n| n.weight));
         let push = push.addr(self.b.codebooks.address()).addr(norm_weight).word(k).word(m).word(m).word(m);
         let stride = if gated { m } else { self.width(out) };
-        let push = push.word(stride).word(self.link()).float(norm.map_or(0.0, |n| n.eps));
-        let push = push.float(1.0).float(1.0).float(1.0).addr(self.links());
+        let push = push.word(stride).word(0).float(norm.map_or(0.0, |n| n.eps));
+        let push = push.float(1.0).float(1.0).float(1.0);
         let extras = Extras { gated, add: !gated, norm: norm.is_some(), planes: self.b.device.stages_weights() };
         let tile = policy::expert_tile(self.b.device.caps(), info.format, m, k);
         let mut spec = tile.spec(k, 1, extras);
@@ -563,7 +499,7 @@ impl Writer<'_, '_> {
         let push = push.addr(self.b.params.address()).addr(meeting.found.address()).addr(meeting.arrivals.address());
         let push = push.addr(self.opt(q_norm)).addr(self.opt(k_norm)).addr(self.b.inv_freq.address());
         let push = push.word(cache.heads).word(cache.kv_heads).word(rope.map_or(0, |r| r.dims)).float(scale);
-        let push = push.float(rope.map_or(0.0, |r| r.norm_eps)).word(self.link()).addr(self.links());
+        let push = push.float(rope.map_or(0.0, |r| r.norm_eps));
         let neox = rope.is_some_and(|r| r.style == RopeStyle::Neox);
         let mut spec = vec![("SIZE", tile.size), ("GH", tile.heads), ("ROPE", u32::from(rope.is_some()))];
         spec.extend([("NEOX", u32::from(neox)), ("NORM", u32::from(q_norm.is_some()))]);

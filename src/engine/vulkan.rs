@@ -3,11 +3,10 @@
 use super::kv::{Blocks, KV_BLOCK};
 use super::params::{Layout, Params};
 use super::record::{bucket, record, Bound, Meeting, Shape};
-use super::{link, weights, CacheType, Options, Progress};
+use super::{weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Placement, Plan};
-use crate::policy;
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket, Want};
 use crate::vk::{Buffer, Class, Device, Recording, Uploader};
 use crate::{Error, Result};
@@ -57,7 +56,6 @@ pub struct VulkanRunner {
     profile: Option<Vec<f64>>,
     importance: Option<Buffer>,
     meeting: Meeting,
-    links: Option<Buffer>,
 }
 
 /// What the memory plan came to.
@@ -124,8 +122,6 @@ impl VulkanRunner {
             let v = device.buffer(&format!("v.{layer}"), options.cache_type_v.bytes(elements), Class::State)?;
             caches.push((k, v));
         }
-        let wanted = options.links.unwrap_or_else(|| policy::links(device.caps()));
-        let links = if wanted && link::work(&device, &mut kernels)? { Some(link::counters(&device)?) } else { None };
         let meeting = Meeting::new(&device, &plan, max_rows)?;
         let arena = device.buffer("scratch", placement.len_bytes, Class::Scratch)?;
         let inv_freq = device.buffer("inv_freq", 4 * plan.inv_freq.len() as u64, Class::Params)?;
@@ -151,7 +147,6 @@ impl VulkanRunner {
             profile: None,
             importance: None,
             meeting,
-            links,
             device,
             plan,
             placement,
@@ -218,7 +213,6 @@ impl VulkanRunner {
             profile: self.profile.is_some(),
             importance: self.importance.as_ref(),
             meeting: &self.meeting,
-            links: self.links.as_ref(),
         };
         let recording = record(&bound, &mut self.kernels, shape)?;
         self.device.save_pipeline_cache();
@@ -285,10 +279,6 @@ impl Runner for VulkanRunner {
         let mut output = Output { ids: vec![0; wanted], logits: Vec::new() };
         if wanted > 0 {
             slot.ids.read(0, bytemuck::cast_slice_mut(&mut output.ids));
-            if output.ids.contains(&u32::MAX) && self.links.is_some() {
-                let name = &self.device.caps().name;
-                return Err(Error::Device(format!("device {name}: a dispatch waited in vain for the one before it")));
-            }
         }
         if let (true, Some(host)) = (shape.logits, &slot.logits) {
             output.logits = vec![0.0; wanted * self.plan.n_vocab];

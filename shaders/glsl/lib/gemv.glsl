@@ -1,5 +1,4 @@
 // What the two GEMV kernels share: constants, arguments, rows of matrices, and what becomes of a sum.
-#include "lib/link.glsl"
 layout(constant_id = 1) const uint ROWS = 1;  // outputs taken at a time
 layout(constant_id = 2) const uint COLS = 1;  // activation rows
 layout(constant_id = 3) const uint GATED = 0; // 1: gate and up in one
@@ -20,25 +19,19 @@ layout(push_constant) uniform Push {
     uint m01;           // rows of w0 and w1
     uint m;             // rows of all
     uint y_stride;
-    uint flags;         // bit 29 + i: b_i is there; below, the link
+    uint flags;         // bit i: b_i is there
     float eps;          // of the norm
     float s0, s1, s2;   // of the products
-    Links links;
 };
 const uint PARTS = GATED == 1 ? 2 : 1;
 const uint LINES = ROWS * PARTS; // rows of matrices
 
-// What earlier dispatches of the step wrote.
-vec4 input4(uint i) { return LINKED == 1 ? LinkedF32x4(uvec2(x)).v[i] : x.v[i]; }
-float routed(uint row, uint what, uint slot) {
-    uint i = (row * 4 + what) * USED + slot;
-    return LINKED == 1 ? LinkedF32(uvec2(b2)).v[i] : b2.v[i];
-}
+float routed(uint row, uint what, uint slot) { return b2.v[(row * 4 + what) * USED + slot]; }
 
 float biased(float sum, uint part, uint row) {
     if (EXPERTS == 1) return sum * routed(gl_WorkGroupID.y / USED, 2 + part, gl_WorkGroupID.y % USED);
     sum *= part == 0 ? s0 : part == 1 ? s1 : s2;
-    if ((flags & (1u << (29 + part))) == 0) return sum;
+    if ((flags & (1u << part)) == 0) return sum;
     if (part == 0) return sum + b0.v[row];
     if (part == 1) return sum + b1.v[row];
     return sum + b2.v[row];
@@ -73,8 +66,7 @@ void find_lines(uint first, uint above, uint one, out Line line[LINES]) {
 uint output_at(uint row, uint col) { return y_from() + col * y_stride + row; }
 // What the sum is added to, if it is.
 float before(uint row, uint col) {
-    uint i = output_at(min(row, m - 1), col);
-    return ADD == 0 ? 0.0 : LINKED == 1 ? LinkedF32(uvec2(y)).v[i] : y.v[i];
+    return ADD == 1 ? y.v[output_at(min(row, m - 1), col)] : 0.0;
 }
 void store(uint row, uint col, float sum, float other, float before) {
     if (GATED == 1) {

@@ -59,7 +59,7 @@ impl Bench {
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
             [k, m, m, m, m, 0].iter().for_each(|v| push.extend((*v as u32).to_le_bytes()));
-            push.resize(128, 0);
+            push.resize(120, 0);
             recorder.dispatch(&pipeline, &push, [tile.groups, 1, 1]);
             recorder.barrier();
         }
