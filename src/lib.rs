@@ -19,6 +19,7 @@ pub mod quantize;
 pub mod reference;
 pub mod sample;
 pub mod step;
+pub mod synthetic;
 pub mod text;
 pub mod vk;
 

@@ -8,6 +8,7 @@ mod plans;
 mod quantize;
 mod reference;
 mod sample;
+mod synthetic;
 mod tables;
 mod text;
 mod util;

@@ -8,10 +8,11 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressStyle};
 use pumex::engine;
 use pumex::gguf::Gguf;
+use pumex::quantize::recipe;
 use pumex::step::Runner;
-use pumex::Result;
+use pumex::{Error, Result};
 
-use super::options::{EngineArgs, ModelArgs};
+use super::options::{EngineArgs, ModelArgs, SourceArgs};
 
 /// Model data must lie as aligned in the program as it does in a mapped file.
 #[repr(C, align(64))]
@@ -35,6 +36,16 @@ pub fn open(args: &ModelArgs) -> Result<Gguf> {
         tracing::warn!("{}: {warning}", gguf.path().display());
     }
     Ok(gguf)
+}
+
+/// The file that `args` names, the synthetic model, or the demo model.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_source(args: &SourceArgs) -> Result<Gguf> {
+    let Some(shape) = args.synthetic else { return open(&args.model) };
+    let usual = || recipe::find("Q4_K_M").ok_or_else(|| Error::Usage("--type: expected a type".into()));
+    shape.model(args.weight_type.map_or_else(usual, Ok)?)
 }
 
 /// Loads the model onto its device, with one sequence of `n_ctx` positions.
