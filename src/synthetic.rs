@@ -97,8 +97,10 @@ pub fn find(name: &str) -> Option<&'static Shape> {
 
 /// Positions that all shapes claim to be trained for.
 const N_CTX_TRAIN: u32 = 131_072;
-/// Random weights made per format, four rows of the widest matrix at the least: few enough for the slowest encoder.
+/// Random weights held per format; a tensor has at least half of them, which is four rows of the widest matrix.
 const RANDOM: usize = 1 << 18;
+/// Of which so many are coded, and their blocks then dealt out at random: some encoders search long.
+const CODED: usize = 1 << 15;
 /// Standard deviation of the random weights, near that of trained ones.
 const DEVIATION: f64 = 0.02;
 
@@ -211,10 +213,16 @@ fn random(format: &Format) -> Vec<u8> {
     let mut rng = Rng::new(u64::from(format.ggml_id) + 1);
     // Twelve uniform numbers add up to a spread of one.
     let mut normal = || DEVIATION * ((0..12).map(|_| rng.unit()).sum::<f64>() - 6.0);
-    let x: Vec<f32> = (0..RANDOM).map(|_| normal() as f32).collect();
+    let x: Vec<f32> = (0..CODED).map(|_| normal() as f32).collect();
     let even = vec![1f32; format.block_len];
-    let mut out = vec![0; RANDOM / format.block_len * format.block_bytes];
-    let blocks = out.par_chunks_exact_mut(format.block_bytes).zip(x.par_chunks_exact(format.block_len));
+    let count = CODED / format.block_len;
+    let mut coded = vec![0; count * format.block_bytes];
+    let blocks = coded.par_chunks_exact_mut(format.block_bytes).zip(x.par_chunks_exact(format.block_len));
     blocks.for_each(|(out, x)| format.encode_row(x, &even, out));
+    let mut out = Vec::with_capacity(RANDOM / format.block_len * format.block_bytes);
+    for _ in 0..RANDOM / format.block_len {
+        let at = rng.below(count as u32) as usize * format.block_bytes;
+        out.extend(&coded[at..][..format.block_bytes]);
+    }
     out
 }
