@@ -15,6 +15,7 @@ pub mod map;
 pub mod model;
 pub mod plan;
 pub mod policy;
+pub mod profile;
 pub mod quantize;
 pub mod reference;
 pub mod sample;
