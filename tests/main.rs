@@ -5,6 +5,7 @@ mod gguf;
 mod kernels;
 mod layout;
 mod plans;
+mod profile;
 mod quantize;
 mod reference;
 mod sample;

@@ -120,7 +120,7 @@ fn head(about: &About, p: &Profile) -> Vec<String> {
             100.0 * p.cost.share
         ),
         format!(
-            "ops {:.1} us, {:.1} % of the step; with {} stamps it took {:.1} us, so {:.2} us are off every op",
+            "ops {:.1} us, {:.1} % of the step; with {} stamps it took {:.1} us, so up to {:.2} us are off every op",
             p.ops_us,
             100.0 * p.ops_us / p.token_us,
             p.ops.len(),

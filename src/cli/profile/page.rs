@@ -127,7 +127,7 @@ fn bars(p: &Profile, colours: &Colours<'_>) -> String {
             );
             x += wide;
         }
-        let said = format!("{:.1} us, {:.0} GB/s", layer.cost.us, layer.cost.gb_per_s);
+        let said = format!("{:.1} us, {:.1} GB/s", layer.cost.us, layer.cost.gb_per_s);
         out += &format!("<text x=\"{:.1}\" y=\"{:.1}\">{said}</text>\n", x + 6.0, top + 12.0);
     }
     out + "</svg>"
