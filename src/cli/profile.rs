@@ -10,7 +10,6 @@ use pumex::file::Replacing;
 use pumex::profile::{self, Cost, Options, Profile, FLAG_OVER};
 use pumex::step::Runner;
 use pumex::{Error, Result};
-use serde_json::json;
 
 use super::options::{EngineArgs, SourceArgs};
 use super::{output, session, End};
@@ -44,10 +43,20 @@ pub struct Args {
 }
 
 /// What the step ran on.
+#[derive(serde::Serialize)]
 struct About {
     model: ModelInfo,
     device: String,
-    cache: [&'static str; 2],
+    cache_types: [&'static str; 2],
+}
+
+/// The JSON object.
+#[derive(serde::Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    about: &'a About,
+    #[serde(flatten)]
+    profile: &'a Profile,
 }
 
 /// Measures and prints.
@@ -83,17 +92,13 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     bar.finish_and_clear();
     let Some(profile) = found? else { return Ok(End::Interrupted) };
     let (k, v) = runner.cache_types();
-    let about = About { model, device: runner.device(), cache: [k.name(), v.name()] };
+    let about = About { model, device: runner.device(), cache_types: [k.name(), v.name()] };
     if let Some(mut file) = page {
         file.write(page::html(&about, &profile).as_bytes())?;
         file.finish()?;
     }
     if args.json {
-        let mut all = serde_json::to_value(&profile).map_err(|e| Error::Request(format!("JSON: {e}")))?;
-        all["model"] = json!(about.model);
-        all["device"] = json!(about.device);
-        all["cache_types"] = json!(about.cache);
-        output::json(&all)?;
+        output::json(&Report { about: &about, profile: &profile })?;
     } else {
         output::text(&text(&about, &profile, args.layers))?;
     }
@@ -107,7 +112,7 @@ fn head(about: &About, p: &Profile) -> Vec<String> {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     vec![
         format!("{} on {}", about.model.description, about.device),
-        format!("{rows} at depth {}, cache {} and {}", p.depth, about.cache[0], about.cache[1]),
+        format!("{rows} at depth {}, cache {} and {}", p.depth, about.cache_types[0], about.cache_types[1]),
         format!("memory reads at {:.1} GB/s, copies at {:.1}", p.bandwidth.read / 1e9, p.bandwidth.copy / 1e9),
         format!(
             "step {:.1} us for {:.1} MB (weights {:.1}, cache {:.1}, activations {:.1}): {:.1} GB/s, {:.1} % of the read",
