@@ -97,8 +97,9 @@ pub fn find(name: &str) -> Option<&'static Shape> {
 
 /// Positions that all shapes claim to be trained for.
 const N_CTX_TRAIN: u32 = 131_072;
-/// Random weights held per format; a tensor has at least half of them, which is four rows of the widest matrix.
-const RANDOM: usize = 1 << 18;
+/// Random weights held per format; a tensor has at least half of them: nine rows of the widest matrix, or a row for each of
+/// 128 experts' wishes, so that these differ.
+const RANDOM: usize = 1 << 19;
 /// Of which so many are coded, and their blocks then dealt out at random: some encoders search long.
 const CODED: usize = 1 << 15;
 /// Standard deviation of the random weights, near that of trained ones.
