@@ -12,6 +12,7 @@ mod logits;
 mod options;
 mod output;
 mod perplexity;
+mod profile;
 mod quantize;
 mod run;
 mod session;
@@ -53,6 +54,8 @@ enum Command {
     Perplexity(perplexity::Args),
     /// Measure speed
     Bench(bench::Args),
+    /// Show where the GPU time of a step goes
+    Profile(profile::Args),
     /// Measure which columns matter, for better quantization
     Imatrix(imatrix::Args),
     /// Make a file of another weight type
@@ -106,6 +109,7 @@ fn dispatch(command: Command, stop: &Arc<AtomicBool>) -> Result<End> {
         Command::Logits(args) => logits::main(&args, stop),
         Command::Perplexity(args) => perplexity::main(&args, stop),
         Command::Bench(args) => bench::main(&args, stop),
+        Command::Profile(args) => profile::main(&args, stop),
         Command::Imatrix(args) => imatrix::main(&args, stop),
         Command::Quantize(args) => quantize::main(&args, stop),
         Command::Split(args) => quantize::split(&args, stop),

@@ -13,13 +13,14 @@ mod weights;
 
 pub use cache::CacheType;
 pub use info::{model_info, ModelInfo};
-pub use vulkan::VulkanRunner;
+pub use record::Stamped;
+pub use vulkan::{StepTime, VulkanRunner};
 
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::reference::Reference;
 use crate::step::Runner;
-use crate::vk::{self, Select};
+use crate::vk::{self, Device, Select};
 use crate::{model, Result};
 
 /// Where to run.
@@ -80,13 +81,31 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 /// # Errors
 /// A file that is no runnable model, no such device, a missing feature, memory that does not suffice.
 pub fn load<'a>(gguf: &'a Gguf, options: &Options, progress: Progress<'_>) -> Result<Box<dyn Runner + 'a>> {
-    let plan = model::plan(gguf)?;
-    weights::check_finite(gguf, &plan)?;
+    let plan = checked_plan(gguf)?;
+    match device(options)? {
+        Some(device) => Ok(Box::new(VulkanRunner::new(gguf, plan, device, options, progress)?)),
+        None => cpu(gguf, plan, options),
+    }
+}
+
+/// Likewise, onto a device that is open already.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_onto(gguf: &Gguf, device: Device, options: &Options, progress: Progress<'_>) -> Result<VulkanRunner> {
+    VulkanRunner::new(gguf, checked_plan(gguf)?, device, options, progress)
+}
+
+/// Opens the device that the options mean; none for the CPU.
+///
+/// # Errors
+/// No such device, a missing feature.
+pub fn device(options: &Options) -> Result<Option<Device>> {
     let select = match &options.device {
-        DeviceChoice::Cpu => return cpu(gguf, plan, options),
+        DeviceChoice::Cpu => return Ok(None),
         DeviceChoice::Auto => match vk::list() {
             Ok(found) if !found.is_empty() => Select::Auto,
-            _ => return cpu(gguf, plan, options),
+            _ => return Ok(None),
         },
         DeviceChoice::Vulkan => Select::AnyGpu,
         DeviceChoice::Named(name) => match name.parse() {
@@ -94,9 +113,14 @@ pub fn load<'a>(gguf: &'a Gguf, options: &Options, progress: Progress<'_>) -> Re
             Err(_) => Select::Name(name.clone()),
         },
     };
-    let device_options = vk::Options { select, validation: options.validation, force_staging: options.force_staging };
-    let device = vk::Device::open(&device_options)?;
-    Ok(Box::new(VulkanRunner::new(gguf, plan, device, options, progress)?))
+    let options = vk::Options { select, validation: options.validation, force_staging: options.force_staging };
+    Device::open(&options).map(Some)
+}
+
+fn checked_plan(gguf: &Gguf) -> Result<Plan> {
+    let plan = model::plan(gguf)?;
+    weights::check_finite(gguf, &plan)?;
+    Ok(plan)
 }
 
 /// Positions of the CPU reference unless told: its cache grows, so only attention's cost speaks against more.

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 enum Bytes {
     Map(Map),
     Static(&'static [u8]),
+    /// Rows that tensors repeat.
+    Made(Vec<u8>),
 }
 
 impl Deref for Bytes {
@@ -28,6 +30,7 @@ impl Deref for Bytes {
         match self {
             Bytes::Map(map) => map,
             Bytes::Static(bytes) => bytes,
+            Bytes::Made(bytes) => bytes,
         }
     }
 }
@@ -59,6 +62,29 @@ impl Gguf {
     /// As [`Gguf::open`].
     pub fn from_static(name: &str, bytes: &'static [u8]) -> Result<Gguf> {
         split::complete(Self::parse(Path::new(name), Bytes::Static(bytes))?)
+    }
+
+    /// A model that is in no file: metadata, tensors with the index and byte of `made` that they start at, and these bytes.
+    pub fn without_file(
+        name: &Path,
+        meta: Vec<(String, Value)>,
+        tensors: Vec<(write::Entry, (usize, usize))>,
+        made: Vec<Vec<u8>>,
+    ) -> Gguf {
+        let mut pairs = Meta::new(name);
+        meta.into_iter().for_each(|(key, value)| pairs.push(key, value));
+        let tensor = |(e, (file, start)): (write::Entry, (usize, usize))| {
+            let write::Entry { name, dims, type_id, len_bytes } = e;
+            Tensor { name, dims, type_id, len_bytes, file, start }
+        };
+        Gguf {
+            path: name.to_path_buf(),
+            version: 3,
+            meta: pairs,
+            tensors: tensors.into_iter().map(tensor).collect(),
+            files: made.into_iter().map(Bytes::Made).collect(),
+            warnings: Vec::new(),
+        }
     }
 
     fn parse(path: &Path, bytes: Bytes) -> Result<Gguf> {
@@ -98,16 +124,25 @@ impl Gguf {
         self.tensors.iter().find(|t| t.name == name)
     }
 
-    /// The bytes of a tensor of this file.
+    /// The bytes of a tensor of this file. Without a file there may be only the first rows, which the others repeat.
     pub fn data(&self, tensor: &Tensor) -> &[u8] {
-        &self.files[tensor.file][tensor.start..tensor.start + tensor.len_bytes as usize]
+        let (file, len) = (&self.files[tensor.file], tensor.len_bytes as usize);
+        let len = match file {
+            Bytes::Made(made) => {
+                let rows = tensor.elements() / tensor.dims.first().copied().unwrap_or(1).max(1);
+                let row = (len / rows.max(1) as usize).max(1);
+                len.min((made.len() - tensor.start) / row * row)
+            }
+            _ => len,
+        };
+        &file[tensor.start..tensor.start + len]
     }
 
     /// The mapped files, each with the index that [`Tensor::place`] names; an embedded model has none.
     pub fn maps(&self) -> impl Iterator<Item = (usize, &Map)> {
         self.files.iter().enumerate().filter_map(|(i, f)| match f {
             Bytes::Map(map) => Some((i, map)),
-            Bytes::Static(_) => None,
+            Bytes::Static(_) | Bytes::Made(_) => None,
         })
     }
 

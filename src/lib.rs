@@ -15,10 +15,12 @@ pub mod map;
 pub mod model;
 pub mod plan;
 pub mod policy;
+pub mod profile;
 pub mod quantize;
 pub mod reference;
 pub mod sample;
 pub mod step;
+pub mod synthetic;
 pub mod text;
 pub mod vk;
 

@@ -83,7 +83,8 @@ pub struct Job {
 pub struct Plan {
     /// Tensors of each output file.
     pub parts: Vec<Vec<Job>>,
-    meta: Vec<(String, Value)>,
+    /// Metadata of the (first) file.
+    pub meta: Vec<(String, Value)>,
     alignment: u64,
 }
 
@@ -368,6 +369,10 @@ fn tensor(
 ) -> Result<bool> {
     let t = &gguf.tensors()[job.tensor];
     let data = gguf.data(t);
+    if data.len() as u64 != t.len_bytes {
+        let what = format!("tensor {}: expected {} bytes in a file, found {}", t.name, t.len_bytes, data.len());
+        return Err(Error::file(gguf.path(), "synthetic", what));
+    }
     let cols = t.dims.first().copied().unwrap_or(1) as usize;
     let rows_per_matrix = t.dims.get(1).copied().unwrap_or(1) as usize;
     let (from, to) = match (find(t.type_id), job.to) {

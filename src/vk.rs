@@ -19,6 +19,6 @@ pub use caps::{Caps, DeviceKind, Heap, MemoryType};
 pub use commands::{Recorder, Recording};
 pub use device::{list, Device, Options};
 pub use memory::{Buffer, Class};
-pub use pipeline::Pipeline;
+pub use pipeline::{cache_file, Pipeline};
 pub use select::{choose, Select};
 pub use upload::{Repack, Uploader};

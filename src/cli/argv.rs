@@ -74,15 +74,23 @@ pub const BENCH: &[Entry] = &[
     (&["-o"], "--output", Slot::Value),
 ];
 
+/// Likewise in `profile`.
+pub const PROFILE: &[Entry] =
+    &[(&["-b"], "--rows", Slot::Value), (&["-d"], "--depth", Slot::Value), (&["-r"], "--repetitions", Slot::Value)];
+
 /// Rewritten arguments (without the program's name), and warnings.
 pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<String>) {
     let mut input = args.into_iter().peekable();
     let mut out: Vec<(Option<&'static str>, OsString)> = Vec::new();
     let mut warnings = Vec::new();
-    let mut bench = false;
+    let mut own: &[Entry] = &[];
     if let Some(first) = input.peek() {
         let text = first.to_string_lossy();
-        bench = text == "bench";
+        own = match &*text {
+            "bench" => BENCH,
+            "profile" => PROFILE,
+            _ => &[],
+        };
         let global = matches!(&*text, "-h" | "--help" | "-V" | "--version" | "-v" | "-vv" | "--verbose");
         if text.starts_with('-') && !global {
             out.push((None, "run".into()));
@@ -98,7 +106,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<
             out.push((None, arg));
             continue;
         };
-        let Some((long, slot)) = find(&name, bench) else {
+        let Some((long, slot)) = find(&name, own) else {
             out.push((None, if name.starts_with("--") { join(&name, inline.as_deref()) } else { arg }));
             continue;
         };
@@ -134,8 +142,7 @@ fn split(arg: &OsStr) -> Option<(String, Option<OsString>)> {
     Some((name, value))
 }
 
-fn find(name: &str, bench: bool) -> Option<(&'static str, Slot)> {
-    let own = if bench { BENCH } else { &[] };
+fn find(name: &str, own: &[Entry]) -> Option<(&'static str, Slot)> {
     let is = |entry: &&Entry| entry.1 == name || entry.0.contains(&name);
     own.iter().chain(COMMON).find(is).map(|entry| (entry.1, entry.2))
 }

@@ -16,14 +16,14 @@ use pumex::step::{Row, Runner, Token, Want};
 use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 
-use super::options::{EngineArgs, ModelArgs};
+use super::options::{EngineArgs, SourceArgs};
 use super::{output, session, End};
 
 /// Options of `bench`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    model: ModelArgs,
+    model: SourceArgs,
     #[command(flatten)]
     engine: EngineArgs,
     /// Prompt lengths; 0 skips the test
@@ -79,7 +79,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     if n_ctx == 0 {
         return Err(Error::Usage("nothing to measure: -p and -n are both 0".into()));
     }
-    let gguf = session::open(&args.model)?;
+    let gguf = session::open_source(&args.model)?;
     let info = engine::model_info(&gguf)?;
     let bos =
         Tokenizer::from_gguf(&gguf).and_then(|t| if t.add_bos() { t.encode("", true, false) } else { Ok(vec![]) });

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use pumex::engine::{CacheType, DeviceChoice, Options};
+use pumex::quantize::recipe::{self, Recipe};
+use pumex::synthetic::{self, Shape};
 
 /// Which file.
 #[derive(clap::Args, Clone, Debug)]
@@ -19,6 +21,29 @@ pub struct ModelArgs {
     no_mmap: bool,
     #[arg(long, hide = true)]
     mlock: bool,
+}
+
+/// Which model to measure: a file, or none.
+#[derive(clap::Args, Clone, Debug)]
+pub struct SourceArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// No file: a model of this shape with random weights
+    #[arg(long, value_name = "NAME", value_parser = shape, conflicts_with = "model")]
+    pub synthetic: Option<&'static Shape>,
+    /// Weight type of the synthetic model, as of `quantize` [default: Q4_K_M]
+    #[arg(long = "type", value_name = "TYPE", value_parser = weight_type, requires = "synthetic")]
+    pub weight_type: Option<&'static Recipe>,
+}
+
+fn shape(name: &str) -> std::result::Result<&'static Shape, String> {
+    let names: Vec<&str> = synthetic::SHAPES.iter().map(|s| s.name).collect();
+    synthetic::find(name).ok_or_else(|| format!("expected one of {}", names.join(", ")))
+}
+
+fn weight_type(name: &str) -> std::result::Result<&'static Recipe, String> {
+    let names: Vec<&str> = recipe::RECIPES.iter().map(|r| r.name).collect();
+    recipe::find(name).ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
 
 /// Type of the KV cache's elements, by llama.cpp's names.

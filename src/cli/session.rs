@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use pumex::engine;
+use pumex::engine::{self, VulkanRunner};
 use pumex::gguf::Gguf;
+use pumex::quantize::recipe;
 use pumex::step::Runner;
-use pumex::Result;
+use pumex::vk::Device;
+use pumex::{Error, Result};
 
-use super::options::{EngineArgs, ModelArgs};
+use super::options::{EngineArgs, ModelArgs, SourceArgs};
 
 /// Model data must lie as aligned in the program as it does in a mapped file.
 #[repr(C, align(64))]
@@ -37,6 +39,16 @@ pub fn open(args: &ModelArgs) -> Result<Gguf> {
     Ok(gguf)
 }
 
+/// The file that `args` names, the synthetic model, or the demo model.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_source(args: &SourceArgs) -> Result<Gguf> {
+    let Some(shape) = args.synthetic else { return open(&args.model) };
+    let usual = || recipe::find("Q4_K_M").ok_or_else(|| Error::Usage("--type: expected a type".into()));
+    shape.model(args.weight_type.map_or_else(usual, Ok)?)
+}
+
 /// Loads the model onto its device, with one sequence of `n_ctx` positions.
 ///
 /// # Errors
@@ -47,6 +59,28 @@ pub fn load<'a>(
     n_ctx: Option<u32>,
     stop: &AtomicBool,
 ) -> Result<Box<dyn Runner + 'a>> {
+    let begun = Instant::now();
+    let runner = loading(args, stop, |progress| engine::load(gguf, &args.options(n_ctx), progress))?;
+    tracing::info!("running on {}, loaded in {:.3} s", runner.device(), begun.elapsed().as_secs_f64());
+    Ok(runner)
+}
+
+/// Likewise, onto a Vulkan device that is open already.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_onto(
+    gguf: &Gguf,
+    device: Device,
+    args: &EngineArgs,
+    n_ctx: u32,
+    stop: &AtomicBool,
+) -> Result<VulkanRunner> {
+    loading(args, stop, |progress| engine::load_onto(gguf, device, &args.options(Some(n_ctx)), progress))
+}
+
+/// What `load` gives, with the threads asked for and a bar.
+fn loading<T>(args: &EngineArgs, stop: &AtomicBool, load: impl FnOnce(engine::Progress<'_>) -> Result<T>) -> Result<T> {
     if let Ok(threads @ 1..) = usize::try_from(args.threads) {
         // Fails only when something used the pool before: slower or faster, but no reason to stop.
         if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
@@ -54,8 +88,7 @@ pub fn load<'a>(
         }
     }
     let bar = bar("loading", "{msg} {wide_bar} {bytes}/{total_bytes}");
-    let begun = Instant::now();
-    let runner = engine::load(gguf, &args.options(n_ctx), &mut |done, total| {
+    let loaded = load(&mut |done, total| {
         if stop.load(Ordering::Relaxed) {
             // Nothing is printed yet, and loading has no way to stop halfway.
             bar.finish_and_clear();
@@ -65,9 +98,7 @@ pub fn load<'a>(
         bar.set_position(done);
     });
     bar.finish_and_clear();
-    let runner = runner?;
-    tracing::info!("running on {}, loaded in {:.3} s", runner.device(), begun.elapsed().as_secs_f64());
-    Ok(runner)
+    loaded
 }
 
 /// A progress bar on stderr; it stays hidden when that is no terminal.

@@ -1,8 +1,11 @@
-//! How fast the device's memory is: the yardstick that a kernel's bytes per second are compared with.
+//! How fast the device's memory is: the yardstick that a kernel's bytes per second are compared with. Measured once and
+//! kept beside the pipeline cache.
 
+use crate::file::Replacing;
 use crate::kernel::Kernels;
-use crate::vk::{Class, Device};
+use crate::vk::{cache_file, Class, Device};
 use crate::Result;
+use serde::{Deserialize, Serialize};
 
 /// Most bytes streamed per run; far above any cache.
 const MOST_BYTES: u64 = 2 << 30;
@@ -14,7 +17,7 @@ const RUNS: usize = 5;
 const TURN_BYTES: u64 = 64 * 256;
 
 /// Measured bytes per second.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bandwidth {
     /// Of a kernel that only reads.
     pub read: f64,
@@ -22,7 +25,47 @@ pub struct Bandwidth {
     pub copy: f64,
 }
 
-/// Streams through device memory.
+/// What is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// As the driver calls itself: another version may be faster.
+    driver: String,
+    bandwidth: Bandwidth,
+}
+
+/// What was measured on this device with this driver before, else what is measured now.
+///
+/// # Errors
+/// As [`measure`].
+pub fn known(device: &Device) -> Result<Bandwidth> {
+    let caps = device.caps();
+    let file = cache_file(caps, "bandwidth", "json").and_then(|path| std::fs::read(path).ok());
+    let kept = file.and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
+    let valid = |k: &Kept| k.driver == caps.driver && [k.bandwidth.read, k.bandwidth.copy].iter().all(|b| *b > 0.0);
+    match kept.filter(valid) {
+        Some(kept) => Ok(kept.bandwidth),
+        None => measure(device),
+    }
+}
+
+/// Writes the file that [`known`] reads; failing to only costs time later.
+fn keep(device: &Device, bandwidth: Bandwidth) {
+    let caps = device.caps();
+    let Some(path) = cache_file(caps, "bandwidth", "json") else { return };
+    let kept = Kept { driver: caps.driver.clone(), bandwidth };
+    let written = || -> Result<()> {
+        let bytes = serde_json::to_vec(&kept).map_err(|e| crate::Error::Request(format!("JSON: {e}")))?;
+        path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(|e| crate::Error::io(&path, e))?;
+        let mut file = Replacing::create(&path)?;
+        file.write(&bytes)?;
+        file.finish()
+    };
+    if let Err(e) = written() {
+        tracing::warn!("bandwidth of {}: {e}", caps.name);
+    }
+}
+
+/// Streams through device memory, and keeps what was found for [`known`].
 ///
 /// # Errors
 /// Memory that ran out, a lost device.
@@ -52,5 +95,7 @@ pub fn measure(device: &Device) -> Result<Bandwidth> {
         }
         Ok(len as f64 * f64::from(1 + copy) / (best * 1e-6))
     };
-    Ok(Bandwidth { read: rate(0)?, copy: rate(1)? })
+    let found = Bandwidth { read: rate(0)?, copy: rate(1)? };
+    keep(device, found);
+    Ok(found)
 }

@@ -19,6 +19,25 @@ pub struct Shape {
     pub wanted: usize,
     /// Copies the logits to the host's buffer.
     pub logits: bool,
+    /// Takes the time after every op.
+    pub stamps: bool,
+}
+
+/// A recorded step.
+pub struct Step {
+    /// The commands.
+    pub recording: Recording,
+    /// What its stamps stand behind, in order; empty if it has none.
+    pub stamped: Vec<Stamped>,
+}
+
+/// An op of the plan that a recording has a stamp behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamped {
+    /// Index into the plan's ops; those that others do, or that no row wants, have no stamp.
+    pub op: usize,
+    /// Dispatches it takes.
+    pub dispatches: u64,
 }
 
 /// Rows of a recording for a step of `n`: exact up to the GEMV's limit, then the next power of two.
@@ -64,8 +83,6 @@ pub struct Bound<'a> {
     pub meeting: &'a Meeting,
     /// Sums of squares of the products' inputs, one after the other, if they are wanted.
     pub importance: Option<&'a Buffer>,
-    /// Takes the time after every op.
-    pub profile: bool,
     /// Logits for the host.
     pub logits: Option<&'a Buffer>,
 }
@@ -153,8 +170,9 @@ type RopeNorms = (Rope, Option<Weight>, Option<Weight>);
 ///
 /// # Errors
 /// A pipeline that could not be built, a lost device.
-pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<Recording> {
-    let stamps = if bound.profile { bound.plan.ops.len() as u32 } else { 0 };
+pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<Step> {
+    let stamps = if shape.stamps { bound.plan.ops.len() as u32 } else { 0 };
+    let mut stamped = Vec::with_capacity(stamps as usize);
     let rec = bound.device.recorder_with_stamps(stamps)?;
     let mut w = Writer { b: bound, kernels, rec, shape, norms: HashMap::new(), ropes: HashMap::new() };
     let inputs = if bound.importance.is_some() { bound.plan.inputs() } else { Vec::new() };
@@ -164,11 +182,9 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
             continue;
         }
         if w.folds(op) {
-            if bound.profile {
-                w.rec.stamp();
-            }
             continue;
         }
+        let before = w.rec.dispatches();
         if *barrier {
             w.rec.barrier();
         }
@@ -183,8 +199,9 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
             w.dispatch("square_sums", None, &[("EXPERTS", mode)], push, grid)?;
             sums_at += input.floats();
         }
-        if bound.profile {
+        if shape.stamps {
             w.rec.stamp();
+            stamped.push(Stamped { op: i, dispatches: w.rec.dispatches() - before });
         }
     }
     if shape.wanted > 0 {
@@ -202,7 +219,7 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
         w.rec.keep(k);
         w.rec.keep(v);
     });
-    w.rec.finish()
+    Ok(Step { recording: w.rec.finish()?, stamped })
 }
 
 impl Writer<'_, '_> {

@@ -2,13 +2,13 @@
 
 use super::kv::{Blocks, KV_BLOCK};
 use super::params::{Layout, Params};
-use super::record::{bucket, record, Bound, Meeting, Shape};
+use super::record::{bucket, record, Bound, Meeting, Shape, Stamped, Step};
 use super::{weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Placement, Plan};
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket, Want};
-use crate::vk::{Buffer, Class, Device, Recording, Uploader};
+use crate::vk::{Buffer, Class, Device, Uploader};
 use crate::{Error, Result};
 use std::collections::{HashMap, VecDeque};
 
@@ -32,6 +32,15 @@ struct Pending {
     wanted: usize,
 }
 
+/// GPU time of a step.
+#[derive(Clone, Debug, Default)]
+pub struct StepTime {
+    /// All of it, microseconds.
+    pub gpu_us: f64,
+    /// Ops that were stamped, in order, and when each had ended, microseconds after the start.
+    pub ends_us: Vec<(Stamped, f64)>,
+}
+
 /// Runs a plan on a Vulkan device.
 pub struct VulkanRunner {
     device: Device,
@@ -49,11 +58,12 @@ pub struct VulkanRunner {
     sampled: Buffer,
     slots: Vec<Slot>,
     blocks: Blocks,
-    recordings: HashMap<Shape, Recording>,
+    recordings: HashMap<Shape, Step>,
     pending: VecDeque<Pending>,
     started: u64,
     gpu_us: f64,
-    profile: Option<Vec<f64>>,
+    stamps: bool,
+    last: StepTime,
     importance: Option<Buffer>,
     meeting: Meeting,
 }
@@ -144,7 +154,8 @@ impl VulkanRunner {
             pending: VecDeque::new(),
             started: 0,
             gpu_us: 0.0,
-            profile: None,
+            stamps: false,
+            last: StepTime::default(),
             importance: None,
             meeting,
             device,
@@ -170,15 +181,19 @@ impl VulkanRunner {
         &self.plan
     }
 
-    /// Takes the time after every op from now on.
-    pub fn enable_profile(&mut self) {
-        self.profile = Some(Vec::new());
-        self.recordings.clear();
+    /// Element types of the K and V caches.
+    pub fn cache_types(&self) -> (CacheType, CacheType) {
+        self.cache_types
     }
 
-    /// End of each op of the last finished step, microseconds after its start; ops that were left out are missing.
-    pub fn op_ends_us(&self) -> &[f64] {
-        self.profile.as_deref().unwrap_or(&[])
+    /// Whether the time is taken after every op of the steps started from now on. Such steps have recordings of their own.
+    pub fn stamp_ops(&mut self, on: bool) {
+        self.stamps = on;
+    }
+
+    /// GPU time of the last finished step.
+    pub fn last_step(&self) -> &StepTime {
+        &self.last
     }
 
     fn ensure_recorded(&mut self, shape: Shape) -> Result<()> {
@@ -210,13 +225,12 @@ impl VulkanRunner {
             params: &slot.params.buffer,
             ids: &slot.ids,
             logits: slot.logits.as_ref(),
-            profile: self.profile.is_some(),
             importance: self.importance.as_ref(),
             meeting: &self.meeting,
         };
-        let recording = record(&bound, &mut self.kernels, shape)?;
+        let step = record(&bound, &mut self.kernels, shape)?;
         self.device.save_pipeline_cache();
-        self.recordings.insert(shape, recording);
+        self.recordings.insert(shape, step);
         Ok(())
     }
 }
@@ -251,10 +265,11 @@ impl Runner for VulkanRunner {
             rows: bucket(rows.len(), self.limits.max_rows),
             wanted: bucket(wanted, self.limits.max_rows),
             logits: want == Want::Logits && wanted > 0,
+            stamps: self.stamps,
         };
         self.ensure_recorded(shape)?;
         self.slots[shape.slot].params.write(rows, &self.blocks);
-        let value = self.device.submit(&self.recordings[&shape])?;
+        let value = self.device.submit(&self.recordings[&shape].recording)?;
         self.started += 1;
         let ticket = Ticket(self.started);
         self.pending.push_back(Pending { ticket, value, shape, wanted });
@@ -269,11 +284,14 @@ impl Runner for VulkanRunner {
             return Ok(Output::default());
         };
         self.device.wait(value)?;
-        if let Some(us) = self.recordings.get(&shape).and_then(|r| self.device.gpu_us(r)) {
-            self.gpu_us += us;
-        }
-        if self.profile.is_some() {
-            self.profile = self.recordings.get(&shape).and_then(|r| self.device.stamps_us(r)).or(Some(Vec::new()));
+        if let Some(step) = self.recordings.get(&shape) {
+            let gpu_us = self.device.gpu_us(&step.recording).unwrap_or(0.0);
+            self.gpu_us += gpu_us;
+            self.last.gpu_us = gpu_us;
+            if shape.stamps {
+                let ends = self.device.stamps_us(&step.recording).unwrap_or_default();
+                self.last.ends_us = step.stamped.iter().copied().zip(ends).collect();
+            }
         }
         let slot = &self.slots[shape.slot];
         let mut output = Output { ids: vec![0; wanted], logits: Vec::new() };

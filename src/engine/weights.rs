@@ -103,10 +103,17 @@ pub fn upload(
         }
         let planes = device.stages_weights();
         let buffer = device.buffer(&w.name, device_bytes(w, planes), Class::Weights)?;
-        if planes && !w.format.fields.is_empty() {
+        let laid_out = planes && !w.format.fields.is_empty();
+        if laid_out {
             uploader.write_repacked(&buffer, data, &repack(kernels, w.format, w.cols)?)?;
         } else {
             uploader.write(&buffer, 0, data)?;
+        }
+        // Of a model without a file only the first rows were sent.
+        let held = data.len() as u64 * w.rows as u64 / w.len_bytes().max(1);
+        if held < w.rows as u64 {
+            let row = if laid_out { w.format.planes_bytes(w.cols) as u64 } else { w.len_bytes() / w.rows as u64 };
+            uploader.repeat(&buffer, held * row, w.rows as u64 * row)?;
         }
         buffers.push(buffer);
         progress(done, total);

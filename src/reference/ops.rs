@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 /// A stored matrix `[rows, cols]`.
 pub struct Matrix<'a> {
-    /// Blocks, row after row.
+    /// Blocks, row after row; if there are fewer rows, they repeat.
     pub data: &'a [u8],
     /// Output features.
     pub rows: usize,
@@ -19,7 +19,8 @@ pub struct Matrix<'a> {
 impl Matrix<'_> {
     fn decode(&self, row: usize, out: &mut [f32]) {
         let len = self.cols / self.format.block_len * self.format.block_bytes;
-        self.format.decode_row(&self.data[row * len..][..len], out);
+        let held = (self.data.len() / len).max(1);
+        self.format.decode_row(&self.data[row % held * len..][..len], out);
     }
 
     /// One decoded row, `[cols]`.

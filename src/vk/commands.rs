@@ -144,6 +144,11 @@ impl Recorder {
         self.0.push_bytes += push.len() as u64;
     }
 
+    /// Dispatches so far.
+    pub fn dispatches(&self) -> u64 {
+        self.0.dispatches
+    }
+
     fn pipeline_barrier(&mut self, to: vk::PipelineStageFlags, barriers: &[vk::MemoryBarrier<'_>]) {
         // SAFETY: the commands are being recorded.
         unsafe {

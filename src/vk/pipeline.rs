@@ -91,7 +91,7 @@ impl Device {
         if inner.cache_len.swap(data.len() as u64, Ordering::Relaxed) == data.len() as u64 {
             return;
         }
-        let Some(path) = cache_path(&inner.caps) else { return };
+        let Some(path) = cache_file(&inner.caps, "pipelines", "bin") else { return };
         let mut bytes = header(&inner.caps, &data);
         bytes.extend(data);
         let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
@@ -103,10 +103,11 @@ impl Device {
     }
 }
 
-fn cache_path(caps: &Caps) -> Option<PathBuf> {
+/// Where something learnt about this device and driver is kept, in the user's cache folder.
+pub fn cache_file(caps: &Caps, name: &str, ending: &str) -> Option<PathBuf> {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let base = base.or_else(|| std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache")))?;
-    Some(base.join("pumex").join(format!("pipelines-{}-{}.bin", caps.uuid, caps.driver_uuid)))
+    Some(base.join("pumex").join(format!("{name}-{}-{}.{ending}", caps.uuid, caps.driver_uuid)))
 }
 
 /// FNV-1a, 64 bits.
@@ -130,7 +131,7 @@ fn verified<'a>(caps: &Caps, file: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 pub(super) fn load_cache(raw: &ash::Device, caps: &Caps) -> (vk::PipelineCache, u64) {
-    let file = cache_path(caps).and_then(|p| std::fs::read(p).ok()).unwrap_or_default();
+    let file = cache_file(caps, "pipelines", "bin").and_then(|p| std::fs::read(p).ok()).unwrap_or_default();
     let data = verified(caps, &file).unwrap_or(&[]);
     let info = vk::PipelineCacheCreateInfo::default().initial_data(data);
     // SAFETY: the data was written by this driver and is whole; an empty cache is always allowed.

@@ -40,6 +40,7 @@ pub struct Uploader {
     slots: Vec<Slot>,
     slot_bytes: usize,
     next: usize,
+    repeats: Vec<(u64, Recording)>,
 }
 
 fn copy_parallel(to: &Buffer, offset: u64, bytes: &[u8]) {
@@ -53,7 +54,7 @@ impl Uploader {
     /// None now; the ring is allocated when the first unmapped buffer comes.
     pub fn new(device: &Device, ring_bytes: u64) -> Result<Uploader> {
         let slot_bytes = (ring_bytes as usize / SLOTS).max(4096);
-        Ok(Uploader { device: device.clone(), slots: Vec::new(), slot_bytes, next: 0 })
+        Ok(Uploader { device: device.clone(), slots: Vec::new(), slot_bytes, next: 0, repeats: Vec::new() })
     }
 
     /// Writes `bytes` to `buffer` at `offset`.
@@ -106,6 +107,24 @@ impl Uploader {
         Ok(())
     }
 
+    /// Repeats the `filled` bytes that a buffer starts with up to `len`, by copies on the device that double them.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn repeat(&mut self, buffer: &Buffer, filled: u64, len: u64) -> Result<()> {
+        let mut rec = self.device.recorder()?;
+        let mut filled = filled;
+        while filled < len && filled > 0 {
+            let more = filled.min(len - filled);
+            rec.copy(buffer, 0, buffer, filled, more);
+            rec.copy_barrier();
+            filled += more;
+        }
+        let recording = rec.finish()?;
+        self.repeats.push((self.device.submit(&recording)?, recording));
+        Ok(())
+    }
+
     /// A slot that holds `part`, which is no longer than one.
     fn filled_slot(&mut self, part: &[u8]) -> Result<usize> {
         while self.slots.len() < SLOTS {
@@ -136,6 +155,9 @@ impl Uploader {
             if let Some((value, _)) = slot.busy.take() {
                 self.device.wait(value)?;
             }
+        }
+        for (value, _) in &self.repeats {
+            self.device.wait(*value)?;
         }
         Ok(())
     }

@@ -1,0 +1,180 @@
+//! `pumex profile`: where the GPU time of a decode step goes, by kind of op and by layer, as tables, JSON or a page.
+
+mod page;
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use pumex::engine::{self, ModelInfo};
+use pumex::file::Replacing;
+use pumex::profile::{self, Cost, Options, Profile, FLAG_OVER};
+use pumex::step::Runner;
+use pumex::{Error, Result};
+
+use super::options::{EngineArgs, SourceArgs};
+use super::{output, session, End};
+
+/// Options of `profile`.
+#[derive(clap::Args)]
+#[command(mut_arg("batch_size", |arg| arg.short(None).hide(true)))]
+pub struct Args {
+    #[command(flatten)]
+    model: SourceArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    /// Rows of the step, of one sequence: 1 is a decode step, more a chunk of a prompt
+    #[arg(short = 'b', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    rows: u32,
+    /// Tokens in the cache before the step
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    depth: u32,
+    /// Timed steps with and without stamps [default: 40 of up to 8 rows, else 6]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: Option<u32>,
+    /// Also print a line per layer
+    #[arg(long)]
+    layers: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Also write a page with a bar per layer, a roofline and all ops
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// What the step ran on.
+#[derive(serde::Serialize)]
+struct About {
+    model: ModelInfo,
+    device: String,
+    cache_types: [&'static str; 2],
+}
+
+/// The JSON object.
+#[derive(serde::Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    about: &'a About,
+    #[serde(flatten)]
+    profile: &'a Profile,
+}
+
+/// Measures and prints.
+pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+    let n_ctx = args.depth.checked_add(args.rows);
+    let n_ctx = n_ctx.ok_or_else(|| Error::Usage(format!("--depth {}: expected fewer positions", args.depth)))?;
+    if args.rows > args.engine.ubatch_size {
+        let (most, found) = (args.engine.ubatch_size, args.rows);
+        return Err(Error::Usage(format!("--rows: expected at most {most} (--ubatch-size), found {found}")));
+    }
+    let page = args.html.as_deref().map(Replacing::create).transpose()?;
+    let gguf = session::open_source(&args.model)?;
+    let model = engine::model_info(&gguf)?;
+    let Some(device) = engine::device(&args.engine.options(None))? else {
+        let what = "profile: expected a Vulkan device, found the CPU reference, which has no clock for its ops";
+        return Err(Error::Usage(what.into()));
+    };
+    // Before the weights take the memory it needs.
+    let bandwidth = engine::bandwidth::known(&device)?;
+    let mut runner = session::load_onto(&gguf, device, &args.engine, n_ctx, stop)?;
+    if runner.max_rows() < args.rows as usize {
+        let (most, found) = (runner.max_rows(), args.rows);
+        return Err(Error::Usage(format!("--rows: expected at most {most} with this vocabulary, found {found}")));
+    }
+    let usual = if args.rows <= 8 { 40 } else { 6 };
+    let repetitions = args.repetitions.unwrap_or(usual) as usize;
+    let options = Options { rows: args.rows as usize, depth: args.depth as usize, repetitions };
+    let bar = session::bar("profile", "{msg} {wide_bar} {pos}/{len}");
+    let found = profile::measure(&mut runner, options, bandwidth, stop, &mut |done, of| {
+        bar.set_length(of as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let Some(profile) = found? else { return Ok(End::Interrupted) };
+    let (k, v) = runner.cache_types();
+    let about = About { model, device: runner.device(), cache_types: [k.name(), v.name()] };
+    if let Some(mut file) = page {
+        file.write(page::html(&about, &profile).as_bytes())?;
+        file.finish()?;
+    }
+    if args.json {
+        output::json(&Report { about: &about, profile: &profile })?;
+    } else {
+        output::text(&text(&about, &profile, args.layers))?;
+    }
+    Ok(End::Done)
+}
+
+/// What stands above the tables, in lines.
+fn head(about: &About, p: &Profile) -> Vec<String> {
+    let rows = if p.rows == 1 { "1 row".to_string() } else { format!("{} rows", p.rows) };
+    let flagged = p.ops.iter().filter(|op| op.cost.over_floor).count();
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    vec![
+        format!("{} on {}", about.model.description, about.device),
+        format!("{rows} at depth {}, cache {} and {}", p.depth, about.cache_types[0], about.cache_types[1]),
+        format!("memory reads at {:.1} GB/s, copies at {:.1}", p.bandwidth.read / 1e9, p.bandwidth.copy / 1e9),
+        format!(
+            "step {:.1} us for {:.1} MB (weights {:.1}, cache {:.1}, activations {:.1}): {:.1} GB/s, {:.1} % of the read",
+            p.token_us,
+            mb(p.cost.bytes),
+            mb(p.parts.weights),
+            mb(p.parts.cache),
+            mb(p.parts.activations),
+            p.cost.gb_per_s,
+            100.0 * p.cost.share
+        ),
+        format!(
+            "ops {:.1} us, {:.1} % of the step; with {} stamps it took {:.1} us, so up to {:.2} us are off every op",
+            p.ops_us,
+            100.0 * p.ops_us / p.token_us,
+            p.ops.len(),
+            p.stamped_us,
+            p.stamp_us
+        ),
+        format!(
+            "{flagged} of {} ops took over {FLAG_OVER} times their floor (!): bytes at the read's speed, {} us a dispatch",
+            p.ops.len(),
+            profile::DISPATCH_US
+        ),
+    ]
+}
+
+const COST: [&str; 6] = ["us", "MB", "GB/s", "share", "floor us", "x floor"];
+
+fn cells(c: &Cost) -> [String; 6] {
+    [
+        format!("{:.1}", c.us),
+        format!("{:.2}", c.bytes as f64 / 1e6),
+        format!("{:.1}", c.gb_per_s),
+        format!("{:.1} %", 100.0 * c.share),
+        format!("{:.1}", c.floor_us),
+        format!("{:.1}{}", c.times_floor, if c.over_floor { "!" } else { " " }),
+    ]
+}
+
+/// Heading and lines of the table by kind of op.
+fn kinds(p: &Profile) -> Vec<Vec<String>> {
+    let mut rows = vec![["op", "types", "count"].iter().chain(&COST).map(ToString::to_string).collect::<Vec<_>>()];
+    for k in &p.kinds {
+        rows.push([k.op.clone(), k.types.clone(), k.count.to_string()].into_iter().chain(cells(&k.cost)).collect());
+    }
+    rows
+}
+
+/// Likewise by layer.
+fn layers(p: &Profile) -> Vec<Vec<String>> {
+    let mut rows = vec![["layer"].iter().chain(&COST).map(ToString::to_string).collect::<Vec<_>>()];
+    rows.extend(p.layers.iter().map(|l| std::iter::once(l.layer.clone()).chain(cells(&l.cost)).collect()));
+    rows
+}
+
+fn text(about: &About, p: &Profile, with_layers: bool) -> String {
+    let mut out = head(about, p).join("\n") + "\n\n";
+    out += &output::table(&kinds(p), &[false, false, true, true, true, true, true, true, true]);
+    if with_layers {
+        out += "\n";
+        out += &output::table(&layers(p), &[false, true, true, true, true, true, true]);
+    }
+    out
+}

@@ -1,0 +1,81 @@
+//! Models without files: their sizes, their types, and that the device and the reference take them for the same model.
+
+use crate::util::{assert_silent, logits, nmse, options, reference, vulkan};
+use pumex::engine::{self, CacheType, Options};
+use pumex::gguf::Gguf;
+use pumex::quantize::recipe;
+use pumex::{model, synthetic};
+
+fn made(shape: &str, kind: &str) -> Gguf {
+    synthetic::find(shape).unwrap().model(recipe::find(kind).unwrap()).unwrap()
+}
+
+/// Weights and MiB of files of the same shapes, types and tensors; those of the small one by hand.
+#[test]
+fn shapes_have_the_sizes_of_real_files() {
+    for (shape, name, params, mib) in [
+        ("llama-8b", "llama 8B Q4_K - Medium", 8_030_261_248, 4685.3),
+        ("llama-70b", "llama 70B Q4_K - Medium", 70_553_706_496, 40543.1),
+        ("qwen3-8b", "qwen3 8B Q4_K - Medium", 8_190_735_360, 4789.7),
+        ("qwen3-30b-a3b", "qwen3moe 30B.A3B Q4_K - Medium", 30_532_122_624, 17697.0),
+        ("tiny", "llama 68.8M Q4_K - Medium", 2 * 128_256 * 256 + 4 * (3 * 256 * 768 + 3 * 256 * 256) + 9 * 256, 45.1),
+    ] {
+        let gguf = made(shape, "Q4_K_M");
+        let info = engine::model_info(&gguf).unwrap();
+        assert_eq!((info.description.as_str(), info.n_params), (name, params));
+        let found = info.size_bytes as f64 / f64::from(1 << 20);
+        assert!((found / mib - 1.0).abs() < 1e-3, "{shape}: {found} MiB");
+        let plan = model::plan(&gguf).unwrap();
+        assert_eq!(plan.weights.iter().map(|w| w.len_bytes()).sum::<u64>(), info.size_bytes, "{shape}");
+    }
+}
+
+#[test]
+fn every_shape_is_a_model_and_every_recipe_finite() {
+    for shape in synthetic::SHAPES {
+        model::plan(&shape.model(recipe::find("Q8_0").unwrap()).unwrap()).unwrap();
+    }
+    for recipe in recipe::RECIPES {
+        let gguf = synthetic::find("tiny-moe").unwrap().model(recipe).unwrap();
+        for tensor in gguf.tensors() {
+            let format = pumex_quant::find(tensor.type_id).unwrap();
+            let data = gguf.data(tensor);
+            assert!(!data.is_empty() && data.len() as u64 <= tensor.len_bytes);
+            assert_eq!(format.first_non_finite(data), None, "{} {}", recipe.name, tensor.name);
+            let held = data.len() / format.block_bytes * format.block_len;
+            let mut x = vec![0f32; held];
+            format.decode_row(data, &mut x);
+            let spread = x.iter().map(|x| x * x).sum::<f32>() / held as f32;
+            let expected = if tensor.dims.len() == 1 { 1.0..=1.0 } else { 1e-4..=8e-4 };
+            assert!(expected.contains(&spread), "{} {}: {spread}", recipe.name, tensor.name);
+        }
+    }
+}
+
+/// What is repeated on the device (as planes and as blocks) must be what the reference repeats.
+#[test]
+fn device_and_reference_compute_the_same_of_rows_that_repeat() {
+    for (shape, kind) in [("tiny", "Q4_K_M"), ("tiny", "Q8_0"), ("tiny", "F16"), ("tiny-moe", "IQ3_XXS")] {
+        let gguf = made(shape, kind);
+        let ids = [7, 100_000, 65];
+        let truth = logits(&mut reference(&gguf), &ids, 3);
+        assert!(truth.iter().all(|x| x.is_finite()) && truth.iter().any(|x| x.abs() > 1e-3), "{shape} {kind}");
+        for force_staging in [false, true] {
+            let options = Options { force_staging, max_rows: 3, ..options(CacheType::F32) };
+            let Some(mut runner) = vulkan(&gguf, options) else { return };
+            let error = nmse(&logits(&mut runner, &ids, 3), &truth);
+            assert!(error < 1e-6, "{shape} {kind}: NMSE {error:e}");
+            assert_silent(&runner);
+        }
+    }
+}
+
+#[test]
+fn a_model_without_a_file_is_not_written_to_one() {
+    let gguf = made("tiny", "Q8_0");
+    let options = pumex::quantize::Options::default();
+    let plan = pumex::quantize::Plan::new(&gguf, &options).unwrap();
+    let target = std::env::temp_dir().join(format!("pumex-synthetic-{}.gguf", std::process::id()));
+    let error = pumex::quantize::write(&gguf, &plan, &options, &target, &mut |_| true).unwrap_err().to_string();
+    assert!(error.contains("token_embd.weight: expected") && !target.exists(), "{error}");
+}
