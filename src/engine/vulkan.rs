@@ -3,10 +3,11 @@
 use super::kv::{Blocks, KV_BLOCK};
 use super::params::{Layout, Params};
 use super::record::{bucket, record, Bound, Meeting, Shape};
-use super::{weights, CacheType, Options, Progress};
+use super::{draw, weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Placement, Plan};
+use crate::sample::SamplerOptions;
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket, Want};
 use crate::vk::{Buffer, Class, Device, Recording, Uploader};
 use crate::{Error, Result};
@@ -47,6 +48,7 @@ pub struct VulkanRunner {
     arena: Buffer,
     inv_freq: Buffer,
     sampled: Buffer,
+    layout: Layout,
     slots: Vec<Slot>,
     blocks: Blocks,
     recordings: HashMap<Shape, Recording>,
@@ -156,6 +158,7 @@ impl VulkanRunner {
             arena,
             inv_freq,
             sampled,
+            layout,
             slots,
         })
     }
@@ -207,6 +210,7 @@ impl VulkanRunner {
             inv_freq: &self.inv_freq,
             sampled: &self.sampled,
             params: &slot.params.buffer,
+            draws_at: self.layout.draws_at(),
             ids: &slot.ids,
             logits: slot.logits.as_ref(),
             profile: self.profile.is_some(),
@@ -233,7 +237,7 @@ impl Runner for VulkanRunner {
         self.limits.max_rows
     }
 
-    fn start(&mut self, rows: &[Row], want: Want) -> Result<Ticket> {
+    fn start(&mut self, rows: &[Row], want: Want<'_>) -> Result<Ticket> {
         self.limits.check(rows)?;
         if self.pending.len() >= SLOTS {
             return Err(Error::Request(format!(
@@ -241,6 +245,8 @@ impl Runner for VulkanRunner {
                 self.pending.len()
             )));
         }
+        Limits::check_draws(rows, want)?;
+        let draws = draw::pack(rows, want.draws(), self.plan.n_vocab, self.layout.draws_at())?;
         for row in rows {
             self.blocks.hold(row.seq, row.pos)?;
         }
@@ -250,9 +256,14 @@ impl Runner for VulkanRunner {
             rows: bucket(rows.len(), self.limits.max_rows),
             wanted: bucket(wanted, self.limits.max_rows),
             logits: want == Want::Logits && wanted > 0,
+            drawn: want.draws().iter().any(|draw| !draw.options.is_argmax()),
         };
         self.ensure_recorded(shape)?;
-        self.slots[shape.slot].params.write(rows, &self.blocks);
+        let params = &mut self.slots[shape.slot].params;
+        params.write(rows, &self.blocks);
+        if shape.drawn {
+            params.write_draws(&draws)?;
+        }
         let value = self.device.submit(&self.recordings[&shape])?;
         self.started += 1;
         let ticket = Ticket(self.started);
@@ -284,6 +295,10 @@ impl Runner for VulkanRunner {
             host.read(0, bytemuck::cast_slice_mut(&mut output.logits));
         }
         Ok(output)
+    }
+
+    fn refuses(&self, chain: &SamplerOptions) -> Option<String> {
+        draw::refusal(chain, self.plan.n_vocab)
     }
 
     fn forget(&mut self, seq: u32, from: u32) {

@@ -42,7 +42,7 @@ impl Runner for Fake {
     fn max_rows(&self) -> usize {
         4
     }
-    fn start(&mut self, rows: &[Row], want: Want) -> Result<Ticket> {
+    fn start(&mut self, rows: &[Row], want: Want<'_>) -> Result<Ticket> {
         assert!(!rows.is_empty() && rows.len() <= 4, "{} rows", rows.len());
         let mut output = Output::default();
         for row in rows {

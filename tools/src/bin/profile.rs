@@ -35,7 +35,7 @@ fn describe(plan: &Plan, op: &Op) -> (String, u64) {
         }
         Op::RopeKv { .. } => ("rope+kv".into(), 0),
         Op::Attend { .. } => ("attend".into(), 0),
-        Op::Argmax { .. } => ("argmax".into(), 0),
+        Op::Sample { .. } => ("sample".into(), 0),
     }
 }
 

@@ -1,0 +1,278 @@
+// logits [w, vocab] -> the id that the sampler's chain (src/sample.rs) draws for each wanted row, kept per sequence for the
+// next step and listed for the host. Workgroups take parts of a row and leave the K best of theirs, in order; the last to
+// arrive finds the best of all and does the rest of the chain. Logits are only read; no subgroup operations are needed.
+#version 460
+#include "lib/types.glsl"
+#include "lib/step.glsl"
+#include "lib/draw.glsl"
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint K = 1;     // most candidates of a row
+layout(constant_id = 2) const uint LOADS = 1; // logits of a thread
+layout(buffer_reference, std430, buffer_reference_align = 8) coherent buffer Found { uvec2 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint v[]; };
+layout(push_constant) uniform Push {
+    F32 logits;
+    Step params;
+    U32 sampled;       // [n_seqs]
+    U32 ids;           // [w]
+    Found found;       // [w, parts, K] candidates
+    Arrivals arrivals; // [w], zero between dispatches
+    uint vocab;
+    uint draws_at;     // word of the first row's draw
+};
+const uint SIZE = gl_WorkGroupSize.x;
+const uint ROOM = LOADS * K > 8 * SIZE ? LOADS * K : 8 * SIZE;
+
+// A candidate is the key of its logit, which orders as logits do, and its id: the higher key comes first, then the lower id.
+// No two are equal, so every choice below is the only one. Key 0 is no logit's: the candidate is none, and comes last.
+const uvec2 NONE = uvec2(0, 0xffffffffu);
+bool before(uvec2 a, uvec2 b) { return a.x > b.x || (a.x == b.x && a.y < b.y); }
+
+shared uvec2 list[ROOM]; // candidates in any order; first the ids to lower: place in the part, count
+shared uvec2 chosen[K];  // candidates in order
+shared uint share[K];    // of the probability
+shared uvec2 bound;      // what comes after it is not among the best
+shared uint count, merged, arrived, kept;
+
+const uint INFINITE = 0x7f800000u;
+bool is_finite(float x) { return (floatBitsToUint(x) & INFINITE) != INFINITE; }
+
+// Zeros of both signs are equal when the largest is sought, as on the host; NaN is impossible.
+uint key_of(float x, bool greedy) {
+    uint bits = floatBitsToUint(x);
+    if ((bits & 0x7fffffffu) > INFINITE) bits = 0x80000000u | INFINITE;
+    if (greedy && bits == 0x80000000u) bits = 0;
+    return bits ^ ((bits & 0x80000000u) != 0 ? 0xffffffffu : 0x80000000u);
+}
+float logit_of(uint key) { return uintBitsToFloat(key ^ ((key & 0x80000000u) != 0 ? 0x80000000u : 0xffffffffu)); }
+
+// The nearest float, as the host divides: `/` may be a few units off.
+float divided(float a, float b) {
+    if (b == 1.0) return a;
+    precise float q = a / b;
+    if (!is_finite(q)) return q;
+    precise float left = fma(-q, b, a);
+    precise float nearest = fma(left, 1.0 / b, q);
+    return nearest;
+}
+
+float draw_float(uint draw, uint i) { return uintBitsToFloat(params.w[draw + i]); }
+
+// A logit after its ban (count 0) or penalties.
+float lowered(float x, uint times, uint draw) {
+    if (times == 0) return uintBitsToFloat(0x80000000u | INFINITE);
+    float repeat = draw_float(draw, DRAW_REPEAT);
+    precise float by_frequency = float(times) * draw_float(draw, DRAW_FREQUENCY);
+    precise float by = by_frequency + draw_float(draw, DRAW_PRESENCE);
+    precise float repeated = x <= 0.0 ? x * repeat : divided(x, repeat);
+    precise float result = repeated - by;
+    return result;
+}
+
+// Leaves in `list` those ids to lower that are in the part from `first` on; gives their number. The id that the host has not
+// read yet joins those it sent.
+uint find_lowered(uint row, uint draw, uint flags, uint first) {
+    uint t = gl_LocalInvocationID.x, entries = params.w[draw + DRAW_IDS], at = params.w[draw + DRAW_IDS_AT];
+    bool joins = (flags & DRAW_JOINS) != 0;
+    if (entries == 0 && !joins) return 0;
+    uint unread = joins ? sampled.v[params.w[draw + DRAW_SEQ]] : 0xffffffffu;
+    if (t == 0) count = merged = 0;
+    barrier();
+    for (uint i = t; i < entries; i += SIZE) {
+        uint id = params.w[at + 2 * i], times = params.w[at + 2 * i + 1];
+        if (id == unread && times > 0) {
+            merged = 1;
+            times++;
+        }
+        if (id - first < SIZE * LOADS) list[atomicAdd(count, 1)] = uvec2(id - first, times);
+    }
+    barrier();
+    if (joins) {
+        if (t == 0 && merged == 0 && unread - first < SIZE * LOADS) list[count++] = uvec2(unread - first, 1);
+        barrier();
+    }
+    return count;
+}
+
+uint rank_among(uvec2 mine, uint n) {
+    uint rank = 0;
+    for (uint i = 0; i < n; i++) rank += uint(before(list[i], mine));
+    return rank;
+}
+
+// The one of list[0..n) that k - 1 come before becomes the bound; without so many, none does. The count starts anew.
+void bound_by(uint n, uint k) {
+    uint t = gl_LocalInvocationID.x;
+    if (t == 0) {
+        bound = NONE;
+        count = 0;
+    }
+    barrier();
+    for (uint i = t; i < n; i += SIZE) {
+        if (list[i].x != 0 && rank_among(list[i], n) == k - 1) bound = list[i];
+    }
+    barrier();
+}
+
+void take(uvec2 c) {
+    if (c.x != 0 && !before(bound, c)) list[atomicAdd(count, 1)] = c;
+}
+
+// chosen[0..k) = the best of list[0..n), in order.
+void choose(uint n, uint k) {
+    uint t = gl_LocalInvocationID.x;
+    for (uint i = t + n; i < k; i += SIZE) chosen[i] = NONE;
+    for (uint i = t; i < n; i += SIZE) {
+        uint rank = rank_among(list[i], n);
+        if (rank < k) chosen[rank] = list[i];
+    }
+    barrier();
+}
+
+// From what all parts left, `at` on, to the best of the row in chosen[0..k).
+void join(uint at, uint parts, uint k) {
+    uint t = gl_LocalInvocationID.x, first = min(k, k / parts + 1);
+    // The first few of each part are at least k: what comes after the k-th of them cannot be among the best.
+    for (uint i = t; i < parts * first; i += SIZE) list[i] = found.v[at + i / first * K + i % first];
+    barrier();
+    bound_by(parts * first, k);
+    for (uint from = 0; from < parts * k; from += 4 * SIZE) {
+        uint i = from + t, end = parts * k;
+        uvec2 a = NONE, b = NONE, c = NONE, d = NONE; // not an array: the loop is not unrolled
+        if (i < end) a = found.v[at + i / k * K + i % k];
+        if (i + SIZE < end) b = found.v[at + (i + SIZE) / k * K + (i + SIZE) % k];
+        if (i + 2 * SIZE < end) c = found.v[at + (i + 2 * SIZE) / k * K + (i + 2 * SIZE) % k];
+        if (i + 3 * SIZE < end) d = found.v[at + (i + 3 * SIZE) / k * K + (i + 3 * SIZE) % k];
+        take(a);
+        take(b);
+        take(c);
+        take(d);
+        barrier();
+        uint n = count;
+        barrier();
+        if (n + 4 * SIZE > ROOM) { // rarely: the best are crowded in a few parts
+            choose(n, k);
+            for (uint j = t; j < k; j += SIZE) list[j] = chosen[j];
+            if (t == 0) {
+                bound = chosen[k - 1];
+                count = k;
+            }
+            barrier();
+        }
+    }
+    choose(count, k);
+}
+
+// Shares of chosen[0..n) at a temperature, the best one's first: whole numbers whose sum fits 32 bits, so that no order of
+// adding matters and a tie at a limit is exact.
+void share_out(uint n, float temperature, float best) {
+    float scale = float(0xff000000u / n);
+    for (uint i = gl_LocalInvocationID.x; i < n; i += SIZE) {
+        float x = divided(logit_of(chosen[i].x), temperature);
+        share[i] = is_finite(x) ? uint(min(exp(x - best), 1.0) * scale) : 0;
+    }
+    barrier();
+}
+
+uint total(uint n) {
+    uint sum = 0;
+    for (uint i = 0; i < n; i++) sum += share[i];
+    return sum;
+}
+
+// From the best candidates in order to the place of the drawn one.
+void draw_one(uint draw, uint flags, uint n) {
+    uint t = gl_LocalInvocationID.x;
+    float best = logit_of(chosen[0].x);
+    if (t == 0) kept = n;
+    barrier();
+    if ((flags & DRAW_TOP_P) != 0) {
+        share_out(n, 1.0, best);
+        uint sum = total(n), high, low;
+        umulExtended(sum, params.w[draw + DRAW_P], high, low);
+        uint least = high + uint(low != 0);
+        for (uint i = t; i < n; i += SIZE) {
+            uint upto = total(i + 1);
+            if (upto >= least && (i == 0 || upto - share[i] < least)) kept = i + 1;
+        }
+        barrier();
+        n = kept;
+        barrier();
+    }
+    if ((flags & DRAW_MIN_P) != 0) {
+        float lowest = min(best + draw_float(draw, DRAW_LN_MIN_P), best);
+        for (uint i = t; i < n; i += SIZE) {
+            float x = logit_of(chosen[i].x);
+            if (!is_finite(x) || x < lowest) atomicMin(kept, i);
+        }
+        barrier();
+        n = kept;
+    }
+    float temperature = draw_float(draw, DRAW_TEMPERATURE);
+    best = divided(best, temperature);
+    if (!is_finite(best)) {
+        if (t == 0) kept = 0;
+        return;
+    }
+    share_out(n, temperature, best);
+    uint high, low;
+    umulExtended(total(n), params.w[draw + DRAW_UNIT], high, low);
+    for (uint i = t; i < n; i += SIZE) {
+        uint upto = total(i + 1);
+        if (upto > high && upto - share[i] <= high) kept = i;
+    }
+}
+
+void main() {
+    uint row = gl_WorkGroupID.x, part = gl_WorkGroupID.y, parts = gl_NumWorkGroups.y, t = gl_LocalInvocationID.x;
+    if (row >= params.w[STEP_WANTED]) return;
+    uint first = part * SIZE * LOADS, draw = draws_at + row * STEP_DRAW_WORDS;
+    float x[LOADS];
+    [[unroll]] for (uint j = 0; j < LOADS; j++) x[j] = logits.v[row * vocab + min(first + j * SIZE + t, vocab - 1)];
+    uint k = params.w[draw + DRAW_K], flags = params.w[draw + DRAW_FLAGS];
+    bool greedy = (flags & DRAW_GREEDY) != 0;
+    uint n = find_lowered(row, draw, flags, first);
+    for (uint i = 0; i < n; i++) {
+        uvec2 entry = list[i];
+        if (entry.x % SIZE != t) continue;
+        [[unroll]] for (uint j = 0; j < LOADS; j++) {
+            if (entry.x / SIZE == j) x[j] = lowered(x[j], entry.y, draw);
+        }
+    }
+    uint key[LOADS];
+    uvec2 mine = NONE;
+    [[unroll]] for (uint j = 0; j < LOADS; j++) {
+        uint id = first + j * SIZE + t;
+        key[j] = id < vocab ? key_of(x[j], greedy) : 0;
+        if (key[j] > mine.x) mine = uvec2(key[j], id);
+    }
+    barrier();
+    // Of the threads' best ones, the k-th bounds the part's: at most LOADS of each of k threads are left.
+    list[t] = mine;
+    barrier();
+    bound_by(SIZE, k);
+    [[unroll]] for (uint j = 0; j < LOADS; j++) take(uvec2(key[j], first + j * SIZE + t));
+    barrier();
+    choose(count, k);
+    if (parts > 1) {
+        uint at = row * parts * K;
+        for (uint i = t; i < k; i += SIZE) found.v[at + part * K + i] = chosen[i];
+        memoryBarrierBuffer();
+        barrier();
+        if (t == 0) {
+            arrived = atomicAdd(arrivals.v[row], 1);
+            if (arrived == parts - 1) arrivals.v[row] = 0;
+        }
+        barrier();
+        if (arrived != parts - 1) return;
+        memoryBarrierBuffer();
+        join(at, parts, k);
+    }
+    if (!greedy) draw_one(draw, flags, min(k, vocab));
+    barrier();
+    if (t == 0) {
+        uint id = chosen[greedy ? 0 : kept].y;
+        if ((flags & DRAW_LAST) != 0) sampled.v[params.w[draw + DRAW_SEQ]] = id;
+        ids.v[row] = id;
+    }
+}
