@@ -208,9 +208,10 @@ pub fn attn_tile(caps: &Caps, heads: usize, kv_heads: usize, head_dim: usize, ro
     AttnTile { size, span, least, heads: taken as u32, parts: parts as u32 }
 }
 
-/// Threads and logits of each thread of a workgroup that samples; at least 1024 logits in all.
+/// Threads and logits of each thread of a workgroup that samples. Software devices end loops after 65,535 turns of a thread
+/// in all, so that few threads with many turns are no choice.
 pub fn sample_tile(caps: &Caps) -> (u32, u32) {
-    let threads = if caps.kind == DeviceKind::Cpu { 64 } else { 256 };
+    let threads = if caps.kind == DeviceKind::Cpu { 128 } else { 256 };
     (threads.min(caps.max_workgroup_invocations), 16)
 }
 

@@ -5,7 +5,7 @@
 #include "lib/types.glsl"
 #include "lib/step.glsl"
 #include "lib/draw.glsl"
-layout(local_size_x_id = 0) in;
+layout(local_size_x_id = 0) in; // at least K, a multiple of AT_ONCE
 layout(constant_id = 1) const uint K = 1;     // most candidates of a row
 layout(constant_id = 2) const uint LOADS = 1; // logits of a thread
 layout(buffer_reference, std430, buffer_reference_align = 8) coherent buffer Found { uvec2 v[]; };
@@ -22,13 +22,14 @@ layout(push_constant) uniform Push {
 };
 const uint SIZE = gl_WorkGroupSize.x;
 const uint ROOM = LOADS * K > 8 * SIZE ? LOADS * K : 8 * SIZE;
+const uint AT_ONCE = 8; // candidates compared in a turn of a loop
 
 // A candidate is the key of its logit, which orders as logits do, and its id: the higher key comes first, then the lower id.
 // No two are equal, so every choice below is the only one. Key 0 is no logit's: the candidate is none, and comes last.
 const uvec2 NONE = uvec2(0, 0xffffffffu);
 bool before(uvec2 a, uvec2 b) { return a.x > b.x || (a.x == b.x && a.y < b.y); }
 
-shared uvec2 list[ROOM]; // candidates in any order; first the ids to lower: place in the part, count
+shared uvec2 list[ROOM + AT_ONCE]; // candidates in any order; first the ids to lower: place in the part, count
 shared uvec2 chosen[K];  // candidates in order
 shared uint share[K];    // of the probability
 shared uvec2 bound;      // what comes after it is not among the best
@@ -94,15 +95,23 @@ uint find_lowered(uint row, uint draw, uint flags, uint first) {
     return count;
 }
 
+// How many of list[0..n) come before a candidate; after them NONE fills a turn up.
 uint rank_among(uvec2 mine, uint n) {
     uint rank = 0;
-    for (uint i = 0; i < n; i++) rank += uint(before(list[i], mine));
+    for (uint i = 0; i < n; i += AT_ONCE) {
+        [[unroll]] for (uint j = 0; j < AT_ONCE; j++) rank += uint(before(list[i + j], mine));
+    }
     return rank;
+}
+void fill_up(uint n) {
+    uint i = n + gl_LocalInvocationID.x;
+    if (i < (n + AT_ONCE - 1) / AT_ONCE * AT_ONCE) list[i] = NONE;
 }
 
 // The one of list[0..n) that k - 1 come before becomes the bound; without so many, none does. The count starts anew.
 void bound_by(uint n, uint k) {
     uint t = gl_LocalInvocationID.x;
+    fill_up(n);
     if (t == 0) {
         bound = NONE;
         count = 0;
@@ -121,7 +130,9 @@ void take(uvec2 c) {
 // chosen[0..k) = the best of list[0..n), in order.
 void choose(uint n, uint k) {
     uint t = gl_LocalInvocationID.x;
+    fill_up(n);
     for (uint i = t + n; i < k; i += SIZE) chosen[i] = NONE;
+    barrier();
     for (uint i = t; i < n; i += SIZE) {
         uint rank = rank_among(list[i], n);
         if (rank < k) chosen[rank] = list[i];
@@ -149,7 +160,7 @@ void join(uint at, uint parts, uint k) {
         take(d);
         barrier();
         uint n = count;
-        barrier();
+        barrier(); // nobody may count on before all have read
         if (n + 4 * SIZE > ROOM) { // rarely: the best are crowded in a few parts
             choose(n, k);
             for (uint j = t; j < k; j += SIZE) list[j] = chosen[j];
