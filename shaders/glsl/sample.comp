@@ -15,13 +15,14 @@ layout(push_constant) uniform Push {
     Step params;
     U32 sampled;       // [n_seqs]
     U32 ids;           // [w]
-    Found found;       // [w, parts, K] candidates
+    Found found;       // [w, K * parts] candidates, k of each part
     Arrivals arrivals; // [w], zero between dispatches
     uint vocab;
     uint draws_at;     // word of the first row's draw
 };
 const uint SIZE = gl_WorkGroupSize.x;
-const uint ROOM = LOADS * K > 8 * SIZE ? LOADS * K : 8 * SIZE;
+const uint ROUND = 6; // candidates of a thread at a time when parts are joined
+const uint ROOM = LOADS * K > ROUND * SIZE + K ? LOADS * K : ROUND * SIZE + K; // also for the ids to lower
 const uint AT_ONCE = 8; // candidates compared in a turn of a loop
 
 // A candidate is the key of its logit, which orders as logits do, and its id: the higher key comes first, then the lower id.
@@ -131,7 +132,7 @@ void take(uvec2 c) {
 void choose(uint n, uint k) {
     uint t = gl_LocalInvocationID.x;
     fill_up(n);
-    for (uint i = t + n; i < k; i += SIZE) chosen[i] = NONE;
+    if (t >= n && t < k) chosen[t] = NONE;
     barrier();
     for (uint i = t; i < n; i += SIZE) {
         uint rank = rank_among(list[i], n);
@@ -140,30 +141,33 @@ void choose(uint n, uint k) {
     barrier();
 }
 
-// From what all parts left, `at` on, to the best of the row in chosen[0..k).
+// From the k that each part left, `at` on, to the best of the row in chosen[0..k).
 void join(uint at, uint parts, uint k) {
-    uint t = gl_LocalInvocationID.x, first = min(k, k / parts + 1);
+    uint t = gl_LocalInvocationID.x, all = parts * k, first = min(k, k / parts + 1);
     // The first few of each part are at least k: what comes after the k-th of them cannot be among the best.
-    for (uint i = t; i < parts * first; i += SIZE) list[i] = found.v[at + i / first * K + i % first];
+    for (uint i = t; i < parts * first; i += SIZE) list[i] = found.v[at + i / first * k + i % first];
     barrier();
     bound_by(parts * first, k);
-    for (uint from = 0; from < parts * k; from += 4 * SIZE) {
-        uint i = from + t, end = parts * k;
-        uvec2 a = NONE, b = NONE, c = NONE, d = NONE; // not an array: the loop is not unrolled
-        if (i < end) a = found.v[at + i / k * K + i % k];
-        if (i + SIZE < end) b = found.v[at + (i + SIZE) / k * K + (i + SIZE) % k];
-        if (i + 2 * SIZE < end) c = found.v[at + (i + 2 * SIZE) / k * K + (i + 2 * SIZE) % k];
-        if (i + 3 * SIZE < end) d = found.v[at + (i + 3 * SIZE) / k * K + (i + 3 * SIZE) % k];
+    for (uint i = t; i < (all + SIZE - 1) / SIZE * SIZE; i += ROUND * SIZE) {
+        uvec2 a = NONE, b = NONE, c = NONE, d = NONE, e = NONE, f = NONE; // not an array: the loop is not unrolled
+        if (i < all) a = found.v[at + i];
+        if (i + SIZE < all) b = found.v[at + i + SIZE];
+        if (i + 2 * SIZE < all) c = found.v[at + i + 2 * SIZE];
+        if (i + 3 * SIZE < all) d = found.v[at + i + 3 * SIZE];
+        if (i + 4 * SIZE < all) e = found.v[at + i + 4 * SIZE];
+        if (i + 5 * SIZE < all) f = found.v[at + i + 5 * SIZE];
         take(a);
         take(b);
         take(c);
         take(d);
+        take(e);
+        take(f);
         barrier();
         uint n = count;
         barrier(); // nobody may count on before all have read
-        if (n + 4 * SIZE > ROOM) { // rarely: the best are crowded in a few parts
+        if (n + ROUND * SIZE > ROOM) { // rarely: the best are crowded in a few parts
             choose(n, k);
-            for (uint j = t; j < k; j += SIZE) list[j] = chosen[j];
+            if (t < k) list[t] = chosen[t];
             if (t == 0) {
                 bound = chosen[k - 1];
                 count = k;
@@ -174,72 +178,58 @@ void join(uint at, uint parts, uint k) {
     choose(count, k);
 }
 
-// Shares of chosen[0..n) at a temperature, the best one's first: whole numbers whose sum fits 32 bits, so that no order of
-// adding matters and a tie at a limit is exact.
-void share_out(uint n, float temperature, float best) {
-    float scale = float(0xff000000u / n);
-    for (uint i = gl_LocalInvocationID.x; i < n; i += SIZE) {
-        float x = divided(logit_of(chosen[i].x), temperature);
-        share[i] = is_finite(x) ? uint(min(exp(x - best), 1.0) * scale) : 0;
-    }
-    barrier();
-}
-
-uint total(uint n) {
-    uint sum = 0;
-    for (uint i = 0; i < n; i++) sum += share[i];
-    return sum;
-}
-
-// From the best candidates in order to the place of the drawn one.
-void draw_one(uint draw, uint flags, uint n) {
+// Shares of chosen[0..n) at a temperature: whole numbers whose sum fits 32 bits, so that no order of adding matters and a tie
+// at a limit is exact. `x` is the thread's logit over the temperature, `best` the first one's. Gives its share, the shares up
+// to it, and all.
+void share_out(uint n, float x, float best, out uint mine, out uint upto, out uint all) {
     uint t = gl_LocalInvocationID.x;
-    float best = logit_of(chosen[0].x);
+    mine = t < n && is_finite(x) ? uint(min(exp(x - best), 1.0) * float(0xff000000u / n)) : 0;
+    if (t < n) share[t] = mine;
+    barrier();
+    upto = all = 0;
+    for (uint i = 0; i < n; i++) {
+        all += share[i];
+        if (i == t) upto = all;
+    }
+}
+
+// From chosen[0..n) to the place of the drawn one, in `kept`. `with`: random number, top-p, logarithm of min-p, temperature.
+void draw_one(uint flags, uvec4 with, uint n) {
+    uint t = gl_LocalInvocationID.x, mine, upto, all, high, low;
+    float best = logit_of(chosen[0].x), x = t < n ? logit_of(chosen[t].x) : best;
     if (t == 0) kept = n;
     barrier();
     if ((flags & DRAW_TOP_P) != 0) {
-        share_out(n, 1.0, best);
-        uint sum = total(n), high, low;
-        umulExtended(sum, params.w[draw + DRAW_P], high, low);
+        share_out(n, x, best, mine, upto, all);
+        umulExtended(all, with.y, high, low);
         uint least = high + uint(low != 0);
-        for (uint i = t; i < n; i += SIZE) {
-            uint upto = total(i + 1);
-            if (upto >= least && (i == 0 || upto - share[i] < least)) kept = i + 1;
-        }
+        if (t < n && upto >= least && (t == 0 || upto - mine < least)) kept = t + 1;
         barrier();
         n = kept;
         barrier();
     }
     if ((flags & DRAW_MIN_P) != 0) {
-        float lowest = min(best + draw_float(draw, DRAW_LN_MIN_P), best);
-        for (uint i = t; i < n; i += SIZE) {
-            float x = logit_of(chosen[i].x);
-            if (!is_finite(x) || x < lowest) atomicMin(kept, i);
-        }
+        float lowest = min(best + uintBitsToFloat(with.z), best);
+        if (t < n && (!is_finite(x) || x < lowest)) atomicMin(kept, t);
         barrier();
         n = kept;
+        barrier();
     }
-    float temperature = draw_float(draw, DRAW_TEMPERATURE);
+    if (t == 0) kept = 0; // if the best one is impossible or infinite
+    float temperature = uintBitsToFloat(with.w);
     best = divided(best, temperature);
-    if (!is_finite(best)) {
-        if (t == 0) kept = 0;
-        return;
-    }
-    share_out(n, temperature, best);
-    uint high, low;
-    umulExtended(total(n), params.w[draw + DRAW_UNIT], high, low);
-    for (uint i = t; i < n; i += SIZE) {
-        uint upto = total(i + 1);
-        if (upto > high && upto - share[i] <= high) kept = i;
-    }
+    if (!is_finite(best)) return;
+    share_out(n, divided(x, temperature), best, mine, upto, all);
+    umulExtended(all, with.x, high, low);
+    if (upto > high && upto - mine <= high) kept = t;
 }
 
 void main() {
     uint row = gl_WorkGroupID.x, part = gl_WorkGroupID.y, parts = gl_NumWorkGroups.y, t = gl_LocalInvocationID.x;
-    if (row >= params.w[STEP_WANTED]) return;
     uint first = part * SIZE * LOADS, draw = draws_at + row * STEP_DRAW_WORDS;
     float x[LOADS];
     [[unroll]] for (uint j = 0; j < LOADS; j++) x[j] = logits.v[row * vocab + min(first + j * SIZE + t, vocab - 1)];
+    if (row >= params.w[STEP_WANTED]) return; // the recording has room for more; nothing above waits for the answer
     uint k = params.w[draw + DRAW_K], flags = params.w[draw + DRAW_FLAGS];
     bool greedy = (flags & DRAW_GREEDY) != 0;
     uint n = find_lowered(row, draw, flags, first);
@@ -267,7 +257,7 @@ void main() {
     choose(count, k);
     if (parts > 1) {
         uint at = row * parts * K;
-        for (uint i = t; i < k; i += SIZE) found.v[at + part * K + i] = chosen[i];
+        if (t < k) found.v[at + part * k + t] = chosen[t];
         memoryBarrierBuffer();
         barrier();
         if (t == 0) {
@@ -277,9 +267,11 @@ void main() {
         barrier();
         if (arrived != parts - 1) return;
         memoryBarrierBuffer();
-        join(at, parts, k);
     }
-    if (!greedy) draw_one(draw, flags, min(k, vocab));
+    uvec4 with = uvec4(params.w[draw + DRAW_UNIT], params.w[draw + DRAW_P], params.w[draw + DRAW_LN_MIN_P],
+                       params.w[draw + DRAW_TEMPERATURE]);
+    if (parts > 1) join(row * parts * K, parts, k);
+    if (!greedy) draw_one(flags, with, min(k, vocab));
     barrier();
     if (t == 0) {
         uint id = chosen[greedy ? 0 : kept].y;
