@@ -42,7 +42,9 @@ pub fn refusal(o: &SamplerOptions, n_vocab: usize) -> Option<String> {
         }
         match usize::try_from(o.repeat_last_n) {
             Ok(n) => ids = ids.saturating_add(n),
-            Err(_) => return Some("penalties of all ids so far: a number of recent ones is seen on the device".into()),
+            Err(_) => {
+                return Some("penalties of all ids so far: the device sees a limited number of recent ones".into())
+            }
         }
     }
     (ids > MAX_IDS).then(|| format!("{ids} banned and recent ids: at most {MAX_IDS} are lowered on the device"))

@@ -1,15 +1,18 @@
 //! Where a step's GPU time goes, by kind of op: microseconds, weight bytes, GB/s.
 //!
-//! usage: `profile MODEL.gguf [ROWS [DEPTH]]`; ROWS is 1 for decode (the default), more for a prompt's chunk.
+//! usage: `profile MODEL.gguf [ROWS [DEPTH [TOP_K]]]`; ROWS is 1 for decode (the default), more for a prompt's chunk. With
+//! TOP_K ids are drawn by the default chain with so many candidates, else they are greedy.
 
 use pumex::engine::{self, Options, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::model;
 use pumex::plan::{Op, Plan, Weight};
+use pumex::sample::{Draw, SamplerOptions};
 use pumex::step::{Row, Runner, Token, Want};
 use pumex::vk;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Steps whose fastest time per op counts: of decode, and of a prompt's chunk.
 const STEPS: (usize, usize) = (20, 3);
@@ -41,9 +44,12 @@ fn describe(plan: &Plan, op: &Op) -> (String, u64) {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let file = args.first().ok_or("usage: profile MODEL.gguf [ROWS [DEPTH]]")?;
+    let file = args.first().ok_or("usage: profile MODEL.gguf [ROWS [DEPTH [TOP_K]]]")?;
     let number = |i: usize, default: usize| args.get(i).map_or(Ok(default), |s| s.parse());
-    let (n, depth) = (number(1, 1)?, number(2, 0)?);
+    let (n, depth, top_k) = (number(1, 1)?, number(2, 0)?, number(3, 0)?);
+    let chain = SamplerOptions { top_k: i32::try_from(top_k)?, repeat_penalty: 1.1, ..Default::default() };
+    let draws = [Draw { options: Arc::new(chain), recent: (0..64).collect(), unit: 0.5 }];
+    let want = if top_k > 0 { Want::Drawn(&draws) } else { Want::Ids };
     let steps = if n <= 8 { STEPS.0 } else { STEPS.1 };
     let gguf = Gguf::open(Path::new(file))?;
     let device = vk::Device::open(&vk::Options::default())?;
@@ -63,7 +69,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut best = vec![f64::INFINITY; runner.plan().ops.len()];
     let mut whole = f64::INFINITY;
     for _ in 0..steps {
-        runner.run(&step(at, n), Want::Ids)?;
+        runner.run(&step(at, n), want)?;
         at += n;
         let mut before = 0.0;
         for (best, end) in best.iter_mut().zip(runner.op_ends_us()) {
