@@ -275,7 +275,8 @@ fn chains_that_change_with_every_step_need_no_new_recording() {
     let refused = |rows: &[Row], draws: &[Draw], runner: &mut dyn Runner| {
         runner.run(rows, Want::Drawn(draws)).unwrap_err().to_string()
     };
-    assert!(refused(&rows(12), &[draw.clone()], &mut runner).contains("expected one per wanted row, 2, found 1"));
+    assert!(refused(&rows(12), std::slice::from_ref(&draw), &mut runner)
+        .contains("expected one per wanted row, 2, found 1"));
     let two = [12, 13].map(|pos| Row { seq: 1, pos, token: Token::Sampled, wanted: true });
     assert!(refused(&two, &[draw.clone(), draw.clone()], &mut runner).contains("sequence 1"));
     assert_silent(&runner);
