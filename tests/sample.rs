@@ -139,6 +139,11 @@ fn by_logits() -> SamplerOptions {
     SamplerOptions { temperature: 0.5, top_k: 1, ..Default::default() }
 }
 
+/// The ways a token comes about: greedy ahead, on the host, drawn ahead.
+fn loops() -> [(SamplerOptions, bool); 3] {
+    [(greedy(), false), (by_logits(), false), (by_logits(), true)]
+}
+
 #[test]
 fn greedy_runs_one_step_ahead_without_logits() {
     let mut fake = Fake::new(64);
@@ -185,8 +190,7 @@ fn conversation(fake: &mut Fake, options: SamplerOptions, end: Option<u32>) -> V
 fn running_ahead_changes_no_draw_of_a_whole_conversation() {
     for seed in 0..8 {
         for (options, end) in chains(seed).into_iter().flat_map(|o| [(o.clone(), None), (o, Some(7))]) {
-            let (mut host, mut device) = (Fake::new(64), Fake::new(64));
-            device.draws = true;
+            let (mut host, mut device) = (Fake::new(64), Fake::new(64).drawing(true));
             let truth = conversation(&mut host, options.clone(), end);
             assert_eq!(conversation(&mut device, options.clone(), end), truth, "{options:?}");
             assert_eq!(host.cache, device.cache);
@@ -206,24 +210,24 @@ fn a_draw_that_is_undone_comes_again() {
 }
 
 #[test]
-fn both_loops_stop_at_ends_limits_and_the_context() {
-    for options in [greedy(), by_logits()] {
-        let (out, stats) = go(&mut Fake::new(64), &[5], 0, -1, options.clone(), Some(9)).unwrap();
+fn all_loops_stop_at_ends_limits_and_the_context() {
+    for (options, draws) in loops() {
+        let (out, stats) = go(&mut Fake::new(64).drawing(draws), &[5], 0, -1, options.clone(), Some(9)).unwrap();
         assert_eq!((out, stats.stop), (vec![6, 7, 8], StopReason::End));
-        let (out, stats) = go(&mut Fake::new(8), &[0; 5], 0, -1, options.clone(), None).unwrap();
+        let (out, stats) = go(&mut Fake::new(8).drawing(draws), &[0; 5], 0, -1, options.clone(), None).unwrap();
         assert_eq!((out, stats.stop), (vec![1, 2, 3], StopReason::ContextFull));
-        let (out, stats) = go(&mut Fake::new(8), &[0; 8], 0, 3, options.clone(), None).unwrap();
+        let (out, stats) = go(&mut Fake::new(8).drawing(draws), &[0; 8], 0, 3, options.clone(), None).unwrap();
         assert_eq!((out.len(), stats.stop), (0, StopReason::ContextFull));
-        let (out, stats) = go(&mut Fake::new(8), &[0; 5], 0, 0, options, None).unwrap();
+        let (out, stats) = go(&mut Fake::new(8).drawing(draws), &[0; 5], 0, 0, options, None).unwrap();
         assert_eq!((out.len(), stats.stop), (0, StopReason::Limit));
     }
 }
 
 #[test]
-fn a_banned_end_is_passed_over_in_both_loops() {
-    for options in [greedy(), by_logits()] {
+fn a_banned_end_is_passed_over_in_all_loops() {
+    for (options, draws) in loops() {
         let options = SamplerOptions { banned: vec![9], ..options };
-        let (out, stats) = go(&mut Fake::new(64), &[3, 4, 5, 6, 7], 0, 6, options, Some(9)).unwrap();
+        let (out, stats) = go(&mut Fake::new(64).drawing(draws), &[3, 4, 5, 6, 7], 0, 6, options, Some(9)).unwrap();
         // After 8 the best is 9; the next best is 0.
         assert_eq!((out, stats.stop), (vec![8, 0, 1, 2, 3, 4], StopReason::Limit));
     }
@@ -231,8 +235,8 @@ fn a_banned_end_is_passed_over_in_both_loops() {
 
 #[test]
 fn a_stop_flag_ends_after_the_token_under_way_and_a_continuation_joins_on() {
-    for options in [greedy(), by_logits()] {
-        let mut fake = Fake::new(64);
+    for (options, draws) in loops() {
+        let mut fake = Fake::new(64).drawing(draws);
         let stop = AtomicBool::new(false);
         let request =
             Request { prompt: &[1], start: 0, n_predict: -1, is_end: &|_| false, stop: &stop, counters: false };

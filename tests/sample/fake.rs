@@ -17,7 +17,7 @@ pub struct Fake {
     pub logit_rows: usize,
     n_ctx: usize,
     /// Whether it draws ids itself.
-    pub draws: bool,
+    draws: bool,
     pub drawn_rows: usize,
 }
 
@@ -42,6 +42,13 @@ impl Fake {
             drawn_rows: 0,
             n_ctx,
         }
+    }
+}
+
+impl Fake {
+    /// The same, drawing ids itself if `draws`.
+    pub fn drawing(self, draws: bool) -> Self {
+        Fake { draws, ..self }
     }
 }
 
