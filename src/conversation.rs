@@ -1,9 +1,9 @@
 //! Loops over a [`Runner`]: prompt in, tokens out; a text's perplexity and its distance from a
 //! base model; an importance matrix.
 //!
-//! [`generate`] feeds a prompt in chunks and then decodes. A plain greedy chain runs one step ahead: the next step
-//! starts from [`Token::Sampled`] before the last one is read, so no readback lies between two steps. Every other
-//! chain reads the logits of each token. [`perplexity`] scores windows of a text as llama.cpp does.
+//! [`generate`] feeds a prompt in chunks and then decodes. Where the runner samples, it runs one step ahead: the next step
+//! starts from [`Token::Sampled`] before the last one is read, so no readback lies between two steps. What the runner
+//! refuses is sampled here, from the logits of each token; ids are the same. [`perplexity`] scores windows of a text as llama.cpp does.
 
 mod divergence;
 mod importance;
@@ -138,7 +138,7 @@ pub fn rows(ids: &[u32], start: usize, wanted: impl Fn(usize) -> bool) -> Vec<Ro
 pub fn run_chunks(
     runner: &mut dyn Runner,
     rows: &[Row],
-    want: Want,
+    want: Want<'_>,
     stop: &AtomicBool,
     each: &mut dyn FnMut(crate::step::Output) -> Result<()>,
 ) -> Result<bool> {
@@ -198,47 +198,46 @@ impl Run<'_, '_> {
             self.first = Some(Instant::now());
             return Ok(StopReason::Limit);
         }
-        if self.sampler.is_plain_greedy() {
-            self.greedy(&last)
-        } else {
-            self.sampled(&last)
+        if self.sampler.options().is_argmax() {
+            return self.ahead(&last, false);
+        }
+        match self.runner.refuses(self.sampler.options()) {
+            None => self.ahead(&last, true),
+            Some(reason) => {
+                tracing::info!("sampling on the host: {reason}");
+                self.sampled(&last)
+            }
         }
     }
 
     /// Two steps in flight: the next one starts from the id that the current one will sample.
-    fn greedy(&mut self, prompt: &[Row]) -> Result<StopReason> {
-        let mut current = self.runner.start(prompt, Want::Ids)?;
-        let mut last_row = prompt[prompt.len() - 1];
+    fn ahead(&mut self, prompt: &[Row], drawn: bool) -> Result<StopReason> {
+        let mut current = self.begin(prompt, drawn)?;
         loop {
-            let next_row = Row { seq: 0, pos: self.held as u32, token: Token::Sampled, wanted: true };
-            let next =
-                if self.generated + 1 < self.limit { Some(self.runner.start(&[next_row], Want::Ids)?) } else { None };
+            let row = Row { seq: 0, pos: self.held as u32, token: Token::Sampled, wanted: true };
+            let next = if self.generated + 1 < self.limit { Some(self.begin(&[row], drawn)?) } else { None };
             let id = one_id(&self.runner.finish(current)?.ids)?;
-            if self.sampler.is_banned(id) {
-                // Rare: the device's choice is not allowed. Take that row again, with logits, and choose here.
-                self.drain(next)?;
-                self.runner.forget(0, last_row.pos);
-                let logits = self.runner.run(&[last_row], Want::Logits)?.logits;
-                let id = self.sampler.sample(&logits);
-                if let Some(stop) = self.hand_out(id) {
-                    return Ok(stop);
-                }
-                last_row = Row { token: Token::Id(id), ..next_row };
-                current = self.runner.start(&[last_row], Want::Ids)?;
-            } else {
-                if let Some(stop) = self.hand_out(id) {
+            let stop = self.hand_out(id);
+            match (stop, next) {
+                (None, Some(ticket)) => current = ticket,
+                (stop, next) => {
                     self.drain(next)?;
-                    return Ok(stop);
+                    return Ok(stop.unwrap_or(StopReason::Limit));
                 }
-                last_row = Row { token: Token::Id(id), ..next_row };
-                current = match next {
-                    Some(ticket) => ticket,
-                    None => return Ok(StopReason::Limit),
-                };
             }
             self.held += 1;
             self.pending = None;
         }
+    }
+
+    /// Starts a step whose only wanted row, the last, is sampled by the runner.
+    fn begin(&mut self, rows: &[Row], drawn: bool) -> Result<Ticket> {
+        if !drawn {
+            return self.runner.start(rows, Want::Ids);
+        }
+        let unread = rows.last().is_some_and(|row| row.token == Token::Sampled);
+        let draw = self.sampler.draw(unread);
+        self.runner.start(rows, Want::Drawn(&[draw]))
     }
 
     fn sampled(&mut self, prompt: &[Row]) -> Result<StopReason> {
@@ -279,11 +278,12 @@ impl Run<'_, '_> {
         (self.generated >= self.limit).then_some(StopReason::Limit)
     }
 
-    /// Waits for a step that ran ahead in vain and takes its row out of the cache again.
+    /// Waits for a step that ran ahead in vain and takes its row out of the cache again, and its draw back.
     fn drain(&mut self, ahead: Option<Ticket>) -> Result<()> {
         if let Some(ticket) = ahead {
             self.runner.finish(ticket)?;
             self.runner.forget(0, self.held as u32);
+            self.sampler.undo_draw();
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 
 pub mod bandwidth;
 mod cache;
+pub mod draw;
 mod info;
 mod kv;
 mod params;

@@ -282,9 +282,9 @@ impl Builder {
         out
     }
 
-    /// Ends the plan: greedy ids from the logits.
+    /// Ends the plan: ids from the logits.
     pub fn finish(mut self, arch: &str, logits: Val, kv: KvShape, inv_freq: Vec<f32>, n_ctx_train: usize) -> Plan {
-        self.ops.push(Op::Argmax { logits });
+        self.ops.push(Op::Sample { logits });
         let n_vocab = self.width(logits);
         Plan {
             arch: arch.to_string(),

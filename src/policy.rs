@@ -209,6 +209,13 @@ pub fn attn_tile(caps: &Caps, heads: usize, kv_heads: usize, head_dim: usize, ro
     AttnTile { size, span, least, heads: taken as u32, parts: parts as u32 }
 }
 
+/// Threads and logits of each thread of a workgroup that samples. Software devices end loops after 65,535 turns of a thread
+/// in all, so that few threads with many turns are no choice.
+pub fn sample_tile(caps: &Caps) -> (u32, u32) {
+    let threads = if caps.kind == DeviceKind::Cpu { 128 } else { 256 };
+    (threads.min(caps.max_workgroup_invocations), 16)
+}
+
 /// Workgroups that share a row of logits when its largest is sought.
 pub fn argmax_parts(caps: &Caps, rows: usize) -> usize {
     (wanted_groups(caps) / 4 / rows).max(1)

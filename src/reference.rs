@@ -5,6 +5,7 @@ mod ops;
 
 use crate::gguf::Gguf;
 use crate::plan::{MatPart, Op, Plan, Rows, Val, Weight};
+use crate::sample::{Draw, SamplerOptions};
 use crate::step::{self, Counters, Output, Row, Runner, Squares, Ticket, Token, Want};
 use crate::{Error, Result};
 use std::ops::Range;
@@ -20,6 +21,8 @@ pub struct Reference<'a> {
     max_rows: usize,
     caches: Vec<SeqCache>,
     sampled: Vec<u32>,
+    draws: Vec<Draw>,
+    ids: Vec<u32>,
     values: Vec<Vec<f32>>,
     importance: Option<Vec<Vec<f64>>>,
     finished: Vec<(Ticket, Output)>,
@@ -33,6 +36,8 @@ impl<'a> Reference<'a> {
         Reference {
             caches: (0..n_seqs).map(|_| (0..plan.kv.layers).map(|_| layer()).collect()).collect(),
             sampled: vec![0; n_seqs],
+            draws: Vec::new(),
+            ids: Vec::new(),
             values: vec![Vec::new(); plan.values.len()],
             gguf,
             plan,
@@ -204,11 +209,15 @@ impl<'a> Reference<'a> {
                 });
                 self.values[out.0] = result;
             }
-            Op::Argmax { logits } => {
-                for (i, &r) in wanted.iter().enumerate() {
-                    let row = &self.values[logits.0][i * self.plan.n_vocab..][..self.plan.n_vocab];
-                    self.sampled[rows[r].seq as usize] = ops::argmax(row);
-                }
+            Op::Sample { logits } => {
+                let unread = |row: &Row| (row.token == Token::Sampled).then(|| self.sampled[row.seq as usize]);
+                let logits = self.values[logits.0].chunks_exact(self.plan.n_vocab);
+                let choose = |(i, (&r, logits)): (usize, (&usize, &[f32]))| match self.draws.get(i) {
+                    Some(draw) => draw.pick(logits, unread(&rows[r]), &mut Vec::new()),
+                    None => ops::argmax(logits),
+                };
+                self.ids = wanted.iter().zip(logits).enumerate().map(choose).collect();
+                wanted.iter().zip(&self.ids).for_each(|(&r, id)| self.sampled[rows[r].seq as usize] = *id);
             }
         }
     }
@@ -238,7 +247,7 @@ impl Runner for Reference<'_> {
         self.max_rows
     }
 
-    fn start(&mut self, rows: &[Row], want: Want) -> Result<Ticket> {
+    fn start(&mut self, rows: &[Row], want: Want<'_>) -> Result<Ticket> {
         let limits = step::Limits {
             n_vocab: self.plan.n_vocab,
             n_ctx: self.n_ctx,
@@ -246,6 +255,7 @@ impl Runner for Reference<'_> {
             n_seqs: self.caches.len(),
         };
         limits.check(rows)?;
+        step::Limits::check_draws(rows, want)?;
         for row in rows {
             let held = self.caches[row.seq as usize].first().map_or(0, |(k, _)| k.len());
             let held = held / (self.plan.kv.kv_heads * self.plan.kv.head_dim);
@@ -255,9 +265,10 @@ impl Runner for Reference<'_> {
                 return Err(Error::Request(what));
             }
         }
+        self.draws = want.draws().to_vec();
         self.run_ops(rows, 0..self.plan.ops.len());
-        let logits = &self.values[self.plan.logits.0];
-        let ids = logits.chunks_exact(self.plan.n_vocab).map(ops::argmax).collect();
+        self.draws.clear();
+        let (logits, ids) = (&self.values[self.plan.logits.0], self.ids.clone());
         let logits = if want == Want::Logits { logits.clone() } else { Vec::new() };
         self.next_ticket += 1;
         self.finished.push((Ticket(self.next_ticket), Output { ids, logits }));
@@ -269,6 +280,10 @@ impl Runner for Reference<'_> {
             Some(i) => Ok(self.finished.remove(i).1),
             None => Err(Error::Request(format!("step {}: expected a step that was started", ticket.0))),
         }
+    }
+
+    fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {
+        None
     }
 
     fn forget(&mut self, seq: u32, from: u32) {

@@ -1,16 +1,20 @@
-//! The host sampler: logits of one row in, one token id out.
+//! The sampler: logits of one row in, one token id out.
 //!
 //! The chain keeps llama.cpp's order and defaults: banned ids, penalties, top-k, top-p, min-p, temperature, seeded
 //! draw. Temperature 0 or below picks the largest logit (the lowest id of equals). The same seed, options and logits
 //! give the same ids; a seed of -1 takes one from the clock.
 //!
-//! Each step is a pure function in [`steps`]; [`rng`] is the generator behind the draw.
+//! Each step is a pure function in [`steps`]; [`rng`] is the generator behind the draw. [`Sampler::sample`] runs the chain
+//! here; a [`Draw`] is all that a device needs to do the same.
 
+mod draw;
 pub mod rng;
 pub mod steps;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+pub use draw::Draw;
 pub use rng::Rng;
 use steps::Candidate;
 
@@ -56,10 +60,28 @@ impl Default for SamplerOptions {
     }
 }
 
+impl SamplerOptions {
+    /// Whether the largest logit is taken.
+    pub fn is_greedy(&self) -> bool {
+        self.temperature <= 0.0
+    }
+
+    /// Whether recent ids matter.
+    pub fn has_penalties(&self) -> bool {
+        let off = self.repeat_penalty == 1.0 && self.frequency_penalty == 0.0 && self.presence_penalty == 0.0;
+        self.repeat_last_n != 0 && !off
+    }
+
+    /// Whether the id is the plain argmax of the logits.
+    pub fn is_argmax(&self) -> bool {
+        self.is_greedy() && !self.has_penalties() && self.banned.is_empty()
+    }
+}
+
 /// A sampler chain with its recent ids and its generator.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    options: SamplerOptions,
+    options: Arc<SamplerOptions>,
     recent: VecDeque<u32>,
     rng: Rng,
     seed: u64,
@@ -70,7 +92,8 @@ impl Sampler {
     /// A fresh chain. A negative seed is replaced by one from the clock, see [`Sampler::seed`].
     pub fn new(options: SamplerOptions) -> Self {
         let seed = u64::try_from(options.seed).unwrap_or_else(|_| rng::seed_from_clock());
-        Sampler { options, recent: VecDeque::new(), rng: Rng::new(seed), seed, candidates: Vec::new() }
+        let (options, recent, rng) = (Arc::new(options), VecDeque::new(), Rng::new(seed));
+        Sampler { options, recent, rng, seed, candidates: Vec::new() }
     }
 
     /// The seed in use, to repeat a run.
@@ -78,10 +101,9 @@ impl Sampler {
         self.seed
     }
 
-    /// Whether the id is the plain argmax of the logits wherever that id is not banned,
-    /// so that a device may pick it without the logits reaching the host.
-    pub fn is_plain_greedy(&self) -> bool {
-        self.options.temperature <= 0.0 && !self.has_penalties()
+    /// What the chain does.
+    pub fn options(&self) -> &SamplerOptions {
+        &self.options
     }
 
     /// Whether `id` is never sampled.
@@ -89,32 +111,30 @@ impl Sampler {
         self.options.banned.contains(&id)
     }
 
+    /// The next draw; with room among its recent ids for one that is sampled but not `accept`ed yet if `one_unread`.
+    pub fn draw(&mut self, one_unread: bool) -> Draw {
+        let unit = if self.options.is_greedy() { 0.0 } else { self.rng.unit() };
+        let mut recent = Vec::new();
+        if self.options.has_penalties() {
+            let most = usize::try_from(self.options.repeat_last_n).map_or(usize::MAX, |n| n - usize::from(one_unread));
+            recent.extend(self.recent.iter().skip(self.recent.len().saturating_sub(most)));
+        }
+        Draw { options: self.options.clone(), recent, unit }
+    }
+
+    /// Undoes the last [`Sampler::draw`], whose id nobody will see: the next one has its random number.
+    pub fn undo_draw(&mut self) {
+        if !self.options.is_greedy() {
+            self.rng.back();
+        }
+    }
+
     /// Picks the next id from one row of logits, `[vocab]`, without remembering it: see [`Sampler::accept`].
     ///
     /// # Panics
     /// When `logits` is empty.
     pub fn sample(&mut self, logits: &[f32]) -> u32 {
-        assert!(!logits.is_empty(), "the sampler needs at least one logit");
-        let list = &mut self.candidates;
-        steps::collect(logits, list);
-        steps::ban(list, &self.options.banned);
-        if self.options.repeat_last_n != 0 {
-            steps::penalize(
-                list,
-                self.recent.iter().copied(),
-                self.options.repeat_penalty,
-                self.options.frequency_penalty,
-                self.options.presence_penalty,
-            );
-        }
-        if self.options.temperature <= 0.0 {
-            return steps::argmax(list);
-        }
-        steps::top_k(list, self.options.top_k);
-        steps::top_p(list, self.options.top_p);
-        steps::min_p(list, self.options.min_p);
-        steps::temperature(list, self.options.temperature);
-        steps::draw(list, self.rng.unit())
+        self.draw(false).pick(logits, None, &mut self.candidates)
     }
 
     /// Remembers an id (of the prompt, or sampled) for the penalties.
@@ -125,10 +145,5 @@ impl Sampler {
                 self.recent.pop_front();
             }
         }
-    }
-
-    fn has_penalties(&self) -> bool {
-        let o = &self.options;
-        o.repeat_last_n != 0 && (o.repeat_penalty != 1.0 || o.frequency_penalty != 0.0 || o.presence_penalty != 0.0)
     }
 }

@@ -1,6 +1,8 @@
 //! One step of work: rows of several sequences, and the interface every interpreter of a plan offers.
 
+use crate::sample::{Draw, SamplerOptions};
 use crate::Result;
+use std::collections::HashMap;
 
 /// Where a row's token id comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,7 @@ pub struct Row {
     pub pos: u32,
     /// The token itself.
     pub token: Token,
-    /// Whether this row's logits are computed (and the greedy id sampled).
+    /// Whether this row's logits are computed (and an id sampled).
     pub wanted: bool,
 }
 
@@ -31,19 +33,31 @@ pub struct Ticket(pub u64);
 /// What a step produced.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
-    /// Greedy id per wanted row, in row order.
+    /// Sampled id per wanted row, in row order.
     pub ids: Vec<u32>,
     /// Logits per wanted row, `[wanted, vocab]`; empty unless asked for.
     pub logits: Vec<f32>,
 }
 
-/// What the step should hand back beside the greedy ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
-    /// Ids only: 4 bytes per wanted row.
+/// How ids are sampled, and what the step should hand back beside them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Want<'a> {
+    /// Greedy ids only: 4 bytes per wanted row.
     Ids,
-    /// Ids and all logits.
+    /// Greedy ids and all logits.
     Logits,
+    /// Only ids, each drawn by its row's chain: a draw per wanted row, in row order. See [`Runner::refuses`].
+    Drawn(&'a [Draw]),
+}
+
+impl<'a> Want<'a> {
+    /// The draws; none if ids are greedy.
+    pub fn draws(self) -> &'a [Draw] {
+        match self {
+            Want::Drawn(draws) => draws,
+            Want::Ids | Want::Logits => &[],
+        }
+    }
 }
 
 /// Sums of the squares of a product's inputs.
@@ -68,10 +82,14 @@ pub trait Runner {
     /// Starts a step. At most two steps may be unfinished; tickets finish in order.
     ///
     /// # Errors
-    /// A row outside the context or the vocabulary, more rows than `max_rows`, a lost device.
-    fn start(&mut self, rows: &[Row], want: Want) -> Result<Ticket>;
+    /// A row outside the context or the vocabulary, more rows than `max_rows`, draws that are refused, a lost device.
+    fn start(&mut self, rows: &[Row], want: Want<'_>) -> Result<Ticket>;
     /// Waits for a started step and reads its results.
     fn finish(&mut self, ticket: Ticket) -> Result<Output>;
+    /// Why this runner cannot draw ids by such a chain, so that the caller has to, from logits; none if it can.
+    fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {
+        Some("the runner gives only logits and greedy ids".into())
+    }
     /// Forgets a sequence from position `from` on (0: all of it).
     fn forget(&mut self, seq: u32, from: u32);
     /// Counters since the start, for `--counters`.
@@ -91,7 +109,7 @@ pub trait Runner {
     fn importance(&mut self) -> Result<Vec<Squares>>;
 
     /// Starts and finishes.
-    fn run(&mut self, rows: &[Row], want: Want) -> Result<Output> {
+    fn run(&mut self, rows: &[Row], want: Want<'_>) -> Result<Output> {
         let ticket = self.start(rows, want)?;
         self.finish(ticket)
     }
@@ -165,5 +183,27 @@ impl Limits {
             }
         }
         Ok(())
+    }
+
+    /// Checks that there is a draw per wanted row, and none whose recent ids another row of the step would decide.
+    ///
+    /// # Errors
+    /// [`crate::Error::Request`] with expected and found.
+    pub fn check_draws(rows: &[Row], want: Want<'_>) -> Result<()> {
+        let Want::Drawn(draws) = want else { return Ok(()) };
+        let wanted: Vec<&Row> = rows.iter().filter(|r| r.wanted).collect();
+        if wanted.len() != draws.len() {
+            let what = format!("draws of a step: expected one per wanted row, {}, found {}", wanted.len(), draws.len());
+            return Err(crate::Error::Request(what));
+        }
+        let mut rows_of: HashMap<u32, usize> = HashMap::new();
+        wanted.iter().for_each(|row| *rows_of.entry(row.seq).or_default() += 1);
+        match wanted.iter().find(|row| row.token == Token::Sampled && rows_of[&row.seq] > 1) {
+            Some(row) => Err(crate::Error::Request(format!(
+                "sequence {}: expected one wanted row in a step that draws after a sampled id, found more",
+                row.seq
+            ))),
+            None => Ok(()),
+        }
     }
 }

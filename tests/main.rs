@@ -1,6 +1,7 @@
 //! One test binary, linked once; a line per module.
 #![allow(clippy::unwrap_used, missing_docs)]
 mod cli;
+mod draw;
 mod gguf;
 mod kernels;
 mod layout;

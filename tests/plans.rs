@@ -27,7 +27,7 @@ fn llama_plan_is_as_reviewed() {
         text.ends_with(
             "h_out31[w, 256] = rms_norm x0[n, 256] * output_norm.weight[1, 256]:F32 eps 1e-5\n\
          logits32[w, 4096] = matmul h_out31[w, 256] by token_embd.weight[4096, 256]:Q6_K\n\
-         ids[w] = argmax logits32[w, 4096]\n"
+         ids[w] = sample logits32[w, 4096]\n"
         ),
         "{text}"
     );

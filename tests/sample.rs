@@ -139,6 +139,11 @@ fn by_logits() -> SamplerOptions {
     SamplerOptions { temperature: 0.5, top_k: 1, ..Default::default() }
 }
 
+/// The ways a token comes about: greedy ahead, on the host, drawn ahead.
+fn loops() -> [(SamplerOptions, bool); 3] {
+    [(greedy(), false), (by_logits(), false), (by_logits(), true)]
+}
+
 #[test]
 fn greedy_runs_one_step_ahead_without_logits() {
     let mut fake = Fake::new(64);
@@ -150,25 +155,79 @@ fn greedy_runs_one_step_ahead_without_logits() {
     assert_eq!(fake.steps, 2 + 4);
 }
 
+/// Chains whose draws depend on all they may depend on: chance, recent ids, bans.
+fn chains(seed: i64) -> Vec<SamplerOptions> {
+    let plain = SamplerOptions { seed, temperature: 1.5, ..Default::default() };
+    let window = SamplerOptions { repeat_penalty: 1.4, presence_penalty: 0.5, repeat_last_n: 3, ..plain.clone() };
+    vec![
+        plain.clone(),
+        SamplerOptions { temperature: 0.0, ..window.clone() },
+        SamplerOptions { repeat_last_n: 1, ..window.clone() },
+        SamplerOptions { repeat_last_n: -1, frequency_penalty: 0.3, ..window.clone() },
+        SamplerOptions { banned: vec![2, 3], ..window },
+    ]
+}
+
+/// Three replies of one conversation, the first ended by an end token or the limit, with the same sampler.
+fn conversation(fake: &mut Fake, options: SamplerOptions, end: Option<u32>) -> Vec<Vec<u32>> {
+    let (mut sampler, stop, mut start) = (Sampler::new(options), AtomicBool::new(false), 0);
+    let mut replies = Vec::new();
+    let mut pending = None;
+    for n_predict in [30, 7, -1] {
+        let prompt: Vec<u32> = pending.into_iter().chain([1, 5]).collect();
+        let is_end = |id| Some(id) == end;
+        let request = Request { prompt: &prompt, start, n_predict, is_end: &is_end, stop: &stop, counters: false };
+        let mut out = Vec::new();
+        let stats = generate(fake, &request, &mut sampler, &mut |id| out.push(id)).unwrap();
+        assert_eq!(fake.cache.len(), stats.held, "the runner holds what the statistics say");
+        (start, pending) = (stats.held, stats.pending);
+        replies.push(out);
+    }
+    replies
+}
+
 #[test]
-fn both_loops_stop_at_ends_limits_and_the_context() {
-    for options in [greedy(), by_logits()] {
-        let (out, stats) = go(&mut Fake::new(64), &[5], 0, -1, options.clone(), Some(9)).unwrap();
+fn running_ahead_changes_no_draw_of_a_whole_conversation() {
+    for seed in 0..8 {
+        for (options, end) in chains(seed).into_iter().flat_map(|o| [(o.clone(), None), (o, Some(7))]) {
+            let (mut host, mut device) = (Fake::new(64), Fake::new(64).drawing(true));
+            let truth = conversation(&mut host, options.clone(), end);
+            assert_eq!(conversation(&mut device, options.clone(), end), truth, "{options:?}");
+            assert_eq!(host.cache, device.cache);
+            assert_eq!((device.most_unfinished, device.logit_rows, host.drawn_rows), (2, 0, 0));
+        }
+    }
+}
+
+#[test]
+fn a_draw_that_is_undone_comes_again() {
+    let mut sampler = Sampler::new(SamplerOptions { seed: 3, ..Default::default() });
+    let first = sampler.draw(true);
+    let second = sampler.draw(true);
+    sampler.undo_draw();
+    assert_eq!(sampler.draw(true), second);
+    assert_ne!(first.unit, second.unit);
+}
+
+#[test]
+fn all_loops_stop_at_ends_limits_and_the_context() {
+    for (options, draws) in loops() {
+        let (out, stats) = go(&mut Fake::new(64).drawing(draws), &[5], 0, -1, options.clone(), Some(9)).unwrap();
         assert_eq!((out, stats.stop), (vec![6, 7, 8], StopReason::End));
-        let (out, stats) = go(&mut Fake::new(8), &[0; 5], 0, -1, options.clone(), None).unwrap();
+        let (out, stats) = go(&mut Fake::new(8).drawing(draws), &[0; 5], 0, -1, options.clone(), None).unwrap();
         assert_eq!((out, stats.stop), (vec![1, 2, 3], StopReason::ContextFull));
-        let (out, stats) = go(&mut Fake::new(8), &[0; 8], 0, 3, options.clone(), None).unwrap();
+        let (out, stats) = go(&mut Fake::new(8).drawing(draws), &[0; 8], 0, 3, options.clone(), None).unwrap();
         assert_eq!((out.len(), stats.stop), (0, StopReason::ContextFull));
-        let (out, stats) = go(&mut Fake::new(8), &[0; 5], 0, 0, options, None).unwrap();
+        let (out, stats) = go(&mut Fake::new(8).drawing(draws), &[0; 5], 0, 0, options, None).unwrap();
         assert_eq!((out.len(), stats.stop), (0, StopReason::Limit));
     }
 }
 
 #[test]
-fn a_banned_end_is_passed_over_in_both_loops() {
-    for options in [greedy(), by_logits()] {
+fn a_banned_end_is_passed_over_in_all_loops() {
+    for (options, draws) in loops() {
         let options = SamplerOptions { banned: vec![9], ..options };
-        let (out, stats) = go(&mut Fake::new(64), &[3, 4, 5, 6, 7], 0, 6, options, Some(9)).unwrap();
+        let (out, stats) = go(&mut Fake::new(64).drawing(draws), &[3, 4, 5, 6, 7], 0, 6, options, Some(9)).unwrap();
         // After 8 the best is 9; the next best is 0.
         assert_eq!((out, stats.stop), (vec![8, 0, 1, 2, 3, 4], StopReason::Limit));
     }
@@ -176,8 +235,8 @@ fn a_banned_end_is_passed_over_in_both_loops() {
 
 #[test]
 fn a_stop_flag_ends_after_the_token_under_way_and_a_continuation_joins_on() {
-    for options in [greedy(), by_logits()] {
-        let mut fake = Fake::new(64);
+    for (options, draws) in loops() {
+        let mut fake = Fake::new(64).drawing(draws);
         let stop = AtomicBool::new(false);
         let request =
             Request { prompt: &[1], start: 0, n_predict: -1, is_end: &|_| false, stop: &stop, counters: false };

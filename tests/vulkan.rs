@@ -2,10 +2,14 @@
 
 use crate::reference::{assert_greedy, greedy};
 use crate::util::{assert_silent, demo_path, logits, nmse, options, pick, reference, rows, shared, vulkan, Golden};
+use pumex::conversation::{generate, Request};
 use pumex::engine::{CacheType, VulkanRunner};
 use pumex::gguf::Gguf;
-use pumex::step::{Row, Runner, Token, Want};
+use pumex::sample::{Draw, Sampler, SamplerOptions};
+use pumex::step::{Counters, Output, Row, Runner, Squares, Ticket, Token, Want};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 /// Golden files of the formats there are kernels for.
 pub const TYPES: [&str; 26] = [
@@ -147,6 +151,134 @@ fn steady_decode_keeps_to_its_counters() {
         assert_eq!(now.bytes_from_device - before.bytes_from_device, 4);
     }
     runner.finish(pending).unwrap();
+    assert_silent(&runner);
+}
+
+/// A runner that leaves sampling to the host.
+struct HostSampled(VulkanRunner);
+
+impl Runner for HostSampled {
+    fn n_vocab(&self) -> usize {
+        self.0.n_vocab()
+    }
+    fn n_ctx(&self) -> usize {
+        self.0.n_ctx()
+    }
+    fn max_rows(&self) -> usize {
+        self.0.max_rows()
+    }
+    fn start(&mut self, rows: &[Row], want: Want<'_>) -> pumex::Result<Ticket> {
+        assert!(want.draws().is_empty(), "a draw for a runner that refuses them");
+        self.0.start(rows, want)
+    }
+    fn finish(&mut self, ticket: Ticket) -> pumex::Result<Output> {
+        self.0.finish(ticket)
+    }
+    fn forget(&mut self, seq: u32, from: u32) {
+        self.0.forget(seq, from);
+    }
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+    fn device(&self) -> String {
+        self.0.device()
+    }
+    fn collect_importance(&mut self) -> pumex::Result<()> {
+        self.0.collect_importance()
+    }
+    fn importance(&mut self) -> pumex::Result<Vec<Squares>> {
+        self.0.importance()
+    }
+}
+
+/// Two replies of a conversation and the counters of each of their tokens.
+fn replies(runner: &mut dyn Runner, options: &SamplerOptions, end: u32) -> (Vec<u32>, Vec<Counters>) {
+    runner.forget(0, 0);
+    let (mut sampler, stop) = (Sampler::new(options.clone()), AtomicBool::new(false));
+    let (mut out, mut counters, mut start, mut pending) = (Vec::new(), Vec::new(), 0, None);
+    for n_predict in [24, 12] {
+        let prompt: Vec<u32> = pending.into_iter().chain([589, 346, 288]).collect();
+        let is_end = |id| id == end;
+        let request = Request { prompt: &prompt, start, n_predict, is_end: &is_end, stop: &stop, counters: true };
+        let stats = generate(runner, &request, &mut sampler, &mut |id| out.push(id)).unwrap();
+        (start, pending) = (stats.held, stats.pending);
+        counters.extend_from_slice(stats.per_token.get(3..).unwrap_or(&[])); // the first ones record
+    }
+    (out, counters)
+}
+
+#[test]
+fn the_same_seed_gives_the_same_text_on_the_device_as_on_the_host() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let Some(mut device) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let Some(host) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let mut host = HostSampled(host);
+    let plain = SamplerOptions::default();
+    let window = SamplerOptions { repeat_penalty: 1.2, frequency_penalty: 0.1, repeat_last_n: 16, ..plain.clone() };
+    let chains = [
+        plain.clone(),
+        window.clone(),
+        SamplerOptions { top_k: 100, top_p: 1.0, min_p: 0.0, temperature: 1.3, ..window.clone() },
+        SamplerOptions { temperature: 0.0, banned: vec![17, 276], ..window },
+    ];
+    for (seed, chain) in (1..).zip(chains.iter().chain(&chains[..1])) {
+        let chain = SamplerOptions { seed, ..chain.clone() };
+        // Its 13th id ends the text the second time, so that a step ran ahead in vain.
+        let mut end = u32::MAX;
+        for _ in 0..2 {
+            let (truth, _) = replies(&mut host, &chain, end);
+            let (found, counters) = replies(&mut device, &chain, end);
+            assert_eq!(found, truth, "{chain:?}");
+            for c in counters {
+                assert!(c.bytes_from_device <= 16, "{c:?}");
+                assert_eq!((c.recordings, c.allocations, c.device_waits), (0, 0, 0), "{c:?}");
+                assert!(c.submits <= 1 && c.host_waits <= 1, "{c:?}");
+            }
+            end = truth[12];
+        }
+    }
+    assert_silent(&device);
+}
+
+#[test]
+fn chains_that_change_with_every_step_need_no_new_recording() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let Some(mut truth) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let rows = |pos: u32| [0, 1].map(|seq| Row { seq, pos, token: Token::Id(300 + seq * 7 + pos), wanted: true });
+    let mut recordings = 0;
+    for pos in 0..12 {
+        let draws: Vec<Draw> = [0, 1]
+            .map(|seq| Draw {
+                options: Arc::new(SamplerOptions {
+                    temperature: [0.7, 0.0, 1.8][(pos + seq) as usize % 3],
+                    top_k: 3 + 10 * pos as i32,
+                    presence_penalty: 2.0 * seq as f32,
+                    banned: vec![pos; seq as usize],
+                    ..Default::default()
+                }),
+                recent: vec![5; pos as usize],
+                unit: f64::from(pos) / 12.0,
+            })
+            .to_vec();
+        let logits = truth.run(&rows(pos), Want::Logits).unwrap().logits;
+        let expected: Vec<u32> = logits
+            .chunks_exact(truth.n_vocab())
+            .zip(&draws)
+            .map(|(row, draw)| draw.pick(row, None, &mut Vec::new()))
+            .collect();
+        assert_eq!(runner.run(&rows(pos), Want::Drawn(&draws)).unwrap().ids, expected, "position {pos}");
+        recordings = if pos < 2 { runner.counters().recordings } else { recordings };
+    }
+    assert_eq!(runner.counters().recordings, recordings);
+    let draw = Draw { options: Arc::new(SamplerOptions::default()), recent: vec![], unit: 0.0 };
+    let refused = |rows: &[Row], draws: &[Draw], runner: &mut dyn Runner| {
+        runner.run(rows, Want::Drawn(draws)).unwrap_err().to_string()
+    };
+    assert!(refused(&rows(12), std::slice::from_ref(&draw), &mut runner)
+        .contains("expected one per wanted row, 2, found 1"));
+    let two = [12, 13].map(|pos| Row { seq: 1, pos, token: Token::Sampled, wanted: true });
+    assert!(refused(&two, &[draw.clone(), draw.clone()], &mut runner).contains("sequence 1"));
     assert_silent(&runner);
 }
 

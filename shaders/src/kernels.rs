@@ -166,6 +166,13 @@ pub const KERNELS: &[Kernel] = &[
         push_bytes: 40,
         spec: &[("EXPERTS", 0)],
     },
+    Kernel {
+        name: "sample",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        push_bytes: 56,
+        spec: &[("SIZE", 0), ("K", 1), ("LOADS", 2)],
+    },
     Kernel { name: "argmax", formats: Formats::None, needs: Needs::Nothing, push_bytes: 56, spec: &[("SIZE", 0)] },
 ];
 

@@ -122,6 +122,7 @@ pub const MODULES: &[(&str, &[u8])] = &[
     ("rms_norm", include_bytes!("../spirv/rms_norm.spv")),
     ("rope_kv", include_bytes!("../spirv/rope_kv.spv")),
     ("route", include_bytes!("../spirv/route.spv")),
+    ("sample", include_bytes!("../spirv/sample.spv")),
     ("square_sums", include_bytes!("../spirv/square_sums.spv")),
     ("stream", include_bytes!("../spirv/stream.spv")),
 ];

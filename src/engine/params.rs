@@ -1,8 +1,10 @@
 //! StepParams: all that changes per step, as words. The Rust twin of `shaders/glsl/lib/step.glsl`.
 
+use super::draw::{DRAW_WORDS, MAX_IDS};
 use super::kv::Blocks;
 use crate::step::{Row, Token};
 use crate::vk::Buffer;
+use crate::{Error, Result};
 
 const HEADER_WORDS: usize = 8;
 const ROW_WORDS: usize = 4;
@@ -30,9 +32,19 @@ impl Layout {
         self.wanted_at() + self.max_rows
     }
 
+    /// Word where the draws start.
+    pub fn draws_at(&self) -> usize {
+        self.tables_at() + self.n_seqs * self.table_stride
+    }
+
+    /// Words for a draw per row and the ids that a draw per sequence may lower, and some.
+    fn draw_words(&self) -> usize {
+        self.max_rows * DRAW_WORDS + 2 * MAX_IDS * self.n_seqs.max(8)
+    }
+
     /// Bytes of the buffer.
     pub fn len_bytes(&self) -> u64 {
-        4 * (self.tables_at() + self.n_seqs * self.table_stride) as u64
+        4 * (self.draws_at() + self.draw_words()) as u64
     }
 }
 
@@ -77,6 +89,20 @@ impl Params {
             had.truncate(same);
             had.extend_from_slice(&now[same..]);
         }
+    }
+
+    /// Writes the words of a step's draws, made for [`Layout::draws_at`].
+    ///
+    /// # Errors
+    /// More ids to lower than there is room for.
+    pub fn write_draws(&mut self, words: &[u32]) -> Result<()> {
+        let room = self.layout.draw_words();
+        if words.len() > room {
+            let what = format!("draws of a step: expected at most {room} words, found {}", words.len());
+            return Err(Error::Request(what));
+        }
+        self.buffer.write(4 * self.layout.draws_at() as u64, bytemuck::cast_slice(words));
+        Ok(())
     }
 }
 

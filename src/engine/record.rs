@@ -1,10 +1,11 @@
 //! Plan + choices → one recorded command buffer per step shape. Nothing that changes per token is in it.
 
+use super::draw::MAX_K;
 use super::CacheType;
 use crate::kernel::Kernels;
 use crate::plan::{Access, Cache, Chosen, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
 use crate::policy::{self, AttnTile, Extras};
-use crate::vk::{Buffer, Class, Device, Recorder, Recording, Uploader};
+use crate::vk::{Buffer, Caps, Class, Device, Recorder, Recording, Uploader};
 use crate::Result;
 use std::collections::HashMap;
 
@@ -19,6 +20,8 @@ pub struct Shape {
     pub wanted: usize,
     /// Copies the logits to the host's buffer.
     pub logits: bool,
+    /// Draws the ids instead of taking the largest logits.
+    pub drawn: bool,
     /// Takes the time after every op.
     pub stamps: bool,
 }
@@ -77,6 +80,8 @@ pub struct Bound<'a> {
     pub sampled: &'a Buffer,
     /// StepParams of the slot.
     pub params: &'a Buffer,
+    /// Word of them where draws start.
+    pub draws_at: usize,
     /// Ids for the host.
     pub ids: &'a Buffer,
     /// Where workgroups of one dispatch leave what the last of them joins, and count their arrivals.
@@ -85,6 +90,12 @@ pub struct Bound<'a> {
     pub importance: Option<&'a Buffer>,
     /// Logits for the host.
     pub logits: Option<&'a Buffer>,
+}
+
+/// Workgroups that share a row of logits when ids are drawn.
+fn sample_parts(caps: &Caps, n_vocab: usize) -> usize {
+    let (threads, loads) = policy::sample_tile(caps);
+    n_vocab.div_ceil((threads * loads) as usize)
 }
 
 /// Memory for dispatches whose workgroups meet; the counters are zero between dispatches.
@@ -103,7 +114,8 @@ impl Meeting {
     pub fn new(device: &Device, plan: &Plan, max_rows: usize) -> Result<Meeting> {
         let caps = device.caps();
         let argmax = (1..=max_rows).map(|rows| 8 * rows * policy::argmax_parts(caps, rows)).max();
-        let (mut bytes, mut counters) = (argmax.unwrap_or(8), max_rows);
+        let candidates = max_rows * sample_parts(caps, plan.n_vocab) * MAX_K;
+        let (mut bytes, mut counters) = (argmax.unwrap_or(8).max(8 * candidates), max_rows);
         for op in &plan.ops {
             let Op::Attend { cache: c, .. } = op else { continue };
             for rows in 1..=policy::GEMV_MAX_COLS {
@@ -227,7 +239,7 @@ impl Writer<'_, '_> {
     fn is_head(&self, op: &Op) -> bool {
         match op {
             Op::RmsNorm { out, .. } | Op::MatMul { out, .. } => self.b.plan.values[out.0].rows == Rows::Wanted,
-            Op::Argmax { .. } => true,
+            Op::Sample { .. } => true,
             _ => false,
         }
     }
@@ -347,7 +359,8 @@ impl Writer<'_, '_> {
             Op::ExpertsAdd { x, route, chosen, down, out } => self.experts(*x, *route, *chosen, &[*down], false, *out),
             Op::RopeKv { qkv, cache, rope, q_norm, k_norm } => self.rope_kv(*qkv, cache, rope, *q_norm, *k_norm),
             Op::Attend { qkv, cache, scale, out } => self.attend(*qkv, cache, *scale, *out),
-            Op::Argmax { logits } => {
+            Op::Sample { logits } if self.shape.drawn => self.sample(*logits),
+            Op::Sample { logits } => {
                 let push = Push::default().addr(self.val(*logits)).addr(params).addr(self.b.sampled.address());
                 let meeting = self.b.meeting;
                 let push = push.addr(self.b.ids.address()).addr(meeting.found.address());
@@ -356,6 +369,16 @@ impl Writer<'_, '_> {
                 self.dispatch("argmax", None, &[("SIZE", threads)], push, [self.shape.wanted, parts, 1])
             }
         }
+    }
+
+    fn sample(&mut self, logits: Val) -> Result<()> {
+        let (caps, meeting, vocab) = (self.b.device.caps(), self.b.meeting, self.b.plan.n_vocab);
+        let push = Push::default().addr(self.val(logits)).addr(self.b.params.address()).addr(self.b.sampled.address());
+        let push = push.addr(self.b.ids.address()).addr(meeting.found.address()).addr(meeting.arrivals.address());
+        let (threads, loads) = policy::sample_tile(caps);
+        let spec = [("SIZE", threads), ("LOADS", loads), ("K", MAX_K as u32)];
+        let grid = [self.shape.wanted, sample_parts(caps, vocab), 1];
+        self.dispatch("sample", None, &spec, push.word(vocab).word(self.b.draws_at), grid)
     }
 
     fn matmul(&mut self, x: Val, parts: &[MatPart], add: bool, out: Val) -> Result<()> {

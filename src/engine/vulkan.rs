@@ -3,10 +3,11 @@
 use super::kv::{Blocks, KV_BLOCK};
 use super::params::{Layout, Params};
 use super::record::{bucket, record, Bound, Meeting, Shape, Stamped, Step};
-use super::{weights, CacheType, Options, Progress};
+use super::{draw, weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Placement, Plan};
+use crate::sample::SamplerOptions;
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket, Want};
 use crate::vk::{Buffer, Class, Device, Uploader};
 use crate::{Error, Result};
@@ -56,6 +57,7 @@ pub struct VulkanRunner {
     arena: Buffer,
     inv_freq: Buffer,
     sampled: Buffer,
+    layout: Layout,
     slots: Vec<Slot>,
     blocks: Blocks,
     recordings: HashMap<Shape, Step>,
@@ -167,6 +169,7 @@ impl VulkanRunner {
             arena,
             inv_freq,
             sampled,
+            layout,
             slots,
         })
     }
@@ -223,6 +226,7 @@ impl VulkanRunner {
             inv_freq: &self.inv_freq,
             sampled: &self.sampled,
             params: &slot.params.buffer,
+            draws_at: self.layout.draws_at(),
             ids: &slot.ids,
             logits: slot.logits.as_ref(),
             importance: self.importance.as_ref(),
@@ -248,7 +252,7 @@ impl Runner for VulkanRunner {
         self.limits.max_rows
     }
 
-    fn start(&mut self, rows: &[Row], want: Want) -> Result<Ticket> {
+    fn start(&mut self, rows: &[Row], want: Want<'_>) -> Result<Ticket> {
         self.limits.check(rows)?;
         if self.pending.len() >= SLOTS {
             return Err(Error::Request(format!(
@@ -256,6 +260,8 @@ impl Runner for VulkanRunner {
                 self.pending.len()
             )));
         }
+        Limits::check_draws(rows, want)?;
+        let draws = draw::pack(rows, want.draws(), self.plan.n_vocab, self.layout.draws_at())?;
         for row in rows {
             self.blocks.hold(row.seq, row.pos)?;
         }
@@ -265,10 +271,15 @@ impl Runner for VulkanRunner {
             rows: bucket(rows.len(), self.limits.max_rows),
             wanted: bucket(wanted, self.limits.max_rows),
             logits: want == Want::Logits && wanted > 0,
+            drawn: want.draws().iter().any(|draw| !draw.options.is_argmax()),
             stamps: self.stamps,
         };
         self.ensure_recorded(shape)?;
-        self.slots[shape.slot].params.write(rows, &self.blocks);
+        let params = &mut self.slots[shape.slot].params;
+        params.write(rows, &self.blocks);
+        if shape.drawn {
+            params.write_draws(&draws)?;
+        }
         let value = self.device.submit(&self.recordings[&shape].recording)?;
         self.started += 1;
         let ticket = Ticket(self.started);
@@ -303,6 +314,10 @@ impl Runner for VulkanRunner {
             host.read(0, bytemuck::cast_slice_mut(&mut output.logits));
         }
         Ok(output)
+    }
+
+    fn refuses(&self, chain: &SamplerOptions) -> Option<String> {
+        draw::refusal(chain, self.plan.n_vocab)
     }
 
     fn forget(&mut self, seq: u32, from: u32) {

@@ -90,7 +90,7 @@ impl Display for Plan {
                     cache.kv_heads,
                     cache.head_dim
                 )?,
-                Op::Argmax { logits } => writeln!(f, "ids[w] = argmax {}", self.val(*logits))?,
+                Op::Sample { logits } => writeln!(f, "ids[w] = sample {}", self.val(*logits))?,
             }
         }
         Ok(())

@@ -179,8 +179,8 @@ pub enum Op {
         /// `[n, heads * head_dim]`
         out: Val,
     },
-    /// Greedy id of every wanted row, kept for the next step and for the host.
-    Argmax {
+    /// Id of every wanted row, kept for the next step and for the host: the largest logit's, or as the step's draws say.
+    Sample {
         /// `[w, vocab]`
         logits: Val,
     },
@@ -212,7 +212,7 @@ impl Op {
             }
             Op::RopeKv { qkv, .. } => vec![Access::Value(*qkv)],
             Op::Attend { qkv, cache, .. } => vec![Access::Value(*qkv), Access::Kv(cache.layer)],
-            Op::Argmax { logits } => vec![Access::Value(*logits)],
+            Op::Sample { logits } => vec![Access::Value(*logits), Access::Ids],
         }
     }
 
@@ -228,7 +228,7 @@ impl Op {
             | Op::ExpertsAdd { out, .. }
             | Op::Attend { out, .. } => vec![Access::Value(*out)],
             Op::RopeKv { qkv, cache, .. } => vec![Access::Value(*qkv), Access::Kv(cache.layer)],
-            Op::Argmax { .. } => vec![Access::Ids],
+            Op::Sample { .. } => vec![Access::Ids],
         }
     }
 }

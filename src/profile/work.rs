@@ -81,7 +81,7 @@ pub fn works(plan: &Plan, ran: &[usize], step: Step) -> Vec<Work> {
         }
         work.tensors = weights.iter().map(|w| plan.weights[w.0].name.clone()).collect();
         layer = match op {
-            Op::Embed { .. } | Op::Argmax { .. } => None,
+            Op::Embed { .. } | Op::Sample { .. } => None,
             Op::RopeKv { cache, .. } | Op::Attend { cache, .. } => Some(cache.layer),
             Op::Route { .. } => layer,
             _ => work.tensors.first().and_then(|name| name.strip_prefix("blk.")?.split('.').next()?.parse().ok()),
@@ -172,7 +172,7 @@ impl Looker<'_> {
                 cache = self.entries(depth + rows);
                 self.queries(op) + self.value(*out)
             }
-            Op::Argmax { logits } => self.value(*logits) + 4,
+            Op::Sample { logits } => self.value(*logits) + 4,
         };
         let stored: u64 = weights.iter().map(|w| self.stored(*w)).sum();
         let bytes = Bytes { weights: (stored as f64 * part).round() as u64, cache, activations };
@@ -187,7 +187,7 @@ impl Looker<'_> {
             Op::GatedMatMul { gate, up, .. } => vec![gate.weight, up.weight],
             Op::GatedExperts { gate, up, .. } => vec![*gate, *up],
             Op::ExpertsAdd { down, .. } => vec![*down],
-            Op::RmsNorm { .. } | Op::Route { .. } | Op::RopeKv { .. } | Op::Attend { .. } | Op::Argmax { .. } => vec![],
+            Op::RmsNorm { .. } | Op::Route { .. } | Op::RopeKv { .. } | Op::Attend { .. } | Op::Sample { .. } => vec![],
         }
     }
 
@@ -199,7 +199,7 @@ impl Looker<'_> {
             Op::Route { .. } => "route".into(),
             Op::RopeKv { .. } => "rope".into(),
             Op::Attend { .. } => "attend".into(),
-            Op::Argmax { .. } => "argmax".into(),
+            Op::Sample { .. } => "sample".into(),
             Op::MatMul { out, .. } if *out == self.plan.logits => "output".into(),
             _ => {
                 let matrices = self.matrices(op);

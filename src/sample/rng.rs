@@ -5,6 +5,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// The generator's state.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
@@ -17,11 +19,16 @@ impl Rng {
 
     /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.0 = self.0.wrapping_add(STEP);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
+    }
+
+    /// Takes one number back: the last one comes again.
+    pub fn back(&mut self) {
+        self.0 = self.0.wrapping_sub(STEP);
     }
 
     /// A number in `[0, 1)` with 53 random bits.

@@ -16,6 +16,17 @@ pub struct Fake {
     pub steps: u64,
     pub logit_rows: usize,
     n_ctx: usize,
+    /// Whether it draws ids itself.
+    draws: bool,
+    pub drawn_rows: usize,
+}
+
+/// Logits after `id`.
+fn logits_after(id: u32) -> [f32; 10] {
+    let mut logits = [0.0; 10];
+    logits[(id as usize + 1) % 10] = 3.0;
+    logits[(id as usize + 2) % 10] = 2.0;
+    logits
 }
 
 impl Fake {
@@ -27,8 +38,17 @@ impl Fake {
             most_unfinished: 0,
             steps: 0,
             logit_rows: 0,
+            draws: false,
+            drawn_rows: 0,
             n_ctx,
         }
+    }
+}
+
+impl Fake {
+    /// The same, drawing ids itself if `draws`.
+    pub fn drawing(self, draws: bool) -> Self {
+        Fake { draws, ..self }
     }
 }
 
@@ -42,7 +62,7 @@ impl Runner for Fake {
     fn max_rows(&self) -> usize {
         4
     }
-    fn start(&mut self, rows: &[Row], want: Want) -> Result<Ticket> {
+    fn start(&mut self, rows: &[Row], want: Want<'_>) -> Result<Ticket> {
         assert!(!rows.is_empty() && rows.len() <= 4, "{} rows", rows.len());
         let mut output = Output::default();
         for row in rows {
@@ -51,13 +71,15 @@ impl Runner for Fake {
             let id = if let Token::Id(id) = row.token { id } else { self.sampled };
             self.cache.push(id);
             if row.wanted {
-                self.sampled = (id + 1) % 10;
+                let unread = (row.token == Token::Sampled).then_some(id);
+                self.sampled = match want.draws().get(output.ids.len()) {
+                    Some(draw) => draw.pick(&logits_after(id), unread, &mut Vec::new()),
+                    None => (id + 1) % 10,
+                };
+                self.drawn_rows += want.draws().len();
                 output.ids.push(self.sampled);
                 if want == Want::Logits {
-                    let mut logits = [0.0; 10];
-                    logits[(id as usize + 1) % 10] = 3.0;
-                    logits[(id as usize + 2) % 10] = 2.0;
-                    output.logits.extend(logits);
+                    output.logits.extend(logits_after(id));
                     self.logit_rows += 1;
                 }
             }
@@ -70,6 +92,9 @@ impl Runner for Fake {
     }
     fn finish(&mut self, _: Ticket) -> Result<Output> {
         Ok(self.unfinished.pop_front().unwrap())
+    }
+    fn refuses(&self, _: &pumex::sample::SamplerOptions) -> Option<String> {
+        (!self.draws).then(|| "a test of the host's loop".into())
     }
     fn forget(&mut self, _: u32, from: u32) {
         self.cache.truncate(from as usize);

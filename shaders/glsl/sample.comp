@@ -1,0 +1,281 @@
+// logits [w, vocab] -> the id that the sampler's chain (src/sample.rs) draws for each wanted row, kept per sequence for the
+// next step and listed for the host. Workgroups take parts of a row and leave the K best of theirs, in order; the last to
+// arrive finds the best of all and does the rest of the chain. Logits are only read; no subgroup operations are needed.
+#version 460
+#include "lib/types.glsl"
+#include "lib/step.glsl"
+#include "lib/draw.glsl"
+layout(local_size_x_id = 0) in; // at least K, a multiple of AT_ONCE
+layout(constant_id = 1) const uint K = 1;     // most candidates of a row
+layout(constant_id = 2) const uint LOADS = 1; // logits of a thread
+layout(buffer_reference, std430, buffer_reference_align = 8) coherent buffer Found { uvec2 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint v[]; };
+layout(push_constant) uniform Push {
+    F32 logits;
+    Step params;
+    U32 sampled;       // [n_seqs]
+    U32 ids;           // [w]
+    Found found;       // [w, K * parts] candidates, k of each part
+    Arrivals arrivals; // [w], zero between dispatches
+    uint vocab;
+    uint draws_at;     // word of the first row's draw
+};
+const uint SIZE = gl_WorkGroupSize.x;
+const uint ROUND = 6; // candidates of a thread at a time when parts are joined
+const uint ROOM = LOADS * K > ROUND * SIZE + K ? LOADS * K : ROUND * SIZE + K; // also for the ids to lower
+const uint AT_ONCE = 8; // candidates compared in a turn of a loop
+
+// A candidate is the key of its logit, which orders as logits do, and its id: the higher key comes first, then the lower id.
+// No two are equal, so every choice below is the only one. Key 0 is no logit's: the candidate is none, and comes last.
+const uvec2 NONE = uvec2(0, 0xffffffffu);
+bool before(uvec2 a, uvec2 b) { return a.x > b.x || (a.x == b.x && a.y < b.y); }
+
+shared uvec2 list[ROOM + AT_ONCE]; // candidates in any order; first the ids to lower: place in the part, count
+shared uvec2 chosen[K];  // candidates in order
+shared uint share[K];    // of the probability
+shared uvec2 bound;      // what comes after it is not among the best
+shared uint count, merged, arrived, kept;
+
+const uint INFINITE = 0x7f800000u;
+bool is_finite(float x) { return (floatBitsToUint(x) & INFINITE) != INFINITE; }
+
+// Zeros of both signs are equal when the largest is sought, as on the host; NaN is impossible.
+uint key_of(float x, bool greedy) {
+    uint bits = floatBitsToUint(x);
+    if ((bits & 0x7fffffffu) > INFINITE) bits = 0x80000000u | INFINITE;
+    if (greedy && bits == 0x80000000u) bits = 0;
+    return bits ^ ((bits & 0x80000000u) != 0 ? 0xffffffffu : 0x80000000u);
+}
+float logit_of(uint key) { return uintBitsToFloat(key ^ ((key & 0x80000000u) != 0 ? 0x80000000u : 0xffffffffu)); }
+
+// The nearest float, as the host divides: `/` may be a few units off.
+float divided(float a, float b) {
+    if (b == 1.0) return a;
+    precise float q = a / b;
+    if (!is_finite(q)) return q;
+    precise float left = fma(-q, b, a);
+    precise float nearest = fma(left, 1.0 / b, q);
+    return nearest;
+}
+
+float draw_float(uint draw, uint i) { return uintBitsToFloat(params.w[draw + i]); }
+
+// A logit after its ban (count 0) or penalties.
+float lowered(float x, uint times, uint draw) {
+    if (times == 0) return uintBitsToFloat(0x80000000u | INFINITE);
+    float repeat = draw_float(draw, DRAW_REPEAT);
+    precise float by_frequency = float(times) * draw_float(draw, DRAW_FREQUENCY);
+    precise float by = by_frequency + draw_float(draw, DRAW_PRESENCE);
+    precise float repeated = x <= 0.0 ? x * repeat : divided(x, repeat);
+    precise float result = repeated - by;
+    return result;
+}
+
+// Leaves in `list` those ids to lower that are in the part from `first` on; gives their number. The id that the host has not
+// read yet joins those it sent.
+uint find_lowered(uint row, uint draw, uint flags, uint first) {
+    uint t = gl_LocalInvocationID.x, entries = params.w[draw + DRAW_IDS], at = params.w[draw + DRAW_IDS_AT];
+    bool joins = (flags & DRAW_JOINS) != 0;
+    if (entries == 0 && !joins) return 0;
+    uint unread = joins ? sampled.v[params.w[draw + DRAW_SEQ]] : 0xffffffffu;
+    if (t == 0) count = merged = 0;
+    barrier();
+    for (uint i = t; i < entries; i += SIZE) {
+        uint id = params.w[at + 2 * i], times = params.w[at + 2 * i + 1];
+        if (id == unread && times > 0) {
+            merged = 1;
+            times++;
+        }
+        if (id - first < SIZE * LOADS) list[atomicAdd(count, 1)] = uvec2(id - first, times);
+    }
+    barrier();
+    if (joins) {
+        if (t == 0 && merged == 0 && unread - first < SIZE * LOADS) list[count++] = uvec2(unread - first, 1);
+        barrier();
+    }
+    return count;
+}
+
+// How many of list[0..n) come before a candidate; after them NONE fills a turn up.
+uint rank_among(uvec2 mine, uint n) {
+    uint rank = 0;
+    for (uint i = 0; i < n; i += AT_ONCE) {
+        [[unroll]] for (uint j = 0; j < AT_ONCE; j++) rank += uint(before(list[i + j], mine));
+    }
+    return rank;
+}
+void fill_up(uint n) {
+    uint i = n + gl_LocalInvocationID.x;
+    if (i < (n + AT_ONCE - 1) / AT_ONCE * AT_ONCE) list[i] = NONE;
+}
+
+// The one of list[0..n) that k - 1 come before becomes the bound; without so many, none does. The count starts anew.
+void bound_by(uint n, uint k) {
+    uint t = gl_LocalInvocationID.x;
+    fill_up(n);
+    if (t == 0) {
+        bound = NONE;
+        count = 0;
+    }
+    barrier();
+    for (uint i = t; i < n; i += SIZE) {
+        if (list[i].x != 0 && rank_among(list[i], n) == k - 1) bound = list[i];
+    }
+    barrier();
+}
+
+void take(uvec2 c) {
+    if (c.x != 0 && !before(bound, c)) list[atomicAdd(count, 1)] = c;
+}
+
+// chosen[0..k) = the best of list[0..n), in order.
+void choose(uint n, uint k) {
+    uint t = gl_LocalInvocationID.x;
+    fill_up(n);
+    if (t >= n && t < k) chosen[t] = NONE;
+    barrier();
+    for (uint i = t; i < n; i += SIZE) {
+        uint rank = rank_among(list[i], n);
+        if (rank < k) chosen[rank] = list[i];
+    }
+    barrier();
+}
+
+// From the k that each part left, `at` on, to the best of the row in chosen[0..k).
+void join(uint at, uint parts, uint k) {
+    uint t = gl_LocalInvocationID.x, all = parts * k, first = min(k, k / parts + 1);
+    // The first few of each part are at least k: what comes after the k-th of them cannot be among the best.
+    for (uint i = t; i < parts * first; i += SIZE) list[i] = found.v[at + i / first * k + i % first];
+    barrier();
+    bound_by(parts * first, k);
+    for (uint i = t; i < (all + SIZE - 1) / SIZE * SIZE; i += ROUND * SIZE) {
+        uvec2 a = NONE, b = NONE, c = NONE, d = NONE, e = NONE, f = NONE; // not an array: the loop is not unrolled
+        if (i < all) a = found.v[at + i];
+        if (i + SIZE < all) b = found.v[at + i + SIZE];
+        if (i + 2 * SIZE < all) c = found.v[at + i + 2 * SIZE];
+        if (i + 3 * SIZE < all) d = found.v[at + i + 3 * SIZE];
+        if (i + 4 * SIZE < all) e = found.v[at + i + 4 * SIZE];
+        if (i + 5 * SIZE < all) f = found.v[at + i + 5 * SIZE];
+        take(a);
+        take(b);
+        take(c);
+        take(d);
+        take(e);
+        take(f);
+        barrier();
+        uint n = count;
+        barrier(); // nobody may count on before all have read
+        if (n + ROUND * SIZE > ROOM) { // rarely: the best are crowded in a few parts
+            choose(n, k);
+            if (t < k) list[t] = chosen[t];
+            if (t == 0) {
+                bound = chosen[k - 1];
+                count = k;
+            }
+            barrier();
+        }
+    }
+    choose(count, k);
+}
+
+// Shares of chosen[0..n) at a temperature: whole numbers whose sum fits 32 bits, so that no order of adding matters and a tie
+// at a limit is exact. `x` is the thread's logit over the temperature, `best` the first one's. Gives its share, the shares up
+// to it, and all.
+void share_out(uint n, float x, float best, out uint mine, out uint upto, out uint all) {
+    uint t = gl_LocalInvocationID.x;
+    mine = t < n && is_finite(x) ? uint(min(exp(x - best), 1.0) * float(0xff000000u / n)) : 0;
+    if (t < n) share[t] = mine;
+    barrier();
+    upto = all = 0;
+    for (uint i = 0; i < n; i++) {
+        all += share[i];
+        if (i == t) upto = all;
+    }
+}
+
+// From chosen[0..n) to the place of the drawn one, in `kept`. `with`: random number, top-p, logarithm of min-p, temperature.
+void draw_one(uint flags, uvec4 with, uint n) {
+    uint t = gl_LocalInvocationID.x, mine, upto, all, high, low;
+    float best = logit_of(chosen[0].x), x = t < n ? logit_of(chosen[t].x) : best;
+    if (t == 0) kept = n;
+    barrier();
+    if ((flags & DRAW_TOP_P) != 0) {
+        share_out(n, x, best, mine, upto, all);
+        umulExtended(all, with.y, high, low);
+        uint least = high + uint(low != 0);
+        if (t < n && upto >= least && (t == 0 || upto - mine < least)) kept = t + 1;
+        barrier();
+        n = kept;
+        barrier();
+    }
+    if ((flags & DRAW_MIN_P) != 0) {
+        float lowest = min(best + uintBitsToFloat(with.z), best);
+        if (t < n && (!is_finite(x) || x < lowest)) atomicMin(kept, t);
+        barrier();
+        n = kept;
+        barrier();
+    }
+    if (t == 0) kept = 0; // if the best one is impossible or infinite
+    float temperature = uintBitsToFloat(with.w);
+    best = divided(best, temperature);
+    if (!is_finite(best)) return;
+    share_out(n, divided(x, temperature), best, mine, upto, all);
+    umulExtended(all, with.x, high, low);
+    if (upto > high && upto - mine <= high) kept = t;
+}
+
+void main() {
+    uint row = gl_WorkGroupID.x, part = gl_WorkGroupID.y, parts = gl_NumWorkGroups.y, t = gl_LocalInvocationID.x;
+    uint first = part * SIZE * LOADS, draw = draws_at + row * STEP_DRAW_WORDS;
+    float x[LOADS];
+    [[unroll]] for (uint j = 0; j < LOADS; j++) x[j] = logits.v[row * vocab + min(first + j * SIZE + t, vocab - 1)];
+    if (row >= params.w[STEP_WANTED]) return; // the recording has room for more; nothing above waits for the answer
+    uint k = params.w[draw + DRAW_K], flags = params.w[draw + DRAW_FLAGS];
+    bool greedy = (flags & DRAW_GREEDY) != 0;
+    uint n = find_lowered(row, draw, flags, first);
+    for (uint i = 0; i < n; i++) {
+        uvec2 entry = list[i];
+        if (entry.x % SIZE != t) continue;
+        [[unroll]] for (uint j = 0; j < LOADS; j++) {
+            if (entry.x / SIZE == j) x[j] = lowered(x[j], entry.y, draw);
+        }
+    }
+    uint key[LOADS];
+    uvec2 mine = NONE;
+    [[unroll]] for (uint j = 0; j < LOADS; j++) {
+        uint id = first + j * SIZE + t;
+        key[j] = id < vocab ? key_of(x[j], greedy) : 0;
+        if (key[j] > mine.x) mine = uvec2(key[j], id);
+    }
+    barrier();
+    // Of the threads' best ones, the k-th bounds the part's: at most LOADS of each of k threads are left.
+    list[t] = mine;
+    barrier();
+    bound_by(SIZE, k);
+    [[unroll]] for (uint j = 0; j < LOADS; j++) take(uvec2(key[j], first + j * SIZE + t));
+    barrier();
+    choose(count, k);
+    if (parts > 1) {
+        uint at = row * parts * K;
+        if (t < k) found.v[at + part * k + t] = chosen[t];
+        memoryBarrierBuffer();
+        barrier();
+        if (t == 0) {
+            arrived = atomicAdd(arrivals.v[row], 1);
+            if (arrived == parts - 1) arrivals.v[row] = 0;
+        }
+        barrier();
+        if (arrived != parts - 1) return;
+        memoryBarrierBuffer();
+    }
+    uvec4 with = uvec4(params.w[draw + DRAW_UNIT], params.w[draw + DRAW_P], params.w[draw + DRAW_LN_MIN_P],
+                       params.w[draw + DRAW_TEMPERATURE]);
+    if (parts > 1) join(row * parts * K, parts, k);
+    if (!greedy) draw_one(flags, with, min(k, vocab));
+    barrier();
+    if (t == 0) {
+        uint id = chosen[greedy ? 0 : kept].y;
+        if ((flags & DRAW_LAST) != 0) sampled.v[params.w[draw + DRAW_SEQ]] = id;
+        ids.v[row] = id;
+    }
+}

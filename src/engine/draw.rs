@@ -1,0 +1,150 @@
+//! Draws as words of StepParams, for the kernel that samples; the Rust twin of `shaders/glsl/lib/draw.glsl`. Here stands
+//! which chains that kernel takes.
+
+use crate::sample::{Draw, SamplerOptions};
+use crate::step::{Row, Token};
+use crate::{Error, Result};
+use std::collections::BTreeMap;
+
+/// Words of a draw.
+pub const DRAW_WORDS: usize = 12;
+/// Most candidates of a row.
+pub const MAX_K: usize = 128;
+/// Most ids of a row that are banned or recent.
+pub const MAX_IDS: usize = 1024;
+/// Largest vocabulary: its parts must meet in one workgroup, also with the smallest parts there are.
+pub const MAX_VOCAB: usize = 1 << 20;
+/// Largest penalty: the sum of as many as there are recent ids stays finite.
+const MAX_PENALTY: f32 = 1e30;
+
+const LAST: u32 = 1;
+const JOINS: u32 = 2;
+const TOP_P: u32 = 4;
+const MIN_P: u32 = 8;
+const GREEDY: u32 = 16;
+
+/// Why the kernel does not take a chain; none if it does. Everything else is sampled on the host, from logits.
+pub fn refusal(o: &SamplerOptions, n_vocab: usize) -> Option<String> {
+    let numbers = [o.temperature, o.top_p, o.min_p, o.repeat_penalty, o.frequency_penalty, o.presence_penalty];
+    if n_vocab > MAX_VOCAB {
+        return Some(format!("a vocabulary of {n_vocab} ids: at most {MAX_VOCAB} are sampled on the device"));
+    }
+    if numbers.iter().any(|x| !x.is_finite()) {
+        return Some("an option of the sampler is infinite or no number".into());
+    }
+    if !o.is_greedy() && !usize::try_from(o.top_k).is_ok_and(|k| (1..=MAX_K).contains(&k)) {
+        return Some(format!("top-k {}: from 1 to {MAX_K} are sampled on the device", o.top_k));
+    }
+    let mut ids = o.banned.len();
+    if o.has_penalties() {
+        if o.repeat_penalty <= 0.0 || o.frequency_penalty.abs().max(o.presence_penalty.abs()) > MAX_PENALTY {
+            return Some(format!("penalties: a repeat penalty above 0, and none above {MAX_PENALTY:e}, on the device"));
+        }
+        match usize::try_from(o.repeat_last_n) {
+            Ok(n) => ids = ids.saturating_add(n),
+            Err(_) => {
+                return Some("penalties of all ids so far: the device sees a limited number of recent ones".into())
+            }
+        }
+    }
+    (ids > MAX_IDS).then(|| format!("{ids} banned and recent ids: at most {MAX_IDS} are lowered on the device"))
+}
+
+/// A number in `[0, 1)` as a share of 2^32, rounded down.
+fn fixed(x: f64) -> u32 {
+    (x.max(0.0) * 4_294_967_296.0) as u32
+}
+
+/// The words of a step's draws: one draw per wanted row of `rows`, then the ids they lower. They will lie at word `at`.
+///
+/// # Errors
+/// A draw that is refused, with the reason.
+pub fn pack(rows: &[Row], draws: &[Draw], n_vocab: usize, at: usize) -> Result<Vec<u32>> {
+    if draws.is_empty() {
+        return Ok(Vec::new());
+    }
+    let wanted: Vec<&Row> = rows.iter().filter(|row| row.wanted).collect();
+    let last: BTreeMap<u32, usize> = wanted.iter().enumerate().map(|(i, row)| (row.seq, i)).collect();
+    let mut words = vec![0u32; draws.len() * DRAW_WORDS];
+    for (i, (row, draw)) in wanted.iter().zip(draws).enumerate() {
+        let o = &*draw.options;
+        let joins = o.has_penalties() && row.token == Token::Sampled;
+        let reason = refusal(o, n_vocab)
+            .or_else(|| (draw.recent.len() + o.banned.len() > MAX_IDS).then(|| "too many recent ids".to_string()));
+        if let Some(reason) = reason {
+            return Err(Error::Request(format!("draw {i} of a step: {reason}")));
+        }
+        let mut times: BTreeMap<u32, u32> = BTreeMap::new();
+        draw.recent.iter().for_each(|id| *times.entry(*id).or_default() += 1);
+        times.extend(o.banned.iter().map(|id| (*id, 0))); // a ban outdoes penalties
+        let (ids_at, ids) = (at + words.len(), times.len());
+        words.extend(times.into_iter().flat_map(|(id, n)| [id, n]));
+        let flag = |bit: u32, set: bool| if set { bit } else { 0 };
+        let greedy = o.is_greedy();
+        let flags = flag(LAST, last[&row.seq] == i)
+            | flag(JOINS, joins)
+            | flag(TOP_P, o.top_p < 1.0)
+            | flag(MIN_P, o.min_p > 0.0)
+            | flag(GREEDY, greedy);
+        let k = if greedy { 1 } else { o.top_k as u32 };
+        words[i * DRAW_WORDS..][..DRAW_WORDS].copy_from_slice(&[
+            row.seq,
+            flags,
+            k,
+            ids_at as u32,
+            ids as u32,
+            fixed(draw.unit),
+            fixed(f64::from(o.top_p)),
+            o.min_p.max(f32::MIN_POSITIVE).ln().to_bits(),
+            o.temperature.to_bits(),
+            o.repeat_penalty.to_bits(),
+            o.frequency_penalty.to_bits(),
+            o.presence_penalty.to_bits(),
+        ]);
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The GLSL constants that this file repeats.
+    #[test]
+    fn words_agree_with_the_shaders() {
+        let glsl = include_str!("../../shaders/glsl/lib/draw.glsl");
+        let value = |name: &str| -> u32 {
+            let at = glsl.find(&format!(" {name} = ")).unwrap();
+            glsl[at..].split(['=', ';']).nth(1).unwrap().trim().parse().unwrap()
+        };
+        assert_eq!(value("STEP_DRAW_WORDS"), DRAW_WORDS as u32);
+        let words = ["SEQ", "FLAGS", "K", "IDS_AT", "IDS", "UNIT", "P", "LN_MIN_P", "TEMPERATURE", "REPEAT"];
+        for (i, name) in words.iter().chain(&["FREQUENCY", "PRESENCE"]).enumerate() {
+            assert_eq!(value(&format!("DRAW_{name}")), i as u32, "{name}");
+        }
+        let flags = [("LAST", LAST), ("JOINS", JOINS), ("TOP_P", TOP_P), ("MIN_P", MIN_P), ("GREEDY", GREEDY)];
+        for (name, bit) in flags {
+            assert_eq!(value(&format!("DRAW_{name}")), bit, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_takes_the_defaults_and_says_what_it_does_not_take() {
+        let refused = |change: &dyn Fn(&mut SamplerOptions)| {
+            let mut o = SamplerOptions::default();
+            change(&mut o);
+            refusal(&o, 150_000).unwrap_or_default()
+        };
+        assert_eq!(refused(&|_| ()), "");
+        assert_eq!(refused(&|o| o.repeat_last_n = -1), "", "without penalties the window does not matter");
+        assert_eq!(refused(&|o| (o.temperature, o.top_k) = (0.0, 0)), "", "nor top-k without a temperature");
+        assert!(refused(&|o| o.top_k = 0).contains("top-k 0"));
+        assert!(refused(&|o| o.top_k = 129).contains("top-k 129"));
+        assert!(refused(&|o| o.top_p = f32::NAN).contains("no number"));
+        assert!(refused(&|o| (o.repeat_penalty, o.repeat_last_n) = (1.1, -1)).contains("all ids"));
+        assert!(refused(&|o| (o.repeat_penalty, o.repeat_last_n) = (1.1, 2000)).contains("2000 banned and recent"));
+        assert!(refused(&|o| o.repeat_penalty = 0.0).contains("repeat penalty above 0"));
+        assert!(refused(&|o| o.banned = (0..1025).collect()).contains("1025 banned"));
+        assert!(refusal(&SamplerOptions::default(), 2 << 20).is_some_and(|r| r.contains("vocabulary")));
+    }
+}
