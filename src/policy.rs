@@ -54,6 +54,9 @@ impl GemvTile {
     }
 }
 
+/// Multiprocessors of a device that does not say.
+const CORES: u32 = 128;
+
 const FLOAT: &str = "gemv";
 const DOT: &str = "gemv_dot";
 
@@ -87,34 +90,34 @@ pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize) -> Option<usiz
 
 /// A GEMV of `m` outputs over `k` inputs for `n` activation rows.
 ///
-/// The integer kernel's shapes are those `sweep` found best on an NVIDIA H200: workgroups wide enough to code the
-/// activations at once, and outputs enough per workgroup to make that worth it.
+/// The integer kernel's shapes are those `sweep` and whole tokens found best on an NVIDIA H200: workgroups wide enough to code
+/// the activations at once, and as many as multiprocessors, so that each codes them once.
 pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: Extras) -> GemvTile {
     let Some(span) = dot_span(caps, format, k, n) else {
         return float_tile(caps, format, (m, k), n);
     };
-    // (threads, outputs of a subgroup at a time, workgroups that keep the device busy, chunks under way)
+    let cores = caps.cores.unwrap_or(CORES);
+    // (threads, outputs of a subgroup at a time, workgroups, chunks under way)
     let (bits, many_registers) = (format.bits(), matches!(format.id, FormatId::Q5K | FormatId::Q6K));
     let (size, rows, groups, depth) = match (m, n) {
         _ if caps.kind == DeviceKind::Cpu => (64, 2, 8, 1),
-        (..=2048, 1) if k <= 8192 => (256, 1, 256, 1),
-        (..=4224, 1) if k > 8192 && bits > 6.0 => (512, 2, 132, 1),
-        (..=4224, 1) => (1024, 1, 132, 1),
-        (..8192, 1) => (256, 2, 384, 1),
-        (..8192, _) => (512, 2, 132, 1),
-        _ if extras.gated && n == 1 => (256, 1, 224, 2),
-        _ if extras.gated => (512, 1, 112, 1),
-        (..65536, 1) if many_registers => (512, 2, 112, 1),
-        (..65536, 1) => (1024, 2, 112, 1),
-        (..65536, _) => (512, 2, 112, 1),
-        (_, 1) if bits < 2.2 => (1024, 4, 126, 1),
-        (_, 1) if format.id == FormatId::Q4K => (512, 4, 251, 1),
-        (_, 1) if bits < 6.1 && !many_registers => (1024, 2, 251, 1),
-        (_, 1) => (256, 2, 1002, 1),
-        _ => (512, 2, 501, 1),
+        (..=2048, 1) if k <= 8192 => (256, 1, 2 * cores, 1),
+        (..=4224, 1) => (1024, 1, cores, 1),
+        (..8192, 1) => (512, 1, cores, 1),
+        (..8192, _) => (512, 2, cores, 1),
+        _ if extras.gated => (512, 1, cores, 1),
+        (..65536, 1) if many_registers => (512, 2, cores, 1),
+        (..65536, 1) => (1024, 2, cores, 1),
+        (..65536, _) => (512, 2, cores, 1),
+        (_, 1) if bits < 2.2 => (1024, 4, cores, 1),
+        (_, 1) if format.id == FormatId::Q4K => (512, 4, 2 * cores, 1),
+        (_, 1) if many_registers => (512, 2, cores, 1),
+        (_, 1) if bits < 6.1 => (1024, 2, 2 * cores, 1),
+        (_, 1) => (256, 2, 8 * cores, 1),
+        _ => (512, 2, 4 * cores, 1),
     };
-    let outputs = (size / caps.subgroup_size * rows).max(1) as usize;
-    GemvTile { depth, ..dot_tile(caps, (m, k), rows, size, m.div_ceil(outputs * groups) as u32, span) }
+    let tile = dot_tile(caps, (m, k), rows, size, 1, span);
+    GemvTile { depth, groups: if span < k { tile.groups } else { tile.groups.min(groups) }, ..tile }
 }
 
 /// A GEMV of `m` outputs over `k` inputs with the matrices of one expert, or of all experts of a row side by side.

@@ -53,6 +53,8 @@ pub struct Caps {
     pub unified: bool,
     pub subgroup_size: u32,
     pub max_workgroup_invocations: u32,
+    /// Multiprocessors, where the driver says.
+    pub cores: Option<u32>,
     pub max_shared_bytes: u32,
     pub max_push_bytes: u32,
     pub max_allocation_bytes: u64,
@@ -103,7 +105,12 @@ pub(super) fn read(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Ca
         );
         let mut import = vk::PhysicalDeviceExternalMemoryHostPropertiesEXT::default();
         let can_import = has("VK_EXT_external_memory_host");
+        let mut multi = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
         let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut m3);
+        let tells_cores = has("VK_NV_shader_sm_builtins");
+        if tells_cores {
+            p = p.push_next(&mut multi);
+        }
         if can_import {
             p = p.push_next(&mut import);
         }
@@ -185,6 +192,7 @@ pub(super) fn read(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Ca
             unified: matches!(kind, DeviceKind::Integrated | DeviceKind::Cpu),
             subgroup_size: v11.subgroup_size.max(1),
             max_workgroup_invocations: limits.max_compute_work_group_invocations,
+            cores: tells_cores.then_some(multi.shader_sm_count),
             max_shared_bytes: limits.max_compute_shared_memory_size,
             max_push_bytes: limits.max_push_constants_size,
             max_allocation_bytes: m3.max_memory_allocation_size,
@@ -244,6 +252,7 @@ pub(super) fn fake(name: &str, kind: DeviceKind) -> Caps {
         unified: false,
         subgroup_size: 32,
         max_workgroup_invocations: 1024,
+        cores: None,
         max_shared_bytes: 48 << 10,
         max_push_bytes: 128,
         max_allocation_bytes: 4 << 30,
