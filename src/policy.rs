@@ -64,7 +64,7 @@ const DOT: &str = "gemv_dot";
 pub const GEMV_MAX_COLS: usize = 8;
 
 /// Shared memory the integer kernel leaves for the compiler and for sums over a workgroup.
-const DOT_SHARED_RESERVE: usize = 2 << 10;
+const DOT_SHARED_RESERVE: usize = 3 << 10;
 
 /// Words that small tables take, eight times over.
 const TABLE_SPREAD: usize = 2048;
@@ -123,7 +123,9 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
 /// A GEMV of `m` outputs over `k` inputs with the matrices of one expert, or of all experts of a row side by side.
 pub fn expert_tile(caps: &Caps, format: &Format, m: usize, k: usize) -> GemvTile {
     match dot_span(caps, format, k, 1) {
-        Some(span) if span == k => dot_tile(caps, (m, k), 1, 256, 1, span),
+        Some(span) if span == k => {
+            dot_tile(caps, (m, k), 1, if caps.kind == DeviceKind::Cpu { 64 } else { 512 }, 1, span)
+        }
         _ => float_tile(caps, format, (m, k), 1),
     }
 }

@@ -1,7 +1,6 @@
 // y (+)= W x + b as gemv.comp, by integer dot products: each workgroup codes the activations once in 16 bits (two signed
 // bytes and a scale per 32), after an RMS norm if NORM says so, then its subgroups take rows in turn. The weights of a
-// subgroup's next chunks are fetched before the current ones are used, the first while the activations are coded: before they
-// are there, the weights would only stand in their way.
+// subgroup's next chunks are fetched before the current ones are used, the first before the activations are there.
 #version 460
 #include "lib/types.glsl"
 #include "lib/reduce.glsl"
@@ -24,6 +23,8 @@ shared float x_scale[COLS * SPAN / 32];
 #ifdef HAS_OFFSET
 shared vec2 x_sum[COLS * SPAN / 32]; // of each half of a run, scaled
 #endif
+const uint SUBGROUPS = gl_WorkGroupSize.x / 8; // at most: subgroups are of 8 threads or more
+shared float squares[COLS * SUBGROUPS]; // of x, for the norm
 
 uint packed(ivec4 q) { return uint(q.x & 255) | (uint(q.y & 255) << 8) | (uint(q.z & 255) << 16) | (uint(q.w) << 24); }
 uint unit_at(uint col, uint unit) { return col * UNITS + unit + unit / 8; }
@@ -44,30 +45,23 @@ void hold(uint col, uint span) {
     }
 }
 
-// What the norm multiplies row `col` with; the row is held if there is one span.
-float norm_scale(uint col) {
-    float square = 0.0;
-    if (SPANS == 1) {
-        [[unroll]] for (uint j = 0; j < VECS; j++) square += dot(held[j], held[j]);
-    } else {
-        for (uint i = gl_LocalInvocationID.x; i < K / 4; i += gl_WorkGroupSize.x) {
-            vec4 v = x.v[(x_from(K) + col * K) / 4 + i];
-            square += dot(v, v);
-        }
-    }
-    return 1.0 / sqrt(workgroup_sum(square) / float(K) + eps);
-}
-
-// Norms what is held. The eight threads that hold a run of 32 tell each other its largest where its codes will be.
+// Multiplies what is held by the norm's weights; its scale is a factor of the sums (see find_scales). The eight threads that
+// hold a run of 32 tell each other its largest where its codes will be.
 void prepare(uint col, uint span) {
-    if (NORM == 1) {
-        float scale = norm_scale(col);
-        [[unroll]] for (uint j = 0; j < VECS; j++) held[j] *= scale * held_norm[j];
-    }
+    float square = 0.0;
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
+        if (NORM == 1) {
+            square += dot(held[j], held[j]);
+            held[j] *= held_norm[j];
+        }
         vec4 a = abs(held[j]);
         if (i < inputs_of(span) / 4) x_codes[unit_at(col, i / 2)][2 * (i % 2)] = floatBitsToUint(max(max(a.x, a.y), max(a.z, a.w)));
+    }
+    if (NORM == 1) {
+        square = subgroupAdd(square);
+        uint at = col * SUBGROUPS + gl_SubgroupID;
+        if (subgroupElect()) squares[at] = span == 0 ? square : squares[at] + square;
     }
     subgroupMemoryBarrierShared();
     subgroupBarrier();
@@ -99,24 +93,32 @@ void code(uint col, uint span) {
             if (i % 8 == 0) x_scale[col * (SPAN / 32) + i / 8] = largest / STEPS;
         }
     }
+#ifdef HAS_OFFSET
+    subgroupMemoryBarrierShared();
+    subgroupBarrier();
+    [[unroll]] for (uint j = 0; j < VECS; j++) {
+        uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
+        if (i % 4 == 0 && i < inputs_of(span) / 4) {
+            ivec4 sum = ivec4(0);
+            [[unroll]] for (uint u = 0; u < 2; u++) {
+                ivec4 a = ivec4(x_codes[unit_at(col, i / 2 + u)]);
+                [[unroll]] for (uint b = 0; b < 4; b++) sum[b] += dotPacked4x8EXT(0x01010101, a[b]);
+            }
+            float sums = float(BITS == 16 ? (sum.x + sum.z) * 256 + sum.y + sum.w : sum.x + sum.z);
+            x_sum[col * (SPAN / 32) + i / 8][i / 4 % 2] = largest_of[j] / STEPS * sums;
+        }
+    }
+#endif
 }
 
-#ifdef HAS_OFFSET
-void sum_codes(uint span) {
-    uint halves = inputs_of(span) / 16;
-    for (uint i = gl_LocalInvocationID.x; i < COLS * halves; i += gl_WorkGroupSize.x) {
-        uint col = i / halves, h = i % halves;
-        ivec4 sum = ivec4(0);
-        [[unroll]] for (uint u = 0; u < 2; u++) {
-            ivec4 a = ivec4(x_codes[unit_at(col, 2 * h + u)]);
-            [[unroll]] for (uint j = 0; j < 4; j++) sum[j] += dotPacked4x8EXT(0x01010101, a[j]);
-        }
-        uint run = col * (SPAN / 32) + h / 2;
-        x_sum[run][h % 2] = x_scale[run] * float(BITS == 16 ? (sum.x + sum.z) * 256 + sum.y + sum.w : sum.x + sum.z);
+float scales[COLS]; // of the norm
+void find_scales() {
+    [[unroll]] for (uint col = 0; col < COLS; col++) {
+        float square = 0.0;
+        for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) square += squares[col * SUBGROUPS + i];
+        scales[col] = NORM == 1 ? 1.0 / sqrt(subgroupAdd(square) / float(K) + eps) : 1.0;
     }
-    barrier();
 }
-#endif
 
 #ifdef TABLE_WORDS
 const uint TABLE_LOADS = (TABLE_PAIRS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
@@ -189,7 +191,8 @@ void finish(uint first) {
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         [[unroll]] for (uint col = 0; col < COLS; col++) {
             float sum = subgroupAdd(acc[r * COLS + col]), other = 0.0;
-            if (GATED == 1) other = subgroupAdd(acc[(ROWS * (PARTS - 1) + r) * COLS + col]);
+            if (NORM == 1) sum *= scales[col];
+            if (GATED == 1) other = subgroupAdd(acc[(ROWS * (PARTS - 1) + r) * COLS + col]) * (NORM == 1 ? scales[col] : 1.0);
             if (subgroupElect() && first + r < m) store(first + r, col, sum, other, added[r * COLS + col]);
         }
     }
@@ -209,8 +212,6 @@ void main() {
     }
 #endif
     find_lines(first, expert_row(0, ONE), ONE, line);
-    prepare(0, 0);
-    if (NORM == 0) barrier(); // keeps what follows behind; the norm has barriers of its own
     fetch(0, first, lane);
     if (DEPTH > 1) fetch(1, first, lane + lanes);
 #ifdef TABLE_WORDS
@@ -222,16 +223,12 @@ void main() {
     for (uint span = 0; span < SPANS; span++) {
         if (span > 0) barrier();
         [[unroll]] for (uint col = 0; col < COLS; col++) {
-            if (span + col > 0) {
-                hold(col, span);
-                prepare(col, span);
-            }
+            if (span + col > 0) hold(col, span);
+            prepare(col, span);
             code(col, span);
         }
         barrier();
-#ifdef HAS_OFFSET
-        sum_codes(span);
-#endif
+        if (NORM == 1 && span + 1 == SPANS) find_scales();
         uint from = span * SPAN / CHUNK, to = min((span + 1) * SPAN, K) / CHUNK;
         uint turns = (to - from + lanes - 1) / lanes;
         while (first < m || SPANS > 1) {
