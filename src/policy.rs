@@ -181,8 +181,6 @@ pub fn prefill_tile(head_dim: usize) -> (u32, u32) {
 pub struct AttnTile {
     /// Threads of a workgroup.
     pub size: u32,
-    /// Positions it takes at a time.
-    pub span: u32,
     /// Positions that are worth a workgroup.
     pub least: u32,
     /// Query heads a workgroup takes, all of one K/V head.
@@ -203,15 +201,13 @@ fn wanted_groups(caps: &Caps) -> usize {
 /// Most query heads a workgroup takes: their sums are held in registers.
 const ATTN_HEADS: usize = 8;
 
-/// Attention of `rows` single rows with heads of `head_dim`, of a `wide` cache if its elements take 32 bits.
-pub fn attn_tile(caps: &Caps, heads: usize, kv_heads: usize, head_dim: usize, rows: usize, wide: bool) -> AttnTile {
+/// Attention of `rows` single rows.
+pub fn attn_tile(caps: &Caps, heads: usize, kv_heads: usize, rows: usize) -> AttnTile {
     let per_kv = heads / kv_heads;
     let taken = (1..=ATTN_HEADS.min(per_kv)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);
     let parts = (wanted_groups(caps) / (rows * heads / taken)).clamp(1, 64);
-    // A tile of K stays within 16 KiB and a bit, of whatever type.
-    let (size, span, least) = if caps.kind == DeviceKind::Cpu { (64, 16, 32) } else { (256, 64, 256) };
-    let span = if head_dim > 128 || wide { span / 2 } else { span };
-    AttnTile { size, span, least, heads: taken as u32, parts: parts as u32 }
+    let (size, least) = if caps.kind == DeviceKind::Cpu { (64, 32) } else { (256, 256) };
+    AttnTile { size, least, heads: taken as u32, parts: parts as u32 }
 }
 
 /// Threads and logits of each thread of a workgroup that samples. Software devices end loops after 65,535 turns of a thread

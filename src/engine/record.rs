@@ -119,7 +119,7 @@ impl Meeting {
         for op in &plan.ops {
             let Op::Attend { cache: c, .. } = op else { continue };
             for rows in 1..=policy::GEMV_MAX_COLS {
-                let tile = policy::attn_tile(caps, c.heads, c.kv_heads, c.head_dim, rows, false);
+                let tile = policy::attn_tile(caps, c.heads, c.kv_heads, rows);
                 bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (4 + c.head_dim));
                 counters = counters.max(rows * c.heads);
             }
@@ -246,10 +246,8 @@ impl Writer<'_, '_> {
 
     /// Whether `op` is a norm or RoPE that those reading its output will do, and notes it if so.
     fn folds(&mut self, op: &Op) -> bool {
-        if let Op::RopeKv { qkv, cache, rope, q_norm, k_norm } = op {
-            let tile = self.attn_tile(cache, 1);
-            let alone = self.shape.rows == 1; // no other row of the step can want its k and v
-            let all = alone && tile.heads as usize == cache.heads / cache.kv_heads;
+        if let Op::RopeKv { qkv, rope, q_norm, k_norm, .. } = op {
+            let all = self.shape.rows == 1; // no other row of the step can want its k and v
             if all {
                 self.ropes.insert(*qkv, (*rope, *q_norm, *k_norm));
             }
@@ -524,8 +522,7 @@ impl Writer<'_, '_> {
     }
 
     fn attn_tile(&self, c: &Cache, rows: usize) -> AttnTile {
-        let wide = self.b.cache_types.0 == CacheType::F32;
-        let tile = policy::attn_tile(self.b.device.caps(), c.heads, c.kv_heads, c.head_dim, rows, wide);
+        let tile = policy::attn_tile(self.b.device.caps(), c.heads, c.kv_heads, rows);
         AttnTile { parts: tile.parts.min((self.b.n_ctx as u32).div_ceil(tile.least)), ..tile }
     }
 
@@ -543,7 +540,7 @@ impl Writer<'_, '_> {
         let neox = rope.is_some_and(|r| r.style == RopeStyle::Neox);
         let mut spec = vec![("SIZE", tile.size), ("GH", tile.heads), ("ROPE", u32::from(rope.is_some()))];
         spec.extend([("NEOX", u32::from(neox)), ("NORM", u32::from(q_norm.is_some()))]);
-        spec.extend([("SPAN", tile.span), ("LEAST", tile.least)]);
+        spec.extend([("LANES", self.b.device.caps().subgroup_size), ("LEAST", tile.least)]);
         spec.extend(self.kv_spec(cache));
         let grid = [self.shape.rows, cache.heads / tile.heads as usize, tile.parts as usize];
         self.dispatch("attn_split", None, &spec, push, grid)
