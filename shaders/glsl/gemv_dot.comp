@@ -39,7 +39,6 @@ void hold(uint col, uint span) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
         bool there = i < inputs_of(span) / 4;
         held[j] = there ? x.v[(x_from(K) + col * K + span * SPAN) / 4 + i] : vec4(0.0);
-        if (EXPERTS == 2 && there) held[j] *= expert_weight((span * SPAN + 4 * i) / ONE);
         if (NORM == 1) held_norm[j] = there ? norm.v[span * SPAN / 4 + i] : vec4(0.0);
     }
 }
@@ -58,8 +57,12 @@ float norm_scale(uint col) {
     return 1.0 / sqrt(workgroup_sum(square) / float(K) + eps);
 }
 
-// Norms what is held. The eight threads that hold a run of 32 tell each other its largest where its codes will be.
+// Weighs or norms what is held. The eight threads that hold a run of 32 tell each other its largest where its codes will be.
 void prepare(uint col, uint span) {
+    [[unroll]] for (uint j = 0; j < (EXPERTS == 2 ? VECS : 0); j++) {
+        uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
+        held[j] *= expert_weight(min(span * SPAN + 4 * i, K - 1) / ONE);
+    }
     if (NORM == 1) {
         float scale = norm_scale(col);
         [[unroll]] for (uint j = 0; j < VECS; j++) held[j] *= scale * held_norm[j];
@@ -201,6 +204,7 @@ void main() {
     uint step = gl_NumWorkGroups.x * gl_NumSubgroups * ROWS;
     uint first = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * ROWS;
     // What everything waits for is asked for first.
+    ask_route();
     hold(0, 0);
 #ifdef TABLE_WORDS
     uvec2 held_table[TABLE_LOADS];
@@ -208,6 +212,7 @@ void main() {
         held_table[i] = table_pair(tables, min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_PAIRS - 1));
     }
 #endif
+    stage_route();
     find_lines(first, expert_row(0, ONE), ONE, line);
     prepare(0, 0);
     if (NORM == 0) barrier(); // keeps what follows behind; the norm has barriers of its own
