@@ -110,7 +110,7 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// Enough for every step of `plan` with up to `max_rows` wanted rows.
+    /// Enough for every step of `plan` with up to `max_rows` rows, wanted or not.
     ///
     /// # Errors
     /// Memory that ran out, a lost device.
