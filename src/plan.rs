@@ -138,9 +138,16 @@ impl Input {
 }
 
 impl Plan {
-    /// What an op reads; of a normed value also what it was made from, since the op may do the norm itself.
+    /// What an op reads; of a normed value and of a router's logits also what they were made from, since the op may make
+    /// them itself.
     pub fn reads(&self, op: &Op) -> Vec<Access> {
         let mut reads = op.reads();
+        for router in self.ops.iter().filter(|_| matches!(op, Op::Route { .. })) {
+            match router {
+                Op::MatMul { x, out, .. } if reads.contains(&Access::Value(*out)) => reads.push(Access::Value(*x)),
+                _ => {}
+            }
+        }
         for norm in &self.ops {
             if let Op::RmsNorm { x, out, .. } = norm {
                 if reads.contains(&Access::Value(*out)) {

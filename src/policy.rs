@@ -153,9 +153,20 @@ pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize
     GemvTile { kernel: FLOAT, size, rows, groups: (m as u32).div_ceil(rows), span: k as u32, depth: 1, bits: 16 }
 }
 
-/// Threads that choose a row's experts: one subgroup, which needs no barriers.
-pub fn route_threads(caps: &Caps) -> u32 {
-    caps.subgroup_size
+/// Threads that choose a row's experts by their logits: one for each, as far as that pays.
+pub fn route_threads(caps: &Caps, experts: usize) -> u32 {
+    let most = if caps.kind == DeviceKind::Cpu { 64 } else { 256 };
+    (experts as u32).next_power_of_two().clamp(caps.subgroup_size, most.max(caps.subgroup_size))
+}
+
+/// Threads of a workgroup that multiplies a row of `k` inputs with a router's matrix, and experts it does: one, so that as
+/// much of the matrix as can be is asked for at once. The last workgroup chooses the experts, too. Not measured anywhere yet.
+pub fn router_tile(caps: &Caps, experts: usize, k: usize) -> (u32, u32) {
+    if caps.kind == DeviceKind::Cpu {
+        return (caps.subgroup_size.max(64), 4);
+    }
+    let threads = (k / 32).max(experts).next_power_of_two().clamp(64, 256) as u32;
+    (threads.max(caps.subgroup_size), experts.div_ceil(256) as u32)
 }
 
 /// Threads per workgroup of the row-wise kernels (norm, argmax): wide on GPUs, narrow on software devices.

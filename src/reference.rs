@@ -3,6 +3,8 @@
 
 mod ops;
 
+pub use ops::route;
+
 use crate::gguf::Gguf;
 use crate::plan::{MatPart, Op, Plan, Rows, Val, Weight};
 use crate::sample::{Draw, SamplerOptions};

@@ -228,3 +228,23 @@ fn every_file_of_the_corpus_is_answered_as_its_manifest_says() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// Kernels keep a row's experts in shared memory.
+#[test]
+fn counts_of_experts_that_no_device_could_hold_are_refused_by_name() {
+    let file = std::fs::read(crate::util::fixture("qwen3moe").with_extension("gguf")).unwrap();
+    for (key, value, says) in [
+        ("qwen3moe.expert_count", 2049, "0 to 2048"),
+        ("qwen3moe.expert_used_count", 65, "0 to 64"),
+        ("qwen3moe.expert_used_count", 64, "at most expert_count"),
+        ("qwen3moe.expert_used_count", 0, "1 to expert_count"),
+    ] {
+        let mut changed = file.clone();
+        scalar(&mut changed, key, u32::to_le_bytes(value));
+        let path = std::env::temp_dir().join(format!("pumex-experts-{}.gguf", std::process::id()));
+        std::fs::write(&path, changed).unwrap();
+        let error = pumex::model::plan(&Gguf::open(&path).unwrap()).unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.contains(key) && error.contains(says) && error.contains(&value.to_string()), "{error}");
+    }
+}

@@ -7,18 +7,18 @@ use pumex::vk::{self, Buffer, Class, Device};
 use pumex_quant::{Format, FORMATS};
 
 /// Bound of the squared error over the squared sum of magnitudes: f32 products summed in another order.
-const BOUND: f64 = 1e-12;
+pub const BOUND: f64 = 1e-12;
 /// The integer kernel's: activations are rounded to 16 bits of their run's largest.
 const DOT_BOUND: f64 = 1e-8;
 /// Of the norms.
-const EPS: f32 = 1e-5;
+pub const EPS: f32 = 1e-5;
 
 /// A device, its pipelines, and buffers that the host reaches on every kind of device.
-struct Lab {
-    device: Device,
-    kernels: Kernels,
-    codebooks: Buffer,
-    rng: Rng,
+pub struct Lab {
+    pub device: Device,
+    pub kernels: Kernels,
+    pub codebooks: Buffer,
+    pub rng: Rng,
 }
 
 /// One launch of a GEMV or GEMM on `m` outputs, `k` inputs and `n` rows.
@@ -43,7 +43,7 @@ impl Case {
 }
 
 impl Lab {
-    fn open() -> Option<Lab> {
+    pub fn open() -> Option<Lab> {
         let device = crate::util::device(false)?;
         let words = pumex_quant::tables::packed();
         let codebooks = device.buffer("codebooks", 4 * words.len() as u64, Class::Params).unwrap();
@@ -51,18 +51,18 @@ impl Lab {
         Some(Lab { kernels: Kernels::new(&device), codebooks, device, rng: Rng::new(7) })
     }
 
-    fn buffer(&self, bytes: &[u8]) -> Buffer {
+    pub fn buffer(&self, bytes: &[u8]) -> Buffer {
         let buffer = self.device.buffer("input", bytes.len().next_multiple_of(16) as u64, Class::Params).unwrap();
         buffer.write(0, bytes);
         buffer
     }
 
-    fn floats(&mut self, len: usize) -> Vec<f32> {
+    pub fn floats(&mut self, len: usize) -> Vec<f32> {
         (0..len).map(|_| (self.rng.unit() * 2.0 - 1.0) as f32).collect()
     }
 
     /// `rows` rows of random blocks whose weights are neither huge nor all tiny, and the same decoded.
-    fn weights(&mut self, format: &Format, rows: usize, k: usize) -> (Vec<u8>, Vec<f32>) {
+    pub fn weights(&mut self, format: &Format, rows: usize, k: usize) -> (Vec<u8>, Vec<f32>) {
         let (mut bytes, mut values) = (Vec::new(), Vec::new());
         let (mut block, mut out) = (vec![0u8; format.block_bytes], vec![0f32; format.block_len]);
         for _ in 0..rows * k / format.block_len {

@@ -9,6 +9,7 @@ mod plans;
 mod profile;
 mod quantize;
 mod reference;
+mod router;
 mod sample;
 mod synthetic;
 mod tables;

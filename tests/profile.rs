@@ -114,7 +114,16 @@ fn experts_count_as_many_as_rows_can_reach() {
     assert_eq!(of(&three, "ffn_down_exps"), all / 4 * 3);
     assert_eq!(of(&nine, "ffn_down_exps"), all);
     assert!(one.ops.iter().any(|op| op.work.op == "norm+rope+attend"), "qwen's heads are normed");
-    assert!(one.ops.iter().filter(|op| op.work.op == "route").all(|op| op.work.layer.is_some()));
+    // A router's product, and the norm before it, are shown with the choice that they are one dispatch with.
+    let named = |p: &Profile, name: &str| p.ops.iter().filter(|op| op.work.op == name).cloned().collect::<Vec<_>>();
+    let merged = named(&one, "norm+ffn_gate_inp+route");
+    assert_eq!(merged.iter().map(|op| op.work.layer).collect::<Vec<_>>(), [0, 1, 2, 3].map(Some));
+    let (work, size) = (&merged[1].work, |name: &String| gguf.tensor(name).unwrap().len_bytes);
+    assert_eq!((work.types.as_str(), merged[1].cost.dispatches), ("F32", 1));
+    assert_eq!(work.tensors, ["blk.1.ffn_gate_inp.weight", "blk.1.ffn_norm.weight"]);
+    assert_eq!(work.parts.weights, work.tensors.iter().map(size).sum::<u64>());
+    assert_eq!((named(&nine, "ffn_gate_inp").len(), named(&nine, "route").len()), (4, 4), "rows enough for a GEMM");
+    assert!(named(&nine, "route").iter().all(|op| op.work.layer.is_some()));
 }
 
 #[test]

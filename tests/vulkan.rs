@@ -68,6 +68,8 @@ fn demo_models_agree_with_llama_cpp() {
     for (file, name) in files.into_iter().zip(["llama", "llama-draft", "qwen3", "qwen3moe"]) {
         check(&shared.join("models").join(file).with_extension("gguf"), &shared.join("golden/demo").join(name), &WAYS);
     }
+    let experts = "archs/qwen3moe-moe";
+    check(&shared.join("models").join(experts).with_extension("gguf"), &shared.join("golden").join(experts), &WAYS);
 }
 
 #[test]
@@ -152,6 +154,30 @@ fn steady_decode_keeps_to_its_counters() {
     }
     runner.finish(pending).unwrap();
     assert_silent(&runner);
+}
+
+/// Of experts: q, k, v, attention, its output, the router and its choice, gate and up, down.
+#[test]
+fn a_layer_of_experts_is_six_dispatches_and_seven_if_q_k_and_v_differ_in_type() {
+    for (recipe, per_layer) in [("Q8_0", 6..=6), ("Q4_K_M", 6..=7)] {
+        let shape = pumex::synthetic::find("tiny-moe").unwrap();
+        let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
+        let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+        let layers = runner.plan().kv.layers as u64;
+        let mut step = |pos: usize| {
+            let before = runner.counters();
+            runner.run(&rows(0, pos, &[7]), Want::Ids).unwrap();
+            let now = runner.counters();
+            (now.dispatches - before.dispatches, now.barriers - before.barriers)
+        };
+        step(0);
+        let (dispatches, barriers) = step(1);
+        // Beside the layers: embedding, head, argmax; and the barriers at both ends.
+        let range = per_layer.start() * layers + 3..=per_layer.end() * layers + 3;
+        assert!(range.contains(&dispatches), "{recipe}: {dispatches} dispatches, expected {range:?}");
+        assert!(barriers <= 6 * layers + 5, "{recipe}: {barriers} barriers");
+        assert_silent(&runner);
+    }
 }
 
 /// A runner that leaves sampling to the host.

@@ -11,7 +11,9 @@ shared float sums[SUMS * 32];
 shared float squares[COLS * 32]; // of x, for the norm
 
 void main() {
+    ask_route();
     WEIGHT_INIT
+    stage_route();
     uint first = gl_WorkGroupID.x * ROWS;
     uint one = EXPERTS == 2 ? k / USED : k; // inputs of one matrix
     Line line[LINES];

@@ -40,17 +40,17 @@ void hold(uint col, uint span) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
         bool there = i < inputs_of(span) / 4;
         held[j] = there ? x.v[(x_from(K) + col * K + span * SPAN) / 4 + i] : vec4(0.0);
-        if (EXPERTS == 2 && there) held[j] *= expert_weight((span * SPAN + 4 * i) / ONE);
         if (NORM == 1) held_norm[j] = there ? norm.v[span * SPAN / 4 + i] : vec4(0.0);
     }
 }
 
-// Multiplies what is held by the norm's weights; its scale is a factor of the sums (see find_scales). The eight threads that
-// hold a run of 32 tell each other its largest where its codes will be.
+// Weighs what is held, or multiplies it by the norm's weights; the norm's scale is a factor of the sums (see find_scales). The
+// eight threads that hold a run of 32 tell each other its largest where its codes will be.
 void prepare(uint col, uint span) {
     float square = 0.0;
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
+        if (EXPERTS == 2) held[j] *= expert_weight(min(span * SPAN + 4 * i, K - 1) / ONE);
         if (NORM == 1) {
             square += dot(held[j], held[j]);
             held[j] *= held_norm[j];
@@ -204,6 +204,7 @@ void main() {
     uint step = gl_NumWorkGroups.x * gl_NumSubgroups * ROWS;
     uint first = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * ROWS;
     // What everything waits for is asked for first.
+    ask_route();
     hold(0, 0);
 #ifdef TABLE_WORDS
     uvec2 held_table[TABLE_LOADS];
@@ -211,6 +212,7 @@ void main() {
         held_table[i] = table_pair(tables, min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_PAIRS - 1));
     }
 #endif
+    stage_route();
     find_lines(first, expert_row(0, ONE), ONE, line);
     fetch(0, first, lane);
     if (DEPTH > 1) fetch(1, first, lane + lanes);

@@ -157,6 +157,13 @@ pub const KERNELS: &[Kernel] = &[
         push_bytes: 56,
         spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2)],
     },
+    Kernel {
+        name: "router",
+        formats: Formats::All,
+        needs: Needs::Nothing,
+        push_bytes: 112,
+        spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2), ("ROWS", 3), ("NORM", 4), PLANES],
+    },
     Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, push_bytes: 80, spec: &[] },
     Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, push_bytes: 24, spec: &[("COPY", 1)] },
     Kernel {

@@ -1,5 +1,7 @@
 //! Plan + choices → one recorded command buffer per step shape. Nothing that changes per token is in it.
 
+mod route;
+
 use super::draw::MAX_K;
 use super::CacheType;
 use crate::kernel::Kernels;
@@ -7,6 +9,7 @@ use crate::plan::{Access, Cache, Chosen, MatPart, Op, Placement, Plan, Rope, Rop
 use crate::policy::{self, AttnTile, Extras};
 use crate::vk::{Buffer, Caps, Class, Device, Recorder, Recording, Uploader};
 use crate::Result;
+use route::{Choice, Router};
 use std::collections::HashMap;
 
 /// The shape of a step: what its recording depends on.
@@ -107,7 +110,7 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// Enough for every step of `plan` with up to `max_rows` wanted rows.
+    /// Enough for every step of `plan` with up to `max_rows` rows, wanted or not.
     ///
     /// # Errors
     /// Memory that ran out, a lost device.
@@ -173,6 +176,8 @@ struct Writer<'a, 'b> {
     norms: HashMap<Val, Norm>,
     /// By the row of q, k and v that attention rotates itself.
     ropes: HashMap<Val, RopeNorms>,
+    /// By their logits, which the op that chooses the experts writes then.
+    routers: HashMap<Val, Router>,
 }
 
 /// RoPE and the per-head norms before it.
@@ -186,7 +191,8 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
     let stamps = if shape.stamps { bound.plan.ops.len() as u32 } else { 0 };
     let mut stamped = Vec::with_capacity(stamps as usize);
     let rec = bound.device.recorder_with_stamps(stamps)?;
-    let mut w = Writer { b: bound, kernels, rec, shape, norms: HashMap::new(), ropes: HashMap::new() };
+    let (norms, ropes, routers) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let mut w = Writer { b: bound, kernels, rec, shape, norms, ropes, routers };
     let inputs = if bound.importance.is_some() { bound.plan.inputs() } else { Vec::new() };
     let mut sums_at = 0;
     for (i, (op, barrier)) in bound.plan.ops.iter().zip(bound.barriers).enumerate() {
@@ -244,8 +250,11 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Whether `op` is a norm or RoPE that those reading its output will do, and notes it if so.
+    /// Whether `op` is a norm, RoPE or router's product that those reading its output will do, and notes it if so.
     fn folds(&mut self, op: &Op) -> bool {
+        if let Op::MatMul { x, parts, add: false, out } = op {
+            return self.folds_router(*x, parts, *out);
+        }
         if let Op::RopeKv { qkv, rope, q_norm, k_norm, .. } = op {
             let all = self.shape.rows == 1; // no other row of the step can want its k and v
             if all {
@@ -341,15 +350,11 @@ impl Writer<'_, '_> {
             Op::MatMul { x, parts, add, out } => self.matmul(*x, parts, *add, *out),
             Op::GatedMatMul { x, gate, up, out } => self.gated(*x, gate, up, *out),
             Op::Route { logits, chosen, scale, scales, out } => {
-                let mut push = Push::default().addr(self.val(*logits)).addr(self.val(*out));
-                push = scales.iter().fold(push, |push, s| push.addr(self.opt(*s))).addr(params);
-                let flags = scales.iter().enumerate().map(|(i, s)| usize::from(s.is_some()) << i).sum();
-                let spec = [
-                    ("SIZE", policy::route_threads(caps)),
-                    ("EXPERTS", chosen.experts as u32),
-                    ("USED", chosen.used as u32),
-                ];
-                self.dispatch("route", None, &spec, push.word(flags).float(*scale), [self.shape.rows, 1, 1])
+                let choice = Choice { logits: *logits, chosen: *chosen, scale: *scale, scales, out: *out };
+                match self.routers.get(logits).copied() {
+                    Some(router) => self.router(router, &choice),
+                    None => self.route(&choice),
+                }
             }
             Op::GatedExperts { x, route, chosen, gate, up, out } => {
                 self.experts(*x, *route, *chosen, &[*gate, *up], true, *out)

@@ -3,6 +3,10 @@
 use crate::gguf::Gguf;
 use crate::{Error, Result};
 
+/// Most experts of a layer and of a row: kernels keep a row's in shared memory.
+const MAX_EXPERTS: u64 = 2048;
+const MAX_EXPERTS_USED: u64 = 64;
+
 /// Configuration shared by the dense families.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -106,7 +110,8 @@ impl Config {
         if rope_dims % 2 != 0 {
             return Err(r.bad("rope.dimension_count", "an even number", rope_dims));
         }
-        let (experts, used) = (r.int("expert_count", Some(0), 0, 4096)?, r.int("expert_used_count", Some(0), 0, 4096)?);
+        let experts = r.int("expert_count", Some(0), 0, MAX_EXPERTS)?;
+        let used = r.int("expert_used_count", Some(0), 0, MAX_EXPERTS_USED)?;
         if used > experts {
             return Err(r.bad("expert_used_count", &format!("at most expert_count {experts}"), used));
         }

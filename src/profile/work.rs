@@ -57,8 +57,23 @@ pub fn works(plan: &Plan, ran: &[usize], step: Step) -> Vec<Work> {
         let op = &plan.ops[index];
         let (mut weights, parts) = looker.own(op);
         let mut work = Work { layer, op: looker.label(op), types: looker.types(op), tensors: vec![], parts };
-        let reads = op.reads();
-        for (i, folded) in plan.ops.iter().enumerate().filter(|(i, _)| !ran.contains(i)) {
+        let mut reads = op.reads();
+        let left_out = || plan.ops.iter().enumerate().filter(|(i, _)| !ran.contains(i));
+        // The router's product first: the norm before it is then the op's, too.
+        for (_, router) in left_out() {
+            if let Op::MatMul { x, out, .. } = router {
+                if reads.contains(&Access::Value(*out)) {
+                    let (matrix, parts) = looker.own(router);
+                    work.op = format!("{}+{}", looker.label(router), work.op);
+                    work.types = looker.types(router);
+                    work.parts.weights += parts.weights;
+                    work.parts.activations += looker.value(*x);
+                    weights.extend(matrix);
+                    reads.push(Access::Value(*x));
+                }
+            }
+        }
+        for (i, folded) in left_out() {
             match folded {
                 Op::RmsNorm { weight, out, .. } if reads.contains(&Access::Value(*out)) => {
                     work.op = format!("norm+{}", work.op);

@@ -26,10 +26,30 @@ layout(push_constant) uniform Push {
 const uint PARTS = GATED == 1 ? 2 : 1;
 const uint LINES = ROWS * PARTS; // rows of matrices
 
-float routed(uint row, uint what, uint slot) { return b2.v[(row * 4 + what) * USED + slot]; }
+// The route of the workgroup's row, in shared memory: a load of a weight that waited for one of its expert would take twice as
+// long. It is asked for before anything else, and staged once something else is under way, too.
+const uint ROUTE = EXPERTS == 0 ? 1 : 4 * USED;
+const uint ROUTE_LOADS = (ROUTE + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+shared float staged_route[ROUTE];
+float held_route[ROUTE_LOADS];
+void ask_route() {
+    if (EXPERTS == 0) return;
+    uint from = (EXPERTS == 1 ? gl_WorkGroupID.y / USED : gl_WorkGroupID.y) * ROUTE;
+    [[unroll]] for (uint i = 0; i < ROUTE_LOADS; i++) {
+        held_route[i] = b2.v[from + min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, ROUTE - 1)];
+    }
+}
+void stage_route() {
+    if (EXPERTS == 0) return;
+    [[unroll]] for (uint i = 0; i < ROUTE_LOADS; i++) {
+        staged_route[min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, ROUTE - 1)] = held_route[i];
+    }
+    barrier();
+}
+float routed(uint what, uint slot) { return staged_route[what * USED + slot]; }
 
 float biased(float sum, uint part, uint row) {
-    if (EXPERTS == 1) return sum * routed(gl_WorkGroupID.y / USED, 2 + part, gl_WorkGroupID.y % USED);
+    if (EXPERTS == 1) return sum * routed(2 + part, gl_WorkGroupID.y % USED);
     sum *= part == 0 ? s0 : part == 1 ? s1 : s2;
     if ((flags & (1u << part)) == 0) return sum;
     if (part == 0) return sum + b0.v[row];
@@ -40,11 +60,9 @@ float biased(float sum, uint part, uint row) {
 // Row of the matrices where an expert's start: of this workgroup's row of experts, or of the expert that column `col` is of.
 uint expert_row(uint col, uint k_of_one) {
     if (EXPERTS == 0) return 0;
-    uint slot = EXPERTS == 1 ? gl_WorkGroupID.y % USED : col / k_of_one;
-    uint row = EXPERTS == 1 ? gl_WorkGroupID.y / USED : gl_WorkGroupID.y;
-    return floatBitsToUint(routed(row, 0, slot)) * m;
+    return floatBitsToUint(routed(0, EXPERTS == 1 ? gl_WorkGroupID.y % USED : col / k_of_one)) * m;
 }
-float expert_weight(uint slot) { return routed(gl_WorkGroupID.y, 1, slot); }
+float expert_weight(uint slot) { return routed(1, slot); }
 // First element of x and of y that the workgroup's row of the grid is about.
 uint x_from(uint k_of_all) { return EXPERTS == 0 ? 0 : EXPERTS == 1 ? gl_WorkGroupID.y / USED * k_of_all : gl_WorkGroupID.y * k_of_all; }
 uint y_from() { return EXPERTS == 0 ? 0 : gl_WorkGroupID.y * y_stride; }
