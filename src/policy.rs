@@ -1,5 +1,6 @@
 //! Tiles by device and shape: the one place that may know a device's kind. Pure functions of plain data.
 
+use crate::plan::Cache;
 use crate::vk::{Caps, DeviceKind};
 use pumex_quant::{tables, Format, FormatId};
 
@@ -192,6 +193,8 @@ pub fn prefill_tile(head_dim: usize) -> (u32, u32) {
 pub struct AttnTile {
     /// Threads of a workgroup.
     pub size: u32,
+    /// Positions it takes at a time.
+    pub span: u32,
     /// Positions that are worth a workgroup.
     pub least: u32,
     /// Query heads a workgroup takes, all of one K/V head.
@@ -212,13 +215,27 @@ fn wanted_groups(caps: &Caps) -> usize {
 /// Most query heads a workgroup takes: their sums are held in registers.
 const ATTN_HEADS: usize = 8;
 
-/// Attention of `rows` single rows.
-pub fn attn_tile(caps: &Caps, heads: usize, kv_heads: usize, rows: usize) -> AttnTile {
-    let per_kv = heads / kv_heads;
-    let taken = (1..=ATTN_HEADS.min(per_kv)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);
+/// Most query heads that a workgroup should take for sequences of up to `len` positions. K and V are read once for all of
+/// them, but one at a time they keep more of the device busy, which is worth more while there is little to read.
+pub fn attn_heads(caps: &Caps, len: usize) -> usize {
+    match len {
+        _ if caps.kind == DeviceKind::Cpu => ATTN_HEADS,
+        ..=768 => 1,
+        ..=2048 => 2,
+        _ => ATTN_HEADS,
+    }
+}
+
+/// Attention of `rows` single rows with heads of `head_dim`, of a `wide` cache if its elements take 32 bits, by workgroups
+/// of at most `most` heads.
+pub fn attn_tile(caps: &Caps, c: &Cache, rows: usize, wide: bool, most: usize) -> AttnTile {
+    let (heads, head_dim, per_kv) = (c.heads, c.head_dim, c.heads / c.kv_heads);
+    let taken = (1..=most.min(per_kv)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);
     let parts = (wanted_groups(caps) / (rows * heads / taken)).clamp(1, 64);
-    let (size, least) = if caps.kind == DeviceKind::Cpu { (64, 32) } else { (256, 256) };
-    AttnTile { size, least, heads: taken as u32, parts: parts as u32 }
+    // A tile of K stays within 16 KiB and a bit, of whatever type.
+    let (size, span, least) = if caps.kind == DeviceKind::Cpu { (64, 16, 32) } else { (256, 64, 256) };
+    let span = if head_dim > 128 || wide { span / 2 } else { span };
+    AttnTile { size, span, least, heads: taken as u32, parts: parts as u32 }
 }
 
 /// Threads and logits of each thread of a workgroup that samples. Software devices end loops after 65,535 turns of a thread

@@ -1,9 +1,7 @@
 // Attention of one row over a part of its sequence, for the GH query heads of one K/V head per workgroup, so that K and V
-// are read once for all of them: q of qkv -> y [n, heads * HEAD_DIM]. Every subgroup takes chunks of as many positions as it
-// has threads and needs no barrier until its part is done: a thread scores a position, then the threads share V's elements.
-// The parts of a long sequence meet in `partials`, where the last workgroup to arrive joins them. With ROPE, norms and RoPE
-// are done here too, and the workgroup of the newest position writes k and v to the cache; a step must hold no other row of
-// the sequence then, but may hold other heads of the same k and v, which write the same.
+// are read once for all of them: q of qkv -> y [n, heads * HEAD_DIM]. The parts of a long sequence meet in `partials`, where
+// the last workgroup to arrive joins them. With ROPE, norms and RoPE are done here too, and the workgroup of the newest
+// position writes k and v to the cache; a step must hold no other row of the sequence then.
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
@@ -11,12 +9,12 @@
 #include "lib/rope.glsl"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
-layout(local_size_x_id = 0) in; // a multiple of LANES
+layout(local_size_x_id = 0) in; // at least HEAD_DIM / 4, a multiple of SPAN
 layout(constant_id = 1) const uint GH = 1;   // query heads per workgroup, at most 8; divides those of a K/V head
 layout(constant_id = 2) const uint ROPE = 0; // 1: qkv is as the product left it
 layout(constant_id = 3) const uint NEOX = 0; // 1: rotates halves, 0: neighbours
 layout(constant_id = 4) const uint NORM = 0; // 1: q and k are normed per head
-layout(constant_id = 5) const uint LANES = 32; // threads of a subgroup
+layout(constant_id = 5) const uint SPAN = 1; // positions at a time
 layout(constant_id = 6) const uint LEAST = 1; // positions that are worth a workgroup
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Partials { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer PartialSums { vec4 v[]; };
@@ -42,20 +40,16 @@ const uint SIZE = gl_WorkGroupSize.x;
 const uint K_LEN = K_TYPE == KV_F32 ? 4 : 8, V_LEN = V_TYPE == KV_F32 ? 4 : 8; // elements of a unit
 const uint K_UNITS = HEAD_DIM / K_LEN, V_UNITS = HEAD_DIM / V_LEN;
 const uint STATE = 4 + HEAD_DIM;
-const uint SUBS = SIZE / LANES;
-const uint POS = LANES >= V_UNITS ? LANES / V_UNITS : 1; // positions whose V a subgroup takes at once
-const uint V_PER = LANES >= V_UNITS ? 1 : (V_UNITS + LANES - 1) / LANES; // units of V a thread has
-const uint V_VECS = V_PER * V_LEN / 4;
-const uint V_TURNS = (LANES + POS - 1) / POS * V_PER; // units of V a thread reads per chunk
-const uint AHEAD = 4; // units under way
-const uint QUADS = (GH + 3) / 4;
-const uint PLACES = SUBS * POS; // that hold a share of the sums
-shared vec4 q[(GH + 2) * HEAD_DIM / 4]; // query heads, then the newest k and v
-shared float head[2 * HEAD_DIM];        // the newest k and v on their way to the cache
-shared vec4 p[SIZE * QUADS];            // weights of a chunk's positions, a thread's own, by head
-shared vec4 summed[2 * PLACES * HEAD_DIM / 4];
+const uint SHARES = SIZE / SPAN;      // threads that share a position's score
+const uint GROUPS = SIZE / V_UNITS;   // positions whose V is taken at once
+const uint K_LOADS = (SPAN * K_UNITS + SIZE - 1) / SIZE, V_LOADS = (SPAN + GROUPS - 1) / GROUPS;
+shared vec4 q[(GH + 2) * HEAD_DIM / 4];    // query heads, then the newest k and v
+shared float head[2 * HEAD_DIM];           // the newest k and v on their way to the cache
+shared uvec4 k_tile[SPAN * (K_UNITS + 1)]; // a unit of padding per position spreads banks
+shared float p[GH * SIZE];
+shared vec4 summed[2 * SIZE];
 shared float freqs[HEAD_DIM / 2], norms[2 * HEAD_DIM];
-shared float best[SUBS * GH], sum[SUBS * GH], newest[GH];
+shared float best[GH], sum[GH], keep[GH];
 shared uint arrived;
 #include "lib/kv_store.glsl"
 
@@ -128,102 +122,22 @@ void store_newest(uint slot) {
     barrier();
 }
 
-uvec4 k_raw[AHEAD], v_raw[AHEAD];
+uvec4 k_raw[K_LOADS], v_raw[V_LOADS];
 
-// Slots of a chunk's first position and of the 32nd after it, in another block.
-uvec2 slots_of(uint table, uint kv_head, uint base, uint end) {
-    uint second = LANES > KV_BLOCK ? kv_slot(params, table, min(base + KV_BLOCK, end - 1), kv_head, kv_heads) : 0;
-    return uvec2(kv_slot(params, table, base, kv_head, kv_heads), second);
-}
-uint slot_at(uvec2 slots, uint offset) { return LANES <= KV_BLOCK || offset < KV_BLOCK ? slots.x + offset : slots.y + offset - KV_BLOCK; }
-
-// Asks for units of K of the thread's position, and of V of the positions the subgroup takes together; `last` is the chunk's
-// last position that there is.
-void ask_k(uvec2 slots, uint last, uint from) {
-    uint slot = slot_at(slots, min(gl_SubgroupInvocationID, last));
-    [[unroll]] for (uint i = 0; i < AHEAD; i++) k_raw[i] = kv_fetch(k_cache, K_TYPE, slot, min(from + i, K_UNITS - 1));
-}
-void ask_v(uvec2 slots, uint last, uint from) {
-    uint lane = gl_SubgroupInvocationID;
-    [[unroll]] for (uint i = 0; i < AHEAD; i++) {
-        uint slot = slot_at(slots, min((from + i) / V_PER * POS + lane / V_UNITS, last));
-        v_raw[i] = kv_fetch(v_cache, V_TYPE, slot, V_PER == 1 ? lane % V_UNITS : min(lane + (from + i) % V_PER * LANES, V_UNITS - 1));
+// Asks for K and V of the positions from `base` on.
+void fetch(uint table, uint kv_head, uint base, uint end) {
+    uint t = gl_LocalInvocationID.x;
+    [[unroll]] for (uint i = 0; i < K_LOADS; i++) {
+        uint j = t + i * SIZE, pos = base + j / K_UNITS;
+        if (j < SPAN * K_UNITS && pos < end) {
+            k_raw[i] = kv_fetch(k_cache, K_TYPE, kv_slot(params, table, pos, kv_head, kv_heads), j % K_UNITS);
+        }
     }
-}
-
-// Indexed by literals alone: a loop that is not unrolled, for a loop or a barrier in it, would put them in memory. Hence EACH.
-#define EACH(DO) DO(0) if (GH > 1) { DO(1) } if (GH > 2) { DO(2) } if (GH > 3) { DO(3) } if (GH > 4) { DO(4) } if (GH > 5) { DO(5) } if (GH > 6) { DO(6) } if (GH > 7) { DO(7) }
-vec4 acc[8 * V_VECS];
-float scores[8], most[8], total[8]; // total: of the thread's own positions
-
-void score_unit(uvec4 raw, uint unit) {
-    vec4 a, b;
-    kv_decode(K_TYPE, raw, a, b);
-    if (K_UNITS % AHEAD != 0 && unit >= K_UNITS) a = b = vec4(0.0);
-    uint at = min(unit, K_UNITS - 1) * (K_LEN / 4);
-    #define SCORE(g) scores[g] += dot(q[g * HEAD_DIM / 4 + at], a); if (K_LEN == 8) scores[g] += dot(q[g * HEAD_DIM / 4 + at + 1], b);
-    EACH(SCORE)
-}
-
-void score_chunk(uvec2 slots, uint last) {
-    #define CLEAR(g) scores[g] = 0.0;
-    EACH(CLEAR)
-    for (uint from = 0; from < K_UNITS; from += AHEAD) {
-        uvec4 r0 = k_raw[0], r1 = k_raw[1], r2 = k_raw[2], r3 = k_raw[3];
-        if (from + AHEAD < K_UNITS) ask_k(slots, last, from + AHEAD);
-        score_unit(r0, from);
-        score_unit(r1, from + 1);
-        score_unit(r2, from + 2);
-        score_unit(r3, from + 3);
-    }
-}
-
-// The score of head g to a weight, in p; what was summed up before is scaled to the new largest score.
-void weigh(uint g, bool there, uint mine) {
-    float score = there ? scores[g] * scale : -1e30;
-    float now = max(most[g], subgroupMax(score)), keep = exp(most[g] - now), w = there ? exp(score - now) : 0.0;
-    total[g] = total[g] * keep + w;
-    most[g] = now;
-    p[mine + g / 4][g % 4] = w;
-    [[unroll]] for (uint i = 0; i < V_VECS; i++) acc[g * V_VECS + i] *= keep;
-}
-
-void weigh_chunk(uint last) {
-    bool there = gl_SubgroupInvocationID <= last;
-    uint mine = (gl_SubgroupID * LANES + gl_SubgroupInvocationID) * QUADS;
-    subgroupBarrier();
-    #define WEIGH(g) weigh(g, there, mine);
-    EACH(WEIGH)
-    subgroupMemoryBarrierShared();
-    subgroupBarrier();
-}
-
-void add_weighted(uint at, float w, vec4 a, vec4 b) {
-    acc[at] += w * a;
-    if (V_LEN == 8) acc[at + 1] += w * b;
-}
-
-void sum_unit(uvec4 raw, uint turn) {
-    vec4 a, b;
-    kv_decode(V_TYPE, raw, a, b);
-    uint offset = turn / V_PER * POS + gl_SubgroupInvocationID / V_UNITS;
-    if (V_PER > 1) offset = turn / V_PER;
-    uint at = (gl_SubgroupID * LANES + min(offset, LANES - 1)) * QUADS;
-    vec4 w0 = p[at], w1 = QUADS > 1 ? p[at + QUADS - 1] : vec4(0.0);
-    if (offset >= LANES) w0 = w1 = vec4(0.0);
-    uint part = V_PER == 1 ? 0 : turn % V_PER * (V_LEN / 4);
-    #define SUM(g) add_weighted(g * V_VECS + part, g < 4 ? w0[g % 4] : w1[g % 4], a, b);
-    EACH(SUM)
-}
-
-void sum_chunk(uvec2 slots, uint last) {
-    for (uint from = 0; from < V_TURNS; from += AHEAD) {
-        uvec4 r0 = v_raw[0], r1 = v_raw[1], r2 = v_raw[2], r3 = v_raw[3];
-        if (from + AHEAD < V_TURNS) ask_v(slots, last, from + AHEAD);
-        sum_unit(r0, from);
-        sum_unit(r1, from + 1);
-        sum_unit(r2, from + 2);
-        sum_unit(r3, from + 3);
+    [[unroll]] for (uint i = 0; i < V_LOADS; i++) {
+        uint pos = base + t / V_UNITS + i * GROUPS;
+        if (t < GROUPS * V_UNITS && pos < min(end, base + SPAN)) {
+            v_raw[i] = kv_fetch(v_cache, V_TYPE, kv_slot(params, table, pos, kv_head, kv_heads), t % V_UNITS);
+        }
     }
 }
 
@@ -232,67 +146,23 @@ void put_out(uint row, uint h0, uint e, vec4 o) {
     for (uint j = 0; j < 4; j++) y.v[(row * heads + h0) * HEAD_DIM + 4 * e + j] = o[j];
 }
 
-// The largest score of head g in the workgroup.
-float largest_of(uint g) {
-    float largest = best[g];
-    for (uint s = 1; s < SUBS; s++) largest = max(largest, best[s * GH + g]);
-    return largest;
-}
-
-// What the thread has for head g, as one of two.
-void share(uint g, uint two) {
-    uint lane = gl_SubgroupInvocationID;
-    float by = exp(most[g] - largest_of(g));
-    uint place = two * PLACES + gl_SubgroupID * POS + (V_PER == 1 ? lane / V_UNITS : 0);
-    [[unroll]] for (uint i = 0; i < V_VECS; i++) {
-        uint unit = V_PER == 1 ? lane % V_UNITS : lane + i / (V_LEN / 4) * LANES;
-        if (V_PER == 1 ? lane < POS * V_UNITS : unit < V_UNITS) {
-            summed[(place * V_UNITS + unit) * (V_LEN / 4) + i % (V_LEN / 4)] = by * acc[g * V_VECS + i];
-        }
-    }
-}
-
-// Adds up what the subgroups have for heads g and g + 1: the output, or this part's share of it.
-void gather(uint g, uint row, uint h0, uint part, uint parts, uint used) {
-    uint h = row * heads + h0 + g;
+// Adds up what the threads have for head g: the output, or this part's share of it.
+void gather(uint g, uint row, uint h0, uint part, uint parts, uint used, vec4 a[2]) {
+    uint t = gl_LocalInvocationID.x, h = row * heads + h0 + g, at = (h * parts + part) * STATE;
     barrier();
-    share(g, 0);
-    if (g + 1 < GH) share(g + 1, 1);
+    summed[t * (V_LEN / 4)] = a[0];
+    if (V_LEN == 8) summed[2 * t + 1] = a[1];
     barrier();
-    for (uint e = gl_LocalInvocationID.x; e < min(2, GH - g) * HEAD_DIM / 4; e += SIZE) {
-        uint two = e / (HEAD_DIM / 4), i = e % (HEAD_DIM / 4), at = ((h + two) * parts + part) * STATE;
+    if (t < HEAD_DIM / 4) {
         vec4 o = vec4(0.0);
-        for (uint k = 0; k < PLACES; k++) o += summed[(two * PLACES + k) * (HEAD_DIM / 4) + i];
-        float largest = largest_of(g + two), all = 0.0;
-        for (uint s = 0; s < SUBS; s++) all += sum[s * GH + g + two] * exp(best[s * GH + g + two] - largest);
-        if (used == 1) put_out(row, h0, g * (HEAD_DIM / 4) + e, o / all);
-        else PartialSums(partials).v[at / 4 + 1 + i] = o;
-        if (used > 1 && i == 0) {
-            partials.v[at] = largest;
-            partials.v[at + 1] = all;
-        }
+        for (uint k = 0; k < GROUPS; k++) o += summed[HEAD_DIM / 4 * k + t];
+        if (used == 1) put_out(row, h0, g * (HEAD_DIM / 4) + t, o / sum[g]);
+        else PartialSums(partials).v[at / 4 + 1 + t] = o;
     }
-}
-
-float weight_of(uint g, uint k) { return p[(g * SIZE + k) / 4][k % 4]; }
-
-// The newest position is the first subgroup's.
-void start_head(uint g, bool starts) {
-    uint lane = gl_SubgroupInvocationID;
-    most[g] = starts ? newest[g] : -1e30;
-    total[g] = starts && lane == 0 ? 1.0 : 0.0;
-    bool mine = starts && (V_PER > 1 || lane < V_UNITS);
-    [[unroll]] for (uint i = 0; i < V_VECS; i++) {
-        uint unit = V_PER == 1 ? lane : min(lane + i / (V_LEN / 4) * LANES, V_UNITS - 1);
-        acc[g * V_VECS + i] = mine ? q[((GH + 1) * HEAD_DIM + unit * V_LEN) / 4 + i % (V_LEN / 4)] : vec4(0.0);
+    if (used > 1 && t == 0) {
+        partials.v[at] = best[g];
+        partials.v[at + 1] = sum[g];
     }
-}
-
-void leave(uint g) {
-    float all = subgroupAdd(total[g]);
-    if (!subgroupElect()) return;
-    best[gl_SubgroupID * GH + g] = most[g];
-    sum[gl_SubgroupID * GH + g] = all;
 }
 
 void main() {
@@ -301,48 +171,102 @@ void main() {
     if (row >= params.w[STEP_ROWS]) return;
     uint table = step_table(params, row), len = step_pos(params, row) + 1, kv_head = h0 / (heads / kv_heads);
     uint per = max((len + parts - 1) / parts, LEAST);
-    const uint GRAIN = max(LANES, KV_BLOCK);
-    per = (per + GRAIN - 1) / GRAIN * GRAIN;
+    per = (per + SPAN - 1) / SPAN * SPAN;
     uint used = (len + per - 1) / per, start = part * per, end = min(start + per, len);
     if (start >= len) return;
     bool fresh = ROPE == 1 && end == len;
     if (fresh) end--;
-    uint base = start + gl_SubgroupID * LANES, lane = gl_SubgroupInvocationID;
-    uvec2 slots = uvec2(0);
-    if (base < end) {
-        slots = slots_of(table, kv_head, base, end);
-        ask_k(slots, end - 1 - base, 0);
-    }
+    fetch(table, kv_head, start, end);
     load_heads(row, h0, kv_head, len - 1, fresh);
     if (fresh) store_newest(kv_slot(params, table, len - 1, kv_head, kv_heads));
-    for (uint g = gl_SubgroupID; g < (fresh ? GH : 0); g += SUBS) {
+    for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
         float score = 0.0;
-        for (uint i = lane; i < HEAD_DIM / 4; i += LANES) score += dot(q[g * HEAD_DIM / 4 + i], q[GH * HEAD_DIM / 4 + i]);
+        for (uint i = gl_SubgroupInvocationID; i < HEAD_DIM / 4; i += gl_SubgroupSize) {
+            score += dot(q[g * HEAD_DIM / 4 + i], q[GH * HEAD_DIM / 4 + i]);
+        }
         score = subgroupAdd(score) * scale;
-        if (subgroupElect()) newest[g] = score;
+        if (subgroupElect()) {
+            best[g] = fresh ? score : -1e30;
+            sum[g] = fresh ? 1.0 : 0.0;
+        }
     }
-    barrier();
-    bool starts = fresh && gl_SubgroupID == 0;
-    #define START(g) start_head(g, starts);
-    EACH(START)
-    while (base < end) {
-        uint last = end - 1 - base, next = base + SUBS * LANES;
-        score_chunk(slots, last);
-        ask_v(slots, last, 0);
-        uvec2 next_slots = slots;
-        if (next < end) next_slots = slots_of(table, kv_head, next, end);
-        weigh_chunk(last);
-        if (next < end) ask_k(next_slots, end - 1 - next, 0);
-        sum_chunk(slots, last);
-        base = next;
-        slots = next_slots;
+    uint group = t / V_UNITS, unit = t % V_UNITS;
+    vec4 acc[8][2];
+    [[unroll]] for (uint g = 0; g < GH; g++) {
+        bool first = fresh && group == 0;
+        uint at = ((GH + 1) * HEAD_DIM + unit * V_LEN) / 4;
+        acc[g][0] = first ? q[at] : vec4(0.0);
+        acc[g][1] = first && V_LEN == 8 ? q[at + 1] : vec4(0.0);
     }
-    #define LEAVE(g) leave(g);
-    EACH(LEAVE)
-    if (GH > 0) gather(0, row, h0, part, parts, used);
-    if (GH > 2) gather(2, row, h0, part, parts, used);
-    if (GH > 4) gather(4, row, h0, part, parts, used);
-    if (GH > 6) gather(6, row, h0, part, parts, used);
+    for (uint base = start; base < end; base += SPAN) {
+        [[unroll]] for (uint i = 0; i < K_LOADS; i++) {
+            uint j = t + i * SIZE;
+            if (j < SPAN * K_UNITS) k_tile[j / K_UNITS * (K_UNITS + 1) + j % K_UNITS] = k_raw[i];
+        }
+        uvec4 v_now[V_LOADS];
+        [[unroll]] for (uint i = 0; i < V_LOADS; i++) v_now[i] = v_raw[i];
+        barrier();
+        fetch(table, kv_head, base + SPAN, end);
+        float score[GH];
+        [[unroll]] for (uint g = 0; g < GH; g++) score[g] = 0.0;
+        for (uint u = t / SPAN; u < K_UNITS; u += SHARES) {
+            vec4 a, b;
+            kv_decode(K_TYPE, k_tile[t % SPAN * (K_UNITS + 1) + u], a, b);
+            [[unroll]] for (uint g = 0; g < GH; g++) {
+                uint at = (g * HEAD_DIM + u * K_LEN) / 4;
+                score[g] += dot(q[at], a);
+                if (K_LEN == 8) score[g] += dot(q[at + 1], b);
+            }
+        }
+        [[unroll]] for (uint g = 0; g < GH; g++) p[g * SIZE + t] = score[g];
+        barrier();
+        for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
+            float before = best[g], most = -1e30, total = 0.0;
+            for (uint i = gl_SubgroupInvocationID; i < SPAN; i += gl_SubgroupSize) {
+                float whole = 0.0;
+                [[unroll]] for (uint k = 0; k < SHARES; k++) whole += p[g * SIZE + k * SPAN + i];
+                p[g * SIZE + i] = whole * scale;
+                if (base + i < end) most = max(most, whole * scale);
+            }
+            float now = max(before, subgroupMax(most));
+            for (uint i = gl_SubgroupInvocationID; i < SPAN; i += gl_SubgroupSize) {
+                float e = base + i < end ? exp(p[g * SIZE + i] - now) : 0.0;
+                p[g * SIZE + i] = e;
+                total += e;
+            }
+            total = subgroupAdd(total);
+            if (subgroupElect()) {
+                keep[g] = exp(before - now);
+                best[g] = now;
+                sum[g] = sum[g] * keep[g] + total;
+            }
+        }
+        barrier();
+        [[unroll]] for (uint g = 0; g < GH; g++) {
+            acc[g][0] *= keep[g];
+            acc[g][1] *= keep[g];
+        }
+        [[unroll]] for (uint i = 0; i < V_LOADS; i++) {
+            uint j = group + i * GROUPS;
+            if (group < GROUPS && j < SPAN && base + j < end) {
+                vec4 a, b;
+                kv_decode(V_TYPE, v_now[i], a, b);
+                [[unroll]] for (uint g = 0; g < GH; g++) {
+                    acc[g][0] += p[g * SIZE + j] * a;
+                    if (V_LEN == 8) acc[g][1] += p[g * SIZE + j] * b;
+                }
+            }
+        }
+    }
+    // By hand: a loop with barriers in it would not be unrolled, and the sums would live in local memory.
+    if (GH > 0) gather(0, row, h0, part, parts, used, acc[0]);
+    if (GH > 1) gather(1, row, h0, part, parts, used, acc[1]);
+    if (GH > 2) gather(2, row, h0, part, parts, used, acc[2]);
+    if (GH > 3) gather(3, row, h0, part, parts, used, acc[3]);
+    if (GH > 4) gather(4, row, h0, part, parts, used, acc[4]);
+    if (GH > 5) gather(5, row, h0, part, parts, used, acc[5]);
+    if (GH > 6) gather(6, row, h0, part, parts, used, acc[6]);
+    if (GH > 7) gather(7, row, h0, part, parts, used, acc[7]);
     if (used == 1) return;
     memoryBarrierBuffer();
     barrier();
@@ -357,16 +281,16 @@ void main() {
     uint first = (row * heads + h0) * parts * STATE;
     for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
         uint at = first + g * parts * STATE;
-        float largest = -1e30, all = 0.0;
-        for (uint k = gl_SubgroupInvocationID; k < used; k += gl_SubgroupSize) largest = max(largest, partials.v[at + k * STATE]);
-        largest = subgroupMax(largest);
+        float most = -1e30, total = 0.0;
+        for (uint k = gl_SubgroupInvocationID; k < used; k += gl_SubgroupSize) most = max(most, partials.v[at + k * STATE]);
+        most = subgroupMax(most);
         for (uint k = gl_SubgroupInvocationID; k < used; k += gl_SubgroupSize) {
-            float by = exp(partials.v[at + k * STATE] - largest);
-            p[(g * SIZE + k) / 4][k % 4] = by;
-            all += by * partials.v[at + k * STATE + 1];
+            float by = exp(partials.v[at + k * STATE] - most);
+            p[g * SIZE + k] = by;
+            total += by * partials.v[at + k * STATE + 1];
         }
-        all = subgroupAdd(all);
-        if (subgroupElect()) sum[g] = all;
+        total = subgroupAdd(total);
+        if (subgroupElect()) sum[g] = total;
     }
     barrier();
     const uint ELEMENTS = GH * HEAD_DIM / 4, SLICES = max(SIZE / ELEMENTS, 1);
@@ -376,7 +300,7 @@ void main() {
         for (uint k = i / ELEMENTS; k < used; k += 8 * SLICES) {
             vec4 a[8];
             [[unroll]] for (uint j = 0; j < 8; j++) a[j] = PartialSums(partials).v[from + min(k + j * SLICES, used - 1) * (STATE / 4)];
-            [[unroll]] for (uint j = 0; j < 8; j++) o += k + j * SLICES < used ? weight_of(g, k + j * SLICES) * a[j] : vec4(0.0);
+            [[unroll]] for (uint j = 0; j < 8; j++) o += k + j * SLICES < used ? p[g * SIZE + k + j * SLICES] * a[j] : vec4(0.0);
         }
         if (SLICES == 1) put_out(row, h0, e, o / sum[g]);
         else summed[i] = o;

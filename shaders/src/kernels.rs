@@ -136,7 +136,7 @@ pub const KERNELS: &[Kernel] = &[
             ("ROPE", 2),
             ("NEOX", 3),
             ("NORM", 4),
-            ("LANES", 5),
+            ("SPAN", 5),
             ("LEAST", 6),
             KV[0],
             KV[1],

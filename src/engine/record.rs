@@ -25,6 +25,8 @@ pub struct Shape {
     pub logits: bool,
     /// Draws the ids instead of taking the largest logits.
     pub drawn: bool,
+    /// Most query heads that a workgroup of attention takes.
+    pub heads: usize,
     /// Takes the time after every op.
     pub stamps: bool,
 }
@@ -122,8 +124,10 @@ impl Meeting {
         for op in &plan.ops {
             let Op::Attend { cache: c, .. } = op else { continue };
             for rows in 1..=policy::GEMV_MAX_COLS {
-                let tile = policy::attn_tile(caps, c.heads, c.kv_heads, rows);
-                bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (4 + c.head_dim));
+                for len in [1, 1024, usize::MAX] {
+                    let tile = policy::attn_tile(caps, c, rows, false, policy::attn_heads(caps, len));
+                    bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (4 + c.head_dim));
+                }
                 counters = counters.max(rows * c.heads);
             }
         }
@@ -527,7 +531,8 @@ impl Writer<'_, '_> {
     }
 
     fn attn_tile(&self, c: &Cache, rows: usize) -> AttnTile {
-        let tile = policy::attn_tile(self.b.device.caps(), c.heads, c.kv_heads, rows);
+        let wide = self.b.cache_types.0 == CacheType::F32;
+        let tile = policy::attn_tile(self.b.device.caps(), c, rows, wide, self.shape.heads);
         AttnTile { parts: tile.parts.min((self.b.n_ctx as u32).div_ceil(tile.least)), ..tile }
     }
 
@@ -545,7 +550,7 @@ impl Writer<'_, '_> {
         let neox = rope.is_some_and(|r| r.style == RopeStyle::Neox);
         let mut spec = vec![("SIZE", tile.size), ("GH", tile.heads), ("ROPE", u32::from(rope.is_some()))];
         spec.extend([("NEOX", u32::from(neox)), ("NORM", u32::from(q_norm.is_some()))]);
-        spec.extend([("LANES", self.b.device.caps().subgroup_size), ("LEAST", tile.least)]);
+        spec.extend([("SPAN", tile.span), ("LEAST", tile.least)]);
         spec.extend(self.kv_spec(cache));
         let grid = [self.shape.rows, cache.heads / tile.heads as usize, tile.parts as usize];
         self.dispatch("attn_split", None, &spec, push, grid)

@@ -7,6 +7,7 @@ use super::{draw, weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Placement, Plan};
+use crate::policy;
 use crate::sample::SamplerOptions;
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket, Want};
 use crate::vk::{Buffer, Class, Device, Uploader};
@@ -266,12 +267,16 @@ impl Runner for VulkanRunner {
             self.blocks.hold(row.seq, row.pos)?;
         }
         let wanted = rows.iter().filter(|r| r.wanted).count();
+        // Steps of many rows have an attention of their own, which is the same for all lengths.
+        let single = rows.len() <= policy::GEMV_MAX_COLS;
+        let longest = rows.iter().filter(|_| single).map(|row| row.pos as usize + 1).max().unwrap_or(0);
         let shape = Shape {
             slot: (self.started % SLOTS as u64) as usize,
             rows: bucket(rows.len(), self.limits.max_rows),
             wanted: bucket(wanted, self.limits.max_rows),
             logits: want == Want::Logits && wanted > 0,
             drawn: want.draws().iter().any(|draw| !draw.options.is_argmax()),
+            heads: policy::attn_heads(self.device.caps(), longest),
             stamps: self.stamps,
         };
         self.ensure_recorded(shape)?;
