@@ -23,6 +23,8 @@ use crate::reference::Reference;
 use crate::step::Runner;
 use crate::vk::{self, Device, Select};
 use crate::{model, Result};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// Where to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,10 +84,26 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 /// # Errors
 /// A file that is no runnable model, no such device, a missing feature, memory that does not suffice.
 pub fn load<'a>(gguf: &'a Gguf, options: &Options, progress: Progress<'_>) -> Result<Box<dyn Runner + 'a>> {
-    let plan = checked_plan(gguf)?;
-    match device(options)? {
+    load_opened(gguf, Opening::start(options), options, progress)
+}
+
+/// Likewise, onto a device that [`Opening::start`] was told to open with the same options.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_opened<'a>(
+    gguf: &'a Gguf,
+    opening: Opening,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Box<dyn Runner + 'a>> {
+    let plan = model::plan(gguf)?;
+    match opening.device()? {
         Some(device) => Ok(Box::new(VulkanRunner::new(gguf, plan, device, options, progress)?)),
-        None => cpu(gguf, plan, options),
+        None => {
+            weights::check_finite(gguf, &plan)?;
+            cpu(gguf, plan, options)
+        }
     }
 }
 
@@ -94,7 +112,7 @@ pub fn load<'a>(gguf: &'a Gguf, options: &Options, progress: Progress<'_>) -> Re
 /// # Errors
 /// As [`load`].
 pub fn load_onto(gguf: &Gguf, device: Device, options: &Options, progress: Progress<'_>) -> Result<VulkanRunner> {
-    VulkanRunner::new(gguf, checked_plan(gguf)?, device, options, progress)
+    VulkanRunner::new(gguf, model::plan(gguf)?, device, options, progress)
 }
 
 /// Opens the device that the options mean; none for the CPU.
@@ -114,14 +132,45 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
             Err(_) => Select::Name(name.clone()),
         },
     };
-    let options = vk::Options { select, validation: options.validation, force_staging: options.force_staging };
-    Device::open(&options).map(Some)
+    let (validation, force_staging) = (options.validation, options.force_staging);
+    Device::open(&vk::Options { select, validation, force_staging, ..vk::Options::default() }).map(Some)
 }
 
-fn checked_plan(gguf: &Gguf) -> Result<Plan> {
-    let plan = model::plan(gguf)?;
-    weights::check_finite(gguf, &plan)?;
-    Ok(plan)
+/// A device that is being opened while the caller does something else: drivers take a tenth of a second and more.
+pub struct Opening(Option<JoinHandle<Result<Option<Device>>>>);
+
+impl Opening {
+    /// Begins to open what [`device`] gives.
+    pub fn start(options: &Options) -> Opening {
+        let options = options.clone();
+        Opening(Some(std::thread::spawn(move || {
+            let begun = Instant::now();
+            let opened = device(&options);
+            tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
+            opened
+        })))
+    }
+
+    /// Waits for the device; none for the CPU.
+    ///
+    /// # Errors
+    /// As [`device`].
+    pub fn device(mut self) -> Result<Option<Device>> {
+        match self.0.take().map(JoinHandle::join) {
+            Some(Ok(opened)) => opened,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Drop for Opening {
+    /// A process does not end while a driver is starting.
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            let _ = thread.join(); // whatever it found, nobody wants it
+        }
+    }
 }
 
 /// Positions of the CPU reference unless told: its cache grows, so only attention's cost speaks against more.

@@ -1,6 +1,6 @@
 //! Tiles by device and shape: the one place that may know a device's kind. Pure functions of plain data.
 
-use crate::vk::{Caps, DeviceKind};
+use crate::vk::{Caps, DeviceKind, Way};
 use pumex_quant::{tables, Format, FormatId};
 
 /// Which GEMV runs a product, and in what shape.
@@ -146,6 +146,27 @@ pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize
     };
     let size = size.max(caps.subgroup_size.min(64));
     GemvTile { kernel: FLOAT, size, rows, groups: (m as u32).div_ceil(rows), span: k as u32, depth: 1, bits: 16 }
+}
+
+/// How weights reach a device whose memory the host does not use as its own, with `threads` of the host; and why so.
+///
+/// A device reads the host's memory faster by itself than a core writes into a window, which is taken only where copies
+/// would keep the queue from the kernels that lay rows out. Slots are small, for memory the device may read must be made
+/// first: two dozen of 4 MiB keep a link of 50 GB/s busy for 2 ms.
+pub fn upload_way(caps: &Caps, threads: usize) -> (Way, &'static str) {
+    if caps.kind == DeviceKind::Cpu {
+        let way = Way { threads: threads.clamp(1, 4), slot_bytes: 1 << 20, window: false };
+        return (way, "software device: its copies take the same cores");
+    }
+    let way = Way { threads: threads.clamp(1, 12), slot_bytes: 4 << 20, window: false };
+    let largest = caps.heaps.iter().filter(|h| h.device_local).map(|h| h.len_bytes).max().unwrap_or(0);
+    let visible = |t: &&crate::vk::MemoryType| t.device_local && t.host_visible && t.host_coherent;
+    let window = caps.memory_types.iter().find(visible).is_some_and(|t| caps.heaps[t.heap].len_bytes == largest);
+    match (caps.copy_queue, window) {
+        (true, _) => (way, "staging slots: the device copies beside its other work"),
+        (false, true) => (Way { window: true, ..way }, "a window on all memory, and no queue that only copies"),
+        (false, false) => (way, "staging slots: no queue that only copies, and no window on all memory"),
+    }
 }
 
 /// Threads that choose a row's experts: one subgroup, which needs no barriers.
