@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use pumex_shaders::kernels::Needs;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a pipeline is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,9 +56,17 @@ impl Kernels {
         Ok(Key { module: name, constants: ids, push_bytes: row.push_bytes })
     }
 
+    /// How many there are.
+    pub fn built(&self) -> usize {
+        self.locked().len()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<Key, Pipeline>> {
+        self.built.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn build(&self, key: Key) -> Result<Pipeline> {
-        let built = || self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipeline) = built().get(&key) {
+        if let Some(pipeline) = self.locked().get(&key) {
             return Ok(pipeline.clone());
         }
         let missing = || Error::Device(format!("kernel {}: expected a compiled module, found none", key.module));
@@ -66,7 +74,7 @@ impl Kernels {
         // Not under the lock: whoever builds the same one meanwhile wastes no more than its own time.
         let pipeline = self.device.pipeline(&key.module, spirv, &key.constants, key.push_bytes)?;
         self.unsaved.store(true, Ordering::Relaxed);
-        built().insert(key, pipeline.clone());
+        self.locked().insert(key, pipeline.clone());
         Ok(pipeline)
     }
 

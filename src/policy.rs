@@ -169,6 +169,12 @@ pub fn upload_way(caps: &Caps, threads: usize) -> (Way, &'static str) {
     }
 }
 
+/// Whether pipelines of usual steps are built while weights are sent. Software devices have one set of cores for both, and
+/// their pipelines are kept in no cache, so that those never used would cost the most.
+pub fn builds_ahead(caps: &Caps) -> bool {
+    caps.kind != DeviceKind::Cpu
+}
+
 /// Threads that choose a row's experts: one subgroup, which needs no barriers.
 pub fn route_threads(caps: &Caps) -> u32 {
     caps.subgroup_size

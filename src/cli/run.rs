@@ -5,6 +5,7 @@
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use pumex::conversation::{generate, Request, Stats, StopReason};
 use pumex::sample::{Sampler, SamplerOptions};
@@ -92,6 +93,7 @@ pub struct Args {
 /// What a run works with.
 struct Session<'a> {
     args: &'a Args,
+    begun: Instant,
     tokenizer: Tokenizer,
     runner: Box<dyn Runner + 'a>,
     sampler: Sampler,
@@ -103,9 +105,15 @@ struct Session<'a> {
 
 /// Continues the prompt, or what is typed.
 pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
+    let begun = Instant::now();
     let prompt = args.prompt.read(!args.no_escape)?;
     let gguf = session::open(&args.model)?;
+    // The device opens while the vocabulary is read.
+    let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
+    let opening = session::opening(&args.engine, n_ctx);
+    let reading = Instant::now();
     let tokenizer = Tokenizer::from_gguf(&gguf)?;
+    tracing::info!("load: tokenizer, {:.0} ms", reading.elapsed().as_secs_f64() * 1e3);
     let banned = match u32::try_from(tokenizer.n_vocab()) {
         Ok(n) if args.ignore_eos => (0..n).filter(|&id| tokenizer.is_end(id)).collect(),
         _ => Vec::new(),
@@ -114,10 +122,9 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     if first.as_ref().is_some_and(Vec::is_empty) {
         return Err(Error::Request("the prompt is empty: give -p TEXT, -f FILE or a pipe with text".into()));
     }
-    let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
-    let runner = session::load(&gguf, &args.engine, n_ctx, stop)?;
+    let runner = session::load_opened(&gguf, opening, &args.engine, n_ctx, stop)?;
     let sampler = sampler(&args, banned);
-    let mut session = Session { args: &args, tokenizer, runner, sampler, stop, held: 0, pending: None };
+    let mut session = Session { args: &args, begun, tokenizer, runner, sampler, stop, held: 0, pending: None };
     match (prompt, first) {
         (Some(text), Some(ids)) => session.once(&text, &ids),
         _ => session.interactive(),
@@ -193,7 +200,11 @@ impl Session<'_> {
         let mut failed = None;
         // A reverse prompt stops the loop through Ctrl-C's flag, which is lowered again below.
         let mut halted = false;
+        let (begun, mut first) = (self.begun, self.held == 0);
         let mut on_token = |id: u32| {
+            if std::mem::take(&mut first) {
+                tracing::info!("load: first token, {:.0} ms after the start", begun.elapsed().as_secs_f64() * 1e3);
+            }
             let piece = pieces.push(id);
             if stream && failed.is_none() {
                 failed = output::text(&piece).err();

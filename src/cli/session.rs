@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use pumex::engine::{self, VulkanRunner};
+use pumex::engine::{self, Opening, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::quantize::recipe;
 use pumex::step::Runner;
@@ -26,6 +26,7 @@ static DEMO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../assets/demo.gguf")
 /// # Errors
 /// A file that is missing or not GGUF.
 pub fn open(args: &ModelArgs) -> Result<Gguf> {
+    let begun = Instant::now();
     let gguf = match &args.model {
         Some(path) => Gguf::open(path)?,
         None => {
@@ -33,6 +34,7 @@ pub fn open(args: &ModelArgs) -> Result<Gguf> {
             Gguf::from_static("demo.gguf", &DEMO.0)?
         }
     };
+    tracing::info!("load: header, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     for warning in gguf.warnings() {
         tracing::warn!("{}: {warning}", gguf.path().display());
     }
@@ -59,8 +61,28 @@ pub fn load<'a>(
     n_ctx: Option<u32>,
     stop: &AtomicBool,
 ) -> Result<Box<dyn Runner + 'a>> {
+    load_opened(gguf, opening(args, n_ctx), args, n_ctx, stop)
+}
+
+/// Begins to open the device for [`load_opened`], which must get the same options.
+pub fn opening(args: &EngineArgs, n_ctx: Option<u32>) -> Opening {
+    Opening::start(&args.options(n_ctx))
+}
+
+/// As [`load`], onto a device that is being opened already.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_opened<'a>(
+    gguf: &'a Gguf,
+    opening: Opening,
+    args: &EngineArgs,
+    n_ctx: Option<u32>,
+    stop: &AtomicBool,
+) -> Result<Box<dyn Runner + 'a>> {
     let begun = Instant::now();
-    let runner = loading(args, stop, |progress| engine::load(gguf, &args.options(n_ctx), progress))?;
+    let options = args.options(n_ctx);
+    let runner = loading(args, stop, |progress| engine::load_opened(gguf, opening, &options, progress))?;
     tracing::info!("running on {}, loaded in {:.3} s", runner.device(), begun.elapsed().as_secs_f64());
     Ok(runner)
 }
@@ -90,9 +112,10 @@ fn loading<T>(args: &EngineArgs, stop: &AtomicBool, load: impl FnOnce(engine::Pr
     let bar = bar("loading", "{msg} {wide_bar} {bytes}/{total_bytes}");
     let loaded = load(&mut |done, total| {
         if stop.load(Ordering::Relaxed) {
-            // Nothing is printed yet, and loading has no way to stop halfway.
+            // Nothing is printed yet, and loading has no way to stop halfway. The driver's own end would race with the
+            // threads that load, so it does not get to see this one.
             bar.finish_and_clear();
-            std::process::exit(130);
+            signal_hook::low_level::exit(130);
         }
         bar.set_length(total);
         bar.set_position(done);

@@ -7,6 +7,7 @@ use super::{draw, weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Placement, Plan};
+use crate::policy;
 use crate::sample::SamplerOptions;
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket, Want};
 use crate::vk::{self, Buffer, Class, Device};
@@ -135,7 +136,9 @@ impl VulkanRunner {
                 let (plan, kernels, device) = (plan.clone(), kernels.clone(), device.clone());
                 || {
                     let runner = Self::without_weights(plan, kernels, device, options, placement, memory)?;
-                    runner.build_pipelines()?;
+                    if policy::builds_ahead(runner.device.caps()) {
+                        runner.build_ahead()?;
+                    }
                     Ok::<_, Error>(runner)
                 }
             });
@@ -207,17 +210,20 @@ impl VulkanRunner {
     }
 
     /// Builds the pipelines that a prompt's chunks and single rows take, whether greedy or drawn.
-    fn build_pipelines(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// A module the driver refuses.
+    pub fn build_ahead(&self) -> Result<()> {
         let begun = Instant::now();
         let mut keys = HashSet::new();
         for (rows, drawn) in [1, self.limits.max_rows].into_iter().flat_map(|n| [(n, false), (n, true)]) {
             let shape = Shape { slot: 0, rows, wanted: 1, logits: false, drawn, stamps: false };
             keys.extend(pipelines(&self.bound(0), &self.kernels, shape)?);
         }
-        let count = keys.len();
         self.kernels.build_all(keys, rayon::current_num_threads())?;
         self.kernels.save();
-        tracing::info!("load: {count} pipelines, {:.0} ms beside the weights", begun.elapsed().as_secs_f64() * 1e3);
+        let ms = begun.elapsed().as_secs_f64() * 1e3;
+        tracing::info!("load: {} pipelines, {ms:.0} ms beside the weights", self.kernels.built());
         Ok(())
     }
 
@@ -259,6 +265,11 @@ impl VulkanRunner {
     /// Element types of the K and V caches.
     pub fn cache_types(&self) -> (CacheType, CacheType) {
         self.cache_types
+    }
+
+    /// Pipelines built so far.
+    pub fn pipelines(&self) -> usize {
+        self.kernels.built()
     }
 
     /// Whether the time is taken after every op of the steps started from now on. Such steps have recordings of their own.
