@@ -23,7 +23,6 @@ use crate::reference::Reference;
 use crate::step::Runner;
 use crate::vk::{self, Device, Select};
 use crate::{model, Result};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// Where to run.
@@ -84,21 +83,31 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 /// # Errors
 /// A file that is no runnable model, no such device, a missing feature, memory that does not suffice.
 pub fn load<'a>(gguf: &'a Gguf, options: &Options, progress: Progress<'_>) -> Result<Box<dyn Runner + 'a>> {
-    load_opened(gguf, Opening::start(options), options, progress)
+    let plan = model::plan(gguf)?;
+    run_plan(gguf, plan, device(options)?, options, progress)
 }
 
-/// Likewise, onto a device that [`Opening::start`] was told to open with the same options.
+/// Likewise, on what [`device`] gave for the same options.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_opened<'a>(
+pub fn load_on<'a>(
     gguf: &'a Gguf,
-    opening: Opening,
+    device: Option<Device>,
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Box<dyn Runner + 'a>> {
-    let plan = model::plan(gguf)?;
-    match opening.device()? {
+    run_plan(gguf, model::plan(gguf)?, device, options, progress)
+}
+
+fn run_plan<'a>(
+    gguf: &'a Gguf,
+    plan: Plan,
+    device: Option<Device>,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Box<dyn Runner + 'a>> {
+    match device {
         Some(device) => Ok(Box::new(VulkanRunner::new(gguf, plan, device, options, progress)?)),
         None => {
             weights::check_finite(gguf, &plan)?;
@@ -120,6 +129,7 @@ pub fn load_onto(gguf: &Gguf, device: Device, options: &Options, progress: Progr
 /// # Errors
 /// No such device, a missing feature.
 pub fn device(options: &Options) -> Result<Option<Device>> {
+    let begun = Instant::now();
     let select = match &options.device {
         DeviceChoice::Cpu => return Ok(None),
         DeviceChoice::Auto => match vk::list() {
@@ -133,44 +143,9 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
         },
     };
     let (validation, force_staging) = (options.validation, options.force_staging);
-    Device::open(&vk::Options { select, validation, force_staging, ..vk::Options::default() }).map(Some)
-}
-
-/// A device that is being opened while the caller does something else: drivers take a tenth of a second and more.
-pub struct Opening(Option<JoinHandle<Result<Option<Device>>>>);
-
-impl Opening {
-    /// Begins to open what [`device`] gives.
-    pub fn start(options: &Options) -> Opening {
-        let options = options.clone();
-        Opening(Some(std::thread::spawn(move || {
-            let begun = Instant::now();
-            let opened = device(&options);
-            tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
-            opened
-        })))
-    }
-
-    /// Waits for the device; none for the CPU.
-    ///
-    /// # Errors
-    /// As [`device`].
-    pub fn device(mut self) -> Result<Option<Device>> {
-        match self.0.take().map(JoinHandle::join) {
-            Some(Ok(opened)) => opened,
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
-            None => Ok(None),
-        }
-    }
-}
-
-impl Drop for Opening {
-    /// A process does not end while a driver is starting.
-    fn drop(&mut self) {
-        if let Some(thread) = self.0.take() {
-            let _ = thread.join(); // whatever it found, nobody wants it
-        }
-    }
+    let opened = Device::open(&vk::Options { select, validation, force_staging, ..vk::Options::default() })?;
+    tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
+    Ok(Some(opened))
 }
 
 /// Positions of the CPU reference unless told: its cache grows, so only attention's cost speaks against more.

@@ -13,5 +13,6 @@ mod sample;
 mod synthetic;
 mod tables;
 mod text;
+mod upload;
 mod util;
 mod vulkan;

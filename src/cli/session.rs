@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use pumex::engine::{self, Opening, VulkanRunner};
+use pumex::engine::{self, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::quantize::recipe;
 use pumex::step::Runner;
@@ -61,30 +61,41 @@ pub fn load<'a>(
     n_ctx: Option<u32>,
     stop: &AtomicBool,
 ) -> Result<Box<dyn Runner + 'a>> {
-    load_opened(gguf, opening(args, n_ctx), args, n_ctx, stop)
+    let begun = Instant::now();
+    use_threads(args);
+    let runner = loading(stop, |progress| engine::load(gguf, &args.options(n_ctx), progress))?;
+    told(&*runner, begun);
+    Ok(runner)
 }
 
-/// Begins to open the device for [`load_opened`], which must get the same options.
-pub fn opening(args: &EngineArgs, n_ctx: Option<u32>) -> Opening {
-    Opening::start(&args.options(n_ctx))
-}
-
-/// As [`load`], onto a device that is being opened already.
+/// The device that `args` means, opened; none for the CPU.
 ///
 /// # Errors
-/// As [`load`].
-pub fn load_opened<'a>(
+/// No such device, or one that cannot run models.
+pub fn device(args: &EngineArgs) -> Result<Option<Device>> {
+    engine::device(&args.options(None))
+}
+
+/// As [`load`], on what [`device`] gave and after [`use_threads`].
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_on<'a>(
     gguf: &'a Gguf,
-    opening: Opening,
+    device: Option<Device>,
     args: &EngineArgs,
     n_ctx: Option<u32>,
     stop: &AtomicBool,
 ) -> Result<Box<dyn Runner + 'a>> {
     let begun = Instant::now();
     let options = args.options(n_ctx);
-    let runner = loading(args, stop, |progress| engine::load_opened(gguf, opening, &options, progress))?;
-    tracing::info!("running on {}, loaded in {:.3} s", runner.device(), begun.elapsed().as_secs_f64());
+    let runner = loading(stop, |progress| engine::load_on(gguf, device, &options, progress))?;
+    told(&*runner, begun);
     Ok(runner)
+}
+
+fn told(runner: &dyn Runner, begun: Instant) {
+    tracing::info!("running on {}, loaded in {:.3} s", runner.device(), begun.elapsed().as_secs_f64());
 }
 
 /// Likewise, onto a Vulkan device that is open already.
@@ -98,17 +109,22 @@ pub fn load_onto(
     n_ctx: u32,
     stop: &AtomicBool,
 ) -> Result<VulkanRunner> {
-    loading(args, stop, |progress| engine::load_onto(gguf, device, &args.options(Some(n_ctx)), progress))
+    use_threads(args);
+    loading(stop, |progress| engine::load_onto(gguf, device, &args.options(Some(n_ctx)), progress))
 }
 
-/// What `load` gives, with the threads asked for and a bar.
-fn loading<T>(args: &EngineArgs, stop: &AtomicBool, load: impl FnOnce(engine::Progress<'_>) -> Result<T>) -> Result<T> {
+/// Takes as many threads as asked for; before anything else uses some.
+pub fn use_threads(args: &EngineArgs) {
     if let Ok(threads @ 1..) = usize::try_from(args.threads) {
         // Fails only when something used the pool before: slower or faster, but no reason to stop.
         if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
             tracing::warn!("--threads {threads} has no effect: {error}");
         }
     }
+}
+
+/// What `load` gives, with a bar.
+fn loading<T>(stop: &AtomicBool, load: impl FnOnce(engine::Progress<'_>) -> Result<T>) -> Result<T> {
     let bar = bar("loading", "{msg} {wide_bar} {bytes}/{total_bytes}");
     let loaded = load(&mut |done, total| {
         if stop.load(Ordering::Relaxed) {
