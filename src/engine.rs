@@ -56,7 +56,7 @@ pub struct Options {
     pub cache_type_v: CacheType,
     /// Turns the validation layer on.
     pub validation: bool,
-    /// Sends weights through the staging ring even where memory is unified.
+    /// Sends weights through staging slots even where memory is unified.
     pub force_staging: bool,
 }
 

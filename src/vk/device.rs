@@ -20,7 +20,7 @@ pub struct Options {
     pub select: Select,
     /// With the validation layer, synchronization validation included.
     pub validation: bool,
-    /// Keeps weights out of mapped memory even where memory is unified, so that the staging ring is used.
+    /// Keeps weights out of mapped memory even where memory is unified, so that staging slots are used.
     pub force_staging: bool,
     /// Where copies to the device are submitted.
     pub copies: Copies,
@@ -268,7 +268,7 @@ impl Device {
         }
     }
 
-    /// Whether weights are sent through the staging ring instead of being used where the file lies.
+    /// Whether weights are sent through staging slots instead of being used where the file lies.
     pub fn stages_weights(&self) -> bool {
         !self.0.caps.unified || self.0.force_staging
     }
