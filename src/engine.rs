@@ -23,6 +23,7 @@ use crate::reference::Reference;
 use crate::step::Runner;
 use crate::vk::{self, Device, Select};
 use crate::{model, Result};
+use std::time::Instant;
 
 /// Where to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +56,7 @@ pub struct Options {
     pub cache_type_v: CacheType,
     /// Turns the validation layer on.
     pub validation: bool,
-    /// Sends weights through the staging ring even where memory is unified.
+    /// Sends weights through staging slots even where memory is unified.
     pub force_staging: bool,
 }
 
@@ -82,10 +83,36 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 /// # Errors
 /// A file that is no runnable model, no such device, a missing feature, memory that does not suffice.
 pub fn load<'a>(gguf: &'a Gguf, options: &Options, progress: Progress<'_>) -> Result<Box<dyn Runner + 'a>> {
-    let plan = checked_plan(gguf)?;
-    match device(options)? {
+    let plan = model::plan(gguf)?;
+    run_plan(gguf, plan, device(options)?, options, progress)
+}
+
+/// Likewise, on what [`device`] gave for the same options.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_on<'a>(
+    gguf: &'a Gguf,
+    device: Option<Device>,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Box<dyn Runner + 'a>> {
+    run_plan(gguf, model::plan(gguf)?, device, options, progress)
+}
+
+fn run_plan<'a>(
+    gguf: &'a Gguf,
+    plan: Plan,
+    device: Option<Device>,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Box<dyn Runner + 'a>> {
+    match device {
         Some(device) => Ok(Box::new(VulkanRunner::new(gguf, plan, device, options, progress)?)),
-        None => cpu(gguf, plan, options),
+        None => {
+            weights::check_finite(gguf, &plan)?;
+            cpu(gguf, plan, options)
+        }
     }
 }
 
@@ -94,7 +121,7 @@ pub fn load<'a>(gguf: &'a Gguf, options: &Options, progress: Progress<'_>) -> Re
 /// # Errors
 /// As [`load`].
 pub fn load_onto(gguf: &Gguf, device: Device, options: &Options, progress: Progress<'_>) -> Result<VulkanRunner> {
-    VulkanRunner::new(gguf, checked_plan(gguf)?, device, options, progress)
+    VulkanRunner::new(gguf, model::plan(gguf)?, device, options, progress)
 }
 
 /// Opens the device that the options mean; none for the CPU.
@@ -102,6 +129,7 @@ pub fn load_onto(gguf: &Gguf, device: Device, options: &Options, progress: Progr
 /// # Errors
 /// No such device, a missing feature.
 pub fn device(options: &Options) -> Result<Option<Device>> {
+    let begun = Instant::now();
     let select = match &options.device {
         DeviceChoice::Cpu => return Ok(None),
         DeviceChoice::Auto => match vk::list() {
@@ -114,14 +142,10 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
             Err(_) => Select::Name(name.clone()),
         },
     };
-    let options = vk::Options { select, validation: options.validation, force_staging: options.force_staging };
-    Device::open(&options).map(Some)
-}
-
-fn checked_plan(gguf: &Gguf) -> Result<Plan> {
-    let plan = model::plan(gguf)?;
-    weights::check_finite(gguf, &plan)?;
-    Ok(plan)
+    let (validation, force_staging) = (options.validation, options.force_staging);
+    let opened = Device::open(&vk::Options { select, validation, force_staging, ..vk::Options::default() })?;
+    tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
+    Ok(Some(opened))
 }
 
 /// Positions of the CPU reference unless told: its cache grows, so only attention's cost speaks against more.

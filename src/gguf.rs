@@ -12,7 +12,7 @@ pub use header::{type_name, Tensor};
 pub use meta::{Meta, Strings, Value};
 
 use crate::map::Map;
-use crate::Result;
+use crate::{Error, Result};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
@@ -136,6 +136,18 @@ impl Gguf {
             _ => len,
         };
         &file[tensor.start..tensor.start + len]
+    }
+
+    /// Brings in `len` bytes of a tensor from byte `from` on, before they are read; see [`Map::touch`].
+    ///
+    /// # Errors
+    /// `truncated_data` if the file has lost them since it was opened.
+    pub fn touch(&self, tensor: &Tensor, from: usize, len: usize) -> Result<()> {
+        let Bytes::Map(map) = &self.files[tensor.file] else { return Ok(()) };
+        map.touch(tensor.start + from, len).map_err(|_| {
+            let what = format!("tensor {}: expected {} bytes, found the file cut off", tensor.name, tensor.len_bytes);
+            Error::file(&self.path, "truncated_data", what)
+        })
     }
 
     /// The mapped files, each with the index that [`Tensor::place`] names; an embedded model has none.

@@ -3,25 +3,44 @@
 use crate::vk::{Device, Pipeline};
 use crate::{Error, Result};
 use pumex_shaders::kernels::Needs;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Pipelines by module and constants.
+/// What a pipeline is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    module: String,
+    constants: Vec<(u32, u32)>,
+    push_bytes: u32,
+}
+
+/// Pipelines by module and constants. Several threads may ask for some at a time.
 pub struct Kernels {
     device: Device,
-    built: HashMap<(String, Vec<(u32, u32)>), Pipeline>,
+    built: Mutex<HashMap<Key, Pipeline>>,
+    unsaved: AtomicBool,
 }
 
 impl Kernels {
     /// None built yet.
     pub fn new(device: &Device) -> Self {
-        Kernels { device: device.clone(), built: HashMap::new() }
+        Kernels { device: device.clone(), built: Mutex::default(), unsaved: AtomicBool::new(false) }
     }
 
     /// The pipeline of `kernel` (for weight format `stem`, if it has one per format) with constants by name.
     ///
     /// # Errors
     /// A kernel that needs more than the device has, a module the driver refuses.
-    pub fn get(&mut self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)]) -> Result<Pipeline> {
+    pub fn get(&self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)]) -> Result<Pipeline> {
+        self.build(self.key(kernel, stem, spec)?)
+    }
+
+    /// What [`Kernels::get`] would build.
+    ///
+    /// # Errors
+    /// A kernel that needs more than the device has.
+    pub fn key(&self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)]) -> Result<Key> {
         let missing =
             |what: &str| Error::Device(format!("kernel {kernel}: expected {what} in the kernel table, found none"));
         let row = pumex_shaders::kernels::find(kernel).ok_or_else(|| missing("a row"))?;
@@ -34,13 +53,57 @@ impl Kernels {
         for (constant, value) in spec {
             ids.push((row.spec_id(constant).ok_or_else(|| missing(constant))?, *value));
         }
-        let key = (name, ids);
-        if let Some(pipeline) = self.built.get(&key) {
+        Ok(Key { module: name, constants: ids, push_bytes: row.push_bytes })
+    }
+
+    /// How many there are.
+    pub fn built(&self) -> usize {
+        self.locked().len()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<Key, Pipeline>> {
+        self.built.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn build(&self, key: Key) -> Result<Pipeline> {
+        if let Some(pipeline) = self.locked().get(&key) {
             return Ok(pipeline.clone());
         }
-        let spirv = pumex_shaders::module(&key.0).ok_or_else(|| missing("a compiled module"))?;
-        let pipeline = self.device.pipeline(&key.0, spirv, &key.1, row.push_bytes)?;
-        self.built.insert(key, pipeline.clone());
+        let missing = || Error::Device(format!("kernel {}: expected a compiled module, found none", key.module));
+        let spirv = pumex_shaders::module(&key.module).ok_or_else(missing)?;
+        // Not under the lock: whoever builds the same one meanwhile wastes no more than its own time.
+        let pipeline = self.device.pipeline(&key.module, spirv, &key.constants, key.push_bytes)?;
+        self.unsaved.store(true, Ordering::Relaxed);
+        self.locked().insert(key, pipeline.clone());
         Ok(pipeline)
+    }
+
+    /// Builds pipelines on `threads` threads.
+    ///
+    /// # Errors
+    /// A module the driver refuses.
+    pub fn build_all(&self, keys: HashSet<Key>, threads: usize) -> Result<()> {
+        let (keys, next) = (Vec::from_iter(keys), AtomicUsize::new(0));
+        let take = || -> Result<()> {
+            while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.build(key.clone())?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let helpers: Vec<_> = (1..threads.min(keys.len())).map(|_| scope.spawn(take)).collect();
+            let own = take();
+            helpers.into_iter().fold(own, |all, helper| match helper.join() {
+                Ok(built) => all.and(built),
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })
+    }
+
+    /// Keeps what was built for later processes, if anything was.
+    pub fn save(&self) {
+        if self.unsaved.swap(false, Ordering::Relaxed) {
+            self.device.save_pipeline_cache();
+        }
     }
 }

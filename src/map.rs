@@ -7,6 +7,10 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The error of pages that the file no longer has.
+#[cfg(target_os = "linux")]
+const EFAULT: i32 = 14;
+
 /// The bytes of a file; a handle, unmapped with the last.
 #[derive(Clone, Debug)]
 pub struct Map(Option<Arc<memmap2::Mmap>>);
@@ -29,6 +33,22 @@ impl Map {
         // part, as with every mapped model file.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
         Ok(Map(Some(Arc::new(map))))
+    }
+
+    /// Brings in the pages of a range at once, where the system can: faster than one by one as they are read, and a file
+    /// that has become shorter is an error, not the end of the process.
+    ///
+    /// # Errors
+    /// What the system says of pages that are not there any more.
+    pub fn touch(&self, start: usize, len: usize) -> std::io::Result<()> {
+        #[cfg(target_os = "linux")]
+        if let Some(map) = &self.0 {
+            let touched = map.advise_range(memmap2::Advice::PopulateRead, start, len);
+            // Systems that do not know the advice refuse it in several ways; only missing pages matter.
+            return touched.or_else(|e| if e.raw_os_error() == Some(EFAULT) { Err(e) } else { Ok(()) });
+        }
+        let _ = (start, len);
+        Ok(())
     }
 }
 

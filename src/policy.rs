@@ -1,7 +1,7 @@
 //! Tiles by device and shape: the one place that may know a device's kind. Pure functions of plain data.
 
 use crate::plan::Cache;
-use crate::vk::{Caps, DeviceKind};
+use crate::vk::{Caps, DeviceKind, Way};
 use pumex_quant::{tables, Format, FormatId};
 
 /// Which GEMV runs a product, and in what shape.
@@ -154,6 +154,33 @@ pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize
     GemvTile { kernel: FLOAT, size, rows, groups: (m as u32).div_ceil(rows), span: k as u32, depth: 1, bits: 16 }
 }
 
+/// How weights reach a device whose memory the host does not use as its own, with `threads` of the host; and why so.
+///
+/// A device reads the host's memory faster by itself than a core writes into a window, which is taken only where copies
+/// would keep the queue from the kernels that lay rows out. Slots are small, for memory the device may read must be made
+/// first: two dozen of 4 MiB keep a link of 50 GB/s busy for 2 ms.
+pub fn upload_way(caps: &Caps, threads: usize) -> (Way, &'static str) {
+    if caps.kind == DeviceKind::Cpu {
+        let way = Way { threads: threads.clamp(1, 4), slot_bytes: 1 << 20, window: false };
+        return (way, "software device: its copies take the same cores");
+    }
+    let way = Way { threads: threads.clamp(1, 12), slot_bytes: 4 << 20, window: false };
+    let largest = caps.heaps.iter().filter(|h| h.device_local).map(|h| h.len_bytes).max().unwrap_or(0);
+    let visible = |t: &&crate::vk::MemoryType| t.device_local && t.host_visible && t.host_coherent;
+    let window = caps.memory_types.iter().find(visible).is_some_and(|t| caps.heaps[t.heap].len_bytes == largest);
+    match (caps.copy_queue, window) {
+        (true, _) => (way, "staging slots: the device copies beside its other work"),
+        (false, true) => (Way { window: true, ..way }, "a window on all memory, and no queue that only copies"),
+        (false, false) => (way, "staging slots: no queue that only copies, and no window on all memory"),
+    }
+}
+
+/// Whether pipelines of usual steps are built while weights are sent. Software devices have one set of cores for both, and
+/// their pipelines are kept in no cache, so that those never used would cost the most.
+pub fn builds_ahead(caps: &Caps) -> bool {
+    caps.kind != DeviceKind::Cpu
+}
+
 /// Threads that choose a row's experts by their logits: one for each, as far as that pays.
 pub fn route_threads(caps: &Caps, experts: usize) -> u32 {
     let most = if caps.kind == DeviceKind::Cpu { 64 } else { 256 };
@@ -161,7 +188,7 @@ pub fn route_threads(caps: &Caps, experts: usize) -> u32 {
 }
 
 /// Threads of a workgroup that multiplies a row of `k` inputs with a router's matrix, and experts it does: one, so that as
-/// much of the matrix as can be is asked for at once. The last workgroup chooses the experts, too. Not measured anywhere yet.
+/// much of the matrix as can be is asked for at once. The last workgroup chooses the experts, too.
 pub fn router_tile(caps: &Caps, experts: usize, k: usize) -> (u32, u32) {
     if caps.kind == DeviceKind::Cpu {
         return (caps.subgroup_size.max(64), 4);

@@ -1,7 +1,7 @@
 //! Vulkan, and nothing else: devices, memory, pipelines, recordings, timeline. No word from machine learning here.
 //!
 //! Buffers are known by address, so there are no descriptors. Work is recorded once into a [`Recording`] and submitted
-//! as often as wanted; a submission gets a value of the device's one timeline, and a wait is for one value.
+//! as often as wanted; a submission gets a value of its queue's timeline, and a wait is for one value.
 //! This folder and `map.rs` are the only places with `unsafe`.
 #![allow(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod device;
 mod import;
 mod memory;
 mod pipeline;
+mod queue;
 mod select;
 mod upload;
 
@@ -20,5 +21,6 @@ pub use commands::{Recorder, Recording};
 pub use device::{list, Device, Options};
 pub use memory::{Buffer, Class};
 pub use pipeline::{cache_file, Pipeline};
+pub use queue::Copies;
 pub use select::{choose, Select};
-pub use upload::{Repack, Uploader};
+pub use upload::{repeat, send, upload, Check, Load, Repack, Way};

@@ -14,5 +14,6 @@ mod sample;
 mod synthetic;
 mod tables;
 mod text;
+mod upload;
 mod util;
 mod vulkan;

@@ -5,8 +5,11 @@
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::Instant;
 
 use pumex::conversation::{generate, Request, Stats, StopReason};
+use pumex::gguf::Gguf;
 use pumex::sample::{Sampler, SamplerOptions};
 use pumex::step::Runner;
 use pumex::text::{Stream, Tokenizer};
@@ -92,6 +95,7 @@ pub struct Args {
 /// What a run works with.
 struct Session<'a> {
     args: &'a Args,
+    begun: Instant,
     tokenizer: Tokenizer,
     runner: Box<dyn Runner + 'a>,
     sampler: Sampler,
@@ -103,25 +107,47 @@ struct Session<'a> {
 
 /// Continues the prompt, or what is typed.
 pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
+    let begun = Instant::now();
     let prompt = args.prompt.read(!args.no_escape)?;
     let gguf = session::open(&args.model)?;
-    let tokenizer = Tokenizer::from_gguf(&gguf)?;
+    let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
+    session::use_threads(&args.engine);
+    // The vocabulary is read while the device opens and takes the weights; what is wrong with it is told first, and
+    // before the weights are sent if it is known by then.
+    let ((tokenizer, first), runner) = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read(&gguf, prompt.as_deref()));
+        let joined = |reading: ScopedJoinHandle<'_, _>| reading.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
+        let device = session::device(&args.engine);
+        let load = |device| session::load_on(&gguf, device, &args.engine, n_ctx, stop);
+        if reading.is_finished() || device.is_err() {
+            Ok::<_, Error>((joined(reading)?, load(device?)?))
+        } else {
+            let loaded = device.and_then(load);
+            Ok((joined(reading)?, loaded?))
+        }
+    })?;
     let banned = match u32::try_from(tokenizer.n_vocab()) {
         Ok(n) if args.ignore_eos => (0..n).filter(|&id| tokenizer.is_end(id)).collect(),
         _ => Vec::new(),
     };
-    let first = prompt.as_deref().map(|text| tokenizer.encode(text, tokenizer.add_bos(), true)).transpose()?;
-    if first.as_ref().is_some_and(Vec::is_empty) {
-        return Err(Error::Request("the prompt is empty: give -p TEXT, -f FILE or a pipe with text".into()));
-    }
-    let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
-    let runner = session::load(&gguf, &args.engine, n_ctx, stop)?;
     let sampler = sampler(&args, banned);
-    let mut session = Session { args: &args, tokenizer, runner, sampler, stop, held: 0, pending: None };
+    let mut session = Session { args: &args, begun, tokenizer, runner, sampler, stop, held: 0, pending: None };
     match (prompt, first) {
         (Some(text), Some(ids)) => session.once(&text, &ids),
         _ => session.interactive(),
     }
+}
+
+/// The vocabulary, and the prompt's ids if there is a prompt.
+fn read(gguf: &Gguf, prompt: Option<&str>) -> Result<(Tokenizer, Option<Vec<u32>>)> {
+    let begun = Instant::now();
+    let tokenizer = Tokenizer::from_gguf(gguf)?;
+    tracing::info!("load: tokenizer, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
+    let first = prompt.map(|text| tokenizer.encode(text, tokenizer.add_bos(), true)).transpose()?;
+    if first.as_ref().is_some_and(Vec::is_empty) {
+        return Err(Error::Request("the prompt is empty: give -p TEXT, -f FILE or a pipe with text".into()));
+    }
+    Ok((tokenizer, first))
 }
 
 fn sampler(args: &Args, banned: Vec<u32>) -> Sampler {
@@ -193,7 +219,11 @@ impl Session<'_> {
         let mut failed = None;
         // A reverse prompt stops the loop through Ctrl-C's flag, which is lowered again below.
         let mut halted = false;
+        let (begun, mut first) = (self.begun, self.held == 0);
         let mut on_token = |id: u32| {
+            if std::mem::take(&mut first) {
+                tracing::info!("load: first token, {:.0} ms after the start", begun.elapsed().as_secs_f64() * 1e3);
+            }
             let piece = pieces.push(id);
             if stream && failed.is_none() {
                 failed = output::text(&piece).err();

@@ -26,6 +26,7 @@ static DEMO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../assets/demo.gguf")
 /// # Errors
 /// A file that is missing or not GGUF.
 pub fn open(args: &ModelArgs) -> Result<Gguf> {
+    let begun = Instant::now();
     let gguf = match &args.model {
         Some(path) => Gguf::open(path)?,
         None => {
@@ -33,6 +34,7 @@ pub fn open(args: &ModelArgs) -> Result<Gguf> {
             Gguf::from_static("demo.gguf", &DEMO.0)?
         }
     };
+    tracing::info!("load: header, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     for warning in gguf.warnings() {
         tracing::warn!("{}: {warning}", gguf.path().display());
     }
@@ -60,9 +62,40 @@ pub fn load<'a>(
     stop: &AtomicBool,
 ) -> Result<Box<dyn Runner + 'a>> {
     let begun = Instant::now();
-    let runner = loading(args, stop, |progress| engine::load(gguf, &args.options(n_ctx), progress))?;
-    tracing::info!("running on {}, loaded in {:.3} s", runner.device(), begun.elapsed().as_secs_f64());
+    use_threads(args);
+    let runner = loading(stop, |progress| engine::load(gguf, &args.options(n_ctx), progress))?;
+    told(&*runner, begun);
     Ok(runner)
+}
+
+/// The device that `args` means, opened; none for the CPU.
+///
+/// # Errors
+/// No such device, or one that cannot run models.
+pub fn device(args: &EngineArgs) -> Result<Option<Device>> {
+    engine::device(&args.options(None))
+}
+
+/// As [`load`], on what [`device`] gave and after [`use_threads`].
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_on<'a>(
+    gguf: &'a Gguf,
+    device: Option<Device>,
+    args: &EngineArgs,
+    n_ctx: Option<u32>,
+    stop: &AtomicBool,
+) -> Result<Box<dyn Runner + 'a>> {
+    let begun = Instant::now();
+    let options = args.options(n_ctx);
+    let runner = loading(stop, |progress| engine::load_on(gguf, device, &options, progress))?;
+    told(&*runner, begun);
+    Ok(runner)
+}
+
+fn told(runner: &dyn Runner, begun: Instant) {
+    tracing::info!("running on {}, loaded in {:.3} s", runner.device(), begun.elapsed().as_secs_f64());
 }
 
 /// Likewise, onto a Vulkan device that is open already.
@@ -76,23 +109,29 @@ pub fn load_onto(
     n_ctx: u32,
     stop: &AtomicBool,
 ) -> Result<VulkanRunner> {
-    loading(args, stop, |progress| engine::load_onto(gguf, device, &args.options(Some(n_ctx)), progress))
+    use_threads(args);
+    loading(stop, |progress| engine::load_onto(gguf, device, &args.options(Some(n_ctx)), progress))
 }
 
-/// What `load` gives, with the threads asked for and a bar.
-fn loading<T>(args: &EngineArgs, stop: &AtomicBool, load: impl FnOnce(engine::Progress<'_>) -> Result<T>) -> Result<T> {
+/// Takes as many threads as asked for; before anything else uses some.
+pub fn use_threads(args: &EngineArgs) {
     if let Ok(threads @ 1..) = usize::try_from(args.threads) {
         // Fails only when something used the pool before: slower or faster, but no reason to stop.
         if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
             tracing::warn!("--threads {threads} has no effect: {error}");
         }
     }
+}
+
+/// What `load` gives, with a bar.
+fn loading<T>(stop: &AtomicBool, load: impl FnOnce(engine::Progress<'_>) -> Result<T>) -> Result<T> {
     let bar = bar("loading", "{msg} {wide_bar} {bytes}/{total_bytes}");
     let loaded = load(&mut |done, total| {
         if stop.load(Ordering::Relaxed) {
-            // Nothing is printed yet, and loading has no way to stop halfway.
+            // Nothing is printed yet, and loading has no way to stop halfway. The driver's own end would race with the
+            // threads that load, so it does not get to see this one.
             bar.finish_and_clear();
-            std::process::exit(130);
+            signal_hook::low_level::exit(130);
         }
         bar.set_length(total);
         bar.set_position(done);

@@ -75,8 +75,8 @@ pub fn measure(device: &Device) -> Result<Bandwidth> {
     let len = most.min(caps.memory_budget_bytes / 8).min(caps.max_allocation_bytes) / TURN_BYTES * TURN_BYTES;
     let x = device.buffer("bandwidth.x", len, Class::Scratch)?;
     let y = device.buffer("bandwidth.y", len, Class::Scratch)?;
-    let mut kernels = Kernels::new(device);
-    let mut rate = |copy: u32| -> Result<f64> {
+    let kernels = Kernels::new(device);
+    let rate = |copy: u32| -> Result<f64> {
         let pipeline = kernels.get("stream", None, &[("COPY", copy)])?;
         let mut push = [x.address().to_le_bytes(), y.address().to_le_bytes()].concat();
         push.extend(((len / 16) as u32).to_le_bytes());

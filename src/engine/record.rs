@@ -4,13 +4,13 @@ mod route;
 
 use super::draw::MAX_K;
 use super::CacheType;
-use crate::kernel::Kernels;
+use crate::kernel::{Kernels, Key};
 use crate::plan::{Access, Cache, Chosen, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
 use crate::policy::{self, AttnTile, Extras};
-use crate::vk::{Buffer, Caps, Class, Device, Recorder, Recording, Uploader};
+use crate::vk::{self, Buffer, Caps, Class, Device, Recorder, Recording};
 use crate::Result;
 use route::{Choice, Router};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The shape of a step: what its recording depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,9 +133,7 @@ impl Meeting {
         }
         let found = device.buffer("found", bytes as u64, Class::Scratch)?;
         let arrivals = device.buffer("arrivals", 4 * counters as u64, Class::Scratch)?;
-        let mut uploader = Uploader::new(device, 4 * counters as u64)?;
-        uploader.write(&arrivals, 0, &vec![0; 4 * counters])?;
-        uploader.finish()?;
+        vk::send(device, &arrivals, &vec![0; 4 * counters])?;
         Ok(Meeting { found, arrivals })
     }
 }
@@ -173,7 +171,9 @@ struct Norm {
 
 struct Writer<'a, 'b> {
     b: &'b Bound<'a>,
-    kernels: &'b mut Kernels,
+    kernels: &'b Kernels,
+    /// The pipelines it takes, if only these are wanted.
+    listed: Option<HashSet<Key>>,
     rec: Recorder,
     shape: Shape,
     /// By the normed value, which is not written then.
@@ -191,12 +191,29 @@ type RopeNorms = (Rope, Option<Weight>, Option<Weight>);
 ///
 /// # Errors
 /// A pipeline that could not be built, a lost device.
-pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<Step> {
+pub fn record(bound: &Bound<'_>, kernels: &Kernels, shape: Shape) -> Result<Step> {
+    write(bound, kernels, shape, None).map(|(step, _)| step)
+}
+
+/// The pipelines that a recording for `shape` takes; `bound` may hold any buffers as weights.
+///
+/// # Errors
+/// A kernel that needs more than the device has.
+pub fn pipelines(bound: &Bound<'_>, kernels: &Kernels, shape: Shape) -> Result<HashSet<Key>> {
+    write(bound, kernels, shape, Some(HashSet::new())).map(|(_, listed)| listed)
+}
+
+fn write(
+    bound: &Bound<'_>,
+    kernels: &Kernels,
+    shape: Shape,
+    listed: Option<HashSet<Key>>,
+) -> Result<(Step, HashSet<Key>)> {
     let stamps = if shape.stamps { bound.plan.ops.len() as u32 } else { 0 };
     let mut stamped = Vec::with_capacity(stamps as usize);
     let rec = bound.device.recorder_with_stamps(stamps)?;
     let (norms, ropes, routers) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let mut w = Writer { b: bound, kernels, rec, shape, norms, ropes, routers };
+    let mut w = Writer { b: bound, kernels, listed, rec, shape, norms, ropes, routers };
     let inputs = if bound.importance.is_some() { bound.plan.inputs() } else { Vec::new() };
     let mut sums_at = 0;
     for (i, (op, barrier)) in bound.plan.ops.iter().zip(bound.barriers).enumerate() {
@@ -241,7 +258,7 @@ pub fn record(bound: &Bound<'_>, kernels: &mut Kernels, shape: Shape) -> Result<
         w.rec.keep(k);
         w.rec.keep(v);
     });
-    Ok(Step { recording: w.rec.finish()?, stamped })
+    Ok((Step { recording: w.rec.finish()?, stamped }, w.listed.unwrap_or_default()))
 }
 
 impl Writer<'_, '_> {
@@ -322,6 +339,10 @@ impl Writer<'_, '_> {
         push: Push,
         grid: [usize; 3],
     ) -> Result<()> {
+        if let Some(listed) = &mut self.listed {
+            listed.insert(self.kernels.key(kernel, stem, spec)?);
+            return Ok(());
+        }
         let pipeline = self.kernels.get(kernel, stem, spec)?;
         let bytes = pumex_shaders::kernels::find(kernel).map_or(0, |k| k.push_bytes);
         self.rec.dispatch(&pipeline, &push.padded(bytes), grid.map(|g| g as u32));

@@ -2,7 +2,7 @@
 
 use super::kv::{Blocks, KV_BLOCK};
 use super::params::{Layout, Params};
-use super::record::{bucket, record, Bound, Meeting, Shape, Stamped, Step};
+use super::record::{bucket, pipelines, record, Bound, Meeting, Shape, Stamped, Step};
 use super::{draw, weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
@@ -10,9 +10,11 @@ use crate::plan::{Placement, Plan};
 use crate::policy;
 use crate::sample::SamplerOptions;
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket, Want};
-use crate::vk::{Buffer, Class, Device, Uploader};
+use crate::vk::{self, Buffer, Class, Device};
 use crate::{Error, Result};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
 
 /// Steps in flight, each with its own parameters and results.
 const SLOTS: usize = 2;
@@ -46,11 +48,11 @@ pub struct StepTime {
 /// Runs a plan on a Vulkan device.
 pub struct VulkanRunner {
     device: Device,
-    plan: Plan,
+    plan: Arc<Plan>,
     placement: Placement,
     barriers: Vec<bool>,
     limits: Limits,
-    kernels: Kernels,
+    kernels: Arc<Kernels>,
     weights: Vec<Buffer>,
     caches: Vec<(Buffer, Buffer)>,
     cache_types: (CacheType, CacheType),
@@ -69,6 +71,11 @@ pub struct VulkanRunner {
     last: StepTime,
     importance: Option<Buffer>,
     meeting: Meeting,
+}
+
+/// Most rows of a step.
+fn max_rows(plan: &Plan, options: &Options) -> usize {
+    (options.max_rows.max(1) as usize).min((MAX_LOGITS_BYTES / (plan.n_vocab * 4)).max(1))
 }
 
 /// What the memory plan came to.
@@ -115,19 +122,46 @@ fn plan_memory(plan: &Plan, device: &Device, options: &Options, arena: u64) -> R
 }
 
 impl VulkanRunner {
-    /// Uploads the weights of `plan` and takes all memory a run needs.
+    /// Uploads the weights of `plan`; meanwhile takes all memory a run needs and builds the pipelines of usual steps.
     ///
     /// # Errors
-    /// Memory that does not suffice, with the numbers; a lost device.
+    /// A weight that is not finite; memory that does not suffice, with the numbers; a lost device.
     pub fn new(gguf: &Gguf, plan: Plan, device: Device, options: &Options, progress: Progress<'_>) -> Result<Self> {
-        let max_rows = (options.max_rows.max(1) as usize).min((MAX_LOGITS_BYTES / (plan.n_vocab * 4)).max(1));
+        let max_rows = max_rows(&plan, options);
         let placement = Placement::new(&plan, max_rows, max_rows);
         let memory = plan_memory(&plan, &device, options, placement.len_bytes)?;
-        let n_seqs = options.n_seqs.max(1) as usize;
+        let (plan, kernels) = (Arc::new(plan), Arc::new(Kernels::new(&device)));
+        let (made, weights) = std::thread::scope(|scope| {
+            let made = scope.spawn({
+                let (plan, kernels, device) = (plan.clone(), kernels.clone(), device.clone());
+                || {
+                    let runner = Self::without_weights(plan, kernels, device, options, placement, memory)?;
+                    if policy::builds_ahead(runner.device.caps()) {
+                        runner.build_ahead()?;
+                    }
+                    Ok::<_, Error>(runner)
+                }
+            });
+            let weights = weights::upload(&device, &kernels, gguf, &plan, progress);
+            (made.join(), weights)
+        });
+        let weights = weights?;
+        let mut runner = made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        runner.weights = weights;
+        Ok(runner)
+    }
 
+    /// Everything but the weights, in whose places any buffer stands.
+    fn without_weights(
+        plan: Arc<Plan>,
+        kernels: Arc<Kernels>,
+        device: Device,
+        options: &Options,
+        placement: Placement,
+        memory: MemoryPlan,
+    ) -> Result<Self> {
+        let (max_rows, n_seqs) = (max_rows(&plan, options), options.n_seqs.max(1) as usize);
         let codebooks = weights::codebooks(&device)?;
-        let mut kernels = Kernels::new(&device);
-        let weights = weights::upload(&device, &mut kernels, gguf, &plan, progress)?;
         let elements = (memory.blocks * KV_BLOCK * plan.kv.kv_heads * plan.kv.head_dim) as u64;
         let mut caches = Vec::with_capacity(plan.kv.layers);
         for layer in 0..plan.kv.layers {
@@ -162,9 +196,8 @@ impl VulkanRunner {
             importance: None,
             meeting,
             device,
-            plan,
             placement,
-            weights,
+            weights: vec![arena.clone(); plan.weights.len()],
             caches,
             codebooks,
             arena,
@@ -172,7 +205,52 @@ impl VulkanRunner {
             sampled,
             layout,
             slots,
+            plan,
         })
+    }
+
+    /// Builds the pipelines that a prompt's chunks and single rows take, whether greedy or drawn.
+    ///
+    /// # Errors
+    /// A module the driver refuses.
+    pub fn build_ahead(&self) -> Result<()> {
+        let begun = Instant::now();
+        let mut keys = HashSet::new();
+        for (rows, drawn) in [1, self.limits.max_rows].into_iter().flat_map(|n| [(n, false), (n, true)]) {
+            let heads = policy::attn_heads(self.device.caps(), 1);
+            let shape = Shape { slot: 0, rows, wanted: 1, logits: false, drawn, heads, stamps: false };
+            keys.extend(pipelines(&self.bound(0), &self.kernels, shape)?);
+        }
+        self.kernels.build_all(keys, rayon::current_num_threads())?;
+        self.kernels.save();
+        let ms = begun.elapsed().as_secs_f64() * 1e3;
+        tracing::info!("load: {} pipelines, {ms:.0} ms beside the weights", self.kernels.built());
+        Ok(())
+    }
+
+    /// All that recordings for a slot name.
+    fn bound(&self, slot: usize) -> Bound<'_> {
+        let slot = &self.slots[slot];
+        Bound {
+            device: &self.device,
+            plan: &self.plan,
+            placement: &self.placement,
+            barriers: &self.barriers,
+            weights: &self.weights,
+            caches: &self.caches,
+            n_ctx: self.limits.n_ctx,
+            cache_types: self.cache_types,
+            codebooks: &self.codebooks,
+            arena: &self.arena,
+            inv_freq: &self.inv_freq,
+            sampled: &self.sampled,
+            params: &slot.params.buffer,
+            draws_at: self.layout.draws_at(),
+            ids: &slot.ids,
+            logits: slot.logits.as_ref(),
+            importance: self.importance.as_ref(),
+            meeting: &self.meeting,
+        }
     }
 
     /// The device it runs on.
@@ -188,6 +266,11 @@ impl VulkanRunner {
     /// Element types of the K and V caches.
     pub fn cache_types(&self) -> (CacheType, CacheType) {
         self.cache_types
+    }
+
+    /// Pipelines built so far.
+    pub fn pipelines(&self) -> usize {
+        self.kernels.built()
     }
 
     /// Whether the time is taken after every op of the steps started from now on. Such steps have recordings of their own.
@@ -212,29 +295,8 @@ impl VulkanRunner {
             slot.logits = Some(self.device.buffer(&format!("logits.{}", shape.slot), len, Class::Readback)?);
             self.recordings.retain(|s, _| s.slot != shape.slot || !s.logits); // they name the smaller buffer
         }
-        let slot = &self.slots[shape.slot];
-        let bound = Bound {
-            device: &self.device,
-            plan: &self.plan,
-            placement: &self.placement,
-            barriers: &self.barriers,
-            weights: &self.weights,
-            caches: &self.caches,
-            n_ctx: self.limits.n_ctx,
-            cache_types: self.cache_types,
-            codebooks: &self.codebooks,
-            arena: &self.arena,
-            inv_freq: &self.inv_freq,
-            sampled: &self.sampled,
-            params: &slot.params.buffer,
-            draws_at: self.layout.draws_at(),
-            ids: &slot.ids,
-            logits: slot.logits.as_ref(),
-            importance: self.importance.as_ref(),
-            meeting: &self.meeting,
-        };
-        let step = record(&bound, &mut self.kernels, shape)?;
-        self.device.save_pipeline_cache();
+        let step = record(&self.bound(shape.slot), &self.kernels, shape)?;
+        self.kernels.save();
         self.recordings.insert(shape, step);
         Ok(())
     }
@@ -333,9 +395,7 @@ impl Runner for VulkanRunner {
         let len: usize = self.plan.inputs().iter().map(|input| input.floats()).sum();
         let zeros = vec![0u8; 4 * len];
         let sums = self.device.buffer("importance", zeros.len() as u64, Class::Scratch)?;
-        let mut uploader = Uploader::new(&self.device, 1 << 20)?;
-        uploader.write(&sums, 0, &zeros)?;
-        uploader.finish()?;
+        vk::send(&self.device, &sums, &zeros)?;
         self.importance = Some(sums);
         self.recordings.clear();
         Ok(())

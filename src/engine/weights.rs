@@ -1,19 +1,18 @@
-//! Each weight of the plan → a device buffer, through one uploader, after a check that its scales are finite.
+//! Each weight of the plan → a device buffer, after a check that its scales are finite.
 
 use super::Progress;
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Plan, WeightInfo};
-use crate::vk::{Buffer, Class, Device, Repack, Uploader};
+use crate::policy;
+use crate::vk::{self, Buffer, Class, Device, Load, Repack};
 use crate::{Error, Result};
 use pumex_quant::Format;
 use rayon::prelude::*;
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::time::Instant;
 
-/// Bytes of the staging ring: four slots.
-const RING_BYTES: u64 = 64 << 20;
-/// Slots of the ring, each of which must hold a row.
-const RING_SLOTS: u64 = 4;
 /// Words of the repacking kernel's push constants after its addresses and the number of rows.
 const REPACK_WORDS: usize = 14;
 /// Kernels read weights 16 bytes at a time.
@@ -24,20 +23,29 @@ const CHECK_BLOCKS: usize = 1 << 14;
 /// Fails on the first weight with a scale or value that is NaN or infinite.
 ///
 /// # Errors
-/// `non_finite_weight`, naming tensor and block.
+/// `non_finite_weight`, naming tensor and block; `truncated_data` if the file has become shorter.
 pub fn check_finite(gguf: &Gguf, plan: &Plan) -> Result<()> {
-    for w in &plan.weights {
-        let data = gguf.data(&gguf.tensors()[w.tensor]);
-        let bad = data
-            .par_chunks(CHECK_BLOCKS * w.format.block_bytes)
-            .enumerate()
-            .find_map_first(|(i, part)| w.format.first_non_finite(part).map(|b| i * CHECK_BLOCKS + b));
-        if let Some(block) = bad {
-            let what = format!("{}: expected finite weights, found NaN or infinity in block {block}", w.name);
-            return Err(Error::file(gguf.path(), "non_finite_weight", what));
-        }
-    }
-    Ok(())
+    plan.weights.iter().try_for_each(|w| check_whole(gguf, w))
+}
+
+fn check_whole(gguf: &Gguf, w: &WeightInfo) -> Result<()> {
+    let step = CHECK_BLOCKS * w.format.block_bytes;
+    let len = gguf.data(&gguf.tensors()[w.tensor]).len();
+    let failed = (0..len.div_ceil(step)).into_par_iter().find_map_first(|i| {
+        let from = i * step;
+        check(gguf, w, from, step.min(len - from)).err()
+    });
+    failed.map_or(Ok(()), Err)
+}
+
+/// Checks `len` bytes from byte `from` on, both multiples of a block.
+fn check(gguf: &Gguf, w: &WeightInfo, from: usize, len: usize) -> Result<()> {
+    let tensor = &gguf.tensors()[w.tensor];
+    gguf.touch(tensor, from, len)?;
+    let Some(bad) = w.format.first_non_finite(&gguf.data(tensor)[from..from + len]) else { return Ok(()) };
+    let block = from / w.format.block_bytes + bad;
+    let what = format!("{}: expected finite weights, found NaN or infinity in block {block}", w.name);
+    Err(Error::file(gguf.path(), "non_finite_weight", what))
 }
 
 /// The tables of all formats, on the device.
@@ -48,14 +56,12 @@ pub fn codebooks(device: &Device) -> Result<Buffer> {
     let words = pumex_quant::tables::packed();
     let bytes: &[u8] = bytemuck::cast_slice(&words);
     let buffer = device.buffer("codebooks", bytes.len() as u64, Class::Weights)?;
-    let mut uploader = Uploader::new(device, bytes.len() as u64)?;
-    uploader.write(&buffer, 0, bytes)?;
-    uploader.finish()?;
+    vk::send(device, &buffer, bytes)?;
     Ok(buffer)
 }
 
 /// The kernel that turns blocks of rows of `cols` weights into planes.
-fn repack(kernels: &mut Kernels, format: &Format, cols: usize) -> Result<Repack> {
+fn repack(kernels: &Kernels, format: &Format, cols: usize) -> Result<Repack> {
     let (row_bytes, row_words) = (cols / format.block_len * format.block_bytes, format.planes_bytes(cols) / 4);
     let mut rest = vec![cols / format.block_len, format.block_bytes, row_words, format.fields.len()];
     rest.extend(format.fields.iter().flat_map(|f| [f.at, f.bytes]));
@@ -76,48 +82,59 @@ pub fn device_bytes(w: &WeightInfo, planes: bool) -> u64 {
 /// result is in the plan's order.
 ///
 /// # Errors
-/// Memory that ran out, a lost device.
+/// A weight that is not finite, memory that ran out, a lost device.
 pub fn upload(
     device: &Device,
-    kernels: &mut Kernels,
+    kernels: &Kernels,
     gguf: &Gguf,
     plan: &Plan,
     progress: Progress<'_>,
 ) -> Result<Vec<Buffer>> {
-    let total: u64 = plan.weights.iter().map(|w| w.len_bytes()).sum();
-    let widest = plan.weights.iter().map(|w| w.len_bytes() / w.rows.max(1) as u64).max().unwrap_or(0);
-    let ring = RING_BYTES.min(total.next_multiple_of(4096)).max(RING_SLOTS * widest);
-    let mut uploader = Uploader::new(device, ring)?;
+    let begun = Instant::now();
+    let held = |w: &WeightInfo| gguf.data(&gguf.tensors()[w.tensor]).len();
+    let total: u64 = plan.weights.iter().map(|w| held(w) as u64).sum();
+    let widest = plan.weights.iter().map(|w| w.len_bytes() as usize / w.rows.max(1)).max().unwrap_or(0);
+    let (mut way, reason) = policy::upload_way(device.caps(), rayon::current_num_threads());
+    way.slot_bytes = way.slot_bytes.max(widest);
     let imported: HashMap<usize, Buffer> =
         gguf.maps().filter_map(|(file, map)| Some((file, device.import(map)?))).collect();
-    let mut done = 0;
+    let planes = device.stages_weights();
+    let in_place = Cell::new(0);
     let mut buffers = Vec::with_capacity(plan.weights.len());
-    for w in &plan.weights {
+    let mut repeats = Vec::new();
+    let mut prepared = |(i, w): (usize, &WeightInfo)| {
         let tensor = &gguf.tensors()[w.tensor];
-        let data = gguf.data(tensor);
+        let bytes = gguf.data(tensor);
         let (file, start) = tensor.place();
-        done += w.len_bytes();
         if let Some(file) = imported.get(&file).filter(|_| start.is_multiple_of(KERNEL_ALIGNMENT)) {
-            buffers.push(file.range(start, data.len() as u64));
-            continue;
+            check_whole(gguf, w)?;
+            buffers.push(file.range(start, bytes.len() as u64));
+            in_place.set(in_place.get() + bytes.len() as u64);
+            return Ok(None);
         }
-        let planes = device.stages_weights();
         let buffer = device.buffer(&w.name, device_bytes(w, planes), Class::Weights)?;
         let laid_out = planes && !w.format.fields.is_empty();
-        if laid_out {
-            uploader.write_repacked(&buffer, data, &repack(kernels, w.format, w.cols)?)?;
-        } else {
-            uploader.write(&buffer, 0, data)?;
-        }
-        // Of a model without a file only the first rows were sent.
-        let held = data.len() as u64 * w.rows as u64 / w.len_bytes().max(1);
-        if held < w.rows as u64 {
+        let repack = if laid_out { Some(repack(kernels, w.format, w.cols)?) } else { None };
+        // Of a model without a file only the first rows are sent.
+        let rows = bytes.len() as u64 * w.rows as u64 / w.len_bytes().max(1);
+        if rows < w.rows as u64 {
             let row = if laid_out { w.format.planes_bytes(w.cols) as u64 } else { w.len_bytes() / w.rows as u64 };
-            uploader.repeat(&buffer, held * row, w.rows as u64 * row)?;
+            repeats.push((buffer.clone(), rows * row, w.rows as u64 * row));
         }
-        buffers.push(buffer);
-        progress(done, total);
+        buffers.push(buffer.clone());
+        Ok(Some(Load { to: buffer, bytes, unit: w.format.block_bytes, repack, tag: i }))
+    };
+    let loads = plan.weights.iter().enumerate().filter_map(|w| prepared(w).transpose());
+    let checked = |tag: usize, from: usize, len: usize| check(gguf, &plan.weights[tag], from, len);
+    vk::upload(device, &way, loads, &checked, &mut |sent| progress(sent + in_place.get(), total))?;
+    if !repeats.is_empty() {
+        vk::repeat(device, repeats)?;
     }
-    uploader.finish()?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let speed = total as f64 / seconds / 1e9;
+    tracing::info!("load: weights, {:.2} GB in {:.0} ms ({speed:.1} GB/s)", total as f64 / 1e9, seconds * 1e3);
+    if in_place.get() < total {
+        tracing::info!("load: {} threads, slots of {} KiB; {reason}", way.threads, way.slot_bytes >> 10);
+    }
     Ok(buffers)
 }

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use rayon::prelude::*;
 use tokenizers::models::bpe::{BpeBuilder, Merges, Vocab as Map, BPE};
 use tokenizers::utils::SysRegex;
 use tokenizers::Model;
@@ -86,6 +87,31 @@ impl ByteBpe {
     }
 }
 
+/// What a line of merges is.
+enum Found {
+    /// Ids and texts of its halves.
+    Merge((u32, u32), String, String),
+    /// Its halves, or both together, are no tokens.
+    NoTokens,
+    /// Not two texts.
+    NoMerge,
+}
+
+fn find_merge(map: &Map, line: &[u8], joined: &mut String) -> Found {
+    // The left half may itself start with a space: look from the second byte on.
+    let space = line.iter().skip(1).position(|&b| b == b' ').map(|p| p + 1);
+    let Some(space) = space.filter(|&p| p + 1 < line.len()) else { return Found::NoMerge };
+    let halves = (std::str::from_utf8(&line[..space]), std::str::from_utf8(&line[space + 1..]));
+    let (Ok(left), Ok(right)) = halves else { return Found::NoTokens };
+    joined.clear();
+    joined.push_str(left);
+    joined.push_str(right);
+    match (map.get(left), map.get(right), map.contains_key(joined.as_str())) {
+        (Some(&l), Some(&r), true) => Found::Merge((l, r), left.to_owned(), right.to_owned()),
+        _ => Found::NoTokens,
+    }
+}
+
 /// Reads the merges, and the texts that merging may meet: control tokens are not among them, so that no plain text can
 /// spell one.
 fn read_merges(gguf: &Gguf, vocab: &Vocab, warnings: &mut Vec<String>) -> Result<(Map, Merges)> {
@@ -94,6 +120,7 @@ fn read_merges(gguf: &Gguf, vocab: &Vocab, warnings: &mut Vec<String>) -> Result
         Error::file(gguf.path(), "missing_key", format!("{KEY}: missing, expected the merges of a gpt2 vocabulary"))
     })?;
     let mut map = Map::default();
+    map.reserve(vocab.len());
     for id in vocab.ids() {
         if matches!(vocab.kind(id), Some(Kind::Normal | Kind::User | Kind::Unused)) {
             if let Some(text) = vocab.utf8(id) {
@@ -101,29 +128,24 @@ fn read_merges(gguf: &Gguf, vocab: &Vocab, warnings: &mut Vec<String>) -> Result
             }
         }
     }
+    let found: Vec<Found> = (0..lines.len())
+        .into_par_iter()
+        .map_init(String::new, |joined, i| find_merge(&map, lines.get(i).unwrap_or_default(), joined))
+        .collect();
     let (mut merges, mut seen, mut unknown) = (Merges::with_capacity(lines.len()), HashSet::new(), 0usize);
-    let mut joined = String::new();
-    for (i, line) in lines.iter().enumerate() {
-        // The left half may itself start with a space: look from the second byte on.
-        let space = line.iter().skip(1).position(|&b| b == b' ').map(|p| p + 1);
-        let Some(space) = space.filter(|&p| p + 1 < line.len()) else {
-            let shown: String = String::from_utf8_lossy(line).chars().take(40).collect();
-            let what = format!("{KEY}: merge {i} is {shown:?}, expected two texts with a space between");
-            return Err(Error::file(gguf.path(), "bad_vocab", what));
-        };
-        let halves = (std::str::from_utf8(&line[..space]), std::str::from_utf8(&line[space + 1..]));
-        let (Ok(left), Ok(right)) = halves else {
-            unknown += 1;
-            continue;
-        };
-        joined.clear();
-        joined.push_str(left);
-        joined.push_str(right);
-        match (map.get(left), map.get(right), map.get(joined.as_str())) {
+    seen.reserve(lines.len());
+    for (i, found) in found.into_iter().enumerate() {
+        match found {
             // The first of equal merges ranks.
-            (Some(&l), Some(&r), Some(_)) if seen.insert((l, r)) => merges.push((left.to_owned(), right.to_owned())),
-            (Some(_), Some(_), Some(_)) => {}
-            _ => unknown += 1,
+            Found::Merge(ids, left, right) if seen.insert(ids) => merges.push((left, right)),
+            Found::Merge(..) => {}
+            Found::NoTokens => unknown += 1,
+            Found::NoMerge => {
+                let line = lines.get(i).unwrap_or_default();
+                let shown: String = String::from_utf8_lossy(line).chars().take(40).collect();
+                let what = format!("{KEY}: merge {i} is {shown:?}, expected two texts with a space between");
+                return Err(Error::file(gguf.path(), "bad_vocab", what));
+            }
         }
     }
     if unknown > 0 {

@@ -3,6 +3,7 @@
 use super::device::{add, Device, Inner};
 use super::memory::Buffer;
 use super::pipeline::Pipeline;
+use super::queue::{Line, Value};
 use crate::Result;
 use ash::vk;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ struct Raw {
     device: Arc<Inner>,
     pool: vk::CommandPool,
     commands: vk::CommandBuffer,
+    /// None where nobody asks for the time.
     stamps: vk::QueryPool,
     pipelines: Vec<Pipeline>,
     buffers: Vec<Buffer>,
@@ -61,27 +63,28 @@ impl Device {
     /// # Errors
     /// Memory that ran out.
     pub fn recorder_with_stamps(&self, extra: u32) -> Result<Recorder> {
+        let mut recorder = self.recorder_for(&self.0.work, 2 + extra)?;
+        recorder.copy_barrier();
+        Ok(recorder)
+    }
+
+    /// A recording for `line` with room for `stamps` time stamps, ordered after nothing.
+    pub(super) fn recorder_for(&self, line: &Line, stamps: u32) -> Result<Recorder> {
         let inner = &self.0;
         let begun = Instant::now();
         // SAFETY: plain creation on a live device.
-        unsafe {
-            let info = vk::CommandPoolCreateInfo::default().queue_family_index(inner.family);
+        let raw = unsafe {
+            let info = vk::CommandPoolCreateInfo::default().queue_family_index(line.family);
             let pool =
                 inner.raw.create_command_pool(&info, None).map_err(|e| inner.failed("vkCreateCommandPool", e))?;
-            let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(2 + extra);
-            let stamps = inner.raw.create_query_pool(&info, None).map_err(|e| inner.failed("vkCreateQueryPool", e))?;
             let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
             let commands =
                 inner.raw.allocate_command_buffers(&info).map_err(|e| inner.failed("vkAllocateCommandBuffers", e))?[0];
-            let info = vk::CommandBufferBeginInfo::default();
-            inner.raw.begin_command_buffer(commands, &info).map_err(|e| inner.failed("vkBeginCommandBuffer", e))?;
-            inner.raw.cmd_reset_query_pool(commands, stamps, 0, 2 + extra);
-            inner.raw.cmd_write_timestamp(commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, stamps, 0);
-            let raw = Raw {
+            let mut raw = Raw {
                 device: inner.clone(),
                 pool,
                 commands,
-                stamps,
+                stamps: vk::QueryPool::null(),
                 pipelines: Vec::new(),
                 buffers: Vec::new(),
                 dispatches: 0,
@@ -90,10 +93,24 @@ impl Device {
                 extra_stamps: 0,
                 begun,
             };
-            let mut recorder = Recorder(raw);
-            recorder.copy_barrier();
-            Ok(recorder)
+            if stamps > 0 {
+                let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(stamps);
+                let made = inner.raw.create_query_pool(&info, None);
+                raw.stamps = made.map_err(|e| inner.failed("vkCreateQueryPool", e))?;
+            }
+            raw
+        };
+        let recorder = Recorder(raw);
+        recorder.begin()?;
+        if stamps > 0 {
+            // SAFETY: the commands are being recorded, and the pool was just made.
+            unsafe {
+                let (raw, pool) = (&recorder.0, recorder.0.stamps);
+                inner.raw.cmd_reset_query_pool(raw.commands, pool, 0, stamps);
+                inner.raw.cmd_write_timestamp(raw.commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, pool, 0);
+            }
         }
+        Ok(recorder)
     }
 
     /// Submits a recording; the value returned is reached when it is done. It must be done before it is submitted again.
@@ -101,7 +118,12 @@ impl Device {
     /// # Errors
     /// A lost device.
     pub fn submit(&self, recording: &Recording) -> Result<u64> {
-        let value = self.submit_raw(recording.0.commands)?;
+        self.submit_to(&self.0.work, recording, None)
+    }
+
+    /// Likewise, to any line and after a value of another.
+    pub(super) fn submit_to(&self, line: &Line, recording: &Recording, after: Option<Value<'_>>) -> Result<u64> {
+        let value = self.0.submit(line, &[recording.0.commands], after)?;
         add(&self.0.totals.dispatches, recording.0.dispatches);
         add(&self.0.totals.barriers, recording.0.barriers);
         add(&self.0.totals.push_bytes, recording.0.push_bytes);
@@ -110,6 +132,9 @@ impl Device {
 
     /// The extra stamps of a recording's last finished run, microseconds after its start.
     pub fn stamps_us(&self, recording: &Recording) -> Option<Vec<f64>> {
+        if recording.0.stamps == vk::QueryPool::null() {
+            return None;
+        }
         let mut stamps = vec![0u64; 2 + recording.0.extra_stamps as usize];
         let flags = vk::QueryResultFlags::TYPE_64;
         // SAFETY: as many stamps as were written; not ready is an answer, not a wait.
@@ -120,6 +145,9 @@ impl Device {
 
     /// Time of a recording's last finished run, microseconds.
     pub fn gpu_us(&self, recording: &Recording) -> Option<f64> {
+        if recording.0.stamps == vk::QueryPool::null() {
+            return None;
+        }
         let mut stamps = [0u64; 2];
         let flags = vk::QueryResultFlags::TYPE_64;
         // SAFETY: the pool has two stamps; not ready is an answer, not a wait.
@@ -129,6 +157,13 @@ impl Device {
 }
 
 impl Recorder {
+    fn begin(&self) -> Result<()> {
+        let (raw, info) = (&self.0, vk::CommandBufferBeginInfo::default());
+        // SAFETY: the commands are new or their pool was reset, so they are not being recorded.
+        unsafe { raw.device.raw.begin_command_buffer(raw.commands, &info) }
+            .map_err(|e| raw.device.failed("vkBeginCommandBuffer", e))
+    }
+
     /// Runs a pipeline over `grid` workgroups.
     pub fn dispatch(&mut self, pipeline: &Pipeline, push: &[u8], grid: [u32; 3]) {
         let (raw, layout) = pipeline.raw();
@@ -218,7 +253,9 @@ impl Recorder {
         let raw = self.0;
         // SAFETY: the commands are being recorded.
         unsafe {
-            raw.device.raw.cmd_write_timestamp(raw.commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, raw.stamps, 1);
+            if raw.stamps != vk::QueryPool::null() {
+                raw.device.raw.cmd_write_timestamp(raw.commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, raw.stamps, 1);
+            }
             raw.device.raw.end_command_buffer(raw.commands).map_err(|e| raw.device.failed("vkEndCommandBuffer", e))?;
         }
         add(&raw.device.totals.recordings, 1);
@@ -228,6 +265,20 @@ impl Recorder {
 }
 
 impl Recording {
+    /// Starts anew in the same memory, a recording without time stamps; its last submission must be done.
+    pub(super) fn again(self) -> Result<Recorder> {
+        let mut raw = self.0;
+        // SAFETY: the caller has waited for the commands' last submission.
+        unsafe { raw.device.raw.reset_command_pool(raw.pool, vk::CommandPoolResetFlags::empty()) }
+            .map_err(|e| raw.device.failed("vkResetCommandPool", e))?;
+        raw.pipelines.clear();
+        raw.buffers.clear();
+        (raw.dispatches, raw.barriers, raw.push_bytes, raw.begun) = (0, 0, 0, Instant::now());
+        let recorder = Recorder(raw);
+        recorder.begin()?;
+        Ok(recorder)
+    }
+
     /// Dispatches in it.
     pub fn dispatches(&self) -> u64 {
         self.0.dispatches

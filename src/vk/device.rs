@@ -1,7 +1,8 @@
-//! Instance, device, queue and the one timeline. `Device` is a handle; the last one to go waits and cleans up.
+//! Instance, device and its queues. `Device` is a handle; the last one to go waits and cleans up.
 
 use super::caps::{self, Caps};
 use super::debug::{on_message, Messages};
+use super::queue::{Copies, Line, Value};
 use super::select::{choose, Select};
 use crate::step::Counters;
 use crate::{Error, Result};
@@ -19,12 +20,12 @@ pub struct Options {
     pub select: Select,
     /// With the validation layer, synchronization validation included.
     pub validation: bool,
-    /// Keeps weights out of mapped memory even where memory is unified, so that the staging ring is used.
+    /// Keeps weights out of mapped memory even where memory is unified, so that staging slots are used.
     pub force_staging: bool,
+    /// Where copies to the device are submitted.
+    pub copies: Copies,
 }
 
-/// Longest wait for one value; software devices take seconds for a large step.
-const WAIT_NS: u64 = 120_000_000_000;
 const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
 /// Running totals, see [`Counters`].
@@ -50,10 +51,9 @@ pub(super) struct Inner {
     pub caps: Caps,
     pub force_staging: bool,
     pub raw: ash::Device,
-    pub queue: Mutex<vk::Queue>,
-    pub family: u32,
-    pub timeline: vk::Semaphore,
-    pub next: AtomicU64,
+    /// All work but copies that have their own line.
+    pub work: Line,
+    pub copies: Option<Line>,
     pub allocator: ManuallyDrop<Mutex<Allocator>>,
     pub cache: vk::PipelineCache,
     pub cache_len: AtomicU64,
@@ -91,7 +91,7 @@ impl Drop for Inner {
             let _ = self.raw.device_wait_idle();
             ManuallyDrop::drop(&mut self.allocator);
             self.raw.destroy_pipeline_cache(self.cache, None);
-            self.raw.destroy_semaphore(self.timeline, None);
+            std::iter::once(&self.work).chain(&self.copies).for_each(|line| line.free(&self.raw));
             self.raw.destroy_device(None);
             if let Some((loader, messenger)) = self.messenger.take() {
                 loader.destroy_debug_utils_messenger(messenger, None);
@@ -200,10 +200,11 @@ impl Device {
         let fail = |call, e| failed(call, &caps.name, e);
         // SAFETY: handles come from this instance; every struct chained lives until its call returns.
         unsafe {
-            let families = instance.get_physical_device_queue_family_properties(physical);
-            let family =
-                families.iter().position(|f| f.queue_flags.contains(vk::QueueFlags::COMPUTE)).unwrap_or(0) as u32;
-            let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
+            let (family, copying) = caps::queue_families(&instance, physical);
+            let copying = copying.filter(|_| options.copies == Copies::Own);
+            let info =
+                |family| vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0]);
+            let queues: Vec<_> = std::iter::once(family).chain(copying).map(info).collect();
             let mut f11 = vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(true);
             let mut f12 =
                 vk::PhysicalDeviceVulkan12Features::default().buffer_device_address(true).timeline_semaphore(true);
@@ -218,9 +219,14 @@ impl Device {
                 info = info.push_next(&mut f13);
             }
             let raw = instance.create_device(physical, &info, None).map_err(|e| fail("vkCreateDevice", e))?;
-            let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
-            let semaphore = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-            let timeline = raw.create_semaphore(&semaphore, None).map_err(|e| fail("vkCreateSemaphore", e))?;
+            let line = |queue, family| Line::new(&raw, queue, family).map_err(|e| fail("vkCreateSemaphore", e));
+            let queue = |family| Arc::new(Mutex::new(raw.get_device_queue(family, 0)));
+            let work = line(queue(family), family)?;
+            let copies = match copying {
+                Some(family) => Some(line(queue(family), family)?),
+                None if options.copies == Copies::Apart => Some(line(work.queue(), family)?),
+                None => None,
+            };
             let allocator = Allocator::new(&AllocatorCreateDesc {
                 instance: instance.clone(),
                 device: raw.clone(),
@@ -244,15 +250,12 @@ impl Device {
                 let messenger = loader.create_debug_utils_messenger(&info, None).unwrap_or_default();
                 (loader, messenger)
             });
-            let queue = Mutex::new(raw.get_device_queue(family, 0));
             Ok(Device(Arc::new(Inner {
                 caps,
                 force_staging: options.force_staging,
                 raw,
-                queue,
-                family,
-                timeline,
-                next: AtomicU64::new(1),
+                work,
+                copies,
                 allocator: ManuallyDrop::new(Mutex::new(allocator)),
                 cache,
                 cache_len: AtomicU64::new(cache_len),
@@ -265,7 +268,7 @@ impl Device {
         }
     }
 
-    /// Whether weights are sent through the staging ring instead of being used where the file lies.
+    /// Whether weights are sent through staging slots instead of being used where the file lies.
     pub fn stages_weights(&self) -> bool {
         !self.0.caps.unified || self.0.force_staging
     }
@@ -299,31 +302,12 @@ impl Device {
         }
     }
 
-    /// Submits a command buffer; the value returned is reached when it is done.
-    pub(super) fn submit_raw(&self, commands: vk::CommandBuffer) -> Result<u64> {
-        let queue = lock(&self.0.queue);
-        let value = self.0.next.fetch_add(1, Ordering::Relaxed);
-        let (values, semaphores, buffers) = ([value], [self.0.timeline], [commands]);
-        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
-        let info =
-            vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&semaphores).push_next(&mut timeline);
-        // SAFETY: the queue is locked, and the caller keeps `commands` alive until `value` is reached.
-        unsafe { self.0.raw.queue_submit(*queue, &[info], vk::Fence::null()) }
-            .map_err(|e| self.0.failed("vkQueueSubmit", e))?;
-        add(&self.0.totals.submits, 1);
-        Ok(value)
-    }
-
     /// Waits until `value` is reached, and for nothing else.
     ///
     /// # Errors
     /// A lost device, or two minutes without it.
     pub fn wait(&self, value: u64) -> Result<()> {
-        let (semaphores, values) = ([self.0.timeline], [value]);
-        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        add(&self.0.totals.host_waits, 1);
-        // SAFETY: the semaphore lives as long as the device.
-        unsafe { self.0.raw.wait_semaphores(&info, WAIT_NS) }.map_err(|e| self.0.failed("vkWaitSemaphores", e))
+        self.0.wait(Value { line: &self.0.work, value })
     }
 
     /// Whether `value` is reached.
@@ -331,9 +315,7 @@ impl Device {
     /// # Errors
     /// A lost device.
     pub fn reached(&self, value: u64) -> Result<bool> {
-        // SAFETY: the semaphore lives as long as the device.
-        let now = unsafe { self.0.raw.get_semaphore_counter_value(self.0.timeline) };
-        Ok(now.map_err(|e| self.0.failed("vkGetSemaphoreCounterValue", e))? >= value)
+        self.0.reached(Value { line: &self.0.work, value })
     }
 }
 

@@ -169,7 +169,12 @@ impl Device {
             | vk::BufferUsageFlags::TRANSFER_SRC
             | vk::BufferUsageFlags::TRANSFER_DST
             | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
-        let info = vk::BufferCreateInfo::default().size(len_bytes.max(16)).usage(usage);
+        let mut info = vk::BufferCreateInfo::default().size(len_bytes.max(16)).usage(usage);
+        // Shared by both families instead of handed over: buffers have no layout that sharing could spoil.
+        let families: Vec<u32> = std::iter::once(&inner.work).chain(&inner.copies).map(|line| line.family).collect();
+        if families.iter().any(|f| *f != families[0]) {
+            info = info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(&families);
+        }
         // SAFETY: plain creation on a live device.
         let buffer = unsafe { inner.raw.create_buffer(&info, None) }.map_err(|e| inner.failed("vkCreateBuffer", e))?;
         // SAFETY: the buffer was just made.

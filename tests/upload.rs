@@ -1,0 +1,223 @@
+//! Bytes on their way to the device: through several slots, with and without a line of their own, laid out and as they are.
+
+use crate::util::{assert_silent, demo_path, logits, options, vulkan};
+use pumex::engine::{self, CacheType, DeviceChoice};
+use pumex::gguf::Gguf;
+use pumex::kernel::Kernels;
+use pumex::policy;
+use pumex::step::Runner;
+use pumex::vk::{self, Buffer, Class, Copies, Device, DeviceKind, Heap, Load, MemoryType, Repack, Way};
+use pumex::Error;
+use pumex_quant::Format;
+use std::sync::Mutex;
+
+fn device(copies: Copies) -> Option<Device> {
+    if !matches!(vk::list(), Ok(list) if !list.is_empty()) {
+        eprintln!("skipped: no Vulkan device");
+        return None;
+    }
+    let open =
+        |validation| Device::open(&vk::Options { select: vk::Select::AnyGpu, validation, force_staging: true, copies });
+    Some(open(true).or_else(|_| open(false)).unwrap())
+}
+
+fn bytes(len: usize, seed: u32) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(2_654_435_761) | 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        x as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn read_back(device: &Device, buffer: &Buffer, len: usize) -> Vec<u8> {
+    let host = device.buffer("host", len as u64, Class::Readback).unwrap();
+    let mut rec = device.recorder().unwrap();
+    rec.copy(buffer, 0, &host, 0, len as u64);
+    rec.host_barrier();
+    let recording = rec.finish().unwrap();
+    device.wait(device.submit(&recording).unwrap()).unwrap();
+    let mut out = vec![0; len];
+    host.read(0, &mut out);
+    out
+}
+
+/// Rows field by field, as the kernel is to lay them out; gaps at the ends of rows are zero.
+fn planes(format: &Format, cols: usize, rows: &[u8]) -> Vec<u8> {
+    let row_bytes = cols / format.block_len * format.block_bytes;
+    let mut out = Vec::new();
+    for row in rows.chunks(row_bytes) {
+        let end = out.len() + format.planes_bytes(cols);
+        for field in format.fields {
+            row.chunks(format.block_bytes).for_each(|block| out.extend(&block[field.at..field.at + field.bytes]));
+        }
+        out.resize(end, 0);
+    }
+    out
+}
+
+fn repack(device: &Device, format: &Format, cols: usize) -> Repack {
+    let blocks = cols / format.block_len;
+    let row_words = format.planes_bytes(cols) / 4;
+    let mut words = vec![blocks, format.block_bytes, row_words, format.fields.len()];
+    words.extend(format.fields.iter().flat_map(|f| [f.at, f.bytes]));
+    words.resize(14, 0);
+    let pipeline = Kernels::new(device).get("repack", None, &[]).unwrap();
+    let rest = words.iter().flat_map(|w| (*w as u32).to_le_bytes()).collect();
+    Repack { pipeline, rest, row_bytes: blocks * format.block_bytes, row_words }
+}
+
+#[test]
+fn what_is_sent_through_slots_arrives_bit_for_bit() {
+    let formats = ["Q4_K", "Q6_K", "Q8_0"].map(|n| pumex_quant::FORMATS.iter().find(|f| f.name == n).unwrap());
+    for copies in [Copies::Own, Copies::Among, Copies::Apart] {
+        let Some(device) = device(copies) else { return };
+        for (threads, slot_bytes, window) in [(1, 6000, false), (3, 4111, false), (4, 1 << 20, false), (2, 6000, true)]
+        {
+            let way = Way { threads, slot_bytes, window };
+            let plain = [1, 15, 4096, 4111, 70_001, 2_100_003].map(|len| bytes(len, len as u32));
+            let rows: Vec<(&Format, usize, Vec<u8>)> = (formats.iter().zip([256, 768, 96]).zip([1, 37, 700]))
+                .map(|((f, cols), rows)| (*f, cols, bytes(rows * cols / f.block_len * f.block_bytes, rows as u32)))
+                .collect();
+            let mut sent = Vec::new();
+            let mut loads = Vec::new();
+            for data in &plain {
+                let to = device.buffer("plain", data.len() as u64, Class::Weights).unwrap();
+                assert!(!to.is_mapped());
+                sent.push((to.clone(), data.clone()));
+                loads.push(Load { to, bytes: data, unit: 1, repack: None, tag: loads.len() });
+            }
+            for (format, cols, data) in &rows {
+                let truth = planes(format, *cols, data);
+                let to = device.buffer("planes", truth.len() as u64, Class::Weights).unwrap();
+                sent.push((to.clone(), truth));
+                let repack = Some(repack(&device, format, *cols));
+                loads.push(Load { to, bytes: data, unit: format.block_bytes, repack, tag: loads.len() });
+            }
+            let total: usize = loads.iter().map(|l| l.bytes.len()).sum();
+            let seen = Mutex::new(vec![0; loads.len()]);
+            let check = |tag: usize, _: usize, len: usize| {
+                seen.lock().unwrap()[tag] += len;
+                Ok(())
+            };
+            let mut told = Vec::new();
+            let lens: Vec<usize> = loads.iter().map(|l| l.bytes.len()).collect();
+            vk::upload(&device, &way, loads.into_iter().map(Ok), &check, &mut |done| told.push(done)).unwrap();
+            assert_eq!(*seen.lock().unwrap(), lens, "every byte is checked once");
+            assert!(told.is_sorted() && told.last() == Some(&(total as u64)), "progress rises to the end");
+            for (i, (buffer, truth)) in sent.iter().enumerate() {
+                assert!(read_back(&device, buffer, truth.len()) == *truth, "{copies:?} {way:?}: load {i}");
+            }
+        }
+        assert_eq!(device.validation_messages(), Vec::<String>::new(), "{copies:?}");
+    }
+}
+
+#[test]
+fn the_first_fault_in_order_is_told() {
+    let Some(device) = device(Copies::Own) else { return };
+    let data = bytes(100_000, 3);
+    let buffers: Vec<Buffer> = (0..8).map(|_| device.buffer("b", 100_000, Class::Weights).unwrap()).collect();
+    let way = Way { threads: 4, slot_bytes: 4096, window: false };
+    let send = |fault: &dyn Fn(usize) -> bool, fails_to_prepare: usize| {
+        let loads = buffers.iter().enumerate().map(|(tag, to)| {
+            if tag == fails_to_prepare {
+                return Err(Error::Request("not prepared".into()));
+            }
+            Ok(Load { to: to.clone(), bytes: &data, unit: 32, repack: None, tag })
+        });
+        let faults: Vec<bool> = (0..8).map(fault).collect();
+        let check = |tag: usize, from: usize, _: usize| {
+            assert_eq!(from % 32, 0);
+            if faults[tag] {
+                Err(Error::Request(format!("load {tag} byte {from}")))
+            } else {
+                Ok(())
+            }
+        };
+        vk::upload(&device, &way, loads, &check, &mut |_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(send(&|_| false, 9), Ok(()));
+    assert_eq!(send(&|tag| tag >= 3, 9), Err("load 3 byte 0".into()));
+    assert_eq!(send(&|_| false, 2), Err("not prepared".into()));
+    let wide = Repack { row_bytes: 5000, ..repack(&device, &pumex_quant::FORMATS[0], 32) };
+    let load = Load { to: buffers[0].clone(), bytes: &data, unit: 1, repack: Some(wide), tag: 0 };
+    let error = vk::upload(&device, &way, std::iter::once(Ok(load)), &|_, _, _| Ok(()), &mut |_| ()).unwrap_err();
+    assert!(error.to_string().contains("expected at most 4096 bytes, found 5000"), "{error}");
+    assert_eq!(device.validation_messages(), Vec::<String>::new());
+}
+
+/// Systems that cannot tell would end the process instead, so only where they can.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_shrinks_after_it_was_opened_is_an_error() {
+    let path = std::env::temp_dir().join(format!("pumex-shrunk-{}.gguf", std::process::id()));
+    for (device, force_staging) in [(DeviceChoice::Cpu, false), (DeviceChoice::Auto, true), (DeviceChoice::Auto, false)]
+    {
+        std::fs::copy(demo_path(), &path).unwrap();
+        let gguf = Gguf::open(&path).unwrap();
+        let half = std::fs::metadata(&path).unwrap().len() / 2;
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(half).unwrap();
+        let options = engine::Options { device, force_staging, ..options(CacheType::F16) };
+        let error = engine::load(&gguf, &options, &mut |_, _| ()).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("truncated_data: tensor ") && error.contains("cut off"), "{error}");
+    }
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn usual_steps_need_no_pipeline_that_is_not_built_ahead() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    runner.build_ahead().unwrap();
+    let built = runner.pipelines();
+    let sampled = pumex::sample::SamplerOptions::default();
+    for rows in [20, 1] {
+        runner.forget(0, 0);
+        let mut rows = crate::util::rows(0, 0, &(5..5 + rows).collect::<Vec<u32>>());
+        let last = rows.len() - 1;
+        rows[..last].iter_mut().for_each(|row| row.wanted = false);
+        runner.run(&rows, pumex::step::Want::Ids).unwrap();
+        let draw = pumex::sample::Draw { options: std::sync::Arc::new(sampled.clone()), recent: vec![], unit: 0.5 };
+        runner.run(&rows, pumex::step::Want::Drawn(&[draw])).unwrap();
+    }
+    assert_eq!(runner.pipelines(), built);
+    logits(&mut runner, &[1, 2], 2);
+    assert!(runner.pipelines() > built, "two rows take others");
+    assert_silent(&runner);
+}
+
+#[test]
+fn devices_get_the_way_of_upload_that_suits_them() {
+    let Some(device) = device(Copies::Own) else { return };
+    let heap = |len_bytes, device_local| Heap { len_bytes, budget_bytes: len_bytes, device_local };
+    let kind = |heap, device_local, host_visible| MemoryType {
+        heap,
+        device_local,
+        host_visible,
+        host_coherent: host_visible,
+        host_cached: false,
+    };
+    let mut caps = device.caps().clone();
+    caps.kind = DeviceKind::Discrete;
+    caps.heaps = vec![heap(8 << 30, true), heap(64 << 30, false), heap(256 << 20, true)];
+    caps.memory_types = vec![kind(0, true, false), kind(1, false, true), kind(2, true, true)];
+    let window = |caps: &vk::Caps| policy::upload_way(caps, 16).0.window;
+    caps.copy_queue = true;
+    assert!(!window(&caps));
+    caps.copy_queue = false;
+    assert!(!window(&caps), "a small window is no way");
+    caps.memory_types[2].heap = 0;
+    assert!(window(&caps));
+    caps.copy_queue = true;
+    assert!(!window(&caps), "a queue that only copies comes first");
+    let held = |caps: &vk::Caps, threads| {
+        let (way, _) = policy::upload_way(caps, threads);
+        2 * way.threads * way.slot_bytes
+    };
+    assert!(held(&caps, 128) <= 128 << 20, "staging is bounded whatever the cores");
+    caps.kind = DeviceKind::Cpu;
+    assert!(held(&caps, 128) <= 16 << 20);
+}
