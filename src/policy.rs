@@ -169,7 +169,7 @@ pub fn upload_way(caps: &Caps, threads: usize) -> (Way, &'static str) {
     let visible = |t: &&crate::vk::MemoryType| t.device_local && t.host_visible && t.host_coherent;
     let window = caps.memory_types.iter().find(visible).is_some_and(|t| caps.heaps[t.heap].len_bytes == largest);
     match (caps.copy_queue, window) {
-        (true, _) => (way, "staging slots: the device copies beside its other work"),
+        (true, _) => (way, "staging slots, which the device reads by itself"),
         (false, true) => (Way { window: true, ..way }, "a window on all memory, and no queue that only copies"),
         (false, false) => (way, "staging slots: no queue that only copies, and no window on all memory"),
     }
@@ -247,8 +247,8 @@ const ATTN_HEADS: usize = 8;
 pub fn attn_heads(caps: &Caps, len: usize) -> usize {
     match len {
         _ if caps.kind == DeviceKind::Cpu => ATTN_HEADS,
-        ..=768 => 1,
-        ..=2048 => 2,
+        0..=768 => 1,
+        769..=2048 => 2,
         _ => ATTN_HEADS,
     }
 }

@@ -13,10 +13,11 @@ const WAIT_NS: u64 = 120_000_000_000;
 /// Where copies to the device are submitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copies {
-    /// To a queue that only copies, where the device has one; else among the other work.
-    #[default]
+    /// To a queue that only copies, where the device has one; else among the other work. Not the default as long as no
+    /// measurement says that it is faster.
     Own,
     /// Among the other work.
+    #[default]
     Among,
     /// To the compute queue, but with their own timeline: what a queue of their own takes, on devices that have none.
     Apart,

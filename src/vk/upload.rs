@@ -1,7 +1,7 @@
 //! Host bytes → device buffers: straight into mapped memory where host and device share it, else through staging slots.
 //!
 //! Every thread has slots of its own: it fills one while the device copies the other, and waits for nothing else. Copies go
-//! to the device's copying queue, if it has one; kernels that repack follow them on the other queue.
+//! to the device's queue or, if it was opened so, to one that only copies; kernels that repack follow them on the first.
 
 use super::commands::{Recorder, Recording};
 use super::device::{lock, Device};
