@@ -56,6 +56,8 @@ pub struct Options {
     pub cache_type_v: CacheType,
     /// Turns the validation layer on.
     pub validation: bool,
+    /// Lets one dispatch do several ops; off, every op has its own, for comparison.
+    pub fuse: bool,
     /// Sends weights through staging slots even where memory is unified.
     pub force_staging: bool,
 }
@@ -70,6 +72,7 @@ impl Default for Options {
             cache_type_k: CacheType::F16,
             cache_type_v: CacheType::F16,
             validation: false,
+            fuse: true,
             force_staging: false,
         }
     }

@@ -246,7 +246,7 @@ const ATTN_HEADS: usize = 8;
 /// them, but one at a time they keep more of the device busy, which is worth more while there is little to read.
 pub fn attn_heads(caps: &Caps, len: usize) -> usize {
     match len {
-        _ if caps.kind == DeviceKind::Cpu => ATTN_HEADS,
+        9.. if caps.kind == DeviceKind::Cpu => ATTN_HEADS,
         0..=768 => 1,
         769..=2048 => 2,
         _ => ATTN_HEADS,

@@ -103,6 +103,30 @@ fn the_demo_model_agrees_with_the_reference_in_chunks_of_any_size() {
     assert_silent(&runner);
 }
 
+/// The bound is that of the integer products' codes, which differ where a norm's scale comes before or after them.
+#[test]
+fn fused_ops_are_what_they_are_apart() {
+    let fixtures = crate::util::FIXTURES.into_iter().map(|name| crate::util::fixture(name).with_extension("gguf"));
+    for path in fixtures.chain([demo_path()]) {
+        let gguf = Gguf::open(&path).unwrap();
+        let ids: Vec<u32> = (0..30).map(|i| (i * 7 + 5) % 120).collect();
+        let run = |fuse| {
+            let mut runner = vulkan(&gguf, pumex::engine::Options { fuse, ..options(CacheType::F32) })?;
+            let all = logits(&mut runner, &ids, 1);
+            let before = runner.counters().dispatches;
+            let ids = greedy(&mut runner, &ids, 64);
+            assert_silent(&runner);
+            Some((all, ids, runner.counters().dispatches - before))
+        };
+        let (Some(fused), Some(apart)) = (run(true), run(false)) else { return };
+        let error = nmse(&fused.0, &apart.0);
+        println!("{}: NMSE {error:.2e}, {} and {} dispatches", path.display(), fused.2, apart.2);
+        assert!(error < 5e-9, "{}: NMSE {error:e}", path.display());
+        assert_eq!(fused.1, apart.1, "{}", path.display());
+        assert!(fused.2 < apart.2, "{}: {} dispatches fused, {} apart", path.display(), fused.2, apart.2);
+    }
+}
+
 #[test]
 fn two_interleaved_sequences_equal_each_alone() {
     let gguf = Gguf::open(&demo_path()).unwrap();

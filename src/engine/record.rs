@@ -71,6 +71,8 @@ pub struct Bound<'a> {
     pub weights: &'a [Buffer],
     /// K and V per layer.
     pub caches: &'a [(Buffer, Buffer)],
+    /// Lets one dispatch do several ops.
+    pub fuse: bool,
     /// Positions a sequence may have.
     pub n_ctx: usize,
     /// Types of K and V.
@@ -273,6 +275,9 @@ impl Writer<'_, '_> {
 
     /// Whether `op` is a norm, RoPE or router's product that those reading its output will do, and notes it if so.
     fn folds(&mut self, op: &Op) -> bool {
+        if !self.b.fuse {
+            return false;
+        }
         if let Op::MatMul { x, parts, add: false, out } = op {
             return self.folds_router(*x, parts, *out);
         }

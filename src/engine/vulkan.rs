@@ -70,6 +70,7 @@ pub struct VulkanRunner {
     stamps: bool,
     last: StepTime,
     importance: Option<Buffer>,
+    fuse: bool,
     meeting: Meeting,
 }
 
@@ -186,6 +187,7 @@ impl VulkanRunner {
             barriers: placement.barriers(&plan),
             limits: Limits { n_vocab: plan.n_vocab, n_ctx: memory.n_ctx, max_rows, n_seqs },
             cache_types: (options.cache_type_k, options.cache_type_v),
+            fuse: options.fuse,
             blocks: Blocks::new(memory.blocks, n_seqs),
             recordings: HashMap::new(),
             pending: VecDeque::new(),
@@ -216,8 +218,10 @@ impl VulkanRunner {
     pub fn build_ahead(&self) -> Result<()> {
         let begun = Instant::now();
         let mut keys = HashSet::new();
-        for (rows, drawn) in [1, self.limits.max_rows].into_iter().flat_map(|n| [(n, false), (n, true)]) {
-            let heads = policy::attn_heads(self.device.caps(), 1);
+        let shapes = [1, self.limits.max_rows].into_iter().flat_map(|rows| [(rows, false), (rows, true)]);
+        let lens = [1, 1 << 10, 1 << 20].map(|len: usize| len.min(self.limits.n_ctx));
+        for ((rows, drawn), len) in shapes.flat_map(|shape| lens.map(|len| (shape, len))) {
+            let heads = policy::attn_heads(self.device.caps(), len);
             let shape = Shape { slot: 0, rows, wanted: 1, logits: false, drawn, heads, stamps: false };
             keys.extend(pipelines(&self.bound(0), &self.kernels, shape)?);
         }
@@ -238,6 +242,7 @@ impl VulkanRunner {
             barriers: &self.barriers,
             weights: &self.weights,
             caches: &self.caches,
+            fuse: self.fuse,
             n_ctx: self.limits.n_ctx,
             cache_types: self.cache_types,
             codebooks: &self.codebooks,
