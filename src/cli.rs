@@ -87,14 +87,14 @@ pub fn main() -> ExitCode {
         }
     };
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        output::say(format_args!("warning: {warning}\n"));
     }
     start_log(cli.verbose);
     match interruptible().and_then(|stop| dispatch(cli.command, &stop)) {
         Ok(End::Done) => ExitCode::SUCCESS,
         Ok(End::Interrupted) => ExitCode::from(130),
         Err(error) => {
-            eprintln!("error: {error}");
+            output::say(format_args!("error: {error}\n"));
             ExitCode::from(error.exit_code())
         }
     }

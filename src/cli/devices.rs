@@ -48,7 +48,7 @@ pub fn main(args: &Args) -> Result<End> {
         rows.push(std::iter::once(index.to_string()).chain(keys.iter().map(|key| cell(device, key))).collect());
     }
     if rows.len() == 1 {
-        eprintln!("note: no Vulkan device found; --device cpu still works");
+        output::say(format_args!("note: no Vulkan device found; --device cpu still works\n"));
     }
     output::text(&output::table(&rows, &[true]))?;
     Ok(End::Done)

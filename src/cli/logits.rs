@@ -71,7 +71,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
             "out": args.out.display().to_string(),
         }))?;
     } else {
-        eprintln!("wrote {} x {} logits to {}", ids.len(), runner.n_vocab(), args.out.display());
+        output::say(format_args!("wrote {} x {} logits to {}\n", ids.len(), runner.n_vocab(), args.out.display()));
     }
     Ok(End::Done)
 }

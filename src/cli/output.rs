@@ -15,6 +15,11 @@ pub fn text(text: &str) -> Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| Error::io("stdout".as_ref(), e))
 }
 
+/// Writes a message to stderr; if nobody listens, nothing is lost.
+pub fn say(text: std::fmt::Arguments<'_>) {
+    let _ = std::io::stderr().lock().write_fmt(text);
+}
+
 /// Writes one JSON value, indented, and a newline.
 ///
 /// # Errors

@@ -333,7 +333,7 @@ fn convert(
     bar.finish_and_clear();
     let Some(report) = report? else { return Ok(End::Interrupted) };
     if report.nonfinite > 0 {
-        eprintln!("warning: {} NaN or infinite weights were coded as 0", report.nonfinite);
+        output::say(format_args!("warning: {} NaN or infinite weights were coded as 0\n", report.nonfinite));
     }
     let seconds = begun.elapsed().as_secs_f64();
     if as_json {

@@ -185,10 +185,10 @@ impl Session<'_> {
 
     /// Reads lines and lets the model continue the one growing sequence.
     fn interactive(&mut self) -> Result<End> {
-        eprintln!("type text to continue; Ctrl-C stops a reply, Ctrl-D ends");
+        output::say(format_args!("type text to continue; Ctrl-C stops a reply, Ctrl-D ends\n"));
         let mut line = String::new();
         loop {
-            eprint!("> ");
+            output::say(format_args!("> "));
             line.clear();
             let read = std::io::stdin().lock().read_line(&mut line).map_err(|e| Error::io("stdin".as_ref(), e))?;
             if read == 0 {
@@ -259,17 +259,17 @@ impl Session<'_> {
 
     fn summary(&self, stats: &Stats) {
         if self.args.counters {
-            eprint!("{}", counters_table(stats));
+            output::say(format_args!("{}", counters_table(stats)));
         }
-        eprintln!(
-            "prompt: {} tokens, {:.1} ms, {:.2} t/s; generated: {} tokens, {:.1} ms, {:.2} t/s",
+        output::say(format_args!(
+            "prompt: {} tokens, {:.1} ms, {:.2} t/s; generated: {} tokens, {:.1} ms, {:.2} t/s\n",
             stats.prompt_tokens,
             stats.prompt_ms,
             rate(stats.prompt_tokens, stats.prompt_ms),
             stats.generated_tokens,
             stats.generate_ms,
             rate(stats.generated_tokens.saturating_sub(1), stats.generate_ms),
-        );
+        ));
     }
 
     fn report(&self, text: &str, stats: &Stats) -> Value {

@@ -14,6 +14,7 @@ use pumex::vk::Device;
 use pumex::{Error, Result};
 
 use super::options::{EngineArgs, ModelArgs, SourceArgs};
+use super::output;
 
 /// Model data must lie as aligned in the program as it does in a mapped file.
 #[repr(C, align(64))]
@@ -30,7 +31,7 @@ pub fn open(args: &ModelArgs) -> Result<Gguf> {
     let gguf = match &args.model {
         Some(path) => Gguf::open(path)?,
         None => {
-            eprintln!("note: no --model given, using the built-in demo model");
+            output::say(format_args!("note: no --model given, using the built-in demo model\n"));
             Gguf::from_static("demo.gguf", &DEMO.0)?
         }
     };
