@@ -1,7 +1,7 @@
 // Attention of one row over a part of its sequence, for the GH query heads of one K/V head per workgroup, so that K and V
 // are read once for all of them: q of qkv -> y [n, heads * HEAD_DIM]. The parts of a long sequence meet in `partials`, where
-// the last workgroup to arrive joins them. With ROPE, norms and RoPE are done here too, and the workgroup of the newest
-// position writes k and v to the cache; a step must hold no other row of the sequence then.
+// the last workgroup to arrive joins them. With ROPE, norms and RoPE are done here too, and the workgroups of the newest
+// position write k and v to the cache, those of one K/V head the same; a step must hold no other row of the sequence then.
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
