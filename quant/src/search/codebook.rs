@@ -1,7 +1,8 @@
 //! Groups of weights out of a grid: `x ≈ ±d * unit * (2 * scales[j] + 1) * entry`.
 //!
-//! For a group and an entry the error is `Σ w x² - 2 s b + s² c` with `b = Σ w x v` and `c = Σ w v²`, so `b` and `c` of every
-//! entry are worked out once, and every scale is then tried against all entries: the search over entries is exact.
+//! For a group and an entry the error is `Σ w x² - 2 s b + s² c` with `b = Σ w x v` and `c = Σ w v²`. Divided by `s` that is a
+//! line in `s`, so the best entries of all scales lie on the lower envelope of lines. What cannot be on it is left out once,
+//! and every scale is then tried against the few entries that can: the search over entries is exact.
 
 use super::{scale, to_half};
 use crate::grid::Grid;
@@ -11,6 +12,9 @@ use crate::iq1_s::DELTA;
 const BLOCK: usize = 256;
 /// Rounds of choosing integers and refitting the block's half.
 const ROUNDS: usize = 3;
+
+/// Entries looked at together, so that the compiler can use vectors; grids have whole multiples of it.
+const LANES: usize = 8;
 
 /// Where the signs of the weights are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,41 +91,57 @@ impl Book {
         (a, minus)
     }
 
-    /// `b` and `c` of every entry for every group: `[group][2][entries]`.
-    fn products(&self, a: &[f32], weight: &[f32]) -> Vec<f32> {
-        let n = self.entries;
-        let mut out = vec![0f32; BLOCK / self.width * 2 * n];
-        for ((a, w), out) in
-            a.chunks_exact(self.width).zip(weight.chunks_exact(self.width)).zip(out.chunks_exact_mut(2 * n))
-        {
-            let (b, c) = out.split_at_mut(n);
+    /// Ranges of entries of which a sub-block uses one.
+    fn families(&self) -> usize {
+        if self.signs == Signs::ShiftPerSub {
+            2
+        } else {
+            1
+        }
+    }
+
+    /// The entries of every group that are best at some scale, and a few more.
+    fn candidates(&self, a: &[f32], weight: &[f32]) -> Candidates {
+        let (n, families) = (self.entries, self.families());
+        let mut out = Candidates { lines: Vec::with_capacity(BLOCK / self.width * 32), starts: vec![0] };
+        let (mut b, mut c) = (vec![0f32; n], vec![0f32; n]);
+        for (a, w) in a.chunks_exact(self.width).zip(weight.chunks_exact(self.width)) {
+            b.fill(0.0);
+            c.fill(0.0);
             for (j, v) in self.values.chunks_exact(n).enumerate() {
                 let (wa, w) = (w[j] * a[j], w[j]);
-                for ((b, c), v) in b.iter_mut().zip(c.iter_mut()).zip(v) {
+                for ((b, c), v) in b.iter_mut().zip(&mut c).zip(v) {
                     *b += wa * v;
                     *c += w * v * v;
                 }
+            }
+            for family in 0..families {
+                let range = family * n / families..(family + 1) * n / families;
+                out.add(&b[range.clone()], &c[range.clone()], range.start);
             }
         }
         out
     }
 
-    /// The choice of a sub-block at scale `s`: its error beside `Σ w x²`, the entries, and `Σ b`, `Σ c` of them.
-    fn choose(&self, products: &[f32], s: f32, entries: &mut [u16]) -> (f32, f32, f32) {
-        let n = self.entries;
-        let families = if self.signs == Signs::ShiftPerSub { 2 } else { 1 };
+    /// The choice of sub-block `j` at scale `s`: its error beside `Σ w x²`, the entries, and `Σ b`, `Σ c` of them.
+    fn choose(&self, lines: &Candidates, j: usize, s: f32, entries: &mut [u16]) -> (f32, f32, f32) {
+        let (families, groups) = (self.families(), self.sub / self.width);
         let mut best = (f32::INFINITY, 0.0, 0.0);
         let mut chosen = [0u16; 8];
         for family in 0..families {
-            let range = family * n / families..(family + 1) * n / families;
             let (mut error, mut sb, mut sc) = (0.0, 0.0, 0.0);
-            for (group, chosen) in products.chunks_exact(2 * n).zip(&mut chosen) {
-                let (b, c) = (&group[range.clone()], &group[n..][range.clone()]);
-                let (least, at) = least(b, c, s);
+            for (g, chosen) in chosen.iter_mut().enumerate().take(groups) {
+                let (mut least, mut at) = (f32::INFINITY, Line::default());
+                for line in lines.of((j * groups + g) * families + family) {
+                    let e = s * s * line.c - 2.0 * s * line.b;
+                    if e < least {
+                        (least, at) = (e, *line);
+                    }
+                }
                 error += least;
-                *chosen = (range.start + at) as u16;
-                sb += b[at];
-                sc += c[at];
+                *chosen = at.entry;
+                sb += at.b;
+                sc += at.c;
             }
             if error < best.0 {
                 best = (error, sb, sc);
@@ -132,12 +152,12 @@ impl Book {
     }
 
     /// The scale of a sub-block with the least error found.
-    fn free_scale(&self, products: &[f32], largest: f32, groups: usize, candidates: usize) -> f32 {
-        let mut entries = [0u16; 8];
+    fn free_scale(&self, lines: &Candidates, j: usize, largest: f32, tried: usize) -> f32 {
+        let (groups, mut entries) = (self.sub / self.width, [0u16; 8]);
         let mut best = (0.0, 0.0);
-        for i in 0..candidates {
-            let s = largest / self.largest * (0.7 + 1.3 * i as f32 / (candidates - 1).max(1) as f32);
-            let (_, b, c) = self.choose(products, s, &mut entries[..groups]);
+        for i in 0..tried {
+            let s = largest / self.largest * (0.7 + 1.3 * i as f32 / (tried - 1).max(1) as f32);
+            let (_, b, c) = self.choose(lines, j, s, &mut entries[..groups]);
             if c > 0.0 && b > 0.0 && b * b > best.0 * c {
                 best = (b * b / c, b / c);
             }
@@ -148,14 +168,13 @@ impl Book {
     /// Codes 256 weights.
     pub fn fit(&self, x: &[f32], weight: &[f32]) -> Coded {
         let (a, minus) = self.magnitudes(x, weight);
-        let products = self.products(&a, weight);
+        let lines = self.candidates(&a, weight);
         let (groups, subs) = (self.sub / self.width, BLOCK / self.sub);
-        let part = |j: usize| &products[j * groups * 2 * self.entries..][..groups * 2 * self.entries];
         let mut free = [0f32; 16];
         for (j, free) in free.iter_mut().enumerate().take(subs) {
             let range = j * self.sub..(j + 1) * self.sub;
             let largest = scale::largest(&a[range.clone()], &weight[range]).abs();
-            *free = self.free_scale(part(j), largest, groups, 14);
+            *free = self.free_scale(&lines, j, largest, 14);
         }
         let mut best = (f32::INFINITY, Coded { d: 0.0, scales: [0; 16], entries: [0; 64], minus });
         let highest = free.iter().copied().fold(0f32, f32::max);
@@ -170,7 +189,7 @@ impl Book {
                 for s in near - 1..=near + 1 {
                     let s = s.clamp(0, self.top);
                     let step = self.unit * (2 * s + 1) as f32;
-                    let (error, b, c) = self.choose(part(j), coded.d * step, &mut entries[..groups]);
+                    let (error, b, c) = self.choose(&lines, j, coded.d * step, &mut entries[..groups]);
                     if error < least.0 {
                         least = (error, b * step, c * step * step);
                         coded.scales[j] = s as u8;
@@ -194,19 +213,101 @@ impl Book {
     }
 }
 
-/// The entry with the least `s² c - 2 s b`, and that value; in lanes, so that the compiler can use vectors.
-fn least(b: &[f32], c: &[f32], s: f32) -> (f32, usize) {
-    const LANES: usize = 8;
-    let (ss, s2) = (s * s, 2.0 * s);
+/// An entry's line `s c - 2 b`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    b: f32,
+    c: f32,
+    entry: u16,
+}
+
+/// Lines by group and family.
+struct Candidates {
+    lines: Vec<Line>,
+    starts: Vec<usize>,
+}
+
+impl Candidates {
+    fn of(&self, i: usize) -> &[Line] {
+        &self.lines[self.starts[i]..self.starts[i + 1]]
+    }
+
+    /// Adds those of the entries from `first` on that may be lowest somewhere.
+    ///
+    /// Let two lines be lowest at two scales. Between these a third is lowest somewhere only if it is below where the two
+    /// cross, for it is above both at the ends.
+    fn add(&mut self, b: &[f32], c: &[f32], first: usize) {
+        let ends = [lowest(b, c, 0.0, 1.0), lowest(b, c, 1.0, 0.0)];
+        let middle = crossing(b, c, ends[0], ends[1]).map(|s| lowest(b, c, s, 2.0));
+        let path = [Some(ends[0]), middle, Some(ends[1])];
+        let mut known: Vec<usize> = path.into_iter().flatten().collect();
+        known.dedup();
+        let line = |i: usize| Line { b: b[i], c: c[i], entry: (first + i) as u16 };
+        self.lines.extend(known.iter().map(|i| line(*i)));
+        for pair in known.windows(2) {
+            let Some(s) = crossing(b, c, pair[0], pair[1]) else { continue };
+            let limit = s * c[pair[0]] - 2.0 * b[pair[0]];
+            for (at, (b, c)) in b.chunks_exact(LANES).zip(c.chunks_exact(LANES)).enumerate() {
+                let (mut values, mut any) = ([0f32; LANES], false);
+                for i in 0..LANES {
+                    values[i] = s * c[i] - 2.0 * b[i];
+                    any |= values[i] < limit;
+                }
+                if any {
+                    self.lines.extend((0..LANES).filter(|i| values[*i] < limit).map(|i| line(at * LANES + i)));
+                }
+            }
+        }
+        self.starts.push(self.lines.len());
+    }
+}
+
+/// Where the lines of entries `i` and `j` cross, at a positive scale.
+fn crossing(b: &[f32], c: &[f32], i: usize, j: usize) -> Option<f32> {
+    let s = 2.0 * (b[i] - b[j]) / (c[i] - c[j]);
+    (s > 0.0 && s.is_finite()).then_some(s)
+}
+
+/// The entry with the least `s c - t b`.
+fn lowest(b: &[f32], c: &[f32], s: f32, t: f32) -> usize {
     let (mut values, mut rounds) = ([f32::INFINITY; LANES], [0u32; LANES]);
     for (round, (b, c)) in b.chunks_exact(LANES).zip(c.chunks_exact(LANES)).enumerate() {
         for i in 0..LANES {
-            let e = ss * c[i] - s2 * b[i];
+            let e = s * c[i] - t * b[i];
             let better = e < values[i];
             values[i] = if better { e } else { values[i] };
             rounds[i] = if better { round as u32 } else { rounds[i] };
         }
     }
     let lane = (0..LANES).min_by(|i, j| values[*i].total_cmp(&values[*j])).unwrap_or(0);
-    (values[lane], rounds[lane] as usize * LANES + lane)
+    rounds[lane] as usize * LANES + lane
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_scale_would_choose_an_entry_that_was_left_out() {
+        let mut state = 7u32;
+        let mut random = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 24) as f32
+        };
+        for round in 0..200 {
+            let n = 512;
+            let b: Vec<f32> = (0..n).map(|_| 2.0 * random() - if round % 2 == 0 { 0.2 } else { 1.0 }).collect();
+            let c: Vec<f32> = (0..n).map(|_| 0.1 + random()).collect();
+            let mut lines = Candidates { lines: Vec::new(), starts: vec![0] };
+            lines.add(&b, &c, 0);
+            assert!(lines.of(0).len() < n / 2, "{} of {n} left", lines.of(0).len());
+            for i in 0..40 {
+                let s = 0.05 * 1.3f32.powi(i / 2);
+                let value = |b: f32, c: f32| s * c - 2.0 * b;
+                let all = b.iter().zip(&c).map(|(b, c)| value(*b, *c)).fold(f32::INFINITY, f32::min);
+                let few = lines.of(0).iter().map(|line| value(line.b, line.c)).fold(f32::INFINITY, f32::min);
+                assert!(few <= all + 1e-5 * all.abs(), "scale {s}: {few} of the few, {all} of all");
+            }
+        }
+    }
 }
