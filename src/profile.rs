@@ -9,11 +9,12 @@ pub mod work;
 use crate::conversation::{rows, run_chunks};
 use crate::engine::bandwidth::Bandwidth;
 use crate::engine::{Stamped, VulkanRunner};
-use crate::sample::rng::Rng;
+use crate::sample::{rng::Rng, Draw};
 use crate::step::{Runner, Want};
 use crate::{Error, Result};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use work::{works, Bytes, Step, Work};
 
 /// What starting a dispatch and waiting for it costs, microseconds: no op can be faster, however few its bytes. It is what
@@ -33,6 +34,8 @@ pub struct Options {
     pub depth: usize,
     /// Steps of each kind.
     pub repetitions: usize,
+    /// Draws the id by the default sampler chain, instead of taking that of the largest logit.
+    pub draw: bool,
 }
 
 /// Bytes and time of an op, or of several.
@@ -148,7 +151,9 @@ pub fn measure(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Option<Profile>> {
-    let Options { rows: n, depth, repetitions } = options;
+    let Options { rows: n, depth, repetitions, draw } = options;
+    let draw = draw.then(|| Draw { options: Arc::default(), recent: Vec::new(), unit: 0.5 });
+    let want = draw.as_ref().map_or(Want::Ids, |draw| Want::Drawn(std::slice::from_ref(draw)));
     let steps = 2 * (WARM_UP + repetitions);
     let chunks = depth.div_ceil(runner.max_rows().max(1));
     let mut rng = Rng::new(1);
@@ -170,7 +175,7 @@ pub fn measure(
         }
         runner.forget(0, depth as u32);
         runner.stamp_ops(i % 2 == 1);
-        runner.run(&rows(&text(n), depth, |row| row + 1 == n), Want::Ids)?;
+        runner.run(&rows(&text(n), depth, |row| row + 1 == n), want)?;
         let time = runner.last_step();
         match (i < 2 * WARM_UP, i % 2 == 1) {
             (true, _) => {}

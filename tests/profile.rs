@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 
 fn profile(runner: &mut VulkanRunner, rows: usize, depth: usize) -> Profile {
     let bandwidth = bandwidth::known(runner.vk()).unwrap();
-    let options = Options { rows, depth, repetitions: 2 };
+    let options = Options { rows, depth, repetitions: 2, draw: depth > 0 };
     measure(runner, options, bandwidth, &AtomicBool::new(false), &mut |_, _| ()).unwrap().unwrap()
 }
 

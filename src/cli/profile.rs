@@ -31,6 +31,9 @@ pub struct Args {
     /// Timed steps with and without stamps [default: 40 of up to 8 rows, else 6]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
+    /// Draw the id by the default sampler chain, instead of taking that of the largest logit
+    #[arg(long)]
+    draw: bool,
     /// Also print a line per layer
     #[arg(long)]
     layers: bool,
@@ -83,7 +86,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     }
     let usual = if args.rows <= 8 { 40 } else { 6 };
     let repetitions = args.repetitions.unwrap_or(usual) as usize;
-    let options = Options { rows: args.rows as usize, depth: args.depth as usize, repetitions };
+    let options = Options { rows: args.rows as usize, depth: args.depth as usize, repetitions, draw: args.draw };
     let bar = session::bar("profile", "{msg} {wide_bar} {pos}/{len}");
     let found = profile::measure(&mut runner, options, bandwidth, stop, &mut |done, of| {
         bar.set_length(of as u64);
