@@ -56,6 +56,8 @@ pub struct Options {
     pub cache_type_v: CacheType,
     /// Turns the validation layer on.
     pub validation: bool,
+    /// Most query heads that a workgroup of attention takes; none leaves it to the length of the sequences.
+    pub attn_heads: Option<usize>,
     /// Lets one dispatch do several ops; off, every op has its own, for comparison.
     pub fuse: bool,
     /// Sends weights through staging slots even where memory is unified.
@@ -72,6 +74,7 @@ impl Default for Options {
             cache_type_k: CacheType::F16,
             cache_type_v: CacheType::F16,
             validation: false,
+            attn_heads: None,
             fuse: true,
             force_staging: false,
         }

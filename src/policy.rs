@@ -240,13 +240,13 @@ fn wanted_groups(caps: &Caps) -> usize {
 }
 
 /// Most query heads a workgroup takes: their sums are held in registers.
-const ATTN_HEADS: usize = 8;
+pub const ATTN_HEADS: usize = 8;
 
 /// Most query heads that a workgroup should take for sequences of up to `len` positions. K and V are read once for all of
 /// them, but one at a time they keep more of the device busy, which is worth more while there is little to read.
 pub fn attn_heads(caps: &Caps, len: usize) -> usize {
     match len {
-        9.. if caps.kind == DeviceKind::Cpu => ATTN_HEADS,
+        _ if caps.kind == DeviceKind::Cpu => ATTN_HEADS,
         0..=768 => 1,
         769..=2048 => 2,
         _ => ATTN_HEADS,

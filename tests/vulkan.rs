@@ -127,6 +127,24 @@ fn fused_ops_are_what_they_are_apart() {
     }
 }
 
+/// Sums in another order may turn a code of a quantized cache, whose own error is about 1e-5.
+#[test]
+fn attention_is_the_same_by_any_number_of_heads_a_workgroup() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let ids: Vec<u32> = (0..70).map(|i| (i * 97 + 5) % 4096).collect();
+    for (cache, bound) in [(CacheType::F16, 1e-9), (CacheType::Q8_0, 5e-7), (CacheType::F32, 1e-9)] {
+        let run = |heads| {
+            let way = pumex::engine::Options { attn_heads: Some(heads), ..options(cache) };
+            let mut runner = vulkan(&gguf, way)?;
+            let all = logits(&mut runner, &ids, 1);
+            assert_silent(&runner);
+            Some(all)
+        };
+        let (Some(one), Some(all)) = (run(1), run(8)) else { return };
+        assert!(nmse(&one, &all) < bound, "{cache:?}: {:e}", nmse(&one, &all));
+    }
+}
+
 #[test]
 fn two_interleaved_sequences_equal_each_alone() {
     let gguf = Gguf::open(&demo_path()).unwrap();

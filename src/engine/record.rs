@@ -126,8 +126,8 @@ impl Meeting {
         for op in &plan.ops {
             let Op::Attend { cache: c, .. } = op else { continue };
             for rows in 1..=policy::GEMV_MAX_COLS {
-                for len in [1, 1024, usize::MAX] {
-                    let tile = policy::attn_tile(caps, c, rows, false, policy::attn_heads(caps, len));
+                for heads in 1..=policy::ATTN_HEADS {
+                    let tile = policy::attn_tile(caps, c, rows, false, heads);
                     bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (4 + c.head_dim));
                 }
                 counters = counters.max(rows * c.heads);

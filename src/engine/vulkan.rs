@@ -71,6 +71,7 @@ pub struct VulkanRunner {
     last: StepTime,
     importance: Option<Buffer>,
     fuse: bool,
+    attn_heads: Option<usize>,
     meeting: Meeting,
 }
 
@@ -188,6 +189,7 @@ impl VulkanRunner {
             limits: Limits { n_vocab: plan.n_vocab, n_ctx: memory.n_ctx, max_rows, n_seqs },
             cache_types: (options.cache_type_k, options.cache_type_v),
             fuse: options.fuse,
+            attn_heads: options.attn_heads.map(|n| n.clamp(1, policy::ATTN_HEADS)),
             blocks: Blocks::new(memory.blocks, n_seqs),
             recordings: HashMap::new(),
             pending: VecDeque::new(),
@@ -343,7 +345,7 @@ impl Runner for VulkanRunner {
             wanted: bucket(wanted, self.limits.max_rows),
             logits: want == Want::Logits && wanted > 0,
             drawn: want.draws().iter().any(|draw| !draw.options.is_argmax()),
-            heads: policy::attn_heads(self.device.caps(), longest),
+            heads: self.attn_heads.unwrap_or_else(|| policy::attn_heads(self.device.caps(), longest)),
             stamps: self.stamps,
         };
         self.ensure_recorded(shape)?;
