@@ -93,7 +93,7 @@ pub fn load<'a>(gguf: &'a Gguf, options: &Options, progress: Progress<'_>) -> Re
     run_plan(gguf, plan, device(options)?, options, progress)
 }
 
-/// Likewise, on what [`device`] gave for the same options.
+/// As [`load`], on what [`device`] gave for the same options.
 ///
 /// # Errors
 /// As [`load`].
@@ -122,11 +122,11 @@ fn run_plan<'a>(
     }
 }
 
-/// Likewise, onto a device that is open already.
+/// The Vulkan engine itself, on a device that is open already, for what a [`Runner`] cannot tell.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_onto(gguf: &Gguf, device: Device, options: &Options, progress: Progress<'_>) -> Result<VulkanRunner> {
+pub fn load_vulkan(gguf: &Gguf, device: Device, options: &Options, progress: Progress<'_>) -> Result<VulkanRunner> {
     VulkanRunner::new(gguf, model::plan(gguf)?, device, options, progress)
 }
 

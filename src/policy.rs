@@ -55,8 +55,10 @@ impl GemvTile {
     }
 }
 
-/// Multiprocessors of a device that does not say.
-const CORES: u32 = 128;
+/// Multiprocessors, or a guess at those of a device whose driver does not say.
+pub fn cores(caps: &Caps) -> u32 {
+    caps.cores.unwrap_or(128)
+}
 
 const FLOAT: &str = "gemv";
 const DOT: &str = "gemv_dot";
@@ -97,28 +99,28 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     let Some(span) = dot_span(caps, format, k, n) else {
         return float_tile(caps, format, (m, k), n);
     };
-    let cores = caps.cores.unwrap_or(CORES);
-    // (threads, outputs of a subgroup at a time, workgroups, chunks under way)
+    let cores = cores(caps);
+    // (threads, outputs of a subgroup at a time, workgroups)
     let (bits, many_registers) = (format.bits(), matches!(format.id, FormatId::Q5K | FormatId::Q6K));
-    let (size, rows, groups, depth) = match (m, n) {
-        _ if caps.kind == DeviceKind::Cpu => (64, 2, 8, 1),
-        (..=2048, 1) if k <= 8192 => (256, 1, 2 * cores, 1),
-        (..=4224, 1) => (1024, 1, cores, 1),
-        (..8192, 1) => (512, 1, cores, 1),
-        (..8192, _) => (512, 2, cores, 1),
-        _ if extras.gated => (512, 1, cores, 1),
-        (..65536, 1) if many_registers => (512, 2, cores, 1),
-        (..65536, 1) => (1024, 2, cores, 1),
-        (..65536, _) => (512, 2, cores, 1),
-        (_, 1) if bits < 2.2 => (1024, 4, cores, 1),
-        (_, 1) if format.id == FormatId::Q4K => (512, 4, 2 * cores, 1),
-        (_, 1) if many_registers => (512, 2, cores, 1),
-        (_, 1) if bits < 6.1 => (1024, 2, 2 * cores, 1),
-        (_, 1) => (256, 2, 8 * cores, 1),
-        _ => (512, 2, 4 * cores, 1),
+    let (size, rows, groups) = match (m, n) {
+        _ if caps.kind == DeviceKind::Cpu => (64, 2, 8),
+        (..=2048, 1) if k <= 8192 => (256, 1, 2 * cores),
+        (..=4224, 1) => (1024, 1, cores),
+        (..8192, 1) => (512, 1, cores),
+        (..8192, _) => (512, 2, cores),
+        _ if extras.gated => (512, 1, cores),
+        (..65536, 1) if many_registers => (512, 2, cores),
+        (..65536, 1) => (1024, 2, cores),
+        (..65536, _) => (512, 2, cores),
+        (_, 1) if bits < 2.2 => (1024, 4, cores),
+        (_, 1) if format.id == FormatId::Q4K => (512, 4, 2 * cores),
+        (_, 1) if many_registers => (512, 2, cores),
+        (_, 1) if bits < 6.1 => (1024, 2, 2 * cores),
+        (_, 1) => (256, 2, 8 * cores),
+        _ => (512, 2, 4 * cores),
     };
     let tile = dot_tile(caps, (m, k), rows, size, 1, span);
-    GemvTile { depth, groups: if span < k { tile.groups } else { tile.groups.min(groups) }, ..tile }
+    GemvTile { groups: if span < k { tile.groups } else { tile.groups.min(groups) }, ..tile }
 }
 
 /// A GEMV of `m` outputs over `k` inputs with the matrices of one expert, or of all experts of a row side by side.

@@ -79,7 +79,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     };
     // Before the weights take the memory it needs.
     let bandwidth = engine::bandwidth::known(&device)?;
-    let mut runner = session::load_onto(&gguf, device, &args.engine, n_ctx, stop)?;
+    let mut runner = session::load_vulkan(&gguf, device, &args.engine, n_ctx, stop)?;
     if runner.max_rows() < args.rows as usize {
         let (most, found) = (runner.max_rows(), args.rows);
         return Err(Error::Usage(format!("--rows: expected at most {most} with this vocabulary, found {found}")));

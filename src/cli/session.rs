@@ -103,7 +103,7 @@ fn told(runner: &dyn Runner, begun: Instant) {
 ///
 /// # Errors
 /// As for [`load`].
-pub fn load_onto(
+pub fn load_vulkan(
     gguf: &Gguf,
     device: Device,
     args: &EngineArgs,
@@ -111,7 +111,7 @@ pub fn load_onto(
     stop: &AtomicBool,
 ) -> Result<VulkanRunner> {
     use_threads(args);
-    loading(stop, |progress| engine::load_onto(gguf, device, &args.options(Some(n_ctx)), progress))
+    loading(stop, |progress| engine::load_vulkan(gguf, device, &args.options(Some(n_ctx)), progress))
 }
 
 /// Takes as many threads as asked for; before anything else uses some.

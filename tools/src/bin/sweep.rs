@@ -113,7 +113,7 @@ fn main() -> Result<(), Fault> {
                         let tile = |turns| policy::dot_tile(&caps, (*m, *k), rows, size, turns, span);
                         let all = [1, 2, 4, 8].map(tile);
                         let some = all.into_iter().filter(|t| (90..600).contains(&t.groups));
-                        let even = [132, 264, 396, 528].map(|groups| GemvTile { groups, ..tile(1) });
+                        let even = [1, 2, 3, 4].map(|n| GemvTile { groups: n * policy::cores(&caps), ..tile(1) });
                         let some = some.chain(even.into_iter().filter(|t| span == *k && t.groups <= tile(1).groups));
                         tiles.extend(some.flat_map(|t| [1, 2].map(|depth| GemvTile { depth, bits, ..t })));
                     }
