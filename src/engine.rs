@@ -14,7 +14,7 @@ mod weights;
 
 pub use cache::CacheType;
 pub use info::{model_info, ModelInfo};
-pub use record::Stamped;
+pub use record::{held as held_of_matrices, Held as HeldOfMatrices, Stamped};
 pub use vulkan::{StepTime, VulkanRunner};
 
 use crate::gguf::Gguf;
@@ -60,6 +60,8 @@ pub struct Options {
     pub attn_heads: Option<usize>,
     /// Lets one dispatch do several ops; off, every op has its own, for comparison.
     pub fuse: bool,
+    /// Multiplies several rows at a time by cooperative matrices, where the device has them.
+    pub matrices: bool,
     /// Sends weights through staging slots even where memory is unified.
     pub force_staging: bool,
 }
@@ -76,6 +78,7 @@ impl Default for Options {
             validation: false,
             attn_heads: None,
             fuse: true,
+            matrices: true,
             force_staging: false,
         }
     }

@@ -44,9 +44,15 @@ impl Kernels {
         let missing =
             |what: &str| Error::Device(format!("kernel {kernel}: expected {what} in the kernel table, found none"));
         let row = pumex_shaders::kernels::find(kernel).ok_or_else(|| missing("a row"))?;
-        if row.needs == Needs::IntegerDot && !self.device.caps().int_dot8 {
-            let feature = format!("shaderIntegerDotProduct, for kernel {kernel}");
-            return Err(Error::MissingFeature { device: self.device.caps().name.clone(), feature });
+        let caps = self.device.caps();
+        let lacking = match row.needs {
+            Needs::Nothing => None,
+            Needs::IntegerDot => (!caps.int_dot8).then_some("shaderIntegerDotProduct"),
+            Needs::Matrix => caps.matrix_wide.is_empty().then_some("cooperativeMatrix (16 x 16 halves)"),
+        };
+        if let Some(lacking) = lacking {
+            let feature = format!("{lacking}, for kernel {kernel}");
+            return Err(Error::MissingFeature { device: caps.name.clone(), feature });
         }
         let name = stem.map_or(kernel.to_string(), |s| format!("{kernel}.{s}"));
         let mut ids = Vec::with_capacity(spec.len());

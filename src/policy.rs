@@ -1,5 +1,7 @@
 //! Tiles by device and shape: the one place that may know a device's kind. Pure functions of plain data.
 
+pub mod matrix;
+
 use crate::plan::Cache;
 use crate::vk::{Caps, DeviceKind, Way};
 use pumex_quant::{tables, Format, FormatId};
@@ -65,6 +67,9 @@ const DOT: &str = "gemv_dot";
 
 /// Most activation rows that one GEMV takes; above, the tiled GEMM is used.
 pub const GEMV_MAX_COLS: usize = 8;
+
+/// Most rows of a step that is recorded for just as many, each row's attention split over workgroups.
+pub const FEW_ROWS: usize = 16;
 
 /// Shared memory the integer kernel leaves for the compiler and for sums over a workgroup.
 const DOT_SHARED_RESERVE: usize = 3 << 10;

@@ -1,7 +1,8 @@
 //! Every kernel with weights, for every format and edge shape, against plain sums over decoded weights.
 
+use pumex::engine::held_of_matrices;
 use pumex::kernel::Kernels;
-use pumex::policy::{self, Extras};
+use pumex::policy::{self, matrix, Extras};
 use pumex::sample::Rng;
 use pumex::vk::{self, Buffer, Class, Device};
 use pumex_quant::{Format, FORMATS};
@@ -10,6 +11,8 @@ use pumex_quant::{Format, FORMATS};
 pub const BOUND: f64 = 1e-12;
 /// The integer kernel's: activations are rounded to 16 bits of their run's largest.
 const DOT_BOUND: f64 = 1e-8;
+/// The cooperative matrices': both factors are rounded to halves.
+const HALF_BOUND: f64 = 1e-6;
 /// Of the norms.
 pub const EPS: f32 = 1e-5;
 
@@ -81,7 +84,11 @@ impl Lab {
     }
 
     fn launch(&mut self, kernel: &str, format: &Format, spec: &[(&str, u32)], push: &[u8], grid: [u32; 3]) {
-        let pipeline = self.kernels.get(kernel, Some(format.stem), spec).unwrap();
+        self.launch_of(kernel, Some(format.stem), spec, push, grid);
+    }
+
+    fn launch_of(&mut self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)], push: &[u8], grid: [u32; 3]) {
+        let pipeline = self.kernels.get(kernel, stem, spec).unwrap();
         let mut push = push.to_vec();
         push.resize(pumex_shaders::kernels::find(kernel).unwrap().push_bytes as usize, 0);
         let mut recorder = self.device.recorder().unwrap();
@@ -144,6 +151,48 @@ impl Lab {
             push.extend(1f32.to_le_bytes());
             let grid = [m.div_ceil(64) as u32, n.div_ceil(64) as u32, 1];
             self.launch("gemm_tile", format, &[("EPILOGUE", u32::from(case.add)), planes], &push, grid);
+        } else if let Some((which, split)) = kernel.strip_prefix("gemm_").and_then(|k| k.split_once(' ')) {
+            let caps = self.device.caps().clone();
+            let held = held_of_matrices(&self.device, &self.kernels).unwrap().unwrap();
+            let few = which == "few";
+            assert!(held.direct || !few);
+            let rows = matrix::packed_rows(&caps, few, n);
+            let codes = self.buffer(&vec![0xff; 2 * rows * k.next_multiple_of(matrix::PACKED_LEN)]);
+            let factors = self.buffer(&vec![0xff; 4 * rows]);
+            let (wide, _) = matrix::columns(&caps, few, n);
+            let map = held.maps.iter().find(|(w, _)| *w == wide).map(|(_, map)| map.clone()).unwrap();
+            let map = self.buffer(bytemuck::cast_slice(&map));
+            let mut packing = Vec::new();
+            [x.address(), norm.address(), codes.address(), factors.address(), map.address()]
+                .iter()
+                .for_each(|a| packing.extend(a.to_le_bytes()));
+            words(&mut packing, &[n]);
+            packing.extend(EPS.to_le_bytes());
+            let chunks = if few { matrix::few_chunks(format) } else { 0 };
+            let norms = u32::from(case.norm);
+            let spec = [("SIZE", 256), ("K", k as u32), ("NORM", norms), ("CHUNKS", chunks), ("WIDE", wide)];
+            self.launch_of("pack", None, &spec, &packing, [rows as u32, 1, 1]);
+            [
+                w0,
+                w1,
+                0,
+                bias.address(),
+                0,
+                0,
+                codes.address(),
+                y.address(),
+                self.codebooks.address(),
+                factors.address(),
+            ]
+            .iter()
+            .for_each(|a| push.extend(a.to_le_bytes()));
+            words(&mut push, &[k, m, m, m, m, usize::from(case.bias) | n << 8]);
+            [EPS, 1.0, 1.0, 1.0].iter().for_each(|f| push.extend(f.to_le_bytes()));
+            let chosen = matrix::mat_tile(&caps, few, format, (m, n), case.extras());
+            let shape = (chosen.size, split.parse().unwrap_or(chosen.split), 1);
+            let tile = matrix::mat_tile_of(&caps, few, (m, n), shape, case.extras());
+            let grid = [tile.groups.min(3), n.div_ceil(tile.columns()) as u32, 1];
+            self.launch(tile.kernel, format, &tile.spec(k, case.extras()), &push, grid);
         } else {
             [w0, w1, 0, bias.address(), 0, 0, x.address(), y.address(), self.codebooks.address(), norm.address()]
                 .iter()
@@ -165,8 +214,11 @@ impl Lab {
         let mut found = vec![0f32; n * m];
         y.read(0, bytemuck::cast_slice_mut(&mut found));
         let error: f64 = found.iter().zip(&truth).map(|(f, t)| (f64::from(*f) - t).powi(2)).sum();
-        assert!(error.is_finite());
-        error / scale
+        if error.is_finite() {
+            error / scale
+        } else {
+            f64::INFINITY
+        }
     }
 }
 
@@ -194,6 +246,52 @@ fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
         println!("{}: {:.1} s", format.name, begun.elapsed().as_secs_f64());
     }
     assert_eq!(lab.device.validation_messages(), Vec::<String>::new());
+}
+
+#[test]
+fn cooperative_matrices_are_right_for_every_format_edge_shape_and_number_of_rows() {
+    let Some(mut lab) = Lab::open() else { return };
+    if lab.device.caps().matrix_wide.is_empty() {
+        println!("skipped: {} has no cooperative matrices of 16 x 16 halves", lab.device.caps().name);
+        return;
+    }
+    let mut wrong = Vec::new();
+    let mut check = |lab: &mut Lab, format: &Format, case: Case, kernel: &str| {
+        let error = lab.error(format, case, kernel);
+        if error >= HALF_BOUND {
+            wrong.push(format!("{} {kernel}, {case:?}: {error:e}", format.name));
+        }
+    };
+    let caps = lab.device.caps().clone();
+    let direct = held_of_matrices(&lab.device, &lab.kernels).unwrap().is_some_and(|held| held.direct);
+    println!("threads hold matrices as gemm_few expects: {direct}");
+    for format in FORMATS.iter().filter(|f| matrix::takes(&caps, f, 2)) {
+        let one = format.block_len.max(32);
+        for (k, m, n) in [(one, 1, 2), (5 * one, 131, 9), (3 * one, 33, 33), (9 * one, 70, 130)] {
+            let case = Case { m, k, n, planes: n != 9, bias: m == 33, add: m == 131, norm: n == 33, ..Case::PLAIN };
+            let few = direct && n <= matrix::FEW;
+            check(&mut lab, format, case, if few { "gemm_few as chosen" } else { "gemm_mat as chosen" });
+        }
+    }
+    let format = pumex_quant::find(12).unwrap();
+    for (n, split, gated) in [1, 2, 4, 8].into_iter().flat_map(|s| [(4, s, s < 8), (16, s, false), (64, s, s < 8)]) {
+        let case = Case { m: 90, k: 2048, n, gated, norm: gated, bias: true, planes: true, ..Case::PLAIN };
+        check(&mut lab, format, case, &format!("gemm_mat {split}"));
+        if direct && n <= matrix::FEW {
+            check(&mut lab, format, case, &format!("gemm_few {split}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn chunks_of_the_policy_are_those_of_the_shaders() {
+    for format in FORMATS {
+        let path = format!("{}/shaders/glsl/quant/{}.glsl", env!("CARGO_MANIFEST_DIR"), format.stem);
+        let source = std::fs::read_to_string(path).unwrap();
+        let chunk = source.lines().find_map(|l| l.strip_prefix("#define CHUNK ")).unwrap();
+        assert_eq!(chunk.parse(), Ok(matrix::chunk_len(format)), "{}", format.name);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use pumex_shaders::{module, KERNELS, MODULES};
 fn every_kernel_has_a_module_for_every_format_and_no_module_is_left_over() {
     let mut names = Vec::new();
     for k in KERNELS {
-        let fits = FORMATS.iter().filter(|f| k.formats.includes(f.block_len));
+        let fits = FORMATS.iter().filter(|f| k.formats.includes(f.stem, f.block_len));
         match k.formats {
             Formats::None => names.push(k.name.to_string()),
             _ => names.extend(fits.map(|f| format!("{}.{}", k.name, f.stem))),

@@ -10,16 +10,19 @@ pub enum Formats {
     None,
     /// Every format.
     All,
+    /// Those whose weights halves can hold.
+    Halves,
     /// Those of blocks of small integers.
     Quantized,
 }
 
 impl Formats {
-    /// Whether a format of so many weights per block is among them.
-    pub fn includes(self, block_len: usize) -> bool {
+    /// Whether a format of that stem, of so many weights per block, is among them.
+    pub fn includes(self, stem: &str, block_len: usize) -> bool {
         match self {
             Formats::None => false,
             Formats::All => true,
+            Formats::Halves => stem != "f32",
             Formats::Quantized => block_len > 1,
         }
     }
@@ -32,6 +35,8 @@ pub enum Needs {
     Nothing,
     /// Dot products of packed signed bytes.
     IntegerDot,
+    /// Cooperative matrices of halves with sums in floats, over subgroups of 32.
+    Matrix,
 }
 
 /// One shader.
@@ -117,6 +122,34 @@ pub const KERNELS: &[Kernel] = &[
         needs: Needs::Nothing,
         push_bytes: 72,
         spec: &[("EPILOGUE", 1), PLANES],
+    },
+    Kernel {
+        name: "gemm_mat",
+        formats: Formats::Halves,
+        needs: Needs::Matrix,
+        push_bytes: 120,
+        spec: &[("SIZE", 0), ("GATED", 3), ("ADD", 4), ("K", 5), ("SPLIT", 7), ("WIDE", 8), ("TILES", 9), PLANES],
+    },
+    Kernel {
+        name: "gemm_few",
+        formats: Formats::Halves,
+        needs: Needs::Matrix,
+        push_bytes: 120,
+        spec: &[("SIZE", 0), ("GATED", 3), ("ADD", 4), ("K", 5), ("SPLIT", 7), ("TILES", 9), PLANES],
+    },
+    Kernel {
+        name: "pack",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        push_bytes: 48,
+        spec: &[("SIZE", 0), ("K", 1), ("NORM", 2), ("CHUNKS", 3), ("WIDE", 8)],
+    },
+    Kernel {
+        name: "matrix_map",
+        formats: Formats::None,
+        needs: Needs::Matrix,
+        push_bytes: 8,
+        spec: &[("WEIGHTS", 1), ("WIDE", 8)],
     },
     Kernel {
         name: "rope_kv",

@@ -1,14 +1,17 @@
 //! Plan + choices → one recorded command buffer per step shape. Nothing that changes per token is in it.
 
+mod matrix;
+mod product;
 mod route;
 
 use super::draw::MAX_K;
 use super::CacheType;
 use crate::kernel::{Kernels, Key};
-use crate::plan::{Access, Cache, Chosen, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
-use crate::policy::{self, AttnTile, Extras};
+use crate::plan::{Access, Cache, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
+use crate::policy::{self, AttnTile};
 use crate::vk::{self, Buffer, Caps, Class, Device, Recorder, Recording};
 use crate::Result;
+pub use matrix::{held, Held, Packed};
 use route::{Choice, Router};
 use std::collections::{HashMap, HashSet};
 
@@ -27,6 +30,8 @@ pub struct Shape {
     pub drawn: bool,
     /// Most query heads that a workgroup of attention takes.
     pub heads: usize,
+    /// Few rows, no two of them of one sequence.
+    pub apart: bool,
     /// Takes the time after every op.
     pub stamps: bool,
 }
@@ -48,12 +53,12 @@ pub struct Stamped {
     pub dispatches: u64,
 }
 
-/// Rows of a recording for a step of `n`: exact up to the GEMV's limit, then the next power of two.
+/// Rows of a recording for a step of `n`: exact for few, then the next power of two.
 pub fn bucket(n: usize, max_rows: usize) -> usize {
-    if n <= policy::GEMV_MAX_COLS {
+    if n <= policy::FEW_ROWS {
         n
     } else {
-        n.next_power_of_two().max(16).min(max_rows)
+        n.next_power_of_two().min(max_rows)
     }
 }
 
@@ -93,6 +98,8 @@ pub struct Bound<'a> {
     pub ids: &'a Buffer,
     /// Where workgroups of one dispatch leave what the last of them joins, and count their arrivals.
     pub meeting: &'a Meeting,
+    /// Activations for cooperative matrices, if these are used.
+    pub packed: Option<&'a Packed>,
     /// Sums of squares of the products' inputs, one after the other, if they are wanted.
     pub importance: Option<&'a Buffer>,
     /// Logits for the host.
@@ -125,7 +132,7 @@ impl Meeting {
         let (mut bytes, mut counters) = (argmax.unwrap_or(8).max(8 * candidates), max_rows);
         for op in &plan.ops {
             let Op::Attend { cache: c, .. } = op else { continue };
-            for rows in 1..=policy::GEMV_MAX_COLS {
+            for rows in 1..=policy::FEW_ROWS {
                 for heads in 1..=policy::ATTN_HEADS {
                     let tile = policy::attn_tile(caps, c, rows, false, heads);
                     bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (4 + c.head_dim));
@@ -184,6 +191,8 @@ struct Writer<'a, 'b> {
     ropes: HashMap<Val, RopeNorms>,
     /// By their logits, which the op that chooses the experts writes then.
     routers: HashMap<Val, Router>,
+    /// Barriers there were when the packed activations were last read.
+    packed_read: Option<u64>,
 }
 
 /// RoPE and the per-head norms before it.
@@ -215,7 +224,7 @@ fn write(
     let mut stamped = Vec::with_capacity(stamps as usize);
     let rec = bound.device.recorder_with_stamps(stamps)?;
     let (norms, ropes, routers) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let mut w = Writer { b: bound, kernels, listed, rec, shape, norms, ropes, routers };
+    let mut w = Writer { b: bound, kernels, listed, rec, shape, norms, ropes, routers, packed_read: None };
     let inputs = if bound.importance.is_some() { bound.plan.inputs() } else { Vec::new() };
     let mut sums_at = 0;
     for (i, (op, barrier)) in bound.plan.ops.iter().zip(bound.barriers).enumerate() {
@@ -256,6 +265,7 @@ fn write(
     let meeting = [&bound.meeting.found, &bound.meeting.arrivals];
     let buffers = [bound.codebooks, bound.arena, bound.inv_freq, bound.sampled, bound.params, bound.ids];
     bound.weights.iter().chain(buffers).chain(meeting).chain(bound.importance).for_each(|b| w.rec.keep(b));
+    bound.packed.iter().flat_map(|p| p.buffers()).for_each(|b| w.rec.keep(b));
     bound.caches.iter().for_each(|(k, v)| {
         w.rec.keep(k);
         w.rec.keep(v);
@@ -282,7 +292,7 @@ impl Writer<'_, '_> {
             return self.folds_router(*x, parts, *out);
         }
         if let Op::RopeKv { qkv, rope, q_norm, k_norm, .. } = op {
-            let all = self.shape.rows == 1; // no other row of the step can want its k and v
+            let all = self.shape.apart; // no other row of the step wants its k and v
             if all {
                 self.ropes.insert(*qkv, (*rope, *q_norm, *k_norm));
             }
@@ -292,7 +302,8 @@ impl Writer<'_, '_> {
         let (plan, n) = (self.b.plan, self.rows_of(*out));
         let same_rows = plan.values[out.0].rows == Rows::Step || (self.shape.rows == 1 && n == 1);
         let reader_folds = |op: &Op| match op {
-            Op::MatMul { .. } | Op::GatedExperts { .. } => n <= policy::GEMV_MAX_COLS,
+            Op::MatMul { parts, .. } => n <= policy::GEMV_MAX_COLS || self.by_matrices(parts, n),
+            Op::GatedExperts { .. } => n <= policy::GEMV_MAX_COLS,
             Op::GatedMatMul { gate, up, .. } => self.gates_in_one(gate, up, n),
             _ => false,
         };
@@ -306,7 +317,7 @@ impl Writer<'_, '_> {
 
     fn gates_in_one(&self, gate: &MatPart, up: &MatPart, n: usize) -> bool {
         let format = |p: &MatPart| self.b.plan.weights[p.weight.0].format.id;
-        n <= policy::GEMV_MAX_COLS && format(gate) == format(up)
+        (n <= policy::GEMV_MAX_COLS || self.by_matrices(&[*gate, *up], n)) && format(gate) == format(up)
     }
 
     fn planes(&self) -> u32 {
@@ -414,110 +425,6 @@ impl Writer<'_, '_> {
         self.dispatch("sample", None, &spec, push.word(vocab).word(self.b.draws_at), grid)
     }
 
-    fn matmul(&mut self, x: Val, parts: &[MatPart], add: bool, out: Val) -> Result<()> {
-        let mut y_at = 0;
-        let mut rest = parts;
-        while let Some(first) = rest.first() {
-            let stem = |p: &MatPart| self.b.plan.weights[p.weight.0].format.stem;
-            let most = if self.rows_of(x) <= policy::GEMV_MAX_COLS { 3 } else { 1 };
-            let count = rest.iter().take(most).take_while(|p| stem(p) == stem(first)).count();
-            let (group, after) = rest.split_at(count);
-            if most == 3 {
-                self.gemv(x, group, false, add, out, y_at)?;
-            } else {
-                self.gemm(x, first, u32::from(add), out, y_at)?;
-            }
-            y_at += group.iter().map(|p| self.b.plan.weights[p.weight.0].rows).sum::<usize>();
-            rest = after;
-        }
-        Ok(())
-    }
-
-    fn gated(&mut self, x: Val, gate: &MatPart, up: &MatPart, out: Val) -> Result<()> {
-        if self.gates_in_one(gate, up, self.rows_of(x)) {
-            return self.gemv(x, &[*gate, *up], true, false, out, 0);
-        }
-        self.gemm(x, gate, 0, out, 0)?;
-        self.rec.barrier();
-        self.gemm(x, up, 2, out, 0)
-    }
-
-    fn gemv(&mut self, x: Val, parts: &[MatPart], gated: bool, add: bool, out: Val, y_at: usize) -> Result<()> {
-        let info = |p: &MatPart| &self.b.plan.weights[p.weight.0];
-        let (stem, k) = (info(&parts[0]).format.stem, info(&parts[0]).cols);
-        let rows: Vec<usize> = parts.iter().map(|p| info(p).rows).collect();
-        let m = if gated { rows[0] } else { rows.iter().sum() };
-        let mut push = Push::default();
-        for i in 0..3 {
-            push = push.addr(parts.get(i).map_or(0, |p| self.weight(p.weight)));
-        }
-        let mut flags = 0;
-        for i in 0..3 {
-            let bias = parts.get(i).and_then(|p| p.bias);
-            flags |= usize::from(bias.is_some()) << i;
-            push = push.addr(self.opt(bias));
-        }
-        let m01 = if gated { m } else { rows.iter().take(2).sum() };
-        let n = self.rows_of(x);
-        let norm = self.norms.get(&x).copied();
-        let extras = Extras { gated, add, norm: norm.is_some(), planes: self.b.device.stages_weights() };
-        let push = push
-            .addr(self.val(norm.map_or(x, |n| n.x)))
-            .addr(self.val(out) + 4 * y_at as u64)
-            .addr(self.b.codebooks.address())
-            .addr(self.opt(norm.map(|n| n.weight)))
-            .word(k)
-            .word(rows[0])
-            .word(m01)
-            .word(m);
-        let push = push.word(self.width(out)).word(flags).float(norm.map_or(0.0, |n| n.eps));
-        let scale = |i: usize| parts.get(i).map_or(1.0, |p| p.scale);
-        let push = push.float(scale(0)).float(scale(1)).float(scale(2));
-        let tile = policy::gemv_tile(self.b.device.caps(), info(&parts[0]).format, m, k, n, extras);
-        let spec = tile.spec(k, n, extras);
-        self.dispatch(tile.kernel, Some(stem), &spec, push, [tile.groups as usize, 1, 1])
-    }
-
-    /// Products with the matrices of the experts of each row: gate and up in one, or down, whose weighted sum is added.
-    fn experts(&mut self, x: Val, route: Val, c: Chosen, weights: &[Weight], gated: bool, out: Val) -> Result<()> {
-        let info = &self.b.plan.weights[weights[0].0];
-        let (m, n, used) = (info.rows / c.experts, self.shape.rows, c.used);
-        let k = if gated { info.cols } else { used * info.cols };
-        let up = weights.get(1).map_or(0, |w| self.weight(*w));
-        let push = Push::default().addr(self.weight(weights[0])).addr(up).addr(0).addr(0).addr(0);
-        let norm = self.norms.get(&x).copied();
-        let push = push.addr(self.val(route)).addr(self.val(norm.map_or(x, |n| n.x))).addr(self.val(out));
-        let norm_weight = self.opt(norm.map(|n| n.weight));
-        let push = push.addr(self.b.codebooks.address()).addr(norm_weight).word(k).word(m).word(m).word(m);
-        let stride = if gated { m } else { self.width(out) };
-        let push = push.word(stride).word(0).float(norm.map_or(0.0, |n| n.eps));
-        let push = push.float(1.0).float(1.0).float(1.0);
-        let extras = Extras { gated, add: !gated, norm: norm.is_some(), planes: self.b.device.stages_weights() };
-        let tile = policy::expert_tile(self.b.device.caps(), info.format, m, k);
-        let mut spec = tile.spec(k, 1, extras);
-        spec.extend([("EXPERTS", if gated { 1 } else { 2 }), ("USED", used as u32)]);
-        let grid = [tile.groups as usize, if gated { n * used } else { n }, 1];
-        self.dispatch(tile.kernel, Some(info.format.stem), &spec, push, grid)
-    }
-
-    fn gemm(&mut self, x: Val, part: &MatPart, epilogue: u32, out: Val, y_at: usize) -> Result<()> {
-        let info = &self.b.plan.weights[part.weight.0];
-        let (m, n) = (info.rows, self.rows_of(x));
-        let push = Push::default().addr(self.weight(part.weight)).addr(self.opt(part.bias)).addr(self.val(x));
-        let push = push
-            .addr(self.val(out))
-            .addr(self.b.codebooks.address())
-            .word(info.cols)
-            .word(m)
-            .word(n)
-            .word(self.width(out))
-            .word(y_at);
-        let push = push.word(usize::from(part.bias.is_some())).float(part.scale);
-        let grid = [m.div_ceil(64), n.div_ceil(64), 1];
-        let spec = [("EPILOGUE", epilogue), ("PLANES", self.planes())];
-        self.dispatch("gemm_tile", Some(info.format.stem), &spec, push, grid)
-    }
-
     fn kv_spec(&self, cache: &Cache) -> [(&'static str, u32); 3] {
         let (k, v) = self.b.cache_types;
         [("K_TYPE", k as u32), ("V_TYPE", v as u32), ("HEAD_DIM", cache.head_dim as u32)]
@@ -544,7 +451,7 @@ impl Writer<'_, '_> {
 
     fn attend(&mut self, qkv: Val, cache: &Cache, scale: f32, out: Val) -> Result<()> {
         let rows = self.shape.rows;
-        if rows <= policy::GEMV_MAX_COLS {
+        if rows <= policy::FEW_ROWS {
             return self.attend_split(qkv, cache, scale, out, self.attn_tile(cache, rows));
         }
         let (k, v) = &self.b.caches[cache.layer];

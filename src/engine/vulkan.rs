@@ -2,7 +2,7 @@
 
 use super::kv::{Blocks, KV_BLOCK};
 use super::params::{Layout, Params};
-use super::record::{bucket, pipelines, record, Bound, Meeting, Shape, Stamped, Step};
+use super::record::{bucket, pipelines, record, Bound, Meeting, Packed, Shape, Stamped, Step};
 use super::{draw, weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
@@ -73,6 +73,7 @@ pub struct VulkanRunner {
     fuse: bool,
     attn_heads: Option<usize>,
     meeting: Meeting,
+    packed: Option<Packed>,
 }
 
 /// Most rows of a step.
@@ -131,7 +132,8 @@ impl VulkanRunner {
     pub fn new(gguf: &Gguf, plan: Plan, device: Device, options: &Options, progress: Progress<'_>) -> Result<Self> {
         let max_rows = max_rows(&plan, options);
         let placement = Placement::new(&plan, max_rows, max_rows);
-        let memory = plan_memory(&plan, &device, options, placement.len_bytes)?;
+        let packed = if options.matrices { Packed::len_bytes(device.caps(), &plan, max_rows) } else { 0 };
+        let memory = plan_memory(&plan, &device, options, placement.len_bytes + packed)?;
         let (plan, kernels) = (Arc::new(plan), Arc::new(Kernels::new(&device)));
         let (made, weights) = std::thread::scope(|scope| {
             let made = scope.spawn({
@@ -172,6 +174,7 @@ impl VulkanRunner {
             caches.push((k, v));
         }
         let meeting = Meeting::new(&device, &plan, max_rows)?;
+        let packed = if options.matrices { Packed::new(&device, &kernels, &plan, max_rows)? } else { None };
         let arena = device.buffer("scratch", placement.len_bytes, Class::Scratch)?;
         let inv_freq = device.buffer("inv_freq", 4 * plan.inv_freq.len() as u64, Class::Params)?;
         inv_freq.write(0, bytemuck::cast_slice(&plan.inv_freq));
@@ -199,6 +202,7 @@ impl VulkanRunner {
             last: StepTime::default(),
             importance: None,
             meeting,
+            packed,
             device,
             placement,
             weights: vec![arena.clone(); plan.weights.len()],
@@ -224,7 +228,8 @@ impl VulkanRunner {
         let lens = [1, 1 << 10, 1 << 20].map(|len: usize| len.min(self.limits.n_ctx));
         for ((rows, drawn), len) in shapes.flat_map(|shape| lens.map(|len| (shape, len))) {
             let heads = policy::attn_heads(self.device.caps(), len);
-            let shape = Shape { slot: 0, rows, wanted: 1, logits: false, drawn, heads, stamps: false };
+            let apart = rows == 1;
+            let shape = Shape { slot: 0, rows, wanted: 1, logits: false, drawn, heads, apart, stamps: false };
             keys.extend(pipelines(&self.bound(0), &self.kernels, shape)?);
         }
         self.kernels.build_all(keys, rayon::current_num_threads())?;
@@ -257,6 +262,7 @@ impl VulkanRunner {
             logits: slot.logits.as_ref(),
             importance: self.importance.as_ref(),
             meeting: &self.meeting,
+            packed: self.packed.as_ref(),
         }
     }
 
@@ -337,9 +343,11 @@ impl Runner for VulkanRunner {
         }
         let wanted = rows.iter().filter(|r| r.wanted).count();
         // Steps of many rows have an attention of their own, which is the same for all lengths.
-        let single = rows.len() <= policy::GEMV_MAX_COLS;
+        let single = rows.len() <= policy::FEW_ROWS;
         let longest = rows.iter().filter(|_| single).map(|row| row.pos as usize + 1).max().unwrap_or(0);
+        let alone = |(i, row): (usize, &Row)| rows[..i].iter().all(|before| before.seq != row.seq);
         let shape = Shape {
+            apart: single && rows.iter().enumerate().all(alone),
             slot: (self.started % SLOTS as u64) as usize,
             rows: bucket(rows.len(), self.limits.max_rows),
             wanted: bucket(wanted, self.limits.max_rows),

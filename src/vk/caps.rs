@@ -75,6 +75,8 @@ pub struct Caps {
     pub host_import_alignment: Option<u64>,
     pub cooperative_matrix: bool,
     pub cooperative_matrix2: bool,
+    /// Columns that a product of cooperative matrices may have: 16 x 16 halves by 16 x these, sums in floats.
+    pub matrix_wide: Vec<u32>,
     /// Has a queue that only copies.
     pub copy_queue: bool,
 }
@@ -107,8 +109,25 @@ fn choose_families(flags: &[vk::QueueFlags]) -> (u32, Option<u32>) {
     (work as u32, copying.map(|i| i as u32))
 }
 
+/// Columns of cooperative matrices that the kernels can use, fewest first.
+fn matrix_wide(entry: &ash::Entry, instance: &ash::Instance, physical: vk::PhysicalDevice) -> Vec<u32> {
+    let loader = ash::khr::cooperative_matrix::Instance::new(entry, instance);
+    // SAFETY: the device has the extension, and came from this instance.
+    let shapes = unsafe { loader.get_physical_device_cooperative_matrix_properties(physical) }.unwrap_or_default();
+    let (half, float) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
+    let fits = |p: &&vk::CooperativeMatrixPropertiesKHR<'_>| {
+        (p.m_size, p.k_size, p.scope) == (16, 16, vk::ScopeKHR::SUBGROUP)
+            && (p.a_type, p.b_type, p.c_type, p.result_type) == (half, half, float, float)
+            && matches!(p.n_size, 8 | 16)
+    };
+    let mut wide: Vec<u32> = shapes.iter().filter(fits).map(|p| p.n_size).collect();
+    wide.sort_unstable();
+    wide.dedup();
+    wide
+}
+
 /// Asks a device everything.
-pub(super) fn read(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Caps {
+pub(super) fn read(entry: &ash::Entry, instance: &ash::Instance, physical: vk::PhysicalDevice) -> Caps {
     // SAFETY: `physical` came from this instance; all structs are chained only for the duration of the calls.
     unsafe {
         let extensions: Vec<String> = instance
@@ -196,6 +215,10 @@ pub(super) fn read(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Ca
         };
         let local = heaps.iter().filter(|h| h.device_local).map(|h| h.budget_bytes).max().unwrap_or(0);
         let v = basic.api_version;
+        let subgroup_size = v11.subgroup_size.max(1);
+        let features = [f12.shader_float16, f12.vulkan_memory_model];
+        let whole = has("VK_KHR_cooperative_matrix") && subgroup_size == 32 && !features.contains(&vk::FALSE);
+        let matrix_wide = if whole { matrix_wide(entry, instance, physical) } else { Vec::new() };
         Caps {
             name: text(&basic.device_name),
             driver: format!("{} {}", text(&v12.driver_name), text(&v12.driver_info)).trim().to_string(),
@@ -211,7 +234,7 @@ pub(super) fn read(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Ca
             driver_uuid: hex(&v11.driver_uuid),
             kind,
             unified: matches!(kind, DeviceKind::Integrated | DeviceKind::Cpu),
-            subgroup_size: v11.subgroup_size.max(1),
+            subgroup_size,
             max_workgroup_invocations: limits.max_compute_work_group_invocations,
             cores: tells_cores.then_some(multi.shader_sm_count),
             max_shared_bytes: limits.max_compute_shared_memory_size,
@@ -233,6 +256,7 @@ pub(super) fn read(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Ca
             host_import_alignment: can_import.then_some(import.min_imported_host_pointer_alignment),
             cooperative_matrix: has("VK_KHR_cooperative_matrix"),
             cooperative_matrix2: has("VK_NV_cooperative_matrix2"),
+            matrix_wide,
             copy_queue: queue_families(instance, physical).1.is_some(),
         }
     }
@@ -293,6 +317,7 @@ pub(super) fn fake(name: &str, kind: DeviceKind) -> Caps {
         host_import_alignment: None,
         cooperative_matrix: false,
         cooperative_matrix2: false,
+        matrix_wide: Vec::new(),
         copy_queue: false,
     }
 }

@@ -193,6 +193,11 @@ impl Recorder {
         self.0.barriers += 1;
     }
 
+    /// Barriers so far.
+    pub fn barriers(&self) -> u64 {
+        self.0.barriers
+    }
+
     /// Orders the dispatches recorded before with those that follow.
     pub fn barrier(&mut self) {
         let (read, write) = (vk::AccessFlags::SHADER_READ, vk::AccessFlags::SHADER_WRITE);

@@ -6,7 +6,7 @@ use super::queue::{Copies, Line, Value};
 use super::select::{choose, Select};
 use crate::step::Counters;
 use crate::{Error, Result};
-use ash::{ext, vk};
+use ash::{ext, khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
@@ -159,12 +159,12 @@ fn new_instance(entry: &ash::Entry, validation: bool) -> Result<ash::Instance> {
 }
 
 /// Physical devices with their data; of several drivers for one device the first is kept.
-fn devices(instance: &ash::Instance) -> Vec<(vk::PhysicalDevice, Caps)> {
+fn devices(entry: &ash::Entry, instance: &ash::Instance) -> Vec<(vk::PhysicalDevice, Caps)> {
     // SAFETY: the instance is alive.
     let all = unsafe { instance.enumerate_physical_devices() }.unwrap_or_default();
     let mut found: Vec<(vk::PhysicalDevice, Caps)> = Vec::new();
     for physical in all {
-        let caps = caps::read(instance, physical);
+        let caps = caps::read(entry, instance, physical);
         let known = |c: &Caps| c.uuid == caps.uuid && caps.uuid.bytes().any(|b| b != b'0');
         if !found.iter().any(|(_, c)| known(c)) {
             found.push((physical, caps));
@@ -180,7 +180,7 @@ fn devices(instance: &ash::Instance) -> Vec<(vk::PhysicalDevice, Caps)> {
 pub fn list() -> Result<Vec<Caps>> {
     let entry = entry()?;
     let instance = instance(&entry, false)?;
-    Ok(devices(&instance).into_iter().map(|(_, c)| c).collect())
+    Ok(devices(&entry, &instance).into_iter().map(|(_, c)| c).collect())
 }
 
 impl Device {
@@ -191,7 +191,7 @@ impl Device {
     pub fn open(options: &Options) -> Result<Device> {
         let entry = entry()?;
         let instance = instance(&entry, options.validation)?;
-        let found = devices(&instance);
+        let found = devices(&entry, &instance);
         let list: Vec<Caps> = found.iter().map(|(_, c)| c.clone()).collect();
         let (index, reason) = choose(&list, &options.select)?;
         let (physical, caps) = (found[index].0, list[index].clone());
@@ -206,17 +206,26 @@ impl Device {
                 |family| vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0]);
             let queues: Vec<_> = std::iter::once(family).chain(copying).map(info).collect();
             let mut f11 = vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(true);
-            let mut f12 =
+            let f12 =
                 vk::PhysicalDeviceVulkan12Features::default().buffer_device_address(true).timeline_semaphore(true);
             let features = vk::PhysicalDeviceFeatures::default().shader_int16(true);
-            let extensions: Vec<_> =
+            let mut extensions: Vec<_> =
                 caps.host_import_alignment.iter().map(|_| ext::external_memory_host::NAME.as_ptr()).collect();
+            let matrices = !caps.matrix_wide.is_empty();
+            if matrices {
+                extensions.push(khr::cooperative_matrix::NAME.as_ptr());
+            }
+            let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+            let mut f12 = f12.shader_float16(matrices).vulkan_memory_model(matrices);
             let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_features(&features);
             let info = info.enabled_extension_names(&extensions);
             let mut f13 = vk::PhysicalDeviceVulkan13Features::default().shader_integer_dot_product(true);
             let mut info = info.push_next(&mut f11).push_next(&mut f12);
             if caps.int_dot8 {
                 info = info.push_next(&mut f13);
+            }
+            if matrices {
+                info = info.push_next(&mut matrix);
             }
             let raw = instance.create_device(physical, &info, None).map_err(|e| fail("vkCreateDevice", e))?;
             let line = |queue, family| Line::new(&raw, queue, family).map_err(|e| fail("vkCreateSemaphore", e));

@@ -31,7 +31,7 @@ fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
     let mut modules = Vec::new();
     for kernel in KERNELS {
         let stems: Vec<Option<&str>> =
-            FORMATS.iter().filter(|f| kernel.formats.includes(f.block_len)).map(|f| Some(f.stem)).collect();
+            FORMATS.iter().filter(|f| kernel.formats.includes(f.stem, f.block_len)).map(|f| Some(f.stem)).collect();
         let stems = if kernel.formats == Formats::None { vec![None] } else { stems };
         for stem in stems {
             let name = stem.map_or(kernel.name.to_string(), |s| format!("{}.{s}", kernel.name));

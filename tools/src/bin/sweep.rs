@@ -4,8 +4,9 @@
 //! and what the policy's reaches; `policy` tries no other. `roles` are the products of an 8B model as a token needs them,
 //! with norms, gates and sums.
 
-use pumex::engine::bandwidth;
+use pumex::engine::{bandwidth, held_of_matrices};
 use pumex::kernel::Kernels;
+use pumex::policy::matrix::{self, MatTile};
 use pumex::policy::{self, Extras, GemvTile};
 use pumex::vk::{self, Class, Device};
 use pumex_quant::{Format, FORMATS};
@@ -36,21 +37,33 @@ struct Bench {
 
 impl Bench {
     /// Microseconds of one launch in a row of them over copies of the matrix.
-    fn time(
+    fn time(&mut self, f: &Format, shape: Shape, n: usize, tile: &GemvTile, w: &vk::Buffer) -> Result<f64, Fault> {
+        let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(shape.1, n, shape.2))?;
+        self.time_of(f, shape, n, (&pipeline, [tile.groups, 1, 1], 0), w)
+    }
+
+    /// Likewise by cooperative matrices, their activations packed.
+    fn time_mat(&mut self, f: &Format, shape: Shape, n: usize, tile: &MatTile, w: &vk::Buffer) -> Result<f64, Fault> {
+        let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(shape.1, shape.2))?;
+        let grid = [tile.groups, n.div_ceil(tile.columns()) as u32, 1];
+        self.time_of(f, shape, n, (&pipeline, grid, n << 8), w)
+    }
+
+    fn time_of(
         &mut self,
         f: &Format,
         (m, k, extras): Shape,
         n: usize,
-        tile: &GemvTile,
+        (pipeline, grid, flags): (&vk::Pipeline, [u32; 3], usize),
         w: &vk::Buffer,
     ) -> Result<f64, Fault> {
         let bytes = m * f.planes_bytes(k);
         let step = bytes.next_multiple_of(256);
         let parts = if extras.gated { 2 } else { 1 };
         let copies = (w.len_bytes() as usize / (parts * step)).max(1);
-        let x = self.device.buffer("x", (n * k * 4) as u64, Class::Scratch)?;
+        let x =
+            self.device.buffer("x", (n.next_multiple_of(64) * k.next_multiple_of(512) * 4) as u64, Class::Scratch)?;
         let y = self.device.buffer("y", (n * m * 4) as u64, Class::Scratch)?;
-        let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(k, n, extras))?;
         let mut recorder = self.device.recorder()?;
         for copy in 0..copies {
             let at = w.address() + (copy * parts * step) as u64;
@@ -58,9 +71,9 @@ impl Bench {
             [at, at + step as u64, 0, 0, 0, 0, x.address(), y.address(), w.address(), x.address()]
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
-            [k, m, m, m, m, 0].iter().for_each(|v| push.extend((*v as u32).to_le_bytes()));
+            [k, m, m, m, m, flags].iter().for_each(|v| push.extend((*v as u32).to_le_bytes()));
             push.resize(120, 0);
-            recorder.dispatch(&pipeline, &push, [tile.groups, 1, 1]);
+            recorder.dispatch(pipeline, &push, grid);
             recorder.barrier();
         }
         [&x, &y, w].iter().for_each(|b| recorder.keep(b));
@@ -72,6 +85,37 @@ impl Bench {
             best = best.min(self.device.gpu_us(&recording).unwrap_or(f64::INFINITY));
         }
         Ok(best / copies as f64)
+    }
+}
+
+impl Bench {
+    /// Prints every way to run the shape by cooperative matrices, the policy's first.
+    fn matrices(&mut self, f: &Format, shape: Shape, n: usize, w: &vk::Buffer) -> Result<(), Fault> {
+        let ((m, k, extras), caps) = (shape, self.device.caps().clone());
+        let direct = held_of_matrices(&self.device, &self.kernels)?.is_some_and(|held| held.direct);
+        let chosen = matrix::mat_tile(&caps, direct, f, (m, n), extras);
+        let parts = if extras.gated { 2 } else { 1 };
+        let mut tiles = vec![chosen];
+        for subgroups in [4, 8].into_iter().filter(|s| n <= matrix::FEW || *s <= chosen.size / 32) {
+            for split in [1, 2, 4, 8, 16].into_iter().filter(|split| split * parts <= subgroups) {
+                let shape = |per_core| (32 * subgroups, split, per_core);
+                let tile = |per| matrix::mat_tile_of(&caps, direct, (m, n), shape(per), extras);
+                tiles.extend([1, 2, 3, u32::MAX].map(tile));
+            }
+        }
+        tiles.dedup();
+        let bytes = (m * f.planes_bytes(k) * parts as usize) as f64;
+        let mut timed = Vec::new();
+        for tile in tiles {
+            timed.push((self.time_mat(f, shape, n, &tile, w)?, tile));
+        }
+        let policy = timed[0];
+        timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (us, t) in std::iter::once(&policy).chain(timed.iter().take(4)) {
+            let tile = format!("{} threads split {} in {}", t.size, t.split, t.groups);
+            println!("{}\t{m}\t{k}\t{n}\tmat {tile}\t{us:.1} us\t{:.0} GB/s", f.name, bytes / us / 1e3);
+        }
+        Ok(())
     }
 }
 
@@ -98,6 +142,10 @@ fn main() -> Result<(), Fault> {
             let w = bench.device.buffer("w", (copies * bytes.next_multiple_of(256)) as u64, Class::Weights)?;
             for n in &rows {
                 let caps = bench.device.caps().clone();
+                if matrix::takes(&caps, f, *n) {
+                    bench.matrices(f, *shape, *n, &w)?;
+                    continue;
+                }
                 let chosen = policy::gemv_tile(&caps, f, *m, *k, *n, *extras);
                 let at_policy = bench.time(f, *shape, *n, &chosen, &w)?;
                 let mut best = (at_policy, chosen);

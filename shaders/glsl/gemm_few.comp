@@ -1,0 +1,84 @@
+// y (+)= W x + b for 2 to 16 activation rows by cooperative matrices, each thread of which decodes the weights it holds of
+// them in registers. It asks for a device that spreads matrices over threads as it expects (policy/matrix.rs: `direct`): of
+// weights, thread 4 g + t has rows g and g + 8 and inputs 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, of activations those inputs of
+// row g of the step. Since it does not matter which input of the row is which of the matrix, these four are a group of
+// chunk t of four; activations come packed in this order (see pack_few.comp). SPLIT subgroups share the inputs of a row.
+#version 460
+#include "lib/types.glsl"
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#include "quant/contract.glsl"
+layout(local_size_x_id = 0) in;
+layout(constant_id = 5) const uint K = 4096;    // inputs
+layout(constant_id = 7) const uint SPLIT = 8;   // subgroups that share the inputs of a row
+layout(constant_id = 9) const uint TILES = 1;   // matrices of activations: 1 or 2
+#include "lib/gemv.glsl"
+const uint WIDE = 8;
+const uint STEP = 4 * CHUNK;                    // inputs taken at a time
+const uint STEPS = (K + STEP - 1) / STEP;
+const uint ROOM = 4 * WIDE * TILES;             // uvec4 of a subgroup's sums
+shared uvec4 tile[gl_WorkGroupSize.x / 32 * ROOM];
+#include "lib/matrix.glsl"
+const uint TURN = TILES == 1 || GROUPS < 16 ? GROUPS : GROUPS / 2; // groups whose activations are held at a time
+
+Weights weights(uvec2 top, uvec2 low) {
+    f16vec2 a = unpackFloat2x16(top.x), b = unpackFloat2x16(top.y), c = unpackFloat2x16(low.x), d = unpackFloat2x16(low.y);
+    Weights w;
+    w[0] = a.x;
+    w[1] = a.y;
+    w[2] = b.x;
+    w[3] = b.y;
+    w[4] = c.x;
+    w[5] = c.y;
+    w[6] = d.x;
+    w[7] = d.y;
+    return w;
+}
+
+void main() {
+    WEIGHT_INIT
+    const uint lane = gl_SubgroupInvocationID, slice = gl_SubgroupID % SPLIT, part = gl_SubgroupID / SPLIT % PARTS;
+    const uint my_row = gl_SubgroupID / (SPLIT * PARTS) * TALL + lane / 4, my_chunk = lane % 4, magic = magic();
+    U32x4 codes = U32x4(x);
+    Line line[2];
+    Next next[2];
+    [[unroll]] for (uint h = 0; h < 2; h++) {
+        line[h] = line_at(gl_WorkGroupID.x * HEIGHT * TALL + my_row + 8 * h, part);
+        next[h] = fetch(line[h], 4 * slice + my_chunk);
+    }
+    for (uint t = gl_WorkGroupID.x; t * HEIGHT * TALL < m; t += gl_NumWorkGroups.x) {
+        Sums sums[2 * TILES]; // of even and of odd groups, so that none waits for the one before
+        [[unroll]] for (uint j = 0; j < 2 * TILES; j++) sums[j] = Sums(0.0);
+        for (uint step = slice; step < STEPS; step += SPLIT) {
+            uvec4 held[TURN / 2 * TILES];
+            [[unroll]] for (uint u = 0; u < TURN / 2 * TILES; u++) {
+                held[u] = codes.v[unit_of(step * (GROUPS / 2) + u / TILES, u % TILES, TILES) + lane];
+            }
+            Coded top = coded(next[0], 4 * step + my_chunk), low = coded(next[1], 4 * step + my_chunk);
+            bool last = step + SPLIT >= STEPS;
+            [[unroll]] for (uint h = 0; h < 2; h++) {
+                if (last) line[h] = line_at((t + gl_NumWorkGroups.x) * HEIGHT * TALL + my_row + 8 * h, part);
+                next[h] = fetch(line[h], 4 * (last ? slice : step + SPLIT) + my_chunk);
+            }
+            [[unroll]] for (uint i = 0; i < GROUPS; i++) {
+                if (i > 0 && i % TURN == 0) {
+                    [[unroll]] for (uint u = 0; u < TURN / 2 * TILES; u++) {
+                        held[u] = codes.v[unit_of(step * (GROUPS / 2) + i / 2 + u / TILES, u % TILES, TILES) + lane];
+                    }
+                }
+                Weights a = weights(group_halves(top, i, magic), group_halves(low, i, magic));
+                [[unroll]] for (uint j = 0; j < TILES; j++) {
+                    uint s = i % 2 * TILES + j;
+                    sums[s] = coopMatMulAdd(a, activations(held[i % TURN / 2 * TILES + j], i % 2), sums[s]);
+                }
+            }
+        }
+        [[unroll]] for (uint j = 0; j < TILES; j++) {
+            coopMatStore(sums[j] + sums[TILES + j], tile, gl_SubgroupID * ROOM + j * (TALL * WIDE / 4), TALL / 4,
+                         gl_CooperativeMatrixLayoutColumnMajor);
+        }
+        finish(t * HEIGHT * TALL, 0);
+    }
+}

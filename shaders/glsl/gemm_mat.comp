@@ -1,0 +1,71 @@
+// y (+)= W x + b for many activation rows by cooperative matrices. Activations come packed (see pack.comp). A subgroup takes
+// 16 rows of a matrix STEP inputs at a time: each of its 32 threads decodes a chunk of a row into shared memory as halves,
+// from where the matrix cores get them, while its next chunk is under way. SPLIT subgroups share the inputs of a row.
+#version 460
+#include "lib/types.glsl"
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#include "quant/contract.glsl"
+layout(local_size_x_id = 0) in;
+layout(constant_id = 5) const uint K = 4096;    // inputs
+layout(constant_id = 7) const uint SPLIT = 8;   // subgroups that share the inputs of a row
+layout(constant_id = 8) const uint WIDE = 8;    // columns of a matrix of activations: 8 or 16
+layout(constant_id = 9) const uint TILES = 1;   // such matrices a subgroup takes
+#include "lib/gemv.glsl"
+const uint STEP = 2 * CHUNK;                    // inputs taken at a time
+const uint STEPS = (K + STEP - 1) / STEP;
+const uint STRIDE = STEP / 8 + 1;               // uvec4 of a row in shared memory; odd, so that rows meet in no bank
+const uint SUMS = 4 * WIDE * TILES;             // uvec4 of a subgroup's sums
+const uint ROOM = 16 * STRIDE > SUMS ? 16 * STRIDE : SUMS; // of a subgroup, for weights and then for sums
+shared uvec4 tile[gl_WorkGroupSize.x / 32 * ROOM];
+#include "lib/matrix.glsl"
+const uint UNITS = STEP / TALL / SHARE * TILES; // of packed activations that a thread takes at a time
+
+void stage(Coded d, uint c, uint from, uint at) {
+    uint magic = magic();
+    [[unroll]] for (uint i = 0; i < GROUPS; i += 2) {
+        tile[at + (chunk_col(c, i) - from) / 8] = uvec4(group_halves(d, i, magic), group_halves(d, i + 1, magic));
+    }
+}
+
+void main() {
+    WEIGHT_INIT
+    const uint lane = gl_SubgroupInvocationID, slice = gl_SubgroupID % SPLIT, part = gl_SubgroupID / SPLIT % PARTS;
+    const uint base = gl_SubgroupID * ROOM, wide0 = gl_WorkGroupID.y * TILES, wides = gl_NumWorkGroups.y * TILES;
+    const uint my_row = gl_SubgroupID / (SPLIT * PARTS) * TALL + lane % TALL, my_chunk = lane / TALL;
+    U32x4 codes = U32x4(x);
+    Line line = line_at(gl_WorkGroupID.x * HEIGHT * TALL + my_row, part);
+    Next next = fetch(line, 2 * slice + my_chunk);
+    for (uint t = gl_WorkGroupID.x; t * HEIGHT * TALL < m; t += gl_NumWorkGroups.x) {
+        Sums sums[TILES];
+        [[unroll]] for (uint j = 0; j < TILES; j++) sums[j] = Sums(0.0);
+        for (uint step = slice; step < STEPS; step += SPLIT) {
+            uvec4 held[UNITS];
+            [[unroll]] for (uint u = 0; u < UNITS; u++) {
+                uint unit = step * (STEP / TALL / SHARE) + u / TILES;
+                held[u] = codes.v[unit_of(unit, wide0 + u % TILES, wides) + lane];
+            }
+            uint c = 2 * step + my_chunk;
+            stage(coded(next, c), c, step * STEP, base + lane % TALL * STRIDE);
+            bool last = step + SPLIT >= STEPS;
+            if (last) line = line_at((t + gl_NumWorkGroups.x) * HEIGHT * TALL + my_row, part);
+            next = fetch(line, 2 * (last ? slice : step + SPLIT) + my_chunk);
+            subgroupMemoryBarrierShared();
+            subgroupBarrier();
+            [[unroll]] for (uint i = 0; i < STEP / TALL; i++) {
+                Weights a;
+                coopMatLoad(a, tile, base + 2 * i, STRIDE, gl_CooperativeMatrixLayoutRowMajor);
+                [[unroll]] for (uint j = 0; j < TILES; j++) {
+                    sums[j] = coopMatMulAdd(a, activations(held[i / SHARE * TILES + j], i % SHARE), sums[j]);
+                }
+            }
+            subgroupBarrier();
+        }
+        [[unroll]] for (uint j = 0; j < TILES; j++) {
+            coopMatStore(sums[j], tile, base + j * (TALL * WIDE / 4), TALL / 4, gl_CooperativeMatrixLayoutColumnMajor);
+        }
+        finish(t * HEIGHT * TALL, wide0);
+    }
+}

@@ -1,0 +1,120 @@
+// What products by cooperative matrices share: weights of 16 rows by 16 inputs, activations of 16 inputs by WIDE rows of the
+// step, decoded weights as halves, and what becomes of the sums.
+const uint TALL = 16;
+const uint EACH = TALL * WIDE / 32; // halves of a thread in a matrix of activations
+const uint SHARE = 8 / EACH;        // such matrices in a unit of 16 bytes
+const uint SUBGROUPS = gl_WorkGroupSize.x / 32;
+const uint HEIGHT = SUBGROUPS / (SPLIT * PARTS); // runs of 16 outputs that a workgroup takes at a time
+#define Weights coopmat<float16_t, gl_ScopeSubgroup, TALL, TALL, gl_MatrixUseA>
+#define Activations coopmat<float16_t, gl_ScopeSubgroup, TALL, WIDE, gl_MatrixUseB>
+#define Sums coopmat<float, gl_ScopeSubgroup, TALL, WIDE, gl_MatrixUseAccumulator>
+
+// Where the units of all threads start: run `unit` of SHARE matrices of inputs, matrix `wide` of `wides`.
+uint unit_of(uint unit, uint wide, uint wides) { return (unit * wides + wide) * 32; }
+
+Activations activations(uvec4 unit, uint which) {
+    Activations b;
+    [[unroll]] for (uint i = 0; i < EACH; i += 2) {
+        f16vec2 two = unpackFloat2x16(unit[(which * EACH + i) / 2]);
+        b[i] = two.x;
+        b[i + 1] = two.y;
+    }
+    return b;
+}
+
+#ifdef PIECES
+const float GAIN = 64.0; // keeps small weights from the subnormal halves
+// As halves, a byte with these bits above it is 1024 more than it is, or 1152 if signed, its sign turned. The low bits of the
+// argument are zeros that the compiler cannot know: so that it takes one instruction, not two.
+#ifdef UNSIGNED_CODES
+uint magic() { return 0x64006400u ^ (flags >> 24); }
+const float16_t BASE = float16_t(1024.0);
+#else
+uint magic() { return 0x64806480u ^ (flags >> 24); }
+const float16_t BASE = float16_t(1152.0);
+#endif
+// Weights 0, 2, 1, 3 of a group as halves: the order of packed activations, too.
+uvec2 halves_of(uint q, uint magic, f16vec2 scale, f16vec2 offset) {
+    f16vec2 even = unpackFloat2x16((q & 0x00ff00ffu) ^ magic) - BASE;
+    f16vec2 odd = unpackFloat2x16(((q >> 8) & 0x00ff00ffu) ^ magic) - BASE;
+    return uvec2(packFloat2x16(fma(even, scale, offset)), packFloat2x16(fma(odd, scale, offset)));
+}
+struct Coded {
+    uint q[GROUPS];
+    f16vec2 scale[PIECES], offset[PIECES];
+};
+#else
+const float GAIN = 1.0;
+uint magic() { return 0; }
+#endif
+
+// A chunk as memory holds it.
+struct Next {
+#ifdef PIECES
+    Raw raw;
+#else
+    vec4 v[GROUPS];
+#endif
+};
+Line line_at(uint row, uint part) {
+    row = min(row, m - 1);
+    if (GATED == 1) return line_of(part == 0 ? w0 : w1, row, K);
+    return line_of(row < m0 ? w0 : row < m01 ? w1 : w2, row < m0 ? row : row < m01 ? row - m0 : row - m01, K);
+}
+uint known(uint c) { return min(c, K / CHUNK - 1); }
+Next fetch(Line l, uint c) {
+    Next next;
+#ifdef PIECES
+    next.raw = weight_load(l, known(c));
+#else
+    weight_floats(l, known(c), next.v);
+#endif
+    return next;
+}
+
+#ifdef PIECES
+Coded coded(Next next, uint c) {
+    Coded d;
+    vec2 s[PIECES];
+    weight_codes(next.raw, known(c), d.q, s);
+    [[unroll]] for (uint p = 0; p < PIECES; p++) {
+        d.scale[p] = f16vec2(s[p].x * GAIN);
+        d.offset[p] = f16vec2(s[p].y * GAIN);
+    }
+    return d;
+}
+uvec2 group_halves(Coded d, uint i, uint magic) {
+    return halves_of(d.q[i], magic, d.scale[i * PIECES / GROUPS], d.offset[i * PIECES / GROUPS]);
+}
+#else
+#define Coded Next
+Coded coded(Next next, uint c) { return next; }
+uvec2 group_halves(Coded d, uint i, uint magic) { return uvec2(packHalf2x16(d.v[i].xz), packHalf2x16(d.v[i].yw)); }
+#endif
+
+// Sum of what SPLIT subgroups from `from` on have left in shared memory.
+float summed(uint from, uint row, uint col) {
+    float sum = 0.0;
+    [[unroll]] for (uint s = 0; s < SPLIT; s++) {
+        uint at = (from + s) * ROOM * 4 + col * TALL + row;
+        sum += uintBitsToFloat(tile[at / 4][at % 4]);
+    }
+    return sum;
+}
+
+// Stores the sums of the workgroup's outputs from `first` on, which all subgroups have left in shared memory.
+void finish(uint first, uint wide0) {
+    const uint n = flags >> 8 & 0xffff;
+    barrier();
+    for (uint i = gl_LocalInvocationID.x; i < HEIGHT * TALL * WIDE * TILES; i += gl_WorkGroupSize.x) {
+        uint row = i % TALL, near = i / TALL % (WIDE * TILES), high = i / (TALL * WIDE * TILES);
+        uint col = wide0 * WIDE + near, output_row = first + high * TALL + row;
+        if (output_row < m && col < n) {
+            float scale = norm.v[col / 4][col % 4] / GAIN;
+            float sum = summed(high * SPLIT * PARTS, row, near) * scale;
+            float other = GATED == 1 ? summed((high * PARTS + 1) * SPLIT, row, near) * scale : 0.0;
+            store(output_row, col, sum, other, before(output_row, col));
+        }
+    }
+    barrier();
+}

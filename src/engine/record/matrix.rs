@@ -1,0 +1,197 @@
+//! Products by cooperative matrices: activations are packed once for each layout wanted, then matrices read them so.
+
+use super::{Push, Writer};
+use crate::kernel::Kernels;
+use crate::plan::{MatPart, Op, Plan, Val};
+use crate::policy::matrix::{self as tiles, FEW, FEW_WIDE, MOST_COLUMNS, PACKED_LEN};
+use crate::policy::Extras;
+use crate::vk::{self, Buffer, Caps, Class, Device};
+use crate::Result;
+use std::collections::HashSet;
+
+/// Activations as halves, and a factor for each row.
+pub struct Packed {
+    codes: Buffer,
+    factors: Buffer,
+    /// Where matrices of so many columns keep what.
+    maps: Vec<(u32, Buffer)>,
+    /// Threads hold matrices as `gemm_few` expects.
+    direct: bool,
+    /// Inputs of a packed row at most.
+    k: usize,
+}
+
+/// What a device's threads hold of cooperative matrices.
+pub struct Held {
+    /// For each number of columns that activations may have, the place of each element.
+    pub maps: Vec<(u32, Vec<u32>)>,
+    /// As `gemm_few` expects.
+    pub direct: bool,
+}
+
+/// Where a matrix keeps each of its `elements`, if every thread has its own (see `shaders/glsl/matrix_map.comp`).
+fn map(device: &Device, kernels: &Kernels, spec: &[(&str, u32)], elements: usize) -> Result<Option<Vec<u32>>> {
+    let found = device.buffer("map", 4 * (elements as u64 + 1), Class::Readback)?;
+    found.write(0, &vec![0xff; 4 * (elements + 1)]);
+    let pipeline = kernels.get("matrix_map", None, spec)?;
+    let mut recorder = device.recorder()?;
+    recorder.dispatch(&pipeline, &found.address().to_le_bytes(), [1, 1, 1]);
+    recorder.host_barrier();
+    let recording = recorder.finish()?;
+    device.wait(device.submit(&recording)?)?;
+    let mut map = vec![0u32; elements + 1];
+    found.read(0, bytemuck::cast_slice_mut(&mut map));
+    let all = map.pop() == Some(elements as u32);
+    let each = elements as u32 / 32;
+    let places: HashSet<u32> = map.iter().copied().filter(|p| p / 8 < 32 && p % 8 < each).collect();
+    Ok((all && places.len() == elements).then_some(map))
+}
+
+/// Asks the device what its threads hold; none if it has no cooperative matrices or threads share elements.
+///
+/// # Errors
+/// A lost device, a module the driver refuses.
+pub fn held(device: &Device, kernels: &Kernels) -> Result<Option<Held>> {
+    let mut maps = Vec::new();
+    for wide in device.caps().matrix_wide.iter().copied() {
+        let Some(map) = map(device, kernels, &[("WEIGHTS", 0), ("WIDE", wide)], 16 * wide as usize)? else {
+            tracing::warn!("{}: threads share what matrices of {wide} columns hold; unused", device.caps().name);
+            return Ok(None);
+        };
+        maps.push((wide, map));
+    }
+    if maps.is_empty() {
+        return Ok(None);
+    }
+    let weights = map(device, kernels, &[("WEIGHTS", 1), ("WIDE", 8)], 256)?;
+    let few = maps.iter().find(|(wide, _)| *wide == FEW_WIDE);
+    let direct = weights.zip(few).is_some_and(|(weights, (_, few))| tiles::direct(&weights, few));
+    Ok(Some(Held { maps, direct }))
+}
+
+/// Most inputs of a product, and the bytes of codes and factors that steps of `plan` with up to `max_rows` rows need.
+fn sizes(plan: &Plan, max_rows: usize) -> (usize, u64, u64) {
+    let inputs = |op: &Op| match op {
+        Op::MatMul { parts, .. } => parts.first().map(|p| plan.weights[p.weight.0].cols),
+        Op::GatedMatMul { gate, .. } => Some(plan.weights[gate.weight.0].cols),
+        _ => None,
+    };
+    let k = plan.ops.iter().filter_map(inputs).max().unwrap_or(0).next_multiple_of(PACKED_LEN);
+    let rows = max_rows.next_multiple_of(MOST_COLUMNS);
+    (k, (2 * rows * k) as u64, (4 * rows) as u64)
+}
+
+impl Packed {
+    /// Bytes on a device.
+    pub fn len_bytes(caps: &Caps, plan: &Plan, max_rows: usize) -> u64 {
+        let (_, codes, factors) = sizes(plan, max_rows);
+        if caps.matrix_wide.is_empty() {
+            0
+        } else {
+            codes + factors
+        }
+    }
+
+    /// Room for steps of `plan` with up to `max_rows` rows; none where no kernel would use it.
+    ///
+    /// # Errors
+    /// Memory that ran out.
+    pub fn new(device: &Device, kernels: &Kernels, plan: &Plan, max_rows: usize) -> Result<Option<Packed>> {
+        let (k, codes, factors) = sizes(plan, max_rows);
+        let Some(held) = held(device, kernels)?.filter(|_| k > 0) else { return Ok(None) };
+        let mut maps = Vec::new();
+        for (wide, map) in held.maps {
+            let buffer = device.buffer("map", 4 * map.len() as u64, Class::Scratch)?;
+            vk::send(device, &buffer, bytemuck::cast_slice(&map))?;
+            maps.push((wide, buffer));
+        }
+        let codes = device.buffer("packed", codes, Class::Scratch)?;
+        let factors = device.buffer("packed.factors", factors, Class::Scratch)?;
+        Ok(Some(Packed { codes, factors, maps, direct: held.direct, k }))
+    }
+
+    /// All that recordings name.
+    pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        [&self.codes, &self.factors].into_iter().chain(self.maps.iter().map(|(_, map)| map))
+    }
+
+    /// Where codes and factors of a layout are: the `slot`th of those that a few rows are packed in at a time.
+    fn at(&self, slot: usize) -> (u64, u64) {
+        (self.codes.address() + (2 * slot * FEW * self.k) as u64, self.factors.address() + (4 * slot * FEW) as u64)
+    }
+}
+
+impl Writer<'_, '_> {
+    /// Whether all of these products of `n` rows go through cooperative matrices.
+    pub(super) fn by_matrices(&self, parts: &[MatPart], n: usize) -> bool {
+        let takes = |p: &MatPart| tiles::takes(self.b.device.caps(), self.b.plan.weights[p.weight.0].format, n);
+        self.b.packed.is_some() && parts.iter().all(takes)
+    }
+
+    /// Layouts of the activations that products of `n` rows want, each once: CHUNKS of `shaders/glsl/pack.comp`.
+    fn layouts(&self, packed: &Packed, parts: &[MatPart], n: usize) -> Vec<u32> {
+        if !packed.direct || n > FEW {
+            return vec![0];
+        }
+        let mut layouts: Vec<u32> =
+            parts.iter().map(|p| tiles::few_chunks(self.b.plan.weights[p.weight.0].format)).collect();
+        layouts.sort_unstable();
+        layouts.dedup();
+        layouts
+    }
+
+    /// Packs `x` for these products, normed if its norm is folded into products.
+    pub(super) fn pack(&mut self, x: Val, parts: &[MatPart]) -> Result<()> {
+        let Some(packed) = self.b.packed else { return Ok(()) };
+        if self.packed_read == Some(self.rec.barriers()) {
+            self.rec.barrier();
+        }
+        let (k, n, norm) = (self.width(x), self.rows_of(x), self.norms.get(&x).copied());
+        let caps = self.b.device.caps();
+        let (wide, _) = tiles::columns(caps, packed.direct, n);
+        let map = packed.maps.iter().find(|(w, _)| *w == wide).map_or(0, |(_, map)| map.address());
+        for (slot, chunks) in self.layouts(packed, parts, n).into_iter().enumerate() {
+            let (codes, factors) = packed.at(slot);
+            let push = Push::default().addr(self.val(norm.map_or(x, |n| n.x))).addr(self.opt(norm.map(|n| n.weight)));
+            let push = push.addr(codes).addr(factors).addr(map).word(n).float(norm.map_or(0.0, |n| n.eps));
+            let norms = u32::from(norm.is_some());
+            let spec = [
+                ("SIZE", tiles::pack_threads(caps)),
+                ("K", k as u32),
+                ("NORM", norms),
+                ("CHUNKS", chunks),
+                ("WIDE", wide),
+            ];
+            self.dispatch("pack", None, &spec, push, [tiles::packed_rows(caps, packed.direct, n), 1, 1])?;
+        }
+        self.rec.barrier();
+        self.packed_read = Some(self.rec.barriers());
+        Ok(())
+    }
+
+    /// The product of what is packed for `all` with up to three matrices of one format, or with gate and up.
+    pub(super) fn by_matrix(
+        &mut self,
+        x: Val,
+        (all, parts): (&[MatPart], &[MatPart]),
+        extras: Extras,
+        out: Val,
+        y_at: usize,
+    ) -> Result<()> {
+        let Some(packed) = self.b.packed else { return Ok(()) };
+        let info = &self.b.plan.weights[parts[0].weight.0];
+        let n = self.rows_of(x);
+        let layouts = self.layouts(packed, all, n);
+        let slot = layouts.iter().position(|l| *l == tiles::few_chunks(info.format)).unwrap_or(0);
+        let (codes, factors) = packed.at(slot);
+        let (m, flags, push) = self.product_push(parts, extras.gated);
+        let push = push.addr(codes).addr(self.val(out) + 4 * y_at as u64);
+        let push = push.addr(self.b.codebooks.address()).addr(factors);
+        let push = self.product_sizes(push, parts, extras.gated, (info.cols, m, self.width(out)));
+        let scale = |i: usize| parts.get(i).map_or(1.0, |p| p.scale);
+        let push = push.word(flags | n << 8).float(0.0).float(scale(0)).float(scale(1)).float(scale(2));
+        let tile = tiles::mat_tile(self.b.device.caps(), packed.direct, info.format, (m, n), extras);
+        let grid = [tile.groups as usize, n.div_ceil(tile.columns()), 1];
+        self.dispatch(tile.kernel, Some(info.format.stem), &tile.spec(info.cols, extras), push, grid)
+    }
+}

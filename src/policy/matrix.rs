@@ -1,0 +1,199 @@
+//! Tiles of products by cooperative matrices.
+
+use super::{cores, table_bytes, Extras};
+use crate::vk::Caps;
+use pumex_quant::{Format, FormatId};
+
+/// Rows of a cooperative matrix of weights.
+const TALL: usize = 16;
+/// Threads of a subgroup.
+const LANES: u32 = 32;
+/// Inputs of a packed row of activations are a multiple of this.
+pub const PACKED_LEN: usize = 512;
+/// Most activation rows that a workgroup takes.
+pub const MOST_COLUMNS: usize = 64;
+/// Most activation rows of `gemm_few`.
+pub const FEW: usize = super::FEW_ROWS;
+/// Columns of its matrices.
+pub const FEW_WIDE: u32 = 8;
+/// Shared memory left for the compiler.
+const RESERVE: usize = 1 << 10;
+
+/// How a product runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatTile {
+    /// Row of the kernel table: `gemm_mat` or `gemm_few`.
+    pub kernel: &'static str,
+    /// Threads of a workgroup.
+    pub size: u32,
+    /// Subgroups that share the inputs of a row.
+    pub split: u32,
+    /// Columns of a matrix of activations.
+    pub wide: u32,
+    /// Such matrices a subgroup takes.
+    pub tiles: u32,
+    /// Workgroups for the outputs.
+    pub groups: u32,
+}
+
+impl MatTile {
+    /// Constants of its pipeline, by name, for `k` inputs.
+    pub fn spec(&self, k: usize, extras: Extras) -> Vec<(&'static str, u32)> {
+        let mut spec = vec![
+            ("SIZE", self.size),
+            ("GATED", u32::from(extras.gated)),
+            ("ADD", u32::from(extras.add)),
+            ("K", k as u32),
+            ("SPLIT", self.split),
+            ("TILES", self.tiles),
+            ("PLANES", u32::from(extras.planes)),
+        ];
+        if self.kernel == MANY_ROWS {
+            spec.push(("WIDE", self.wide));
+        }
+        spec
+    }
+
+    /// Activation rows of a workgroup.
+    pub fn columns(&self) -> usize {
+        (self.wide * self.tiles) as usize
+    }
+
+    /// Outputs that a workgroup takes at a time.
+    pub fn height(&self, extras: Extras) -> usize {
+        TALL * (self.size / LANES / self.split / if extras.gated { 2 } else { 1 }) as usize
+    }
+}
+
+const MANY_ROWS: &str = "gemm_mat";
+const FEW_ROWS: &str = "gemm_few";
+
+/// Weights a thread of the kernels takes at a time: CHUNK of `shaders/glsl/quant`.
+pub fn chunk_len(format: &Format) -> usize {
+    use FormatId::{Tq2_0, Q1_0, Q2K, Q2_0, Q3K, Q4K, Q5K, Q6K};
+    match format.id {
+        Q1_0 => 128,
+        Q2K | Q3K | Q4K | Q5K | Q6K | Q2_0 | Tq2_0 => 64,
+        _ => 32,
+    }
+}
+
+/// How `gemm_few` wants activations for weights of a format: CHUNKS of `shaders/glsl/pack.comp`.
+pub fn few_chunks(format: &Format) -> u32 {
+    match format.id {
+        FormatId::Q2K | FormatId::Q3K | FormatId::Q6K | FormatId::Tq2_0 => 1,
+        _ => chunk_len(format) as u32,
+    }
+}
+
+/// Whether products with such weights go through cooperative matrices: halves hold what is quantized, not all of a float.
+pub fn takes(caps: &Caps, format: &Format, n: usize) -> bool {
+    n > 1 && !caps.matrix_wide.is_empty() && format.id != FormatId::F32
+}
+
+/// Whether threads hold matrices as `gemm_few` expects, by what `matrix_map` found of weights and of activations.
+pub fn direct(weights: &[u32], activations: &[u32]) -> bool {
+    let place = |row: usize, k: usize| (8 * (row % 8 * 4 + k % 8 / 2) + k % 2 + 2 * (k / 8) + 4 * (row / 8)) as u32;
+    let a = (0..TALL * TALL).map(|i| place(i / TALL, i % TALL));
+    let b = (0..TALL * FEW_WIDE as usize).map(|i| place(i % FEW_WIDE as usize, i / FEW_WIDE as usize));
+    weights.iter().copied().eq(a) && activations.iter().copied().eq(b)
+}
+
+/// Most subgroups of a workgroup of `gemm_mat` that shared memory has room for, each of which takes `columns` activation rows.
+pub fn most_subgroups(caps: &Caps, format: &Format, columns: usize) -> u32 {
+    let stride = 2 * chunk_len(format) / 8 + 1;
+    let room = TALL * stride.max(columns / 4) * 16;
+    let free = (caps.max_shared_bytes as usize).saturating_sub(table_bytes(format) + RESERVE);
+    let most = (free / room).min((caps.max_workgroup_invocations / LANES) as usize).max(1);
+    1 << most.ilog2()
+}
+
+/// Columns of a matrix of activations, and how many such matrices a subgroup takes, for `n` activation rows.
+pub fn columns(caps: &Caps, direct: bool, n: usize) -> (u32, u32) {
+    if direct && n <= FEW {
+        return (FEW_WIDE, n.div_ceil(FEW_WIDE as usize) as u32);
+    }
+    let wide = caps.matrix_wide.iter().copied().find(|w| *w as usize >= n);
+    let wide = wide.or(caps.matrix_wide.last().copied()).unwrap_or(16);
+    (wide, n.div_ceil(wide as usize).clamp(1, MOST_COLUMNS / wide as usize) as u32)
+}
+
+/// Rows that a product of `n` activation rows reads: whole workgroups' columns.
+pub fn packed_rows(caps: &Caps, direct: bool, n: usize) -> usize {
+    let (wide, tiles) = columns(caps, direct, n);
+    n.next_multiple_of((wide * tiles) as usize)
+}
+
+/// A product of `m` outputs with `n` activation rows; `direct` if [`direct`] says so of the device.
+pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usize), extras: Extras) -> MatTile {
+    let parts = if extras.gated { 2 } else { 1 };
+    if direct && n <= FEW {
+        // (threads, subgroups that share a row's inputs): as `sweep` found best on an NVIDIA H200.
+        let (size, split) = match m {
+            ..=4224 => (256, 8),
+            4225..=8192 => (256, 4),
+            _ => (128, 2),
+        };
+        return mat_tile_of(caps, direct, (m, n), (size, split.min(size / LANES / parts), u32::MAX), extras);
+    }
+    let (wide, tiles) = columns(caps, direct, n);
+    let subgroups = most_subgroups(caps, format, (wide * tiles) as usize).clamp(parts, 8);
+    let split = match n {
+        ..=FEW if m > 8192 => (subgroups / parts / 2).max(1),
+        ..=FEW => subgroups / parts,
+        _ => 1,
+    };
+    let per_core = if n <= FEW { 2 } else { u32::MAX };
+    mat_tile_of(caps, direct, (m, n), (subgroups * LANES, split, per_core), extras)
+}
+
+/// Likewise with `size` threads, of which `split` subgroups share the inputs of a row, and at most `per_core` workgroups for
+/// each multiprocessor.
+pub fn mat_tile_of(
+    caps: &Caps,
+    direct: bool,
+    (m, n): (usize, usize),
+    (size, split, per_core): (u32, u32, u32),
+    extras: Extras,
+) -> MatTile {
+    let (wide, tiles) = columns(caps, direct, n);
+    let kernel = if direct && n <= FEW { FEW_ROWS } else { MANY_ROWS };
+    let tile = MatTile { kernel, size, split, wide, tiles, groups: 0 };
+    let groups = m.div_ceil(tile.height(extras).max(1)) as u32;
+    MatTile { groups: groups.min(per_core.saturating_mul(cores(caps))), ..tile }
+}
+
+/// Threads that pack a row of activations.
+pub fn pack_threads(caps: &Caps) -> u32 {
+    caps.max_workgroup_invocations.min(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_hold_anything_else_get_no_direct_kernel() {
+        let weights: Vec<u32> = (0..256u32)
+            .map(|i| {
+                let (row, k) = (i / 16, i % 16);
+                8 * (row % 8 * 4 + k % 8 / 2) + k % 2 + k / 8 * 2 + row / 8 * 4
+            })
+            .collect();
+        let activations: Vec<u32> = (0..128u32)
+            .map(|i| {
+                let (k, col) = (i / 8, i % 8);
+                8 * (col * 4 + k % 8 / 2) + k % 2 + k / 8 * 2
+            })
+            .collect();
+        assert!(direct(&weights, &activations));
+        for at in [0, 17, 127] {
+            let (mut other_weights, mut other) = (weights.clone(), activations.clone());
+            other_weights.swap(at, at + 1);
+            other.swap(at, (at + 8) % 128);
+            assert!(!direct(&other_weights, &activations));
+            assert!(!direct(&weights, &other));
+        }
+        assert!(!direct(&weights, &activations[1..]));
+    }
+}
