@@ -36,6 +36,8 @@ pub struct Options {
     pub repetitions: usize,
     /// Draws the id by the default sampler chain, instead of taking that of the largest logit.
     pub draw: bool,
+    /// Each row is of a sequence of its own, and its id is wanted; else all are of one, and the last one's is.
+    pub parallel: bool,
 }
 
 /// Bytes and time of an op, or of several.
@@ -115,6 +117,8 @@ pub struct Layer {
 pub struct Profile {
     /// Rows of the step.
     pub rows: usize,
+    /// Each row is of a sequence of its own.
+    pub parallel: bool,
     /// Positions in the cache before it.
     pub depth: usize,
     /// What the device's memory does.
@@ -151,31 +155,41 @@ pub fn measure(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Option<Profile>> {
-    let Options { rows: n, depth, repetitions, draw } = options;
-    let draw = draw.then(|| Draw { options: Arc::default(), recent: Vec::new(), unit: 0.5 });
-    let want = draw.as_ref().map_or(Want::Ids, |draw| Want::Drawn(std::slice::from_ref(draw)));
+    let Options { rows: n, depth, repetitions, parallel, .. } = options;
+    let sequences = if parallel { n } else { 1 };
+    let draw = Draw { options: Arc::default(), recent: Vec::new(), unit: 0.5 };
+    let draws = vec![draw; sequences];
+    let want = if options.draw { Want::Drawn(&draws) } else { Want::Ids };
     let steps = 2 * (WARM_UP + repetitions);
-    let chunks = depth.div_ceil(runner.max_rows().max(1));
+    let chunks = sequences * depth.div_ceil(runner.max_rows().max(1));
     let mut rng = Rng::new(1);
     let vocab = runner.n_vocab() as u32;
     let mut text = |count: usize| -> Vec<u32> { (0..count).map(|_| rng.below(vocab)).collect() };
     let mut done = 0;
-    let filled = run_chunks(runner, &rows(&text(depth), 0, |_| false), Want::Ids, stop, &mut |_| {
-        done += 1;
-        progress(done, chunks + steps);
-        Ok(())
-    })?;
-    if !filled {
-        return Ok(None);
+    for seq in 0..sequences as u32 {
+        let mut fill = rows(&text(depth), 0, |_| false);
+        fill.iter_mut().for_each(|row| row.seq = seq);
+        let filled = run_chunks(runner, &fill, Want::Ids, stop, &mut |_| {
+            done += 1;
+            progress(done, chunks + steps);
+            Ok(())
+        })?;
+        if !filled {
+            return Ok(None);
+        }
     }
     let (mut plain, mut stamped): (Vec<f64>, Vec<Sample>) = (Vec::new(), Vec::new());
     for i in 0..steps {
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        runner.forget(0, depth as u32);
+        (0..sequences as u32).for_each(|seq| runner.forget(seq, depth as u32));
         runner.stamp_ops(i % 2 == 1);
-        runner.run(&rows(&text(n), depth, |row| row + 1 == n), want)?;
+        let mut step = rows(&text(n), depth, |row| parallel || row + 1 == n);
+        if parallel {
+            step.iter_mut().zip(0..).for_each(|(row, seq)| (row.seq, row.pos) = (seq, depth as u32));
+        }
+        runner.run(&step, want)?;
         let time = runner.last_step();
         match (i < 2 * WARM_UP, i % 2 == 1) {
             (true, _) => {}
@@ -188,7 +202,7 @@ pub fn measure(
     if plain.iter().any(|us| *us <= 0.0) || stamped.iter().any(|(_, ends)| ends.is_empty()) {
         return Err(Error::Device(format!("{}: expected time stamps, found none", runner.device())));
     }
-    let step = Step { rows: n, depth, cache: runner.cache_types() };
+    let step = Step { rows: n, depth, cache: runner.cache_types(), parallel };
     let ran: Vec<usize> = stamped[0].1.iter().map(|(s, _)| s.op).collect();
     Ok(Some(summary(options, bandwidth, plain, stamped, works(runner.plan(), &ran, step))))
 }
@@ -230,6 +244,7 @@ fn summary(
     let add = |get: fn(&Bytes) -> u64| ops.iter().map(|op| get(&op.work.parts)).sum();
     Profile {
         rows: options.rows,
+        parallel: options.parallel,
         depth: options.depth,
         bandwidth,
         token_us,

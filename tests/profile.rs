@@ -11,8 +11,12 @@ use std::process::{Command, Output};
 use std::sync::atomic::AtomicBool;
 
 fn profile(runner: &mut VulkanRunner, rows: usize, depth: usize) -> Profile {
+    profile_of(runner, rows, depth, false)
+}
+
+fn profile_of(runner: &mut VulkanRunner, rows: usize, depth: usize, parallel: bool) -> Profile {
     let bandwidth = bandwidth::known(runner.vk()).unwrap();
-    let options = Options { rows, depth, repetitions: 2, draw: depth > 0 };
+    let options = Options { rows, depth, repetitions: 2, draw: depth > 0, parallel };
     measure(runner, options, bandwidth, &AtomicBool::new(false), &mut |_, _| ()).unwrap().unwrap()
 }
 
@@ -50,6 +54,16 @@ fn what_others_do_is_shown_with_them() {
     let chunk = profile(&mut runner, 20, 0);
     assert_eq!(names(&chunk)[1..5], ["norm", "attn_q+k+v", "rope", "attend"]);
     assert_eq!(one.parts.weights - 210, chunk.parts.weights - 20 * 210, "only more rows of the embedding");
+}
+
+#[test]
+fn rows_of_sequences_of_their_own_read_a_cache_each() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let p = profile_of(&mut runner, 2, 5, true);
+    assert_eq!(p.parts.cache, 2 * 6 * 2 * 6 * 2 * 64 * 2);
+    assert!(p.ops.iter().any(|op| op.work.op == "rope+attend"), "no other row wants what a row writes");
+    assert_silent(&runner);
 }
 
 #[test]

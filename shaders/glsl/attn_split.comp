@@ -7,6 +7,7 @@
 #include "lib/step.glsl"
 #include "lib/kv.glsl"
 #include "lib/rope.glsl"
+#include "lib/few.glsl"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 layout(local_size_x_id = 0) in; // at least HEAD_DIM / 4, a multiple of SPAN
@@ -16,6 +17,7 @@ layout(constant_id = 3) const uint NEOX = 0; // 1: rotates halves, 0: neighbours
 layout(constant_id = 4) const uint NORM = 0; // 1: q and k are normed per head
 layout(constant_id = 5) const uint SPAN = 1; // positions at a time
 layout(constant_id = 6) const uint LEAST = 1; // positions that are worth a workgroup
+layout(constant_id = 13) const uint PASSED = 0; // not 0: y is packed as the next product wants it (lib/few.glsl)
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Partials { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer PartialSums { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint v[]; };
@@ -143,7 +145,8 @@ void fetch(uint table, uint kv_head, uint base, uint end) {
 
 // Four elements of the output, e counting through the workgroup's heads.
 void put_out(uint row, uint h0, uint e, vec4 o) {
-    for (uint j = 0; j < 4; j++) y.v[(row * heads + h0) * HEAD_DIM + 4 * e + j] = o[j];
+    if (PASSED > 0) Groups(y).v[few_at(PASSED, (gl_NumWorkGroups.x + 7) / 8, row, h0 * HEAD_DIM / 4 + e)] = few_halves(o);
+    else for (uint j = 0; j < 4; j++) y.v[(row * heads + h0) * HEAD_DIM + 4 * e + j] = o[j];
 }
 
 // Adds up what the threads have for head g: the output, or this part's share of it.

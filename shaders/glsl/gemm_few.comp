@@ -14,7 +14,12 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 5) const uint K = 4096;    // inputs
 layout(constant_id = 7) const uint SPLIT = 8;   // subgroups that share the inputs of a row
 layout(constant_id = 9) const uint TILES = 1;   // matrices of activations: 1 or 2
+// If not 0, y is packed as the next product wants it (lib/few.glsl), scaled by PASSED_SCALE: it leaves room for outliers, as
+// gated units have, while what halves lose at the lower end is nothing beside them.
+layout(constant_id = 12) const uint PASSED = 0;
+#define PASSED_SCALE 0.0625
 #include "lib/gemv.glsl"
+#include "lib/few.glsl"
 const uint WIDE = 8;
 const uint STEP = 4 * CHUNK;                    // inputs taken at a time
 const uint STEPS = (K + STEP - 1) / STEP;

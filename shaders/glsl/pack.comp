@@ -3,20 +3,18 @@
 // of four inputs are in the order 0, 2, 1, 3. Rows past n become zeros, so that matrices are whole.
 #version 460
 #include "lib/types.glsl"
+#include "lib/few.glsl"
 #extension GL_KHR_shader_subgroup_arithmetic : require
-layout(buffer_reference, std430, buffer_reference_align = 2) writeonly buffer Codes { uint16_t v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 8) writeonly buffer Groups { uvec2 v[]; };
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint K = 4096;
 layout(constant_id = 2) const uint NORM = 0;
 layout(constant_id = 8) const uint WIDE = 8;
-// For gemm_few: weights of its formats' chunks, whose groups are neighbours, or 1 for chunks of 64 that are 16 of each quarter
-// of 128. 0: for gemm_mat.
+// For gemm_few: see lib/few.glsl. 0: for gemm_mat.
 layout(constant_id = 3) const uint CHUNKS = 0;
 layout(push_constant) uniform Push {
     F32x4 x;
     F32x4 norm;    // [k], if NORM
-    Codes codes;
+    Halves codes;
     F32 factors;   // [rows]
     U32 map;       // see matrix_map.comp
     uint n;
@@ -26,17 +24,6 @@ const uint TALL = 16, EACH = TALL * WIDE / 32, SHARE = 8 / EACH;
 const uint PADDED = (K + 511) / 512 * 512;
 const uint VECS = (PADDED / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 shared vec2 found[gl_WorkGroupSize.x / 4]; // largest, sum of squares: one for each subgroup
-
-// Where gemm_few wants group i of four inputs of a row: a unit's half.
-uint few_at(uint row, uint i) {
-    uint size = CHUNKS == 1 ? 64 : CHUNKS, chunk = i * 4 / size, group = i % (size / 4);
-    if (CHUNKS == 1) {
-        chunk = i / 64 * 4 + i / 32 % 2 * 2 + i / 4 % 2;
-        group = i / 8 % 4 * 4 + i % 4;
-    }
-    uint unit = (chunk / 4 * (size / 8) + group / 2) * (gl_NumWorkGroups.x / 8) + row / 8;
-    return (unit * 32 + row % 8 * 4 + chunk % 4) * 2 + group % 2;
-}
 
 void main() {
     uint row = gl_WorkGroupID.x, t = gl_LocalInvocationID.x;
@@ -72,10 +59,10 @@ void main() {
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = t + j * gl_WorkGroupSize.x, tall = i / 4; // matrix of the row's inputs
         vec4 v = held[j] * inverse;
-        uvec2 h = uvec2(packHalf2x16(v.xz), packHalf2x16(v.yw));
+        uvec2 h = few_halves(v);
         uint unit = (tall / SHARE * (gl_NumWorkGroups.x / WIDE) + row / WIDE) * 256 + tall % SHARE * EACH;
         if (CHUNKS != 0) {
-            if (i < PADDED / 4) Groups(codes).v[few_at(row, i)] = h;
+            if (i < PADDED / 4) Groups(codes).v[few_at(CHUNKS, gl_NumWorkGroups.x / 8, row, i)] = h;
         } else if (i < PADDED / 4) {
             [[unroll]] for (uint e = 0; e < 4; e++) codes.v[unit + place[e]] = uint16_t(h[e / 2] >> (16 * (e % 2)));
         }

@@ -135,7 +135,7 @@ pub const KERNELS: &[Kernel] = &[
         formats: Formats::Halves,
         needs: Needs::Matrix,
         push_bytes: 120,
-        spec: &[("SIZE", 0), ("GATED", 3), ("ADD", 4), ("K", 5), ("SPLIT", 7), ("TILES", 9), PLANES],
+        spec: &[("SIZE", 0), ("GATED", 3), ("ADD", 4), ("K", 5), ("SPLIT", 7), ("TILES", 9), ("PASSED", 12), PLANES],
     },
     Kernel {
         name: "pack",
@@ -171,6 +171,7 @@ pub const KERNELS: &[Kernel] = &[
             ("NORM", 4),
             ("SPAN", 5),
             ("LEAST", 6),
+            ("PASSED", 13),
             KV[0],
             KV[1],
             KV[2],

@@ -75,8 +75,12 @@ pub const BENCH: &[Entry] = &[
 ];
 
 /// Likewise in `profile`.
-pub const PROFILE: &[Entry] =
-    &[(&["-b"], "--rows", Slot::Value), (&["-d"], "--depth", Slot::Value), (&["-r"], "--repetitions", Slot::Value)];
+pub const PROFILE: &[Entry] = &[
+    (&["-b"], "--rows", Slot::Value),
+    (&["-d"], "--depth", Slot::Value),
+    (&["-r"], "--repetitions", Slot::Value),
+    (&["-np"], "--parallel", Slot::Value),
+];
 
 /// Rewritten arguments (without the program's name), and warnings.
 pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<String>) {

@@ -25,10 +25,13 @@ pub struct Args {
     /// Rows of the step, of one sequence: 1 is a decode step, more a chunk of a prompt
     #[arg(short = 'b', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     rows: u32,
+    /// Sequences that the step has a row of each, whose ids are all wanted (-np), instead of rows of one
+    #[arg(long, value_name = "N", conflicts_with = "rows", value_parser = clap::value_parser!(u32).range(1..))]
+    parallel: Option<u32>,
     /// Tokens in the cache before the step
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     depth: u32,
-    /// Timed steps with and without stamps [default: 40 of up to 8 rows, else 6]
+    /// Timed steps with and without stamps [default: 40 of up to 16 rows, else 6]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
     /// Draw the id by the default sampler chain, instead of taking that of the largest logit
@@ -64,11 +67,12 @@ struct Report<'a> {
 
 /// Measures and prints.
 pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
-    let n_ctx = args.depth.checked_add(args.rows);
+    let (rows, flag) = args.parallel.map_or((args.rows, "--rows"), |n| (n, "--parallel"));
+    let n_ctx = args.depth.checked_add(rows);
     let n_ctx = n_ctx.ok_or_else(|| Error::Usage(format!("--depth {}: expected fewer positions", args.depth)))?;
-    if args.rows > args.engine.ubatch_size {
-        let (most, found) = (args.engine.ubatch_size, args.rows);
-        return Err(Error::Usage(format!("--rows: expected at most {most} (--ubatch-size), found {found}")));
+    if rows > args.engine.ubatch_size {
+        let (most, found) = (args.engine.ubatch_size, rows);
+        return Err(Error::Usage(format!("{flag}: expected at most {most} (--ubatch-size), found {found}")));
     }
     let page = args.html.as_deref().map(Replacing::create).transpose()?;
     let gguf = session::open_source(&args.model)?;
@@ -79,14 +83,17 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     };
     // Before the weights take the memory it needs.
     let bandwidth = engine::bandwidth::known(&device)?;
-    let mut runner = session::load_vulkan(&gguf, device, &args.engine, n_ctx, stop)?;
-    if runner.max_rows() < args.rows as usize {
-        let (most, found) = (runner.max_rows(), args.rows);
-        return Err(Error::Usage(format!("--rows: expected at most {most} with this vocabulary, found {found}")));
+    let sequences = args.parallel.unwrap_or(1);
+    let mut runner = session::load_vulkan(&gguf, device, &args.engine, (n_ctx, sequences), stop)?;
+    if runner.max_rows() < rows as usize {
+        let (most, found) = (runner.max_rows(), rows);
+        return Err(Error::Usage(format!("{flag}: expected at most {most} with this vocabulary, found {found}")));
     }
-    let usual = if args.rows <= 8 { 40 } else { 6 };
+    let usual = if rows <= 16 { 40 } else { 6 };
     let repetitions = args.repetitions.unwrap_or(usual) as usize;
-    let options = Options { rows: args.rows as usize, depth: args.depth as usize, repetitions, draw: args.draw };
+    let parallel = args.parallel.is_some();
+    let (rows, depth) = (rows as usize, args.depth as usize);
+    let options = Options { rows, depth, repetitions, draw: args.draw, parallel };
     let bar = session::bar("profile", "{msg} {wide_bar} {pos}/{len}");
     let found = profile::measure(&mut runner, options, bandwidth, stop, &mut |done, of| {
         bar.set_length(of as u64);
@@ -111,6 +118,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
 /// What stands above the tables, in lines.
 fn head(about: &About, p: &Profile) -> Vec<String> {
     let rows = if p.rows == 1 { "1 row".to_string() } else { format!("{} rows", p.rows) };
+    let rows = if p.parallel { format!("{rows}, each of its own sequence,") } else { rows };
     let flagged = p.ops.iter().filter(|op| op.cost.over_floor).count();
     let mb = |bytes: u64| bytes as f64 / 1e6;
     vec![

@@ -107,11 +107,12 @@ pub fn load_vulkan(
     gguf: &Gguf,
     device: Device,
     args: &EngineArgs,
-    n_ctx: u32,
+    (n_ctx, n_seqs): (u32, u32),
     stop: &AtomicBool,
 ) -> Result<VulkanRunner> {
     use_threads(args);
-    loading(stop, |progress| engine::load_vulkan(gguf, device, &args.options(Some(n_ctx)), progress))
+    let options = engine::Options { n_seqs, ..args.options(Some(n_ctx)) };
+    loading(stop, |progress| engine::load_vulkan(gguf, device, &options, progress))
 }
 
 /// Takes as many threads as asked for; before anything else uses some.

@@ -475,7 +475,9 @@ impl Writer<'_, '_> {
         let (q_norm, k_norm) = fused.map_or((None, None), |(_, q, k)| (q, k));
         let rope = fused.map(|(rope, _, _)| rope);
         let meeting = self.b.meeting;
-        let push = Push::default().addr(self.val(qkv)).addr(self.val(out)).addr(k.address()).addr(v.address());
+        let passed = self.passed_on(out);
+        let y = passed.map_or(self.val(out), |(_, y, _)| y);
+        let push = Push::default().addr(self.val(qkv)).addr(y).addr(k.address()).addr(v.address());
         let push = push.addr(self.b.params.address()).addr(meeting.found.address()).addr(meeting.arrivals.address());
         let push = push.addr(self.opt(q_norm)).addr(self.opt(k_norm)).addr(self.b.inv_freq.address());
         let push = push.word(cache.heads).word(cache.kv_heads).word(rope.map_or(0, |r| r.dims)).float(scale);
@@ -484,6 +486,7 @@ impl Writer<'_, '_> {
         let mut spec = vec![("SIZE", tile.size), ("GH", tile.heads), ("ROPE", u32::from(rope.is_some()))];
         spec.extend([("NEOX", u32::from(neox)), ("NORM", u32::from(q_norm.is_some()))]);
         spec.extend([("SPAN", tile.span), ("LEAST", tile.least)]);
+        spec.extend(passed.map(|(layout, _, _)| ("PASSED", layout)));
         spec.extend(self.kv_spec(cache));
         let grid = [self.shape.rows, cache.heads / tile.heads as usize, tile.parts as usize];
         self.dispatch("attn_split", None, &spec, push, grid)

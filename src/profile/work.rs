@@ -4,7 +4,7 @@ use crate::engine::CacheType;
 use crate::plan::{Access, Op, Plan, Rows, Val, Weight};
 use serde::Serialize;
 
-/// The step whose ops are looked at: rows of one sequence, the last of them wanted.
+/// The step whose ops are looked at: rows of one sequence, the last of them wanted, or each of its own, all wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// Rows.
@@ -13,6 +13,8 @@ pub struct Step {
     pub depth: usize,
     /// Types of K and V.
     pub cache: (CacheType, CacheType),
+    /// Each row is of a sequence of its own.
+    pub parallel: bool,
 }
 
 /// Bytes of an op.
@@ -122,6 +124,7 @@ impl Looker<'_> {
         let info = &self.plan.values[v.0];
         let rows = match info.rows {
             Rows::Step => self.step.rows,
+            Rows::Wanted if self.step.parallel => self.step.rows,
             Rows::Wanted => 1,
         };
         (4 * info.width * rows) as u64
@@ -184,7 +187,7 @@ impl Looker<'_> {
                 self.value(*qkv) + (4 * c.heads * c.head_dim * rows) as u64
             }
             Op::Attend { out, .. } => {
-                cache = self.entries(depth + rows);
+                cache = self.entries(if self.step.parallel { rows * (depth + 1) } else { depth + rows });
                 self.queries(op) + self.value(*out)
             }
             Op::Sample { logits } => self.value(*logits) + 4,

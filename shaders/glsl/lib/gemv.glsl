@@ -86,12 +86,15 @@ uint output_at(uint row, uint col) { return y_from() + col * y_stride + row; }
 float before(uint row, uint col) {
     return ADD == 1 ? y.v[output_at(min(row, m - 1), col)] : 0.0;
 }
-void store(uint row, uint col, float sum, float other, float before) {
+float product(uint row, float sum, float other) {
     if (GATED == 1) {
         sum = biased(sum, 0, row);
-        sum = sum / (1.0 + exp(-sum)) * biased(other, 1, row);
-    } else if (row < m0) sum = biased(sum, 0, row);
-    else if (row < m01) sum = biased(sum, 1, row - m0);
-    else sum = biased(sum, 2, row - m01);
-    y.v[output_at(row, col)] = before + sum;
+        return sum / (1.0 + exp(-sum)) * biased(other, 1, row);
+    }
+    if (row < m0) return biased(sum, 0, row);
+    if (row < m01) return biased(sum, 1, row - m0);
+    return biased(sum, 2, row - m01);
+}
+void store(uint row, uint col, float sum, float other, float before) {
+    y.v[output_at(row, col)] = before + product(row, sum, other);
 }

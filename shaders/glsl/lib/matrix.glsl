@@ -113,6 +113,13 @@ void finish(uint first, uint wide0) {
             float scale = norm.v[col / 4][col % 4] / GAIN;
             float sum = summed(high * SPLIT * PARTS, row, near) * scale;
             float other = GATED == 1 ? summed((high * PARTS + 1) * SPLIT, row, near) * scale : 0.0;
+#ifdef PASSED_SCALE
+            if (PASSED > 0) {
+                float passed = clamp(product(output_row, sum, other) * PASSED_SCALE, -65504.0, 65504.0);
+                uint e = output_row % 4, at = few_at(PASSED, TILES, col, output_row / 4) * 4 + e % 2 * 2 + e / 2;
+                Halves(y).v[at] = uint16_t(packHalf2x16(vec2(passed, 0.0)));
+            } else
+#endif
             store(output_row, col, sum, other, before(output_row, col));
         }
     }

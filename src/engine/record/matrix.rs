@@ -2,7 +2,7 @@
 
 use super::{Push, Writer};
 use crate::kernel::Kernels;
-use crate::plan::{MatPart, Op, Plan, Val};
+use crate::plan::{Access, MatPart, Op, Plan, Val};
 use crate::policy::matrix::{self as tiles, FEW, FEW_WIDE, MOST_COLUMNS, PACKED_LEN};
 use crate::policy::Extras;
 use crate::vk::{self, Buffer, Caps, Class, Device};
@@ -19,7 +19,14 @@ pub struct Packed {
     direct: bool,
     /// Inputs of a packed row at most.
     k: usize,
+    /// Factors of rows that the op before has packed: of attention, then of gated units.
+    passed_factors: Buffer,
 }
+
+/// Of the slots for few rows, that of activations which the op before packs; those below it are of layouts.
+const PASSED_SLOT: usize = 3;
+/// What gated units that are passed on were divided by: PASSED_SCALE of `shaders/glsl/gemm_few.comp`.
+const GATED_FACTOR: f32 = 16.0;
 
 /// What a device's threads hold of cooperative matrices.
 pub struct Held {
@@ -105,14 +112,17 @@ impl Packed {
             vk::send(device, &buffer, bytemuck::cast_slice(&map))?;
             maps.push((wide, buffer));
         }
+        let passed = [[1f32; FEW], [GATED_FACTOR; FEW]].concat();
+        let passed_factors = device.buffer("packed.passed", 4 * passed.len() as u64, Class::Scratch)?;
+        vk::send(device, &passed_factors, bytemuck::cast_slice(&passed))?;
         let codes = device.buffer("packed", codes, Class::Scratch)?;
         let factors = device.buffer("packed.factors", factors, Class::Scratch)?;
-        Ok(Some(Packed { codes, factors, maps, direct: held.direct, k }))
+        Ok(Some(Packed { codes, factors, maps, direct: held.direct, k, passed_factors }))
     }
 
     /// All that recordings name.
     pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
-        [&self.codes, &self.factors].into_iter().chain(self.maps.iter().map(|(_, map)| map))
+        [&self.codes, &self.factors, &self.passed_factors].into_iter().chain(self.maps.iter().map(|(_, map)| map))
     }
 
     /// Where codes and factors of a layout are: the `slot`th of those that a few rows are packed in at a time.
@@ -140,9 +150,38 @@ impl Writer<'_, '_> {
         layouts
     }
 
-    /// Packs `x` for these products, normed if its norm is folded into products.
+    /// Whether the op that makes `v` packs it for the one product that reads it: in which layout, where, and where its
+    /// factors are.
+    pub(super) fn passed_on(&self, v: Val) -> Option<(u32, u64, u64)> {
+        let (packed, plan, n) = (self.b.packed?, self.b.plan, self.rows_of(v));
+        let few = packed.direct && self.b.fuse && self.b.importance.is_none() && (2..=FEW).contains(&n);
+        if !few || !self.width(v).is_multiple_of(PACKED_LEN) {
+            return None;
+        }
+        let mut readers = plan.ops.iter().filter(|op| op.reads().contains(&Access::Value(v)));
+        let (Some(Op::MatMul { parts, .. }), None) = (readers.next(), readers.next()) else { return None };
+        let &[layout] = self.layouts(packed, parts, n).as_slice() else { return None };
+        let mut makers = plan.ops.iter().filter(|op| op.writes().contains(&Access::Value(v)));
+        let kind = match (makers.next(), makers.next()) {
+            (Some(Op::Attend { .. }), None) => 0,
+            (Some(Op::GatedMatMul { gate, up, .. }), None)
+                if self.by_matrices(&[*gate, *up], n) && self.gates_in_one(gate, up, n) =>
+            {
+                1
+            }
+            _ => return None,
+        };
+        let all = self.by_matrices(parts, n);
+        let factors = packed.passed_factors.address() + (4 * kind * FEW) as u64;
+        all.then_some((layout, packed.at(PASSED_SLOT).0, factors))
+    }
+
+    /// Packs `x` for these products, normed if its norm is folded into products, unless it comes packed.
     pub(super) fn pack(&mut self, x: Val, parts: &[MatPart]) -> Result<()> {
         let Some(packed) = self.b.packed else { return Ok(()) };
+        if self.passed_on(x).is_some() {
+            return Ok(());
+        }
         if self.packed_read == Some(self.rec.barriers()) {
             self.rec.barrier();
         }
@@ -184,14 +223,19 @@ impl Writer<'_, '_> {
         let layouts = self.layouts(packed, all, n);
         let slot = layouts.iter().position(|l| *l == tiles::few_chunks(info.format)).unwrap_or(0);
         let (codes, factors) = packed.at(slot);
+        let (codes, factors) = self.passed_on(x).map_or((codes, factors), |(_, codes, factors)| (codes, factors));
+        let passed = if extras.gated { self.passed_on(out) } else { None };
+        let y = passed.map_or(self.val(out) + 4 * y_at as u64, |(_, y, _)| y);
         let (m, flags, push) = self.product_push(parts, extras.gated);
-        let push = push.addr(codes).addr(self.val(out) + 4 * y_at as u64);
+        let push = push.addr(codes).addr(y);
         let push = push.addr(self.b.codebooks.address()).addr(factors);
         let push = self.product_sizes(push, parts, extras.gated, (info.cols, m, self.width(out)));
         let scale = |i: usize| parts.get(i).map_or(1.0, |p| p.scale);
         let push = push.word(flags | n << 8).float(0.0).float(scale(0)).float(scale(1)).float(scale(2));
         let tile = tiles::mat_tile(self.b.device.caps(), packed.direct, info.format, (m, n), extras);
         let grid = [tile.groups as usize, n.div_ceil(tile.columns()), 1];
-        self.dispatch(tile.kernel, Some(info.format.stem), &tile.spec(info.cols, extras), push, grid)
+        let mut spec = tile.spec(info.cols, extras);
+        spec.extend(passed.map(|(layout, _, _)| ("PASSED", layout)));
+        self.dispatch(tile.kernel, Some(info.format.stem), &spec, push, grid)
     }
 }
