@@ -225,6 +225,8 @@ pub fn prefill_tile(head_dim: usize) -> (u32, u32) {
 /// How a decode step's attention is spread over workgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttnTile {
+    /// Row of the kernel table: `attn_split` or `attn_mat`.
+    pub kernel: &'static str,
     /// Threads of a workgroup.
     pub size: u32,
     /// Positions it takes at a time.
@@ -250,10 +252,18 @@ fn wanted_groups(caps: &Caps) -> usize {
 pub const ATTN_HEADS: usize = 8;
 
 /// Most query heads that a workgroup should take for sequences of up to `len` positions. K and V are read once for all of
-/// them, but one at a time they keep more of the device busy, which is worth more while there is little to read.
-pub fn attn_heads(caps: &Caps, len: usize) -> usize {
+/// them, but one at a time they keep more of the device busy, which is worth more while there is little to read. By cooperative
+/// matrices (`matrices`) more heads cost less.
+pub fn attn_heads(caps: &Caps, matrices: bool, len: usize) -> usize {
     match len {
         _ if caps.kind == DeviceKind::Cpu => ATTN_HEADS,
+        _ if matrices => {
+            if len <= 256 {
+                2
+            } else {
+                ATTN_HEADS
+            }
+        }
         0..=768 => 1,
         769..=2048 => 2,
         _ => ATTN_HEADS,
@@ -269,7 +279,17 @@ pub fn attn_tile(caps: &Caps, c: &Cache, rows: usize, wide: bool, most: usize) -
     // A tile of K stays within 16 KiB and a bit, of whatever type.
     let (size, span, least) = if caps.kind == DeviceKind::Cpu { (64, 16, 32) } else { (256, 64, 256) };
     let span = if head_dim > 128 || wide { span / 2 } else { span };
-    AttnTile { size, span, least, heads: taken as u32, parts: parts as u32 }
+    AttnTile { kernel: "attn_split", size, span, least, heads: taken as u32, parts: parts as u32 }
+}
+
+/// Likewise by cooperative matrices whose parts threads fill themselves ([`matrix::direct`]), of caches of halves; none for
+/// heads they do not fit.
+pub fn attn_mat_tile(caps: &Caps, c: &Cache, rows: usize, most: usize) -> Option<AttnTile> {
+    let per_kv = c.heads / c.kv_heads;
+    let taken = (1..=most.min(per_kv).min(ATTN_HEADS)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);
+    let parts = (2 * cores(caps) as usize / (rows * c.heads / taken)).clamp(1, 64) as u32;
+    let tile = AttnTile { kernel: "attn_mat", size: 128, span: 128, least: 128, heads: taken as u32, parts };
+    matches!(c.head_dim, 64 | 128).then_some(tile)
 }
 
 /// Threads and logits of each thread of a workgroup that samples. Software devices end loops after 65,535 turns of a thread

@@ -133,6 +133,30 @@ fn fused_ops_are_what_they_are_apart() {
     }
 }
 
+/// Of single rows, for which only attention differs: what halves lose of queries and weights is multiplied, too. Left out, the
+/// error would be near 1e-6; what there is comes of codes of the products that turn.
+#[test]
+fn attention_by_cooperative_matrices_loses_nothing() {
+    let fixtures = crate::util::FIXTURES.into_iter().map(|name| crate::util::fixture(name).with_extension("gguf"));
+    for path in fixtures.chain([demo_path()]) {
+        let gguf = Gguf::open(&path).unwrap();
+        let ids: Vec<u32> = (0..100).map(|i| (i * 7 + 5) % 120).collect();
+        let run = |matrices, heads| {
+            let way = pumex::engine::Options { matrices, attn_heads: heads, ..options(CacheType::F16) };
+            let mut runner = vulkan(&gguf, way)?;
+            let all = logits(&mut runner, &ids, 1);
+            assert_silent(&runner);
+            Some(all)
+        };
+        let Some(without) = run(false, None) else { return };
+        for heads in [1, 8] {
+            let error = nmse(&run(true, Some(heads)).unwrap(), &without);
+            println!("{}, up to {heads} heads: NMSE {error:.2e}", path.display());
+            assert!(error < 1e-8, "{}, up to {heads} heads: NMSE {error:e}", path.display());
+        }
+    }
+}
+
 /// Sums in another order may turn a code of a quantized cache, whose own error is about 1e-5.
 #[test]
 fn attention_is_the_same_by_any_number_of_heads_a_workgroup() {

@@ -106,6 +106,13 @@ pub struct Bound<'a> {
     pub logits: Option<&'a Buffer>,
 }
 
+impl Bound<'_> {
+    /// Whether steps of few rows attend by cooperative matrices, if their heads fit.
+    pub fn attends_by_matrices(&self) -> bool {
+        self.packed.is_some_and(Packed::direct) && self.cache_types == (CacheType::F16, CacheType::F16)
+    }
+}
+
 /// Workgroups that share a row of logits when ids are drawn.
 fn sample_parts(caps: &Caps, n_vocab: usize) -> usize {
     let (threads, loads) = policy::sample_tile(caps);
@@ -465,7 +472,10 @@ impl Writer<'_, '_> {
 
     fn attn_tile(&self, c: &Cache, rows: usize) -> AttnTile {
         let wide = self.b.cache_types.0 == CacheType::F32;
-        let tile = policy::attn_tile(self.b.device.caps(), c, rows, wide, self.shape.heads);
+        let caps = self.b.device.caps();
+        let matrices =
+            if self.b.attends_by_matrices() { policy::attn_mat_tile(caps, c, rows, self.shape.heads) } else { None };
+        let tile = matrices.unwrap_or_else(|| policy::attn_tile(caps, c, rows, wide, self.shape.heads));
         AttnTile { parts: tile.parts.min((self.b.n_ctx as u32).div_ceil(tile.least)), ..tile }
     }
 
@@ -489,6 +499,6 @@ impl Writer<'_, '_> {
         spec.extend(passed.map(|(layout, _, _)| ("PASSED", layout)));
         spec.extend(self.kv_spec(cache));
         let grid = [self.shape.rows, cache.heads / tile.heads as usize, tile.parts as usize];
-        self.dispatch("attn_split", None, &spec, push, grid)
+        self.dispatch(tile.kernel, None, &spec, push, grid)
     }
 }

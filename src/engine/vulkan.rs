@@ -227,7 +227,7 @@ impl VulkanRunner {
         let shapes = [1, self.limits.max_rows].into_iter().flat_map(|rows| [(rows, false), (rows, true)]);
         let lens = [1, 1 << 10, 1 << 20].map(|len: usize| len.min(self.limits.n_ctx));
         for ((rows, drawn), len) in shapes.flat_map(|shape| lens.map(|len| (shape, len))) {
-            let heads = policy::attn_heads(self.device.caps(), len);
+            let heads = policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), len);
             let apart = rows == 1;
             let shape = Shape { slot: 0, rows, wanted: 1, logits: false, drawn, heads, apart, stamps: false };
             keys.extend(pipelines(&self.bound(0), &self.kernels, shape)?);
@@ -353,7 +353,9 @@ impl Runner for VulkanRunner {
             wanted: bucket(wanted, self.limits.max_rows),
             logits: want == Want::Logits && wanted > 0,
             drawn: want.draws().iter().any(|draw| !draw.options.is_argmax()),
-            heads: self.attn_heads.unwrap_or_else(|| policy::attn_heads(self.device.caps(), longest)),
+            heads: self.attn_heads.unwrap_or_else(|| {
+                policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), longest)
+            }),
             stamps: self.stamps,
         };
         self.ensure_recorded(shape)?;

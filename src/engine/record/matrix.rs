@@ -120,6 +120,11 @@ impl Packed {
         Ok(Some(Packed { codes, factors, maps, direct: held.direct, k, passed_factors }))
     }
 
+    /// Threads hold matrices as the kernels expect that fill them thread by thread.
+    pub fn direct(&self) -> bool {
+        self.direct
+    }
+
     /// All that recordings name.
     pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         [&self.codes, &self.factors, &self.passed_factors].into_iter().chain(self.maps.iter().map(|(_, map)| map))

@@ -1,0 +1,188 @@
+// As attn_split.comp for a cache of halves, by cooperative matrices whose parts threads fill themselves: for devices that
+// spread matrices over threads as gemm_few.comp expects (policy/matrix.rs: `direct`). A subgroup takes 16 positions at a time
+// with an online softmax of its own; K and V go from memory to registers as they lie, for which inputs of a matrix product
+// are which does not matter. Of weights and queries, rounded to halves, a matrix holds what was lost in rows of its own, so
+// that nothing is: row g is query head g, row g + 8 the rest of it.
+#version 460
+#include "lib/attn.glsl"
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_KHR_shader_subgroup_vote : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+const uint TILE = 16;               // positions at a time
+const uint BLOCKS = HEAD_DIM / 32;  // runs of 32 dimensions, of which a thread has 8
+const uint WIDES = HEAD_DIM / 64;   // runs of 64 dimensions
+const uint SUBGROUPS = gl_WorkGroupSize.x / 32;
+#define Queries coopmat<float16_t, gl_ScopeSubgroup, 16, 16, gl_MatrixUseA>
+#define Keys coopmat<float16_t, gl_ScopeSubgroup, 16, 8, gl_MatrixUseB>
+#define Scores coopmat<float, gl_ScopeSubgroup, 16, 8, gl_MatrixUseAccumulator>
+shared float of_best[SUBGROUPS * 8], of_sum[SUBGROUPS * 8];
+shared float of_out[SUBGROUPS * GH * HEAD_DIM];
+
+uvec4 k_raw[2][BLOCKS], v_raw[4][WIDES];
+
+// Four numbers as halves, and what these lack: cut off by a mask, for compilers take a conversion there and back for nothing.
+Queries queries(vec4 x) {
+    vec4 cut = uintBitsToFloat(floatBitsToUint(x) & 0xffffe000u);
+    f16vec4 high = f16vec4(cut), low = f16vec4(x - cut);
+    Queries a;
+    [[unroll]] for (uint i = 0; i < 4; i++) {
+        a[i] = high[i];
+        a[4 + i] = low[i];
+    }
+    return a;
+}
+Keys keys(uvec2 four) {
+    f16vec2 a = unpackFloat2x16(four.x), b = unpackFloat2x16(four.y);
+    Keys k;
+    k[0] = a.x;
+    k[1] = a.y;
+    k[2] = b.x;
+    k[3] = b.y;
+    return k;
+}
+
+// Slot of a position of a tile that starts a block of the cache, or its second half.
+uint slot_of(uint word, uint kv_head, uint pos) { return (word * kv_heads + kv_head) * KV_BLOCK + pos % KV_BLOCK; }
+// Threads 4 n + t have dimensions 8 t of every 32 of position n and of position 8 + n.
+void fetch_k(uint word, uint kv_head, uint from, uint end, uint lane) {
+    [[unroll]] for (uint half_ = 0; half_ < 2; half_++) {
+        uint at = slot_of(word, kv_head, min(from + 8 * half_ + lane / 4, end - 1)) * (HEAD_DIM / 8) + lane % 4;
+        [[unroll]] for (uint b = 0; b < BLOCKS; b++) k_raw[half_][b] = U32x4(k_cache).v[at + 4 * b];
+    }
+}
+// Threads 4 n + t have dimensions 8 n of every 64 of positions 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
+void fetch_v(uint word, uint kv_head, uint from, uint end, uint lane) {
+    [[unroll]] for (uint i = 0; i < 4; i++) {
+        uint pos = min(from + 2 * (lane % 4) + i % 2 + i / 2 * 8, end - 1);
+        uint at = slot_of(word, kv_head, pos) * (HEAD_DIM / 8) + lane / 4;
+        [[unroll]] for (uint w = 0; w < WIDES; w++) v_raw[i][w] = U32x4(v_cache).v[at + 8 * w];
+    }
+}
+
+void main() {
+    uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
+    uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
+    if (row >= params.w[STEP_ROWS]) return;
+    uint table = step_table(params, row), len = step_pos(params, row) + 1, kv_head = h0 / (heads / kv_heads);
+    uint per = max((len + parts - 1) / parts, LEAST);
+    per = (per + SPAN - 1) / SPAN * SPAN;
+    uint used = (len + per - 1) / per, start = part * per, end = min(start + per, len);
+    if (start >= len) return;
+    bool fresh = ROPE == 1 && end == len;
+    if (fresh) end--;
+    // The subgroup's blocks, one in SUBGROUPS, and the word that says where the next one is.
+    uint from = start + gl_SubgroupID * KV_BLOCK;
+    uint word = params.w[table + from / KV_BLOCK];
+    uint ahead = params.w[table + min(from + SUBGROUPS * KV_BLOCK, len - 1) / KV_BLOCK];
+    if (from < end) {
+        fetch_k(word, kv_head, from, end, lane);
+        fetch_v(word, kv_head, from, end, lane);
+    }
+    load_heads(row, h0, kv_head, len - 1, fresh);
+    if (fresh) store_newest(kv_slot(params, table, len - 1, kv_head, kv_heads));
+    for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
+        float score = 0.0;
+        for (uint i = lane; i < HEAD_DIM / 4; i += gl_SubgroupSize) {
+            score += dot(q[g * HEAD_DIM / 4 + i], q[GH * HEAD_DIM / 4 + i]);
+        }
+        score = subgroupAdd(score) * scale;
+        if (subgroupElect()) {
+            best[g] = fresh ? score : -1e30;
+            sum[g] = fresh ? 1.0 : 0.0;
+        }
+    }
+    Queries asked[HEAD_DIM / 16];
+    [[unroll]] for (uint i = 0; i < HEAD_DIM / 16; i++) {
+        uint at = (lane / 4 * HEAD_DIM + i / 2 * 32 + lane % 4 * 8 + i % 2 * 4) / 4;
+        asked[i] = queries(lane / 4 < GH ? q[at] * scale : vec4(0.0));
+    }
+    Scores outs[HEAD_DIM / 8];
+    [[unroll]] for (uint i = 0; i < HEAD_DIM / 8; i++) outs[i] = Scores(0.0);
+    float most = -1e30, total = 0.0;
+    while (from < end) {
+        uint next = from % KV_BLOCK == 0 ? from + TILE : from - TILE + SUBGROUPS * KV_BLOCK;
+        if (from % KV_BLOCK != 0) {
+            word = ahead;
+            ahead = params.w[table + min(next + SUBGROUPS * KV_BLOCK, len - 1) / KV_BLOCK];
+        }
+        vec4 s;
+        [[unroll]] for (uint half_ = 0; half_ < 2; half_++) {
+            Scores even = Scores(0.0), odd = Scores(0.0);
+            [[unroll]] for (uint b = 0; b < BLOCKS; b++) {
+                even = coopMatMulAdd(asked[2 * b], keys(k_raw[half_][b].xy), even);
+                odd = coopMatMulAdd(asked[2 * b + 1], keys(k_raw[half_][b].zw), odd);
+            }
+            even += odd;
+            [[unroll]] for (uint e = 0; e < 2; e++) {
+                bool there = from + 8 * half_ + 2 * (lane % 4) + e < end;
+                s[2 * half_ + e] = there ? even[e] + even[2 + e] : -1e30;
+            }
+        }
+        if (next < end) fetch_k(word, kv_head, next, end, lane);
+        float now = max(max(s.x, s.y), max(s.z, s.w));
+        now = max(now, subgroupShuffleXor(now, 1));
+        now = max(most, max(now, subgroupShuffleXor(now, 2)));
+        if (subgroupAny(now > most)) {
+            float by = exp(most - now);
+            total *= by;
+            [[unroll]] for (uint i = 0; i < HEAD_DIM / 8; i++) {
+                [[unroll]] for (uint e = 0; e < 4; e++) outs[i][e] *= by;
+            }
+            most = now;
+        }
+        s = exp(s - most);
+        total += s.x + s.y + s.z + s.w;
+        Queries weights = queries(s);
+        [[unroll]] for (uint i = 0; i < HEAD_DIM / 8; i++) {
+            Keys v;
+            [[unroll]] for (uint e = 0; e < 4; e++) v[e] = unpackFloat2x16(v_raw[e][i / 8][i % 8 / 2])[i % 2];
+            outs[i] = coopMatMulAdd(weights, v, outs[i]);
+        }
+        if (next < end) fetch_v(word, kv_head, next, end, lane);
+        from = next;
+    }
+    total += subgroupShuffleXor(total, 1);
+    total += subgroupShuffleXor(total, 2);
+    uint g = lane / 4;
+    if (lane % 4 == 0) {
+        of_best[gl_SubgroupID * 8 + g] = most;
+        of_sum[gl_SubgroupID * 8 + g] = total;
+    }
+    if (g < GH) {
+        [[unroll]] for (uint i = 0; i < HEAD_DIM / 8; i++) {
+            uint at = (gl_SubgroupID * GH + g) * HEAD_DIM + i / 8 * 64 + lane % 4 * 16 + i % 8;
+            of_out[at] = outs[i][0] + outs[i][2];
+            of_out[at + 8] = outs[i][1] + outs[i][3];
+        }
+    }
+    barrier();
+    // What the subgroups and the newest position have, put together.
+    if (t < GH) {
+        float whole = best[t], weight = 0.0;
+        [[unroll]] for (uint k = 0; k < SUBGROUPS; k++) whole = max(whole, of_best[k * 8 + t]);
+        float newest = exp(best[t] - whole) * sum[t];
+        keep[t] = newest;
+        weight = newest;
+        [[unroll]] for (uint k = 0; k < SUBGROUPS; k++) {
+            float by = exp(of_best[k * 8 + t] - whole);
+            weight += by * of_sum[k * 8 + t];
+            of_best[k * 8 + t] = by;
+        }
+        best[t] = whole;
+        sum[t] = weight;
+    }
+    barrier();
+    for (uint i = t; i < GH * HEAD_DIM / 4; i += SIZE) {
+        uint h = i / (HEAD_DIM / 4), e = i % (HEAD_DIM / 4);
+        vec4 o = fresh ? keep[h] * q[(GH + 1) * HEAD_DIM / 4 + e] : vec4(0.0);
+        [[unroll]] for (uint k = 0; k < SUBGROUPS; k++) {
+            uint at = (k * GH + h) * HEAD_DIM + 4 * e;
+            o += of_best[k * 8 + h] * vec4(of_out[at], of_out[at + 1], of_out[at + 2], of_out[at + 3]);
+        }
+        give(h, e, row, h0, part, parts, used, o);
+    }
+    if (used > 1 && t < GH) give_state(t, row, h0, part, parts);
+    if (used > 1) join_parts(row, h0, parts, used);
+}

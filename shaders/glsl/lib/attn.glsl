@@ -1,0 +1,181 @@
+// What attention kernels of few rows share: arguments, the newest q, k and v, and how the parts of a long sequence meet.
+#include "lib/types.glsl"
+#include "lib/step.glsl"
+#include "lib/kv.glsl"
+#include "lib/rope.glsl"
+#include "lib/few.glsl"
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+layout(local_size_x_id = 0) in; // at least HEAD_DIM / 4, a multiple of SPAN
+layout(constant_id = 1) const uint GH = 1;   // query heads per workgroup, at most 8; divides those of a K/V head
+layout(constant_id = 2) const uint ROPE = 0; // 1: qkv is as the product left it
+layout(constant_id = 3) const uint NEOX = 0; // 1: rotates halves, 0: neighbours
+layout(constant_id = 4) const uint NORM = 0; // 1: q and k are normed per head
+layout(constant_id = 5) const uint SPAN = 1; // positions at a time
+layout(constant_id = 6) const uint LEAST = 1; // positions that are worth a workgroup
+layout(constant_id = 13) const uint PASSED = 0; // not 0: y is packed as the next product wants it (lib/few.glsl)
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Partials { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer PartialSums { vec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint v[]; };
+layout(push_constant) uniform Push {
+    F32 qkv;           // [n, (heads + 2 kv_heads) * HEAD_DIM]
+    F32 y;             // [n, heads * HEAD_DIM]
+    uvec2 k_cache;
+    uvec2 v_cache;
+    Step params;
+    Partials partials; // [n, heads, parts, STATE]: largest score, sum, two unused, weighted V
+    Arrivals arrivals; // [n, heads / GH], zero between dispatches
+    F32 q_norm;        // [HEAD_DIM]
+    F32 k_norm;        // [HEAD_DIM]
+    F32 inv_freq;      // [rope_dims / 2]
+    uint heads;
+    uint kv_heads;
+    uint rope_dims;
+    float scale;
+    float eps;
+};
+const uint SIZE = gl_WorkGroupSize.x;
+const uint STATE = 4 + HEAD_DIM;
+shared vec4 q[(GH + 2) * HEAD_DIM / 4];    // query heads, then the newest k and v
+shared float head[2 * HEAD_DIM];           // the newest k and v on their way to the cache
+shared float p[GH * SIZE];
+shared vec4 summed[2 * SIZE];
+shared float freqs[HEAD_DIM / 2], norms[2 * HEAD_DIM];
+shared float best[GH], sum[GH], keep[GH];
+shared uint arrived;
+#include "lib/kv_store.glsl"
+
+void put(uint at, float x) { q[at / 4][at % 4] = x; }
+
+// Brings the heads in, with all that norms and RoPE need, in one round of loads; then a subgroup takes a head at a time.
+void load_heads(uint row, uint h0, uint kv_head, uint pos, bool fresh) {
+    uint t = gl_LocalInvocationID.x, from = row * (heads + 2 * kv_heads) * HEAD_DIM;
+    for (uint i = t; i < (fresh ? GH + 2 : GH) * HEAD_DIM; i += SIZE) {
+        uint v = i / HEAD_DIM, h = v < GH ? h0 + v : v == GH ? heads + kv_head : heads + kv_heads + kv_head;
+        put(i, qkv.v[from + h * HEAD_DIM + i % HEAD_DIM]);
+    }
+    if (ROPE == 1) {
+        for (uint i = t; i < rope_dims / 2; i += SIZE) freqs[i] = inv_freq.v[i];
+        for (uint i = t; i < (NORM == 1 ? HEAD_DIM : 0); i += SIZE) {
+            norms[i] = q_norm.v[i];
+            norms[HEAD_DIM + i] = k_norm.v[i];
+        }
+    }
+    barrier();
+    if (ROPE == 0) return;
+    uint lane = gl_SubgroupInvocationID, lanes = gl_SubgroupSize;
+    for (uint v = gl_SubgroupID; v < (fresh ? GH + 1 : GH); v += gl_NumSubgroups) {
+        if (NORM == 1) {
+            float square = 0.0;
+            for (uint i = lane; i < HEAD_DIM / 4; i += lanes) square += dot(q[v * HEAD_DIM / 4 + i], q[v * HEAD_DIM / 4 + i]);
+            float by = 1.0 / sqrt(subgroupAdd(square) / float(HEAD_DIM) + eps);
+            for (uint i = lane; i < HEAD_DIM; i += lanes) {
+                uint at = v * HEAD_DIM + i;
+                put(at, q[at / 4][at % 4] * by * norms[v < GH ? i : HEAD_DIM + i]);
+            }
+            subgroupMemoryBarrierShared();
+            subgroupBarrier();
+        }
+        for (uint i = lane; i < rope_dims / 2; i += lanes) {
+            uint a = v * HEAD_DIM + (NEOX == 1 ? i : 2 * i), b = NEOX == 1 ? a + rope_dims / 2 : a + 1;
+            vec2 turned = rotated(vec2(q[a / 4][a % 4], q[b / 4][b % 4]), pos, freqs[i]);
+            put(a, turned.x);
+            put(b, turned.y);
+        }
+    }
+    barrier();
+}
+
+// Writes the newest k and v to the cache and leaves them in q as they will be read from there.
+void store_newest(uint slot) {
+    for (uint i = gl_LocalInvocationID.x; i < 2 * HEAD_DIM; i += SIZE) head[i] = q[(GH * HEAD_DIM + i) / 4][i % 4];
+    barrier();
+    for (uint i = gl_LocalInvocationID.x; i < HEAD_DIM / 4; i += SIZE) {
+        bool is_v = i >= HEAD_DIM / 8;
+        uint eight = i % (HEAD_DIM / 8), type = is_v ? V_TYPE : K_TYPE, from = is_v ? HEAD_DIM : 0;
+        uvec2 cache = is_v ? v_cache : k_cache;
+        if (type > KV_BF16 && eight % 4 == 0) {
+            if (is_v) kv_store32(cache, V_TYPE, slot, eight / 4, from);
+            else kv_store32(cache, K_TYPE, slot, eight / 4, from);
+            for (uint u = eight; u < eight + 4; u++) {
+                uint at = (GH * HEAD_DIM + from) / 4 + 2 * u;
+                if (is_v) kv_decode(V_TYPE, kv_fetch(cache, V_TYPE, slot, u), q[at], q[at + 1]);
+                else kv_decode(K_TYPE, kv_fetch(cache, K_TYPE, slot, u), q[at], q[at + 1]);
+            }
+        }
+        if (type <= KV_BF16) {
+            for (uint j = 8 * eight; j < 8 * eight + 8; j += 2) {
+                vec2 stored = kv_store2(cache, type, slot, j / 2, vec2(head[from + j], head[from + j + 1]));
+                put(GH * HEAD_DIM + from + j, stored.x);
+                put(GH * HEAD_DIM + from + j + 1, stored.y);
+            }
+        }
+    }
+    barrier();
+}
+
+// Four elements of the output, e counting through the workgroup's heads.
+void put_out(uint row, uint h0, uint e, vec4 o) {
+    if (PASSED > 0) Groups(y).v[few_at(PASSED, (gl_NumWorkGroups.x + 7) / 8, row, h0 * HEAD_DIM / 4 + e)] = few_halves(o);
+    else for (uint j = 0; j < 4; j++) y.v[(row * heads + h0) * HEAD_DIM + 4 * e + j] = o[j];
+}
+
+// Four elements of head h0 + g, `e` of them: the output, or this part's share of it.
+void give(uint g, uint e, uint row, uint h0, uint part, uint parts, uint used, vec4 o) {
+    if (used == 1) put_out(row, h0, g * (HEAD_DIM / 4) + e, o / sum[g]);
+    else PartialSums(partials).v[((row * heads + h0 + g) * parts + part) * (STATE / 4) + 1 + e] = o;
+}
+void give_state(uint g, uint row, uint h0, uint part, uint parts) {
+    uint at = ((row * heads + h0 + g) * parts + part) * STATE;
+    partials.v[at] = best[g];
+    partials.v[at + 1] = sum[g];
+}
+
+// The last workgroup of a sequence's parts to arrive joins them.
+void join_parts(uint row, uint h0, uint parts, uint used) {
+    uint t = gl_LocalInvocationID.x;
+    memoryBarrierBuffer();
+    barrier();
+    if (t == 0) {
+        arrived = atomicAdd(arrivals.v[row * gl_NumWorkGroups.y + gl_WorkGroupID.y], 1);
+        if (arrived == used - 1) arrivals.v[row * gl_NumWorkGroups.y + gl_WorkGroupID.y] = 0;
+    }
+    barrier();
+    if (arrived != used - 1) return;
+    memoryBarrierBuffer();
+    // Weights of the parts, in p; then every thread adds up some parts of a few elements.
+    uint first = (row * heads + h0) * parts * STATE;
+    for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
+        uint at = first + g * parts * STATE;
+        float most = -1e30, total = 0.0;
+        for (uint k = gl_SubgroupInvocationID; k < used; k += gl_SubgroupSize) most = max(most, partials.v[at + k * STATE]);
+        most = subgroupMax(most);
+        for (uint k = gl_SubgroupInvocationID; k < used; k += gl_SubgroupSize) {
+            float by = exp(partials.v[at + k * STATE] - most);
+            p[g * SIZE + k] = by;
+            total += by * partials.v[at + k * STATE + 1];
+        }
+        total = subgroupAdd(total);
+        if (subgroupElect()) sum[g] = total;
+    }
+    barrier();
+    const uint ELEMENTS = GH * HEAD_DIM / 4, SLICES = max(SIZE / ELEMENTS, 1);
+    for (uint i = t; i < ELEMENTS * SLICES; i += SIZE) {
+        uint e = i % ELEMENTS, g = e / (HEAD_DIM / 4), from = (first + g * parts * STATE + 4) / 4 + e % (HEAD_DIM / 4);
+        vec4 o = vec4(0.0);
+        for (uint k = i / ELEMENTS; k < used; k += 8 * SLICES) {
+            vec4 a[8];
+            [[unroll]] for (uint j = 0; j < 8; j++) a[j] = PartialSums(partials).v[from + min(k + j * SLICES, used - 1) * (STATE / 4)];
+            [[unroll]] for (uint j = 0; j < 8; j++) o += k + j * SLICES < used ? p[g * SIZE + k + j * SLICES] * a[j] : vec4(0.0);
+        }
+        if (SLICES == 1) put_out(row, h0, e, o / sum[g]);
+        else summed[i] = o;
+    }
+    if (SLICES == 1) return;
+    barrier();
+    for (uint e = t; e < ELEMENTS; e += SIZE) {
+        vec4 o = vec4(0.0);
+        for (uint k = 0; k < SLICES; k++) o += summed[e + k * ELEMENTS];
+        put_out(row, h0, e, o / sum[e / (HEAD_DIM / 4)]);
+    }
+}
