@@ -128,7 +128,7 @@ pub fn packed_rows(caps: &Caps, direct: bool, n: usize) -> usize {
 pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usize), extras: Extras) -> MatTile {
     let parts = if extras.gated { 2 } else { 1 };
     if direct && n <= FEW {
-        // (threads, subgroups that share a row's inputs): as `sweep` found best on an NVIDIA H200.
+        // (threads, subgroups that share a row's inputs): as `sweep` found best.
         let (size, split) = match m {
             ..=4224 => (256, 8),
             4225..=8192 => (256, 4),
