@@ -82,17 +82,7 @@ void main() {
     }
     load_heads(row, h0, kv_head, len - 1, fresh);
     if (fresh) store_newest(kv_slot(params, table, len - 1, kv_head, kv_heads));
-    for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
-        float score = 0.0;
-        for (uint i = lane; i < HEAD_DIM / 4; i += gl_SubgroupSize) {
-            score += dot(q[g * HEAD_DIM / 4 + i], q[GH * HEAD_DIM / 4 + i]);
-        }
-        score = subgroupAdd(score) * scale;
-        if (subgroupElect()) {
-            best[g] = fresh ? score : -1e30;
-            sum[g] = fresh ? 1.0 : 0.0;
-        }
-    }
+    score_newest(fresh);
     Queries asked[HEAD_DIM / 16];
     [[unroll]] for (uint i = 0; i < HEAD_DIM / 16; i++) {
         uint at = (lane / 4 * HEAD_DIM + i / 2 * 32 + lane % 4 * 8 + i % 2 * 4) / 4;

@@ -58,17 +58,7 @@ void main() {
     fetch(table, kv_head, start, end);
     load_heads(row, h0, kv_head, len - 1, fresh);
     if (fresh) store_newest(kv_slot(params, table, len - 1, kv_head, kv_heads));
-    for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
-        float score = 0.0;
-        for (uint i = gl_SubgroupInvocationID; i < HEAD_DIM / 4; i += gl_SubgroupSize) {
-            score += dot(q[g * HEAD_DIM / 4 + i], q[GH * HEAD_DIM / 4 + i]);
-        }
-        score = subgroupAdd(score) * scale;
-        if (subgroupElect()) {
-            best[g] = fresh ? score : -1e30;
-            sum[g] = fresh ? 1.0 : 0.0;
-        }
-    }
+    score_newest(fresh);
     uint group = t / V_UNITS, unit = t % V_UNITS;
     vec4 acc[8][2];
     [[unroll]] for (uint g = 0; g < GH; g++) {

@@ -56,6 +56,21 @@ pub struct Kernel {
 
 const KV: [(&str, u32); 3] = [("K_TYPE", 10), ("V_TYPE", 11), ("HEAD_DIM", 12)];
 
+/// Of attention of a few rows.
+const ATTN: [(&str, u32); 11] = [
+    ("SIZE", 0),
+    ("GH", 1),
+    ("ROPE", 2),
+    ("NEOX", 3),
+    ("NORM", 4),
+    ("SPAN", 5),
+    ("LEAST", 6),
+    ("PASSED", 13),
+    KV[0],
+    KV[1],
+    KV[2],
+];
+
 /// Products with the matrices of each row's experts.
 const EXPERTS: [(&str, u32); 2] = [("EXPERTS", 10), ("USED", 11)];
 
@@ -158,44 +173,8 @@ pub const KERNELS: &[Kernel] = &[
         push_bytes: 72,
         spec: &[("SIZE", 0), ("NEOX", 1), ("NORM", 2), KV[0], KV[1], KV[2]],
     },
-    Kernel {
-        name: "attn_split",
-        formats: Formats::None,
-        needs: Needs::Nothing,
-        push_bytes: 104,
-        spec: &[
-            ("SIZE", 0),
-            ("GH", 1),
-            ("ROPE", 2),
-            ("NEOX", 3),
-            ("NORM", 4),
-            ("SPAN", 5),
-            ("LEAST", 6),
-            ("PASSED", 13),
-            KV[0],
-            KV[1],
-            KV[2],
-        ],
-    },
-    Kernel {
-        name: "attn_mat",
-        formats: Formats::None,
-        needs: Needs::Matrix,
-        push_bytes: 104,
-        spec: &[
-            ("SIZE", 0),
-            ("GH", 1),
-            ("ROPE", 2),
-            ("NEOX", 3),
-            ("NORM", 4),
-            ("SPAN", 5),
-            ("LEAST", 6),
-            ("PASSED", 13),
-            KV[0],
-            KV[1],
-            KV[2],
-        ],
-    },
+    Kernel { name: "attn_split", formats: Formats::None, needs: Needs::Nothing, push_bytes: 104, spec: &ATTN },
+    Kernel { name: "attn_mat", formats: Formats::None, needs: Needs::Matrix, push_bytes: 104, spec: &ATTN },
     Kernel {
         name: "attn_prefill",
         formats: Formats::None,

@@ -217,7 +217,11 @@ pub(super) fn read(entry: &ash::Entry, instance: &ash::Instance, physical: vk::P
         let v = basic.api_version;
         let subgroup_size = v11.subgroup_size.max(1);
         let features = [f12.shader_float16, f12.vulkan_memory_model];
-        let whole = has("VK_KHR_cooperative_matrix") && subgroup_size == 32 && !features.contains(&vk::FALSE);
+        let ops = vk::SubgroupFeatureFlags::VOTE | vk::SubgroupFeatureFlags::SHUFFLE;
+        let whole = has("VK_KHR_cooperative_matrix")
+            && subgroup_size == 32
+            && v11.subgroup_supported_operations.contains(ops)
+            && !features.contains(&vk::FALSE);
         let matrix_wide = if whole { matrix_wide(entry, instance, physical) } else { Vec::new() };
         Caps {
             name: text(&basic.device_name),

@@ -114,6 +114,21 @@ void store_newest(uint slot) {
     barrier();
 }
 
+// Starts every head's state: with the score of the newest position, if it is this workgroup's.
+void score_newest(bool fresh) {
+    for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
+        float score = 0.0;
+        for (uint i = gl_SubgroupInvocationID; i < HEAD_DIM / 4; i += gl_SubgroupSize) {
+            score += dot(q[g * HEAD_DIM / 4 + i], q[GH * HEAD_DIM / 4 + i]);
+        }
+        score = subgroupAdd(score) * scale;
+        if (subgroupElect()) {
+            best[g] = fresh ? score : -1e30;
+            sum[g] = fresh ? 1.0 : 0.0;
+        }
+    }
+}
+
 // Four elements of the output, e counting through the workgroup's heads.
 void put_out(uint row, uint h0, uint e, vec4 o) {
     if (PASSED > 0) Groups(y).v[few_at(PASSED, (gl_NumWorkGroups.x + 7) / 8, row, h0 * HEAD_DIM / 4 + e)] = few_halves(o);
