@@ -17,6 +17,17 @@ pub fn round(x: f32) -> f32 {
     (x + MAGIC) - MAGIC
 }
 
+/// `x`, or the nearer end. Unlike `clamp` it has no branch and keeps no NaN, so that vectors do it in two steps.
+#[inline]
+pub fn within(x: f32, low: f32, high: f32) -> f32 {
+    let x = if x > low { x } else { low };
+    if x < high {
+        x
+    } else {
+        high
+    }
+}
+
 /// `1 / step`, or 0 where that would leave the range of f32: such a scale codes nothing.
 #[inline]
 pub fn inverse(step: f32) -> f32 {
@@ -52,7 +63,7 @@ pub struct Integers {
 impl Lattice for Integers {
     #[inline]
     fn nearest(&self, x: f32) -> f32 {
-        round(x.clamp(self.low, self.high))
+        round(within(x, self.low, self.high))
     }
 
     fn ends(&self) -> (f32, f32) {
@@ -93,23 +104,42 @@ impl Lattice for Levels<'_> {
 pub fn error<L: Lattice>(x: &[f32], weight: &[f32], lattice: L, step: f32) -> f32 {
     let inverse = inverse(step);
     let mut sums = [0f32; LANES];
-    lanes(x, weight, |i, x, w| {
-        let e = x - step * lattice.nearest(x * inverse);
-        sums[i] += w * e * e;
+    lanes(x, weight, |x, w| {
+        let e = each(|i| x[i] - step * lattice.nearest(x[i] * inverse));
+        add(&mut sums, |i| w[i] * e[i] * e[i]);
     });
-    sums.iter().sum()
+    total(&sums)
 }
 
 /// Sums run in so many lanes, so that the compiler can use vectors; blocks and sub-blocks are multiples of it.
 const LANES: usize = 8;
 
-/// Calls `f(lane, x, weight)` for all elements.
+/// Calls `f(x, weight)` for all runs of `LANES` elements. Compilers make vectors of a run where every step of `f` is an array
+/// of its own ([`each`], [`add`]); of several sums in one loop they make vectors of the sums.
 #[inline(always)]
-fn lanes(x: &[f32], weight: &[f32], mut f: impl FnMut(usize, f32, f32)) {
-    for (x, w) in x.chunks_exact(LANES).zip(weight.chunks_exact(LANES)) {
-        for i in 0..LANES {
-            f(i, x[i], w[i]);
-        }
+fn lanes(x: &[f32], weight: &[f32], mut f: impl FnMut(&[f32; LANES], &[f32; LANES])) {
+    for (x, w) in x.as_chunks().0.iter().zip(weight.as_chunks().0) {
+        f(x, w);
+    }
+}
+
+/// The sum of all lanes. Not inlined: seeing several of these, the compiler would make vectors of the totals.
+#[inline(never)]
+fn total(lanes: &[f32; LANES]) -> f32 {
+    lanes.iter().sum()
+}
+
+/// `f` of every lane.
+#[inline(always)]
+fn each(f: impl Fn(usize) -> f32) -> [f32; LANES] {
+    std::array::from_fn(f)
+}
+
+/// Adds `f` of every lane.
+#[inline(always)]
+fn add(sums: &mut [f32; LANES], f: impl Fn(usize) -> f32) {
+    for (i, sum) in sums.iter_mut().enumerate() {
+        *sum += f(i);
     }
 }
 

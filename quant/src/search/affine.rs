@@ -1,6 +1,6 @@
 //! A scale and an offset: `x ≈ d * q + m` with `q` in `0..=top`.
 
-use super::{inverse, lanes, round, to_half, LANES};
+use super::{add, each, inverse, lanes, round, to_half, total, within, LANES};
 
 /// Candidates for the number of steps the range is cut into.
 const CANDIDATES: i32 = 10;
@@ -21,7 +21,7 @@ impl Affine {
     #[inline]
     pub fn code(&self, x: f32, top: f32) -> f32 {
         let inverse = inverse(self.d);
-        round(((x - self.m) * inverse).clamp(0.0, top))
+        round(within((x - self.m) * inverse, 0.0, top))
     }
 
     /// The codes of weights.
@@ -33,12 +33,12 @@ impl Affine {
     pub fn error(&self, x: &[f32], weight: &[f32], top: f32) -> f32 {
         let inverse = inverse(self.d);
         let mut sums = [0f32; LANES];
-        lanes(x, weight, |i, x, w| {
-            let q = round(((x - self.m) * inverse).clamp(0.0, top));
-            let e = x - (self.d * q + self.m);
-            sums[i] += w * e * e;
+        lanes(x, weight, |x, w| {
+            let q = each(|i| round(within((x[i] - self.m) * inverse, 0.0, top)));
+            let e = each(|i| x[i] - (self.d * q[i] + self.m));
+            add(&mut sums, |i| w[i] * e[i] * e[i]);
         });
-        sums.iter().sum()
+        total(&sums)
     }
 }
 
@@ -53,14 +53,14 @@ struct Moments {
 fn refit(x: &[f32], weight: &[f32], moments: &Moments, top: f32, guess: Affine, floor: bool) -> Option<(f32, Affine)> {
     let inverse = 1.0 / guess.d;
     let mut sums = [[0f32; LANES]; 3];
-    lanes(x, weight, |i, x, w| {
-        let q = round(((x - guess.m) * inverse).clamp(0.0, top));
-        let a = w * q;
-        sums[0][i] += a;
-        sums[1][i] += a * q;
-        sums[2][i] += a * x;
+    lanes(x, weight, |x, w| {
+        let q = each(|i| round(within((x[i] - guess.m) * inverse, 0.0, top)));
+        let a = each(|i| w[i] * q[i]);
+        add(&mut sums[0], |i| a[i]);
+        add(&mut sums[1], |i| a[i] * q[i]);
+        add(&mut sums[2], |i| a[i] * x[i]);
     });
-    let [wq, wqq, wxq] = sums.map(|lanes| lanes.iter().sum::<f32>());
+    let [wq, wqq, wxq] = sums.each_ref().map(total);
     let Moments { w1, wx, wxx } = *moments;
     let det = w1 * wqq - wq * wq;
     let mut fit = guess;
@@ -85,12 +85,12 @@ pub fn fit(x: &[f32], weight: &[f32], top: f32, floor: bool) -> Affine {
     }
     let mut best = (f32::INFINITY, Affine { d: (high - low) / top, m: low });
     let mut sums = [[0f32; LANES]; 3];
-    lanes(x, weight, |i, x, w| {
-        sums[0][i] += w;
-        sums[1][i] += w * x;
-        sums[2][i] += w * x * x;
+    lanes(x, weight, |x, w| {
+        add(&mut sums[0], |i| w[i]);
+        add(&mut sums[1], |i| w[i] * x[i]);
+        add(&mut sums[2], |i| w[i] * x[i] * x[i]);
     });
-    let [w1, wx, wxx] = sums.map(|lanes| lanes.iter().sum::<f32>());
+    let [w1, wx, wxx] = sums.each_ref().map(total);
     let moments = Moments { w1, wx, wxx };
     for candidate in 0..=CANDIDATES {
         let steps = top - 0.9 + if top > 7.0 { 0.2 } else { 0.12 } * candidate as f32;

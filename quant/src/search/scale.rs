@@ -1,6 +1,6 @@
 //! One scale: `x ≈ d * l` with `l` from a lattice.
 
-use super::{error, lanes, to_half, Lattice, LANES};
+use super::{add, each, error, lanes, to_half, total, Lattice, LANES};
 
 /// Candidates per end of the lattice.
 const CANDIDATES: i32 = 19;
@@ -30,13 +30,12 @@ pub fn largest(x: &[f32], weight: &[f32]) -> f32 {
 /// Sums that give the best scale for fixed codes: `Σ w x l` and `Σ w l²`.
 fn sums<L: Lattice>(x: &[f32], weight: &[f32], lattice: L, inverse: f32) -> (f32, f32) {
     let mut sums = [[0f32; LANES]; 2];
-    lanes(x, weight, |i, x, w| {
-        let l = lattice.nearest(x * inverse);
-        sums[0][i] += w * x * l;
-        sums[1][i] += w * l * l;
+    lanes(x, weight, |x, w| {
+        let l = each(|i| lattice.nearest(x[i] * inverse));
+        add(&mut sums[0], |i| w[i] * x[i] * l[i]);
+        add(&mut sums[1], |i| w[i] * l[i] * l[i]);
     });
-    let [xl, ll] = sums.map(|lanes| lanes.iter().sum());
-    (xl, ll)
+    (total(&sums[0]), total(&sums[1]))
 }
 
 /// The scale with the least weighted error found, before it is rounded to how it is stored; 0 for all-zero weights.
