@@ -49,6 +49,11 @@ pub trait Lattice: Copy {
     fn nearest(&self, x: f32) -> f32;
     /// Least and greatest.
     fn ends(&self) -> (f32, f32);
+    /// The nearest of them to each of a run.
+    #[inline(always)]
+    fn nearest_each(&self, x: [f32; LANES]) -> [f32; LANES] {
+        each(|i| self.nearest(x[i]))
+    }
 }
 
 /// The integers `low..=high`.
@@ -98,6 +103,17 @@ impl Lattice for Levels<'_> {
     fn ends(&self) -> (f32, f32) {
         (self.0[0], self.0[self.0.len() - 1])
     }
+
+    // Level by level instead of number by number; levels are few-digit numbers, of which no sum loses anything.
+    #[inline(always)]
+    fn nearest_each(&self, x: [f32; LANES]) -> [f32; LANES] {
+        let mut near = [self.0[0]; LANES];
+        for pair in self.0.windows(2) {
+            let (twice, step) = (pair[0] + pair[1], pair[1] - pair[0]);
+            add(&mut near, |i| if 2.0 * x[i] > twice { step } else { 0.0 });
+        }
+        near
+    }
 }
 
 /// Weighted squared error of `x` against `step * nearest(x / step)`.
@@ -105,7 +121,8 @@ pub fn error<L: Lattice>(x: &[f32], weight: &[f32], lattice: L, step: f32) -> f3
     let inverse = inverse(step);
     let mut sums = [0f32; LANES];
     lanes(x, weight, |x, w| {
-        let e = each(|i| x[i] - step * lattice.nearest(x[i] * inverse));
+        let l = lattice.nearest_each(each(|i| x[i] * inverse));
+        let e = each(|i| x[i] - step * l[i]);
         add(&mut sums, |i| w[i] * e[i] * e[i]);
     });
     total(&sums)

@@ -31,7 +31,7 @@ pub fn largest(x: &[f32], weight: &[f32]) -> f32 {
 fn sums<L: Lattice>(x: &[f32], weight: &[f32], lattice: L, inverse: f32) -> (f32, f32) {
     let mut sums = [[0f32; LANES]; 2];
     lanes(x, weight, |x, w| {
-        let l = each(|i| lattice.nearest(x[i] * inverse));
+        let l = lattice.nearest_each(each(|i| x[i] * inverse));
         add(&mut sums[0], |i| w[i] * x[i] * l[i]);
         add(&mut sums[1], |i| w[i] * l[i] * l[i]);
     });
