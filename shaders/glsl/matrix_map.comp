@@ -1,5 +1,5 @@
 // Where a device keeps each element of a cooperative matrix: entry i is 8 * thread + place for element i, row by row, of
-// activations [16, WIDE] or of weights [16, 16], and one more entry counts the elements that were found.
+// activations [16, WIDE], weights [16, 16] or sums [16, WIDE], and one more entry counts the elements that were found.
 #version 460
 #include "lib/types.glsl"
 #extension GL_KHR_cooperative_matrix : require
@@ -7,21 +7,30 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 layout(local_size_x = 32) in;
-layout(constant_id = 1) const uint WEIGHTS = 0;
+layout(constant_id = 1) const uint USE = 0; // 0 activations, 1 weights, 2 sums
 layout(constant_id = 8) const uint WIDE = 8;
 layout(push_constant) uniform Push { U32 map; };
-const uint ELEMENTS = 16 * (WEIGHTS == 1 ? 16 : WIDE);
+const uint ELEMENTS = 16 * (USE == 1 ? 16 : WIDE);
 shared float16_t numbers[ELEMENTS];
+shared float floats[ELEMENTS];
 
 void main() {
     uint lane = gl_SubgroupInvocationID, len = 0;
-    for (uint i = lane; i < ELEMENTS; i += 32) numbers[i] = float16_t(i);
+    for (uint i = lane; i < ELEMENTS; i += 32) {
+        numbers[i] = float16_t(i);
+        floats[i] = float(i);
+    }
     barrier();
-    if (WEIGHTS == 1) {
+    if (USE == 1) {
         coopmat<float16_t, gl_ScopeSubgroup, 16, 16, gl_MatrixUseA> a;
         coopMatLoad(a, numbers, 0, 16, gl_CooperativeMatrixLayoutRowMajor);
         len = a.length();
         for (uint i = 0; i < a.length(); i++) map.v[uint(a[i])] = 8 * lane + i;
+    } else if (USE == 2) {
+        coopmat<float, gl_ScopeSubgroup, 16, WIDE, gl_MatrixUseAccumulator> c;
+        coopMatLoad(c, floats, 0, WIDE, gl_CooperativeMatrixLayoutRowMajor);
+        len = c.length();
+        for (uint i = 0; i < c.length(); i++) map.v[uint(c[i])] = 8 * lane + i;
     } else {
         coopmat<float16_t, gl_ScopeSubgroup, 16, WIDE, gl_MatrixUseB> b;
         coopMatLoad(b, numbers, 0, WIDE, gl_CooperativeMatrixLayoutRowMajor);

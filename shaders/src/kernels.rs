@@ -164,7 +164,7 @@ pub const KERNELS: &[Kernel] = &[
         formats: Formats::None,
         needs: Needs::Matrix,
         push_bytes: 8,
-        spec: &[("WEIGHTS", 1), ("WIDE", 8)],
+        spec: &[("USE", 1), ("WIDE", 8)],
     },
     Kernel {
         name: "rope_kv",

@@ -91,12 +91,16 @@ pub fn takes(caps: &Caps, format: &Format, n: usize) -> bool {
     n > 1 && !caps.matrix_wide.is_empty() && format.id != FormatId::F32
 }
 
-/// Whether threads hold matrices as `gemm_few` expects, by what `matrix_map` found of weights and of activations.
-pub fn direct(weights: &[u32], activations: &[u32]) -> bool {
+/// Whether threads hold matrices as `gemm_few` and `attn_mat` expect, by what `matrix_map` found of weights, activations and
+/// sums. Of sums it is all one which of rows g and g + 8 a thread has first.
+pub fn direct(weights: &[u32], activations: &[u32], sums: &[u32]) -> bool {
     let place = |row: usize, k: usize| (8 * (row % 8 * 4 + k % 8 / 2) + k % 2 + 2 * (k / 8) + 4 * (row / 8)) as u32;
     let a = (0..TALL * TALL).map(|i| place(i / TALL, i % TALL));
     let b = (0..TALL * FEW_WIDE as usize).map(|i| place(i % FEW_WIDE as usize, i / FEW_WIDE as usize));
-    weights.iter().copied().eq(a) && activations.iter().copied().eq(b)
+    let wide = FEW_WIDE as usize;
+    let c = (0..TALL * wide).map(|i| (8 * (i / wide % 8 * 4 + i % wide / 2) + i % 2) as u32);
+    let sums_fit = sums.iter().map(|place| place & !2).eq(c);
+    weights.iter().copied().eq(a) && activations.iter().copied().eq(b) && sums_fit
 }
 
 /// Most subgroups of a workgroup of `gemm_mat` that shared memory has room for, each of which takes `columns` activation rows.
@@ -186,14 +190,17 @@ mod tests {
                 8 * (col * 4 + k % 8 / 2) + k % 2 + k / 8 * 2
             })
             .collect();
-        assert!(direct(&weights, &activations));
+        let sums: Vec<u32> = (0..128u32).map(|i| 8 * (i / 8 % 8 * 4 + i % 8 / 2) + i % 2 + i / 64 * 2).collect();
+        assert!(direct(&weights, &activations, &sums));
         for at in [0, 17, 127] {
-            let (mut other_weights, mut other) = (weights.clone(), activations.clone());
+            let (mut other_weights, mut other, mut other_sums) = (weights.clone(), activations.clone(), sums.clone());
             other_weights.swap(at, at + 1);
             other.swap(at, (at + 8) % 128);
-            assert!(!direct(&other_weights, &activations));
-            assert!(!direct(&weights, &other));
+            other_sums.swap(at, (at + 1) % 128);
+            assert!(!direct(&other_weights, &activations, &sums));
+            assert!(!direct(&weights, &other, &sums));
+            assert!(!direct(&weights, &activations, &other_sums));
         }
-        assert!(!direct(&weights, &activations[1..]));
+        assert!(!direct(&weights, &activations[1..], &sums));
     }
 }

@@ -61,7 +61,7 @@ fn map(device: &Device, kernels: &Kernels, spec: &[(&str, u32)], elements: usize
 pub fn held(device: &Device, kernels: &Kernels) -> Result<Option<Held>> {
     let mut maps = Vec::new();
     for wide in device.caps().matrix_wide.iter().copied() {
-        let Some(map) = map(device, kernels, &[("WEIGHTS", 0), ("WIDE", wide)], 16 * wide as usize)? else {
+        let Some(map) = map(device, kernels, &[("USE", 0), ("WIDE", wide)], 16 * wide as usize)? else {
             tracing::warn!("{}: threads share what matrices of {wide} columns hold; unused", device.caps().name);
             return Ok(None);
         };
@@ -70,9 +70,14 @@ pub fn held(device: &Device, kernels: &Kernels) -> Result<Option<Held>> {
     if maps.is_empty() {
         return Ok(None);
     }
-    let weights = map(device, kernels, &[("WEIGHTS", 1), ("WIDE", 8)], 256)?;
+    let weights = map(device, kernels, &[("USE", 1), ("WIDE", FEW_WIDE)], 256)?;
     let few = maps.iter().find(|(wide, _)| *wide == FEW_WIDE);
-    let direct = weights.zip(few).is_some_and(|(weights, (_, few))| tiles::direct(&weights, few));
+    let sums = match few {
+        Some(_) => map(device, kernels, &[("USE", 2), ("WIDE", FEW_WIDE)], 16 * FEW_WIDE as usize)?,
+        None => None,
+    };
+    let all = weights.zip(few).zip(sums);
+    let direct = all.is_some_and(|((weights, (_, few)), sums)| tiles::direct(&weights, few, &sums));
     Ok(Some(Held { maps, direct }))
 }
 
