@@ -257,13 +257,8 @@ pub const ATTN_HEADS: usize = 8;
 pub fn attn_heads(caps: &Caps, matrices: bool, len: usize) -> usize {
     match len {
         _ if caps.kind == DeviceKind::Cpu => ATTN_HEADS,
-        _ if matrices => {
-            if len <= 256 {
-                2
-            } else {
-                ATTN_HEADS
-            }
-        }
+        ..=256 if matrices => 2,
+        _ if matrices => ATTN_HEADS,
         0..=768 => 1,
         769..=2048 => 2,
         _ => ATTN_HEADS,
@@ -282,14 +277,17 @@ pub fn attn_tile(caps: &Caps, c: &Cache, rows: usize, wide: bool, most: usize) -
     AttnTile { kernel: "attn_split", size, span, least, heads: taken as u32, parts: parts as u32 }
 }
 
-/// Likewise by cooperative matrices whose parts threads fill themselves ([`matrix::direct`]), of caches of halves; none for
-/// heads they do not fit.
-pub fn attn_mat_tile(caps: &Caps, c: &Cache, rows: usize, most: usize) -> Option<AttnTile> {
+/// Whether `attn_mat` takes heads of so many dimensions.
+pub fn attn_mat_fits(head_dim: usize) -> bool {
+    matches!(head_dim, 64 | 128)
+}
+
+/// As [`attn_tile`], by cooperative matrices whose parts threads fill themselves ([`matrix::direct`]), of caches of halves.
+pub fn attn_mat_tile(caps: &Caps, c: &Cache, rows: usize, most: usize) -> AttnTile {
     let per_kv = c.heads / c.kv_heads;
     let taken = (1..=most.min(per_kv).min(ATTN_HEADS)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);
     let parts = (2 * cores(caps) as usize / (rows * c.heads / taken)).clamp(1, 64) as u32;
-    let tile = AttnTile { kernel: "attn_mat", size: 128, span: 128, least: 128, heads: taken as u32, parts };
-    matches!(c.head_dim, 64 | 128).then_some(tile)
+    AttnTile { kernel: "attn_mat", size: 128, span: 128, least: 128, heads: taken as u32, parts }
 }
 
 /// Threads and logits of each thread of a workgroup that samples. Software devices end loops after 65,535 turns of a thread

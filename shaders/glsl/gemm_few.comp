@@ -2,7 +2,7 @@
 // them in registers. It asks for a device that spreads matrices over threads as it expects (policy/matrix.rs: `direct`): of
 // weights, thread 4 g + t has rows g and g + 8 and inputs 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, of activations those inputs of
 // row g of the step. Since it does not matter which input of the row is which of the matrix, these four are a group of
-// chunk t of four; activations come packed in this order (see pack_few.comp). SPLIT subgroups share the inputs of a row.
+// chunk t of four; activations come packed in this order (see lib/few.glsl). SPLIT subgroups share the inputs of a row.
 #version 460
 #include "lib/types.glsl"
 #extension GL_KHR_cooperative_matrix : require

@@ -107,9 +107,10 @@ pub struct Bound<'a> {
 }
 
 impl Bound<'_> {
-    /// Whether steps of few rows attend by cooperative matrices, if their heads fit.
+    /// Whether steps of few rows attend by cooperative matrices.
     pub fn attends_by_matrices(&self) -> bool {
-        self.packed.is_some_and(Packed::direct) && self.cache_types == (CacheType::F16, CacheType::F16)
+        let fits = policy::attn_mat_fits(self.plan.kv.head_dim) && self.cache_types == (CacheType::F16, CacheType::F16);
+        fits && self.packed.is_some_and(Packed::direct)
     }
 }
 
@@ -473,9 +474,11 @@ impl Writer<'_, '_> {
     fn attn_tile(&self, c: &Cache, rows: usize) -> AttnTile {
         let wide = self.b.cache_types.0 == CacheType::F32;
         let caps = self.b.device.caps();
-        let matrices =
-            if self.b.attends_by_matrices() { policy::attn_mat_tile(caps, c, rows, self.shape.heads) } else { None };
-        let tile = matrices.unwrap_or_else(|| policy::attn_tile(caps, c, rows, wide, self.shape.heads));
+        let tile = if self.b.attends_by_matrices() {
+            policy::attn_mat_tile(caps, c, rows, self.shape.heads)
+        } else {
+            policy::attn_tile(caps, c, rows, wide, self.shape.heads)
+        };
         AttnTile { parts: tile.parts.min((self.b.n_ctx as u32).div_ceil(tile.least)), ..tile }
     }
 

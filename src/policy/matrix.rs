@@ -86,9 +86,10 @@ pub fn few_chunks(format: &Format) -> u32 {
     }
 }
 
-/// Whether products with such weights go through cooperative matrices: halves hold what is quantized, not all of a float.
+/// Whether products of `n` rows with such weights go through cooperative matrices: halves hold what is quantized, not all of a
+/// float, and the kernels have 16 bits for the rows.
 pub fn takes(caps: &Caps, format: &Format, n: usize) -> bool {
-    n > 1 && !caps.matrix_wide.is_empty() && format.id != FormatId::F32
+    (2..1 << 16).contains(&n) && !caps.matrix_wide.is_empty() && format.id != FormatId::F32
 }
 
 /// Whether threads hold matrices as `gemm_few` and `attn_mat` expect, by what `matrix_map` found of weights, activations and

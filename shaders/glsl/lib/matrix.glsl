@@ -24,8 +24,8 @@ Activations activations(uvec4 unit, uint which) {
 
 #ifdef PIECES
 const float GAIN = 64.0; // keeps small weights from the subnormal halves
-// As halves, a byte with these bits above it is 1024 more than it is, or 1152 if signed, its sign turned. The low bits of the
-// argument are zeros that the compiler cannot know: so that it takes one instruction, not two.
+// As halves, a byte with these bits above it is 1024 more than it is, or 1152 if signed, its sign turned. What is added to them is
+// zero, which the compiler cannot know: a constant would cost an instruction more for every two weights.
 #ifdef UNSIGNED_CODES
 uint magic() { return 0x64006400u ^ (flags >> 24); }
 const float16_t BASE = float16_t(1024.0);

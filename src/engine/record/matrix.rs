@@ -249,3 +249,14 @@ impl Writer<'_, '_> {
         self.dispatch(tile.kernel, Some(info.format.stem), &spec, push, grid)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gated_units_are_multiplied_by_what_the_shader_divides_them_by() {
+        let source = include_str!("../../../shaders/glsl/gemm_few.comp");
+        assert!(source.contains(&format!("#define PASSED_SCALE {}\n", 1.0 / GATED_FACTOR)));
+    }
+}

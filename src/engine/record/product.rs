@@ -109,7 +109,7 @@ impl Writer<'_, '_> {
         let stride = if gated { m } else { self.width(out) };
         let push = push.word(stride).word(0).float(norm.map_or(0.0, |n| n.eps));
         let push = push.float(1.0).float(1.0).float(1.0);
-        let extras = Extras { gated, add: !gated, norm: norm.is_some(), planes: self.b.device.stages_weights() };
+        let extras = Extras { norm: norm.is_some(), ..self.extras(gated, !gated) };
         let tile = policy::expert_tile(self.b.device.caps(), info.format, m, k);
         let mut spec = tile.spec(k, 1, extras);
         spec.extend([("EXPERTS", if gated { 1 } else { 2 }), ("USED", used as u32)]);
