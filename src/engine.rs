@@ -62,6 +62,8 @@ pub struct Options {
     pub fuse: bool,
     /// Multiplies several rows at a time by cooperative matrices, where the device has them.
     pub matrices: bool,
+    /// Lets one dispatch do the products of one row that follow each other; by the policy where it is not told.
+    pub chain: Option<bool>,
     /// Sends weights through staging slots even where memory is unified.
     pub force_staging: bool,
 }
@@ -79,6 +81,7 @@ impl Default for Options {
             attn_heads: None,
             fuse: true,
             matrices: true,
+            chain: None,
             force_staging: false,
         }
     }

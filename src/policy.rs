@@ -138,6 +138,43 @@ pub fn expert_tile(caps: &Caps, format: &Format, m: usize, k: usize) -> GemvTile
     }
 }
 
+/// Shape of a dispatch that does products one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainTile {
+    /// Threads of a workgroup.
+    pub size: u32,
+    /// Workgroups, which must all run at once.
+    pub groups: u32,
+}
+
+/// How products of one row follow each other in one dispatch, if they do: where the driver tells how many multiprocessors
+/// there are, each of which can hold a workgroup, or, if it is `wanted`, by a single workgroup.
+pub fn chain_tile(caps: &Caps, wanted: Option<bool>) -> Option<ChainTile> {
+    match (wanted, caps.cores) {
+        (Some(false), _) => None,
+        _ if !caps.int_dot8 || !caps.subgroup_ballot || caps.subgroup_size < 8 => None,
+        (_, Some(cores)) if caps.kind != DeviceKind::Cpu => {
+            Some(ChainTile { size: 512.min(caps.max_workgroup_invocations), groups: cores })
+        }
+        (Some(true), _) => Some(ChainTile { size: 64.max(caps.subgroup_size), groups: 1 }),
+        (None, _) => None,
+    }
+}
+
+/// Whether a chain's workgroups can hold the codes of `k` inputs.
+pub fn chain_span(caps: &Caps, format: &Format, k: usize) -> bool {
+    dot_span(caps, format, k, 1) == Some(k)
+}
+
+/// Chunks that each thread of a chain has under way: as much as registers hold.
+pub fn chain_depth(stem: &str) -> u32 {
+    match stem {
+        "q8_0" | "q4_0" => 6,
+        "q4_k" => 4,
+        _ => 3,
+    }
+}
+
 /// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.
 pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns: u32, span: usize) -> GemvTile {
     let size = size.min(caps.max_workgroup_invocations).max(caps.subgroup_size);

@@ -11,6 +11,7 @@ fn every_kernel_has_a_module_for_every_format_and_no_module_is_left_over() {
         let fits = FORMATS.iter().filter(|f| k.formats.includes(f.stem, f.block_len));
         match k.formats {
             Formats::None => names.push(k.name.to_string()),
+            Formats::Pairs(pairs) => names.extend(pairs.iter().map(|pair| format!("{}.{pair}", k.name))),
             _ => names.extend(fits.map(|f| format!("{}.{}", k.name, f.stem))),
         }
     }

@@ -144,6 +144,30 @@ fn fused_ops_are_what_they_are_apart() {
     }
 }
 
+/// Products as stages of one dispatch: codes of activations, sums and their order are the same, the chunks' order is not.
+#[test]
+fn chained_products_are_what_they_are_apart() {
+    let fixtures = crate::util::FIXTURES.into_iter().map(|name| crate::util::fixture(name).with_extension("gguf"));
+    for path in fixtures.chain([demo_path()]) {
+        let gguf = Gguf::open(&path).unwrap();
+        let ids: Vec<u32> = (0..30).map(|i| (i * 7 + 5) % 120).collect();
+        let run = |chain| {
+            let chain = Some(chain);
+            let mut runner = vulkan(&gguf, pumex::engine::Options { chain, ..options(CacheType::F32) })?;
+            let all = logits(&mut runner, &ids, 1);
+            let before = runner.counters().dispatches;
+            let ids = greedy(&mut runner, &ids, 64);
+            assert_silent(&runner);
+            Some((all, ids, runner.counters().dispatches - before))
+        };
+        let (Some(chained), Some(apart)) = (run(true), run(false)) else { return };
+        let error = nmse(&chained.0, &apart.0);
+        println!("{}: NMSE {error:.2e}, {} and {} dispatches", path.display(), chained.2, apart.2);
+        assert!(error < 5e-9, "{}: NMSE {error:e}", path.display());
+        assert_eq!(chained.1, apart.1, "{}", path.display());
+    }
+}
+
 /// Of single rows, for which only attention differs: what halves lose of queries and weights is multiplied, too. Left out, the
 /// error would be near 1e-6; what there is comes of codes of the products that turn.
 #[test]

@@ -14,6 +14,8 @@ pub enum Formats {
     Halves,
     /// Those of blocks of small integers.
     Quantized,
+    /// These, alone or two in one module, `A+B`.
+    Pairs(&'static [&'static str]),
 }
 
 impl Formats {
@@ -24,6 +26,7 @@ impl Formats {
             Formats::All => true,
             Formats::Halves => stem != "f32",
             Formats::Quantized => block_len > 1,
+            Formats::Pairs(_) => false,
         }
     }
 }
@@ -73,6 +76,9 @@ const ATTN: [(&str, u32); 11] = [
 
 /// Products with the matrices of each row's experts.
 const EXPERTS: [(&str, u32); 2] = [("EXPERTS", 10), ("USED", 11)];
+
+/// Formats, and pairs of them, that usual recipes hold, of those without tables.
+pub const CHAINED: [&str; 6] = ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "q4_k+q5_k"];
 
 /// 1: weights lie as planes, not as blocks.
 const PLANES: (&str, u32) = ("PLANES", 20);
@@ -130,6 +136,13 @@ pub const KERNELS: &[Kernel] = &[
             EXPERTS[1],
             PLANES,
         ],
+    },
+    Kernel {
+        name: "chain",
+        formats: Formats::Pairs(&CHAINED),
+        needs: Needs::IntegerDot,
+        push_bytes: 32,
+        spec: &[("SIZE", 0), ("K_MOST", 1), ("K_NORMED", 2), ("DEPTH", 3), ("DEPTH_2", 4), ("SPIN", 5), PLANES],
     },
     Kernel {
         name: "gemm_tile",

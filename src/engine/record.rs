@@ -1,5 +1,6 @@
 //! Plan + choices → one recorded command buffer per step shape. Nothing that changes per token is in it.
 
+mod chain;
 mod matrix;
 mod product;
 mod route;
@@ -11,6 +12,7 @@ use crate::plan::{Access, Cache, MatPart, Op, Placement, Plan, Rope, RopeStyle, 
 use crate::policy::{self, AttnTile};
 use crate::vk::{self, Buffer, Caps, Class, Device, Recorder, Recording};
 use crate::Result;
+pub use chain::Chain;
 pub use matrix::{held, Held, Packed};
 use route::{Choice, Router};
 use std::collections::{HashMap, HashSet};
@@ -98,6 +100,10 @@ pub struct Bound<'a> {
     pub ids: &'a Buffer,
     /// Where workgroups of one dispatch leave what the last of them joins, and count their arrivals.
     pub meeting: &'a Meeting,
+    /// Products of one row follow each other in one dispatch, if they do.
+    pub chain: Option<&'a Chain>,
+    /// Where a chain whose workgroups do not run at once says so.
+    pub fault: &'a Buffer,
     /// Activations for cooperative matrices, if these are used.
     pub packed: Option<&'a Packed>,
     /// Sums of squares of the products' inputs, one after the other, if they are wanted.
@@ -201,6 +207,13 @@ struct Writer<'a, 'b> {
     routers: HashMap<Val, Router>,
     /// Barriers there were when the packed activations were last read.
     packed_read: Option<u64>,
+    /// Products that will be one dispatch.
+    open: Option<chain::Open>,
+    /// Stages of all chains before it, and where they will be.
+    program: Vec<u32>,
+    program_buffer: Option<Buffer>,
+    /// What is recorded next must wait for what was recorded before.
+    due: bool,
 }
 
 /// RoPE and the per-head norms before it.
@@ -232,7 +245,21 @@ fn write(
     let mut stamped = Vec::with_capacity(stamps as usize);
     let rec = bound.device.recorder_with_stamps(stamps)?;
     let (norms, ropes, routers) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let mut w = Writer { b: bound, kernels, listed, rec, shape, norms, ropes, routers, packed_read: None };
+    let mut w = Writer {
+        b: bound,
+        kernels,
+        listed,
+        rec,
+        shape,
+        norms,
+        ropes,
+        routers,
+        packed_read: None,
+        open: None,
+        program: Vec::new(),
+        program_buffer: None,
+        due: false,
+    };
     let inputs = if bound.importance.is_some() { bound.plan.inputs() } else { Vec::new() };
     let mut sums_at = 0;
     for (i, (op, barrier)) in bound.plan.ops.iter().zip(bound.barriers).enumerate() {
@@ -243,9 +270,7 @@ fn write(
             continue;
         }
         let before = w.rec.dispatches();
-        if *barrier {
-            w.rec.barrier();
-        }
+        w.due |= *barrier;
         w.op(op)?;
         if let (Some(input), Some(sums)) = (inputs.iter().find(|input| input.op == i), bound.importance) {
             let push = Push::default().addr(w.val(input.x)).addr(sums.address() + 4 * sums_at as u64);
@@ -262,6 +287,8 @@ fn write(
             stamped.push(Stamped { op: i, dispatches: w.rec.dispatches() - before });
         }
     }
+    w.end_chain()?;
+    w.send_program()?;
     if shape.wanted > 0 {
         if let (true, Some(host)) = (shape.logits, bound.logits) {
             let len = (shape.wanted * bound.plan.n_vocab * 4) as u64;
@@ -273,6 +300,8 @@ fn write(
     let meeting = [&bound.meeting.found, &bound.meeting.arrivals];
     let buffers = [bound.codebooks, bound.arena, bound.inv_freq, bound.sampled, bound.params, bound.ids];
     bound.weights.iter().chain(buffers).chain(meeting).chain(bound.importance).for_each(|b| w.rec.keep(b));
+    bound.chain.iter().for_each(|c| w.rec.keep(c.buffer()));
+    w.rec.keep(bound.fault);
     bound.packed.iter().flat_map(|p| p.buffers()).for_each(|b| w.rec.keep(b));
     bound.caches.iter().for_each(|(k, v)| {
         w.rec.keep(k);
@@ -363,6 +392,7 @@ impl Writer<'_, '_> {
         push: Push,
         grid: [usize; 3],
     ) -> Result<()> {
+        self.settle()?;
         if let Some(listed) = &mut self.listed {
             listed.insert(self.kernels.key(kernel, stem, spec)?);
             return Ok(());
@@ -370,6 +400,15 @@ impl Writer<'_, '_> {
         let pipeline = self.kernels.get(kernel, stem, spec)?;
         let bytes = pumex_shaders::kernels::find(kernel).map_or(0, |k| k.push_bytes);
         self.rec.dispatch(&pipeline, &push.padded(bytes), grid.map(|g| g as u32));
+        Ok(())
+    }
+
+    /// Records what is open and the barrier that is due.
+    fn settle(&mut self) -> Result<()> {
+        self.end_chain()?;
+        if std::mem::take(&mut self.due) {
+            self.rec.barrier();
+        }
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::kv::{Blocks, KV_BLOCK};
 use super::params::{Layout, Params};
-use super::record::{bucket, pipelines, record, Bound, Meeting, Packed, Shape, Stamped, Step};
+use super::record::{bucket, pipelines, record, Bound, Chain, Meeting, Packed, Shape, Stamped, Step};
 use super::{draw, weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
@@ -74,6 +74,8 @@ pub struct VulkanRunner {
     attn_heads: Option<usize>,
     meeting: Meeting,
     packed: Option<Packed>,
+    chain: Option<Chain>,
+    fault: Buffer,
 }
 
 /// Most rows of a step.
@@ -175,6 +177,9 @@ impl VulkanRunner {
         }
         let meeting = Meeting::new(&device, &plan, max_rows)?;
         let packed = if options.matrices { Packed::new(&device, &kernels, &plan, max_rows)? } else { None };
+        let chain = if options.fuse { Chain::new(&device, &kernels, &plan, options.chain)? } else { None };
+        let fault = device.buffer("fault", 4, Class::Readback)?;
+        fault.write(0, &[0; 4]);
         let arena = device.buffer("scratch", placement.len_bytes, Class::Scratch)?;
         let inv_freq = device.buffer("inv_freq", 4 * plan.inv_freq.len() as u64, Class::Params)?;
         inv_freq.write(0, bytemuck::cast_slice(&plan.inv_freq));
@@ -203,6 +208,8 @@ impl VulkanRunner {
             importance: None,
             meeting,
             packed,
+            chain,
+            fault,
             device,
             placement,
             weights: vec![arena.clone(); plan.weights.len()],
@@ -263,6 +270,8 @@ impl VulkanRunner {
             importance: self.importance.as_ref(),
             meeting: &self.meeting,
             packed: self.packed.as_ref(),
+            chain: self.chain.as_ref(),
+            fault: &self.fault,
         }
     }
 
@@ -387,6 +396,12 @@ impl Runner for VulkanRunner {
                 let ends = self.device.stamps_us(&step.recording).unwrap_or_default();
                 self.last.ends_us = step.stamped.iter().copied().zip(ends).collect();
             }
+        }
+        let mut fault = [0; 4];
+        self.fault.read(0, &mut fault);
+        if fault != [0; 4] {
+            let what = format!("device {}: workgroups of one dispatch did not all run at once", self.device.caps().name);
+            return Err(Error::Device(what));
         }
         let slot = &self.slots[shape.slot];
         let mut output = Output { ids: vec![0; wanted], logits: Vec::new() };

@@ -67,6 +67,7 @@ pub struct Caps {
     pub buffer_address: bool,
     pub timeline: bool,
     pub subgroup_arithmetic: bool,
+    pub subgroup_ballot: bool,
     pub fp16: bool,
     pub int8: bool,
     pub int_dot8: bool,
@@ -253,6 +254,7 @@ pub(super) fn read(entry: &ash::Entry, instance: &ash::Instance, physical: vk::P
             timeline: f12.timeline_semaphore == vk::TRUE,
             subgroup_arithmetic: v11.subgroup_supported_operations.contains(vk::SubgroupFeatureFlags::ARITHMETIC)
                 && v11.subgroup_supported_stages.contains(vk::ShaderStageFlags::COMPUTE),
+            subgroup_ballot: v11.subgroup_supported_operations.contains(vk::SubgroupFeatureFlags::BALLOT),
             fp16: f12.shader_float16 == vk::TRUE,
             int8: f12.shader_int8 == vk::TRUE,
             int_dot8: f13.shader_integer_dot_product == vk::TRUE,
@@ -314,6 +316,7 @@ pub(super) fn fake(name: &str, kind: DeviceKind) -> Caps {
         buffer_address: true,
         timeline: true,
         subgroup_arithmetic: true,
+        subgroup_ballot: true,
         fp16: true,
         int8: true,
         int_dot8: true,

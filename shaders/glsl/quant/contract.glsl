@@ -22,12 +22,13 @@
 //
 // A block's fields (made from the format's row in quant/src) lie as in the file, or, with PLANES, field by field: first
 // that of all blocks of the row, then the next, so that every field can be read as wide as it is.
+#ifndef CONTRACT
+#define CONTRACT
 struct Field {
     uint at;     // byte in the block
     uint bytes;
     uint before; // bytes of the fields that come before it as planes
 };
-#include "fields.glsl" // BLOCK_LEN, BLOCK_BYTES, a Field each
 layout(constant_id = 20) const uint PLANES = 0;
 
 // A row of a matrix.
@@ -36,6 +37,18 @@ struct Line {
     uint blocks;
 };
 uint row_len; // weights of the rows last found
+
+uint bytes_of_nibbles(uint q) { return q & 0x0f0f0f0fu; }
+// Bits 0..4 as bytes 0 or 1.
+uint spread_bits(uint b) { return ((b & 15) * 0x00204081u) & 0x01010101u; }
+// Two-bit fields 0..4 of a byte as bytes.
+uint spread_pairs(uint b) {
+    uint apart = (b | (b << 12)) & 0x000f000fu;
+    return (apart | (apart << 6)) & 0x03030303u;
+}
+#endif
+#include "fields.glsl" // BLOCK_LEN, BLOCK_BYTES, a Field each
+
 Line line_of(uvec2 w, uint row, uint k) {
     row_len = k;
     uint bytes = k / BLOCK_LEN * BLOCK_BYTES, low, high, carry;
@@ -72,14 +85,6 @@ uvec4 get_x4(Line l, uint at) {
 }
 float get_half(Line l, uint at) { return unpackHalf2x16(get_u16(l, at)).x; }
 
-uint bytes_of_nibbles(uint q) { return q & 0x0f0f0f0fu; }
-// Bits 0..4 as bytes 0 or 1.
-uint spread_bits(uint b) { return ((b & 15) * 0x00204081u) & 0x01010101u; }
-// Two-bit fields 0..4 of a byte as bytes.
-uint spread_pairs(uint b) {
-    uint apart = (b | (b << 12)) & 0x000f000fu;
-    return (apart | (apart << 6)) & 0x03030303u;
-}
 #ifdef TABLE_WORDS
 // A small table of words stands there eight times, interleaved, so that threads meet less often in one bank.
 const uint COPIES = TABLE_WORDS <= 256 ? 8 : 1;

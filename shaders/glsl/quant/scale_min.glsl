@@ -1,5 +1,7 @@
 // Scales and minima of sub-blocks 2i and 2i + 1 from the 12 packed bytes of Q4_K and Q5_K; see quant/src/bits.rs. The two
 // are neighbouring bytes throughout, so both are unpacked at once, without a branch.
+#ifndef SCALE_MIN
+#define SCALE_MIN
 struct ScaleMins {
     uint scales; // two bytes
     uint mins;
@@ -15,3 +17,4 @@ void piece_scales(vec2 d, uvec3 p, uint i, out vec2 s[2]) {
     s[0] = vec2(d.x * float(m.scales & 255), -(d.y * float(m.mins & 255)));
     s[1] = vec2(d.x * float(m.scales >> 8), -(d.y * float(m.mins >> 8)));
 }
+#endif

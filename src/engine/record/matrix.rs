@@ -192,6 +192,7 @@ impl Writer<'_, '_> {
         if self.passed_on(x).is_some() {
             return Ok(());
         }
+        self.settle()?;
         if self.packed_read == Some(self.rec.barriers()) {
             self.rec.barrier();
         }

@@ -41,12 +41,15 @@ impl Writer<'_, '_> {
             return self.gemv(x, &[*gate, *up], true, false, out, 0);
         }
         self.gemm(x, gate, 0, out, 0)?;
-        self.rec.barrier();
+        self.due = true;
         self.gemm(x, up, 2, out, 0)
     }
 
     fn gemv(&mut self, x: Val, parts: &[MatPart], gated: bool, add: bool, out: Val, y_at: usize) -> Result<()> {
         let info = &self.b.plan.weights[parts[0].weight.0];
+        if self.chains(info.format, info.cols, self.rows_of(x)) {
+            return self.stage(x, parts, (gated, add), out, y_at);
+        }
         let (k, n, norm) = (info.cols, self.rows_of(x), self.norms.get(&x).copied());
         let extras = Extras { norm: norm.is_some(), ..self.extras(gated, add) };
         let (m, flags, push) = self.product_push(parts, gated);

@@ -4,17 +4,22 @@
 
 use pumex_quant::{tables, Format, FORMATS};
 use pumex_shaders::kernels::{Formats, KERNELS};
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 type Fault = Box<dyn std::error::Error>;
 
-/// Sizes and fields of a format's block, and where its table lies among all, as GLSL.
-fn fields(format: &Format) -> String {
+/// Sizes and fields of a format's block, and where its table lies among all, as GLSL. Fields of a second format in one module
+/// get names of their own.
+fn fields(format: &Format, second: bool) -> String {
     let mut out = format!("#define BLOCK_LEN {}\n#define BLOCK_BYTES {}\n", format.block_len, format.block_bytes);
     let mut before = 0;
     for f in format.fields {
+        if second {
+            out += &format!("#define {0} {0}_2\n", f.name);
+        }
         out += &format!("const Field {} = Field({}, {}, {before});\n", f.name, f.at, f.bytes);
         before += f.bytes;
     }
@@ -30,21 +35,37 @@ fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
     let compiler = shaderc::Compiler::new()?;
     let mut modules = Vec::new();
     for kernel in KERNELS {
-        let stems: Vec<Option<&str>> =
-            FORMATS.iter().filter(|f| kernel.formats.includes(f.stem, f.block_len)).map(|f| Some(f.stem)).collect();
-        let stems = if kernel.formats == Formats::None { vec![None] } else { stems };
+        let one = FORMATS.iter().filter(|f| kernel.formats.includes(f.stem, f.block_len)).map(|f| Some(f.stem)).collect();
+        let stems: Vec<Option<&str>> = match kernel.formats {
+            Formats::None => vec![None],
+            Formats::Pairs(pairs) => pairs.iter().copied().map(Some).collect(),
+            _ => one,
+        };
         for stem in stems {
             let name = stem.map_or(kernel.name.to_string(), |s| format!("{}.{s}", kernel.name));
+            let mut formats = stem.unwrap_or_default().split('+');
+            let (first, other) = (formats.next(), formats.next());
+            let second = Cell::new(false);
             let mut options = shaderc::CompileOptions::new()?;
             options.set_target_env(shaderc::TargetEnv::Vulkan, shaderc::EnvVersion::Vulkan1_2 as u32);
             options.set_optimization_level(shaderc::OptimizationLevel::Performance);
             options.set_warnings_as_errors();
+            if other.is_some() {
+                options.add_macro_definition("SECOND", None);
+            }
             options.set_include_callback(|wanted, _, _, _| {
-                let file = match (wanted, stem) {
-                    ("weight.glsl", Some(stem)) => format!("quant/{stem}.glsl"),
-                    _ => wanted.to_string(),
+                // From the second contract on, the other format is meant.
+                let wanted = wanted.strip_suffix(".2.glsl").map_or(wanted.to_string(), |name| {
+                    second.set(true);
+                    format!("{name}.glsl")
+                });
+                let format = if second.get() { other } else { first };
+                let file = match (wanted.as_str(), format) {
+                    ("weight.glsl", Some(stem)) if !stem.is_empty() => format!("quant/{stem}.glsl"),
+                    _ => wanted,
                 };
-                let of_format = || FORMATS.iter().find(|f| file == "fields.glsl" && Some(f.stem) == stem).map(fields);
+                let found = FORMATS.iter().find(|f| file == "fields.glsl" && Some(f.stem) == format);
+                let of_format = || found.map(|f| fields(f, second.get()));
                 let read = || fs::read_to_string(glsl.join(&file)).map_err(|e| format!("{file}: {e}"));
                 let content = of_format().map_or_else(read, Ok)?;
                 Ok(shaderc::ResolvedInclude { resolved_name: file, content })

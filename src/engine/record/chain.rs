@@ -1,0 +1,223 @@
+//! Products of one row that follow each other, as stages of one dispatch. See `shaders/glsl/chain.comp`.
+
+use super::{Push, Writer};
+use crate::kernel::Kernels;
+use crate::plan::{MatPart, Op, Plan, Val};
+use crate::policy::{self, ChainTile};
+use crate::vk::{self, Buffer, Class, Device};
+use crate::Result;
+use pumex_quant::Format;
+use pumex_shaders::kernels::CHAINED;
+
+/// Words of a stage, and the last of them.
+const STAGE_WORDS: usize = 28;
+const FLAGS: usize = 27;
+/// Its flags, above those of the biases.
+const GATED: u32 = 8;
+const ADD: u32 = 16;
+const NORM: u32 = 32;
+const WAIT: u32 = 64;
+const CODE: u32 = 128;
+const OTHER_FORMAT: u32 = 256;
+/// Stages of an op: a matrix each.
+const MOST_STAGES: usize = 3;
+/// Stages of the run that shows whether all workgroups run at once.
+const TRIAL: usize = 64;
+
+/// Memory and shape of chains on a device that can run them.
+pub struct Chain {
+    tile: ChainTile,
+    counter: Buffer,
+    k_most: usize,
+    k_normed: usize,
+}
+
+/// Whether `format` is in a module of chains with all of `others`, and that module's name.
+fn module(others: &[&str], stem: &str) -> Option<&'static str> {
+    let has = |pair: &str, stem: &str| pair.split('+').any(|s| s == stem);
+    CHAINED.iter().find(|pair| has(pair, stem) && others.iter().all(|other| has(pair, other))).copied()
+}
+
+impl Chain {
+    /// None where the policy has no chains for the device, no product of `plan` fits one, or workgroups do not run at once.
+    ///
+    /// # Errors
+    /// Memory that ran out, a module the driver refuses, a lost device.
+    pub fn new(device: &Device, kernels: &Kernels, plan: &Plan, wanted: Option<bool>) -> Result<Option<Chain>> {
+        let Some(tile) = policy::chain_tile(device.caps(), wanted) else { return Ok(None) };
+        let caps = device.caps();
+        let fits = |w: &&crate::plan::WeightInfo| {
+            module(&[], w.format.stem).is_some() && policy::chain_span(caps, w.format, w.cols)
+        };
+        let fitting = || plan.weights.iter().filter(fits);
+        let Some(k_most) = fitting().map(|w| w.cols).max() else { return Ok(None) };
+        let normed = plan.ops.iter().filter_map(|op| match op {
+            Op::RmsNorm { out, .. } => Some(plan.values[out.0].width),
+            _ => None,
+        });
+        let k_normed = normed.max().unwrap_or(0).min(k_most);
+        let counter = device.buffer("chain", 8, Class::Scratch)?;
+        vk::send(device, &counter, &[0; 8])?;
+        let chain = Chain { tile, counter, k_most, k_normed };
+        let stem = fitting().next().map_or("", |w| w.format.stem);
+        Ok(chain.runs_at_once(device, kernels, module(&[], stem).unwrap_or_default())?.then_some(chain))
+    }
+
+    fn spec(&self, module: &str, planes: bool) -> Vec<(&'static str, u32)> {
+        let mut stems = module.split('+');
+        let depth = |stem: Option<&str>| policy::chain_depth(stem.unwrap_or_default());
+        let depths = [("DEPTH", depth(stems.next())), ("DEPTH_2", depth(stems.next()))];
+        let mut spec = vec![("SIZE", self.tile.size), ("K_MOST", self.k_most as u32), ("K_NORMED", self.k_normed as u32)];
+        spec.extend(depths);
+        spec.push(("PLANES", u32::from(planes)));
+        spec
+    }
+
+    /// Runs stages that do nothing but wait.
+    fn runs_at_once(&self, device: &Device, kernels: &Kernels, module: &str) -> Result<bool> {
+        let mut stage = [0u32; STAGE_WORDS];
+        stage[FLAGS] = WAIT;
+        let words: Vec<u32> = (0..TRIAL).flat_map(|_| stage).collect();
+        let program = device.buffer("program", 4 * words.len() as u64, Class::Scratch)?;
+        vk::send(device, &program, bytemuck::cast_slice(&words))?;
+        let fault = device.buffer("fault", 4, Class::Readback)?;
+        fault.write(0, &[0; 4]);
+        let pipeline = kernels.get("chain", Some(module), &self.spec(module, device.stages_weights()))?;
+        let mut rec = device.recorder()?;
+        let push = Push::default().addr(program.address()).addr(self.counter.address()).addr(fault.address());
+        rec.dispatch(&pipeline, &push.word(TRIAL).padded(32), [self.tile.groups, 1, 1]);
+        rec.host_barrier();
+        [&program, &fault, &self.counter].into_iter().for_each(|b| rec.keep(b));
+        let recording = rec.finish()?;
+        device.wait(device.submit(&recording)?)?;
+        let mut found = [0; 4];
+        fault.read(0, &mut found);
+        let good = found == [0; 4];
+        if !good {
+            tracing::warn!("device {}: expected {} workgroups at once; products go one by one", device.caps().name, self.tile.groups);
+        }
+        Ok(good)
+    }
+
+    /// What recordings name.
+    pub fn buffer(&self) -> &Buffer {
+        &self.counter
+    }
+}
+
+/// The chain that a recording is adding stages to.
+pub(super) struct Open {
+    stages: Vec<[u32; STAGE_WORDS]>,
+    stems: Vec<&'static str>,
+    /// Of each stage.
+    stem_of: Vec<&'static str>,
+    barrier: bool,
+    /// Activations and norm that are coded.
+    coded: Option<(u64, u64)>,
+    /// Subgroup that comes after the last row.
+    next: u32,
+}
+
+impl Writer<'_, '_> {
+    /// Whether a product of `n` rows with `parts`, which are of one format, can be a stage.
+    pub(super) fn chains(&self, format: &Format, k: usize, n: usize) -> bool {
+        let fits = policy::chain_span(self.b.device.caps(), format, k) && module(&[], format.stem).is_some();
+        n == 1 && self.b.chain.is_some() && !self.shape.stamps && fits
+    }
+
+    /// Adds a product to the chain.
+    pub(super) fn stage(
+        &mut self,
+        x: Val,
+        parts: &[MatPart],
+        (gated, add): (bool, bool),
+        out: Val,
+        y_at: usize,
+    ) -> Result<()> {
+        let info = &self.b.plan.weights[parts[0].weight.0];
+        let stem = info.format.stem;
+        if self.open.as_ref().is_some_and(|open| module(&open.stems, stem).is_none()) {
+            self.end_chain()?;
+        }
+        let norm = self.norms.get(&x).copied();
+        let (m, biases, push) = self.product_push(parts, gated);
+        let (x, weight) = (self.val(norm.map_or(x, |n| n.x)), self.opt(norm.map(|n| n.weight)));
+        let push = push.addr(x).addr(self.val(out) + 4 * y_at as u64).addr(weight);
+        let rows = |most: usize| parts.iter().take(most).map(|p| self.b.plan.weights[p.weight.0].rows).sum();
+        let push = push.word(info.cols).word(rows(1)).word(if gated { m } else { rows(2) }).word(m);
+        let scale = |i: usize| parts.get(i).map_or(1.0, |p| p.scale);
+        let push = push.float(norm.map_or(0.0, |n| n.eps)).float(scale(0)).float(scale(1)).float(scale(2));
+        let due = std::mem::take(&mut self.due);
+        let subgroups = self.b.chain.map_or(1, |c| c.tile.groups * (c.tile.size / self.b.device.caps().subgroup_size));
+        let open = self.open.get_or_insert_with(|| Open {
+            stages: Vec::new(),
+            stems: Vec::new(),
+            stem_of: Vec::new(),
+            barrier: due,
+            coded: None,
+            next: 0,
+        });
+        let waits = due && !open.stages.is_empty();
+        if waits {
+            (open.coded, open.next) = (None, 0);
+        }
+        let codes = open.coded != Some((x, weight));
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        let flags = biases as u32 | flag(gated, GATED) | flag(add, ADD) | flag(norm.is_some(), NORM);
+        let push = push.word(open.next as usize).word((flags | flag(waits, WAIT) | flag(codes, CODE)) as usize);
+        let mut stage = [0; STAGE_WORDS];
+        for (word, bytes) in stage.iter_mut().zip(push.0.chunks_exact(4)) {
+            *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        }
+        open.stages.push(stage);
+        open.stem_of.push(stem);
+        if !open.stems.contains(&stem) {
+            open.stems.push(stem);
+        }
+        open.coded = Some((x, weight));
+        open.next = (open.next + m as u32) % subgroups;
+        Ok(())
+    }
+
+    /// Records the chain that is open, if one is.
+    pub(super) fn end_chain(&mut self) -> Result<()> {
+        let (Some(open), Some(chain)) = (self.open.take(), self.b.chain) else { return Ok(()) };
+        let Some(name) = open.stems.first().and_then(|stem| module(&open.stems, stem)) else { return Ok(()) };
+        if open.barrier {
+            self.rec.barrier();
+        }
+        let spec = chain.spec(name, self.b.device.stages_weights());
+        if let Some(listed) = &mut self.listed {
+            listed.insert(self.kernels.key("chain", Some(name), &spec)?);
+            return Ok(());
+        }
+        let at = 4 * self.program.len() as u64;
+        for (mut stage, stem) in open.stages.iter().copied().zip(&open.stem_of) {
+            stage[FLAGS] |= if name.starts_with(stem) { 0 } else { OTHER_FORMAT };
+            self.program.extend(stage);
+        }
+        let program = self.program_buffer()?.address() + at;
+        let push = Push::default().addr(program).addr(chain.counter.address());
+        let push = push.addr(self.b.fault.address()).word(open.stages.len());
+        let pipeline = self.kernels.get("chain", Some(name), &spec)?;
+        self.rec.dispatch(&pipeline, &push.padded(32), [chain.tile.groups, 1, 1]);
+        Ok(())
+    }
+
+    /// Where the stages of all chains of the recording will be.
+    fn program_buffer(&mut self) -> Result<Buffer> {
+        if let Some(buffer) = &self.program_buffer {
+            return Ok(buffer.clone());
+        }
+        let most = self.b.plan.ops.len() * MOST_STAGES * STAGE_WORDS;
+        let buffer = self.b.device.buffer("program", 4 * most as u64, Class::Scratch)?;
+        self.rec.keep(&buffer);
+        Ok(self.program_buffer.insert(buffer).clone())
+    }
+
+    /// Sends the stages of all chains.
+    pub(super) fn send_program(&self) -> Result<()> {
+        let Some(buffer) = &self.program_buffer else { return Ok(()) };
+        vk::send(self.b.device, buffer, bytemuck::cast_slice(&self.program))
+    }
+}
