@@ -150,11 +150,12 @@ pub struct ChainTile {
 /// How products of one row follow each other in one dispatch, if they do: where the driver tells how many multiprocessors
 /// there are, each of which can hold a workgroup, or, if it is `wanted`, by a single workgroup.
 pub fn chain_tile(caps: &Caps, wanted: Option<bool>) -> Option<ChainTile> {
+    let wanted = if ev("CH_OFF", 0) == 1 { Some(false) } else { wanted };
     match (wanted, caps.cores) {
         (Some(false), _) => None,
         _ if !caps.int_dot8 || !caps.subgroup_ballot || caps.subgroup_size < 8 => None,
         (_, Some(cores)) if caps.kind != DeviceKind::Cpu => {
-            Some(ChainTile { size: 512.min(caps.max_workgroup_invocations), groups: cores })
+            Some(ChainTile { size: ev("CH_SIZE", 512), groups: cores * ev("CH_PER", 1) })
         }
         (Some(true), _) => Some(ChainTile { size: 64.max(caps.subgroup_size), groups: 1 }),
         (None, _) => None,
@@ -168,6 +169,8 @@ pub fn chain_span(caps: &Caps, format: &Format, k: usize) -> bool {
 
 /// Chunks that each thread of a chain has under way: as much as registers hold.
 pub fn chain_depth(stem: &str) -> u32 {
+    if stem == "q6_k" { return ev("CH_D6", 3) }
+    if ev("CH_D", 0) > 0 { return ev("CH_D", 0) }
     match stem {
         "q8_0" | "q4_0" => 6,
         "q4_k" => 4,
@@ -338,3 +341,5 @@ pub fn sample_tile(caps: &Caps) -> (u32, u32) {
 pub fn argmax_parts(caps: &Caps, rows: usize) -> usize {
     (wanted_groups(caps) / 4 / rows).max(1)
 }
+
+fn ev(name: &str, default: u32) -> u32 { std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default) }

@@ -12,15 +12,14 @@
 #if defined HAS_OFFSET || defined SECOND
 #define SUMS
 #endif
-#define RUN run_1
 #define DOT4 dot4_1
 #define PRODUCT product_1
-#define LINE line_1
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint K_MOST = 4096;   // inputs of a stage, at most
-layout(constant_id = 2) const uint K_NORMED = 4096; // of one that norms them
+layout(constant_id = 1) const uint K = 4096;   // inputs of a stage: these, of which there may be a norm,
+layout(constant_id = 2) const uint K_2 = 8192; // or these
 layout(constant_id = 3) const uint DEPTH = 4;       // chunks a thread has under way
 layout(constant_id = 4) const uint DEPTH_2 = 3;     // of the second format
+layout(constant_id = 6) const uint LANES = 32;      // threads of a subgroup
 layout(constant_id = 5) const uint SPIN = 1 << 22;  // looks at the counter before a workgroup gives up
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Met { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Met4 { vec4 v[]; };
@@ -38,9 +37,11 @@ const uint AT_FIRST = 26; // subgroup that takes the first row
 const uint AT_FLAGS = 27;
 const uint STAGE_WORDS = 28;
 // Flags: bit i: bias i is there, then these.
-const uint GATED = 8, ADD = 16, NORM = 32, WAIT = 64, CODE = 128, OTHER_FORMAT = 256;
+const uint GATED = 8, ADD = 16, NORM = 32, WAIT = 64, CODE = 128, SECOND_FORMAT = 256, SECOND_K = 512;
+const uint ODD = 1024; // there are biases or factors
 
 const float STEPS = 32512.0; // 127 * 256: the high byte stays within a signed byte
+const uint K_MOST = K > K_2 ? K : K_2;
 const uint UNITS = K_MOST / 8 + K_MOST / 64 + 1; // see gemv_dot.comp
 shared uvec4 x_codes[UNITS];
 shared float x_scale[K_MOST / 32];
@@ -58,21 +59,10 @@ bool is(uint flag) { return (word(AT_FLAGS) & flag) != 0; }
 uint packed(ivec4 q) { return uint(q.x & 255) | (uint(q.y & 255) << 8) | (uint(q.z & 255) << 16) | (uint(q.w) << 24); }
 uint unit_at(uint unit) { return unit + unit / 8; }
 
-// Activations as the threads hold them: vec4 t, t + size, ...; zeros past the end.
-const uint VECS = (K_MOST / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
-const uint NORM_VECS = (K_NORMED / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
-vec4 held[VECS], held_norm[NORM_VECS];
+// Of the norm: its weights for the activations that a thread codes, and its factor of the sums.
+const uint NORM_VECS = (K / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+vec4 weights[NORM_VECS];
 float norm_scale;
-
-void hold_norm() {
-    uint vecs = word(AT_K) / 4;
-    if (!is(NORM)) return;
-    F32x4 norm = F32x4(address(AT_NORM));
-    [[unroll]] for (uint j = 0; j < NORM_VECS; j++) {
-        uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
-        if (i < vecs) held_norm[j] = norm.v[i];
-    }
-}
 
 // Waits until all workgroups have ended the stages before this one.
 void await_others(uint s) {
@@ -88,93 +78,57 @@ void await_others(uint s) {
         memoryBarrierBuffer();
     }
     barrier();
-    memoryBarrierBuffer();
 }
 
-// Codes the activations, as gemv_dot.comp does.
-void code() {
-    if (!is(CODE)) return;
-    uint vecs = word(AT_K) / 4, t = gl_LocalInvocationID.x;
-    bool normed = is(NORM);
-    Met4 x = Met4(address(AT_X));
-    [[unroll]] for (uint j = 0; j < VECS; j++) {
-        uint i = t + j * gl_WorkGroupSize.x;
-        if (i < vecs) held[j] = x.v[i];
-    }
-    float square = 0.0;
-    [[unroll]] for (uint j = 0; j < VECS; j++) {
-        uint i = t + j * gl_WorkGroupSize.x;
-        if (i < vecs) {
-            if (normed && j < NORM_VECS) {
-                square += dot(held[j], held[j]);
-                held[j] *= held_norm[min(j, NORM_VECS - 1)];
-            }
-            vec4 a = abs(held[j]);
-            x_codes[unit_at(i / 2)][2 * (i % 2)] = floatBitsToUint(max(max(a.x, a.y), max(a.z, a.w)));
-        }
-    }
-    if (normed) {
-        square = subgroupAdd(square);
-        if (subgroupElect()) squares[gl_SubgroupID] = square;
-    }
-    subgroupMemoryBarrierShared();
-    subgroupBarrier();
-    float largest_of[VECS];
-    [[unroll]] for (uint j = 0; j < VECS; j++) {
-        uint i = t + j * gl_WorkGroupSize.x;
-        largest_of[j] = 0.0;
-        if (i < vecs) {
-            [[unroll]] for (uint u = 0; u < 4; u++) {
-                vec4 most = uintBitsToFloat(x_codes[unit_at(i / 8 * 4 + u)]);
-                largest_of[j] = max(largest_of[j], max(most.x, most.z));
-            }
-        }
-    }
-    subgroupBarrier();
-    [[unroll]] for (uint j = 0; j < VECS; j++) {
-        uint i = t + j * gl_WorkGroupSize.x;
-        float largest = largest_of[j], inverse = largest > 1e-30 ? STEPS / largest : 0.0;
-        if (i < vecs) {
-            ivec4 q = floatBitsToInt(held[j] * inverse + 12582912.0) - 0x4b400000, high = (q + 128) >> 8;
-            uint unit = unit_at(i / 2);
-            x_codes[unit][2 * (i % 2)] = packed(high);
-            x_codes[unit][2 * (i % 2) + 1] = packed(q - (high << 8));
-            if (i % 8 == 0) x_scale[i / 8] = largest / STEPS;
-        }
-    }
-#ifdef SUMS
-    subgroupMemoryBarrierShared();
-    subgroupBarrier();
-    [[unroll]] for (uint j = 0; j < VECS; j++) {
-        uint i = t + j * gl_WorkGroupSize.x;
-        if (i % 4 == 0 && i < vecs) {
-            ivec4 sum = ivec4(0);
-            [[unroll]] for (uint u = 0; u < 2; u++) {
-                ivec4 a = ivec4(x_codes[unit_at(i / 2 + u)]);
-                [[unroll]] for (uint b = 0; b < 4; b++) sum[b] += dotPacked4x8EXT(0x01010101, a[b]);
-            }
-            x_sum[i / 8][i / 4 % 2] = largest_of[j] / STEPS * float((sum.x + sum.z) * 256 + sum.y + sum.w);
-        }
-    }
-#endif
-    barrier();
-    norm_scale = 1.0;
-    if (normed) {
-        square = 0.0;
-        for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) square += squares[i];
-        norm_scale = 1.0 / sqrt(subgroupAdd(square) / float(4 * vecs) + number(AT_EPS));
-    }
-}
+#define CODE_NAME code_k
+#define CODE_K K
+#define CODE_NORM true
+#include "lib/chain_code.glsl"
+#define CODE_NAME code_k2
+#define CODE_K K_2
+#define CODE_NORM false
+#include "lib/chain_code.glsl"
 
-float biased(float sum, uint part, uint row) {
+float biased(float sum, uint part, uint row, uint flags) {
+    if (flags < ODD) return sum;
     sum *= number(AT_SCALE + part);
-    return is(1u << part) ? sum + F32(address(AT_B + 2 * part)).v[row] : sum;
+    return (flags & (1u << part)) != 0 ? sum + F32(address(AT_B + 2 * part)).v[row] : sum;
 }
 
+#include "lib/chain_format.glsl"
+#define RUN run_gated
+#define RUN_K K
+#define RUN_CODE code_k
+#define RUN_NORM true
+#define RUN_GATED true
+#include "lib/chain_gemv.glsl"
+#define RUN run
+#define RUN_K K
+#define RUN_CODE code_k
+#define RUN_NORM true
+#define RUN_GATED false
+#include "lib/chain_gemv.glsl"
+#define RUN run_k2
+#define RUN_K K_2
+#define RUN_CODE code_k2
+#define RUN_NORM false
+#define RUN_GATED false
 #include "lib/chain_gemv.glsl"
 #ifdef SECOND
 #include "lib/second.glsl"
 #include "quant/contract.2.glsl"
+#include "lib/chain_format.glsl"
+#define RUN run_2
+#define RUN_K K
+#define RUN_CODE code_k
+#define RUN_NORM true
+#define RUN_GATED false
+#include "lib/chain_gemv.glsl"
+#define RUN run_2_k2
+#define RUN_K K_2
+#define RUN_CODE code_k2
+#define RUN_NORM false
+#define RUN_GATED false
 #include "lib/chain_gemv.glsl"
 #endif
 
@@ -186,15 +140,19 @@ void main() {
     for (uint s = 0; s < stages; s++) {
         stage = s % 2;
         uint next = min(s + 1, stages - 1) * STAGE_WORDS, ahead = program.v[next + min(t, STAGE_WORDS - 1)];
+        switch (word(AT_FLAGS) & (GATED | SECOND_FORMAT | SECOND_K)) {
+            case GATED: run_gated(s); break;
+            case SECOND_K: run_k2(s); break;
 #ifdef SECOND
-        if (is(OTHER_FORMAT)) run_2(s);
-        else
+            case SECOND_FORMAT: run_2(s); break;
+            case SECOND_FORMAT | SECOND_K: run_2_k2(s); break;
 #endif
-        run_1(s);
+            default: run(s);
+        }
         if (t < STAGE_WORDS) words[1 - stage][t] = ahead;
-        memoryBarrierBuffer();
         barrier();
         if (t == 0) {
+            memoryBarrierBuffer();
             bool last = atomicAdd(counter.v[0], 1) == stages * gl_NumWorkGroups.x - 1;
             if (last && !given_up) counter.v[0] = 0;
         }

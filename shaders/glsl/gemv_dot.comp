@@ -13,6 +13,7 @@ layout(constant_id = 8) const uint DEPTH = 1; // chunks a thread has under way: 
 layout(constant_id = 9) const uint BITS = 16; // of an activation: 16 or 8
 #include "lib/gemv.glsl"
 const uint ONE = EXPERTS == 2 ? K / USED : K; // inputs of one matrix
+const bool EVEN = K / CHUNK % 32 == 0 && EXPERTS < 2; // subgroups of up to 32 have a chunk for every thread
 const uint SPANS = (K + SPAN - 1) / SPAN;
 const float STEPS = BITS == 16 ? 32512.0 : 127.0; // 127 * 256: the high byte stays within a signed byte
 // Units of eight activations: high bytes, low bytes, high, low. A unit of padding after every eight keeps subgroups, whose
@@ -21,7 +22,8 @@ const uint UNITS = SPAN / 8 + SPAN / 64 + 1;
 shared uvec4 x_codes[COLS * UNITS];
 shared float x_scale[COLS * SPAN / 32];
 #ifdef HAS_OFFSET
-shared vec2 x_sum[COLS * SPAN / 32]; // of each half of a run, scaled
+const bool WHOLE = GROUPS == 8 * PIECES; // a piece is a run of 32
+shared vec2 x_sum[COLS * SPAN / 32]; // of each half of a run, scaled; or the scale and the sum of all of it, if pieces are WHOLE
 #endif
 const uint SUBGROUPS = gl_WorkGroupSize.x / 8; // at most: subgroups are of 8 threads or more
 shared float squares[COLS * SUBGROUPS]; // of x, for the norm
@@ -98,14 +100,18 @@ void code(uint col, uint span) {
     subgroupBarrier();
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
-        if (i % 4 == 0 && i < inputs_of(span) / 4) {
-            ivec4 sum = ivec4(0);
-            [[unroll]] for (uint u = 0; u < 2; u++) {
+        if (i % (WHOLE ? 8 : 4) == 0 && i < inputs_of(span) / 4) {
+            int high = 0, low = 0;
+            [[unroll]] for (uint u = 0; u < (WHOLE ? 4 : 2); u++) {
                 ivec4 a = ivec4(x_codes[unit_at(col, i / 2 + u)]);
-                [[unroll]] for (uint b = 0; b < 4; b++) sum[b] += dotPacked4x8EXT(0x01010101, a[b]);
+                high = dotPacked4x8EXT(0x01010101, a.x) + high;
+                high = dotPacked4x8EXT(0x01010101, a.z) + high;
+                low = dotPacked4x8EXT(0x01010101, a.y) + low;
+                low = dotPacked4x8EXT(0x01010101, a.w) + low;
             }
-            float sums = float(BITS == 16 ? (sum.x + sum.z) * 256 + sum.y + sum.w : sum.x + sum.z);
-            x_sum[col * (SPAN / 32) + i / 8][i / 4 % 2] = largest_of[j] / STEPS * sums;
+            float scale = largest_of[j] / STEPS, sum = scale * float(BITS == 16 ? high * 256 + low : high);
+            if (WHOLE) x_sum[col * (SPAN / 32) + i / 8] = vec2(scale, sum);
+            else x_sum[col * (SPAN / 32) + i / 8][i / 4 % 2] = sum;
         }
     }
 #endif
@@ -131,8 +137,11 @@ float acc[LINES * COLS], added[ROWS * COLS];
 uint chunk_of_one(uint c) { return EXPERTS == 2 ? c % (ONE / CHUNK) : c; }
 uint col_of(uint c, uint i) { return EXPERTS == 2 ? c / (ONE / CHUNK) * ONE + chunk_col(chunk_of_one(c), i) : chunk_col(c, i); }
 
+// A chunk of the row: the last, if c is past the end.
+uint in_row(uint c) { return EVEN && SPANS == 1 && gl_SubgroupSize <= 32 ? c : min(c, K / CHUNK - 1); }
+
 void fetch(uint slot, uint first, uint c) {
-    c = min(c, K / CHUNK - 1);
+    c = in_row(c);
     if (EXPERTS == 2) find_lines(first, expert_row(c / (ONE / CHUNK) * ONE, ONE), ONE, line);
     [[unroll]] for (uint r = 0; r < LINES; r++) raw[slot][r] = weight_load(line[r], chunk_of_one(c));
 }
@@ -148,20 +157,27 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
     [[unroll]] for (uint col = 0; col < COLS; col++) {
         [[unroll]] for (uint p = 0; p < PIECES; p++) {
             uint at = col_of(c, p * 2 * HALVES) - span * SPAN, run = col * (SPAN / 32) + at / 32;
+            uint unit = unit_at(col, at / 8); // units of a run are neighbours
             ivec2 dots[LINES];
             [[unroll]] for (uint r = 0; r < LINES; r++) dots[r] = ivec2(0);
             [[unroll]] for (uint h = 0; h < HALVES; h++) {
-                ivec4 a = ivec4(x_codes[unit_at(col, at / 8 + h)]);
+                ivec4 a = ivec4(x_codes[unit + h]);
                 [[unroll]] for (uint r = 0; r < LINES; r++) {
                     uint i = (p * HALVES + h) * 2;
-                    dots[r].x += dot4(q[r][i], a.x) + dot4(q[r][i + 1], a.z);
-                    if (BITS == 16) dots[r].y += dot4(q[r][i], a.y) + dot4(q[r][i + 1], a.w);
+                    // One by one: a dot product adds to a sum for nothing.
+                    dots[r].x = dot4(q[r][i], a.x) + dots[r].x;
+                    dots[r].x = dot4(q[r][i + 1], a.z) + dots[r].x;
+                    if (BITS == 16) {
+                        dots[r].y = dot4(q[r][i], a.y) + dots[r].y;
+                        dots[r].y = dot4(q[r][i + 1], a.w) + dots[r].y;
+                    }
                 }
             }
-            float d = x_scale[run];
 #ifdef HAS_OFFSET
             vec2 sums = x_sum[run];
-            float sum = HALVES == 4 ? sums.x + sums.y : at % 32 < 16 ? sums.x : sums.y;
+            float d = WHOLE ? sums.x : x_scale[run], sum = WHOLE ? sums.y : at % 32 < 16 ? sums.x : sums.y;
+#else
+            float d = x_scale[run];
 #endif
             [[unroll]] for (uint r = 0; r < LINES; r++) {
                 acc[r * COLS + col] += d * s[r][p].x * float(BITS == 16 ? dots[r].x * 256 + dots[r].y : dots[r].x);
@@ -177,9 +193,9 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
 void take(uint slot, uint c, uint next, uint ahead, uint span, uint to) {
     uint q[LINES][GROUPS];
     vec2 s[LINES][PIECES];
-    [[unroll]] for (uint r = 0; r < LINES; r++) weight_codes(raw[slot][r], chunk_of_one(min(c, K / CHUNK - 1)), q[r], s[r]);
+    [[unroll]] for (uint r = 0; r < LINES; r++) weight_codes(raw[slot][r], chunk_of_one(in_row(c)), q[r], s[r]);
     fetch(slot, next, ahead);
-    if (c < to) multiply(c, span, q, s);
+    if (in_row(c) == c && (SPANS == 1 || c < to)) multiply(c, span, q, s);
 }
 
 // Asks for what the sums will be added to.
@@ -236,10 +252,10 @@ void main() {
         while (first < m || SPANS > 1) {
             if (SPANS == 1 || span == 0) begin(first);
             for (uint turn = 0; turn < turns; turn += DEPTH) {
-                bool last = turn + DEPTH >= turns;
+                bool last = turn + DEPTH >= turns, more = first + step < m;
                 uint at = from + turn * lanes + lane;
                 uint ahead = last ? (SPANS > 1 ? to : from) + lane : at + DEPTH * lanes;
-                uint next = last && SPANS == 1 ? first + step : first;
+                uint next = last && more && SPANS == 1 ? first + step : first; // the same again, if there are no more, costs least
                 if (last && SPANS == 1) find_lines(next, expert_row(0, ONE), ONE, line);
                 take(0, at, next, ahead, span, to);
                 if (DEPTH > 1) take(1, at + lanes, next, ahead + lanes, span, to);

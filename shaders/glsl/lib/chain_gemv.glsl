@@ -1,105 +1,92 @@
-// A stage of chain.comp with weights of one format. Rows are dealt to the subgroups of all workgroups in turn; a subgroup goes
-// through the chunks of its rows (of gate, then of up) one after the other, DEPTH of them under way.
-#ifdef UNSIGNED_CODES
-int DOT4(uint q, int a) { return dotPacked4x8EXT(a, q); }
-#else
-int DOT4(uint q, int a) { return dotPacked4x8EXT(int(q), a); }
-#endif
-
-// The products of a chunk's weights with the activations.
-float PRODUCT(uint c, uint q[CHUNK / 4], vec2 s[PIECES]) {
-    const uint HALVES = CHUNK / 4 / PIECES / 2; // units per piece
-    float sum = 0.0;
-    [[unroll]] for (uint p = 0; p < PIECES; p++) {
-        uint at = chunk_col(c, p * 2 * HALVES), run = at / 32;
-        ivec2 dots = ivec2(0);
-        [[unroll]] for (uint h = 0; h < HALVES; h++) {
-            ivec4 a = ivec4(x_codes[unit_at(at / 8 + h)]);
-            uint i = (p * HALVES + h) * 2;
-            dots.x += DOT4(q[i], a.x) + DOT4(q[i + 1], a.z);
-            dots.y += DOT4(q[i], a.y) + DOT4(q[i + 1], a.w);
-        }
-        sum += x_scale[run] * s[p].x * float(dots.x * 256 + dots.y);
-#ifdef HAS_OFFSET
-        vec2 sums = x_sum[run];
-        sum += s[p].y * (HALVES == 4 ? sums.x + sums.y : at % 32 < 16 ? sums.x : sums.y);
-#endif
-    }
-    return sum;
-}
-
-Line LINE(uint row, uint part, bool gated) {
-    uint m0 = word(AT_M0), m01 = word(AT_M01);
-    row = min(row, word(AT_M) - 1);
-    if (!gated) {
-        part = row < m0 ? 0 : row < m01 ? 1 : 2;
-        row -= part == 0 ? 0 : part == 1 ? m0 : m01;
-    }
-    return line_of(uvec2(words[stage][AT_W + 2 * part], words[stage][AT_W + 2 * part + 1]), row, word(AT_K));
-}
-
+// A stage of chain.comp with RUN_K inputs and weights of one format; of gate and up in turn, if RUN_GATED. Rows are dealt to
+// the subgroups of all workgroups; a subgroup goes through the chunks of its rows one after the other, DEPTH of them under way.
 void RUN(uint s) {
-    const uint lane = gl_SubgroupInvocationID, lanes = gl_SubgroupSize;
-    const uint step = gl_NumWorkGroups.x * gl_NumSubgroups, first = word(AT_FIRST), m = word(AT_M);
-    const bool gated = is(GATED), adds = is(ADD);
-    const uint chunks = word(AT_K) / CHUNK, turns = (chunks + lanes - 1) / lanes;
+    const uint CHUNKS = RUN_K / CHUNK, TURNS = (CHUNKS + LANES - 1) / LANES;
+    const bool EVEN = CHUNKS % LANES == 0;
+    const uint lane = gl_SubgroupInvocationID, step = gl_NumWorkGroups.x * gl_NumSubgroups;
+    const uint first = word(AT_FIRST), m = word(AT_M), last = max(m, 1) - 1, m0 = word(AT_M0), m01 = word(AT_M01);
+    const uvec2 w0 = address(AT_W), w1 = address(AT_W + 2), w2 = address(AT_W + 4);
     uint row = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
     row = subgroupBroadcastFirst(row < first ? row + step - first : row - first);
-    uint items = row < m ? (m - row + step - 1) / step * turns * (gated ? 2 : 1) : 0;
-    hold_norm();
-    // Of the chunk that is asked for next.
-    uint ask_row = row, ask_part = 0, ask_turn = 0, ask_left = items;
-    Line line = LINE(ask_row, 0, gated);
-    Raw raw[DEPTH];
-#define ASK(d) \
-    if (ask_left > 0) { \
-        raw[d] = weight_load(line, min(ask_turn * lanes + lane, chunks - 1)); \
-        ask_left--; \
-        if (++ask_turn == turns) { \
-            ask_turn = 0; \
-            ask_part = gated ? 1 - ask_part : 0; \
-            if (ask_part == 0) ask_row += step; \
-            line = LINE(ask_row, ask_part, gated); \
-        } \
+    if (RUN_NORM) {
+        const bool normed = is(NORM);
+        F32x4 norm = F32x4(address(AT_NORM));
+        [[unroll]] for (uint j = 0; j < NORM_VECS; j++) {
+            weights[j] = normed ? norm.v[min(gl_LocalInvocationID.x + j * gl_WorkGroupSize.x, RUN_K / 4 - 1)] : vec4(1.0);
+        }
     }
-    [[unroll]] for (uint d = 0; d < DEPTH; d++) ASK(d)
+    // The chunk that is asked for next.
+    uint ask_row = row, ask_turn = 0;
+    bool ask_up = false;
+    // Rows past the end are the last one.
+#define FIND \
+    uint asked = min(ask_row, last); \
+    line = RUN_GATED ? line_of(ask_up ? w1 : w0, asked, RUN_K) \
+        : line_of(asked < m0 ? w0 : asked < m01 ? w1 : w2, asked - (asked < m0 ? 0 : asked < m01 ? m0 : m01), RUN_K);
+    Line line;
+    { FIND }
+    Raw raw[DEPTH];
+#define LOAD(d) raw[d] = weight_load(line, EVEN ? ask_turn * LANES + lane : min(ask_turn * LANES + lane, CHUNKS - 1));
+#define GO_ON \
+    if (++ask_turn == TURNS) { \
+        ask_turn = 0; \
+        ask_up = RUN_GATED && !ask_up; \
+        if (!ask_up) ask_row += step; \
+        FIND \
+    }
+    [[unroll]] for (uint d = 0; d < DEPTH; d++) {
+        LOAD(d) // wanted or not: what a branch leaves alone would be kept through all stages
+        GO_ON
+    }
     await_others(s);
-    code();
+    if (is(CODE)) RUN_CODE();
+    const uint flags = word(AT_FLAGS);
+    const bool adds = (flags & ADD) != 0;
     Met y = Met(address(AT_Y));
     float sum = 0.0, gate = 0.0, before = 0.0;
-    uint part = 0, turn = 0;
-    for (uint item = 0; item < items; item += DEPTH) {
+    bool up = false;
+    uint turn = 0;
+    while (row < m) {
         [[unroll]] for (uint d = 0; d < DEPTH; d++) {
-            if (item + d < items) {
-                uint c = turn * lanes + lane, q[CHUNK / 4];
+            if (row < m) {
+                uint c = turn * LANES + lane, q[CHUNK / 4];
                 vec2 s[PIECES];
-                weight_codes(raw[d], min(c, chunks - 1), q, s);
-                ASK(d)
+                weight_codes(raw[d], EVEN ? c : min(c, CHUNKS - 1), q, s);
+                if (ask_row < m) {
+                    LOAD(d)
+                    GO_ON
+                }
                 if (adds && turn == 0) before = y.v[row];
-                if (c < chunks) sum += PRODUCT(c, q, s);
-                if (++turn == turns) {
+                if (EVEN || c < CHUNKS) sum += PRODUCT(c, q, s);
+                if (++turn == TURNS) {
                     turn = 0;
                     sum = subgroupAdd(sum) * norm_scale;
-                    if (gated && part == 0) {
-                        gate = biased(sum, 0, row);
-                        part = 1;
+                    if (RUN_GATED && !up) {
+                        gate = sum;
                     } else {
-                        if (gated) {
-                            sum = gate / (1.0 + exp(-gate)) * biased(sum, 1, row);
-                            part = 0;
-                        } else {
-                            uint m0 = word(AT_M0), m01 = word(AT_M01);
-                            if (row < m0) sum = biased(sum, 0, row);
-                            else if (row < m01) sum = biased(sum, 1, row - m0);
-                            else sum = biased(sum, 2, row - m01);
+                        if (RUN_GATED) {
+                            gate = biased(gate, 0, row, flags);
+                            sum = gate / (1.0 + exp(-gate)) * biased(sum, 1, row, flags);
+                        } else if (flags >= ODD) {
+                            if (row < m0) sum = biased(sum, 0, row, flags);
+                            else if (row < m01) sum = biased(sum, 1, row - m0, flags);
+                            else sum = biased(sum, 2, row - m01, flags);
                         }
                         if (subgroupElect()) y.v[row] = before + sum;
                         row += step;
                     }
+                    up = RUN_GATED && !up;
                     sum = 0.0;
                 }
             }
         }
     }
 }
-#undef ASK
+#undef LOAD
+#undef GO_ON
+#undef FIND
+#undef RUN
+#undef RUN_K
+#undef RUN_CODE
+#undef RUN_NORM
+#undef RUN_GATED

@@ -1,18 +1,14 @@
-// Makes room for a second format: what quant/contract.glsl and lib/chain_gemv.glsl define from here on has other names.
+// Makes room for a second format: what quant/contract.glsl and lib/chain_format.glsl define from here on has other names.
 #undef BLOCK_LEN
 #undef BLOCK_BYTES
 #undef CHUNK
 #undef PIECES
 #undef HAS_OFFSET
 #undef UNSIGNED_CODES
-#undef RUN
 #undef DOT4
 #undef PRODUCT
-#undef LINE
-#define RUN run_2
 #define DOT4 dot4_2
 #define PRODUCT product_2
-#define LINE line_2
 #define DEPTH DEPTH_2
 #define Raw Raw_2
 #define Decoded Decoded_2
@@ -25,6 +21,8 @@
 #define get_x2 get_x2_2
 #define get_x4 get_x4_2
 #define get_half get_half_2
+#define get_2x4 get_2x4_2
+#define part_at part_at_2
 #define weight_load weight_load_2
 #define weight_codes weight_codes_2
 #define weight_decode weight_decode_2

@@ -60,6 +60,10 @@ Line line_of(uvec2 w, uint row, uint k) {
 uint field_at(Line l, Field f, uint block) {
     return PLANES == 1 ? l.blocks * f.before + block * f.bytes : block * BLOCK_BYTES + f.at;
 }
+// Where part c % of of the field in block c / of starts, parts being of `bytes` bytes.
+uint part_at(Line l, Field f, uint c, uint of, uint bytes) {
+    return PLANES == 1 && of * bytes == f.bytes ? l.blocks * f.before + c * bytes : field_at(l, f, c / of) + c % of * bytes;
+}
 uint get_u32(Line l, uint at) {
     if (PLANES == 1 || BLOCK_BYTES % 4 == 0) return U32(l.at).v[at / 4];
     if (BLOCK_BYTES % 2 == 0) return uint(U16(l.at).v[at / 2]) | (uint(U16(l.at).v[at / 2 + 1]) << 16);
@@ -82,6 +86,18 @@ uvec2 get_x2(Line l, uint at) {
 uvec4 get_x4(Line l, uint at) {
     if (PLANES == 1 || BLOCK_BYTES % 16 == 0) return U32x4(l.at).v[at / 16];
     return uvec4(get_u32(l, at), get_u32(l, at + 4), get_u32(l, at + 8), get_u32(l, at + 12));
+}
+// 16 bytes at `at` and 16 more, `apart` units of 16 bytes later, by one address.
+void get_2x4(Line l, uint at, uint apart, out uvec4 a, out uvec4 b) {
+    if (PLANES == 1 || BLOCK_BYTES % 16 == 0) {
+        uint carry, low = uaddCarry(l.at.x, at, carry);
+        U32x4 from = U32x4(uvec2(low, l.at.y + carry));
+        a = from.v[0];
+        b = from.v[apart];
+    } else {
+        a = get_x4(l, at);
+        b = get_x4(l, at + 16 * apart);
+    }
 }
 float get_half(Line l, uint at) { return unpackHalf2x16(get_u16(l, at)).x; }
 

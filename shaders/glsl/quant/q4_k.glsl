@@ -8,8 +8,10 @@ struct Raw {
     uvec4 n0, n1, head;
 };
 Raw weight_load(Line l, uint c) {
-    uint at = field_at(l, QS, c / 4) + 32 * (c % 4);
-    return Raw(get_x4(l, at), get_x4(l, at + 16), get_x4(l, field_at(l, HEAD, c / 4)));
+    Raw r;
+    get_2x4(l, part_at(l, QS, c, 4, 32), 1, r.n0, r.n1);
+    r.head = get_x4(l, field_at(l, HEAD, c / 4));
+    return r;
 }
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     piece_scales(unpackHalf2x16(r.head.x), r.head.yzw, c % 4, s);

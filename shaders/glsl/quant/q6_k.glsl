@@ -8,10 +8,12 @@ struct Raw {
     uint d;
 };
 Raw weight_load(Line l, uint c) {
-    uint block = c / 4, h = (c % 4) / 2, p = c % 2, low = field_at(l, QL, block) + 64 * h + 16 * p;
-    uvec4 high = get_x4(l, field_at(l, QH, block) + 32 * h + 16 * p);
-    uvec2 scales = get_x2(l, field_at(l, SC, block) + 8 * h);
-    return Raw(get_x4(l, low), get_x4(l, low + 32), high, scales, get_u16(l, field_at(l, D, block)));
+    Raw r;
+    get_2x4(l, part_at(l, QL, c / 2, 2, 64) + 16 * (c % 2), 2, r.low0, r.low1);
+    r.high = get_x4(l, part_at(l, QH, c, 4, 16));
+    r.scales = get_x2(l, part_at(l, SC, c / 2, 2, 8));
+    r.d = get_u16(l, field_at(l, D, c / 4));
+    return r;
 }
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     float d = half1(r.d);

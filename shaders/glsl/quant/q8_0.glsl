@@ -6,8 +6,10 @@ struct Raw {
     uint d;
 };
 Raw weight_load(Line l, uint c) {
-    uint at = field_at(l, QS, c);
-    return Raw(get_x4(l, at), get_x4(l, at + 16), get_u16(l, field_at(l, D, c)));
+    Raw r;
+    get_2x4(l, field_at(l, QS, c), 1, r.n0, r.n1);
+    r.d = get_u16(l, field_at(l, D, c));
+    return r;
 }
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     s[0] = vec2(half1(r.d), 0.0);

@@ -8,8 +8,9 @@ struct ScaleMins {
 };
 ScaleMins scale_mins(uvec3 p, uint i) {
     uvec3 b = p >> (16 * (i % 2));
-    if (i < 2) return ScaleMins(b.x & 0x3f3fu, b.y & 0x3f3fu);
-    return ScaleMins((b.z & 0x0f0fu) | ((b.x >> 2) & 0x3030u), ((b.z >> 4) & 0x0f0fu) | ((b.y >> 2) & 0x3030u));
+    // Masks, which stay the same for a thread, instead of a choice.
+    uint low = i < 2 ? 0x3f3fu : 0, top = i < 2 ? 0 : 0x3030u, rest = i < 2 ? 0 : 0x0f0fu;
+    return ScaleMins((b.x & low) | ((b.x >> 2) & top) | (b.z & rest), (b.y & low) | ((b.y >> 2) & top) | ((b.z >> 4) & rest));
 }
 // (scale, offset) of the two sub-blocks; d is (d, dmin).
 void piece_scales(vec2 d, uvec3 p, uint i, out vec2 s[2]) {

@@ -18,7 +18,9 @@ const ADD: u32 = 16;
 const NORM: u32 = 32;
 const WAIT: u32 = 64;
 const CODE: u32 = 128;
-const OTHER_FORMAT: u32 = 256;
+const SECOND_FORMAT: u32 = 256;
+const SECOND_K: u32 = 512;
+const ODD: u32 = 1024;
 /// Stages of an op: a matrix each.
 const MOST_STAGES: usize = 3;
 /// Stages of the run that shows whether all workgroups run at once.
@@ -28,14 +30,16 @@ const TRIAL: usize = 64;
 pub struct Chain {
     tile: ChainTile,
     counter: Buffer,
-    k_most: usize,
-    k_normed: usize,
+    /// Inputs of products that norm them, and of others.
+    k: [usize; 2],
+    lanes: u32,
 }
 
-/// Whether `format` is in a module of chains with all of `others`, and that module's name.
-fn module(others: &[&str], stem: &str) -> Option<&'static str> {
+/// The module of chains with products of all these formats, of gate and up in one of the format `gated`.
+fn module(stems: &[&str], gated: Option<&str>) -> Option<&'static str> {
     let has = |pair: &str, stem: &str| pair.split('+').any(|s| s == stem);
-    CHAINED.iter().find(|pair| has(pair, stem) && others.iter().all(|other| has(pair, other))).copied()
+    let leads = |pair: &str| gated.is_none_or(|stem| pair.split('+').next() == Some(stem));
+    CHAINED.iter().find(|pair| leads(pair) && stems.iter().all(|stem| has(pair, stem))).copied()
 }
 
 impl Chain {
@@ -47,38 +51,50 @@ impl Chain {
         let Some(tile) = policy::chain_tile(device.caps(), wanted) else { return Ok(None) };
         let caps = device.caps();
         let fits = |w: &&crate::plan::WeightInfo| {
-            module(&[], w.format.stem).is_some() && policy::chain_span(caps, w.format, w.cols)
+            module(&[w.format.stem], None).is_some() && policy::chain_span(caps, w.format, w.cols)
         };
         let fitting = || plan.weights.iter().filter(fits);
-        let Some(k_most) = fitting().map(|w| w.cols).max() else { return Ok(None) };
         let normed = plan.ops.iter().filter_map(|op| match op {
             Op::RmsNorm { out, .. } => Some(plan.values[out.0].width),
             _ => None,
         });
-        let k_normed = normed.max().unwrap_or(0).min(k_most);
+        let Some(k) = normed.max().filter(|k| fitting().any(|w| w.cols == *k)) else { return Ok(None) };
+        let other = |op: &Op| match op {
+            Op::MatMul { parts, add: true, .. } => {
+                let w = &plan.weights[parts[0].weight.0];
+                (w.cols != k && fits(&w)).then_some(w.cols)
+            }
+            _ => None,
+        };
+        let k = [k, plan.ops.iter().find_map(other).unwrap_or(k)];
         let counter = device.buffer("chain", 8, Class::Scratch)?;
         vk::send(device, &counter, &[0; 8])?;
-        let chain = Chain { tile, counter, k_most, k_normed };
+        let chain = Chain { tile, counter, k, lanes: caps.subgroup_size };
         let stem = fitting().next().map_or("", |w| w.format.stem);
-        Ok(chain.runs_at_once(device, kernels, module(&[], stem).unwrap_or_default())?.then_some(chain))
+        Ok(chain.runs_at_once(device, kernels, module(&[stem], None).unwrap_or_default())?.then_some(chain))
     }
 
     fn spec(&self, module: &str, planes: bool) -> Vec<(&'static str, u32)> {
         let mut stems = module.split('+');
         let depth = |stem: Option<&str>| policy::chain_depth(stem.unwrap_or_default());
         let depths = [("DEPTH", depth(stems.next())), ("DEPTH_2", depth(stems.next()))];
-        let mut spec = vec![("SIZE", self.tile.size), ("K_MOST", self.k_most as u32), ("K_NORMED", self.k_normed as u32)];
+        let mut spec = vec![("SIZE", self.tile.size), ("K", self.k[0] as u32), ("K_2", self.k[1] as u32)];
         spec.extend(depths);
+        spec.push(("LANES", self.lanes));
         spec.push(("PLANES", u32::from(planes)));
         spec
     }
 
     /// Runs stages that do nothing but wait.
     fn runs_at_once(&self, device: &Device, kernels: &Kernels, module: &str) -> Result<bool> {
+        // They read the start of a row, wanted or not: of the program itself, made as long as one.
+        let len = (4 * TRIAL * STAGE_WORDS).max(2 * self.k[0].max(self.k[1])) as u64;
+        let program = device.buffer("program", len, Class::Scratch)?;
+        let at = program.address();
         let mut stage = [0u32; STAGE_WORDS];
+        stage[..6].copy_from_slice(&[at as u32, (at >> 32) as u32].repeat(3));
         stage[FLAGS] = WAIT;
         let words: Vec<u32> = (0..TRIAL).flat_map(|_| stage).collect();
-        let program = device.buffer("program", 4 * words.len() as u64, Class::Scratch)?;
         vk::send(device, &program, bytemuck::cast_slice(&words))?;
         let fault = device.buffer("fault", 4, Class::Readback)?;
         fault.write(0, &[0; 4]);
@@ -93,6 +109,8 @@ impl Chain {
         let mut found = [0; 4];
         fault.read(0, &mut found);
         let good = found == [0; 4];
+        let wait_us = device.gpu_us(&recording).unwrap_or(0.0) / TRIAL as f64;
+        tracing::info!("chain: {} workgroups wait {wait_us:.2} us for each other", self.tile.groups);
         if !good {
             tracing::warn!("device {}: expected {} workgroups at once; products go one by one", device.caps().name, self.tile.groups);
         }
@@ -111,6 +129,8 @@ pub(super) struct Open {
     stems: Vec<&'static str>,
     /// Of each stage.
     stem_of: Vec<&'static str>,
+    /// Of those with gate and up in one.
+    gated: Option<&'static str>,
     barrier: bool,
     /// Activations and norm that are coded.
     coded: Option<(u64, u64)>,
@@ -120,9 +140,10 @@ pub(super) struct Open {
 
 impl Writer<'_, '_> {
     /// Whether a product of `n` rows with `parts`, which are of one format, can be a stage.
-    pub(super) fn chains(&self, format: &Format, k: usize, n: usize) -> bool {
-        let fits = policy::chain_span(self.b.device.caps(), format, k) && module(&[], format.stem).is_some();
-        n == 1 && self.b.chain.is_some() && !self.shape.stamps && fits
+    pub(super) fn chains(&self, format: &Format, k: usize, n: usize, (gated, normed): (bool, bool)) -> bool {
+        let fits = policy::chain_span(self.b.device.caps(), format, k) && module(&[format.stem], gated.then_some(format.stem)).is_some();
+        let of_k = |c: &Chain| c.k[0] == k || (c.k[1] == k && !gated && !normed);
+        n == 1 && self.b.chain.is_some_and(of_k) && !self.shape.stamps && fits
     }
 
     /// Adds a product to the chain.
@@ -136,7 +157,9 @@ impl Writer<'_, '_> {
     ) -> Result<()> {
         let info = &self.b.plan.weights[parts[0].weight.0];
         let stem = info.format.stem;
-        if self.open.as_ref().is_some_and(|open| module(&open.stems, stem).is_none()) {
+        let lead = |open: &Open| if gated { Some(stem) } else { open.gated };
+        let fits = |open: &Open| module(&[open.stems.as_slice(), &[stem]].concat(), lead(open)).is_some();
+        if self.open.as_ref().is_some_and(|open| !fits(open) || (gated && open.gated.is_some_and(|s| s != stem))) {
             self.end_chain()?;
         }
         let norm = self.norms.get(&x).copied();
@@ -153,6 +176,7 @@ impl Writer<'_, '_> {
             stages: Vec::new(),
             stems: Vec::new(),
             stem_of: Vec::new(),
+            gated: None,
             barrier: due,
             coded: None,
             next: 0,
@@ -163,7 +187,9 @@ impl Writer<'_, '_> {
         }
         let codes = open.coded != Some((x, weight));
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
-        let flags = biases as u32 | flag(gated, GATED) | flag(add, ADD) | flag(norm.is_some(), NORM);
+        let k = self.b.chain.map_or(0, |c| c.k[0]);
+        let odd = biases > 0 || parts.iter().any(|p| p.scale != 1.0);
+        let flags = biases as u32 | flag(odd, ODD) | flag(info.cols != k, SECOND_K) | flag(gated, GATED) | flag(add, ADD) | flag(norm.is_some(), NORM);
         let push = push.word(open.next as usize).word((flags | flag(waits, WAIT) | flag(codes, CODE)) as usize);
         let mut stage = [0; STAGE_WORDS];
         for (word, bytes) in stage.iter_mut().zip(push.0.chunks_exact(4)) {
@@ -171,6 +197,7 @@ impl Writer<'_, '_> {
         }
         open.stages.push(stage);
         open.stem_of.push(stem);
+        open.gated = if gated { Some(stem) } else { open.gated };
         if !open.stems.contains(&stem) {
             open.stems.push(stem);
         }
@@ -182,7 +209,7 @@ impl Writer<'_, '_> {
     /// Records the chain that is open, if one is.
     pub(super) fn end_chain(&mut self) -> Result<()> {
         let (Some(open), Some(chain)) = (self.open.take(), self.b.chain) else { return Ok(()) };
-        let Some(name) = open.stems.first().and_then(|stem| module(&open.stems, stem)) else { return Ok(()) };
+        let Some(name) = module(&open.stems, open.gated) else { return Ok(()) };
         if open.barrier {
             self.rec.barrier();
         }
@@ -193,7 +220,7 @@ impl Writer<'_, '_> {
         }
         let at = 4 * self.program.len() as u64;
         for (mut stage, stem) in open.stages.iter().copied().zip(&open.stem_of) {
-            stage[FLAGS] |= if name.starts_with(stem) { 0 } else { OTHER_FORMAT };
+            stage[FLAGS] |= if name.starts_with(stem) { 0 } else { SECOND_FORMAT };
             self.program.extend(stage);
         }
         let program = self.program_buffer()?.address() + at;
