@@ -162,20 +162,12 @@ pub fn chain_tile(caps: &Caps, wanted: Option<bool>) -> Option<ChainTile> {
     }
 }
 
+/// Outputs of a product that is worth a dispatch, whatever comes before it.
+pub const CHAIN_MAX_ROWS: usize = 1 << 16;
+
 /// Whether a chain's workgroups can hold the codes of `k` inputs.
 pub fn chain_span(caps: &Caps, format: &Format, k: usize) -> bool {
     dot_span(caps, format, k, 1) == Some(k)
-}
-
-/// Chunks that each thread of a chain has under way: as much as registers hold.
-pub fn chain_depth(stem: &str) -> u32 {
-    if stem == "q6_k" { return ev("CH_D6", 3) }
-    if ev("CH_D", 0) > 0 { return ev("CH_D", 0) }
-    match stem {
-        "q8_0" | "q4_0" => 6,
-        "q4_k" => 4,
-        _ => 3,
-    }
 }
 
 /// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.

@@ -13,12 +13,9 @@
 #define SUMS
 #endif
 #define DOT4 dot4_1
-#define PRODUCT product_1
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint K = 4096;   // inputs of a stage: these, of which there may be a norm,
 layout(constant_id = 2) const uint K_2 = 8192; // or these
-layout(constant_id = 3) const uint DEPTH = 4;       // chunks a thread has under way
-layout(constant_id = 4) const uint DEPTH_2 = 3;     // of the second format
 layout(constant_id = 6) const uint LANES = 32;      // threads of a subgroup
 layout(constant_id = 5) const uint SPIN = 1 << 22;  // looks at the counter before a workgroup gives up
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Met { float v[]; };
@@ -44,8 +41,8 @@ const float STEPS = 32512.0; // 127 * 256: the high byte stays within a signed b
 const uint K_MOST = K > K_2 ? K : K_2;
 const uint UNITS = K_MOST / 8 + K_MOST / 64 + 1; // see gemv_dot.comp
 shared uvec4 x_codes[UNITS];
-shared float x_scale[K_MOST / 32];
-shared vec2 x_sum[K_MOST / 32];
+shared vec2 x_run[K_MOST / 32]; // scale and sum of each run of 32
+shared vec2 x_sum[K_MOST / 32]; // of its halves
 shared float squares[gl_WorkGroupSize.x / 8];
 shared uint words[2][STAGE_WORDS];
 shared bool given_up;
@@ -97,38 +94,43 @@ float biased(float sum, uint part, uint row, uint flags) {
 
 #include "lib/chain_format.glsl"
 #define RUN run_gated
+#define RUN_MULTIPLY multiply_run_gated
 #define RUN_K K
 #define RUN_CODE code_k
 #define RUN_NORM true
-#define RUN_GATED true
+#define RUN_LINES 2
 #include "lib/chain_gemv.glsl"
 #define RUN run
+#define RUN_MULTIPLY multiply_run
 #define RUN_K K
 #define RUN_CODE code_k
 #define RUN_NORM true
-#define RUN_GATED false
+#define RUN_LINES 1
 #include "lib/chain_gemv.glsl"
 #define RUN run_k2
+#define RUN_MULTIPLY multiply_run_k2
 #define RUN_K K_2
 #define RUN_CODE code_k2
 #define RUN_NORM false
-#define RUN_GATED false
+#define RUN_LINES 1
 #include "lib/chain_gemv.glsl"
 #ifdef SECOND
 #include "lib/second.glsl"
 #include "quant/contract.2.glsl"
 #include "lib/chain_format.glsl"
 #define RUN run_2
+#define RUN_MULTIPLY multiply_run_2
 #define RUN_K K
 #define RUN_CODE code_k
 #define RUN_NORM true
-#define RUN_GATED false
+#define RUN_LINES 1
 #include "lib/chain_gemv.glsl"
 #define RUN run_2_k2
+#define RUN_MULTIPLY multiply_run_2_k2
 #define RUN_K K_2
 #define RUN_CODE code_k2
 #define RUN_NORM false
-#define RUN_GATED false
+#define RUN_LINES 1
 #include "lib/chain_gemv.glsl"
 #endif
 
@@ -153,8 +155,9 @@ void main() {
         barrier();
         if (t == 0) {
             memoryBarrierBuffer();
-            bool last = atomicAdd(counter.v[0], 1) == stages * gl_NumWorkGroups.x - 1;
-            if (last && !given_up) counter.v[0] = 0;
+            // Whoever needs no answer does not wait for it.
+            if (s + 1 < stages) atomicAdd(counter.v[0], 1);
+            else if (atomicAdd(counter.v[0], 1) == stages * gl_NumWorkGroups.x - 1 && !given_up) counter.v[0] = 0;
         }
     }
 }

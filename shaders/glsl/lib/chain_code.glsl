@@ -41,7 +41,7 @@ void CODE_NAME() {
             uint unit = unit_at(i / 2);
             x_codes[unit][2 * (i % 2)] = packed(high);
             x_codes[unit][2 * (i % 2) + 1] = packed(q - (high << 8));
-            if (i % 8 == 0) x_scale[i / 8] = largest / STEPS;
+            if (i % 8 == 0) x_run[i / 8].x = largest / STEPS;
         }
     }
 #ifdef SUMS
@@ -49,13 +49,16 @@ void CODE_NAME() {
     subgroupBarrier();
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = t + j * gl_WorkGroupSize.x;
-        if (i % 4 == 0 && i < CODE_K / 4) {
-            ivec4 sum = ivec4(0);
-            [[unroll]] for (uint u = 0; u < 2; u++) {
-                ivec4 a = ivec4(x_codes[unit_at(i / 2 + u)]);
-                [[unroll]] for (uint b = 0; b < 4; b++) sum[b] += dotPacked4x8EXT(0x01010101, a[b]);
+        if (i % 8 == 0 && i < CODE_K / 4) {
+            ivec2 high = ivec2(0), low = ivec2(0);
+            [[unroll]] for (uint u = 0; u < 4; u++) {
+                ivec4 a = ivec4(x_codes[unit_at(i / 2) + u]);
+                high[u / 2] = dotPacked4x8EXT(0x01010101, a.z) + (dotPacked4x8EXT(0x01010101, a.x) + high[u / 2]);
+                low[u / 2] = dotPacked4x8EXT(0x01010101, a.w) + (dotPacked4x8EXT(0x01010101, a.y) + low[u / 2]);
             }
-            x_sum[i / 8][i / 4 % 2] = largest_of[j] / STEPS * float((sum.x + sum.z) * 256 + sum.y + sum.w);
+            vec2 sums = largest_of[j] / STEPS * vec2(high * 256 + low);
+            x_sum[i / 8] = sums;
+            x_run[i / 8].y = sums.x + sums.y;
         }
     }
 #endif

@@ -6,10 +6,7 @@
 #undef HAS_OFFSET
 #undef UNSIGNED_CODES
 #undef DOT4
-#undef PRODUCT
 #define DOT4 dot4_2
-#define PRODUCT product_2
-#define DEPTH DEPTH_2
 #define Raw Raw_2
 #define Decoded Decoded_2
 #define GROUPS GROUPS_2

@@ -74,12 +74,8 @@ impl Chain {
         Ok(chain.runs_at_once(device, kernels, module(&[stem], None).unwrap_or_default())?.then_some(chain))
     }
 
-    fn spec(&self, module: &str, planes: bool) -> Vec<(&'static str, u32)> {
-        let mut stems = module.split('+');
-        let depth = |stem: Option<&str>| policy::chain_depth(stem.unwrap_or_default());
-        let depths = [("DEPTH", depth(stems.next())), ("DEPTH_2", depth(stems.next()))];
+    fn spec(&self, planes: bool) -> Vec<(&'static str, u32)> {
         let mut spec = vec![("SIZE", self.tile.size), ("K", self.k[0] as u32), ("K_2", self.k[1] as u32)];
-        spec.extend(depths);
         spec.push(("LANES", self.lanes));
         spec.push(("PLANES", u32::from(planes)));
         spec
@@ -98,7 +94,7 @@ impl Chain {
         vk::send(device, &program, bytemuck::cast_slice(&words))?;
         let fault = device.buffer("fault", 4, Class::Readback)?;
         fault.write(0, &[0; 4]);
-        let pipeline = kernels.get("chain", Some(module), &self.spec(module, device.stages_weights()))?;
+        let pipeline = kernels.get("chain", Some(module), &self.spec(device.stages_weights()))?;
         let mut rec = device.recorder()?;
         let push = Push::default().addr(program.address()).addr(self.counter.address()).addr(fault.address());
         rec.dispatch(&pipeline, &push.word(TRIAL).padded(32), [self.tile.groups, 1, 1]);
@@ -140,10 +136,11 @@ pub(super) struct Open {
 
 impl Writer<'_, '_> {
     /// Whether a product of `n` rows with `parts`, which are of one format, can be a stage.
-    pub(super) fn chains(&self, format: &Format, k: usize, n: usize, (gated, normed): (bool, bool)) -> bool {
+    pub(super) fn chains(&self, format: &Format, (m, k): (usize, usize), n: usize, (gated, normed): (bool, bool)) -> bool {
         let fits = policy::chain_span(self.b.device.caps(), format, k) && module(&[format.stem], gated.then_some(format.stem)).is_some();
+        let of_m = m <= policy::CHAIN_MAX_ROWS;
         let of_k = |c: &Chain| c.k[0] == k || (c.k[1] == k && !gated && !normed);
-        n == 1 && self.b.chain.is_some_and(of_k) && !self.shape.stamps && fits
+        n == 1 && of_m && self.b.chain.is_some_and(of_k) && !self.shape.stamps && fits
     }
 
     /// Adds a product to the chain.
@@ -213,7 +210,7 @@ impl Writer<'_, '_> {
         if open.barrier {
             self.rec.barrier();
         }
-        let spec = chain.spec(name, self.b.device.stages_weights());
+        let spec = chain.spec(self.b.device.stages_weights());
         if let Some(listed) = &mut self.listed {
             listed.insert(self.kernels.key("chain", Some(name), &spec)?);
             return Ok(());

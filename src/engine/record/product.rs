@@ -48,7 +48,7 @@ impl Writer<'_, '_> {
     fn gemv(&mut self, x: Val, parts: &[MatPart], gated: bool, add: bool, out: Val, y_at: usize) -> Result<()> {
         let info = &self.b.plan.weights[parts[0].weight.0];
         let normed = self.norms.contains_key(&x);
-        if self.chains(info.format, info.cols, self.rows_of(x), (gated, normed)) {
+        if self.chains(info.format, (info.rows, info.cols), self.rows_of(x), (gated, normed)) {
             return self.stage(x, parts, (gated, add), out, y_at);
         }
         let (k, n, norm) = (info.cols, self.rows_of(x), self.norms.get(&x).copied());
