@@ -16,6 +16,8 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint K = 4096;   // inputs of a stage: these, of which there may be a norm,
 layout(constant_id = 2) const uint K_2 = 8192; // or these
+layout(constant_id = 3) const uint ROWS_2 = 1;     // rows at a time of those
+layout(constant_id = 4) const uint SLOTS_MOST = 2; // chunks a thread has under way, at most
 layout(constant_id = 6) const uint LANES = 32;      // threads of a subgroup
 layout(constant_id = 5) const uint SPIN = 1 << 22;  // looks at the counter before a workgroup gives up
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Met { float v[]; };
@@ -99,6 +101,7 @@ float biased(float sum, uint part, uint row, uint flags) {
 #define RUN_CODE code_k
 #define RUN_NORM true
 #define RUN_LINES 2
+#define RUN_GATED true
 #include "lib/chain_gemv.glsl"
 #define RUN run
 #define RUN_MULTIPLY multiply_run
@@ -106,13 +109,15 @@ float biased(float sum, uint part, uint row, uint flags) {
 #define RUN_CODE code_k
 #define RUN_NORM true
 #define RUN_LINES 1
+#define RUN_GATED false
 #include "lib/chain_gemv.glsl"
 #define RUN run_k2
 #define RUN_MULTIPLY multiply_run_k2
 #define RUN_K K_2
 #define RUN_CODE code_k2
 #define RUN_NORM false
-#define RUN_LINES 1
+#define RUN_LINES ROWS_2
+#define RUN_GATED false
 #include "lib/chain_gemv.glsl"
 #ifdef SECOND
 #include "lib/second.glsl"
@@ -124,13 +129,15 @@ float biased(float sum, uint part, uint row, uint flags) {
 #define RUN_CODE code_k
 #define RUN_NORM true
 #define RUN_LINES 1
+#define RUN_GATED false
 #include "lib/chain_gemv.glsl"
 #define RUN run_2_k2
 #define RUN_MULTIPLY multiply_run_2_k2
 #define RUN_K K_2
 #define RUN_CODE code_k2
 #define RUN_NORM false
-#define RUN_LINES 1
+#define RUN_LINES ROWS_2
+#define RUN_GATED false
 #include "lib/chain_gemv.glsl"
 #endif
 

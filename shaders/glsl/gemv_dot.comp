@@ -164,13 +164,8 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
                 ivec4 a = ivec4(x_codes[unit + h]);
                 [[unroll]] for (uint r = 0; r < LINES; r++) {
                     uint i = (p * HALVES + h) * 2;
-                    // One by one: a dot product adds to a sum for nothing.
-                    dots[r].x = dot4(q[r][i], a.x) + dots[r].x;
-                    dots[r].x = dot4(q[r][i + 1], a.z) + dots[r].x;
-                    if (BITS == 16) {
-                        dots[r].y = dot4(q[r][i], a.y) + dots[r].y;
-                        dots[r].y = dot4(q[r][i + 1], a.w) + dots[r].y;
-                    }
+                    dots[r].x += dot4(q[r][i], a.x) + dot4(q[r][i + 1], a.z);
+                    if (BITS == 16) dots[r].y += dot4(q[r][i], a.y) + dot4(q[r][i + 1], a.w);
                 }
             }
 #ifdef HAS_OFFSET
@@ -193,7 +188,7 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
 void take(uint slot, uint c, uint next, uint ahead, uint span, uint to) {
     uint q[LINES][GROUPS];
     vec2 s[LINES][PIECES];
-    [[unroll]] for (uint r = 0; r < LINES; r++) weight_codes(raw[slot][r], chunk_of_one(in_row(c)), q[r], s[r]);
+    [[unroll]] for (uint r = 0; r < LINES; r++) weight_codes(raw[slot][r], gl_SubgroupInvocationID, q[r], s[r]);
     fetch(slot, next, ahead);
     if (in_row(c) == c && (SPANS == 1 || c < to)) multiply(c, span, q, s);
 }

@@ -9,10 +9,8 @@ void RUN_MULTIPLY(uint c, uint q[RUN_LINES][CHUNK / 4], vec2 s[RUN_LINES][PIECES
             const ivec4 a = ivec4(x_codes[unit + h]);
             [[unroll]] for (uint r = 0; r < RUN_LINES; r++) {
                 const uint i = (p * HALVES + h) * 2;
-                dots[r].x = DOT4(q[r][i], a.x) + dots[r].x;
-                dots[r].x = DOT4(q[r][i + 1], a.z) + dots[r].x;
-                dots[r].y = DOT4(q[r][i], a.y) + dots[r].y;
-                dots[r].y = DOT4(q[r][i + 1], a.w) + dots[r].y;
+                dots[r].x += DOT4(q[r][i], a.x) + DOT4(q[r][i + 1], a.z);
+                dots[r].y += DOT4(q[r][i], a.y) + DOT4(q[r][i + 1], a.w);
             }
         }
         const vec2 run = x_run[at / 32];
@@ -28,16 +26,17 @@ void RUN_MULTIPLY(uint c, uint q[RUN_LINES][CHUNK / 4], vec2 s[RUN_LINES][PIECES
     }
 }
 
-// A stage of chain.comp with RUN_K inputs and weights of one format; of gate and up together, if RUN_LINES is 2. Rows are dealt
-// to the subgroups of all workgroups; the next chunk of weights is asked for while one is used, the first before the wait.
+// A stage of chain.comp with RUN_K inputs and weights of one format; of gate and up together, if RUN_GATED, else of RUN_LINES
+// rows at a time. They are dealt to the subgroups of all workgroups. The next chunk of weights is asked for while one is used,
+// the first before the wait.
 void RUN(uint s) {
-    const uint CHUNKS = RUN_K / CHUNK, TURNS = (CHUNKS + LANES - 1) / LANES;
+    const uint CHUNKS = RUN_K / CHUNK, TURNS = (CHUNKS + LANES - 1) / LANES, ROWS = RUN_GATED ? 1 : RUN_LINES;
     const bool EVEN = CHUNKS % LANES == 0;
-    const uint lane = gl_SubgroupInvocationID, step = gl_NumWorkGroups.x * gl_NumSubgroups;
+    const uint lane = gl_SubgroupInvocationID, subgroups = gl_NumWorkGroups.x * gl_NumSubgroups, step = subgroups * ROWS;
     const uint first = word(AT_FIRST), m = word(AT_M), last = max(m, 1) - 1, m0 = word(AT_M0), m01 = word(AT_M01);
     const uvec2 w0 = address(AT_W), w1 = address(AT_W + 2), w2 = address(AT_W + 4);
     uint row = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
-    row = subgroupBroadcastFirst(row < first ? row + step - first : row - first);
+    row = subgroupBroadcastFirst(row < first ? row + subgroups - first : row - first) * ROWS;
     if (RUN_NORM) {
         const bool normed = is(NORM);
         F32x4 norm = F32x4(address(AT_NORM));
@@ -45,20 +44,23 @@ void RUN(uint s) {
             weights[j] = normed ? norm.v[min(gl_LocalInvocationID.x + j * gl_WorkGroupSize.x, RUN_K / 4 - 1)] : vec4(1.0);
         }
     }
-    // Two turns a row: both are under way at once. More: one is.
-    const uint SLOTS = TURNS == 2 ? 2 : 1;
+    // Two turns a row: both are under way at once, if registers allow. More: one is.
+    const uint SLOTS = TURNS == 2 && RUN_LINES == (RUN_GATED ? 2 : 1) ? SLOTS_MOST : 1;
     Line line[RUN_LINES];
     Raw raw[SLOTS][RUN_LINES];
-#define FIND(asked) \
-    if (RUN_LINES == 2) { \
-        line[0] = line_of(w0, asked, RUN_K); \
-        line[RUN_LINES - 1] = line_of(w1, asked, RUN_K); \
-    } else { \
-        line[0] = line_of(asked < m0 ? w0 : asked < m01 ? w1 : w2, asked - (asked < m0 ? 0 : asked < m01 ? m0 : m01), RUN_K); \
+#define FIND(from) \
+    [[unroll]] for (uint r = 0; r < RUN_LINES; r++) { \
+        const uint asked = min(RUN_GATED ? from : from + r, last); \
+        if (RUN_GATED) line[r] = line_of(r == 0 ? w0 : w1, asked, RUN_K); \
+        else line[r] = line_of(asked < m0 ? w0 : asked < m01 ? w1 : w2, asked - (asked < m0 ? 0 : asked < m01 ? m0 : m01), RUN_K); \
     }
 #define LOAD(slot, c) \
     [[unroll]] for (uint r = 0; r < RUN_LINES; r++) raw[slot][r] = weight_load(line[r], EVEN ? c : min(c, CHUNKS - 1));
-    FIND(min(row, last))
+    // Codes depend on where in its block a chunk is, which is the same for a thread in all turns.
+#define DECODE(slot) \
+    [[unroll]] for (uint r = 0; r < RUN_LINES; r++) weight_codes(raw[slot][r], lane, q[r], s[r]);
+#define MULTIPLY(c) if (EVEN || c < CHUNKS) RUN_MULTIPLY(c, q, s, sum);
+    FIND(row)
     LOAD(0, lane)
     if (SLOTS == 2) LOAD(SLOTS - 1, lane + LANES)
     await_others(s);
@@ -68,26 +70,26 @@ void RUN(uint s) {
     Met y = Met(address(AT_Y));
     while (row < m) {
         const uint following = row + step < m ? row + step : row; // the same again, if there are no more, costs least
-        float before = 0.0, sum[RUN_LINES];
-        if (adds) before = y.v[row];
+        float before[ROWS], sum[RUN_LINES];
+        [[unroll]] for (uint r = 0; r < ROWS; r++) before[r] = 0.0;
+        if (adds) {
+            [[unroll]] for (uint r = 0; r < ROWS; r++) before[r] = y.v[min(row + r, last)];
+        }
         [[unroll]] for (uint r = 0; r < RUN_LINES; r++) sum[r] = 0.0;
         uint q[RUN_LINES][CHUNK / 4];
         vec2 s[RUN_LINES][PIECES];
-#define DECODE(slot, c) \
-        [[unroll]] for (uint r = 0; r < RUN_LINES; r++) weight_codes(raw[slot][r], EVEN ? c : min(c, CHUNKS - 1), q[r], s[r]);
-#define MULTIPLY(c) if (EVEN || c < CHUNKS) RUN_MULTIPLY(c, q, s, sum);
         if (SLOTS == 2) {
             FIND(following)
-            DECODE(0, lane)
+            DECODE(0)
             LOAD(0, lane)
             MULTIPLY(lane)
-            DECODE(SLOTS - 1, lane + LANES)
+            DECODE(SLOTS - 1)
             LOAD(SLOTS - 1, lane + LANES)
             MULTIPLY(lane + LANES)
         } else {
             for (uint turn = 0; turn < TURNS; turn++) {
                 const uint c = turn * LANES + lane, ahead = turn + 1 == TURNS ? lane : c + LANES;
-                DECODE(0, c)
+                DECODE(0)
                 if (turn + 1 == TURNS) {
                     FIND(following)
                 }
@@ -96,16 +98,19 @@ void RUN(uint s) {
             }
         }
         [[unroll]] for (uint r = 0; r < RUN_LINES; r++) sum[r] = subgroupAdd(sum[r]) * norm_scale;
-        float result = sum[0];
-        if (RUN_LINES == 2) {
-            const float gate = biased(result, 0, row, flags);
-            result = gate / (1.0 + exp(-gate)) * biased(sum[RUN_LINES - 1], 1, row, flags);
-        } else if (flags >= ODD) {
-            if (row < m0) result = biased(result, 0, row, flags);
-            else if (row < m01) result = biased(result, 1, row - m0, flags);
-            else result = biased(result, 2, row - m01, flags);
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            const uint at = row + r;
+            float result = sum[r];
+            if (RUN_GATED) {
+                const float gate = biased(result, 0, at, flags);
+                result = gate / (1.0 + exp(-gate)) * biased(sum[RUN_LINES - 1], 1, at, flags);
+            } else if (flags >= ODD) {
+                if (at < m0) result = biased(result, 0, at, flags);
+                else if (at < m01) result = biased(result, 1, at - m0, flags);
+                else result = biased(result, 2, at - m01, flags);
+            }
+            if (subgroupElect() && at < m) y.v[at] = before[r] + result;
         }
-        if (subgroupElect()) y.v[row] = before + result;
         row += step;
     }
 }
@@ -119,3 +124,4 @@ void RUN(uint s) {
 #undef RUN_CODE
 #undef RUN_NORM
 #undef RUN_LINES
+#undef RUN_GATED

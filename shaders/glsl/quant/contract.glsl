@@ -11,7 +11,7 @@
 //                                      what memory holds for chunk c, so that it can be fetched long before it is used
 //   void weight_codes(Raw r, uint c, out uint q[GROUPS], out vec2 s[PIECES])
 //                                      four signed bytes per group, (scale, offset) per piece: a weight is
-//                                      scale * byte + offset
+//                                      scale * byte + offset; only where in its block the chunk is matters of c
 //   HAS_OFFSET                         defined if offsets are not all zero
 //   UNSIGNED_CODES                     defined if the bytes are unsigned, which can save shifting fields down
 //

@@ -1,12 +1,12 @@
 //! Products of one row that follow each other, as stages of one dispatch. See `shaders/glsl/chain.comp`.
 
+use super::product::Product;
 use super::{Push, Writer};
 use crate::kernel::Kernels;
-use crate::plan::{MatPart, Op, Plan, Val};
+use crate::plan::{Op, Plan};
 use crate::policy::{self, ChainTile};
 use crate::vk::{self, Buffer, Class, Device};
 use crate::Result;
-use pumex_quant::Format;
 use pumex_shaders::kernels::CHAINED;
 
 /// Words of a stage, and the last of them.
@@ -32,6 +32,8 @@ pub struct Chain {
     counter: Buffer,
     /// Inputs of products that norm them, and of others.
     k: [usize; 2],
+    /// Rows at a time of those others.
+    rows: u32,
     lanes: u32,
 }
 
@@ -42,13 +44,19 @@ fn module(stems: &[&str], gated: Option<&str>) -> Option<&'static str> {
     CHAINED.iter().find(|pair| leads(pair) && stems.iter().all(|stem| has(pair, stem))).copied()
 }
 
+/// Bits of most weights of `plan`'s matrices.
+fn bits(plan: &Plan) -> f32 {
+    let most = plan.weights.iter().max_by_key(|w| w.len_bytes());
+    most.map_or(0.0, |w| w.format.bits())
+}
+
 impl Chain {
     /// None where the policy has no chains for the device, no product of `plan` fits one, or workgroups do not run at once.
     ///
     /// # Errors
     /// Memory that ran out, a module the driver refuses, a lost device.
     pub fn new(device: &Device, kernels: &Kernels, plan: &Plan, wanted: Option<bool>) -> Result<Option<Chain>> {
-        let Some(tile) = policy::chain_tile(device.caps(), wanted) else { return Ok(None) };
+        let Some(tile) = policy::chain_tile(device.caps(), bits(plan), wanted) else { return Ok(None) };
         let caps = device.caps();
         let fits = |w: &&crate::plan::WeightInfo| {
             module(&[w.format.stem], None).is_some() && policy::chain_span(caps, w.format, w.cols)
@@ -62,21 +70,24 @@ impl Chain {
         let other = |op: &Op| match op {
             Op::MatMul { parts, add: true, .. } => {
                 let w = &plan.weights[parts[0].weight.0];
-                (w.cols != k && fits(&w)).then_some(w.cols)
+                (w.cols != k && fits(&w)).then_some(w)
             }
             _ => None,
         };
-        let k = [k, plan.ops.iter().find_map(other).unwrap_or(k)];
+        let other = plan.ops.iter().find_map(other);
+        let (k, m) = ([k, other.map_or(k, |o| o.cols)], other.map_or(0, |o| o.rows));
+        let lanes = caps.subgroup_size;
+        let rows = policy::chain_rows(tile, lanes, m);
         let counter = device.buffer("chain", 8, Class::Scratch)?;
         vk::send(device, &counter, &[0; 8])?;
-        let chain = Chain { tile, counter, k, lanes: caps.subgroup_size };
+        let chain = Chain { tile, counter, k, rows, lanes };
         let stem = fitting().next().map_or("", |w| w.format.stem);
         Ok(chain.runs_at_once(device, kernels, module(&[stem], None).unwrap_or_default())?.then_some(chain))
     }
 
     fn spec(&self, planes: bool) -> Vec<(&'static str, u32)> {
         let mut spec = vec![("SIZE", self.tile.size), ("K", self.k[0] as u32), ("K_2", self.k[1] as u32)];
-        spec.push(("LANES", self.lanes));
+        spec.extend([("ROWS_2", self.rows), ("SLOTS_MOST", self.tile.slots), ("LANES", self.lanes)]);
         spec.push(("PLANES", u32::from(planes)));
         spec
     }
@@ -132,26 +143,28 @@ pub(super) struct Open {
     coded: Option<(u64, u64)>,
     /// Subgroup that comes after the last row.
     next: u32,
+    /// The first of them.
+    first: Product,
 }
 
 impl Writer<'_, '_> {
-    /// Whether a product of `n` rows with `parts`, which are of one format, can be a stage.
-    pub(super) fn chains(&self, format: &Format, (m, k): (usize, usize), n: usize, (gated, normed): (bool, bool)) -> bool {
-        let fits = policy::chain_span(self.b.device.caps(), format, k) && module(&[format.stem], gated.then_some(format.stem)).is_some();
-        let of_m = m <= policy::CHAIN_MAX_ROWS;
-        let of_k = |c: &Chain| c.k[0] == k || (c.k[1] == k && !gated && !normed);
-        n == 1 && of_m && self.b.chain.is_some_and(of_k) && !self.shape.stamps && fits
+    /// Whether a product can be a stage.
+    pub(super) fn chains(&self, product: &Product) -> bool {
+        let info = &self.b.plan.weights[product.parts[0].weight.0];
+        let (format, gated, caps) = (info.format, product.gated, self.b.device.caps());
+        let normed = self.norms.contains_key(&product.x);
+        let of_k = |c: &Chain| c.k[0] == info.cols || (c.k[1] == info.cols && !gated && !normed);
+        self.rows_of(product.x) == 1
+            && !self.shape.stamps
+            && self.b.chain.is_some_and(of_k)
+            && info.rows <= policy::CHAIN_MAX_ROWS
+            && policy::chain_span(caps, format, info.cols)
+            && module(&[format.stem], gated.then_some(format.stem)).is_some()
     }
 
     /// Adds a product to the chain.
-    pub(super) fn stage(
-        &mut self,
-        x: Val,
-        parts: &[MatPart],
-        (gated, add): (bool, bool),
-        out: Val,
-        y_at: usize,
-    ) -> Result<()> {
+    pub(super) fn stage(&mut self, product: &Product) -> Result<()> {
+        let Product { x, ref parts, gated, add, out, y_at } = *product;
         let info = &self.b.plan.weights[parts[0].weight.0];
         let stem = info.format.stem;
         let lead = |open: &Open| if gated { Some(stem) } else { open.gated };
@@ -177,6 +190,7 @@ impl Writer<'_, '_> {
             barrier: due,
             coded: None,
             next: 0,
+            first: product.clone(),
         });
         let waits = due && !open.stages.is_empty();
         if waits {
@@ -185,6 +199,7 @@ impl Writer<'_, '_> {
         let codes = open.coded != Some((x, weight));
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         let k = self.b.chain.map_or(0, |c| c.k[0]);
+        let rows = self.b.chain.filter(|c| info.cols != c.k[0]).map_or(1, |c| c.rows);
         let odd = biases > 0 || parts.iter().any(|p| p.scale != 1.0);
         let flags = biases as u32 | flag(odd, ODD) | flag(info.cols != k, SECOND_K) | flag(gated, GATED) | flag(add, ADD) | flag(norm.is_some(), NORM);
         let push = push.word(open.next as usize).word((flags | flag(waits, WAIT) | flag(codes, CODE)) as usize);
@@ -199,7 +214,7 @@ impl Writer<'_, '_> {
             open.stems.push(stem);
         }
         open.coded = Some((x, weight));
-        open.next = (open.next + m as u32) % subgroups;
+        open.next = (open.next + (m as u32).div_ceil(rows)) % subgroups;
         Ok(())
     }
 
@@ -207,6 +222,12 @@ impl Writer<'_, '_> {
     pub(super) fn end_chain(&mut self) -> Result<()> {
         let (Some(open), Some(chain)) = (self.open.take(), self.b.chain) else { return Ok(()) };
         let Some(name) = module(&open.stems, open.gated) else { return Ok(()) };
+        if open.stages.len() == 1 {
+            let due = std::mem::replace(&mut self.due, open.barrier);
+            self.gemv_alone(&open.first)?;
+            self.due = due;
+            return Ok(());
+        }
         if open.barrier {
             self.rec.barrier();
         }

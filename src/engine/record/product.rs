@@ -5,6 +5,18 @@ use crate::plan::{Chosen, MatPart, Val, Weight};
 use crate::policy::{self, Extras};
 use crate::Result;
 
+/// A product of few rows with up to three matrices of one format, one below the other, or with gate and up.
+#[derive(Clone)]
+pub(super) struct Product {
+    pub(super) x: Val,
+    pub(super) parts: Vec<MatPart>,
+    pub(super) gated: bool,
+    pub(super) add: bool,
+    pub(super) out: Val,
+    /// Column of `out` where its outputs start.
+    pub(super) y_at: usize,
+}
+
 impl Writer<'_, '_> {
     pub(super) fn matmul(&mut self, x: Val, parts: &[MatPart], add: bool, out: Val) -> Result<()> {
         let mut y_at = 0;
@@ -46,11 +58,16 @@ impl Writer<'_, '_> {
     }
 
     fn gemv(&mut self, x: Val, parts: &[MatPart], gated: bool, add: bool, out: Val, y_at: usize) -> Result<()> {
-        let info = &self.b.plan.weights[parts[0].weight.0];
-        let normed = self.norms.contains_key(&x);
-        if self.chains(info.format, (info.rows, info.cols), self.rows_of(x), (gated, normed)) {
-            return self.stage(x, parts, (gated, add), out, y_at);
+        let product = Product { x, parts: parts.to_vec(), gated, add, out, y_at };
+        if self.chains(&product) {
+            return self.stage(&product);
         }
+        self.gemv_alone(&product)
+    }
+
+    pub(super) fn gemv_alone(&mut self, product: &Product) -> Result<()> {
+        let Product { x, ref parts, gated, add, out, y_at } = *product;
+        let info = &self.b.plan.weights[parts[0].weight.0];
         let (k, n, norm) = (info.cols, self.rows_of(x), self.norms.get(&x).copied());
         let extras = Extras { norm: norm.is_some(), ..self.extras(gated, add) };
         let (m, flags, push) = self.product_push(parts, gated);
