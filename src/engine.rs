@@ -14,7 +14,7 @@ mod weights;
 
 pub use cache::CacheType;
 pub use info::{model_info, ModelInfo};
-pub use record::{held as held_of_matrices, Held as HeldOfMatrices, Stamped};
+pub use record::{held as held_of_matrices, run_at_once, Held as HeldOfMatrices, Stamped};
 pub use vulkan::{StepTime, VulkanRunner};
 
 use crate::gguf::Gguf;

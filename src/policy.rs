@@ -145,23 +145,19 @@ pub struct ChainTile {
     pub size: u32,
     /// Workgroups, which must all run at once.
     pub groups: u32,
-    /// Chunks of weights that a thread has under way, at most.
-    pub slots: u32,
 }
 
 /// How products of one row follow each other in one dispatch, if they do: where the driver tells how many multiprocessors
 /// there are, each of which can hold a workgroup, or, if it is `wanted`, by a single workgroup.
 pub fn chain_tile(caps: &Caps, bits: f32, wanted: Option<bool>) -> Option<ChainTile> {
-    let wanted = if ev("CH_OFF", 0) == 1 { Some(false) } else { wanted };
     match (wanted, caps.cores) {
         (Some(false), _) => None,
         _ if !caps.int_dot8 || !caps.subgroup_ballot || caps.subgroup_size < 8 => None,
         (_, Some(cores)) if caps.kind != DeviceKind::Cpu => {
-            let (size, slots) = if bits > 6.6 { (768, 1) } else { (512, 2) };
-            let (size, slots) = (ev("CH_SIZE", size), ev("CH_S", slots));
-            Some(ChainTile { size: size.min(caps.max_workgroup_invocations), groups: cores, slots })
+            let size = if bits > 8.0 { 768 } else { 512 };
+            Some(ChainTile { size: size.min(caps.max_workgroup_invocations), groups: cores })
         }
-        (Some(true), _) => Some(ChainTile { size: 64.max(caps.subgroup_size), groups: 1, slots: 1 }),
+        (Some(true), _) => Some(ChainTile { size: 64.max(caps.subgroup_size), groups: 1 }),
         (None, _) => None,
     }
 }
@@ -171,7 +167,11 @@ pub fn chain_tile(caps: &Caps, bits: f32, wanted: Option<bool>) -> Option<ChainT
 pub fn chain_rows(tile: ChainTile, lanes: u32, m: usize) -> u32 {
     let subgroups = (tile.groups * (tile.size / lanes)) as usize;
     let turns = |rows: usize| m.div_ceil(rows * subgroups) * rows;
-    if ev("CH_R", 2) == 2 && m > 0 && turns(2) <= turns(1) { 2 } else { 1 }
+    if m > 0 && turns(2) <= turns(1) {
+        2
+    } else {
+        1
+    }
 }
 
 /// Outputs of a product that is worth a dispatch, whatever comes before it.
@@ -345,5 +345,3 @@ pub fn sample_tile(caps: &Caps) -> (u32, u32) {
 pub fn argmax_parts(caps: &Caps, rows: usize) -> usize {
     (wanted_groups(caps) / 4 / rows).max(1)
 }
-
-fn ev(name: &str, default: u32) -> u32 { std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default) }

@@ -2,7 +2,8 @@
 //!
 //! Steps with a time stamp behind every op alternate with steps without. Both kinds are averaged over their middle half, so
 //! that the times of the ops add up to the step's; what the stamps cost is the difference of the two, and is taken off
-//! every op in equal parts, of short ones at most half.
+//! every op in equal parts, of short ones at most half. Every op has dispatches of its own in both; where decoding lets one
+//! dispatch do several products, steps of a third kind tell what that saves.
 
 pub mod work;
 
@@ -123,8 +124,10 @@ pub struct Profile {
     pub depth: usize,
     /// What the device's memory does.
     pub bandwidth: Bandwidth,
-    /// GPU time of the step as it runs, without stamps.
+    /// GPU time of the step without stamps.
     pub token_us: f64,
+    /// Likewise, with products that follow each other in one dispatch, as decoding does it; none where it does not.
+    pub chained_us: Option<f64>,
     /// Likewise, with a stamp behind every op.
     pub stamped_us: f64,
     /// What a stamp was found to cost, which is taken off every op (at most half of it).
@@ -160,7 +163,8 @@ pub fn measure(
     let draw = Draw { options: Arc::default(), recent: Vec::new(), unit: 0.5 };
     let draws = vec![draw; sequences];
     let want = if options.draw { Want::Drawn(&draws) } else { Want::Ids };
-    let steps = 2 * (WARM_UP + repetitions);
+    let kinds = if runner.chains() && n == 1 { 3 } else { 2 };
+    let steps = kinds * (WARM_UP + repetitions);
     let chunks = sequences * depth.div_ceil(runner.max_rows().max(1));
     let mut rng = Rng::new(1);
     let vocab = runner.n_vocab() as u32;
@@ -178,33 +182,40 @@ pub fn measure(
             return Ok(None);
         }
     }
-    let (mut plain, mut stamped): (Vec<f64>, Vec<Sample>) = (Vec::new(), Vec::new());
+    let (mut plain, mut stamped, mut chained): (Vec<f64>, Vec<Sample>, Vec<f64>) = Default::default();
     for i in 0..steps {
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
         (0..sequences as u32).for_each(|seq| runner.forget(seq, depth as u32));
-        runner.stamp_ops(i % 2 == 1);
+        runner.stamp_ops(i % kinds == 1);
+        runner.chain_products(i % kinds == 2);
         let mut step = rows(&text(n), depth, |row| parallel || row + 1 == n);
         if parallel {
             step.iter_mut().zip(0..).for_each(|(row, seq)| (row.seq, row.pos) = (seq, depth as u32));
         }
         runner.run(&step, want)?;
         let time = runner.last_step();
-        match (i < 2 * WARM_UP, i % 2 == 1) {
-            (true, _) => {}
-            (false, false) => plain.push(time.gpu_us),
-            (false, true) => stamped.push((time.gpu_us, time.ends_us.clone())),
+        match i % kinds {
+            _ if i < kinds * WARM_UP => {}
+            0 => plain.push(time.gpu_us),
+            1 => stamped.push((time.gpu_us, time.ends_us.clone())),
+            _ => chained.push(time.gpu_us),
         }
         progress(chunks + i + 1, chunks + steps);
     }
     runner.stamp_ops(false);
+    runner.chain_products(true);
     if plain.iter().any(|us| *us <= 0.0) || stamped.iter().any(|(_, ends)| ends.is_empty()) {
         return Err(Error::Device(format!("{}: expected time stamps, found none", runner.device())));
     }
     let step = Step { rows: n, depth, cache: runner.cache_types(), parallel };
     let ran: Vec<usize> = stamped[0].1.iter().map(|(s, _)| s.op).collect();
-    Ok(Some(summary(options, bandwidth, plain, stamped, works(runner.plan(), &ran, step))))
+    let mut found = summary(options, bandwidth, plain, stamped, works(runner.plan(), &ran, step));
+    chained.sort_by(f64::total_cmp);
+    let chained = middle(&chained);
+    found.chained_us = (!chained.is_empty()).then(|| chained.iter().sum::<f64>() / chained.len() as f64);
+    Ok(Some(found))
 }
 
 /// A step's GPU time, and when each of its ops had ended.
@@ -248,6 +259,7 @@ fn summary(
         depth: options.depth,
         bandwidth,
         token_us,
+        chained_us: None,
         stamped_us,
         stamp_us,
         ops_us: all.us,

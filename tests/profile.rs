@@ -90,6 +90,17 @@ fn times_of_ops_layers_and_kinds_add_up_to_the_steps() {
     }
 }
 
+/// What decoding does in one dispatch is timed beside the ops, which have their own.
+#[test]
+fn chained_steps_are_timed_beside_those_whose_ops_are() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let way = pumex::engine::Options { chain: Some(true), ..options(CacheType::F16) };
+    let Some(mut runner) = vulkan(&gguf, way) else { return };
+    let chained = profile(&mut runner, 1, 0);
+    assert!(chained.chained_us.is_some_and(|us| us > 0.0) && chained.ops.len() > 8, "{chained:?}");
+    assert!(profile(&mut runner, 2, 0).chained_us.is_none(), "several rows have other kernels");
+}
+
 /// Steps without stamps keep their recordings and commands, before and after a profile.
 #[test]
 fn a_profile_leaves_steps_without_stamps_as_they_were() {

@@ -144,11 +144,11 @@ fn fused_ops_are_what_they_are_apart() {
     }
 }
 
-/// Products as stages of one dispatch: codes of activations, sums and their order are the same, the chunks' order is not.
+/// Products as stages of one dispatch. Codes and sums are the same but for the order of a chunk's pieces.
 #[test]
 fn chained_products_are_what_they_are_apart() {
-    let fixtures = crate::util::FIXTURES.into_iter().map(|name| crate::util::fixture(name).with_extension("gguf"));
-    for path in fixtures.chain([demo_path()]) {
+    let fixtures = ["Q4_K_S", "qwen3moe"].map(|name| crate::util::fixture(name).with_extension("gguf"));
+    for path in fixtures.into_iter().chain([demo_path()]) {
         let gguf = Gguf::open(&path).unwrap();
         let ids: Vec<u32> = (0..30).map(|i| (i * 7 + 5) % 120).collect();
         let run = |chain| {
@@ -165,7 +165,19 @@ fn chained_products_are_what_they_are_apart() {
         println!("{}: NMSE {error:.2e}, {} and {} dispatches", path.display(), chained.2, apart.2);
         assert!(error < 5e-9, "{}: NMSE {error:e}", path.display());
         assert_eq!(chained.1, apart.1, "{}", path.display());
+        let dense = !path.ends_with("qwen3moe.gguf");
+        assert_eq!(chained.2 < apart.2, dense, "{}: {} of {} dispatches", path.display(), chained.2, apart.2);
     }
+}
+
+/// Workgroups that wait for others which do not run give up instead of hanging.
+#[test]
+fn workgroups_that_do_not_run_at_once_are_found_out() {
+    let Some(device) = crate::util::device(false) else { return };
+    assert!(pumex::engine::run_at_once(&device, 1, 1 << 10).unwrap());
+    // More than any GPU has room for, or a software device has threads.
+    let many = if device.caps().kind == pumex::vk::DeviceKind::Cpu { 64 } else { 1 << 14 };
+    assert!(!pumex::engine::run_at_once(&device, many, 1 << 10).unwrap(), "{many} workgroups");
 }
 
 /// Of single rows, for which only attention differs: what halves lose of queries and weights is multiplied, too. Left out, the
@@ -263,7 +275,7 @@ fn steady_decode_keeps_to_its_counters() {
         // embedding, head, argmax; and the barriers at both ends.
         assert!(now.dispatches - before.dispatches <= 6 * layers + 3, "{}", now.dispatches - before.dispatches);
         assert!(now.barriers - before.barriers <= 5 * layers + 5, "{}", now.barriers - before.barriers);
-        assert_eq!(now.bytes_from_device - before.bytes_from_device, 4);
+        assert!(now.bytes_from_device - before.bytes_from_device <= 16, "an id, and whether a chain gave up");
     }
     runner.finish(pending).unwrap();
     assert_silent(&runner);

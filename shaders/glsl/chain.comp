@@ -16,17 +16,16 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint K = 4096;   // inputs of a stage: these, of which there may be a norm,
 layout(constant_id = 2) const uint K_2 = 8192; // or these
-layout(constant_id = 3) const uint ROWS_2 = 1;     // rows at a time of those
-layout(constant_id = 4) const uint SLOTS_MOST = 2; // chunks a thread has under way, at most
-layout(constant_id = 6) const uint LANES = 32;      // threads of a subgroup
-layout(constant_id = 5) const uint SPIN = 1 << 22;  // looks at the counter before a workgroup gives up
+layout(constant_id = 3) const uint ROWS_2 = 1; // rows at a time of those
+layout(constant_id = 4) const uint LANES = 32; // threads of a subgroup
+layout(constant_id = 5) const uint SPIN = 1 << 19; // looks at the counter before a workgroup gives up
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Met { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Met4 { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent volatile buffer Counter { uint v[]; };
 layout(push_constant) uniform Push {
     U32 program;     // [stages, STAGE_WORDS]
-    Counter counter; // workgroups that ended a stage; zero between dispatches
-    U32 fault;       // 1 if a workgroup gave up
+    Counter counter; // workgroups that ended a stage, zero between dispatches; then 1 if a workgroup ever gave up
+    U32 fault;       // likewise, for the host
     uint stages;
 };
 // Words of a stage; addresses take two.
@@ -71,6 +70,7 @@ void await_others(uint s) {
         while (counter.v[0] < wanted && !given_up) {
             if (++looks == SPIN) {
                 given_up = true;
+                counter.v[1] = 1;
                 fault.v[0] = 1;
             }
         }
@@ -144,7 +144,7 @@ float biased(float sum, uint part, uint row, uint flags) {
 void main() {
     uint t = gl_LocalInvocationID.x;
     for (uint i = t; i < STAGE_WORDS; i += gl_WorkGroupSize.x) words[0][i] = program.v[i];
-    if (t == 0) given_up = false;
+    if (t == 0) given_up = counter.v[1] != 0;
     barrier();
     for (uint s = 0; s < stages; s++) {
         stage = s % 2;

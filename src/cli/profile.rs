@@ -121,7 +121,7 @@ fn head(about: &About, p: &Profile) -> Vec<String> {
     let rows = if p.parallel { format!("{rows}, each of its own sequence,") } else { rows };
     let flagged = p.ops.iter().filter(|op| op.cost.over_floor).count();
     let mb = |bytes: u64| bytes as f64 / 1e6;
-    vec![
+    let mut lines = vec![
         format!("{} on {}", about.model.description, about.device),
         format!("{rows} at depth {}, cache {} and {}", p.depth, about.cache_types[0], about.cache_types[1]),
         format!("memory reads at {:.1} GB/s, copies at {:.1}", p.bandwidth.read / 1e9, p.bandwidth.copy / 1e9),
@@ -148,7 +148,14 @@ fn head(about: &About, p: &Profile) -> Vec<String> {
             p.ops.len(),
             profile::DISPATCH_US
         ),
-    ]
+    ];
+    if let Some(us) = p.chained_us {
+        lines.insert(
+            4,
+            format!("with products that follow each other in one dispatch, as decoding does it: {us:.1} us"),
+        );
+    }
+    lines
 }
 
 const COST: [&str; 6] = ["us", "MB", "GB/s", "share", "floor us", "x floor"];

@@ -12,7 +12,7 @@ use crate::plan::{Access, Cache, MatPart, Op, Placement, Plan, Rope, RopeStyle, 
 use crate::policy::{self, AttnTile};
 use crate::vk::{self, Buffer, Caps, Class, Device, Recorder, Recording};
 use crate::Result;
-pub use chain::Chain;
+pub use chain::{run_at_once, Chain};
 pub use matrix::{held, Held, Packed};
 use route::{Choice, Router};
 use std::collections::{HashMap, HashSet};
@@ -34,6 +34,8 @@ pub struct Shape {
     pub heads: usize,
     /// Few rows, no two of them of one sequence.
     pub apart: bool,
+    /// Lets one dispatch do products that follow each other.
+    pub chained: bool,
     /// Takes the time after every op.
     pub stamps: bool,
 }

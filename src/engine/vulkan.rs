@@ -75,6 +75,7 @@ pub struct VulkanRunner {
     meeting: Meeting,
     packed: Option<Packed>,
     chain: Option<Chain>,
+    chained: bool,
     fault: Buffer,
 }
 
@@ -209,6 +210,7 @@ impl VulkanRunner {
             meeting,
             packed,
             chain,
+            chained: true,
             fault,
             device,
             placement,
@@ -236,7 +238,8 @@ impl VulkanRunner {
         for ((rows, drawn), len) in shapes.flat_map(|shape| lens.map(|len| (shape, len))) {
             let heads = policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), len);
             let apart = rows == 1;
-            let shape = Shape { slot: 0, rows, wanted: 1, logits: false, drawn, heads, apart, stamps: false };
+            let shape =
+                Shape { slot: 0, rows, wanted: 1, logits: false, drawn, heads, apart, chained: true, stamps: false };
             keys.extend(pipelines(&self.bound(0), &self.kernels, shape)?);
         }
         self.kernels.build_all(keys, rayon::current_num_threads())?;
@@ -298,6 +301,16 @@ impl VulkanRunner {
     /// Whether the time is taken after every op of the steps started from now on. Such steps have recordings of their own.
     pub fn stamp_ops(&mut self, on: bool) {
         self.stamps = on;
+    }
+
+    /// Whether steps of one row may let one dispatch do products that follow each other.
+    pub fn chains(&self) -> bool {
+        self.chain.is_some()
+    }
+
+    /// Whether they do in steps started from now on. Steps with stamps never do.
+    pub fn chain_products(&mut self, on: bool) {
+        self.chained = on;
     }
 
     /// GPU time of the last finished step.
@@ -365,6 +378,7 @@ impl Runner for VulkanRunner {
             heads: self.attn_heads.unwrap_or_else(|| {
                 policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), longest)
             }),
+            chained: self.chain.is_some() && self.chained && !self.stamps,
             stamps: self.stamps,
         };
         self.ensure_recorded(shape)?;
@@ -402,7 +416,8 @@ impl Runner for VulkanRunner {
             self.fault.read(0, &mut fault);
         }
         if fault != [0; 4] {
-            let what = format!("device {}: workgroups of one dispatch did not all run at once", self.device.caps().name);
+            let what =
+                format!("device {}: workgroups of one dispatch did not all run at once", self.device.caps().name);
             return Err(Error::Device(what));
         }
         let slot = &self.slots[shape.slot];

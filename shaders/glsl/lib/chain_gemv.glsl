@@ -44,25 +44,18 @@ void RUN(uint s) {
             weights[j] = normed ? norm.v[min(gl_LocalInvocationID.x + j * gl_WorkGroupSize.x, RUN_K / 4 - 1)] : vec4(1.0);
         }
     }
-    // Two turns a row: both are under way at once, if registers allow. More: one is.
-    const uint SLOTS = TURNS == 2 && RUN_LINES == (RUN_GATED ? 2 : 1) ? SLOTS_MOST : 1;
     Line line[RUN_LINES];
-    Raw raw[SLOTS][RUN_LINES];
+    Raw raw[RUN_LINES];
 #define FIND(from) \
     [[unroll]] for (uint r = 0; r < RUN_LINES; r++) { \
         const uint asked = min(RUN_GATED ? from : from + r, last); \
         if (RUN_GATED) line[r] = line_of(r == 0 ? w0 : w1, asked, RUN_K); \
         else line[r] = line_of(asked < m0 ? w0 : asked < m01 ? w1 : w2, asked - (asked < m0 ? 0 : asked < m01 ? m0 : m01), RUN_K); \
     }
-#define LOAD(slot, c) \
-    [[unroll]] for (uint r = 0; r < RUN_LINES; r++) raw[slot][r] = weight_load(line[r], EVEN ? c : min(c, CHUNKS - 1));
-    // Codes depend on where in its block a chunk is, which is the same for a thread in all turns.
-#define DECODE(slot) \
-    [[unroll]] for (uint r = 0; r < RUN_LINES; r++) weight_codes(raw[slot][r], lane, q[r], s[r]);
-#define MULTIPLY(c) if (EVEN || c < CHUNKS) RUN_MULTIPLY(c, q, s, sum);
+#define LOAD(c) \
+    [[unroll]] for (uint r = 0; r < RUN_LINES; r++) raw[r] = weight_load(line[r], EVEN ? c : min(c, CHUNKS - 1));
     FIND(row)
-    LOAD(0, lane)
-    if (SLOTS == 2) LOAD(SLOTS - 1, lane + LANES)
+    LOAD(lane)
     await_others(s);
     if (is(CODE)) RUN_CODE();
     const uint flags = word(AT_FLAGS);
@@ -78,24 +71,15 @@ void RUN(uint s) {
         [[unroll]] for (uint r = 0; r < RUN_LINES; r++) sum[r] = 0.0;
         uint q[RUN_LINES][CHUNK / 4];
         vec2 s[RUN_LINES][PIECES];
-        if (SLOTS == 2) {
-            FIND(following)
-            DECODE(0)
-            LOAD(0, lane)
-            MULTIPLY(lane)
-            DECODE(SLOTS - 1)
-            LOAD(SLOTS - 1, lane + LANES)
-            MULTIPLY(lane + LANES)
-        } else {
-            for (uint turn = 0; turn < TURNS; turn++) {
-                const uint c = turn * LANES + lane, ahead = turn + 1 == TURNS ? lane : c + LANES;
-                DECODE(0)
-                if (turn + 1 == TURNS) {
-                    FIND(following)
-                }
-                LOAD(0, ahead)
-                MULTIPLY(c)
+        for (uint turn = 0; turn < TURNS; turn++) {
+            const uint c = turn * LANES + lane, ahead = turn + 1 == TURNS ? lane : c + LANES;
+            // Where in its block a chunk is, which is all that codes ask, is the same for a thread in all turns.
+            [[unroll]] for (uint r = 0; r < RUN_LINES; r++) weight_codes(raw[r], lane, q[r], s[r]);
+            if (turn + 1 == TURNS) {
+                FIND(following)
             }
+            LOAD(ahead)
+            if (EVEN || c < CHUNKS) RUN_MULTIPLY(c, q, s, sum);
         }
         [[unroll]] for (uint r = 0; r < RUN_LINES; r++) sum[r] = subgroupAdd(sum[r]) * norm_scale;
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
@@ -116,8 +100,6 @@ void RUN(uint s) {
 }
 #undef LOAD
 #undef FIND
-#undef DECODE
-#undef MULTIPLY
 #undef RUN
 #undef RUN_MULTIPLY
 #undef RUN_K

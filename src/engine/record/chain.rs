@@ -78,56 +78,80 @@ impl Chain {
         let (k, m) = ([k, other.map_or(k, |o| o.cols)], other.map_or(0, |o| o.rows));
         let lanes = caps.subgroup_size;
         let rows = policy::chain_rows(tile, lanes, m);
-        let counter = device.buffer("chain", 8, Class::Scratch)?;
-        vk::send(device, &counter, &[0; 8])?;
-        let chain = Chain { tile, counter, k, rows, lanes };
-        let stem = fitting().next().map_or("", |w| w.format.stem);
-        Ok(chain.runs_at_once(device, kernels, module(&[stem], None).unwrap_or_default())?.then_some(chain))
+        let chain = Chain { tile, counter: counter(device)?, k, rows, lanes };
+        let name = fitting().find_map(|w| module(&[w.format.stem], None)).unwrap_or_default();
+        let spec = chain.spec(device.stages_weights());
+        let good = wait_for_each_other(device, kernels, (name, &spec), k, tile.groups)?;
+        if !good {
+            let name = &device.caps().name;
+            tracing::warn!("device {name}: expected {} workgroups at once; products go one by one", tile.groups);
+        }
+        Ok(good.then_some(chain))
     }
 
     fn spec(&self, planes: bool) -> Vec<(&'static str, u32)> {
         let mut spec = vec![("SIZE", self.tile.size), ("K", self.k[0] as u32), ("K_2", self.k[1] as u32)];
-        spec.extend([("ROWS_2", self.rows), ("SLOTS_MOST", self.tile.slots), ("LANES", self.lanes)]);
+        spec.extend([("ROWS_2", self.rows), ("LANES", self.lanes)]);
         spec.push(("PLANES", u32::from(planes)));
         spec
-    }
-
-    /// Runs stages that do nothing but wait.
-    fn runs_at_once(&self, device: &Device, kernels: &Kernels, module: &str) -> Result<bool> {
-        // They read the start of a row, wanted or not: of the program itself, made as long as one.
-        let len = (4 * TRIAL * STAGE_WORDS).max(2 * self.k[0].max(self.k[1])) as u64;
-        let program = device.buffer("program", len, Class::Scratch)?;
-        let at = program.address();
-        let mut stage = [0u32; STAGE_WORDS];
-        stage[..6].copy_from_slice(&[at as u32, (at >> 32) as u32].repeat(3));
-        stage[FLAGS] = WAIT;
-        let words: Vec<u32> = (0..TRIAL).flat_map(|_| stage).collect();
-        vk::send(device, &program, bytemuck::cast_slice(&words))?;
-        let fault = device.buffer("fault", 4, Class::Readback)?;
-        fault.write(0, &[0; 4]);
-        let pipeline = kernels.get("chain", Some(module), &self.spec(device.stages_weights()))?;
-        let mut rec = device.recorder()?;
-        let push = Push::default().addr(program.address()).addr(self.counter.address()).addr(fault.address());
-        rec.dispatch(&pipeline, &push.word(TRIAL).padded(32), [self.tile.groups, 1, 1]);
-        rec.host_barrier();
-        [&program, &fault, &self.counter].into_iter().for_each(|b| rec.keep(b));
-        let recording = rec.finish()?;
-        device.wait(device.submit(&recording)?)?;
-        let mut found = [0; 4];
-        fault.read(0, &mut found);
-        let good = found == [0; 4];
-        let wait_us = device.gpu_us(&recording).unwrap_or(0.0) / TRIAL as f64;
-        tracing::info!("chain: {} workgroups wait {wait_us:.2} us for each other", self.tile.groups);
-        if !good {
-            tracing::warn!("device {}: expected {} workgroups at once; products go one by one", device.caps().name, self.tile.groups);
-        }
-        Ok(good)
     }
 
     /// What recordings name.
     pub fn buffer(&self) -> &Buffer {
         &self.counter
     }
+}
+
+/// Where workgroups count the stages they ended.
+fn counter(device: &Device) -> Result<Buffer> {
+    let counter = device.buffer("chain", 8, Class::Scratch)?;
+    vk::send(device, &counter, &[0; 8])?;
+    Ok(counter)
+}
+
+/// Whether so many workgroups of a device run at once, so that they can wait for each other; each gives up after `looks`.
+/// Nothing in Vulkan says that they do.
+///
+/// # Errors
+/// A kernel that needs more than the device has, a lost device.
+pub fn run_at_once(device: &Device, groups: u32, looks: u32) -> Result<bool> {
+    let lanes = device.caps().subgroup_size;
+    let spec = [("SIZE", lanes.max(64)), ("K", 256), ("K_2", 256), ("LANES", lanes), ("SPIN", looks)];
+    wait_for_each_other(device, &Kernels::new(device), (CHAINED[0], &spec), [256; 2], groups)
+}
+
+/// Runs stages that do nothing but wait.
+fn wait_for_each_other(
+    device: &Device,
+    kernels: &Kernels,
+    (module, spec): (&str, &[(&str, u32)]),
+    k: [usize; 2],
+    groups: u32,
+) -> Result<bool> {
+    // They read the start of a row, wanted or not: of the program itself, made as long as one.
+    let len = (4 * TRIAL * STAGE_WORDS).max(2 * k[0].max(k[1])) as u64;
+    let program = device.buffer("program", len, Class::Scratch)?;
+    let at = program.address();
+    let mut stage = [0u32; STAGE_WORDS];
+    stage[..6].copy_from_slice(&[at as u32, (at >> 32) as u32].repeat(3));
+    stage[FLAGS] = WAIT;
+    let words: Vec<u32> = (0..TRIAL).flat_map(|_| stage).collect();
+    vk::send(device, &program, bytemuck::cast_slice(&words))?;
+    let (counter, fault) = (counter(device)?, device.buffer("fault", 4, Class::Readback)?);
+    fault.write(0, &[0; 4]);
+    let pipeline = kernels.get("chain", Some(module), spec)?;
+    let mut rec = device.recorder()?;
+    let push = Push::default().addr(program.address()).addr(counter.address()).addr(fault.address());
+    rec.dispatch(&pipeline, &push.word(TRIAL).padded(32), [groups, 1, 1]);
+    rec.host_barrier();
+    [&program, &fault, &counter].into_iter().for_each(|b| rec.keep(b));
+    let recording = rec.finish()?;
+    device.wait(device.submit(&recording)?)?;
+    let mut found = [0; 4];
+    fault.read(0, &mut found);
+    let wait_us = device.gpu_us(&recording).unwrap_or(0.0) / TRIAL as f64;
+    tracing::info!("chain: {groups} workgroups wait {wait_us:.2} us for each other");
+    Ok(found == [0; 4])
 }
 
 /// The chain that a recording is adding stages to.
@@ -143,19 +167,19 @@ pub(super) struct Open {
     coded: Option<(u64, u64)>,
     /// Subgroup that comes after the last row.
     next: u32,
-    /// The first of them.
-    first: Product,
+    /// What the stages do.
+    products: Vec<Product>,
 }
 
 impl Writer<'_, '_> {
-    /// Whether a product can be a stage.
+    /// Whether a product is a stage.
     pub(super) fn chains(&self, product: &Product) -> bool {
         let info = &self.b.plan.weights[product.parts[0].weight.0];
         let (format, gated, caps) = (info.format, product.gated, self.b.device.caps());
         let normed = self.norms.contains_key(&product.x);
         let of_k = |c: &Chain| c.k[0] == info.cols || (c.k[1] == info.cols && !gated && !normed);
         self.rows_of(product.x) == 1
-            && !self.shape.stamps
+            && self.shape.chained
             && self.b.chain.is_some_and(of_k)
             && info.rows <= policy::CHAIN_MAX_ROWS
             && policy::chain_span(caps, format, info.cols)
@@ -190,7 +214,7 @@ impl Writer<'_, '_> {
             barrier: due,
             coded: None,
             next: 0,
-            first: product.clone(),
+            products: Vec::new(),
         });
         let waits = due && !open.stages.is_empty();
         if waits {
@@ -201,14 +225,17 @@ impl Writer<'_, '_> {
         let k = self.b.chain.map_or(0, |c| c.k[0]);
         let rows = self.b.chain.filter(|c| info.cols != c.k[0]).map_or(1, |c| c.rows);
         let odd = biases > 0 || parts.iter().any(|p| p.scale != 1.0);
-        let flags = biases as u32 | flag(odd, ODD) | flag(info.cols != k, SECOND_K) | flag(gated, GATED) | flag(add, ADD) | flag(norm.is_some(), NORM);
-        let push = push.word(open.next as usize).word((flags | flag(waits, WAIT) | flag(codes, CODE)) as usize);
+        let flags =
+            biases as u32 | flag(gated, GATED) | flag(add, ADD) | flag(norm.is_some(), NORM) | flag(waits, WAIT);
+        let flags = flags | flag(codes, CODE) | flag(info.cols != k, SECOND_K) | flag(odd, ODD);
+        let push = push.word(open.next as usize).word(flags as usize);
         let mut stage = [0; STAGE_WORDS];
         for (word, bytes) in stage.iter_mut().zip(push.0.chunks_exact(4)) {
             *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
         open.stages.push(stage);
         open.stem_of.push(stem);
+        open.products.push(product.clone());
         open.gated = if gated { Some(stem) } else { open.gated };
         if !open.stems.contains(&stem) {
             open.stems.push(stem);
@@ -222,9 +249,10 @@ impl Writer<'_, '_> {
     pub(super) fn end_chain(&mut self) -> Result<()> {
         let (Some(open), Some(chain)) = (self.open.take(), self.b.chain) else { return Ok(()) };
         let Some(name) = module(&open.stems, open.gated) else { return Ok(()) };
-        if open.stages.len() == 1 {
+        // Without a wait there is nothing to gain.
+        if open.stages.iter().all(|stage| stage[FLAGS] & WAIT == 0) {
             let due = std::mem::replace(&mut self.due, open.barrier);
-            self.gemv_alone(&open.first)?;
+            open.products.iter().try_for_each(|product| self.gemv_alone(product))?;
             self.due = due;
             return Ok(());
         }

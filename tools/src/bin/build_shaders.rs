@@ -35,7 +35,8 @@ fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
     let compiler = shaderc::Compiler::new()?;
     let mut modules = Vec::new();
     for kernel in KERNELS {
-        let one = FORMATS.iter().filter(|f| kernel.formats.includes(f.stem, f.block_len)).map(|f| Some(f.stem)).collect();
+        let one =
+            FORMATS.iter().filter(|f| kernel.formats.includes(f.stem, f.block_len)).map(|f| Some(f.stem)).collect();
         let stems: Vec<Option<&str>> = match kernel.formats {
             Formats::None => vec![None],
             Formats::Pairs(pairs) => pairs.iter().copied().map(Some).collect(),
