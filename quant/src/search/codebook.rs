@@ -34,6 +34,10 @@ pub enum Signs {
 pub struct Book {
     /// Values `[width][entries]`; shifted grids come twice, shifted up and then down.
     values: Vec<f32>,
+    /// `Σ v²` per entry: the `c` of weights that all count 1.
+    squares: Vec<f32>,
+    /// The least of them in the range of each family.
+    flattest: [usize; 2],
     entries: usize,
     width: usize,
     signs: Signs,
@@ -67,7 +71,17 @@ impl Book {
         let value = |j: usize, e: usize| grid.value(e % grid.codes.len(), j) + shifts[e / grid.codes.len()];
         let values: Vec<f32> = (0..grid.width).flat_map(|j| (0..entries).map(move |e| value(j, e))).collect();
         let largest = values.iter().copied().fold(0f32, f32::max);
-        Book { values, entries, width: grid.width, signs, sub, unit, top, largest }
+        let mut squares = vec![0f32; entries];
+        for v in values.chunks_exact(entries) {
+            squares.iter_mut().zip(v).for_each(|(sum, v)| *sum += v * v);
+        }
+        let flattest = [0; 2];
+        let mut book = Book { values, squares, flattest, entries, width: grid.width, signs, sub, unit, top, largest };
+        let of = entries / book.families();
+        for (flattest, squares) in book.flattest.iter_mut().zip(book.squares.chunks_exact(of)) {
+            *flattest = lowest(squares, squares, 1.0, 0.0);
+        }
+        book
     }
 
     /// Magnitudes the grid has to match, and the minus signs taken off, per eight weights.
@@ -103,21 +117,26 @@ impl Book {
     /// The entries of every group that are best at some scale, and a few more.
     fn candidates(&self, a: &[f32], weight: &[f32]) -> Candidates {
         let (n, families) = (self.entries, self.families());
-        let mut out = Candidates { lines: Vec::with_capacity(BLOCK / self.width * 32), starts: vec![0] };
+        let mut out = Candidates::with_room(BLOCK / self.width * 32);
         let (mut b, mut c) = (vec![0f32; n], vec![0f32; n]);
         for (a, w) in a.chunks_exact(self.width).zip(weight.chunks_exact(self.width)) {
             b.fill(0.0);
-            c.fill(0.0);
+            let even = w.iter().all(|w| *w == 1.0);
             for (j, v) in self.values.chunks_exact(n).enumerate() {
-                let (wa, w) = (w[j] * a[j], w[j]);
-                for ((b, c), v) in b.iter_mut().zip(&mut c).zip(v) {
-                    *b += wa * v;
-                    *c += w * v * v;
+                let wa = w[j] * a[j];
+                b.iter_mut().zip(v).for_each(|(b, v)| *b += wa * v);
+            }
+            if !even {
+                c.fill(0.0);
+                for (w, v) in w.iter().zip(self.values.chunks_exact(n)) {
+                    c.iter_mut().zip(v).for_each(|(c, v)| *c += w * v * v);
                 }
             }
+            let c = if even { &self.squares } else { &c };
             for family in 0..families {
                 let range = family * n / families..(family + 1) * n / families;
-                out.add(&b[range.clone()], &c[range.clone()], range.start);
+                let flattest = even.then_some(self.flattest[family]);
+                out.add(&b[range.clone()], &c[range.clone()], range.start, flattest);
             }
         }
         out
@@ -131,13 +150,7 @@ impl Book {
         for family in 0..families {
             let (mut error, mut sb, mut sc) = (0.0, 0.0, 0.0);
             for (g, chosen) in chosen.iter_mut().enumerate().take(groups) {
-                let (mut least, mut at) = (f32::INFINITY, Line::default());
-                for line in lines.of((j * groups + g) * families + family) {
-                    let e = s * s * line.c - 2.0 * s * line.b;
-                    if e < least {
-                        (least, at) = (e, *line);
-                    }
-                }
+                let (least, at) = lines.best((j * groups + g) * families + family, s);
                 error += least;
                 *chosen = at.entry;
                 sb += at.b;
@@ -221,29 +234,78 @@ struct Line {
     entry: u16,
 }
 
-/// Lines by group and family.
+/// Lines by group and family, the members of [`Line`] apart, so that several are looked at at once.
+#[derive(Default)]
 struct Candidates {
-    lines: Vec<Line>,
+    b: Vec<f32>,
+    c: Vec<f32>,
+    entries: Vec<u16>,
     starts: Vec<usize>,
 }
 
+/// Lines looked at together.
+const FEW: usize = 4;
+
 impl Candidates {
-    fn of(&self, i: usize) -> &[Line] {
-        &self.lines[self.starts[i]..self.starts[i + 1]]
+    fn with_room(lines: usize) -> Candidates {
+        let (b, c) = (Vec::with_capacity(lines), Vec::with_capacity(lines));
+        Candidates { b, c, entries: Vec::with_capacity(lines), starts: vec![0] }
+    }
+
+    fn push(&mut self, b: f32, c: f32, entry: usize) {
+        self.b.push(b);
+        self.c.push(c);
+        self.entries.push(entry as u16);
+    }
+
+    /// The line of list `i` that is lowest at `s`, the first of equals, and its error.
+    fn best(&self, i: usize, s: f32) -> (f32, Line) {
+        let range = self.starts[i]..self.starts[i + 1];
+        let (b, c) = (&self.b[range.clone()], &self.c[range.clone()]);
+        let (mut values, mut rounds) = ([f32::INFINITY; FEW], [0u32; FEW]);
+        let (ss, twice) = (s * s, 2.0 * s);
+        for (round, (b, c)) in b.chunks_exact(FEW).zip(c.chunks_exact(FEW)).enumerate() {
+            for i in 0..FEW {
+                let e = ss * c[i] - twice * b[i];
+                let better = e < values[i];
+                values[i] = if better { e } else { values[i] };
+                rounds[i] = if better { round as u32 } else { rounds[i] };
+            }
+        }
+        let (mut least, mut at) = (f32::INFINITY, usize::MAX);
+        for (i, (value, round)) in values.iter().zip(rounds).enumerate() {
+            let index = round as usize * FEW + i;
+            if *value < least || (*value == least && index < at && least < f32::INFINITY) {
+                (least, at) = (*value, index);
+            }
+        }
+        if at == usize::MAX {
+            return (least, Line::default());
+        }
+        (least, Line { b: b[at], c: c[at], entry: self.entries[range.start + at] })
+    }
+
+    /// Ends a list: lines that are nowhere lowest make it a whole number of [`FEW`].
+    fn end(&mut self) {
+        let start = self.starts.last().copied().unwrap_or(0);
+        while !(self.b.len() - start).is_multiple_of(FEW) {
+            self.push(0.0, f32::INFINITY, 0);
+        }
+        self.starts.push(self.b.len());
     }
 
     /// Adds those of the entries from `first` on that may be lowest somewhere.
     ///
     /// Let two lines be lowest at two scales. Between these a third is lowest somewhere only if it is below where the two
     /// cross, for it is above both at the ends.
-    fn add(&mut self, b: &[f32], c: &[f32], first: usize) {
-        let ends = [lowest(b, c, 0.0, 1.0), lowest(b, c, 1.0, 0.0)];
+    fn add(&mut self, b: &[f32], c: &[f32], first: usize, flattest: Option<usize>) {
+        let flattest = flattest.unwrap_or_else(|| lowest(b, c, 1.0, 0.0));
+        let ends = [lowest(b, c, 0.0, 1.0), flattest];
         let middle = crossing(b, c, ends[0], ends[1]).map(|s| lowest(b, c, s, 2.0));
         let path = [Some(ends[0]), middle, Some(ends[1])];
         let mut known: Vec<usize> = path.into_iter().flatten().collect();
         known.dedup();
-        let line = |i: usize| Line { b: b[i], c: c[i], entry: (first + i) as u16 };
-        self.lines.extend(known.iter().map(|i| line(*i)));
+        known.iter().for_each(|i| self.push(b[*i], c[*i], first + i));
         for pair in known.windows(2) {
             let Some(s) = crossing(b, c, pair[0], pair[1]) else { continue };
             let limit = s * c[pair[0]] - 2.0 * b[pair[0]];
@@ -254,11 +316,13 @@ impl Candidates {
                     any |= values[i] < limit;
                 }
                 if any {
-                    self.lines.extend((0..LANES).filter(|i| values[*i] < limit).map(|i| line(at * LANES + i)));
+                    for i in (0..LANES).filter(|i| values[*i] < limit) {
+                        self.push(b[i], c[i], first + at * LANES + i);
+                    }
                 }
             }
         }
-        self.starts.push(self.lines.len());
+        self.end();
     }
 }
 
@@ -298,14 +362,14 @@ mod tests {
             let n = 512;
             let b: Vec<f32> = (0..n).map(|_| 2.0 * random() - if round % 2 == 0 { 0.2 } else { 1.0 }).collect();
             let c: Vec<f32> = (0..n).map(|_| 0.1 + random()).collect();
-            let mut lines = Candidates { lines: Vec::new(), starts: vec![0] };
-            lines.add(&b, &c, 0);
-            assert!(lines.of(0).len() < n / 2, "{} of {n} left", lines.of(0).len());
+            let mut lines = Candidates::with_room(64);
+            lines.add(&b, &c, 0, None);
+            assert!(lines.b.len() < n / 2, "{} of {n} left", lines.b.len());
             for i in 0..40 {
                 let s = 0.05 * 1.3f32.powi(i / 2);
                 let value = |b: f32, c: f32| s * c - 2.0 * b;
                 let all = b.iter().zip(&c).map(|(b, c)| value(*b, *c)).fold(f32::INFINITY, f32::min);
-                let few = lines.of(0).iter().map(|line| value(line.b, line.c)).fold(f32::INFINITY, f32::min);
+                let few = lines.best(0, s).0 / s;
                 assert!(few <= all + 1e-5 * all.abs(), "scale {s}: {few} of the few, {all} of all");
             }
         }

@@ -294,3 +294,31 @@ impl Writer<'_, '_> {
         vk::send(self.b.device, buffer, bytemuck::cast_slice(&self.program))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The constants that the shader repeats.
+    #[test]
+    fn stages_agree_with_the_shader() {
+        let glsl = include_str!("../../../shaders/glsl/chain.comp");
+        let value = |name: &str| -> usize {
+            let at = glsl.find(&format!(" {name} = ")).unwrap_or_else(|| panic!("no {name}"));
+            glsl[at..].split(['=', ';', ',']).nth(1).unwrap().trim().parse().unwrap()
+        };
+        assert_eq!(value("STAGE_WORDS"), super::STAGE_WORDS);
+        assert_eq!(value("AT_FLAGS"), super::FLAGS);
+        let flags = [
+            ("GATED", super::GATED),
+            ("ADD", super::ADD),
+            ("NORM", super::NORM),
+            ("WAIT", super::WAIT),
+            ("CODE", super::CODE),
+            ("SECOND_FORMAT", super::SECOND_FORMAT),
+            ("SECOND_K", super::SECOND_K),
+            ("ODD", super::ODD),
+        ];
+        for (name, flag) in flags {
+            assert_eq!(value(name), flag as usize, "{name}");
+        }
+    }
+}
