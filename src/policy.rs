@@ -148,7 +148,8 @@ pub struct ChainTile {
 }
 
 /// How products of one row follow each other in one dispatch, if they do: where the driver tells how many multiprocessors
-/// there are, each of which can hold a workgroup, or, if it is `wanted`, by a single workgroup.
+/// there are, each of which can hold a workgroup, or, if it is `wanted`, by a single workgroup. (Those drivers' devices also let
+/// one thread's fence speak for its workgroup, which the kernel counts on.)
 pub fn chain_tile(caps: &Caps, bits: f32, wanted: Option<bool>) -> Option<ChainTile> {
     match (wanted, caps.cores) {
         (Some(false), _) => None,

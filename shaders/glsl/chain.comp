@@ -161,7 +161,7 @@ void main() {
         if (t < STAGE_WORDS) words[1 - stage][t] = ahead;
         barrier();
         if (t == 0) {
-            memoryBarrierBuffer();
+            memoryBarrierBuffer(); // for the whole workgroup: devices that chains are for order what came before its barrier, too
             // Whoever needs no answer does not wait for it.
             if (s + 1 < stages) atomicAdd(counter.v[0], 1);
             else if (atomicAdd(counter.v[0], 1) == stages * gl_NumWorkGroups.x - 1 && !given_up) counter.v[0] = 0;
