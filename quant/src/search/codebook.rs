@@ -7,6 +7,7 @@
 use super::{scale, to_half};
 use crate::grid::Grid;
 use crate::iq1_s::DELTA;
+use std::ops::Range;
 
 /// Weights of a block.
 const BLOCK: usize = 256;
@@ -34,10 +35,8 @@ pub enum Signs {
 pub struct Book {
     /// Values `[width][entries]`; shifted grids come twice, shifted up and then down.
     values: Vec<f32>,
-    /// `Σ v²` per entry: the `c` of weights that all count 1.
-    squares: Vec<f32>,
-    /// The least of them in the range of each family.
-    flattest: [usize; 2],
+    /// Per family, for weights that all count 1.
+    classes: Vec<Classes>,
     entries: usize,
     width: usize,
     signs: Signs,
@@ -71,16 +70,10 @@ impl Book {
         let value = |j: usize, e: usize| grid.value(e % grid.codes.len(), j) + shifts[e / grid.codes.len()];
         let values: Vec<f32> = (0..grid.width).flat_map(|j| (0..entries).map(move |e| value(j, e))).collect();
         let largest = values.iter().copied().fold(0f32, f32::max);
-        let mut squares = vec![0f32; entries];
-        for v in values.chunks_exact(entries) {
-            squares.iter_mut().zip(v).for_each(|(sum, v)| *sum += v * v);
-        }
-        let flattest = [0; 2];
-        let mut book = Book { values, squares, flattest, entries, width: grid.width, signs, sub, unit, top, largest };
+        let mut book = Book { values, classes: Vec::new(), entries, width: grid.width, signs, sub, unit, top, largest };
         let of = entries / book.families();
-        for (flattest, squares) in book.flattest.iter_mut().zip(book.squares.chunks_exact(of)) {
-            *flattest = lowest(squares, squares, 1.0, 0.0);
-        }
+        book.classes =
+            (0..book.families()).map(|f| Classes::new(&book.values, entries, f * of..(f + 1) * of)).collect();
         book
     }
 
@@ -118,25 +111,24 @@ impl Book {
     fn candidates(&self, a: &[f32], weight: &[f32]) -> Candidates {
         let (n, families) = (self.entries, self.families());
         let mut out = Candidates::with_room(BLOCK / self.width * 32);
-        let (mut b, mut c) = (vec![0f32; n], vec![0f32; n]);
+        let (mut b, mut c, mut room) = (vec![0f32; n], vec![0f32; n], Room::default());
         for (a, w) in a.chunks_exact(self.width).zip(weight.chunks_exact(self.width)) {
-            b.fill(0.0);
-            let even = w.iter().all(|w| *w == 1.0);
-            for (j, v) in self.values.chunks_exact(n).enumerate() {
-                let wa = w[j] * a[j];
-                b.iter_mut().zip(v).for_each(|(b, v)| *b += wa * v);
+            if w.iter().all(|w| *w == 1.0) {
+                self.classes.iter().for_each(|classes| classes.add_to(&mut out, a, &mut room));
+                continue;
             }
-            if !even {
-                c.fill(0.0);
-                for (w, v) in w.iter().zip(self.values.chunks_exact(n)) {
-                    c.iter_mut().zip(v).for_each(|(c, v)| *c += w * v * v);
+            b.fill(0.0);
+            c.fill(0.0);
+            for (j, v) in self.values.chunks_exact(n).enumerate() {
+                let (wa, w) = (w[j] * a[j], w[j]);
+                for ((b, c), v) in b.iter_mut().zip(&mut c).zip(v) {
+                    *b += wa * v;
+                    *c += w * v * v;
                 }
             }
-            let c = if even { &self.squares } else { &c };
             for family in 0..families {
                 let range = family * n / families..(family + 1) * n / families;
-                let flattest = even.then_some(self.flattest[family]);
-                out.add(&b[range.clone()], &c[range.clone()], range.start, flattest);
+                out.add(&b[range.clone()], &c[range.clone()], |i| range.start + i);
             }
         }
         out
@@ -226,6 +218,78 @@ impl Book {
     }
 }
 
+/// Entries of a family by their `c = Σ v²`, of which there are few: of those with the same only the one with the greatest `b` can be
+/// best.
+#[derive(Debug)]
+struct Classes {
+    /// Values `[width][len]`, class by class, the last entry of each repeated up to whole multiples of [`FEW`].
+    values: Vec<f32>,
+    entries: Vec<u16>,
+    /// Where each class ends, and its `c`.
+    ends: Vec<(usize, f32)>,
+}
+
+impl Classes {
+    /// Of the entries in `range` of `values`, `[width][stride]`.
+    fn new(values: &[f32], stride: usize, range: Range<usize>) -> Classes {
+        let square = |e: &usize| values.chunks_exact(stride).map(|v| v[*e] * v[*e]).sum::<f32>();
+        let mut sorted: Vec<usize> = range.collect();
+        sorted.sort_by(|i, j| square(i).total_cmp(&square(j)));
+        let (mut entries, mut ends) = (Vec::new(), Vec::new());
+        for class in sorted.chunk_by(|i, j| square(i) == square(j)) {
+            entries.extend_from_slice(class);
+            entries.resize(entries.len().next_multiple_of(FEW), class[class.len() - 1]);
+            ends.push((entries.len(), square(&class[0])));
+        }
+        let values = values.chunks_exact(stride).flat_map(|v| entries.iter().map(|e| v[*e])).collect();
+        Classes { values, entries: entries.into_iter().map(|e| e as u16).collect(), ends }
+    }
+
+    /// Adds the lines of a group with magnitudes `a`.
+    fn add_to(&self, out: &mut Candidates, a: &[f32], room: &mut Room) {
+        let (n, len) = (self.entries.len(), self.ends.len().next_multiple_of(LANES));
+        let Room { b, best, c } = room;
+        b.clear();
+        b.resize(n, 0.0);
+        for (a, v) in a.iter().zip(self.values.chunks_exact(n)) {
+            b.iter_mut().zip(v).for_each(|(b, v)| *b += a * v);
+        }
+        best.clear();
+        c.clear();
+        let mut start = 0;
+        for (end, square) in &self.ends {
+            best.push(greatest(&b[start..*end]));
+            c.push(*square);
+            start = *end;
+        }
+        best.resize(len, 0.0);
+        c.resize(len, f32::INFINITY);
+        // Whose a line is, is looked for only if it is kept.
+        out.add(best, c, |i| {
+            let start = if i == 0 { 0 } else { self.ends[i - 1].0 };
+            let at = b[start..].iter().position(|b| *b == best[i]).unwrap_or(0);
+            usize::from(self.entries[start + at])
+        });
+    }
+}
+
+/// Room for what [`Classes::add_to`] makes on the way.
+#[derive(Default)]
+struct Room {
+    b: Vec<f32>,
+    best: Vec<f32>,
+    c: Vec<f32>,
+}
+
+/// The greatest of whole multiples of [`FEW`].
+fn greatest(b: &[f32]) -> f32 {
+    let mut values = [f32::NEG_INFINITY; FEW];
+    for b in b.chunks_exact(FEW) {
+        values = std::array::from_fn(|i| if b[i] > values[i] { b[i] } else { values[i] });
+    }
+    values.into_iter().fold(f32::NEG_INFINITY, f32::max)
+}
+
 /// An entry's line `s c - 2 b`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
@@ -262,26 +326,18 @@ impl Candidates {
     fn best(&self, i: usize, s: f32) -> (f32, Line) {
         let range = self.starts[i]..self.starts[i + 1];
         let (b, c) = (&self.b[range.clone()], &self.c[range.clone()]);
-        let (mut values, mut rounds) = ([f32::INFINITY; FEW], [0u32; FEW]);
         let (ss, twice) = (s * s, 2.0 * s);
-        for (round, (b, c)) in b.chunks_exact(FEW).zip(c.chunks_exact(FEW)).enumerate() {
-            for i in 0..FEW {
-                let e = ss * c[i] - twice * b[i];
-                let better = e < values[i];
-                values[i] = if better { e } else { values[i] };
-                rounds[i] = if better { round as u32 } else { rounds[i] };
-            }
+        let errors = |b: &[f32], c: &[f32]| -> [f32; FEW] { std::array::from_fn(|i| ss * c[i] - twice * b[i]) };
+        let pairs = || b.chunks_exact(FEW).zip(c.chunks_exact(FEW));
+        let mut values = [f32::INFINITY; FEW];
+        for (b, c) in pairs() {
+            let e = errors(b, c);
+            values = std::array::from_fn(|i| if e[i] < values[i] { e[i] } else { values[i] });
         }
-        let (mut least, mut at) = (f32::INFINITY, usize::MAX);
-        for (i, (value, round)) in values.iter().zip(rounds).enumerate() {
-            let index = round as usize * FEW + i;
-            if *value < least || (*value == least && index < at && least < f32::INFINITY) {
-                (least, at) = (*value, index);
-            }
-        }
-        if at == usize::MAX {
-            return (least, Line::default());
-        }
+        let least = values.into_iter().fold(f32::INFINITY, f32::min);
+        // Where it was: the first of equals.
+        let at = pairs().position(|(b, c)| errors(b, c).iter().any(|e| *e == least)).map_or(0, |round| round * FEW);
+        let at = at + (0..FEW).find(|i| ss * c[at + i] - twice * b[at + i] == least).unwrap_or(0);
         (least, Line { b: b[at], c: c[at], entry: self.entries[range.start + at] })
     }
 
@@ -294,18 +350,17 @@ impl Candidates {
         self.starts.push(self.b.len());
     }
 
-    /// Adds those of the entries from `first` on that may be lowest somewhere.
+    /// Adds those lines that may be lowest somewhere; `entry` tells whose each is.
     ///
     /// Let two lines be lowest at two scales. Between these a third is lowest somewhere only if it is below where the two
     /// cross, for it is above both at the ends.
-    fn add(&mut self, b: &[f32], c: &[f32], first: usize, flattest: Option<usize>) {
-        let flattest = flattest.unwrap_or_else(|| lowest(b, c, 1.0, 0.0));
-        let ends = [lowest(b, c, 0.0, 1.0), flattest];
+    fn add(&mut self, b: &[f32], c: &[f32], entry: impl Fn(usize) -> usize) {
+        let ends = [lowest(b, c, 0.0, 1.0), lowest(b, c, 1.0, 0.0)];
         let middle = crossing(b, c, ends[0], ends[1]).map(|s| lowest(b, c, s, 2.0));
         let path = [Some(ends[0]), middle, Some(ends[1])];
         let mut known: Vec<usize> = path.into_iter().flatten().collect();
         known.dedup();
-        known.iter().for_each(|i| self.push(b[*i], c[*i], first + i));
+        known.iter().for_each(|i| self.push(b[*i], c[*i], entry(*i)));
         for pair in known.windows(2) {
             let Some(s) = crossing(b, c, pair[0], pair[1]) else { continue };
             let limit = s * c[pair[0]] - 2.0 * b[pair[0]];
@@ -317,7 +372,7 @@ impl Candidates {
                 }
                 if any {
                     for i in (0..LANES).filter(|i| values[*i] < limit) {
-                        self.push(b[i], c[i], first + at * LANES + i);
+                        self.push(b[i], c[i], entry(at * LANES + i));
                     }
                 }
             }
@@ -363,7 +418,7 @@ mod tests {
             let b: Vec<f32> = (0..n).map(|_| 2.0 * random() - if round % 2 == 0 { 0.2 } else { 1.0 }).collect();
             let c: Vec<f32> = (0..n).map(|_| 0.1 + random()).collect();
             let mut lines = Candidates::with_room(64);
-            lines.add(&b, &c, 0, None);
+            lines.add(&b, &c, |i| i);
             assert!(lines.b.len() < n / 2, "{} of {n} left", lines.b.len());
             for i in 0..40 {
                 let s = 0.05 * 1.3f32.powi(i / 2);
