@@ -336,7 +336,7 @@ impl Candidates {
         }
         let least = values.into_iter().fold(f32::INFINITY, f32::min);
         // Where it was: the first of equals.
-        let at = pairs().position(|(b, c)| errors(b, c).iter().any(|e| *e == least)).map_or(0, |round| round * FEW);
+        let at = pairs().position(|(b, c)| errors(b, c).contains(&least)).map_or(0, |round| round * FEW);
         let at = at + (0..FEW).find(|i| ss * c[at + i] - twice * b[at + i] == least).unwrap_or(0);
         (least, Line { b: b[at], c: c[at], entry: self.entries[range.start + at] })
     }
