@@ -170,6 +170,52 @@ fn chained_products_are_what_they_are_apart() {
     }
 }
 
+/// A model with biases and factors, which no golden model has: those of the fixture and made-up ones.
+fn with_biases() -> Gguf {
+    use pumex::gguf::write::{header, Entry, ALIGNMENT};
+    let from = Gguf::open(&crate::util::fixture("Q4_K_S").with_extension("gguf")).unwrap();
+    let mut parts: Vec<(Entry, Vec<u8>)> = Vec::new();
+    let f32s = |name: String, values: Vec<f32>| {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        (Entry { name, dims: vec![values.len() as u64], type_id: 0, len_bytes: bytes.len() as u64 }, bytes)
+    };
+    for t in from.tensors() {
+        let entry = Entry { name: t.name.clone(), dims: t.dims.clone(), type_id: t.type_id, len_bytes: t.len_bytes };
+        parts.push((entry, from.data(t).to_vec()));
+        let Some(name) = t.name.strip_suffix(".weight").filter(|_| t.name.starts_with("blk.") && t.dims.len() == 2)
+        else {
+            continue;
+        };
+        let values = (0..t.dims[1]).map(|i| 0.05 * ((i * 5 + t.dims[1]) % 7) as f32 - 0.15).collect();
+        let down = name.ends_with("ffn_down");
+        parts.push(if down { f32s(format!("{name}.scale"), vec![1.25]) } else { f32s(format!("{name}.bias"), values) });
+    }
+    let entries: Vec<Entry> = parts.iter().map(|(entry, _)| entry.clone()).collect();
+    let mut bytes = header(from.meta().iter(), &entries, ALIGNMENT);
+    for (_, data) in parts {
+        bytes.extend(data);
+        bytes.resize(bytes.len().next_multiple_of(ALIGNMENT as usize), 0);
+    }
+    Gguf::from_static("biases.gguf", bytes.leak()).unwrap()
+}
+
+#[test]
+fn chained_products_take_biases_and_factors() {
+    let gguf = with_biases();
+    let ids: Vec<u32> = (0..20).map(|i| (i * 7 + 5) % 120).collect();
+    let truth = logits(&mut reference(&gguf), &ids, 64);
+    let plain = Gguf::open(&crate::util::fixture("Q4_K_S").with_extension("gguf")).unwrap();
+    assert!(nmse(&logits(&mut reference(&plain), &ids, 64), &truth) > 1e-3, "they matter");
+    for chain in [true, false] {
+        let chain = Some(chain);
+        let way = pumex::engine::Options { chain, ..options(CacheType::F32) };
+        let Some(mut runner) = vulkan(&gguf, way) else { return };
+        let error = nmse(&logits(&mut runner, &ids, 1), &truth);
+        assert!(error < 1e-7, "chain {chain:?}: NMSE {error:e}");
+        assert_silent(&runner);
+    }
+}
+
 /// Workgroups that wait for others which do not run give up instead of hanging.
 #[test]
 fn workgroups_that_do_not_run_at_once_are_found_out() {
