@@ -412,13 +412,15 @@ impl Runner for VulkanRunner {
             }
         }
         let mut fault = [0; 4];
-        if self.chain.is_some() {
+        if shape.chained {
             self.fault.read(0, &mut fault);
         }
         if fault != [0; 4] {
+            self.chain = None; // recordings keep what they name
+            let name = &self.device.caps().name;
             let what =
-                format!("device {}: workgroups of one dispatch did not all run at once", self.device.caps().name);
-            return Err(Error::Device(what));
+                format!("device {name}: expected the workgroups of a dispatch to run at once, found them waiting");
+            return Err(Error::Device(format!("{what}; from now on every product has a dispatch of its own")));
         }
         let slot = &self.slots[shape.slot];
         let mut output = Output { ids: vec![0; wanted], logits: Vec::new() };
