@@ -250,12 +250,12 @@ fn attention_by_cooperative_matrices_loses_nothing() {
     }
 }
 
-/// Sums in another order may turn a code of a product's activations, or of a quantized cache, whose own error is about 1e-5.
+/// Sums in another order may turn a code of a quantized cache, whose own error is about 1e-5.
 #[test]
 fn attention_is_the_same_by_any_number_of_heads_a_workgroup() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let ids: Vec<u32> = (0..70).map(|i| (i * 97 + 5) % 4096).collect();
-    for (cache, bound) in [(CacheType::F16, 5e-9), (CacheType::Q8_0, 5e-7), (CacheType::F32, 5e-9)] {
+    for (cache, bound) in [(CacheType::F16, 1e-9), (CacheType::Q8_0, 5e-7), (CacheType::F32, 1e-9)] {
         let run = |heads| {
             let way = pumex::engine::Options { attn_heads: Some(heads), ..options(cache) };
             let mut runner = vulkan(&gguf, way)?;
@@ -321,7 +321,8 @@ fn steady_decode_keeps_to_its_counters() {
         // embedding, head, argmax; and the barriers at both ends.
         assert!(now.dispatches - before.dispatches <= 6 * layers + 3, "{}", now.dispatches - before.dispatches);
         assert!(now.barriers - before.barriers <= 5 * layers + 5, "{}", now.barriers - before.barriers);
-        assert!(now.bytes_from_device - before.bytes_from_device <= 16, "an id, and whether a chain gave up");
+        let told = if runner.chains() { 8 } else { 4 }; // an id, and whether a chain gave up
+        assert_eq!(now.bytes_from_device - before.bytes_from_device, told);
     }
     runner.finish(pending).unwrap();
     assert_silent(&runner);

@@ -101,17 +101,17 @@ void code(uint col, uint span) {
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
         if (i % (WHOLE ? 8 : 4) == 0 && i < inputs_of(span) / 4) {
-            int high = 0, low = 0;
+            ivec2 high = ivec2(0), low = ivec2(0); // of the halves
             [[unroll]] for (uint u = 0; u < (WHOLE ? 4 : 2); u++) {
                 ivec4 a = ivec4(x_codes[unit_at(col, i / 2 + u)]);
-                high = dotPacked4x8EXT(0x01010101, a.x) + high;
-                high = dotPacked4x8EXT(0x01010101, a.z) + high;
-                low = dotPacked4x8EXT(0x01010101, a.y) + low;
-                low = dotPacked4x8EXT(0x01010101, a.w) + low;
+                high[u / 2] += dotPacked4x8EXT(0x01010101, a.x) + dotPacked4x8EXT(0x01010101, a.z);
+                low[u / 2] += dotPacked4x8EXT(0x01010101, a.y) + dotPacked4x8EXT(0x01010101, a.w);
             }
-            float scale = largest_of[j] / STEPS, sum = scale * float(BITS == 16 ? high * 256 + low : high);
-            if (WHOLE) x_sum[col * (SPAN / 32) + i / 8] = vec2(scale, sum);
-            else x_sum[col * (SPAN / 32) + i / 8][i / 4 % 2] = sum;
+            float scale = largest_of[j] / STEPS;
+            precise vec2 sums = scale * vec2(BITS == 16 ? high * 256 + low : high);
+            precise float all = sums.x + sums.y;
+            if (WHOLE) x_sum[col * (SPAN / 32) + i / 8] = vec2(scale, all);
+            else x_sum[col * (SPAN / 32) + i / 8][i / 4 % 2] = sums.x;
         }
     }
 #endif
