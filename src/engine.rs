@@ -19,6 +19,7 @@ pub use vulkan::{StepTime, VulkanRunner};
 
 use crate::gguf::Gguf;
 use crate::plan::Plan;
+use crate::policy::Activations;
 use crate::reference::Reference;
 use crate::step::Runner;
 use crate::vk::{self, Device, Select};
@@ -64,6 +65,8 @@ pub struct Options {
     pub matrices: bool,
     /// Lets one dispatch do the products of one row that follow each other; by the policy where it is not told.
     pub chain: Option<bool>,
+    /// Codes of activations in products by integers; the device's best where it is not told.
+    pub activations: Option<Activations>,
     /// Sends weights through staging slots even where memory is unified.
     pub force_staging: bool,
 }
@@ -82,6 +85,7 @@ impl Default for Options {
             fuse: true,
             matrices: true,
             chain: None,
+            activations: None,
             force_staging: false,
         }
     }

@@ -21,8 +21,37 @@ pub struct GemvTile {
     pub span: u32,
     /// Chunks that its threads have under way.
     pub depth: u32,
-    /// Bits of its activations: 16 or 8.
-    pub bits: u32,
+    /// Codes of its activations.
+    pub activations: Activations,
+}
+
+/// Codes that integer kernels make of activations, with a scale for each 32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activations {
+    /// 16 bits: products are as exact as those of floats.
+    #[default]
+    Q16,
+    /// 8 bits, as llama.cpp's kernels take: a third less to do for each weight.
+    Q8,
+}
+
+impl Activations {
+    /// Of one.
+    pub fn bits(self) -> u32 {
+        match self {
+            Activations::Q16 => 16,
+            Activations::Q8 => 8,
+        }
+    }
+}
+
+/// The codes that are best on a device. Software devices have nothing to gain by shorter ones.
+pub fn activations(caps: &Caps) -> Activations {
+    if caps.kind == DeviceKind::Cpu {
+        Activations::Q16
+    } else {
+        Activations::Q8
+    }
 }
 
 /// What a product does beside multiplying.
@@ -36,6 +65,8 @@ pub struct Extras {
     pub norm: bool,
     /// Weights lie as planes.
     pub planes: bool,
+    /// Codes of its activations.
+    pub activations: Activations,
 }
 
 impl GemvTile {
@@ -51,7 +82,12 @@ impl GemvTile {
             ("NORM", u32::from(extras.norm)),
         ];
         if self.kernel == DOT {
-            spec.extend([("K", k as u32), ("SPAN", self.span), ("DEPTH", self.depth)]);
+            spec.extend([
+                ("K", k as u32),
+                ("SPAN", self.span),
+                ("DEPTH", self.depth),
+                ("BITS", self.activations.bits()),
+            ]);
         }
         spec
     }
@@ -82,14 +118,14 @@ fn table_bytes(format: &Format) -> usize {
     tables::of(format.id).map_or(0, |t| 4 * t.words().len().max(TABLE_SPREAD))
 }
 
-/// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory (21 bits each), else a
-/// multiple of 256; none if it cannot run at all.
-pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize) -> Option<usize> {
+/// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory, with an eighth of padding
+/// and 3 bits each for scales and sums, else a multiple of 256; none if it cannot run at all.
+pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize, codes: Activations) -> Option<usize> {
     if !caps.int_dot8 || format.block_len == 1 || caps.subgroup_size < 8 {
         return None;
     }
     let room = (caps.max_shared_bytes as usize).checked_sub(table_bytes(format) + DOT_SHARED_RESERVE)?;
-    let fit = room * 8 / 21 / n;
+    let fit = room * 8 / (codes.bits() + codes.bits() / 8 + 3) as usize / n;
     if k <= fit {
         return Some(k);
     }
@@ -101,7 +137,7 @@ pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize) -> Option<usiz
 /// The integer kernel's shapes are those `sweep` and whole tokens found best on an NVIDIA H200: workgroups wide enough to code
 /// the activations at once, and as many as multiprocessors, so that each codes them once.
 pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: Extras) -> GemvTile {
-    let Some(span) = dot_span(caps, format, k, n) else {
+    let Some(span) = dot_span(caps, format, k, n, extras.activations) else {
         return float_tile(caps, format, (m, k), n);
     };
     let cores = cores(caps);
@@ -124,15 +160,16 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         (_, 1) => (256, 2, 8 * cores),
         _ => (512, 2, 4 * cores),
     };
-    let tile = dot_tile(caps, (m, k), rows, size, 1, span);
+    let tile = GemvTile { activations: extras.activations, ..dot_tile(caps, (m, k), rows, size, 1, span) };
     GemvTile { groups: if span < k { tile.groups } else { tile.groups.min(groups) }, ..tile }
 }
 
 /// A GEMV of `m` outputs over `k` inputs with the matrices of one expert, or of all experts of a row side by side.
-pub fn expert_tile(caps: &Caps, format: &Format, m: usize, k: usize) -> GemvTile {
-    match dot_span(caps, format, k, 1) {
+pub fn expert_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), codes: Activations) -> GemvTile {
+    match dot_span(caps, format, k, 1, codes) {
         Some(span) if span == k => {
-            dot_tile(caps, (m, k), 1, if caps.kind == DeviceKind::Cpu { 64 } else { 512 }, 1, span)
+            let size = if caps.kind == DeviceKind::Cpu { 64 } else { 512 };
+            GemvTile { activations: codes, ..dot_tile(caps, (m, k), 1, size, 1, span) }
         }
         _ => float_tile(caps, format, (m, k), 1),
     }
@@ -179,8 +216,8 @@ pub fn chain_rows(tile: ChainTile, lanes: u32, m: usize) -> u32 {
 pub const CHAIN_MAX_ROWS: usize = 1 << 16;
 
 /// Whether a chain's workgroups can hold the codes of `k` inputs.
-pub fn chain_span(caps: &Caps, format: &Format, k: usize) -> bool {
-    dot_span(caps, format, k, 1) == Some(k)
+pub fn chain_span(caps: &Caps, format: &Format, k: usize, codes: Activations) -> bool {
+    dot_span(caps, format, k, 1, codes) == Some(k)
 }
 
 /// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.
@@ -188,7 +225,8 @@ pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns
     let size = size.min(caps.max_workgroup_invocations).max(caps.subgroup_size);
     let turns = if span < k { 1 } else { turns };
     let outputs = size / caps.subgroup_size * rows * turns;
-    GemvTile { kernel: DOT, size, rows, groups: (m as u32).div_ceil(outputs), span: span as u32, depth: 1, bits: 16 }
+    let (groups, activations) = ((m as u32).div_ceil(outputs), Activations::Q16);
+    GemvTile { kernel: DOT, size, rows, groups, span: span as u32, depth: 1, activations }
 }
 
 /// The float kernel: a subgroup's worth of threads per few outputs on GPUs, more outputs on software devices, where a
@@ -203,7 +241,8 @@ pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize
         (false, _) => (if k >= 8192 { 64 } else { 32 }, 2),
     };
     let size = size.max(caps.subgroup_size.min(64));
-    GemvTile { kernel: FLOAT, size, rows, groups: (m as u32).div_ceil(rows), span: k as u32, depth: 1, bits: 16 }
+    let (groups, activations) = ((m as u32).div_ceil(rows), Activations::Q16);
+    GemvTile { kernel: FLOAT, size, rows, groups, span: k as u32, depth: 1, activations }
 }
 
 /// How weights reach a device whose memory the host does not use as its own, with `threads` of the host; and why so.

@@ -2,15 +2,15 @@
 
 use pumex::engine::held_of_matrices;
 use pumex::kernel::Kernels;
-use pumex::policy::{self, matrix, Extras};
+use pumex::policy::{self, matrix, Activations, Extras};
 use pumex::sample::Rng;
 use pumex::vk::{self, Buffer, Class, Device};
 use pumex_quant::{Format, FORMATS};
 
 /// Bound of the squared error over the squared sum of magnitudes: f32 products summed in another order.
 pub const BOUND: f64 = 1e-12;
-/// The integer kernel's: activations are rounded to 16 bits of their run's largest.
-const DOT_BOUND: f64 = 1e-8;
+/// The integer kernel's: activations are rounded to 16 bits of their run's largest, or to 8.
+const DOT_BOUNDS: [(Activations, f64); 2] = [(Activations::Q16, 1e-8), (Activations::Q8, 5e-5)];
 /// The cooperative matrices': both factors are rounded to halves.
 const HALF_BOUND: f64 = 1e-6;
 /// Of the norms.
@@ -35,13 +35,24 @@ struct Case {
     gated: bool,
     norm: bool,
     planes: bool,
+    activations: Activations,
 }
 
 impl Case {
-    const PLAIN: Case = Case { m: 7, k: 0, n: 1, bias: false, add: false, gated: false, norm: false, planes: false };
+    const PLAIN: Case = Case {
+        m: 7,
+        k: 0,
+        n: 1,
+        bias: false,
+        add: false,
+        gated: false,
+        norm: false,
+        planes: false,
+        activations: Activations::Q16,
+    };
 
     fn extras(&self) -> Extras {
-        Extras { gated: self.gated, add: self.add, norm: self.norm, planes: self.planes }
+        Extras { gated: self.gated, add: self.add, norm: self.norm, planes: self.planes, activations: self.activations }
     }
 }
 
@@ -205,7 +216,7 @@ impl Lab {
                 _ => {
                     let span = if kernel == "gemv_dot in spans" { 256.min(k) } else { k };
                     let tile = policy::dot_tile(caps, (m, k), if n > 2 { 1 } else { 2 }, 64, 2, span);
-                    policy::GemvTile { depth: 1 + u32::from(case.planes), ..tile }
+                    policy::GemvTile { depth: 1 + u32::from(case.planes), activations: case.activations, ..tile }
                 }
             };
             let spec = tile.spec(k, n, case.extras());
@@ -222,6 +233,12 @@ impl Lab {
     }
 }
 
+/// The integer kernel's codes of activations, with its bounds, where it takes so many inputs and rows.
+fn dots(lab: &Lab, format: &Format, k: usize, n: usize) -> Vec<(Activations, f64)> {
+    let fits = |(codes, _): &(Activations, f64)| policy::dot_span(lab.device.caps(), format, k, n, *codes).is_some();
+    DOT_BOUNDS.into_iter().filter(fits).collect()
+}
+
 #[test]
 fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
     let Some(mut lab) = Lab::open() else { return };
@@ -229,10 +246,11 @@ fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
         let (begun, one) = (std::time::Instant::now(), format.block_len.max(32));
         for (k, m, n) in [(one, 1, 1), (5 * one, 131, 1), (3 * one, 33, 3)] {
             let case = Case { m, k, n, planes: n > 1 || m == 1, ..Case::PLAIN };
-            if policy::dot_span(lab.device.caps(), format, k, n).is_some() {
-                for case in [case, Case { planes: !case.planes, ..case }] {
-                    let error = lab.error(format, case, "gemv_dot");
-                    assert!(error < DOT_BOUND, "gemv_dot {} {case:?}: {error:e}", format.name);
+            for (activations, bound) in dots(&lab, format, k, n) {
+                let also = (activations == Activations::Q16).then_some(!case.planes);
+                for planes in [Some(case.planes), also].into_iter().flatten() {
+                    let error = lab.error(format, Case { planes, activations, ..case }, "gemv_dot");
+                    assert!(error < bound, "gemv_dot {} {case:?}, {activations:?}: {error:e}", format.name);
                 }
             }
             let error = lab.error(format, case, "gemv");
@@ -307,13 +325,12 @@ fn epilogues_add_and_take_biases_in_gemv_and_gemm() {
             (1, false, true, "gemv_dot"),
         ] {
             let k = 2 * format.block_len.max(32);
-            if kernel != "gemv" && policy::dot_span(lab.device.caps(), format, k, n).is_none() {
-                continue;
-            }
             let case = Case { m: 65, k, n, bias: true, add, gated, ..Case::PLAIN };
-            let error = lab.error(format, case, kernel);
-            let bound = if kernel.starts_with("gemv_dot") { DOT_BOUND } else { BOUND };
-            assert!(error < bound, "{} {case:?}: {error:e}", format.name);
+            let ways = if kernel == "gemv_dot" { dots(&lab, format, k, n) } else { vec![(Activations::Q16, BOUND)] };
+            for (activations, bound) in ways {
+                let error = lab.error(format, Case { activations, ..case }, kernel);
+                assert!(error < bound, "{} {case:?}, {activations:?}: {error:e}", format.name);
+            }
         }
     }
 }
@@ -328,12 +345,10 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
             let error = lab.error(format, Case { norm, ..case }, "gemv");
             assert!(error < BOUND, "{n} rows, norm {norm}: {error:e}");
         }
-        if policy::dot_span(lab.device.caps(), format, case.k, n).is_some() {
-            for norm in [false, true] {
-                for kernel in ["gemv_dot", "gemv_dot in spans"] {
-                    let error = lab.error(format, Case { norm, ..case }, kernel);
-                    assert!(error < DOT_BOUND, "{n} rows, {kernel}, norm {norm}: {error:e}");
-                }
+        for (activations, bound) in dots(&lab, format, case.k, n) {
+            for (norm, kernel) in [false, true].into_iter().flat_map(|n| [(n, "gemv_dot"), (n, "gemv_dot in spans")]) {
+                let error = lab.error(format, Case { norm, activations, ..case }, kernel);
+                assert!(error < bound, "{n} rows, {kernel}, norm {norm}, {activations:?}: {error:e}");
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use pumex::engine::{self, CacheType, DeviceChoice, Options, VulkanRunner};
 use pumex::gguf::Gguf;
+use pumex::policy::Activations;
 use pumex::reference::Reference;
 use pumex::step::{Row, Runner, Token, Want};
 use pumex::{model, vk};
@@ -118,6 +119,7 @@ pub fn vulkan(gguf: &Gguf, options: Options) -> Option<VulkanRunner> {
 /// Options of the tests: a small context, two sequences.
 pub fn options(cache: CacheType) -> Options {
     Options {
+        activations: Some(Activations::Q16),
         device: DeviceChoice::Vulkan,
         n_ctx: Some(256),
         n_seqs: 2,

@@ -18,6 +18,7 @@ layout(constant_id = 1) const uint K = 4096;   // inputs of a stage: these, of w
 layout(constant_id = 2) const uint K_2 = 8192; // or these
 layout(constant_id = 3) const uint ROWS_2 = 1; // rows at a time of those
 layout(constant_id = 4) const uint LANES = 32; // threads of a subgroup
+layout(constant_id = 6) const uint BITS = 16;  // of an activation: 16 or 8
 layout(constant_id = 5) const uint SPIN = 1 << 19; // looks at the counter before a workgroup gives up
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Met { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Met4 { vec4 v[]; };
@@ -38,10 +39,9 @@ const uint STAGE_WORDS = 28;
 const uint GATED = 8, ADD = 16, NORM = 32, WAIT = 64, CODE = 128, SECOND_FORMAT = 256, SECOND_K = 512;
 const uint ODD = 1024; // there are biases or factors
 
-const float STEPS = 32512.0; // 127 * 256: the high byte stays within a signed byte
 const uint K_MOST = K > K_2 ? K : K_2;
-const uint UNITS = K_MOST / 8 + K_MOST / 64 + 1; // see gemv_dot.comp
-shared uvec4 x_codes[UNITS];
+shared uvec4 x_codes[K_MOST * BITS / 128 + K_MOST * BITS / 1024 + 1];
+#include "lib/codes.glsl"
 shared vec2 x_run[K_MOST / 32]; // scale and sum of each run of 32
 shared vec2 x_sum[K_MOST / 32]; // of its halves
 shared float squares[gl_WorkGroupSize.x / 8];
@@ -53,9 +53,6 @@ uint word(uint i) { return subgroupBroadcastFirst(words[stage][i]); }
 uvec2 address(uint i) { return uvec2(word(i), word(i + 1)); }
 float number(uint i) { return uintBitsToFloat(word(i)); }
 bool is(uint flag) { return (word(AT_FLAGS) & flag) != 0; }
-
-uint packed(ivec4 q) { return uint(q.x & 255) | (uint(q.y & 255) << 8) | (uint(q.z & 255) << 16) | (uint(q.w) << 24); }
-uint unit_at(uint unit) { return unit + unit / 8; }
 
 // Of the norm: its weights for the activations that a thread codes, and its factor of the sums.
 const uint NORM_VECS = (K / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;

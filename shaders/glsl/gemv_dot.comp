@@ -1,5 +1,5 @@
-// y (+)= W x + b as gemv.comp, by integer dot products: each workgroup codes the activations once in 16 bits (two signed
-// bytes and a scale per 32), after an RMS norm if NORM says so, then its subgroups take rows in turn. The weights of a
+// y (+)= W x + b as gemv.comp, by integer dot products: each workgroup codes the activations once in BITS bits (and a
+// scale per 32), after an RMS norm if NORM says so, then its subgroups take rows in turn. The weights of a
 // subgroup's next chunks are fetched before the current ones are used, the first before the activations are there.
 #version 460
 #include "lib/types.glsl"
@@ -15,11 +15,9 @@ layout(constant_id = 9) const uint BITS = 16; // of an activation: 16 or 8
 const uint ONE = EXPERTS == 2 ? K / USED : K; // inputs of one matrix
 const bool EVEN = K / CHUNK % 32 == 0 && EXPERTS < 2; // subgroups of up to 32 have a chunk for every thread
 const uint SPANS = (K + SPAN - 1) / SPAN;
-const float STEPS = BITS == 16 ? 32512.0 : 127.0; // 127 * 256: the high byte stays within a signed byte
-// Units of eight activations: high bytes, low bytes, high, low. A unit of padding after every eight keeps subgroups, whose
-// threads are a chunk apart, from meeting in one bank.
-const uint UNITS = SPAN / 8 + SPAN / 64 + 1;
+const uint UNITS = SPAN * BITS / 128 + SPAN * BITS / 1024 + 1; // of a row
 shared uvec4 x_codes[COLS * UNITS];
+#include "lib/codes.glsl"
 shared float x_scale[COLS * SPAN / 32];
 #ifdef HAS_OFFSET
 const bool WHOLE = GROUPS == 8 * PIECES; // a piece is a run of 32
@@ -27,9 +25,6 @@ shared vec2 x_sum[COLS * SPAN / 32]; // of each half of a run, scaled; or the sc
 #endif
 const uint SUBGROUPS = gl_WorkGroupSize.x / 8; // at most: subgroups are of 8 threads or more
 shared float squares[COLS * SUBGROUPS]; // of x, for the norm
-
-uint packed(ivec4 q) { return uint(q.x & 255) | (uint(q.y & 255) << 8) | (uint(q.z & 255) << 16) | (uint(q.w) << 24); }
-uint unit_at(uint col, uint unit) { return col * UNITS + unit + unit / 8; }
 
 // Activations of the span as the threads hold them: vec4 t, t + size, ... of a row; zeros past the end.
 const uint VECS = (SPAN / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
@@ -46,8 +41,7 @@ void hold(uint col, uint span) {
     }
 }
 
-// Weighs what is held, or multiplies it by the norm's weights; the norm's scale is a factor of the sums (see find_scales). The
-// eight threads that hold a run of 32 tell each other its largest where its codes will be.
+// Weighs what is held, or multiplies it by the norm's weights; the norm's scale is a factor of the sums (see find_scales).
 void prepare(uint col, uint span) {
     float square = 0.0;
     [[unroll]] for (uint j = 0; j < VECS; j++) {
@@ -57,8 +51,7 @@ void prepare(uint col, uint span) {
             square += dot(held[j], held[j]);
             held[j] *= held_norm[j];
         }
-        vec4 a = abs(held[j]);
-        if (i < inputs_of(span) / 4) x_codes[unit_at(col, i / 2)][2 * (i % 2)] = floatBitsToUint(max(max(a.x, a.y), max(a.z, a.w)));
+        if (i < inputs_of(span) / 4) tell_largest(col * UNITS, i, held[j]);
     }
     if (NORM == 1) {
         square = subgroupAdd(square);
@@ -73,26 +66,14 @@ void prepare(uint col, uint span) {
 void code(uint col, uint span) {
     float largest_of[VECS];
     [[unroll]] for (uint j = 0; j < VECS; j++) {
-        uint i = min(gl_LocalInvocationID.x + j * gl_WorkGroupSize.x, SPAN / 4 - 1);
-        largest_of[j] = 0.0;
-        [[unroll]] for (uint u = 0; u < 4; u++) {
-            vec4 most = uintBitsToFloat(x_codes[unit_at(col, i / 8 * 4 + u)]);
-            largest_of[j] = max(largest_of[j], max(most.x, most.z));
-        }
+        largest_of[j] = largest_told(col * UNITS, min(gl_LocalInvocationID.x + j * gl_WorkGroupSize.x, SPAN / 4 - 1));
     }
     subgroupBarrier();
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
-        float largest = largest_of[j];
-        float inverse = largest > 1e-30 ? STEPS / largest : 0.0;
-        // Rounds: added to 1.5 * 2^23, a number of so few bits is the low end of the sum. Conversions are slow.
-        ivec4 q = floatBitsToInt(held[j] * inverse + 12582912.0) - 0x4b400000;
-        ivec4 high = BITS == 16 ? (q + 128) >> 8 : q;
         if (i < inputs_of(span) / 4) {
-            uint unit = unit_at(col, i / 2);
-            x_codes[unit][2 * (i % 2)] = packed(high);
-            x_codes[unit][2 * (i % 2) + 1] = BITS == 16 ? packed(q - (high << 8)) : 0;
-            if (i % 8 == 0) x_scale[col * (SPAN / 32) + i / 8] = largest / STEPS;
+            put_codes(col * UNITS, i, held[j], largest_of[j]);
+            if (i % 8 == 0) x_scale[col * (SPAN / 32) + i / 8] = largest_of[j] / STEPS;
         }
     }
 #ifdef HAS_OFFSET
@@ -101,14 +82,9 @@ void code(uint col, uint span) {
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
         if (i % (WHOLE ? 8 : 4) == 0 && i < inputs_of(span) / 4) {
-            ivec2 high = ivec2(0), low = ivec2(0); // of the halves
-            [[unroll]] for (uint u = 0; u < (WHOLE ? 4 : 2); u++) {
-                ivec4 a = ivec4(x_codes[unit_at(col, i / 2 + u)]);
-                high[u / 2] += dotPacked4x8EXT(0x01010101, a.x) + dotPacked4x8EXT(0x01010101, a.z);
-                low[u / 2] += dotPacked4x8EXT(0x01010101, a.y) + dotPacked4x8EXT(0x01010101, a.w);
-            }
+            uint at = col * UNITS + unit_of(i);
             float scale = largest_of[j] / STEPS;
-            precise vec2 sums = scale * vec2(BITS == 16 ? high * 256 + low : high);
+            precise vec2 sums = scale * vec2(sum_of_half(at), WHOLE ? sum_of_half(at + 16 / UNIT) : 0);
             precise float all = sums.x + sums.y;
             if (WHOLE) x_sum[col * (SPAN / 32) + i / 8] = vec2(scale, all);
             else x_sum[col * (SPAN / 32) + i / 8][i / 4 % 2] = sums.x;
@@ -153,19 +129,24 @@ int dot4(uint q, int a) { return dotPacked4x8EXT(int(q), a); }
 #endif
 
 void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
-    const uint HALVES = GROUPS / PIECES / 2; // units per piece
+    const uint UNITS_EACH = CHUNK / UNIT / PIECES; // of a piece
     [[unroll]] for (uint col = 0; col < COLS; col++) {
         [[unroll]] for (uint p = 0; p < PIECES; p++) {
-            uint at = col_of(c, p * 2 * HALVES) - span * SPAN, run = col * (SPAN / 32) + at / 32;
-            uint unit = unit_at(col, at / 8); // units of a run are neighbours
+            uint at = col_of(c, p * (GROUPS / PIECES)) - span * SPAN, run = col * (SPAN / 32) + at / 32;
+            uint unit = col * UNITS + unit_at(at / UNIT);
             ivec2 dots[LINES];
             [[unroll]] for (uint r = 0; r < LINES; r++) dots[r] = ivec2(0);
-            [[unroll]] for (uint h = 0; h < HALVES; h++) {
+            [[unroll]] for (uint h = 0; h < UNITS_EACH; h++) {
                 ivec4 a = ivec4(x_codes[unit + h]);
                 [[unroll]] for (uint r = 0; r < LINES; r++) {
-                    uint i = (p * HALVES + h) * 2;
-                    dots[r].x += dot4(q[r][i], a.x) + dot4(q[r][i + 1], a.z);
-                    if (BITS == 16) dots[r].y += dot4(q[r][i], a.y) + dot4(q[r][i + 1], a.w);
+                    uint i = (p * UNITS_EACH + h) * (UNIT / 4);
+                    if (BITS == 16) {
+                        dots[r].x += dot4(q[r][i], a.x) + dot4(q[r][i + 1], a.z);
+                        dots[r].y += dot4(q[r][i], a.y) + dot4(q[r][i + 1], a.w);
+                    } else {
+                        dots[r].x += dot4(q[r][i], a.x) + dot4(q[r][i + 1], a.y);
+                        dots[r].x += dot4(q[r][i + 2], a.z) + dot4(q[r][i + 3], a.w);
+                    }
                 }
             }
 #ifdef HAS_OFFSET
@@ -175,7 +156,7 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
             float d = x_scale[run];
 #endif
             [[unroll]] for (uint r = 0; r < LINES; r++) {
-                acc[r * COLS + col] += d * s[r][p].x * float(BITS == 16 ? dots[r].x * 256 + dots[r].y : dots[r].x);
+                acc[r * COLS + col] += d * s[r][p].x * float(whole(dots[r]));
 #ifdef HAS_OFFSET
                 acc[r * COLS + col] += s[r][p].y * sum;
 #endif

@@ -142,7 +142,7 @@ pub const KERNELS: &[Kernel] = &[
         formats: Formats::Pairs(&CHAINED),
         needs: Needs::IntegerDot,
         push_bytes: 32,
-        spec: &[("SIZE", 0), ("K", 1), ("K_2", 2), ("ROWS_2", 3), ("LANES", 4), ("SPIN", 5), PLANES],
+        spec: &[("SIZE", 0), ("K", 1), ("K_2", 2), ("ROWS_2", 3), ("LANES", 4), ("SPIN", 5), ("BITS", 6), PLANES],
     },
     Kernel {
         name: "gemm_tile",

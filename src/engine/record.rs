@@ -9,7 +9,7 @@ use super::draw::MAX_K;
 use super::CacheType;
 use crate::kernel::{Kernels, Key};
 use crate::plan::{Access, Cache, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
-use crate::policy::{self, AttnTile};
+use crate::policy::{self, Activations, AttnTile};
 use crate::vk::{self, Buffer, Caps, Class, Device, Recorder, Recording};
 use crate::Result;
 pub use chain::{run_at_once, Chain};
@@ -104,6 +104,8 @@ pub struct Bound<'a> {
     pub meeting: &'a Meeting,
     /// Products of one row follow each other in one dispatch, if they do.
     pub chain: Option<&'a Chain>,
+    /// Codes of activations in products by integers.
+    pub activations: Activations,
     /// Where a chain whose workgroups do not run at once says so.
     pub fault: &'a Buffer,
     /// Activations for cooperative matrices, if these are used.

@@ -7,7 +7,7 @@ use super::{draw, weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Placement, Plan};
-use crate::policy;
+use crate::policy::{self, Activations};
 use crate::sample::SamplerOptions;
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket, Want};
 use crate::vk::{self, Buffer, Class, Device};
@@ -76,6 +76,7 @@ pub struct VulkanRunner {
     packed: Option<Packed>,
     chain: Option<Chain>,
     chained: bool,
+    activations: Activations,
     fault: Buffer,
 }
 
@@ -178,7 +179,9 @@ impl VulkanRunner {
         }
         let meeting = Meeting::new(&device, &plan, max_rows)?;
         let packed = if options.matrices { Packed::new(&device, &kernels, &plan, max_rows)? } else { None };
-        let chain = if options.fuse { Chain::new(&device, &kernels, &plan, options.chain)? } else { None };
+        let activations = options.activations.unwrap_or_else(|| policy::activations(device.caps()));
+        let ways = (options.chain, activations);
+        let chain = if options.fuse { Chain::new(&device, &kernels, &plan, ways)? } else { None };
         let fault = device.buffer("fault", 4, Class::Readback)?;
         fault.write(0, &[0; 4]);
         let arena = device.buffer("scratch", placement.len_bytes, Class::Scratch)?;
@@ -211,6 +214,7 @@ impl VulkanRunner {
             packed,
             chain,
             chained: true,
+            activations,
             fault,
             device,
             placement,
@@ -274,6 +278,7 @@ impl VulkanRunner {
             meeting: &self.meeting,
             packed: self.packed.as_ref(),
             chain: self.chain.as_ref(),
+            activations: self.activations,
             fault: &self.fault,
         }
     }

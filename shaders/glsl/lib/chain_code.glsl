@@ -14,8 +14,7 @@ void CODE_NAME() {
             square += there ? dot(held[j], held[j]) : 0.0;
             held[j] *= weights[min(j, NORM_VECS - 1)];
         }
-        vec4 a = abs(held[j]);
-        if (there) x_codes[unit_at(i / 2)][2 * (i % 2)] = floatBitsToUint(max(max(a.x, a.y), max(a.z, a.w)));
+        if (there) tell_largest(0, i, held[j]);
     }
     if (normed) {
         square = subgroupAdd(square);
@@ -25,23 +24,14 @@ void CODE_NAME() {
     subgroupBarrier();
     float largest_of[VECS];
     [[unroll]] for (uint j = 0; j < VECS; j++) {
-        uint i = min(t + j * gl_WorkGroupSize.x, CODE_K / 4 - 1);
-        largest_of[j] = 0.0;
-        [[unroll]] for (uint u = 0; u < 4; u++) {
-            vec4 most = uintBitsToFloat(x_codes[unit_at(i / 8 * 4 + u)]);
-            largest_of[j] = max(largest_of[j], max(most.x, most.z));
-        }
+        largest_of[j] = largest_told(0, min(t + j * gl_WorkGroupSize.x, CODE_K / 4 - 1));
     }
     subgroupBarrier();
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = t + j * gl_WorkGroupSize.x;
-        float largest = largest_of[j], inverse = largest > 1e-30 ? STEPS / largest : 0.0;
-        ivec4 q = floatBitsToInt(held[j] * inverse + 12582912.0) - 0x4b400000, high = (q + 128) >> 8;
         if (i < CODE_K / 4) {
-            uint unit = unit_at(i / 2);
-            x_codes[unit][2 * (i % 2)] = packed(high);
-            x_codes[unit][2 * (i % 2) + 1] = packed(q - (high << 8));
-            if (i % 8 == 0) x_run[i / 8].x = largest / STEPS;
+            put_codes(0, i, held[j], largest_of[j]);
+            if (i % 8 == 0) x_run[i / 8].x = largest_of[j] / STEPS;
         }
     }
 #ifdef SUMS
@@ -50,13 +40,8 @@ void CODE_NAME() {
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = t + j * gl_WorkGroupSize.x;
         if (i % 8 == 0 && i < CODE_K / 4) {
-            ivec2 high = ivec2(0), low = ivec2(0);
-            [[unroll]] for (uint u = 0; u < 4; u++) {
-                ivec4 a = ivec4(x_codes[unit_at(i / 2) + u]);
-                high[u / 2] = dotPacked4x8EXT(0x01010101, a.z) + (dotPacked4x8EXT(0x01010101, a.x) + high[u / 2]);
-                low[u / 2] = dotPacked4x8EXT(0x01010101, a.w) + (dotPacked4x8EXT(0x01010101, a.y) + low[u / 2]);
-            }
-            vec2 sums = largest_of[j] / STEPS * vec2(high * 256 + low);
+            uint at = unit_of(i);
+            vec2 sums = largest_of[j] / STEPS * vec2(sum_of_half(at), sum_of_half(at + 16 / UNIT));
             x_sum[i / 8] = sums;
             x_run[i / 8].y = sums.x + sums.y;
         }

@@ -1,24 +1,29 @@
 // The products of a chunk of RUN_LINES rows with the activations.
 void RUN_MULTIPLY(uint c, uint q[RUN_LINES][CHUNK / 4], vec2 s[RUN_LINES][PIECES], inout float sum[RUN_LINES]) {
-    const uint HALVES = CHUNK / 8 / PIECES; // units of a piece
+    const uint UNITS = CHUNK / UNIT / PIECES; // of a piece
     [[unroll]] for (uint p = 0; p < PIECES; p++) {
-        const uint at = chunk_col(c, p * 2 * HALVES), unit = unit_at(at / 8);
+        const uint at = chunk_col(c, p * (CHUNK / 4 / PIECES)), unit = unit_at(at / UNIT);
         ivec2 dots[RUN_LINES];
         [[unroll]] for (uint r = 0; r < RUN_LINES; r++) dots[r] = ivec2(0);
-        [[unroll]] for (uint h = 0; h < HALVES; h++) {
+        [[unroll]] for (uint h = 0; h < UNITS; h++) {
             const ivec4 a = ivec4(x_codes[unit + h]);
             [[unroll]] for (uint r = 0; r < RUN_LINES; r++) {
-                const uint i = (p * HALVES + h) * 2;
-                dots[r].x += DOT4(q[r][i], a.x) + DOT4(q[r][i + 1], a.z);
-                dots[r].y += DOT4(q[r][i], a.y) + DOT4(q[r][i + 1], a.w);
+                const uint i = (p * UNITS + h) * (UNIT / 4);
+                if (BITS == 16) {
+                    dots[r].x += DOT4(q[r][i], a.x) + DOT4(q[r][i + 1], a.z);
+                    dots[r].y += DOT4(q[r][i], a.y) + DOT4(q[r][i + 1], a.w);
+                } else {
+                    dots[r].x += DOT4(q[r][i], a.x) + DOT4(q[r][i + 1], a.y);
+                    dots[r].x += DOT4(q[r][i + 2], a.z) + DOT4(q[r][i + 3], a.w);
+                }
             }
         }
         const vec2 run = x_run[at / 32];
 #ifdef HAS_OFFSET
-        const float all = HALVES == 4 ? run.y : x_sum[at / 32][at / 16 % 2];
+        const float all = PIECES * 32 == CHUNK ? run.y : x_sum[at / 32][at / 16 % 2];
 #endif
         [[unroll]] for (uint r = 0; r < RUN_LINES; r++) {
-            sum[r] += run.x * s[r][p].x * float(dots[r].x * 256 + dots[r].y);
+            sum[r] += run.x * s[r][p].x * float(whole(dots[r]));
 #ifdef HAS_OFFSET
             sum[r] += s[r][p].y * all;
 #endif

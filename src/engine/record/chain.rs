@@ -4,7 +4,7 @@ use super::product::Product;
 use super::{Push, Writer};
 use crate::kernel::Kernels;
 use crate::plan::{Op, Plan};
-use crate::policy::{self, ChainTile};
+use crate::policy::{self, Activations, ChainTile};
 use crate::vk::{self, Buffer, Class, Device};
 use crate::Result;
 use pumex_shaders::kernels::CHAINED;
@@ -35,6 +35,7 @@ pub struct Chain {
     /// Rows at a time of those others.
     rows: u32,
     lanes: u32,
+    activations: Activations,
 }
 
 /// The module of chains with products of all these formats, of gate and up in one of the format `gated`.
@@ -55,11 +56,16 @@ impl Chain {
     ///
     /// # Errors
     /// Memory that ran out, a module the driver refuses, a lost device.
-    pub fn new(device: &Device, kernels: &Kernels, plan: &Plan, wanted: Option<bool>) -> Result<Option<Chain>> {
+    pub fn new(
+        device: &Device,
+        kernels: &Kernels,
+        plan: &Plan,
+        (wanted, activations): (Option<bool>, Activations),
+    ) -> Result<Option<Chain>> {
         let Some(tile) = policy::chain_tile(device.caps(), bits(plan), wanted) else { return Ok(None) };
         let caps = device.caps();
         let fits = |w: &&crate::plan::WeightInfo| {
-            module(&[w.format.stem], None).is_some() && policy::chain_span(caps, w.format, w.cols)
+            module(&[w.format.stem], None).is_some() && policy::chain_span(caps, w.format, w.cols, activations)
         };
         let fitting = || plan.weights.iter().filter(fits);
         let normed = plan.ops.iter().filter_map(|op| match op {
@@ -78,7 +84,7 @@ impl Chain {
         let (k, m) = ([k, other.map_or(k, |o| o.cols)], other.map_or(0, |o| o.rows));
         let lanes = caps.subgroup_size;
         let rows = policy::chain_rows(tile, lanes, m);
-        let chain = Chain { tile, counter: counter(device)?, k, rows, lanes };
+        let chain = Chain { tile, counter: counter(device)?, k, rows, lanes, activations };
         let name = fitting().find_map(|w| module(&[w.format.stem], None)).unwrap_or_default();
         let spec = chain.spec(device.stages_weights());
         let good = wait_for_each_other(device, kernels, (name, &spec), k, tile.groups)?;
@@ -91,7 +97,7 @@ impl Chain {
 
     fn spec(&self, planes: bool) -> Vec<(&'static str, u32)> {
         let mut spec = vec![("SIZE", self.tile.size), ("K", self.k[0] as u32), ("K_2", self.k[1] as u32)];
-        spec.extend([("ROWS_2", self.rows), ("LANES", self.lanes)]);
+        spec.extend([("ROWS_2", self.rows), ("LANES", self.lanes), ("BITS", self.activations.bits())]);
         spec.push(("PLANES", u32::from(planes)));
         spec
     }
@@ -182,7 +188,7 @@ impl Writer<'_, '_> {
             && self.shape.chained
             && self.b.chain.is_some_and(of_k)
             && info.rows <= policy::CHAIN_MAX_ROWS
-            && policy::chain_span(caps, format, info.cols)
+            && policy::chain_span(caps, format, info.cols, self.b.activations)
             && module(&[format.stem], gated.then_some(format.stem)).is_some()
     }
 

@@ -82,7 +82,8 @@ impl Writer<'_, '_> {
     }
 
     pub(super) fn extras(&self, gated: bool, add: bool) -> Extras {
-        Extras { gated, add, norm: false, planes: self.b.device.stages_weights() }
+        let (planes, activations) = (self.b.device.stages_weights(), self.b.activations);
+        Extras { gated, add, norm: false, planes, activations }
     }
 
     /// Outputs, flags of the biases there are, and the start of the push constants: matrices and biases.
@@ -131,7 +132,7 @@ impl Writer<'_, '_> {
         let push = push.word(stride).word(0).float(norm.map_or(0.0, |n| n.eps));
         let push = push.float(1.0).float(1.0).float(1.0);
         let extras = Extras { norm: norm.is_some(), ..self.extras(gated, !gated) };
-        let tile = policy::expert_tile(self.b.device.caps(), info.format, m, k);
+        let tile = policy::expert_tile(self.b.device.caps(), info.format, (m, k), extras.activations);
         let mut spec = tile.spec(k, 1, extras);
         spec.extend([("EXPERTS", if gated { 1 } else { 2 }), ("USED", used as u32)]);
         let grid = [tile.groups as usize, if gated { n * used } else { n }, 1];

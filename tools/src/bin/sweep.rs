@@ -1,13 +1,13 @@
 //! Speed of the GEMV for every weight format, shape and tile: finds the tiles of the policy.
 //!
-//! usage: `sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|roles|policy] [BITS]`; prints, per format and shape, the best tile
+//! usage: `sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|roles|policy] [q16|q8]`; prints, per format and shape, the best tile
 //! and what the policy's reaches; `policy` tries no other. `roles` are the products of an 8B model as a token needs them,
 //! with norms, gates and sums.
 
 use pumex::engine::{bandwidth, held_of_matrices};
 use pumex::kernel::Kernels;
 use pumex::policy::matrix::{self, MatTile};
-use pumex::policy::{self, Extras, GemvTile};
+use pumex::policy::{self, Activations, Extras, GemvTile};
 use pumex::vk::{self, Class, Device};
 use pumex_quant::{Format, FORMATS};
 
@@ -15,7 +15,8 @@ use pumex_quant::{Format, FORMATS};
 type Shape = (usize, usize, Extras);
 
 /// As weights lie on a discrete device.
-const PLAIN: Extras = Extras { gated: false, add: false, norm: false, planes: true };
+const PLAIN: Extras =
+    Extras { gated: false, add: false, norm: false, planes: true, activations: Activations::Q16 };
 const NORM: Extras = Extras { norm: true, ..PLAIN };
 const ADD: Extras = Extras { add: true, ..PLAIN };
 const GATED: Extras = Extras { gated: true, ..NORM };
@@ -131,7 +132,7 @@ fn main() -> Result<(), Fault> {
     let device = Device::open(&vk::Options::default())?;
     let speed = bandwidth::measure(&device)?;
     println!("{}: read {:.0} GB/s, copy {:.0} GB/s", device.caps().name, speed.read / 1e9, speed.copy / 1e9);
-    let bits = args.get(3).map_or("16", String::as_str).parse()?;
+    let activations = if args.get(3).is_some_and(|a| a == "q16") { Activations::Q16 } else { Activations::Q8 };
     let shapes: &[Shape] = if args.get(2).is_some_and(|a| a == "roles") { &ROLES } else { &SHAPES };
     let mut bench = Bench { kernels: Kernels::new(&device), device };
     println!("format\tm\tk\tn\tpolicy\tus\tGB/s\tbest\tus\tGB/s\tshare of read");
@@ -146,16 +147,17 @@ fn main() -> Result<(), Fault> {
                     bench.matrices(f, *shape, *n, &w)?;
                     continue;
                 }
-                let chosen = policy::gemv_tile(&caps, f, *m, *k, *n, *extras);
+                let chosen = policy::gemv_tile(&caps, f, *m, *k, *n, Extras { activations, ..*extras });
                 let at_policy = bench.time(f, *shape, *n, &chosen, &w)?;
                 let mut best = (at_policy, chosen);
                 let mut tiles: Vec<GemvTile> = Vec::new();
                 let plain = [(32, 2), (32, 4), (64, 4), (64, 8), (128, 4)];
                 for (size, rows) in plain.into_iter().filter(|_| !extras.norm && f.block_len == 1) {
                     let groups = (*m as u32).div_ceil(rows);
-                    tiles.push(GemvTile { kernel: "gemv", size, rows, groups, span: *k as u32, depth: 1, bits: 16 });
+                    let float = policy::float_tile(&caps, f, (*m, *k), *n);
+                    tiles.push(GemvTile { size, rows, groups, ..float });
                 }
-                if let Some(span) = policy::dot_span(&caps, f, *k, *n) {
+                if let Some(span) = policy::dot_span(&caps, f, *k, *n, activations) {
                     for (size, rows) in [256, 512, 1024].into_iter().flat_map(|size| [1, 2, 4].map(|rows| (size, rows)))
                     {
                         let tile = |turns| policy::dot_tile(&caps, (*m, *k), rows, size, turns, span);
@@ -163,7 +165,7 @@ fn main() -> Result<(), Fault> {
                         let some = all.into_iter().filter(|t| (90..600).contains(&t.groups));
                         let even = [1, 2, 3, 4].map(|n| GemvTile { groups: n * policy::cores(&caps), ..tile(1) });
                         let some = some.chain(even.into_iter().filter(|t| span == *k && t.groups <= tile(1).groups));
-                        tiles.extend(some.flat_map(|t| [1, 2].map(|depth| GemvTile { depth, bits, ..t })));
+                        tiles.extend(some.flat_map(|t| [1, 2].map(|depth| GemvTile { depth, activations, ..t })));
                     }
                 }
                 let only_policy = args.get(2).is_some_and(|a| a == "policy");
