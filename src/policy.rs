@@ -200,11 +200,19 @@ pub fn chain_tile(caps: &Caps, bits: f32, wanted: Option<bool>) -> Option<ChainT
     }
 }
 
+/// Rows that a chain deals at a time to a workgroup: those of a packet.
+pub const PACKET: usize = 16;
+
+/// Packets that a workgroup of a chain has of `m` rows, at most.
+pub fn chain_packets(tile: ChainTile, m: usize) -> usize {
+    m.div_ceil(PACKET * tile.groups as usize)
+}
+
 /// Rows that each of a chain's subgroups takes at a time of `m`: two share what is read of the activations, where that leaves
 /// no subgroup without any.
 pub fn chain_rows(tile: ChainTile, lanes: u32, m: usize) -> u32 {
-    let subgroups = (tile.groups * (tile.size / lanes)) as usize;
-    let turns = |rows: usize| m.div_ceil(rows * subgroups) * rows;
+    let (own, subgroups) = (PACKET * chain_packets(tile, m), (tile.size / lanes) as usize);
+    let turns = |rows: usize| own.div_ceil(rows * subgroups) * rows;
     if m > 0 && turns(2) <= turns(1) {
         2
     } else {
@@ -215,9 +223,14 @@ pub fn chain_rows(tile: ChainTile, lanes: u32, m: usize) -> u32 {
 /// Outputs of a product that is worth a dispatch, whatever comes before it.
 pub const CHAIN_MAX_ROWS: usize = 1 << 16;
 
-/// Whether a chain's workgroups can hold the codes of `k` inputs.
-pub fn chain_span(caps: &Caps, format: &Format, k: usize, codes: Activations) -> bool {
-    dot_span(caps, format, k, 1, codes) == Some(k)
+/// Bytes of shared memory that a chain takes beside activations and packets.
+const CHAIN_SHARED: usize = 2 << 10;
+
+/// Whether a chain's workgroups can hold the codes of `k` inputs, with an eighth of padding and 4 bits each for scales and sums,
+/// beside `packets` that they send.
+pub fn chain_span(caps: &Caps, format: &Format, k: usize, codes: Activations, packets: usize) -> bool {
+    let held = k * (codes.bits() + codes.bits() / 8 + 4) as usize / 8 + packets * (8 * PACKET + 8) + CHAIN_SHARED;
+    dot_span(caps, format, k, 1, codes) == Some(k) && held <= caps.max_shared_bytes as usize
 }
 
 /// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.

@@ -5,6 +5,7 @@ use crate::util::{assert_silent, demo_path, logits, nmse, options, pick, referen
 use pumex::conversation::{generate, Request};
 use pumex::engine::{CacheType, VulkanRunner};
 use pumex::gguf::Gguf;
+use pumex::policy::Activations;
 use pumex::sample::{Draw, Sampler, SamplerOptions};
 use pumex::step::{Counters, Output, Row, Runner, Squares, Ticket, Token, Want};
 use std::path::Path;
@@ -144,27 +145,32 @@ fn fused_ops_are_what_they_are_apart() {
     }
 }
 
-/// Products as stages of one dispatch. Codes and sums are the same but for the order of a chunk's pieces.
+/// Products as stages of one dispatch. Codes of 16 bits and sums are the same but for the order of a chunk's pieces; of 8 bits,
+/// the scales of chains, each for half as many, are finer.
 #[test]
 fn chained_products_are_what_they_are_apart() {
     let fixtures = ["Q4_K_S", "qwen3moe"].map(|name| crate::util::fixture(name).with_extension("gguf"));
     for path in fixtures.into_iter().chain([demo_path()]) {
         let gguf = Gguf::open(&path).unwrap();
         let ids: Vec<u32> = (0..30).map(|i| (i * 7 + 5) % 120).collect();
-        let run = |chain| {
-            let chain = Some(chain);
-            let mut runner = vulkan(&gguf, pumex::engine::Options { chain, ..options(CacheType::F32) })?;
+        let run = |chain, activations| {
+            let (chain, activations) = (Some(chain), Some(activations));
+            let mut runner = vulkan(&gguf, pumex::engine::Options { chain, activations, ..options(CacheType::F32) })?;
             let all = logits(&mut runner, &ids, 1);
             let before = runner.counters().dispatches;
             let ids = greedy(&mut runner, &ids, 64);
             assert_silent(&runner);
             Some((all, ids, runner.counters().dispatches - before))
         };
-        let (Some(chained), Some(apart)) = (run(true), run(false)) else { return };
+        let exact = Activations::Q16;
+        let (Some(chained), Some(apart)) = (run(true, exact), run(false, exact)) else { return };
         let error = nmse(&chained.0, &apart.0);
         println!("{}: NMSE {error:.2e}, {} and {} dispatches", path.display(), chained.2, apart.2);
         assert!(error < 5e-9, "{}: NMSE {error:e}", path.display());
         assert_eq!(chained.1, apart.1, "{}", path.display());
+        let errors = [true, false].map(|chain| nmse(&run(chain, Activations::Q8).unwrap().0, &apart.0));
+        println!("{}: 8 bits, NMSE {:.2e} chained, {:.2e} apart", path.display(), errors[0], errors[1]);
+        assert!(errors.iter().all(|e| (1e-8..5e-4).contains(e)), "{}: 8 bits, NMSE {errors:?}", path.display());
         let dense = !path.ends_with("qwen3moe.gguf");
         assert_eq!(chained.2 < apart.2, dense, "{}: {} of {} dispatches", path.display(), chained.2, apart.2);
     }

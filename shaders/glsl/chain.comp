@@ -1,9 +1,13 @@
 // A run of products of one activation row in one dispatch: the stages of a program, in order. There is a workgroup per
-// multiprocessor, and all of them run at once; between stages they wait for each other at a counter in memory. Each asks for
-// the first weights of its next rows before it waits, so that memory does not rest while a stage ends, the counter rises and
-// the activations are coded. Sums are made as in gemv_dot.comp.
+// multiprocessor, and all of them run at once. What one stage makes and the next one takes goes through memory as packets of
+// sixteen values, coded by the workgroup whose rows they are. Every 16 bytes of a packet carry a tag that no earlier packet in
+// that place had, so that who needs them looks there until they are new: there is no counter and no fence. The first weights
+// of a stage are asked for before its activations, so that memory does not rest meanwhile. Sums are made as in gemv_dot.comp.
+//
+// Rows are dealt in sixteens to workgroups, in all stages alike: what a workgroup adds to, it wrote itself.
 #version 460
 #include "lib/types.glsl"
+#include "lib/step.glsl"
 #include "quant/contract.glsl"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
@@ -18,37 +22,46 @@ layout(constant_id = 1) const uint K = 4096;   // inputs of a stage: these, of w
 layout(constant_id = 2) const uint K_2 = 8192; // or these
 layout(constant_id = 3) const uint ROWS_2 = 1; // rows at a time of those
 layout(constant_id = 4) const uint LANES = 32; // threads of a subgroup
+layout(constant_id = 5) const uint SPIN = 1 << 19; // looks for a packet before a thread gives up
 layout(constant_id = 6) const uint BITS = 16;  // of an activation: 16 or 8
-layout(constant_id = 5) const uint SPIN = 1 << 19; // looks at the counter before a workgroup gives up
+layout(constant_id = 7) const uint PACKETS = 8; // that a workgroup sends in a stage, at most
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Met { float v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Met4 { vec4 v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 4) coherent volatile buffer Counter { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile buffer Packets { uvec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent volatile buffer Flag { uint v[]; };
 layout(push_constant) uniform Push {
-    U32 program;     // [stages, STAGE_WORDS]
-    Counter counter; // workgroups that ended a stage, zero between dispatches; then 1 if a workgroup ever gave up
-    U32 fault;       // likewise, for the host
+    U32 program;   // [stages, STAGE_WORDS]
+    Step params;
+    Flag gave_up;  // 1 if a thread ever gave up
+    Flag fault;    // likewise, for the host
     uint stages;
 };
 // Words of a stage; addresses take two.
 const uint AT_W = 0, AT_B = 6, AT_X = 12, AT_Y = 14, AT_NORM = 16; // as Push of lib/gemv.glsl
 const uint AT_K = 18, AT_M0 = 19, AT_M01 = 20, AT_M = 21, AT_EPS = 22, AT_SCALE = 23;
-const uint AT_FIRST = 26; // subgroup that takes the first row
+const uint AT_FIRST = 26; // workgroup that takes the first rows
 const uint AT_FLAGS = 27;
-const uint STAGE_WORDS = 28;
+const uint AT_IN = 28, AT_OUT = 30;      // packets
+const uint AT_OUT_NORM = 32;             // factors of the values sent, or null
+const uint AT_IN_TAG = 34, AT_OUT_TAG = 35;
+const uint STAGE_WORDS = 36;
 // Flags: bit i: bias i is there, then these.
-const uint GATED = 8, ADD = 16, NORM = 32, WAIT = 64, CODE = 128, SECOND_FORMAT = 256, SECOND_K = 512;
-const uint ODD = 1024; // there are biases or factors
+const uint GATED = 8, ADD = 16, NORM = 32, RECEIVE = 64, CODE = 128, SECOND_FORMAT = 256, SECOND_K = 512, SEND = 1024;
+const uint ODD = 2048; // there are biases or factors
+const uint TRIAL = 4096; // no product: a packet from each workgroup to all
 
 const uint K_MOST = K > K_2 ? K : K_2;
 shared uvec4 x_codes[K_MOST * BITS / 128 + K_MOST * BITS / 1024 + 1];
+const uint SCALED = 16; // activations that share a scale
 #include "lib/codes.glsl"
-shared vec2 x_run[K_MOST / 32]; // scale and sum of each run of 32
-shared vec2 x_sum[K_MOST / 32]; // of its halves
+// Of both halves of each run of 32: the scale, and the sum. Even runs, then odd ones, in other banks.
+const uint ODD_RUNS = (K_MOST / 64 + 7) / 8 * 8 + 4;
+shared vec4 x_run[ODD_RUNS + K_MOST / 64 + 1];
 shared float squares[gl_WorkGroupSize.x / 8];
 shared uint words[2][STAGE_WORDS];
-shared bool given_up;
 uint stage; // which half of `words`
+uint tags;  // what tags of this step start at
 
+uint run_at(uint run) { return run / 2 + run % 2 * ODD_RUNS; }
 uint word(uint i) { return subgroupBroadcastFirst(words[stage][i]); }
 uvec2 address(uint i) { return uvec2(word(i), word(i + 1)); }
 float number(uint i) { return uintBitsToFloat(word(i)); }
@@ -59,36 +72,30 @@ const uint NORM_VECS = (K / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 vec4 weights[NORM_VECS];
 float norm_scale;
 
-// Waits until all workgroups have ended the stages before this one.
-void await_others(uint s) {
-    if (!is(WAIT)) return;
-    if (gl_LocalInvocationID.x == 0) {
-        uint wanted = s * gl_NumWorkGroups.x, looks = 0;
-        while (counter.v[0] < wanted && !given_up) {
-            if (++looks == SPIN) {
-                given_up = true;
-                counter.v[1] = 1;
-                fault.v[0] = 1;
-            }
-        }
-        memoryBarrierBuffer();
-    }
-    barrier();
+void find_norm_scale(float count) {
+    float square = 0.0;
+    for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) square += squares[i];
+    norm_scale = 1.0 / sqrt(subgroupAdd(square) / count + number(AT_EPS));
 }
 
+#include "lib/chain_packet.glsl"
 #define CODE_NAME code_k
+#define RECEIVE_NAME receive_k
 #define CODE_K K
 #define CODE_NORM true
 #include "lib/chain_code.glsl"
 #define CODE_NAME code_k2
+#define RECEIVE_NAME receive_k2
 #define CODE_K K_2
 #define CODE_NORM false
 #include "lib/chain_code.glsl"
 
+// For one thread: `words` without the others.
 float biased(float sum, uint part, uint row, uint flags) {
     if (flags < ODD) return sum;
-    sum *= number(AT_SCALE + part);
-    return (flags & (1u << part)) != 0 ? sum + F32(address(AT_B + 2 * part)).v[row] : sum;
+    sum *= uintBitsToFloat(words[stage][AT_SCALE + part]);
+    const uint at = AT_B + 2 * part;
+    return (flags & (1u << part)) != 0 ? sum + F32(uvec2(words[stage][at], words[stage][at + 1])).v[row] : sum;
 }
 
 #include "lib/chain_format.glsl"
@@ -96,6 +103,7 @@ float biased(float sum, uint part, uint row, uint flags) {
 #define RUN_MULTIPLY multiply_run_gated
 #define RUN_K K
 #define RUN_CODE code_k
+#define RUN_RECEIVE receive_k
 #define RUN_NORM true
 #define RUN_LINES 2
 #define RUN_GATED true
@@ -104,6 +112,7 @@ float biased(float sum, uint part, uint row, uint flags) {
 #define RUN_MULTIPLY multiply_run
 #define RUN_K K
 #define RUN_CODE code_k
+#define RUN_RECEIVE receive_k
 #define RUN_NORM true
 #define RUN_LINES 1
 #define RUN_GATED false
@@ -112,6 +121,7 @@ float biased(float sum, uint part, uint row, uint flags) {
 #define RUN_MULTIPLY multiply_run_k2
 #define RUN_K K_2
 #define RUN_CODE code_k2
+#define RUN_RECEIVE receive_k2
 #define RUN_NORM false
 #define RUN_LINES ROWS_2
 #define RUN_GATED false
@@ -124,6 +134,7 @@ float biased(float sum, uint part, uint row, uint flags) {
 #define RUN_MULTIPLY multiply_run_2
 #define RUN_K K
 #define RUN_CODE code_k
+#define RUN_RECEIVE receive_k
 #define RUN_NORM true
 #define RUN_LINES 1
 #define RUN_GATED false
@@ -132,6 +143,7 @@ float biased(float sum, uint part, uint row, uint flags) {
 #define RUN_MULTIPLY multiply_run_2_k2
 #define RUN_K K_2
 #define RUN_CODE code_k2
+#define RUN_RECEIVE receive_k2
 #define RUN_NORM false
 #define RUN_LINES ROWS_2
 #define RUN_GATED false
@@ -140,28 +152,25 @@ float biased(float sum, uint part, uint row, uint flags) {
 
 void main() {
     uint t = gl_LocalInvocationID.x;
+    tags = params.w[STEP_TAGS];
     for (uint i = t; i < STAGE_WORDS; i += gl_WorkGroupSize.x) words[0][i] = program.v[i];
-    if (t == 0) given_up = counter.v[1] != 0;
+    for (uint i = t; i < PACKETS; i += gl_WorkGroupSize.x) arrived[0][i] = 0;
     barrier();
     for (uint s = 0; s < stages; s++) {
         stage = s % 2;
         uint next = min(s + 1, stages - 1) * STAGE_WORDS, ahead = program.v[next + min(t, STAGE_WORDS - 1)];
-        switch (word(AT_FLAGS) & (GATED | SECOND_FORMAT | SECOND_K)) {
-            case GATED: run_gated(s); break;
-            case SECOND_K: run_k2(s); break;
+        switch (word(AT_FLAGS) & (GATED | SECOND_FORMAT | SECOND_K | TRIAL)) {
+            case GATED: run_gated(); break;
+            case SECOND_K: run_k2(); break;
 #ifdef SECOND
-            case SECOND_FORMAT: run_2(s); break;
-            case SECOND_FORMAT | SECOND_K: run_2_k2(s); break;
+            case SECOND_FORMAT: run_2(); break;
+            case SECOND_FORMAT | SECOND_K: run_2_k2(); break;
 #endif
-            default: run(s);
+            case TRIAL: meet(); break;
+            default: run();
         }
         if (t < STAGE_WORDS) words[1 - stage][t] = ahead;
+        for (uint i = t; i < PACKETS; i += gl_WorkGroupSize.x) arrived[1 - stage][i] = 0;
         barrier();
-        if (t == 0) {
-            memoryBarrierBuffer(); // for the whole workgroup: devices that chains are for order what came before its barrier, too
-            // Whoever needs no answer does not wait for it.
-            if (s + 1 < stages) atomicAdd(counter.v[0], 1);
-            else if (atomicAdd(counter.v[0], 1) == stages * gl_NumWorkGroups.x - 1 && !given_up) counter.v[0] = 0;
-        }
     }
 }

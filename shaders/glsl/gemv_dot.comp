@@ -17,6 +17,7 @@ const bool EVEN = K / CHUNK % 32 == 0 && EXPERTS < 2; // subgroups of up to 32 h
 const uint SPANS = (K + SPAN - 1) / SPAN;
 const uint UNITS = SPAN * BITS / 128 + SPAN * BITS / 1024 + 1; // of a row
 shared uvec4 x_codes[COLS * UNITS];
+const uint SCALED = 32;
 #include "lib/codes.glsl"
 shared float x_scale[COLS * SPAN / 32];
 #ifdef HAS_OFFSET

@@ -62,11 +62,11 @@ impl Params {
         Params { buffer, layout, tables: vec![Vec::new(); layout.n_seqs] }
     }
 
-    /// Writes a step; only the entries of the block tables that changed since this slot's last step.
-    pub fn write(&mut self, rows: &[Row], blocks: &Blocks) {
+    /// Writes a step, whose packets' tags start at `tags`; only the entries of the block tables that changed since this slot's last step.
+    pub fn write(&mut self, rows: &[Row], blocks: &Blocks, tags: u32) {
         let l = self.layout;
         let wanted: Vec<u32> = (0..rows.len() as u32).filter(|&i| rows[i as usize].wanted).collect();
-        let mut words: Vec<u32> = vec![rows.len() as u32, wanted.len() as u32, l.wanted_at() as u32, 0, 0, 0, 0, 0];
+        let mut words: Vec<u32> = vec![rows.len() as u32, wanted.len() as u32, l.wanted_at() as u32, tags, 0, 0, 0, 0];
         for row in rows {
             let token = match row.token {
                 Token::Id(id) => id,
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(value("STEP_ROW_WORDS"), super::ROW_WORDS as u32);
         assert_eq!(value("TOKEN_SAMPLED"), super::TOKEN_SAMPLED);
         assert_eq!(value("KV_BLOCK"), crate::engine::kv::KV_BLOCK as u32);
-        let header = ["STEP_ROWS", "STEP_WANTED", "STEP_WANTED_AT"];
+        let header = ["STEP_ROWS", "STEP_WANTED", "STEP_WANTED_AT", "STEP_TAGS"];
         for (i, name) in header.iter().enumerate() {
             assert_eq!(value(name), i as u32, "{name}");
         }

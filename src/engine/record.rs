@@ -12,7 +12,7 @@ use crate::plan::{Access, Cache, MatPart, Op, Placement, Plan, Rope, RopeStyle, 
 use crate::policy::{self, Activations, AttnTile};
 use crate::vk::{self, Buffer, Caps, Class, Device, Recorder, Recording};
 use crate::Result;
-pub use chain::{run_at_once, Chain};
+pub use chain::{run_at_once, Chain, TAGS};
 pub use matrix::{held, Held, Packed};
 use route::{Choice, Router};
 use std::collections::{HashMap, HashSet};
@@ -216,6 +216,8 @@ struct Writer<'a, 'b> {
     /// Stages of all chains before it, and where they will be.
     program: Vec<u32>,
     program_buffer: Option<Buffer>,
+    /// Tags that packets of the step have so far.
+    tags: u32,
     /// What is recorded next must wait for what was recorded before.
     due: bool,
 }
@@ -262,6 +264,7 @@ fn write(
         open: None,
         program: Vec::new(),
         program_buffer: None,
+        tags: 0,
         due: false,
     };
     let inputs = if bound.importance.is_some() { bound.plan.inputs() } else { Vec::new() };
@@ -304,7 +307,7 @@ fn write(
     let meeting = [&bound.meeting.found, &bound.meeting.arrivals];
     let buffers = [bound.codebooks, bound.arena, bound.inv_freq, bound.sampled, bound.params, bound.ids];
     bound.weights.iter().chain(buffers).chain(meeting).chain(bound.importance).for_each(|b| w.rec.keep(b));
-    bound.chain.iter().for_each(|c| w.rec.keep(c.buffer()));
+    bound.chain.iter().flat_map(|c| c.buffers()).for_each(|b| w.rec.keep(b));
     w.rec.keep(bound.fault);
     bound.packed.iter().flat_map(|p| p.buffers()).for_each(|b| w.rec.keep(b));
     bound.caches.iter().for_each(|(k, v)| {

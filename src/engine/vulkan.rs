@@ -2,7 +2,7 @@
 
 use super::kv::{Blocks, KV_BLOCK};
 use super::params::{Layout, Params};
-use super::record::{bucket, pipelines, record, Bound, Chain, Meeting, Packed, Shape, Stamped, Step};
+use super::record::{bucket, pipelines, record, Bound, Chain, Meeting, Packed, Shape, Stamped, Step, TAGS};
 use super::{draw, weights, CacheType, Options, Progress};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
@@ -77,6 +77,8 @@ pub struct VulkanRunner {
     chain: Option<Chain>,
     chained: bool,
     activations: Activations,
+    /// Where tags of the last chained step started.
+    tags: u32,
     fault: Buffer,
 }
 
@@ -215,6 +217,7 @@ impl VulkanRunner {
             chain,
             chained: true,
             activations,
+            tags: 0,
             fault,
             device,
             placement,
@@ -388,7 +391,10 @@ impl Runner for VulkanRunner {
         };
         self.ensure_recorded(shape)?;
         let params = &mut self.slots[shape.slot].params;
-        params.write(rows, &self.blocks);
+        if shape.chained {
+            self.tags = self.tags.wrapping_add(TAGS);
+        }
+        params.write(rows, &self.blocks, self.tags);
         if shape.drawn {
             params.write_draws(&draws)?;
         }

@@ -1,9 +1,10 @@
-// Codes the activations of a stage of CODE_K inputs, as gemv_dot.comp does.
+// How a stage of chain.comp comes by its CODE_K inputs: it codes what an earlier dispatch wrote, as gemv_dot.comp does, or takes
+// the packets of the stage before.
 void CODE_NAME() {
     const uint VECS = (CODE_K / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
     const bool normed = CODE_NORM && is(NORM);
     uint t = gl_LocalInvocationID.x;
-    Met4 x = Met4(address(AT_X));
+    F32x4 x = F32x4(address(AT_X));
     vec4 held[VECS];
     [[unroll]] for (uint j = 0; j < VECS; j++) held[j] = x.v[min(t + j * gl_WorkGroupSize.x, CODE_K / 4 - 1)];
     float square = 0.0;
@@ -29,32 +30,52 @@ void CODE_NAME() {
     subgroupBarrier();
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = t + j * gl_WorkGroupSize.x;
-        if (i < CODE_K / 4) {
-            put_codes(0, i, held[j], largest_of[j]);
-            if (i % 8 == 0) x_run[i / 8].x = largest_of[j] / STEPS;
-        }
+        if (i < CODE_K / 4) put_codes(0, i, held[j], largest_of[j]);
     }
-#ifdef SUMS
     subgroupMemoryBarrierShared();
     subgroupBarrier();
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = t + j * gl_WorkGroupSize.x;
-        if (i % 8 == 0 && i < CODE_K / 4) {
-            uint at = unit_of(i);
-            vec2 sums = largest_of[j] / STEPS * vec2(sum_of_half(at), sum_of_half(at + 16 / UNIT));
-            x_sum[i / 8] = sums;
-            x_run[i / 8].y = sums.x + sums.y;
+        if (i % 4 == 0 && i < CODE_K / 4) {
+            float scale = largest_of[j] / STEPS;
+            uint run = run_at(i / 8), half_at = i / 4 % 2 * 2;
+            x_run[run][half_at] = scale;
+#ifdef SUMS
+            x_run[run][half_at + 1] = scale * float(sum_of_half(unit_of(i)));
+#endif
         }
     }
-#endif
     barrier();
     norm_scale = 1.0;
-    if (normed) {
-        square = 0.0;
-        for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) square += squares[i];
-        norm_scale = 1.0 / sqrt(subgroupAdd(square) / float(CODE_K) + number(AT_EPS));
+    if (normed) find_norm_scale(float(CODE_K));
+}
+
+void RECEIVE_NAME() {
+    const uint ALL = CODE_K / 16 * PARTS, EACH = (ALL + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+    uint t = gl_LocalInvocationID.x, wanted = (tags + word(AT_IN_TAG)) & TAG_BITS, looks = 0;
+    Packets there = Packets(address(AT_IN));
+    uvec4 held[EACH];
+    bool found;
+    do {
+        found = true;
+        [[unroll]] for (uint j = 0; j < EACH; j++) held[j] = there.v[min(t + j * gl_WorkGroupSize.x, ALL - 1)];
+        [[unroll]] for (uint j = 0; j < EACH; j++) found = found && (held[j].w & TAG_BITS) == wanted;
+    } while (again(found, looks));
+    float square = 0.0;
+    [[unroll]] for (uint j = 0; j < EACH; j++) {
+        uint i = t + j * gl_WorkGroupSize.x;
+        if (i < ALL) square += take_part(i, held[j]);
     }
+    const bool normed = is(NORM);
+    if (normed) {
+        square = subgroupAdd(square);
+        if (subgroupElect()) squares[gl_SubgroupID] = square;
+    }
+    barrier();
+    norm_scale = 1.0;
+    if (normed) find_norm_scale(float(CODE_K));
 }
 #undef CODE_NAME
+#undef RECEIVE_NAME
 #undef CODE_K
 #undef CODE_NORM

@@ -1,49 +1,56 @@
 // The products of a chunk of RUN_LINES rows with the activations.
 void RUN_MULTIPLY(uint c, uint q[RUN_LINES][CHUNK / 4], vec2 s[RUN_LINES][PIECES], inout float sum[RUN_LINES]) {
-    const uint UNITS = CHUNK / UNIT / PIECES; // of a piece
+    const uint HALVES = CHUNK / 16 / PIECES, UNITS = 16 / UNIT; // of a piece, and of a half of a run
     [[unroll]] for (uint p = 0; p < PIECES; p++) {
         const uint at = chunk_col(c, p * (CHUNK / 4 / PIECES)), unit = unit_at(at / UNIT);
-        ivec2 dots[RUN_LINES];
-        [[unroll]] for (uint r = 0; r < RUN_LINES; r++) dots[r] = ivec2(0);
-        [[unroll]] for (uint h = 0; h < UNITS; h++) {
-            const ivec4 a = ivec4(x_codes[unit + h]);
-            [[unroll]] for (uint r = 0; r < RUN_LINES; r++) {
-                const uint i = (p * UNITS + h) * (UNIT / 4);
-                if (BITS == 16) {
-                    dots[r].x += DOT4(q[r][i], a.x) + DOT4(q[r][i + 1], a.z);
-                    dots[r].y += DOT4(q[r][i], a.y) + DOT4(q[r][i + 1], a.w);
-                } else {
-                    dots[r].x += DOT4(q[r][i], a.x) + DOT4(q[r][i + 1], a.y);
-                    dots[r].x += DOT4(q[r][i + 2], a.z) + DOT4(q[r][i + 3], a.w);
+        vec4 run = x_run[run_at(at / 32)];
+        if (HALVES == 1 && at / 16 % 2 == 1) run.xy = run.zw;
+        [[unroll]] for (uint r = 0; r < RUN_LINES; r++) {
+#ifdef HAS_OFFSET
+            sum[r] += s[r][p].y * (HALVES == 2 ? run.y + run.w : run.y);
+#endif
+        }
+        float scaled[RUN_LINES];
+        [[unroll]] for (uint h = 0; h < HALVES; h++) {
+            ivec2 dots[RUN_LINES];
+            [[unroll]] for (uint r = 0; r < RUN_LINES; r++) dots[r] = ivec2(0);
+            [[unroll]] for (uint u = 0; u < UNITS; u++) {
+                const ivec4 a = ivec4(x_codes[unit + h * UNITS + u]);
+                [[unroll]] for (uint r = 0; r < RUN_LINES; r++) {
+                    const uint i = ((p * HALVES + h) * UNITS + u) * (UNIT / 4);
+                    if (BITS == 16) {
+                        dots[r].x += DOT4(q[r][i], a.x) + DOT4(q[r][i + 1], a.z);
+                        dots[r].y += DOT4(q[r][i], a.y) + DOT4(q[r][i + 1], a.w);
+                    } else {
+                        dots[r].x += DOT4(q[r][i], a.x) + DOT4(q[r][i + 1], a.y);
+                        dots[r].x += DOT4(q[r][i + 2], a.z) + DOT4(q[r][i + 3], a.w);
+                    }
                 }
             }
+            [[unroll]] for (uint r = 0; r < RUN_LINES; r++) {
+                const float d = (h == 0 ? run.x : run.z) * float(whole(dots[r]));
+                scaled[r] = h == 0 ? d : scaled[r] + d;
+            }
         }
-        const vec2 run = x_run[at / 32];
-#ifdef HAS_OFFSET
-        const float all = PIECES * 32 == CHUNK ? run.y : x_sum[at / 32][at / 16 % 2];
-#endif
-        [[unroll]] for (uint r = 0; r < RUN_LINES; r++) {
-            sum[r] += run.x * s[r][p].x * float(whole(dots[r]));
-#ifdef HAS_OFFSET
-            sum[r] += s[r][p].y * all;
-#endif
-        }
+        [[unroll]] for (uint r = 0; r < RUN_LINES; r++) sum[r] += s[r][p].x * scaled[r];
     }
 }
 
 // A stage of chain.comp with RUN_K inputs and weights of one format; of gate and up together, if RUN_GATED, else of RUN_LINES
-// rows at a time. They are dealt to the subgroups of all workgroups. The next chunk of weights is asked for while one is used,
-// the first before the wait.
-void RUN(uint s) {
+// rows at a time. A workgroup's subgroups take those dealt to it in turn. The next chunk of weights is asked for while one is
+// used, the first before the activations.
+void RUN() {
     const uint CHUNKS = RUN_K / CHUNK, TURNS = (CHUNKS + LANES - 1) / LANES, ROWS = RUN_GATED ? 1 : RUN_LINES;
     const bool EVEN = CHUNKS % LANES == 0;
-    const uint lane = gl_SubgroupInvocationID, subgroups = gl_NumWorkGroups.x * gl_NumSubgroups, step = subgroups * ROWS;
+    const uint lane = gl_SubgroupInvocationID, groups = gl_NumWorkGroups.x, turn_rows = gl_NumSubgroups * ROWS;
     const uint first = word(AT_FIRST), m = word(AT_M), last = max(m, 1) - 1, m0 = word(AT_M0), m01 = word(AT_M01);
     const uvec2 w0 = address(AT_W), w1 = address(AT_W + 2), w2 = address(AT_W + 4);
-    uint row = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
-    row = subgroupBroadcastFirst(row < first ? row + subgroups - first : row - first) * ROWS;
+    const uint group = gl_WorkGroupID.x < first ? gl_WorkGroupID.x + groups - first : gl_WorkGroupID.x - first;
+    uint local = subgroupBroadcastFirst(gl_SubgroupID) * ROWS; // row, of those of the workgroup
+#define ROW_OF(local) ((group + local / 16 * groups) * 16 + local % 16)
+    uint row = ROW_OF(local);
     if (RUN_NORM) {
-        const bool normed = is(NORM);
+        const bool normed = is(NORM) && !is(RECEIVE);
         F32x4 norm = F32x4(address(AT_NORM));
         [[unroll]] for (uint j = 0; j < NORM_VECS; j++) {
             weights[j] = normed ? norm.v[min(gl_LocalInvocationID.x + j * gl_WorkGroupSize.x, RUN_K / 4 - 1)] : vec4(1.0);
@@ -61,17 +68,26 @@ void RUN(uint s) {
     [[unroll]] for (uint r = 0; r < RUN_LINES; r++) raw[r] = weight_load(line[r], EVEN ? c : min(c, CHUNKS - 1));
     FIND(row)
     LOAD(lane)
-    await_others(s);
     if (is(CODE)) RUN_CODE();
+    if (is(RECEIVE)) RUN_RECEIVE();
     const uint flags = word(AT_FLAGS);
-    const bool adds = (flags & ADD) != 0;
+    const bool adds = (flags & ADD) != 0, sends = (flags & SEND) != 0;
+    const uvec2 factors = address(AT_OUT_NORM);
+    const bool weighed = sends && (factors.x | factors.y) != 0;
     Met y = Met(address(AT_Y));
     while (row < m) {
-        const uint following = row + step < m ? row + step : row; // the same again, if there are no more, costs least
-        float before[ROWS], sum[RUN_LINES];
-        [[unroll]] for (uint r = 0; r < ROWS; r++) before[r] = 0.0;
+        const uint ahead_row = ROW_OF((local + turn_rows));
+        const uint following = ahead_row < m ? ahead_row : row; // the same again, if there are no more, costs least
+        float before[ROWS], factor[ROWS], sum[RUN_LINES];
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            before[r] = 0.0;
+            factor[r] = 1.0;
+        }
         if (adds) {
             [[unroll]] for (uint r = 0; r < ROWS; r++) before[r] = y.v[min(row + r, last)];
+        }
+        if (weighed) {
+            [[unroll]] for (uint r = 0; r < ROWS; r++) factor[r] = F32(factors).v[min(row + r, last)];
         }
         [[unroll]] for (uint r = 0; r < RUN_LINES; r++) sum[r] = 0.0;
         uint q[RUN_LINES][CHUNK / 4];
@@ -87,28 +103,39 @@ void RUN(uint s) {
             if (EVEN || c < CHUNKS) RUN_MULTIPLY(c, q, s, sum);
         }
         [[unroll]] for (uint r = 0; r < RUN_LINES; r++) sum[r] = subgroupAdd(sum[r]) * norm_scale;
-        [[unroll]] for (uint r = 0; r < ROWS; r++) {
-            const uint at = row + r;
-            float result = sum[r];
-            if (RUN_GATED) {
-                const float gate = biased(result, 0, at, flags);
-                result = gate / (1.0 + exp(-gate)) * biased(sum[RUN_LINES - 1], 1, at, flags);
-            } else if (flags >= ODD) {
-                if (at < m0) result = biased(result, 0, at, flags);
-                else if (at < m01) result = biased(result, 1, at - m0, flags);
-                else result = biased(result, 2, at - m01, flags);
+        if (lane == 0) {
+            [[unroll]] for (uint r = 0; r < ROWS; r++) {
+                const uint at = row + r, mine = local + r;
+                float result = sum[r];
+                if (RUN_GATED) {
+                    const float gate = biased(result, 0, at, flags);
+                    result = gate / (1.0 + exp(-gate)) * biased(sum[RUN_LINES - 1], 1, at, flags);
+                } else if (flags >= ODD) {
+                    if (at < m0) result = biased(result, 0, at, flags);
+                    else if (at < m01) result = biased(result, 1, at - m0, flags);
+                    else result = biased(result, 2, at - m01, flags);
+                }
+                result += before[r];
+                if (at < m) y.v[at] = result;
+                if (sends) {
+                    outgoing[mine / 4][mine % 4] = result * factor[r];
+                    outgoing_squares[mine / 4][mine % 4] = result * result;
+                }
             }
-            if (subgroupElect() && at < m) y.v[at] = before[r] + result;
+            if (sends) bring(local, ROWS, row / 16);
         }
-        row += step;
+        local += turn_rows;
+        row = ahead_row;
     }
 }
 #undef LOAD
+#undef ROW_OF
 #undef FIND
 #undef RUN
 #undef RUN_MULTIPLY
 #undef RUN_K
 #undef RUN_CODE
+#undef RUN_RECEIVE
 #undef RUN_NORM
 #undef RUN_LINES
 #undef RUN_GATED

@@ -1,5 +1,5 @@
 // Activations in codes of BITS bits, in shared memory as `x_codes`: units of 16 bytes hold eight of 16 bits, as high bytes, low
-// bytes, high, low, or sixteen of 8 bits. Each run of 32 has a scale, the step of its codes.
+// bytes, high, low, or sixteen of 8 bits. Each SCALED of them have a scale, the step of their codes.
 const float STEPS = BITS == 16 ? 32512.0 : 127.0; // 127 * 256: the high byte stays within a signed byte
 const uint UNIT = BITS == 16 ? 8 : 16;
 
@@ -9,34 +9,36 @@ uint unit_at(uint unit) { return unit + unit / 8; }
 uint unit_of(uint i) { return unit_at(i / (UNIT / 4)); } // of vec4 i of the activations
 uint word_of(uint i) { return BITS == 16 ? 2 * (i % 2) : i % 4; }
 
-// The eight threads that hold a run tell each other its largest where its codes will be.
+// The threads that hold those of one scale tell each other their largest where their codes will be.
 void tell_largest(uint from, uint i, vec4 x) {
     vec4 a = abs(x);
     x_codes[from + unit_of(i)][word_of(i)] = floatBitsToUint(max(max(a.x, a.y), max(a.z, a.w)));
 }
 float largest_told(uint from, uint i) {
     float largest = 0.0;
-    [[unroll]] for (uint u = 0; u < 32 / UNIT; u++) {
-        vec4 most = uintBitsToFloat(x_codes[from + unit_at(i / 8 * (32 / UNIT) + u)]);
+    [[unroll]] for (uint u = 0; u < SCALED / UNIT; u++) {
+        vec4 most = uintBitsToFloat(x_codes[from + unit_at(i / (SCALED / 4) * (SCALED / UNIT) + u)]);
         largest = max(largest, BITS == 16 ? max(most.x, most.z) : max(max(most.x, most.y), max(most.z, most.w)));
     }
     return largest;
 }
 
 uint packed(ivec4 q) { return uint(q.x & 255) | (uint(q.y & 255) << 8) | (uint(q.z & 255) << 16) | (uint(q.w) << 24); }
-void put_codes(uint from, uint i, vec4 x, float largest) {
+// Four activations: the high and the low bytes of their codes, or the codes.
+uvec2 codes_of(vec4 x, float largest) {
     float inverse = largest > 1e-30 ? STEPS / largest : 0.0;
     // Rounds: added to 1.5 * 2^23, a number of so few bits is the low end of the sum. Conversions are slow.
     ivec4 q = floatBitsToInt(x * inverse + 12582912.0);
+    if (BITS == 8) return uvec2(packed(q), 0);
+    q -= 0x4b400000;
+    ivec4 high = (q + 128) >> 8;
+    return uvec2(packed(high), packed(q - (high << 8)));
+}
+void put_codes(uint from, uint i, vec4 x, float largest) {
+    uvec2 codes = codes_of(x, largest);
     uint unit = from + unit_of(i);
-    if (BITS == 16) {
-        q -= 0x4b400000;
-        ivec4 high = (q + 128) >> 8;
-        x_codes[unit][2 * (i % 2)] = packed(high);
-        x_codes[unit][2 * (i % 2) + 1] = packed(q - (high << 8));
-    } else {
-        x_codes[unit][i % 4] = packed(q);
-    }
+    x_codes[unit][word_of(i)] = codes.x;
+    if (BITS == 16) x_codes[unit][word_of(i) + 1] = codes.y;
 }
 
 // Sum of the sixteen codes from unit `at` on.

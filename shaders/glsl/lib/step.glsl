@@ -4,6 +4,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer St
 const uint STEP_ROWS = 0;         // rows in this step
 const uint STEP_WANTED = 1;       // of which so many have their logits computed
 const uint STEP_WANTED_AT = 2;    // word where the indices of the wanted rows start
+const uint STEP_TAGS = 3;         // what tags of the step's packets start at, see chain.comp
 const uint STEP_HEADER_WORDS = 8; // then the rows: token, position, sequence, word where its block table starts
 const uint STEP_ROW_WORDS = 4;
 const uint TOKEN_SAMPLED = 0xffffffff; // the row's token is what its sequence sampled last

@@ -3,33 +3,50 @@
 use super::product::Product;
 use super::{Push, Writer};
 use crate::kernel::Kernels;
-use crate::plan::{Op, Plan};
+use crate::plan::{Op, Plan, Val};
 use crate::policy::{self, Activations, ChainTile};
 use crate::vk::{self, Buffer, Class, Device};
 use crate::Result;
 use pumex_shaders::kernels::CHAINED;
 
-/// Words of a stage, and the last of them.
-const STAGE_WORDS: usize = 28;
+/// Words of a stage, and some of them.
+const STAGE_WORDS: usize = 36;
+const M: usize = 21;
+const FIRST: usize = 26;
 const FLAGS: usize = 27;
+const IN: usize = 28;
+const OUT: usize = 30;
+const OUT_NORM: usize = 32;
+const IN_TAG: usize = 34;
+const OUT_TAG: usize = 35;
 /// Its flags, above those of the biases.
 const GATED: u32 = 8;
 const ADD: u32 = 16;
 const NORM: u32 = 32;
-const WAIT: u32 = 64;
+const RECEIVE: u32 = 64;
 const CODE: u32 = 128;
 const SECOND_FORMAT: u32 = 256;
 const SECOND_K: u32 = 512;
-const ODD: u32 = 1024;
+const SEND: u32 = 1024;
+const ODD: u32 = 2048;
+const TRIAL: u32 = 4096;
 /// Stages of an op: a matrix each.
 const MOST_STAGES: usize = 3;
 /// Stages of the run that shows whether all workgroups run at once.
-const TRIAL: usize = 64;
+const TRIALS: usize = 64;
+/// Stages of a dispatch that send packets, at most.
+const SENDERS: usize = 4;
+/// Tags of a step: those of its packets are above where they start, and below this.
+pub const TAGS: u32 = 1 << 10;
 
 /// Memory and shape of chains on a device that can run them.
 pub struct Chain {
     tile: ChainTile,
-    counter: Buffer,
+    /// Where a thread that gave up says so to the others.
+    gave_up: Buffer,
+    /// Packets of each sender. Every write there has another tag than the one before.
+    packets: Buffer,
+    sender_bytes: u64,
     /// Inputs of products that norm them, and of others.
     k: [usize; 2],
     /// Rows at a time of those others.
@@ -65,7 +82,8 @@ impl Chain {
         let Some(tile) = policy::chain_tile(device.caps(), bits(plan), wanted) else { return Ok(None) };
         let caps = device.caps();
         let fits = |w: &&crate::plan::WeightInfo| {
-            module(&[w.format.stem], None).is_some() && policy::chain_span(caps, w.format, w.cols, activations)
+            let packets = policy::chain_packets(tile, w.cols);
+            module(&[w.format.stem], None).is_some() && policy::chain_span(caps, w.format, w.cols, activations, packets)
         };
         let fitting = || plan.weights.iter().filter(fits);
         let normed = plan.ops.iter().filter_map(|op| match op {
@@ -84,10 +102,12 @@ impl Chain {
         let (k, m) = ([k, other.map_or(k, |o| o.cols)], other.map_or(0, |o| o.rows));
         let lanes = caps.subgroup_size;
         let rows = policy::chain_rows(tile, lanes, m);
-        let chain = Chain { tile, counter: counter(device)?, k, rows, lanes, activations };
+        let sender_bytes = (k[0].max(k[1]) / policy::PACKET * parts(activations) * 16) as u64;
+        let (gave_up, packets) = (zeros(device, 4)?, zeros(device, SENDERS as u64 * sender_bytes)?);
+        let chain = Chain { tile, gave_up, packets, sender_bytes, k, rows, lanes, activations };
         let name = fitting().find_map(|w| module(&[w.format.stem], None)).unwrap_or_default();
         let spec = chain.spec(device.stages_weights());
-        let good = wait_for_each_other(device, kernels, (name, &spec), k, tile.groups)?;
+        let good = wait_for_each_other(device, kernels, (name, &spec), tile.groups)?;
         if !good {
             let name = &device.caps().name;
             tracing::warn!("device {name}: expected {} workgroups at once; products go one by one", tile.groups);
@@ -98,21 +118,33 @@ impl Chain {
     fn spec(&self, planes: bool) -> Vec<(&'static str, u32)> {
         let mut spec = vec![("SIZE", self.tile.size), ("K", self.k[0] as u32), ("K_2", self.k[1] as u32)];
         spec.extend([("ROWS_2", self.rows), ("LANES", self.lanes), ("BITS", self.activations.bits())]);
-        spec.push(("PLANES", u32::from(planes)));
+        let packets = policy::chain_packets(self.tile, self.k[0].max(self.k[1]));
+        spec.extend([("PACKETS", packets as u32), ("PLANES", u32::from(planes))]);
         spec
     }
 
     /// What recordings name.
-    pub fn buffer(&self) -> &Buffer {
-        &self.counter
+    pub fn buffers(&self) -> [&Buffer; 2] {
+        [&self.gave_up, &self.packets]
     }
 }
 
-/// Where workgroups count the stages they ended.
-fn counter(device: &Device) -> Result<Buffer> {
-    let counter = device.buffer("chain", 8, Class::Scratch)?;
-    vk::send(device, &counter, &[0; 8])?;
-    Ok(counter)
+/// Parts of 16 bytes of a packet.
+fn parts(activations: Activations) -> usize {
+    match activations {
+        Activations::Q16 => 4,
+        Activations::Q8 => 2,
+    }
+}
+
+fn zeros(device: &Device, len: u64) -> Result<Buffer> {
+    let buffer = device.buffer("chain", len, Class::Scratch)?;
+    vk::send(device, &buffer, &vec![0; len as usize])?;
+    Ok(buffer)
+}
+
+fn words_of(address: u64) -> [u32; 2] {
+    [address as u32, (address >> 32) as u32]
 }
 
 /// Whether so many workgroups of a device run at once, so that they can wait for each other; each gives up after `looks`.
@@ -123,7 +155,7 @@ fn counter(device: &Device) -> Result<Buffer> {
 pub fn run_at_once(device: &Device, groups: u32, looks: u32) -> Result<bool> {
     let lanes = device.caps().subgroup_size;
     let spec = [("SIZE", lanes.max(64)), ("K", 256), ("K_2", 256), ("LANES", lanes), ("SPIN", looks)];
-    wait_for_each_other(device, &Kernels::new(device), (CHAINED[0], &spec), [256; 2], groups)
+    wait_for_each_other(device, &Kernels::new(device), (CHAINED[0], &spec), groups)
 }
 
 /// Runs stages that do nothing but wait.
@@ -131,31 +163,35 @@ fn wait_for_each_other(
     device: &Device,
     kernels: &Kernels,
     (module, spec): (&str, &[(&str, u32)]),
-    k: [usize; 2],
     groups: u32,
 ) -> Result<bool> {
-    // They read the start of a row, wanted or not: of the program itself, made as long as one.
-    let len = (4 * TRIAL * STAGE_WORDS).max(2 * k[0].max(k[1])) as u64;
-    let program = device.buffer("program", len, Class::Scratch)?;
-    let at = program.address();
-    let mut stage = [0u32; STAGE_WORDS];
-    stage[..6].copy_from_slice(&[at as u32, (at >> 32) as u32].repeat(3));
-    stage[FLAGS] = WAIT;
-    let words: Vec<u32> = (0..TRIAL).flat_map(|_| stage).collect();
+    let packets = [zeros(device, 16 * u64::from(groups))?, zeros(device, 16 * u64::from(groups))?];
+    let stage = |i: usize| {
+        let mut stage = [0u32; STAGE_WORDS];
+        stage[FLAGS] = TRIAL | if i > 0 { RECEIVE } else { 0 };
+        stage[IN..IN + 2].copy_from_slice(&words_of(packets[(i + 1) % 2].address()));
+        stage[OUT..OUT + 2].copy_from_slice(&words_of(packets[i % 2].address()));
+        (stage[IN_TAG], stage[OUT_TAG]) = (i as u32, i as u32 + 1);
+        stage
+    };
+    let words: Vec<u32> = (0..TRIALS).flat_map(stage).collect();
+    let program = device.buffer("program", 4 * words.len() as u64, Class::Scratch)?;
     vk::send(device, &program, bytemuck::cast_slice(&words))?;
-    let (counter, fault) = (counter(device)?, device.buffer("fault", 4, Class::Readback)?);
+    let (gave_up, params) = (zeros(device, 4)?, zeros(device, 64)?);
+    let fault = device.buffer("fault", 4, Class::Readback)?;
     fault.write(0, &[0; 4]);
     let pipeline = kernels.get("chain", Some(module), spec)?;
     let mut rec = device.recorder()?;
-    let push = Push::default().addr(program.address()).addr(counter.address()).addr(fault.address());
-    rec.dispatch(&pipeline, &push.word(TRIAL).padded(32), [groups, 1, 1]);
+    let push = Push::default().addr(program.address()).addr(params.address()).addr(gave_up.address());
+    let push = push.addr(fault.address()).word(TRIALS);
+    rec.dispatch(&pipeline, &push.padded(40), [groups, 1, 1]);
     rec.host_barrier();
-    [&program, &fault, &counter].into_iter().for_each(|b| rec.keep(b));
+    packets.iter().chain([&program, &fault, &gave_up, &params]).for_each(|b| rec.keep(b));
     let recording = rec.finish()?;
     device.wait(device.submit(&recording)?)?;
     let mut found = [0; 4];
     fault.read(0, &mut found);
-    let wait_us = device.gpu_us(&recording).unwrap_or(0.0) / TRIAL as f64;
+    let wait_us = device.gpu_us(&recording).unwrap_or(0.0) / TRIALS as f64;
     tracing::info!("chain: {groups} workgroups wait {wait_us:.2} us for each other");
     Ok(found == [0; 4])
 }
@@ -171,10 +207,21 @@ pub(super) struct Open {
     barrier: bool,
     /// Activations and norm that are coded.
     coded: Option<(u64, u64)>,
-    /// Subgroup that comes after the last row.
+    /// Workgroup that comes after the last row.
     next: u32,
+    /// Stages that send packets.
+    senders: usize,
     /// What the stages do.
     products: Vec<Product>,
+}
+
+impl Open {
+    /// Whether the last stage makes all of `value`, of `len` elements, and another sender has room.
+    fn made_last(&self, value: Val, len: usize) -> bool {
+        let last = self.products.last().zip(self.stages.last());
+        let made = last.is_some_and(|(p, s)| p.out == value && p.y_at == 0 && s[M] as usize == len);
+        made && len % policy::PACKET == 0 && self.senders < SENDERS
+    }
 }
 
 impl Writer<'_, '_> {
@@ -188,7 +235,10 @@ impl Writer<'_, '_> {
             && self.shape.chained
             && self.b.chain.is_some_and(of_k)
             && info.rows <= policy::CHAIN_MAX_ROWS
-            && policy::chain_span(caps, format, info.cols, self.b.activations)
+            && self.b.chain.is_some_and(|c| {
+                let packets = policy::chain_packets(c.tile, info.cols);
+                policy::chain_span(caps, format, info.cols, self.b.activations, packets)
+            })
             && module(&[format.stem], gated.then_some(format.stem)).is_some()
     }
 
@@ -203,15 +253,28 @@ impl Writer<'_, '_> {
             self.end_chain()?;
         }
         let norm = self.norms.get(&x).copied();
+        let input = norm.map_or(x, |n| n.x);
         let (m, biases, push) = self.product_push(parts, gated);
-        let (x, weight) = (self.val(norm.map_or(x, |n| n.x)), self.opt(norm.map(|n| n.weight)));
+        let (x, weight) = (self.val(input), self.opt(norm.map(|n| n.weight)));
+        // What workgroups wait for is what the last stage made; all else it can have only from an earlier dispatch.
+        let coded = self.open.as_ref().is_some_and(|open| !self.due && open.coded == Some((x, weight)));
+        let room = self.tags + 1 < TAGS;
+        let receives = !coded && room && self.open.as_ref().is_some_and(|open| open.made_last(input, info.cols));
+        let written = |open: &Open, v: Val| open.products.iter().any(|p| p.out == v);
+        let parted = |open: &Open| !coded && !receives && (self.due || written(open, input));
+        let moved = |open: &Open| add && written(open, out) && open.stages.iter().any(|s| s[FIRST] != 0);
+        if self.open.as_ref().is_some_and(|open| parted(open) || moved(open)) {
+            self.end_chain()?;
+            self.due = true;
+            return self.stage(product);
+        }
+        let due = std::mem::take(&mut self.due);
         let push = push.addr(x).addr(self.val(out) + 4 * y_at as u64).addr(weight);
         let rows = |most: usize| parts.iter().take(most).map(|p| self.b.plan.weights[p.weight.0].rows).sum();
         let push = push.word(info.cols).word(rows(1)).word(if gated { m } else { rows(2) }).word(m);
         let scale = |i: usize| parts.get(i).map_or(1.0, |p| p.scale);
         let push = push.float(norm.map_or(0.0, |n| n.eps)).float(scale(0)).float(scale(1)).float(scale(2));
-        let due = std::mem::take(&mut self.due);
-        let subgroups = self.b.chain.map_or(1, |c| c.tile.groups * (c.tile.size / self.b.device.caps().subgroup_size));
+        let groups = self.b.chain.map_or(1, |c| c.tile.groups);
         let open = self.open.get_or_insert_with(|| Open {
             stages: Vec::new(),
             stems: Vec::new(),
@@ -220,25 +283,32 @@ impl Writer<'_, '_> {
             barrier: due,
             coded: None,
             next: 0,
+            senders: 0,
             products: Vec::new(),
         });
-        let waits = due && !open.stages.is_empty();
-        if waits {
-            (open.coded, open.next) = (None, 0);
-        }
-        let codes = open.coded != Some((x, weight));
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        let mut packets = 0;
+        if let (true, Some(chain), Some(last)) = (receives, self.b.chain, open.stages.last_mut()) {
+            self.tags += 1;
+            packets = chain.packets.address() + open.senders as u64 * chain.sender_bytes;
+            last[FLAGS] |= SEND;
+            last[OUT..OUT + 2].copy_from_slice(&words_of(packets));
+            last[OUT_NORM..OUT_NORM + 2].copy_from_slice(&words_of(weight));
+            last[OUT_TAG] = self.tags;
+            (open.senders, open.next) = (open.senders + 1, 0);
+        }
         let k = self.b.chain.map_or(0, |c| c.k[0]);
-        let rows = self.b.chain.filter(|c| info.cols != c.k[0]).map_or(1, |c| c.rows);
         let odd = biases > 0 || parts.iter().any(|p| p.scale != 1.0);
         let flags =
-            biases as u32 | flag(gated, GATED) | flag(add, ADD) | flag(norm.is_some(), NORM) | flag(waits, WAIT);
-        let flags = flags | flag(codes, CODE) | flag(info.cols != k, SECOND_K) | flag(odd, ODD);
+            biases as u32 | flag(gated, GATED) | flag(add, ADD) | flag(norm.is_some(), NORM) | flag(receives, RECEIVE);
+        let flags = flags | flag(!coded && !receives, CODE) | flag(info.cols != k, SECOND_K) | flag(odd, ODD);
         let push = push.word(open.next as usize).word(flags as usize);
         let mut stage = [0; STAGE_WORDS];
         for (word, bytes) in stage.iter_mut().zip(push.0.chunks_exact(4)) {
             *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
+        stage[IN..IN + 2].copy_from_slice(&words_of(packets));
+        stage[IN_TAG] = self.tags;
         open.stages.push(stage);
         open.stem_of.push(stem);
         open.products.push(product.clone());
@@ -247,7 +317,7 @@ impl Writer<'_, '_> {
             open.stems.push(stem);
         }
         open.coded = Some((x, weight));
-        open.next = (open.next + (m as u32).div_ceil(rows)) % subgroups;
+        open.next = (open.next + m.div_ceil(policy::PACKET) as u32) % groups;
         Ok(())
     }
 
@@ -256,7 +326,7 @@ impl Writer<'_, '_> {
         let (Some(open), Some(chain)) = (self.open.take(), self.b.chain) else { return Ok(()) };
         let Some(name) = module(&open.stems, open.gated) else { return Ok(()) };
         // Without a wait there is nothing to gain.
-        if open.stages.iter().all(|stage| stage[FLAGS] & WAIT == 0) {
+        if open.stages.iter().all(|stage| stage[FLAGS] & RECEIVE == 0) {
             let due = std::mem::replace(&mut self.due, open.barrier);
             open.products.iter().try_for_each(|product| self.gemv_alone(product))?;
             self.due = due;
@@ -276,10 +346,10 @@ impl Writer<'_, '_> {
             self.program.extend(stage);
         }
         let program = self.program_buffer()?.address() + at;
-        let push = Push::default().addr(program).addr(chain.counter.address());
+        let push = Push::default().addr(program).addr(self.b.params.address()).addr(chain.gave_up.address());
         let push = push.addr(self.b.fault.address()).word(open.stages.len());
         let pipeline = self.kernels.get("chain", Some(name), &spec)?;
-        self.rec.dispatch(&pipeline, &push.padded(32), [chain.tile.groups, 1, 1]);
+        self.rec.dispatch(&pipeline, &push.padded(40), [chain.tile.groups, 1, 1]);
         Ok(())
     }
 
@@ -312,16 +382,30 @@ mod tests {
             glsl[at..].split(['=', ';', ',']).nth(1).unwrap().trim().parse().unwrap()
         };
         assert_eq!(value("STAGE_WORDS"), super::STAGE_WORDS);
-        assert_eq!(value("AT_FLAGS"), super::FLAGS);
+        let words = [
+            ("AT_M", super::M),
+            ("AT_FIRST", super::FIRST),
+            ("AT_FLAGS", super::FLAGS),
+            ("AT_IN", super::IN),
+            ("AT_OUT", super::OUT),
+            ("AT_OUT_NORM", super::OUT_NORM),
+            ("AT_IN_TAG", super::IN_TAG),
+            ("AT_OUT_TAG", super::OUT_TAG),
+        ];
+        for (name, word) in words {
+            assert_eq!(value(name), word, "{name}");
+        }
         let flags = [
             ("GATED", super::GATED),
             ("ADD", super::ADD),
             ("NORM", super::NORM),
-            ("WAIT", super::WAIT),
+            ("RECEIVE", super::RECEIVE),
             ("CODE", super::CODE),
             ("SECOND_FORMAT", super::SECOND_FORMAT),
             ("SECOND_K", super::SECOND_K),
+            ("SEND", super::SEND),
             ("ODD", super::ODD),
+            ("TRIAL", super::TRIAL),
         ];
         for (name, flag) in flags {
             assert_eq!(value(name), flag as usize, "{name}");

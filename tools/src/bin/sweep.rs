@@ -15,8 +15,7 @@ use pumex_quant::{Format, FORMATS};
 type Shape = (usize, usize, Extras);
 
 /// As weights lie on a discrete device.
-const PLAIN: Extras =
-    Extras { gated: false, add: false, norm: false, planes: true, activations: Activations::Q16 };
+const PLAIN: Extras = Extras { gated: false, add: false, norm: false, planes: true, activations: Activations::Q16 };
 const NORM: Extras = Extras { norm: true, ..PLAIN };
 const ADD: Extras = Extras { add: true, ..PLAIN };
 const GATED: Extras = Extras { gated: true, ..NORM };

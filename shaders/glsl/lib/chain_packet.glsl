@@ -1,0 +1,83 @@
+// What stages of chain.comp hand on: packets of sixteen values, coded as lib/codes.glsl says. Parts of 16 bytes hold three words
+// and a tag: the codes, then the sum of the codes, the scale, and the sum of the values' squares.
+const uint PARTS = BITS == 16 ? 4 : 2; // of a packet; of 8 bits, the sum lies above the last tag
+const uint TAG_BITS = 0xffff;
+shared vec4 outgoing[PACKETS * 4], outgoing_squares[PACKETS * 4];
+shared uint arrived[2][PACKETS]; // values of a packet that are there
+
+// Whether to look for packets once more, as long as a thread of the subgroup lacks one: all of them do, for the compiler takes
+// what follows a loop that threads leave one by one for a place where they may be apart.
+bool again(bool found, inout uint looks) {
+    if (subgroupBallot(!found) == uvec4(0)) return false;
+    if (++looks == SPIN) {
+        gave_up.v[0] = 1;
+        fault.v[0] = 1;
+    }
+    return looks < SPIN && (looks % 1024 != 0 || subgroupBroadcastFirst(gave_up.v[0]) == 0);
+}
+
+// Sends a packet of those in `outgoing`; one thread does.
+void send(uint slot, uint packet) {
+    vec4 x[4];
+    float largest = 0.0, square = 0.0;
+    [[unroll]] for (uint u = 0; u < 4; u++) {
+        x[u] = outgoing[slot * 4 + u];
+        vec4 a = abs(x[u]);
+        largest = max(largest, max(max(a.x, a.y), max(a.z, a.w)));
+        square += dot(outgoing_squares[slot * 4 + u], vec4(1.0));
+    }
+    uint codes[8], scale = floatBitsToUint(largest / STEPS);
+    int sum = 0;
+    [[unroll]] for (uint u = 0; u < 4; u++) {
+        uvec2 both = codes_of(x[u], largest);
+        codes[BITS == 16 ? 2 * u : u] = both.x;
+        if (BITS == 16) codes[2 * u + 1] = both.y;
+        sum += dotPacked4x8EXT(0x01010101, int(both.x)) * (BITS == 16 ? 256 : 1);
+        if (BITS == 16) sum += dotPacked4x8EXT(0x01010101, int(both.y));
+    }
+    const uint tag = (tags + words[stage][AT_OUT_TAG]) & TAG_BITS, at = packet * PARTS;
+    Packets to = Packets(uvec2(words[stage][AT_OUT], words[stage][AT_OUT + 1]));
+    to.v[at] = uvec4(codes[0], codes[1], codes[2], tag);
+    if (BITS == 16) {
+        to.v[at + 1] = uvec4(codes[3], codes[4], codes[5], tag);
+        to.v[at + 2] = uvec4(codes[6], codes[7], 0, tag);
+        to.v[at + 3] = uvec4(sum, scale, floatBitsToUint(square), tag);
+    } else {
+        to.v[at + 1] = uvec4(codes[3], scale, floatBitsToUint(square), tag | uint(sum) << 16);
+    }
+}
+
+// Rows `local` and so on of the workgroup's are in `outgoing`; the thread that brings the last of sixteen sends them.
+void bring(uint local, uint count, uint packet) {
+    memoryBarrierShared();
+    if (atomicAdd(arrived[stage][local / 16], count) + count < 16) return;
+    memoryBarrierShared();
+    send(local / 16, packet);
+}
+
+// Puts a part of a packet where products find it; the sum of squares of what it holds.
+float take_part(uint i, uvec4 part) {
+    uint packet = i / PARTS, unit = unit_at(packet * 16 / UNIT);
+    [[unroll]] for (uint c = 0; c < 3; c++) {
+        uint at = i % PARTS * 3 + c;
+        if (at < BITS / 2) x_codes[unit + at / 4][at % 4] = part[c];
+    }
+    if (i % PARTS != PARTS - 1) return 0.0;
+    float scale = uintBitsToFloat(part.y);
+    int sum = BITS == 16 ? int(part.x) : int(part.w) >> 16;
+    uint run = run_at(packet / 2), half_at = packet % 2 * 2;
+    x_run[run][half_at] = scale;
+    x_run[run][half_at + 1] = scale * float(sum);
+    return uintBitsToFloat(part.z);
+}
+
+// Every workgroup sends a packet and waits for those of the stage before.
+void meet() {
+    uint t = gl_LocalInvocationID.x, wanted = (tags + word(AT_IN_TAG)) & TAG_BITS, looks = 0;
+    Packets there = Packets(address(AT_IN));
+    for (uint i = 0; i < gl_NumWorkGroups.x && is(RECEIVE); i += gl_WorkGroupSize.x) {
+        while (again((there.v[min(i + t, gl_NumWorkGroups.x - 1)].w & TAG_BITS) == wanted, looks)) {}
+    }
+    barrier();
+    if (t == 0) Packets(address(AT_OUT)).v[gl_WorkGroupID.x] = uvec4(0, 0, 0, (tags + word(AT_OUT_TAG)) & TAG_BITS);
+}
