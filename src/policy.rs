@@ -190,7 +190,7 @@ pub struct ChainTile {
 pub fn chain_tile(caps: &Caps, bits: f32, wanted: Option<bool>) -> Option<ChainTile> {
     match (wanted, caps.cores) {
         (Some(false), _) => None,
-        _ if !caps.int_dot8 || !caps.subgroup_ballot || caps.subgroup_size < 8 => None,
+        _ if !caps.int_dot8 || !caps.subgroup_ballot || !caps.subgroup_shuffle || caps.subgroup_size < 8 => None,
         (_, Some(cores)) if caps.kind != DeviceKind::Cpu => {
             let size = if bits > 8.0 { 768 } else { 512 };
             Some(ChainTile { size: size.min(caps.max_workgroup_invocations), groups: cores })
@@ -223,8 +223,20 @@ pub fn chain_rows(tile: ChainTile, lanes: u32, m: usize) -> u32 {
 /// Outputs of a product that is worth a dispatch, whatever comes before it.
 pub const CHAIN_MAX_ROWS: usize = 1 << 16;
 
+/// Positions up to which attention is a stage of a chain, a workgroup for each head: beyond, a dispatch that spreads them over
+/// more is faster.
+pub const CHAIN_POSITIONS: usize = 1 << 10;
+
+/// Whether a chain's workgroups attend with heads of so many dimensions: its subgroups hold some positions each.
+pub fn chain_attends(tile: ChainTile, lanes: u32, head_dim: usize) -> bool {
+    head_dim.is_power_of_two()
+        && (32..=128).contains(&head_dim)
+        && head_dim <= 8 * lanes as usize
+        && head_dim <= tile.size as usize
+}
+
 /// Bytes of shared memory that a chain takes beside activations and packets.
-const CHAIN_SHARED: usize = 2 << 10;
+const CHAIN_SHARED: usize = 7 << 10;
 
 /// Whether a chain's workgroups can hold the codes of `k` inputs, with an eighth of padding and 4 bits each for scales and sums,
 /// beside `packets` that they send.

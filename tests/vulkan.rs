@@ -176,6 +176,31 @@ fn chained_products_are_what_they_are_apart() {
     }
 }
 
+/// Attention is a stage of the chain then, of caches of halves.
+#[test]
+fn chained_attention_is_what_it_is_apart() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let ids: Vec<u32> = (0..160).map(|i| (i * 7 + 5) % 120).collect();
+    let run = |chain| {
+        let mut runner = vulkan(&gguf, pumex::engine::Options { chain: Some(chain), ..options(CacheType::F16) })?;
+        logits(&mut runner, &ids[..150], 50);
+        let mut all = Vec::new();
+        let before = runner.counters().dispatches;
+        for (i, id) in ids.iter().enumerate().skip(150) {
+            all.extend(runner.run(&rows(0, i, &[*id]), Want::Logits).unwrap().logits);
+        }
+        let dispatches = runner.counters().dispatches - before;
+        all.extend(logits(&mut runner, &ids[..12], 1)); // from an empty cache
+        assert_silent(&runner);
+        Some((all, dispatches))
+    };
+    let (Some(chained), Some(apart)) = (run(true), run(false)) else { return };
+    let error = nmse(&chained.0, &apart.0);
+    println!("NMSE {error:.2e}, {} and {} dispatches", chained.1, apart.1);
+    assert!(error < 5e-8, "NMSE {error:e}");
+    assert!(chained.1 <= 50, "embedding, chain, head, argmax: {} dispatches of ten steps", chained.1);
+}
+
 /// A model with biases and factors, which no golden model has: those of the fixture and made-up ones.
 fn with_biases() -> Gguf {
     use pumex::gguf::write::{header, Entry, ALIGNMENT};

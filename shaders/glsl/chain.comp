@@ -4,14 +4,16 @@
 // that place had, so that who needs them looks there until they are new: there is no counter and no fence. The first weights
 // of a stage are asked for before its activations, so that memory does not rest meanwhile. Sums are made as in gemv_dot.comp.
 //
-// Rows are dealt in sixteens to workgroups, in all stages alike: what a workgroup adds to, it wrote itself.
+// Rows are dealt in sixteens to workgroups, where they are sent or added to: what a workgroup adds to, it wrote itself.
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
+#include "lib/rope.glsl"
 #include "quant/contract.glsl"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_ballot : require
+#extension GL_KHR_shader_subgroup_shuffle : require
 #extension GL_EXT_integer_dot_product : require
 #if defined HAS_OFFSET || defined SECOND
 #define SUMS
@@ -25,8 +27,11 @@ layout(constant_id = 4) const uint LANES = 32; // threads of a subgroup
 layout(constant_id = 5) const uint SPIN = 1 << 19; // looks for a packet before a thread gives up
 layout(constant_id = 6) const uint BITS = 16;  // of an activation: 16 or 8
 layout(constant_id = 7) const uint PACKETS = 8; // that a workgroup sends in a stage, at most
+layout(constant_id = 8) const uint HEAD_DIM = 64; // of attention; a power of two
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Met { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile buffer Packets { uvec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) coherent volatile buffer Values { uvec2 v[]; }; // and a tag each
+layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer W32 { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent volatile buffer Flag { uint v[]; };
 layout(push_constant) uniform Push {
     U32 program;   // [stages, STAGE_WORDS]
@@ -48,9 +53,12 @@ const uint STAGE_WORDS = 36;
 const uint GATED = 8, ADD = 16, NORM = 32, RECEIVE = 64, CODE = 128, SECOND_FORMAT = 256, SECOND_K = 512, SEND = 1024;
 const uint ODD = 2048; // there are biases or factors
 const uint TRIAL = 4096; // no product: a packet from each workgroup to all
+const uint ATTEND = 8192; // no product: attention, of the values of the stages before
+const uint SEND_VALUES = 16384, NEOX = 32768;
 
 const uint K_MOST = K > K_2 ? K : K_2;
-shared uvec4 x_codes[K_MOST * BITS / 128 + K_MOST * BITS / 1024 + 1];
+const uint CODE_UNITS = K_MOST * BITS / 128 + K_MOST * BITS / 1024 + 1, HEADS_UNITS = gl_WorkGroupSize.x / LANES * HEAD_DIM / 4;
+shared uvec4 x_codes[CODE_UNITS > HEADS_UNITS ? CODE_UNITS : HEADS_UNITS]; // attention has its sums there
 const uint SCALED = 16; // activations that share a scale
 #include "lib/codes.glsl"
 // Of both halves of each run of 32: the scale, and the sum. Even runs, then odd ones, in other banks.
@@ -79,6 +87,7 @@ void find_norm_scale(float count) {
 }
 
 #include "lib/chain_packet.glsl"
+#include "lib/chain_attend.glsl"
 #define CODE_NAME code_k
 #define RECEIVE_NAME receive_k
 #define CODE_K K
@@ -92,7 +101,7 @@ void find_norm_scale(float count) {
 
 // For one thread: `words` without the others.
 float biased(float sum, uint part, uint row, uint flags) {
-    if (flags < ODD) return sum;
+    if ((flags & ODD) == 0) return sum;
     sum *= uintBitsToFloat(words[stage][AT_SCALE + part]);
     const uint at = AT_B + 2 * part;
     return (flags & (1u << part)) != 0 ? sum + F32(uvec2(words[stage][at], words[stage][at + 1])).v[row] : sum;
@@ -159,7 +168,7 @@ void main() {
     for (uint s = 0; s < stages; s++) {
         stage = s % 2;
         uint next = min(s + 1, stages - 1) * STAGE_WORDS, ahead = program.v[next + min(t, STAGE_WORDS - 1)];
-        switch (word(AT_FLAGS) & (GATED | SECOND_FORMAT | SECOND_K | TRIAL)) {
+        switch (word(AT_FLAGS) & (GATED | SECOND_FORMAT | SECOND_K | TRIAL | ATTEND)) {
             case GATED: run_gated(); break;
             case SECOND_K: run_k2(); break;
 #ifdef SECOND
@@ -167,6 +176,7 @@ void main() {
             case SECOND_FORMAT | SECOND_K: run_2_k2(); break;
 #endif
             case TRIAL: meet(); break;
+            case ATTEND: attend(); break;
             default: run();
         }
         if (t < STAGE_WORDS) words[1 - stage][t] = ahead;

@@ -151,6 +151,7 @@ pub const KERNELS: &[Kernel] = &[
             ("SPIN", 5),
             ("BITS", 6),
             ("PACKETS", 7),
+            ("HEAD_DIM", 8),
             PLANES,
         ],
     },

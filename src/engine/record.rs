@@ -36,6 +36,8 @@ pub struct Shape {
     pub apart: bool,
     /// Lets one dispatch do products that follow each other.
     pub chained: bool,
+    /// Attention, too.
+    pub attends: bool,
     /// Takes the time after every op.
     pub stamps: bool,
 }
@@ -505,6 +507,9 @@ impl Writer<'_, '_> {
 
     fn attend(&mut self, qkv: Val, cache: &Cache, scale: f32, out: Val) -> Result<()> {
         let rows = self.shape.rows;
+        if self.attend_stage(qkv, cache, scale, out)? {
+            return Ok(());
+        }
         if rows <= policy::FEW_ROWS {
             return self.attend_split(qkv, cache, scale, out, self.attn_tile(cache, rows));
         }

@@ -68,6 +68,8 @@ pub struct Caps {
     pub timeline: bool,
     pub subgroup_arithmetic: bool,
     pub subgroup_ballot: bool,
+    /// Values of other threads of a subgroup.
+    pub subgroup_shuffle: bool,
     pub fp16: bool,
     pub int8: bool,
     pub int_dot8: bool,
@@ -254,6 +256,7 @@ pub(super) fn read(entry: &ash::Entry, instance: &ash::Instance, physical: vk::P
             timeline: f12.timeline_semaphore == vk::TRUE,
             subgroup_arithmetic: v11.subgroup_supported_operations.contains(vk::SubgroupFeatureFlags::ARITHMETIC)
                 && v11.subgroup_supported_stages.contains(vk::ShaderStageFlags::COMPUTE),
+            subgroup_shuffle: v11.subgroup_supported_operations.contains(vk::SubgroupFeatureFlags::SHUFFLE),
             subgroup_ballot: v11.subgroup_supported_operations.contains(vk::SubgroupFeatureFlags::BALLOT),
             fp16: f12.shader_float16 == vk::TRUE,
             int8: f12.shader_int8 == vk::TRUE,
@@ -317,6 +320,7 @@ pub(super) fn fake(name: &str, kind: DeviceKind) -> Caps {
         timeline: true,
         subgroup_arithmetic: true,
         subgroup_ballot: true,
+        subgroup_shuffle: true,
         fp16: true,
         int8: true,
         int_dot8: true,

@@ -47,8 +47,10 @@ void RUN() {
     const uvec2 w0 = address(AT_W), w1 = address(AT_W + 2), w2 = address(AT_W + 4);
     const uint group = gl_WorkGroupID.x < first ? gl_WorkGroupID.x + groups - first : gl_WorkGroupID.x - first;
     uint local = subgroupBroadcastFirst(gl_SubgroupID) * ROWS; // row, of those of the workgroup
+    const uint flags = word(AT_FLAGS);
+    const bool sixteens = (flags & (SEND | ADD)) != 0;
 #define ROW_OF(local) ((group + local / 16 * groups) * 16 + local % 16)
-    uint row = ROW_OF(local);
+    uint row = sixteens ? ROW_OF(local) : group * turn_rows + local;
     if (RUN_NORM) {
         const bool normed = is(NORM) && !is(RECEIVE);
         F32x4 norm = F32x4(address(AT_NORM));
@@ -70,13 +72,12 @@ void RUN() {
     LOAD(lane)
     if (is(CODE)) RUN_CODE();
     if (is(RECEIVE)) RUN_RECEIVE();
-    const uint flags = word(AT_FLAGS);
     const bool adds = (flags & ADD) != 0, sends = (flags & SEND) != 0;
     const uvec2 factors = address(AT_OUT_NORM);
     const bool weighed = sends && (factors.x | factors.y) != 0;
     Met y = Met(address(AT_Y));
     while (row < m) {
-        const uint ahead_row = ROW_OF((local + turn_rows));
+        const uint ahead_row = sixteens ? ROW_OF((local + turn_rows)) : row + groups * turn_rows;
         const uint following = ahead_row < m ? ahead_row : row; // the same again, if there are no more, costs least
         float before[ROWS], factor[ROWS], sum[RUN_LINES];
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
@@ -110,13 +111,17 @@ void RUN() {
                 if (RUN_GATED) {
                     const float gate = biased(result, 0, at, flags);
                     result = gate / (1.0 + exp(-gate)) * biased(sum[RUN_LINES - 1], 1, at, flags);
-                } else if (flags >= ODD) {
+                } else if ((flags & ODD) != 0) {
                     if (at < m0) result = biased(result, 0, at, flags);
                     else if (at < m01) result = biased(result, 1, at - m0, flags);
                     else result = biased(result, 2, at - m01, flags);
                 }
                 result += before[r];
                 if (at < m) y.v[at] = result;
+                if ((flags & SEND_VALUES) != 0 && at < m) {
+                    Values values = Values(uvec2(words[stage][AT_OUT], words[stage][AT_OUT + 1]));
+                    values.v[at] = uvec2(floatBitsToUint(result), (tags + words[stage][AT_OUT_TAG]) & TAG_BITS);
+                }
                 if (sends) {
                     outgoing[mine / 4][mine % 4] = result * factor[r];
                     outgoing_squares[mine / 4][mine % 4] = result * result;

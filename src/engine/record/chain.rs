@@ -3,7 +3,7 @@
 use super::product::Product;
 use super::{Push, Writer};
 use crate::kernel::Kernels;
-use crate::plan::{Op, Plan, Val};
+use crate::plan::{Cache, Op, Plan, RopeStyle, Val};
 use crate::policy::{self, Activations, ChainTile};
 use crate::vk::{self, Buffer, Class, Device};
 use crate::Result;
@@ -30,12 +30,13 @@ const SECOND_K: u32 = 512;
 const SEND: u32 = 1024;
 const ODD: u32 = 2048;
 const TRIAL: u32 = 4096;
+const ATTEND: u32 = 8192;
+const SEND_VALUES: u32 = 16384;
+const NEOX: u32 = 32768;
 /// Stages of an op: a matrix each.
 const MOST_STAGES: usize = 3;
 /// Stages of the run that shows whether all workgroups run at once.
 const TRIALS: usize = 64;
-/// Stages of a dispatch that send packets, at most.
-const SENDERS: usize = 4;
 /// Tags of a step: those of its packets are above where they start, and below this.
 pub const TAGS: u32 = 1 << 10;
 
@@ -44,9 +45,11 @@ pub struct Chain {
     tile: ChainTile,
     /// Where a thread that gave up says so to the others.
     gave_up: Buffer,
-    /// Packets of each sender. Every write there has another tag than the one before.
-    packets: Buffer,
-    sender_bytes: u64,
+    /// What each sender of a dispatch sends. Every write there has another tag than the one before.
+    sent: Buffer,
+    /// Attention is a stage, too, of caches and heads as they are.
+    attends: bool,
+    head_dim: usize,
     /// Inputs of products that norm them, and of others.
     k: [usize; 2],
     /// Rows at a time of those others.
@@ -69,7 +72,7 @@ fn bits(plan: &Plan) -> f32 {
 }
 
 impl Chain {
-    /// None where the policy has no chains for the device, no product of `plan` fits one, or workgroups do not run at once.
+    /// Of a cache of `halves` or of anything else. None where the policy has no chains for the device, no product of `plan` fits one, or workgroups do not run at once.
     ///
     /// # Errors
     /// Memory that ran out, a module the driver refuses, a lost device.
@@ -77,7 +80,7 @@ impl Chain {
         device: &Device,
         kernels: &Kernels,
         plan: &Plan,
-        (wanted, activations): (Option<bool>, Activations),
+        (wanted, activations, halves): (Option<bool>, Activations, bool),
     ) -> Result<Option<Chain>> {
         let Some(tile) = policy::chain_tile(device.caps(), bits(plan), wanted) else { return Ok(None) };
         let caps = device.caps();
@@ -102,9 +105,17 @@ impl Chain {
         let (k, m) = ([k, other.map_or(k, |o| o.cols)], other.map_or(0, |o| o.rows));
         let lanes = caps.subgroup_size;
         let rows = policy::chain_rows(tile, lanes, m);
-        let sender_bytes = (k[0].max(k[1]) / policy::PACKET * parts(activations) * 16) as u64;
-        let (gave_up, packets) = (zeros(device, 4)?, zeros(device, SENDERS as u64 * sender_bytes)?);
-        let chain = Chain { tile, gave_up, packets, sender_bytes, k, rows, lanes, activations };
+        // Values take 8 bytes each with their tags, packets less.
+        let sends = |op: &Op| match op {
+            Op::MatMul { out, .. } | Op::GatedMatMul { out, .. } | Op::Attend { out, .. } => plan.values[out.0].width,
+            _ => 0,
+        };
+        let room: usize = plan.ops.iter().map(sends).filter(|w| *w != plan.n_vocab).map(sent_bytes).sum();
+        let (gave_up, sent) = (zeros(device, 4)?, zeros(device, room as u64)?);
+        let head_dim = plan.kv.head_dim;
+        let attends = halves && policy::chain_attends(tile, lanes, head_dim);
+        let head_dim = if attends { head_dim } else { 32 };
+        let chain = Chain { tile, gave_up, sent, attends, head_dim, k, rows, lanes, activations };
         let name = fitting().find_map(|w| module(&[w.format.stem], None)).unwrap_or_default();
         let spec = chain.spec(device.stages_weights());
         let good = wait_for_each_other(device, kernels, (name, &spec), tile.groups)?;
@@ -118,23 +129,21 @@ impl Chain {
     fn spec(&self, planes: bool) -> Vec<(&'static str, u32)> {
         let mut spec = vec![("SIZE", self.tile.size), ("K", self.k[0] as u32), ("K_2", self.k[1] as u32)];
         spec.extend([("ROWS_2", self.rows), ("LANES", self.lanes), ("BITS", self.activations.bits())]);
-        let packets = policy::chain_packets(self.tile, self.k[0].max(self.k[1]));
-        spec.extend([("PACKETS", packets as u32), ("PLANES", u32::from(planes))]);
+        let packets = policy::chain_packets(self.tile, self.k[0].max(self.k[1])).max(self.head_dim / policy::PACKET);
+        spec.extend([("PACKETS", packets as u32), ("HEAD_DIM", self.head_dim as u32)]);
+        spec.push(("PLANES", u32::from(planes)));
         spec
     }
 
     /// What recordings name.
     pub fn buffers(&self) -> [&Buffer; 2] {
-        [&self.gave_up, &self.packets]
+        [&self.gave_up, &self.sent]
     }
 }
 
-/// Parts of 16 bytes of a packet.
-fn parts(activations: Activations) -> usize {
-    match activations {
-        Activations::Q16 => 4,
-        Activations::Q8 => 2,
-    }
+/// Bytes that a sender of so many values takes, at most.
+fn sent_bytes(values: usize) -> usize {
+    (8 * values).next_multiple_of(256)
 }
 
 fn zeros(device: &Device, len: u64) -> Result<Buffer> {
@@ -196,6 +205,15 @@ fn wait_for_each_other(
     Ok(found == [0; 4])
 }
 
+/// A stage's words, of which `push` has the first.
+fn stage_of(push: &Push) -> [u32; STAGE_WORDS] {
+    let mut stage = [0; STAGE_WORDS];
+    for (word, bytes) in stage.iter_mut().zip(push.0.chunks_exact(4)) {
+        *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    stage
+}
+
 /// The chain that a recording is adding stages to.
 pub(super) struct Open {
     stages: Vec<[u32; STAGE_WORDS]>,
@@ -209,18 +227,29 @@ pub(super) struct Open {
     coded: Option<(u64, u64)>,
     /// Workgroup that comes after the last row.
     next: u32,
-    /// Stages that send packets.
-    senders: usize,
-    /// What the stages do.
+    /// Bytes that its stages send.
+    sent: usize,
+    /// What the stages make, from which column on.
+    made: Vec<(Val, usize)>,
+    /// Stages before those that follow the last one that received.
+    before: usize,
+    /// The products, for when they are all there is.
     products: Vec<Product>,
 }
 
 impl Open {
-    /// Whether the last stage makes all of `value`, of `len` elements, and another sender has room.
+    /// Whether the last stage makes all of `value`, of `len` elements.
     fn made_last(&self, value: Val, len: usize) -> bool {
-        let last = self.products.last().zip(self.stages.last());
-        let made = last.is_some_and(|(p, s)| p.out == value && p.y_at == 0 && s[M] as usize == len);
-        made && len % policy::PACKET == 0 && self.senders < SENDERS
+        let last = self.made.last().zip(self.stages.last());
+        let made = last.is_some_and(|(made, s)| *made == (value, 0) && s[M] as usize == len);
+        made && len.is_multiple_of(policy::PACKET)
+    }
+
+    /// Whether all stages since one received make all of `value`, of `len` elements, and nothing else.
+    fn made_together(&self, value: Val, len: usize) -> bool {
+        let last = self.made[self.before..].iter().zip(&self.stages[self.before..]);
+        let sum: usize = last.clone().map(|(_, s)| s[M] as usize).sum();
+        last.clone().all(|(made, s)| made.0 == value && s[FLAGS] & (ADD | GATED) == 0) && sum == len
     }
 }
 
@@ -258,9 +287,10 @@ impl Writer<'_, '_> {
         let (x, weight) = (self.val(input), self.opt(norm.map(|n| n.weight)));
         // What workgroups wait for is what the last stage made; all else it can have only from an earlier dispatch.
         let coded = self.open.as_ref().is_some_and(|open| !self.due && open.coded == Some((x, weight)));
-        let room = self.tags + 1 < TAGS;
-        let receives = !coded && room && self.open.as_ref().is_some_and(|open| open.made_last(input, info.cols));
-        let written = |open: &Open, v: Val| open.products.iter().any(|p| p.out == v);
+        let receives = !coded
+            && self.can_send(info.cols)
+            && self.open.as_ref().is_some_and(|open| open.made_last(input, info.cols));
+        let written = |open: &Open, v: Val| open.made.iter().any(|made| made.0 == v);
         let parted = |open: &Open| !coded && !receives && (self.due || written(open, input));
         let moved = |open: &Open| add && written(open, out) && open.stages.iter().any(|s| s[FIRST] != 0);
         if self.open.as_ref().is_some_and(|open| parted(open) || moved(open)) {
@@ -283,19 +313,22 @@ impl Writer<'_, '_> {
             barrier: due,
             coded: None,
             next: 0,
-            senders: 0,
+            sent: 0,
+            made: Vec::new(),
+            before: 0,
             products: Vec::new(),
         });
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         let mut packets = 0;
         if let (true, Some(chain), Some(last)) = (receives, self.b.chain, open.stages.last_mut()) {
             self.tags += 1;
-            packets = chain.packets.address() + open.senders as u64 * chain.sender_bytes;
+            packets = chain.sent.address() + open.sent as u64;
             last[FLAGS] |= SEND;
             last[OUT..OUT + 2].copy_from_slice(&words_of(packets));
             last[OUT_NORM..OUT_NORM + 2].copy_from_slice(&words_of(weight));
             last[OUT_TAG] = self.tags;
-            (open.senders, open.next) = (open.senders + 1, 0);
+            open.sent += sent_bytes(info.cols);
+            (open.next, open.before) = (0, open.made.len());
         }
         let k = self.b.chain.map_or(0, |c| c.k[0]);
         let odd = biases > 0 || parts.iter().any(|p| p.scale != 1.0);
@@ -303,15 +336,13 @@ impl Writer<'_, '_> {
             biases as u32 | flag(gated, GATED) | flag(add, ADD) | flag(norm.is_some(), NORM) | flag(receives, RECEIVE);
         let flags = flags | flag(!coded && !receives, CODE) | flag(info.cols != k, SECOND_K) | flag(odd, ODD);
         let push = push.word(open.next as usize).word(flags as usize);
-        let mut stage = [0; STAGE_WORDS];
-        for (word, bytes) in stage.iter_mut().zip(push.0.chunks_exact(4)) {
-            *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        }
+        let mut stage = stage_of(&push);
         stage[IN..IN + 2].copy_from_slice(&words_of(packets));
         stage[IN_TAG] = self.tags;
         open.stages.push(stage);
         open.stem_of.push(stem);
         open.products.push(product.clone());
+        open.made.push((out, y_at));
         open.gated = if gated { Some(stem) } else { open.gated };
         if !open.stems.contains(&stem) {
             open.stems.push(stem);
@@ -319,6 +350,50 @@ impl Writer<'_, '_> {
         open.coded = Some((x, weight));
         open.next = (open.next + m.div_ceil(policy::PACKET) as u32) % groups;
         Ok(())
+    }
+
+    /// Whether there is room for what so many values take that a stage of the chain sends.
+    fn can_send(&self, values: usize) -> bool {
+        let room = self.b.chain.map_or(0, |c| c.sent.len_bytes() as usize);
+        self.tags + 1 < TAGS && self.open.as_ref().is_some_and(|open| open.sent + sent_bytes(values) <= room)
+    }
+
+    /// Adds attention to the chain, if it is one of a single row whose q, k and v the last stages make.
+    pub(super) fn attend_stage(&mut self, qkv: Val, cache: &Cache, scale: f32, out: Val) -> Result<bool> {
+        let (Some(chain), Some((rope, q_norm, k_norm))) = (self.b.chain, self.ropes.get(&qkv).copied()) else {
+            return Ok(false);
+        };
+        let fits = self.shape.rows == 1 && self.shape.chained && self.shape.attends && chain.attends;
+        let together = self.open.as_ref().is_some_and(|open| open.made_together(qkv, cache.qkv_width()));
+        if !fits || !together || !self.can_send(cache.qkv_width()) {
+            return Ok(false);
+        }
+        let (k, v) = &self.b.caches[cache.layer];
+        let push = Push::default().addr(k.address()).addr(v.address()).addr(self.b.inv_freq.address());
+        let push = push.addr(self.opt(q_norm)).addr(self.opt(k_norm)).addr(0).addr(0).addr(self.val(out)).addr(0);
+        let push = push.word(cache.heads).word(cache.kv_heads).word(rope.dims).word(cache.heads * cache.head_dim);
+        let push = push.float(rope.norm_eps).float(scale).word(0).word(0).word(0);
+        let neox = if rope.style == RopeStyle::Neox { NEOX } else { 0 };
+        let Some(open) = self.open.as_mut() else { return Ok(false) };
+        self.due = false;
+        self.tags += 1;
+        let values = chain.sent.address() + open.sent as u64;
+        let makers = open.stages[open.before..].iter_mut().zip(&open.made[open.before..]);
+        for (maker, (_, at)) in makers {
+            maker[FLAGS] |= SEND_VALUES;
+            maker[OUT..OUT + 2].copy_from_slice(&words_of(values + 8 * *at as u64));
+            maker[OUT_TAG] = self.tags;
+        }
+        let mut stage = stage_of(&push.word((ATTEND | RECEIVE | neox) as usize));
+        stage[IN..IN + 2].copy_from_slice(&words_of(values));
+        stage[IN_TAG] = self.tags;
+        open.sent += sent_bytes(cache.qkv_width());
+        (open.next, open.before) = (0, open.made.len());
+        open.coded = None;
+        open.stages.push(stage);
+        open.stem_of.push("");
+        open.made.push((out, 0));
+        Ok(true)
     }
 
     /// Records the chain that is open, if one is.
@@ -342,7 +417,7 @@ impl Writer<'_, '_> {
         }
         let at = 4 * self.program.len() as u64;
         for (mut stage, stem) in open.stages.iter().copied().zip(&open.stem_of) {
-            stage[FLAGS] |= if name.starts_with(stem) { 0 } else { SECOND_FORMAT };
+            stage[FLAGS] |= if stem.is_empty() || name.starts_with(stem) { 0 } else { SECOND_FORMAT };
             self.program.extend(stage);
         }
         let program = self.program_buffer()?.address() + at;
@@ -350,6 +425,7 @@ impl Writer<'_, '_> {
         let push = push.addr(self.b.fault.address()).word(open.stages.len());
         let pipeline = self.kernels.get("chain", Some(name), &spec)?;
         self.rec.dispatch(&pipeline, &push.padded(40), [chain.tile.groups, 1, 1]);
+        self.due = true; // its stages may have made what comes after reads
         Ok(())
     }
 
@@ -406,6 +482,9 @@ mod tests {
             ("SEND", super::SEND),
             ("ODD", super::ODD),
             ("TRIAL", super::TRIAL),
+            ("ATTEND", super::ATTEND),
+            ("SEND_VALUES", super::SEND_VALUES),
+            ("NEOX", super::NEOX),
         ];
         for (name, flag) in flags {
             assert_eq!(value(name), flag as usize, "{name}");
