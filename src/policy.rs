@@ -235,6 +235,11 @@ pub fn chain_attends(tile: ChainTile, lanes: u32, head_dim: usize) -> bool {
         && head_dim <= tile.size as usize
 }
 
+/// Whether a chain's workgroups choose among so many experts, each for itself.
+pub fn chain_ranks(tile: ChainTile, experts: usize, used: usize) -> bool {
+    experts <= 512 && used <= 32.min(tile.size as usize)
+}
+
 /// Bytes of shared memory that a chain takes beside activations and packets.
 const CHAIN_SHARED: usize = 7 << 10;
 

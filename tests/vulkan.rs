@@ -171,8 +171,8 @@ fn chained_products_are_what_they_are_apart() {
         let errors = [true, false].map(|chain| nmse(&run(chain, Activations::Q8).unwrap().0, &apart.0));
         println!("{}: 8 bits, NMSE {:.2e} chained, {:.2e} apart", path.display(), errors[0], errors[1]);
         assert!(errors.iter().all(|e| (1e-8..5e-4).contains(e)), "{}: 8 bits, NMSE {errors:?}", path.display());
-        let dense = !path.ends_with("qwen3moe.gguf");
-        assert_eq!(chained.2 < apart.2, dense, "{}: {} of {} dispatches", path.display(), chained.2, apart.2);
+        let scales = path.ends_with("qwen3moe.gguf"); // of experts, which chains do not take
+        assert_eq!(chained.2 < apart.2, !scales, "{}: {} of {} dispatches", path.display(), chained.2, apart.2);
     }
 }
 
@@ -199,6 +199,30 @@ fn chained_attention_is_what_it_is_apart() {
     println!("NMSE {error:.2e}, {} and {} dispatches", chained.1, apart.1);
     assert!(error < 5e-8, "NMSE {error:e}");
     assert!(chained.1 <= 50, "embedding, chain, head, argmax: {} dispatches of ten steps", chained.1);
+}
+
+/// All of a layer is in the chain, the router's choice too; of formats with blocks of 256, and two of them.
+#[test]
+fn chained_experts_are_what_they_are_apart() {
+    for recipe in ["Q8_0", "Q4_K_M"] {
+        let shape = pumex::synthetic::find("tiny-moe").unwrap();
+        let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
+        let ids: Vec<u32> = (0..20).map(|i| (i * 7 + 5) % 120).collect();
+        let run = |chain| {
+            let mut runner = vulkan(&gguf, pumex::engine::Options { chain: Some(chain), ..options(CacheType::F16) })?;
+            runner.build_ahead().unwrap();
+            let (before, built) = (runner.counters().dispatches, runner.pipelines());
+            let all = logits(&mut runner, &ids, 1);
+            assert_silent(&runner);
+            assert_eq!(runner.pipelines(), built, "pipelines that were not built ahead");
+            Some((all, runner.counters().dispatches - before))
+        };
+        let (Some(chained), Some(apart)) = (run(true), run(false)) else { return };
+        let error = nmse(&chained.0, &apart.0);
+        println!("{recipe}: NMSE {error:.2e}, {} and {} dispatches", chained.1, apart.1);
+        assert!(error < 1e-7, "{recipe}: NMSE {error:e}");
+        assert!(chained.1 <= 5 * 20, "embedding, chain, head, argmax: {} dispatches of 20 steps", chained.1);
+    }
 }
 
 /// A model with biases and factors, which no golden model has: those of the fixture and made-up ones.

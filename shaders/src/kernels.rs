@@ -80,6 +80,9 @@ const EXPERTS: [(&str, u32); 2] = [("EXPERTS", 10), ("USED", 11)];
 /// Formats, and pairs of them, that usual recipes hold, of those without tables.
 pub const CHAINED: [&str; 6] = ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "q4_k+q5_k"];
 
+/// Likewise, of models with experts.
+pub const CHAINED_EXPERTS: [&str; 5] = ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k"];
+
 /// 1: weights lie as planes, not as blocks.
 const PLANES: (&str, u32) = ("PLANES", 20);
 
@@ -152,6 +155,27 @@ pub const KERNELS: &[Kernel] = &[
             ("BITS", 6),
             ("PACKETS", 7),
             ("HEAD_DIM", 8),
+            PLANES,
+        ],
+    },
+    Kernel {
+        name: "chain_experts",
+        formats: Formats::Pairs(&CHAINED_EXPERTS),
+        needs: Needs::IntegerDot,
+        push_bytes: 40,
+        spec: &[
+            ("SIZE", 0),
+            ("K", 1),
+            ("K_2", 2),
+            ("ROWS_2", 3),
+            ("LANES", 4),
+            ("SPIN", 5),
+            ("BITS", 6),
+            ("PACKETS", 7),
+            ("HEAD_DIM", 8),
+            ("K_3", 9),
+            EXPERTS[0],
+            EXPERTS[1],
             PLANES,
         ],
     },

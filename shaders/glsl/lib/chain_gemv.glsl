@@ -60,18 +60,45 @@ void RUN() {
     }
     Line line[RUN_LINES];
     Raw raw[RUN_LINES];
+#if RUN_EXPERTS == 1
+#define FIND(from) \
+    [[unroll]] for (uint r = 0; r < RUN_LINES; r++) { \
+        const uint asked = min(from, last); \
+        line[r] = line_of(r == 0 ? w0 : w1, chosen[asked / m0] * m0 + asked % m0, RUN_K); \
+    }
+#elif RUN_EXPERTS == 2
+    const uint ONE = RUN_K / USED;
+    uint found_row;
+#define FIND(from) found_row = min(from, last);
+#else
 #define FIND(from) \
     [[unroll]] for (uint r = 0; r < RUN_LINES; r++) { \
         const uint asked = min(RUN_GATED ? from : from + r, last); \
         if (RUN_GATED) line[r] = line_of(r == 0 ? w0 : w1, asked, RUN_K); \
         else line[r] = line_of(asked < m0 ? w0 : asked < m01 ? w1 : w2, asked - (asked < m0 ? 0 : asked < m01 ? m0 : m01), RUN_K); \
     }
+#endif
+#if RUN_EXPERTS == 2
+#define LOAD(c) { \
+        const uint of_all = EVEN ? c : min(c, CHUNKS - 1); \
+        line[0] = line_of(w0, chosen[of_all / (ONE / CHUNK)] * m + found_row, ONE); \
+        raw[0] = weight_load(line[0], of_all % (ONE / CHUNK)); \
+    }
+#else
 #define LOAD(c) \
     [[unroll]] for (uint r = 0; r < RUN_LINES; r++) raw[r] = weight_load(line[r], EVEN ? c : min(c, CHUNKS - 1));
+#endif
+#if RUN_EXPERTS == 1
+    RUN_RECEIVE();
+    choose_experts();
+    FIND(row)
+    LOAD(lane)
+#else
     FIND(row)
     LOAD(lane)
     if (is(CODE)) RUN_CODE();
     if (is(RECEIVE)) RUN_RECEIVE();
+#endif
     const bool adds = (flags & ADD) != 0, sends = (flags & SEND) != 0;
     const uvec2 factors = address(AT_OUT_NORM);
     const bool weighed = sends && (factors.x | factors.y) != 0;
@@ -101,7 +128,16 @@ void RUN() {
                 FIND(following)
             }
             LOAD(ahead)
+#if RUN_EXPERTS == 2
+            float of_one[RUN_LINES];
+            of_one[0] = 0.0;
+            if (EVEN || c < CHUNKS) {
+                RUN_MULTIPLY(c, q, s, of_one);
+                sum[0] += weight_of[c / (ONE / CHUNK)] * of_one[0];
+            }
+#else
             if (EVEN || c < CHUNKS) RUN_MULTIPLY(c, q, s, sum);
+#endif
         }
         [[unroll]] for (uint r = 0; r < RUN_LINES; r++) sum[r] = subgroupAdd(sum[r]) * norm_scale;
         if (lane == 0) {
@@ -119,8 +155,8 @@ void RUN() {
                 result += before[r];
                 if (at < m) y.v[at] = result;
                 if ((flags & SEND_VALUES) != 0 && at < m) {
-                    Values values = Values(uvec2(words[stage][AT_OUT], words[stage][AT_OUT + 1]));
-                    values.v[at] = uvec2(floatBitsToUint(result), (tags + words[stage][AT_OUT_TAG]) & TAG_BITS);
+                    Values values = Values(uvec2(words[stage][AT_VALUES], words[stage][AT_VALUES + 1]));
+                    values.v[at] = uvec2(floatBitsToUint(result), (tags + words[stage][AT_VALUES_TAG]) & TAG_BITS);
                 }
                 if (sends) {
                     outgoing[mine / 4][mine % 4] = result * factor[r];
@@ -144,3 +180,4 @@ void RUN() {
 #undef RUN_NORM
 #undef RUN_LINES
 #undef RUN_GATED
+#undef RUN_EXPERTS

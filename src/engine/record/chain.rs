@@ -1,4 +1,9 @@
-//! Products of one row that follow each other, as stages of one dispatch. See `shaders/glsl/chain.comp`.
+//! Products of one row that follow each other, as stages of one dispatch. See `shaders/glsl/lib/chain.glsl`.
+
+mod experts;
+mod trial;
+
+pub use trial::run_at_once;
 
 use super::product::Product;
 use super::{Push, Writer};
@@ -7,10 +12,12 @@ use crate::plan::{Cache, Op, Plan, RopeStyle, Val};
 use crate::policy::{self, Activations, ChainTile};
 use crate::vk::{self, Buffer, Class, Device};
 use crate::Result;
-use pumex_shaders::kernels::CHAINED;
+use experts::Experts;
+use pumex_shaders::kernels::{CHAINED, CHAINED_EXPERTS};
+use trial::wait_for_each_other;
 
 /// Words of a stage, and some of them.
-const STAGE_WORDS: usize = 36;
+const STAGE_WORDS: usize = 40;
 const M: usize = 21;
 const FIRST: usize = 26;
 const FLAGS: usize = 27;
@@ -19,6 +26,8 @@ const OUT: usize = 30;
 const OUT_NORM: usize = 32;
 const IN_TAG: usize = 34;
 const OUT_TAG: usize = 35;
+const VALUES: usize = 36;
+const VALUES_TAG: usize = 38;
 /// Its flags, above those of the biases.
 const GATED: u32 = 8;
 const ADD: u32 = 16;
@@ -33,10 +42,11 @@ const TRIAL: u32 = 4096;
 const ATTEND: u32 = 8192;
 const SEND_VALUES: u32 = 16384;
 const NEOX: u32 = 32768;
+const ROUTER: u32 = 65536;
+const OF_CHOSEN: u32 = 131_072;
+const OVER_CHOSEN: u32 = 262_144;
 /// Stages of an op: a matrix each.
 const MOST_STAGES: usize = 3;
-/// Stages of the run that shows whether all workgroups run at once.
-const TRIALS: usize = 64;
 /// Tags of a step: those of its packets are above where they start, and below this.
 pub const TAGS: u32 = 1 << 10;
 
@@ -56,13 +66,14 @@ pub struct Chain {
     rows: u32,
     lanes: u32,
     activations: Activations,
+    experts: Option<Experts>,
 }
 
-/// The module of chains with products of all these formats, of gate and up in one of the format `gated`.
-fn module(stems: &[&str], gated: Option<&str>) -> Option<&'static str> {
+/// The module among `pairs` of chains with products of all these formats, of gate and up in one of the format `gated`.
+fn module(pairs: &'static [&'static str], stems: &[&str], gated: Option<&str>) -> Option<&'static str> {
     let has = |pair: &str, stem: &str| pair.split('+').any(|s| s == stem);
     let leads = |pair: &str| gated.is_none_or(|stem| pair.split('+').next() == Some(stem));
-    CHAINED.iter().find(|pair| leads(pair) && stems.iter().all(|stem| has(pair, stem))).copied()
+    pairs.iter().find(|pair| leads(pair) && stems.iter().all(|stem| has(pair, stem))).copied()
 }
 
 /// Bits of most weights of `plan`'s matrices.
@@ -84,16 +95,30 @@ impl Chain {
     ) -> Result<Option<Chain>> {
         let Some(tile) = policy::chain_tile(device.caps(), bits(plan), wanted) else { return Ok(None) };
         let caps = device.caps();
-        let fits = |w: &&crate::plan::WeightInfo| {
-            let packets = policy::chain_packets(tile, w.cols);
-            module(&[w.format.stem], None).is_some() && policy::chain_span(caps, w.format, w.cols, activations, packets)
-        };
-        let fitting = || plan.weights.iter().filter(fits);
         let normed = plan.ops.iter().filter_map(|op| match op {
             Op::RmsNorm { out, .. } => Some(plan.values[out.0].width),
             _ => None,
         });
-        let Some(k) = normed.max().filter(|k| fitting().any(|w| w.cols == *k)) else { return Ok(None) };
+        let Some(k) = normed.max() else { return Ok(None) };
+        let experts = Experts::of(plan, k);
+        let holds = |e: &Experts, w: &crate::plan::WeightInfo| {
+            let packets = policy::chain_packets(tile, e.k());
+            policy::chain_span(caps, w.format, e.k(), activations, packets)
+        };
+        let experts = experts.filter(|e| {
+            policy::chain_ranks(tile, e.chosen.experts, e.chosen.used)
+                && plan.weights.iter().filter(|w| w.cols == e.ffn && w.format.block_len > 1).all(|w| holds(e, w))
+        });
+        let pairs = pairs_of(experts);
+        let fits = |w: &&crate::plan::WeightInfo| {
+            let packets = policy::chain_packets(tile, w.cols);
+            module(pairs, &[w.format.stem], None).is_some()
+                && policy::chain_span(caps, w.format, w.cols, activations, packets)
+        };
+        let fitting = || plan.weights.iter().filter(fits);
+        if !fitting().any(|w| w.cols == k) {
+            return Ok(None);
+        }
         let other = |op: &Op| match op {
             Op::MatMul { parts, add: true, .. } => {
                 let w = &plan.weights[parts[0].weight.0];
@@ -108,6 +133,7 @@ impl Chain {
         // Values take 8 bytes each with their tags, packets less.
         let sends = |op: &Op| match op {
             Op::MatMul { out, .. } | Op::GatedMatMul { out, .. } | Op::Attend { out, .. } => plan.values[out.0].width,
+            Op::GatedExperts { .. } => 2 * (k[0] + experts.map_or(0, |e| e.k())), // and what the router takes
             _ => 0,
         };
         let room: usize = plan.ops.iter().map(sends).filter(|w| *w != plan.n_vocab).map(sent_bytes).sum();
@@ -115,10 +141,10 @@ impl Chain {
         let head_dim = plan.kv.head_dim;
         let attends = halves && policy::chain_attends(tile, lanes, head_dim);
         let head_dim = if attends { head_dim } else { 32 };
-        let chain = Chain { tile, gave_up, sent, attends, head_dim, k, rows, lanes, activations };
-        let name = fitting().find_map(|w| module(&[w.format.stem], None)).unwrap_or_default();
+        let chain = Chain { tile, gave_up, sent, attends, head_dim, k, rows, lanes, activations, experts };
+        let name = fitting().find_map(|w| module(pairs, &[w.format.stem], None)).unwrap_or_default();
         let spec = chain.spec(device.stages_weights());
-        let good = wait_for_each_other(device, kernels, (name, &spec), tile.groups)?;
+        let good = wait_for_each_other(device, kernels, (chain.kernel(), name, &spec), tile.groups)?;
         if !good {
             let name = &device.caps().name;
             tracing::warn!("device {name}: expected {} workgroups at once; products go one by one", tile.groups);
@@ -129,15 +155,36 @@ impl Chain {
     fn spec(&self, planes: bool) -> Vec<(&'static str, u32)> {
         let mut spec = vec![("SIZE", self.tile.size), ("K", self.k[0] as u32), ("K_2", self.k[1] as u32)];
         spec.extend([("ROWS_2", self.rows), ("LANES", self.lanes), ("BITS", self.activations.bits())]);
-        let packets = policy::chain_packets(self.tile, self.k[0].max(self.k[1])).max(self.head_dim / policy::PACKET);
+        let k = self.k[0].max(self.k[1]).max(self.experts.map_or(0, |e| e.k()));
+        let packets = policy::chain_packets(self.tile, k).max(self.head_dim / policy::PACKET);
+        if let Some(e) = &self.experts {
+            let chosen = [("EXPERTS", e.chosen.experts as u32), ("USED", e.chosen.used as u32)];
+            spec.extend([("K_3", e.k() as u32)].into_iter().chain(chosen));
+        }
         spec.extend([("PACKETS", packets as u32), ("HEAD_DIM", self.head_dim as u32)]);
         spec.push(("PLANES", u32::from(planes)));
         spec
     }
 
+    /// Row of the kernel table.
+    fn kernel(&self) -> &'static str {
+        match self.experts {
+            Some(_) => "chain_experts",
+            None => "chain",
+        }
+    }
+
     /// What recordings name.
     pub fn buffers(&self) -> [&Buffer; 2] {
         [&self.gave_up, &self.sent]
+    }
+}
+
+/// Formats of the modules of models with experts, or without.
+fn pairs_of(experts: Option<Experts>) -> &'static [&'static str] {
+    match experts {
+        Some(_) => &CHAINED_EXPERTS,
+        None => &CHAINED,
     }
 }
 
@@ -156,55 +203,6 @@ fn words_of(address: u64) -> [u32; 2] {
     [address as u32, (address >> 32) as u32]
 }
 
-/// Whether so many workgroups of a device run at once, so that they can wait for each other; each gives up after `looks`.
-/// Nothing in Vulkan says that they do.
-///
-/// # Errors
-/// A kernel that needs more than the device has, a lost device.
-pub fn run_at_once(device: &Device, groups: u32, looks: u32) -> Result<bool> {
-    let lanes = device.caps().subgroup_size;
-    let spec = [("SIZE", lanes.max(64)), ("K", 256), ("K_2", 256), ("LANES", lanes), ("SPIN", looks)];
-    wait_for_each_other(device, &Kernels::new(device), (CHAINED[0], &spec), groups)
-}
-
-/// Runs stages that do nothing but wait.
-fn wait_for_each_other(
-    device: &Device,
-    kernels: &Kernels,
-    (module, spec): (&str, &[(&str, u32)]),
-    groups: u32,
-) -> Result<bool> {
-    let packets = [zeros(device, 16 * u64::from(groups))?, zeros(device, 16 * u64::from(groups))?];
-    let stage = |i: usize| {
-        let mut stage = [0u32; STAGE_WORDS];
-        stage[FLAGS] = TRIAL | if i > 0 { RECEIVE } else { 0 };
-        stage[IN..IN + 2].copy_from_slice(&words_of(packets[(i + 1) % 2].address()));
-        stage[OUT..OUT + 2].copy_from_slice(&words_of(packets[i % 2].address()));
-        (stage[IN_TAG], stage[OUT_TAG]) = (i as u32, i as u32 + 1);
-        stage
-    };
-    let words: Vec<u32> = (0..TRIALS).flat_map(stage).collect();
-    let program = device.buffer("program", 4 * words.len() as u64, Class::Scratch)?;
-    vk::send(device, &program, bytemuck::cast_slice(&words))?;
-    let (gave_up, params) = (zeros(device, 4)?, zeros(device, 64)?);
-    let fault = device.buffer("fault", 4, Class::Readback)?;
-    fault.write(0, &[0; 4]);
-    let pipeline = kernels.get("chain", Some(module), spec)?;
-    let mut rec = device.recorder()?;
-    let push = Push::default().addr(program.address()).addr(params.address()).addr(gave_up.address());
-    let push = push.addr(fault.address()).word(TRIALS);
-    rec.dispatch(&pipeline, &push.padded(40), [groups, 1, 1]);
-    rec.host_barrier();
-    packets.iter().chain([&program, &fault, &gave_up, &params]).for_each(|b| rec.keep(b));
-    let recording = rec.finish()?;
-    device.wait(device.submit(&recording)?)?;
-    let mut found = [0; 4];
-    fault.read(0, &mut found);
-    let wait_us = device.gpu_us(&recording).unwrap_or(0.0) / TRIALS as f64;
-    tracing::info!("chain: {groups} workgroups wait {wait_us:.2} us for each other");
-    Ok(found == [0; 4])
-}
-
 /// A stage's words, of which `push` has the first.
 fn stage_of(push: &Push) -> [u32; STAGE_WORDS] {
     let mut stage = [0; STAGE_WORDS];
@@ -212,6 +210,21 @@ fn stage_of(push: &Push) -> [u32; STAGE_WORDS] {
         *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     }
     stage
+}
+
+/// Makes a stage send packets of its values times a norm's weights, if there are any.
+fn send_packets(stage: &mut [u32; STAGE_WORDS], to: u64, weight: u64, tag: u32) {
+    stage[FLAGS] |= SEND;
+    stage[OUT..OUT + 2].copy_from_slice(&words_of(to));
+    stage[OUT_NORM..OUT_NORM + 2].copy_from_slice(&words_of(weight));
+    stage[OUT_TAG] = tag;
+}
+
+/// Makes a stage send its values.
+fn send_values(stage: &mut [u32; STAGE_WORDS], to: u64, tag: u32) {
+    stage[FLAGS] |= SEND_VALUES;
+    stage[VALUES..VALUES + 2].copy_from_slice(&words_of(to));
+    stage[VALUES_TAG] = tag;
 }
 
 /// The chain that a recording is adding stages to.
@@ -229,6 +242,10 @@ pub(super) struct Open {
     next: u32,
     /// Bytes that its stages send.
     sent: usize,
+    /// The input of a router and of its experts, the norm's weights, and the packets of it with their tag.
+    routed: Option<(Val, u64, u64, u32)>,
+    /// Where the logits of a router are, with their tag, and what the weights of the experts add up to.
+    logits: (u64, u32, f32),
     /// What the stages make, from which column on.
     made: Vec<(Val, usize)>,
     /// Stages before those that follow the last one that received.
@@ -238,6 +255,17 @@ pub(super) struct Open {
 }
 
 impl Open {
+    /// Adds a stage that received, and makes `out`.
+    fn add(&mut self, stage: [u32; STAGE_WORDS], stem: &'static str, out: Val) {
+        (self.next, self.before, self.coded) = (0, self.made.len(), None);
+        self.stages.push(stage);
+        self.stem_of.push(stem);
+        self.made.push((out, 0));
+        if !stem.is_empty() && !self.stems.contains(&stem) {
+            self.stems.push(stem);
+        }
+    }
+
     /// Whether the last stage makes all of `value`, of `len` elements.
     fn made_last(&self, value: Val, len: usize) -> bool {
         let last = self.made.last().zip(self.stages.last());
@@ -268,7 +296,10 @@ impl Writer<'_, '_> {
                 let packets = policy::chain_packets(c.tile, info.cols);
                 policy::chain_span(caps, format, info.cols, self.b.activations, packets)
             })
-            && module(&[format.stem], gated.then_some(format.stem)).is_some()
+            && self.b.chain.is_some_and(|c| {
+                let lead = gated.then_some(format.stem);
+                !(gated && c.experts.is_some()) && module(pairs_of(c.experts), &[format.stem], lead).is_some()
+            })
     }
 
     /// Adds a product to the chain.
@@ -277,7 +308,8 @@ impl Writer<'_, '_> {
         let info = &self.b.plan.weights[parts[0].weight.0];
         let stem = info.format.stem;
         let lead = |open: &Open| if gated { Some(stem) } else { open.gated };
-        let fits = |open: &Open| module(&[open.stems.as_slice(), &[stem]].concat(), lead(open)).is_some();
+        let pairs = pairs_of(self.b.chain.and_then(|c| c.experts));
+        let fits = |open: &Open| module(pairs, &[open.stems.as_slice(), &[stem]].concat(), lead(open)).is_some();
         if self.open.as_ref().is_some_and(|open| !fits(open) || (gated && open.gated.is_some_and(|s| s != stem))) {
             self.end_chain()?;
         }
@@ -292,7 +324,9 @@ impl Writer<'_, '_> {
             && self.open.as_ref().is_some_and(|open| open.made_last(input, info.cols));
         let written = |open: &Open, v: Val| open.made.iter().any(|made| made.0 == v);
         let parted = |open: &Open| !coded && !receives && (self.due || written(open, input));
-        let moved = |open: &Open| add && written(open, out) && open.stages.iter().any(|s| s[FIRST] != 0);
+        // What a stage adds to, its workgroups must have written themselves.
+        let elsewhere = |(made, s): (&(Val, usize), &[u32; STAGE_WORDS])| made.0 == out && s[FIRST] != 0;
+        let moved = |open: &Open| add && open.made.iter().zip(&open.stages).any(elsewhere);
         if self.open.as_ref().is_some_and(|open| parted(open) || moved(open)) {
             self.end_chain()?;
             self.due = true;
@@ -314,6 +348,8 @@ impl Writer<'_, '_> {
             coded: None,
             next: 0,
             sent: 0,
+            routed: None,
+            logits: (0, 0, 0.0),
             made: Vec::new(),
             before: 0,
             products: Vec::new(),
@@ -323,10 +359,7 @@ impl Writer<'_, '_> {
         if let (true, Some(chain), Some(last)) = (receives, self.b.chain, open.stages.last_mut()) {
             self.tags += 1;
             packets = chain.sent.address() + open.sent as u64;
-            last[FLAGS] |= SEND;
-            last[OUT..OUT + 2].copy_from_slice(&words_of(packets));
-            last[OUT_NORM..OUT_NORM + 2].copy_from_slice(&words_of(weight));
-            last[OUT_TAG] = self.tags;
+            send_packets(last, packets, weight, self.tags);
             open.sent += sent_bytes(info.cols);
             (open.next, open.before) = (0, open.made.len());
         }
@@ -380,26 +413,20 @@ impl Writer<'_, '_> {
         let values = chain.sent.address() + open.sent as u64;
         let makers = open.stages[open.before..].iter_mut().zip(&open.made[open.before..]);
         for (maker, (_, at)) in makers {
-            maker[FLAGS] |= SEND_VALUES;
-            maker[OUT..OUT + 2].copy_from_slice(&words_of(values + 8 * *at as u64));
-            maker[OUT_TAG] = self.tags;
+            send_values(maker, values + 8 * *at as u64, self.tags);
         }
         let mut stage = stage_of(&push.word((ATTEND | RECEIVE | neox) as usize));
         stage[IN..IN + 2].copy_from_slice(&words_of(values));
         stage[IN_TAG] = self.tags;
         open.sent += sent_bytes(cache.qkv_width());
-        (open.next, open.before) = (0, open.made.len());
-        open.coded = None;
-        open.stages.push(stage);
-        open.stem_of.push("");
-        open.made.push((out, 0));
+        open.add(stage, "", out);
         Ok(true)
     }
 
     /// Records the chain that is open, if one is.
     pub(super) fn end_chain(&mut self) -> Result<()> {
         let (Some(open), Some(chain)) = (self.open.take(), self.b.chain) else { return Ok(()) };
-        let Some(name) = module(&open.stems, open.gated) else { return Ok(()) };
+        let Some(name) = module(pairs_of(chain.experts), &open.stems, open.gated) else { return Ok(()) };
         // Without a wait there is nothing to gain.
         if open.stages.iter().all(|stage| stage[FLAGS] & RECEIVE == 0) {
             let due = std::mem::replace(&mut self.due, open.barrier);
@@ -412,7 +439,7 @@ impl Writer<'_, '_> {
         }
         let spec = chain.spec(self.b.device.stages_weights());
         if let Some(listed) = &mut self.listed {
-            listed.insert(self.kernels.key("chain", Some(name), &spec)?);
+            listed.insert(self.kernels.key(chain.kernel(), Some(name), &spec)?);
             return Ok(());
         }
         let at = 4 * self.program.len() as u64;
@@ -423,7 +450,7 @@ impl Writer<'_, '_> {
         let program = self.program_buffer()?.address() + at;
         let push = Push::default().addr(program).addr(self.b.params.address()).addr(chain.gave_up.address());
         let push = push.addr(self.b.fault.address()).word(open.stages.len());
-        let pipeline = self.kernels.get("chain", Some(name), &spec)?;
+        let pipeline = self.kernels.get(chain.kernel(), Some(name), &spec)?;
         self.rec.dispatch(&pipeline, &push.padded(40), [chain.tile.groups, 1, 1]);
         self.due = true; // its stages may have made what comes after reads
         Ok(())
@@ -452,7 +479,7 @@ mod tests {
     /// The constants that the shader repeats.
     #[test]
     fn stages_agree_with_the_shader() {
-        let glsl = include_str!("../../../shaders/glsl/chain.comp");
+        let glsl = include_str!("../../../shaders/glsl/lib/chain.glsl");
         let value = |name: &str| -> usize {
             let at = glsl.find(&format!(" {name} = ")).unwrap_or_else(|| panic!("no {name}"));
             glsl[at..].split(['=', ';', ',']).nth(1).unwrap().trim().parse().unwrap()
@@ -467,6 +494,8 @@ mod tests {
             ("AT_OUT_NORM", super::OUT_NORM),
             ("AT_IN_TAG", super::IN_TAG),
             ("AT_OUT_TAG", super::OUT_TAG),
+            ("AT_VALUES", super::VALUES),
+            ("AT_VALUES_TAG", super::VALUES_TAG),
         ];
         for (name, word) in words {
             assert_eq!(value(name), word, "{name}");
@@ -485,6 +514,9 @@ mod tests {
             ("ATTEND", super::ATTEND),
             ("SEND_VALUES", super::SEND_VALUES),
             ("NEOX", super::NEOX),
+            ("ROUTER", super::ROUTER),
+            ("OF_CHOSEN", super::OF_CHOSEN),
+            ("OVER_CHOSEN", super::OVER_CHOSEN),
         ];
         for (name, flag) in flags {
             assert_eq!(value(name), flag as usize, "{name}");

@@ -119,6 +119,9 @@ impl Writer<'_, '_> {
         gated: bool,
         out: Val,
     ) -> Result<()> {
+        if self.experts_stage(x, weights, gated, out)? {
+            return Ok(());
+        }
         let info = &self.b.plan.weights[weights[0].0];
         let (m, n, used) = (info.rows / c.experts, self.shape.rows, c.used);
         let k = if gated { info.cols } else { used * info.cols };

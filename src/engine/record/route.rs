@@ -8,8 +8,8 @@ use crate::Result;
 /// A router's product that the op reading its logits does itself.
 #[derive(Clone, Copy)]
 pub(super) struct Router {
-    x: Val,
-    part: MatPart,
+    pub x: Val,
+    pub part: MatPart,
 }
 
 /// The fields of [`Op::Route`].
@@ -53,6 +53,9 @@ impl Writer<'_, '_> {
 
     /// Experts by the rows themselves.
     pub(super) fn router(&mut self, router: Router, c: &Choice<'_>) -> Result<()> {
+        if self.router_stage(router, c)? {
+            return Ok(());
+        }
         let Router { x, part } = router;
         let (info, norm) = (&self.b.plan.weights[part.weight.0], self.norms.get(&x).copied());
         let push = Push::default().addr(self.weight(part.weight)).addr(self.opt(part.bias));

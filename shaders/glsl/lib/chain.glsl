@@ -1,0 +1,254 @@
+// A run of products of one activation row in one dispatch: the stages of a program, in order. There is a workgroup per
+// multiprocessor, and all of them run at once. What one stage makes and the next one takes goes through memory as packets of
+// sixteen values, coded by the workgroup whose rows they are. Every 16 bytes of a packet carry a tag that no earlier packet in
+// that place had, so that who needs them looks there until they are new: there is no counter and no fence. The first weights
+// of a stage are asked for before its activations, so that memory does not rest meanwhile. Sums are made as in gemv_dot.comp.
+//
+// Rows are dealt in sixteens to workgroups, where they are sent or added to: what a workgroup adds to, it wrote itself.
+#include "lib/types.glsl"
+#include "lib/step.glsl"
+#include "lib/rope.glsl"
+#include "quant/contract.glsl"
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_shader_subgroup_ballot : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_EXT_integer_dot_product : require
+#if defined HAS_OFFSET || defined SECOND
+#define SUMS
+#endif
+#define DOT4 dot4_1
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint K = 4096;   // inputs of a stage: these, of which there may be a norm,
+layout(constant_id = 2) const uint K_2 = 8192; // or these
+layout(constant_id = 3) const uint ROWS_2 = 1; // rows at a time of those
+layout(constant_id = 4) const uint LANES = 32; // threads of a subgroup
+layout(constant_id = 5) const uint SPIN = 1 << 19; // looks for a packet before a thread gives up
+layout(constant_id = 6) const uint BITS = 16;  // of an activation: 16 or 8
+layout(constant_id = 7) const uint PACKETS = 8; // that a workgroup sends in a stage, at most
+layout(constant_id = 8) const uint HEAD_DIM = 64; // of attention; a power of two
+#ifdef OF_EXPERTS
+layout(constant_id = 9) const uint K_3 = 8192;  // inputs of the experts' second products, of all of them
+layout(constant_id = 10) const uint EXPERTS = 8;
+layout(constant_id = 11) const uint USED = 2;   // of them, by a row
+#else
+const uint K_3 = 0;
+#endif
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Met { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile buffer Packets { uvec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) coherent volatile buffer Values { uvec2 v[]; }; // and a tag each
+layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer W32 { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent volatile buffer Flag { uint v[]; };
+layout(push_constant) uniform Push {
+    U32 program;   // [stages, STAGE_WORDS]
+    Step params;
+    Flag gave_up;  // 1 if a thread ever gave up
+    Flag fault;    // likewise, for the host
+    uint stages;
+};
+// Words of a stage; addresses take two.
+const uint AT_W = 0, AT_B = 6, AT_X = 12, AT_Y = 14, AT_NORM = 16; // as Push of lib/gemv.glsl
+const uint AT_K = 18, AT_M0 = 19, AT_M01 = 20, AT_M = 21, AT_EPS = 22, AT_SCALE = 23;
+const uint AT_FIRST = 26; // workgroup that takes the first rows
+const uint AT_FLAGS = 27;
+const uint AT_IN = 28, AT_OUT = 30;      // packets
+const uint AT_OUT_NORM = 32;             // factors of the values sent, or null
+const uint AT_IN_TAG = 34, AT_OUT_TAG = 35;
+const uint AT_VALUES = 36; // values sent; of experts' first products: the logits received
+const uint AT_VALUES_TAG = 38;
+const uint STAGE_WORDS = 40;
+// Flags: bit i: bias i is there, then these.
+const uint GATED = 8, ADD = 16, NORM = 32, RECEIVE = 64, CODE = 128, SECOND_FORMAT = 256, SECOND_K = 512, SEND = 1024;
+const uint ODD = 2048; // there are biases or factors
+const uint TRIAL = 4096; // no product: a packet from each workgroup to all
+const uint ATTEND = 8192; // no product: attention, of the values of the stages before
+const uint SEND_VALUES = 16384, NEOX = 32768;
+const uint ROUTER = 65536, OF_CHOSEN = 131072, OVER_CHOSEN = 262144; // of experts: logits, first products, second ones
+
+const uint K_DENSE = K > K_2 ? K : K_2, K_MOST = K_DENSE > K_3 ? K_DENSE : K_3;
+const uint CODE_UNITS = K_MOST * BITS / 128 + K_MOST * BITS / 1024 + 1, HEADS_UNITS = gl_WorkGroupSize.x / LANES * HEAD_DIM / 4;
+shared uvec4 x_codes[CODE_UNITS > HEADS_UNITS ? CODE_UNITS : HEADS_UNITS]; // attention has its sums there
+const uint SCALED = 16; // activations that share a scale
+#include "lib/codes.glsl"
+// Of both halves of each run of 32: the scale, and the sum. Even runs, then odd ones, in other banks.
+const uint ODD_RUNS = (K_MOST / 64 + 7) / 8 * 8 + 4;
+shared vec4 x_run[ODD_RUNS + K_MOST / 64 + 1];
+shared float squares[gl_WorkGroupSize.x / 8];
+shared uint words[2][STAGE_WORDS];
+uint stage; // which half of `words`
+uint tags;  // what tags of this step start at
+
+uint run_at(uint run) { return run / 2 + run % 2 * ODD_RUNS; }
+uint word(uint i) { return subgroupBroadcastFirst(words[stage][i]); }
+uvec2 address(uint i) { return uvec2(word(i), word(i + 1)); }
+float number(uint i) { return uintBitsToFloat(word(i)); }
+bool is(uint flag) { return (word(AT_FLAGS) & flag) != 0; }
+
+// Of the norm: its weights for the activations that a thread codes, and its factor of the sums.
+const uint NORM_VECS = (K / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+vec4 weights[NORM_VECS];
+float norm_scale;
+
+void find_norm_scale(float count) {
+    float square = 0.0;
+    for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) square += squares[i];
+    norm_scale = 1.0 / sqrt(subgroupAdd(square) / count + number(AT_EPS));
+}
+
+#include "lib/chain_packet.glsl"
+#include "lib/chain_attend.glsl"
+#ifdef OF_EXPERTS
+#include "lib/chain_router.glsl"
+#endif
+#define CODE_NAME code_k
+#define RECEIVE_NAME receive_k
+#define CODE_K K
+#define CODE_NORM true
+#include "lib/chain_code.glsl"
+#define CODE_NAME code_k2
+#define RECEIVE_NAME receive_k2
+#define CODE_K K_2
+#define CODE_NORM false
+#include "lib/chain_code.glsl"
+#ifdef OF_EXPERTS
+#define CODE_NAME code_k3
+#define RECEIVE_NAME receive_k3
+#define CODE_K K_3
+#define CODE_NORM false
+#include "lib/chain_code.glsl"
+#endif
+
+// For one thread: `words` without the others.
+float biased(float sum, uint part, uint row, uint flags) {
+    if ((flags & ODD) == 0) return sum;
+    sum *= uintBitsToFloat(words[stage][AT_SCALE + part]);
+    const uint at = AT_B + 2 * part;
+    return (flags & (1u << part)) != 0 ? sum + F32(uvec2(words[stage][at], words[stage][at + 1])).v[row] : sum;
+}
+
+#include "lib/chain_format.glsl"
+#ifdef OF_EXPERTS
+#define RUN run_chosen
+#define RUN_MULTIPLY multiply_run_chosen
+#define RUN_K K
+#define RUN_CODE code_k
+#define RUN_RECEIVE receive_k
+#define RUN_NORM true
+#define RUN_LINES 2
+#define RUN_GATED true
+#define RUN_EXPERTS 1
+#include "lib/chain_gemv.glsl"
+#define RUN run_over
+#define RUN_MULTIPLY multiply_run_over
+#define RUN_K K_3
+#define RUN_CODE code_k3
+#define RUN_RECEIVE receive_k3
+#define RUN_NORM false
+#define RUN_LINES 1
+#define RUN_GATED false
+#define RUN_EXPERTS 2
+#include "lib/chain_gemv.glsl"
+#else
+#define RUN run_gated
+#define RUN_MULTIPLY multiply_run_gated
+#define RUN_K K
+#define RUN_CODE code_k
+#define RUN_RECEIVE receive_k
+#define RUN_NORM true
+#define RUN_LINES 2
+#define RUN_GATED true
+#define RUN_EXPERTS 0
+#include "lib/chain_gemv.glsl"
+#endif
+#define RUN run
+#define RUN_MULTIPLY multiply_run
+#define RUN_K K
+#define RUN_CODE code_k
+#define RUN_RECEIVE receive_k
+#define RUN_NORM true
+#define RUN_LINES 1
+#define RUN_GATED false
+#define RUN_EXPERTS 0
+#include "lib/chain_gemv.glsl"
+#define RUN run_k2
+#define RUN_MULTIPLY multiply_run_k2
+#define RUN_K K_2
+#define RUN_CODE code_k2
+#define RUN_RECEIVE receive_k2
+#define RUN_NORM false
+#define RUN_LINES ROWS_2
+#define RUN_GATED false
+#define RUN_EXPERTS 0
+#include "lib/chain_gemv.glsl"
+#ifdef SECOND
+#include "lib/second.glsl"
+#include "quant/contract.2.glsl"
+#include "lib/chain_format.glsl"
+#define RUN run_2
+#define RUN_MULTIPLY multiply_run_2
+#define RUN_K K
+#define RUN_CODE code_k
+#define RUN_RECEIVE receive_k
+#define RUN_NORM true
+#define RUN_LINES 1
+#define RUN_GATED false
+#define RUN_EXPERTS 0
+#include "lib/chain_gemv.glsl"
+#define RUN run_2_k2
+#define RUN_MULTIPLY multiply_run_2_k2
+#define RUN_K K_2
+#define RUN_CODE code_k2
+#define RUN_RECEIVE receive_k2
+#define RUN_NORM false
+#define RUN_LINES ROWS_2
+#define RUN_GATED false
+#define RUN_EXPERTS 0
+#include "lib/chain_gemv.glsl"
+#ifdef OF_EXPERTS
+#define RUN run_over_2
+#define RUN_MULTIPLY multiply_run_over_2
+#define RUN_K K_3
+#define RUN_CODE code_k3
+#define RUN_RECEIVE receive_k3
+#define RUN_NORM false
+#define RUN_LINES 1
+#define RUN_GATED false
+#define RUN_EXPERTS 2
+#include "lib/chain_gemv.glsl"
+#endif
+#endif
+
+void main() {
+    uint t = gl_LocalInvocationID.x;
+    tags = params.w[STEP_TAGS];
+    for (uint i = t; i < STAGE_WORDS; i += gl_WorkGroupSize.x) words[0][i] = program.v[i];
+    for (uint i = t; i < PACKETS; i += gl_WorkGroupSize.x) arrived[0][i] = 0;
+    barrier();
+    for (uint s = 0; s < stages; s++) {
+        stage = s % 2;
+        uint next = min(s + 1, stages - 1) * STAGE_WORDS, ahead = program.v[next + min(t, STAGE_WORDS - 1)];
+        switch (word(AT_FLAGS) & (GATED | SECOND_FORMAT | SECOND_K | TRIAL | ATTEND | ROUTER | OF_CHOSEN | OVER_CHOSEN)) {
+#ifdef OF_EXPERTS
+            case GATED | OF_CHOSEN: run_chosen(); break;
+            case OVER_CHOSEN: run_over(); break;
+#ifdef SECOND
+            case OVER_CHOSEN | SECOND_FORMAT: run_over_2(); break;
+#endif
+            case ROUTER: route(); break;
+#else
+            case GATED: run_gated(); break;
+#endif
+            case SECOND_K: run_k2(); break;
+#ifdef SECOND
+            case SECOND_FORMAT: run_2(); break;
+            case SECOND_FORMAT | SECOND_K: run_2_k2(); break;
+#endif
+            case TRIAL: meet(); break;
+            case ATTEND: attend(); break;
+            default: run();
+        }
+        if (t < STAGE_WORDS) words[1 - stage][t] = ahead;
+        for (uint i = t; i < PACKETS; i += gl_WorkGroupSize.x) arrived[1 - stage][i] = 0;
+        barrier();
+    }
+}
