@@ -223,19 +223,9 @@ pub fn chain_rows(tile: ChainTile, lanes: u32, m: usize) -> u32 {
 /// Outputs of a product that is worth a dispatch, whatever comes before it.
 pub const CHAIN_MAX_ROWS: usize = 1 << 16;
 
-/// Positions up to which a chain's workgroups take a query head each, with no parts to join.
-pub const CHAIN_WHOLE_POSITIONS: u32 = 512;
-
-/// Query heads of a K/V head that a chain's workgroup takes of a long sequence: their sums are held in registers.
-pub fn chain_heads(c: &Cache) -> usize {
-    let per_kv = c.heads / c.kv_heads;
-    (1..=per_kv.min(4)).rev().find(|n| per_kv.is_multiple_of(*n)).unwrap_or(1)
-}
-
-/// Parts that a chain splits a long sequence into, at most.
-pub fn chain_parts(tile: ChainTile, c: &Cache) -> usize {
-    (tile.groups as usize / (c.heads / chain_heads(c))).clamp(1, 32)
-}
+/// Positions up to which attention is a stage of a chain, a workgroup for each head: beyond, a dispatch that spreads them over
+/// more is faster.
+pub const CHAIN_POSITIONS: usize = 1 << 10;
 
 /// Whether a chain's workgroups attend with heads of so many dimensions: its subgroups hold some positions each.
 pub fn chain_attends(tile: ChainTile, lanes: u32, head_dim: usize) -> bool {

@@ -36,6 +36,8 @@ pub struct Shape {
     pub apart: bool,
     /// Lets one dispatch do products that follow each other.
     pub chained: bool,
+    /// Attention, too.
+    pub attends: bool,
     /// Takes the time after every op.
     pub stamps: bool,
 }

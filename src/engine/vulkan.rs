@@ -245,9 +245,19 @@ impl VulkanRunner {
         let lens = [1, 1 << 10, 1 << 20].map(|len: usize| len.min(self.limits.n_ctx));
         for ((rows, drawn), len) in shapes.flat_map(|shape| lens.map(|len| (shape, len))) {
             let heads = policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), len);
-            let apart = rows == 1;
-            let shape =
-                Shape { slot: 0, rows, wanted: 1, logits: false, drawn, heads, apart, chained: true, stamps: false };
+            let (apart, attends) = (rows == 1, rows == 1 && len <= policy::CHAIN_POSITIONS);
+            let shape = Shape {
+                slot: 0,
+                rows,
+                wanted: 1,
+                logits: false,
+                drawn,
+                heads,
+                apart,
+                chained: true,
+                attends,
+                stamps: false,
+            };
             keys.extend(pipelines(&self.bound(0), &self.kernels, shape)?);
         }
         self.kernels.build_all(keys, rayon::current_num_threads())?;
@@ -388,6 +398,7 @@ impl Runner for VulkanRunner {
                 policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), longest)
             }),
             chained: self.chain.is_some() && self.chained && !self.stamps,
+            attends: rows.len() == 1 && longest <= policy::CHAIN_POSITIONS,
             stamps: self.stamps,
         };
         self.ensure_recorded(shape)?;

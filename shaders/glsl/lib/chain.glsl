@@ -27,9 +27,6 @@ layout(constant_id = 5) const uint SPIN = 1 << 19; // looks for a packet before 
 layout(constant_id = 6) const uint BITS = 16;  // of an activation: 16 or 8
 layout(constant_id = 7) const uint PACKETS = 8; // that a workgroup sends in a stage, at most
 layout(constant_id = 8) const uint HEAD_DIM = 64; // of attention; a power of two
-layout(constant_id = 12) const uint HEADS_EACH = 1; // query heads of a K/V head that a workgroup takes of a long sequence
-layout(constant_id = 13) const uint WHOLE_POSITIONS = 512; // of a sequence that is not long
-layout(constant_id = 14) const uint MOST_PARTS = 1; // of one that is
 #ifdef OF_EXPERTS
 layout(constant_id = 9) const uint K_3 = 8192;  // inputs of the experts' second products, of all of them
 layout(constant_id = 10) const uint EXPERTS = 8;
@@ -57,7 +54,7 @@ const uint AT_FLAGS = 27;
 const uint AT_IN = 28, AT_OUT = 30;      // packets
 const uint AT_OUT_NORM = 32;             // factors of the values sent, or null
 const uint AT_IN_TAG = 34, AT_OUT_TAG = 35;
-const uint AT_VALUES = 36; // values sent; those of attention's parts; of experts' first products: the logits received
+const uint AT_VALUES = 36; // values sent; of experts' first products: the logits received
 const uint AT_VALUES_TAG = 38;
 const uint STAGE_WORDS = 40;
 // Flags: bit i: bias i is there, then these.
@@ -66,7 +63,6 @@ const uint ODD = 2048; // there are biases or factors
 const uint TRIAL = 4096; // no product: a packet from each workgroup to all
 const uint ATTEND = 8192; // no product: attention, of the values of the stages before
 const uint SEND_VALUES = 16384, NEOX = 32768;
-const uint JOIN = 524288; // no product: the parts of attention
 const uint ROUTER = 65536, OF_CHOSEN = 131072, OVER_CHOSEN = 262144; // of experts: logits, first products, second ones
 
 const uint K_DENSE = K > K_2 ? K : K_2, K_MOST = K_DENSE > K_3 ? K_DENSE : K_3;
@@ -231,7 +227,7 @@ void main() {
     for (uint s = 0; s < stages; s++) {
         stage = s % 2;
         uint next = min(s + 1, stages - 1) * STAGE_WORDS, ahead = program.v[next + min(t, STAGE_WORDS - 1)];
-        switch (word(AT_FLAGS) & (GATED | SECOND_FORMAT | SECOND_K | TRIAL | ATTEND | ROUTER | OF_CHOSEN | OVER_CHOSEN | JOIN)) {
+        switch (word(AT_FLAGS) & (GATED | SECOND_FORMAT | SECOND_K | TRIAL | ATTEND | ROUTER | OF_CHOSEN | OVER_CHOSEN)) {
 #ifdef OF_EXPERTS
             case GATED | OF_CHOSEN: run_chosen(); break;
             case OVER_CHOSEN: run_over(); break;
@@ -249,7 +245,6 @@ void main() {
 #endif
             case TRIAL: meet(); break;
             case ATTEND: attend(); break;
-            case JOIN: join(); break;
             default: run();
         }
         if (t < STAGE_WORDS) words[1 - stage][t] = ahead;

@@ -1,15 +1,10 @@
-// Attention as stages of chain.comp, of one row and a cache of halves. Of a short sequence, a workgroup takes a query head at a
-// time and is done. Of a long one, it takes HEADS_EACH query heads of one K/V head, which is read once for all of them, over a
-// part of the positions; in a stage of its own the parts are joined. K and V of the first positions are asked for before q, k
-// and v are there; those arrive value by value, with a tag each.
+// Attention as a stage of chain.comp, of one row and a cache of halves: a workgroup takes a query head at a time. K and V of
+// the first positions are asked for before q, k and v are there; those arrive value by value, with a tag each.
 const uint HEAD_UNITS = HEAD_DIM / 8; // of 16 bytes
 const uint AT_ONCE = gl_WorkGroupSize.x / HEAD_UNITS, DEEP = 4, SPAN = AT_ONCE * DEEP; // positions
-const uint MOST_HEADS = HEADS_EACH; // that a workgroup takes
-const uint STATE = HEAD_DIM + 2;    // values of a part: sums of V, the largest score, the sum of weights
-shared vec4 newest[(MOST_HEADS + 2) * HEAD_DIM / 4]; // q, k, v
-shared float scores[2][MOST_HEADS * SPAN];
+shared vec4 newest[3 * HEAD_DIM / 4];  // q, k, v
+shared float scores[2][SPAN];
 shared float frequencies[HEAD_DIM / 2], head_norms[2 * HEAD_DIM];
-shared float part_state[2][MOST_PARTS];
 
 uint cache_at(uint table, uint pos, uint kv_head, uint kv_heads) {
     return kv_slot(params, table, pos, kv_head, kv_heads) * HEAD_UNITS;
@@ -17,21 +12,14 @@ uint cache_at(uint table, uint pos, uint kv_head, uint kv_heads) {
 float newest_at(uint i) { return newest[i / 4][i % 4]; }
 vec4 halves(uint a, uint b) { return vec4(unpackHalf2x16(a), unpackHalf2x16(b)); }
 
-// Parts of a long sequence, and positions of each; one part of a short one, of which workgroups take single heads.
-uint positions_each(uint pos, uint heads) {
-    const uint parts = min(gl_NumWorkGroups.x / (heads / HEADS_EACH), MOST_PARTS);
-    if (pos <= WHOLE_POSITIONS || parts < 2) return max(pos, 1);
-    return ((pos + parts - 1) / parts + SPAN - 1) / SPAN * SPAN;
-}
-
 // Norms and turns q or k, which starts at `from`.
-void turn_head(uint from, uint norm_from, bool normed, uint dims, bool neox, uint pos) {
+void turn_head(uint from, bool normed, uint dims, bool neox, uint pos) {
     const uint lane = gl_SubgroupInvocationID;
     if (normed) {
         float square = 0.0;
         for (uint i = lane; i < HEAD_DIM; i += LANES) square += newest_at(from + i) * newest_at(from + i);
         const float by = 1.0 / sqrt(subgroupAdd(square) / float(HEAD_DIM) + number(AT_EPS));
-        for (uint i = lane; i < HEAD_DIM; i += LANES) newest[(from + i) / 4][i % 4] *= by * head_norms[norm_from + i];
+        for (uint i = lane; i < HEAD_DIM; i += LANES) newest[(from + i) / 4][i % 4] *= by * head_norms[from + i];
         subgroupMemoryBarrierShared();
         subgroupBarrier();
     }
@@ -43,64 +31,107 @@ void turn_head(uint from, uint norm_from, bool normed, uint dims, bool neox, uin
     }
 }
 
-void send_value(Values to, uint at, float value) {
-    to.v[at] = uvec2(floatBitsToUint(value), (tags + words[stage][AT_VALUES_TAG]) & TAG_BITS);
-}
-
-#define ATTEND attend_heads
-#define ATTEND_HEADS 1
-#include "lib/chain_attend_heads.glsl"
-#define ATTEND attend_parts
-#define ATTEND_HEADS MOST_HEADS
-#include "lib/chain_attend_heads.glsl"
-
 void attend() {
-    const uint heads = word(AT_K), pos = step_pos(params, 0), each = positions_each(pos, heads);
-    if (each >= pos) attend_heads(heads, pos, each);
-    else attend_parts(heads, pos, each);
-}
-
-// Joins the parts of a long sequence: a workgroup takes a head at a time.
-void join() {
-    const uint t = gl_LocalInvocationID.x, heads = word(AT_K), wanted = (tags + word(AT_IN_TAG)) & TAG_BITS;
-    const uint pos = step_pos(params, 0), each = positions_each(pos, heads), parts = (pos + each - 1) / each;
-    if (each >= pos) return;
-    const uint GROUPED = gl_WorkGroupSize.x / HEAD_DIM, EACH = (MOST_PARTS + GROUPED - 1) / GROUPED; // threads of an element
+    const uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID, unit = t % HEAD_UNITS, own = t / HEAD_UNITS;
+    const uint heads = word(AT_K), kv_heads = word(AT_M0), dims = word(AT_M01), wanted = (tags + word(AT_IN_TAG)) & TAG_BITS;
+    const uint pos = step_pos(params, 0), table = step_table(params, 0), last = max(pos, 1) - 1;
+    U32x4 k_cache = U32x4(address(AT_W)), v_cache = U32x4(address(AT_W + 2));
+    const uvec2 freqs = address(AT_W + 4), q_norm = address(AT_B), k_norm = address(AT_B + 2);
+    const bool normed = (q_norm.x | q_norm.y) != 0;
+    const bool neox = is(NEOX);
     Values there = Values(address(AT_IN));
+    const float scale = number(AT_SCALE);
     Met y = Met(address(AT_Y));
     for (uint h = gl_WorkGroupID.x; h < heads; h += gl_NumWorkGroups.x) {
-        const uint first = h * MOST_PARTS * STATE;
-        uint looks = 0;
-        uvec2 states;
-        do {
-            states = there.v[first + min(t / 2, parts - 1) * STATE + HEAD_DIM + t % 2];
-        } while (again(states.y == wanted, looks));
-        if (t < 2 * parts) part_state[t % 2][t / 2] = uintBitsToFloat(states.x);
-        uvec2 found[EACH];
-        bool all;
-        do {
-            all = true;
-            [[unroll]] for (uint j = 0; j < EACH; j++) {
-                found[j] = there.v[first + min(t / HEAD_DIM + j * GROUPED, parts - 1) * STATE + t % HEAD_DIM];
-            }
-            [[unroll]] for (uint j = 0; j < EACH; j++) all = all && found[j].y == wanted;
-        } while (again(all, looks));
-        barrier();
-        float most = -1e30, total = 0.0, o = 0.0;
-        for (uint i = 0; i < parts; i++) most = max(most, part_state[0][i]);
-        for (uint i = 0; i < parts; i++) total += exp(part_state[0][i] - most) * part_state[1][i];
-        [[unroll]] for (uint j = 0; j < EACH; j++) {
-            const uint part = t / HEAD_DIM + j * GROUPED;
-            if (part < parts) o += exp(part_state[0][part] - most) * uintBitsToFloat(found[j].x);
+        const uint kv_head = h / (heads / kv_heads);
+        uvec4 k_raw[DEEP], v_raw[DEEP];
+#define FETCH(base) \
+        [[unroll]] for (uint j = 0; j < DEEP; j++) { \
+            const uint at = cache_at(table, min(base + own + j * AT_ONCE, last), kv_head, kv_heads) + unit; \
+            k_raw[j] = k_cache.v[at]; \
+            v_raw[j] = v_cache.v[at]; \
         }
-        if (t < GROUPED * HEAD_DIM) x_codes[t / 4][t % 4] = floatBitsToUint(o);
+        FETCH(0)
+        if (t < dims / 2) frequencies[t] = F32(freqs).v[t];
+        if (normed && t < HEAD_DIM) {
+            head_norms[t] = F32(q_norm).v[t];
+            head_norms[HEAD_DIM + t] = F32(k_norm).v[t];
+        }
+        uint looks = 0;
+        [[unroll]] for (uint i = 0; i < 3 * HEAD_DIM; i += gl_WorkGroupSize.x) {
+            const uint at = min(i + t, 3 * HEAD_DIM - 1), part = at / HEAD_DIM;
+            const uint head = part == 0 ? h : part == 1 ? heads + kv_head : heads + kv_heads + kv_head;
+            uvec2 value;
+            do {
+                value = there.v[head * HEAD_DIM + at % HEAD_DIM];
+            } while (again(value.y == wanted, looks));
+            newest[at / 4][at % 4] = uintBitsToFloat(value.x);
+        }
+        barrier();
+        if (gl_SubgroupID == 0) turn_head(0, normed, dims, neox, pos);
+        if (gl_SubgroupID == gl_NumSubgroups - 1) turn_head(HEAD_DIM, normed, dims, neox, pos);
+        barrier();
+        // k and v as the cache has them; workgroups with heads of one K/V head write the same.
+        if (t < HEAD_DIM) {
+            const uint at = (HEAD_DIM + 2 * t) / 2;
+            const uint pair = packHalf2x16(vec2(newest[at / 2][at % 2 * 2], newest[at / 2][at % 2 * 2 + 1]));
+            const vec2 kept = unpackHalf2x16(pair);
+            newest[at / 2][at % 2 * 2] = kept.x;
+            newest[at / 2][at % 2 * 2 + 1] = kept.y;
+            const uint to = cache_at(table, pos, kv_head, kv_heads) * 4 + t % (HEAD_DIM / 2);
+            W32(t < HEAD_DIM / 2 ? address(AT_W) : address(AT_W + 2)).v[to] = pair;
+        }
+        const vec4 q0 = newest[2 * unit] * scale, q1 = newest[2 * unit + 1] * scale;
+        float most = -1e30, total = 0.0;
+        vec4 a0 = vec4(0.0), a1 = vec4(0.0);
+        for (uint base = 0; base < pos; base += SPAN) {
+            const uint side = base / SPAN % 2;
+            [[unroll]] for (uint j = 0; j < DEEP; j++) {
+                float s = dot(q0, halves(k_raw[j].x, k_raw[j].y)) + dot(q1, halves(k_raw[j].z, k_raw[j].w));
+                [[unroll]] for (uint by = 1; by < HEAD_UNITS; by *= 2) s += subgroupShuffleXor(s, by);
+                if (unit == 0) scores[side][own + j * AT_ONCE] = base + own + j * AT_ONCE < pos ? s : -1e30;
+            }
+            barrier();
+            float now = most, sum = 0.0;
+            for (uint i = lane; i < SPAN; i += LANES) now = max(now, scores[side][i]);
+            now = subgroupMax(now);
+            for (uint i = lane; i < SPAN; i += LANES) sum += exp(scores[side][i] - now);
+            const float by = exp(most - now);
+            total = total * by + subgroupAdd(sum);
+            a0 *= by;
+            a1 *= by;
+            [[unroll]] for (uint j = 0; j < DEEP; j++) {
+                const float weight = exp(scores[side][own + j * AT_ONCE] - now);
+                a0 += weight * halves(v_raw[j].x, v_raw[j].y);
+                a1 += weight * halves(v_raw[j].z, v_raw[j].w);
+            }
+            most = now;
+            if (base + SPAN < pos) {
+                FETCH(base + SPAN)
+            }
+        }
+#undef FETCH
+        barrier();
+        float s = 0.0;
+        for (uint i = lane; i < HEAD_DIM / 4; i += LANES) s += dot(newest[i], newest[HEAD_DIM / 4 + i]);
+        s = subgroupAdd(s) * scale;
+        const float now = max(most, s), by = exp(most - now), weight = exp(s - now), share = 1.0 / (total * by + weight);
+        [[unroll]] for (uint over = HEAD_UNITS; over < LANES; over *= 2) {
+            a0 += subgroupShuffleXor(a0, over);
+            a1 += subgroupShuffleXor(a1, over);
+        }
+        if (lane < HEAD_UNITS) {
+            x_codes[(gl_SubgroupID * HEAD_UNITS + unit) * 2] = floatBitsToUint(a0);
+            x_codes[(gl_SubgroupID * HEAD_UNITS + unit) * 2 + 1] = floatBitsToUint(a1);
+        }
         barrier();
         if (t < HEAD_DIM / 4) {
-            vec4 all_of = vec4(0.0);
-            for (uint g = 0; g < GROUPED; g++) all_of += uintBitsToFloat(x_codes[g * (HEAD_DIM / 4) + t]);
-            outgoing[t] = all_of / total;
-            outgoing_squares[t] = vec4(0.0);
-            [[unroll]] for (uint e = 0; e < 4; e++) y.v[h * HEAD_DIM + 4 * t + e] = all_of[e] / total;
+            vec4 o = vec4(0.0);
+            for (uint g = 0; g < gl_NumSubgroups; g++) o += uintBitsToFloat(x_codes[g * (HEAD_DIM / 4) + t]);
+            o = (o * by + weight * newest[HEAD_DIM / 2 + t]) * share;
+            outgoing[t] = o;
+            outgoing_squares[t] = o * o;
+            [[unroll]] for (uint e = 0; e < 4; e++) y.v[h * HEAD_DIM + 4 * t + e] = o[e];
         }
         barrier();
         if (is(SEND) && t < HEAD_DIM / 16) send(t, h * (HEAD_DIM / 16) + t);

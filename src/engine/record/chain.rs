@@ -45,33 +45,10 @@ const NEOX: u32 = 32768;
 const ROUTER: u32 = 65536;
 const OF_CHOSEN: u32 = 131_072;
 const OVER_CHOSEN: u32 = 262_144;
-const JOIN: u32 = 524_288;
 /// Stages of an op: a matrix each.
 const MOST_STAGES: usize = 3;
 /// Tags of a step: those of its packets are above where they start, and below this.
 pub const TAGS: u32 = 1 << 10;
-
-/// How workgroups attend.
-#[derive(Clone, Copy)]
-struct Heads {
-    dim: usize,
-    all: usize,
-    /// Query heads that one takes of a long sequence.
-    each: usize,
-    /// Parts of one.
-    parts: usize,
-}
-
-impl Heads {
-    fn of(tile: ChainTile, c: &Cache) -> Heads {
-        Heads { dim: c.head_dim, all: c.heads, each: policy::chain_heads(c), parts: policy::chain_parts(tile, c) }
-    }
-
-    /// Values that the parts of a layer send.
-    fn values(&self) -> usize {
-        self.all * self.parts * (self.dim + 2)
-    }
-}
 
 /// Memory and shape of chains on a device that can run them.
 pub struct Chain {
@@ -80,8 +57,9 @@ pub struct Chain {
     gave_up: Buffer,
     /// What each sender of a dispatch sends. Every write there has another tag than the one before.
     sent: Buffer,
-    /// Attention is a stage, too, by these.
-    heads: Option<Heads>,
+    /// Attention is a stage, too, of caches and heads as they are.
+    attends: bool,
+    head_dim: usize,
     /// Inputs of products that norm them, and of others.
     k: [usize; 2],
     /// Rows at a time of those others.
@@ -153,21 +131,17 @@ impl Chain {
         let lanes = caps.subgroup_size;
         let rows = policy::chain_rows(tile, lanes, m);
         // Values take 8 bytes each with their tags, packets less.
-        let halves = halves && policy::chain_attends(tile, lanes, plan.kv.head_dim);
-        let heads = plan.ops.iter().find_map(|op| match op {
-            Op::Attend { cache, .. } => Some(Heads::of(tile, cache)),
-            _ => None,
-        });
-        let heads = heads.filter(|_| halves);
         let sends = |op: &Op| match op {
-            Op::MatMul { out, .. } | Op::GatedMatMul { out, .. } => plan.values[out.0].width,
-            Op::Attend { out, .. } => plan.values[out.0].width + heads.map_or(0, |h| h.values()),
+            Op::MatMul { out, .. } | Op::GatedMatMul { out, .. } | Op::Attend { out, .. } => plan.values[out.0].width,
             Op::GatedExperts { .. } => 2 * (k[0] + experts.map_or(0, |e| e.k())), // and what the router takes
             _ => 0,
         };
         let room: usize = plan.ops.iter().map(sends).filter(|w| *w != plan.n_vocab).map(sent_bytes).sum();
         let (gave_up, sent) = (zeros(device, 4)?, zeros(device, room as u64)?);
-        let chain = Chain { tile, gave_up, sent, heads, k, rows, lanes, activations, experts };
+        let head_dim = plan.kv.head_dim;
+        let attends = halves && policy::chain_attends(tile, lanes, head_dim);
+        let head_dim = if attends { head_dim } else { 32 };
+        let chain = Chain { tile, gave_up, sent, attends, head_dim, k, rows, lanes, activations, experts };
         let name = fitting().find_map(|w| module(pairs, &[w.format.stem], None)).unwrap_or_default();
         let spec = chain.spec(device.stages_weights());
         let good = wait_for_each_other(device, kernels, (chain.kernel(), name, &spec), tile.groups)?;
@@ -182,16 +156,12 @@ impl Chain {
         let mut spec = vec![("SIZE", self.tile.size), ("K", self.k[0] as u32), ("K_2", self.k[1] as u32)];
         spec.extend([("ROWS_2", self.rows), ("LANES", self.lanes), ("BITS", self.activations.bits())]);
         let k = self.k[0].max(self.k[1]).max(self.experts.map_or(0, |e| e.k()));
-        let packets = policy::chain_packets(self.tile, k).max(self.heads.map_or(0, |h| h.dim / policy::PACKET));
+        let packets = policy::chain_packets(self.tile, k).max(self.head_dim / policy::PACKET);
         if let Some(e) = &self.experts {
             let chosen = [("EXPERTS", e.chosen.experts as u32), ("USED", e.chosen.used as u32)];
             spec.extend([("K_3", e.k() as u32)].into_iter().chain(chosen));
         }
-        spec.push(("PACKETS", packets as u32));
-        if let Some(h) = &self.heads {
-            spec.extend([("HEAD_DIM", h.dim as u32), ("HEADS_EACH", h.each as u32), ("MOST_PARTS", h.parts as u32)]);
-            spec.push(("WHOLE_POSITIONS", policy::CHAIN_WHOLE_POSITIONS));
-        }
+        spec.extend([("PACKETS", packets as u32), ("HEAD_DIM", self.head_dim as u32)]);
         spec.push(("PLANES", u32::from(planes)));
         spec
     }
@@ -390,11 +360,6 @@ impl Writer<'_, '_> {
             self.tags += 1;
             packets = chain.sent.address() + open.sent as u64;
             send_packets(last, packets, weight, self.tags);
-            if last[FLAGS] & JOIN != 0 {
-                // A short sequence has no parts to join: attention itself sends.
-                let attends = open.stages.len() - 2;
-                send_packets(&mut open.stages[attends], packets, weight, self.tags);
-            }
             open.sent += sent_bytes(info.cols);
             (open.next, open.before) = (0, open.made.len());
         }
@@ -423,7 +388,7 @@ impl Writer<'_, '_> {
     /// Whether there is room for what so many values take that a stage of the chain sends.
     fn can_send(&self, values: usize) -> bool {
         let room = self.b.chain.map_or(0, |c| c.sent.len_bytes() as usize);
-        self.tags + 2 < TAGS && self.open.as_ref().is_some_and(|open| open.sent + sent_bytes(values) <= room)
+        self.tags + 1 < TAGS && self.open.as_ref().is_some_and(|open| open.sent + sent_bytes(values) <= room)
     }
 
     /// Adds attention to the chain, if it is one of a single row whose q, k and v the last stages make.
@@ -431,12 +396,9 @@ impl Writer<'_, '_> {
         let (Some(chain), Some((rope, q_norm, k_norm))) = (self.b.chain, self.ropes.get(&qkv).copied()) else {
             return Ok(false);
         };
-        let Some(heads) = chain.heads.filter(|h| (h.dim, h.all) == (cache.head_dim, cache.heads)) else {
-            return Ok(false);
-        };
-        let fits = self.shape.rows == 1 && self.shape.chained;
+        let fits = self.shape.rows == 1 && self.shape.chained && self.shape.attends && chain.attends;
         let together = self.open.as_ref().is_some_and(|open| open.made_together(qkv, cache.qkv_width()));
-        if !fits || !together || !self.can_send(cache.qkv_width() + heads.values()) {
+        if !fits || !together || !self.can_send(cache.qkv_width()) {
             return Ok(false);
         }
         let (k, v) = &self.b.caches[cache.layer];
@@ -457,15 +419,6 @@ impl Writer<'_, '_> {
         stage[IN..IN + 2].copy_from_slice(&words_of(values));
         stage[IN_TAG] = self.tags;
         open.sent += sent_bytes(cache.qkv_width());
-        self.tags += 1;
-        let parts = chain.sent.address() + open.sent as u64;
-        stage[VALUES..VALUES + 2].copy_from_slice(&words_of(parts));
-        stage[VALUES_TAG] = self.tags;
-        open.sent += sent_bytes(heads.values());
-        open.add(stage, "", out);
-        stage[FLAGS] = JOIN | RECEIVE;
-        stage[IN..IN + 2].copy_from_slice(&words_of(parts));
-        stage[IN_TAG] = self.tags;
         open.add(stage, "", out);
         Ok(true)
     }
@@ -564,7 +517,6 @@ mod tests {
             ("ROUTER", super::ROUTER),
             ("OF_CHOSEN", super::OF_CHOSEN),
             ("OVER_CHOSEN", super::OVER_CHOSEN),
-            ("JOIN", super::JOIN),
         ];
         for (name, flag) in flags {
             assert_eq!(value(name), flag as usize, "{name}");
