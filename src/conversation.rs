@@ -106,6 +106,7 @@ pub fn generate(
         last: Counters::default(),
         per_token: Vec::new(),
     };
+    run.runner.time_steps(run.request.counters);
     run.last = run.runner.counters();
     let stop = run.all()?;
     let full = stop == StopReason::Limit && usize::try_from(request.n_predict).map_or(true, |n| n > limit);

@@ -187,13 +187,12 @@ pub struct ChainTile {
 /// How products of one row follow each other in one dispatch, if they do: where the driver tells how many multiprocessors
 /// there are, each of which can hold a workgroup, or, if it is `wanted`, by a single workgroup. (Those drivers' devices also let
 /// one thread's fence speak for its workgroup, which the kernel counts on.)
-pub fn chain_tile(caps: &Caps, bits: f32, wanted: Option<bool>) -> Option<ChainTile> {
+pub fn chain_tile(caps: &Caps, wanted: Option<bool>) -> Option<ChainTile> {
     match (wanted, caps.cores) {
         (Some(false), _) => None,
         _ if !caps.int_dot8 || !caps.subgroup_ballot || !caps.subgroup_shuffle || caps.subgroup_size < 8 => None,
         (_, Some(cores)) if caps.kind != DeviceKind::Cpu => {
-            let size = if bits > 8.0 { 768 } else { 512 };
-            Some(ChainTile { size: size.min(caps.max_workgroup_invocations), groups: cores })
+            Some(ChainTile { size: 512.min(caps.max_workgroup_invocations), groups: cores })
         }
         (Some(true), _) => Some(ChainTile { size: 64.max(caps.subgroup_size), groups: 1 }),
         (None, _) => None,
@@ -225,7 +224,9 @@ pub const CHAIN_MAX_ROWS: usize = 1 << 16;
 
 /// Positions up to which attention is a stage of a chain, a workgroup for each head: beyond, a dispatch that spreads them over
 /// more is faster.
-pub const CHAIN_POSITIONS: usize = 1 << 10;
+pub fn chain_positions(head_dim: usize) -> usize {
+    (1 << 17) / head_dim
+}
 
 /// Whether a chain's workgroups attend with heads of so many dimensions: its subgroups hold some positions each.
 pub fn chain_attends(tile: ChainTile, lanes: u32, head_dim: usize) -> bool {

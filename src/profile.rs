@@ -182,6 +182,7 @@ pub fn measure(
             return Ok(None);
         }
     }
+    runner.time_steps(true);
     let (mut plain, mut stamped, mut chained): (Vec<f64>, Vec<Sample>, Vec<f64>) = Default::default();
     for i in 0..steps {
         if stop.load(Ordering::Relaxed) {
@@ -205,6 +206,7 @@ pub fn measure(
         progress(chunks + i + 1, chunks + steps);
     }
     runner.stamp_ops(false);
+    runner.time_steps(false);
     runner.chain_products(true);
     if plain.iter().any(|us| *us <= 0.0) || stamped.iter().any(|(_, ends)| ends.is_empty()) {
         return Err(Error::Device(format!("{}: expected time stamps, found none", runner.device())));

@@ -92,6 +92,8 @@ pub trait Runner {
     }
     /// Forgets a sequence from position `from` on (0: all of it).
     fn forget(&mut self, seq: u32, from: u32);
+    /// Whether the GPU's time of the steps started from now on is counted, which costs a little.
+    fn time_steps(&mut self, _on: bool) {}
     /// Counters since the start, for `--counters`.
     fn counters(&self) -> Counters;
     /// One line naming the device.
@@ -142,7 +144,7 @@ pub struct Counters {
     pub recordings: u64,
     /// Host time spent recording, microseconds.
     pub record_us: f64,
-    /// GPU time of finished steps, microseconds.
+    /// GPU time of finished steps that were timed, microseconds.
     pub gpu_us: f64,
 }
 

@@ -1,5 +1,6 @@
 //! One test binary, linked once; a line per module.
 #![allow(clippy::unwrap_used, missing_docs)]
+mod chained;
 mod cli;
 mod draw;
 mod gguf;

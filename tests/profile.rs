@@ -125,6 +125,9 @@ fn a_profile_leaves_steps_without_stamps_as_they_were() {
     let after =
         (now.dispatches - counters.dispatches, now.barriers - counters.barriers, now.recordings - counters.recordings);
     assert_eq!(after, before);
+    assert_eq!(runner.last_step().gpu_us, 0.0, "nobody asked for the time");
+    runner.time_steps(true);
+    runner.run(&rows(0, 1, &[7]), Want::Ids).unwrap();
     assert!(runner.last_step().gpu_us > 0.0);
 }
 

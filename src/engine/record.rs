@@ -38,7 +38,9 @@ pub struct Shape {
     pub chained: bool,
     /// Attention, too.
     pub attends: bool,
-    /// Takes the time after every op.
+    /// Takes the time.
+    pub timed: bool,
+    /// Takes it after every op, too.
     pub stamps: bool,
 }
 
@@ -251,7 +253,9 @@ fn write(
 ) -> Result<(Step, HashSet<Key>)> {
     let stamps = if shape.stamps { bound.plan.ops.len() as u32 } else { 0 };
     let mut stamped = Vec::with_capacity(stamps as usize);
-    let rec = bound.device.recorder_with_stamps(stamps)?;
+    let timed = shape.timed || shape.stamps;
+    let device = bound.device;
+    let rec = if timed { device.recorder_with_stamps(stamps)? } else { device.recorder_untimed()? };
     let (norms, ropes, routers) = (HashMap::new(), HashMap::new(), HashMap::new());
     let mut w = Writer {
         b: bound,

@@ -67,6 +67,7 @@ pub struct VulkanRunner {
     pending: VecDeque<Pending>,
     started: u64,
     gpu_us: f64,
+    timed: bool,
     stamps: bool,
     last: StepTime,
     importance: Option<Buffer>,
@@ -210,6 +211,7 @@ impl VulkanRunner {
             pending: VecDeque::new(),
             started: 0,
             gpu_us: 0.0,
+            timed: false,
             stamps: false,
             last: StepTime::default(),
             importance: None,
@@ -245,7 +247,7 @@ impl VulkanRunner {
         let lens = [1, 1 << 10, 1 << 20].map(|len: usize| len.min(self.limits.n_ctx));
         for ((rows, drawn), len) in shapes.flat_map(|shape| lens.map(|len| (shape, len))) {
             let heads = policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), len);
-            let (apart, attends) = (rows == 1, rows == 1 && len <= policy::CHAIN_POSITIONS);
+            let (apart, attends) = (rows == 1, rows == 1 && len <= policy::chain_positions(self.plan.kv.head_dim));
             let shape = Shape {
                 slot: 0,
                 rows,
@@ -256,6 +258,7 @@ impl VulkanRunner {
                 apart,
                 chained: true,
                 attends,
+                timed: false,
                 stamps: false,
             };
             keys.extend(pipelines(&self.bound(0), &self.kernels, shape)?);
@@ -398,7 +401,8 @@ impl Runner for VulkanRunner {
                 policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), longest)
             }),
             chained: self.chain.is_some() && self.chained && !self.stamps,
-            attends: rows.len() == 1 && longest <= policy::CHAIN_POSITIONS,
+            attends: rows.len() == 1 && longest <= policy::chain_positions(self.plan.kv.head_dim),
+            timed: self.timed,
             stamps: self.stamps,
         };
         self.ensure_recorded(shape)?;
@@ -455,6 +459,10 @@ impl Runner for VulkanRunner {
             host.read(0, bytemuck::cast_slice_mut(&mut output.logits));
         }
         Ok(output)
+    }
+
+    fn time_steps(&mut self, on: bool) {
+        self.timed = on;
     }
 
     fn refuses(&self, chain: &SamplerOptions) -> Option<String> {

@@ -68,6 +68,16 @@ impl Device {
         Ok(recorder)
     }
 
+    /// Likewise, with no time stamps at all: taking them costs a step some microseconds.
+    ///
+    /// # Errors
+    /// Memory that ran out.
+    pub fn recorder_untimed(&self) -> Result<Recorder> {
+        let mut recorder = self.recorder_for(&self.0.work, 0)?;
+        recorder.copy_barrier();
+        Ok(recorder)
+    }
+
     /// A recording for `line` with room for `stamps` time stamps, ordered after nothing.
     pub(super) fn recorder_for(&self, line: &Line, stamps: u32) -> Result<Recorder> {
         let inner = &self.0;

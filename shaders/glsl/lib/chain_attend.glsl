@@ -45,13 +45,12 @@ void attend() {
     for (uint h = gl_WorkGroupID.x; h < heads; h += gl_NumWorkGroups.x) {
         const uint kv_head = h / (heads / kv_heads);
         uvec4 k_raw[DEEP], v_raw[DEEP];
-#define FETCH(base) \
+#define FETCH(raw, cache, base) \
         [[unroll]] for (uint j = 0; j < DEEP; j++) { \
-            const uint at = cache_at(table, min(base + own + j * AT_ONCE, last), kv_head, kv_heads) + unit; \
-            k_raw[j] = k_cache.v[at]; \
-            v_raw[j] = v_cache.v[at]; \
+            raw[j] = cache.v[cache_at(table, min(base + own + j * AT_ONCE, last), kv_head, kv_heads) + unit]; \
         }
-        FETCH(0)
+        FETCH(k_raw, k_cache, 0)
+        FETCH(v_raw, v_cache, 0)
         if (t < dims / 2) frequencies[t] = F32(freqs).v[t];
         if (normed && t < HEAD_DIM) {
             head_norms[t] = F32(q_norm).v[t];
@@ -91,6 +90,9 @@ void attend() {
                 [[unroll]] for (uint by = 1; by < HEAD_UNITS; by *= 2) s += subgroupShuffleXor(s, by);
                 if (unit == 0) scores[side][own + j * AT_ONCE] = base + own + j * AT_ONCE < pos ? s : -1e30;
             }
+            if (base + SPAN < pos) {
+                FETCH(k_raw, k_cache, base + SPAN)
+            }
             barrier();
             float now = most, sum = 0.0;
             for (uint i = lane; i < SPAN; i += LANES) now = max(now, scores[side][i]);
@@ -107,7 +109,7 @@ void attend() {
             }
             most = now;
             if (base + SPAN < pos) {
-                FETCH(base + SPAN)
+                FETCH(v_raw, v_cache, base + SPAN)
             }
         }
 #undef FETCH

@@ -76,12 +76,6 @@ fn module(pairs: &'static [&'static str], stems: &[&str], gated: Option<&str>) -
     pairs.iter().find(|pair| leads(pair) && stems.iter().all(|stem| has(pair, stem))).copied()
 }
 
-/// Bits of most weights of `plan`'s matrices.
-fn bits(plan: &Plan) -> f32 {
-    let most = plan.weights.iter().max_by_key(|w| w.len_bytes());
-    most.map_or(0.0, |w| w.format.bits())
-}
-
 impl Chain {
     /// Of a cache of `halves` or of anything else. None where the policy has no chains for the device, no product of `plan` fits one, or workgroups do not run at once.
     ///
@@ -93,7 +87,7 @@ impl Chain {
         plan: &Plan,
         (wanted, activations, halves): (Option<bool>, Activations, bool),
     ) -> Result<Option<Chain>> {
-        let Some(tile) = policy::chain_tile(device.caps(), bits(plan), wanted) else { return Ok(None) };
+        let Some(tile) = policy::chain_tile(device.caps(), wanted) else { return Ok(None) };
         let caps = device.caps();
         let normed = plan.ops.iter().filter_map(|op| match op {
             Op::RmsNorm { out, .. } => Some(plan.values[out.0].width),

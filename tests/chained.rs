@@ -1,0 +1,151 @@
+//! Products, attention and experts as stages of one dispatch, against dispatches of their own.
+
+use crate::reference::greedy;
+use crate::util::{assert_silent, demo_path, logits, nmse, options, reference, rows, vulkan};
+use pumex::engine::CacheType;
+use pumex::gguf::Gguf;
+use pumex::policy::Activations;
+use pumex::step::{Runner, Want};
+
+/// Products as stages of one dispatch. Codes of 16 bits and sums are the same but for the order of a chunk's pieces; of 8 bits,
+/// the scales of chains, each for half as many, are finer.
+#[test]
+fn chained_products_are_what_they_are_apart() {
+    let fixtures = ["Q4_K_S", "qwen3moe"].map(|name| crate::util::fixture(name).with_extension("gguf"));
+    for path in fixtures.into_iter().chain([demo_path()]) {
+        let gguf = Gguf::open(&path).unwrap();
+        let ids: Vec<u32> = (0..30).map(|i| (i * 7 + 5) % 120).collect();
+        let run = |chain, activations| {
+            let (chain, activations) = (Some(chain), Some(activations));
+            let mut runner = vulkan(&gguf, pumex::engine::Options { chain, activations, ..options(CacheType::F32) })?;
+            let all = logits(&mut runner, &ids, 1);
+            let before = runner.counters().dispatches;
+            let ids = greedy(&mut runner, &ids, 64);
+            assert_silent(&runner);
+            Some((all, ids, runner.counters().dispatches - before))
+        };
+        let exact = Activations::Q16;
+        let (Some(chained), Some(apart)) = (run(true, exact), run(false, exact)) else { return };
+        let error = nmse(&chained.0, &apart.0);
+        println!("{}: NMSE {error:.2e}, {} and {} dispatches", path.display(), chained.2, apart.2);
+        assert!(error < 5e-9, "{}: NMSE {error:e}", path.display());
+        assert_eq!(chained.1, apart.1, "{}", path.display());
+        let errors = [true, false].map(|chain| nmse(&run(chain, Activations::Q8).unwrap().0, &apart.0));
+        println!("{}: 8 bits, NMSE {:.2e} chained, {:.2e} apart", path.display(), errors[0], errors[1]);
+        assert!(errors.iter().all(|e| (1e-8..5e-4).contains(e)), "{}: 8 bits, NMSE {errors:?}", path.display());
+        let scales = path.ends_with("qwen3moe.gguf"); // of experts, which chains do not take
+        assert_eq!(chained.2 < apart.2, !scales, "{}: {} of {} dispatches", path.display(), chained.2, apart.2);
+    }
+}
+
+/// Attention is a stage of the chain then, of caches of halves.
+#[test]
+fn chained_attention_is_what_it_is_apart() {
+    for name in ["tiny", "tiny-moe"] {
+        let shape = pumex::synthetic::find(name).unwrap();
+        let gguf = shape.model(pumex::quantize::recipe::find("Q8_0").unwrap()).unwrap();
+        let ids: Vec<u32> = (0..4096).map(|i| (i * 37 + 5) % 120).collect();
+        let run = |chain| {
+            let way = pumex::engine::Options { chain: Some(chain), n_ctx: Some(4096), ..options(CacheType::F16) };
+            let mut runner = vulkan(&gguf, way)?;
+            let (mut all, mut dispatches) = (Vec::new(), 0);
+            let long = pumex::policy::chain_positions(runner.plan().kv.head_dim) - 20;
+            let cpu = runner.vk().caps().kind == pumex::vk::DeviceKind::Cpu; // slow
+            for start in [0, 150, long].into_iter().take(if cpu { 2 } else { 3 }) {
+                logits(&mut runner, &ids[..start], 64);
+                let before = runner.counters().dispatches;
+                for (i, id) in ids[start..][..10].iter().enumerate() {
+                    all.extend(runner.run(&rows(0, start + i, &[*id]), Want::Logits).unwrap().logits);
+                }
+                dispatches += runner.counters().dispatches - before;
+            }
+            assert_silent(&runner);
+            Some((all, dispatches))
+        };
+        let (Some(chained), Some(apart)) = (run(true), run(false)) else { return };
+        let error = nmse(&chained.0, &apart.0);
+        println!("{name}: NMSE {error:.2e}, {} and {} dispatches", chained.1, apart.1);
+        assert!(error < 1e-7, "{name}: NMSE {error:e}");
+        assert!(chained.1 <= 4 * 30, "embedding, chain, head, argmax: {} dispatches of 30 steps", chained.1);
+    }
+}
+
+/// All of a layer is in the chain, the router's choice too; of formats with blocks of 256, and two of them.
+#[test]
+fn chained_experts_are_what_they_are_apart() {
+    for recipe in ["Q8_0", "Q4_K_M"] {
+        let shape = pumex::synthetic::find("tiny-moe").unwrap();
+        let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
+        let ids: Vec<u32> = (0..20).map(|i| (i * 7 + 5) % 120).collect();
+        let run = |chain| {
+            let mut runner = vulkan(&gguf, pumex::engine::Options { chain: Some(chain), ..options(CacheType::F16) })?;
+            runner.build_ahead().unwrap();
+            let (before, built) = (runner.counters().dispatches, runner.pipelines());
+            let all = logits(&mut runner, &ids, 1);
+            assert_silent(&runner);
+            assert_eq!(runner.pipelines(), built, "pipelines that were not built ahead");
+            Some((all, runner.counters().dispatches - before))
+        };
+        let (Some(chained), Some(apart)) = (run(true), run(false)) else { return };
+        let error = nmse(&chained.0, &apart.0);
+        println!("{recipe}: NMSE {error:.2e}, {} and {} dispatches", chained.1, apart.1);
+        assert!(error < 1e-7, "{recipe}: NMSE {error:e}");
+        assert!(chained.1 <= 5 * 20, "embedding, chain, head, argmax: {} dispatches of 20 steps", chained.1);
+    }
+}
+
+/// A model with biases and factors, which no golden model has: those of the fixture and made-up ones.
+fn with_biases() -> Gguf {
+    use pumex::gguf::write::{header, Entry, ALIGNMENT};
+    let from = Gguf::open(&crate::util::fixture("Q4_K_S").with_extension("gguf")).unwrap();
+    let mut parts: Vec<(Entry, Vec<u8>)> = Vec::new();
+    let f32s = |name: String, values: Vec<f32>| {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        (Entry { name, dims: vec![values.len() as u64], type_id: 0, len_bytes: bytes.len() as u64 }, bytes)
+    };
+    for t in from.tensors() {
+        let entry = Entry { name: t.name.clone(), dims: t.dims.clone(), type_id: t.type_id, len_bytes: t.len_bytes };
+        parts.push((entry, from.data(t).to_vec()));
+        let Some(name) = t.name.strip_suffix(".weight").filter(|_| t.name.starts_with("blk.") && t.dims.len() == 2)
+        else {
+            continue;
+        };
+        let values = (0..t.dims[1]).map(|i| 0.05 * ((i * 5 + t.dims[1]) % 7) as f32 - 0.15).collect();
+        let down = name.ends_with("ffn_down");
+        parts.push(if down { f32s(format!("{name}.scale"), vec![1.25]) } else { f32s(format!("{name}.bias"), values) });
+    }
+    let entries: Vec<Entry> = parts.iter().map(|(entry, _)| entry.clone()).collect();
+    let mut bytes = header(from.meta().iter(), &entries, ALIGNMENT);
+    for (_, data) in parts {
+        bytes.extend(data);
+        bytes.resize(bytes.len().next_multiple_of(ALIGNMENT as usize), 0);
+    }
+    Gguf::from_static("biases.gguf", bytes.leak()).unwrap()
+}
+
+#[test]
+fn chained_products_take_biases_and_factors() {
+    let gguf = with_biases();
+    let ids: Vec<u32> = (0..20).map(|i| (i * 7 + 5) % 120).collect();
+    let truth = logits(&mut reference(&gguf), &ids, 64);
+    let plain = Gguf::open(&crate::util::fixture("Q4_K_S").with_extension("gguf")).unwrap();
+    assert!(nmse(&logits(&mut reference(&plain), &ids, 64), &truth) > 1e-3, "they matter");
+    for chain in [true, false] {
+        let chain = Some(chain);
+        let way = pumex::engine::Options { chain, ..options(CacheType::F32) };
+        let Some(mut runner) = vulkan(&gguf, way) else { return };
+        let error = nmse(&logits(&mut runner, &ids, 1), &truth);
+        assert!(error < 1e-7, "chain {chain:?}: NMSE {error:e}");
+        assert_silent(&runner);
+    }
+}
+
+/// Workgroups that wait for others which do not run give up instead of hanging.
+#[test]
+fn workgroups_that_do_not_run_at_once_are_found_out() {
+    let Some(device) = crate::util::device(false) else { return };
+    assert!(pumex::engine::run_at_once(&device, 1, 1 << 10).unwrap());
+    // More than any GPU has room for, or a software device has threads.
+    let many = if device.caps().kind == pumex::vk::DeviceKind::Cpu { 64 } else { 1 << 14 };
+    assert!(!pumex::engine::run_at_once(&device, many, 1 << 10).unwrap(), "{many} workgroups");
+}
