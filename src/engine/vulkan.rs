@@ -220,7 +220,7 @@ impl VulkanRunner {
             chain,
             chained: true,
             activations,
-            tags: 0,
+            tags: u32::MAX - 40 * TAGS, // so that what happens once in millions of steps happens in every test
             fault,
             device,
             placement,
@@ -340,6 +340,18 @@ impl VulkanRunner {
         &self.last
     }
 
+    /// Where the tags of the next chained step start: at none that an earlier one left anywhere.
+    fn next_tags(&mut self) -> Result<u32> {
+        if let Some(next) = self.tags.checked_add(TAGS).filter(|next| next.checked_add(TAGS).is_some()) {
+            return Ok(next);
+        }
+        if let Some(last) = self.pending.back() {
+            self.device.wait(last.value)?;
+        }
+        self.chain.iter().try_for_each(|chain| chain.clear(&self.device))?;
+        Ok(TAGS)
+    }
+
     fn ensure_recorded(&mut self, shape: Shape) -> Result<()> {
         if self.recordings.contains_key(&shape) {
             return Ok(());
@@ -406,10 +418,10 @@ impl Runner for VulkanRunner {
             stamps: self.stamps,
         };
         self.ensure_recorded(shape)?;
-        let params = &mut self.slots[shape.slot].params;
         if shape.chained {
-            self.tags = self.tags.wrapping_add(TAGS);
+            self.tags = self.next_tags()?;
         }
+        let params = &mut self.slots[shape.slot].params;
         params.write(rows, &self.blocks, self.tags);
         if shape.drawn {
             params.write_draws(&draws)?;

@@ -1,4 +1,4 @@
-// Attention as a stage of chain.comp, of one row and a cache of halves: a workgroup takes a query head at a time. K and V of
+// Attention as a stage of chain.glsl, of one row and a cache of halves: a workgroup takes a query head at a time. K and V of
 // the first positions are asked for before q, k and v are there; those arrive value by value, with a tag each.
 const uint HEAD_UNITS = HEAD_DIM / 8; // of 16 bytes
 const uint AT_ONCE = gl_WorkGroupSize.x / HEAD_UNITS, DEEP = 4, SPAN = AT_ONCE * DEEP; // positions
@@ -33,7 +33,7 @@ void turn_head(uint from, bool normed, uint dims, bool neox, uint pos) {
 
 void attend() {
     const uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID, unit = t % HEAD_UNITS, own = t / HEAD_UNITS;
-    const uint heads = word(AT_K), kv_heads = word(AT_M0), dims = word(AT_M01), wanted = (tags + word(AT_IN_TAG)) & TAG_BITS;
+    const uint heads = word(AT_K), kv_heads = word(AT_M0), dims = word(AT_M01), wanted = tags + word(AT_IN_TAG);
     const uint pos = step_pos(params, 0), table = step_table(params, 0), last = max(pos, 1) - 1;
     U32x4 k_cache = U32x4(address(AT_W)), v_cache = U32x4(address(AT_W + 2));
     const uvec2 freqs = address(AT_W + 4), q_norm = address(AT_B), k_norm = address(AT_B + 2);

@@ -1,4 +1,4 @@
-// How a stage of chain.comp comes by its CODE_K inputs: it codes what an earlier dispatch wrote, as gemv_dot.comp does, or takes
+// How a stage of chain.glsl comes by its CODE_K inputs: it codes what an earlier dispatch wrote, as gemv_dot.comp does, or takes
 // the packets of the stage before.
 void CODE_NAME() {
     const uint VECS = (CODE_K / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
@@ -52,14 +52,14 @@ void CODE_NAME() {
 
 void RECEIVE_NAME() {
     const uint ALL = CODE_K / 16 * PARTS, EACH = (ALL + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
-    uint t = gl_LocalInvocationID.x, wanted = (tags + word(AT_IN_TAG)) & TAG_BITS, looks = 0;
+    uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_IN_TAG), looks = 0;
     Packets there = Packets(address(AT_IN));
     uvec4 held[EACH];
     bool found;
     do {
         found = true;
         [[unroll]] for (uint j = 0; j < EACH; j++) held[j] = there.v[min(t + j * gl_WorkGroupSize.x, ALL - 1)];
-        [[unroll]] for (uint j = 0; j < EACH; j++) found = found && (held[j].w & TAG_BITS) == wanted;
+        [[unroll]] for (uint j = 0; j < EACH; j++) found = found && held[j].w == wanted;
     } while (again(found, looks));
     float square = 0.0;
     [[unroll]] for (uint j = 0; j < EACH; j++) {

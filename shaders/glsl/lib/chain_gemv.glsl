@@ -36,7 +36,7 @@ void RUN_MULTIPLY(uint c, uint q[RUN_LINES][CHUNK / 4], vec2 s[RUN_LINES][PIECES
     }
 }
 
-// A stage of chain.comp with RUN_K inputs and weights of one format; of gate and up together, if RUN_GATED, else of RUN_LINES
+// A stage of chain.glsl with RUN_K inputs and weights of one format; of gate and up together, if RUN_GATED, else of RUN_LINES
 // rows at a time. A workgroup's subgroups take those dealt to it in turn. The next chunk of weights is asked for while one is
 // used, the first before the activations.
 void RUN() {
@@ -156,7 +156,7 @@ void RUN() {
                 if (at < m) y.v[at] = result;
                 if ((flags & SEND_VALUES) != 0 && at < m) {
                     Values values = Values(uvec2(words[stage][AT_VALUES], words[stage][AT_VALUES + 1]));
-                    values.v[at] = uvec2(floatBitsToUint(result), (tags + words[stage][AT_VALUES_TAG]) & TAG_BITS);
+                    values.v[at] = uvec2(floatBitsToUint(result), tags + words[stage][AT_VALUES_TAG]);
                 }
                 if (sends) {
                     outgoing[mine / 4][mine % 4] = result * factor[r];

@@ -1,7 +1,8 @@
-// What stages of chain.comp hand on: packets of sixteen values, coded as lib/codes.glsl says. Parts of 16 bytes hold three words
-// and a tag: the codes, then the sum of the codes, the scale, and the sum of the values' squares.
-const uint PARTS = BITS == 16 ? 4 : 2; // of a packet; of 8 bits, the sum lies above the last tag
-const uint TAG_BITS = 0xffff;
+// What stages of chain.glsl hand on: packets of sixteen values, coded as lib/codes.glsl says. Parts of 16 bytes hold three words
+// and a tag: the codes, then the sum of the codes, the scale, and the sum of the values' squares; of 8 bits, the first sum, of
+// 12 bits, takes the last bits of the second.
+const uint PARTS = BITS == 16 ? 4 : 2; // of a packet
+const uint SUM_BITS = 0xfff;
 shared vec4 outgoing[PACKETS * 4], outgoing_squares[PACKETS * 4];
 shared uint arrived[2][PACKETS]; // values of a packet that are there
 
@@ -35,7 +36,7 @@ void send(uint slot, uint packet) {
         sum += dotPacked4x8EXT(0x01010101, int(both.x)) * (BITS == 16 ? 256 : 1);
         if (BITS == 16) sum += dotPacked4x8EXT(0x01010101, int(both.y));
     }
-    const uint tag = (tags + words[stage][AT_OUT_TAG]) & TAG_BITS, at = packet * PARTS;
+    const uint tag = tags + words[stage][AT_OUT_TAG], at = packet * PARTS;
     Packets to = Packets(uvec2(words[stage][AT_OUT], words[stage][AT_OUT + 1]));
     to.v[at] = uvec4(codes[0], codes[1], codes[2], tag);
     if (BITS == 16) {
@@ -43,7 +44,8 @@ void send(uint slot, uint packet) {
         to.v[at + 2] = uvec4(codes[6], codes[7], 0, tag);
         to.v[at + 3] = uvec4(sum, scale, floatBitsToUint(square), tag);
     } else {
-        to.v[at + 1] = uvec4(codes[3], scale, floatBitsToUint(square), tag | uint(sum) << 16);
+        const uint rounded = (floatBitsToUint(square) + SUM_BITS / 2) & ~SUM_BITS;
+        to.v[at + 1] = uvec4(codes[3], scale, rounded | (uint(sum) & SUM_BITS), tag);
     }
 }
 
@@ -64,20 +66,20 @@ float take_part(uint i, uvec4 part) {
     }
     if (i % PARTS != PARTS - 1) return 0.0;
     float scale = uintBitsToFloat(part.y);
-    int sum = BITS == 16 ? int(part.x) : int(part.w) >> 16;
+    int sum = BITS == 16 ? int(part.x) : bitfieldExtract(int(part.z), 0, 12);
     uint run = run_at(packet / 2), half_at = packet % 2 * 2;
     x_run[run][half_at] = scale;
     x_run[run][half_at + 1] = scale * float(sum);
-    return uintBitsToFloat(part.z);
+    return uintBitsToFloat(BITS == 16 ? part.z : part.z & ~SUM_BITS);
 }
 
 // Every workgroup sends a packet and waits for those of the stage before.
 void meet() {
-    uint t = gl_LocalInvocationID.x, wanted = (tags + word(AT_IN_TAG)) & TAG_BITS, looks = 0;
+    uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_IN_TAG), looks = 0;
     Packets there = Packets(address(AT_IN));
     for (uint i = 0; i < gl_NumWorkGroups.x && is(RECEIVE); i += gl_WorkGroupSize.x) {
-        while (again((there.v[min(i + t, gl_NumWorkGroups.x - 1)].w & TAG_BITS) == wanted, looks)) {}
+        while (again(there.v[min(i + t, gl_NumWorkGroups.x - 1)].w == wanted, looks)) {}
     }
     barrier();
-    if (t == 0) Packets(address(AT_OUT)).v[gl_WorkGroupID.x] = uvec4(0, 0, 0, (tags + word(AT_OUT_TAG)) & TAG_BITS);
+    if (t == 0) Packets(address(AT_OUT)).v[gl_WorkGroupID.x] = uvec4(0, 0, 0, tags + word(AT_OUT_TAG));
 }

@@ -1,11 +1,11 @@
-// The router of a layer of experts as stages of chain.comp: each workgroup has some experts' logits, by the values themselves and
+// The router of a layer of experts as stages of chain.glsl: each workgroup has some experts' logits, by the values themselves and
 // not their codes; then all workgroups choose, each for itself.
 #include "lib/rank.glsl"
 const uint ROUTER_VECS = (K / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 shared float router_sums[2][gl_WorkGroupSize.x / 8];
 
 void route() {
-    const uint t = gl_LocalInvocationID.x, wanted = (tags + word(AT_IN_TAG)) & TAG_BITS;
+    const uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_IN_TAG);
     const uvec2 norm_at = address(AT_NORM), matrix = address(AT_W), out_at = address(AT_OUT);
     const bool normed = is(NORM);
     Values there = Values(address(AT_IN));
@@ -51,7 +51,7 @@ void route() {
             }
             sum *= uintBitsToFloat(words[stage][AT_SCALE]);
             if (normed) sum /= sqrt(square / float(K) + uintBitsToFloat(words[stage][AT_EPS]));
-            Values(out_at).v[e] = uvec2(floatBitsToUint(sum), (tags + words[stage][AT_OUT_TAG]) & TAG_BITS);
+            Values(out_at).v[e] = uvec2(floatBitsToUint(sum), tags + words[stage][AT_OUT_TAG]);
         }
         barrier();
     }
@@ -59,7 +59,7 @@ void route() {
 
 // Finds the experts by the logits of the stage before.
 void choose_experts() {
-    const uint t = gl_LocalInvocationID.x, wanted = (tags + word(AT_VALUES_TAG)) & TAG_BITS;
+    const uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_VALUES_TAG);
     Values there = Values(address(AT_VALUES));
     for (uint from = 0; from < EXPERTS; from += gl_WorkGroupSize.x) {
         const uint i = min(from + t, EXPERTS - 1);

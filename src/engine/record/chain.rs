@@ -45,9 +45,11 @@ const NEOX: u32 = 32768;
 const ROUTER: u32 = 65536;
 const OF_CHOSEN: u32 = 131_072;
 const OVER_CHOSEN: u32 = 262_144;
+/// Tags that a layer takes from one place where it may leave the chain to the next, at most.
+const MOST_TAGS: u32 = 8;
 /// Stages of an op: a matrix each.
 const MOST_STAGES: usize = 3;
-/// Tags of a step: those of its packets are above where they start, and below this.
+/// Tags of a step: those of what it sends are above where they start, by less than this.
 pub const TAGS: u32 = 1 << 10;
 
 /// Memory and shape of chains on a device that can run them.
@@ -77,7 +79,8 @@ fn module(pairs: &'static [&'static str], stems: &[&str], gated: Option<&str>) -
 }
 
 impl Chain {
-    /// Of a cache of `halves` or of anything else. None where the policy has no chains for the device, no product of `plan` fits one, or workgroups do not run at once.
+    /// Of a cache of `halves` or of anything else. None where the policy has no chains for the device, no product of `plan`
+    /// fits one, or workgroups do not run at once.
     ///
     /// # Errors
     /// Memory that ran out, a module the driver refuses, a lost device.
@@ -166,6 +169,14 @@ impl Chain {
             Some(_) => "chain_experts",
             None => "chain",
         }
+    }
+
+    /// Forgets all that was sent, so that tags may start again. For when no step is under way.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn clear(&self, device: &Device) -> Result<()> {
+        vk::send(device, &self.sent, &vec![0; self.sent.len_bytes() as usize])
     }
 
     /// What recordings name.
@@ -319,7 +330,9 @@ impl Writer<'_, '_> {
         let written = |open: &Open, v: Val| open.made.iter().any(|made| made.0 == v);
         let parted = |open: &Open| !coded && !receives && (self.due || written(open, input));
         // What a stage adds to, its workgroups must have written themselves.
-        let elsewhere = |(made, s): (&(Val, usize), &[u32; STAGE_WORDS])| made.0 == out && s[FIRST] != 0;
+        let elsewhere = |(made, s): (&(Val, usize), &[u32; STAGE_WORDS])| {
+            made.0 == out && (s[FIRST] != 0 || s[FLAGS] & (ADD | SEND) == 0)
+        };
         let moved = |open: &Open| add && open.made.iter().zip(&open.stages).any(elsewhere);
         if self.open.as_ref().is_some_and(|open| parted(open) || moved(open)) {
             self.end_chain()?;
@@ -382,7 +395,7 @@ impl Writer<'_, '_> {
     /// Whether there is room for what so many values take that a stage of the chain sends.
     fn can_send(&self, values: usize) -> bool {
         let room = self.b.chain.map_or(0, |c| c.sent.len_bytes() as usize);
-        self.tags + 1 < TAGS && self.open.as_ref().is_some_and(|open| open.sent + sent_bytes(values) <= room)
+        self.tags + MOST_TAGS < TAGS && self.open.as_ref().is_some_and(|open| open.sent + sent_bytes(values) <= room)
     }
 
     /// Adds attention to the chain, if it is one of a single row whose q, k and v the last stages make.

@@ -76,25 +76,16 @@ impl Writer<'_, '_> {
         let matrix = self.weight(router.part.weight);
         self.tags += 3;
         let (values_tag, packets_tag, logits_tag) = (self.tags - 2, self.tags - 1, self.tags);
-        let Some((open, last)) = self
-            .open
-            .as_mut()
-            .and_then(|open| Some((open.stages.last().copied()?, open)))
-            .map(|(last, open)| (open, last))
-        else {
-            return Ok(false);
-        };
-        let mut last = last;
+        let Some(open) = self.open.as_mut() else { return Ok(false) };
         let mut place = |values: usize| {
             let at = chain.sent.address() + open.sent as u64;
             open.sent += sent_bytes(values);
             at
         };
         let (values, packets, logits) = (place(info.cols), place(info.cols), place(c.chosen.experts));
-        send_values(&mut last, values, values_tag);
-        send_packets(&mut last, packets, weight, packets_tag);
-        if let Some(stage) = open.stages.last_mut() {
-            *stage = last;
+        if let Some(last) = open.stages.last_mut() {
+            send_values(last, values, values_tag);
+            send_packets(last, packets, weight, packets_tag);
         }
         (open.routed, open.logits) = (Some((input, weight, packets, packets_tag)), (logits, logits_tag, c.scale));
         let push = Push::default().addr(matrix).addr(0).addr(0).addr(0).addr(0).addr(0).addr(0).addr(0).addr(weight);
