@@ -44,7 +44,8 @@ fn bytes_of_the_demo_models_ops_are_its_tensors() {
 #[test]
 fn what_others_do_is_shown_with_them() {
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let way = pumex::engine::Options { matrices: false, ..options(CacheType::F16) };
+    let Some(mut runner) = vulkan(&gguf, way) else { return };
     let one = profile(&mut runner, 1, 0);
     let names = |p: &Profile| p.ops.iter().map(|op| op.work.op.clone()).collect::<Vec<_>>();
     let layer = ["norm+attn_q+k+v", "rope+attend", "attn_output", "norm+ffn_gate+up", "ffn_down"];

@@ -264,7 +264,8 @@ fn a_layer_of_experts_is_six_dispatches_and_seven_if_q_k_and_v_differ_in_type() 
     for (recipe, per_layer) in [("Q8_0", 6..=6), ("Q4_K_M", 6..=7)] {
         let shape = pumex::synthetic::find("tiny-moe").unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
-        let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+        let way = pumex::engine::Options { chain: Some(false), ..options(CacheType::F16) };
+        let Some(mut runner) = vulkan(&gguf, way) else { return };
         let layers = runner.plan().kv.layers as u64;
         let mut step = |pos: usize| {
             let before = runner.counters();

@@ -244,6 +244,14 @@ impl Recorder {
         self.keep(dst);
     }
 
+    /// Fills a buffer with zeros.
+    pub fn clear(&mut self, buffer: &Buffer) {
+        let (raw, start) = buffer.raw();
+        // SAFETY: the commands are being recorded, and the recording keeps the buffer.
+        unsafe { self.0.device.raw.cmd_fill_buffer(self.0.commands, raw, start, buffer.len_bytes() / 4 * 4, 0) };
+        self.keep(buffer);
+    }
+
     /// Takes the time when everything recorded so far is done; at most as often as there is room for.
     pub fn stamp(&mut self) {
         let at = 2 + self.0.extra_stamps;

@@ -176,7 +176,7 @@ impl Chain {
     /// # Errors
     /// A lost device.
     pub fn clear(&self, device: &Device) -> Result<()> {
-        vk::send(device, &self.sent, &vec![0; self.sent.len_bytes() as usize])
+        clear(device, &self.sent)
     }
 
     /// What recordings name.
@@ -200,8 +200,16 @@ fn sent_bytes(values: usize) -> usize {
 
 fn zeros(device: &Device, len: u64) -> Result<Buffer> {
     let buffer = device.buffer("chain", len, Class::Scratch)?;
-    vk::send(device, &buffer, &vec![0; len as usize])?;
+    clear(device, &buffer)?;
     Ok(buffer)
+}
+
+fn clear(device: &Device, buffer: &Buffer) -> Result<()> {
+    let mut rec = device.recorder()?;
+    rec.clear(buffer);
+    rec.copy_barrier();
+    let recording = rec.finish()?;
+    device.wait(device.submit(&recording)?)
 }
 
 fn words_of(address: u64) -> [u32; 2] {
