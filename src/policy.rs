@@ -143,6 +143,7 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     let cores = cores(caps);
     // (threads, outputs of a subgroup at a time, workgroups)
     let (bits, many_registers) = (format.bits(), matches!(format.id, FormatId::Q5K | FormatId::Q6K));
+    let short = extras.activations == Activations::Q8;
     let (size, rows, groups) = match (m, n) {
         _ if caps.kind == DeviceKind::Cpu => (64, 2, 8),
         (..=2048, 1) if k <= 8192 => (256, 1, 2 * cores),
@@ -153,6 +154,9 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         (..65536, 1) if many_registers => (512, 2, cores),
         (..65536, 1) => (1024, 2, cores),
         (..65536, _) => (512, 2, cores),
+        (_, 1) if short && format.id == FormatId::Q4K => (512, 1, 2 * cores),
+        (_, 1) if short && many_registers => (256, 1, 4 * cores),
+        (_, 1) if short && bits > 8.0 => (1024, 1, 3 * cores),
         (_, 1) if bits < 2.2 => (1024, 4, cores),
         (_, 1) if format.id == FormatId::Q4K => (512, 4, 2 * cores),
         (_, 1) if many_registers => (512, 2, cores),
@@ -160,7 +164,10 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         (_, 1) => (256, 2, 8 * cores),
         _ => (512, 2, 4 * cores),
     };
-    let tile = GemvTile { activations: extras.activations, ..dot_tile(caps, (m, k), rows, size, 1, span) };
+    // Two chunks under way of the widest matrices, where codes are short.
+    let deep = format.id == FormatId::Q4K || bits > 8.0;
+    let depth = if short && deep && m >= 1 << 16 && n == 1 && span == k { 2 } else { 1 };
+    let tile = GemvTile { activations: extras.activations, depth, ..dot_tile(caps, (m, k), rows, size, 1, span) };
     GemvTile { groups: if span < k { tile.groups } else { tile.groups.min(groups) }, ..tile }
 }
 

@@ -20,7 +20,8 @@ fn chained_products_are_what_they_are_apart() {
             let mut runner = vulkan(&gguf, pumex::engine::Options { chain, activations, ..options(CacheType::F32) })?;
             let all = logits(&mut runner, &ids, 1);
             let before = runner.counters().dispatches;
-            let ids = greedy(&mut runner, &ids, 64);
+            let more = if activations == Some(Activations::Q16) { 64 } else { 1 };
+            let ids = greedy(&mut runner, &ids, more);
             assert_silent(&runner);
             Some((all, ids, runner.counters().dispatches - before))
         };
@@ -51,7 +52,8 @@ fn chained_attention_is_what_it_is_apart() {
             let (mut all, mut dispatches) = (Vec::new(), 0);
             let long = pumex::policy::chain_positions(runner.plan().kv.head_dim) - 20;
             let cpu = runner.vk().caps().kind == pumex::vk::DeviceKind::Cpu; // slow
-            for start in [0, 150, long].into_iter().take(if cpu { 2 } else { 3 }) {
+            let starts: &[usize] = if cpu { &[0, 40] } else { &[0, 40, 150, long] };
+            for &start in starts {
                 logits(&mut runner, &ids[..start], 64);
                 let before = runner.counters().dispatches;
                 for (i, id) in ids[start..][..10].iter().enumerate() {
@@ -66,7 +68,7 @@ fn chained_attention_is_what_it_is_apart() {
         let error = nmse(&chained.0, &apart.0);
         println!("{name}: NMSE {error:.2e}, {} and {} dispatches", chained.1, apart.1);
         assert!(error < 1e-7, "{name}: NMSE {error:e}");
-        assert!(chained.1 <= 4 * 30, "embedding, chain, head, argmax: {} dispatches of 30 steps", chained.1);
+        assert!(chained.1 <= apart.1 / 4, "embedding, chain, head, argmax: {} of {} dispatches", chained.1, apart.1);
     }
 }
 

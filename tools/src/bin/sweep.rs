@@ -10,6 +10,7 @@ use pumex::policy::matrix::{self, MatTile};
 use pumex::policy::{self, Activations, Extras, GemvTile};
 use pumex::vk::{self, Class, Device};
 use pumex_quant::{Format, FORMATS};
+use std::time::{Duration, Instant};
 
 /// A product: outputs, inputs, what it does beside multiplying.
 type Shape = (usize, usize, Extras);
@@ -27,6 +28,8 @@ const ROLES: [Shape; 5] =
 const ROUND_BYTES: usize = 400 << 20;
 /// Rounds: the first bring the clock up from idle, the best of all counts.
 const ROUNDS: usize = 60;
+/// Least time of them: while a pipeline is built, clocks fall.
+const WARM_UP: Duration = Duration::from_millis(150);
 
 type Fault = Box<dyn std::error::Error>;
 
@@ -78,8 +81,9 @@ impl Bench {
         }
         [&x, &y, w].iter().for_each(|b| recorder.keep(b));
         let recording = recorder.finish()?;
-        let mut best = f64::INFINITY;
-        for _ in 0..ROUNDS {
+        let (mut best, mut round, begun) = (f64::INFINITY, 0, Instant::now());
+        while round < ROUNDS || begun.elapsed() < WARM_UP {
+            round += 1;
             let value = self.device.submit(&recording)?;
             self.device.wait(value)?;
             best = best.min(self.device.gpu_us(&recording).unwrap_or(f64::INFINITY));
