@@ -40,15 +40,19 @@ void join(float v, uint id) {
 
 void main() {
     uint row = gl_WorkGroupID.x, part = gl_WorkGroupID.y, parts = gl_NumWorkGroups.y, t = gl_LocalInvocationID.x;
-    if (row >= params.w[STEP_WANTED]) return;
+    const uint step = parts * gl_WorkGroupSize.x;
+    uint i = part * gl_WorkGroupSize.x + t;
+    float l = logits.v[row * vocab + min(i, vocab - 1)], next = logits.v[row * vocab + min(i + step, vocab - 1)];
+    if (row >= params.w[STEP_WANTED]) return; // the recording has room for more; nothing above waits for the answer
     float value = 0.0;
     uint id = NONE;
-    for (uint i = part * gl_WorkGroupSize.x + t; i < vocab; i += parts * gl_WorkGroupSize.x) {
-        float l = logits.v[row * vocab + i];
+    for (; i < vocab; i += step) {
         if (better(l, i, value, id)) {
             value = l;
             id = i;
         }
+        l = next;
+        next = logits.v[row * vocab + min(i + 2 * step, vocab - 1)];
     }
     join(value, id);
     if (parts > 1) {

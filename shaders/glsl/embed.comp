@@ -15,10 +15,11 @@ layout(push_constant) uniform Push {
 
 void main() {
     WEIGHT_INIT
-    uint row = gl_WorkGroupID.x;
-    if (row >= params.w[STEP_ROWS]) return;
-    uint id = step_token(params, row);
-    if (id == TOKEN_SAMPLED) id = sampled.v[step_seq(params, row)];
+    // All that may be wanted is asked for at once: what a row past the last one has is not looked at.
+    uint row = gl_WorkGroupID.x, rows = params.w[STEP_ROWS], id = step_token(params, row), seq = step_seq(params, row);
+    uint last = sampled.v[row < rows ? seq : 0];
+    if (row >= rows) return;
+    if (id == TOKEN_SAMPLED) id = last;
     Line line = line_of(embd, id, dim);
     for (uint c = gl_LocalInvocationID.x; c < dim / CHUNK; c += gl_WorkGroupSize.x) {
         Decoded d = weight_decode(line, c);

@@ -1,6 +1,6 @@
-// What stages of chain.glsl hand on: packets of sixteen values, coded as lib/codes.glsl says. Parts of 16 bytes hold three words
-// and a tag: the codes, then the sum of the codes, the scale, and the sum of the values' squares; of 8 bits, the first sum, of
-// 12 bits, takes the last bits of the second.
+// What stages of chain.glsl hand on: packets of sixteen values, coded as lib/codes.glsl says. Parts of 16 bytes, each stored and
+// loaded at once, hold three words and a tag: the codes, then the sum of the codes, the scale, and the sum of the values' squares;
+// of 8 bits, the first sum, of 12 bits, takes the last bits of the second.
 const uint PARTS = BITS == 16 ? 4 : 2; // of a packet
 const uint SUM_BITS = 0xfff;
 shared vec4 outgoing[PACKETS * 4], outgoing_squares[PACKETS * 4];
