@@ -370,7 +370,8 @@ fn a_row_of_the_embedding_is_the_decoded_row_for_every_format() {
         let step = lab.buffer(bytemuck::cast_slice(&step));
         let y = lab.device.buffer("y", (ids.len() * k * 4) as u64, Class::Readback).unwrap();
         let mut push: Vec<u8> = Vec::new();
-        [table.address(), y.address(), step.address(), 0, lab.codebooks.address()]
+        let sampled = lab.buffer(&[0; 16]);
+        [table.address(), y.address(), step.address(), sampled.address(), lab.codebooks.address()]
             .iter()
             .for_each(|a| push.extend(a.to_le_bytes()));
         push.extend((k as u32).to_le_bytes());
