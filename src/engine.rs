@@ -63,7 +63,7 @@ pub struct Options {
     pub fuse: bool,
     /// Multiplies several rows at a time by cooperative matrices, where the device has them.
     pub matrices: bool,
-    /// Lets one dispatch do the products of one row that follow each other; by the policy where it is not told.
+    /// Lets one dispatch do the layers of one row, as stages; by the policy where it is not told.
     pub chain: Option<bool>,
     /// Codes of activations in products by integers; the device's best where it is not told.
     pub activations: Option<Activations>,

@@ -191,9 +191,9 @@ pub struct ChainTile {
     pub groups: u32,
 }
 
-/// How products of one row follow each other in one dispatch, if they do: where the driver tells how many multiprocessors
-/// there are, each of which can hold a workgroup, or, if it is `wanted`, by a single workgroup. (Those drivers' devices also let
-/// one thread's fence speak for its workgroup, which the kernel counts on.)
+/// How the ops of one row follow each other in one dispatch, if they do: where the driver tells how many multiprocessors
+/// there are, each of which can hold a workgroup, or, if it is `wanted`, by a single workgroup. (Those drivers' devices also
+/// store and load 16 bytes of a thread at once, which the kernel counts on.)
 pub fn chain_tile(caps: &Caps, wanted: Option<bool>) -> Option<ChainTile> {
     match (wanted, caps.cores) {
         (Some(false), _) => None,
@@ -226,11 +226,11 @@ pub fn chain_rows(tile: ChainTile, lanes: u32, m: usize) -> u32 {
     }
 }
 
-/// Outputs of a product that is worth a dispatch, whatever comes before it.
+/// Outputs of a product above which it is worth a dispatch of its own, whatever comes before it.
 pub const CHAIN_MAX_ROWS: usize = 1 << 16;
 
-/// Positions up to which attention is a stage of a chain, a workgroup for each head: beyond, a dispatch that spreads them over
-/// more is faster.
+/// Positions of a sequence up to which attention, with heads of `head_dim`, is a stage of a chain, a workgroup for each head:
+/// beyond, a dispatch that spreads them over more is faster.
 pub fn chain_positions(head_dim: usize) -> usize {
     (1 << 17) / head_dim
 }

@@ -62,7 +62,8 @@ impl Params {
         Params { buffer, layout, tables: vec![Vec::new(); layout.n_seqs] }
     }
 
-    /// Writes a step, whose packets' tags start at `tags`; only the entries of the block tables that changed since this slot's last step.
+    /// Writes a step, whose packets' tags start at `tags`; only the entries of the block tables that changed since this slot's
+    /// last step.
     pub fn write(&mut self, rows: &[Row], blocks: &Blocks, tags: u32) {
         let l = self.layout;
         let wanted: Vec<u32> = (0..rows.len() as u32).filter(|&i| rows[i as usize].wanted).collect();

@@ -34,9 +34,9 @@ pub struct Shape {
     pub heads: usize,
     /// Few rows, no two of them of one sequence.
     pub apart: bool,
-    /// Lets one dispatch do products that follow each other.
+    /// Lets one dispatch do ops of one row that follow each other.
     pub chained: bool,
-    /// Attention, too.
+    /// Attention among them.
     pub attends: bool,
     /// Takes the time.
     pub timed: bool,

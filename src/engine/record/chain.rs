@@ -1,4 +1,4 @@
-//! Products of one row that follow each other, as stages of one dispatch. See `shaders/glsl/lib/chain.glsl`.
+//! The layers of one row as stages of one dispatch: products, attention, routers and experts. See `shaders/glsl/lib/chain.glsl`.
 
 mod experts;
 mod trial;
