@@ -66,6 +66,12 @@ impl Writer<'_, '_> {
         let input = norm.map_or(router.x, |n| n.x);
         let plain = info.format.stem == "f32" && router.part.bias.is_none() && info.cols == chain.k[0];
         let ours = self.shape.rows == 1 && self.shape.chained && chain.experts.is_some_and(|e| e.chosen == c.chosen);
+        // Its experts must take the same packets: nothing outside the chain would know the choice.
+        let theirs = |op: &Op| match op {
+            Op::GatedExperts { x, route, .. } if *route == c.out => *x == router.x,
+            _ => true,
+        };
+        let ours = ours && self.b.plan.ops.iter().all(theirs);
         let makes = self.open.as_ref().is_some_and(|open| open.made_last(input, info.cols));
         // Of all that the layer sends from here on.
         let room = self.can_send(3 * info.cols + c.chosen.experts + chain.experts.map_or(0, |e| e.k()));
