@@ -78,6 +78,8 @@ pub struct Caps {
     pub host_import_alignment: Option<u64>,
     pub cooperative_matrix: bool,
     pub cooperative_matrix2: bool,
+    /// Subnormal halves can be kept.
+    pub small_halves: bool,
     /// Columns that a product of cooperative matrices may have: 16 x 16 halves by 16 x these, sums in floats.
     pub matrix_wide: Vec<u32>,
     /// Has a queue that only copies.
@@ -219,7 +221,7 @@ pub(super) fn read(entry: &ash::Entry, instance: &ash::Instance, physical: vk::P
         let local = heaps.iter().filter(|h| h.device_local).map(|h| h.budget_bytes).max().unwrap_or(0);
         let v = basic.api_version;
         let subgroup_size = v11.subgroup_size.max(1);
-        let features = [f12.shader_float16, f12.vulkan_memory_model];
+        let features = [f12.shader_float16, f12.vulkan_memory_model, f12.vulkan_memory_model_device_scope];
         let ops = vk::SubgroupFeatureFlags::VOTE | vk::SubgroupFeatureFlags::SHUFFLE;
         let whole = has("VK_KHR_cooperative_matrix")
             && subgroup_size == 32
@@ -265,6 +267,7 @@ pub(super) fn read(entry: &ash::Entry, instance: &ash::Instance, physical: vk::P
             host_import_alignment: can_import.then_some(import.min_imported_host_pointer_alignment),
             cooperative_matrix: has("VK_KHR_cooperative_matrix"),
             cooperative_matrix2: has("VK_NV_cooperative_matrix2"),
+            small_halves: v12.shader_denorm_preserve_float16 == vk::TRUE,
             matrix_wide,
             copy_queue: queue_families(instance, physical).1.is_some(),
         }
@@ -328,6 +331,7 @@ pub(super) fn fake(name: &str, kind: DeviceKind) -> Caps {
         host_import_alignment: None,
         cooperative_matrix: false,
         cooperative_matrix2: false,
+        small_halves: false,
         matrix_wide: Vec::new(),
         copy_queue: false,
     }

@@ -216,7 +216,8 @@ impl Device {
                 extensions.push(khr::cooperative_matrix::NAME.as_ptr());
             }
             let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
-            let mut f12 = f12.shader_float16(matrices).vulkan_memory_model(matrices);
+            let f12 = f12.shader_float16(matrices).vulkan_memory_model(matrices);
+            let mut f12 = f12.vulkan_memory_model_device_scope(matrices);
             let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_features(&features);
             let info = info.enabled_extension_names(&extensions);
             let mut f13 = vk::PhysicalDeviceVulkan13Features::default().shader_integer_dot_product(true);
