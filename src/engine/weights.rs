@@ -17,6 +17,11 @@ use std::time::Instant;
 const REPACK_WORDS: usize = 14;
 /// Kernels read weights 16 bytes at a time.
 const KERNEL_ALIGNMENT: u64 = 16;
+/// Where a weight may start in a piece of memory, what such a piece is at most, and what a weight must be to get its own: so
+/// little of a piece is left over.
+const ROOM_ALIGNMENT: u64 = 256;
+const PIECE_BYTES: u64 = 1 << 30;
+const OWN_BYTES: u64 = 64 << 20;
 /// Blocks checked by one thread at a time.
 const CHECK_BLOCKS: usize = 1 << 14;
 
@@ -78,6 +83,47 @@ pub fn device_bytes(w: &WeightInfo, planes: bool) -> u64 {
     }
 }
 
+/// Bytes that a weight takes of a piece; none if it gets memory of its own.
+fn room(len: u64) -> u64 {
+    if len < OWN_BYTES {
+        len.next_multiple_of(ROOM_ALIGNMENT)
+    } else {
+        0
+    }
+}
+
+/// Places for weights in a few large pieces of memory: drivers take as long for a small piece as for a large one.
+struct Rooms<'a> {
+    device: &'a Device,
+    /// Bytes of pieces that will be wanted.
+    left: u64,
+    piece: Option<Buffer>,
+    used: u64,
+}
+
+impl Rooms<'_> {
+    fn take(&mut self, name: &str, len: u64) -> Result<Buffer> {
+        let rounded = room(len);
+        if rounded == 0 {
+            return self.device.buffer(name, len, Class::Weights);
+        }
+        let fits = |piece: &&Buffer| self.used + rounded <= piece.len_bytes();
+        let piece = match self.piece.as_ref().filter(fits) {
+            Some(piece) => piece.clone(),
+            None => {
+                let most = PIECE_BYTES.min(self.device.caps().max_allocation_bytes);
+                self.used = 0;
+                let name = format!("{name} and what comes after it");
+                self.device.buffer(&name, self.left.min(most).max(rounded), Class::Weights)?
+            }
+        };
+        let room = self.piece.insert(piece).range(self.used, len);
+        self.used += rounded;
+        self.left = self.left.saturating_sub(rounded);
+        Ok(room)
+    }
+}
+
 /// Uploads all weights, as planes where they must be sent anyway, or uses the file's own pages where the device can; the
 /// result is in the plan's order.
 ///
@@ -102,17 +148,23 @@ pub fn upload(
     let in_place = Cell::new(0);
     let mut buffers = Vec::with_capacity(plan.weights.len());
     let mut repeats = Vec::new();
+    let in_file = |w: &WeightInfo| {
+        let (file, start) = gguf.tensors()[w.tensor].place();
+        imported.get(&file).filter(|_| start.is_multiple_of(KERNEL_ALIGNMENT)).map(|file| (file, start))
+    };
+    let sent = plan.weights.iter().filter(|w| in_file(w).is_none());
+    let left = sent.map(|w| room(device_bytes(w, planes))).sum();
+    let mut rooms = Rooms { device, left, piece: None, used: 0 };
     let mut prepared = |(i, w): (usize, &WeightInfo)| {
         let tensor = &gguf.tensors()[w.tensor];
         let bytes = gguf.data(tensor);
-        let (file, start) = tensor.place();
-        if let Some(file) = imported.get(&file).filter(|_| start.is_multiple_of(KERNEL_ALIGNMENT)) {
+        if let Some((file, start)) = in_file(w) {
             check_whole(gguf, w)?;
             buffers.push(file.range(start, bytes.len() as u64));
             in_place.set(in_place.get() + bytes.len() as u64);
             return Ok(None);
         }
-        let buffer = device.buffer(&w.name, device_bytes(w, planes), Class::Weights)?;
+        let buffer = rooms.take(&w.name, device_bytes(w, planes))?;
         let laid_out = planes && !w.format.fields.is_empty();
         let repack = if laid_out { Some(repack(kernels, w.format, w.cols)?) } else { None };
         // Of a model without a file only the first rows are sent.
@@ -137,4 +189,15 @@ pub fn upload(
         tracing::info!("load: {} threads, slots of {} KiB; {reason}", way.threads, way.slot_bytes >> 10);
     }
     Ok(buffers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_weights_get_memory_of_their_own_and_others_aligned_rooms() {
+        assert_eq!([1, 256, 257].map(room), [256, 256, 512]);
+        assert_eq!([OWN_BYTES - 1, OWN_BYTES].map(room), [OWN_BYTES, 0]);
+    }
 }
