@@ -32,7 +32,7 @@ bool before(uvec2 a, uvec2 b) { return a.x > b.x || (a.x == b.x && a.y < b.y); }
 
 shared uvec2 list[ROOM + AT_ONCE]; // candidates in any order; first the ids to lower: place in the part, count
 shared uvec2 chosen[K];  // candidates in order
-shared uint share[K];    // of the probability
+shared uint share[K + AT_ONCE]; // of the probability
 shared uvec2 bound;      // what comes after it is not among the best
 shared uint count, merged, arrived, kept;
 
@@ -143,11 +143,13 @@ void choose(uint n, uint k) {
 
 // From the k that each part left, `at` on, to the best of the row in chosen[0..k).
 void join(uint at, uint parts, uint k) {
-    uint t = gl_LocalInvocationID.x, all = parts * k, first = min(k, k / parts + 1);
-    // The first few of each part are at least k: what comes after the k-th of them cannot be among the best.
-    for (uint i = t; i < parts * first; i += SIZE) list[i] = found.v[at + i / first * k + i % first];
+    uint t = gl_LocalInvocationID.x, all = parts * k;
+    // Of each part every so-manieth: so many come before it or are it. What comes after all of as many of them as make k, the
+    // best ones, cannot be among the best, however the best are spread over the parts.
+    uint run = (k * parts + SIZE - 1) / SIZE, of_part = k / run;
+    if (t < parts * of_part) list[t] = found.v[at + t / of_part * k + t % of_part * run + run - 1];
     barrier();
-    bound_by(parts * first, k);
+    bound_by(parts * of_part, (k + run - 1) / run);
     for (uint i = t; i < (all + SIZE - 1) / SIZE * SIZE; i += ROUND * SIZE) {
         uvec2 a = NONE, b = NONE, c = NONE, d = NONE, e = NONE, f = NONE; // not an array: the loop is not unrolled
         if (i < all) a = found.v[at + i];
@@ -185,11 +187,14 @@ void share_out(uint n, float x, float best, out uint mine, out uint upto, out ui
     uint t = gl_LocalInvocationID.x;
     mine = t < n && is_finite(x) ? uint(min(exp(x - best), 1.0) * float(0xff000000u / n)) : 0;
     if (t < n) share[t] = mine;
+    if (t < AT_ONCE) share[n + t] = 0;
     barrier();
     upto = all = 0;
-    for (uint i = 0; i < n; i++) {
-        all += share[i];
-        if (i == t) upto = all;
+    for (uint i = 0; i < n; i += AT_ONCE) {
+        [[unroll]] for (uint j = 0; j < AT_ONCE; j++) {
+            all += share[i + j];
+            upto += i + j <= t ? share[i + j] : 0;
+        }
     }
 }
 
