@@ -114,7 +114,7 @@ const DOT_SHARED_RESERVE: usize = 3 << 10;
 const TABLE_SPREAD: usize = 2048;
 
 /// Bytes of the table a format's decoder keeps in shared memory.
-fn table_bytes(format: &Format) -> usize {
+pub fn table_bytes(format: &Format) -> usize {
     tables::of(format.id).map_or(0, |t| 4 * t.words().len().max(TABLE_SPREAD))
 }
 
@@ -152,10 +152,12 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         (..8192, _) => (512, 2, cores),
         _ if extras.gated => (512, 1, cores),
         (..65536, 1) if many_registers => (512, 2, cores),
+        (..65536, 1) if short && format.id == FormatId::Iq4Xs => (512, 1, 4 * cores),
         (..65536, 1) => (1024, 2, cores),
         (..65536, _) => (512, 2, cores),
         (_, 1) if short && format.id == FormatId::Q4K => (512, 1, 2 * cores),
         (_, 1) if short && many_registers => (256, 1, 4 * cores),
+        (_, 1) if short && format.id == FormatId::Iq4Xs => (1024, 1, cores),
         (_, 1) if short && bits > 8.0 => (1024, 1, 3 * cores),
         (_, 1) if bits < 2.2 => (1024, 4, cores),
         (_, 1) if format.id == FormatId::Q4K => (512, 4, 2 * cores),
@@ -165,7 +167,7 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         _ => (512, 2, 4 * cores),
     };
     // Two chunks under way of the widest matrices, where codes are short.
-    let deep = format.id == FormatId::Q4K || bits > 8.0;
+    let deep = matches!(format.id, FormatId::Q4K | FormatId::Iq4Xs) || bits > 8.0;
     let depth = if short && deep && m >= 1 << 16 && n == 1 && span == k { 2 } else { 1 };
     let tile = GemvTile { activations: extras.activations, depth, ..dot_tile(caps, (m, k), rows, size, 1, span) };
     GemvTile { groups: if span < k { tile.groups } else { tile.groups.min(groups) }, ..tile }
@@ -252,9 +254,16 @@ pub fn chain_ranks(tile: ChainTile, experts: usize, used: usize) -> bool {
 const CHAIN_SHARED: usize = 7 << 10;
 
 /// Whether a chain's workgroups can hold the codes of `k` inputs, with an eighth of padding and 4 bits each for scales and sums,
-/// beside `packets` that they send.
-pub fn chain_span(caps: &Caps, format: &Format, k: usize, codes: Activations, packets: usize) -> bool {
-    let held = k * (codes.bits() + codes.bits() / 8 + 4) as usize / 8 + packets * (8 * PACKET + 8) + CHAIN_SHARED;
+/// beside `packets` that they send and a table of `table` bytes.
+pub fn chain_span(
+    caps: &Caps,
+    (format, table): (&Format, usize),
+    k: usize,
+    codes: Activations,
+    packets: usize,
+) -> bool {
+    let coded = k * (codes.bits() + codes.bits() / 8 + 4) as usize / 8;
+    let held = coded + packets * (8 * PACKET + 8) + CHAIN_SHARED + table;
     dot_span(caps, format, k, 1, codes) == Some(k) && held <= caps.max_shared_bytes as usize
 }
 

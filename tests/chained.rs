@@ -42,9 +42,9 @@ fn chained_products_are_what_they_are_apart() {
 /// Attention is a stage of the chain then, of caches of halves.
 #[test]
 fn chained_attention_is_what_it_is_apart() {
-    for name in ["tiny", "tiny-moe"] {
+    for (name, recipe) in [("tiny", "Q8_0"), ("tiny-moe", "Q8_0"), ("tiny", "IQ4_XS"), ("tiny", "IQ4_NL")] {
         let shape = pumex::synthetic::find(name).unwrap();
-        let gguf = shape.model(pumex::quantize::recipe::find("Q8_0").unwrap()).unwrap();
+        let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         let ids: Vec<u32> = (0..4096).map(|i| (i * 37 + 5) % 120).collect();
         let run = |chain| {
             let way = pumex::engine::Options { chain: Some(chain), n_ctx: Some(4096), ..options(CacheType::F16) };
@@ -66,8 +66,8 @@ fn chained_attention_is_what_it_is_apart() {
         };
         let (Some(chained), Some(apart)) = (run(true), run(false)) else { return };
         let error = nmse(&chained.0, &apart.0);
-        println!("{name}: NMSE {error:.2e}, {} and {} dispatches", chained.1, apart.1);
-        assert!(error < 1e-7, "{name}: NMSE {error:e}");
+        println!("{name} {recipe}: NMSE {error:.2e}, {} and {} dispatches", chained.1, apart.1);
+        assert!(error < 1e-7, "{name} {recipe}: NMSE {error:e}");
         assert!(chained.1 <= apart.1 / 4, "embedding, chain, head, argmax: {} of {} dispatches", chained.1, apart.1);
     }
 }
@@ -75,7 +75,7 @@ fn chained_attention_is_what_it_is_apart() {
 /// All of a layer is in the chain, the router's choice too; of formats with blocks of 256, and two of them.
 #[test]
 fn chained_experts_are_what_they_are_apart() {
-    for recipe in ["Q8_0", "Q4_K_M"] {
+    for recipe in ["Q8_0", "Q4_K_M", "IQ4_XS"] {
         let shape = pumex::synthetic::find("tiny-moe").unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         let ids: Vec<u32> = (0..20).map(|i| (i * 7 + 5) % 120).collect();

@@ -9,11 +9,15 @@
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#extension GL_EXT_spirv_intrinsics : require
+spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4464], 4459, 16); // subnormal halves are kept
+#define SMALL_HALVES
 #include "quant/contract.glsl"
 layout(local_size_x_id = 0) in;
 layout(constant_id = 5) const uint K = 4096;    // inputs
 layout(constant_id = 7) const uint SPLIT = 8;   // subgroups that share the inputs of a row
 layout(constant_id = 9) const uint TILES = 1;   // matrices of activations: 1 or 2
+layout(constant_id = 13) const uint TURN = 8;   // groups whose activations are held at a time: even, divides CHUNK / 4
 // If not 0, y is packed as the next product wants it (lib/few.glsl), scaled by PASSED_SCALE: it leaves room for outliers, as
 // gated units have, while what halves lose at the lower end is nothing beside them.
 layout(constant_id = 12) const uint PASSED = 0;
@@ -26,7 +30,6 @@ const uint STEPS = (K + STEP - 1) / STEP;
 const uint ROOM = 4 * WIDE * TILES;             // uvec4 of a subgroup's sums
 shared uvec4 tile[gl_WorkGroupSize.x / 32 * ROOM];
 #include "lib/matrix.glsl"
-const uint TURN = TILES == 1 || GROUPS < 16 ? GROUPS : GROUPS / 2; // groups whose activations are held at a time
 
 Weights weights(uvec2 top, uvec2 low) {
     f16vec2 a = unpackFloat2x16(top.x), b = unpackFloat2x16(top.y), c = unpackFloat2x16(low.x), d = unpackFloat2x16(low.y);
@@ -42,30 +45,43 @@ Weights weights(uvec2 top, uvec2 low) {
     return w;
 }
 
+#ifdef SMALL
+// A matrix with the factors of rows g and g + 8 in its first column, which one thread of four has.
+Weights factors(float16_t top, float16_t low, bool mine) {
+    Weights w = Weights(0.0);
+    w[0] = mine ? top : float16_t(0.0);
+    w[4] = mine ? low : float16_t(0.0);
+    return w;
+}
+#endif
+
 void main() {
     WEIGHT_INIT
     const uint lane = gl_SubgroupInvocationID, slice = gl_SubgroupID % SPLIT, part = gl_SubgroupID / SPLIT % PARTS;
     const uint my_row = gl_SubgroupID / (SPLIT * PARTS) * TALL + lane / 4, my_chunk = lane % 4, magic = magic();
     U32x4 codes = U32x4(x);
     Line line[2];
-    Next next[2];
-    [[unroll]] for (uint h = 0; h < 2; h++) {
-        line[h] = line_at(gl_WorkGroupID.x * HEIGHT * TALL + my_row + 8 * h, part);
-        next[h] = fetch(line[h], 4 * slice + my_chunk);
-    }
+    [[unroll]] for (uint h = 0; h < 2; h++) line[h] = line_at(gl_WorkGroupID.x * HEIGHT * TALL + my_row + 8 * h, part);
     for (uint t = gl_WorkGroupID.x; t * HEIGHT * TALL < m; t += gl_NumWorkGroups.x) {
         Sums sums[2 * TILES]; // of even and of odd groups, so that none waits for the one before
         [[unroll]] for (uint j = 0; j < 2 * TILES; j++) sums[j] = Sums(0.0);
+#ifdef SMALL
+        Sums whole[TILES];
+        [[unroll]] for (uint j = 0; j < TILES; j++) whole[j] = Sums(0.0);
+#endif
         for (uint step = slice; step < STEPS; step += SPLIT) {
+            // Not a step ahead: what that takes of registers costs more subgroups than it gains.
+            Next raw[2];
+            [[unroll]] for (uint h = 0; h < 2; h++) raw[h] = fetch(line[h], 4 * step + my_chunk);
             uvec4 held[TURN / 2 * TILES];
             [[unroll]] for (uint u = 0; u < TURN / 2 * TILES; u++) {
                 held[u] = codes.v[unit_of(step * (GROUPS / 2) + u / TILES, u % TILES, TILES) + lane];
             }
-            Coded top = coded(next[0], 4 * step + my_chunk), low = coded(next[1], 4 * step + my_chunk);
-            bool last = step + SPLIT >= STEPS;
-            [[unroll]] for (uint h = 0; h < 2; h++) {
-                if (last) line[h] = line_at((t + gl_NumWorkGroups.x) * HEIGHT * TALL + my_row + 8 * h, part);
-                next[h] = fetch(line[h], 4 * (last ? slice : step + SPLIT) + my_chunk);
+            Coded top = coded(raw[0], 4 * step + my_chunk), low = coded(raw[1], 4 * step + my_chunk);
+            if (step + SPLIT >= STEPS) {
+                [[unroll]] for (uint h = 0; h < 2; h++) {
+                    line[h] = line_at((t + gl_NumWorkGroups.x) * HEIGHT * TALL + my_row + 8 * h, part);
+                }
             }
             [[unroll]] for (uint i = 0; i < GROUPS; i++) {
                 if (i > 0 && i % TURN == 0) {
@@ -79,7 +95,20 @@ void main() {
                     sums[s] = coopMatMulAdd(a, activations(held[i % TURN / 2 * TILES + j], i % 2), sums[s]);
                 }
             }
+#ifdef SMALL
+            // All four chunks are of one block. A product puts the factors of the rows where threads have their sums.
+            Sums by = coopMatMulAdd(factors(top.factor, low.factor, my_chunk == 0), Activations(1.0), Sums(0.0));
+            [[unroll]] for (uint j = 0; j < TILES; j++) {
+                [[unroll]] for (uint e = 0; e < EACH; e++) {
+                    whole[j][e] = fma(by[e], sums[j][e] + sums[TILES + j][e], whole[j][e]);
+                }
+                sums[j] = sums[TILES + j] = Sums(0.0);
+            }
+#endif
         }
+#ifdef SMALL
+        [[unroll]] for (uint j = 0; j < TILES; j++) sums[j] = whole[j];
+#endif
         [[unroll]] for (uint j = 0; j < TILES; j++) {
             coopMatStore(sums[j] + sums[TILES + j], tile, gl_SubgroupID * ROOM + j * (TALL * WIDE / 4), TALL / 4,
                          gl_CooperativeMatrixLayoutColumnMajor);

@@ -78,10 +78,11 @@ const ATTN: [(&str, u32); 11] = [
 const EXPERTS: [(&str, u32); 2] = [("EXPERTS", 10), ("USED", 11)];
 
 /// Formats, and pairs of them, that usual recipes hold, of those without tables.
-pub const CHAINED: [&str; 6] = ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "q4_k+q5_k"];
+pub const CHAINED: [&str; 8] =
+    ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "q4_k+q5_k", "iq4_xs+q5_k", "iq4_nl+q5_k"];
 
 /// Likewise, of models with experts.
-pub const CHAINED_EXPERTS: [&str; 5] = ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k"];
+pub const CHAINED_EXPERTS: [&str; 6] = ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "iq4_xs+q5_k"];
 
 /// 1: weights lie as planes, not as blocks.
 const PLANES: (&str, u32) = ("PLANES", 20);
@@ -144,7 +145,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "chain",
         formats: Formats::Pairs(&CHAINED),
         needs: Needs::IntegerDot,
-        push_bytes: 40,
+        push_bytes: 48,
         spec: &[
             ("SIZE", 0),
             ("K", 1),
@@ -162,7 +163,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "chain_experts",
         formats: Formats::Pairs(&CHAINED_EXPERTS),
         needs: Needs::IntegerDot,
-        push_bytes: 40,
+        push_bytes: 48,
         spec: &[
             ("SIZE", 0),
             ("K", 1),
@@ -198,7 +199,17 @@ pub const KERNELS: &[Kernel] = &[
         formats: Formats::Halves,
         needs: Needs::Matrix,
         push_bytes: 120,
-        spec: &[("SIZE", 0), ("GATED", 3), ("ADD", 4), ("K", 5), ("SPLIT", 7), ("TILES", 9), ("PASSED", 12), PLANES],
+        spec: &[
+            ("SIZE", 0),
+            ("GATED", 3),
+            ("ADD", 4),
+            ("K", 5),
+            ("SPLIT", 7),
+            ("TILES", 9),
+            ("PASSED", 12),
+            ("TURN", 13),
+            PLANES,
+        ],
     },
     Kernel {
         name: "pack",

@@ -34,6 +34,8 @@ pub struct MatTile {
     pub tiles: u32,
     /// Workgroups for the outputs.
     pub groups: u32,
+    /// Of `gemm_few`: groups of four inputs whose activations a thread holds at a time.
+    pub turn: u32,
 }
 
 impl MatTile {
@@ -50,6 +52,8 @@ impl MatTile {
         ];
         if self.kernel == MANY_ROWS {
             spec.push(("WIDE", self.wide));
+        } else {
+            spec.push(("TURN", self.turn));
         }
         spec
     }
@@ -70,10 +74,11 @@ const FEW_ROWS: &str = "gemm_few";
 
 /// Weights a thread of the kernels takes at a time: CHUNK of `shaders/glsl/quant`.
 pub fn chunk_len(format: &Format) -> usize {
-    use FormatId::{Tq2_0, Q1_0, Q2K, Q2_0, Q3K, Q4K, Q5K, Q6K};
     match format.id {
-        Q1_0 => 128,
-        Q2K | Q3K | Q4K | Q5K | Q6K | Q2_0 | Tq2_0 => 64,
+        FormatId::Q1_0 => 128,
+        FormatId::Q8K | FormatId::Tq1_0 => 32,
+        FormatId::Q2_0 | FormatId::Nvfp4 => 64,
+        _ if format.block_len == 256 => 64,
         _ => 32,
     }
 }
@@ -133,13 +138,15 @@ pub fn packed_rows(caps: &Caps, direct: bool, n: usize) -> usize {
 pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usize), extras: Extras) -> MatTile {
     let parts = if extras.gated { 2 } else { 1 };
     if direct && n <= FEW {
-        // (threads, subgroups that share a row's inputs): as `sweep` found best.
-        let (size, split) = match m {
-            ..=4224 => (256, 8),
-            4225..=8192 => (256, 4),
-            _ => (128, 2),
+        // (threads, subgroups that share a row's inputs, workgroups of a multiprocessor): as `sweep` found best.
+        let (size, split, per_core) = match m {
+            ..=4224 => (256, 8, u32::MAX),
+            4225..=8192 => (128, 4, u32::MAX),
+            _ if extras.gated => (256, 4, 4),
+            _ => (128, 2, u32::MAX),
         };
-        return mat_tile_of(caps, direct, (m, n), (size, split.min(size / LANES / parts), u32::MAX), extras);
+        let tile = mat_tile_of(caps, direct, (m, n), (size, split.min(size / LANES / parts), per_core), extras);
+        return MatTile { turn: most_turn(format, n), ..tile };
     }
     let (wide, tiles) = columns(caps, direct, n);
     let subgroups = most_subgroups(caps, format, (wide * tiles) as usize).clamp(parts, 8);
@@ -150,6 +157,12 @@ pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usiz
     };
     let per_core = if n <= FEW { 2 } else { u32::MAX };
     mat_tile_of(caps, direct, (m, n), (subgroups * LANES, split, per_core), extras)
+}
+
+/// Groups of four inputs whose activations `gemm_few` holds at a time: as many as a chunk has, if registers allow.
+pub fn most_turn(format: &Format, n: usize) -> u32 {
+    let most = if n > FEW_WIDE as usize { 8 } else { 16 };
+    (chunk_len(format) / 4).min(most) as u32
 }
 
 /// Likewise with `size` threads, of which `split` subgroups share the inputs of a row, and at most `per_core` workgroups for
@@ -163,7 +176,7 @@ pub fn mat_tile_of(
 ) -> MatTile {
     let (wide, tiles) = columns(caps, direct, n);
     let kernel = if direct && n <= FEW { FEW_ROWS } else { MANY_ROWS };
-    let tile = MatTile { kernel, size, split, wide, tiles, groups: 0 };
+    let tile = MatTile { kernel, size, split, wide, tiles, groups: 0, turn: 8 };
     let groups = m.div_ceil(tile.height(extras).max(1)) as u32;
     MatTile { groups: groups.min(per_core.saturating_mul(cores(caps))), ..tile }
 }

@@ -45,7 +45,12 @@ layout(push_constant) uniform Push {
     Flag gave_up;  // 1 if a thread ever gave up
     Flag fault;    // likewise, for the host
     uint stages;
+    uint unused;
+    uvec2 tables;  // or null: the first format's, which alone may have one
 };
+#ifdef TABLE_WORDS
+#define CHAIN_TABLE
+#endif
 // Words of a stage; addresses take two.
 const uint AT_W = 0, AT_B = 6, AT_X = 12, AT_Y = 14, AT_NORM = 16; // as Push of lib/gemv.glsl
 const uint AT_K = 18, AT_M0 = 19, AT_M01 = 20, AT_M = 21, AT_EPS = 22, AT_SCALE = 23;
@@ -221,6 +226,9 @@ float biased(float sum, uint part, uint row, uint flags) {
 void main() {
     uint t = gl_LocalInvocationID.x;
     tags = params.w[STEP_TAGS];
+#ifdef CHAIN_TABLE
+    if ((tables.x | tables.y) != 0) stage_table(U32x2(tables));
+#endif
     for (uint i = t; i < STAGE_WORDS; i += gl_WorkGroupSize.x) words[0][i] = program.v[i];
     for (uint i = t; i < PACKETS; i += gl_WorkGroupSize.x) arrived[0][i] = 0;
     barrier();

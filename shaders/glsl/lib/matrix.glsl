@@ -22,7 +22,14 @@ Activations activations(uvec4 unit, uint which) {
     return b;
 }
 
-#ifdef PIECES
+#ifdef SMALL
+const float GAIN = PART;
+uint magic() { return 0; }
+struct Coded {
+    Small w;
+    float16_t factor; // of the block
+};
+#elif defined(PIECES)
 const float GAIN = 64.0; // keeps small weights from the subnormal halves
 // As halves, a byte with these bits above it is 1024 more than it is, or 1152 if signed, its sign turned. What is added to them is
 // zero, which the compiler cannot know: a constant would cost an instruction more for every two weights.
@@ -72,7 +79,21 @@ Next fetch(Line l, uint c) {
     return next;
 }
 
-#ifdef PIECES
+#ifdef SMALL
+Coded coded(Next next, uint c) {
+    Coded d;
+    d.factor = weight_small(next.raw, known(c), d.w);
+    return d;
+}
+uvec2 group_halves(Coded d, uint i, uint magic) {
+    const uint piece = small_piece(i);
+    float16_t scale = d.w.scale[piece / 2][piece % 2], offset = d.w.offset[piece / 2][piece % 2];
+    uvec2 codes = small_codes(d.w, i);
+    f16vec2 even = unpackFloat2x16(codes.x), odd = unpackFloat2x16(codes.y);
+    precise f16vec2 a = fma(even, f16vec2(scale), f16vec2(offset)), b = fma(odd, f16vec2(scale), f16vec2(offset));
+    return uvec2(packFloat2x16(a), packFloat2x16(b));
+}
+#elif defined(PIECES)
 Coded coded(Next next, uint c) {
     Coded d;
     vec2 s[PIECES];

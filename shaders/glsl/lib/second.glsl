@@ -1,4 +1,7 @@
 // Makes room for a second format: what quant/contract.glsl and lib/chain_format.glsl define from here on has other names.
+#undef TABLE_AT
+#undef TABLE_WORDS
+#undef WEIGHT_INIT
 #undef BLOCK_LEN
 #undef BLOCK_BYTES
 #undef CHUNK

@@ -18,6 +18,15 @@
 // A format with a table (quant/src/tables.rs) finds it in shared memory, once WEIGHT_INIT has run, as `table` (pairs of words)
 // and by table_word(i).
 //
+// A format whose blocks are four chunks with scales that are whole numbers may define, for a kernel that says SMALL_HALVES, what
+// takes fewest instructions to turn into halves: codes as they lie, which are subnormal halves, times scales as great.
+//
+//   PART                               weights are in parts of the block's factor as great as this
+//   float16_t weight_small(Raw r, uint c, out Small w)
+//                                      the block's factor, and a chunk that has (scale, offset) of its pieces, two to a vector
+//   uvec2 small_codes(Small w, uint i) the codes of group i as halves, in the order 0, 2, 1, 3
+//   uint small_piece(uint i)           the piece group i belongs to
+//
 // Formats of floats define, instead, void weight_floats(Line l, uint c, out vec4 v[8]), and leave PIECES undefined.
 //
 // A block's fields (made from the format's row in quant/src) lie as in the file, or, with PLANES, field by field: first

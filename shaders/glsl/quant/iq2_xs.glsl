@@ -1,22 +1,20 @@
-// IQ2_XS: see quant/src/iq2_xs.rs. A chunk is two sub-blocks.
-#define CHUNK 32
-#define PIECES 2
+// IQ2_XS: see quant/src/iq2_xs.rs. A chunk is four sub-blocks.
+#define CHUNK 64
+#define PIECES 4
 #include "quant/signs.glsl"
 struct Raw {
-    uvec2 n;
+    uvec4 n;
     uint scales;
     uint d;
 };
 Raw weight_load(Line l, uint c) {
-    uint block = c / 8, j = c % 8;
-    uint scales = get_u8(l, field_at(l, SC, block) + j);
-    return Raw(get_x2(l, field_at(l, QS, block) + 8 * j), scales, get_u16(l, field_at(l, D, block)));
+    uint scales = get_u16(l, part_at(l, SC, c, 4, 2));
+    return Raw(get_x4(l, part_at(l, QS, c, 4, 16)), scales, get_u16(l, field_at(l, D, c / 4)));
 }
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     float d = half1(r.d) * 0.25;
-    s[0] = vec2(d * (0.5 + float(r.scales & 15)), 0.0);
-    s[1] = vec2(d * (0.5 + float(r.scales >> 4)), 0.0);
-    [[unroll]] for (uint i = 0; i < 4; i++) {
+    [[unroll]] for (uint p = 0; p < 4; p++) s[p] = vec2(d * (0.5 + float((r.scales >> (4 * p)) & 15)), 0.0);
+    [[unroll]] for (uint i = 0; i < 8; i++) {
         uint word = r.n[i / 2] >> (16 * (i % 2));
         uvec2 entry = table[word & 511], mask = sign_masks((word >> 9) & 127);
         q[2 * i] = signed_by(entry.x, mask.x);

@@ -1,9 +1,9 @@
-// NVFP4: see quant/src/nvfp4.rs. A chunk is two sub-blocks.
-#define CHUNK 32
-#define PIECES 2
+// NVFP4: see quant/src/nvfp4.rs. A block is a chunk.
+#define CHUNK 64
+#define PIECES 4
 #include "quant/levels.glsl"
 struct Raw {
-    uvec4 n;
+    uvec4 n0, n1;
     uint scales;
 };
 float nvfp4_scale(uint scale) {
@@ -13,12 +13,16 @@ float nvfp4_scale(uint scale) {
     return uintBitsToFloat((exponent + 119) << 23 | (scale & 7) << 20);
 }
 Raw weight_load(Line l, uint c) {
-    return Raw(get_x4(l, field_at(l, QS, c / 2) + 16 * (c % 2)), get_u32(l, field_at(l, SC, c / 2)));
+    Raw r;
+    get_2x4(l, field_at(l, QS, c), 1, r.n0, r.n1);
+    r.scales = get_u32(l, field_at(l, SC, c));
+    return r;
 }
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
-    [[unroll]] for (uint h = 0; h < 2; h++) {
-        s[h] = vec2(nvfp4_scale((r.scales >> (16 * (c % 2) + 8 * h)) & 255), 0.0);
-        [[unroll]] for (uint i = 0; i < 2; i++) leveled(r.n[2 * h + i], q[4 * h + i], q[4 * h + 2 + i]);
+    [[unroll]] for (uint p = 0; p < 4; p++) {
+        s[p] = vec2(nvfp4_scale((r.scales >> (8 * p)) & 255), 0.0);
+        const uvec4 n = p < 2 ? r.n0 : r.n1;
+        [[unroll]] for (uint i = 0; i < 2; i++) leveled(n[2 * (p % 2) + i], q[4 * p + i], q[4 * p + 2 + i]);
     }
 }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

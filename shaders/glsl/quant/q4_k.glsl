@@ -23,4 +23,21 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
         q[12 + i] = r.n1[i] & 0xf0f0f0f0u;
     }
 }
+#ifdef SMALL_HALVES
+#define SMALL
+struct Small {
+    uvec4 n0, n1;
+    f16vec2 scale[1], offset[1];
+};
+float16_t weight_small(Raw r, uint c, out Small w) {
+    w.n0 = r.n0;
+    w.n1 = r.n1;
+    return small_scales(unpackHalf2x16(r.head.x), r.head.yzw, c % 4, w.scale[0], w.offset[0]);
+}
+uvec2 small_codes(Small w, uint i) {
+    uint n = i / 4 % 2 == 0 ? w.n0[i % 4] : w.n1[i % 4], mask = i < 8 ? 0x000f000fu : 0x00f000f0u;
+    return uvec2(n, n >> 8) & mask;
+}
+uint small_piece(uint i) { return i / 8; }
+#endif
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -28,6 +28,33 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
         s[k] = vec2(step, -32.0 * step);
     }
 }
+#ifdef SMALL_HALVES
+#define SMALL
+const float PART = 1.0 / 65536.0;
+struct Small {
+    uvec4 low0, low1, high;
+    f16vec2 scale[2], offset[2];
+};
+float16_t weight_small(Raw r, uint c, out Small w) {
+    w.low0 = r.low0;
+    w.low1 = r.low1;
+    w.high = r.high;
+    [[unroll]] for (uint k = 0; k < 2; k++) {
+        uint bytes = (r.scales[k] >> (8 * (c % 2))) & 0x00ff00ffu;
+        f16vec2 scales = unpackFloat2x16(bytes ^ 0x64806480u) - float16_t(1152.0);
+        precise f16vec2 scale = scales * float16_t(k == 0 ? 256.0 : 16.0), offset = scales * float16_t(-32.0 * PART);
+        w.scale[k] = scale; // precise: not to be made one product with their sum
+        w.offset[k] = offset;
+    }
+    return unpackFloat2x16(r.d).x;
+}
+uvec2 small_codes(Small w, uint i) {
+    uint n = i / 4 % 2 == 0 ? w.low0[i % 4] : w.low1[i % 4], high = w.high[i % 4];
+    uvec2 two = uvec2(n, n >> 8), top = i / 4 % 2 == 0 ? uvec2(high << 4, high >> 4) : uvec2(high << 2, high >> 6);
+    return i < 8 ? (two & 0x000f000fu) | (top & 0x00300030u) : (two & 0x00f000f0u) | (top & 0x03000300u);
+}
+uint small_piece(uint i) { return i / 4; }
+#endif
 uint chunk_col(uint c, uint i) {
     return (c / 4) * 256 + ((c % 4) / 2) * 128 + (i / 4) * 32 + (c % 2) * 16 + (i % 4) * 4;
 }

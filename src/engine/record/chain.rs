@@ -55,6 +55,8 @@ pub const TAGS: u32 = 1 << 10;
 /// Memory and shape of chains on a device that can run them.
 pub struct Chain {
     tile: ChainTile,
+    /// Bytes of the table of a format, if one has any.
+    table: usize,
     /// Where a thread that gave up says so to the others.
     gave_up: Buffer,
     /// What each sender of a dispatch sends. Every write there has another tag than the one before.
@@ -98,9 +100,12 @@ impl Chain {
         });
         let Some(k) = normed.max() else { return Ok(None) };
         let experts = Experts::of(plan, k);
+        let leads =
+            |w: &crate::plan::WeightInfo| CHAINED.iter().any(|pair| pair.split('+').next() == Some(w.format.stem));
+        let table = plan.weights.iter().filter(|w| leads(w)).map(|w| policy::table_bytes(w.format)).max().unwrap_or(0);
         let holds = |e: &Experts, w: &crate::plan::WeightInfo| {
             let packets = policy::chain_packets(tile, e.k());
-            policy::chain_span(caps, w.format, e.k(), activations, packets)
+            policy::chain_span(caps, (w.format, table), e.k(), activations, packets)
         };
         let experts = experts.filter(|e| {
             policy::chain_ranks(tile, e.chosen.experts, e.chosen.used)
@@ -110,7 +115,7 @@ impl Chain {
         let fits = |w: &&crate::plan::WeightInfo| {
             let packets = policy::chain_packets(tile, w.cols);
             module(pairs, &[w.format.stem], None).is_some()
-                && policy::chain_span(caps, w.format, w.cols, activations, packets)
+                && policy::chain_span(caps, (w.format, table), w.cols, activations, packets)
         };
         let fitting = || plan.weights.iter().filter(fits);
         if !fitting().any(|w| w.cols == k) {
@@ -138,7 +143,7 @@ impl Chain {
         let head_dim = plan.kv.head_dim;
         let attends = halves && policy::chain_attends(tile, lanes, head_dim);
         let head_dim = if attends { head_dim } else { 32 };
-        let chain = Chain { tile, gave_up, sent, attends, head_dim, k, rows, lanes, activations, experts };
+        let chain = Chain { table, tile, gave_up, sent, attends, head_dim, k, rows, lanes, activations, experts };
         let name = fitting().find_map(|w| module(pairs, &[w.format.stem], None)).unwrap_or_default();
         let spec = chain.spec(device.stages_weights());
         let good = wait_for_each_other(device, kernels, (chain.kernel(), name, &spec), tile.groups)?;
@@ -307,7 +312,7 @@ impl Writer<'_, '_> {
             && info.rows <= policy::CHAIN_MAX_ROWS
             && self.b.chain.is_some_and(|c| {
                 let packets = policy::chain_packets(c.tile, info.cols);
-                policy::chain_span(caps, format, info.cols, self.b.activations, packets)
+                policy::chain_span(caps, (format, c.table), info.cols, self.b.activations, packets)
             })
             && self.b.chain.is_some_and(|c| {
                 let lead = gated.then_some(format.stem);
@@ -464,9 +469,10 @@ impl Writer<'_, '_> {
         }
         let program = self.program_buffer()?.address() + at;
         let push = Push::default().addr(program).addr(self.b.params.address()).addr(chain.gave_up.address());
-        let push = push.addr(self.b.fault.address()).word(open.stages.len());
+        let push = push.addr(self.b.fault.address()).word(open.stages.len()).word(0);
+        let push = push.addr(self.b.codebooks.address());
         let pipeline = self.kernels.get(chain.kernel(), Some(name), &spec)?;
-        self.rec.dispatch(&pipeline, &push.padded(40), [chain.tile.groups, 1, 1]);
+        self.rec.dispatch(&pipeline, &push.padded(48), [chain.tile.groups, 1, 1]);
         self.due = true; // its stages may have made what comes after reads
         Ok(())
     }

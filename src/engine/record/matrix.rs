@@ -78,6 +78,7 @@ pub fn held(device: &Device, kernels: &Kernels) -> Result<Option<Held>> {
     };
     let all = weights.zip(few).zip(sums);
     let direct = all.is_some_and(|((weights, (_, few)), sums)| tiles::direct(&weights, few, &sums));
+    let direct = direct && device.caps().small_halves;
     Ok(Some(Held { maps, direct }))
 }
 

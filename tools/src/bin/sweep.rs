@@ -94,17 +94,24 @@ impl Bench {
 
 impl Bench {
     /// Prints every way to run the shape by cooperative matrices, the policy's first.
-    fn matrices(&mut self, f: &Format, shape: Shape, n: usize, w: &vk::Buffer) -> Result<(), Fault> {
+    fn matrices(
+        &mut self,
+        f: &Format,
+        shape: Shape,
+        n: usize,
+        (w, only_policy): (&vk::Buffer, bool),
+    ) -> Result<(), Fault> {
         let ((m, k, extras), caps) = (shape, self.device.caps().clone());
         let direct = held_of_matrices(&self.device, &self.kernels)?.is_some_and(|held| held.direct);
         let chosen = matrix::mat_tile(&caps, direct, f, (m, n), extras);
         let parts = if extras.gated { 2 } else { 1 };
         let mut tiles = vec![chosen];
-        for subgroups in [4, 8].into_iter().filter(|s| n <= matrix::FEW || *s <= chosen.size / 32) {
-            for split in [1, 2, 4, 8, 16].into_iter().filter(|split| split * parts <= subgroups) {
+        let few = chosen.kernel == "gemm_few";
+        for subgroups in [4, 8].into_iter().filter(|s| !only_policy && (few || *s <= chosen.size / 32)) {
+            for split in [1, 2, 4, 8].into_iter().filter(|split| split * parts <= subgroups) {
                 let shape = |per_core| (32 * subgroups, split, per_core);
                 let tile = |per| matrix::mat_tile_of(&caps, direct, (m, n), shape(per), extras);
-                tiles.extend([1, 2, 3, u32::MAX].map(tile));
+                tiles.extend([2, 3, 4, u32::MAX].map(|per| MatTile { turn: chosen.turn, ..tile(per) }));
             }
         }
         tiles.dedup();
@@ -137,6 +144,7 @@ fn main() -> Result<(), Fault> {
     println!("{}: read {:.0} GB/s, copy {:.0} GB/s", device.caps().name, speed.read / 1e9, speed.copy / 1e9);
     let activations = if args.get(3).is_some_and(|a| a == "q16") { Activations::Q16 } else { Activations::Q8 };
     let shapes: &[Shape] = if args.get(2).is_some_and(|a| a == "roles") { &ROLES } else { &SHAPES };
+    let only_policy = args.get(2).is_some_and(|a| a == "policy");
     let mut bench = Bench { kernels: Kernels::new(&device), device };
     println!("format\tm\tk\tn\tpolicy\tus\tGB/s\tbest\tus\tGB/s\tshare of read");
     for f in FORMATS.iter().filter(|f| wanted == "all" || wanted.split(',').any(|w| w == f.stem)) {
@@ -147,8 +155,10 @@ fn main() -> Result<(), Fault> {
             for n in &rows {
                 let caps = bench.device.caps().clone();
                 if matrix::takes(&caps, f, *n) {
-                    bench.matrices(f, *shape, *n, &w)?;
-                    continue;
+                    bench.matrices(f, *shape, *n, (&w, only_policy))?;
+                    if *n > 4 {
+                        continue;
+                    }
                 }
                 let chosen = policy::gemv_tile(&caps, f, *m, *k, *n, Extras { activations, ..*extras });
                 let at_policy = bench.time(f, *shape, *n, &chosen, &w)?;
@@ -171,7 +181,6 @@ fn main() -> Result<(), Fault> {
                         tiles.extend(some.flat_map(|t| [1, 2].map(|depth| GemvTile { depth, activations, ..t })));
                     }
                 }
-                let only_policy = args.get(2).is_some_and(|a| a == "policy");
                 for tile in tiles
                     .into_iter()
                     .filter(|_| !only_policy)
