@@ -1,12 +1,12 @@
 //! `pumex bench`: speed of prompts and of generation, with llama-bench's tests, fields and table.
 //!
-//! Per test: one warm-up, then `-r` timed runs from an emptied cache. `-d` fills the cache before the clock starts.
-//! Generation is the greedy loop that runs one step ahead; nothing is tokenized or sampled on the host.
+//! Per test: a quarter of a second of warm-up, at least one run, then `-r` timed runs from an emptied cache. `-d` fills the
+//! cache before the clock starts. Generation is the greedy loop that runs one step ahead; nothing is tokenized or sampled on the host.
 
 mod report;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use pumex::conversation::{rows, run_chunks};
@@ -18,6 +18,9 @@ use pumex::{Error, Result};
 
 use super::options::{EngineArgs, SourceArgs};
 use super::{output, session, End};
+
+/// Least time of the runs before those that count.
+const WARM_UP: Duration = Duration::from_millis(250);
 
 /// Options of `bench`.
 #[derive(clap::Args)]
@@ -93,16 +96,17 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     for test in tests {
         let mut samples_ns = Vec::new();
         let time = report::now();
-        for repetition in 0..=args.repetitions {
-            let Some(ns) = once(&mut *runner, test, bos, repetition, stop)? else {
-                interrupted = true;
+        let mut last = warm_up(&mut *runner, test, bos, stop)?;
+        bar.inc(1);
+        for repetition in 1..=args.repetitions {
+            if last.is_none() {
                 break;
-            };
-            bar.inc(1);
-            if repetition > 0 {
-                samples_ns.push(ns);
             }
+            last = once(&mut *runner, test, bos, repetition, stop)?;
+            samples_ns.extend(last);
+            bar.inc(1);
         }
+        interrupted = last.is_none();
         if !samples_ns.is_empty() {
             let text = printer.result(&Measured { test, time, samples_ns });
             bar.suspend(|| output::text(&text))?;
@@ -124,6 +128,18 @@ fn tests(args: &Args) -> Vec<Test> {
         out.extend(args.n_gen.iter().filter(|&&n| n > 0).map(|&n_gen| Test { n_prompt: 0, n_gen, n_depth }));
     }
     out
+}
+
+/// Runs of a test that do not count, as long as clocks take to rise: while pipelines are built, the device rests. None when
+/// stopped.
+fn warm_up(runner: &mut dyn Runner, test: Test, bos: u32, stop: &AtomicBool) -> Result<Option<u64>> {
+    let begun = Instant::now();
+    loop {
+        let last = once(runner, test, bos, 0, stop)?;
+        if last.is_none() || begun.elapsed() >= WARM_UP {
+            return Ok(last);
+        }
+    }
 }
 
 /// One run of a test in nanoseconds; repetition 0 warms up. None when stopped.
