@@ -75,7 +75,7 @@ fn chained_attention_is_what_it_is_apart() {
 /// All of a layer is in the chain, the router's choice too; of formats with blocks of 256, and two of them.
 #[test]
 fn chained_experts_are_what_they_are_apart() {
-    for recipe in ["Q8_0", "Q4_K_M", "IQ4_XS"] {
+    for recipe in ["Q8_0", "Q4_K_M", "IQ4_XS", "MXFP4_MOE"] {
         let shape = pumex::synthetic::find("tiny-moe").unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         let ids: Vec<u32> = (0..20).map(|i| (i * 7 + 5) % 120).collect();

@@ -82,7 +82,8 @@ pub const CHAINED: [&str; 8] =
     ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "q4_k+q5_k", "iq4_xs+q5_k", "iq4_nl+q5_k"];
 
 /// Likewise, of models with experts.
-pub const CHAINED_EXPERTS: [&str; 6] = ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "iq4_xs+q5_k"];
+pub const CHAINED_EXPERTS: [&str; 7] =
+    ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "iq4_xs+q5_k", "mxfp4+q8_0"];
 
 /// 1: weights lie as planes, not as blocks.
 const PLANES: (&str, u32) = ("PLANES", 20);

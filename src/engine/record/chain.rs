@@ -100,8 +100,9 @@ impl Chain {
         });
         let Some(k) = normed.max() else { return Ok(None) };
         let experts = Experts::of(plan, k);
-        let leads =
-            |w: &crate::plan::WeightInfo| CHAINED.iter().any(|pair| pair.split('+').next() == Some(w.format.stem));
+        let leads = |w: &crate::plan::WeightInfo| {
+            pairs_of(experts).iter().any(|pair| pair.split('+').next() == Some(w.format.stem))
+        };
         let table = plan.weights.iter().filter(|w| leads(w)).map(|w| policy::table_bytes(w.format)).max().unwrap_or(0);
         let holds = |e: &Experts, w: &crate::plan::WeightInfo| {
             let packets = policy::chain_packets(tile, e.k());
