@@ -87,3 +87,15 @@ fn tables_start_at_pairs_of_words_and_name_formats_once() {
     assert_eq!(named.len(), all);
     assert_eq!(tables::packed().len(), tables::TABLES.iter().map(|t| t.words().len()).sum::<usize>());
 }
+
+/// Shaders make the table of such formats from four words of levels.
+#[test]
+fn levels_as_words_give_the_table_of_every_byte() {
+    let made = tables::TABLES.iter().filter_map(|t| Some((t, t.packed_levels()?)));
+    for (table, packed) in made.clone() {
+        let level = |i: usize| u32::from(packed[i / 4].to_le_bytes()[i % 4]);
+        let words: Vec<u32> = (0..256).map(|i| level(i & 15) | level(i >> 4) << 16).collect();
+        assert_eq!(table.words(), words, "{:?}", table.formats);
+    }
+    assert_eq!(made.count(), 2);
+}

@@ -45,6 +45,13 @@ pub fn packed() -> Vec<u32> {
 }
 
 impl Table {
+    /// Sixteen levels that nibbles choose from, as signed bytes, if that is all there is.
+    pub fn packed_levels(&self) -> Option<[u32; 4]> {
+        let levels = self.levels?;
+        let word = |i: usize| u32::from_le_bytes([0, 1, 2, 3].map(|j| levels[4 * i + j] as u8));
+        Some([0, 1, 2, 3].map(word))
+    }
+
     /// Words of all tables before this one.
     pub fn at(&self) -> usize {
         TABLES.iter().take_while(|t| t.formats != self.formats).map(|t| t.words().len()).sum()

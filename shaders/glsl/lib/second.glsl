@@ -1,4 +1,5 @@
 // Makes room for a second format: what quant/contract.glsl and lib/chain_format.glsl define from here on has other names.
+#undef LEVELS
 #undef TABLE_AT
 #undef TABLE_WORDS
 #undef WEIGHT_INIT

@@ -119,11 +119,24 @@ uint table_word(uint i) {
     if (COPIES > 1) return table[i * (COPIES / 2) + gl_LocalInvocationIndex % COPIES / 2][gl_LocalInvocationIndex % 2];
     return table[i / 2][i % 2];
 }
+#ifdef LEVELS
+// Made, not read: workgroups that start together would all read the same few lines of memory.
+uint level_of(uint i) {
+    const uvec4 all = uvec4(LEVELS);
+    uint word = i < 8 ? (i < 4 ? all.x : all.y) : (i < 12 ? all.z : all.w);
+    return (word >> (8 * (i % 4))) & 255;
+}
+uvec2 table_pair(U32x2 tables, uint i) {
+    uint both = i / (COPIES / 2);
+    return uvec2(level_of(both & 15) | (level_of(both >> 4) << 16));
+}
+#else
 uvec2 table_pair(U32x2 tables, uint i) {
     if (COPIES == 1) return tables.v[TABLE_AT / 2 + i];
     uint word = i / (COPIES / 2);
     return uvec2(tables.v[TABLE_AT / 2 + word / 2][word % 2]);
 }
+#endif
 void stage_table(U32x2 tables) {
     for (uint i = gl_LocalInvocationIndex; i < TABLE_PAIRS; i += gl_WorkGroupSize.x) table[i] = table_pair(tables, i);
     barrier();

@@ -26,6 +26,10 @@ fn fields(format: &Format, second: bool) -> String {
     if let Some(t) = tables::of(format.id) {
         out += &format!("#define TABLE_AT {}\n#define TABLE_WORDS {}\n", t.at(), t.words().len());
         out += &format!("const uint SIGNS_AT = {};\n", t.signs_at());
+        if let Some(levels) = t.packed_levels() {
+            let words: Vec<String> = levels.iter().map(|w| format!("{w:#010x}u")).collect();
+            out += &format!("#define LEVELS {}\n", words.join(", "));
+        }
     }
     out
 }

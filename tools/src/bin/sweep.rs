@@ -8,6 +8,7 @@ use pumex::engine::{bandwidth, held_of_matrices};
 use pumex::kernel::Kernels;
 use pumex::policy::matrix::{self, MatTile};
 use pumex::policy::{self, Activations, Extras, GemvTile};
+use pumex::sample::rng::Rng;
 use pumex::vk::{self, Class, Device};
 use pumex_quant::{Format, FORMATS};
 use std::time::{Duration, Instant};
@@ -31,11 +32,15 @@ const ROUNDS: usize = 60;
 /// Least time of them: while a pipeline is built, clocks fall.
 const WARM_UP: Duration = Duration::from_millis(150);
 
+/// Bytes of them that are random each.
+const RANDOM_BYTES: u64 = 4 << 20;
+
 type Fault = Box<dyn std::error::Error>;
 
 struct Bench {
     device: Device,
     kernels: Kernels,
+    tables: vk::Buffer,
 }
 
 impl Bench {
@@ -71,7 +76,7 @@ impl Bench {
         for copy in 0..copies {
             let at = w.address() + (copy * parts * step) as u64;
             let mut push: Vec<u8> = Vec::new();
-            [at, at + step as u64, 0, 0, 0, 0, x.address(), y.address(), w.address(), x.address()]
+            [at, at + step as u64, 0, 0, 0, 0, x.address(), y.address(), self.tables.address(), x.address()]
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
             [k, m, m, m, m, flags].iter().for_each(|v| push.extend((*v as u32).to_le_bytes()));
@@ -79,7 +84,7 @@ impl Bench {
             recorder.dispatch(pipeline, &push, grid);
             recorder.barrier();
         }
-        [&x, &y, w].iter().for_each(|b| recorder.keep(b));
+        [&x, &y, w, &self.tables].iter().for_each(|b| recorder.keep(b));
         let recording = recorder.finish()?;
         let (mut best, mut round, begun) = (f64::INFINITY, 0, Instant::now());
         while round < ROUNDS || begun.elapsed() < WARM_UP {
@@ -130,6 +135,14 @@ impl Bench {
     }
 }
 
+/// Random codes: where all are the same, threads that look them up never meet in a bank.
+fn fill(device: &Device, w: &vk::Buffer) -> Result<(), Fault> {
+    let mut rng = Rng::new(7);
+    let bytes: Vec<u8> = (0..RANDOM_BYTES.min(w.len_bytes())).map(|_| rng.below(256) as u8).collect();
+    vk::send(device, w, &bytes)?;
+    Ok(vk::repeat(device, vec![(w.clone(), bytes.len() as u64, w.len_bytes())])?)
+}
+
 /// A tile in a few characters.
 fn name(t: &GemvTile) -> String {
     format!("{} {}x{} in {} depth {}", t.kernel, t.size, t.rows, t.groups, t.depth)
@@ -145,13 +158,17 @@ fn main() -> Result<(), Fault> {
     let activations = if args.get(3).is_some_and(|a| a == "q16") { Activations::Q16 } else { Activations::Q8 };
     let shapes: &[Shape] = if args.get(2).is_some_and(|a| a == "roles") { &ROLES } else { &SHAPES };
     let only_policy = args.get(2).is_some_and(|a| a == "policy");
-    let mut bench = Bench { kernels: Kernels::new(&device), device };
+    let packed: Vec<u8> = pumex_quant::tables::packed().iter().flat_map(|w| w.to_le_bytes()).collect();
+    let tables = device.buffer("tables", packed.len() as u64, Class::Weights)?;
+    vk::send(&device, &tables, &packed)?;
+    let mut bench = Bench { kernels: Kernels::new(&device), device, tables };
     println!("format\tm\tk\tn\tpolicy\tus\tGB/s\tbest\tus\tGB/s\tshare of read");
     for f in FORMATS.iter().filter(|f| wanted == "all" || wanted.split(',').any(|w| w == f.stem)) {
         for shape @ (m, k, extras) in shapes {
             let bytes = m * f.planes_bytes(*k) * if extras.gated { 2 } else { 1 };
             let copies = ROUND_BYTES.div_ceil(bytes);
             let w = bench.device.buffer("w", (copies * bytes.next_multiple_of(256)) as u64, Class::Weights)?;
+            fill(&bench.device, &w)?;
             for n in &rows {
                 let caps = bench.device.caps().clone();
                 if matrix::takes(&caps, f, *n) {
