@@ -146,7 +146,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "chain",
         formats: Formats::Pairs(&CHAINED),
         needs: Needs::IntegerDot,
-        push_bytes: 48,
+        push_bytes: 40,
         spec: &[
             ("SIZE", 0),
             ("K", 1),
@@ -164,7 +164,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "chain_experts",
         formats: Formats::Pairs(&CHAINED_EXPERTS),
         needs: Needs::IntegerDot,
-        push_bytes: 48,
+        push_bytes: 40,
         spec: &[
             ("SIZE", 0),
             ("K", 1),

@@ -160,12 +160,6 @@ pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usiz
     mat_tile_of(caps, direct, (m, n), (subgroups * LANES, split, per_core), extras)
 }
 
-/// Groups of four inputs whose activations `gemm_few` holds at a time: as many as a chunk has, if registers allow.
-pub fn most_turn(format: &Format, n: usize) -> u32 {
-    let most = if n > FEW_WIDE as usize { 8 } else { 16 };
-    (chunk_len(format) / 4).min(most) as u32
-}
-
 /// Likewise with `size` threads, of which `split` subgroups share the inputs of a row, and at most `per_core` workgroups for
 /// each multiprocessor.
 pub fn mat_tile_of(
@@ -180,6 +174,12 @@ pub fn mat_tile_of(
     let tile = MatTile { kernel, size, split, wide, tiles, groups: 0, turn: 8 };
     let groups = m.div_ceil(tile.height(extras).max(1)) as u32;
     MatTile { groups: groups.min(per_core.saturating_mul(cores(caps))), ..tile }
+}
+
+/// Groups of four inputs whose activations `gemm_few` holds at a time: as many as a chunk has, if registers allow.
+fn most_turn(format: &Format, n: usize) -> u32 {
+    let most = if n > FEW_WIDE as usize { 8 } else { 16 };
+    (chunk_len(format) / 4).min(most) as u32
 }
 
 /// Threads that pack a row of activations.

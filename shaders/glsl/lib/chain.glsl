@@ -45,10 +45,11 @@ layout(push_constant) uniform Push {
     Flag gave_up;  // 1 if a thread ever gave up
     Flag fault;    // likewise, for the host
     uint stages;
-    uint unused;
-    uvec2 tables;  // or null: the first format's, which alone may have one
 };
-#ifdef TABLE_WORDS
+#ifdef TABLE_WORDS // of the first format, which alone may have a table, and of levels only: these are made, not read
+#ifndef LEVELS
+#error a format of chains with a table that lies in memory
+#endif
 #define CHAIN_TABLE
 #endif
 // Words of a stage; addresses take two.
@@ -227,7 +228,7 @@ void main() {
     uint t = gl_LocalInvocationID.x;
     tags = params.w[STEP_TAGS];
 #ifdef CHAIN_TABLE
-    if ((tables.x | tables.y) != 0) stage_table(U32x2(tables));
+    stage_table(U32x2(uvec2(0)));
 #endif
     for (uint i = t; i < STAGE_WORDS; i += gl_WorkGroupSize.x) words[0][i] = program.v[i];
     for (uint i = t; i < PACKETS; i += gl_WorkGroupSize.x) arrived[0][i] = 0;
