@@ -50,6 +50,27 @@ fn no_file_is_longer_than_a_reader_likes() {
     }
 }
 
+/// A shader with what it includes, as far as that is in files.
+fn flattened(folder: &Path, text: &str) -> String {
+    let included = |line: &str| {
+        let name = line.strip_prefix("#include \"")?.strip_suffix('"')?;
+        std::fs::read_to_string(folder.join(name)).ok().map(|text| flattened(folder, &text))
+    };
+    text.lines().map(|line| included(line).unwrap_or(format!("{line}\n"))).collect()
+}
+
+/// Compilers take the size for 1 above its declaration, and say nothing.
+#[test]
+fn shaders_declare_their_workgroup_before_they_ask_for_its_size() {
+    let folder = root().join("shaders/glsl");
+    for (name, text) in sources(&["shaders/glsl"], &[".comp"]) {
+        let text = flattened(&folder, &text);
+        let declared = text.find("layout(local_size_x").unwrap_or_else(|| panic!("{name}: no workgroup"));
+        let asked = text.find("gl_WorkGroupSize").unwrap_or(text.len());
+        assert!(declared < asked, "{name}: gl_WorkGroupSize before local_size_x");
+    }
+}
+
 #[test]
 fn unsafe_code_lives_in_the_vulkan_and_map_modules_and_says_why() {
     only_in(&["unsafe {", "unsafe fn", "unsafe impl"], |name| name.starts_with("src/vk/") || name == "src/map.rs");

@@ -2,8 +2,8 @@
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
-#include "quant/contract.glsl"
 layout(local_size_x_id = 0) in;
+#include "quant/contract.glsl"
 layout(push_constant) uniform Push {
     uvec2 embd;     // [vocab, dim]
     F32x4 y;        // [n, dim]

@@ -12,8 +12,8 @@
 #extension GL_EXT_spirv_intrinsics : require
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4464], 4459, 16); // subnormal halves are kept
 #define SMALL_HALVES
-#include "quant/contract.glsl"
 layout(local_size_x_id = 0) in;
+#include "quant/contract.glsl"
 layout(constant_id = 5) const uint K = 4096;    // inputs
 layout(constant_id = 7) const uint SPLIT = 8;   // subgroups that share the inputs of a row
 layout(constant_id = 9) const uint TILES = 1;   // matrices of activations: 1 or 2

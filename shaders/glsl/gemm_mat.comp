@@ -7,8 +7,8 @@
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
-#include "quant/contract.glsl"
 layout(local_size_x_id = 0) in;
+#include "quant/contract.glsl"
 layout(constant_id = 5) const uint K = 4096;    // inputs
 layout(constant_id = 7) const uint SPLIT = 8;   // subgroups that share the inputs of a row
 layout(constant_id = 8) const uint WIDE = 8;    // columns of a matrix of activations: 8 or 16

@@ -2,8 +2,8 @@
 // memory. K is walked chunk by chunk in the format's own order; activations are fetched in the same order.
 #version 460
 #include "lib/types.glsl"
-#include "quant/contract.glsl"
 layout(local_size_x = 64) in;
+#include "quant/contract.glsl"
 layout(constant_id = 1) const uint EPILOGUE = 0; // 0 store, 1 add to y, 2 y = silu(y) * result
 layout(push_constant) uniform Push {
     uvec2 w;    // [m, k]

@@ -3,8 +3,8 @@
 #version 460
 #include "lib/types.glsl"
 #include "lib/reduce.glsl"
-#include "quant/contract.glsl"
 layout(local_size_x_id = 0) in;
+#include "quant/contract.glsl"
 #include "lib/gemv.glsl"
 const uint SUMS = LINES * COLS;
 shared float sums[SUMS * 32];

@@ -5,8 +5,8 @@
 #include "lib/types.glsl"
 #include "lib/reduce.glsl"
 #extension GL_EXT_integer_dot_product : require
-#include "quant/contract.glsl"
 layout(local_size_x_id = 0) in;
+#include "quant/contract.glsl"
 layout(constant_id = 5) const uint K = 4096;  // inputs
 layout(constant_id = 7) const uint SPAN = 4096; // inputs coded at a time: a multiple of 256, or K; below K, a subgroup takes rows once
 layout(constant_id = 8) const uint DEPTH = 1; // chunks a thread has under way: 1 or 2

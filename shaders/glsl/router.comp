@@ -2,8 +2,8 @@
 // experts with one of the rows, after an RMS norm if NORM says so; the last of a row's to arrive chooses.
 #version 460
 #include "lib/types.glsl"
-#include "quant/contract.glsl"
 layout(local_size_x_id = 0) in;
+#include "quant/contract.glsl"
 layout(constant_id = 1) const uint EXPERTS = 1;
 layout(constant_id = 2) const uint USED = 1;
 layout(constant_id = 3) const uint ROWS = 1; // experts of a workgroup

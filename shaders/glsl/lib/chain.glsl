@@ -8,6 +8,7 @@
 #include "lib/types.glsl"
 #include "lib/step.glsl"
 #include "lib/rope.glsl"
+layout(local_size_x_id = 0) in;
 #include "quant/contract.glsl"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
@@ -18,7 +19,6 @@
 #define SUMS
 #endif
 #define DOT4 dot4_1
-layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint K = 4096;   // inputs of a stage: these, of which there may be a norm,
 layout(constant_id = 2) const uint K_2 = 8192; // or these
 layout(constant_id = 3) const uint ROWS_2 = 1; // rows at a time of those
