@@ -23,6 +23,8 @@ pub struct GemvTile {
     pub depth: u32,
     /// Codes of its activations.
     pub activations: Activations,
+    /// Times that its format's table, if there is one, stands in shared memory.
+    pub copies: u32,
 }
 
 /// Codes that integer kernels make of activations, with a scale for each 32.
@@ -87,6 +89,7 @@ impl GemvTile {
                 ("SPAN", self.span),
                 ("DEPTH", self.depth),
                 ("BITS", self.activations.bits()),
+                ("COPIES", self.copies),
             ]);
         }
         spec
@@ -110,12 +113,26 @@ pub const FEW_ROWS: usize = 16;
 /// Shared memory the integer kernel leaves for the compiler and for sums over a workgroup.
 const DOT_SHARED_RESERVE: usize = 3 << 10;
 
-/// Words that small tables take, eight times over.
-const TABLE_SPREAD: usize = 2048;
+/// Bytes that a table's copies take where there is room: threads that look entries up meet in a bank less often then.
+const TABLE_MOST: usize = 32 << 10;
 
-/// Bytes of the table a format's decoder keeps in shared memory.
+/// Bytes of the table a format's decoder keeps in shared memory, as often as is usual.
 pub fn table_bytes(format: &Format) -> usize {
-    tables::of(format.id).map_or(0, |t| 4 * t.words().len().max(TABLE_SPREAD))
+    tables::of(format.id).map_or(0, |t| 4 * t.words().len() * t.copies(tables::USUAL_BYTES))
+}
+
+/// How often a format's table fits into shared memory beside `used` bytes, and the bytes of that.
+fn table_copies(caps: &Caps, format: &Format, used: usize) -> (u32, usize) {
+    let Some(table) = tables::of(format.id) else { return (1, 0) };
+    let room = (caps.max_shared_bytes as usize).saturating_sub(used).min(TABLE_MOST);
+    let copies = table.copies(room.max(tables::USUAL_BYTES));
+    (copies as u32, 4 * table.words().len() * copies)
+}
+
+/// Likewise beside what the integer kernel keeps of `n` rows of `span` inputs.
+fn dot_copies(caps: &Caps, format: &Format, span: usize, n: usize, codes: Activations) -> u32 {
+    let used = n * span * (codes.bits() + codes.bits() / 8 + 3) as usize / 8 + DOT_SHARED_RESERVE;
+    table_copies(caps, format, used).0
 }
 
 /// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory, with an eighth of padding
@@ -169,7 +186,9 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     // Two chunks under way of the widest matrices, where codes are short.
     let deep = matches!(format.id, FormatId::Q4K | FormatId::Iq4Xs) || bits > 8.0;
     let depth = if short && deep && m >= 1 << 16 && n == 1 && span == k { 2 } else { 1 };
-    let tile = GemvTile { activations: extras.activations, depth, ..dot_tile(caps, (m, k), rows, size, 1, span) };
+    let copies = dot_copies(caps, format, span, n, extras.activations);
+    let tile = dot_tile(caps, (m, k), rows, size, 1, span);
+    let tile = GemvTile { activations: extras.activations, depth, copies, ..tile };
     GemvTile { groups: if span < k { tile.groups } else { tile.groups.min(groups) }, ..tile }
 }
 
@@ -178,7 +197,8 @@ pub fn expert_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), codes: 
     match dot_span(caps, format, k, 1, codes) {
         Some(span) if span == k => {
             let size = if caps.kind == DeviceKind::Cpu { 64 } else { 512 };
-            GemvTile { activations: codes, ..dot_tile(caps, (m, k), 1, size, 1, span) }
+            let copies = dot_copies(caps, format, span, 1, codes);
+            GemvTile { activations: codes, copies, ..dot_tile(caps, (m, k), 1, size, 1, span) }
         }
         _ => float_tile(caps, format, (m, k), 1),
     }
@@ -262,9 +282,18 @@ pub fn chain_span(
     codes: Activations,
     packets: usize,
 ) -> bool {
-    let coded = k * (codes.bits() + codes.bits() / 8 + 4) as usize / 8;
-    let held = coded + packets * (8 * PACKET + 8) + CHAIN_SHARED + table;
+    let held = chain_held(k, codes, packets) + table;
     dot_span(caps, format, k, 1, codes) == Some(k) && held <= caps.max_shared_bytes as usize
+}
+
+/// Bytes of shared memory that a chain takes beside a table.
+fn chain_held(k: usize, codes: Activations, packets: usize) -> usize {
+    k * (codes.bits() + codes.bits() / 8 + 4) as usize / 8 + packets * (8 * PACKET + 8) + CHAIN_SHARED
+}
+
+/// How often a format's table stands in a chain's shared memory, and the bytes of that, beside the codes of up to `k` inputs.
+pub fn chain_table(caps: &Caps, format: &Format, k: usize, codes: Activations, packets: usize) -> (u32, usize) {
+    table_copies(caps, format, chain_held(k, codes, packets))
 }
 
 /// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.
@@ -273,7 +302,7 @@ pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns
     let turns = if span < k { 1 } else { turns };
     let outputs = size / caps.subgroup_size * rows * turns;
     let (groups, activations) = ((m as u32).div_ceil(outputs), Activations::Q16);
-    GemvTile { kernel: DOT, size, rows, groups, span: span as u32, depth: 1, activations }
+    GemvTile { kernel: DOT, size, rows, groups, span: span as u32, depth: 1, activations, copies: 1 }
 }
 
 /// The float kernel: a subgroup's worth of threads per few outputs on GPUs, more outputs on software devices, where a
@@ -289,7 +318,7 @@ pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize
     };
     let size = size.max(caps.subgroup_size.min(64));
     let (groups, activations) = ((m as u32).div_ceil(rows), Activations::Q16);
-    GemvTile { kernel: FLOAT, size, rows, groups, span: k as u32, depth: 1, activations }
+    GemvTile { kernel: FLOAT, size, rows, groups, span: k as u32, depth: 1, activations, copies: 1 }
 }
 
 /// How weights reach a device whose memory the host does not use as its own, with `threads` of the host; and why so.

@@ -216,7 +216,8 @@ impl Lab {
                 _ => {
                     let span = if kernel == "gemv_dot in spans" { 256.min(k) } else { k };
                     let tile = policy::dot_tile(caps, (m, k), if n > 2 { 1 } else { 2 }, 64, 2, span);
-                    policy::GemvTile { depth: 1 + u32::from(case.planes), activations: case.activations, ..tile }
+                    let (depth, activations) = (1 + u32::from(case.planes), case.activations);
+                    policy::GemvTile { depth, activations, copies: depth, ..tile }
                 }
             };
             let spec = tile.spec(k, n, case.extras());

@@ -78,7 +78,7 @@ fn planes_hold_the_same_bytes_field_by_field() {
 fn tables_start_at_pairs_of_words_and_name_formats_once() {
     let mut named: Vec<pumex_quant::FormatId> = Vec::new();
     for t in tables::TABLES {
-        assert!(t.at() % 2 == 0 && t.words().len() % 2 == 0 && t.signs_at() % 2 == 0, "{:?}", t.formats);
+        assert!(t.at() % 2 == 0 && t.words().len() % 2 == 0, "{:?}", t.formats);
         named.extend(t.formats);
     }
     let all = named.len();

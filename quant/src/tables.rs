@@ -9,27 +9,28 @@ pub struct Table {
     /// The formats.
     pub formats: &'static [FormatId],
     codebook: Option<&'static Grid>,
-    /// Bits of a sign pattern as stored: 7 (the number of minus signs is even), 8, or 0 for none.
-    sign_bits: u32,
     levels: Option<&'static [i8; 16]>,
 }
 
-const fn codebook(formats: &'static [FormatId], grid: &'static Grid, sign_bits: u32) -> Table {
-    Table { formats, codebook: Some(grid), sign_bits, levels: None }
+const fn codebook(formats: &'static [FormatId], grid: &'static Grid) -> Table {
+    Table { formats, codebook: Some(grid), levels: None }
 }
 
 const fn levels(formats: &'static [FormatId], levels: &'static [i8; 16]) -> Table {
-    Table { formats, codebook: None, sign_bits: 0, levels: Some(levels) }
+    Table { formats, codebook: None, levels: Some(levels) }
 }
+
+/// Bytes that the copies of a table take where nothing else is said.
+pub const USUAL_BYTES: usize = 8 << 10;
 
 /// Every table.
 pub const TABLES: &[Table] = &[
-    codebook(&[FormatId::Iq2Xxs], &grid::IQ2_XXS, 7),
-    codebook(&[FormatId::Iq2Xs], &grid::IQ2_XS, 7),
-    codebook(&[FormatId::Iq2S], &grid::IQ2_S, 8),
-    codebook(&[FormatId::Iq3Xxs], &grid::IQ3_XXS, 7),
-    codebook(&[FormatId::Iq3S], &grid::IQ3_S, 8),
-    codebook(&[FormatId::Iq1S, FormatId::Iq1M], &grid::IQ1, 0),
+    codebook(&[FormatId::Iq2Xxs], &grid::IQ2_XXS),
+    codebook(&[FormatId::Iq2Xs], &grid::IQ2_XS),
+    codebook(&[FormatId::Iq2S], &grid::IQ2_S),
+    codebook(&[FormatId::Iq3Xxs], &grid::IQ3_XXS),
+    codebook(&[FormatId::Iq3S], &grid::IQ3_S),
+    codebook(&[FormatId::Iq1S, FormatId::Iq1M], &grid::IQ1),
     levels(&[FormatId::Iq4Nl, FormatId::Iq4Xs], &iq4_nl::LEVELS),
     levels(&[FormatId::Mxfp4, FormatId::Nvfp4], &mxfp4::LEVELS),
 ];
@@ -57,30 +58,28 @@ impl Table {
         TABLES.iter().take_while(|t| t.formats != self.formats).map(|t| t.words().len()).sum()
     }
 
-    /// Words of the codebook, after which the sign patterns stand.
-    pub fn signs_at(&self) -> usize {
-        self.codebook.map_or(0, |g| entries(g).len())
+    /// Words of an entry.
+    pub fn entry_words(&self) -> usize {
+        self.codebook.map_or(1, |g| if g.width == 8 && g.levels[0] >= 0 { 2 } else { 1 })
     }
 
-    /// The codebook's entries as signed bytes, two words each (one where entries have four values or are nibbles); sign
-    /// patterns as masks of eight bytes; for every byte of two nibbles, its low level and 16 bits above it its high one.
+    /// How often the table fits into so many bytes, once at least: a power of two, and no more than keep the 32 threads of a
+    /// subgroup, or the 16 that read two words each, from meeting in a bank.
+    pub fn copies(&self, len_bytes: usize) -> usize {
+        let fit = (len_bytes / (4 * self.words().len())).max(1);
+        (1 << fit.ilog2()).min(32 / self.entry_words())
+    }
+
+    /// The codebook's entries as signed bytes, two words each (one where entries have four values or are nibbles), or, for
+    /// every byte of two nibbles, its low level and 16 bits above it its high one.
     pub fn words(&self) -> Vec<u32> {
         let mut words = self.codebook.map_or(Vec::new(), entries);
-        for i in 0..if self.sign_bits == 0 { 0 } else { 1u32 << self.sign_bits } {
-            let eight = if self.sign_bits == 7 { grid::signs(i) } else { i as u8 };
-            words.extend([spread(eight & 15), spread(eight >> 4)]);
-        }
         if let Some(levels) = self.levels {
             let level = |i: usize| u32::from(levels[i] as u8);
             words.extend((0..256).map(|i| level(i & 15) | level(i >> 4) << 16));
         }
         words
     }
-}
-
-/// Bits 0..4 as bytes of ones.
-fn spread(bits: u8) -> u32 {
-    (0..4).map(|i| if bits >> i & 1 == 1 { 0xff << (8 * i) } else { 0 }).sum()
 }
 
 fn entries(grid: &Grid) -> Vec<u32> {

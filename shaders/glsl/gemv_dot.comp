@@ -104,7 +104,7 @@ void find_scales() {
 }
 
 #ifdef TABLE_WORDS
-const uint TABLE_LOADS = (TABLE_PAIRS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+const uint TABLE_LOADS = (TABLE_LEN + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 #endif
 Line line[LINES];
 Raw raw[2][LINES];
@@ -200,9 +200,9 @@ void main() {
     ask_route();
     hold(0, 0);
 #ifdef TABLE_WORDS
-    uvec2 held_table[TABLE_LOADS];
+    Entry held_table[TABLE_LOADS];
     [[unroll]] for (uint i = 0; i < TABLE_LOADS; i++) {
-        held_table[i] = table_pair(tables, min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_PAIRS - 1));
+        held_table[i] = table_at(tables, min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_LEN - 1));
     }
 #endif
     stage_route();
@@ -211,7 +211,7 @@ void main() {
     if (DEPTH > 1) fetch(1, first, lane + lanes);
 #ifdef TABLE_WORDS
     [[unroll]] for (uint i = 0; i < TABLE_LOADS; i++) {
-        table[min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_PAIRS - 1)] = held_table[i];
+        table[min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_LEN - 1)] = held_table[i];
     }
 #endif
     [[unroll]] for (uint i = 0; i < LINES * COLS; i++) acc[i] = 0.0;

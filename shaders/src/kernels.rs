@@ -88,6 +88,9 @@ pub const CHAINED_EXPERTS: [&str; 7] =
 /// 1: weights lie as planes, not as blocks.
 const PLANES: (&str, u32) = ("PLANES", 20);
 
+/// Times that a format's table stands in shared memory.
+const COPIES: (&str, u32) = ("COPIES", 21);
+
 /// Every shader.
 pub const KERNELS: &[Kernel] = &[
     Kernel {
@@ -140,6 +143,7 @@ pub const KERNELS: &[Kernel] = &[
             EXPERTS[0],
             EXPERTS[1],
             PLANES,
+            COPIES,
         ],
     },
     Kernel {
@@ -158,6 +162,7 @@ pub const KERNELS: &[Kernel] = &[
             ("PACKETS", 7),
             ("HEAD_DIM", 8),
             PLANES,
+            COPIES,
         ],
     },
     Kernel {
@@ -210,6 +215,7 @@ pub const KERNELS: &[Kernel] = &[
             ("PASSED", 12),
             ("TURN", 13),
             PLANES,
+            COPIES,
         ],
     },
     Kernel {

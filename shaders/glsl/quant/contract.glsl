@@ -15,8 +15,7 @@
 //   HAS_OFFSET                         defined if offsets are not all zero
 //   UNSIGNED_CODES                     defined if the bytes are unsigned, which can save shifting fields down
 //
-// A format with a table (quant/src/tables.rs) finds it in shared memory, once WEIGHT_INIT has run, as `table` (pairs of words)
-// and by table_word(i).
+// A format with a table (quant/src/tables.rs) finds its entries in shared memory, once WEIGHT_INIT has run, by table_entry(i).
 //
 // A format whose blocks are four chunks with scales that are whole numbers may define, for a kernel that says SMALL_HALVES, what
 // takes fewest instructions to turn into halves: codes as they lie, which are subnormal halves, times scales as great.
@@ -111,14 +110,18 @@ void get_2x4(Line l, uint at, uint apart, out uvec4 a, out uvec4 b) {
 float get_half(Line l, uint at) { return unpackHalf2x16(get_u16(l, at)).x; }
 
 #ifdef TABLE_WORDS
-// A small table of words stands there eight times, interleaved, so that threads meet less often in one bank.
-const uint COPIES = TABLE_WORDS <= 256 ? 8 : 1;
-const uint TABLE_PAIRS = COPIES * TABLE_WORDS / 2;
-shared uvec2 table[TABLE_PAIRS];
-uint table_word(uint i) {
-    if (COPIES > 1) return table[i * (COPIES / 2) + gl_LocalInvocationIndex % COPIES / 2][gl_LocalInvocationIndex % 2];
-    return table[i / 2][i % 2];
-}
+// The table stands there several times, entry by entry, so that threads meet less often in one bank.
+layout(constant_id = 21) const uint COPIES = TABLE_COPIES; // a power of two
+#ifdef TABLE_OF_PAIRS
+#define Entry uvec2
+const uint TABLE_LEN = COPIES * TABLE_WORDS / 2;
+#else
+#define Entry uint
+const uint TABLE_LEN = COPIES * TABLE_WORDS;
+#endif
+shared Entry table[TABLE_LEN];
+Entry table_entry(uint i) { return table[i * COPIES + gl_LocalInvocationIndex % COPIES]; }
+// What stands at `i`.
 #ifdef LEVELS
 // Made, not read: workgroups that start together would all read the same few lines of memory.
 uint level_of(uint i) {
@@ -126,19 +129,14 @@ uint level_of(uint i) {
     uint word = i < 8 ? (i < 4 ? all.x : all.y) : (i < 12 ? all.z : all.w);
     return (word >> (8 * (i % 4))) & 255;
 }
-uvec2 table_pair(U32x2 tables, uint i) {
-    uint both = i / (COPIES / 2);
-    return uvec2(level_of(both & 15) | (level_of(both >> 4) << 16));
-}
+Entry table_at(U32x2 tables, uint i) { return level_of(i / COPIES & 15) | (level_of(i / COPIES >> 4) << 16); }
+#elif defined(TABLE_OF_PAIRS)
+Entry table_at(U32x2 tables, uint i) { return tables.v[TABLE_AT / 2 + i / COPIES]; }
 #else
-uvec2 table_pair(U32x2 tables, uint i) {
-    if (COPIES == 1) return tables.v[TABLE_AT / 2 + i];
-    uint word = i / (COPIES / 2);
-    return uvec2(tables.v[TABLE_AT / 2 + word / 2][word % 2]);
-}
+Entry table_at(U32x2 tables, uint i) { return tables.v[TABLE_AT / 2 + i / COPIES / 2][i / COPIES % 2]; }
 #endif
 void stage_table(U32x2 tables) {
-    for (uint i = gl_LocalInvocationIndex; i < TABLE_PAIRS; i += gl_WorkGroupSize.x) table[i] = table_pair(tables, i);
+    for (uint i = gl_LocalInvocationIndex; i < TABLE_LEN; i += gl_WorkGroupSize.x) table[i] = table_at(tables, i);
     barrier();
 }
 #define WEIGHT_INIT stage_table(tables);

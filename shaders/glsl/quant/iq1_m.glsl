@@ -18,7 +18,7 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     [[unroll]] for (uint p = 0; p < 4; p++) s[p] = vec2(d * float(2 * ((scales >> (3 * p)) & 7) + 1), 0.0);
     [[unroll]] for (uint i = 0; i < 8; i++) {
         uint part = r.high >> (4 * i);
-        uint entry = table_word(((r.low[i / 4] >> (8 * (i % 4))) & 255) | ((part & 7) << 8));
+        uint entry = table_entry(((r.low[i / 4] >> (8 * (i % 4))) & 255) | ((part & 7) << 8));
         q[2 * i] = shifted(entry, (part & 8) != 0);
         q[2 * i + 1] = shifted(entry >> 4, (part & 8) != 0);
     }

@@ -16,7 +16,7 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
         s[h] = vec2(half1(r.d) * float(2 * ((word >> 12) & 7) + 1) * 0.125, 0.0);
         bool down = word >> 15 == 1;
         [[unroll]] for (uint i = 0; i < 4; i++) {
-            uint entry = table_word(((r.low[h] >> (8 * i)) & 255) | (((word >> (3 * i)) & 7) << 8));
+            uint entry = table_entry(((r.low[h] >> (8 * i)) & 255) | (((word >> (3 * i)) & 7) << 8));
             q[8 * h + 2 * i] = shifted(entry, down);
             q[8 * h + 2 * i + 1] = shifted(entry >> 4, down);
         }

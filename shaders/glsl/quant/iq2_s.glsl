@@ -16,9 +16,10 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     [[unroll]] for (uint p = 0; p < 4; p++) s[p] = vec2(d * (0.5 + float((r.scales >> (4 * p)) & 15)), 0.0);
     [[unroll]] for (uint i = 0; i < 8; i++) {
         uint index = ((r.low[i / 4] >> (8 * (i % 4))) & 255) | (((r.high >> (2 * i)) & 3) << 8);
-        uvec2 entry = table[index], mask = sign_masks((r.minus[i / 4] >> (8 * (i % 4))) & 255);
-        q[2 * i] = signed_by(entry.x, mask.x);
-        q[2 * i + 1] = signed_by(entry.y, mask.y);
+        const uvec2 entry = table_entry(index);
+        const uint minus = r.minus[i / 4] >> (8 * (i % 4));
+        q[2 * i] = signed_by(entry.x, minus);
+        q[2 * i + 1] = signed_by(entry.y, minus >> 4);
     }
 }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -15,10 +15,10 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     float d = half1(r.d) * 0.25;
     [[unroll]] for (uint p = 0; p < 4; p++) s[p] = vec2(d * (0.5 + float((r.scales >> (4 * p)) & 15)), 0.0);
     [[unroll]] for (uint i = 0; i < 8; i++) {
-        uint word = r.n[i / 2] >> (16 * (i % 2));
-        uvec2 entry = table[word & 511], mask = sign_masks((word >> 9) & 127);
-        q[2 * i] = signed_by(entry.x, mask.x);
-        q[2 * i + 1] = signed_by(entry.y, mask.y);
+        const uint by = 16 * (i % 2), minus = evened((r.n[i / 2] >> 9) & 0x007f007fu) >> by;
+        const uvec2 entry = table_entry((r.n[i / 2] >> by) & 511);
+        q[2 * i] = signed_by(entry.x, minus);
+        q[2 * i + 1] = signed_by(entry.y, minus >> 4);
     }
 }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

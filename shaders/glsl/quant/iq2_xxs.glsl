@@ -9,12 +9,12 @@ struct Raw {
 Raw weight_load(Line l, uint c) { return Raw(get_x4(l, part_at(l, QS, c, 4, 16)), get_u16(l, field_at(l, D, c / 4))); }
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     [[unroll]] for (uint h = 0; h < 2; h++) {
-        const uint codes = r.n[2 * h], word = r.n[2 * h + 1];
+        const uint codes = r.n[2 * h], word = r.n[2 * h + 1], minus = eight_signs(word);
         s[h] = vec2(half1(r.d) * (0.5 + float(word >> 28)) * 0.25, 0.0);
         [[unroll]] for (uint i = 0; i < 4; i++) {
-            uvec2 entry = table[(codes >> (8 * i)) & 255], mask = sign_masks((word >> (7 * i)) & 127);
-            q[8 * h + 2 * i] = signed_by(entry.x, mask.x);
-            q[8 * h + 2 * i + 1] = signed_by(entry.y, mask.y);
+            const uvec2 entry = table_entry((codes >> (8 * i)) & 255);
+            q[8 * h + 2 * i] = signed_by(entry.x, minus >> (8 * i));
+            q[8 * h + 2 * i + 1] = signed_by(entry.y, minus >> (8 * i + 4));
         }
     }
 }

@@ -17,10 +17,9 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
         s[h] = vec2(half1(r.d) * (1.0 + 2.0 * float((r.scales >> (4 * h)) & 15)), 0.0);
     }
     [[unroll]] for (uint i = 0; i < 8; i++) {
-        uvec2 mask = sign_masks((r.minus[i / 4] >> (8 * (i % 4))) & 255);
-        uint pair = r.n[i / 2] >> (16 * (i % 2)), ninth = r.ninth >> (2 * i);
-        q[2 * i] = signed_by(table_word((pair & 255) | ((ninth & 1) << 8)), mask.x);
-        q[2 * i + 1] = signed_by(table_word(((pair >> 8) & 255) | ((ninth & 2) << 7)), mask.y);
+        const uint pair = r.n[i / 2] >> (16 * (i % 2)), ninth = r.ninth >> (2 * i), minus = r.minus[i / 4] >> (8 * (i % 4));
+        q[2 * i] = signed_by(table_entry((pair & 255) | ((ninth & 1) << 8)), minus);
+        q[2 * i + 1] = signed_by(table_entry(((pair >> 8) & 255) | ((ninth & 2) << 7)), minus >> 4);
     }
 }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -14,10 +14,9 @@ Raw weight_load(Line l, uint c) {
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     [[unroll]] for (uint h = 0; h < 2; h++) s[h] = vec2(half1(r.d) * (0.5 + float(r.words[h] >> 28)) * 0.5, 0.0);
     [[unroll]] for (uint i = 0; i < 8; i++) {
-        uvec2 mask = sign_masks((r.words[i / 4] >> (7 * (i % 4))) & 127);
-        uint pair = r.n[i / 2] >> (16 * (i % 2));
-        q[2 * i] = signed_by(table_word(pair & 255), mask.x);
-        q[2 * i + 1] = signed_by(table_word((pair >> 8) & 255), mask.y);
+        const uint pair = r.n[i / 2] >> (16 * (i % 2)), minus = eight_signs(r.words[i / 4]) >> (8 * (i % 4));
+        q[2 * i] = signed_by(table_entry(pair & 255), minus);
+        q[2 * i + 1] = signed_by(table_entry((pair >> 8) & 255), minus >> 4);
     }
 }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

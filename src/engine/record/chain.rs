@@ -55,8 +55,8 @@ pub const TAGS: u32 = 1 << 10;
 /// Memory and shape of chains on a device that can run them.
 pub struct Chain {
     tile: ChainTile,
-    /// Bytes of the table of a format, if one has any.
-    table: usize,
+    /// How often the table of a format stands in shared memory, if one has any, and the bytes of that.
+    table: (u32, usize),
     /// Where a thread that gave up says so to the others.
     gave_up: Buffer,
     /// What each sender of a dispatch sends. Every write there has another tag than the one before.
@@ -144,6 +144,10 @@ impl Chain {
         let head_dim = plan.kv.head_dim;
         let attends = halves && policy::chain_attends(tile, lanes, head_dim);
         let head_dim = if attends { head_dim } else { 32 };
+        let most = fitting().map(|w| w.cols).max().unwrap_or(0).max(experts.map_or(0, |e| e.k()));
+        let with_table = plan.weights.iter().find(|w| leads(w) && policy::table_bytes(w.format) > 0);
+        let packets = policy::chain_packets(tile, most);
+        let table = with_table.map_or((1, 0), |w| policy::chain_table(caps, w.format, most, activations, packets));
         let chain = Chain { table, tile, gave_up, sent, attends, head_dim, k, rows, lanes, activations, experts };
         let name = fitting().find_map(|w| module(pairs, &[w.format.stem], None)).unwrap_or_default();
         let spec = chain.spec(device.stages_weights());
@@ -165,7 +169,7 @@ impl Chain {
             spec.extend([("K_3", e.k() as u32)].into_iter().chain(chosen));
         }
         spec.extend([("PACKETS", packets as u32), ("HEAD_DIM", self.head_dim as u32)]);
-        spec.push(("PLANES", u32::from(planes)));
+        spec.extend([("PLANES", u32::from(planes)), ("COPIES", self.table.0)]);
         spec
     }
 
@@ -313,7 +317,7 @@ impl Writer<'_, '_> {
             && info.rows <= policy::CHAIN_MAX_ROWS
             && self.b.chain.is_some_and(|c| {
                 let packets = policy::chain_packets(c.tile, info.cols);
-                policy::chain_span(caps, (format, c.table), info.cols, self.b.activations, packets)
+                policy::chain_span(caps, (format, c.table.1), info.cols, self.b.activations, packets)
             })
             && self.b.chain.is_some_and(|c| {
                 let lead = gated.then_some(format.stem);

@@ -25,7 +25,10 @@ fn fields(format: &Format, second: bool) -> String {
     }
     if let Some(t) = tables::of(format.id) {
         out += &format!("#define TABLE_AT {}\n#define TABLE_WORDS {}\n", t.at(), t.words().len());
-        out += &format!("const uint SIGNS_AT = {};\n", t.signs_at());
+        out += &format!("#define TABLE_COPIES {}\n", t.copies(tables::USUAL_BYTES));
+        if t.entry_words() == 2 {
+            out += "#define TABLE_OF_PAIRS\n";
+        }
         if let Some(levels) = t.packed_levels() {
             let words: Vec<String> = levels.iter().map(|w| format!("{w:#010x}u")).collect();
             out += &format!("#define LEVELS {}\n", words.join(", "));
