@@ -184,6 +184,7 @@ pub const KERNELS: &[Kernel] = &[
             EXPERTS[0],
             EXPERTS[1],
             PLANES,
+            COPIES,
         ],
     },
     Kernel {

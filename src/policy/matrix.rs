@@ -2,7 +2,7 @@
 
 use super::{cores, table_bytes, Extras};
 use crate::vk::Caps;
-use pumex_quant::{Format, FormatId};
+use pumex_quant::{tables, Format, FormatId};
 
 /// Rows of a cooperative matrix of weights.
 const TALL: usize = 16;
@@ -36,6 +36,8 @@ pub struct MatTile {
     pub groups: u32,
     /// Of `gemm_few`: groups of four inputs whose activations a thread holds at a time.
     pub turn: u32,
+    /// Of `gemm_few`: times that the format's table, if there is one, stands in shared memory.
+    pub copies: u32,
 }
 
 impl MatTile {
@@ -53,7 +55,7 @@ impl MatTile {
         if self.kernel == MANY_ROWS {
             spec.push(("WIDE", self.wide));
         } else {
-            spec.push(("TURN", self.turn));
+            spec.extend([("TURN", self.turn), ("COPIES", self.copies)]);
         }
         spec
     }
@@ -147,7 +149,8 @@ pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usiz
             _ => (128, 2, u32::MAX),
         };
         let tile = mat_tile_of(caps, direct, (m, n), (size, split.min(size / LANES / parts), per_core), extras);
-        return MatTile { turn: most_turn(format, n), ..tile };
+        let copies = tables::of(format.id).map_or(1, |t| t.copies(tables::USUAL_BYTES)) as u32;
+        return MatTile { turn: most_turn(format, n), copies, ..tile };
     }
     let (wide, tiles) = columns(caps, direct, n);
     let subgroups = most_subgroups(caps, format, (wide * tiles) as usize).clamp(parts, 8);
@@ -171,7 +174,7 @@ pub fn mat_tile_of(
 ) -> MatTile {
     let (wide, tiles) = columns(caps, direct, n);
     let kernel = if direct && n <= FEW { FEW_ROWS } else { MANY_ROWS };
-    let tile = MatTile { kernel, size, split, wide, tiles, groups: 0, turn: 8 };
+    let tile = MatTile { kernel, size, split, wide, tiles, groups: 0, turn: 8, copies: 1 };
     let groups = m.div_ceil(tile.height(extras).max(1)) as u32;
     MatTile { groups: groups.min(per_core.saturating_mul(cores(caps))), ..tile }
 }
