@@ -161,6 +161,7 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     // (threads, outputs of a subgroup at a time, workgroups)
     let (bits, many_registers) = (format.bits(), matches!(format.id, FormatId::Q5K | FormatId::Q6K));
     let short = extras.activations == Activations::Q8;
+    let codebook = tables::of(format.id).is_some_and(|t| t.packed_levels().is_none());
     let (size, rows, groups) = match (m, n) {
         _ if caps.kind == DeviceKind::Cpu => (64, 2, 8),
         (..=2048, 1) if k <= 8192 => (256, 1, 2 * cores),
@@ -169,12 +170,13 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         (..8192, _) => (512, 2, cores),
         _ if extras.gated => (512, 1, cores),
         (..65536, 1) if many_registers => (512, 2, cores),
-        (..65536, 1) if short && format.id == FormatId::Iq4Xs => (512, 1, 4 * cores),
+        (..65536, 1) if short && (codebook || format.id == FormatId::Iq4Xs) => (1024, 1, cores),
         (..65536, 1) => (1024, 2, cores),
         (..65536, _) => (512, 2, cores),
         (_, 1) if short && format.id == FormatId::Q4K => (512, 1, 2 * cores),
         (_, 1) if short && many_registers => (256, 1, 4 * cores),
-        (_, 1) if short && format.id == FormatId::Iq4Xs => (1024, 1, cores),
+        (_, 1) if short && (codebook || format.id == FormatId::Iq4Xs) => (1024, 1, cores),
+        (_, 1) if short && table_bytes(format) > 0 => (1024, 4, cores),
         (_, 1) if short && bits > 8.0 => (1024, 1, 3 * cores),
         (_, 1) if bits < 2.2 => (1024, 4, cores),
         (_, 1) if format.id == FormatId::Q4K => (512, 4, 2 * cores),
@@ -185,7 +187,8 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     };
     // Two chunks under way of the widest matrices, where codes are short.
     let deep = matches!(format.id, FormatId::Q4K | FormatId::Iq4Xs) || bits > 8.0;
-    let depth = if short && deep && m >= 1 << 16 && n == 1 && span == k { 2 } else { 1 };
+    let deep = (deep && m >= 1 << 16) || (codebook && m >= 8192 && !extras.gated);
+    let depth = if short && deep && n == 1 && span == k { 2 } else { 1 };
     let copies = dot_copies(caps, format, span, n, extras.activations);
     let tile = dot_tile(caps, (m, k), rows, size, 1, span);
     let tile = GemvTile { activations: extras.activations, depth, copies, ..tile };
