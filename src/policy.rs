@@ -118,7 +118,12 @@ const TABLE_MOST: usize = 32 << 10;
 
 /// Bytes of the table a format's decoder keeps in shared memory, as often as is usual.
 pub fn table_bytes(format: &Format) -> usize {
-    tables::of(format.id).map_or(0, |t| 4 * t.words().len() * t.copies(tables::USUAL_BYTES))
+    tables::of(format.id).map_or(0, |t| 4 * t.words().len()) * usual_copies(format) as usize
+}
+
+/// How often a format's table stands in shared memory where nothing else is said.
+pub fn usual_copies(format: &Format) -> u32 {
+    tables::of(format.id).map_or(1, |t| t.copies(tables::USUAL_BYTES)) as u32
 }
 
 /// How often a format's table fits into shared memory beside `used` bytes, and the bytes of that.
@@ -189,9 +194,9 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     let deep = matches!(format.id, FormatId::Q4K | FormatId::Iq4Xs) || bits > 8.0;
     let deep = (deep && m >= 1 << 16) || (codebook && m >= 8192 && !extras.gated);
     let depth = if short && deep && n == 1 && span == k { 2 } else { 1 };
-    let copies = dot_copies(caps, format, span, n, extras.activations);
+    let many = if size >= 512 { dot_copies(caps, format, span, n, extras.activations) } else { usual_copies(format) };
     let tile = dot_tile(caps, (m, k), rows, size, 1, span);
-    let tile = GemvTile { activations: extras.activations, depth, copies, ..tile };
+    let tile = GemvTile { activations: extras.activations, depth, copies: many, ..tile };
     GemvTile { groups: if span < k { tile.groups } else { tile.groups.min(groups) }, ..tile }
 }
 
@@ -200,8 +205,7 @@ pub fn expert_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), codes: 
     match dot_span(caps, format, k, 1, codes) {
         Some(span) if span == k => {
             let size = if caps.kind == DeviceKind::Cpu { 64 } else { 512 };
-            let copies = dot_copies(caps, format, span, 1, codes);
-            GemvTile { activations: codes, copies, ..dot_tile(caps, (m, k), 1, size, 1, span) }
+            GemvTile { activations: codes, copies: usual_copies(format), ..dot_tile(caps, (m, k), 1, size, 1, span) }
         }
         _ => float_tile(caps, format, (m, k), 1),
     }

@@ -1,8 +1,8 @@
 //! Tiles of products by cooperative matrices.
 
-use super::{cores, table_bytes, Extras};
+use super::{cores, table_bytes, usual_copies, Extras};
 use crate::vk::Caps;
-use pumex_quant::{tables, Format, FormatId};
+use pumex_quant::{Format, FormatId};
 
 /// Rows of a cooperative matrix of weights.
 const TALL: usize = 16;
@@ -149,8 +149,7 @@ pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usiz
             _ => (128, 2, u32::MAX),
         };
         let tile = mat_tile_of(caps, direct, (m, n), (size, split.min(size / LANES / parts), per_core), extras);
-        let copies = tables::of(format.id).map_or(1, |t| t.copies(tables::USUAL_BYTES)) as u32;
-        return MatTile { turn: most_turn(format, n), copies, ..tile };
+        return MatTile { turn: most_turn(format, n), copies: usual_copies(format), ..tile };
     }
     let (wide, tiles) = columns(caps, direct, n);
     let subgroups = most_subgroups(caps, format, (wide * tiles) as usize).clamp(parts, 8);
