@@ -133,6 +133,35 @@ fn the_demo_model_agrees_with_the_reference_in_chunks_of_any_size() {
     }
 }
 
+/// Rows that the product before a norm packs for those after it are those that a dispatch of its own packs; of formats whose
+/// products read two layouts, too.
+#[test]
+fn rows_come_packed_to_a_norm_as_they_would_be_packed() {
+    let tiny = pumex::synthetic::find("tiny").unwrap();
+    let shape = pumex::synthetic::Shape { n_embd: 512, n_ff: 1024, n_vocab: 640, ..*tiny };
+    for recipe in ["Q4_K_M", "Q8_0", "IQ4_XS"] {
+        let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
+        let ids: Vec<u32> = (0..40).map(|i| (i * 37 + 5) % 640).collect();
+        let run = |fuse| {
+            let runner = vulkan(&gguf, pumex::engine::Options { fuse, matrices: true, ..options(CacheType::F32) });
+            let mut runner = runner.filter(|runner| !lacks_matrices(runner))?;
+            let all = [2, 5, 8, 9, 16].map(|chunk| {
+                let before = runner.counters().dispatches;
+                (logits(&mut runner, &ids, chunk), runner.counters().dispatches - before)
+            });
+            assert_silent(&runner);
+            Some(all)
+        };
+        let (Some(fused), Some(apart)) = (run(true), run(false)) else { return };
+        for (fused, apart) in fused.iter().zip(&apart) {
+            let error = nmse(&fused.0, &apart.0);
+            println!("{recipe}: NMSE {error:.2e}, {} and {} dispatches", fused.1, apart.1);
+            assert!(error < 1e-6, "{recipe}: NMSE {error:e}");
+            assert!(fused.1 < apart.1, "{recipe}: {} and {} dispatches", fused.1, apart.1);
+        }
+    }
+}
+
 /// The bound is that of the integer products' codes, which differ where a norm's scale comes before or after them.
 #[test]
 fn fused_ops_are_what_they_are_apart() {

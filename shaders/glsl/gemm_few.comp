@@ -8,6 +8,7 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_EXT_spirv_intrinsics : require
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4464], 4459, 16); // subnormal halves are kept
@@ -22,8 +23,13 @@ layout(constant_id = 13) const uint TURN = 8;   // groups whose activations are 
 // gated units have, while what halves lose at the lower end is nothing beside them.
 layout(constant_id = 12) const uint PASSED = 0;
 #define PASSED_SCALE 0.0625
+layout(constant_id = 14) const uint SENT = 0;    // layouts that y is packed in for a norm (lib/link.glsl), if it is: the first,
+layout(constant_id = 15) const uint SENT_2 = 0;  // and another one
+layout(constant_id = 16) const uint NORMED = 0;  // 1: x came packed so
+#define LINKED
 #include "lib/gemv.glsl"
 #include "lib/few.glsl"
+#include "lib/link.glsl"
 const uint WIDE = 8;
 const uint STEP = 4 * CHUNK;                    // inputs taken at a time
 const uint STEPS = (K + STEP - 1) / STEP;
@@ -55,7 +61,24 @@ Weights factors(float16_t top, float16_t low, bool mine) {
 }
 #endif
 
+// The norm's factors of the rows, for `finish`.
+void find_factors() {
+    const uint EACH_ROW = gl_WorkGroupSize.x / 16, t = gl_LocalInvocationID.x, row = t / EACH_ROW, n = flags >> 8 & 0xffff;
+    F32x4 squares = F32x4(link.v[LINK_SQUARES]);
+    vec4 sums = vec4(0.0);
+    [[unroll]] for (uint i = 0; i < K / 64; i += EACH_ROW) {
+        const uint at = i + t % EACH_ROW;
+        sums += at < K / 64 ? squares.v[min(row, n - 1) * (K / 64) + at] : vec4(0.0);
+    }
+    float sum = sums.x + sums.y + sums.z + sums.w;
+    [[unroll]] for (uint by = 1; by < EACH_ROW; by *= 2) sum += subgroupShuffleXor(sum, by);
+    if (t % EACH_ROW != 0 || row >= n) return;
+    norm_factors[row] = F32(link.v[LINK_POWERS]).v[row] / sqrt(sum / float(K) + eps);
+    if (gl_WorkGroupID.x == 0) F32(link.v[LINK_NEXT]).v[row] = power_of(sum / float(K));
+}
+
 void main() {
+    if (NORMED == 1) find_factors();
     WEIGHT_INIT
     const uint lane = gl_SubgroupInvocationID, slice = gl_SubgroupID % SPLIT, part = gl_SubgroupID / SPLIT % PARTS;
     const uint my_row = gl_SubgroupID / (SPLIT * PARTS) * TALL + lane / 4, my_chunk = lane % 4, magic = magic();

@@ -4,6 +4,7 @@
 #version 460
 #include "lib/types.glsl"
 #include "lib/few.glsl"
+#include "lib/link.glsl"
 #extension GL_KHR_shader_subgroup_arithmetic : require
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint K = 4096;
@@ -17,6 +18,7 @@ layout(push_constant) uniform Push {
     Halves codes;
     F32 factors;   // [rows]
     U32 map;       // see matrix_map.comp
+    F32 powers;    // [rows], if NORM: what rows are to be sent over next (lib/link.glsl)
     uint n;
     float eps;
 };
@@ -67,5 +69,6 @@ void main() {
             [[unroll]] for (uint e = 0; e < 4; e++) codes.v[unit + place[e]] = uint16_t(h[e / 2] >> (16 * (e % 2)));
         }
     }
+    if (t == 0 && NORM == 1) powers.v[row] = power_of(square / float(K));
     if (t == 0) factors.v[row] = NORM == 1 ? power / sqrt(square / float(K) + eps) : power;
 }

@@ -205,7 +205,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "gemm_few",
         formats: Formats::Halves,
         needs: Needs::Matrix,
-        push_bytes: 120,
+        push_bytes: 128,
         spec: &[
             ("SIZE", 0),
             ("GATED", 3),
@@ -215,6 +215,9 @@ pub const KERNELS: &[Kernel] = &[
             ("TILES", 9),
             ("PASSED", 12),
             ("TURN", 13),
+            ("SENT", 14),
+            ("SENT_2", 15),
+            ("NORMED", 16),
             PLANES,
             COPIES,
         ],
@@ -223,7 +226,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "pack",
         formats: Formats::None,
         needs: Needs::Nothing,
-        push_bytes: 48,
+        push_bytes: 56,
         spec: &[("SIZE", 0), ("K", 1), ("NORM", 2), ("CHUNKS", 3), ("WIDE", 8)],
     },
     Kernel {

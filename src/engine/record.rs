@@ -215,6 +215,15 @@ struct Writer<'a, 'b> {
     routers: HashMap<Val, Router>,
     /// Barriers there were when the packed activations were last read.
     packed_read: Option<u64>,
+    /// The op.
+    at: usize,
+    /// The norm whose rows come packed, the addresses of all such, and where these will be.
+    link: Option<matrix::Link>,
+    links: Vec<u64>,
+    links_buffer: Option<Buffer>,
+    /// Which half of the powers the last norm's rows were over, once there was one.
+    powers: usize,
+    powers_known: bool,
     /// Products that will be one dispatch.
     open: Option<chain::Open>,
     /// Stages of all chains before it, and where they will be.
@@ -267,6 +276,12 @@ fn write(
         ropes,
         routers,
         packed_read: None,
+        at: 0,
+        link: None,
+        links: Vec::new(),
+        links_buffer: None,
+        powers: 0,
+        powers_known: false,
         open: None,
         program: Vec::new(),
         program_buffer: None,
@@ -283,6 +298,7 @@ fn write(
             continue;
         }
         let before = w.rec.dispatches();
+        w.at = i;
         w.due |= *barrier;
         w.op(op)?;
         if let (Some(input), Some(sums)) = (inputs.iter().find(|input| input.op == i), bound.importance) {
@@ -302,6 +318,7 @@ fn write(
     }
     w.end_chain()?;
     w.send_program()?;
+    w.send_links()?;
     if shape.wanted > 0 {
         if let (true, Some(host)) = (shape.logits, bound.logits) {
             let len = (shape.wanted * bound.plan.n_vocab * 4) as u64;

@@ -5,7 +5,7 @@ use crate::vk::Caps;
 use pumex_quant::{Format, FormatId};
 
 /// Rows of a cooperative matrix of weights.
-const TALL: usize = 16;
+pub const TALL: usize = 16;
 /// Threads of a subgroup.
 const LANES: u32 = 32;
 /// Inputs of a packed row of activations are a multiple of this.

@@ -22,6 +22,9 @@ layout(push_constant) uniform Push {
     uint flags;         // bit i: b_i is there
     float eps;          // of the norm
     float s0, s1, s2;   // of the products
+#ifdef LINKED
+    U32x2 link;         // of NORMED or SENT: addresses, see lib/link.glsl
+#endif
 };
 const uint PARTS = GATED == 1 ? 2 : 1;
 const uint LINES = ROWS * PARTS; // rows of matrices

@@ -1,8 +1,8 @@
 //! Products by cooperative matrices: activations are packed once for each layout wanted, then matrices read them so.
 
-use super::{Push, Writer};
+use super::{Norm, Push, Writer};
 use crate::kernel::Kernels;
-use crate::plan::{Access, MatPart, Op, Plan, Val};
+use crate::plan::{Access, MatPart, Op, Plan, Rows, Val};
 use crate::policy::matrix::{self as tiles, FEW, FEW_WIDE, MOST_COLUMNS, PACKED_LEN};
 use crate::policy::Extras;
 use crate::vk::{self, Buffer, Caps, Class, Device};
@@ -21,7 +21,24 @@ pub struct Packed {
     k: usize,
     /// Factors of rows that the op before has packed: of attention, then of gated units.
     passed_factors: Buffer,
+    /// Of rows that come packed for a norm: the sums of squares of each sixteen outputs, and what they are packed over, twice.
+    squares: Buffer,
+    powers: Buffer,
 }
+
+/// How a product hands its rows to a norm, packed for the products that read it: see `shaders/glsl/lib/link.glsl`.
+#[derive(Clone, Copy)]
+pub(super) struct Link {
+    /// What the norm makes.
+    v: Val,
+    /// Of its addresses, among those of the recording.
+    at: usize,
+    /// Layouts in which rows are packed.
+    layouts: [u32; 2],
+}
+
+/// Addresses of a link.
+const LINK_WORDS: usize = 6;
 
 /// Of the slots for few rows, that of activations which the op before packs; those below it are of layouts.
 const PASSED_SLOT: usize = 3;
@@ -123,7 +140,9 @@ impl Packed {
         vk::send(device, &passed_factors, bytemuck::cast_slice(&passed))?;
         let codes = device.buffer("packed", codes, Class::Scratch)?;
         let factors = device.buffer("packed.factors", factors, Class::Scratch)?;
-        Ok(Some(Packed { codes, factors, maps, direct: held.direct, k, passed_factors }))
+        let squares = device.buffer("packed.squares", (4 * FEW * k / tiles::TALL) as u64, Class::Scratch)?;
+        let powers = device.buffer("packed.powers", 8 * FEW as u64 + 4 * max_rows.next_multiple_of(MOST_COLUMNS) as u64, Class::Scratch)?;
+        Ok(Some(Packed { codes, factors, maps, direct: held.direct, k, passed_factors, squares, powers }))
     }
 
     /// Threads hold matrices as the kernels expect that fill them thread by thread.
@@ -133,7 +152,8 @@ impl Packed {
 
     /// All that recordings name.
     pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
-        [&self.codes, &self.factors, &self.passed_factors].into_iter().chain(self.maps.iter().map(|(_, map)| map))
+        let buffers = [&self.codes, &self.factors, &self.passed_factors, &self.squares, &self.powers];
+        buffers.into_iter().chain(self.maps.iter().map(|(_, map)| map))
     }
 
     /// Where codes and factors of a layout are: the `slot`th of those that a few rows are packed in at a time.
@@ -187,10 +207,75 @@ impl Writer<'_, '_> {
         all.then_some((layout, packed.at(PASSED_SLOT).0, factors))
     }
 
+    /// The norm that the product `op`, which adds to the rows, can hand them to, packed.
+    fn linked(&self, op: usize) -> Option<(Val, Norm, [u32; 2])> {
+        let (packed, ops) = (self.b.packed?, &self.b.plan.ops);
+        let (Op::MatMul { parts, add: true, out, .. }, Op::RmsNorm { x, weight, eps, out: v }) =
+            (ops.get(op)?, ops.get(op + 1)?)
+        else {
+            return None;
+        };
+        let n = self.rows_of(*v);
+        let few = packed.direct && self.b.fuse && self.b.importance.is_none() && (2..=FEW).contains(&n);
+        let same = x == out && self.b.plan.values[v.0].rows == Rows::Step && parts.len() == 1;
+        if !few || !same || !self.width(*v).is_multiple_of(PACKED_LEN) || !self.by_matrices(parts, n) {
+            return None;
+        }
+        let mut readers = ops.iter().filter(|op| op.reads().contains(&Access::Value(*v)));
+        let parts = match (readers.next()?, readers.next()) {
+            (Op::MatMul { parts, .. }, None) => parts.clone(),
+            (Op::GatedMatMul { gate, up, .. }, None) if self.gates_in_one(gate, up, n) => vec![*gate, *up],
+            _ => return None,
+        };
+        let layouts = self.layouts(packed, &parts, n);
+        let two = [layouts[0], layouts.get(1).copied().unwrap_or(0)];
+        let norm = Norm { x: *x, weight: *weight, eps: *eps };
+        (layouts.len() <= 2 && self.by_matrices(&parts, n)).then_some((*v, norm, two))
+    }
+
+    /// Makes the product `op` hand its rows on, if it can; `n` of them.
+    fn link(&mut self, op: usize) -> Option<Link> {
+        let (packed, (v, norm, layouts)) = (self.b.packed?, self.linked(op).filter(|_| self.powers_known)?);
+        let powers = |half: usize| packed.powers.address() + (4 * FEW * half) as u64;
+        let addresses = [
+            self.weight(norm.weight),
+            packed.at(0).0,
+            packed.at(1).0,
+            packed.squares.address(),
+            powers(self.powers),
+            powers(1 - self.powers),
+        ];
+        self.powers = 1 - self.powers;
+        let link = Link { v, at: self.links.len(), layouts };
+        self.links.extend(addresses);
+        self.link = Some(link);
+        Some(link)
+    }
+
+    /// Address of a link.
+    fn link_at(&mut self, link: Link) -> Result<u64> {
+        if let Some(buffer) = &self.links_buffer {
+            return Ok(buffer.address() + 8 * link.at as u64);
+        }
+        if self.listed.is_some() {
+            return Ok(0);
+        }
+        let most = self.b.plan.ops.len() * LINK_WORDS;
+        let buffer = self.b.device.buffer("links", 8 * most as u64, Class::Scratch)?;
+        self.rec.keep(&buffer);
+        Ok(self.links_buffer.insert(buffer).address() + 8 * link.at as u64)
+    }
+
+    /// Sends all links.
+    pub(super) fn send_links(&self) -> Result<()> {
+        let Some(buffer) = &self.links_buffer else { return Ok(()) };
+        vk::send(self.b.device, buffer, bytemuck::cast_slice(&self.links))
+    }
+
     /// Packs `x` for these products, normed if its norm is folded into products, unless it comes packed.
     pub(super) fn pack(&mut self, x: Val, parts: &[MatPart]) -> Result<()> {
         let Some(packed) = self.b.packed else { return Ok(()) };
-        if self.passed_on(x).is_some() {
+        if self.passed_on(x).is_some() || self.link.is_some_and(|link| link.v == x) {
             return Ok(());
         }
         self.settle()?;
@@ -204,7 +289,10 @@ impl Writer<'_, '_> {
         for (slot, chunks) in self.layouts(packed, parts, n).into_iter().enumerate() {
             let (codes, factors) = packed.at(slot);
             let push = Push::default().addr(self.val(norm.map_or(x, |n| n.x))).addr(self.opt(norm.map(|n| n.weight)));
-            let push = push.addr(codes).addr(factors).addr(map).word(n).float(norm.map_or(0.0, |n| n.eps));
+            let half = if n <= FEW { self.powers } else { 2 }; // of many rows nobody reads them
+            let powers = packed.powers.address() + (4 * FEW * half) as u64;
+            self.powers_known |= norm.is_some() && n <= FEW;
+            let push = push.addr(codes).addr(factors).addr(map).addr(powers).word(n).float(norm.map_or(0.0, |n| n.eps));
             let norms = u32::from(norm.is_some());
             let spec = [
                 ("SIZE", tiles::pack_threads(caps)),
@@ -243,11 +331,18 @@ impl Writer<'_, '_> {
         let push = push.addr(self.b.codebooks.address()).addr(factors);
         let push = self.product_sizes(push, parts, extras.gated, (info.cols, m, self.width(out)));
         let scale = |i: usize| parts.get(i).map_or(1.0, |p| p.scale);
-        let push = push.word(flags | n << 8).float(0.0).float(scale(0)).float(scale(1)).float(scale(2));
         let tile = tiles::mat_tile(self.b.device.caps(), packed.direct, info.format, (m, n), extras);
+        let came = self.link.filter(|link| link.v == x);
+        let sends = if extras.add { self.link(self.at) } else { None };
+        let eps = came.and(self.norms.get(&x)).map_or(0.0, |norm| norm.eps);
+        let push = push.word(flags | n << 8).float(eps).float(scale(0)).float(scale(1)).float(scale(2));
+        let link = came.or(sends).map(|link| self.link_at(link)).transpose()?;
+        let push = if tile.kernel == "gemm_few" { push.addr(link.unwrap_or(0)) } else { push };
         let grid = [tile.groups as usize, n.div_ceil(tile.columns()), 1];
         let mut spec = tile.spec(info.cols, extras);
         spec.extend(passed.map(|(layout, _, _)| ("PASSED", layout)));
+        spec.extend(sends.iter().flat_map(|link| [("SENT", link.layouts[0]), ("SENT_2", link.layouts[1])]));
+        spec.extend(came.map(|_| ("NORMED", 1)));
         self.dispatch(tile.kernel, Some(info.format.stem), &spec, push, grid)
     }
 }
