@@ -169,12 +169,12 @@ impl Lab {
             assert!(held.direct || !few);
             let rows = matrix::packed_rows(&caps, few, n);
             let codes = self.buffer(&vec![0xff; 2 * rows * k.next_multiple_of(matrix::PACKED_LEN)]);
-            let factors = self.buffer(&vec![0xff; 4 * rows]);
+            let (factors, powers) = (self.buffer(&vec![0xff; 4 * rows]), self.buffer(&vec![0xff; 4 * rows]));
             let (wide, _) = matrix::columns(&caps, few, n);
             let map = held.maps.iter().find(|(w, _)| *w == wide).map(|(_, map)| map.clone()).unwrap();
             let map = self.buffer(bytemuck::cast_slice(&map));
             let mut packing = Vec::new();
-            [x.address(), norm.address(), codes.address(), factors.address(), map.address()]
+            [x.address(), norm.address(), codes.address(), factors.address(), map.address(), powers.address()]
                 .iter()
                 .for_each(|a| packing.extend(a.to_le_bytes()));
             words(&mut packing, &[n]);
