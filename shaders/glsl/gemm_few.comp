@@ -78,6 +78,7 @@ void find_factors() {
 }
 
 void main() {
+    if (NORMED == 1) find_factors();
     WEIGHT_INIT
     const uint lane = gl_SubgroupInvocationID, slice = gl_SubgroupID % SPLIT, part = gl_SubgroupID / SPLIT % PARTS;
     const uint my_row = gl_SubgroupID / (SPLIT * PARTS) * TALL + lane / 4, my_chunk = lane % 4, magic = magic();
@@ -135,7 +136,6 @@ void main() {
             coopMatStore(sums[j] + sums[TILES + j], tile, gl_SubgroupID * ROOM + j * (TALL * WIDE / 4), TALL / 4,
                          gl_CooperativeMatrixLayoutColumnMajor);
         }
-        if (NORMED == 1 && t == gl_WorkGroupID.x) find_factors(); // not before: memory would rest meanwhile
         finish(t * HEIGHT * TALL, 0);
     }
 }

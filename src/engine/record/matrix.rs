@@ -141,7 +141,11 @@ impl Packed {
         let codes = device.buffer("packed", codes, Class::Scratch)?;
         let factors = device.buffer("packed.factors", factors, Class::Scratch)?;
         let squares = device.buffer("packed.squares", (4 * FEW * k / tiles::TALL) as u64, Class::Scratch)?;
-        let powers = device.buffer("packed.powers", 8 * FEW as u64 + 4 * max_rows.next_multiple_of(MOST_COLUMNS) as u64, Class::Scratch)?;
+        let powers = device.buffer(
+            "packed.powers",
+            8 * FEW as u64 + 4 * max_rows.next_multiple_of(MOST_COLUMNS) as u64,
+            Class::Scratch,
+        )?;
         Ok(Some(Packed { codes, factors, maps, direct: held.direct, k, passed_factors, squares, powers }))
     }
 

@@ -196,7 +196,9 @@ fn main() -> Result<(), Fault> {
                         let even = [1, 2, 3, 4].map(|n| GemvTile { groups: n * policy::cores(&caps), ..tile(1) });
                         let some = some.chain(even.into_iter().filter(|t| span == *k && t.groups <= tile(1).groups));
                         let copies = chosen.copies;
-                        tiles.extend(some.flat_map(|t| [1, 2].map(|depth| GemvTile { depth, activations, copies, ..t })));
+                        tiles.extend(
+                            some.flat_map(|t| [1, 2].map(|depth| GemvTile { depth, activations, copies, ..t })),
+                        );
                     }
                 }
                 for tile in tiles
