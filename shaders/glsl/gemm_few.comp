@@ -61,6 +61,15 @@ Weights factors(float16_t top, float16_t low, bool mine) {
 }
 #endif
 
+// The groups in their turn: those of the same bytes follow each other, so that these are looked up once.
+uint in_turn(uint i) {
+#ifdef LEVEL_HALVES
+    return i / (2 * LEVEL_APART) * (2 * LEVEL_APART) + i % (2 * LEVEL_APART) / 2 + i % 2 * LEVEL_APART;
+#else
+    return i;
+#endif
+}
+
 // The norm's factors of the rows, for `finish`.
 void find_factors() {
     const uint EACH_ROW = gl_WorkGroupSize.x / 16, t = gl_LocalInvocationID.x, row = t / EACH_ROW, n = flags >> 8 & 0xffff;
@@ -112,10 +121,11 @@ void main() {
                         held[u] = codes.v[unit_of(step * (GROUPS / 2) + i / 2 + u / TILES, u % TILES, TILES) + lane];
                     }
                 }
-                Weights a = weights(group_halves(top, i, magic), group_halves(low, i, magic));
+                const uint g = in_turn(i);
+                Weights a = weights(group_halves(top, g, magic), group_halves(low, g, magic));
                 [[unroll]] for (uint j = 0; j < TILES; j++) {
                     uint s = i % 2 * TILES + j;
-                    sums[s] = coopMatMulAdd(a, activations(held[i % TURN / 2 * TILES + j], i % 2), sums[s]);
+                    sums[s] = coopMatMulAdd(a, activations(held[g % TURN / 2 * TILES + j], g % 2), sums[s]);
                 }
             }
 #ifdef SMALL

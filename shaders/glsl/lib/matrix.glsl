@@ -29,6 +29,13 @@ struct Coded {
     Small w;
     float16_t factor; // of the block
 };
+#elif defined(LEVEL_HALVES)
+const float GAIN = 64.0; // as below
+uint magic() { return 0; }
+struct Coded {
+    Raw raw;
+    f16vec2 scale[PIECES];
+};
 #elif defined(PIECES)
 const float GAIN = 64.0; // keeps small weights from the subnormal halves
 // As halves, a byte with these bits above it is 1024 more than it is, or 1152 if signed, its sign turned. What is added to them is
@@ -92,6 +99,21 @@ uvec2 group_halves(Coded d, uint i, uint magic) {
     f16vec2 even = unpackFloat2x16(codes.x), odd = unpackFloat2x16(codes.y);
     precise f16vec2 a = fma(even, f16vec2(scale), f16vec2(offset)), b = fma(odd, f16vec2(scale), f16vec2(offset));
     return uvec2(packFloat2x16(a), packFloat2x16(b));
+}
+#elif defined(LEVEL_HALVES)
+Coded coded(Next next, uint c) {
+    Coded d;
+    uint unused[GROUPS];
+    vec2 s[PIECES];
+    weight_codes(next.raw, known(c), unused, s);
+    d.raw = next.raw;
+    [[unroll]] for (uint p = 0; p < PIECES; p++) d.scale[p] = f16vec2(s[p].x * GAIN);
+    return d;
+}
+uvec2 group_halves(Coded d, uint i, uint magic) {
+    const uvec2 levels = level_halves(level_word(d.raw, i), i / LEVEL_APART % 2 == 1);
+    const f16vec2 scale = d.scale[i * PIECES / GROUPS];
+    return uvec2(packFloat2x16(unpackFloat2x16(levels.x) * scale), packFloat2x16(unpackFloat2x16(levels.y) * scale));
 }
 #elif defined(PIECES)
 Coded coded(Next next, uint c) {

@@ -26,6 +26,11 @@
 //   uvec2 small_codes(Small w, uint i) the codes of group i as halves, in the order 0, 2, 1, 3
 //   uint small_piece(uint i)           the piece group i belongs to
 //
+// Of formats whose codes are levels that nibbles choose, the table holds halves then, and they define
+//
+//   LEVEL_APART                        groups from one of low nibbles to that of the high nibbles of the same bytes
+//   uint level_word(Raw r, uint i)     the bytes whose nibbles are group i
+//
 // Formats of floats define, instead, void weight_floats(Line l, uint c, out vec4 v[8]), and leave PIECES undefined.
 //
 // A block's fields (made from the format's row in quant/src) lie as in the file, or, with PLANES, field by field: first
@@ -129,7 +134,14 @@ uint level_of(uint i) {
     uint word = i < 8 ? (i < 4 ? all.x : all.y) : (i < 12 ? all.z : all.w);
     return (word >> (8 * (i % 4))) & 255;
 }
-Entry table_at(U32x2 tables, uint i) { return level_of(i / COPIES & 15) | (level_of(i / COPIES >> 4) << 16); }
+Entry table_at(U32x2 tables, uint i) {
+    const uint low = level_of(i / COPIES & 15), high = level_of(i / COPIES >> 4);
+#ifdef SMALL_HALVES
+    return packHalf2x16(vec2(bitfieldExtract(ivec2(low, high), 0, 8)));
+#else
+    return low | (high << 16);
+#endif
+}
 #elif defined(TABLE_OF_PAIRS)
 Entry table_at(U32x2 tables, uint i) { return tables.v[TABLE_AT / 2 + i / COPIES]; }
 #else

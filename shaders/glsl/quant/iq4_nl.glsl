@@ -11,4 +11,6 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     s[0] = vec2(half1(r.d), 0.0);
     [[unroll]] for (uint i = 0; i < 4; i++) leveled(r.n[i], q[i], q[i + 4]);
 }
+#define LEVEL_APART 4
+uint level_word(Raw r, uint i) { return r.n[i % 4]; }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -23,4 +23,6 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
         leveled(r.n1[i], q[i + 8], q[i + 12]);
     }
 }
+#define LEVEL_APART 4
+uint level_word(Raw r, uint i) { return i < 8 ? r.n0[i % 4] : r.n1[i % 4]; }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -25,4 +25,6 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
         [[unroll]] for (uint i = 0; i < 2; i++) leveled(n[2 * (p % 2) + i], q[4 * p + i], q[4 * p + 2 + i]);
     }
 }
+#define LEVEL_APART 2
+uint level_word(Raw r, uint i) { return i < 8 ? r.n0[i / 4 * 2 + i % 2] : r.n1[i / 4 % 2 * 2 + i % 2]; }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }
