@@ -144,7 +144,7 @@ pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usiz
         let (size, split, per_core) = match m {
             ..=4224 => (256, 8, u32::MAX),
             4225..=8192 => (128, 4, u32::MAX),
-            _ if extras.gated => (256, 4, 4),
+            _ if extras.gated => (256, 8, 4),
             _ if table_bytes(format) > 0 => (128, 4, 8), // each workgroup fills its table
             _ => (128, 2, u32::MAX),
         };
