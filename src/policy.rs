@@ -181,7 +181,7 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         (_, 1) if short && format.id == FormatId::Q4K => (512, 1, 2 * cores),
         (_, 1) if short && many_registers => (256, 1, 4 * cores),
         (_, 1) if short && (codebook || format.id == FormatId::Iq4Xs) => (1024, 1, cores),
-        (_, 1) if short && table_bytes(format) > 0 => (1024, 4, cores),
+        (_, 1) if short && table_bytes(format) > 0 && format.id != FormatId::Nvfp4 => (1024, 4, cores),
         (_, 1) if short && bits > 8.0 => (1024, 1, 3 * cores),
         (_, 1) if bits < 2.2 => (1024, 4, cores),
         (_, 1) if format.id == FormatId::Q4K => (512, 4, 2 * cores),
