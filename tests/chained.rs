@@ -42,7 +42,8 @@ fn chained_products_are_what_they_are_apart() {
 /// Attention is a stage of the chain then, of caches of halves.
 #[test]
 fn chained_attention_is_what_it_is_apart() {
-    for (name, recipe) in [("tiny", "Q8_0"), ("tiny-moe", "Q8_0"), ("tiny", "IQ4_XS"), ("tiny", "IQ4_NL")] {
+    let of_tiny = ["Q8_0", "IQ4_XS", "IQ4_NL", "Q3_K_S", "IQ3_S"].map(|recipe| ("tiny", recipe));
+    for (name, recipe) in of_tiny.into_iter().chain([("tiny-moe", "Q8_0")]) {
         let shape = pumex::synthetic::find(name).unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         let ids: Vec<u32> = (0..4096).map(|i| (i * 37 + 5) % 120).collect();

@@ -77,9 +77,22 @@ const ATTN: [(&str, u32); 11] = [
 /// Products with the matrices of each row's experts.
 const EXPERTS: [(&str, u32); 2] = [("EXPERTS", 10), ("USED", 11)];
 
-/// Formats, and pairs of them, that usual recipes hold, of those without tables.
-pub const CHAINED: [&str; 8] =
-    ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "q4_k+q5_k", "iq4_xs+q5_k", "iq4_nl+q5_k"];
+/// Formats, and pairs of them, that usual recipes hold; the first, which gate and up have, may have a table.
+pub const CHAINED: [&str; 13] = [
+    "q4_k+q6_k",
+    "q5_k+q6_k",
+    "q4_0+q6_k",
+    "q8_0",
+    "q6_k",
+    "q4_k+q5_k",
+    "iq4_xs+q5_k",
+    "iq4_nl+q5_k",
+    "q3_k+q4_k",
+    "q3_k+q5_k",
+    "iq3_s+q4_k",
+    "iq2_xs+q4_k",
+    "iq2_xxs+q4_k",
+];
 
 /// Likewise, of models with experts.
 pub const CHAINED_EXPERTS: [&str; 7] =
@@ -150,7 +163,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "chain",
         formats: Formats::Pairs(&CHAINED),
         needs: Needs::IntegerDot,
-        push_bytes: 40,
+        push_bytes: 48,
         spec: &[
             ("SIZE", 0),
             ("K", 1),
@@ -169,7 +182,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "chain_experts",
         formats: Formats::Pairs(&CHAINED_EXPERTS),
         needs: Needs::IntegerDot,
-        push_bytes: 40,
+        push_bytes: 48,
         spec: &[
             ("SIZE", 0),
             ("K", 1),

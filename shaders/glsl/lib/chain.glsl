@@ -45,11 +45,9 @@ layout(push_constant) uniform Push {
     Flag gave_up;  // 1 if a thread ever gave up
     Flag fault;    // likewise, for the host
     uint stages;
+    U32x2 tables;
 };
-#ifdef TABLE_WORDS // of the first format, which alone may have a table, and of levels only: these are made, not read
-#ifndef LEVELS
-#error a format of chains with a table that lies in memory
-#endif
+#ifdef TABLE_WORDS // of the first format, which alone may have a table
 #define CHAIN_TABLE
 #endif
 // Words of a stage; addresses take two.
@@ -227,12 +225,13 @@ float biased(float sum, uint part, uint row, uint flags) {
 void main() {
     uint t = gl_LocalInvocationID.x;
     tags = params.w[STEP_TAGS];
-#ifdef CHAIN_TABLE
-    stage_table(U32x2(uvec2(0)));
-#endif
     for (uint i = t; i < STAGE_WORDS; i += gl_WorkGroupSize.x) words[0][i] = program.v[i];
     for (uint i = t; i < PACKETS; i += gl_WorkGroupSize.x) arrived[0][i] = 0;
     barrier();
+#ifdef CHAIN_TABLE
+    stage = 0;
+    if (!is(TRIAL)) stage_table(tables);
+#endif
     for (uint s = 0; s < stages; s++) {
         stage = s % 2;
         uint next = min(s + 1, stages - 1) * STAGE_WORDS, ahead = program.v[next + min(t, STAGE_WORDS - 1)];

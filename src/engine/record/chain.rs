@@ -474,9 +474,9 @@ impl Writer<'_, '_> {
         }
         let program = self.program_buffer()?.address() + at;
         let push = Push::default().addr(program).addr(self.b.params.address()).addr(chain.gave_up.address());
-        let push = push.addr(self.b.fault.address()).word(open.stages.len());
+        let push = push.addr(self.b.fault.address()).word(open.stages.len()).word(0).addr(self.b.codebooks.address());
         let pipeline = self.kernels.get(chain.kernel(), Some(name), &spec)?;
-        self.rec.dispatch(&pipeline, &push.padded(40), [chain.tile.groups, 1, 1]);
+        self.rec.dispatch(&pipeline, &push.padded(48), [chain.tile.groups, 1, 1]);
         self.due = true; // its stages may have made what comes after reads
         Ok(())
     }

@@ -47,7 +47,7 @@ pub(super) fn wait_for_each_other(
     let mut rec = device.recorder()?;
     let push = Push::default().addr(program.address()).addr(params.address()).addr(gave_up.address());
     let push = push.addr(fault.address()).word(TRIALS);
-    rec.dispatch(&pipeline, &push.padded(40), [groups, 1, 1]);
+    rec.dispatch(&pipeline, &push.padded(48), [groups, 1, 1]);
     rec.host_barrier();
     packets.iter().chain([&program, &fault, &gave_up, &params]).for_each(|b| rec.keep(b));
     let recording = rec.finish()?;
