@@ -72,7 +72,8 @@ impl MatTile {
 }
 
 const MANY_ROWS: &str = "gemm_mat";
-const FEW_ROWS: &str = "gemm_few";
+/// Row of the kernel table for few activation rows.
+pub const FEW_KERNEL: &str = "gemm_few";
 
 /// Weights a thread of the kernels takes at a time: CHUNK of `shaders/glsl/quant`.
 pub fn chunk_len(format: &Format) -> usize {
@@ -172,7 +173,7 @@ pub fn mat_tile_of(
     extras: Extras,
 ) -> MatTile {
     let (wide, tiles) = columns(caps, direct, n);
-    let kernel = if direct && n <= FEW { FEW_ROWS } else { MANY_ROWS };
+    let kernel = if direct && n <= FEW { FEW_KERNEL } else { MANY_ROWS };
     let tile = MatTile { kernel, size, split, wide, tiles, groups: 0, turn: 8, copies: 1 };
     let groups = m.div_ceil(tile.height(extras).max(1)) as u32;
     MatTile { groups: groups.min(per_core.saturating_mul(cores(caps))), ..tile }

@@ -185,14 +185,16 @@ impl Writer<'_, '_> {
         layouts
     }
 
+    /// Whether an op before those that read `v` can pack it: few rows, of whole units.
+    fn packs_early(&self, packed: &Packed, v: Val) -> bool {
+        let few = packed.direct && (2..=FEW).contains(&self.rows_of(v));
+        few && self.b.fuse && self.b.importance.is_none() && self.width(v).is_multiple_of(PACKED_LEN)
+    }
+
     /// Whether the op that makes `v` packs it for the one product that reads it: in which layout, where, and where its
     /// factors are.
     pub(super) fn passed_on(&self, v: Val) -> Option<(u32, u64, u64)> {
-        let (packed, plan, n) = (self.b.packed?, self.b.plan, self.rows_of(v));
-        let few = packed.direct && self.b.fuse && self.b.importance.is_none() && (2..=FEW).contains(&n);
-        if !few || !self.width(v).is_multiple_of(PACKED_LEN) {
-            return None;
-        }
+        let (packed, plan, n) = (self.b.packed.filter(|p| self.packs_early(p, v))?, self.b.plan, self.rows_of(v));
         let mut readers = plan.ops.iter().filter(|op| op.reads().contains(&Access::Value(v)));
         let (Some(Op::MatMul { parts, .. }), None) = (readers.next(), readers.next()) else { return None };
         let &[layout] = self.layouts(packed, parts, n).as_slice() else { return None };
@@ -213,16 +215,15 @@ impl Writer<'_, '_> {
 
     /// The norm that the product `op`, which adds to the rows, can hand them to, packed.
     fn linked(&self, op: usize) -> Option<(Val, Norm, [u32; 2])> {
-        let (packed, ops) = (self.b.packed?, &self.b.plan.ops);
+        let ops = &self.b.plan.ops;
         let (Op::MatMul { parts, add: true, out, .. }, Op::RmsNorm { x, weight, eps, out: v }) =
             (ops.get(op)?, ops.get(op + 1)?)
         else {
             return None;
         };
-        let n = self.rows_of(*v);
-        let few = packed.direct && self.b.fuse && self.b.importance.is_none() && (2..=FEW).contains(&n);
+        let (packed, n) = (self.b.packed.filter(|p| self.packs_early(p, *v))?, self.rows_of(*v));
         let same = x == out && self.b.plan.values[v.0].rows == Rows::Step && parts.len() == 1;
-        if !few || !same || !self.width(*v).is_multiple_of(PACKED_LEN) || !self.by_matrices(parts, n) {
+        if !same || !self.by_matrices(parts, n) {
             return None;
         }
         let mut readers = ops.iter().filter(|op| op.reads().contains(&Access::Value(*v)));
@@ -341,7 +342,7 @@ impl Writer<'_, '_> {
         let eps = came.and(self.norms.get(&x)).map_or(0.0, |norm| norm.eps);
         let push = push.word(flags | n << 8).float(eps).float(scale(0)).float(scale(1)).float(scale(2));
         let link = came.or(sends).map(|link| self.link_at(link)).transpose()?;
-        let push = if tile.kernel == "gemm_few" { push.addr(link.unwrap_or(0)) } else { push };
+        let push = if tile.kernel == tiles::FEW_KERNEL { push.addr(link.unwrap_or(0)) } else { push };
         let grid = [tile.groups as usize, n.div_ceil(tile.columns()), 1];
         let mut spec = tile.spec(info.cols, extras);
         spec.extend(passed.map(|(layout, _, _)| ("PASSED", layout)));
