@@ -6,7 +6,7 @@ const uint LINK_CODES = 1;   // packed, and LINK_CODES + 1: likewise, in another
 const uint LINK_SQUARES = 3; // [row, k / 16]
 const uint LINK_POWERS = 4;  // [row]: what they are packed over
 const uint LINK_NEXT = 5;    // [row]: that of the next norm, left by who reads them
-const float HEADROOM = 64.0;     // the root of the mean square is packed as one over this, so that rows may grow
+const float HEADROOM = 64.0; // the root of the mean square is packed as one over this, so that rows may grow
 float power_of(float mean_square) {
     return uintBitsToFloat(floatBitsToUint(clamp(sqrt(mean_square), 1e-25, 1e25)) & 0x7f800000u) * HEADROOM;
 }

@@ -238,7 +238,7 @@ impl Writer<'_, '_> {
         (layouts.len() <= 2 && self.by_matrices(&parts, n)).then_some((*v, norm, two))
     }
 
-    /// Makes the product `op` hand its rows on, if it can; `n` of them.
+    /// Makes the product `op` hand its rows on, if it can.
     fn link(&mut self, op: usize) -> Option<Link> {
         let (packed, (v, norm, layouts)) = (self.b.packed?, self.linked(op).filter(|_| self.powers_known)?);
         let powers = |half: usize| packed.powers.address() + (4 * FEW * half) as u64;
