@@ -338,7 +338,7 @@ impl Writer<'_, '_> {
         let scale = |i: usize| parts.get(i).map_or(1.0, |p| p.scale);
         let tile = tiles::mat_tile(self.b.device.caps(), packed.direct, info.format, (m, n), extras);
         let came = self.link.filter(|link| link.v == x);
-        let sends = if extras.add { self.link(self.at) } else { None };
+        let sends = if extras.add && came.is_none() { self.link(self.at) } else { None }; // there is room for one link
         let eps = came.and(self.norms.get(&x)).map_or(0.0, |norm| norm.eps);
         let push = push.word(flags | n << 8).float(eps).float(scale(0)).float(scale(1)).float(scale(2));
         let link = came.or(sends).map(|link| self.link_at(link)).transpose()?;
