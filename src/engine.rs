@@ -16,6 +16,7 @@ pub use cache::CacheType;
 pub use info::{model_info, ModelInfo};
 pub use record::{held as held_of_matrices, run_at_once, Held as HeldOfMatrices, Stamped};
 pub use vulkan::{StepTime, VulkanRunner};
+pub use weights::repack;
 
 use crate::gguf::Gguf;
 use crate::plan::Plan;

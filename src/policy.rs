@@ -94,6 +94,12 @@ impl GemvTile {
         }
         spec
     }
+
+    /// One more, where the kernel asks whether it takes whole numbers of the `rows` of each matrix at a time.
+    pub fn whole_rows(&self, mut rows: impl Iterator<Item = usize>) -> Option<(&'static str, u32)> {
+        let whole = rows.all(|m| m.is_multiple_of(self.rows as usize));
+        (self.kernel == DOT).then_some(("WHOLE_ROWS", u32::from(whole)))
+    }
 }
 
 /// Multiprocessors, or a guess at those of a device whose driver does not say.
@@ -143,7 +149,7 @@ fn dot_copies(caps: &Caps, format: &Format, span: usize, n: usize, codes: Activa
 /// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory, with an eighth of padding
 /// and 3 bits each for scales and sums, else a multiple of 256; none if it cannot run at all.
 pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize, codes: Activations) -> Option<usize> {
-    if !caps.int_dot8 || format.block_len == 1 || caps.subgroup_size < 8 {
+    if !caps.int_dot8 || !caps.subgroup_shuffle || format.block_len == 1 || caps.subgroup_size < 8 {
         return None;
     }
     let room = (caps.max_shared_bytes as usize).checked_sub(table_bytes(format) + DOT_SHARED_RESERVE)?;
@@ -180,8 +186,10 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         (..65536, _) => (512, 2, cores),
         (_, 1) if short && format.id == FormatId::Q4K => (512, 1, 2 * cores),
         (_, 1) if short && many_registers => (256, 1, 4 * cores),
-        (_, 1) if short && (codebook || format.id == FormatId::Iq4Xs) => (1024, 1, cores),
-        (_, 1) if short && table_bytes(format) > 0 && format.id != FormatId::Nvfp4 => (1024, 4, cores),
+        (_, 1) if short && (codebook || format.id == FormatId::Iq4Nl) => (1024, 1, cores),
+        (_, 1) if short && table_bytes(format) > 0 => (1024, 2, cores),
+        (_, 1) if short && matches!(format.id, FormatId::Q2K | FormatId::Q3K) => (1024, 2, cores),
+        (_, 1) if short && matches!(format.id, FormatId::Q2_0) => (512, 2, 2 * cores),
         (_, 1) if short && bits > 8.0 => (1024, 1, 3 * cores),
         (_, 1) if bits < 2.2 => (1024, 4, cores),
         (_, 1) if format.id == FormatId::Q4K => (512, 4, 2 * cores),
@@ -191,7 +199,8 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         _ => (512, 2, 4 * cores),
     };
     // Two chunks under way of the widest matrices, where codes are short.
-    let deep = matches!(format.id, FormatId::Q4K | FormatId::Iq4Xs) || bits > 8.0;
+    let deep = matches!(format.id, FormatId::Q2_0 | FormatId::Q2K | FormatId::Q3K | FormatId::Q4K) || bits > 8.0;
+    let deep = deep || matches!(format.id, FormatId::Iq4Nl | FormatId::Mxfp4);
     let deep = (deep && m >= 1 << 16) || (codebook && m >= 8192 && !extras.gated);
     let depth = if short && deep && n == 1 && span == k { 2 } else { 1 };
     let many = if size >= 512 { dot_copies(caps, format, span, n, extras.activations) } else { usual_copies(format) };

@@ -220,7 +220,8 @@ impl Lab {
                     policy::GemvTile { depth, activations, copies: depth, ..tile }
                 }
             };
-            let spec = tile.spec(k, n, case.extras());
+            let mut spec = tile.spec(k, n, case.extras());
+            spec.extend(tile.whole_rows(std::iter::once(m)));
             self.launch(tile.kernel, format, &spec, &push, [tile.groups, 1, 1]);
         }
         let mut found = vec![0f32; n * m];

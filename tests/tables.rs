@@ -51,10 +51,10 @@ fn fields_cover_their_block_and_planes_start_where_each_can_be_read_whole() {
         });
         assert_eq!(end, f.block_bytes, "{}", f.name);
         let mut before = 0;
-        for field in f.fields {
-            let width = (1 << field.bytes.trailing_zeros()).min(16); // a plane starts at a multiple of `before`
-            assert!(before % width == 0, "{} {}", f.name, field.name);
-            before += field.bytes;
+        for part in f.parts() {
+            let width = (1 << part.bytes.trailing_zeros()).min(16); // a plane starts at a multiple of `before`
+            assert!(before % width == 0, "{} {}", f.name, part.name);
+            before += part.bytes;
         }
     }
 }
@@ -74,6 +74,37 @@ fn planes_hold_the_same_bytes_field_by_field() {
     }
 }
 
+/// Codes lose nothing: of every bit of the fields they stand for there is a place, and each place is taken once.
+#[test]
+fn codes_take_every_bit_of_their_fields_once() {
+    use pumex_quant::codes::Place;
+    let mut formats = 0;
+    for f in FORMATS {
+        let Some(codes) = &f.codes else { continue };
+        formats += 1;
+        let kept = |name: &str| f.parts().iter().any(|p| p.name == name && !p.codes);
+        let bits = |field: &pumex_quant::Field| 8 * field.at..8 * (field.at + field.bytes);
+        let mut wanted: Vec<usize> = f.fields.iter().filter(|field| !kept(field.name)).flat_map(bits).collect();
+        let places: Vec<Place> = (0..8 * codes.len_bytes()).map(codes.place).collect();
+        let digits = places.iter().filter(|p| matches!(p, Place::Digit(..))).count();
+        if digits > 0 {
+            let mut seen: Vec<(usize, usize)> =
+                places.iter().filter_map(|p| if let Place::Digit(i, n) = p { Some((*i, *n)) } else { None }).collect();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..256).flat_map(|i| [(i, 0), (i, 1)]).collect::<Vec<_>>(), "{}", f.name);
+            continue;
+        }
+        let mut taken: Vec<usize> =
+            places.iter().filter_map(|p| if let Place::Bit(at) = p { Some(*at) } else { None }).collect();
+        wanted.sort_unstable();
+        taken.sort_unstable();
+        assert_eq!(taken, wanted, "{}", f.name);
+        let evens = places.iter().filter(|p| matches!(p, Place::Even(_))).count();
+        assert!(evens == 0 || evens == f.block_len / 8, "{}", f.name);
+    }
+    assert_eq!(formats, 13);
+}
+
 #[test]
 fn tables_start_at_pairs_of_words_and_name_formats_once() {
     let mut named: Vec<pumex_quant::FormatId> = Vec::new();
@@ -85,7 +116,9 @@ fn tables_start_at_pairs_of_words_and_name_formats_once() {
     named.sort_unstable();
     named.dedup();
     assert_eq!(named.len(), all);
-    assert_eq!(tables::packed().len(), tables::TABLES.iter().map(|t| t.words().len()).sum::<usize>());
+    let words = tables::TABLES.iter().map(|t| t.words().len()).sum::<usize>();
+    let bits = FORMATS.iter().filter_map(|f| f.codes.as_ref()).map(|c| 8 * c.len_bytes()).sum::<usize>();
+    assert_eq!(tables::packed().len(), words + bits);
 }
 
 /// Shaders make the table of such formats from four words of levels.

@@ -18,6 +18,7 @@ pub const FORMAT: Format = Format {
     block_len: 1,
     block_bytes: 2,
     fields: &[],
+    codes: None,
     decode: |b, out| out[0] = value(b),
     encode,
     is_finite: |b| value(b).is_finite(),

@@ -15,6 +15,7 @@ pub const FORMAT: Format = Format {
     block_len: 1,
     block_bytes: 2,
     fields: &[],
+    codes: None,
     decode: |b, out| out[0] = half_at(b, 0),
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

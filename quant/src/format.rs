@@ -1,5 +1,7 @@
 //! What a format is: its ids, sizes, decoder and finiteness check.
 
+use crate::codes::{Codes, Plane};
+
 /// Names a row of the format table; stable, cheap to compare and to key kernels with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
@@ -53,6 +55,19 @@ impl Field {
     }
 }
 
+/// A part of what planes have of a block: a field, or codes in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Name of the field.
+    pub name: &'static str,
+    /// Byte in the block, or among the codes.
+    pub at: usize,
+    /// Bytes.
+    pub bytes: usize,
+    /// Whether it is of the codes.
+    pub codes: bool,
+}
+
 /// One weight format.
 #[derive(Debug)]
 pub struct Format {
@@ -70,6 +85,8 @@ pub struct Format {
     pub block_bytes: usize,
     /// What a block consists of, widest reads first: the order of the planes of [`Format::planes`]. Empty for floats.
     pub fields: &'static [Field],
+    /// Codes that lie in another order in planes than in blocks, if any do.
+    pub codes: Option<Codes>,
     /// Decodes one block: `block_bytes` bytes → `block_len` weights, exactly.
     pub decode: fn(&[u8], &mut [f32]),
     /// Encodes one block: `block_len` finite weights and how much each one's squared error counts → `block_bytes` bytes.
@@ -92,22 +109,52 @@ impl Format {
         (len / self.block_len).checked_mul(self.block_bytes)
     }
 
-    /// Bytes of a row of `len` weights as planes: a multiple of 16, so that every row starts where wide reads can.
-    pub fn planes_bytes(&self, len: usize) -> usize {
-        (len / self.block_len * self.block_bytes).next_multiple_of(16)
+    /// What planes consist of, in order.
+    pub fn parts(&self) -> Vec<Part> {
+        let of_field = |f: &Field| Part { name: f.name, at: f.at, bytes: f.bytes, codes: false };
+        let Some(codes) = &self.codes else { return self.fields.iter().map(of_field).collect() };
+        let mut used = 0;
+        let part = |plane: &Plane| match *plane {
+            Plane::Field(name) => self.fields.iter().find(|f| f.name == name).map(of_field),
+            Plane::Codes(name, bytes) => {
+                used += bytes;
+                Some(Part { name, at: used - bytes, bytes, codes: true })
+            }
+        };
+        codes.planes.iter().filter_map(part).collect()
     }
 
-    /// A row of blocks with its bytes in another order: of the first field that of all blocks, then of the next.
-    /// Floats stay as they are.
+    /// Bytes that planes have of a block.
+    pub fn planes_block_bytes(&self) -> usize {
+        if self.fields.is_empty() {
+            return self.block_bytes;
+        }
+        self.parts().iter().map(|p| p.bytes).sum()
+    }
+
+    /// Bytes of a row of `len` weights as planes: a multiple of 16, so that every row starts where wide reads can.
+    pub fn planes_bytes(&self, len: usize) -> usize {
+        (len / self.block_len * self.planes_block_bytes()).next_multiple_of(16)
+    }
+
+    /// A row of blocks as planes: of the first part that of all blocks, then of the next. Floats stay as they are.
     pub fn planes(&self, row: &[u8]) -> Vec<u8> {
         if self.fields.is_empty() {
             return row.to_vec();
         }
-        let mut out = Vec::with_capacity(row.len().next_multiple_of(16));
-        for field in self.fields {
-            row.chunks_exact(self.block_bytes).for_each(|b| out.extend(&b[field.at..][..field.bytes]));
+        let len = row.len() / self.block_bytes * self.block_len;
+        let mut out = Vec::with_capacity(self.planes_bytes(len));
+        for part in self.parts() {
+            for block in row.chunks_exact(self.block_bytes) {
+                match &self.codes {
+                    Some(codes) if part.codes => {
+                        out.extend((part.at..part.at + part.bytes).map(|b| codes.byte(block, b)));
+                    }
+                    _ => out.extend(&block[part.at..][..part.bytes]),
+                }
+            }
         }
-        out.resize(row.len().next_multiple_of(16), 0);
+        out.resize(self.planes_bytes(len), 0);
         out
     }
 

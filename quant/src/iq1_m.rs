@@ -57,6 +57,7 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 32 + 16 + 8,
     fields: &[Field::new("QS", 0, 32), Field::new("QH", 32, 16), Field::new("SC", 48, 8)],
+    codes: None,
     decode,
     encode,
     is_finite: |b| super_scale(b).is_finite(),

@@ -53,6 +53,7 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 32 + 16,
     fields: &[Field::new("QS", 2, 32), Field::new("QH", 34, 16), Field::new("D", 0, 2)],
+    codes: None,
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

@@ -4,6 +4,7 @@
 //! bits, for 8 weights each), 32 of sign patterns, 8 of the indices' high bit pairs, 8 of two 4-bit scales.
 use crate::bits::half_at;
 use crate::bits::put_half;
+use crate::codes::{self, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, IQ2_S};
 use crate::search::codebook::{Book, Signs};
@@ -52,6 +53,16 @@ pub const FORMAT: Format = Format {
         Field::new("SC", 74, 8),
         Field::new("D", 0, 2),
     ],
+    codes: Some(Codes {
+        planes: &[
+            Plane::Field("QS"),
+            Plane::Codes("SIGNS", 32),
+            Plane::Field("QH"),
+            Plane::Field("SC"),
+            Plane::Field("D"),
+        ],
+        place: |i| Place::Bit(8 * 34 + codes::of_bits(i)),
+    }),
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

@@ -4,6 +4,7 @@
 //! grid index under 7-bit sign pattern, for 8 weights each), 8 of two 4-bit scales.
 use crate::bits::put_half;
 use crate::bits::{half_at, u16_at};
+use crate::codes::{self, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, signs, IQ2_XS};
 use crate::search::codebook::{Book, Signs};
@@ -37,6 +38,23 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
     }
 }
 
+/// Of each chunk of 64 weights, the low eight bits of the indices and two words of signs; then the indices' ninth bits.
+fn place(i: usize) -> Place {
+    if i >= 8 * 64 {
+        return Place::Bit(16 + 16 * (i - 8 * 64) + 8);
+    }
+    let (chunk, bit) = (16 + i / 128 * 128, i % 128);
+    if bit < 64 {
+        return Place::Bit(chunk + bit / 8 * 16 + bit % 8);
+    }
+    let weight = codes::of_bits(bit - 64);
+    let signs = chunk + weight / 8 * 16 + 9;
+    match weight % 8 {
+        7 => Place::Even(signs),
+        n => Place::Bit(signs + n),
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Iq2Xs,
@@ -46,6 +64,10 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 64 + 8,
     fields: &[Field::new("QS", 2, 64), Field::new("SC", 66, 8), Field::new("D", 0, 2)],
+    codes: Some(Codes {
+        planes: &[Plane::Codes("QS", 64), Plane::Field("SC"), Plane::Codes("QH", 4), Plane::Field("D")],
+        place: place,
+    }),
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

@@ -4,6 +4,7 @@
 //! indices of 8 bits and a word of four 7-bit sign patterns under a 4-bit scale.
 use crate::bits::put_half;
 use crate::bits::{half_at, u32_at};
+use crate::codes::{self, signs_place, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, signs, IQ2_XXS};
 use crate::search::codebook::{Book, Signs};
@@ -41,6 +42,18 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
     }
 }
 
+/// Of each sub-block, its indices and a word of signs; then the scales of all.
+fn place(i: usize) -> Place {
+    if i >= 8 * 64 {
+        return Place::Bit(16 + 64 * ((i - 8 * 64) / 4) + 60 + i % 4);
+    }
+    let (block, bit) = (16 + i / 64 * 64, i % 64);
+    if bit < 32 {
+        return Place::Bit(block + bit);
+    }
+    signs_place(block + 32, codes::of_bits(bit - 32))
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Iq2Xxs,
@@ -50,6 +63,7 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 8 * 8,
     fields: &[Field::new("QS", 2, 64), Field::new("D", 0, 2)],
+    codes: Some(Codes { planes: &[Plane::Codes("QS", 64), Plane::Codes("SC", 4), Plane::Field("D")], place: place }),
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

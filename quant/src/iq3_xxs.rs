@@ -4,6 +4,7 @@
 //! 4 weights each), then per sub-block a word of four 7-bit sign patterns under a 4-bit scale.
 use crate::bits::put_half;
 use crate::bits::{half_at, u32_at};
+use crate::codes::{self, signs_place, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, signs, IQ3_XXS};
 use crate::search::codebook::{Book, Signs};
@@ -35,6 +36,14 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
     b[2..66].iter_mut().zip(coded.entries).for_each(|(byte, entry)| *byte = entry as u8);
 }
 
+/// Words of signs, then the scales of all sub-blocks.
+fn place(i: usize) -> Place {
+    if i >= 8 * 32 {
+        return Place::Bit(8 * 66 + 32 * ((i - 8 * 32) / 4) + 28 + i % 4);
+    }
+    signs_place(8 * 66 + i / 32 * 32, codes::of_bits(i % 32))
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Iq3Xxs,
@@ -44,6 +53,10 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 64 + 32,
     fields: &[Field::new("QS", 2, 64), Field::new("SIGNS", 66, 32), Field::new("D", 0, 2)],
+    codes: Some(Codes {
+        planes: &[Plane::Field("QS"), Plane::Codes("SIGNS", 32), Plane::Codes("SC", 4), Plane::Field("D")],
+        place: place,
+    }),
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

@@ -3,6 +3,7 @@
 //! `w = d * LEVELS[q]`: sixteen levels, denser around zero. Bytes: `d` f16, then Q4_0's nibbles.
 use crate::bits::{half_at, half_nibble};
 use crate::bits::{put_half, put_nibbles};
+use crate::codes::{self, Codes, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{scale, Levels};
 
@@ -37,6 +38,7 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 2 + 16,
     fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
+    codes: Some(Codes { planes: &[Plane::Codes("QS", 16), Plane::Field("D")], place: |i| codes::nibbles(2, 16, i) }),
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

@@ -4,6 +4,7 @@
 //! 2 bits of 8 scales, 4 of their low nibbles, then per sub-block 16 bytes of nibbles in Q4_0's order.
 use crate::bits::{half_at, half_nibble, u16_at};
 use crate::bits::{put_half, put_nibbles};
+use crate::codes::{self, Codes, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::iq4_nl::levels;
 use crate::iq4_nl::LEVELS;
@@ -43,6 +44,10 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 2 + 4 + 128,
     fields: &[Field::new("QS", 8, 128), Field::new("HEAD", 0, 8)],
+    codes: Some(Codes {
+        planes: &[Plane::Codes("QS", 128), Plane::Field("HEAD")],
+        place: |i| codes::nibbles(8, 16, i),
+    }),
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bits;
+pub mod codes;
 mod format;
 pub mod grid;
 pub mod search;
@@ -40,7 +41,7 @@ pub mod q8_k;
 pub mod tq1_0;
 pub mod tq2_0;
 
-pub use format::{Field, Format, FormatId};
+pub use format::{Field, Format, FormatId, Part};
 
 /// Every format, one row each.
 pub const FORMATS: &[Format] = &[

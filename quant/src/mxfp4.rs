@@ -3,6 +3,7 @@
 //! `w = 2^(e - 128) * LEVELS[q]`: E2M1 numbers, stored doubled so that they are whole. Bytes: `e`, then Q4_0's nibbles.
 use crate::bits::half_nibble;
 use crate::bits::put_nibbles;
+use crate::codes::{self, Codes, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{error, scale as search, Levels};
 
@@ -52,6 +53,7 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 1 + 16,
     fields: &[Field::new("QS", 1, 16), Field::new("E", 0, 1)],
+    codes: Some(Codes { planes: &[Plane::Codes("QS", 16), Plane::Field("E")], place: |i| codes::nibbles(1, 16, i) }),
     decode,
     encode,
     is_finite: |b| b[0] != 255,

@@ -3,6 +3,7 @@
 //! `w = ±d`, plus where the bit is set. Bytes: `d` f16, then 128 bits.
 use crate::bits::half_at;
 use crate::bits::put_half;
+use crate::codes::{self, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 
 fn decode(b: &[u8], out: &mut [f32]) {
@@ -29,6 +30,10 @@ pub const FORMAT: Format = Format {
     block_len: 128,
     block_bytes: 2 + 16,
     fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
+    codes: Some(Codes {
+        planes: &[Plane::Codes("QS", 16), Plane::Field("D")],
+        place: |i| Place::Bit(16 + codes::of_bits(i)),
+    }),
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

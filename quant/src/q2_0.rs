@@ -3,6 +3,7 @@
 //! `w = d * (q - 1)`. Bytes: `d` f16, then 64 bit pairs, four neighbours to a byte.
 use crate::bits::half_at;
 use crate::bits::put_half;
+use crate::codes::{self, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
@@ -32,6 +33,10 @@ pub const FORMAT: Format = Format {
     block_len: 64,
     block_bytes: 2 + 16,
     fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
+    codes: Some(Codes {
+        planes: &[Plane::Codes("QS", 16), Plane::Field("D")],
+        place: |i| Place::Bit(16 + 2 * codes::of_pairs(i) + i % 2),
+    }),
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

@@ -38,6 +38,7 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 16 + 64 + 2 + 2,
     fields: &[Field::new("QS", 16, 64), Field::new("SC", 0, 16), Field::new("DM", 80, 4)],
+    codes: None,
     decode,
     encode,
     is_finite: |b| half_at(b, 80).is_finite() && half_at(b, 82).is_finite(),

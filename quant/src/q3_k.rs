@@ -4,6 +4,7 @@
 //! `i % 32`), 64 of bit pairs in Q2_K's order, 12 of 6-bit scales, `d` f16.
 use crate::bits::half_at;
 use crate::bits::{put_half, put_quarters};
+use crate::codes::{Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, two_level, Integers};
 
@@ -40,6 +41,36 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
     put_quarters(&mut b[32..96], &q);
 }
 
+/// Bit `n` of the code of weight `i`.
+fn bit(i: usize, n: usize) -> Place {
+    match n {
+        2 => Place::Bit(8 * (i % 32) + i / 32),
+        _ => Place::Bit(8 * (32 + i / 128 * 32 + i % 32) + 2 * (i / 32 % 4) + n),
+    }
+}
+
+/// A chunk is 16 weights of each quarter of 128. Its four words have the codes of quarter 0 at bits 0, of 1 at 3, and the low two
+/// bits of those of 3 at bit 6; two more words (from byte 64 on) have half of those of quarter 2 at bit 0, half at 3, and the
+/// last bits of quarter 3.
+fn place(i: usize) -> Place {
+    let (b, n) = (i / 8, i % 8);
+    if b < 64 {
+        let first = b / 32 * 128 + b / 16 % 2 * 16 + b % 16;
+        return match n {
+            0..3 => bit(first, n),
+            3..6 => bit(first + 32, n - 3),
+            _ => bit(first + 96, n - 6),
+        };
+    }
+    let (chunk, word) = ((b - 64) / 8, b / 4 % 2);
+    let first = chunk / 2 * 128 + chunk % 2 * 16 + b % 4;
+    match n {
+        0..3 => bit(first + 64 + 4 * word, n),
+        3..6 => bit(first + 64 + 4 * (word + 2), n - 3),
+        _ => bit(first + 96 + 4 * (2 * word + n - 6), 2),
+    }
+}
+
 /// Row of the format table.
 pub const FORMAT: Format = Format {
     id: FormatId::Q3K,
@@ -49,6 +80,10 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 32 + 64 + 12 + 2,
     fields: &[Field::new("QS", 32, 64), Field::new("HM", 0, 32), Field::new("SC", 96, 12), Field::new("D", 108, 2)],
+    codes: Some(Codes {
+        planes: &[Plane::Codes("QS", 64), Plane::Codes("HM", 32), Plane::Field("SC"), Plane::Field("D")],
+        place: place,
+    }),
     decode,
     encode,
     is_finite: |b| half_at(b, 108).is_finite(),

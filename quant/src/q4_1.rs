@@ -29,6 +29,7 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 2 + 2 + 16,
     fields: &[Field::new("QS", 4, 16), Field::new("DM", 0, 4)],
+    codes: None,
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),

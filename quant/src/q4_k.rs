@@ -39,6 +39,7 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 2 + 12 + 128,
     fields: &[Field::new("QS", 16, 128), Field::new("HEAD", 0, 16)],
+    codes: None,
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),

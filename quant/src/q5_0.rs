@@ -32,6 +32,7 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 2 + 4 + 16,
     fields: &[Field::new("QS", 6, 16), Field::new("QH", 2, 4), Field::new("D", 0, 2)],
+    codes: None,
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

@@ -32,6 +32,7 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 2 + 2 + 4 + 16,
     fields: &[Field::new("QS", 8, 16), Field::new("QH", 4, 4), Field::new("DM", 0, 4)],
+    codes: None,
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),

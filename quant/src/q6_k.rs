@@ -44,6 +44,7 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 128 + 64 + 16 + 2,
     fields: &[Field::new("QL", 0, 128), Field::new("QH", 128, 64), Field::new("SC", 192, 16), Field::new("D", 208, 2)],
+    codes: None,
     decode,
     encode,
     is_finite: |b| half_at(b, 208).is_finite(),

@@ -33,6 +33,7 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 2 + 32,
     fields: &[Field::new("QS", 2, 32), Field::new("D", 0, 2)],
+    codes: None,
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

@@ -40,6 +40,7 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 4 + 256 + 32,
     fields: &[Field::new("QS", 4, 256), Field::new("BSUMS", 260, 32), Field::new("D", 0, 4)],
+    codes: None,
     decode,
     encode,
     is_finite: |b| scale(b).is_finite(),

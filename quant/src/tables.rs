@@ -1,7 +1,8 @@
 //! Tables that shaders look decoded values up in: one per format that needs one, all of them in one buffer on the device.
 
+use crate::codes::Codes;
 use crate::grid::{self, Grid};
-use crate::{iq4_nl, mxfp4, FormatId};
+use crate::{iq4_nl, mxfp4, FormatId, FORMATS};
 
 /// What the shaders of some formats keep in shared memory.
 #[derive(Debug)]
@@ -40,9 +41,17 @@ pub fn of(format: FormatId) -> Option<&'static Table> {
     TABLES.iter().find(|t| t.formats.contains(&format))
 }
 
-/// All tables, one after the other.
+/// All tables, one after the other, and after them where the bits of codes come from, of every format that has any.
 pub fn packed() -> Vec<u32> {
-    TABLES.iter().flat_map(Table::words).collect()
+    let codes = FORMATS.iter().filter_map(|f| f.codes.as_ref()).flat_map(Codes::words);
+    TABLES.iter().flat_map(Table::words).chain(codes).collect()
+}
+
+/// Word of [`packed`] from which on it says where the bits of a format's codes come from.
+pub fn codes_at(format: FormatId) -> usize {
+    let tables: usize = TABLES.iter().map(|t| t.words().len()).sum();
+    let before = FORMATS.iter().take_while(|f| f.id != format).filter_map(|f| f.codes.as_ref());
+    tables + before.map(|c| 8 * c.len_bytes()).sum::<usize>()
 }
 
 impl Table {

@@ -5,21 +5,14 @@
 //! from weight 160 on), 4 of four digits (weight `240 + 4 * n + m`), `d` f16.
 use crate::bits::half_at;
 use crate::bits::put_half;
+use crate::codes::{self, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
-use crate::search::{codes, scale, Integers};
-
-const POW3: [u8; 5] = [1, 3, 9, 27, 81];
+use crate::search::{self, scale, Integers};
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 52);
     for (i, o) in out.iter_mut().enumerate() {
-        let (byte, n) = match i {
-            0..160 => (b[i % 32], i / 32),
-            160..240 => (b[32 + i % 16], (i - 160) / 16),
-            _ => (b[48 + i % 4], (i - 240) / 4),
-        };
-        let digit = (u16::from(byte.wrapping_mul(POW3[n])) * 3) >> 8;
-        *o = (f32::from(digit) - 1.0) * d;
+        *o = (f32::from(codes::digit(b, i)) - 1.0) * d;
     }
 }
 
@@ -27,7 +20,7 @@ fn encode(x: &[f32], weight: &[f32], b: &mut [u8]) {
     let lattice = Integers { low: -1.0, high: 1.0 };
     let d = scale::fit_half(x, weight, lattice);
     put_half(b, 52, d);
-    let q = codes(x, lattice, d, 1);
+    let q = search::codes(x, lattice, d, 1);
     for (m, byte) in b[..52].iter_mut().enumerate() {
         let (first, stride) = match m {
             0..32 => (m, 32),
@@ -49,6 +42,10 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 48 + 4 + 2,
     fields: &[Field::new("QS", 0, 48), Field::new("QH", 48, 4), Field::new("D", 52, 2)],
+    codes: Some(Codes {
+        planes: &[Plane::Codes("QS", 64), Plane::Field("D")],
+        place: |i| Place::Digit(codes::of_pairs(i), i % 2),
+    }),
     decode,
     encode,
     is_finite: |b| half_at(b, 52).is_finite(),

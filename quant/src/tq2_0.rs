@@ -30,6 +30,7 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 64 + 2,
     fields: &[Field::new("QS", 0, 64), Field::new("D", 64, 2)],
+    codes: None,
     decode,
     encode,
     is_finite: |b| half_at(b, 64).is_finite(),

@@ -64,6 +64,7 @@ Weights factors(float16_t top, float16_t low, bool mine) {
 // The groups in their turn: those of the same bytes follow each other, so that these are looked up once.
 uint in_turn(uint i) {
 #ifdef LEVEL_HALVES
+    if (PLANES == 1) return i;
     return i / (2 * LEVEL_APART) * (2 * LEVEL_APART) + i % (2 * LEVEL_APART) / 2 + i % 2 * LEVEL_APART;
 #else
     return i;

@@ -5,6 +5,7 @@
 #include "lib/types.glsl"
 #include "lib/reduce.glsl"
 #extension GL_EXT_integer_dot_product : require
+#extension GL_KHR_shader_subgroup_shuffle : require
 layout(local_size_x_id = 0) in;
 #include "quant/contract.glsl"
 layout(constant_id = 5) const uint K = 4096;  // inputs
@@ -108,7 +109,9 @@ const uint TABLE_LOADS = (TABLE_LEN + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize
 #endif
 Line line[LINES];
 Raw raw[2][LINES];
-float acc[LINES * COLS], added[ROWS * COLS];
+float acc[LINES * COLS];
+const uint OUTPUTS = ROWS * COLS; // of a subgroup at a time, each of which a thread of its own stores
+float added[(OUTPUTS + 7) / 8];
 
 // Chunks are counted through all of a row's experts; a matrix knows only its own.
 uint chunk_of_one(uint c) { return EXPERTS == 2 ? c % (ONE / CHUNK) : c; }
@@ -142,11 +145,11 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
                 [[unroll]] for (uint r = 0; r < LINES; r++) {
                     uint i = (p * UNITS_EACH + h) * (UNIT / 4);
                     if (BITS == 16) {
-                        dots[r].x += dot4(q[r][i], a.x) + dot4(q[r][i + 1], a.z);
-                        dots[r].y += dot4(q[r][i], a.y) + dot4(q[r][i + 1], a.w);
+                        dots[r] += ivec2(dot4(q[r][i], a.x), dot4(q[r][i], a.y));
+                        dots[r] += ivec2(dot4(q[r][i + 1], a.z), dot4(q[r][i + 1], a.w));
                     } else {
-                        dots[r].x += dot4(q[r][i], a.x) + dot4(q[r][i + 1], a.y);
-                        dots[r].x += dot4(q[r][i + 2], a.z) + dot4(q[r][i + 3], a.w);
+                        // One by one: devices add what was there in the same instruction.
+                        [[unroll]] for (uint j = 0; j < 4; j++) dots[r].x += dot4(q[r][i + j], a[j]);
                     }
                 }
             }
@@ -175,21 +178,70 @@ void take(uint slot, uint c, uint next, uint ahead, uint span, uint to) {
     if (in_row(c) == c && (SPANS == 1 || c < to)) multiply(c, span, q, s);
 }
 
+// Whether sums come to a part of the threads each (see total_of_part), and threads of a part.
+const uint COUNT = LINES * COLS;
+bool in_parts() { return (COUNT & (COUNT - 1)) == 0 && COUNT <= gl_SubgroupSize; }
+uint share() { return gl_SubgroupSize / COUNT; }
+
 // Asks for what the sums will be added to.
 void begin(uint first) {
-    [[unroll]] for (uint i = 0; i < ROWS * COLS; i++) added[i] = before(first + i / COLS, i % COLS);
+    if (in_parts()) {
+        const uint i = gl_SubgroupInvocationID / share();
+        added[0] = before(first + i / COLS, i % COLS);
+        return;
+    }
+    for (uint i = gl_SubgroupInvocationID; i < OUTPUTS; i += gl_SubgroupSize) {
+        added[i / gl_SubgroupSize] = before(first + i / COLS, i % COLS);
+    }
+}
+
+// Sums over the subgroup: the i-th to the i-th part of its threads. At every step a thread keeps half of what it has, and sends
+// the other half to one that keeps that.
+float total_of_part() {
+    uint by = gl_SubgroupSize / 2;
+    [[unroll]] for (uint n = COUNT / 2; n > 0; n /= 2) {
+        const bool upper = (gl_SubgroupInvocationID & by) != 0;
+        [[unroll]] for (uint i = 0; i < n; i++) {
+            const float kept = upper ? acc[n + i] : acc[i], sent = upper ? acc[i] : acc[n + i];
+            acc[i] = kept + subgroupShuffleXor(sent, by);
+        }
+        by /= 2;
+    }
+    float sum = acc[0];
+    for (; by > 0; by /= 2) sum += subgroupShuffleXor(sum, by);
+    return sum;
+}
+
+void keep(uint first, uint i, float sum, float other, float scale) {
+    if (NORM == 1) {
+        sum *= scale;
+        other *= scale;
+    }
+    const float to = added[in_parts() ? 0 : i / gl_SubgroupSize];
+    if (first + i / COLS < m) store(first + i / COLS, i % COLS, sum, other, to);
 }
 
 void finish(uint first) {
-    [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        [[unroll]] for (uint col = 0; col < COLS; col++) {
-            float sum = subgroupAdd(acc[r * COLS + col]), other = 0.0;
-            if (NORM == 1) sum *= scales[col];
-            if (GATED == 1) other = subgroupAdd(acc[(ROWS * (PARTS - 1) + r) * COLS + col]) * (NORM == 1 ? scales[col] : 1.0);
-            if (subgroupElect() && first + r < m) store(first + r, col, sum, other, added[r * COLS + col]);
+    const uint lane = gl_SubgroupInvocationID;
+    if (in_parts()) {
+        const float sum = total_of_part(), other = GATED == 1 ? subgroupShuffleXor(sum, gl_SubgroupSize / 2) : 0.0;
+        const uint i = lane / share();
+        float scale = scales[0];
+        [[unroll]] for (uint j = 1; j < COLS; j++) scale = i % COLS == j ? scales[j] : scale;
+        if (lane % share() == 0 && i < OUTPUTS) keep(first, i, sum, other, scale);
+    } else {
+        [[unroll]] for (uint i = 0; i < COUNT; i++) acc[i] = subgroupAdd(acc[i]);
+        for (uint i = lane; i < OUTPUTS; i += gl_SubgroupSize) {
+            float sum = acc[0], other = acc[COUNT - OUTPUTS], scale = scales[0];
+            [[unroll]] for (uint j = 1; j < OUTPUTS; j++) {
+                sum = i == j ? acc[j] : sum;
+                other = i == j ? acc[COUNT - OUTPUTS + j] : other;
+                scale = i % COLS == j ? scales[j % COLS] : scale;
+            }
+            keep(first, i, sum, other, scale);
         }
     }
-    [[unroll]] for (uint i = 0; i < LINES * COLS; i++) acc[i] = 0.0;
+    [[unroll]] for (uint i = 0; i < COUNT; i++) acc[i] = 0.0;
 }
 
 void main() {
@@ -228,15 +280,18 @@ void main() {
         uint turns = (to - from + lanes - 1) / lanes;
         while (first < m || SPANS > 1) {
             if (SPANS == 1 || span == 0) begin(first);
-            for (uint turn = 0; turn < turns; turn += DEPTH) {
-                bool last = turn + DEPTH >= turns, more = first + step < m;
-                uint at = from + turn * lanes + lane;
-                uint ahead = last ? (SPANS > 1 ? to : from) + lane : at + DEPTH * lanes;
-                uint next = last && more && SPANS == 1 ? first + step : first; // the same again, if there are no more, costs least
-                if (last && SPANS == 1) find_lines(next, expert_row(0, ONE), ONE, line);
-                take(0, at, next, ahead, span, to);
-                if (DEPTH > 1) take(1, at + lanes, next, ahead + lanes, span, to);
+            uint turn = 0, at = from + lane;
+            for (; turn + DEPTH < turns; turn += DEPTH) {
+                take(0, at, first, at + DEPTH * lanes, span, to);
+                if (DEPTH > 1) take(1, at + lanes, first, at + 3 * lanes, span, to);
+                at += DEPTH * lanes;
             }
+            bool more = first + step < m;
+            uint next = more && SPANS == 1 ? first + step : first; // the same again, if there are no more, costs least
+            uint ahead = (SPANS > 1 ? to : from) + lane;
+            if (SPANS == 1) find_lines(next, expert_row(0, ONE), ONE, line);
+            take(0, at, next, ahead, span, to);
+            if (DEPTH > 1) take(1, at + lanes, next, ahead + lanes, span, to);
             if (SPANS > 1) break;
             finish(first);
             first += step;

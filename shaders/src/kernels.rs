@@ -155,6 +155,7 @@ pub const KERNELS: &[Kernel] = &[
             ("BITS", 9),
             EXPERTS[0],
             EXPERTS[1],
+            ("WHOLE_ROWS", 19),
             PLANES,
             COPIES,
         ],
@@ -279,7 +280,7 @@ pub const KERNELS: &[Kernel] = &[
         push_bytes: 112,
         spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2), ("ROWS", 3), ("NORM", 4), PLANES],
     },
-    Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, push_bytes: 80, spec: &[] },
+    Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, push_bytes: 88, spec: &[] },
     Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, push_bytes: 24, spec: &[("COPY", 1)] },
     Kernel {
         name: "square_sums",

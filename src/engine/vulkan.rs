@@ -142,18 +142,20 @@ impl VulkanRunner {
         let packed = if options.matrices { Packed::len_bytes(device.caps(), &plan, max_rows) } else { 0 };
         let memory = plan_memory(&plan, &device, options, placement.len_bytes + packed)?;
         let (plan, kernels) = (Arc::new(plan), Arc::new(Kernels::new(&device)));
+        let codebooks = weights::codebooks(&device)?;
         let (made, weights) = std::thread::scope(|scope| {
             let made = scope.spawn({
-                let (plan, kernels, device) = (plan.clone(), kernels.clone(), device.clone());
+                let (plan, kernels, codebooks) = (plan.clone(), kernels.clone(), codebooks.clone());
+                let device = device.clone();
                 || {
-                    let runner = Self::without_weights(plan, kernels, device, options, placement, memory)?;
+                    let runner = Self::without_weights(plan, (kernels, codebooks), device, options, placement, memory)?;
                     if policy::builds_ahead(runner.device.caps()) {
                         runner.build_ahead()?;
                     }
                     Ok::<_, Error>(runner)
                 }
             });
-            let weights = weights::upload(&device, &kernels, gguf, &plan, progress);
+            let weights = weights::upload(&device, (&kernels, &codebooks), gguf, &plan, progress);
             (made.join(), weights)
         });
         let weights = weights?;
@@ -165,14 +167,13 @@ impl VulkanRunner {
     /// Everything but the weights, in whose places any buffer stands.
     fn without_weights(
         plan: Arc<Plan>,
-        kernels: Arc<Kernels>,
+        (kernels, codebooks): (Arc<Kernels>, Buffer),
         device: Device,
         options: &Options,
         placement: Placement,
         memory: MemoryPlan,
     ) -> Result<Self> {
         let (max_rows, n_seqs) = (max_rows(&plan, options), options.n_seqs.max(1) as usize);
-        let codebooks = weights::codebooks(&device)?;
         let elements = (memory.blocks * KV_BLOCK * plan.kv.kv_heads * plan.kv.head_dim) as u64;
         let mut caches = Vec::with_capacity(plan.kv.layers);
         for layer in 0..plan.kv.layers {

@@ -14,7 +14,9 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 /// Words of the repacking kernel's push constants after its addresses and the number of rows.
-const REPACK_WORDS: usize = 14;
+const REPACK_PLACES: usize = 15;
+/// What it knows parts of the codes by: the place of their first byte.
+const CODES: usize = 1 << 16;
 /// Kernels read weights 16 bytes at a time.
 const KERNEL_ALIGNMENT: u64 = 16;
 /// Where a weight may start in a piece of memory, what such a piece is at most, and what a weight must be to get its own: so
@@ -65,13 +67,19 @@ pub fn codebooks(device: &Device) -> Result<Buffer> {
     Ok(buffer)
 }
 
-/// The kernel that turns blocks of rows of `cols` weights into planes.
-fn repack(kernels: &Kernels, format: &Format, cols: usize) -> Result<Repack> {
-    let (row_bytes, row_words) = (cols / format.block_len * format.block_bytes, format.planes_bytes(cols) / 4);
-    let mut rest = vec![cols / format.block_len, format.block_bytes, row_words, format.fields.len()];
-    rest.extend(format.fields.iter().flat_map(|f| [f.at, f.bytes]));
-    let rest = rest.iter().flat_map(|w| (*w as u32).to_le_bytes()).chain([0; 40]).take(REPACK_WORDS * 4).collect();
-    Ok(Repack { pipeline: kernels.get("repack", None, &[])?, rest, row_bytes, row_words })
+/// The kernel that turns blocks of rows of `cols` weights into planes; `tables` are [`codebooks`].
+///
+/// # Errors
+/// A driver that refuses it.
+pub fn repack(kernels: &Kernels, tables: &Buffer, format: &Format, cols: usize) -> Result<Repack> {
+    let (blocks, parts) = (cols / format.block_len, format.parts());
+    let row_words = format.planes_bytes(cols) / 4;
+    let mut rest = vec![blocks, format.block_bytes, row_words, blocks * format.planes_block_bytes(), parts.len()];
+    rest.extend(parts.iter().flat_map(|p| [if p.codes { CODES + p.at } else { p.at }, p.bytes]));
+    rest.resize(REPACK_PLACES, 0);
+    let mut rest: Vec<u8> = rest.iter().flat_map(|w| (*w as u32).to_le_bytes()).collect();
+    rest.extend((tables.address() + 4 * pumex_quant::tables::codes_at(format.id) as u64).to_le_bytes());
+    Ok(Repack { pipeline: kernels.get("repack", None, &[])?, rest, row_bytes: blocks * format.block_bytes, row_words })
 }
 
 /// Bytes of `w` on the device, as planes if it has any and they are wanted.
@@ -131,7 +139,7 @@ impl Rooms<'_> {
 /// A weight that is not finite, memory that ran out, a lost device.
 pub fn upload(
     device: &Device,
-    kernels: &Kernels,
+    (kernels, tables): (&Kernels, &Buffer),
     gguf: &Gguf,
     plan: &Plan,
     progress: Progress<'_>,
@@ -166,7 +174,7 @@ pub fn upload(
         }
         let buffer = rooms.take(&w.name, device_bytes(w, planes))?;
         let laid_out = planes && !w.format.fields.is_empty();
-        let repack = if laid_out { Some(repack(kernels, w.format, w.cols)?) } else { None };
+        let repack = if laid_out { Some(repack(kernels, tables, w.format, w.cols)?) } else { None };
         // Of a model without a file only the first rows are sent.
         let rows = bytes.len() as u64 * w.rows as u64 / w.len_bytes().max(1);
         if rows < w.rows as u64 {

@@ -79,7 +79,7 @@ pub const FEW_KERNEL: &str = "gemm_few";
 pub fn chunk_len(format: &Format) -> usize {
     match format.id {
         FormatId::Q1_0 => 128,
-        FormatId::Q8K | FormatId::Tq1_0 => 32,
+        FormatId::Q8K => 32,
         FormatId::Q2_0 | FormatId::Nvfp4 => 64,
         _ if format.block_len == 256 => 64,
         _ => 32,

@@ -7,6 +7,7 @@ layout(constant_id = 6) const uint NORM = 0;  // 1: x is normed first
 layout(constant_id = 10) const uint EXPERTS = 0; // 1: w0, w1 are of each row's experts, a workgroup row per (row, expert);
                                                  // 2: x is of a row's experts, whose weighted products are added up
 layout(constant_id = 11) const uint USED = 1;    // experts of a row
+layout(constant_id = 19) const uint WHOLE_ROWS = 0; // 1: ROWS divides the rows of every matrix
 layout(push_constant) uniform Push {
     uvec2 w0, w1, w2;   // [m_i, k]
     F32 b0, b1, b2;     // [m_i], if BIAS_i is set in flags; with EXPERTS b2 is the route [n, 4 * USED]
@@ -71,15 +72,17 @@ uint x_from(uint k_of_all) { return EXPERTS == 0 ? 0 : EXPERTS == 1 ? gl_WorkGro
 uint y_from() { return EXPERTS == 0 ? 0 : gl_WorkGroupID.y * y_stride; }
 
 // Rows of the matrices of `one` inputs for the outputs from `first` on, `above` them the rows of other experts. Rows past the
-// end repeat the last one, so that no branch keeps loops from unrolling.
+// end repeat the last one, so that no branch keeps loops from unrolling; where each matrix has a whole number of times ROWS
+// there are none, and all but the first are as far from it as the compiler knows.
 void find_lines(uint first, uint above, uint one, out Line line[LINES]) {
-    [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        uint row = min(first + r, m - 1);
-        if (GATED == 1) {
-            line[r] = line_of(w0, above + row, one);
-            line[ROWS + r] = line_of(w1, above + row, one);
-        } else if (EXPERTS > 0) line[r] = line_of(w0, above + row, one);
-        else line[r] = line_of(row < m0 ? w0 : row < m01 ? w1 : w2, row < m0 ? row : row < m01 ? row - m0 : row - m01, one);
+    [[unroll]] for (uint part = 0; part < PARTS; part++) {
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            const uint row = min(first + r, m - 1), at = part * ROWS + r;
+            if (WHOLE_ROWS == 1 && r > 0) line[at] = line_after(line[part * ROWS], r, one);
+            else if (GATED == 1) line[at] = line_of(part == 0 ? w0 : w1, above + row, one);
+            else if (EXPERTS > 0) line[at] = line_of(w0, above + row, one);
+            else line[at] = line_of(row < m0 ? w0 : row < m01 ? w1 : w2, row < m0 ? row : row < m01 ? row - m0 : row - m01, one);
+        }
     }
 }
 

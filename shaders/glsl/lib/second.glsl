@@ -5,6 +5,7 @@
 #undef WEIGHT_INIT
 #undef BLOCK_LEN
 #undef BLOCK_BYTES
+#undef PLANES_BYTES
 #undef CHUNK
 #undef PIECES
 #undef HAS_OFFSET
@@ -14,7 +15,9 @@
 #define Raw Raw_2
 #define Decoded Decoded_2
 #define GROUPS GROUPS_2
+#define line_bytes line_bytes_2
 #define line_of line_of_2
+#define line_after line_after_2
 #define field_at field_at_2
 #define get_u32 get_u32_2
 #define get_u16 get_u16_2

@@ -28,19 +28,20 @@
 //
 // Of formats whose codes are levels that nibbles choose, the table holds halves then, and they define
 //
-//   LEVEL_APART                        groups from one of low nibbles to that of the high nibbles of the same bytes
-//   uint level_word(Raw r, uint i)     the bytes whose nibbles are group i
+//   LEVEL_APART                        groups from one of low nibbles to that of the high nibbles of the same bytes, in blocks
+//   uint level_word(Raw r, uint i)     the bytes whose nibbles are group i; of planes the lower two
 //
 // Formats of floats define, instead, void weight_floats(Line l, uint c, out vec4 v[8]), and leave PIECES undefined.
 //
 // A block's fields (made from the format's row in quant/src) lie as in the file, or, with PLANES, field by field: first
-// that of all blocks of the row, then the next, so that every field can be read as wide as it is.
+// that of all blocks of the row, then the next, so that every field can be read as wide as it is. Codes of some formats are in
+// another order then (quant/src/codes.rs), of which groups take fewer instructions.
 #ifndef CONTRACT
 #define CONTRACT
 struct Field {
     uint at;     // byte in the block
-    uint bytes;
-    uint before; // bytes of the fields that come before it as planes
+    uint bytes;  // in planes
+    uint before; // bytes of the fields that come before it in planes
 };
 layout(constant_id = 20) const uint PLANES = 0;
 
@@ -60,15 +61,23 @@ uint spread_pairs(uint b) {
     return (apart | (apart << 6)) & 0x03030303u;
 }
 #endif
-#include "fields.glsl" // BLOCK_LEN, BLOCK_BYTES, a Field each
+#include "fields.glsl" // BLOCK_LEN, BLOCK_BYTES, PLANES_BYTES, a Field each
 
+uint line_bytes(uint k) {
+    return PLANES == 1 ? (k / BLOCK_LEN * PLANES_BYTES + 15) & ~15u : k / BLOCK_LEN * BLOCK_BYTES;
+}
 Line line_of(uvec2 w, uint row, uint k) {
     row_len = k;
-    uint bytes = k / BLOCK_LEN * BLOCK_BYTES, low, high, carry;
-    if (PLANES == 1) bytes = (bytes + 15) & ~15u;
-    umulExtended(row, bytes, high, low);
+    uint low, high, carry;
+    umulExtended(row, line_bytes(k), high, low);
     low = uaddCarry(w.x, low, carry);
     return Line(uvec2(low, w.y + high + carry), k / BLOCK_LEN);
+}
+Line line_after(Line l, uint rows, uint k) {
+    uint carry;
+    l.at.x = uaddCarry(l.at.x, rows * line_bytes(k), carry);
+    l.at.y += carry;
+    return l;
 }
 uint field_at(Line l, Field f, uint block) {
     return PLANES == 1 ? l.blocks * f.before + block * f.bytes : block * BLOCK_BYTES + f.at;

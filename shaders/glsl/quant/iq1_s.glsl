@@ -1,7 +1,9 @@
 // IQ1_S: see quant/src/iq1_s.rs. A chunk is two sub-blocks.
+// An entry of the grid has eight values 0, 1, 2: the first four in the low nibbles of its bytes.
 #define CHUNK 64
 #define PIECES 2
-#include "quant/grid_iq1.glsl"
+#define HAS_OFFSET
+#define UNSIGNED_CODES
 struct Raw {
     uvec2 low;
     uint words, d;
@@ -13,12 +15,12 @@ Raw weight_load(Line l, uint c) {
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     [[unroll]] for (uint h = 0; h < 2; h++) {
         const uint word = (r.words >> (16 * h)) & 0xffff;
-        s[h] = vec2(half1(r.d) * float(2 * ((word >> 12) & 7) + 1) * 0.125, 0.0);
-        bool down = word >> 15 == 1;
+        const float step = half1(r.d) * float(2 * ((word >> 12) & 7) + 1);
+        s[h] = vec2(step, step * (word >> 15 == 1 ? -1.125 : -0.875));
         [[unroll]] for (uint i = 0; i < 4; i++) {
             uint entry = table_entry(((r.low[h] >> (8 * i)) & 255) | (((word >> (3 * i)) & 7) << 8));
-            q[8 * h + 2 * i] = shifted(entry, down);
-            q[8 * h + 2 * i + 1] = shifted(entry >> 4, down);
+            q[8 * h + 2 * i] = bytes_of_nibbles(entry);
+            q[8 * h + 2 * i + 1] = bytes_of_nibbles(entry >> 4);
         }
     }
 }

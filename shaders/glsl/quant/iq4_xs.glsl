@@ -18,11 +18,17 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
         const uint scale = ((low >> (4 * h)) & 15) | (((high >> (2 * h)) & 3) << 4);
         s[h] = vec2(half1(r.head.x & 0xffff) * (float(scale) - 32.0), 0.0);
     }
-    [[unroll]] for (uint i = 0; i < 4; i++) {
-        leveled(r.n0[i], q[i], q[i + 4]);
-        leveled(r.n1[i], q[i + 8], q[i + 12]);
+    uint q0[8], q1[8];
+    leveled_words(r.n0, q0);
+    leveled_words(r.n1, q1);
+    [[unroll]] for (uint i = 0; i < 8; i++) {
+        q[i] = q0[i];
+        q[8 + i] = q1[i];
     }
 }
 #define LEVEL_APART 4
-uint level_word(Raw r, uint i) { return i < 8 ? r.n0[i % 4] : r.n1[i % 4]; }
+uint level_word(Raw r, uint i) {
+    const uvec4 n = i < 8 ? r.n0 : r.n1;
+    return PLANES == 1 ? n[i % 8 / 2] >> (16 * (i % 2)) : n[i % 4];
+}
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -6,12 +6,8 @@ struct Raw {
     uvec4 n0, n1;
     uint scales;
 };
-float nvfp4_scale(uint scale) {
-    uint exponent = (scale >> 3) & 15;
-    if (scale == 127) return 0.0;
-    if (exponent == 0) return float(scale & 7) * 0.0009765625;
-    return uintBitsToFloat((exponent + 119) << 23 | (scale & 7) << 20);
-}
+// Its seven bits are those of a half over 256; what counts is half of it.
+float nvfp4_scale(uint scale) { return scale == 127 ? 0.0 : unpackHalf2x16((scale & 127) << 7).x * 128.0; }
 Raw weight_load(Line l, uint c) {
     Raw r;
     get_2x4(l, field_at(l, QS, c), 1, r.n0, r.n1);
@@ -22,9 +18,15 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     [[unroll]] for (uint p = 0; p < 4; p++) {
         s[p] = vec2(nvfp4_scale((r.scales >> (8 * p)) & 255), 0.0);
         const uvec4 n = p < 2 ? r.n0 : r.n1;
-        [[unroll]] for (uint i = 0; i < 2; i++) leveled(n[2 * (p % 2) + i], q[4 * p + i], q[4 * p + 2 + i]);
+        [[unroll]] for (uint i = 0; i < 2; i++) {
+            if (PLANES == 1) leveled_pairs(n[2 * (p % 2) + i], q[4 * p + 2 * i], q[4 * p + 2 * i + 1]);
+            else leveled(n[2 * (p % 2) + i], q[4 * p + i], q[4 * p + 2 + i]);
+        }
     }
 }
 #define LEVEL_APART 2
-uint level_word(Raw r, uint i) { return i < 8 ? r.n0[i / 4 * 2 + i % 2] : r.n1[i / 4 % 2 * 2 + i % 2]; }
+uint level_word(Raw r, uint i) {
+    const uvec4 n = i < 8 ? r.n0 : r.n1;
+    return PLANES == 1 ? n[i % 8 / 2] >> (16 * (i % 2)) : n[i / 4 % 2 * 2 + i % 2];
+}
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -2,6 +2,7 @@
 #define CHUNK 128
 #define PIECES 4
 #define HAS_OFFSET
+#define UNSIGNED_CODES
 struct Raw {
     uvec4 n;
     uint d;
@@ -11,7 +12,9 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     float d = half1(r.d);
     [[unroll]] for (uint p = 0; p < 4; p++) {
         s[p] = vec2(2.0 * d, -d);
-        [[unroll]] for (uint i = 0; i < 8; i++) q[8 * p + i] = spread_bits(r.n[p] >> (4 * i));
+        [[unroll]] for (uint i = 0; i < 8; i++) {
+            q[8 * p + i] = PLANES == 1 ? (r.n[p] >> i) & 0x01010101u : spread_bits(r.n[p] >> (4 * i));
+        }
     }
 }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

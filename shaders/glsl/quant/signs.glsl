@@ -1,8 +1,9 @@
-// Changes the sign of the bytes (none of them 0) of four weights whose bit of `minus` is set.
-uint signed_by(uint x, uint minus) {
-    const uint ones = spread_bits(minus);
-    return (x ^ (ones * 255)) + ones;
-}
+// Changes the sign of the bytes (none of them 0) of four weights where `ones` has a 1.
+uint negated(uint x, uint ones) { return (x ^ (ones * 255)) + ones; }
+// Likewise of those whose bit of `minus` is set.
+uint signed_by(uint x, uint minus) { return negated(x, spread_bits(minus)); }
+// Likewise, by what planes have of the signs of 32 weights, of group `i`.
+uint signed_in(uint x, uint signs, uint i) { return negated(x, (signs >> i) & 0x01010101u); }
 // Bit 7 of bytes, such that the number of ones in each is even.
 uint evened(uint b) {
     uint odd = b ^ (b >> 4);

@@ -77,7 +77,8 @@ impl Writer<'_, '_> {
         let scale = |i: usize| parts.get(i).map_or(1.0, |p| p.scale);
         let push = push.word(flags).float(norm.map_or(0.0, |n| n.eps)).float(scale(0)).float(scale(1)).float(scale(2));
         let tile = policy::gemv_tile(self.b.device.caps(), info.format, m, k, n, extras);
-        let spec = tile.spec(k, n, extras);
+        let mut spec = tile.spec(k, n, extras);
+        spec.extend(tile.whole_rows(parts.iter().map(|p| self.b.plan.weights[p.weight.0].rows)));
         self.dispatch(tile.kernel, Some(info.format.stem), &spec, push, [tile.groups as usize, 1, 1])
     }
 
@@ -138,6 +139,7 @@ impl Writer<'_, '_> {
         let tile = policy::expert_tile(self.b.device.caps(), info.format, (m, k), extras.activations);
         let mut spec = tile.spec(k, 1, extras);
         spec.extend([("EXPERTS", if gated { 1 } else { 2 }), ("USED", used as u32)]);
+        spec.extend(tile.whole_rows(std::iter::once(m)));
         let grid = [tile.groups as usize, if gated { n * used } else { n }, 1];
         self.dispatch(tile.kernel, Some(info.format.stem), &spec, push, grid)
     }

@@ -15,13 +15,18 @@ type Fault = Box<dyn std::error::Error>;
 /// get names of their own.
 fn fields(format: &Format, second: bool) -> String {
     let mut out = format!("#define BLOCK_LEN {}\n#define BLOCK_BYTES {}\n", format.block_len, format.block_bytes);
+    out += &format!("#define PLANES_BYTES {}\n", format.planes_block_bytes());
     let mut before = 0;
-    for f in format.fields {
+    let parts = format.parts();
+    // What only one of the two has stands there with nothing of the other.
+    let of_blocks = format.fields.iter().filter(|f| !parts.iter().any(|p| p.name == f.name)).map(|f| (f.name, 0));
+    for (name, bytes) in parts.iter().map(|p| (p.name, p.bytes)).chain(of_blocks) {
+        let at = format.fields.iter().find(|f| f.name == name).map_or(0, |f| f.at);
         if second {
-            out += &format!("#define {0} {0}_2\n", f.name);
+            out += &format!("#define {name} {name}_2\n");
         }
-        out += &format!("const Field {} = Field({}, {}, {before});\n", f.name, f.at, f.bytes);
-        before += f.bytes;
+        out += &format!("const Field {name} = Field({at}, {bytes}, {before});\n");
+        before += bytes;
     }
     if let Some(t) = tables::of(format.id) {
         out += &format!("#define TABLE_AT {}\n#define TABLE_WORDS {}\n", t.at(), t.words().len());

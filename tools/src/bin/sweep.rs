@@ -1,7 +1,7 @@
 //! Speed of the GEMV for every weight format, shape and tile: finds the tiles of the policy.
 //!
-//! usage: `sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|roles|policy] [q16|q8]`; prints, per format and shape, the best tile
-//! and what the policy's reaches; `policy` tries no other. `roles` are the products of an 8B model as a token needs them,
+//! usage: `sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|some|roles|policy] [q16|q8]`; prints, per format and shape, the best
+//! tile and what the policy's reaches; `policy` tries no other, `some` wide ones of the two larger shapes. `roles` are the products of an 8B model as a token needs them,
 //! with norms, gates and sums.
 
 use pumex::engine::{bandwidth, held_of_matrices};
@@ -46,7 +46,9 @@ struct Bench {
 impl Bench {
     /// Microseconds of one launch in a row of them over copies of the matrix.
     fn time(&mut self, f: &Format, shape: Shape, n: usize, tile: &GemvTile, w: &vk::Buffer) -> Result<f64, Fault> {
-        let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(shape.1, n, shape.2))?;
+        let mut spec = tile.spec(shape.1, n, shape.2);
+        spec.extend(tile.whole_rows(std::iter::once(shape.0)));
+        let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &spec)?;
         self.time_of(f, shape, n, (&pipeline, [tile.groups, 1, 1], 0), w)
     }
 
@@ -120,7 +122,7 @@ impl Bench {
             }
         }
         tiles.dedup();
-        let bytes = (m * f.planes_bytes(k) * parts as usize) as f64;
+        let bytes = (m * f.row_bytes(k).unwrap_or(0) * parts as usize) as f64;
         let mut timed = Vec::new();
         for tile in tiles {
             timed.push((self.time_mat(f, shape, n, &tile, w)?, tile));
@@ -158,6 +160,8 @@ fn main() -> Result<(), Fault> {
     let activations = if args.get(3).is_some_and(|a| a == "q16") { Activations::Q16 } else { Activations::Q8 };
     let shapes: &[Shape] = if args.get(2).is_some_and(|a| a == "roles") { &ROLES } else { &SHAPES };
     let only_policy = args.get(2).is_some_and(|a| a == "policy");
+    let only_some = args.get(2).is_some_and(|a| a == "some");
+    let shapes = if only_some { &shapes[1..] } else { shapes };
     let packed: Vec<u8> = pumex_quant::tables::packed().iter().flat_map(|w| w.to_le_bytes()).collect();
     let tables = device.buffer("tables", packed.len() as u64, Class::Weights)?;
     vk::send(&device, &tables, &packed)?;
@@ -188,12 +192,15 @@ fn main() -> Result<(), Fault> {
                     tiles.push(GemvTile { size, rows, groups, ..float });
                 }
                 if let Some(span) = policy::dot_span(&caps, f, *k, *n, activations) {
-                    for (size, rows) in [256, 512, 1024].into_iter().flat_map(|size| [1, 2, 4].map(|rows| (size, rows)))
-                    {
+                    let sizes = [256, 512, 1024].into_iter().filter(|size| !only_some || *size > 256);
+                    for (size, rows) in sizes.flat_map(|size| [1, 2, 4].map(|rows| (size, rows))) {
                         let tile = |turns| policy::dot_tile(&caps, (*m, *k), rows, size, turns, span);
                         let all = [1, 2, 4, 8].map(tile);
-                        let some = all.into_iter().filter(|t| (90..600).contains(&t.groups));
-                        let even = [1, 2, 3, 4].map(|n| GemvTile { groups: n * policy::cores(&caps), ..tile(1) });
+                        let some = all.into_iter().filter(|t| !only_some && (90..600).contains(&t.groups));
+                        let even = [1, 2, 3, 4]
+                            .into_iter()
+                            .take(if only_some { 2 } else { 4 })
+                            .map(|n| GemvTile { groups: n * policy::cores(&caps), ..tile(1) });
                         let some = some.chain(even.into_iter().filter(|t| span == *k && t.groups <= tile(1).groups));
                         let copies = chosen.copies;
                         tiles.extend(
@@ -209,7 +216,8 @@ fn main() -> Result<(), Fault> {
                     let us = bench.time(f, *shape, *n, &tile, &w)?;
                     best = if us < best.0 { (us, tile) } else { best };
                 }
-                let rate = |us: f64| bytes as f64 / us / 1e3;
+                let of_file = (m * f.row_bytes(*k).unwrap_or(0) * if extras.gated { 2 } else { 1 }) as f64;
+                let rate = |us: f64| of_file / us / 1e3;
                 println!(
                     "{}\t{m}\t{k}\t{n}\t{}\t{at_policy:.1}\t{:.0}\t{}\t{:.1}\t{:.0}\t{:.1}%",
                     f.name,
@@ -223,5 +231,6 @@ fn main() -> Result<(), Fault> {
             }
         }
     }
+    bench.kernels.save();
     Ok(())
 }

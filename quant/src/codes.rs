@@ -1,0 +1,109 @@
+//! Codes of weights in the order that shaders unpack with fewest instructions, for rows that are laid out anew on the way to a
+//! device: groups of four neighbours at the same bits of four neighbouring bytes.
+
+/// Where a bit of a device's codes comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A bit of the block.
+    Bit(usize),
+    /// The bit that makes the ones among it and the seven bits from this one on even in number: an eighth sign.
+    Even(usize),
+    /// A bit of the digit, of base 3, that a weight has in a block of TQ1_0.
+    Digit(usize, usize),
+}
+
+/// A plane, as it lies in rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plane {
+    /// A field of the blocks.
+    Field(&'static str),
+    /// Name, and bytes of each block's codes.
+    Codes(&'static str, usize),
+}
+
+/// Planes of a format, some of them codes.
+#[derive(Debug)]
+pub struct Codes {
+    /// In order.
+    pub planes: &'static [Plane],
+    /// Where a bit of the codes comes from, counted through all of a block's codes.
+    pub place: fn(usize) -> Place,
+}
+
+const POW3: [u8; 5] = [1, 3, 9, 27, 81];
+
+/// Digit of weight `i` of a block of TQ1_0.
+pub fn digit(block: &[u8], i: usize) -> u8 {
+    let (byte, n) = match i {
+        0..160 => (block[i % 32], i / 32),
+        160..240 => (block[32 + i % 16], (i - 160) / 16),
+        _ => (block[48 + i % 4], (i - 240) / 4),
+    };
+    ((u16::from(byte.wrapping_mul(POW3[n])) * 3) >> 8) as u8
+}
+
+impl Place {
+    /// The bit there.
+    pub fn bit(self, block: &[u8]) -> u8 {
+        let bit = |at: usize| block[at / 8] >> (at % 8) & 1;
+        match self {
+            Place::Bit(at) => bit(at),
+            Place::Even(at) => (at..at + 7).fold(0, |odd, i| odd ^ bit(i)),
+            Place::Digit(weight, n) => digit(block, weight) >> n & 1,
+        }
+    }
+
+    /// As `shaders/glsl/repack.comp` reads it.
+    pub fn word(self) -> u32 {
+        match self {
+            Place::Bit(at) => at as u32,
+            Place::Even(at) => 1 << 24 | at as u32,
+            Place::Digit(weight, n) => 2 << 24 | (2 * weight + n) as u32,
+        }
+    }
+}
+
+impl Codes {
+    /// Bytes of a block's codes.
+    pub fn len_bytes(&self) -> usize {
+        self.planes.iter().map(|p| if let Plane::Codes(_, bytes) = p { *bytes } else { 0 }).sum()
+    }
+
+    /// Byte `b` of a block's codes.
+    pub fn byte(&self, block: &[u8], b: usize) -> u8 {
+        (0..8).fold(0, |byte, i| byte | (self.place)(8 * b + i).bit(block) << i)
+    }
+
+    /// Where all bits come from.
+    pub fn words(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..8 * self.len_bytes()).map(|i| (self.place)(i).word())
+    }
+}
+
+/// Of levels that nibbles choose, of which blocks have, from byte `at` on, the low nibbles of `half` bytes, then their high ones:
+/// those of a group are pairs, 0 and 2, 1 and 3, that are looked up together.
+pub(crate) fn nibbles(at: usize, half: usize, i: usize) -> Place {
+    let (b, high) = (i / 8, i / 4 % 2);
+    let weight = b / 2 * 4 + b % 2 + 2 * high;
+    Place::Bit(8 * (at + weight / (2 * half) * half + weight % half) + 4 * (weight / half % 2) + i % 4)
+}
+
+/// Of codes of two bits: the weight that bit `i` is of. Sixteen of 64 weights follow each other, at bits 2k for the k-th sixteen.
+pub(crate) fn of_pairs(i: usize) -> usize {
+    let (b, k) = (i / 8, i / 2 % 4);
+    b / 16 * 64 + 16 * k + b % 16
+}
+
+/// Of codes of one bit, signs for instance: the weight that bit `i` is of. Four of 32 are at bit g, for the g-th four.
+pub(crate) fn of_bits(i: usize) -> usize {
+    let (b, g) = (i / 8, i % 8);
+    b / 4 * 32 + 4 * g + b % 4
+}
+
+/// Sign of weight `i` of 32, of which the word from bit `at` on has seven bits for every eight.
+pub(crate) fn signs_place(at: usize, i: usize) -> Place {
+    match i % 8 {
+        7 => Place::Even(at + 7 * (i / 8)),
+        n => Place::Bit(at + 7 * (i / 8) + n),
+    }
+}
