@@ -181,12 +181,13 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         (..8192, _) => (512, 2, cores),
         _ if extras.gated => (512, 1, cores),
         (..65536, 1) if many_registers => (512, 2, cores),
-        (..65536, 1) if short && (codebook || format.id == FormatId::Iq4Xs) => (1024, 1, cores),
+        (..65536, 1) if short && (codebook || format.id == FormatId::Nvfp4) => (512, 1, cores),
+        (..65536, 1) if short && format.id == FormatId::Iq4Xs => (1024, 1, cores),
         (..65536, 1) => (1024, 2, cores),
         (..65536, _) => (512, 2, cores),
         (_, 1) if short && format.id == FormatId::Q4K => (512, 1, 2 * cores),
         (_, 1) if short && many_registers => (256, 1, 4 * cores),
-        (_, 1) if short && (codebook || format.id == FormatId::Iq4Nl) => (1024, 1, cores),
+        (_, 1) if short && format.id == FormatId::Iq4Nl => (1024, 1, cores),
         (_, 1) if short && table_bytes(format) > 0 => (1024, 2, cores),
         (_, 1) if short && matches!(format.id, FormatId::Q2K | FormatId::Q3K) => (1024, 2, cores),
         (_, 1) if short && matches!(format.id, FormatId::Q2_0) => (512, 2, 2 * cores),
@@ -201,7 +202,7 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     // Two chunks under way of the widest matrices, where codes are short.
     let deep = matches!(format.id, FormatId::Q2_0 | FormatId::Q2K | FormatId::Q3K | FormatId::Q4K) || bits > 8.0;
     let deep = deep || matches!(format.id, FormatId::Iq4Nl | FormatId::Mxfp4);
-    let deep = (deep && m >= 1 << 16) || (codebook && m >= 8192 && !extras.gated);
+    let deep = deep && m >= 1 << 16;
     let depth = if short && deep && n == 1 && span == k { 2 } else { 1 };
     let many = if size >= 512 { dot_copies(caps, format, span, n, extras.activations) } else { usual_copies(format) };
     let tile = dot_tile(caps, (m, k), rows, size, 1, span);

@@ -178,15 +178,14 @@ void take(uint slot, uint c, uint next, uint ahead, uint span, uint to) {
     if (in_row(c) == c && (SPANS == 1 || c < to)) multiply(c, span, q, s);
 }
 
-// Whether sums come to a part of the threads each (see total_of_part), and threads of a part.
+// Sums over the subgroup, if they are 1, 2, 4 or 8, come to threads of their own.
 const uint COUNT = LINES * COLS;
-bool in_parts() { return (COUNT & (COUNT - 1)) == 0 && COUNT <= gl_SubgroupSize; }
-uint share() { return gl_SubgroupSize / COUNT; }
+const bool DEALT = (COUNT & (COUNT - 1)) == 0 && COUNT <= 8;
 
 // Asks for what the sums will be added to.
 void begin(uint first) {
-    if (in_parts()) {
-        const uint i = gl_SubgroupInvocationID / share();
+    if (DEALT) {
+        const uint i = gl_SubgroupInvocationID % COUNT;
         added[0] = before(first + i / COLS, i % COLS);
         return;
     }
@@ -195,20 +194,20 @@ void begin(uint first) {
     }
 }
 
-// Sums over the subgroup: the i-th to the i-th part of its threads. At every step a thread keeps half of what it has, and sends
-// the other half to one that keeps that.
-float total_of_part() {
-    uint by = gl_SubgroupSize / 2;
-    [[unroll]] for (uint n = COUNT / 2; n > 0; n /= 2) {
-        const bool upper = (gl_SubgroupInvocationID & by) != 0;
-        [[unroll]] for (uint i = 0; i < n; i++) {
-            const float kept = upper ? acc[n + i] : acc[i], sent = upper ? acc[i] : acc[n + i];
+// The i-th sum, to all threads that are i modulo their number. At every step a thread keeps half of what it has, and sends the other
+// half to one that keeps that.
+float dealt_sum() {
+    [[unroll]] for (uint by = 1; by < COUNT; by *= 2) {
+        const bool odd = (gl_SubgroupInvocationID & by) != 0;
+        [[unroll]] for (uint i = 0; i < COUNT / (2 * by); i++) {
+            const float kept = odd ? acc[2 * i + 1] : acc[2 * i], sent = odd ? acc[2 * i] : acc[2 * i + 1];
             acc[i] = kept + subgroupShuffleXor(sent, by);
         }
-        by /= 2;
     }
     float sum = acc[0];
-    for (; by > 0; by /= 2) sum += subgroupShuffleXor(sum, by);
+    [[unroll]] for (uint by = COUNT; by < 128; by *= 2) {
+        if (by < gl_SubgroupSize) sum += subgroupShuffleXor(sum, by);
+    }
     return sum;
 }
 
@@ -217,18 +216,17 @@ void keep(uint first, uint i, float sum, float other, float scale) {
         sum *= scale;
         other *= scale;
     }
-    const float to = added[in_parts() ? 0 : i / gl_SubgroupSize];
+    const float to = added[DEALT ? 0 : i / gl_SubgroupSize];
     if (first + i / COLS < m) store(first + i / COLS, i % COLS, sum, other, to);
 }
 
 void finish(uint first) {
     const uint lane = gl_SubgroupInvocationID;
-    if (in_parts()) {
-        const float sum = total_of_part(), other = GATED == 1 ? subgroupShuffleXor(sum, gl_SubgroupSize / 2) : 0.0;
-        const uint i = lane / share();
+    if (DEALT) {
+        const float sum = dealt_sum(), other = GATED == 1 ? subgroupShuffleXor(sum, OUTPUTS) : 0.0;
         float scale = scales[0];
-        [[unroll]] for (uint j = 1; j < COLS; j++) scale = i % COLS == j ? scales[j] : scale;
-        if (lane % share() == 0 && i < OUTPUTS) keep(first, i, sum, other, scale);
+        [[unroll]] for (uint j = 1; j < COLS; j++) scale = lane % COLS == j ? scales[j] : scale;
+        if (lane < OUTPUTS) keep(first, lane, sum, other, scale);
     } else {
         [[unroll]] for (uint i = 0; i < COUNT; i++) acc[i] = subgroupAdd(acc[i]);
         for (uint i = lane; i < OUTPUTS; i += gl_SubgroupSize) {
@@ -263,7 +261,7 @@ void main() {
     if (DEPTH > 1) fetch(1, first, lane + lanes);
 #ifdef TABLE_WORDS
     [[unroll]] for (uint i = 0; i < TABLE_LOADS; i++) {
-        table[min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_LEN - 1)] = held_table[i];
+        put_entry(min(gl_LocalInvocationID.x + i * gl_WorkGroupSize.x, TABLE_LEN - 1), held_table[i]);
     }
 #endif
     [[unroll]] for (uint i = 0; i < LINES * COLS; i++) acc[i] = 0.0;

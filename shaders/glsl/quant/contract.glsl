@@ -128,13 +128,15 @@ float get_half(Line l, uint at) { return unpackHalf2x16(get_u16(l, at)).x; }
 layout(constant_id = 21) const uint COPIES = TABLE_COPIES; // a power of two
 #ifdef TABLE_OF_PAIRS
 #define Entry uvec2
-const uint TABLE_LEN = COPIES * TABLE_WORDS / 2;
+#define TABLE_ENTRIES (TABLE_WORDS / 2)
 #else
 #define Entry uint
-const uint TABLE_LEN = COPIES * TABLE_WORDS;
+#define TABLE_ENTRIES TABLE_WORDS
 #endif
-shared Entry table[TABLE_LEN];
-Entry table_entry(uint i) { return table[i * COPIES + gl_LocalInvocationIndex % COPIES]; }
+const uint TABLE_LEN = COPIES * TABLE_ENTRIES;
+shared Entry table[TABLE_ENTRIES][COPIES];
+Entry table_entry(uint i) { return table[i][gl_LocalInvocationIndex % COPIES]; }
+void put_entry(uint i, Entry entry) { table[i / COPIES][i % COPIES] = entry; }
 // What stands at `i`.
 #ifdef LEVELS
 // Made, not read: workgroups that start together would all read the same few lines of memory.
@@ -157,7 +159,7 @@ Entry table_at(U32x2 tables, uint i) { return tables.v[TABLE_AT / 2 + i / COPIES
 Entry table_at(U32x2 tables, uint i) { return tables.v[TABLE_AT / 2 + i / COPIES / 2][i / COPIES % 2]; }
 #endif
 void stage_table(U32x2 tables) {
-    for (uint i = gl_LocalInvocationIndex; i < TABLE_LEN; i += gl_WorkGroupSize.x) table[i] = table_at(tables, i);
+    for (uint i = gl_LocalInvocationIndex; i < TABLE_LEN; i += gl_WorkGroupSize.x) put_entry(i, table_at(tables, i));
     barrier();
 }
 #define WEIGHT_INIT stage_table(tables);
