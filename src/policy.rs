@@ -132,18 +132,22 @@ pub fn usual_copies(format: &Format) -> u32 {
     tables::of(format.id).map_or(1, |t| t.copies(tables::USUAL_BYTES)) as u32
 }
 
-/// How often a format's table fits into shared memory beside `used` bytes, and the bytes of that.
-fn table_copies(caps: &Caps, format: &Format, used: usize) -> (u32, usize) {
+/// How often a format's table fits into so many bytes, once at least, and the bytes of that.
+pub fn table_copies(format: &Format, room: usize) -> (u32, usize) {
     let Some(table) = tables::of(format.id) else { return (1, 0) };
-    let room = (caps.max_shared_bytes as usize).saturating_sub(used).min(TABLE_MOST);
-    let copies = table.copies(room.max(tables::USUAL_BYTES));
+    let copies = table.copies(room);
     (copies as u32, 4 * table.words().len() * copies)
 }
 
-/// Likewise beside what the integer kernel keeps of `n` rows of `span` inputs.
+/// Bytes of shared memory for a table beside `used` bytes; no less than is usual, which callers have left.
+fn table_room(caps: &Caps, used: usize) -> usize {
+    (caps.max_shared_bytes as usize).saturating_sub(used).min(TABLE_MOST).max(tables::USUAL_BYTES)
+}
+
+/// How often a format's table fits beside what the integer kernel keeps of `n` rows of `span` inputs.
 fn dot_copies(caps: &Caps, format: &Format, span: usize, n: usize, codes: Activations) -> u32 {
     let used = n * span * (codes.bits() + codes.bits() / 8 + 3) as usize / 8 + DOT_SHARED_RESERVE;
-    table_copies(caps, format, used).0
+    table_copies(format, table_room(caps, used)).0
 }
 
 /// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory, with an eighth of padding
@@ -308,9 +312,9 @@ fn chain_held(k: usize, codes: Activations, packets: usize) -> usize {
     k * (codes.bits() + codes.bits() / 8 + 4) as usize / 8 + packets * (8 * PACKET + 8) + CHAIN_SHARED
 }
 
-/// How often a format's table stands in a chain's shared memory, and the bytes of that, beside the codes of up to `k` inputs.
-pub fn chain_table(caps: &Caps, format: &Format, k: usize, codes: Activations, packets: usize) -> (u32, usize) {
-    table_copies(caps, format, chain_held(k, codes, packets))
+/// Bytes of a chain's shared memory for a format's table, beside the codes of up to `k` inputs.
+pub fn chain_table_room(caps: &Caps, k: usize, codes: Activations, packets: usize) -> usize {
+    table_room(caps, chain_held(k, codes, packets))
 }
 
 /// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.

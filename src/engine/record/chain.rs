@@ -13,6 +13,7 @@ use crate::policy::{self, Activations, ChainTile};
 use crate::vk::{self, Buffer, Class, Device};
 use crate::Result;
 use experts::Experts;
+use pumex_quant::FORMATS;
 use pumex_shaders::kernels::{CHAINED, CHAINED_EXPERTS};
 use trial::wait_for_each_other;
 
@@ -55,8 +56,8 @@ pub const TAGS: u32 = 1 << 10;
 /// Memory and shape of chains on a device that can run them.
 pub struct Chain {
     tile: ChainTile,
-    /// How often the table of a format stands in shared memory, if one has any, and the bytes of that.
-    table: (u32, usize),
+    /// Bytes of shared memory for the copies of a format's table, if one has any.
+    table_room: usize,
     /// Where a thread that gave up says so to the others.
     gave_up: Buffer,
     /// What each sender of a dispatch sends. Every write there has another tag than the one before.
@@ -145,12 +146,11 @@ impl Chain {
         let attends = halves && policy::chain_attends(tile, lanes, head_dim);
         let head_dim = if attends { head_dim } else { 32 };
         let most = fitting().map(|w| w.cols).max().unwrap_or(0).max(experts.map_or(0, |e| e.k()));
-        let with_table = plan.weights.iter().find(|w| leads(w) && policy::table_bytes(w.format) > 0);
-        let packets = policy::chain_packets(tile, most);
-        let table = with_table.map_or((1, 0), |w| policy::chain_table(caps, w.format, most, activations, packets));
-        let chain = Chain { table, tile, gave_up, sent, attends, head_dim, k, rows, lanes, activations, experts };
+        let room = policy::chain_table_room(caps, most, activations, policy::chain_packets(tile, most));
+        let table_room = if table > 0 { room } else { 0 };
+        let chain = Chain { table_room, tile, gave_up, sent, attends, head_dim, k, rows, lanes, activations, experts };
         let name = fitting().find_map(|w| module(pairs, &[w.format.stem], None)).unwrap_or_default();
-        let spec = chain.spec(device.stages_weights());
+        let spec = chain.spec(name, device.stages_weights());
         let good = wait_for_each_other(device, kernels, (chain.kernel(), name, &spec), tile.groups)?;
         if !good {
             let name = &device.caps().name;
@@ -159,7 +159,8 @@ impl Chain {
         Ok(good.then_some(chain))
     }
 
-    fn spec(&self, planes: bool) -> Vec<(&'static str, u32)> {
+    /// Constants of the pipeline of a module.
+    fn spec(&self, module: &str, planes: bool) -> Vec<(&'static str, u32)> {
         let mut spec = vec![("SIZE", self.tile.size), ("K", self.k[0] as u32), ("K_2", self.k[1] as u32)];
         spec.extend([("ROWS_2", self.rows), ("LANES", self.lanes), ("BITS", self.activations.bits())]);
         let k = self.k[0].max(self.k[1]).max(self.experts.map_or(0, |e| e.k()));
@@ -169,7 +170,10 @@ impl Chain {
             spec.extend([("K_3", e.k() as u32)].into_iter().chain(chosen));
         }
         spec.extend([("PACKETS", packets as u32), ("HEAD_DIM", self.head_dim as u32)]);
-        spec.extend([("PLANES", u32::from(planes)), ("COPIES", self.table.0)]);
+        let lead = module.split('+').next();
+        let format = FORMATS.iter().find(|f| Some(f.stem) == lead);
+        let copies = format.map_or(1, |f| policy::table_copies(f, self.table_room).0);
+        spec.extend([("PLANES", u32::from(planes)), ("COPIES", copies)]);
         spec
     }
 
@@ -317,7 +321,7 @@ impl Writer<'_, '_> {
             && info.rows <= policy::CHAIN_MAX_ROWS
             && self.b.chain.is_some_and(|c| {
                 let packets = policy::chain_packets(c.tile, info.cols);
-                policy::chain_span(caps, (format, c.table.1), info.cols, self.b.activations, packets)
+                policy::chain_span(caps, (format, c.table_room), info.cols, self.b.activations, packets)
             })
             && self.b.chain.is_some_and(|c| {
                 let lead = gated.then_some(format.stem);
@@ -462,7 +466,7 @@ impl Writer<'_, '_> {
         if open.barrier {
             self.rec.barrier();
         }
-        let spec = chain.spec(self.b.device.stages_weights());
+        let spec = chain.spec(name, self.b.device.stages_weights());
         if let Some(listed) = &mut self.listed {
             listed.insert(self.kernels.key(chain.kernel(), Some(name), &spec)?);
             return Ok(());

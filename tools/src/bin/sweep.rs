@@ -1,6 +1,6 @@
 //! Speed of the GEMV for every weight format, shape and tile: finds the tiles of the policy.
 //!
-//! usage: `sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|some|roles|policy] [q16|q8]`; prints, per format and shape, the best
+//! usage: `sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|some|roles|policy,...] [q16|q8]`; prints, per format and shape, the best
 //! tile and what the policy's reaches; `policy` tries no other, `some` wide ones of the two larger shapes. `roles` are the products of an 8B model as a token needs them,
 //! with norms, gates and sums.
 
@@ -158,9 +158,10 @@ fn main() -> Result<(), Fault> {
     let speed = bandwidth::measure(&device)?;
     println!("{}: read {:.0} GB/s, copy {:.0} GB/s", device.caps().name, speed.read / 1e9, speed.copy / 1e9);
     let activations = if args.get(3).is_some_and(|a| a == "q16") { Activations::Q16 } else { Activations::Q8 };
-    let shapes: &[Shape] = if args.get(2).is_some_and(|a| a == "roles") { &ROLES } else { &SHAPES };
-    let only_policy = args.get(2).is_some_and(|a| a == "policy");
-    let only_some = args.get(2).is_some_and(|a| a == "some");
+    let asked = |what: &str| args.get(2).is_some_and(|a| a.split(',').any(|a| a == what));
+    let shapes: &[Shape] = if asked("roles") { &ROLES } else { &SHAPES };
+    let only_policy = asked("policy");
+    let only_some = asked("some");
     let shapes = if only_some { &shapes[1..] } else { shapes };
     let packed: Vec<u8> = pumex_quant::tables::packed().iter().flat_map(|w| w.to_le_bytes()).collect();
     let tables = device.buffer("tables", packed.len() as u64, Class::Weights)?;
