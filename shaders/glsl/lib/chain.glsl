@@ -9,6 +9,7 @@
 #include "lib/step.glsl"
 #include "lib/rope.glsl"
 layout(local_size_x_id = 0) in;
+#define TABLE_IN_LINE // of two dimensions, a driver (NVIDIA 580.159) makes a chain of experts that never ends
 #include "quant/contract.glsl"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require

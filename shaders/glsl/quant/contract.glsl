@@ -134,9 +134,15 @@ layout(constant_id = 21) const uint COPIES = TABLE_COPIES; // a power of two
 #define TABLE_ENTRIES TABLE_WORDS
 #endif
 const uint TABLE_LEN = COPIES * TABLE_ENTRIES;
+#ifdef TABLE_IN_LINE
+shared Entry table[TABLE_LEN];
+Entry table_entry(uint i) { return table[i * COPIES + gl_LocalInvocationIndex % COPIES]; }
+void put_entry(uint i, Entry entry) { table[i] = entry; }
+#else // finds an entry with an instruction less
 shared Entry table[TABLE_ENTRIES][COPIES];
 Entry table_entry(uint i) { return table[i][gl_LocalInvocationIndex % COPIES]; }
 void put_entry(uint i, Entry entry) { table[i / COPIES][i % COPIES] = entry; }
+#endif
 // What stands at `i`.
 #ifdef LEVELS
 // Made, not read: workgroups that start together would all read the same few lines of memory.
@@ -159,7 +165,12 @@ Entry table_at(U32x2 tables, uint i) { return tables.v[TABLE_AT / 2 + i / COPIES
 Entry table_at(U32x2 tables, uint i) { return tables.v[TABLE_AT / 2 + i / COPIES / 2][i / COPIES % 2]; }
 #endif
 void stage_table(U32x2 tables) {
-    for (uint i = gl_LocalInvocationIndex; i < TABLE_LEN; i += gl_WorkGroupSize.x) put_entry(i, table_at(tables, i));
+    // All threads leave the loop at once: compilers take what follows one that they may leave one by one for a place where they
+    // are apart.
+    for (uint from = 0; from < TABLE_LEN; from += gl_WorkGroupSize.x) {
+        const uint i = min(from + gl_LocalInvocationIndex, TABLE_LEN - 1);
+        put_entry(i, table_at(tables, i));
+    }
     barrier();
 }
 #define WEIGHT_INIT stage_table(tables);
