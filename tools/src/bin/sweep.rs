@@ -1,8 +1,8 @@
 //! Speed of the GEMV for every weight format, shape and tile: finds the tiles of the policy.
 //!
-//! usage: `sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|some|roles|policy,...] [q16|q8]`; prints, per format and shape, the best
-//! tile and what the policy's reaches; `policy` tries no other, `some` wide ones of the two larger shapes. `roles` are the products of an 8B model as a token needs them,
-//! with norms, gates and sums.
+//! usage: `sweep [FORMAT,...|all] [ROWS_OF_X,...] [plain|some|roles|policy,...] [q16|q8]`; prints, per format and shape, the
+//! best tile and what the policy's reaches; `policy` tries no other, `some` wide ones of the two larger shapes. `roles` are
+//! the products of an 8B model as a token needs them, with norms, gates and sums.
 
 use pumex::engine::{bandwidth, held_of_matrices};
 use pumex::kernel::Kernels;
