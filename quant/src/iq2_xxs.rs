@@ -63,7 +63,7 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 8 * 8,
     fields: &[Field::new("QS", 2, 64), Field::new("D", 0, 2)],
-    codes: Some(Codes { planes: &[Plane::Codes("QS", 64), Plane::Codes("SC", 4), Plane::Field("D")], place: place }),
+    codes: Some(Codes { planes: &[Plane::Codes("QS", 64), Plane::Codes("SC", 4), Plane::Field("D")], place }),
     decode,
     encode,
     is_finite: |b| half_at(b, 0).is_finite(),

@@ -55,7 +55,7 @@ pub const FORMAT: Format = Format {
     fields: &[Field::new("QS", 2, 64), Field::new("SIGNS", 66, 32), Field::new("D", 0, 2)],
     codes: Some(Codes {
         planes: &[Plane::Field("QS"), Plane::Codes("SIGNS", 32), Plane::Codes("SC", 4), Plane::Field("D")],
-        place: place,
+        place,
     }),
     decode,
     encode,
