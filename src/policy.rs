@@ -141,7 +141,7 @@ pub fn table_copies(format: &Format, room: usize) -> (u32, usize) {
 
 /// Bytes of shared memory for a table beside `used` bytes; no less than is usual, which callers have left.
 fn table_room(caps: &Caps, used: usize) -> usize {
-    (caps.max_shared_bytes as usize).saturating_sub(used).min(TABLE_MOST).max(tables::USUAL_BYTES)
+    (caps.max_shared_bytes as usize).saturating_sub(used).clamp(tables::USUAL_BYTES, TABLE_MOST)
 }
 
 /// How often a format's table fits beside what the integer kernel keeps of `n` rows of `span` inputs.

@@ -67,7 +67,7 @@ pub fn codebooks(device: &Device) -> Result<Buffer> {
     Ok(buffer)
 }
 
-/// The kernel that turns blocks of rows of `cols` weights into planes; `tables` are [`codebooks`].
+/// The kernel that turns blocks of rows of `cols` weights into planes; `tables` holds `pumex_quant::tables::packed`.
 ///
 /// # Errors
 /// A driver that refuses it.
