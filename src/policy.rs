@@ -271,16 +271,6 @@ pub fn chain_rows(tile: ChainTile, lanes: u32, m: usize) -> u32 {
     }
 }
 
-/// Workgroups of a chain for the first of two products that read the same, of so many rows of so many bytes, if it is better that
-/// the others do the second meanwhile than that all do both.
-pub fn chain_shares(tile: ChainTile, lanes: u32, first: (usize, usize), second: (usize, usize)) -> Option<u32> {
-    let time =
-        |(rows, bytes): (usize, usize), groups: u32| rows.div_ceil((groups * (tile.size / lanes)) as usize) * bytes;
-    let apart = |groups: &u32| time(first, *groups).max(time(second, tile.groups - groups));
-    let best = (1..tile.groups).min_by_key(apart)?;
-    (apart(&best) < time(first, tile.groups) + time(second, tile.groups)).then_some(best)
-}
-
 /// Outputs of a product above which it is worth a dispatch of its own, whatever comes before it.
 pub const CHAIN_MAX_ROWS: usize = 1 << 16;
 

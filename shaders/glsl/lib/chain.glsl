@@ -63,7 +63,6 @@ const uint AT_OUT_NORM = 32;             // factors of the values sent, or null
 const uint AT_IN_TAG = 34, AT_OUT_TAG = 35;
 const uint AT_VALUES = 36; // values sent; of experts' first products: the logits received
 const uint AT_VALUES_TAG = 38;
-const uint AT_GROUPS = 39; // workgroups that take rows; the others go on to the next stage
 const uint STAGE_WORDS = 40;
 // Flags: bit i: bias i is there, then these.
 const uint GATED = 8, ADD = 16, NORM = 32, RECEIVE = 64, CODE = 128, SECOND_FORMAT = 256, SECOND_K = 512, SEND = 1024;

@@ -42,15 +42,15 @@ void RUN_MULTIPLY(uint c, uint q[RUN_LINES][CHUNK / 4], vec2 s[RUN_LINES][PIECES
 void RUN() {
     const uint CHUNKS = RUN_K / CHUNK, TURNS = (CHUNKS + LANES - 1) / LANES, ROWS = RUN_GATED ? 1 : RUN_LINES;
     const bool EVEN = CHUNKS % LANES == 0;
-    const uint lane = gl_SubgroupInvocationID, groups = word(AT_GROUPS), turn_rows = gl_NumSubgroups * ROWS;
+    const uint lane = gl_SubgroupInvocationID, groups = gl_NumWorkGroups.x, turn_rows = gl_NumSubgroups * ROWS;
     const uint first = word(AT_FIRST), m = word(AT_M), last = max(m, 1) - 1, m0 = word(AT_M0), m01 = word(AT_M01);
     const uvec2 w0 = address(AT_W), w1 = address(AT_W + 2), w2 = address(AT_W + 4);
-    const uint group = gl_WorkGroupID.x + (gl_WorkGroupID.x < first ? gl_NumWorkGroups.x : 0) - first;
+    const uint group = gl_WorkGroupID.x < first ? gl_WorkGroupID.x + groups - first : gl_WorkGroupID.x - first;
     uint local = subgroupBroadcastFirst(gl_SubgroupID) * ROWS; // row, of those of the workgroup
     const uint flags = word(AT_FLAGS);
     const bool sixteens = (flags & (SEND | ADD)) != 0;
 #define ROW_OF(local) ((group + local / 16 * groups) * 16 + local % 16)
-    uint row = group >= groups ? m : sixteens ? ROW_OF(local) : group * turn_rows + local;
+    uint row = sixteens ? ROW_OF(local) : group * turn_rows + local;
     if (RUN_NORM) {
         const bool normed = is(NORM) && !is(RECEIVE);
         F32x4 norm = F32x4(address(AT_NORM));

@@ -29,7 +29,6 @@ const IN_TAG: usize = 34;
 const OUT_TAG: usize = 35;
 const VALUES: usize = 36;
 const VALUES_TAG: usize = 38;
-const GROUPS: usize = 39;
 /// Its flags, above those of the biases.
 const GATED: u32 = 8;
 const ADD: u32 = 16;
@@ -278,8 +277,6 @@ pub(super) struct Open {
     made: Vec<(Val, usize)>,
     /// Stages before those that follow the last one that received.
     before: usize,
-    /// Rows of the last stage and bytes of each, if others that read the same could be made meanwhile.
-    last_part: Option<(usize, usize)>,
     /// The products, for when they are all there is.
     products: Vec<Product>,
 }
@@ -287,7 +284,6 @@ pub(super) struct Open {
 impl Open {
     /// Adds a stage that received, and makes `out`.
     fn add(&mut self, stage: [u32; STAGE_WORDS], stem: &'static str, out: Val) {
-        self.last_part = None;
         (self.next, self.before, self.coded) = (0, self.made.len(), None);
         self.stages.push(stage);
         self.stem_of.push(stem);
@@ -353,12 +349,11 @@ impl Writer<'_, '_> {
         let receives = !coded
             && self.can_send(info.cols)
             && self.open.as_ref().is_some_and(|open| open.made_last(input, info.cols));
-        let groups = self.b.chain.map_or(1, |c| c.tile.groups);
         let written = |open: &Open, v: Val| open.made.iter().any(|made| made.0 == v);
         let parted = |open: &Open| !coded && !receives && (self.due || written(open, input));
         // What a stage adds to, its workgroups must have written themselves.
         let elsewhere = |(made, s): (&(Val, usize), &[u32; STAGE_WORDS])| {
-            made.0 == out && (s[FIRST] != 0 || ![0, groups].contains(&s[GROUPS]) || s[FLAGS] & (ADD | SEND) == 0)
+            made.0 == out && (s[FIRST] != 0 || s[FLAGS] & (ADD | SEND) == 0)
         };
         let moved = |open: &Open| add && open.made.iter().zip(&open.stages).any(elsewhere);
         if self.open.as_ref().is_some_and(|open| parted(open) || moved(open)) {
@@ -372,6 +367,7 @@ impl Writer<'_, '_> {
         let push = push.word(info.cols).word(rows(1)).word(if gated { m } else { rows(2) }).word(m);
         let scale = |i: usize| parts.get(i).map_or(1.0, |p| p.scale);
         let push = push.float(norm.map_or(0.0, |n| n.eps)).float(scale(0)).float(scale(1)).float(scale(2));
+        let groups = self.b.chain.map_or(1, |c| c.tile.groups);
         let open = self.open.get_or_insert_with(|| Open {
             stages: Vec::new(),
             stems: Vec::new(),
@@ -385,7 +381,6 @@ impl Writer<'_, '_> {
             logits: (0, 0, 0.0),
             made: Vec::new(),
             before: 0,
-            last_part: None,
             products: Vec::new(),
         });
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
@@ -402,19 +397,8 @@ impl Writer<'_, '_> {
         let flags =
             biases as u32 | flag(gated, GATED) | flag(add, ADD) | flag(norm.is_some(), NORM) | flag(receives, RECEIVE);
         let flags = flags | flag(!coded && !receives, CODE) | flag(info.cols != k, SECOND_K) | flag(odd, ODD);
-        let row_bytes = info.format.row_bytes(info.cols).unwrap_or(0);
-        let of_last = open.last_part.filter(|_| coded && !gated && !add);
-        let shares = of_last.zip(self.b.chain).and_then(|(of_last, c)| {
-            let first = policy::chain_shares(c.tile, c.lanes, of_last, (m, row_bytes))?;
-            let before = open.stages.last_mut()?;
-            before[GROUPS] = first;
-            open.next = (before[FIRST] + first) % groups;
-            Some(groups - first)
-        });
         let push = push.word(open.next as usize).word(flags as usize);
         let mut stage = stage_of(&push);
-        stage[GROUPS] = shares.unwrap_or(groups);
-        open.last_part = (!gated && !add && shares.is_none()).then_some((m, row_bytes));
         stage[IN..IN + 2].copy_from_slice(&words_of(packets));
         stage[IN_TAG] = self.tags;
         open.stages.push(stage);
@@ -489,7 +473,6 @@ impl Writer<'_, '_> {
         }
         let at = 4 * self.program.len() as u64;
         for (mut stage, stem) in open.stages.iter().copied().zip(&open.stem_of) {
-            stage[GROUPS] = if stage[GROUPS] == 0 { chain.tile.groups } else { stage[GROUPS] };
             stage[FLAGS] |= if stem.is_empty() || name.starts_with(stem) { 0 } else { SECOND_FORMAT };
             self.program.extend(stage);
         }
