@@ -129,14 +129,12 @@ pub fn table_bytes(format: &Format) -> usize {
 
 /// How often a format's table stands in shared memory where nothing else is said.
 pub fn usual_copies(format: &Format) -> u32 {
-    tables::of(format.id).map_or(1, |t| t.copies(tables::USUAL_BYTES)) as u32
+    table_copies(format, tables::USUAL_BYTES)
 }
 
-/// How often a format's table fits into so many bytes, once at least, and the bytes of that.
-pub fn table_copies(format: &Format, room: usize) -> (u32, usize) {
-    let Some(table) = tables::of(format.id) else { return (1, 0) };
-    let copies = table.copies(room);
-    (copies as u32, 4 * table.words().len() * copies)
+/// How often a format's table, if it has one, fits into so many bytes: once at least.
+pub fn table_copies(format: &Format, room: usize) -> u32 {
+    tables::of(format.id).map_or(1, |t| t.copies(room)) as u32
 }
 
 /// Bytes of shared memory for a table beside `used` bytes; no less than is usual, which callers have left.
@@ -147,7 +145,7 @@ fn table_room(caps: &Caps, used: usize) -> usize {
 /// How often a format's table fits beside what the integer kernel keeps of `n` rows of `span` inputs.
 fn dot_copies(caps: &Caps, format: &Format, span: usize, n: usize, codes: Activations) -> u32 {
     let used = n * span * (codes.bits() + codes.bits() / 8 + 3) as usize / 8 + DOT_SHARED_RESERVE;
-    table_copies(format, table_room(caps, used)).0
+    table_copies(format, table_room(caps, used))
 }
 
 /// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory, with an eighth of padding
@@ -195,7 +193,7 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
         (_, 1) if short && format.id == FormatId::Iq1S => (1024, 4, cores),
         (_, 1) if short && table_bytes(format) > 0 => (1024, 2, cores),
         (_, 1) if short && matches!(format.id, FormatId::Q2K | FormatId::Q3K) => (1024, 2, cores),
-        (_, 1) if short && matches!(format.id, FormatId::Q2_0) => (512, 2, 2 * cores),
+        (_, 1) if short && format.id == FormatId::Q2_0 => (512, 2, 2 * cores),
         (_, 1) if short && bits > 8.0 => (1024, 1, 3 * cores),
         (_, 1) if short && matches!(format.id, FormatId::Tq2_0 | FormatId::Tq1_0) => (512, 4, 2 * cores),
         (_, 1) if bits < 2.2 => (1024, 4, cores),

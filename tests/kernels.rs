@@ -218,7 +218,7 @@ impl Lab {
                     let tile = policy::dot_tile(caps, (m, k), if n > 2 { 1 } else { 2 }, 64, 2, span);
                     let (depth, activations) = (1 + u32::from(case.planes), case.activations);
                     let room = if case.planes { 16 << 10 } else { 0 };
-                    policy::GemvTile { depth, activations, copies: policy::table_copies(format, room).0, ..tile }
+                    policy::GemvTile { depth, activations, copies: policy::table_copies(format, room), ..tile }
                 }
             };
             let mut spec = tile.spec(k, n, case.extras());

@@ -132,3 +132,18 @@ fn levels_as_words_give_the_table_of_every_byte() {
     }
     assert_eq!(made.count(), 2);
 }
+
+/// Chains of two codebooks, and kernels of each, copy tables of several sizes into the same room.
+#[test]
+fn copies_of_a_table_fit_the_room_they_are_given() {
+    for f in FORMATS {
+        let bytes = tables::of(f.id).map_or(0, |t| 4 * t.words().len());
+        let mut last = 1;
+        for room in [0, 4 << 10, 8 << 10, 17_000, 32 << 10] {
+            let copies = pumex::policy::table_copies(f, room) as usize;
+            assert!(copies.is_power_of_two() && copies >= last, "{} {room}", f.name);
+            assert!(copies == 1 || (bytes > 0 && copies * bytes <= room), "{}: {copies} in {room} bytes", f.name);
+            last = copies;
+        }
+    }
+}

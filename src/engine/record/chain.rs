@@ -172,7 +172,7 @@ impl Chain {
         spec.extend([("PACKETS", packets as u32), ("HEAD_DIM", self.head_dim as u32)]);
         let lead = module.split('+').next();
         let format = FORMATS.iter().find(|f| Some(f.stem) == lead);
-        let copies = format.map_or(1, |f| policy::table_copies(f, self.table_room).0);
+        let copies = format.map_or(1, |f| policy::table_copies(f, self.table_room));
         spec.extend([("PLANES", u32::from(planes)), ("COPIES", copies)]);
         spec
     }
