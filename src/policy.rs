@@ -124,7 +124,7 @@ const TABLE_MOST: usize = 32 << 10;
 
 /// Bytes of the table a format's decoder keeps in shared memory, as often as is usual.
 pub fn table_bytes(format: &Format) -> usize {
-    tables::of(format.id).map_or(0, |t| 4 * t.words().len()) * usual_copies(format) as usize
+    tables::of(format.id).map_or(0, |t| 4 * t.len_words()) * usual_copies(format) as usize
 }
 
 /// How often a format's table stands in shared memory where nothing else is said.

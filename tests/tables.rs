@@ -110,6 +110,7 @@ fn tables_start_at_pairs_of_words_and_name_formats_once() {
     let mut named: Vec<pumex_quant::FormatId> = Vec::new();
     for t in tables::TABLES {
         assert!(t.at() % 2 == 0 && t.words().len() % 2 == 0, "{:?}", t.formats);
+        assert_eq!(t.len_words(), t.words().len(), "{:?}", t.formats);
         named.extend(t.formats);
     }
     let all = named.len();

@@ -100,10 +100,15 @@ pub(crate) fn of_bits(i: usize) -> usize {
     b / 4 * 32 + 4 * g + b % 4
 }
 
+/// Sign `n` of eight, of which blocks have seven, from bit `at` on.
+pub(crate) fn sign(at: usize, n: usize) -> Place {
+    match n {
+        7 => Place::Even(at),
+        _ => Place::Bit(at + n),
+    }
+}
+
 /// Sign of weight `i` of 32, of which the word from bit `at` on has seven bits for every eight.
 pub(crate) fn signs_place(at: usize, i: usize) -> Place {
-    match i % 8 {
-        7 => Place::Even(at + 7 * (i / 8)),
-        n => Place::Bit(at + 7 * (i / 8) + n),
-    }
+    sign(at + 7 * (i / 8), i % 8)
 }

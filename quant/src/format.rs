@@ -83,7 +83,7 @@ pub struct Format {
     pub block_len: usize,
     /// Bytes per block.
     pub block_bytes: usize,
-    /// What a block consists of, widest reads first: the order of the planes of [`Format::planes`]. Empty for floats.
+    /// What a block consists of, widest reads first: the order of planes, too, if there are no `codes`. Empty for floats.
     pub fields: &'static [Field],
     /// Codes that lie in another order in planes than in blocks, if any do.
     pub codes: Option<Codes>,

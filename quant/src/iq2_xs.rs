@@ -48,11 +48,7 @@ fn place(i: usize) -> Place {
         return Place::Bit(chunk + bit / 8 * 16 + bit % 8);
     }
     let weight = codes::of_bits(bit - 64);
-    let signs = chunk + weight / 8 * 16 + 9;
-    match weight % 8 {
-        7 => Place::Even(signs),
-        n => Place::Bit(signs + n),
-    }
+    codes::sign(chunk + weight / 8 * 16 + 9, weight % 8)
 }
 
 /// Row of the format table.

@@ -49,7 +49,7 @@ pub fn packed() -> Vec<u32> {
 
 /// Word of [`packed`] from which on it says where the bits of a format's codes come from.
 pub fn codes_at(format: FormatId) -> usize {
-    let tables: usize = TABLES.iter().map(|t| t.words().len()).sum();
+    let tables: usize = TABLES.iter().map(Table::len_words).sum();
     let before = FORMATS.iter().take_while(|f| f.id != format).filter_map(|f| f.codes.as_ref());
     tables + before.map(|c| 8 * c.len_bytes()).sum::<usize>()
 }
@@ -62,9 +62,14 @@ impl Table {
         Some([0, 1, 2, 3].map(word))
     }
 
+    /// Words of the table.
+    pub fn len_words(&self) -> usize {
+        self.codebook.map_or(256, |g| g.codes.len() * self.entry_words())
+    }
+
     /// Words of all tables before this one.
     pub fn at(&self) -> usize {
-        TABLES.iter().take_while(|t| t.formats != self.formats).map(|t| t.words().len()).sum()
+        TABLES.iter().take_while(|t| t.formats != self.formats).map(Table::len_words).sum()
     }
 
     /// Words of an entry.
@@ -75,7 +80,7 @@ impl Table {
     /// How often the table fits into so many bytes, once at least: a power of two, and no more than keep the 32 threads of a
     /// subgroup, or the 16 that read two words each, from meeting in a bank.
     pub fn copies(&self, len_bytes: usize) -> usize {
-        let fit = (len_bytes / (4 * self.words().len())).max(1);
+        let fit = (len_bytes / (4 * self.len_words())).max(1);
         (1 << fit.ilog2()).min(32 / self.entry_words())
     }
 

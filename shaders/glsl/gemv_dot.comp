@@ -148,7 +148,6 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
                         dots[r] += ivec2(dot4(q[r][i], a.x), dot4(q[r][i], a.y));
                         dots[r] += ivec2(dot4(q[r][i + 1], a.z), dot4(q[r][i + 1], a.w));
                     } else {
-                        // One by one: devices add what was there in the same instruction.
                         [[unroll]] for (uint j = 0; j < 4; j++) dots[r].x += dot4(q[r][i + j], a[j]);
                     }
                 }
