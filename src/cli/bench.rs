@@ -93,17 +93,17 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let bar = session::bar("bench", "{msg} {wide_bar} {pos}/{len}");
     bar.set_length(u64::from(args.repetitions + 1) * tests.len() as u64);
     let mut printer = report::Printer::new(args.output, about);
-    let mut interrupted = false;
+    let (mut interrupted, mut filled) = (false, 0);
     for test in tests {
         let mut samples_ns = Vec::new();
         let time = report::now();
-        let mut last = warm_up(&mut *runner, test, bos, stop)?;
+        let mut last = warm_up(&mut *runner, test, (bos, &mut filled), stop)?;
         bar.inc(1);
         for repetition in 1..=args.repetitions {
             if last.is_none() {
                 break;
             }
-            last = once(&mut *runner, test, bos, repetition, stop)?;
+            last = once(&mut *runner, test, (bos, &mut filled), repetition, stop)?;
             samples_ns.extend(last);
             bar.inc(1);
         }
@@ -133,26 +133,44 @@ fn tests(args: &Args) -> Vec<Test> {
 
 /// Runs of a test that do not count, as long as clocks take to rise: while pipelines are built, the device rests. None when
 /// stopped.
-fn warm_up(runner: &mut dyn Runner, test: Test, bos: u32, stop: &AtomicBool) -> Result<Option<u64>> {
+fn warm_up(
+    runner: &mut dyn Runner,
+    test: Test,
+    (bos, filled): (u32, &mut u32),
+    stop: &AtomicBool,
+) -> Result<Option<u64>> {
     let begun = Instant::now();
     loop {
-        let last = once(runner, test, bos, 0, stop)?;
+        let last = once(runner, test, (bos, filled), 0, stop)?;
         if last.is_none() || begun.elapsed() >= WARM_UP {
             return Ok(last);
         }
     }
 }
 
-/// One run of a test in nanoseconds; repetition 0 warms up. None when stopped.
-fn once(runner: &mut dyn Runner, test: Test, bos: u32, repetition: u32, stop: &AtomicBool) -> Result<Option<u64>> {
+/// One run of a test in nanoseconds; repetition 0 warms up. None when stopped. The test's depth is only filled where not so many
+/// positions are `filled` by the run before.
+fn once(
+    runner: &mut dyn Runner,
+    test: Test,
+    (bos, filled): (u32, &mut u32),
+    repetition: u32,
+    stop: &AtomicBool,
+) -> Result<Option<u64>> {
     let n_vocab = runner.n_vocab() as u32;
     let mut rng = Rng::new(u64::from(repetition));
     let mut text = |n: u32| -> Vec<u32> { (0..n).map(|i| if i == 0 { bos } else { rng.below(n_vocab) }).collect() };
     let depth = test.n_depth as usize;
-    runner.forget(0, 0);
-    if !run_chunks(runner, &rows(&text(test.n_depth), 0, |_| false), Want::Ids, stop, &mut |_| Ok(()))? {
-        return Ok(None);
+    if *filled >= test.n_depth {
+        runner.forget(0, test.n_depth);
+    } else {
+        runner.forget(0, 0);
+        let fill = rows(&text(test.n_depth), 0, |_| false);
+        if !run_chunks(runner, &fill, Want::Ids, stop, &mut |_| Ok(()))? {
+            return Ok(None);
+        }
     }
+    *filled = test.n_depth;
     if test.n_gen > 0 {
         // A few tokens warm generation up.
         let n = if repetition == 0 { test.n_gen.min(4) } else { test.n_gen };
