@@ -14,6 +14,7 @@ mod weights;
 
 pub use cache::CacheType;
 pub use info::{model_info, ModelInfo};
+pub use kv::KV_BLOCK;
 pub use record::{held as held_of_matrices, run_at_once, Held as HeldOfMatrices, Stamped};
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
@@ -58,7 +59,8 @@ pub struct Options {
     pub cache_type_v: CacheType,
     /// Turns the validation layer on.
     pub validation: bool,
-    /// Most query heads that a workgroup of attention takes; none leaves it to the length of the sequences.
+    /// Most query heads that a workgroup of attention takes, in dispatches of its own then; none leaves it to the length of the
+    /// sequences.
     pub attn_heads: Option<usize>,
     /// Lets one dispatch do several ops; off, every op has its own, for comparison.
     pub fuse: bool,

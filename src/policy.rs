@@ -2,6 +2,7 @@
 
 pub mod matrix;
 
+use crate::engine::KV_BLOCK;
 use crate::plan::Cache;
 use crate::vk::{Caps, DeviceKind, Way};
 use pumex_quant::{tables, Format, FormatId};
@@ -272,10 +273,30 @@ pub fn chain_rows(tile: ChainTile, lanes: u32, m: usize) -> u32 {
 /// Outputs of a product above which it is worth a dispatch of its own, whatever comes before it.
 pub const CHAIN_MAX_ROWS: usize = 1 << 16;
 
-/// Positions of a sequence up to which attention, with heads of `head_dim`, is a stage of a chain, a workgroup for each head:
-/// beyond, a dispatch that spreads them over more is faster.
-pub fn chain_positions(head_dim: usize) -> usize {
-    (1 << 17) / head_dim
+/// Positions of a sequence up to which attention, with heads of `head_dim`, is a stage of a chain: whole, a workgroup for each
+/// head, and, if there can be, in parts. Beyond, a dispatch that reads K and V faster is better.
+pub fn chain_positions(head_dim: usize, in_parts: bool) -> (usize, usize) {
+    if in_parts {
+        (256, (1 << 22) / head_dim)
+    } else {
+        ((1 << 17) / head_dim, 0)
+    }
+}
+
+/// Most parts of a sequence's positions that chains join.
+pub const MOST_PARTS: usize = 64;
+
+/// Query heads of a K/V head, if a chain's workgroup can take them all at once: some subgroups each, of which four loads of K
+/// are of one block of the cache.
+pub fn chain_heads(tile: ChainTile, lanes: u32, head_dim: usize, per_kv: usize) -> Option<usize> {
+    let (subgroups, run) = ((tile.size / lanes) as usize, 4 * lanes as usize / (head_dim / 8));
+    let fits = per_kv.is_power_of_two() && per_kv <= ATTN_HEADS.min(subgroups) && KV_BLOCK.is_multiple_of(run);
+    fits.then_some(per_kv)
+}
+
+/// Parts that positions are in for a chain whose workgroups attend to so many groups of heads: one for each workgroup.
+pub fn chain_parts(tile: ChainTile, groups: usize) -> u32 {
+    (tile.groups as usize / groups).clamp(2, MOST_PARTS / 2) as u32
 }
 
 /// Whether a chain's workgroups attend with heads of so many dimensions: its subgroups hold some positions each.
@@ -286,35 +307,42 @@ pub fn chain_attends(tile: ChainTile, lanes: u32, head_dim: usize) -> bool {
         && head_dim <= tile.size as usize
 }
 
+/// Bytes of shared memory for what the subgroups of a chain that attends have of `pair` heads each.
+pub fn chain_attention_bytes(tile: ChainTile, lanes: u32, head_dim: usize, pair: usize) -> usize {
+    (tile.size / lanes) as usize * pair * head_dim * 4
+}
+
 /// Whether a chain's workgroups choose among so many experts, each for itself.
 pub fn chain_ranks(tile: ChainTile, experts: usize, used: usize) -> bool {
     experts <= 512 && used <= 32.min(tile.size as usize)
 }
 
 /// Bytes of shared memory that a chain takes beside activations and packets.
-const CHAIN_SHARED: usize = 7 << 10;
+const CHAIN_SHARED: usize = 8 << 10;
 
 /// Whether a chain's workgroups can hold the codes of `k` inputs, with an eighth of padding and 4 bits each for scales and sums,
-/// beside `packets` that they send and a table of `table` bytes.
+/// beside a table of `table` bytes and the `room` taken by packets that they send ([`chain_packets`]) and by attention, where
+/// codes are at other times ([`chain_attention_bytes`]).
 pub fn chain_span(
     caps: &Caps,
     (format, table): (&Format, usize),
     k: usize,
     codes: Activations,
-    packets: usize,
+    room: (usize, usize),
 ) -> bool {
-    let held = chain_held(k, codes, packets) + table;
+    let held = chain_held(k, codes, room) + table;
     dot_span(caps, format, k, 1, codes) == Some(k) && held <= caps.max_shared_bytes as usize
 }
 
 /// Bytes of shared memory that a chain takes beside a table.
-fn chain_held(k: usize, codes: Activations, packets: usize) -> usize {
-    k * (codes.bits() + codes.bits() / 8 + 4) as usize / 8 + packets * (8 * PACKET + 8) + CHAIN_SHARED
+fn chain_held(k: usize, codes: Activations, (packets, heads): (usize, usize)) -> usize {
+    let coded = k * (codes.bits() + codes.bits() / 8) as usize / 8;
+    coded.max(heads) + k / 2 + packets * (8 * PACKET + 8) + CHAIN_SHARED
 }
 
 /// Bytes of a chain's shared memory for a format's table, beside the codes of up to `k` inputs.
-pub fn chain_table_room(caps: &Caps, k: usize, codes: Activations, packets: usize) -> usize {
-    table_room(caps, chain_held(k, codes, packets))
+pub fn chain_table_room(caps: &Caps, k: usize, codes: Activations, room: (usize, usize)) -> usize {
+    table_room(caps, chain_held(k, codes, room))
 }
 
 /// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.

@@ -69,7 +69,10 @@ void main() {
     uint per = max((len + parts - 1) / parts, LEAST);
     per = (per + SPAN - 1) / SPAN * SPAN;
     uint used = (len + per - 1) / per, start = part * per, end = min(start + per, len);
-    if (start >= len) return;
+    if (start >= len) {
+        if (LEAVES == 1) leave_none(h0, part, parts);
+        return;
+    }
     bool fresh = ROPE == 1 && end == len;
     if (fresh) end--;
     // The subgroup's blocks, one in SUBGROUPS, and the word that says where the next one is.
@@ -173,6 +176,6 @@ void main() {
         }
         give(h, e, row, h0, part, parts, used, o);
     }
-    if (used > 1 && t < GH) give_state(t, row, h0, part, parts);
-    if (used > 1) join_parts(row, h0, parts, used);
+    if (LEAVES == 0 && used > 1 && t < GH) give_state(t, row, h0, part, parts);
+    if (LEAVES == 0 && used > 1) join_parts(row, h0, parts, used);
 }

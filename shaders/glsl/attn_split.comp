@@ -41,7 +41,7 @@ void gather(uint g, uint row, uint h0, uint part, uint parts, uint used, vec4 a[
         for (uint k = 0; k < GROUPS; k++) o += summed[HEAD_DIM / 4 * k + t];
         give(g, t, row, h0, part, parts, used, o);
     }
-    if (used > 1 && t == 0) give_state(g, row, h0, part, parts);
+    if (LEAVES == 0 && used > 1 && t == 0) give_state(g, row, h0, part, parts);
 }
 
 void main() {
@@ -52,7 +52,10 @@ void main() {
     uint per = max((len + parts - 1) / parts, LEAST);
     per = (per + SPAN - 1) / SPAN * SPAN;
     uint used = (len + per - 1) / per, start = part * per, end = min(start + per, len);
-    if (start >= len) return;
+    if (start >= len) {
+        if (LEAVES == 1) leave_none(h0, part, parts);
+        return;
+    }
     bool fresh = ROPE == 1 && end == len;
     if (fresh) end--;
     fetch(table, kv_head, start, end);
@@ -136,5 +139,5 @@ void main() {
     if (GH > 5) gather(5, row, h0, part, parts, used, acc[5]);
     if (GH > 6) gather(6, row, h0, part, parts, used, acc[6]);
     if (GH > 7) gather(7, row, h0, part, parts, used, acc[7]);
-    if (used > 1) join_parts(row, h0, parts, used);
+    if (LEAVES == 0 && used > 1) join_parts(row, h0, parts, used);
 }

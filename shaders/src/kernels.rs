@@ -60,7 +60,7 @@ pub struct Kernel {
 const KV: [(&str, u32); 3] = [("K_TYPE", 10), ("V_TYPE", 11), ("HEAD_DIM", 12)];
 
 /// Of attention of a few rows.
-const ATTN: [(&str, u32); 11] = [
+const ATTN: [(&str, u32); 12] = [
     ("SIZE", 0),
     ("GH", 1),
     ("ROPE", 2),
@@ -69,6 +69,7 @@ const ATTN: [(&str, u32); 11] = [
     ("SPAN", 5),
     ("LEAST", 6),
     ("PASSED", 13),
+    ("LEAVES", 14),
     KV[0],
     KV[1],
     KV[2],
@@ -175,6 +176,9 @@ pub const KERNELS: &[Kernel] = &[
             ("BITS", 6),
             ("PACKETS", 7),
             ("HEAD_DIM", 8),
+            ("PARTED", 12),
+            ("HEADS_MOST", 13),
+            ("PAIR", 14),
             PLANES,
             COPIES,
         ],
@@ -194,6 +198,9 @@ pub const KERNELS: &[Kernel] = &[
             ("BITS", 6),
             ("PACKETS", 7),
             ("HEAD_DIM", 8),
+            ("PARTED", 12),
+            ("HEADS_MOST", 13),
+            ("PAIR", 14),
             ("K_3", 9),
             EXPERTS[0],
             EXPERTS[1],

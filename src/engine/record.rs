@@ -36,8 +36,8 @@ pub struct Shape {
     pub apart: bool,
     /// Lets one dispatch do ops of one row that follow each other.
     pub chained: bool,
-    /// Attention among them.
-    pub attends: bool,
+    /// Parts in which attention is among them; 0 where it is not.
+    pub parts: u32,
     /// Takes the time.
     pub timed: bool,
     /// Takes it after every op, too.
@@ -560,20 +560,28 @@ impl Writer<'_, '_> {
         let (q_norm, k_norm) = fused.map_or((None, None), |(_, q, k)| (q, k));
         let rope = fused.map(|(rope, _, _)| rope);
         let meeting = self.b.meeting;
+        let joined = self.joins_later(cache, tile.parts, out);
+        let left = if joined { self.left_parts() } else { None };
         let passed = self.passed_on(out);
         let y = passed.map_or(self.val(out), |(_, y, _)| y);
         let push = Push::default().addr(self.val(qkv)).addr(y).addr(k.address()).addr(v.address());
-        let push = push.addr(self.b.params.address()).addr(meeting.found.address()).addr(meeting.arrivals.address());
+        let push = push.addr(self.b.params.address()).addr(left.map_or(meeting.found.address(), |(parts, _)| parts));
+        let push = push.addr(meeting.arrivals.address());
         let push = push.addr(self.opt(q_norm)).addr(self.opt(k_norm)).addr(self.b.inv_freq.address());
         let push = push.word(cache.heads).word(cache.kv_heads).word(rope.map_or(0, |r| r.dims)).float(scale);
-        let push = push.float(rope.map_or(0.0, |r| r.norm_eps));
+        let push = push.float(rope.map_or(0.0, |r| r.norm_eps)).word(left.map_or(0, |(_, tag)| tag as usize));
         let neox = rope.is_some_and(|r| r.style == RopeStyle::Neox);
         let mut spec = vec![("SIZE", tile.size), ("GH", tile.heads), ("ROPE", u32::from(rope.is_some()))];
         spec.extend([("NEOX", u32::from(neox)), ("NORM", u32::from(q_norm.is_some()))]);
         spec.extend([("SPAN", tile.span), ("LEAST", tile.least)]);
         spec.extend(passed.map(|(layout, _, _)| ("PASSED", layout)));
+        spec.extend(left.map(|_| ("LEAVES", 1)));
         spec.extend(self.kv_spec(cache));
         let grid = [self.shape.rows, cache.heads / tile.heads as usize, tile.parts as usize];
-        self.dispatch(tile.kernel, None, &spec, push, grid)
+        self.dispatch(tile.kernel, None, &spec, push, grid)?;
+        if left.is_some() {
+            self.join_left(cache, tile.parts, out);
+        }
+        Ok(())
     }
 }

@@ -245,10 +245,10 @@ impl VulkanRunner {
         let begun = Instant::now();
         let mut keys = HashSet::new();
         let shapes = [1, self.limits.max_rows].into_iter().flat_map(|rows| [(rows, false), (rows, true)]);
-        let lens = [1, 1 << 10, 1 << 20].map(|len: usize| len.min(self.limits.n_ctx));
+        let lens = [1, 1 << 10, 1 << 14, 1 << 20].map(|len: usize| len.min(self.limits.n_ctx));
         for ((rows, drawn), len) in shapes.flat_map(|shape| lens.map(|len| (shape, len))) {
             let heads = policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), len);
-            let (apart, attends) = (rows == 1, rows == 1 && len <= policy::chain_positions(self.plan.kv.head_dim));
+            let parts = if rows == 1 { self.chain_parts(len) } else { 0 };
             let shape = Shape {
                 slot: 0,
                 rows,
@@ -256,9 +256,9 @@ impl VulkanRunner {
                 logits: false,
                 drawn,
                 heads,
-                apart,
+                apart: rows == 1,
                 chained: true,
-                attends,
+                parts,
                 timed: false,
                 stamps: false,
             };
@@ -342,6 +342,11 @@ impl VulkanRunner {
     }
 
     /// Where the tags of the next chained step start: at none that an earlier one left anywhere.
+    /// Parts in which a chain attends to `len` positions; 0 where attention is a dispatch, as it is with as many heads as asked.
+    fn chain_parts(&self, len: usize) -> u32 {
+        self.chain.as_ref().filter(|_| self.attn_heads.is_none()).map_or(0, |chain| chain.parts(len))
+    }
+
     fn next_tags(&mut self) -> Result<u32> {
         if let Some(next) = self.tags.checked_add(TAGS).filter(|next| next.checked_add(TAGS).is_some()) {
             return Ok(next);
@@ -414,7 +419,7 @@ impl Runner for VulkanRunner {
                 policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), longest)
             }),
             chained: self.chain.is_some() && self.chained && !self.stamps,
-            attends: rows.len() == 1 && longest <= policy::chain_positions(self.plan.kv.head_dim),
+            parts: if rows.len() == 1 { self.chain_parts(longest) } else { 0 },
             timed: self.timed,
             stamps: self.stamps,
         };

@@ -4,6 +4,7 @@
 #include "lib/kv.glsl"
 #include "lib/rope.glsl"
 #include "lib/few.glsl"
+#include "lib/parts.glsl"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 layout(local_size_x_id = 0) in; // at least HEAD_DIM / 4, a multiple of SPAN
@@ -16,6 +17,8 @@ layout(constant_id = 6) const uint LEAST = 1; // positions that are worth a work
 layout(constant_id = 13) const uint PASSED = 0; // not 0: y is packed as the next product wants it (lib/few.glsl)
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Partials { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer PartialSums { vec4 v[]; };
+layout(constant_id = 14) const uint LEAVES = 0; // 1: parts are left for a chain to join (lib/parts.glsl)
+layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer Parts { uvec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint v[]; };
 layout(push_constant) uniform Push {
     F32 qkv;           // [n, (heads + 2 kv_heads) * HEAD_DIM]
@@ -23,7 +26,7 @@ layout(push_constant) uniform Push {
     uvec2 k_cache;
     uvec2 v_cache;
     Step params;
-    Partials partials; // [n, heads, parts, STATE]: largest score, sum, two unused, weighted V
+    Partials partials; // [n, heads, parts, STATE]: largest score, sum, two unused, weighted V; or where parts are left
     Arrivals arrivals; // [n, heads / GH], zero between dispatches
     F32 q_norm;        // [HEAD_DIM]
     F32 k_norm;        // [HEAD_DIM]
@@ -33,6 +36,7 @@ layout(push_constant) uniform Push {
     uint rope_dims;
     float scale;
     float eps;
+    uint tag;          // of parts that are left, among the step's
 };
 const uint SIZE = gl_WorkGroupSize.x;
 const uint STATE = 4 + HEAD_DIM;
@@ -135,9 +139,21 @@ void put_out(uint row, uint h0, uint e, vec4 o) {
     else for (uint j = 0; j < 4; j++) y.v[(row * heads + h0) * HEAD_DIM + 4 * e + j] = o[j];
 }
 
+// Leaves four elements, e counting through the workgroup's heads.
+void leave(uint e, uint h0, uint part, uint parts, vec4 o, float most, float weight) {
+    const uint at = part_of(h0 * (HEAD_DIM / 4) + e, part, parts), full = params.w[STEP_TAGS] + tag;
+    Parts(uvec2(partials)).v[at] = part_low(o, full);
+    Parts(uvec2(partials)).v[at + 1] = part_high(o, most, weight, full);
+}
+// A part without positions is left, too.
+void leave_none(uint h0, uint part, uint parts) {
+    for (uint e = gl_LocalInvocationID.x; e < GH * HEAD_DIM / 4; e += SIZE) leave(e, h0, part, parts, vec4(0.0), -1e30, 0.0);
+}
+
 // Four elements of head h0 + g, `e` of them: the output, or this part's share of it.
 void give(uint g, uint e, uint row, uint h0, uint part, uint parts, uint used, vec4 o) {
-    if (used == 1) put_out(row, h0, g * (HEAD_DIM / 4) + e, o / sum[g]);
+    if (LEAVES == 1) leave(g * (HEAD_DIM / 4) + e, h0, part, parts, o, best[g], sum[g]);
+    else if (used == 1) put_out(row, h0, g * (HEAD_DIM / 4) + e, o / sum[g]);
     else PartialSums(partials).v[((row * heads + h0 + g) * parts + part) * (STATE / 4) + 1 + e] = o;
 }
 void give_state(uint g, uint row, uint h0, uint part, uint parts) {

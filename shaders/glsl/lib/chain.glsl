@@ -30,6 +30,9 @@ layout(constant_id = 5) const uint SPIN = 1 << 19; // looks for a packet before 
 layout(constant_id = 6) const uint BITS = 16;  // of an activation: 16 or 8
 layout(constant_id = 7) const uint PACKETS = 8; // that a workgroup sends in a stage, at most
 layout(constant_id = 8) const uint HEAD_DIM = 64; // of attention; a power of two
+layout(constant_id = 12) const uint PARTED = 0; // 1: attention is in parts, here or in a dispatch before
+layout(constant_id = 13) const uint HEADS_MOST = 1; // query heads that a workgroup takes at once of a part
+layout(constant_id = 14) const uint PAIR = 1; // and those that a subgroup does: of one K/V head
 #ifdef OF_EXPERTS
 layout(constant_id = 9) const uint K_3 = 8192;  // inputs of the experts' second products, of all of them
 layout(constant_id = 10) const uint EXPERTS = 8;
@@ -56,6 +59,7 @@ layout(push_constant) uniform Push {
 // Words of a stage; addresses take two.
 const uint AT_W = 0, AT_B = 6, AT_X = 12, AT_Y = 14, AT_NORM = 16; // as Push of lib/gemv.glsl
 const uint AT_K = 18, AT_M0 = 19, AT_M01 = 20, AT_M = 21, AT_EPS = 22, AT_SCALE = 23;
+const uint AT_HEADS = 24, AT_PARTS = 25; // of attention: query heads that a workgroup takes at once, parts of the positions
 const uint AT_FIRST = 26; // workgroup that takes the first rows
 const uint AT_FLAGS = 27;
 const uint AT_IN = 28, AT_OUT = 30;      // packets
@@ -71,9 +75,10 @@ const uint TRIAL = 4096; // no product: a packet from each workgroup to all
 const uint ATTEND = 8192; // no product: attention, of the values of the stages before
 const uint SEND_VALUES = 16384, NEOX = 32768;
 const uint ROUTER = 65536, OF_CHOSEN = 131072, OVER_CHOSEN = 262144; // of experts: logits, first products, second ones
+const uint JOIN = 524288; // no product: the parts of attention
 
 const uint K_DENSE = K > K_2 ? K : K_2, K_MOST = K_DENSE > K_3 ? K_DENSE : K_3;
-const uint CODE_UNITS = K_MOST * BITS / 128 + K_MOST * BITS / 1024 + 1, HEADS_UNITS = gl_WorkGroupSize.x / LANES * HEAD_DIM / 4;
+const uint CODE_UNITS = K_MOST * BITS / 128 + K_MOST * BITS / 1024 + 1, HEADS_UNITS = gl_WorkGroupSize.x / LANES * PAIR * HEAD_DIM / 4;
 shared uvec4 x_codes[CODE_UNITS > HEADS_UNITS ? CODE_UNITS : HEADS_UNITS]; // attention has its sums there
 const uint SCALED = 16; // activations that share a scale
 #include "lib/codes.glsl"
@@ -104,6 +109,7 @@ void find_norm_scale(float count) {
 
 #include "lib/chain_packet.glsl"
 #include "lib/chain_attend.glsl"
+#include "lib/chain_parts.glsl"
 #ifdef OF_EXPERTS
 #include "lib/chain_router.glsl"
 #endif
@@ -238,7 +244,7 @@ void main() {
     for (uint s = 0; s < stages; s++) {
         stage = s % 2;
         uint next = min(s + 1, stages - 1) * STAGE_WORDS, ahead = program.v[next + min(t, STAGE_WORDS - 1)];
-        switch (word(AT_FLAGS) & (GATED | SECOND_FORMAT | SECOND_K | TRIAL | ATTEND | ROUTER | OF_CHOSEN | OVER_CHOSEN)) {
+        switch (word(AT_FLAGS) & (GATED | SECOND_FORMAT | SECOND_K | TRIAL | ATTEND | JOIN | ROUTER | OF_CHOSEN | OVER_CHOSEN)) {
 #ifdef OF_EXPERTS
             case GATED | OF_CHOSEN: run_chosen(); break;
             case OVER_CHOSEN: run_over(); break;
@@ -255,7 +261,13 @@ void main() {
             case SECOND_FORMAT | SECOND_K: run_2_k2(); break;
 #endif
             case TRIAL: meet(); break;
-            case ATTEND: attend(); break;
+            case ATTEND:
+                if (PARTED == 1) attend_parts();
+                else attend();
+                break;
+            case JOIN:
+                if (PARTED == 1) join_parts();
+                break;
             default: run();
         }
         if (t < STAGE_WORDS) words[1 - stage][t] = ahead;

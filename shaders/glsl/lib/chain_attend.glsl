@@ -2,8 +2,9 @@
 // the first positions are asked for before q, k and v are there; those arrive value by value, with a tag each.
 const uint HEAD_UNITS = HEAD_DIM / 8; // of 16 bytes
 const uint AT_ONCE = gl_WorkGroupSize.x / HEAD_UNITS, DEEP = 4, SPAN = AT_ONCE * DEEP; // positions
-shared vec4 newest[3 * HEAD_DIM / 4];  // q, k, v
-shared float scores[2][SPAN];
+const uint SUBGROUPS = gl_WorkGroupSize.x / LANES;
+shared vec4 newest[(PARTED == 1 ? HEADS_MOST + 2 : 3) * HEAD_DIM / 4]; // q, k, v
+shared float scores[2][PARTED == 1 ? 1 : SPAN];
 shared float frequencies[HEAD_DIM / 2], head_norms[2 * HEAD_DIM];
 
 uint cache_at(uint table, uint pos, uint kv_head, uint kv_heads) {
@@ -12,29 +13,41 @@ uint cache_at(uint table, uint pos, uint kv_head, uint kv_heads) {
 float newest_at(uint i) { return newest[i / 4][i % 4]; }
 vec4 halves(uint a, uint b) { return vec4(unpackHalf2x16(a), unpackHalf2x16(b)); }
 
-// Norms and turns q or k, which starts at `from`.
-void turn_head(uint from, bool normed, uint dims, bool neox, uint pos) {
-    const uint lane = gl_SubgroupInvocationID;
+// Norms and turns a head of `newest`: q, or k, which comes after `count` of them. No loop that threads leave one by one:
+// compilers take what follows for a place where they are apart.
+void turn_head(uint head, uint count, bool normed, uint dims, bool neox, uint pos) {
+    const uint lane = gl_SubgroupInvocationID, from = head * HEAD_DIM, norm = head < count ? 0 : HEAD_DIM;
+    const uint EACH = (HEAD_DIM + LANES - 1) / LANES;
     if (normed) {
-        float square = 0.0;
-        for (uint i = lane; i < HEAD_DIM; i += LANES) square += newest_at(from + i) * newest_at(from + i);
+        float square = 0.0, x[EACH];
+        [[unroll]] for (uint j = 0; j < EACH; j++) {
+            x[j] = newest_at(from + min(lane + j * LANES, HEAD_DIM - 1));
+            square += lane + j * LANES < HEAD_DIM ? x[j] * x[j] : 0.0;
+        }
         const float by = 1.0 / sqrt(subgroupAdd(square) / float(HEAD_DIM) + number(AT_EPS));
-        for (uint i = lane; i < HEAD_DIM; i += LANES) newest[(from + i) / 4][i % 4] *= by * head_norms[from + i];
+        [[unroll]] for (uint j = 0; j < EACH; j++) {
+            const uint i = lane + j * LANES;
+            if (i < HEAD_DIM) newest[(from + i) / 4][i % 4] = x[j] * by * head_norms[norm + i];
+        }
         subgroupMemoryBarrierShared();
         subgroupBarrier();
     }
-    for (uint i = lane; i < dims / 2; i += LANES) {
-        const uint a = from + (neox ? i : 2 * i), b = neox ? a + dims / 2 : a + 1;
-        const vec2 turned = rotated(vec2(newest_at(a), newest_at(b)), pos, frequencies[i]);
-        newest[a / 4][a % 4] = turned.x;
-        newest[b / 4][b % 4] = turned.y;
+    [[unroll]] for (uint j = 0; j < (EACH + 1) / 2; j++) {
+        const uint i = lane + j * LANES;
+        if (i < dims / 2) {
+            const uint a = from + (neox ? i : 2 * i), b = neox ? a + dims / 2 : a + 1;
+            const vec2 turned = rotated(vec2(newest_at(a), newest_at(b)), pos, frequencies[i]);
+            newest[a / 4][a % 4] = turned.x;
+            newest[b / 4][b % 4] = turned.y;
+        }
     }
 }
 
 void attend() {
     const uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID, unit = t % HEAD_UNITS, own = t / HEAD_UNITS;
     const uint heads = word(AT_K), kv_heads = word(AT_M0), dims = word(AT_M01), wanted = tags + word(AT_IN_TAG);
-    const uint pos = step_pos(params, 0), table = step_table(params, 0), last = max(pos, 1) - 1;
+    const uint pos = subgroupBroadcastFirst(step_pos(params, 0)), table = subgroupBroadcastFirst(step_table(params, 0));
+    const uint last = max(pos, 1) - 1;
     U32x4 k_cache = U32x4(address(AT_W)), v_cache = U32x4(address(AT_W + 2));
     const uvec2 freqs = address(AT_W + 4), q_norm = address(AT_B), k_norm = address(AT_B + 2);
     const bool normed = (q_norm.x | q_norm.y) != 0;
@@ -67,8 +80,7 @@ void attend() {
             newest[at / 4][at % 4] = uintBitsToFloat(value.x);
         }
         barrier();
-        if (gl_SubgroupID == 0) turn_head(0, normed, dims, neox, pos);
-        if (gl_SubgroupID == gl_NumSubgroups - 1) turn_head(HEAD_DIM, normed, dims, neox, pos);
+        for (uint i = subgroupBroadcastFirst(gl_SubgroupID); i < 2; i += SUBGROUPS) turn_head(i, 1, normed, dims, neox, pos);
         barrier();
         // k and v as the cache has them; workgroups with heads of one K/V head write the same.
         if (t < HEAD_DIM) {
@@ -129,7 +141,7 @@ void attend() {
         barrier();
         if (t < HEAD_DIM / 4) {
             vec4 o = vec4(0.0);
-            for (uint g = 0; g < gl_NumSubgroups; g++) o += uintBitsToFloat(x_codes[g * (HEAD_DIM / 4) + t]);
+            for (uint g = 0; g < SUBGROUPS; g++) o += uintBitsToFloat(x_codes[g * (HEAD_DIM / 4) + t]);
             o = (o * by + weight * newest[HEAD_DIM / 2 + t]) * share;
             outgoing[t] = o;
             outgoing_squares[t] = o * o;

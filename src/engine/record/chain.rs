@@ -1,5 +1,6 @@
 //! The layers of one row as stages of one dispatch: products, attention, routers and experts. See `shaders/glsl/lib/chain.glsl`.
 
+mod attention;
 mod experts;
 mod trial;
 
@@ -8,10 +9,11 @@ pub use trial::run_at_once;
 use super::product::Product;
 use super::{Push, Writer};
 use crate::kernel::Kernels;
-use crate::plan::{Cache, Op, Plan, RopeStyle, Val};
+use crate::plan::{Op, Plan, Val};
 use crate::policy::{self, Activations, ChainTile};
 use crate::vk::{self, Buffer, Class, Device};
 use crate::Result;
+use attention::Attention;
 use experts::Experts;
 use pumex_quant::FORMATS;
 use pumex_shaders::kernels::{CHAINED, CHAINED_EXPERTS};
@@ -20,6 +22,8 @@ use trial::wait_for_each_other;
 /// Words of a stage, and some of them.
 const STAGE_WORDS: usize = 40;
 const M: usize = 21;
+const HEADS: usize = 24;
+const PARTS: usize = 25;
 const FIRST: usize = 26;
 const FLAGS: usize = 27;
 const IN: usize = 28;
@@ -46,6 +50,7 @@ const NEOX: u32 = 32768;
 const ROUTER: u32 = 65536;
 const OF_CHOSEN: u32 = 131_072;
 const OVER_CHOSEN: u32 = 262_144;
+const JOIN: u32 = 524_288;
 /// Tags that a layer takes from one place where it may leave the chain to the next, at most.
 const MOST_TAGS: u32 = 8;
 /// Stages of an op: a matrix each.
@@ -62,9 +67,12 @@ pub struct Chain {
     gave_up: Buffer,
     /// What each sender of a dispatch sends. Every write there has another tag than the one before.
     sent: Buffer,
+    /// Bytes of it for what stages send, but for parts of attention.
+    room: usize,
     /// Attention is a stage, too, of caches and heads as they are.
-    attends: bool,
-    head_dim: usize,
+    attention: Option<Attention>,
+    /// Where the parts of attention go that a stage joins.
+    parts: u64,
     /// Inputs of products that norm them, and of others.
     k: [usize; 2],
     /// Rows at a time of those others.
@@ -100,6 +108,8 @@ impl Chain {
             _ => None,
         });
         let Some(k) = normed.max() else { return Ok(None) };
+        let attention = Attention::of(plan, tile, caps.subgroup_size).filter(|_| halves);
+        let heads = attention.map_or(0, |a| a.bytes(tile, caps.subgroup_size));
         let experts = Experts::of(plan, k);
         let leads = |w: &crate::plan::WeightInfo| {
             pairs_of(experts).iter().any(|pair| pair.split('+').next() == Some(w.format.stem))
@@ -107,7 +117,7 @@ impl Chain {
         let table = plan.weights.iter().filter(|w| leads(w)).map(|w| policy::table_bytes(w.format)).max().unwrap_or(0);
         let holds = |e: &Experts, w: &crate::plan::WeightInfo| {
             let packets = policy::chain_packets(tile, e.k());
-            policy::chain_span(caps, (w.format, table), e.k(), activations, packets)
+            policy::chain_span(caps, (w.format, table), e.k(), activations, (packets, heads))
         };
         let experts = experts.filter(|e| {
             policy::chain_ranks(tile, e.chosen.experts, e.chosen.used)
@@ -117,7 +127,7 @@ impl Chain {
         let fits = |w: &&crate::plan::WeightInfo| {
             let packets = policy::chain_packets(tile, w.cols);
             module(pairs, &[w.format.stem], None).is_some()
-                && policy::chain_span(caps, (w.format, table), w.cols, activations, packets)
+                && policy::chain_span(caps, (w.format, table), w.cols, activations, (packets, heads))
         };
         let fitting = || plan.weights.iter().filter(fits);
         if !fitting().any(|w| w.cols == k) {
@@ -141,16 +151,15 @@ impl Chain {
             _ => 0,
         };
         let room: usize = plan.ops.iter().map(sends).filter(|w| *w != plan.n_vocab).map(sent_bytes).sum();
-        let (gave_up, sent) = (zeros(device, 4)?, zeros(device, room as u64)?);
-        let head_dim = plan.kv.head_dim;
-        let attends = halves && policy::chain_attends(tile, lanes, head_dim);
-        let head_dim = if attends { head_dim } else { 32 };
+        let (gave_up, sent) = (zeros(device, 4)?, zeros(device, (room + attention::parts_bytes(plan)) as u64)?);
+        let parts = sent.address() + room as u64;
         let most = fitting().map(|w| w.cols).max().unwrap_or(0).max(experts.map_or(0, |e| e.k()));
-        let room = policy::chain_table_room(caps, most, activations, policy::chain_packets(tile, most));
-        let table_room = if table > 0 { room } else { 0 };
-        let chain = Chain { table_room, tile, gave_up, sent, attends, head_dim, k, rows, lanes, activations, experts };
+        let copies_room = policy::chain_table_room(caps, most, activations, (policy::chain_packets(tile, most), heads));
+        let table_room = if table > 0 { copies_room } else { 0 };
+        let chain =
+            Chain { table_room, tile, gave_up, sent, room, attention, parts, k, rows, lanes, activations, experts };
         let name = fitting().find_map(|w| module(pairs, &[w.format.stem], None)).unwrap_or_default();
-        let spec = chain.spec(name, device.stages_weights());
+        let spec = chain.spec(name, device.stages_weights(), false);
         let good = wait_for_each_other(device, kernels, (chain.kernel(), name, &spec), tile.groups)?;
         if !good {
             let name = &device.caps().name;
@@ -159,17 +168,26 @@ impl Chain {
         Ok(good.then_some(chain))
     }
 
+    /// Bytes of shared memory for attention.
+    fn heads_bytes(&self) -> usize {
+        self.attention.map_or(0, |a| a.bytes(self.tile, self.lanes))
+    }
+
     /// Constants of the pipeline of a module.
-    fn spec(&self, module: &str, planes: bool) -> Vec<(&'static str, u32)> {
+    fn spec(&self, module: &str, planes: bool, parted: bool) -> Vec<(&'static str, u32)> {
         let mut spec = vec![("SIZE", self.tile.size), ("K", self.k[0] as u32), ("K_2", self.k[1] as u32)];
         spec.extend([("ROWS_2", self.rows), ("LANES", self.lanes), ("BITS", self.activations.bits())]);
         let k = self.k[0].max(self.k[1]).max(self.experts.map_or(0, |e| e.k()));
-        let packets = policy::chain_packets(self.tile, k).max(self.head_dim / policy::PACKET);
+        let (head_dim, pair, heads) = self.attention.map_or((32, 1, 1), |a| (a.head_dim, a.pair, a.at_once));
+        let packets = policy::chain_packets(self.tile, k).max(head_dim / policy::PACKET);
         if let Some(e) = &self.experts {
             let chosen = [("EXPERTS", e.chosen.experts as u32), ("USED", e.chosen.used as u32)];
             spec.extend([("K_3", e.k() as u32)].into_iter().chain(chosen));
         }
-        spec.extend([("PACKETS", packets as u32), ("HEAD_DIM", self.head_dim as u32)]);
+        spec.extend([("PACKETS", packets as u32), ("HEAD_DIM", head_dim as u32)]);
+        if parted {
+            spec.extend([("PARTED", 1), ("HEADS_MOST", heads as u32), ("PAIR", pair as u32)]);
+        }
         let lead = module.split('+').next();
         let format = FORMATS.iter().find(|f| Some(f.stem) == lead);
         let copies = format.map_or(1, |f| policy::table_copies(f, self.table_room));
@@ -282,6 +300,25 @@ pub(super) struct Open {
 }
 
 impl Open {
+    /// Without a stage; after what was recorded before, if there is a `barrier`.
+    fn new(barrier: bool) -> Open {
+        Open {
+            stages: Vec::new(),
+            stems: Vec::new(),
+            stem_of: Vec::new(),
+            gated: None,
+            barrier,
+            coded: None,
+            next: 0,
+            sent: 0,
+            routed: None,
+            logits: (0, 0, 0.0),
+            made: Vec::new(),
+            before: 0,
+            products: Vec::new(),
+        }
+    }
+
     /// Adds a stage that received, and makes `out`.
     fn add(&mut self, stage: [u32; STAGE_WORDS], stem: &'static str, out: Val) {
         (self.next, self.before, self.coded) = (0, self.made.len(), None);
@@ -321,7 +358,13 @@ impl Writer<'_, '_> {
             && info.rows <= policy::CHAIN_MAX_ROWS
             && self.b.chain.is_some_and(|c| {
                 let packets = policy::chain_packets(c.tile, info.cols);
-                policy::chain_span(caps, (format, c.table_room), info.cols, self.b.activations, packets)
+                policy::chain_span(
+                    caps,
+                    (format, c.table_room),
+                    info.cols,
+                    self.b.activations,
+                    (packets, c.heads_bytes()),
+                )
             })
             && self.b.chain.is_some_and(|c| {
                 let lead = gated.then_some(format.stem);
@@ -368,21 +411,7 @@ impl Writer<'_, '_> {
         let scale = |i: usize| parts.get(i).map_or(1.0, |p| p.scale);
         let push = push.float(norm.map_or(0.0, |n| n.eps)).float(scale(0)).float(scale(1)).float(scale(2));
         let groups = self.b.chain.map_or(1, |c| c.tile.groups);
-        let open = self.open.get_or_insert_with(|| Open {
-            stages: Vec::new(),
-            stems: Vec::new(),
-            stem_of: Vec::new(),
-            gated: None,
-            barrier: due,
-            coded: None,
-            next: 0,
-            sent: 0,
-            routed: None,
-            logits: (0, 0, 0.0),
-            made: Vec::new(),
-            before: 0,
-            products: Vec::new(),
-        });
+        let open = self.open.get_or_insert_with(|| Open::new(due));
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         let mut packets = 0;
         if let (true, Some(chain), Some(last)) = (receives, self.b.chain, open.stages.last_mut()) {
@@ -416,40 +445,8 @@ impl Writer<'_, '_> {
 
     /// Whether there is room for what so many values take that a stage of the chain sends.
     fn can_send(&self, values: usize) -> bool {
-        let room = self.b.chain.map_or(0, |c| c.sent.len_bytes() as usize);
+        let room = self.b.chain.map_or(0, |c| c.room);
         self.tags + MOST_TAGS < TAGS && self.open.as_ref().is_some_and(|open| open.sent + sent_bytes(values) <= room)
-    }
-
-    /// Adds attention to the chain, if it is one of a single row whose q, k and v the last stages make.
-    pub(super) fn attend_stage(&mut self, qkv: Val, cache: &Cache, scale: f32, out: Val) -> Result<bool> {
-        let (Some(chain), Some((rope, q_norm, k_norm))) = (self.b.chain, self.ropes.get(&qkv).copied()) else {
-            return Ok(false);
-        };
-        let fits = self.shape.rows == 1 && self.shape.chained && self.shape.attends && chain.attends;
-        let together = self.open.as_ref().is_some_and(|open| open.made_together(qkv, cache.qkv_width()));
-        if !fits || !together || !self.can_send(cache.qkv_width()) {
-            return Ok(false);
-        }
-        let (k, v) = &self.b.caches[cache.layer];
-        let push = Push::default().addr(k.address()).addr(v.address()).addr(self.b.inv_freq.address());
-        let push = push.addr(self.opt(q_norm)).addr(self.opt(k_norm)).addr(0).addr(0).addr(self.val(out)).addr(0);
-        let push = push.word(cache.heads).word(cache.kv_heads).word(rope.dims).word(cache.heads * cache.head_dim);
-        let push = push.float(rope.norm_eps).float(scale).word(0).word(0).word(0);
-        let neox = if rope.style == RopeStyle::Neox { NEOX } else { 0 };
-        let Some(open) = self.open.as_mut() else { return Ok(false) };
-        self.due = false;
-        self.tags += 1;
-        let values = chain.sent.address() + open.sent as u64;
-        let makers = open.stages[open.before..].iter_mut().zip(&open.made[open.before..]);
-        for (maker, (_, at)) in makers {
-            send_values(maker, values + 8 * *at as u64, self.tags);
-        }
-        let mut stage = stage_of(&push.word((ATTEND | RECEIVE | neox) as usize));
-        stage[IN..IN + 2].copy_from_slice(&words_of(values));
-        stage[IN_TAG] = self.tags;
-        open.sent += sent_bytes(cache.qkv_width());
-        open.add(stage, "", out);
-        Ok(true)
     }
 
     /// Records the chain that is open, if one is.
@@ -457,7 +454,7 @@ impl Writer<'_, '_> {
         let (Some(open), Some(chain)) = (self.open.take(), self.b.chain) else { return Ok(()) };
         let Some(name) = module(pairs_of(chain.experts), &open.stems, open.gated) else { return Ok(()) };
         // Without a wait there is nothing to gain.
-        if open.stages.iter().all(|stage| stage[FLAGS] & RECEIVE == 0) {
+        if open.stages.iter().all(|stage| stage[FLAGS] & (RECEIVE | JOIN) == 0) {
             let due = std::mem::replace(&mut self.due, open.barrier);
             open.products.iter().try_for_each(|product| self.gemv_alone(product))?;
             self.due = due;
@@ -466,7 +463,7 @@ impl Writer<'_, '_> {
         if open.barrier {
             self.rec.barrier();
         }
-        let spec = chain.spec(name, self.b.device.stages_weights());
+        let spec = chain.spec(name, self.b.device.stages_weights(), self.shape.parts != 1);
         if let Some(listed) = &mut self.listed {
             listed.insert(self.kernels.key(chain.kernel(), Some(name), &spec)?);
             return Ok(());
@@ -516,6 +513,8 @@ mod tests {
         assert_eq!(value("STAGE_WORDS"), super::STAGE_WORDS);
         let words = [
             ("AT_M", super::M),
+            ("AT_HEADS", super::HEADS),
+            ("AT_PARTS", super::PARTS),
             ("AT_FIRST", super::FIRST),
             ("AT_FLAGS", super::FLAGS),
             ("AT_IN", super::IN),
@@ -546,6 +545,7 @@ mod tests {
             ("ROUTER", super::ROUTER),
             ("OF_CHOSEN", super::OF_CHOSEN),
             ("OVER_CHOSEN", super::OVER_CHOSEN),
+            ("JOIN", super::JOIN),
         ];
         for (name, flag) in flags {
             assert_eq!(value(name), flag as usize, "{name}");
