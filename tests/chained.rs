@@ -53,8 +53,8 @@ fn chained_attention_is_what_it_is_apart() {
             let way = pumex::engine::Options { chain: Some(chain), n_ctx: Some(4096), attn_heads, ..way };
             let mut runner = vulkan(&gguf, way)?;
             let (mut all, mut dispatches) = (Vec::new(), 0);
-            let cpu = runner.vk().caps().kind == pumex::vk::DeviceKind::Cpu; // slow
-                                                                             // Attention whole, of some turns, in parts, and of some turns of a part.
+            // Attention whole, of some turns, in parts, and of some turns of a part; software devices are slow.
+            let cpu = runner.vk().caps().kind == pumex::vk::DeviceKind::Cpu;
             let starts: &[usize] = match (cpu, name, recipe) {
                 (true, "tiny", "Q8_0" | "Q3_K_M") => &[0, 40, 300],
                 (true, ..) => &[0, 40],
