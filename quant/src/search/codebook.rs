@@ -117,14 +117,17 @@ impl Book {
                 self.classes.iter().for_each(|classes| classes.add_to(&mut out, a, &mut room));
                 continue;
             }
-            b.fill(0.0);
-            c.fill(0.0);
-            for (j, v) in self.values.chunks_exact(n).enumerate() {
-                let (wa, w) = (w[j] * a[j], w[j]);
-                for ((b, c), v) in b.iter_mut().zip(&mut c).zip(v) {
-                    *b += wa * v;
-                    *c += w * v * v;
+            for (at, (b, c)) in b.chunks_exact_mut(LANES).zip(c.chunks_exact_mut(LANES)).enumerate() {
+                let (mut sum, mut squares) = ([0f32; LANES], [0f32; LANES]);
+                for (j, v) in self.values.chunks_exact(n).enumerate() {
+                    let (wa, w, v) = (w[j] * a[j], w[j], &v[at * LANES..][..LANES]);
+                    for i in 0..LANES {
+                        sum[i] += wa * v[i];
+                        squares[i] += w * v[i] * v[i];
+                    }
                 }
+                b.copy_from_slice(&sum);
+                c.copy_from_slice(&squares);
             }
             for family in 0..families {
                 let range = family * n / families..(family + 1) * n / families;
@@ -387,19 +390,18 @@ fn crossing(b: &[f32], c: &[f32], i: usize, j: usize) -> Option<f32> {
     (s > 0.0 && s.is_finite()).then_some(s)
 }
 
-/// The entry with the least `s c - t b`.
+/// The entry with the least `s c - t b`, the first of equals.
 fn lowest(b: &[f32], c: &[f32], s: f32, t: f32) -> usize {
-    let (mut values, mut rounds) = ([f32::INFINITY; LANES], [0u32; LANES]);
-    for (round, (b, c)) in b.chunks_exact(LANES).zip(c.chunks_exact(LANES)).enumerate() {
-        for i in 0..LANES {
-            let e = s * c[i] - t * b[i];
-            let better = e < values[i];
-            values[i] = if better { e } else { values[i] };
-            rounds[i] = if better { round as u32 } else { rounds[i] };
-        }
+    let errors = |b: &[f32], c: &[f32]| -> [f32; LANES] { std::array::from_fn(|i| s * c[i] - t * b[i]) };
+    let rounds = || b.chunks_exact(LANES).zip(c.chunks_exact(LANES)).map(|(b, c)| errors(b, c));
+    let mut values = [f32::INFINITY; LANES];
+    for e in rounds() {
+        values = std::array::from_fn(|i| if e[i] < values[i] { e[i] } else { values[i] });
     }
-    let lane = (0..LANES).min_by(|i, j| values[*i].total_cmp(&values[*j])).unwrap_or(0);
-    rounds[lane] as usize * LANES + lane
+    let least = values.into_iter().fold(f32::INFINITY, f32::min);
+    let has = |e: &[f32; LANES]| e.iter().fold(false, |any, e| any | (*e == least));
+    let found = rounds().enumerate().find(|(_, e)| has(e));
+    found.map_or(0, |(round, e)| round * LANES + e.iter().position(|e| *e == least).unwrap_or(0))
 }
 
 #[cfg(test)]
