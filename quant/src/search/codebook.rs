@@ -390,7 +390,7 @@ fn crossing(b: &[f32], c: &[f32], i: usize, j: usize) -> Option<f32> {
     (s > 0.0 && s.is_finite()).then_some(s)
 }
 
-/// The entry with the least `s c - t b`, the first of equals.
+/// The entry with the least `s c - t b`, the first of equals; the first of all where none is less than infinity.
 fn lowest(b: &[f32], c: &[f32], s: f32, t: f32) -> usize {
     let errors = |b: &[f32], c: &[f32]| -> [f32; LANES] { std::array::from_fn(|i| s * c[i] - t * b[i]) };
     let rounds = || b.chunks_exact(LANES).zip(c.chunks_exact(LANES)).map(|(b, c)| errors(b, c));
@@ -400,7 +400,7 @@ fn lowest(b: &[f32], c: &[f32], s: f32, t: f32) -> usize {
     }
     let least = values.into_iter().fold(f32::INFINITY, f32::min);
     let has = |e: &[f32; LANES]| e.iter().fold(false, |any, e| any | (*e == least));
-    let found = rounds().enumerate().find(|(_, e)| has(e));
+    let found = rounds().enumerate().find(|(_, e)| least < f32::INFINITY && has(e));
     found.map_or(0, |(round, e)| round * LANES + e.iter().position(|e| *e == least).unwrap_or(0))
 }
 
