@@ -294,7 +294,8 @@ pub fn chain_heads(tile: ChainTile, lanes: u32, head_dim: usize, per_kv: usize) 
     fits.then_some(per_kv)
 }
 
-/// Parts that positions are in for a chain whose workgroups attend to so many groups of heads: one for each workgroup.
+/// Parts that positions are in for a chain whose workgroups attend to so many groups of heads: one for each workgroup, as far as
+/// a subgroup of 32 joins them in two rounds of loads.
 pub fn chain_parts(tile: ChainTile, groups: usize) -> u32 {
     (tile.groups as usize / groups).clamp(2, MOST_PARTS / 2) as u32
 }

@@ -245,7 +245,7 @@ impl VulkanRunner {
         let begun = Instant::now();
         let mut keys = HashSet::new();
         let shapes = [1, self.limits.max_rows].into_iter().flat_map(|rows| [(rows, false), (rows, true)]);
-        let lens = [1, 1 << 10, 1 << 14, 1 << 20].map(|len: usize| len.min(self.limits.n_ctx));
+        let lens = [1, 1 << 10, 1 << 20].map(|len: usize| len.min(self.limits.n_ctx));
         for ((rows, drawn), len) in shapes.flat_map(|shape| lens.map(|len| (shape, len))) {
             let heads = policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), len);
             let parts = if rows == 1 { self.chain_parts(len) } else { 0 };

@@ -72,7 +72,7 @@ pub struct Chain {
     /// Attention is a stage, too, of caches and heads as they are.
     attention: Option<Attention>,
     /// Where the parts of attention go that a stage joins.
-    parts: u64,
+    parts_at: u64,
     /// Inputs of products that norm them, and of others.
     k: [usize; 2],
     /// Rows at a time of those others.
@@ -152,12 +152,12 @@ impl Chain {
         };
         let room: usize = plan.ops.iter().map(sends).filter(|w| *w != plan.n_vocab).map(sent_bytes).sum();
         let (gave_up, sent) = (zeros(device, 4)?, zeros(device, (room + attention::parts_bytes(plan)) as u64)?);
-        let parts = sent.address() + room as u64;
+        let parts_at = sent.address() + room as u64;
         let most = fitting().map(|w| w.cols).max().unwrap_or(0).max(experts.map_or(0, |e| e.k()));
         let copies_room = policy::chain_table_room(caps, most, activations, (policy::chain_packets(tile, most), heads));
         let table_room = if table > 0 { copies_room } else { 0 };
         let chain =
-            Chain { table_room, tile, gave_up, sent, room, attention, parts, k, rows, lanes, activations, experts };
+            Chain { table_room, tile, gave_up, sent, room, attention, parts_at, k, rows, lanes, activations, experts };
         let name = fitting().find_map(|w| module(pairs, &[w.format.stem], None)).unwrap_or_default();
         let spec = chain.spec(name, device.stages_weights(), false);
         let good = wait_for_each_other(device, kernels, (chain.kernel(), name, &spec), tile.groups)?;

@@ -100,7 +100,7 @@ impl Writer<'_, '_> {
         open.sent += sent_bytes(cache.qkv_width());
         if parts > 1 {
             self.tags += 1;
-            stage[OUT..OUT + 2].copy_from_slice(&words_of(chain.parts));
+            stage[OUT..OUT + 2].copy_from_slice(&words_of(chain.parts_at));
             stage[OUT_TAG] = self.tags;
             open.add(stage, "", qkv);
             self.join_stage(cache, parts, out);
@@ -117,7 +117,7 @@ impl Writer<'_, '_> {
         let push = (0..7).fold(Push::default(), |push, _| push.addr(0)).addr(y).addr(0);
         let push = push.word(0).word(0).word(0).word(cache.heads * cache.head_dim).float(0.0).float(0.0);
         let mut stage = stage_of(&push.word(0).word(0).word(0).word((JOIN | RECEIVE) as usize));
-        stage[IN..IN + 2].copy_from_slice(&words_of(chain.parts));
+        stage[IN..IN + 2].copy_from_slice(&words_of(chain.parts_at));
         (stage[IN_TAG], stage[PARTS]) = (self.tags, parts);
         if let Some(open) = self.open.as_mut() {
             open.add(stage, "", out);
@@ -141,7 +141,7 @@ impl Writer<'_, '_> {
     /// Where such a dispatch leaves its parts, and their tag.
     pub(in crate::engine::record) fn left_parts(&mut self) -> Option<(u64, u32)> {
         self.tags += 1;
-        self.b.chain.map(|chain| (chain.parts, self.tags))
+        self.b.chain.map(|chain| (chain.parts_at, self.tags))
     }
 
     /// Starts a chain with the joining of parts that were left.
