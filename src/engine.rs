@@ -72,6 +72,9 @@ pub struct Options {
     pub activations: Option<Activations>,
     /// Sends weights through staging slots even where memory is unified.
     pub force_staging: bool,
+    /// Holds weights of codebooks written out, which takes more memory and less time; if it is not told, where that leaves as
+    /// much room for the context.
+    pub wide: Option<bool>,
 }
 
 impl Default for Options {
@@ -90,6 +93,7 @@ impl Default for Options {
             chain: None,
             activations: None,
             force_staging: false,
+            wide: None,
         }
     }
 }

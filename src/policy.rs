@@ -178,6 +178,11 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     let codebook = tables::of(format.id).is_some_and(|t| t.packed_levels().is_none());
     let (size, rows, groups) = match (m, n) {
         _ if caps.kind == DeviceKind::Cpu => (64, 2, 8),
+        (65536.., 1) if short && format.id == FormatId::Iq1MWide => (1024, 4, cores),
+        (_, 1) if short && !extras.gated && format.is_wide() => {
+            let (size, rows) = if format.id == FormatId::Iq3SWide { (512, 1) } else { (256, 2) };
+            (size, rows, if m < 65536 { 2 * cores } else { 3 * cores })
+        }
         (..=2048, 1) if k <= 8192 => (256, 1, 2 * cores),
         (..=4224, 1) => (1024, 1, cores),
         (..8192, 1) => (512, 1, cores),

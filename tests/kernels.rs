@@ -5,7 +5,7 @@ use pumex::kernel::Kernels;
 use pumex::policy::{self, matrix, Activations, Extras};
 use pumex::sample::Rng;
 use pumex::vk::{self, Buffer, Class, Device};
-use pumex_quant::{Format, FORMATS};
+use pumex_quant::{all, Format};
 
 /// Bound of the squared error over the squared sum of magnitudes: f32 products summed in another order.
 pub const BOUND: f64 = 1e-12;
@@ -113,6 +113,7 @@ impl Lab {
     /// Runs the case on the device and by plain sums; squared difference over the squared sums of magnitudes, so that a sum
     /// that happens to cancel proves nothing.
     fn error(&mut self, format: &Format, case: Case, kernel: &str) -> f64 {
+        let case = Case { planes: case.planes || format.is_wide(), ..case };
         let Case { m, k, n, .. } = case;
         let parts = if case.gated { 2 } else { 1 };
         let (bytes, w): (Vec<_>, Vec<_>) = (0..parts).map(|_| self.weights(format, m, k)).unzip();
@@ -245,7 +246,7 @@ fn dots(lab: &Lab, format: &Format, k: usize, n: usize) -> Vec<(Activations, f64
 #[test]
 fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
     let Some(mut lab) = Lab::open() else { return };
-    for format in FORMATS {
+    for format in all() {
         let (begun, one) = (std::time::Instant::now(), format.block_len.max(32));
         for (k, m, n) in [(one, 1, 1), (5 * one, 131, 1), (3 * one, 33, 3)] {
             let case = Case { m, k, n, planes: n > 1 || m == 1, ..Case::PLAIN };
@@ -254,18 +255,18 @@ fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
                 let also = (activations == Activations::Q16).then_some(!case.planes);
                 for planes in [Some(case.planes), also].into_iter().flatten() {
                     let error = lab.error(format, Case { planes, activations, ..case }, "gemv_dot");
-                    assert!(error < bound, "gemv_dot {} {case:?}, {activations:?}: {error:e}", format.name);
+                    assert!(error < bound, "gemv_dot {} {case:?}, {activations:?}: {error:e}", format.stem);
                 }
             }
             let error = lab.error(format, case, "gemv");
-            assert!(error < BOUND, "gemv {} {case:?}: {error:e}", format.name);
+            assert!(error < BOUND, "gemv {} {case:?}: {error:e}", format.stem);
         }
         for (k, m, n, add) in [(one, 1, 9, false), (3 * one, 130, 70, false)] {
             let case = Case { m, k, n, add, bias: add, planes: m > 1, ..Case::PLAIN };
             let error = lab.error(format, case, "gemm_tile");
-            assert!(error < BOUND, "gemm {} {case:?}: {error:e}", format.name);
+            assert!(error < BOUND, "gemm {} {case:?}: {error:e}", format.stem);
         }
-        println!("{}: {:.1} s", format.name, begun.elapsed().as_secs_f64());
+        println!("{}: {:.1} s", format.stem, begun.elapsed().as_secs_f64());
     }
     assert_eq!(lab.device.validation_messages(), Vec::<String>::new());
 }
@@ -281,13 +282,13 @@ fn cooperative_matrices_are_right_for_every_format_edge_shape_and_number_of_rows
     let mut check = |lab: &mut Lab, format: &Format, case: Case, kernel: &str| {
         let error = lab.error(format, case, kernel);
         if error >= HALF_BOUND {
-            wrong.push(format!("{} {kernel}, {case:?}: {error:e}", format.name));
+            wrong.push(format!("{} {kernel}, {case:?}: {error:e}", format.stem));
         }
     };
     let caps = lab.device.caps().clone();
     let direct = held_of_matrices(&lab.device, &lab.kernels).unwrap().is_some_and(|held| held.direct);
     println!("threads hold matrices as gemm_few expects: {direct}");
-    for format in FORMATS.iter().filter(|f| matrix::takes(&caps, f, 2)) {
+    for format in all().filter(|f| matrix::takes(&caps, f, 2)) {
         let one = format.block_len.max(32);
         for (k, m, n) in [(one, 1, 2), (5 * one, 131, 9), (3 * one, 33, 33), (9 * one, 70, 130)] {
             let case = Case { m, k, n, planes: n != 9, bias: m == 33, add: m == 131, norm: n == 33, ..Case::PLAIN };
@@ -308,7 +309,7 @@ fn cooperative_matrices_are_right_for_every_format_edge_shape_and_number_of_rows
 
 #[test]
 fn chunks_of_the_policy_are_those_of_the_shaders() {
-    for format in FORMATS {
+    for format in all() {
         let path = format!("{}/shaders/glsl/quant/{}.glsl", env!("CARGO_MANIFEST_DIR"), format.stem);
         let source = std::fs::read_to_string(path).unwrap();
         let chunk = source.lines().find_map(|l| l.strip_prefix("#define CHUNK ")).unwrap();
@@ -361,7 +362,7 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
 #[test]
 fn a_row_of_the_embedding_is_the_decoded_row_for_every_format() {
     let Some(mut lab) = Lab::open() else { return };
-    for (format, planes) in FORMATS.iter().flat_map(|f| [(f, false), (f, true)]) {
+    for (format, planes) in all().flat_map(|f| [(f, f.is_wide()), (f, true)]) {
         let (k, vocab) = (2 * format.block_len.max(32), 5);
         let (bytes, values) = lab.weights(format, vocab, k);
         let rows = bytes.chunks(format.row_bytes(k).unwrap());
@@ -384,7 +385,7 @@ fn a_row_of_the_embedding_is_the_decoded_row_for_every_format() {
         for (i, id) in ids.iter().enumerate() {
             let truth = &values[*id as usize * k..][..k];
             let error = crate::util::nmse(&found[i * k..][..k], truth);
-            assert!(error < 1e-13, "{} id {id}: {error:e}", format.name);
+            assert!(error < 1e-13, "{} id {id}: {error:e}", format.stem);
         }
     }
     assert_eq!(lab.device.validation_messages(), Vec::<String>::new());

@@ -4,7 +4,7 @@ use crate::kernels::{Lab, BOUND, EPS};
 use pumex::policy;
 use pumex::reference::route;
 use pumex::vk::{Buffer, Class};
-use pumex_quant::{Format, FORMATS};
+use pumex_quant::{all, Format};
 
 /// A choice of `used` of `experts`, and the scales of gate, up and down.
 struct Choice {
@@ -228,7 +228,7 @@ fn experts_by_rows_are_the_references() {
 #[test]
 fn a_routers_products_are_right_for_every_format_and_count_of_rows() {
     let Some(mut lab) = Lab::open() else { return };
-    for (i, format) in FORMATS.iter().enumerate() {
+    for (i, format) in all().enumerate() {
         let blocks = if format.block_len == 1 { 160 } else { 1 + 2 * (i % 2) };
         let (experts, k, n) = (37, blocks * format.block_len.max(32), 1 + i % policy::GEMV_MAX_COLS);
         let c = Choice::new(&mut lab, experts, 5, false);
@@ -238,7 +238,8 @@ fn a_routers_products_are_right_for_every_format_and_count_of_rows() {
         for (normed, tile) in [(false, own), (true, (128, 1))] {
             let scale = if normed { 1.0 } else { 0.7 };
             let (norm, bias) = (normed.then_some(&norm[..]), (!normed).then_some(&bias[..]));
-            let p = Product { format, bytes: &bytes, x: &x, k, norm, bias, scale, planes: normed == (i % 2 == 0) };
+            let planes = format.is_wide() || normed == (i % 2 == 0);
+            let p = Product { format, bytes: &bytes, x: &x, k, norm, bias, scale, planes };
             let left = lab.router(&c, &p, tile);
             let (mut error, mut signal) = (0.0, 0.0);
             for (at, found) in left.logits.iter().enumerate() {
@@ -251,9 +252,9 @@ fn a_routers_products_are_right_for_every_format_and_count_of_rows() {
                 error += (f64::from(*found) - truth).powi(2);
                 signal += terms.map(f64::abs).sum::<f64>().powi(2);
             }
-            assert!(error / signal < BOUND, "{} k {k}, {n} rows, norm {normed}: {:e}", format.name, error / signal);
+            assert!(error / signal < BOUND, "{} k {k}, {n} rows, norm {normed}: {:e}", format.stem, error / signal);
             for (found, logits) in left.route.chunks(20).zip(left.logits.chunks(experts)) {
-                c.check(found, logits, format.name);
+                c.check(found, logits, format.stem);
             }
         }
     }

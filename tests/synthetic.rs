@@ -70,6 +70,31 @@ fn device_and_reference_compute_the_same_of_rows_that_repeat() {
     }
 }
 
+/// Of codebooks that devices may hold written out: told to, told not to, and by themselves, where the context is not smaller for
+/// it.
+#[test]
+fn weights_written_out_take_more_memory_and_are_the_same() {
+    for kind in ["IQ1_S", "IQ1_M", "IQ3_S"] {
+        let shape = synthetic::Shape { n_vocab: 640, ..*synthetic::find("tiny").unwrap() };
+        let gguf = shape.model(recipe::find(kind).unwrap()).unwrap();
+        let ids = [7, 600, 65];
+        let run = |wide| {
+            let options = Options { wide, force_staging: true, max_rows: 3, ..options(CacheType::F32) };
+            let mut runner = vulkan(&gguf, options)?;
+            let out = (logits(&mut runner, &ids, 3), logits(&mut runner, &ids, 1), runner.weight_bytes());
+            assert_silent(&runner);
+            Some(out)
+        };
+        let (Some(narrow), Some(wide), Some(chosen)) = (run(Some(false)), run(Some(true)), run(None)) else { return };
+        assert!(wide.2 > narrow.2, "{kind}: {} bytes, written out {}", narrow.2, wide.2);
+        assert_eq!(chosen.2, wide.2, "{kind}: there is room");
+        for (a, b) in [(&narrow.0, &wide.0), (&narrow.1, &wide.1)] {
+            let error = nmse(b, a);
+            assert!(error < 1e-8, "{kind}: NMSE {error:e}");
+        }
+    }
+}
+
 #[test]
 fn a_model_without_a_file_is_not_written_to_one() {
     let gguf = made("tiny", "Q8_0");

@@ -1,6 +1,6 @@
 //! Tables tested as tables: formats, kernels and compiled modules agree.
 
-use pumex_quant::{tables, FORMATS};
+use pumex_quant::{all, tables, FORMATS, WIDE};
 use pumex_shaders::kernels::Formats;
 use pumex_shaders::{module, KERNELS, MODULES};
 
@@ -8,7 +8,7 @@ use pumex_shaders::{module, KERNELS, MODULES};
 fn every_kernel_has_a_module_for_every_format_and_no_module_is_left_over() {
     let mut names = Vec::new();
     for k in KERNELS {
-        let fits = FORMATS.iter().filter(|f| k.formats.includes(f.stem, f.block_len));
+        let fits = all().filter(|f| k.formats.includes(f.stem, f.block_len));
         match k.formats {
             Formats::None => names.push(k.name.to_string()),
             Formats::Pairs(pairs) => names.extend(pairs.iter().map(|pair| format!("{}.{pair}", k.name))),
@@ -42,7 +42,7 @@ fn push_constants_fit_what_every_device_has() {
 
 #[test]
 fn fields_cover_their_block_and_planes_start_where_each_can_be_read_whole() {
-    for f in FORMATS.iter().filter(|f| f.block_len > 1) {
+    for f in all().filter(|f| f.block_len > 1) {
         let mut at: Vec<(usize, usize)> = f.fields.iter().map(|field| (field.at, field.bytes)).collect();
         at.sort_unstable();
         let end = at.iter().fold(0, |end, (at, bytes)| {
@@ -105,6 +105,41 @@ fn codes_take_every_bit_of_their_fields_once() {
     assert_eq!(formats, 13);
 }
 
+/// What is written out is every bit of every weight's code, once, and what is left of the block: scales, and signs of shifts.
+#[test]
+fn wide_formats_have_every_weight_once_and_every_scale() {
+    use pumex_quant::codes::Place;
+    for f in WIDE {
+        let codes = f.codes.as_ref().unwrap();
+        let places: Vec<Place> = (0..8 * codes.len_bytes()).map(codes.place).collect();
+        let mut weights: Vec<(usize, usize)> =
+            places.iter().filter_map(|p| if let Place::Code(_, i, n) = p { Some((*i, *n)) } else { None }).collect();
+        let mut bits: Vec<usize> =
+            places.iter().filter_map(|p| if let Place::Bit(at) = p { Some(*at) } else { None }).collect();
+        let (taken, distinct) = (bits.len(), {
+            bits.sort_unstable();
+            bits.dedup();
+            bits.len()
+        });
+        assert_eq!(taken, distinct, "{}", f.stem);
+        let each = weights.len() / f.block_len;
+        weights.sort_unstable();
+        let wanted: Vec<_> = (0..f.block_len).flat_map(|i| (0..each).map(move |n| (i, n))).collect();
+        assert_eq!(weights, wanted.get(..weights.len()).unwrap_or_default(), "{}", f.stem);
+        // (bits of a weight's code, other bits, signs that follow from others) of a block.
+        let evens = places.iter().filter(|p| matches!(p, Place::Even(_))).count();
+        let expected = match f.ggml_id {
+            19 | 29 => (2, 32, 0),
+            21 => (4, 0, 0),
+            id => panic!("{id}"),
+        };
+        assert_eq!((each, taken, evens), expected, "{}", f.stem);
+        let file = pumex_quant::find(f.ggml_id).unwrap();
+        assert!(file.wide().is_some_and(|w| w.id == f.id) && !file.is_wide() && f.is_wide(), "{}", f.stem);
+        assert!(f.planes_block_bytes() > file.planes_block_bytes(), "{}", f.stem);
+    }
+}
+
 #[test]
 fn tables_start_at_pairs_of_words_and_name_formats_once() {
     let mut named: Vec<pumex_quant::FormatId> = Vec::new();
@@ -113,12 +148,12 @@ fn tables_start_at_pairs_of_words_and_name_formats_once() {
         assert_eq!(t.len_words(), t.words().len(), "{:?}", t.formats);
         named.extend(t.formats);
     }
-    let all = named.len();
+    let count = named.len();
     named.sort_unstable();
     named.dedup();
-    assert_eq!(named.len(), all);
+    assert_eq!(named.len(), count);
     let words = tables::TABLES.iter().map(|t| t.words().len()).sum::<usize>();
-    let bits = FORMATS.iter().filter_map(|f| f.codes.as_ref()).map(|c| 8 * c.len_bytes()).sum::<usize>();
+    let bits = all().filter_map(|f| f.codes.as_ref()).map(|c| 8 * c.len_bytes()).sum::<usize>();
     assert_eq!(tables::packed().len(), words + bits);
 }
 
@@ -137,7 +172,7 @@ fn levels_as_words_give_the_table_of_every_byte() {
 /// Chains of two codebooks, and kernels of each, copy tables of several sizes into the same room.
 #[test]
 fn copies_of_a_table_fit_the_room_they_are_given() {
-    for f in FORMATS {
+    for f in all() {
         let bytes = tables::of(f.id).map_or(0, |t| 4 * t.words().len());
         let mut last = 1;
         for room in [0, 4 << 10, 8 << 10, 17_000, 32 << 10] {

@@ -60,7 +60,7 @@ fn repack(device: &Device, format: &Format, cols: usize) -> (Repack, Buffer) {
 fn what_is_sent_through_slots_arrives_bit_for_bit() {
     let named = |n: &str| pumex_quant::FORMATS.iter().find(|f| f.name == n).unwrap();
     let mut formats: Vec<&Format> = ["Q4_K", "Q6_K", "Q8_0"].map(named).to_vec();
-    formats.extend(pumex_quant::FORMATS.iter().filter(|f| f.codes.is_some()));
+    formats.extend(pumex_quant::all().filter(|f| f.codes.is_some()));
     for copies in [Copies::Own, Copies::Among, Copies::Apart] {
         let Some(device) = device(copies) else { return };
         for (threads, slot_bytes, window) in [(1, 6000, false), (3, 4111, false), (4, 1 << 20, false), (2, 6000, true)]

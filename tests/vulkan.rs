@@ -54,10 +54,15 @@ const WAYS: [Way; 4] = [
 ];
 
 fn check(model: &Path, golden: &Path, ways: &[Way]) {
+    check_with(model, golden, ways, &pumex::engine::Options::default());
+}
+
+fn check_with(model: &Path, golden: &Path, ways: &[Way], more: &pumex::engine::Options) {
     let gguf = Gguf::open(model).unwrap();
     let golden_data = Golden::load(golden);
     for &(cache, chunk, activations, bound) in ways {
-        let way = pumex::engine::Options { activations: Some(activations), ..options(cache) };
+        let (activations_of, force_staging, wide) = (Some(activations), more.force_staging, more.wide);
+        let way = pumex::engine::Options { activations: activations_of, force_staging, wide, ..options(cache) };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
         let all = logits(&mut runner, &golden_data.tokens, chunk);
         let error = nmse(&pick(&all, golden_data.vocab, &golden_data.logit_positions), &golden_data.logits);
@@ -98,6 +103,15 @@ fn every_format_agrees_with_llama_cpp() {
     let Some(shared) = shared() else { return };
     for name in TYPES {
         check(&crate::util::type_model(&shared, name), &shared.join("golden/types").join(name), &WAYS[..3]);
+    }
+}
+
+#[test]
+fn weights_written_out_agree_with_llama_cpp() {
+    let Some(shared) = shared() else { return };
+    for name in ["IQ1_S", "IQ1_M", "IQ3_S"] {
+        let more = pumex::engine::Options { force_staging: true, wide: Some(true), ..Default::default() };
+        check_with(&crate::util::type_model(&shared, name), &shared.join("golden/types").join(name), &WAYS[..3], &more);
     }
 }
 

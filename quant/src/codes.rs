@@ -1,6 +1,8 @@
 //! Codes of weights in the order that shaders unpack with fewest instructions, for rows that are laid out anew on the way to a
 //! device: groups of four neighbours at the same bits of four neighbouring bytes.
 
+use crate::grid::{self, Grid};
+
 /// Where a bit of a device's codes comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -10,6 +12,52 @@ pub enum Place {
     Even(usize),
     /// A bit of the digit, of base 3, that a weight has in a block of TQ1_0.
     Digit(usize, usize),
+    /// A bit of the code of a weight, counted by its value from the least on, whose level an entry of a codebook has.
+    Code(Codebook, usize, usize),
+}
+
+/// Formats whose entries give codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Codebook {
+    Iq1S,
+    Iq1M,
+    Iq3S,
+}
+
+impl Codebook {
+    /// Of weight `i` of a block: the byte with the low bits of its entry, the bit where the high ones start, how many they are,
+    /// and the bit that says whether it is negative.
+    fn entry(self, i: usize) -> (usize, usize, usize, Option<usize>) {
+        let l = i / 8;
+        match self {
+            Codebook::Iq1S => (2 + l, 8 * 34 + l / 4 * 16 + 3 * (l % 4), 3, None),
+            Codebook::Iq1M => (l, 8 * 32 + 4 * l, 3, None),
+            Codebook::Iq3S => (2 + i / 4, 8 * 66 + i / 4, 1, Some(8 * 74 + i)),
+        }
+    }
+
+    /// The entries.
+    pub fn grid(self) -> &'static Grid {
+        match self {
+            Codebook::Iq1S | Codebook::Iq1M => &grid::IQ1,
+            Codebook::Iq3S => &grid::IQ3_S,
+        }
+    }
+
+    /// Code of weight `i` of a block.
+    pub fn code(self, block: &[u8], i: usize) -> u8 {
+        let (low, from, more, minus) = self.entry(i);
+        let high = (0..more).fold(0, |high, n| high | usize::from(Place::Bit(from + n).bit(block)) << n);
+        let grid = self.grid();
+        let level = grid.level(usize::from(block[low]) | high << 8, i % grid.width) as u8;
+        let levels = grid.levels.len() as u8;
+        match minus.map(|at| Place::Bit(at).bit(block)) {
+            None => level,
+            Some(0) => levels + level,
+            Some(_) => levels - 1 - level,
+        }
+    }
 }
 
 /// A plane, as it lies in rows.
@@ -50,6 +98,7 @@ impl Place {
             Place::Bit(at) => bit(at),
             Place::Even(at) => (at..at + 7).fold(0, |odd, i| odd ^ bit(i)),
             Place::Digit(weight, n) => digit(block, weight) >> n & 1,
+            Place::Code(book, weight, n) => book.code(block, weight) >> n & 1,
         }
     }
 
@@ -59,6 +108,7 @@ impl Place {
             Place::Bit(at) => at as u32,
             Place::Even(at) => 1 << 24 | at as u32,
             Place::Digit(weight, n) => 2 << 24 | (2 * weight + n) as u32,
+            Place::Code(book, weight, n) => 3 << 24 | (book as u32) << 16 | (4 * weight + n) as u32,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a format is: its ids, sizes, decoder and finiteness check.
 
 use crate::codes::{Codes, Plane};
+use crate::wide::WIDE;
 
 /// Names a row of the format table; stable, cheap to compare and to key kernels with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +36,9 @@ pub enum FormatId {
     Tq2_0,
     Mxfp4,
     Nvfp4,
+    Iq1SWide,
+    Iq1MWide,
+    Iq3SWide,
 }
 
 /// A part of a block that kernels read as a whole.
@@ -107,6 +111,16 @@ impl Format {
             return None;
         }
         (len / self.block_len).checked_mul(self.block_bytes)
+    }
+
+    /// What devices may hold in its place, in planes only: more bits, of which weights take fewer instructions.
+    pub fn wide(&self) -> Option<&'static Format> {
+        WIDE.iter().find(|wide| wide.ggml_id == self.ggml_id)
+    }
+
+    /// Whether it is of devices only: whether it has no kernels for blocks.
+    pub fn is_wide(&self) -> bool {
+        WIDE.iter().any(|wide| wide.id == self.id)
     }
 
     /// What planes consist of, in order.

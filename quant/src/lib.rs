@@ -10,6 +10,7 @@ mod format;
 pub mod grid;
 pub mod search;
 pub mod tables;
+mod wide;
 
 pub mod bf16;
 pub mod f16;
@@ -42,6 +43,7 @@ pub mod tq1_0;
 pub mod tq2_0;
 
 pub use format::{Field, Format, FormatId, Part};
+pub use wide::WIDE;
 
 /// Every format, one row each.
 pub const FORMATS: &[Format] = &[
@@ -75,6 +77,11 @@ pub const FORMATS: &[Format] = &[
     mxfp4::FORMAT,
     nvfp4::FORMAT,
 ];
+
+/// Those of files, and what devices hold in place of some of them.
+pub fn all() -> impl Iterator<Item = &'static Format> {
+    FORMATS.iter().chain(WIDE)
+}
 
 /// The format with ggml's numeric type id, if Pumex runs it.
 pub fn find(ggml_id: u32) -> Option<&'static Format> {

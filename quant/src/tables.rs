@@ -2,7 +2,7 @@
 
 use crate::codes::Codes;
 use crate::grid::{self, Grid};
-use crate::{iq4_nl, mxfp4, FormatId, FORMATS};
+use crate::{all, find, iq4_nl, mxfp4, Format, FormatId};
 
 /// What the shaders of some formats keep in shared memory.
 #[derive(Debug)]
@@ -43,15 +43,20 @@ pub fn of(format: FormatId) -> Option<&'static Table> {
 
 /// All tables, one after the other, and after them where the bits of codes come from, of every format that has any.
 pub fn packed() -> Vec<u32> {
-    let codes = FORMATS.iter().filter_map(|f| f.codes.as_ref()).flat_map(Codes::words);
+    let codes = all().filter_map(|f| f.codes.as_ref()).flat_map(Codes::words);
     TABLES.iter().flat_map(Table::words).chain(codes).collect()
 }
 
 /// Word of [`packed`] from which on it says where the bits of a format's codes come from.
 pub fn codes_at(format: FormatId) -> usize {
     let tables: usize = TABLES.iter().map(Table::len_words).sum();
-    let before = FORMATS.iter().take_while(|f| f.id != format).filter_map(|f| f.codes.as_ref());
+    let before = all().take_while(|f| f.id != format).filter_map(|f| f.codes.as_ref());
     tables + before.map(|c| 8 * c.len_bytes()).sum::<usize>()
+}
+
+/// Word of [`packed`] from which on the codebook stands that blocks of a format in files are made with, if they are.
+pub fn codebook_at(format: &Format) -> usize {
+    find(format.ggml_id).and_then(|f| of(f.id)).map_or(0, Table::at)
 }
 
 impl Table {

@@ -14,6 +14,7 @@ layout(push_constant) uniform Push {
     uint fields;
     uint place[10];   // of each part: byte in the block, or, from CODES on, of the codes; bytes
     U32 places;       // of the bits of the codes: kind, from bit 24 on, and which
+    U32 codebook;     // of the format in files, see quant/src/tables.rs
 };
 const uint CODES = 1 << 16;
 
@@ -28,11 +29,26 @@ uint digit(uint block, uint i) {
     for (uint j = 0; j < n; j++) byte = byte * 3 & 255;
     return byte * 3 >> 8;
 }
+// Code of weight i of a block of a format with a codebook: quant/src/codes.rs, Codebook.
+uint code(uint block, uint book, uint i) {
+    const uint l = i / 8;
+    uint low, from;
+    if (book == 0) low = 2 + l, from = 8 * 34 + l / 4 * 16 + 3 * (l % 4);
+    else if (book == 1) low = l, from = 8 * 32 + 4 * l;
+    else low = 2 + i / 4, from = 8 * 66 + i / 4;
+    uint entry = byte_at(block + low);
+    for (uint n = 0; n < (book == 2 ? 1 : 3); n++) entry |= bit_at(8 * block + from + n) << (8 + n);
+    const uint word = codebook.v[entry], j = i % 8;
+    if (book < 2) return (word >> (8 * (j % 4) + j / 4 * 4)) & 15;
+    const uint level = ((word >> (8 * (i % 4))) & 255) / 2;
+    return bit_at(8 * (block + 74) + i) == 1 ? 7 - level : 8 + level;
+}
 // A bit of the codes of the block that starts at `block`.
 uint bit_of(uint block, uint place) {
     const uint kind = place >> 24, which = place & 0xffffff;
     if (kind == 0) return bit_at(8 * block + which);
     if (kind == 2) return (digit(block, which / 2) >> (which % 2)) & 1;
+    if (kind == 3) return (code(block, which >> 16, which % (1 << 16) / 4) >> (which % 4)) & 1;
     uint odd = 0;
     for (uint i = 0; i < 7; i++) odd ^= bit_at(8 * block + which + i);
     return odd;

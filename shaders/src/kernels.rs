@@ -79,7 +79,7 @@ const ATTN: [(&str, u32); 12] = [
 const EXPERTS: [(&str, u32); 2] = [("EXPERTS", 10), ("USED", 11)];
 
 /// Formats, and pairs of them, that usual recipes hold; the first, which gate and up have, may have a table.
-pub const CHAINED: [&str; 13] = [
+pub const CHAINED: [&str; 14] = [
     "q4_k+q6_k",
     "q5_k+q6_k",
     "q4_0+q6_k",
@@ -93,6 +93,7 @@ pub const CHAINED: [&str; 13] = [
     "iq3_s+q4_k",
     "iq2_xs+q4_k",
     "iq2_xxs+q4_k",
+    "iq3_s_wide+q4_k",
 ];
 
 /// Likewise, of models with experts.
@@ -287,7 +288,7 @@ pub const KERNELS: &[Kernel] = &[
         push_bytes: 112,
         spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2), ("ROWS", 3), ("NORM", 4), PLANES],
     },
-    Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, push_bytes: 88, spec: &[] },
+    Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, push_bytes: 96, spec: &[] },
     Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, push_bytes: 24, spec: &[("COPY", 1)] },
     Kernel {
         name: "square_sums",

@@ -89,6 +89,7 @@ fn max_rows(plan: &Plan, options: &Options) -> usize {
 }
 
 /// What the memory plan came to.
+#[derive(Debug, PartialEq)]
 struct MemoryPlan {
     n_ctx: usize,
     blocks: usize,
@@ -140,7 +141,16 @@ impl VulkanRunner {
         let max_rows = max_rows(&plan, options);
         let placement = Placement::new(&plan, max_rows, max_rows);
         let packed = if options.matrices { Packed::len_bytes(device.caps(), &plan, max_rows) } else { 0 };
-        let memory = plan_memory(&plan, &device, options, placement.len_bytes + packed)?;
+        let arena = placement.len_bytes + packed;
+        let memory = plan_memory(&plan, &device, options, arena)?;
+        let plan = weights::widened(&plan, &device, options.wide)
+            .filter(|wide| {
+                options.wide.is_some() || plan_memory(wide, &device, options, arena).is_ok_and(|m| m == memory)
+            })
+            .unwrap_or(plan);
+        if plan.weights.iter().any(|w| w.format.is_wide()) {
+            tracing::info!("load: weights of codebooks are written out, for speed");
+        }
         let (plan, kernels) = (Arc::new(plan), Arc::new(Kernels::new(&device)));
         let codebooks = weights::codebooks(&device)?;
         let (made, weights) = std::thread::scope(|scope| {
@@ -304,6 +314,11 @@ impl VulkanRunner {
     /// The device it runs on.
     pub fn vk(&self) -> &Device {
         &self.device
+    }
+
+    /// Bytes of the weights as the device holds them.
+    pub fn weight_bytes(&self) -> u64 {
+        self.weights.iter().map(Buffer::len_bytes).sum()
     }
 
     /// The plan it runs.

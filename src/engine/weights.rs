@@ -7,7 +7,7 @@ use crate::plan::{Plan, WeightInfo};
 use crate::policy;
 use crate::vk::{self, Buffer, Class, Device, Load, Repack};
 use crate::{Error, Result};
-use pumex_quant::Format;
+use pumex_quant::{tables, Format};
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -60,26 +60,42 @@ fn check(gguf: &Gguf, w: &WeightInfo, from: usize, len: usize) -> Result<()> {
 /// # Errors
 /// Memory that ran out, a lost device.
 pub fn codebooks(device: &Device) -> Result<Buffer> {
-    let words = pumex_quant::tables::packed();
+    let words = tables::packed();
     let bytes: &[u8] = bytemuck::cast_slice(&words);
     let buffer = device.buffer("codebooks", bytes.len() as u64, Class::Weights)?;
     vk::send(device, &buffer, bytes)?;
     Ok(buffer)
 }
 
-/// The kernel that turns blocks of rows of `cols` weights into planes; `tables` holds `pumex_quant::tables::packed`.
+/// The kernel that turns blocks of rows of `cols` weights into planes; `codebooks` holds
+/// `pumex_quant::tables::packed`.
 ///
 /// # Errors
 /// A driver that refuses it.
-pub fn repack(kernels: &Kernels, tables: &Buffer, format: &Format, cols: usize) -> Result<Repack> {
+pub fn repack(kernels: &Kernels, codebooks: &Buffer, format: &Format, cols: usize) -> Result<Repack> {
     let (blocks, parts) = (cols / format.block_len, format.parts());
     let row_words = format.planes_bytes(cols) / 4;
     let mut rest = vec![blocks, format.block_bytes, row_words, blocks * format.planes_block_bytes(), parts.len()];
     rest.extend(parts.iter().flat_map(|p| [if p.codes { CODES + p.at } else { p.at }, p.bytes]));
     rest.resize(REPACK_PLACES, 0);
     let mut rest: Vec<u8> = rest.iter().flat_map(|w| (*w as u32).to_le_bytes()).collect();
-    rest.extend((tables.address() + 4 * pumex_quant::tables::codes_at(format.id) as u64).to_le_bytes());
+    for at in [tables::codes_at(format.id), tables::codebook_at(format)] {
+        rest.extend((codebooks.address() + 4 * at as u64).to_le_bytes());
+    }
     Ok(Repack { pipeline: kernels.get("repack", None, &[])?, rest, row_bytes: blocks * format.block_bytes, row_words })
+}
+
+/// The plan with weights as the device can hold them wider, if there are any and that is `wanted` or not told.
+pub fn widened(plan: &Plan, device: &Device, wanted: Option<bool>) -> Option<Plan> {
+    let any = plan.weights.iter().any(|w| w.format.wide().is_some());
+    if wanted == Some(false) || !device.stages_weights() || !any {
+        return None;
+    }
+    let mut plan = plan.clone();
+    for w in &mut plan.weights {
+        w.format = w.format.wide().unwrap_or(w.format);
+    }
+    Some(plan)
 }
 
 /// Bytes of `w` on the device, as planes if it has any and they are wanted.

@@ -78,7 +78,7 @@ pub const FEW_KERNEL: &str = "gemm_few";
 /// Weights a thread of the kernels takes at a time: CHUNK of `shaders/glsl/quant`.
 pub fn chunk_len(format: &Format) -> usize {
     match format.id {
-        FormatId::Q1_0 => 128,
+        FormatId::Q1_0 | FormatId::Iq1SWide => 128,
         FormatId::Q8K => 32,
         FormatId::Q2_0 | FormatId::Nvfp4 => 64,
         _ if format.block_len == 256 => 64,

@@ -15,7 +15,7 @@ use crate::vk::{self, Buffer, Class, Device};
 use crate::Result;
 use attention::Attention;
 use experts::Experts;
-use pumex_quant::FORMATS;
+use pumex_quant::all;
 use pumex_shaders::kernels::{CHAINED, CHAINED_EXPERTS};
 use trial::wait_for_each_other;
 
@@ -189,7 +189,7 @@ impl Chain {
             spec.extend([("PARTED", 1), ("HEADS_MOST", heads as u32), ("PAIR", pair as u32)]);
         }
         let lead = module.split('+').next();
-        let format = FORMATS.iter().find(|f| Some(f.stem) == lead);
+        let format = all().find(|f| Some(f.stem) == lead);
         let copies = format.map_or(1, |f| policy::table_copies(f, self.table_room));
         spec.extend([("PLANES", u32::from(planes)), ("COPIES", copies)]);
         spec

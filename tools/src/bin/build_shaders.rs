@@ -2,7 +2,7 @@
 //!
 //! usage: build-shaders [--check] [ROOT]; with `--check` nothing is written and a difference is an error.
 
-use pumex_quant::{tables, Format, FORMATS};
+use pumex_quant::{all, tables, Format};
 use pumex_shaders::kernels::{Formats, KERNELS};
 use std::cell::Cell;
 use std::fs;
@@ -47,8 +47,7 @@ fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
     let compiler = shaderc::Compiler::new()?;
     let mut modules = Vec::new();
     for kernel in KERNELS {
-        let one =
-            FORMATS.iter().filter(|f| kernel.formats.includes(f.stem, f.block_len)).map(|f| Some(f.stem)).collect();
+        let one = all().filter(|f| kernel.formats.includes(f.stem, f.block_len)).map(|f| Some(f.stem)).collect();
         let stems: Vec<Option<&str>> = match kernel.formats {
             Formats::None => vec![None],
             Formats::Pairs(pairs) => pairs.iter().copied().map(Some).collect(),
@@ -77,7 +76,7 @@ fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
                     ("weight.glsl", Some(stem)) if !stem.is_empty() => format!("quant/{stem}.glsl"),
                     _ => wanted,
                 };
-                let found = FORMATS.iter().find(|f| file == "fields.glsl" && Some(f.stem) == format);
+                let found = all().find(|f| file == "fields.glsl" && Some(f.stem) == format);
                 let of_format = || found.map(|f| fields(f, second.get()));
                 let read = || fs::read_to_string(glsl.join(&file)).map_err(|e| format!("{file}: {e}"));
                 let content = of_format().map_or_else(read, Ok)?;

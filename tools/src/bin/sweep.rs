@@ -10,7 +10,7 @@ use pumex::policy::matrix::{self, MatTile};
 use pumex::policy::{self, Activations, Extras, GemvTile};
 use pumex::sample::rng::Rng;
 use pumex::vk::{self, Class, Device};
-use pumex_quant::{Format, FORMATS};
+use pumex_quant::{all, Format};
 use std::time::{Duration, Instant};
 
 /// A product: outputs, inputs, what it does beside multiplying.
@@ -131,7 +131,7 @@ impl Bench {
         timed.sort_by(|a, b| a.0.total_cmp(&b.0));
         for (us, t) in std::iter::once(&policy).chain(timed.iter().take(4)) {
             let tile = format!("{} threads split {} in {}", t.size, t.split, t.groups);
-            println!("{}\t{m}\t{k}\t{n}\tmat {tile}\t{us:.1} us\t{:.0} GB/s", f.name, bytes / us / 1e3);
+            println!("{}\t{m}\t{k}\t{n}\tmat {tile}\t{us:.1} us\t{:.0} GB/s", f.stem, bytes / us / 1e3);
         }
         Ok(())
     }
@@ -168,7 +168,7 @@ fn main() -> Result<(), Fault> {
     vk::send(&device, &tables, &packed)?;
     let mut bench = Bench { kernels: Kernels::new(&device), device, tables };
     println!("format\tm\tk\tn\tpolicy\tus\tGB/s\tbest\tus\tGB/s\tshare of read");
-    for f in FORMATS.iter().filter(|f| wanted == "all" || wanted.split(',').any(|w| w == f.stem)) {
+    for f in all().filter(|f| wanted == "all" || wanted.split(',').any(|w| w == f.stem)) {
         for shape @ (m, k, extras) in shapes {
             let bytes = m * f.planes_bytes(*k) * if extras.gated { 2 } else { 1 };
             let copies = ROUND_BYTES.div_ceil(bytes);
@@ -221,7 +221,7 @@ fn main() -> Result<(), Fault> {
                 let rate = |us: f64| of_file / us / 1e3;
                 println!(
                     "{}\t{m}\t{k}\t{n}\t{}\t{at_policy:.1}\t{:.0}\t{}\t{:.1}\t{:.0}\t{:.1}%",
-                    f.name,
+                    f.stem,
                     name(&chosen),
                     rate(at_policy),
                     name(&best.1),
