@@ -505,6 +505,23 @@ pub fn attn_mat_tile(caps: &Caps, c: &Cache, rows: usize, most: usize) -> AttnTi
     AttnTile { kernel: "attn_mat", size: 128, span: 128, least: 128, heads: taken as u32, parts }
 }
 
+/// How attention of many rows is spread over workgroups, by such matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlashTile {
+    /// Threads of a workgroup.
+    pub size: u32,
+    /// Query heads it takes, of one K/V head.
+    pub heads: u32,
+    /// Rows of each.
+    pub rows: u32,
+}
+
+/// Four subgroups, of as many heads of a K/V head as there are, for these share what they read.
+pub fn attn_flash_tile(c: &Cache) -> FlashTile {
+    let heads = [4, 2, 1].into_iter().find(|h| (c.heads / c.kv_heads).is_multiple_of(*h)).unwrap_or(1) as u32;
+    FlashTile { size: 128, heads, rows: 16 * 4 / heads }
+}
+
 /// Threads and logits of each thread of a workgroup that samples. Software devices end loops after 65,535 turns of a thread
 /// in all, so that few threads with many turns are no choice.
 pub fn sample_tile(caps: &Caps) -> (u32, u32) {

@@ -3,6 +3,7 @@
 mod chained;
 mod cli;
 mod draw;
+mod flash;
 mod gguf;
 mod kernels;
 mod layout;

@@ -268,6 +268,13 @@ pub const KERNELS: &[Kernel] = &[
     Kernel { name: "attn_split", formats: Formats::None, needs: Needs::Nothing, push_bytes: 104, spec: &ATTN },
     Kernel { name: "attn_mat", formats: Formats::None, needs: Needs::Matrix, push_bytes: 104, spec: &ATTN },
     Kernel {
+        name: "attn_flash",
+        formats: Formats::None,
+        needs: Needs::Matrix,
+        push_bytes: 56,
+        spec: &[("SIZE", 0), ("GH", 1), KV[0], KV[1], KV[2]],
+    },
+    Kernel {
         name: "attn_prefill",
         formats: Formats::None,
         needs: Needs::Nothing,

@@ -3,6 +3,7 @@
 /// Name and SPIR-V of every module.
 pub const MODULES: &[(&str, &[u8])] = &[
     ("argmax", include_bytes!("../spirv/argmax.spv")),
+    ("attn_flash", include_bytes!("../spirv/attn_flash.spv")),
     ("attn_mat", include_bytes!("../spirv/attn_mat.spv")),
     ("attn_prefill", include_bytes!("../spirv/attn_prefill.spv")),
     ("attn_split", include_bytes!("../spirv/attn_split.spv")),

@@ -46,6 +46,11 @@ impl CacheType {
         (elements * words * 4).div_ceil(32)
     }
 
+    /// Whether halves hold the elements well enough for products: they are, or have few bits.
+    pub fn becomes_halves(self) -> bool {
+        self == CacheType::F16 || self.is_quantized()
+    }
+
     /// Whether elements come in blocks of 32.
     pub fn is_quantized(self) -> bool {
         self as usize > CacheType::Bf16 as usize

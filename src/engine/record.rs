@@ -1,5 +1,6 @@
 //! Plan + choices → one recorded command buffer per step shape. Nothing that changes per token is in it.
 
+mod attend;
 mod chain;
 mod matrix;
 mod product;
@@ -9,7 +10,7 @@ use super::draw::MAX_K;
 use super::CacheType;
 use crate::kernel::{Kernels, Key};
 use crate::plan::{Access, Cache, MatPart, Op, Placement, Plan, Rope, RopeStyle, Rows, Val, Weight};
-use crate::policy::{self, Activations, AttnTile};
+use crate::policy::{self, Activations};
 use crate::vk::{self, Buffer, Caps, Class, Device, Recorder, Recording};
 use crate::Result;
 pub use chain::{run_at_once, Chain, TAGS};
@@ -121,7 +122,14 @@ pub struct Bound<'a> {
 }
 
 impl Bound<'_> {
-    /// Whether steps of few rows attend by cooperative matrices.
+    /// Whether steps of many rows attend by cooperative matrices.
+    pub fn attends_many_by_matrices(&self) -> bool {
+        let (k, v) = self.cache_types;
+        let fits = policy::attn_mat_fits(self.plan.kv.head_dim) && k.becomes_halves() && v.becomes_halves();
+        fits && self.packed.is_some_and(|packed| packed.direct() && packed.ordered())
+    }
+
+    /// Whether steps of few rows do.
     pub fn attends_by_matrices(&self) -> bool {
         let fits = policy::attn_mat_fits(self.plan.kv.head_dim) && self.cache_types == (CacheType::F16, CacheType::F16);
         fits && self.packed.is_some_and(Packed::direct)
@@ -524,64 +532,5 @@ impl Writer<'_, '_> {
         let mut spec = vec![("SIZE", 32), ("NEOX", neox), ("NORM", u32::from(q_norm.is_some()))];
         spec.extend(self.kv_spec(cache));
         self.dispatch("rope_kv", None, &spec, push, [self.shape.rows, cache.heads + 2 * cache.kv_heads, 1])
-    }
-
-    fn attend(&mut self, qkv: Val, cache: &Cache, scale: f32, out: Val) -> Result<()> {
-        let rows = self.shape.rows;
-        if self.attend_stage(qkv, cache, scale, out)? {
-            return Ok(());
-        }
-        if rows <= policy::FEW_ROWS {
-            return self.attend_split(qkv, cache, scale, out, self.attn_tile(cache, rows));
-        }
-        let (k, v) = &self.b.caches[cache.layer];
-        let push = Push::default().addr(self.val(qkv)).addr(self.val(out)).addr(k.address()).addr(v.address());
-        let push = push.addr(self.b.params.address()).word(cache.heads).word(cache.kv_heads).float(scale);
-        let (br, bc) = policy::prefill_tile(cache.head_dim);
-        let mut spec = vec![("BR", br), ("BC", bc)];
-        spec.extend(self.kv_spec(cache));
-        self.dispatch("attn_prefill", None, &spec, push, [rows.div_ceil(br as usize), cache.heads, 1])
-    }
-
-    fn attn_tile(&self, c: &Cache, rows: usize) -> AttnTile {
-        let wide = self.b.cache_types.0 == CacheType::F32;
-        let caps = self.b.device.caps();
-        let tile = if self.b.attends_by_matrices() {
-            policy::attn_mat_tile(caps, c, rows, self.shape.heads)
-        } else {
-            policy::attn_tile(caps, c, rows, wide, self.shape.heads)
-        };
-        AttnTile { parts: tile.parts.min((self.b.n_ctx as u32).div_ceil(tile.least)), ..tile }
-    }
-
-    fn attend_split(&mut self, qkv: Val, cache: &Cache, scale: f32, out: Val, tile: AttnTile) -> Result<()> {
-        let (k, v) = &self.b.caches[cache.layer];
-        let fused = self.ropes.get(&qkv).copied();
-        let (q_norm, k_norm) = fused.map_or((None, None), |(_, q, k)| (q, k));
-        let rope = fused.map(|(rope, _, _)| rope);
-        let meeting = self.b.meeting;
-        let joined = self.joins_later(cache, tile.parts, out);
-        let left = if joined { self.left_parts() } else { None };
-        let passed = self.passed_on(out);
-        let y = passed.map_or(self.val(out), |(_, y, _)| y);
-        let push = Push::default().addr(self.val(qkv)).addr(y).addr(k.address()).addr(v.address());
-        let push = push.addr(self.b.params.address()).addr(left.map_or(meeting.found.address(), |(parts, _)| parts));
-        let push = push.addr(meeting.arrivals.address());
-        let push = push.addr(self.opt(q_norm)).addr(self.opt(k_norm)).addr(self.b.inv_freq.address());
-        let push = push.word(cache.heads).word(cache.kv_heads).word(rope.map_or(0, |r| r.dims)).float(scale);
-        let push = push.float(rope.map_or(0.0, |r| r.norm_eps)).word(left.map_or(0, |(_, tag)| tag as usize));
-        let neox = rope.is_some_and(|r| r.style == RopeStyle::Neox);
-        let mut spec = vec![("SIZE", tile.size), ("GH", tile.heads), ("ROPE", u32::from(rope.is_some()))];
-        spec.extend([("NEOX", u32::from(neox)), ("NORM", u32::from(q_norm.is_some()))]);
-        spec.extend([("SPAN", tile.span), ("LEAST", tile.least)]);
-        spec.extend(passed.map(|(layout, _, _)| ("PASSED", layout)));
-        spec.extend(left.map(|_| ("LEAVES", 1)));
-        spec.extend(self.kv_spec(cache));
-        let grid = [self.shape.rows, cache.heads / tile.heads as usize, tile.parts as usize];
-        self.dispatch(tile.kernel, None, &spec, push, grid)?;
-        if left.is_some() {
-            self.join_left(cache, tile.parts, out);
-        }
-        Ok(())
     }
 }

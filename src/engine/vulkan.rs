@@ -316,6 +316,11 @@ impl VulkanRunner {
         &self.device
     }
 
+    /// Whether steps of many rows attend by cooperative matrices.
+    pub fn attends_many_by_matrices(&self) -> bool {
+        self.bound(0).attends_many_by_matrices()
+    }
+
     /// Bytes of the weights as the device holds them.
     pub fn weight_bytes(&self) -> u64 {
         self.weights.iter().map(Buffer::len_bytes).sum()

@@ -112,6 +112,12 @@ pub fn direct(weights: &[u32], activations: &[u32], sums: &[u32]) -> bool {
     weights.iter().copied().eq(a) && activations.iter().copied().eq(b) && sums_fit
 }
 
+/// Whether threads hold sums as `attn_flash` expects, where all else is as [`direct`] wants it: those of row g first.
+pub fn ordered(sums: &[u32]) -> bool {
+    let wide = FEW_WIDE as usize;
+    sums.iter().enumerate().all(|(i, place)| place & 2 == 2 * (i / wide / 8) as u32)
+}
+
 /// Most subgroups of a workgroup of `gemm_mat` that shared memory has room for, each of which takes `columns` activation rows.
 pub fn most_subgroups(caps: &Caps, format: &Format, columns: usize) -> u32 {
     let stride = 2 * chunk_len(format) / 8 + 1;
@@ -209,7 +215,9 @@ mod tests {
             })
             .collect();
         let sums: Vec<u32> = (0..128u32).map(|i| 8 * (i / 8 % 8 * 4 + i % 8 / 2) + i % 2 + i / 64 * 2).collect();
-        assert!(direct(&weights, &activations, &sums));
+        assert!(direct(&weights, &activations, &sums) && ordered(&sums));
+        let swapped: Vec<u32> = sums.iter().map(|place| place ^ 2).collect();
+        assert!(direct(&weights, &activations, &swapped) && !ordered(&swapped));
         for at in [0, 17, 127] {
             let (mut other_weights, mut other, mut other_sums) = (weights.clone(), activations.clone(), sums.clone());
             other_weights.swap(at, at + 1);

@@ -17,6 +17,8 @@ pub struct Packed {
     maps: Vec<(u32, Buffer)>,
     /// Threads hold matrices as `gemm_few` expects.
     direct: bool,
+    /// Threads hold sums as `attn_flash` expects, too.
+    ordered: bool,
     /// Inputs of a packed row at most.
     k: usize,
     /// Factors of rows that the op before has packed: of attention, then of gated units.
@@ -51,6 +53,8 @@ pub struct Held {
     pub maps: Vec<(u32, Vec<u32>)>,
     /// As `gemm_few` expects.
     pub direct: bool,
+    /// Sums as `attn_flash` expects.
+    pub ordered: bool,
 }
 
 /// Where a matrix keeps each of its `elements`, if every thread has its own (see `shaders/glsl/matrix_map.comp`).
@@ -93,10 +97,11 @@ pub fn held(device: &Device, kernels: &Kernels) -> Result<Option<Held>> {
         Some(_) => map(device, kernels, &[("USE", 2), ("WIDE", FEW_WIDE)], 16 * FEW_WIDE as usize)?,
         None => None,
     };
+    let ordered = sums.as_ref().is_some_and(|sums| tiles::ordered(sums));
     let all = weights.zip(few).zip(sums);
     let direct = all.is_some_and(|((weights, (_, few)), sums)| tiles::direct(&weights, few, &sums));
     let direct = direct && device.caps().small_halves;
-    Ok(Some(Held { maps, direct }))
+    Ok(Some(Held { maps, direct, ordered }))
 }
 
 /// Most inputs of a product, and the bytes of codes and factors that steps of `plan` with up to `max_rows` rows need.
@@ -146,12 +151,18 @@ impl Packed {
             8 * FEW as u64 + 4 * max_rows.next_multiple_of(MOST_COLUMNS) as u64,
             Class::Scratch,
         )?;
-        Ok(Some(Packed { codes, factors, maps, direct: held.direct, k, passed_factors, squares, powers }))
+        let (direct, ordered) = (held.direct, held.ordered);
+        Ok(Some(Packed { codes, factors, maps, direct, ordered, k, passed_factors, squares, powers }))
     }
 
     /// Threads hold matrices as the kernels expect that fill them thread by thread.
     pub fn direct(&self) -> bool {
         self.direct
+    }
+
+    /// Threads have sums of a matrix's row before those of the row eight further down.
+    pub fn ordered(&self) -> bool {
+        self.ordered
     }
 
     /// All that recordings name.

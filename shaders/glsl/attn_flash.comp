@@ -1,0 +1,192 @@
+// Attention of many rows over a cache of halves or of quantized blocks, by cooperative matrices whose parts threads fill themselves: for devices that
+// spread matrices over threads as gemm_few.comp expects (policy/matrix.rs: `direct`, `ordered`). A subgroup takes 16 rows of a
+// head and 16 positions at a time, with an online softmax. K and V go from memory to registers as they lie, for which inputs of a
+// matrix product are which does not matter, and become halves there; subgroups of a workgroup have heads of one K/V head, so that all but one find them in
+// the cache nearby. Rows of several sequences may meet in a tile: each sequence is walked in turn, the others masked.
+#version 460
+#include "lib/types.glsl"
+#include "lib/step.glsl"
+#include "lib/kv.glsl"
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_shader_subgroup_ballot : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_KHR_shader_subgroup_vote : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+layout(local_size_x_id = 0) in;            // a multiple of 32 * GH
+layout(constant_id = 1) const uint GH = 1; // query heads per workgroup, all of one K/V head
+layout(push_constant) uniform Push {
+    F32x4 qkv; // [n, (heads + 2 kv_heads) * HEAD_DIM]
+    F32x4 y;   // [n, heads * HEAD_DIM]
+    uvec2 k_cache;
+    uvec2 v_cache;
+    Step params;
+    uint heads;
+    uint kv_heads;
+    float scale;
+};
+const uint ROWS = 16;              // of a subgroup
+const uint TILE = 16;              // positions at a time
+const uint BLOCKS = HEAD_DIM / 32; // runs of 32 dimensions, of which a thread has 8
+const uint WIDES = HEAD_DIM / 64;  // runs of 64 dimensions
+#define Queries coopmat<float16_t, gl_ScopeSubgroup, 16, 16, gl_MatrixUseA>
+#define Keys coopmat<float16_t, gl_ScopeSubgroup, 16, 8, gl_MatrixUseB>
+#define Scores coopmat<float, gl_ScopeSubgroup, 16, 8, gl_MatrixUseAccumulator>
+
+uvec4 k_raw[2][BLOCKS], v_raw[4][WIDES];
+
+// Of rows g and g + 8.
+Queries queries(vec4 a, vec4 b) {
+    const f16vec4 low = f16vec4(a), high = f16vec4(b);
+    Queries m;
+    [[unroll]] for (uint i = 0; i < 4; i++) {
+        m[i] = low[i];
+        m[4 + i] = high[i];
+    }
+    return m;
+}
+Keys keys(uvec2 four) {
+    const f16vec2 a = unpackFloat2x16(four.x), b = unpackFloat2x16(four.y);
+    Keys k;
+    k[0] = a.x;
+    k[1] = a.y;
+    k[2] = b.x;
+    k[3] = b.y;
+    return k;
+}
+
+// Eight neighbours, as fetched, as halves.
+uvec4 eight_halves(uint type, uvec4 raw) {
+    if (type == KV_F16) return raw;
+    vec4 a, b;
+    kv_decode(type, raw, a, b);
+    return uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
+}
+
+// Slot of a position of a block of the cache.
+uint slot_of(uint word, uint kv_head, uint pos) { return (word * kv_heads + kv_head) * KV_BLOCK + pos % KV_BLOCK; }
+// Threads 4 n + t have dimensions 8 t of every 32 of position n and of position 8 + n.
+void fetch_k(uint word, uint kv_head, uint from, uint end, uint lane) {
+    [[unroll]] for (uint half_ = 0; half_ < 2; half_++) {
+        const uint slot = slot_of(word, kv_head, min(from + 8 * half_ + lane / 4, end - 1));
+        [[unroll]] for (uint b = 0; b < BLOCKS; b++) k_raw[half_][b] = kv_fetch(k_cache, K_TYPE, slot, 4 * b + lane % 4);
+    }
+}
+// Threads 4 n + t have dimensions 8 n of every 64 of positions 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
+void fetch_v(uint word, uint kv_head, uint from, uint end, uint lane) {
+    [[unroll]] for (uint i = 0; i < 4; i++) {
+        const uint pos = min(from + 2 * (lane % 4) + i % 2 + i / 2 * 8, end - 1);
+        const uint slot = slot_of(word, kv_head, pos);
+        [[unroll]] for (uint w = 0; w < WIDES; w++) v_raw[i][w] = kv_fetch(v_cache, V_TYPE, slot, 8 * w + lane / 4);
+    }
+}
+
+// Greatest and sum over the four threads of a row.
+float row_max(vec4 s) {
+    float most = max(max(s.x, s.y), max(s.z, s.w));
+    most = max(most, subgroupShuffleXor(most, 1));
+    return max(most, subgroupShuffleXor(most, 2));
+}
+float row_sum(float x) {
+    x += subgroupShuffleXor(x, 1);
+    return x + subgroupShuffleXor(x, 2);
+}
+
+void main() {
+    const uint lane = gl_SubgroupInvocationID, subgroup = subgroupBroadcastFirst(gl_SubgroupID);
+    const uint n = params.w[STEP_ROWS], tiles = gl_WorkGroupSize.x / 32 / GH;
+    // The last rows, which have most to look at, first.
+    const uint first = ((gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x) * tiles + subgroup / GH) * ROWS;
+    if (first >= n) return;
+    const uint h = gl_WorkGroupID.y * GH + subgroup % GH, kv_head = h / (heads / kv_heads);
+    const uint own = min(first + lane % ROWS, n - 1), own_table = step_table(params, own);
+    const uint own_len = lane < ROWS && first + lane < n ? step_pos(params, own) + 1 : 0;
+    const uint g = lane / 4;
+    const uvec2 lens = uvec2(subgroupShuffle(own_len, g), subgroupShuffle(own_len, g + 8));
+    const uvec2 row_tables = uvec2(subgroupShuffle(own_table, g), subgroupShuffle(own_table, g + 8));
+    // Scores are powers of two.
+    const float by_scale = scale * 1.44269504;
+    Queries asked[HEAD_DIM / 16];
+    const uvec2 from_row = (min(uvec2(first + g, first + g + 8), n - 1) * (heads + 2 * kv_heads) + h) * (HEAD_DIM / 4);
+    [[unroll]] for (uint i = 0; i < HEAD_DIM / 16; i++) {
+        const uint at = i / 2 * 8 + lane % 4 * 2 + i % 2;
+        asked[i] = queries(qkv.v[from_row.x + at] * by_scale, qkv.v[from_row.y + at] * by_scale);
+    }
+    Scores outs[HEAD_DIM / 8];
+    [[unroll]] for (uint i = 0; i < HEAD_DIM / 8; i++) outs[i] = Scores(0.0);
+    vec2 most = vec2(-1e29), total = vec2(0.0); // above what stands for positions that are masked
+    uint pending = subgroupBallot(own_len > 0).x;
+    while (pending != 0) {
+        const uint table = subgroupBroadcastFirst(subgroupShuffle(own_table, uint(findLSB(pending))));
+        const bool same = own_len > 0 && own_table == table;
+        pending = subgroupBroadcastFirst(pending & ~subgroupBallot(same).x);
+        const uint end = subgroupBroadcastFirst(subgroupMax(same ? own_len : 0));
+        const uvec2 limit = uvec2(row_tables.x == table ? lens.x : 0, row_tables.y == table ? lens.y : 0);
+        uint word = params.w[table], ahead = params.w[table + min(KV_BLOCK, end - 1) / KV_BLOCK];
+        fetch_k(word, kv_head, 0, end, lane);
+        fetch_v(word, kv_head, 0, end, lane);
+        for (uint from = 0; from < end; from += TILE) {
+            const uint next = from + TILE;
+            if (next % KV_BLOCK == 0) {
+                word = ahead;
+                ahead = params.w[table + min(next + KV_BLOCK, end - 1) / KV_BLOCK];
+            }
+            vec4 a, b;
+            [[unroll]] for (uint half_ = 0; half_ < 2; half_++) {
+                Scores even = Scores(0.0), odd = Scores(0.0);
+                [[unroll]] for (uint i = 0; i < BLOCKS; i++) {
+                    const uvec4 k = eight_halves(K_TYPE, k_raw[half_][i]);
+                    even = coopMatMulAdd(asked[2 * i], keys(k.xy), even);
+                    odd = coopMatMulAdd(asked[2 * i + 1], keys(k.zw), odd);
+                }
+                [[unroll]] for (uint e = 0; e < 2; e++) {
+                    const uint pos = from + 8 * half_ + 2 * (lane % 4) + e;
+                    a[2 * half_ + e] = pos < limit.x ? even[e] + odd[e] : -1e30;
+                    b[2 * half_ + e] = pos < limit.y ? even[2 + e] + odd[2 + e] : -1e30;
+                }
+            }
+            if (next < end) fetch_k(word, kv_head, next, end, lane);
+            const vec2 now = max(most, vec2(row_max(a), row_max(b)));
+            if (subgroupAny(any(greaterThan(now, most)))) {
+                const vec2 by = exp2(most - now);
+                total *= by;
+                [[unroll]] for (uint i = 0; i < HEAD_DIM / 8; i++) {
+                    [[unroll]] for (uint e = 0; e < 4; e++) outs[i][e] *= by[e / 2];
+                }
+                most = now;
+            }
+            a = exp2(a - most.x);
+            b = exp2(b - most.y);
+            total += vec2(a.x + a.y + a.z + a.w, b.x + b.y + b.z + b.w);
+            const Queries weights = queries(a, b);
+            if (V_TYPE != KV_F16) {
+                [[unroll]] for (uint e = 0; e < 4; e++) {
+                    [[unroll]] for (uint w = 0; w < WIDES; w++) v_raw[e][w] = eight_halves(V_TYPE, v_raw[e][w]);
+                }
+            }
+            [[unroll]] for (uint i = 0; i < HEAD_DIM / 8; i++) {
+                Keys v;
+                [[unroll]] for (uint e = 0; e < 4; e++) v[e] = unpackFloat2x16(v_raw[e][i / 8][i % 8 / 2])[i % 2];
+                outs[i] = coopMatMulAdd(weights, v, outs[i]);
+            }
+            if (next < end) fetch_v(word, kv_head, next, end, lane);
+        }
+    }
+    const vec2 by = 1.0 / vec2(row_sum(total.x), row_sum(total.y));
+    // A thread's outputs of every 64 dimensions are two runs of eight neighbours of each row.
+    [[unroll]] for (uint r = 0; r < 2; r++) {
+        const uint row = first + g + 8 * r;
+        if (row >= n) continue;
+        [[unroll]] for (uint w = 0; w < WIDES; w++) {
+            [[unroll]] for (uint run = 0; run < 2; run++) {
+                const uint at = (row * heads + h) * (HEAD_DIM / 4) + w * 16 + lane % 4 * 4 + run * 2;
+                [[unroll]] for (uint j = 0; j < 2; j++) {
+                    vec4 o;
+                    [[unroll]] for (uint i = 0; i < 4; i++) o[i] = outs[8 * w + 4 * j + i][2 * r + run] * by[r];
+                    y.v[at + j] = o;
+                }
+            }
+        }
+    }
+}

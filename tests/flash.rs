@@ -1,0 +1,54 @@
+//! Attention of many rows by cooperative matrices, against the kernel that needs none.
+
+use crate::util::{assert_silent, nmse, options, rows, vulkan};
+use pumex::engine::{CacheType, Options};
+use pumex::quantize::recipe;
+use pumex::step::{Row, Runner, Want};
+use pumex::synthetic;
+
+/// Bound of the squared error: weights, activations and what attention weighs with are rounded to halves.
+const BOUND: f64 = 2e-6;
+/// Likewise, where that changes some codes of the cache by one.
+const BOUND_OF_CODES: f64 = 1e-3;
+
+/// Steps whose tiles of rows have one sequence, the end of one and the start of another, and both in turn, at several depths.
+fn steps() -> Vec<Vec<Row>> {
+    let ids: Vec<u32> = (0..200).map(|i| (i * 37 + 5) % 640).collect();
+    let mut steps = vec![[rows(0, 0, &ids[..37]), rows(1, 0, &ids[50..70])].concat()];
+    let turns = rows(0, 37, &ids[37..67]).into_iter().zip(rows(1, 20, &ids[70..100]));
+    steps.push(turns.flat_map(|(a, b)| [a, b]).collect());
+    steps.push(rows(0, 67, &ids[67..131]));
+    steps.push([rows(1, 50, &ids[100..117]), rows(0, 131, &ids[131..132])].concat());
+    steps
+}
+
+/// Logits of all steps for such heads and caches; none where the device has no such kernel.
+fn run(heads: (u32, u32, u32), (k, v): (CacheType, CacheType), matrices: bool) -> Option<Vec<f32>> {
+    let ((n_head, n_head_kv, head_dim), tiny) = (heads, synthetic::find("tiny").unwrap());
+    let (n_embd, n_ff) = (512, 1024);
+    let shape = synthetic::Shape { n_embd, n_ff, n_head, n_head_kv, head_dim, n_vocab: 640, ..*tiny };
+    let gguf = shape.model(recipe::find("Q8_0").unwrap()).unwrap();
+    let mut runner = vulkan(&gguf, Options { matrices, cache_type_v: v, ..options(k) })?;
+    if matrices && !runner.attends_many_by_matrices() {
+        println!("skipped: {} has no cooperative matrices held as attention expects", runner.device());
+        return None;
+    }
+    let all = steps().iter().flat_map(|step| runner.run(step, Want::Logits).unwrap().logits).collect();
+    assert_silent(&runner);
+    Some(all)
+}
+
+#[test]
+fn many_rows_attend_alike_with_matrices_and_without() {
+    use CacheType::{Iq4Nl, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+    let halves = [(8, 2, 64), (6, 2, 128), (4, 2, 128), (2, 2, 64)].map(|heads| (heads, (F16, F16)));
+    let others =
+        [(F16, Q8_0), (Q8_0, F16), (Q4_0, Q4_1), (Q5_0, Q5_1), (Iq4Nl, Q8_0)].map(|types| ((4, 2, 128), types));
+    for (heads, types) in halves.into_iter().chain(others) {
+        let (Some(scalar), Some(matrices)) = (run(heads, types, false), run(heads, types, true)) else { return };
+        let error = nmse(&matrices, &scalar);
+        println!("{heads:?} {types:?}: NMSE {error:.2e}");
+        let bound = if types == (F16, F16) { BOUND } else { BOUND_OF_CODES };
+        assert!(error < bound, "{heads:?} {types:?}: NMSE {error:e}");
+    }
+}
