@@ -33,6 +33,7 @@ layout(constant_id = 16) const uint NORMED = 0;  // 1: x came packed so
 const uint WIDE = 8;
 const uint STEP = 4 * CHUNK;                    // inputs taken at a time
 const uint STEPS = (K + STEP - 1) / STEP;
+const uint AT_ONCE = TILES;
 const uint ROOM = 4 * WIDE * TILES;             // uvec4 of a subgroup's sums
 shared uvec4 tile[gl_WorkGroupSize.x / 32 * ROOM];
 #include "lib/matrix.glsl"

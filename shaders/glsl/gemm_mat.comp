@@ -17,11 +17,21 @@ layout(constant_id = 9) const uint TILES = 1;   // such matrices a subgroup take
 const uint STEP = 2 * CHUNK;                    // inputs taken at a time
 const uint STEPS = (K + STEP - 1) / STEP;
 const uint STRIDE = STEP / 8 + 1;               // uvec4 of a row in shared memory; odd, so that rows meet in no bank
-const uint SUMS = 4 * WIDE * TILES;             // uvec4 of a subgroup's sums
+const uint AT_ONCE = TILES > 4 ? 4 : TILES;     // matrices of sums that are put there at a time
+const uint SUMS = 4 * WIDE * AT_ONCE;           // uvec4 of a subgroup's sums
 const uint ROOM = 16 * STRIDE > SUMS ? 16 * STRIDE : SUMS; // of a subgroup, for weights and then for sums
 shared uvec4 tile[gl_WorkGroupSize.x / 32 * ROOM];
 #include "lib/matrix.glsl"
-const uint UNITS = STEP / TALL / SHARE * TILES; // of packed activations that a thread takes at a time
+const uint UNITS = STEP / TALL / SHARE;         // of packed activations in a step, for each of TILES
+const uint MOST = TILES > 4 ? 3 : 32 / TILES;   // that a thread has registers for
+const uint AHEAD = UNITS < MOST ? UNITS : MOST; // of them asked for ahead
+uvec4 held[AHEAD * TILES];
+
+void hold(uint unit, uint step, uint wide0, uint wides) {
+    [[unroll]] for (uint j = 0; j < TILES; j++) {
+        held[unit % AHEAD * TILES + j] = U32x4(x).v[unit_of(step * UNITS + unit, wide0 + j, wides) + gl_SubgroupInvocationID];
+    }
+}
 
 void stage(Coded d, uint c, uint from, uint at) {
     uint magic = magic();
@@ -35,18 +45,13 @@ void main() {
     const uint lane = gl_SubgroupInvocationID, slice = gl_SubgroupID % SPLIT, part = gl_SubgroupID / SPLIT % PARTS;
     const uint base = gl_SubgroupID * ROOM, wide0 = gl_WorkGroupID.y * TILES, wides = gl_NumWorkGroups.y * TILES;
     const uint my_row = gl_SubgroupID / (SPLIT * PARTS) * TALL + lane % TALL, my_chunk = lane / TALL;
-    U32x4 codes = U32x4(x);
     Line line = line_at(gl_WorkGroupID.x * HEIGHT * TALL + my_row, part);
     Next next = fetch(line, 2 * slice + my_chunk);
     for (uint t = gl_WorkGroupID.x; t * HEIGHT * TALL < m; t += gl_NumWorkGroups.x) {
         Sums sums[TILES];
         [[unroll]] for (uint j = 0; j < TILES; j++) sums[j] = Sums(0.0);
         for (uint step = slice; step < STEPS; step += SPLIT) {
-            uvec4 held[UNITS];
-            [[unroll]] for (uint u = 0; u < UNITS; u++) {
-                uint unit = step * (STEP / TALL / SHARE) + u / TILES;
-                held[u] = codes.v[unit_of(unit, wide0 + u % TILES, wides) + lane];
-            }
+            [[unroll]] for (uint unit = 0; unit < AHEAD; unit++) hold(unit, step, wide0, wides);
             uint c = 2 * step + my_chunk;
             stage(coded(next, c), c, step * STEP, base + lane % TALL * STRIDE);
             bool last = step + SPLIT >= STEPS;
@@ -54,18 +59,23 @@ void main() {
             next = fetch(line, 2 * (last ? slice : step + SPLIT) + my_chunk);
             subgroupMemoryBarrierShared();
             subgroupBarrier();
-            [[unroll]] for (uint i = 0; i < STEP / TALL; i++) {
-                Weights a;
-                coopMatLoad(a, tile, base + 2 * i, STRIDE, gl_CooperativeMatrixLayoutRowMajor);
-                [[unroll]] for (uint j = 0; j < TILES; j++) {
-                    sums[j] = coopMatMulAdd(a, activations(held[i / SHARE * TILES + j], i % SHARE), sums[j]);
+            [[unroll]] for (uint unit = 0; unit < UNITS; unit++) {
+                [[unroll]] for (uint i = 0; i < SHARE; i++) {
+                    Weights a;
+                    coopMatLoad(a, tile, base + 2 * (unit * SHARE + i), STRIDE, gl_CooperativeMatrixLayoutRowMajor);
+                    [[unroll]] for (uint j = 0; j < TILES; j++) {
+                        sums[j] = coopMatMulAdd(a, activations(held[unit % AHEAD * TILES + j], i), sums[j]);
+                    }
                 }
+                if (unit + AHEAD < UNITS) hold(unit + AHEAD, step, wide0, wides);
             }
             subgroupBarrier();
         }
-        [[unroll]] for (uint j = 0; j < TILES; j++) {
-            coopMatStore(sums[j], tile, base + j * (TALL * WIDE / 4), TALL / 4, gl_CooperativeMatrixLayoutColumnMajor);
+        [[unroll]] for (uint of = 0; of < TILES; of += AT_ONCE) {
+            [[unroll]] for (uint j = 0; j < AT_ONCE; j++) {
+                coopMatStore(sums[of + j], tile, base + j * (TALL * WIDE / 4), TALL / 4, gl_CooperativeMatrixLayoutColumnMajor);
+            }
+            finish(t * HEIGHT * TALL, wide0 + of);
         }
-        finish(t * HEIGHT * TALL, wide0);
     }
 }

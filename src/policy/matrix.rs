@@ -11,7 +11,11 @@ const LANES: u32 = 32;
 /// Inputs of a packed row of activations are a multiple of this.
 pub const PACKED_LEN: usize = 512;
 /// Most activation rows that a workgroup takes.
-pub const MOST_COLUMNS: usize = 64;
+pub const MOST_COLUMNS: usize = 128;
+/// Of fewer rows than this it takes half as many, so that there are workgroups enough.
+const MANY: usize = 512;
+/// Columns whose sums shared memory holds at a time.
+const SUMS_AT_ONCE: usize = 64;
 /// Most activation rows of `gemm_few`.
 pub const FEW: usize = super::FEW_ROWS;
 /// Columns of its matrices.
@@ -121,7 +125,7 @@ pub fn ordered(sums: &[u32]) -> bool {
 /// Most subgroups of a workgroup of `gemm_mat` that shared memory has room for, each of which takes `columns` activation rows.
 pub fn most_subgroups(caps: &Caps, format: &Format, columns: usize) -> u32 {
     let stride = 2 * chunk_len(format) / 8 + 1;
-    let room = TALL * stride.max(columns / 4) * 16;
+    let room = TALL * stride.max(columns.min(SUMS_AT_ONCE) / 4) * 16;
     let free = (caps.max_shared_bytes as usize).saturating_sub(table_bytes(format) + RESERVE);
     let most = (free / room).min((caps.max_workgroup_invocations / LANES) as usize).max(1);
     1 << most.ilog2()
@@ -134,7 +138,8 @@ pub fn columns(caps: &Caps, direct: bool, n: usize) -> (u32, u32) {
     }
     let wide = caps.matrix_wide.iter().copied().find(|w| *w as usize >= n);
     let wide = wide.or(caps.matrix_wide.last().copied()).unwrap_or(16);
-    (wide, n.div_ceil(wide as usize).clamp(1, MOST_COLUMNS / wide as usize) as u32)
+    let most = if n < MANY || wide < 16 { MOST_COLUMNS / 2 } else { MOST_COLUMNS };
+    (wide, n.div_ceil(wide as usize).clamp(1, most / wide as usize) as u32)
 }
 
 /// Rows that a product of `n` activation rows reads: whole workgroups' columns.
@@ -163,7 +168,15 @@ pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usiz
     let split = match n {
         ..=FEW if m > 8192 => (subgroups / parts / 2).max(1),
         ..=FEW => subgroups / parts,
-        _ => 1,
+        _ => {
+            let taken = TALL * (subgroups / parts) as usize;
+            let groups = m.div_ceil(taken) * n.div_ceil((wide * tiles) as usize);
+            if 4 * groups < 3 * cores(caps) as usize {
+                (subgroups / parts).min(2)
+            } else {
+                1
+            }
+        }
     };
     let per_core = if n <= FEW { 2 } else { u32::MAX };
     mat_tile_of(caps, direct, (m, n), (subgroups * LANES, split, per_core), extras)

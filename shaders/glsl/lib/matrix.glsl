@@ -162,12 +162,12 @@ void send(uint output_row, uint col, float result, bool there) {
 }
 #endif
 
-// Stores the sums of the workgroup's outputs from `first` on, which all subgroups have left in shared memory.
+// Stores the sums of the workgroup's outputs from `first` on, of AT_ONCE matrices, which all subgroups have left in shared memory.
 void finish(uint first, uint wide0) {
     const uint n = flags >> 8 & 0xffff;
     barrier();
-    for (uint i = gl_LocalInvocationID.x; i < HEIGHT * TALL * WIDE * TILES; i += gl_WorkGroupSize.x) {
-        uint row = i % TALL, near = i / TALL % (WIDE * TILES), high = i / (TALL * WIDE * TILES);
+    for (uint i = gl_LocalInvocationID.x; i < HEIGHT * TALL * WIDE * AT_ONCE; i += gl_WorkGroupSize.x) {
+        uint row = i % TALL, near = i / TALL % (WIDE * AT_ONCE), high = i / (TALL * WIDE * AT_ONCE);
         uint col = wide0 * WIDE + near, output_row = first + high * TALL + row;
         const bool there = output_row < m && col < n;
 #ifdef LINKED
