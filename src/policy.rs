@@ -428,6 +428,15 @@ pub fn row_threads(caps: &Caps) -> u32 {
     }
 }
 
+/// Outputs and rows of a workgroup of `gemm_float`.
+pub const SMALL_TILE: usize = 16;
+
+/// Whether a product of floats is for `gemm_float`: one whose tiles of `gemm_tile`, 64 on a side, leave most multiprocessors idle.
+pub fn small_floats(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> bool {
+    let idle = m.div_ceil(64) * n.div_ceil(64) < cores(caps) as usize;
+    format.id == FormatId::F32 && k.is_multiple_of(64) && idle && caps.kind != DeviceKind::Cpu
+}
+
 /// Rows and positions per tile of prefill attention; shared memory holds both and the scores.
 pub fn prefill_tile(head_dim: usize) -> (u32, u32) {
     if head_dim <= 128 {

@@ -155,13 +155,18 @@ impl Lab {
         let words =
             |push: &mut Vec<u8>, words: &[usize]| words.iter().for_each(|w| push.extend((*w as u32).to_le_bytes()));
         let mut push = Vec::new();
-        if kernel == "gemm_tile" {
+        if kernel == "gemm_tile" || kernel == "gemm_float" {
             [w0, bias.address(), x.address(), y.address(), self.codebooks.address()]
                 .iter()
                 .for_each(|a| push.extend(a.to_le_bytes()));
             words(&mut push, &[k, m, n, m, 0, usize::from(case.bias)]);
             push.extend(1f32.to_le_bytes());
-            let grid = [m.div_ceil(64) as u32, n.div_ceil(64) as u32, 1];
+            let tile = if kernel == "gemm_float" { policy::SMALL_TILE } else { 64 };
+            let grid = [m.div_ceil(tile) as u32, n.div_ceil(tile) as u32, 1];
+            if kernel == "gemm_float" {
+                self.launch_of(kernel, None, &[("EPILOGUE", u32::from(case.add))], &push, grid);
+                return error_of(&y, &truth, scale);
+            }
             self.launch("gemm_tile", format, &[("EPILOGUE", u32::from(case.add)), planes], &push, grid);
         } else if let Some((which, split)) = kernel.strip_prefix("gemm_").and_then(|k| k.split_once(' ')) {
             let caps = self.device.caps().clone();
@@ -226,14 +231,19 @@ impl Lab {
             spec.extend(tile.whole_rows(std::iter::once(m)));
             self.launch(tile.kernel, format, &spec, &push, [tile.groups, 1, 1]);
         }
-        let mut found = vec![0f32; n * m];
-        y.read(0, bytemuck::cast_slice_mut(&mut found));
-        let error: f64 = found.iter().zip(&truth).map(|(f, t)| (f64::from(*f) - t).powi(2)).sum();
-        if error.is_finite() {
-            error / scale
-        } else {
-            f64::INFINITY
-        }
+        error_of(&y, &truth, scale)
+    }
+}
+
+/// Squared difference of what a buffer holds over `scale`; infinite where it holds anything that is not finite.
+fn error_of(y: &Buffer, truth: &[f64], scale: f64) -> f64 {
+    let mut found = vec![0f32; truth.len()];
+    y.read(0, bytemuck::cast_slice_mut(&mut found));
+    let error: f64 = found.iter().zip(truth).map(|(f, t)| (f64::from(*f) - t).powi(2)).sum();
+    if error.is_finite() {
+        error / scale
+    } else {
+        f64::INFINITY
     }
 }
 
@@ -338,6 +348,18 @@ fn epilogues_add_and_take_biases_in_gemv_and_gemm() {
             }
         }
     }
+}
+
+#[test]
+fn small_products_of_floats_are_right_at_every_edge() {
+    let Some(mut lab) = Lab::open() else { return };
+    let format = pumex_quant::find(0).unwrap();
+    for (m, k, n, add) in [(1, 64, 1, false), (16, 128, 16, true), (37, 192, 21, false), (128, 320, 50, true)] {
+        let case = Case { m, k, n, add, bias: !add, ..Case::PLAIN };
+        let error = lab.error(format, case, "gemm_float");
+        assert!(error < BOUND, "{case:?}: {error:e}");
+    }
+    assert_eq!(lab.device.validation_messages(), Vec::<String>::new());
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod profile;
 mod quantize;
 mod reference;
 mod router;
+mod runs;
 mod sample;
 mod synthetic;
 mod tables;

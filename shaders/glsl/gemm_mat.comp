@@ -41,6 +41,10 @@ void stage(Coded d, uint c, uint from, uint at) {
 }
 
 void main() {
+    if (EXPERTS > 0) {
+        run_expert = U32(uvec2(b1)).v[gl_WorkGroupID.y];
+        if (run_expert == NONE) return;
+    }
     WEIGHT_INIT
     const uint lane = gl_SubgroupInvocationID, slice = gl_SubgroupID % SPLIT, part = gl_SubgroupID / SPLIT % PARTS;
     const uint base = gl_SubgroupID * ROOM, wide0 = gl_WorkGroupID.y * TILES, wides = gl_NumWorkGroups.y * TILES;

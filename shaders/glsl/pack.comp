@@ -1,10 +1,11 @@
 // Activations as halves for gemm_mat.comp and gemm_few.comp: [n, k] -> units of lib/matrix.glsl, k padded to 512, and a factor
-// per row. A row is scaled by a power of two that leaves halves room at both ends, after an RMS norm if NORM says so; groups
+// per row. With GATHER rows are those that the pairs of a list (deal.comp) are of. A row is scaled by a power of two that leaves halves room at both ends, after an RMS norm if NORM says so; groups
 // of four inputs are in the order 0, 2, 1, 3. Rows past n become zeros, so that matrices are whole.
 #version 460
 #include "lib/types.glsl"
 #include "lib/few.glsl"
 #include "lib/link.glsl"
+#include "lib/group.glsl"
 #extension GL_KHR_shader_subgroup_arithmetic : require
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint K = 4096;
@@ -12,6 +13,8 @@ layout(constant_id = 2) const uint NORM = 0;
 layout(constant_id = 8) const uint WIDE = 8;
 // For gemm_few: see lib/few.glsl. 0: for gemm_mat.
 layout(constant_id = 3) const uint CHUNKS = 0;
+layout(constant_id = 4) const uint GATHER = 0; // pairs of a row of x
+layout(constant_id = 5) const uint COLUMNS = 1; // of the runs of the list
 layout(push_constant) uniform Push {
     F32x4 x;
     F32x4 norm;    // [k], if NORM
@@ -21,6 +24,8 @@ layout(push_constant) uniform Push {
     F32 powers;    // [rows], if NORM: what rows are to be sent over next (lib/link.glsl)
     uint n;
     float eps;
+    U32 groups;    // of `most` runs, if GATHER
+    uint most;
 };
 const uint TALL = 16, EACH = TALL * WIDE / 32, SHARE = 8 / EACH;
 const uint PADDED = (K + 511) / 512 * 512;
@@ -29,6 +34,14 @@ shared vec2 found[gl_WorkGroupSize.x / 4]; // largest, sum of squares: one for e
 
 void main() {
     uint row = gl_WorkGroupID.x, t = gl_LocalInvocationID.x;
+    bool real = row < n;
+    uint from = row;
+    if (GATHER > 0) {
+        if (groups.v[row / COLUMNS] == NONE) return;
+        const uint pair = groups.v[most + row];
+        real = pair != NONE;
+        from = pair / GATHER;
+    }
     vec4 held[VECS];
     float square = 0.0, largest = 0.0;
     // A thread's vectors are all the same place of a matrix.
@@ -36,8 +49,8 @@ void main() {
     [[unroll]] for (uint i = 0; i < 4 && CHUNKS == 0; i++) place[i] = map.v[(t % 4 * 4 + i) * WIDE + row % WIDE];
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = t + j * gl_WorkGroupSize.x;
-        bool there = i < K / 4 && row < n;
-        held[j] = there ? x.v[row * (K / 4) + i] : vec4(0.0);
+        bool there = i < K / 4 && real;
+        held[j] = there ? x.v[from * (K / 4) + i] : vec4(0.0);
         if (NORM == 1) {
             vec4 weight = there ? norm.v[i] : vec4(0.0);
             square += dot(held[j], held[j]);

@@ -5,6 +5,7 @@ mod chain;
 mod matrix;
 mod product;
 mod route;
+mod runs;
 
 use super::draw::MAX_K;
 use super::CacheType;

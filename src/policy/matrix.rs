@@ -122,6 +122,40 @@ pub fn ordered(sums: &[u32]) -> bool {
     sums.iter().enumerate().all(|(i, place)| place & 2 == 2 * (i / wide / 8) as u32)
 }
 
+/// Pairs of a row and an expert of it that are dealt into runs of one expert each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runs {
+    /// Pairs of a run.
+    pub columns: usize,
+    /// Runs there can be.
+    pub most: usize,
+}
+
+/// Runs of `n` rows that use `used` of `experts` each: short where an expert has few rows.
+pub fn runs(n: usize, used: usize, experts: usize) -> Runs {
+    let columns = if n * used < 64 * experts { 32 } else { 64 };
+    Runs { columns, most: (n * used).div_ceil(columns) + experts.min(n * used) }
+}
+
+/// Whether the rows of each expert are multiplied together: where experts have several on average, so that their weights are read
+/// less often than by each row for itself.
+pub fn groups_experts(caps: &Caps, format: &Format, (n, used, experts): (usize, usize, usize)) -> bool {
+    takes(caps, format, n) && n > FEW && n * used >= 2 * experts && experts <= MOST_EXPERTS
+}
+
+/// Experts that a workgroup of `deal` has room for, with some left.
+const MOST_EXPERTS: usize = 1024;
+
+/// As [`mat_tile`], of runs of rows of one expert, with the columns of a matrix of activations.
+pub fn run_tile(caps: &Caps, format: &Format, m: usize, runs: Runs, extras: Extras) -> MatTile {
+    let wide = caps.matrix_wide.last().copied().unwrap_or(16);
+    let subgroups = most_subgroups(caps, format, runs.columns).clamp(if extras.gated { 2 } else { 1 }, 8);
+    let tiles = (runs.columns / wide as usize) as u32;
+    let tile =
+        MatTile { kernel: MANY_ROWS, size: subgroups * LANES, split: 1, wide, tiles, groups: 0, turn: 8, copies: 1 };
+    MatTile { groups: m.div_ceil(tile.height(extras).max(1)) as u32, ..tile }
+}
+
 /// Most subgroups of a workgroup of `gemm_mat` that shared memory has room for, each of which takes `columns` activation rows.
 pub fn most_subgroups(caps: &Caps, format: &Format, columns: usize) -> u32 {
     let stride = 2 * chunk_len(format) / 8 + 1;

@@ -5,12 +5,13 @@ layout(constant_id = 3) const uint GATED = 0; // 1: gate and up in one
 layout(constant_id = 4) const uint ADD = 0;   // 1: adds to y
 layout(constant_id = 6) const uint NORM = 0;  // 1: x is normed first
 layout(constant_id = 10) const uint EXPERTS = 0; // 1: w0, w1 are of each row's experts, a workgroup row per (row, expert);
-                                                 // 2: x is of a row's experts, whose weighted products are added up
+                                                 // 2: x is of a row's experts, whose weighted products are added up;
+                                                 // 3, 4: as 1, 2 for runs of rows of one expert (matrix.glsl)
 layout(constant_id = 11) const uint USED = 1;    // experts of a row
 layout(constant_id = 19) const uint WHOLE_ROWS = 0; // 1: ROWS divides the rows of every matrix
 layout(push_constant) uniform Push {
     uvec2 w0, w1, w2;   // [m_i, k]
-    F32 b0, b1, b2;     // [m_i], if BIAS_i is set in flags; with EXPERTS b2 is the route [n, 4 * USED]
+    F32 b0, b1, b2;     // [m_i], if BIAS_i is set in flags; with EXPERTS b2 is the route [n, 4 * USED], b1 the list of runs
     F32x4 x;            // [COLS, k]
     F32 y;              // [COLS, y_stride]
     U32x2 tables;
@@ -32,7 +33,7 @@ const uint LINES = ROWS * PARTS; // rows of matrices
 
 // The route of the workgroup's row, in shared memory: a load of a weight that waited for one of its expert would take twice as
 // long. It is asked for before anything else, and staged once something else is under way, too.
-const uint ROUTE = EXPERTS == 0 ? 1 : 4 * USED;
+const uint ROUTE = EXPERTS == 1 || EXPERTS == 2 ? 4 * USED : 1;
 const uint ROUTE_LOADS = (ROUTE + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 shared float staged_route[ROUTE];
 float held_route[ROUTE_LOADS];
@@ -69,7 +70,7 @@ uint expert_row(uint col, uint k_of_one) {
 float expert_weight(uint slot) { return routed(1, slot); }
 // First element of x and of y that the workgroup's row of the grid is about.
 uint x_from(uint k_of_all) { return EXPERTS == 0 ? 0 : EXPERTS == 1 ? gl_WorkGroupID.y / USED * k_of_all : gl_WorkGroupID.y * k_of_all; }
-uint y_from() { return EXPERTS == 0 ? 0 : gl_WorkGroupID.y * y_stride; }
+uint y_from() { return EXPERTS == 1 || EXPERTS == 2 ? gl_WorkGroupID.y * y_stride : 0; }
 
 // Rows of the matrices of `one` inputs for the outputs from `first` on, `above` them the rows of other experts. Rows past the
 // end repeat the last one, so that no branch keeps loops from unrolling; where each matrix has a whole number of times ROWS

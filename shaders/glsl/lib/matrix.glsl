@@ -1,5 +1,6 @@
 // What products by cooperative matrices share: weights of 16 rows by 16 inputs, activations of 16 inputs by WIDE rows of the
 // step, decoded weights as halves, and what becomes of the sums.
+#include "lib/group.glsl"
 const uint TALL = 16;
 const uint EACH = TALL * WIDE / 32; // halves of a thread in a matrix of activations
 const uint SHARE = 8 / EACH;        // such matrices in a unit of 16 bytes
@@ -62,6 +63,11 @@ const float GAIN = 1.0;
 uint magic() { return 0; }
 #endif
 
+// With EXPERTS the columns of a workgroup are a run of pairs that use one expert, of a list of m0 runs (deal.comp).
+uint run_expert;
+uint pair_at(uint col) { return U32(uvec2(b1)).v[m0 + col]; }
+float routed_of(uint what, uint pair) { return b2.v[pair / USED * 4 * USED + what * USED + pair % USED]; }
+
 // A chunk as memory holds it.
 struct Next {
 #ifdef PIECES
@@ -72,7 +78,9 @@ struct Next {
 };
 Line line_at(uint row, uint part) {
     row = min(row, m - 1);
+    if (EXPERTS > 0) row += run_expert * m;
     if (GATED == 1) return line_of(part == 0 ? w0 : w1, row, K);
+    if (EXPERTS > 0) return line_of(w0, row, K);
     return line_of(row < m0 ? w0 : row < m01 ? w1 : w2, row < m0 ? row : row < m01 ? row - m0 : row - m01, K);
 }
 uint known(uint c) { return min(c, K / CHUNK - 1); }
@@ -169,7 +177,8 @@ void finish(uint first, uint wide0) {
     for (uint i = gl_LocalInvocationID.x; i < HEIGHT * TALL * WIDE * AT_ONCE; i += gl_WorkGroupSize.x) {
         uint row = i % TALL, near = i / TALL % (WIDE * AT_ONCE), high = i / (TALL * WIDE * AT_ONCE);
         uint col = wide0 * WIDE + near, output_row = first + high * TALL + row;
-        const bool there = output_row < m && col < n;
+        const uint pair = EXPERTS > 0 ? pair_at(col) : 0;
+        const bool there = output_row < m && (EXPERTS > 0 ? pair != NONE : col < n);
 #ifdef LINKED
         float result = 0.0;
 #endif
@@ -191,7 +200,13 @@ void finish(uint first, uint wide0) {
                 y.v[output_at(output_row, col)] = result;
             } else
 #endif
-            store(output_row, col, sum, other, before(output_row, col));
+            {
+                if (EXPERTS > 0) {
+                    sum *= routed_of(GATED == 1 ? 2 : 1, pair);
+                    other *= GATED == 1 ? routed_of(3, pair) : 1.0;
+                }
+                store(output_row, EXPERTS > 0 ? pair : col, sum, other, before(output_row, col));
+            }
         }
 #ifdef LINKED
         if (SENT > 0) send(output_row, col, result, there);

@@ -26,6 +26,52 @@ pub struct Packed {
     /// Of rows that come packed for a norm: the sums of squares of each sixteen outputs, and what they are packed over, twice.
     squares: Buffer,
     powers: Buffer,
+    /// Of experts with many rows.
+    runs: Option<RunRoom>,
+}
+
+/// Where the rows of each expert come together.
+pub(super) struct RunRoom {
+    /// What `deal` writes.
+    pub list: Buffer,
+    /// Packed rows, and their factors.
+    pub codes: Buffer,
+    pub factors: Buffer,
+    /// Products that are to be added up.
+    pub products: Buffer,
+}
+
+/// Bytes of the list, the packed rows, their factors and the products that steps of up to `max_rows` rows need, if the plan has
+/// experts.
+fn run_sizes(plan: &Plan, max_rows: usize) -> Option<[u64; 4]> {
+    let of = |op: &Op| match op {
+        Op::GatedExperts { chosen, gate, .. } => Some((*chosen, plan.weights[gate.0].cols, 0)),
+        Op::ExpertsAdd { chosen, down, out, .. } => {
+            Some((*chosen, plan.weights[down.0].cols, plan.values[out.0].width))
+        }
+        _ => None,
+    };
+    let sizes = plan.ops.iter().filter_map(of).map(|(c, k, m)| {
+        // Runs of either length.
+        let most = |n: usize| tiles::runs(n, c.used, c.experts);
+        let rows = [most(max_rows), most(max_rows.min(64 * c.experts / c.used.max(1)))];
+        let rows = rows.into_iter().map(|r| (r.most * r.columns).next_multiple_of(MOST_COLUMNS)).max().unwrap_or(0);
+        [8 * rows, 2 * rows * k.next_multiple_of(PACKED_LEN), 4 * rows, 4 * max_rows * c.used * m].map(|b| b as u64)
+    });
+    sizes.reduce(|a, b| [0, 1, 2, 3].map(|i| a[i].max(b[i])))
+}
+
+impl RunRoom {
+    fn new(device: &Device, plan: &Plan, max_rows: usize) -> Result<Option<RunRoom>> {
+        let Some([list, codes, factors, products]) = run_sizes(plan, max_rows) else { return Ok(None) };
+        let room = |name: &str, bytes: u64| device.buffer(name, bytes.max(16), Class::Scratch);
+        Ok(Some(RunRoom {
+            list: room("runs", list)?,
+            codes: room("runs.packed", codes)?,
+            factors: room("runs.factors", factors)?,
+            products: room("runs.products", products)?,
+        }))
+    }
 }
 
 /// How a product hands its rows to a norm, packed for the products that read it: see `shaders/glsl/lib/link.glsl`.
@@ -123,7 +169,7 @@ impl Packed {
         if caps.matrix_wide.is_empty() {
             0
         } else {
-            codes + factors
+            codes + factors + run_sizes(plan, max_rows).map_or(0, |sizes| sizes.iter().sum())
         }
     }
 
@@ -152,7 +198,8 @@ impl Packed {
             Class::Scratch,
         )?;
         let (direct, ordered) = (held.direct, held.ordered);
-        Ok(Some(Packed { codes, factors, maps, direct, ordered, k, passed_factors, squares, powers }))
+        let runs = RunRoom::new(device, plan, max_rows)?;
+        Ok(Some(Packed { codes, factors, maps, direct, ordered, k, passed_factors, squares, powers, runs }))
     }
 
     /// Threads hold matrices as the kernels expect that fill them thread by thread.
@@ -168,7 +215,18 @@ impl Packed {
     /// All that recordings name.
     pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         let buffers = [&self.codes, &self.factors, &self.passed_factors, &self.squares, &self.powers];
-        buffers.into_iter().chain(self.maps.iter().map(|(_, map)| map))
+        let runs = self.runs.iter().flat_map(|r| [&r.list, &r.codes, &r.factors, &r.products]);
+        buffers.into_iter().chain(self.maps.iter().map(|(_, map)| map)).chain(runs)
+    }
+
+    /// Where the rows of each expert come together, if the plan has experts.
+    pub(super) fn runs(&self) -> Option<&RunRoom> {
+        self.runs.as_ref()
+    }
+
+    /// Where a matrix of activations of so many columns keeps what.
+    pub(super) fn map_of(&self, wide: u32) -> Option<&Buffer> {
+        self.maps.iter().find(|(w, _)| *w == wide).map(|(_, map)| map)
     }
 
     /// Where codes and factors of a layout are: the `slot`th of those that a few rows are packed in at a time.
@@ -301,7 +359,7 @@ impl Writer<'_, '_> {
         let (k, n, norm) = (self.width(x), self.rows_of(x), self.norms.get(&x).copied());
         let caps = self.b.device.caps();
         let (wide, _) = tiles::columns(caps, packed.direct, n);
-        let map = packed.maps.iter().find(|(w, _)| *w == wide).map_or(0, |(_, map)| map.address());
+        let map = packed.map_of(wide).map_or(0, Buffer::address);
         for (slot, chunks) in self.layouts(packed, parts, n).into_iter().enumerate() {
             let (codes, factors) = packed.at(slot);
             let push = Push::default().addr(self.val(norm.map_or(x, |n| n.x))).addr(self.opt(norm.map(|n| n.weight)));

@@ -120,7 +120,7 @@ impl Writer<'_, '_> {
         gated: bool,
         out: Val,
     ) -> Result<()> {
-        if self.experts_stage(x, weights, gated, out)? {
+        if self.experts_stage(x, weights, gated, out)? || self.experts_in_runs(x, route, c, weights, gated, out)? {
             return Ok(());
         }
         let info = &self.b.plan.weights[weights[0].0];
@@ -157,6 +157,10 @@ impl Writer<'_, '_> {
             .word(self.width(out))
             .word(y_at);
         let push = push.word(usize::from(part.bias.is_some())).float(part.scale);
+        if epilogue < 2 && policy::small_floats(self.b.device.caps(), info.format, (m, info.cols), n) {
+            let grid = [m.div_ceil(policy::SMALL_TILE), n.div_ceil(policy::SMALL_TILE), 1];
+            return self.dispatch("gemm_float", None, &[("EPILOGUE", epilogue)], push, grid);
+        }
         let grid = [m.div_ceil(64), n.div_ceil(64), 1];
         let spec = [("EPILOGUE", epilogue), ("PLANES", self.planes())];
         self.dispatch("gemm_tile", Some(info.format.stem), &spec, push, grid)
