@@ -97,8 +97,8 @@ pub const CHAINED: [&str; 14] = [
 ];
 
 /// Likewise, of models with experts.
-pub const CHAINED_EXPERTS: [&str; 7] =
-    ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "iq4_xs+q5_k", "mxfp4+q8_0"];
+pub const CHAINED_EXPERTS: [&str; 8] =
+    ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "iq4_xs+q5_k", "mxfp4+q8_0", "iq3_s_wide+q4_k"];
 
 /// 1: weights lie as planes, not as blocks.
 const PLANES: (&str, u32) = ("PLANES", 20);

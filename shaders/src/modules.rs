@@ -21,6 +21,7 @@ pub const MODULES: &[(&str, &[u8])] = &[
     ("chain.q5_k+q6_k", include_bytes!("../spirv/chain.q5_k+q6_k.spv")),
     ("chain.q6_k", include_bytes!("../spirv/chain.q6_k.spv")),
     ("chain.q8_0", include_bytes!("../spirv/chain.q8_0.spv")),
+    ("chain_experts.iq3_s_wide+q4_k", include_bytes!("../spirv/chain_experts.iq3_s_wide+q4_k.spv")),
     ("chain_experts.iq4_xs+q5_k", include_bytes!("../spirv/chain_experts.iq4_xs+q5_k.spv")),
     ("chain_experts.mxfp4+q8_0", include_bytes!("../spirv/chain_experts.mxfp4+q8_0.spv")),
     ("chain_experts.q4_0+q6_k", include_bytes!("../spirv/chain_experts.q4_0+q6_k.spv")),

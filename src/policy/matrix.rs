@@ -13,7 +13,7 @@ pub const PACKED_LEN: usize = 512;
 /// Most activation rows that a workgroup takes.
 pub const MOST_COLUMNS: usize = 128;
 /// Of fewer rows than this it takes half as many, so that there are workgroups enough.
-const MANY: usize = 512;
+const MANY: usize = 256;
 /// Columns whose sums shared memory holds at a time.
 const SUMS_AT_ONCE: usize = 64;
 /// Most activation rows of `gemm_few`.
@@ -133,7 +133,7 @@ pub struct Runs {
 
 /// Runs of `n` rows that use `used` of `experts` each: short where an expert has few rows.
 pub fn runs(n: usize, used: usize, experts: usize) -> Runs {
-    let columns = if n * used < 64 * experts { 32 } else { 64 };
+    let columns = if n * used < 16 * experts { 32 } else { 64 };
     Runs { columns, most: (n * used).div_ceil(columns) + experts.min(n * used) }
 }
 
@@ -149,7 +149,7 @@ const MOST_EXPERTS: usize = 1024;
 /// As [`mat_tile`], of runs of rows of one expert, with the columns of a matrix of activations.
 pub fn run_tile(caps: &Caps, format: &Format, m: usize, runs: Runs, extras: Extras) -> MatTile {
     let wide = caps.matrix_wide.last().copied().unwrap_or(16);
-    let subgroups = most_subgroups(caps, format, runs.columns).clamp(if extras.gated { 2 } else { 1 }, 8);
+    let subgroups = most_subgroups(caps, format, runs.columns).clamp(if extras.gated { 2 } else { 1 }, 4);
     let tiles = (runs.columns / wide as usize) as u32;
     let tile =
         MatTile { kernel: MANY_ROWS, size: subgroups * LANES, split: 1, wide, tiles, groups: 0, turn: 8, copies: 1 };
@@ -198,19 +198,14 @@ pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usiz
         return MatTile { turn: most_turn(format, n), copies: usual_copies(format), ..tile };
     }
     let (wide, tiles) = columns(caps, direct, n);
-    let subgroups = most_subgroups(caps, format, (wide * tiles) as usize).clamp(parts, 8);
-    let split = match n {
-        ..=FEW if m > 8192 => (subgroups / parts / 2).max(1),
-        ..=FEW => subgroups / parts,
-        _ => {
-            let taken = TALL * (subgroups / parts) as usize;
-            let groups = m.div_ceil(taken) * n.div_ceil((wide * tiles) as usize);
-            if 4 * groups < 3 * cores(caps) as usize {
-                (subgroups / parts).min(2)
-            } else {
-                1
-            }
-        }
+    let most = most_subgroups(caps, format, (wide * tiles) as usize).clamp(parts, 8);
+    let groups = m.div_ceil(TALL * (most / parts) as usize) * n.div_ceil((wide * tiles) as usize);
+    // Where there are few workgroups their subgroups share inputs; else smaller ones end more evenly.
+    let (subgroups, split) = match n {
+        ..=FEW if m > 8192 => (most, (most / parts / 2).max(1)),
+        ..=FEW => (most, most / parts),
+        _ if 4 * groups < 3 * cores(caps) as usize => (most, (most / parts).min(2)),
+        _ => (most.min(4).max(parts), 1),
     };
     let per_core = if n <= FEW { 2 } else { u32::MAX };
     mat_tile_of(caps, direct, (m, n), (subgroups * LANES, split, per_core), extras)

@@ -52,10 +52,8 @@ fn run_sizes(plan: &Plan, max_rows: usize) -> Option<[u64; 4]> {
         _ => None,
     };
     let sizes = plan.ops.iter().filter_map(of).map(|(c, k, m)| {
-        // Runs of either length.
-        let most = |n: usize| tiles::runs(n, c.used, c.experts);
-        let rows = [most(max_rows), most(max_rows.min(64 * c.experts / c.used.max(1)))];
-        let rows = rows.into_iter().map(|r| (r.most * r.columns).next_multiple_of(MOST_COLUMNS)).max().unwrap_or(0);
+        let runs = tiles::runs(max_rows, c.used, c.experts); // fewer rows need no more
+        let rows = (runs.most * runs.columns).next_multiple_of(MOST_COLUMNS);
         [8 * rows, 2 * rows * k.next_multiple_of(PACKED_LEN), 4 * rows, 4 * max_rows * c.used * m].map(|b| b as u64)
     });
     sizes.reduce(|a, b| [0, 1, 2, 3].map(|i| a[i].max(b[i])))
