@@ -506,7 +506,7 @@ pub fn attn_mat_fits(head_dim: usize) -> bool {
     matches!(head_dim, 64 | 128)
 }
 
-/// As [`attn_tile`], by cooperative matrices whose parts threads fill themselves ([`matrix::direct`]), of caches of halves.
+/// As [`attn_tile`], by cooperative matrices whose parts threads fill themselves ([`matrix::direct`]), of caches that become halves.
 pub fn attn_mat_tile(caps: &Caps, c: &Cache, rows: usize, most: usize) -> AttnTile {
     let per_kv = c.heads / c.kv_heads;
     let taken = (1..=most.min(per_kv).min(ATTN_HEADS)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);

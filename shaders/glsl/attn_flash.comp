@@ -1,8 +1,9 @@
-// Attention of many rows over a cache of halves or of quantized blocks, by cooperative matrices whose parts threads fill themselves: for devices that
-// spread matrices over threads as gemm_few.comp expects (policy/matrix.rs: `direct`, `ordered`). A subgroup takes 16 rows of a
-// head and 16 positions at a time, with an online softmax. K and V go from memory to registers as they lie, for which inputs of a
-// matrix product are which does not matter, and become halves there; subgroups of a workgroup have heads of one K/V head, so that all but one find them in
-// the cache nearby. Rows of several sequences may meet in a tile: each sequence is walked in turn, the others masked.
+// Attention of many rows over a cache of halves or of quantized blocks, by cooperative matrices whose parts threads fill themselves:
+// for devices that spread matrices over threads as gemm_few.comp expects (policy/matrix.rs: `direct`, `ordered`). A subgroup takes
+// 16 rows of a head and 16 positions at a time, with an online softmax. K and V go from memory to registers as they lie, for which
+// inputs of a matrix product are which does not matter, and become halves there; subgroups of a workgroup have heads of one K/V
+// head, so that all but one find them in the cache nearby. Rows of several sequences may meet in a tile: each sequence is walked in
+// turn, the others masked.
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
@@ -54,14 +55,6 @@ Keys keys(uvec2 four) {
     k[2] = b.x;
     k[3] = b.y;
     return k;
-}
-
-// Eight neighbours, as fetched, as halves.
-uvec4 eight_halves(uint type, uvec4 raw) {
-    if (type == KV_F16) return raw;
-    vec4 a, b;
-    kv_decode(type, raw, a, b);
-    return uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
 }
 
 // Slot of a position of a block of the cache.
@@ -136,7 +129,7 @@ void main() {
             [[unroll]] for (uint half_ = 0; half_ < 2; half_++) {
                 Scores even = Scores(0.0), odd = Scores(0.0);
                 [[unroll]] for (uint i = 0; i < BLOCKS; i++) {
-                    const uvec4 k = eight_halves(K_TYPE, k_raw[half_][i]);
+                    const uvec4 k = kv_halves(K_TYPE, k_raw[half_][i]);
                     even = coopMatMulAdd(asked[2 * i], keys(k.xy), even);
                     odd = coopMatMulAdd(asked[2 * i + 1], keys(k.zw), odd);
                 }
@@ -162,7 +155,7 @@ void main() {
             const Queries weights = queries(a, b);
             if (V_TYPE != KV_F16) {
                 [[unroll]] for (uint e = 0; e < 4; e++) {
-                    [[unroll]] for (uint w = 0; w < WIDES; w++) v_raw[e][w] = eight_halves(V_TYPE, v_raw[e][w]);
+                    [[unroll]] for (uint w = 0; w < WIDES; w++) v_raw[e][w] = kv_halves(V_TYPE, v_raw[e][w]);
                 }
             }
             [[unroll]] for (uint i = 0; i < HEAD_DIM / 8; i++) {

@@ -1,4 +1,4 @@
-// As attn_split.comp for a cache of halves, by cooperative matrices whose parts threads fill themselves: for devices that
+// As attn_split.comp for a cache of halves or of quantized blocks, by cooperative matrices whose parts threads fill themselves: for devices that
 // spread matrices over threads as gemm_few.comp expects (policy/matrix.rs: `direct`). A subgroup takes 16 positions at a time
 // with an online softmax of its own; K and V go from memory to registers as they lie, for which inputs of a matrix product
 // are which does not matter. Of weights and queries, rounded to halves, a matrix holds what was lost in rows of its own, so
@@ -48,16 +48,16 @@ uint slot_of(uint word, uint kv_head, uint pos) { return (word * kv_heads + kv_h
 // Threads 4 n + t have dimensions 8 t of every 32 of position n and of position 8 + n.
 void fetch_k(uint word, uint kv_head, uint from, uint end, uint lane) {
     [[unroll]] for (uint half_ = 0; half_ < 2; half_++) {
-        uint at = slot_of(word, kv_head, min(from + 8 * half_ + lane / 4, end - 1)) * (HEAD_DIM / 8) + lane % 4;
-        [[unroll]] for (uint b = 0; b < BLOCKS; b++) k_raw[half_][b] = U32x4(k_cache).v[at + 4 * b];
+        const uint slot = slot_of(word, kv_head, min(from + 8 * half_ + lane / 4, end - 1));
+        [[unroll]] for (uint b = 0; b < BLOCKS; b++) k_raw[half_][b] = kv_fetch(k_cache, K_TYPE, slot, 4 * b + lane % 4);
     }
 }
 // Threads 4 n + t have dimensions 8 n of every 64 of positions 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
 void fetch_v(uint word, uint kv_head, uint from, uint end, uint lane) {
     [[unroll]] for (uint i = 0; i < 4; i++) {
         uint pos = min(from + 2 * (lane % 4) + i % 2 + i / 2 * 8, end - 1);
-        uint at = slot_of(word, kv_head, pos) * (HEAD_DIM / 8) + lane / 4;
-        [[unroll]] for (uint w = 0; w < WIDES; w++) v_raw[i][w] = U32x4(v_cache).v[at + 8 * w];
+        const uint slot = slot_of(word, kv_head, pos);
+        [[unroll]] for (uint w = 0; w < WIDES; w++) v_raw[i][w] = kv_fetch(v_cache, V_TYPE, slot, 8 * w + lane / 4);
     }
 }
 
@@ -104,8 +104,9 @@ void main() {
         [[unroll]] for (uint half_ = 0; half_ < 2; half_++) {
             Scores even = Scores(0.0), odd = Scores(0.0);
             [[unroll]] for (uint b = 0; b < BLOCKS; b++) {
-                even = coopMatMulAdd(asked[2 * b], keys(k_raw[half_][b].xy), even);
-                odd = coopMatMulAdd(asked[2 * b + 1], keys(k_raw[half_][b].zw), odd);
+                const uvec4 k = kv_halves(K_TYPE, k_raw[half_][b]);
+                even = coopMatMulAdd(asked[2 * b], keys(k.xy), even);
+                odd = coopMatMulAdd(asked[2 * b + 1], keys(k.zw), odd);
             }
             even += odd;
             [[unroll]] for (uint e = 0; e < 2; e++) {
@@ -128,6 +129,11 @@ void main() {
         s = exp(s - most);
         total += s.x + s.y + s.z + s.w;
         Queries weights = queries(s);
+        if (V_TYPE != KV_F16) {
+            [[unroll]] for (uint e = 0; e < 4; e++) {
+                [[unroll]] for (uint w = 0; w < WIDES; w++) v_raw[e][w] = kv_halves(V_TYPE, v_raw[e][w]);
+            }
+        }
         [[unroll]] for (uint i = 0; i < HEAD_DIM / 8; i++) {
             Keys v;
             [[unroll]] for (uint e = 0; e < 4; e++) v[e] = unpackFloat2x16(v_raw[e][i / 8][i % 8 / 2])[i % 2];

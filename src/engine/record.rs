@@ -123,17 +123,16 @@ pub struct Bound<'a> {
 }
 
 impl Bound<'_> {
-    /// Whether steps of many rows attend by cooperative matrices.
-    pub fn attends_many_by_matrices(&self) -> bool {
+    /// Whether steps of few rows attend by cooperative matrices.
+    pub fn attends_by_matrices(&self) -> bool {
         let (k, v) = self.cache_types;
         let fits = policy::attn_mat_fits(self.plan.kv.head_dim) && k.becomes_halves() && v.becomes_halves();
-        fits && self.packed.is_some_and(|packed| packed.direct() && packed.ordered())
+        fits && self.packed.is_some_and(Packed::direct)
     }
 
-    /// Whether steps of few rows do.
-    pub fn attends_by_matrices(&self) -> bool {
-        let fits = policy::attn_mat_fits(self.plan.kv.head_dim) && self.cache_types == (CacheType::F16, CacheType::F16);
-        fits && self.packed.is_some_and(Packed::direct)
+    /// Whether steps of many rows do.
+    pub fn attends_many_by_matrices(&self) -> bool {
+        self.attends_by_matrices() && self.packed.is_some_and(Packed::ordered)
     }
 }
 

@@ -75,3 +75,10 @@ void kv_decode(uint type, uvec4 raw, out vec4 a, out vec4 b) {
     a = d.x * vec4(low) + d.y;
     b = d.x * vec4(high) + d.y;
 }
+// Those of types but f32 as halves.
+uvec4 kv_halves(uint type, uvec4 raw) {
+    if (type == KV_F16) return raw;
+    vec4 a, b;
+    kv_decode(type, raw, a, b);
+    return uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
+}
