@@ -53,3 +53,41 @@ fn many_rows_attend_alike_with_matrices_and_without() {
         assert!(error < bound, "{heads:?} {types:?}: NMSE {error:e}");
     }
 }
+
+/// Sequences of lengths of their own, a row each at a time, more than there are in a step of few rows.
+#[test]
+fn many_sequences_with_a_row_each_give_what_each_gives_alone() {
+    let tiny = synthetic::find("tiny").unwrap();
+    let shape = synthetic::Shape { n_vocab: 640, ..*tiny };
+    let gguf = shape.model(recipe::find("Q8_0").unwrap()).unwrap();
+    let ids: Vec<u32> = (0..200).map(|i| (i * 37 + 5) % 640).collect();
+    let seqs = 17;
+    for (cache, matrices, bound) in [(CacheType::F32, false, 1e-8), (CacheType::F16, true, BOUND)] {
+        let options = Options { matrices, n_seqs: seqs, n_ctx: Some(64), ..options(cache) };
+        let Some(mut runner) = vulkan(&gguf, options) else { return };
+        if matrices && !runner.attends_many_by_matrices() {
+            println!("skipped: {} has no cooperative matrices held as attention expects", runner.device());
+            return;
+        }
+        let prompt = |seq: u32| &ids[seq as usize..2 * seq as usize + 7];
+        let mut alone = Vec::new();
+        for seq in 0..seqs {
+            let prompt = prompt(seq);
+            runner.run(&rows(seq, 0, prompt), Want::Ids).unwrap();
+            for step in 0..2 {
+                let out = runner.run(&rows(seq, prompt.len() + step, &ids[step..step + 1]), Want::Logits).unwrap();
+                alone.push(out.logits);
+            }
+            runner.forget(seq, prompt.len() as u32);
+        }
+        for step in 0..2 {
+            let row = |seq| rows(seq, prompt(seq).len() + step, &ids[step..step + 1]);
+            let together = runner.run(&(0..seqs).flat_map(row).collect::<Vec<_>>(), Want::Logits).unwrap().logits;
+            for (seq, found) in together.chunks(together.len() / seqs as usize).enumerate() {
+                let error = nmse(found, &alone[2 * seq + step]);
+                assert!(error < bound, "{cache:?}, sequence {seq}, step {step}: NMSE {error:e}");
+            }
+        }
+        assert_silent(&runner);
+    }
+}

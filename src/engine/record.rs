@@ -34,7 +34,7 @@ pub struct Shape {
     pub drawn: bool,
     /// Most query heads that a workgroup of attention takes.
     pub heads: usize,
-    /// Few rows, no two of them of one sequence.
+    /// No two rows are of one sequence.
     pub apart: bool,
     /// Lets one dispatch do ops of one row that follow each other.
     pub chained: bool,
@@ -162,7 +162,7 @@ impl Meeting {
         let (mut bytes, mut counters) = (argmax.unwrap_or(8).max(8 * candidates), max_rows);
         for op in &plan.ops {
             let Op::Attend { cache: c, .. } = op else { continue };
-            for rows in 1..=policy::FEW_ROWS {
+            for rows in 1..=max_rows {
                 for heads in 1..=policy::ATTN_HEADS {
                     let tile = policy::attn_tile(caps, c, rows, false, heads);
                     bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (4 + c.head_dim));

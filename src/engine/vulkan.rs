@@ -424,12 +424,12 @@ impl Runner for VulkanRunner {
             self.blocks.hold(row.seq, row.pos)?;
         }
         let wanted = rows.iter().filter(|r| r.wanted).count();
-        // Steps of many rows have an attention of their own, which is the same for all lengths.
-        let single = rows.len() <= policy::FEW_ROWS;
+        // Many rows of a sequence have an attention of their own, which is the same for all lengths.
+        let apart = rows.iter().map(|row| row.seq).collect::<HashSet<_>>().len() == rows.len();
+        let single = apart || rows.len() <= policy::FEW_ROWS;
         let longest = rows.iter().filter(|_| single).map(|row| row.pos as usize + 1).max().unwrap_or(0);
-        let alone = |(i, row): (usize, &Row)| rows[..i].iter().all(|before| before.seq != row.seq);
         let shape = Shape {
-            apart: single && rows.iter().enumerate().all(alone),
+            apart,
             slot: (self.started % SLOTS as u64) as usize,
             rows: bucket(rows.len(), self.limits.max_rows),
             wanted: bucket(wanted, self.limits.max_rows),

@@ -204,7 +204,12 @@ pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usiz
     let (subgroups, split) = match n {
         ..=FEW if m > 8192 => (most, (most / parts / 2).max(1)),
         ..=FEW => (most, most / parts),
-        _ if 4 * groups < 3 * cores(caps) as usize => (most, (most / parts).min(2)),
+        _ if 4 * groups < 3 * cores(caps) as usize => {
+            // So many that there are one and a half workgroups for each multiprocessor, where that was measured.
+            let wanted = (3 * cores(caps) as usize / 2).div_ceil(groups) as u32;
+            let wanted = if n <= SUMS_AT_ONCE && m >= 4096 { wanted.next_power_of_two() } else { 2 };
+            (most, wanted.min(most / parts))
+        }
         _ => (most.min(4).max(parts), 1),
     };
     let per_core = if n <= FEW { 2 } else { u32::MAX };

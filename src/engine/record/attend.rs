@@ -12,7 +12,7 @@ impl Writer<'_, '_> {
         if self.attend_stage(qkv, cache, scale, out)? {
             return Ok(());
         }
-        if rows <= policy::FEW_ROWS {
+        if rows <= policy::FEW_ROWS || self.shape.apart {
             return self.attend_split(qkv, cache, scale, out, self.attn_tile(cache, rows));
         }
         let (k, v) = &self.b.caches[cache.layer];
