@@ -7,6 +7,7 @@ mod cache;
 pub mod draw;
 mod info;
 mod kv;
+mod memory;
 mod params;
 mod record;
 mod vulkan;

@@ -16,6 +16,8 @@ mod queue;
 mod select;
 mod upload;
 
+#[cfg(test)]
+pub(crate) use caps::fake_with;
 pub use caps::{Caps, DeviceKind, Heap, MemoryType};
 pub use commands::{Recorder, Recording};
 pub use device::{list, Device, Options};

@@ -1,6 +1,7 @@
 //! The Vulkan interpreter: memory planned before it is taken, one recording per step shape, two steps in flight.
 
 use super::kv::{Blocks, KV_BLOCK};
+use super::memory::{self, MemoryPlan};
 use super::params::{Layout, Params};
 use super::record::{bucket, pipelines, record, Bound, Chain, Meeting, Packed, Shape, Stamped, Step, TAGS};
 use super::{draw, weights, CacheType, Options, Progress};
@@ -20,8 +21,6 @@ use std::time::Instant;
 const SLOTS: usize = 2;
 /// Most bytes of logits one step may hold; the rows of a step follow from it for large vocabularies.
 const MAX_LOGITS_BYTES: usize = 256 << 20;
-/// Share of free memory the plan may use; the rest is left to the driver and the desktop.
-const MEMORY_SHARE: f64 = 0.95;
 
 struct Slot {
     params: Params,
@@ -88,50 +87,6 @@ fn max_rows(plan: &Plan, options: &Options) -> usize {
     (options.max_rows.max(1) as usize).min((MAX_LOGITS_BYTES / (plan.n_vocab * 4)).max(1))
 }
 
-/// What the memory plan came to.
-#[derive(Debug, PartialEq)]
-struct MemoryPlan {
-    n_ctx: usize,
-    blocks: usize,
-}
-
-fn plan_memory(plan: &Plan, device: &Device, options: &Options, arena: u64) -> Result<MemoryPlan> {
-    let caps = device.caps();
-    let kv = plan.kv;
-    let elements = (kv.kv_heads * kv.head_dim * KV_BLOCK) as u64;
-    let (k, v) = (options.cache_type_k, options.cache_type_v);
-    if let Some(t) = [k, v].into_iter().find(|t| t.is_quantized() && !kv.head_dim.is_multiple_of(32)) {
-        let what = format!("cache type {}: expected heads of a multiple of 32, found {}", t.name(), kv.head_dim);
-        return Err(Error::Request(what));
-    }
-    let widest = k.bytes(elements).max(v.bytes(elements));
-    let per_block = (k.bytes(elements) + v.bytes(elements)) * kv.layers as u64;
-    let planes = device.stages_weights();
-    let weights: u64 = plan.weights.iter().map(|w| weights::device_bytes(w, planes)).sum();
-    let free = (caps.memory_budget_bytes as f64 * MEMORY_SHARE) as u64;
-    let fit = free.saturating_sub(weights + arena) / per_block;
-    let fit = fit.min(caps.max_allocation_bytes / widest) as usize;
-    let seqs = options.n_seqs.max(1) as usize;
-    let asked = options.n_ctx.filter(|&n| n > 0).map(|n| n as usize);
-    let n_ctx = asked.unwrap_or_else(|| plan.n_ctx_train.min(fit / seqs * KV_BLOCK));
-    let blocks = n_ctx.div_ceil(KV_BLOCK) * seqs;
-    if blocks == 0 || blocks > fit {
-        let mib = |b: u64| b >> 20;
-        return Err(Error::OutOfMemory(format!(
-            "device {}: weights {} MiB, scratch {} MiB and a cache of {} positions {} MiB exceed \
-             the {} MiB free; a context of {} would fit (-c)",
-            caps.name,
-            mib(weights),
-            mib(arena),
-            blocks.max(1) * KV_BLOCK,
-            mib(per_block * blocks.max(1) as u64),
-            mib(free),
-            fit / seqs * KV_BLOCK
-        )));
-    }
-    Ok(MemoryPlan { n_ctx, blocks })
-}
-
 impl VulkanRunner {
     /// Uploads the weights of `plan`; meanwhile takes all memory a run needs and builds the pipelines of usual steps.
     ///
@@ -142,12 +97,7 @@ impl VulkanRunner {
         let placement = Placement::new(&plan, max_rows, max_rows);
         let packed = if options.matrices { Packed::len_bytes(device.caps(), &plan, max_rows) } else { 0 };
         let arena = placement.len_bytes + packed;
-        let memory = plan_memory(&plan, &device, options, arena)?;
-        let plan = weights::widened(&plan, &device, options.wide)
-            .filter(|wide| {
-                options.wide.is_some() || plan_memory(wide, &device, options, arena).is_ok_and(|m| m == memory)
-            })
-            .unwrap_or(plan);
+        let (plan, memory) = memory::fitted(plan, device.caps(), device.stages_weights(), options, arena)?;
         if plan.weights.iter().any(|w| w.format.is_wide()) {
             tracing::info!("load: weights of codebooks are written out, for speed");
         }

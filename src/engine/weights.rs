@@ -85,10 +85,9 @@ pub fn repack(kernels: &Kernels, codebooks: &Buffer, format: &Format, cols: usiz
     Ok(Repack { pipeline: kernels.get("repack", None, &[])?, rest, row_bytes: blocks * format.block_bytes, row_words })
 }
 
-/// The plan with weights as the device can hold them wider, if there are any and that is `wanted` or not told.
-pub fn widened(plan: &Plan, device: &Device, wanted: Option<bool>) -> Option<Plan> {
-    let any = plan.weights.iter().any(|w| w.format.wide().is_some());
-    if wanted == Some(false) || !device.stages_weights() || !any {
+/// The plan with weights as a device can hold them wider, if there are any.
+pub fn widened(plan: &Plan) -> Option<Plan> {
+    if !plan.weights.iter().any(|w| w.format.wide().is_some()) {
         return None;
     }
     let mut plan = plan.clone();

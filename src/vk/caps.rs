@@ -337,6 +337,12 @@ pub(super) fn fake(name: &str, kind: DeviceKind) -> Caps {
     }
 }
 
+/// Likewise, with so many bytes of its own memory free.
+#[cfg(test)]
+pub(crate) fn fake_with(memory_budget_bytes: u64) -> Caps {
+    Caps { memory_budget_bytes, ..fake("made up", DeviceKind::Discrete) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
