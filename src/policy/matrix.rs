@@ -173,7 +173,8 @@ pub fn columns(caps: &Caps, direct: bool, n: usize) -> (u32, u32) {
     let wide = caps.matrix_wide.iter().copied().find(|w| *w as usize >= n);
     let wide = wide.or(caps.matrix_wide.last().copied()).unwrap_or(16);
     let most = if n < MANY || wide < 16 { MOST_COLUMNS / 2 } else { MOST_COLUMNS };
-    (wide, n.div_ceil(wide as usize).clamp(1, most / wide as usize) as u32)
+    let tiles = n.div_ceil(wide as usize).clamp(1, most / wide as usize) as u32;
+    (wide, if tiles > 4 { tiles.next_multiple_of(4) } else { tiles }) // sums are put down four matrices at a time
 }
 
 /// Rows that a product of `n` activation rows reads: whole workgroups' columns.

@@ -2,7 +2,7 @@
 
 use super::{Push, Writer};
 use crate::plan::{Chosen, Val, Weight};
-use crate::policy::matrix::{self as tiles};
+use crate::policy::matrix as tiles;
 use crate::vk::Buffer;
 use crate::Result;
 
