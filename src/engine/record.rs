@@ -160,8 +160,12 @@ impl Meeting {
         let argmax = (1..=max_rows).map(|rows| 8 * rows * policy::argmax_parts(caps, rows)).max();
         let candidates = max_rows * sample_parts(caps, plan.n_vocab) * MAX_K;
         let (mut bytes, mut counters) = (argmax.unwrap_or(8).max(8 * candidates), max_rows);
+        let mut known = HashSet::new(); // most layers are alike
         for op in &plan.ops {
             let Op::Attend { cache: c, .. } = op else { continue };
+            if !known.insert((c.heads, c.kv_heads, c.head_dim)) {
+                continue;
+            }
             for rows in 1..=max_rows {
                 for heads in 1..=policy::ATTN_HEADS {
                     let tile = policy::attn_tile(caps, c, rows, false, heads);
@@ -221,6 +225,8 @@ struct Writer<'a, 'b> {
     ropes: HashMap<Val, RopeNorms>,
     /// By their logits, which the op that chooses the experts writes then.
     routers: HashMap<Val, Router>,
+    /// The route whose rows were last dealt out to their experts.
+    dealt: Option<Val>,
     /// Barriers there were when the packed activations were last read.
     packed_read: Option<u64>,
     /// The op.
@@ -283,6 +289,7 @@ fn write(
         norms,
         ropes,
         routers,
+        dealt: None,
         packed_read: None,
         at: 0,
         link: None,

@@ -38,7 +38,8 @@ impl Writer<'_, '_> {
         let Some(map) = self.b.packed.and_then(|packed| packed.map_of(tile.wide)).map(Buffer::address) else {
             return Ok(false);
         };
-        if gated {
+        // Usually gate and up have had them dealt out for down.
+        if self.dealt.replace(route) != Some(route) {
             let push = Push::default().addr(self.val(route)).addr(room.list.address()).addr(self.b.params.address());
             let spec = [
                 ("SIZE", THREADS[0].min(caps.max_workgroup_invocations)),
