@@ -82,8 +82,6 @@ pub struct Caps {
     pub small_halves: bool,
     /// Columns that a product of cooperative matrices may have: 16 x 16 halves by 16 x these, sums in floats.
     pub matrix_wide: Vec<u32>,
-    /// Has a queue that only copies.
-    pub copy_queue: bool,
 }
 
 fn text(raw: &[std::ffi::c_char]) -> String {
@@ -269,7 +267,6 @@ pub(super) fn read(entry: &ash::Entry, instance: &ash::Instance, physical: vk::P
             cooperative_matrix2: has("VK_NV_cooperative_matrix2"),
             small_halves: v12.shader_denorm_preserve_float16 == vk::TRUE,
             matrix_wide,
-            copy_queue: queue_families(instance, physical).1.is_some(),
         }
     }
 }
@@ -333,7 +330,6 @@ pub(super) fn fake(name: &str, kind: DeviceKind) -> Caps {
         cooperative_matrix2: false,
         small_halves: false,
         matrix_wide: Vec::new(),
-        copy_queue: false,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Host bytes → device buffers: straight into mapped memory where host and device share it, else through staging slots.
 //!
-//! Every thread has slots of its own: it fills one while the device copies the other, and waits for nothing else. Copies go
-//! to the device's queue or, if it was opened so, to one that only copies; kernels that repack follow them on the first.
+//! Every thread has slots of its own: it fills one while the device copies the other, and waits for nothing else. One thread
+//! submits what the others filled, all that is there at once: a submission takes as long for a dozen slots as for one. Copies
+//! go to the device's queue or, if it was opened so, to one that only copies; kernels that repack follow them on the first.
 
 use super::commands::{Recorder, Recording};
 use super::device::{lock, Device};
@@ -51,14 +52,24 @@ pub struct Load<'a> {
     pub tag: usize,
 }
 
-/// Called with the tag, the place and the length of bytes about to be read for the first time; an error stops the upload.
-/// Bytes are not touched before this returns.
+/// Called with the tag, the place and the length of bytes; an error stops the upload.
 pub type Check<'a> = &'a (dyn Fn(usize, usize, usize) -> Result<()> + Sync);
+
+/// What is asked of all bytes.
+#[derive(Clone, Copy)]
+pub struct Checks<'a> {
+    /// Before they are read for the first time.
+    pub before: Check<'a>,
+    /// Of what was read just now, before the device gets it: a core has it near then.
+    pub after: Check<'a>,
+}
 
 /// Slots of a thread: one fills while the other is copied.
 const SLOTS: usize = 2;
-/// Bytes checked and then copied: what is checked is still in the core's cache.
-const PIECE: usize = 1 << 20;
+/// Submissions under way.
+const BATCHES: usize = 4;
+/// Bytes copied and then checked: what is checked is still in the core's cache.
+const PIECE: usize = 1 << 18;
 /// Workgroups of a repacking dispatch, which walks over its rows.
 const REPACK_GROUPS: u32 = 1024;
 /// Longest silence between two calls of the progress function, so that it may stop the process.
@@ -78,13 +89,13 @@ type Told = std::result::Result<u64, (usize, Error)>;
 /// Sends all `loads` in order, and returns when they are there. `progress` gets the bytes sent, on this thread.
 ///
 /// # Errors
-/// Those of `loads` and `check`, whichever came first in order; memory that ran out for the slots, a row wider than a slot,
+/// Those of `loads` and `checks`, whichever came first in order; memory that ran out for the slots, a row wider than a slot,
 /// a lost device.
 pub fn upload<'a>(
     device: &Device,
     way: &Way,
     loads: impl Iterator<Item = Result<Load<'a>>>,
-    check: Check<'_>,
+    checks: Checks<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
     let ((send, chunks), (tell, told)) = (mpsc::channel(), mpsc::channel());
@@ -99,11 +110,15 @@ pub fn upload<'a>(
         progress(done);
     };
     std::thread::scope(|scope| {
+        let (hand_over, filled) = mpsc::channel();
         for _ in 0..way.threads.max(1) {
-            let (tell, chunks, stop) = (tell.clone(), &chunks, &stop);
-            scope.spawn(move || Worker::new(device, way, check).run(chunks, stop, &tell));
+            let filler = Filler { device, way, checks, chunks: &chunks, stop: &stop, tell: tell.clone() };
+            let hand_over = hand_over.clone();
+            scope.spawn(move || filler.run(&hand_over));
         }
-        drop(tell);
+        let sender = Sends { device, stop: &stop, tell };
+        scope.spawn(move || sender.run(&filled));
+        drop(hand_over);
         for load in loads {
             match load.and_then(|load| cut(load, way.slot_bytes)) {
                 Ok(cut) => cut.for_each(|(load, from, len)| {
@@ -162,7 +177,8 @@ fn joined(device: &Device) -> Result<()> {
 pub fn send(device: &Device, buffer: &Buffer, bytes: &[u8]) -> Result<()> {
     let way = Way { threads: 1, slot_bytes: bytes.len().clamp(1, PIECE), window: false };
     let load = Load { to: buffer.clone(), bytes, unit: 1, repack: None, tag: 0 };
-    upload(device, &way, std::iter::once(Ok(load)), &|_, _, _| Ok(()), &mut |_| ())
+    let none = |_, _, _| Ok(());
+    upload(device, &way, std::iter::once(Ok(load)), Checks { before: &none, after: &none }, &mut |_| ())
 }
 
 /// Repeats the `filled` bytes that buffers start with up to `len`, given as (buffer, filled, len), by copies on the device
@@ -186,119 +202,194 @@ pub fn repeat(device: &Device, mut buffers: Vec<(Buffer, u64, u64)>) -> Result<(
     device.wait(device.submit(&recording)?)
 }
 
-#[derive(Default)]
+/// Memory for a chunk on its way.
 struct Slot<'a> {
     /// What the host writes.
-    staging: Option<Buffer>,
-    /// Where the device holds what a kernel is to lay out.
+    staging: Buffer,
+    /// Where the device holds what a kernel is to lay out; what the host writes, if that is a window.
     landing: Option<Buffer>,
-    copy: Option<Recording>,
-    repack: Option<Recording>,
-    /// Reached when the device is done with all of these.
+    /// Reached when the device is done with both.
     busy: Option<Value<'a>>,
 }
 
-struct Worker<'a> {
-    device: &'a Device,
-    way: &'a Way,
-    check: Check<'a>,
-    slots: [Slot<'a>; SLOTS],
-    next: usize,
+/// A chunk that a slot holds, and where the slot goes once it is submitted.
+struct Filled<'a, 'b> {
+    chunk: Chunk<'b>,
+    slot: Slot<'a>,
+    back: Sender<Slot<'a>>,
 }
 
-impl<'a> Worker<'a> {
-    fn new(device: &'a Device, way: &'a Way, check: Check<'a>) -> Self {
-        Worker { device, way, check, slots: Default::default(), next: 0 }
-    }
+/// A thread that fills slots.
+struct Filler<'a, 'b> {
+    device: &'a Device,
+    way: &'a Way,
+    checks: Checks<'a>,
+    chunks: &'a Mutex<Receiver<Chunk<'b>>>,
+    stop: &'a AtomicBool,
+    tell: Sender<Told>,
+}
 
-    /// Takes chunks until there are none or one fails anywhere, and waits for the device then.
-    fn run(mut self, chunks: &Mutex<Receiver<Chunk<'_>>>, stop: &AtomicBool, tell: &Sender<Told>) {
-        let mut last = 0;
-        while !stop.load(Ordering::Relaxed) {
-            let Ok(chunk) = lock(chunks).recv() else { break };
-            last = chunk.order;
-            let told = self.send(&chunk).map(|()| chunk.len as u64).map_err(|e| (chunk.order, e));
-            if told.is_err() {
-                stop.store(true, Ordering::Relaxed);
-            }
-            // The receiver is gone only if its thread panicked.
-            let _ = tell.send(told);
-        }
-        for slot in &mut self.slots {
-            if let Some(Err(e)) = slot.busy.take().map(|value| self.device.0.wait(value)) {
-                let _ = tell.send(Err((last, e)));
-            }
-        }
-    }
-
-    fn send(&mut self, chunk: &Chunk<'_>) -> Result<()> {
-        if chunk.load.to.is_mapped() {
-            return self.fill(chunk, &chunk.load.to, chunk.from);
-        }
-        let inner = &self.device.0;
-        let at = self.next;
-        self.next = (at + 1) % SLOTS;
-        if let Some(value) = self.slots[at].busy.take() {
-            inner.wait(value)?;
-        }
-        let (class, len) = (if self.way.window { Class::Params } else { Class::Staging }, self.way.slot_bytes as u64);
-        let staging = match self.slots[at].staging.take() {
-            Some(staging) => staging,
-            None => self.device.buffer("staging", len, class)?,
-        };
-        self.fill(chunk, &staging, 0)?;
-        let slot = &mut self.slots[at];
-        let staging = &*slot.staging.insert(staging);
-        let (to, len) = (&chunk.load.to, chunk.len as u64);
-        let copies = inner.copies.as_ref().unwrap_or(&inner.work);
-        let Some(repack) = &chunk.load.repack else {
-            let mut rec = recorder(self.device, copies, slot.copy.take())?;
-            rec.copy(staging, 0, to, chunk.from as u64, len);
-            slot.busy = Some(submit(self.device, copies, rec, &mut slot.copy, None)?);
-            return Ok(());
-        };
-        let mut copied = None;
-        let from = if self.way.window {
-            staging
-        } else {
-            let landing = match slot.landing.take() {
-                Some(landing) => landing,
-                None => self.device.buffer("landing", self.way.slot_bytes as u64, Class::Scratch)?,
+impl<'a, 'b> Filler<'a, 'b> {
+    /// Takes chunks until there are none or one fails anywhere.
+    fn run(self, hand_over: &Sender<Filled<'a, 'b>>) {
+        let (back, free) = mpsc::channel();
+        let mut slots = 0;
+        while !self.stop.load(Ordering::Relaxed) {
+            let Ok(chunk) = lock(self.chunks).recv() else { break };
+            let (order, bytes) = (chunk.order, chunk.len as u64);
+            let told = if chunk.load.to.is_mapped() {
+                self.fill(&chunk, &chunk.load.to, chunk.from).map(|()| Some(bytes))
+            } else {
+                let slot = if slots < SLOTS { self.slot() } else { self.wait(&free) };
+                slots += 1;
+                slot.and_then(|slot| self.fit(slot, &chunk)).map(|slot| {
+                    // The receiver is gone only if its thread panicked.
+                    let _ = hand_over.send(Filled { chunk, slot, back: back.clone() });
+                    None
+                })
             };
-            let landing = &*slot.landing.insert(landing);
-            let mut rec = recorder(self.device, copies, slot.copy.take())?;
-            rec.copy(staging, 0, landing, 0, len);
-            copied = Some(submit(self.device, copies, rec, &mut slot.copy, None)?);
-            slot.busy = copied; // should the rest fail
-            landing
-        };
-        let mut rec = recorder(self.device, &inner.work, slot.repack.take())?;
-        if inner.copies.is_none() {
-            rec.copy_barrier(); // both are in one queue, where no semaphore orders them
+            match told {
+                Ok(None) => {}
+                Ok(Some(bytes)) => _ = self.tell.send(Ok(bytes)),
+                Err(e) => {
+                    self.stop.store(true, Ordering::Relaxed);
+                    _ = self.tell.send(Err((order, e)));
+                }
+            }
         }
-        let rows = chunk.from / repack.row_bytes;
-        let mut push =
-            [from.address(), to.address() + (rows * repack.row_words * 4) as u64].map(u64::to_le_bytes).concat();
-        push.extend(((chunk.len / repack.row_bytes) as u32).to_le_bytes());
-        push.extend(&repack.rest);
-        rec.dispatch(&repack.pipeline, &push, [REPACK_GROUPS, 1, 1]);
-        [from, to].iter().for_each(|b| rec.keep(b));
-        let after = copied.filter(|_| inner.copies.is_some());
-        slot.busy = Some(submit(self.device, &inner.work, rec, &mut slot.repack, after)?);
-        Ok(())
     }
 
-    /// Checks the chunk's bytes piece by piece and writes them to `to` from `at` on.
+    fn slot(&self) -> Result<Slot<'a>> {
+        let class = if self.way.window { Class::Params } else { Class::Staging };
+        let staging = self.device.buffer("staging", self.way.slot_bytes as u64, class)?;
+        Ok(Slot { staging, landing: None, busy: None })
+    }
+
+    /// The slot with the chunk in it, and with all that it takes from there.
+    fn fit(&self, mut slot: Slot<'a>, chunk: &Chunk<'_>) -> Result<Slot<'a>> {
+        if slot.landing.is_none() && chunk.load.repack.is_some() && !self.way.window {
+            slot.landing = Some(self.device.buffer("landing", self.way.slot_bytes as u64, Class::Scratch)?);
+        }
+        self.fill(chunk, &slot.staging, 0)?;
+        Ok(slot)
+    }
+
+    /// A slot that the device is done with.
+    fn wait(&self, free: &Receiver<Slot<'a>>) -> Result<Slot<'a>> {
+        let mut slot = free.recv().map_err(|_| Error::Request("upload: the thread that submits ended".into()))?;
+        slot.busy.take().map_or(Ok(()), |value| self.device.0.wait(value))?;
+        Ok(slot)
+    }
+
+    /// Writes the chunk's bytes to `to` from `at` on, piece by piece, between the checks.
     fn fill(&self, chunk: &Chunk<'_>, to: &Buffer, at: usize) -> Result<()> {
         let unit = chunk.load.unit.max(1);
         let piece = (PIECE / unit).max(1) * unit;
+        (self.checks.before)(chunk.load.tag, chunk.from, chunk.len)?;
         for from in (0..chunk.len).step_by(piece) {
             let (start, len) = (chunk.from + from, piece.min(chunk.len - from));
-            (self.check)(chunk.load.tag, start, len)?;
             to.write((at + from) as u64, &chunk.load.bytes[start..start + len]);
+            (self.checks.after)(chunk.load.tag, start, len)?;
         }
         Ok(())
     }
+}
+
+/// The thread that submits.
+struct Sends<'a> {
+    device: &'a Device,
+    stop: &'a AtomicBool,
+    tell: Sender<Told>,
+}
+
+/// Recordings of a submission, and what is reached when they may be used again.
+#[derive(Default)]
+struct Batch<'a> {
+    copies: Option<Recording>,
+    repacks: Option<Recording>,
+    busy: Option<Value<'a>>,
+}
+
+impl<'a> Sends<'a> {
+    /// Submits what comes, all that is there at once, until nobody fills any more, and waits for the device then.
+    fn run(self, filled: &Receiver<Filled<'a, '_>>) {
+        let mut batches: [Batch<'a>; BATCHES] = Default::default();
+        let (mut next, mut last) = (0, 0);
+        while let Ok(first) = filled.recv() {
+            let all: Vec<_> = std::iter::once(first).chain(filled.try_iter()).collect();
+            last = all.iter().map(|f| f.chunk.order).min().unwrap_or(last);
+            let batch = &mut batches[next % BATCHES];
+            next += 1;
+            let sent = if self.stop.load(Ordering::Relaxed) { Ok(()) } else { self.submit(batch, &all) };
+            let failed = sent.is_err();
+            if let Err(e) = sent {
+                self.stop.store(true, Ordering::Relaxed);
+                let _ = self.tell.send(Err((last, e)));
+            }
+            for Filled { chunk, mut slot, back } in all {
+                slot.busy = batch.busy;
+                // Whoever filled it may be gone; the receiver only if its thread panicked.
+                let _ = back.send(slot);
+                if !failed {
+                    let _ = self.tell.send(Ok(chunk.len as u64));
+                }
+            }
+        }
+        for value in batches.iter_mut().filter_map(|batch| batch.busy.take()) {
+            if let Err(e) = self.device.0.wait(value) {
+                let _ = self.tell.send(Err((last, e)));
+            }
+        }
+    }
+
+    fn submit(&self, batch: &mut Batch<'a>, all: &[Filled<'a, '_>]) -> Result<()> {
+        let inner = &self.device.0;
+        if let Some(value) = batch.busy.take() {
+            inner.wait(value)?;
+        }
+        let lines = (inner.copies.as_ref().unwrap_or(&inner.work), &inner.work);
+        let target = |f: &'_ Filled<'a, '_>| match (&f.chunk.load.repack, &f.slot.landing) {
+            (None, _) => Some((f.chunk.load.to.clone(), f.chunk.from as u64)),
+            (Some(_), Some(landing)) => Some((landing.clone(), 0)),
+            (Some(_), None) => None, // the kernel reads the window
+        };
+        let mut copied = None;
+        if all.iter().any(|f| target(f).is_some()) {
+            let mut rec = recorder(self.device, lines.0, batch.copies.take())?;
+            for f in all {
+                if let Some((to, at)) = target(f) {
+                    rec.copy(&f.slot.staging, 0, &to, at, f.chunk.len as u64);
+                }
+            }
+            copied = Some(submit(self.device, lines.0, rec, &mut batch.copies, None)?);
+            batch.busy = copied;
+        }
+        if all.iter().any(|f| f.chunk.load.repack.is_some()) {
+            let mut rec = recorder(self.device, lines.1, batch.repacks.take())?;
+            if inner.copies.is_none() && copied.is_some() {
+                rec.copy_barrier(); // both are in one queue, where no semaphore orders them
+            }
+            for f in all {
+                repack(&mut rec, f);
+            }
+            let after = copied.filter(|_| inner.copies.is_some());
+            batch.busy = Some(submit(self.device, lines.1, rec, &mut batch.repacks, after)?);
+        }
+        Ok(())
+    }
+}
+
+/// Records the kernel that lays a chunk out, if there is one.
+fn repack(rec: &mut Recorder, f: &Filled<'_, '_>) {
+    let (load, Some(repack)) = (&f.chunk.load, &f.chunk.load.repack) else { return };
+    let from = f.slot.landing.as_ref().unwrap_or(&f.slot.staging);
+    let rows = f.chunk.from / repack.row_bytes;
+    let to = load.to.address() + (rows * repack.row_words * 4) as u64;
+    let mut push = [from.address(), to].map(u64::to_le_bytes).concat();
+    push.extend(((f.chunk.len / repack.row_bytes) as u32).to_le_bytes());
+    push.extend(&repack.rest);
+    rec.dispatch(&repack.pipeline, &push, [REPACK_GROUPS, 1, 1]);
+    [from, &load.to].iter().for_each(|b| rec.keep(b));
 }
 
 /// A recording for `line`, in the memory of a former one.
