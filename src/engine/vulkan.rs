@@ -19,6 +19,8 @@ use std::time::Instant;
 
 /// Steps in flight, each with its own parameters and results.
 const SLOTS: usize = 2;
+/// Rows of prompts shorter than a chunk whose products take tiles of their own.
+const SHORT_PROMPTS: [usize; 4] = [20, 40, 64, 128];
 /// Most bytes of logits one step may hold; the rows of a step follow from it for large vocabularies.
 const MAX_LOGITS_BYTES: usize = 256 << 20;
 
@@ -204,7 +206,9 @@ impl VulkanRunner {
     pub fn build_ahead(&self) -> Result<()> {
         let begun = Instant::now();
         let mut keys = HashSet::new();
+        let shorter = SHORT_PROMPTS.iter().copied().filter(|rows| *rows < self.limits.max_rows);
         let shapes = [1, self.limits.max_rows].into_iter().flat_map(|rows| [(rows, false), (rows, true)]);
+        let shapes = shapes.chain(shorter.map(|rows| (rows, false)));
         let lens = [1, 1 << 10, 1 << 20].map(|len: usize| len.min(self.limits.n_ctx));
         for ((rows, drawn), len) in shapes.flat_map(|shape| lens.map(|len| (shape, len))) {
             let heads = policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), len);
