@@ -210,13 +210,14 @@ struct Slot<'a> {
     landing: Option<Buffer>,
     /// Reached when the device is done with both.
     busy: Option<Value<'a>>,
+    /// Where it goes once it is submitted.
+    back: Sender<Slot<'a>>,
 }
 
-/// A chunk that a slot holds, and where the slot goes once it is submitted.
+/// A chunk, and the slot that holds it.
 struct Filled<'a, 'b> {
     chunk: Chunk<'b>,
     slot: Slot<'a>,
-    back: Sender<Slot<'a>>,
 }
 
 /// A thread that fills slots.
@@ -233,20 +234,16 @@ impl<'a, 'b> Filler<'a, 'b> {
     /// Takes chunks until there are none or one fails anywhere.
     fn run(self, hand_over: &Sender<Filled<'a, 'b>>) {
         let (back, free) = mpsc::channel();
-        let mut slots = 0;
+        let mut to_come = vec![back; SLOTS]; // of slots that are not made yet: their own are what keeps the channel open
         while !self.stop.load(Ordering::Relaxed) {
             let Ok(chunk) = lock(self.chunks).recv() else { break };
             let (order, bytes) = (chunk.order, chunk.len as u64);
             let told = if chunk.load.to.is_mapped() {
                 self.fill(&chunk, &chunk.load.to, chunk.from).map(|()| Some(bytes))
             } else {
-                let slot = if slots < SLOTS { self.slot() } else { self.wait(&free) };
-                slots += 1;
-                slot.and_then(|slot| self.fit(slot, &chunk)).map(|slot| {
-                    // The receiver is gone only if its thread panicked.
-                    let _ = hand_over.send(Filled { chunk, slot, back: back.clone() });
-                    None
-                })
+                let slot = to_come.pop().map_or_else(|| self.wait(&free), |back| self.slot(back));
+                let filled = slot.and_then(|slot| self.fit(slot, &chunk)).map(|slot| Filled { chunk, slot });
+                filled.and_then(|filled| hand_over.send(filled).map(|()| None).map_err(|_| ended()))
             };
             match told {
                 Ok(None) => {}
@@ -259,10 +256,10 @@ impl<'a, 'b> Filler<'a, 'b> {
         }
     }
 
-    fn slot(&self) -> Result<Slot<'a>> {
+    fn slot(&self, back: Sender<Slot<'a>>) -> Result<Slot<'a>> {
         let class = if self.way.window { Class::Params } else { Class::Staging };
         let staging = self.device.buffer("staging", self.way.slot_bytes as u64, class)?;
-        Ok(Slot { staging, landing: None, busy: None })
+        Ok(Slot { staging, landing: None, busy: None, back })
     }
 
     /// The slot with the chunk in it, and with all that it takes from there.
@@ -276,7 +273,7 @@ impl<'a, 'b> Filler<'a, 'b> {
 
     /// A slot that the device is done with.
     fn wait(&self, free: &Receiver<Slot<'a>>) -> Result<Slot<'a>> {
-        let mut slot = free.recv().map_err(|_| Error::Request("upload: the thread that submits ended".into()))?;
+        let mut slot = free.recv().map_err(|_| ended())?;
         slot.busy.take().map_or(Ok(()), |value| self.device.0.wait(value))?;
         Ok(slot)
     }
@@ -293,6 +290,11 @@ impl<'a, 'b> Filler<'a, 'b> {
         }
         Ok(())
     }
+}
+
+/// What stops those who fill when nobody submits any more.
+fn ended() -> Error {
+    Error::Request("upload: the thread that submits has ended".into())
 }
 
 /// The thread that submits.
@@ -326,8 +328,9 @@ impl<'a> Sends<'a> {
                 self.stop.store(true, Ordering::Relaxed);
                 let _ = self.tell.send(Err((last, e)));
             }
-            for Filled { chunk, mut slot, back } in all {
+            for Filled { chunk, mut slot } in all {
                 slot.busy = batch.busy;
+                let back = slot.back.clone();
                 // Whoever filled it may be gone; the receiver only if its thread panicked.
                 let _ = back.send(slot);
                 if !failed {
