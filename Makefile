@@ -9,7 +9,7 @@ system:
 	@missing=""; \
 	command -v cc >/dev/null || missing="$$missing build-essential"; \
 	ldconfig -p | grep -q libvulkan.so.1 || missing="$$missing libvulkan1"; \
-	ls /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json >/dev/null 2>&1 || missing="$$missing mesa-vulkan-drivers"; \
+	ls /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json 2>/dev/null | grep -q . || missing="$$missing mesa-vulkan-drivers"; \
 	command -v cargo >/dev/null || { echo "Rust is missing: see https://rustup.rs, then run make again" >&2; exit 1; }; \
 	if [ -n "$$missing" ]; then \
 	  echo "installing:$$missing"; $(APT) update -qq && DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq $$missing >/dev/null; \
