@@ -25,4 +25,4 @@ pub use memory::{Buffer, Class};
 pub use pipeline::{cache_file, Pipeline};
 pub use queue::Copies;
 pub use select::{choose, Select};
-pub use upload::{repeat, send, upload, Check, Checks, Load, Repack, Way};
+pub use upload::{repeat, send, upload, Check, Load, Repack, Way};

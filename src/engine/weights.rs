@@ -5,7 +5,7 @@ use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Plan, WeightInfo};
 use crate::policy;
-use crate::vk::{self, Buffer, Checks, Class, Device, Load, Repack};
+use crate::vk::{self, Buffer, Class, Device, Load, Repack};
 use crate::{Error, Result};
 use pumex_quant::{tables, Format};
 use rayon::prelude::*;
@@ -40,20 +40,15 @@ fn check_whole(gguf: &Gguf, w: &WeightInfo) -> Result<()> {
     let len = gguf.data(&gguf.tensors()[w.tensor]).len();
     let failed = (0..len.div_ceil(step)).into_par_iter().find_map_first(|i| {
         let from = i * step;
-        let len = step.min(len - from);
-        touch(gguf, w, from, len).and_then(|()| check(gguf, w, from, len)).err()
+        check(gguf, w, from, step.min(len - from)).err()
     });
     failed.map_or(Ok(()), Err)
-}
-
-/// Brings in `len` bytes from byte `from` on, if the file still has them.
-fn touch(gguf: &Gguf, w: &WeightInfo, from: usize, len: usize) -> Result<()> {
-    gguf.touch(&gguf.tensors()[w.tensor], from, len)
 }
 
 /// Checks `len` bytes from byte `from` on, both multiples of a block.
 fn check(gguf: &Gguf, w: &WeightInfo, from: usize, len: usize) -> Result<()> {
     let tensor = &gguf.tensors()[w.tensor];
+    gguf.touch(tensor, from, len)?;
     let Some(bad) = w.format.first_non_finite(&gguf.data(tensor)[from..from + len]) else { return Ok(()) };
     let block = from / w.format.block_bytes + bad;
     let what = format!("{}: expected finite weights, found NaN or infinity in block {block}", w.name);
@@ -205,10 +200,8 @@ pub fn upload(
         Ok(Some(Load { to: buffer, bytes, unit: w.format.block_bytes, repack, tag: i }))
     };
     let loads = plan.weights.iter().enumerate().filter_map(|w| prepared(w).transpose());
-    let before = |tag: usize, from: usize, len: usize| touch(gguf, &plan.weights[tag], from, len);
-    let after = |tag: usize, from: usize, len: usize| check(gguf, &plan.weights[tag], from, len);
-    let checks = Checks { before: &before, after: &after };
-    vk::upload(device, &way, loads, checks, &mut |sent| progress(sent + in_place.get(), total))?;
+    let checked = |tag: usize, from: usize, len: usize| check(gguf, &plan.weights[tag], from, len);
+    vk::upload(device, &way, loads, &checked, &mut |sent| progress(sent + in_place.get(), total))?;
     if !repeats.is_empty() {
         vk::repeat(device, repeats)?;
     }

@@ -1,8 +1,9 @@
 //! Host bytes → device buffers: straight into mapped memory where host and device share it, else through slots.
 //!
-//! Every thread has slots of its own: it fills one while the device copies the other, and waits for nothing else. One thread
-//! submits what the others filled, all that is there at once: a submission takes as long for a dozen slots as for one. Copies
-//! go to the device's queue or, if it was opened so, to one that only copies; kernels that repack follow them on the first.
+//! Every thread has slots of its own: it fills one while the device takes the other, and waits for nothing else. What is filled
+//! another thread submits, all that is there at once: of slots in a window one for all of them, for a submission takes as long
+//! for a dozen slots as for one. Copies go to the device's queue or, if it was opened so, to one that only copies; kernels that
+//! repack follow them on the first.
 
 mod fill;
 mod submit;
@@ -56,17 +57,9 @@ pub struct Load<'a> {
     pub tag: usize,
 }
 
-/// Called with the tag, the place and the length of bytes; an error stops the upload.
+/// Called with the tag, the place and the length of bytes about to be read for the first time; an error stops the upload.
+/// Bytes are not touched before this returns.
 pub type Check<'a> = &'a (dyn Fn(usize, usize, usize) -> Result<()> + Sync);
-
-/// What is asked of all bytes.
-#[derive(Clone, Copy)]
-pub struct Checks<'a> {
-    /// Before they are read for the first time.
-    pub before: Check<'a>,
-    /// Of what was read just now, before the device gets it: a core has it near then.
-    pub after: Check<'a>,
-}
 
 /// Slot of what is sent by itself.
 const SMALL: usize = 1 << 20;
@@ -87,13 +80,13 @@ type Told = std::result::Result<u64, (usize, Error)>;
 /// Sends all `loads` in order, and returns when they are there. `progress` gets the bytes sent, on this thread.
 ///
 /// # Errors
-/// Those of `loads` and `checks`, whichever came first in order; memory that ran out for the slots, a row wider than a slot,
+/// Those of `loads` and `check`, whichever came first in order; memory that ran out for the slots, a row wider than a slot,
 /// a lost device.
 pub fn upload<'a>(
     device: &Device,
     way: &Way,
     loads: impl Iterator<Item = Result<Load<'a>>>,
-    checks: Checks<'_>,
+    check: Check<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
     let ((send, chunks), (tell, told)) = (mpsc::channel(), mpsc::channel());
@@ -108,15 +101,21 @@ pub fn upload<'a>(
         progress(done);
     };
     std::thread::scope(|scope| {
-        let (hand_over, filled) = mpsc::channel();
-        for _ in 0..way.threads.max(1) {
-            let filler = Filler { device, way, checks, chunks: &chunks, stop: &stop, tell: tell.clone() };
-            let hand_over = hand_over.clone();
+        let threads = way.threads.max(1);
+        // Where copies take the device's time, nobody's slot waits for another's.
+        let sends = (0..if way.window { 1 } else { threads }).map(|_| {
+            let (hand_over, filled) = mpsc::channel();
+            let sends = Sends { device, stop: &stop, tell: tell.clone() };
+            scope.spawn(move || sends.run(&filled));
+            hand_over
+        });
+        let sends: Vec<_> = sends.collect();
+        for i in 0..threads {
+            let filler = Filler { device, way, check, chunks: &chunks, stop: &stop, tell: tell.clone() };
+            let hand_over = sends[i % sends.len()].clone();
             scope.spawn(move || filler.run(&hand_over));
         }
-        let sender = Sends { device, stop: &stop, tell };
-        scope.spawn(move || sender.run(&filled));
-        drop(hand_over);
+        drop((sends, tell));
         for load in loads {
             match load.and_then(|load| cut(load, way.slot_bytes)) {
                 Ok(cut) => cut.for_each(|(load, from, len)| {
@@ -175,8 +174,7 @@ fn joined(device: &Device) -> Result<()> {
 pub fn send(device: &Device, buffer: &Buffer, bytes: &[u8]) -> Result<()> {
     let way = Way { threads: 1, slot_bytes: bytes.len().clamp(1, SMALL), window: false };
     let load = Load { to: buffer.clone(), bytes, unit: 1, repack: None, tag: 0 };
-    let none = |_, _, _| Ok(());
-    upload(device, &way, std::iter::once(Ok(load)), Checks { before: &none, after: &none }, &mut |_| ())
+    upload(device, &way, std::iter::once(Ok(load)), &|_, _, _| Ok(()), &mut |_| ())
 }
 
 /// Repeats the `filled` bytes that buffers start with up to `len`, given as (buffer, filled, len), by copies on the device

@@ -1,6 +1,6 @@
-//! Threads that write chunks into slots, and check them.
+//! Threads that check chunks and write them into slots.
 
-use super::{Checks, Chunk, Filled, Slot, Told, Way};
+use super::{Check, Chunk, Filled, Slot, Told, Way};
 use crate::vk::device::{lock, Device};
 use crate::vk::memory::{Buffer, Class};
 use crate::{Error, Result};
@@ -10,14 +10,14 @@ use std::sync::Mutex;
 
 /// Slots of a thread: one fills while the other is copied.
 const SLOTS: usize = 2;
-/// Bytes copied and then checked: what is checked is still in the core's cache.
-const PIECE: usize = 1 << 18;
+/// Bytes checked and then copied: what is checked is still in the core's cache.
+const PIECE: usize = 1 << 20;
 
 /// A thread that fills slots.
 pub(super) struct Filler<'a, 'b> {
     pub(super) device: &'a Device,
     pub(super) way: &'a Way,
-    pub(super) checks: Checks<'a>,
+    pub(super) check: Check<'a>,
     pub(super) chunks: &'a Mutex<Receiver<Chunk<'b>>>,
     pub(super) stop: &'a AtomicBool,
     pub(super) tell: Sender<Told>,
@@ -71,15 +71,14 @@ impl<'a, 'b> Filler<'a, 'b> {
         Ok(slot)
     }
 
-    /// Writes the chunk's bytes to `to` from `at` on, piece by piece, between the checks.
+    /// Checks the chunk's bytes piece by piece and writes them to `to` from `at` on.
     fn fill(&self, chunk: &Chunk<'_>, to: &Buffer, at: usize) -> Result<()> {
         let unit = chunk.load.unit.max(1);
         let piece = (PIECE / unit).max(1) * unit;
-        (self.checks.before)(chunk.load.tag, chunk.from, chunk.len)?;
         for from in (0..chunk.len).step_by(piece) {
             let (start, len) = (chunk.from + from, piece.min(chunk.len - from));
+            (self.check)(chunk.load.tag, start, len)?;
             to.write((at + from) as u64, &chunk.load.bytes[start..start + len]);
-            (self.checks.after)(chunk.load.tag, start, len)?;
         }
         Ok(())
     }
