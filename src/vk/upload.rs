@@ -198,6 +198,15 @@ pub fn repeat(device: &Device, mut buffers: Vec<(Buffer, u64, u64)>) -> Result<(
     device.wait(device.submit(&recording)?)
 }
 
+/// What is reached when a submission's copies and its kernels are done. These wait for those, but only of two values waited for
+/// can the validation layer tell.
+type Busy<'a> = [Option<Value<'a>>; 2];
+
+/// Waits for both; a value that was waited for is gone.
+fn wait(device: &Device, busy: &mut Busy<'_>) -> Result<()> {
+    busy.iter_mut().filter_map(Option::take).try_for_each(|value| device.0.wait(value))
+}
+
 /// Memory for a chunk on its way.
 struct Slot<'a> {
     /// What the host writes.
@@ -205,7 +214,7 @@ struct Slot<'a> {
     /// Where the device holds what a kernel is to lay out; what the host writes, if that is a window.
     landing: Option<Buffer>,
     /// Reached when the device is done with both.
-    busy: Option<Value<'a>>,
+    busy: Busy<'a>,
     /// Where it goes once it is submitted.
     back: Sender<Slot<'a>>,
 }

@@ -1,6 +1,6 @@
 //! Threads that check chunks and write them into slots.
 
-use super::{Check, Chunk, Filled, Slot, Told, Way};
+use super::{wait, Check, Chunk, Filled, Slot, Told, Way};
 use crate::vk::device::{lock, Device};
 use crate::vk::memory::{Buffer, Class};
 use crate::{Error, Result};
@@ -52,7 +52,7 @@ impl<'a, 'b> Filler<'a, 'b> {
     fn slot(&self, back: Sender<Slot<'a>>) -> Result<Slot<'a>> {
         let class = if self.way.window { Class::Params } else { Class::Staging };
         let staging = self.device.buffer("staging", self.way.slot_bytes as u64, class)?;
-        Ok(Slot { staging, landing: None, busy: None, back })
+        Ok(Slot { staging, landing: None, busy: Default::default(), back })
     }
 
     /// The slot with the chunk in it, and with all that it takes from there.
@@ -67,7 +67,7 @@ impl<'a, 'b> Filler<'a, 'b> {
     /// A slot that the device is done with.
     fn wait(&self, free: &Receiver<Slot<'a>>) -> Result<Slot<'a>> {
         let mut slot = free.recv().map_err(|_| ended())?;
-        slot.busy.take().map_or(Ok(()), |value| self.device.0.wait(value))?;
+        wait(self.device, &mut slot.busy)?;
         Ok(slot)
     }
 

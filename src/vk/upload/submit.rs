@@ -1,6 +1,6 @@
 //! The thread that submits what slots hold.
 
-use super::{Filled, Told};
+use super::{wait, Busy, Filled, Told};
 use crate::vk::commands::{Recorder, Recording};
 use crate::vk::device::Device;
 use crate::vk::queue::{Line, Value};
@@ -25,7 +25,7 @@ pub(super) struct Sends<'a> {
 struct Batch<'a> {
     copies: Option<Recording>,
     repacks: Option<Recording>,
-    busy: Option<Value<'a>>,
+    busy: Busy<'a>,
 }
 
 impl<'a> Sends<'a> {
@@ -54,8 +54,8 @@ impl<'a> Sends<'a> {
                 }
             }
         }
-        for value in batches.iter_mut().filter_map(|batch| batch.busy.take()) {
-            if let Err(e) = self.device.0.wait(value) {
+        for batch in &mut batches {
+            if let Err(e) = wait(self.device, &mut batch.busy) {
                 let _ = self.tell.send(Err((last, e)));
             }
         }
@@ -63,9 +63,7 @@ impl<'a> Sends<'a> {
 
     fn submit(&self, batch: &mut Batch<'a>, all: &[Filled<'a, '_>]) -> Result<()> {
         let inner = &self.device.0;
-        if let Some(value) = batch.busy.take() {
-            inner.wait(value)?;
-        }
+        wait(self.device, &mut batch.busy)?;
         let lines = (inner.copies.as_ref().unwrap_or(&inner.work), &inner.work);
         let target = |f: &'_ Filled<'a, '_>| match (&f.chunk.load.repack, &f.slot.landing) {
             (None, _) => Some((f.chunk.load.to.clone(), f.chunk.from as u64)),
@@ -81,7 +79,7 @@ impl<'a> Sends<'a> {
                 }
             }
             copied = Some(submit(self.device, lines.0, rec, &mut batch.copies, None)?);
-            batch.busy = copied;
+            batch.busy[0] = copied;
         }
         if all.iter().any(|f| f.chunk.load.repack.is_some()) {
             let mut rec = recorder(self.device, lines.1, batch.repacks.take())?;
@@ -92,7 +90,7 @@ impl<'a> Sends<'a> {
                 repack(&mut rec, f);
             }
             let after = copied.filter(|_| inner.copies.is_some());
-            batch.busy = Some(submit(self.device, lines.1, rec, &mut batch.repacks, after)?);
+            batch.busy[1] = Some(submit(self.device, lines.1, rec, &mut batch.repacks, after)?);
         }
         Ok(())
     }
