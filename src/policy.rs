@@ -379,8 +379,8 @@ pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize
 /// How weights reach a device whose memory the host does not use as its own, with `threads` of the host; and why so.
 ///
 /// Weights reach an H200 faster through a window on all its memory than through staging slots (27 GB/s, 23 at best). It reads
-/// the host at 51, but each slot costs 26 us beside that, and memory that it may read must be made first, which takes 0.4 ms a
-/// MiB. Hence slots are small, too: two dozen of 4 MiB keep a link of 50 GB/s busy for 2 ms.
+/// the host at 51, but slots cost submissions and boundaries beside that, and memory that it may read must be made first, which
+/// takes 0.4 ms a MiB. Hence slots are small, too: two dozen of 4 MiB keep a link of 50 GB/s busy for 2 ms.
 pub fn upload_way(caps: &Caps, threads: usize) -> (Way, &'static str) {
     if caps.kind == DeviceKind::Cpu {
         let way = Way { threads: threads.clamp(1, 4), slot_bytes: 1 << 20, window: false };
