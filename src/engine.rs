@@ -167,7 +167,7 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
         },
     };
     let (validation, force_staging) = (options.validation, options.force_staging);
-    let opened = Device::open(&vk::Options { select, validation, force_staging, ..vk::Options::default() })?;
+    let opened = Device::open(&vk::Options { select, validation, force_staging })?;
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))
 }

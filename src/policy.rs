@@ -378,22 +378,14 @@ pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize
 
 /// How weights reach a device whose memory the host does not use as its own, with `threads` of the host; and why so.
 ///
-/// Weights reach an H200 faster through a window on all its memory than through staging slots (27 GB/s, 23 at best). It reads
-/// the host at 51, but slots cost submissions and boundaries beside that, and memory that it may read must be made first, which
-/// takes 0.4 ms a MiB. Hence slots are small, too: two dozen of 4 MiB keep a link of 50 GB/s busy for 2 ms.
+/// An H200 reads the host's memory at 51 GB/s, and at 45 with five slots of 8 MiB: four leave it waiting at times, more take
+/// longer to make (0.4 ms a MiB) than they save. A window on all its memory takes 33 from a dozen cores.
 pub fn upload_way(caps: &Caps, threads: usize) -> (Way, &'static str) {
     if caps.kind == DeviceKind::Cpu {
-        let way = Way { threads: threads.clamp(1, 4), slot_bytes: 1 << 20, window: false };
-        return (way, "software device: its copies take the same cores");
+        let way = Way { threads: threads.clamp(1, 4), batch_bytes: 1 << 20, slots: 4 };
+        return (way, "software device: its kernels take the same cores");
     }
-    let way = Way { threads: threads.clamp(1, 12), slot_bytes: 4 << 20, window: false };
-    let largest = caps.heaps.iter().filter(|h| h.device_local).map(|h| h.len_bytes).max().unwrap_or(0);
-    let visible = |t: &&crate::vk::MemoryType| t.device_local && t.host_visible && t.host_coherent;
-    let window = caps.memory_types.iter().find(visible).is_some_and(|t| caps.heaps[t.heap].len_bytes == largest);
-    if window {
-        return (Way { window: true, ..way }, "a window on all memory");
-    }
-    (way, "staging slots: no window on all memory")
+    (Way { threads: threads.clamp(1, 12), batch_bytes: 8 << 20, slots: 5 }, "the device reads the host's memory")
 }
 
 /// Whether pipelines of usual steps are built while weights are sent. Software devices have one set of cores for both, and

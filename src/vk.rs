@@ -23,6 +23,5 @@ pub use commands::{Recorder, Recording};
 pub use device::{list, Device, Options};
 pub use memory::{Buffer, Class};
 pub use pipeline::{cache_file, Pipeline};
-pub use queue::Copies;
 pub use select::{choose, Select};
-pub use upload::{repeat, send, upload, Check, Load, Repack, Way};
+pub use upload::{repeat, send, upload, Load, Repack, Source, Spent, Way};

@@ -1,4 +1,4 @@
-//! Bytes on their way to the device: through several slots, with and without a line of their own, laid out and as they are.
+//! Bytes on their way to the device: through several slots, laid out and as they are.
 
 use crate::util::{assert_silent, demo_path, logits, options, vulkan};
 use pumex::engine::{self, CacheType, DeviceChoice};
@@ -6,18 +6,33 @@ use pumex::gguf::Gguf;
 use pumex::kernel::Kernels;
 use pumex::policy;
 use pumex::step::Runner;
-use pumex::vk::{self, Buffer, Class, Copies, Device, DeviceKind, Heap, Load, MemoryType, Repack, Way};
-use pumex::Error;
+use pumex::vk::{self, Buffer, Class, Device, DeviceKind, Load, Repack, Source, Way};
+use pumex::{Error, Result};
 use pumex_quant::Format;
 use std::sync::Mutex;
 
-fn device(copies: Copies) -> Option<Device> {
+type Ready<'a> = &'a (dyn Fn(usize, usize, usize) -> Result<()> + Sync);
+type Checked<'a> = &'a (dyn Fn(usize, usize, &[u8]) -> Result<()> + Sync);
+
+/// What is read is told, and what is checked may be refused.
+struct Watched<'a>(Ready<'a>, Checked<'a>);
+
+impl Source for Watched<'_> {
+    fn ready(&self, tag: usize, from: usize, len: usize) -> Result<()> {
+        self.0(tag, from, len)
+    }
+
+    fn check(&self, tag: usize, from: usize, bytes: &[u8]) -> Result<()> {
+        self.1(tag, from, bytes)
+    }
+}
+
+fn device() -> Option<Device> {
     if !matches!(vk::list(), Ok(list) if !list.is_empty()) {
         eprintln!("skipped: no Vulkan device");
         return None;
     }
-    let open =
-        |validation| Device::open(&vk::Options { select: vk::Select::AnyGpu, validation, force_staging: true, copies });
+    let open = |validation| Device::open(&vk::Options { select: vk::Select::AnyGpu, validation, force_staging: true });
     Some(open(true).or_else(|_| open(false)).unwrap())
 }
 
@@ -56,64 +71,73 @@ fn repack(device: &Device, format: &Format, cols: usize) -> (Repack, Buffer) {
     (pumex::engine::repack(&Kernels::new(device), &tables, format, cols).unwrap(), tables)
 }
 
+/// Blocks of Q8_0 that a workgroup cannot hold a row of.
+const WIDE: usize = 600;
+
 #[test]
 fn what_is_sent_through_slots_arrives_bit_for_bit() {
     let named = |n: &str| pumex_quant::FORMATS.iter().find(|f| f.name == n).unwrap();
     let mut formats: Vec<&Format> = ["Q4_K", "Q6_K", "Q8_0"].map(named).to_vec();
     formats.extend(pumex_quant::all().filter(|f| f.codes.is_some()));
-    for copies in [Copies::Own, Copies::Among, Copies::Apart] {
-        let Some(device) = device(copies) else { return };
-        for (threads, slot_bytes, window) in [(1, 6000, false), (3, 4111, false), (4, 1 << 20, false), (2, 6000, true)]
-        {
-            let way = Way { threads, slot_bytes, window };
-            let plain = [1, 15, 4096, 4111, 70_001, 2_100_003].map(|len| bytes(len, len as u32));
-            let rows: Vec<(&Format, usize, Vec<u8>)> = (formats.iter().zip([1, 3].iter().cycle()))
-                .zip([1, 37, 700].iter().cycle())
-                .map(|((f, blocks), rows)| {
-                    (*f, blocks * f.block_len, bytes(rows * blocks * f.block_bytes, *rows as u32))
-                })
-                .collect();
-            let mut sent = Vec::new();
-            let (mut loads, mut tables) = (Vec::new(), Vec::new());
-            for data in &plain {
-                let to = device.buffer("plain", data.len() as u64, Class::Weights).unwrap();
-                assert!(!to.is_mapped());
-                sent.push((to.clone(), data.clone()));
-                loads.push(Load { to, bytes: data, unit: 1, repack: None, tag: loads.len() });
-            }
-            for (format, cols, data) in &rows {
-                let truth = planes(format, *cols, data);
-                let to = device.buffer("planes", truth.len() as u64, Class::Weights).unwrap();
-                sent.push((to.clone(), truth));
-                let (repack, places) = repack(&device, format, *cols);
-                tables.push(places);
-                loads.push(Load { to, bytes: data, unit: format.block_bytes, repack: Some(repack), tag: loads.len() });
-            }
-            let total: usize = loads.iter().map(|l| l.bytes.len()).sum();
-            let seen = Mutex::new(vec![0; loads.len()]);
-            let check = |tag: usize, _: usize, len: usize| {
-                seen.lock().unwrap()[tag] += len;
-                Ok(())
-            };
-            let mut told = Vec::new();
-            let lens: Vec<usize> = loads.iter().map(|l| l.bytes.len()).collect();
-            vk::upload(&device, &way, loads.into_iter().map(Ok), &check, &mut |done| told.push(done)).unwrap();
-            assert_eq!(*seen.lock().unwrap(), lens, "every byte is checked once");
-            assert!(told.is_sorted() && told.last() == Some(&(total as u64)), "progress rises to the end");
-            for (i, (buffer, truth)) in sent.iter().enumerate() {
-                assert!(read_back(&device, buffer, truth.len()) == *truth, "{copies:?} {way:?}: load {i}");
-            }
+    let Some(device) = device() else { return };
+    for (threads, batch_bytes, slots) in [(1, 6000, 1), (3, 4111, 2), (4, 1 << 20, 3), (3, 4 << 20, 2), (2, 70_000, 0)]
+    {
+        let way = Way { threads, batch_bytes, slots };
+        let plain = [1, 15, 4096, 4111, 70_001, 2_100_003].map(|len| bytes(len, len as u32));
+        let mut rows: Vec<(&Format, usize, Vec<u8>)> = (formats.iter().zip([1, 3].iter().cycle()))
+            .zip([1, 37, 700].iter().cycle())
+            .map(|((f, blocks), rows)| (*f, blocks * f.block_len, bytes(rows * blocks * f.block_bytes, *rows as u32)))
+            .collect();
+        if batch_bytes > WIDE * 34 {
+            rows.push((formats[2], WIDE * 32, bytes(5 * WIDE * 34, 7)));
         }
-        assert_eq!(device.validation_messages(), Vec::<String>::new(), "{copies:?}");
+        let mut sent = Vec::new();
+        let (mut loads, mut tables) = (Vec::new(), Vec::new());
+        for data in &plain {
+            let to = device.buffer("plain", data.len() as u64, Class::Weights).unwrap();
+            assert!(!to.is_mapped());
+            sent.push((to.clone(), data.clone()));
+            loads.push(Load { to, bytes: data, unit: 1, repack: None, tag: loads.len() });
+        }
+        for (format, cols, data) in &rows {
+            let truth = planes(format, *cols, data);
+            let to = device.buffer("planes", truth.len() as u64, Class::Weights).unwrap();
+            sent.push((to.clone(), truth));
+            let (repack, places) = repack(&device, format, *cols);
+            tables.push(places);
+            loads.push(Load { to, bytes: data, unit: format.block_bytes, repack: Some(repack), tag: loads.len() });
+        }
+        let total: usize = loads.iter().map(|l| l.bytes.len()).sum();
+        let seen = Mutex::new(vec![[0; 2]; loads.len()]);
+        let ready = |tag: usize, _: usize, len: usize| {
+            seen.lock().unwrap()[tag][0] += len;
+            Ok(())
+        };
+        let data: Vec<&[u8]> = loads.iter().map(|l| l.bytes).collect();
+        let check = |tag: usize, from: usize, part: &[u8]| {
+            assert_eq!(part, &data[tag][from..from + part.len()]);
+            seen.lock().unwrap()[tag][1] += part.len();
+            Ok(())
+        };
+        let mut told = Vec::new();
+        let lens: Vec<[usize; 2]> = loads.iter().map(|l| [l.bytes.len(); 2]).collect();
+        vk::upload(&device, &way, loads.into_iter().map(Ok), &Watched(&ready, &check), &mut |done| told.push(done))
+            .unwrap();
+        assert_eq!(*seen.lock().unwrap(), lens, "every byte is made ready and checked once");
+        assert!(told.is_sorted() && told.last() == Some(&(total as u64)), "progress rises to the end");
+        for (i, (buffer, truth)) in sent.iter().enumerate() {
+            assert!(read_back(&device, buffer, truth.len()) == *truth, "{way:?}: load {i}");
+        }
     }
+    assert_eq!(device.validation_messages(), Vec::<String>::new());
 }
 
 #[test]
 fn the_first_fault_in_order_is_told() {
-    let Some(device) = device(Copies::Own) else { return };
+    let Some(device) = device() else { return };
     let data = bytes(100_000, 3);
     let buffers: Vec<Buffer> = (0..8).map(|_| device.buffer("b", 100_000, Class::Weights).unwrap()).collect();
-    let way = Way { threads: 4, slot_bytes: 4096, window: false };
+    let way = Way { threads: 4, batch_bytes: 4096, slots: 3 };
     let send = |fault: &dyn Fn(usize) -> bool, fails_to_prepare: usize| {
         let loads = buffers.iter().enumerate().map(|(tag, to)| {
             if tag == fails_to_prepare {
@@ -122,7 +146,7 @@ fn the_first_fault_in_order_is_told() {
             Ok(Load { to: to.clone(), bytes: &data, unit: 32, repack: None, tag })
         });
         let faults: Vec<bool> = (0..8).map(fault).collect();
-        let check = |tag: usize, from: usize, _: usize| {
+        let check = |tag: usize, from: usize, _: &[u8]| {
             assert_eq!(from % 32, 0);
             if faults[tag] {
                 Err(Error::Request(format!("load {tag} byte {from}")))
@@ -130,14 +154,16 @@ fn the_first_fault_in_order_is_told() {
                 Ok(())
             }
         };
-        vk::upload(&device, &way, loads, &check, &mut |_| ()).map_err(|e| e.to_string())
+        vk::upload(&device, &way, loads, &Watched(&|_, _, _| Ok(()), &check), &mut |_| ())
+            .map(|_| ())
+            .map_err(|e| e.to_string())
     };
     assert_eq!(send(&|_| false, 9), Ok(()));
     assert_eq!(send(&|tag| tag >= 3, 9), Err("load 3 byte 0".into()));
     assert_eq!(send(&|_| false, 2), Err("not prepared".into()));
     let wide = Repack { row_bytes: 5000, ..repack(&device, &pumex_quant::FORMATS[0], 32).0 };
     let load = Load { to: buffers[0].clone(), bytes: &data, unit: 1, repack: Some(wide), tag: 0 };
-    let error = vk::upload(&device, &way, std::iter::once(Ok(load)), &|_, _, _| Ok(()), &mut |_| ()).unwrap_err();
+    let error = vk::upload(&device, &way, std::iter::once(Ok(load)), &(), &mut |_| ()).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("expected at most 4096 bytes, found 5000"), "{error}");
     assert_eq!(device.validation_messages(), Vec::<String>::new());
 }
@@ -183,29 +209,29 @@ fn usual_steps_need_no_pipeline_that_is_not_built_ahead() {
 }
 
 #[test]
-fn devices_get_the_way_of_upload_that_suits_them() {
-    let Some(device) = device(Copies::Own) else { return };
-    let heap = |len_bytes, device_local| Heap { len_bytes, budget_bytes: len_bytes, device_local };
-    let kind = |heap, device_local, host_visible| MemoryType {
-        heap,
-        device_local,
-        host_visible,
-        host_coherent: host_visible,
-        host_cached: false,
+fn a_panic_ends_an_upload_instead_of_stopping_it() {
+    let Some(device) = device() else { return };
+    let data = bytes(100_000, 3);
+    let to = device.buffer("b", 100_000, Class::Weights).unwrap();
+    let way = Way { threads: 3, batch_bytes: 4096, slots: 2 };
+    let sent = |check: Checked<'_>, progress: &mut dyn FnMut(u64)| {
+        let load = Load { to: to.clone(), bytes: &data, unit: 1, repack: None, tag: 0 };
+        let source = Watched(&|_, _, _| Ok(()), check);
+        let upload = || vk::upload(&device, &way, std::iter::once(Ok(load)), &source, progress).map(|_| ());
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(upload)).is_ok()
     };
+    assert!(sent(&|_, _, _| Ok(()), &mut |_| ()));
+    assert!(!sent(&|_, from, _| if from > 50_000 { panic!("meant to") } else { Ok(()) }, &mut |_| ()));
+    assert!(!sent(&|_, _, _| Ok(()), &mut |done| assert!(done < 50_000, "meant to")));
+}
+
+#[test]
+fn slots_are_bounded_whatever_the_cores() {
+    let Some(device) = device() else { return };
     let mut caps = device.caps().clone();
-    caps.kind = DeviceKind::Discrete;
-    caps.heaps = vec![heap(8 << 30, true), heap(64 << 30, false), heap(256 << 20, true)];
-    caps.memory_types = vec![kind(0, true, false), kind(1, false, true), kind(2, true, true)];
-    let window = |caps: &vk::Caps| policy::upload_way(caps, 16).0.window;
-    assert!(!window(&caps), "a small window is no way");
-    caps.memory_types[2].heap = 0;
-    assert!(window(&caps));
-    let held = |caps: &vk::Caps, threads| {
-        let (way, _) = policy::upload_way(caps, threads);
-        2 * way.threads * way.slot_bytes
-    };
-    assert!(held(&caps, 128) <= 128 << 20, "staging is bounded whatever the cores");
-    caps.kind = DeviceKind::Cpu;
-    assert!(held(&caps, 128) <= 16 << 20);
+    for (kind, most) in [(DeviceKind::Discrete, 64 << 20), (DeviceKind::Cpu, 16 << 20)] {
+        caps.kind = kind;
+        let (way, _) = policy::upload_way(&caps, 128);
+        assert!((1..=16).contains(&way.threads) && way.slots * way.batch_bytes <= most, "{way:?}");
+    }
 }

@@ -1,4 +1,5 @@
 //! BF16: the upper half of an IEEE single, little-endian, 16 bits per weight. One weight per block.
+use crate::bits::first_bad;
 use crate::format::{Format, FormatId};
 
 fn value(block: &[u8]) -> f32 {
@@ -21,5 +22,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode: |b, out| out[0] = value(b),
     encode,
-    is_finite: |b| value(b).is_finite(),
+    first_bad: |bytes, _| first_bad(bytes, 2, |b| value(b).is_finite()),
 };

@@ -5,6 +5,23 @@ pub fn half_at(block: &[u8], at: usize) -> f32 {
     half::f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
 }
 
+/// Whether the f16 at byte `at` is finite; without converting it, for this is asked of whole files.
+pub fn finite_half(block: &[u8], at: usize) -> bool {
+    const EXPONENT: u16 = 0x7c00;
+    u16_at(block, at) & EXPONENT != EXPONENT
+}
+
+/// Index of the first block of `n` bytes that is not `good`. Many are asked before one branches.
+#[inline]
+pub fn first_bad(bytes: &[u8], n: usize, good: impl Fn(&[u8]) -> bool) -> Option<usize> {
+    const TOGETHER: usize = 64;
+    bytes.chunks(TOGETHER * n).enumerate().find_map(|(i, blocks)| {
+        let bad = blocks.chunks_exact(n).fold(false, |bad, b| bad | !good(b));
+        let at = if bad { blocks.chunks_exact(n).position(|b| !good(b)) } else { None };
+        at.map(|at| TOGETHER * i + at)
+    })
+}
+
 /// Scale and minimum (6 bits each) of sub-block `j` in 0..8 from the 12 packed bytes of Q4_K and Q5_K.
 ///
 /// Sub-blocks 0..4 keep theirs in the low 6 bits of bytes 0..4 and 4..8; 4..8 have the low 4 bits in bytes 8..12

@@ -1,5 +1,5 @@
 //! F16: little-endian IEEE half precision, 16 bits per weight. One weight per block.
-use crate::bits::half_at;
+use crate::bits::{finite_half, first_bad, half_at};
 use crate::format::{Format, FormatId};
 
 fn encode(x: &[f32], _: &[f32], b: &mut [u8]) {
@@ -18,5 +18,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode: |b, out| out[0] = half_at(b, 0),
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, _| first_bad(bytes, 2, |b| finite_half(b, 0)),
 };

@@ -95,8 +95,8 @@ pub struct Format {
     pub decode: fn(&[u8], &mut [f32]),
     /// Encodes one block: `block_len` finite weights and how much each one's squared error counts → `block_bytes` bytes.
     pub encode: fn(&[f32], &[f32], &mut [u8]),
-    /// Whether a block's scales (or values) are all finite.
-    pub is_finite: fn(&[u8]) -> bool,
+    /// Index of the first block, of so many bytes each, with a scale or value that is NaN or infinite.
+    pub first_bad: fn(&[u8], usize) -> Option<usize>,
 }
 
 impl Format {
@@ -206,6 +206,6 @@ impl Format {
 
     /// Index of the first block with a scale or value that is NaN or infinite.
     pub fn first_non_finite(&self, bytes: &[u8]) -> Option<usize> {
-        bytes.chunks_exact(self.block_bytes).position(|b| !(self.is_finite)(b))
+        (self.first_bad)(bytes, self.block_bytes)
     }
 }

@@ -3,7 +3,7 @@
 //! `w = d * (2 * scale[j] + 1) * (grid ± DELTA)` for each of 16 sub-blocks `j` of 16; the sign of the shift is per 8
 //! weights. Bytes: 32 of grid indices (low 8 bits, for 8 weights each), 16 of two 3-bit high parts, each under its shift's
 //! sign, then 4 words of four 3-bit scales; their top nibbles together are `d`, an f16.
-use crate::bits::u16_at;
+use crate::bits::{first_bad, u16_at};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::IQ1;
 use crate::iq1_s::DELTA;
@@ -60,5 +60,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| super_scale(b).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| super_scale(b).is_finite()),
 };

@@ -3,8 +3,7 @@
 //! `w = d * (2 * scale[j] + 1) * (grid ± DELTA)` for each of 8 sub-blocks `j` of 32; grid values are -1, 0, 1. Bytes: `d`
 //! f16, 32 of grid indices (low 8 bits, for 8 weights each), then per sub-block a word of four 3-bit high parts, a 3-bit
 //! scale and the sign of the shift.
-use crate::bits::put_half;
-use crate::bits::{half_at, u16_at};
+use crate::bits::{finite_half, first_bad, half_at, put_half, u16_at};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::IQ1;
 use crate::search::codebook::{Book, Signs};
@@ -56,5 +55,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

@@ -2,8 +2,7 @@
 //!
 //! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 16 sub-blocks `j` of 16. Bytes: `d` f16, 32 of grid indices (low 8
 //! bits, for 8 weights each), 32 of sign patterns, 8 of the indices' high bit pairs, 8 of two 4-bit scales.
-use crate::bits::half_at;
-use crate::bits::put_half;
+use crate::bits::{finite_half, first_bad, half_at, put_half};
 use crate::codes::{self, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, IQ2_S};
@@ -65,5 +64,5 @@ pub const FORMAT: Format = Format {
     }),
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

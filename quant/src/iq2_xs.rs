@@ -2,8 +2,7 @@
 //!
 //! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 16 sub-blocks `j` of 16. Bytes: `d` f16, 32 words of 16 bits (9-bit
 //! grid index under 7-bit sign pattern, for 8 weights each), 8 of two 4-bit scales.
-use crate::bits::put_half;
-use crate::bits::{half_at, u16_at};
+use crate::bits::{finite_half, first_bad, half_at, put_half, u16_at};
 use crate::codes::{self, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, signs, IQ2_XS};
@@ -66,5 +65,5 @@ pub const FORMAT: Format = Format {
     }),
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

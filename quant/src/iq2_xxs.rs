@@ -2,8 +2,7 @@
 //!
 //! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, then per sub-block 4 grid
 //! indices of 8 bits and a word of four 7-bit sign patterns under a 4-bit scale.
-use crate::bits::put_half;
-use crate::bits::{half_at, u32_at};
+use crate::bits::{finite_half, first_bad, half_at, put_half, u32_at};
 use crate::codes::{self, signs_place, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, signs, IQ2_XXS};
@@ -66,5 +65,5 @@ pub const FORMAT: Format = Format {
     codes: Some(Codes { planes: &[Plane::Codes("QS", 64), Plane::Codes("SC", 4), Plane::Field("D")], place }),
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

@@ -2,8 +2,7 @@
 //!
 //! `w = d * (1 + 2 * scale[j]) * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, 64 of grid indices (low 8 bits,
 //! for 4 weights each), 8 of the indices' ninth bits, 32 of sign patterns, 4 of two 4-bit scales.
-use crate::bits::half_at;
-use crate::bits::put_half;
+use crate::bits::{finite_half, first_bad, half_at, put_half};
 use crate::codes::{self, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, IQ3_S};
@@ -66,5 +65,5 @@ pub const FORMAT: Format = Format {
     }),
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

@@ -2,8 +2,7 @@
 //!
 //! `w = d * (0.5 + scale[j]) / 2 * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, 64 grid indices of 8 bits (for
 //! 4 weights each), then per sub-block a word of four 7-bit sign patterns under a 4-bit scale.
-use crate::bits::put_half;
-use crate::bits::{half_at, u32_at};
+use crate::bits::{finite_half, first_bad, half_at, put_half, u32_at};
 use crate::codes::{self, signs_place, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, signs, IQ3_XXS};
@@ -59,5 +58,5 @@ pub const FORMAT: Format = Format {
     }),
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

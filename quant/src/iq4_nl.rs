@@ -1,8 +1,7 @@
 //! IQ4_NL: 32 weights in 18 bytes, 4.5 bits per weight.
 //!
 //! `w = d * LEVELS[q]`: sixteen levels, denser around zero. Bytes: `d` f16, then Q4_0's nibbles.
-use crate::bits::{half_at, half_nibble};
-use crate::bits::{put_half, put_nibbles};
+use crate::bits::{finite_half, first_bad, half_at, half_nibble, put_half, put_nibbles};
 use crate::codes::{self, Codes, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{scale, Levels};
@@ -41,5 +40,5 @@ pub const FORMAT: Format = Format {
     codes: Some(Codes { planes: &[Plane::Codes("QS", 16), Plane::Field("D")], place: |i| codes::nibbles(2, 16, i) }),
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

@@ -2,8 +2,7 @@
 //!
 //! `w = d * (scale[j] - 32) * LEVELS[q]` for each of 8 sub-blocks `j` of 32, with IQ4_NL's levels. Bytes: `d` f16, the high
 //! 2 bits of 8 scales, 4 of their low nibbles, then per sub-block 16 bytes of nibbles in Q4_0's order.
-use crate::bits::{half_at, half_nibble, u16_at};
-use crate::bits::{put_half, put_nibbles};
+use crate::bits::{finite_half, first_bad, half_at, half_nibble, put_half, put_nibbles, u16_at};
 use crate::codes::{self, Codes, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::iq4_nl::levels;
@@ -50,5 +49,5 @@ pub const FORMAT: Format = Format {
     }),
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

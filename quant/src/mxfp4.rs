@@ -1,8 +1,7 @@
 //! MXFP4: 32 weights in 17 bytes, 4.25 bits per weight; the OCP microscaling format.
 //!
 //! `w = 2^(e - 128) * LEVELS[q]`: E2M1 numbers, stored doubled so that they are whole. Bytes: `e`, then Q4_0's nibbles.
-use crate::bits::half_nibble;
-use crate::bits::put_nibbles;
+use crate::bits::{first_bad, half_nibble, put_nibbles};
 use crate::codes::{self, Codes, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{error, scale as search, Levels};
@@ -56,5 +55,5 @@ pub const FORMAT: Format = Format {
     codes: Some(Codes { planes: &[Plane::Codes("QS", 16), Plane::Field("E")], place: |i| codes::nibbles(1, 16, i) }),
     decode,
     encode,
-    is_finite: |b| b[0] != 255,
+    first_bad: |bytes, n| first_bad(bytes, n, |b| b[0] != 255),
 };

@@ -54,5 +54,5 @@ pub const FORMAT: Format = Format {
     codes: Some(Codes { planes: &[Plane::Codes("QS", 32), Plane::Field("SC")], place: |i| codes::nibbles(4, 8, i) }),
     decode,
     encode,
-    is_finite: |_| true,
+    first_bad: |_, _| None,
 };

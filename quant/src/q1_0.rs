@@ -1,8 +1,7 @@
 //! Q1_0: 128 weights in 18 bytes, 1.125 bits per weight.
 //!
 //! `w = ±d`, plus where the bit is set. Bytes: `d` f16, then 128 bits.
-use crate::bits::half_at;
-use crate::bits::put_half;
+use crate::bits::{finite_half, first_bad, half_at, put_half};
 use crate::codes::{self, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 
@@ -36,5 +35,5 @@ pub const FORMAT: Format = Format {
     }),
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

@@ -1,8 +1,7 @@
 //! Q2_0: 64 weights in 18 bytes, 2.25 bits per weight.
 //!
 //! `w = d * (q - 1)`. Bytes: `d` f16, then 64 bit pairs, four neighbours to a byte.
-use crate::bits::half_at;
-use crate::bits::put_half;
+use crate::bits::{finite_half, first_bad, half_at, put_half};
 use crate::codes::{self, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, scale, Integers};
@@ -39,5 +38,5 @@ pub const FORMAT: Format = Format {
     }),
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

@@ -3,8 +3,7 @@
 //! `w = d * scale[j] * q - dmin * min[j]` for each of 16 sub-blocks `j` of 16. Bytes: 16 of scale (low nibble) and minimum
 //! (high nibble), 64 of bit pairs, `d` f16, `dmin` f16. Each half of 128 weights uses 32 bytes: pair `k` of byte `l` is
 //! weight `32 * k + l`.
-use crate::bits::half_at;
-use crate::bits::{put_half, put_quarters};
+use crate::bits::{finite_half, first_bad, half_at, put_half, put_quarters};
 use crate::format::{Field, Format, FormatId};
 use crate::search::two_level;
 
@@ -41,5 +40,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| half_at(b, 80).is_finite() && half_at(b, 82).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 80) && finite_half(b, 82)),
 };

@@ -2,8 +2,7 @@
 //!
 //! `w = d * (scale[j] - 32) * (q - 4)` for each of 16 sub-blocks `j` of 16. Bytes: 32 of third bits (bit `i / 32` of byte
 //! `i % 32`), 64 of bit pairs in Q2_K's order, 12 of 6-bit scales, `d` f16.
-use crate::bits::half_at;
-use crate::bits::{put_half, put_quarters};
+use crate::bits::{finite_half, first_bad, half_at, put_half, put_quarters};
 use crate::codes::{Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, two_level, Integers};
@@ -86,5 +85,5 @@ pub const FORMAT: Format = Format {
     }),
     decode,
     encode,
-    is_finite: |b| half_at(b, 108).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 108)),
 };

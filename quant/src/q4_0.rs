@@ -1,8 +1,7 @@
 //! Q4_0: 32 weights in 18 bytes, 4.5 bits per weight.
 //!
 //! `w = d * (q - 8)`. Bytes: `d` f16, then 16 bytes whose low nibbles are weights 0..16 and high nibbles 16..32.
-use crate::bits::half_at;
-use crate::bits::{put_half, put_nibbles};
+use crate::bits::{finite_half, first_bad, half_at, put_half, put_nibbles};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
@@ -33,5 +32,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

@@ -1,8 +1,7 @@
 //! Q4_1: 32 weights in 20 bytes, 5 bits per weight.
 //!
 //! `w = d * q + m`. Bytes: `d` f16, `m` f16, then 16 bytes whose low nibbles are weights 0..16 and high nibbles 16..32.
-use crate::bits::{half_at, half_nibble};
-use crate::bits::{put_half, put_nibbles};
+use crate::bits::{finite_half, first_bad, half_at, half_nibble, put_half, put_nibbles};
 use crate::format::{Field, Format, FormatId};
 use crate::search::affine;
 
@@ -32,5 +31,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0) && finite_half(b, 2)),
 };

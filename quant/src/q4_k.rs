@@ -2,8 +2,7 @@
 //!
 //! `w = d * scale[j] * q - dmin * min[j]` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, `dmin` f16, 12 bytes of
 //! 6-bit scales and minima, then four runs of 32 bytes: low nibbles are sub-block `2i`, high nibbles `2i + 1`.
-use crate::bits::{half_at, scale_min};
-use crate::bits::{put_half, put_scale_mins};
+use crate::bits::{finite_half, first_bad, half_at, put_half, put_scale_mins, scale_min};
 use crate::format::{Field, Format, FormatId};
 use crate::search::two_level;
 
@@ -42,5 +41,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0) && finite_half(b, 2)),
 };

@@ -1,8 +1,7 @@
 //! Q5_0: 32 weights in 22 bytes, 5.5 bits per weight.
 //!
 //! `w = d * (q - 16)`. Bytes: `d` f16, 32 fifth bits (bit `i` for weight `i`), then Q4_0's nibbles.
-use crate::bits::{half_at, half_nibble, u32_at};
-use crate::bits::{put_fifths, put_half, put_nibbles};
+use crate::bits::{finite_half, first_bad, half_at, half_nibble, put_fifths, put_half, put_nibbles, u32_at};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
@@ -35,5 +34,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

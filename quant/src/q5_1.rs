@@ -1,8 +1,7 @@
 //! Q5_1: 32 weights in 24 bytes, 6 bits per weight.
 //!
 //! `w = d * q + m`. Bytes: `d` f16, `m` f16, 32 fifth bits (bit `i` for weight `i`), then Q4_0's nibbles.
-use crate::bits::{half_at, half_nibble, u32_at};
-use crate::bits::{put_fifths, put_half, put_nibbles};
+use crate::bits::{finite_half, first_bad, half_at, half_nibble, put_fifths, put_half, put_nibbles, u32_at};
 use crate::format::{Field, Format, FormatId};
 use crate::search::affine;
 
@@ -35,5 +34,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0) && finite_half(b, 2)),
 };

@@ -2,8 +2,7 @@
 //!
 //! Like Q4_K with a fifth bit: `d` f16, `dmin` f16, 12 bytes of 6-bit scales and minima, 32 bytes of high bits (bit `j`
 //! of byte `l` belongs to weight `l` of sub-block `j`), then 128 bytes of low nibbles in Q4_K's order.
-use crate::bits::{half_at, scale_min};
-use crate::bits::{put_half, put_scale_mins};
+use crate::bits::{finite_half, first_bad, half_at, put_half, put_scale_mins, scale_min};
 use crate::format::{Field, Format, FormatId};
 use crate::search::two_level;
 
@@ -48,5 +47,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite() && half_at(b, 2).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0) && finite_half(b, 2)),
 };

@@ -3,8 +3,7 @@
 //! `w = d * scale[i / 16] * (q - 32)`. Bytes: 128 of low nibbles, 64 of high bit pairs, 16 signed scales, `d` f16. Each
 //! half of 128 weights uses 64 low bytes and 32 high bytes: quarter `k` (32 weights) takes nibble `k / 2` of low bytes
 //! `32 * (k % 2)..` and bit pair `k` of the high bytes.
-use crate::bits::half_at;
-use crate::bits::put_half;
+use crate::bits::{finite_half, first_bad, half_at, put_half};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, two_level, Integers};
 
@@ -47,5 +46,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| half_at(b, 208).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 208)),
 };

@@ -1,8 +1,7 @@
 //! Q8_0: 32 weights in 34 bytes, 8.5 bits per weight.
 //!
 //! `w = d * q`. Bytes: `d` f16, then 32 signed bytes.
-use crate::bits::half_at;
-use crate::bits::put_half;
+use crate::bits::{finite_half, first_bad, half_at, put_half};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{inverse, round, to_half};
 
@@ -36,5 +35,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| half_at(b, 0).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),
 };

@@ -1,6 +1,7 @@
 //! Q8_K: 256 weights in 292 bytes, 9.125 bits per weight; an intermediate of integer kernels, rarely stored.
 //!
 //! `w = d * q`. Bytes: `d` f32, 256 signed bytes, then the sums of each 16 of them as i16, which decoding does not need.
+use crate::bits::first_bad;
 use crate::format::{Field, Format, FormatId};
 use crate::search::{inverse, round};
 
@@ -43,5 +44,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| scale(b).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| scale(b).is_finite()),
 };

@@ -3,8 +3,7 @@
 //! `w = d * (t - 1)`. A byte holds five base-3 digits as the fraction `byte / 256`: multiplying by 3 brings the next one
 //! to the front. Bytes: 48 of five digits (first 32 bytes: digit `n` of byte `m` is weight `32 * n + m`; next 16 likewise
 //! from weight 160 on), 4 of four digits (weight `240 + 4 * n + m`), `d` f16.
-use crate::bits::half_at;
-use crate::bits::put_half;
+use crate::bits::{finite_half, first_bad, half_at, put_half};
 use crate::codes::{self, Codes, Place, Plane};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{self, scale, Integers};
@@ -48,5 +47,5 @@ pub const FORMAT: Format = Format {
     }),
     decode,
     encode,
-    is_finite: |b| half_at(b, 52).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 52)),
 };

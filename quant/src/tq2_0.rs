@@ -1,8 +1,7 @@
 //! TQ2_0: 256 ternary weights in 66 bytes, 2.0625 bits per weight.
 //!
 //! `w = d * (q - 1)`. Bytes: 64 of bit pairs in Q2_K's order, `d` f16.
-use crate::bits::half_at;
-use crate::bits::{put_half, put_quarters};
+use crate::bits::{finite_half, first_bad, half_at, put_half, put_quarters};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
@@ -33,5 +32,5 @@ pub const FORMAT: Format = Format {
     codes: None,
     decode,
     encode,
-    is_finite: |b| half_at(b, 64).is_finite(),
+    first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 64)),
 };

@@ -23,6 +23,11 @@ fn a_zero_block_is_finite_and_a_nan_scale_is_found() {
         // NVFP4's scales have no infinity, and what would be NaN counts as 0.
         let expected = (f.name != "NVFP4").then_some(1);
         assert_eq!(f.first_non_finite(&bytes), expected, "{}", f.name);
+        for at in [0, 63, 64, 130, 199] {
+            let mut bytes = vec![0u8; f.block_bytes * 200];
+            bytes[at * f.block_bytes..].fill(0xff);
+            assert_eq!(f.first_non_finite(&bytes), expected.map(|_| at), "{} {at}", f.name);
+        }
     }
 }
 

@@ -18,8 +18,16 @@ layout(push_constant) uniform Push {
 };
 const uint CODES = 1 << 16;
 
-uint byte_at(uint at) { return (from.v[at / 4] >> (8 * (at % 4))) & 255; }
-uint bit_at(uint at) { return (from.v[at / 32] >> (at % 32)) & 1; }
+// Rows that a workgroup lays out are held here first, if one fits: `from` may be the host's memory, of which every word is read
+// once then, beside its neighbours.
+const uint HELD = 4096;
+shared uint held[HELD];
+bool holds;
+uint begin; // first word that is held
+
+uint word(uint i) { return holds ? held[i - begin] : from.v[i]; }
+uint byte_at(uint at) { return (word(at / 4) >> (8 * (at % 4))) & 255; }
+uint bit_at(uint at) { return (word(at / 32) >> (at % 32)) & 1; }
 
 // Digit of weight i of a block of TQ1_0.
 uint digit(uint block, uint i) {
@@ -59,21 +67,52 @@ uint codes_byte(uint block, uint b) {
     return byte;
 }
 
+uint field_of(inout uint at) {
+    uint f = 0;
+    while (f + 1 < fields && at >= blocks * place[2 * f + 1]) {
+        at -= blocks * place[2 * f + 1];
+        f++;
+    }
+    return f;
+}
+uint planes_byte(uint row, uint at) {
+    if (at >= row_bytes) return 0;
+    const uint f = field_of(at), width = place[2 * f + 1], part = place[2 * f];
+    const uint block = (row * blocks + at / width) * block_bytes;
+    return part >= CODES ? codes_byte(block, part - CODES + at % width) : byte_at(block + part + at % width);
+}
+// Four bytes that follow each other.
+uint word_at(uint at) {
+    const uint by = 8 * (at % 4), low = word(at / 4);
+    return by == 0 ? low : (low >> by) | (word(at / 4 + 1) << (32 - by));
+}
+
+// Word `i` of a row as planes.
+uint planes_word(uint row, uint i) {
+    uint at = 4 * i, four = 0;
+    const uint f = field_of(at), width = place[2 * f + 1], part = place[2 * f];
+    if (4 * i + 4 <= row_bytes && part < CODES && width % 4 == 0 && at % 4 == 0) {
+        return word_at((row * blocks + at / width) * block_bytes + part + at % width);
+    }
+    for (uint b = 0; b < 4; b++) four |= planes_byte(row, 4 * i + b) << (8 * b);
+    return four;
+}
+
 void main() {
-    const uint total = rows * row_words;
-    for (uint i = gl_GlobalInvocationID.x; i < total; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
-        uint row = i / row_words, first = 4 * (i % row_words), word = 0;
-        for (uint b = 0; b < 4; b++) {
-            uint at = first + b, f = 0;
-            if (at >= row_bytes) break;
-            while (f + 1 < fields && at >= blocks * place[2 * f + 1]) {
-                at -= blocks * place[2 * f + 1];
-                f++;
-            }
-            const uint width = place[2 * f + 1], block = (row * blocks + at / width) * block_bytes, part = place[2 * f];
-            const uint byte = part >= CODES ? codes_byte(block, part - CODES + at % width) : byte_at(block + part + at % width);
-            word |= byte << (8 * b);
+    const uint id = gl_LocalInvocationID.x, threads = gl_WorkGroupSize.x, bytes = blocks * block_bytes;
+    holds = bytes + 3 <= 4 * HELD; // a row may start within a word
+    const uint together = holds ? (4 * HELD - 3) / bytes : 1;
+    for (uint first = gl_WorkGroupID.x * together; first < rows; first += gl_NumWorkGroups.x * together) {
+        const uint n = min(together, rows - first);
+        if (holds) {
+            begin = first * bytes / 4;
+            const uint end = ((first + n) * bytes + 3) / 4;
+            barrier();
+            for (uint i = begin + id; i < end; i += threads) held[i - begin] = from.v[i];
+            barrier();
         }
-        to.v[i] = word;
+        for (uint i = id; i < n * row_words; i += threads) {
+            to.v[first * row_words + i] = planes_word(first + i / row_words, i % row_words);
+        }
     }
 }

@@ -82,6 +82,19 @@ pub struct VulkanRunner {
     /// Where tags of the last chained step started.
     tags: u32,
     fault: Buffer,
+    freeing: Freeing,
+}
+
+/// What lets go of an upload's memory beside the first step; waited for, as a process must not end amid it.
+#[derive(Default)]
+struct Freeing(Option<std::thread::JoinHandle<()>>);
+
+impl Drop for Freeing {
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Most rows of a step.
@@ -120,9 +133,10 @@ impl VulkanRunner {
             let weights = weights::upload(&device, (&kernels, &codebooks), gguf, &plan, progress);
             (made.join(), weights)
         });
-        let weights = weights?;
+        let (weights, spent) = weights?;
         let mut runner = made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         runner.weights = weights;
+        runner.freeing = Freeing(Some(std::thread::spawn(|| drop(spent))));
         Ok(runner)
     }
 
@@ -185,6 +199,7 @@ impl VulkanRunner {
             activations,
             tags: u32::MAX - 40 * TAGS, // so that what happens once in millions of steps happens in every test
             fault,
+            freeing: Freeing::default(),
             device,
             placement,
             weights: vec![arena.clone(); plan.weights.len()],

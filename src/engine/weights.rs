@@ -5,7 +5,7 @@ use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Plan, WeightInfo};
 use crate::policy;
-use crate::vk::{self, Buffer, Class, Device, Load, Repack};
+use crate::vk::{self, Buffer, Class, Device, Load, Repack, Source, Spent};
 use crate::{Error, Result};
 use pumex_quant::{tables, Format};
 use rayon::prelude::*;
@@ -22,7 +22,7 @@ const KERNEL_ALIGNMENT: u64 = 16;
 /// Where a weight may start in a piece of memory, what such a piece is at most, and what a weight must be to get its own: so
 /// little of a piece is left over.
 const ROOM_ALIGNMENT: u64 = 256;
-const PIECE_BYTES: u64 = 1 << 30;
+const PIECE_BYTES: u64 = 256 << 20;
 const OWN_BYTES: u64 = 64 << 20;
 /// Blocks checked by one thread at a time.
 const CHECK_BLOCKS: usize = 1 << 14;
@@ -37,22 +37,33 @@ pub fn check_finite(gguf: &Gguf, plan: &Plan) -> Result<()> {
 
 fn check_whole(gguf: &Gguf, w: &WeightInfo) -> Result<()> {
     let step = CHECK_BLOCKS * w.format.block_bytes;
-    let len = gguf.data(&gguf.tensors()[w.tensor]).len();
-    let failed = (0..len.div_ceil(step)).into_par_iter().find_map_first(|i| {
+    let tensor = &gguf.tensors()[w.tensor];
+    let failed = gguf.data(tensor).par_chunks(step).enumerate().find_map_first(|(i, part)| {
         let from = i * step;
-        check(gguf, w, from, step.min(len - from)).err()
+        gguf.touch(tensor, from, part.len()).and_then(|()| check(gguf, w, from, part)).err()
     });
     failed.map_or(Ok(()), Err)
 }
 
-/// Checks `len` bytes from byte `from` on, both multiples of a block.
-fn check(gguf: &Gguf, w: &WeightInfo, from: usize, len: usize) -> Result<()> {
-    let tensor = &gguf.tensors()[w.tensor];
-    gguf.touch(tensor, from, len)?;
-    let Some(bad) = w.format.first_non_finite(&gguf.data(tensor)[from..from + len]) else { return Ok(()) };
+/// Checks bytes of a weight from byte `from` on, which starts a block.
+fn check(gguf: &Gguf, w: &WeightInfo, from: usize, bytes: &[u8]) -> Result<()> {
+    let Some(bad) = w.format.first_non_finite(bytes) else { return Ok(()) };
     let block = from / w.format.block_bytes + bad;
     let what = format!("{}: expected finite weights, found NaN or infinity in block {block}", w.name);
     Err(Error::file(gguf.path(), "non_finite_weight", what))
+}
+
+/// The weights of a plan as their file holds them.
+struct Held<'a>(&'a Gguf, &'a Plan);
+
+impl Source for Held<'_> {
+    fn ready(&self, weight: usize, from: usize, len: usize) -> Result<()> {
+        self.0.touch(&self.0.tensors()[self.1.weights[weight].tensor], from, len)
+    }
+
+    fn check(&self, weight: usize, from: usize, bytes: &[u8]) -> Result<()> {
+        check(self.0, &self.1.weights[weight], from, bytes)
+    }
 }
 
 /// The tables of all formats, on the device.
@@ -148,7 +159,7 @@ impl Rooms<'_> {
 }
 
 /// Uploads all weights, as planes where they must be sent anyway, or uses the file's own pages where the device can; the
-/// result is in the plan's order.
+/// result is in the plan's order, with what the upload took and needs no more.
 ///
 /// # Errors
 /// A weight that is not finite, memory that ran out, a lost device.
@@ -158,16 +169,19 @@ pub fn upload(
     gguf: &Gguf,
     plan: &Plan,
     progress: Progress<'_>,
-) -> Result<Vec<Buffer>> {
+) -> Result<(Vec<Buffer>, Spent)> {
     let begun = Instant::now();
     let held = |w: &WeightInfo| gguf.data(&gguf.tensors()[w.tensor]).len();
     let total: u64 = plan.weights.iter().map(|w| held(w) as u64).sum();
     let widest = plan.weights.iter().map(|w| w.len_bytes() as usize / w.rows.max(1)).max().unwrap_or(0);
     let (mut way, reason) = policy::upload_way(device.caps(), rayon::current_num_threads());
-    way.slot_bytes = way.slot_bytes.max(widest);
+    way.batch_bytes = way.batch_bytes.max(widest);
     let imported: HashMap<usize, Buffer> =
         gguf.maps().filter_map(|(file, map)| Some((file, device.import(map)?))).collect();
     let planes = device.stages_weights();
+    if !planes {
+        way.slots = 0; // mapped memory takes what no file's page can
+    }
     let in_place = Cell::new(0);
     let mut buffers = Vec::with_capacity(plan.weights.len());
     let mut repeats = Vec::new();
@@ -200,8 +214,7 @@ pub fn upload(
         Ok(Some(Load { to: buffer, bytes, unit: w.format.block_bytes, repack, tag: i }))
     };
     let loads = plan.weights.iter().enumerate().filter_map(|w| prepared(w).transpose());
-    let checked = |tag: usize, from: usize, len: usize| check(gguf, &plan.weights[tag], from, len);
-    vk::upload(device, &way, loads, &checked, &mut |sent| progress(sent + in_place.get(), total))?;
+    let spent = vk::upload(device, &way, loads, &Held(gguf, plan), &mut |sent| progress(sent + in_place.get(), total))?;
     if !repeats.is_empty() {
         vk::repeat(device, repeats)?;
     }
@@ -209,9 +222,9 @@ pub fn upload(
     let speed = total as f64 / seconds / 1e9;
     tracing::info!("load: weights, {:.2} GB in {:.0} ms ({speed:.1} GB/s)", total as f64 / 1e9, seconds * 1e3);
     if in_place.get() < total {
-        tracing::info!("load: {} threads, slots of {} KiB; {reason}", way.threads, way.slot_bytes >> 10);
+        tracing::info!("load: {} threads, {} slots of {} KiB; {reason}", way.threads, way.slots, way.batch_bytes >> 10);
     }
-    Ok(buffers)
+    Ok((buffers, spent))
 }
 
 #[cfg(test)]

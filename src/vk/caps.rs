@@ -93,23 +93,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The queue family for all work, and one that only copies: engines that work beside the others, where there are some.
-pub(super) fn queue_families(instance: &ash::Instance, physical: vk::PhysicalDevice) -> (u32, Option<u32>) {
+/// The queue family for all work, copies too: the first that can.
+pub(super) fn queue_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> u32 {
     // SAFETY: `physical` came from this instance.
     let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
-    let flags: Vec<vk::QueueFlags> = families.iter().map(|f| f.queue_flags).collect();
-    choose_families(&flags)
-}
-
-fn choose_families(flags: &[vk::QueueFlags]) -> (u32, Option<u32>) {
-    let other = vk::QueueFlags::GRAPHICS
-        | vk::QueueFlags::COMPUTE
-        | vk::QueueFlags::VIDEO_DECODE_KHR
-        | vk::QueueFlags::VIDEO_ENCODE_KHR
-        | vk::QueueFlags::OPTICAL_FLOW_NV;
-    let work = flags.iter().position(|f| f.contains(vk::QueueFlags::COMPUTE)).unwrap_or(0);
-    let copying = flags.iter().position(|f| f.contains(vk::QueueFlags::TRANSFER) && !f.intersects(other));
-    (work as u32, copying.map(|i| i as u32))
+    families.iter().position(|f| f.queue_flags.contains(vk::QueueFlags::COMPUTE)).unwrap_or(0) as u32
 }
 
 /// Columns of cooperative matrices that the kernels can use, fewest first.
@@ -342,17 +330,6 @@ pub(crate) fn fake_with(memory_budget_bytes: u64) -> Caps {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn copies_get_a_queue_that_does_nothing_else() {
-        use vk::QueueFlags as Q;
-        let all = Q::GRAPHICS | Q::COMPUTE | Q::TRANSFER;
-        assert_eq!(choose_families(&[all]), (0, None));
-        assert_eq!(choose_families(&[Q::GRAPHICS, all]), (1, None));
-        assert_eq!(choose_families(&[all, Q::COMPUTE | Q::TRANSFER]), (0, None));
-        assert_eq!(choose_families(&[all, Q::TRANSFER | Q::VIDEO_DECODE_KHR]), (0, None));
-        assert_eq!(choose_families(&[Q::TRANSFER | Q::SPARSE_BINDING, all]), (1, Some(0)));
-    }
 
     #[test]
     fn a_device_without_a_needed_feature_is_refused_by_the_feature_s_name() {

@@ -3,7 +3,6 @@
 use super::device::{add, Device, Inner};
 use super::memory::Buffer;
 use super::pipeline::Pipeline;
-use super::queue::{Line, Value};
 use crate::Result;
 use ash::vk;
 use std::sync::Arc;
@@ -63,7 +62,7 @@ impl Device {
     /// # Errors
     /// Memory that ran out.
     pub fn recorder_with_stamps(&self, extra: u32) -> Result<Recorder> {
-        let mut recorder = self.recorder_for(&self.0.work, 2 + extra)?;
+        let mut recorder = self.recorder_bare(2 + extra)?;
         recorder.copy_barrier();
         Ok(recorder)
     }
@@ -73,18 +72,18 @@ impl Device {
     /// # Errors
     /// Memory that ran out.
     pub fn recorder_untimed(&self) -> Result<Recorder> {
-        let mut recorder = self.recorder_for(&self.0.work, 0)?;
+        let mut recorder = self.recorder_bare(0)?;
         recorder.copy_barrier();
         Ok(recorder)
     }
 
-    /// A recording for `line` with room for `stamps` time stamps, ordered after nothing.
-    pub(super) fn recorder_for(&self, line: &Line, stamps: u32) -> Result<Recorder> {
+    /// A recording with room for `stamps` time stamps, ordered after nothing.
+    pub(super) fn recorder_bare(&self, stamps: u32) -> Result<Recorder> {
         let inner = &self.0;
         let begun = Instant::now();
         // SAFETY: plain creation on a live device.
         let raw = unsafe {
-            let info = vk::CommandPoolCreateInfo::default().queue_family_index(line.family);
+            let info = vk::CommandPoolCreateInfo::default().queue_family_index(inner.queue.family);
             let pool =
                 inner.raw.create_command_pool(&info, None).map_err(|e| inner.failed("vkCreateCommandPool", e))?;
             let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
@@ -128,12 +127,7 @@ impl Device {
     /// # Errors
     /// A lost device.
     pub fn submit(&self, recording: &Recording) -> Result<u64> {
-        self.submit_to(&self.0.work, recording, None)
-    }
-
-    /// Likewise, to any line and after a value of another.
-    pub(super) fn submit_to(&self, line: &Line, recording: &Recording, after: Option<Value<'_>>) -> Result<u64> {
-        let value = self.0.submit(line, &[recording.0.commands], after)?;
+        let value = self.0.submit(&[recording.0.commands])?;
         add(&self.0.totals.dispatches, recording.0.dispatches);
         add(&self.0.totals.barriers, recording.0.barriers);
         add(&self.0.totals.push_bytes, recording.0.push_bytes);

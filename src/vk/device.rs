@@ -2,7 +2,7 @@
 
 use super::caps::{self, Caps};
 use super::debug::{on_message, Messages};
-use super::queue::{Copies, Line, Value};
+use super::queue::Queue;
 use super::select::{choose, Select};
 use crate::step::Counters;
 use crate::{Error, Result};
@@ -23,14 +23,12 @@ pub struct Options {
     pub validation: bool,
     /// Keeps weights out of mapped memory even where memory is unified, so that staging slots are used.
     pub force_staging: bool,
-    /// Where copies to the device are submitted.
-    pub copies: Copies,
 }
 
 /// Pieces of memory that buffers share: of the device, and of the host the first and those that come after many. Memory of the
 /// host that the device may read takes 0.4 ms a MiB to make, and others wait for it.
 const DEVICE_BLOCK_BYTES: u64 = 256 << 20;
-const HOST_BLOCK_BYTES: (u64, u64) = (8 << 20, 64 << 20);
+const HOST_BLOCK_BYTES: (u64, u64) = (1 << 20, 64 << 20);
 const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
 /// Running totals, see [`Counters`].
@@ -56,9 +54,7 @@ pub(super) struct Inner {
     pub caps: Caps,
     pub force_staging: bool,
     pub raw: ash::Device,
-    /// All work but copies that have their own line.
-    pub work: Line,
-    pub copies: Option<Line>,
+    pub queue: Queue,
     pub allocator: ManuallyDrop<Mutex<Allocator>>,
     pub cache: vk::PipelineCache,
     pub cache_len: AtomicU64,
@@ -96,7 +92,7 @@ impl Drop for Inner {
             let _ = self.raw.device_wait_idle();
             ManuallyDrop::drop(&mut self.allocator);
             self.raw.destroy_pipeline_cache(self.cache, None);
-            std::iter::once(&self.work).chain(&self.copies).for_each(|line| line.free(&self.raw));
+            self.queue.free(&self.raw);
             self.raw.destroy_device(None);
             if let Some((loader, messenger)) = self.messenger.take() {
                 loader.destroy_debug_utils_messenger(messenger, None);
@@ -205,11 +201,8 @@ impl Device {
         let fail = |call, e| failed(call, &caps.name, e);
         // SAFETY: handles come from this instance; every struct chained lives until its call returns.
         unsafe {
-            let (family, copying) = caps::queue_families(&instance, physical);
-            let copying = copying.filter(|_| options.copies == Copies::Own);
-            let info =
-                |family| vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0]);
-            let queues: Vec<_> = std::iter::once(family).chain(copying).map(info).collect();
+            let family = caps::queue_family(&instance, physical);
+            let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
             let mut f11 = vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(true);
             let f12 =
                 vk::PhysicalDeviceVulkan12Features::default().buffer_device_address(true).timeline_semaphore(true);
@@ -234,14 +227,7 @@ impl Device {
                 info = info.push_next(&mut matrix);
             }
             let raw = instance.create_device(physical, &info, None).map_err(|e| fail("vkCreateDevice", e))?;
-            let line = |queue, family| Line::new(&raw, queue, family).map_err(|e| fail("vkCreateSemaphore", e));
-            let queue = |family| Arc::new(Mutex::new(raw.get_device_queue(family, 0)));
-            let work = line(queue(family), family)?;
-            let copies = match copying {
-                Some(family) => Some(line(queue(family), family)?),
-                None if options.copies == Copies::Apart => Some(line(work.queue(), family)?),
-                None => None,
-            };
+            let queue = Queue::new(&raw, family).map_err(|e| fail("vkCreateSemaphore", e))?;
             let allocator = Allocator::new(&AllocatorCreateDesc {
                 instance: instance.clone(),
                 device: raw.clone(),
@@ -270,8 +256,7 @@ impl Device {
                 caps,
                 force_staging: options.force_staging,
                 raw,
-                work,
-                copies,
+                queue,
                 allocator: ManuallyDrop::new(Mutex::new(allocator)),
                 cache,
                 cache_len: AtomicU64::new(cache_len),
@@ -323,7 +308,7 @@ impl Device {
     /// # Errors
     /// A lost device, or two minutes without it.
     pub fn wait(&self, value: u64) -> Result<()> {
-        self.0.wait(Value { line: &self.0.work, value })
+        self.0.wait(value)
     }
 
     /// Whether `value` is reached.
@@ -331,7 +316,7 @@ impl Device {
     /// # Errors
     /// A lost device.
     pub fn reached(&self, value: u64) -> Result<bool> {
-        self.0.reached(Value { line: &self.0.work, value })
+        self.0.reached(value)
     }
 }
 

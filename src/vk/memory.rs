@@ -43,7 +43,9 @@ pub(super) fn memory_type(types: &[MemoryType], class: Class, unified: bool) -> 
         Class::Readback => {
             first(&|t| mapped(t) && t.host_cached && !t.device_local).or_else(|| first(&|t| mapped(t) && t.host_cached))
         }
-        Class::Staging => first(&|t| mapped(t) && !t.device_local),
+        // Cached: what was just written is read from the cache.
+        Class::Staging => first(&|t| mapped(t) && t.host_cached && !t.device_local)
+            .or_else(|| first(&|t| mapped(t) && !t.device_local)),
     };
     found.or_else(|| match class {
         Class::Weights | Class::State | Class::Scratch => first(&|t| t.device_local),
@@ -169,12 +171,7 @@ impl Device {
             | vk::BufferUsageFlags::TRANSFER_SRC
             | vk::BufferUsageFlags::TRANSFER_DST
             | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
-        let mut info = vk::BufferCreateInfo::default().size(len_bytes.max(16)).usage(usage);
-        // Shared by both families instead of handed over: buffers have no layout that sharing could spoil.
-        let families: Vec<u32> = std::iter::once(&inner.work).chain(&inner.copies).map(|line| line.family).collect();
-        if families.iter().any(|f| *f != families[0]) {
-            info = info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(&families);
-        }
+        let info = vk::BufferCreateInfo::default().size(len_bytes.max(16)).usage(usage);
         // SAFETY: plain creation on a live device.
         let buffer = unsafe { inner.raw.create_buffer(&info, None) }.map_err(|e| inner.failed("vkCreateBuffer", e))?;
         // SAFETY: the buffer was just made.
@@ -192,7 +189,8 @@ impl Device {
             _ if visible => MemoryLocation::CpuToGpu,
             _ => MemoryLocation::GpuOnly,
         };
-        let scheme = if len_bytes >= DEDICATED_BYTES {
+        // Staging is short-lived, and memory of the host costs by its size: no more than is asked for.
+        let scheme = if len_bytes >= DEDICATED_BYTES || class == Class::Staging {
             AllocationScheme::DedicatedBuffer(buffer)
         } else {
             AllocationScheme::GpuAllocatorManaged
@@ -249,13 +247,14 @@ mod tests {
 
     /// (table, unified, weights, params, readback, staging)
     #[test]
-    fn classes_get_the_memory_meant_for_them_on_five_kinds_of_devices() {
+    fn classes_get_the_memory_meant_for_them_on_six_kinds_of_devices() {
         let cases = [
-            ("256 MB BAR", vec![t(0, "L"), t(1, "V"), t(1, "VC"), t(2, "LV")], false, [0, 3, 2, 1]),
-            ("ReBAR, visible type first", vec![t(0, "LV"), t(0, "L"), t(1, "V"), t(1, "VC")], false, [1, 0, 3, 2]),
+            ("256 MB BAR", vec![t(0, "L"), t(1, "V"), t(1, "VC"), t(2, "LV")], false, [0, 3, 2, 2]),
+            ("ReBAR, visible type first", vec![t(0, "LV"), t(0, "L"), t(1, "V"), t(1, "VC")], false, [1, 0, 3, 3]),
             ("unified", vec![t(0, "LV"), t(0, "LVC")], true, [0, 0, 1, 0]),
-            ("small VRAM, no window", vec![t(1, ""), t(0, "L"), t(1, "V"), t(1, "VC")], false, [1, 2, 3, 2]),
-            ("all local memory visible", vec![t(1, "V"), t(0, "LV"), t(1, "VC")], false, [1, 1, 2, 0]),
+            ("small VRAM, no window", vec![t(1, ""), t(0, "L"), t(1, "V"), t(1, "VC")], false, [1, 2, 3, 3]),
+            ("no cached memory", vec![t(0, "L"), t(1, "V")], false, [0, 1, 1, 1]),
+            ("all local memory visible", vec![t(1, "V"), t(0, "LV"), t(1, "VC")], false, [1, 1, 2, 2]),
         ];
         for (name, table, unified, expected) in cases {
             let found = [Class::Weights, Class::Params, Class::Readback, Class::Staging]

@@ -1,37 +1,34 @@
-//! Host bytes → device buffers: straight into mapped memory where host and device share it, else through slots.
+//! Host bytes → device buffers: straight into mapped memory where host and device share it, else through slots in the host's
+//! memory, which the device reads where they are.
 //!
-//! Every thread has slots of its own: it fills one while the device takes the other, and waits for nothing else. What is filled
-//! another thread submits, all that is there at once: of slots in a window one for all of them, for a submission takes as long
-//! for a dozen slots as for one. Copies go to the device's queue or, if it was opened so, to one that only copies; kernels that
-//! repack follow them on the first.
+//! Handing over between threads and to the device each take as long as some hundred KiB take on their way, so both happen once for
+//! a batch of several MiB. The thread that called plans batches; another one gives each a slot that the device is done with; all
+//! others fill the batch that is next, piece by piece, and whoever fills the last piece of one submits it.
 
+mod batch;
 mod fill;
-mod submit;
 
 use super::device::Device;
 use super::memory::Buffer;
 use super::pipeline::Pipeline;
-use super::queue::Value;
 use crate::{Error, Result};
-use fill::Filler;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
+use batch::{Planned, Run, Slot};
+use fill::Shared;
+use std::sync::Arc;
 use std::time::Duration;
-use submit::Sends;
 
 /// How uploads are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Threads, each with slots of its own.
+    /// Threads that fill batches.
     pub threads: usize,
-    /// Bytes of a slot.
-    pub slot_bytes: usize,
-    /// Slots lie in the device's memory and the host writes them through its window, instead of in the host's.
-    pub window: bool,
+    /// Bytes of a batch, and of the slot that holds it.
+    pub batch_bytes: usize,
+    /// Slots, in the host's memory, which are made at once; 0 for one when it is needed.
+    pub slots: usize,
 }
 
-/// Rows of `row_bytes` bytes to be turned into rows of `row_words` words by a kernel, after they reached the device.
+/// Rows of `row_bytes` bytes to be turned into rows of `row_words` words by a kernel, on their way.
 pub struct Repack {
     /// Takes the addresses of both sides and the number of rows, then `rest`.
     pub pipeline: Pipeline,
@@ -49,7 +46,7 @@ pub struct Load<'a> {
     pub to: Buffer,
     /// What.
     pub bytes: &'a [u8],
-    /// Bytes that are checked together: pieces are whole multiples of it.
+    /// Bytes that are checked together: what [`Source::check`] gets are whole multiples of it.
     pub unit: usize,
     /// A kernel that lays them out; whole rows then, and none for mapped buffers.
     pub repack: Option<Repack>,
@@ -57,114 +54,128 @@ pub struct Load<'a> {
     pub tag: usize,
 }
 
-/// Called with the tag, the place and the length of bytes about to be read for the first time; an error stops the upload.
-/// Bytes are not touched before this returns.
-pub type Check<'a> = &'a (dyn Fn(usize, usize, usize) -> Result<()> + Sync);
+/// Says of bytes whether they may be sent.
+pub trait Source: Sync {
+    /// Called with tag, place and length of bytes that nobody has read yet, and nobody will if it fails.
+    ///
+    /// # Errors
+    /// Bytes that cannot be read.
+    fn ready(&self, tag: usize, from: usize, len: usize) -> Result<()>;
 
-/// Slot of what is sent by itself.
-const SMALL: usize = 1 << 20;
-/// Longest silence between two calls of the progress function, so that it may stop the process.
-const TICK: Duration = Duration::from_millis(100);
-
-/// Part of a load that fits a slot.
-struct Chunk<'a> {
-    load: Arc<Load<'a>>,
-    from: usize,
-    len: usize,
-    order: usize,
+    /// Called with tag, place and bytes that were just read, so that the core has them in its cache: whole units.
+    ///
+    /// # Errors
+    /// Bytes that must not be used.
+    fn check(&self, tag: usize, from: usize, bytes: &[u8]) -> Result<()>;
 }
 
-/// What became of a chunk: its bytes, or its place in the order and why not.
-type Told = std::result::Result<u64, (usize, Error)>;
+/// Any bytes will do.
+impl Source for () {
+    fn ready(&self, _: usize, _: usize, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn check(&self, _: usize, _: usize, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Slots that an upload is done with. To let go of them takes some milliseconds.
+pub struct Spent {
+    _slots: Vec<Arc<Slot>>,
+}
+
+/// Batch of what is sent by itself.
+const SMALL: usize = 1 << 20;
+/// Of runs in a batch.
+const ALIGNMENT: usize = 256;
+/// Longest silence between two calls of the progress function, so that it may stop the process.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Sends all `loads` in order, and returns when they are there. `progress` gets the bytes sent, on this thread.
 ///
 /// # Errors
-/// Those of `loads` and `check`, whichever came first in order; memory that ran out for the slots, a row wider than a slot,
+/// The first that `source` says in order; one of `loads`, which stops all; memory that ran out for slots, a row wider than one,
 /// a lost device.
 pub fn upload<'a>(
     device: &Device,
     way: &Way,
     loads: impl Iterator<Item = Result<Load<'a>>>,
-    check: Check<'_>,
+    source: &dyn Source,
     progress: &mut dyn FnMut(u64),
-) -> Result<()> {
-    let ((send, chunks), (tell, told)) = (mpsc::channel(), mpsc::channel());
-    let (chunks, stop) = (Mutex::new(chunks), AtomicBool::new(false));
-    let (mut done, mut failed, mut order) = (0, None::<(usize, Error)>, 0);
-    let mut note = |told: Told, failed: &mut Option<(usize, Error)>| {
-        match told {
-            Ok(bytes) => done += bytes,
-            Err(e) if failed.as_ref().is_none_or(|first| e.0 < first.0) => *failed = Some(e),
-            Err(_) => {}
-        }
-        progress(done);
-    };
+) -> Result<Spent> {
+    let shared = Shared::new(device, way, source);
     std::thread::scope(|scope| {
-        let threads = way.threads.max(1);
-        // Where copies take the device's time, nobody's slot waits for another's.
-        let sends = (0..if way.window { 1 } else { threads }).map(|_| {
-            let (hand_over, filled) = mpsc::channel();
-            let sends = Sends { device, stop: &stop, tell: tell.clone() };
-            scope.spawn(move || sends.run(&filled));
-            hand_over
-        });
-        let sends: Vec<_> = sends.collect();
-        for i in 0..threads {
-            let filler = Filler { device, way, check, chunks: &chunks, stop: &stop, tell: tell.clone() };
-            let hand_over = sends[i % sends.len()].clone();
-            scope.spawn(move || filler.run(&hand_over));
+        let _guard = shared.guard();
+        for _ in 0..way.threads.max(1) {
+            scope.spawn(|| shared.fill());
         }
-        drop((sends, tell));
+        scope.spawn(|| shared.make_slots());
+        scope.spawn(|| shared.serve());
+        let mut plan = Plan { shared: &shared, progress, runs: Vec::new(), used: 0, order: 0 };
         for load in loads {
-            match load.and_then(|load| cut(load, way.slot_bytes)) {
-                Ok(cut) => cut.for_each(|(load, from, len)| {
-                    // A send fails only when every thread has stopped, which the results will say.
-                    let _ = send.send(Chunk { load, from, len, order });
-                    order += 1;
-                }),
-                Err(e) => note(Err((order, e)), &mut failed),
+            if let Err(e) = load.and_then(|load| plan.add(load)) {
+                shared.failed((plan.order + plan.runs.len(), 0), e);
             }
-            told.try_iter().for_each(|t| note(t, &mut failed));
-            if failed.is_some() {
-                stop.store(true, Ordering::Relaxed);
+            if shared.stopped() {
                 break;
             }
         }
-        drop(send);
-        loop {
-            match told.recv_timeout(TICK) {
-                Ok(told) => note(told, &mut failed),
-                Err(RecvTimeoutError::Timeout) => note(Ok(0), &mut failed),
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-        }
+        plan.close();
+        shared.end(plan.progress);
     });
-    match failed {
-        Some((_, error)) => Err(error),
-        None => joined(device),
-    }
+    let slots = shared.finish()?;
+    progress(shared.sent());
+    Ok(Spent { _slots: slots })
 }
 
-/// The parts of a load: its place and length in bytes.
-fn cut<'a>(load: Load<'a>, slot_bytes: usize) -> Result<impl Iterator<Item = (Arc<Load<'a>>, usize, usize)>> {
-    let unit = load.repack.as_ref().map_or(load.unit, |r| r.row_bytes).max(1);
-    let most = slot_bytes / unit * unit;
-    if most == 0 {
-        return Err(Error::Request(format!("a row: expected at most {slot_bytes} bytes, found {unit}")));
-    }
-    let (len, load) = (load.bytes.len(), Arc::new(load));
-    let parts = (0..len).step_by(most);
-    Ok(parts.map(move |from| (load.clone(), from, most.min(len - from))))
+/// The batch that is next.
+struct Plan<'s, 'a, 'b, 'p> {
+    shared: &'s Shared<'a, 'b>,
+    progress: &'p mut dyn FnMut(u64),
+    runs: Vec<Run<'b>>,
+    used: usize,
+    /// Runs of the batches before.
+    order: usize,
 }
 
-/// Orders all copies made so far before the work submitted from now on.
-fn joined(device: &Device) -> Result<()> {
-    let inner = &device.0;
-    if let Some(copies) = &inner.copies {
-        inner.submit(&inner.work, &[], Some(copies.last()))?;
+impl<'b> Plan<'_, '_, 'b, '_> {
+    /// Cuts a load into runs, and closes batches as they are full.
+    fn add(&mut self, load: Load<'b>) -> Result<()> {
+        let batch_bytes = self.shared.way.batch_bytes;
+        let unit = load.repack.as_ref().map_or(load.unit, |r| r.row_bytes).max(1);
+        if unit > batch_bytes {
+            return Err(Error::Request(format!("a row: expected at most {batch_bytes} bytes, found {unit}")));
+        }
+        let load = Arc::new(load);
+        if self.runs.first().is_some_and(|r| r.load.to.is_mapped() != load.to.is_mapped()) {
+            self.close();
+        }
+        let mut from = 0;
+        while from < load.bytes.len() {
+            let room = batch_bytes.saturating_sub(self.used) / unit * unit;
+            let len = room.min(load.bytes.len() - from);
+            if len == 0 {
+                self.close();
+                continue;
+            }
+            self.runs.push(Run { load: load.clone(), from, len, at: self.used });
+            self.used = (self.used + len).next_multiple_of(ALIGNMENT);
+            from += len;
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Begins a new batch.
+    fn close(&mut self) {
+        self.used = 0;
+        let runs = std::mem::take(&mut self.runs);
+        if !runs.is_empty() {
+            let first = self.order;
+            self.order += runs.len();
+            self.shared.plan(Planned { first, runs }, self.progress);
+        }
+    }
 }
 
 /// Writes `bytes` to the start of `buffer`, which nothing uses yet, and returns when they are there.
@@ -172,9 +183,10 @@ fn joined(device: &Device) -> Result<()> {
 /// # Errors
 /// Memory that ran out for staging, a lost device.
 pub fn send(device: &Device, buffer: &Buffer, bytes: &[u8]) -> Result<()> {
-    let way = Way { threads: 1, slot_bytes: bytes.len().clamp(1, SMALL), window: false };
+    let slots = if buffer.is_mapped() { 0 } else { bytes.len().div_ceil(SMALL).min(2) };
+    let way = Way { threads: 1, batch_bytes: bytes.len().clamp(1, SMALL), slots };
     let load = Load { to: buffer.clone(), bytes, unit: 1, repack: None, tag: 0 };
-    upload(device, &way, std::iter::once(Ok(load)), &|_, _, _| Ok(()), &mut |_| ())
+    upload(device, &way, std::iter::once(Ok(load)), &(), &mut |_| ()).map(|_| ())
 }
 
 /// Repeats the `filled` bytes that buffers start with up to `len`, given as (buffer, filled, len), by copies on the device
@@ -196,31 +208,4 @@ pub fn repeat(device: &Device, mut buffers: Vec<(Buffer, u64, u64)>) -> Result<(
     }
     let recording = rec.finish()?;
     device.wait(device.submit(&recording)?)
-}
-
-/// What is reached when a submission's copies and its kernels are done. These wait for those, but only of two values waited for
-/// can the validation layer tell.
-type Busy<'a> = [Option<Value<'a>>; 2];
-
-/// Waits for both; a value that was waited for is gone.
-fn wait(device: &Device, busy: &mut Busy<'_>) -> Result<()> {
-    busy.iter_mut().filter_map(Option::take).try_for_each(|value| device.0.wait(value))
-}
-
-/// Memory for a chunk on its way.
-struct Slot<'a> {
-    /// What the host writes.
-    staging: Buffer,
-    /// Where the device holds what a kernel is to lay out; what the host writes, if that is a window.
-    landing: Option<Buffer>,
-    /// Reached when the device is done with both.
-    busy: Busy<'a>,
-    /// Where it goes once it is submitted.
-    back: Sender<Slot<'a>>,
-}
-
-/// A chunk, and the slot that holds it.
-struct Filled<'a, 'b> {
-    chunk: Chunk<'b>,
-    slot: Slot<'a>,
 }
