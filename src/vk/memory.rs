@@ -26,8 +26,9 @@ pub enum Class {
     Staging,
 }
 
-/// Buffers from this size on get their own allocation.
+/// Buffers from this size on get their own allocation; those for staging from the second.
 const DEDICATED_BYTES: u64 = 64 << 20;
+const SLOT_BYTES: u64 = 2 << 20;
 
 /// Memory type for a class on a device with this table, best first; `unified` devices have one memory.
 ///
@@ -189,8 +190,9 @@ impl Device {
             _ if visible => MemoryLocation::CpuToGpu,
             _ => MemoryLocation::GpuOnly,
         };
-        // Staging is short-lived, and memory of the host costs by its size: no more than is asked for.
-        let scheme = if len_bytes >= DEDICATED_BYTES || class == Class::Staging {
+        // A piece that buffers share costs by its size where it is the host's: a slot gets no more than it asks for.
+        let own = if class == Class::Staging { SLOT_BYTES } else { DEDICATED_BYTES };
+        let scheme = if len_bytes >= own {
             AllocationScheme::DedicatedBuffer(buffer)
         } else {
             AllocationScheme::GpuAllocatorManaged
