@@ -9,14 +9,12 @@ mod info;
 mod kv;
 mod memory;
 mod params;
-mod record;
 mod vulkan;
 mod weights;
 
 pub use cache::CacheType;
 pub use info::{model_info, ModelInfo};
 pub use kv::KV_BLOCK;
-pub use record::{held as held_of_matrices, run_at_once, Held as HeldOfMatrices, Stamped};
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 

@@ -59,7 +59,7 @@ impl Kernels {
         for (constant, value) in spec {
             ids.push((row.spec_id(constant).ok_or_else(|| missing(constant))?, *value));
         }
-        Ok(Key { module: name, constants: ids, push_bytes: row.push_bytes })
+        Ok(Key { module: name, constants: ids, push_bytes: row.push_bytes() })
     }
 
     /// How many there are.

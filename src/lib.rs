@@ -7,10 +7,12 @@
 pub mod conversation;
 pub mod engine;
 pub mod error;
+pub mod exec;
 pub mod file;
 pub mod gguf;
 pub mod imatrix;
 pub mod kernel;
+pub mod lower;
 pub mod map;
 pub mod model;
 pub mod plan;

@@ -3,7 +3,7 @@
 pub mod matrix;
 
 use crate::engine::KV_BLOCK;
-use crate::plan::Cache;
+use crate::plan::AttentionSpec as Cache;
 use crate::vk::{Caps, DeviceKind, Way};
 use pumex_quant::{tables, Format, FormatId};
 

@@ -9,7 +9,8 @@ pub mod work;
 
 use crate::conversation::{rows, run_chunks};
 use crate::engine::bandwidth::Bandwidth;
-use crate::engine::{Stamped, VulkanRunner};
+use crate::engine::VulkanRunner;
+use crate::exec::Stamped;
 use crate::sample::{rng::Rng, Draw};
 use crate::step::{Runner, Want};
 use crate::{Error, Result};
@@ -184,6 +185,7 @@ pub fn measure(
     }
     runner.time_steps(true);
     let (mut plain, mut stamped, mut chained): (Vec<f64>, Vec<Sample>, Vec<f64>) = Default::default();
+    let mut stamped_plan = None;
     for i in 0..steps {
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
@@ -200,7 +202,10 @@ pub fn measure(
         match i % kinds {
             _ if i < kinds * WARM_UP => {}
             0 => plain.push(time.gpu_us),
-            1 => stamped.push((time.gpu_us, time.ends_us.clone())),
+            1 => {
+                stamped.push((time.gpu_us, time.ends_us.clone()));
+                stamped_plan.clone_from(&time.plan);
+            }
             _ => chained.push(time.gpu_us),
         }
         progress(chunks + i + 1, chunks + steps);
@@ -213,7 +218,8 @@ pub fn measure(
     }
     let step = Step { rows: n, depth, cache: runner.cache_types(), parallel };
     let ran: Vec<usize> = stamped[0].1.iter().map(|(s, _)| s.op).collect();
-    let mut found = summary(options, bandwidth, plain, stamped, works(runner.plan(), &ran, step));
+    let plan = stamped_plan.as_deref().unwrap_or(runner.plan());
+    let mut found = summary(options, bandwidth, plain, stamped, works(plan, &ran, step));
     chained.sort_by(f64::total_cmp);
     let chained = middle(&chained);
     found.chained_us = (!chained.is_empty()).then(|| chained.iter().sum::<f64>() / chained.len() as f64);

@@ -161,8 +161,8 @@ fn chained_products_take_biases_and_factors() {
 #[test]
 fn workgroups_that_do_not_run_at_once_are_found_out() {
     let Some(device) = crate::util::device(false) else { return };
-    assert!(pumex::engine::run_at_once(&device, 1, 1 << 10).unwrap());
+    assert!(pumex::exec::run_at_once(&device, 1, 1 << 10).unwrap());
     // More than any GPU has room for, or a software device has threads.
     let many = if device.caps().kind == pumex::vk::DeviceKind::Cpu { 64 } else { 1 << 14 };
-    assert!(!pumex::engine::run_at_once(&device, many, 1 << 10).unwrap(), "{many} workgroups");
+    assert!(!pumex::exec::run_at_once(&device, many, 1 << 10).unwrap(), "{many} workgroups");
 }

@@ -1,6 +1,6 @@
 //! Every kernel with weights, for every format and edge shape, against plain sums over decoded weights.
 
-use pumex::engine::held_of_matrices;
+use pumex::exec::fragment_layout;
 use pumex::kernel::Kernels;
 use pumex::policy::{self, matrix, Activations, Extras};
 use pumex::sample::Rng;
@@ -101,7 +101,7 @@ impl Lab {
     fn launch_of(&mut self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)], push: &[u8], grid: [u32; 3]) {
         let pipeline = self.kernels.get(kernel, stem, spec).unwrap();
         let mut push = push.to_vec();
-        push.resize(pumex_shaders::kernels::find(kernel).unwrap().push_bytes as usize, 0);
+        push.resize(pumex_shaders::kernels::find(kernel).unwrap().push_bytes() as usize, 0);
         let mut recorder = self.device.recorder().unwrap();
         recorder.dispatch(&pipeline, &push, grid);
         recorder.host_barrier();
@@ -170,7 +170,7 @@ impl Lab {
             self.launch("gemm_tile", format, &[("EPILOGUE", u32::from(case.add)), planes], &push, grid);
         } else if let Some((which, split)) = kernel.strip_prefix("gemm_").and_then(|k| k.split_once(' ')) {
             let caps = self.device.caps().clone();
-            let held = held_of_matrices(&self.device, &self.kernels).unwrap().unwrap();
+            let held = fragment_layout(&self.device, &self.kernels).unwrap().unwrap();
             let few = which == "few";
             assert!(held.direct || !few);
             let rows = matrix::packed_rows(&caps, few, n);
@@ -296,7 +296,7 @@ fn cooperative_matrices_are_right_for_every_format_edge_shape_and_number_of_rows
         }
     };
     let caps = lab.device.caps().clone();
-    let direct = held_of_matrices(&lab.device, &lab.kernels).unwrap().is_some_and(|held| held.direct);
+    let direct = fragment_layout(&lab.device, &lab.kernels).unwrap().is_some_and(|held| held.direct);
     println!("threads hold matrices as gemm_few expects: {direct}");
     for format in all().filter(|f| matrix::takes(&caps, f, 2)) {
         let one = format.block_len.max(32);

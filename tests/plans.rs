@@ -54,7 +54,7 @@ fn values_alive_together_never_share_bytes_and_each_layer_has_few_barriers() {
         }
     }
     let barriers = place.barriers(&plan).iter().filter(|b| **b).count();
-    assert!(barriers <= 8 * plan.kv.layers + 3, "{barriers}");
+    assert!(barriers <= 8 * plan.layers.len() + 3, "{barriers}");
     let all: u64 = place.sizes.iter().sum();
     assert!(place.len_bytes < all / 2, "the arena is reused");
 }

@@ -72,7 +72,7 @@ impl Lab {
 
     fn run(&mut self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)], push: &mut Vec<u8>, grid: [u32; 3]) {
         let pipeline = self.kernels.get(kernel, stem, spec).unwrap();
-        push.resize(pumex_shaders::kernels::find(kernel).unwrap().push_bytes as usize, 0);
+        push.resize(pumex_shaders::kernels::find(kernel).unwrap().push_bytes() as usize, 0);
         let mut recorder = self.device.recorder().unwrap();
         recorder.dispatch(&pipeline, push, grid);
         recorder.host_barrier();

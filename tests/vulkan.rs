@@ -276,7 +276,7 @@ fn steady_decode_keeps_to_its_counters() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
     greedy(&mut runner, &[0, 589, 346], 8); // records every shape
-    let layers = runner.plan().kv.layers as u64;
+    let layers = runner.plan().layers.len() as u64;
     let row = |pos| Row { seq: 0, pos, token: Token::Sampled, wanted: true };
     let mut pending = runner.start(&[row(11)], Want::Ids).unwrap();
     for pos in 12..40 {
@@ -310,7 +310,7 @@ fn a_layer_of_experts_is_six_dispatches_and_seven_if_q_k_and_v_differ_in_type() 
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         let way = pumex::engine::Options { chain: Some(false), ..options(CacheType::F16) };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
-        let layers = runner.plan().kv.layers as u64;
+        let layers = runner.plan().layers.len() as u64;
         let mut step = |pos: usize| {
             let before = runner.counters();
             runner.run(&rows(0, pos, &[7]), Want::Ids).unwrap();

@@ -20,15 +20,19 @@ pub(super) struct MemoryPlan {
 
 /// Of a device that copies weights, if it `stages` them, beside `arena` bytes.
 fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, arena: u64) -> Result<MemoryPlan> {
-    let kv = plan.kv;
-    let elements = (kv.kv_heads * kv.head_dim * KV_BLOCK) as u64;
     let (k, v) = (options.cache_type_k, options.cache_type_v);
-    if let Some(t) = [k, v].into_iter().find(|t| t.is_quantized() && !kv.head_dim.is_multiple_of(32)) {
-        let what = format!("cache type {}: expected heads of a multiple of 32, found {}", t.name(), kv.head_dim);
-        return Err(Error::Request(what));
+    let (mut widest, mut per_block) = (1, 0);
+    for (layer, kv) in plan.kv_layers() {
+        for (t, dim) in [(k, kv.k_dim), (v, kv.v_dim)] {
+            if t.is_quantized() && !dim.is_multiple_of(32) {
+                let what = format!("cache type {}: expected heads of a multiple of 32, found {dim}", t.name());
+                return Err(Error::Request(format!("layer {layer}: {what}")));
+            }
+            let bytes = t.bytes((kv.kv_heads * dim * KV_BLOCK) as u64);
+            (widest, per_block) = (bytes.max(widest), per_block + bytes);
+        }
     }
-    let widest = k.bytes(elements).max(v.bytes(elements));
-    let per_block = (k.bytes(elements) + v.bytes(elements)) * kv.layers as u64;
+    let per_block = per_block.max(1);
     let weights: u64 = plan.weights.iter().map(|w| weights::device_bytes(w, stages)).sum();
     let free = (caps.memory_budget_bytes as f64 * MEMORY_SHARE) as u64;
     let fit = free.saturating_sub(weights + arena) / per_block;

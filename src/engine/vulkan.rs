@@ -3,11 +3,13 @@
 use super::kv::{Blocks, KV_BLOCK};
 use super::memory::{self, MemoryPlan};
 use super::params::{Layout, Params};
-use super::record::{bucket, pipelines, record, Bound, Chain, Meeting, Packed, Shape, Stamped, Step, TAGS};
 use super::{draw, weights, CacheType, Options, Progress};
+use crate::exec::{self, Buffers, MegakernelMemory, PackedMemory, SplitReductionMemory, Stamped, Step};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
-use crate::plan::{Placement, Plan};
+use crate::lower::megakernel::{Choices, Megakernel, EPOCHS};
+use crate::lower::{sizes, Addresses, PackedAt, Shape, Target};
+use crate::plan::Plan;
 use crate::policy::{self, Activations};
 use crate::sample::SamplerOptions;
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket, Want};
@@ -44,14 +46,14 @@ pub struct StepTime {
     pub gpu_us: f64,
     /// Ops that were stamped, in order, and when each had ended, microseconds after the start.
     pub ends_us: Vec<(Stamped, f64)>,
+    /// The plan that these are ops of: with ops merged.
+    pub plan: Option<Arc<Plan>>,
 }
 
 /// Runs a plan on a Vulkan device.
 pub struct VulkanRunner {
     device: Device,
     plan: Arc<Plan>,
-    placement: Placement,
-    barriers: Vec<bool>,
     limits: Limits,
     kernels: Arc<Kernels>,
     weights: Vec<Buffer>,
@@ -59,7 +61,7 @@ pub struct VulkanRunner {
     cache_types: (CacheType, CacheType),
     codebooks: Buffer,
     arena: Buffer,
-    inv_freq: Buffer,
+    ropes: Buffer,
     sampled: Buffer,
     layout: Layout,
     slots: Vec<Slot>,
@@ -74,9 +76,11 @@ pub struct VulkanRunner {
     importance: Option<Buffer>,
     fuse: bool,
     attn_heads: Option<usize>,
-    meeting: Meeting,
-    packed: Option<Packed>,
-    chain: Option<Chain>,
+    split_reduction: SplitReductionMemory,
+    packed: Option<PackedMemory>,
+    megakernel: Option<(Megakernel, MegakernelMemory)>,
+    /// Few rows attend by cooperative matrices.
+    by_matrices: bool,
     chained: bool,
     activations: Activations,
     /// Where tags of the last chained step started.
@@ -109,10 +113,11 @@ impl VulkanRunner {
     /// A weight that is not finite; memory that does not suffice, with the numbers; a lost device.
     pub fn new(gguf: &Gguf, plan: Plan, device: Device, options: &Options, progress: Progress<'_>) -> Result<Self> {
         let max_rows = max_rows(&plan, options);
-        let placement = Placement::new(&plan, max_rows, max_rows);
-        let packed = if options.matrices { Packed::len_bytes(device.caps(), &plan, max_rows) } else { 0 };
-        let arena = placement.len_bytes + packed;
-        let (plan, memory) = memory::fitted(plan, device.caps(), device.stages_weights(), options, arena)?;
+        let matrices = options.matrices && !device.caps().matrix_wide.is_empty();
+        let packed = sizes::Packed::of(&plan, max_rows);
+        let arena = Self::arena_bytes(&plan, &device, options, (max_rows, matrices.then_some(&packed)));
+        let scratch = arena + if matrices { packed.len_bytes() } else { 0 };
+        let (plan, memory) = memory::fitted(plan, device.caps(), device.stages_weights(), options, scratch)?;
         if plan.weights.iter().any(|w| w.format.is_wide()) {
             tracing::info!("load: weights of codebooks are written out, for speed");
         }
@@ -123,7 +128,7 @@ impl VulkanRunner {
                 let (plan, kernels, codebooks) = (plan.clone(), kernels.clone(), codebooks.clone());
                 let device = device.clone();
                 || {
-                    let runner = Self::without_weights(plan, (kernels, codebooks), device, options, placement, memory)?;
+                    let runner = Self::without_weights(plan, (kernels, codebooks), device, options, arena, memory)?;
                     if policy::builds_ahead(runner.device.caps()) {
                         runner.build_ahead()?;
                     }
@@ -146,28 +151,39 @@ impl VulkanRunner {
         (kernels, codebooks): (Arc<Kernels>, Buffer),
         device: Device,
         options: &Options,
-        placement: Placement,
+        arena_bytes: u64,
         memory: MemoryPlan,
     ) -> Result<Self> {
         let (max_rows, n_seqs) = (max_rows(&plan, options), options.n_seqs.max(1) as usize);
-        let elements = (memory.blocks * KV_BLOCK * plan.kv.kv_heads * plan.kv.head_dim) as u64;
-        let mut caches = Vec::with_capacity(plan.kv.layers);
-        for layer in 0..plan.kv.layers {
-            let k = device.buffer(&format!("k.{layer}"), options.cache_type_k.bytes(elements), Class::State)?;
-            let v = device.buffer(&format!("v.{layer}"), options.cache_type_v.bytes(elements), Class::State)?;
+        let positions = memory.blocks * KV_BLOCK;
+        let mut caches = Vec::with_capacity(plan.layers.len());
+        for (layer, state) in plan.layers.iter().enumerate() {
+            let (k, v) = state.kv().map_or((0, 0), |kv| (kv.k_width(), kv.v_width()));
+            let bytes = |t: CacheType, width: usize| t.bytes((positions * width) as u64).max(16);
+            let k = device.buffer(&format!("k.{layer}"), bytes(options.cache_type_k, k), Class::State)?;
+            let v = device.buffer(&format!("v.{layer}"), bytes(options.cache_type_v, v), Class::State)?;
             caches.push((k, v));
         }
-        let meeting = Meeting::new(&device, &plan, max_rows)?;
-        let packed = if options.matrices { Packed::new(&device, &kernels, &plan, max_rows)? } else { None };
+        let split_reduction = sizes::split_reduction(device.caps(), &plan, max_rows);
+        let split_reduction = SplitReductionMemory::new(&device, split_reduction)?;
+        let held = if options.matrices { exec::fragment_layout(&device, &kernels)? } else { None };
+        let packed = match held {
+            Some(held) => PackedMemory::new(&device, &sizes::Packed::of(&plan, max_rows), held)?,
+            None => None,
+        };
         let activations = options.activations.unwrap_or_else(|| policy::activations(device.caps()));
         let halves = options.cache_type_k == CacheType::F16 && options.cache_type_v == CacheType::F16;
-        let ways = (options.chain, activations, halves);
-        let chain = if options.fuse { Chain::new(&device, &kernels, &plan, ways)? } else { None };
+        let choices = Choices { wanted: options.chain, activations, halves };
+        let megakernel = match Megakernel::of(&plan, device.caps(), choices).filter(|_| options.fuse) {
+            Some(kernel) => MegakernelMemory::new(&device, &kernels, &kernel)?.map(|memory| (kernel, memory)),
+            None => None,
+        };
         let fault = device.buffer("fault", 4, Class::Readback)?;
         fault.write(0, &[0; 4]);
-        let arena = device.buffer("scratch", placement.len_bytes, Class::Scratch)?;
-        let inv_freq = device.buffer("inv_freq", 4 * plan.inv_freq.len() as u64, Class::Params)?;
-        inv_freq.write(0, bytemuck::cast_slice(&plan.inv_freq));
+        let arena = device.buffer("scratch", arena_bytes, Class::Scratch)?;
+        let tables = plan.ropes.concat();
+        let ropes = device.buffer("ropes", (4 * tables.len() as u64).max(16), Class::Params)?;
+        ropes.write(0, bytemuck::cast_slice(&tables));
         let sampled = device.buffer("sampled", 4 * n_seqs as u64, Class::Scratch)?;
         let layout = Layout::new(max_rows, n_seqs, memory.blocks.div_ceil(n_seqs));
         let mut slots = Vec::with_capacity(SLOTS);
@@ -176,9 +192,8 @@ impl VulkanRunner {
             let ids = device.buffer(&format!("ids.{i}"), 4 * max_rows as u64, Class::Readback)?;
             slots.push(Slot { params: Params::new(buffer, layout), ids, logits: None });
         }
-        Ok(VulkanRunner {
+        let mut runner = VulkanRunner {
             kernels,
-            barriers: placement.barriers(&plan),
             limits: Limits { n_vocab: plan.n_vocab, n_ctx: memory.n_ctx, max_rows, n_seqs },
             cache_types: (options.cache_type_k, options.cache_type_v),
             fuse: options.fuse,
@@ -192,26 +207,28 @@ impl VulkanRunner {
             stamps: false,
             last: StepTime::default(),
             importance: None,
-            meeting,
+            split_reduction,
             packed,
-            chain,
+            megakernel,
+            by_matrices: false,
             chained: true,
             activations,
-            tags: u32::MAX - 40 * TAGS, // so that what happens once in millions of steps happens in every test
+            tags: u32::MAX - 40 * EPOCHS, // so that what happens once in millions of steps happens in every test
             fault,
             freeing: Freeing::default(),
             device,
-            placement,
             weights: vec![arena.clone(); plan.weights.len()],
             caches,
             codebooks,
             arena,
-            inv_freq,
+            ropes,
             sampled,
             layout,
             slots,
             plan,
-        })
+        };
+        runner.by_matrices = runner.target(&runner.addresses(0)).attends_by_matrices();
+        Ok(runner)
     }
 
     /// Builds the pipelines that a prompt's chunks and single rows take, whether greedy or drawn.
@@ -220,13 +237,13 @@ impl VulkanRunner {
     /// A module the driver refuses.
     pub fn build_ahead(&self) -> Result<()> {
         let begun = Instant::now();
-        let mut keys = HashSet::new();
+        let (mut keys, at) = (HashSet::new(), self.addresses(0));
         let shorter = SHORT_PROMPTS.iter().copied().filter(|rows| *rows < self.limits.max_rows);
         let shapes = [1, self.limits.max_rows].into_iter().flat_map(|rows| [(rows, false), (rows, true)]);
         let shapes = shapes.chain(shorter.map(|rows| (rows, false)));
         let lens = [1, 1 << 10, 1 << 20].map(|len: usize| len.min(self.limits.n_ctx));
         for ((rows, drawn), len) in shapes.flat_map(|shape| lens.map(|len| (shape, len))) {
-            let heads = policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), len);
+            let heads = policy::attn_heads(self.device.caps(), self.by_matrices, len);
             let parts = if rows == 1 { self.chain_parts(len) } else { 0 };
             let shape = Shape {
                 slot: 0,
@@ -241,7 +258,7 @@ impl VulkanRunner {
                 timed: false,
                 stamps: false,
             };
-            keys.extend(pipelines(&self.bound(0), &self.kernels, shape)?);
+            keys.extend(exec::pipelines(&self.kernels, &self.target(&at), shape)?);
         }
         self.kernels.build_all(keys, rayon::current_num_threads())?;
         self.kernels.save();
@@ -250,34 +267,86 @@ impl VulkanRunner {
         Ok(())
     }
 
-    /// All that recordings for a slot name.
-    fn bound(&self, slot: usize) -> Bound<'_> {
+    /// Bytes of the scratch arena, whatever shape a step has.
+    fn arena_bytes(
+        plan: &Plan,
+        device: &Device,
+        options: &Options,
+        (max_rows, packed): (usize, Option<&sizes::Packed>),
+    ) -> u64 {
+        let activations = options.activations.unwrap_or_else(|| policy::activations(device.caps()));
+        let at = Addresses::default();
+        let target = Target {
+            plan,
+            caps: device.caps(),
+            at: &at,
+            planes: device.stages_weights(),
+            fuse: options.fuse,
+            max_rows,
+            n_ctx: 1,
+            cache_types: (options.cache_type_k, options.cache_type_v),
+            activations,
+            draws_at: 0,
+            importance: false,
+            packing: packed.map(|sizes| sizes.packing(true, true)),
+            megakernel: None,
+        };
+        sizes::arena(&target)
+    }
+
+    /// Where all lies that recordings for a slot name.
+    fn addresses(&self, slot: usize) -> Addresses {
         let slot = &self.slots[slot];
-        Bound {
-            device: &self.device,
+        let megakernel = self.megakernel.as_ref().map(|(_, memory)| memory);
+        Addresses {
+            arena: self.arena.address(),
+            weights: self.weights.iter().map(Buffer::address).collect(),
+            states: self.caches.iter().map(|(k, v)| [k.address(), v.address()]).collect(),
+            codebooks: self.codebooks.address(),
+            ropes: self.ropes.address(),
+            sampled: self.sampled.address(),
+            params: slot.params.buffer.address(),
+            ids: slot.ids.address(),
+            partials: self.split_reduction.partials.address(),
+            arrivals: self.split_reduction.arrivals.address(),
+            fault: self.fault.address(),
+            importance: self.importance.as_ref().map_or(0, Buffer::address),
+            words: 0,
+            packed: self.packed.as_ref().map_or_else(PackedAt::default, PackedMemory::addresses),
+            gave_up: megakernel.map_or(0, |memory| memory.gave_up.address()),
+            messages: megakernel.map_or(0, |memory| memory.messages.address()),
+        }
+    }
+
+    /// What recordings are lowered for.
+    fn target<'a>(&'a self, at: &'a Addresses) -> Target<'a> {
+        Target {
             plan: &self.plan,
-            placement: &self.placement,
-            barriers: &self.barriers,
-            weights: &self.weights,
-            caches: &self.caches,
+            caps: self.device.caps(),
+            at,
+            planes: self.device.stages_weights(),
             fuse: self.fuse,
+            max_rows: self.limits.max_rows,
             n_ctx: self.limits.n_ctx,
             cache_types: self.cache_types,
-            codebooks: &self.codebooks,
-            arena: &self.arena,
-            inv_freq: &self.inv_freq,
-            sampled: &self.sampled,
-            params: &slot.params.buffer,
-            draws_at: self.layout.draws_at(),
-            ids: &slot.ids,
-            logits: slot.logits.as_ref(),
-            importance: self.importance.as_ref(),
-            meeting: &self.meeting,
-            packed: self.packed.as_ref(),
-            chain: self.chain.as_ref(),
             activations: self.activations,
-            fault: &self.fault,
+            draws_at: self.layout.draws_at(),
+            importance: self.importance.is_some(),
+            packing: self.packed.as_ref().map(PackedMemory::packing),
+            megakernel: self.megakernel.as_ref().map(|(kernel, _)| kernel),
         }
+    }
+
+    /// The buffers that recordings for a slot keep.
+    fn buffers(&self, slot: usize) -> Buffers<'_> {
+        let slot = &self.slots[slot];
+        let mut kept: Vec<&Buffer> = self.weights.iter().collect();
+        kept.extend([&self.codebooks, &self.arena, &self.ropes, &self.sampled, &slot.params.buffer, &slot.ids]);
+        kept.extend([&self.split_reduction.partials, &self.split_reduction.arrivals, &self.fault]);
+        kept.extend(self.megakernel.iter().flat_map(|(_, memory)| [&memory.gave_up, &memory.messages]));
+        kept.extend(self.packed.iter().flat_map(PackedMemory::buffers));
+        kept.extend(self.caches.iter().flat_map(|(k, v)| [k, v]).chain(&self.importance));
+        Buffers { arena: &self.arena, logits: slot.logits.as_ref(), kept }
     }
 
     /// The device it runs on.
@@ -287,7 +356,7 @@ impl VulkanRunner {
 
     /// Whether steps of many rows attend by cooperative matrices.
     pub fn attends_many_by_matrices(&self) -> bool {
-        self.bound(0).attends_many_by_matrices()
+        self.target(&self.addresses(0)).attends_many_by_matrices()
     }
 
     /// Bytes of the weights as the device holds them.
@@ -317,7 +386,7 @@ impl VulkanRunner {
 
     /// Whether steps of one row may let one dispatch do products that follow each other.
     pub fn chains(&self) -> bool {
-        self.chain.is_some()
+        self.megakernel.is_some()
     }
 
     /// Whether they do in steps started from now on. Steps with stamps never do.
@@ -333,18 +402,18 @@ impl VulkanRunner {
     /// Where the tags of the next chained step start: at none that an earlier one left anywhere.
     /// Parts in which a chain attends to `len` positions; 0 where attention is a dispatch, as it is with as many heads as asked.
     fn chain_parts(&self, len: usize) -> u32 {
-        self.chain.as_ref().filter(|_| self.attn_heads.is_none()).map_or(0, |chain| chain.parts(len))
+        self.megakernel.as_ref().filter(|_| self.attn_heads.is_none()).map_or(0, |(kernel, _)| kernel.parts(len))
     }
 
     fn next_tags(&mut self) -> Result<u32> {
-        if let Some(next) = self.tags.checked_add(TAGS).filter(|next| next.checked_add(TAGS).is_some()) {
+        if let Some(next) = self.tags.checked_add(EPOCHS).filter(|next| next.checked_add(EPOCHS).is_some()) {
             return Ok(next);
         }
         if let Some(last) = self.pending.back() {
             self.device.wait(last.value)?;
         }
-        self.chain.iter().try_for_each(|chain| chain.clear(&self.device))?;
-        Ok(TAGS)
+        self.megakernel.iter().try_for_each(|(_, memory)| memory.clear(&self.device))?;
+        Ok(EPOCHS)
     }
 
     fn ensure_recorded(&mut self, shape: Shape) -> Result<()> {
@@ -359,7 +428,8 @@ impl VulkanRunner {
             slot.logits = Some(self.device.buffer(&format!("logits.{}", shape.slot), len, Class::Readback)?);
             self.recordings.retain(|s, _| s.slot != shape.slot || !s.logits); // they name the smaller buffer
         }
-        let step = record(&self.bound(shape.slot), &self.kernels, shape)?;
+        let at = self.addresses(shape.slot);
+        let step = exec::record(&self.device, &self.kernels, &self.target(&at), &self.buffers(shape.slot), shape)?;
         self.kernels.save();
         self.recordings.insert(shape, step);
         Ok(())
@@ -400,14 +470,14 @@ impl Runner for VulkanRunner {
         let shape = Shape {
             apart,
             slot: (self.started % SLOTS as u64) as usize,
-            rows: bucket(rows.len(), self.limits.max_rows),
-            wanted: bucket(wanted, self.limits.max_rows),
+            rows: exec::bucket(rows.len(), self.limits.max_rows),
+            wanted: exec::bucket(wanted, self.limits.max_rows),
             logits: want == Want::Logits && wanted > 0,
             drawn: want.draws().iter().any(|draw| !draw.options.is_argmax()),
             heads: self.attn_heads.unwrap_or_else(|| {
-                policy::attn_heads(self.device.caps(), self.bound(0).attends_by_matrices(), longest)
+                policy::attn_heads(self.device.caps(), self.by_matrices, longest)
             }),
-            chained: self.chain.is_some() && self.chained && !self.stamps,
+            chained: self.megakernel.is_some() && self.chained && !self.stamps,
             parts: if rows.len() == 1 { self.chain_parts(longest) } else { 0 },
             timed: self.timed,
             stamps: self.stamps,
@@ -443,6 +513,7 @@ impl Runner for VulkanRunner {
             if shape.stamps {
                 let ends = self.device.stamps_us(&step.recording).unwrap_or_default();
                 self.last.ends_us = step.stamped.iter().copied().zip(ends).collect();
+                self.last.plan = Some(step.plan.clone());
             }
         }
         let mut fault = [0; 4];
@@ -450,7 +521,7 @@ impl Runner for VulkanRunner {
             self.fault.read(0, &mut fault);
         }
         if fault != [0; 4] {
-            self.chain = None; // recordings keep what they name
+            self.megakernel = None; // recordings keep what they name
             let name = &self.device.caps().name;
             let what =
                 format!("device {name}: expected the workgroups of a dispatch to run at once, found them waiting");

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::weights::Weights;
-use crate::plan::{Builder, Cache, Chosen, ExpertPart, MatPart, Rope, RopeStyle, Val, Weight};
+use crate::plan::{AttentionSpec, Builder, Chosen, ExpertPart, MatPart, Rope, RopeNorm, RopeStyle, Val, Weight};
 
 /// Weights of one attention block.
 pub struct Attention {
@@ -77,10 +77,11 @@ pub fn declare_experts(w: &mut Weights<'_>, c: &Config, blk: usize) -> Experts {
 
 /// Attention of normed rows `h` `[n, dim]`, added to the residual `x` `[n, dim]`.
 pub fn attention(p: &mut Builder, h: Val, a: &Attention, c: &Config, layer: usize, style: RopeStyle, x: Val) -> Val {
-    let cache = Cache { layer, heads: c.n_head, kv_heads: c.n_head_kv, head_dim: c.head_dim };
+    let spec = AttentionSpec::causal(layer, c.n_head, c.n_head_kv, c.head_dim);
+    let rope = Rope { style, dims: c.rope_dims, table: 0, norm_eps: c.eps };
     let qkv = p.matmul("qkv", h, vec![a.q, a.k, a.v]); // [n, (heads + 2 kv_heads) * head_dim]
-    p.rope_kv(qkv, cache, Rope { style, dims: c.rope_dims, norm_eps: c.eps }, a.q_norm, a.k_norm);
-    let out = p.attend(qkv, cache, 1.0 / (c.head_dim as f32).sqrt()); // [n, heads * head_dim]
+    p.rope_kv(qkv, spec, RopeNorm { rope, q_norm: a.q_norm, k_norm: a.k_norm });
+    let out = p.attend(qkv, spec, 1.0 / (c.head_dim as f32).sqrt()); // [n, heads * head_dim]
     p.matmul_add(out, a.output, x)
 }
 

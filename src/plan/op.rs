@@ -1,6 +1,9 @@
 //! The ops a plan is made of. Every variant says shapes, what it reads and what it writes.
+//!
+//! Ops that passes have merged carry what they took over: the norm of their input, RoPE, a router's product. What they
+//! read and write follows from these fields alone.
 
-use super::{Val, Weight};
+use super::{AttentionSpec, Val, Weight};
 
 /// Which elements RoPE rotates together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,28 +21,41 @@ pub struct Rope {
     pub style: RopeStyle,
     /// Rotated elements per head, even.
     pub dims: usize,
+    /// Which of the plan's tables of frequencies: index into [`super::Plan::ropes`].
+    pub table: usize,
     /// Epsilon of the per-head norm, used if there is one.
     pub norm_eps: f32,
 }
 
-/// Attention's shape and the layer whose cache it uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cache {
-    /// Index of the layer's cache.
-    pub layer: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key/value heads; divides `heads`.
-    pub kv_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
+/// An RMS norm that an op does to its input: `x / sqrt(mean(x²) + eps) * weight`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norm {
+    /// `[dim]`
+    pub weight: Weight,
+    /// Added to the mean square.
+    pub eps: f32,
 }
 
-impl Cache {
-    /// Width of a row of q, k and v side by side.
-    pub fn qkv_width(&self) -> usize {
-        (self.heads + 2 * self.kv_heads) * self.head_dim
-    }
+/// Per-head norms and RoPE that attention does to the q and k it gets, with the new entry of the cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeNorm {
+    /// Rotation.
+    pub rope: Rope,
+    /// `[head_dim]`
+    pub q_norm: Option<Weight>,
+    /// `[head_dim]`
+    pub k_norm: Option<Weight>,
+}
+
+/// A router's product that the op choosing the experts does itself: logits = `x · partᵀ`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Router {
+    /// `[n, k]`
+    pub x: Val,
+    /// Of `x`, if there is one.
+    pub norm: Option<Norm>,
+    /// `[experts, k]`
+    pub part: MatPart,
 }
 
 /// How many experts a layer has and a row uses.
@@ -96,6 +112,8 @@ pub enum Op {
     MatMul {
         /// `[n, k]`
         x: Val,
+        /// Of `x`, first, if there is one.
+        norm: Option<Norm>,
         /// `[m_i, k]` each
         parts: Vec<MatPart>,
         /// Adds to `out` instead of replacing it.
@@ -107,6 +125,8 @@ pub enum Op {
     GatedMatMul {
         /// `[n, k]`
         x: Val,
+        /// Of `x`, first, if there is one.
+        norm: Option<Norm>,
         /// `[ffn, k]`
         gate: MatPart,
         /// `[ffn, k]`
@@ -116,8 +136,10 @@ pub enum Op {
     },
     /// The experts of each row: the `used` largest of `softmax(logits)`, scaled to sum up to `scale`.
     Route {
-        /// `[n, experts]`
+        /// `[n, experts]`: read, or written if the op does the router's product.
         logits: Val,
+        /// The product that gives the logits, if the op does it.
+        router: Option<Router>,
         /// How many.
         chosen: Chosen,
         /// What the weights sum up to.
@@ -131,6 +153,8 @@ pub enum Op {
     GatedExperts {
         /// `[n, k]`
         x: Val,
+        /// Of `x`, first, if there is one.
+        norm: Option<Norm>,
         /// `[n, 4 * used]`
         route: Val,
         /// How many.
@@ -157,26 +181,24 @@ pub enum Op {
     },
     /// Per-head norm (optional) and RoPE of q and k; q in place, k and v into the cache at the row's position.
     RopeKv {
-        /// `[n, (heads + 2 kv_heads) * head_dim]`: q, k, v
+        /// `[n, heads * head_dim | kv_heads * head_dim | kv_heads * v_dim]`: q, k, v
         qkv: Val,
-        /// Shape and layer.
-        cache: Cache,
-        /// Rotation.
-        rope: Rope,
-        /// `[head_dim]`
-        q_norm: Option<Weight>,
-        /// `[head_dim]`
-        k_norm: Option<Weight>,
+        /// Heads, and the layer that keeps k and v.
+        spec: AttentionSpec,
+        /// Rotation and norms.
+        rope: RopeNorm,
     },
-    /// `out = softmax(q · Kᵀ * scale) · V` over positions `0..=pos` of the row's sequence.
+    /// `out = softmax(q · Kᵀ * scale) · V` over the positions of the row's sequence that the mask leaves.
     Attend {
-        /// `[n, (heads + 2 kv_heads) * head_dim]`, q is read
+        /// `[n, heads * head_dim | kv_heads * head_dim | kv_heads * v_dim]`, of which q is read; all of it with `rope`.
         qkv: Val,
-        /// Shape and layer.
-        cache: Cache,
+        /// What [`Op::RopeKv`] would have done, if the op does it; q stays as it is then.
+        rope: Option<RopeNorm>,
+        /// Heads, the layer whose cache is read, and the rules of the scores.
+        spec: AttentionSpec,
         /// Of the scores.
         scale: f32,
-        /// `[n, heads * head_dim]`
+        /// `[n, heads * v_dim]`
         out: Val,
     },
     /// Id of every wanted row, kept for the next step and for the host: the largest logit's, or as the step's draws say.
@@ -191,8 +213,8 @@ pub enum Op {
 pub enum Access {
     /// A value's bytes.
     Value(Val),
-    /// A layer's cache.
-    Kv(usize),
+    /// What a layer keeps between steps.
+    State(usize),
     /// The sampled ids.
     Ids,
 }
@@ -205,13 +227,14 @@ impl Op {
             Op::RmsNorm { x, .. } | Op::GatedMatMul { x, .. } => vec![Access::Value(*x)],
             Op::MatMul { x, add, out, .. } if *add => vec![Access::Value(*x), Access::Value(*out)],
             Op::MatMul { x, .. } => vec![Access::Value(*x)],
+            Op::Route { router: Some(router), .. } => vec![Access::Value(router.x)],
             Op::Route { logits, .. } => vec![Access::Value(*logits)],
             Op::GatedExperts { x, route, .. } => vec![Access::Value(*x), Access::Value(*route)],
             Op::ExpertsAdd { x, route, out, .. } => {
                 vec![Access::Value(*x), Access::Value(*route), Access::Value(*out)]
             }
             Op::RopeKv { qkv, .. } => vec![Access::Value(*qkv)],
-            Op::Attend { qkv, cache, .. } => vec![Access::Value(*qkv), Access::Kv(cache.layer)],
+            Op::Attend { qkv, spec, .. } => vec![Access::Value(*qkv), Access::State(spec.layer)],
             Op::Sample { logits } => vec![Access::Value(*logits), Access::Ids],
         }
     }
@@ -219,16 +242,28 @@ impl Op {
     /// What the op writes.
     pub fn writes(&self) -> Vec<Access> {
         match self {
+            Op::Route { router: Some(_), logits, out, .. } => vec![Access::Value(*logits), Access::Value(*out)],
             Op::Embed { out, .. }
             | Op::RmsNorm { out, .. }
             | Op::MatMul { out, .. }
             | Op::GatedMatMul { out, .. }
             | Op::Route { out, .. }
             | Op::GatedExperts { out, .. }
-            | Op::ExpertsAdd { out, .. }
-            | Op::Attend { out, .. } => vec![Access::Value(*out)],
-            Op::RopeKv { qkv, cache, .. } => vec![Access::Value(*qkv), Access::Kv(cache.layer)],
+            | Op::ExpertsAdd { out, .. } => vec![Access::Value(*out)],
+            Op::Attend { rope: Some(_), spec, out, .. } => vec![Access::State(spec.layer), Access::Value(*out)],
+            Op::Attend { out, .. } => vec![Access::Value(*out)],
+            Op::RopeKv { qkv, spec, .. } => vec![Access::Value(*qkv), Access::State(spec.layer)],
             Op::Sample { .. } => vec![Access::Ids],
         }
+    }
+
+    /// Whether it reads `access`.
+    pub fn has_read(&self, access: Access) -> bool {
+        self.reads().contains(&access)
+    }
+
+    /// Whether it writes `access`.
+    pub fn has_write(&self, access: Access) -> bool {
+        self.writes().contains(&access)
     }
 }

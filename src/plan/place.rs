@@ -1,6 +1,6 @@
 //! Value lifetimes → places in one scratch arena. Values whose lives do not overlap share bytes.
 
-use super::{Access, Plan, Rows};
+use super::{Access, Plan, Rows, Val};
 
 /// Where each value lies.
 #[derive(Clone, Debug)]
@@ -24,22 +24,25 @@ impl Placement {
         let count = plan.values.len();
         let mut life = vec![(usize::MAX, 0usize); count];
         for (i, op) in plan.ops.iter().enumerate() {
-            for access in plan.reads(op).into_iter().chain(op.writes()) {
+            for access in op.reads().into_iter().chain(op.writes()) {
                 if let Access::Value(v) = access {
                     life[v.0] = (life[v.0].0.min(i), life[v.0].1.max(i));
                 }
             }
         }
         life[plan.logits.0].1 = plan.ops.len(); // the host may read them afterwards
+        let used: Vec<bool> = life.iter().map(|(first, _)| *first < usize::MAX).collect();
         let sizes: Vec<u64> = plan
             .values
             .iter()
-            .map(|v| {
+            .zip(&used)
+            .map(|(v, used)| {
                 let rows = match v.rows {
                     Rows::Step => max_rows,
                     Rows::Wanted => max_wanted,
                 };
-                ((rows * v.width * 4) as u64).next_multiple_of(ALIGN)
+                // What passes have left unused takes nothing.
+                ((rows * v.width * 4 * usize::from(*used)) as u64).next_multiple_of(ALIGN)
             })
             .collect();
         let mut order: Vec<usize> = (0..count).collect();
@@ -67,14 +70,17 @@ impl Placement {
         Placement { offsets, len_bytes, sizes }
     }
 
+    /// Whether two values share bytes.
+    pub fn share_bytes(&self, a: Val, b: Val) -> bool {
+        let range = |v: Val| (self.offsets[v.0], self.offsets[v.0] + self.sizes[v.0]);
+        let ((a_start, a_end), (b_start, b_end)) = (range(a), range(b));
+        a_start < b_end && b_start < a_end
+    }
+
     /// Whether two things an op touches share bytes.
     pub fn overlap(&self, a: Access, b: Access) -> bool {
         match (a, b) {
-            (Access::Value(a), Access::Value(b)) => {
-                let (s, e) = (self.offsets[a.0], self.offsets[a.0] + self.sizes[a.0]);
-                let (t, f) = (self.offsets[b.0], self.offsets[b.0] + self.sizes[b.0]);
-                s < f && t < e
-            }
+            (Access::Value(a), Access::Value(b)) => self.share_bytes(a, b),
             (a, b) => a == b,
         }
     }
@@ -86,7 +92,7 @@ impl Placement {
         plan.ops
             .iter()
             .map(|op| {
-                let (r, w) = (plan.reads(op), op.writes());
+                let (r, w) = (op.reads(), op.writes());
                 let hits =
                     |set: &[Access], with: &[Access]| set.iter().any(|&a| with.iter().any(|&b| self.overlap(a, b)));
                 let needed = hits(&written, &r) || hits(&written, &w) || hits(&read, &w);

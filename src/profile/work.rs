@@ -1,7 +1,7 @@
 //! What each op of a step must move at the least: weights, cache entries and activations, each byte once. Pure.
 
 use crate::engine::CacheType;
-use crate::plan::{Access, Op, Plan, Rows, Val, Weight};
+use crate::plan::{AttentionSpec, Chosen, Norm, Op, Plan, Rows, Val, Weight};
 use serde::Serialize;
 
 /// The step whose ops are looked at: rows of one sequence, the last of them wanted, or each of its own, all wanted.
@@ -50,63 +50,34 @@ pub struct Work {
     pub parts: Bytes,
 }
 
-/// The ops of `ran` (indices into the plan's); the others are done by those that read what they give.
+/// The ops of `ran` (indices into the ops of a plan as it runs: merged ops say what they took over).
 pub fn works(plan: &Plan, ran: &[usize], step: Step) -> Vec<Work> {
     let mut layer = None;
     let looker = Looker { plan, step };
     let mut out = Vec::with_capacity(ran.len());
     for &index in ran {
         let op = &plan.ops[index];
-        let (mut weights, parts) = looker.own(op);
-        let mut work = Work { layer, op: looker.label(op), types: looker.types(op), tensors: vec![], parts };
-        let mut reads = op.reads();
-        let left_out = || plan.ops.iter().enumerate().filter(|(i, _)| !ran.contains(i));
-        // The router's product first: the norm before it is then the op's, too.
-        for (_, router) in left_out() {
-            if let Op::MatMul { x, out, .. } = router {
-                if reads.contains(&Access::Value(*out)) {
-                    let (matrix, parts) = looker.own(router);
-                    work.op = format!("{}+{}", looker.label(router), work.op);
-                    work.types = looker.types(router);
-                    work.parts.weights += parts.weights;
-                    work.parts.activations += looker.value(*x);
-                    weights.extend(matrix);
-                    reads.push(Access::Value(*x));
-                }
-            }
-        }
-        for (i, folded) in left_out() {
-            match folded {
-                Op::RmsNorm { weight, out, .. } if reads.contains(&Access::Value(*out)) => {
-                    work.op = format!("norm+{}", work.op);
-                    work.parts.weights += looker.stored(*weight);
-                    weights.push(*weight);
-                }
-                // What it writes to the cache is part of what attention reads, and the rotated q stays where it is.
-                Op::RopeKv { qkv, q_norm, k_norm, .. }
-                    if i < index && matches!(op, Op::Attend { qkv: of, .. } if of == qkv) =>
-                {
-                    let norm = if q_norm.is_some() { "norm+" } else { "" };
-                    work.op = format!("{norm}rope+{}", work.op);
-                    work.parts.activations += looker.value(*qkv) - looker.queries(op);
-                    let norms = [q_norm, k_norm].into_iter().flatten();
-                    work.parts.weights += norms.clone().map(|w| looker.stored(*w)).sum::<u64>();
-                    weights.extend(norms);
-                }
-                _ => {}
-            }
-        }
-        work.tensors = weights.iter().map(|w| plan.weights[w.0].name.clone()).collect();
+        let (weights, parts) = looker.own(op);
+        let tensors: Vec<String> = weights.iter().map(|w| plan.weights[w.0].name.clone()).collect();
         layer = match op {
             Op::Embed { .. } | Op::Sample { .. } => None,
-            Op::RopeKv { cache, .. } | Op::Attend { cache, .. } => Some(cache.layer),
-            Op::Route { .. } => layer,
-            _ => work.tensors.first().and_then(|name| name.strip_prefix("blk.")?.split('.').next()?.parse().ok()),
+            Op::RopeKv { spec, .. } | Op::Attend { spec, .. } => Some(spec.layer),
+            Op::Route { router: None, .. } => layer,
+            _ => tensors.first().and_then(|name| name.strip_prefix("blk.")?.split('.').next()?.parse().ok()),
         };
-        work.layer = layer;
-        out.push(work);
+        let op_name = format!("{}{}", looker.merged(op), looker.label(op));
+        out.push(Work { layer, op: op_name, types: looker.types(op), tensors, parts });
     }
     out
+}
+
+/// The norm that an op does to its input.
+fn norm_of(op: &Op) -> Option<Norm> {
+    match op {
+        Op::MatMul { norm, .. } | Op::GatedMatMul { norm, .. } | Op::GatedExperts { norm, .. } => *norm,
+        Op::Route { router, .. } => router.and_then(|r| r.norm),
+        _ => None,
+    }
 }
 
 struct Looker<'a> {
@@ -130,25 +101,19 @@ impl Looker<'_> {
         (4 * info.width * rows) as u64
     }
 
-    /// The queries of an attention.
-    fn queries(&self, op: &Op) -> u64 {
-        match op {
-            Op::Attend { cache, .. } => (4 * cache.heads * cache.head_dim * self.step.rows) as u64,
-            _ => 0,
-        }
+    /// Cache entries of `positions` in the layer that an attention reads.
+    fn entries(&self, spec: &AttentionSpec, positions: usize) -> u64 {
+        let (k, v) = self.step.cache;
+        let bytes = |t: CacheType, dim: usize| t.bytes((spec.kv_heads * dim) as u64);
+        positions as u64 * (bytes(k, spec.head_dim) + bytes(v, spec.v_dim))
     }
 
-    /// Cache entries of `positions` in one layer.
-    fn entries(&self, positions: usize) -> u64 {
-        let width = (self.plan.kv.kv_heads * self.plan.kv.head_dim) as u64;
-        positions as u64 * (self.step.cache.0.bytes(width) + self.step.cache.1.bytes(width))
-    }
-
-    /// Tensors that an op itself reads, and its bytes.
+    /// Tensors that an op reads, and its bytes.
     fn own(&self, op: &Op) -> (Vec<Weight>, Bytes) {
         let Step { rows, depth, .. } = self.step;
         let (mut weights, mut cache) = (Vec::new(), 0);
         let mut part = 1.0; // of the weights
+        let reached = |chosen: &Chosen| (rows * chosen.used).min(chosen.experts) as f64 / chosen.experts as f64;
         let activations = match op {
             Op::Embed { weight, out } => {
                 weights.push(*weight);
@@ -159,42 +124,59 @@ impl Looker<'_> {
                 weights.push(*weight);
                 2 * self.value(*out)
             }
-            Op::MatMul { x, parts, add, out } => {
+            Op::MatMul { x, parts, add, out, .. } => {
                 weights.extend(parts.iter().map(|p| p.weight).chain(parts.iter().filter_map(|p| p.bias)));
                 self.value(*x) + self.value(*out) * (1 + u64::from(*add))
             }
-            Op::GatedMatMul { x, gate, up, out } => {
+            Op::GatedMatMul { x, gate, up, out, .. } => {
                 weights.extend([Some(gate.weight), Some(up.weight), gate.bias, up.bias].into_iter().flatten());
                 self.value(*x) + self.value(*out)
             }
-            Op::Route { logits, scales, out, .. } => {
+            Op::Route { logits, router, scales, out, .. } => {
+                weights.extend(router.iter().map(|r| r.part.weight).chain(router.iter().filter_map(|r| r.part.bias)));
                 weights.extend(scales.iter().flatten());
-                self.value(*logits) + self.value(*out)
+                self.value(router.map_or(*logits, |r| r.x)) + self.value(*out)
             }
-            Op::GatedExperts { x, route, chosen, gate, up, out } => {
+            Op::GatedExperts { x, route, chosen, gate, up, out, .. } => {
                 weights.extend([*gate, *up]);
-                part = (rows * chosen.used).min(chosen.experts) as f64 / chosen.experts as f64;
+                part = reached(chosen);
                 self.value(*x) + self.value(*route) + self.value(*out)
             }
             Op::ExpertsAdd { x, route, chosen, down, out } => {
                 weights.push(*down);
-                part = (rows * chosen.used).min(chosen.experts) as f64 / chosen.experts as f64;
+                part = reached(chosen);
                 self.value(*x) + self.value(*route) + 2 * self.value(*out)
             }
-            Op::RopeKv { qkv, cache: c, q_norm, k_norm, .. } => {
-                weights.extend([q_norm, k_norm].into_iter().flatten());
-                cache = self.entries(rows);
-                self.value(*qkv) + (4 * c.heads * c.head_dim * rows) as u64
+            Op::RopeKv { qkv, spec, rope } => {
+                weights.extend([rope.q_norm, rope.k_norm].into_iter().flatten());
+                cache = self.entries(spec, rows);
+                self.value(*qkv) + (4 * spec.heads * spec.head_dim * rows) as u64
             }
-            Op::Attend { out, .. } => {
-                cache = self.entries(if self.step.parallel { rows * (depth + 1) } else { depth + rows });
-                self.queries(op) + self.value(*out)
+            Op::Attend { qkv, rope, spec, out, .. } => {
+                // What it writes to the cache is part of what it reads there.
+                cache = self.entries(spec, if self.step.parallel { rows * (depth + 1) } else { depth + rows });
+                weights.extend(rope.iter().flat_map(|r| [r.q_norm, r.k_norm]).flatten());
+                let queries = (4 * spec.heads * spec.head_dim * rows) as u64;
+                self.value(*out) + if rope.is_some() { self.value(*qkv) } else { queries }
             }
             Op::Sample { logits } => self.value(*logits) + 4,
         };
         let stored: u64 = weights.iter().map(|w| self.stored(*w)).sum();
-        let bytes = Bytes { weights: (stored as f64 * part).round() as u64, cache, activations };
-        (weights, bytes)
+        let norm = norm_of(op).map(|norm| norm.weight);
+        let bytes = (stored as f64 * part).round() as u64 + norm.map_or(0, |w| self.stored(w));
+        weights.extend(norm);
+        (weights, Bytes { weights: bytes, cache, activations })
+    }
+
+    /// What the op does for others, as `norm+`, `rope+` in front of its name.
+    fn merged(&self, op: &Op) -> String {
+        let norm = if norm_of(op).is_some() { "norm+" } else { "" };
+        match op {
+            Op::Attend { rope: Some(r), .. } if r.q_norm.is_some() => "norm+rope+".into(),
+            Op::Attend { rope: Some(_), .. } => "rope+".into(),
+            Op::Route { router: Some(r), .. } => format!("{norm}{}+", self.stems(&[r.part.weight])),
+            _ => norm.into(),
+        }
     }
 
     /// The matrices of a product.
@@ -205,6 +187,7 @@ impl Looker<'_> {
             Op::GatedMatMul { gate, up, .. } => vec![gate.weight, up.weight],
             Op::GatedExperts { gate, up, .. } => vec![*gate, *up],
             Op::ExpertsAdd { down, .. } => vec![*down],
+            Op::Route { router: Some(r), .. } => vec![r.part.weight],
             Op::RmsNorm { .. } | Op::Route { .. } | Op::RopeKv { .. } | Op::Attend { .. } | Op::Sample { .. } => vec![],
         }
     }
@@ -219,19 +202,21 @@ impl Looker<'_> {
             Op::Attend { .. } => "attend".into(),
             Op::Sample { .. } => "sample".into(),
             Op::MatMul { out, .. } if *out == self.plan.logits => "output".into(),
-            _ => {
-                let matrices = self.matrices(op);
-                let stem = |w: &Weight| {
-                    let name = &self.plan.weights[w.0].name;
-                    name.rsplit('.').nth(1).unwrap_or(name).to_string()
-                };
-                let stems: Vec<String> = matrices.iter().map(stem).collect();
-                let first = stems.first().cloned().unwrap_or_default();
-                let shared = first.find('_').map_or("", |at| &first[..=at]);
-                let rest = stems.iter().skip(1).map(|s| format!("+{}", s.strip_prefix(shared).unwrap_or(s)));
-                first.clone() + &rest.collect::<String>()
-            }
+            _ => self.stems(&self.matrices(op)),
         }
+    }
+
+    /// Names of tensors without their layer, with what they share said once.
+    fn stems(&self, matrices: &[Weight]) -> String {
+        let stem = |w: &Weight| {
+            let name = &self.plan.weights[w.0].name;
+            name.rsplit('.').nth(1).unwrap_or(name).to_string()
+        };
+        let stems: Vec<String> = matrices.iter().map(stem).collect();
+        let first = stems.first().cloned().unwrap_or_default();
+        let shared = first.find('_').map_or("", |at| &first[..=at]);
+        let rest = stems.iter().skip(1).map(|s| format!("+{}", s.strip_prefix(shared).unwrap_or(s)));
+        first.clone() + &rest.collect::<String>()
     }
 
     fn types(&self, op: &Op) -> String {

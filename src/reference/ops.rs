@@ -1,6 +1,6 @@
 //! The reference's loops: one plain function per op, written to be compared with the shader of the same name.
 
-use crate::plan::{Cache, Rope, RopeStyle};
+use crate::plan::{AttentionSpec, Mask, Rope, RopeStyle};
 use pumex_quant::Format;
 use rayon::prelude::*;
 
@@ -138,19 +138,40 @@ pub fn rope(head: &mut [f32], pos: u32, rope: Rope, inv_freq: &[f32]) {
     }
 }
 
-/// Attention of one row: `qkv` is the row, `k` and `v` the sequence's cache of `len` positions; writes `[heads * head_dim]`.
-pub fn attend(qkv: &[f32], k: &[f32], v: &[f32], len: usize, cache: Cache, scale: f32, out: &mut [f32]) {
-    let (hd, kv_dim) = (cache.head_dim, cache.kv_heads * cache.head_dim);
-    let group = cache.heads / cache.kv_heads;
-    for (h, out) in out.chunks_exact_mut(hd).enumerate() {
-        let (q, at) = (&qkv[h * hd..][..hd], h / group * hd);
-        let mut p: Vec<f32> = (0..len).map(|j| dot(q, &k[j * kv_dim + at..][..hd]) * scale).collect();
-        let max = p.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        p.iter_mut().for_each(|p| *p = (*p - max).exp());
-        let sum: f32 = p.iter().sum();
-        out.fill(0.0);
-        for (j, p) in p.iter().enumerate() {
-            out.iter_mut().zip(&v[j * kv_dim + at..][..hd]).for_each(|(o, v)| *o += p / sum * v);
+/// How one layer's rows attend.
+pub struct Scores<'a> {
+    /// Heads, mask and rules.
+    pub spec: &'a AttentionSpec,
+    /// Of the scores.
+    pub scale: f32,
+    /// `[heads]`
+    pub sinks: Option<&'a [f32]>,
+}
+
+impl Scores<'_> {
+    /// Attention of one row at `pos`: `qkv` is the row, `k` and `v` the sequence's cache; writes `[heads * v_dim]`.
+    pub fn attend(&self, qkv: &[f32], (k, v): (&[f32], &[f32]), pos: usize, out: &mut [f32]) {
+        let s = self.spec;
+        let (k_width, v_width) = (s.kv_heads * s.head_dim, s.kv_heads * s.v_dim);
+        let last = if s.mask == Mask::Full { k.len() / k_width - 1 } else { pos };
+        let seen = s.mask.first(pos)..last + 1;
+        for (h, out) in out.chunks_exact_mut(s.v_dim).enumerate() {
+            let (q, kv_head) = (&qkv[h * s.head_dim..][..s.head_dim], h / (s.heads / s.kv_heads));
+            let score = |j: usize| {
+                let score = dot(q, &k[j * k_width + kv_head * s.head_dim..][..s.head_dim]) * self.scale;
+                let capped = s.soft_cap.map_or(score, |cap| cap * (score / cap).tanh());
+                capped - s.slope(h) * pos.abs_diff(j) as f32
+            };
+            let mut p: Vec<f32> = seen.clone().map(score).collect();
+            let sink = self.sinks.map(|sinks| sinks[h]);
+            let max = p.iter().copied().chain(sink).fold(f32::NEG_INFINITY, f32::max);
+            p.iter_mut().for_each(|p| *p = (*p - max).exp());
+            let sum = p.iter().sum::<f32>() + sink.map_or(0.0, |sink| (sink - max).exp());
+            out.fill(0.0);
+            for (j, p) in seen.clone().zip(&p) {
+                let v = &v[j * v_width + kv_head * s.v_dim..][..s.v_dim];
+                out.iter_mut().zip(v).for_each(|(o, v)| *o += p / sum * v);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::model::blocks::{
 };
 use crate::model::config::Config;
 use crate::model::weights::Weights;
-use crate::plan::{Builder, KvShape, MatPart, Plan, RopeStyle};
+use crate::plan::{Builder, KvSpec, LayerState, MatPart, Plan, RopeStyle};
 use crate::Result;
 
 enum Ffn {
@@ -59,6 +59,7 @@ pub(super) fn decoder(gguf: &Gguf, style: RopeStyle, qk_norm: bool, moe: bool) -
     }
     let h = p.rms_norm_wanted(x, output_norm, c.eps); // [w, dim]
     let logits = p.matmul("logits", h, vec![output]); // [w, vocab]
-    let kv = KvShape { layers: c.n_layer, kv_heads: c.n_head_kv, head_dim: c.head_dim };
-    Ok(p.finish(gguf.meta().arch()?, logits, kv, inv_freq, c.n_ctx_train))
+    let kv = KvSpec { kv_heads: c.n_head_kv, k_dim: c.head_dim, v_dim: c.head_dim, window: None };
+    let layers = vec![LayerState::KeysValues(kv); c.n_layer];
+    Ok(p.finish(gguf.meta().arch()?, logits, layers, vec![inv_freq], c.n_ctx_train))
 }

@@ -4,7 +4,8 @@
 //! best tile and what the policy's reaches; `policy` tries no other, `some` wide ones of the two larger shapes. `roles` are
 //! the products of an 8B model as a token needs them, with norms, gates and sums.
 
-use pumex::engine::{bandwidth, held_of_matrices};
+use pumex::engine::bandwidth;
+use pumex::exec::fragment_layout;
 use pumex::kernel::Kernels;
 use pumex::policy::matrix::{self, MatTile};
 use pumex::policy::{self, Activations, Extras, GemvTile};
@@ -109,7 +110,7 @@ impl Bench {
         (w, only_policy): (&vk::Buffer, bool),
     ) -> Result<(), Fault> {
         let ((m, k, extras), caps) = (shape, self.device.caps().clone());
-        let direct = held_of_matrices(&self.device, &self.kernels)?.is_some_and(|held| held.direct);
+        let direct = fragment_layout(&self.device, &self.kernels)?.is_some_and(|held| held.direct);
         let chosen = matrix::mat_tile(&caps, direct, f, (m, n), extras);
         let parts = if extras.gated { 2 } else { 1 };
         let mut tiles = vec![chosen];

@@ -1,0 +1,67 @@
+//! Which thread of a subgroup holds which element of a cooperative matrix: asked of the device, since Vulkan leaves it open.
+
+use crate::kernel::Kernels;
+use crate::policy::matrix::{self as tiles, FEW_WIDE};
+use crate::vk::{Class, Device};
+use crate::Result;
+use pumex_shaders::block::Block;
+use pumex_shaders::push;
+use std::collections::HashSet;
+
+/// The fragment layout of a device.
+pub struct FragmentLayout {
+    /// For each number of columns that activations may have, the place of each element: 8 times the thread, and its index there.
+    pub maps: Vec<(u32, Vec<u32>)>,
+    /// As `gemm_few` expects.
+    pub direct: bool,
+    /// Sums as `attn_flash` expects.
+    pub ordered: bool,
+}
+
+/// Where a matrix keeps each of its `elements`, if every thread has its own (see `shaders/glsl/matrix_map.comp`).
+fn map(device: &Device, kernels: &Kernels, spec: &[(&str, u32)], elements: usize) -> Result<Option<Vec<u32>>> {
+    let found = device.buffer("map", 4 * (elements as u64 + 1), Class::Readback)?;
+    found.write(0, &vec![0xff; 4 * (elements + 1)]);
+    let pipeline = kernels.get("matrix_map", None, spec)?;
+    let mut recorder = device.recorder()?;
+    recorder.dispatch(&pipeline, &push::FragmentMap { map: found.address() }.bytes(), [1, 1, 1]);
+    recorder.host_barrier();
+    recorder.keep(&found);
+    let recording = recorder.finish()?;
+    device.wait(device.submit(&recording)?)?;
+    let mut map = vec![0u32; elements + 1];
+    found.read(0, bytemuck::cast_slice_mut(&mut map));
+    let all = map.pop() == Some(elements as u32);
+    let each = elements as u32 / 32;
+    let places: HashSet<u32> = map.iter().copied().filter(|p| p / 8 < 32 && p % 8 < each).collect();
+    Ok((all && places.len() == elements).then_some(map))
+}
+
+/// Asks the device; none if it has no cooperative matrices or threads share elements.
+///
+/// # Errors
+/// A lost device, a module the driver refuses.
+pub fn fragment_layout(device: &Device, kernels: &Kernels) -> Result<Option<FragmentLayout>> {
+    let mut maps = Vec::new();
+    for wide in device.caps().matrix_wide.iter().copied() {
+        let Some(map) = map(device, kernels, &[("USE", 0), ("WIDE", wide)], 16 * wide as usize)? else {
+            tracing::warn!("{}: threads share what matrices of {wide} columns hold; unused", device.caps().name);
+            return Ok(None);
+        };
+        maps.push((wide, map));
+    }
+    if maps.is_empty() {
+        return Ok(None);
+    }
+    let weights = map(device, kernels, &[("USE", 1), ("WIDE", FEW_WIDE)], 256)?;
+    let few = maps.iter().find(|(wide, _)| *wide == FEW_WIDE);
+    let sums = match few {
+        Some(_) => map(device, kernels, &[("USE", 2), ("WIDE", FEW_WIDE)], 16 * FEW_WIDE as usize)?,
+        None => None,
+    };
+    let ordered = sums.as_ref().is_some_and(|sums| tiles::ordered(sums));
+    let all = weights.zip(few).zip(sums);
+    let direct = all.is_some_and(|((weights, (_, few)), sums)| tiles::direct(&weights, few, &sums));
+    let direct = direct && device.caps().small_halves;
+    Ok(Some(FragmentLayout { maps, direct, ordered }))
+}

@@ -1,0 +1,107 @@
+//! Memory that dispatches share: the split-reduction workspace, packed activations.
+
+use super::fragment::FragmentLayout;
+use crate::lower::sizes::{Packed, SplitReduction};
+use crate::lower::{PackedAt, Packing};
+use crate::policy::matrix::FEW;
+use crate::vk::{self, Buffer, Class, Device};
+use crate::Result;
+use pumex_shaders::constants::GATED_FACTOR;
+
+/// Where workgroups of one dispatch leave what the last of them joins; the counters are zero between dispatches.
+pub struct SplitReductionMemory {
+    /// What each found.
+    pub partials: Buffer,
+    /// How many have arrived.
+    pub arrivals: Buffer,
+}
+
+impl SplitReductionMemory {
+    /// # Errors
+    /// Memory that ran out, a lost device.
+    pub fn new(device: &Device, sizes: SplitReduction) -> Result<SplitReductionMemory> {
+        let partials = device.buffer("partials", sizes.partials, Class::Scratch)?;
+        let arrivals = device.buffer("arrivals", sizes.arrivals, Class::Scratch)?;
+        vk::send(device, &arrivals, &vec![0; sizes.arrivals as usize])?;
+        Ok(SplitReductionMemory { partials, arrivals })
+    }
+}
+
+/// Activations as halves for cooperative matrices, and what comes with them.
+pub struct PackedMemory {
+    codes: Buffer,
+    factors: Buffer,
+    /// For each number of columns that activations may have: which thread holds which element.
+    maps: Vec<(u32, Buffer)>,
+    passed_factors: Buffer,
+    squares: Buffer,
+    powers: Buffer,
+    moe: Option<[Buffer; 4]>,
+    packing: Packing,
+}
+
+impl PackedMemory {
+    /// Takes what `sizes` says; none if no product would use it.
+    ///
+    /// # Errors
+    /// Memory that ran out.
+    pub fn new(device: &Device, sizes: &Packed, held: FragmentLayout) -> Result<Option<PackedMemory>> {
+        if sizes.k == 0 {
+            return Ok(None);
+        }
+        let scratch = |name: &str, bytes: u64| device.buffer(name, bytes, Class::Scratch);
+        let packing = sizes.packing(held.direct, held.ordered);
+        let mut maps = Vec::new();
+        for (wide, map) in held.maps {
+            let buffer = scratch("map", 4 * map.len() as u64)?;
+            vk::send(device, &buffer, bytemuck::cast_slice(&map))?;
+            maps.push((wide, buffer));
+        }
+        let passed = [[1f32; FEW], [GATED_FACTOR as f32; FEW]].concat();
+        let passed_factors = scratch("packed.passed", 4 * passed.len() as u64)?;
+        vk::send(device, &passed_factors, bytemuck::cast_slice(&passed))?;
+        let moe = match sizes.moe {
+            Some([tiles, codes, factors, products]) => Some([
+                scratch("moe.tiles", tiles)?,
+                scratch("moe.packed", codes)?,
+                scratch("moe.factors", factors)?,
+                scratch("moe.products", products)?,
+            ]),
+            None => None,
+        };
+        Ok(Some(PackedMemory {
+            codes: scratch("packed", sizes.codes)?,
+            factors: scratch("packed.factors", sizes.factors)?,
+            maps,
+            passed_factors,
+            squares: scratch("packed.squares", sizes.squares)?,
+            powers: scratch("packed.powers", sizes.powers)?,
+            moe,
+            packing,
+        }))
+    }
+
+    /// What lowering asks of it.
+    pub fn packing(&self) -> Packing {
+        self.packing
+    }
+
+    /// Where all of it lies.
+    pub fn addresses(&self) -> PackedAt {
+        PackedAt {
+            codes: self.codes.address(),
+            factors: self.factors.address(),
+            maps: self.maps.iter().map(|(wide, map)| (*wide, map.address())).collect(),
+            passed_factors: self.passed_factors.address(),
+            squares: self.squares.address(),
+            powers: self.powers.address(),
+            moe: self.moe.as_ref().map_or([0; 4], |moe| moe.each_ref().map(Buffer::address)),
+        }
+    }
+
+    /// All buffers.
+    pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        let buffers = [&self.codes, &self.factors, &self.passed_factors, &self.squares, &self.powers];
+        buffers.into_iter().chain(self.maps.iter().map(|(_, map)| map)).chain(self.moe.iter().flatten())
+    }
+}

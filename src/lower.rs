@@ -1,0 +1,212 @@
+//! A plan and the shape of a step → dispatches, as plain data: no device is needed to see what would run.
+//!
+//! Passes merge what can be done at once, values get their places, every op becomes one dispatch or several (a file per
+//! family of ops), and those of a single row go into the megakernel where it takes them. Barriers follow from what
+//! dispatches declare to read and write.
+
+mod attention;
+pub mod dispatch;
+pub mod dump;
+mod experts;
+mod fusion;
+pub mod megakernel;
+mod packing;
+mod product;
+mod route;
+mod rows;
+pub mod sizes;
+pub mod target;
+
+use crate::plan::{pass, Op, Placement, Plan, Rows, Val, Weight};
+use crate::Result;
+use dispatch::{Access, Dispatch, Place, Push};
+use megakernel::StageSource;
+pub use target::{Addresses, PackedAt, Packing, Shape, Target};
+
+/// A step's dispatches, and what they name.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The plan as it runs: with ops merged.
+    pub plan: Plan,
+    /// Where its values lie.
+    pub places: Placement,
+    /// The dispatches in order.
+    pub dispatches: Vec<Dispatch>,
+    /// Whether a barrier stands before each.
+    pub barriers: Vec<bool>,
+    /// Words that kernels read at [`Addresses::words`]: stages of the megakernel, addresses of packed rows.
+    pub words: Vec<u32>,
+}
+
+/// Lowers the plan for a shape.
+///
+/// # Errors
+/// An op or a rule of attention that no kernel does.
+pub fn lower(target: &Target<'_>, shape: Shape) -> Result<Lowered> {
+    let plan = fused(target, shape);
+    let places = Placement::new(&plan, target.max_rows, target.max_rows);
+    let mut lowering = Lowering {
+        t: target,
+        plan: &plan,
+        places: &places,
+        shape,
+        at: 0,
+        tasks: Vec::new(),
+        packs: packing::State::default(),
+        permuted: None,
+        words: Vec::new(),
+    };
+    lowering.ops()?;
+    let (tasks, mut words) = (lowering.tasks, lowering.words);
+    let dispatches = match target.megakernel.filter(|_| shape.chained && shape.rows == 1) {
+        Some(kernel) => megakernel::group(kernel, target, (&plan, &places, shape), tasks, &mut words),
+        None => tasks.into_iter().flat_map(|task| task.dispatches).collect(),
+    };
+    let barriers = dispatch::barriers(&dispatches, &places);
+    Ok(Lowered { plan, places, dispatches, barriers, words })
+}
+
+/// The plan with ops merged as a step of that shape can do them.
+pub fn fused(target: &Target<'_>, shape: Shape) -> Plan {
+    if target.fuse {
+        pass::fuse(target.plan, &fusion::Rules { t: target, shape })
+    } else {
+        target.plan.clone()
+    }
+}
+
+/// The dispatches of an op or of a part of it, and what the megakernel would make of them.
+pub(crate) struct Task {
+    op: usize,
+    dispatches: Vec<Dispatch>,
+    source: Option<StageSource>,
+}
+
+/// An op on its way to dispatches.
+struct Lowering<'a> {
+    t: &'a Target<'a>,
+    plan: &'a Plan,
+    places: &'a Placement,
+    shape: Shape,
+    /// The op.
+    at: usize,
+    tasks: Vec<Task>,
+    packs: packing::State,
+    /// The route whose rows were last permuted for their experts.
+    permuted: Option<Val>,
+    words: Vec<u32>,
+}
+
+impl Lowering<'_> {
+    fn ops(&mut self) -> Result<()> {
+        let plan = self.plan;
+        let inputs = if self.t.importance { plan.inputs() } else { Vec::new() };
+        let mut sums_at = 0;
+        for (i, op) in plan.ops.iter().enumerate() {
+            if self.shape.wanted == 0 && self.is_head(op) {
+                continue;
+            }
+            self.at = i;
+            self.op(op)?;
+            if let Some(input) = inputs.iter().find(|input| input.op == i) {
+                self.square_sums(input, sums_at);
+                sums_at += input.floats();
+            }
+        }
+        Ok(())
+    }
+
+    fn op(&mut self, op: &Op) -> Result<()> {
+        match op {
+            Op::Embed { weight, out } => self.embed(*weight, *out),
+            Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, *weight, *eps, *out),
+            Op::MatMul { x, norm, parts, add, out } => self.matmul(*x, *norm, parts, *add, *out),
+            Op::GatedMatMul { x, norm, gate, up, out } => self.gated(*x, *norm, gate, up, *out),
+            Op::Route { logits, router, chosen, scale, scales, out } => {
+                let choice = route::Choice { logits: *logits, chosen: *chosen, scale: *scale, scales, out: *out };
+                match router {
+                    Some(router) => self.router(router, &choice),
+                    None => self.route(&choice),
+                }
+            }
+            Op::GatedExperts { x, norm, route, chosen, gate, up, out } => {
+                let product = experts::Product { x: *x, norm: *norm, route: *route, chosen: *chosen, out: *out };
+                self.experts(&product, &[*gate, *up])
+            }
+            Op::ExpertsAdd { x, route, chosen, down, out } => {
+                let product = experts::Product { x: *x, norm: None, route: *route, chosen: *chosen, out: *out };
+                self.experts(&product, &[*down])
+            }
+            Op::RopeKv { qkv, spec, rope } => return self.rope_kv(*qkv, spec, rope),
+            Op::Attend { qkv, rope, spec, scale, out } => return self.attend(*qkv, rope, spec, *scale, *out),
+            Op::Sample { logits } if self.shape.drawn => self.sample(*logits),
+            Op::Sample { logits } => self.argmax(*logits),
+        }
+        Ok(())
+    }
+
+    /// Whether an op only serves the output rows.
+    fn is_head(&self, op: &Op) -> bool {
+        match op {
+            Op::RmsNorm { out, .. } | Op::MatMul { out, .. } => self.plan.values[out.0].rows == Rows::Wanted,
+            Op::Sample { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Adds a dispatch for the op as a task of its own.
+    fn emit(
+        &mut self,
+        (kernel, format): (&'static str, Option<&'static str>),
+        constants: Vec<(&'static str, u32)>,
+        push: impl Into<Push>,
+        grid: [usize; 3],
+        (reads, writes): (Vec<Access>, Vec<Access>),
+    ) -> &mut Task {
+        let (op, push, grid) = (self.at, push.into(), grid.map(|g| g as u32));
+        let dispatch = Dispatch { op, kernel, format, constants, push, grid, reads, writes };
+        self.tasks.push(Task { op, dispatches: vec![dispatch], source: None });
+        let last = self.tasks.len() - 1;
+        &mut self.tasks[last]
+    }
+
+    fn val(&self, v: Val) -> u64 {
+        self.t.at.arena + self.places.offsets[v.0]
+    }
+
+    fn weight(&self, w: Weight) -> u64 {
+        self.t.at.weights[w.0]
+    }
+
+    fn opt(&self, w: Option<Weight>) -> u64 {
+        w.map_or(0, |w| self.weight(w))
+    }
+
+    fn width(&self, v: Val) -> usize {
+        self.plan.values[v.0].width
+    }
+
+    fn rows_of(&self, v: Val) -> usize {
+        fusion::rows_of(self.plan, self.shape, v)
+    }
+
+    fn planes(&self) -> u32 {
+        u32::from(self.t.planes)
+    }
+
+    /// All columns of a value.
+    fn value(&self, v: Val) -> Access {
+        Access::all(Place::Value(v), (4 * self.rows_of(v) * self.width(v)) as u64)
+    }
+
+    /// Columns of a value.
+    fn columns(&self, v: Val, from: usize, count: usize) -> Access {
+        Access { place: Place::Value(v), range: from..from + count, bytes: (4 * self.rows_of(v) * count) as u64 }
+    }
+
+    /// Whole weights.
+    fn matrices(&self, weights: impl IntoIterator<Item = Weight>) -> Vec<Access> {
+        let bytes = |w: Weight| self.plan.weights[w.0].len_bytes();
+        weights.into_iter().map(|w| Access::all(Place::Weight(w), bytes(w))).collect()
+    }
+}

@@ -1,0 +1,119 @@
+//! Dispatches as text: kernel, constants, push constants by name, bytes read and written. Needs no device.
+
+use super::dispatch::{Access, Dispatch};
+use super::{Addresses, Lowered, Target};
+use crate::plan::Plan;
+use pumex_shaders::block::Value;
+use std::fmt::Write;
+
+/// Bytes between the made-up addresses of two buffers.
+const APART: u64 = 1 << 40;
+
+/// Addresses that a dry run takes: a buffer each, far apart, so that text can name them again.
+pub fn made_up_addresses(plan: &Plan, matrix_columns: &[u32]) -> Addresses {
+    let mut next = 0;
+    let mut address = || {
+        next += APART;
+        next
+    };
+    let mut at = Addresses {
+        arena: address(),
+        codebooks: address(),
+        ropes: address(),
+        sampled: address(),
+        params: address(),
+        ids: address(),
+        partials: address(),
+        arrivals: address(),
+        fault: address(),
+        importance: address(),
+        words: address(),
+        gave_up: address(),
+        messages: address(),
+        ..Addresses::default()
+    };
+    let p = &mut at.packed;
+    for part in [&mut p.codes, &mut p.factors, &mut p.passed_factors, &mut p.squares, &mut p.powers] {
+        *part = address();
+    }
+    p.moe = [address(), address(), address(), address()];
+    p.maps = matrix_columns.iter().map(|wide| (*wide, address())).collect();
+    at.states = plan.layers.iter().map(|_| [address(), address()]).collect();
+    at.weights = plan.weights.iter().map(|_| address()).collect();
+    at
+}
+
+/// Buffers by name, for addresses of [`made_up_addresses`].
+fn name(at: &Addresses, plan: &Plan, address: u64) -> String {
+    let base = address / APART * APART;
+    let named = [
+        (at.arena, "arena"),
+        (at.codebooks, "codebooks"),
+        (at.ropes, "ropes"),
+        (at.sampled, "sampled"),
+        (at.params, "params"),
+        (at.ids, "ids"),
+        (at.partials, "partials"),
+        (at.arrivals, "arrivals"),
+        (at.fault, "fault"),
+        (at.importance, "importance"),
+        (at.words, "words"),
+        (at.gave_up, "gave_up"),
+        (at.messages, "messages"),
+        (at.packed.codes, "packed"),
+        (at.packed.factors, "packed_factors"),
+        (at.packed.passed_factors, "passed_factors"),
+        (at.packed.squares, "squares"),
+        (at.packed.powers, "powers"),
+        (at.packed.moe[0], "moe_tiles"),
+        (at.packed.moe[1], "moe_packed"),
+        (at.packed.moe[2], "moe_factors"),
+        (at.packed.moe[3], "moe_products"),
+    ];
+    let weight = || at.weights.iter().position(|w| *w == base).map(|i| plan.weights[i].name.clone());
+    let state = || {
+        let layer = at.states.iter().position(|kv| kv.contains(&base))?;
+        Some(format!("{}{layer}", if at.states[layer][0] == base { "k" } else { "v" }))
+    };
+    let map = || at.packed.maps.iter().find(|(_, map)| *map == base).map(|(wide, _)| format!("map{wide}"));
+    let found = named.iter().find(|(a, _)| *a == base && base > 0).map(|(_, name)| (*name).to_string());
+    let found = found.or_else(state).or_else(map).or_else(weight).unwrap_or_else(|| format!("{base:#x}"));
+    match address - base {
+        _ if address == 0 => "0".into(),
+        0 => found,
+        offset => format!("{found}+{offset}"),
+    }
+}
+
+/// Bytes of accesses, all together.
+fn bytes(accesses: &[Access]) -> u64 {
+    accesses.iter().map(|a| a.bytes).sum()
+}
+
+/// A line of a dispatch.
+fn line(d: &Dispatch, at: &Addresses, plan: &Plan) -> String {
+    let module = d.format.map_or(d.kernel.to_string(), |format| format!("{}.{format}", d.kernel));
+    let constants: Vec<String> = d.constants.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let value = |value: &Value| match value {
+        Value::Address(address) => name(at, plan, *address),
+        other => other.to_string(),
+    };
+    let set = |v: &Value| !matches!(v, Value::Address(0) | Value::Word(0)) && *v != Value::Float(0.0);
+    let push: Vec<String> =
+        d.push.named().iter().filter(|(_, v)| set(v)).map(|(name, v)| format!("{name}={}", value(v))).collect();
+    let [x, y, z] = d.grid;
+    let (read, written) = (bytes(&d.reads), bytes(&d.writes));
+    format!("{module} [{x}, {y}, {z}] {{{}}} ({}) reads {read} writes {written}", constants.join(" "), push.join(" "))
+}
+
+/// All dispatches of a step, a line each, with a line for each barrier.
+pub fn text(target: &Target<'_>, lowered: &Lowered) -> String {
+    let mut out = String::new();
+    for (dispatch, barrier) in lowered.dispatches.iter().zip(&lowered.barriers) {
+        if *barrier {
+            out.push_str("barrier\n");
+        }
+        let _ = writeln!(out, "{}", line(dispatch, target.at, target.plan));
+    }
+    out
+}

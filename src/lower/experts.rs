@@ -1,0 +1,183 @@
+//! Products with the matrices of each row's experts: row by row, or, of many rows, expert by expert, so that an expert's weights
+//! are read once for all rows that use it.
+
+use super::dispatch::{Access, Place};
+use super::megakernel::StageSource;
+use super::Lowering;
+use crate::plan::{Chosen, Norm, Val, Weight};
+use crate::policy::matrix as tiles;
+use crate::policy::{self, Extras};
+use pumex_shaders::push;
+
+/// Threads of the kernel that permutes rows, and of the one that adds their products up.
+const THREADS: [u32; 2] = [512, 64];
+
+/// A product with experts' matrices: gate and up in one, or down, whose weighted sum is added.
+pub(super) struct Product {
+    pub x: Val,
+    pub norm: Option<Norm>,
+    pub route: Val,
+    pub chosen: Chosen,
+    pub out: Val,
+}
+
+impl Lowering<'_> {
+    /// Products with gate and up, or with down alone.
+    pub(super) fn experts(&mut self, p: &Product, weights: &[Weight]) {
+        if self.experts_by_tiles(p, weights) {
+            return;
+        }
+        let (gated, c) = (weights.len() == 2, p.chosen);
+        let info = &self.plan.weights[weights[0].0];
+        let (m, n, used) = (info.rows / c.experts, self.shape.rows, c.used);
+        let k = if gated { info.cols } else { used * info.cols };
+        let push = push::Gemv {
+            w0: self.weight(weights[0]),
+            w1: weights.get(1).map_or(0, |w| self.weight(*w)),
+            b2: self.val(p.route),
+            x: self.val(p.x),
+            y: self.val(p.out),
+            tables: self.t.at.codebooks,
+            norm: self.opt(p.norm.map(|n| n.weight)),
+            k: k as u32,
+            m0: m as u32,
+            m01: m as u32,
+            m: m as u32,
+            y_stride: if gated { m } else { self.width(p.out) } as u32,
+            eps: p.norm.map_or(0.0, |n| n.eps),
+            s0: 1.0,
+            s1: 1.0,
+            s2: 1.0,
+            ..push::Gemv::default()
+        };
+        let extras = Extras { norm: p.norm.is_some(), ..self.extras(gated, !gated) };
+        let tile = policy::expert_tile(self.t.caps, info.format, (m, k), extras.activations);
+        let mut constants = tile.spec(k, 1, extras);
+        constants.extend([("EXPERTS", if gated { 1 } else { 2 }), ("USED", used as u32)]);
+        constants.extend(tile.whole_rows(std::iter::once(m)));
+        let grid = [tile.groups as usize, if gated { n * used } else { n }, 1];
+        let mut reads = vec![self.value(p.x), self.value(p.route)];
+        reads.extend(self.of_chosen(weights, c));
+        reads.extend(self.matrices(p.norm.map(|n| n.weight)));
+        reads.extend((!gated).then(|| self.value(p.out)));
+        let writes = vec![self.value(p.out)];
+        let source = StageSource::Experts { x: p.x, norm: p.norm, weights: weights.to_vec(), out: p.out };
+        let task = self.emit((tile.kernel, Some(info.format.stem)), constants, push, grid, (reads, writes));
+        task.source = Some(source);
+    }
+
+    /// Experts' matrices, of which the rows reach no more than they use.
+    fn of_chosen(&self, weights: &[Weight], c: Chosen) -> Vec<Access> {
+        let part = (self.shape.rows * c.used).min(c.experts) as u64;
+        let all = self.matrices(weights.iter().copied());
+        all.into_iter().map(|a| Access { bytes: a.bytes * part / c.experts.max(1) as u64, ..a }).collect()
+    }
+
+    /// As [`Lowering::experts`], expert by expert in tiles of rows; false where that does not pay or cannot be.
+    fn experts_by_tiles(&mut self, p: &Product, weights: &[Weight]) -> bool {
+        let (n, caps, c, gated) = (self.shape.rows, self.t.caps, p.chosen, weights.len() == 2);
+        let info = &self.plan.weights[weights[0].0];
+        let takes = weights.iter().all(|w| {
+            let same = self.plan.weights[w.0].format.id == info.format.id;
+            same && tiles::groups_experts(caps, info.format, (n, c.used, c.experts))
+        });
+        if !takes || !self.t.fuse || p.norm.is_some() || !self.t.packing.is_some_and(|packing| packing.moe) {
+            return false;
+        }
+        let (m, k) = (info.rows / c.experts, info.cols);
+        let runs = tiles::runs(n, c.used, c.experts);
+        let extras = self.extras(gated, false);
+        let tile = tiles::run_tile(caps, info.format, m, runs, extras);
+        let Some(map) = self.map_of(tile.wide) else { return false };
+        // Usually gate and up have had them permuted for down.
+        if self.permuted.replace(p.route) != Some(p.route) {
+            self.moe_permute(p, runs);
+        }
+        self.moe_pack(p, runs, (k, gated), (tile.wide, map));
+        let [list, codes, factors, products] = self.t.at.packed.moe;
+        let push = push::Gemv {
+            w0: self.weight(weights[0]),
+            w1: weights.get(1).map_or(0, |w| self.weight(*w)),
+            b1: list,
+            b2: self.val(p.route),
+            x: codes,
+            y: if gated { self.val(p.out) } else { products },
+            tables: self.t.at.codebooks,
+            norm: factors,
+            k: k as u32,
+            m0: runs.most as u32,
+            m01: m as u32,
+            m: m as u32,
+            y_stride: m as u32,
+            flags: (n << 8) as u32,
+            s0: 1.0,
+            s1: 1.0,
+            s2: 1.0,
+            ..push::Gemv::default()
+        };
+        let mut constants = tile.spec(k, extras);
+        constants.extend([("EXPERTS", if gated { 3 } else { 4 }), ("USED", c.used as u32)]);
+        let mut reads = vec![self.value(p.route), Access::all(Place::MoeTiles, 0)];
+        reads.push(Access::all(Place::MoePacked, (2 * n * c.used * k) as u64));
+        reads.extend(self.of_chosen(weights, c));
+        let made = (4 * n * c.used * m) as u64;
+        let writes = vec![if gated { self.value(p.out) } else { Access::all(Place::MoeProducts, made) }];
+        let grid = [tile.groups as usize, runs.most, 1];
+        self.emit((tile.kernel, Some(info.format.stem)), constants, push, grid, (reads, writes));
+        if !gated {
+            self.moe_combine(p, m);
+        }
+        true
+    }
+
+    /// Finds the rows of each expert.
+    fn moe_permute(&mut self, p: &Product, runs: tiles::Runs) {
+        let [groups, ..] = self.t.at.packed.moe;
+        let push = push::MoePermute { route: self.val(p.route), groups, params: self.t.at.params, most: runs.most as u32 };
+        let constants = vec![
+            ("SIZE", THREADS[0].min(self.t.caps.max_workgroup_invocations)),
+            ("EXPERTS", p.chosen.experts as u32),
+            ("USED", p.chosen.used as u32),
+            ("COLUMNS", runs.columns as u32),
+        ];
+        let (reads, writes) = (vec![self.value(p.route)], vec![Access::all(Place::MoeTiles, 0)]);
+        self.emit(("deal", None), constants, push, [1, 1, 1], (reads, writes));
+    }
+
+    /// Packs rows of `k` inputs in the order of the tiles.
+    fn moe_pack(&mut self, p: &Product, runs: tiles::Runs, (k, gated): (usize, bool), (wide, map): (u32, u64)) {
+        let [groups, codes, factors, _] = self.t.at.packed.moe;
+        let push = push::Pack {
+            x: self.val(p.x),
+            codes,
+            factors,
+            map,
+            n: self.shape.rows as u32,
+            groups,
+            most: runs.most as u32,
+            ..push::Pack::default()
+        };
+        let constants = vec![
+            ("SIZE", tiles::pack_threads(self.t.caps)),
+            ("K", k as u32),
+            ("GATHER", if gated { p.chosen.used as u32 } else { 1 }),
+            ("COLUMNS", runs.columns as u32),
+            ("WIDE", wide),
+        ];
+        let reads = vec![self.value(p.x), Access::all(Place::MoeTiles, 0)];
+        let writes = vec![Access::all(Place::MoePacked, (2 * self.shape.rows * p.chosen.used * k) as u64)];
+        self.emit(("pack", None), constants, push, [runs.most * runs.columns, 1, 1], (reads, writes));
+    }
+
+    /// Adds up the products of each row's experts.
+    fn moe_combine(&mut self, p: &Product, m: usize) {
+        let (n, used) = (self.shape.rows, p.chosen.used);
+        let [.., products] = self.t.at.packed.moe;
+        let push = push::MoeCombine { x: products, y: self.val(p.out), params: self.t.at.params, m: m as u32 };
+        let constants = vec![("SIZE", THREADS[1]), ("USED", used as u32)];
+        let grid = [(m / 4).div_ceil(THREADS[1] as usize), n, 1];
+        let reads = vec![Access::all(Place::MoeProducts, (4 * n * used * m) as u64), self.value(p.out)];
+        let writes = vec![self.value(p.out)];
+        self.emit(("experts_sum", None), constants, push, grid, (reads, writes));
+    }
+}

@@ -1,0 +1,59 @@
+//! Which ops the kernels do at once, by the shape of a step: what passes ask.
+
+use super::target::{Shape, Target};
+use crate::plan::{pass::Abilities, MatPart, Op, Plan, Rows, Val};
+use crate::policy::{self, matrix as tiles};
+
+/// Rows of a value in a step of that shape.
+pub(super) fn rows_of(plan: &Plan, shape: Shape, v: Val) -> usize {
+    match plan.values[v.0].rows {
+        Rows::Step => shape.rows,
+        Rows::Wanted => shape.wanted,
+    }
+}
+
+/// Whether products of `n` rows with all of these go through cooperative matrices.
+pub(super) fn by_matrices(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> bool {
+    let takes = |p: &MatPart| tiles::takes(t.caps, plan.weights[p.weight.0].format, n);
+    t.packing.is_some() && parts.iter().all(takes)
+}
+
+/// Whether one dispatch multiplies with gate and up.
+pub(super) fn gates_in_one(t: &Target<'_>, plan: &Plan, gate: &MatPart, up: &MatPart, n: usize) -> bool {
+    let format = |p: &MatPart| plan.weights[p.weight.0].format.id;
+    (n <= policy::GEMV_MAX_COLS || by_matrices(t, plan, &[*gate, *up], n)) && format(gate) == format(up)
+}
+
+/// The abilities of the kernels.
+pub(super) struct Rules<'a> {
+    pub t: &'a Target<'a>,
+    pub shape: Shape,
+}
+
+impl Abilities for Rules<'_> {
+    /// GEMV norms its input, and so does packing for cooperative matrices. An importance matrix wants the normed values.
+    fn norms_input(&self, plan: &Plan, op: &Op) -> bool {
+        let few = |x: &Val| rows_of(plan, self.shape, *x) <= policy::GEMV_MAX_COLS;
+        let takes = match op {
+            Op::MatMul { x, parts, .. } => few(x) || by_matrices(self.t, plan, parts, rows_of(plan, self.shape, *x)),
+            Op::GatedMatMul { x, gate, up, .. } => gates_in_one(self.t, plan, gate, up, rows_of(plan, self.shape, *x)),
+            Op::GatedExperts { x, .. } => few(x),
+            Op::Route { router: Some(router), .. } => few(&router.x),
+            _ => false,
+        };
+        takes && !self.t.importance
+    }
+
+    fn rotates(&self, _: &Plan, attend: &Op) -> bool {
+        self.shape.apart && matches!(attend, Op::Attend { spec, .. } if spec.is_plain())
+    }
+
+    /// Of many rows, a product that reads the matrix once for all of them is worth a dispatch.
+    fn routes(&self, _: &Plan, _: &Op) -> bool {
+        self.shape.rows <= policy::GEMV_MAX_COLS && !self.t.importance
+    }
+
+    fn all_rows_wanted(&self) -> bool {
+        self.shape.rows == 1 && self.shape.wanted == 1
+    }
+}

@@ -1,0 +1,167 @@
+//! Products with weight matrices: GEMV of few rows, GEMM of many, by cooperative matrices where the device has some.
+
+use super::dispatch::{Access, Place};
+use super::megakernel::StageSource;
+use super::{fusion, Lowering};
+use crate::plan::{MatPart, Norm, Val};
+use crate::policy::{self, Extras};
+use pumex_shaders::push;
+
+/// A product of few rows with up to three matrices of one format, one below the other, or with gate and up.
+#[derive(Clone, Debug)]
+pub(super) struct Product {
+    pub x: Val,
+    pub norm: Option<Norm>,
+    pub parts: Vec<MatPart>,
+    pub gated: bool,
+    pub add: bool,
+    pub out: Val,
+    /// Column of `out` where its outputs start.
+    pub y_at: usize,
+}
+
+impl Lowering<'_> {
+    pub(super) fn matmul(&mut self, x: Val, norm: Option<Norm>, parts: &[MatPart], add: bool, out: Val) {
+        let (mut y_at, mut rest, n) = (0, parts, self.rows_of(x));
+        let matrices = self.by_matrices(parts, n);
+        if matrices {
+            self.pack(x, norm, parts);
+        }
+        while let Some(first) = rest.first() {
+            let stem = |p: &MatPart| self.plan.weights[p.weight.0].format.stem;
+            let most = if matrices || n <= policy::GEMV_MAX_COLS { 3 } else { 1 };
+            let count = rest.iter().take(most).take_while(|p| stem(p) == stem(first)).count();
+            let (group, after) = rest.split_at(count);
+            let product = Product { x, norm, parts: group.to_vec(), gated: false, add, out, y_at };
+            if matrices {
+                self.by_matrix(parts, &product);
+            } else if most == 3 {
+                self.gemv(product);
+            } else {
+                self.gemm(x, first, u32::from(add), out, y_at);
+            }
+            y_at += group.iter().map(|p| self.plan.weights[p.weight.0].rows).sum::<usize>();
+            rest = after;
+        }
+    }
+
+    pub(super) fn gated(&mut self, x: Val, norm: Option<Norm>, gate: &MatPart, up: &MatPart, out: Val) {
+        let (n, both) = (self.rows_of(x), [*gate, *up]);
+        if !fusion::gates_in_one(self.t, self.plan, gate, up, n) {
+            self.gemm(x, gate, 0, out, 0);
+            return self.gemm(x, up, 2, out, 0);
+        }
+        let product = Product { x, norm, parts: both.to_vec(), gated: true, add: false, out, y_at: 0 };
+        if self.by_matrices(&both, n) {
+            self.pack(x, norm, &both);
+            self.by_matrix(&both, &product);
+        } else {
+            self.gemv(product);
+        }
+    }
+
+    pub(super) fn by_matrices(&self, parts: &[MatPart], n: usize) -> bool {
+        fusion::by_matrices(self.t, self.plan, parts, n)
+    }
+
+    fn gemv(&mut self, p: Product) {
+        let info = &self.plan.weights[p.parts[0].weight.0];
+        let (k, n) = (info.cols, self.rows_of(p.x));
+        let extras = Extras { norm: p.norm.is_some(), ..self.extras(p.gated, p.add) };
+        let push = push::Gemv {
+            x: self.val(p.x),
+            y: self.val(p.out) + 4 * p.y_at as u64,
+            tables: self.t.at.codebooks,
+            norm: self.opt(p.norm.map(|n| n.weight)),
+            eps: p.norm.map_or(0.0, |n| n.eps),
+            ..self.product_push(&p)
+        };
+        let m = push.m as usize;
+        let tile = policy::gemv_tile(self.t.caps, info.format, m, k, n, extras);
+        let mut constants = tile.spec(k, n, extras);
+        constants.extend(tile.whole_rows(p.parts.iter().map(|p| self.plan.weights[p.weight.0].rows)));
+        let (module, touch) = ((tile.kernel, Some(info.format.stem)), self.touched(&p, m));
+        let task = self.emit(module, constants, push, [tile.groups as usize, 1, 1], touch);
+        task.source = Some(StageSource::Product(p));
+    }
+
+    /// What a product reads and writes, with `m` outputs.
+    pub(super) fn touched(&self, p: &Product, m: usize) -> (Vec<Access>, Vec<Access>) {
+        let weights = p.parts.iter().map(|part| part.weight).chain(p.parts.iter().filter_map(|part| part.bias));
+        let mut reads = self.matrices(weights.chain(p.norm.map(|n| n.weight)));
+        let out = self.columns(p.out, p.y_at, m);
+        reads.push(self.value(p.x));
+        reads.extend(p.add.then(|| out.clone()));
+        (reads, vec![out])
+    }
+
+    pub(super) fn extras(&self, gated: bool, add: bool) -> Extras {
+        Extras { gated, add, norm: false, planes: self.t.planes, activations: self.t.activations }
+    }
+
+    /// Matrices, biases, factors and sizes of a product.
+    pub(super) fn product_push(&self, p: &Product) -> push::Gemv {
+        let rows = |most: usize| p.parts.iter().take(most).map(|p| self.plan.weights[p.weight.0].rows).sum::<usize>();
+        let least = p.parts.iter().map(|p| self.plan.weights[p.weight.0].rows).min().unwrap_or(0);
+        let m = if p.gated { least } else { rows(p.parts.len()) };
+        let weight = |i: usize| p.parts.get(i).map_or(0, |p| self.weight(p.weight));
+        let bias = |i: usize| p.parts.get(i).and_then(|p| p.bias);
+        let scale = |i: usize| p.parts.get(i).map_or(1.0, |p| p.scale);
+        push::Gemv {
+            w0: weight(0),
+            w1: weight(1),
+            w2: weight(2),
+            b0: self.opt(bias(0)),
+            b1: self.opt(bias(1)),
+            b2: self.opt(bias(2)),
+            k: self.plan.weights[p.parts[0].weight.0].cols as u32,
+            m0: rows(1) as u32,
+            m01: if p.gated { m } else { rows(2) } as u32,
+            m: m as u32,
+            y_stride: self.width(p.out) as u32,
+            flags: (0..3).map(|i| u32::from(bias(i).is_some()) << i).sum(),
+            s0: scale(0),
+            s1: scale(1),
+            s2: scale(2),
+            ..push::Gemv::default()
+        }
+    }
+
+    /// Many rows without cooperative matrices. `epilogue`: 0 sets, 1 adds, 2 multiplies with the SiLU of what is there.
+    fn gemm(&mut self, x: Val, part: &MatPart, epilogue: u32, out: Val, y_at: usize) {
+        let info = &self.plan.weights[part.weight.0];
+        let (m, n, k) = (info.rows, self.rows_of(x), info.cols);
+        let push = push::Gemm {
+            w: self.weight(part.weight),
+            bias: self.opt(part.bias),
+            x: self.val(x),
+            y: self.val(out),
+            tables: self.t.at.codebooks,
+            k: k as u32,
+            m: m as u32,
+            n: n as u32,
+            y_stride: self.width(out) as u32,
+            y_at: y_at as u32,
+            flags: u32::from(part.bias.is_some()),
+            scale: part.scale,
+        };
+        let written = self.columns(out, y_at, m);
+        let mut reads = self.matrices(std::iter::once(part.weight).chain(part.bias));
+        reads.push(self.value(x));
+        reads.extend((epilogue > 0).then(|| written.clone()));
+        let touch = (reads, vec![written]);
+        if epilogue < 2 && policy::small_floats(self.t.caps, info.format, (m, k), n) {
+            let grid = [m.div_ceil(policy::SMALL_TILE), n.div_ceil(policy::SMALL_TILE), 1];
+            self.emit(("gemm_float", None), vec![("EPILOGUE", epilogue)], push, grid, touch);
+            return;
+        }
+        let constants = vec![("EPILOGUE", epilogue), ("PLANES", self.planes())];
+        let grid = [m.div_ceil(64), n.div_ceil(64), 1];
+        self.emit(("gemm_tile", Some(info.format.stem)), constants, push, grid, touch);
+    }
+
+    /// Workspace whose users need no more than an order among them.
+    pub(super) fn split_reduction(&self) -> Access {
+        Access::all(Place::SplitReduction, 0)
+    }
+}

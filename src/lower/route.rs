@@ -1,0 +1,79 @@
+//! Which experts a row uses: after the router's product, or in one dispatch with it.
+
+use super::megakernel::StageSource;
+use super::Lowering;
+use crate::plan::{Chosen, Router, Val, Weight};
+use crate::policy;
+use pumex_shaders::push;
+
+/// The fields of [`crate::plan::Op::Route`].
+pub(super) struct Choice<'a> {
+    pub logits: Val,
+    pub chosen: Chosen,
+    pub scale: f32,
+    pub scales: &'a [Option<Weight>; 3],
+    pub out: Val,
+}
+
+impl Choice<'_> {
+    /// Which scales there are, a bit for each.
+    fn flags(&self) -> u32 {
+        self.scales.iter().enumerate().map(|(i, s)| u32::from(s.is_some()) << i).sum()
+    }
+}
+
+impl Lowering<'_> {
+    /// Experts by logits that are there.
+    pub(super) fn route(&mut self, c: &Choice<'_>) {
+        let [gate_scale, up_scale, down_scale] = c.scales.map(|s| self.opt(s));
+        let (logits, route, params) = (self.val(c.logits), self.val(c.out), self.t.at.params);
+        let (flags, scale) = (c.flags(), c.scale);
+        let push = push::Route { logits, route, gate_scale, up_scale, down_scale, params, flags, scale };
+        let threads = policy::route_threads(self.t.caps, c.chosen.experts);
+        let constants = vec![("SIZE", threads), ("EXPERTS", c.chosen.experts as u32), ("USED", c.chosen.used as u32)];
+        let reads = [vec![self.value(c.logits)], self.matrices(c.scales.iter().copied().flatten())].concat();
+        let (grid, writes) = ([self.shape.rows, 1, 1], vec![self.value(c.out)]);
+        self.emit(("route", None), constants, push, grid, (reads, writes));
+    }
+
+    /// Experts by the rows themselves.
+    pub(super) fn router(&mut self, router: &Router, c: &Choice<'_>) {
+        let Router { x, norm, part } = *router;
+        let info = &self.plan.weights[part.weight.0];
+        let [gate_scale, up_scale, down_scale] = c.scales.map(|s| self.opt(s));
+        let push = push::Router {
+            w: self.weight(part.weight),
+            bias: self.opt(part.bias),
+            x: self.val(x),
+            norm: self.opt(norm.map(|n| n.weight)),
+            tables: self.t.at.codebooks,
+            logits: self.val(c.logits),
+            arrivals: self.t.at.arrivals,
+            route: self.val(c.out),
+            gate_scale,
+            up_scale,
+            down_scale,
+            k: info.cols as u32,
+            flags: c.flags() | u32::from(part.bias.is_some()) << 3,
+            eps: norm.map_or(0.0, |n| n.eps),
+            product_scale: part.scale,
+            scale: c.scale,
+        };
+        let (threads, rows) = policy::router_tile(self.t.caps, c.chosen.experts, info.cols);
+        let constants = vec![
+            ("SIZE", threads),
+            ("EXPERTS", c.chosen.experts as u32),
+            ("USED", c.chosen.used as u32),
+            ("ROWS", rows),
+            ("NORM", u32::from(norm.is_some())),
+            ("PLANES", self.planes()),
+        ];
+        let weights = [Some(part.weight), part.bias, norm.map(|n| n.weight)].into_iter().chain(c.scales.iter().copied());
+        let reads = [vec![self.value(x)], self.matrices(weights.flatten())].concat();
+        let writes = vec![self.value(c.logits), self.value(c.out), self.split_reduction()];
+        let grid = [c.chosen.experts.div_ceil(rows as usize), self.shape.rows, 1];
+        let source = StageSource::Router { router: *router, chosen: c.chosen, scale: c.scale, logits: c.logits, out: c.out };
+        let task = self.emit(("router", Some(info.format.stem)), constants, push, grid, (reads, writes));
+        task.source = Some(source);
+    }
+}

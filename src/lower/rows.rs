@@ -1,0 +1,152 @@
+//! Ops that take rows one by one: the embedding, norms, RoPE, the choice of ids, sums of squares.
+
+use super::dispatch::{Access, Place};
+use super::Lowering;
+use crate::plan::{AttentionSpec, Input, RopeNorm, RopeStyle, Rows, Val, Weight};
+use crate::policy;
+use crate::engine::draw::MAX_K;
+use crate::vk::Caps;
+use crate::{Error, Result};
+use pumex_shaders::push;
+
+/// Workgroups that share a row of logits when ids are sampled.
+pub(super) fn sample_parts(caps: &Caps, n_vocab: usize) -> usize {
+    let (threads, loads) = policy::sample_tile(caps);
+    n_vocab.div_ceil((threads * loads) as usize)
+}
+
+impl Lowering<'_> {
+    pub(super) fn embed(&mut self, weight: Weight, out: Val) {
+        let (info, dim, rows) = (&self.plan.weights[weight.0], self.width(out), self.shape.rows);
+        let at = self.t.at;
+        let (embd, y, params, sampled, tables) = (self.weight(weight), self.val(out), at.params, at.sampled, at.codebooks);
+        let push = push::Embed { embd, y, params, sampled, tables, dim: dim as u32 };
+        let row_bytes = info.len_bytes() / info.rows.max(1) as u64;
+        let reads = vec![Access::all(Place::Weight(weight), row_bytes * rows as u64), Access::all(Place::Ids, 4 * rows as u64)];
+        let (constants, writes) = (vec![("SIZE", 64), ("PLANES", self.planes())], vec![self.value(out)]);
+        self.emit(("embed", Some(info.format.stem)), constants, push, [rows, 1, 1], (reads, writes));
+    }
+
+    pub(super) fn rms_norm(&mut self, x: Val, weight: Weight, eps: f32, out: Val) {
+        let threads = policy::row_threads(self.t.caps);
+        let wanted = u32::from(self.plan.values[out.0].rows == Rows::Wanted);
+        let (y, params, dim) = (self.val(out), self.t.at.params, self.width(x) as u32);
+        let push = push::RmsNorm { x: self.val(x), weight: self.weight(weight), y, params, dim, eps };
+        let reads = [vec![self.value(x)], self.matrices([weight])].concat();
+        let (constants, grid, writes) = (vec![("SIZE", threads), ("WANTED", wanted)], [self.rows_of(out), 1, 1], vec![self.value(out)]);
+        self.emit(("rms_norm", None), constants, push, grid, (reads, writes));
+    }
+
+    pub(super) fn rope_kv(&mut self, qkv: Val, spec: &AttentionSpec, r: &RopeNorm) -> Result<()> {
+        self.check_spec(spec)?;
+        let [k_cache, v_cache] = self.t.at.states[spec.layer];
+        let push = push::RopeKv {
+            qkv: self.val(qkv),
+            q_norm: self.opt(r.q_norm),
+            k_norm: self.opt(r.k_norm),
+            inv_freq: self.rope_at(r),
+            k_cache,
+            v_cache,
+            params: self.t.at.params,
+            heads: spec.heads as u32,
+            kv_heads: spec.kv_heads as u32,
+            rope_dims: r.rope.dims as u32,
+            eps: r.rope.norm_eps,
+        };
+        let neox = u32::from(r.rope.style == RopeStyle::Neox);
+        let mut constants = vec![("SIZE", 32), ("NEOX", neox), ("NORM", u32::from(r.q_norm.is_some()))];
+        constants.extend(self.kv_constants(spec));
+        let grid = [self.shape.rows, spec.heads + 2 * spec.kv_heads, 1];
+        let norms = self.matrices([r.q_norm, r.k_norm].into_iter().flatten());
+        let reads = [vec![self.value(qkv)], norms].concat();
+        let new = self.cache_bytes(spec, self.shape.rows);
+        let writes = vec![self.value(qkv), Access::all(Place::State(spec.layer), new)];
+        self.emit(("rope_kv", None), constants, push, grid, (reads, writes));
+        Ok(())
+    }
+
+    /// Fails on attention that no kernel does.
+    pub(super) fn check_spec(&self, spec: &AttentionSpec) -> Result<()> {
+        if spec.is_plain() {
+            return Ok(());
+        }
+        let what = format!("layer {}: expected causal attention with heads of one width, found {spec:?}", spec.layer);
+        Err(Error::Request(format!("device {}: {what}; --device cpu takes it", self.t.caps.name)))
+    }
+
+    /// Where the frequencies of a layer's RoPE are.
+    pub(super) fn rope_at(&self, r: &RopeNorm) -> u64 {
+        self.t.at.ropes + 4 * self.plan.rope_at(r.rope.table) as u64
+    }
+
+    pub(super) fn kv_constants(&self, spec: &AttentionSpec) -> [(&'static str, u32); 3] {
+        let (k, v) = self.t.cache_types;
+        [("K_TYPE", k as u32), ("V_TYPE", v as u32), ("HEAD_DIM", spec.head_dim as u32)]
+    }
+
+    /// Bytes of so many positions of a layer's cache.
+    pub(super) fn cache_bytes(&self, spec: &AttentionSpec, positions: usize) -> u64 {
+        let (k, v) = self.t.cache_types;
+        let elements = |width: usize| (positions * spec.kv_heads * width) as u64;
+        k.bytes(elements(spec.head_dim)) + v.bytes(elements(spec.v_dim))
+    }
+
+    pub(super) fn argmax(&mut self, logits: Val) {
+        let (caps, at, w) = (self.t.caps, self.t.at, self.shape.wanted);
+        let (found, vocab) = (at.partials, self.plan.n_vocab as u32);
+        let push = push::Argmax {
+            logits: self.val(logits),
+            params: at.params,
+            sampled: at.sampled,
+            ids: at.ids,
+            found,
+            arrivals: at.arrivals,
+            vocab,
+        };
+        let constants = vec![("SIZE", policy::row_threads(caps))];
+        let touch = self.choice_of_ids(logits);
+        self.emit(("argmax", None), constants, push, [w, policy::argmax_parts(caps, w), 1], touch);
+    }
+
+    pub(super) fn sample(&mut self, logits: Val) {
+        let (caps, at, vocab) = (self.t.caps, self.t.at, self.plan.n_vocab);
+        let push = push::Sample {
+            logits: self.val(logits),
+            params: at.params,
+            sampled: at.sampled,
+            ids: at.ids,
+            found: at.partials,
+            arrivals: at.arrivals,
+            vocab: vocab as u32,
+            draws_at: self.t.draws_at as u32,
+        };
+        let (threads, loads) = policy::sample_tile(caps);
+        let constants = vec![("SIZE", threads), ("LOADS", loads), ("K", MAX_K as u32)];
+        let (grid, touch) = ([self.shape.wanted, sample_parts(caps, vocab), 1], self.choice_of_ids(logits));
+        self.emit(("sample", None), constants, push, grid, touch);
+    }
+
+    fn choice_of_ids(&self, logits: Val) -> (Vec<Access>, Vec<Access>) {
+        let ids = Access::all(Place::Ids, 4 * self.shape.wanted as u64);
+        let left = Access::all(Place::SplitReduction, 0);
+        (vec![self.value(logits), ids.clone()], vec![ids, left])
+    }
+
+    /// Adds the squares of a product's input to its sums, from float `sums_at` on.
+    pub(super) fn square_sums(&mut self, input: &Input, sums_at: usize) {
+        let routed = input.routed;
+        let push = push::SquareSums {
+            x: self.val(input.x),
+            sums: self.t.at.importance + 4 * sums_at as u64,
+            params: self.t.at.params,
+            route: routed.map_or(0, |r| self.val(r.route)),
+            k: input.cols as u32,
+            used: routed.map_or(1, |r| r.chosen.used) as u32,
+        };
+        let mode = routed.map_or(0, |r| 1 + u32::from(r.apart));
+        let grid = [(input.cols / 4).div_ceil(64), input.matrices(), 1];
+        let reads = std::iter::once(self.value(input.x)).chain(routed.map(|r| self.value(r.route))).collect();
+        let writes = vec![Access { place: Place::Importance, range: sums_at..sums_at + 1, bytes: 4 * input.floats() as u64 }];
+        self.emit(("square_sums", None), vec![("EXPERTS", mode)], push, grid, (reads, writes));
+    }
+}

@@ -1,0 +1,120 @@
+//! Bytes of what dispatches need beside weights and states: scratch, workspaces, packed activations. Pure, so that memory is
+//! planned before any is taken.
+
+use super::rows::sample_parts;
+use super::target::{Shape, Target};
+use super::{fused, Packing};
+use crate::engine::draw::MAX_K;
+use crate::plan::{Op, Placement, Plan};
+use crate::policy::matrix::{self as tiles, FEW, MOST_COLUMNS, PACKED_LEN};
+use crate::policy;
+use crate::vk::Caps;
+use std::collections::HashSet;
+
+/// Bytes of the split-reduction workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitReduction {
+    /// What workgroups leave for the last of them.
+    pub partials: u64,
+    /// Counters of arrivals, zero between dispatches.
+    pub arrivals: u64,
+}
+
+/// Enough for every step of `plan` with up to `max_rows` rows, all of them output rows or none.
+pub fn split_reduction(caps: &Caps, plan: &Plan, max_rows: usize) -> SplitReduction {
+    let argmax = (1..=max_rows).map(|rows| 8 * rows * policy::argmax_parts(caps, rows)).max();
+    let candidates = max_rows * sample_parts(caps, plan.n_vocab) * MAX_K;
+    let (mut bytes, mut counters) = (argmax.unwrap_or(8).max(8 * candidates), max_rows);
+    let mut known = HashSet::new(); // most layers are alike
+    for op in &plan.ops {
+        let Op::Attend { spec: c, .. } = op else { continue };
+        if !known.insert((c.heads, c.kv_heads, c.head_dim)) {
+            continue;
+        }
+        for rows in 1..=max_rows {
+            for heads in 1..=policy::ATTN_HEADS {
+                let tile = policy::attn_tile(caps, c, rows, false, heads);
+                bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (4 + c.v_dim));
+            }
+            counters = counters.max(rows * c.heads);
+        }
+    }
+    SplitReduction { partials: bytes as u64, arrivals: 4 * counters as u64 }
+}
+
+/// Bytes of packed activations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packed {
+    /// Most inputs of a packed row.
+    pub k: usize,
+    /// Rows as halves, and their factors.
+    pub codes: u64,
+    /// See `codes`.
+    pub factors: u64,
+    /// Sums of squares of rows that come packed for a norm.
+    pub squares: u64,
+    /// What they are packed over.
+    pub powers: u64,
+    /// Of experts with many rows: the tiles' list, packed rows, factors and products.
+    pub moe: Option<[u64; 4]>,
+}
+
+impl Packed {
+    /// Enough for steps of `plan` with up to `max_rows` rows.
+    pub fn of(plan: &Plan, max_rows: usize) -> Packed {
+        let inputs = |op: &Op| match op {
+            Op::MatMul { parts, .. } => parts.first().map(|p| plan.weights[p.weight.0].cols),
+            Op::GatedMatMul { gate, .. } => Some(plan.weights[gate.weight.0].cols),
+            _ => None,
+        };
+        let k = plan.ops.iter().filter_map(inputs).max().unwrap_or(0).next_multiple_of(PACKED_LEN);
+        let rows = max_rows.next_multiple_of(MOST_COLUMNS);
+        Packed {
+            k,
+            codes: (2 * rows * k) as u64,
+            factors: (4 * rows) as u64,
+            squares: (4 * FEW * k / tiles::TALL) as u64,
+            powers: (8 * FEW + 4 * rows) as u64,
+            moe: moe(plan, max_rows),
+        }
+    }
+
+    /// All of them.
+    pub fn len_bytes(&self) -> u64 {
+        self.codes + self.factors + self.squares + self.powers + self.moe.map_or(0, |sizes| sizes.iter().sum())
+    }
+
+    /// What lowering asks of them, on a device whose threads hold matrices as told.
+    pub fn packing(&self, direct: bool, ordered: bool) -> Packing {
+        Packing { direct, ordered, k: self.k, moe: self.moe.is_some() }
+    }
+}
+
+fn moe(plan: &Plan, max_rows: usize) -> Option<[u64; 4]> {
+    let of = |op: &Op| match op {
+        Op::GatedExperts { chosen, gate, .. } => Some((*chosen, plan.weights[gate.0].cols, 0)),
+        Op::ExpertsAdd { chosen, down, out, .. } => {
+            Some((*chosen, plan.weights[down.0].cols, plan.values[out.0].width))
+        }
+        _ => None,
+    };
+    let sizes = plan.ops.iter().filter_map(of).map(|(c, k, m)| {
+        let runs = tiles::runs(max_rows, c.used, c.experts); // fewer rows need no more
+        let rows = (runs.most * runs.columns).next_multiple_of(MOST_COLUMNS);
+        let bytes = [8 * rows, 2 * rows * k.next_multiple_of(PACKED_LEN), 4 * rows, 4 * max_rows * c.used * m];
+        bytes.map(|b| b.max(16) as u64)
+    });
+    sizes.reduce(|a, b| [0, 1, 2, 3].map(|i| a[i].max(b[i])))
+}
+
+/// Bytes of the scratch arena: ops merge differently by the rows of a step, and values lie accordingly.
+pub fn arena(target: &Target<'_>) -> u64 {
+    let few = [1, 2, policy::GEMV_MAX_COLS, policy::GEMV_MAX_COLS + 1, policy::FEW_ROWS + 1, target.max_rows];
+    let shapes = few.into_iter().flat_map(|rows| [true, false].map(|apart| shape(rows.min(target.max_rows), apart)));
+    let lens = shapes.map(|shape| Placement::new(&fused(target, shape), target.max_rows, target.max_rows).len_bytes);
+    lens.max().unwrap_or(0).max(Placement::new(target.plan, target.max_rows, target.max_rows).len_bytes)
+}
+
+fn shape(rows: usize, apart: bool) -> Shape {
+    Shape { rows, wanted: rows, apart, heads: 1, ..Shape::default() }
+}

@@ -1,0 +1,149 @@
+//! Everything that lowering needs to know, as plain data: a device's facts, choices of the user, and addresses.
+
+use super::megakernel::Megakernel;
+use crate::engine::CacheType;
+use crate::plan::Plan;
+use crate::policy::{self, Activations};
+use crate::vk::Caps;
+
+/// The shape of a step: what its dispatches depend on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Which of the parameter slots it reads.
+    pub slot: usize,
+    /// Rows it has room for.
+    pub rows: usize,
+    /// Output rows it has room for; 0 leaves the head out.
+    pub wanted: usize,
+    /// Copies the logits to the host's buffer.
+    pub logits: bool,
+    /// Samples ids by requests instead of taking the largest logits.
+    pub drawn: bool,
+    /// Most query heads that a workgroup of attention takes.
+    pub heads: usize,
+    /// A decode batch: no two rows are of one sequence.
+    pub apart: bool,
+    /// Lets the megakernel do the ops of one row.
+    pub chained: bool,
+    /// Parts in which attention is a stage of it; 0 where attention is a dispatch.
+    pub parts: u32,
+    /// Takes the time.
+    pub timed: bool,
+    /// Takes it after every op, too.
+    pub stamps: bool,
+}
+
+/// Where a recording's buffers lie. In a dry run, any numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Addresses {
+    /// Scratch arena, where values are placed.
+    pub arena: u64,
+    /// Weights in the plan's order.
+    pub weights: Vec<u64>,
+    /// K and V of each layer, or its recurrent state.
+    pub states: Vec<[u64; 2]>,
+    /// Tables of all formats.
+    pub codebooks: u64,
+    /// Tables of RoPE, one after the other.
+    pub ropes: u64,
+    /// Sampled id per sequence.
+    pub sampled: u64,
+    /// StepParams of the slot.
+    pub params: u64,
+    /// Ids for the host.
+    pub ids: u64,
+    /// Split-reduction workspace: what workgroups leave, and counters of their arrivals.
+    pub partials: u64,
+    /// See `partials`.
+    pub arrivals: u64,
+    /// Where a megakernel whose workgroups do not run at once says so.
+    pub fault: u64,
+    /// Sums of squares of the products' inputs, one after the other.
+    pub importance: u64,
+    /// Words that only this recording needs: see [`super::Lowered::words`].
+    pub words: u64,
+    /// Activations for cooperative matrices.
+    pub packed: PackedAt,
+    /// The megakernel's buffers: where a thread that gave up says so, and what workgroups send each other.
+    pub gave_up: u64,
+    /// See `gave_up`.
+    pub messages: u64,
+}
+
+/// Where packed activations lie.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PackedAt {
+    /// Rows as halves.
+    pub codes: u64,
+    /// A factor of each row.
+    pub factors: u64,
+    /// For each number of columns that a matrix may have, which thread holds which element.
+    pub maps: Vec<(u32, u64)>,
+    /// Factors of rows that the op before has packed: of attention, then of gated units.
+    pub passed_factors: u64,
+    /// Of rows that come packed for a norm: the sums of squares of each sixteen outputs.
+    pub squares: u64,
+    /// And what they are packed over, twice.
+    pub powers: u64,
+    /// Rows of experts: the tiles' list, packed rows, their factors, products that are to be added up.
+    pub moe: [u64; 4],
+}
+
+/// What a device's threads hold of cooperative matrices, and how much room packed rows have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packing {
+    /// Threads hold matrices as `gemm_few` and `attn_mat` expect.
+    pub direct: bool,
+    /// Threads hold sums as `attn_flash` expects, too.
+    pub ordered: bool,
+    /// Most inputs of a packed row.
+    pub k: usize,
+    /// The plan has experts, and there is room for their rows.
+    pub moe: bool,
+}
+
+/// What lowering is for.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// The plan as the model file gives it.
+    pub plan: &'a Plan,
+    /// The device.
+    pub caps: &'a Caps,
+    /// Addresses.
+    pub at: &'a Addresses,
+    /// Weights lie as a structure of arrays, not as blocks.
+    pub planes: bool,
+    /// Merges ops.
+    pub fuse: bool,
+    /// Most rows of a step.
+    pub max_rows: usize,
+    /// Positions a sequence may have.
+    pub n_ctx: usize,
+    /// Types of K and V.
+    pub cache_types: (CacheType, CacheType),
+    /// Quantization of activations in integer dot products.
+    pub activations: Activations,
+    /// Word of StepParams where sampling requests start.
+    pub draws_at: usize,
+    /// Sums squares of the products' inputs.
+    pub importance: bool,
+    /// Cooperative matrices, if these are used.
+    pub packing: Option<Packing>,
+    /// The megakernel, if there is one.
+    pub megakernel: Option<&'a Megakernel>,
+}
+
+impl Target<'_> {
+    /// Whether attention of few rows goes through cooperative matrices.
+    pub fn attends_by_matrices(&self) -> bool {
+        let (k, v) = self.cache_types;
+        let mut layers = self.plan.kv_layers();
+        let fits = layers.all(|(_, kv)| kv.k_dim == kv.v_dim && policy::attn_mat_fits(kv.k_dim));
+        fits && k.becomes_halves() && v.becomes_halves() && self.packing.is_some_and(|p| p.direct)
+    }
+
+    /// Whether that of many rows does.
+    pub fn attends_many_by_matrices(&self) -> bool {
+        self.attends_by_matrices() && self.packing.is_some_and(|p| p.ordered)
+    }
+}

@@ -1,0 +1,106 @@
+//! Attention as data: heads, which positions a row sees, and what is done to the scores.
+
+use super::Weight;
+
+/// Which positions of its sequence a row sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mask {
+    /// All up to its own.
+    #[default]
+    Causal,
+    /// The last so many up to its own, which counts.
+    Window(usize),
+    /// Those of its own chunk of so many positions, up to its own.
+    Chunk(usize),
+    /// All positions that the sequence has in the step and before it.
+    Full,
+}
+
+impl Mask {
+    /// First position that a row at `pos` sees.
+    pub fn first(self, pos: usize) -> usize {
+        match self {
+            Mask::Causal | Mask::Full => 0,
+            Mask::Window(n) => (pos + 1).saturating_sub(n),
+            Mask::Chunk(n) => pos / n.max(1) * n.max(1),
+        }
+    }
+}
+
+/// Attention's shape, the layer whose keys and values it reads, and its rules.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionSpec {
+    /// Layer whose state it reads: its own, or an earlier one's where layers share.
+    pub layer: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Elements of a query's and of a key's head.
+    pub head_dim: usize,
+    /// Elements of a value's head.
+    pub v_dim: usize,
+    /// Positions a row sees.
+    pub mask: Mask,
+    /// Scores become `cap * tanh(score / cap)`.
+    pub soft_cap: Option<f32>,
+    /// `[heads]`: a score per head that takes part in the softmax and has no value.
+    pub sinks: Option<Weight>,
+    /// ALiBi's largest bias: a score loses `slope(head) * distance`.
+    pub alibi: Option<f32>,
+}
+
+impl AttentionSpec {
+    /// Causal attention with heads of one width and no further rules.
+    pub fn causal(layer: usize, heads: usize, kv_heads: usize, head_dim: usize) -> AttentionSpec {
+        let mask = Mask::Causal;
+        AttentionSpec { layer, heads, kv_heads, head_dim, v_dim: head_dim, mask, soft_cap: None, sinks: None, alibi: None }
+    }
+
+    /// Width of a row of q, k and v side by side.
+    pub fn qkv_width(&self) -> usize {
+        (self.heads + self.kv_heads) * self.head_dim + self.kv_heads * self.v_dim
+    }
+
+    /// Column of the row where v starts.
+    pub fn v_at(&self) -> usize {
+        (self.heads + self.kv_heads) * self.head_dim
+    }
+
+    /// Whether it is [`AttentionSpec::causal`]: what every kernel of attention does.
+    pub fn is_plain(&self) -> bool {
+        *self == AttentionSpec::causal(self.layer, self.heads, self.kv_heads, self.head_dim)
+    }
+
+    /// ALiBi's slope of a head, 0 without ALiBi. The first `n` heads, `n` the largest power of two in `heads`, take powers of
+    /// `2^(-bias / n)`; the others odd powers of `2^(-bias / 2n)` (Press et al., 2021).
+    pub fn slope(&self, head: usize) -> f32 {
+        let Some(bias) = self.alibi else { return 0.0 };
+        let n = if self.heads.is_power_of_two() { self.heads } else { self.heads.next_power_of_two() / 2 };
+        let power = if head < n { (head + 1) as f32 / n as f32 } else { (2 * (head - n) + 1) as f32 / (2 * n) as f32 };
+        2f32.powf(-bias * power)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_begin_where_their_rules_say() {
+        let firsts = |mask: Mask| [0, 3, 4, 9].map(|pos| mask.first(pos));
+        assert_eq!(firsts(Mask::Causal), [0, 0, 0, 0]);
+        assert_eq!(firsts(Mask::Window(4)), [0, 0, 1, 6]);
+        assert_eq!(firsts(Mask::Chunk(4)), [0, 0, 4, 8]);
+    }
+
+    #[test]
+    fn slopes_of_heads_that_are_no_power_of_two_lie_between_the_others() {
+        let spec = AttentionSpec { alibi: Some(8.0), ..AttentionSpec::causal(0, 12, 12, 64) };
+        let slopes: Vec<f32> = (0..12).map(|h| spec.slope(h)).collect();
+        assert_eq!(slopes[..3], [0.5, 0.25, 0.125]);
+        assert_eq!(slopes[7], 2f32.powi(-8));
+        assert_eq!(slopes[8], 2f32.powf(-0.5));
+        assert_eq!(AttentionSpec::causal(0, 8, 8, 64).slope(3), 0.0);
+    }
+}

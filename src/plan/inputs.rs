@@ -1,0 +1,74 @@
+//! Inputs of a plan's products, for importance matrices: which columns' squares are summed.
+
+use super::{Chosen, Op, Plan, Rows, Val, Weight};
+use crate::step::Squares;
+
+/// The input of a product, whose columns' squares say how much each of them matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// The op.
+    pub op: usize,
+    /// `[n, k]`
+    pub x: Val,
+    /// Columns.
+    pub cols: usize,
+    /// The matrices it is multiplied with.
+    pub weights: Vec<Weight>,
+    /// If the matrices are those of experts: which rows they see.
+    pub routed: Option<Routed>,
+}
+
+/// How rows reach experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Routed {
+    /// `[n, 4 * used]`
+    pub route: Val,
+    /// How many.
+    pub chosen: Chosen,
+    /// Whether `x` has a row for each expert of a row, side by side, instead of one for all.
+    pub apart: bool,
+}
+
+impl Input {
+    /// Matrices in each weight.
+    pub fn matrices(&self) -> usize {
+        self.routed.map_or(1, |r| r.chosen.experts)
+    }
+
+    /// Floats of its sums `[matrices, cols]`, with a count for each matrix after them if rows are routed.
+    pub fn floats(&self) -> usize {
+        let counts = if self.routed.is_some() { self.matrices().next_multiple_of(4) } else { 0 };
+        self.matrices() * self.cols + counts
+    }
+}
+
+impl Plan {
+    /// Inputs of all products that every row of a step passes, in order; the head is not among them.
+    pub fn inputs(&self) -> Vec<Input> {
+        let input = |(op, x, weights, routed): (usize, Val, Vec<Weight>, Option<Routed>)| {
+            let cols = self.weights[weights[0].0].cols;
+            Input { op, x, cols, weights, routed }
+        };
+        let product = |(i, op): (usize, &Op)| match op {
+            Op::MatMul { x, parts, .. } => Some((i, *x, parts.iter().map(|p| p.weight).collect(), None)),
+            Op::GatedMatMul { x, gate, up, .. } => Some((i, *x, vec![gate.weight, up.weight], None)),
+            Op::GatedExperts { x, route, chosen, gate, up, .. } => {
+                Some((i, *x, vec![*gate, *up], Some(Routed { route: *route, chosen: *chosen, apart: false })))
+            }
+            Op::ExpertsAdd { x, route, chosen, down, .. } => {
+                Some((i, *x, vec![*down], Some(Routed { route: *route, chosen: *chosen, apart: true })))
+            }
+            _ => None,
+        };
+        let all = self.ops.iter().enumerate().filter_map(product).map(input);
+        all.filter(|input| self.values[input.x.0].rows == Rows::Step).collect()
+    }
+
+    /// The floats collected for `input`, told apart and named.
+    pub fn squares(&self, input: &Input, mut floats: Vec<f32>) -> Squares {
+        let mut counts = floats.split_off(input.matrices() * input.cols);
+        counts.truncate(input.matrices());
+        let names = input.weights.iter().map(|w| self.weights[w.0].name.clone()).collect();
+        Squares { names, sums: floats, counts }
+    }
+}

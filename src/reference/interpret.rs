@@ -1,0 +1,184 @@
+//! One function per kind of op: what it reads, the loop of `ops.rs`, what it writes.
+
+use super::{ops, Reference};
+use crate::plan::{AttentionSpec, Chosen, MatPart, Norm, Op, RopeNorm, Router, Rows, Val, Weight};
+use crate::step::{Row, Token};
+use std::borrow::Cow;
+
+impl Reference<'_> {
+    /// Runs an op for `rows`, of which those of `wanted` (indices) want logits.
+    pub(super) fn op(&mut self, index: usize, rows: &[Row], wanted: &[usize]) {
+        self.note_importance(index);
+        let op = self.plan.ops[index].clone();
+        match &op {
+            Op::Embed { weight, out } => self.embed(*weight, *out, rows),
+            Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, Norm { weight: *weight, eps: *eps }, *out, wanted),
+            Op::MatMul { x, norm, parts, add, out } => self.matmul(*x, norm, parts, *add, *out),
+            Op::GatedMatMul { x, norm, gate, up, out } => self.gated(*x, norm, gate, up, *out),
+            Op::Route { logits, router, chosen, scale, scales, out } => {
+                if let Some(Router { x, norm, part }) = router {
+                    self.matmul(*x, norm, &[*part], false, *logits);
+                }
+                self.route(*logits, *chosen, *scale, scales, *out);
+            }
+            Op::GatedExperts { x, norm, route, chosen, gate, up, out } => {
+                let x = self.input(*x, norm);
+                let result = self.gated_experts(&x, *route, *chosen, (*gate, *up), *out);
+                self.values[out.0] = result;
+            }
+            Op::ExpertsAdd { x, route, chosen, down, out } => self.experts_add(*x, *route, *chosen, *down, *out),
+            Op::RopeKv { qkv, spec, rope } => {
+                let rotated = self.rotated(*qkv, spec, rope, rows);
+                self.values[qkv.0] = rotated;
+            }
+            Op::Attend { qkv, rope, spec, scale, out } => self.attend(*qkv, rope, spec, *scale, *out, rows),
+            Op::Sample { logits } => self.sample(*logits, rows, wanted),
+        }
+    }
+
+    /// Rows of a value, normed if the op norms its input.
+    fn input(&self, x: Val, norm: &Option<Norm>) -> Cow<'_, [f32]> {
+        let Some(Norm { weight, eps }) = norm else { return Cow::Borrowed(&self.values[x.0]) };
+        let weight = self.vector(*weight);
+        let rows = self.values[x.0].chunks_exact(self.plan.values[x.0].width);
+        Cow::Owned(rows.flat_map(|row| ops::rms_norm(row, &weight, *eps)).collect())
+    }
+
+    fn embed(&mut self, weight: Weight, out: Val, rows: &[Row]) {
+        let id = |r: &Row| match r.token {
+            Token::Id(id) => id as usize,
+            Token::Sampled => self.sampled[r.seq as usize] as usize,
+        };
+        let table = self.matrix(weight);
+        let found = rows.iter().flat_map(|r| table.row(id(r))).collect();
+        self.values[out.0] = found;
+    }
+
+    fn rms_norm(&mut self, x: Val, norm: Norm, out: Val, wanted: &[usize]) {
+        let (dim, weight) = (self.plan.values[x.0].width, self.vector(norm.weight));
+        let x = &self.values[x.0];
+        let take: Vec<usize> = match self.plan.values[out.0].rows {
+            Rows::Step => (0..x.len() / dim).collect(),
+            Rows::Wanted => wanted.to_vec(),
+        };
+        let normed = |&r: &usize| ops::rms_norm(&x[r * dim..][..dim], &weight, norm.eps);
+        self.values[out.0] = take.iter().flat_map(normed).collect();
+    }
+
+    fn matmul(&mut self, x: Val, norm: &Option<Norm>, parts: &[MatPart], add: bool, out: Val) {
+        let input = self.input(x, norm);
+        let products: Vec<(Vec<f32>, usize)> =
+            parts.iter().map(|p| (self.product(&input, p), self.plan.weights[p.weight.0].rows)).collect();
+        let joined = ops::side_by_side(&products, input.len() / self.plan.values[x.0].width);
+        if add {
+            self.values[out.0].iter_mut().zip(&joined).for_each(|(o, j)| *o += j);
+        } else {
+            self.values[out.0] = joined;
+        }
+    }
+
+    fn gated(&mut self, x: Val, norm: &Option<Norm>, gate: &MatPart, up: &MatPart, out: Val) {
+        let input = self.input(x, norm);
+        let (mut g, u) = (self.product(&input, gate), self.product(&input, up));
+        g.iter_mut().zip(&u).for_each(|(g, u)| *g = ops::silu(*g) * u);
+        self.values[out.0] = g;
+    }
+
+    fn product(&self, x: &[f32], part: &MatPart) -> Vec<f32> {
+        let mut out = self.matrix(part.weight).times(x);
+        if part.scale != 1.0 {
+            out.iter_mut().for_each(|o| *o *= part.scale);
+        }
+        if let Some(bias) = part.bias.map(|b| self.vector(b)) {
+            out.chunks_exact_mut(bias.len()).for_each(|row| row.iter_mut().zip(&bias).for_each(|(o, b)| *o += b));
+        }
+        out
+    }
+
+    fn route(&mut self, logits: Val, chosen: Chosen, scale: f32, scales: &[Option<Weight>; 3], out: Val) {
+        let scales = scales.map(|s| s.map(|w| self.vector(w)));
+        let rows = self.values[logits.0].chunks_exact(chosen.experts);
+        self.values[out.0] = rows.flat_map(|row| ops::route(row, chosen.used, scale, &scales)).collect();
+    }
+
+    fn gated_experts(&self, x: &[f32], route: Val, chosen: Chosen, (gate, up): (Weight, Weight), out: Val) -> Vec<f32> {
+        let (gate, up) = (self.matrix(gate), self.matrix(up));
+        let mut result = vec![0.0; x.len() / gate.cols * self.plan.values[out.0].width];
+        let route = &self.values[route.0];
+        ops::for_rows(&mut result, gate.rows / chosen.experts, |pair, out| {
+            let (row, slot) = (pair / chosen.used, pair % chosen.used);
+            let x = &x[row * gate.cols..][..gate.cols];
+            let route = ops::Route::of(&route[row * 4 * chosen.used..], slot, chosen.used);
+            let first = route.expert * out.len();
+            for (m, out) in out.iter_mut().enumerate() {
+                let g = ops::dot(&gate.row(first + m), x) * route.gate_scale;
+                *out = ops::silu(g) * ops::dot(&up.row(first + m), x) * route.up_scale;
+            }
+        });
+        result
+    }
+
+    fn experts_add(&mut self, x: Val, route: Val, chosen: Chosen, down: Weight, out: Val) {
+        let down = self.matrix(down);
+        let mut result = self.values[out.0].clone();
+        let (x, route) = (&self.values[x.0], &self.values[route.0]);
+        ops::for_rows(&mut result, down.rows / chosen.experts, |row, out| {
+            for slot in 0..chosen.used {
+                let x = &x[(row * chosen.used + slot) * down.cols..][..down.cols];
+                let route = ops::Route::of(&route[row * 4 * chosen.used..], slot, chosen.used);
+                let first = route.expert * out.len();
+                for (m, out) in out.iter_mut().enumerate() {
+                    *out += route.weight * ops::dot(&down.row(first + m), x);
+                }
+            }
+        });
+        self.values[out.0] = result;
+    }
+
+    /// Rows of q, k and v with q and k rotated; k and v go to the cache of the spec's layer.
+    fn rotated(&mut self, qkv: Val, spec: &AttentionSpec, r: &RopeNorm, rows: &[Row]) -> Vec<f32> {
+        let norms = [r.q_norm.map(|w| self.vector(w)), r.k_norm.map(|w| self.vector(w))];
+        let (hd, k_at, v_at) = (spec.head_dim, spec.heads * spec.head_dim, spec.v_at());
+        let mut values = self.values[qkv.0].clone();
+        let inv_freq = &self.plan.ropes[r.rope.table];
+        for (row, qkv) in rows.iter().zip(values.chunks_exact_mut(spec.qkv_width())) {
+            for (h, head) in qkv.chunks_exact_mut(hd).take(spec.heads + spec.kv_heads).enumerate() {
+                if let Some(norm) = &norms[usize::from(h >= spec.heads)] {
+                    head.copy_from_slice(&ops::rms_norm(head, norm, r.rope.norm_eps));
+                }
+                ops::rope(head, row.pos, r.rope, inv_freq);
+            }
+            let (k, v) = &mut self.caches[row.seq as usize][spec.layer];
+            for (store, new) in [(k, &qkv[k_at..v_at]), (v, &qkv[v_at..])] {
+                store.resize((row.pos as usize + 1) * new.len(), 0.0);
+                store[row.pos as usize * new.len()..].copy_from_slice(new);
+            }
+        }
+        values
+    }
+
+    fn attend(&mut self, qkv: Val, rope: &Option<RopeNorm>, spec: &AttentionSpec, scale: f32, out: Val, rows: &[Row]) {
+        let rotated = rope.as_ref().map(|r| self.rotated(qkv, spec, r, rows));
+        let (width, q) = (spec.qkv_width(), rotated.as_ref().unwrap_or(&self.values[qkv.0]));
+        let sinks = spec.sinks.map(|w| self.vector(w));
+        let mut result = vec![0.0; rows.len() * spec.heads * spec.v_dim];
+        let caches = &self.caches;
+        ops::for_rows(&mut result, spec.heads * spec.v_dim, |i, out| {
+            let (k, v) = &caches[rows[i].seq as usize][spec.layer];
+            let of = ops::Scores { spec, scale, sinks: sinks.as_deref() };
+            of.attend(&q[i * width..][..width], (k, v), rows[i].pos as usize, out);
+        });
+        self.values[out.0] = result;
+    }
+
+    fn sample(&mut self, logits: Val, rows: &[Row], wanted: &[usize]) {
+        let unread = |row: &Row| (row.token == Token::Sampled).then(|| self.sampled[row.seq as usize]);
+        let logits = self.values[logits.0].chunks_exact(self.plan.n_vocab);
+        let choose = |(i, (&r, logits)): (usize, (&usize, &[f32]))| match self.draws.get(i) {
+            Some(draw) => draw.pick(logits, unread(&rows[r]), &mut Vec::new()),
+            None => ops::argmax(logits),
+        };
+        self.ids = wanted.iter().zip(logits).enumerate().map(choose).collect();
+        wanted.iter().zip(&self.ids).for_each(|(&r, id)| self.sampled[rows[r].seq as usize] = *id);
+    }
+}
