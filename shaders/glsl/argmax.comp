@@ -5,15 +5,7 @@
 #include "lib/step.glsl"
 layout(local_size_x_id = 0) in;
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Found { uint v[]; };
-layout(push_constant) uniform Push {
-    F32 logits;
-    Step params;
-    U32 sampled;    // [n_seqs]
-    U32 ids;        // [w]
-    Found found;    // [w, parts, 2]: value, id
-    Found arrivals; // [w], zero between dispatches
-    uint vocab;
-};
+#include "push/argmax.glsl"
 const uint NONE = 0xffffffff;
 shared float best_value[gl_WorkGroupSize.x];
 shared uint best_id[gl_WorkGroupSize.x];

@@ -10,16 +10,8 @@
 #extension GL_KHR_shader_subgroup_ballot : require
 layout(local_size_x_id = 0) in;            // a multiple of 32 * GH
 layout(constant_id = 1) const uint GH = 1; // query heads per workgroup, all of one K/V head
-layout(push_constant) uniform Push {
-    F32x4 qkv; // [n, (heads + 2 kv_heads) * HEAD_DIM]
-    F32x4 y;   // [n, heads * HEAD_DIM]
-    uvec2 k_cache;
-    uvec2 v_cache;
-    Step params;
-    uint heads;
-    uint kv_heads;
-    float scale;
-};
+#define Rows F32x4
+#include "push/attn_flash.glsl"
 const uint ROWS = 16; // of a subgroup
 #include "lib/attn_matrix.glsl"
 

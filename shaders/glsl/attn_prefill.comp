@@ -7,16 +7,8 @@
 layout(local_size_x = 128) in;
 layout(constant_id = 1) const uint BR = 16; // rows per workgroup
 layout(constant_id = 2) const uint BC = 32; // positions per tile
-layout(push_constant) uniform Push {
-    F32 qkv; // [n, (heads + 2 kv_heads) * HEAD_DIM]
-    F32 y;   // [n, heads * HEAD_DIM]
-    uvec2 k_cache;
-    uvec2 v_cache;
-    Step params;
-    uint heads;
-    uint kv_heads;
-    float scale;
-};
+#define Rows F32
+#include "push/attn_prefill.glsl"
 const uint LANES = 128 / BR; // threads per row
 const uint STRIDE = HEAD_DIM + 1;
 const uint OWN = (HEAD_DIM + LANES - 1) / LANES; // output elements per thread

@@ -7,12 +7,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint EXPERTS = 1;
 layout(constant_id = 2) const uint USED = 1;
 layout(constant_id = 3) const uint COLUMNS = 32;
-layout(push_constant) uniform Push {
-    F32 route;  // [n, 4 * USED]: see route.comp
-    U32 groups; // of each of `most` runs its expert, or NONE; then its pairs, row * USED + slot, or NONE [most, COLUMNS]
-    Step params;
-    uint most;
-};
+#include "push/deal.glsl"
 shared uint counts[EXPERTS], runs_before[EXPERTS + 1], taken[EXPERTS];
 
 uint runs_of(uint expert) { return (counts[expert] + COLUMNS - 1) / COLUMNS; }

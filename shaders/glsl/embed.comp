@@ -4,14 +4,7 @@
 #include "lib/step.glsl"
 layout(local_size_x_id = 0) in;
 #include "quant/contract.glsl"
-layout(push_constant) uniform Push {
-    uvec2 embd;     // [vocab, dim]
-    F32x4 y;        // [n, dim]
-    Step params;
-    U32 sampled;    // [n_seqs]
-    U32x2 tables;
-    uint dim;
-};
+#include "push/embed.glsl"
 
 void main() {
     WEIGHT_INIT

@@ -4,12 +4,7 @@
 #include "lib/step.glsl"
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint USED = 1;
-layout(push_constant) uniform Push {
-    F32x4 x;
-    F32x4 y;
-    Step params;
-    uint m;
-};
+#include "push/experts_sum.glsl"
 
 void main() {
     const uint row = gl_WorkGroupID.y, i = gl_GlobalInvocationID.x;

@@ -5,6 +5,7 @@
 // chunk t of four; activations come packed in this order (see lib/few.glsl). SPLIT subgroups share the inputs of a row.
 #version 460
 #include "lib/types.glsl"
+#include "words/shared.glsl"
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -22,7 +23,7 @@ layout(constant_id = 13) const uint TURN = 8;   // groups whose activations are 
 // If not 0, y is packed as the next product wants it (lib/few.glsl), scaled by PASSED_SCALE: it leaves room for outliers, as
 // gated units have, while what halves lose at the lower end is nothing beside them.
 layout(constant_id = 12) const uint PASSED = 0;
-#define PASSED_SCALE 0.0625
+#define PASSED_SCALE (1.0 / float(GATED_FACTOR))
 layout(constant_id = 14) const uint SENT = 0;    // layouts that y is packed in for a norm (lib/link.glsl), if it is: the first,
 layout(constant_id = 15) const uint SENT_2 = 0;  // and another one
 layout(constant_id = 16) const uint NORMED = 0;  // 1: x came packed so

@@ -4,20 +4,8 @@
 #include "lib/types.glsl"
 layout(local_size_x = 64) in;
 layout(constant_id = 1) const uint EPILOGUE = 0; // 0 store, 1 add to y
-layout(push_constant) uniform Push {
-    F32x4 w;    // [m, k], k a multiple of STEP
-    F32 bias;   // [m], if flags is 1
-    F32x4 x;    // [n, k]
-    F32 y;      // [n, y_stride], written from column y_at on
-    U32x2 tables;
-    uint k;
-    uint m;
-    uint n;
-    uint y_stride;
-    uint y_at;
-    uint flags;
-    float scale; // of the product
-};
+#define Matrix F32x4
+#include "push/gemm_float.glsl"
 const uint TILE = 16, STEP = 64, VECS = STEP / 4;
 const uint STRIDE = VECS + 1; // rows start in banks of their own
 shared vec4 tile_w[TILE * STRIDE], tile_x[TILE * STRIDE];

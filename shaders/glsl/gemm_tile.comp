@@ -5,20 +5,8 @@
 layout(local_size_x = 64) in;
 #include "quant/contract.glsl"
 layout(constant_id = 1) const uint EPILOGUE = 0; // 0 store, 1 add to y, 2 y = silu(y) * result
-layout(push_constant) uniform Push {
-    uvec2 w;    // [m, k]
-    F32 bias;   // [m], if flags is 1
-    F32x4 x;    // [n, k]
-    F32 y;      // [n, y_stride], written from column y_at on
-    U32x2 tables;
-    uint k;
-    uint m;
-    uint n;
-    uint y_stride;
-    uint y_at;
-    uint flags;
-    float scale; // of the product
-};
+#define Matrix uvec2
+#include "push/gemm_tile.glsl"
 const uint TILE = 64;
 const uint STRIDE = TILE + 4; // keeps 16-byte alignment, spreads banks
 shared vec4 tile_w[32 * STRIDE / 4];

@@ -9,7 +9,7 @@
 layout(local_size_x = 32) in;
 layout(constant_id = 1) const uint USE = 0; // 0 activations, 1 weights, 2 sums
 layout(constant_id = 8) const uint WIDE = 8;
-layout(push_constant) uniform Push { U32 map; };
+#include "push/matrix_map.glsl"
 const uint ELEMENTS = 16 * (USE == 1 ? 16 : WIDE);
 shared float16_t numbers[ELEMENTS];
 shared float floats[ELEMENTS];

@@ -16,18 +16,7 @@ layout(constant_id = 8) const uint WIDE = 8;
 layout(constant_id = 3) const uint CHUNKS = 0;
 layout(constant_id = 4) const uint GATHER = 0; // pairs of a row of x
 layout(constant_id = 5) const uint COLUMNS = 1; // of the runs of the list
-layout(push_constant) uniform Push {
-    F32x4 x;
-    F32x4 norm;    // [k], if NORM
-    Halves codes;
-    F32 factors;   // [rows]
-    U32 map;       // see matrix_map.comp
-    F32 powers;    // [rows], if NORM: what rows are to be sent over next (lib/link.glsl)
-    uint n;
-    float eps;
-    U32 groups;    // of `most` runs, if GATHER
-    uint most;
-};
+#include "push/pack.glsl"
 const uint TALL = 16, EACH = TALL * WIDE / 32, SHARE = 8 / EACH;
 const uint PADDED = (K + 511) / 512 * 512;
 const uint VECS = (PADDED / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;

@@ -2,21 +2,9 @@
 // another order, see quant/src/codes.rs.
 #version 460
 #include "lib/types.glsl"
+#include "words/shared.glsl"
 layout(local_size_x = 256) in;
-layout(push_constant) uniform Push {
-    U32 from;         // [rows, blocks] of block_bytes bytes
-    U32 to;           // [rows, row_words]
-    uint rows;
-    uint blocks;      // in a row
-    uint block_bytes;
-    uint row_words;
-    uint row_bytes;   // of planes
-    uint fields;
-    uint place[10];   // of each part: byte in the block, or, from CODES on, of the codes; bytes
-    U32 places;       // of the bits of the codes: kind, from bit 24 on, and which
-    U32 codebook;     // of the format in files, see quant/src/tables.rs
-};
-const uint CODES = 1 << 16;
+#include "push/repack.glsl"
 
 // Rows that a workgroup lays out are held here first, if one fits: `from` may be the host's memory, of which every word is read
 // once then, beside its neighbours.
@@ -79,7 +67,7 @@ uint planes_byte(uint row, uint at) {
     if (at >= row_bytes) return 0;
     const uint f = field_of(at), width = place[2 * f + 1], part = place[2 * f];
     const uint block = (row * blocks + at / width) * block_bytes;
-    return part >= CODES ? codes_byte(block, part - CODES + at % width) : byte_at(block + part + at % width);
+    return part >= REPACK_CODES ? codes_byte(block, part - REPACK_CODES + at % width) : byte_at(block + part + at % width);
 }
 // Four bytes that follow each other.
 uint word_at(uint at) {
@@ -91,7 +79,7 @@ uint word_at(uint at) {
 uint planes_word(uint row, uint i) {
     uint at = 4 * i, four = 0;
     const uint f = field_of(at), width = place[2 * f + 1], part = place[2 * f];
-    if (4 * i + 4 <= row_bytes && part < CODES && width % 4 == 0 && at % 4 == 0) {
+    if (4 * i + 4 <= row_bytes && part < REPACK_CODES && width % 4 == 0 && at % 4 == 0) {
         return word_at((row * blocks + at / width) * block_bytes + part + at % width);
     }
     for (uint b = 0; b < 4; b++) four |= planes_byte(row, 4 * i + b) << (8 * b);

@@ -5,14 +5,7 @@
 #include "lib/reduce.glsl"
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint WANTED = 0; // 1: take the wanted rows only
-layout(push_constant) uniform Push {
-    F32x4 x;
-    F32x4 weight; // [dim]
-    F32x4 y;
-    Step params;
-    uint dim;
-    float eps;
-};
+#include "push/rms_norm.glsl"
 
 void main() {
     uint row = gl_WorkGroupID.x, from = row;

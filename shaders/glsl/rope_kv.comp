@@ -8,19 +8,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint NEOX = 0; // 1: rotates halves, 0: neighbours
 layout(constant_id = 2) const uint NORM = 0; // 1: q and k are normed per head
-layout(push_constant) uniform Push {
-    F32x2 qkv;
-    F32 q_norm;   // [HEAD_DIM]
-    F32 k_norm;   // [HEAD_DIM]
-    F32 inv_freq; // [rope_dims / 2], radians per position
-    uvec2 k_cache;
-    uvec2 v_cache;
-    Step params;
-    uint heads;
-    uint kv_heads;
-    uint rope_dims;
-    float eps;
-};
+#include "push/rope_kv.glsl"
 #include "lib/rope.glsl"
 shared float head[HEAD_DIM];
 #include "lib/kv_store.glsl"

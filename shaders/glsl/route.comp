@@ -6,14 +6,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint EXPERTS = 1;
 layout(constant_id = 2) const uint USED = 1;
-layout(push_constant) uniform Push {
-    F32 logits;
-    F32 route;
-    F32 gate_scale, up_scale, down_scale; // [experts] each, if their bits are set in flags
-    Step params;
-    uint flags;
-    float scale; // what the weights sum up to
-};
+#include "push/route.glsl"
 #include "lib/route.glsl"
 
 void main() {

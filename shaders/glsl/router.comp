@@ -10,22 +10,7 @@ layout(constant_id = 3) const uint ROWS = 1; // experts of a workgroup
 layout(constant_id = 4) const uint NORM = 0; // 1: x is normed first
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Logits { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint v[]; };
-layout(push_constant) uniform Push {
-    uvec2 w;           // [experts, k]
-    F32 bias;          // [experts], if bit 3 is set in flags
-    F32x4 x;           // [n, k]
-    F32x4 norm;        // [k], if NORM
-    U32x2 tables;
-    Logits logits;     // [n, experts]
-    Arrivals arrivals; // [n], zero between dispatches
-    F32 route;         // [n, 4 * used]
-    F32 gate_scale, up_scale, down_scale; // [experts] each, if bits 0 to 2 are set in flags
-    uint k;
-    uint flags;
-    float eps;         // of the norm
-    float product_scale;
-    float scale;       // what the weights sum up to
-};
+#include "push/router.glsl"
 #include "lib/route.glsl"
 const uint SUMS = ROWS + NORM; // of each subgroup; the last is of x's squares
 shared float sums[64 * SUMS];

@@ -10,16 +10,7 @@ layout(constant_id = 1) const uint K = 1;     // most candidates of a row
 layout(constant_id = 2) const uint LOADS = 1; // logits of a thread
 layout(buffer_reference, std430, buffer_reference_align = 8) coherent buffer Found { uvec2 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint v[]; };
-layout(push_constant) uniform Push {
-    F32 logits;
-    Step params;
-    U32 sampled;       // [n_seqs]
-    U32 ids;           // [w]
-    Found found;       // [w, K * parts] candidates, k of each part
-    Arrivals arrivals; // [w], zero between dispatches
-    uint vocab;
-    uint draws_at;     // word of the first row's draw
-};
+#include "push/sample.glsl"
 const uint SIZE = gl_WorkGroupSize.x;
 const uint ROUND = 6; // candidates of a thread at a time when parts are joined
 const uint ROOM = LOADS * K > ROUND * SIZE + K ? LOADS * K : ROUND * SIZE + K; // also for the ids to lower

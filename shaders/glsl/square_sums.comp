@@ -5,14 +5,7 @@
 #include "lib/step.glsl"
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint EXPERTS = 0; // 1: x has a row for all experts of a row, 2: one for each
-layout(push_constant) uniform Push {
-    F32x4 x;    // [n, k] or [n, used, k]
-    F32x4 sums; // [matrices, k]
-    Step params;
-    F32 route;  // [n, 4 * used], if EXPERTS
-    uint k;
-    uint used;  // experts of a row, else 1
-};
+#include "push/square_sums.glsl"
 
 void main() {
     uint i = gl_GlobalInvocationID.x, matrix = gl_WorkGroupID.y, matrices = gl_NumWorkGroups.y;

@@ -4,11 +4,7 @@
 layout(local_size_x = 256) in;
 layout(constant_id = 1) const uint COPY = 0;
 layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer Out { uvec4 v[]; };
-layout(push_constant) uniform Push {
-    U32x4 x; // [n]
-    Out y;   // [n]
-    uint n;
-};
+#include "push/stream.glsl"
 
 void main() {
     uint step = gl_NumWorkGroups.x * gl_WorkGroupSize.x;

@@ -3,6 +3,8 @@
 //! Rows of one op stand together. `needs` says what a device must have beyond what it needs to be opened at all; for every
 //! op and format there is a row that needs nothing.
 
+use crate::push;
+
 /// Which weight formats a kernel is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Formats {
@@ -51,8 +53,6 @@ pub struct Kernel {
     pub formats: Formats,
     /// What a device must have for it.
     pub needs: Needs,
-    /// Bytes of push constants.
-    pub push_bytes: u32,
     /// Specialization constants: name and id.
     pub spec: &'static [(&'static str, u32)],
 }
@@ -108,25 +108,12 @@ const COPIES: (&str, u32) = ("COPIES", 21);
 
 /// Every shader.
 pub const KERNELS: &[Kernel] = &[
-    Kernel {
-        name: "embed",
-        formats: Formats::All,
-        needs: Needs::Nothing,
-        push_bytes: 48,
-        spec: &[("SIZE", 0), PLANES],
-    },
-    Kernel {
-        name: "rms_norm",
-        formats: Formats::None,
-        needs: Needs::Nothing,
-        push_bytes: 40,
-        spec: &[("SIZE", 0), ("WANTED", 1)],
-    },
+    Kernel { name: "embed", formats: Formats::All, needs: Needs::Nothing, spec: &[("SIZE", 0), PLANES] },
+    Kernel { name: "rms_norm", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0), ("WANTED", 1)] },
     Kernel {
         name: "gemv",
         formats: Formats::All,
         needs: Needs::Nothing,
-        push_bytes: 120,
         spec: &[
             ("SIZE", 0),
             ("ROWS", 1),
@@ -143,7 +130,6 @@ pub const KERNELS: &[Kernel] = &[
         name: "gemv_dot",
         formats: Formats::Quantized,
         needs: Needs::IntegerDot,
-        push_bytes: 120,
         spec: &[
             ("SIZE", 0),
             ("ROWS", 1),
@@ -166,7 +152,6 @@ pub const KERNELS: &[Kernel] = &[
         name: "chain",
         formats: Formats::Pairs(&CHAINED),
         needs: Needs::IntegerDot,
-        push_bytes: 48,
         spec: &[
             ("SIZE", 0),
             ("K", 1),
@@ -188,7 +173,6 @@ pub const KERNELS: &[Kernel] = &[
         name: "chain_experts",
         formats: Formats::Pairs(&CHAINED_EXPERTS),
         needs: Needs::IntegerDot,
-        push_bytes: 48,
         spec: &[
             ("SIZE", 0),
             ("K", 1),
@@ -209,25 +193,12 @@ pub const KERNELS: &[Kernel] = &[
             COPIES,
         ],
     },
-    Kernel {
-        name: "gemm_tile",
-        formats: Formats::All,
-        needs: Needs::Nothing,
-        push_bytes: 72,
-        spec: &[("EPILOGUE", 1), PLANES],
-    },
-    Kernel {
-        name: "gemm_float",
-        formats: Formats::None,
-        needs: Needs::Nothing,
-        push_bytes: 72,
-        spec: &[("EPILOGUE", 1)],
-    },
+    Kernel { name: "gemm_tile", formats: Formats::All, needs: Needs::Nothing, spec: &[("EPILOGUE", 1), PLANES] },
+    Kernel { name: "gemm_float", formats: Formats::None, needs: Needs::Nothing, spec: &[("EPILOGUE", 1)] },
     Kernel {
         name: "gemm_mat",
         formats: Formats::Halves,
         needs: Needs::Matrix,
-        push_bytes: 120,
         spec: &[
             ("SIZE", 0),
             ("GATED", 3),
@@ -245,7 +216,6 @@ pub const KERNELS: &[Kernel] = &[
         name: "gemm_few",
         formats: Formats::Halves,
         needs: Needs::Matrix,
-        push_bytes: 128,
         spec: &[
             ("SIZE", 0),
             ("GATED", 3),
@@ -266,87 +236,66 @@ pub const KERNELS: &[Kernel] = &[
         name: "pack",
         formats: Formats::None,
         needs: Needs::Nothing,
-        push_bytes: 72,
         spec: &[("SIZE", 0), ("K", 1), ("NORM", 2), ("CHUNKS", 3), ("GATHER", 4), ("COLUMNS", 5), ("WIDE", 8)],
     },
     Kernel {
         name: "deal",
         formats: Formats::None,
         needs: Needs::Nothing,
-        push_bytes: 28,
         spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2), ("COLUMNS", 3)],
     },
-    Kernel {
-        name: "experts_sum",
-        formats: Formats::None,
-        needs: Needs::Nothing,
-        push_bytes: 28,
-        spec: &[("SIZE", 0), ("USED", 1)],
-    },
-    Kernel {
-        name: "matrix_map",
-        formats: Formats::None,
-        needs: Needs::Matrix,
-        push_bytes: 8,
-        spec: &[("USE", 1), ("WIDE", 8)],
-    },
+    Kernel { name: "experts_sum", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0), ("USED", 1)] },
+    Kernel { name: "matrix_map", formats: Formats::None, needs: Needs::Matrix, spec: &[("USE", 1), ("WIDE", 8)] },
     Kernel {
         name: "rope_kv",
         formats: Formats::None,
         needs: Needs::Nothing,
-        push_bytes: 72,
         spec: &[("SIZE", 0), ("NEOX", 1), ("NORM", 2), KV[0], KV[1], KV[2]],
     },
-    Kernel { name: "attn_split", formats: Formats::None, needs: Needs::Nothing, push_bytes: 104, spec: &ATTN },
-    Kernel { name: "attn_mat", formats: Formats::None, needs: Needs::Matrix, push_bytes: 104, spec: &ATTN },
+    Kernel { name: "attn_split", formats: Formats::None, needs: Needs::Nothing, spec: &ATTN },
+    Kernel { name: "attn_mat", formats: Formats::None, needs: Needs::Matrix, spec: &ATTN },
     Kernel {
         name: "attn_flash",
         formats: Formats::None,
         needs: Needs::Matrix,
-        push_bytes: 56,
         spec: &[("SIZE", 0), ("GH", 1), KV[0], KV[1], KV[2]],
     },
     Kernel {
         name: "attn_prefill",
         formats: Formats::None,
         needs: Needs::Nothing,
-        push_bytes: 56,
         spec: &[("BR", 1), ("BC", 2), KV[0], KV[1], KV[2]],
     },
     Kernel {
         name: "route",
         formats: Formats::None,
         needs: Needs::Nothing,
-        push_bytes: 56,
         spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2)],
     },
     Kernel {
         name: "router",
         formats: Formats::All,
         needs: Needs::Nothing,
-        push_bytes: 112,
         spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2), ("ROWS", 3), ("NORM", 4), PLANES],
     },
-    Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, push_bytes: 96, spec: &[] },
-    Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, push_bytes: 24, spec: &[("COPY", 1)] },
-    Kernel {
-        name: "square_sums",
-        formats: Formats::None,
-        needs: Needs::Nothing,
-        push_bytes: 40,
-        spec: &[("EXPERTS", 0)],
-    },
+    Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, spec: &[] },
+    Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, spec: &[("COPY", 1)] },
+    Kernel { name: "square_sums", formats: Formats::None, needs: Needs::Nothing, spec: &[("EXPERTS", 0)] },
     Kernel {
         name: "sample",
         formats: Formats::None,
         needs: Needs::Nothing,
-        push_bytes: 56,
         spec: &[("SIZE", 0), ("K", 1), ("LOADS", 2)],
     },
-    Kernel { name: "argmax", formats: Formats::None, needs: Needs::Nothing, push_bytes: 56, spec: &[("SIZE", 0)] },
+    Kernel { name: "argmax", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0)] },
 ];
 
 impl Kernel {
+    /// Bytes of push constants.
+    pub fn push_bytes(&self) -> u32 {
+        push::of(self.name).map_or(0, |layout| layout.len_bytes() as u32)
+    }
+
     /// Id of a specialization constant.
     pub fn spec_id(&self, name: &str) -> Option<u32> {
         self.spec.iter().find(|(n, _)| *n == name).map(|(_, id)| *id)

@@ -5,6 +5,8 @@ use crate::file::Replacing;
 use crate::kernel::Kernels;
 use crate::vk::{cache_file, Class, Device};
 use crate::Result;
+use pumex_shaders::block::Block;
+use pumex_shaders::push::Stream;
 use serde::{Deserialize, Serialize};
 
 /// Most bytes streamed per run; far above any cache.
@@ -78,9 +80,7 @@ pub fn measure(device: &Device) -> Result<Bandwidth> {
     let kernels = Kernels::new(device);
     let rate = |copy: u32| -> Result<f64> {
         let pipeline = kernels.get("stream", None, &[("COPY", copy)])?;
-        let mut push = [x.address().to_le_bytes(), y.address().to_le_bytes()].concat();
-        push.extend(((len / 16) as u32).to_le_bytes());
-        push.resize(24, 0);
+        let push = Stream { x: x.address(), y: y.address(), n: (len / 16) as u32 }.bytes();
         let groups = (len / TURN_BYTES).min(1 << 14) as u32;
         let mut recorder = device.recorder()?;
         recorder.keep(&x);

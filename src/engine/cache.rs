@@ -1,5 +1,7 @@
 //! What the KV cache's elements are stored as.
 
+use pumex_shaders::constants::KV_TYPES;
+
 /// Element type of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -17,7 +19,7 @@ pub enum CacheType {
 }
 
 impl CacheType {
-    /// All types, in the order of their numbers in `lib/kv.glsl`.
+    /// All types, in the order of [`KV_TYPES`].
     pub const ALL: [CacheType; 9] = [
         CacheType::F32,
         CacheType::F16,
@@ -32,7 +34,7 @@ impl CacheType {
 
     /// As on the command line.
     pub fn name(self) -> &'static str {
-        ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"][self as usize]
+        KV_TYPES[self as usize].name
     }
 
     /// The type of that name.
@@ -40,10 +42,9 @@ impl CacheType {
         Self::ALL.into_iter().find(|t| t.name() == name)
     }
 
-    /// Bytes of so many elements, a multiple of 32 for types of blocks; `KV_WORDS` of `lib/kv.glsl`.
+    /// Bytes of so many elements, a multiple of 32 for types of blocks.
     pub fn bytes(self, elements: u64) -> u64 {
-        let words = [32, 16, 16, 9, 5, 5, 6, 6, 5][self as usize];
-        (elements * words * 4).div_ceil(32)
+        (elements * u64::from(KV_TYPES[self as usize].words) * 4).div_ceil(32)
     }
 
     /// Whether halves hold the elements well enough for products: they are, or have few bits.

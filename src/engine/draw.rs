@@ -1,13 +1,15 @@
-//! Draws as words of StepParams, for the kernel that samples; the Rust twin of `shaders/glsl/lib/draw.glsl`. Here stands
-//! which chains that kernel takes.
+//! Draws as words of StepParams, for the kernel that samples. Here stands which chains that kernel takes.
 
 use crate::sample::{Draw, SamplerOptions};
 use crate::step::{Row, Token};
 use crate::{Error, Result};
+use pumex_shaders::block::Block;
+use pumex_shaders::step::draw::{GREEDY, JOINS, LAST, MIN_P, TOP_P};
+use pumex_shaders::step::DrawWords;
 use std::collections::BTreeMap;
 
 /// Words of a draw.
-pub const DRAW_WORDS: usize = 12;
+pub const DRAW_WORDS: usize = DrawWords::LAYOUT.len_bytes() / 4;
 /// Most candidates of a row.
 pub const MAX_K: usize = 128;
 /// Most ids of a row that are banned or recent.
@@ -16,12 +18,6 @@ pub const MAX_IDS: usize = 1024;
 pub const MAX_VOCAB: usize = 1 << 20;
 /// Largest penalty: the sum of as many as there are recent ids stays finite.
 const MAX_PENALTY: f32 = 1e30;
-
-const LAST: u32 = 1;
-const JOINS: u32 = 2;
-const TOP_P: u32 = 4;
-const MIN_P: u32 = 8;
-const GREEDY: u32 = 16;
 
 /// Why the kernel does not take a chain; none if it does. Everything else is sampled on the host, from logits.
 pub fn refusal(o: &SamplerOptions, n_vocab: usize) -> Option<String> {
@@ -87,20 +83,21 @@ pub fn pack(rows: &[Row], draws: &[Draw], n_vocab: usize, at: usize) -> Result<V
             | flag(MIN_P, o.min_p > 0.0)
             | flag(GREEDY, greedy);
         let k = if greedy { 1 } else { o.top_k as u32 };
-        words[i * DRAW_WORDS..][..DRAW_WORDS].copy_from_slice(&[
-            row.seq,
+        let request = DrawWords {
+            seq: row.seq,
             flags,
             k,
-            ids_at as u32,
-            ids as u32,
-            fixed(draw.unit),
-            fixed(f64::from(o.top_p)),
-            o.min_p.max(f32::MIN_POSITIVE).ln().to_bits(),
-            o.temperature.to_bits(),
-            o.repeat_penalty.to_bits(),
-            o.frequency_penalty.to_bits(),
-            o.presence_penalty.to_bits(),
-        ]);
+            ids_at: ids_at as u32,
+            ids: ids as u32,
+            unit: fixed(draw.unit),
+            p: fixed(f64::from(o.top_p)),
+            ln_min_p: o.min_p.max(f32::MIN_POSITIVE).ln(),
+            temperature: o.temperature,
+            repeat: o.repeat_penalty,
+            frequency: o.frequency_penalty,
+            presence: o.presence_penalty,
+        };
+        words[i * DRAW_WORDS..][..DRAW_WORDS].copy_from_slice(&request.words());
     }
     Ok(words)
 }
@@ -108,25 +105,6 @@ pub fn pack(rows: &[Row], draws: &[Draw], n_vocab: usize, at: usize) -> Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The GLSL constants that this file repeats.
-    #[test]
-    fn words_agree_with_the_shaders() {
-        let glsl = include_str!("../../shaders/glsl/lib/draw.glsl");
-        let value = |name: &str| -> u32 {
-            let at = glsl.find(&format!(" {name} = ")).unwrap();
-            glsl[at..].split(['=', ';']).nth(1).unwrap().trim().parse().unwrap()
-        };
-        assert_eq!(value("STEP_DRAW_WORDS"), DRAW_WORDS as u32);
-        let words = ["SEQ", "FLAGS", "K", "IDS_AT", "IDS", "UNIT", "P", "LN_MIN_P", "TEMPERATURE", "REPEAT"];
-        for (i, name) in words.iter().chain(&["FREQUENCY", "PRESENCE"]).enumerate() {
-            assert_eq!(value(&format!("DRAW_{name}")), i as u32, "{name}");
-        }
-        let flags = [("LAST", LAST), ("JOINS", JOINS), ("TOP_P", TOP_P), ("MIN_P", MIN_P), ("GREEDY", GREEDY)];
-        for (name, bit) in flags {
-            assert_eq!(value(&format!("DRAW_{name}")), bit, "{name}");
-        }
-    }
 
     #[test]
     fn the_kernel_takes_the_defaults_and_says_what_it_does_not_take() {

@@ -2,8 +2,8 @@
 
 use crate::{Error, Result};
 
-/// Positions per block; `KV_BLOCK` of `step.glsl`.
-pub const KV_BLOCK: usize = 32;
+/// Positions per block.
+pub const KV_BLOCK: usize = pumex_shaders::step::KV_BLOCK as usize;
 
 /// Block tables of all sequences over one pool.
 #[derive(Debug)]

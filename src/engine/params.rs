@@ -1,14 +1,15 @@
-//! StepParams: all that changes per step, as words. The Rust twin of `shaders/glsl/lib/step.glsl`.
+//! StepParams: all that changes per step, as words that [`pumex_shaders::step`] names.
 
 use super::draw::{DRAW_WORDS, MAX_IDS};
 use super::kv::Blocks;
 use crate::step::{Row, Token};
 use crate::vk::Buffer;
 use crate::{Error, Result};
+use pumex_shaders::block::Block;
+use pumex_shaders::step::{StepHeader, StepRow, TOKEN_SAMPLED};
 
-const HEADER_WORDS: usize = 8;
-const ROW_WORDS: usize = 4;
-const TOKEN_SAMPLED: u32 = u32::MAX;
+const HEADER_WORDS: usize = StepHeader::LAYOUT.len_bytes() / 4;
+const ROW_WORDS: usize = StepRow::LAYOUT.len_bytes() / 4;
 
 /// Where things lie in the buffer.
 #[derive(Clone, Copy, Debug)]
@@ -67,16 +68,19 @@ impl Params {
     pub fn write(&mut self, rows: &[Row], blocks: &Blocks, tags: u32) {
         let l = self.layout;
         let wanted: Vec<u32> = (0..rows.len() as u32).filter(|&i| rows[i as usize].wanted).collect();
-        let mut words: Vec<u32> = vec![rows.len() as u32, wanted.len() as u32, l.wanted_at() as u32, tags, 0, 0, 0, 0];
+        let (n, output) = (rows.len() as u32, wanted.len() as u32);
+        let header =
+            StepHeader { rows: n, wanted: output, wanted_at: l.wanted_at() as u32, tags, ..Default::default() };
+        let mut bytes = header.bytes();
         for row in rows {
             let token = match row.token {
                 Token::Id(id) => id,
                 Token::Sampled => TOKEN_SAMPLED,
             };
-            let table = l.tables_at() + row.seq as usize * l.table_stride;
-            words.extend([token, row.pos, row.seq, table as u32]);
+            let table = (l.tables_at() + row.seq as usize * l.table_stride) as u32;
+            StepRow { token, pos: row.pos, seq: row.seq, table }.put(&mut bytes);
         }
-        self.buffer.write(0, bytemuck::cast_slice(&words));
+        self.buffer.write(0, &bytes);
         if !wanted.is_empty() {
             self.buffer.write(4 * l.wanted_at() as u64, bytemuck::cast_slice(&wanted));
         }
@@ -104,27 +108,5 @@ impl Params {
         }
         self.buffer.write(4 * self.layout.draws_at() as u64, bytemuck::cast_slice(words));
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    /// The GLSL constants that this file repeats.
-    #[test]
-    fn layout_agrees_with_the_shaders() {
-        let glsl = include_str!("../../shaders/glsl/lib/step.glsl");
-        let value = |name: &str| -> u32 {
-            let at = glsl.find(&format!("{name} = ")).unwrap();
-            let text = glsl[at..].split(['=', ';']).nth(1).unwrap().trim();
-            text.strip_prefix("0x").map_or_else(|| text.parse().unwrap(), |h| u32::from_str_radix(h, 16).unwrap())
-        };
-        assert_eq!(value("STEP_HEADER_WORDS"), super::HEADER_WORDS as u32);
-        assert_eq!(value("STEP_ROW_WORDS"), super::ROW_WORDS as u32);
-        assert_eq!(value("TOKEN_SAMPLED"), super::TOKEN_SAMPLED);
-        assert_eq!(value("KV_BLOCK"), crate::engine::kv::KV_BLOCK as u32);
-        let header = ["STEP_ROWS", "STEP_WANTED", "STEP_WANTED_AT", "STEP_TAGS"];
-        for (i, name) in header.iter().enumerate() {
-            assert_eq!(value(name), i as u32, "{name}");
-        }
     }
 }

@@ -8,15 +8,14 @@ use crate::policy;
 use crate::vk::{self, Buffer, Class, Device, Load, Repack, Source, Spent};
 use crate::{Error, Result};
 use pumex_quant::{tables, Format};
+use pumex_shaders::block::Block;
+use pumex_shaders::constants::REPACK_CODES;
+use pumex_shaders::push;
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Words of the repacking kernel's push constants after its addresses and the number of rows.
-const REPACK_PLACES: usize = 15;
-/// What it knows parts of the codes by: the place of their first byte.
-const CODES: usize = 1 << 16;
 /// Kernels read weights 16 bytes at a time.
 const KERNEL_ALIGNMENT: u64 = 16;
 /// Where a weight may start in a piece of memory, what such a piece is at most, and what a weight must be to get its own: so
@@ -86,13 +85,21 @@ pub fn codebooks(device: &Device) -> Result<Buffer> {
 pub fn repack(kernels: &Kernels, codebooks: &Buffer, format: &Format, cols: usize) -> Result<Repack> {
     let (blocks, parts) = (cols / format.block_len, format.parts());
     let row_words = format.planes_bytes(cols) / 4;
-    let mut rest = vec![blocks, format.block_bytes, row_words, blocks * format.planes_block_bytes(), parts.len()];
-    rest.extend(parts.iter().flat_map(|p| [if p.codes { CODES + p.at } else { p.at }, p.bytes]));
-    rest.resize(REPACK_PLACES, 0);
-    let mut rest: Vec<u8> = rest.iter().flat_map(|w| (*w as u32).to_le_bytes()).collect();
-    for at in [tables::codes_at(format.id), tables::codebook_at(format)] {
-        rest.extend((codebooks.address() + 4 * at as u64).to_le_bytes());
+    let mut push = push::Repack {
+        blocks: blocks as u32,
+        block_bytes: format.block_bytes as u32,
+        row_words: row_words as u32,
+        row_bytes: (blocks * format.planes_block_bytes()) as u32,
+        fields: parts.len() as u32,
+        places: codebooks.address() + 4 * tables::codes_at(format.id) as u64,
+        codebook: codebooks.address() + 4 * tables::codebook_at(format) as u64,
+        ..Default::default()
+    };
+    for (two, part) in push.place.chunks_mut(2).zip(&parts) {
+        let at = part.at as u32;
+        two.copy_from_slice(&[if part.codes { REPACK_CODES + at } else { at }, part.bytes as u32]);
     }
+    let rest = push.bytes().split_off(push::REPACK_BATCH_BYTES);
     Ok(Repack { pipeline: kernels.get("repack", None, &[])?, rest, row_bytes: blocks * format.block_bytes, row_words })
 }
 

@@ -20,24 +20,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Pa
 layout(constant_id = 14) const uint LEAVES = 0; // 1: parts are left for a chain to join (lib/parts.glsl)
 layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer Parts { uvec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Arrivals { uint v[]; };
-layout(push_constant) uniform Push {
-    F32 qkv;           // [n, (heads + 2 kv_heads) * HEAD_DIM]
-    F32 y;             // [n, heads * HEAD_DIM]
-    uvec2 k_cache;
-    uvec2 v_cache;
-    Step params;
-    Partials partials; // [n, heads, parts, STATE]: largest score, sum, two unused, weighted V; or where parts are left
-    Arrivals arrivals; // [n, heads / GH], zero between dispatches
-    F32 q_norm;        // [HEAD_DIM]
-    F32 k_norm;        // [HEAD_DIM]
-    F32 inv_freq;      // [rope_dims / 2]
-    uint heads;
-    uint kv_heads;
-    uint rope_dims;
-    float scale;
-    float eps;
-    uint tag;          // of parts that are left, among the step's
-};
+#include "push/attn_split.glsl"
 const uint SIZE = gl_WorkGroupSize.x;
 const uint STATE = 4 + HEAD_DIM;
 shared vec4 q[(GH + 2) * HEAD_DIM / 4];    // query heads, then the newest k and v

@@ -45,37 +45,11 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile 
 layout(buffer_reference, std430, buffer_reference_align = 8) coherent volatile buffer Values { uvec2 v[]; }; // and a tag each
 layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer W32 { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent volatile buffer Flag { uint v[]; };
-layout(push_constant) uniform Push {
-    U32 program;   // [stages, STAGE_WORDS]
-    Step params;
-    Flag gave_up;  // 1 if a thread ever gave up
-    Flag fault;    // likewise, for the host
-    uint stages;
-    U32x2 tables;
-};
+#include "push/chain.glsl"
 #ifdef TABLE_WORDS // of the first format, which alone may have a table
 #define CHAIN_TABLE
 #endif
-// Words of a stage; addresses take two.
-const uint AT_W = 0, AT_B = 6, AT_X = 12, AT_Y = 14, AT_NORM = 16; // as Push of lib/gemv.glsl
-const uint AT_K = 18, AT_M0 = 19, AT_M01 = 20, AT_M = 21, AT_EPS = 22, AT_SCALE = 23;
-const uint AT_HEADS = 24, AT_PARTS = 25; // of attention: query heads that a workgroup takes at once, parts of the positions
-const uint AT_FIRST = 26; // workgroup that takes the first rows
-const uint AT_FLAGS = 27;
-const uint AT_IN = 28, AT_OUT = 30;      // packets
-const uint AT_OUT_NORM = 32;             // factors of the values sent, or null
-const uint AT_IN_TAG = 34, AT_OUT_TAG = 35;
-const uint AT_VALUES = 36; // values sent; of experts' first products: the logits received
-const uint AT_VALUES_TAG = 38;
-const uint STAGE_WORDS = 40;
-// Flags: bit i: bias i is there, then these.
-const uint GATED = 8, ADD = 16, NORM = 32, RECEIVE = 64, CODE = 128, SECOND_FORMAT = 256, SECOND_K = 512, SEND = 1024;
-const uint ODD = 2048; // there are biases or factors
-const uint TRIAL = 4096; // no product: a packet from each workgroup to all
-const uint ATTEND = 8192; // no product: attention, of the values of the stages before
-const uint SEND_VALUES = 16384, NEOX = 32768;
-const uint ROUTER = 65536, OF_CHOSEN = 131072, OVER_CHOSEN = 262144; // of experts: logits, first products, second ones
-const uint JOIN = 524288; // no product: the parts of attention
+#include "words/stage.glsl" // a stage's words, of which addresses take two, and its flags
 
 const uint K_DENSE = K > K_2 ? K : K_2, K_MOST = K_DENSE > K_3 ? K_DENSE : K_3;
 const uint CODE_UNITS = K_MOST * BITS / 128 + K_MOST * BITS / 1024 + 1, HEADS_UNITS = gl_WorkGroupSize.x / LANES * PAIR * HEAD_DIM / 4;

@@ -45,14 +45,14 @@ void turn_head(uint head, uint count, bool normed, uint dims, bool neox, uint po
 
 void attend() {
     const uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID, unit = t % HEAD_UNITS, own = t / HEAD_UNITS;
-    const uint heads = word(AT_K), kv_heads = word(AT_M0), dims = word(AT_M01), wanted = tags + word(AT_IN_TAG);
+    const uint heads = word(AT_K), kv_heads = word(AT_M0), dims = word(AT_M01), wanted = tags + word(AT_EPOCH_IN);
     const uint pos = subgroupBroadcastFirst(step_pos(params, 0)), table = subgroupBroadcastFirst(step_table(params, 0));
     const uint last = max(pos, 1) - 1;
     U32x4 k_cache = U32x4(address(AT_W)), v_cache = U32x4(address(AT_W + 2));
     const uvec2 freqs = address(AT_W + 4), q_norm = address(AT_B), k_norm = address(AT_B + 2);
     const bool normed = (q_norm.x | q_norm.y) != 0;
     const bool neox = is(NEOX);
-    Values there = Values(address(AT_IN));
+    Values there = Values(address(AT_MESSAGES_IN));
     const float scale = number(AT_SCALE);
     Met y = Met(address(AT_Y));
     for (uint h = gl_WorkGroupID.x; h < heads; h += gl_NumWorkGroups.x) {

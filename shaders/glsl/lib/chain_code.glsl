@@ -52,8 +52,8 @@ void CODE_NAME() {
 
 void RECEIVE_NAME() {
     const uint ALL = CODE_K / 16 * PARTS, EACH = (ALL + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
-    uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_IN_TAG), looks = 0;
-    Packets there = Packets(address(AT_IN));
+    uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_EPOCH_IN), looks = 0;
+    Packets there = Packets(address(AT_MESSAGES_IN));
     uvec4 held[EACH];
     bool found;
     do {

@@ -100,7 +100,7 @@ void RUN() {
     if (is(RECEIVE)) RUN_RECEIVE();
 #endif
     const bool adds = (flags & ADD) != 0, sends = (flags & SEND) != 0;
-    const uvec2 factors = address(AT_OUT_NORM);
+    const uvec2 factors = address(AT_FACTORS_OUT);
     const bool weighed = sends && (factors.x | factors.y) != 0;
     Met y = Met(address(AT_Y));
     while (row < m) {
@@ -156,7 +156,7 @@ void RUN() {
                 if (at < m) y.v[at] = result;
                 if ((flags & SEND_VALUES) != 0 && at < m) {
                     Values values = Values(uvec2(words[stage][AT_VALUES], words[stage][AT_VALUES + 1]));
-                    values.v[at] = uvec2(floatBitsToUint(result), tags + words[stage][AT_VALUES_TAG]);
+                    values.v[at] = uvec2(floatBitsToUint(result), tags + words[stage][AT_VALUES_EPOCH]);
                 }
                 if (sends) {
                     outgoing[mine / 4][mine % 4] = result * factor[r];

@@ -36,8 +36,8 @@ void send(uint slot, uint packet) {
         sum += dotPacked4x8EXT(0x01010101, int(both.x)) * (BITS == 16 ? 256 : 1);
         if (BITS == 16) sum += dotPacked4x8EXT(0x01010101, int(both.y));
     }
-    const uint tag = tags + words[stage][AT_OUT_TAG], at = packet * PARTS;
-    Packets to = Packets(uvec2(words[stage][AT_OUT], words[stage][AT_OUT + 1]));
+    const uint tag = tags + words[stage][AT_EPOCH_OUT], at = packet * PARTS;
+    Packets to = Packets(uvec2(words[stage][AT_MESSAGES_OUT], words[stage][AT_MESSAGES_OUT + 1]));
     to.v[at] = uvec4(codes[0], codes[1], codes[2], tag);
     if (BITS == 16) {
         to.v[at + 1] = uvec4(codes[3], codes[4], codes[5], tag);
@@ -75,11 +75,11 @@ float take_part(uint i, uvec4 part) {
 
 // Every workgroup sends a packet and waits for those of the stage before.
 void meet() {
-    uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_IN_TAG), looks = 0;
-    Packets there = Packets(address(AT_IN));
+    uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_EPOCH_IN), looks = 0;
+    Packets there = Packets(address(AT_MESSAGES_IN));
     for (uint i = 0; i < gl_NumWorkGroups.x && is(RECEIVE); i += gl_WorkGroupSize.x) {
         while (again(there.v[min(i + t, gl_NumWorkGroups.x - 1)].w == wanted, looks)) {}
     }
     barrier();
-    if (t == 0) Packets(address(AT_OUT)).v[gl_WorkGroupID.x] = uvec4(0, 0, 0, tags + word(AT_OUT_TAG));
+    if (t == 0) Packets(address(AT_MESSAGES_OUT)).v[gl_WorkGroupID.x] = uvec4(0, 0, 0, tags + word(AT_EPOCH_OUT));
 }

@@ -11,8 +11,8 @@ vec4 as_halves(vec4 x) { return halves(packHalf2x16(x.xy), packHalf2x16(x.zw)); 
 
 // For one thread: `words` without the others.
 void put_part(uint four, uint part, uint parts, vec4 o, float best, float sum) {
-    const uint tag = tags + words[stage][AT_OUT_TAG], at = part_of(four, part, parts);
-    Packets to = Packets(uvec2(words[stage][AT_OUT], words[stage][AT_OUT + 1]));
+    const uint tag = tags + words[stage][AT_EPOCH_OUT], at = part_of(four, part, parts);
+    Packets to = Packets(uvec2(words[stage][AT_MESSAGES_OUT], words[stage][AT_MESSAGES_OUT + 1]));
     to.v[at] = part_low(o, tag);
     to.v[at + 1] = part_high(o, best, sum, tag);
 }
@@ -21,8 +21,8 @@ void put_part(uint four, uint part, uint parts, vec4 o, float best, float sum) {
 void take_newest(uint h0, uint at_once, uint kv_head) {
     const uint EACH = ((HEADS_MOST + 2) * HEAD_DIM + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
     const uint t = gl_LocalInvocationID.x, heads = word(AT_K), kv_heads = word(AT_M0), count = (at_once + 2) * HEAD_DIM;
-    const uint wanted = tags + word(AT_IN_TAG);
-    Values there = Values(address(AT_IN));
+    const uint wanted = tags + word(AT_EPOCH_IN);
+    Values there = Values(address(AT_MESSAGES_IN));
     uvec2 held[EACH];
     uint looks = 0;
     bool found;
@@ -189,10 +189,10 @@ void attend_parts() {
 // Puts the parts of attention together: a subgroup has a packet of the output, four threads of it a part.
 void join_parts() {
     const uint SLICES = LANES / 4, AT_A_TIME = 2, lane = gl_SubgroupInvocationID, slice = lane / 4, unit = lane % 4;
-    const uint parts = word(AT_PARTS), packets = word(AT_M) / 16, wanted = tags + word(AT_IN_TAG);
+    const uint parts = word(AT_PARTS), packets = word(AT_M) / 16, wanted = tags + word(AT_EPOCH_IN);
     const uint group = gl_WorkGroupID.x, groups = gl_NumWorkGroups.x;
     const bool sends = is(SEND);
-    Packets there = Packets(address(AT_IN));
+    Packets there = Packets(address(AT_MESSAGES_IN));
     Met y = Met(address(AT_Y));
     uint looks = 0;
     for (uint slot = subgroupBroadcastFirst(gl_SubgroupID); slot * groups + group < packets; slot += SUBGROUPS) {

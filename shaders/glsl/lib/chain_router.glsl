@@ -5,10 +5,10 @@ const uint ROUTER_VECS = (K / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 shared float router_sums[2][gl_WorkGroupSize.x / 8];
 
 void route() {
-    const uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_IN_TAG);
-    const uvec2 norm_at = address(AT_NORM), matrix = address(AT_W), out_at = address(AT_OUT);
+    const uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_EPOCH_IN);
+    const uvec2 norm_at = address(AT_NORM), matrix = address(AT_W), out_at = address(AT_MESSAGES_OUT);
     const bool normed = is(NORM);
-    Values there = Values(address(AT_IN));
+    Values there = Values(address(AT_MESSAGES_IN));
     for (uint e = gl_WorkGroupID.x; e < EXPERTS; e += gl_NumWorkGroups.x) {
         vec4 w[ROUTER_VECS], x[ROUTER_VECS];
         [[unroll]] for (uint j = 0; j < ROUTER_VECS; j++) {
@@ -51,7 +51,7 @@ void route() {
             }
             sum *= uintBitsToFloat(words[stage][AT_SCALE]);
             if (normed) sum /= sqrt(square / float(K) + uintBitsToFloat(words[stage][AT_EPS]));
-            Values(out_at).v[e] = uvec2(floatBitsToUint(sum), tags + words[stage][AT_OUT_TAG]);
+            Values(out_at).v[e] = uvec2(floatBitsToUint(sum), tags + words[stage][AT_EPOCH_OUT]);
         }
         barrier();
     }
@@ -59,7 +59,7 @@ void route() {
 
 // Finds the experts by the logits of the stage before.
 void choose_experts() {
-    const uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_VALUES_TAG);
+    const uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_VALUES_EPOCH);
     Values there = Values(address(AT_VALUES));
     for (uint from = 0; from < EXPERTS; from += gl_WorkGroupSize.x) {
         const uint i = min(from + t, EXPERTS - 1);

@@ -1,19 +1,2 @@
-// Draws, a part of StepParams: words of a wanted row's draw, and bits of its flags. The Rust twin is src/engine/draw.rs.
-const uint STEP_DRAW_WORDS = 12;
-const uint DRAW_SEQ = 0;
-const uint DRAW_FLAGS = 1;
-const uint DRAW_K = 2;            // candidates
-const uint DRAW_IDS_AT = 3;       // word where the ids to lower start: id, occurrences; 0 occurrences ban it
-const uint DRAW_IDS = 4;          // how many
-const uint DRAW_UNIT = 5;         // random number, of 2^32
-const uint DRAW_P = 6;            // top-p, of 2^32
-const uint DRAW_LN_MIN_P = 7;     // this and what follows are floats
-const uint DRAW_TEMPERATURE = 8;
-const uint DRAW_REPEAT = 9;
-const uint DRAW_FREQUENCY = 10;
-const uint DRAW_PRESENCE = 11;
-const uint DRAW_LAST = 1;         // the row is the last wanted one of its sequence, whose next row starts from its id
-const uint DRAW_JOINS = 2;        // the row's own token occurred too, and only the device knows it
-const uint DRAW_TOP_P = 4;
-const uint DRAW_MIN_P = 8;
-const uint DRAW_GREEDY = 16;      // the best one is taken
+// Sample requests, a part of StepParams: words of an output row's, and bits of its flags.
+#include "words/draw.glsl"

@@ -9,25 +9,11 @@ layout(constant_id = 10) const uint EXPERTS = 0; // 1: w0, w1 are of each row's 
                                                  // 3, 4: as 1, 2 for runs of rows of one expert (matrix.glsl)
 layout(constant_id = 11) const uint USED = 1;    // experts of a row
 layout(constant_id = 19) const uint WHOLE_ROWS = 0; // 1: ROWS divides the rows of every matrix
-layout(push_constant) uniform Push {
-    uvec2 w0, w1, w2;   // [m_i, k]
-    F32 b0, b1, b2;     // [m_i], if BIAS_i is set in flags; with EXPERTS b2 is the route [n, 4 * USED], b1 the list of runs
-    F32x4 x;            // [COLS, k]
-    F32 y;              // [COLS, y_stride]
-    U32x2 tables;
-    F32x4 norm;         // [k], if NORM
-    uint k;
-    uint m0;            // rows of w0
-    uint m01;           // rows of w0 and w1
-    uint m;             // rows of all
-    uint y_stride;
-    uint flags;         // bit i: b_i is there
-    float eps;          // of the norm
-    float s0, s1, s2;   // of the products
 #ifdef LINKED
-    U32x2 link;         // of NORMED or SENT: addresses, see lib/link.glsl
+#include "push/gemm_few.glsl"
+#else
+#include "push/gemv.glsl"
 #endif
-};
 const uint PARTS = GATED == 1 ? 2 : 1;
 const uint LINES = ROWS * PARTS; // rows of matrices
 

@@ -4,9 +4,7 @@ layout(constant_id = 10) const uint K_TYPE = 1;
 layout(constant_id = 11) const uint V_TYPE = 1;
 layout(constant_id = 12) const uint HEAD_DIM = 64;
 
-// Order and words per 32 elements as CacheType of src/engine/cache.rs.
-const uint KV_F32 = 0, KV_F16 = 1, KV_BF16 = 2, KV_Q8_0 = 3, KV_Q4_0 = 4, KV_Q4_1 = 5, KV_Q5_0 = 6, KV_Q5_1 = 7, KV_IQ4_NL = 8;
-const uint KV_WORDS[9] = uint[](32, 16, 16, 9, 5, 5, 6, 6, 5);
+#include "words/kv.glsl"
 const int KV_LEVELS[16] = int[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 
 vec4 kv_level4(uvec4 q) { return vec4(KV_LEVELS[q.x], KV_LEVELS[q.y], KV_LEVELS[q.z], KV_LEVELS[q.w]); }

@@ -77,9 +77,9 @@ fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
                     _ => wanted,
                 };
                 let found = all().find(|f| file == "fields.glsl" && Some(f.stem) == format);
-                let of_format = || found.map(|f| fields(f, second.get()));
+                let made = || found.map(|f| fields(f, second.get())).or_else(|| pumex_shaders::source(&file));
                 let read = || fs::read_to_string(glsl.join(&file)).map_err(|e| format!("{file}: {e}"));
-                let content = of_format().map_or_else(read, Ok)?;
+                let content = made().map_or_else(read, Ok)?;
                 Ok(shaderc::ResolvedInclude { resolved_name: file, content })
             });
             let file = format!("{}.comp", kernel.name);

@@ -1,0 +1,103 @@
+//! StepParams: all that changes per step, as words, and what lies beside it. GLSL has them as `#include "words/step.glsl"`,
+//! `"words/draw.glsl"` and `"words/link.glsl"`.
+
+use crate::block::{blocks, constants};
+
+blocks! {
+    /// What StepParams starts with; STEP_ before each field.
+    StepHeader = {
+        /// Rows in this step.
+        rows: uint,
+        /// Of which so many have their logits computed.
+        wanted: uint,
+        /// Word where the indices of the output rows start.
+        wanted_at: uint,
+        /// What epochs of the step's messages start at (chain.comp).
+        tags: uint,
+        /// Zeros.
+        spare: uint[4],
+    }
+
+    /// A row of the step; rows follow the header. ROW_ before each field.
+    StepRow = {
+        /// Token, or TOKEN_SAMPLED.
+        token: uint,
+        /// Position.
+        pos: uint,
+        /// Sequence.
+        seq: uint,
+        /// Word where the sequence's block table starts.
+        table: uint,
+    }
+
+    /// An output row's sample request; DRAW_ before each field.
+    DrawWords = {
+        /// Sequence.
+        seq: uint,
+        /// DRAW flags.
+        flags: uint,
+        /// Candidates.
+        k: uint,
+        /// Word where the ids to lower start: id, occurrences; 0 occurrences ban it.
+        ids_at: uint,
+        /// How many there are.
+        ids: uint,
+        /// Random number, of 2^32.
+        unit: uint,
+        /// Top-p, of 2^32.
+        p: uint,
+        /// Logarithm of min-p.
+        ln_min_p: float,
+        /// Temperature.
+        temperature: float,
+        /// Repeat penalty.
+        repeat: float,
+        /// Frequency penalty.
+        frequency: float,
+        /// Presence penalty.
+        presence: float,
+    }
+
+    /// Addresses of what products of few rows hand on to a norm (lib/link.glsl); LINK_ before each field.
+    LinkAddresses = {
+        /// Weights of the norm, `[k]`.
+        norm: uvec2,
+        /// Packed rows, in one layout and in another.
+        codes: uvec2[2],
+        /// Sums of squares, `[row, k / 16]`.
+        squares: uvec2,
+        /// What rows are packed over, `[row]`.
+        powers: uvec2,
+        /// That of the next norm, left by who reads the rows, `[row]`.
+        next: uvec2,
+    }
+}
+
+constants! {
+    /// Constants of StepParams.
+    STEP:
+    /// Token of a row that is what its sequence sampled last.
+    TOKEN_SAMPLED = u32::MAX;
+    /// Positions per block of the KV cache.
+    KV_BLOCK = 32;
+}
+
+/// Flags of a [`DrawWords`]; DRAW_ before each in GLSL.
+pub mod draw {
+    use crate::block::constants;
+
+    constants! {
+        /// All of them.
+        FLAGS:
+        /// The row is the last output row of its sequence, whose next row starts from its id.
+        LAST = 1;
+        /// The row's own token occurred too, and only the device knows it.
+        JOINS = 2;
+        /// There is a top-p.
+        TOP_P = 4;
+        /// There is a min-p.
+        MIN_P = 8;
+        /// The best one is taken.
+        GREEDY = 16;
+    }
+}
