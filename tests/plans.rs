@@ -6,7 +6,7 @@ use pumex::model;
 use pumex::plan::Placement;
 
 const LLAMA_FIRST_LAYER: &str = "\
-llama: kv 6 x 2 x 64, vocab 4096
+llama: 6 x kv 2 x 64, vocab 4096
 x0[n, 256] = embed token_embd.weight[4096, 256]:Q6_K
 h1[n, 256] = rms_norm x0[n, 256] * blk.0.attn_norm.weight[1, 256]:F32 eps 1e-5
 qkv2[n, 512] = matmul h1[n, 256] by blk.0.attn_q.weight[256, 256]:Q4_K, blk.0.attn_k.weight[128, 256]:Q4_K, blk.0.attn_v.weight[128, 256]:Q4_K
