@@ -58,17 +58,24 @@ pub struct Options {
     pub cache_type_v: CacheType,
     /// Turns the validation layer on.
     pub validation: bool,
-    /// Most query heads that a workgroup of attention takes, in dispatches of its own then; none leaves it to the length of the
-    /// sequences.
-    pub attn_heads: Option<usize>,
-    /// Lets one dispatch do several ops; off, every op has its own, for comparison.
+    /// Codes of activations in products by integers; the device's best where it is not told.
+    pub activations: Option<Activations>,
+    /// What only tests and comparisons set.
+    pub debug: Debug,
+}
+
+/// Ways of running that only tests and comparisons choose; the defaults are what the policy finds best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Debug {
+    /// Lets one dispatch do several ops; off, every op has its own.
     pub fuse: bool,
     /// Multiplies several rows at a time by cooperative matrices, where the device has them.
     pub matrices: bool,
-    /// Lets one dispatch do the layers of one row, as stages; by the policy where it is not told.
+    /// Lets one dispatch do the layers of one row, as stages (the megakernel); by the policy where it is not told.
     pub chain: Option<bool>,
-    /// Codes of activations in products by integers; the device's best where it is not told.
-    pub activations: Option<Activations>,
+    /// Most query heads that a workgroup of attention takes, in dispatches of its own then; none leaves it to the length of the
+    /// sequences.
+    pub attn_heads: Option<usize>,
     /// Sends weights through staging slots even where memory is unified.
     pub force_staging: bool,
     /// Holds weights of codebooks written out, which takes more memory and less time; if it is not told, where that leaves as
@@ -86,14 +93,15 @@ impl Default for Options {
             cache_type_k: CacheType::F16,
             cache_type_v: CacheType::F16,
             validation: false,
-            attn_heads: None,
-            fuse: true,
-            matrices: true,
-            chain: None,
             activations: None,
-            force_staging: false,
-            wide: None,
+            debug: Debug::default(),
         }
+    }
+}
+
+impl Default for Debug {
+    fn default() -> Self {
+        Debug { fuse: true, matrices: true, chain: None, attn_heads: None, force_staging: false, wide: None }
     }
 }
 
@@ -164,7 +172,7 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
             Err(_) => Select::Name(name.clone()),
         },
     };
-    let (validation, force_staging) = (options.validation, options.force_staging);
+    let (validation, force_staging) = (options.validation, options.debug.force_staging);
     let opened = Device::open(&vk::Options { select, validation, force_staging })?;
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))

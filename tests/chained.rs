@@ -2,7 +2,7 @@
 
 use crate::reference::greedy;
 use crate::util::{assert_silent, demo_path, logits, nmse, options, reference, rows, vulkan};
-use pumex::engine::CacheType;
+use pumex::engine::{CacheType, Debug};
 use pumex::gguf::Gguf;
 use pumex::policy::Activations;
 use pumex::step::{Runner, Want};
@@ -17,7 +17,14 @@ fn chained_products_are_what_they_are_apart() {
         let ids: Vec<u32> = (0..30).map(|i| (i * 7 + 5) % 120).collect();
         let run = |chain, activations| {
             let (chain, activations) = (Some(chain), Some(activations));
-            let mut runner = vulkan(&gguf, pumex::engine::Options { chain, activations, ..options(CacheType::F32) })?;
+            let mut runner = vulkan(
+                &gguf,
+                pumex::engine::Options {
+                    debug: Debug { chain, ..Debug::default() },
+                    activations,
+                    ..options(CacheType::F32)
+                },
+            )?;
             let all = logits(&mut runner, &ids, 1);
             let before = runner.counters().dispatches;
             let more = if activations == Some(Activations::Q16) { 64 } else { 1 };
@@ -50,7 +57,11 @@ fn chained_attention_is_what_it_is_apart() {
         let ids: Vec<u32> = (0..4096).map(|i| (i * 37 + 5) % 120).collect();
         let run = |chain, attn_heads| {
             let way = options(CacheType::F16);
-            let way = pumex::engine::Options { chain: Some(chain), n_ctx: Some(4096), attn_heads, ..way };
+            let way = pumex::engine::Options {
+                debug: Debug { chain: Some(chain), attn_heads, ..Debug::default() },
+                n_ctx: Some(4096),
+                ..way
+            };
             let mut runner = vulkan(&gguf, way)?;
             let (mut all, mut dispatches) = (Vec::new(), 0);
             // Attention whole, of some turns, in parts, and of some turns of a part; software devices are slow.
@@ -95,7 +106,13 @@ fn chained_experts_are_what_they_are_apart() {
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         let ids: Vec<u32> = (0..20).map(|i| (i * 7 + 5) % 120).collect();
         let run = |chain| {
-            let mut runner = vulkan(&gguf, pumex::engine::Options { chain: Some(chain), ..options(CacheType::F16) })?;
+            let mut runner = vulkan(
+                &gguf,
+                pumex::engine::Options {
+                    debug: Debug { chain: Some(chain), ..Debug::default() },
+                    ..options(CacheType::F16)
+                },
+            )?;
             runner.build_ahead().unwrap();
             let (before, built) = (runner.counters().dispatches, runner.pipelines());
             let all = logits(&mut runner, &ids, 1);
@@ -149,7 +166,7 @@ fn chained_products_take_biases_and_factors() {
     assert!(nmse(&logits(&mut reference(&plain), &ids, 64), &truth) > 1e-3, "they matter");
     for chain in [true, false] {
         let chain = Some(chain);
-        let way = pumex::engine::Options { chain, ..options(CacheType::F32) };
+        let way = pumex::engine::Options { debug: Debug { chain, ..Debug::default() }, ..options(CacheType::F32) };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
         let error = nmse(&logits(&mut runner, &ids, 1), &truth);
         assert!(error < 1e-7, "chain {chain:?}: NMSE {error:e}");

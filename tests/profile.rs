@@ -1,7 +1,7 @@
 //! The profile: its bytes are the tensors', its times add up, and what it writes needs nothing else.
 
 use crate::util::{assert_silent, demo_path, device, options, rows, vulkan};
-use pumex::engine::{bandwidth, CacheType, VulkanRunner};
+use pumex::engine::{bandwidth, CacheType, Debug, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::profile::{measure, Options, Profile, DISPATCH_US, FLAG_OVER};
 use pumex::quantize::recipe;
@@ -44,7 +44,8 @@ fn bytes_of_the_demo_models_ops_are_its_tensors() {
 #[test]
 fn what_others_do_is_shown_with_them() {
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let way = pumex::engine::Options { matrices: false, ..options(CacheType::F16) };
+    let way =
+        pumex::engine::Options { debug: Debug { matrices: false, ..Debug::default() }, ..options(CacheType::F16) };
     let Some(mut runner) = vulkan(&gguf, way) else { return };
     let one = profile(&mut runner, 1, 0);
     let names = |p: &Profile| p.ops.iter().map(|op| op.work.op.clone()).collect::<Vec<_>>();
@@ -95,7 +96,8 @@ fn times_of_ops_layers_and_kinds_add_up_to_the_steps() {
 #[test]
 fn chained_steps_are_timed_beside_those_whose_ops_are() {
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let way = pumex::engine::Options { chain: Some(true), ..options(CacheType::F16) };
+    let way =
+        pumex::engine::Options { debug: Debug { chain: Some(true), ..Debug::default() }, ..options(CacheType::F16) };
     let Some(mut runner) = vulkan(&gguf, way) else { return };
     let chained = profile(&mut runner, 1, 0);
     assert!(chained.chained_us.is_some_and(|us| us > 0.0) && chained.ops.len() > 8, "{chained:?}");

@@ -2,7 +2,7 @@
 //! rows choose the same experts.
 
 use crate::util::{assert_silent, nmse, options, rows, vulkan};
-use pumex::engine::{CacheType, Options};
+use pumex::engine::{CacheType, Debug, Options};
 use pumex::quantize::recipe;
 use pumex::step::{Runner, Want};
 use pumex::synthetic;
@@ -14,7 +14,12 @@ fn rows_of_one_expert_together_give_what_each_gives_for_itself() {
         let shape = synthetic::Shape { n_layer: 1, n_embd: 512, n_vocab: 640, experts: Some(experts), ..*tiny };
         let gguf = shape.model(recipe::find(kind).unwrap()).unwrap();
         let run = |fuse| {
-            let options = Options { fuse, max_rows: 600, n_ctx: Some(1024), ..options(CacheType::F32) };
+            let options = Options {
+                debug: Debug { fuse, ..Debug::default() },
+                max_rows: 600,
+                n_ctx: Some(1024),
+                ..options(CacheType::F32)
+            };
             let mut runner = vulkan(&gguf, options)?;
             if runner.vk().caps().matrix_wide.is_empty() {
                 println!("skipped: {} has no cooperative matrices of 16 x 16 halves", runner.device());

@@ -1,7 +1,7 @@
 //! Models without files: their sizes, their types, and that the device and the reference take them for the same model.
 
 use crate::util::{assert_silent, logits, nmse, options, reference, vulkan};
-use pumex::engine::{self, CacheType, Options};
+use pumex::engine::{self, CacheType, Debug, Options};
 use pumex::gguf::Gguf;
 use pumex::quantize::recipe;
 use pumex::{model, synthetic};
@@ -61,7 +61,8 @@ fn device_and_reference_compute_the_same_of_rows_that_repeat() {
         let truth = logits(&mut reference(&gguf), &ids, 3);
         assert!(truth.iter().all(|x| x.is_finite()) && truth.iter().any(|x| x.abs() > 1e-3), "{shape} {kind}");
         for force_staging in [false, true] {
-            let options = Options { force_staging, max_rows: 3, ..options(CacheType::F32) };
+            let options =
+                Options { debug: Debug { force_staging, ..Debug::default() }, max_rows: 3, ..options(CacheType::F32) };
             let Some(mut runner) = vulkan(&gguf, options) else { return };
             let error = nmse(&logits(&mut runner, &ids, 3), &truth);
             assert!(error < 1e-6, "{shape} {kind}: NMSE {error:e}");
@@ -80,7 +81,11 @@ fn weights_written_out_take_more_memory_and_are_the_same() {
         let ids = [7, 600, 65];
         let run = |wide| {
             let matrices = false; // they round to halves
-            let options = Options { wide, force_staging: true, matrices, max_rows: 3, ..options(CacheType::F32) };
+            let options = Options {
+                debug: Debug { wide, force_staging: true, matrices, ..Debug::default() },
+                max_rows: 3,
+                ..options(CacheType::F32)
+            };
             let mut runner = vulkan(&gguf, options)?;
             let out = (logits(&mut runner, &ids, 3), logits(&mut runner, &ids, 1), runner.weight_bytes());
             assert_silent(&runner);

@@ -1,7 +1,7 @@
 //! Bytes on their way to the device: through several slots, laid out and as they are.
 
 use crate::util::{assert_silent, demo_path, logits, options, vulkan};
-use pumex::engine::{self, CacheType, DeviceChoice};
+use pumex::engine::{self, CacheType, Debug, DeviceChoice};
 use pumex::gguf::Gguf;
 use pumex::kernel::Kernels;
 use pumex::policy;
@@ -178,7 +178,8 @@ fn a_file_that_shrinks_after_it_was_opened_is_an_error() {
         let gguf = Gguf::open(&path).unwrap();
         let half = std::fs::metadata(&path).unwrap().len() / 2;
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(half).unwrap();
-        let options = engine::Options { device, force_staging, ..options(CacheType::F16) };
+        let options =
+            engine::Options { device, debug: Debug { force_staging, ..Debug::default() }, ..options(CacheType::F16) };
         let error = engine::load(&gguf, &options, &mut |_, _| ()).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("truncated_data: tensor ") && error.contains("cut off"), "{error}");
     }

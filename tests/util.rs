@@ -104,7 +104,7 @@ pub fn device(force_staging: bool) -> Option<vk::Device> {
 
 /// The Vulkan engine on that device.
 pub fn vulkan(gguf: &Gguf, options: Options) -> Option<VulkanRunner> {
-    let device = device(options.force_staging)?;
+    let device = device(options.debug.force_staging)?;
     let plan = model::plan(gguf).unwrap();
     Some(VulkanRunner::new(gguf, plan, device, &options, &mut |_, _| ()).unwrap())
 }

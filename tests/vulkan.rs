@@ -3,7 +3,7 @@
 use crate::reference::{assert_greedy, greedy};
 use crate::util::{assert_silent, demo_path, logits, nmse, options, pick, reference, rows, shared, vulkan, Golden};
 use pumex::conversation::{generate, Request};
-use pumex::engine::{CacheType, VulkanRunner};
+use pumex::engine::{CacheType, Debug, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::policy::Activations;
 use pumex::sample::{Draw, Sampler, SamplerOptions};
@@ -61,8 +61,7 @@ fn check_with(model: &Path, golden: &Path, ways: &[Way], more: &pumex::engine::O
     let gguf = Gguf::open(model).unwrap();
     let golden_data = Golden::load(golden);
     for &(cache, chunk, activations, bound) in ways {
-        let (activations_of, force_staging, wide) = (Some(activations), more.force_staging, more.wide);
-        let way = pumex::engine::Options { activations: activations_of, force_staging, wide, ..options(cache) };
+        let way = pumex::engine::Options { activations: Some(activations), debug: more.debug, ..options(cache) };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
         let all = logits(&mut runner, &golden_data.tokens, chunk);
         let error = nmse(&pick(&all, golden_data.vocab, &golden_data.logit_positions), &golden_data.logits);
@@ -110,7 +109,10 @@ fn every_format_agrees_with_llama_cpp() {
 fn weights_written_out_agree_with_llama_cpp() {
     let Some(shared) = shared() else { return };
     for name in ["IQ1_S", "IQ1_M", "IQ3_S"] {
-        let more = pumex::engine::Options { force_staging: true, wide: Some(true), ..Default::default() };
+        let more = pumex::engine::Options {
+            debug: Debug { force_staging: true, wide: Some(true), ..Debug::default() },
+            ..Default::default()
+        };
         check_with(&crate::util::type_model(&shared, name), &shared.join("golden/types").join(name), &WAYS[..3], &more);
     }
 }
@@ -132,7 +134,7 @@ fn the_demo_model_agrees_with_the_reference_in_chunks_of_any_size() {
     let ids: Vec<u32> = (0..50).map(|i| (i * 97 + 5) % 4096).collect();
     let truth = logits(&mut reference(&gguf), &ids, 64);
     for (matrices, bound) in BY_MATRICES {
-        let way = pumex::engine::Options { matrices, ..options(CacheType::F32) };
+        let way = pumex::engine::Options { debug: Debug { matrices, ..Debug::default() }, ..options(CacheType::F32) };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
         if matrices && lacks_matrices(&runner) {
             return;
@@ -157,7 +159,10 @@ fn rows_come_packed_to_a_norm_as_they_would_be_packed() {
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         let ids: Vec<u32> = (0..40).map(|i| (i * 37 + 5) % 640).collect();
         let run = |fuse| {
-            let runner = vulkan(&gguf, pumex::engine::Options { fuse, matrices: true, ..options(CacheType::F32) });
+            let runner = vulkan(
+                &gguf,
+                pumex::engine::Options { debug: Debug { fuse, ..Debug::default() }, ..options(CacheType::F32) },
+            );
             let mut runner = runner.filter(|runner| !lacks_matrices(runner))?;
             let all = [2, 5, 8, 9, 16].map(|chunk| {
                 let before = runner.counters().dispatches;
@@ -184,7 +189,10 @@ fn fused_ops_are_what_they_are_apart() {
         let gguf = Gguf::open(&path).unwrap();
         let ids: Vec<u32> = (0..30).map(|i| (i * 7 + 5) % 120).collect();
         let run = |fuse| {
-            let mut runner = vulkan(&gguf, pumex::engine::Options { fuse, ..options(CacheType::F32) })?;
+            let mut runner = vulkan(
+                &gguf,
+                pumex::engine::Options { debug: Debug { fuse, ..Debug::default() }, ..options(CacheType::F32) },
+            )?;
             let all = logits(&mut runner, &ids, 1);
             let before = runner.counters().dispatches;
             let ids = greedy(&mut runner, &ids, 64);
@@ -209,7 +217,10 @@ fn attention_by_cooperative_matrices_loses_nothing() {
         let gguf = Gguf::open(&path).unwrap();
         let ids: Vec<u32> = (0..100).map(|i| (i * 7 + 5) % 120).collect();
         let run = |matrices, heads| {
-            let way = pumex::engine::Options { matrices, attn_heads: heads, ..options(CacheType::F16) };
+            let way = pumex::engine::Options {
+                debug: Debug { matrices, attn_heads: heads, ..Debug::default() },
+                ..options(CacheType::F16)
+            };
             let mut runner = vulkan(&gguf, way).filter(|runner| !lacks_matrices(runner))?;
             let all = logits(&mut runner, &ids, 1);
             assert_silent(&runner);
@@ -231,7 +242,10 @@ fn attention_is_the_same_by_any_number_of_heads_a_workgroup() {
     let ids: Vec<u32> = (0..70).map(|i| (i * 97 + 5) % 4096).collect();
     for (cache, bound) in [(CacheType::F16, 1e-9), (CacheType::Q8_0, 5e-7), (CacheType::F32, 1e-9)] {
         let run = |heads| {
-            let way = pumex::engine::Options { attn_heads: Some(heads), ..options(cache) };
+            let way = pumex::engine::Options {
+                debug: Debug { attn_heads: Some(heads), ..Debug::default() },
+                ..options(cache)
+            };
             let mut runner = vulkan(&gguf, way)?;
             let all = logits(&mut runner, &ids, 1);
             assert_silent(&runner);
@@ -246,7 +260,7 @@ fn attention_is_the_same_by_any_number_of_heads_a_workgroup() {
 fn two_interleaved_sequences_equal_each_alone() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     for (matrices, bound) in BY_MATRICES.map(|(matrices, bound)| (matrices, 10.0 * bound)) {
-        let way = pumex::engine::Options { matrices, ..options(CacheType::F16) };
+        let way = pumex::engine::Options { debug: Debug { matrices, ..Debug::default() }, ..options(CacheType::F16) };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
         if matrices && lacks_matrices(&runner) {
             return;
@@ -308,7 +322,10 @@ fn a_layer_of_experts_is_six_dispatches_and_seven_if_q_k_and_v_differ_in_type() 
     for (recipe, per_layer) in [("Q8_0", 6..=6), ("Q4_K_M", 6..=7)] {
         let shape = pumex::synthetic::find("tiny-moe").unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
-        let way = pumex::engine::Options { chain: Some(false), ..options(CacheType::F16) };
+        let way = pumex::engine::Options {
+            debug: Debug { chain: Some(false), ..Debug::default() },
+            ..options(CacheType::F16)
+        };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
         let layers = runner.plan().layers.len() as u64;
         let mut step = |pos: usize| {
@@ -460,8 +477,10 @@ fn weights_through_the_staging_ring_are_the_same_weights() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let ids: Vec<u32> = (5..25).collect();
     let Some(mut direct) = vulkan(&gguf, options(CacheType::F16)) else { return };
-    let Some(mut staged) = vulkan(&gguf, pumex::engine::Options { force_staging: true, ..options(CacheType::F16) })
-    else {
+    let Some(mut staged) = vulkan(
+        &gguf,
+        pumex::engine::Options { debug: Debug { force_staging: true, ..Debug::default() }, ..options(CacheType::F16) },
+    ) else {
         return;
     };
     assert_eq!(logits(&mut direct, &ids, 64), logits(&mut staged, &ids, 64));

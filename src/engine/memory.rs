@@ -72,7 +72,7 @@ pub(super) fn fitted(
 ) -> Result<(Plan, MemoryPlan)> {
     let memory = |plan: &Plan| plan_memory(plan, caps, stages, options, arena);
     let wide = weights::widened(&plan).filter(|_| stages);
-    match (options.wide, wide) {
+    match (options.debug.wide, wide) {
         (Some(true), Some(wide)) => memory(&wide).map(|m| (wide, m)),
         (None, Some(wide)) => {
             let narrow = memory(&plan)?;
@@ -86,6 +86,7 @@ pub(super) fn fitted(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Debug;
     use crate::vk::fake_with;
 
     /// A device with so much memory runs a model of codebooks; whether it holds them written out, and how long its context is.
@@ -93,8 +94,9 @@ mod tests {
         let recipe = crate::quantize::recipe::find("IQ3_S").ok_or_else(|| Error::Request("none".into()))?;
         let shape = crate::synthetic::find("llama-8b").ok_or_else(|| Error::Request("none".into()))?;
         let plan = crate::model::plan(&shape.model(recipe)?)?;
-        let (plan, memory) =
-            fitted(plan, &fake_with(budget), true, &Options { wide, n_ctx, ..Options::default() }, 1 << 28)?;
+        let debug = Debug { wide, ..Debug::default() };
+        let options = Options { n_ctx, debug, ..Options::default() };
+        let (plan, memory) = fitted(plan, &fake_with(budget), true, &options, 1 << 28)?;
         Ok((plan.weights.iter().any(|w| w.format.is_wide()), memory.n_ctx))
     }
 

@@ -113,7 +113,7 @@ impl VulkanRunner {
     /// A weight that is not finite; memory that does not suffice, with the numbers; a lost device.
     pub fn new(gguf: &Gguf, plan: Plan, device: Device, options: &Options, progress: Progress<'_>) -> Result<Self> {
         let max_rows = max_rows(&plan, options);
-        let matrices = options.matrices && !device.caps().matrix_wide.is_empty();
+        let matrices = options.debug.matrices && !device.caps().matrix_wide.is_empty();
         let packed = sizes::Packed::of(&plan, max_rows);
         let arena = Self::arena_bytes(&plan, &device, options, (max_rows, matrices.then_some(&packed)));
         let scratch = arena + if matrices { packed.len_bytes() } else { 0 };
@@ -166,15 +166,15 @@ impl VulkanRunner {
         }
         let split_reduction = sizes::split_reduction(device.caps(), &plan, max_rows);
         let split_reduction = SplitReductionMemory::new(&device, split_reduction)?;
-        let held = if options.matrices { exec::fragment_layout(&device, &kernels)? } else { None };
+        let held = if options.debug.matrices { exec::fragment_layout(&device, &kernels)? } else { None };
         let packed = match held {
             Some(held) => PackedMemory::new(&device, &sizes::Packed::of(&plan, max_rows), held)?,
             None => None,
         };
         let activations = options.activations.unwrap_or_else(|| policy::activations(device.caps()));
         let halves = options.cache_type_k == CacheType::F16 && options.cache_type_v == CacheType::F16;
-        let choices = Choices { wanted: options.chain, activations, halves };
-        let megakernel = match Megakernel::of(&plan, device.caps(), choices).filter(|_| options.fuse) {
+        let choices = Choices { wanted: options.debug.chain, activations, halves };
+        let megakernel = match Megakernel::of(&plan, device.caps(), choices).filter(|_| options.debug.fuse) {
             Some(kernel) => MegakernelMemory::new(&device, &kernels, &kernel)?.map(|memory| (kernel, memory)),
             None => None,
         };
@@ -196,8 +196,8 @@ impl VulkanRunner {
             kernels,
             limits: Limits { n_vocab: plan.n_vocab, n_ctx: memory.n_ctx, max_rows, n_seqs },
             cache_types: (options.cache_type_k, options.cache_type_v),
-            fuse: options.fuse,
-            attn_heads: options.attn_heads.map(|n| n.clamp(1, policy::ATTN_HEADS)),
+            fuse: options.debug.fuse,
+            attn_heads: options.debug.attn_heads.map(|n| n.clamp(1, policy::ATTN_HEADS)),
             blocks: Blocks::new(memory.blocks, n_seqs),
             recordings: HashMap::new(),
             pending: VecDeque::new(),
@@ -281,7 +281,7 @@ impl VulkanRunner {
             caps: device.caps(),
             at: &at,
             planes: device.stages_weights(),
-            fuse: options.fuse,
+            fuse: options.debug.fuse,
             max_rows,
             n_ctx: 1,
             cache_types: (options.cache_type_k, options.cache_type_v),
