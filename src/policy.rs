@@ -1,9 +1,11 @@
 //! Tiles by device and shape: the one place that may know a device's kind. Pure functions of plain data.
 
+pub mod devices;
 pub mod matrix;
+#[cfg(test)]
+mod tests;
 
-use crate::engine::KV_BLOCK;
-use crate::plan::AttentionSpec as Cache;
+use crate::plan::{AttentionSpec as Cache, KV_BLOCK};
 use crate::vk::{Caps, DeviceKind, Way};
 use pumex_quant::{tables, Format, FormatId};
 

@@ -1,9 +1,7 @@
 //! Blocks of the KV cache: which block holds which positions of which sequence. Pure bookkeeping, no device.
 
+pub use crate::plan::KV_BLOCK;
 use crate::{Error, Result};
-
-/// Positions per block.
-pub const KV_BLOCK: usize = pumex_shaders::step::KV_BLOCK as usize;
 
 /// Block tables of all sequences over one pool.
 #[derive(Debug)]

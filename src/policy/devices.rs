@@ -1,0 +1,129 @@
+//! Capabilities of known devices, for choices without one: tests and dry runs.
+//!
+//! The first two are as their drivers tell; of the others only what choices depend on is meant to be true.
+
+use crate::vk::{Caps, DeviceKind};
+
+/// NVIDIA H200, driver 580: the device that tiles were measured on.
+pub fn h200() -> Caps {
+    Caps {
+        cores: Some(132),
+        cooperative_matrix: true,
+        cooperative_matrix2: true,
+        small_halves: true,
+        matrix_wide: vec![8, 16],
+        ..gpu("NVIDIA H200", 0x10de, DeviceKind::Discrete)
+    }
+}
+
+/// The software device of Mesa, on a CPU with vectors of 256 bits.
+pub fn lavapipe() -> Caps {
+    Caps {
+        unified: true,
+        subgroup_size: 8,
+        max_shared_bytes: 32 << 10,
+        max_push_bytes: 128,
+        ..gpu("llvmpipe (LLVM 15.0.6, 256 bits)", 0x10005, DeviceKind::Cpu)
+    }
+}
+
+/// An NVIDIA GPU whose driver tells neither cores nor matrices.
+pub fn geforce_nvk() -> Caps {
+    gpu("NVIDIA GeForce RTX 2060 (NVK)", 0x10de, DeviceKind::Discrete)
+}
+
+/// An AMD GPU of RDNA3: subgroups of 64, matrices of 16 columns.
+pub fn radeon() -> Caps {
+    Caps {
+        subgroup_size: 64,
+        max_shared_bytes: 64 << 10,
+        cooperative_matrix: true,
+        matrix_wide: vec![16],
+        ..gpu("AMD Radeon RX 7900 XTX (RADV NAVI31)", 0x1002, DeviceKind::Discrete)
+    }
+}
+
+/// An Intel GPU: no cores told, no matrices of these sizes.
+pub fn arc() -> Caps {
+    gpu("Intel(R) Arc(tm) A770 Graphics (DG2)", 0x8086, DeviceKind::Discrete)
+}
+
+/// An Apple GPU through a translation layer.
+pub fn apple() -> Caps {
+    Caps { unified: true, max_shared_bytes: 32 << 10, ..gpu("Apple M2", 0x106b, DeviceKind::Integrated) }
+}
+
+/// A Qualcomm GPU without packed dot products.
+pub fn adreno() -> Caps {
+    Caps {
+        unified: true,
+        subgroup_size: 64,
+        max_shared_bytes: 32 << 10,
+        int_dot8: false,
+        ..gpu("Adreno (TM) 740", 0x5143, DeviceKind::Integrated)
+    }
+}
+
+/// A device of no known vendor, with the least that is asked of one and dot products.
+pub fn unknown() -> Caps {
+    Caps {
+        max_shared_bytes: 32 << 10,
+        max_workgroup_invocations: 128,
+        subgroup_size: 16,
+        ..gpu("Acme One", 0xacce, DeviceKind::Other)
+    }
+}
+
+/// All of these, by short names.
+pub fn all() -> Vec<(&'static str, Caps)> {
+    vec![
+        ("h200", h200()),
+        ("lavapipe", lavapipe()),
+        ("geforce_nvk", geforce_nvk()),
+        ("radeon", radeon()),
+        ("arc", arc()),
+        ("apple", apple()),
+        ("adreno", adreno()),
+        ("unknown", unknown()),
+    ]
+}
+
+/// A device with subgroups of 32, 48 KiB of shared memory and every feature but matrices.
+fn gpu(name: &str, vendor_id: u32, kind: DeviceKind) -> Caps {
+    Caps {
+        name: name.into(),
+        driver: String::new(),
+        api_version: "1.3.0".into(),
+        vendor_id,
+        device_id: 0,
+        uuid: String::new(),
+        driver_uuid: String::new(),
+        kind,
+        unified: false,
+        subgroup_size: 32,
+        max_workgroup_invocations: 1024,
+        cores: None,
+        max_shared_bytes: 48 << 10,
+        max_push_bytes: 256,
+        max_allocation_bytes: 4 << 30,
+        timestamp_period_ns: 1.0,
+        heaps: Vec::new(),
+        memory_types: Vec::new(),
+        memory_budget_bytes: 0,
+        storage16: true,
+        buffer_address: true,
+        timeline: true,
+        subgroup_arithmetic: true,
+        subgroup_ballot: true,
+        subgroup_shuffle: true,
+        fp16: true,
+        int8: true,
+        int_dot8: true,
+        subgroup_size_control: true,
+        host_import_alignment: None,
+        cooperative_matrix: false,
+        cooperative_matrix2: false,
+        small_halves: false,
+        matrix_wide: Vec::new(),
+    }
+}
