@@ -22,8 +22,8 @@ pub use state::{KvSpec, LayerState, RecurrentSpec, MAX_HEAD_DIM};
 
 use pumex_quant::Format;
 
-/// Positions per block of a paged K/V cache; `KV_BLOCK` of `step.glsl`.
-pub const KV_BLOCK: usize = 32;
+/// Positions per block of a paged K/V cache.
+pub const KV_BLOCK: usize = pumex_shaders::step::KV_BLOCK as usize;
 
 /// A value of the plan: index into [`Plan::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

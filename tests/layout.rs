@@ -86,10 +86,10 @@ fn unsafe_code_lives_in_the_vulkan_and_map_modules_and_says_why() {
 #[test]
 fn only_the_policy_knows_vendors() {
     only_in(&["0x10de", "0x10DE", "0x1002", "0x8086", "NVIDIA", "RADV"], |name| {
-        name == "src/policy.rs" || name == "src/vk/select.rs" || name.starts_with("tests/")
+        name.starts_with("src/policy/") || name == "src/vk/select.rs" || name.starts_with("tests/")
     });
     only_in(&["DeviceKind::"], |name| {
-        name == "src/policy.rs"
+        name.starts_with("src/policy/")
             || name.starts_with("src/vk/")
             || name.starts_with("tests/")
             || name == "src/cli/devices.rs"

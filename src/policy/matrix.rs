@@ -1,6 +1,8 @@
 //! Tiles of products by cooperative matrices.
 
-use super::{cores, table_bytes, usual_copies, Extras};
+use super::class::{choices, cores};
+use super::table::{FewRow, Product};
+use super::{table_bytes, usual_copies, Extras};
 use crate::vk::Caps;
 use pumex_quant::{Format, FormatId};
 
@@ -183,19 +185,21 @@ pub fn packed_rows(caps: &Caps, direct: bool, n: usize) -> usize {
     n.next_multiple_of((wide * tiles) as usize)
 }
 
+/// The row of the device's table for a product by `gemm_few`.
+fn few_row(caps: &Caps, format: &Format, (m, n): (usize, usize), extras: Extras) -> &'static FewRow {
+    let Extras { gated, activations, .. } = extras;
+    let product = Product { format, outputs: m, inputs: PACKED_LEN, columns: n, gated, activations };
+    let holds = |row: &&FewRow| row.when.holds(&product);
+    choices(caps).gemm_few.iter().find(holds).expect("a table's last row holds always")
+}
+
 /// A product of `m` outputs with `n` activation rows; `direct` if [`direct`] says so of the device.
 pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usize), extras: Extras) -> MatTile {
     let parts = if extras.gated { 2 } else { 1 };
     if direct && n <= FEW {
-        // (threads, subgroups that share a row's inputs, workgroups of a multiprocessor): as `sweep` found best.
-        let (size, split, per_core) = match m {
-            ..=4224 => (256, 8, u32::MAX),
-            4225..=8192 => (128, 4, u32::MAX),
-            _ if extras.gated => (256, 8, 4),
-            _ if table_bytes(format) > 0 => (128, 4, 8), // each workgroup fills its table
-            _ => (128, 2, u32::MAX),
-        };
-        let tile = mat_tile_of(caps, direct, (m, n), (size, split.min(size / LANES / parts), per_core), extras);
+        let row = few_row(caps, format, (m, n), extras);
+        let shape = (row.threads, row.split.min(row.threads / LANES / parts), row.per_core);
+        let tile = mat_tile_of(caps, direct, (m, n), shape, extras);
         return MatTile { turn: most_turn(format, n), copies: usual_copies(format), ..tile };
     }
     let (wide, tiles) = columns(caps, direct, n);
@@ -246,7 +250,21 @@ pub fn pack_threads(caps: &Caps) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{devices, tests::OUTPUTS};
     use super::*;
+
+    #[test]
+    fn every_row_of_few_activations_is_taken_by_some_shape() {
+        let caps = devices::h200();
+        let mut idle: Vec<&str> = choices(&caps).gemm_few.iter().map(|row| row.name).collect();
+        for (format, m) in pumex_quant::all().flat_map(|f| OUTPUTS.map(|m| (f, m))) {
+            for gated in [false, true] {
+                let taken = few_row(&caps, format, (m, FEW), Extras { gated, ..Extras::default() }).name;
+                idle.retain(|name| *name != taken);
+            }
+        }
+        assert_eq!(idle, Vec::<&str>::new());
+    }
 
     #[test]
     fn threads_that_hold_anything_else_get_no_direct_kernel() {

@@ -5,8 +5,8 @@
 
 use super::matrix::{self, MatTile};
 use super::*;
-use crate::plan::Cache;
-use pumex_quant::all;
+use crate::plan::AttentionSpec;
+use pumex_quant::{all, Format};
 use std::fmt::Write;
 
 /// Outputs of products: on both sides of every limit, and those of models.
@@ -50,10 +50,10 @@ fn attn(t: &AttnTile) -> (&'static str, [u32; 5]) {
     (t.kernel, [t.size, t.span, t.least, t.heads, t.parts])
 }
 
-fn caches() -> Vec<Cache> {
+fn caches() -> Vec<AttentionSpec> {
     let shapes = [(1, 1), (8, 8), (8, 2), (14, 2), (24, 8), (32, 8), (32, 4), (64, 8), (40, 10), (71, 1), (128, 8)];
     let widths = [32, 64, 80, 96, 128, 256];
-    let cache = |(heads, kv_heads): (usize, usize), head_dim| Cache { layer: 0, heads, kv_heads, head_dim };
+    let cache = |(heads, kv_heads): (usize, usize), head_dim| AttentionSpec::causal(0, heads, kv_heads, head_dim);
     shapes.iter().flat_map(|s| widths.map(|w| cache(*s, w))).collect()
 }
 

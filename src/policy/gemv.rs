@@ -1,0 +1,249 @@
+//! Products of few activation rows without matrices: by packed integer dot products (`gemv_dot`), else by floats (`gemv`).
+
+use super::class::{choices, cores};
+use super::table::{GemvRow, Product};
+use super::{Activations, Extras};
+use crate::vk::Caps;
+use pumex_quant::{tables, Format, FormatId};
+
+/// Which GEMV runs a product, and in what shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemvTile {
+    /// Row of the kernel table.
+    pub kernel: &'static str,
+    /// Threads of a workgroup.
+    pub size: u32,
+    /// Outputs taken at a time: by a workgroup (`gemv`) or a subgroup (`gemv_dot`).
+    pub rows: u32,
+    /// Workgroups.
+    pub groups: u32,
+    /// Inputs coded at a time by `gemv_dot`.
+    pub span: u32,
+    /// Chunks that its threads have under way.
+    pub depth: u32,
+    /// Codes of its activations.
+    pub activations: Activations,
+    /// Times that its format's table, if there is one, stands in shared memory.
+    pub copies: u32,
+}
+
+impl GemvTile {
+    /// Constants of its pipeline, by name, for `k` inputs and `n` activation rows.
+    pub fn spec(&self, k: usize, n: usize, extras: Extras) -> Vec<(&'static str, u32)> {
+        let mut spec = vec![
+            ("SIZE", self.size),
+            ("ROWS", self.rows),
+            ("COLS", n as u32),
+            ("GATED", u32::from(extras.gated)),
+            ("ADD", u32::from(extras.add)),
+            ("PLANES", u32::from(extras.planes)),
+            ("NORM", u32::from(extras.norm)),
+        ];
+        if self.kernel == DOT {
+            spec.extend([
+                ("K", k as u32),
+                ("SPAN", self.span),
+                ("DEPTH", self.depth),
+                ("BITS", self.activations.bits()),
+                ("COPIES", self.copies),
+            ]);
+        }
+        spec
+    }
+
+    /// One more, where the kernel asks whether it takes whole numbers of the `rows` of each matrix at a time.
+    pub fn whole_rows(&self, mut rows: impl Iterator<Item = usize>) -> Option<(&'static str, u32)> {
+        let whole = rows.all(|m| m.is_multiple_of(self.rows as usize));
+        (self.kernel == DOT).then_some(("WHOLE_ROWS", u32::from(whole)))
+    }
+}
+
+const FLOAT: &str = "gemv";
+const DOT: &str = "gemv_dot";
+
+/// Most activation rows that one GEMV takes; above, the tiled GEMM is used.
+pub const GEMV_MAX_COLS: usize = 8;
+
+/// Shared memory the integer kernel leaves for the compiler and for sums over a workgroup.
+const DOT_SHARED_RESERVE: usize = 3 << 10;
+
+/// Bytes that a table's copies take where there is room: threads that look entries up meet in a bank less often then.
+const TABLE_MOST: usize = 32 << 10;
+
+/// Bytes of the table a format's decoder keeps in shared memory, as often as is usual.
+pub fn table_bytes(format: &Format) -> usize {
+    tables::of(format.id).map_or(0, |t| 4 * t.len_words()) * usual_copies(format) as usize
+}
+
+/// How often a format's table stands in shared memory where nothing else is said.
+pub fn usual_copies(format: &Format) -> u32 {
+    table_copies(format, tables::USUAL_BYTES)
+}
+
+/// How often a format's table, if it has one, fits into so many bytes: once at least.
+pub fn table_copies(format: &Format, room: usize) -> u32 {
+    tables::of(format.id).map_or(1, |t| t.copies(room)) as u32
+}
+
+/// Bytes of shared memory for a table beside `used` bytes; no less than is usual, which callers have left.
+pub(super) fn table_room(caps: &Caps, used: usize) -> usize {
+    (caps.max_shared_bytes as usize).saturating_sub(used).clamp(tables::USUAL_BYTES, TABLE_MOST)
+}
+
+/// How often a format's table fits beside what the integer kernel keeps of `n` rows of `span` inputs.
+fn dot_copies(caps: &Caps, format: &Format, span: usize, n: usize, codes: Activations) -> u32 {
+    let used = n * span * (codes.bits() + codes.bits() / 8 + 3) as usize / 8 + DOT_SHARED_RESERVE;
+    table_copies(format, table_room(caps, used))
+}
+
+/// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory, with an eighth of padding
+/// and 3 bits each for scales and sums, else a multiple of 256; none if it cannot run at all.
+pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize, codes: Activations) -> Option<usize> {
+    if !caps.int_dot8 || !caps.subgroup_shuffle || format.block_len == 1 || caps.subgroup_size < 8 {
+        return None;
+    }
+    let room = (caps.max_shared_bytes as usize).checked_sub(table_bytes(format) + DOT_SHARED_RESERVE)?;
+    let fit = room * 8 / (codes.bits() + codes.bits() / 8 + 3) as usize / n;
+    if k <= fit {
+        return Some(k);
+    }
+    Some(fit / 256 * 256).filter(|span| *span > 0)
+}
+
+/// The first row of a table that holds; every table ends with one that holds always.
+fn first<'a>(rows: &'a [GemvRow], product: &Product<'_>) -> &'a GemvRow {
+    rows.iter().find(|row| row.when.holds(product)).expect("a table's last row holds always")
+}
+
+/// The row of the device's table that [`gemv_tile`] takes for `m` outputs over `k` inputs with `n` activation rows, where
+/// [`dot_span`] gives a span.
+pub fn gemv_row(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: Extras) -> &'static GemvRow {
+    first(choices(caps).gemv, &product(format, (m, k), n, extras))
+}
+
+fn product(format: &Format, (m, k): (usize, usize), n: usize, extras: Extras) -> Product<'_> {
+    let Extras { gated, activations, .. } = extras;
+    Product { format, outputs: m, inputs: k, columns: n, gated, activations }
+}
+
+/// A GEMV of `m` outputs over `k` inputs for `n` activation rows.
+pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: Extras) -> GemvTile {
+    let codes = extras.activations;
+    let Some(span) = dot_span(caps, format, k, n, codes) else {
+        return float_tile(caps, format, (m, k), n);
+    };
+    let (row, product) = (gemv_row(caps, format, m, k, n, extras), product(format, (m, k), n, extras));
+    let deep = span == k && choices(caps).two_chunks.value.iter().any(|when| when.holds(&product));
+    // Narrow workgroups would take as long to fill a table's copies as they gain by them.
+    let copies = if row.threads >= 512 { dot_copies(caps, format, span, n, codes) } else { usual_copies(format) };
+    let tile = dot_tile(caps, (m, k), row.rows, row.threads, 1, span);
+    let groups = if span < k { tile.groups } else { tile.groups.min(row.groups.on(cores(caps))) };
+    GemvTile { groups, activations: codes, depth: if deep { 2 } else { 1 }, copies, ..tile }
+}
+
+/// A GEMV of `m` outputs over `k` inputs with the matrices of one expert, or of all experts of a row side by side.
+pub fn expert_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), codes: Activations) -> GemvTile {
+    match dot_span(caps, format, k, 1, codes) {
+        Some(span) if span == k => {
+            let tile = dot_tile(caps, (m, k), 1, choices(caps).expert_threads.value, 1, span);
+            GemvTile { activations: codes, copies: usual_copies(format), ..tile }
+        }
+        _ => float_tile(caps, format, (m, k), 1),
+    }
+}
+
+/// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.
+pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns: u32, span: usize) -> GemvTile {
+    let size = size.min(caps.max_workgroup_invocations).max(caps.subgroup_size);
+    let turns = if span < k { 1 } else { turns };
+    let outputs = size / caps.subgroup_size * rows * turns;
+    let (groups, activations) = ((m as u32).div_ceil(outputs), Activations::Q16);
+    GemvTile { kernel: DOT, size, rows, groups, span: span as u32, depth: 1, activations, copies: 1 }
+}
+
+/// The float kernel; a workgroup is a subgroup at least.
+pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> GemvTile {
+    let row = first(choices(caps).gemv_float, &product(format, (m, k), n, Extras::default()));
+    let size = row.threads.max(caps.subgroup_size.min(64));
+    let groups = (m as u32).div_ceil(row.rows).min(row.groups.on(cores(caps)));
+    let activations = Activations::Q16;
+    GemvTile { kernel: FLOAT, size, rows: row.rows, groups, span: k as u32, depth: 1, activations, copies: 1 }
+}
+
+/// Outputs and rows of a workgroup of `gemm_float`.
+pub const SMALL_TILE: usize = 16;
+
+/// Whether a product of floats is for `gemm_float`: one whose tiles of `gemm_tile`, 64 on a side, leave most multiprocessors idle.
+pub fn small_floats(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> bool {
+    let idle = m.div_ceil(64) * n.div_ceil(64) < cores(caps) as usize;
+    format.id == FormatId::F32 && k.is_multiple_of(64) && idle && choices(caps).small_float_tiles.value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{CODES, INPUTS, OUTPUTS};
+    use super::super::{devices, nvidia, portable, software};
+    use super::*;
+    use std::collections::HashSet;
+
+    /// Names of the rows that shapes of models take: of the integer kernel, and of the float one.
+    fn taken(caps: &Caps) -> (HashSet<&'static str>, HashSet<&'static str>) {
+        let (mut dot, mut float) = (HashSet::new(), HashSet::new());
+        for (format, m, k) in
+            pumex_quant::all().flat_map(|f| OUTPUTS.into_iter().flat_map(move |m| INPUTS.map(|k| (f, m, k))))
+        {
+            for (n, gated, activations) in (1..=GEMV_MAX_COLS)
+                .flat_map(|n| [false, true].into_iter().flat_map(move |gated| CODES.map(|codes| (n, gated, codes))))
+            {
+                let extras = Extras { gated, activations, ..Extras::default() };
+                match dot_span(caps, format, k, n, activations) {
+                    Some(_) => dot.insert(gemv_row(caps, format, m, k, n, extras).name),
+                    None => float.insert(first(choices(caps).gemv_float, &product(format, (m, k), n, extras)).name),
+                };
+            }
+        }
+        (dot, float)
+    }
+
+    #[test]
+    fn every_row_is_taken_by_some_shape_and_every_shape_finds_one() {
+        for (caps, of) in [
+            (devices::h200(), &nvidia::CHOICES),
+            (devices::arc(), &portable::CHOICES),
+            (devices::lavapipe(), &software::CHOICES),
+        ] {
+            let (dot, float) = taken(&caps);
+            let idle = |rows: &[GemvRow], taken: &HashSet<_>| {
+                rows.iter().map(|r| r.name).filter(|name| !taken.contains(name)).collect::<Vec<_>>()
+            };
+            assert_eq!((idle(of.gemv, &dot), idle(of.gemv_float, &float)), (vec![], vec![]), "{}", caps.name);
+        }
+    }
+
+    #[test]
+    fn the_first_row_that_holds_counts() {
+        let caps = devices::h200();
+        let format = |id| pumex_quant::all().find(|f| f.id == id).unwrap();
+        let name = |id, m, k, n, gated, activations| {
+            gemv_row(&caps, format(id), m, k, n, Extras { gated, activations, ..Extras::default() }).name
+        };
+        let (q8, q16) = (Activations::Q8, Activations::Q16);
+        let cases = [
+            (name(FormatId::Q4K, 2048, 8192, 1, false, q8), "up to 2,048 outputs, beside others"),
+            (name(FormatId::Q4K, 2048, 8448, 1, false, q8), "up to 4,224 outputs"),
+            (name(FormatId::Q4K, 2048, 4096, 2, false, q8), "below 8,192 outputs, several rows"),
+            (name(FormatId::Q4K, 14336, 4096, 1, true, q8), "gated"),
+            (name(FormatId::Q4K, 14336, 4096, 1, false, q8), "wide"),
+            (name(FormatId::Q5K, 14336, 4096, 1, false, q16), "wide, many registers"),
+            (name(FormatId::Iq3S, 14336, 4096, 1, false, q8), "wide, codebook"),
+            (name(FormatId::Iq3S, 14336, 4096, 1, false, q16), "wide"),
+            (name(FormatId::Q4K, 128256, 4096, 1, false, q8), "head, Q4_K"),
+            (name(FormatId::Q4K, 128256, 4096, 1, false, q16), "head, Q4_K, 16 bits"),
+            (name(FormatId::Q6K, 128256, 4096, 1, false, q8), "head, many registers"),
+            (name(FormatId::Q6K, 128256, 4096, 4, false, q8), "head, several rows"),
+            (name(FormatId::Iq3SWide, 128256, 4096, 1, false, q8), "IQ3_S expanded, head"),
+            (name(FormatId::Iq1MWide, 128256, 4096, 1, true, q8), "IQ1_M expanded, head"),
+        ];
+        cases.iter().for_each(|(found, expected)| assert_eq!(found, expected));
+    }
+}
