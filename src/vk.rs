@@ -14,6 +14,7 @@ mod memory;
 mod pipeline;
 mod queue;
 mod select;
+mod software;
 mod upload;
 
 #[cfg(test)]

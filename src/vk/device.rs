@@ -306,7 +306,7 @@ impl Device {
     /// Waits until `value` is reached, and for nothing else.
     ///
     /// # Errors
-    /// A lost device, or two minutes without it.
+    /// A lost device, or two minutes without it (an hour on software devices, which compile pipelines meanwhile).
     pub fn wait(&self, value: u64) -> Result<()> {
         self.0.wait(value)
     }

@@ -1,13 +1,11 @@
 //! Submissions to the device's queue, with a timeline: each gets the next value, which is reached when it is done.
 
 use super::device::{add, lock, Inner};
+use super::software::longest_wait;
 use crate::Result;
 use ash::vk;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
-
-/// Longest wait for one value; software devices take seconds for a large step.
-const WAIT_NS: u64 = 120_000_000_000;
 
 /// The queue and its timeline.
 pub(super) struct Queue {
@@ -55,9 +53,10 @@ impl Inner {
     pub fn wait(&self, value: u64) -> Result<()> {
         let (semaphores, values) = ([self.queue.timeline], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        let nanos = longest_wait(self.caps.kind).as_nanos() as u64;
         add(&self.totals.host_waits, 1);
         // SAFETY: the semaphore lives as long as the device.
-        unsafe { self.raw.wait_semaphores(&info, WAIT_NS) }.map_err(|e| self.failed("vkWaitSemaphores", e))
+        unsafe { self.raw.wait_semaphores(&info, nanos) }.map_err(|e| self.failed("vkWaitSemaphores", e))
     }
 
     /// Whether a value is reached.
