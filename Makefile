@@ -4,7 +4,8 @@ APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
 .PHONY: demo test shaders check-shaders system
 
-# Installs only what is missing: a C linker, the Vulkan loader, and a software driver if no GPU brings one.
+# Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
+# the tests).
 system:
 	@missing=""; \
 	command -v cc >/dev/null || missing="$$missing build-essential"; \

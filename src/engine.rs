@@ -30,7 +30,7 @@ use std::time::Instant;
 /// Where to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The best GPU, else the CPU reference.
+    /// The best GPU, else the CPU reference, even where there is a software Vulkan device.
     #[default]
     Auto,
     /// The CPU reference.
@@ -163,10 +163,10 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     let select = match &options.device {
         DeviceChoice::Cpu => return Ok(None),
         DeviceChoice::Auto => match vk::list() {
-            Ok(found) if !found.is_empty() => Select::Auto,
+            Ok(found) if vk::preferred(&found).is_some() => Select::Auto,
             _ => return Ok(None),
         },
-        DeviceChoice::Vulkan => Select::AnyGpu,
+        DeviceChoice::Vulkan => Select::Any,
         DeviceChoice::Named(name) => match name.parse() {
             Ok(index) => Select::Index(index),
             Err(_) => Select::Name(name.clone()),

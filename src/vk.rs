@@ -24,5 +24,5 @@ pub use commands::{Recorder, Recording};
 pub use device::{list, Device, Options};
 pub use memory::{Buffer, Class};
 pub use pipeline::{cache_file, Pipeline};
-pub use select::{choose, Select};
+pub use select::{choose, preferred, Select};
 pub use upload::{repeat, send, upload, Load, Repack, Source, Spent, Way};

@@ -313,3 +313,28 @@ fn an_importance_matrix_and_a_base_go_from_command_to_command() {
     assert!(stderr(&wrong).contains("_logits_"), "{}", stderr(&wrong));
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// A software device is never the default, and what is the default is what runs.
+#[test]
+fn devices_mark_what_runs_without_a_choice() {
+    let json = pumex(&["devices", "--json"]);
+    assert_eq!(code(&json), 0, "{}", stderr(&json));
+    let devices: Vec<serde_json::Value> = serde_json::from_str(stdout(&json)).unwrap();
+    let default: Vec<_> = devices.iter().filter(|d| d["default"] == true).collect();
+    let gpus = devices.iter().filter(|d| d["kind"] != "Cpu").count();
+    assert_eq!(default.len(), gpus.min(1));
+    assert!(default.iter().all(|d| d["kind"] != "Cpu"));
+    let table = pumex(&["devices"]);
+    let rows: Vec<&str> = stdout(&table).lines().collect();
+    assert_eq!(rows.len(), 2 + devices.len(), "a head, and the interpreter: {rows:?}");
+    let last = rows.last().unwrap();
+    assert!(last.contains("cpu  ") && last.ends_with("yes") == (gpus == 0), "{rows:?}");
+    if gpus == 0 {
+        let bench = pumex(&["bench", "-p", "0", "-n", "1", "-r", "1", "-o", "json"]);
+        let rows: Vec<serde_json::Value> = serde_json::from_str(stdout(&bench)).unwrap();
+        assert_eq!(rows[0]["backends"], "CPU");
+        let profile = pumex(&["profile"]);
+        assert_eq!(code(&profile), 2);
+        assert!(stderr(&profile).contains("--device vulkan takes a software device"), "{}", stderr(&profile));
+    }
+}

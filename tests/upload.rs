@@ -32,7 +32,7 @@ fn device() -> Option<Device> {
         eprintln!("skipped: no Vulkan device");
         return None;
     }
-    let open = |validation| Device::open(&vk::Options { select: vk::Select::AnyGpu, validation, force_staging: true });
+    let open = |validation| Device::open(&vk::Options { select: vk::Select::Any, validation, force_staging: true });
     Some(open(true).or_else(|_| open(false)).unwrap())
 }
 
@@ -172,8 +172,8 @@ fn the_first_fault_in_order_is_told() {
 #[test]
 fn a_file_that_shrinks_after_it_was_opened_is_an_error() {
     let path = std::env::temp_dir().join(format!("pumex-shrunk-{}.gguf", std::process::id()));
-    for (device, force_staging) in [(DeviceChoice::Cpu, false), (DeviceChoice::Auto, true), (DeviceChoice::Auto, false)]
-    {
+    let vulkan = if device().is_some() { DeviceChoice::Vulkan } else { DeviceChoice::Cpu };
+    for (device, force_staging) in [(DeviceChoice::Cpu, false), (vulkan.clone(), true), (vulkan, false)] {
         std::fs::copy(demo_path(), &path).unwrap();
         let gguf = Gguf::open(&path).unwrap();
         let half = std::fs::metadata(&path).unwrap().len() / 2;

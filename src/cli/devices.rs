@@ -1,4 +1,5 @@
-//! `pumex devices`: the Vulkan devices, by the index, name and UUID that `--device` takes.
+//! `pumex devices`: the Vulkan devices, by the index, name and UUID that `--device` takes, and the CPU; which of them is taken
+//! without that option.
 
 use pumex::{engine, vk, Error, Result};
 use serde_json::{json, Value};
@@ -18,8 +19,16 @@ pub struct Args {
 
 /// Prints the devices.
 pub fn main(args: &Args) -> Result<End> {
-    let list = vk::list()?;
+    // Without a loader there is still the CPU.
+    let list = vk::list().unwrap_or_else(|error| {
+        output::say(format_args!("note: {error}\n"));
+        Vec::new()
+    });
+    let preferred = vk::preferred(&list);
     let mut devices = serde_json::to_value(&list).map_err(|e| Error::Request(format!("JSON: {e}")))?;
+    for (index, device) in devices.as_array_mut().into_iter().flatten().enumerate() {
+        device["default"] = (preferred == Some(index)).into();
+    }
     if args.measure {
         for (index, device) in devices.as_array_mut().into_iter().flatten().enumerate() {
             let select = vk::Select::Index(index);
@@ -36,10 +45,11 @@ pub fn main(args: &Args) -> Result<End> {
     }
     let cell = |device: &Value, key: &str| match &device[key] {
         Value::String(text) => text.clone(),
-        Value::Null => String::new(),
+        Value::Bool(true) => "yes".to_string(),
+        Value::Null | Value::Bool(false) => String::new(),
         other => other.to_string(),
     };
-    let mut keys = vec!["name", "kind", "driver"];
+    let mut keys = vec!["name", "kind", "default", "driver"];
     if args.measure {
         keys.extend(["read", "copy"]);
     }
@@ -47,9 +57,8 @@ pub fn main(args: &Args) -> Result<End> {
     for (index, device) in devices.as_array().into_iter().flatten().enumerate() {
         rows.push(std::iter::once(index.to_string()).chain(keys.iter().map(|key| cell(device, key))).collect());
     }
-    if rows.len() == 1 {
-        output::say(format_args!("note: no Vulkan device found; --device cpu still works\n"));
-    }
+    let cpu = json!({ "name": "plain interpreter", "kind": "Cpu", "default": preferred.is_none() });
+    rows.push(std::iter::once("cpu".to_string()).chain(keys.iter().map(|key| cell(&cpu, key))).collect());
     output::text(&output::table(&rows, &[true]))?;
     Ok(End::Done)
 }

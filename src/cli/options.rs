@@ -77,7 +77,7 @@ pub enum Switch {
 /// Where and with what sizes a model runs.
 #[derive(clap::Args, Clone, Debug)]
 pub struct EngineArgs {
-    /// auto, cpu, vulkan, or a device's index, name or UUID (-dev)
+    /// auto (the best GPU, else cpu), cpu, vulkan (software devices too), or a device's index, name or UUID (-dev)
     #[arg(long, default_value = "auto")]
     pub device: String,
     /// Logical batch; accepted, the step's size is --ubatch-size

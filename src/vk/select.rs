@@ -6,11 +6,11 @@ use crate::{Error, Result};
 /// How a device is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Select {
-    /// The best GPU; a software device if nothing else is there.
+    /// The best GPU, never a software device.
     #[default]
     Auto,
-    /// Likewise, asked for by the user.
-    AnyGpu,
+    /// The best device, a software one if nothing else is there.
+    Any,
     /// By place in the list.
     Index(usize),
     /// By part of its name, or by UUID.
@@ -28,6 +28,18 @@ fn rank(kind: DeviceKind) -> u32 {
     }
 }
 
+/// Index of the best device, with software devices or without.
+fn best(devices: &[Caps], software: bool) -> Option<usize> {
+    let allowed = |i: &usize| software || devices[*i].kind != DeviceKind::Cpu;
+    (0..devices.len()).filter(allowed).min_by_key(|&i| (rank(devices[i].kind), i))
+}
+
+/// Index of the device that is taken if none is asked for; without a GPU there is none: a software device compiles every
+/// pipeline for seconds before its first token, and then is slower than a plain interpreter.
+pub fn preferred(devices: &[Caps]) -> Option<usize> {
+    best(devices, false)
+}
+
 /// Index of the chosen device, and why.
 ///
 /// # Errors
@@ -41,10 +53,14 @@ pub fn choose(devices: &[Caps], select: &Select) -> Result<(usize, String)> {
         )))
     };
     match select {
-        Select::Auto | Select::AnyGpu => match (0..devices.len()).min_by_key(|&i| (rank(devices[i].kind), i)) {
-            Some(i) => Ok((i, format!("best kind: {:?}", devices[i].kind))),
-            None => none("a Vulkan device".into()),
-        },
+        Select::Auto | Select::Any => {
+            let (software, asked) =
+                if *select == Select::Any { (true, "a Vulkan device") } else { (false, "a GPU with Vulkan") };
+            match best(devices, software) {
+                Some(i) => Ok((i, format!("best kind: {:?}", devices[i].kind))),
+                None => none(asked.into()),
+            }
+        }
         Select::Index(i) if *i < devices.len() => Ok((*i, "chosen by index".into())),
         Select::Index(i) => none(format!("a device of index {i}")),
         Select::Name(name) => {
@@ -79,7 +95,11 @@ mod tests {
         ];
         for (kinds, expected) in cases {
             let devices: Vec<Caps> = kinds.iter().map(|k| fake("gpu", *k)).collect();
-            assert_eq!(choose(&devices, &Select::Auto).unwrap().0, expected, "{kinds:?}");
+            assert_eq!(choose(&devices, &Select::Any).unwrap().0, expected, "{kinds:?}");
+            let software = kinds == [Cpu];
+            assert_eq!(preferred(&devices), (!software).then_some(expected), "{kinds:?}");
+            let auto = choose(&devices, &Select::Auto);
+            assert_eq!(auto.ok().map(|(i, _)| i), (!software).then_some(expected), "{kinds:?}");
         }
     }
 
@@ -93,6 +113,8 @@ mod tests {
             let error = choose(&devices, &missing).unwrap_err().to_string();
             assert!(error.contains("0: Acme One") && error.contains("1: Acme Three"), "{error}");
         }
-        assert!(choose(&[], &Select::Auto).is_err());
+        assert!(choose(&[], &Select::Any).is_err());
+        let error = choose(&[fake("soft", Cpu)], &Select::Auto).unwrap_err().to_string();
+        assert!(error.contains("expected a GPU with Vulkan, found 0: soft"), "{error}");
     }
 }
