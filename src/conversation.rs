@@ -316,7 +316,6 @@ pub fn difference(now: &Counters, before: &Counters) -> Counters {
         device_waits: now.device_waits - before.device_waits,
         barriers: now.barriers - before.barriers,
         dispatches: now.dispatches - before.dispatches,
-        descriptor_writes: now.descriptor_writes - before.descriptor_writes,
         push_bytes: now.push_bytes - before.push_bytes,
         bytes_to_device: now.bytes_to_device - before.bytes_to_device,
         bytes_from_device: now.bytes_from_device - before.bytes_from_device,

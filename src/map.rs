@@ -11,6 +11,14 @@ use std::sync::Arc;
 #[cfg(target_os = "linux")]
 const EFAULT: i32 = 14;
 
+/// Bytes of the system's pages, of which a mapping has a whole number; the least there are where the system is not asked.
+pub fn page_bytes() -> u64 {
+    #[cfg(target_os = "linux")]
+    return rustix::param::page_size() as u64;
+    #[cfg(not(target_os = "linux"))]
+    4096
+}
+
 /// The bytes of a file; a handle, unmapped with the last.
 #[derive(Clone, Debug)]
 pub struct Map(Option<Arc<memmap2::Mmap>>);

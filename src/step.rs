@@ -124,14 +124,12 @@ pub struct Counters {
     pub submits: u64,
     /// Waits of the host for one timeline value.
     pub host_waits: u64,
-    /// Waits for a whole device or queue.
+    /// Waits for a whole device or queue; there is one where a device is closed, and none else.
     pub device_waits: u64,
     /// Pipeline barriers executed.
     pub barriers: u64,
     /// Dispatches executed.
     pub dispatches: u64,
-    /// Descriptor writes; there are no descriptors, so this stays 0.
-    pub descriptor_writes: u64,
     /// Bytes of push constants in executed recordings.
     pub push_bytes: u64,
     /// Bytes the host wrote for the device.

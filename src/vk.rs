@@ -5,24 +5,32 @@
 //! This folder and `map.rs` are the only places with `unsafe`.
 #![allow(unsafe_code)]
 
+mod cache;
 mod caps;
 mod commands;
+mod counters;
 mod debug;
 mod device;
 mod import;
+mod instance;
+mod lock;
 mod memory;
 mod pipeline;
 mod queue;
 mod select;
 mod software;
+mod spirv;
 mod upload;
 
+pub use cache::cache_file;
 #[cfg(test)]
 pub(crate) use caps::fake_with;
-pub use caps::{Caps, DeviceKind, Heap, MemoryType};
+pub use caps::{Caps, DeviceKind, FastDots, Heap, MemoryType};
 pub use commands::{Recorder, Recording};
+pub use counters::Counters;
 pub use device::{list, Device, Options};
 pub use memory::{Buffer, Class};
-pub use pipeline::{cache_file, Pipeline};
+pub use pipeline::Pipeline;
 pub use select::{choose, preferred, Select};
+pub use spirv::Module;
 pub use upload::{repeat, send, upload, Load, Repack, Source, Spent, Way};

@@ -580,7 +580,21 @@ impl Runner for VulkanRunner {
     }
 
     fn counters(&self) -> Counters {
-        Counters { gpu_us: self.gpu_us, ..self.device.counters() }
+        let c = self.device.counters();
+        Counters {
+            submits: c.submits,
+            host_waits: c.host_waits,
+            device_waits: c.device_waits,
+            barriers: c.barriers,
+            dispatches: c.dispatches,
+            push_bytes: c.push_bytes,
+            bytes_to_device: c.bytes_to_device,
+            bytes_from_device: c.bytes_from_device,
+            allocations: c.allocations,
+            recordings: c.recordings,
+            record_us: c.record_us,
+            gpu_us: self.gpu_us,
+        }
     }
 
     fn device(&self) -> String {

@@ -2,7 +2,7 @@
 //!
 //! The first two are as their drivers tell; of the others only what choices depend on is meant to be true.
 
-use crate::vk::{Caps, DeviceKind};
+use crate::vk::{Caps, DeviceKind, FastDots};
 
 /// NVIDIA H200, driver 580: the device that tiles were measured on.
 pub fn h200() -> Caps {
@@ -101,7 +101,12 @@ fn gpu(name: &str, vendor_id: u32, kind: DeviceKind) -> Caps {
         kind,
         unified: false,
         subgroup_size: 32,
+        subgroup_min: 32,
+        subgroup_max: 32,
+        full_subgroups: true,
+        max_workgroup_subgroups: 64,
         max_workgroup_invocations: 1024,
+        max_groups: [65_535; 3],
         cores: None,
         max_shared_bytes: 48 << 10,
         max_push_bytes: 256,
@@ -119,6 +124,7 @@ fn gpu(name: &str, vendor_id: u32, kind: DeviceKind) -> Caps {
         fp16: true,
         int8: true,
         int_dot8: true,
+        fast_dots: FastDots { signed: true, unsigned: true, mixed: true },
         subgroup_size_control: true,
         host_import_alignment: None,
         cooperative_matrix: false,

@@ -1,10 +1,13 @@
 //! Recordings: dispatches, copies and barriers, recorded once and submitted as often as wanted.
 
-use super::device::{add, Device, Inner};
+use super::caps::Caps;
+use super::counters::add;
+use super::device::{Device, Inner};
 use super::memory::Buffer;
 use super::pipeline::Pipeline;
-use crate::Result;
+use crate::{Error, Result};
 use ash::vk;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,11 +25,18 @@ struct Raw {
     push_bytes: u64,
     extra_stamps: u32,
     begun: Instant,
+    /// What is reached when the last submission is done; 0 before the first.
+    last: AtomicU64,
+    /// The first dispatch that the device does not take.
+    refused: Option<Error>,
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // SAFETY: the owner of a recording waits for its last submission before it lets go.
+        if !self.device.done_with(self.last.load(Ordering::Relaxed)) {
+            return;
+        }
+        // SAFETY: the last submission is done.
         unsafe {
             self.device.raw.destroy_command_pool(self.pool, None);
             self.device.raw.destroy_query_pool(self.stamps, None);
@@ -39,6 +49,21 @@ pub struct Recorder(Raw);
 
 /// A finished recording, submitted with [`Device::submit`].
 pub struct Recording(Raw);
+
+/// Fails if a dispatch of a kernel is over a limit: `push` bytes of push constants given and taken, `grid` workgroups.
+///
+/// # Errors
+/// The kernel, with expected and found.
+fn takes(caps: &Caps, kernel: &str, push: (usize, u32), grid: [u32; 3]) -> Result<()> {
+    let over = |what: String| Err(Error::Device(format!("{}: kernel {kernel}: {what}", caps.name)));
+    if push.0 > push.1 as usize {
+        return over(format!("expected at most {} bytes of push constants, found {}", push.1, push.0));
+    }
+    if grid.iter().zip(caps.max_groups).any(|(n, most)| *n > most) {
+        return over(format!("expected a grid of at most {:?} workgroups, found {grid:?}", caps.max_groups));
+    }
+    Ok(())
+}
 
 fn memory_barrier(src: vk::AccessFlags, dst: vk::AccessFlags) -> [vk::MemoryBarrier<'static>; 1] {
     [vk::MemoryBarrier::default().src_access_mask(src).dst_access_mask(dst)]
@@ -80,6 +105,7 @@ impl Device {
     /// A recording with room for `stamps` time stamps, ordered after nothing.
     pub(super) fn recorder_bare(&self, stamps: u32) -> Result<Recorder> {
         let inner = &self.0;
+        inner.usable()?;
         let begun = Instant::now();
         // SAFETY: plain creation on a live device.
         let raw = unsafe {
@@ -101,6 +127,8 @@ impl Device {
                 push_bytes: 0,
                 extra_stamps: 0,
                 begun,
+                last: AtomicU64::new(0),
+                refused: None,
             };
             if stamps > 0 {
                 let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(stamps);
@@ -128,6 +156,7 @@ impl Device {
     /// A lost device.
     pub fn submit(&self, recording: &Recording) -> Result<u64> {
         let value = self.0.submit(&[recording.0.commands])?;
+        recording.0.last.store(value, Ordering::Relaxed);
         add(&self.0.totals.dispatches, recording.0.dispatches);
         add(&self.0.totals.barriers, recording.0.barriers);
         add(&self.0.totals.push_bytes, recording.0.push_bytes);
@@ -168,8 +197,13 @@ impl Recorder {
             .map_err(|e| raw.device.failed("vkBeginCommandBuffer", e))
     }
 
-    /// Runs a pipeline over `grid` workgroups.
+    /// Runs a pipeline over `grid` workgroups. If those are more than the device takes, or the push constants more than the
+    /// pipeline does, nothing is recorded, and [`Recorder::finish`] says so.
     pub fn dispatch(&mut self, pipeline: &Pipeline, push: &[u8], grid: [u32; 3]) {
+        if let Err(e) = takes(&self.0.device.caps, pipeline.name(), (push.len(), pipeline.push_bytes()), grid) {
+            self.0.refused.get_or_insert(e);
+            return;
+        }
         let (raw, layout) = pipeline.raw();
         let (d, c) = (&self.0.device.raw, self.0.commands);
         // SAFETY: the commands are being recorded; the recording keeps the pipeline, its owner the buffers.
@@ -265,9 +299,12 @@ impl Recorder {
     /// Ends the recording.
     ///
     /// # Errors
-    /// Memory that ran out.
+    /// Memory that ran out; the first dispatch that the device does not take, by its kernel's name.
     pub fn finish(self) -> Result<Recording> {
-        let raw = self.0;
+        let mut raw = self.0;
+        if let Some(refused) = raw.refused.take() {
+            return Err(refused);
+        }
         // SAFETY: the commands are being recorded.
         unsafe {
             if raw.stamps != vk::QueryPool::null() {
@@ -288,6 +325,7 @@ impl Recording {
         // SAFETY: the caller has waited for the commands' last submission.
         unsafe { raw.device.raw.reset_command_pool(raw.pool, vk::CommandPoolResetFlags::empty()) }
             .map_err(|e| raw.device.failed("vkResetCommandPool", e))?;
+        raw.last.store(0, Ordering::Relaxed);
         raw.pipelines.clear();
         raw.buffers.clear();
         (raw.dispatches, raw.barriers, raw.push_bytes, raw.begun) = (0, 0, 0, Instant::now());
@@ -304,5 +342,22 @@ impl Recording {
     /// Barriers in it, the first and the last included.
     pub fn barriers(&self) -> u64 {
         self.0.barriers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::caps::{fake, DeviceKind};
+    use super::*;
+
+    #[test]
+    fn a_dispatch_over_a_limit_is_told_by_its_kernel() {
+        let caps = Caps { max_groups: [70_000, 65_535, 65_535], ..fake("Acme One", DeviceKind::Discrete) };
+        assert!(takes(&caps, "argmax", (8, 8), [70_000, 65_535, 1]).is_ok());
+        for grid in [[70_001, 1, 1], [1, 65_536, 1], [1, 1, 65_536]] {
+            let error = takes(&caps, "argmax", (8, 8), grid).unwrap_err().to_string();
+            assert!(error.contains("Acme One: kernel argmax") && error.contains(&format!("{grid:?}")), "{error}");
+        }
+        assert!(takes(&caps, "argmax", (12, 8), [1, 1, 1]).is_err_and(|e| e.to_string().contains("push constants")));
     }
 }

@@ -1,18 +1,22 @@
-//! Instance, device and its queues. `Device` is a handle; the last one to go waits and cleans up.
+//! An open device and its queue. `Device` is a handle; the last one to go waits and cleans up.
 
+use super::cache;
 use super::caps::{self, Caps};
+use super::counters::{add, Counters, Totals};
 use super::debug::{on_message, Messages};
+use super::instance::{entry, failed, instance};
+use super::lock::lock;
 use super::queue::Queue;
 use super::select::{choose, Select};
-use crate::step::Counters;
+use super::software::longest_wait;
 use crate::{Error, Result};
 use ash::{ext, khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use gpu_allocator::AllocationSizes;
-use std::ffi::CStr;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// How to open a device.
 #[derive(Clone, Debug, Default)]
@@ -29,26 +33,6 @@ pub struct Options {
 /// host that the device may read takes 0.4 ms a MiB to make, and others wait for it.
 const DEVICE_BLOCK_BYTES: u64 = 256 << 20;
 const HOST_BLOCK_BYTES: (u64, u64) = (1 << 20, 64 << 20);
-const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
-
-/// Running totals, see [`Counters`].
-#[derive(Debug, Default)]
-pub(super) struct Totals {
-    pub submits: AtomicU64,
-    pub host_waits: AtomicU64,
-    pub dispatches: AtomicU64,
-    pub barriers: AtomicU64,
-    pub push_bytes: AtomicU64,
-    pub to_device: AtomicU64,
-    pub from_device: AtomicU64,
-    pub allocations: AtomicU64,
-    pub recordings: AtomicU64,
-    pub record_ns: AtomicU64,
-}
-
-pub(super) fn add(total: &AtomicU64, by: u64) {
-    total.fetch_add(by, Ordering::Relaxed);
-}
 
 pub(super) struct Inner {
     pub caps: Caps,
@@ -65,31 +49,81 @@ pub(super) struct Inner {
     _entry: ash::Entry,
 }
 
-/// A lock whose holder panicked still guards consistent data here: every critical section is one call.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 impl Inner {
     pub fn failed(&self, call: &'static str, result: vk::Result) -> Error {
         failed(call, &self.caps.name, result)
     }
-}
 
-fn failed(call: &'static str, device: &str, result: vk::Result) -> Error {
-    match result {
-        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => {
-            Error::OutOfMemory(format!("{call} on {device}"))
+    /// Fails once the device was waited for in vain.
+    ///
+    /// # Errors
+    /// The device, and that nothing more is asked of it.
+    pub fn usable(&self) -> Result<()> {
+        if self.queue.may_free() {
+            return Ok(());
         }
-        other => Error::Vulkan { call, device: device.to_string(), result: format!("{other:?}") },
+        let name = &self.caps.name;
+        Err(Error::Device(format!(
+            "{name}: expected work to end in time, found it unfinished; nothing more is asked of this device"
+        )))
+    }
+
+    /// Submits; all that was written before is visible to it.
+    pub fn submit(&self, commands: &[vk::CommandBuffer]) -> Result<u64> {
+        self.usable()?;
+        let value = self.queue.submit(&self.raw, commands).map_err(|e| self.failed("vkQueueSubmit", e))?;
+        add(&self.totals.submits, 1);
+        Ok(value)
+    }
+
+    /// Waits until a value is reached, and for nothing else.
+    pub fn wait(&self, value: u64, most: Duration) -> Result<()> {
+        self.usable()?;
+        add(&self.totals.host_waits, 1);
+        self.queue.wait(&self.raw, value, most).map_err(|e| match e {
+            vk::Result::TIMEOUT => Error::Device(format!(
+                "{}: expected work to end within {:.1} s, found it unfinished; nothing more is asked of this device",
+                self.caps.name,
+                most.as_secs_f64()
+            )),
+            other => self.failed("vkWaitSemaphores", other),
+        })
+    }
+
+    /// Whether a value is reached.
+    pub fn reached(&self, value: u64) -> Result<bool> {
+        let reached = self.queue.reached(&self.raw, value);
+        reached.map_err(|e| self.failed("vkGetSemaphoreCounterValue", e))
+    }
+
+    /// Waits until a value is reached, or nothing can reach it any more, and says whether what the submission used may be freed.
+    pub fn done_with(&self, value: u64) -> bool {
+        if !self.reached(value).unwrap_or(true) {
+            // A lost device is done, too; one that is silent is not.
+            let _ = self.wait(value, longest_wait(self.caps.kind));
+        }
+        self.queue.may_free()
+    }
+
+    /// Waits for all that the device was handed.
+    fn wait_for_all(&self) {
+        add(&self.totals.device_waits, 1);
+        // SAFETY: the device is alive, and nobody else uses its queue: the caller is the last who knows it.
+        let _ = unsafe { self.raw.device_wait_idle() };
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: everything made from the device holds an Arc of this, so nothing else is alive any more.
+        if !self.queue.may_free() {
+            // The device may still write to any memory it was given, and the layer to the list of messages.
+            std::mem::forget(std::mem::take(&mut self.messages));
+            return;
+        }
+        self.wait_for_all();
+        // SAFETY: everything made from the device holds an Arc of this, so nothing else is alive any more, and the device has
+        // done all it was handed.
         unsafe {
-            let _ = self.raw.device_wait_idle();
             ManuallyDrop::drop(&mut self.allocator);
             self.raw.destroy_pipeline_cache(self.cache, None);
             self.queue.free(&self.raw);
@@ -105,59 +139,6 @@ impl Drop for Inner {
 /// An open device.
 #[derive(Clone)]
 pub struct Device(pub(super) Arc<Inner>);
-
-/// The system's Vulkan loader, loaded once and kept: drivers do not give back all they take when they are unloaded, so that
-/// a process that opens devices again and again would run out of room for them.
-fn entry() -> Result<ash::Entry> {
-    static ENTRY: OnceLock<std::result::Result<ash::Entry, String>> = OnceLock::new();
-    // SAFETY: loading the loader runs its initializers, as every Vulkan program does.
-    let loaded = ENTRY.get_or_init(|| unsafe { ash::Entry::load() }.map_err(|e| e.to_string()));
-    loaded.clone().map_err(|e| {
-        Error::Device(format!("expected a Vulkan loader (libvulkan.so.1), found none: {e}; --device cpu needs none"))
-    })
-}
-
-/// An instance with the validation layer, its owner's alone; or the plain one, made once and kept like the loader: drivers
-/// are unloaded with the last instance.
-fn instance(entry: &ash::Entry, validation: bool) -> Result<ash::Instance> {
-    static PLAIN: Mutex<Option<ash::Instance>> = Mutex::new(None);
-    let mut plain = lock(&PLAIN);
-    let kept = match plain.take() {
-        Some(kept) => kept,
-        None => new_instance(entry, false)?,
-    };
-    *plain = Some(kept.clone());
-    if validation {
-        new_instance(entry, true)
-    } else {
-        Ok(kept)
-    }
-}
-
-fn new_instance(entry: &ash::Entry, validation: bool) -> Result<ash::Instance> {
-    let app = vk::ApplicationInfo::default().application_name(c"pumex").api_version(vk::API_VERSION_1_3);
-    let (mut layers, mut extensions) = (vec![], vec![]);
-    let enabled = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
-    let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&enabled);
-    let mut info = vk::InstanceCreateInfo::default().application_info(&app);
-    if validation {
-        layers.push(LAYER.as_ptr());
-        extensions.push(ext::debug_utils::NAME.as_ptr());
-        extensions.push(ext::validation_features::NAME.as_ptr());
-        info = info.push_next(&mut features);
-    }
-    let info = info.enabled_layer_names(&layers).enabled_extension_names(&extensions);
-    // SAFETY: every pointer in `info` lives until the call returns.
-    unsafe { entry.create_instance(&info, None) }.map_err(|e| match e {
-        vk::Result::ERROR_LAYER_NOT_PRESENT => Error::Device(
-            "expected the layer VK_LAYER_KHRONOS_validation, found none (Debian: vulkan-validationlayers)".into(),
-        ),
-        vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
-            Error::Device("expected a Vulkan driver, found none; --device cpu needs none".into())
-        }
-        other => failed("vkCreateInstance", "the Vulkan loader", other),
-    })
-}
 
 /// Physical devices with their data; of several drivers for one device the first is kept.
 fn devices(entry: &ash::Entry, instance: &ash::Instance) -> Vec<(vk::PhysicalDevice, Caps)> {
@@ -199,74 +180,36 @@ impl Device {
         tracing::info!("device {index}: {} ({reason})", caps.name);
         caps.require()?;
         let fail = |call, e| failed(call, &caps.name, e);
-        // SAFETY: handles come from this instance; every struct chained lives until its call returns.
-        unsafe {
-            let family = caps::queue_family(&instance, physical);
-            let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
-            let mut f11 = vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(true);
-            let f12 =
-                vk::PhysicalDeviceVulkan12Features::default().buffer_device_address(true).timeline_semaphore(true);
-            let features = vk::PhysicalDeviceFeatures::default().shader_int16(true);
-            let mut extensions: Vec<_> =
-                caps.host_import_alignment.iter().map(|_| ext::external_memory_host::NAME.as_ptr()).collect();
-            let matrices = !caps.matrix_wide.is_empty();
-            if matrices {
-                extensions.push(khr::cooperative_matrix::NAME.as_ptr());
-            }
-            let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
-            let f12 = f12.shader_float16(matrices).vulkan_memory_model(matrices);
-            let mut f12 = f12.vulkan_memory_model_device_scope(matrices);
-            let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_features(&features);
-            let info = info.enabled_extension_names(&extensions);
-            let mut f13 = vk::PhysicalDeviceVulkan13Features::default().shader_integer_dot_product(true);
-            let mut info = info.push_next(&mut f11).push_next(&mut f12);
-            if caps.int_dot8 {
-                info = info.push_next(&mut f13);
-            }
-            if matrices {
-                info = info.push_next(&mut matrix);
-            }
-            let raw = instance.create_device(physical, &info, None).map_err(|e| fail("vkCreateDevice", e))?;
-            let queue = Queue::new(&raw, family).map_err(|e| fail("vkCreateSemaphore", e))?;
-            let allocator = Allocator::new(&AllocatorCreateDesc {
-                instance: instance.clone(),
-                device: raw.clone(),
-                physical_device: physical,
-                debug_settings: Default::default(),
-                buffer_device_address: true,
-                allocation_sizes: AllocationSizes::new(DEVICE_BLOCK_BYTES, HOST_BLOCK_BYTES.0)
-                    .with_max_host_memblock_size(HOST_BLOCK_BYTES.1),
-            })
-            .map_err(|e| Error::OutOfMemory(format!("device {}: {e}", caps.name)))?;
-            let (cache, cache_len) = super::pipeline::load_cache(&raw, &caps);
-            let messages: Box<Messages> = Box::default();
-            let messenger = options.validation.then(|| {
-                let loader = ext::debug_utils::Instance::new(&entry, &instance);
-                let info = vk::DebugUtilsMessengerCreateInfoEXT::default()
-                    .message_severity(
-                        vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR,
-                    )
-                    .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION)
-                    .pfn_user_callback(Some(on_message))
-                    .user_data((&raw const *messages).cast_mut().cast());
-                let messenger = loader.create_debug_utils_messenger(&info, None).unwrap_or_default();
-                (loader, messenger)
-            });
-            Ok(Device(Arc::new(Inner {
-                caps,
-                force_staging: options.force_staging,
-                raw,
-                queue,
-                allocator: ManuallyDrop::new(Mutex::new(allocator)),
-                cache,
-                cache_len: AtomicU64::new(cache_len),
-                totals: Totals::default(),
-                messenger,
-                messages,
-                instance,
-                _entry: entry,
-            })))
-        }
+        let family = caps::queue_family(&instance, physical);
+        let raw = create(&instance, physical, family, &caps).map_err(|e| fail("vkCreateDevice", e))?;
+        let queue = Queue::new(&raw, family).map_err(|e| fail("vkCreateSemaphore", e))?;
+        let allocator = Allocator::new(&AllocatorCreateDesc {
+            instance: instance.clone(),
+            device: raw.clone(),
+            physical_device: physical,
+            debug_settings: Default::default(),
+            buffer_device_address: true,
+            allocation_sizes: AllocationSizes::new(DEVICE_BLOCK_BYTES, HOST_BLOCK_BYTES.0)
+                .with_max_host_memblock_size(HOST_BLOCK_BYTES.1),
+        })
+        .map_err(|e| Error::OutOfMemory(format!("device {}: {e}", caps.name)))?;
+        let (cache, cache_len) = cache::load(&raw, &caps);
+        let messages: Box<Messages> = Box::default();
+        let messenger = options.validation.then(|| messenger(&entry, &instance, &messages));
+        Ok(Device(Arc::new(Inner {
+            caps,
+            force_staging: options.force_staging,
+            raw,
+            queue,
+            allocator: ManuallyDrop::new(Mutex::new(allocator)),
+            cache,
+            cache_len: AtomicU64::new(cache_len),
+            totals: Totals::default(),
+            messenger,
+            messages,
+            instance,
+            _entry: entry,
+        })))
     }
 
     /// Whether weights are sent through staging slots instead of being used where the file lies.
@@ -284,31 +227,27 @@ impl Device {
         lock(&self.0.messages).clone()
     }
 
-    /// Totals so far; GPU time is the caller's to add.
+    /// Totals so far.
     pub fn counters(&self) -> Counters {
-        let t = &self.0.totals;
-        let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
-        Counters {
-            submits: get(&t.submits),
-            host_waits: get(&t.host_waits),
-            barriers: get(&t.barriers),
-            dispatches: get(&t.dispatches),
-            push_bytes: get(&t.push_bytes),
-            bytes_to_device: get(&t.to_device),
-            bytes_from_device: get(&t.from_device),
-            allocations: get(&t.allocations),
-            recordings: get(&t.recordings),
-            record_us: get(&t.record_ns) as f64 / 1e3,
-            ..Counters::default()
-        }
+        self.0.totals.counters()
     }
 
     /// Waits until `value` is reached, and for nothing else.
     ///
     /// # Errors
-    /// A lost device, or two minutes without it (an hour on software devices, which compile pipelines meanwhile).
+    /// A lost device, or two minutes without it (an hour on software devices, which compile pipelines meanwhile), as in
+    /// [`Device::wait_for`].
     pub fn wait(&self, value: u64) -> Result<()> {
-        self.0.wait(value)
+        self.wait_for(value, longest_wait(self.caps().kind))
+    }
+
+    /// Likewise, for a time of the caller's.
+    ///
+    /// # Errors
+    /// A lost device, or `most` without it: then the device may be at it for ever, so all that it was handed stays where it is
+    /// until the process ends, and nothing more can be asked of it.
+    pub fn wait_for(&self, value: u64, most: Duration) -> Result<()> {
+        self.0.wait(value, most)
     }
 
     /// Whether `value` is reached.
@@ -320,15 +259,66 @@ impl Device {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_driver_refuses_is_told_by_call_device_and_result() {
-        let lost = failed("vkQueueSubmit", "Acme One", vk::Result::ERROR_DEVICE_LOST).to_string();
-        assert!(["vkQueueSubmit", "Acme One", "ERROR_DEVICE_LOST"].iter().all(|w| lost.contains(w)), "{lost}");
-        let full = failed("vkAllocateMemory", "Acme One", vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
-        assert!(matches!(full, Error::OutOfMemory(_)));
+/// The device with all features that it has and kernels may use.
+fn create(
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    family: u32,
+    caps: &Caps,
+) -> std::result::Result<ash::Device, vk::Result> {
+    // SAFETY: `physical` came from this instance.
+    let promoted = unsafe { instance.get_physical_device_properties(physical) }.api_version >= vk::API_VERSION_1_3;
+    let matrices = !caps.matrix_wide.is_empty();
+    let extensions = [
+        (caps.host_import_alignment.is_some(), ext::external_memory_host::NAME),
+        (matrices, khr::cooperative_matrix::NAME),
+        (!promoted && caps.full_subgroups, ext::subgroup_size_control::NAME),
+        (!promoted && caps.int_dot8, khr::shader_integer_dot_product::NAME),
+    ];
+    let extensions: Vec<_> = extensions.iter().filter(|(there, _)| *there).map(|(_, name)| name.as_ptr()).collect();
+    let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
+    let features = vk::PhysicalDeviceFeatures::default().shader_int16(true);
+    let mut f11 = vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(true);
+    let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
+        .buffer_device_address(true)
+        .timeline_semaphore(true)
+        .shader_float16(matrices)
+        .vulkan_memory_model(matrices)
+        .vulkan_memory_model_device_scope(matrices);
+    let mut subgroups = vk::PhysicalDeviceSubgroupSizeControlFeatures::default()
+        .subgroup_size_control(caps.subgroup_size_control)
+        .compute_full_subgroups(caps.full_subgroups);
+    let mut dots = vk::PhysicalDeviceShaderIntegerDotProductFeatures::default().shader_integer_dot_product(true);
+    let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+    let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_features(&features);
+    let mut info = info.enabled_extension_names(&extensions).push_next(&mut f11).push_next(&mut f12);
+    if caps.full_subgroups {
+        info = info.push_next(&mut subgroups);
     }
+    if caps.int_dot8 {
+        info = info.push_next(&mut dots);
+    }
+    if matrices {
+        info = info.push_next(&mut matrix);
+    }
+    // SAFETY: `physical` came from this instance; every struct chained lives until the call returns.
+    unsafe { instance.create_device(physical, &info, None) }
+}
+
+/// Has the validation layer write to `messages`, which outlive the messenger.
+fn messenger(
+    entry: &ash::Entry,
+    instance: &ash::Instance,
+    messages: &Messages,
+) -> (ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT) {
+    let loader = ext::debug_utils::Instance::new(entry, instance);
+    let severity = vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR;
+    let info = vk::DebugUtilsMessengerCreateInfoEXT::default()
+        .message_severity(severity)
+        .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION)
+        .pfn_user_callback(Some(on_message))
+        .user_data((&raw const *messages).cast_mut().cast());
+    // SAFETY: the instance has the extension; the callback takes a list of messages, and this one is kept in its box.
+    let messenger = unsafe { loader.create_debug_utils_messenger(&info, None) }.unwrap_or_default();
+    (loader, messenger)
 }

@@ -1,26 +1,17 @@
 //! Mapped file → device buffer without a copy, where host and device share one memory.
 
-use super::device::{Device, Inner};
-use super::memory::Buffer;
-use crate::map::Map;
+use super::device::Device;
+use super::memory::{Backing, Buffer};
+use crate::map::{page_bytes, Map};
 use ash::vk;
 use std::ffi::c_void;
 
-/// Imports are whole pages of this size; devices that ask for more copy instead.
-const PAGE: u64 = 4096;
 const HANDLE: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
 
-/// Device memory that is a mapped file; it holds the mapping.
-pub(super) struct Imported {
-    memory: vk::DeviceMemory,
-    _map: Map,
-}
-
-impl Imported {
-    pub(super) fn free(&self, inner: &Inner) {
-        // SAFETY: the buffer over this memory is gone.
-        unsafe { inner.raw.free_memory(self.memory, None) };
-    }
+/// Bytes of a mapping that are imported: the file's, and what is left of the last of the pieces that the device takes. None if
+/// a mapping, which is of whole pages, may not have so many.
+fn imported_bytes(file_bytes: u64, page: u64, alignment: u64) -> Option<u64> {
+    (alignment > 0 && page.is_multiple_of(alignment)).then(|| file_bytes.next_multiple_of(alignment))
 }
 
 impl Device {
@@ -31,9 +22,9 @@ impl Device {
     pub fn import(&self, map: &Map) -> Option<Buffer> {
         let inner = &self.0;
         let caps = &inner.caps;
-        let len = (map.len() as u64).next_multiple_of(PAGE);
-        let possible = caps.unified && caps.host_import_alignment.is_some_and(|a| PAGE.is_multiple_of(a));
-        if !possible || inner.force_staging || map.is_empty() || len > caps.max_allocation_bytes {
+        let len = imported_bytes(map.len() as u64, page_bytes(), caps.host_import_alignment?)?;
+        let possible = caps.unified && !inner.force_staging && !map.is_empty() && inner.usable().is_ok();
+        if !possible || len > caps.max_allocation_bytes {
             return None;
         }
         let pointer = map.as_ptr().cast_mut().cast::<c_void>();
@@ -43,8 +34,8 @@ impl Device {
             | vk::BufferUsageFlags::TRANSFER_SRC
             | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
         let info = vk::BufferCreateInfo::default().size(len).usage(usage).push_next(&mut external);
-        // SAFETY: a mapping starts at a page and covers whole pages, so `len` bytes from `pointer` are mapped; `Imported`
-        // holds the mapping for as long as the memory lives; structs chained live until their calls return.
+        // SAFETY: a mapping starts at a page and covers whole pages, so `len` bytes from `pointer` are mapped; the
+        // buffer holds the mapping for as long as the memory lives; structs chained live until their calls return.
         unsafe {
             let host = ash::ext::external_memory_host::Device::new(&inner.instance, &inner.raw);
             let mut properties = vk::MemoryHostPointerPropertiesEXT::default();
@@ -67,7 +58,7 @@ impl Device {
                 bound.inspect_err(|_| inner.raw.free_memory(memory, None)).map(|()| memory)
             });
             match bound {
-                Ok(memory) => Some(Buffer::imported(inner, buffer, Imported { memory, _map: map.clone() }, len)),
+                Ok(memory) => Some(Buffer::bound(inner, buffer, Backing::File(memory, map.clone()), len, None)),
                 Err(e) => {
                     tell("vkAllocateMemory", e);
                     inner.raw.destroy_buffer(buffer, None);
@@ -75,5 +66,20 @@ impl Device {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_pages_are_imported_whatever_their_size() {
+        assert_eq!(imported_bytes(5000, 4096, 4096), Some(8192));
+        assert_eq!(imported_bytes(5000, 16384, 16384), Some(16384));
+        assert_eq!(imported_bytes(16384, 16384, 4096), Some(16384));
+        assert_eq!(imported_bytes(5000, 16384, 4096), Some(8192));
+        assert_eq!(imported_bytes(5000, 4096, 16384), None, "the mapping may end before");
+        assert_eq!(imported_bytes(5000, 4096, 0), None);
     }
 }

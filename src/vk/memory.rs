@@ -1,8 +1,10 @@
 //! Buffers by class. Which memory type a class gets is a pure choice over the device's table.
 
 use super::caps::MemoryType;
-use super::device::{add, lock, Device, Inner};
-use super::import::Imported;
+use super::counters::add;
+use super::device::{Device, Inner};
+use super::lock::lock;
+use crate::map::Map;
 use crate::{Error, Result};
 use ash::vk;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
@@ -54,26 +56,47 @@ pub(super) fn memory_type(types: &[MemoryType], class: Class, unified: bool) -> 
     })
 }
 
+/// What a buffer's bytes lie in.
+pub(super) enum Backing {
+    Own(Allocation),
+    /// Device memory that is a mapped file, and the mapping.
+    File(vk::DeviceMemory, Map),
+}
+
+/// Where the host reaches a buffer.
+struct Mapped(*mut u8);
+
+// SAFETY: the memory is mapped for the buffer's life and belongs to it alone; whoever has the lock around the pointer is the
+// only one of the host who uses it.
+unsafe impl Send for Mapped {}
+
 struct Raw {
     device: Arc<Inner>,
     buffer: vk::Buffer,
-    allocation: Mutex<Option<Allocation>>,
-    imported: Option<Imported>,
+    backing: Option<Backing>,
     address: u64,
-    mapped: Option<usize>,
+    mapped: Option<Mutex<Mapped>>,
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        if let Some(allocation) = lock(&self.allocation).take() {
-            if let Err(e) = lock(&self.device.allocator).free(allocation) {
-                tracing::warn!("freeing device memory: {e}");
-            }
+        if !self.device.queue.may_free() {
+            std::mem::forget(self.backing.take());
+            return;
         }
-        // SAFETY: recordings that use the buffer hold a handle of it, so no work on the device names it any more.
-        unsafe { self.device.raw.destroy_buffer(self.buffer, None) };
-        if let Some(imported) = &self.imported {
-            imported.free(&self.device);
+        // SAFETY: recordings that use the buffer hold a handle of it and wait for their submissions, so no work on the device
+        // names it any more; nothing but the buffer is in imported memory.
+        unsafe {
+            self.device.raw.destroy_buffer(self.buffer, None);
+            match self.backing.take() {
+                Some(Backing::File(memory, _map)) => self.device.raw.free_memory(memory, None),
+                Some(Backing::Own(allocation)) => {
+                    if let Err(e) = lock(&self.device.allocator).free(allocation) {
+                        tracing::warn!("freeing device memory: {e}");
+                    }
+                }
+                None => (),
+            }
         }
     }
 }
@@ -116,41 +139,92 @@ impl Buffer {
         (self.raw.buffer, self.start)
     }
 
-    pub(super) fn imported(device: &Arc<Inner>, buffer: vk::Buffer, imported: Imported, len_bytes: u64) -> Buffer {
+    /// A buffer over memory that is bound to it, which the host reaches at `mapped`, if at all.
+    pub(super) fn bound(
+        device: &Arc<Inner>,
+        buffer: vk::Buffer,
+        backing: Backing,
+        len_bytes: u64,
+        mapped: Option<*mut u8>,
+    ) -> Buffer {
         let info = vk::BufferDeviceAddressInfo::default().buffer(buffer);
         // SAFETY: the caller has bound the buffer's memory.
         let address = unsafe { device.raw.get_buffer_device_address(&info) };
-        let (device, allocation, imported) = (device.clone(), Mutex::new(None), Some(imported));
-        let raw = Raw { device, buffer, allocation, imported, address, mapped: None };
+        let mapped = mapped.map(|at| Mutex::new(Mapped(at)));
+        let raw = Raw { device: device.clone(), buffer, backing: Some(backing), address, mapped };
         Buffer { raw: Arc::new(raw), start: 0, len_bytes }
     }
 
-    fn host(&self, offset: u64, len: usize) -> *mut u8 {
-        let base = self.raw.mapped.unwrap_or_else(|| panic!("a buffer the host reaches is in mapped memory"));
-        assert!(offset + len as u64 <= self.len_bytes, "an access of the host lies within the buffer");
-        (base + (self.start + offset) as usize) as *mut u8
+    /// Where the host reaches `len` bytes from `offset` on; to be used under the lock.
+    fn host(&self, offset: u64, len: usize) -> (&Mutex<Mapped>, usize) {
+        let mapped = self.raw.mapped.as_ref();
+        let mapped = mapped.unwrap_or_else(|| panic!("a buffer the host reaches is in mapped memory"));
+        let fits = offset.checked_add(len as u64).is_some_and(|end| end <= self.len_bytes);
+        assert!(fits, "an access of the host lies within the buffer");
+        (mapped, (self.start + offset) as usize)
     }
 
-    /// Writes bytes; the device must not be using them.
+    /// Writes bytes. What the device reads of them meanwhile is some of both; what another thread of the host does with the same
+    /// buffer comes before or after.
     ///
     /// # Panics
     /// If the buffer is not mapped or too short.
     pub fn write(&self, offset: u64, bytes: &[u8]) {
-        let to = self.host(offset, bytes.len());
-        // SAFETY: `host` checked the range; the memory is mapped and coherent for the buffer's life.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        let (mapped, at) = self.host(offset, bytes.len());
+        let mapped = lock(mapped);
+        // SAFETY: `host` checked the range, and the lock keeps other threads out.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), mapped.0.add(at), bytes.len()) };
+        drop(mapped);
         add(&self.raw.device.totals.to_device, bytes.len() as u64);
     }
 
-    /// Reads bytes the device has finished writing.
+    /// As [`Buffer::write`], beside other threads that write to other parts of the buffer.
+    ///
+    /// # Safety
+    /// Until it returns nobody else of the host reads or writes these bytes.
+    ///
+    /// # Panics
+    /// If the buffer is not mapped or too short.
+    pub(super) unsafe fn write_apart(&self, offset: u64, bytes: &[u8]) {
+        let (mapped, at) = self.host(offset, bytes.len());
+        let to = lock(mapped).0;
+        // SAFETY: `host` checked the range; the caller keeps others from it.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(at), bytes.len()) };
+        add(&self.raw.device.totals.to_device, bytes.len() as u64);
+    }
+
+    /// Reads bytes the device has finished writing; of what it writes meanwhile, some.
     ///
     /// # Panics
     /// If the buffer is not mapped or too short.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) {
-        let from = self.host(offset, bytes.len());
+        let (mapped, at) = self.host(offset, bytes.len());
+        let mapped = lock(mapped);
         // SAFETY: as in `write`.
-        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+        unsafe { read_volatile(mapped.0.add(at), bytes) };
+        drop(mapped);
         add(&self.raw.device.totals.from_device, bytes.len() as u64);
+    }
+}
+
+/// Reads bytes that the device might be writing: whatever is there is taken, once.
+///
+/// # Safety
+/// As many bytes can be read at `from`, and no other thread of the host writes them.
+unsafe fn read_volatile(from: *const u8, bytes: &mut [u8]) {
+    const WORD: usize = size_of::<u64>();
+    let head = from.align_offset(WORD).min(bytes.len());
+    let (start, rest) = bytes.split_at_mut(head);
+    let words = rest.len() / WORD;
+    // SAFETY: all of it lies within what the caller allows; words are read where they are aligned.
+    unsafe {
+        start.iter_mut().enumerate().for_each(|(i, b)| *b = from.add(i).read_volatile());
+        let from = from.add(head);
+        for (i, word) in rest.chunks_exact_mut(WORD).enumerate() {
+            word.copy_from_slice(&from.cast::<u64>().add(i).read_volatile().to_ne_bytes());
+        }
+        let end = &mut rest[words * WORD..];
+        end.iter_mut().enumerate().for_each(|(i, b)| *b = from.add(words * WORD + i).read_volatile());
     }
 }
 
@@ -158,10 +232,11 @@ impl Device {
     /// A new buffer.
     ///
     /// # Errors
-    /// Memory that ran out, with the numbers, or a size over the device's limit.
+    /// Memory that ran out, with the numbers, or a size over the device's limit; a device that was waited for in vain.
     pub fn buffer(&self, name: &str, len_bytes: u64, class: Class) -> Result<Buffer> {
         let inner = &self.0;
         let caps = &inner.caps;
+        inner.usable()?;
         if len_bytes > caps.max_allocation_bytes {
             let most = caps.max_allocation_bytes;
             return Err(Error::OutOfMemory(format!(
@@ -215,20 +290,15 @@ impl Device {
         add(&inner.totals.allocations, 1);
         // SAFETY: the memory belongs to this buffer alone and fits its requirements.
         let bound = unsafe { inner.raw.bind_buffer_memory(buffer, allocation.memory(), allocation.offset()) };
-        let info = vk::BufferDeviceAddressInfo::default().buffer(buffer);
-        let mapped = allocation.mapped_ptr().map(|p| p.as_ptr() as usize);
+        if let Err(e) = bound {
+            // SAFETY: nothing uses the buffer yet.
+            unsafe { inner.raw.destroy_buffer(buffer, None) };
+            let _ = lock(&inner.allocator).free(allocation); // what matters is the first error
+            return Err(inner.failed("vkBindBufferMemory", e));
+        }
+        let mapped = allocation.mapped_ptr().map(|p| p.as_ptr().cast::<u8>());
         let mapped = mapped.filter(|_| !(class == Class::Weights && inner.force_staging));
-        let raw = Raw {
-            device: inner.clone(),
-            buffer,
-            mapped,
-            allocation: Mutex::new(Some(allocation)),
-            imported: None,
-            // SAFETY: only asked after the memory is bound.
-            address: if bound.is_ok() { unsafe { inner.raw.get_buffer_device_address(&info) } } else { 0 },
-        };
-        bound.map_err(|e| inner.failed("vkBindBufferMemory", e))?;
-        Ok(Buffer { raw: Arc::new(raw), start: 0, len_bytes: len_bytes.max(16) })
+        Ok(Buffer::bound(inner, buffer, Backing::Own(allocation), len_bytes.max(16), mapped))
     }
 }
 
@@ -262,6 +332,17 @@ mod tests {
             let found = [Class::Weights, Class::Params, Class::Readback, Class::Staging]
                 .map(|c| memory_type(&table, c, unified).unwrap());
             assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_read_wherever_they_start_and_end() {
+        let bytes: Vec<u8> = (0..64).collect();
+        for (start, len) in (0..9).flat_map(|start| (0..40).map(move |len| (start, len))) {
+            let mut found = vec![0xff; len];
+            // SAFETY: `start + len` bytes are there, and nobody writes them.
+            unsafe { read_volatile(bytes[start..].as_ptr(), &mut found) };
+            assert_eq!(found, bytes[start..start + len], "{len} from {start}");
         }
     }
 }

@@ -1,25 +1,28 @@
-//! SPIR-V → pipeline, and the cache of them on disk.
-//!
-//! The driver is never handed bytes that this program did not write for this very driver: the file starts with a magic,
-//! the drivers' ids and a checksum, and whatever does not match is ignored.
+//! SPIR-V → pipeline. Those that use subgroups get the size that [`Caps`] tells, without missing threads, or are refused.
 
+use super::cache;
 use super::caps::Caps;
 use super::device::{Device, Inner};
+use super::spirv::Module;
 use crate::{Error, Result};
 use ash::vk;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 struct Raw {
     device: Arc<Inner>,
+    name: String,
+    push_bytes: u32,
     layout: vk::PipelineLayout,
     pipeline: vk::Pipeline,
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // SAFETY: recordings that use the pipeline hold a handle of it.
+        if !self.device.queue.may_free() {
+            return;
+        }
+        // SAFETY: recordings that use the pipeline hold a handle of it, and wait for their submissions.
         unsafe {
             self.device.raw.destroy_pipeline(self.pipeline, None);
             self.device.raw.destroy_pipeline_layout(self.layout, None);
@@ -35,13 +38,52 @@ impl Pipeline {
     pub(super) fn raw(&self) -> (vk::Pipeline, vk::PipelineLayout) {
         (self.0.pipeline, self.0.layout)
     }
+
+    /// What its maker called it.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Bytes of push constants it takes.
+    pub fn push_bytes(&self) -> u32 {
+        self.0.push_bytes
+    }
+}
+
+/// How a pipeline's subgroups are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Subgroups {
+    /// So many threads each; none where the device has them so anyway, or leaves no choice.
+    size: Option<u32>,
+    full: bool,
+}
+
+/// What to ask for a module whose workgroups are of that size.
+///
+/// # Errors
+/// What the device does not offer: so large a workgroup, or, where subgroups are used, one that is no whole number of them.
+fn subgroups(caps: &Caps, name: &str, module: &Module, local: [u32; 3]) -> Result<Subgroups> {
+    let lacking = |feature: String| Err(Error::MissingFeature { device: caps.name.clone(), feature });
+    let (threads, size) = (local.iter().map(|n| u64::from(*n)).product::<u64>(), caps.subgroup_size);
+    if threads > u64::from(caps.max_workgroup_invocations) {
+        return lacking(format!("{threads} threads in a workgroup of {name}, has {}", caps.max_workgroup_invocations));
+    }
+    if !module.subgroups {
+        return Ok(Subgroups { size: None, full: false });
+    }
+    if !local[0].is_multiple_of(size) {
+        return lacking(format!("workgroups of whole subgroups of {size} threads for {name}, which has {}", local[0]));
+    }
+    let most = u64::from(caps.max_workgroup_subgroups) * u64::from(size);
+    Ok(Subgroups { size: (caps.subgroup_size_control && threads <= most).then_some(size), full: caps.full_subgroups })
 }
 
 impl Device {
     /// Builds a pipeline from a module with entry point `main`; constants are given by id.
     ///
     /// # Errors
-    /// Push constants over the device's limit, or a module the driver refuses.
+    /// Push constants or a workgroup over the device's limit, a workgroup that is no whole number of subgroups if it uses any,
+    /// or a module the driver refuses.
     pub fn pipeline(&self, name: &str, spirv: &[u8], spec: &[(u32, u32)], push_bytes: u32) -> Result<Pipeline> {
         let inner = &self.0;
         if push_bytes > inner.caps.max_push_bytes {
@@ -49,6 +91,10 @@ impl Device {
             return Err(Error::MissingFeature { device: inner.caps.name.clone(), feature });
         }
         let words: Vec<u32> = spirv.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let expected =
+            || Error::Device(format!("module {name}: expected SPIR-V of a compute shader, found something else"));
+        let module = Module::read(&words).ok_or_else(expected)?;
+        let asked = subgroups(&inner.caps, name, &module, module.local_size(spec))?;
         let values: Vec<u32> = spec.iter().map(|s| s.1).collect();
         let entries: Vec<vk::SpecializationMapEntry> = (0..spec.len())
             .map(|i| vk::SpecializationMapEntry { constant_id: spec[i].0, offset: 4 * i as u32, size: 4 })
@@ -64,14 +110,25 @@ impl Device {
             let layout = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&ranges);
             let layout = inner.raw.create_pipeline_layout(&layout, None).map_err(|e| fail("vkCreatePipelineLayout", e));
             let result = layout.and_then(|layout| {
-                let stage = vk::PipelineShaderStageCreateInfo::default()
+                let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
+                    .required_subgroup_size(asked.size.unwrap_or_default());
+                let mut stage = vk::PipelineShaderStageCreateInfo::default()
                     .stage(vk::ShaderStageFlags::COMPUTE)
                     .module(module)
                     .name(c"main")
                     .specialization_info(&info);
+                if asked.full {
+                    stage = stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS);
+                }
+                if asked.size.is_some() {
+                    stage = stage.push_next(&mut size);
+                }
                 let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout)];
                 match inner.raw.create_compute_pipelines(inner.cache, &info, None) {
-                    Ok(made) => Ok(Pipeline(Arc::new(Raw { device: inner.clone(), layout, pipeline: made[0] }))),
+                    Ok(made) => {
+                        let (device, name) = (inner.clone(), name.to_string());
+                        Ok(Pipeline(Arc::new(Raw { device, name, push_bytes, layout, pipeline: made[0] })))
+                    }
                     Err((_, e)) => {
                         inner.raw.destroy_pipeline_layout(layout, None);
                         Err(fail("vkCreateComputePipelines", e))
@@ -83,7 +140,7 @@ impl Device {
         }
     }
 
-    /// Writes the pipeline cache beside the former one and renames it, if it grew; failing to only costs time later.
+    /// Keeps the pipeline cache for later processes, if it grew; failing to only costs time later.
     pub fn save_pipeline_cache(&self) {
         let inner = &self.0;
         // SAFETY: the cache lives as long as the device.
@@ -91,52 +148,8 @@ impl Device {
         if inner.cache_len.swap(data.len() as u64, Ordering::Relaxed) == data.len() as u64 {
             return;
         }
-        let Some(path) = cache_file(&inner.caps, "pipelines", "bin") else { return };
-        let mut bytes = header(&inner.caps, &data);
-        bytes.extend(data);
-        let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-        let written =
-            path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&temporary, bytes));
-        if let Err(e) = written.and_then(|()| std::fs::rename(&temporary, &path)) {
-            tracing::warn!("pipeline cache {}: {e}", path.display());
-        }
+        cache::save(&inner.caps, &data);
     }
-}
-
-/// Where something learnt about this device and driver is kept, in the user's cache folder.
-pub fn cache_file(caps: &Caps, name: &str, ending: &str) -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let base = base.or_else(|| std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache")))?;
-    Some(base.join("pumex").join(format!("{name}-{}-{}.{ending}", caps.uuid, caps.driver_uuid)))
-}
-
-/// FNV-1a, 64 bits.
-fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
-}
-
-fn header(caps: &Caps, data: &[u8]) -> Vec<u8> {
-    let id = format!("pumex pipelines 1 {} {} {}\n", caps.driver_uuid, caps.driver, caps.api_version);
-    let mut bytes = id.into_bytes();
-    bytes.extend((data.len() as u64).to_le_bytes());
-    bytes.extend(checksum(data).to_le_bytes());
-    bytes
-}
-
-/// The verified part of a cache file, if it is one of this driver's.
-fn verified<'a>(caps: &Caps, file: &'a [u8]) -> Option<&'a [u8]> {
-    let head = header(caps, &[]).len();
-    let data = file.get(head..)?;
-    (header(caps, data) == file[..head]).then_some(data)
-}
-
-pub(super) fn load_cache(raw: &ash::Device, caps: &Caps) -> (vk::PipelineCache, u64) {
-    let file = cache_file(caps, "pipelines", "bin").and_then(|p| std::fs::read(p).ok()).unwrap_or_default();
-    let data = verified(caps, &file).unwrap_or(&[]);
-    let info = vk::PipelineCacheCreateInfo::default().initial_data(data);
-    // SAFETY: the data was written by this driver and is whole; an empty cache is always allowed.
-    let cache = unsafe { raw.create_pipeline_cache(&info, None) }.unwrap_or_default();
-    (cache, data.len() as u64)
 }
 
 #[cfg(test)]
@@ -144,20 +157,26 @@ mod tests {
     use super::super::caps::{fake, DeviceKind};
     use super::*;
 
+    /// A module of that many threads, known by the constant of id 0.
+    fn module(uses_subgroups: bool) -> Module {
+        let mut words = vec![0x0723_0203, 0x0001_0500, 0, 9, 0, 2 << 16 | 17, if uses_subgroups { 63 } else { 1 }];
+        words.extend([6 << 16 | 16, 4, 17, 64, 1, 1]);
+        Module::read(&words).unwrap()
+    }
+
     #[test]
-    fn only_a_whole_cache_file_of_the_same_driver_reaches_the_driver() {
-        let caps = fake("Acme One", DeviceKind::Discrete);
-        let data = b"what the driver gave";
-        let mut file = header(&caps, data);
-        file.extend(data);
-        assert_eq!(verified(&caps, &file), Some(&data[..]));
-        for at in 0..file.len() {
-            assert_eq!(verified(&caps, &file[..at]), None, "cut at {at}");
-            let mut flipped = file.clone();
-            flipped[at] ^= 1;
-            assert_eq!(verified(&caps, &flipped), None, "byte {at} changed");
-        }
-        let other = Caps { driver: "Acme 2.0".into(), ..caps };
-        assert_eq!(verified(&other, &file), None);
+    fn what_uses_subgroups_gets_whole_ones_of_the_size_that_kernels_are_chosen_for() {
+        let caps = Caps { subgroup_min: 8, ..fake("Acme One", DeviceKind::Integrated) };
+        let ask = |caps: &Caps, uses: bool, threads: u32| subgroups(caps, "embed", &module(uses), [threads, 1, 1]);
+        assert_eq!(ask(&caps, true, 64).unwrap(), Subgroups { size: Some(32), full: true });
+        assert_eq!(ask(&caps, false, 33).unwrap(), Subgroups { size: None, full: false });
+        let error = ask(&caps, true, 48).unwrap_err().to_string();
+        assert!(error.contains("Acme One") && error.contains("embed") && error.contains("48"), "{error}");
+        assert!(ask(&caps, true, 2048).is_err() && ask(&caps, false, 2048).is_err(), "more threads than there are");
+        // No choice of a size: whole subgroups of the one there is.
+        let one = Caps { subgroup_size_control: false, ..caps.clone() };
+        assert_eq!(ask(&one, true, 64).unwrap(), Subgroups { size: None, full: true });
+        let few = Caps { max_workgroup_subgroups: 1, ..caps };
+        assert_eq!(ask(&few, true, 64).unwrap(), Subgroups { size: None, full: true });
     }
 }

@@ -28,10 +28,11 @@ fn rank(kind: DeviceKind) -> u32 {
     }
 }
 
-/// Index of the best device, with software devices or without.
+/// Index of the best device, with software devices or without: those that kernels can run on, then the best kind, then the first.
 fn best(devices: &[Caps], software: bool) -> Option<usize> {
     let allowed = |i: &usize| software || devices[*i].kind != DeviceKind::Cpu;
-    (0..devices.len()).filter(allowed).min_by_key(|&i| (rank(devices[i].kind), i))
+    let preference = |&i: &usize| (devices[i].missing().is_some(), rank(devices[i].kind), i);
+    (0..devices.len()).filter(allowed).min_by_key(preference)
 }
 
 /// Index of the device that is taken if none is asked for; without a GPU there is none: a software device compiles every
@@ -101,6 +102,15 @@ mod tests {
             let auto = choose(&devices, &Select::Auto);
             assert_eq!(auto.ok().map(|(i, _)| i), (!software).then_some(expected), "{kinds:?}");
         }
+    }
+
+    #[test]
+    fn a_device_that_lacks_a_feature_is_the_last_choice() {
+        let lacking = Caps { full_subgroups: false, ..fake("Acme One", Discrete) };
+        let devices = [lacking.clone(), fake("Acme Three", Integrated)];
+        assert_eq!(choose(&devices, &Select::Auto).unwrap().0, 1);
+        assert_eq!(choose(&devices, &Select::Index(0)).unwrap().0, 0, "but one asked for is taken");
+        assert_eq!(choose(&[lacking], &Select::Auto).unwrap().0, 0);
     }
 
     #[test]

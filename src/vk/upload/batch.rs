@@ -2,7 +2,8 @@
 
 use super::{Load, Repack, Way};
 use crate::vk::commands::{Recorder, Recording};
-use crate::vk::device::{lock, Device};
+use crate::vk::device::Device;
+use crate::vk::lock::lock;
 use crate::vk::memory::{Buffer, Class};
 use crate::Result;
 use std::sync::atomic::AtomicUsize;

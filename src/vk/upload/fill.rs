@@ -2,7 +2,8 @@
 
 use super::batch::{Batch, Piece, Planned, Slot};
 use super::{Source, Way, TICK};
-use crate::vk::device::{lock, Device};
+use crate::vk::device::Device;
+use crate::vk::lock::lock;
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -243,11 +244,15 @@ impl<'a, 'b> Shared<'a, 'b> {
         let run = &batch.planned.runs[piece.run];
         let (load, from) = (&run.load, run.from + piece.from);
         self.source.ready(load.tag, from, piece.len)?;
-        let (to, at) = batch.slot.as_ref().map_or((&load.to, from), |slot| (&slot.buffer, run.at + piece.from));
         let unit = load.unit.max(1);
         let step = (CACHED / unit).max(1) * unit;
         for (i, part) in load.bytes[from..from + piece.len].chunks(step).enumerate() {
-            to.write((at + i * step) as u64, part);
+            match &batch.slot {
+                None => load.to.write((from + i * step) as u64, part),
+                // SAFETY: slots are known to this module alone; a batch has its slot for itself, runs and pieces of a batch
+                // are apart, and a piece is taken by one thread.
+                Some(slot) => unsafe { slot.buffer.write_apart((run.at + piece.from + i * step) as u64, part) },
+            }
             self.source.check(load.tag, from + i * step, part)?;
         }
         Ok(())
