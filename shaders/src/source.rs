@@ -21,9 +21,10 @@ pub fn source(path: &str) -> Option<String> {
             header + &places(&StepRow::LAYOUT, "ROW_", "STEP_ROW_WORDS", 4) + &flags("", STEP)
         }
         "words/draw.glsl" => places(&DrawWords::LAYOUT, "DRAW_", "STEP_DRAW_WORDS", 4) + &flags("DRAW_", draw::FLAGS),
-        "words/link.glsl" => places(&LinkAddresses::LAYOUT, "LINK_", "LINK_ADDRESSES", 8),
+        "words/link.glsl" => places(&LinkAddresses::LAYOUT, "LINK_", "", 8),
         "words/kv.glsl" => kv(),
-        "words/shared.glsl" => flags("", SHARED),
+        // Few kernels use all of these; a constant that one does not use would still be in its module.
+        "words/shared.glsl" => SHARED.iter().map(|(name, value, _)| format!("#define {name} {value}u\n")).collect(),
         _ => return None,
     })
 }
@@ -41,14 +42,17 @@ fn push_block(layout: &Layout) -> String {
     out + "};\n"
 }
 
-/// Where each field of a block is, and the length of all, in units of so many bytes.
+/// Where each field of a block is, and, by the name `len`, the length of all, in units of so many bytes.
 fn places(layout: &Layout, prefix: &str, len: &str, unit: usize) -> String {
     let mut out = String::new();
     for (i, field) in layout.fields.iter().enumerate() {
         let name = format!("{prefix}{}", field.name.to_uppercase());
         out += &constant(&name, (layout.offset(i) / unit) as u32, field.doc);
     }
-    out + &constant(len, (layout.len_bytes() / unit) as u32, layout.doc)
+    if !len.is_empty() {
+        out += &constant(len, (layout.len_bytes() / unit) as u32, layout.doc);
+    }
+    out
 }
 
 fn kv() -> String {

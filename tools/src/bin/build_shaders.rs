@@ -1,6 +1,7 @@
 //! `shaders/glsl` → `shaders/spirv` and `shaders/src/modules.rs`.
 //!
-//! usage: build-shaders [--check] [ROOT]; with `--check` nothing is written and a difference is an error.
+//! usage: build-shaders [--check]; with `--check` nothing is written and a difference is an error.
+//!        build-shaders --into FOLDER [KERNEL...]; writes plain modules there, of these kernels or all, for spirv-dis and its like.
 
 use pumex_quant::{all, tables, Format};
 use pumex_shaders::kernels::{Formats, KERNELS};
@@ -8,6 +9,7 @@ use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 type Fault = Box<dyn std::error::Error>;
 
@@ -42,65 +44,103 @@ fn fields(format: &Format, second: bool) -> String {
     out
 }
 
-/// Name and SPIR-V of every module, sorted by name.
-fn compile_all(glsl: &Path) -> Result<Vec<(String, Vec<u8>)>, Fault> {
-    let compiler = shaderc::Compiler::new()?;
-    let mut modules = Vec::new();
-    for kernel in KERNELS {
-        let one = all().filter(|f| kernel.formats.includes(f.stem, f.block_len)).map(|f| Some(f.stem)).collect();
-        let stems: Vec<Option<&str>> = match kernel.formats {
-            Formats::None => vec![None],
-            Formats::Pairs(pairs) => pairs.iter().copied().map(Some).collect(),
-            _ => one,
-        };
-        for stem in stems {
-            let name = stem.map_or(kernel.name.to_string(), |s| format!("{}.{s}", kernel.name));
-            let mut formats = stem.unwrap_or_default().split('+');
-            let (first, other) = (formats.next(), formats.next());
-            let second = Cell::new(false);
-            let mut options = shaderc::CompileOptions::new()?;
-            options.set_target_env(shaderc::TargetEnv::Vulkan, shaderc::EnvVersion::Vulkan1_2 as u32);
-            options.set_optimization_level(shaderc::OptimizationLevel::Performance);
-            options.set_warnings_as_errors();
-            if other.is_some() {
-                options.add_macro_definition("SECOND", None);
-            }
-            options.set_include_callback(|wanted, _, _, _| {
-                // From the second contract on, the other format is meant.
-                let wanted = wanted.strip_suffix(".2.glsl").map_or(wanted.to_string(), |name| {
-                    second.set(true);
-                    format!("{name}.glsl")
-                });
-                let format = if second.get() { other } else { first };
-                let file = match (wanted.as_str(), format) {
-                    ("weight.glsl", Some(stem)) if !stem.is_empty() => format!("quant/{stem}.glsl"),
-                    _ => wanted,
-                };
-                let found = all().find(|f| file == "fields.glsl" && Some(f.stem) == format);
-                let made = || found.map(|f| fields(f, second.get())).or_else(|| pumex_shaders::source(&file));
-                let read = || fs::read_to_string(glsl.join(&file)).map_err(|e| format!("{file}: {e}"));
-                let content = made().map_or_else(read, Ok)?;
-                Ok(shaderc::ResolvedInclude { resolved_name: file, content })
-            });
-            let file = format!("{}.comp", kernel.name);
-            // The includes are not in GLSL itself; sources stay free of the directive that allows them.
-            let source = fs::read_to_string(glsl.join(&file))?.replacen(
-                "#version 460",
-                "#version 460\n#extension GL_GOOGLE_include_directive : require",
-                1,
-            );
-            let artifact =
-                compiler.compile_into_spirv(&source, shaderc::ShaderKind::Compute, &file, "main", Some(&options))?;
-            modules.push((name, artifact.as_binary_u8().to_vec()));
+/// A kernel, with the formats it is compiled for, if it is compiled for any.
+struct Job {
+    kernel: &'static str,
+    stem: Option<&'static str>,
+}
+
+impl Job {
+    /// Every module there is; of some kernels only, if any are named.
+    fn all(only: &[String]) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for kernel in KERNELS.iter().filter(|k| only.is_empty() || only.iter().any(|o| o == k.name)) {
+            let one = all().filter(|f| kernel.formats.includes(f.stem, f.block_len)).map(|f| Some(f.stem)).collect();
+            let stems: Vec<Option<&str>> = match kernel.formats {
+                Formats::None => vec![None],
+                Formats::Pairs(pairs) => pairs.iter().copied().map(Some).collect(),
+                _ => one,
+            };
+            jobs.extend(stems.into_iter().map(|stem| Job { kernel: kernel.name, stem }));
         }
+        jobs
     }
+
+    fn name(&self) -> String {
+        self.stem.map_or(self.kernel.to_string(), |s| format!("{}.{s}", self.kernel))
+    }
+
+    /// SPIR-V of the module.
+    fn compile(&self, compiler: &shaderc::Compiler, glsl: &Path) -> Result<Vec<u8>, Fault> {
+        let mut formats = self.stem.unwrap_or_default().split('+');
+        let (first, other) = (formats.next(), formats.next());
+        let second = Cell::new(false);
+        let mut options = shaderc::CompileOptions::new()?;
+        options.set_target_env(shaderc::TargetEnv::Vulkan, shaderc::EnvVersion::Vulkan1_2 as u32);
+        options.set_optimization_level(shaderc::OptimizationLevel::Performance);
+        options.set_warnings_as_errors();
+        if other.is_some() {
+            options.add_macro_definition("SECOND", None);
+        }
+        options.set_include_callback(|wanted, _, _, _| {
+            // From the second contract on, the other format is meant.
+            let wanted = wanted.strip_suffix(".2.glsl").map_or(wanted.to_string(), |name| {
+                second.set(true);
+                format!("{name}.glsl")
+            });
+            let format = if second.get() { other } else { first };
+            let file = match (wanted.as_str(), format) {
+                ("weight.glsl", Some(stem)) if !stem.is_empty() => format!("quant/{stem}.glsl"),
+                _ => wanted,
+            };
+            let found = all().find(|f| file == "fields.glsl" && Some(f.stem) == format);
+            let made = || found.map(|f| fields(f, second.get())).or_else(|| pumex_shaders::source(&file));
+            let read = || fs::read_to_string(glsl.join(&file)).map_err(|e| format!("{file}: {e}"));
+            let content = made().map_or_else(read, Ok)?;
+            Ok(shaderc::ResolvedInclude { resolved_name: file, content })
+        });
+        let file = format!("{}.comp", self.kernel);
+        // The includes are not in GLSL itself; sources stay free of the directive that allows them.
+        let source = fs::read_to_string(glsl.join(&file))?.replacen(
+            "#version 460",
+            "#version 460\n#extension GL_GOOGLE_include_directive : require",
+            1,
+        );
+        let kind = shaderc::ShaderKind::Compute;
+        let artifact = compiler.compile_into_spirv(&source, kind, &file, "main", Some(&options))?;
+        Ok(artifact.as_binary_u8().to_vec())
+    }
+}
+
+/// Name and SPIR-V of every module, or of those of some kernels, sorted by name.
+fn compile_all(glsl: &Path, only: &[String]) -> Result<Vec<(String, Vec<u8>)>, Fault> {
+    let jobs = Job::all(only);
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<(String, Vec<u8>)>, String> {
+        let compiler = shaderc::Compiler::new().map_err(|e| e.to_string())?;
+        let mut made = Vec::new();
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let spirv = job.compile(&compiler, glsl).map_err(|e| format!("{}: {e}", job.name()))?;
+            made.push((job.name(), spirv));
+        }
+        Ok(made)
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let mut modules = Vec::new();
+    std::thread::scope(|scope| -> Result<(), Fault> {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            modules.extend(worker.join().map_err(|_| "a thread that compiled panicked")??);
+        }
+        Ok(())
+    })?;
     modules.sort();
     Ok(modules)
 }
 
 /// Path and bytes of every file the tool owns.
 fn outputs(shaders: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Fault> {
-    let modules = compile_all(&shaders.join("glsl"))?;
+    let modules = compile_all(&shaders.join("glsl"), &[])?;
     let mut index = String::from("//! Made by build-shaders; every compiled module, sorted by name.\n\n");
     index += "/// Name and SPIR-V of every module.\npub const MODULES: &[(&str, &[u8])] = &[\n";
     for (name, _) in &modules {
@@ -112,12 +152,24 @@ fn outputs(shaders: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Fault> {
     Ok(files)
 }
 
+/// Writes plain modules of some kernels into a folder, for tools that read SPIR-V.
+fn plain(shaders: &Path, into: &Path, only: &[String]) -> Result<bool, Fault> {
+    fs::create_dir_all(into)?;
+    for (name, spirv) in compile_all(&shaders.join("glsl"), only)? {
+        fs::write(into.join(format!("{name}.spv")), spirv)?;
+    }
+    Ok(true)
+}
+
 fn run() -> Result<bool, Fault> {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    let shaders = Path::new("shaders");
+    if let Some(at) = args.iter().position(|a| a == "--into") {
+        let into = args.get(at + 1).ok_or("--into: expected a folder")?;
+        return plain(shaders, Path::new(into), &args[at + 2..]);
+    }
     let check = args.iter().any(|a| a == "--check");
-    let root = args.iter().find(|a| !a.starts_with("--")).map_or(".", |s| s.as_str());
-    let shaders = Path::new(root).join("shaders");
-    let files = outputs(&shaders)?;
+    let files = outputs(shaders)?;
     let mut same = true;
     for entry in fs::read_dir(shaders.join("spirv"))? {
         let path = entry?.path();
