@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 mod chained;
 mod cli;
+mod dispatches;
 mod draw;
 mod flash;
 mod gguf;
 mod kernels;
 mod layout;
+mod passes;
 mod plans;
 mod profile;
 mod quantize;

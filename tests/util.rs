@@ -2,6 +2,7 @@
 
 use pumex::engine::{self, CacheType, DeviceChoice, Options, VulkanRunner};
 use pumex::gguf::Gguf;
+use pumex::plan::Plan;
 use pumex::policy::Activations;
 use pumex::reference::Reference;
 use pumex::step::{Row, Runner, Token, Want};
@@ -104,8 +105,12 @@ pub fn device(force_staging: bool) -> Option<vk::Device> {
 
 /// The Vulkan engine on that device.
 pub fn vulkan(gguf: &Gguf, options: Options) -> Option<VulkanRunner> {
+    vulkan_plan(gguf, model::plan(gguf).unwrap(), options)
+}
+
+/// Likewise, with a plan of the test's own.
+pub fn vulkan_plan(gguf: &Gguf, plan: Plan, options: Options) -> Option<VulkanRunner> {
     let device = device(options.debug.force_staging)?;
-    let plan = model::plan(gguf).unwrap();
     Some(VulkanRunner::new(gguf, plan, device, &options, &mut |_, _| ()).unwrap())
 }
 

@@ -474,9 +474,7 @@ impl Runner for VulkanRunner {
             wanted: exec::bucket(wanted, self.limits.max_rows),
             logits: want == Want::Logits && wanted > 0,
             drawn: want.draws().iter().any(|draw| !draw.options.is_argmax()),
-            heads: self.attn_heads.unwrap_or_else(|| {
-                policy::attn_heads(self.device.caps(), self.by_matrices, longest)
-            }),
+            heads: self.attn_heads.unwrap_or_else(|| policy::attn_heads(self.device.caps(), self.by_matrices, longest)),
             chained: self.megakernel.is_some() && self.chained && !self.stamps,
             parts: if rows.len() == 1 { self.chain_parts(longest) } else { 0 },
             timed: self.timed,

@@ -35,8 +35,8 @@ macro_rules! pushes {
 }
 
 pushes!(
-    Embed, RmsNorm, Gemv, GemmFew, Gemm, Pack, MoePermute, MoeCombine, RopeKv, AttendFew, AttendMany, Route, Router, SquareSums,
-    Sample, Argmax, Megakernel
+    Embed, RmsNorm, Gemv, GemmFew, Gemm, Pack, MoePermute, MoeCombine, RopeKv, AttendFew, AttendMany, Route, Router,
+    SquareSums, Sample, Argmax, Megakernel
 );
 
 /// What dispatches read and write, and may have to wait for each other for.

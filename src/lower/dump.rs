@@ -1,8 +1,13 @@
 //! Dispatches as text: kernel, constants, push constants by name, bytes read and written. Needs no device.
 
 use super::dispatch::{Access, Dispatch};
-use super::{Addresses, Lowered, Target};
+use super::megakernel::{Choices, Megakernel};
+use super::{lower, sizes, Addresses, Lowered, Shape, Target};
+use crate::engine::CacheType;
 use crate::plan::Plan;
+use crate::policy;
+use crate::vk::Caps;
+use crate::Result;
 use pumex_shaders::block::Value;
 use std::fmt::Write;
 
@@ -116,4 +121,59 @@ pub fn text(target: &Target<'_>, lowered: &Lowered) -> String {
         let _ = writeln!(out, "{}", line(dispatch, target.at, target.plan));
     }
     out
+}
+
+/// What a dry run is of.
+#[derive(Clone, Copy, Debug)]
+pub struct DryRun<'a> {
+    /// The plan as the model file gives it.
+    pub plan: &'a Plan,
+    /// The device, which need not be there.
+    pub caps: &'a Caps,
+    /// Rows of the step, all of them output rows or the last one alone.
+    pub rows: usize,
+    /// See `rows`.
+    pub all_wanted: bool,
+    /// Each row is of a sequence of its own.
+    pub decode_batch: bool,
+    /// Positions of the longest sequence.
+    pub len: usize,
+}
+
+/// The dispatches of a step on a device, as text; cooperative matrices are taken to be held as the kernels expect, and the
+/// megakernel's workgroups to run at once.
+///
+/// # Errors
+/// An op or a rule of attention that no kernel does.
+pub fn dry_run(run: &DryRun<'_>) -> Result<String> {
+    let DryRun { plan, caps, rows, .. } = *run;
+    let at = made_up_addresses(plan, &caps.matrix_wide);
+    let (max_rows, activations) = (512, policy::activations(caps));
+    let packing = (!caps.matrix_wide.is_empty()).then(|| sizes::Packed::of(plan, max_rows).packing(true, true));
+    let megakernel = Megakernel::of(plan, caps, Choices { wanted: None, activations, halves: true });
+    let target = Target {
+        plan,
+        caps,
+        at: &at,
+        planes: !caps.unified,
+        fuse: true,
+        max_rows,
+        n_ctx: plan.n_ctx_train.max(run.len),
+        cache_types: (CacheType::F16, CacheType::F16),
+        activations,
+        draws_at: 0,
+        importance: false,
+        packing,
+        megakernel: megakernel.as_ref(),
+    };
+    let shape = Shape {
+        rows,
+        wanted: if run.all_wanted { rows } else { 1 },
+        heads: policy::attn_heads(caps, target.attends_by_matrices(), run.len),
+        apart: run.decode_batch || rows == 1,
+        chained: megakernel.is_some(),
+        parts: megakernel.as_ref().filter(|_| rows == 1).map_or(0, |kernel| kernel.parts(run.len)),
+        ..Shape::default()
+    };
+    Ok(text(&target, &lower(&target, shape)?))
 }

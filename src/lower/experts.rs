@@ -133,7 +133,8 @@ impl Lowering<'_> {
     /// Finds the rows of each expert.
     fn moe_permute(&mut self, p: &Product, runs: tiles::Runs) {
         let [groups, ..] = self.t.at.packed.moe;
-        let push = push::MoePermute { route: self.val(p.route), groups, params: self.t.at.params, most: runs.most as u32 };
+        let push =
+            push::MoePermute { route: self.val(p.route), groups, params: self.t.at.params, most: runs.most as u32 };
         let constants = vec![
             ("SIZE", THREADS[0].min(self.t.caps.max_workgroup_invocations)),
             ("EXPERTS", p.chosen.experts as u32),

@@ -52,7 +52,8 @@ pub(super) fn group(
     words: &mut Vec<u32>,
 ) -> Vec<Dispatch> {
     let barriers = places.barriers(plan);
-    let mut group = Group { k: kernel, t, plan, places, shape, open: None, words, epoch: 0, due: false, out: Vec::new() };
+    let mut group =
+        Group { k: kernel, t, plan, places, shape, open: None, words, epoch: 0, due: false, out: Vec::new() };
     let (mut tasks, mut last) = (VecDeque::from(tasks), None);
     while let Some(task) = tasks.pop_front() {
         group.due |= last != Some(task.op) && barriers[task.op];
@@ -89,7 +90,9 @@ impl Group<'_> {
             StageSource::Attention { qkv, rope, spec, scale, out, parts } => {
                 let taken = attention::Taken { qkv, rope, spec, scale, out };
                 match self.attend(&taken, own) {
-                    Some(own) if self.joins_later(&taken, parts, task.op, next) => self.attend_and_join(&taken, parts, own),
+                    Some(own) if self.joins_later(&taken, parts, task.op, next) => {
+                        self.attend_and_join(&taken, parts, own)
+                    }
                     left => left,
                 }
             }

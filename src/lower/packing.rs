@@ -95,7 +95,9 @@ impl Lowering<'_> {
         let kind = match plan.ops.get(reader.checked_sub(1)?)? {
             Op::Attend { out, .. } if *out == v => 0,
             Op::GatedMatMul { gate, up, out, .. }
-                if *out == v && self.by_matrices(&[*gate, *up], n) && fusion::gates_in_one(self.t, plan, gate, up, n) =>
+                if *out == v
+                    && self.by_matrices(&[*gate, *up], n)
+                    && fusion::gates_in_one(self.t, plan, gate, up, n) =>
             {
                 1
             }
@@ -122,8 +124,10 @@ impl Lowering<'_> {
         // Whoever else reads them normed would have to pack them again.
         let rewritten = |op: &&Op| op.has_write(crate::plan::Access::Value(*out));
         let until = ops[op + 2..].iter().position(|op| rewritten(&op)).map_or(ops.len(), |i| op + 3 + i);
-        let again = |op: &Op| matches!(op,
-            Op::MatMul { x, norm: Some(_), .. } | Op::GatedMatMul { x, norm: Some(_), .. } | Op::GatedExperts { x, norm: Some(_), .. } if x == out);
+        let again = |op: &Op| {
+            matches!(op,
+            Op::MatMul { x, norm: Some(_), .. } | Op::GatedMatMul { x, norm: Some(_), .. } | Op::GatedExperts { x, norm: Some(_), .. } if x == out)
+        };
         let alone = !ops[op + 2..until].iter().any(again);
         let step = self.plan.values[out.0].rows == Rows::Step && parts.len() == 1;
         if !alone || !step || !self.packs_early(*out) || !self.by_matrices(parts, n) || !self.by_matrices(&read, n) {
@@ -241,7 +245,8 @@ impl Lowering<'_> {
         if passed.is_some() {
             writes = vec![self.passed_slot(p.out)];
         }
-        let (module, grid) = ((tile.kernel, Some(info.format.stem)), [tile.groups as usize, n.div_ceil(tile.columns()), 1]);
+        let (module, grid) =
+            ((tile.kernel, Some(info.format.stem)), [tile.groups as usize, n.div_ceil(tile.columns()), 1]);
         if tile.kernel == tiles::FEW_KERNEL {
             let link = came.or(sends).map_or(0, |link| self.t.at.words + 4 * link.at as u64);
             self.emit(module, constants, push::GemmFew { product: push, link }, grid, (reads, writes));

@@ -68,11 +68,13 @@ impl Lowering<'_> {
             ("NORM", u32::from(norm.is_some())),
             ("PLANES", self.planes()),
         ];
-        let weights = [Some(part.weight), part.bias, norm.map(|n| n.weight)].into_iter().chain(c.scales.iter().copied());
+        let weights =
+            [Some(part.weight), part.bias, norm.map(|n| n.weight)].into_iter().chain(c.scales.iter().copied());
         let reads = [vec![self.value(x)], self.matrices(weights.flatten())].concat();
         let writes = vec![self.value(c.logits), self.value(c.out), self.split_reduction()];
         let grid = [c.chosen.experts.div_ceil(rows as usize), self.shape.rows, 1];
-        let source = StageSource::Router { router: *router, chosen: c.chosen, scale: c.scale, logits: c.logits, out: c.out };
+        let source =
+            StageSource::Router { router: *router, chosen: c.chosen, scale: c.scale, logits: c.logits, out: c.out };
         let task = self.emit(("router", Some(info.format.stem)), constants, push, grid, (reads, writes));
         task.source = Some(source);
     }

@@ -2,9 +2,9 @@
 
 use super::dispatch::{Access, Place};
 use super::Lowering;
+use crate::engine::draw::MAX_K;
 use crate::plan::{AttentionSpec, Input, RopeNorm, RopeStyle, Rows, Val, Weight};
 use crate::policy;
-use crate::engine::draw::MAX_K;
 use crate::vk::Caps;
 use crate::{Error, Result};
 use pumex_shaders::push;
@@ -19,10 +19,12 @@ impl Lowering<'_> {
     pub(super) fn embed(&mut self, weight: Weight, out: Val) {
         let (info, dim, rows) = (&self.plan.weights[weight.0], self.width(out), self.shape.rows);
         let at = self.t.at;
-        let (embd, y, params, sampled, tables) = (self.weight(weight), self.val(out), at.params, at.sampled, at.codebooks);
+        let (embd, y, params, sampled, tables) =
+            (self.weight(weight), self.val(out), at.params, at.sampled, at.codebooks);
         let push = push::Embed { embd, y, params, sampled, tables, dim: dim as u32 };
         let row_bytes = info.len_bytes() / info.rows.max(1) as u64;
-        let reads = vec![Access::all(Place::Weight(weight), row_bytes * rows as u64), Access::all(Place::Ids, 4 * rows as u64)];
+        let reads =
+            vec![Access::all(Place::Weight(weight), row_bytes * rows as u64), Access::all(Place::Ids, 4 * rows as u64)];
         let (constants, writes) = (vec![("SIZE", 64), ("PLANES", self.planes())], vec![self.value(out)]);
         self.emit(("embed", Some(info.format.stem)), constants, push, [rows, 1, 1], (reads, writes));
     }
@@ -33,7 +35,8 @@ impl Lowering<'_> {
         let (y, params, dim) = (self.val(out), self.t.at.params, self.width(x) as u32);
         let push = push::RmsNorm { x: self.val(x), weight: self.weight(weight), y, params, dim, eps };
         let reads = [vec![self.value(x)], self.matrices([weight])].concat();
-        let (constants, grid, writes) = (vec![("SIZE", threads), ("WANTED", wanted)], [self.rows_of(out), 1, 1], vec![self.value(out)]);
+        let (constants, grid, writes) =
+            (vec![("SIZE", threads), ("WANTED", wanted)], [self.rows_of(out), 1, 1], vec![self.value(out)]);
         self.emit(("rms_norm", None), constants, push, grid, (reads, writes));
     }
 
@@ -146,7 +149,8 @@ impl Lowering<'_> {
         let mode = routed.map_or(0, |r| 1 + u32::from(r.apart));
         let grid = [(input.cols / 4).div_ceil(64), input.matrices(), 1];
         let reads = std::iter::once(self.value(input.x)).chain(routed.map(|r| self.value(r.route))).collect();
-        let writes = vec![Access { place: Place::Importance, range: sums_at..sums_at + 1, bytes: 4 * input.floats() as u64 }];
+        let writes =
+            vec![Access { place: Place::Importance, range: sums_at..sums_at + 1, bytes: 4 * input.floats() as u64 }];
         self.emit(("square_sums", None), vec![("EXPERTS", mode)], push, grid, (reads, writes));
     }
 }

@@ -6,8 +6,8 @@ use super::target::{Shape, Target};
 use super::{fused, Packing};
 use crate::engine::draw::MAX_K;
 use crate::plan::{Op, Placement, Plan};
-use crate::policy::matrix::{self as tiles, FEW, MOST_COLUMNS, PACKED_LEN};
 use crate::policy;
+use crate::policy::matrix::{self as tiles, FEW, MOST_COLUMNS, PACKED_LEN};
 use crate::vk::Caps;
 use std::collections::HashSet;
 

@@ -54,7 +54,17 @@ impl AttentionSpec {
     /// Causal attention with heads of one width and no further rules.
     pub fn causal(layer: usize, heads: usize, kv_heads: usize, head_dim: usize) -> AttentionSpec {
         let mask = Mask::Causal;
-        AttentionSpec { layer, heads, kv_heads, head_dim, v_dim: head_dim, mask, soft_cap: None, sinks: None, alibi: None }
+        AttentionSpec {
+            layer,
+            heads,
+            kv_heads,
+            head_dim,
+            v_dim: head_dim,
+            mask,
+            soft_cap: None,
+            sinks: None,
+            alibi: None,
+        }
     }
 
     /// Width of a row of q, k and v side by side.

@@ -105,7 +105,14 @@ impl Builder {
 
     /// Ends the plan: ids from the logits `[w, vocab]`. `layers` says what each layer keeps, `ropes` has the tables that
     /// layers rotate by.
-    pub fn finish(mut self, arch: &str, logits: Val, layers: Vec<LayerState>, ropes: Vec<Vec<f32>>, n_ctx_train: usize) -> Plan {
+    pub fn finish(
+        mut self,
+        arch: &str,
+        logits: Val,
+        layers: Vec<LayerState>,
+        ropes: Vec<Vec<f32>>,
+        n_ctx_train: usize,
+    ) -> Plan {
         self.ops.push(Op::Sample { logits });
         let n_vocab = self.width(logits);
         Plan {

@@ -21,7 +21,8 @@ pub(super) struct Attention {
 
 impl Attention {
     pub fn of(plan: &Plan, tile: ChainTile, lanes: u32) -> Option<Attention> {
-        let specs = || plan.ops.iter().filter_map(|op| if let Op::Attend { spec, .. } = op { Some(spec) } else { None });
+        let specs =
+            || plan.ops.iter().filter_map(|op| if let Op::Attend { spec, .. } = op { Some(spec) } else { None });
         let head_dim = specs().next()?.head_dim;
         let alike = specs().all(|c| c.head_dim == head_dim && c.is_plain());
         if !alike || !policy::chain_attends(tile, lanes, head_dim) {
@@ -150,7 +151,11 @@ impl Group<'_> {
         let reads = *after == op + 1 && p.x == a.out && p.norm.is_none() && whole;
         let fits = a.spec.head_dim.is_multiple_of(policy::PACKET) && self.shape.parts != 1;
         let several = (2..=policy::MOST_PARTS).contains(&(parts as usize));
-        reads && fits && several && self.epoch + MOST_EPOCHS < EPOCHS && self.k.takes(self.t, (self.plan, self.shape), p)
+        reads
+            && fits
+            && several
+            && self.epoch + MOST_EPOCHS < EPOCHS
+            && self.k.takes(self.t, (self.plan, self.shape), p)
     }
 
     /// Adds the dispatch, which leaves its parts, and starts a megakernel that joins them.

@@ -73,8 +73,7 @@ impl Megakernel {
         let attention = Attention::of(plan, tile, caps.subgroup_size).filter(|_| halves);
         let heads = attention.map_or(0, |a| a.bytes(tile, caps.subgroup_size));
         let experts = Experts::of(plan, k);
-        let leads =
-            |w: &WeightInfo| pairs_of(experts).iter().any(|pair| pair.split('+').next() == Some(w.format.stem));
+        let leads = |w: &WeightInfo| pairs_of(experts).iter().any(|pair| pair.split('+').next() == Some(w.format.stem));
         let table = plan.weights.iter().filter(|w| leads(w)).map(|w| policy::table_bytes(w.format)).max().unwrap_or(0);
         let holds = |w: &WeightInfo, k: usize| {
             policy::chain_span(caps, (w.format, table), k, activations, (policy::chain_packets(tile, k), heads))

@@ -20,13 +20,19 @@ fn folds(plan: &Plan, at: usize, abilities: &dyn Abilities) -> bool {
     let same_rows = plan.values[out.0].rows == Rows::Step || abilities.all_rows_wanted();
     let whole = readers.peek().is_some() && out != plan.logits && same_rows;
     let one_norm = plan.ops.iter().filter(|op| op.has_write(Access::Value(out))).count() == 1;
-    whole && one_norm && readers.all(|(i, op)| takes(op, out) && abilities.norms_input(plan, op) && unchanged(plan, Access::Value(x), at, i))
+    whole
+        && one_norm
+        && readers.all(|(i, op)| {
+            takes(op, out) && abilities.norms_input(plan, op) && unchanged(plan, Access::Value(x), at, i)
+        })
 }
 
 /// Whether `v` is the one input of the op that a norm may stand before.
 fn takes(op: &Op, v: Val) -> bool {
     match op {
-        Op::MatMul { x, norm: None, .. } | Op::GatedMatMul { x, norm: None, .. } | Op::GatedExperts { x, norm: None, .. } => *x == v,
+        Op::MatMul { x, norm: None, .. }
+        | Op::GatedMatMul { x, norm: None, .. }
+        | Op::GatedExperts { x, norm: None, .. } => *x == v,
         Op::Route { router: Some(router), .. } => router.x == v && router.norm.is_none(),
         _ => false,
     }
@@ -35,7 +41,9 @@ fn takes(op: &Op, v: Val) -> bool {
 /// Lets the op read `x` and norm it, if it reads the normed value.
 fn take(op: &mut Op, normed: Val, from: Val, by: Norm) {
     match op {
-        Op::MatMul { x, norm, .. } | Op::GatedMatMul { x, norm, .. } | Op::GatedExperts { x, norm, .. } if *x == normed => {
+        Op::MatMul { x, norm, .. } | Op::GatedMatMul { x, norm, .. } | Op::GatedExperts { x, norm, .. }
+            if *x == normed =>
+        {
             (*x, *norm) = (from, Some(by));
         }
         Op::Route { router: Some(router), .. } if router.x == normed => (router.x, router.norm) = (from, Some(by)),
