@@ -1,9 +1,8 @@
 //! What a format is: its ids, sizes, decoder and finiteness check.
 
 use crate::codes::{Codes, Plane};
-use crate::wide::WIDE;
 
-/// Names a row of the format table; stable, cheap to compare and to key kernels with.
+/// Names a row of the format table: stable, cheap to compare and to key kernels with. In the order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum FormatId {
@@ -111,16 +110,6 @@ impl Format {
             return None;
         }
         (len / self.block_len).checked_mul(self.block_bytes)
-    }
-
-    /// What devices may hold in its place, in planes only: more bits, of which weights take fewer instructions.
-    pub fn wide(&self) -> Option<&'static Format> {
-        WIDE.iter().find(|wide| wide.ggml_id == self.ggml_id)
-    }
-
-    /// Whether it is of devices only: whether it has no kernels for blocks.
-    pub fn is_wide(&self) -> bool {
-        WIDE.iter().any(|wide| wide.id == self.id)
     }
 
     /// What planes consist of, in order.

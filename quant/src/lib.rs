@@ -7,6 +7,7 @@
 mod bits;
 pub mod codes;
 mod format;
+mod formats;
 pub mod grid;
 pub mod search;
 pub mod tables;
@@ -43,47 +44,5 @@ pub mod tq1_0;
 pub mod tq2_0;
 
 pub use format::{Field, Format, FormatId, Part};
+pub use formats::{all, find, FORMATS};
 pub use wide::WIDE;
-
-/// Every format, one row each.
-pub const FORMATS: &[Format] = &[
-    f32::FORMAT,
-    f16::FORMAT,
-    bf16::FORMAT,
-    q1_0::FORMAT,
-    q2_0::FORMAT,
-    q4_0::FORMAT,
-    q4_1::FORMAT,
-    q5_0::FORMAT,
-    q5_1::FORMAT,
-    q8_0::FORMAT,
-    q2_k::FORMAT,
-    q3_k::FORMAT,
-    q4_k::FORMAT,
-    q5_k::FORMAT,
-    q6_k::FORMAT,
-    q8_k::FORMAT,
-    iq1_s::FORMAT,
-    iq1_m::FORMAT,
-    iq2_xxs::FORMAT,
-    iq2_xs::FORMAT,
-    iq2_s::FORMAT,
-    iq3_xxs::FORMAT,
-    iq3_s::FORMAT,
-    iq4_nl::FORMAT,
-    iq4_xs::FORMAT,
-    tq1_0::FORMAT,
-    tq2_0::FORMAT,
-    mxfp4::FORMAT,
-    nvfp4::FORMAT,
-];
-
-/// Those of files, and what devices hold in place of some of them.
-pub fn all() -> impl Iterator<Item = &'static Format> {
-    FORMATS.iter().chain(WIDE)
-}
-
-/// The format with ggml's numeric type id, if Pumex runs it.
-pub fn find(ggml_id: u32) -> Option<&'static Format> {
-    FORMATS.iter().find(|f| f.ggml_id == ggml_id)
-}

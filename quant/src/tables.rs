@@ -1,8 +1,10 @@
 //! Tables that shaders look decoded values up in: one per format that needs one, all of them in one buffer on the device.
 
 use crate::codes::Codes;
+use crate::format::{Format, FormatId};
+use crate::formats::{all, find};
 use crate::grid::{self, Grid};
-use crate::{all, find, iq4_nl, mxfp4, Format, FormatId};
+use crate::{iq4_nl, mxfp4};
 
 /// What the shaders of some formats keep in shared memory.
 #[derive(Debug)]

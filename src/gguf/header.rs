@@ -18,42 +18,8 @@ const MAX_DIM: u64 = 1 << 40;
 const MIN_KV: u64 = 13;
 const MIN_TENSOR: u64 = 33;
 
-/// ggml's tensor types: id, name, weights per block, bytes per block.
-const TYPES: &[(u32, &str, u64, u64)] = &[
-    (0, "F32", 1, 4),
-    (1, "F16", 1, 2),
-    (2, "Q4_0", 32, 18),
-    (3, "Q4_1", 32, 20),
-    (6, "Q5_0", 32, 22),
-    (7, "Q5_1", 32, 24),
-    (8, "Q8_0", 32, 34),
-    (10, "Q2_K", 256, 84),
-    (11, "Q3_K", 256, 110),
-    (12, "Q4_K", 256, 144),
-    (13, "Q5_K", 256, 176),
-    (14, "Q6_K", 256, 210),
-    (16, "IQ2_XXS", 256, 66),
-    (17, "IQ2_XS", 256, 74),
-    (18, "IQ3_XXS", 256, 98),
-    (19, "IQ1_S", 256, 50),
-    (20, "IQ4_NL", 32, 18),
-    (21, "IQ3_S", 256, 110),
-    (22, "IQ2_S", 256, 82),
-    (23, "IQ4_XS", 256, 136),
-    (24, "I8", 1, 1),
-    (25, "I16", 1, 2),
-    (26, "I32", 1, 4),
-    (27, "I64", 1, 8),
-    (28, "F64", 1, 8),
-    (29, "IQ1_M", 256, 56),
-    (30, "BF16", 1, 2),
-    (34, "TQ1_0", 256, 54),
-    (35, "TQ2_0", 256, 66),
-    (39, "MXFP4", 32, 17),
-    (40, "NVFP4", 64, 36),
-    (41, "Q1_0", 128, 18),
-    (42, "Q2_0", 64, 18),
-];
+/// Tensor types that are stored but no format of weights: id, name, bytes of an element.
+const NUMBERS: &[(u32, &str, usize)] = &[(24, "I8", 1), (25, "I16", 2), (26, "I32", 4), (27, "I64", 8), (28, "F64", 8)];
 /// Types that were taken out of the format, and what they were.
 const REMOVED: &[(u32, &str)] = &[
     (4, "Q4_2"),
@@ -68,10 +34,18 @@ const REMOVED: &[(u32, &str)] = &[
 /// Types that only exist while computing.
 const INTERMEDIATE: &[(u32, &str)] = &[(9, "Q8_1"), (15, "Q8_K")];
 
+/// A type that tensors are stored in: name, elements per block, bytes per block.
+fn stored(id: u32) -> Option<(&'static str, u64, u64)> {
+    let number = NUMBERS.iter().find(|t| t.0 == id).map(|t| (t.1, 1, t.2));
+    let format = || pumex_quant::find(id).map(|f| (f.name, f.block_len, f.block_bytes));
+    let (name, block_len, block_bytes) = number.or_else(format)?;
+    Some((name, block_len as u64, block_bytes as u64))
+}
+
 /// Name of a ggml tensor type, `unknown` if there is none of that id.
 pub fn type_name(id: u32) -> &'static str {
-    let stored = TYPES.iter().find(|t| t.0 == id).map(|t| t.1);
-    stored.or_else(|| REMOVED.iter().chain(INTERMEDIATE).find(|t| t.0 == id).map(|t| t.1)).unwrap_or("unknown")
+    let gone = || REMOVED.iter().chain(INTERMEDIATE).find(|t| t.0 == id).map(|t| t.1);
+    stored(id).map(|t| t.0).or_else(gone).unwrap_or("unknown")
 }
 
 /// A tensor: name, shape, type, and where its bytes lie.
@@ -398,7 +372,7 @@ fn read_tensor(c: &mut Cursor<'_>, i: u64) -> Result<(Tensor, u64)> {
         let what = format!("tensor {name}: expected a type weights are stored in, found {}", type_name(type_id));
         return c.fail("type_not_storable", what);
     }
-    let Some(&(_, kind, block_len, block_bytes)) = TYPES.iter().find(|t| t.0 == type_id) else {
+    let Some((kind, block_len, block_bytes)) = stored(type_id) else {
         return c.fail("unknown_tensor_type", format!("tensor {name}: expected a known type, found id {type_id}"));
     };
     let elements = dims.iter().try_fold(1u64, |n, d| if *d > MAX_DIM { None } else { n.checked_mul(*d) });
