@@ -20,7 +20,7 @@ pub enum CacheType {
 
 impl CacheType {
     /// All types, in the order of [`KV_TYPES`].
-    pub const ALL: [CacheType; 9] = [
+    pub const ALL: [CacheType; KV_TYPES.len()] = [
         CacheType::F32,
         CacheType::F16,
         CacheType::Bf16,
@@ -54,6 +54,23 @@ impl CacheType {
 
     /// Whether elements come in blocks of 32.
     pub fn is_quantized(self) -> bool {
-        self as usize > CacheType::Bf16 as usize
+        KV_TYPES[self as usize].words < 16 // those of halves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Variants stand in the order of the table that shaders are made from.
+    #[test]
+    fn types_have_their_rows() {
+        for (i, t) in CacheType::ALL.into_iter().enumerate() {
+            let name = format!("{t:?}").to_lowercase().replace("iq4nl", "iq4_nl");
+            assert_eq!((t as usize, t.name(), CacheType::named(&name)), (i, name.as_str(), Some(t)));
+        }
+        let quantized = CacheType::ALL.into_iter().filter(|t| t.is_quantized()).map(CacheType::name);
+        assert_eq!(quantized.collect::<Vec<_>>(), ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"]);
+        assert_eq!((CacheType::Q8_0.bytes(64), CacheType::F16.bytes(64), CacheType::named("f64")), (72, 128, None));
     }
 }
