@@ -99,11 +99,6 @@ pub struct Report {
     pub nonfinite: u64,
 }
 
-/// The format of an id of this crate's.
-pub fn format(id: FormatId) -> &'static Format {
-    FORMATS.iter().find(|f| f.id == id).unwrap_or(&FORMATS[0])
-}
-
 /// The format of that name, upper or lower case.
 pub fn format_named(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|f| f.name.eq_ignore_ascii_case(name))
@@ -270,7 +265,7 @@ fn choose(
     let tied = options.output.filter(|_| tied);
     // The recipe's counts go on only over tensors it decides about.
     let wanted = role.or(asked).or(base).or(tied).unwrap_or_else(|| chooser.choose(&described));
-    let len = |id: FormatId| format(id).block_len as u64;
+    let len = |id: FormatId| id.format().block_len as u64;
     let row = t.dims.first().copied().unwrap_or(1);
     let found = if row.is_multiple_of(len(wanted)) { wanted } else { recipe::fallback(wanted, row, len) };
     if !row.is_multiple_of(len(found)) {
@@ -278,8 +273,8 @@ fn choose(
         return Err(Error::file(gguf.path(), "row_not_block_multiple", what));
     }
     let note = (found != wanted)
-        .then(|| format!("rows of {row} are no multiple of {}'s {}", format(wanted).name, len(wanted)));
-    Ok((Some(format(found)), note))
+        .then(|| format!("rows of {row} are no multiple of {}'s {}", wanted.format().name, len(wanted)));
+    Ok((Some(found.format()), note))
 }
 
 fn parts(gguf: &Gguf, jobs: Vec<Job>, parts: Parts) -> Vec<Vec<Job>> {

@@ -4,7 +4,7 @@
 use crate::gguf::write::Entry;
 use crate::gguf::{Gguf, Value};
 use crate::quantize::recipe::Recipe;
-use crate::quantize::{self, format, Options};
+use crate::quantize::{self, Options};
 use crate::sample::rng::Rng;
 use crate::{Error, Result};
 use pumex_quant::{find as find_format, Format, FormatId};
@@ -201,7 +201,7 @@ impl Shape {
         let entry = |(name, dims): (String, Vec<u32>)| {
             let float = if dims.len() == 1 || name.ends_with("ffn_gate_inp") { FormatId::F32 } else { FormatId::F16 };
             let dims: Vec<u64> = dims.into_iter().map(u64::from).collect();
-            let format = format(float);
+            let format = float.format();
             let len_bytes = dims.iter().product::<u64>() * format.block_bytes as u64;
             (Entry { name: format!("{name}.weight"), dims, type_id: format.ggml_id, len_bytes }, (0, 0))
         };
