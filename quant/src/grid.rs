@@ -55,6 +55,9 @@ pub const IQ3_S: Grid = Grid { name: "iq3_s", levels: &[1, 3, 5, 7, 9, 11, 13, 1
 /// 2048 entries of 8, signed: IQ1_S and IQ1_M.
 pub const IQ1: Grid = Grid { name: "iq1", levels: &[-1, 0, 1], width: 8, codes: &codes::IQ1S };
 
+/// What weights of IQ1_S and IQ1_M are shifted by, up or down.
+pub const DELTA: f32 = 0.125;
+
 /// All codebooks.
 pub const GRIDS: [&Grid; 6] = [&IQ2_XXS, &IQ2_XS, &IQ2_S, &IQ3_XXS, &IQ3_S, &IQ1];
 

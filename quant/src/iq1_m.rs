@@ -5,8 +5,7 @@
 //! sign, then 4 words of four 3-bit scales; their top nibbles together are `d`, an f16.
 use crate::bits::{first_bad, u16_at};
 use crate::format::{Field, Format, FormatId};
-use crate::grid::IQ1;
-use crate::iq1_s::DELTA;
+use crate::grid::{DELTA, IQ1};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
 

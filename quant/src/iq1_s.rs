@@ -5,12 +5,9 @@
 //! scale and the sign of the shift.
 use crate::bits::{finite_half, first_bad, half_at, put_half, u16_at};
 use crate::format::{Field, Format, FormatId};
-use crate::grid::IQ1;
+use crate::grid::{DELTA, IQ1};
 use crate::search::codebook::{Book, Signs};
 use std::sync::OnceLock;
-
-/// Shift of the grid, also of IQ1_M.
-pub const DELTA: f32 = 0.125;
 
 fn decode(b: &[u8], out: &mut [f32]) {
     let d = half_at(b, 0);

@@ -5,8 +5,7 @@
 //! and every scale is then tried against the few entries that can: the search over entries is exact.
 
 use super::{scale, to_half};
-use crate::grid::Grid;
-use crate::iq1_s::DELTA;
+use crate::grid::{Grid, DELTA};
 use std::ops::Range;
 
 /// Weights of a block.
