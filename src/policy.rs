@@ -12,6 +12,7 @@ mod megakernel;
 mod nvidia;
 mod portable;
 mod rowwise;
+mod shared;
 mod software;
 pub mod table;
 #[cfg(test)]
@@ -19,18 +20,19 @@ mod tests;
 mod upload;
 
 pub use attention::{
-    attn_flash_tile, attn_heads, attn_mat_fits, attn_mat_tile, attn_tile, prefill_tile, AttnTile, FlashTile, ATTN_HEADS,
+    attn_flash_tile, attn_heads, attn_mat_fits, attn_mat_tile, attn_tile, prefill_tile, AttnTile, FlashTile,
 };
 pub use class::{cores, DeviceClass};
 pub use gemv::{
-    dot_span, dot_tile, expert_tile, float_tile, gemv_row, gemv_tile, small_floats, table_bytes, table_copies,
-    usual_copies, GemvTile, GEMV_MAX_COLS, SMALL_TILE,
+    dot_span, dot_tile, expert_tile, float_tile, gemv_row, gemv_tile, small_floats, GemvTile, GEMV_MAX_COLS, SMALL_TILE,
 };
 pub use megakernel::{
     chain_attends, chain_attention_bytes, chain_heads, chain_packets, chain_parts, chain_positions, chain_ranks,
     chain_rows, chain_span, chain_table_room, chain_tile, ChainTile, CHAIN_MAX_ROWS, MOST_PARTS, PACKET,
 };
 pub use rowwise::{argmax_parts, route_threads, router_tile, row_threads, sample_tile};
+pub use shared::{table_bytes, table_copies, usual_copies};
+pub use table::ATTN_HEADS;
 pub use upload::{builds_ahead, upload_way};
 
 use crate::vk::Caps;

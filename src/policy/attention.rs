@@ -1,7 +1,7 @@
 //! How attention is spread over workgroups: of many rows, and of single ones over long sequences.
 
 use super::class::{choices, cores};
-use super::table::{HeadsRow, SplitAttention};
+use super::table::{HeadsRow, SplitAttention, ATTN_HEADS};
 use crate::plan::AttentionSpec;
 use crate::vk::Caps;
 
@@ -30,9 +30,6 @@ pub struct AttnTile {
     /// Parts that a long sequence is split into.
     pub parts: u32,
 }
-
-/// Most query heads a workgroup takes: their sums are held in registers.
-pub const ATTN_HEADS: usize = 8;
 
 /// Most query heads that a workgroup should take for sequences of up to `len` positions. K and V are read once for all of
 /// them, but one at a time they keep more of the device busy, which is worth more while there is little to read. By cooperative

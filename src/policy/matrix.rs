@@ -1,8 +1,9 @@
 //! Tiles of products by cooperative matrices.
 
 use super::class::{choices, cores};
+use super::shared::{table_bytes, usual_copies};
 use super::table::{FewRow, Product};
-use super::{table_bytes, usual_copies, Extras};
+use super::Extras;
 use crate::vk::Caps;
 use pumex_quant::{Format, FormatId};
 

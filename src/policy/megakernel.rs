@@ -1,8 +1,10 @@
 //! The layers of one row in one dispatch: whether and in what shape, and what its workgroups have room for.
 
 use super::class::choices;
-use super::gemv::{dot_span, table_room};
-use super::{Activations, ATTN_HEADS};
+use super::gemv::dot_span;
+use super::shared::table_room;
+use super::table::ATTN_HEADS;
+use super::Activations;
 use crate::plan::KV_BLOCK;
 use crate::vk::Caps;
 use pumex_quant::Format;

@@ -3,8 +3,9 @@
 use super::nvidia::{GEMM_FEW, TWO_CHUNKS};
 use super::table::{
     known, Choices, Evidence, GemvRow, Groups, HeadsRow, RouterShape, Span, SplitAttention, UploadShape, When, ALWAYS,
+    ATTN_HEADS,
 };
-use super::{Activations, ATTN_HEADS};
+use super::Activations;
 
 const LLVMPIPE: Evidence = Evidence::Record("2026-11-21, llvmpipe (Mesa 22.3.6, 2 cores)");
 const GUESS: Evidence = Evidence::Estimate("narrow, as everything here");

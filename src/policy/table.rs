@@ -1,7 +1,8 @@
 //! The form of what is chosen: conditions and tiles as plain data, each with what it rests on. A class of devices has one
 //! [`Choices`]; in its tables the first row that holds counts.
 
-use super::{table_bytes, Activations};
+use super::shared::table_bytes;
+use super::Activations;
 use pumex_quant::{tables, Format, FormatId};
 
 /// What a choice rests on.
@@ -189,6 +190,9 @@ pub struct FewRow {
     /// What it rests on.
     pub evidence: Evidence,
 }
+
+/// Most query heads a workgroup takes: their sums are held in registers.
+pub const ATTN_HEADS: usize = 8;
 
 /// Query heads that a workgroup of decode attention takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
