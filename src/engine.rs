@@ -3,7 +3,6 @@
 //! The Vulkan interpreter of the plan lives here; the CPU one is [`crate::reference`].
 
 pub mod bandwidth;
-mod cache;
 pub mod draw;
 mod info;
 mod kv;
@@ -12,7 +11,7 @@ mod params;
 mod vulkan;
 mod weights;
 
-pub use cache::CacheType;
+pub use crate::lower::CacheType;
 pub use info::{model_info, ModelInfo};
 pub use kv::KV_BLOCK;
 pub use vulkan::{StepTime, VulkanRunner};

@@ -5,6 +5,7 @@
 //! dispatches declare to read and write.
 
 mod attention;
+mod cache;
 pub mod dispatch;
 pub mod dump;
 mod experts;
@@ -19,6 +20,7 @@ pub mod target;
 
 use crate::plan::{pass, Op, Placement, Plan, Rows, Val, Weight};
 use crate::Result;
+pub use cache::CacheType;
 use dispatch::{Access, Dispatch, Place, Push};
 use megakernel::StageSource;
 pub use target::{Addresses, PackedAt, Packing, Shape, Target};

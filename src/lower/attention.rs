@@ -2,8 +2,8 @@
 
 use super::dispatch::{Access, Place};
 use super::megakernel::StageSource;
+use super::CacheType;
 use super::Lowering;
-use crate::engine::CacheType;
 use crate::plan::{AttentionSpec, RopeNorm, RopeStyle, Val};
 use crate::policy::{self, AttnTile};
 use crate::Result;

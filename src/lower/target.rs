@@ -1,7 +1,7 @@
 //! Everything that lowering needs to know, as plain data: a device's facts, choices of the user, and addresses.
 
 use super::megakernel::Megakernel;
-use crate::engine::CacheType;
+use super::CacheType;
 use crate::plan::Plan;
 use crate::policy::{self, Activations};
 use crate::vk::Caps;

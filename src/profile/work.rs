@@ -1,6 +1,6 @@
 //! What each op of a step must move at the least: weights, cache entries and activations, each byte once. Pure.
 
-use crate::engine::CacheType;
+use crate::lower::CacheType;
 use crate::plan::{AttentionSpec, Chosen, Norm, Op, Plan, Rows, Val, Weight};
 use serde::Serialize;
 
