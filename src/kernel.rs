@@ -1,11 +1,21 @@
 //! Choices made concrete: a kernel, its weight format and its constants → a pipeline, each built once.
 
-use crate::vk::{Device, Pipeline};
+use crate::vk::{Caps, Device, Pipeline};
 use crate::{Error, Result};
 use pumex_shaders::kernels::Needs;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What a device lacks of what a kernel needs, as Vulkan calls it.
+pub fn lacking(needs: Needs, caps: &Caps) -> Option<&'static str> {
+    let (has, feature) = match needs {
+        Needs::Nothing => return None,
+        Needs::IntegerDot => (caps.int_dot8, "shaderIntegerDotProduct"),
+        Needs::Matrix => (!caps.matrix_wide.is_empty(), "cooperativeMatrix (16 x 16 halves)"),
+    };
+    (!has).then_some(feature)
+}
 
 /// What a pipeline is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,12 +55,7 @@ impl Kernels {
             |what: &str| Error::Device(format!("kernel {kernel}: expected {what} in the kernel table, found none"));
         let row = pumex_shaders::kernels::find(kernel).ok_or_else(|| missing("a row"))?;
         let caps = self.device.caps();
-        let lacking = match row.needs {
-            Needs::Nothing => None,
-            Needs::IntegerDot => (!caps.int_dot8).then_some("shaderIntegerDotProduct"),
-            Needs::Matrix => caps.matrix_wide.is_empty().then_some("cooperativeMatrix (16 x 16 halves)"),
-        };
-        if let Some(lacking) = lacking {
+        if let Some(lacking) = lacking(row.needs, caps) {
             let feature = format!("{lacking}, for kernel {kernel}");
             return Err(Error::MissingFeature { device: caps.name.clone(), feature });
         }
@@ -111,5 +116,20 @@ impl Kernels {
         if self.unsaved.swap(false, Ordering::Relaxed) {
             self.device.save_pipeline_cache();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::devices;
+
+    #[test]
+    fn devices_lack_what_they_do_not_tell() {
+        let lacks =
+            |caps: &Caps| [Needs::Nothing, Needs::IntegerDot, Needs::Matrix].map(|n| lacking(n, caps).is_some());
+        assert_eq!(lacks(&devices::h200()), [false, false, false]);
+        assert_eq!(lacks(&devices::lavapipe()), [false, false, true]);
+        assert_eq!(lacks(&devices::adreno()), [false, true, true]);
     }
 }

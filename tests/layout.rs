@@ -122,10 +122,10 @@ const MODULES: &[(&str, &[&str])] = &[
     ("synthetic", &["gguf", "quantize", "sample"]),
     ("session", &["plan", "step"]),
     ("vk", &["map"]),
-    ("kernel", &["vk"]),
-    // Pure: capabilities are all they know of devices.
+    // These two are pure: capabilities are all they know of devices.
     ("policy", &["plan::AttentionSpec", "vk::Caps", "vk::DeviceKind", "vk::Way"]),
     ("lower", &["plan", "policy", "vk::Caps"]),
+    ("kernel", &["policy", "vk"]),
     ("exec", &["kernel", "lower", "plan", "policy", "vk"]),
     ("reference", &["gguf", "plan", "sample", "session", "step"]),
     ("conversation", &["file", "imatrix", "map", "sample", "step"]),

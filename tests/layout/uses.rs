@@ -80,7 +80,7 @@ pub fn given_on(root: &str) -> BTreeMap<String, String> {
     let code = code(root);
     let mut items = BTreeMap::new();
     for (at, start) in code.match_indices("use ") {
-        if !code[..at].trim_end().ends_with(|c: char| c == 'b' || c == ')') {
+        if !code[..at].trim_end().ends_with(['b', ')']) {
             continue; // no `pub use`, no `pub(crate) use`
         }
         let mut found = Vec::new();
