@@ -1,8 +1,9 @@
-# Two commands: `make demo` and `make test`. `make shaders` is for those who change GLSL.
+# Two commands: `make demo` and `make test`. `make test-all` tries every variant instead of a sample, and `make shaders` is for
+# those who change GLSL.
 SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
 APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
-.PHONY: demo test shaders check-shaders system
+.PHONY: demo test test-all shaders check-shaders system
 
 # Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
 # the tests).
@@ -21,11 +22,11 @@ demo: system
 	cargo run --release --quiet -- run -p "In the beginning" -n 64 --temp 0
 
 # The validation layer makes the tests stricter; they run without it too, and say so.
-test: system
+test test-all: system
 	@[ -n "$$(find /usr/share/vulkan/explicit_layer.d -name 'VkLayer_khronos_validation.json' 2>/dev/null)" ] || \
 	  { $(APT) update -qq && DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq vulkan-validationlayers; } >/dev/null 2>&1 || \
 	  echo "the Khronos validation layer could not be installed; testing without it"
-	cargo test --release --workspace
+	PUMEX_TEST_ALL=$(if $(filter test-all,$@),1,0) cargo test --release --workspace
 
 # The GLSL compiler is built once (a quarter of an hour on 2 cores; cmake, python3 and a C++ compiler) and kept.
 $(SHADERC_DIR)/libshaderc_combined.a:

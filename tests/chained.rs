@@ -1,7 +1,7 @@
 //! Products, attention and experts as stages of one dispatch, against dispatches of their own.
 
 use crate::reference::greedy;
-use crate::util::{assert_silent, demo_path, logits, nmse, options, reference, rows, vulkan};
+use crate::util::{assert_silent, demo_path, exact, logits, nmse, options, reference, rows, sample, vulkan};
 use pumex::engine::{CacheType, Debug};
 use pumex::gguf::Gguf;
 use pumex::policy::Activations;
@@ -11,19 +11,15 @@ use pumex::step::{Runner, Want};
 /// the scales of chains, each for half as many, are finer.
 #[test]
 fn chained_products_are_what_they_are_apart() {
-    let fixtures = ["Q4_K_S", "qwen3moe"].map(|name| crate::util::fixture(name).with_extension("gguf"));
-    for path in fixtures.into_iter().chain([demo_path()]) {
-        let gguf = Gguf::open(&path).unwrap();
+    let [llama, experts] = ["Q4_K_S", "qwen3moe"].map(|name| crate::util::fixture(name).with_extension("gguf"));
+    for path in sample(&[llama, experts, demo_path()], 2) {
+        let gguf = Gguf::open(path).unwrap();
         let ids: Vec<u32> = (0..30).map(|i| (i * 7 + 5) % 120).collect();
         let run = |chain, activations| {
             let (chain, activations) = (Some(chain), Some(activations));
             let mut runner = vulkan(
                 &gguf,
-                pumex::engine::Options {
-                    debug: Debug { chain, ..Debug::default() },
-                    activations,
-                    ..options(CacheType::F32)
-                },
+                pumex::engine::Options { debug: Debug { chain, ..exact() }, activations, ..options(CacheType::F32) },
             )?;
             let all = logits(&mut runner, &ids, 1);
             let before = runner.counters().dispatches;
@@ -51,14 +47,15 @@ fn chained_products_are_what_they_are_apart() {
 fn chained_attention_is_what_it_is_apart() {
     // Of Q3_K_M, v has a format that is in no chain with the others': attention is a dispatch between chains.
     let of_tiny = ["Q8_0", "IQ4_XS", "IQ4_NL", "Q3_K_S", "IQ3_S", "Q3_K_M"].map(|recipe| ("tiny", recipe));
-    for (name, recipe) in of_tiny.into_iter().chain([("tiny-moe", "Q8_0")]) {
+    let all: Vec<_> = of_tiny.into_iter().chain([("tiny-moe", "Q8_0")]).collect();
+    for &(name, recipe) in sample(&all, 1) {
         let shape = pumex::synthetic::find(name).unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         let ids: Vec<u32> = (0..4096).map(|i| (i * 37 + 5) % 120).collect();
         let run = |chain, attn_heads| {
             let way = options(CacheType::F16);
             let way = pumex::engine::Options {
-                debug: Debug { chain: Some(chain), attn_heads, ..Debug::default() },
+                debug: Debug { chain: Some(chain), attn_heads, ..exact() },
                 n_ctx: Some(4096),
                 ..way
             };
@@ -101,17 +98,14 @@ fn chained_attention_is_what_it_is_apart() {
 /// All of a layer is in the chain, the router's choice too; of formats with blocks of 256, and two of them.
 #[test]
 fn chained_experts_are_what_they_are_apart() {
-    for recipe in ["Q8_0", "Q4_K_M", "IQ4_XS", "MXFP4_MOE"] {
+    for recipe in sample(&["Q8_0", "Q4_K_M", "IQ4_XS", "MXFP4_MOE"], 1) {
         let shape = pumex::synthetic::find("tiny-moe").unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         let ids: Vec<u32> = (0..20).map(|i| (i * 7 + 5) % 120).collect();
         let run = |chain| {
             let mut runner = vulkan(
                 &gguf,
-                pumex::engine::Options {
-                    debug: Debug { chain: Some(chain), ..Debug::default() },
-                    ..options(CacheType::F16)
-                },
+                pumex::engine::Options { debug: Debug { chain: Some(chain), ..exact() }, ..options(CacheType::F16) },
             )?;
             runner.build_ahead().unwrap();
             let (before, built) = (runner.counters().dispatches, runner.pipelines());
@@ -166,7 +160,7 @@ fn chained_products_take_biases_and_factors() {
     assert!(nmse(&logits(&mut reference(&plain), &ids, 64), &truth) > 1e-3, "they matter");
     for chain in [true, false] {
         let chain = Some(chain);
-        let way = pumex::engine::Options { debug: Debug { chain, ..Debug::default() }, ..options(CacheType::F32) };
+        let way = pumex::engine::Options { debug: Debug { chain, ..exact() }, ..options(CacheType::F32) };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
         let error = nmse(&logits(&mut runner, &ids, 1), &truth);
         assert!(error < 1e-7, "chain {chain:?}: NMSE {error:e}");

@@ -1,6 +1,6 @@
 //! Attention of many rows by cooperative matrices, against the kernel that needs none.
 
-use crate::util::{assert_silent, nmse, options, rows, vulkan};
+use crate::util::{assert_silent, exact, nmse, options, rows, vulkan};
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::quantize::recipe;
 use pumex::step::{Row, Runner, Want};
@@ -28,8 +28,7 @@ fn run(heads: (u32, u32, u32), (k, v): (CacheType, CacheType), matrices: bool) -
     let (n_embd, n_ff) = (512, 1024);
     let shape = synthetic::Shape { n_embd, n_ff, n_head, n_head_kv, head_dim, n_vocab: 640, ..*tiny };
     let gguf = shape.model(recipe::find("Q8_0").unwrap()).unwrap();
-    let mut runner =
-        vulkan(&gguf, Options { debug: Debug { matrices, ..Debug::default() }, cache_type_v: v, ..options(k) })?;
+    let mut runner = vulkan(&gguf, Options { debug: Debug { matrices, ..exact() }, cache_type_v: v, ..options(k) })?;
     if matrices && !runner.attends_many_by_matrices() {
         println!("skipped: {} has no cooperative matrices held as attention expects", runner.device());
         return None;
@@ -64,14 +63,13 @@ fn many_sequences_with_a_row_each_give_what_each_gives_alone() {
     let ids: Vec<u32> = (0..200).map(|i| (i * 37 + 5) % 640).collect();
     let seqs = 17;
     for (cache, matrices, bound) in [(CacheType::F32, false, 1e-8), (CacheType::F16, true, BOUND)] {
-        let options =
-            Options { debug: Debug { matrices, ..Debug::default() }, n_seqs: seqs, n_ctx: Some(64), ..options(cache) };
+        let options = Options { debug: Debug { matrices, ..exact() }, n_seqs: seqs, n_ctx: Some(64), ..options(cache) };
         let Some(mut runner) = vulkan(&gguf, options) else { return };
         if matrices && !runner.attends_many_by_matrices() {
             println!("skipped: {} has no cooperative matrices held as attention expects", runner.device());
             return;
         }
-        let prompt = |seq: u32| &ids[seq as usize..2 * seq as usize + 7];
+        let prompt = |seq: u32| &ids[seq as usize..2 * seq as usize + 9];
         let mut alone = Vec::new();
         for seq in 0..seqs {
             let prompt = prompt(seq);

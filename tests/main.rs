@@ -6,6 +6,7 @@ mod dispatches;
 mod draw;
 mod flash;
 mod gguf;
+mod goldens;
 mod kernels;
 mod layout;
 mod passes;

@@ -1,6 +1,6 @@
 //! The profile: its bytes are the tensors', its times add up, and what it writes needs nothing else.
 
-use crate::util::{assert_silent, demo_path, device, options, rows, vulkan};
+use crate::util::{assert_silent, demo_path, device, exact, options, rows, usual, vulkan};
 use pumex::engine::{bandwidth, CacheType, Debug, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::profile::{measure, Options, Profile, DISPATCH_US, FLAG_OVER};
@@ -23,7 +23,7 @@ fn profile_of(runner: &mut VulkanRunner, rows: usize, depth: usize, parallel: bo
 #[test]
 fn bytes_of_the_demo_models_ops_are_its_tensors() {
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let Some(mut runner) = vulkan(&gguf, usual(CacheType::F16)) else { return };
     let p = profile(&mut runner, 1, 70);
     let size = |name: &String| gguf.tensor(name).unwrap().len_bytes;
     for op in p.ops.iter().filter(|op| op.work.op != "embed") {
@@ -44,8 +44,7 @@ fn bytes_of_the_demo_models_ops_are_its_tensors() {
 #[test]
 fn what_others_do_is_shown_with_them() {
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let way =
-        pumex::engine::Options { debug: Debug { matrices: false, ..Debug::default() }, ..options(CacheType::F16) };
+    let way = pumex::engine::Options { debug: Debug { matrices: false, ..exact() }, ..options(CacheType::F16) };
     let Some(mut runner) = vulkan(&gguf, way) else { return };
     let one = profile(&mut runner, 1, 0);
     let names = |p: &Profile| p.ops.iter().map(|op| op.work.op.clone()).collect::<Vec<_>>();
@@ -61,7 +60,7 @@ fn what_others_do_is_shown_with_them() {
 #[test]
 fn rows_of_sequences_of_their_own_read_a_cache_each() {
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let Some(mut runner) = vulkan(&gguf, usual(CacheType::F16)) else { return };
     let p = profile_of(&mut runner, 2, 5, true);
     assert_eq!(p.parts.cache, 2 * 6 * 2 * 6 * 2 * 64 * 2);
     assert!(p.ops.iter().any(|op| op.work.op == "rope+attend"), "no other row wants what a row writes");
@@ -71,7 +70,7 @@ fn rows_of_sequences_of_their_own_read_a_cache_each() {
 #[test]
 fn times_of_ops_layers_and_kinds_add_up_to_the_steps() {
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let Some(mut runner) = vulkan(&gguf, usual(CacheType::F16)) else { return };
     let p = profile(&mut runner, 1, 0);
     let close = |a: f64, b: f64| (a / b - 1.0).abs() < 0.03;
     let sum = |costs: &mut dyn Iterator<Item = f64>| costs.sum::<f64>();
@@ -95,9 +94,9 @@ fn times_of_ops_layers_and_kinds_add_up_to_the_steps() {
 /// What decoding does in one dispatch is timed beside the ops, which have their own.
 #[test]
 fn chained_steps_are_timed_beside_those_whose_ops_are() {
-    let gguf = Gguf::open(&demo_path()).unwrap();
-    let way =
-        pumex::engine::Options { debug: Debug { chain: Some(true), ..Debug::default() }, ..options(CacheType::F16) };
+    // What another test runs too, so that the largest pipeline is compiled once.
+    let gguf = Gguf::open(&crate::util::fixture("Q4_K_S").with_extension("gguf")).unwrap();
+    let way = pumex::engine::Options { debug: Debug { chain: Some(true), ..exact() }, ..options(CacheType::F32) };
     let Some(mut runner) = vulkan(&gguf, way) else { return };
     let chained = profile(&mut runner, 1, 0);
     assert!(chained.chained_us.is_some_and(|us| us > 0.0) && chained.ops.len() > 8, "{chained:?}");
@@ -108,7 +107,7 @@ fn chained_steps_are_timed_beside_those_whose_ops_are() {
 #[test]
 fn a_profile_leaves_steps_without_stamps_as_they_were() {
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let Some(mut runner) = vulkan(&gguf, usual(CacheType::F16)) else { return };
     let mut step = || {
         let before = runner.counters();
         runner.forget(0, 0);
@@ -137,7 +136,7 @@ fn a_profile_leaves_steps_without_stamps_as_they_were() {
 #[test]
 fn experts_count_as_many_as_rows_can_reach() {
     let gguf = synthetic::find("tiny-moe").unwrap().model(recipe::find("Q8_0").unwrap()).unwrap();
-    let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let Some(mut runner) = vulkan(&gguf, usual(CacheType::F16)) else { return };
     let of = |p: &Profile, name: &str| p.ops.iter().find(|op| op.work.op.contains(name)).unwrap().work.parts.weights;
     let all = gguf.tensor("blk.0.ffn_down_exps.weight").unwrap().len_bytes;
     let (one, three, nine) = (profile(&mut runner, 1, 0), profile(&mut runner, 3, 0), profile(&mut runner, 9, 0));

@@ -64,7 +64,7 @@ fn models_of_the_repository_agree_with_llama_cpp() {
 #[test]
 fn every_format_agrees_with_llama_cpp() {
     let Some(shared) = shared() else { return };
-    for name in crate::vulkan::TYPES {
+    for name in crate::goldens::TYPES {
         check(&crate::util::type_model(&shared, name), &shared.join("golden/types").join(name), 1e-6);
     }
 }

@@ -1,7 +1,7 @@
 //! Experts of many rows, expert by expert, against each row for itself. Of a single layer, before which all is rounded alike, so that
 //! rows choose the same experts.
 
-use crate::util::{assert_silent, nmse, options, rows, vulkan};
+use crate::util::{assert_silent, exact, nmse, options, rows, vulkan};
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::quantize::recipe;
 use pumex::step::{Runner, Want};
@@ -15,7 +15,7 @@ fn rows_of_one_expert_together_give_what_each_gives_for_itself() {
         let gguf = shape.model(recipe::find(kind).unwrap()).unwrap();
         let run = |fuse| {
             let options = Options {
-                debug: Debug { fuse, ..Debug::default() },
+                debug: Debug { fuse, matrices: true, ..exact() },
                 max_rows: 600,
                 n_ctx: Some(1024),
                 ..options(CacheType::F32)

@@ -1,6 +1,6 @@
 //! Bytes on their way to the device: through several slots, laid out and as they are.
 
-use crate::util::{assert_silent, demo_path, logits, options, vulkan};
+use crate::util::{assert_silent, demo_path, exact, logits, options, usual, vulkan};
 use pumex::engine::{self, CacheType, Debug, DeviceChoice};
 use pumex::gguf::Gguf;
 use pumex::kernel::Kernels;
@@ -178,8 +178,7 @@ fn a_file_that_shrinks_after_it_was_opened_is_an_error() {
         let gguf = Gguf::open(&path).unwrap();
         let half = std::fs::metadata(&path).unwrap().len() / 2;
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(half).unwrap();
-        let options =
-            engine::Options { device, debug: Debug { force_staging, ..Debug::default() }, ..options(CacheType::F16) };
+        let options = engine::Options { device, debug: Debug { force_staging, ..exact() }, ..options(CacheType::F16) };
         let error = engine::load(&gguf, &options, &mut |_, _| ()).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("truncated_data: tensor ") && error.contains("cut off"), "{error}");
     }
@@ -189,7 +188,7 @@ fn a_file_that_shrinks_after_it_was_opened_is_an_error() {
 #[test]
 fn usual_steps_need_no_pipeline_that_is_not_built_ahead() {
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let Some(mut runner) = vulkan(&gguf, options(CacheType::F16)) else { return };
+    let Some(mut runner) = vulkan(&gguf, usual(CacheType::F16)) else { return };
     runner.build_ahead().unwrap();
     let built = runner.pipelines();
     let sampled = pumex::sample::SamplerOptions::default();

@@ -1,6 +1,6 @@
 //! Shared by the tests: golden files, error measures, runners.
 
-use pumex::engine::{self, CacheType, DeviceChoice, Options, VulkanRunner};
+use pumex::engine::{self, CacheType, Debug, DeviceChoice, Options, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::plan::Plan;
 use pumex::policy::Activations;
@@ -8,6 +8,60 @@ use pumex::reference::Reference;
 use pumex::step::{Row, Runner, Token, Want};
 use pumex::{model, vk};
 use std::path::{Path, PathBuf};
+
+/// Whether every variant is tried (`make test-all`) and not only a sample that touches every kernel, format and op: a software
+/// device compiles each pipeline for seconds.
+pub fn exhaustive() -> bool {
+    std::env::var_os("PUMEX_TEST_ALL").is_some_and(|v| v == "1")
+}
+
+/// All of a list, or the first `n` of it where a sample will do.
+pub fn sample<T>(all: &[T], n: usize) -> &[T] {
+    if exhaustive() {
+        all
+    } else {
+        &all[..n.min(all.len())]
+    }
+}
+
+/// How products are computed. Every bound of an error is that of one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Of one row with activations of 16 bits, of several in f32 or likewise.
+    Exact,
+    /// Of one row with activations of 8 bits, as GPUs do it unless told otherwise; of several as `Exact`.
+    Short,
+    /// Of several rows by cooperative matrices of halves, as GPUs do it that have some; of one as `Exact`.
+    Halves,
+}
+
+impl Arithmetic {
+    /// Options of the tests with it.
+    pub fn options(self, cache: CacheType) -> Options {
+        let activations = if self == Arithmetic::Short { Activations::Q8 } else { Activations::Q16 };
+        let debug = Debug { matrices: self == Arithmetic::Halves, ..Debug::default() };
+        Options {
+            activations: Some(activations),
+            device: DeviceChoice::Vulkan,
+            n_ctx: Some(256),
+            n_seqs: 2,
+            max_rows: 64,
+            cache_type_k: cache,
+            cache_type_v: cache,
+            debug,
+            ..engine::Options::default()
+        }
+    }
+
+    /// Whether a device lacks it, told on stderr.
+    pub fn lacking(self, device: &vk::Device) -> bool {
+        let lacks = self == Arithmetic::Halves && device.caps().matrix_wide.is_empty();
+        if lacks {
+            eprintln!("skipped: {} has no cooperative matrices of 16 x 16 halves", device.caps().name);
+        }
+        lacks
+    }
+}
 
 /// The folder of reference files beside the checkout, if it is there.
 pub fn shared() -> Option<PathBuf> {
@@ -114,18 +168,19 @@ pub fn vulkan_plan(gguf: &Gguf, plan: Plan, options: Options) -> Option<VulkanRu
     Some(VulkanRunner::new(gguf, plan, device, &options, &mut |_, _| ()).unwrap())
 }
 
-/// Options of the tests: a small context, two sequences.
+/// Options of the tests: a small context, two sequences, exact products.
 pub fn options(cache: CacheType) -> Options {
-    Options {
-        activations: Some(Activations::Q16),
-        device: DeviceChoice::Vulkan,
-        n_ctx: Some(256),
-        n_seqs: 2,
-        max_rows: 64,
-        cache_type_k: cache,
-        cache_type_v: cache,
-        ..engine::Options::default()
-    }
+    Arithmetic::Exact.options(cache)
+}
+
+/// What [`options`] has of it.
+pub fn exact() -> Debug {
+    options(CacheType::F16).debug
+}
+
+/// Likewise with products as the device does them best, for tests that compare no numbers with those of another path.
+pub fn usual(cache: CacheType) -> Options {
+    Options { activations: None, debug: Debug::default(), ..options(cache) }
 }
 
 /// Fails on anything the validation layer said.
