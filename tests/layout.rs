@@ -123,7 +123,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("session", &["plan", "step"]),
     ("vk", &["map"]),
     // These two are pure: capabilities are all they know of devices.
-    ("policy", &["plan::AttentionSpec", "vk::Caps", "vk::DeviceKind", "vk::Way"]),
+    ("policy", &["plan::AttentionSpec", "plan::KV_BLOCK", "vk::Caps", "vk::DeviceKind", "vk::FastDots", "vk::Way"]),
     ("lower", &["plan", "policy", "vk::Caps"]),
     ("kernel", &["policy", "vk"]),
     ("exec", &["kernel", "lower", "plan", "policy", "vk"]),
