@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::sample::Sampler;
-use crate::step::{Counters, Row, Runner, Ticket, Token, Want};
+use crate::step::{Counters, Row, RowOutput, Runner, Ticket, Token, Want};
 use crate::{Error, Result};
 
 pub use divergence::{Base, BaseWriter, Divergence, Summary};
@@ -124,10 +124,12 @@ pub fn check_ids(ids: &[u32], n_vocab: usize) -> Result<()> {
     }
 }
 
-/// Rows of sequence 0 for `ids` at positions from `start` on, wanted where `wanted(index)` says so.
-pub fn rows(ids: &[u32], start: usize, wanted: impl Fn(usize) -> bool) -> Vec<Row> {
-    let row =
-        |(i, &id): (usize, &u32)| Row { seq: 0, pos: (start + i) as u32, token: Token::Id(id), wanted: wanted(i) };
+/// Rows of sequence 0 for `ids` at positions from `start` on, each with the output that `output(index)` says.
+pub fn rows(ids: &[u32], start: usize, output: impl Fn(usize) -> RowOutput) -> Vec<Row> {
+    let row = |(i, &id): (usize, &u32)| {
+        let (pos, token) = ((start + i) as u32, Token::Id(id));
+        Row { seq: 0, pos, token, output: output(i) }
+    };
     ids.iter().enumerate().map(row).collect()
 }
 
@@ -139,7 +141,6 @@ pub fn rows(ids: &[u32], start: usize, wanted: impl Fn(usize) -> bool) -> Vec<Ro
 pub fn run_chunks(
     runner: &mut dyn Runner,
     rows: &[Row],
-    want: Want<'_>,
     stop: &AtomicBool,
     each: &mut dyn FnMut(crate::step::Output) -> Result<()>,
 ) -> Result<bool> {
@@ -150,7 +151,7 @@ pub fn run_chunks(
             whole = false;
             break;
         }
-        let ticket = runner.start(chunk, want)?;
+        let ticket = runner.start(chunk)?;
         if let Some(earlier) = ahead.replace(ticket) {
             each(runner.finish(earlier)?)?;
         }
@@ -183,27 +184,28 @@ impl Run<'_, '_> {
         for &id in prompt {
             self.sampler.accept(id);
         }
-        // The last chunk is left to the decoding loops, which read a wanted row from it.
+        // The last chunk is left to the decoding loops, which read an output row from it.
         let tail = (prompt.len() - 1) / self.runner.max_rows().max(1) * self.runner.max_rows().max(1);
-        let head = rows(&prompt[..tail], self.request.start, |_| false);
-        if !run_chunks(self.runner, &head, Want::Ids, self.request.stop, &mut |_| Ok(()))? {
+        let head = rows(&prompt[..tail], self.request.start, |_| RowOutput::None);
+        if !run_chunks(self.runner, &head, self.request.stop, &mut |_| Ok(()))? {
             // Whole chunks in the cache cannot be told from unfinished ones here: drop them all.
             self.runner.forget(0, self.request.start as u32);
             self.held = self.request.start;
             return Ok(StopReason::Interrupted);
         }
         let count = prompt.len() - tail;
-        let last = rows(&prompt[tail..], self.request.start + tail, |i| i + 1 == count && self.limit > 0);
+        let output = |i| if i + 1 == count && self.limit > 0 { RowOutput::Id } else { RowOutput::None };
+        let last = rows(&prompt[tail..], self.request.start + tail, output);
         if self.limit == 0 {
             self.runner.run(&last, Want::Ids)?;
             self.first = Some(Instant::now());
             return Ok(StopReason::Limit);
         }
         if self.sampler.options().is_argmax() {
-            return self.ahead(&last, false);
+            return self.ahead(last, false);
         }
         match self.runner.refuses(self.sampler.options()) {
-            None => self.ahead(&last, true),
+            None => self.ahead(last, true),
             Some(reason) => {
                 tracing::info!("sampling on the host: {reason}");
                 self.sampled(&last)
@@ -212,11 +214,11 @@ impl Run<'_, '_> {
     }
 
     /// Two steps in flight: the next one starts from the id that the current one will sample.
-    fn ahead(&mut self, prompt: &[Row], drawn: bool) -> Result<StopReason> {
+    fn ahead(&mut self, prompt: Vec<Row>, drawn: bool) -> Result<StopReason> {
         let mut current = self.begin(prompt, drawn)?;
         loop {
-            let row = Row { seq: 0, pos: self.held as u32, token: Token::Sampled, wanted: true };
-            let next = if self.generated + 1 < self.limit { Some(self.begin(&[row], drawn)?) } else { None };
+            let row = Row { seq: 0, pos: self.held as u32, token: Token::Sampled, output: RowOutput::Id };
+            let next = if self.generated + 1 < self.limit { Some(self.begin(vec![row], drawn)?) } else { None };
             let id = one_id(&self.runner.finish(current)?.ids)?;
             let stop = self.hand_out(id);
             match (stop, next) {
@@ -231,27 +233,25 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Starts a step whose only wanted row, the last, is sampled by the runner.
-    fn begin(&mut self, rows: &[Row], drawn: bool) -> Result<Ticket> {
-        if !drawn {
-            return self.runner.start(rows, Want::Ids);
+    /// Starts a step whose only output row is the last; the runner samples it if `drawn`.
+    fn begin(&mut self, mut rows: Vec<Row>, drawn: bool) -> Result<Ticket> {
+        if let Some(row) = rows.last_mut().filter(|_| drawn) {
+            row.output = RowOutput::Sample(self.sampler.request(row.token == Token::Sampled));
         }
-        let unread = rows.last().is_some_and(|row| row.token == Token::Sampled);
-        let draw = self.sampler.draw(unread);
-        self.runner.start(rows, Want::Drawn(&[draw]))
+        self.runner.start(&rows)
     }
 
     fn sampled(&mut self, prompt: &[Row]) -> Result<StopReason> {
         let mut logits = self.runner.run(prompt, Want::Logits)?.logits;
         loop {
             if logits.is_empty() {
-                return Err(Error::Request("the runner gave no logits for a wanted row".into()));
+                return Err(Error::Request("the runner gave no logits for an output row".into()));
             }
-            let id = self.sampler.sample(&logits);
+            let id = self.sampler.sample(&logits).ok_or(Error::nan_logits(0))?;
             if let Some(stop) = self.hand_out(id) {
                 return Ok(stop);
             }
-            let row = Row { seq: 0, pos: self.held as u32, token: Token::Id(id), wanted: true };
+            let row = Row { seq: 0, pos: self.held as u32, token: Token::Id(id), output: RowOutput::Logits };
             logits = self.runner.run(&[row], Want::Logits)?.logits;
             self.held += 1;
             self.pending = None;
@@ -279,12 +279,12 @@ impl Run<'_, '_> {
         (self.generated >= self.limit).then_some(StopReason::Limit)
     }
 
-    /// Waits for a step that ran ahead in vain and takes its row out of the cache again, and its draw back.
+    /// Waits for a step that ran ahead in vain and takes its row out of the cache again, and its request back.
     fn drain(&mut self, ahead: Option<Ticket>) -> Result<()> {
         if let Some(ticket) = ahead {
             self.runner.finish(ticket)?;
             self.runner.forget(0, self.held as u32);
-            self.sampler.undo_draw();
+            self.sampler.undo_request();
         }
         Ok(())
     }
@@ -305,7 +305,7 @@ impl Run<'_, '_> {
 }
 
 fn one_id(ids: &[u32]) -> Result<u32> {
-    ids.first().copied().ok_or_else(|| Error::Request("the runner gave no id for a wanted row".into()))
+    ids.first().copied().ok_or_else(|| Error::Request("the runner gave no id for an output row".into()))
 }
 
 /// What happened between two snapshots.

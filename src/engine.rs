@@ -3,17 +3,20 @@
 //! The Vulkan interpreter of the plan lives here; the CPU one is [`crate::reference`].
 
 pub mod bandwidth;
-pub mod draw;
 mod info;
-mod kv;
 mod memory;
 mod params;
+mod program;
+mod replay;
+pub mod request;
+mod session;
+mod shapes;
 mod vulkan;
 mod weights;
 
 pub use crate::lower::CacheType;
+pub use crate::plan::KV_BLOCK;
 pub use info::{model_info, ModelInfo};
-pub use kv::KV_BLOCK;
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 
@@ -51,6 +54,8 @@ pub struct Options {
     pub n_seqs: u32,
     /// Most rows of a step.
     pub max_rows: u32,
+    /// Positions of the cache that all sequences share; none takes `n_ctx` for each of them.
+    pub cache_positions: Option<u32>,
     /// Elements of K.
     pub cache_type_k: CacheType,
     /// Elements of V.
@@ -77,6 +82,9 @@ pub struct Debug {
     pub attn_heads: Option<usize>,
     /// Sends weights through staging slots even where memory is unified.
     pub force_staging: bool,
+    /// The step of that number, from 0, if it has a megakernel, computes with other tokens and is found to have given up: what
+    /// must then be done again is wrong.
+    pub fault_at: Option<u64>,
     /// Holds weights of codebooks written out, which takes more memory and less time; if it is not told, where that leaves as
     /// much room for the context.
     pub wide: Option<bool>,
@@ -89,6 +97,7 @@ impl Default for Options {
             n_ctx: None,
             n_seqs: 1,
             max_rows: 512,
+            cache_positions: None,
             cache_type_k: CacheType::F16,
             cache_type_v: CacheType::F16,
             validation: false,
@@ -100,7 +109,15 @@ impl Default for Options {
 
 impl Default for Debug {
     fn default() -> Self {
-        Debug { fuse: true, matrices: true, chain: None, attn_heads: None, force_staging: false, wide: None }
+        Debug {
+            fuse: true,
+            matrices: true,
+            chain: None,
+            attn_heads: None,
+            force_staging: false,
+            fault_at: None,
+            wide: None,
+        }
     }
 }
 

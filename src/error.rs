@@ -74,6 +74,11 @@ impl Error {
         Error::Io { path: path.to_path_buf(), source }
     }
 
+    /// Logits of the `row`th row of a step that are NaN, of which no id can be chosen.
+    pub fn nan_logits(row: usize) -> Self {
+        Error::Request(format!("logits of row {row}: expected finite numbers, found NaN"))
+    }
+
     /// Exit code for the process: 2 for bad usage, 1 for everything else.
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -87,8 +87,8 @@ pub fn record(
         }
     }
     if shape.wanted > 0 {
-        if let (true, Some(host)) = (shape.logits, buffers.logits) {
-            let len = (shape.wanted * lowered.plan.n_vocab * 4) as u64;
+        if let (true, Some(host)) = (shape.logits > 0, buffers.logits) {
+            let len = (shape.logits * lowered.plan.n_vocab * 4) as u64;
             rec.copy_barrier();
             rec.copy(buffers.arena, lowered.places.offsets[lowered.plan.logits.0], host, 0, len);
         }

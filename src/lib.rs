@@ -21,6 +21,7 @@ pub mod profile;
 pub mod quantize;
 pub mod reference;
 pub mod sample;
+pub mod session;
 pub mod step;
 pub mod synthetic;
 pub mod text;

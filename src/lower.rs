@@ -23,6 +23,7 @@ use crate::Result;
 pub use cache::CacheType;
 use dispatch::{Access, Dispatch, Place, Push};
 use megakernel::StageSource;
+pub use rows::MAX_K;
 pub use target::{Addresses, PackedAt, Packing, Shape, Target};
 
 /// A step's dispatches, and what they name.

@@ -11,8 +11,8 @@ use crate::conversation::{rows, run_chunks};
 use crate::engine::bandwidth::Bandwidth;
 use crate::engine::VulkanRunner;
 use crate::exec::Stamped;
-use crate::sample::{rng::Rng, Draw};
-use crate::step::{Runner, Want};
+use crate::sample::{rng::Rng, SampleRequest};
+use crate::step::{RowOutput, Runner};
 use crate::{Error, Result};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,9 +161,8 @@ pub fn measure(
 ) -> Result<Option<Profile>> {
     let Options { rows: n, depth, repetitions, parallel, .. } = options;
     let sequences = if parallel { n } else { 1 };
-    let draw = Draw { options: Arc::default(), recent: Vec::new(), unit: 0.5 };
-    let draws = vec![draw; sequences];
-    let want = if options.draw { Want::Drawn(&draws) } else { Want::Ids };
+    let request = SampleRequest { options: Arc::default(), recent: Vec::new(), unit: 0.5 };
+    let output = if options.draw { RowOutput::Sample(request) } else { RowOutput::Id };
     let kinds = if runner.chains() && n == 1 { 3 } else { 2 };
     let steps = kinds * (WARM_UP + repetitions);
     let chunks = sequences * depth.div_ceil(runner.max_rows().max(1));
@@ -172,9 +171,9 @@ pub fn measure(
     let mut text = |count: usize| -> Vec<u32> { (0..count).map(|_| rng.below(vocab)).collect() };
     let mut done = 0;
     for seq in 0..sequences as u32 {
-        let mut fill = rows(&text(depth), 0, |_| false);
+        let mut fill = rows(&text(depth), 0, |_| RowOutput::None);
         fill.iter_mut().for_each(|row| row.seq = seq);
-        let filled = run_chunks(runner, &fill, Want::Ids, stop, &mut |_| {
+        let filled = run_chunks(runner, &fill, stop, &mut |_| {
             done += 1;
             progress(done, chunks + steps);
             Ok(())
@@ -193,11 +192,13 @@ pub fn measure(
         (0..sequences as u32).for_each(|seq| runner.forget(seq, depth as u32));
         runner.stamp_ops(i % kinds == 1);
         runner.chain_products(i % kinds == 2);
-        let mut step = rows(&text(n), depth, |row| parallel || row + 1 == n);
+        let of = |row: usize| if parallel || row + 1 == n { output.clone() } else { RowOutput::None };
+        let mut step = rows(&text(n), depth, of);
         if parallel {
             step.iter_mut().zip(0..).for_each(|(row, seq)| (row.seq, row.pos) = (seq, depth as u32));
         }
-        runner.run(&step, want)?;
+        let ticket = runner.start(&step)?;
+        runner.finish(ticket)?;
         let time = runner.last_step();
         match i % kinds {
             _ if i < kinds * WARM_UP => {}

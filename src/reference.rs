@@ -8,8 +8,9 @@ pub use ops::route;
 
 use crate::gguf::Gguf;
 use crate::plan::{LayerState, Plan, Val, Weight};
-use crate::sample::{Draw, SamplerOptions};
-use crate::step::{self, Counters, Output, Row, Runner, Squares, Ticket, Want};
+use crate::sample::SamplerOptions;
+use crate::session::{Rule, Session, KV_BLOCK};
+use crate::step::{Counters, Limits, Output, Row, RowOutput, Runner, Squares, Ticket};
 use crate::{Error, Result};
 use std::ops::Range;
 
@@ -20,15 +21,15 @@ type SeqCache = Vec<(Vec<f32>, Vec<f32>)>;
 pub struct Reference<'a> {
     gguf: &'a Gguf,
     plan: Plan,
-    n_ctx: usize,
-    max_rows: usize,
+    session: Session,
     caches: Vec<SeqCache>,
+    /// By sequence.
     sampled: Vec<u32>,
-    draws: Vec<Draw>,
-    ids: Vec<u32>,
+    /// By output row; none where a logit is NaN.
+    ids: Vec<Option<u32>>,
     values: Vec<Vec<f32>>,
     importance: Option<Vec<Vec<f64>>>,
-    finished: Vec<(Ticket, Output)>,
+    finished: Vec<(Ticket, Result<Output>)>,
     next_ticket: u64,
 }
 
@@ -36,16 +37,17 @@ impl<'a> Reference<'a> {
     /// An interpreter for up to `n_seqs` sequences of `n_ctx` positions, `max_rows` rows a step.
     pub fn new(gguf: &'a Gguf, plan: Plan, n_ctx: usize, n_seqs: usize, max_rows: usize) -> Self {
         let layer = || (Vec::new(), Vec::new());
+        let limits = Limits { n_vocab: plan.n_vocab, n_ctx, max_rows, n_seqs };
+        // Memory that grows: there are always as many blocks as sequences may fill.
+        let blocks = n_ctx.div_ceil(KV_BLOCK) * n_seqs;
         Reference {
             caches: (0..n_seqs).map(|_| plan.layers.iter().map(|_| layer()).collect()).collect(),
             sampled: vec![0; n_seqs],
-            draws: Vec::new(),
+            session: Session::new(limits, &[(Rule::Paged, blocks)]),
             ids: Vec::new(),
             values: vec![Vec::new(); plan.values.len()],
             gguf,
             plan,
-            n_ctx,
-            max_rows,
             importance: None,
             finished: Vec::new(),
             next_ticket: 0,
@@ -59,7 +61,7 @@ impl<'a> Reference<'a> {
 
     /// Runs the ops of `range` for `rows`; values of earlier ops are those of the last call.
     pub fn run_ops(&mut self, rows: &[Row], range: Range<usize>) {
-        let wanted: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].wanted).collect();
+        let wanted: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].has_output()).collect();
         for i in range {
             self.op(i, rows, &wanted);
         }
@@ -68,12 +70,6 @@ impl<'a> Reference<'a> {
     /// A value after [`Reference::run_ops`], `[rows, width]`.
     pub fn value(&self, v: Val) -> &[f32] {
         &self.values[v.0]
-    }
-
-    /// Positions of a sequence in the first cache there is.
-    fn held(&self, seq: usize) -> usize {
-        let mut layers = self.plan.layers.iter().map(LayerState::kv).zip(&self.caches[seq]);
-        layers.find_map(|(spec, (k, _))| Some(k.len() / spec?.k_width())).unwrap_or(0)
     }
 
     fn matrix(&self, w: Weight) -> ops::Matrix<'_> {
@@ -108,6 +104,25 @@ impl<'a> Reference<'a> {
         }
         sums[input.matrices() * input.cols..].iter_mut().zip(&counts).for_each(|(all, n)| *all += n);
     }
+
+    /// What the step of these rows gave.
+    fn output(&mut self, rows: &[Row]) -> Result<Output> {
+        let listed = || rows.iter().enumerate().filter(|(_, row)| row.has_output());
+        let mut ids = Vec::with_capacity(self.ids.len());
+        let mut failed = Ok(());
+        for ((i, row), id) in listed().zip(&self.ids) {
+            if id.is_none() {
+                self.session.lose_sampled(row.seq);
+                failed = failed.and(Err(Error::nan_logits(i)));
+            }
+            ids.extend(id);
+        }
+        failed?;
+        let logits = self.values[self.plan.logits.0].chunks_exact(self.plan.n_vocab);
+        let asked = listed().zip(logits).filter(|((_, row), _)| row.output == RowOutput::Logits);
+        let logits = asked.flat_map(|(_, logits)| logits.iter().copied()).collect();
+        Ok(Output { ids, logits })
+    }
 }
 
 impl Runner for Reference<'_> {
@@ -116,43 +131,27 @@ impl Runner for Reference<'_> {
     }
 
     fn n_ctx(&self) -> usize {
-        self.n_ctx
+        self.session.limits().n_ctx
     }
 
     fn max_rows(&self) -> usize {
-        self.max_rows
+        self.session.limits().max_rows
     }
 
-    fn start(&mut self, rows: &[Row], want: Want<'_>) -> Result<Ticket> {
-        let limits = step::Limits {
-            n_vocab: self.plan.n_vocab,
-            n_ctx: self.n_ctx,
-            max_rows: self.max_rows,
-            n_seqs: self.caches.len(),
-        };
-        limits.check(rows)?;
-        step::Limits::check_draws(rows, want)?;
-        for row in rows {
-            let held = self.held(row.seq as usize);
-            let earlier = rows.iter().filter(|r| r.seq == row.seq && r.pos < row.pos).count();
-            if row.pos as usize > held + earlier {
-                let what = format!("position {} of sequence {}: expected at most {held}", row.pos, row.seq);
-                return Err(Error::Request(what));
-            }
-        }
-        self.draws = want.draws().to_vec();
+    fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
+        self.session.admit(rows)?;
+        self.session.started(rows);
+        self.ids.clear();
         self.run_ops(rows, 0..self.plan.ops.len());
-        self.draws.clear();
-        let (logits, ids) = (&self.values[self.plan.logits.0], self.ids.clone());
-        let logits = if want == Want::Logits { logits.clone() } else { Vec::new() };
+        let output = self.output(rows);
         self.next_ticket += 1;
-        self.finished.push((Ticket(self.next_ticket), Output { ids, logits }));
+        self.finished.push((Ticket(self.next_ticket), output));
         Ok(Ticket(self.next_ticket))
     }
 
     fn finish(&mut self, ticket: Ticket) -> Result<Output> {
         match self.finished.iter().position(|(t, _)| *t == ticket) {
-            Some(i) => Ok(self.finished.remove(i).1),
+            Some(i) => self.finished.remove(i).1,
             None => Err(Error::Request(format!("step {}: expected a step that was started", ticket.0))),
         }
     }
@@ -162,11 +161,34 @@ impl Runner for Reference<'_> {
     }
 
     fn forget(&mut self, seq: u32, from: u32) {
-        for (layer, (k, v)) in self.plan.layers.iter().zip(&mut self.caches[seq as usize]) {
-            let Some(spec) = layer.kv() else { continue };
-            k.truncate(from as usize * spec.k_width());
-            v.truncate(from as usize * spec.v_width());
+        let held = self.session.forget(seq, from);
+        let layers = &self.plan.layers;
+        if let Some(cache) = self.caches.get_mut(seq as usize) {
+            for (layer, (k, v)) in layers.iter().zip(cache) {
+                let Some(spec) = layer.kv() else { continue };
+                k.truncate(held * spec.k_width());
+                v.truncate(held * spec.v_width());
+            }
         }
+    }
+
+    fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {
+        self.session.fork(from, to, n_positions as usize)?;
+        let n = n_positions as usize;
+        let copy = |(layer, (k, v)): (&LayerState, &(Vec<f32>, Vec<f32>))| {
+            let (k_width, v_width) = layer.kv().map_or((0, 0), |spec| (spec.k_width(), spec.v_width()));
+            (k[..n * k_width].to_vec(), v[..n * v_width].to_vec())
+        };
+        self.caches[to as usize] = self.plan.layers.iter().zip(&self.caches[from as usize]).map(copy).collect();
+        Ok(())
+    }
+
+    fn free_blocks(&self) -> usize {
+        self.session.blocks().free(0)
+    }
+
+    fn blocks_needed(&self, rows: &[Row]) -> usize {
+        self.session.blocks().needed(0, rows)
     }
 
     fn collect_importance(&mut self) -> Result<()> {

@@ -5,16 +5,16 @@
 //! give the same ids; a seed of -1 takes one from the clock.
 //!
 //! Each step is a pure function in [`steps`]; [`rng`] is the generator behind the draw. [`Sampler::sample`] runs the chain
-//! here; a [`Draw`] is all that a device needs to do the same.
+//! here; a [`SampleRequest`] is all that a device needs to do the same.
 
-mod draw;
+mod request;
 pub mod rng;
 pub mod steps;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub use draw::Draw;
+pub use request::SampleRequest;
 pub use rng::Rng;
 use steps::Candidate;
 
@@ -111,30 +111,32 @@ impl Sampler {
         self.options.banned.contains(&id)
     }
 
-    /// The next draw; with room among its recent ids for one that is sampled but not `accept`ed yet if `one_unread`.
-    pub fn draw(&mut self, one_unread: bool) -> Draw {
+    /// The request for the next id; with room among its recent ids for one that is sampled but not `accept`ed yet if
+    /// `one_unread`.
+    pub fn request(&mut self, one_unread: bool) -> SampleRequest {
         let unit = if self.options.is_greedy() { 0.0 } else { self.rng.unit() };
         let mut recent = Vec::new();
         if self.options.has_penalties() {
             let most = usize::try_from(self.options.repeat_last_n).map_or(usize::MAX, |n| n - usize::from(one_unread));
             recent.extend(self.recent.iter().skip(self.recent.len().saturating_sub(most)));
         }
-        Draw { options: self.options.clone(), recent, unit }
+        SampleRequest { options: self.options.clone(), recent, unit }
     }
 
-    /// Undoes the last [`Sampler::draw`], whose id nobody will see: the next one has its random number.
-    pub fn undo_draw(&mut self) {
+    /// Undoes the last [`Sampler::request`], whose id nobody will see: the next one has its random number.
+    pub fn undo_request(&mut self) {
         if !self.options.is_greedy() {
             self.rng.back();
         }
     }
 
     /// Picks the next id from one row of logits, `[vocab]`, without remembering it: see [`Sampler::accept`].
+    /// None if a logit is NaN.
     ///
     /// # Panics
     /// When `logits` is empty.
-    pub fn sample(&mut self, logits: &[f32]) -> u32 {
-        self.draw(false).pick(logits, None, &mut self.candidates)
+    pub fn sample(&mut self, logits: &[f32]) -> Option<u32> {
+        self.request(false).pick(logits, None, &mut self.candidates)
     }
 
     /// Remembers an id (of the prompt, or sampled) for the penalties.

@@ -1,20 +1,33 @@
 //! One step of work: rows of several sequences, and the interface every interpreter of a plan offers.
 
-use crate::sample::{Draw, SamplerOptions};
-use crate::Result;
-use std::collections::HashMap;
+use crate::sample::{SampleRequest, SamplerOptions};
+use crate::{Error, Result};
 
 /// Where a row's token id comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
     /// A known id, below the vocabulary's size.
     Id(u32),
-    /// The id that the last wanted row of the same sequence sampled; it need not have reached the host yet.
+    /// The id that the last output row of the same sequence gave, in an earlier step; it need not have reached the host yet.
     Sampled,
 }
 
+/// What a row gives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum RowOutput {
+    /// Nothing but its entry in the cache.
+    #[default]
+    None,
+    /// The id of its largest logit.
+    Id,
+    /// An id sampled as requested. See [`Runner::refuses`].
+    Sample(SampleRequest),
+    /// The id of its largest logit, and all logits on the host.
+    Logits,
+}
+
 /// One token of one sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Which sequence, `0..n_seqs`.
     pub seq: u32,
@@ -22,8 +35,15 @@ pub struct Row {
     pub pos: u32,
     /// The token itself.
     pub token: Token,
-    /// Whether this row's logits are computed (and an id sampled).
-    pub wanted: bool,
+    /// What is asked for.
+    pub output: RowOutput,
+}
+
+impl Row {
+    /// Whether it is an output row: its logits are computed, and an id comes of them.
+    pub fn has_output(&self) -> bool {
+        self.output != RowOutput::None
+    }
 }
 
 /// A step that was started and whose results are not read yet.
@@ -33,29 +53,45 @@ pub struct Ticket(pub u64);
 /// What a step produced.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
-    /// Sampled id per wanted row, in row order.
+    /// An id per output row, in row order.
     pub ids: Vec<u32>,
-    /// Logits per wanted row, `[wanted, vocab]`; empty unless asked for.
+    /// Logits of the rows that ask for them, in row order, `[rows, vocab]`.
     pub logits: Vec<f32>,
 }
 
-/// How ids are sampled, and what the step should hand back beside them.
+/// The same output for all output rows of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Want<'a> {
-    /// Greedy ids only: 4 bytes per wanted row.
+    /// Greedy ids only: 4 bytes per output row.
     Ids,
     /// Greedy ids and all logits.
     Logits,
-    /// Only ids, each drawn by its row's chain: a draw per wanted row, in row order. See [`Runner::refuses`].
-    Drawn(&'a [Draw]),
+    /// Sampled ids, a request per output row, in row order.
+    Drawn(&'a [SampleRequest]),
 }
 
-impl<'a> Want<'a> {
-    /// The draws; none if ids are greedy.
-    pub fn draws(self) -> &'a [Draw] {
+impl Want<'_> {
+    /// The rows with that output in place of what output rows asked for.
+    ///
+    /// # Errors
+    /// Another number of requests than of output rows.
+    pub fn of(self, rows: &[Row]) -> Result<Vec<Row>> {
+        let (mut rows, mut next) = (rows.to_vec(), 0);
+        for row in rows.iter_mut().filter(|row| row.has_output()) {
+            row.output = match self {
+                Want::Ids => RowOutput::Id,
+                Want::Logits => RowOutput::Logits,
+                Want::Drawn(requests) => requests.get(next).cloned().map_or(RowOutput::Id, RowOutput::Sample),
+            };
+            next += 1;
+        }
         match self {
-            Want::Drawn(draws) => draws,
-            Want::Ids | Want::Logits => &[],
+            Want::Drawn(requests) if requests.len() != next => {
+                let found = requests.len();
+                let what = format!("sample requests of a step: expected one per output row, {next}, found {found}");
+                Err(Error::Request(what))
+            }
+            _ => Ok(rows),
         }
     }
 }
@@ -72,26 +108,48 @@ pub struct Squares {
 }
 
 /// An interpreter of a plan, with its KV cache: the CPU reference or the Vulkan engine.
-pub trait Runner {
+pub trait Runner: Send {
     /// Vocabulary size: logits per row.
     fn n_vocab(&self) -> usize;
     /// Context: positions a sequence may hold.
     fn n_ctx(&self) -> usize;
     /// Most rows one step takes.
     fn max_rows(&self) -> usize;
-    /// Starts a step. At most two steps may be unfinished; tickets finish in order.
+    /// Starts a step. At most two steps may be unfinished; tickets finish in order. A step that cannot start leaves all as it
+    /// was.
     ///
     /// # Errors
-    /// A row outside the context or the vocabulary, more rows than `max_rows`, draws that are refused, a lost device.
-    fn start(&mut self, rows: &[Row], want: Want<'_>) -> Result<Ticket>;
+    /// A row outside the context or the vocabulary, or not in order (see [`Limits::check`]); more rows than `max_rows`; a
+    /// sampled token of a sequence that has none; a request that is refused; too few free blocks; a lost device.
+    fn start(&mut self, rows: &[Row]) -> Result<Ticket>;
     /// Waits for a started step and reads its results.
+    ///
+    /// # Errors
+    /// A ticket that is not the oldest one's; logits that are NaN, after which the sequence has no sampled id; a lost device.
     fn finish(&mut self, ticket: Ticket) -> Result<Output>;
-    /// Why this runner cannot draw ids by such a chain, so that the caller has to, from logits; none if it can.
+    /// Why this runner cannot sample ids by such a chain, so that the caller has to, from logits; none if it can.
     fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {
         Some("the runner gives only logits and greedy ids".into())
     }
-    /// Forgets a sequence from position `from` on (0: all of it).
+    /// Forgets a sequence from position `from` on (0: all of it), and the id it sampled. Nothing if there is no such sequence.
     fn forget(&mut self, seq: u32, from: u32);
+    /// Makes `to` a sequence of the first `n_positions` of `from`, whose blocks they share until one of them writes there;
+    /// what `to` held is forgotten. `to` has no sampled id.
+    ///
+    /// # Errors
+    /// No such sequences, or fewer positions than asked for.
+    fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {
+        let _ = (from, to, n_positions);
+        Err(Error::Request("the runner cannot fork sequences".into()))
+    }
+    /// Blocks of the cache that no sequence holds, of [`crate::session::KV_BLOCK`] positions each.
+    fn free_blocks(&self) -> usize {
+        usize::MAX
+    }
+    /// Blocks that a step of these rows would take of the free ones.
+    fn blocks_needed(&self, _rows: &[Row]) -> usize {
+        0
+    }
     /// Whether the GPU's time of the steps started from now on is counted, which costs a little.
     fn time_steps(&mut self, _on: bool) {}
     /// Counters since the start, for `--counters`.
@@ -110,9 +168,12 @@ pub trait Runner {
     /// A lost device.
     fn importance(&mut self) -> Result<Vec<Squares>>;
 
-    /// Starts and finishes.
+    /// Starts and finishes a step whose output rows all want the same.
+    ///
+    /// # Errors
+    /// As [`Runner::start`] and [`Runner::finish`]; another number of requests than of output rows.
     fn run(&mut self, rows: &[Row], want: Want<'_>) -> Result<Output> {
-        let ticket = self.start(rows, want)?;
+        let ticket = self.start(&want.of(rows)?)?;
         self.finish(ticket)
     }
 }
@@ -159,51 +220,145 @@ pub struct Limits {
     pub n_seqs: usize,
 }
 
+/// What a step was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Output rows.
+    pub outputs: usize,
+    /// Of which so many want logits on the host.
+    pub logits: usize,
+    /// Whether an output row has its id sampled by more than the largest logit.
+    pub sampled: bool,
+    /// Whether no two rows are of one sequence.
+    pub one_each: bool,
+}
+
+/// Rows up to which the row before of the same sequence is sought among all; more rows take a table.
+const FEW: usize = 16;
+
 impl Limits {
-    /// Checks every row.
+    /// Checks every row, and that those of a sequence have positions one above the other.
     ///
     /// # Errors
-    /// [`crate::Error::Request`] naming the row's field with expected and found.
-    pub fn check(&self, rows: &[Row]) -> Result<()> {
-        let bad = |what: String| Err(crate::Error::Request(what));
+    /// [`Error::Request`] naming the row's field with expected and found.
+    pub fn check(&self, rows: &[Row]) -> Result<Checked> {
+        let bad = |what: String| Err(Error::Request(what));
         if rows.is_empty() || rows.len() > self.max_rows {
             return bad(format!("rows of a step: expected 1 to {}, found {}", self.max_rows, rows.len()));
         }
-        for row in rows {
-            if row.seq as usize >= self.n_seqs {
-                return bad(format!("sequence: expected below {}, found {}", self.n_seqs, row.seq));
+        // Position after the last row of each sequence, 0 before its first.
+        let mut next = if rows.len() > FEW { vec![0u32; self.n_seqs] } else { Vec::new() };
+        let mut found = Checked { outputs: 0, logits: 0, sampled: false, one_each: true };
+        for (i, row) in rows.iter().enumerate() {
+            self.check_row(row)?;
+            let before = match next.get_mut(row.seq as usize) {
+                Some(next) => std::mem::replace(next, row.pos + 1),
+                None => rows[..i].iter().rfind(|r| r.seq == row.seq).map_or(0, |r| r.pos + 1),
+            };
+            found.one_each &= before == 0;
+            if before > 0 && row.pos != before {
+                let (seq, pos) = (row.seq, row.pos);
+                return bad(format!("row {i}, sequence {seq}: expected position {before} after the last, found {pos}"));
             }
-            if row.pos as usize >= self.n_ctx {
-                return bad(format!("position: expected below the context's {}, found {}", self.n_ctx, row.pos));
-            }
-            if let Token::Id(id) = row.token {
-                if id as usize >= self.n_vocab {
-                    return bad(format!("token id: expected below {}, found {id}", self.n_vocab));
-                }
-            }
+            found.outputs += usize::from(row.has_output());
+            found.logits += usize::from(row.output == RowOutput::Logits);
+            found.sampled |= matches!(&row.output, RowOutput::Sample(r) if !r.options.is_argmax());
         }
-        Ok(())
+        if found.sampled && !found.one_each {
+            check_sampled_alone(rows)?;
+        }
+        Ok(found)
     }
 
-    /// Checks that there is a draw per wanted row, and none whose recent ids another row of the step would decide.
-    ///
-    /// # Errors
-    /// [`crate::Error::Request`] with expected and found.
-    pub fn check_draws(rows: &[Row], want: Want<'_>) -> Result<()> {
-        let Want::Drawn(draws) = want else { return Ok(()) };
-        let wanted: Vec<&Row> = rows.iter().filter(|r| r.wanted).collect();
-        if wanted.len() != draws.len() {
-            let what = format!("draws of a step: expected one per wanted row, {}, found {}", wanted.len(), draws.len());
-            return Err(crate::Error::Request(what));
+    fn check_row(&self, row: &Row) -> Result<()> {
+        let bad = |what: String| Err(Error::Request(what));
+        if row.seq as usize >= self.n_seqs {
+            return bad(format!("sequence: expected below {}, found {}", self.n_seqs, row.seq));
         }
-        let mut rows_of: HashMap<u32, usize> = HashMap::new();
-        wanted.iter().for_each(|row| *rows_of.entry(row.seq).or_default() += 1);
-        match wanted.iter().find(|row| row.token == Token::Sampled && rows_of[&row.seq] > 1) {
-            Some(row) => Err(crate::Error::Request(format!(
-                "sequence {}: expected one wanted row in a step that draws after a sampled id, found more",
-                row.seq
-            ))),
-            None => Ok(()),
+        if row.pos as usize >= self.n_ctx {
+            return bad(format!("position: expected below the context's {}, found {}", self.n_ctx, row.pos));
         }
+        match row.token {
+            Token::Id(id) if id as usize >= self.n_vocab => {
+                bad(format!("token id: expected below {}, found {id}", self.n_vocab))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks that no request's recent ids depend on what another row of the step samples.
+fn check_sampled_alone(rows: &[Row]) -> Result<()> {
+    let outputs = |seq: u32| rows.iter().filter(|row| row.seq == seq && row.has_output()).count();
+    let after_sampled = |row: &&Row| row.has_output() && row.token == Token::Sampled;
+    match rows.iter().filter(after_sampled).find(|row| outputs(row.seq) > 1) {
+        Some(row) => Err(Error::Request(format!(
+            "sequence {}: expected one output row in a step that samples after a sampled id, found more",
+            row.seq
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { n_vocab: 10, n_ctx: 100, max_rows: 40, n_seqs: 3 };
+
+    fn row(seq: u32, pos: u32) -> Row {
+        Row { seq, pos, token: Token::Id(1), output: RowOutput::Id }
+    }
+
+    fn refused(rows: &[Row]) -> String {
+        LIMITS.check(rows).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn rows_of_a_sequence_come_one_above_the_other_however_many_there_are() {
+        for count in [3, 30] {
+            let turns: Vec<Row> = (0..count).flat_map(|i| [row(0, 4 + i), row(2, i)]).take(count as usize).collect();
+            let checked = LIMITS.check(&turns).unwrap();
+            assert_eq!((checked.outputs, checked.one_each), (count as usize, false));
+            let last = turns.len() - 1;
+            for wrong in [-1i64, 1] {
+                let mut bad = turns.clone();
+                bad[last].pos = (i64::from(bad[last].pos) + wrong) as u32;
+                let found = refused(&bad);
+                assert!(found.contains(&format!("expected position {}", turns[last].pos)), "{count}: {found}");
+            }
+        }
+        assert!(LIMITS.check(&[row(0, 0), row(1, 0), row(2, 99)]).unwrap().one_each);
+        assert!(refused(&[row(0, 7), row(0, 7)]).contains("expected position 8 after the last, found 7"));
+    }
+
+    #[test]
+    fn a_step_says_what_it_holds() {
+        let request = |temperature| SampleRequest {
+            options: std::sync::Arc::new(SamplerOptions { temperature, ..Default::default() }),
+            recent: vec![],
+            unit: 0.5,
+        };
+        let of = |outputs: &[RowOutput]| {
+            let rows = outputs.iter().zip(0..).map(|(output, seq)| Row { output: output.clone(), ..row(seq, 0) });
+            LIMITS.check(&rows.collect::<Vec<_>>()).unwrap()
+        };
+        let (greedy, warm) = (RowOutput::Sample(request(0.0)), RowOutput::Sample(request(0.8)));
+        assert_eq!(
+            of(&[RowOutput::None, RowOutput::Logits, greedy]),
+            Checked { outputs: 2, logits: 1, sampled: false, one_each: true }
+        );
+        assert!(of(&[RowOutput::Id, warm.clone()]).sampled);
+        let two = [0, 1].map(|pos| Row { token: Token::Sampled, output: warm.clone(), ..row(1, pos) });
+        assert!(refused(&two).contains("sequence 1: expected one output row"));
+    }
+
+    #[test]
+    fn one_output_for_all_rows_leaves_rows_without_one_alone() {
+        let rows = [Row { output: RowOutput::None, ..row(0, 0) }, row(0, 1)];
+        let filled = Want::Logits.of(&rows).unwrap();
+        assert_eq!((&filled[0].output, &filled[1].output), (&RowOutput::None, &RowOutput::Logits));
+        let error = Want::Drawn(&[]).of(&rows).unwrap_err().to_string();
+        assert!(error.contains("expected one per output row, 1, found 0"), "{error}");
     }
 }

@@ -17,6 +17,7 @@ mod reference;
 mod router;
 mod runs;
 mod sample;
+mod session;
 mod synthetic;
 mod tables;
 mod text;

@@ -2,19 +2,19 @@
 
 use crate::util::{demo_path, logits, nmse, pick, reference, shared, Golden};
 use pumex::gguf::Gguf;
-use pumex::step::{Row, Runner, Token, Want};
+use pumex::step::{Row, RowOutput, Runner, Token};
 use std::path::Path;
 
 /// Greedy ids of `count` steps after `ids`, the sampled token fed back without passing through here.
 pub fn greedy(runner: &mut dyn Runner, ids: &[u32], count: usize) -> Vec<u32> {
     runner.forget(0, 0);
     let mut rows = crate::util::rows(0, 0, ids);
-    rows.iter_mut().rev().skip(1).for_each(|r| r.wanted = false);
-    let mut pending = runner.start(&rows, Want::Ids).unwrap();
+    rows.iter_mut().rev().skip(1).for_each(|r| r.output = RowOutput::None);
+    let mut pending = runner.start(&rows).unwrap();
     let mut out = Vec::new();
     for i in 0..count {
-        let row = Row { seq: 0, pos: (ids.len() + i) as u32, token: Token::Sampled, wanted: true };
-        let next = runner.start(&[row], Want::Ids).unwrap();
+        let row = Row { seq: 0, pos: (ids.len() + i) as u32, token: Token::Sampled, output: RowOutput::Id };
+        let next = runner.start(&[row]).unwrap();
         out.extend(runner.finish(pending).unwrap().ids);
         pending = next;
     }
@@ -84,13 +84,16 @@ fn chunks_of_a_prompt_give_what_the_whole_gives() {
 fn rows_outside_the_limits_are_refused() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let mut runner = reference(&gguf);
-    let row = Row { seq: 0, pos: 0, token: Token::Id(5), wanted: true };
-    for bad in
-        [Row { token: Token::Id(4096), ..row }, Row { seq: 2, ..row }, Row { pos: 1024, ..row }, Row { pos: 3, ..row }]
-    {
-        assert!(runner.start(&[bad], Want::Ids).is_err(), "{bad:?}");
+    let row = Row { seq: 0, pos: 0, token: Token::Id(5), output: RowOutput::Id };
+    for bad in [
+        Row { token: Token::Id(4096), ..row.clone() },
+        Row { seq: 2, ..row.clone() },
+        Row { pos: 1024, ..row.clone() },
+        Row { pos: 3, ..row },
+    ] {
+        assert!(runner.start(std::slice::from_ref(&bad)).is_err(), "{bad:?}");
     }
-    assert!(runner.start(&[], Want::Ids).is_err());
+    assert!(runner.start(&[]).is_err());
 }
 
 /// In such a block the scale would count for the bias too, which no op does: a wrong answer would be worse than none.

@@ -69,17 +69,17 @@ fn penalties_forget_ids_beyond_the_last_n() {
     let options = SamplerOptions { temperature: 0.0, repeat_penalty: 10.0, repeat_last_n: 2, ..Default::default() };
     let mut sampler = Sampler::new(options);
     sampler.accept(0);
-    assert_eq!(sampler.sample(&[2.0, 1.0, 0.5]), 1);
+    assert_eq!(sampler.sample(&[2.0, 1.0, 0.5]), Some(1));
     sampler.accept(1);
     sampler.accept(2);
-    assert_eq!(sampler.sample(&[2.0, 1.0, 0.5]), 0);
+    assert_eq!(sampler.sample(&[2.0, 1.0, 0.5]), Some(0));
 }
 
 #[test]
 fn greedy_takes_the_lowest_id_of_equals_and_never_a_nan_or_banned_id() {
     let greedy = |banned| Sampler::new(SamplerOptions { temperature: 0.0, banned, ..Default::default() });
-    assert_eq!(greedy(vec![]).sample(&[f32::NAN, 1.0, 4.0, 4.0]), 2);
-    assert_eq!(greedy(vec![2, 3, 99]).sample(&[0.0, 1.0, 4.0, 4.0]), 1);
+    assert_eq!(greedy(vec![]).sample(&[f32::NAN, 1.0, 4.0, 4.0]), None);
+    assert_eq!(greedy(vec![2, 3, 99]).sample(&[0.0, 1.0, 4.0, 4.0]), Some(1));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn draws_follow_the_softmax_at_the_temperature() {
     let mut counts = [0u32; 3];
     let n = 60_000;
     for _ in 0..n {
-        counts[sampler.sample(&logits) as usize] += 1;
+        counts[sampler.sample(&logits).unwrap() as usize] += 1;
     }
     for (count, p) in counts.iter().zip([0.6, 0.3, 0.1]) {
         let sigma = (f64::from(n) * p * (1.0 - p)).sqrt();
@@ -104,7 +104,7 @@ fn a_seed_repeats_its_draws_and_another_does_not() {
     let draws = |seed| {
         let options = SamplerOptions { seed, top_k: 0, ..Default::default() };
         let mut sampler = Sampler::new(options);
-        (0..8).map(|_| sampler.sample(&logits)).collect::<Vec<u32>>()
+        (0..8).map(|_| sampler.sample(&logits).unwrap()).collect::<Vec<u32>>()
     };
     assert_eq!(draws(1), draws(1));
     assert_ne!(draws(1), draws(2));
@@ -202,10 +202,10 @@ fn running_ahead_changes_no_draw_of_a_whole_conversation() {
 #[test]
 fn a_draw_that_is_undone_comes_again() {
     let mut sampler = Sampler::new(SamplerOptions { seed: 3, ..Default::default() });
-    let first = sampler.draw(true);
-    let second = sampler.draw(true);
-    sampler.undo_draw();
-    assert_eq!(sampler.draw(true), second);
+    let first = sampler.request(true);
+    let second = sampler.request(true);
+    sampler.undo_request();
+    assert_eq!(sampler.request(true), second);
     assert_ne!(first.unit, second.unit);
 }
 

@@ -5,7 +5,7 @@ use pumex::gguf::Gguf;
 use pumex::plan::Plan;
 use pumex::policy::Activations;
 use pumex::reference::Reference;
-use pumex::step::{Row, Runner, Token, Want};
+use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use pumex::{model, vk};
 use std::path::{Path, PathBuf};
 
@@ -117,9 +117,12 @@ pub fn nmse(found: &[f32], truth: &[f32]) -> f64 {
     error / signal
 }
 
-/// Rows of one sequence from `start` on, all wanted.
+/// Rows of one sequence from `start` on, all output rows.
 pub fn rows(seq: u32, start: usize, ids: &[u32]) -> Vec<Row> {
-    let row = |(i, id): (usize, &u32)| Row { seq, pos: (start + i) as u32, token: Token::Id(*id), wanted: true };
+    let row = |(i, id): (usize, &u32)| {
+        let (pos, token) = ((start + i) as u32, Token::Id(*id));
+        Row { seq, pos, token, output: RowOutput::Id }
+    };
     ids.iter().enumerate().map(row).collect()
 }
 

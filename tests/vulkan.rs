@@ -9,8 +9,8 @@ use pumex::conversation::{generate, Request};
 use pumex::engine::{CacheType, Debug, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::policy::Activations;
-use pumex::sample::{Draw, Sampler, SamplerOptions};
-use pumex::step::{Counters, Output, Row, Runner, Squares, Ticket, Token, Want};
+use pumex::sample::{SampleRequest, Sampler, SamplerOptions};
+use pumex::step::{Counters, Output, Row, RowOutput, Runner, Squares, Ticket, Token, Want};
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
@@ -186,11 +186,11 @@ fn steady_decode_keeps_to_its_counters() {
     let Some(mut runner) = vulkan(&gguf, usual(CacheType::F16)) else { return };
     greedy(&mut runner, &[0, 589, 346], 8); // records every shape
     let layers = runner.plan().layers.len() as u64;
-    let row = |pos| Row { seq: 0, pos, token: Token::Sampled, wanted: true };
-    let mut pending = runner.start(&[row(11)], Want::Ids).unwrap();
+    let row = |pos| Row { seq: 0, pos, token: Token::Sampled, output: RowOutput::Id };
+    let mut pending = runner.start(&[row(11)]).unwrap();
     for pos in 12..40 {
         let before = runner.counters();
-        let next = runner.start(&[row(pos)], Want::Ids).unwrap();
+        let next = runner.start(&[row(pos)]).unwrap();
         runner.finish(pending).unwrap();
         pending = next;
         let now = runner.counters();
@@ -248,9 +248,10 @@ impl Runner for HostSampled {
     fn max_rows(&self) -> usize {
         self.0.max_rows()
     }
-    fn start(&mut self, rows: &[Row], want: Want<'_>) -> pumex::Result<Ticket> {
-        assert!(want.draws().is_empty(), "a draw for a runner that refuses them");
-        self.0.start(rows, want)
+    fn start(&mut self, rows: &[Row]) -> pumex::Result<Ticket> {
+        let samples = rows.iter().any(|row| matches!(row.output, RowOutput::Sample(_)));
+        assert!(!samples, "a request for a runner that refuses them");
+        self.0.start(rows)
     }
     fn finish(&mut self, ticket: Ticket) -> pumex::Result<Output> {
         self.0.finish(ticket)
@@ -326,11 +327,12 @@ fn chains_that_change_with_every_step_need_no_new_recording() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let Some(mut runner) = vulkan(&gguf, usual(CacheType::F16)) else { return };
     let Some(mut truth) = vulkan(&gguf, usual(CacheType::F16)) else { return };
-    let rows = |pos: u32| [0, 1].map(|seq| Row { seq, pos, token: Token::Id(300 + seq * 7 + pos), wanted: true });
+    let rows =
+        |pos: u32| [0, 1].map(|seq| Row { seq, pos, token: Token::Id(300 + seq * 7 + pos), output: RowOutput::Id });
     let mut recordings = 0;
     for pos in 0..12 {
-        let draws: Vec<Draw> = [0, 1]
-            .map(|seq| Draw {
+        let draws: Vec<SampleRequest> = [0, 1]
+            .map(|seq| SampleRequest {
                 options: Arc::new(SamplerOptions {
                     temperature: [0.7, 0.0, 1.8][(pos + seq) as usize % 3],
                     top_k: 3 + 10 * pos as i32,
@@ -346,19 +348,19 @@ fn chains_that_change_with_every_step_need_no_new_recording() {
         let expected: Vec<u32> = logits
             .chunks_exact(truth.n_vocab())
             .zip(&draws)
-            .map(|(row, draw)| draw.pick(row, None, &mut Vec::new()))
+            .map(|(row, draw)| draw.pick(row, None, &mut Vec::new()).unwrap())
             .collect();
         assert_eq!(runner.run(&rows(pos), Want::Drawn(&draws)).unwrap().ids, expected, "position {pos}");
         recordings = if pos < 2 { runner.counters().recordings } else { recordings };
     }
     assert_eq!(runner.counters().recordings, recordings);
-    let draw = Draw { options: Arc::new(SamplerOptions::default()), recent: vec![], unit: 0.0 };
-    let refused = |rows: &[Row], draws: &[Draw], runner: &mut dyn Runner| {
+    let draw = SampleRequest { options: Arc::new(SamplerOptions::default()), recent: vec![], unit: 0.0 };
+    let refused = |rows: &[Row], draws: &[SampleRequest], runner: &mut dyn Runner| {
         runner.run(rows, Want::Drawn(draws)).unwrap_err().to_string()
     };
     assert!(refused(&rows(12), std::slice::from_ref(&draw), &mut runner)
-        .contains("expected one per wanted row, 2, found 1"));
-    let two = [12, 13].map(|pos| Row { seq: 1, pos, token: Token::Sampled, wanted: true });
+        .contains("expected one per output row, 2, found 1"));
+    let two = [12, 13].map(|pos| Row { seq: 1, pos, token: Token::Sampled, output: RowOutput::Id });
     assert!(refused(&two, &[draw.clone(), draw.clone()], &mut runner).contains("sequence 1"));
     assert_silent(&runner);
 }

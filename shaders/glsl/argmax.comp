@@ -1,5 +1,6 @@
 // logits [w, vocab] -> the greedy id of each wanted row, kept per sequence for the next step and listed for the host.
-// Workgroups take parts of a row; the last to arrive compares what they found. The first of equal logits wins.
+// Workgroups take parts of a row; the last to arrive compares what they found. The first of equal logits wins. A NaN among them
+// outdoes all: the host is told, and the next step goes on with some id of the vocabulary.
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
@@ -12,7 +13,8 @@ shared uint best_id[gl_WorkGroupSize.x];
 shared uint arrived;
 
 bool better(float v, uint id, float than, uint than_id) {
-    return id != NONE && (than_id == NONE || v > than || (v == than && id < than_id));
+    bool above = id == ID_NAN || v > than || (v == than && id < than_id);
+    return id != NONE && than_id != ID_NAN && (than_id == NONE || above);
 }
 
 // The best of all threads' (v, id), in the first place of the shared arrays.
@@ -37,15 +39,17 @@ void main() {
     float l = logits.v[row * vocab + min(i, vocab - 1)], next = logits.v[row * vocab + min(i + step, vocab - 1)];
     if (row >= params.w[STEP_WANTED]) return; // the recording has room for more; nothing above waits for the answer
     float value = 0.0;
-    uint id = NONE;
+    uint id = NONE, largest = 0; // of the bits but the sign: infinity's, unless there is a NaN
     for (; i < vocab; i += step) {
-        if (better(l, i, value, id)) {
+        largest = max(largest, floatBitsToUint(l) & 0x7fffffffu);
+        if (id == NONE || l > value) {
             value = l;
             id = i;
         }
         l = next;
         next = logits.v[row * vocab + min(i + 2 * step, vocab - 1)];
     }
+    if (largest > 0x7f800000u) id = ID_NAN;
     join(value, id);
     if (parts > 1) {
         uint at = row * parts * 2;
@@ -72,7 +76,7 @@ void main() {
         join(value, id);
     }
     if (t == 0) {
-        sampled.v[step_seq(params, step_wanted(params, row))] = best_id[0];
+        sampled.v[step_place(params, row)] = best_id[0] == ID_NAN ? 0 : best_id[0];
         ids.v[row] = best_id[0];
     }
 }

@@ -1,6 +1,7 @@
 // logits [w, vocab] -> the id that the sampler's chain (src/sample.rs) draws for each wanted row, kept per sequence for the
 // next step and listed for the host. Workgroups take parts of a row and leave the K best of theirs, in order; the last to
-// arrive finds the best of all and does the rest of the chain. Logits are only read; no subgroup operations are needed.
+// arrive finds the best of all and does the rest of the chain. Logits are only read; no subgroup operations are needed. Of a row
+// with a NaN no id is drawn: the host is told, and the next step goes on with some id of the vocabulary.
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
@@ -17,8 +18,10 @@ const uint ROOM = LOADS * K > ROUND * SIZE + K ? LOADS * K : ROUND * SIZE + K; /
 const uint AT_ONCE = 8; // candidates compared in a turn of a loop
 
 // A candidate is the key of its logit, which orders as logits do, and its id: the higher key comes first, then the lower id.
-// No two are equal, so every choice below is the only one. Key 0 is no logit's: the candidate is none, and comes last.
+// No two are equal, so every choice below is the only one. Key 0 is no logit's: the candidate is none, and comes last. NaNs come
+// before all.
 const uvec2 NONE = uvec2(0, 0xffffffffu);
+const uint NAN_KEY = 0xffffffffu;
 bool before(uvec2 a, uvec2 b) { return a.x > b.x || (a.x == b.x && a.y < b.y); }
 
 shared uvec2 list[ROOM + AT_ONCE]; // candidates in any order; first the ids to lower: place in the part, count
@@ -29,11 +32,12 @@ shared uint count, merged, arrived, kept;
 
 const uint INFINITE = 0x7f800000u;
 bool is_finite(float x) { return (floatBitsToUint(x) & INFINITE) != INFINITE; }
+bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > INFINITE; }
 
-// Zeros of both signs are equal when the largest is sought, as on the host; NaN is impossible.
+// Zeros of both signs are equal when the largest is sought, as on the host.
 uint key_of(float x, bool greedy) {
     uint bits = floatBitsToUint(x);
-    if ((bits & 0x7fffffffu) > INFINITE) bits = 0x80000000u | INFINITE;
+    if (is_nan(x)) return NAN_KEY;
     if (greedy && bits == 0x80000000u) bits = 0;
     return bits ^ ((bits & 0x80000000u) != 0 ? 0xffffffffu : 0x80000000u);
 }
@@ -53,6 +57,7 @@ float draw_float(uint draw, uint i) { return uintBitsToFloat(params.w[draw + i])
 
 // A logit after its ban (count 0) or penalties.
 float lowered(float x, uint times, uint draw) {
+    if (is_nan(x)) return x;
     if (times == 0) return uintBitsToFloat(0x80000000u | INFINITE);
     float repeat = draw_float(draw, DRAW_REPEAT);
     precise float by_frequency = float(times) * draw_float(draw, DRAW_FREQUENCY);
@@ -267,11 +272,12 @@ void main() {
     uvec4 with = uvec4(params.w[draw + DRAW_UNIT], params.w[draw + DRAW_P], params.w[draw + DRAW_LN_MIN_P],
                        params.w[draw + DRAW_TEMPERATURE]);
     if (parts > 1) join(row * parts * K, parts, k);
-    if (!greedy) draw_one(flags, with, min(k, vocab));
+    bool nan = chosen[0].x == NAN_KEY;
+    if (!greedy && !nan) draw_one(flags, with, min(k, vocab));
     barrier();
     if (t == 0) {
-        uint id = chosen[greedy ? 0 : kept].y;
-        if ((flags & DRAW_LAST) != 0) sampled.v[params.w[draw + DRAW_SEQ]] = id;
+        uint id = nan ? ID_NAN : chosen[greedy ? 0 : kept].y;
+        if ((flags & DRAW_LAST) != 0) sampled.v[params.w[draw + DRAW_SEQ]] = nan ? 0 : id;
         ids.v[row] = id;
     }
 }

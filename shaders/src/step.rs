@@ -14,8 +14,10 @@ blocks! {
         wanted_at: uint,
         /// What epochs of the step's messages start at (chain.comp).
         tags: uint,
+        /// Word where, for each output row, its place among the sampled ids stands.
+        places_at: uint,
         /// Zeros.
-        spare: uint[4],
+        spare: uint[3],
     }
 
     /// A row of the step; rows follow the header. ROW_ before each field.
@@ -78,6 +80,8 @@ constants! {
     STEP:
     /// Token of a row that is what its sequence sampled last.
     TOKEN_SAMPLED = u32::MAX;
+    /// Instead of an id, for the host: a logit of the row is NaN. No vocabulary is as large.
+    ID_NAN = u32::MAX - 1;
     /// Positions per block of the KV cache.
     KV_BLOCK = 32;
 }

@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use pumex::conversation::{rows, run_chunks};
 use pumex::engine;
 use pumex::sample::rng::Rng;
-use pumex::step::{Row, Runner, Token, Want};
+use pumex::step::{Row, RowOutput, Runner, Token};
 use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 
@@ -165,8 +165,8 @@ fn once(
         runner.forget(0, test.n_depth);
     } else {
         runner.forget(0, 0);
-        let fill = rows(&text(test.n_depth), 0, |_| false);
-        if !run_chunks(runner, &fill, Want::Ids, stop, &mut |_| Ok(()))? {
+        let fill = rows(&text(test.n_depth), 0, |_| RowOutput::None);
+        if !run_chunks(runner, &fill, stop, &mut |_| Ok(()))? {
             return Ok(None);
         }
     }
@@ -177,9 +177,9 @@ fn once(
         return decode(runner, test.n_depth, n, bos, stop);
     }
     let ids = text(test.n_prompt);
-    let rows = rows(&ids, depth, |i| i + 1 == ids.len());
+    let rows = rows(&ids, depth, |i| if i + 1 == ids.len() { RowOutput::Id } else { RowOutput::None });
     let begun = Instant::now();
-    let whole = run_chunks(runner, &rows, Want::Ids, stop, &mut |_| Ok(()))?;
+    let whole = run_chunks(runner, &rows, stop, &mut |_| Ok(()))?;
     let ns = begun.elapsed().as_nanos() as u64;
     Ok(whole.then_some(ns))
 }
@@ -190,7 +190,7 @@ fn decode(runner: &mut dyn Runner, start: u32, n: u32, first: u32, stop: &Atomic
     let mut ahead = None;
     for i in 0..n {
         let token = if i == 0 { Token::Id(first) } else { Token::Sampled };
-        let ticket = runner.start(&[Row { seq: 0, pos: start + i, token, wanted: true }], Want::Ids)?;
+        let ticket = runner.start(&[Row { seq: 0, pos: start + i, token, output: RowOutput::Id }])?;
         if let Some(earlier) = ahead.replace(ticket) {
             runner.finish(earlier)?;
         }

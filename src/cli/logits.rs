@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use pumex::conversation::{check_ids, rows, run_chunks};
-use pumex::step::Want;
+use pumex::step::RowOutput;
 use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 use serde_json::json;
@@ -54,7 +54,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let fail = |e| Error::io(&args.out, e);
     let mut file = BufWriter::new(File::create(&args.out).map_err(fail)?);
     let begun = Instant::now();
-    let whole = run_chunks(&mut *runner, &rows(&ids, 0, |_| true), Want::Logits, stop, &mut |output| {
+    let whole = run_chunks(&mut *runner, &rows(&ids, 0, |_| RowOutput::Logits), stop, &mut |output| {
         output.logits.iter().try_for_each(|x| file.write_all(&x.to_le_bytes())).map_err(fail)
     })?;
     file.flush().map_err(fail)?;

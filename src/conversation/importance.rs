@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::{check_ids, rows, run_chunks, PerplexityOptions};
 use crate::imatrix::{Entry, Imatrix};
-use crate::step::{Runner, Squares, Want};
+use crate::step::{RowOutput, Runner, Squares};
 use crate::{Error, Result};
 
 /// Runs `ids` in windows as perplexity does and collects; `on_window(done, of)` is called after each window. A set `stop`
@@ -36,7 +36,7 @@ pub fn importance(
             fed[0] = bos;
         }
         runner.forget(0, 0);
-        if !run_chunks(runner, &rows(&fed, 0, |_| false), Want::Ids, stop, &mut |_| Ok(()))? {
+        if !run_chunks(runner, &rows(&fed, 0, |_| RowOutput::None), stop, &mut |_| Ok(()))? {
             break;
         }
         done += 1;

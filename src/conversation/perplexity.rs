@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use rayon::prelude::*;
 
 use super::{check_ids, rows, run_chunks};
-use crate::step::{Runner, Want};
+use crate::step::{RowOutput, Runner};
 use crate::{Error, Result};
 
 /// How a text is scored.
@@ -119,10 +119,11 @@ fn score(
     }
     runner.forget(0, 0);
     // The last row predicts an id of the next window, so nothing scores it.
-    let rows = rows(&fed, 0, |i| i >= first && i + 1 < window.len());
+    let scored = |i| i >= first && i + 1 < window.len();
+    let rows = rows(&fed, 0, |i| if scored(i) { RowOutput::Logits } else { RowOutput::None });
     let mut targets = &window[first + 1..];
     let mut losses = Vec::with_capacity(targets.len());
-    let whole = run_chunks(runner, &rows, Want::Logits, stop, &mut |output| {
+    let whole = run_chunks(runner, &rows, stop, &mut |output| {
         let count = (output.logits.len() / n_vocab).min(targets.len());
         let (these, rest) = targets.split_at(count);
         targets = rest;

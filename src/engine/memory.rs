@@ -1,8 +1,8 @@
 //! What a model takes of a device's memory, before any is taken: weights, scratch, and a cache of as many positions as fit.
 
-use super::kv::KV_BLOCK;
 use super::{weights, Options};
 use crate::plan::Plan;
+use crate::session::KV_BLOCK;
 use crate::vk::Caps;
 use crate::{Error, Result};
 
@@ -40,7 +40,8 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, arena:
     let seqs = options.n_seqs.max(1) as usize;
     let asked = options.n_ctx.filter(|&n| n > 0).map(|n| n as usize);
     let n_ctx = asked.unwrap_or_else(|| plan.n_ctx_train.min(fit / seqs * KV_BLOCK));
-    let blocks = n_ctx.div_ceil(KV_BLOCK) * seqs;
+    let positions = options.cache_positions.map(|n| n as usize);
+    let blocks = positions.map_or(n_ctx.div_ceil(KV_BLOCK) * seqs, |n| n.div_ceil(KV_BLOCK));
     if blocks == 0 || blocks > fit {
         let mib = |b: u64| b >> 20;
         return Err(Error::OutOfMemory(format!(

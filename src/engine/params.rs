@@ -1,11 +1,12 @@
 //! StepParams: all that changes per step, as words that [`pumex_shaders::step`] names.
 
-use super::draw::{DRAW_WORDS, MAX_IDS};
-use super::kv::Blocks;
+use super::request::{MAX_IDS, REQUEST_WORDS};
+use crate::session::Blocks;
 use crate::step::{Row, Token};
 use crate::vk::Buffer;
 use crate::{Error, Result};
 use pumex_shaders::block::Block;
+pub use pumex_shaders::step::ID_NAN;
 use pumex_shaders::step::{StepHeader, StepRow, TOKEN_SAMPLED};
 
 const HEADER_WORDS: usize = StepHeader::LAYOUT.len_bytes() / 4;
@@ -25,27 +26,80 @@ impl Layout {
         Layout { max_rows, table_stride, n_seqs }
     }
 
-    fn wanted_at(&self) -> usize {
+    /// Most rows of a step.
+    pub fn max_rows(&self) -> usize {
+        self.max_rows
+    }
+
+    /// Word where the list of output rows starts.
+    fn outputs_at(&self) -> usize {
         HEADER_WORDS + self.max_rows * ROW_WORDS
     }
 
-    fn tables_at(&self) -> usize {
-        self.wanted_at() + self.max_rows
+    /// Word where, for each of them, its place among the sampled ids stands.
+    fn places_at(&self) -> usize {
+        self.outputs_at() + self.max_rows
     }
 
-    /// Word where the draws start.
-    pub fn draws_at(&self) -> usize {
+    fn tables_at(&self) -> usize {
+        self.places_at() + self.max_rows
+    }
+
+    /// Word where the sample requests start.
+    pub fn requests_at(&self) -> usize {
         self.tables_at() + self.n_seqs * self.table_stride
     }
 
-    /// Words for a draw per row and the ids that a draw per sequence may lower, and some.
-    fn draw_words(&self) -> usize {
-        self.max_rows * DRAW_WORDS + 2 * MAX_IDS * self.n_seqs.max(8)
+    /// Words for a request per row and the ids that a request per sequence may lower, and some.
+    fn request_words(&self) -> usize {
+        self.max_rows * REQUEST_WORDS + 2 * MAX_IDS * self.n_seqs.max(8)
     }
 
     /// Bytes of the buffer.
     pub fn len_bytes(&self) -> u64 {
-        4 * (self.draws_at() + self.draw_words()) as u64
+        4 * (self.requests_at() + self.request_words()) as u64
+    }
+
+    /// Words of the sampled ids: one for each sequence, and one for rows that are not the last of theirs.
+    pub fn sampled_words(&self) -> usize {
+        self.n_seqs + 1
+    }
+}
+
+/// An output row of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputRow {
+    /// Index of the row in the step.
+    pub row: u32,
+    /// Its sequence.
+    pub seq: u32,
+    /// Whether it is the last output row of its sequence, whose next row may start from its id.
+    pub last: bool,
+}
+
+/// The output rows of a step as it lists them: first those with logits for the host, each part in row order. `one_each`: no two
+/// rows are of one sequence.
+pub fn outputs_of(rows: &[Row], one_each: bool) -> Vec<OutputRow> {
+    let mut outputs: Vec<OutputRow> = Vec::new();
+    for logits in [true, false] {
+        let wanted = |row: &Row| row.has_output() && (row.output == crate::step::RowOutput::Logits) == logits;
+        let listed = rows.iter().zip(0..).filter(|(row, _)| wanted(row));
+        outputs.extend(listed.map(|(row, i)| OutputRow { row: i, seq: row.seq, last: true }));
+    }
+    if !one_each {
+        let mut seen = std::collections::HashSet::new();
+        let mut order: Vec<usize> = (0..outputs.len()).collect();
+        order.sort_unstable_by_key(|&i| std::cmp::Reverse(outputs[i].row));
+        order.into_iter().for_each(|i| outputs[i].last = seen.insert(outputs[i].seq));
+    }
+    outputs
+}
+
+/// A token as shaders read it.
+pub fn token_word(token: Token) -> u32 {
+    match token {
+        Token::Id(id) => id,
+        Token::Sampled => TOKEN_SAMPLED,
     }
 }
 
@@ -65,27 +119,27 @@ impl Params {
 
     /// Writes a step, whose packets' tags start at `tags`; only the entries of the block tables that changed since this slot's
     /// last step.
-    pub fn write(&mut self, rows: &[Row], blocks: &Blocks, tags: u32) {
+    pub fn write(&mut self, rows: &[Row], outputs: &[OutputRow], blocks: &Blocks, tags: u32) {
         let l = self.layout;
-        let wanted: Vec<u32> = (0..rows.len() as u32).filter(|&i| rows[i as usize].wanted).collect();
-        let (n, output) = (rows.len() as u32, wanted.len() as u32);
-        let header =
-            StepHeader { rows: n, wanted: output, wanted_at: l.wanted_at() as u32, tags, ..Default::default() };
-        let mut bytes = header.bytes();
-        for row in rows {
-            let token = match row.token {
-                Token::Id(id) => id,
-                Token::Sampled => TOKEN_SAMPLED,
-            };
-            let table = (l.tables_at() + row.seq as usize * l.table_stride) as u32;
-            StepRow { token, pos: row.pos, seq: row.seq, table }.put(&mut bytes);
-        }
-        self.buffer.write(0, &bytes);
-        if !wanted.is_empty() {
-            self.buffer.write(4 * l.wanted_at() as u64, bytemuck::cast_slice(&wanted));
+        let header = StepHeader {
+            rows: rows.len() as u32,
+            wanted: outputs.len() as u32,
+            wanted_at: l.outputs_at() as u32,
+            tags,
+            places_at: l.places_at() as u32,
+            ..Default::default()
+        };
+        self.buffer.write(0, &header.bytes());
+        self.write_rows(rows, token_word);
+        if !outputs.is_empty() {
+            let listed: Vec<u32> = outputs.iter().map(|o| o.row).collect();
+            self.buffer.write(4 * l.outputs_at() as u64, bytemuck::cast_slice(&listed));
+            let place = |o: &OutputRow| if o.last { o.seq } else { l.n_seqs as u32 };
+            let places: Vec<u32> = outputs.iter().map(place).collect();
+            self.buffer.write(4 * l.places_at() as u64, bytemuck::cast_slice(&places));
         }
         for seq in 0..l.n_seqs {
-            let (now, had) = (blocks.table(seq), &mut self.tables[seq]);
+            let (now, had) = (&blocks.table(0, seq).blocks, &mut self.tables[seq]);
             let same = now.iter().zip(had.iter()).take_while(|(a, b)| a == b).count();
             if same < now.len() {
                 let at = 4 * (l.tables_at() + seq * l.table_stride + same) as u64;
@@ -96,17 +150,50 @@ impl Params {
         }
     }
 
-    /// Writes the words of a step's draws, made for [`Layout::draws_at`].
+    /// Writes the rows alone, each token as `word` makes it.
+    pub fn write_rows(&mut self, rows: &[Row], word: impl Fn(Token) -> u32) {
+        let l = self.layout;
+        let mut words: Vec<u32> = Vec::with_capacity(rows.len() * ROW_WORDS);
+        for row in rows {
+            let token = word(row.token);
+            let table = l.tables_at() + row.seq as usize * l.table_stride;
+            words.extend([token, row.pos, row.seq, table as u32]);
+        }
+        self.buffer.write(4 * HEADER_WORDS as u64, bytemuck::cast_slice(&words));
+    }
+
+    /// Writes the words of a step's sample requests, made for [`Layout::requests_at`].
     ///
     /// # Errors
     /// More ids to lower than there is room for.
-    pub fn write_draws(&mut self, words: &[u32]) -> Result<()> {
-        let room = self.layout.draw_words();
+    pub fn write_requests(&mut self, words: &[u32]) -> Result<()> {
+        let room = self.layout.request_words();
         if words.len() > room {
-            let what = format!("draws of a step: expected at most {room} words, found {}", words.len());
+            let what = format!("sample requests of a step: expected at most {room} words, found {}", words.len());
             return Err(Error::Request(what));
         }
-        self.buffer.write(4 * self.layout.draws_at() as u64, bytemuck::cast_slice(words));
+        self.buffer.write(4 * self.layout.requests_at() as u64, bytemuck::cast_slice(words));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step::RowOutput;
+
+    #[test]
+    fn rows_with_logits_are_listed_first_and_the_last_of_a_sequence_is_known() {
+        let row = |seq, output| Row { seq, pos: 0, token: Token::Id(0), output };
+        let rows = [
+            row(0, RowOutput::Id),
+            row(1, RowOutput::Logits),
+            row(0, RowOutput::None),
+            row(0, RowOutput::Logits),
+            row(1, RowOutput::Id),
+        ];
+        let found = outputs_of(&rows, false).into_iter().map(|o| (o.row, o.seq, o.last)).collect::<Vec<_>>();
+        assert_eq!(found, [(1, 1, false), (3, 0, true), (0, 0, false), (4, 1, true)]);
+        assert_eq!(outputs_of(&rows[2..3], true), []);
     }
 }

@@ -2,12 +2,14 @@
 
 use super::dispatch::{Access, Place};
 use super::Lowering;
-use crate::engine::draw::MAX_K;
 use crate::plan::{AttentionSpec, Input, RopeNorm, RopeStyle, Rows, Val, Weight};
 use crate::policy;
 use crate::vk::Caps;
 use crate::{Error, Result};
 use pumex_shaders::push;
+
+/// Most candidates of a row of logits that is sampled from.
+pub const MAX_K: usize = 128;
 
 /// Workgroups that share a row of logits when ids are sampled.
 pub(super) fn sample_parts(caps: &Caps, n_vocab: usize) -> usize {

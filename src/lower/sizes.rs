@@ -1,10 +1,9 @@
 //! Bytes of what dispatches need beside weights and states: scratch, workspaces, packed activations. Pure, so that memory is
 //! planned before any is taken.
 
-use super::rows::sample_parts;
+use super::rows::{sample_parts, MAX_K};
 use super::target::{Shape, Target};
 use super::{fused, Packing};
-use crate::engine::draw::MAX_K;
 use crate::plan::{Op, Placement, Plan};
 use crate::policy;
 use crate::policy::matrix::{self as tiles, FEW, MOST_COLUMNS, PACKED_LEN};

@@ -15,8 +15,8 @@ pub struct Shape {
     pub rows: usize,
     /// Output rows it has room for; 0 leaves the head out.
     pub wanted: usize,
-    /// Copies the logits to the host's buffer.
-    pub logits: bool,
+    /// Output rows whose logits are copied to the host's buffer: the first ones.
+    pub logits: usize,
     /// Samples ids by requests instead of taking the largest logits.
     pub drawn: bool,
     /// Most query heads that a workgroup of attention takes.
@@ -133,13 +133,16 @@ pub struct Target<'a> {
     pub megakernel: Option<&'a Megakernel>,
 }
 
+/// Whether attention of few rows of a plan goes through cooperative matrices, over caches of these types of K and V.
+pub fn attends_by_matrices(plan: &Plan, (k, v): (CacheType, CacheType), packing: Option<Packing>) -> bool {
+    let fits = plan.kv_layers().all(|(_, kv)| kv.k_dim == kv.v_dim && policy::attn_mat_fits(kv.k_dim));
+    fits && k.becomes_halves() && v.becomes_halves() && packing.is_some_and(|p| p.direct)
+}
+
 impl Target<'_> {
     /// Whether attention of few rows goes through cooperative matrices.
     pub fn attends_by_matrices(&self) -> bool {
-        let (k, v) = self.cache_types;
-        let mut layers = self.plan.kv_layers();
-        let fits = layers.all(|(_, kv)| kv.k_dim == kv.v_dim && policy::attn_mat_fits(kv.k_dim));
-        fits && k.becomes_halves() && v.becomes_halves() && self.packing.is_some_and(|p| p.direct)
+        attends_by_matrices(self.plan, self.cache_types, self.packing)
     }
 
     /// Whether that of many rows does.

@@ -2,7 +2,7 @@
 
 use super::{ops, Reference};
 use crate::plan::{AttentionSpec, Chosen, MatPart, Norm, Op, RopeNorm, Router, Rows, Val, Weight};
-use crate::step::{Row, Token};
+use crate::step::{Row, RowOutput, Token};
 use std::borrow::Cow;
 
 impl Reference<'_> {
@@ -150,8 +150,9 @@ impl Reference<'_> {
             }
             let (k, v) = &mut self.caches[row.seq as usize][spec.layer];
             for (store, new) in [(k, &qkv[k_at..v_at]), (v, &qkv[v_at..])] {
-                store.resize((row.pos as usize + 1) * new.len(), 0.0);
-                store[row.pos as usize * new.len()..].copy_from_slice(new);
+                let from = row.pos as usize * new.len();
+                store.resize(store.len().max(from + new.len()), 0.0);
+                store[from..from + new.len()].copy_from_slice(new);
             }
         }
         values
@@ -174,11 +175,12 @@ impl Reference<'_> {
     fn sample(&mut self, logits: Val, rows: &[Row], wanted: &[usize]) {
         let unread = |row: &Row| (row.token == Token::Sampled).then(|| self.sampled[row.seq as usize]);
         let logits = self.values[logits.0].chunks_exact(self.plan.n_vocab);
-        let choose = |(i, (&r, logits)): (usize, (&usize, &[f32]))| match self.draws.get(i) {
-            Some(draw) => draw.pick(logits, unread(&rows[r]), &mut Vec::new()),
-            None => ops::argmax(logits),
+        let choose = |(&r, logits): (&usize, &[f32])| match &rows[r].output {
+            RowOutput::Sample(request) => request.pick(logits, unread(&rows[r]), &mut Vec::new()),
+            _ => logits.iter().all(|l| !l.is_nan()).then(|| ops::argmax(logits)),
         };
-        self.ids = wanted.iter().zip(logits).enumerate().map(choose).collect();
-        wanted.iter().zip(&self.ids).for_each(|(&r, id)| self.sampled[rows[r].seq as usize] = *id);
+        self.ids = wanted.iter().zip(logits).map(choose).collect();
+        let sampled = wanted.iter().zip(&self.ids);
+        sampled.for_each(|(&r, id)| self.sampled[rows[r].seq as usize] = id.unwrap_or(0));
     }
 }

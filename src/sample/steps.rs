@@ -15,13 +15,11 @@ pub struct Candidate {
     pub logit: f32,
 }
 
-/// Fills `list` from one row of logits; a NaN counts as impossible.
-pub fn collect(logits: &[f32], list: &mut Vec<Candidate>) {
+/// Fills `list` from one row of logits; false if one of them is NaN, of which nothing can be sampled.
+pub fn collect(logits: &[f32], list: &mut Vec<Candidate>) -> bool {
     list.clear();
-    list.extend(logits.iter().zip(0u32..).map(|(&logit, id)| {
-        let logit = if logit.is_nan() { f32::NEG_INFINITY } else { logit };
-        Candidate { id, logit }
-    }));
+    list.extend(logits.iter().zip(0u32..).map(|(&logit, id)| Candidate { id, logit }));
+    logits.iter().all(|logit| !logit.is_nan())
 }
 
 /// Makes ids impossible. `list` is still in id order.

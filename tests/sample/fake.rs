@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use pumex::step::{Counters, Output, Row, Runner, Ticket, Token, Want};
+use pumex::step::{Counters, Output, Row, RowOutput, Runner, Ticket, Token};
 use pumex::Result;
 
 /// After `id` comes `(id + 1) % 10` with logit 3, then `(id + 2) % 10` with logit 2, the rest have 0.
@@ -62,7 +62,7 @@ impl Runner for Fake {
     fn max_rows(&self) -> usize {
         4
     }
-    fn start(&mut self, rows: &[Row], want: Want<'_>) -> Result<Ticket> {
+    fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
         assert!(!rows.is_empty() && rows.len() <= 4, "{} rows", rows.len());
         let mut output = Output::default();
         for row in rows {
@@ -70,15 +70,17 @@ impl Runner for Fake {
             assert!(self.cache.len() < self.n_ctx, "row outside the context");
             let id = if let Token::Id(id) = row.token { id } else { self.sampled };
             self.cache.push(id);
-            if row.wanted {
+            if row.has_output() {
                 let unread = (row.token == Token::Sampled).then_some(id);
-                self.sampled = match want.draws().get(output.ids.len()) {
-                    Some(draw) => draw.pick(&logits_after(id), unread, &mut Vec::new()),
-                    None => (id + 1) % 10,
+                self.sampled = match &row.output {
+                    RowOutput::Sample(request) => {
+                        self.drawn_rows += 1;
+                        request.pick(&logits_after(id), unread, &mut Vec::new()).unwrap()
+                    }
+                    _ => (id + 1) % 10,
                 };
-                self.drawn_rows += want.draws().len();
                 output.ids.push(self.sampled);
-                if want == Want::Logits {
+                if row.output == RowOutput::Logits {
                     output.logits.extend(logits_after(id));
                     self.logit_rows += 1;
                 }

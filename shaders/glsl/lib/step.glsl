@@ -9,6 +9,8 @@ uint step_pos(Step s, uint row) { return step_field(s, row, ROW_POS); }
 uint step_seq(Step s, uint row) { return step_field(s, row, ROW_SEQ); }
 uint step_table(Step s, uint row) { return step_field(s, row, ROW_TABLE); }
 uint step_wanted(Step s, uint i) { return s.w[s.w[STEP_WANTED_AT] + i]; }
+// Where the id of an output row goes: the place of its sequence, or one that nobody reads if another row comes after it.
+uint step_place(Step s, uint i) { return s.w[s.w[STEP_PLACES_AT] + i]; }
 
 // Slot of a position in a layer's cache, in units of head_dim elements: [block][kv_head][KV_BLOCK][head_dim].
 uint kv_slot(Step s, uint table, uint pos, uint kv_head, uint kv_heads) {

@@ -1,4 +1,4 @@
-//! One id to draw: the chain, the recent ids and the random number, so that it can be drawn anywhere.
+//! A request for one id: the chain, the recent ids and the random number, so that it can be sampled anywhere.
 
 use std::sync::Arc;
 
@@ -7,37 +7,40 @@ use super::SamplerOptions;
 
 /// Everything but the logits that decides on one row's id.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Draw {
+pub struct SampleRequest {
     /// The chain.
     pub options: Arc<SamplerOptions>,
     /// Ids that the penalties see, oldest first; empty if the chain has none. A row that starts from
-    /// [`Token::Sampled`](crate::step::Token) adds that id: who makes the draw may not know it yet.
+    /// [`Token::Sampled`](crate::step::Token) adds that id: who makes the request may not know it yet.
     pub recent: Vec<u32>,
     /// Random number in `[0, 1)`; not used at a temperature of 0 or below.
     pub unit: f64,
 }
 
-impl Draw {
-    /// The id drawn from one row of logits, `[vocab]`, with `unread` as newest of the recent ids. `list` is room to work in.
+impl SampleRequest {
+    /// The id sampled from one row of logits, `[vocab]`, with `unread` as newest of the recent ids; none if a logit is NaN.
+    /// `list` is room to work in.
     ///
     /// # Panics
     /// When `logits` is empty.
-    pub fn pick(&self, logits: &[f32], unread: Option<u32>, list: &mut Vec<Candidate>) -> u32 {
+    pub fn pick(&self, logits: &[f32], unread: Option<u32>, list: &mut Vec<Candidate>) -> Option<u32> {
         assert!(!logits.is_empty(), "the sampler needs at least one logit");
         let o = &*self.options;
-        steps::collect(logits, list);
+        if !steps::collect(logits, list) {
+            return None;
+        }
         steps::ban(list, &o.banned);
         if o.has_penalties() {
             let recent = self.recent.iter().copied().chain(unread);
             steps::penalize(list, recent, o.repeat_penalty, o.frequency_penalty, o.presence_penalty);
         }
         if o.is_greedy() {
-            return steps::argmax(list);
+            return Some(steps::argmax(list));
         }
         steps::top_k(list, o.top_k);
         steps::top_p(list, o.top_p);
         steps::min_p(list, o.min_p);
         steps::temperature(list, o.temperature);
-        steps::draw(list, self.unit)
+        Some(steps::draw(list, self.unit))
     }
 }

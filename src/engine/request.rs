@@ -1,17 +1,16 @@
-//! Draws as words of StepParams, for the kernel that samples. Here stands which chains that kernel takes.
+//! Sample requests as words of StepParams, for the kernel that samples. Here stands which chains that kernel takes.
 
-use crate::sample::{Draw, SamplerOptions};
-use crate::step::{Row, Token};
+use crate::sample::{SampleRequest, SamplerOptions};
+use crate::step::{Row, RowOutput, Token};
 use crate::{Error, Result};
 use pumex_shaders::block::Block;
 use pumex_shaders::step::draw::{GREEDY, JOINS, LAST, MIN_P, TOP_P};
 use pumex_shaders::step::DrawWords;
 use std::collections::BTreeMap;
 
-/// Words of a draw.
-pub const DRAW_WORDS: usize = DrawWords::LAYOUT.len_bytes() / 4;
-/// Most candidates of a row.
-pub const MAX_K: usize = 128;
+/// Words of a request.
+pub const REQUEST_WORDS: usize = DrawWords::LAYOUT.len_bytes() / 4;
+pub use crate::lower::MAX_K;
 /// Most ids of a row that are banned or recent.
 pub const MAX_IDS: usize = 1024;
 /// Largest vocabulary: its parts must meet in one workgroup, also with the smallest parts there are.
@@ -51,45 +50,50 @@ fn fixed(x: f64) -> u32 {
     (x.max(0.0) * 4_294_967_296.0) as u32
 }
 
-/// The words of a step's draws: one draw per wanted row of `rows`, then the ids they lower. They will lie at word `at`.
+/// The words of a step's requests: one for each output row, then the ids they lower. `outputs`: the output rows as the step
+/// lists them; one that samples nothing takes the largest logit. The words will lie at word `at`.
 ///
 /// # Errors
-/// A draw that is refused, with the reason.
-pub fn pack(rows: &[Row], draws: &[Draw], n_vocab: usize, at: usize) -> Result<Vec<u32>> {
-    if draws.is_empty() {
-        return Ok(Vec::new());
-    }
-    let wanted: Vec<&Row> = rows.iter().filter(|row| row.wanted).collect();
-    let last: BTreeMap<u32, usize> = wanted.iter().enumerate().map(|(i, row)| (row.seq, i)).collect();
-    let mut words = vec![0u32; draws.len() * DRAW_WORDS];
-    for (i, (row, draw)) in wanted.iter().zip(draws).enumerate() {
-        let o = &*draw.options;
+/// A request that is refused, with the reason.
+pub fn pack(outputs: &[&Row], n_vocab: usize, at: usize) -> Result<Vec<u32>> {
+    let mut last: BTreeMap<u32, (u32, usize)> = BTreeMap::new();
+    outputs.iter().enumerate().for_each(|(i, row)| {
+        let known = last.entry(row.seq).or_default();
+        *known = (row.pos, i).max(*known);
+    });
+    let mut words = vec![0u32; outputs.len() * REQUEST_WORDS];
+    for (i, row) in outputs.iter().enumerate() {
+        let flag = |bit: u32, set: bool| if set { bit } else { 0 };
+        let is_last = flag(LAST, last[&row.seq].1 == i);
+        let (ids_at, word) = (at + words.len(), i * REQUEST_WORDS);
+        let RowOutput::Sample(request) = &row.output else {
+            words[word..][..3].copy_from_slice(&[row.seq, is_last | GREEDY, 1]);
+            continue;
+        };
+        let o = &*request.options;
         let joins = o.has_penalties() && row.token == Token::Sampled;
-        let reason = refusal(o, n_vocab)
-            .or_else(|| (draw.recent.len() + o.banned.len() > MAX_IDS).then(|| "too many recent ids".to_string()));
-        if let Some(reason) = reason {
-            return Err(Error::Request(format!("draw {i} of a step: {reason}")));
+        if let Some(reason) = refused(request, n_vocab) {
+            return Err(Error::Request(format!("sample request {i} of a step: {reason}")));
         }
         let mut times: BTreeMap<u32, u32> = BTreeMap::new();
-        draw.recent.iter().for_each(|id| *times.entry(*id).or_default() += 1);
+        request.recent.iter().for_each(|id| *times.entry(*id).or_default() += 1);
         times.extend(o.banned.iter().map(|id| (*id, 0))); // a ban outdoes penalties
-        let (ids_at, ids) = (at + words.len(), times.len());
+        let ids = times.len();
         words.extend(times.into_iter().flat_map(|(id, n)| [id, n]));
-        let flag = |bit: u32, set: bool| if set { bit } else { 0 };
         let greedy = o.is_greedy();
-        let flags = flag(LAST, last[&row.seq] == i)
+        let flags = is_last
             | flag(JOINS, joins)
             | flag(TOP_P, o.top_p < 1.0)
             | flag(MIN_P, o.min_p > 0.0)
             | flag(GREEDY, greedy);
         let k = if greedy { 1 } else { o.top_k as u32 };
-        let request = DrawWords {
+        let words_of = DrawWords {
             seq: row.seq,
             flags,
             k,
             ids_at: ids_at as u32,
             ids: ids as u32,
-            unit: fixed(draw.unit),
+            unit: fixed(request.unit),
             p: fixed(f64::from(o.top_p)),
             ln_min_p: o.min_p.max(f32::MIN_POSITIVE).ln(),
             temperature: o.temperature,
@@ -97,9 +101,15 @@ pub fn pack(rows: &[Row], draws: &[Draw], n_vocab: usize, at: usize) -> Result<V
             frequency: o.frequency_penalty,
             presence: o.presence_penalty,
         };
-        words[i * DRAW_WORDS..][..DRAW_WORDS].copy_from_slice(&request.words());
+        words[word..][..REQUEST_WORDS].copy_from_slice(&words_of.words());
     }
     Ok(words)
+}
+
+/// Why the kernel does not take a request; none if it does.
+fn refused(request: &SampleRequest, n_vocab: usize) -> Option<String> {
+    let many = request.recent.len() + request.options.banned.len() > MAX_IDS;
+    refusal(&request.options, n_vocab).or_else(|| many.then(|| "too many recent ids".to_string()))
 }
 
 #[cfg(test)]

@@ -1,0 +1,162 @@
+//! What one session has on the device: caches, scratch, and a slot of parameters and results for each step in flight.
+
+use super::params::{Layout, Params};
+use super::program::Program;
+use super::CacheType;
+use crate::exec::{self, MegakernelMemory, PackedMemory, SplitReductionMemory};
+use crate::lower::megakernel::{self, Choices, EPOCHS};
+use crate::lower::sizes;
+use crate::plan::LayerState;
+use crate::session::{BlockCopy, KV_BLOCK};
+use crate::vk::{Buffer, Class, Device, Recording};
+use crate::Result;
+
+/// Steps in flight, each with its own parameters and results.
+pub(super) const SLOTS: usize = 2;
+
+/// Parameters and results of a step.
+pub(super) struct Slot {
+    /// What changes per step.
+    pub params: Params,
+    /// An id per output row.
+    pub ids: Buffer,
+    /// Logits of the rows that want them; as large as the largest step so far.
+    pub logits: Option<Buffer>,
+}
+
+/// The megakernel of a session, until it gives up once.
+pub(super) struct Megakernel {
+    /// Its shape and memory; none where steps of one row have a dispatch per op.
+    pub kernel: Option<(megakernel::Megakernel, MegakernelMemory)>,
+    /// Whether steps started from now on use it.
+    pub on: bool,
+    /// Where the tags of its last step started.
+    pub tags: u32,
+    /// 1 once a workgroup waited in vain.
+    pub fault: Buffer,
+}
+
+impl Megakernel {
+    /// Whether a workgroup of a finished step waited in vain.
+    pub fn gave_up(&self) -> bool {
+        let mut fault = [0; 4];
+        self.fault.read(0, &mut fault);
+        fault != [0; 4]
+    }
+}
+
+/// A session's memory.
+pub(super) struct DeviceState {
+    /// K and V per layer.
+    pub caches: Vec<(Buffer, Buffer)>,
+    /// Values of the plan.
+    pub arena: Buffer,
+    /// Id per sequence, see [`Layout::sampled_words`].
+    pub sampled: Buffer,
+    /// Of the parameters.
+    pub layout: Layout,
+    /// By slot.
+    pub slots: Vec<Slot>,
+    /// Split reductions.
+    pub split_reduction: SplitReductionMemory,
+    /// Activations for cooperative matrices.
+    pub packed: Option<PackedMemory>,
+    /// Layers of one row in one dispatch.
+    pub megakernel: Megakernel,
+    /// Sums of squares, once somebody wants them.
+    pub importance: Option<Buffer>,
+}
+
+/// Sizes that a session's memory follows from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SessionSize {
+    /// Most rows of a step.
+    pub max_rows: usize,
+    /// Sequences.
+    pub n_seqs: usize,
+    /// Positions a sequence may have.
+    pub n_ctx: usize,
+    /// Blocks of the cache.
+    pub blocks: usize,
+}
+
+impl SessionSize {
+    /// Where parameters lie.
+    pub fn layout(&self) -> Layout {
+        Layout::new(self.max_rows, self.n_seqs, self.n_ctx.div_ceil(KV_BLOCK))
+    }
+}
+
+/// Bytes of a block of a layer's K and of its V; 0 of a layer that keeps none.
+pub(super) fn block_bytes(layer: &LayerState, (k, v): (CacheType, CacheType)) -> (u64, u64) {
+    let (k_width, v_width) = layer.kv().map_or((0, 0), |kv| (kv.k_width(), kv.v_width()));
+    (k.bytes((KV_BLOCK * k_width) as u64), v.bytes((KV_BLOCK * v_width) as u64))
+}
+
+impl DeviceState {
+    /// Takes all of it.
+    ///
+    /// # Errors
+    /// Memory that ran out, a module the driver refuses, a lost device.
+    pub fn new(program: &Program, size: SessionSize) -> Result<DeviceState> {
+        let Program { device, kernels, plan, debug, .. } = program;
+        let (k, v) = program.cache_types;
+        let mut caches = Vec::with_capacity(plan.layers.len());
+        for (i, layer) in plan.layers.iter().enumerate() {
+            let cache = |name: &str, block: u64| {
+                device.buffer(&format!("{name}.{i}"), (size.blocks as u64 * block).max(16), Class::State)
+            };
+            let (k_block, v_block) = block_bytes(layer, (k, v));
+            caches.push((cache("k", k_block)?, cache("v", v_block)?));
+        }
+        let split_reduction = sizes::split_reduction(device.caps(), plan, size.max_rows);
+        let split_reduction = SplitReductionMemory::new(device, split_reduction)?;
+        let held = if debug.matrices { exec::fragment_layout(device, kernels)? } else { None };
+        let packed = match held {
+            Some(held) => PackedMemory::new(device, &sizes::Packed::of(plan, size.max_rows), held)?,
+            None => None,
+        };
+        let halves = k == CacheType::F16 && v == CacheType::F16;
+        let choices = Choices { wanted: debug.chain, activations: program.activations, halves };
+        let kernel = megakernel::Megakernel::of(plan, device.caps(), choices).filter(|_| debug.fuse);
+        let kernel = match kernel {
+            Some(kernel) => MegakernelMemory::new(device, kernels, &kernel)?.map(|memory| (kernel, memory)),
+            None => None,
+        };
+        let fault = device.buffer("fault", 4, Class::Readback)?;
+        fault.write(0, &[0; 4]);
+        // So that what happens once in millions of steps happens in every test.
+        let tags = u32::MAX - 40 * EPOCHS;
+        let arena = device.buffer("scratch", program.arena_bytes, Class::Scratch)?;
+        let layout = size.layout();
+        let sampled = device.buffer("sampled", 4 * layout.sampled_words() as u64, Class::Scratch)?;
+        let slots = (0..SLOTS).map(|i| Slot::new(device, i, layout, size.max_rows)).collect::<Result<Vec<_>>>()?;
+        let megakernel = Megakernel { kernel, on: true, tags, fault };
+        Ok(DeviceState { caches, arena, sampled, layout, slots, split_reduction, packed, megakernel, importance: None })
+    }
+
+    /// Records copies of blocks, K and V of all layers.
+    ///
+    /// # Errors
+    /// Memory that ran out.
+    pub fn copies(&self, program: &Program, copies: &[BlockCopy]) -> Result<Recording> {
+        let mut recorder = program.device.recorder_untimed()?;
+        for ((cache_k, cache_v), layer) in self.caches.iter().zip(&program.plan.layers) {
+            let (k_block, v_block) = block_bytes(layer, program.cache_types);
+            for (cache, len) in [(cache_k, k_block), (cache_v, v_block)].into_iter().filter(|(_, len)| *len > 0) {
+                for copy in copies {
+                    recorder.copy(cache, u64::from(copy.from) * len, cache, u64::from(copy.to) * len, len);
+                }
+            }
+        }
+        recorder.finish()
+    }
+}
+
+impl Slot {
+    fn new(device: &Device, i: usize, layout: Layout, max_rows: usize) -> Result<Slot> {
+        let buffer = device.buffer(&format!("params.{i}"), layout.len_bytes(), Class::Params)?;
+        let ids = device.buffer(&format!("ids.{i}"), 4 * max_rows as u64, Class::Readback)?;
+        Ok(Slot { params: Params::new(buffer, layout), ids, logits: None })
+    }
+}

@@ -1,0 +1,160 @@
+//! What a session holds of its sequences, as plain data: blocks of the cache, sampled ids, steps in flight.
+//!
+//! Nothing here knows a device. Both interpreters of a plan keep their books with a [`Session`], so that they refuse the
+//! same things: its [`Blocks`] say which block holds which positions of which sequence. [`Steps`] says which steps are in
+//! flight, and [`Recent`] which recordings are kept.
+
+mod blocks;
+mod pool;
+mod recent;
+mod steps;
+mod table;
+
+pub use blocks::{BlockCopy, Blocks, Span};
+pub use pool::Pool;
+pub use recent::Recent;
+pub use steps::Steps;
+pub use table::{Rule, Table, RING_BACK};
+
+use crate::step::{Checked, Limits, Row, Token};
+use crate::{Error, Result};
+
+/// Positions per block of the cache; `KV_BLOCK` of `step.glsl`.
+pub const KV_BLOCK: usize = 32;
+
+/// The books of one session: what its sequences hold, and which of them have a sampled id.
+#[derive(Clone, Debug)]
+pub struct Session {
+    limits: Limits,
+    blocks: Blocks,
+    /// By sequence, whether a step sampled an id for it that may be a row's token.
+    sampled: Vec<bool>,
+}
+
+impl Session {
+    /// A session whose sequences hold nothing. `stores`: rule and blocks of each.
+    pub fn new(limits: Limits, stores: &[(Rule, usize)]) -> Session {
+        let n_seqs = limits.n_seqs;
+        Session { limits, blocks: Blocks::new(stores, n_seqs), sampled: vec![false; n_seqs] }
+    }
+
+    /// What a step may hold.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Blocks and their tables.
+    pub fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
+    /// Checks the rows of a step and makes room for all of them or, on an error, for none.
+    ///
+    /// # Errors
+    /// As [`Limits::check`] and [`Blocks::admit`]; a sampled token of a sequence that has none.
+    pub fn admit(&mut self, rows: &[Row]) -> Result<Checked> {
+        let checked = self.limits.check(rows)?;
+        let unknown = |row: &&Row| row.token == Token::Sampled && !self.sampled[row.seq as usize];
+        if let Some(row) = rows.iter().find(unknown) {
+            let seq = row.seq;
+            return Err(Error::Request(format!("sequence {seq}: expected an id that a step sampled, found none")));
+        }
+        self.blocks.admit(rows)?;
+        Ok(checked)
+    }
+
+    /// Undoes the last [`Session::admit`], of a step that did not start after all.
+    pub fn undo(&mut self) {
+        self.blocks.undo();
+    }
+
+    /// A step of these rows is under way: sequences with output rows have sampled ids.
+    pub fn started(&mut self, rows: &[Row]) {
+        rows.iter().filter(|row| row.has_output()).for_each(|row| self.sampled[row.seq as usize] = true);
+    }
+
+    /// No id was sampled for a sequence after all.
+    pub fn lose_sampled(&mut self, seq: u32) {
+        self.sampled[seq as usize] = false;
+    }
+
+    /// Forgets positions from `from` on, and what was sampled after them. Gives how many are still held.
+    pub fn forget(&mut self, seq: u32, from: u32) -> usize {
+        let (held, still) = (self.blocks.held(seq), self.blocks.forget(seq, from));
+        if still < held || from == 0 {
+            self.sampled.get_mut(seq as usize).into_iter().for_each(|sampled| *sampled = false);
+        }
+        still
+    }
+
+    /// As [`Blocks::fork`]; `to` has no sampled id.
+    ///
+    /// # Errors
+    /// As [`Blocks::fork`].
+    pub fn fork(&mut self, from: u32, to: u32, n: usize) -> Result<()> {
+        self.blocks.fork(from, to, n)?;
+        self.lose_sampled(to);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step::RowOutput;
+
+    fn session(blocks: usize) -> Session {
+        let limits = Limits { n_vocab: 10, n_ctx: 256, max_rows: 64, n_seqs: 3 };
+        Session::new(limits, &[(Rule::Paged, blocks)])
+    }
+
+    fn row(seq: u32, pos: u32, token: Token, output: RowOutput) -> Row {
+        Row { seq, pos, token, output }
+    }
+
+    #[test]
+    fn a_sampled_token_takes_a_step_that_sampled() {
+        let mut s = session(8);
+        let first = [row(0, 0, Token::Id(1), RowOutput::None)];
+        let refused = |s: &mut Session, pos| {
+            let error = s.admit(&[row(0, pos, Token::Sampled, RowOutput::Id)]).unwrap_err().to_string();
+            assert!(error.contains("sequence 0: expected an id that a step sampled"), "{error}");
+        };
+        refused(&mut s, 0);
+        s.admit(&first).unwrap();
+        s.started(&first);
+        refused(&mut s, 1);
+        let second = [row(0, 1, Token::Id(1), RowOutput::Id)];
+        s.admit(&second).unwrap();
+        refused(&mut s, 2); // admitted, but not under way
+        s.started(&second);
+        s.admit(&[row(0, 2, Token::Sampled, RowOutput::None)]).unwrap();
+        s.forget(0, 2);
+        refused(&mut s, 2);
+        s.started(&second);
+        s.lose_sampled(0);
+        refused(&mut s, 2);
+        s.started(&second);
+        s.fork(0, 1, 2).unwrap();
+        assert!(s.admit(&[row(1, 2, Token::Sampled, RowOutput::Id)]).is_err(), "a fork has none");
+        assert_eq!((s.forget(7, 0), s.blocks().held(7)), (0, 0), "no such sequence");
+    }
+
+    #[test]
+    fn a_step_that_is_refused_leaves_all_as_it_was() {
+        let mut s = session(3);
+        let rows = |seq, from: u32, to| (from..to).map(move |pos| row(seq, pos, Token::Id(1), RowOutput::None));
+        s.admit(&rows(0, 0, 40).collect::<Vec<_>>()).unwrap();
+        let before = format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.held(0)));
+        // The first sequence fits, the second one does not.
+        let both: Vec<Row> = rows(0, 40, 64).chain(rows(1, 0, 33)).collect();
+        assert_eq!(s.blocks.needed(0, &both), 2);
+        assert!(s.admit(&both).unwrap_err().to_string().contains("expected a free cache block"));
+        let gap: Vec<Row> = rows(0, 40, 50).chain(rows(1, 5, 6)).collect();
+        assert!(s.admit(&gap).unwrap_err().to_string().contains("position 5 of sequence 1: expected at most 0"));
+        s.admit(&rows(1, 0, 20).collect::<Vec<_>>()).unwrap();
+        s.undo();
+        let after = format!("{:?}", (s.blocks.table(0, 0), s.blocks.table(0, 1), s.blocks.free(0), s.blocks.held(0)));
+        assert_eq!(after, before);
+    }
+}
