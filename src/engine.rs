@@ -3,6 +3,7 @@
 //! The Vulkan interpreter of the plan lives here; the CPU one is [`crate::reference`].
 
 pub mod bandwidth;
+mod bind;
 mod info;
 mod memory;
 mod params;

@@ -10,12 +10,20 @@ use crate::gguf::Gguf;
 use crate::plan::{LayerState, Plan, Val, Weight};
 use crate::sample::SamplerOptions;
 use crate::session::{Rule, Session, KV_BLOCK};
-use crate::step::{Counters, Limits, Output, Row, RowOutput, Runner, Squares, Ticket};
+use crate::step::{Counters, Limits, Output, Row, RowOutput, Runner, Squares, Ticket, Token};
 use crate::{Error, Result};
 use std::ops::Range;
 
 /// What one sequence keeps of each layer: K `[pos, k_width]` and V `[pos, v_width]`, empty where a layer keeps none.
 type SeqCache = Vec<(Vec<f32>, Vec<f32>)>;
+
+/// A step whose results nobody has asked for yet.
+struct Finished {
+    ticket: Ticket,
+    output: Result<Output>,
+    /// Sequences without an id, since their logits were NaN.
+    lost: Vec<u32>,
+}
 
 /// Runs a plan on the CPU.
 pub struct Reference<'a> {
@@ -25,11 +33,13 @@ pub struct Reference<'a> {
     caches: Vec<SeqCache>,
     /// By sequence.
     sampled: Vec<u32>,
+    /// By sequence, whether its last output row had logits that are NaN.
+    spoilt: Vec<bool>,
     /// By output row; none where a logit is NaN.
     ids: Vec<Option<u32>>,
     values: Vec<Vec<f32>>,
     importance: Option<Vec<Vec<f64>>>,
-    finished: Vec<(Ticket, Result<Output>)>,
+    finished: Vec<Finished>,
     next_ticket: u64,
 }
 
@@ -43,6 +53,7 @@ impl<'a> Reference<'a> {
         Reference {
             caches: (0..n_seqs).map(|_| plan.layers.iter().map(|_| layer()).collect()).collect(),
             sampled: vec![0; n_seqs],
+            spoilt: vec![false; n_seqs],
             session: Session::new(limits, &[(Rule::Paged, blocks)]),
             ids: Vec::new(),
             values: vec![Vec::new(); plan.values.len()],
@@ -106,18 +117,13 @@ impl<'a> Reference<'a> {
     }
 
     /// What the step of these rows gave.
-    fn output(&mut self, rows: &[Row]) -> Result<Output> {
+    fn output(&self, rows: &[Row]) -> Result<Output> {
         let listed = || rows.iter().enumerate().filter(|(_, row)| row.has_output());
-        let mut ids = Vec::with_capacity(self.ids.len());
-        let mut failed = Ok(());
-        for ((i, row), id) in listed().zip(&self.ids) {
-            if id.is_none() {
-                self.session.lose_sampled(row.seq);
-                failed = failed.and(Err(Error::nan_logits(i)));
-            }
-            ids.extend(id);
+        let bad = listed().zip(&self.ids).find(|(_, id)| id.is_none());
+        if let Some(((i, _), _)) = bad {
+            return Err(Error::nan_logits(i));
         }
-        failed?;
+        let ids = self.ids.iter().copied().flatten().collect();
         let logits = self.values[self.plan.logits.0].chunks_exact(self.plan.n_vocab);
         let asked = listed().zip(logits).filter(|((_, row), _)| row.output == RowOutput::Logits);
         let logits = asked.flat_map(|(_, logits)| logits.iter().copied()).collect();
@@ -143,17 +149,28 @@ impl Runner for Reference<'_> {
         self.session.started(rows);
         self.ids.clear();
         self.run_ops(rows, 0..self.plan.ops.len());
-        let output = self.output(rows);
+        // A row that goes on from an id that there is not has no results either.
+        let spoilt = |row: &Row| row.token == Token::Sampled && self.spoilt[row.seq as usize];
+        let output = match rows.iter().position(spoilt) {
+            Some(row) => Err(Error::nan_logits(row)),
+            None => self.output(rows),
+        };
+        for row in rows.iter().filter(|row| row.has_output()) {
+            self.spoilt[row.seq as usize] = output.is_err();
+        }
+        let lost = rows.iter().filter(|row| output.is_err() && row.has_output()).map(|row| row.seq).collect();
         self.next_ticket += 1;
-        self.finished.push((Ticket(self.next_ticket), output));
+        self.finished.push(Finished { ticket: Ticket(self.next_ticket), output, lost });
         Ok(Ticket(self.next_ticket))
     }
 
     fn finish(&mut self, ticket: Ticket) -> Result<Output> {
-        match self.finished.iter().position(|(t, _)| *t == ticket) {
-            Some(i) => self.finished.remove(i).1,
-            None => Err(Error::Request(format!("step {}: expected a step that was started", ticket.0))),
-        }
+        let Some(i) = self.finished.iter().position(|step| step.ticket == ticket) else {
+            return Err(Error::Request(format!("step {}: expected a step that was started", ticket.0)));
+        };
+        let Finished { output, lost, .. } = self.finished.remove(i);
+        lost.into_iter().for_each(|seq| self.session.lose_sampled(seq));
+        output
     }
 
     fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {

@@ -10,17 +10,16 @@ mod recent;
 mod steps;
 mod table;
 
-pub use blocks::{BlockCopy, Blocks, Span};
+pub use blocks::{BlockCopy, Blocks};
 pub use pool::Pool;
 pub use recent::Recent;
 pub use steps::Steps;
-pub use table::{Rule, Table, RING_BACK};
+pub use table::{Rule, Span, Table, RING_BACK};
 
 use crate::step::{Checked, Limits, Row, Token};
 use crate::{Error, Result};
 
-/// Positions per block of the cache; `KV_BLOCK` of `step.glsl`.
-pub const KV_BLOCK: usize = 32;
+pub use crate::plan::KV_BLOCK;
 
 /// The books of one session: what its sequences hold, and which of them have a sampled id.
 #[derive(Clone, Debug)]

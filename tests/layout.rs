@@ -120,7 +120,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("model", &["gguf", "plan"]),
     ("quantize", &["file", "gguf", "imatrix"]),
     ("synthetic", &["gguf", "quantize", "sample"]),
-    ("session", &["plan", "step"]),
+    ("session", &["plan::KV_BLOCK", "step"]),
     ("vk", &["map"]),
     // These two are pure: capabilities are all they know of devices.
     ("policy", &["plan::AttentionSpec", "plan::KV_BLOCK", "vk::Caps", "vk::DeviceKind", "vk::FastDots", "vk::Way"]),
@@ -153,12 +153,11 @@ const MODULES: &[(&str, &[&str])] = &[
 ];
 
 /// What is named against [`MODULES`] and is to go. An entry that nothing needs any more fails, too.
-const NAMED_YET: &[(&str, &str)] = &[("lower", "engine::draw")];
+const NAMED_YET: &[(&str, &str)] = &[];
 
 /// Edges of circles among files of a folder that are there yet, and are to go. One that is in no circle any more fails, too.
-const IN_CIRCLES_YET: &[(&str, &[(&str, &str)])] = &[
-    ("src/lower", &[("target", "megakernel"), ("product", "megakernel")]),
-];
+const IN_CIRCLES_YET: &[(&str, &[(&str, &str)])] =
+    &[("src/lower", &[("target", "megakernel"), ("product", "megakernel")])];
 
 /// The library's sources below a folder, as module and text. The binary's stand in `main.rs` and `cli`.
 fn library(folder: &str) -> Vec<(Vec<String>, String)> {
@@ -244,7 +243,7 @@ fn crates_below_the_library_know_no_device_and_no_file() {
             }
         }
     }
-    only_in(&["ash::", "use ash"], |name| !name.starts_with("src/") || name.starts_with("src/vk/"));
+    only_in(&[" ash::", "use ash"], |name| !name.starts_with("src/") || name.starts_with("src/vk/"));
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! What sessions of one model share: the plan, its pipelines and places, and the weights. Nothing of it changes.
 
-use super::session::DeviceState;
 use super::{CacheType, Debug, Options};
-use crate::exec::{Buffers, PackedMemory};
 use crate::kernel::Kernels;
-use crate::lower::{self, sizes, Addresses, PackedAt, Target};
+use crate::lower::{sizes, Addresses, Target};
 use crate::plan::Plan;
 use crate::policy::{self, Activations};
 use crate::vk::{Buffer, Class, Device};
@@ -89,70 +87,6 @@ impl Program {
             ropes,
             n_ctx,
         })
-    }
-
-    /// Where all lies that recordings for a slot of a session name. Without `weights`, for their pipelines alone, these may lie
-    /// anywhere.
-    pub fn addresses(&self, weights: Option<&[Buffer]>, state: &DeviceState, slot: usize) -> Addresses {
-        let slot = &state.slots[slot];
-        let megakernel = state.megakernel.kernel.as_ref().map(|(_, memory)| memory);
-        Addresses {
-            arena: state.arena.address(),
-            weights: weights.map_or(vec![0; self.plan.weights.len()], |w| w.iter().map(Buffer::address).collect()),
-            states: state.caches.iter().map(|(k, v)| [k.address(), v.address()]).collect(),
-            codebooks: self.codebooks.address(),
-            ropes: self.ropes.address(),
-            sampled: state.sampled.address(),
-            params: slot.params.buffer.address(),
-            ids: slot.ids.address(),
-            partials: state.split_reduction.partials.address(),
-            arrivals: state.split_reduction.arrivals.address(),
-            fault: state.megakernel.fault.address(),
-            importance: state.importance.as_ref().map_or(0, Buffer::address),
-            words: 0,
-            packed: state.packed.as_ref().map_or_else(PackedAt::default, PackedMemory::addresses),
-            gave_up: megakernel.map_or(0, |memory| memory.gave_up.address()),
-            messages: megakernel.map_or(0, |memory| memory.messages.address()),
-        }
-    }
-
-    /// What a session's recordings are lowered for.
-    pub fn target<'a>(&'a self, at: &'a Addresses, state: &'a DeviceState) -> Target<'a> {
-        Target {
-            plan: &self.plan,
-            caps: self.device.caps(),
-            at,
-            planes: self.device.stages_weights(),
-            fuse: self.debug.fuse,
-            max_rows: state.layout.max_rows(),
-            n_ctx: self.n_ctx,
-            cache_types: self.cache_types,
-            activations: self.activations,
-            draws_at: state.layout.requests_at(),
-            importance: state.importance.is_some(),
-            packing: state.packed.as_ref().map(PackedMemory::packing),
-            megakernel: state.megakernel.kernel.as_ref().map(|(kernel, _)| kernel),
-        }
-    }
-
-    /// Whether attention goes through cooperative matrices: of few rows, of many.
-    pub fn attends_by_matrices(&self, state: &DeviceState) -> (bool, bool) {
-        let packing = state.packed.as_ref().map(PackedMemory::packing);
-        let few = lower::target::attends_by_matrices(&self.plan, self.cache_types, packing);
-        (few, few && packing.is_some_and(|p| p.ordered))
-    }
-
-    /// The buffers that recordings for a slot keep.
-    pub fn buffers<'a>(&'a self, weights: &'a [Buffer], state: &'a DeviceState, slot: usize) -> Buffers<'a> {
-        let slot = &state.slots[slot];
-        let mut kept: Vec<&Buffer> = weights.iter().collect();
-        kept.extend([&self.codebooks, &self.ropes, &state.arena, &state.sampled, &slot.params.buffer, &slot.ids]);
-        kept.extend([&state.split_reduction.partials, &state.split_reduction.arrivals, &state.megakernel.fault]);
-        let megakernel = state.megakernel.kernel.iter();
-        kept.extend(megakernel.flat_map(|(_, memory)| [&memory.gave_up, &memory.messages]));
-        kept.extend(state.packed.iter().flat_map(PackedMemory::buffers));
-        kept.extend(state.caches.iter().flat_map(|(k, v)| [k, v]).chain(&state.importance));
-        Buffers { arena: &state.arena, logits: slot.logits.as_ref(), kept }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::dispatch::{Access, Dispatch};
 use super::megakernel::{Choices, Megakernel};
+use super::CacheType;
 use super::{lower, sizes, Addresses, Lowered, Shape, Target};
-use crate::engine::CacheType;
 use crate::plan::Plan;
 use crate::policy;
 use crate::vk::Caps;

@@ -124,9 +124,12 @@ impl Lowering<'_> {
         // Whoever else reads them normed would have to pack them again.
         let rewritten = |op: &&Op| op.has_write(crate::plan::Access::Value(*out));
         let until = ops[op + 2..].iter().position(|op| rewritten(&op)).map_or(ops.len(), |i| op + 3 + i);
-        let again = |op: &Op| {
-            matches!(op,
-            Op::MatMul { x, norm: Some(_), .. } | Op::GatedMatMul { x, norm: Some(_), .. } | Op::GatedExperts { x, norm: Some(_), .. } if x == out)
+        let again = |op: &Op| match op {
+            Op::MatMul { x, norm, .. } | Op::GatedMatMul { x, norm, .. } | Op::GatedExperts { x, norm, .. } => {
+                x == out && norm.is_some()
+            }
+            Op::Route { router: Some(r), .. } => r.x == *out && r.norm.is_some(),
+            _ => false,
         };
         let alone = !ops[op + 2..until].iter().any(again);
         let step = self.plan.values[out.0].rows == Rows::Step && parts.len() == 1;

@@ -3,20 +3,9 @@
 //! A session has a store per kind of state that its layers keep, each with a pool of blocks and a table per sequence. A step
 //! is admitted whole or not at all, and what admission changed can be undone until the next one.
 
-use super::{Pool, Rule, Table};
+use super::{Pool, Rule, Span, Table};
 use crate::step::Row;
 use crate::{Error, Result};
-
-/// Positions of a sequence that a step writes: `from..to`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Which sequence.
-    pub seq: usize,
-    /// The first.
-    pub from: usize,
-    /// One past the last.
-    pub to: usize,
-}
 
 /// Contents that must move before a step: all layers of the store copy block `from` to block `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,20 @@
 //! What a store keeps of one sequence, by the store's rule: all positions, those of a window, or one state.
 
-use super::{Span, KV_BLOCK};
+use crate::plan::KV_BLOCK;
 
 /// Positions that a sequence can go back in a ring, from where its last step started.
 pub const RING_BACK: usize = KV_BLOCK;
+
+/// Positions of a sequence that a step writes: `from..to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Which sequence.
+    pub seq: usize,
+    /// The first.
+    pub from: usize,
+    /// One past the last.
+    pub to: usize,
+}
 
 /// What a layer's state keeps of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
