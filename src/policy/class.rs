@@ -65,6 +65,17 @@ pub fn cores(caps: &Caps) -> u32 {
     caps.cores.unwrap_or(128)
 }
 
+/// Whether products take dot products of packed bytes: where the device has an instruction for those of signed ones. Software
+/// devices have none for anything, and nothing to lose by it.
+pub fn integer_dots(caps: &Caps) -> bool {
+    caps.int_dot8 && (caps.fast_dots.signed || DeviceClass::of(caps) == DeviceClass::Software)
+}
+
+/// Whether dot products of unsigned with signed bytes are made of signed ones, for lack of an instruction.
+pub fn signed_dots(caps: &Caps) -> bool {
+    caps.fast_dots.signed && !caps.fast_dots.mixed
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::devices;
@@ -77,6 +88,7 @@ mod tests {
             ("lavapipe", DeviceClass::Software),
             ("geforce_nvk", DeviceClass::Nvidia { cores_told: false }),
             ("radeon", DeviceClass::Amd),
+            ("radeon_rdna2", DeviceClass::Amd),
             ("arc", DeviceClass::Intel),
             ("apple", DeviceClass::Apple),
             ("adreno", DeviceClass::Qualcomm),
@@ -86,5 +98,16 @@ mod tests {
         assert_eq!(found, expected);
         let software_of_a_vendor = Caps { kind: DeviceKind::Cpu, ..devices::h200() };
         assert_eq!(DeviceClass::of(&software_of_a_vendor), DeviceClass::Software);
+    }
+
+    #[test]
+    fn bytes_are_multiplied_where_an_instruction_does_it() {
+        let emulated = Caps { fast_dots: Default::default(), ..devices::arc() };
+        let of = |caps: &Caps| (integer_dots(caps), signed_dots(caps));
+        assert_eq!(of(&devices::h200()), (true, false));
+        assert_eq!(of(&devices::lavapipe()), (true, false));
+        assert_eq!(of(&devices::radeon_rdna2()), (true, true));
+        assert_eq!(of(&devices::adreno()), (false, false));
+        assert_eq!(of(&emulated), (false, false));
     }
 }

@@ -7,6 +7,7 @@ use crate::vk::{Caps, DeviceKind, FastDots};
 /// NVIDIA H200, driver 580: the device that tiles were measured on.
 pub fn h200() -> Caps {
     Caps {
+        max_groups: [0x7fff_ffff, 0xffff, 0xffff],
         cores: Some(132),
         cooperative_matrix: true,
         cooperative_matrix2: true,
@@ -21,6 +22,10 @@ pub fn lavapipe() -> Caps {
     Caps {
         unified: true,
         subgroup_size: 8,
+        subgroup_min: 8,
+        subgroup_max: 8,
+        max_workgroup_subgroups: 32,
+        fast_dots: FastDots::default(),
         max_shared_bytes: 32 << 10,
         max_push_bytes: 128,
         ..gpu("llvmpipe (LLVM 15.0.6, 256 bits)", 0x10005, DeviceKind::Cpu)
@@ -43,6 +48,13 @@ pub fn radeon() -> Caps {
     }
 }
 
+/// An AMD GPU of RDNA2: no matrices, and no dot products of unsigned with signed bytes.
+pub fn radeon_rdna2() -> Caps {
+    let fast_dots = FastDots { mixed: false, ..radeon().fast_dots };
+    let name = "AMD Radeon RX 6800 (RADV NAVI21)".into();
+    Caps { name, fast_dots, cooperative_matrix: false, matrix_wide: Vec::new(), ..radeon() }
+}
+
 /// An Intel GPU: no cores told, no matrices of these sizes.
 pub fn arc() -> Caps {
     gpu("Intel(R) Arc(tm) A770 Graphics (DG2)", 0x8086, DeviceKind::Discrete)
@@ -60,6 +72,7 @@ pub fn adreno() -> Caps {
         subgroup_size: 64,
         max_shared_bytes: 32 << 10,
         int_dot8: false,
+        fast_dots: FastDots::default(),
         ..gpu("Adreno (TM) 740", 0x5143, DeviceKind::Integrated)
     }
 }
@@ -81,6 +94,7 @@ pub fn all() -> Vec<(&'static str, Caps)> {
         ("lavapipe", lavapipe()),
         ("geforce_nvk", geforce_nvk()),
         ("radeon", radeon()),
+        ("radeon_rdna2", radeon_rdna2()),
         ("arc", arc()),
         ("apple", apple()),
         ("adreno", adreno()),

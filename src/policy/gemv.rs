@@ -1,6 +1,6 @@
 //! Products of few activation rows without matrices: by packed integer dot products (`gemv_dot`), else by floats (`gemv`).
 
-use super::class::{choices, cores};
+use super::class::{choices, cores, integer_dots};
 use super::shared::{table_bytes, table_copies, table_room, usual_copies};
 use super::table::{GemvRow, Product};
 use super::{Activations, Extras};
@@ -77,7 +77,7 @@ fn dot_copies(caps: &Caps, format: &Format, span: usize, n: usize, codes: Activa
 /// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory, with an eighth of padding
 /// and 3 bits each for scales and sums, else a multiple of 256; none if it cannot run at all.
 pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize, codes: Activations) -> Option<usize> {
-    if !caps.int_dot8 || !caps.subgroup_shuffle || format.block_len == 1 || caps.subgroup_size < 8 {
+    if !integer_dots(caps) || !caps.subgroup_shuffle || format.block_len == 1 || caps.subgroup_size < 8 {
         return None;
     }
     let room = (caps.max_shared_bytes as usize).checked_sub(table_bytes(format) + DOT_SHARED_RESERVE)?;
@@ -130,10 +130,19 @@ pub fn expert_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), codes: 
     }
 }
 
+/// `rows` outputs at a time, or as many more as it takes for `m` of them to be a grid that the device allows, of workgroups that
+/// take `times` as many.
+fn within_grid(caps: &Caps, m: usize, rows: u32, times: u32) -> u32 {
+    let most = u64::from(caps.max_groups[0].max(1));
+    let fits = |rows: &u32| (m as u64).div_ceil(u64::from(rows * times)) <= most;
+    std::iter::successors(Some(rows), |rows| rows.checked_mul(2)).find(fits).unwrap_or(rows)
+}
+
 /// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.
 pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns: u32, span: usize) -> GemvTile {
     let size = size.min(caps.max_workgroup_invocations).max(caps.subgroup_size);
     let turns = if span < k { 1 } else { turns };
+    let rows = within_grid(caps, m, rows, size / caps.subgroup_size * turns);
     let outputs = size / caps.subgroup_size * rows * turns;
     let (groups, activations) = ((m as u32).div_ceil(outputs), Activations::Q16);
     GemvTile { kernel: DOT, size, rows, groups, span: span as u32, depth: 1, activations, copies: 1 }
@@ -143,9 +152,10 @@ pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns
 pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> GemvTile {
     let row = first(choices(caps).gemv_float, &product(format, (m, k), n, Extras::default()));
     let size = row.threads.max(caps.subgroup_size.min(64));
-    let groups = (m as u32).div_ceil(row.rows).min(row.groups.on(cores(caps)));
+    let rows = within_grid(caps, m, row.rows, 1);
+    let groups = (m as u32).div_ceil(rows).min(row.groups.on(cores(caps)));
     let activations = Activations::Q16;
-    GemvTile { kernel: FLOAT, size, rows: row.rows, groups, span: k as u32, depth: 1, activations, copies: 1 }
+    GemvTile { kernel: FLOAT, size, rows, groups, span: k as u32, depth: 1, activations, copies: 1 }
 }
 
 /// Outputs and rows of a workgroup of `gemm_float`.
@@ -195,6 +205,19 @@ mod tests {
                 rows.iter().map(|r| r.name).filter(|name| !taken.contains(name)).collect::<Vec<_>>()
             };
             assert_eq!((idle(of.gemv, &dot), idle(of.gemv_float, &float)), (vec![], vec![]), "{}", caps.name);
+        }
+    }
+
+    #[test]
+    fn grids_stay_within_what_the_device_allows() {
+        let caps = Caps { max_groups: [1000; 3], ..devices::lavapipe() };
+        for (format, m) in pumex_quant::all().flat_map(|f| OUTPUTS.map(|m| (f, m))) {
+            for n in 1..=GEMV_MAX_COLS {
+                let (dot, float) =
+                    (gemv_tile(&caps, format, m, 4096, n, Extras::default()), float_tile(&caps, format, (m, 4096), n));
+                assert!(dot.groups <= 1000 && float.groups <= 1000, "{} {m} {n}: {dot:?} {float:?}", format.stem);
+                assert!(float.groups * float.rows >= m as u32, "{m}: {float:?}");
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! The layers of one row in one dispatch: whether and in what shape, and what its workgroups have room for.
 
-use super::class::choices;
+use super::class::{choices, integer_dots};
 use super::gemv::dot_span;
 use super::shared::table_room;
 use super::table::ATTN_HEADS;
@@ -25,7 +25,7 @@ pub fn chain_tile(caps: &Caps, wanted: Option<bool>) -> Option<ChainTile> {
     let threads = choices(caps).megakernel_threads.value;
     match (wanted, caps.cores) {
         (Some(false), _) => None,
-        _ if !caps.int_dot8 || !caps.subgroup_ballot || !caps.subgroup_shuffle || caps.subgroup_size < 8 => None,
+        _ if !integer_dots(caps) || !caps.subgroup_ballot || !caps.subgroup_shuffle || caps.subgroup_size < 8 => None,
         (_, Some(cores)) if threads.is_some() => {
             Some(ChainTile { size: threads?.min(caps.max_workgroup_invocations), groups: cores })
         }

@@ -201,15 +201,17 @@ fn choices_for_known_devices_are_those_written_down() {
     let out = std::env::temp_dir().join("pumex-policy");
     std::fs::create_dir_all(&out).unwrap();
     std::fs::write(out.join("policy.txt"), &table).unwrap();
+    let columns: Vec<&str> = golden.lines().next().unwrap_or_default().split_whitespace().collect();
     let mut other = Vec::new();
     for (name, of_devices) in &topics {
         let row = golden.lines().find_map(|l| l.strip_prefix(&format!("{name:<16}")));
         let cells: Vec<&str> = row.unwrap_or_default().split_whitespace().collect();
-        for (i, lines) in of_devices.iter().enumerate() {
-            if cells.get(i) != Some(&format!("{:016x}", lines.hash()).as_str()) {
-                let cell = format!("{name}.{}", devices[i].0).replace(' ', ".");
-                std::fs::write(out.join(&cell), &lines.0).unwrap();
-                other.push(cell);
+        for ((device, _), lines) in devices.iter().zip(of_devices) {
+            let cell = columns.iter().position(|c| c == device).and_then(|at| cells.get(at));
+            if cell != Some(&format!("{:016x}", lines.hash()).as_str()) {
+                let file = format!("{name}.{device}").replace(' ', ".");
+                std::fs::write(out.join(&file), &lines.0).unwrap();
+                other.push(file);
             }
         }
     }
