@@ -86,7 +86,7 @@ pub fn record(
             rec.stamp();
         }
     }
-    if shape.wanted > 0 {
+    if shape.outputs > 0 {
         if let (true, Some(host)) = (shape.logits > 0, buffers.logits) {
             let len = (shape.logits * lowered.plan.n_vocab * 4) as u64;
             rec.copy_barrier();

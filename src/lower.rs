@@ -61,7 +61,7 @@ pub fn lower(target: &Target<'_>, shape: Shape) -> Result<Lowered> {
     };
     lowering.ops()?;
     let (tasks, mut words) = (lowering.tasks, lowering.words);
-    let dispatches = match target.megakernel.filter(|_| shape.chained && shape.rows == 1) {
+    let dispatches = match target.megakernel.filter(|_| shape.megakernel && shape.rows == 1) {
         Some(kernel) => megakernel::group(kernel, target, (&plan, &places, shape), tasks, &mut words),
         None => tasks.into_iter().flat_map(|task| task.dispatches).collect(),
     };
@@ -106,7 +106,7 @@ impl Lowering<'_> {
         let inputs = if self.t.importance { plan.inputs() } else { Vec::new() };
         let mut sums_at = 0;
         for (i, op) in plan.ops.iter().enumerate() {
-            if self.shape.wanted == 0 && self.is_head(op) {
+            if self.shape.outputs == 0 && self.is_head(op) {
                 continue;
             }
             self.at = i;
@@ -125,24 +125,24 @@ impl Lowering<'_> {
             Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, *weight, *eps, *out),
             Op::MatMul { x, norm, parts, add, out } => self.matmul(*x, *norm, parts, *add, *out),
             Op::GatedMatMul { x, norm, gate, up, out } => self.gated(*x, *norm, gate, up, *out),
-            Op::Route { logits, router, chosen, scale, scales, out } => {
-                let choice = route::Choice { logits: *logits, chosen: *chosen, scale: *scale, scales, out: *out };
+            Op::Route { logits, router, top_k, scale, scales, out } => {
+                let choice = route::Choice { logits: *logits, top_k: *top_k, scale: *scale, scales, out: *out };
                 match router {
                     Some(router) => self.router(router, &choice),
                     None => self.route(&choice),
                 }
             }
-            Op::GatedExperts { x, norm, route, chosen, gate, up, out } => {
-                let product = experts::Product { x: *x, norm: *norm, route: *route, chosen: *chosen, out: *out };
+            Op::GatedExperts { x, norm, route, top_k, gate, up, out } => {
+                let product = experts::Product { x: *x, norm: *norm, route: *route, top_k: *top_k, out: *out };
                 self.experts(&product, &[*gate, *up])
             }
-            Op::ExpertsAdd { x, route, chosen, down, out } => {
-                let product = experts::Product { x: *x, norm: None, route: *route, chosen: *chosen, out: *out };
+            Op::ExpertsAdd { x, route, top_k, down, out } => {
+                let product = experts::Product { x: *x, norm: None, route: *route, top_k: *top_k, out: *out };
                 self.experts(&product, &[*down])
             }
             Op::RopeKv { qkv, spec, rope } => return self.rope_kv(*qkv, spec, rope),
             Op::Attend { qkv, rope, spec, scale, out } => return self.attend(*qkv, rope, spec, *scale, *out),
-            Op::Sample { logits } if self.shape.drawn => self.sample(*logits),
+            Op::Sample { logits } if self.shape.sampled => self.sample(*logits),
             Op::Sample { logits } => self.argmax(*logits),
         }
         Ok(())
@@ -151,7 +151,7 @@ impl Lowering<'_> {
     /// Whether an op only serves the output rows.
     fn is_head(&self, op: &Op) -> bool {
         match op {
-            Op::RmsNorm { out, .. } | Op::MatMul { out, .. } => self.plan.values[out.0].rows == Rows::Wanted,
+            Op::RmsNorm { out, .. } | Op::MatMul { out, .. } => self.plan.values[out.0].rows == Rows::Output,
             Op::Sample { .. } => true,
             _ => false,
         }

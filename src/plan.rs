@@ -16,7 +16,7 @@ mod state;
 pub use attention::{AttentionSpec, Mask};
 pub use builder::Builder;
 pub use inputs::{Input, Routed};
-pub use op::{Access, Chosen, ExpertPart, MatPart, Norm, Op, Rope, RopeNorm, RopeStyle, Router};
+pub use op::{Access, ExpertPart, MatPart, Norm, Op, Rope, RopeNorm, RopeStyle, Router, TopK};
 pub use place::Placement;
 pub use state::{KvSpec, LayerState, RecurrentSpec, MAX_HEAD_DIM};
 
@@ -38,8 +38,8 @@ pub struct Weight(pub usize);
 pub enum Rows {
     /// One per row of the step: `n`.
     Step,
-    /// One per row whose logits are wanted: `w`.
-    Wanted,
+    /// One per output row, which has logits: `w`.
+    Output,
 }
 
 /// Shape of a value: `[rows, width]` f32.

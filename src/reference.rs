@@ -104,12 +104,12 @@ impl<'a> Reference<'a> {
         };
         let x = self.values[input.x.0].chunks_exact(input.cols);
         let Some(routed) = input.routed else { return x.for_each(|row| add(0, row)) };
-        let (x, used) = (x.collect::<Vec<_>>(), routed.chosen.used);
+        let (x, used) = (x.collect::<Vec<_>>(), routed.top_k.k);
         let mut counts = vec![0.0; input.matrices()];
         for (i, route) in self.values[routed.route.0].chunks_exact(4 * used).enumerate() {
             for slot in 0..used {
                 let expert = ops::Route::of(route, slot, used).expert;
-                add(expert, x[if routed.apart { i * used + slot } else { i }]);
+                add(expert, x[if routed.per_expert_input { i * used + slot } else { i }]);
                 counts[expert] += 1.0;
             }
         }

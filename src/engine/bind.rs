@@ -44,7 +44,7 @@ impl Program {
             n_ctx: self.n_ctx,
             cache_types: self.cache_types,
             activations: self.activations,
-            draws_at: state.layout.requests_at(),
+            requests_at: state.layout.requests_at(),
             importance: state.importance.is_some(),
             packing: state.packed.as_ref().map(PackedMemory::packing),
             megakernel: state.megakernel.kernel.as_ref().map(|(kernel, _)| kernel),

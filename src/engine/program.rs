@@ -109,7 +109,7 @@ pub(super) fn arena_bytes(
         n_ctx: 1,
         cache_types: (options.cache_type_k, options.cache_type_v),
         activations: options.activations.unwrap_or_else(|| policy::activations(device.caps())),
-        draws_at: 0,
+        requests_at: 0,
         importance: false,
         packing: packed.map(|sizes| sizes.packing(true, true)),
         megakernel: None,

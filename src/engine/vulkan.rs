@@ -246,13 +246,13 @@ impl VulkanRunner {
             Vec::new()
         };
         let step = self.recorded(shape)?;
-        let tags = if shape.chained { self.next_tags()? } else { self.state.megakernel.tags };
+        let tags = if shape.megakernel { self.next_tags()? } else { self.state.megakernel.tags };
         self.state.megakernel.tags = tags;
         let copies = match self.session.blocks().copies() {
             [] => None,
             copies => Some(self.state.copies(&self.model.program, copies)?),
         };
-        let disguise = shape.chained && self.model.program.debug.fault_at == Some(self.steps.started());
+        let disguise = shape.megakernel && self.model.program.debug.fault_at == Some(self.steps.started());
         let params = &mut self.state.slots[slot].params;
         params.write(rows, &outputs, self.session.blocks(), tags);
         params.write_requests(&requests)?;
@@ -369,7 +369,7 @@ impl Runner for VulkanRunner {
     fn finish(&mut self, ticket: Ticket) -> Result<Output> {
         let oldest = self.steps.oldest(ticket)?;
         self.vk().wait(oldest.value)?;
-        if oldest.shape.chained && (oldest.disguised.is_some() || self.state.megakernel.gave_up()) {
+        if oldest.shape.megakernel && (oldest.disguised.is_some() || self.state.megakernel.gave_up()) {
             self.replay()?;
         }
         let Some(flying) = self.steps.pop() else { return Ok(Output::default()) };

@@ -20,7 +20,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         self.check_spec(spec)?;
         let rows = self.shape.rows;
-        if rows <= policy::FEW_ROWS || self.shape.apart {
+        if rows <= policy::FEW_ROWS || self.shape.decode_batch {
             self.attend_few(qkv, rope, spec, scale, out);
             return Ok(());
         }

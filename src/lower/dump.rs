@@ -161,17 +161,17 @@ pub fn dry_run(run: &DryRun<'_>) -> Result<String> {
         n_ctx: plan.n_ctx_train.max(run.len),
         cache_types: (CacheType::F16, CacheType::F16),
         activations,
-        draws_at: 0,
+        requests_at: 0,
         importance: false,
         packing,
         megakernel: megakernel.as_ref(),
     };
     let shape = Shape {
         rows,
-        wanted: if run.all_wanted { rows } else { 1 },
+        outputs: if run.all_wanted { rows } else { 1 },
         heads: policy::attn_heads(caps, target.attends_by_matrices(), run.len),
-        apart: run.decode_batch || rows == 1,
-        chained: megakernel.is_some(),
+        decode_batch: run.decode_batch || rows == 1,
+        megakernel: megakernel.is_some(),
         parts: megakernel.as_ref().filter(|_| rows == 1).map_or(0, |kernel| kernel.parts(run.len)),
         ..Shape::default()
     };

@@ -4,7 +4,7 @@
 use super::dispatch::{Access, Place};
 use super::megakernel::StageSource;
 use super::Lowering;
-use crate::plan::{Chosen, Norm, Val, Weight};
+use crate::plan::{Norm, TopK, Val, Weight};
 use crate::policy::matrix as tiles;
 use crate::policy::{self, Extras};
 use pumex_shaders::push;
@@ -17,7 +17,7 @@ pub(super) struct Product {
     pub x: Val,
     pub norm: Option<Norm>,
     pub route: Val,
-    pub chosen: Chosen,
+    pub top_k: TopK,
     pub out: Val,
 }
 
@@ -27,9 +27,9 @@ impl Lowering<'_> {
         if self.experts_by_tiles(p, weights) {
             return;
         }
-        let (gated, c) = (weights.len() == 2, p.chosen);
+        let (gated, c) = (weights.len() == 2, p.top_k);
         let info = &self.plan.weights[weights[0].0];
-        let (m, n, used) = (info.rows / c.experts, self.shape.rows, c.used);
+        let (m, n, used) = (info.rows / c.n_expert, self.shape.rows, c.k);
         let k = if gated { info.cols } else { used * info.cols };
         let push = push::Gemv {
             w0: self.weight(weights[0]),
@@ -57,7 +57,7 @@ impl Lowering<'_> {
         constants.extend(tile.whole_rows(std::iter::once(m)));
         let grid = [tile.groups as usize, if gated { n * used } else { n }, 1];
         let mut reads = vec![self.value(p.x), self.value(p.route)];
-        reads.extend(self.of_chosen(weights, c));
+        reads.extend(self.of_top_k(weights, c));
         reads.extend(self.matrices(p.norm.map(|n| n.weight)));
         reads.extend((!gated).then(|| self.value(p.out)));
         let writes = vec![self.value(p.out)];
@@ -67,25 +67,25 @@ impl Lowering<'_> {
     }
 
     /// Experts' matrices, of which the rows reach no more than they use.
-    fn of_chosen(&self, weights: &[Weight], c: Chosen) -> Vec<Access> {
-        let part = (self.shape.rows * c.used).min(c.experts) as u64;
+    fn of_top_k(&self, weights: &[Weight], c: TopK) -> Vec<Access> {
+        let part = (self.shape.rows * c.k).min(c.n_expert) as u64;
         let all = self.matrices(weights.iter().copied());
-        all.into_iter().map(|a| Access { bytes: a.bytes * part / c.experts.max(1) as u64, ..a }).collect()
+        all.into_iter().map(|a| Access { bytes: a.bytes * part / c.n_expert.max(1) as u64, ..a }).collect()
     }
 
     /// As [`Lowering::experts`], expert by expert in tiles of rows; false where that does not pay or cannot be.
     fn experts_by_tiles(&mut self, p: &Product, weights: &[Weight]) -> bool {
-        let (n, caps, c, gated) = (self.shape.rows, self.t.caps, p.chosen, weights.len() == 2);
+        let (n, caps, c, gated) = (self.shape.rows, self.t.caps, p.top_k, weights.len() == 2);
         let info = &self.plan.weights[weights[0].0];
         let takes = weights.iter().all(|w| {
             let same = self.plan.weights[w.0].format.id == info.format.id;
-            same && tiles::groups_experts(caps, info.format, (n, c.used, c.experts))
+            same && tiles::groups_experts(caps, info.format, (n, c.k, c.n_expert))
         });
         if !takes || !self.t.fuse || p.norm.is_some() || !self.t.packing.is_some_and(|packing| packing.moe) {
             return false;
         }
-        let (m, k) = (info.rows / c.experts, info.cols);
-        let runs = tiles::runs(n, c.used, c.experts);
+        let (m, k) = (info.rows / c.n_expert, info.cols);
+        let runs = tiles::runs(n, c.k, c.n_expert);
         let extras = self.extras(gated, false);
         let tile = tiles::run_tile(caps, info.format, m, runs, extras);
         let Some(map) = self.map_of(tile.wide) else { return false };
@@ -116,11 +116,11 @@ impl Lowering<'_> {
             ..push::Gemv::default()
         };
         let mut constants = tile.spec(k, extras);
-        constants.extend([("EXPERTS", if gated { 3 } else { 4 }), ("USED", c.used as u32)]);
+        constants.extend([("EXPERTS", if gated { 3 } else { 4 }), ("USED", c.k as u32)]);
         let mut reads = vec![self.value(p.route), Access::all(Place::MoeTiles, 0)];
-        reads.push(Access::all(Place::MoePacked, (2 * n * c.used * k) as u64));
-        reads.extend(self.of_chosen(weights, c));
-        let made = (4 * n * c.used * m) as u64;
+        reads.push(Access::all(Place::MoePacked, (2 * n * c.k * k) as u64));
+        reads.extend(self.of_top_k(weights, c));
+        let made = (4 * n * c.k * m) as u64;
         let writes = vec![if gated { self.value(p.out) } else { Access::all(Place::MoeProducts, made) }];
         let grid = [tile.groups as usize, runs.most, 1];
         self.emit((tile.kernel, Some(info.format.stem)), constants, push, grid, (reads, writes));
@@ -137,8 +137,8 @@ impl Lowering<'_> {
             push::MoePermute { route: self.val(p.route), groups, params: self.t.at.params, most: runs.most as u32 };
         let constants = vec![
             ("SIZE", THREADS[0].min(self.t.caps.max_workgroup_invocations)),
-            ("EXPERTS", p.chosen.experts as u32),
-            ("USED", p.chosen.used as u32),
+            ("EXPERTS", p.top_k.n_expert as u32),
+            ("USED", p.top_k.k as u32),
             ("COLUMNS", runs.columns as u32),
         ];
         let (reads, writes) = (vec![self.value(p.route)], vec![Access::all(Place::MoeTiles, 0)]);
@@ -161,18 +161,18 @@ impl Lowering<'_> {
         let constants = vec![
             ("SIZE", tiles::pack_threads(self.t.caps)),
             ("K", k as u32),
-            ("GATHER", if gated { p.chosen.used as u32 } else { 1 }),
+            ("GATHER", if gated { p.top_k.k as u32 } else { 1 }),
             ("COLUMNS", runs.columns as u32),
             ("WIDE", wide),
         ];
         let reads = vec![self.value(p.x), Access::all(Place::MoeTiles, 0)];
-        let writes = vec![Access::all(Place::MoePacked, (2 * self.shape.rows * p.chosen.used * k) as u64)];
+        let writes = vec![Access::all(Place::MoePacked, (2 * self.shape.rows * p.top_k.k * k) as u64)];
         self.emit(("pack", None), constants, push, [runs.most * runs.columns, 1, 1], (reads, writes));
     }
 
     /// Adds up the products of each row's experts.
     fn moe_combine(&mut self, p: &Product, m: usize) {
-        let (n, used) = (self.shape.rows, p.chosen.used);
+        let (n, used) = (self.shape.rows, p.top_k.k);
         let [.., products] = self.t.at.packed.moe;
         let push = push::MoeCombine { x: products, y: self.val(p.out), params: self.t.at.params, m: m as u32 };
         let constants = vec![("SIZE", THREADS[1]), ("USED", used as u32)];

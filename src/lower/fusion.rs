@@ -8,7 +8,7 @@ use crate::policy::{self, matrix as tiles};
 pub(super) fn rows_of(plan: &Plan, shape: Shape, v: Val) -> usize {
     match plan.values[v.0].rows {
         Rows::Step => shape.rows,
-        Rows::Wanted => shape.wanted,
+        Rows::Output => shape.outputs,
     }
 }
 
@@ -45,7 +45,7 @@ impl Abilities for Rules<'_> {
     }
 
     fn rotates(&self, _: &Plan, attend: &Op) -> bool {
-        self.shape.apart && matches!(attend, Op::Attend { spec, .. } if spec.is_plain())
+        self.shape.decode_batch && matches!(attend, Op::Attend { spec, .. } if spec.is_plain())
     }
 
     /// Of many rows, a product that reads the matrix once for all of them is worth a dispatch.
@@ -54,6 +54,6 @@ impl Abilities for Rules<'_> {
     }
 
     fn all_rows_wanted(&self) -> bool {
-        self.shape.rows == 1 && self.shape.wanted == 1
+        self.shape.rows == 1 && self.shape.outputs == 1
     }
 }

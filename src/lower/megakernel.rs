@@ -12,7 +12,7 @@ mod open;
 use super::dispatch::{Access, Dispatch, Place, Push};
 use super::product::Product;
 use super::{Shape, Target, Task};
-use crate::plan::{AttentionSpec, Chosen, Norm, Placement, Plan, RopeNorm, Router, Val, Weight};
+use crate::plan::{AttentionSpec, Norm, Placement, Plan, RopeNorm, Router, TopK, Val, Weight};
 use crate::policy;
 pub use config::{Choices, Megakernel};
 use open::Open;
@@ -33,7 +33,7 @@ pub(super) enum StageSource {
     /// Attention that rotates, split into parts where it is a dispatch.
     Attention { qkv: Val, rope: RopeNorm, spec: AttentionSpec, scale: f32, out: Val, parts: u32 },
     /// A router and its choice.
-    Router { router: Router, chosen: Chosen, scale: f32, logits: Val, out: Val },
+    Router { router: Router, top_k: TopK, scale: f32, logits: Val, out: Val },
     /// Products with gate and up of the chosen experts, or with down.
     Experts { x: Val, norm: Option<Norm>, weights: Vec<Weight>, out: Val },
 }
@@ -96,8 +96,8 @@ impl Group<'_> {
                     left => left,
                 }
             }
-            StageSource::Router { router, chosen, scale, logits, out } => {
-                self.router(&experts::Choice { router, chosen, scale, logits, out }, own)
+            StageSource::Router { router, top_k, scale, logits, out } => {
+                self.router(&experts::Choice { router, top_k, scale, logits, out }, own)
             }
             StageSource::Experts { x, norm, weights, out } => self.experts(x, norm, &weights, out, own),
         };

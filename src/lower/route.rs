@@ -2,14 +2,14 @@
 
 use super::megakernel::StageSource;
 use super::Lowering;
-use crate::plan::{Chosen, Router, Val, Weight};
+use crate::plan::{Router, TopK, Val, Weight};
 use crate::policy;
 use pumex_shaders::push;
 
 /// The fields of [`crate::plan::Op::Route`].
 pub(super) struct Choice<'a> {
     pub logits: Val,
-    pub chosen: Chosen,
+    pub top_k: TopK,
     pub scale: f32,
     pub scales: &'a [Option<Weight>; 3],
     pub out: Val,
@@ -29,8 +29,8 @@ impl Lowering<'_> {
         let (logits, route, params) = (self.val(c.logits), self.val(c.out), self.t.at.params);
         let (flags, scale) = (c.flags(), c.scale);
         let push = push::Route { logits, route, gate_scale, up_scale, down_scale, params, flags, scale };
-        let threads = policy::route_threads(self.t.caps, c.chosen.experts);
-        let constants = vec![("SIZE", threads), ("EXPERTS", c.chosen.experts as u32), ("USED", c.chosen.used as u32)];
+        let threads = policy::route_threads(self.t.caps, c.top_k.n_expert);
+        let constants = vec![("SIZE", threads), ("EXPERTS", c.top_k.n_expert as u32), ("USED", c.top_k.k as u32)];
         let reads = [vec![self.value(c.logits)], self.matrices(c.scales.iter().copied().flatten())].concat();
         let (grid, writes) = ([self.shape.rows, 1, 1], vec![self.value(c.out)]);
         self.emit(("route", None), constants, push, grid, (reads, writes));
@@ -59,11 +59,11 @@ impl Lowering<'_> {
             product_scale: part.scale,
             scale: c.scale,
         };
-        let (threads, rows) = policy::router_tile(self.t.caps, c.chosen.experts, info.cols);
+        let (threads, rows) = policy::router_tile(self.t.caps, c.top_k.n_expert, info.cols);
         let constants = vec![
             ("SIZE", threads),
-            ("EXPERTS", c.chosen.experts as u32),
-            ("USED", c.chosen.used as u32),
+            ("EXPERTS", c.top_k.n_expert as u32),
+            ("USED", c.top_k.k as u32),
             ("ROWS", rows),
             ("NORM", u32::from(norm.is_some())),
             ("PLANES", self.planes()),
@@ -72,9 +72,9 @@ impl Lowering<'_> {
             [Some(part.weight), part.bias, norm.map(|n| n.weight)].into_iter().chain(c.scales.iter().copied());
         let reads = [vec![self.value(x)], self.matrices(weights.flatten())].concat();
         let writes = vec![self.value(c.logits), self.value(c.out), self.split_reduction()];
-        let grid = [c.chosen.experts.div_ceil(rows as usize), self.shape.rows, 1];
+        let grid = [c.top_k.n_expert.div_ceil(rows as usize), self.shape.rows, 1];
         let source =
-            StageSource::Router { router: *router, chosen: c.chosen, scale: c.scale, logits: c.logits, out: c.out };
+            StageSource::Router { router: *router, top_k: c.top_k, scale: c.scale, logits: c.logits, out: c.out };
         let task = self.emit(("router", Some(info.format.stem)), constants, push, grid, (reads, writes));
         task.source = Some(source);
     }

@@ -33,7 +33,7 @@ impl Lowering<'_> {
 
     pub(super) fn rms_norm(&mut self, x: Val, weight: Weight, eps: f32, out: Val) {
         let threads = policy::row_threads(self.t.caps);
-        let wanted = u32::from(self.plan.values[out.0].rows == Rows::Wanted);
+        let wanted = u32::from(self.plan.values[out.0].rows == Rows::Output);
         let (y, params, dim) = (self.val(out), self.t.at.params, self.width(x) as u32);
         let push = push::RmsNorm { x: self.val(x), weight: self.weight(weight), y, params, dim, eps };
         let reads = [vec![self.value(x)], self.matrices([weight])].concat();
@@ -97,7 +97,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn argmax(&mut self, logits: Val) {
-        let (caps, at, w) = (self.t.caps, self.t.at, self.shape.wanted);
+        let (caps, at, w) = (self.t.caps, self.t.at, self.shape.outputs);
         let (found, vocab) = (at.partials, self.plan.n_vocab as u32);
         let push = push::Argmax {
             logits: self.val(logits),
@@ -123,16 +123,16 @@ impl Lowering<'_> {
             found: at.partials,
             arrivals: at.arrivals,
             vocab: vocab as u32,
-            draws_at: self.t.draws_at as u32,
+            draws_at: self.t.requests_at as u32,
         };
         let (threads, loads) = policy::sample_tile(caps);
         let constants = vec![("SIZE", threads), ("LOADS", loads), ("K", MAX_K as u32)];
-        let (grid, touch) = ([self.shape.wanted, sample_parts(caps, vocab), 1], self.choice_of_ids(logits));
+        let (grid, touch) = ([self.shape.outputs, sample_parts(caps, vocab), 1], self.choice_of_ids(logits));
         self.emit(("sample", None), constants, push, grid, touch);
     }
 
     fn choice_of_ids(&self, logits: Val) -> (Vec<Access>, Vec<Access>) {
-        let ids = Access::all(Place::Ids, 4 * self.shape.wanted as u64);
+        let ids = Access::all(Place::Ids, 4 * self.shape.outputs as u64);
         let left = Access::all(Place::SplitReduction, 0);
         (vec![self.value(logits), ids.clone()], vec![ids, left])
     }
@@ -146,9 +146,9 @@ impl Lowering<'_> {
             params: self.t.at.params,
             route: routed.map_or(0, |r| self.val(r.route)),
             k: input.cols as u32,
-            used: routed.map_or(1, |r| r.chosen.used) as u32,
+            used: routed.map_or(1, |r| r.top_k.k) as u32,
         };
-        let mode = routed.map_or(0, |r| 1 + u32::from(r.apart));
+        let mode = routed.map_or(0, |r| 1 + u32::from(r.per_expert_input));
         let grid = [(input.cols / 4).div_ceil(64), input.matrices(), 1];
         let reads = std::iter::once(self.value(input.x)).chain(routed.map(|r| self.value(r.route))).collect();
         let writes =

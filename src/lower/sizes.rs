@@ -91,16 +91,14 @@ impl Packed {
 
 fn moe(plan: &Plan, max_rows: usize) -> Option<[u64; 4]> {
     let of = |op: &Op| match op {
-        Op::GatedExperts { chosen, gate, .. } => Some((*chosen, plan.weights[gate.0].cols, 0)),
-        Op::ExpertsAdd { chosen, down, out, .. } => {
-            Some((*chosen, plan.weights[down.0].cols, plan.values[out.0].width))
-        }
+        Op::GatedExperts { top_k, gate, .. } => Some((*top_k, plan.weights[gate.0].cols, 0)),
+        Op::ExpertsAdd { top_k, down, out, .. } => Some((*top_k, plan.weights[down.0].cols, plan.values[out.0].width)),
         _ => None,
     };
     let sizes = plan.ops.iter().filter_map(of).map(|(c, k, m)| {
-        let runs = tiles::runs(max_rows, c.used, c.experts); // fewer rows need no more
+        let runs = tiles::runs(max_rows, c.k, c.n_expert); // fewer rows need no more
         let rows = (runs.most * runs.columns).next_multiple_of(MOST_COLUMNS);
-        let bytes = [8 * rows, 2 * rows * k.next_multiple_of(PACKED_LEN), 4 * rows, 4 * max_rows * c.used * m];
+        let bytes = [8 * rows, 2 * rows * k.next_multiple_of(PACKED_LEN), 4 * rows, 4 * max_rows * c.k * m];
         bytes.map(|b| b.max(16) as u64)
     });
     sizes.reduce(|a, b| [0, 1, 2, 3].map(|i| a[i].max(b[i])))
@@ -109,11 +107,11 @@ fn moe(plan: &Plan, max_rows: usize) -> Option<[u64; 4]> {
 /// Bytes of the scratch arena: ops merge differently by the rows of a step, and values lie accordingly.
 pub fn arena(target: &Target<'_>) -> u64 {
     let few = [1, 2, policy::GEMV_MAX_COLS, policy::GEMV_MAX_COLS + 1, policy::FEW_ROWS + 1, target.max_rows];
-    let shapes = few.into_iter().flat_map(|rows| [true, false].map(|apart| shape(rows.min(target.max_rows), apart)));
+    let shapes = few.into_iter().flat_map(|rows| [true, false].map(|batch| shape(rows.min(target.max_rows), batch)));
     let lens = shapes.map(|shape| Placement::new(&fused(target, shape), target.max_rows, target.max_rows).len_bytes);
     lens.max().unwrap_or(0).max(Placement::new(target.plan, target.max_rows, target.max_rows).len_bytes)
 }
 
-fn shape(rows: usize, apart: bool) -> Shape {
-    Shape { rows, wanted: rows, apart, heads: 1, ..Shape::default() }
+fn shape(rows: usize, decode_batch: bool) -> Shape {
+    Shape { rows, outputs: rows, decode_batch, heads: 1, ..Shape::default() }
 }

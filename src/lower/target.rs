@@ -14,17 +14,17 @@ pub struct Shape {
     /// Rows it has room for.
     pub rows: usize,
     /// Output rows it has room for; 0 leaves the head out.
-    pub wanted: usize,
+    pub outputs: usize,
     /// Output rows whose logits are copied to the host's buffer: the first ones.
     pub logits: usize,
     /// Samples ids by requests instead of taking the largest logits.
-    pub drawn: bool,
+    pub sampled: bool,
     /// Most query heads that a workgroup of attention takes.
     pub heads: usize,
     /// A decode batch: no two rows are of one sequence.
-    pub apart: bool,
+    pub decode_batch: bool,
     /// Lets the megakernel do the ops of one row.
-    pub chained: bool,
+    pub megakernel: bool,
     /// Parts in which attention is a stage of it; 0 where attention is a dispatch.
     pub parts: u32,
     /// Takes the time.
@@ -124,7 +124,7 @@ pub struct Target<'a> {
     /// Quantization of activations in integer dot products.
     pub activations: Activations,
     /// Word of StepParams where sampling requests start.
-    pub draws_at: usize,
+    pub requests_at: usize,
     /// Sums squares of the products' inputs.
     pub importance: bool,
     /// Cooperative matrices, if these are used.

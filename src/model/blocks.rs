@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::weights::Weights;
-use crate::plan::{AttentionSpec, Builder, Chosen, ExpertPart, MatPart, Rope, RopeNorm, RopeStyle, Val, Weight};
+use crate::plan::{AttentionSpec, Builder, ExpertPart, MatPart, Rope, RopeNorm, RopeStyle, TopK, Val, Weight};
 
 /// Weights of one attention block.
 pub struct Attention {
@@ -94,9 +94,9 @@ pub fn gated_ffn(p: &mut Builder, h: Val, f: &Gated, x: Val) -> Val {
 /// Feed-forward by the experts that each normed row of `h` `[n, dim]` wants most, added to the residual `x` `[n, dim]`.
 pub fn expert_ffn(p: &mut Builder, h: Val, e: &Experts, c: &Config, x: Val) -> Val {
     let logits = p.matmul("router", h, vec![e.router]); // [n, experts]
-    let chosen = Chosen { experts: c.n_expert, used: c.n_expert_used };
+    let top_k = TopK { n_expert: c.n_expert, k: c.n_expert_used };
     let scales = [e.gate.scale, e.up.scale, e.down.scale];
-    let route = p.route(logits, chosen, c.expert_scale, scales); // [n, 4 * used]
-    let hidden = p.gated_experts(h, route, chosen, e.gate.weight, e.up.weight); // [n, used * ffn]
-    p.experts_add(hidden, route, chosen, e.down.weight, x)
+    let route = p.route(logits, top_k, c.expert_scale, scales); // [n, 4 * used]
+    let hidden = p.gated_experts(h, route, top_k, e.gate.weight, e.up.weight); // [n, used * ffn]
+    p.experts_add(hidden, route, top_k, e.down.weight, x)
 }

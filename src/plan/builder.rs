@@ -1,6 +1,6 @@
 //! Builds a plan top to bottom: the methods that architecture files call, line by line.
 
-use super::{AttentionSpec, Chosen, LayerState, MatPart, Op, Plan, RopeNorm, Rows, Val, ValueInfo, Weight, WeightInfo};
+use super::{AttentionSpec, LayerState, MatPart, Op, Plan, RopeNorm, Rows, TopK, Val, ValueInfo, Weight, WeightInfo};
 
 /// Builds a plan top to bottom.
 pub struct Builder {
@@ -42,9 +42,9 @@ impl Builder {
         out
     }
 
-    /// RMS norm of the wanted rows only: `[n, dim]` → `[w, dim]`.
-    pub fn rms_norm_wanted(&mut self, x: Val, weight: Weight, eps: f32) -> Val {
-        let out = self.value("h_out", self.width(x), Rows::Wanted);
+    /// RMS norm of the output rows only: `[n, dim]` → `[w, dim]`.
+    pub fn rms_norm_output(&mut self, x: Val, weight: Weight, eps: f32) -> Val {
+        let out = self.value("h_out", self.width(x), Rows::Output);
         self.ops.push(Op::RmsNorm { x, weight, eps, out });
         out
     }
@@ -71,23 +71,23 @@ impl Builder {
     }
 
     /// The experts of each row by the router's logits `[n, experts]`: `[n, 4 * used]`, see [`Op::Route`].
-    pub fn route(&mut self, logits: Val, chosen: Chosen, scale: f32, scales: [Option<Weight>; 3]) -> Val {
-        let out = self.value("route", 4 * chosen.used, Rows::Step);
-        self.ops.push(Op::Route { logits, router: None, chosen, scale, scales, out });
+    pub fn route(&mut self, logits: Val, top_k: TopK, scale: f32, scales: [Option<Weight>; 3]) -> Val {
+        let out = self.value("route", 4 * top_k.k, Rows::Step);
+        self.ops.push(Op::Route { logits, router: None, top_k, scale, scales, out });
         out
     }
 
     /// `silu(x · gateᵀ) * (x · upᵀ)` of each expert of a row, side by side: `[n, k]` → `[n, used * ffn]`.
-    pub fn gated_experts(&mut self, x: Val, route: Val, chosen: Chosen, gate: Weight, up: Weight) -> Val {
-        let ffn = self.weights[gate.0].rows / chosen.experts;
-        let out = self.value("experts", chosen.used * ffn, Rows::Step);
-        self.ops.push(Op::GatedExperts { x, norm: None, route, chosen, gate, up, out });
+    pub fn gated_experts(&mut self, x: Val, route: Val, top_k: TopK, gate: Weight, up: Weight) -> Val {
+        let ffn = self.weights[gate.0].rows / top_k.n_expert;
+        let out = self.value("experts", top_k.k * ffn, Rows::Step);
+        self.ops.push(Op::GatedExperts { x, norm: None, route, top_k, gate, up, out });
         out
     }
 
     /// `residual += Σ weight * (x_expert · downᵀ)`: `[n, used * ffn]` → `[n, m]`, in place.
-    pub fn experts_add(&mut self, x: Val, route: Val, chosen: Chosen, down: Weight, residual: Val) -> Val {
-        self.ops.push(Op::ExpertsAdd { x, route, chosen, down, out: residual });
+    pub fn experts_add(&mut self, x: Val, route: Val, top_k: TopK, down: Weight, residual: Val) -> Val {
+        self.ops.push(Op::ExpertsAdd { x, route, top_k, down, out: residual });
         residual
     }
 

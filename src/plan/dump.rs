@@ -8,7 +8,7 @@ impl Plan {
         let info = &self.values[v.0];
         let rows = match info.rows {
             Rows::Step => "n",
-            Rows::Wanted => "w",
+            Rows::Output => "w",
         };
         format!("{}{}[{rows}, {}]", info.name, v.0, info.width)
     }
@@ -83,12 +83,12 @@ impl Plan {
                 let (gate, up) = (self.part(gate), self.part(up));
                 format!("{} = silu-gated {} by {gate}, {up}", self.val(*out), self.input(*x, norm))
             }
-            Op::Route { logits, router, chosen, out, .. } => {
+            Op::Route { logits, router, top_k, out, .. } => {
                 let from = match router {
                     Some(r) => format!("{} by {}", self.input(r.x, &r.norm), self.part(&r.part)),
                     None => self.val(*logits),
                 };
-                format!("{} = route {from} to {} of {}", self.val(*out), chosen.used, chosen.experts)
+                format!("{} = route {from} to {} of {}", self.val(*out), top_k.k, top_k.n_expert)
             }
             Op::GatedExperts { x, norm, route, gate, up, out, .. } => {
                 let (gate, up) = (self.weight(*gate), self.weight(*up));

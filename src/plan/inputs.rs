@@ -1,6 +1,6 @@
 //! Inputs of a plan's products, for importance matrices: which columns' squares are summed.
 
-use super::{Chosen, Op, Plan, Rows, Val, Weight};
+use super::{Op, Plan, Rows, TopK, Val, Weight};
 use crate::step::Squares;
 
 /// The input of a product, whose columns' squares say how much each of them matters.
@@ -24,15 +24,15 @@ pub struct Routed {
     /// `[n, 4 * used]`
     pub route: Val,
     /// How many.
-    pub chosen: Chosen,
+    pub top_k: TopK,
     /// Whether `x` has a row for each expert of a row, side by side, instead of one for all.
-    pub apart: bool,
+    pub per_expert_input: bool,
 }
 
 impl Input {
     /// Matrices in each weight.
     pub fn matrices(&self) -> usize {
-        self.routed.map_or(1, |r| r.chosen.experts)
+        self.routed.map_or(1, |r| r.top_k.n_expert)
     }
 
     /// Floats of its sums `[matrices, cols]`, with a count for each matrix after them if rows are routed.
@@ -52,11 +52,11 @@ impl Plan {
         let product = |(i, op): (usize, &Op)| match op {
             Op::MatMul { x, parts, .. } => Some((i, *x, parts.iter().map(|p| p.weight).collect(), None)),
             Op::GatedMatMul { x, gate, up, .. } => Some((i, *x, vec![gate.weight, up.weight], None)),
-            Op::GatedExperts { x, route, chosen, gate, up, .. } => {
-                Some((i, *x, vec![*gate, *up], Some(Routed { route: *route, chosen: *chosen, apart: false })))
+            Op::GatedExperts { x, route, top_k, gate, up, .. } => {
+                Some((i, *x, vec![*gate, *up], Some(Routed { route: *route, top_k: *top_k, per_expert_input: false })))
             }
-            Op::ExpertsAdd { x, route, chosen, down, .. } => {
-                Some((i, *x, vec![*down], Some(Routed { route: *route, chosen: *chosen, apart: true })))
+            Op::ExpertsAdd { x, route, top_k, down, .. } => {
+                Some((i, *x, vec![*down], Some(Routed { route: *route, top_k: *top_k, per_expert_input: true })))
             }
             _ => None,
         };

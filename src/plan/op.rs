@@ -58,13 +58,13 @@ pub struct Router {
     pub part: MatPart,
 }
 
-/// How many experts a layer has and a row uses.
+/// How many experts a layer has, and how many a row uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chosen {
-    /// All.
-    pub experts: usize,
-    /// Of a row.
-    pub used: usize,
+pub struct TopK {
+    /// Experts of the layer.
+    pub n_expert: usize,
+    /// Experts of a row.
+    pub k: usize,
 }
 
 /// Matrices of experts `[experts, m, k]`.
@@ -87,7 +87,7 @@ pub struct MatPart {
     pub scale: f32,
 }
 
-/// One op. `n` is the step's rows, `w` its wanted rows.
+/// One op. `n` is the step's rows, `w` its output rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// ids `[n]` → `out [n, dim]`.
@@ -97,7 +97,7 @@ pub enum Op {
         /// `[n, dim]`
         out: Val,
     },
-    /// `out = x / sqrt(mean(x²) + eps) * weight`; takes the wanted rows only if `out` has `w` rows.
+    /// `out = x / sqrt(mean(x²) + eps) * weight`; takes the output rows only if `out` has `w` rows.
     RmsNorm {
         /// `[n, dim]`
         x: Val,
@@ -141,7 +141,7 @@ pub enum Op {
         /// The product that gives the logits, if the op does it.
         router: Option<Router>,
         /// How many.
-        chosen: Chosen,
+        top_k: TopK,
         /// What the weights sum up to.
         scale: f32,
         /// `[experts]` each, of the products with gate, up and down.
@@ -158,7 +158,7 @@ pub enum Op {
         /// `[n, 4 * used]`
         route: Val,
         /// How many.
-        chosen: Chosen,
+        top_k: TopK,
         /// `[experts, ffn, k]`
         gate: Weight,
         /// `[experts, ffn, k]`
@@ -173,7 +173,7 @@ pub enum Op {
         /// `[n, 4 * used]`
         route: Val,
         /// How many.
-        chosen: Chosen,
+        top_k: TopK,
         /// `[experts, m, ffn]`
         down: Weight,
         /// `[n, m]`
@@ -201,7 +201,7 @@ pub enum Op {
         /// `[n, heads * v_dim]`
         out: Val,
     },
-    /// Id of every wanted row, kept for the next step and for the host: the largest logit's, or as the step's draws say.
+    /// Id of every output row, kept for the next step and for the host: the largest logit's, or as the step's draws say.
     Sample {
         /// `[w, vocab]`
         logits: Val,

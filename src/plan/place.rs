@@ -39,7 +39,7 @@ impl Placement {
             .map(|(v, used)| {
                 let rows = match v.rows {
                     Rows::Step => max_rows,
-                    Rows::Wanted => max_wanted,
+                    Rows::Output => max_wanted,
                 };
                 // What passes have left unused takes nothing.
                 ((rows * v.width * 4 * usize::from(*used)) as u64).next_multiple_of(ALIGN)

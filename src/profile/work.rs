@@ -1,7 +1,7 @@
 //! What each op of a step must move at the least: weights, cache entries and activations, each byte once. Pure.
 
 use crate::lower::CacheType;
-use crate::plan::{AttentionSpec, Chosen, Norm, Op, Plan, Rows, Val, Weight};
+use crate::plan::{AttentionSpec, Norm, Op, Plan, Rows, TopK, Val, Weight};
 use serde::Serialize;
 
 /// The step whose ops are looked at: rows of one sequence, the last of them wanted, or each of its own, all wanted.
@@ -95,8 +95,8 @@ impl Looker<'_> {
         let info = &self.plan.values[v.0];
         let rows = match info.rows {
             Rows::Step => self.step.rows,
-            Rows::Wanted if self.step.parallel => self.step.rows,
-            Rows::Wanted => 1,
+            Rows::Output if self.step.parallel => self.step.rows,
+            Rows::Output => 1,
         };
         (4 * info.width * rows) as u64
     }
@@ -113,7 +113,7 @@ impl Looker<'_> {
         let Step { rows, depth, .. } = self.step;
         let (mut weights, mut cache) = (Vec::new(), 0);
         let mut part = 1.0; // of the weights
-        let reached = |chosen: &Chosen| (rows * chosen.used).min(chosen.experts) as f64 / chosen.experts as f64;
+        let reached = |top_k: &TopK| (rows * top_k.k).min(top_k.n_expert) as f64 / top_k.n_expert as f64;
         let activations = match op {
             Op::Embed { weight, out } => {
                 weights.push(*weight);
@@ -137,14 +137,14 @@ impl Looker<'_> {
                 weights.extend(scales.iter().flatten());
                 self.value(router.map_or(*logits, |r| r.x)) + self.value(*out)
             }
-            Op::GatedExperts { x, route, chosen, gate, up, out, .. } => {
+            Op::GatedExperts { x, route, top_k, gate, up, out, .. } => {
                 weights.extend([*gate, *up]);
-                part = reached(chosen);
+                part = reached(top_k);
                 self.value(*x) + self.value(*route) + self.value(*out)
             }
-            Op::ExpertsAdd { x, route, chosen, down, out } => {
+            Op::ExpertsAdd { x, route, top_k, down, out } => {
                 weights.push(*down);
-                part = reached(chosen);
+                part = reached(top_k);
                 self.value(*x) + self.value(*route) + 2 * self.value(*out)
             }
             Op::RopeKv { qkv, spec, rope } => {

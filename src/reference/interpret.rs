@@ -1,7 +1,7 @@
 //! One function per kind of op: what it reads, the loop of `ops.rs`, what it writes.
 
 use super::{ops, Reference};
-use crate::plan::{AttentionSpec, Chosen, MatPart, Norm, Op, RopeNorm, Router, Rows, Val, Weight};
+use crate::plan::{AttentionSpec, MatPart, Norm, Op, RopeNorm, Router, Rows, TopK, Val, Weight};
 use crate::step::{Row, RowOutput, Token};
 use std::borrow::Cow;
 
@@ -15,18 +15,18 @@ impl Reference<'_> {
             Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, Norm { weight: *weight, eps: *eps }, *out, wanted),
             Op::MatMul { x, norm, parts, add, out } => self.matmul(*x, norm, parts, *add, *out),
             Op::GatedMatMul { x, norm, gate, up, out } => self.gated(*x, norm, gate, up, *out),
-            Op::Route { logits, router, chosen, scale, scales, out } => {
+            Op::Route { logits, router, top_k, scale, scales, out } => {
                 if let Some(Router { x, norm, part }) = router {
                     self.matmul(*x, norm, &[*part], false, *logits);
                 }
-                self.route(*logits, *chosen, *scale, scales, *out);
+                self.route(*logits, *top_k, *scale, scales, *out);
             }
-            Op::GatedExperts { x, norm, route, chosen, gate, up, out } => {
+            Op::GatedExperts { x, norm, route, top_k, gate, up, out } => {
                 let x = self.input(*x, norm);
-                let result = self.gated_experts(&x, *route, *chosen, (*gate, *up), *out);
+                let result = self.gated_experts(&x, *route, *top_k, (*gate, *up), *out);
                 self.values[out.0] = result;
             }
-            Op::ExpertsAdd { x, route, chosen, down, out } => self.experts_add(*x, *route, *chosen, *down, *out),
+            Op::ExpertsAdd { x, route, top_k, down, out } => self.experts_add(*x, *route, *top_k, *down, *out),
             Op::RopeKv { qkv, spec, rope } => {
                 let rotated = self.rotated(*qkv, spec, rope, rows);
                 self.values[qkv.0] = rotated;
@@ -59,7 +59,7 @@ impl Reference<'_> {
         let x = &self.values[x.0];
         let take: Vec<usize> = match self.plan.values[out.0].rows {
             Rows::Step => (0..x.len() / dim).collect(),
-            Rows::Wanted => wanted.to_vec(),
+            Rows::Output => wanted.to_vec(),
         };
         let normed = |&r: &usize| ops::rms_norm(&x[r * dim..][..dim], &weight, norm.eps);
         self.values[out.0] = take.iter().flat_map(normed).collect();
@@ -95,20 +95,20 @@ impl Reference<'_> {
         out
     }
 
-    fn route(&mut self, logits: Val, chosen: Chosen, scale: f32, scales: &[Option<Weight>; 3], out: Val) {
+    fn route(&mut self, logits: Val, top_k: TopK, scale: f32, scales: &[Option<Weight>; 3], out: Val) {
         let scales = scales.map(|s| s.map(|w| self.vector(w)));
-        let rows = self.values[logits.0].chunks_exact(chosen.experts);
-        self.values[out.0] = rows.flat_map(|row| ops::route(row, chosen.used, scale, &scales)).collect();
+        let rows = self.values[logits.0].chunks_exact(top_k.n_expert);
+        self.values[out.0] = rows.flat_map(|row| ops::route(row, top_k.k, scale, &scales)).collect();
     }
 
-    fn gated_experts(&self, x: &[f32], route: Val, chosen: Chosen, (gate, up): (Weight, Weight), out: Val) -> Vec<f32> {
+    fn gated_experts(&self, x: &[f32], route: Val, top_k: TopK, (gate, up): (Weight, Weight), out: Val) -> Vec<f32> {
         let (gate, up) = (self.matrix(gate), self.matrix(up));
         let mut result = vec![0.0; x.len() / gate.cols * self.plan.values[out.0].width];
         let route = &self.values[route.0];
-        ops::for_rows(&mut result, gate.rows / chosen.experts, |pair, out| {
-            let (row, slot) = (pair / chosen.used, pair % chosen.used);
+        ops::for_rows(&mut result, gate.rows / top_k.n_expert, |pair, out| {
+            let (row, slot) = (pair / top_k.k, pair % top_k.k);
             let x = &x[row * gate.cols..][..gate.cols];
-            let route = ops::Route::of(&route[row * 4 * chosen.used..], slot, chosen.used);
+            let route = ops::Route::of(&route[row * 4 * top_k.k..], slot, top_k.k);
             let first = route.expert * out.len();
             for (m, out) in out.iter_mut().enumerate() {
                 let g = ops::dot(&gate.row(first + m), x) * route.gate_scale;
@@ -118,14 +118,14 @@ impl Reference<'_> {
         result
     }
 
-    fn experts_add(&mut self, x: Val, route: Val, chosen: Chosen, down: Weight, out: Val) {
+    fn experts_add(&mut self, x: Val, route: Val, top_k: TopK, down: Weight, out: Val) {
         let down = self.matrix(down);
         let mut result = self.values[out.0].clone();
         let (x, route) = (&self.values[x.0], &self.values[route.0]);
-        ops::for_rows(&mut result, down.rows / chosen.experts, |row, out| {
-            for slot in 0..chosen.used {
-                let x = &x[(row * chosen.used + slot) * down.cols..][..down.cols];
-                let route = ops::Route::of(&route[row * 4 * chosen.used..], slot, chosen.used);
+        ops::for_rows(&mut result, down.rows / top_k.n_expert, |row, out| {
+            for slot in 0..top_k.k {
+                let x = &x[(row * top_k.k + slot) * down.cols..][..down.cols];
+                let route = ops::Route::of(&route[row * 4 * top_k.k..], slot, top_k.k);
                 let first = route.expert * out.len();
                 for (m, out) in out.iter_mut().enumerate() {
                     *out += route.weight * ops::dot(&down.row(first + m), x);

@@ -79,7 +79,7 @@ impl Megakernel {
             policy::chain_span(caps, (w.format, table), k, activations, (policy::chain_packets(tile, k), heads))
         };
         let experts = experts.filter(|e| {
-            policy::chain_ranks(tile, e.chosen.experts, e.chosen.used)
+            policy::chain_ranks(tile, e.top_k.n_expert, e.top_k.k)
                 && plan.weights.iter().filter(|w| w.cols == e.ffn && w.format.block_len > 1).all(|w| holds(w, e.k()))
         });
         let pairs = pairs_of(experts);
@@ -152,7 +152,7 @@ impl Megakernel {
         let (head_dim, pair, heads) = self.attention.map_or((32, 1, 1), |a| (a.head_dim, a.pair, a.at_once));
         let packets = policy::chain_packets(self.tile, k).max(head_dim / policy::PACKET);
         if let Some(e) = &self.experts {
-            let chosen = [("EXPERTS", e.chosen.experts as u32), ("USED", e.chosen.used as u32)];
+            let chosen = [("EXPERTS", e.top_k.n_expert as u32), ("USED", e.top_k.k as u32)];
             spec.extend([("K_3", e.k() as u32)].into_iter().chain(chosen));
         }
         spec.extend([("PACKETS", packets as u32), ("HEAD_DIM", head_dim as u32)]);

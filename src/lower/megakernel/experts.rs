@@ -2,7 +2,7 @@
 
 use super::open::{send_messages, send_values};
 use super::{config, sent_bytes, Dispatch, Group};
-use crate::plan::{Chosen, Norm, Op, Plan, Router, Val, Weight};
+use crate::plan::{Norm, Op, Plan, Router, TopK, Val, Weight};
 use crate::policy;
 use pumex_shaders::kernels::CHAINED_EXPERTS;
 use pumex_shaders::stage::{self, Stage};
@@ -10,7 +10,7 @@ use pumex_shaders::stage::{self, Stage};
 /// The experts of a model all of whose layers the megakernel can do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Experts {
-    pub chosen: Chosen,
+    pub top_k: TopK,
     /// Outputs of one's first products.
     pub ffn: usize,
 }
@@ -20,28 +20,28 @@ impl Experts {
     pub fn of(plan: &Plan, k: usize) -> Option<Experts> {
         let (mut found, mut gated, mut stems) = (None, None, Vec::new());
         for op in &plan.ops {
-            let (parts, chosen, ffn) = match op {
-                Op::GatedExperts { chosen, gate, up, .. } => {
+            let (parts, top_k, ffn) = match op {
+                Op::GatedExperts { top_k, gate, up, .. } => {
                     let (g, u) = (&plan.weights[gate.0], &plan.weights[up.0]);
                     let same = g.format.id == u.format.id && g.cols == k && gated.is_none_or(|s| s == g.format.stem);
                     gated = Some(g.format.stem).filter(|_| same);
                     gated?;
-                    (vec![*gate], *chosen, g.rows / chosen.experts)
+                    (vec![*gate], *top_k, g.rows / top_k.n_expert)
                 }
-                Op::ExpertsAdd { chosen, down, .. } => (vec![*down], *chosen, plan.weights[down.0].cols),
+                Op::ExpertsAdd { top_k, down, .. } => (vec![*down], *top_k, plan.weights[down.0].cols),
                 Op::GatedMatMul { .. } => return None,
                 Op::Route { scales, .. } if scales.iter().any(Option::is_some) => return None,
                 Op::MatMul { parts, out, .. } if *out != plan.logits => {
                     let coded = |w: &Weight| plan.weights[w.0].format.block_len > 1; // not the router
-                    (parts.iter().map(|p| p.weight).filter(coded).collect(), Chosen { experts: 0, used: 0 }, 0)
+                    (parts.iter().map(|p| p.weight).filter(coded).collect(), TopK { n_expert: 0, k: 0 }, 0)
                 }
                 _ => continue,
             };
             stems.extend(parts.iter().map(|w| plan.weights[w.0].format.stem));
-            let experts = Experts { chosen, ffn };
+            let experts = Experts { top_k, ffn };
             let whole =
                 parts.iter().all(|w| ffn.is_multiple_of(plan.weights[w.0].format.block_len.max(policy::PACKET)));
-            let same = found.is_none_or(|f: Experts| (f.chosen, f.ffn) == (chosen, ffn));
+            let same = found.is_none_or(|f: Experts| (f.top_k, f.ffn) == (top_k, ffn));
             if ffn > 0 && (!whole || !same) {
                 return None;
             }
@@ -52,14 +52,14 @@ impl Experts {
 
     /// Inputs of all second products.
     pub fn k(&self) -> usize {
-        self.chosen.used * self.ffn
+        self.top_k.k * self.ffn
     }
 }
 
 /// A router and its choice.
 pub(super) struct Choice {
     pub router: Router,
-    pub chosen: Chosen,
+    pub top_k: TopK,
     pub scale: f32,
     pub logits: Val,
     pub out: Val,
@@ -71,7 +71,7 @@ impl Group<'_> {
         let Router { x, norm, part } = c.router;
         let (info, experts) = (&self.plan.weights[part.weight.0], self.k.experts);
         let plain = info.format.stem == "f32" && part.bias.is_none() && info.cols == self.k.k[0];
-        let ours = experts.is_some_and(|e| e.chosen == c.chosen);
+        let ours = experts.is_some_and(|e| e.top_k == c.top_k);
         // Its experts must take the same messages: nothing outside the megakernel would know the choice.
         let theirs = |op: &Op| match op {
             Op::GatedExperts { x: of, norm: by, route, .. } if *route == c.out => (*of, *by) == (x, norm),
@@ -80,7 +80,7 @@ impl Group<'_> {
         let ours = ours && self.plan.ops.iter().all(theirs);
         let makes = self.open.as_ref().is_some_and(|open| open.made_last(x, info.cols));
         // Of all that the layer sends from here on.
-        let room = self.can_send(3 * info.cols + c.chosen.experts + experts.map_or(0, |e| e.k()));
+        let room = self.can_send(3 * info.cols + c.top_k.n_expert + experts.map_or(0, |e| e.k()));
         if !(plain && ours && makes && room) {
             return Some(own);
         }
@@ -93,7 +93,7 @@ impl Group<'_> {
             open.sent += sent_bytes(values);
             at
         };
-        let (values, messages, logits) = (place(info.cols), place(info.cols), place(c.chosen.experts));
+        let (values, messages, logits) = (place(info.cols), place(info.cols), place(c.top_k.n_expert));
         if let Some(last) = open.stages.last_mut() {
             send_values(last, values, values_epoch);
             send_messages(last, messages, norm_weight, messages_epoch);
@@ -104,7 +104,7 @@ impl Group<'_> {
             w: [matrix, 0, 0],
             norm: norm_weight,
             k: info.cols as u32,
-            m: c.chosen.experts as u32,
+            m: c.top_k.n_expert as u32,
             eps: norm.map_or(0.0, |n| n.eps),
             scale: part.scale,
             flags: stage::ROUTER | stage::RECEIVE | if norm.is_some() { stage::NORM } else { 0 },
@@ -132,7 +132,7 @@ impl Group<'_> {
     ) -> Option<Dispatch> {
         let Some(experts) = self.k.experts else { return Some(own) };
         let (info, gated) = (&self.plan.weights[weights[0].0], weights.len() == 2);
-        let (stem, rows) = (info.format.stem, info.rows / experts.chosen.experts);
+        let (stem, rows) = (info.format.stem, info.rows / experts.top_k.n_expert);
         let norm_weight = self.weight(norm.map(|n| n.weight));
         let w = [self.weight(weights.first().copied()), self.weight(weights.get(1).copied()), 0];
         let (y, epoch) = (self.val(out), self.epoch + 1);
@@ -150,7 +150,7 @@ impl Group<'_> {
             open.sent += sent_bytes(experts.k());
             self.epoch = epoch;
         }
-        let m = if gated { rows * experts.chosen.used } else { rows };
+        let m = if gated { rows * experts.top_k.k } else { rows };
         let (logits, logits_epoch, scale) = open.logits;
         let kind = if gated { stage::GATED | stage::OF_CHOSEN } else { stage::OVER_CHOSEN | stage::ADD };
         let mut stage = Stage {

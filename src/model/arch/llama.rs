@@ -57,7 +57,7 @@ pub(super) fn decoder(gguf: &Gguf, style: RopeStyle, qk_norm: bool, moe: bool) -
             Ffn::Experts(e) => expert_ffn(&mut p, h, e, &c, x),
         }; // [n, dim]
     }
-    let h = p.rms_norm_wanted(x, output_norm, c.eps); // [w, dim]
+    let h = p.rms_norm_output(x, output_norm, c.eps); // [w, dim]
     let logits = p.matmul("logits", h, vec![output]); // [w, vocab]
     let kv = KvSpec { kv_heads: c.n_head_kv, k_dim: c.head_dim, v_dim: c.head_dim, window: None };
     let layers = vec![LayerState::KeysValues(kv); c.n_layer];
