@@ -23,7 +23,7 @@ pub use weights::repack;
 
 use crate::gguf::Gguf;
 use crate::plan::Plan;
-use crate::policy::Activations;
+use crate::policy::ActivationQuant;
 use crate::reference::Reference;
 use crate::step::Runner;
 use crate::vk::{self, Device, Select};
@@ -64,7 +64,7 @@ pub struct Options {
     /// Turns the validation layer on.
     pub validation: bool,
     /// Codes of activations in products by integers; the device's best where it is not told.
-    pub activations: Option<Activations>,
+    pub activations: Option<ActivationQuant>,
     /// What only tests and comparisons set.
     pub debug: Debug,
 }
@@ -77,7 +77,7 @@ pub struct Debug {
     /// Multiplies several rows at a time by cooperative matrices, where the device has them.
     pub matrices: bool,
     /// Lets one dispatch do the layers of one row, as stages (the megakernel); by the policy where it is not told.
-    pub chain: Option<bool>,
+    pub megakernel: Option<bool>,
     /// Most query heads that a workgroup of attention takes, in dispatches of its own then; none leaves it to the length of the
     /// sequences.
     pub attn_heads: Option<usize>,
@@ -113,7 +113,7 @@ impl Default for Debug {
         Debug {
             fuse: true,
             matrices: true,
-            chain: None,
+            megakernel: None,
             attn_heads: None,
             force_staging: false,
             fault_at: None,

@@ -20,7 +20,7 @@ pub struct Entry {
     pub mean: Vec<f32>,
     /// Rows of `mean`.
     pub matrices: usize,
-    /// Activations seen, per row.
+    /// ActivationQuant seen, per row.
     pub counts: Vec<f32>,
 }
 

@@ -27,8 +27,9 @@ pub use gemv::{
     dot_span, dot_tile, expert_tile, float_tile, gemv_row, gemv_tile, small_floats, GemvTile, GEMV_MAX_COLS, SMALL_TILE,
 };
 pub use megakernel::{
-    chain_attends, chain_attention_bytes, chain_heads, chain_packets, chain_parts, chain_positions, chain_ranks,
-    chain_rows, chain_span, chain_table_room, chain_tile, ChainTile, CHAIN_MAX_ROWS, MOST_PARTS, PACKET,
+    megakernel_attends, megakernel_attention_bytes, megakernel_heads, megakernel_messages, megakernel_parts,
+    megakernel_positions, megakernel_ranks, megakernel_rows, megakernel_span, megakernel_table_room, megakernel_tile,
+    MegakernelTile, MEGAKERNEL_MAX_ROWS, MESSAGE, MOST_ATTENTION_PARTS,
 };
 pub use rowwise::{argmax_parts, route_threads, router_tile, row_threads, sample_tile};
 pub use shared::{table_bytes, table_copies, usual_copies};
@@ -39,7 +40,7 @@ use crate::vk::Caps;
 
 /// Codes that integer kernels make of activations, with a scale for each 32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activations {
+pub enum ActivationQuant {
     /// 16 bits: products are as exact as those of floats.
     #[default]
     Q16,
@@ -47,18 +48,18 @@ pub enum Activations {
     Q8,
 }
 
-impl Activations {
+impl ActivationQuant {
     /// Of one.
     pub fn bits(self) -> u32 {
         match self {
-            Activations::Q16 => 16,
-            Activations::Q8 => 8,
+            ActivationQuant::Q16 => 16,
+            ActivationQuant::Q8 => 8,
         }
     }
 }
 
 /// The codes that are best on a device. Software devices have nothing to gain by shorter ones.
-pub fn activations(caps: &Caps) -> Activations {
+pub fn activations(caps: &Caps) -> ActivationQuant {
     class::choices(caps).activations.value
 }
 
@@ -67,7 +68,7 @@ pub const FEW_ROWS: usize = 16;
 
 /// What a product does beside multiplying.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extras {
+pub struct GemmFusion {
     /// Gate and up in one.
     pub gated: bool,
     /// Adds to the output.
@@ -77,5 +78,5 @@ pub struct Extras {
     /// Weights lie as planes.
     pub planes: bool,
     /// Codes of its activations.
-    pub activations: Activations,
+    pub activations: ActivationQuant,
 }

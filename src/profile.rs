@@ -128,7 +128,7 @@ pub struct Profile {
     /// GPU time of the step without stamps.
     pub token_us: f64,
     /// Likewise, with products that follow each other in one dispatch, as decoding does it; none where it does not.
-    pub chained_us: Option<f64>,
+    pub megakernel_us: Option<f64>,
     /// Likewise, with a stamp behind every op.
     pub stamped_us: f64,
     /// What a stamp was found to cost, which is taken off every op (at most half of it).
@@ -163,7 +163,7 @@ pub fn measure(
     let sequences = if parallel { n } else { 1 };
     let request = SampleRequest { options: Arc::default(), recent: Vec::new(), unit: 0.5 };
     let output = if options.draw { RowOutput::Sample(request) } else { RowOutput::Id };
-    let kinds = if runner.chains() && n == 1 { 3 } else { 2 };
+    let kinds = if runner.has_megakernel() && n == 1 { 3 } else { 2 };
     let steps = kinds * (WARM_UP + repetitions);
     let chunks = sequences * depth.div_ceil(runner.max_rows().max(1));
     let mut rng = Rng::new(1);
@@ -191,7 +191,7 @@ pub fn measure(
         }
         (0..sequences as u32).for_each(|seq| runner.forget(seq, depth as u32));
         runner.stamp_ops(i % kinds == 1);
-        runner.chain_products(i % kinds == 2);
+        runner.use_megakernel(i % kinds == 2);
         let of = |row: usize| if parallel || row + 1 == n { output.clone() } else { RowOutput::None };
         let mut step = rows(&text(n), depth, of);
         if parallel {
@@ -213,7 +213,7 @@ pub fn measure(
     }
     runner.stamp_ops(false);
     runner.time_steps(false);
-    runner.chain_products(true);
+    runner.use_megakernel(true);
     if plain.iter().any(|us| *us <= 0.0) || stamped.iter().any(|(_, ends)| ends.is_empty()) {
         return Err(Error::Device(format!("{}: expected time stamps, found none", runner.device())));
     }
@@ -223,7 +223,7 @@ pub fn measure(
     let mut found = summary(options, bandwidth, plain, stamped, works(plan, &ran, step));
     chained.sort_by(f64::total_cmp);
     let chained = middle(&chained);
-    found.chained_us = (!chained.is_empty()).then(|| chained.iter().sum::<f64>() / chained.len() as f64);
+    found.megakernel_us = (!chained.is_empty()).then(|| chained.iter().sum::<f64>() / chained.len() as f64);
     Ok(Some(found))
 }
 
@@ -268,7 +268,7 @@ fn summary(
         depth: options.depth,
         bandwidth,
         token_us,
-        chained_us: None,
+        megakernel_us: None,
         stamped_us,
         stamp_us,
         ops_us: all.us,

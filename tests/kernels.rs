@@ -3,7 +3,7 @@
 use crate::util::{exhaustive, sample};
 use pumex::exec::fragment_layout;
 use pumex::kernel::Kernels;
-use pumex::policy::{self, matrix, Activations, Extras};
+use pumex::policy::{self, matrix, ActivationQuant, GemmFusion};
 use pumex::sample::Rng;
 use pumex::vk::{self, Buffer, Class, Device};
 use pumex_quant::{all, Format};
@@ -11,7 +11,7 @@ use pumex_quant::{all, Format};
 /// Bound of the squared error over the squared sum of magnitudes: f32 products summed in another order.
 pub const BOUND: f64 = 1e-12;
 /// The integer kernel's: activations are rounded to 16 bits of their run's largest, or to 8.
-const DOT_BOUNDS: [(Activations, f64); 2] = [(Activations::Q16, 1e-8), (Activations::Q8, 5e-5)];
+const DOT_BOUNDS: [(ActivationQuant, f64); 2] = [(ActivationQuant::Q16, 1e-8), (ActivationQuant::Q8, 5e-5)];
 /// The cooperative matrices': both factors are rounded to halves.
 const HALF_BOUND: f64 = 1e-6;
 /// Of the norms.
@@ -36,7 +36,7 @@ struct Case {
     gated: bool,
     norm: bool,
     planes: bool,
-    activations: Activations,
+    activations: ActivationQuant,
 }
 
 impl Case {
@@ -49,11 +49,17 @@ impl Case {
         gated: false,
         norm: false,
         planes: false,
-        activations: Activations::Q16,
+        activations: ActivationQuant::Q16,
     };
 
-    fn extras(&self) -> Extras {
-        Extras { gated: self.gated, add: self.add, norm: self.norm, planes: self.planes, activations: self.activations }
+    fn extras(&self) -> GemmFusion {
+        GemmFusion {
+            gated: self.gated,
+            add: self.add,
+            norm: self.norm,
+            planes: self.planes,
+            activations: self.activations,
+        }
     }
 }
 
@@ -249,8 +255,9 @@ fn error_of(y: &Buffer, truth: &[f64], scale: f64) -> f64 {
 }
 
 /// The integer kernel's codes of activations, with its bounds, where it takes so many inputs and rows.
-fn dots(lab: &Lab, format: &Format, k: usize, n: usize) -> Vec<(Activations, f64)> {
-    let fits = |(codes, _): &(Activations, f64)| policy::dot_span(lab.device.caps(), format, k, n, *codes).is_some();
+fn dots(lab: &Lab, format: &Format, k: usize, n: usize) -> Vec<(ActivationQuant, f64)> {
+    let fits =
+        |(codes, _): &(ActivationQuant, f64)| policy::dot_span(lab.device.caps(), format, k, n, *codes).is_some();
     DOT_BOUNDS.into_iter().filter(fits).collect()
 }
 
@@ -266,9 +273,14 @@ fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
         for &(k, m, n) in shapes {
             let planes = if every { n > 1 || m == 1 } else { odd };
             let case = Case { m, k, n, planes, ..Case::PLAIN };
-            let exact = |codes: Activations| codes == Activations::Q16;
-            let few =
-                |(codes, _): &(Activations, f64)| if every { exact(*codes) || m == 131 } else { exact(*codes) != odd };
+            let exact = |codes: ActivationQuant| codes == ActivationQuant::Q16;
+            let few = |(codes, _): &(ActivationQuant, f64)| {
+                if every {
+                    exact(*codes) || m == 131
+                } else {
+                    exact(*codes) != odd
+                }
+            };
             for (activations, bound) in dots(&lab, format, k, n).into_iter().filter(few) {
                 let also = (every && exact(activations)).then_some(!case.planes);
                 for planes in [Some(case.planes), also].into_iter().flatten() {
@@ -350,7 +362,8 @@ fn epilogues_add_and_take_biases_in_gemv_and_gemm() {
         ] {
             let k = 2 * format.block_len.max(32);
             let case = Case { m: 65, k, n, bias: true, add, gated, ..Case::PLAIN };
-            let ways = if kernel == "gemv_dot" { dots(&lab, format, k, n) } else { vec![(Activations::Q16, BOUND)] };
+            let ways =
+                if kernel == "gemv_dot" { dots(&lab, format, k, n) } else { vec![(ActivationQuant::Q16, BOUND)] };
             for (activations, bound) in ways {
                 let error = lab.error(format, Case { activations, ..case }, kernel);
                 assert!(error < bound, "{} {case:?}, {activations:?}: {error:e}", format.name);
@@ -386,7 +399,7 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
         for (activations, bound) in dots(&lab, format, case.k, n) {
             let ways =
                 [(true, "gemv_dot"), (false, "gemv_dot in spans"), (false, "gemv_dot"), (true, "gemv_dot in spans")];
-            let first = usize::from(activations == Activations::Q8);
+            let first = usize::from(activations == ActivationQuant::Q8);
             let ways = if exhaustive() { &ways[..] } else { &ways[first..][..usize::from(n < 8)] };
             for &(norm, kernel) in ways {
                 let error = lab.error(format, Case { norm, activations, ..case }, kernel);

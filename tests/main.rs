@@ -1,6 +1,6 @@
 //! One test binary, linked once; a line per module.
 #![allow(clippy::unwrap_used, missing_docs)]
-mod chained;
+
 mod cli;
 mod dispatches;
 mod draw;
@@ -9,6 +9,7 @@ mod gguf;
 mod goldens;
 mod kernels;
 mod layout;
+mod megakernel;
 mod passes;
 mod plans;
 mod profile;

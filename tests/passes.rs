@@ -99,7 +99,10 @@ fn chunks(runner: &mut dyn Runner, ids: &[u32]) -> Vec<Vec<f32>> {
     [1, 3, 8, 9, 40].map(|chunk| logits(runner, ids, chunk)).to_vec()
 }
 
-fn models() -> [(&'static str, Gguf, fn(&Gguf) -> Plan); 2] {
+/// A model, by what is unusual about it, and how its plan is made.
+type Unusual = (&'static str, Gguf, fn(&Gguf) -> Plan);
+
+fn models() -> [Unusual; 2] {
     let moe = Gguf::open(&fixture("qwen3moe").with_extension("gguf")).unwrap();
     [("parallel residual", Gguf::open(&demo_path()).unwrap(), parallel_residual), ("shared expert", moe, shared_expert)]
 }
@@ -146,7 +149,7 @@ fn dispatches_of_such_layers_compute_what_the_reference_does() {
         let truth = chunks(&mut Reference::new(&gguf, plan.clone(), 256, 1, 64), &ids);
         for fuse in [true, false] {
             let mut way = options(CacheType::F32);
-            (way.debug.fuse, way.debug.matrices, way.debug.chain) = (fuse, false, Some(fuse));
+            (way.debug.fuse, way.debug.matrices, way.debug.megakernel) = (fuse, false, Some(fuse));
             let Some(mut runner) = vulkan_plan(&gguf, plan.clone(), way) else { return };
             for (found, truth) in chunks(&mut runner, &ids).iter().zip(&truth) {
                 let error = nmse(found, truth);

@@ -96,11 +96,11 @@ fn times_of_ops_layers_and_kinds_add_up_to_the_steps() {
 fn chained_steps_are_timed_beside_those_whose_ops_are() {
     // What another test runs too, so that the largest pipeline is compiled once.
     let gguf = Gguf::open(&crate::util::fixture("Q4_K_S").with_extension("gguf")).unwrap();
-    let way = pumex::engine::Options { debug: Debug { chain: Some(true), ..exact() }, ..options(CacheType::F32) };
+    let way = pumex::engine::Options { debug: Debug { megakernel: Some(true), ..exact() }, ..options(CacheType::F32) };
     let Some(mut runner) = vulkan(&gguf, way) else { return };
     let chained = profile(&mut runner, 1, 0);
-    assert!(chained.chained_us.is_some_and(|us| us > 0.0) && chained.ops.len() > 8, "{chained:?}");
-    assert!(profile(&mut runner, 2, 0).chained_us.is_none(), "several rows have other kernels");
+    assert!(chained.megakernel_us.is_some_and(|us| us > 0.0) && chained.ops.len() > 8, "{chained:?}");
+    assert!(profile(&mut runner, 2, 0).megakernel_us.is_none(), "several rows have other kernels");
 }
 
 /// Steps without stamps keep their recordings and commands, before and after a profile.

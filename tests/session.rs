@@ -237,9 +237,9 @@ fn sampled(runner: &mut dyn Runner, count: u32) -> Vec<u32> {
 fn steps_whose_megakernel_gives_up_are_done_again_without_it() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let run = |fault_at| {
-        let debug = Debug { chain: Some(true), fault_at, ..Debug::default() };
+        let debug = Debug { megakernel: Some(true), fault_at, ..Debug::default() };
         let mut runner = vulkan(&gguf, Options { debug, ..options(CacheType::F16) })?;
-        if !runner.chains() {
+        if !runner.has_megakernel() {
             println!("skipped: {} has no megakernel", runner.device());
             return None;
         }
@@ -247,7 +247,7 @@ fn steps_whose_megakernel_gives_up_are_done_again_without_it() {
         runner.forget(0, 0);
         let warm = sampled(&mut runner, 12);
         assert_silent(&runner);
-        assert_eq!(runner.chains(), fault_at.is_none(), "it goes on without");
+        assert_eq!(runner.has_megakernel(), fault_at.is_none(), "it goes on without");
         Some((ids, warm, runner.counters().submits))
     };
     let Some(truth) = run(None) else { return };
@@ -264,7 +264,7 @@ fn steps_whose_megakernel_gives_up_are_done_again_without_it() {
 fn a_fork_of_a_step_that_is_done_again_is_copied_again() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let run = |fault_at| {
-        let debug = Debug { chain: Some(true), fault_at, ..Debug::default() };
+        let debug = Debug { megakernel: Some(true), fault_at, ..Debug::default() };
         let mut runner = vulkan(&gguf, Options { debug, ..options(CacheType::F32) })?;
         runner.run(&rows(0, 0, &ids(20)), Want::Ids).unwrap();
         let first = runner.start(&rows(0, 20, &[9])).unwrap();
@@ -273,7 +273,7 @@ fn a_fork_of_a_step_that_is_done_again_is_copied_again() {
         runner.finish(first).unwrap();
         let found = runner.finish(second).unwrap().logits;
         assert_silent(&runner);
-        Some((found, runner.chains()))
+        Some((found, runner.has_megakernel()))
     };
     let (Some(truth), Some(found)) = (run(None), run(Some(1))) else { return };
     assert!(!found.1, "it gave up");

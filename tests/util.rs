@@ -3,7 +3,7 @@
 use pumex::engine::{self, CacheType, Debug, DeviceChoice, Options, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::plan::Plan;
-use pumex::policy::Activations;
+use pumex::policy::ActivationQuant;
 use pumex::reference::Reference;
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use pumex::{model, vk};
@@ -38,7 +38,7 @@ pub enum Arithmetic {
 impl Arithmetic {
     /// Options of the tests with it.
     pub fn options(self, cache: CacheType) -> Options {
-        let activations = if self == Arithmetic::Short { Activations::Q8 } else { Activations::Q16 };
+        let activations = if self == Arithmetic::Short { ActivationQuant::Q8 } else { ActivationQuant::Q16 };
         let debug = Debug { matrices: self == Arithmetic::Halves, ..Debug::default() };
         Options {
             activations: Some(activations),

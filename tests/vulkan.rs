@@ -8,7 +8,7 @@ use crate::util::{
 use pumex::conversation::{generate, Request};
 use pumex::engine::{CacheType, Debug, VulkanRunner};
 use pumex::gguf::Gguf;
-use pumex::policy::Activations;
+use pumex::policy::ActivationQuant;
 use pumex::sample::{SampleRequest, Sampler, SamplerOptions};
 use pumex::step::{Counters, Output, Row, RowOutput, Runner, Squares, Ticket, Token, Want};
 use std::sync::atomic::AtomicBool;
@@ -203,7 +203,7 @@ fn steady_decode_keeps_to_its_counters() {
         // embedding, head, argmax; and the barriers at both ends.
         assert!(now.dispatches - before.dispatches <= 6 * layers + 3, "{}", now.dispatches - before.dispatches);
         assert!(now.barriers - before.barriers <= 5 * layers + 5, "{}", now.barriers - before.barriers);
-        let told = if runner.chains() { 8 } else { 4 }; // an id, and whether a chain gave up
+        let told = if runner.has_megakernel() { 8 } else { 4 }; // an id, and whether a chain gave up
         assert_eq!(now.bytes_from_device - before.bytes_from_device, told);
     }
     runner.finish(pending).unwrap();
@@ -216,7 +216,8 @@ fn a_layer_of_experts_is_six_dispatches_and_seven_if_q_k_and_v_differ_in_type() 
     for (recipe, per_layer) in [("Q8_0", 6..=6), ("Q4_K_M", 6..=7)] {
         let shape = pumex::synthetic::find("tiny-moe").unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
-        let way = pumex::engine::Options { debug: Debug { chain: Some(false), ..exact() }, ..options(CacheType::F16) };
+        let way =
+            pumex::engine::Options { debug: Debug { megakernel: Some(false), ..exact() }, ..options(CacheType::F16) };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
         let layers = runner.plan().layers.len() as u64;
         let mut step = |pos: usize| {
@@ -480,7 +481,7 @@ fn the_demo_model_agrees_with_the_reference_by_default() {
     let truth = logits(&mut reference(&gguf), &ids, 64);
     let Some(mut runner) = vulkan(&gguf, usual(CacheType::F32)) else { return };
     let caps = runner.vk().caps().clone();
-    let one = if pumex::policy::activations(&caps) == Activations::Q8 { 5e-4 } else { 1e-9 };
+    let one = if pumex::policy::activations(&caps) == ActivationQuant::Q8 { 5e-4 } else { 1e-9 };
     let many = if caps.matrix_wide.is_empty() { 1e-9 } else { 2e-6 };
     for (chunk, bound) in [(64, many), (1, one)] {
         let error = nmse(&logits(&mut runner, &ids, chunk), &truth);

@@ -79,7 +79,7 @@ const ATTN: [(&str, u32); 12] = [
 const EXPERTS: [(&str, u32); 2] = [("EXPERTS", 10), ("USED", 11)];
 
 /// Formats, and pairs of them, that usual recipes hold; the first, which gate and up have, may have a table.
-pub const CHAINED: [&str; 14] = [
+pub const MEGAKERNEL_FORMATS: [&str; 14] = [
     "q4_k+q6_k",
     "q5_k+q6_k",
     "q4_0+q6_k",
@@ -97,7 +97,7 @@ pub const CHAINED: [&str; 14] = [
 ];
 
 /// Likewise, of models with experts.
-pub const CHAINED_EXPERTS: [&str; 8] =
+pub const MEGAKERNEL_MOE_FORMATS: [&str; 8] =
     ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "iq4_xs+q5_k", "mxfp4+q8_0", "iq3_s_wide+q4_k"];
 
 /// 1: weights lie as planes, not as blocks.
@@ -150,7 +150,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "chain",
-        formats: Formats::Pairs(&CHAINED),
+        formats: Formats::Pairs(&MEGAKERNEL_FORMATS),
         needs: Needs::IntegerDot,
         spec: &[
             ("SIZE", 0),
@@ -171,7 +171,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "chain_experts",
-        formats: Formats::Pairs(&CHAINED_EXPERTS),
+        formats: Formats::Pairs(&MEGAKERNEL_MOE_FORMATS),
         needs: Needs::IntegerDot,
         spec: &[
             ("SIZE", 0),

@@ -120,7 +120,7 @@ blocks! {
         scale: float,
     }
 
-    /// Activations as halves in the order that cooperative matrices are loaded in.
+    /// ActivationQuant as halves in the order that cooperative matrices are loaded in.
     Pack("pack") = {
         /// Rows in.
         x: F32x4,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use pumex::engine::{CacheType, DeviceChoice, Options};
-use pumex::policy::Activations;
+use pumex::policy::ActivationQuant;
 use pumex::quantize::recipe::{self, Recipe};
 use pumex::synthetic::{self, Shape};
 
@@ -53,10 +53,10 @@ fn cache_type(text: &str) -> std::result::Result<CacheType, String> {
     CacheType::named(text).ok_or_else(|| format!("expected one of {names}"))
 }
 
-fn activations(text: &str) -> std::result::Result<Activations, String> {
+fn activations(text: &str) -> std::result::Result<ActivationQuant, String> {
     match text.to_ascii_lowercase().as_str() {
-        "q8" => Ok(Activations::Q8),
-        "q16" => Ok(Activations::Q16),
+        "q8" => Ok(ActivationQuant::Q8),
+        "q16" => Ok(ActivationQuant::Q16),
         _ => Err("expected q8 or q16".to_string()),
     }
 }
@@ -101,9 +101,9 @@ pub struct EngineArgs {
     /// Fused attention (-fa); accepted, Pumex decides
     #[arg(long, value_name = "SWITCH", default_value = "auto")]
     pub flash_attn: Switch,
-    /// Activations in products of few rows: q8, as llama.cpp's, or q16, more exact [default: q8 on GPUs]
+    /// ActivationQuant in products of few rows: q8, as llama.cpp's, or q16, more exact [default: q8 on GPUs]
     #[arg(long, value_name = "TYPE", value_parser = activations)]
-    pub activations: Option<Activations>,
+    pub activations: Option<ActivationQuant>,
     /// Turn the Vulkan validation layer on
     #[arg(long)]
     pub validation: bool,

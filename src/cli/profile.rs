@@ -150,7 +150,7 @@ fn head(about: &About, p: &Profile) -> Vec<String> {
             profile::DISPATCH_US
         ),
     ];
-    if let Some(us) = p.chained_us {
+    if let Some(us) = p.megakernel_us {
         lines.insert(
             4,
             format!("with products that follow each other in one dispatch, as decoding does it: {us:.1} us"),

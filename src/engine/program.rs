@@ -4,7 +4,7 @@ use super::{CacheType, Debug, Options};
 use crate::kernel::Kernels;
 use crate::lower::{sizes, Addresses, Target};
 use crate::plan::Plan;
-use crate::policy::{self, Activations};
+use crate::policy::{self, ActivationQuant};
 use crate::vk::{Buffer, Class, Device};
 use crate::Result;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Program {
     /// Elements of K and V.
     pub cache_types: (CacheType, CacheType),
     /// Codes of activations in products by integers.
-    pub activations: Activations,
+    pub activations: ActivationQuant,
     /// What tests choose.
     pub debug: Debug,
     /// Positions a sequence may have.

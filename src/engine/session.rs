@@ -59,7 +59,7 @@ pub(super) struct DeviceState {
     pub slots: Vec<Slot>,
     /// Split reductions.
     pub split_reduction: SplitReductionMemory,
-    /// Activations for cooperative matrices.
+    /// ActivationQuant for cooperative matrices.
     pub packed: Option<PackedMemory>,
     /// Layers of one row in one dispatch.
     pub megakernel: Megakernel,
@@ -117,7 +117,7 @@ impl DeviceState {
             None => None,
         };
         let halves = k == CacheType::F16 && v == CacheType::F16;
-        let choices = Choices { wanted: debug.chain, activations: program.activations, halves };
+        let choices = Choices { wanted: debug.megakernel, activations: program.activations, halves };
         let kernel = megakernel::Megakernel::of(plan, device.caps(), choices).filter(|_| debug.fuse);
         let kernel = match kernel {
             Some(kernel) => MegakernelMemory::new(device, kernels, &kernel)?.map(|memory| (kernel, memory)),

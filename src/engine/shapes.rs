@@ -42,7 +42,7 @@ pub(super) fn shape_of(
     Shape {
         slot,
         rows: bucket(rows.len(), max_rows),
-        outputs: outputs,
+        outputs,
         logits: checked.logits.next_power_of_two().min(outputs) * usize::from(checked.logits > 0),
         sampled: checked.sampled,
         heads,

@@ -187,12 +187,12 @@ impl VulkanRunner {
     }
 
     /// Whether steps of one row may let one dispatch do products that follow each other (the megakernel).
-    pub fn chains(&self) -> bool {
+    pub fn has_megakernel(&self) -> bool {
         self.state.megakernel.kernel.is_some()
     }
 
     /// Whether they do in steps started from now on. Steps with stamps never do.
-    pub fn chain_products(&mut self, on: bool) {
+    pub fn use_megakernel(&mut self, on: bool) {
         self.state.megakernel.on = on;
     }
 

@@ -5,7 +5,7 @@ use crate::lower::megakernel::Megakernel;
 use crate::vk::{self, Buffer, Class, Device};
 use crate::Result;
 use pumex_shaders::block::Block;
-use pumex_shaders::kernels::CHAINED;
+use pumex_shaders::kernels::MEGAKERNEL_FORMATS;
 use pumex_shaders::push;
 use pumex_shaders::stage::{self, Stage};
 
@@ -67,7 +67,7 @@ fn clear(device: &Device, buffer: &Buffer) -> Result<()> {
 pub fn run_at_once(device: &Device, groups: u32, spins: u32) -> Result<bool> {
     let lanes = device.caps().subgroup_size;
     let spec = [("SIZE", lanes.max(64)), ("K", 256), ("K_2", 256), ("LANES", lanes), ("SPIN", spins)];
-    wait_for_each_other(device, &Kernels::new(device), ("chain", CHAINED[0], &spec), groups)
+    wait_for_each_other(device, &Kernels::new(device), ("chain", MEGAKERNEL_FORMATS[0], &spec), groups)
 }
 
 /// Runs stages that do nothing but wait.

@@ -27,7 +27,7 @@ impl SplitReductionMemory {
     }
 }
 
-/// Activations as halves for cooperative matrices, and what comes with them.
+/// ActivationQuant as halves for cooperative matrices, and what comes with them.
 pub struct PackedMemory {
     codes: Buffer,
     factors: Buffer,

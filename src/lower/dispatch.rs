@@ -50,7 +50,7 @@ pub enum Place {
     State(usize),
     /// The sampled ids.
     Ids,
-    /// Activations packed for cooperative matrices, with their factors; the range is of slots.
+    /// ActivationQuant packed for cooperative matrices, with their factors; the range is of slots.
     Packed,
     /// Sums of squares and powers that rows packed ahead of a norm come with.
     PackedSums,

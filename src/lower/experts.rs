@@ -6,7 +6,7 @@ use super::megakernel::StageSource;
 use super::Lowering;
 use crate::plan::{Norm, TopK, Val, Weight};
 use crate::policy::matrix as tiles;
-use crate::policy::{self, Extras};
+use crate::policy::{self, GemmFusion};
 use pumex_shaders::push;
 
 /// Threads of the kernel that permutes rows, and of the one that adds their products up.
@@ -50,7 +50,7 @@ impl Lowering<'_> {
             s2: 1.0,
             ..push::Gemv::default()
         };
-        let extras = Extras { norm: p.norm.is_some(), ..self.extras(gated, !gated) };
+        let extras = GemmFusion { norm: p.norm.is_some(), ..self.extras(gated, !gated) };
         let tile = policy::expert_tile(self.t.caps, info.format, (m, k), extras.activations);
         let mut constants = tile.spec(k, 1, extras);
         constants.extend([("EXPERTS", if gated { 1 } else { 2 }), ("USED", used as u32)]);

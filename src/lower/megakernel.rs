@@ -189,7 +189,7 @@ impl Group<'_> {
         };
         open.push_product(stage.with_scales([gemv.s0, gemv.s1, gemv.s2]), stem, &p, own);
         open.coded = Some((gemv.x, gemv.norm));
-        open.next = (open.next + gemv.m.div_ceil(policy::PACKET as u32)) % self.k.tile.groups;
+        open.next = (open.next + gemv.m.div_ceil(policy::MESSAGE as u32)) % self.k.tile.groups;
         None
     }
 

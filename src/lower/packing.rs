@@ -6,7 +6,7 @@ use super::product::Product;
 use super::{fusion, Lowering};
 use crate::plan::{MatPart, Norm, Op, Rows, Val};
 use crate::policy::matrix::{self as tiles, FEW, PACKED_LEN};
-use crate::policy::Extras;
+use crate::policy::GemmFusion;
 use pumex_shaders::push;
 
 /// Slots of activations for few rows: one for each layout, and that of activations which the op before packs.
@@ -262,7 +262,7 @@ impl Lowering<'_> {
         &self,
         tile: &tiles::MatTile,
         k: usize,
-        extras: Extras,
+        extras: GemmFusion,
         passed: Option<Passed>,
         (sends, came): (Option<Link>, Option<Link>),
     ) -> Vec<(&'static str, u32)> {

@@ -4,7 +4,7 @@ use super::dispatch::{Access, Place};
 use super::megakernel::StageSource;
 use super::{fusion, Lowering};
 use crate::plan::{MatPart, Norm, Val};
-use crate::policy::{self, Extras};
+use crate::policy::{self, GemmFusion};
 use pumex_shaders::push;
 
 /// A product of few rows with up to three matrices of one format, one below the other, or with gate and up.
@@ -67,7 +67,7 @@ impl Lowering<'_> {
     fn gemv(&mut self, p: Product) {
         let info = &self.plan.weights[p.parts[0].weight.0];
         let (k, n) = (info.cols, self.rows_of(p.x));
-        let extras = Extras { norm: p.norm.is_some(), ..self.extras(p.gated, p.add) };
+        let extras = GemmFusion { norm: p.norm.is_some(), ..self.extras(p.gated, p.add) };
         let push = push::Gemv {
             x: self.val(p.x),
             y: self.val(p.out) + 4 * p.y_at as u64,
@@ -95,8 +95,8 @@ impl Lowering<'_> {
         (reads, vec![out])
     }
 
-    pub(super) fn extras(&self, gated: bool, add: bool) -> Extras {
-        Extras { gated, add, norm: false, planes: self.t.planes, activations: self.t.activations }
+    pub(super) fn extras(&self, gated: bool, add: bool) -> GemmFusion {
+        GemmFusion { gated, add, norm: false, planes: self.t.planes, activations: self.t.activations }
     }
 
     /// Matrices, biases, factors and sizes of a product.

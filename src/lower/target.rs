@@ -3,7 +3,7 @@
 use super::megakernel::Megakernel;
 use super::CacheType;
 use crate::plan::Plan;
-use crate::policy::{self, Activations};
+use crate::policy::{self, ActivationQuant};
 use crate::vk::Caps;
 
 /// The shape of a step: what its dispatches depend on.
@@ -62,7 +62,7 @@ pub struct Addresses {
     pub importance: u64,
     /// Words that only this recording needs: see [`super::Lowered::words`].
     pub words: u64,
-    /// Activations for cooperative matrices.
+    /// ActivationQuant for cooperative matrices.
     pub packed: PackedAt,
     /// The megakernel's buffers: where a thread that gave up says so, and what workgroups send each other.
     pub gave_up: u64,
@@ -122,7 +122,7 @@ pub struct Target<'a> {
     /// Types of K and V.
     pub cache_types: (CacheType, CacheType),
     /// Quantization of activations in integer dot products.
-    pub activations: Activations,
+    pub activations: ActivationQuant,
     /// Word of StepParams where sampling requests start.
     pub requests_at: usize,
     /// Sums squares of the products' inputs.

@@ -3,7 +3,7 @@
 use super::class::{choices, cores, integer_dots};
 use super::shared::{table_bytes, table_copies, table_room, usual_copies};
 use super::table::{GemvRow, Product};
-use super::{Activations, Extras};
+use super::{ActivationQuant, GemmFusion};
 use crate::vk::Caps;
 use pumex_quant::{Format, FormatId};
 
@@ -23,14 +23,14 @@ pub struct GemvTile {
     /// Chunks that its threads have under way.
     pub depth: u32,
     /// Codes of its activations.
-    pub activations: Activations,
+    pub activations: ActivationQuant,
     /// Times that its format's table, if there is one, stands in shared memory.
     pub copies: u32,
 }
 
 impl GemvTile {
     /// Constants of its pipeline, by name, for `k` inputs and `n` activation rows.
-    pub fn spec(&self, k: usize, n: usize, extras: Extras) -> Vec<(&'static str, u32)> {
+    pub fn spec(&self, k: usize, n: usize, extras: GemmFusion) -> Vec<(&'static str, u32)> {
         let mut spec = vec![
             ("SIZE", self.size),
             ("ROWS", self.rows),
@@ -69,14 +69,14 @@ pub const GEMV_MAX_COLS: usize = 8;
 const DOT_SHARED_RESERVE: usize = 3 << 10;
 
 /// How often a format's table fits beside what the integer kernel keeps of `n` rows of `span` inputs.
-fn dot_copies(caps: &Caps, format: &Format, span: usize, n: usize, codes: Activations) -> u32 {
+fn dot_copies(caps: &Caps, format: &Format, span: usize, n: usize, codes: ActivationQuant) -> u32 {
     let used = n * span * (codes.bits() + codes.bits() / 8 + 3) as usize / 8 + DOT_SHARED_RESERVE;
     table_copies(format, table_room(caps, used))
 }
 
 /// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory, with an eighth of padding
 /// and 3 bits each for scales and sums, else a multiple of 256; none if it cannot run at all.
-pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize, codes: Activations) -> Option<usize> {
+pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize, codes: ActivationQuant) -> Option<usize> {
     if !integer_dots(caps) || !caps.subgroup_shuffle || format.block_len == 1 || caps.subgroup_size < 8 {
         return None;
     }
@@ -95,17 +95,17 @@ fn first<'a>(rows: &'a [GemvRow], product: &Product<'_>) -> &'a GemvRow {
 
 /// The row of the device's table that [`gemv_tile`] takes for `m` outputs over `k` inputs with `n` activation rows, where
 /// [`dot_span`] gives a span.
-pub fn gemv_row(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: Extras) -> &'static GemvRow {
+pub fn gemv_row(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: GemmFusion) -> &'static GemvRow {
     first(choices(caps).gemv, &product(format, (m, k), n, extras))
 }
 
-fn product(format: &Format, (m, k): (usize, usize), n: usize, extras: Extras) -> Product<'_> {
-    let Extras { gated, activations, .. } = extras;
+fn product(format: &Format, (m, k): (usize, usize), n: usize, extras: GemmFusion) -> Product<'_> {
+    let GemmFusion { gated, activations, .. } = extras;
     Product { format, outputs: m, inputs: k, columns: n, gated, activations }
 }
 
 /// A GEMV of `m` outputs over `k` inputs for `n` activation rows.
-pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: Extras) -> GemvTile {
+pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: GemmFusion) -> GemvTile {
     let codes = extras.activations;
     let Some(span) = dot_span(caps, format, k, n, codes) else {
         return float_tile(caps, format, (m, k), n);
@@ -120,7 +120,7 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
 }
 
 /// A GEMV of `m` outputs over `k` inputs with the matrices of one expert, or of all experts of a row side by side.
-pub fn expert_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), codes: Activations) -> GemvTile {
+pub fn expert_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), codes: ActivationQuant) -> GemvTile {
     match dot_span(caps, format, k, 1, codes) {
         Some(span) if span == k => {
             let tile = dot_tile(caps, (m, k), 1, choices(caps).expert_threads.value, 1, span);
@@ -144,17 +144,17 @@ pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns
     let turns = if span < k { 1 } else { turns };
     let rows = within_grid(caps, m, rows, size / caps.subgroup_size * turns);
     let outputs = size / caps.subgroup_size * rows * turns;
-    let (groups, activations) = ((m as u32).div_ceil(outputs), Activations::Q16);
+    let (groups, activations) = ((m as u32).div_ceil(outputs), ActivationQuant::Q16);
     GemvTile { kernel: DOT, size, rows, groups, span: span as u32, depth: 1, activations, copies: 1 }
 }
 
 /// The float kernel; a workgroup is a subgroup at least.
 pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> GemvTile {
-    let row = first(choices(caps).gemv_float, &product(format, (m, k), n, Extras::default()));
+    let row = first(choices(caps).gemv_float, &product(format, (m, k), n, GemmFusion::default()));
     let size = row.threads.max(caps.subgroup_size.min(64));
     let rows = within_grid(caps, m, row.rows, 1);
     let groups = (m as u32).div_ceil(rows).min(row.groups.on(cores(caps)));
-    let activations = Activations::Q16;
+    let activations = ActivationQuant::Q16;
     GemvTile { kernel: FLOAT, size, rows, groups, span: k as u32, depth: 1, activations, copies: 1 }
 }
 
@@ -183,7 +183,7 @@ mod tests {
             for (n, gated, activations) in (1..=GEMV_MAX_COLS)
                 .flat_map(|n| [false, true].into_iter().flat_map(move |gated| CODES.map(|codes| (n, gated, codes))))
             {
-                let extras = Extras { gated, activations, ..Extras::default() };
+                let extras = GemmFusion { gated, activations, ..GemmFusion::default() };
                 match dot_span(caps, format, k, n, activations) {
                     Some(_) => dot.insert(gemv_row(caps, format, m, k, n, extras).name),
                     None => float.insert(first(choices(caps).gemv_float, &product(format, (m, k), n, extras)).name),
@@ -213,8 +213,10 @@ mod tests {
         let caps = Caps { max_groups: [1000; 3], ..devices::lavapipe() };
         for (format, m) in pumex_quant::all().flat_map(|f| OUTPUTS.map(|m| (f, m))) {
             for n in 1..=GEMV_MAX_COLS {
-                let (dot, float) =
-                    (gemv_tile(&caps, format, m, 4096, n, Extras::default()), float_tile(&caps, format, (m, 4096), n));
+                let (dot, float) = (
+                    gemv_tile(&caps, format, m, 4096, n, GemmFusion::default()),
+                    float_tile(&caps, format, (m, 4096), n),
+                );
                 assert!(dot.groups <= 1000 && float.groups <= 1000, "{} {m} {n}: {dot:?} {float:?}", format.stem);
                 assert!(float.groups * float.rows >= m as u32, "{m}: {float:?}");
             }
@@ -226,9 +228,9 @@ mod tests {
         let caps = devices::h200();
         let format = |id| pumex_quant::all().find(|f| f.id == id).unwrap();
         let name = |id, m, k, n, gated, activations| {
-            gemv_row(&caps, format(id), m, k, n, Extras { gated, activations, ..Extras::default() }).name
+            gemv_row(&caps, format(id), m, k, n, GemmFusion { gated, activations, ..GemmFusion::default() }).name
         };
-        let (q8, q16) = (Activations::Q8, Activations::Q16);
+        let (q8, q16) = (ActivationQuant::Q8, ActivationQuant::Q16);
         let cases = [
             (name(FormatId::Q4K, 2048, 8192, 1, false, q8), "up to 2,048 outputs, beside others"),
             (name(FormatId::Q4K, 2048, 8448, 1, false, q8), "up to 4,224 outputs"),

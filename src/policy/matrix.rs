@@ -3,7 +3,7 @@
 use super::class::{choices, cores};
 use super::shared::{table_bytes, usual_copies};
 use super::table::{FewRow, Product};
-use super::Extras;
+use super::GemmFusion;
 use crate::vk::Caps;
 use pumex_quant::{Format, FormatId};
 
@@ -49,7 +49,7 @@ pub struct MatTile {
 
 impl MatTile {
     /// Constants of its pipeline, by name, for `k` inputs.
-    pub fn spec(&self, k: usize, extras: Extras) -> Vec<(&'static str, u32)> {
+    pub fn spec(&self, k: usize, extras: GemmFusion) -> Vec<(&'static str, u32)> {
         let mut spec = vec![
             ("SIZE", self.size),
             ("GATED", u32::from(extras.gated)),
@@ -73,7 +73,7 @@ impl MatTile {
     }
 
     /// Outputs that a workgroup takes at a time.
-    pub fn height(&self, extras: Extras) -> usize {
+    pub fn height(&self, extras: GemmFusion) -> usize {
         TALL * (self.size / LANES / self.split / if extras.gated { 2 } else { 1 }) as usize
     }
 }
@@ -150,7 +150,7 @@ pub fn groups_experts(caps: &Caps, format: &Format, (n, used, experts): (usize, 
 const MOST_EXPERTS: usize = 1024;
 
 /// As [`mat_tile`], of runs of rows of one expert, with the columns of a matrix of activations.
-pub fn run_tile(caps: &Caps, format: &Format, m: usize, runs: Runs, extras: Extras) -> MatTile {
+pub fn run_tile(caps: &Caps, format: &Format, m: usize, runs: Runs, extras: GemmFusion) -> MatTile {
     let wide = caps.matrix_wide.last().copied().unwrap_or(16);
     let subgroups = most_subgroups(caps, format, runs.columns).clamp(if extras.gated { 2 } else { 1 }, 4);
     let tiles = (runs.columns / wide as usize) as u32;
@@ -187,15 +187,15 @@ pub fn packed_rows(caps: &Caps, direct: bool, n: usize) -> usize {
 }
 
 /// The row of the device's table for a product by `gemm_few`.
-fn few_row(caps: &Caps, format: &Format, (m, n): (usize, usize), extras: Extras) -> &'static FewRow {
-    let Extras { gated, activations, .. } = extras;
+fn few_row(caps: &Caps, format: &Format, (m, n): (usize, usize), extras: GemmFusion) -> &'static FewRow {
+    let GemmFusion { gated, activations, .. } = extras;
     let product = Product { format, outputs: m, inputs: PACKED_LEN, columns: n, gated, activations };
     let holds = |row: &&FewRow| row.when.holds(&product);
     choices(caps).gemm_few.iter().find(holds).expect("a table's last row holds always")
 }
 
 /// A product of `m` outputs with `n` activation rows; `direct` if [`direct`] says so of the device.
-pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usize), extras: Extras) -> MatTile {
+pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usize), extras: GemmFusion) -> MatTile {
     let parts = if extras.gated { 2 } else { 1 };
     if direct && n <= FEW {
         let row = few_row(caps, format, (m, n), extras);
@@ -229,7 +229,7 @@ pub fn mat_tile_of(
     direct: bool,
     (m, n): (usize, usize),
     (size, split, per_core): (u32, u32, u32),
-    extras: Extras,
+    extras: GemmFusion,
 ) -> MatTile {
     let (wide, tiles) = columns(caps, direct, n);
     let kernel = if direct && n <= FEW { FEW_KERNEL } else { MANY_ROWS };
@@ -260,7 +260,7 @@ mod tests {
         let mut idle: Vec<&str> = choices(&caps).gemm_few.iter().map(|row| row.name).collect();
         for (format, m) in pumex_quant::all().flat_map(|f| OUTPUTS.map(|m| (f, m))) {
             for gated in [false, true] {
-                let taken = few_row(&caps, format, (m, FEW), Extras { gated, ..Extras::default() }).name;
+                let taken = few_row(&caps, format, (m, FEW), GemmFusion { gated, ..GemmFusion::default() }).name;
                 idle.retain(|name| *name != taken);
             }
         }

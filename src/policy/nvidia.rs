@@ -8,7 +8,7 @@ use super::table::{
     known, Choices, Evidence, FewRow, Formats, GemvRow, Groups, HeadsRow, RouterShape, Span, SplitAttention,
     UploadShape, When, ALWAYS,
 };
-use super::Activations::Q8;
+use super::ActivationQuant::Q8;
 use pumex_quant::FormatId::*;
 
 const FLOATS: Evidence = Evidence::Record(

@@ -5,7 +5,7 @@ use super::table::{
     known, Choices, Evidence, GemvRow, Groups, HeadsRow, RouterShape, Span, SplitAttention, UploadShape, When, ALWAYS,
     ATTN_HEADS,
 };
-use super::Activations;
+use super::ActivationQuant;
 
 const LLVMPIPE: Evidence = Evidence::Record("2026-11-21, llvmpipe (Mesa 22.3.6, 2 cores)");
 const GUESS: Evidence = Evidence::Estimate("narrow, as everything here");
@@ -23,7 +23,10 @@ const GEMV_FLOAT: &[GemvRow] =
 /// What is chosen.
 pub(super) const CHOICES: Choices = Choices {
     evidence: LLVMPIPE,
-    activations: known(Activations::Q16, Evidence::Estimate("nothing to gain by fewer bits, so the more exact ones")),
+    activations: known(
+        ActivationQuant::Q16,
+        Evidence::Estimate("nothing to gain by fewer bits, so the more exact ones"),
+    ),
     gemv: GEMV,
     two_chunks: known(TWO_CHUNKS, GUESS),
     gemv_float: GEMV_FLOAT,

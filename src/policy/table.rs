@@ -2,7 +2,7 @@
 //! [`Choices`]; in its tables the first row that holds counts.
 
 use super::shared::table_bytes;
-use super::Activations;
+use super::ActivationQuant;
 use pumex_quant::{tables, Format, FormatId};
 
 /// What a choice rests on.
@@ -93,7 +93,7 @@ pub struct Product<'a> {
     /// Gate and up in one.
     pub gated: bool,
     /// How integer kernels quantize its activations.
-    pub activations: Activations,
+    pub activations: ActivationQuant,
 }
 
 /// When a row holds: in all of these.
@@ -110,7 +110,7 @@ pub struct When {
     /// Gated or not; none for both.
     pub gated: Option<bool>,
     /// Of activations quantized so; none for all.
-    pub activations: Option<Activations>,
+    pub activations: Option<ActivationQuant>,
 }
 
 /// Always.
@@ -268,7 +268,7 @@ pub struct Choices {
     /// Whether all of it was measured on such devices or taken from others.
     pub evidence: Evidence,
     /// How integer kernels quantize activations.
-    pub activations: Known<Activations>,
+    pub activations: Known<ActivationQuant>,
     /// Shapes of `gemv_dot`.
     pub gemv: &'static [GemvRow],
     /// Products of which a thread of `gemv_dot` has two chunks under way, if all inputs are held at once.
@@ -361,7 +361,7 @@ mod tests {
             inputs: 8192,
             columns: 1,
             gated: false,
-            activations: Activations::Q8,
+            activations: ActivationQuant::Q8,
         };
         assert!(ALWAYS.holds(&product));
         let cases = [
@@ -374,7 +374,7 @@ mod tests {
             (When { columns: Span::from(2), ..ALWAYS }, false),
             (When { gated: Some(true), ..ALWAYS }, false),
             (When { gated: Some(false), ..ALWAYS }, true),
-            (When { activations: Some(Activations::Q16), ..ALWAYS }, false),
+            (When { activations: Some(ActivationQuant::Q16), ..ALWAYS }, false),
             (When { formats: Formats::These(&[FormatId::Q5K]), ..ALWAYS }, false),
             (When { formats: Formats::These(&[FormatId::Q5K, FormatId::Q4K]), ..ALWAYS }, true),
             (When { formats: Formats::BitsBelow(4.5), ..ALWAYS }, false),

@@ -16,7 +16,7 @@ pub(super) const OUTPUTS: [usize; 26] = [
 ];
 /// Inputs of products.
 pub(super) const INPUTS: [usize; 9] = [256, 1024, 2560, 4096, 8192, 8448, 14336, 28672, 65536];
-pub(super) const CODES: [Activations; 2] = [Activations::Q16, Activations::Q8];
+pub(super) const CODES: [ActivationQuant; 2] = [ActivationQuant::Q16, ActivationQuant::Q8];
 const ROWS: [usize; 18] = [1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 32, 40, 64, 65, 128, 255, 512, 2048];
 
 /// Lines of one topic of one device.
@@ -62,12 +62,13 @@ fn gemv_lines(caps: &Caps, format: &Format) -> Lines {
     for (m, k) in OUTPUTS.iter().flat_map(|m| INPUTS.map(|k| (*m, k))) {
         for (n, codes) in [1, 2, 3, GEMV_MAX_COLS].into_iter().flat_map(|n| CODES.map(|c| (n, c))) {
             let tile = |gated| {
-                let extras = Extras { gated, activations: codes, ..Extras::default() };
+                let extras = GemmFusion { gated, activations: codes, ..GemmFusion::default() };
                 gemv_tile(caps, format, m, k, n, extras)
             };
             lines.add((m, k, n, codes.bits()), (gemv(&tile(false)), gemv(&tile(true))));
             if m == 4096 {
-                let extras = Extras { gated: true, planes: true, norm: true, activations: codes, ..Extras::default() };
+                let extras =
+                    GemmFusion { gated: true, planes: true, norm: true, activations: codes, ..GemmFusion::default() };
                 let whole = [16, 17].map(|odd| tile(true).whole_rows([4096, odd].into_iter()).map(|(_, value)| value));
                 lines.add((values(tile(true).spec(k, n, extras)), whole), dot_span(caps, format, k, n, codes));
                 lines.add(("float", n), gemv(&float_tile(caps, format, (m, k), n)));
@@ -86,13 +87,13 @@ fn matrix_lines(caps: &Caps, format: &Format) -> Lines {
     for n in ROWS {
         lines.add(("takes", n), (matrix::takes(caps, format, n), matrix::takes(caps, format, 1 << 16)));
         for direct in [false, true] {
-            let extras = Extras { add: true, planes: true, ..Extras::default() };
+            let extras = GemmFusion { add: true, planes: true, ..GemmFusion::default() };
             let tile = matrix::mat_tile(caps, direct, format, (4096, n), extras);
             lines.add((n, direct), (values(tile.spec(512, extras)), tile.columns(), matrix::columns(caps, direct, n)));
             lines.add("packed", matrix::packed_rows(caps, direct, n));
         }
         for m in OUTPUTS {
-            let (plain, gated) = (Extras::default(), Extras { gated: true, ..Extras::default() });
+            let (plain, gated) = (GemmFusion::default(), GemmFusion { gated: true, ..GemmFusion::default() });
             let tile = |direct, extras| mat(&matrix::mat_tile(caps, direct, format, (m, n), extras));
             lines.add((n, m), (tile(false, plain), tile(false, gated), tile(true, plain), tile(true, gated)));
             lines.add("small", [64, 96, 4096].map(|k| small_floats(caps, format, (m, k), n)));
@@ -102,7 +103,8 @@ fn matrix_lines(caps: &Caps, format: &Format) -> Lines {
             let together = matrix::groups_experts(caps, format, (n, experts.0, experts.1));
             lines.add((n, experts), (runs.columns, runs.most, together));
             for m in [64, 512, 768, 1536, 14336] {
-                let tile = |gated| matrix::run_tile(caps, format, m, runs, Extras { gated, ..Extras::default() });
+                let tile =
+                    |gated| matrix::run_tile(caps, format, m, runs, GemmFusion { gated, ..GemmFusion::default() });
                 lines.add(m, (mat(&tile(false)), mat(&tile(true))));
             }
         }
@@ -144,30 +146,31 @@ fn chain_lines(caps: &Caps) -> Lines {
     let mut lines = Lines::default();
     let lanes = caps.subgroup_size;
     for wanted in [None, Some(false), Some(true)] {
-        let Some(tile) = chain_tile(caps, wanted) else {
+        let Some(tile) = megakernel_tile(caps, wanted) else {
             lines.add(wanted, "none");
             continue;
         };
         lines.add(wanted, (tile.size, tile.groups));
-        OUTPUTS.iter().for_each(|m| lines.add(m, (chain_packets(tile, *m), chain_rows(tile, lanes, *m))));
+        OUTPUTS.iter().for_each(|m| lines.add(m, (megakernel_messages(tile, *m), megakernel_rows(tile, lanes, *m))));
         for head_dim in [32, 48, 64, 96, 128, 256, 512] {
-            lines.add(head_dim, (chain_positions(head_dim, true), chain_positions(head_dim, false)));
+            lines.add(head_dim, (megakernel_positions(head_dim, true), megakernel_positions(head_dim, false)));
             lines.add(
-                chain_attends(tile, lanes, head_dim),
-                [1, 2].map(|p| chain_attention_bytes(tile, lanes, head_dim, p)),
+                megakernel_attends(tile, lanes, head_dim),
+                [1, 2].map(|p| megakernel_attention_bytes(tile, lanes, head_dim, p)),
             );
             if head_dim <= 4 * 8 * lanes as usize {
-                lines.add("heads", (1..=16).map(|per| chain_heads(tile, lanes, head_dim, per)).collect::<Vec<_>>());
+                lines
+                    .add("heads", (1..=16).map(|per| megakernel_heads(tile, lanes, head_dim, per)).collect::<Vec<_>>());
             }
         }
-        lines.add("parts", (1..200).map(|teams| chain_parts(tile, teams)).collect::<Vec<_>>());
+        lines.add("parts", (1..200).map(|teams| megakernel_parts(tile, teams)).collect::<Vec<_>>());
         let ranks = [(8, 2), (64, 8), (128, 32), (128, 33), (512, 8), (513, 8), (256, 65)];
-        lines.add("ranks", ranks.map(|(experts, used)| chain_ranks(tile, experts, used)));
+        lines.add("ranks", ranks.map(|(experts, used)| megakernel_ranks(tile, experts, used)));
         for (format, k) in all().flat_map(|f| INPUTS.map(|k| (f, k))) {
             for (codes, heads) in CODES.into_iter().flat_map(|c| [0, 8 << 10, 24 << 10].map(|h| (c, h))) {
-                let room = (chain_packets(tile, k), heads);
-                let spans = [0, 8 << 10, 32 << 10].map(|table| chain_span(caps, (format, table), k, codes, room));
-                lines.add((format.stem, k, codes.bits(), heads), (spans, chain_table_room(caps, k, codes, room)));
+                let room = (megakernel_messages(tile, k), heads);
+                let spans = [0, 8 << 10, 32 << 10].map(|table| megakernel_span(caps, (format, table), k, codes, room));
+                lines.add((format.stem, k, codes.bits(), heads), (spans, megakernel_table_room(caps, k, codes, room)));
             }
         }
     }

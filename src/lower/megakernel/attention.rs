@@ -4,7 +4,7 @@ use super::open::{send_values, Open};
 use super::{sent_bytes, Dispatch, Group, Megakernel, Push, StageSource, Task, EPOCHS, MOST_EPOCHS};
 use crate::lower::dispatch::{Access, Place};
 use crate::plan::{AttentionSpec, Op, Plan, RopeNorm, RopeStyle, Val};
-use crate::policy::{self, ChainTile};
+use crate::policy::{self, MegakernelTile};
 use pumex_shaders::stage::{self, Stage};
 
 /// The heads of a model whose attention the megakernel can do.
@@ -20,39 +20,39 @@ pub(super) struct Attention {
 }
 
 impl Attention {
-    pub fn of(plan: &Plan, tile: ChainTile, lanes: u32) -> Option<Attention> {
+    pub fn of(plan: &Plan, tile: MegakernelTile, lanes: u32) -> Option<Attention> {
         let specs =
             || plan.ops.iter().filter_map(|op| if let Op::Attend { spec, .. } = op { Some(spec) } else { None });
         let head_dim = specs().next()?.head_dim;
         let alike = specs().all(|c| c.head_dim == head_dim && c.is_plain());
-        if !alike || !policy::chain_attends(tile, lanes, head_dim) {
+        if !alike || !policy::megakernel_attends(tile, lanes, head_dim) {
             return None;
         }
-        let at_once = |c: &AttentionSpec| policy::chain_heads(tile, lanes, head_dim, c.heads / c.kv_heads);
+        let at_once = |c: &AttentionSpec| policy::megakernel_heads(tile, lanes, head_dim, c.heads / c.kv_heads);
         let teams = specs().map(|c| at_once(c).map(|h| c.heads / h)).collect::<Option<Vec<_>>>();
-        let parts = teams.and_then(|t| t.into_iter().max()).map_or(1, |teams| policy::chain_parts(tile, teams));
+        let parts = teams.and_then(|t| t.into_iter().max()).map_or(1, |teams| policy::megakernel_parts(tile, teams));
         let at_once = specs().filter_map(at_once).max().unwrap_or(1);
         let pair = if specs().all(|c| (c.heads / c.kv_heads).is_multiple_of(2)) { 2 } else { 1 };
         Some(Attention { head_dim, pair, at_once: at_once.max(pair), parts })
     }
 
     /// Bytes of shared memory that it takes.
-    pub fn bytes(&self, tile: ChainTile, lanes: u32) -> usize {
-        policy::chain_attention_bytes(tile, lanes, self.head_dim, self.pair)
+    pub fn bytes(&self, tile: MegakernelTile, lanes: u32) -> usize {
+        policy::megakernel_attention_bytes(tile, lanes, self.head_dim, self.pair)
     }
 }
 
 /// Bytes that the parts of a layer's attention take, at most: two units of 16 for four values.
 pub(super) fn parts_bytes(plan: &Plan) -> usize {
     let widths = plan.ops.iter().map(|op| if let Op::Attend { out, .. } = op { plan.values[out.0].width } else { 0 });
-    widths.max().unwrap_or(0) * 8 * policy::MOST_PARTS
+    widths.max().unwrap_or(0) * 8 * policy::MOST_ATTENTION_PARTS
 }
 
 impl Megakernel {
     /// Parts of a sequence of `len` positions in which attention is a stage; 0 where it is a dispatch.
     pub fn parts(&self, len: usize) -> u32 {
         let Some(a) = self.attention else { return 0 };
-        match policy::chain_positions(a.head_dim, a.parts > 1) {
+        match policy::megakernel_positions(a.head_dim, a.parts > 1) {
             (whole, _) if len <= whole => 1,
             (_, most) if len <= most => a.parts,
             _ => 0,
@@ -149,8 +149,8 @@ impl Group<'_> {
         let Some(Task { op: after, source: Some(StageSource::Product(p)), .. }) = next else { return false };
         let whole = matches!(&self.plan.ops[*after], Op::MatMul { parts, .. } if parts.len() == p.parts.len());
         let reads = *after == op + 1 && p.x == a.out && p.norm.is_none() && whole;
-        let fits = a.spec.head_dim.is_multiple_of(policy::PACKET) && self.shape.parts != 1;
-        let several = (2..=policy::MOST_PARTS).contains(&(parts as usize));
+        let fits = a.spec.head_dim.is_multiple_of(policy::MESSAGE) && self.shape.parts != 1;
+        let several = (2..=policy::MOST_ATTENTION_PARTS).contains(&(parts as usize));
         reads
             && fits
             && several

@@ -5,10 +5,10 @@ use super::experts::Experts;
 use super::{sent_bytes, Product, Shape, Target};
 use crate::lower::fusion;
 use crate::plan::{Op, Plan, WeightInfo};
-use crate::policy::{self, Activations, ChainTile};
+use crate::policy::{self, ActivationQuant, MegakernelTile};
 use crate::vk::Caps;
 use pumex_quant::all;
-use pumex_shaders::kernels::{CHAINED, CHAINED_EXPERTS};
+use pumex_shaders::kernels::{MEGAKERNEL_FORMATS, MEGAKERNEL_MOE_FORMATS};
 
 /// What the user and the cache leave to it.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub struct Choices {
     /// On, off, or by the policy.
     pub wanted: Option<bool>,
     /// Quantization of activations.
-    pub activations: Activations,
+    pub activations: ActivationQuant,
     /// Keys and values are halves, which its attention reads.
     pub halves: bool,
 }
@@ -25,7 +25,7 @@ pub struct Choices {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Megakernel {
     /// Threads and workgroups.
-    pub tile: ChainTile,
+    pub tile: MegakernelTile,
     /// Bytes of shared memory for the copies of a format's table, if one has any.
     table_room: usize,
     /// Bytes of messages of a step, but for parts of attention.
@@ -39,7 +39,7 @@ pub struct Megakernel {
     /// Rows at a time of those others.
     rows: u32,
     lanes: u32,
-    activations: Activations,
+    activations: ActivationQuant,
     pub(super) experts: Option<Experts>,
     /// A module that it has, for the trial.
     pub trial_module: &'static str,
@@ -55,8 +55,8 @@ pub(super) fn module(pairs: &'static [&'static str], stems: &[&str], gated: Opti
 /// Formats of the modules of models with experts, or without.
 fn pairs_of(experts: Option<Experts>) -> &'static [&'static str] {
     match experts {
-        Some(_) => &CHAINED_EXPERTS,
-        None => &CHAINED,
+        Some(_) => &MEGAKERNEL_MOE_FORMATS,
+        None => &MEGAKERNEL_FORMATS,
     }
 }
 
@@ -64,7 +64,7 @@ impl Megakernel {
     /// None where the policy has none for the device, or no product of `plan` fits it.
     pub fn of(plan: &Plan, caps: &Caps, choices: Choices) -> Option<Megakernel> {
         let Choices { activations, halves, .. } = choices;
-        let tile = policy::chain_tile(caps, choices.wanted)?;
+        let tile = policy::megakernel_tile(caps, choices.wanted)?;
         let normed = plan.ops.iter().filter_map(|op| match op {
             Op::RmsNorm { out, .. } => Some(plan.values[out.0].width),
             _ => None,
@@ -76,10 +76,16 @@ impl Megakernel {
         let leads = |w: &WeightInfo| pairs_of(experts).iter().any(|pair| pair.split('+').next() == Some(w.format.stem));
         let table = plan.weights.iter().filter(|w| leads(w)).map(|w| policy::table_bytes(w.format)).max().unwrap_or(0);
         let holds = |w: &WeightInfo, k: usize| {
-            policy::chain_span(caps, (w.format, table), k, activations, (policy::chain_packets(tile, k), heads))
+            policy::megakernel_span(
+                caps,
+                (w.format, table),
+                k,
+                activations,
+                (policy::megakernel_messages(tile, k), heads),
+            )
         };
         let experts = experts.filter(|e| {
-            policy::chain_ranks(tile, e.top_k.n_expert, e.top_k.k)
+            policy::megakernel_ranks(tile, e.top_k.n_expert, e.top_k.k)
                 && plan.weights.iter().filter(|w| w.cols == e.ffn && w.format.block_len > 1).all(|w| holds(w, e.k()))
         });
         let pairs = pairs_of(experts);
@@ -98,11 +104,12 @@ impl Megakernel {
         let other = plan.ops.iter().find_map(other);
         let (k, m) = ([k, other.map_or(k, |o| o.cols)], other.map_or(0, |o| o.rows));
         let lanes = caps.subgroup_size;
-        let rows = policy::chain_rows(tile, lanes, m);
+        let rows = policy::megakernel_rows(tile, lanes, m);
         let room = message_room(plan, k[0], experts);
         let message_bytes = room + super::attention::parts_bytes(plan);
         let most = fitting().map(|w| w.cols).max().unwrap_or(0).max(experts.map_or(0, |e| e.k()));
-        let copies_room = policy::chain_table_room(caps, most, activations, (policy::chain_packets(tile, most), heads));
+        let copies_room =
+            policy::megakernel_table_room(caps, most, activations, (policy::megakernel_messages(tile, most), heads));
         let table_room = if table > 0 { copies_room } else { 0 };
         let trial_module = fitting().find_map(|w| module(pairs, &[w.format.stem], None))?;
         Some(Megakernel {
@@ -125,11 +132,11 @@ impl Megakernel {
         let info = &plan.weights[p.parts[0].weight.0];
         let of_k = self.k[0] == info.cols || (self.k[1] == info.cols && !p.gated && p.norm.is_none());
         let one = fusion::rows_of(plan, shape, p.x) == 1;
-        let room = (policy::chain_packets(self.tile, info.cols), self.heads_bytes());
+        let room = (policy::megakernel_messages(self.tile, info.cols), self.heads_bytes());
         let lead = p.gated.then_some(info.format.stem);
         of_k && one
-            && info.rows <= policy::CHAIN_MAX_ROWS
-            && policy::chain_span(t.caps, (info.format, self.table_room), info.cols, self.activations, room)
+            && info.rows <= policy::MEGAKERNEL_MAX_ROWS
+            && policy::megakernel_span(t.caps, (info.format, self.table_room), info.cols, self.activations, room)
             && !(p.gated && self.experts.is_some())
             && self.module(&[info.format.stem], lead).is_some()
     }
@@ -150,7 +157,7 @@ impl Megakernel {
         spec.extend([("ROWS_2", self.rows), ("LANES", self.lanes), ("BITS", self.activations.bits())]);
         let k = self.k[0].max(self.k[1]).max(self.experts.map_or(0, |e| e.k()));
         let (head_dim, pair, heads) = self.attention.map_or((32, 1, 1), |a| (a.head_dim, a.pair, a.at_once));
-        let packets = policy::chain_packets(self.tile, k).max(head_dim / policy::PACKET);
+        let packets = policy::megakernel_messages(self.tile, k).max(head_dim / policy::MESSAGE);
         if let Some(e) = &self.experts {
             let chosen = [("EXPERTS", e.top_k.n_expert as u32), ("USED", e.top_k.k as u32)];
             spec.extend([("K_3", e.k() as u32)].into_iter().chain(chosen));

@@ -4,7 +4,7 @@ use super::open::{send_messages, send_values};
 use super::{config, sent_bytes, Dispatch, Group};
 use crate::plan::{Norm, Op, Plan, Router, TopK, Val, Weight};
 use crate::policy;
-use pumex_shaders::kernels::CHAINED_EXPERTS;
+use pumex_shaders::kernels::MEGAKERNEL_MOE_FORMATS;
 use pumex_shaders::stage::{self, Stage};
 
 /// The experts of a model all of whose layers the megakernel can do.
@@ -40,14 +40,14 @@ impl Experts {
             stems.extend(parts.iter().map(|w| plan.weights[w.0].format.stem));
             let experts = Experts { top_k, ffn };
             let whole =
-                parts.iter().all(|w| ffn.is_multiple_of(plan.weights[w.0].format.block_len.max(policy::PACKET)));
+                parts.iter().all(|w| ffn.is_multiple_of(plan.weights[w.0].format.block_len.max(policy::MESSAGE)));
             let same = found.is_none_or(|f: Experts| (f.top_k, f.ffn) == (top_k, ffn));
             if ffn > 0 && (!whole || !same) {
                 return None;
             }
             found = if ffn > 0 { Some(experts) } else { found };
         }
-        found.filter(|_| config::module(&CHAINED_EXPERTS, &stems, gated).is_some())
+        found.filter(|_| config::module(&MEGAKERNEL_MOE_FORMATS, &stems, gated).is_some())
     }
 
     /// Inputs of all second products.

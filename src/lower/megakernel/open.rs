@@ -13,7 +13,7 @@ pub(super) struct Open {
     pub stem_of: Vec<&'static str>,
     /// Of those with gate and up in one.
     gated: Option<&'static str>,
-    /// Activations and norm that are quantized.
+    /// ActivationQuant and norm that are quantized.
     pub coded: Option<(u64, u64)>,
     /// Workgroup that comes after the last row.
     pub next: u32,
@@ -110,7 +110,7 @@ impl Open {
     pub fn made_last(&self, value: Val, len: usize) -> bool {
         let last = self.made.last().zip(self.stages.last());
         let made = last.is_some_and(|(made, s)| *made == (value, 0) && s.m as usize == len);
-        made && len.is_multiple_of(policy::PACKET)
+        made && len.is_multiple_of(policy::MESSAGE)
     }
 
     /// Whether all stages since one received make all of `value`, of `len` elements, and nothing else.

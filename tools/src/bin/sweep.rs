@@ -8,20 +8,21 @@ use pumex::engine::bandwidth;
 use pumex::exec::fragment_layout;
 use pumex::kernel::Kernels;
 use pumex::policy::matrix::{self, MatTile};
-use pumex::policy::{self, Activations, Extras, GemvTile};
+use pumex::policy::{self, ActivationQuant, GemmFusion, GemvTile};
 use pumex::sample::rng::Rng;
 use pumex::vk::{self, Class, Device};
 use pumex_quant::{all, Format};
 use std::time::{Duration, Instant};
 
 /// A product: outputs, inputs, what it does beside multiplying.
-type Shape = (usize, usize, Extras);
+type Shape = (usize, usize, GemmFusion);
 
 /// As weights lie on a discrete device.
-const PLAIN: Extras = Extras { gated: false, add: false, norm: false, planes: true, activations: Activations::Q16 };
-const NORM: Extras = Extras { norm: true, ..PLAIN };
-const ADD: Extras = Extras { add: true, ..PLAIN };
-const GATED: Extras = Extras { gated: true, ..NORM };
+const PLAIN: GemmFusion =
+    GemmFusion { gated: false, add: false, norm: false, planes: true, activations: ActivationQuant::Q16 };
+const NORM: GemmFusion = GemmFusion { norm: true, ..PLAIN };
+const ADD: GemmFusion = GemmFusion { add: true, ..PLAIN };
+const GATED: GemmFusion = GemmFusion { gated: true, ..NORM };
 const SHAPES: [Shape; 3] = [(4096, 4096, PLAIN), (14336, 4096, PLAIN), (128_256, 4096, PLAIN)];
 const ROLES: [Shape; 5] =
     [(6144, 4096, NORM), (4096, 4096, ADD), (14336, 4096, GATED), (4096, 14336, ADD), (128_256, 4096, NORM)];
@@ -158,7 +159,7 @@ fn main() -> Result<(), Fault> {
     let device = Device::open(&vk::Options::default())?;
     let speed = bandwidth::measure(&device)?;
     println!("{}: read {:.0} GB/s, copy {:.0} GB/s", device.caps().name, speed.read / 1e9, speed.copy / 1e9);
-    let activations = if args.get(3).is_some_and(|a| a == "q16") { Activations::Q16 } else { Activations::Q8 };
+    let activations = if args.get(3).is_some_and(|a| a == "q16") { ActivationQuant::Q16 } else { ActivationQuant::Q8 };
     let asked = |what: &str| args.get(2).is_some_and(|a| a.split(',').any(|a| a == what));
     let shapes: &[Shape] = if asked("roles") { &ROLES } else { &SHAPES };
     let only_policy = asked("policy");
@@ -183,7 +184,7 @@ fn main() -> Result<(), Fault> {
                         continue;
                     }
                 }
-                let chosen = policy::gemv_tile(&caps, f, *m, *k, *n, Extras { activations, ..*extras });
+                let chosen = policy::gemv_tile(&caps, f, *m, *k, *n, GemmFusion { activations, ..*extras });
                 let at_policy = bench.time(f, *shape, *n, &chosen, &w)?;
                 let mut best = (at_policy, chosen);
                 let mut tiles: Vec<GemvTile> = Vec::new();

@@ -6,13 +6,13 @@ use crate::util::{
 };
 use pumex::engine::{CacheType, Debug};
 use pumex::gguf::Gguf;
-use pumex::policy::Activations;
+use pumex::policy::ActivationQuant;
 use pumex::step::{Runner, Want};
 
 /// Products as stages of one dispatch. Codes of 16 bits and sums are the same but for the order of a chunk's pieces; of 8 bits,
 /// the scales of chains, each for half as many, are finer.
 #[test]
-fn chained_products_are_what_they_are_apart() {
+fn stages_of_products_are_what_dispatches_are() {
     let [llama, experts] = ["Q4_K_S", "qwen3moe"].map(|name| crate::util::fixture(name).with_extension("gguf"));
     for path in sample(&[llama, experts, demo_path()], 2) {
         let gguf = Gguf::open(path).unwrap();
@@ -21,16 +21,20 @@ fn chained_products_are_what_they_are_apart() {
             let (chain, activations) = (Some(chain), Some(activations));
             let mut runner = vulkan(
                 &gguf,
-                pumex::engine::Options { debug: Debug { chain, ..exact() }, activations, ..options(CacheType::F32) },
+                pumex::engine::Options {
+                    debug: Debug { megakernel: chain, ..exact() },
+                    activations,
+                    ..options(CacheType::F32)
+                },
             )?;
             let all = logits(&mut runner, &ids, 1);
             let before = runner.counters().dispatches;
-            let more = if activations == Some(Activations::Q16) { 64 } else { 1 };
+            let more = if activations == Some(ActivationQuant::Q16) { 64 } else { 1 };
             let ids = greedy(&mut runner, &ids, more);
             assert_silent(&runner);
             Some((all, ids, runner.counters().dispatches - before))
         };
-        let exact = Activations::Q16;
+        let exact = ActivationQuant::Q16;
         let (Some(chained), Some(apart)) = (run(true, exact), run(false, exact)) else { return };
         let error = nmse(&chained.0, &apart.0);
         println!("{}: NMSE {error:.2e}, {} and {} dispatches", path.display(), chained.2, apart.2);
@@ -41,7 +45,7 @@ fn chained_products_are_what_they_are_apart() {
         if !scales && !exhaustive() {
             continue; // a pipeline of half a minute
         }
-        let errors = [true, false].map(|chain| nmse(&run(chain, Activations::Q8).unwrap().0, &apart.0));
+        let errors = [true, false].map(|chain| nmse(&run(chain, ActivationQuant::Q8).unwrap().0, &apart.0));
         println!("{}: 8 bits, NMSE {:.2e} chained, {:.2e} apart", path.display(), errors[0], errors[1]);
         assert!(errors.iter().all(|e| (1e-8..5e-4).contains(e)), "{}: 8 bits, NMSE {errors:?}", path.display());
     }
@@ -49,13 +53,13 @@ fn chained_products_are_what_they_are_apart() {
 
 /// The same with activations of 8 bits, of the format whose pipeline is the smallest.
 #[test]
-fn chained_products_with_short_activations_lose_no_more_than_those_apart() {
+fn stages_with_short_activations_lose_no_more_than_dispatches() {
     let shape = pumex::synthetic::Shape { n_vocab: 640, ..*pumex::synthetic::find("tiny").unwrap() };
     let gguf = shape.model(pumex::quantize::recipe::find("Q8_0").unwrap()).unwrap();
     let ids: Vec<u32> = (0..20).map(|i| (i * 37 + 5) % 640).collect();
     let run = |arithmetic: Arithmetic, chain| {
         let way = arithmetic.options(CacheType::F16);
-        let debug = Debug { chain: Some(chain), ..way.debug };
+        let debug = Debug { megakernel: Some(chain), ..way.debug };
         let mut runner = vulkan(&gguf, pumex::engine::Options { debug, ..way })?;
         let all = logits(&mut runner, &ids, 1);
         assert_silent(&runner);
@@ -70,7 +74,7 @@ fn chained_products_with_short_activations_lose_no_more_than_those_apart() {
 
 /// Attention is a stage of the chain then, of caches of halves.
 #[test]
-fn chained_attention_is_what_it_is_apart() {
+fn stages_of_attention_are_what_dispatches_are() {
     // Of Q3_K_M, v has a format that is in no chain with the others': attention is a dispatch between chains.
     let of_tiny = ["Q8_0", "IQ4_XS", "IQ4_NL", "Q3_K_S", "IQ3_S", "Q3_K_M"].map(|recipe| ("tiny", recipe));
     let all: Vec<_> = of_tiny.into_iter().chain([("tiny-moe", "Q8_0")]).collect();
@@ -81,7 +85,7 @@ fn chained_attention_is_what_it_is_apart() {
         let run = |chain, attn_heads| {
             let way = options(CacheType::F16);
             let way = pumex::engine::Options {
-                debug: Debug { chain: Some(chain), attn_heads, ..exact() },
+                debug: Debug { megakernel: Some(chain), attn_heads, ..exact() },
                 n_ctx: Some(4096),
                 ..way
             };
@@ -123,7 +127,7 @@ fn chained_attention_is_what_it_is_apart() {
 
 /// All of a layer is in the chain, the router's choice too; of formats with blocks of 256, and two of them.
 #[test]
-fn chained_experts_are_what_they_are_apart() {
+fn stages_of_experts_are_what_dispatches_are() {
     for recipe in sample(&["Q8_0", "Q4_K_M", "IQ4_XS", "MXFP4_MOE"], 1) {
         let shape = pumex::synthetic::find("tiny-moe").unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
@@ -131,7 +135,10 @@ fn chained_experts_are_what_they_are_apart() {
         let run = |chain| {
             let mut runner = vulkan(
                 &gguf,
-                pumex::engine::Options { debug: Debug { chain: Some(chain), ..exact() }, ..options(CacheType::F16) },
+                pumex::engine::Options {
+                    debug: Debug { megakernel: Some(chain), ..exact() },
+                    ..options(CacheType::F16)
+                },
             )?;
             runner.build_ahead().unwrap();
             let (before, built) = (runner.counters().dispatches, runner.pipelines());
@@ -178,7 +185,7 @@ fn with_biases() -> Gguf {
 }
 
 #[test]
-fn chained_products_take_biases_and_factors() {
+fn stages_of_products_take_biases_and_factors() {
     let gguf = with_biases();
     let ids: Vec<u32> = (0..20).map(|i| (i * 7 + 5) % 120).collect();
     let truth = logits(&mut reference(&gguf), &ids, 64);
@@ -186,7 +193,7 @@ fn chained_products_take_biases_and_factors() {
     assert!(nmse(&logits(&mut reference(&plain), &ids, 64), &truth) > 1e-3, "they matter");
     for chain in [true, false] {
         let chain = Some(chain);
-        let way = pumex::engine::Options { debug: Debug { chain, ..exact() }, ..options(CacheType::F32) };
+        let way = pumex::engine::Options { debug: Debug { megakernel: chain, ..exact() }, ..options(CacheType::F32) };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
         let error = nmse(&logits(&mut runner, &ids, 1), &truth);
         assert!(error < 1e-7, "chain {chain:?}: NMSE {error:e}");
