@@ -10,6 +10,7 @@ mod params;
 mod program;
 mod replay;
 pub mod request;
+mod results;
 mod session;
 mod shapes;
 mod vulkan;
@@ -18,6 +19,7 @@ mod weights;
 pub use crate::lower::CacheType;
 pub use crate::plan::KV_BLOCK;
 pub use info::{model_info, ModelInfo};
+pub use memory::MemoryPlan;
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 

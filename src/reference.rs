@@ -17,14 +17,6 @@ use std::ops::Range;
 /// What one sequence keeps of each layer: K `[pos, k_width]` and V `[pos, v_width]`, empty where a layer keeps none.
 type SeqCache = Vec<(Vec<f32>, Vec<f32>)>;
 
-/// A step whose results nobody has asked for yet.
-struct Finished {
-    ticket: Ticket,
-    output: Result<Output>,
-    /// Sequences without an id, since their logits were NaN.
-    lost: Vec<u32>,
-}
-
 /// Runs a plan on the CPU.
 pub struct Reference<'a> {
     gguf: &'a Gguf,
@@ -33,13 +25,13 @@ pub struct Reference<'a> {
     caches: Vec<SeqCache>,
     /// By sequence.
     sampled: Vec<u32>,
-    /// By sequence, whether its last output row had logits that are NaN.
-    spoilt: Vec<bool>,
     /// By output row; none where a logit is NaN.
     ids: Vec<Option<u32>>,
     values: Vec<Vec<f32>>,
     importance: Option<Vec<Vec<f64>>>,
-    finished: Vec<Finished>,
+    finished: Vec<(Ticket, Result<Output>)>,
+    /// By sequence, the row whose logits were NaN when its last id was to be sampled.
+    spoilt: Vec<Option<usize>>,
     next_ticket: u64,
 }
 
@@ -53,7 +45,7 @@ impl<'a> Reference<'a> {
         Reference {
             caches: (0..n_seqs).map(|_| plan.layers.iter().map(|_| layer()).collect()).collect(),
             sampled: vec![0; n_seqs],
-            spoilt: vec![false; n_seqs],
+            spoilt: vec![None; n_seqs],
             session: Session::new(limits, &[(Rule::Paged, blocks)]),
             ids: Vec::new(),
             values: vec![Vec::new(); plan.values.len()],
@@ -117,13 +109,18 @@ impl<'a> Reference<'a> {
     }
 
     /// What the step of these rows gave.
-    fn output(&self, rows: &[Row]) -> Result<Output> {
+    fn output(&mut self, rows: &[Row]) -> Result<Output> {
         let listed = || rows.iter().enumerate().filter(|(_, row)| row.has_output());
-        let bad = listed().zip(&self.ids).find(|(_, id)| id.is_none());
-        if let Some(((i, _), _)) = bad {
-            return Err(Error::nan_logits(i));
+        let started = rows.iter().filter(|row| row.token == Token::Sampled).find_map(|r| self.spoilt[r.seq as usize]);
+        let nan = listed().zip(&self.ids).find_map(|((i, _), id)| id.is_none().then_some(i));
+        let failed = started.or(nan);
+        for ((i, row), id) in listed().zip(&self.ids) {
+            self.spoilt[row.seq as usize] = started.or(id.is_none().then_some(i));
         }
-        let ids = self.ids.iter().copied().flatten().collect();
+        if let Some(row) = failed {
+            return Err(Error::nan_logits(row));
+        }
+        let ids = self.ids.iter().flatten().copied().collect();
         let logits = self.values[self.plan.logits.0].chunks_exact(self.plan.n_vocab);
         let asked = listed().zip(logits).filter(|((_, row), _)| row.output == RowOutput::Logits);
         let logits = asked.flat_map(|(_, logits)| logits.iter().copied()).collect();
@@ -149,27 +146,21 @@ impl Runner for Reference<'_> {
         self.session.started(rows);
         self.ids.clear();
         self.run_ops(rows, 0..self.plan.ops.len());
-        // A row that goes on from an id that there is not has no results either.
-        let spoilt = |row: &Row| row.token == Token::Sampled && self.spoilt[row.seq as usize];
-        let output = match rows.iter().position(spoilt) {
-            Some(row) => Err(Error::nan_logits(row)),
-            None => self.output(rows),
-        };
-        for row in rows.iter().filter(|row| row.has_output()) {
-            self.spoilt[row.seq as usize] = output.is_err();
-        }
-        let lost = rows.iter().filter(|row| output.is_err() && row.has_output()).map(|row| row.seq).collect();
+        let output = self.output(rows);
         self.next_ticket += 1;
-        self.finished.push(Finished { ticket: Ticket(self.next_ticket), output, lost });
+        self.finished.push((Ticket(self.next_ticket), output));
         Ok(Ticket(self.next_ticket))
     }
 
     fn finish(&mut self, ticket: Ticket) -> Result<Output> {
-        let Some(i) = self.finished.iter().position(|step| step.ticket == ticket) else {
+        let Some(i) = self.finished.iter().position(|(t, _)| *t == ticket) else {
             return Err(Error::Request(format!("step {}: expected a step that was started", ticket.0)));
         };
-        let Finished { output, lost, .. } = self.finished.remove(i);
-        lost.into_iter().for_each(|seq| self.session.lose_sampled(seq));
+        let output = self.finished.remove(i).1;
+        if output.is_err() {
+            let spoilt = self.spoilt.iter().zip(0..).filter(|(row, _)| row.is_some());
+            spoilt.for_each(|(_, seq)| self.session.lose_sampled(seq));
+        }
         output
     }
 

@@ -29,7 +29,7 @@ pub use caps::{Caps, DeviceKind, FastDots, Heap, MemoryType};
 pub use commands::{Recorder, Recording};
 pub use counters::Counters;
 pub use device::{list, Device, Options};
-pub use memory::{Buffer, Class};
+pub use memory::{Buffer, Class, LEAST_BYTES};
 pub use pipeline::Pipeline;
 pub use select::{choose, preferred, Select};
 pub use spirv::Module;

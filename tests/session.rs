@@ -280,3 +280,25 @@ fn a_fork_of_a_step_that_is_done_again_is_copied_again() {
     let error = nmse(&found.0, &truth.0);
     assert!(error < 1e-7, "NMSE {error:e}");
 }
+
+#[test]
+fn a_runner_takes_the_memory_that_was_planned() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    for (chain, force_staging, cache) in [(false, true, CacheType::Q8_0), (true, false, CacheType::F16)] {
+        let debug = Debug { megakernel: Some(chain), force_staging, ..Debug::default() };
+        let Some(mut runner) = vulkan(&gguf, Options { debug, ..options(cache) }) else { return };
+        let (plan, taken) = (runner.memory_plan(), runner.vk().bytes_in_use());
+        // The file's own pages are no buffers of the runner's.
+        let in_place = !runner.vk().stages_weights() && runner.vk().caps().host_import_alignment.is_some();
+        let expected = plan.at_start() - if in_place { plan.weights } else { 0 };
+        assert_eq!(taken, expected, "{plan:?}");
+        for pos in 0..3 {
+            runner.run(&rows(0, pos, &[5]), Want::Ids).unwrap();
+        }
+        let more = runner.vk().bytes_in_use() - taken;
+        assert!(
+            more <= plan.recordings && (more > 0) == runner.has_megakernel(),
+            "{more} bytes of recordings, {plan:?}"
+        );
+    }
+}

@@ -1,25 +1,85 @@
-//! What a model takes of a device's memory, before any is taken: weights, scratch, and a cache of as many positions as fit.
+//! What a model takes of a device's memory, before any is taken: weights, buffers of a session, and a cache of as many
+//! positions as fit.
+//!
+//! Buffers that grow with what is asked for are not in the plan: logits for the host, and sums of squares.
 
-use super::{weights, Options};
+use super::session::{block_bytes, SessionSize, SLOTS};
+use super::vulkan::RECORDINGS;
+use super::{program, weights, CacheType, Options};
+use crate::exec::MegakernelMemory;
+use crate::lower::megakernel::{Choices, Megakernel};
+use crate::lower::sizes;
 use crate::plan::Plan;
+use crate::policy;
 use crate::session::KV_BLOCK;
-use crate::vk::Caps;
+use crate::vk::{Caps, LEAST_BYTES};
 use crate::{Error, Result};
 
 /// Share of free memory the plan may use; the rest is left to the driver and the desktop.
 const MEMORY_SHARE: f64 = 0.95;
 
 /// What the memory plan came to.
-#[derive(Debug, PartialEq)]
-pub(super) struct MemoryPlan {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryPlan {
     /// Positions of a sequence.
     pub n_ctx: usize,
     /// Of the cache.
     pub blocks: usize,
+    /// Bytes of the weights; those of a file whose own pages are used are no buffers.
+    pub weights: u64,
+    /// Bytes of the cache.
+    pub cache: u64,
+    /// Bytes of all other buffers taken at the start: tables of formats, scratch, parameters and results.
+    pub buffers: u64,
+    /// Bytes that recordings may take later, at most.
+    pub recordings: u64,
 }
 
-/// Of a device that copies weights, if it `stages` them, beside `arena` bytes.
-fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, arena: u64) -> Result<MemoryPlan> {
+impl MemoryPlan {
+    /// Bytes of all buffers there are once a model is loaded.
+    pub fn at_start(&self) -> u64 {
+        self.weights + self.cache + self.buffers
+    }
+}
+
+/// Bytes of the buffers that a session takes beside its cache, and of those that its recordings may take, on a device whose
+/// workgroups run at once where a megakernel needs that.
+fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: SessionSize) -> (u64, u64) {
+    let debug = options.debug;
+    let activations = options.activations.unwrap_or_else(|| policy::activations(caps));
+    let halves = options.cache_type_k == CacheType::F16 && options.cache_type_v == CacheType::F16;
+    let choices = Choices { wanted: debug.megakernel, activations, halves };
+    let megakernel = Megakernel::of(plan, caps, choices).filter(|_| debug.fuse);
+    let packed = sizes::Packed::of(plan, size.max_rows);
+    let packed = Some(packed).filter(|packed| debug.matrices && !caps.matrix_wide.is_empty() && packed.k > 0);
+    let layout = size.layout();
+    let reduction = sizes::split_reduction(caps, plan, size.max_rows);
+    let fault = 4;
+    let all = [
+        weights::codebooks_bytes(),
+        arena,
+        4 * layout.sampled_words() as u64,
+        program::ropes_bytes(plan),
+        fault,
+        reduction.partials,
+        reduction.arrivals,
+    ]
+    .into_iter()
+    .chain((0..SLOTS).flat_map(|_| [layout.len_bytes(), 4 * size.max_rows as u64]))
+    .chain(megakernel.iter().flat_map(|kernel| [kernel.message_bytes as u64, MegakernelMemory::GAVE_UP_BYTES]))
+    .chain(packed.iter().flat_map(|packed| packed.buffers(&caps.matrix_wide)));
+    let words = if megakernel.is_some() || packed.is_some() { sizes::most_words(plan) } else { 0 };
+    (all.map(|bytes| bytes.max(LEAST_BYTES)).sum(), RECORDINGS as u64 * 4 * words)
+}
+
+/// Of a device that copies weights, if it `stages` them. Steps have up to `max_rows` rows.
+fn plan_memory(
+    plan: &Plan,
+    caps: &Caps,
+    stages: bool,
+    options: &Options,
+    (arena, max_rows): (u64, usize),
+) -> Result<MemoryPlan> {
     let (k, v) = (options.cache_type_k, options.cache_type_v);
     let (mut widest, mut per_block) = (1, 0);
     for (layer, kv) in plan.kv_layers() {
@@ -33,34 +93,43 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, arena:
         }
     }
     let per_block = per_block.max(1);
-    let weights: u64 = plan.weights.iter().map(|w| weights::device_bytes(w, stages)).sum();
-    let free = (caps.memory_budget_bytes as f64 * MEMORY_SHARE) as u64;
-    let fit = free.saturating_sub(weights + arena) / per_block;
-    let fit = fit.min(caps.max_allocation_bytes / widest) as usize;
+    let weights = weights::planned_bytes(plan, caps, stages);
     let seqs = options.n_seqs.max(1) as usize;
     let asked = options.n_ctx.filter(|&n| n > 0).map(|n| n as usize);
+    let bytes_for = |n_ctx: usize| {
+        let size = SessionSize { max_rows, n_seqs: seqs, n_ctx, blocks: 0 };
+        session_bytes(plan, arena, caps, options, size)
+    };
+    // Tables of blocks are the longer, the longer the context is that turns out to fit.
+    let (buffers, recordings) = bytes_for(asked.unwrap_or(plan.n_ctx_train));
+    let free = (caps.memory_budget_bytes as f64 * MEMORY_SHARE) as u64;
+    let fit = free.saturating_sub(weights + buffers + recordings) / per_block;
+    let fit = fit.min(caps.max_allocation_bytes / widest) as usize;
     let n_ctx = asked.unwrap_or_else(|| plan.n_ctx_train.min(fit / seqs * KV_BLOCK));
     let positions = options.cache_positions.map(|n| n as usize);
     let blocks = positions.map_or(n_ctx.div_ceil(KV_BLOCK) * seqs, |n| n.div_ceil(KV_BLOCK));
-    if blocks == 0 || blocks > fit {
+    if blocks == 0 || n_ctx == 0 || blocks > fit {
         let mib = |b: u64| b >> 20;
         return Err(Error::OutOfMemory(format!(
             "device {}: weights {} MiB, scratch {} MiB and a cache of {} positions {} MiB exceed \
              the {} MiB free; a context of {} would fit (-c)",
             caps.name,
             mib(weights),
-            mib(arena),
+            mib(buffers + recordings),
             blocks.max(1) * KV_BLOCK,
             mib(per_block * blocks.max(1) as u64),
             mib(free),
             fit / seqs * KV_BLOCK
         )));
     }
-    Ok(MemoryPlan { n_ctx, blocks })
+    let (buffers, recordings) = bytes_for(n_ctx);
+    let kept = plan.layers.iter().map(|layer| block_bytes(layer, (k, v)));
+    let cache = kept.flat_map(|(k, v)| [k, v]).map(|bytes| (bytes * blocks as u64).max(LEAST_BYTES)).sum();
+    Ok(MemoryPlan { n_ctx, blocks, weights, cache, buffers, recordings })
 }
 
-/// The plan with weights as the device is to hold them, and its memory: wider than in the file if that is asked for, or if nothing is
-/// said and the context is as long.
+/// The plan with weights as the device is to hold them, and its memory: wider than in the file if that is asked for, or if nothing
+/// is said and the context is as long.
 ///
 /// # Errors
 /// Memory that does not suffice, with the numbers.
@@ -69,16 +138,16 @@ pub(super) fn fitted(
     caps: &Caps,
     stages: bool,
     options: &Options,
-    arena: u64,
+    rows: (u64, usize),
 ) -> Result<(Plan, MemoryPlan)> {
-    let memory = |plan: &Plan| plan_memory(plan, caps, stages, options, arena);
+    let memory = |plan: &Plan| plan_memory(plan, caps, stages, options, rows);
     let wide = weights::widened(&plan).filter(|_| stages);
     match (options.debug.wide, wide) {
         (Some(true), Some(wide)) => memory(&wide).map(|m| (wide, m)),
         (None, Some(wide)) => {
             let narrow = memory(&plan)?;
-            let as_long = memory(&wide).is_ok_and(|m| m == narrow);
-            Ok((if as_long { wide } else { plan }, narrow))
+            let as_long = memory(&wide).ok().filter(|m| (m.n_ctx, m.blocks) == (narrow.n_ctx, narrow.blocks));
+            Ok(as_long.map_or((plan, narrow), |m| (wide, m)))
         }
         _ => memory(&plan).map(|m| (plan, m)),
     }
@@ -97,7 +166,7 @@ mod tests {
         let plan = crate::model::plan(&shape.model(recipe)?)?;
         let debug = Debug { wide, ..Debug::default() };
         let options = Options { n_ctx, debug, ..Options::default() };
-        let (plan, memory) = fitted(plan, &fake_with(budget), true, &options, 1 << 28)?;
+        let (plan, memory) = fitted(plan, &fake_with(budget), true, &options, (64 << 10, 64))?;
         Ok((plan.weights.iter().any(|w| w.format.is_wide()), memory.n_ctx))
     }
 

@@ -1,5 +1,6 @@
 //! What sessions of one model share: the plan, its pipelines and places, and the weights. Nothing of it changes.
 
+use super::memory::MemoryPlan;
 use super::{CacheType, Debug, Options};
 use crate::kernel::Kernels;
 use crate::lower::{sizes, Addresses, Target};
@@ -39,6 +40,8 @@ pub(super) struct Model {
     pub program: Program,
     /// In the plan's order.
     pub weights: Vec<Buffer>,
+    /// What all of it was to take.
+    pub memory: MemoryPlan,
     /// Goes when the last session does.
     pub _freeing: Freeing,
 }
@@ -73,7 +76,7 @@ impl Program {
         n_ctx: usize,
     ) -> Result<Program> {
         let tables = plan.ropes.concat();
-        let ropes = device.buffer("ropes", (4 * tables.len() as u64).max(16), Class::Params)?;
+        let ropes = device.buffer("ropes", ropes_bytes(&plan), Class::Params)?;
         ropes.write(0, bytemuck::cast_slice(&tables));
         Ok(Program {
             cache_types: (options.cache_type_k, options.cache_type_v),
@@ -88,6 +91,11 @@ impl Program {
             n_ctx,
         })
     }
+}
+
+/// Bytes of the tables of RoPE.
+pub(super) fn ropes_bytes(plan: &Plan) -> u64 {
+    (4 * plan.ropes.iter().map(Vec::len).sum::<usize>() as u64).max(16)
 }
 
 /// Bytes of the scratch arena of a model, whatever shape a step has. `packed`: activations for cooperative matrices, if there are

@@ -1,7 +1,7 @@
 //! The Vulkan interpreter of a plan: one recording per step shape, two steps in flight.
 
 use super::memory::{self, MemoryPlan};
-use super::params::{outputs_of, OutputRow, ID_NAN};
+use super::params::{outputs_of, OutputRow};
 use super::program::{arena_bytes, Freeing, Model, Program};
 use super::session::{DeviceState, SessionSize, SLOTS};
 use super::{request, shapes, weights, CacheType, Options, Progress};
@@ -15,12 +15,12 @@ use crate::policy;
 use crate::sample::SamplerOptions;
 use crate::session::{Recent, Rule, Session, Steps};
 use crate::step::{Checked, Counters, Limits, Output, Row, Runner, Squares, Ticket, Token};
-use crate::vk::{self, Buffer, Class, Device, Recording};
+use crate::vk::{Buffer, Class, Device, Recording};
 use crate::{Error, Result};
 use std::sync::Arc;
 
 /// Recordings kept beside those in flight: a decoding server's for each slot, number of rows and width of attention.
-const RECORDINGS: usize = 128;
+pub(super) const RECORDINGS: usize = 128;
 /// Most bytes of logits one step may hold; the rows of a step follow from it for large vocabularies.
 const MAX_LOGITS_BYTES: usize = 256 << 20;
 
@@ -96,8 +96,7 @@ impl VulkanRunner {
         let packed = sizes::Packed::of(&plan, max_rows);
         let packed = Some(packed).filter(|_| options.debug.matrices && !device.caps().matrix_wide.is_empty());
         let arena = arena_bytes(&plan, &device, options, (max_rows, packed.as_ref()));
-        let scratch = arena + packed.map_or(0, |sizes| sizes.len_bytes());
-        let (plan, memory) = memory::fitted(plan, device.caps(), device.stages_weights(), options, scratch)?;
+        let (plan, memory) = memory::fitted(plan, device.caps(), device.stages_weights(), options, (arena, max_rows))?;
         if plan.weights.iter().any(|w| w.format.is_wide()) {
             tracing::info!("load: weights of codebooks are written out, for speed");
         }
@@ -120,7 +119,7 @@ impl VulkanRunner {
         });
         let (weights, spent) = weights?;
         let (program, state) = made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let model = Model { program, weights, _freeing: Freeing::of(spent) };
+        let model = Model { program, weights, memory, _freeing: Freeing::of(spent) };
         Ok(Self::session_of(Arc::new(model), state, size))
     }
 
@@ -169,6 +168,11 @@ impl VulkanRunner {
     /// Element types of the K and V caches.
     pub fn cache_types(&self) -> (CacheType, CacheType) {
         self.model.program.cache_types
+    }
+
+    /// Bytes that the runner was to take.
+    pub fn memory_plan(&self) -> MemoryPlan {
+        self.model.memory
     }
 
     /// Pipelines built so far.
@@ -292,44 +296,6 @@ impl VulkanRunner {
             self.timing.last.plan = Some(step.plan.clone());
         }
     }
-
-    /// Reads the ids of a finished step, in row order.
-    fn ids_of(&mut self, flying: &Flying) -> Result<Vec<u32>> {
-        let mut listed = vec![0u32; flying.outputs.len()];
-        if !listed.is_empty() {
-            self.state.slots[flying.shape.slot].ids.read(0, bytemuck::cast_slice_mut(&mut listed));
-        }
-        let mut nan = flying.spoilt;
-        for (id, output) in listed.iter().zip(&flying.outputs) {
-            let bad = *id == ID_NAN;
-            if output.last {
-                // What the device goes on with is an id of the vocabulary in any case.
-                self.latest[output.seq as usize] = if bad { 0 } else { *id };
-            }
-            if bad {
-                nan = Some(nan.map_or(output.row as usize, |row| row.min(output.row as usize)));
-                self.spoil(output);
-            }
-        }
-        if let Some(row) = nan {
-            flying.outputs.iter().filter(|_| flying.spoilt.is_some()).for_each(|o| self.spoil(o));
-            return Err(Error::nan_logits(row));
-        }
-        if flying.shape.logits > 0 && flying.outputs.len() > 1 {
-            let mut ids: Vec<(u32, u32)> = flying.outputs.iter().map(|o| o.row).zip(listed).collect();
-            ids.sort_unstable_by_key(|(row, _)| *row);
-            return Ok(ids.into_iter().map(|(_, id)| id).collect());
-        }
-        Ok(listed)
-    }
-
-    /// No id was sampled for the sequence of an output row; steps in flight that go on with one have no results either.
-    fn spoil(&mut self, output: &OutputRow) {
-        self.session.lose_sampled(output.seq);
-        for later in self.steps.iter_mut().filter(|step| step.after_sampled.contains(&output.seq)) {
-            later.spoilt.get_or_insert(output.row as usize);
-        }
-    }
 }
 
 /// Submits copies of blocks and the step after them.
@@ -374,13 +340,7 @@ impl Runner for VulkanRunner {
         }
         let Some(flying) = self.steps.pop() else { return Ok(Output::default()) };
         self.time(&flying);
-        let ids = self.ids_of(&flying)?;
-        let mut output = Output { ids, logits: Vec::new() };
-        if let (count @ 1.., Some(host)) = (flying.logits, &self.state.slots[flying.shape.slot].logits) {
-            output.logits = vec![0.0; count * self.plan().n_vocab];
-            host.read(0, bytemuck::cast_slice_mut(&mut output.logits));
-        }
-        Ok(output)
+        self.output_of(&flying)
     }
 
     fn time_steps(&mut self, on: bool) {
@@ -408,32 +368,11 @@ impl Runner for VulkanRunner {
     }
 
     fn collect_importance(&mut self) -> Result<()> {
-        let len: usize = self.plan().inputs().iter().map(|input| input.floats()).sum();
-        let zeros = vec![0u8; 4 * len];
-        let sums = self.vk().buffer("importance", zeros.len() as u64, Class::Scratch)?;
-        vk::send(self.vk(), &sums, &zeros)?;
-        self.state.importance = Some(sums);
-        self.recordings.retain(|_| false);
-        Ok(())
+        self.start_collecting()
     }
 
     fn importance(&mut self) -> Result<Vec<Squares>> {
-        let Some(sums) = &self.state.importance else { return Ok(Vec::new()) };
-        let device = self.vk();
-        let host = device.buffer("importance", sums.len_bytes(), Class::Readback)?;
-        let mut recorder = device.recorder()?;
-        recorder.copy(sums, 0, &host, 0, sums.len_bytes());
-        recorder.host_barrier();
-        let recording = recorder.finish()?;
-        device.wait(device.submit(&recording)?)?;
-        let (mut out, mut at) = (Vec::new(), 0);
-        for input in self.plan().inputs() {
-            let mut values = vec![0f32; input.floats()];
-            host.read(4 * at as u64, bytemuck::cast_slice_mut(&mut values));
-            at += input.floats();
-            out.push(self.plan().squares(&input, values));
-        }
-        Ok(out)
+        self.collected()
     }
 
     fn counters(&self) -> Counters {

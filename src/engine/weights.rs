@@ -5,7 +5,7 @@ use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::plan::{Plan, WeightInfo};
 use crate::policy;
-use crate::vk::{self, Buffer, Class, Device, Load, Repack, Source, Spent};
+use crate::vk::{self, Buffer, Caps, Class, Device, Load, Repack, Source, Spent, LEAST_BYTES};
 use crate::{Error, Result};
 use pumex_quant::{tables, Format};
 use pumex_shaders::block::Block;
@@ -133,35 +133,74 @@ fn room(len: u64) -> u64 {
     }
 }
 
-/// Places for weights in a few large pieces of memory: drivers take as long for a small piece as for a large one.
-struct Rooms<'a> {
-    device: &'a Device,
+/// How weights are dealt into a few large pieces of memory: drivers take as long for a small piece as for a large one.
+struct Pieces {
     /// Bytes of pieces that will be wanted.
     left: u64,
-    piece: Option<Buffer>,
+    /// Of one piece.
+    most: u64,
+    /// Bytes of the piece under way, and how many of them are taken.
+    piece: u64,
     used: u64,
+}
+
+impl Pieces {
+    /// For weights of so many bytes each.
+    fn new(caps: &Caps, lens: impl Iterator<Item = u64>) -> Pieces {
+        Pieces { left: lens.map(room).sum(), most: PIECE_BYTES.min(caps.max_allocation_bytes), piece: 0, used: 0 }
+    }
+
+    /// Where a weight of `len` bytes goes: bytes of new memory for it, if it needs some, and where in its piece it starts.
+    fn place(&mut self, len: u64) -> (Option<u64>, u64) {
+        let rounded = room(len);
+        if rounded == 0 {
+            return (Some(len), 0);
+        }
+        let mut new = None;
+        if self.used + rounded > self.piece {
+            self.piece = self.left.min(self.most).max(rounded);
+            (self.used, new) = (0, Some(self.piece));
+        }
+        let at = self.used;
+        self.used += rounded;
+        self.left = self.left.saturating_sub(rounded);
+        (new, at)
+    }
+}
+
+/// Bytes of the memory that the weights of `plan` take on a device that copies them, or would take on one that does not.
+pub fn planned_bytes(plan: &Plan, caps: &Caps, planes: bool) -> u64 {
+    let lens = || plan.weights.iter().map(|w| device_bytes(w, planes));
+    let mut pieces = Pieces::new(caps, lens());
+    lens().filter_map(|len| pieces.place(len).0).map(|bytes| bytes.max(LEAST_BYTES)).sum()
+}
+
+/// Bytes of the tables of all formats.
+pub fn codebooks_bytes() -> u64 {
+    4 * tables::packed().len() as u64
+}
+
+/// Places for weights.
+struct Rooms<'a> {
+    device: &'a Device,
+    pieces: Pieces,
+    piece: Option<Buffer>,
 }
 
 impl Rooms<'_> {
     fn take(&mut self, name: &str, len: u64) -> Result<Buffer> {
-        let rounded = room(len);
-        if rounded == 0 {
+        let (new, at) = self.pieces.place(len);
+        if room(len) == 0 {
             return self.device.buffer(name, len, Class::Weights);
         }
-        let fits = |piece: &&Buffer| self.used + rounded <= piece.len_bytes();
-        let piece = match self.piece.as_ref().filter(fits) {
-            Some(piece) => piece.clone(),
-            None => {
-                let most = PIECE_BYTES.min(self.device.caps().max_allocation_bytes);
-                self.used = 0;
-                let name = format!("{name} and what comes after it");
-                self.device.buffer(&name, self.left.min(most).max(rounded), Class::Weights)?
-            }
-        };
-        let room = self.piece.insert(piece).range(self.used, len);
-        self.used += rounded;
-        self.left = self.left.saturating_sub(rounded);
-        Ok(room)
+        if let Some(bytes) = new {
+            let name = format!("{name} and what comes after it");
+            self.piece = Some(self.device.buffer(&name, bytes, Class::Weights)?);
+        }
+        match &self.piece {
+            Some(piece) => Ok(piece.range(at, len)),
+            None => self.device.buffer(name, len, Class::Weights),
+        }
     }
 }
 
@@ -197,8 +236,8 @@ pub fn upload(
         imported.get(&file).filter(|_| start.is_multiple_of(KERNEL_ALIGNMENT)).map(|file| (file, start))
     };
     let sent = plan.weights.iter().filter(|w| in_file(w).is_none());
-    let left = sent.map(|w| room(device_bytes(w, planes))).sum();
-    let mut rooms = Rooms { device, left, piece: None, used: 0 };
+    let pieces = Pieces::new(device.caps(), sent.map(|w| device_bytes(w, planes)));
+    let mut rooms = Rooms { device, pieces, piece: None };
     let mut prepared = |(i, w): (usize, &WeightInfo)| {
         let tensor = &gguf.tensors()[w.tensor];
         let bytes = gguf.data(tensor);
@@ -237,6 +276,19 @@ pub fn upload(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn weights_share_pieces_that_are_no_larger_than_what_is_left() {
+        let lens = [PIECE_BYTES / 4 - 1, 100, 3 << 20, OWN_BYTES, 300];
+        let mut pieces = Pieces { left: lens.iter().map(|len| room(*len)).sum(), most: 64 << 20, piece: 0, used: 0 };
+        let first = (room(lens[0]) + 256 + (3 << 20) + 512).min(64 << 20);
+        assert_eq!(pieces.place(lens[0]), (Some(first), 0));
+        let mut new = pieces.place(lens[1]).0;
+        new = new.or(pieces.place(lens[2]).0);
+        assert!(new.is_some(), "the first piece is full");
+        assert_eq!(pieces.place(lens[3]), (Some(OWN_BYTES), 0));
+        assert_eq!(pieces.place(lens[4]).0, None);
+    }
 
     #[test]
     fn large_weights_get_memory_of_their_own_and_others_aligned_rooms() {

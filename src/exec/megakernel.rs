@@ -21,12 +21,15 @@ pub struct MegakernelMemory {
 }
 
 impl MegakernelMemory {
+    /// Bytes of the word that says that a thread gave up.
+    pub const GAVE_UP_BYTES: u64 = 4;
+
     /// Takes its memory, if all workgroups of `kernel` run at once on the device.
     ///
     /// # Errors
     /// Memory that ran out, a module the driver refuses, a lost device.
     pub fn new(device: &Device, kernels: &Kernels, kernel: &Megakernel) -> Result<Option<MegakernelMemory>> {
-        let (gave_up, messages) = (zeros(device, 4)?, zeros(device, kernel.message_bytes as u64)?);
+        let (gave_up, messages) = (zeros(device, Self::GAVE_UP_BYTES)?, zeros(device, kernel.message_bytes as u64)?);
         let name = kernel.trial_module;
         let constants = kernel.constants(name, device.stages_weights(), false);
         if wait_for_each_other(device, kernels, (kernel.kernel(), name, &constants), kernel.tile.groups)? {

@@ -8,6 +8,8 @@ use crate::plan::{Op, Placement, Plan};
 use crate::policy;
 use crate::policy::matrix::{self as tiles, FEW, MOST_COLUMNS, PACKED_LEN};
 use crate::vk::Caps;
+use pumex_shaders::block::Block;
+use pumex_shaders::stage::Stage;
 use std::collections::HashSet;
 
 /// Bytes of the split-reduction workspace.
@@ -78,9 +80,12 @@ impl Packed {
         }
     }
 
-    /// All of them.
-    pub fn len_bytes(&self) -> u64 {
-        self.codes + self.factors + self.squares + self.powers + self.moe.map_or(0, |sizes| sizes.iter().sum())
+    /// Bytes of each buffer, with those of the maps for matrices of so many columns, and of the factors of rows that the op
+    /// before packs.
+    pub fn buffers(&self, columns: &[u32]) -> Vec<u64> {
+        let maps = columns.iter().map(|wide| 4 * tiles::TALL as u64 * u64::from(*wide));
+        let fixed = [self.codes, self.factors, self.squares, self.powers, 8 * FEW as u64];
+        fixed.into_iter().chain(maps).chain(self.moe.into_iter().flatten()).collect()
     }
 
     /// What lowering asks of them, on a device whose threads hold matrices as told.
@@ -102,6 +107,12 @@ fn moe(plan: &Plan, max_rows: usize) -> Option<[u64; 4]> {
         bytes.map(|b| b.max(16) as u64)
     });
     sizes.reduce(|a, b| [0, 1, 2, 3].map(|i| a[i].max(b[i])))
+}
+
+/// Words of one recording, at most: stages of the megakernel, addresses of packed rows.
+pub fn most_words(plan: &Plan) -> u64 {
+    const STAGES_OF_AN_OP: usize = 3;
+    (plan.ops.len() * STAGES_OF_AN_OP * Stage::LAYOUT.len_bytes() / 4) as u64
 }
 
 /// Bytes of the scratch arena: ops merge differently by the rows of a step, and values lie accordingly.

@@ -41,6 +41,8 @@ pub(super) struct Totals {
     pub to_device: AtomicU64,
     pub from_device: AtomicU64,
     pub allocations: AtomicU64,
+    /// Bytes of all buffers there are.
+    pub in_use: AtomicU64,
     pub recordings: AtomicU64,
     pub record_ns: AtomicU64,
 }

@@ -232,6 +232,11 @@ impl Device {
         self.0.totals.counters()
     }
 
+    /// Bytes of all buffers there are now but those of staging slots and imported pages.
+    pub fn bytes_in_use(&self) -> u64 {
+        self.0.totals.in_use.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Waits until `value` is reached, and for nothing else.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ impl Device {
                 bound.inspect_err(|_| inner.raw.free_memory(memory, None)).map(|()| memory)
             });
             match bound {
-                Ok(memory) => Some(Buffer::bound(inner, buffer, Backing::File(memory, map.clone()), len, None)),
+                Ok(memory) => Some(Buffer::bound(inner, buffer, Backing::File(memory, map.clone()), (len, 0), None)),
                 Err(e) => {
                     tell("vkAllocateMemory", e);
                     inner.raw.destroy_buffer(buffer, None);

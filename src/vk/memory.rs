@@ -28,6 +28,9 @@ pub enum Class {
     Staging,
 }
 
+/// Bytes of the smallest buffer.
+pub const LEAST_BYTES: u64 = 16;
+
 /// Buffers from this size on get their own allocation; those for staging from the second.
 const DEDICATED_BYTES: u64 = 64 << 20;
 const SLOT_BYTES: u64 = 2 << 20;
@@ -76,10 +79,13 @@ struct Raw {
     backing: Option<Backing>,
     address: u64,
     mapped: Option<Mutex<Mapped>>,
+    /// Bytes that count as in use: none of staging slots and imported pages.
+    counted: u64,
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
+        self.device.totals.in_use.fetch_sub(self.counted, std::sync::atomic::Ordering::Relaxed);
         if !self.device.queue.may_free() {
             std::mem::forget(self.backing.take());
             return;
@@ -144,14 +150,14 @@ impl Buffer {
         device: &Arc<Inner>,
         buffer: vk::Buffer,
         backing: Backing,
-        len_bytes: u64,
+        (len_bytes, counted): (u64, u64),
         mapped: Option<*mut u8>,
     ) -> Buffer {
         let info = vk::BufferDeviceAddressInfo::default().buffer(buffer);
         // SAFETY: the caller has bound the buffer's memory.
         let address = unsafe { device.raw.get_buffer_device_address(&info) };
         let mapped = mapped.map(|at| Mutex::new(Mapped(at)));
-        let raw = Raw { device: device.clone(), buffer, backing: Some(backing), address, mapped };
+        let raw = Raw { device: device.clone(), buffer, backing: Some(backing), address, mapped, counted };
         Buffer { raw: Arc::new(raw), start: 0, len_bytes }
     }
 
@@ -247,7 +253,7 @@ impl Device {
             | vk::BufferUsageFlags::TRANSFER_SRC
             | vk::BufferUsageFlags::TRANSFER_DST
             | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
-        let info = vk::BufferCreateInfo::default().size(len_bytes.max(16)).usage(usage);
+        let info = vk::BufferCreateInfo::default().size(len_bytes.max(LEAST_BYTES)).usage(usage);
         // SAFETY: plain creation on a live device.
         let buffer = unsafe { inner.raw.create_buffer(&info, None) }.map_err(|e| inner.failed("vkCreateBuffer", e))?;
         // SAFETY: the buffer was just made.
@@ -287,7 +293,10 @@ impl Device {
                 )));
             }
         };
+        let len_bytes = len_bytes.max(LEAST_BYTES);
+        let counted = if class == Class::Staging { 0 } else { len_bytes };
         add(&inner.totals.allocations, 1);
+        add(&inner.totals.in_use, counted);
         // SAFETY: the memory belongs to this buffer alone and fits its requirements.
         let bound = unsafe { inner.raw.bind_buffer_memory(buffer, allocation.memory(), allocation.offset()) };
         if let Err(e) = bound {
@@ -298,7 +307,7 @@ impl Device {
         }
         let mapped = allocation.mapped_ptr().map(|p| p.as_ptr().cast::<u8>());
         let mapped = mapped.filter(|_| !(class == Class::Weights && inner.force_staging));
-        Ok(Buffer::bound(inner, buffer, Backing::Own(allocation), len_bytes.max(16), mapped))
+        Ok(Buffer::bound(inner, buffer, Backing::Own(allocation), (len_bytes, counted), mapped))
     }
 }
 
