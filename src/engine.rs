@@ -5,6 +5,7 @@
 pub mod bandwidth;
 mod bind;
 mod info;
+mod loaded;
 mod memory;
 mod params;
 mod program;

@@ -3,8 +3,7 @@
 //!
 //! Buffers that grow with what is asked for are not in the plan: logits for the host, and sums of squares.
 
-use super::session::{block_bytes, SessionSize, SLOTS};
-use super::vulkan::RECORDINGS;
+use super::session::{block_bytes, SessionSize, RECORDINGS, SLOTS};
 use super::{program, weights, CacheType, Options};
 use crate::exec::MegakernelMemory;
 use crate::lower::megakernel::{Choices, Megakernel};

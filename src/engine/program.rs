@@ -1,6 +1,5 @@
 //! What sessions of one model share: the plan, its pipelines and places, and the weights. Nothing of it changes.
 
-use super::memory::MemoryPlan;
 use super::{CacheType, Debug, Options};
 use crate::kernel::Kernels;
 use crate::lower::{sizes, Addresses, Target};
@@ -32,36 +31,6 @@ pub(super) struct Program {
     pub debug: Debug,
     /// Positions a sequence may have.
     pub n_ctx: usize,
-}
-
-/// A model on a device.
-pub(super) struct Model {
-    /// All but the weights.
-    pub program: Program,
-    /// In the plan's order.
-    pub weights: Vec<Buffer>,
-    /// What all of it was to take.
-    pub memory: MemoryPlan,
-    /// Goes when the last session does.
-    pub _freeing: Freeing,
-}
-
-/// What lets go of an upload's memory beside the first step; waited for, as a process must not end amid it.
-pub(super) struct Freeing(Option<std::thread::JoinHandle<()>>);
-
-impl Freeing {
-    /// Drops `spent` on a thread of its own.
-    pub fn of<T: Send + 'static>(spent: T) -> Freeing {
-        Freeing(Some(std::thread::spawn(|| drop(spent))))
-    }
-}
-
-impl Drop for Freeing {
-    fn drop(&mut self) {
-        if let Some(thread) = self.0.take() {
-            let _ = thread.join();
-        }
-    }
 }
 
 impl Program {

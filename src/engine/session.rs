@@ -11,6 +11,9 @@ use crate::session::{BlockCopy, KV_BLOCK};
 use crate::vk::{Buffer, Class, Device, Recording};
 use crate::Result;
 
+/// Recordings kept beside those in flight: a decoding server's for each slot, number of rows and width of attention.
+pub(super) const RECORDINGS: usize = 128;
+
 /// Steps in flight, each with its own parameters and results.
 pub(super) const SLOTS: usize = 2;
 

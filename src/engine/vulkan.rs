@@ -1,9 +1,10 @@
 //! The Vulkan interpreter of a plan: one recording per step shape, two steps in flight.
 
+use super::loaded::{Freeing, Model};
 use super::memory::{self, MemoryPlan};
 use super::params::{outputs_of, OutputRow};
-use super::program::{arena_bytes, Freeing, Model, Program};
-use super::session::{DeviceState, SessionSize, SLOTS};
+use super::program::{arena_bytes, Program};
+use super::session::{DeviceState, SessionSize, RECORDINGS, SLOTS};
 use super::{request, shapes, weights, CacheType, Options, Progress};
 use crate::exec::{record, Stamped, Step};
 use crate::gguf::Gguf;
@@ -19,8 +20,6 @@ use crate::vk::{Buffer, Class, Device, Recording};
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Recordings kept beside those in flight: a decoding server's for each slot, number of rows and width of attention.
-pub(super) const RECORDINGS: usize = 128;
 /// Most bytes of logits one step may hold; the rows of a step follow from it for large vocabularies.
 const MAX_LOGITS_BYTES: usize = 256 << 20;
 
