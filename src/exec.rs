@@ -11,7 +11,7 @@ use crate::policy;
 use crate::vk::{self, Buffer, Class, Device, Recording};
 use crate::Result;
 pub use fragment::{fragment_layout, FragmentLayout};
-pub use megakernel::{run_at_once, MegakernelMemory};
+pub use megakernel::{run_at_once, trial, MegakernelMemory};
 use std::collections::HashSet;
 use std::sync::Arc;
 pub use workspace::{PackedMemory, SplitReductionMemory};

@@ -210,3 +210,13 @@ fn workgroups_that_do_not_run_at_once_are_found_out() {
     let many = if device.caps().kind == pumex::vk::DeviceKind::Cpu { 64 } else { 1 << 14 };
     assert!(!pumex::exec::run_at_once(&device, many, 1 << 10).unwrap(), "{many} workgroups");
 }
+
+/// The trial reads every word of what is sent, so that a store of which a part comes late is no message.
+#[test]
+fn messages_that_are_torn_are_found_out() {
+    let Some(device) = crate::util::device(false) else { return };
+    assert!(pumex::exec::trial(&device, 1, 1 << 10, 0).unwrap());
+    for salt in [1, 1 << 31, u32::MAX] {
+        assert!(!pumex::exec::trial(&device, 1, 1 << 10, salt).unwrap(), "{salt:#x}");
+    }
+}

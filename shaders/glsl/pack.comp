@@ -1,4 +1,4 @@
-// Activations as halves for gemm_mat.comp and gemm_few.comp: [n, k] -> units of lib/matrix.glsl, k padded to 512, and a factor
+// Activations as halves for gemm_mat.comp and gemm_few.comp: [n, k] -> units of lib/matrix_b.glsl, k padded to 512, and a factor
 // per row. With GATHER rows are those that the pairs of a list (deal.comp) are of. A row is scaled by a power of two that leaves
 // halves room at both ends, after an RMS norm if NORM says so; groups of four inputs are in the order 0, 2, 1, 3. Rows past n become
 // zeros, so that matrices are whole.

@@ -32,7 +32,7 @@ impl MegakernelMemory {
         let (gave_up, messages) = (zeros(device, Self::GAVE_UP_BYTES)?, zeros(device, kernel.message_bytes as u64)?);
         let name = kernel.trial_module;
         let constants = kernel.constants(name, device.stages_weights(), false);
-        if wait_for_each_other(device, kernels, (kernel.kernel(), name, &constants), kernel.tile.groups)? {
+        if wait_for_each_other(device, kernels, (kernel.kernel(), name, &constants), kernel.tile.groups, 0)? {
             return Ok(Some(MegakernelMemory { gave_up, messages }));
         }
         let (name, groups) = (&device.caps().name, kernel.tile.groups);
@@ -68,17 +68,26 @@ fn clear(device: &Device, buffer: &Buffer) -> Result<()> {
 /// # Errors
 /// A kernel that needs more than the device has, a lost device.
 pub fn run_at_once(device: &Device, groups: u32, spins: u32) -> Result<bool> {
-    let lanes = device.caps().subgroup_size;
-    let spec = [("SIZE", lanes.max(64)), ("K", 256), ("K_2", 256), ("LANES", lanes), ("SPIN", spins)];
-    wait_for_each_other(device, &Kernels::new(device), ("chain", MEGAKERNEL_FORMATS[0], &spec), groups)
+    trial(device, groups, spins, 0)
 }
 
-/// Runs stages that do nothing but wait.
+/// As [`run_at_once`], with messages of one stage that are wrong in the bits of `salt`: what a store that is torn looks like.
+///
+/// # Errors
+/// As [`run_at_once`].
+pub fn trial(device: &Device, groups: u32, spins: u32, salt: u32) -> Result<bool> {
+    let lanes = device.caps().subgroup_size;
+    let spec = [("SIZE", lanes.max(64)), ("K", 256), ("K_2", 256), ("LANES", lanes), ("SPIN", spins)];
+    wait_for_each_other(device, &Kernels::new(device), ("chain", MEGAKERNEL_FORMATS[0], &spec), groups, salt)
+}
+
+/// Runs stages that do nothing but send messages, wait for those of all workgroups, and check every word.
 fn wait_for_each_other(
     device: &Device,
     kernels: &Kernels,
     (kernel, module, spec): (&str, &str, &[(&str, u32)]),
     groups: u32,
+    salt: u32,
 ) -> Result<bool> {
     let messages = [zeros(device, 16 * u64::from(groups))?, zeros(device, 16 * u64::from(groups))?];
     let stage = |i: usize| Stage {
@@ -87,6 +96,7 @@ fn wait_for_each_other(
         messages_out: messages[i % 2].address(),
         epoch_in: i as u32,
         epoch_out: i as u32 + 1,
+        k: if i == TRIALS / 2 { salt } else { 0 },
         ..Stage::default()
     };
     let words: Vec<u32> = (0..TRIALS).flat_map(|i| stage(i).words()).collect();

@@ -18,6 +18,7 @@ layout(local_size_x_id = 0) in;
 #extension GL_KHR_shader_subgroup_ballot : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #extension GL_EXT_integer_dot_product : require
+#extension GL_KHR_memory_scope_semantics : require
 #if defined HAS_OFFSET || defined SECOND
 #define SUMS
 #endif
@@ -40,7 +41,7 @@ layout(constant_id = 11) const uint USED = 2;   // of them, by a row
 #else
 const uint K_3 = 0;
 #endif
-layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Met { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Met { float v[]; }; // see `end_stage`
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile buffer Packets { uvec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) coherent volatile buffer Values { uvec2 v[]; }; // and a tag each
 layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer W32 { uint v[]; };
@@ -87,22 +88,19 @@ void find_norm_scale(float count) {
 #ifdef OF_EXPERTS
 #include "lib/chain_router.glsl"
 #endif
-#define CODE_NAME code_k
-#define RECEIVE_NAME receive_k
-#define CODE_K K
-#define CODE_NORM true
-#include "lib/chain_code.glsl"
-#define CODE_NAME code_k2
-#define RECEIVE_NAME receive_k2
-#define CODE_K K_2
-#define CODE_NORM false
-#include "lib/chain_code.glsl"
+// The inputs that stages may have: how many, and whether there may be a norm of them.
+#define COUNT_OF_k K
+#define NORMS_k true
+#define COUNT_OF_k2 K_2
+#define NORMS_k2 false
+#define COUNT_OF_k3 K_3
+#define NORMS_k3 false
+#define JOIN_2(a, b) a##b
+#define JOINED(a, b) JOIN_2(a, b)
+#include "lib/chain_code.glsl: INPUTS=k"
+#include "lib/chain_code.glsl: INPUTS=k2"
 #ifdef OF_EXPERTS
-#define CODE_NAME code_k3
-#define RECEIVE_NAME receive_k3
-#define CODE_K K_3
-#define CODE_NORM false
-#include "lib/chain_code.glsl"
+#include "lib/chain_code.glsl: INPUTS=k3"
 #endif
 
 // For one thread: `words` without the others.
@@ -115,95 +113,30 @@ float biased(float sum, uint part, uint row, uint flags) {
 
 #include "lib/chain_format.glsl"
 #ifdef OF_EXPERTS
-#define RUN run_chosen
-#define RUN_MULTIPLY multiply_run_chosen
-#define RUN_K K
-#define RUN_CODE code_k
-#define RUN_RECEIVE receive_k
-#define RUN_NORM true
-#define RUN_LINES 2
-#define RUN_GATED true
-#define RUN_EXPERTS 1
-#include "lib/chain_gemv.glsl"
-#define RUN run_over
-#define RUN_MULTIPLY multiply_run_over
-#define RUN_K K_3
-#define RUN_CODE code_k3
-#define RUN_RECEIVE receive_k3
-#define RUN_NORM false
-#define RUN_LINES 1
-#define RUN_GATED false
-#define RUN_EXPERTS 2
-#include "lib/chain_gemv.glsl"
+#include "lib/chain_gemv.glsl: RUN=run_chosen INPUTS=k RUN_LINES=2 RUN_GATED=true RUN_EXPERTS=1"
+#include "lib/chain_gemv.glsl: RUN=run_over INPUTS=k3 RUN_LINES=1 RUN_GATED=false RUN_EXPERTS=2"
 #else
-#define RUN run_gated
-#define RUN_MULTIPLY multiply_run_gated
-#define RUN_K K
-#define RUN_CODE code_k
-#define RUN_RECEIVE receive_k
-#define RUN_NORM true
-#define RUN_LINES 2
-#define RUN_GATED true
-#define RUN_EXPERTS 0
-#include "lib/chain_gemv.glsl"
+#include "lib/chain_gemv.glsl: RUN=run_gated INPUTS=k RUN_LINES=2 RUN_GATED=true RUN_EXPERTS=0"
 #endif
-#define RUN run
-#define RUN_MULTIPLY multiply_run
-#define RUN_K K
-#define RUN_CODE code_k
-#define RUN_RECEIVE receive_k
-#define RUN_NORM true
-#define RUN_LINES 1
-#define RUN_GATED false
-#define RUN_EXPERTS 0
-#include "lib/chain_gemv.glsl"
-#define RUN run_k2
-#define RUN_MULTIPLY multiply_run_k2
-#define RUN_K K_2
-#define RUN_CODE code_k2
-#define RUN_RECEIVE receive_k2
-#define RUN_NORM false
-#define RUN_LINES ROWS_2
-#define RUN_GATED false
-#define RUN_EXPERTS 0
-#include "lib/chain_gemv.glsl"
+#include "lib/chain_gemv.glsl: RUN=run INPUTS=k RUN_LINES=1 RUN_GATED=false RUN_EXPERTS=0"
+#include "lib/chain_gemv.glsl: RUN=run_k2 INPUTS=k2 RUN_LINES=ROWS_2 RUN_GATED=false RUN_EXPERTS=0"
 #ifdef SECOND
 #include "lib/second.glsl"
 #include "quant/contract.2.glsl"
 #include "lib/chain_format.glsl"
-#define RUN run_2
-#define RUN_MULTIPLY multiply_run_2
-#define RUN_K K
-#define RUN_CODE code_k
-#define RUN_RECEIVE receive_k
-#define RUN_NORM true
-#define RUN_LINES 1
-#define RUN_GATED false
-#define RUN_EXPERTS 0
-#include "lib/chain_gemv.glsl"
-#define RUN run_2_k2
-#define RUN_MULTIPLY multiply_run_2_k2
-#define RUN_K K_2
-#define RUN_CODE code_k2
-#define RUN_RECEIVE receive_k2
-#define RUN_NORM false
-#define RUN_LINES ROWS_2
-#define RUN_GATED false
-#define RUN_EXPERTS 0
-#include "lib/chain_gemv.glsl"
+#include "lib/chain_gemv.glsl: RUN=run_2 INPUTS=k RUN_LINES=1 RUN_GATED=false RUN_EXPERTS=0"
+#include "lib/chain_gemv.glsl: RUN=run_2_k2 INPUTS=k2 RUN_LINES=ROWS_2 RUN_GATED=false RUN_EXPERTS=0"
 #ifdef OF_EXPERTS
-#define RUN run_over_2
-#define RUN_MULTIPLY multiply_run_over_2
-#define RUN_K K_3
-#define RUN_CODE code_k3
-#define RUN_RECEIVE receive_k3
-#define RUN_NORM false
-#define RUN_LINES 1
-#define RUN_GATED false
-#define RUN_EXPERTS 2
-#include "lib/chain_gemv.glsl"
+#include "lib/chain_gemv.glsl: RUN=run_over_2 INPUTS=k3 RUN_LINES=1 RUN_GATED=false RUN_EXPERTS=2"
 #endif
 #endif
+
+// What a stage adds to may be what another subgroup of its workgroup wrote in a stage before: the memory model asks for a
+// barrier that buffers take part in, which `barrier()` does not say. The workgroup is scope enough: what others have is sent.
+void end_stage() {
+    controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsShared | gl_StorageSemanticsBuffer,
+                   gl_SemanticsAcquireRelease);
+}
 
 void main() {
     uint t = gl_LocalInvocationID.x;
@@ -246,6 +179,6 @@ void main() {
         }
         if (t < STAGE_WORDS) words[1 - stage][t] = ahead;
         for (uint i = t; i < PACKETS; i += gl_WorkGroupSize.x) arrived[1 - stage][i] = 0;
-        barrier();
+        end_stage();
     }
 }

@@ -1,17 +1,18 @@
-// How a stage of chain.glsl comes by its CODE_K inputs: it codes what an earlier dispatch wrote, as gemv_dot.comp does, or takes
-// the packets of the stage before.
-void CODE_NAME() {
-    const uint VECS = (CODE_K / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
-    const bool normed = CODE_NORM && is(NORM);
+// How a stage of chain.glsl comes by the inputs that INPUTS names: it quantizes what an earlier dispatch wrote, as gemv_dot.comp
+// does, or takes the packets of the stage before.
+void JOINED(code_, INPUTS)() {
+    const uint COUNT = JOINED(COUNT_OF_, INPUTS);
+    const uint VECS = (COUNT / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+    const bool normed = JOINED(NORMS_, INPUTS) && is(NORM);
     uint t = gl_LocalInvocationID.x;
     F32x4 x = F32x4(address(AT_X));
     vec4 held[VECS];
-    [[unroll]] for (uint j = 0; j < VECS; j++) held[j] = x.v[min(t + j * gl_WorkGroupSize.x, CODE_K / 4 - 1)];
+    [[unroll]] for (uint j = 0; j < VECS; j++) held[j] = x.v[min(t + j * gl_WorkGroupSize.x, COUNT / 4 - 1)];
     float square = 0.0;
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = t + j * gl_WorkGroupSize.x;
-        bool there = i < CODE_K / 4;
-        if (CODE_NORM) {
+        bool there = i < COUNT / 4;
+        if (JOINED(NORMS_, INPUTS)) {
             square += there ? dot(held[j], held[j]) : 0.0;
             held[j] *= weights[min(j, NORM_VECS - 1)];
         }
@@ -25,18 +26,18 @@ void CODE_NAME() {
     subgroupBarrier();
     float largest_of[VECS];
     [[unroll]] for (uint j = 0; j < VECS; j++) {
-        largest_of[j] = largest_told(0, min(t + j * gl_WorkGroupSize.x, CODE_K / 4 - 1));
+        largest_of[j] = largest_told(0, min(t + j * gl_WorkGroupSize.x, COUNT / 4 - 1));
     }
     subgroupBarrier();
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = t + j * gl_WorkGroupSize.x;
-        if (i < CODE_K / 4) put_codes(0, i, held[j], largest_of[j]);
+        if (i < COUNT / 4) put_codes(0, i, held[j], largest_of[j]);
     }
     subgroupMemoryBarrierShared();
     subgroupBarrier();
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = t + j * gl_WorkGroupSize.x;
-        if (i % 4 == 0 && i < CODE_K / 4) {
+        if (i % 4 == 0 && i < COUNT / 4) {
             float scale = largest_of[j] / STEPS;
             uint run = run_at(i / 8), half_at = i / 4 % 2 * 2;
             x_run[run][half_at] = scale;
@@ -47,11 +48,12 @@ void CODE_NAME() {
     }
     barrier();
     norm_scale = 1.0;
-    if (normed) find_norm_scale(float(CODE_K));
+    if (normed) find_norm_scale(float(COUNT));
 }
 
-void RECEIVE_NAME() {
-    const uint ALL = CODE_K / 16 * PARTS, EACH = (ALL + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+void JOINED(receive_, INPUTS)() {
+    const uint COUNT = JOINED(COUNT_OF_, INPUTS);
+    const uint ALL = COUNT / 16 * PARTS, EACH = (ALL + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
     uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_EPOCH_IN), looks = 0;
     Packets there = Packets(address(AT_MESSAGES_IN));
     uvec4 held[EACH];
@@ -73,9 +75,5 @@ void RECEIVE_NAME() {
     }
     barrier();
     norm_scale = 1.0;
-    if (normed) find_norm_scale(float(CODE_K));
+    if (normed) find_norm_scale(float(COUNT));
 }
-#undef CODE_NAME
-#undef RECEIVE_NAME
-#undef CODE_K
-#undef CODE_NORM

@@ -1,5 +1,5 @@
 // The products of a chunk of RUN_LINES rows with the activations.
-void RUN_MULTIPLY(uint c, uint q[RUN_LINES][CHUNK / 4], vec2 s[RUN_LINES][PIECES], inout float sum[RUN_LINES]) {
+void JOINED(multiply_, RUN)(uint c, uint q[RUN_LINES][CHUNK / 4], vec2 s[RUN_LINES][PIECES], inout float sum[RUN_LINES]) {
     const uint HALVES = CHUNK / 16 / PIECES, UNITS = 16 / UNIT; // of a piece, and of a half of a run
     [[unroll]] for (uint p = 0; p < PIECES; p++) {
         const uint at = chunk_col(c, p * (CHUNK / 4 / PIECES)), unit = unit_at(at / UNIT);
@@ -36,11 +36,12 @@ void RUN_MULTIPLY(uint c, uint q[RUN_LINES][CHUNK / 4], vec2 s[RUN_LINES][PIECES
     }
 }
 
-// A stage of chain.glsl with RUN_K inputs and weights of one format; of gate and up together, if RUN_GATED, else of RUN_LINES
-// rows at a time. A workgroup's subgroups take those dealt to it in turn. The next chunk of weights is asked for while one is
-// used, the first before the activations.
+// A stage of chain.glsl with the inputs that INPUTS names and weights of one format; of gate and up together, if RUN_GATED, else
+// of RUN_LINES rows at a time. A workgroup's subgroups take those dealt to it in turn. The next chunk of weights is asked for while
+// one is used, the first before the activations.
 void RUN() {
-    const uint CHUNKS = RUN_K / CHUNK, TURNS = (CHUNKS + LANES - 1) / LANES, ROWS = RUN_GATED ? 1 : RUN_LINES;
+    const uint COUNT = JOINED(COUNT_OF_, INPUTS);
+    const uint CHUNKS = COUNT / CHUNK, TURNS = (CHUNKS + LANES - 1) / LANES, ROWS = RUN_GATED ? 1 : RUN_LINES;
     const bool EVEN = CHUNKS % LANES == 0;
     const uint lane = gl_SubgroupInvocationID, groups = gl_NumWorkGroups.x, turn_rows = gl_NumSubgroups * ROWS;
     const uint first = word(AT_FIRST), m = word(AT_M), last = max(m, 1) - 1, m0 = word(AT_M0), m01 = word(AT_M01);
@@ -51,11 +52,11 @@ void RUN() {
     const bool sixteens = (flags & (SEND | ADD)) != 0;
 #define ROW_OF(local) ((group + local / 16 * groups) * 16 + local % 16)
     uint row = sixteens ? ROW_OF(local) : group * turn_rows + local;
-    if (RUN_NORM) {
+    if (JOINED(NORMS_, INPUTS)) {
         const bool normed = is(NORM) && !is(RECEIVE);
         F32x4 norm = F32x4(address(AT_NORM));
         [[unroll]] for (uint j = 0; j < NORM_VECS; j++) {
-            weights[j] = normed ? norm.v[min(gl_LocalInvocationID.x + j * gl_WorkGroupSize.x, RUN_K / 4 - 1)] : vec4(1.0);
+            weights[j] = normed ? norm.v[min(gl_LocalInvocationID.x + j * gl_WorkGroupSize.x, COUNT / 4 - 1)] : vec4(1.0);
         }
     }
     Line line[RUN_LINES];
@@ -64,18 +65,18 @@ void RUN() {
 #define FIND(from) \
     [[unroll]] for (uint r = 0; r < RUN_LINES; r++) { \
         const uint asked = min(from, last); \
-        line[r] = line_of(r == 0 ? w0 : w1, chosen[asked / m0] * m0 + asked % m0, RUN_K); \
+        line[r] = line_of(r == 0 ? w0 : w1, chosen[asked / m0] * m0 + asked % m0, COUNT); \
     }
 #elif RUN_EXPERTS == 2
-    const uint ONE = RUN_K / USED;
+    const uint ONE = COUNT / USED;
     uint found_row;
 #define FIND(from) found_row = min(from, last);
 #else
 #define FIND(from) \
     [[unroll]] for (uint r = 0; r < RUN_LINES; r++) { \
         const uint asked = min(RUN_GATED ? from : from + r, last); \
-        if (RUN_GATED) line[r] = line_of(r == 0 ? w0 : w1, asked, RUN_K); \
-        else line[r] = line_of(asked < m0 ? w0 : asked < m01 ? w1 : w2, asked - (asked < m0 ? 0 : asked < m01 ? m0 : m01), RUN_K); \
+        if (RUN_GATED) line[r] = line_of(r == 0 ? w0 : w1, asked, COUNT); \
+        else line[r] = line_of(asked < m0 ? w0 : asked < m01 ? w1 : w2, asked - (asked < m0 ? 0 : asked < m01 ? m0 : m01), COUNT); \
     }
 #endif
 #if RUN_EXPERTS == 2
@@ -89,15 +90,15 @@ void RUN() {
     [[unroll]] for (uint r = 0; r < RUN_LINES; r++) raw[r] = weight_load(line[r], EVEN ? c : min(c, CHUNKS - 1));
 #endif
 #if RUN_EXPERTS == 1
-    RUN_RECEIVE();
+    JOINED(receive_, INPUTS)();
     choose_experts();
     FIND(row)
     LOAD(lane)
 #else
     FIND(row)
     LOAD(lane)
-    if (is(CODE)) RUN_CODE();
-    if (is(RECEIVE)) RUN_RECEIVE();
+    if (is(CODE)) JOINED(code_, INPUTS)();
+    if (is(RECEIVE)) JOINED(receive_, INPUTS)();
 #endif
     const bool adds = (flags & ADD) != 0, sends = (flags & SEND) != 0;
     const uvec2 factors = address(AT_FACTORS_OUT);
@@ -132,11 +133,11 @@ void RUN() {
             float of_one[RUN_LINES];
             of_one[0] = 0.0;
             if (EVEN || c < CHUNKS) {
-                RUN_MULTIPLY(c, q, s, of_one);
+                JOINED(multiply_, RUN)(c, q, s, of_one);
                 sum[0] += weight_of[c / (ONE / CHUNK)] * of_one[0];
             }
 #else
-            if (EVEN || c < CHUNKS) RUN_MULTIPLY(c, q, s, sum);
+            if (EVEN || c < CHUNKS) JOINED(multiply_, RUN)(c, q, s, sum);
 #endif
         }
         [[unroll]] for (uint r = 0; r < RUN_LINES; r++) sum[r] = subgroupAdd(sum[r]) * norm_scale;
@@ -172,12 +173,3 @@ void RUN() {
 #undef LOAD
 #undef ROW_OF
 #undef FIND
-#undef RUN
-#undef RUN_MULTIPLY
-#undef RUN_K
-#undef RUN_CODE
-#undef RUN_RECEIVE
-#undef RUN_NORM
-#undef RUN_LINES
-#undef RUN_GATED
-#undef RUN_EXPERTS

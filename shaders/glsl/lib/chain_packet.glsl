@@ -73,13 +73,31 @@ float take_part(uint i, uvec4 part) {
     return uintBitsToFloat(BITS == 16 ? part.z : part.z & ~SUM_BITS);
 }
 
-// Every workgroup sends a packet and waits for those of the stage before.
+// What a workgroup's message holds in the trial, beside its epoch: every word differs from those of all other messages in that
+// place, so that a store of which a part comes late is seen. `salt` is 0, but where a test wants a message that is wrong.
+uvec3 trial_words(uint epoch, uint sender, uint salt) {
+    return (uvec3(1, 2, 3) + epoch) * 0x9e3779b9u ^ (uvec3(3, 1, 2) + sender) * 0x85ebca6bu ^ salt;
+}
+
+// Every workgroup sends a message and waits for those of the stage before.
 void meet() {
-    uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_EPOCH_IN), looks = 0;
+    const uint t = gl_LocalInvocationID.x, wanted = tags + word(AT_EPOCH_IN), sent = tags + word(AT_EPOCH_OUT);
+    uint looks = 0;
     Packets there = Packets(address(AT_MESSAGES_IN));
     for (uint i = 0; i < gl_NumWorkGroups.x && is(RECEIVE); i += gl_WorkGroupSize.x) {
-        while (again(there.v[min(i + t, gl_NumWorkGroups.x - 1)].w == wanted, looks)) {}
+        const uint sender = min(i + t, gl_NumWorkGroups.x - 1);
+        uvec4 message;
+        do {
+            message = there.v[sender];
+        } while (again(message.w == wanted, looks));
+        if (message.w == wanted && message.xyz != trial_words(wanted, sender, 0)) {
+            gave_up.v[0] = 1;
+            fault.v[0] = 1;
+        }
     }
     barrier();
-    if (t == 0) Packets(address(AT_MESSAGES_OUT)).v[gl_WorkGroupID.x] = uvec4(0, 0, 0, tags + word(AT_EPOCH_OUT));
+    if (t == 0) {
+        const uvec3 words = trial_words(sent, gl_WorkGroupID.x, word(AT_K));
+        Packets(address(AT_MESSAGES_OUT)).v[gl_WorkGroupID.x] = uvec4(words, sent);
+    }
 }

@@ -89,14 +89,19 @@ impl Job {
                 format!("{name}.glsl")
             });
             let format = if second.get() { other } else { first };
-            let file = match (wanted.as_str(), format) {
+            // `FILE: NAME=VALUE ...` has macros for as long as the file is read.
+            let (wanted, given) = wanted.split_once(": ").unwrap_or((&wanted, ""));
+            let given: Vec<_> = given.split_whitespace().filter_map(|g| g.split_once('=')).collect();
+            let file = match (wanted, format) {
                 ("weight.glsl", Some(stem)) if !stem.is_empty() => format!("quant/{stem}.glsl"),
-                _ => wanted,
+                _ => wanted.to_string(),
             };
             let found = all().find(|f| file == "fields.glsl" && Some(f.stem) == format);
             let made = || found.map(|f| fields(f, second.get())).or_else(|| pumex_shaders::source(&file));
             let read = || fs::read_to_string(glsl.join(&file)).map_err(|e| format!("{file}: {e}"));
-            let content = made().map_or_else(read, Ok)?;
+            let before: String = given.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();
+            let after: String = given.iter().map(|(name, _)| format!("#undef {name}\n")).collect();
+            let content = before + &made().map_or_else(read, Ok)? + &after;
             Ok(shaderc::ResolvedInclude { resolved_name: file, content })
         });
         let file = format!("{}.comp", self.kernel);
