@@ -26,17 +26,6 @@ Queries queries(vec4 a, vec4 b) {
     return m;
 }
 
-// Greatest and sum over the four threads of a row.
-float row_max(vec4 s) {
-    float most = max(max(s.x, s.y), max(s.z, s.w));
-    most = max(most, subgroupShuffleXor(most, 1));
-    return max(most, subgroupShuffleXor(most, 2));
-}
-float row_sum(float x) {
-    x += subgroupShuffleXor(x, 1);
-    return x + subgroupShuffleXor(x, 2);
-}
-
 void main() {
     const uint lane = gl_SubgroupInvocationID, subgroup = subgroupBroadcastFirst(gl_SubgroupID);
     const uint n = params.w[STEP_ROWS], tiles = gl_WorkGroupSize.x / 32 / GH;

@@ -25,10 +25,8 @@ void main() {
     uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
     uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
     if (row >= params.w[STEP_ROWS]) return;
-    uint table = step_table(params, row), len = step_pos(params, row) + 1, kv_head = h0 / (heads / kv_heads);
-    uint per = max((len + parts - 1) / parts, LEAST);
-    per = (per + SPAN - 1) / SPAN * SPAN;
-    uint used = (len + per - 1) / per, start = part * per, end = min(start + per, len);
+    uint table = step_table(params, row), len = step_pos(params, row) + 1, kv_head = h0 / (heads / kv_heads), used, start, end;
+    find_part(len, part, parts, used, start, end);
     if (start >= len) {
         if (LEAVES == 1) leave_none(h0, part, parts);
         return;
@@ -75,9 +73,7 @@ void main() {
             }
         }
         if (next < end) fetch_k(word, kv_head, next, end, lane);
-        float now = max(max(s.x, s.y), max(s.z, s.w));
-        now = max(now, subgroupShuffleXor(now, 1));
-        now = max(most, max(now, subgroupShuffleXor(now, 2)));
+        float now = max(most, row_max(s));
         if (subgroupAny(now > most)) {
             float by = exp(most - now);
             total *= by;
@@ -94,8 +90,7 @@ void main() {
         if (next < end) fetch_v(word, kv_head, next, end, lane);
         from = next;
     }
-    total += subgroupShuffleXor(total, 1);
-    total += subgroupShuffleXor(total, 2);
+    total = row_sum(total);
     uint g = lane / 4;
     if (lane % 4 == 0) {
         of_best[gl_SubgroupID * 8 + g] = most;

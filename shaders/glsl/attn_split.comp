@@ -48,10 +48,8 @@ void main() {
     uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
     uint t = gl_LocalInvocationID.x;
     if (row >= params.w[STEP_ROWS]) return;
-    uint table = step_table(params, row), len = step_pos(params, row) + 1, kv_head = h0 / (heads / kv_heads);
-    uint per = max((len + parts - 1) / parts, LEAST);
-    per = (per + SPAN - 1) / SPAN * SPAN;
-    uint used = (len + per - 1) / per, start = part * per, end = min(start + per, len);
+    uint table = step_table(params, row), len = step_pos(params, row) + 1, kv_head = h0 / (heads / kv_heads), used, start, end;
+    find_part(len, part, parts, used, start, end);
     if (start >= len) {
         if (LEAVES == 1) leave_none(h0, part, parts);
         return;

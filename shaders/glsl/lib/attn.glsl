@@ -116,6 +116,15 @@ void score_newest(bool fresh) {
     }
 }
 
+// Positions of a part of a sequence, from `start` to `end`, and how many parts have any.
+void find_part(uint len, uint part, uint parts, out uint used, out uint start, out uint end) {
+    uint per = max((len + parts - 1) / parts, LEAST);
+    per = (per + SPAN - 1) / SPAN * SPAN;
+    used = (len + per - 1) / per;
+    start = part * per;
+    end = min(start + per, len);
+}
+
 // Four elements of the output, e counting through the workgroup's heads.
 void put_out(uint row, uint h0, uint e, vec4 o) {
     if (PASSED > 0) Groups(y).v[few_at(PASSED, (gl_NumWorkGroups.x + 7) / 8, row, h0 * HEAD_DIM / 4 + e)] = few_halves(o);

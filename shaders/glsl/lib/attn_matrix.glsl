@@ -52,3 +52,14 @@ void fetch_v(uint word, uint kv_head, uint from, uint end, uint lane) {
         [[unroll]] for (uint w = 0; w < WIDES; w++) v_raw[i][w] = kv_fetch(v_cache, V_TYPE, slot, 8 * w + lane / 4);
     }
 }
+
+// Greatest and sum over the four threads of a row.
+float row_max(vec4 s) {
+    float most = max(max(s.x, s.y), max(s.z, s.w));
+    most = max(most, subgroupShuffleXor(most, 1));
+    return max(most, subgroupShuffleXor(most, 2));
+}
+float row_sum(float x) {
+    x += subgroupShuffleXor(x, 1);
+    return x + subgroupShuffleXor(x, 2);
+}
