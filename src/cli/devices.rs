@@ -60,5 +60,10 @@ pub fn main(args: &Args) -> Result<End> {
     let cpu = json!({ "name": "plain interpreter", "kind": "Cpu", "default": preferred.is_none() });
     rows.push(std::iter::once("cpu".to_string()).chain(keys.iter().map(|key| cell(&cpu, key))).collect());
     output::text(&output::table(&rows, &[true]))?;
+    for device in &list {
+        if let Some(feature) = device.missing() {
+            output::say(format_args!("note: {} cannot be used: it lacks {feature}\n", device.name));
+        }
+    }
     Ok(End::Done)
 }

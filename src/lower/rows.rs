@@ -59,7 +59,8 @@ impl Lowering<'_> {
             eps: r.rope.norm_eps,
         };
         let neox = u32::from(r.rope.style == RopeStyle::Neox);
-        let mut constants = vec![("SIZE", 32), ("NEOX", neox), ("NORM", u32::from(r.q_norm.is_some()))];
+        let threads = self.t.caps.subgroup_size.max(32);
+        let mut constants = vec![("SIZE", threads), ("NEOX", neox), ("NORM", u32::from(r.q_norm.is_some()))];
         constants.extend(self.kv_constants(spec));
         let grid = [self.shape.rows, spec.heads + 2 * spec.kv_heads, 1];
         let norms = self.matrices([r.q_norm, r.k_norm].into_iter().flatten());

@@ -1,9 +1,7 @@
 //! Everything asked of a device, read once into plain data: what kernels and tiles are chosen by, and no more than that. It
 //! can be written to a file and read back, so that choices can be looked at without the device.
 
-mod read;
-
-pub(super) use read::{queue_family, read};
+pub(super) mod read;
 
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};

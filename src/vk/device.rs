@@ -1,7 +1,8 @@
 //! An open device and its queue. `Device` is a handle; the last one to go waits and cleans up.
 
 use super::cache;
-use super::caps::{self, Caps};
+use super::caps::read::{queue_family, read};
+use super::caps::{Caps, DeviceKind};
 use super::counters::{add, Counters, Totals};
 use super::debug::{on_message, Messages};
 use super::instance::{entry, failed, instance};
@@ -146,7 +147,7 @@ fn devices(entry: &ash::Entry, instance: &ash::Instance) -> Vec<(vk::PhysicalDev
     let all = unsafe { instance.enumerate_physical_devices() }.unwrap_or_default();
     let mut found: Vec<(vk::PhysicalDevice, Caps)> = Vec::new();
     for physical in all {
-        let caps = caps::read(entry, instance, physical);
+        let caps = read(entry, instance, physical);
         let known = |c: &Caps| c.uuid == caps.uuid && caps.uuid.bytes().any(|b| b != b'0');
         if !found.iter().any(|(_, c)| known(c)) {
             found.push((physical, caps));
@@ -180,7 +181,7 @@ impl Device {
         tracing::info!("device {index}: {} ({reason})", caps.name);
         caps.require()?;
         let fail = |call, e| failed(call, &caps.name, e);
-        let family = caps::queue_family(&instance, physical);
+        let family = queue_family(&instance, physical);
         let raw = create(&instance, physical, family, &caps).map_err(|e| fail("vkCreateDevice", e))?;
         let queue = Queue::new(&raw, family).map_err(|e| fail("vkCreateSemaphore", e))?;
         let allocator = Allocator::new(&AllocatorCreateDesc {

@@ -1,6 +1,6 @@
 //! Bytes that go to the device together, the memory they wait in, and what the device does with them.
 
-use super::{Load, Repack, Way};
+use super::load::{Load, Repack, Way};
 use crate::vk::commands::{Recorder, Recording};
 use crate::vk::device::Device;
 use crate::vk::lock::lock;

@@ -1,7 +1,7 @@
 //! Threads that fill batches, the one that gives batches their slots, and what they share with the one that plans.
 
 use super::batch::{Batch, Piece, Planned, Slot};
-use super::{Source, Way, TICK};
+use super::load::{Source, Way};
 use crate::vk::device::Device;
 use crate::vk::lock::lock;
 use crate::{Error, Result};
@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Longest silence between two calls of the progress function, so that it may stop the process.
+const TICK: Duration = Duration::from_millis(100);
 /// How long a thread looks for the next batch before it sleeps: to wake takes about as long.
 const AWAKE: Duration = Duration::from_micros(100);
 /// Bytes that fit into a core's cache beside what it writes of them.
