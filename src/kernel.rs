@@ -17,6 +17,9 @@ pub fn lacking(needs: Needs, caps: &Caps) -> Option<&'static str> {
     (!has).then_some(feature)
 }
 
+/// The constant that a device decides on, whatever the tile, unless it is given.
+const SIGNED_DOTS: &str = "SIGNED_DOTS";
+
 /// What a pipeline is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -63,6 +66,10 @@ impl Kernels {
         let mut ids = Vec::with_capacity(spec.len());
         for (constant, value) in spec {
             ids.push((row.spec_id(constant).ok_or_else(|| missing(constant))?, *value));
+        }
+        let told = spec.iter().any(|(constant, _)| *constant == SIGNED_DOTS);
+        if let Some(id) = row.spec_id(SIGNED_DOTS).filter(|_| !told && caps.lacks_mixed_dots()) {
+            ids.push((id, 1));
         }
         Ok(Key { module: name, constants: ids, push_bytes: row.push_bytes() })
     }

@@ -126,11 +126,9 @@ void fetch(uint slot, uint first, uint c) {
     [[unroll]] for (uint r = 0; r < LINES; r++) raw[slot][r] = weight_load(line[r], chunk_of_one(c));
 }
 
-#ifdef UNSIGNED_CODES
-int dot4(uint q, int a) { return dotPacked4x8EXT(a, q); }
-#else
-int dot4(uint q, int a) { return dotPacked4x8EXT(int(q), a); }
-#endif
+#define DOT4 dot4
+#define OFFSET offset
+#include "lib/chain_format.glsl"
 
 void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
     const uint UNITS_EACH = CHUNK / UNIT / PIECES; // of a piece
@@ -161,7 +159,7 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
             [[unroll]] for (uint r = 0; r < LINES; r++) {
                 acc[r * COLS + col] += d * s[r][p].x * float(whole(dots[r]));
 #ifdef HAS_OFFSET
-                acc[r * COLS + col] += s[r][p].y * sum;
+                acc[r * COLS + col] += offset(s[r][p].x, s[r][p].y) * sum;
 #endif
             }
         }

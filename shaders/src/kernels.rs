@@ -106,6 +106,9 @@ const PLANES: (&str, u32) = ("PLANES", 20);
 /// Times that a format's table stands in shared memory.
 const COPIES: (&str, u32) = ("COPIES", 21);
 
+/// 1: dot products of unsigned with signed bytes are made of signed ones.
+const SIGNED_DOTS: (&str, u32) = ("SIGNED_DOTS", 22);
+
 /// Every shader.
 pub const KERNELS: &[Kernel] = &[
     Kernel { name: "embed", formats: Formats::All, needs: Needs::Nothing, spec: &[("SIZE", 0), PLANES] },
@@ -146,6 +149,7 @@ pub const KERNELS: &[Kernel] = &[
             ("WHOLE_ROWS", 19),
             PLANES,
             COPIES,
+            SIGNED_DOTS,
         ],
     },
     Kernel {
@@ -167,6 +171,7 @@ pub const KERNELS: &[Kernel] = &[
             ("PAIR", 14),
             PLANES,
             COPIES,
+            SIGNED_DOTS,
         ],
     },
     Kernel {
@@ -191,6 +196,7 @@ pub const KERNELS: &[Kernel] = &[
             EXPERTS[1],
             PLANES,
             COPIES,
+            SIGNED_DOTS,
         ],
     },
     Kernel { name: "gemm_tile", formats: Formats::All, needs: Needs::Nothing, spec: &[("EPILOGUE", 1), PLANES] },

@@ -73,7 +73,7 @@ pub fn integer_dots(caps: &Caps) -> bool {
 
 /// Whether dot products of unsigned with signed bytes are made of signed ones, for lack of an instruction.
 pub fn signed_dots(caps: &Caps) -> bool {
-    caps.fast_dots.signed && !caps.fast_dots.mixed
+    caps.lacks_mixed_dots()
 }
 
 #[cfg(test)]

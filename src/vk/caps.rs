@@ -112,6 +112,11 @@ pub struct Caps {
 }
 
 impl Caps {
+    /// Whether it has an instruction for dot products of signed bytes, but none of unsigned with signed ones.
+    pub fn lacks_mixed_dots(&self) -> bool {
+        self.fast_dots.signed && !self.fast_dots.mixed
+    }
+
     /// The first feature that every kernel needs and this device lacks, in the specification's words.
     pub fn missing(&self) -> Option<&'static str> {
         let needs = [

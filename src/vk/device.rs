@@ -2,7 +2,7 @@
 
 use super::cache;
 use super::caps::read::{queue_family, read};
-use super::caps::{Caps, DeviceKind};
+use super::caps::Caps;
 use super::counters::{add, Counters, Totals};
 use super::debug::{on_message, Messages};
 use super::instance::{entry, failed, instance};

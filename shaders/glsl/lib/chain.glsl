@@ -23,6 +23,7 @@ layout(local_size_x_id = 0) in;
 #define SUMS
 #endif
 #define DOT4 dot4_1
+#define OFFSET offset_1
 layout(constant_id = 1) const uint K = 4096;   // inputs of a stage: these, of which there may be a norm,
 layout(constant_id = 2) const uint K_2 = 8192; // or these
 layout(constant_id = 3) const uint ROWS_2 = 1; // rows at a time of those

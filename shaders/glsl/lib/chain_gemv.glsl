@@ -7,7 +7,7 @@ void JOINED(multiply_, RUN)(uint c, uint q[RUN_LINES][CHUNK / 4], vec2 s[RUN_LIN
         if (HALVES == 1 && at / 16 % 2 == 1) run.xy = run.zw;
         [[unroll]] for (uint r = 0; r < RUN_LINES; r++) {
 #ifdef HAS_OFFSET
-            sum[r] += s[r][p].y * (HALVES == 2 ? run.y + run.w : run.y);
+            sum[r] += OFFSET(s[r][p].x, s[r][p].y) * (HALVES == 2 ? run.y + run.w : run.y);
 #endif
         }
         float scaled[RUN_LINES];

@@ -2,6 +2,7 @@
 // bytes, high, low, or sixteen of 8 bits. Each SCALED of them have a scale, the step of their codes.
 const float STEPS = BITS == 16 ? 32512.0 : 127.0; // 127 * 256: the high byte stays within a signed byte
 const uint UNIT = BITS == 16 ? 8 : 16;
+layout(constant_id = 22) const uint SIGNED_DOTS = 0; // 1: products are of signed bytes only; see lib/chain_format.glsl
 
 // A unit of padding after every eight keeps subgroups, whose threads are a chunk apart, from meeting in one bank. Units of a run
 // are neighbours.

@@ -12,6 +12,8 @@
 #undef UNSIGNED_CODES
 #undef DOT4
 #define DOT4 dot4_2
+#undef OFFSET
+#define OFFSET offset_2
 #define Raw Raw_2
 #define Decoded Decoded_2
 #define GROUPS GROUPS_2

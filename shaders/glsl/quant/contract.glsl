@@ -13,7 +13,8 @@
 //                                      four signed bytes per group, (scale, offset) per piece: a weight is
 //                                      scale * byte + offset; only where in its block the chunk is matters of c
 //   HAS_OFFSET                         defined if offsets are not all zero
-//   UNSIGNED_CODES                     defined if the bytes are unsigned, which can save shifting fields down
+//   UNSIGNED_CODES                     defined if the bytes are unsigned, which can save shifting fields down: as 1 if some
+//                                      reach 128, else as 0
 //
 // A format with a table (quant/src/tables.rs) finds its entries in shared memory, once WEIGHT_INIT has run, by table_entry(i).
 //

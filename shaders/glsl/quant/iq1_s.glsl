@@ -3,7 +3,7 @@
 #define CHUNK 64
 #define PIECES 2
 #define HAS_OFFSET
-#define UNSIGNED_CODES
+#define UNSIGNED_CODES 0
 struct Raw {
     uvec2 low;
     uint words, d;

@@ -3,7 +3,7 @@
 #define CHUNK 64
 #define PIECES 2
 #define HAS_OFFSET
-#define UNSIGNED_CODES
+#define UNSIGNED_CODES 1
 struct Raw {
     uvec4 n0, n1;
     uint scales, d;

@@ -2,7 +2,7 @@
 #define CHUNK 64
 #define PIECES 4
 #define HAS_OFFSET
-#define UNSIGNED_CODES
+#define UNSIGNED_CODES 1
 struct Raw {
     uvec4 n;
     uint d;

@@ -2,7 +2,7 @@
 #define CHUNK 64
 #define PIECES 2
 #define HAS_OFFSET
-#define UNSIGNED_CODES
+#define UNSIGNED_CODES 1
 #include "quant/scale_min.glsl"
 struct Raw {
     uvec4 n0, n1, head;
