@@ -14,6 +14,7 @@ pub mod request;
 mod results;
 mod session;
 mod shapes;
+pub mod subnormal;
 mod vulkan;
 mod weights;
 

@@ -5,7 +5,7 @@ use super::memory::{self, MemoryPlan};
 use super::params::{outputs_of, OutputRow};
 use super::program::{arena_bytes, Program};
 use super::session::{DeviceState, SessionSize, RECORDINGS, SLOTS};
-use super::{request, shapes, weights, CacheType, Options, Progress};
+use super::{request, shapes, subnormal, weights, CacheType, Options, Progress};
 use crate::exec::{record, Stamped, Step};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
@@ -109,6 +109,10 @@ impl VulkanRunner {
                 let program = Program::new(bases, (plan.clone(), arena), options, n_ctx)?;
                 let state = DeviceState::new(&program, size)?;
                 if policy::builds_ahead(device.caps()) {
+                    if !subnormal::keeps_subnormal_halves(&device, &kernels)? {
+                        let name = &device.caps().name;
+                        tracing::warn!("device {name}: takes small scales for zero; results may be worse");
+                    }
                     shapes::build_ahead(&program, &state, max_rows)?;
                 }
                 Ok::<_, Error>((program, state))

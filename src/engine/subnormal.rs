@@ -1,0 +1,41 @@
+//! Whether a device keeps subnormal halves when it turns them into floats. Vulkan lets it take them for zero, and scales of blocks
+//! often are such: a model would still run, as a worse one.
+
+use crate::kernel::Kernels;
+use crate::vk::{Class, Device};
+use crate::Result;
+
+/// Halves of a row of the embedding that is looked up.
+const LEN: u16 = 32;
+
+/// Asks the device.
+///
+/// # Errors
+/// Memory that ran out, a lost device, a module the driver refuses.
+pub fn keeps_subnormal_halves(device: &Device, kernels: &Kernels) -> Result<bool> {
+    // The least, the largest, and some between, of both signs.
+    let halves: Vec<u16> = (0..LEN).map(|i| (1 + i * 0x3fe / (LEN - 1)) | (i % 2) << 15).collect();
+    let step: [u32; 12] = [1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0]; // one row, of id 0
+    let held = |name, bytes: &[u8]| {
+        let buffer = device.buffer(name, bytes.len() as u64, Class::Params)?;
+        buffer.write(0, bytes);
+        Ok::<_, crate::Error>(buffer)
+    };
+    let (table, step) = (held("halves", bytemuck::cast_slice(&halves))?, held("step", bytemuck::cast_slice(&step))?);
+    let floats = device.buffer("floats", 4 * u64::from(LEN), Class::Readback)?;
+    // None of the two that are not used is read beyond its first word.
+    let addresses = [table.address(), floats.address(), step.address(), step.address(), step.address()];
+    let mut push: Vec<u8> = addresses.iter().flat_map(|a| a.to_le_bytes()).collect();
+    push.extend(u32::from(LEN).to_le_bytes());
+    let pipeline = kernels.get("embed", Some("f16"), &[("SIZE", 64)])?;
+    push.resize(pipeline.push_bytes() as usize, 0);
+    let mut recorder = device.recorder_untimed()?;
+    recorder.dispatch(&pipeline, &push, [1, 1, 1]);
+    recorder.host_barrier();
+    [&table, &step, &floats].iter().for_each(|b| recorder.keep(b));
+    let recording = recorder.finish()?;
+    device.wait(device.submit(&recording)?)?;
+    let mut found = [0f32; LEN as usize];
+    floats.read(0, bytemuck::cast_slice_mut(&mut found));
+    Ok(found.iter().zip(&halves).all(|(found, half)| *found == half::f16::from_bits(*half).to_f32()))
+}
