@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod cli;
+mod devices;
 mod dispatches;
 mod draw;
 mod flash;
@@ -12,6 +13,7 @@ mod layout;
 mod megakernel;
 mod passes;
 mod plans;
+mod products;
 mod profile;
 mod quantize;
 mod reference;
@@ -19,6 +21,8 @@ mod router;
 mod runs;
 mod sample;
 mod session;
+mod signed_dots;
+mod subnormal;
 mod synthetic;
 mod tables;
 mod text;

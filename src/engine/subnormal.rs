@@ -4,6 +4,8 @@
 use crate::kernel::Kernels;
 use crate::vk::{Class, Device};
 use crate::Result;
+use pumex_shaders::block::Block;
+use pumex_shaders::push;
 
 /// Halves of a row of the embedding that is looked up.
 const LEN: u16 = 32;
@@ -24,11 +26,9 @@ pub fn keeps_subnormal_halves(device: &Device, kernels: &Kernels) -> Result<bool
     let (table, step) = (held("halves", bytemuck::cast_slice(&halves))?, held("step", bytemuck::cast_slice(&step))?);
     let floats = device.buffer("floats", 4 * u64::from(LEN), Class::Readback)?;
     // None of the two that are not used is read beyond its first word.
-    let addresses = [table.address(), floats.address(), step.address(), step.address(), step.address()];
-    let mut push: Vec<u8> = addresses.iter().flat_map(|a| a.to_le_bytes()).collect();
-    push.extend(u32::from(LEN).to_le_bytes());
+    let (embd, y, params) = (table.address(), floats.address(), step.address());
+    let push = push::Embed { embd, y, params, sampled: params, tables: params, dim: u32::from(LEN) }.bytes();
     let pipeline = kernels.get("embed", Some("f16"), &[("SIZE", 64)])?;
-    push.resize(pipeline.push_bytes() as usize, 0);
     let mut recorder = device.recorder_untimed()?;
     recorder.dispatch(&pipeline, &push, [1, 1, 1]);
     recorder.host_barrier();
