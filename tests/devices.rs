@@ -3,7 +3,7 @@
 use crate::util;
 use pumex::policy::{self, ActivationQuant, GemmFusion};
 use pumex::vk::{Caps, Class, Device, DeviceKind, Module, Recording};
-use pumex_shaders::{kernels, MODULES};
+use pumex_shaders::kernels;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -16,8 +16,9 @@ fn words(spirv: &[u8]) -> Vec<u32> {
 #[test]
 fn modules_that_use_subgroups_are_known_by_themselves_and_their_size_follows_the_constant() {
     let (mut with, mut without) = (0, 0);
-    for (name, spirv) in MODULES {
-        let module = Module::read(&words(spirv)).unwrap_or_else(|| panic!("{name} is no module"));
+    for name in pumex_shaders::names() {
+        let module =
+            Module::read(&words(pumex_shaders::module(name).unwrap())).unwrap_or_else(|| panic!("{name} is no module"));
         let kernel = kernels::find(name.split('.').next().unwrap()).unwrap();
         match kernel.spec_id("SIZE") {
             Some(id) => assert_eq!(module.local_size(&[(id, 320)]), [320, 1, 1], "{name}"),
@@ -27,7 +28,7 @@ fn modules_that_use_subgroups_are_known_by_themselves_and_their_size_follows_the
         assert!(size.iter().all(|n| *n > 0) && size[1..] == [1, 1], "{name}: {size:?}");
         *(if module.subgroups { &mut with } else { &mut without }) += 1;
     }
-    let known = |name: &str| MODULES.iter().find(|(n, _)| *n == name).and_then(|(_, s)| Module::read(&words(s)));
+    let known = |name: &str| pumex_shaders::module(name).and_then(|s| Module::read(&words(s)));
     for name in ["gemv.q4_k", "gemv_dot.q4_k", "chain.q8_0", "rms_norm", "attn_split", "gemm_few.q4_k", "matrix_map"] {
         assert!(known(name).unwrap().subgroups, "{name}");
     }

@@ -4,6 +4,7 @@
 //!        build-shaders --into FOLDER [KERNEL...]; writes plain modules there, of these kernels or all, for spirv-dis and its like.
 
 use pumex_quant::{all, tables, Format};
+use pumex_shaders::archive;
 use pumex_shaders::kernels::{Formats, KERNELS};
 use std::cell::Cell;
 use std::fs;
@@ -143,18 +144,38 @@ fn compile_all(glsl: &Path, only: &[String]) -> Result<Vec<(String, Vec<u8>)>, F
     Ok(modules)
 }
 
-/// Path and bytes of every file the tool owns.
+/// Path and bytes of every file the tool owns: an archive per kernel, and a list of these.
 fn outputs(shaders: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Fault> {
-    let modules = compile_all(&shaders.join("glsl"), &[])?;
-    let mut index = String::from("//! Made by build-shaders; every compiled module, sorted by name.\n\n");
-    index += "/// Name and SPIR-V of every module.\npub const MODULES: &[(&str, &[u8])] = &[\n";
-    for (name, _) in &modules {
-        index += &format!("    ({name:?}, include_bytes!(\"../spirv/{name}.spv\")),\n");
+    let mut modules = compile_all(&shaders.join("glsl"), &[])?.into_iter().peekable();
+    let mut index =
+        String::from("//! Made by build-shaders; the archive of every kernel's modules, sorted by name.\n\n");
+    index += "/// Archives, one for each kernel.\npub const ARCHIVES: &[&[u8]] = &[\n";
+    let mut files = Vec::new();
+    while let Some((name, _)) = modules.peek() {
+        let kernel = name.split('.').next().unwrap_or_default().to_string();
+        let mut of_kernel = Vec::new();
+        while let Some(module) = modules.next_if(|(name, _)| name.split('.').next() == Some(&kernel)) {
+            of_kernel.push(module);
+        }
+        let archive = archive::write(&of_kernel).ok_or("SPIR-V that is no list of instructions")?;
+        check(&of_kernel, &archive)?;
+        index += &format!("    include_bytes!(\"../spirv/{kernel}.bin\"),\n");
+        files.push((shaders.join(format!("spirv/{kernel}.bin")), archive));
     }
     index += "];\n";
-    let mut files = vec![(shaders.join("src/modules.rs"), index.into_bytes())];
-    files.extend(modules.into_iter().map(|(n, b)| (shaders.join(format!("spirv/{n}.spv")), b)));
+    files.push((shaders.join("src/modules.rs"), index.into_bytes()));
     Ok(files)
+}
+
+/// Fails unless every module comes out of the archive as it went in.
+fn check(modules: &[(String, Vec<u8>)], archive: &[u8]) -> Result<(), Fault> {
+    let read = archive::read(archive).ok_or("an archive that cannot be read")?;
+    for ((name, spirv), (read_name, packed)) in modules.iter().zip(&read) {
+        if name != read_name || archive::unpack(packed).as_ref() != Some(spirv) {
+            return Err(format!("{name}: packed, it does not come out as it went in").into());
+        }
+    }
+    Ok(())
 }
 
 /// Writes plain modules of some kernels into a folder, for tools that read SPIR-V.
@@ -195,7 +216,7 @@ fn run() -> Result<bool, Fault> {
             }
         }
     }
-    println!("{} modules{}", files.len() - 1, if same { ", all as committed" } else { "" });
+    println!("{} archives{}", files.len() - 1, if same { ", all as committed" } else { "" });
     Ok(same || !check)
 }
 
