@@ -189,6 +189,25 @@ fn ties_gaps_and_crowds_are_chosen_as_on_the_host() {
     }
 }
 
+/// Wherever the NaN stands, banned or not, and whatever its sign.
+#[test]
+fn of_logits_with_a_nan_no_id_is_drawn() {
+    const ID_NAN: u32 = u32::MAX - 1; // of lib/step.glsl
+    let Some(mut lab) = Lab::open() else { return };
+    let vocab = 32_003;
+    let banned = SamplerOptions { banned: vec![7, 31_000], repeat_penalty: 1.3, ..Default::default() };
+    for (at, nan) in [(7, f32::NAN), (vocab - 1, -f32::NAN), (31_000, f32::NAN)] {
+        for options in [chain(1, 1.0, 0.0, 0.0), chain(40, 0.95, 0.05, 0.8), banned.clone()] {
+            let mut logits = lab.logits(vocab);
+            logits[at] = nan;
+            logits[12] = f32::INFINITY;
+            let case = lab.case(logits.clone(), &options);
+            assert_eq!(case.draw.pick(&logits, None, &mut Vec::new()), None);
+            assert_eq!(lab.draw(&[case], &[5]), (vec![ID_NAN], vec![0]), "NaN at {at}: {options:?}");
+        }
+    }
+}
+
 #[test]
 fn penalties_and_bans_lower_what_they_lower_on_the_host() {
     let Some(mut lab) = Lab::open() else { return };
