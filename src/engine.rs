@@ -1,6 +1,6 @@
 //! From a file to a running model: chooses the device, plans memory, uploads weights, and hands out a [`Runner`].
 //!
-//! The Vulkan interpreter of the plan lives here; the CPU one is [`crate::reference`].
+//! The Vulkan interpreter of the plan lives here; the CPU one is [`crate::cpu`].
 
 pub mod bandwidth;
 mod bind;
@@ -25,10 +25,10 @@ pub use memory::MemoryPlan;
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 
+use crate::cpu::Reference;
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::policy::ActivationQuant;
-use crate::reference::Reference;
 use crate::step::Runner;
 use crate::vk::{self, Device, Select};
 use crate::{model, Result};

@@ -1,10 +1,11 @@
 //! Pumex: run any GGUF model on any Vulkan GPU.
 //!
 //! The path of a token: [`map`] (file bytes) → [`gguf`] (names) → [`text`] (ids) and [`model`] (checked weights)
-//! → [`plan`] (ops in order) → [`engine`] or [`mod@reference`] (the two interpreters of the plan) → [`sample`] (next id)
+//! → [`plan`] (ops in order) → [`lower`] and [`exec`] (dispatches, on Vulkan) or [`mod@cpu`] → [`sample`] (next id)
 //! → [`text`] (text again).
 
 pub mod conversation;
+pub mod cpu;
 pub mod engine;
 pub mod error;
 pub mod exec;
@@ -19,7 +20,6 @@ pub mod plan;
 pub mod policy;
 pub mod profile;
 pub mod quantize;
-pub mod reference;
 pub mod sample;
 pub mod session;
 pub mod step;

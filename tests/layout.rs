@@ -127,7 +127,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("lower", &["plan", "policy", "vk::Caps"]),
     ("kernel", &["policy", "vk"]),
     ("exec", &["kernel", "lower", "plan", "policy", "vk"]),
-    ("reference", &["gguf", "plan", "sample", "session", "step"]),
+    ("cpu", &["gguf", "plan", "sample", "session", "step"]),
     ("conversation", &["file", "imatrix", "map", "sample", "step"]),
     (
         "engine",
@@ -141,7 +141,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "plan",
             "policy",
             "quantize",
-            "reference",
+            "cpu",
             "sample",
             "session",
             "step",

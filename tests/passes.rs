@@ -2,12 +2,12 @@
 //! over a write.
 
 use crate::util::{assert_silent, demo_path, fixture, logits, nmse, options, rows, vulkan_plan};
+use pumex::cpu::Reference;
 use pumex::engine::CacheType;
 use pumex::gguf::Gguf;
 use pumex::model;
 use pumex::plan::pass::{fuse, Abilities};
 use pumex::plan::{MatPart, Op, Plan, Val};
-use pumex::reference::Reference;
 use pumex::step::{Runner, Want};
 
 /// Any subset of the passes.

@@ -2,8 +2,8 @@
 
 use crate::kernels::{Lab, BOUND, EPS};
 use crate::util::{exhaustive, sample};
+use pumex::cpu::route;
 use pumex::policy;
-use pumex::reference::route;
 use pumex::vk::{Buffer, Class};
 use pumex_quant::{all, Format};
 

@@ -2,9 +2,9 @@
 
 use crate::reference::greedy;
 use crate::util::{assert_silent, demo_path, nmse, options, reference, rows, vulkan};
+use pumex::cpu::Reference;
 use pumex::engine::{CacheType, Debug, Options, VulkanRunner};
 use pumex::gguf::Gguf;
-use pumex::reference::Reference;
 use pumex::sample::{SampleRequest, SamplerOptions};
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use std::sync::Arc;

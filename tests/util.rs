@@ -1,10 +1,10 @@
 //! Shared by the tests: golden files, error measures, runners.
 
+use pumex::cpu::Reference;
 use pumex::engine::{self, CacheType, Debug, DeviceChoice, Options, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::plan::Plan;
 use pumex::policy::ActivationQuant;
-use pumex::reference::Reference;
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use pumex::{model, vk};
 use std::path::{Path, PathBuf};
