@@ -82,6 +82,8 @@ pub struct Debug {
     pub matrices: bool,
     /// Lets one dispatch do the layers of one row, as stages (the megakernel); by the policy where it is not told.
     pub megakernel: Option<bool>,
+    /// Its workgroups, all of which must run at once; one for each multiprocessor, or a single one, where it is not told.
+    pub megakernel_groups: Option<u32>,
     /// Most query heads that a workgroup of attention takes, in dispatches of its own then; none leaves it to the length of the
     /// sequences.
     pub attn_heads: Option<usize>,
@@ -118,6 +120,7 @@ impl Default for Debug {
             fuse: true,
             matrices: true,
             megakernel: None,
+            megakernel_groups: None,
             attn_heads: None,
             force_staging: false,
             fault_at: None,

@@ -201,6 +201,32 @@ fn stages_of_products_take_biases_and_factors() {
     }
 }
 
+/// Of several workgroups, which send each other what they make: on software devices, too, where their threads run at once. One
+/// that is held up may give up; the steps are done again then, and ids are the same.
+#[test]
+fn several_workgroups_give_what_one_dispatch_for_each_op_gives() {
+    let Some(device) = crate::util::device(false) else { return };
+    let groups = 2;
+    if !exhaustive() || !pumex::exec::run_at_once(&device, groups, 1 << 14).unwrap() {
+        println!("skipped: a sample, or {groups} workgroups do not run at once on {}", device.caps().name);
+        return;
+    }
+    let gguf = Gguf::open(&crate::util::fixture("Q4_K_S").with_extension("gguf")).unwrap();
+    let ids: Vec<u32> = (0..20).map(|i| (i * 7 + 5) % 120).collect();
+    let run = |megakernel| {
+        let debug = Debug { megakernel: Some(megakernel), megakernel_groups: Some(groups), ..exact() };
+        let mut runner = vulkan(&gguf, pumex::engine::Options { debug, ..options(CacheType::F16) })?;
+        let all = (logits(&mut runner, &ids, 1), greedy(&mut runner, &ids, 64));
+        assert_silent(&runner);
+        Some(all)
+    };
+    let (Some(several), Some(unfused)) = (run(true), run(false)) else { return };
+    let error = nmse(&several.0, &unfused.0);
+    println!("{groups} workgroups: NMSE {error:.2e}");
+    assert!(error < 1e-7, "{groups} workgroups: NMSE {error:e}");
+    assert_eq!(several.1, unfused.1);
+}
+
 /// Workgroups that wait for others which do not run give up instead of hanging.
 #[test]
 fn workgroups_that_do_not_run_at_once_are_found_out() {

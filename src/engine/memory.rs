@@ -47,7 +47,7 @@ fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: 
     let debug = options.debug;
     let activations = options.activations.unwrap_or_else(|| policy::activations(caps));
     let halves = options.cache_type_k == CacheType::F16 && options.cache_type_v == CacheType::F16;
-    let choices = Choices { wanted: debug.megakernel, activations, halves };
+    let choices = Choices { wanted: debug.megakernel, groups: debug.megakernel_groups, activations, halves };
     let megakernel = Megakernel::of(plan, caps, choices).filter(|_| debug.fuse);
     let packed = sizes::Packed::of(plan, size.max_rows);
     let packed = Some(packed).filter(|packed| debug.matrices && !caps.matrix_wide.is_empty() && packed.k > 0);

@@ -120,7 +120,12 @@ impl DeviceState {
             None => None,
         };
         let halves = k == CacheType::F16 && v == CacheType::F16;
-        let choices = Choices { wanted: debug.megakernel, activations: program.activations, halves };
+        let choices = Choices {
+            wanted: debug.megakernel,
+            groups: debug.megakernel_groups,
+            activations: program.activations,
+            halves,
+        };
         let kernel = megakernel::Megakernel::of(plan, device.caps(), choices).filter(|_| debug.fuse);
         let kernel = match kernel {
             Some(kernel) => MegakernelMemory::new(device, kernels, &kernel)?.map(|memory| (kernel, memory)),

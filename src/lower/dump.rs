@@ -150,7 +150,7 @@ pub fn dry_run(run: &DryRun<'_>) -> Result<String> {
     let at = made_up_addresses(plan, &caps.matrix_wide);
     let (max_rows, activations) = (512, policy::activations(caps));
     let packing = (!caps.matrix_wide.is_empty()).then(|| sizes::Packed::of(plan, max_rows).packing(true, true));
-    let megakernel = Megakernel::of(plan, caps, Choices { wanted: None, activations, halves: true });
+    let megakernel = Megakernel::of(plan, caps, Choices { wanted: None, groups: None, activations, halves: true });
     let target = Target {
         plan,
         caps,

@@ -15,6 +15,8 @@ use pumex_shaders::kernels::{MEGAKERNEL_FORMATS, MEGAKERNEL_MOE_FORMATS};
 pub struct Choices {
     /// On, off, or by the policy.
     pub wanted: Option<bool>,
+    /// Workgroups; by the policy where it is not told.
+    pub groups: Option<u32>,
     /// Quantization of activations.
     pub activations: ActivationQuant,
     /// Keys and values are halves, which its attention reads.
@@ -65,6 +67,7 @@ impl Megakernel {
     pub fn of(plan: &Plan, caps: &Caps, choices: Choices) -> Option<Megakernel> {
         let Choices { activations, halves, .. } = choices;
         let tile = policy::megakernel_tile(caps, choices.wanted)?;
+        let tile = MegakernelTile { groups: choices.groups.unwrap_or(tile.groups), ..tile };
         let normed = plan.ops.iter().filter_map(|op| match op {
             Op::RmsNorm { out, .. } => Some(plan.values[out.0].width),
             _ => None,
