@@ -1,7 +1,7 @@
 //! Passes: a plan → a plan that computes the same with fewer ops, where the interpreter that runs it can do two at once.
 //!
 //! Each pass moves the reads of an op to where its reader stands. That is right only if nothing writes what is read in
-//! between, which [`unchanged`] checks on what ops declare; a plan in which something does keeps its ops.
+//! between, which `unchanged` checks on what ops declare; a plan in which something does keeps its ops.
 
 mod fold_norm;
 mod fold_rope;
