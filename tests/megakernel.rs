@@ -131,7 +131,8 @@ fn stages_of_experts_are_what_dispatches_are() {
     for recipe in sample(&["Q8_0", "Q4_K_M", "IQ4_XS", "MXFP4_MOE"], 1) {
         let shape = pumex::synthetic::find("tiny-moe").unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
-        let ids: Vec<u32> = (0..20).map(|i| (i * 7 + 5) % 120).collect();
+        // Of other ids a router may be undecided between two experts by less than what rounding changes.
+        let ids: Vec<u32> = (0..20).map(|i| (i * 13 + 1) % 120).collect();
         let run = |chain| {
             let mut runner = vulkan(
                 &gguf,
