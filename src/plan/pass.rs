@@ -30,8 +30,7 @@ pub fn fuse(plan: &Plan, abilities: &dyn Abilities) -> Plan {
     fused
 }
 
-/// Whether nothing that `from..=to` names is written by the ops after `from` up to `to`, that one included unless it is the
-/// one that `reads` moves to and writes elsewhere.
+/// Whether no op after `from`, up to `to` and including it, writes `access`: a read of it may move from the one to the other.
 fn unchanged(plan: &Plan, access: Access, from: usize, to: usize) -> bool {
     plan.ops[from + 1..=to].iter().all(|op| !op.has_write(access))
 }
