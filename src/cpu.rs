@@ -9,7 +9,7 @@ pub use ops::route;
 use crate::gguf::Gguf;
 use crate::plan::{LayerState, Plan, Val, Weight};
 use crate::sample::SamplerOptions;
-use crate::session::{Rule, Session, KV_BLOCK};
+use crate::session::{Session, Stores, KV_BLOCK};
 use crate::step::{Counters, Limits, Output, Row, RowOutput, Runner, Squares, Ticket, Token};
 use crate::{Error, Result};
 use std::ops::Range;
@@ -46,7 +46,7 @@ impl<'a> Reference<'a> {
             caches: (0..n_seqs).map(|_| plan.layers.iter().map(|_| layer()).collect()).collect(),
             sampled: vec![0; n_seqs],
             spoilt: vec![None; n_seqs],
-            session: Session::new(limits, &[(Rule::Paged, blocks)]),
+            session: Session::new(limits, &Stores::of(&plan.layers).sized(blocks, n_seqs, n_ctx, max_rows)),
             ids: Vec::new(),
             values: vec![Vec::new(); plan.values.len()],
             gguf,

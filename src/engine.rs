@@ -94,7 +94,7 @@ pub struct Debug {
     pub fault_at: Option<u64>,
     /// Holds weights of codebooks written out, which takes more memory and less time; if it is not told, where that leaves as
     /// much room for the context.
-    pub wide: Option<bool>,
+    pub expand_codebooks: Option<bool>,
 }
 
 impl Default for Options {
@@ -124,7 +124,7 @@ impl Default for Debug {
             attn_heads: None,
             force_staging: false,
             fault_at: None,
-            wide: None,
+            expand_codebooks: None,
         }
     }
 }

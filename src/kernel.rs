@@ -12,7 +12,7 @@ pub fn lacking(needs: Needs, caps: &Caps) -> Option<&'static str> {
     let (has, feature) = match needs {
         Needs::Nothing => return None,
         Needs::IntegerDot => (caps.int_dot8, "shaderIntegerDotProduct"),
-        Needs::Matrix => (!caps.matrix_wide.is_empty(), "cooperativeMatrix (16 x 16 halves)"),
+        Needs::Matrix => (!caps.matrix_n.is_empty(), "cooperativeMatrix (16 x 16 halves)"),
     };
     (!has).then_some(feature)
 }

@@ -24,7 +24,7 @@ pub use cache::CacheType;
 use dispatch::{Access, Dispatch, Place, Push};
 use megakernel::StageSource;
 pub use rows::MAX_K;
-pub use target::{Addresses, PackedAt, Packing, Shape, Target};
+pub use target::{Addresses, PackedAt, Packing, Shape, StateAt, Target};
 
 /// A step's dispatches, and what they name.
 #[derive(Clone, Debug)]
@@ -140,8 +140,8 @@ impl Lowering<'_> {
                 let product = experts::Product { x: *x, norm: None, route: *route, top_k: *top_k, out: *out };
                 self.experts(&product, &[*down])
             }
-            Op::RopeKv { qkv, spec, rope } => return self.rope_kv(*qkv, spec, rope),
-            Op::Attend { qkv, rope, spec, scale, out } => return self.attend(*qkv, rope, spec, *scale, *out),
+            Op::RopeKv { qkv, spec, rope } => self.rope_kv(*qkv, spec, rope),
+            Op::Attend { qkv, rope, spec, scale, out } => self.attend(*qkv, rope, spec, *scale, *out),
             Op::Sample { logits } if self.shape.sampled => self.sample(*logits),
             Op::Sample { logits } => self.argmax(*logits),
         }
@@ -193,8 +193,8 @@ impl Lowering<'_> {
         fusion::rows_of(self.plan, self.shape, v)
     }
 
-    fn planes(&self) -> u32 {
-        u32::from(self.t.planes)
+    fn soa(&self) -> u32 {
+        u32::from(self.t.soa)
     }
 
     /// All columns of a value.

@@ -1,7 +1,7 @@
 //! The plan: a model's forward pass as ops in order, with shapes. It is what runs, not a description of it.
 //!
 //! An architecture file builds one with the methods below, line by line; the CPU reference and the Vulkan engine
-//! interpret the same plan. Row counts stay symbolic: a value has one row per row of the step, or one per wanted row.
+//! interpret the same plan. Row counts stay symbolic: a value has one row per row of the step, or one per output row.
 //! This module knows neither files nor devices.
 
 mod attention;
@@ -99,6 +99,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Every attention of the plan, in order.
+    pub fn attention(&self) -> impl Iterator<Item = &AttentionSpec> {
+        self.ops.iter().filter_map(|op| if let Op::Attend { spec, .. } = op { Some(spec) } else { None })
+    }
+
     /// Keys and values of each layer that keeps some, with the layer's index.
     pub fn kv_layers(&self) -> impl Iterator<Item = (usize, &KvSpec)> {
         self.layers.iter().enumerate().filter_map(|(i, layer)| Some((i, layer.kv()?)))

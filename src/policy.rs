@@ -75,8 +75,8 @@ pub struct GemmFusion {
     pub add: bool,
     /// Norms its input first.
     pub norm: bool,
-    /// Weights lie as planes.
-    pub planes: bool,
+    /// Weights lie as a structure of arrays.
+    pub soa: bool,
     /// Codes of its activations.
     pub activations: ActivationQuant,
 }

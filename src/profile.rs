@@ -183,7 +183,7 @@ pub fn measure(
         }
     }
     runner.time_steps(true);
-    let (mut plain, mut stamped, mut chained): (Vec<f64>, Vec<Sample>, Vec<f64>) = Default::default();
+    let (mut plain, mut stamped, mut megakernel): (Vec<f64>, Vec<Sample>, Vec<f64>) = Default::default();
     let mut stamped_plan = None;
     for i in 0..steps {
         if stop.load(Ordering::Relaxed) {
@@ -207,7 +207,7 @@ pub fn measure(
                 stamped.push((time.gpu_us, time.ends_us.clone()));
                 stamped_plan.clone_from(&time.plan);
             }
-            _ => chained.push(time.gpu_us),
+            _ => megakernel.push(time.gpu_us),
         }
         progress(chunks + i + 1, chunks + steps);
     }
@@ -221,9 +221,9 @@ pub fn measure(
     let ran: Vec<usize> = stamped[0].1.iter().map(|(s, _)| s.op).collect();
     let plan = stamped_plan.as_deref().unwrap_or(runner.plan());
     let mut found = summary(options, bandwidth, plain, stamped, works(plan, &ran, step));
-    chained.sort_by(f64::total_cmp);
-    let chained = middle(&chained);
-    found.megakernel_us = (!chained.is_empty()).then(|| chained.iter().sum::<f64>() / chained.len() as f64);
+    megakernel.sort_by(f64::total_cmp);
+    let megakernel = middle(&megakernel);
+    found.megakernel_us = (!megakernel.is_empty()).then(|| megakernel.iter().sum::<f64>() / megakernel.len() as f64);
     Ok(Some(found))
 }
 

@@ -8,12 +8,14 @@ mod blocks;
 mod pool;
 mod recent;
 mod steps;
+mod stores;
 mod table;
 
 pub use blocks::{BlockCopy, Blocks};
 pub use pool::Pool;
 pub use recent::Recent;
 pub use steps::Steps;
+pub use stores::Stores;
 pub use table::{Rule, Span, Table, RING_BACK};
 
 use crate::step::{Checked, Limits, Row, Token};

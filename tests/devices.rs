@@ -29,7 +29,9 @@ fn modules_that_use_subgroups_are_known_by_themselves_and_their_size_follows_the
         *(if module.subgroups { &mut with } else { &mut without }) += 1;
     }
     let known = |name: &str| pumex_shaders::module(name).and_then(|s| Module::read(&words(s)));
-    for name in ["gemv.q4_k", "gemv_dot.q4_k", "chain.q8_0", "rms_norm", "attn_split", "gemm_few.q4_k", "matrix_map"] {
+    for name in
+        ["gemv.q4_k", "gemv_dot.q4_k", "megakernel.q8_0", "rms_norm", "attn_split", "gemm_few.q4_k", "fragment_layout"]
+    {
         assert!(known(name).unwrap().subgroups, "{name}");
     }
     for name in ["embed.q4_k", "gemm_tile.q4_k", "repack", "stream"] {

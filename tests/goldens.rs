@@ -114,7 +114,7 @@ fn weights_written_out_agree_with_llama_cpp() {
     for name in sample(&["IQ3_S", "IQ1_M", "IQ1_S"], 1) {
         let ways = &WAYS[..if exhaustive() { 4 } else { 1 }];
         let more = pumex::engine::Options {
-            debug: Debug { force_staging: true, wide: Some(true), ..exact() },
+            debug: Debug { force_staging: true, expand_codebooks: Some(true), ..exact() },
             ..Default::default()
         };
         check_with(&crate::util::type_model(&shared, name), &shared.join("golden/types").join(name), ways, &more);

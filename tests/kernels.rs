@@ -35,7 +35,7 @@ struct Case {
     add: bool,
     gated: bool,
     norm: bool,
-    planes: bool,
+    soa: bool,
     activations: ActivationQuant,
 }
 
@@ -48,18 +48,12 @@ impl Case {
         add: false,
         gated: false,
         norm: false,
-        planes: false,
+        soa: false,
         activations: ActivationQuant::Q16,
     };
 
     fn extras(&self) -> GemmFusion {
-        GemmFusion {
-            gated: self.gated,
-            add: self.add,
-            norm: self.norm,
-            planes: self.planes,
-            activations: self.activations,
-        }
+        GemmFusion { gated: self.gated, add: self.add, norm: self.norm, soa: self.soa, activations: self.activations }
     }
 }
 
@@ -120,7 +114,7 @@ impl Lab {
     /// Runs the case on the device and by plain sums; squared difference over the squared sums of magnitudes, so that a sum
     /// that happens to cancel proves nothing.
     fn error(&mut self, format: &Format, case: Case, kernel: &str) -> f64 {
-        let case = Case { planes: case.planes || format.is_wide(), ..case };
+        let case = Case { soa: case.soa || format.is_expanded(), ..case };
         let Case { m, k, n, .. } = case;
         let parts = if case.gated { 2 } else { 1 };
         let (bytes, w): (Vec<_>, Vec<_>) = (0..parts).map(|_| self.weights(format, m, k)).unzip();
@@ -148,14 +142,14 @@ impl Lab {
             *t = y + if case.add { f64::from(before[i]) } else { 0.0 };
             scale += magnitude(col, row).powi(2).max(t.powi(2));
         }
-        let laid = |b: &Vec<u8>| match case.planes {
-            true => b.chunks(format.row_bytes(k).unwrap()).flat_map(|row| format.planes(row)).collect(),
+        let laid = |b: &Vec<u8>| match case.soa {
+            true => b.chunks(format.row_bytes(k).unwrap()).flat_map(|row| format.soa(row)).collect(),
             false => b.clone(),
         };
         let held: Vec<Buffer> = bytes.iter().map(|b| self.buffer(&laid(b))).collect();
         let (x, bias) = (self.buffer(bytemuck::cast_slice(&given)), self.buffer(bytemuck::cast_slice(&bias)));
         let norm = self.buffer(bytemuck::cast_slice(&norm));
-        let planes = ("PLANES", u32::from(case.planes));
+        let soa = ("SOA", u32::from(case.soa));
         let y = self.device.buffer("y", (n * m * 4) as u64, Class::Readback).unwrap();
         y.write(0, bytemuck::cast_slice(&before));
         let (w0, w1) = (held[0].address(), held.last().unwrap().address());
@@ -174,7 +168,7 @@ impl Lab {
                 self.launch_of(kernel, None, &[("EPILOGUE", u32::from(case.add))], &push, grid);
                 return error_of(&y, &truth, scale);
             }
-            self.launch("gemm_tile", format, &[("EPILOGUE", u32::from(case.add)), planes], &push, grid);
+            self.launch("gemm_tile", format, &[("EPILOGUE", u32::from(case.add)), soa], &push, grid);
         } else if let Some((which, split)) = kernel.strip_prefix("gemm_").and_then(|k| k.split_once(' ')) {
             let caps = self.device.caps().clone();
             let held = fragment_layout(&self.device, &self.kernels).unwrap().unwrap();
@@ -194,7 +188,7 @@ impl Lab {
             packing.extend(EPS.to_le_bytes());
             let chunks = if few { matrix::few_chunks(format) } else { 0 };
             let norms = u32::from(case.norm);
-            let spec = [("SIZE", 256), ("K", k as u32), ("NORM", norms), ("CHUNKS", chunks), ("WIDE", wide)];
+            let spec = [("SIZE", 256), ("K", k as u32), ("NORM", norms), ("CHUNKS", chunks), ("MAT_N", wide)];
             self.launch_of("pack", None, &spec, &packing, [rows as u32, 1, 1]);
             [
                 w0,
@@ -229,8 +223,8 @@ impl Lab {
                 _ => {
                     let span = if kernel == "gemv_dot in spans" { 256.min(k) } else { k };
                     let tile = policy::dot_tile(caps, (m, k), if n > 2 { 1 } else { 2 }, 64, 2, span);
-                    let (depth, activations) = (1 + u32::from(case.planes), case.activations);
-                    let room = if case.planes { 16 << 10 } else { 0 };
+                    let (depth, activations) = (1 + u32::from(case.soa), case.activations);
+                    let room = if case.soa { 16 << 10 } else { 0 };
                     policy::GemvTile { depth, activations, copies: policy::table_copies(format, room), ..tile }
                 }
             };
@@ -271,8 +265,8 @@ fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
         let shapes = [(5 * one, 131, 1), (one, 1, 1), (3 * one, 33, 3)];
         let shapes = if every { &shapes[..] } else { &shapes[if at % 4 == 3 { 2 } else { 0 }..][..1] };
         for &(k, m, n) in shapes {
-            let planes = if every { n > 1 || m == 1 } else { odd };
-            let case = Case { m, k, n, planes, ..Case::PLAIN };
+            let soa = if every { n > 1 || m == 1 } else { odd };
+            let case = Case { m, k, n, soa, ..Case::PLAIN };
             let exact = |codes: ActivationQuant| codes == ActivationQuant::Q16;
             let few = |(codes, _): &(ActivationQuant, f64)| {
                 if every {
@@ -282,9 +276,9 @@ fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
                 }
             };
             for (activations, bound) in dots(&lab, format, k, n).into_iter().filter(few) {
-                let also = (every && exact(activations)).then_some(!case.planes);
-                for planes in [Some(case.planes), also].into_iter().flatten() {
-                    let error = lab.error(format, Case { planes, activations, ..case }, "gemv_dot");
+                let also = (every && exact(activations)).then_some(!case.soa);
+                for soa in [Some(case.soa), also].into_iter().flatten() {
+                    let error = lab.error(format, Case { soa, activations, ..case }, "gemv_dot");
                     assert!(error < bound, "gemv_dot {} {case:?}, {activations:?}: {error:e}", format.stem);
                 }
             }
@@ -292,8 +286,8 @@ fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
             assert!(error < BOUND, "gemv {} {case:?}: {error:e}", format.stem);
         }
         for &(k, m, n, add) in sample(&[(3 * one, 130, 70, false), (one, 1, 9, false)], 1) {
-            let planes = if every { m > 1 } else { odd };
-            let case = Case { m, k, n, add, bias: add, planes, ..Case::PLAIN };
+            let soa = if every { m > 1 } else { odd };
+            let case = Case { m, k, n, add, bias: add, soa, ..Case::PLAIN };
             let error = lab.error(format, case, "gemm_tile");
             assert!(error < BOUND, "gemm {} {case:?}: {error:e}", format.stem);
         }
@@ -305,7 +299,7 @@ fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
 #[test]
 fn cooperative_matrices_are_right_for_every_format_edge_shape_and_number_of_rows() {
     let Some(mut lab) = Lab::open() else { return };
-    if lab.device.caps().matrix_wide.is_empty() {
+    if lab.device.caps().matrix_n.is_empty() {
         println!("skipped: {} has no cooperative matrices of 16 x 16 halves", lab.device.caps().name);
         return;
     }
@@ -322,14 +316,14 @@ fn cooperative_matrices_are_right_for_every_format_edge_shape_and_number_of_rows
     for format in all().filter(|f| matrix::takes(&caps, f, 2)) {
         let one = format.block_len.max(32);
         for (k, m, n) in [(one, 1, 2), (5 * one, 131, 9), (3 * one, 33, 33), (9 * one, 70, 130), (3 * one, 37, 530)] {
-            let case = Case { m, k, n, planes: n != 9, bias: m == 33, add: m == 131, norm: n == 33, ..Case::PLAIN };
+            let case = Case { m, k, n, soa: n != 9, bias: m == 33, add: m == 131, norm: n == 33, ..Case::PLAIN };
             let few = direct && n <= matrix::FEW;
             check(&mut lab, format, case, if few { "gemm_few as chosen" } else { "gemm_mat as chosen" });
         }
     }
     let format = pumex_quant::find(12).unwrap();
     for (n, split, gated) in [1, 2, 4, 8].into_iter().flat_map(|s| [(4, s, s < 8), (16, s, false), (64, s, s < 8)]) {
-        let case = Case { m: 90, k: 2048, n, gated, norm: gated, bias: true, planes: true, ..Case::PLAIN };
+        let case = Case { m: 90, k: 2048, n, gated, norm: gated, bias: true, soa: true, ..Case::PLAIN };
         check(&mut lab, format, case, &format!("gemm_mat {split}"));
         if direct && n <= matrix::FEW {
             check(&mut lab, format, case, &format!("gemm_few {split}"));
@@ -412,12 +406,11 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
 #[test]
 fn a_row_of_the_embedding_is_the_decoded_row_for_every_format() {
     let Some(mut lab) = Lab::open() else { return };
-    for (format, planes) in all().flat_map(|f| [(f, f.is_wide()), (f, true)]) {
+    for (format, soa) in all().flat_map(|f| [(f, f.is_expanded()), (f, true)]) {
         let (k, vocab) = (2 * format.block_len.max(32), 5);
         let (bytes, values) = lab.weights(format, vocab, k);
         let rows = bytes.chunks(format.row_bytes(k).unwrap());
-        let table =
-            lab.buffer(&rows.flat_map(|r| if planes { format.planes(r) } else { r.to_vec() }).collect::<Vec<_>>());
+        let table = lab.buffer(&rows.flat_map(|r| if soa { format.soa(r) } else { r.to_vec() }).collect::<Vec<_>>());
         let ids = [4u32, 0, 3];
         let mut step = vec![ids.len() as u32, 0, 8, 0, 0, 0, 0, 0];
         ids.iter().for_each(|id| step.extend([*id, 0, 0, 0]));
@@ -429,7 +422,7 @@ fn a_row_of_the_embedding_is_the_decoded_row_for_every_format() {
             .iter()
             .for_each(|a| push.extend(a.to_le_bytes()));
         push.extend((k as u32).to_le_bytes());
-        lab.launch("embed", format, &[("SIZE", 64), ("PLANES", u32::from(planes))], &push, [ids.len() as u32, 1, 1]);
+        lab.launch("embed", format, &[("SIZE", 64), ("SOA", u32::from(soa))], &push, [ids.len() as u32, 1, 1]);
         let mut found = vec![0f32; ids.len() * k];
         y.read(0, bytemuck::cast_slice_mut(&mut found));
         for (i, id) in ids.iter().enumerate() {

@@ -120,7 +120,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("model", &["gguf", "plan"]),
     ("quantize", &["file", "gguf", "imatrix"]),
     ("synthetic", &["gguf", "quantize", "sample"]),
-    ("session", &["plan::KV_BLOCK", "step"]),
+    ("session", &["plan::KV_BLOCK", "plan::LayerState", "step"]),
     ("vk", &["map"]),
     // These two are pure: capabilities are all they know of devices.
     ("policy", &["plan::AttentionSpec", "plan::KV_BLOCK", "vk::Caps", "vk::DeviceKind", "vk::FastDots", "vk::Way"]),

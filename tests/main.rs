@@ -1,16 +1,17 @@
 //! One test binary, linked once; a line per module.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod attention;
 mod cli;
 mod devices;
 mod dispatches;
-mod draw;
 mod flash;
 mod gguf;
 mod goldens;
 mod kernels;
 mod layout;
 mod megakernel;
+mod moe_tiles;
 mod passes;
 mod plans;
 mod products;
@@ -18,8 +19,8 @@ mod profile;
 mod quantize;
 mod reference;
 mod router;
-mod runs;
 mod sample;
+mod sample_requests;
 mod session;
 mod signed_dots;
 mod subnormal;

@@ -10,19 +10,19 @@ use pumex::policy::ActivationQuant;
 use pumex::step::{Runner, Want};
 
 /// Products as stages of one dispatch. Codes of 16 bits and sums are the same but for the order of a chunk's pieces; of 8 bits,
-/// the scales of chains, each for half as many, are finer.
+/// the scales of megakernels, each for half as many, are finer.
 #[test]
 fn stages_of_products_are_what_dispatches_are() {
     let [llama, experts] = ["Q4_K_S", "qwen3moe"].map(|name| crate::util::fixture(name).with_extension("gguf"));
     for path in sample(&[llama, experts, demo_path()], 2) {
         let gguf = Gguf::open(path).unwrap();
         let ids: Vec<u32> = (0..30).map(|i| (i * 7 + 5) % 120).collect();
-        let run = |chain, activations| {
-            let (chain, activations) = (Some(chain), Some(activations));
+        let run = |megakernel, activations| {
+            let (megakernel, activations) = (Some(megakernel), Some(activations));
             let mut runner = vulkan(
                 &gguf,
                 pumex::engine::Options {
-                    debug: Debug { megakernel: chain, ..exact() },
+                    debug: Debug { megakernel, ..exact() },
                     activations,
                     ..options(CacheType::F32)
                 },
@@ -35,18 +35,25 @@ fn stages_of_products_are_what_dispatches_are() {
             Some((all, ids, runner.counters().dispatches - before))
         };
         let exact = ActivationQuant::Q16;
-        let (Some(chained), Some(apart)) = (run(true, exact), run(false, exact)) else { return };
-        let error = nmse(&chained.0, &apart.0);
-        println!("{}: NMSE {error:.2e}, {} and {} dispatches", path.display(), chained.2, apart.2);
+        let (Some(megakernel), Some(unfused)) = (run(true, exact), run(false, exact)) else { return };
+        let error = nmse(&megakernel.0, &unfused.0);
+        println!("{}: NMSE {error:.2e}, {} and {} dispatches", path.display(), megakernel.2, unfused.2);
         assert!(error < 5e-9, "{}: NMSE {error:e}", path.display());
-        assert_eq!(chained.1, apart.1, "{}", path.display());
-        let scales = path.ends_with("qwen3moe.gguf"); // of experts, which chains do not take
-        assert_eq!(chained.2 < apart.2, !scales, "{}: {} of {} dispatches", path.display(), chained.2, apart.2);
+        assert_eq!(megakernel.1, unfused.1, "{}", path.display());
+        let scales = path.ends_with("qwen3moe.gguf"); // of experts, which megakernels do not take
+        assert_eq!(
+            megakernel.2 < unfused.2,
+            !scales,
+            "{}: {} of {} dispatches",
+            path.display(),
+            megakernel.2,
+            unfused.2
+        );
         if !scales && !exhaustive() {
             continue; // a pipeline of half a minute
         }
-        let errors = [true, false].map(|chain| nmse(&run(chain, ActivationQuant::Q8).unwrap().0, &apart.0));
-        println!("{}: 8 bits, NMSE {:.2e} chained, {:.2e} apart", path.display(), errors[0], errors[1]);
+        let errors = [true, false].map(|megakernel| nmse(&run(megakernel, ActivationQuant::Q8).unwrap().0, &unfused.0));
+        println!("{}: 8 bits, NMSE {:.2e} megakernel, {:.2e} unfused", path.display(), errors[0], errors[1]);
         assert!(errors.iter().all(|e| (1e-8..5e-4).contains(e)), "{}: 8 bits, NMSE {errors:?}", path.display());
     }
 }
@@ -57,35 +64,35 @@ fn stages_with_short_activations_lose_no_more_than_dispatches() {
     let shape = pumex::synthetic::Shape { n_vocab: 640, ..*pumex::synthetic::find("tiny").unwrap() };
     let gguf = shape.model(pumex::quantize::recipe::find("Q8_0").unwrap()).unwrap();
     let ids: Vec<u32> = (0..20).map(|i| (i * 37 + 5) % 640).collect();
-    let run = |arithmetic: Arithmetic, chain| {
+    let run = |arithmetic: Arithmetic, megakernel| {
         let way = arithmetic.options(CacheType::F16);
-        let debug = Debug { megakernel: Some(chain), ..way.debug };
+        let debug = Debug { megakernel: Some(megakernel), ..way.debug };
         let mut runner = vulkan(&gguf, pumex::engine::Options { debug, ..way })?;
         let all = logits(&mut runner, &ids, 1);
         assert_silent(&runner);
         Some(all)
     };
     let Some(truth) = run(Arithmetic::Exact, false) else { return };
-    let errors = [true, false].map(|chain| nmse(&run(Arithmetic::Short, chain).unwrap(), &truth));
-    println!("8 bits: NMSE {:.2e} chained, {:.2e} apart", errors[0], errors[1]);
+    let errors = [true, false].map(|megakernel| nmse(&run(Arithmetic::Short, megakernel).unwrap(), &truth));
+    println!("8 bits: NMSE {:.2e} megakernel, {:.2e} unfused", errors[0], errors[1]);
     assert!(errors.iter().all(|e| (1e-8..5e-4).contains(e)), "8 bits, NMSE {errors:?}");
     assert!(errors[0] < 2.0 * errors[1], "8 bits, NMSE {errors:?}");
 }
 
-/// Attention is a stage of the chain then, of caches of halves.
+/// Attention is a stage of the megakernel then, of caches of halves.
 #[test]
 fn stages_of_attention_are_what_dispatches_are() {
-    // Of Q3_K_M, v has a format that is in no chain with the others': attention is a dispatch between chains.
+    // Of Q3_K_M, v has a format that is in no megakernel with the others': attention is a dispatch between megakernels.
     let of_tiny = ["Q8_0", "IQ4_XS", "IQ4_NL", "Q3_K_S", "IQ3_S", "Q3_K_M"].map(|recipe| ("tiny", recipe));
     let all: Vec<_> = of_tiny.into_iter().chain([("tiny-moe", "Q8_0")]).collect();
     for &(name, recipe) in sample(&all, 1) {
         let shape = pumex::synthetic::find(name).unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         let ids: Vec<u32> = (0..4096).map(|i| (i * 37 + 5) % 120).collect();
-        let run = |chain, attn_heads| {
+        let run = |megakernel, attn_heads| {
             let way = options(CacheType::F16);
             let way = pumex::engine::Options {
-                debug: Debug { megakernel: Some(chain), attn_heads, ..exact() },
+                debug: Debug { megakernel: Some(megakernel), attn_heads, ..exact() },
                 n_ctx: Some(4096),
                 ..way
             };
@@ -109,23 +116,28 @@ fn stages_of_attention_are_what_dispatches_are() {
             assert_silent(&runner);
             Some((all, dispatches))
         };
-        let (Some(chained), Some(apart)) = (run(true, None), run(false, None)) else { return };
+        let (Some(megakernel), Some(unfused)) = (run(true, None), run(false, None)) else { return };
         if (name, recipe) == ("tiny", "Q8_0") {
             let joined = run(true, Some(2)).unwrap();
-            let error = nmse(&joined.0, &apart.0);
-            println!("parts of a dispatch joined in the chain: NMSE {error:.2e}, {} dispatches", joined.1);
-            assert!(error < 1e-7, "parts of a dispatch joined in the chain: NMSE {error:e}");
-            assert!((chained.1 + 1..apart.1).contains(&joined.1), "{} dispatches", joined.1);
+            let error = nmse(&joined.0, &unfused.0);
+            println!("parts of a dispatch joined in the megakernel: NMSE {error:.2e}, {} dispatches", joined.1);
+            assert!(error < 1e-7, "parts of a dispatch joined in the megakernel: NMSE {error:e}");
+            assert!((megakernel.1 + 1..unfused.1).contains(&joined.1), "{} dispatches", joined.1);
         }
-        let error = nmse(&chained.0, &apart.0);
-        println!("{name} {recipe}: NMSE {error:.2e}, {} and {} dispatches", chained.1, apart.1);
+        let error = nmse(&megakernel.0, &unfused.0);
+        println!("{name} {recipe}: NMSE {error:.2e}, {} and {} dispatches", megakernel.1, unfused.1);
         assert!(error < 1e-7, "{name} {recipe}: NMSE {error:e}");
-        let most = if recipe == "Q3_K_M" { apart.1 - 1 } else { apart.1 / 4 };
-        assert!(chained.1 <= most, "embedding, chain, head, argmax: {} of {} dispatches", chained.1, apart.1);
+        let most = if recipe == "Q3_K_M" { unfused.1 - 1 } else { unfused.1 / 4 };
+        assert!(
+            megakernel.1 <= most,
+            "embedding, megakernel, head, argmax: {} of {} dispatches",
+            megakernel.1,
+            unfused.1
+        );
     }
 }
 
-/// All of a layer is in the chain, the router's choice too; of formats with blocks of 256, and two of them.
+/// All of a layer is in the megakernel, the router's choice too; of formats with blocks of 256, and two of them.
 #[test]
 fn stages_of_experts_are_what_dispatches_are() {
     for recipe in sample(&["Q8_0", "Q4_K_M", "IQ4_XS", "MXFP4_MOE"], 1) {
@@ -133,11 +145,11 @@ fn stages_of_experts_are_what_dispatches_are() {
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         // Of other ids a router may be undecided between two experts by less than what rounding changes.
         let ids: Vec<u32> = (0..20).map(|i| (i * 5 + 2) % 120).collect();
-        let run = |chain| {
+        let run = |megakernel| {
             let mut runner = vulkan(
                 &gguf,
                 pumex::engine::Options {
-                    debug: Debug { megakernel: Some(chain), ..exact() },
+                    debug: Debug { megakernel: Some(megakernel), ..exact() },
                     ..options(CacheType::F16)
                 },
             )?;
@@ -148,11 +160,11 @@ fn stages_of_experts_are_what_dispatches_are() {
             assert_eq!(runner.pipelines(), built, "pipelines that were not built ahead");
             Some((all, runner.counters().dispatches - before))
         };
-        let (Some(chained), Some(apart)) = (run(true), run(false)) else { return };
-        let error = nmse(&chained.0, &apart.0);
-        println!("{recipe}: NMSE {error:.2e}, {} and {} dispatches", chained.1, apart.1);
+        let (Some(megakernel), Some(unfused)) = (run(true), run(false)) else { return };
+        let error = nmse(&megakernel.0, &unfused.0);
+        println!("{recipe}: NMSE {error:.2e}, {} and {} dispatches", megakernel.1, unfused.1);
         assert!(error < 1e-7, "{recipe}: NMSE {error:e}");
-        assert!(chained.1 <= 5 * 20, "embedding, chain, head, argmax: {} dispatches of 20 steps", chained.1);
+        assert!(megakernel.1 <= 5 * 20, "embedding, megakernel, head, argmax: {} dispatches of 20 steps", megakernel.1);
     }
 }
 
@@ -192,12 +204,12 @@ fn stages_of_products_take_biases_and_factors() {
     let truth = logits(&mut reference(&gguf), &ids, 64);
     let plain = Gguf::open(&crate::util::fixture("Q4_K_S").with_extension("gguf")).unwrap();
     assert!(nmse(&logits(&mut reference(&plain), &ids, 64), &truth) > 1e-3, "they matter");
-    for chain in [true, false] {
-        let chain = Some(chain);
-        let way = pumex::engine::Options { debug: Debug { megakernel: chain, ..exact() }, ..options(CacheType::F32) };
+    for megakernel in [true, false] {
+        let megakernel = Some(megakernel);
+        let way = pumex::engine::Options { debug: Debug { megakernel, ..exact() }, ..options(CacheType::F32) };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
         let error = nmse(&logits(&mut runner, &ids, 1), &truth);
-        assert!(error < 1e-7, "chain {chain:?}: NMSE {error:e}");
+        assert!(error < 1e-7, "megakernel {megakernel:?}: NMSE {error:e}");
         assert_silent(&runner);
     }
 }

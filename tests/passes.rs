@@ -29,7 +29,7 @@ impl Abilities for Passes {
     fn routes(&self, _: &Plan, _: &Op) -> bool {
         self.router
     }
-    fn all_rows_wanted(&self) -> bool {
+    fn all_rows_output(&self) -> bool {
         false
     }
 }

@@ -10,7 +10,7 @@ use pumex_quant::Format;
 pub struct Product<'a> {
     pub format: &'a Format,
     pub bytes: &'a [u8],
-    pub planes: bool,
+    pub soa: bool,
     pub x: &'a [f32],
     pub m: usize,
     pub k: usize,
@@ -34,14 +34,14 @@ impl Product<'_> {
     }
 
     fn extras(&self) -> GemmFusion {
-        GemmFusion { planes: self.planes, activations: self.activations, ..GemmFusion::default() }
+        GemmFusion { soa: self.soa, activations: self.activations, ..GemmFusion::default() }
     }
 
     /// The weights as the kernels take them.
     fn laid_out(&self) -> Vec<u8> {
-        match self.planes {
+        match self.soa {
             true => {
-                self.bytes.chunks(self.format.row_bytes(self.k).unwrap()).flat_map(|r| self.format.planes(r)).collect()
+                self.bytes.chunks(self.format.row_bytes(self.k).unwrap()).flat_map(|r| self.format.soa(r)).collect()
             }
             false => self.bytes.to_vec(),
         }
@@ -70,7 +70,7 @@ impl Lab {
         (0..p.m as u32).for_each(|id| step.extend([id, 0, 0, 0]));
         let step = self.buffer(bytemuck::cast_slice(&step));
         let at = [table.address(), y.address(), step.address(), sampled.address(), self.codebooks.address()];
-        let spec = [("SIZE", 64), ("PLANES", u32::from(p.planes))];
+        let spec = [("SIZE", 64), ("SOA", u32::from(p.soa))];
         self.run_one("embed", Some(p.format.stem), &spec, push(&at, &[p.k], &[]), [p.m as u32, 1, 1]);
         floats(&y, p.m * p.k)
     }
@@ -92,7 +92,7 @@ impl Lab {
         let at = [w.address(), 0, x.address(), y.address(), self.codebooks.address()];
         let push = push(&at, &[p.k, p.m, p.n(), p.m, 0, 0], &[1.0]);
         let grid = [p.m.div_ceil(64) as u32, p.n().div_ceil(64) as u32, 1];
-        self.run_one("gemm_tile", Some(p.format.stem), &[("PLANES", u32::from(p.planes))], push, grid);
+        self.run_one("gemm_tile", Some(p.format.stem), &[("SOA", u32::from(p.soa))], push, grid);
     }
 
     fn router_logits(&self, p: &Product<'_>, [w, x, y]: [&Buffer; 3]) {
@@ -106,7 +106,7 @@ impl Lab {
             ("USED", used as u32),
             ("ROWS", rows),
             ("NORM", 0),
-            ("PLANES", u32::from(p.planes)),
+            ("SOA", u32::from(p.soa)),
         ];
         let push = push(&at, &[p.k, 0], &[EPS, 1.0, 1.0]);
         let grid = [(p.m as u32).div_ceil(rows), n as u32, 1];
@@ -132,7 +132,7 @@ impl Lab {
 
     fn matrices(&self, few: bool, p: &Product<'_>, [w, x, y]: [&Buffer; 3]) -> Option<()> {
         let caps = self.device.caps();
-        if caps.matrix_wide.is_empty() || !matrix::takes(caps, p.format, p.n()) {
+        if caps.matrix_n.is_empty() || !matrix::takes(caps, p.format, p.n()) {
             return None;
         }
         let held = fragment_layout(&self.device, &self.kernels).unwrap().filter(|held| held.direct || !few)?;
@@ -143,7 +143,7 @@ impl Lab {
         let map = held.maps.iter().find(|(w, _)| *w == wide).map(|(_, map)| map.clone())?;
         let map = self.buffer(bytemuck::cast_slice(&map));
         let chunks = if few { matrix::few_chunks(p.format) } else { 0 };
-        let spec = [("SIZE", 256), ("K", p.k as u32), ("NORM", 0), ("CHUNKS", chunks), ("WIDE", wide)];
+        let spec = [("SIZE", 256), ("K", p.k as u32), ("NORM", 0), ("CHUNKS", chunks), ("MAT_N", wide)];
         let at = [x, x, &codes, &factors, &map, &powers].map(Buffer::address);
         self.run_one("pack", None, &spec, push(&at, &[p.n()], &[EPS]), [rows as u32, 1, 1]);
         let w = w.address();

@@ -98,8 +98,8 @@ fn chained_steps_are_timed_beside_those_whose_ops_are() {
     let gguf = Gguf::open(&crate::util::fixture("Q4_K_S").with_extension("gguf")).unwrap();
     let way = pumex::engine::Options { debug: Debug { megakernel: Some(true), ..exact() }, ..options(CacheType::F32) };
     let Some(mut runner) = vulkan(&gguf, way) else { return };
-    let chained = profile(&mut runner, 1, 0);
-    assert!(chained.megakernel_us.is_some_and(|us| us > 0.0) && chained.ops.len() >= 8, "{chained:?}");
+    let megakernel = profile(&mut runner, 1, 0);
+    assert!(megakernel.megakernel_us.is_some_and(|us| us > 0.0) && megakernel.ops.len() >= 8, "{megakernel:?}");
     assert!(profile(&mut runner, 2, 0).megakernel_us.is_none(), "several rows have other kernels");
 }
 

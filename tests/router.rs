@@ -24,7 +24,7 @@ struct Product<'a> {
     norm: Option<&'a [f32]>,
     bias: Option<&'a [f32]>,
     scale: f32,
-    planes: bool,
+    soa: bool,
 }
 
 /// What a launch left in memory.
@@ -116,8 +116,8 @@ impl Lab {
         let held: Vec<Buffer> = c.scales.iter().map(|s| floats(s.as_deref())).collect();
         let (bias, x, norm) = (floats(p.bias), floats(Some(p.x)), floats(p.norm));
         let row_bytes = p.format.row_bytes(p.k).unwrap();
-        let laid: Vec<u8> = match p.planes {
-            true => p.bytes.chunks(row_bytes).flat_map(|row| p.format.planes(row)).collect(),
+        let laid: Vec<u8> = match p.soa {
+            true => p.bytes.chunks(row_bytes).flat_map(|row| p.format.soa(row)).collect(),
             false => p.bytes.to_vec(),
         };
         let w = self.buffer(&laid);
@@ -134,7 +134,7 @@ impl Lab {
             ("USED", c.used as u32),
             ("ROWS", rows),
             ("NORM", u32::from(p.norm.is_some())),
-            ("PLANES", u32::from(p.planes)),
+            ("SOA", u32::from(p.soa)),
         ];
         let grid = [(c.experts as u32).div_ceil(rows), n as u32, 1];
         self.run("router", Some(p.format.stem), &spec, &mut push, grid);
@@ -211,7 +211,7 @@ fn experts_by_rows_are_the_references() {
                 (0..experts).flat_map(|e| (0..k).map(move |col| columns.get(col).map_or(0.0, |c| c[e]))).collect();
             let x: Vec<f32> = (0..columns.len() * k).map(|at| f32::from(at / k == at % k)).collect();
             let bytes = bytemuck::cast_slice(&w);
-            let p = Product { format, bytes, x: &x, k, norm: None, bias: None, scale: 1.0, planes: false };
+            let p = Product { format, bytes, x: &x, k, norm: None, bias: None, scale: 1.0, soa: false };
             let left = lab.router(&c, &p, tile);
             for (row, logits) in left.logits.chunks(experts).enumerate() {
                 assert!(logits.iter().zip(&columns[row]).all(|(a, b)| a == b || b.is_nan()), "{what}: logits of {row}");
@@ -225,7 +225,7 @@ fn experts_by_rows_are_the_references() {
     assert_eq!(lab.device.validation_messages(), Vec::<String>::new());
 }
 
-/// Every format, as blocks and as planes, one to eight rows, every extra; tiles of GPUs as well as the device's own.
+/// Every format, as blocks and as a structure of arrays, one to eight rows, every extra; tiles of GPUs as well as the device's own.
 #[test]
 fn a_routers_products_are_right_for_every_format_and_count_of_rows() {
     let Some(mut lab) = Lab::open() else { return };
@@ -240,8 +240,8 @@ fn a_routers_products_are_right_for_every_format_and_count_of_rows() {
         for &(normed, tile) in if exhaustive() { &ways[..] } else { &ways[i / 2 % 2..][..1] } {
             let scale = if normed { 1.0 } else { 0.7 };
             let (norm, bias) = (normed.then_some(&norm[..]), (!normed).then_some(&bias[..]));
-            let planes = format.is_wide() || normed == (i % 2 == 0);
-            let p = Product { format, bytes: &bytes, x: &x, k, norm, bias, scale, planes };
+            let soa = format.is_expanded() || normed == (i % 2 == 0);
+            let p = Product { format, bytes: &bytes, x: &x, k, norm, bias, scale, soa };
             let left = lab.router(&c, &p, tile);
             let (mut error, mut signal) = (0.0, 0.0);
             for (at, found) in left.logits.iter().enumerate() {

@@ -274,8 +274,8 @@ fn a_fork_of_a_step_that_is_done_again_is_copied_again() {
 #[test]
 fn a_runner_takes_the_memory_that_was_planned() {
     let gguf = Gguf::open(&demo_path()).unwrap();
-    for (chain, force_staging, cache) in [(false, true, CacheType::Q8_0), (true, false, CacheType::F16)] {
-        let debug = Debug { megakernel: Some(chain), force_staging, ..Debug::default() };
+    for (megakernel, force_staging, cache) in [(false, true, CacheType::Q8_0), (true, false, CacheType::F16)] {
+        let debug = Debug { megakernel: Some(megakernel), force_staging, ..Debug::default() };
         let Some(mut runner) = vulkan(&gguf, Options { debug, ..options(cache) }) else { return };
         let (plan, taken) = (runner.memory_plan(), runner.vk().bytes_in_use());
         // The file's own pages are no buffers of the runner's.

@@ -32,15 +32,15 @@ fn products_of_signed_bytes_are_those_of_mixed_ones() {
         let ways = [(ActivationQuant::Q16, 1e-8), (ActivationQuant::Q8, 5e-5)]
             .into_iter()
             .flat_map(|w| [(w, false), (w, true)]);
-        for (j, ((activations, bound), planes)) in ways.enumerate() {
+        for (j, ((activations, bound), soa)) in ways.enumerate() {
             if software && j != i % 4 {
                 continue;
             }
-            let planes = planes || format.is_wide();
+            let soa = soa || format.is_expanded();
             let constants = &[("SIGNED_DOTS", 1)];
-            let p = Product { format, bytes: &bytes, planes, x: &x, m, k, activations, constants };
+            let p = Product { format, bytes: &bytes, soa, x: &x, m, k, activations, constants };
             let error = error(&lab.product("gemv_dot", &p).unwrap(), &truth, scale);
-            assert!(error < bound, "{}, planes {planes}, {activations:?}: {error:e}", format.stem);
+            assert!(error < bound, "{}, soa {soa}, {activations:?}: {error:e}", format.stem);
         }
     }
     assert_eq!(lab.device.validation_messages(), Vec::<String>::new());

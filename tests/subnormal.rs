@@ -64,9 +64,9 @@ fn every_kernel_keeps_scales_that_are_subnormal_halves() {
         formats += 1;
         let mut w = vec![0f32; m * k];
         format.decode_row(&bytes, &mut w);
-        let (x, many, planes) = (lab.floats(3 * k), lab.floats(20 * k), format.is_wide() || formats % 2 == 0);
+        let (x, many, soa) = (lab.floats(3 * k), lab.floats(20 * k), format.is_expanded() || formats % 2 == 0);
         let (activations, constants) = (ActivationQuant::Q16, &[]);
-        let product = Product { format, bytes: &bytes, planes, x: &x, m, k, activations, constants };
+        let product = Product { format, bytes: &bytes, soa, x: &x, m, k, activations, constants };
         let (truth, scale) =
             (w.iter().map(|w| f64::from(*w)).collect::<Vec<_>>(), w.iter().map(|w| f64::from(w * w)).sum());
         let mut check = |kernel: &str, error: f64| {

@@ -52,7 +52,7 @@ fn every_shape_is_a_model_and_every_recipe_finite() {
     }
 }
 
-/// What is repeated on the device (as planes and as blocks) must be what the reference repeats.
+/// What is repeated on the device (as a structure of arrays and as blocks) must be what the reference repeats.
 #[test]
 fn device_and_reference_compute_the_same_of_rows_that_repeat() {
     let models = [("tiny", "Q4_K_M"), ("tiny-moe", "IQ3_XXS"), ("tiny", "Q8_0"), ("tiny", "F16")];
@@ -84,10 +84,10 @@ fn weights_written_out_take_more_memory_and_are_the_same() {
         let shape = synthetic::Shape { n_vocab: 640, ..*synthetic::find("tiny").unwrap() };
         let gguf = shape.model(recipe::find(kind).unwrap()).unwrap();
         let ids = [7, 600, 65];
-        let run = |wide| {
+        let run = |expand_codebooks| {
             let matrices = false; // they round to halves
             let options = Options {
-                debug: Debug { wide, force_staging: true, matrices, ..exact() },
+                debug: Debug { expand_codebooks, force_staging: true, matrices, ..exact() },
                 max_rows: 3,
                 ..options(CacheType::F32)
             };
@@ -96,10 +96,13 @@ fn weights_written_out_take_more_memory_and_are_the_same() {
             assert_silent(&runner);
             Some(out)
         };
-        let (Some(narrow), Some(wide), Some(chosen)) = (run(Some(false)), run(Some(true)), run(None)) else { return };
-        assert!(wide.2 > narrow.2, "{kind}: {} bytes, written out {}", narrow.2, wide.2);
-        assert_eq!(chosen.2, wide.2, "{kind}: there is room");
-        for (a, b) in [(&narrow.0, &wide.0), (&narrow.1, &wide.1)] {
+        let (Some(narrow), Some(expand_codebooks), Some(chosen)) = (run(Some(false)), run(Some(true)), run(None))
+        else {
+            return;
+        };
+        assert!(expand_codebooks.2 > narrow.2, "{kind}: {} bytes, written out {}", narrow.2, expand_codebooks.2);
+        assert_eq!(chosen.2, expand_codebooks.2, "{kind}: there is room");
+        for (a, b) in [(&narrow.0, &expand_codebooks.0), (&narrow.1, &expand_codebooks.1)] {
             let error = nmse(b, a);
             assert!(error < 1e-8, "{kind}: NMSE {error:e}");
         }

@@ -1,6 +1,6 @@
 //! Tables tested as tables: formats, kernels and compiled modules agree.
 
-use pumex_quant::{all, tables, FORMATS, WIDE};
+use pumex_quant::{all, tables, EXPANDED, FORMATS};
 use pumex_shaders::kernels::Formats;
 use pumex_shaders::{module, KERNELS};
 
@@ -63,12 +63,12 @@ fn fields_cover_their_block_and_planes_start_where_each_can_be_read_whole() {
 fn planes_hold_the_same_bytes_field_by_field() {
     let f = pumex_quant::find(14).unwrap(); // Q6_K: four fields
     let row: Vec<u8> = (0..3 * f.block_bytes).map(|i| (i * 7 % 251) as u8).collect();
-    let planes = f.planes(&row);
-    assert_eq!(planes.len(), f.planes_bytes(3 * f.block_len));
+    let soa = f.soa(&row);
+    assert_eq!(soa.len(), f.soa_bytes(3 * f.block_len));
     let mut at = 0;
     for field in f.fields {
         for block in row.chunks(f.block_bytes) {
-            assert_eq!(planes[at..at + field.bytes], block[field.at..field.at + field.bytes]);
+            assert_eq!(soa[at..at + field.bytes], block[field.at..field.at + field.bytes]);
             at += field.bytes;
         }
     }
@@ -109,7 +109,7 @@ fn codes_take_every_bit_of_their_fields_once() {
 #[test]
 fn wide_formats_have_every_weight_once_and_every_scale() {
     use pumex_quant::codes::Place;
-    for f in WIDE {
+    for f in EXPANDED {
         let codes = f.codes.as_ref().unwrap();
         let places: Vec<Place> = (0..8 * codes.len_bytes()).map(codes.place).collect();
         let mut weights: Vec<(usize, usize)> =
@@ -135,7 +135,7 @@ fn wide_formats_have_every_weight_once_and_every_scale() {
         };
         assert_eq!((each, taken, evens), expected, "{}", f.stem);
         let file = pumex_quant::find(f.ggml_id).unwrap();
-        assert!(file.wide().is_some_and(|w| w.id == f.id) && !file.is_wide() && f.is_wide(), "{}", f.stem);
+        assert!(file.expanded().is_some_and(|w| w.id == f.id) && !file.is_expanded() && f.is_expanded(), "{}", f.stem);
         assert!(f.planes_block_bytes() > file.planes_block_bytes(), "{}", f.stem);
     }
 }

@@ -18,12 +18,12 @@ type Checked<'a> = &'a (dyn Fn(usize, usize, &[u8]) -> Result<()> + Sync);
 struct Watched<'a>(Ready<'a>, Checked<'a>);
 
 impl Source for Watched<'_> {
-    fn ready(&self, tag: usize, from: usize, len: usize) -> Result<()> {
-        self.0(tag, from, len)
+    fn ready(&self, epoch: usize, from: usize, len: usize) -> Result<()> {
+        self.0(epoch, from, len)
     }
 
-    fn check(&self, tag: usize, from: usize, bytes: &[u8]) -> Result<()> {
-        self.1(tag, from, bytes)
+    fn check(&self, epoch: usize, from: usize, bytes: &[u8]) -> Result<()> {
+        self.1(epoch, from, bytes)
     }
 }
 
@@ -60,8 +60,8 @@ fn read_back(device: &Device, buffer: &Buffer, len: usize) -> Vec<u8> {
 }
 
 /// Rows part by part, as the kernel is to lay them out; gaps at the ends of rows are zero.
-fn planes(format: &Format, cols: usize, rows: &[u8]) -> Vec<u8> {
-    rows.chunks(cols / format.block_len * format.block_bytes).flat_map(|row| format.planes(row)).collect()
+fn soa(format: &Format, cols: usize, rows: &[u8]) -> Vec<u8> {
+    rows.chunks(cols / format.block_len * format.block_bytes).flat_map(|row| format.soa(row)).collect()
 }
 
 fn repack(device: &Device, format: &Format, cols: usize) -> (Repack, Buffer) {
@@ -72,7 +72,7 @@ fn repack(device: &Device, format: &Format, cols: usize) -> (Repack, Buffer) {
 }
 
 /// Blocks of Q8_0 that a workgroup cannot hold a row of.
-const WIDE: usize = 600;
+const MAT_N: usize = 600;
 
 #[test]
 fn what_is_sent_through_slots_arrives_bit_for_bit() {
@@ -87,8 +87,8 @@ fn what_is_sent_through_slots_arrives_bit_for_bit() {
             .zip([1, 37, 700].iter().cycle())
             .map(|((f, blocks), rows)| (*f, blocks * f.block_len, bytes(rows * blocks * f.block_bytes, *rows as u32)))
             .collect();
-        if batch_bytes > WIDE * 34 {
-            rows.push((wide, WIDE * 32, bytes(5 * WIDE * 34, 7)));
+        if batch_bytes > MAT_N * 34 {
+            rows.push((wide, MAT_N * 32, bytes(5 * MAT_N * 34, 7)));
         }
         let mut sent = Vec::new();
         let (mut loads, mut tables) = (Vec::new(), Vec::new());
@@ -96,26 +96,26 @@ fn what_is_sent_through_slots_arrives_bit_for_bit() {
             let to = device.buffer("plain", data.len() as u64, Class::Weights).unwrap();
             assert!(!to.is_mapped());
             sent.push((to.clone(), data.clone()));
-            loads.push(Load { to, bytes: data, unit: 1, repack: None, tag: loads.len() });
+            loads.push(Load { to, bytes: data, unit: 1, repack: None, epoch: loads.len() });
         }
         for (format, cols, data) in &rows {
-            let truth = planes(format, *cols, data);
-            let to = device.buffer("planes", truth.len() as u64, Class::Weights).unwrap();
+            let truth = soa(format, *cols, data);
+            let to = device.buffer("soa", truth.len() as u64, Class::Weights).unwrap();
             sent.push((to.clone(), truth));
             let (repack, places) = repack(&device, format, *cols);
             tables.push(places);
-            loads.push(Load { to, bytes: data, unit: format.block_bytes, repack: Some(repack), tag: loads.len() });
+            loads.push(Load { to, bytes: data, unit: format.block_bytes, repack: Some(repack), epoch: loads.len() });
         }
         let total: usize = loads.iter().map(|l| l.bytes.len()).sum();
         let seen = Mutex::new(vec![[0; 2]; loads.len()]);
-        let ready = |tag: usize, _: usize, len: usize| {
-            seen.lock().unwrap()[tag][0] += len;
+        let ready = |epoch: usize, _: usize, len: usize| {
+            seen.lock().unwrap()[epoch][0] += len;
             Ok(())
         };
         let data: Vec<&[u8]> = loads.iter().map(|l| l.bytes).collect();
-        let check = |tag: usize, from: usize, part: &[u8]| {
-            assert_eq!(part, &data[tag][from..from + part.len()]);
-            seen.lock().unwrap()[tag][1] += part.len();
+        let check = |epoch: usize, from: usize, part: &[u8]| {
+            assert_eq!(part, &data[epoch][from..from + part.len()]);
+            seen.lock().unwrap()[epoch][1] += part.len();
             Ok(())
         };
         let mut told = Vec::new();
@@ -138,17 +138,17 @@ fn the_first_fault_in_order_is_told() {
     let buffers: Vec<Buffer> = (0..8).map(|_| device.buffer("b", 100_000, Class::Weights).unwrap()).collect();
     let way = Way { threads: 4, batch_bytes: 4096, slots: 3 };
     let send = |fault: &dyn Fn(usize) -> bool, fails_to_prepare: usize| {
-        let loads = buffers.iter().enumerate().map(|(tag, to)| {
-            if tag == fails_to_prepare {
+        let loads = buffers.iter().enumerate().map(|(epoch, to)| {
+            if epoch == fails_to_prepare {
                 return Err(Error::Request("not prepared".into()));
             }
-            Ok(Load { to: to.clone(), bytes: &data, unit: 32, repack: None, tag })
+            Ok(Load { to: to.clone(), bytes: &data, unit: 32, repack: None, epoch })
         });
         let faults: Vec<bool> = (0..8).map(fault).collect();
-        let check = |tag: usize, from: usize, _: &[u8]| {
+        let check = |epoch: usize, from: usize, _: &[u8]| {
             assert_eq!(from % 32, 0);
-            if faults[tag] {
-                Err(Error::Request(format!("load {tag} byte {from}")))
+            if faults[epoch] {
+                Err(Error::Request(format!("load {epoch} byte {from}")))
             } else {
                 Ok(())
             }
@@ -158,10 +158,10 @@ fn the_first_fault_in_order_is_told() {
             .map_err(|e| e.to_string())
     };
     assert_eq!(send(&|_| false, 9), Ok(()));
-    assert_eq!(send(&|tag| tag >= 3, 9), Err("load 3 byte 0".into()));
+    assert_eq!(send(&|epoch| epoch >= 3, 9), Err("load 3 byte 0".into()));
     assert_eq!(send(&|_| false, 2), Err("not prepared".into()));
     let wide = Repack { row_bytes: 5000, ..repack(&device, &pumex_quant::FORMATS[0], 32).0 };
-    let load = Load { to: buffers[0].clone(), bytes: &data, unit: 1, repack: Some(wide), tag: 0 };
+    let load = Load { to: buffers[0].clone(), bytes: &data, unit: 1, repack: Some(wide), epoch: 0 };
     let error = vk::upload(&device, &way, std::iter::once(Ok(load)), &(), &mut |_| ()).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("expected at most 4096 bytes, found 5000"), "{error}");
     assert_eq!(device.validation_messages(), Vec::<String>::new());
@@ -215,7 +215,7 @@ fn a_panic_ends_an_upload_instead_of_stopping_it() {
     let to = device.buffer("b", 100_000, Class::Weights).unwrap();
     let way = Way { threads: 3, batch_bytes: 4096, slots: 2 };
     let sent = |check: Checked<'_>, progress: &mut dyn FnMut(u64)| {
-        let load = Load { to: to.clone(), bytes: &data, unit: 1, repack: None, tag: 0 };
+        let load = Load { to: to.clone(), bytes: &data, unit: 1, repack: None, epoch: 0 };
         let source = Watched(&|_, _, _| Ok(()), check);
         let upload = || vk::upload(&device, &way, std::iter::once(Ok(load)), &source, progress).map(|_| ());
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(upload)).is_ok()

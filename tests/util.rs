@@ -55,7 +55,7 @@ impl Arithmetic {
 
     /// Whether a device lacks it, told on stderr.
     pub fn lacking(self, device: &vk::Device) -> bool {
-        let lacks = self == Arithmetic::Halves && device.caps().matrix_wide.is_empty();
+        let lacks = self == Arithmetic::Halves && device.caps().matrix_n.is_empty();
         if lacks {
             eprintln!("skipped: {} has no cooperative matrices of 16 x 16 halves", device.caps().name);
         }

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 fn lacks_matrices(runner: &VulkanRunner) -> bool {
-    let lacks = runner.vk().caps().matrix_wide.is_empty();
+    let lacks = runner.vk().caps().matrix_n.is_empty();
     if lacks {
         println!("skipped: {} has no cooperative matrices of 16 x 16 halves", runner.device());
     }
@@ -66,12 +66,12 @@ fn rows_come_packed_to_a_norm_as_they_would_be_packed() {
             assert_silent(&runner);
             Some(all)
         };
-        let (Some(fused), Some(apart)) = (run(true), run(false)) else { return };
-        for (fused, apart) in fused.iter().zip(&apart) {
-            let error = nmse(&fused.0, &apart.0);
-            println!("{recipe}: NMSE {error:.2e}, {} and {} dispatches", fused.1, apart.1);
+        let (Some(fused), Some(unfused)) = (run(true), run(false)) else { return };
+        for (fused, unfused) in fused.iter().zip(&unfused) {
+            let error = nmse(&fused.0, &unfused.0);
+            println!("{recipe}: NMSE {error:.2e}, {} and {} dispatches", fused.1, unfused.1);
             assert!(error < 1e-6, "{recipe}: NMSE {error:e}");
-            assert!(fused.1 < apart.1, "{recipe}: {} and {} dispatches", fused.1, apart.1);
+            assert!(fused.1 < unfused.1, "{recipe}: {} and {} dispatches", fused.1, unfused.1);
         }
     }
 }
@@ -92,12 +92,12 @@ fn fused_ops_are_what_they_are_apart() {
             assert_silent(&runner);
             Some((all, ids, runner.counters().dispatches - before))
         };
-        let (Some(fused), Some(apart)) = (run(true), run(false)) else { return };
-        let error = nmse(&fused.0, &apart.0);
-        println!("{}: NMSE {error:.2e}, {} and {} dispatches", path.display(), fused.2, apart.2);
+        let (Some(fused), Some(unfused)) = (run(true), run(false)) else { return };
+        let error = nmse(&fused.0, &unfused.0);
+        println!("{}: NMSE {error:.2e}, {} and {} dispatches", path.display(), fused.2, unfused.2);
         assert!(error < 5e-9, "{}: NMSE {error:e}", path.display());
-        assert_eq!(fused.1, apart.1, "{}", path.display());
-        assert!(fused.2 < apart.2, "{}: {} dispatches fused, {} apart", path.display(), fused.2, apart.2);
+        assert_eq!(fused.1, unfused.1, "{}", path.display());
+        assert!(fused.2 < unfused.2, "{}: {} dispatches fused, {} unfused", path.display(), fused.2, unfused.2);
     }
 }
 
@@ -203,7 +203,7 @@ fn steady_decode_keeps_to_its_counters() {
         // embedding, head, argmax; and the barriers at both ends.
         assert!(now.dispatches - before.dispatches <= 6 * layers + 3, "{}", now.dispatches - before.dispatches);
         assert!(now.barriers - before.barriers <= 5 * layers + 5, "{}", now.barriers - before.barriers);
-        let told = if runner.has_megakernel() { 8 } else { 4 }; // an id, and whether a chain gave up
+        let told = if runner.has_megakernel() { 8 } else { 4 }; // an id, and whether a megakernel gave up
         assert_eq!(now.bytes_from_device - before.bytes_from_device, told);
     }
     runner.finish(pending).unwrap();
@@ -482,7 +482,7 @@ fn the_demo_model_agrees_with_the_reference_by_default() {
     let Some(mut runner) = vulkan(&gguf, usual(CacheType::F32)) else { return };
     let caps = runner.vk().caps().clone();
     let one = if pumex::policy::activations(&caps) == ActivationQuant::Q8 { 5e-4 } else { 5e-9 };
-    let many = if caps.matrix_wide.is_empty() { 1e-9 } else { 2e-6 };
+    let many = if caps.matrix_n.is_empty() { 1e-9 } else { 2e-6 };
     for (chunk, bound) in [(64, many), (1, one)] {
         let error = nmse(&logits(&mut runner, &ids, chunk), &truth);
         println!("chunks of {chunk}: NMSE {error:.2e}");

@@ -69,11 +69,11 @@ pub enum Plane {
     Codes(&'static str, usize),
 }
 
-/// Planes of a format, some of them codes.
+/// Structure of arrays of a format, some of them codes.
 #[derive(Debug)]
 pub struct Codes {
     /// In order.
-    pub planes: &'static [Plane],
+    pub soa: &'static [Plane],
     /// Where a bit of the codes comes from, counted through all of a block's codes.
     pub place: fn(usize) -> Place,
 }
@@ -116,7 +116,7 @@ impl Place {
 impl Codes {
     /// Bytes of a block's codes.
     pub fn len_bytes(&self) -> usize {
-        self.planes.iter().map(|p| if let Plane::Codes(_, bytes) = p { *bytes } else { 0 }).sum()
+        self.soa.iter().map(|p| if let Plane::Codes(_, bytes) = p { *bytes } else { 0 }).sum()
     }
 
     /// Byte `b` of a block's codes.

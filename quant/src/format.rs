@@ -35,9 +35,9 @@ pub enum FormatId {
     Tq2_0,
     Mxfp4,
     Nvfp4,
-    Iq1SWide,
-    Iq1MWide,
-    Iq3SWide,
+    Iq1SExpanded,
+    Iq1MExpanded,
+    Iq3SExpanded,
 }
 
 /// A part of a block that kernels read as a whole.
@@ -58,7 +58,7 @@ impl Field {
     }
 }
 
-/// A part of what planes have of a block: a field, or codes in its place.
+/// A part of what the structure of arrays has of a block: a field, or codes in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Name of the field.
@@ -86,9 +86,9 @@ pub struct Format {
     pub block_len: usize,
     /// Bytes per block.
     pub block_bytes: usize,
-    /// What a block consists of, widest reads first: the order of planes, too, if there are no `codes`. Empty for floats.
+    /// What a block consists of, widest reads first: the order of the structure of arrays, too, if there are no `codes`. Empty for floats.
     pub fields: &'static [Field],
-    /// Codes that lie in another order in planes than in blocks, if any do.
+    /// Codes that lie in another order in a structure of arrays than in blocks, if any do.
     pub codes: Option<Codes>,
     /// Decodes one block: `block_bytes` bytes → `block_len` weights, exactly.
     pub decode: fn(&[u8], &mut [f32]),
@@ -112,7 +112,7 @@ impl Format {
         (len / self.block_len).checked_mul(self.block_bytes)
     }
 
-    /// What planes consist of, in order.
+    /// What the structure of arrays consists of, in order.
     pub fn parts(&self) -> Vec<Part> {
         let of_field = |f: &Field| Part { name: f.name, at: f.at, bytes: f.bytes, codes: false };
         let Some(codes) = &self.codes else { return self.fields.iter().map(of_field).collect() };
@@ -124,10 +124,10 @@ impl Format {
                 Some(Part { name, at: used - bytes, bytes, codes: true })
             }
         };
-        codes.planes.iter().filter_map(part).collect()
+        codes.soa.iter().filter_map(part).collect()
     }
 
-    /// Bytes that planes have of a block.
+    /// Bytes that a structure of arrays has of a block.
     pub fn planes_block_bytes(&self) -> usize {
         if self.fields.is_empty() {
             return self.block_bytes;
@@ -135,18 +135,18 @@ impl Format {
         self.parts().iter().map(|p| p.bytes).sum()
     }
 
-    /// Bytes of a row of `len` weights as planes: a multiple of 16, so that every row starts where wide reads can.
-    pub fn planes_bytes(&self, len: usize) -> usize {
+    /// Bytes of a row of `len` weights as a structure of arrays: a multiple of 16, so that every row starts where wide reads can.
+    pub fn soa_bytes(&self, len: usize) -> usize {
         (len / self.block_len * self.planes_block_bytes()).next_multiple_of(16)
     }
 
-    /// A row of blocks as planes: of the first part that of all blocks, then of the next. Floats stay as they are.
-    pub fn planes(&self, row: &[u8]) -> Vec<u8> {
+    /// A row of blocks as a structure of arrays: of the first part that of all blocks, then of the next. Floats stay as they are.
+    pub fn soa(&self, row: &[u8]) -> Vec<u8> {
         if self.fields.is_empty() {
             return row.to_vec();
         }
         let len = row.len() / self.block_bytes * self.block_len;
-        let mut out = Vec::with_capacity(self.planes_bytes(len));
+        let mut out = Vec::with_capacity(self.soa_bytes(len));
         for part in self.parts() {
             for block in row.chunks_exact(self.block_bytes) {
                 match &self.codes {
@@ -157,7 +157,7 @@ impl Format {
                 }
             }
         }
-        out.resize(self.planes_bytes(len), 0);
+        out.resize(self.soa_bytes(len), 0);
         out
     }
 

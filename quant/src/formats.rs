@@ -1,7 +1,7 @@
 //! The table of all formats, and how rows are found.
 
+use crate::expanded::EXPANDED;
 use crate::format::{Format, FormatId};
-use crate::wide::WIDE;
 use crate::{
     bf16, f16, f32, iq1_m, iq1_s, iq2_s, iq2_xs, iq2_xxs, iq3_s, iq3_xxs, iq4_nl, iq4_xs, mxfp4, nvfp4, q1_0, q2_0,
     q2_k, q3_k, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0, q8_k, tq1_0, tq2_0,
@@ -42,7 +42,7 @@ pub const FORMATS: &[Format] = &[
 
 /// Those of files, and what devices hold in place of some of them.
 pub fn all() -> impl Iterator<Item = &'static Format> {
-    FORMATS.iter().chain(WIDE)
+    FORMATS.iter().chain(EXPANDED)
 }
 
 /// The format with ggml's numeric type id, if Pumex runs it.
@@ -54,18 +54,18 @@ impl FormatId {
     /// Its row.
     pub fn format(self) -> &'static Format {
         let at = self as usize;
-        FORMATS.get(at).unwrap_or_else(|| &WIDE[at - FORMATS.len()])
+        FORMATS.get(at).unwrap_or_else(|| &EXPANDED[at - FORMATS.len()])
     }
 }
 
 impl Format {
-    /// What devices may hold in its place, in planes only: more bits, of which weights take fewer instructions.
-    pub fn wide(&self) -> Option<&'static Format> {
-        WIDE.iter().find(|wide| wide.ggml_id == self.ggml_id)
+    /// What devices may hold in its place, in a structure of arrays only: more bits, of which weights take fewer instructions.
+    pub fn expanded(&self) -> Option<&'static Format> {
+        EXPANDED.iter().find(|wide| wide.ggml_id == self.ggml_id)
     }
 
     /// Whether it is of devices only: whether it has no kernels for blocks.
-    pub fn is_wide(&self) -> bool {
+    pub fn is_expanded(&self) -> bool {
         self.id as usize >= FORMATS.len()
     }
 }
@@ -82,7 +82,7 @@ mod tests {
         }
         let files: std::collections::HashSet<u32> = FORMATS.iter().map(|f| f.ggml_id).collect();
         assert_eq!(files.len(), FORMATS.len());
-        assert!(WIDE.iter().all(|wide| files.contains(&wide.ggml_id) && wide.is_wide()));
-        assert!(!FORMATS.iter().any(Format::is_wide));
+        assert!(EXPANDED.iter().all(|wide| files.contains(&wide.ggml_id) && wide.is_expanded()));
+        assert!(!FORMATS.iter().any(Format::is_expanded));
     }
 }

@@ -53,7 +53,7 @@ pub const FORMAT: Format = Format {
         Field::new("D", 0, 2),
     ],
     codes: Some(Codes {
-        planes: &[
+        soa: &[
             Plane::Field("QS"),
             Plane::Codes("SIGNS", 32),
             Plane::Field("QH"),

@@ -60,7 +60,7 @@ pub const FORMAT: Format = Format {
     block_bytes: 2 + 64 + 8,
     fields: &[Field::new("QS", 2, 64), Field::new("SC", 66, 8), Field::new("D", 0, 2)],
     codes: Some(Codes {
-        planes: &[Plane::Codes("QS", 64), Plane::Field("SC"), Plane::Codes("QH", 4), Plane::Field("D")],
+        soa: &[Plane::Codes("QS", 64), Plane::Field("SC"), Plane::Codes("QH", 4), Plane::Field("D")],
         place,
     }),
     decode,

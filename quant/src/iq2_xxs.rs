@@ -62,7 +62,7 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 8 * 8,
     fields: &[Field::new("QS", 2, 64), Field::new("D", 0, 2)],
-    codes: Some(Codes { planes: &[Plane::Codes("QS", 64), Plane::Codes("SC", 4), Plane::Field("D")], place }),
+    codes: Some(Codes { soa: &[Plane::Codes("QS", 64), Plane::Codes("SC", 4), Plane::Field("D")], place }),
     decode,
     encode,
     first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),

@@ -53,7 +53,7 @@ pub const FORMAT: Format = Format {
     block_bytes: 2 + 64 + 32,
     fields: &[Field::new("QS", 2, 64), Field::new("SIGNS", 66, 32), Field::new("D", 0, 2)],
     codes: Some(Codes {
-        planes: &[Plane::Field("QS"), Plane::Codes("SIGNS", 32), Plane::Codes("SC", 4), Plane::Field("D")],
+        soa: &[Plane::Field("QS"), Plane::Codes("SIGNS", 32), Plane::Codes("SC", 4), Plane::Field("D")],
         place,
     }),
     decode,

@@ -37,7 +37,7 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 2 + 16,
     fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
-    codes: Some(Codes { planes: &[Plane::Codes("QS", 16), Plane::Field("D")], place: |i| codes::nibbles(2, 16, i) }),
+    codes: Some(Codes { soa: &[Plane::Codes("QS", 16), Plane::Field("D")], place: |i| codes::nibbles(2, 16, i) }),
     decode,
     encode,
     first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),

@@ -43,10 +43,7 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 2 + 4 + 128,
     fields: &[Field::new("QS", 8, 128), Field::new("HEAD", 0, 8)],
-    codes: Some(Codes {
-        planes: &[Plane::Codes("QS", 128), Plane::Field("HEAD")],
-        place: |i| codes::nibbles(8, 16, i),
-    }),
+    codes: Some(Codes { soa: &[Plane::Codes("QS", 128), Plane::Field("HEAD")], place: |i| codes::nibbles(8, 16, i) }),
     decode,
     encode,
     first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),

@@ -6,12 +6,12 @@
 
 mod bits;
 pub mod codes;
+mod expanded;
 mod format;
 mod formats;
 pub mod grid;
 pub mod search;
 pub mod tables;
-mod wide;
 
 pub mod bf16;
 pub mod f16;
@@ -43,6 +43,6 @@ pub mod q8_k;
 pub mod tq1_0;
 pub mod tq2_0;
 
+pub use expanded::EXPANDED;
 pub use format::{Field, Format, FormatId, Part};
 pub use formats::{all, find, FORMATS};
-pub use wide::WIDE;

@@ -52,7 +52,7 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 1 + 16,
     fields: &[Field::new("QS", 1, 16), Field::new("E", 0, 1)],
-    codes: Some(Codes { planes: &[Plane::Codes("QS", 16), Plane::Field("E")], place: |i| codes::nibbles(1, 16, i) }),
+    codes: Some(Codes { soa: &[Plane::Codes("QS", 16), Plane::Field("E")], place: |i| codes::nibbles(1, 16, i) }),
     decode,
     encode,
     first_bad: |bytes, n| first_bad(bytes, n, |b| b[0] != 255),

@@ -51,7 +51,7 @@ pub const FORMAT: Format = Format {
     block_len: 64,
     block_bytes: 4 + 32,
     fields: &[Field::new("QS", 4, 32), Field::new("SC", 0, 4)],
-    codes: Some(Codes { planes: &[Plane::Codes("QS", 32), Plane::Field("SC")], place: |i| codes::nibbles(4, 8, i) }),
+    codes: Some(Codes { soa: &[Plane::Codes("QS", 32), Plane::Field("SC")], place: |i| codes::nibbles(4, 8, i) }),
     decode,
     encode,
     first_bad: |_, _| None,

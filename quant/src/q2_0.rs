@@ -33,7 +33,7 @@ pub const FORMAT: Format = Format {
     block_bytes: 2 + 16,
     fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
     codes: Some(Codes {
-        planes: &[Plane::Codes("QS", 16), Plane::Field("D")],
+        soa: &[Plane::Codes("QS", 16), Plane::Field("D")],
         place: |i| Place::Bit(16 + 2 * codes::of_pairs(i) + i % 2),
     }),
     decode,

@@ -80,7 +80,7 @@ pub const FORMAT: Format = Format {
     block_bytes: 32 + 64 + 12 + 2,
     fields: &[Field::new("QS", 32, 64), Field::new("HM", 0, 32), Field::new("SC", 96, 12), Field::new("D", 108, 2)],
     codes: Some(Codes {
-        planes: &[Plane::Codes("QS", 64), Plane::Codes("HM", 32), Plane::Field("SC"), Plane::Field("D")],
+        soa: &[Plane::Codes("QS", 64), Plane::Codes("HM", 32), Plane::Field("SC"), Plane::Field("D")],
         place,
     }),
     decode,

@@ -42,7 +42,7 @@ pub const FORMAT: Format = Format {
     block_bytes: 48 + 4 + 2,
     fields: &[Field::new("QS", 0, 48), Field::new("QH", 48, 4), Field::new("D", 52, 2)],
     codes: Some(Codes {
-        planes: &[Plane::Codes("QS", 64), Plane::Field("D")],
+        soa: &[Plane::Codes("QS", 64), Plane::Field("D")],
         place: |i| Place::Digit(codes::of_pairs(i), i % 2),
     }),
     decode,

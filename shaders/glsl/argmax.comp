@@ -1,4 +1,4 @@
-// logits [w, vocab] -> the greedy id of each wanted row, kept per sequence for the next step and listed for the host.
+// logits [w, vocab] -> the greedy id of each output row, kept per sequence for the next step and listed for the host.
 // Workgroups take parts of a row; the last to arrive compares what they found. The first of equal logits wins. A NaN among them
 // outdoes all: the host is told, and the next step goes on with some id of the vocabulary.
 #version 460
@@ -37,7 +37,7 @@ void main() {
     const uint step = parts * gl_WorkGroupSize.x;
     uint i = part * gl_WorkGroupSize.x + t;
     float l = logits.v[row * vocab + min(i, vocab - 1)], next = logits.v[row * vocab + min(i + step, vocab - 1)];
-    if (row >= params.w[STEP_WANTED]) return; // the recording has room for more; nothing above waits for the answer
+    if (row >= params.w[STEP_OUTPUTS]) return; // the recording has room for more; nothing above waits for the answer
     float value = 0.0;
     uint id = NONE, largest = 0; // of the bits but the sign: infinity's, unless there is a NaN
     for (; i < vocab; i += step) {

@@ -12,6 +12,9 @@ layout(local_size_x_id = 0) in;            // a multiple of 32 * GH
 layout(constant_id = 1) const uint GH = 1; // query heads per workgroup, all of one K/V head
 #define Rows F32x4
 #include "push/attn_flash.glsl"
+#include "lib/mask.glsl"
+#define EXP exp2
+#include "lib/softmax.glsl"
 const uint ROWS = 16; // of a subgroup
 #include "lib/attn_matrix.glsl"
 
@@ -26,6 +29,13 @@ Queries queries(vec4 a, vec4 b) {
     return m;
 }
 
+// Whether a row at `own` sees `pos`, which is below the end of what it sees.
+bool seen(uint pos, uint own, uint limit) { return pos < limit && (MASK == MASK_CAUSAL || pos >= first_seen(own)); }
+// A score by the rules, as a power of two, which it is already.
+float powered(float score, uint h, uint pos, uint own) {
+    return RULES == 0 ? score : ruled(score / LOG2_E, h, own > pos ? own - pos : pos - own) * LOG2_E;
+}
+
 void main() {
     const uint lane = gl_SubgroupInvocationID, subgroup = subgroupBroadcastFirst(gl_SubgroupID);
     const uint n = params.w[STEP_ROWS], tiles = gl_WorkGroupSize.x / 32 / GH;
@@ -33,13 +43,14 @@ void main() {
     const uint first = ((gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x) * tiles + subgroup / GH) * ROWS;
     if (first >= n) return;
     const uint h = gl_WorkGroupID.y * GH + subgroup % GH, kv_head = h / (heads / kv_heads);
-    const uint own = min(first + lane % ROWS, n - 1), own_table = step_table(params, own);
-    const uint own_len = lane < ROWS && first + lane < n ? step_pos(params, own) + 1 : 0;
+    const uint own = min(first + lane % ROWS, n - 1), own_table = table_of(own), own_pos = step_pos(params, own);
+    const uint own_len = lane < ROWS && first + lane < n ? end_seen(own) : 0;
     const uint g = lane / 4;
     const uvec2 lens = uvec2(subgroupShuffle(own_len, g), subgroupShuffle(own_len, g + 8));
     const uvec2 row_tables = uvec2(subgroupShuffle(own_table, g), subgroupShuffle(own_table, g + 8));
     // Scores are powers of two.
-    const float by_scale = scale * 1.44269504;
+    const float by_scale = scale * LOG2_E;
+    const uvec2 poss = uvec2(subgroupShuffle(own_pos, g), subgroupShuffle(own_pos, g + 8));
     Queries asked[HEAD_DIM / 16];
     const uvec2 from_row = (min(uvec2(first + g, first + g + 8), n - 1) * (heads + 2 * kv_heads) + h) * (HEAD_DIM / 4);
     [[unroll]] for (uint i = 0; i < HEAD_DIM / 16; i++) {
@@ -56,10 +67,11 @@ void main() {
         pending = subgroupBroadcastFirst(pending & ~subgroupBallot(same).x);
         const uint end = subgroupBroadcastFirst(subgroupMax(same ? own_len : 0));
         const uvec2 limit = uvec2(row_tables.x == table ? lens.x : 0, row_tables.y == table ? lens.y : 0);
-        uint word = params.w[table], ahead = params.w[table + min(KV_BLOCK, end - 1) / KV_BLOCK];
-        fetch_k(word, kv_head, 0, end, lane);
-        fetch_v(word, kv_head, 0, end, lane);
-        for (uint from = 0; from < end; from += TILE) {
+        const uint begin = subgroupBroadcastFirst(subgroupMin(same ? first_seen(own_pos) : end)) / KV_BLOCK * KV_BLOCK;
+        uint word = params.w[table + begin / KV_BLOCK], ahead = params.w[table + min(begin + KV_BLOCK, end - 1) / KV_BLOCK];
+        fetch_k(word, kv_head, begin, end, lane);
+        fetch_v(word, kv_head, begin, end, lane);
+        for (uint from = begin; from < end; from += TILE) {
             const uint next = from + TILE;
             if (next % KV_BLOCK == 0) {
                 word = ahead;
@@ -75,8 +87,8 @@ void main() {
                 }
                 [[unroll]] for (uint e = 0; e < 2; e++) {
                     const uint pos = from + 8 * half_ + 2 * (lane % 4) + e;
-                    a[2 * half_ + e] = pos < limit.x ? even[e] + odd[e] : -1e30;
-                    b[2 * half_ + e] = pos < limit.y ? even[2 + e] + odd[2 + e] : -1e30;
+                    a[2 * half_ + e] = seen(pos, poss.x, limit.x) ? powered(even[e] + odd[e], h, pos, poss.x) : -1e30;
+                    b[2 * half_ + e] = seen(pos, poss.y, limit.y) ? powered(even[2 + e] + odd[2 + e], h, pos, poss.y) : -1e30;
                 }
             }
             if (next < end) fetch_k(word, kv_head, next, end, lane);
@@ -98,7 +110,13 @@ void main() {
             if (next < end) fetch_v(word, kv_head, next, end, lane);
         }
     }
-    const vec2 by = 1.0 / vec2(row_sum(total.x), row_sum(total.y));
+    total = vec2(row_sum(total.x), row_sum(total.y));
+    vec2 by = vec2(1.0);
+    if (has_sinks()) {
+        const float sink = F32(sinks).v[h] * LOG2_E;
+        [[unroll]] for (uint r = 0; r < 2; r++) by[r] = sink_in(most[r], total[r], sink);
+    }
+    by /= total;
     // A thread's outputs of every 64 dimensions are two runs of eight neighbours of each row.
     [[unroll]] for (uint r = 0; r < 2; r++) {
         const uint row = first + g + 8 * r;

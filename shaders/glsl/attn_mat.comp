@@ -25,8 +25,9 @@ void main() {
     uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
     uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
     if (row >= params.w[STEP_ROWS]) return;
-    uint table = step_table(params, row), len = step_pos(params, row) + 1, kv_head = h0 / (heads / kv_heads), used, start, end;
-    find_part(len, part, parts, used, start, end);
+    uint table = table_of(row), pos = step_pos(params, row), len = end_seen(row), kv_head = h0 / (heads / kv_heads), used, start, end;
+    const uint seen = first_seen(pos);
+    find_part(seen / KV_BLOCK * KV_BLOCK, len, part, parts, used, start, end);
     if (start >= len) {
         if (LEAVES == 1) leave_none(h0, part, parts);
         return;
@@ -41,9 +42,9 @@ void main() {
         fetch_k(word, kv_head, from, end, lane);
         fetch_v(word, kv_head, from, end, lane);
     }
-    load_heads(row, h0, kv_head, len - 1, fresh);
+    load_heads(row, h0, kv_head, pos, fresh);
     if (fresh) store_newest(kv_slot(params, table, len - 1, kv_head, kv_heads));
-    score_newest(fresh);
+    score_newest(fresh, h0, part);
     Queries asked[HEAD_DIM / 16];
     [[unroll]] for (uint i = 0; i < HEAD_DIM / 16; i++) {
         uint at = (lane / 4 * HEAD_DIM + i / 2 * 32 + lane % 4 * 8 + i % 2 * 4) / 4;
@@ -51,7 +52,7 @@ void main() {
     }
     Scores outs[HEAD_DIM / 8];
     [[unroll]] for (uint i = 0; i < HEAD_DIM / 8; i++) outs[i] = Scores(0.0);
-    float most = -1e30, total = 0.0;
+    float most = -1e29, total = 0.0; // above what stands for positions that are masked
     while (from < end) {
         uint next = from % KV_BLOCK == 0 ? from + TILE : from - TILE + SUBGROUPS * KV_BLOCK;
         if (from % KV_BLOCK != 0) {
@@ -68,19 +69,18 @@ void main() {
             }
             even += odd;
             [[unroll]] for (uint e = 0; e < 2; e++) {
-                bool there = from + 8 * half_ + 2 * (lane % 4) + e < end;
-                s[2 * half_ + e] = there ? even[e] + even[2 + e] : -1e30;
+                const uint at = from + 8 * half_ + 2 * (lane % 4) + e;
+                const float score = ruled(even[e] + even[2 + e], h0 + lane / 4, pos > at ? pos - at : at - pos);
+                s[2 * half_ + e] = at < end && (MASK == MASK_CAUSAL || at >= seen) ? score : -1e30;
             }
         }
         if (next < end) fetch_k(word, kv_head, next, end, lane);
         float now = max(most, row_max(s));
         if (subgroupAny(now > most)) {
-            float by = exp(most - now);
-            total *= by;
+            const float by = raise(most, total, now);
             [[unroll]] for (uint i = 0; i < HEAD_DIM / 8; i++) {
                 [[unroll]] for (uint e = 0; e < 4; e++) outs[i][e] *= by;
             }
-            most = now;
         }
         s = exp(s - most);
         total += s.x + s.y + s.z + s.w;
@@ -108,9 +108,9 @@ void main() {
     if (t < GH) {
         float whole = best[t], weight = 0.0;
         [[unroll]] for (uint k = 0; k < SUBGROUPS; k++) whole = max(whole, of_best[k * 8 + t]);
-        float newest = exp(best[t] - whole) * sum[t];
-        keep[t] = newest;
-        weight = newest;
+        const float rest = exp(best[t] - whole);
+        keep[t] *= rest;
+        weight = rest * sum[t];
         [[unroll]] for (uint k = 0; k < SUBGROUPS; k++) {
             float by = exp(of_best[k * 8 + t] - whole);
             weight += by * of_sum[k * 8 + t];

@@ -1,11 +1,11 @@
 // Attention of one row over a part of its sequence, for the GH query heads of one K/V head per workgroup, so that K and V
-// are read once for all of them: q of qkv -> y [n, heads * HEAD_DIM]. The parts of a long sequence meet in `partials`, where
+// are read once for all of them: q of qkv -> y [n, heads * V_DIM]. The parts of a long sequence meet in `partials`, where
 // the last workgroup to arrive joins them. With ROPE, norms and RoPE are done here too, and the workgroups of the newest
 // position write k and v to the cache, those of one K/V head the same; a step must hold no other row of the sequence then.
 #version 460
 #include "lib/attn.glsl"
 const uint K_LEN = K_TYPE == KV_F32 ? 4 : 8, V_LEN = V_TYPE == KV_F32 ? 4 : 8; // elements of a unit
-const uint K_UNITS = HEAD_DIM / K_LEN, V_UNITS = HEAD_DIM / V_LEN;
+const uint K_UNITS = HEAD_DIM / K_LEN, V_UNITS = V_DIM / V_LEN;
 const uint SHARES = SIZE / SPAN;      // threads that share a position's score
 const uint GROUPS = SIZE / V_UNITS;   // positions whose V is taken at once
 const uint K_LOADS = (SPAN * K_UNITS + SIZE - 1) / SIZE, V_LOADS = (SPAN + GROUPS - 1) / GROUPS;
@@ -18,13 +18,13 @@ void fetch(uint table, uint kv_head, uint base, uint end) {
     [[unroll]] for (uint i = 0; i < K_LOADS; i++) {
         uint j = t + i * SIZE, pos = base + j / K_UNITS;
         if (j < SPAN * K_UNITS && pos < end) {
-            k_raw[i] = kv_fetch(k_cache, K_TYPE, kv_slot(params, table, pos, kv_head, kv_heads), j % K_UNITS);
+            k_raw[i] = kv_fetch(k_cache, K_TYPE, HEAD_DIM, kv_slot(params, table, pos, kv_head, kv_heads), j % K_UNITS);
         }
     }
     [[unroll]] for (uint i = 0; i < V_LOADS; i++) {
         uint pos = base + t / V_UNITS + i * GROUPS;
         if (t < GROUPS * V_UNITS && pos < min(end, base + SPAN)) {
-            v_raw[i] = kv_fetch(v_cache, V_TYPE, kv_slot(params, table, pos, kv_head, kv_heads), t % V_UNITS);
+            v_raw[i] = kv_fetch(v_cache, V_TYPE, V_DIM, kv_slot(params, table, pos, kv_head, kv_heads), t % V_UNITS);
         }
     }
 }
@@ -36,9 +36,9 @@ void gather(uint g, uint row, uint h0, uint part, uint parts, uint used, vec4 a[
     summed[t * (V_LEN / 4)] = a[0];
     if (V_LEN == 8) summed[2 * t + 1] = a[1];
     barrier();
-    if (t < HEAD_DIM / 4) {
+    if (t < V_DIM / 4) {
         vec4 o = vec4(0.0);
-        for (uint k = 0; k < GROUPS; k++) o += summed[HEAD_DIM / 4 * k + t];
+        for (uint k = 0; k < GROUPS; k++) o += summed[V_DIM / 4 * k + t];
         give(g, t, row, h0, part, parts, used, o);
     }
     if (LEAVES == 0 && used > 1 && t == 0) give_state(g, row, h0, part, parts);
@@ -48,8 +48,8 @@ void main() {
     uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
     uint t = gl_LocalInvocationID.x;
     if (row >= params.w[STEP_ROWS]) return;
-    uint table = step_table(params, row), len = step_pos(params, row) + 1, kv_head = h0 / (heads / kv_heads), used, start, end;
-    find_part(len, part, parts, used, start, end);
+    uint table = table_of(row), pos = step_pos(params, row), len = end_seen(row), kv_head = h0 / (heads / kv_heads), used, start, end;
+    find_part(first_seen(pos), len, part, parts, used, start, end);
     if (start >= len) {
         if (LEAVES == 1) leave_none(h0, part, parts);
         return;
@@ -57,16 +57,16 @@ void main() {
     bool fresh = ROPE == 1 && end == len;
     if (fresh) end--;
     fetch(table, kv_head, start, end);
-    load_heads(row, h0, kv_head, len - 1, fresh);
+    load_heads(row, h0, kv_head, pos, fresh);
     if (fresh) store_newest(kv_slot(params, table, len - 1, kv_head, kv_heads));
-    score_newest(fresh);
+    score_newest(fresh, h0, part);
     uint group = t / V_UNITS, unit = t % V_UNITS;
     vec4 acc[8][2];
     [[unroll]] for (uint g = 0; g < GH; g++) {
         bool first = fresh && group == 0;
         uint at = ((GH + 1) * HEAD_DIM + unit * V_LEN) / 4;
-        acc[g][0] = first ? q[at] : vec4(0.0);
-        acc[g][1] = first && V_LEN == 8 ? q[at + 1] : vec4(0.0);
+        acc[g][0] = first ? keep[g] * q[at] : vec4(0.0);
+        acc[g][1] = first && V_LEN == 8 ? keep[g] * q[at + 1] : vec4(0.0);
     }
     for (uint base = start; base < end; base += SPAN) {
         [[unroll]] for (uint i = 0; i < K_LOADS; i++) {
@@ -91,24 +91,25 @@ void main() {
         [[unroll]] for (uint g = 0; g < GH; g++) p[g * SIZE + t] = score[g];
         barrier();
         for (uint g = gl_SubgroupID; g < GH; g += gl_NumSubgroups) {
-            float before = best[g], most = -1e30, total = 0.0;
+            float largest = best[g], all = sum[g], most = -1e30, total = 0.0;
             for (uint i = gl_SubgroupInvocationID; i < SPAN; i += gl_SubgroupSize) {
                 float whole = 0.0;
                 [[unroll]] for (uint k = 0; k < SHARES; k++) whole += p[g * SIZE + k * SPAN + i];
-                p[g * SIZE + i] = whole * scale;
-                if (base + i < end) most = max(most, whole * scale);
+                whole = ruled(whole * scale, h0 + g, pos > base + i ? pos - base - i : base + i - pos);
+                p[g * SIZE + i] = whole;
+                if (base + i < end) most = max(most, whole);
             }
-            float now = max(before, subgroupMax(most));
+            const float by = raise(largest, all, max(largest, subgroupMax(most)));
             for (uint i = gl_SubgroupInvocationID; i < SPAN; i += gl_SubgroupSize) {
-                float e = base + i < end ? exp(p[g * SIZE + i] - now) : 0.0;
+                float e = base + i < end ? exp(p[g * SIZE + i] - largest) : 0.0;
                 p[g * SIZE + i] = e;
                 total += e;
             }
             total = subgroupAdd(total);
             if (subgroupElect()) {
-                keep[g] = exp(before - now);
-                best[g] = now;
-                sum[g] = sum[g] * keep[g] + total;
+                keep[g] = by;
+                best[g] = largest;
+                sum[g] = all + total;
             }
         }
         barrier();

@@ -8,7 +8,7 @@ layout(local_size_x_id = 0) in;
 
 void main() {
     WEIGHT_INIT
-    // All that may be wanted is asked for at once: what a row past the last one has is not looked at.
+    // All that may be needed is asked for at once: what a row past the last one has is not looked at.
     uint row = gl_WorkGroupID.x, rows = params.w[STEP_ROWS], id = step_token(params, row), seq = step_seq(params, row);
     uint last = sampled.v[row < rows ? seq : 0];
     if (row >= rows) return;

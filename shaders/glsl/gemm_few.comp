@@ -2,7 +2,7 @@
 // them in registers. It asks for a device that spreads matrices over threads as it expects (policy/matrix.rs: `direct`): of
 // weights, thread 4 g + t has rows g and g + 8 and inputs 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, of activations those inputs of
 // row g of the step. Since it does not matter which input of the row is which of the matrix, these four are a group of
-// chunk t of four; activations come packed in this order (see lib/few.glsl). SPLIT subgroups share the inputs of a row.
+// chunk t of four; activations come packed in this order (see lib/pack_layout.glsl). SPLIT subgroups share the inputs of a row.
 #version 460
 #include "lib/types.glsl"
 #include "words/shared.glsl"
@@ -20,22 +20,22 @@ layout(constant_id = 5) const uint K = 4096;    // inputs
 layout(constant_id = 7) const uint SPLIT = 8;   // subgroups that share the inputs of a row
 layout(constant_id = 9) const uint TILES = 1;   // matrices of activations: 1 or 2
 layout(constant_id = 13) const uint TURN = 8;   // groups whose activations are held at a time: even, divides CHUNK / 4
-// If not 0, y is packed as the next product wants it (lib/few.glsl), scaled by PASSED_SCALE: it leaves room for outliers, as
+// If not 0, y is packed as the next product wants it (lib/pack_layout.glsl), scaled by PACK_EPILOGUE_SCALE: it leaves room for outliers, as
 // gated units have, while what halves lose at the lower end is nothing beside them.
-layout(constant_id = 12) const uint PASSED = 0;
-#define PASSED_SCALE (1.0 / float(GATED_FACTOR))
-layout(constant_id = 14) const uint SENT = 0;    // layouts that y is packed in for a norm (lib/link.glsl), if it is: the first,
-layout(constant_id = 15) const uint SENT_2 = 0;  // and another one
-layout(constant_id = 16) const uint NORMED = 0;  // 1: x came packed so
-#define LINKED
+layout(constant_id = 12) const uint PACK_EPILOGUE = 0;
+#define PACK_EPILOGUE_SCALE (1.0 / float(GATED_FACTOR))
+layout(constant_id = 14) const uint NORM_EPILOGUE = 0;   // if not 0, a layout that y is packed in for a norm (lib/pack_norm.glsl),
+layout(constant_id = 15) const uint NORM_EPILOGUE_2 = 0;  // and another one
+layout(constant_id = 16) const uint NORM_PROLOGUE = 0;  // 1: x came packed so
+#define HAS_PACK_EPILOGUE
 #include "lib/gemv.glsl"
-#include "lib/few.glsl"
-#include "lib/link.glsl"
-const uint WIDE = 8;
+#include "lib/pack_layout.glsl"
+#include "lib/pack_norm.glsl"
+const uint MAT_N = 8;
 const uint STEP = 4 * CHUNK;                    // inputs taken at a time
 const uint STEPS = (K + STEP - 1) / STEP;
 const uint AT_ONCE = TILES;
-const uint ROOM = 4 * WIDE * TILES;             // uvec4 of a subgroup's sums
+const uint ROOM = 4 * MAT_N * TILES;             // uvec4 of a subgroup's sums
 shared uvec4 tile[gl_WorkGroupSize.x / 32 * ROOM];
 #include "lib/matrix.glsl"
 
@@ -66,7 +66,7 @@ Weights factors(float16_t top, float16_t low, bool mine) {
 // The groups in their turn: those of the same bytes follow each other, so that these are looked up once.
 uint in_turn(uint i) {
 #ifdef LEVEL_HALVES
-    if (PLANES == 1) return i;
+    if (SOA == 1) return i;
     return i / (2 * LEVEL_APART) * (2 * LEVEL_APART) + i % (2 * LEVEL_APART) / 2 + i % 2 * LEVEL_APART;
 #else
     return i;
@@ -76,7 +76,7 @@ uint in_turn(uint i) {
 // The norm's factors of the rows, for `finish`.
 void find_factors() {
     const uint EACH_ROW = gl_WorkGroupSize.x / 16, t = gl_LocalInvocationID.x, row = t / EACH_ROW, n = flags >> 8 & 0xffff;
-    F32x4 squares = F32x4(link.v[LINK_SQUARES]);
+    F32x4 squares = F32x4(norm_epilogue.v[EPILOGUE_SQUARES]);
     vec4 sums = vec4(0.0);
     [[unroll]] for (uint i = 0; i < K / 64; i += EACH_ROW) {
         const uint at = i + t % EACH_ROW;
@@ -85,19 +85,19 @@ void find_factors() {
     float sum = sums.x + sums.y + sums.z + sums.w;
     [[unroll]] for (uint by = 1; by < EACH_ROW; by *= 2) sum += subgroupShuffleXor(sum, by);
     if (t % EACH_ROW != 0 || row >= n) return;
-    norm_factors[row] = F32(link.v[LINK_POWERS]).v[row] / sqrt(sum / float(K) + eps);
-    if (gl_WorkGroupID.x == 0) F32(link.v[LINK_NEXT]).v[row] = power_of(sum / float(K));
+    norm_factors[row] = F32(norm_epilogue.v[EPILOGUE_POWERS]).v[row] / sqrt(sum / float(K) + eps);
+    if (gl_WorkGroupID.x == 0) F32(norm_epilogue.v[EPILOGUE_NEXT]).v[row] = power_of(sum / float(K));
 }
 
 void main() {
-    if (NORMED == 1) find_factors();
+    if (NORM_PROLOGUE == 1) find_factors();
     WEIGHT_INIT
     const uint lane = gl_SubgroupInvocationID, slice = gl_SubgroupID % SPLIT, part = gl_SubgroupID / SPLIT % PARTS;
-    const uint my_row = gl_SubgroupID / (SPLIT * PARTS) * TALL + lane / 4, my_chunk = lane % 4, magic = magic();
+    const uint my_row = gl_SubgroupID / (SPLIT * PARTS) * MAT_M + lane / 4, my_chunk = lane % 4, magic = magic();
     U32x4 codes = U32x4(x);
     Line line[2];
-    [[unroll]] for (uint h = 0; h < 2; h++) line[h] = line_at(gl_WorkGroupID.x * HEIGHT * TALL + my_row + 8 * h, part);
-    for (uint t = gl_WorkGroupID.x; t * HEIGHT * TALL < m; t += gl_NumWorkGroups.x) {
+    [[unroll]] for (uint h = 0; h < 2; h++) line[h] = line_at(gl_WorkGroupID.x * HEIGHT * MAT_M + my_row + 8 * h, part);
+    for (uint t = gl_WorkGroupID.x; t * HEIGHT * MAT_M < m; t += gl_NumWorkGroups.x) {
         Sums sums[2 * TILES]; // of even and of odd groups, so that none waits for the one before
         [[unroll]] for (uint j = 0; j < 2 * TILES; j++) sums[j] = Sums(0.0);
 #ifdef SMALL
@@ -115,7 +115,7 @@ void main() {
             Coded top = coded(raw[0], 4 * step + my_chunk), low = coded(raw[1], 4 * step + my_chunk);
             if (step + SPLIT >= STEPS) {
                 [[unroll]] for (uint h = 0; h < 2; h++) {
-                    line[h] = line_at((t + gl_NumWorkGroups.x) * HEIGHT * TALL + my_row + 8 * h, part);
+                    line[h] = line_at((t + gl_NumWorkGroups.x) * HEIGHT * MAT_M + my_row + 8 * h, part);
                 }
             }
             [[unroll]] for (uint i = 0; i < GROUPS; i++) {
@@ -146,9 +146,9 @@ void main() {
         [[unroll]] for (uint j = 0; j < TILES; j++) sums[j] = whole[j];
 #endif
         [[unroll]] for (uint j = 0; j < TILES; j++) {
-            coopMatStore(sums[j] + sums[TILES + j], tile, gl_SubgroupID * ROOM + j * (TALL * WIDE / 4), TALL / 4,
+            coopMatStore(sums[j] + sums[TILES + j], tile, gl_SubgroupID * ROOM + j * (MAT_M * MAT_N / 4), MAT_M / 4,
                          gl_CooperativeMatrixLayoutColumnMajor);
         }
-        finish(t * HEIGHT * TALL, 0);
+        finish(t * HEIGHT * MAT_M, 0);
     }
 }

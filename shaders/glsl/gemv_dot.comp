@@ -17,9 +17,9 @@ const uint ONE = EXPERTS == 2 ? K / USED : K; // inputs of one matrix
 const bool EVEN = K / CHUNK % 32 == 0 && EXPERTS < 2; // subgroups of up to 32 have a chunk for every thread
 const uint SPANS = (K + SPAN - 1) / SPAN;
 const uint UNITS = SPAN * BITS / 128 + SPAN * BITS / 1024 + 1; // of a row
-shared uvec4 x_codes[COLS * UNITS];
+shared uvec4 x_q[COLS * UNITS];
 const uint SCALED = 32;
-#include "lib/codes.glsl"
+#include "lib/quantize.glsl"
 shared float x_scale[COLS * SPAN / 32];
 #ifdef HAS_OFFSET
 const bool WHOLE = GROUPS == 8 * PIECES; // a piece is a run of 32
@@ -74,7 +74,7 @@ void code(uint col, uint span) {
     [[unroll]] for (uint j = 0; j < VECS; j++) {
         uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
         if (i < inputs_of(span) / 4) {
-            put_codes(col * UNITS, i, held[j], largest_of[j]);
+            put_quantized(col * UNITS, i, held[j], largest_of[j]);
             if (i % 8 == 0) x_scale[col * (SPAN / 32) + i / 8] = largest_of[j] / STEPS;
         }
     }
@@ -128,7 +128,8 @@ void fetch(uint slot, uint first, uint c) {
 
 #define DOT4 dot4
 #define OFFSET offset
-#include "lib/chain_format.glsl"
+#define DOTS dots_of
+#include "lib/dot.glsl"
 
 void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
     const uint UNITS_EACH = CHUNK / UNIT / PIECES; // of a piece
@@ -139,16 +140,9 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
             ivec2 dots[LINES];
             [[unroll]] for (uint r = 0; r < LINES; r++) dots[r] = ivec2(0);
             [[unroll]] for (uint h = 0; h < UNITS_EACH; h++) {
-                ivec4 a = ivec4(x_codes[unit + h]);
-                [[unroll]] for (uint r = 0; r < LINES; r++) {
-                    uint i = (p * UNITS_EACH + h) * (UNIT / 4);
-                    if (BITS == 16) {
-                        dots[r] += ivec2(dot4(q[r][i], a.x), dot4(q[r][i], a.y));
-                        dots[r] += ivec2(dot4(q[r][i + 1], a.z), dot4(q[r][i + 1], a.w));
-                    } else {
-                        [[unroll]] for (uint j = 0; j < 4; j++) dots[r].x += dot4(q[r][i + j], a[j]);
-                    }
-                }
+                ivec4 a = ivec4(x_q[unit + h]);
+                const uint i = (p * UNITS_EACH + h) * (UNIT / 4);
+                [[unroll]] for (uint r = 0; r < LINES; r++) dots[r] = DOTS(dots[r], UNIT_WORDS(q[r], i), a);
             }
 #ifdef HAS_OFFSET
             vec2 sums = x_sum[run];

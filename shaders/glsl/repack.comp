@@ -1,4 +1,4 @@
-// Blocks as in the file -> planes: the words of rows whose fields lie together, see quant/contract.glsl, some of them codes in
+// Blocks as in the file -> soa: the words of rows whose fields lie together, see quant/contract.glsl, some of them codes in
 // another order, see quant/src/codes.rs.
 #version 460
 #include "lib/types.glsl"
@@ -75,7 +75,7 @@ uint word_at(uint at) {
     return by == 0 ? low : (low >> by) | (word(at / 4 + 1) << (32 - by));
 }
 
-// Word `i` of a row as planes.
+// Word `i` of a row as a structure of arrays.
 uint planes_word(uint row, uint i) {
     uint at = 4 * i, four = 0;
     const uint f = field_of(at), width = place[2 * f + 1], part = place[2 * f];

@@ -1,11 +1,11 @@
-// logits [w, vocab] -> the id that the sampler's chain (src/sample.rs) draws for each wanted row, kept per sequence for the
+// logits [w, vocab] -> the id that the sampler's chain (src/sample.rs) draws for each output row, kept per sequence for the
 // next step and listed for the host. Workgroups take parts of a row and leave the K best of theirs, in order; the last to
-// arrive finds the best of all and does the rest of the chain. Logits are only read; no subgroup operations are needed. Of a row
+// arrive finds the best of all and does the rest of the megakernel. Logits are only read; no subgroup operations are needed. Of a row
 // with a NaN no id is drawn: the host is told, and the next step goes on with some id of the vocabulary.
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
-#include "lib/draw.glsl"
+#include "lib/request.glsl"
 layout(local_size_x_id = 0) in; // at least K, a multiple of AT_ONCE
 layout(constant_id = 1) const uint K = 1;     // most candidates of a row
 layout(constant_id = 2) const uint LOADS = 1; // logits of a thread
@@ -59,9 +59,9 @@ float draw_float(uint draw, uint i) { return uintBitsToFloat(params.w[draw + i])
 float lowered(float x, uint times, uint draw) {
     if (is_nan(x)) return x;
     if (times == 0) return uintBitsToFloat(0x80000000u | INFINITE);
-    float repeat = draw_float(draw, DRAW_REPEAT);
-    precise float by_frequency = float(times) * draw_float(draw, DRAW_FREQUENCY);
-    precise float by = by_frequency + draw_float(draw, DRAW_PRESENCE);
+    float repeat = draw_float(draw, REQUEST_REPEAT);
+    precise float by_frequency = float(times) * draw_float(draw, REQUEST_FREQUENCY);
+    precise float by = by_frequency + draw_float(draw, REQUEST_PRESENCE);
     precise float repeated = x <= 0.0 ? x * repeat : divided(x, repeat);
     precise float result = repeated - by;
     return result;
@@ -70,10 +70,10 @@ float lowered(float x, uint times, uint draw) {
 // Leaves in `list` those ids to lower that are in the part from `first` on; gives their number. The id that the host has not
 // read yet joins those it sent.
 uint find_lowered(uint row, uint draw, uint flags, uint first) {
-    uint t = gl_LocalInvocationID.x, entries = params.w[draw + DRAW_IDS], at = params.w[draw + DRAW_IDS_AT];
-    bool joins = (flags & DRAW_JOINS) != 0;
+    uint t = gl_LocalInvocationID.x, entries = params.w[draw + REQUEST_IDS], at = params.w[draw + REQUEST_IDS_AT];
+    bool joins = (flags & REQUEST_JOINS) != 0;
     if (entries == 0 && !joins) return 0;
-    uint unread = joins ? sampled.v[params.w[draw + DRAW_SEQ]] : 0xffffffffu;
+    uint unread = joins ? sampled.v[params.w[draw + REQUEST_SEQ]] : 0xffffffffu;
     if (t == 0) count = merged = 0;
     barrier();
     for (uint i = t; i < entries; i += SIZE) {
@@ -200,7 +200,7 @@ void draw_one(uint flags, uvec4 with, uint n) {
     float best = logit_of(chosen[0].x), x = t < n ? logit_of(chosen[t].x) : best;
     if (t == 0) kept = n;
     barrier();
-    if ((flags & DRAW_TOP_P) != 0) {
+    if ((flags & REQUEST_TOP_P) != 0) {
         share_out(n, x, best, mine, upto, all);
         umulExtended(all, with.y, high, low);
         uint least = high + uint(low != 0);
@@ -209,7 +209,7 @@ void draw_one(uint flags, uvec4 with, uint n) {
         n = kept;
         barrier();
     }
-    if ((flags & DRAW_MIN_P) != 0) {
+    if ((flags & REQUEST_MIN_P) != 0) {
         float lowest = min(best + uintBitsToFloat(with.z), best);
         if (t < n && (!is_finite(x) || x < lowest)) atomicMin(kept, t);
         barrier();
@@ -227,12 +227,12 @@ void draw_one(uint flags, uvec4 with, uint n) {
 
 void main() {
     uint row = gl_WorkGroupID.x, part = gl_WorkGroupID.y, parts = gl_NumWorkGroups.y, t = gl_LocalInvocationID.x;
-    uint first = part * SIZE * LOADS, draw = draws_at + row * STEP_DRAW_WORDS;
+    uint first = part * SIZE * LOADS, draw = requests_at + row * STEP_REQUEST_WORDS;
     float x[LOADS];
     [[unroll]] for (uint j = 0; j < LOADS; j++) x[j] = logits.v[row * vocab + min(first + j * SIZE + t, vocab - 1)];
-    if (row >= params.w[STEP_WANTED]) return; // the recording has room for more; nothing above waits for the answer
-    uint k = params.w[draw + DRAW_K], flags = params.w[draw + DRAW_FLAGS];
-    bool greedy = (flags & DRAW_GREEDY) != 0;
+    if (row >= params.w[STEP_OUTPUTS]) return; // the recording has room for more; nothing above waits for the answer
+    uint k = params.w[draw + REQUEST_K], flags = params.w[draw + REQUEST_FLAGS];
+    bool greedy = (flags & REQUEST_GREEDY) != 0;
     uint n = find_lowered(row, draw, flags, first);
     for (uint i = 0; i < n; i++) {
         uvec2 entry = list[i];
@@ -269,15 +269,15 @@ void main() {
         if (arrived != parts - 1) return;
         memoryBarrierBuffer();
     }
-    uvec4 with = uvec4(params.w[draw + DRAW_UNIT], params.w[draw + DRAW_P], params.w[draw + DRAW_LN_MIN_P],
-                       params.w[draw + DRAW_TEMPERATURE]);
+    uvec4 with = uvec4(params.w[draw + REQUEST_UNIT], params.w[draw + REQUEST_P], params.w[draw + REQUEST_LN_MIN_P],
+                       params.w[draw + REQUEST_TEMPERATURE]);
     if (parts > 1) join(row * parts * K, parts, k);
     bool nan = chosen[0].x == NAN_KEY;
     if (!greedy && !nan) draw_one(flags, with, min(k, vocab));
     barrier();
     if (t == 0) {
         uint id = nan ? ID_NAN : chosen[greedy ? 0 : kept].y;
-        if ((flags & DRAW_LAST) != 0) sampled.v[params.w[draw + DRAW_SEQ]] = nan ? 0 : id;
+        if ((flags & REQUEST_LAST) != 0) sampled.v[params.w[draw + REQUEST_SEQ]] = nan ? 0 : id;
         ids.v[row] = id;
     }
 }

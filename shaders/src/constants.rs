@@ -1,5 +1,5 @@
-//! Numbers that Rust and GLSL must agree on beside blocks of words. GLSL has them as `#include "words/kv.glsl"` and
-//! `"words/shared.glsl"`.
+//! Numbers that Rust and GLSL must agree on beside blocks of words. GLSL has them as `#include "words/kv.glsl"`,
+//! `"words/mask.glsl"` and `"words/shared.glsl"`.
 
 use crate::block::constants;
 
@@ -33,4 +33,23 @@ constants! {
     GATED_FACTOR = 16;
     /// What repack.comp knows parts of the codes by: the place of their first byte.
     REPACK_CODES = 1 << 16;
+}
+
+constants! {
+    /// Which positions attention sees, and what becomes of its scores.
+    MASK:
+    /// All up to the row's own.
+    MASK_CAUSAL = 0;
+    /// The last `window` of them.
+    MASK_WINDOW = 1;
+    /// Those of the row's own `window`, counted from position 0.
+    MASK_CHUNK = 2;
+    /// All of the sequence.
+    MASK_FULL = 3;
+    /// Of RULES: scores are capped.
+    RULE_SOFT_CAP = 1;
+    /// Of RULES: each head has a score without a value.
+    RULE_SINKS = 2;
+    /// Of RULES: scores fall with distance.
+    RULE_ALIBI = 4;
 }

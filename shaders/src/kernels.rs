@@ -57,10 +57,13 @@ pub struct Kernel {
     pub spec: &'static [(&'static str, u32)],
 }
 
-const KV: [(&str, u32); 3] = [("K_TYPE", 10), ("V_TYPE", 11), ("HEAD_DIM", 12)];
+const KV: [(&str, u32); 4] = [("K_TYPE", 10), ("V_TYPE", 11), ("HEAD_DIM", 12), ("V_DIM", 15)];
+
+/// Which positions a row sees, and rules of the scores: see [`crate::constants::MASK`].
+const SEEN: [(&str, u32); 2] = [("MASK", 16), ("RULES", 17)];
 
 /// Of attention of a few rows.
-const ATTN: [(&str, u32); 12] = [
+const ATTN: [(&str, u32); 15] = [
     ("SIZE", 0),
     ("GH", 1),
     ("ROPE", 2),
@@ -68,11 +71,14 @@ const ATTN: [(&str, u32); 12] = [
     ("NORM", 4),
     ("SPAN", 5),
     ("LEAST", 6),
-    ("PASSED", 13),
+    ("PACK_EPILOGUE", 13),
     ("LEAVES", 14),
     KV[0],
     KV[1],
     KV[2],
+    KV[3],
+    SEEN[0],
+    SEEN[1],
 ];
 
 /// Products with the matrices of each row's experts.
@@ -93,15 +99,15 @@ pub const MEGAKERNEL_FORMATS: [&str; 14] = [
     "iq3_s+q4_k",
     "iq2_xs+q4_k",
     "iq2_xxs+q4_k",
-    "iq3_s_wide+q4_k",
+    "iq3_s_expanded+q4_k",
 ];
 
 /// Likewise, of models with experts.
 pub const MEGAKERNEL_MOE_FORMATS: [&str; 8] =
-    ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "iq4_xs+q5_k", "mxfp4+q8_0", "iq3_s_wide+q4_k"];
+    ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "iq4_xs+q5_k", "mxfp4+q8_0", "iq3_s_expanded+q4_k"];
 
-/// 1: weights lie as planes, not as blocks.
-const PLANES: (&str, u32) = ("PLANES", 20);
+/// 1: weights lie as a structure of arrays, not as blocks.
+const SOA: (&str, u32) = ("SOA", 20);
 
 /// Times that a format's table stands in shared memory.
 const COPIES: (&str, u32) = ("COPIES", 21);
@@ -111,8 +117,13 @@ const SIGNED_DOTS: (&str, u32) = ("SIGNED_DOTS", 22);
 
 /// Every shader.
 pub const KERNELS: &[Kernel] = &[
-    Kernel { name: "embed", formats: Formats::All, needs: Needs::Nothing, spec: &[("SIZE", 0), PLANES] },
-    Kernel { name: "rms_norm", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0), ("WANTED", 1)] },
+    Kernel { name: "embed", formats: Formats::All, needs: Needs::Nothing, spec: &[("SIZE", 0), SOA] },
+    Kernel {
+        name: "rms_norm",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        spec: &[("SIZE", 0), ("OUTPUT_ROWS", 1)],
+    },
     Kernel {
         name: "gemv",
         formats: Formats::All,
@@ -126,7 +137,7 @@ pub const KERNELS: &[Kernel] = &[
             ("NORM", 6),
             EXPERTS[0],
             EXPERTS[1],
-            PLANES,
+            SOA,
         ],
     },
     Kernel {
@@ -147,13 +158,13 @@ pub const KERNELS: &[Kernel] = &[
             EXPERTS[0],
             EXPERTS[1],
             ("WHOLE_ROWS", 19),
-            PLANES,
+            SOA,
             COPIES,
             SIGNED_DOTS,
         ],
     },
     Kernel {
-        name: "chain",
+        name: "megakernel",
         formats: Formats::Pairs(&MEGAKERNEL_FORMATS),
         needs: Needs::IntegerDot,
         spec: &[
@@ -164,18 +175,18 @@ pub const KERNELS: &[Kernel] = &[
             ("LANES", 4),
             ("SPIN", 5),
             ("BITS", 6),
-            ("PACKETS", 7),
+            ("MESSAGES", 7),
             ("HEAD_DIM", 8),
             ("PARTED", 12),
             ("HEADS_MOST", 13),
             ("PAIR", 14),
-            PLANES,
+            SOA,
             COPIES,
             SIGNED_DOTS,
         ],
     },
     Kernel {
-        name: "chain_experts",
+        name: "megakernel_moe",
         formats: Formats::Pairs(&MEGAKERNEL_MOE_FORMATS),
         needs: Needs::IntegerDot,
         spec: &[
@@ -186,7 +197,7 @@ pub const KERNELS: &[Kernel] = &[
             ("LANES", 4),
             ("SPIN", 5),
             ("BITS", 6),
-            ("PACKETS", 7),
+            ("MESSAGES", 7),
             ("HEAD_DIM", 8),
             ("PARTED", 12),
             ("HEADS_MOST", 13),
@@ -194,12 +205,12 @@ pub const KERNELS: &[Kernel] = &[
             ("K_3", 9),
             EXPERTS[0],
             EXPERTS[1],
-            PLANES,
+            SOA,
             COPIES,
             SIGNED_DOTS,
         ],
     },
-    Kernel { name: "gemm_tile", formats: Formats::All, needs: Needs::Nothing, spec: &[("EPILOGUE", 1), PLANES] },
+    Kernel { name: "gemm_tile", formats: Formats::All, needs: Needs::Nothing, spec: &[("EPILOGUE", 1), SOA] },
     Kernel { name: "gemm_float", formats: Formats::None, needs: Needs::Nothing, spec: &[("EPILOGUE", 1)] },
     Kernel {
         name: "gemm_mat",
@@ -211,11 +222,11 @@ pub const KERNELS: &[Kernel] = &[
             ("ADD", 4),
             ("K", 5),
             ("SPLIT", 7),
-            ("WIDE", 8),
+            ("MAT_N", 8),
             ("TILES", 9),
             EXPERTS[0],
             EXPERTS[1],
-            PLANES,
+            SOA,
         ],
     },
     Kernel {
@@ -229,12 +240,12 @@ pub const KERNELS: &[Kernel] = &[
             ("K", 5),
             ("SPLIT", 7),
             ("TILES", 9),
-            ("PASSED", 12),
+            ("PACK_EPILOGUE", 12),
             ("TURN", 13),
-            ("SENT", 14),
-            ("SENT_2", 15),
-            ("NORMED", 16),
-            PLANES,
+            ("NORM_EPILOGUE", 14),
+            ("NORM_EPILOGUE_2", 15),
+            ("NORM_PROLOGUE", 16),
+            SOA,
             COPIES,
         ],
     },
@@ -242,21 +253,21 @@ pub const KERNELS: &[Kernel] = &[
         name: "pack",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &[("SIZE", 0), ("K", 1), ("NORM", 2), ("CHUNKS", 3), ("GATHER", 4), ("COLUMNS", 5), ("WIDE", 8)],
+        spec: &[("SIZE", 0), ("K", 1), ("NORM", 2), ("CHUNKS", 3), ("GATHER", 4), ("COLUMNS", 5), ("MAT_N", 8)],
     },
     Kernel {
-        name: "deal",
+        name: "moe_permute",
         formats: Formats::None,
         needs: Needs::Nothing,
         spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2), ("COLUMNS", 3)],
     },
-    Kernel { name: "experts_sum", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0), ("USED", 1)] },
-    Kernel { name: "matrix_map", formats: Formats::None, needs: Needs::Matrix, spec: &[("USE", 1), ("WIDE", 8)] },
+    Kernel { name: "moe_combine", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0), ("USED", 1)] },
+    Kernel { name: "fragment_layout", formats: Formats::None, needs: Needs::Matrix, spec: &[("USE", 1), ("MAT_N", 8)] },
     Kernel {
         name: "rope_kv",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &[("SIZE", 0), ("NEOX", 1), ("NORM", 2), KV[0], KV[1], KV[2]],
+        spec: &[("SIZE", 0), ("NEOX", 1), ("NORM", 2), KV[0], KV[1], KV[2], KV[3]],
     },
     Kernel { name: "attn_split", formats: Formats::None, needs: Needs::Nothing, spec: &ATTN },
     Kernel { name: "attn_mat", formats: Formats::None, needs: Needs::Matrix, spec: &ATTN },
@@ -264,13 +275,13 @@ pub const KERNELS: &[Kernel] = &[
         name: "attn_flash",
         formats: Formats::None,
         needs: Needs::Matrix,
-        spec: &[("SIZE", 0), ("GH", 1), KV[0], KV[1], KV[2]],
+        spec: &[("SIZE", 0), ("GH", 1), KV[0], KV[1], KV[2], KV[3], SEEN[0], SEEN[1]],
     },
     Kernel {
         name: "attn_prefill",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &[("BR", 1), ("BC", 2), KV[0], KV[1], KV[2]],
+        spec: &[("BR", 1), ("BC", 2), KV[0], KV[1], KV[2], KV[3], SEEN[0], SEEN[1]],
     },
     Kernel {
         name: "route",
@@ -282,7 +293,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "router",
         formats: Formats::All,
         needs: Needs::Nothing,
-        spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2), ("ROWS", 3), ("NORM", 4), PLANES],
+        spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2), ("ROWS", 3), ("NORM", 4), SOA],
     },
     Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, spec: &[] },
     Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, spec: &[("COPY", 1)] },

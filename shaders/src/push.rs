@@ -52,7 +52,7 @@ blocks! {
         w2: uvec2,
         /// Bias of the first matrix, if bit 0 of `flags` is set.
         b0: F32,
-        /// Of the second, bit 1; with EXPERTS above 2 the list of runs (deal.comp).
+        /// Of the second, bit 1; with EXPERTS above 2 the list of runs (moe_permute.comp).
         b1: F32,
         /// Of the third, bit 2; with EXPERTS the route, `[n, 4 * USED]`.
         b2: F32,
@@ -88,8 +88,8 @@ blocks! {
 
     /// Likewise of up to 16 packed rows, which may go on to a norm.
     GemmFew("gemm_few") = product: Gemv + {
-        /// Addresses of what NORMED or SENT need (lib/link.glsl).
-        link: U32x2,
+        /// Addresses of what NORM_PROLOGUE or NORM_EPILOGUE need (lib/pack_norm.glsl).
+        norm_epilogue: U32x2,
     }
 
     /// Product of many rows with one matrix; the kernels read `w` in types of their own, as GLSL's Matrix.
@@ -130,22 +130,22 @@ blocks! {
         codes: Halves,
         /// Factor of each row, `[rows]`.
         factors: F32,
-        /// Where threads hold what (matrix_map.comp).
+        /// Where threads hold what (fragment_layout.comp).
         map: U32,
-        /// `[rows]`, if NORM: what rows are to be packed over next (lib/link.glsl).
+        /// `[rows]`, if NORM: what rows are to be packed over next (lib/pack_norm.glsl).
         powers: F32,
         /// Rows in.
         n: uint,
         /// Of the norm.
         eps: float,
-        /// The list of runs (deal.comp), if GATHER.
+        /// The list of runs (moe_permute.comp), if GATHER.
         groups: U32,
         /// The most runs there can be, if GATHER.
         most: uint,
     }
 
     /// Rows of each expert come together, in runs of one expert each.
-    MoePermute("deal") = {
+    MoePermute("moe_permute") = {
         /// `[n, 4 * USED]`: see route.comp.
         route: F32,
         /// Expert of each of `most` runs, or NONE; then its pairs, row * USED + slot, or NONE, `[most, COLUMNS]`.
@@ -157,7 +157,7 @@ blocks! {
     }
 
     /// Weighted products of a row's experts, added to the row.
-    MoeCombine("experts_sum") = {
+    MoeCombine("moe_combine") = {
         /// Products, `[n, USED, m]`.
         x: F32x4,
         /// `[n, m]`, added to.
@@ -169,14 +169,14 @@ blocks! {
     }
 
     /// What threads hold of a cooperative matrix.
-    FragmentMap("matrix_map") = {
+    FragmentMap("fragment_layout") = {
         /// Place of each element, then how many there are.
         map: U32,
     }
 
     /// Per-head norms and RoPE of q and k in place, k and v into the cache.
     RopeKv("rope_kv") = {
-        /// `[n, (heads + 2 kv_heads) * HEAD_DIM]`.
+        /// `[n, heads * HEAD_DIM | kv_heads * HEAD_DIM | kv_heads * V_DIM]`.
         qkv: F32x2,
         /// `[HEAD_DIM]`, if NORM.
         q_norm: F32,
@@ -198,13 +198,15 @@ blocks! {
         rope_dims: uint,
         /// Of the norms.
         eps: float,
+        /// Words from a row's block table to that of the layer's kind of state.
+        table_at: uint,
     }
 
     /// Attention of few rows, in parts that meet.
     AttendFew("attn_split", "attn_mat") = {
-        /// `[n, (heads + 2 kv_heads) * HEAD_DIM]`.
+        /// `[n, heads * HEAD_DIM | kv_heads * HEAD_DIM | kv_heads * V_DIM]`.
         qkv: F32,
-        /// `[n, heads * HEAD_DIM]`, or packed as PASSED says.
+        /// `[n, heads * V_DIM]`, or packed as PACK_EPILOGUE says.
         y: F32,
         /// K of the layer.
         k_cache: uvec2,
@@ -222,6 +224,8 @@ blocks! {
         k_norm: F32,
         /// `[rope_dims / 2]`, radians per position.
         inv_freq: F32,
+        /// `[heads]`, if RULES has sinks.
+        sinks: uvec2,
         /// Query heads.
         heads: uint,
         /// K/V heads.
@@ -233,14 +237,22 @@ blocks! {
         /// Of the norms.
         eps: float,
         /// Epoch of parts that are left, among the step's.
-        tag: uint,
+        epoch: uint,
+        /// Words from a row's block table to that of the layer's kind of state.
+        table_at: uint,
+        /// Positions of MASK.
+        window: uint,
+        /// What scores are capped at, if RULES has it.
+        soft_cap: float,
+        /// ALiBi's largest bias, if RULES has it.
+        alibi: float,
     }
 
     /// Attention of many rows; the kernels read and write rows in types of their own, as GLSL's Rows.
     AttendMany("attn_flash", "attn_prefill") = {
-        /// `[n, (heads + 2 kv_heads) * HEAD_DIM]`, rotated.
+        /// `[n, heads * HEAD_DIM | kv_heads * HEAD_DIM | kv_heads * V_DIM]`, rotated.
         qkv: Rows,
-        /// `[n, heads * HEAD_DIM]`.
+        /// `[n, heads * V_DIM]`.
         y: Rows,
         /// K of the layer.
         k_cache: uvec2,
@@ -248,12 +260,22 @@ blocks! {
         v_cache: uvec2,
         /// StepParams.
         params: Step,
+        /// `[heads]`, if RULES has sinks.
+        sinks: uvec2,
         /// Query heads.
         heads: uint,
         /// K/V heads.
         kv_heads: uint,
         /// Factor of scores.
         scale: float,
+        /// Words from a row's block table to that of the layer's kind of state.
+        table_at: uint,
+        /// Positions of MASK.
+        window: uint,
+        /// What scores are capped at, if RULES has it.
+        soft_cap: float,
+        /// ALiBi's largest bias, if RULES has it.
+        alibi: float,
     }
 
     /// Router logits -> each row's experts and their weights.
@@ -381,7 +403,7 @@ blocks! {
         /// Logits of a row.
         vocab: uint,
         /// Word of StepParams where the first row's sample request is.
-        draws_at: uint,
+        requests_at: uint,
     }
 
     /// Logits -> ids of the largest.
@@ -403,7 +425,7 @@ blocks! {
     }
 
     /// A program of stages for the megakernel.
-    Megakernel("chain", "chain_experts") = {
+    Megakernel("megakernel", "megakernel_moe") = {
         /// `[stages, STAGE_WORDS]`: see [`crate::Stage`].
         program: U32,
         /// StepParams.
@@ -486,7 +508,7 @@ mod tests {
         assert_eq!(bytes[36..40], [0; 4], "addresses are aligned");
         assert_eq!(bytes[40..], [8, 7, 6, 5, 4, 3, 2, 1]);
         let product = Gemv { k: 7, s2: 0.5, ..Default::default() };
-        let few = GemmFew { product, link: 9 };
+        let few = GemmFew { product, norm_epilogue: 9 };
         assert_eq!(few.bytes()[..120], product.bytes());
         assert_eq!((few.bytes()[80], few.bytes()[120], few.bytes().len()), (7, 9, 128));
         let repack = Repack { place: [0, 0, 0, 0, 0, 0, 0, 0, 0, 6], places: 5, ..Default::default() };
@@ -495,10 +517,10 @@ mod tests {
 
     #[test]
     fn fields_are_named_in_order() {
-        let few = GemmFew { product: Gemv { w1: 16, eps: 0.5, ..Default::default() }, link: 9 };
+        let few = GemmFew { product: Gemv { w1: 16, eps: 0.5, ..Default::default() }, norm_epilogue: 9 };
         let named = few.named();
         assert_eq!(named[1], ("w1", Value::Address(16)));
-        assert_eq!(named[named.len() - 1], ("link", Value::Address(9)));
+        assert_eq!(named[named.len() - 1], ("norm_epilogue", Value::Address(9)));
         let names: Vec<&str> = GemmFew::LAYOUT.fields.iter().map(|f| f.name).collect();
         assert_eq!(named.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
         let eps = GemmFew::LAYOUT.fields.iter().find(|f| f.name == "eps").unwrap();

@@ -1,10 +1,10 @@
 //! GLSL of what is declared in Rust: files that shaders include as if they were in `glsl/`.
 
 use crate::block::{Block, Layout};
-use crate::constants::{KV_TYPES, SHARED};
+use crate::constants::{KV_TYPES, MASK, SHARED};
 use crate::push;
 use crate::stage::{self, Stage};
-use crate::step::{draw, DrawWords, LinkAddresses, StepHeader, StepRow, STEP};
+use crate::step::{request, EpilogueAddresses, SampleRequestWords, StepHeader, StepRow, STEP};
 
 /// The text of an include that is made from Rust: `push/KERNEL.glsl` or `words/NAME.glsl`.
 pub fn source(path: &str) -> Option<String> {
@@ -20,9 +20,13 @@ pub fn source(path: &str) -> Option<String> {
             let header = places(&StepHeader::LAYOUT, "STEP_", "STEP_HEADER_WORDS", 4);
             header + &places(&StepRow::LAYOUT, "ROW_", "STEP_ROW_WORDS", 4) + &flags("", STEP)
         }
-        "words/draw.glsl" => places(&DrawWords::LAYOUT, "DRAW_", "STEP_DRAW_WORDS", 4) + &flags("DRAW_", draw::FLAGS),
-        "words/link.glsl" => places(&LinkAddresses::LAYOUT, "LINK_", "", 8),
+        "words/request.glsl" => {
+            places(&SampleRequestWords::LAYOUT, "REQUEST_", "STEP_REQUEST_WORDS", 4)
+                + &flags("REQUEST_", request::FLAGS)
+        }
+        "words/pack_norm.glsl" => places(&EpilogueAddresses::LAYOUT, "EPILOGUE_", "", 8),
         "words/kv.glsl" => kv(),
+        "words/mask.glsl" => flags("", MASK),
         // Few kernels use all of these; a constant that one does not use would still be in its module.
         "words/shared.glsl" => SHARED.iter().map(|(name, value, _)| format!("#define {name} {value}u\n")).collect(),
         _ => return None,
@@ -72,14 +76,16 @@ mod tests {
     fn includes_say_what_rust_declares() {
         let push = source("push/gemm_few.glsl").unwrap();
         assert!(
-            push.contains("\n    uvec2 w0; // ") && push.contains("\n    U32x2 link; // ") && push.ends_with("};\n")
+            push.contains("\n    uvec2 w0; // ")
+                && push.contains("\n    U32x2 norm_epilogue; // ")
+                && push.ends_with("};\n")
         );
         assert!(source("push/repack.glsl").unwrap().contains("\n    uint place[10]; // "));
         let stage = source("words/stage.glsl").unwrap();
         assert!(stage.contains("const uint AT_M = 21u;") && stage.contains("const uint STAGE_WORDS = 40u;"));
         assert!(stage.contains("const uint JOIN = 524288u;"));
         assert!(source("words/step.glsl").unwrap().contains("const uint TOKEN_SAMPLED = 4294967295u;"));
-        assert!(source("words/link.glsl").unwrap().contains("const uint LINK_SQUARES = 3u;"));
+        assert!(source("words/pack_norm.glsl").unwrap().contains("const uint EPILOGUE_SQUARES = 3u;"));
         assert!(source("words/kv.glsl").unwrap().contains("const uint KV_IQ4_NL = 8u;"));
         assert_eq!((source("push/none.glsl"), source("lib/types.glsl")), (None, None));
     }

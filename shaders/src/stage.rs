@@ -71,7 +71,7 @@ constants! {
     /// Waits for messages.
     RECEIVE = 1 << 6;
     /// Quantizes inputs that an earlier dispatch wrote.
-    CODE = 1 << 7;
+    QUANTIZE = 1 << 7;
     /// Its weights are of the module's second format.
     SECOND_FORMAT = 1 << 8;
     /// Its inputs are K_2.

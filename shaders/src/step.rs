@@ -1,5 +1,5 @@
 //! StepParams: all that changes per step, as words, and what lies beside it. GLSL has them as `#include "words/step.glsl"`,
-//! `"words/draw.glsl"` and `"words/link.glsl"`.
+//! `"words/request.glsl"` and `"words/pack_norm.glsl"`.
 
 use crate::block::{blocks, constants};
 
@@ -9,11 +9,11 @@ blocks! {
         /// Rows in this step.
         rows: uint,
         /// Of which so many have their logits computed.
-        wanted: uint,
+        outputs: uint,
         /// Word where the indices of the output rows start.
-        wanted_at: uint,
-        /// What epochs of the step's messages start at (chain.comp).
-        tags: uint,
+        outputs_at: uint,
+        /// What epochs of the step's messages start at (megakernel.comp).
+        epochs: uint,
         /// Word where, for each output row, its place among the sampled ids stands.
         places_at: uint,
         /// Zeros.
@@ -32,8 +32,8 @@ blocks! {
         table: uint,
     }
 
-    /// An output row's sample request; DRAW_ before each field.
-    DrawWords = {
+    /// An output row's sample request; REQUEST_ before each field.
+    SampleRequestWords = {
         /// Sequence.
         seq: uint,
         /// DRAW flags.
@@ -60,8 +60,8 @@ blocks! {
         presence: float,
     }
 
-    /// Addresses of what products of few rows hand on to a norm (lib/link.glsl); LINK_ before each field.
-    LinkAddresses = {
+    /// Addresses of what products of few rows hand on to a norm (lib/pack_norm.glsl); EPILOGUE_ before each field.
+    EpilogueAddresses = {
         /// Weights of the norm, `[k]`.
         norm: uvec2,
         /// Packed rows, in one layout and in another.
@@ -86,8 +86,8 @@ constants! {
     KV_BLOCK = 32;
 }
 
-/// Flags of a [`DrawWords`]; DRAW_ before each in GLSL.
-pub mod draw {
+/// Flags of a [`SampleRequestWords`]; REQUEST_ before each in GLSL.
+pub mod request {
     use crate::block::constants;
 
     constants! {

@@ -3,7 +3,7 @@
 use super::program::Program;
 use super::session::DeviceState;
 use crate::exec::{Buffers, PackedMemory};
-use crate::lower::{self, Addresses, PackedAt, Target};
+use crate::lower::{Addresses, PackedAt, StateAt, Target};
 use crate::vk::Buffer;
 
 impl Program {
@@ -15,7 +15,7 @@ impl Program {
         Addresses {
             arena: state.arena.address(),
             weights: weights.map_or(vec![0; self.plan.weights.len()], |w| w.iter().map(Buffer::address).collect()),
-            states: state.caches.iter().map(|(k, v)| [k.address(), v.address()]).collect(),
+            states: self.states(state),
             codebooks: self.codebooks.address(),
             ropes: self.ropes.address(),
             sampled: state.sampled.address(),
@@ -32,13 +32,22 @@ impl Program {
         }
     }
 
+    /// Where the state of each layer lies.
+    fn states(&self, state: &DeviceState) -> Vec<StateAt> {
+        let at = |(layer, (k, v)): (usize, &(Buffer, Buffer))| {
+            let store = self.stores.of_layer(layer).unwrap_or(0);
+            StateAt { k: k.address(), v: v.address(), table_at: state.layout.table_at(store) as u32 }
+        };
+        state.caches.iter().enumerate().map(at).collect()
+    }
+
     /// What a session's recordings are lowered for.
     pub fn target<'a>(&'a self, at: &'a Addresses, state: &'a DeviceState) -> Target<'a> {
         Target {
             plan: &self.plan,
             caps: self.device.caps(),
             at,
-            planes: self.device.stages_weights(),
+            soa: self.device.stages_weights(),
             fuse: self.debug.fuse,
             max_rows: state.layout.max_rows(),
             n_ctx: self.n_ctx,
@@ -51,11 +60,12 @@ impl Program {
         }
     }
 
-    /// Whether attention goes through cooperative matrices: of few rows, of many.
+    /// Whether all attention goes through cooperative matrices: of few rows, of many.
     pub fn attends_by_matrices(&self, state: &DeviceState) -> (bool, bool) {
-        let packing = state.packed.as_ref().map(PackedMemory::packing);
-        let few = lower::target::attends_by_matrices(&self.plan, self.cache_types, packing);
-        (few, few && packing.is_some_and(|p| p.ordered))
+        let at = Addresses::default();
+        let target = self.target(&at, state);
+        let many = self.plan.attention().all(|spec| target.attends_many_by_matrices(spec));
+        (target.all_attend_by_matrices(), many)
     }
 
     /// The buffers that recordings for a slot keep.

@@ -3,14 +3,14 @@
 //!
 //! Buffers that grow with what is asked for are not in the plan: logits for the host, and sums of squares.
 
-use super::session::{block_bytes, SessionSize, RECORDINGS, SLOTS};
+use super::session::{block_bytes, state_bytes, SessionSize, RECORDINGS, SLOTS};
 use super::{program, weights, CacheType, Options};
 use crate::exec::MegakernelMemory;
 use crate::lower::megakernel::{Choices, Megakernel};
 use crate::lower::sizes;
 use crate::plan::Plan;
 use crate::policy;
-use crate::session::KV_BLOCK;
+use crate::session::{Stores, KV_BLOCK};
 use crate::vk::{Caps, LEAST_BYTES};
 use crate::{Error, Result};
 
@@ -50,7 +50,7 @@ fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: 
     let choices = Choices { wanted: debug.megakernel, groups: debug.megakernel_groups, activations, halves };
     let megakernel = Megakernel::of(plan, caps, choices).filter(|_| debug.fuse);
     let packed = sizes::Packed::of(plan, size.max_rows);
-    let packed = Some(packed).filter(|packed| debug.matrices && !caps.matrix_wide.is_empty() && packed.k > 0);
+    let packed = Some(packed).filter(|packed| debug.matrices && !caps.matrix_n.is_empty() && packed.k > 0);
     let layout = size.layout();
     let reduction = sizes::split_reduction(caps, plan, size.max_rows);
     let fault = 4;
@@ -66,7 +66,7 @@ fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: 
     .into_iter()
     .chain((0..SLOTS).flat_map(|_| [layout.len_bytes(), 4 * size.max_rows as u64]))
     .chain(megakernel.iter().flat_map(|kernel| [kernel.message_bytes as u64, MegakernelMemory::GAVE_UP_BYTES]))
-    .chain(packed.iter().flat_map(|packed| packed.buffers(&caps.matrix_wide)));
+    .chain(packed.iter().flat_map(|packed| packed.buffers(&caps.matrix_n)));
     let words = if megakernel.is_some() || packed.is_some() { sizes::most_words(plan) } else { 0 };
     (all.map(|bytes| bytes.max(LEAST_BYTES)).sum(), RECORDINGS as u64 * 4 * words)
 }
@@ -87,7 +87,11 @@ fn plan_memory(
                 let what = format!("cache type {}: expected heads of a multiple of 32, found {dim}", t.name());
                 return Err(Error::Request(format!("layer {layer}: {what}")));
             }
-            let bytes = t.bytes((kv.kv_heads * dim * KV_BLOCK) as u64);
+        }
+    }
+    let stores = Stores::of(&plan.layers);
+    for layer in (0..plan.layers.len()).filter(|i| stores.of_layer(*i) == Some(0)).map(|i| &plan.layers[i]) {
+        for bytes in block_bytes(layer, (k, v)) {
             (widest, per_block) = (bytes.max(widest), per_block + bytes);
         }
     }
@@ -95,14 +99,22 @@ fn plan_memory(
     let weights = weights::planned_bytes(plan, caps, stages);
     let seqs = options.n_seqs.max(1) as usize;
     let asked = options.n_ctx.filter(|&n| n > 0).map(|n| n as usize);
+    let sized = |n_ctx, blocks| SessionSize { max_rows, n_seqs: seqs, n_ctx, blocks, stores: stores.count() };
+    // What windows and recurrent states take does not grow with the blocks.
+    let state = |size: SessionSize| {
+        let sized = size.sized(&stores);
+        let layers = plan.layers.iter().enumerate();
+        layers.flat_map(|layer| state_bytes(layer, (k, v), &stores, &sized)).sum::<u64>()
+    };
     let bytes_for = |n_ctx: usize| {
-        let size = SessionSize { max_rows, n_seqs: seqs, n_ctx, blocks: 0 };
-        session_bytes(plan, arena, caps, options, size)
+        let size = sized(n_ctx, 0);
+        let (buffers, recordings) = session_bytes(plan, arena, caps, options, size);
+        (buffers, recordings, state(size))
     };
     // Tables of blocks are the longer, the longer the context is that turns out to fit.
-    let (buffers, recordings) = bytes_for(asked.unwrap_or(plan.n_ctx_train));
+    let (buffers, recordings, bounded) = bytes_for(asked.unwrap_or(plan.n_ctx_train));
     let free = (caps.memory_budget_bytes as f64 * MEMORY_SHARE) as u64;
-    let fit = free.saturating_sub(weights + buffers + recordings) / per_block;
+    let fit = free.saturating_sub(weights + buffers + recordings + bounded) / per_block;
     let fit = fit.min(caps.max_allocation_bytes / widest) as usize;
     let n_ctx = asked.unwrap_or_else(|| plan.n_ctx_train.min(fit / seqs * KV_BLOCK));
     let positions = options.cache_positions.map(|n| n as usize);
@@ -116,14 +128,13 @@ fn plan_memory(
             mib(weights),
             mib(buffers + recordings),
             blocks.max(1) * KV_BLOCK,
-            mib(per_block * blocks.max(1) as u64),
+            mib(per_block * blocks.max(1) as u64 + bounded),
             mib(free),
             fit / seqs * KV_BLOCK
         )));
     }
-    let (buffers, recordings) = bytes_for(n_ctx);
-    let kept = plan.layers.iter().map(|layer| block_bytes(layer, (k, v)));
-    let cache = kept.flat_map(|(k, v)| [k, v]).map(|bytes| (bytes * blocks as u64).max(LEAST_BYTES)).sum();
+    let (buffers, recordings, _) = bytes_for(n_ctx);
+    let cache = state(sized(n_ctx, blocks));
     Ok(MemoryPlan { n_ctx, blocks, weights, cache, buffers, recordings })
 }
 
@@ -140,13 +151,13 @@ pub(super) fn fitted(
     rows: (u64, usize),
 ) -> Result<(Plan, MemoryPlan)> {
     let memory = |plan: &Plan| plan_memory(plan, caps, stages, options, rows);
-    let wide = weights::widened(&plan).filter(|_| stages);
-    match (options.debug.wide, wide) {
-        (Some(true), Some(wide)) => memory(&wide).map(|m| (wide, m)),
-        (None, Some(wide)) => {
+    let expanded = weights::with_expanded_codebooks(&plan).filter(|_| stages);
+    match (options.debug.expand_codebooks, expanded) {
+        (Some(true), Some(expanded)) => memory(&expanded).map(|m| (expanded, m)),
+        (None, Some(expanded)) => {
             let narrow = memory(&plan)?;
-            let as_long = memory(&wide).ok().filter(|m| (m.n_ctx, m.blocks) == (narrow.n_ctx, narrow.blocks));
-            Ok(as_long.map_or((plan, narrow), |m| (wide, m)))
+            let as_long = memory(&expanded).ok().filter(|m| (m.n_ctx, m.blocks) == (narrow.n_ctx, narrow.blocks));
+            Ok(as_long.map_or((plan, narrow), |m| (expanded, m)))
         }
         _ => memory(&plan).map(|m| (plan, m)),
     }
@@ -159,14 +170,14 @@ mod tests {
     use crate::vk::fake_with;
 
     /// A device with so much memory runs a model of codebooks; whether it holds them written out, and how long its context is.
-    fn held(budget: u64, wide: Option<bool>, n_ctx: Option<u32>) -> Result<(bool, usize)> {
+    fn held(budget: u64, expanded: Option<bool>, n_ctx: Option<u32>) -> Result<(bool, usize)> {
         let recipe = crate::quantize::recipe::find("IQ3_S").ok_or_else(|| Error::Request("none".into()))?;
         let shape = crate::synthetic::find("llama-8b").ok_or_else(|| Error::Request("none".into()))?;
         let plan = crate::model::plan(&shape.model(recipe)?)?;
-        let debug = Debug { wide, ..Debug::default() };
+        let debug = Debug { expand_codebooks: expanded, ..Debug::default() };
         let options = Options { n_ctx, debug, ..Options::default() };
         let (plan, memory) = fitted(plan, &fake_with(budget), true, &options, (64 << 10, 64))?;
-        Ok((plan.weights.iter().any(|w| w.format.is_wide()), memory.n_ctx))
+        Ok((plan.weights.iter().any(|w| w.format.is_expanded()), memory.n_ctx))
     }
 
     #[test]
@@ -174,12 +185,12 @@ mod tests {
         let (room, tight, full) = (64 << 30, 6 << 30, 4 << 30);
         assert!(held(room, None, None)?.0 && !held(room, Some(false), None)?.0);
         // What is left for the context would be less.
-        let (wide, n_ctx) = held(tight, None, None)?;
-        assert_eq!((wide, n_ctx), (false, held(tight, Some(false), None)?.1));
+        let (expanded, n_ctx) = held(tight, None, None)?;
+        assert_eq!((expanded, n_ctx), (false, held(tight, Some(false), None)?.1));
         assert!(held(tight, Some(true), None)?.1 < n_ctx);
         // A short context fits either way.
         assert!(held(tight, None, Some(1024))?.0);
-        // Narrow weights fit, wide ones do not.
+        // Narrow weights fit, expanded ones do not.
         assert!(!held(full, None, Some(1024))?.0);
         assert!(held(full, Some(true), Some(1024)).is_err());
         Ok(())

@@ -10,6 +10,8 @@ pub use pumex_shaders::step::ID_NAN;
 use pumex_shaders::step::{StepHeader, StepRow, TOKEN_SAMPLED};
 
 const HEADER_WORDS: usize = StepHeader::LAYOUT.len_bytes() / 4;
+/// In place of a block that a sequence no longer holds.
+const NO_BLOCK: u32 = u32::MAX;
 const ROW_WORDS: usize = StepRow::LAYOUT.len_bytes() / 4;
 
 /// Where things lie in the buffer.
@@ -18,12 +20,13 @@ pub struct Layout {
     max_rows: usize,
     table_stride: usize,
     n_seqs: usize,
+    stores: usize,
 }
 
 impl Layout {
-    /// For steps of up to `max_rows` rows over `n_seqs` block tables of `table_stride` words.
-    pub fn new(max_rows: usize, n_seqs: usize, table_stride: usize) -> Self {
-        Layout { max_rows, table_stride, n_seqs }
+    /// For steps of up to `max_rows` rows of `n_seqs` sequences, each with a block table of `table_stride` words in each of `stores`.
+    pub fn new(max_rows: usize, n_seqs: usize, table_stride: usize, stores: usize) -> Self {
+        Layout { max_rows, table_stride, n_seqs, stores }
     }
 
     /// Most rows of a step.
@@ -45,9 +48,14 @@ impl Layout {
         self.places_at() + self.max_rows
     }
 
+    /// Words from a sequence's table in the first store to that in another.
+    pub fn table_at(&self, store: usize) -> usize {
+        store * self.n_seqs * self.table_stride
+    }
+
     /// Word where the sample requests start.
     pub fn requests_at(&self) -> usize {
-        self.tables_at() + self.n_seqs * self.table_stride
+        self.tables_at() + self.table_at(self.stores)
     }
 
     /// Words for a request per row and the ids that a request per sequence may lower, and some.
@@ -108,24 +116,25 @@ pub struct Params {
     /// The buffer shaders read.
     pub buffer: Buffer,
     layout: Layout,
+    /// By store and sequence, the blocks from the first of the sequence on; what lies before a table's first is not read.
     tables: Vec<Vec<u32>>,
 }
 
 impl Params {
     /// Wraps a mapped buffer of `layout`'s size.
     pub fn new(buffer: Buffer, layout: Layout) -> Self {
-        Params { buffer, layout, tables: vec![Vec::new(); layout.n_seqs] }
+        Params { buffer, layout, tables: vec![Vec::new(); layout.stores * layout.n_seqs] }
     }
 
-    /// Writes a step, whose packets' tags start at `tags`; only the entries of the block tables that changed since this slot's
+    /// Writes a step, whose messages' epochs start at `epochs`; only the entries of the block tables that changed since this slot's
     /// last step.
-    pub fn write(&mut self, rows: &[Row], outputs: &[OutputRow], blocks: &Blocks, tags: u32) {
+    pub fn write(&mut self, rows: &[Row], outputs: &[OutputRow], blocks: &Blocks, epochs: u32) {
         let l = self.layout;
         let header = StepHeader {
             rows: rows.len() as u32,
-            wanted: outputs.len() as u32,
-            wanted_at: l.outputs_at() as u32,
-            tags,
+            outputs: outputs.len() as u32,
+            outputs_at: l.outputs_at() as u32,
+            epochs,
             places_at: l.places_at() as u32,
             ..Default::default()
         };
@@ -138,15 +147,18 @@ impl Params {
             let places: Vec<u32> = outputs.iter().map(place).collect();
             self.buffer.write(4 * l.places_at() as u64, bytemuck::cast_slice(&places));
         }
-        for seq in 0..l.n_seqs {
-            let (now, had) = (&blocks.table(0, seq).blocks, &mut self.tables[seq]);
-            let same = now.iter().zip(had.iter()).take_while(|(a, b)| a == b).count();
-            if same < now.len() {
-                let at = 4 * (l.tables_at() + seq * l.table_stride + same) as u64;
-                self.buffer.write(at, bytemuck::cast_slice(&now[same..]));
+        for (i, had) in self.tables.iter_mut().enumerate() {
+            let now = blocks.table(i / l.n_seqs, i % l.n_seqs);
+            had.truncate(now.end());
+            had.resize(had.len().max(now.first), NO_BLOCK);
+            let same = now.blocks.iter().zip(&had[now.first..]).take_while(|(a, b)| a == b).count();
+            let new = &now.blocks[same..];
+            had.truncate(now.first + same);
+            if !new.is_empty() {
+                let at = 4 * (l.tables_at() + i * l.table_stride + had.len()) as u64;
+                self.buffer.write(at, bytemuck::cast_slice(new));
+                had.extend_from_slice(new);
             }
-            had.truncate(same);
-            had.extend_from_slice(&now[same..]);
         }
     }
 

@@ -5,6 +5,7 @@ use crate::kernel::Kernels;
 use crate::lower::{sizes, Addresses, Target};
 use crate::plan::Plan;
 use crate::policy::{self, ActivationQuant};
+use crate::session::Stores;
 use crate::vk::{Buffer, Class, Device};
 use crate::Result;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(super) struct Program {
     pub activations: ActivationQuant,
     /// What tests choose.
     pub debug: Debug,
+    /// Which kinds of state layers keep.
+    pub stores: Stores,
     /// Positions a sequence may have.
     pub n_ctx: usize,
 }
@@ -53,6 +56,7 @@ impl Program {
             debug: options.debug,
             device,
             kernels,
+            stores: Stores::of(&plan.layers),
             plan,
             arena_bytes,
             codebooks,
@@ -80,7 +84,7 @@ pub(super) fn arena_bytes(
         plan,
         caps: device.caps(),
         at: &at,
-        planes: device.stages_weights(),
+        soa: device.stages_weights(),
         fuse: options.debug.fuse,
         max_rows,
         n_ctx: 1,

@@ -4,12 +4,12 @@ use crate::sample::{SampleRequest, SamplerOptions};
 use crate::step::{Row, RowOutput, Token};
 use crate::{Error, Result};
 use pumex_shaders::block::Block;
-use pumex_shaders::step::draw::{GREEDY, JOINS, LAST, MIN_P, TOP_P};
-use pumex_shaders::step::DrawWords;
+use pumex_shaders::step::request::{GREEDY, JOINS, LAST, MIN_P, TOP_P};
+use pumex_shaders::step::SampleRequestWords;
 use std::collections::BTreeMap;
 
 /// Words of a request.
-pub const REQUEST_WORDS: usize = DrawWords::LAYOUT.len_bytes() / 4;
+pub const REQUEST_WORDS: usize = SampleRequestWords::LAYOUT.len_bytes() / 4;
 pub use crate::lower::MAX_K;
 /// Most ids of a row that are banned or recent.
 pub const MAX_IDS: usize = 1024;
@@ -87,7 +87,7 @@ pub fn pack(outputs: &[&Row], n_vocab: usize, at: usize) -> Result<Vec<u32>> {
             | flag(MIN_P, o.min_p > 0.0)
             | flag(GREEDY, greedy);
         let k = if greedy { 1 } else { o.top_k as u32 };
-        let words_of = DrawWords {
+        let words_of = SampleRequestWords {
             seq: row.seq,
             flags,
             k,

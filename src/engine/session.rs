@@ -7,8 +7,8 @@ use crate::exec::{self, MegakernelMemory, PackedMemory, SplitReductionMemory};
 use crate::lower::megakernel::{self, Choices, EPOCHS};
 use crate::lower::sizes;
 use crate::plan::LayerState;
-use crate::session::{BlockCopy, KV_BLOCK};
-use crate::vk::{Buffer, Class, Device, Recording};
+use crate::session::{BlockCopy, Rule, Stores, KV_BLOCK};
+use crate::vk::{Buffer, Class, Device, Recording, LEAST_BYTES};
 use crate::Result;
 
 /// Recordings kept beside those in flight: a decoding server's for each slot, number of rows and width of attention.
@@ -33,8 +33,8 @@ pub(super) struct Megakernel {
     pub kernel: Option<(megakernel::Megakernel, MegakernelMemory)>,
     /// Whether steps started from now on use it.
     pub on: bool,
-    /// Where the tags of its last step started.
-    pub tags: u32,
+    /// Where the epochs of its last step started.
+    pub epochs: u32,
     /// 1 once a workgroup waited in vain.
     pub fault: Buffer,
 }
@@ -50,7 +50,7 @@ impl Megakernel {
 
 /// A session's memory.
 pub(super) struct DeviceState {
-    /// K and V per layer.
+    /// K and V of each layer, or its recurrent states.
     pub caches: Vec<(Buffer, Buffer)>,
     /// Values of the plan.
     pub arena: Buffer,
@@ -79,21 +79,44 @@ pub(super) struct SessionSize {
     pub n_seqs: usize,
     /// Positions a sequence may have.
     pub n_ctx: usize,
-    /// Blocks of the cache.
+    /// Blocks of the cache of all positions.
     pub blocks: usize,
+    /// Kinds of state.
+    pub stores: usize,
 }
 
 impl SessionSize {
+    /// Rule and blocks of each store.
+    pub fn sized(&self, stores: &Stores) -> Vec<(Rule, usize)> {
+        stores.sized(self.blocks, self.n_seqs, self.n_ctx, self.max_rows)
+    }
+
     /// Where parameters lie.
     pub fn layout(&self) -> Layout {
-        Layout::new(self.max_rows, self.n_seqs, self.n_ctx.div_ceil(KV_BLOCK))
+        Layout::new(self.max_rows, self.n_seqs, self.n_ctx.div_ceil(KV_BLOCK), self.stores)
     }
 }
 
-/// Bytes of a block of a layer's K and of its V; 0 of a layer that keeps none.
-pub(super) fn block_bytes(layer: &LayerState, (k, v): (CacheType, CacheType)) -> (u64, u64) {
-    let (k_width, v_width) = layer.kv().map_or((0, 0), |kv| (kv.k_width(), kv.v_width()));
-    (k.bytes((KV_BLOCK * k_width) as u64), v.bytes((KV_BLOCK * v_width) as u64))
+/// Bytes of a block of a layer's K and of its V, or of a recurrent state; 0 of a layer that keeps none.
+pub(super) fn block_bytes(layer: &LayerState, (k, v): (CacheType, CacheType)) -> [u64; 2] {
+    match layer {
+        LayerState::Nothing => [0, 0],
+        LayerState::KeysValues(kv) => {
+            [k.bytes((KV_BLOCK * kv.k_width()) as u64), v.bytes((KV_BLOCK * kv.v_width()) as u64)]
+        }
+        LayerState::Recurrent(state) => [4 * state.elements() as u64, 0],
+    }
+}
+
+/// Bytes of a layer's two buffers, in stores of so many blocks.
+pub(super) fn state_bytes(
+    (i, layer): (usize, &LayerState),
+    types: (CacheType, CacheType),
+    stores: &Stores,
+    sized: &[(Rule, usize)],
+) -> [u64; 2] {
+    let blocks = stores.of_layer(i).map_or(0, |store| sized[store].1) as u64;
+    block_bytes(layer, types).map(|bytes| (bytes * blocks).max(LEAST_BYTES))
 }
 
 impl DeviceState {
@@ -104,13 +127,12 @@ impl DeviceState {
     pub fn new(program: &Program, size: SessionSize) -> Result<DeviceState> {
         let Program { device, kernels, plan, debug, .. } = program;
         let (k, v) = program.cache_types;
+        let sized = size.sized(&program.stores);
         let mut caches = Vec::with_capacity(plan.layers.len());
         for (i, layer) in plan.layers.iter().enumerate() {
-            let cache = |name: &str, block: u64| {
-                device.buffer(&format!("{name}.{i}"), (size.blocks as u64 * block).max(16), Class::State)
-            };
-            let (k_block, v_block) = block_bytes(layer, (k, v));
-            caches.push((cache("k", k_block)?, cache("v", v_block)?));
+            let [k_bytes, v_bytes] = state_bytes((i, layer), program.cache_types, &program.stores, &sized);
+            let cache = |name: &str, bytes: u64| device.buffer(&format!("{name}.{i}"), bytes, Class::State);
+            caches.push((cache("k", k_bytes)?, cache("v", v_bytes)?));
         }
         let split_reduction = sizes::split_reduction(device.caps(), plan, size.max_rows);
         let split_reduction = SplitReductionMemory::new(device, split_reduction)?;
@@ -134,25 +156,26 @@ impl DeviceState {
         let fault = device.buffer("fault", 4, Class::Readback)?;
         fault.write(0, &[0; 4]);
         // So that what happens once in millions of steps happens in every test.
-        let tags = u32::MAX - 40 * EPOCHS;
+        let epochs = u32::MAX - 40 * EPOCHS;
         let arena = device.buffer("scratch", program.arena_bytes, Class::Scratch)?;
         let layout = size.layout();
         let sampled = device.buffer("sampled", 4 * layout.sampled_words() as u64, Class::Scratch)?;
         let slots = (0..SLOTS).map(|i| Slot::new(device, i, layout, size.max_rows)).collect::<Result<Vec<_>>>()?;
-        let megakernel = Megakernel { kernel, on: true, tags, fault };
+        let megakernel = Megakernel { kernel, on: true, epochs, fault };
         Ok(DeviceState { caches, arena, sampled, layout, slots, split_reduction, packed, megakernel, importance: None })
     }
 
-    /// Records copies of blocks, K and V of all layers.
+    /// Records copies of blocks, of all layers of their store.
     ///
     /// # Errors
     /// Memory that ran out.
     pub fn copies(&self, program: &Program, copies: &[BlockCopy]) -> Result<Recording> {
         let mut recorder = program.device.recorder_untimed()?;
-        for ((cache_k, cache_v), layer) in self.caches.iter().zip(&program.plan.layers) {
-            let (k_block, v_block) = block_bytes(layer, program.cache_types);
+        for (i, ((cache_k, cache_v), layer)) in self.caches.iter().zip(&program.plan.layers).enumerate() {
+            let [k_block, v_block] = block_bytes(layer, program.cache_types);
+            let of_layer = || copies.iter().filter(|copy| program.stores.of_layer(i) == Some(copy.store));
             for (cache, len) in [(cache_k, k_block), (cache_v, v_block)].into_iter().filter(|(_, len)| *len > 0) {
-                for copy in copies {
+                for copy in of_layer() {
                     recorder.copy(cache, u64::from(copy.from) * len, cache, u64::from(copy.to) * len, len);
                 }
             }

@@ -14,7 +14,7 @@ use crate::lower::{sizes, Shape};
 use crate::plan::Plan;
 use crate::policy;
 use crate::sample::SamplerOptions;
-use crate::session::{Recent, Rule, Session, Steps};
+use crate::session::{Recent, Session, Steps, Stores};
 use crate::step::{Checked, Counters, Limits, Output, Row, Runner, Squares, Ticket, Token};
 use crate::vk::{Buffer, Class, Device, Recording};
 use crate::{Error, Result};
@@ -93,14 +93,15 @@ impl VulkanRunner {
     pub fn new(gguf: &Gguf, plan: Plan, device: Device, options: &Options, progress: Progress<'_>) -> Result<Self> {
         let max_rows = max_rows(&plan, options);
         let packed = sizes::Packed::of(&plan, max_rows);
-        let packed = Some(packed).filter(|_| options.debug.matrices && !device.caps().matrix_wide.is_empty());
+        let packed = Some(packed).filter(|_| options.debug.matrices && !device.caps().matrix_n.is_empty());
         let arena = arena_bytes(&plan, &device, options, (max_rows, packed.as_ref()));
         let (plan, memory) = memory::fitted(plan, device.caps(), device.stages_weights(), options, (arena, max_rows))?;
-        if plan.weights.iter().any(|w| w.format.is_wide()) {
+        if plan.weights.iter().any(|w| w.format.is_expanded()) {
             tracing::info!("load: weights of codebooks are written out, for speed");
         }
         let MemoryPlan { n_ctx, blocks, .. } = memory;
-        let size = SessionSize { max_rows, n_seqs: options.n_seqs.max(1) as usize, n_ctx, blocks };
+        let stores = Stores::of(&plan.layers).count();
+        let size = SessionSize { max_rows, n_seqs: options.n_seqs.max(1) as usize, n_ctx, blocks, stores };
         let (plan, kernels) = (Arc::new(plan), Arc::new(Kernels::new(&device)));
         let codebooks = weights::codebooks(&device)?;
         let (made, weights) = std::thread::scope(|scope| {
@@ -127,12 +128,13 @@ impl VulkanRunner {
     }
 
     fn session_of(model: Arc<Model>, state: DeviceState, size: SessionSize) -> Self {
-        let SessionSize { max_rows, n_seqs, n_ctx, blocks } = size;
+        let SessionSize { max_rows, n_seqs, n_ctx, .. } = size;
         let limits = Limits { n_vocab: model.program.plan.n_vocab, n_ctx, max_rows, n_seqs };
+        let session = Session::new(limits, &size.sized(&model.program.stores));
         VulkanRunner {
             model,
             state,
-            session: Session::new(limits, &[(Rule::Paged, blocks)]),
+            session,
             steps: Steps::new(SLOTS),
             recordings: Recent::new(RECORDINGS),
             timing: Timing::default(),
@@ -208,10 +210,10 @@ impl VulkanRunner {
         &self.timing.last
     }
 
-    /// Where the tags of the next step with a megakernel start: at none that an earlier one left anywhere.
-    fn next_tags(&self) -> Result<u32> {
+    /// Where the epochs of the next step with a megakernel start: at none that an earlier one left anywhere.
+    fn next_epochs(&self) -> Result<u32> {
         let mega = &self.state.megakernel;
-        if let Some(next) = mega.tags.checked_add(EPOCHS).filter(|next| next.checked_add(EPOCHS).is_some()) {
+        if let Some(next) = mega.epochs.checked_add(EPOCHS).filter(|next| next.checked_add(EPOCHS).is_some()) {
             return Ok(next);
         }
         if let Some(last) = self.steps.iter().next_back() {
@@ -253,15 +255,15 @@ impl VulkanRunner {
             Vec::new()
         };
         let step = self.recorded(shape)?;
-        let tags = if shape.megakernel { self.next_tags()? } else { self.state.megakernel.tags };
-        self.state.megakernel.tags = tags;
+        let epochs = if shape.megakernel { self.next_epochs()? } else { self.state.megakernel.epochs };
+        self.state.megakernel.epochs = epochs;
         let copies = match self.session.blocks().copies() {
             [] => None,
             copies => Some(self.state.copies(&self.model.program, copies)?),
         };
         let disguise = shape.megakernel && self.model.program.debug.fault_at == Some(self.steps.started());
         let params = &mut self.state.slots[slot].params;
-        params.write(rows, &outputs, self.session.blocks(), tags);
+        params.write(rows, &outputs, self.session.blocks(), epochs);
         params.write_requests(&requests)?;
         if disguise {
             let n_vocab = self.model.program.plan.n_vocab as u32;

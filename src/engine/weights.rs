@@ -77,14 +77,14 @@ pub fn codebooks(device: &Device) -> Result<Buffer> {
     Ok(buffer)
 }
 
-/// The kernel that turns blocks of rows of `cols` weights into planes; `codebooks` holds
+/// The kernel that turns blocks of rows of `cols` weights into a structure of arrays; `codebooks` holds
 /// `pumex_quant::tables::packed`.
 ///
 /// # Errors
 /// A driver that refuses it.
 pub fn repack(kernels: &Kernels, codebooks: &Buffer, format: &Format, cols: usize) -> Result<Repack> {
     let (blocks, parts) = (cols / format.block_len, format.parts());
-    let row_words = format.planes_bytes(cols) / 4;
+    let row_words = format.soa_bytes(cols) / 4;
     let mut push = push::Repack {
         blocks: blocks as u32,
         block_bytes: format.block_bytes as u32,
@@ -104,21 +104,21 @@ pub fn repack(kernels: &Kernels, codebooks: &Buffer, format: &Format, cols: usiz
 }
 
 /// The plan with weights as a device can hold them wider, if there are any.
-pub fn widened(plan: &Plan) -> Option<Plan> {
-    if !plan.weights.iter().any(|w| w.format.wide().is_some()) {
+pub fn with_expanded_codebooks(plan: &Plan) -> Option<Plan> {
+    if !plan.weights.iter().any(|w| w.format.expanded().is_some()) {
         return None;
     }
     let mut plan = plan.clone();
     for w in &mut plan.weights {
-        w.format = w.format.wide().unwrap_or(w.format);
+        w.format = w.format.expanded().unwrap_or(w.format);
     }
     Some(plan)
 }
 
-/// Bytes of `w` on the device, as planes if it has any and they are wanted.
-pub fn device_bytes(w: &WeightInfo, planes: bool) -> u64 {
-    if planes && !w.format.fields.is_empty() {
-        (w.rows * w.format.planes_bytes(w.cols)) as u64
+/// Bytes of `w` on the device, as a structure of arrays if it has any and they are wanted.
+pub fn device_bytes(w: &WeightInfo, soa: bool) -> u64 {
+    if soa && !w.format.fields.is_empty() {
+        (w.rows * w.format.soa_bytes(w.cols)) as u64
     } else {
         w.len_bytes().next_multiple_of(KERNEL_ALIGNMENT)
     }
@@ -169,8 +169,8 @@ impl Pieces {
 }
 
 /// Bytes of the memory that the weights of `plan` take on a device that copies them, or would take on one that does not.
-pub fn planned_bytes(plan: &Plan, caps: &Caps, planes: bool) -> u64 {
-    let lens = || plan.weights.iter().map(|w| device_bytes(w, planes));
+pub fn planned_bytes(plan: &Plan, caps: &Caps, soa: bool) -> u64 {
+    let lens = || plan.weights.iter().map(|w| device_bytes(w, soa));
     let mut pieces = Pieces::new(caps, lens());
     lens().filter_map(|len| pieces.place(len).0).map(|bytes| bytes.max(LEAST_BYTES)).sum()
 }
@@ -204,7 +204,7 @@ impl Rooms<'_> {
     }
 }
 
-/// Uploads all weights, as planes where they must be sent anyway, or uses the file's own pages where the device can; the
+/// Uploads all weights, as a structure of arrays where they must be sent anyway, or uses the file's own pages where the device can; the
 /// result is in the plan's order, with what the upload took and needs no more.
 ///
 /// # Errors
@@ -224,8 +224,8 @@ pub fn upload(
     way.batch_bytes = way.batch_bytes.max(widest);
     let imported: HashMap<usize, Buffer> =
         gguf.maps().filter_map(|(file, map)| Some((file, device.import(map)?))).collect();
-    let planes = device.stages_weights();
-    if !planes {
+    let soa = device.stages_weights();
+    if !soa {
         way.slots = 0; // mapped memory takes what no file's page can
     }
     let in_place = Cell::new(0);
@@ -236,7 +236,7 @@ pub fn upload(
         imported.get(&file).filter(|_| start.is_multiple_of(KERNEL_ALIGNMENT)).map(|file| (file, start))
     };
     let sent = plan.weights.iter().filter(|w| in_file(w).is_none());
-    let pieces = Pieces::new(device.caps(), sent.map(|w| device_bytes(w, planes)));
+    let pieces = Pieces::new(device.caps(), sent.map(|w| device_bytes(w, soa)));
     let mut rooms = Rooms { device, pieces, piece: None };
     let mut prepared = |(i, w): (usize, &WeightInfo)| {
         let tensor = &gguf.tensors()[w.tensor];
@@ -247,17 +247,17 @@ pub fn upload(
             in_place.set(in_place.get() + bytes.len() as u64);
             return Ok(None);
         }
-        let buffer = rooms.take(&w.name, device_bytes(w, planes))?;
-        let laid_out = planes && !w.format.fields.is_empty();
+        let buffer = rooms.take(&w.name, device_bytes(w, soa))?;
+        let laid_out = soa && !w.format.fields.is_empty();
         let repack = if laid_out { Some(repack(kernels, tables, w.format, w.cols)?) } else { None };
         // Of a model without a file only the first rows are sent.
         let rows = bytes.len() as u64 * w.rows as u64 / w.len_bytes().max(1);
         if rows < w.rows as u64 {
-            let row = if laid_out { w.format.planes_bytes(w.cols) as u64 } else { w.len_bytes() / w.rows as u64 };
+            let row = if laid_out { w.format.soa_bytes(w.cols) as u64 } else { w.len_bytes() / w.rows as u64 };
             repeats.push((buffer.clone(), rows * row, w.rows as u64 * row));
         }
         buffers.push(buffer.clone());
-        Ok(Some(Load { to: buffer, bytes, unit: w.format.block_bytes, repack, tag: i }))
+        Ok(Some(Load { to: buffer, bytes, unit: w.format.block_bytes, repack, epoch: i }))
     };
     let loads = plan.weights.iter().enumerate().filter_map(|w| prepared(w).transpose());
     let spent = vk::upload(device, &way, loads, &Held(gguf, plan), &mut |sent| progress(sent + in_place.get(), total))?;

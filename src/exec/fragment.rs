@@ -1,7 +1,7 @@
 //! Which thread of a subgroup holds which element of a cooperative matrix: asked of the device, since Vulkan leaves it open.
 
 use crate::kernel::Kernels;
-use crate::policy::matrix::{self as tiles, FEW_WIDE};
+use crate::policy::matrix::{self as tiles, FEW_N};
 use crate::vk::{Class, Device};
 use crate::Result;
 use pumex_shaders::block::Block;
@@ -18,11 +18,11 @@ pub struct FragmentLayout {
     pub ordered: bool,
 }
 
-/// Where a matrix keeps each of its `elements`, if every thread has its own (see `shaders/glsl/matrix_map.comp`).
+/// Where a matrix keeps each of its `elements`, if every thread has its own (see `shaders/glsl/fragment_layout.comp`).
 fn map(device: &Device, kernels: &Kernels, spec: &[(&str, u32)], elements: usize) -> Result<Option<Vec<u32>>> {
     let found = device.buffer("map", 4 * (elements as u64 + 1), Class::Readback)?;
     found.write(0, &vec![0xff; 4 * (elements + 1)]);
-    let pipeline = kernels.get("matrix_map", None, spec)?;
+    let pipeline = kernels.get("fragment_layout", None, spec)?;
     let mut recorder = device.recorder()?;
     recorder.dispatch(&pipeline, &push::FragmentMap { map: found.address() }.bytes(), [1, 1, 1]);
     recorder.host_barrier();
@@ -43,20 +43,20 @@ fn map(device: &Device, kernels: &Kernels, spec: &[(&str, u32)], elements: usize
 /// A lost device, a module the driver refuses.
 pub fn fragment_layout(device: &Device, kernels: &Kernels) -> Result<Option<FragmentLayout>> {
     let mut maps = Vec::new();
-    for wide in device.caps().matrix_wide.iter().copied() {
-        let Some(map) = map(device, kernels, &[("USE", 0), ("WIDE", wide)], 16 * wide as usize)? else {
-            tracing::warn!("{}: threads share what matrices of {wide} columns hold; unused", device.caps().name);
+    for mat_n in device.caps().matrix_n.iter().copied() {
+        let Some(map) = map(device, kernels, &[("USE", 0), ("MAT_N", mat_n)], 16 * mat_n as usize)? else {
+            tracing::warn!("{}: threads share what matrices of {mat_n} columns hold; unused", device.caps().name);
             return Ok(None);
         };
-        maps.push((wide, map));
+        maps.push((mat_n, map));
     }
     if maps.is_empty() {
         return Ok(None);
     }
-    let weights = map(device, kernels, &[("USE", 1), ("WIDE", FEW_WIDE)], 256)?;
-    let few = maps.iter().find(|(wide, _)| *wide == FEW_WIDE);
+    let weights = map(device, kernels, &[("USE", 1), ("MAT_N", FEW_N)], 256)?;
+    let few = maps.iter().find(|(mat_n, _)| *mat_n == FEW_N);
     let sums = match few {
-        Some(_) => map(device, kernels, &[("USE", 2), ("WIDE", FEW_WIDE)], 16 * FEW_WIDE as usize)?,
+        Some(_) => map(device, kernels, &[("USE", 2), ("MAT_N", FEW_N)], 16 * FEW_N as usize)?,
         None => None,
     };
     let ordered = sums.as_ref().is_some_and(|sums| tiles::ordered(sums));

@@ -33,7 +33,7 @@ pub struct PackedMemory {
     factors: Buffer,
     /// For each number of columns that activations may have: which thread holds which element.
     maps: Vec<(u32, Buffer)>,
-    passed_factors: Buffer,
+    epilogue_factors: Buffer,
     squares: Buffer,
     powers: Buffer,
     moe: Option<[Buffer; 4]>,
@@ -52,14 +52,14 @@ impl PackedMemory {
         let scratch = |name: &str, bytes: u64| device.buffer(name, bytes, Class::Scratch);
         let packing = sizes.packing(held.direct, held.ordered);
         let mut maps = Vec::new();
-        for (wide, map) in held.maps {
+        for (mat_n, map) in held.maps {
             let buffer = scratch("map", 4 * map.len() as u64)?;
             vk::send(device, &buffer, bytemuck::cast_slice(&map))?;
-            maps.push((wide, buffer));
+            maps.push((mat_n, buffer));
         }
         let passed = [[1f32; FEW], [GATED_FACTOR as f32; FEW]].concat();
-        let passed_factors = scratch("packed.passed", 4 * passed.len() as u64)?;
-        vk::send(device, &passed_factors, bytemuck::cast_slice(&passed))?;
+        let epilogue_factors = scratch("packed.passed", 4 * passed.len() as u64)?;
+        vk::send(device, &epilogue_factors, bytemuck::cast_slice(&passed))?;
         let moe = match sizes.moe {
             Some([tiles, codes, factors, products]) => Some([
                 scratch("moe.tiles", tiles)?,
@@ -73,7 +73,7 @@ impl PackedMemory {
             codes: scratch("packed", sizes.codes)?,
             factors: scratch("packed.factors", sizes.factors)?,
             maps,
-            passed_factors,
+            epilogue_factors,
             squares: scratch("packed.squares", sizes.squares)?,
             powers: scratch("packed.powers", sizes.powers)?,
             moe,
@@ -91,8 +91,8 @@ impl PackedMemory {
         PackedAt {
             codes: self.codes.address(),
             factors: self.factors.address(),
-            maps: self.maps.iter().map(|(wide, map)| (*wide, map.address())).collect(),
-            passed_factors: self.passed_factors.address(),
+            maps: self.maps.iter().map(|(mat_n, map)| (*mat_n, map.address())).collect(),
+            epilogue_factors: self.epilogue_factors.address(),
             squares: self.squares.address(),
             powers: self.powers.address(),
             moe: self.moe.as_ref().map_or([0; 4], |moe| moe.each_ref().map(Buffer::address)),
@@ -101,7 +101,7 @@ impl PackedMemory {
 
     /// All buffers.
     pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
-        let buffers = [&self.codes, &self.factors, &self.passed_factors, &self.squares, &self.powers];
+        let buffers = [&self.codes, &self.factors, &self.epilogue_factors, &self.squares, &self.powers];
         buffers.into_iter().chain(self.maps.iter().map(|(_, map)| map)).chain(self.moe.iter().flatten())
     }
 }

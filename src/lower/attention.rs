@@ -4,42 +4,64 @@ use super::dispatch::{Access, Place};
 use super::megakernel::StageSource;
 use super::CacheType;
 use super::Lowering;
-use crate::plan::{AttentionSpec, RopeNorm, RopeStyle, Val};
+use crate::plan::{AttentionSpec, Mask, RopeNorm, RopeStyle, Val};
 use crate::policy::{self, AttnTile};
-use crate::Result;
-use pumex_shaders::push;
+use pumex_shaders::{constants, push};
+
+/// Which positions a row sees, and the rules of its scores, of which the usual ones are what kernels are made for.
+fn seen_constants(spec: &AttentionSpec) -> impl Iterator<Item = (&'static str, u32)> {
+    let mask = match spec.mask {
+        Mask::Causal => constants::MASK_CAUSAL,
+        Mask::Window(_) => constants::MASK_WINDOW,
+        Mask::Chunk(_) => constants::MASK_CHUNK,
+        Mask::Full => constants::MASK_FULL,
+    };
+    let rules = [
+        (spec.soft_cap.is_some(), constants::RULE_SOFT_CAP),
+        (spec.sinks.is_some(), constants::RULE_SINKS),
+        (spec.alibi.is_some(), constants::RULE_ALIBI),
+    ];
+    let rules = rules.iter().filter(|(there, _)| *there).map(|(_, bit)| bit).sum();
+    [("MASK", mask), ("RULES", rules)].into_iter().filter(|(_, value)| *value != 0)
+}
 
 impl Lowering<'_> {
-    pub(super) fn attend(
-        &mut self,
-        qkv: Val,
-        rope: &Option<RopeNorm>,
-        spec: &AttentionSpec,
-        scale: f32,
-        out: Val,
-    ) -> Result<()> {
-        self.check_spec(spec)?;
+    pub(super) fn attend(&mut self, qkv: Val, rope: &Option<RopeNorm>, spec: &AttentionSpec, scale: f32, out: Val) {
         let rows = self.shape.rows;
         if rows <= policy::FEW_ROWS || self.shape.decode_batch {
             self.attend_few(qkv, rope, spec, scale, out);
-            return Ok(());
+            return;
         }
-        let [k_cache, v_cache] = self.t.at.states[spec.layer];
+        let state = self.t.at.states[spec.layer];
         let (qkv_at, y, params) = (self.val(qkv), self.val(out), self.t.at.params);
         let (heads, kv_heads) = (spec.heads as u32, spec.kv_heads as u32);
-        let push = push::AttendMany { qkv: qkv_at, y, k_cache, v_cache, params, heads, kv_heads, scale };
-        let (kernel, mut constants, grid) = if self.t.attends_many_by_matrices() {
+        let push = push::AttendMany {
+            qkv: qkv_at,
+            y,
+            k_cache: state.k,
+            v_cache: state.v,
+            params,
+            sinks: self.opt(spec.sinks),
+            heads,
+            kv_heads,
+            scale,
+            table_at: state.table_at,
+            window: spec.mask.positions() as u32,
+            soft_cap: spec.soft_cap.unwrap_or(0.0),
+            alibi: spec.alibi.unwrap_or(0.0),
+        };
+        let (kernel, mut constants, grid) = if self.t.attends_many_by_matrices(spec) {
             let tile = policy::attn_flash_tile(spec);
             let grid = [rows.div_ceil(tile.rows as usize), spec.heads / tile.heads as usize, 1];
             ("attn_flash", vec![("SIZE", tile.size), ("GH", tile.heads)], grid)
         } else {
-            let (br, bc) = policy::prefill_tile(spec.head_dim);
+            let (br, bc) = policy::prefill_tile(spec);
             ("attn_prefill", vec![("BR", br), ("BC", bc)], [rows.div_ceil(br as usize), spec.heads, 1])
         };
         constants.extend(self.kv_constants(spec));
-        let touch = (vec![self.value(qkv), self.cache(spec)], vec![self.value(out)]);
-        self.emit((kernel, None), constants, push, grid, touch);
-        Ok(())
+        constants.extend(seen_constants(spec));
+        let reads = [vec![self.value(qkv), self.cache(spec)], self.matrices(spec.sinks)].concat();
+        self.emit((kernel, None), constants, push, grid, (reads, vec![self.value(out)]));
     }
 
     /// The layer's cache, of as many positions as there may be.
@@ -48,48 +70,54 @@ impl Lowering<'_> {
     }
 
     fn attn_tile(&self, spec: &AttentionSpec, rows: usize) -> AttnTile {
-        let wide = self.t.cache_types.0 == CacheType::F32;
-        let tile = if self.t.attends_by_matrices() {
+        let bits = if self.t.cache_types.0 == CacheType::F32 { 32 } else { 16 };
+        let tile = if self.t.attends_by_matrices(spec) {
             policy::attn_mat_tile(self.t.caps, spec, rows, self.shape.heads)
         } else {
-            policy::attn_tile(self.t.caps, spec, rows, wide, self.shape.heads)
+            policy::attn_tile(self.t.caps, spec, rows, bits, self.shape.heads)
         };
         AttnTile { parts: tile.parts.min((self.t.n_ctx as u32).div_ceil(tile.least)), ..tile }
     }
 
     fn attend_few(&mut self, qkv: Val, rope: &Option<RopeNorm>, spec: &AttentionSpec, scale: f32, out: Val) {
         let tile = self.attn_tile(spec, self.shape.rows);
-        let [k_cache, v_cache] = self.t.at.states[spec.layer];
-        let passed = self.passed_on(out);
+        let state = self.t.at.states[spec.layer];
+        let epilogue = self.pack_epilogue(out);
         let (q_norm, k_norm) = rope.map_or((None, None), |r| (r.q_norm, r.k_norm));
         let push = push::AttendFew {
             qkv: self.val(qkv),
-            y: passed.map_or(self.val(out), |passed| passed.codes),
-            k_cache,
-            v_cache,
+            y: epilogue.map_or(self.val(out), |epilogue| epilogue.codes),
+            k_cache: state.k,
+            v_cache: state.v,
             params: self.t.at.params,
             partials: self.t.at.partials,
             arrivals: self.t.at.arrivals,
             q_norm: self.opt(q_norm),
             k_norm: self.opt(k_norm),
             inv_freq: rope.map_or(self.t.at.ropes, |r| self.rope_at(&r)),
+            sinks: self.opt(spec.sinks),
             heads: spec.heads as u32,
             kv_heads: spec.kv_heads as u32,
             rope_dims: rope.map_or(0, |r| r.rope.dims as u32),
             scale,
             eps: rope.map_or(0.0, |r| r.rope.norm_eps),
-            tag: 0,
+            epoch: 0,
+            table_at: state.table_at,
+            window: spec.mask.positions() as u32,
+            soft_cap: spec.soft_cap.unwrap_or(0.0),
+            alibi: spec.alibi.unwrap_or(0.0),
         };
         let neox = rope.is_some_and(|r| r.rope.style == RopeStyle::Neox);
         let mut constants = vec![("SIZE", tile.size), ("GH", tile.heads), ("ROPE", u32::from(rope.is_some()))];
         constants.extend([("NEOX", u32::from(neox)), ("NORM", u32::from(q_norm.is_some()))]);
         constants.extend([("SPAN", tile.span), ("LEAST", tile.least)]);
-        constants.extend(passed.map(|passed| ("PASSED", passed.layout)));
+        constants.extend(epilogue.map(|epilogue| ("PACK_EPILOGUE", epilogue.layout)));
         constants.extend(self.kv_constants(spec));
+        constants.extend(seen_constants(spec));
         let grid = [self.shape.rows, spec.heads / tile.heads as usize, tile.parts as usize];
         let mut reads = vec![self.value(qkv), self.cache(spec)];
-        reads.extend(self.matrices([q_norm, k_norm].into_iter().flatten()));
-        let mut writes = vec![if passed.is_some() { self.passed_slot(out) } else { self.value(out) }];
+        reads.extend(self.matrices([q_norm, k_norm, spec.sinks].into_iter().flatten()));
+        let mut writes = vec![if epilogue.is_some() { self.epilogue_slot(out) } else { self.value(out) }];
         writes.extend((tile.parts > 1).then(|| self.split_reduction()));
         let new = self.cache_bytes(spec, self.shape.rows);
         writes.extend(rope.map(|_| Access::all(Place::State(spec.layer), new)));

@@ -3,7 +3,7 @@
 use super::dispatch::{Access, Dispatch};
 use super::megakernel::{Choices, Megakernel};
 use super::CacheType;
-use super::{lower, sizes, Addresses, Lowered, Shape, Target};
+use super::{lower, sizes, Addresses, Lowered, Shape, StateAt, Target};
 use crate::plan::Plan;
 use crate::policy;
 use crate::vk::Caps;
@@ -38,12 +38,12 @@ pub fn made_up_addresses(plan: &Plan, matrix_columns: &[u32]) -> Addresses {
         ..Addresses::default()
     };
     let p = &mut at.packed;
-    for part in [&mut p.codes, &mut p.factors, &mut p.passed_factors, &mut p.squares, &mut p.powers] {
+    for part in [&mut p.codes, &mut p.factors, &mut p.epilogue_factors, &mut p.squares, &mut p.powers] {
         *part = address();
     }
     p.moe = [address(), address(), address(), address()];
-    p.maps = matrix_columns.iter().map(|wide| (*wide, address())).collect();
-    at.states = plan.layers.iter().map(|_| [address(), address()]).collect();
+    p.maps = matrix_columns.iter().map(|mat_n| (*mat_n, address())).collect();
+    at.states = plan.layers.iter().map(|_| StateAt { k: address(), v: address(), table_at: 0 }).collect();
     at.weights = plan.weights.iter().map(|_| address()).collect();
     at
 }
@@ -67,7 +67,7 @@ fn name(at: &Addresses, plan: &Plan, address: u64) -> String {
         (at.messages, "messages"),
         (at.packed.codes, "packed"),
         (at.packed.factors, "packed_factors"),
-        (at.packed.passed_factors, "passed_factors"),
+        (at.packed.epilogue_factors, "epilogue_factors"),
         (at.packed.squares, "squares"),
         (at.packed.powers, "powers"),
         (at.packed.moe[0], "moe_tiles"),
@@ -77,10 +77,10 @@ fn name(at: &Addresses, plan: &Plan, address: u64) -> String {
     ];
     let weight = || at.weights.iter().position(|w| *w == base).map(|i| plan.weights[i].name.clone());
     let state = || {
-        let layer = at.states.iter().position(|kv| kv.contains(&base))?;
-        Some(format!("{}{layer}", if at.states[layer][0] == base { "k" } else { "v" }))
+        let layer = at.states.iter().position(|s| s.k == base || s.v == base)?;
+        Some(format!("{}{layer}", if at.states[layer].k == base { "k" } else { "v" }))
     };
-    let map = || at.packed.maps.iter().find(|(_, map)| *map == base).map(|(wide, _)| format!("map{wide}"));
+    let map = || at.packed.maps.iter().find(|(_, map)| *map == base).map(|(mat_n, _)| format!("map{mat_n}"));
     let found = named.iter().find(|(a, _)| *a == base && base > 0).map(|(_, name)| (*name).to_string());
     let found = found.or_else(state).or_else(map).or_else(weight).unwrap_or_else(|| format!("{base:#x}"));
     match address - base {
@@ -147,15 +147,15 @@ pub struct DryRun<'a> {
 /// An op or a rule of attention that no kernel does.
 pub fn dry_run(run: &DryRun<'_>) -> Result<String> {
     let DryRun { plan, caps, rows, .. } = *run;
-    let at = made_up_addresses(plan, &caps.matrix_wide);
+    let at = made_up_addresses(plan, &caps.matrix_n);
     let (max_rows, activations) = (512, policy::activations(caps));
-    let packing = (!caps.matrix_wide.is_empty()).then(|| sizes::Packed::of(plan, max_rows).packing(true, true));
+    let packing = (!caps.matrix_n.is_empty()).then(|| sizes::Packed::of(plan, max_rows).packing(true, true));
     let megakernel = Megakernel::of(plan, caps, Choices { wanted: None, groups: None, activations, halves: true });
     let target = Target {
         plan,
         caps,
         at: &at,
-        planes: !caps.unified,
+        soa: !caps.unified,
         fuse: true,
         max_rows,
         n_ctx: plan.n_ctx_train.max(run.len),
@@ -169,7 +169,7 @@ pub fn dry_run(run: &DryRun<'_>) -> Result<String> {
     let shape = Shape {
         rows,
         outputs: if run.all_wanted { rows } else { 1 },
-        heads: policy::attn_heads(caps, target.attends_by_matrices(), run.len),
+        heads: policy::attn_heads(caps, target.all_attend_by_matrices(), run.len),
         decode_batch: run.decode_batch || rows == 1,
         megakernel: megakernel.is_some(),
         parts: megakernel.as_ref().filter(|_| rows == 1).map_or(0, |kernel| kernel.parts(run.len)),

@@ -85,15 +85,15 @@ impl Lowering<'_> {
             return false;
         }
         let (m, k) = (info.rows / c.n_expert, info.cols);
-        let runs = tiles::runs(n, c.k, c.n_expert);
+        let runs = tiles::moe_tiles(n, c.k, c.n_expert);
         let extras = self.extras(gated, false);
-        let tile = tiles::run_tile(caps, info.format, m, runs, extras);
-        let Some(map) = self.map_of(tile.wide) else { return false };
+        let tile = tiles::moe_tile(caps, info.format, m, runs, extras);
+        let Some(map) = self.map_of(tile.mat_n) else { return false };
         // Usually gate and up have had them permuted for down.
         if self.permuted.replace(p.route) != Some(p.route) {
             self.moe_permute(p, runs);
         }
-        self.moe_pack(p, runs, (k, gated), (tile.wide, map));
+        self.moe_pack(p, runs, (k, gated), (tile.mat_n, map));
         let [list, codes, factors, products] = self.t.at.packed.moe;
         let push = push::Gemv {
             w0: self.weight(weights[0]),
@@ -131,7 +131,7 @@ impl Lowering<'_> {
     }
 
     /// Finds the rows of each expert.
-    fn moe_permute(&mut self, p: &Product, runs: tiles::Runs) {
+    fn moe_permute(&mut self, p: &Product, runs: tiles::MoeTiles) {
         let [groups, ..] = self.t.at.packed.moe;
         let push =
             push::MoePermute { route: self.val(p.route), groups, params: self.t.at.params, most: runs.most as u32 };
@@ -142,11 +142,11 @@ impl Lowering<'_> {
             ("COLUMNS", runs.columns as u32),
         ];
         let (reads, writes) = (vec![self.value(p.route)], vec![Access::all(Place::MoeTiles, 0)]);
-        self.emit(("deal", None), constants, push, [1, 1, 1], (reads, writes));
+        self.emit(("moe_permute", None), constants, push, [1, 1, 1], (reads, writes));
     }
 
     /// Packs rows of `k` inputs in the order of the tiles.
-    fn moe_pack(&mut self, p: &Product, runs: tiles::Runs, (k, gated): (usize, bool), (wide, map): (u32, u64)) {
+    fn moe_pack(&mut self, p: &Product, runs: tiles::MoeTiles, (k, gated): (usize, bool), (mat_n, map): (u32, u64)) {
         let [groups, codes, factors, _] = self.t.at.packed.moe;
         let push = push::Pack {
             x: self.val(p.x),
@@ -163,7 +163,7 @@ impl Lowering<'_> {
             ("K", k as u32),
             ("GATHER", if gated { p.top_k.k as u32 } else { 1 }),
             ("COLUMNS", runs.columns as u32),
-            ("WIDE", wide),
+            ("MAT_N", mat_n),
         ];
         let reads = vec![self.value(p.x), Access::all(Place::MoeTiles, 0)];
         let writes = vec![Access::all(Place::MoePacked, (2 * self.shape.rows * p.top_k.k * k) as u64)];
@@ -179,6 +179,6 @@ impl Lowering<'_> {
         let grid = [(m / 4).div_ceil(THREADS[1] as usize), n, 1];
         let reads = vec![Access::all(Place::MoeProducts, (4 * n * used * m) as u64), self.value(p.out)];
         let writes = vec![self.value(p.out)];
-        self.emit(("experts_sum", None), constants, push, grid, (reads, writes));
+        self.emit(("moe_combine", None), constants, push, grid, (reads, writes));
     }
 }

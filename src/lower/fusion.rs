@@ -45,7 +45,7 @@ impl Abilities for Rules<'_> {
     }
 
     fn rotates(&self, _: &Plan, attend: &Op) -> bool {
-        self.shape.decode_batch && matches!(attend, Op::Attend { spec, .. } if spec.is_plain())
+        self.shape.decode_batch && matches!(attend, Op::Attend { spec, .. } if spec.head_dim == spec.v_dim)
     }
 
     /// Of many rows, a product that reads the matrix once for all of them is worth a dispatch.
@@ -53,7 +53,7 @@ impl Abilities for Rules<'_> {
         self.shape.rows <= policy::GEMV_MAX_COLS && !self.t.importance
     }
 
-    fn all_rows_wanted(&self) -> bool {
+    fn all_rows_output(&self) -> bool {
         self.shape.rows == 1 && self.shape.outputs == 1
     }
 }

@@ -1,6 +1,6 @@
 //! The megakernel: the ops of one row as stages of one persistent dispatch, with a workgroup for each multiprocessor. What a
 //! stage makes, workgroups send each other through memory as flagged messages: every 16 bytes carry an epoch that says that
-//! they are new. See `shaders/glsl/lib/chain.glsl`.
+//! they are new. See `shaders/glsl/lib/megakernel.glsl`.
 //!
 //! Dispatches that it does not take run as they would without it.
 
@@ -166,7 +166,7 @@ impl Group<'_> {
             (p.add, stage::ADD),
             (p.norm.is_some(), stage::NORM),
             (receives, stage::RECEIVE),
-            (!coded && !receives, stage::CODE),
+            (!coded && !receives, stage::QUANTIZE),
             (cols != self.k.k[0], stage::SECOND_K),
             (odd, stage::ODD),
         ];
@@ -220,7 +220,7 @@ impl Group<'_> {
             op: open.own.last().map_or(0, |d| d.op),
             kernel: self.k.kernel(),
             format: Some(module),
-            constants: self.k.constants(module, self.t.planes, self.shape.parts != 1),
+            constants: self.k.constants(module, self.t.soa, self.shape.parts != 1),
             push: push.into(),
             grid: [self.k.tile.groups, 1, 1],
             reads,

@@ -1,5 +1,5 @@
 //! Products by cooperative matrices: activations are packed once for each layout wanted, by a dispatch of their own, by the op
-//! that makes them (`passed_on`), or by the product before a norm (`Link`, see `shaders/glsl/lib/link.glsl`).
+//! that makes them (`pack_epilogue`), or by the product before a norm (`NormEpilogue`, see `shaders/glsl/lib/pack_norm.glsl`).
 
 use super::dispatch::{Access, Place};
 use super::product::Product;
@@ -11,15 +11,15 @@ use pumex_shaders::push;
 
 /// Slots of activations for few rows: one for each layout, and that of activations which the op before packs.
 const SLOTS: usize = 4;
-const PASSED_SLOT: usize = 3;
-/// Addresses of a link, of two words each.
-const LINK_WORDS: usize = 12;
+const EPILOGUE_SLOT: usize = 3;
+/// Addresses of a norm epilogue, of two words each.
+const EPILOGUE_WORDS: usize = 12;
 
 /// What packing knows of the ops before.
 #[derive(Default)]
 pub(super) struct State {
     /// The product that handed its rows to the next op, packed.
-    link: Option<Link>,
+    epilogue: Option<NormEpilogue>,
     /// Which half of the powers the last norm's rows were over, once there was one.
     powers: usize,
     powers_known: bool,
@@ -27,7 +27,7 @@ pub(super) struct State {
 
 /// How a product hands its rows to the op after it, packed and ready for the norm there.
 #[derive(Clone, Copy)]
-struct Link {
+struct NormEpilogue {
     /// The op that gets them.
     reader: usize,
     /// Word of its addresses, among those of the recording.
@@ -38,7 +38,7 @@ struct Link {
 
 /// Where an op packs what it makes for the one product that reads it.
 #[derive(Clone, Copy)]
-pub(super) struct Passed {
+pub(super) struct PackEpilogue {
     pub layout: u32,
     /// Packed rows and their factors.
     pub codes: u64,
@@ -71,8 +71,8 @@ impl Lowering<'_> {
     }
 
     /// What a product reads in place of its input.
-    pub(super) fn passed_slot(&self, v: Val) -> Access {
-        self.packed(PASSED_SLOT, self.rows_of(v), self.width(v))
+    pub(super) fn epilogue_slot(&self, v: Val) -> Access {
+        self.packed(EPILOGUE_SLOT, self.rows_of(v), self.width(v))
     }
 
     /// Whether an op before those that read `v` can pack it: few rows, of whole units.
@@ -82,7 +82,7 @@ impl Lowering<'_> {
     }
 
     /// Whether the op that makes `v` packs it for the one product that reads it, which comes next.
-    pub(super) fn passed_on(&self, v: Val) -> Option<Passed> {
+    pub(super) fn pack_epilogue(&self, v: Val) -> Option<PackEpilogue> {
         if !self.packs_early(v) {
             return None;
         }
@@ -103,12 +103,12 @@ impl Lowering<'_> {
             }
             _ => return None,
         };
-        let factors = self.t.at.packed.passed_factors + (4 * kind * FEW) as u64;
-        self.by_matrices(parts, n).then(|| Passed { layout, codes: self.slot_at(PASSED_SLOT).0, factors })
+        let factors = self.t.at.packed.epilogue_factors + (4 * kind * FEW) as u64;
+        self.by_matrices(parts, n).then(|| PackEpilogue { layout, codes: self.slot_at(EPILOGUE_SLOT).0, factors })
     }
 
     /// The op after the product `op`, which adds to the rows, if these can come to it packed; and in which layouts.
-    fn linked(&self, op: usize) -> Option<(usize, Norm, [u32; 2])> {
+    fn takes_norm_epilogue(&self, op: usize) -> Option<(usize, Norm, [u32; 2])> {
         let ops = &self.plan.ops;
         let Op::MatMul { parts, add: true, out, .. } = ops.get(op)? else { return None };
         let n = self.rows_of(*out);
@@ -142,12 +142,12 @@ impl Lowering<'_> {
     }
 
     /// Makes the product that is being lowered hand its rows on, if it can.
-    fn link(&mut self) -> Option<Link> {
-        let (reader, norm, layouts) = self.linked(self.at).filter(|_| self.packs.powers_known)?;
+    fn start_norm_epilogue(&mut self) -> Option<NormEpilogue> {
+        let (reader, norm, layouts) = self.takes_norm_epilogue(self.at).filter(|_| self.packs.powers_known)?;
         let at = &self.t.at.packed;
         let powers = |half: usize| at.powers + (4 * FEW * half) as u64;
         let half = self.packs.powers;
-        let addresses: [u64; LINK_WORDS / 2] = [
+        let addresses: [u64; EPILOGUE_WORDS / 2] = [
             self.weight(norm.weight),
             self.slot_at(0).0,
             self.slot_at(1).0,
@@ -156,26 +156,26 @@ impl Lowering<'_> {
             powers(1 - half),
         ];
         self.packs.powers = 1 - half;
-        let link = Link { reader, at: self.words.len(), layouts };
+        let epilogue = NormEpilogue { reader, at: self.words.len(), layouts };
         self.words.extend(addresses.iter().flat_map(|a| [*a as u32, (*a >> 32) as u32]));
-        self.packs.link = Some(link);
-        Some(link)
+        self.packs.epilogue = Some(epilogue);
+        Some(epilogue)
     }
 
-    /// The link by which the rows of the op that is being lowered come packed.
-    fn came(&self) -> Option<Link> {
-        self.packs.link.filter(|link| link.reader == self.at)
+    /// The epilogue by which the rows of the op that is being lowered come packed.
+    fn norm_prologue(&self) -> Option<NormEpilogue> {
+        self.packs.epilogue.filter(|epilogue| epilogue.reader == self.at)
     }
 
     /// Packs `x` for these products, normed if they norm it, unless it comes packed.
     pub(super) fn pack(&mut self, x: Val, norm: Option<Norm>, parts: &[MatPart]) {
         let Some(packing) = self.t.packing else { return };
-        if (norm.is_none() && self.passed_on(x).is_some()) || self.came().is_some() {
+        if (norm.is_none() && self.pack_epilogue(x).is_some()) || self.norm_prologue().is_some() {
             return;
         }
         let (k, n, caps) = (self.width(x), self.rows_of(x), self.t.caps);
-        let (wide, _) = tiles::columns(caps, packing.direct, n);
-        let map = self.map_of(wide).unwrap_or(0);
+        let (mat_n, _) = tiles::columns(caps, packing.direct, n);
+        let map = self.map_of(mat_n).unwrap_or(0);
         self.packs.powers_known |= norm.is_some() && n <= FEW;
         for (slot, chunks) in self.layouts(parts, n).into_iter().enumerate() {
             let (codes, factors) = self.slot_at(slot);
@@ -196,7 +196,7 @@ impl Lowering<'_> {
                 ("K", k as u32),
                 ("NORM", u32::from(norm.is_some())),
                 ("CHUNKS", chunks),
-                ("WIDE", wide),
+                ("MAT_N", mat_n),
             ];
             let reads = [vec![self.value(x)], self.matrices(norm.map(|n| n.weight))].concat();
             let mut writes = vec![self.packed(slot, n, k)];
@@ -208,8 +208,8 @@ impl Lowering<'_> {
     }
 
     /// Where a matrix of activations of so many columns keeps what.
-    pub(super) fn map_of(&self, wide: u32) -> Option<u64> {
-        self.t.at.packed.maps.iter().find(|(w, _)| *w == wide).map(|(_, map)| *map)
+    pub(super) fn map_of(&self, mat_n: u32) -> Option<u64> {
+        self.t.at.packed.maps.iter().find(|(w, _)| *w == mat_n).map(|(_, map)| *map)
     }
 
     /// The product of what is packed for `all` with up to three matrices of one format, or with gate and up.
@@ -218,41 +218,41 @@ impl Lowering<'_> {
         let info = &self.plan.weights[p.parts[0].weight.0];
         let (n, extras) = (self.rows_of(p.x), self.extras(p.gated, p.add));
         let slot = self.layouts(all, n).iter().position(|l| *l == tiles::few_chunks(info.format)).unwrap_or(0);
-        let from = self.passed_on(p.x).filter(|_| p.norm.is_none());
-        let (codes, factors) = from.map_or(self.slot_at(slot), |passed| (passed.codes, passed.factors));
-        let passed = if p.gated { self.passed_on(p.out) } else { None };
-        let came = self.came();
-        let sends = if p.add && came.is_none() { self.link() } else { None }; // there is room for one link
+        let from = self.pack_epilogue(p.x).filter(|_| p.norm.is_none());
+        let (codes, factors) = from.map_or(self.slot_at(slot), |epilogue| (epilogue.codes, epilogue.factors));
+        let epilogue = if p.gated { self.pack_epilogue(p.out) } else { None };
+        let prologue = self.norm_prologue();
+        let norm_epilogue = if p.add && prologue.is_none() { self.start_norm_epilogue() } else { None }; // there is room for one epilogue
         let push = push::Gemv {
             x: codes,
-            y: passed.map_or(self.val(p.out) + 4 * p.y_at as u64, |passed| passed.codes),
+            y: epilogue.map_or(self.val(p.out) + 4 * p.y_at as u64, |epilogue| epilogue.codes),
             tables: self.t.at.codebooks,
             norm: factors,
-            eps: came.and(p.norm).map_or(0.0, |norm| norm.eps),
+            eps: prologue.and(p.norm).map_or(0.0, |norm| norm.eps),
             ..self.product_push(p)
         };
         let push = push::Gemv { flags: push.flags | (n << 8) as u32, ..push };
         let m = push.m as usize;
         let tile = tiles::mat_tile(self.t.caps, packing.direct, info.format, (m, n), extras);
-        let constants = self.matrix_constants(&tile, info.cols, extras, passed, (sends, came));
+        let constants = self.matrix_constants(&tile, info.cols, extras, epilogue, (norm_epilogue, prologue));
         let (mut reads, mut writes) = self.touched(p, m);
         reads.retain(|a| a.place != Place::Value(p.x));
-        let source = if from.is_some() { PASSED_SLOT } else { slot };
+        let source = if from.is_some() { EPILOGUE_SLOT } else { slot };
         reads.push(self.packed(source, n, self.width(p.x)));
-        reads.extend(came.map(|_| Access::all(Place::PackedSums, 0)));
-        if sends.is_some() {
-            let sent = Access { place: Place::Packed, range: 0..PASSED_SLOT, bytes: (2 * n * m) as u64 };
+        reads.extend(prologue.map(|_| Access::all(Place::PackedSums, 0)));
+        if norm_epilogue.is_some() {
+            let sent = Access { place: Place::Packed, range: 0..EPILOGUE_SLOT, bytes: (2 * n * m) as u64 };
             writes.extend([sent, Access::all(Place::PackedSums, 0)]);
             reads.push(Access::all(Place::PackedSums, 0));
         }
-        if passed.is_some() {
-            writes = vec![self.passed_slot(p.out)];
+        if epilogue.is_some() {
+            writes = vec![self.epilogue_slot(p.out)];
         }
         let (module, grid) =
             ((tile.kernel, Some(info.format.stem)), [tile.groups as usize, n.div_ceil(tile.columns()), 1]);
         if tile.kernel == tiles::FEW_KERNEL {
-            let link = came.or(sends).map_or(0, |link| self.t.at.words + 4 * link.at as u64);
-            self.emit(module, constants, push::GemmFew { product: push, link }, grid, (reads, writes));
+            let at = prologue.or(norm_epilogue).map_or(0, |epilogue| self.t.at.words + 4 * epilogue.at as u64);
+            self.emit(module, constants, push::GemmFew { product: push, norm_epilogue: at }, grid, (reads, writes));
         } else {
             self.emit(module, constants, push, grid, (reads, writes));
         }
@@ -263,13 +263,17 @@ impl Lowering<'_> {
         tile: &tiles::MatTile,
         k: usize,
         extras: GemmFusion,
-        passed: Option<Passed>,
-        (sends, came): (Option<Link>, Option<Link>),
+        epilogue: Option<PackEpilogue>,
+        (norm_epilogue, prologue): (Option<NormEpilogue>, Option<NormEpilogue>),
     ) -> Vec<(&'static str, u32)> {
         let mut constants = tile.spec(k, extras);
-        constants.extend(passed.map(|passed| ("PASSED", passed.layout)));
-        constants.extend(sends.iter().flat_map(|link| [("SENT", link.layouts[0]), ("SENT_2", link.layouts[1])]));
-        constants.extend(came.map(|_| ("NORMED", 1)));
+        constants.extend(epilogue.map(|epilogue| ("PACK_EPILOGUE", epilogue.layout)));
+        constants.extend(
+            norm_epilogue.iter().flat_map(|epilogue| {
+                [("NORM_EPILOGUE", epilogue.layouts[0]), ("NORM_EPILOGUE_2", epilogue.layouts[1])]
+            }),
+        );
+        constants.extend(prologue.map(|_| ("NORM_PROLOGUE", 1)));
         constants
     }
 }

@@ -96,7 +96,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn extras(&self, gated: bool, add: bool) -> GemmFusion {
-        GemmFusion { gated, add, norm: false, planes: self.t.planes, activations: self.t.activations }
+        GemmFusion { gated, add, norm: false, soa: self.t.soa, activations: self.t.activations }
     }
 
     /// Matrices, biases, factors and sizes of a product.
@@ -155,7 +155,7 @@ impl Lowering<'_> {
             self.emit(("gemm_float", None), vec![("EPILOGUE", epilogue)], push, grid, touch);
             return;
         }
-        let constants = vec![("EPILOGUE", epilogue), ("PLANES", self.planes())];
+        let constants = vec![("EPILOGUE", epilogue), ("SOA", self.soa())];
         let grid = [m.div_ceil(64), n.div_ceil(64), 1];
         self.emit(("gemm_tile", Some(info.format.stem)), constants, push, grid, touch);
     }

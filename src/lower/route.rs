@@ -66,7 +66,7 @@ impl Lowering<'_> {
             ("USED", c.top_k.k as u32),
             ("ROWS", rows),
             ("NORM", u32::from(norm.is_some())),
-            ("PLANES", self.planes()),
+            ("SOA", self.soa()),
         ];
         let weights =
             [Some(part.weight), part.bias, norm.map(|n| n.weight)].into_iter().chain(c.scales.iter().copied());

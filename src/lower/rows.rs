@@ -5,7 +5,6 @@ use super::Lowering;
 use crate::plan::{AttentionSpec, Input, RopeNorm, RopeStyle, Rows, Val, Weight};
 use crate::policy;
 use crate::vk::Caps;
-use crate::{Error, Result};
 use pumex_shaders::push;
 
 /// Most candidates of a row of logits that is sampled from.
@@ -27,40 +26,40 @@ impl Lowering<'_> {
         let row_bytes = info.len_bytes() / info.rows.max(1) as u64;
         let reads =
             vec![Access::all(Place::Weight(weight), row_bytes * rows as u64), Access::all(Place::Ids, 4 * rows as u64)];
-        let (constants, writes) = (vec![("SIZE", 64), ("PLANES", self.planes())], vec![self.value(out)]);
+        let (constants, writes) = (vec![("SIZE", 64), ("SOA", self.soa())], vec![self.value(out)]);
         self.emit(("embed", Some(info.format.stem)), constants, push, [rows, 1, 1], (reads, writes));
     }
 
     pub(super) fn rms_norm(&mut self, x: Val, weight: Weight, eps: f32, out: Val) {
         let threads = policy::row_threads(self.t.caps);
-        let wanted = u32::from(self.plan.values[out.0].rows == Rows::Output);
+        let outputs = u32::from(self.plan.values[out.0].rows == Rows::Output);
         let (y, params, dim) = (self.val(out), self.t.at.params, self.width(x) as u32);
         let push = push::RmsNorm { x: self.val(x), weight: self.weight(weight), y, params, dim, eps };
         let reads = [vec![self.value(x)], self.matrices([weight])].concat();
         let (constants, grid, writes) =
-            (vec![("SIZE", threads), ("WANTED", wanted)], [self.rows_of(out), 1, 1], vec![self.value(out)]);
+            (vec![("SIZE", threads), ("OUTPUT_ROWS", outputs)], [self.rows_of(out), 1, 1], vec![self.value(out)]);
         self.emit(("rms_norm", None), constants, push, grid, (reads, writes));
     }
 
-    pub(super) fn rope_kv(&mut self, qkv: Val, spec: &AttentionSpec, r: &RopeNorm) -> Result<()> {
-        self.check_spec(spec)?;
-        let [k_cache, v_cache] = self.t.at.states[spec.layer];
+    pub(super) fn rope_kv(&mut self, qkv: Val, spec: &AttentionSpec, r: &RopeNorm) {
+        let state = self.t.at.states[spec.layer];
         let push = push::RopeKv {
             qkv: self.val(qkv),
             q_norm: self.opt(r.q_norm),
             k_norm: self.opt(r.k_norm),
             inv_freq: self.rope_at(r),
-            k_cache,
-            v_cache,
+            k_cache: state.k,
+            v_cache: state.v,
             params: self.t.at.params,
             heads: spec.heads as u32,
             kv_heads: spec.kv_heads as u32,
             rope_dims: r.rope.dims as u32,
             eps: r.rope.norm_eps,
+            table_at: state.table_at,
         };
         let neox = u32::from(r.rope.style == RopeStyle::Neox);
-        let threads = self.t.caps.subgroup_size.max(32);
-        let mut constants = vec![("SIZE", threads), ("NEOX", neox), ("NORM", u32::from(r.q_norm.is_some()))];
+        let mut constants =
+            vec![("SIZE", self.t.caps.subgroup_size), ("NEOX", neox), ("NORM", u32::from(r.q_norm.is_some()))];
         constants.extend(self.kv_constants(spec));
         let grid = [self.shape.rows, spec.heads + 2 * spec.kv_heads, 1];
         let norms = self.matrices([r.q_norm, r.k_norm].into_iter().flatten());
@@ -68,16 +67,6 @@ impl Lowering<'_> {
         let new = self.cache_bytes(spec, self.shape.rows);
         let writes = vec![self.value(qkv), Access::all(Place::State(spec.layer), new)];
         self.emit(("rope_kv", None), constants, push, grid, (reads, writes));
-        Ok(())
-    }
-
-    /// Fails on attention that no kernel does.
-    pub(super) fn check_spec(&self, spec: &AttentionSpec) -> Result<()> {
-        if spec.is_plain() {
-            return Ok(());
-        }
-        let what = format!("layer {}: expected causal attention with heads of one width, found {spec:?}", spec.layer);
-        Err(Error::Request(format!("device {}: {what}; --device cpu takes it", self.t.caps.name)))
     }
 
     /// Where the frequencies of a layer's RoPE are.
@@ -85,9 +74,9 @@ impl Lowering<'_> {
         self.t.at.ropes + 4 * self.plan.rope_at(r.rope.table) as u64
     }
 
-    pub(super) fn kv_constants(&self, spec: &AttentionSpec) -> [(&'static str, u32); 3] {
+    pub(super) fn kv_constants(&self, spec: &AttentionSpec) -> [(&'static str, u32); 4] {
         let (k, v) = self.t.cache_types;
-        [("K_TYPE", k as u32), ("V_TYPE", v as u32), ("HEAD_DIM", spec.head_dim as u32)]
+        [("K_TYPE", k as u32), ("V_TYPE", v as u32), ("HEAD_DIM", spec.head_dim as u32), ("V_DIM", spec.v_dim as u32)]
     }
 
     /// Bytes of so many positions of a layer's cache.
@@ -124,7 +113,7 @@ impl Lowering<'_> {
             found: at.partials,
             arrivals: at.arrivals,
             vocab: vocab as u32,
-            draws_at: self.t.requests_at as u32,
+            requests_at: self.t.requests_at as u32,
         };
         let (threads, loads) = policy::sample_tile(caps);
         let constants = vec![("SIZE", threads), ("LOADS", loads), ("K", MAX_K as u32)];

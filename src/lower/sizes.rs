@@ -29,12 +29,12 @@ pub fn split_reduction(caps: &Caps, plan: &Plan, max_rows: usize) -> SplitReduct
     let mut known = HashSet::new(); // most layers are alike
     for op in &plan.ops {
         let Op::Attend { spec: c, .. } = op else { continue };
-        if !known.insert((c.heads, c.kv_heads, c.head_dim)) {
+        if !known.insert((c.heads, c.kv_heads, c.head_dim, c.v_dim)) {
             continue;
         }
         for rows in 1..=max_rows {
             for heads in 1..=policy::ATTN_HEADS {
-                let tile = policy::attn_tile(caps, c, rows, false, heads);
+                let tile = policy::attn_tile(caps, c, rows, 16, heads);
                 bytes = bytes.max(4 * rows * c.heads * tile.parts as usize * (4 + c.v_dim));
             }
             counters = counters.max(rows * c.heads);
@@ -74,7 +74,7 @@ impl Packed {
             k,
             codes: (2 * rows * k) as u64,
             factors: (4 * rows) as u64,
-            squares: (4 * FEW * k / tiles::TALL) as u64,
+            squares: (4 * FEW * k / tiles::MAT_M) as u64,
             powers: (8 * FEW + 4 * rows) as u64,
             moe: moe(plan, max_rows),
         }
@@ -83,7 +83,7 @@ impl Packed {
     /// Bytes of each buffer, with those of the maps for matrices of so many columns, and of the factors of rows that the op
     /// before packs.
     pub fn buffers(&self, columns: &[u32]) -> Vec<u64> {
-        let maps = columns.iter().map(|wide| 4 * tiles::TALL as u64 * u64::from(*wide));
+        let maps = columns.iter().map(|mat_n| 4 * tiles::MAT_M as u64 * u64::from(*mat_n));
         let fixed = [self.codes, self.factors, self.squares, self.powers, 8 * FEW as u64];
         fixed.into_iter().chain(maps).chain(self.moe.into_iter().flatten()).collect()
     }
@@ -101,7 +101,7 @@ fn moe(plan: &Plan, max_rows: usize) -> Option<[u64; 4]> {
         _ => None,
     };
     let sizes = plan.ops.iter().filter_map(of).map(|(c, k, m)| {
-        let runs = tiles::runs(max_rows, c.k, c.n_expert); // fewer rows need no more
+        let runs = tiles::moe_tiles(max_rows, c.k, c.n_expert); // fewer rows need no more
         let rows = (runs.most * runs.columns).next_multiple_of(MOST_COLUMNS);
         let bytes = [8 * rows, 2 * rows * k.next_multiple_of(PACKED_LEN), 4 * rows, 4 * max_rows * c.k * m];
         bytes.map(|b| b.max(16) as u64)

@@ -2,7 +2,7 @@
 
 use super::megakernel::Megakernel;
 use super::CacheType;
-use crate::plan::Plan;
+use crate::plan::{AttentionSpec, Plan};
 use crate::policy::{self, ActivationQuant};
 use crate::vk::Caps;
 
@@ -40,8 +40,8 @@ pub struct Addresses {
     pub arena: u64,
     /// Weights in the plan's order.
     pub weights: Vec<u64>,
-    /// K and V of each layer, or its recurrent state.
-    pub states: Vec<[u64; 2]>,
+    /// What each layer keeps.
+    pub states: Vec<StateAt>,
     /// Tables of all formats.
     pub codebooks: u64,
     /// Tables of RoPE, one after the other.
@@ -70,6 +70,17 @@ pub struct Addresses {
     pub messages: u64,
 }
 
+/// Where the state of a layer lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateAt {
+    /// K of all blocks, or the recurrent states.
+    pub k: u64,
+    /// V of all blocks.
+    pub v: u64,
+    /// Words from a row's block table to the one that names these blocks.
+    pub table_at: u32,
+}
+
 /// Where packed activations lie.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PackedAt {
@@ -80,7 +91,7 @@ pub struct PackedAt {
     /// For each number of columns that a matrix may have, which thread holds which element.
     pub maps: Vec<(u32, u64)>,
     /// Factors of rows that the op before has packed: of attention, then of gated units.
-    pub passed_factors: u64,
+    pub epilogue_factors: u64,
     /// Of rows that come packed for a norm: the sums of squares of each sixteen outputs.
     pub squares: u64,
     /// And what they are packed over, twice.
@@ -112,7 +123,7 @@ pub struct Target<'a> {
     /// Addresses.
     pub at: &'a Addresses,
     /// Weights lie as a structure of arrays, not as blocks.
-    pub planes: bool,
+    pub soa: bool,
     /// Merges ops.
     pub fuse: bool,
     /// Most rows of a step.
@@ -133,20 +144,20 @@ pub struct Target<'a> {
     pub megakernel: Option<&'a Megakernel>,
 }
 
-/// Whether attention of few rows of a plan goes through cooperative matrices, over caches of these types of K and V.
-pub fn attends_by_matrices(plan: &Plan, (k, v): (CacheType, CacheType), packing: Option<Packing>) -> bool {
-    let fits = plan.kv_layers().all(|(_, kv)| kv.k_dim == kv.v_dim && policy::attn_mat_fits(kv.k_dim));
-    fits && k.becomes_halves() && v.becomes_halves() && packing.is_some_and(|p| p.direct)
-}
-
 impl Target<'_> {
     /// Whether attention of few rows goes through cooperative matrices.
-    pub fn attends_by_matrices(&self) -> bool {
-        attends_by_matrices(self.plan, self.cache_types, self.packing)
+    pub fn attends_by_matrices(&self, spec: &AttentionSpec) -> bool {
+        let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
+        halves && policy::attn_mat_fits(spec) && self.packing.is_some_and(|p| p.direct)
     }
 
     /// Whether that of many rows does.
-    pub fn attends_many_by_matrices(&self) -> bool {
-        self.attends_by_matrices() && self.packing.is_some_and(|p| p.ordered)
+    pub fn attends_many_by_matrices(&self, spec: &AttentionSpec) -> bool {
+        self.attends_by_matrices(spec) && self.packing.is_some_and(|p| p.ordered)
+    }
+
+    /// Whether all attention of few rows goes through cooperative matrices.
+    pub fn all_attend_by_matrices(&self) -> bool {
+        self.plan.attention().all(|spec| self.attends_by_matrices(spec))
     }
 }

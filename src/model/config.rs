@@ -1,6 +1,7 @@
 //! Hyper-parameters of a dense transformer: one documented field each, read with ranges checked before any arithmetic.
 
 use crate::gguf::Gguf;
+use crate::plan::MAX_HEAD_DIM;
 use crate::{Error, Result};
 
 /// Most experts of a layer and of a row: kernels keep a row's in shared memory.
@@ -98,8 +99,8 @@ impl Config {
         if !n_head.is_multiple_of(n_head_kv) {
             return Err(r.bad("attention.head_count_kv", &format!("a divisor of head_count {n_head}"), n_head_kv));
         }
-        let head_dim = r.int("attention.key_length", Some((n_embd / n_head) as u64), 1, 256)?;
-        let value_dim = r.int("attention.value_length", Some(head_dim as u64), 1, 256)?;
+        let head_dim = r.int("attention.key_length", Some((n_embd / n_head) as u64), 1, MAX_HEAD_DIM as u64)?;
+        let value_dim = r.int("attention.value_length", Some(head_dim as u64), 1, MAX_HEAD_DIM as u64)?;
         if value_dim != head_dim {
             return Err(r.bad("attention.value_length", &format!("key_length {head_dim}"), value_dim));
         }

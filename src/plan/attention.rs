@@ -17,11 +17,19 @@ pub enum Mask {
 }
 
 impl Mask {
+    /// Positions of the window or of a chunk; 0 where the mask has none.
+    pub fn positions(self) -> usize {
+        match self {
+            Mask::Window(n) | Mask::Chunk(n) => n.max(1),
+            Mask::Causal | Mask::Full => 0,
+        }
+    }
+
     /// First position that a row at `pos` sees.
     pub fn first(self, pos: usize) -> usize {
         match self {
             Mask::Causal | Mask::Full => 0,
-            Mask::Window(n) => (pos + 1).saturating_sub(n),
+            Mask::Window(n) => (pos + 1).saturating_sub(n.max(1)),
             Mask::Chunk(n) => pos / n.max(1) * n.max(1),
         }
     }

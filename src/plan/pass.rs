@@ -18,7 +18,7 @@ pub trait Abilities {
     /// Whether the op that chooses experts can do the router's product.
     fn routes(&self, plan: &Plan, matmul: &Op) -> bool;
     /// Whether rows whose logits are wanted are all rows of the step, in order.
-    fn all_rows_wanted(&self) -> bool;
+    fn all_rows_output(&self) -> bool;
 }
 
 /// Runs all passes.

@@ -17,10 +17,10 @@ pub struct Placement {
 const ALIGN: u64 = 256;
 
 impl Placement {
-    /// Places all values of `plan` for steps of up to `max_rows` rows, `max_wanted` of them wanted.
+    /// Places all values of `plan` for steps of up to `max_rows` rows, `max_outputs` of them wanted.
     ///
     /// First fit over the values in order of first use; each lives from its first to its last op.
-    pub fn new(plan: &Plan, max_rows: usize, max_wanted: usize) -> Placement {
+    pub fn new(plan: &Plan, max_rows: usize, max_outputs: usize) -> Placement {
         let count = plan.values.len();
         let mut life = vec![(usize::MAX, 0usize); count];
         for (i, op) in plan.ops.iter().enumerate() {
@@ -39,7 +39,7 @@ impl Placement {
             .map(|(v, used)| {
                 let rows = match v.rows {
                     Rows::Step => max_rows,
-                    Rows::Output => max_wanted,
+                    Rows::Output => max_outputs,
                 };
                 // What passes have left unused takes nothing.
                 ((rows * v.width * 4 * usize::from(*used)) as u64).next_multiple_of(ALIGN)

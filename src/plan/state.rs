@@ -54,6 +54,14 @@ impl RecurrentSpec {
 }
 
 impl LayerState {
+    /// Elements of its recurrent state, per sequence.
+    pub fn recurrent_elements(&self) -> usize {
+        match self {
+            LayerState::Recurrent(spec) => spec.elements(),
+            LayerState::Nothing | LayerState::KeysValues(_) => 0,
+        }
+    }
+
     /// Keys and values, if the layer keeps some.
     pub fn kv(&self) -> Option<&KvSpec> {
         match self {

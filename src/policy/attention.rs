@@ -5,12 +5,12 @@ use super::table::{HeadsRow, SplitAttention, ATTN_HEADS};
 use crate::plan::AttentionSpec;
 use crate::vk::Caps;
 
-/// Rows and positions per tile of prefill attention; shared memory holds both and the scores.
-pub fn prefill_tile(head_dim: usize) -> (u32, u32) {
-    if head_dim <= 128 {
-        (16, 32)
-    } else {
-        (8, 16)
+/// Rows and positions per tile of prefill attention; 32 KiB of shared memory hold both and the scores.
+pub fn prefill_tile(c: &AttentionSpec) -> (u32, u32) {
+    match c.head_dim.max(c.v_dim) {
+        ..=128 => (16, 32),
+        129..=256 => (8, 16),
+        _ => (4, 8),
     }
 }
 
@@ -39,21 +39,36 @@ pub fn attn_heads(caps: &Caps, matrices: bool, len: usize) -> usize {
     choices(caps).attention_heads.iter().find(holds).map_or(ATTN_HEADS, |row| row.heads)
 }
 
-/// Attention of `rows` single rows with heads of `head_dim`, of a `wide` cache if its elements take 32 bits, by workgroups
-/// of at most `most` heads.
-pub fn attn_tile(caps: &Caps, c: &AttentionSpec, rows: usize, wide: bool, most: usize) -> AttnTile {
-    let (heads, head_dim, per_kv) = (c.heads, c.head_dim, c.heads / c.kv_heads);
-    let taken = (1..=most.min(per_kv)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);
-    let parts = (choices(caps).busy_groups.value / (rows * heads / taken)).clamp(1, 64);
-    // A tile of K stays within 16 KiB and a bit, of whatever type.
+/// Bytes of shared memory of an `attn_split` of so many heads and positions at a time: heads with the newest k and v, their norms
+/// and frequencies, scores, sums, and a tile of K in units of `unit` elements.
+fn attn_bytes(c: &AttentionSpec, heads: usize, (size, span): (usize, usize), unit: usize) -> usize {
+    let of_heads = (heads + 2) * c.head_dim + c.head_dim * 5 / 2;
+    4 * (of_heads + heads * size + 8 * size) + 16 * span * (c.head_dim / unit + 1) + 256
+}
+
+/// Attention of `rows` single rows, of elements of so many `bits` if they are not quantized, by workgroups of at most `most` heads.
+pub fn attn_tile(caps: &Caps, c: &AttentionSpec, rows: usize, bits: u32, most: usize) -> AttnTile {
+    let (per_kv, wide, dim) = (c.heads / c.kv_heads, bits == 32, c.head_dim.max(c.v_dim));
     let SplitAttention { threads, span, least } = choices(caps).split_attention.value;
-    let span = if head_dim > 128 || wide { span / 2 } else { span };
+    let threads = threads.max((dim / 4).next_power_of_two() as u32);
+    // A tile of K stays within 16 KiB and a bit, of whatever type.
+    let mut span = if dim > 128 || wide { span / 2 } else { span };
+    let fits = |heads: usize, span: u32| {
+        let unit = if wide { 4 } else { 8 };
+        attn_bytes(c, heads, (threads as usize, span as usize), unit) <= caps.max_shared_bytes as usize
+    };
+    while span > 4 && dim > 256 && !fits(1, span) {
+        span /= 2;
+    }
+    let holds = |h: &usize| per_kv.is_multiple_of(*h) && (dim <= 256 || fits(*h, span));
+    let taken = (1..=most.min(per_kv)).rev().find(holds).unwrap_or(1);
+    let parts = (choices(caps).busy_groups.value / (rows * c.heads / taken)).clamp(1, 64);
     AttnTile { kernel: "attn_split", size: threads, span, least, heads: taken as u32, parts: parts as u32 }
 }
 
-/// Whether `attn_mat` takes heads of so many dimensions.
-pub fn attn_mat_fits(head_dim: usize) -> bool {
-    matches!(head_dim, 64 | 128)
+/// Whether `attn_mat` and `attn_flash` take such heads.
+pub fn attn_mat_fits(c: &AttentionSpec) -> bool {
+    c.head_dim == c.v_dim && matches!(c.head_dim, 64 | 128)
 }
 
 /// As [`attn_tile`], by cooperative matrices whose parts threads fill themselves ([`super::matrix::direct`]), of caches that become halves.

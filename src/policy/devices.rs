@@ -12,7 +12,7 @@ pub fn h200() -> Caps {
         cooperative_matrix: true,
         cooperative_matrix2: true,
         small_halves: true,
-        matrix_wide: vec![8, 16],
+        matrix_n: vec![8, 16],
         ..gpu("NVIDIA H200", 0x10de, DeviceKind::Discrete)
     }
 }
@@ -43,7 +43,7 @@ pub fn radeon() -> Caps {
         subgroup_size: 64,
         max_shared_bytes: 64 << 10,
         cooperative_matrix: true,
-        matrix_wide: vec![16],
+        matrix_n: vec![16],
         ..gpu("AMD Radeon RX 7900 XTX (RADV NAVI31)", 0x1002, DeviceKind::Discrete)
     }
 }
@@ -52,7 +52,7 @@ pub fn radeon() -> Caps {
 pub fn radeon_rdna2() -> Caps {
     let fast_dots = FastDots { mixed: false, ..radeon().fast_dots };
     let name = "AMD Radeon RX 6800 (RADV NAVI21)".into();
-    Caps { name, fast_dots, cooperative_matrix: false, matrix_wide: Vec::new(), ..radeon() }
+    Caps { name, fast_dots, cooperative_matrix: false, matrix_n: Vec::new(), ..radeon() }
 }
 
 /// An Intel GPU: no cores told, no matrices of these sizes.
@@ -144,6 +144,6 @@ fn gpu(name: &str, vendor_id: u32, kind: DeviceKind) -> Caps {
         cooperative_matrix: false,
         cooperative_matrix2: false,
         small_halves: false,
-        matrix_wide: Vec::new(),
+        matrix_n: Vec::new(),
     }
 }

@@ -37,7 +37,7 @@ impl GemvTile {
             ("COLS", n as u32),
             ("GATED", u32::from(extras.gated)),
             ("ADD", u32::from(extras.add)),
-            ("PLANES", u32::from(extras.planes)),
+            ("SOA", u32::from(extras.soa)),
             ("NORM", u32::from(extras.norm)),
         ];
         if self.kernel == DOT {
@@ -244,8 +244,8 @@ mod tests {
             (name(FormatId::Q4K, 128256, 4096, 1, false, q16), "head, Q4_K, 16 bits"),
             (name(FormatId::Q6K, 128256, 4096, 1, false, q8), "head, many registers"),
             (name(FormatId::Q6K, 128256, 4096, 4, false, q8), "head, several rows"),
-            (name(FormatId::Iq3SWide, 128256, 4096, 1, false, q8), "IQ3_S expanded, head"),
-            (name(FormatId::Iq1MWide, 128256, 4096, 1, true, q8), "IQ1_M expanded, head"),
+            (name(FormatId::Iq3SExpanded, 128256, 4096, 1, false, q8), "IQ3_S expanded, head"),
+            (name(FormatId::Iq1MExpanded, 128256, 4096, 1, true, q8), "IQ1_M expanded, head"),
         ];
         cases.iter().for_each(|(found, expected)| assert_eq!(found, expected));
     }

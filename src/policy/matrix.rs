@@ -8,7 +8,7 @@ use crate::vk::Caps;
 use pumex_quant::{Format, FormatId};
 
 /// Rows of a cooperative matrix of weights.
-pub const TALL: usize = 16;
+pub const MAT_M: usize = 16;
 /// Threads of a subgroup.
 const LANES: u32 = 32;
 /// Inputs of a packed row of activations are a multiple of this.
@@ -22,7 +22,7 @@ const SUMS_AT_ONCE: usize = 64;
 /// Most activation rows of `gemm_few`.
 pub const FEW: usize = super::FEW_ROWS;
 /// Columns of its matrices.
-pub const FEW_WIDE: u32 = 8;
+pub const FEW_N: u32 = 8;
 /// Shared memory left for the compiler.
 const RESERVE: usize = 1 << 10;
 
@@ -36,7 +36,7 @@ pub struct MatTile {
     /// Subgroups that share the inputs of a row.
     pub split: u32,
     /// Columns of a matrix of activations.
-    pub wide: u32,
+    pub mat_n: u32,
     /// Such matrices a subgroup takes.
     pub tiles: u32,
     /// Workgroups for the outputs.
@@ -57,10 +57,10 @@ impl MatTile {
             ("K", k as u32),
             ("SPLIT", self.split),
             ("TILES", self.tiles),
-            ("PLANES", u32::from(extras.planes)),
+            ("SOA", u32::from(extras.soa)),
         ];
         if self.kernel == MANY_ROWS {
-            spec.push(("WIDE", self.wide));
+            spec.push(("MAT_N", self.mat_n));
         } else {
             spec.extend([("TURN", self.turn), ("COPIES", self.copies)]);
         }
@@ -69,12 +69,12 @@ impl MatTile {
 
     /// Activation rows of a workgroup.
     pub fn columns(&self) -> usize {
-        (self.wide * self.tiles) as usize
+        (self.mat_n * self.tiles) as usize
     }
 
     /// Outputs that a workgroup takes at a time.
     pub fn height(&self, extras: GemmFusion) -> usize {
-        TALL * (self.size / LANES / self.split / if extras.gated { 2 } else { 1 }) as usize
+        MAT_M * (self.size / LANES / self.split / if extras.gated { 2 } else { 1 }) as usize
     }
 }
 
@@ -85,7 +85,7 @@ pub const FEW_KERNEL: &str = "gemm_few";
 /// Weights a thread of the kernels takes at a time: CHUNK of `shaders/glsl/quant`.
 pub fn chunk_len(format: &Format) -> usize {
     match format.id {
-        FormatId::Q1_0 | FormatId::Iq1SWide => 128,
+        FormatId::Q1_0 | FormatId::Iq1SExpanded => 128,
         FormatId::Q8K => 32,
         FormatId::Q2_0 | FormatId::Nvfp4 => 64,
         _ if format.block_len == 256 => 64,
@@ -104,30 +104,30 @@ pub fn few_chunks(format: &Format) -> u32 {
 /// Whether products of `n` rows with such weights go through cooperative matrices: halves hold what is quantized, not all of a
 /// float, and the kernels have 16 bits for the rows.
 pub fn takes(caps: &Caps, format: &Format, n: usize) -> bool {
-    (2..1 << 16).contains(&n) && !caps.matrix_wide.is_empty() && format.id != FormatId::F32
+    (2..1 << 16).contains(&n) && !caps.matrix_n.is_empty() && format.id != FormatId::F32
 }
 
-/// Whether threads hold matrices as `gemm_few` and `attn_mat` expect, by what `matrix_map` found of weights, activations and
+/// Whether threads hold matrices as `gemm_few` and `attn_mat` expect, by what `fragment_layout` found of weights, activations and
 /// sums. Of sums it is all one which of rows g and g + 8 a thread has first.
 pub fn direct(weights: &[u32], activations: &[u32], sums: &[u32]) -> bool {
     let place = |row: usize, k: usize| (8 * (row % 8 * 4 + k % 8 / 2) + k % 2 + 2 * (k / 8) + 4 * (row / 8)) as u32;
-    let a = (0..TALL * TALL).map(|i| place(i / TALL, i % TALL));
-    let b = (0..TALL * FEW_WIDE as usize).map(|i| place(i % FEW_WIDE as usize, i / FEW_WIDE as usize));
-    let wide = FEW_WIDE as usize;
-    let c = (0..TALL * wide).map(|i| (8 * (i / wide % 8 * 4 + i % wide / 2) + i % 2) as u32);
+    let a = (0..MAT_M * MAT_M).map(|i| place(i / MAT_M, i % MAT_M));
+    let b = (0..MAT_M * FEW_N as usize).map(|i| place(i % FEW_N as usize, i / FEW_N as usize));
+    let mat_n = FEW_N as usize;
+    let c = (0..MAT_M * mat_n).map(|i| (8 * (i / mat_n % 8 * 4 + i % mat_n / 2) + i % 2) as u32);
     let sums_fit = sums.iter().map(|place| place & !2).eq(c);
     weights.iter().copied().eq(a) && activations.iter().copied().eq(b) && sums_fit
 }
 
 /// Whether threads hold sums as `attn_flash` expects, where all else is as [`direct`] wants it: those of row g first.
 pub fn ordered(sums: &[u32]) -> bool {
-    let wide = FEW_WIDE as usize;
-    sums.iter().enumerate().all(|(i, place)| place & 2 == 2 * (i / wide / 8) as u32)
+    let mat_n = FEW_N as usize;
+    sums.iter().enumerate().all(|(i, place)| place & 2 == 2 * (i / mat_n / 8) as u32)
 }
 
 /// Pairs of a row and an expert of it that are dealt into runs of one expert each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Runs {
+pub struct MoeTiles {
     /// Pairs of a run.
     pub columns: usize,
     /// Runs there can be.
@@ -135,9 +135,9 @@ pub struct Runs {
 }
 
 /// Runs of `n` rows that use `used` of `experts` each: short where an expert has few rows.
-pub fn runs(n: usize, used: usize, experts: usize) -> Runs {
+pub fn moe_tiles(n: usize, used: usize, experts: usize) -> MoeTiles {
     let columns = if n * used < 16 * experts { 32 } else { 64 };
-    Runs { columns, most: (n * used).div_ceil(columns) + experts.min(n * used) }
+    MoeTiles { columns, most: (n * used).div_ceil(columns) + experts.min(n * used) }
 }
 
 /// Whether the rows of each expert are multiplied together: where experts have several on average, so that their weights are read
@@ -150,19 +150,19 @@ pub fn groups_experts(caps: &Caps, format: &Format, (n, used, experts): (usize, 
 const MOST_EXPERTS: usize = 1024;
 
 /// As [`mat_tile`], of runs of rows of one expert, with the columns of a matrix of activations.
-pub fn run_tile(caps: &Caps, format: &Format, m: usize, runs: Runs, extras: GemmFusion) -> MatTile {
-    let wide = caps.matrix_wide.last().copied().unwrap_or(16);
+pub fn moe_tile(caps: &Caps, format: &Format, m: usize, runs: MoeTiles, extras: GemmFusion) -> MatTile {
+    let mat_n = caps.matrix_n.last().copied().unwrap_or(16);
     let subgroups = most_subgroups(caps, format, runs.columns).clamp(if extras.gated { 2 } else { 1 }, 4);
-    let tiles = (runs.columns / wide as usize) as u32;
+    let tiles = (runs.columns / mat_n as usize) as u32;
     let tile =
-        MatTile { kernel: MANY_ROWS, size: subgroups * LANES, split: 1, wide, tiles, groups: 0, turn: 8, copies: 1 };
+        MatTile { kernel: MANY_ROWS, size: subgroups * LANES, split: 1, mat_n, tiles, groups: 0, turn: 8, copies: 1 };
     MatTile { groups: m.div_ceil(tile.height(extras).max(1)) as u32, ..tile }
 }
 
 /// Most subgroups of a workgroup of `gemm_mat` that shared memory has room for, each of which takes `columns` activation rows.
 pub fn most_subgroups(caps: &Caps, format: &Format, columns: usize) -> u32 {
     let stride = 2 * chunk_len(format) / 8 + 1;
-    let room = TALL * stride.max(columns.min(SUMS_AT_ONCE) / 4) * 16;
+    let room = MAT_M * stride.max(columns.min(SUMS_AT_ONCE) / 4) * 16;
     let free = (caps.max_shared_bytes as usize).saturating_sub(table_bytes(format) + RESERVE);
     let most = (free / room).min((caps.max_workgroup_invocations / LANES) as usize).max(1);
     1 << most.ilog2()
@@ -171,19 +171,19 @@ pub fn most_subgroups(caps: &Caps, format: &Format, columns: usize) -> u32 {
 /// Columns of a matrix of activations, and how many such matrices a subgroup takes, for `n` activation rows.
 pub fn columns(caps: &Caps, direct: bool, n: usize) -> (u32, u32) {
     if direct && n <= FEW {
-        return (FEW_WIDE, n.div_ceil(FEW_WIDE as usize) as u32);
+        return (FEW_N, n.div_ceil(FEW_N as usize) as u32);
     }
-    let wide = caps.matrix_wide.iter().copied().find(|w| *w as usize >= n);
-    let wide = wide.or(caps.matrix_wide.last().copied()).unwrap_or(16);
-    let most = if n < MANY || wide < 16 { MOST_COLUMNS / 2 } else { MOST_COLUMNS };
-    let tiles = n.div_ceil(wide as usize).clamp(1, most / wide as usize) as u32;
-    (wide, if tiles > 4 { tiles.next_multiple_of(4) } else { tiles }) // sums are put down four matrices at a time
+    let mat_n = caps.matrix_n.iter().copied().find(|w| *w as usize >= n);
+    let mat_n = mat_n.or(caps.matrix_n.last().copied()).unwrap_or(16);
+    let most = if n < MANY || mat_n < 16 { MOST_COLUMNS / 2 } else { MOST_COLUMNS };
+    let tiles = n.div_ceil(mat_n as usize).clamp(1, most / mat_n as usize) as u32;
+    (mat_n, if tiles > 4 { tiles.next_multiple_of(4) } else { tiles }) // sums are put down four matrices at a time
 }
 
 /// Rows that a product of `n` activation rows reads: whole workgroups' columns.
 pub fn packed_rows(caps: &Caps, direct: bool, n: usize) -> usize {
-    let (wide, tiles) = columns(caps, direct, n);
-    n.next_multiple_of((wide * tiles) as usize)
+    let (mat_n, tiles) = columns(caps, direct, n);
+    n.next_multiple_of((mat_n * tiles) as usize)
 }
 
 /// The row of the device's table for a product by `gemm_few`.
@@ -203,9 +203,9 @@ pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usiz
         let tile = mat_tile_of(caps, direct, (m, n), shape, extras);
         return MatTile { turn: most_turn(format, n), copies: usual_copies(format), ..tile };
     }
-    let (wide, tiles) = columns(caps, direct, n);
-    let most = most_subgroups(caps, format, (wide * tiles) as usize).clamp(parts, 8);
-    let groups = m.div_ceil(TALL * (most / parts) as usize) * n.div_ceil((wide * tiles) as usize);
+    let (mat_n, tiles) = columns(caps, direct, n);
+    let most = most_subgroups(caps, format, (mat_n * tiles) as usize).clamp(parts, 8);
+    let groups = m.div_ceil(MAT_M * (most / parts) as usize) * n.div_ceil((mat_n * tiles) as usize);
     // Where there are few workgroups their subgroups share inputs; else smaller ones end more evenly.
     let (subgroups, split) = match n {
         ..=FEW if m > 8192 => (most, (most / parts / 2).max(1)),
@@ -231,16 +231,16 @@ pub fn mat_tile_of(
     (size, split, per_core): (u32, u32, u32),
     extras: GemmFusion,
 ) -> MatTile {
-    let (wide, tiles) = columns(caps, direct, n);
+    let (mat_n, tiles) = columns(caps, direct, n);
     let kernel = if direct && n <= FEW { FEW_KERNEL } else { MANY_ROWS };
-    let tile = MatTile { kernel, size, split, wide, tiles, groups: 0, turn: 8, copies: 1 };
+    let tile = MatTile { kernel, size, split, mat_n, tiles, groups: 0, turn: 8, copies: 1 };
     let groups = m.div_ceil(tile.height(extras).max(1)) as u32;
     MatTile { groups: groups.min(per_core.saturating_mul(cores(caps))), ..tile }
 }
 
 /// Groups of four inputs whose activations `gemm_few` holds at a time: as many as a chunk has, if registers allow.
 fn most_turn(format: &Format, n: usize) -> u32 {
-    let most = if n > FEW_WIDE as usize { 8 } else { 16 };
+    let most = if n > FEW_N as usize { 8 } else { 16 };
     (chunk_len(format) / 4).min(most) as u32
 }
 

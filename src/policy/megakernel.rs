@@ -106,7 +106,7 @@ pub fn megakernel_ranks(tile: MegakernelTile, experts: usize, used: usize) -> bo
 const MEGAKERNEL_SHARED: usize = 8 << 10;
 
 /// Whether a megakernel's workgroups can hold the codes of `k` inputs, with an eighth of padding and 4 bits each for scales and sums,
-/// beside a table of `table` bytes and the `room` taken by packets that they send ([`megakernel_messages`]) and by attention, where
+/// beside a table of `table` bytes and the `room` taken by messages that they send ([`megakernel_messages`]) and by attention, where
 /// codes are at other times ([`megakernel_attention_bytes`]).
 pub fn megakernel_span(
     caps: &Caps,
@@ -120,9 +120,9 @@ pub fn megakernel_span(
 }
 
 /// Bytes of shared memory that a megakernel takes beside a table.
-fn megakernel_held(k: usize, codes: ActivationQuant, (packets, heads): (usize, usize)) -> usize {
+fn megakernel_held(k: usize, codes: ActivationQuant, (messages, heads): (usize, usize)) -> usize {
     let coded = k * (codes.bits() + codes.bits() / 8) as usize / 8;
-    coded.max(heads) + k / 2 + packets * (8 * MESSAGE + 8) + MEGAKERNEL_SHARED
+    coded.max(heads) + k / 2 + messages * (8 * MESSAGE + 8) + MEGAKERNEL_SHARED
 }
 
 /// Bytes of a megakernel's shared memory for a format's table, beside the codes of up to `k` inputs.

@@ -12,20 +12,20 @@ use super::ActivationQuant::Q8;
 use pumex_quant::FormatId::*;
 
 const FLOATS: Evidence = Evidence::Record(
-    "2026-11-21, device A: planes, coded activations without bank conflicts, fused norms, attention in parts, experts",
+    "2026-11-21, device A: soa, coded activations without bank conflicts, fused norms, attention in parts, experts",
 );
 const CORES: Evidence =
     Evidence::Record("2026-11-21, device A: what a token waits for; attention by depth; router and top-k in one");
 const MATRICES: Evidence =
     Evidence::Record("2026-11-21, device A: several rows by cooperative matrices, prompts too; attention by them");
 const BITS8: Evidence = Evidence::Record(
-    "2026-11-21, device A: codes of 8 bits; packets with tags instead of a counter; attention, routers and experts in the chain",
+    "2026-11-21, device A: codes of 8 bits; messages with epochs instead of a counter; attention, routers and experts in the megakernel",
 );
 const FEW_AGAIN: Evidence = Evidence::Record(
     "2026-11-22, device A: few rows, again; weights in large pieces; the sampler; 64 weights of small formats at a time",
 );
 const TABLES: Evidence = Evidence::Record(
-    "2026-11-22, device A: formats with tables, with random codes; rows that come packed to a norm; what a chain waits for",
+    "2026-11-22, device A: formats with tables, with random codes; rows that come packed to a norm; what a megakernel waits for",
 );
 const ORDER: Evidence = Evidence::Record("2026-11-22, device A: codes in an order of their own");
 const EXPANDED: Evidence = Evidence::Record(
@@ -54,11 +54,16 @@ const fn of(formats: Formats, when: When) -> When {
 
 const GEMV: &[GemvRow] = &[
     // Codebooks written out.
-    row("IQ1_M expanded, head", of(Formats::These(&[Iq1MWide]), SHORT_HEAD), (1024, 4, 1), EXPANDED),
-    row("IQ3_S expanded", of(Formats::These(&[Iq3SWide]), When { gated: Some(false), ..WIDE }), (512, 1, 2), EXPANDED),
+    row("IQ1_M expanded, head", of(Formats::These(&[Iq1MExpanded]), SHORT_HEAD), (1024, 4, 1), EXPANDED),
+    row(
+        "IQ3_S expanded",
+        of(Formats::These(&[Iq3SExpanded]), When { gated: Some(false), ..WIDE }),
+        (512, 1, 2),
+        EXPANDED,
+    ),
     row(
         "IQ3_S expanded, head",
-        of(Formats::These(&[Iq3SWide]), When { gated: Some(false), ..SHORT_HEAD }),
+        of(Formats::These(&[Iq3SExpanded]), When { gated: Some(false), ..SHORT_HEAD }),
         (512, 1, 3),
         EXPANDED,
     ),

@@ -74,7 +74,7 @@ impl Formats {
             Formats::BitsFrom(bits) => format.bits() >= bits,
             Formats::Tables => table_bytes(format) > 0,
             Formats::Codebooks => tables::of(format.id).is_some_and(|t| t.packed_levels().is_none()),
-            Formats::Expanded => format.is_wide(),
+            Formats::Expanded => format.is_expanded(),
         }
     }
 }

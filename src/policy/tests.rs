@@ -39,7 +39,7 @@ fn gemv(t: &GemvTile) -> (&'static str, [u32; 7]) {
 }
 
 fn mat(t: &MatTile) -> (&'static str, [u32; 7]) {
-    (t.kernel, [t.size, t.split, t.wide, t.tiles, t.groups, t.turn, t.copies])
+    (t.kernel, [t.size, t.split, t.mat_n, t.tiles, t.groups, t.turn, t.copies])
 }
 
 fn values(spec: Vec<(&'static str, u32)>) -> Vec<u32> {
@@ -68,7 +68,7 @@ fn gemv_lines(caps: &Caps, format: &Format) -> Lines {
             lines.add((m, k, n, codes.bits()), (gemv(&tile(false)), gemv(&tile(true))));
             if m == 4096 {
                 let extras =
-                    GemmFusion { gated: true, planes: true, norm: true, activations: codes, ..GemmFusion::default() };
+                    GemmFusion { gated: true, soa: true, norm: true, activations: codes, ..GemmFusion::default() };
                 let whole = [16, 17].map(|odd| tile(true).whole_rows([4096, odd].into_iter()).map(|(_, value)| value));
                 lines.add((values(tile(true).spec(k, n, extras)), whole), dot_span(caps, format, k, n, codes));
                 lines.add(("float", n), gemv(&float_tile(caps, format, (m, k), n)));
@@ -87,7 +87,7 @@ fn matrix_lines(caps: &Caps, format: &Format) -> Lines {
     for n in ROWS {
         lines.add(("takes", n), (matrix::takes(caps, format, n), matrix::takes(caps, format, 1 << 16)));
         for direct in [false, true] {
-            let extras = GemmFusion { add: true, planes: true, ..GemmFusion::default() };
+            let extras = GemmFusion { add: true, soa: true, ..GemmFusion::default() };
             let tile = matrix::mat_tile(caps, direct, format, (4096, n), extras);
             lines.add((n, direct), (values(tile.spec(512, extras)), tile.columns(), matrix::columns(caps, direct, n)));
             lines.add("packed", matrix::packed_rows(caps, direct, n));
@@ -99,12 +99,12 @@ fn matrix_lines(caps: &Caps, format: &Format) -> Lines {
             lines.add("small", [64, 96, 4096].map(|k| small_floats(caps, format, (m, k), n)));
         }
         for experts in [(2, 8), (4, 32), (8, 64), (8, 128), (8, 512), (8, 2048)] {
-            let runs = matrix::runs(n, experts.0, experts.1);
+            let runs = matrix::moe_tiles(n, experts.0, experts.1);
             let together = matrix::groups_experts(caps, format, (n, experts.0, experts.1));
             lines.add((n, experts), (runs.columns, runs.most, together));
             for m in [64, 512, 768, 1536, 14336] {
                 let tile =
-                    |gated| matrix::run_tile(caps, format, m, runs, GemmFusion { gated, ..GemmFusion::default() });
+                    |gated| matrix::moe_tile(caps, format, m, runs, GemmFusion { gated, ..GemmFusion::default() });
                 lines.add(m, (mat(&tile(false)), mat(&tile(true))));
             }
         }
@@ -119,9 +119,9 @@ fn attention_lines(caps: &Caps) -> Lines {
     for c in caches() {
         let flash = attn_flash_tile(&c);
         lines.add((c.heads, c.kv_heads, c.head_dim), [flash.size, flash.heads, flash.rows]);
-        lines.add(prefill_tile(c.head_dim), attn_mat_fits(c.head_dim));
+        lines.add(prefill_tile(&c), attn_mat_fits(&c));
         for (rows, most) in (1..=FEW_ROWS).chain([32, 64]).flat_map(|r| (1..=ATTN_HEADS).map(move |m| (r, m))) {
-            let split = [false, true].map(|wide| attn(&attn_tile(caps, &c, rows, wide, most)));
+            let split = [16, 32].map(|bits| attn(&attn_tile(caps, &c, rows, bits, most)));
             lines.add((rows, most), (split, attn(&attn_mat_tile(caps, &c, rows, most))));
         }
     }
@@ -142,7 +142,7 @@ fn row_lines(caps: &Caps) -> Lines {
     lines
 }
 
-fn chain_lines(caps: &Caps) -> Lines {
+fn megakernel_lines(caps: &Caps) -> Lines {
     let mut lines = Lines::default();
     let lanes = caps.subgroup_size;
     for wanted in [None, Some(false), Some(true)] {
@@ -185,7 +185,7 @@ fn choices_for_known_devices_are_those_written_down() {
         topics.push((name, devices.iter().map(|(_, caps)| of(caps)).collect()));
     };
     topic("attention".into(), &attention_lines);
-    topic("megakernel".into(), &chain_lines);
+    topic("megakernel".into(), &megakernel_lines);
     topic("rows".into(), &row_lines);
     for format in all() {
         topic(format!("gemv {}", format.stem), &|caps| gemv_lines(caps, format));

@@ -108,7 +108,7 @@ pub struct Caps {
     /// Shaders may ask that subnormal halves are kept (shaderDenormPreserveFloat16).
     pub small_halves: bool,
     /// Columns that a product of cooperative matrices may have: 16 x 16 halves by 16 x these, sums in floats.
-    pub matrix_wide: Vec<u32>,
+    pub matrix_n: Vec<u32>,
 }
 
 impl Caps {
@@ -186,7 +186,7 @@ pub(super) fn fake(name: &str, kind: DeviceKind) -> Caps {
         cooperative_matrix: false,
         cooperative_matrix2: false,
         small_halves: false,
-        matrix_wide: Vec::new(),
+        matrix_n: Vec::new(),
     }
 }
 

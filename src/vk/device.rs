@@ -274,7 +274,7 @@ fn create(
 ) -> std::result::Result<ash::Device, vk::Result> {
     // SAFETY: `physical` came from this instance.
     let promoted = unsafe { instance.get_physical_device_properties(physical) }.api_version >= vk::API_VERSION_1_3;
-    let matrices = !caps.matrix_wide.is_empty();
+    let matrices = !caps.matrix_n.is_empty();
     let extensions = [
         (caps.host_import_alignment.is_some(), ext::external_memory_host::NAME),
         (matrices, khr::cooperative_matrix::NAME),
@@ -307,7 +307,7 @@ fn create(
     if matrices {
         info = info.push_next(&mut matrix);
     }
-    // SAFETY: `physical` came from this instance; every struct chained lives until the call returns.
+    // SAFETY: `physical` came from this instance; every struct megakernel lives until the call returns.
     unsafe { instance.create_device(physical, &info, None) }
 }
 

@@ -121,7 +121,7 @@ impl<'b> Plan<'_, '_, 'b, '_> {
 pub fn send(device: &Device, buffer: &Buffer, bytes: &[u8]) -> Result<()> {
     let slots = if buffer.is_mapped() { 0 } else { bytes.len().div_ceil(SMALL).min(2) };
     let way = Way { threads: 1, batch_bytes: bytes.len().clamp(1, SMALL), slots };
-    let load = Load { to: buffer.clone(), bytes, unit: 1, repack: None, tag: 0 };
+    let load = Load { to: buffer.clone(), bytes, unit: 1, repack: None, epoch: 0 };
     upload(device, &way, std::iter::once(Ok(load)), &(), &mut |_| ()).map(|_| ())
 }
 

@@ -20,7 +20,7 @@ pub fn code(text: &str) -> String {
     text.lines().map(|l| line(l) + "\n").collect()
 }
 
-/// Paths from the crate's root that a source of `module` names by `crate::` and `super::`, groups taken apart.
+/// Paths from the crate's root that a source of `module` names by `crate::` and `super::`, groups taken unfused.
 pub fn paths(module: &[String], text: &str) -> Vec<Vec<String>> {
     let text = code(text);
     let mut found = Vec::new();

@@ -41,7 +41,7 @@ uint slot_of(uint word, uint kv_head, uint pos) { return (word * kv_heads + kv_h
 void fetch_k(uint word, uint kv_head, uint from, uint end, uint lane) {
     [[unroll]] for (uint half_ = 0; half_ < 2; half_++) {
         const uint slot = slot_of(word, kv_head, min(from + 8 * half_ + lane / 4, end - 1));
-        [[unroll]] for (uint b = 0; b < BLOCKS; b++) k_raw[half_][b] = kv_fetch(k_cache, K_TYPE, slot, 4 * b + lane % 4);
+        [[unroll]] for (uint b = 0; b < BLOCKS; b++) k_raw[half_][b] = kv_fetch(k_cache, K_TYPE, HEAD_DIM, slot, 4 * b + lane % 4);
     }
 }
 // Threads 4 n + t have dimensions 8 n of every 64 of positions 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
@@ -49,7 +49,7 @@ void fetch_v(uint word, uint kv_head, uint from, uint end, uint lane) {
     [[unroll]] for (uint i = 0; i < 4; i++) {
         const uint pos = min(from + 2 * (lane % 4) + i % 2 + i / 2 * 8, end - 1);
         const uint slot = slot_of(word, kv_head, pos);
-        [[unroll]] for (uint w = 0; w < WIDES; w++) v_raw[i][w] = kv_fetch(v_cache, V_TYPE, slot, 8 * w + lane / 4);
+        [[unroll]] for (uint w = 0; w < WIDES; w++) v_raw[i][w] = kv_fetch(v_cache, V_TYPE, HEAD_DIM, slot, 8 * w + lane / 4);
     }
 }
 

@@ -9,7 +9,7 @@ layout(constant_id = 10) const uint EXPERTS = 0; // 1: w0, w1 are of each row's 
                                                  // 3, 4: as 1, 2 for runs of rows of one expert (matrix.glsl)
 layout(constant_id = 11) const uint USED = 1;    // experts of a row
 layout(constant_id = 19) const uint WHOLE_ROWS = 0; // 1: ROWS divides the rows of every matrix
-#ifdef LINKED
+#ifdef HAS_PACK_EPILOGUE
 #include "push/gemm_few.glsl"
 #else
 #include "push/gemv.glsl"

@@ -1,8 +1,9 @@
-// Elements of the KV cache, of a type each for K and V; `at` counts slots of head_dim elements. Quantized types keep blocks
-// of 32: a word with two halves (scale, minimum), the codes, and for 5 bits a word of fifth bits.
+// Elements of the KV cache, of a type each for K and V; `at` counts slots of `dim` elements, HEAD_DIM of K and V_DIM of V.
+// Quantized types keep blocks of 32: a word with two halves (scale, minimum), the codes, and for 5 bits a word of fifth bits.
 layout(constant_id = 10) const uint K_TYPE = 1;
 layout(constant_id = 11) const uint V_TYPE = 1;
 layout(constant_id = 12) const uint HEAD_DIM = 64;
+layout(constant_id = 15) const uint V_DIM = 64;
 
 #include "words/kv.glsl"
 const int KV_LEVELS[16] = int[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
@@ -10,15 +11,15 @@ const int KV_LEVELS[16] = int[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13,
 vec4 kv_level4(uvec4 q) { return vec4(KV_LEVELS[q.x], KV_LEVELS[q.y], KV_LEVELS[q.z], KV_LEVELS[q.w]); }
 
 // Four neighbours of a head, element 4 * i on.
-vec4 kv_load4(uvec2 cache, uint type, uint at, uint i) {
-    if (type == KV_F32) return F32x4(cache).v[at * (HEAD_DIM / 4) + i];
+vec4 kv_load4(uvec2 cache, uint type, uint dim, uint at, uint i) {
+    if (type == KV_F32) return F32x4(cache).v[at * (dim / 4) + i];
     if (type == KV_F16 || type == KV_BF16) {
-        uint e = (at * (HEAD_DIM / 4) + i) * 2;
+        uint e = (at * (dim / 4) + i) * 2;
         uvec2 q = uvec2(U32(cache).v[e], U32(cache).v[e + 1]);
         if (type == KV_F16) return halves4(q);
         return uintBitsToFloat(uvec4(q.x << 16, q.x & 0xffff0000u, q.y << 16, q.y & 0xffff0000u));
     }
-    uint block = (at * (HEAD_DIM / 32) + i / 8) * KV_WORDS[type], g = i % 8;
+    uint block = (at * (dim / 32) + i / 8) * KV_WORDS[type], g = i % 8;
     vec2 d = unpackHalf2x16(U32(cache).v[block]);
     if (type == KV_Q8_0) {
         return d.x * bytes4(U32(cache).v[block + 1 + g]);
@@ -32,9 +33,9 @@ vec4 kv_load4(uvec2 cache, uint type, uint at, uint i) {
 // What the cache holds of a unit, as fetched: four elements of f32, eight of all other types. Of quantized ones: the scale's
 // word, the codes, the fifth bits.
 uint kv_unit_len(uint type) { return type == KV_F32 ? 4 : 8; }
-uvec4 kv_fetch(uvec2 cache, uint type, uint at, uint unit) {
-    if (type <= KV_BF16) return U32x4(cache).v[at * (HEAD_DIM / kv_unit_len(type)) + unit];
-    uint block = (at * (HEAD_DIM / 32) + unit / 4) * KV_WORDS[type], g = unit % 4, d = U32(cache).v[block];
+uvec4 kv_fetch(uvec2 cache, uint type, uint dim, uint at, uint unit) {
+    if (type <= KV_BF16) return U32x4(cache).v[at * (dim / kv_unit_len(type)) + unit];
+    uint block = (at * (dim / 32) + unit / 4) * KV_WORDS[type], g = unit % 4, d = U32(cache).v[block];
     if (type == KV_Q8_0) return uvec4(d, U32(cache).v[block + 1 + 2 * g], U32(cache).v[block + 2 + 2 * g], 0);
     bool five = type == KV_Q5_0 || type == KV_Q5_1;
     return uvec4(d, U32(cache).v[block + 1 + g], five ? U32(cache).v[block + 5] >> (8 * g) : 0, 0);

@@ -1,4 +1,4 @@
-// Writing of cache elements of the types that need more than a conversion: 32 at a time, from shared memory `head`.
+// Writing of cache elements of the types that need more than a conversion: 32 at a time, of the heads in shared memory (lib/head.glsl).
 uint bf16_bits(float x) {
     uint u = floatBitsToUint(x);
     return (u + 0x7fff + ((u >> 16) & 1)) >> 16;
@@ -9,8 +9,8 @@ uint nearest_level(float x) {
     return q;
 }
 // Elements 2i and 2i + 1 of a slot, of the unquantized types; gives them as stored.
-vec2 kv_store2(uvec2 cache, uint type, uint at, uint i, vec2 x) {
-    uint e = at * (HEAD_DIM / 2) + i;
+vec2 kv_store2(uvec2 cache, uint type, uint dim, uint at, uint i, vec2 x) {
+    uint e = at * (dim / 2) + i;
     if (type == KV_F32) {
         F32x2(cache).v[e] = x;
         return x;
@@ -19,13 +19,13 @@ vec2 kv_store2(uvec2 cache, uint type, uint at, uint i, vec2 x) {
     U32(cache).v[e] = bits;
     return type == KV_F16 ? unpackHalf2x16(bits) : uintBitsToFloat(uvec2(bits << 16, bits & 0xffff0000u));
 }
-// Block b of the slot, of the quantized types, from head[from] on.
-void kv_store32(uvec2 cache, uint type, uint at, uint b, uint from) {
-    uint block = (at * (HEAD_DIM / 32) + b) * KV_WORDS[type];
+// Block b of the slot, of the quantized types, from element `from` of the heads on.
+void kv_store32(uvec2 cache, uint type, uint dim, uint at, uint b, uint from) {
+    uint block = (at * (dim / 32) + b) * KV_WORDS[type];
     from += 32 * b;
-    float low = head[from], high = low, largest = low;
+    float low = head_at(from), high = low, largest = low;
     for (uint i = 1; i < 32; i++) {
-        float x = head[from + i];
+        float x = head_at(from + i);
         low = min(low, x);
         high = max(high, x);
         largest = abs(x) > abs(largest) ? x : largest;
@@ -46,7 +46,7 @@ void kv_store32(uvec2 cache, uint type, uint at, uint b, uint from) {
     for (uint w = 0; w < (type == KV_Q8_0 ? 8 : 4); w++) {
         uint word = 0, per = type == KV_Q8_0 ? 4 : 8;
         for (uint i = 0; i < per; i++) {
-            float x = head[from + w * per + i];
+            float x = head_at(from + w * per + i);
             if (type == KV_Q8_0) word |= (uint(int(round(clamp(x * inverse, -127.0, 127.0)))) & 255) << (8 * i);
             else if (type == KV_IQ4_NL) word |= nearest_level(x * inverse) << (4 * i);
             else {

@@ -30,21 +30,21 @@
 // Of formats whose codes are levels that nibbles choose, the table holds halves then, and they define
 //
 //   LEVEL_APART                        groups from one of low nibbles to that of the high nibbles of the same bytes, in blocks
-//   uint level_word(Raw r, uint i)     the bytes whose nibbles are group i; of planes the lower two
+//   uint level_word(Raw r, uint i)     the bytes whose nibbles are group i; of a structure of arrays the lower two
 //
 // Formats of floats define, instead, void weight_floats(Line l, uint c, out vec4 v[8]), and leave PIECES undefined.
 //
-// A block's fields (made from the format's row in quant/src) lie as in the file, or, with PLANES, field by field: first
+// A block's fields (made from the format's row in quant/src) lie as in the file, or, with SOA, field by field: first
 // that of all blocks of the row, then the next, so that every field can be read as wide as it is. Codes of some formats are in
 // another order then (quant/src/codes.rs), of which groups take fewer instructions.
 #ifndef CONTRACT
 #define CONTRACT
 struct Field {
     uint at;     // byte in the block
-    uint bytes;  // in planes
-    uint before; // bytes of the fields that come before it in planes
+    uint bytes;  // in a structure of arrays
+    uint before; // bytes of the fields that come before it in a structure of arrays
 };
-layout(constant_id = 20) const uint PLANES = 0;
+layout(constant_id = 20) const uint SOA = 0;
 
 // A row of a matrix.
 struct Line {
@@ -62,10 +62,10 @@ uint spread_pairs(uint b) {
     return (apart | (apart << 6)) & 0x03030303u;
 }
 #endif
-#include "fields.glsl" // BLOCK_LEN, BLOCK_BYTES, PLANES_BYTES, a Field each
+#include "fields.glsl" // BLOCK_LEN, BLOCK_BYTES, SOA_BYTES, a Field each
 
 uint line_bytes(uint k) {
-    return PLANES == 1 ? (k / BLOCK_LEN * PLANES_BYTES + 15) & ~15u : k / BLOCK_LEN * BLOCK_BYTES;
+    return SOA == 1 ? (k / BLOCK_LEN * SOA_BYTES + 15) & ~15u : k / BLOCK_LEN * BLOCK_BYTES;
 }
 Line line_of(uvec2 w, uint row, uint k) {
     row_len = k;
@@ -81,14 +81,14 @@ Line line_after(Line l, uint rows, uint k) {
     return l;
 }
 uint field_at(Line l, Field f, uint block) {
-    return PLANES == 1 ? l.blocks * f.before + block * f.bytes : block * BLOCK_BYTES + f.at;
+    return SOA == 1 ? l.blocks * f.before + block * f.bytes : block * BLOCK_BYTES + f.at;
 }
 // Where part c % of of the field in block c / of starts, parts being of `bytes` bytes.
 uint part_at(Line l, Field f, uint c, uint of, uint bytes) {
-    return PLANES == 1 && of * bytes == f.bytes ? l.blocks * f.before + c * bytes : field_at(l, f, c / of) + c % of * bytes;
+    return SOA == 1 && of * bytes == f.bytes ? l.blocks * f.before + c * bytes : field_at(l, f, c / of) + c % of * bytes;
 }
 uint get_u32(Line l, uint at) {
-    if (PLANES == 1 || BLOCK_BYTES % 4 == 0) return U32(l.at).v[at / 4];
+    if (SOA == 1 || BLOCK_BYTES % 4 == 0) return U32(l.at).v[at / 4];
     if (BLOCK_BYTES % 2 == 0) return uint(U16(l.at).v[at / 2]) | (uint(U16(l.at).v[at / 2 + 1]) << 16);
     uint from = at + (l.at.x & 3), by = 8 * (from & 3);
     U32 words = U32(uvec2(l.at.x & ~3u, l.at.y));
@@ -96,23 +96,23 @@ uint get_u32(Line l, uint at) {
 }
 uint get_u16(Line l, uint at) { return uint(U16(l.at).v[at / 2]); } // even addresses only
 uint get_u8(Line l, uint at) {
-    if (PLANES == 0 && BLOCK_BYTES % 2 == 1) {
+    if (SOA == 0 && BLOCK_BYTES % 2 == 1) {
         uint from = at + (l.at.x & 3);
         return (U32(uvec2(l.at.x & ~3u, l.at.y)).v[from / 4] >> (8 * (from & 3))) & 255;
     }
     return (get_u16(l, at) >> (8 * (at & 1))) & 255;
 }
 uvec2 get_x2(Line l, uint at) {
-    if (PLANES == 1 || BLOCK_BYTES % 8 == 0) return U32x2(l.at).v[at / 8];
+    if (SOA == 1 || BLOCK_BYTES % 8 == 0) return U32x2(l.at).v[at / 8];
     return uvec2(get_u32(l, at), get_u32(l, at + 4));
 }
 uvec4 get_x4(Line l, uint at) {
-    if (PLANES == 1 || BLOCK_BYTES % 16 == 0) return U32x4(l.at).v[at / 16];
+    if (SOA == 1 || BLOCK_BYTES % 16 == 0) return U32x4(l.at).v[at / 16];
     return uvec4(get_u32(l, at), get_u32(l, at + 4), get_u32(l, at + 8), get_u32(l, at + 12));
 }
 // 16 bytes at `at` and 16 more, `apart` units of 16 bytes later, by one address.
 void get_2x4(Line l, uint at, uint apart, out uvec4 a, out uvec4 b) {
-    if (PLANES == 1 || BLOCK_BYTES % 16 == 0) {
+    if (SOA == 1 || BLOCK_BYTES % 16 == 0) {
         uint carry, low = uaddCarry(l.at.x, at, carry);
         U32x4 from = U32x4(uvec2(low, l.at.y + carry));
         a = from.v[0];

@@ -17,7 +17,7 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     [[unroll]] for (uint i = 0; i < 8; i++) {
         uint index = ((r.low[i / 4] >> (8 * (i % 4))) & 255) | (((r.high >> (2 * i)) & 3) << 8);
         const uvec2 entry = table_entry(index);
-        if (PLANES == 1) {
+        if (SOA == 1) {
             q[2 * i] = signed_in(entry.x, r.minus[i / 4], 2 * (i % 4));
             q[2 * i + 1] = signed_in(entry.y, r.minus[i / 4], 2 * (i % 4) + 1);
             continue;

@@ -9,14 +9,14 @@ struct Raw {
 };
 Raw weight_load(Line l, uint c) {
     uint scales = get_u16(l, part_at(l, SC, c, 4, 2));
-    uint ninth = PLANES == 1 ? get_u8(l, part_at(l, QH, c, 4, 1)) : 0;
+    uint ninth = SOA == 1 ? get_u8(l, part_at(l, QH, c, 4, 1)) : 0;
     return Raw(get_x4(l, part_at(l, QS, c, 4, 16)), scales, ninth, get_u16(l, field_at(l, D, c / 4)));
 }
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     float d = half1(r.d) * 0.25;
     [[unroll]] for (uint p = 0; p < 4; p++) s[p] = vec2(d * (0.5 + float((r.scales >> (4 * p)) & 15)), 0.0);
     [[unroll]] for (uint i = 0; i < 8; i++) {
-        if (PLANES == 1) {
+        if (SOA == 1) {
             const uint low = r.n[i / 4] >> (8 * (i % 4));
             const uvec2 two = table_entry((low & 255) | ((r.ninth << (8 - i)) & 256));
             q[2 * i] = signed_in(two.x, r.n[2 + i / 4], 2 * (i % 4));

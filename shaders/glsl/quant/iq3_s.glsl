@@ -20,8 +20,8 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
         const uint pair = r.n[i / 2] >> (16 * (i % 2)), ninth = r.ninth >> (2 * i), minus = r.minus[i / 4] >> (8 * (i % 4));
         const uint first = table_entry((pair & 255) | ((ninth & 1) << 8));
         const uint second = table_entry(((pair >> 8) & 255) | ((ninth & 2) << 7));
-        q[2 * i] = PLANES == 1 ? signed_in(first, r.minus[i / 4], 2 * (i % 4)) : signed_by(first, minus);
-        q[2 * i + 1] = PLANES == 1 ? signed_in(second, r.minus[i / 4], 2 * (i % 4) + 1) : signed_by(second, minus >> 4);
+        q[2 * i] = SOA == 1 ? signed_in(first, r.minus[i / 4], 2 * (i % 4)) : signed_by(first, minus);
+        q[2 * i + 1] = SOA == 1 ? signed_in(second, r.minus[i / 4], 2 * (i % 4) + 1) : signed_by(second, minus >> 4);
     }
 }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

@@ -12,5 +12,5 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     leveled_words(r.n, q);
 }
 #define LEVEL_APART 4
-uint level_word(Raw r, uint i) { return PLANES == 1 ? r.n[i / 2] >> (16 * (i % 2)) : r.n[i % 4]; }
+uint level_word(Raw r, uint i) { return SOA == 1 ? r.n[i / 2] >> (16 * (i % 2)) : r.n[i % 4]; }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

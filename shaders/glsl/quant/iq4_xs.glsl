@@ -29,6 +29,6 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
 #define LEVEL_APART 4
 uint level_word(Raw r, uint i) {
     const uvec4 n = i < 8 ? r.n0 : r.n1;
-    return PLANES == 1 ? n[i % 8 / 2] >> (16 * (i % 2)) : n[i % 4];
+    return SOA == 1 ? n[i % 8 / 2] >> (16 * (i % 2)) : n[i % 4];
 }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

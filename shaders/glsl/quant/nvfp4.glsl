@@ -19,7 +19,7 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
         s[p] = vec2(nvfp4_scale((r.scales >> (8 * p)) & 255), 0.0);
         const uvec4 n = p < 2 ? r.n0 : r.n1;
         [[unroll]] for (uint i = 0; i < 2; i++) {
-            if (PLANES == 1) leveled_pairs(n[2 * (p % 2) + i], q[4 * p + 2 * i], q[4 * p + 2 * i + 1]);
+            if (SOA == 1) leveled_pairs(n[2 * (p % 2) + i], q[4 * p + 2 * i], q[4 * p + 2 * i + 1]);
             else leveled(n[2 * (p % 2) + i], q[4 * p + i], q[4 * p + 2 + i]);
         }
     }
@@ -27,6 +27,6 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
 #define LEVEL_APART 2
 uint level_word(Raw r, uint i) {
     const uvec4 n = i < 8 ? r.n0 : r.n1;
-    return PLANES == 1 ? n[i % 8 / 2] >> (16 * (i % 2)) : n[i / 4 % 2 * 2 + i % 2];
+    return SOA == 1 ? n[i % 8 / 2] >> (16 * (i % 2)) : n[i / 4 % 2 * 2 + i % 2];
 }
 uint chunk_col(uint c, uint i) { return c * CHUNK + i * 4; }

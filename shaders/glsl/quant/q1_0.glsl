@@ -13,7 +13,7 @@ void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     [[unroll]] for (uint p = 0; p < 4; p++) {
         s[p] = vec2(2.0 * d, -d);
         [[unroll]] for (uint i = 0; i < 8; i++) {
-            q[8 * p + i] = PLANES == 1 ? (r.n[p] >> i) & 0x01010101u : spread_bits(r.n[p] >> (4 * i));
+            q[8 * p + i] = SOA == 1 ? (r.n[p] >> i) & 0x01010101u : spread_bits(r.n[p] >> (4 * i));
         }
     }
 }

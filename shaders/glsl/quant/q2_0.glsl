@@ -11,9 +11,9 @@ Raw weight_load(Line l, uint c) { return Raw(get_x4(l, field_at(l, QS, c)), get_
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     float d = half1(r.d);
     [[unroll]] for (uint k = 0; k < 4; k++) {
-        s[k] = vec2(PLANES == 1 ? d / float(1 << (2 * k)) : d, -d);
+        s[k] = vec2(SOA == 1 ? d / float(1 << (2 * k)) : d, -d);
         [[unroll]] for (uint i = 0; i < 4; i++) {
-            q[4 * k + i] = PLANES == 1 ? r.n[i] & (0x03030303u << (2 * k)) : spread_pairs((r.n[k] >> (8 * i)) & 255);
+            q[4 * k + i] = SOA == 1 ? r.n[i] & (0x03030303u << (2 * k)) : spread_pairs((r.n[k] >> (8 * i)) & 255);
         }
     }
 }

@@ -2,7 +2,7 @@
 uint negated(uint x, uint ones) { return (x ^ (ones * 255)) + ones; }
 // Likewise of those whose bit of `minus` is set.
 uint signed_by(uint x, uint minus) { return negated(x, spread_bits(minus)); }
-// Likewise, by what planes have of the signs of 32 weights, of group `i`.
+// Likewise, by what soa have of the signs of 32 weights, of group `i`.
 uint signed_in(uint x, uint signs, uint i) { return negated(x, (signs >> i) & 0x01010101u); }
 // Bit 7 of bytes, such that the number of ones in each is even.
 uint evened(uint b) {

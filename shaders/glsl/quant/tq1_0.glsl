@@ -1,4 +1,4 @@
-// TQ1_0: see quant/src/tq1_0.rs. Planes have digits as pairs of bits.
+// TQ1_0: see quant/src/tq1_0.rs. Soa have digits as pairs of bits.
 #define CHUNK 64
 #define PIECES 4
 #define HAS_OFFSET
@@ -12,7 +12,7 @@ Raw weight_load(Line l, uint c) {
     Raw r;
     const uint block = c / 4, at = field_at(l, QS, block);
     r.d = get_u16(l, field_at(l, D, block));
-    if (PLANES == 1) {
+    if (SOA == 1) {
         r.n[0] = get_x4(l, part_at(l, QS, c, 4, 16));
         return r;
     }
@@ -35,10 +35,10 @@ uint digits(uint n, uint power) {
 void weight_codes(Raw r, uint c, out uint q[CHUNK / 4], out vec2 s[PIECES]) {
     const float d = half1(r.d);
     [[unroll]] for (uint k = 0; k < 4; k++) {
-        s[k] = vec2(PLANES == 1 ? d / float(1 << (2 * k)) : d, -d);
+        s[k] = vec2(SOA == 1 ? d / float(1 << (2 * k)) : d, -d);
         const uint j = 2 * (c % 4) + k / 2, first = j < 5 ? j : 2 * (j - 5), power = pow3(first + (j < 5 ? 0 : k % 2));
         [[unroll]] for (uint i = 0; i < 4; i++) {
-            if (PLANES == 1) q[4 * k + i] = r.n[0][i] & (0x03030303u << (2 * k));
+            if (SOA == 1) q[4 * k + i] = r.n[0][i] & (0x03030303u << (2 * k));
             else if (j == 7 && k % 2 == 1) q[4 * k + i] = digits(r.last, pow3(i));
             else q[4 * k + i] = digits(r.n[k][i], power);
         }

@@ -3,6 +3,7 @@
 use super::open::{send_values, Open};
 use super::{sent_bytes, Dispatch, Group, Megakernel, Push, StageSource, Task, EPOCHS, MOST_EPOCHS};
 use crate::lower::dispatch::{Access, Place};
+use crate::lower::StateAt;
 use crate::plan::{AttentionSpec, Op, Plan, RopeNorm, RopeStyle, Val};
 use crate::policy::{self, MegakernelTile};
 use pumex_shaders::stage::{self, Stage};
@@ -84,7 +85,7 @@ impl Group<'_> {
             return Some(own);
         }
         let at_once = if parts == 1 { 1 } else { (a.spec.heads / a.spec.kv_heads).min(config.at_once) };
-        let [k, v] = self.t.at.states[a.spec.layer];
+        let StateAt { k, v, .. } = self.t.at.states[a.spec.layer];
         let inv_freq = self.t.at.ropes + 4 * self.plan.rope_at(a.rope.rope.table) as u64;
         let norms = [self.weight(a.rope.q_norm), self.weight(a.rope.k_norm), 0];
         let neox = if a.rope.rope.style == RopeStyle::Neox { stage::NEOX } else { 0 };
@@ -162,7 +163,7 @@ impl Group<'_> {
     pub(super) fn attend_and_join(&mut self, a: &Taken, parts: u32, mut own: Dispatch) -> Option<Dispatch> {
         let (parts_at, epoch) = (self.parts_at(), self.epoch + 1);
         let Push::AttendFew(push) = &mut own.push else { return Some(own) };
-        (push.partials, push.tag) = (parts_at, epoch);
+        (push.partials, push.epoch) = (parts_at, epoch);
         own.constants.push(("LEAVES", 1));
         own.writes = vec![Access::all(Place::AttentionParts, 0), Access::all(Place::State(a.spec.layer), 0)];
         self.epoch = epoch;

@@ -155,32 +155,32 @@ impl Megakernel {
     }
 
     /// Constants of the pipeline of a module.
-    pub fn constants(&self, module: &str, planes: bool, parted: bool) -> Vec<(&'static str, u32)> {
+    pub fn constants(&self, module: &str, soa: bool, parted: bool) -> Vec<(&'static str, u32)> {
         let mut spec = vec![("SIZE", self.tile.size), ("K", self.k[0] as u32), ("K_2", self.k[1] as u32)];
         spec.extend([("ROWS_2", self.rows), ("LANES", self.lanes), ("BITS", self.activations.bits())]);
         let k = self.k[0].max(self.k[1]).max(self.experts.map_or(0, |e| e.k()));
         let (head_dim, pair, heads) = self.attention.map_or((32, 1, 1), |a| (a.head_dim, a.pair, a.at_once));
-        let packets = policy::megakernel_messages(self.tile, k).max(head_dim / policy::MESSAGE);
+        let messages = policy::megakernel_messages(self.tile, k).max(head_dim / policy::MESSAGE);
         if let Some(e) = &self.experts {
             let chosen = [("EXPERTS", e.top_k.n_expert as u32), ("USED", e.top_k.k as u32)];
             spec.extend([("K_3", e.k() as u32)].into_iter().chain(chosen));
         }
-        spec.extend([("PACKETS", packets as u32), ("HEAD_DIM", head_dim as u32)]);
+        spec.extend([("MESSAGES", messages as u32), ("HEAD_DIM", head_dim as u32)]);
         if parted {
             spec.extend([("PARTED", 1), ("HEADS_MOST", heads as u32), ("PAIR", pair as u32)]);
         }
         let lead = module.split('+').next();
         let format = all().find(|f| Some(f.stem) == lead);
         let copies = format.map_or(1, |f| policy::table_copies(f, self.table_room));
-        spec.extend([("PLANES", u32::from(planes)), ("COPIES", copies)]);
+        spec.extend([("SOA", u32::from(soa)), ("COPIES", copies)]);
         spec
     }
 
     /// Row of the kernel table.
     pub fn kernel(&self) -> &'static str {
         match self.experts {
-            Some(_) => "chain_experts",
-            None => "chain",
+            Some(_) => "megakernel_moe",
+            None => "megakernel",
         }
     }
 }

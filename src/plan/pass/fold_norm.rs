@@ -17,7 +17,7 @@ pub(super) fn run(plan: &mut Plan, abilities: &dyn Abilities) {
 fn folds(plan: &Plan, at: usize, abilities: &dyn Abilities) -> bool {
     let Op::RmsNorm { x, out, .. } = plan.ops[at] else { return false };
     let mut readers = plan.readers(out).peekable();
-    let same_rows = plan.values[out.0].rows == Rows::Step || abilities.all_rows_wanted();
+    let same_rows = plan.values[out.0].rows == Rows::Step || abilities.all_rows_output();
     let whole = readers.peek().is_some() && out != plan.logits && same_rows;
     let one_norm = plan.ops.iter().filter(|op| op.has_write(Access::Value(out))).count() == 1;
     whole

@@ -93,7 +93,7 @@ impl Asked<'_> {
         if self.has("VK_NV_shader_sm_builtins") {
             p = p.push_next(&mut found.cores);
         }
-        // SAFETY: `physical` came from this instance; all structs chained live until the call returns.
+        // SAFETY: `physical` came from this instance; all structs megakernel live until the call returns.
         unsafe { self.instance.get_physical_device_properties2(self.physical, &mut p) };
         found
     }
@@ -135,7 +135,7 @@ impl Asked<'_> {
     }
 
     /// Columns of cooperative matrices that the kernels can use, fewest first; none if anything else is missing that they need.
-    fn matrix_wide(&self, p: &Properties, f: &Features) -> Vec<u32> {
+    fn matrix_n(&self, p: &Properties, f: &Features) -> Vec<u32> {
         let features = [f.v12.shader_float16, f.v12.vulkan_memory_model, f.v12.vulkan_memory_model_device_scope];
         let ops = vk::SubgroupFeatureFlags::VOTE | vk::SubgroupFeatureFlags::SHUFFLE;
         let fits = self.has("VK_KHR_cooperative_matrix")
@@ -209,7 +209,7 @@ impl Asked<'_> {
             cooperative_matrix: self.has("VK_KHR_cooperative_matrix"),
             cooperative_matrix2: self.has("VK_NV_cooperative_matrix2"),
             small_halves: p.v12.shader_denorm_preserve_float16 == vk::TRUE,
-            matrix_wide: self.matrix_wide(p, f),
+            matrix_n: self.matrix_n(p, f),
         }
     }
 }

@@ -245,7 +245,7 @@ impl<'a, 'b> Shared<'a, 'b> {
     fn write(&self, batch: &Batch<'b>, piece: &Piece) -> Result<()> {
         let run = &batch.planned.runs[piece.run];
         let (load, from) = (&run.load, run.from + piece.from);
-        self.source.ready(load.tag, from, piece.len)?;
+        self.source.ready(load.epoch, from, piece.len)?;
         let unit = load.unit.max(1);
         let step = (CACHED / unit).max(1) * unit;
         for (i, part) in load.bytes[from..from + piece.len].chunks(step).enumerate() {
@@ -255,7 +255,7 @@ impl<'a, 'b> Shared<'a, 'b> {
                 // are apart, and a piece is taken by one thread.
                 Some(slot) => unsafe { slot.buffer.write_apart((run.at + piece.from + i * step) as u64, part) },
             }
-            self.source.check(load.tag, from + i * step, part)?;
+            self.source.check(load.epoch, from + i * step, part)?;
         }
         Ok(())
     }

@@ -38,22 +38,22 @@ pub struct Load<'a> {
     /// A kernel that lays them out; whole rows then, and none for mapped buffers.
     pub repack: Option<Repack>,
     /// What the caller knows it by.
-    pub tag: usize,
+    pub epoch: usize,
 }
 
 /// Says of bytes whether they may be sent.
 pub trait Source: Sync {
-    /// Called with tag, place and length of bytes that nobody has read yet, and nobody will if it fails.
+    /// Called with epoch, place and length of bytes that nobody has read yet, and nobody will if it fails.
     ///
     /// # Errors
     /// Bytes that cannot be read.
-    fn ready(&self, tag: usize, from: usize, len: usize) -> Result<()>;
+    fn ready(&self, epoch: usize, from: usize, len: usize) -> Result<()>;
 
-    /// Called with tag, place and bytes that were just read, so that the core has them in its cache: whole units.
+    /// Called with epoch, place and bytes that were just read, so that the core has them in its cache: whole units.
     ///
     /// # Errors
     /// Bytes that must not be used.
-    fn check(&self, tag: usize, from: usize, bytes: &[u8]) -> Result<()>;
+    fn check(&self, epoch: usize, from: usize, bytes: &[u8]) -> Result<()>;
 }
 
 /// Any bytes will do.

@@ -19,7 +19,7 @@ type Shape = (usize, usize, GemmFusion);
 
 /// As weights lie on a discrete device.
 const PLAIN: GemmFusion =
-    GemmFusion { gated: false, add: false, norm: false, planes: true, activations: ActivationQuant::Q16 };
+    GemmFusion { gated: false, add: false, norm: false, soa: true, activations: ActivationQuant::Q16 };
 const NORM: GemmFusion = GemmFusion { norm: true, ..PLAIN };
 const ADD: GemmFusion = GemmFusion { add: true, ..PLAIN };
 const GATED: GemmFusion = GemmFusion { gated: true, ..NORM };
@@ -69,7 +69,7 @@ impl Bench {
         (pipeline, grid, flags): (&vk::Pipeline, [u32; 3], usize),
         w: &vk::Buffer,
     ) -> Result<f64, Fault> {
-        let bytes = m * f.planes_bytes(k);
+        let bytes = m * f.soa_bytes(k);
         let step = bytes.next_multiple_of(256);
         let parts = if extras.gated { 2 } else { 1 };
         let copies = (w.len_bytes() as usize / (parts * step)).max(1);
@@ -172,7 +172,7 @@ fn main() -> Result<(), Fault> {
     println!("format\tm\tk\tn\tpolicy\tus\tGB/s\tbest\tus\tGB/s\tshare of read");
     for f in all().filter(|f| wanted == "all" || wanted.split(',').any(|w| w == f.stem)) {
         for shape @ (m, k, extras) in shapes {
-            let bytes = m * f.planes_bytes(*k) * if extras.gated { 2 } else { 1 };
+            let bytes = m * f.soa_bytes(*k) * if extras.gated { 2 } else { 1 };
             let copies = ROUND_BYTES.div_ceil(bytes);
             let w = bench.device.buffer("w", (copies * bytes.next_multiple_of(256)) as u64, Class::Weights)?;
             fill(&bench.device, &w)?;

@@ -1,2 +1,0 @@
-// Sample requests, a part of StepParams: words of an output row's, and bits of its flags.
-#include "words/draw.glsl"

@@ -1,0 +1,36 @@
+// Which positions a row sees, and what becomes of its scores: src/plan/attention.rs. Needs `params` and, of push constants, `heads`,
+// `table_at`, `window`, `soft_cap`, `alibi` and `sinks`.
+#include "words/mask.glsl"
+layout(constant_id = 16) const uint MASK = MASK_CAUSAL;
+layout(constant_id = 17) const uint RULES = 0; // those that there are: RULE_*
+const float LOG2_E = 1.44269504;
+
+// Where the block table of a row is, of the layer's kind of state.
+uint table_of(uint row) { return step_table(params, row) + table_at; }
+// The first position that a row at `pos` sees.
+uint first_seen(uint pos) {
+    if (MASK == MASK_WINDOW) return pos + 1 - min(window, pos + 1);
+    if (MASK == MASK_CHUNK) return pos / window * window;
+    return 0;
+}
+// One past the last position that a row sees: its own, or the last of its sequence in this step.
+uint end_seen(uint row) {
+    uint pos = step_pos(params, row);
+    if (MASK != MASK_FULL) return pos + 1;
+    const uint seq = step_seq(params, row), n = params.w[STEP_ROWS];
+    for (uint i = 0; i < n; i++) pos = max(pos, step_seq(params, i) == seq ? step_pos(params, i) : 0);
+    return pos + 1;
+}
+
+// ALiBi's slope of a head.
+float slope_of(uint h) {
+    const uint n = 1u << findMSB(heads);
+    return exp2(-alibi * (h < n ? float(h + 1) / float(n) : float(2 * (h - n) + 1) / float(2 * n)));
+}
+// The score of head h at a distance, scale and all, by the rules.
+float ruled(float score, uint h, uint distance) {
+    if ((RULES & RULE_SOFT_CAP) != 0) score = soft_cap * tanh(clamp(score / soft_cap, -15.0, 15.0));
+    if ((RULES & RULE_ALIBI) != 0) score -= slope_of(h) * float(distance);
+    return score;
+}
+bool has_sinks() { return (RULES & RULE_SINKS) != 0; }
