@@ -5,6 +5,7 @@
 mod argv;
 mod bench;
 mod devices;
+mod explain;
 mod imatrix;
 mod input;
 mod inspect;
@@ -54,6 +55,8 @@ enum Command {
     Perplexity(perplexity::Args),
     /// Measure speed
     Bench(bench::Args),
+    /// Show which kernels a step would run, on a device that need not be there
+    Explain(explain::Args),
     /// Show where the GPU time of a step goes
     Profile(profile::Args),
     /// Measure which columns matter, for better quantization
@@ -109,6 +112,7 @@ fn dispatch(command: Command, stop: &Arc<AtomicBool>) -> Result<End> {
         Command::Logits(args) => logits::main(&args, stop),
         Command::Perplexity(args) => perplexity::main(&args, stop),
         Command::Bench(args) => bench::main(&args, stop),
+        Command::Explain(args) => explain::main(&args),
         Command::Profile(args) => profile::main(&args, stop),
         Command::Imatrix(args) => imatrix::main(&args, stop),
         Command::Quantize(args) => quantize::main(&args, stop),

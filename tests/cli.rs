@@ -100,11 +100,33 @@ fn the_last_of_a_repeated_flag_counts_with_a_warning() {
 
 #[test]
 fn every_command_exists_and_prints_help() {
-    for command in ["run", "inspect", "tokenize", "devices", "logits", "perplexity", "bench", "profile"] {
+    for command in ["run", "inspect", "tokenize", "devices", "logits", "perplexity", "bench", "profile", "explain"] {
         let output = pumex(&[command, "--help"]);
         assert_eq!(code(&output), 0, "{command}: {}", stderr(&output));
         assert!(stdout(&output).contains("Usage:"));
     }
+}
+
+#[test]
+fn explain_shows_what_a_device_would_run_without_having_it() {
+    let text = pumex(&["explain", "--as", "h200", "-b", "40", "-d", "8"]);
+    assert_eq!((code(&text), stderr(&text)), (0, "note: no --model given, using the built-in demo model\n".into()));
+    let text = stdout(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("device: NVIDIA H200"), "{text}");
+    assert!(
+        lines[1].contains("= embed token_embd.weight") && lines[2].starts_with("    embed.q6_k [40, 1, 1] "),
+        "{text}"
+    );
+    assert!(text.contains("    attn_flash [") && lines.last().unwrap().contains(" dispatches, "), "{text}");
+    let json = pumex(&["explain", "--synthetic", "llama-8b", "--as", "radeon", "-np", "3", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&stdout(&json)).unwrap();
+    let dispatches = json["step"]["dispatches"].as_array().unwrap();
+    assert!(dispatches.len() > 100 && dispatches[0]["grid"] == serde_json::json!([3, 1, 1]), "{}", dispatches[0]);
+    let unknown = pumex(&["explain", "--as", "abacus"]);
+    assert_eq!(code(&unknown), 2);
+    assert!(stderr(&unknown).contains("expected one of h200, lavapipe"), "{}", stderr(&unknown));
+    assert_eq!(code(&pumex(&["explain", "--device", "cpu"])), 2);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use crate::util::{demo_path, fixture};
 use pumex::gguf::Gguf;
 use pumex::lower::dump::{dry_run, DryRun};
+use pumex::lower::CacheType;
 use pumex::model;
 use pumex::policy::devices;
 use std::path::Path;
@@ -18,7 +19,15 @@ fn dispatches_are_as_reviewed() {
         for (device, caps) in [("h200", devices::h200()), ("lavapipe", devices::lavapipe())] {
             let mut text = String::new();
             for (rows, decode_batch) in [(1, true), (3, false), (8, true), (40, false)] {
-                let run = DryRun { plan: &plan, caps: &caps, rows, all_wanted: false, decode_batch, len: 300 };
+                let run = DryRun {
+                    plan: &plan,
+                    caps: &caps,
+                    rows,
+                    decode_batch,
+                    outputs: 1,
+                    cache_types: (CacheType::F16, CacheType::F16),
+                    len: 300,
+                };
                 let steps = dry_run(&run).unwrap();
                 text += &format!("# {rows} rows, decode batch: {decode_batch}\n{steps}\n");
             }

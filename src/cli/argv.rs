@@ -74,7 +74,7 @@ pub const BENCH: &[Entry] = &[
     (&["-o"], "--output", Slot::Value),
 ];
 
-/// Likewise in `profile`.
+/// Likewise in `profile` and `explain`.
 pub const PROFILE: &[Entry] = &[
     (&["-b"], "--rows", Slot::Value),
     (&["-d"], "--depth", Slot::Value),
@@ -92,7 +92,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<
         let text = first.to_string_lossy();
         own = match &*text {
             "bench" => BENCH,
-            "profile" => PROFILE,
+            "profile" | "explain" => PROFILE,
             _ => &[],
         };
         let global = matches!(&*text, "-h" | "--help" | "-V" | "--version" | "-v" | "-vv" | "--verbose");

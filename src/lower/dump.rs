@@ -95,30 +95,37 @@ fn bytes(accesses: &[Access]) -> u64 {
     accesses.iter().map(|a| a.bytes).sum()
 }
 
-/// A line of a dispatch.
-fn line(d: &Dispatch, at: &Addresses, plan: &Plan) -> String {
-    let module = d.format.map_or(d.kernel.to_string(), |format| format!("{}.{format}", d.kernel));
-    let constants: Vec<String> = d.constants.iter().map(|(name, value)| format!("{name}={value}")).collect();
+fn described(d: &Dispatch, barrier: bool, target: &Target<'_>) -> DispatchText {
     let value = |value: &Value| match value {
-        Value::Address(address) => name(at, plan, *address),
+        Value::Address(address) => name(target.at, target.plan, *address),
         other => other.to_string(),
     };
     let set = |v: &Value| !matches!(v, Value::Address(0) | Value::Word(0)) && *v != Value::Float(0.0);
-    let push: Vec<String> =
-        d.push.named().iter().filter(|(_, v)| set(v)).map(|(name, v)| format!("{name}={}", value(v))).collect();
-    let [x, y, z] = d.grid;
-    let (read, written) = (bytes(&d.reads), bytes(&d.writes));
-    format!("{module} [{x}, {y}, {z}] {{{}}} ({}) reads {read} writes {written}", constants.join(" "), push.join(" "))
+    DispatchText {
+        op: d.op,
+        barrier,
+        module: d.format.map_or(d.kernel.to_string(), |format| format!("{}.{format}", d.kernel)),
+        grid: d.grid,
+        constants: d.constants.clone(),
+        push: d.push.named().iter().filter(|(_, v)| set(v)).map(|(name, v)| (*name, value(v))).collect(),
+        read_bytes: bytes(&d.reads),
+        written_bytes: bytes(&d.writes),
+    }
 }
 
 /// All dispatches of a step, a line each, with a line for each barrier.
 pub fn text(target: &Target<'_>, lowered: &Lowered) -> String {
     let mut out = String::new();
     for (dispatch, barrier) in lowered.dispatches.iter().zip(&lowered.barriers) {
-        if *barrier {
+        let d = described(dispatch, *barrier, target);
+        let constants: Vec<String> = d.constants.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let push: Vec<String> = d.push.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        if d.barrier {
             out.push_str("barrier\n");
         }
-        let _ = writeln!(out, "{}", line(dispatch, target.at, target.plan));
+        let (grid, constants, push) = (d.grid, constants.join(" "), push.join(" "));
+        let (read, written) = (d.read_bytes, d.written_bytes);
+        let _ = writeln!(out, "{} {grid:?} {{{constants}}} ({push}) reads {read} writes {written}", d.module);
     }
     out
 }
@@ -130,27 +137,69 @@ pub struct DryRun<'a> {
     pub plan: &'a Plan,
     /// The device, which need not be there.
     pub caps: &'a Caps,
-    /// Rows of the step, all of them output rows or the last one alone.
+    /// Rows of the step.
     pub rows: usize,
-    /// See `rows`.
-    pub all_wanted: bool,
-    /// Each row is of a sequence of its own.
+    /// Each row is of a sequence of its own; else all are of one.
     pub decode_batch: bool,
+    /// Output rows.
+    pub outputs: usize,
+    /// Types of K and V.
+    pub cache_types: (CacheType, CacheType),
     /// Positions of the longest sequence.
     pub len: usize,
 }
 
-/// The dispatches of a step on a device, as text; cooperative matrices are taken to be held as the kernels expect, and the
-/// megakernel's workgroups to run at once.
-///
-/// # Errors
-/// An op or a rule of attention that no kernel does.
+/// A dispatch of a dry run, with the buffers that its push constants name by name.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct DispatchText {
+    /// Index into the ops of the plan as it runs; the last one's for a dispatch that does several.
+    pub op: usize,
+    /// Whether a barrier stands before it.
+    pub barrier: bool,
+    /// Row of the kernel table, with the weight format that the module is for.
+    pub module: String,
+    /// Workgroups.
+    pub grid: [u32; 3],
+    /// Specialization constants.
+    pub constants: Vec<(&'static str, u32)>,
+    /// Push constants but for zeros.
+    pub push: Vec<(&'static str, String)>,
+    /// Bytes that it reads.
+    pub read_bytes: u64,
+    /// Bytes that it writes.
+    pub written_bytes: u64,
+}
+
+/// What a step would run.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Explained {
+    /// Ops of the plan as it runs, with others merged into them.
+    pub ops: Vec<String>,
+    /// Dispatches, in order.
+    pub dispatches: Vec<DispatchText>,
+}
+
+/// The dispatches of a step on a device; cooperative matrices are taken to be held as the kernels expect, and the megakernel's
+/// workgroups to run at once.
+pub fn explain(run: &DryRun<'_>) -> Result<Explained> {
+    lowered(run, |target, lowered| Explained {
+        ops: lowered.plan.ops.iter().map(|op| lowered.plan.line(op)).collect(),
+        dispatches: lowered.dispatches.iter().zip(&lowered.barriers).map(|(d, b)| described(d, *b, target)).collect(),
+    })
+}
+
+/// As [`explain`], as text with a line for each dispatch and each barrier.
 pub fn dry_run(run: &DryRun<'_>) -> Result<String> {
+    lowered(run, text)
+}
+
+fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, &Lowered) -> T) -> Result<T> {
     let DryRun { plan, caps, rows, .. } = *run;
     let at = made_up_addresses(plan, &caps.matrix_n);
-    let (max_rows, activations) = (512, policy::activations(caps));
+    let (max_rows, activations) = (rows.max(512), policy::activations(caps));
+    let halves = run.cache_types == (CacheType::F16, CacheType::F16);
     let packing = (!caps.matrix_n.is_empty()).then(|| sizes::Packed::of(plan, max_rows).packing(true, true));
-    let megakernel = Megakernel::of(plan, caps, Choices { wanted: None, groups: None, activations, halves: true });
+    let megakernel = Megakernel::of(plan, caps, Choices { wanted: None, groups: None, activations, halves });
     let target = Target {
         plan,
         caps,
@@ -159,7 +208,7 @@ pub fn dry_run(run: &DryRun<'_>) -> Result<String> {
         fuse: true,
         max_rows,
         n_ctx: plan.n_ctx_train.max(run.len),
-        cache_types: (CacheType::F16, CacheType::F16),
+        cache_types: run.cache_types,
         activations,
         requests_at: 0,
         importance: false,
@@ -168,12 +217,12 @@ pub fn dry_run(run: &DryRun<'_>) -> Result<String> {
     };
     let shape = Shape {
         rows,
-        outputs: if run.all_wanted { rows } else { 1 },
+        outputs: run.outputs,
         heads: policy::attn_heads(caps, target.all_attend_by_matrices(), run.len),
         decode_batch: run.decode_batch || rows == 1,
         megakernel: megakernel.is_some(),
         parts: megakernel.as_ref().filter(|_| rows == 1).map_or(0, |kernel| kernel.parts(run.len)),
         ..Shape::default()
     };
-    Ok(text(&target, &lower(&target, shape)?))
+    Ok(of(&target, &lower(&target, shape)?))
 }

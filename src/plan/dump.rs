@@ -67,7 +67,8 @@ impl Plan {
         runs.map(|run| format!("{} x {}", run.len(), one(&run[0]))).collect::<Vec<_>>().join(", ")
     }
 
-    fn line(&self, op: &Op) -> String {
+    /// An op of the plan as a line.
+    pub fn line(&self, op: &Op) -> String {
         match op {
             Op::Embed { weight, out } => format!("{} = embed {}", self.val(*out), self.weight(*weight)),
             Op::RmsNorm { x, weight, eps, out } => {
