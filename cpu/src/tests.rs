@@ -1,0 +1,4 @@
+//! Kernels against plain arithmetic, on every instruction set that the machine has.
+#![allow(clippy::unwrap_used)]
+
+mod products;
