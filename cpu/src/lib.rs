@@ -19,6 +19,7 @@ pub mod rows;
 mod simd;
 #[cfg(test)]
 mod tests;
+pub mod threads;
 mod tile;
 
 pub use acts::Acts;

@@ -1,7 +1,7 @@
 //! Rows of blocks, as files have them, into tiles.
 
 use crate::formats::{with_format, Source};
-use crate::layout::{Block, Codes, Layout, Scales, CELL, SUPER};
+use crate::layout::{Block, Codes, Scales, CELL, SUPER};
 use crate::simd::{entries, Simd, LANES};
 use pumex_quant::FormatId;
 
@@ -112,13 +112,13 @@ unsafe fn pack_any<S: Simd>(format: FormatId, rows: &[&[u8]], cols: usize, tile:
 }
 
 entries! {
-    /// Packs up to 16 rows, each of the bytes of `cols` weights, into a tile of [`Layout::tile_bytes`].
+    /// Packs up to 16 rows, each of the bytes of `cols` weights, into a tile of [`crate::layout::Layout::tile_bytes`].
     pub(crate) fn pack(format: FormatId, rows: &[&[u8]], cols: usize, tile: &mut [u8]) = pack_any;
 }
 
 /// Weight `col` of row `row` of a tile, as kernels take it: to test kernels and packing apart.
 #[cfg(test)]
-pub(crate) fn weight(layout: &Layout, cols: usize, tile: &[u8], row: usize, col: usize) -> f32 {
+pub(crate) fn weight(layout: &crate::layout::Layout, cols: usize, tile: &[u8], row: usize, col: usize) -> f32 {
     let (cell, c, lane) = (col / CELL, col % CELL / 4, 4 * row + col % 4);
     let vector = |v: usize| tile[(cell * layout.codes.vectors() + v) * 64 + lane];
     let nibble = || vector(c % 4) >> (4 * (c / 4)) & 15;
