@@ -109,7 +109,8 @@ impl Work {
                         self.joins.push((partials, spans, row, kv_head));
                     }
                     for span in 0..spans {
-                        let (from, to) = if spans > 1 { (from + span * SPAN, to.min(from + (span + 1) * SPAN)) } else { (from, to) };
+                        let (from, to) =
+                            if spans > 1 { (from + span * SPAN, to.min(from + (span + 1) * SPAN)) } else { (from, to) };
                         let partial = (spans > 1).then_some(partials);
                         partials += usize::from(spans > 1);
                         self.items.push(Item { run: r, row, rows, kv_head, from, to, partial });
@@ -129,7 +130,6 @@ impl Cpu {
     ///
     /// # Panics
     /// If shapes do not fit, or a block is not in the cache.
-    #[allow(clippy::too_many_arguments)]
     pub fn attend(
         &self,
         cache: &Cache,
@@ -181,7 +181,8 @@ impl Cpu {
             for head in 0..group {
                 let part = |span: usize| &work.partials[(partial + span) * stride + head * (v_pad + 2)..][..v_pad + 2];
                 let most = (0..spans).map(|s| part(s)[v_pad]).fold(f32::NEG_INFINITY, f32::max);
-                let weight = |span: usize| if most == f32::NEG_INFINITY { 0.0 } else { (part(span)[v_pad] - most).exp() };
+                let weight =
+                    |span: usize| if most == f32::NEG_INFINITY { 0.0 } else { (part(span)[v_pad] - most).exp() };
                 let sum = (0..spans).map(|s| weight(s) * part(s)[v_pad + 1]).sum();
                 let h = kv_head * group + head;
                 let (scale, sum) = rules.with_sink(h, most, sum);

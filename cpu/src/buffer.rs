@@ -55,7 +55,8 @@ impl Buffer {
         }
         let all = len.checked_add(HUGE)?;
         // SAFETY: new memory at an address of the system's choice.
-        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), all, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
+        let at =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), all, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
         let at = NonNull::new(at.ok()?.cast::<u8>())?;
         let skip = at.as_ptr().align_offset(HUGE);
         // SAFETY: `skip` is below `HUGE`, and there are `HUGE` bytes more than `len`.

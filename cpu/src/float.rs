@@ -132,8 +132,7 @@ unsafe fn all<S: Simd, E: Element>(of: Rows, x: &[*const f32], out: *mut f32) {
                     }
                     n += 4;
                 } else if four {
-                    let found =
-                        block::<S, E, 4, 1>([row(r), row(r + 1), row(r + 2), row(r + 3)], [x[n]], of.cols);
+                    let found = block::<S, E, 4, 1>([row(r), row(r + 1), row(r + 2), row(r + 3)], [x[n]], of.cols);
                     for (r, sums) in found.iter().enumerate() {
                         to.add(r).write(sums[0]);
                     }

@@ -13,7 +13,7 @@ pub use k::{Q2K, Q3K, Q4K, Q5K, Q6K, Q8K};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 pub use levels::{Iq4Nl, Iq4Xs, Mxfp4, Nvfp4};
 use pumex_quant::FormatId;
-pub use ternary::{Q1_0, Q2_0, Tq1_0, Tq2_0};
+pub use ternary::{Tq1_0, Tq2_0, Q1_0, Q2_0};
 
 /// A weight format.
 pub trait Source {

@@ -3,6 +3,8 @@
 //!
 //! Kernels are written once, over the vectors of [`simd`], and compiled for each [`Isa`]. They know no formats but through
 //! [`layout`], no files and no plans.
+// Loops over registers name them by number, and what an item works on does not become clearer in structs.
+#![allow(clippy::needless_range_loop, clippy::too_many_arguments)]
 
 mod acts;
 pub mod attention;

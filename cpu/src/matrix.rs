@@ -35,6 +35,9 @@ pub struct Matrix<'a> {
     store: Store<'a>,
 }
 
+/// Sees bytes of a matrix and where they start, before they are read, and may refuse them.
+pub type Inspect<'a, E> = dyn Fn(usize, &[u8]) -> Result<(), E> + Sync + 'a;
+
 /// Shape of a matrix's data.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -103,7 +106,7 @@ impl<'a> Matrix<'a> {
         shape: Shape,
         data: &'a [u8],
         repack: bool,
-        inspect: &(dyn Fn(usize, &[u8]) -> Result<(), E> + Sync),
+        inspect: &Inspect<'_, E>,
     ) -> Result<Matrix<'a>, E> {
         let Shape { parts, rows, cols } = shape;
         let row_bytes = format.row_bytes(cols).unwrap_or(0);
@@ -132,8 +135,9 @@ impl<'a> Matrix<'a> {
                         let count = LANES.min(rows - t % tiles * LANES);
                         // SAFETY: every tile is written by the one thread that has its item.
                         let tile = unsafe { all.part(t * bytes, bytes) };
-                        let look = |at: usize, row: &[u8]| inspect(at, row);
-                        if let Err(error) = pack_rows(isa, format, (data, row_bytes), (first, count), cols, tile, &look) {
+                        if let Err(error) =
+                            pack_rows(isa, format, (data, row_bytes), (first, count), cols, tile, inspect)
+                        {
                             return fail(error);
                         }
                     }
@@ -272,7 +276,15 @@ impl<'a> Matrix<'a> {
             if tiles <= 2 {
                 // SAFETY: as unpacked above; each of `acts` has a record per cell, `out` has 16 floats per column and tile.
                 unsafe {
-                    tile::times_block(isa, form, count, codes, scratch.scales.as_ptr(), &scratch.acts, out.as_mut_ptr());
+                    tile::times_block(
+                        isa,
+                        form,
+                        count,
+                        codes,
+                        scratch.scales.as_ptr(),
+                        &scratch.acts,
+                        out.as_mut_ptr(),
+                    );
                 }
                 continue;
             }
@@ -288,7 +300,6 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn floats(
         &self,
         isa: Isa,
@@ -327,7 +338,7 @@ fn pack_rows<E>(
     (first, count): (usize, usize),
     cols: usize,
     tile: &mut [u8],
-    look: &dyn Fn(usize, &[u8]) -> Result<(), E>,
+    look: &Inspect<'_, E>,
 ) -> Result<(), E> {
     let held = data.len() / row_bytes;
     let mut rows: [&[u8]; LANES] = [&[]; LANES];

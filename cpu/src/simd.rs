@@ -37,6 +37,8 @@ pub trait Simd: Copy + 'static {
     /// Columns that a product's sums stay in registers for.
     const COLUMNS: usize;
 
+    /// Asks for the cache line at `p`, which need not be there.
+    unsafe fn prefetch(p: *const u8);
     /// 64 bytes.
     unsafe fn bytes(p: *const u8) -> Self::B;
     /// Writes 64 bytes.

@@ -119,6 +119,9 @@ pub(crate) struct Form<'a> {
     pub cols: usize,
 }
 
+/// Bytes ahead that memory is asked for: what arrives while it takes to come.
+const AHEAD: usize = 4096;
+
 /// One tile times one column.
 ///
 /// # Safety
@@ -144,6 +147,12 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8,
                     dmin = S::mul(S::halves(s.add(32).cast()), factor);
                 }
                 s = s.add(G::KIND.super_bytes());
+            }
+            for v in 0..U::VECTORS {
+                S::prefetch(codes.wrapping_add(AHEAD + 64 * v));
+            }
+            if cell % 2 == 0 {
+                S::prefetch(s.wrapping_add(AHEAD / 4));
             }
             let scale = a.add(SCALE).cast::<f32>().read();
             for g in 0..groups {

@@ -124,7 +124,11 @@ impl EngineArgs {
             cache_type_v: self.cache_type_v,
             validation: self.validation,
             activations: self.activations,
-            cpu: Settings { threads: some(self.threads), batch_threads: self.threads_batch.and_then(some), ..Settings::default() },
+            cpu: Settings {
+                threads: some(self.threads),
+                batch_threads: self.threads_batch.and_then(some),
+                ..Settings::default()
+            },
             ..Options::default()
         }
     }

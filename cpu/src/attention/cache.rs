@@ -107,7 +107,8 @@ impl Cache {
         let Some(most) = places.iter().map(|p| p.block).max() else { return };
         self.reach(most);
         let (k_bytes, v_bytes, block_bytes) = (self.k_bytes(), self.v_bytes(), self.block_bytes());
-        let (kv_heads, k_dim, v_dim, v_pad, k, v) = (self.kv_heads, self.k_dim, self.v_dim, self.v_pad(), self.k, self.v);
+        let (kv_heads, k_dim, v_dim, v_pad, k, v) =
+            (self.kv_heads, self.k_dim, self.v_dim, self.v_pad(), self.k, self.v);
         let slabs: Vec<Parts<u8>> = self.slabs.iter_mut().map(|s| Parts::new(s.bytes_mut())).collect();
         let head = |h: usize| {
             for (i, place) in places.iter().enumerate() {

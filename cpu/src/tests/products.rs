@@ -107,7 +107,15 @@ fn products_of_every_format_agree_with_floats() {
                         cpu.multiply(&[part], &input, columns, false, &mut out);
                         let error = nmse(&out, &truth);
                         // One sum alone may happen to be small.
-                        let bound = if !m.takes_codes() { 1e-10 } else { if rows * columns < 16 { 5e-3 } else { 2e-4 } };
+                        let bound = if !m.takes_codes() {
+                            1e-10
+                        } else {
+                            if rows * columns < 16 {
+                                5e-3
+                            } else {
+                                2e-4
+                            }
+                        };
                         let what = format!("{} {isa:?}, {rows} x {cols} x {columns}, repack {repack}", format.name);
                         assert!(error < bound, "{what}: {error:e}");
                     }
@@ -142,9 +150,8 @@ fn gates_and_experts_agree_with_floats() {
                 let mut out = vec![f32::NAN; n * used * rows];
                 cpu.gated_experts((&m, &m), &Input { floats: &x, acts: &acts }, &choices, &mut out);
                 let all = times(&floats, &x, cols);
-                let product = |i: usize, r: usize| {
-                    all[i / used * experts * rows + choices.of_rows[i].expert as usize * rows + r]
-                };
+                let product =
+                    |i: usize, r: usize| all[i / used * experts * rows + choices.of_rows[i].expert as usize * rows + r];
                 let silu = |x: f32| x / (1.0 + (-x).exp());
                 let truth: Vec<f32> = (0..out.len())
                     .map(|at| silu(product(at / rows, at % rows) * 1.5) * product(at / rows, at % rows) * 0.5)
