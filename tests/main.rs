@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod cli;
+mod cpu;
 mod devices;
 mod dispatches;
 mod draw;

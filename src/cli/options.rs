@@ -78,7 +78,8 @@ pub enum Switch {
 /// Where and with what sizes a model runs.
 #[derive(clap::Args, Clone, Debug)]
 pub struct EngineArgs {
-    /// auto (the best GPU, else cpu), cpu, reference (plain f32 on the CPU), vulkan (software devices too), or a device's index, name or UUID (-dev)
+    /// auto (the best GPU, else cpu), cpu, reference (plain f32 on the CPU), vulkan (software devices too), or the index, name
+    /// or UUID of a device (-dev)
     #[arg(long, default_value = "auto")]
     pub device: String,
     /// Logical batch; accepted, the step's size is --ubatch-size

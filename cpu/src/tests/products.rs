@@ -22,7 +22,7 @@ fn encoded(format: &Format, x: &[f32]) -> Vec<u8> {
     bytes
 }
 
-fn nmse(found: &[f32], truth: &[f32]) -> f64 {
+pub fn nmse(found: &[f32], truth: &[f32]) -> f64 {
     assert_eq!(found.len(), truth.len());
     let square = |x: f64| x * x;
     let error: f64 = found.iter().zip(truth).map(|(a, b)| square(f64::from(*a) - f64::from(*b))).sum();
