@@ -25,23 +25,28 @@ pub use memory::MemoryPlan;
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 
-use crate::cpu::Reference;
+use crate::cpu::{Fast, Reference, Settings, Sizes};
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::policy::ActivationQuant;
 use crate::step::Runner;
 use crate::vk::{self, Device, Select};
 use crate::{model, Result};
+use pumex_cpu::attention::Elements;
+use pumex_cpu::Float;
+use pumex_quant::FormatId;
 use std::time::Instant;
 
 /// Where to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The best GPU, else the CPU reference, even where there is a software Vulkan device.
+    /// The best GPU, else the CPU, even where there is a software Vulkan device.
     #[default]
     Auto,
-    /// The CPU reference.
+    /// The CPU.
     Cpu,
+    /// The CPU in plain f32, one loop per op.
+    Reference,
     /// The best Vulkan device, software ones included.
     Vulkan,
     /// A Vulkan device by index, name or UUID.
@@ -69,6 +74,8 @@ pub struct Options {
     pub validation: bool,
     /// Codes of activations in products by integers; the device's best where it is not told.
     pub activations: Option<ActivationQuant>,
+    /// How the CPU runs.
+    pub cpu: Settings,
     /// What only tests and comparisons set.
     pub debug: Debug,
 }
@@ -109,6 +116,7 @@ impl Default for Options {
             cache_type_v: CacheType::F16,
             validation: false,
             activations: None,
+            cpu: Settings::default(),
             debug: Debug::default(),
         }
     }
@@ -163,10 +171,7 @@ fn run_plan<'a>(
 ) -> Result<Box<dyn Runner + 'a>> {
     match device {
         Some(device) => Ok(Box::new(VulkanRunner::new(gguf, plan, device, options, progress)?)),
-        None => {
-            weights::check_finite(gguf, &plan)?;
-            cpu(gguf, plan, options)
-        }
+        None => cpu(gguf, plan, options),
     }
 }
 
@@ -185,7 +190,7 @@ pub fn load_vulkan(gguf: &Gguf, device: Device, options: &Options, progress: Pro
 pub fn device(options: &Options) -> Result<Option<Device>> {
     let begun = Instant::now();
     let select = match &options.device {
-        DeviceChoice::Cpu => return Ok(None),
+        DeviceChoice::Cpu | DeviceChoice::Reference => return Ok(None),
         DeviceChoice::Auto => match vk::list() {
             Ok(found) if vk::preferred(&found).is_some() => Select::Auto,
             _ => return Ok(None),
@@ -202,9 +207,34 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     Ok(Some(opened))
 }
 
-/// Positions of the CPU reference unless told: its cache grows, so only attention's cost speaks against more.
+/// Positions on the CPU unless told: its cache grows, so only attention's cost speaks against more.
 fn cpu<'a>(gguf: &'a Gguf, plan: Plan, options: &Options) -> Result<Box<dyn Runner + 'a>> {
     let n_ctx = options.n_ctx.filter(|&n| n > 0).map_or(plan.n_ctx_train, |n| n as usize);
-    let runner = Reference::new(gguf, plan, n_ctx, options.n_seqs as usize, options.max_rows as usize);
+    let (n_seqs, max_rows) = (options.n_seqs as usize, options.max_rows as usize);
+    if options.device == DeviceChoice::Reference {
+        weights::check_finite(gguf, &plan)?;
+        return Ok(Box::new(Reference::new(gguf, plan, n_ctx, n_seqs, max_rows)));
+    }
+    let (k, v) = (elements(options.cache_type_k), elements(options.cache_type_v));
+    let cache_positions = options.cache_positions.map(|n| n as usize);
+    let begun = Instant::now();
+    let runner = Fast::new(gguf, plan, Sizes { n_ctx, n_seqs, max_rows, cache_positions, k, v }, &options.cpu)?;
+    tracing::info!("load: weights, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Box::new(runner))
+}
+
+/// Elements of a cache on the CPU.
+fn elements(kind: CacheType) -> Elements {
+    let format = match kind {
+        CacheType::F32 => return Elements::Floats(Float::F32),
+        CacheType::F16 => return Elements::Floats(Float::F16),
+        CacheType::Bf16 => return Elements::Floats(Float::Bf16),
+        CacheType::Q8_0 => FormatId::Q8_0,
+        CacheType::Q4_0 => FormatId::Q4_0,
+        CacheType::Q4_1 => FormatId::Q4_1,
+        CacheType::Q5_0 => FormatId::Q5_0,
+        CacheType::Q5_1 => FormatId::Q5_1,
+        CacheType::Iq4Nl => FormatId::Iq4Nl,
+    };
+    Elements::Blocks(format.format())
 }

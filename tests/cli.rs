@@ -110,7 +110,7 @@ fn every_command_exists_and_prints_help() {
 #[test]
 fn explain_shows_what_a_device_would_run_without_having_it() {
     let text = pumex(&["explain", "--as", "h200", "-b", "40", "-d", "8"]);
-    assert_eq!((code(&text), stderr(&text)), (0, "note: no --model given, using the built-in demo model\n".into()));
+    assert_eq!((code(&text), stderr(&text)), (0, "note: no --model given, using the built-in demo model\n"));
     let text = stdout(&text);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("device: NVIDIA H200"), "{text}");
@@ -120,7 +120,7 @@ fn explain_shows_what_a_device_would_run_without_having_it() {
     );
     assert!(text.contains("    attn_flash [") && lines.last().unwrap().contains(" dispatches, "), "{text}");
     let json = pumex(&["explain", "--synthetic", "llama-8b", "--as", "radeon", "-np", "3", "--json"]);
-    let json: serde_json::Value = serde_json::from_str(&stdout(&json)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(stdout(&json)).unwrap();
     let dispatches = json["step"]["dispatches"].as_array().unwrap();
     assert!(dispatches.len() > 100 && dispatches[0]["grid"] == serde_json::json!([3, 1, 1]), "{}", dispatches[0]);
     let unknown = pumex(&["explain", "--as", "abacus"]);

@@ -28,7 +28,7 @@ fn sources(folders: &[&str], ends: &[&str]) -> Vec<(String, String)> {
 }
 
 fn rust() -> Vec<(String, String)> {
-    sources(&["src", "quant/src", "quant/tests", "shaders/src", "tools/src", "tests"], &[".rs"])
+    sources(&["src", "cpu/src", "quant/src", "quant/tests", "shaders/src", "tools/src", "tests"], &[".rs"])
 }
 
 /// Asserts that only files for which `allowed` holds contain one of `words`.
@@ -74,9 +74,11 @@ fn shaders_declare_their_workgroup_before_they_ask_for_its_size() {
 }
 
 #[test]
-fn unsafe_code_lives_in_the_vulkan_and_map_modules_and_says_why() {
-    only_in(&["unsafe {", "unsafe fn", "unsafe impl"], |name| name.starts_with("src/vk/") || name == "src/map.rs");
-    for (name, text) in rust().into_iter().filter(|(n, _)| n.starts_with("src/")) {
+fn unsafe_code_lives_in_the_kernels_the_vulkan_and_the_map_modules_and_says_why() {
+    only_in(&["unsafe {", "unsafe fn", "unsafe impl"], |name| {
+        name.starts_with("src/vk/") || name.starts_with("cpu/src/") || name == "src/map.rs"
+    });
+    for (name, text) in rust().into_iter().filter(|(n, _)| n.starts_with("src/") || n.starts_with("cpu/src/")) {
         let lines: Vec<&str> = text.lines().collect();
         for (i, _) in lines.iter().enumerate().filter(|(_, l)| l.contains("unsafe {")) {
             let near = &lines[i.saturating_sub(4)..=i];
@@ -234,6 +236,7 @@ fn files_of_a_folder_do_not_name_each_other_in_circles() {
 fn crates_below_the_library_know_no_device_and_no_file() {
     let rules: &[(&str, &[&str])] = &[
         ("quant/src/", &["pumex::", "ash", "std::fs", "std::env", "pumex_shaders"]),
+        ("cpu/src/", &["pumex::", "ash::", "std::env", "pumex_shaders"]),
         ("shaders/src/", &["pumex::", "ash::", "std::fs", "pumex_quant"]),
     ];
     for (folder, forbidden) in rules {

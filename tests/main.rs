@@ -3,6 +3,7 @@
 
 mod attention;
 mod cli;
+mod cpu;
 mod devices;
 mod dispatches;
 mod flash;

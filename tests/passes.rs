@@ -96,7 +96,7 @@ fn shared_expert(gguf: &Gguf) -> Plan {
 
 /// Logits of chunks of so many rows.
 fn chunks(runner: &mut dyn Runner, ids: &[u32]) -> Vec<Vec<f32>> {
-    sample(&[9, 1, 3, 8, 40], 2).iter().map(|chunk| logits(runner, ids, *chunk)).collect()
+    sample(&[3, 9, 1, 8, 40], 1).iter().map(|chunk| logits(runner, ids, *chunk)).collect()
 }
 
 /// A model, by what is unusual about it, and how its plan is made.

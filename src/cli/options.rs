@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use pumex::cpu::Settings;
 use pumex::engine::{CacheType, DeviceChoice, Options};
 use pumex::policy::ActivationQuant;
 use pumex::quantize::recipe::{self, Recipe};
@@ -77,7 +78,8 @@ pub enum Switch {
 /// Where and with what sizes a model runs.
 #[derive(clap::Args, Clone, Debug)]
 pub struct EngineArgs {
-    /// auto (the best GPU, else cpu), cpu, vulkan (software devices too), or a device's index, name or UUID (-dev)
+    /// auto (the best GPU, else cpu), cpu, reference (plain f32 on the CPU), vulkan (software devices too), or the index, name
+    /// or UUID of a device (-dev)
     #[arg(long, default_value = "auto")]
     pub device: String,
     /// Logical batch; accepted, the step's size is --ubatch-size
@@ -123,20 +125,31 @@ impl EngineArgs {
             cache_type_v: self.cache_type_v,
             validation: self.validation,
             activations: self.activations,
+            cpu: Settings {
+                threads: some(self.threads),
+                batch_threads: self.threads_batch.and_then(some),
+                ..Settings::default()
+            },
             ..Options::default()
         }
     }
 
     /// Whether the CPU was asked for.
     pub fn is_cpu(&self) -> bool {
-        matches!(device_choice(&self.device), DeviceChoice::Cpu)
+        matches!(device_choice(&self.device), DeviceChoice::Cpu | DeviceChoice::Reference)
     }
+}
+
+/// As many threads as asked for, if any.
+fn some(threads: i32) -> Option<usize> {
+    usize::try_from(threads).ok().filter(|&n| n > 0)
 }
 
 fn device_choice(text: &str) -> DeviceChoice {
     match text.to_ascii_lowercase().as_str() {
         "auto" => DeviceChoice::Auto,
         "cpu" | "none" => DeviceChoice::Cpu,
+        "reference" => DeviceChoice::Reference,
         "vulkan" => DeviceChoice::Vulkan,
         _ => DeviceChoice::Named(text.to_string()),
     }

@@ -2,13 +2,13 @@
 
 use super::{ops, Reference};
 use crate::plan::{AttentionSpec, MatPart, Norm, Op, RopeNorm, Router, Rows, TopK, Val, Weight};
-use crate::step::{Row, RowOutput, Token};
+use crate::step::Row;
 use std::borrow::Cow;
 
 impl Reference<'_> {
     /// Runs an op for `rows`, of which those of `wanted` (indices) want logits.
     pub(super) fn op(&mut self, index: usize, rows: &[Row], wanted: &[usize]) {
-        self.note_importance(index);
+        self.books.note_importance(&self.plan, &self.values, index);
         let op = self.plan.ops[index].clone();
         match &op {
             Op::Embed { weight, out } => self.embed(*weight, *out, rows),
@@ -45,12 +45,8 @@ impl Reference<'_> {
     }
 
     fn embed(&mut self, weight: Weight, out: Val, rows: &[Row]) {
-        let id = |r: &Row| match r.token {
-            Token::Id(id) => id as usize,
-            Token::Sampled => self.sampled[r.seq as usize] as usize,
-        };
         let table = self.matrix(weight);
-        let found = rows.iter().flat_map(|r| table.row(id(r))).collect();
+        let found = rows.iter().flat_map(|r| table.row(self.books.id(r))).collect();
         self.values[out.0] = found;
     }
 
@@ -173,14 +169,7 @@ impl Reference<'_> {
     }
 
     fn sample(&mut self, logits: Val, rows: &[Row], wanted: &[usize]) {
-        let unread = |row: &Row| (row.token == Token::Sampled).then(|| self.sampled[row.seq as usize]);
-        let logits = self.values[logits.0].chunks_exact(self.plan.n_vocab);
-        let choose = |(&r, logits): (&usize, &[f32])| match &rows[r].output {
-            RowOutput::Sample(request) => request.pick(logits, unread(&rows[r]), &mut Vec::new()),
-            _ => logits.iter().all(|l| !l.is_nan()).then(|| ops::argmax(logits)),
-        };
-        self.ids = wanted.iter().zip(logits).map(choose).collect();
-        let sampled = wanted.iter().zip(&self.ids);
-        sampled.for_each(|(&r, id)| self.sampled[rows[r].seq as usize] = id.unwrap_or(0));
+        let largest = |logits: &[f32]| logits.iter().all(|l| !l.is_nan()).then(|| ops::argmax(logits));
+        self.books.sample(&self.values[logits.0], self.plan.n_vocab, rows, wanted, largest);
     }
 }

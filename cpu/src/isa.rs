@@ -1,0 +1,68 @@
+//! Which instructions the kernels may use: found out at run time, and chosen by tests.
+
+/// A set of instructions that every kernel is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Isa {
+    /// What the compiler may assume of any machine.
+    Portable,
+    /// x86-64 with AVX2, FMA and F16C.
+    Avx2,
+    /// The same with dot products of bytes.
+    AvxVnni,
+    /// AVX-512 F, BW, VL, DQ and VNNI.
+    Avx512,
+    /// 64-bit ARM with dot products of bytes.
+    Neon,
+}
+
+impl Isa {
+    /// All of them, the plainest first.
+    pub const ALL: [Isa; 5] = [Isa::Portable, Isa::Avx2, Isa::AvxVnni, Isa::Avx512, Isa::Neon];
+
+    /// Whether this machine has them.
+    pub fn is_here(self) -> bool {
+        match self {
+            Isa::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => has_avx2(),
+            #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni => has_avx2() && is_x86_feature_detected!("avxvnni"),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => {
+                has_avx2()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vnni")
+            }
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => {
+                std::arch::is_aarch64_feature_detected!("neon") && std::arch::is_aarch64_feature_detected!("dotprod")
+            }
+            #[allow(unreachable_patterns)]
+            _ => false,
+        }
+    }
+
+    /// The best one of this machine.
+    pub fn best() -> Isa {
+        Isa::ALL.into_iter().rfind(|isa| isa.is_here()).unwrap_or(Isa::Portable)
+    }
+
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "AVX2",
+            Isa::AvxVnni => "AVX-VNNI",
+            Isa::Avx512 => "AVX-512 VNNI",
+            Isa::Neon => "NEON",
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+}

@@ -1,0 +1,172 @@
+//! How weights lie in memory for the kernels: tiles of 16 rows, in which one vector holds four neighbouring weights of each row.
+//!
+//! A row is cut into cells of 32 weights, eight chunks of four. What a cell's codes need is a few 64-byte vectors per tile, by
+//! the number of bits ([`Codes`]); its scales lie apart, at the end of the tile ([`Scales`]). Every format is brought into one of
+//! these forms when it is loaded (`formats/`), so kernels know forms and no formats.
+
+/// Weights of a cell.
+pub const CELL: usize = 32;
+/// Cells that share the scale of scales.
+pub const SUPER: usize = 8;
+
+/// Codes of a cell: how many bits, and so how many vectors. Of a chunk `c` of eight, four-bit parts are at the low half of the
+/// bytes of vector `c`, or at the high half of those of vector `c - 4`; two-bit parts in vector `c % 2` at bit `2 * (c / 2)`;
+/// single bits at bit `c`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codes {
+    /// Two bits, looked up.
+    Two,
+    /// Two and one, looked up.
+    Three,
+    /// Four, looked up.
+    Four,
+    /// Four and one.
+    Five,
+    /// Four and two.
+    Six,
+    /// Bytes.
+    Eight,
+}
+
+impl Codes {
+    /// Vectors of a cell.
+    pub const fn vectors(self) -> usize {
+        match self {
+            Codes::Two => 2,
+            Codes::Three => 3,
+            Codes::Four => 4,
+            Codes::Five => 5,
+            Codes::Six => 6,
+            Codes::Eight => 8,
+        }
+    }
+}
+
+/// Scales of a cell. With a minimum, `w = scale * code - min` and codes are below 128; without, `w = scale * (code - 128)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scales {
+    /// f16 for 32 weights.
+    Half,
+    /// f16, and an f16 minimum.
+    HalfMin,
+    /// f16 for 16 weights.
+    Half16,
+    /// f32 for 32 weights.
+    Float,
+    /// i8 for 32 weights, times an f16 for 256.
+    Byte,
+    /// u8 and a u8 minimum for 32 weights, times an f16 each for 256.
+    ByteMin,
+    /// i8 for 16 weights, times an f16 for 256.
+    Byte16,
+    /// u8 and a u8 minimum for 16 weights, times an f16 each for 256.
+    Byte16Min,
+}
+
+impl Scales {
+    /// Weights of a scale.
+    pub const fn group(self) -> usize {
+        match self {
+            Scales::Half16 | Scales::Byte16 | Scales::Byte16Min => 16,
+            _ => 32,
+        }
+    }
+
+    /// Whether there are minima.
+    pub const fn has_min(self) -> bool {
+        matches!(self, Scales::HalfMin | Scales::ByteMin | Scales::Byte16Min)
+    }
+
+    /// Whether scales are multiplied with those of 256 weights.
+    pub const fn is_super(self) -> bool {
+        matches!(self, Scales::Byte | Scales::ByteMin | Scales::Byte16 | Scales::Byte16Min)
+    }
+
+    /// Bytes of a cell in a tile.
+    pub const fn cell_bytes(self) -> usize {
+        match self {
+            Scales::Byte => 16,
+            Scales::Half | Scales::ByteMin | Scales::Byte16 => 32,
+            Scales::HalfMin | Scales::Half16 | Scales::Float | Scales::Byte16Min => 64,
+        }
+    }
+
+    /// Bytes before each eight cells in a tile.
+    pub const fn super_bytes(self) -> usize {
+        match (self.is_super(), self.has_min()) {
+            (false, _) => 0,
+            (true, false) => 32,
+            (true, true) => 64,
+        }
+    }
+}
+
+/// The form a format's weights are brought into.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Codes.
+    pub codes: Codes,
+    /// Scales.
+    pub scales: Scales,
+    /// What codes of up to four bits stand for; of more bits, what is added to all of them is the first entry.
+    pub table: [u8; 16],
+    /// Of all scales.
+    pub factor: f32,
+}
+
+impl Layout {
+    /// Bytes of a tile's codes.
+    pub const fn codes_bytes(&self, cols: usize) -> usize {
+        cols / CELL * self.codes.vectors() * 64
+    }
+
+    /// Bytes of a tile of 16 rows of `cols` weights: codes, then scales.
+    pub const fn tile_bytes(&self, cols: usize) -> usize {
+        let cells = cols / CELL;
+        let scales = cells * self.scales.cell_bytes() + cells / SUPER * self.scales.super_bytes();
+        self.codes_bytes(cols) + scales.next_multiple_of(64)
+    }
+}
+
+/// A block of one row as a format takes it apart: up to 256 weights.
+#[derive(Clone)]
+pub struct Block {
+    /// A code per weight.
+    pub codes: [u8; 256],
+    /// f16 scale of the scales.
+    pub d: u16,
+    /// f16 scale of the minima.
+    pub dmin: u16,
+    /// Scales in bytes, one per group.
+    pub scales: [u8; 16],
+    /// Minima, likewise.
+    pub mins: [u8; 16],
+    /// f16 scales, one per group.
+    pub halves: [u16; 16],
+    /// f16 minima.
+    pub half_mins: [u16; 8],
+    /// f32 scales.
+    pub floats: [f32; 8],
+}
+
+impl Block {
+    /// All zero.
+    pub fn new() -> Block {
+        Block {
+            codes: [0; 256],
+            d: 0,
+            dmin: 0,
+            scales: [0; 16],
+            mins: [0; 16],
+            halves: [0; 16],
+            half_mins: [0; 8],
+            floats: [0.0; 8],
+        }
+    }
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Block::new()
+    }
+}

@@ -1,0 +1,262 @@
+//! The threads that share the loops of a step.
+//!
+//! Work is dealt in chunks by a counter, so that uneven cores end together. Workers wait for the next loop spinning, since it
+//! comes within microseconds as long as tokens are computed; then they yield, and when nothing comes for milliseconds they
+//! sleep. A loop waits for those that took a chunk, and for no others: one that is not running right now delays nobody.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::hint::spin_loop;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Turns of the spinning loop before a thread yields: some tens of microseconds.
+const SPINS: u32 = 2000;
+/// Yields before a worker sleeps: some milliseconds.
+const YIELDS: u32 = 4000;
+
+/// A loop's body, called with a chunk's number.
+type Body<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// A loop that is under way.
+#[derive(Clone, Copy)]
+struct Job {
+    body: *const Body<'static>,
+    chunks: usize,
+}
+
+/// In [`Shared::state`]: the loop takes more threads.
+const OPEN: u64 = 1 << 31;
+/// The number of threads in it.
+const INSIDE: u64 = OPEN - 1;
+/// One loop more.
+const NEXT: u64 = 1 << 32;
+
+struct Shared {
+    /// Number of the loop above bit 32, [`OPEN`], and how many workers are inside.
+    state: AtomicU64,
+    job: UnsafeCell<Option<Job>>,
+    /// The next chunk.
+    next: AtomicUsize,
+    /// Workers of lower numbers take part.
+    limit: AtomicUsize,
+    asleep: AtomicUsize,
+    lock: Mutex<()>,
+    wake: Condvar,
+    stop: AtomicBool,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: `job` is written only while the loop is closed and nobody is inside, and read only by those inside.
+unsafe impl Sync for Shared {}
+// SAFETY: the pointer in `job` is to a `Sync` body, which whoever is inside may call from any thread.
+unsafe impl Send for Shared {}
+
+/// Threads that wait for loops.
+pub struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    /// Held while a loop runs: loops of several callers follow each other.
+    running: Mutex<()>,
+}
+
+impl Pool {
+    /// A pool of so many threads, the caller's included. `start` is called on each new one, with its number from 1 on.
+    pub fn new(threads: usize, start: impl Fn(usize) + Send + Sync + 'static) -> Pool {
+        let shared = Arc::new(Shared {
+            state: AtomicU64::new(0),
+            job: UnsafeCell::new(None),
+            next: AtomicUsize::new(0),
+            limit: AtomicUsize::new(usize::MAX),
+            asleep: AtomicUsize::new(0),
+            lock: Mutex::new(()),
+            wake: Condvar::new(),
+            stop: AtomicBool::new(false),
+            panic: Mutex::new(None),
+        });
+        let start = Arc::new(start);
+        let worker = |number: usize| {
+            let (shared, start) = (shared.clone(), start.clone());
+            let body = move || {
+                start(number);
+                shared.work(number);
+            };
+            std::thread::Builder::new().name(format!("pumex-cpu-{number}")).spawn(body).ok()
+        };
+        // Where no thread can be had, fewer do the same.
+        let workers = (1..threads.max(1)).filter_map(worker).collect();
+        Pool { shared, workers, running: Mutex::new(()) }
+    }
+
+    /// Threads, the caller's included.
+    pub fn threads(&self) -> usize {
+        (self.workers.len() + 1).min(self.shared.limit.load(Ordering::Relaxed))
+    }
+
+    /// Takes no more than so many threads from now on.
+    pub fn limit(&self, threads: usize) {
+        self.shared.limit.store(threads.max(1), Ordering::Relaxed);
+    }
+
+    /// Calls `body` for each of `0..chunks`, on all threads, in rising order of start; returns when all are done.
+    ///
+    /// # Panics
+    /// If `body` does. A body must not start a loop of the same pool.
+    pub fn each(&self, chunks: usize, body: &(dyn Fn(usize) + Sync)) {
+        if chunks <= 1 || self.threads() == 1 {
+            (0..chunks).for_each(body);
+            return;
+        }
+        let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = &*self.shared;
+        // SAFETY: only the lifetime changes. Workers call the body only while inside, and `Closing` lets this function end, in
+        // any way, only after all have left.
+        let body = unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
+        let job = Job { body, chunks };
+        // SAFETY: the loop is closed, nobody is inside: `Closing` of the loop before saw to it.
+        unsafe { *shared.job.get() = Some(job) };
+        shared.next.store(0, Ordering::Relaxed);
+        let closing = Closing(shared);
+        shared.state.fetch_add(NEXT | OPEN, Ordering::SeqCst);
+        if shared.asleep.load(Ordering::SeqCst) > 0 {
+            let _lock = shared.lock.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.wake.notify_all();
+        }
+        shared.take(job);
+        drop(closing);
+        let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        {
+            let _lock = self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner);
+            self.shared.wake.notify_all();
+        }
+        self.workers.drain(..).for_each(|w| drop(w.join()));
+    }
+}
+
+/// Closes the loop and waits for those inside.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.state.fetch_and(!OPEN, Ordering::AcqRel);
+        let mut turns = 0;
+        while self.0.state.load(Ordering::Acquire) & INSIDE != 0 {
+            pause(&mut turns);
+        }
+    }
+}
+
+/// Waits a moment: spinning at first, then leaving the core to others.
+fn pause(turns: &mut u32) {
+    *turns += 1;
+    if *turns < SPINS {
+        spin_loop();
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+impl Shared {
+    /// Takes chunks until none is left.
+    fn take(&self, job: Job) {
+        loop {
+            let chunk = self.next.fetch_add(1, Ordering::Relaxed);
+            if chunk >= job.chunks {
+                return;
+            }
+            // SAFETY: the caller is inside, or is `Pool::each` itself: the body lives.
+            unsafe { (*job.body)(chunk) };
+        }
+    }
+
+    fn work(&self, number: usize) {
+        let (mut seen, mut turns) = (0, 0);
+        while !self.stop.load(Ordering::Relaxed) {
+            let state = self.state.load(Ordering::Acquire);
+            if state / NEXT == seen {
+                if turns > SPINS + YIELDS {
+                    self.sleep(seen);
+                    turns = 0;
+                } else {
+                    pause(&mut turns);
+                }
+                continue;
+            }
+            if state & OPEN == 0 || number >= self.limit.load(Ordering::Relaxed) {
+                seen = state / NEXT;
+                continue;
+            }
+            if self.state.compare_exchange(state, state + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                continue;
+            }
+            (seen, turns) = (state / NEXT, 0);
+            // SAFETY: this thread is inside, so the job stands.
+            if let Some(job) = unsafe { *self.job.get() } {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take(job))) {
+                    self.next.store(job.chunks, Ordering::Relaxed);
+                    *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+                }
+            }
+            self.state.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Sleeps until there is a loop after number `seen`.
+    fn sleep(&self, seen: u64) {
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+        while self.state.load(Ordering::SeqCst) / NEXT == seen && !self.stop.load(Ordering::SeqCst) {
+            lock = self.wake.wait(lock).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.asleep.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_chunk_is_done_once_however_many_threads_there_are() {
+        for threads in [1, 2, 3, 7] {
+            let pool = Pool::new(threads, |_| ());
+            for turn in 0..2000 {
+                let chunks = turn % 37;
+                let done: Vec<AtomicUsize> = (0..chunks).map(|_| AtomicUsize::new(0)).collect();
+                pool.each(chunks, &|i| {
+                    done[i].fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(done.iter().all(|d| d.load(Ordering::Relaxed) == 1), "{threads} threads, turn {turn}");
+            }
+        }
+    }
+
+    #[test]
+    fn workers_that_sleep_wake_up_and_a_panic_arrives() {
+        let pool = Pool::new(3, |_| ());
+        for _ in 0..3 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let sum = AtomicUsize::new(0);
+            pool.each(100, &|i| {
+                sum.fetch_add(i, Ordering::Relaxed);
+            });
+            assert_eq!(sum.into_inner(), 4950);
+        }
+        let failed = catch_unwind(AssertUnwindSafe(|| pool.each(50, &|i| assert!(i != 20, "twenty"))));
+        assert!(failed.is_err());
+        pool.limit(1);
+        assert_eq!(pool.threads(), 1);
+        pool.each(5, &|_| ());
+    }
+}

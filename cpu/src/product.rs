@@ -1,0 +1,289 @@
+//! Products of a step: items of a few tiles, dealt to all threads, with what is done to the sums before they are stored.
+
+use crate::buffer::Parts;
+use crate::matrix::{Input, Matrix, MOST_TILES};
+use crate::rows::silu_times;
+use crate::simd::LANES;
+use crate::{Isa, Pool};
+use std::cell::RefCell;
+
+/// Columns that one item takes at a time, so that their sums stay in the cache.
+const COLUMNS: usize = 512;
+
+/// A matrix of a product.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// The matrix, of one part.
+    pub matrix: &'a Matrix<'a>,
+    /// Of the product, before the bias.
+    pub scale: f32,
+    /// `[rows]`, added.
+    pub bias: Option<&'a [f32]>,
+}
+
+/// An expert of a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choice {
+    /// Which part of the matrices.
+    pub expert: u32,
+    /// What its output is multiplied with.
+    pub weight: f32,
+    /// Of the product with the gate.
+    pub gate_scale: f32,
+    /// Of the product with up.
+    pub up_scale: f32,
+}
+
+/// The experts of all rows, and the rows of all experts.
+#[derive(Default)]
+pub struct Choices {
+    /// `[n, used]`
+    pub of_rows: Vec<Choice>,
+    /// Experts of a row.
+    pub used: usize,
+    /// Indices into `of_rows`, by expert.
+    order: Vec<u32>,
+    /// Where each expert's begin, and the end.
+    from: Vec<u32>,
+    /// Experts that some row has.
+    present: Vec<u32>,
+}
+
+impl Choices {
+    /// Sorts by expert.
+    pub fn sort(&mut self, n_expert: usize) {
+        self.from.clear();
+        self.from.resize(n_expert + 1, 0);
+        self.of_rows.iter().for_each(|c| self.from[c.expert as usize + 1] += 1);
+        for i in 0..n_expert {
+            self.from[i + 1] += self.from[i];
+        }
+        self.order.resize(self.of_rows.len(), 0);
+        for (i, choice) in self.of_rows.iter().enumerate() {
+            let at = &mut self.from[choice.expert as usize];
+            self.order[*at as usize] = i as u32;
+            *at += 1;
+        }
+        // Each start has moved to the next one's: back by one place.
+        self.from.rotate_right(1);
+        self.from[0] = 0;
+        self.present.clear();
+        self.present.extend((0..n_expert).filter(|e| self.from[*e] < self.from[e + 1]).map(|e| e as u32));
+    }
+
+    /// Indices of an expert's choices.
+    fn of(&self, expert: usize) -> &[u32] {
+        &self.order[self.from[expert] as usize..self.from[expert + 1] as usize]
+    }
+}
+
+/// Sums of an item, of two matrices, and lists of columns.
+#[derive(Default)]
+struct Room {
+    one: Vec<f32>,
+    two: Vec<f32>,
+    columns: Vec<u32>,
+}
+
+impl Room {
+    fn fit(&mut self, len: usize) {
+        if self.one.len() < len {
+            self.one.resize(len, 0.0);
+            self.two.resize(len, 0.0);
+        }
+    }
+}
+
+thread_local! {
+    static ROOM: RefCell<Room> = RefCell::new(Room::default());
+}
+
+/// Tiles of an item: few enough that all threads have some at the end, and, for several columns, as many as share a read.
+fn item_tiles(tiles: usize, columns: usize, threads: usize) -> usize {
+    if columns > 1 {
+        return 2;
+    }
+    (tiles / (threads * 12)).clamp(1, MOST_TILES)
+}
+
+/// The kernels' threads and instructions.
+pub struct Cpu {
+    /// Threads.
+    pub pool: Pool,
+    /// Instructions.
+    pub isa: Isa,
+}
+
+impl Cpu {
+    /// `out [n, Σ rows] (+)= scale * x · matrixᵀ + bias`, parts side by side.
+    ///
+    /// # Panics
+    /// If shapes do not fit.
+    pub fn multiply(&self, parts: &[Part<'_>], x: &Input<'_>, n: usize, add: bool, out: &mut [f32]) {
+        let width: usize = parts.iter().map(|p| p.matrix.rows()).sum();
+        assert!(out.len() >= n * width, "room for the product");
+        let per_item = |p: &Part| item_tiles(p.matrix.tiles(), n, self.pool.threads());
+        let items: usize = parts.iter().map(|p| p.matrix.tiles().div_ceil(per_item(p))).sum();
+        let shared = Parts::new(out);
+        self.pool.each(items, &|item| {
+            let (mut item, mut at) = (item, 0);
+            for part in parts {
+                let (m, step) = (part.matrix, per_item(part));
+                let count = m.tiles().div_ceil(step);
+                if item >= count {
+                    (item, at) = (item - count, at + m.rows());
+                    continue;
+                }
+                let (tile, tiles) = (item * step, step.min(m.tiles() - item * step));
+                let rows = (tiles * LANES).min(m.rows() - tile * LANES);
+                let bias = part.bias.map(|b| &b[tile * LANES..][..rows]);
+                ROOM.with_borrow_mut(|room| {
+                    for from in (0..n).step_by(COLUMNS) {
+                        let to = n.min(from + COLUMNS);
+                        room.columns.clear();
+                        room.columns.extend(from as u32..to as u32);
+                        room.fit((to - from) * tiles * LANES);
+                        m.compute(self.isa, (0, tile, tiles), x, &room.columns, &mut room.one);
+                        for (i, sums) in room.one.chunks_exact(tiles * LANES).take(to - from).enumerate() {
+                            // SAFETY: these rows of this part are of this item alone.
+                            let out = unsafe { shared.part((from + i) * width + at + tile * LANES, rows) };
+                            finish(&sums[..rows], part.scale, bias, add, out);
+                        }
+                    }
+                });
+                return;
+            }
+        });
+    }
+
+    /// `out [n, rows] = silu(x · gateᵀ) * (x · upᵀ)`.
+    ///
+    /// # Panics
+    /// If shapes do not fit.
+    pub fn gated(&self, (gate, up): (&Part<'_>, &Part<'_>), x: &Input<'_>, n: usize, out: &mut [f32]) {
+        let (m, width) = (gate.matrix, gate.matrix.rows());
+        assert!(up.matrix.rows() == width && out.len() >= n * width, "room for the product");
+        let step = item_tiles(m.tiles(), n, self.pool.threads());
+        let shared = Parts::new(out);
+        self.pool.each(m.tiles().div_ceil(step), &|item| {
+            let (tile, tiles) = (item * step, step.min(m.tiles() - item * step));
+            let rows = (tiles * LANES).min(width - tile * LANES);
+            let bias = |p: &Part<'_>| p.bias.map(|b| b[tile * LANES..][..rows].to_vec());
+            let (gate_bias, up_bias) = (bias(gate), bias(up));
+            ROOM.with_borrow_mut(|room| {
+                for from in (0..n).step_by(COLUMNS) {
+                    let to = n.min(from + COLUMNS);
+                    room.columns.clear();
+                    room.columns.extend(from as u32..to as u32);
+                    room.fit((to - from) * tiles * LANES);
+                    m.compute(self.isa, (0, tile, tiles), x, &room.columns, &mut room.one);
+                    up.matrix.compute(self.isa, (0, tile, tiles), x, &room.columns, &mut room.two);
+                    let ups = room.two.chunks_exact_mut(tiles * LANES);
+                    for (i, (g, u)) in room.one.chunks_exact_mut(tiles * LANES).zip(ups).take(to - from).enumerate() {
+                        // SAFETY: these rows are of this item alone.
+                        let out = unsafe { shared.part((from + i) * width + tile * LANES, rows) };
+                        adjust(&mut g[..rows], gate.scale, gate_bias.as_deref());
+                        adjust(&mut u[..rows], up.scale, up_bias.as_deref());
+                        silu_times(self.isa, &g[..rows], &u[..rows], out);
+                    }
+                }
+            });
+        });
+    }
+
+    /// Of each choice, `out [n * used, rows] = silu(x · gateᵀ) * (x · upᵀ)` with its expert's matrices and row of `x`.
+    ///
+    /// # Panics
+    /// If shapes do not fit.
+    pub fn gated_experts(
+        &self,
+        (gate, up): (&Matrix<'_>, &Matrix<'_>),
+        x: &Input<'_>,
+        choices: &Choices,
+        out: &mut [f32],
+    ) {
+        let width = gate.rows();
+        assert!(up.rows() == width && out.len() >= choices.of_rows.len() * width, "room for the product");
+        let single = choices.of_rows.len() == choices.used;
+        let step = if single { 2 } else { item_tiles(gate.tiles(), 2, self.pool.threads()) };
+        let count = gate.tiles().div_ceil(step);
+        let shared = Parts::new(out);
+        self.pool.each(choices.present.len() * count, &|item| {
+            let (expert, item) = (choices.present[item / count] as usize, item % count);
+            let (tile, tiles) = (item * step, step.min(gate.tiles() - item * step));
+            let rows = (tiles * LANES).min(width - tile * LANES);
+            ROOM.with_borrow_mut(|room| {
+                for some in choices.of(expert).chunks(COLUMNS) {
+                    room.columns.clear();
+                    room.columns.extend(some.iter().map(|c| c / choices.used as u32));
+                    room.fit(some.len() * tiles * LANES);
+                    gate.compute(self.isa, (expert, tile, tiles), x, &room.columns, &mut room.one);
+                    up.compute(self.isa, (expert, tile, tiles), x, &room.columns, &mut room.two);
+                    let ups = room.two.chunks_exact_mut(tiles * LANES);
+                    for ((c, g), u) in some.iter().zip(room.one.chunks_exact_mut(tiles * LANES)).zip(ups) {
+                        let choice = choices.of_rows[*c as usize];
+                        // SAFETY: these rows of this choice are of this item alone.
+                        let out = unsafe { shared.part(*c as usize * width + tile * LANES, rows) };
+                        adjust(&mut g[..rows], choice.gate_scale, None);
+                        adjust(&mut u[..rows], choice.up_scale, None);
+                        silu_times(self.isa, &g[..rows], &u[..rows], out);
+                    }
+                }
+            });
+        });
+    }
+
+    /// `out [n, rows] += Σ weight * (x · downᵀ)` over the choices of a row; `x` has a row for each choice.
+    ///
+    /// # Panics
+    /// If shapes do not fit.
+    pub fn experts_add(&self, down: &Matrix<'_>, x: &Input<'_>, choices: &Choices, out: &mut [f32]) {
+        let (width, used) = (down.rows(), choices.used);
+        assert!(out.len() >= choices.of_rows.len() / used.max(1) * width, "room for the product");
+        let step = 2;
+        let shared = Parts::new(out);
+        self.pool.each(down.tiles().div_ceil(step), &|item| {
+            let (tile, tiles) = (item * step, step.min(down.tiles() - item * step));
+            let rows = (tiles * LANES).min(width - tile * LANES);
+            ROOM.with_borrow_mut(|room| {
+                // One thread has these rows of all experts, so sums come in the experts' order whatever the threads.
+                for expert in &choices.present {
+                    for some in choices.of(*expert as usize).chunks(COLUMNS) {
+                        room.fit(some.len() * tiles * LANES);
+                        down.compute(self.isa, (*expert as usize, tile, tiles), x, some, &mut room.one);
+                        for (c, sums) in some.iter().zip(room.one.chunks_exact(tiles * LANES)) {
+                            let at = *c as usize / used * width + tile * LANES;
+                            // SAFETY: these rows are of this item alone.
+                            let out = unsafe { shared.part(at, rows) };
+                            finish(&sums[..rows], choices.of_rows[*c as usize].weight, None, true, out);
+                        }
+                    }
+                }
+            });
+        });
+    }
+}
+
+/// Scales, and adds a bias.
+fn adjust(sums: &mut [f32], scale: f32, bias: Option<&[f32]>) {
+    if scale != 1.0 {
+        sums.iter_mut().for_each(|s| *s *= scale);
+    }
+    if let Some(bias) = bias {
+        sums.iter_mut().zip(bias).for_each(|(s, b)| *s += b);
+    }
+}
+
+/// Stores or adds sums, scaled and with their bias.
+fn finish(sums: &[f32], scale: f32, bias: Option<&[f32]>, add: bool, out: &mut [f32]) {
+    match (bias, add) {
+        (None, false) => out.iter_mut().zip(sums).for_each(|(o, s)| *o = s * scale),
+        (None, true) => out.iter_mut().zip(sums).for_each(|(o, s)| *o += s * scale),
+        (Some(bias), add) => {
+            for ((o, s), b) in out.iter_mut().zip(sums).zip(bias) {
+                let value = s * scale + b;
+                *o = if add { *o + value } else { value };
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The plan's fast interpreter: the kernels of `pumex-cpu`, weights packed when they are loaded, activations of 8 bits in
+//! products, keys and values in blocks that the session's tables name.
+
+mod ops;
+mod state;
+mod weights;
+
+use super::books::Books;
+use crate::gguf::Gguf;
+use crate::plan::Plan;
+use crate::sample::SamplerOptions;
+use crate::session::{Rule, Session, KV_BLOCK};
+use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket};
+use crate::Result;
+use pumex_cpu::attention::{Elements, Work};
+use pumex_cpu::{threads, Acts, Choices, Cpu, Isa, Pool};
+use state::State;
+use weights::Weights;
+
+/// How the fast interpreter runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Threads of steps of one row; none takes what the machine has of physical cores and the process may use.
+    pub threads: Option<usize>,
+    /// Threads of steps of several rows; none takes as many.
+    pub batch_threads: Option<usize>,
+    /// Multiplies with the blocks of the file in place, which takes less memory and more time.
+    pub in_place: bool,
+    /// Instructions; none takes the best there are.
+    pub isa: Option<Isa>,
+    /// Processors that threads may run on, one after the other each; empty leaves that to the system.
+    pub processors: Vec<usize>,
+}
+
+/// What sequences a runner has room for, and how it keeps them.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Positions of a sequence.
+    pub n_ctx: usize,
+    /// Sequences.
+    pub n_seqs: usize,
+    /// Most rows of a step.
+    pub max_rows: usize,
+    /// Positions that all sequences share; none has `n_ctx` for each.
+    pub cache_positions: Option<usize>,
+    /// Elements of keys.
+    pub k: Elements,
+    /// Elements of values.
+    pub v: Elements,
+}
+
+/// Runs a plan that no pass has merged ops of.
+pub struct Fast<'a> {
+    gguf: &'a Gguf,
+    plan: Plan,
+    session: Session,
+    books: Books,
+    cpu: Cpu,
+    /// Threads of one row, of several.
+    threads: [usize; 2],
+    weights: Weights<'a>,
+    state: State,
+    values: Vec<Vec<f32>>,
+    /// The codes of the value that was last an input of a product, and which that was.
+    acts: Acts,
+    acts_of: Option<usize>,
+    choices: Choices,
+    work: Work,
+    /// Indices of output rows.
+    wanted: Vec<usize>,
+}
+
+impl<'a> Fast<'a> {
+    /// A runner whose weights are checked and packed when this returns.
+    ///
+    /// # Errors
+    /// Weights that are not finite, a file that has become shorter.
+    pub fn new(gguf: &'a Gguf, plan: Plan, sizes: Sizes, settings: &Settings) -> Result<Self> {
+        let usual = threads::usual();
+        let one = settings.threads.unwrap_or(usual).max(1);
+        let more = settings.batch_threads.unwrap_or(one).max(1);
+        let isa = settings.isa.filter(|isa| isa.is_here()).unwrap_or_else(Isa::best);
+        let processors = settings.processors.clone();
+        let pin = move |number: usize| {
+            if let Some(processor) = processors.get(number % processors.len().max(1)) {
+                threads::pin(&[*processor]);
+            }
+        };
+        pin(0);
+        let cpu = Cpu { pool: Pool::new(one.max(more), pin), isa };
+        let weights = Weights::new(gguf, &plan, &cpu, !settings.in_place)?;
+        let Sizes { n_ctx, n_seqs, max_rows, .. } = sizes;
+        let limits = Limits { n_vocab: plan.n_vocab, n_ctx, max_rows, n_seqs };
+        let blocks = match sizes.cache_positions {
+            Some(positions) => positions.div_ceil(KV_BLOCK),
+            None => n_ctx.div_ceil(KV_BLOCK) * n_seqs,
+        };
+        Ok(Fast {
+            gguf,
+            session: Session::new(limits, &[(Rule::Paged, blocks)]),
+            books: Books::new(n_seqs),
+            cpu,
+            threads: [one, more],
+            weights,
+            state: State::new(&plan, (sizes.k, sizes.v)),
+            values: vec![Vec::new(); plan.values.len()],
+            acts: Acts::default(),
+            acts_of: None,
+            choices: Choices::default(),
+            work: Work::default(),
+            wanted: Vec::new(),
+            plan,
+        })
+    }
+}
+
+impl Runner for Fast<'_> {
+    fn n_vocab(&self) -> usize {
+        self.plan.n_vocab
+    }
+
+    fn n_ctx(&self) -> usize {
+        self.session.limits().n_ctx
+    }
+
+    fn max_rows(&self) -> usize {
+        self.session.limits().max_rows
+    }
+
+    fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
+        self.session.admit(rows)?;
+        self.session.started(rows);
+        self.books.start();
+        self.cpu.pool.limit(self.threads[usize::from(rows.len() > 1)]);
+        self.run(rows);
+        Ok(self.books.end(&self.values[self.plan.logits.0], self.plan.n_vocab, rows))
+    }
+
+    fn finish(&mut self, ticket: Ticket) -> Result<Output> {
+        self.books.finish(&mut self.session, ticket)
+    }
+
+    fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {
+        None
+    }
+
+    fn forget(&mut self, seq: u32, from: u32) {
+        self.session.forget(seq, from);
+    }
+
+    fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {
+        self.session.fork(from, to, n_positions as usize)
+    }
+
+    fn free_blocks(&self) -> usize {
+        self.session.blocks().free(0)
+    }
+
+    fn blocks_needed(&self, rows: &[Row]) -> usize {
+        self.session.blocks().needed(0, rows)
+    }
+
+    fn collect_importance(&mut self) -> Result<()> {
+        self.books.collect_importance(&self.plan);
+        Ok(())
+    }
+
+    fn importance(&mut self) -> Result<Vec<Squares>> {
+        Ok(self.books.importance(&self.plan))
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+
+    fn device(&self) -> String {
+        format!("CPU with {}, {} threads", self.cpu.isa.name(), self.threads[0])
+    }
+}

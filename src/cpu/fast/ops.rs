@@ -1,0 +1,235 @@
+//! One function per kind of op, as in the reference: what it reads, the kernel, what it writes.
+
+use super::Fast;
+use crate::cpu::books::routes;
+use crate::cpu::ops as plain;
+use crate::plan::{AttentionSpec, MatPart, Op, RopeNorm, RopeStyle, Rows, TopK, Val, Weight};
+use crate::step::Row;
+use pumex_cpu::attention::{Queries, Run, Scores};
+use pumex_cpu::{rows as kernels, Choice, Input, Matrix};
+
+impl Fast<'_> {
+    /// Runs all ops for `rows`.
+    pub(super) fn run(&mut self, rows: &[Row]) {
+        self.wanted.clear();
+        self.wanted.extend((0..rows.len()).filter(|&i| rows[i].has_output()));
+        self.state.start(&self.plan, self.session.blocks(), rows);
+        self.acts_of = None;
+        let ops = std::mem::take(&mut self.plan.ops);
+        for (index, op) in ops.iter().enumerate() {
+            self.books.note_importance(&self.plan, &self.values, index);
+            self.op(op, rows);
+        }
+        self.plan.ops = ops;
+    }
+
+    fn op(&mut self, op: &Op, rows: &[Row]) {
+        match op {
+            Op::Embed { weight, out } => self.embed(*weight, *out, rows),
+            Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, *weight, *eps, *out),
+            Op::MatMul { x, parts, add, out, .. } => self.matmul(*x, parts, *add, *out),
+            Op::GatedMatMul { x, gate, up, out, .. } => self.gated(*x, (gate, up), *out),
+            Op::Route { logits, top_k, scale, scales, out, .. } => self.route(*logits, *top_k, *scale, scales, *out),
+            Op::GatedExperts { x, route, top_k, gate, up, out, .. } => {
+                self.gated_experts(*x, (*route, *top_k), (*gate, *up), *out);
+            }
+            Op::ExpertsAdd { x, down, out, .. } => self.experts_add(*x, *down, *out),
+            Op::RopeKv { qkv, spec, rope } => self.rope_kv(*qkv, spec, rope),
+            Op::Attend { qkv, spec, scale, out, .. } => self.attend(*qkv, spec, *scale, *out, rows),
+            Op::Sample { logits } => {
+                let (logits, n_vocab) = (&self.values[logits.0], self.plan.n_vocab);
+                self.books.sample(logits, n_vocab, rows, &self.wanted, kernels::argmax);
+            }
+        }
+    }
+
+    fn width(&self, v: Val) -> usize {
+        self.plan.values[v.0].width
+    }
+
+    /// Rows of a value.
+    fn rows_of(&self, v: Val) -> usize {
+        self.values[v.0].len() / self.width(v)
+    }
+
+    /// A value's floats to write, `rows` of them; put back with [`Fast::put`].
+    fn room(&mut self, v: Val, rows: usize) -> Vec<f32> {
+        let mut out = std::mem::take(&mut self.values[v.0]);
+        out.resize(rows * self.width(v), 0.0);
+        out
+    }
+
+    fn put(&mut self, v: Val, out: Vec<f32>) {
+        self.values[v.0] = out;
+        if self.acts_of == Some(v.0) {
+            self.acts_of = None;
+        }
+    }
+
+    /// Makes codes of a value in rows of `cols`, if a matrix takes them and they are not there yet.
+    fn prepare<'m>(&mut self, x: Val, cols: usize, takes: impl Iterator<Item = &'m Weight>) {
+        let mut takes = takes;
+        let wanted = takes.any(|w| self.weights.matrix(*w).takes_codes());
+        if wanted && self.acts_of != Some(x.0) {
+            self.acts.set(&self.cpu.pool, self.cpu.isa, &self.values[x.0], cols);
+            self.acts_of = Some(x.0);
+        }
+    }
+
+    fn input(&self, x: Val) -> Input<'_> {
+        Input { floats: &self.values[x.0], acts: &self.acts }
+    }
+
+    fn embed(&mut self, weight: Weight, out: Val, rows: &[Row]) {
+        let mut result = self.room(out, rows.len());
+        let info = &self.plan.weights[weight.0];
+        let data = self.gguf.data(&self.gguf.tensors()[info.tensor]);
+        let len = info.cols / info.format.block_len * info.format.block_bytes;
+        let held = (data.len() / len).max(1);
+        let books = &self.books;
+        self.cpu.rows(&mut result, info.cols, &|i, out| {
+            info.format.decode_row(&data[books.id(&rows[i]) % held * len..][..len], out);
+        });
+        self.put(out, result);
+    }
+
+    fn rms_norm(&mut self, x: Val, weight: Weight, eps: f32, out: Val) {
+        let (dim, step) = (self.width(x), self.plan.values[out.0].rows == Rows::Step);
+        let count = if step { self.rows_of(x) } else { self.wanted.len() };
+        let mut result = self.room(out, count);
+        let (x, weight, wanted, isa) = (&self.values[x.0], self.weights.vector(weight), &self.wanted, self.cpu.isa);
+        self.cpu.rows(&mut result, dim, &|i, out| {
+            let row = if step { i } else { wanted[i] };
+            kernels::rms_norm(isa, &x[row * dim..][..dim], weight, eps, out);
+        });
+        self.put(out, result);
+    }
+
+    fn matmul(&mut self, x: Val, parts: &[MatPart], add: bool, out: Val) {
+        let n = self.rows_of(x);
+        self.prepare(x, self.width(x), parts.iter().map(|p| &p.weight));
+        let mut result = self.room(out, n);
+        let parts: Vec<_> = parts.iter().map(|p| self.weights.part(p)).collect();
+        self.cpu.multiply(&parts, &self.input(x), n, add, &mut result);
+        self.put(out, result);
+    }
+
+    fn gated(&mut self, x: Val, (gate, up): (&MatPart, &MatPart), out: Val) {
+        let n = self.rows_of(x);
+        self.prepare(x, self.width(x), [gate, up].into_iter().map(|p| &p.weight));
+        let mut result = self.room(out, n);
+        let parts = (&self.weights.part(gate), &self.weights.part(up));
+        self.cpu.gated(parts, &self.input(x), n, &mut result);
+        self.put(out, result);
+    }
+
+    fn route(&mut self, logits: Val, top_k: TopK, scale: f32, scales: &[Option<Weight>; 3], out: Val) {
+        let mut result = self.room(out, self.rows_of(logits));
+        let scales = scales.map(|s| s.map(|w| self.weights.vector(w).to_vec()));
+        let logits = &self.values[logits.0];
+        self.cpu.rows(&mut result, 4 * top_k.k, &|i, out| {
+            let row = &logits[i * top_k.n_expert..][..top_k.n_expert];
+            out.copy_from_slice(&plain::route(row, top_k.k, scale, &scales));
+        });
+        self.put(out, result);
+    }
+
+    fn gated_experts(&mut self, x: Val, (route, top_k): (Val, TopK), (gate, up): (Weight, Weight), out: Val) {
+        let n = self.rows_of(x);
+        let choice = |r: plain::Route| Choice {
+            expert: r.expert as u32,
+            weight: r.weight,
+            gate_scale: r.gate_scale,
+            up_scale: r.up_scale,
+        };
+        self.choices.used = top_k.k;
+        self.choices.of_rows.clear();
+        self.choices.of_rows.extend(routes(&self.values[route.0], top_k.k).map(choice));
+        self.choices.sort(top_k.n_expert);
+        self.prepare(x, self.width(x), [gate, up].iter());
+        let mut result = self.room(out, n);
+        let both: (&Matrix<'_>, &Matrix<'_>) = (self.weights.matrix(gate), self.weights.matrix(up));
+        self.cpu.gated_experts(both, &self.input(x), &self.choices, &mut result);
+        self.put(out, result);
+    }
+
+    fn experts_add(&mut self, x: Val, down: Weight, out: Val) {
+        let cols = self.weights.matrix(down).cols();
+        self.prepare(x, cols, [down].iter());
+        let mut result = self.room(out, self.rows_of(x));
+        self.cpu.experts_add(self.weights.matrix(down), &self.input(x), &self.choices, &mut result);
+        self.put(out, result);
+    }
+
+    /// Norms and rotates q and k in place, and keeps k and v.
+    fn rope_kv(&mut self, qkv: Val, spec: &AttentionSpec, r: &RopeNorm) {
+        let rows = self.rows_of(qkv);
+        let mut values = self.room(qkv, rows);
+        let norms = [r.q_norm, r.k_norm].map(|w| w.map(|w| self.weights.vector(w)));
+        let (hd, k_at, v_at, width) = (spec.head_dim, spec.heads * spec.head_dim, spec.v_at(), spec.qkv_width());
+        let pairs = self.plan.ropes[r.rope.table].len();
+        let (angles, isa, half) = (&self.state.angles[r.rope.table], self.cpu.isa, r.rope.dims / 2);
+        self.cpu.rows(&mut values, width, &|i, qkv| {
+            let angles = &angles[i * pairs..][..pairs.min(half)];
+            let mut normed = [0.0f32; crate::plan::MAX_HEAD_DIM];
+            for (h, head) in qkv.chunks_exact_mut(hd).take(spec.heads + spec.kv_heads).enumerate() {
+                if let (Some(norm), Some(normed)) = (norms[usize::from(h >= spec.heads)], normed.get_mut(..hd)) {
+                    kernels::rms_norm(isa, head, norm, r.rope.norm_eps, normed);
+                    head.copy_from_slice(normed);
+                }
+                rotate(head, r.rope.style, half, angles);
+            }
+        });
+        if let Some(cache) = &mut self.state.caches[spec.layer] {
+            let row = |i: usize| {
+                let row = &values[i * width..][..width];
+                (&row[k_at..v_at], &row[v_at..])
+            };
+            cache.write(&self.cpu, &self.state.places, &row);
+        }
+        self.put(qkv, values);
+    }
+
+    fn attend(&mut self, qkv: Val, spec: &AttentionSpec, scale: f32, out: Val, rows: &[Row]) {
+        self.state.look(spec, self.session.blocks(), rows);
+        let mut result = self.room(out, rows.len());
+        let blocks = self.session.blocks();
+        let runs: Vec<Run<'_>> = self
+            .state
+            .spans
+            .iter()
+            .map(|span| {
+                let table = blocks.table(0, span.seq);
+                Run { row: span.row, rows: span.rows, blocks: &table.blocks, first_block: table.first }
+            })
+            .collect();
+        let slopes: Vec<f32> =
+            if spec.alibi.is_some() { (0..spec.heads).map(|h| spec.slope(h)).collect() } else { Vec::new() };
+        let sinks = spec.sinks.map(|w| self.weights.vector(w));
+        let scores = Scores { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &slopes };
+        if let Some(cache) = &self.state.caches[spec.layer] {
+            let q = Queries { rows: &self.values[qkv.0], width: spec.qkv_width() };
+            self.cpu.attend(cache, &scores, q, &runs, &self.state.seen, &mut self.work, &mut result);
+        }
+        self.put(out, result);
+    }
+}
+
+/// Rotates the first elements of a head: `half` pairs by sine and cosine of `angles`.
+fn rotate(head: &mut [f32], style: RopeStyle, half: usize, angles: &[(f32, f32)]) {
+    match style {
+        RopeStyle::Norm => {
+            for (pair, (sin, cos)) in head.chunks_exact_mut(2).zip(angles) {
+                let (x, y) = (pair[0], pair[1]);
+                (pair[0], pair[1]) = (x * cos - y * sin, x * sin + y * cos);
+            }
+        }
+        RopeStyle::Neox => {
+            let (low, high) = head.split_at_mut(half);
+            for ((a, b), (sin, cos)) in low.iter_mut().zip(high).zip(angles) {
+                let (x, y) = (*a, *b);
+                (*a, *b) = (x * cos - y * sin, x * sin + y * cos);
+            }
+        }
+    }
+}

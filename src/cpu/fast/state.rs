@@ -1,0 +1,76 @@
+//! What sequences keep: keys and values by layer, and what a step needs to find and rotate them.
+
+use crate::plan::{AttentionSpec, Mask, Plan};
+use crate::session::{Blocks, KV_BLOCK};
+use crate::step::Row;
+use pumex_cpu::attention::{Cache, Elements, Place, Seen};
+
+/// Rows of one sequence that follow each other in a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub row: usize,
+    pub rows: usize,
+    pub seq: usize,
+}
+
+/// Keys and values, and the tables of the step that runs.
+pub(super) struct State {
+    /// By layer, if it keeps some.
+    pub caches: Vec<Option<Cache>>,
+    /// By table of RoPE: sine and cosine of each pair, `[rows, pairs]`.
+    pub angles: Vec<Vec<(f32, f32)>>,
+    pub places: Vec<Place>,
+    pub spans: Vec<Span>,
+    pub seen: Vec<Seen>,
+}
+
+impl State {
+    pub fn new(plan: &Plan, (k, v): (Elements, Elements)) -> State {
+        let cache = |layer: &crate::plan::LayerState| {
+            layer.kv().map(|kv| Cache::new(kv.kv_heads, (kv.k_dim, k), (kv.v_dim, v)))
+        };
+        State {
+            caches: plan.layers.iter().map(cache).collect(),
+            angles: vec![Vec::new(); plan.ropes.len()],
+            places: Vec::new(),
+            spans: Vec::new(),
+            seen: Vec::new(),
+        }
+    }
+
+    /// Prepares for a step of these rows, which the session has admitted.
+    pub fn start(&mut self, plan: &Plan, blocks: &Blocks, rows: &[Row]) {
+        for copy in blocks.copies() {
+            self.caches.iter_mut().flatten().for_each(|cache| cache.copy(copy.from, copy.to));
+        }
+        let place = |row: &Row| {
+            let (table, pos) = (blocks.table(0, row.seq as usize), row.pos as usize);
+            Place { block: table.blocks[pos / KV_BLOCK - table.first], offset: pos % KV_BLOCK }
+        };
+        self.places.clear();
+        self.places.extend(rows.iter().map(place));
+        self.spans.clear();
+        for (i, row) in rows.iter().enumerate() {
+            let seq = row.seq as usize;
+            match self.spans.last_mut() {
+                Some(span) if span.seq == seq => span.rows += 1,
+                _ => self.spans.push(Span { row: i, rows: 1, seq }),
+            }
+        }
+        for (angles, table) in self.angles.iter_mut().zip(&plan.ropes) {
+            angles.clear();
+            angles.extend(rows.iter().flat_map(|row| table.iter().map(|freq| (row.pos as f32 * freq).sin_cos())));
+        }
+    }
+
+    /// Sets what each row sees of its sequence.
+    pub fn look(&mut self, spec: &AttentionSpec, blocks: &Blocks, rows: &[Row]) {
+        let seen = |row: &Row| {
+            let pos = row.pos as usize;
+            let last = if spec.mask == Mask::Full { blocks.held(row.seq).max(pos + 1) - 1 } else { pos };
+            Seen { pos, first: spec.mask.first(pos), last }
+        };
+        self.seen.clear();
+        self.seen.extend(rows.iter().map(seen));
+    }
+}

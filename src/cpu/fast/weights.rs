@@ -1,0 +1,103 @@
+//! The plan's weights as the kernels read them.
+
+use crate::gguf::Gguf;
+use crate::plan::{MatPart, Op, Plan, Weight, WeightInfo};
+use crate::{Error, Result};
+use pumex_cpu::{Cpu, Matrix, Part, Shape};
+
+/// By weight of the plan: what products read, and what is read as floats.
+pub(super) struct Weights<'a> {
+    matrices: Vec<Option<Matrix<'a>>>,
+    vectors: Vec<Vec<f32>>,
+}
+
+/// What a weight is to the plan.
+#[derive(Clone, Copy, Default)]
+struct Role {
+    /// Matrices in it, if products read it.
+    parts: usize,
+    /// Whether it is read as floats.
+    vector: bool,
+}
+
+fn roles(plan: &Plan) -> Vec<Role> {
+    let mut roles = vec![Role::default(); plan.weights.len()];
+    let mut matrix = |w: Weight, parts: usize| roles[w.0].parts = parts;
+    let mut vectors: Vec<Weight> = Vec::new();
+    for op in &plan.ops {
+        match op {
+            Op::MatMul { parts, .. } => parts.iter().for_each(|p| {
+                matrix(p.weight, 1);
+                vectors.extend(p.bias);
+            }),
+            Op::GatedMatMul { gate, up, .. } => [gate, up].into_iter().for_each(|p| {
+                matrix(p.weight, 1);
+                vectors.extend(p.bias);
+            }),
+            Op::GatedExperts { gate, up, top_k, .. } => [gate, up].into_iter().for_each(|w| matrix(*w, top_k.n_expert)),
+            Op::ExpertsAdd { down, top_k, .. } => matrix(*down, top_k.n_expert),
+            Op::RmsNorm { weight, .. } => vectors.push(*weight),
+            Op::Route { scales, .. } => vectors.extend(scales.iter().flatten()),
+            Op::RopeKv { rope, .. } => vectors.extend(rope.q_norm.iter().chain(&rope.k_norm)),
+            Op::Attend { spec, .. } => vectors.extend(spec.sinks),
+            Op::Embed { .. } | Op::Sample { .. } => {}
+        }
+    }
+    vectors.iter().for_each(|w| roles[w.0].vector = true);
+    roles
+}
+
+/// Reads what lies before the bytes of a weight, and fails on a scale or value that is NaN or infinite.
+fn inspect(gguf: &Gguf, w: &WeightInfo, from: usize, bytes: &[u8]) -> Result<()> {
+    gguf.touch(&gguf.tensors()[w.tensor], from, bytes.len())?;
+    let Some(bad) = w.format.first_non_finite(bytes) else { return Ok(()) };
+    let block = from / w.format.block_bytes + bad;
+    let what = format!("{}: expected finite weights, found NaN or infinity in block {block}", w.name);
+    Err(Error::file(gguf.path(), "non_finite_weight", what))
+}
+
+impl<'a> Weights<'a> {
+    /// Checks all of them, and packs those that products read.
+    pub fn new(gguf: &'a Gguf, plan: &Plan, cpu: &Cpu, repack: bool) -> Result<Self> {
+        let (mut matrices, mut vectors) = (Vec::new(), Vec::new());
+        for (w, role) in plan.weights.iter().zip(roles(plan)) {
+            let data = gguf.data(&gguf.tensors()[w.tensor]);
+            let look = |from: usize, bytes: &[u8]| inspect(gguf, w, from, bytes);
+            let shape = Shape { parts: role.parts.max(1), rows: w.rows / role.parts.max(1), cols: w.cols };
+            let of = (&cpu.pool, cpu.isa);
+            // What no product reads is looked at all the same.
+            let matrix = Matrix::new(of, w.format, shape, data, repack && role.parts > 0, &look)?;
+            matrices.push((role.parts > 0).then_some(matrix));
+            let mut vector = Vec::new();
+            if role.vector {
+                let len = w.rows * w.cols;
+                vector.resize(len, 0.0);
+                let row = w.cols / w.format.block_len * w.format.block_bytes;
+                for (i, out) in vector.chunks_exact_mut(w.cols).enumerate() {
+                    let at = i % (data.len() / row).max(1) * row;
+                    w.format.decode_row(&data[at..][..row], out);
+                }
+            }
+            vectors.push(vector);
+        }
+        Ok(Weights { matrices, vectors })
+    }
+
+    /// What products read.
+    ///
+    /// # Panics
+    /// If no product of the plan does.
+    pub fn matrix(&self, w: Weight) -> &Matrix<'a> {
+        self.matrices[w.0].as_ref().unwrap_or_else(|| panic!("weight {} is a matrix of a product", w.0))
+    }
+
+    /// All of a weight as floats.
+    pub fn vector(&self, w: Weight) -> &[f32] {
+        &self.vectors[w.0]
+    }
+
+    /// A matrix with its scale and bias.
+    pub fn part(&self, p: &MatPart) -> Part<'_> {
+        Part { matrix: self.matrix(p.weight), scale: p.scale, bias: p.bias.map(|b| self.vector(b)) }
+    }
+}

@@ -1,0 +1,131 @@
+//! The fast interpreter on the CPU against golden outputs and against the reference.
+
+use crate::reference::{assert_greedy, greedy};
+use crate::util::{demo_path, fixture, logits, nmse, pick, reference, rows, shared, type_model, Golden, FIXTURES};
+use pumex::cpu::Settings;
+use pumex::engine::{self, CacheType, DeviceChoice, Options};
+use pumex::gguf::Gguf;
+use pumex::step::{Row, RowOutput, Runner, Token, Want};
+use pumex_cpu::Isa;
+use std::path::Path;
+
+fn options(cache: CacheType, cpu: Settings) -> Options {
+    Options {
+        device: DeviceChoice::Cpu,
+        n_ctx: Some(256),
+        n_seqs: 4,
+        max_rows: 64,
+        cache_type_k: cache,
+        cache_type_v: cache,
+        cpu,
+        ..Options::default()
+    }
+}
+
+fn runner<'a>(gguf: &'a Gguf, options: &Options) -> Box<dyn Runner + 'a> {
+    engine::load(gguf, options, &mut |_, _| ()).unwrap()
+}
+
+/// A model against what llama.cpp computed, token by token and in chunks: activations have 8 bits.
+fn check(model: &Path, golden: &Path, bound: f64) {
+    let gguf = Gguf::open(model).unwrap();
+    let data = Golden::load(golden);
+    for (cache, chunk) in [(CacheType::F16, 64), (CacheType::F32, 1)] {
+        let mut runner = runner(&gguf, &options(cache, Settings::default()));
+        let all = logits(&mut *runner, &data.tokens, chunk);
+        let error = nmse(&pick(&all, data.vocab, &data.logit_positions), &data.logits);
+        println!("{} {cache:?}, chunks of {chunk}: NMSE {error:.2e}", golden.display());
+        assert!(error <= bound, "{} {cache:?}, chunks of {chunk}: NMSE {error:e}", golden.display());
+        let ids = greedy(&mut *runner, &data.tokens, data.greedy.len());
+        assert_greedy(&ids, &data, 0.25, &golden.display().to_string());
+    }
+}
+
+#[test]
+fn every_format_agrees_with_llama_cpp() {
+    let Some(shared) = shared() else { return };
+    for name in crate::goldens::TYPES {
+        check(&type_model(&shared, name), &shared.join("golden/types").join(name), 5e-4);
+    }
+}
+
+#[test]
+fn models_agree_with_llama_cpp() {
+    for name in FIXTURES {
+        check(&fixture(name).with_extension("gguf"), &fixture(name), 5e-4);
+    }
+    let Some(shared) = shared() else { return };
+    for (file, name) in [("llama-f16", "llama"), ("qwen3", "qwen3"), ("qwen3moe-f16", "qwen3moe")] {
+        check(&shared.join("models").join(file).with_extension("gguf"), &shared.join("golden/demo").join(name), 5e-4);
+    }
+}
+
+#[test]
+fn instructions_caches_and_places_of_weights_change_little() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let ids: Vec<u32> = (0..48).map(|i| (i * 97 + 5) % 4096).collect();
+    let truth = logits(&mut reference(&gguf), &ids, 48);
+    let try_one = |cache, cpu: Settings, bound: f64| {
+        let what = format!("{cache:?} {cpu:?}");
+        let mut runner = runner(&gguf, &options(cache, cpu));
+        for chunk in [1, 5, 48] {
+            let error = nmse(&logits(&mut *runner, &ids, chunk), &truth);
+            assert!(error < bound, "{what}, chunks of {chunk}: NMSE {error:e}");
+        }
+    };
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
+        try_one(CacheType::F16, Settings { isa: Some(isa), ..Settings::default() }, 1e-3);
+    }
+    try_one(CacheType::F16, Settings { in_place: true, ..Settings::default() }, 1e-3);
+    for cache in CacheType::ALL {
+        let bound = if cache.is_quantized() && cache != CacheType::Q8_0 { 0.1 } else { 2e-3 };
+        try_one(cache, Settings::default(), bound);
+    }
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_text() {
+    let gguf = Gguf::open(&fixture("qwen3moe").with_extension("gguf")).unwrap();
+    let ids: Vec<u32> = (0..20).map(|i| (i * 31 + 7) % 128).collect();
+    let text = |threads| {
+        let settings = Settings { threads: Some(threads), ..Settings::default() };
+        let mut runner = runner(&gguf, &options(CacheType::F16, settings));
+        (logits(&mut *runner, &ids, 20), greedy(&mut *runner, &ids, 40))
+    };
+    let one = text(1);
+    for threads in [2, 3, 7] {
+        assert!(text(threads) == one, "{threads} threads");
+    }
+}
+
+#[test]
+fn sequences_that_take_turns_and_forks_get_what_each_gets_alone() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let ids = |seq: u32| -> Vec<u32> { (0..40).map(|i| (i * 13 + 17 * seq + 3) % 4096).collect() };
+    let mut together = runner(&gguf, &options(CacheType::F16, Settings::default()));
+    let mut alone = runner(&gguf, &options(CacheType::F16, Settings::default()));
+    let row =
+        |seq: u32, pos: usize| Row { seq, pos: pos as u32, token: Token::Id(ids(seq)[pos]), output: RowOutput::Logits };
+    let mut found: Vec<Vec<f32>> = vec![vec![]; 3];
+    for pos in 0..40 {
+        let out = together.run(&[row(1, pos), row(0, pos), row(2, pos)], Want::Logits).unwrap();
+        for (seq, logits) in [1, 0, 2].into_iter().zip(out.logits.chunks_exact(4096)) {
+            found[seq].extend(logits);
+        }
+    }
+    for seq in 0..3 {
+        let truth = logits(&mut *alone, &ids(seq), 40);
+        assert!(nmse(&found[seq as usize], &truth) < 1e-3, "sequence {seq}");
+    }
+    // A fork goes on by itself, and so does the one it came from.
+    together.fork(0, 3, 20).unwrap();
+    together.forget(0, 30);
+    let mut more = |seq: u32, from: usize| {
+        let part: Vec<Row> = rows(seq, from, &ids(0)[from..]);
+        together.run(&part, Want::Logits).unwrap().logits
+    };
+    let (fork, rest) = (more(3, 20), more(0, 30));
+    let truth = logits(&mut *alone, &ids(0), 40);
+    assert!(nmse(&fork, &truth[20 * 4096..]) < 1e-3);
+    assert!(nmse(&rest, &truth[30 * 4096..]) < 1e-3);
+}
