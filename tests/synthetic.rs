@@ -56,7 +56,7 @@ fn every_shape_is_a_model_and_every_recipe_finite() {
 #[test]
 fn device_and_reference_compute_the_same_of_rows_that_repeat() {
     let models = [("tiny", "Q4_K_M"), ("tiny-moe", "IQ3_XXS"), ("tiny", "Q8_0"), ("tiny", "F16")];
-    for &(shape, kind) in sample(&models, 2) {
+    for &(shape, kind) in sample(&models, 1) {
         let gguf = made(shape, kind);
         let ids = [7, 100_000, 65];
         let truth = logits(&mut reference(&gguf), &ids, 3);

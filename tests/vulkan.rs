@@ -38,7 +38,7 @@ fn the_demo_model_agrees_with_the_reference_in_chunks_of_any_size() {
         }
         let whole = logits(&mut runner, &ids, 64);
         assert!(nmse(&whole, &truth) < bound, "{:e}", nmse(&whole, &truth));
-        for &chunk in sample(&[1, 3, 9, 17, 2, 4, 5, 6, 7, 8, 13, 16, 33], 4) {
+        for &chunk in sample(&[1, 9, 3, 17, 2, 4, 5, 6, 7, 8, 13, 16, 33], 3) {
             let error = nmse(&logits(&mut runner, &ids, chunk), &whole);
             assert!(error < bound, "matrices {matrices}, chunks of {chunk}: {error:e}");
         }
@@ -135,7 +135,7 @@ fn attention_is_the_same_by_any_number_of_heads_a_workgroup() {
     let ids: Vec<u32> = (0..70).map(|i| (i * 97 + 5) % 4096).collect();
     let caches = [(CacheType::F16, 1e-9), (CacheType::Q8_0, 5e-7), (CacheType::F32, 1e-9)];
     let ways: Vec<_> = [false, true].into_iter().flat_map(|m| caches.map(|(cache, bound)| (cache, bound, m))).collect();
-    for (cache, bound, matrices) in ways {
+    for &(cache, bound, matrices) in sample(&ways, 1) {
         let run = |heads| {
             let way = pumex::engine::Options {
                 debug: Debug { attn_heads: Some(heads), matrices, ..exact() },
