@@ -21,7 +21,7 @@ pub mod target;
 use crate::plan::{pass, Op, Placement, Plan, Rows, Val, Weight};
 use crate::Result;
 pub use cache::CacheType;
-use dispatch::{Access, Dispatch, Place, Push};
+use dispatch::{Access, Dispatch, Module, Place, Push, Touched};
 use megakernel::StageSource;
 pub use rows::MAX_K;
 pub use target::{Addresses, PackedAt, Packing, Shape, StateAt, Target};
@@ -160,13 +160,14 @@ impl Lowering<'_> {
     /// Adds a dispatch for the op as a task of its own.
     fn emit(
         &mut self,
-        (kernel, format): (&'static str, Option<&'static str>),
+        module: Module,
         constants: Vec<(&'static str, u32)>,
         push: impl Into<Push>,
         grid: [usize; 3],
-        (reads, writes): (Vec<Access>, Vec<Access>),
+        touched: Touched,
     ) -> &mut Task {
         let (op, push, grid) = (self.at, push.into(), grid.map(|g| g as u32));
+        let (Module { kernel, format }, Touched { reads, writes }) = (module, touched);
         let dispatch = Dispatch { op, kernel, format, constants, push, grid, reads, writes };
         self.tasks.push(Task { op, dispatches: vec![dispatch], source: None });
         let last = self.tasks.len() - 1;

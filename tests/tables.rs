@@ -41,7 +41,7 @@ fn push_constants_fit_what_every_device_has() {
 }
 
 #[test]
-fn fields_cover_their_block_and_planes_start_where_each_can_be_read_whole() {
+fn fields_cover_their_block_and_arrays_start_where_each_can_be_read_whole() {
     for f in all().filter(|f| f.block_len > 1) {
         let mut at: Vec<(usize, usize)> = f.fields.iter().map(|field| (field.at, field.bytes)).collect();
         at.sort_unstable();
@@ -60,7 +60,7 @@ fn fields_cover_their_block_and_planes_start_where_each_can_be_read_whole() {
 }
 
 #[test]
-fn planes_hold_the_same_bytes_field_by_field() {
+fn a_structure_of_arrays_holds_the_same_bytes_field_by_field() {
     let f = pumex_quant::find(14).unwrap(); // Q6_K: four fields
     let row: Vec<u8> = (0..3 * f.block_bytes).map(|i| (i * 7 % 251) as u8).collect();
     let soa = f.soa(&row);
@@ -136,7 +136,7 @@ fn wide_formats_have_every_weight_once_and_every_scale() {
         assert_eq!((each, taken, evens), expected, "{}", f.stem);
         let file = pumex_quant::find(f.ggml_id).unwrap();
         assert!(file.expanded().is_some_and(|w| w.id == f.id) && !file.is_expanded() && f.is_expanded(), "{}", f.stem);
-        assert!(f.planes_block_bytes() > file.planes_block_bytes(), "{}", f.stem);
+        assert!(f.soa_block_bytes() > file.soa_block_bytes(), "{}", f.stem);
     }
 }
 

@@ -60,9 +60,9 @@ impl Codebook {
     }
 }
 
-/// A plane, as it lies in rows.
+/// An array of a structure of arrays, as it lies in rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plane {
+pub enum SoaPart {
     /// A field of the blocks.
     Field(&'static str),
     /// Name, and bytes of each block's codes.
@@ -73,7 +73,7 @@ pub enum Plane {
 #[derive(Debug)]
 pub struct Codes {
     /// In order.
-    pub soa: &'static [Plane],
+    pub soa: &'static [SoaPart],
     /// Where a bit of the codes comes from, counted through all of a block's codes.
     pub place: fn(usize) -> Place,
 }
@@ -116,7 +116,7 @@ impl Place {
 impl Codes {
     /// Bytes of a block's codes.
     pub fn len_bytes(&self) -> usize {
-        self.soa.iter().map(|p| if let Plane::Codes(_, bytes) = p { *bytes } else { 0 }).sum()
+        self.soa.iter().map(|p| if let SoaPart::Codes(_, bytes) = p { *bytes } else { 0 }).sum()
     }
 
     /// Byte `b` of a block's codes.

@@ -1,6 +1,6 @@
 //! What a format is: its ids, sizes, decoder and finiteness check.
 
-use crate::codes::{Codes, Plane};
+use crate::codes::{Codes, SoaPart};
 
 /// Names a row of the format table: stable, cheap to compare and to key kernels with. In the order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -117,9 +117,9 @@ impl Format {
         let of_field = |f: &Field| Part { name: f.name, at: f.at, bytes: f.bytes, codes: false };
         let Some(codes) = &self.codes else { return self.fields.iter().map(of_field).collect() };
         let mut used = 0;
-        let part = |plane: &Plane| match *plane {
-            Plane::Field(name) => self.fields.iter().find(|f| f.name == name).map(of_field),
-            Plane::Codes(name, bytes) => {
+        let part = |plane: &SoaPart| match *plane {
+            SoaPart::Field(name) => self.fields.iter().find(|f| f.name == name).map(of_field),
+            SoaPart::Codes(name, bytes) => {
                 used += bytes;
                 Some(Part { name, at: used - bytes, bytes, codes: true })
             }
@@ -128,7 +128,7 @@ impl Format {
     }
 
     /// Bytes that a structure of arrays has of a block.
-    pub fn planes_block_bytes(&self) -> usize {
+    pub fn soa_block_bytes(&self) -> usize {
         if self.fields.is_empty() {
             return self.block_bytes;
         }
@@ -137,7 +137,7 @@ impl Format {
 
     /// Bytes of a row of `len` weights as a structure of arrays: a multiple of 16, so that every row starts where wide reads can.
     pub fn soa_bytes(&self, len: usize) -> usize {
-        (len / self.block_len * self.planes_block_bytes()).next_multiple_of(16)
+        (len / self.block_len * self.soa_block_bytes()).next_multiple_of(16)
     }
 
     /// A row of blocks as a structure of arrays: of the first part that of all blocks, then of the next. Floats stay as they are.

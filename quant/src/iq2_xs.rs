@@ -3,7 +3,7 @@
 //! `w = d * (0.5 + scale[j]) / 4 * ±grid` for each of 16 sub-blocks `j` of 16. Bytes: `d` f16, 32 words of 16 bits (9-bit
 //! grid index under 7-bit sign pattern, for 8 weights each), 8 of two 4-bit scales.
 use crate::bits::{finite_half, first_bad, half_at, put_half, u16_at};
-use crate::codes::{self, Codes, Place, Plane};
+use crate::codes::{self, Codes, Place, SoaPart};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, signs, IQ2_XS};
 use crate::search::codebook::{Book, Signs};
@@ -60,7 +60,7 @@ pub const FORMAT: Format = Format {
     block_bytes: 2 + 64 + 8,
     fields: &[Field::new("QS", 2, 64), Field::new("SC", 66, 8), Field::new("D", 0, 2)],
     codes: Some(Codes {
-        soa: &[Plane::Codes("QS", 64), Plane::Field("SC"), Plane::Codes("QH", 4), Plane::Field("D")],
+        soa: &[SoaPart::Codes("QS", 64), SoaPart::Field("SC"), SoaPart::Codes("QH", 4), SoaPart::Field("D")],
         place,
     }),
     decode,

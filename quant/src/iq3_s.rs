@@ -3,7 +3,7 @@
 //! `w = d * (1 + 2 * scale[j]) * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, 64 of grid indices (low 8 bits,
 //! for 4 weights each), 8 of the indices' ninth bits, 32 of sign patterns, 4 of two 4-bit scales.
 use crate::bits::{finite_half, first_bad, half_at, put_half};
-use crate::codes::{self, Codes, Place, Plane};
+use crate::codes::{self, Codes, Place, SoaPart};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, IQ3_S};
 use crate::search::codebook::{Book, Signs};
@@ -55,11 +55,11 @@ pub const FORMAT: Format = Format {
     ],
     codes: Some(Codes {
         soa: &[
-            Plane::Field("QS"),
-            Plane::Codes("SIGNS", 32),
-            Plane::Field("QH"),
-            Plane::Field("SC"),
-            Plane::Field("D"),
+            SoaPart::Field("QS"),
+            SoaPart::Codes("SIGNS", 32),
+            SoaPart::Field("QH"),
+            SoaPart::Field("SC"),
+            SoaPart::Field("D"),
         ],
         place: |i| Place::Bit(8 * 74 + codes::of_bits(i)),
     }),

@@ -3,7 +3,7 @@
 //! `w = d * (0.5 + scale[j]) / 2 * ±grid` for each of 8 sub-blocks `j` of 32. Bytes: `d` f16, 64 grid indices of 8 bits (for
 //! 4 weights each), then per sub-block a word of four 7-bit sign patterns under a 4-bit scale.
 use crate::bits::{finite_half, first_bad, half_at, put_half, u32_at};
-use crate::codes::{self, signs_place, Codes, Place, Plane};
+use crate::codes::{self, signs_place, Codes, Place, SoaPart};
 use crate::format::{Field, Format, FormatId};
 use crate::grid::{sign, signs, IQ3_XXS};
 use crate::search::codebook::{Book, Signs};
@@ -53,7 +53,7 @@ pub const FORMAT: Format = Format {
     block_bytes: 2 + 64 + 32,
     fields: &[Field::new("QS", 2, 64), Field::new("SIGNS", 66, 32), Field::new("D", 0, 2)],
     codes: Some(Codes {
-        soa: &[Plane::Field("QS"), Plane::Codes("SIGNS", 32), Plane::Codes("SC", 4), Plane::Field("D")],
+        soa: &[SoaPart::Field("QS"), SoaPart::Codes("SIGNS", 32), SoaPart::Codes("SC", 4), SoaPart::Field("D")],
         place,
     }),
     decode,

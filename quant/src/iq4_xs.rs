@@ -3,7 +3,7 @@
 //! `w = d * (scale[j] - 32) * LEVELS[q]` for each of 8 sub-blocks `j` of 32, with IQ4_NL's levels. Bytes: `d` f16, the high
 //! 2 bits of 8 scales, 4 of their low nibbles, then per sub-block 16 bytes of nibbles in Q4_0's order.
 use crate::bits::{finite_half, first_bad, half_at, half_nibble, put_half, put_nibbles, u16_at};
-use crate::codes::{self, Codes, Plane};
+use crate::codes::{self, Codes, SoaPart};
 use crate::format::{Field, Format, FormatId};
 use crate::iq4_nl::levels;
 use crate::iq4_nl::LEVELS;
@@ -43,7 +43,10 @@ pub const FORMAT: Format = Format {
     block_len: 256,
     block_bytes: 2 + 2 + 4 + 128,
     fields: &[Field::new("QS", 8, 128), Field::new("HEAD", 0, 8)],
-    codes: Some(Codes { soa: &[Plane::Codes("QS", 128), Plane::Field("HEAD")], place: |i| codes::nibbles(8, 16, i) }),
+    codes: Some(Codes {
+        soa: &[SoaPart::Codes("QS", 128), SoaPart::Field("HEAD")],
+        place: |i| codes::nibbles(8, 16, i),
+    }),
     decode,
     encode,
     first_bad: |bytes, n| first_bad(bytes, n, |b| finite_half(b, 0)),

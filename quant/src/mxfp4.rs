@@ -2,7 +2,7 @@
 //!
 //! `w = 2^(e - 128) * LEVELS[q]`: E2M1 numbers, stored doubled so that they are whole. Bytes: `e`, then Q4_0's nibbles.
 use crate::bits::{first_bad, half_nibble, put_nibbles};
-use crate::codes::{self, Codes, Plane};
+use crate::codes::{self, Codes, SoaPart};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{error, scale as search, Levels};
 
@@ -52,7 +52,7 @@ pub const FORMAT: Format = Format {
     block_len: 32,
     block_bytes: 1 + 16,
     fields: &[Field::new("QS", 1, 16), Field::new("E", 0, 1)],
-    codes: Some(Codes { soa: &[Plane::Codes("QS", 16), Plane::Field("E")], place: |i| codes::nibbles(1, 16, i) }),
+    codes: Some(Codes { soa: &[SoaPart::Codes("QS", 16), SoaPart::Field("E")], place: |i| codes::nibbles(1, 16, i) }),
     decode,
     encode,
     first_bad: |bytes, n| first_bad(bytes, n, |b| b[0] != 255),

@@ -4,7 +4,7 @@
 //! halved because the levels are doubled), then per sub-block 8 bytes of nibbles in Q4_0's order.
 use crate::bits::half_nibble;
 use crate::bits::put_nibbles;
-use crate::codes::{self, Codes, Plane};
+use crate::codes::{self, Codes, SoaPart};
 use crate::format::{Field, Format, FormatId};
 use crate::mxfp4::LEVELS;
 use crate::mxfp4::{codes, RISING};
@@ -51,7 +51,7 @@ pub const FORMAT: Format = Format {
     block_len: 64,
     block_bytes: 4 + 32,
     fields: &[Field::new("QS", 4, 32), Field::new("SC", 0, 4)],
-    codes: Some(Codes { soa: &[Plane::Codes("QS", 32), Plane::Field("SC")], place: |i| codes::nibbles(4, 8, i) }),
+    codes: Some(Codes { soa: &[SoaPart::Codes("QS", 32), SoaPart::Field("SC")], place: |i| codes::nibbles(4, 8, i) }),
     decode,
     encode,
     first_bad: |_, _| None,

@@ -2,7 +2,7 @@
 //!
 //! `w = d * (q - 1)`. Bytes: `d` f16, then 64 bit pairs, four neighbours to a byte.
 use crate::bits::{finite_half, first_bad, half_at, put_half};
-use crate::codes::{self, Codes, Place, Plane};
+use crate::codes::{self, Codes, Place, SoaPart};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, scale, Integers};
 
@@ -33,7 +33,7 @@ pub const FORMAT: Format = Format {
     block_bytes: 2 + 16,
     fields: &[Field::new("QS", 2, 16), Field::new("D", 0, 2)],
     codes: Some(Codes {
-        soa: &[Plane::Codes("QS", 16), Plane::Field("D")],
+        soa: &[SoaPart::Codes("QS", 16), SoaPart::Field("D")],
         place: |i| Place::Bit(16 + 2 * codes::of_pairs(i) + i % 2),
     }),
     decode,

@@ -3,7 +3,7 @@
 //! `w = d * (scale[j] - 32) * (q - 4)` for each of 16 sub-blocks `j` of 16. Bytes: 32 of third bits (bit `i / 32` of byte
 //! `i % 32`), 64 of bit pairs in Q2_K's order, 12 of 6-bit scales, `d` f16.
 use crate::bits::{finite_half, first_bad, half_at, put_half, put_quarters};
-use crate::codes::{Codes, Place, Plane};
+use crate::codes::{Codes, Place, SoaPart};
 use crate::format::{Field, Format, FormatId};
 use crate::search::{codes, two_level, Integers};
 
@@ -80,7 +80,7 @@ pub const FORMAT: Format = Format {
     block_bytes: 32 + 64 + 12 + 2,
     fields: &[Field::new("QS", 32, 64), Field::new("HM", 0, 32), Field::new("SC", 96, 12), Field::new("D", 108, 2)],
     codes: Some(Codes {
-        soa: &[Plane::Codes("QS", 64), Plane::Codes("HM", 32), Plane::Field("SC"), Plane::Field("D")],
+        soa: &[SoaPart::Codes("QS", 64), SoaPart::Codes("HM", 32), SoaPart::Field("SC"), SoaPart::Field("D")],
         place,
     }),
     decode,

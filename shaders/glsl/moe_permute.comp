@@ -1,4 +1,4 @@
-// Experts of many rows -> the rows of each expert together: runs of COLUMNS (row, slot) pairs that use one expert. One workgroup.
+// Experts of many rows -> the rows of each expert together: tiles of COLUMNS (row, slot) pairs that use one expert. One workgroup.
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"

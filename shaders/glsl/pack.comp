@@ -15,7 +15,7 @@ layout(constant_id = 8) const uint MAT_N = 8;
 // For gemm_few: see lib/pack_layout.glsl. 0: for gemm_mat.
 layout(constant_id = 3) const uint CHUNKS = 0;
 layout(constant_id = 4) const uint GATHER = 0; // pairs of a row of x
-layout(constant_id = 5) const uint COLUMNS = 1; // of the runs of the list
+layout(constant_id = 5) const uint COLUMNS = 1; // of the tiles of the list
 #include "push/pack.glsl"
 const uint MAT_M = 16, EACH = MAT_M * MAT_N / 32, SHARE = 8 / EACH;
 const uint PADDED = (K + 511) / 512 * 512;

@@ -63,7 +63,7 @@ uint field_of(inout uint at) {
     }
     return f;
 }
-uint planes_byte(uint row, uint at) {
+uint soa_byte(uint row, uint at) {
     if (at >= row_bytes) return 0;
     const uint f = field_of(at), width = place[2 * f + 1], part = place[2 * f];
     const uint block = (row * blocks + at / width) * block_bytes;
@@ -76,13 +76,13 @@ uint word_at(uint at) {
 }
 
 // Word `i` of a row as a structure of arrays.
-uint planes_word(uint row, uint i) {
+uint soa_word(uint row, uint i) {
     uint at = 4 * i, four = 0;
     const uint f = field_of(at), width = place[2 * f + 1], part = place[2 * f];
     if (4 * i + 4 <= row_bytes && part < REPACK_CODES && width % 4 == 0 && at % 4 == 0) {
         return word_at((row * blocks + at / width) * block_bytes + part + at % width);
     }
-    for (uint b = 0; b < 4; b++) four |= planes_byte(row, 4 * i + b) << (8 * b);
+    for (uint b = 0; b < 4; b++) four |= soa_byte(row, 4 * i + b) << (8 * b);
     return four;
 }
 
@@ -100,7 +100,7 @@ void main() {
             barrier();
         }
         for (uint i = id; i < n * row_words; i += threads) {
-            to.v[first * row_words + i] = planes_word(first + i / row_words, i % row_words);
+            to.v[first * row_words + i] = soa_word(first + i / row_words, i % row_words);
         }
     }
 }

@@ -52,7 +52,7 @@ blocks! {
         w2: uvec2,
         /// Bias of the first matrix, if bit 0 of `flags` is set.
         b0: F32,
-        /// Of the second, bit 1; with EXPERTS above 2 the list of runs (moe_permute.comp).
+        /// Of the second, bit 1; with EXPERTS above 2 the list of tiles (moe_permute.comp).
         b1: F32,
         /// Of the third, bit 2; with EXPERTS the route, `[n, 4 * USED]`.
         b2: F32,
@@ -66,7 +66,7 @@ blocks! {
         norm: F32x4,
         /// Inputs of a row.
         k: uint,
-        /// Rows of w0; with EXPERTS above 2 the most runs there can be.
+        /// Rows of w0; with EXPERTS above 2 the most tiles there can be.
         m0: uint,
         /// Rows of w0 and w1.
         m01: uint,
@@ -138,21 +138,21 @@ blocks! {
         n: uint,
         /// Of the norm.
         eps: float,
-        /// The list of runs (moe_permute.comp), if GATHER.
+        /// The list of tiles (moe_permute.comp), if GATHER.
         groups: U32,
-        /// The most runs there can be, if GATHER.
+        /// The most tiles there can be, if GATHER.
         most: uint,
     }
 
-    /// Rows of each expert come together, in runs of one expert each.
+    /// Rows of each expert come together, in tiles of one expert each.
     MoePermute("moe_permute") = {
         /// `[n, 4 * USED]`: see route.comp.
         route: F32,
-        /// Expert of each of `most` runs, or NONE; then its pairs, row * USED + slot, or NONE, `[most, COLUMNS]`.
+        /// Expert of each of `most` tiles, or NONE; then its pairs, row * USED + slot, or NONE, `[most, COLUMNS]`.
         groups: U32,
         /// StepParams.
         params: Step,
-        /// The most runs there can be.
+        /// The most tiles there can be.
         most: uint,
     }
 

@@ -71,14 +71,18 @@ fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: 
     (all.map(|bytes| bytes.max(LEAST_BYTES)).sum(), RECORDINGS as u64 * 4 * words)
 }
 
-/// Of a device that copies weights, if it `stages` them. Steps have up to `max_rows` rows.
-fn plan_memory(
-    plan: &Plan,
-    caps: &Caps,
-    stages: bool,
-    options: &Options,
-    (arena, max_rows): (u64, usize),
-) -> Result<MemoryPlan> {
+/// The largest step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepSize {
+    /// Bytes of its values.
+    pub arena: u64,
+    /// Its rows.
+    pub max_rows: usize,
+}
+
+/// Of a device that copies weights, if it `stages` them.
+fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: StepSize) -> Result<MemoryPlan> {
+    let StepSize { arena, max_rows } = step;
     let (k, v) = (options.cache_type_k, options.cache_type_v);
     let (mut widest, mut per_block) = (1, 0);
     for (layer, kv) in plan.kv_layers() {
@@ -148,9 +152,9 @@ pub(super) fn fitted(
     caps: &Caps,
     stages: bool,
     options: &Options,
-    rows: (u64, usize),
+    step: StepSize,
 ) -> Result<(Plan, MemoryPlan)> {
-    let memory = |plan: &Plan| plan_memory(plan, caps, stages, options, rows);
+    let memory = |plan: &Plan| plan_memory(plan, caps, stages, options, step);
     let expanded = weights::with_expanded_codebooks(&plan).filter(|_| stages);
     match (options.debug.expand_codebooks, expanded) {
         (Some(true), Some(expanded)) => memory(&expanded).map(|m| (expanded, m)),
@@ -176,7 +180,8 @@ mod tests {
         let plan = crate::model::plan(&shape.model(recipe)?)?;
         let debug = Debug { expand_codebooks: expanded, ..Debug::default() };
         let options = Options { n_ctx, debug, ..Options::default() };
-        let (plan, memory) = fitted(plan, &fake_with(budget), true, &options, (64 << 10, 64))?;
+        let (plan, memory) =
+            fitted(plan, &fake_with(budget), true, &options, StepSize { arena: 64 << 10, max_rows: 64 })?;
         Ok((plan.weights.iter().any(|w| w.format.is_expanded()), memory.n_ctx))
     }
 

@@ -10,6 +10,16 @@ use crate::vk::{Buffer, Class, Device};
 use crate::Result;
 use std::sync::Arc;
 
+/// What there is before a model is known.
+pub(super) struct Bases {
+    /// The device.
+    pub device: Device,
+    /// Its pipelines.
+    pub kernels: Arc<Kernels>,
+    /// Tables of all formats.
+    pub codebooks: Buffer,
+}
+
 /// All but the weights.
 pub(super) struct Program {
     /// The device.
@@ -41,12 +51,8 @@ impl Program {
     ///
     /// # Errors
     /// Memory that ran out.
-    pub fn new(
-        (device, kernels, codebooks): (Device, Arc<Kernels>, Buffer),
-        (plan, arena_bytes): (Arc<Plan>, u64),
-        options: &Options,
-        n_ctx: usize,
-    ) -> Result<Program> {
+    pub fn new(on: Bases, plan: Arc<Plan>, arena_bytes: u64, options: &Options, n_ctx: usize) -> Result<Program> {
+        let Bases { device, kernels, codebooks } = on;
         let tables = plan.ropes.concat();
         let ropes = device.buffer("ropes", ropes_bytes(&plan), Class::Params)?;
         ropes.write(0, bytemuck::cast_slice(&tables));
@@ -77,7 +83,8 @@ pub(super) fn arena_bytes(
     plan: &Plan,
     device: &Device,
     options: &Options,
-    (max_rows, packed): (usize, Option<&sizes::Packed>),
+    max_rows: usize,
+    packed: Option<&sizes::Packed>,
 ) -> u64 {
     let at = Addresses::default();
     let target = Target {

@@ -25,12 +25,23 @@ fn attention(program: &Program, state: &DeviceState, len: usize) -> (usize, u32)
     (heads, kernel.map_or(0, |(kernel, _)| kernel.parts(len)))
 }
 
-/// The shape of a step of `rows` in a slot. `timed`: the step, its ops.
+/// What of a step is timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Timed {
+    /// The step.
+    pub step: bool,
+    /// Its ops.
+    pub ops: bool,
+}
+
+/// The shape of a step of `rows` in a slot.
 pub(super) fn shape_of(
     program: &Program,
     state: &DeviceState,
     rows: &[Row],
-    (checked, slot, timed): (Checked, usize, (bool, bool)),
+    checked: Checked,
+    slot: usize,
+    timed: Timed,
 ) -> Shape {
     let max_rows = state.layout.max_rows();
     // Many rows of a sequence have an attention of their own, which is the same for all lengths.
@@ -48,10 +59,10 @@ pub(super) fn shape_of(
         heads,
         decode_batch: checked.one_each,
         // Sums of squares cannot be taken back, should it give up.
-        megakernel: megakernel.kernel.is_some() && megakernel.on && !timed.1 && state.importance.is_none(),
+        megakernel: megakernel.kernel.is_some() && megakernel.on && !timed.ops && state.importance.is_none(),
         parts: if rows.len() == 1 { parts } else { 0 },
-        timed: timed.0,
-        stamps: timed.1,
+        timed: timed.step,
+        stamps: timed.ops,
     }
 }
 

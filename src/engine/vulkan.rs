@@ -1,9 +1,9 @@
 //! The Vulkan interpreter of a plan: one recording per step shape, two steps in flight.
 
 use super::loaded::{Freeing, Model};
-use super::memory::{self, MemoryPlan};
+use super::memory::{self, MemoryPlan, StepSize};
 use super::params::{outputs_of, OutputRow};
-use super::program::{arena_bytes, Program};
+use super::program::{arena_bytes, Bases, Program};
 use super::session::{DeviceState, SessionSize, RECORDINGS, SLOTS};
 use super::{request, shapes, subnormal, weights, CacheType, Options, Progress};
 use crate::exec::{record, Stamped, Step};
@@ -94,8 +94,9 @@ impl VulkanRunner {
         let max_rows = max_rows(&plan, options);
         let packed = sizes::Packed::of(&plan, max_rows);
         let packed = Some(packed).filter(|_| options.debug.matrices && !device.caps().matrix_n.is_empty());
-        let arena = arena_bytes(&plan, &device, options, (max_rows, packed.as_ref()));
-        let (plan, memory) = memory::fitted(plan, device.caps(), device.stages_weights(), options, (arena, max_rows))?;
+        let arena = arena_bytes(&plan, &device, options, max_rows, packed.as_ref());
+        let step = StepSize { arena, max_rows };
+        let (plan, memory) = memory::fitted(plan, device.caps(), device.stages_weights(), options, step)?;
         if plan.weights.iter().any(|w| w.format.is_expanded()) {
             tracing::info!("load: weights of codebooks are written out, for speed");
         }
@@ -106,8 +107,8 @@ impl VulkanRunner {
         let codebooks = weights::codebooks(&device)?;
         let (made, weights) = std::thread::scope(|scope| {
             let made = scope.spawn(|| {
-                let bases = (device.clone(), kernels.clone(), codebooks.clone());
-                let program = Program::new(bases, (plan.clone(), arena), options, n_ctx)?;
+                let bases = Bases { device: device.clone(), kernels: kernels.clone(), codebooks: codebooks.clone() };
+                let program = Program::new(bases, plan.clone(), arena, options, n_ctx)?;
                 let state = DeviceState::new(&program, size)?;
                 if policy::builds_ahead(device.caps()) {
                     if !subnormal::keeps_subnormal_halves(&device, &kernels)? {
@@ -245,8 +246,8 @@ impl VulkanRunner {
 
     /// Starts a step that is admitted.
     fn start_admitted(&mut self, rows: &[Row], checked: Checked, slot: usize) -> Result<Ticket> {
-        let timed = (self.timing.steps, self.timing.ops);
-        let shape = shapes::shape_of(&self.model.program, &self.state, rows, (checked, slot, timed));
+        let timed = shapes::Timed { step: self.timing.steps, ops: self.timing.ops };
+        let shape = shapes::shape_of(&self.model.program, &self.state, rows, checked, slot, timed);
         let outputs = outputs_of(rows, checked.one_each);
         let requests = if checked.sampled {
             let listed: Vec<&Row> = outputs.iter().map(|o| &rows[o.row as usize]).collect();

@@ -89,7 +89,7 @@ pub fn repack(kernels: &Kernels, codebooks: &Buffer, format: &Format, cols: usiz
         blocks: blocks as u32,
         block_bytes: format.block_bytes as u32,
         row_words: row_words as u32,
-        row_bytes: (blocks * format.planes_block_bytes()) as u32,
+        row_bytes: (blocks * format.soa_block_bytes()) as u32,
         fields: parts.len() as u32,
         places: codebooks.address() + 4 * tables::codes_at(format.id) as u64,
         codebook: codebooks.address() + 4 * tables::codebook_at(format) as u64,

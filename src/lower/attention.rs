@@ -1,6 +1,6 @@
 //! Attention: of few rows or a decode batch, split over workgroups by position, or of many rows.
 
-use super::dispatch::{Access, Place};
+use super::dispatch::{Access, Module, Place, Touched};
 use super::megakernel::StageSource;
 use super::CacheType;
 use super::Lowering;
@@ -61,7 +61,7 @@ impl Lowering<'_> {
         constants.extend(self.kv_constants(spec));
         constants.extend(seen_constants(spec));
         let reads = [vec![self.value(qkv), self.cache(spec)], self.matrices(spec.sinks)].concat();
-        self.emit((kernel, None), constants, push, grid, (reads, vec![self.value(out)]));
+        self.emit(Module::of(kernel), constants, push, grid, Touched { reads, writes: vec![self.value(out)] });
     }
 
     /// The layer's cache, of as many positions as there may be.
@@ -122,7 +122,7 @@ impl Lowering<'_> {
         let new = self.cache_bytes(spec, self.shape.rows);
         writes.extend(rope.map(|_| Access::all(Place::State(spec.layer), new)));
         let source = rope.map(|rope| StageSource::Attention { qkv, rope, spec: *spec, scale, out, parts: tile.parts });
-        let task = self.emit((tile.kernel, None), constants, push, grid, (reads, writes));
+        let task = self.emit(Module::of(tile.kernel), constants, push, grid, Touched { reads, writes });
         task.source = source;
     }
 }

@@ -39,6 +39,36 @@ pushes!(
     SquareSums, Sample, Argmax, Megakernel
 );
 
+/// A row of the kernel table, and the weight format of its module where it has one for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Kernel.
+    pub kernel: &'static str,
+    /// Stem of the format.
+    pub format: Option<&'static str>,
+}
+
+impl Module {
+    /// Of a kernel that has one module.
+    pub fn of(kernel: &'static str) -> Module {
+        Module { kernel, format: None }
+    }
+
+    /// Of one that has a module for each format.
+    pub fn with(kernel: &'static str, format: &'static str) -> Module {
+        Module { kernel, format: Some(format) }
+    }
+}
+
+/// What a dispatch reads and writes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Touched {
+    /// What it reads.
+    pub reads: Vec<Access>,
+    /// What it writes.
+    pub writes: Vec<Access>,
+}
+
 /// What dispatches read and write, and may have to wait for each other for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {

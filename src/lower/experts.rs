@@ -1,7 +1,7 @@
 //! Products with the matrices of each row's experts: row by row, or, of many rows, expert by expert, so that an expert's weights
 //! are read once for all rows that use it.
 
-use super::dispatch::{Access, Place};
+use super::dispatch::{Access, Module, Place, Touched};
 use super::megakernel::StageSource;
 use super::Lowering;
 use crate::plan::{Norm, TopK, Val, Weight};
@@ -62,7 +62,8 @@ impl Lowering<'_> {
         reads.extend((!gated).then(|| self.value(p.out)));
         let writes = vec![self.value(p.out)];
         let source = StageSource::Experts { x: p.x, norm: p.norm, weights: weights.to_vec(), out: p.out };
-        let task = self.emit((tile.kernel, Some(info.format.stem)), constants, push, grid, (reads, writes));
+        let task =
+            self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, Touched { reads, writes });
         task.source = Some(source);
     }
 
@@ -85,15 +86,15 @@ impl Lowering<'_> {
             return false;
         }
         let (m, k) = (info.rows / c.n_expert, info.cols);
-        let runs = tiles::moe_tiles(n, c.k, c.n_expert);
+        let moe = tiles::moe_tiles(n, c.k, c.n_expert);
         let extras = self.extras(gated, false);
-        let tile = tiles::moe_tile(caps, info.format, m, runs, extras);
+        let tile = tiles::moe_tile(caps, info.format, m, moe, extras);
         let Some(map) = self.map_of(tile.mat_n) else { return false };
         // Usually gate and up have had them permuted for down.
         if self.permuted.replace(p.route) != Some(p.route) {
-            self.moe_permute(p, runs);
+            self.moe_permute(p, moe);
         }
-        self.moe_pack(p, runs, (k, gated), (tile.mat_n, map));
+        self.moe_pack(p, moe, (k, gated), (tile.mat_n, map));
         let [list, codes, factors, products] = self.t.at.packed.moe;
         let push = push::Gemv {
             w0: self.weight(weights[0]),
@@ -105,7 +106,7 @@ impl Lowering<'_> {
             tables: self.t.at.codebooks,
             norm: factors,
             k: k as u32,
-            m0: runs.most as u32,
+            m0: moe.most as u32,
             m01: m as u32,
             m: m as u32,
             y_stride: m as u32,
@@ -122,8 +123,8 @@ impl Lowering<'_> {
         reads.extend(self.of_top_k(weights, c));
         let made = (4 * n * c.k * m) as u64;
         let writes = vec![if gated { self.value(p.out) } else { Access::all(Place::MoeProducts, made) }];
-        let grid = [tile.groups as usize, runs.most, 1];
-        self.emit((tile.kernel, Some(info.format.stem)), constants, push, grid, (reads, writes));
+        let grid = [tile.groups as usize, moe.most, 1];
+        self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, Touched { reads, writes });
         if !gated {
             self.moe_combine(p, m);
         }
@@ -131,22 +132,22 @@ impl Lowering<'_> {
     }
 
     /// Finds the rows of each expert.
-    fn moe_permute(&mut self, p: &Product, runs: tiles::MoeTiles) {
+    fn moe_permute(&mut self, p: &Product, moe: tiles::MoeTiles) {
         let [groups, ..] = self.t.at.packed.moe;
         let push =
-            push::MoePermute { route: self.val(p.route), groups, params: self.t.at.params, most: runs.most as u32 };
+            push::MoePermute { route: self.val(p.route), groups, params: self.t.at.params, most: moe.most as u32 };
         let constants = vec![
             ("SIZE", THREADS[0].min(self.t.caps.max_workgroup_invocations)),
             ("EXPERTS", p.top_k.n_expert as u32),
             ("USED", p.top_k.k as u32),
-            ("COLUMNS", runs.columns as u32),
+            ("COLUMNS", moe.columns as u32),
         ];
         let (reads, writes) = (vec![self.value(p.route)], vec![Access::all(Place::MoeTiles, 0)]);
-        self.emit(("moe_permute", None), constants, push, [1, 1, 1], (reads, writes));
+        self.emit(Module::of("moe_permute"), constants, push, [1, 1, 1], Touched { reads, writes });
     }
 
     /// Packs rows of `k` inputs in the order of the tiles.
-    fn moe_pack(&mut self, p: &Product, runs: tiles::MoeTiles, (k, gated): (usize, bool), (mat_n, map): (u32, u64)) {
+    fn moe_pack(&mut self, p: &Product, moe: tiles::MoeTiles, (k, gated): (usize, bool), (mat_n, map): (u32, u64)) {
         let [groups, codes, factors, _] = self.t.at.packed.moe;
         let push = push::Pack {
             x: self.val(p.x),
@@ -155,19 +156,19 @@ impl Lowering<'_> {
             map,
             n: self.shape.rows as u32,
             groups,
-            most: runs.most as u32,
+            most: moe.most as u32,
             ..push::Pack::default()
         };
         let constants = vec![
             ("SIZE", tiles::pack_threads(self.t.caps)),
             ("K", k as u32),
             ("GATHER", if gated { p.top_k.k as u32 } else { 1 }),
-            ("COLUMNS", runs.columns as u32),
+            ("COLUMNS", moe.columns as u32),
             ("MAT_N", mat_n),
         ];
         let reads = vec![self.value(p.x), Access::all(Place::MoeTiles, 0)];
         let writes = vec![Access::all(Place::MoePacked, (2 * self.shape.rows * p.top_k.k * k) as u64)];
-        self.emit(("pack", None), constants, push, [runs.most * runs.columns, 1, 1], (reads, writes));
+        self.emit(Module::of("pack"), constants, push, [moe.most * moe.columns, 1, 1], Touched { reads, writes });
     }
 
     /// Adds up the products of each row's experts.
@@ -179,6 +180,6 @@ impl Lowering<'_> {
         let grid = [(m / 4).div_ceil(THREADS[1] as usize), n, 1];
         let reads = vec![Access::all(Place::MoeProducts, (4 * n * used * m) as u64), self.value(p.out)];
         let writes = vec![self.value(p.out)];
-        self.emit(("moe_combine", None), constants, push, grid, (reads, writes));
+        self.emit(Module::of("moe_combine"), constants, push, grid, Touched { reads, writes });
     }
 }

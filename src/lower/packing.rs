@@ -1,7 +1,7 @@
 //! Products by cooperative matrices: activations are packed once for each layout wanted, by a dispatch of their own, by the op
 //! that makes them (`pack_epilogue`), or by the product before a norm (`NormEpilogue`, see `shaders/glsl/lib/pack_norm.glsl`).
 
-use super::dispatch::{Access, Place};
+use super::dispatch::{Access, Module, Place, Touched};
 use super::product::Product;
 use super::{fusion, Lowering};
 use crate::plan::{MatPart, Norm, Op, Rows, Val};
@@ -203,7 +203,7 @@ impl Lowering<'_> {
             // All layouts' dispatches write the same powers.
             writes.extend((slot == 0 && norm.is_some()).then(|| Access::all(Place::PackedSums, 4 * n as u64)));
             let grid = [tiles::packed_rows(caps, packing.direct, n), 1, 1];
-            self.emit(("pack", None), constants, push, grid, (reads, writes));
+            self.emit(Module::of("pack"), constants, push, grid, Touched { reads, writes });
         }
     }
 
@@ -235,7 +235,7 @@ impl Lowering<'_> {
         let m = push.m as usize;
         let tile = tiles::mat_tile(self.t.caps, packing.direct, info.format, (m, n), extras);
         let constants = self.matrix_constants(&tile, info.cols, extras, epilogue, (norm_epilogue, prologue));
-        let (mut reads, mut writes) = self.touched(p, m);
+        let Touched { mut reads, mut writes } = self.touched(p, m);
         reads.retain(|a| a.place != Place::Value(p.x));
         let source = if from.is_some() { EPILOGUE_SLOT } else { slot };
         reads.push(self.packed(source, n, self.width(p.x)));
@@ -249,12 +249,18 @@ impl Lowering<'_> {
             writes = vec![self.epilogue_slot(p.out)];
         }
         let (module, grid) =
-            ((tile.kernel, Some(info.format.stem)), [tile.groups as usize, n.div_ceil(tile.columns()), 1]);
+            (Module::with(tile.kernel, info.format.stem), [tile.groups as usize, n.div_ceil(tile.columns()), 1]);
         if tile.kernel == tiles::FEW_KERNEL {
             let at = prologue.or(norm_epilogue).map_or(0, |epilogue| self.t.at.words + 4 * epilogue.at as u64);
-            self.emit(module, constants, push::GemmFew { product: push, norm_epilogue: at }, grid, (reads, writes));
+            self.emit(
+                module,
+                constants,
+                push::GemmFew { product: push, norm_epilogue: at },
+                grid,
+                Touched { reads, writes },
+            );
         } else {
-            self.emit(module, constants, push, grid, (reads, writes));
+            self.emit(module, constants, push, grid, Touched { reads, writes });
         }
     }
 

@@ -1,6 +1,6 @@
 //! Products with weight matrices: GEMV of few rows, GEMM of many, by cooperative matrices where the device has some.
 
-use super::dispatch::{Access, Place};
+use super::dispatch::{Access, Module, Place, Touched};
 use super::megakernel::StageSource;
 use super::{fusion, Lowering};
 use crate::plan::{MatPart, Norm, Val};
@@ -80,19 +80,19 @@ impl Lowering<'_> {
         let tile = policy::gemv_tile(self.t.caps, info.format, m, k, n, extras);
         let mut constants = tile.spec(k, n, extras);
         constants.extend(tile.whole_rows(p.parts.iter().map(|p| self.plan.weights[p.weight.0].rows)));
-        let (module, touch) = ((tile.kernel, Some(info.format.stem)), self.touched(&p, m));
-        let task = self.emit(module, constants, push, [tile.groups as usize, 1, 1], touch);
+        let (module, touched) = (Module::with(tile.kernel, info.format.stem), self.touched(&p, m));
+        let task = self.emit(module, constants, push, [tile.groups as usize, 1, 1], touched);
         task.source = Some(StageSource::Product(p));
     }
 
     /// What a product reads and writes, with `m` outputs.
-    pub(super) fn touched(&self, p: &Product, m: usize) -> (Vec<Access>, Vec<Access>) {
+    pub(super) fn touched(&self, p: &Product, m: usize) -> Touched {
         let weights = p.parts.iter().map(|part| part.weight).chain(p.parts.iter().filter_map(|part| part.bias));
         let mut reads = self.matrices(weights.chain(p.norm.map(|n| n.weight)));
         let out = self.columns(p.out, p.y_at, m);
         reads.push(self.value(p.x));
         reads.extend(p.add.then(|| out.clone()));
-        (reads, vec![out])
+        Touched { reads, writes: vec![out] }
     }
 
     pub(super) fn extras(&self, gated: bool, add: bool) -> GemmFusion {
@@ -149,15 +149,15 @@ impl Lowering<'_> {
         let mut reads = self.matrices(std::iter::once(part.weight).chain(part.bias));
         reads.push(self.value(x));
         reads.extend((epilogue > 0).then(|| written.clone()));
-        let touch = (reads, vec![written]);
+        let touched = Touched { reads, writes: vec![written] };
         if epilogue < 2 && policy::small_floats(self.t.caps, info.format, (m, k), n) {
             let grid = [m.div_ceil(policy::SMALL_TILE), n.div_ceil(policy::SMALL_TILE), 1];
-            self.emit(("gemm_float", None), vec![("EPILOGUE", epilogue)], push, grid, touch);
+            self.emit(Module::of("gemm_float"), vec![("EPILOGUE", epilogue)], push, grid, touched);
             return;
         }
         let constants = vec![("EPILOGUE", epilogue), ("SOA", self.soa())];
         let grid = [m.div_ceil(64), n.div_ceil(64), 1];
-        self.emit(("gemm_tile", Some(info.format.stem)), constants, push, grid, touch);
+        self.emit(Module::with("gemm_tile", info.format.stem), constants, push, grid, touched);
     }
 
     /// Workspace whose users need no more than an order among them.

@@ -1,5 +1,6 @@
 //! Which experts a row uses: after the router's product, or in one dispatch with it.
 
+use super::dispatch::{Module, Touched};
 use super::megakernel::StageSource;
 use super::Lowering;
 use crate::plan::{Router, TopK, Val, Weight};
@@ -33,7 +34,7 @@ impl Lowering<'_> {
         let constants = vec![("SIZE", threads), ("EXPERTS", c.top_k.n_expert as u32), ("USED", c.top_k.k as u32)];
         let reads = [vec![self.value(c.logits)], self.matrices(c.scales.iter().copied().flatten())].concat();
         let (grid, writes) = ([self.shape.rows, 1, 1], vec![self.value(c.out)]);
-        self.emit(("route", None), constants, push, grid, (reads, writes));
+        self.emit(Module::of("route"), constants, push, grid, Touched { reads, writes });
     }
 
     /// Experts by the rows themselves.
@@ -75,7 +76,8 @@ impl Lowering<'_> {
         let grid = [c.top_k.n_expert.div_ceil(rows as usize), self.shape.rows, 1];
         let source =
             StageSource::Router { router: *router, top_k: c.top_k, scale: c.scale, logits: c.logits, out: c.out };
-        let task = self.emit(("router", Some(info.format.stem)), constants, push, grid, (reads, writes));
+        let task =
+            self.emit(Module::with("router", info.format.stem), constants, push, grid, Touched { reads, writes });
         task.source = Some(source);
     }
 }

@@ -1,6 +1,6 @@
 //! Ops that take rows one by one: the embedding, norms, RoPE, the choice of ids, sums of squares.
 
-use super::dispatch::{Access, Place};
+use super::dispatch::{Access, Module, Place, Touched};
 use super::Lowering;
 use crate::plan::{AttentionSpec, Input, RopeNorm, RopeStyle, Rows, Val, Weight};
 use crate::policy;
@@ -27,7 +27,7 @@ impl Lowering<'_> {
         let reads =
             vec![Access::all(Place::Weight(weight), row_bytes * rows as u64), Access::all(Place::Ids, 4 * rows as u64)];
         let (constants, writes) = (vec![("SIZE", 64), ("SOA", self.soa())], vec![self.value(out)]);
-        self.emit(("embed", Some(info.format.stem)), constants, push, [rows, 1, 1], (reads, writes));
+        self.emit(Module::with("embed", info.format.stem), constants, push, [rows, 1, 1], Touched { reads, writes });
     }
 
     pub(super) fn rms_norm(&mut self, x: Val, weight: Weight, eps: f32, out: Val) {
@@ -38,7 +38,7 @@ impl Lowering<'_> {
         let reads = [vec![self.value(x)], self.matrices([weight])].concat();
         let (constants, grid, writes) =
             (vec![("SIZE", threads), ("OUTPUT_ROWS", outputs)], [self.rows_of(out), 1, 1], vec![self.value(out)]);
-        self.emit(("rms_norm", None), constants, push, grid, (reads, writes));
+        self.emit(Module::of("rms_norm"), constants, push, grid, Touched { reads, writes });
     }
 
     pub(super) fn rope_kv(&mut self, qkv: Val, spec: &AttentionSpec, r: &RopeNorm) {
@@ -66,7 +66,7 @@ impl Lowering<'_> {
         let reads = [vec![self.value(qkv)], norms].concat();
         let new = self.cache_bytes(spec, self.shape.rows);
         let writes = vec![self.value(qkv), Access::all(Place::State(spec.layer), new)];
-        self.emit(("rope_kv", None), constants, push, grid, (reads, writes));
+        self.emit(Module::of("rope_kv"), constants, push, grid, Touched { reads, writes });
     }
 
     /// Where the frequencies of a layer's RoPE are.
@@ -99,8 +99,8 @@ impl Lowering<'_> {
             vocab,
         };
         let constants = vec![("SIZE", policy::row_threads(caps))];
-        let touch = self.choice_of_ids(logits);
-        self.emit(("argmax", None), constants, push, [w, policy::argmax_parts(caps, w), 1], touch);
+        let touched = self.choice_of_ids(logits);
+        self.emit(Module::of("argmax"), constants, push, [w, policy::argmax_parts(caps, w), 1], touched);
     }
 
     pub(super) fn sample(&mut self, logits: Val) {
@@ -117,14 +117,14 @@ impl Lowering<'_> {
         };
         let (threads, loads) = policy::sample_tile(caps);
         let constants = vec![("SIZE", threads), ("LOADS", loads), ("K", MAX_K as u32)];
-        let (grid, touch) = ([self.shape.outputs, sample_parts(caps, vocab), 1], self.choice_of_ids(logits));
-        self.emit(("sample", None), constants, push, grid, touch);
+        let (grid, touched) = ([self.shape.outputs, sample_parts(caps, vocab), 1], self.choice_of_ids(logits));
+        self.emit(Module::of("sample"), constants, push, grid, touched);
     }
 
-    fn choice_of_ids(&self, logits: Val) -> (Vec<Access>, Vec<Access>) {
+    fn choice_of_ids(&self, logits: Val) -> Touched {
         let ids = Access::all(Place::Ids, 4 * self.shape.outputs as u64);
         let left = Access::all(Place::SplitReduction, 0);
-        (vec![self.value(logits), ids.clone()], vec![ids, left])
+        Touched { reads: vec![self.value(logits), ids.clone()], writes: vec![ids, left] }
     }
 
     /// Adds the squares of a product's input to its sums, from float `sums_at` on.
@@ -143,6 +143,6 @@ impl Lowering<'_> {
         let reads = std::iter::once(self.value(input.x)).chain(routed.map(|r| self.value(r.route))).collect();
         let writes =
             vec![Access { place: Place::Importance, range: sums_at..sums_at + 1, bytes: 4 * input.floats() as u64 }];
-        self.emit(("square_sums", None), vec![("EXPERTS", mode)], push, grid, (reads, writes));
+        self.emit(Module::of("square_sums"), vec![("EXPERTS", mode)], push, grid, Touched { reads, writes });
     }
 }

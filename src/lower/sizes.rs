@@ -101,8 +101,8 @@ fn moe(plan: &Plan, max_rows: usize) -> Option<[u64; 4]> {
         _ => None,
     };
     let sizes = plan.ops.iter().filter_map(of).map(|(c, k, m)| {
-        let runs = tiles::moe_tiles(max_rows, c.k, c.n_expert); // fewer rows need no more
-        let rows = (runs.most * runs.columns).next_multiple_of(MOST_COLUMNS);
+        let moe = tiles::moe_tiles(max_rows, c.k, c.n_expert); // fewer rows need no more
+        let rows = (moe.most * moe.columns).next_multiple_of(MOST_COLUMNS);
         let bytes = [8 * rows, 2 * rows * k.next_multiple_of(PACKED_LEN), 4 * rows, 4 * max_rows * c.k * m];
         bytes.map(|b| b.max(16) as u64)
     });

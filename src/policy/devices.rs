@@ -102,48 +102,8 @@ pub fn all() -> Vec<(&'static str, Caps)> {
     ]
 }
 
-/// A device with subgroups of 32, 48 KiB of shared memory and every feature but matrices.
+/// Of a vendor.
 fn gpu(name: &str, vendor_id: u32, kind: DeviceKind) -> Caps {
-    Caps {
-        name: name.into(),
-        driver: String::new(),
-        api_version: "1.3.0".into(),
-        vendor_id,
-        device_id: 0,
-        uuid: String::new(),
-        driver_uuid: String::new(),
-        kind,
-        unified: false,
-        subgroup_size: 32,
-        subgroup_min: 32,
-        subgroup_max: 32,
-        full_subgroups: true,
-        max_workgroup_subgroups: 64,
-        max_workgroup_invocations: 1024,
-        max_groups: [65_535; 3],
-        cores: None,
-        max_shared_bytes: 48 << 10,
-        max_push_bytes: 256,
-        max_allocation_bytes: 4 << 30,
-        timestamp_period_ns: 1.0,
-        heaps: Vec::new(),
-        memory_types: Vec::new(),
-        memory_budget_bytes: 0,
-        storage16: true,
-        buffer_address: true,
-        timeline: true,
-        subgroup_arithmetic: true,
-        subgroup_ballot: true,
-        subgroup_shuffle: true,
-        fp16: true,
-        int8: true,
-        int_dot8: true,
-        fast_dots: FastDots { signed: true, unsigned: true, mixed: true },
-        subgroup_size_control: true,
-        host_import_alignment: None,
-        cooperative_matrix: false,
-        cooperative_matrix2: false,
-        small_halves: false,
-        matrix_n: Vec::new(),
-    }
+    let (max_workgroup_subgroups, max_groups, max_push_bytes) = (64, [65_535; 3], 256);
+    Caps { vendor_id, max_workgroup_subgroups, max_groups, max_push_bytes, ..Caps::made_up(name, kind) }
 }

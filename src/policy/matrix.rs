@@ -125,7 +125,7 @@ pub fn ordered(sums: &[u32]) -> bool {
     sums.iter().enumerate().all(|(i, place)| place & 2 == 2 * (i / mat_n / 8) as u32)
 }
 
-/// Pairs of a row and an expert of it that are dealt into runs of one expert each.
+/// Pairs of a row and an expert of it that stand together in tiles of one expert each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoeTiles {
     /// Pairs of a run.
@@ -149,11 +149,11 @@ pub fn groups_experts(caps: &Caps, format: &Format, (n, used, experts): (usize, 
 /// Experts that a workgroup of `deal` has room for, with some left.
 const MOST_EXPERTS: usize = 1024;
 
-/// As [`mat_tile`], of runs of rows of one expert, with the columns of a matrix of activations.
-pub fn moe_tile(caps: &Caps, format: &Format, m: usize, runs: MoeTiles, extras: GemmFusion) -> MatTile {
+/// As [`mat_tile`], of tiles of rows of one expert, with the columns of a matrix of activations.
+pub fn moe_tile(caps: &Caps, format: &Format, m: usize, moe: MoeTiles, extras: GemmFusion) -> MatTile {
     let mat_n = caps.matrix_n.last().copied().unwrap_or(16);
-    let subgroups = most_subgroups(caps, format, runs.columns).clamp(if extras.gated { 2 } else { 1 }, 4);
-    let tiles = (runs.columns / mat_n as usize) as u32;
+    let subgroups = most_subgroups(caps, format, moe.columns).clamp(if extras.gated { 2 } else { 1 }, 4);
+    let tiles = (moe.columns / mat_n as usize) as u32;
     let tile =
         MatTile { kernel: MANY_ROWS, size: subgroups * LANES, split: 1, mat_n, tiles, groups: 0, turn: 8, copies: 1 };
     MatTile { groups: m.div_ceil(tile.height(extras).max(1)) as u32, ..tile }

@@ -12,20 +12,20 @@ use super::ActivationQuant::Q8;
 use pumex_quant::FormatId::*;
 
 const FLOATS: Evidence = Evidence::Record(
-    "2026-11-21, device A: soa, coded activations without bank conflicts, fused norms, attention in parts, experts",
+    "2026-11-21, device A: planes, coded activations without bank conflicts, fused norms, attention in parts, experts",
 );
 const CORES: Evidence =
     Evidence::Record("2026-11-21, device A: what a token waits for; attention by depth; router and top-k in one");
 const MATRICES: Evidence =
     Evidence::Record("2026-11-21, device A: several rows by cooperative matrices, prompts too; attention by them");
 const BITS8: Evidence = Evidence::Record(
-    "2026-11-21, device A: codes of 8 bits; messages with epochs instead of a counter; attention, routers and experts in the megakernel",
+    "2026-11-21, device A: codes of 8 bits; packets with tags instead of a counter; attention, routers and experts in the chain",
 );
 const FEW_AGAIN: Evidence = Evidence::Record(
     "2026-11-22, device A: few rows, again; weights in large pieces; the sampler; 64 weights of small formats at a time",
 );
 const TABLES: Evidence = Evidence::Record(
-    "2026-11-22, device A: formats with tables, with random codes; rows that come packed to a norm; what a megakernel waits for",
+    "2026-11-22, device A: formats with tables, with random codes; rows that come packed to a norm; what a chain waits for",
 );
 const ORDER: Evidence = Evidence::Record("2026-11-22, device A: codes in an order of their own");
 const EXPANDED: Evidence = Evidence::Record(

@@ -99,12 +99,12 @@ fn matrix_lines(caps: &Caps, format: &Format) -> Lines {
             lines.add("small", [64, 96, 4096].map(|k| small_floats(caps, format, (m, k), n)));
         }
         for experts in [(2, 8), (4, 32), (8, 64), (8, 128), (8, 512), (8, 2048)] {
-            let runs = matrix::moe_tiles(n, experts.0, experts.1);
+            let moe = matrix::moe_tiles(n, experts.0, experts.1);
             let together = matrix::groups_experts(caps, format, (n, experts.0, experts.1));
-            lines.add((n, experts), (runs.columns, runs.most, together));
+            lines.add((n, experts), (moe.columns, moe.most, together));
             for m in [64, 512, 768, 1536, 14336] {
                 let tile =
-                    |gated| matrix::moe_tile(caps, format, m, runs, GemmFusion { gated, ..GemmFusion::default() });
+                    |gated| matrix::moe_tile(caps, format, m, moe, GemmFusion { gated, ..GemmFusion::default() });
                 lines.add(m, (mat(&tile(false)), mat(&tile(true))));
             }
         }

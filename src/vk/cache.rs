@@ -64,12 +64,12 @@ pub(super) fn save(caps: &Caps, data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::caps::{fake, DeviceKind};
+    use super::super::caps::{Caps, DeviceKind};
     use super::*;
 
     #[test]
     fn only_a_whole_cache_file_of_the_same_driver_reaches_the_driver() {
-        let caps = fake("Acme One", DeviceKind::Discrete);
+        let caps = Caps::made_up("Acme One", DeviceKind::Discrete);
         let data = b"what the driver gave";
         let mut file = header(&caps, data);
         file.extend(data);

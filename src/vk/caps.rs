@@ -143,57 +143,58 @@ impl Caps {
     }
 }
 
-/// A made-up device that has everything.
-#[cfg(test)]
-pub(super) fn fake(name: &str, kind: DeviceKind) -> Caps {
-    Caps {
-        name: name.into(),
-        driver: String::new(),
-        api_version: String::new(),
-        vendor_id: 0,
-        device_id: 0,
-        uuid: format!("{:0>32x}", name.len()),
-        driver_uuid: String::new(),
-        kind,
-        unified: false,
-        subgroup_size: 32,
-        subgroup_min: 32,
-        subgroup_max: 32,
-        subgroup_size_control: true,
-        full_subgroups: true,
-        max_workgroup_subgroups: 32,
-        max_workgroup_invocations: 1024,
-        max_groups: [0x7fff_ffff, 0xffff, 0xffff],
-        cores: None,
-        max_shared_bytes: 48 << 10,
-        max_push_bytes: 128,
-        max_allocation_bytes: 4 << 30,
-        timestamp_period_ns: 1.0,
-        heaps: Vec::new(),
-        memory_types: Vec::new(),
-        memory_budget_bytes: 0,
-        storage16: true,
-        buffer_address: true,
-        timeline: true,
-        subgroup_arithmetic: true,
-        subgroup_ballot: true,
-        subgroup_shuffle: true,
-        fp16: true,
-        int8: true,
-        int_dot8: true,
-        fast_dots: FastDots { signed: true, unsigned: true, mixed: true },
-        host_import_alignment: None,
-        cooperative_matrix: false,
-        cooperative_matrix2: false,
-        small_halves: false,
-        matrix_n: Vec::new(),
+impl Caps {
+    /// A made-up device: subgroups of 32, 48 KiB of shared memory, the least limits, and every feature but matrices.
+    pub fn made_up(name: &str, kind: DeviceKind) -> Caps {
+        Caps {
+            name: name.into(),
+            driver: String::new(),
+            api_version: String::new(),
+            vendor_id: 0,
+            device_id: 0,
+            uuid: format!("{:0>32x}", name.len()),
+            driver_uuid: String::new(),
+            kind,
+            unified: false,
+            subgroup_size: 32,
+            subgroup_min: 32,
+            subgroup_max: 32,
+            subgroup_size_control: true,
+            full_subgroups: true,
+            max_workgroup_subgroups: 32,
+            max_workgroup_invocations: 1024,
+            max_groups: [0x7fff_ffff, 0xffff, 0xffff],
+            cores: None,
+            max_shared_bytes: 48 << 10,
+            max_push_bytes: 128,
+            max_allocation_bytes: 4 << 30,
+            timestamp_period_ns: 1.0,
+            heaps: Vec::new(),
+            memory_types: Vec::new(),
+            memory_budget_bytes: 0,
+            storage16: true,
+            buffer_address: true,
+            timeline: true,
+            subgroup_arithmetic: true,
+            subgroup_ballot: true,
+            subgroup_shuffle: true,
+            fp16: true,
+            int8: true,
+            int_dot8: true,
+            fast_dots: FastDots { signed: true, unsigned: true, mixed: true },
+            host_import_alignment: None,
+            cooperative_matrix: false,
+            cooperative_matrix2: false,
+            small_halves: false,
+            matrix_n: Vec::new(),
+        }
     }
 }
 
-/// Likewise, with so many bytes of its own memory free.
+/// A made-up device with so many bytes of its own memory free.
 #[cfg(test)]
 pub(crate) fn fake_with(memory_budget_bytes: u64) -> Caps {
-    Caps { memory_budget_bytes, ..fake("made up", DeviceKind::Discrete) }
+    Caps { memory_budget_bytes, ..Caps::made_up("made up", DeviceKind::Discrete) }
 }
 
 #[cfg(test)]
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_device_without_a_needed_feature_is_refused_by_the_feature_s_name() {
-        let whole = fake("Acme One", DeviceKind::Discrete);
+        let whole = Caps::made_up("Acme One", DeviceKind::Discrete);
         assert!(whole.require().is_ok());
         type Lack = fn(&mut Caps);
         let lacks: [(Lack, &str); 7] = [
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_device_can_be_written_down_and_read_back() {
-        let mut caps = fake("Acme One", DeviceKind::Integrated);
+        let mut caps = Caps::made_up("Acme One", DeviceKind::Integrated);
         caps.heaps.push(Heap { len_bytes: 8 << 30, budget_bytes: 7 << 30, device_local: true });
         caps.fast_dots.mixed = false;
         let text = serde_json::to_string(&caps).unwrap();

@@ -347,12 +347,12 @@ impl Recording {
 
 #[cfg(test)]
 mod tests {
-    use super::super::caps::{fake, DeviceKind};
+    use super::super::caps::{Caps, DeviceKind};
     use super::*;
 
     #[test]
     fn a_dispatch_over_a_limit_is_told_by_its_kernel() {
-        let caps = Caps { max_groups: [70_000, 65_535, 65_535], ..fake("Acme One", DeviceKind::Discrete) };
+        let caps = Caps { max_groups: [70_000, 65_535, 65_535], ..Caps::made_up("Acme One", DeviceKind::Discrete) };
         assert!(takes(&caps, "argmax", (8, 8), [70_000, 65_535, 1]).is_ok());
         for grid in [[70_001, 1, 1], [1, 65_536, 1], [1, 1, 65_536]] {
             let error = takes(&caps, "argmax", (8, 8), grid).unwrap_err().to_string();

@@ -154,7 +154,7 @@ impl Device {
 
 #[cfg(test)]
 mod tests {
-    use super::super::caps::{fake, DeviceKind};
+    use super::super::caps::{Caps, DeviceKind};
     use super::*;
 
     /// A module of that many threads, known by the constant of id 0.
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_uses_subgroups_gets_whole_ones_of_the_size_that_kernels_are_chosen_for() {
-        let caps = Caps { subgroup_min: 8, ..fake("Acme One", DeviceKind::Integrated) };
+        let caps = Caps { subgroup_min: 8, ..Caps::made_up("Acme One", DeviceKind::Integrated) };
         let ask = |caps: &Caps, uses: bool, threads: u32| subgroups(caps, "embed", &module(uses), [threads, 1, 1]);
         assert_eq!(ask(&caps, true, 64).unwrap(), Subgroups { size: Some(32), full: true });
         assert_eq!(ask(&caps, false, 33).unwrap(), Subgroups { size: None, full: false });

@@ -78,7 +78,6 @@ pub fn choose(devices: &[Caps], select: &Select) -> Result<(usize, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::caps::fake;
     use super::*;
     use DeviceKind::{Cpu, Discrete, Integrated, Virtual};
 
@@ -95,7 +94,7 @@ mod tests {
             (&[Cpu], 0),
         ];
         for (kinds, expected) in cases {
-            let devices: Vec<Caps> = kinds.iter().map(|k| fake("gpu", *k)).collect();
+            let devices: Vec<Caps> = kinds.iter().map(|k| Caps::made_up("gpu", *k)).collect();
             assert_eq!(choose(&devices, &Select::Any).unwrap().0, expected, "{kinds:?}");
             let software = kinds == [Cpu];
             assert_eq!(preferred(&devices), (!software).then_some(expected), "{kinds:?}");
@@ -106,8 +105,8 @@ mod tests {
 
     #[test]
     fn a_device_that_lacks_a_feature_is_the_last_choice() {
-        let lacking = Caps { full_subgroups: false, ..fake("Acme One", Discrete) };
-        let devices = [lacking.clone(), fake("Acme Three", Integrated)];
+        let lacking = Caps { full_subgroups: false, ..Caps::made_up("Acme One", Discrete) };
+        let devices = [lacking.clone(), Caps::made_up("Acme Three", Integrated)];
         assert_eq!(choose(&devices, &Select::Auto).unwrap().0, 1);
         assert_eq!(choose(&devices, &Select::Index(0)).unwrap().0, 0, "but one asked for is taken");
         assert_eq!(choose(&[lacking], &Select::Auto).unwrap().0, 0);
@@ -115,7 +114,7 @@ mod tests {
 
     #[test]
     fn devices_are_found_by_index_name_and_uuid_and_errors_list_them() {
-        let devices = [fake("Acme One", Discrete), fake("Acme Three", Integrated)];
+        let devices = [Caps::made_up("Acme One", Discrete), Caps::made_up("Acme Three", Integrated)];
         assert_eq!(choose(&devices, &Select::Index(1)).unwrap().0, 1);
         assert_eq!(choose(&devices, &Select::Name("three".into())).unwrap().0, 1);
         assert_eq!(choose(&devices, &Select::Name(format!("{:0>32x}", 8))).unwrap().0, 0);
@@ -124,7 +123,7 @@ mod tests {
             assert!(error.contains("0: Acme One") && error.contains("1: Acme Three"), "{error}");
         }
         assert!(choose(&[], &Select::Any).is_err());
-        let error = choose(&[fake("soft", Cpu)], &Select::Auto).unwrap_err().to_string();
+        let error = choose(&[Caps::made_up("soft", Cpu)], &Select::Auto).unwrap_err().to_string();
         assert!(error.contains("expected a GPU with Vulkan, found 0: soft"), "{error}");
     }
 }

@@ -39,7 +39,7 @@ const float GAIN = 1.0;
 uint magic() { return 0; }
 #endif
 
-// With EXPERTS the columns of a workgroup are a run of pairs that use one expert, of a list of m0 runs (moe_permute.comp).
+// With EXPERTS the columns of a workgroup are a tile of pairs that use one expert, of a list of m0 tiles (moe_permute.comp).
 uint run_expert;
 uint pair_at(uint col) { return U32(uvec2(b1)).v[m0 + col]; }
 float routed_of(uint what, uint pair) { return b2.v[pair / USED * 4 * USED + what * USED + pair % USED]; }

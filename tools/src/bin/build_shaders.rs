@@ -18,7 +18,7 @@ type Fault = Box<dyn std::error::Error>;
 /// get names of their own.
 fn fields(format: &Format, second: bool) -> String {
     let mut out = format!("#define BLOCK_LEN {}\n#define BLOCK_BYTES {}\n", format.block_len, format.block_bytes);
-    out += &format!("#define SOA_BYTES {}\n", format.planes_block_bytes());
+    out += &format!("#define SOA_BYTES {}\n", format.soa_block_bytes());
     let mut before = 0;
     let parts = format.parts();
     // What only one of the two has stands there with nothing of the other.
