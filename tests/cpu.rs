@@ -65,7 +65,7 @@ fn instructions_caches_and_places_of_weights_change_little() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let ids: Vec<u32> = (0..48).map(|i| (i * 97 + 5) % 4096).collect();
     let truth = logits(&mut reference(&gguf), &ids, 48);
-    let mut try_one = |cache, cpu: Settings, bound: f64| {
+    let try_one = |cache, cpu: Settings, bound: f64| {
         let what = format!("{cache:?} {cpu:?}");
         let mut runner = runner(&gguf, &options(cache, cpu));
         for chunk in [1, 5, 48] {
