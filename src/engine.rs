@@ -207,6 +207,11 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     Ok(Some(opened))
 }
 
+/// What the CPU calls itself: the instructions that products use.
+pub fn cpu_name() -> String {
+    format!("{} kernels", pumex_cpu::Isa::best().name())
+}
+
 /// Positions on the CPU unless told: its cache grows, so only attention's cost speaks against more.
 fn cpu<'a>(gguf: &'a Gguf, plan: Plan, options: &Options) -> Result<Box<dyn Runner + 'a>> {
     let n_ctx = options.n_ctx.filter(|&n| n > 0).map_or(plan.n_ctx_train, |n| n as usize);

@@ -206,7 +206,7 @@ fn the_command_prints_json_and_writes_a_page_that_needs_nothing_else() {
 #[test]
 fn the_cpu_has_no_profile_and_a_model_has_one_source() {
     for (args, says) in [
-        (&["profile", "--device", "cpu"][..], "expected a Vulkan device, found the CPU reference"),
+        (&["profile", "--device", "cpu"][..], "expected a Vulkan device, found the CPU"),
         (&["profile", "-b", "0"], "--rows"),
         (&["profile", "-b", "513"], "expected at most 512 (--ubatch-size), found 513"),
         (&["profile", "--synthetic", "llama-9b"], "expected one of llama-1b, llama-8b, llama-70b,"),

@@ -1,7 +1,7 @@
 //! How weights lie in memory for the kernels: tiles of 16 rows, in which one vector holds four neighbouring weights of each row.
 //!
 //! A row is cut into cells of 32 weights, eight chunks of four. What a cell's codes need is a few 64-byte vectors per tile, by
-//! the number of bits ([`Codes`]); its scales lie apart, at the end of the tile ([`Scales`]). Every format is brought into one of
+//! the number of bits ([`Codes`]); scales follow the codes of a few cells ([`Scales`]), so that a tile is read front to back. Every format is brought into one of
 //! these forms when it is loaded (`formats/`), so kernels know forms and no formats.
 
 /// Weights of a cell.
@@ -91,7 +91,16 @@ impl Scales {
         }
     }
 
-    /// Bytes before each eight cells in a tile.
+    /// Cells whose codes come one after the other, and then their scales: a whole number of cache lines each.
+    pub const fn together(self) -> usize {
+        match self {
+            Scales::Half => 2,
+            Scales::HalfMin | Scales::Half16 | Scales::Float => 1,
+            Scales::Byte | Scales::ByteMin | Scales::Byte16 | Scales::Byte16Min => SUPER,
+        }
+    }
+
+    /// Bytes before the scales of eight cells.
     pub const fn super_bytes(self) -> usize {
         match (self.is_super(), self.has_min()) {
             (false, _) => 0,
@@ -115,16 +124,27 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Bytes of a tile's codes.
-    pub const fn codes_bytes(&self, cols: usize) -> usize {
-        cols / CELL * self.codes.vectors() * 64
+    /// Bytes of the codes of cells that lie together.
+    pub const fn codes_bytes(&self) -> usize {
+        self.scales.together() * self.codes.vectors() * 64
     }
 
-    /// Bytes of a tile of 16 rows of `cols` weights: codes, then scales.
+    /// Bytes of cells that lie together: codes, scales of scales, scales.
+    pub const fn group_bytes(&self) -> usize {
+        let scales = self.scales.together() * self.scales.cell_bytes() + self.scales.super_bytes();
+        self.codes_bytes() + scales.next_multiple_of(64)
+    }
+
+    /// Bytes of a tile of 16 rows of `cols` weights.
     pub const fn tile_bytes(&self, cols: usize) -> usize {
-        let cells = cols / CELL;
-        let scales = cells * self.scales.cell_bytes() + cells / SUPER * self.scales.super_bytes();
-        self.codes_bytes(cols) + scales.next_multiple_of(64)
+        (cols / CELL).div_ceil(self.scales.together()) * self.group_bytes()
+    }
+
+    /// Where the codes of a cell are in a tile, where its scales, and where the scales of these.
+    pub const fn places(&self, cell: usize) -> (usize, usize, usize) {
+        let (group, i) = (cell / self.scales.together() * self.group_bytes(), cell % self.scales.together());
+        let above = group + self.codes_bytes();
+        (group + i * self.codes.vectors() * 64, above + self.scales.super_bytes() + i * self.scales.cell_bytes(), above)
     }
 }
 

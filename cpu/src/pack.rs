@@ -1,7 +1,7 @@
 //! Rows of blocks, as files have them, into tiles.
 
 use crate::formats::{with_format, Source};
-use crate::layout::{Block, Codes, Scales, CELL, SUPER};
+use crate::layout::{Block, Codes, Scales, CELL};
 use crate::simd::{entries, Simd, LANES};
 use pumex_quant::FormatId;
 
@@ -40,40 +40,35 @@ fn put_cell(codes: Codes, chunk: &[u32; 8], to: &mut [u8], row: usize) {
     }
 }
 
-/// Writes the scales of the cells of a block, of which `first` is the first, at this row.
+/// Writes the scales of a cell, of which the block has number `c`, to where they are in the tile, at this row.
 #[inline(always)]
-fn put_scales(kind: Scales, b: &Block, (first, cells): (usize, usize), to: &mut [u8], row: usize) {
+fn put_scales(kind: Scales, b: &Block, c: usize, (at, above): (usize, usize), tile: &mut [u8], row: usize) {
     let group = CELL / kind.group();
-    for c in 0..cells {
-        let cell = first + c;
-        let at = cell * kind.cell_bytes() + cell / SUPER * kind.super_bytes() + kind.super_bytes();
-        let to = &mut to[at..][..kind.cell_bytes()];
-        match kind {
-            Scales::Half => to[2 * row..][..2].copy_from_slice(&b.halves[c].to_le_bytes()),
-            Scales::HalfMin => {
-                to[2 * row..][..2].copy_from_slice(&b.halves[c].to_le_bytes());
-                to[32 + 2 * row..][..2].copy_from_slice(&b.half_mins[c].to_le_bytes());
-            }
-            Scales::Half16 => {
-                to[2 * row..][..2].copy_from_slice(&b.halves[2 * c].to_le_bytes());
-                to[32 + 2 * row..][..2].copy_from_slice(&b.halves[2 * c + 1].to_le_bytes());
-            }
-            Scales::Float => to[4 * row..][..4].copy_from_slice(&b.floats[c].to_le_bytes()),
-            Scales::Byte | Scales::Byte16 | Scales::ByteMin | Scales::Byte16Min => {
-                for g in 0..group {
-                    to[16 * g + row] = b.scales[group * c + g];
-                    if kind.has_min() {
-                        to[16 * (group + g) + row] = b.mins[group * c + g];
-                    }
+    let to = &mut tile[at..][..kind.cell_bytes()];
+    match kind {
+        Scales::Half => to[2 * row..][..2].copy_from_slice(&b.halves[c].to_le_bytes()),
+        Scales::HalfMin => {
+            to[2 * row..][..2].copy_from_slice(&b.halves[c].to_le_bytes());
+            to[32 + 2 * row..][..2].copy_from_slice(&b.half_mins[c].to_le_bytes());
+        }
+        Scales::Half16 => {
+            to[2 * row..][..2].copy_from_slice(&b.halves[2 * c].to_le_bytes());
+            to[32 + 2 * row..][..2].copy_from_slice(&b.halves[2 * c + 1].to_le_bytes());
+        }
+        Scales::Float => to[4 * row..][..4].copy_from_slice(&b.floats[c].to_le_bytes()),
+        Scales::Byte | Scales::Byte16 | Scales::ByteMin | Scales::Byte16Min => {
+            for g in 0..group {
+                to[16 * g + row] = b.scales[group * c + g];
+                if kind.has_min() {
+                    to[16 * (group + g) + row] = b.mins[group * c + g];
                 }
             }
         }
     }
-    if kind.is_super() {
-        let at = first / SUPER * (SUPER * kind.cell_bytes() + kind.super_bytes());
-        to[at + 2 * row..][..2].copy_from_slice(&b.d.to_le_bytes());
+    if kind.is_super() && c == 0 {
+        tile[above + 2 * row..][..2].copy_from_slice(&b.d.to_le_bytes());
         if kind.has_min() {
-            to[at + 32 + 2 * row..][..2].copy_from_slice(&b.dmin.to_le_bytes());
+            tile[above + 32 + 2 * row..][..2].copy_from_slice(&b.dmin.to_le_bytes());
         }
     }
 }
@@ -81,21 +76,20 @@ fn put_scales(kind: Scales, b: &Block, (first, cells): (usize, usize), to: &mut 
 #[inline(always)]
 fn tile_of<T: Source>(rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
     let layout = T::LAYOUT;
-    let (codes, scales) = tile.split_at_mut(layout.codes_bytes(cols));
     let (cells, cell_bytes) = (T::LEN / CELL, 64 * layout.codes.vectors());
     let mut block = Block::new();
     for at in 0..cols / T::LEN {
-        let codes = &mut codes[at * cells * cell_bytes..][..cells * cell_bytes];
         for (row, bytes) in rows.iter().enumerate() {
             T::split(&bytes[at * T::BYTES..][..T::BYTES], &mut block);
-            for (codes, cell) in codes.chunks_exact_mut(cell_bytes).zip(block.codes.chunks_exact(CELL)) {
+            for (c, cell) in block.codes.chunks_exact(CELL).take(cells).enumerate() {
+                let (codes, scales, above) = layout.places(at * cells + c);
                 let mut chunk = [0; 8];
                 for (word, b) in chunk.iter_mut().zip(cell.chunks_exact(4)) {
                     *word = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
                 }
-                put_cell(layout.codes, &chunk, codes, row);
+                put_cell(layout.codes, &chunk, &mut tile[codes..][..cell_bytes], row);
+                put_scales(layout.scales, &block, c, (scales, above), tile, row);
             }
-            put_scales(layout.scales, &block, (at * cells, cells), scales, row);
         }
     }
 }
@@ -118,9 +112,10 @@ entries! {
 
 /// Weight `col` of row `row` of a tile, as kernels take it: to test kernels and packing apart.
 #[cfg(test)]
-pub(crate) fn weight(layout: &crate::layout::Layout, cols: usize, tile: &[u8], row: usize, col: usize) -> f32 {
+pub(crate) fn weight(layout: &crate::layout::Layout, tile: &[u8], row: usize, col: usize) -> f32 {
     let (cell, c, lane) = (col / CELL, col % CELL / 4, 4 * row + col % 4);
-    let vector = |v: usize| tile[(cell * layout.codes.vectors() + v) * 64 + lane];
+    let (codes, at, above) = layout.places(cell);
+    let vector = |v: usize| tile[codes + v * 64 + lane];
     let nibble = || vector(c % 4) >> (4 * (c / 4)) & 15;
     let pair = |at: usize| vector(at + c % 2) >> (2 * (c / 2)) & 3;
     let looked_up = |code: u8| layout.table[usize::from(code)];
@@ -133,9 +128,7 @@ pub(crate) fn weight(layout: &crate::layout::Layout, cols: usize, tile: &[u8], r
         Codes::Eight => vector(c),
     };
     let kind = layout.scales;
-    let s = &tile[layout.codes_bytes(cols)..];
-    let before = cell / SUPER * (SUPER * kind.cell_bytes() + kind.super_bytes());
-    let at = &s[cell * kind.cell_bytes() + (cell / SUPER + 1) * kind.super_bytes()..];
+    let (at, above) = (&tile[at..], &tile[above..]);
     let half = |b: &[u8], i: usize| half::f16::from_le_bytes([b[2 * i], b[2 * i + 1]]).to_f32();
     let g = col % CELL / kind.group();
     let (scale, min) = match kind {
@@ -143,10 +136,10 @@ pub(crate) fn weight(layout: &crate::layout::Layout, cols: usize, tile: &[u8], r
         Scales::HalfMin => (half(at, row), half(&at[32..], row)),
         Scales::Half16 => (half(&at[32 * g..], row), 0.0),
         Scales::Float => (f32::from_le_bytes([0, 1, 2, 3].map(|i| at[4 * row + i])), 0.0),
-        Scales::Byte | Scales::Byte16 => (f32::from(at[16 * g + row] as i8) * half(&s[before..], row), 0.0),
+        Scales::Byte | Scales::Byte16 => (f32::from(at[16 * g + row] as i8) * half(above, row), 0.0),
         Scales::ByteMin | Scales::Byte16Min => (
-            f32::from(at[16 * g + row]) * half(&s[before..], row),
-            f32::from(at[16 * (CELL / kind.group() + g) + row]) * half(&s[before + 32..], row),
+            f32::from(at[16 * g + row]) * half(above, row),
+            f32::from(at[16 * (CELL / kind.group() + g) + row]) * half(&above[32..], row),
         ),
     };
     let zero = if kind.has_min() { 0.0 } else { 128.0 };

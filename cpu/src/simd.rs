@@ -68,6 +68,8 @@ pub trait Simd: Copy + 'static {
     unsafe fn dot(sum: Self::I, u: Self::B, a: *const i8) -> Self::I;
     /// Likewise of the weights `u - 128`.
     unsafe fn dot_biased(sum: Self::I, u: Self::B, a: *const i8) -> Self::I;
+    /// Sums of integers.
+    unsafe fn add_sums(a: Self::I, b: Self::I) -> Self::I;
     /// As floats.
     unsafe fn floats(a: Self::I) -> Self::F;
 

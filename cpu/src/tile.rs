@@ -1,7 +1,7 @@
 //! Products with a tile: straight from its packed form for one column, and through unpacked bytes for many.
 
 use crate::acts::{BIAS, BIAS_16, RECORD, SCALE, SUM, SUM_16};
-use crate::layout::{Codes, Layout, Scales, CELL, SUPER};
+use crate::layout::{Codes, Layout, Scales, CELL};
 use crate::simd::{entries, Simd, LANES};
 
 /// How chunks of a cell come out of its vectors; a type per number of bits.
@@ -120,7 +120,7 @@ pub(crate) struct Form<'a> {
 }
 
 /// Bytes ahead that memory is asked for: what arrives while it takes to come.
-const AHEAD: usize = 4096;
+const AHEAD: usize = 3072;
 
 /// One tile times one column.
 ///
@@ -133,45 +133,57 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8,
         let cells = form.cols / CELL;
         let table = S::table(form.layout.table.as_ptr());
         let factor = S::splat(form.layout.factor);
-        let (mut codes, mut a) = (tile, acts);
-        let mut s = tile.add(form.layout.codes_bytes(form.cols));
+        let (mut group, mut a, mut left) = (tile, acts, cells);
         let (mut d, mut dmin) = (factor, factor);
         // Two sums of each, so that additions need not wait for each other.
         let mut sums = [S::splat(0.0); 2];
         let mut mins = S::splat(0.0);
-        let groups = CELL / G::KIND.group();
-        for cell in 0..cells {
-            if G::KIND.is_super() && cell % SUPER == 0 {
-                d = S::mul(S::halves(s.cast()), factor);
+        let (groups, together) = (CELL / G::KIND.group(), G::KIND.together());
+        let scales_at = together * 64 * U::VECTORS;
+        let bytes = scales_at + (together * G::KIND.cell_bytes() + G::KIND.super_bytes()).next_multiple_of(64);
+        while left > 0 {
+            for line in (scales_at..bytes).step_by(64) {
+                S::prefetch(group.wrapping_add(AHEAD + line));
+            }
+            let above = group.add(scales_at);
+            if G::KIND.is_super() {
+                d = S::mul(S::halves(above.cast()), factor);
                 if G::KIND.has_min() {
-                    dmin = S::mul(S::halves(s.add(32).cast()), factor);
-                }
-                s = s.add(G::KIND.super_bytes());
-            }
-            for v in 0..U::VECTORS {
-                S::prefetch(codes.wrapping_add(AHEAD + 64 * v));
-            }
-            if cell % 2 == 0 {
-                S::prefetch(s.wrapping_add(AHEAD / 4));
-            }
-            let scale = a.add(SCALE).cast::<f32>().read();
-            for g in 0..groups {
-                let bias = if groups == 1 { BIAS } else { BIAS_16 + 4 * g };
-                let mut dot =
-                    if G::KIND.has_min() { S::no_sum() } else { S::biased_sum(a.add(bias).cast::<i32>().read()) };
-                for c in g * 8 / groups..(g + 1) * 8 / groups {
-                    let w = U::chunk::<S>(codes, table, c);
-                    let x = a.add(4 * c).cast::<i8>();
-                    dot = if G::KIND.has_min() { S::dot(dot, w, x) } else { S::dot_biased(dot, w, x) };
-                }
-                let step = S::mul(G::scale::<S>(s, d, g), S::splat(scale));
-                sums[g] = S::fma(S::floats(dot), step, sums[g]);
-                if G::KIND.has_min() {
-                    let at = if groups == 1 { SUM } else { SUM_16 + 4 * g };
-                    mins = S::fma(G::min::<S>(s, dmin, g), S::splat(a.add(at).cast::<f32>().read()), mins);
+                    dmin = S::mul(S::halves(above.add(32).cast()), factor);
                 }
             }
-            (codes, s, a) = (codes.add(64 * U::VECTORS), s.add(G::KIND.cell_bytes()), a.add(RECORD));
+            for cell in 0..together.min(left) {
+                let codes = group.add(64 * U::VECTORS * cell);
+                let s = above.add(G::KIND.super_bytes() + cell * G::KIND.cell_bytes());
+                for v in 0..U::VECTORS {
+                    S::prefetch(codes.wrapping_add(AHEAD + 64 * v));
+                }
+                let scale = a.add(SCALE).cast::<f32>().read();
+                for g in 0..groups {
+                    let bias = if groups == 1 { BIAS } else { BIAS_16 + 4 * g };
+                    // Two sums, so that products need not wait for each other.
+                    let mut dots = [S::no_sum(); 2];
+                    if !G::KIND.has_min() {
+                        dots[0] = S::biased_sum(a.add(bias).cast::<i32>().read());
+                    }
+                    for c in g * 8 / groups..(g + 1) * 8 / groups {
+                        let w = U::chunk::<S>(codes, table, c);
+                        let x = a.add(4 * c).cast::<i8>();
+                        let dot = dots[c % 2];
+                        dots[c % 2] = if G::KIND.has_min() { S::dot(dot, w, x) } else { S::dot_biased(dot, w, x) };
+                    }
+                    let dot = S::add_sums(dots[0], dots[1]);
+                    let step = S::mul(G::scale::<S>(s, d, g), S::splat(scale));
+                    sums[g] = S::fma(S::floats(dot), step, sums[g]);
+                    if G::KIND.has_min() {
+                        let at = if groups == 1 { SUM } else { SUM_16 + 4 * g };
+                        mins = S::fma(G::min::<S>(s, dmin, g), S::splat(a.add(at).cast::<f32>().read()), mins);
+                    }
+                }
+                a = a.add(RECORD);
+            }
+            left -= together.min(left);
+            group = group.add(bytes);
         }
         S::sub(S::add(sums[0], sums[1]), mins)
     }
@@ -188,20 +200,20 @@ unsafe fn unpacked<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u
         let cells = form.cols / CELL;
         let table = S::table(form.layout.table.as_ptr());
         let factor = S::splat(form.layout.factor);
-        let mut s = tile.add(form.layout.codes_bytes(form.cols));
-        let (mut d, mut dmin) = (factor, factor);
         let groups = CELL / G::KIND.group();
         let mins = scales.add(cells * groups * LANES);
         for cell in 0..cells {
-            if G::KIND.is_super() && cell % SUPER == 0 {
-                d = S::mul(S::halves(s.cast()), factor);
+            let (at, s, above) = form.layout.places(cell);
+            let (s, above) = (tile.add(s), tile.add(above));
+            let (mut d, mut dmin) = (factor, factor);
+            if G::KIND.is_super() {
+                d = S::mul(S::halves(above.cast()), factor);
                 if G::KIND.has_min() {
-                    dmin = S::mul(S::halves(s.add(32).cast()), factor);
+                    dmin = S::mul(S::halves(above.add(32).cast()), factor);
                 }
-                s = s.add(G::KIND.super_bytes());
             }
             for c in 0..8 {
-                let w = U::chunk::<S>(tile.add(cell * 64 * U::VECTORS), table, c);
+                let w = U::chunk::<S>(tile.add(at), table, c);
                 S::put_bytes(codes.add((8 * cell + c) * 64), w);
             }
             for g in 0..groups {
@@ -210,7 +222,6 @@ unsafe fn unpacked<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u
                     S::store(mins.add((cell * groups + g) * LANES), G::min::<S>(s, dmin, g));
                 }
             }
-            s = s.add(G::KIND.cell_bytes());
         }
     }
 }

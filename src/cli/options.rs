@@ -88,7 +88,7 @@ pub struct EngineArgs {
     /// Most rows in one step (-ub)
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     pub ubatch_size: u32,
-    /// CPU threads; 0 or below means one per core
+    /// CPU threads; 0 or below means one per physical core that the process may use
     #[arg(short, long, value_name = "N", default_value_t = -1)]
     pub threads: i32,
     /// Layers on the GPU (-ngl); accepted, all layers run on the device
@@ -109,8 +109,35 @@ pub struct EngineArgs {
     /// Turn the Vulkan validation layer on
     #[arg(long)]
     pub validation: bool,
-    #[arg(long, hide = true)]
+    /// CPU threads of steps of several rows (-tb) [default: as --threads]
+    #[arg(long, value_name = "N")]
     threads_batch: Option<i32>,
+    /// Processors that CPU threads run on (-C), as a hexadecimal mask
+    #[arg(long, value_name = "MASK", value_parser = mask)]
+    cpu_mask: Option<Processors>,
+    /// Multiply with weights as the file has them (-nr): less memory, less speed, on the CPU
+    #[arg(long)]
+    no_repack: bool,
+    #[arg(long, hide = true)]
+    cpu_strict: Option<u32>,
+    #[arg(long, hide = true)]
+    poll: Option<u32>,
+}
+
+/// Numbers of processors.
+#[derive(Clone, Debug)]
+pub struct Processors(Vec<usize>);
+
+/// The processors of a hexadecimal mask, lowest first.
+fn mask(text: &str) -> std::result::Result<Processors, String> {
+    let digits = text.trim_start_matches("0x");
+    let digit = |c: char| c.to_digit(16).ok_or_else(|| "expected hexadecimal digits".to_string());
+    let digits = digits.chars().rev().map(digit).collect::<std::result::Result<Vec<u32>, String>>()?;
+    let set: Vec<usize> = (0..4 * digits.len()).filter(|i| digits[i / 4] >> (i % 4) & 1 == 1).collect();
+    if set.is_empty() {
+        return Err("expected a processor at least".to_string());
+    }
+    Ok(Processors(set))
 }
 
 impl EngineArgs {
@@ -128,7 +155,9 @@ impl EngineArgs {
             cpu: Settings {
                 threads: some(self.threads),
                 batch_threads: self.threads_batch.and_then(some),
-                ..Settings::default()
+                in_place: self.no_repack,
+                isa: None,
+                processors: self.cpu_mask.clone().map_or_else(Vec::new, |p| p.0),
             },
             ..Options::default()
         }

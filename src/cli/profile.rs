@@ -78,7 +78,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let gguf = session::open_source(&args.model)?;
     let model = engine::model_info(&gguf)?;
     let Some(device) = engine::device(&args.engine.options(None))? else {
-        let what = "profile: expected a Vulkan device, found the CPU reference, which has no clock for its ops; \
+        let what = "profile: expected a Vulkan device, found the CPU, which has no clock for its ops; \
                     --device vulkan takes a software device, too";
         return Err(Error::Usage(what.into()));
     };

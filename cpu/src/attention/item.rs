@@ -90,6 +90,15 @@ pub(super) fn run(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, take: &mut Take<'_
             q.iter_mut().zip(from).for_each(|(q, x)| *q = x * rules.scores.scale);
         }
         for (b, block) in job.blocks.iter().enumerate() {
+            // Blocks lie apart, so that what comes next has to be asked for.
+            if let Some(next) = job.blocks.get(b + 1) {
+                let (keys, values) = cache.head(*next, job.kv_head);
+                // SAFETY: the instructions are there; nothing is read.
+                unsafe {
+                    ask(isa, keys);
+                    ask(isa, values);
+                }
+            }
             step(isa, rules, job, (job.from + b * BLOCK, *block), room);
         }
         for i in 0..queries {
@@ -163,6 +172,8 @@ fn step(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, (at, block): (usize, u32), r
 }
 
 entries! {
+    /// Asks for memory that is needed soon.
+    fn ask(bytes: &[u8]) = ask_lines;
     /// `len` floats, a multiple of 16, as f32.
     fn widen(kind: Float, from: *const u8, len: usize, to: *mut f32) = widen_any;
     /// Scores of 32 positions for all queries.
@@ -181,6 +192,14 @@ macro_rules! by_float {
             Float::Bf16 => $f::<$s, Brain>($($a),*),
         }
     };
+}
+
+#[inline(always)]
+unsafe fn ask_lines<S: Simd>(bytes: &[u8]) {
+    for line in bytes.chunks(64) {
+        // SAFETY: the caller answers for the instructions.
+        unsafe { S::prefetch(line.as_ptr()) };
+    }
 }
 
 #[inline(always)]

@@ -34,6 +34,8 @@ macro_rules! common {
             fn look_up(table: Two<__m256i>, index: Two<__m256i>) -> Two<__m256i> =
                 (_mm256_shuffle_epi8(table.0, index.0), _mm256_shuffle_epi8(table.1, index.1));
             fn no_sum() -> Two<__m256i> = (_mm256_setzero_si256(), _mm256_setzero_si256());
+            fn add_sums(a: Two<__m256i>, b: Two<__m256i>) -> Two<__m256i> =
+                (_mm256_add_epi32(a.0, b.0), _mm256_add_epi32(a.1, b.1));
             fn floats(a: Two<__m256i>) -> Two<__m256> = (_mm256_cvtepi32_ps(a.0), _mm256_cvtepi32_ps(a.1));
             fn load(p: *const f32) -> Two<__m256> = (_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8)));
             fn store(p: *mut f32, a: Two<__m256>) = { _mm256_storeu_ps(p, a.0); _mm256_storeu_ps(p.add(8), a.1) };

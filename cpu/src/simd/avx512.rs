@@ -31,6 +31,7 @@ impl Simd for Avx512 {
             _mm512_dpbusd_epi32(sum, u, _mm512_set1_epi32(a.cast::<i32>().read_unaligned()));
         fn dot_biased(sum: __m512i, u: __m512i, a: *const i8) -> __m512i =
             _mm512_dpbusd_epi32(sum, u, _mm512_set1_epi32(a.cast::<i32>().read_unaligned()));
+        fn add_sums(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
         fn floats(a: __m512i) -> __m512 = _mm512_cvtepi32_ps(a);
         fn load(p: *const f32) -> __m512 = _mm512_loadu_ps(p);
         fn store(p: *mut f32, a: __m512) = _mm512_storeu_ps(p, a);

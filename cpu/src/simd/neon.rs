@@ -46,6 +46,7 @@ impl Simd for Neon {
             let a = vreinterpretq_s8_s32(vdupq_n_s32(a.cast::<i32>().read_unaligned()));
             four!(I, sdot(sum[I], vreinterpretq_s8_u8(veorq_u8(u[I], vdupq_n_u8(0x80))), a))
         };
+        fn add_sums(a: Ints, b: Ints) -> Ints = four!(I, vaddq_s32(a[I], b[I]));
         fn floats(a: Ints) -> Floats = four!(I, vcvtq_f32_s32(a[I]));
         fn load(p: *const f32) -> Floats = four!(I, vld1q_f32(p.add(4 * I)));
         fn store(p: *mut f32, a: Floats) = for (i, a) in a.iter().enumerate() { vst1q_f32(p.add(4 * i), *a) };

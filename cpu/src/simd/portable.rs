@@ -61,6 +61,11 @@ impl Simd for Portable {
         fn dot(sum: Ints, u: Bytes, a: *const i8) -> Ints = dot(sum, u, 0, a.cast::<[i8; 4]>().read_unaligned());
         fn dot_biased(sum: Ints, u: Bytes, a: *const i8) -> Ints =
             dot(sum, u, 128, a.cast::<[i8; 4]>().read_unaligned());
+        fn add_sums(a: Ints, b: Ints) -> Ints = {
+            let mut sums = a;
+            sums.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+            sums
+        };
         fn floats(a: Ints) -> Floats = each(|i| a[i] as f32);
         fn load(p: *const f32) -> Floats = p.cast::<Floats>().read_unaligned();
         fn store(p: *mut f32, a: Floats) = p.cast::<Floats>().write_unaligned(a);
