@@ -7,6 +7,7 @@ mod bind;
 mod info;
 mod loaded;
 mod memory;
+mod offload;
 mod params;
 mod program;
 mod replay;
@@ -22,6 +23,7 @@ pub use crate::lower::CacheType;
 pub use crate::plan::KV_BLOCK;
 pub use info::{model_info, ModelInfo};
 pub use memory::MemoryPlan;
+pub use offload::Offload;
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 
@@ -70,6 +72,8 @@ pub struct Options {
     pub cache_type_k: CacheType,
     /// Elements of V.
     pub cache_type_v: CacheType,
+    /// Layers that run on the GPU, the last ones; none takes as many as there is room for.
+    pub gpu_layers: Option<usize>,
     /// Turns the validation layer on.
     pub validation: bool,
     /// Codes of activations in products by integers; the device's best where it is not told.
@@ -114,6 +118,7 @@ impl Default for Options {
             cache_positions: None,
             cache_type_k: CacheType::F16,
             cache_type_v: CacheType::F16,
+            gpu_layers: None,
             validation: false,
             activations: None,
             cpu: Settings::default(),
@@ -170,8 +175,15 @@ fn run_plan<'a>(
     progress: Progress<'_>,
 ) -> Result<Box<dyn Runner + 'a>> {
     match device {
-        Some(device) => Ok(Box::new(VulkanRunner::new(gguf, plan, device, options, progress)?)),
-        None => cpu(gguf, plan, options),
+        Some(device) => match options.gpu_layers {
+            None => offload::fitting(gguf, &plan, device, options, progress),
+            Some(0) => cpu_runner(gguf, plan, options),
+            Some(n) if n < plan.layers.len() => {
+                Ok(Box::new(Offload::new(gguf, &plan, device, n, options, progress)?))
+            }
+            Some(_) => Ok(Box::new(VulkanRunner::new(gguf, plan, device, options, progress)?)),
+        },
+        None => cpu_runner(gguf, plan, options),
     }
 }
 
@@ -213,7 +225,7 @@ pub fn cpu_name() -> String {
 }
 
 /// Positions on the CPU unless told: its cache grows, so only attention's cost speaks against more.
-fn cpu<'a>(gguf: &'a Gguf, plan: Plan, options: &Options) -> Result<Box<dyn Runner + 'a>> {
+fn cpu_runner<'a>(gguf: &'a Gguf, plan: Plan, options: &Options) -> Result<Box<dyn Runner + 'a>> {
     let n_ctx = options.n_ctx.filter(|&n| n > 0).map_or(plan.n_ctx_train, |n| n as usize);
     let (n_seqs, max_rows) = (options.n_seqs as usize, options.max_rows as usize);
     if options.device == DeviceChoice::Reference {

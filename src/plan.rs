@@ -11,6 +11,7 @@ mod inputs;
 mod op;
 pub mod pass;
 mod place;
+mod split;
 mod state;
 
 pub use attention::{AttentionSpec, Mask};
@@ -18,6 +19,7 @@ pub use builder::Builder;
 pub use inputs::{Input, Routed};
 pub use op::{Access, ExpertPart, MatPart, Norm, Op, Rope, RopeNorm, RopeStyle, Router, TopK};
 pub use place::Placement;
+pub use split::FROM_HOST;
 pub use state::{KvSpec, LayerState, RecurrentSpec, MAX_HEAD_DIM};
 
 use pumex_quant::Format;

@@ -127,7 +127,7 @@ pub trait Runner: Send {
     /// # Errors
     /// A ticket that is not the oldest one's; logits that are NaN, after which the sequence has no sampled id; a lost device.
     fn finish(&mut self, ticket: Ticket) -> Result<Output>;
-    /// Why this runner cannot sample ids by such a megakernel, so that the caller has to, from logits; none if it can.
+    /// Why this runner cannot sample ids by such a chain, so that the caller has to, from logits; none if it can.
     fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {
         Some("the runner gives only logits and greedy ids".into())
     }

@@ -13,6 +13,7 @@ mod kernels;
 mod layout;
 mod megakernel;
 mod moe_tiles;
+mod offload;
 mod passes;
 mod plans;
 mod products;

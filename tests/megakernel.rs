@@ -34,12 +34,15 @@ fn stages_of_products_are_what_dispatches_are() {
             assert_silent(&runner);
             Some((all, ids, runner.counters().dispatches - before))
         };
-        let exact = ActivationQuant::Q16;
+        // Of 8 bits a pipeline takes half as long to build; a sample has those, and the bound of their scales.
+        let (exact, bound) = if exhaustive() { (ActivationQuant::Q16, 5e-9) } else { (ActivationQuant::Q8, 5e-4) };
         let (Some(megakernel), Some(unfused)) = (run(true, exact), run(false, exact)) else { return };
         let error = nmse(&megakernel.0, &unfused.0);
         println!("{}: NMSE {error:.2e}, {} and {} dispatches", path.display(), megakernel.2, unfused.2);
-        assert!(error < 5e-9, "{}: NMSE {error:e}", path.display());
-        assert_eq!(megakernel.1, unfused.1, "{}", path.display());
+        assert!(error < bound, "{}: NMSE {error:e}", path.display());
+        if exhaustive() {
+            assert_eq!(megakernel.1, unfused.1, "{}", path.display());
+        }
         let scales = path.ends_with("qwen3moe.gguf"); // of experts, which megakernels do not take
         assert_eq!(
             megakernel.2 < unfused.2,
@@ -102,6 +105,7 @@ fn stages_of_attention_are_what_dispatches_are() {
             // Attention whole, of some turns, in parts, and of some turns of a part; software devices are slow.
             let cpu = runner.vk().caps().kind == pumex::vk::DeviceKind::Cpu;
             let starts: &[usize] = match (cpu, name, recipe) {
+                (true, "tiny", "Q8_0") if !exhaustive() => &[300],
                 (true, "tiny", "Q8_0" | "Q3_K_M") => &[0, 40, 300],
                 (true, ..) => &[0, 40],
                 _ => &[0, 40, 150, 300, 4000],
@@ -207,10 +211,12 @@ fn stages_take_biases_and_factors() {
     assert!(nmse(&logits(&mut reference(&plain), &ids, 64), &truth) > 1e-3, "they matter");
     for megakernel in [true, false] {
         let megakernel = Some(megakernel);
-        let way = pumex::engine::Options { debug: Debug { megakernel, ..exact() }, ..options(CacheType::F32) };
+        let (codes, bound) = if exhaustive() { (ActivationQuant::Q16, 1e-7) } else { (ActivationQuant::Q8, 5e-4) };
+        let debug = Debug { megakernel, ..exact() };
+        let way = pumex::engine::Options { debug, activations: Some(codes), ..options(CacheType::F32) };
         let Some(mut runner) = vulkan(&gguf, way) else { return };
         let error = nmse(&logits(&mut runner, &ids, 1), &truth);
-        assert!(error < 1e-7, "megakernel {megakernel:?}: NMSE {error:e}");
+        assert!(error < bound, "megakernel {megakernel:?}: NMSE {error:e}");
         assert_silent(&runner);
     }
 }

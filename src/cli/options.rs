@@ -62,6 +62,18 @@ fn activations(text: &str) -> std::result::Result<ActivationQuant, String> {
     }
 }
 
+/// How many layers run on the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuLayers(pub Option<usize>);
+
+fn gpu_layers(text: &str) -> std::result::Result<GpuLayers, String> {
+    match text {
+        "auto" | "-1" => Ok(GpuLayers(None)),
+        "all" => Ok(GpuLayers(Some(usize::MAX))),
+        n => n.parse().map(|n| GpuLayers(Some(n))).map_err(|_| "expected a number, all or auto".to_string()),
+    }
+}
+
 /// llama.cpp's three-way switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
@@ -91,9 +103,9 @@ pub struct EngineArgs {
     /// CPU threads; 0 or below means one per physical core that the process may use
     #[arg(short, long, value_name = "N", default_value_t = -1)]
     pub threads: i32,
-    /// Layers on the GPU (-ngl); accepted, all layers run on the device
-    #[arg(long, value_name = "N", default_value = "-1")]
-    pub gpu_layers: String,
+    /// Layers on the GPU, the last ones (-ngl): a number, all, or auto, as many as there is room for
+    #[arg(long, value_name = "N", value_parser = gpu_layers, default_value = "auto")]
+    pub gpu_layers: GpuLayers,
     /// KV cache type of K (-ctk)
     #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
     pub cache_type_k: CacheType,
@@ -150,6 +162,7 @@ impl EngineArgs {
             max_rows: self.ubatch_size,
             cache_type_k: self.cache_type_k,
             cache_type_v: self.cache_type_v,
+            gpu_layers: self.gpu_layers.0,
             validation: self.validation,
             activations: self.activations,
             cpu: Settings {

@@ -90,7 +90,7 @@ impl<'a> Fast<'a> {
         let cpu = Cpu { pool: Pool::new(one.max(more), pin), isa };
         let weights = Weights::new(gguf, &plan, &cpu, !settings.in_place)?;
         let Sizes { n_ctx, n_seqs, max_rows, .. } = sizes;
-        let limits = Limits { n_vocab: plan.n_vocab, n_ctx, max_rows, n_seqs };
+        let limits = Limits { n_vocab: plan.n_ids(), n_ctx, max_rows, n_seqs };
         let blocks = match sizes.cache_positions {
             Some(positions) => positions.div_ceil(KV_BLOCK),
             None => n_ctx.div_ceil(KV_BLOCK) * n_seqs,

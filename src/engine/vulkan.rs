@@ -130,7 +130,7 @@ impl VulkanRunner {
 
     fn session_of(model: Arc<Model>, state: DeviceState, size: SessionSize) -> Self {
         let SessionSize { max_rows, n_seqs, n_ctx, .. } = size;
-        let limits = Limits { n_vocab: model.program.plan.n_vocab, n_ctx, max_rows, n_seqs };
+        let limits = Limits { n_vocab: model.program.plan.n_ids(), n_ctx, max_rows, n_seqs };
         let session = Session::new(limits, &size.sized(&model.program.stores));
         VulkanRunner {
             model,
@@ -194,6 +194,15 @@ impl VulkanRunner {
     /// Whether the time is taken after every op of the steps started from now on. Such steps have recordings of their own.
     pub fn stamp_ops(&mut self, on: bool) {
         self.timing.ops = on;
+    }
+
+    /// Fills the table that rows of the next step start from, where the plan is the second part of a model ([`Plan::split`]). No
+    /// step may be in flight.
+    pub fn fill_rows(&mut self, rows: &[f32]) {
+        let weights = self.model.program.plan.weights.iter().zip(&self.model.weights);
+        for (_, buffer) in weights.filter(|(info, _)| info.is_from_host()) {
+            buffer.write(0, bytemuck::cast_slice(rows));
+        }
     }
 
     /// Whether steps of one row may let one dispatch do products that follow each other (the megakernel).

@@ -218,7 +218,8 @@ pub fn upload(
 ) -> Result<(Vec<Buffer>, Spent)> {
     let begun = Instant::now();
     let held = |w: &WeightInfo| gguf.data(&gguf.tensors()[w.tensor]).len();
-    let total: u64 = plan.weights.iter().map(|w| held(w) as u64).sum();
+    let filed = || plan.weights.iter().filter(|w| !w.is_from_host());
+    let total: u64 = filed().map(|w| held(w) as u64).sum();
     let widest = plan.weights.iter().map(|w| w.len_bytes() as usize / w.rows.max(1)).max().unwrap_or(0);
     let (mut way, reason) = policy::upload_way(device.caps(), rayon::current_num_threads());
     way.batch_bytes = way.batch_bytes.max(widest);
@@ -235,10 +236,14 @@ pub fn upload(
         let (file, start) = gguf.tensors()[w.tensor].place();
         imported.get(&file).filter(|_| start.is_multiple_of(KERNEL_ALIGNMENT)).map(|file| (file, start))
     };
-    let sent = plan.weights.iter().filter(|w| in_file(w).is_none());
+    let sent = filed().filter(|w| in_file(w).is_none());
     let pieces = Pieces::new(device.caps(), sent.map(|w| device_bytes(w, soa)));
     let mut rooms = Rooms { device, pieces, piece: None };
     let mut prepared = |(i, w): (usize, &WeightInfo)| {
+        if w.is_from_host() {
+            buffers.push(device.buffer(&w.name, w.len_bytes(), Class::Params)?);
+            return Ok(None);
+        }
         let tensor = &gguf.tensors()[w.tensor];
         let bytes = gguf.data(tensor);
         if let Some((file, start)) = in_file(w) {

@@ -5,7 +5,6 @@ use crate::lower::megakernel::Megakernel;
 use crate::vk::{self, Buffer, Class, Device};
 use crate::Result;
 use pumex_shaders::block::Block;
-use pumex_shaders::kernels::MEGAKERNEL_FORMATS;
 use pumex_shaders::push;
 use pumex_shaders::stage::{self, Stage};
 
@@ -78,7 +77,7 @@ pub fn run_at_once(device: &Device, groups: u32, spins: u32) -> Result<bool> {
 pub fn trial(device: &Device, groups: u32, spins: u32, salt: u32) -> Result<bool> {
     let lanes = device.caps().subgroup_size;
     let spec = [("SIZE", lanes.max(64)), ("K", 256), ("K_2", 256), ("LANES", lanes), ("SPIN", spins)];
-    wait_for_each_other(device, &Kernels::new(device), ("megakernel", MEGAKERNEL_FORMATS[0], &spec), groups, salt)
+    wait_for_each_other(device, &Kernels::new(device), ("megakernel", "q8_0", &spec), groups, salt)
 }
 
 /// Runs stages that do nothing but send messages, wait for those of all workgroups, and check every word.

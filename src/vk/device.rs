@@ -307,7 +307,7 @@ fn create(
     if matrices {
         info = info.push_next(&mut matrix);
     }
-    // SAFETY: `physical` came from this instance; every struct megakernel lives until the call returns.
+    // SAFETY: `physical` came from this instance; every chained struct lives until the call returns.
     unsafe { instance.create_device(physical, &info, None) }
 }
 

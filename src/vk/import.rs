@@ -35,7 +35,7 @@ impl Device {
             | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
         let info = vk::BufferCreateInfo::default().size(len).usage(usage).push_next(&mut external);
         // SAFETY: a mapping starts at a page and covers whole pages, so `len` bytes from `pointer` are mapped; the
-        // buffer holds the mapping for as long as the memory lives; structs megakernel live until their calls return.
+        // buffer holds the mapping for as long as the memory lives; chained structs live until their calls return.
         unsafe {
             let host = ash::ext::external_memory_host::Device::new(&inner.instance, &inner.raw);
             let mut properties = vk::MemoryHostPointerPropertiesEXT::default();

@@ -46,7 +46,7 @@ impl About {
             ("poll", json!(0)),
             ("type_k", json!(e.cache_type_k.name())),
             ("type_v", json!(e.cache_type_v.name())),
-            ("n_gpu_layers", e.gpu_layers.parse::<i64>().map_or_else(|_| json!(-1), |n| json!(n))),
+            ("n_gpu_layers", e.gpu_layers.0.map_or(json!(-1), |n| json!(n))),
             ("n_cpu_moe", json!(0)),
             ("split_mode", json!("none")),
             ("main_gpu", json!(0)),

@@ -93,7 +93,7 @@ impl Asked<'_> {
         if self.has("VK_NV_shader_sm_builtins") {
             p = p.push_next(&mut found.cores);
         }
-        // SAFETY: `physical` came from this instance; all structs megakernel live until the call returns.
+        // SAFETY: `physical` came from this instance; all chained structs live until the call returns.
         unsafe { self.instance.get_physical_device_properties2(self.physical, &mut p) };
         found
     }

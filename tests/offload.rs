@@ -1,0 +1,98 @@
+//! A model in two parts: the first layers on the CPU, the others on a device, must be what either alone is.
+
+use crate::util::{demo_path, device, exhaustive, logits, nmse, options, reference, rows};
+use pumex::engine::{CacheType, Offload, Options};
+use pumex::gguf::Gguf;
+use pumex::model;
+use pumex::plan::{Op, Plan};
+use pumex::sample::{SampleRequest, SamplerOptions};
+use pumex::step::{Row, RowOutput, Runner, Token, Want};
+use std::sync::Arc;
+
+/// Products on the CPU quantize activations to 8 bits.
+const BOUND: f64 = 2e-3;
+
+fn parted<'a>(gguf: &'a Gguf, plan: &Plan, on_gpu: usize) -> Option<Offload<'a>> {
+    let way = Options { n_seqs: 3, ..options(CacheType::F16) };
+    Some(Offload::new(gguf, plan, device(false)?, on_gpu, &way, &mut |_, _| ()).unwrap())
+}
+
+fn ids(count: u32) -> Vec<u32> {
+    (0..count).map(|i| (i * 97 + 5) % 4096).collect()
+}
+
+#[test]
+fn a_plan_is_parted_at_every_layer_into_plans_of_their_own_weights() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let plan = model::plan(&gguf).unwrap();
+    for layer in 1..plan.layers.len() {
+        let (first, second) = plan.split(layer, 64).unwrap();
+        assert_eq!((first.n_vocab, first.n_ids()), (256, 4096), "its logits are what goes over");
+        assert_eq!((second.n_vocab, second.n_ids()), (4096, 64), "its ids are rows of the table");
+        let kept = |plan: &Plan| plan.kv_layers().map(|(i, _)| i).collect::<Vec<_>>();
+        assert_eq!(kept(&first), (0..layer).collect::<Vec<_>>());
+        assert_eq!(kept(&second), (layer..plan.layers.len()).collect::<Vec<_>>());
+        let names = |plan: &Plan| plan.weights.iter().map(|w| w.name.clone()).collect::<Vec<_>>();
+        assert!(names(&first).iter().all(|name| !name.starts_with(&format!("blk.{layer}."))));
+        assert!(names(&second).iter().all(|name| !name.starts_with(&format!("blk.{}.", layer - 1))));
+        assert!(second.weights.iter().filter(|w| w.is_from_host()).count() == 1);
+        assert_eq!(first.ops.len() + second.ops.len(), plan.ops.len() + 2);
+    }
+    assert!(plan.split(plan.layers.len(), 64).is_none(), "there is no such layer");
+    // The second part would read a state that the first one writes.
+    let mut shared = plan.clone();
+    for op in &mut shared.ops {
+        if let Op::Attend { spec, .. } | Op::RopeKv { spec, .. } = op {
+            spec.layer = 0;
+        }
+    }
+    assert!(shared.split(2, 64).is_none());
+}
+
+#[test]
+fn every_split_between_cpu_and_device_agrees_with_either_alone() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let plan = model::plan(&gguf).unwrap();
+    let (ids, all) = (ids(40), plan.layers.len());
+    let truth = logits(&mut reference(&gguf), &ids, 40);
+    let splits: Vec<usize> = if exhaustive() { (1..all).collect() } else { vec![2] };
+    for on_gpu in splits {
+        let Some(mut runner) = parted(&gguf, &plan, on_gpu) else { return };
+        for chunk in [1, 9, 40] {
+            let error = nmse(&logits(&mut runner, &ids, chunk), &truth);
+            assert!(error < BOUND, "{on_gpu} of {all} layers, chunks of {chunk}: NMSE {error:e}");
+        }
+    }
+}
+
+#[test]
+fn sequences_of_a_model_in_two_parts_sample_fork_and_go_back() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let plan = model::plan(&gguf).unwrap();
+    let Some(mut runner) = parted(&gguf, &plan, 2) else { return };
+    let row = |seq, pos, token, output| Row { seq, pos, token, output };
+    let refused = runner.start(&[row(0, 0, Token::Sampled, RowOutput::Id)]).unwrap_err().to_string();
+    assert!(refused.contains("sequence 0: expected an id that a step sampled"), "{refused}");
+    assert!(runner.start(&[row(0, 5, Token::Id(1), RowOutput::Id)]).is_err(), "a gap");
+    // Ids that are sampled go on by themselves, and penalties see them.
+    let chain = SamplerOptions { temperature: 0.0, repeat_penalty: 1.5, ..SamplerOptions::default() };
+    let request = || RowOutput::Sample(SampleRequest { options: Arc::new(chain.clone()), recent: vec![5], unit: 0.0 });
+    let mut sampled = vec![runner.run(&rows(0, 0, &[5, 102, 199]), Want::Ids).unwrap().ids[0]];
+    for pos in 3..6 {
+        let ticket = runner.start(&[row(0, pos, Token::Sampled, request())]).unwrap();
+        sampled.extend(runner.finish(ticket).unwrap().ids);
+    }
+    runner.forget(0, 3);
+    for (i, pos) in (3..6).enumerate() {
+        let mut known = row(0, pos, Token::Id(sampled[i]), request());
+        if let RowOutput::Sample(request) = &mut known.output {
+            request.recent.push(sampled[i]);
+        }
+        let ticket = runner.start(&[known]).unwrap();
+        assert_eq!(runner.finish(ticket).unwrap().ids, sampled[i + 1..=i + 1]);
+    }
+    // A fork holds what it was taken of.
+    runner.fork(0, 1, 6).unwrap();
+    let both = runner.run(&[rows(0, 6, &[9]), rows(1, 6, &[9])].concat(), Want::Logits).unwrap().logits;
+    assert!(nmse(&both[..4096], &both[4096..]) < 1e-9);
+}
