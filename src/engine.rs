@@ -178,9 +178,7 @@ fn run_plan<'a>(
         Some(device) => match options.gpu_layers {
             None => offload::fitting(gguf, &plan, device, options, progress),
             Some(0) => cpu_runner(gguf, plan, options),
-            Some(n) if n < plan.layers.len() => {
-                Ok(Box::new(Offload::new(gguf, &plan, device, n, options, progress)?))
-            }
+            Some(n) if n < plan.layers.len() => Ok(Box::new(Offload::new(gguf, &plan, device, n, options, progress)?)),
             Some(_) => Ok(Box::new(VulkanRunner::new(gguf, plan, device, options, progress)?)),
         },
         None => cpu_runner(gguf, plan, options),

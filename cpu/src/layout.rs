@@ -141,6 +141,7 @@ impl Layout {
     }
 
     /// Where the codes of a cell are in a tile, where its scales, and where the scales of these.
+    #[inline(always)]
     pub const fn places(&self, cell: usize) -> (usize, usize, usize) {
         let (group, i) = (cell / self.scales.together() * self.group_bytes(), cell % self.scales.together());
         let above = group + self.codes_bytes();

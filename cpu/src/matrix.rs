@@ -342,10 +342,18 @@ fn pack_rows<E>(
 ) -> Result<(), E> {
     let held = data.len() / row_bytes;
     let mut rows: [&[u8]; LANES] = [&[]; LANES];
+    // Rows of a file follow each other: looked at together, they cost one call.
+    let from = first % held * row_bytes;
+    let all = data.get(from..from + count * row_bytes);
+    if let Some(all) = all {
+        look(from, all)?;
+    }
     for (i, row) in rows[..count].iter_mut().enumerate() {
         let at = (first + i) % held * row_bytes;
         *row = &data[at..][..row_bytes];
-        look(at, row)?;
+        if all.is_none() {
+            look(at, row)?;
+        }
     }
     debug_assert!(cols.is_multiple_of(CELL));
     // SAFETY: packing needs no instructions but those that `isa` was found with.

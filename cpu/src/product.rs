@@ -115,18 +115,27 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// `out [n, Σ rows] (+)= scale * x · matrixᵀ + bias`, parts side by side.
+    /// `out [n, width] (+)= scale * x · matrixᵀ + bias`, parts side by side from column `first` on. Gives how many columns
+    /// they are.
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn multiply(&self, parts: &[Part<'_>], x: &Input<'_>, n: usize, add: bool, out: &mut [f32]) {
-        let width: usize = parts.iter().map(|p| p.matrix.rows()).sum();
-        assert!(out.len() >= n * width, "room for the product");
+    pub fn multiply(
+        &self,
+        parts: &[Part<'_>],
+        x: &Input<'_>,
+        n: usize,
+        add: bool,
+        (first, width): (usize, usize),
+        out: &mut [f32],
+    ) -> usize {
+        let columns: usize = parts.iter().map(|p| p.matrix.rows()).sum();
+        assert!(first + columns <= width && out.len() >= n * width, "room for the product");
         let per_item = |p: &Part| item_tiles(p.matrix.tiles(), n, self.pool.threads());
         let items: usize = parts.iter().map(|p| p.matrix.tiles().div_ceil(per_item(p))).sum();
         let shared = Parts::new(out);
         self.pool.each(items, &|item| {
-            let (mut item, mut at) = (item, 0);
+            let (mut item, mut at) = (item, first);
             for part in parts {
                 let (m, step) = (part.matrix, per_item(part));
                 let count = m.tiles().div_ceil(step);
@@ -154,6 +163,7 @@ impl Cpu {
                 return;
             }
         });
+        columns
     }
 
     /// `out [n, rows] = silu(x · gateᵀ) * (x · upᵀ)`.
@@ -168,8 +178,6 @@ impl Cpu {
         self.pool.each(m.tiles().div_ceil(step), &|item| {
             let (tile, tiles) = (item * step, step.min(m.tiles() - item * step));
             let rows = (tiles * LANES).min(width - tile * LANES);
-            let bias = |p: &Part<'_>| p.bias.map(|b| b[tile * LANES..][..rows].to_vec());
-            let (gate_bias, up_bias) = (bias(gate), bias(up));
             ROOM.with_borrow_mut(|room| {
                 for from in (0..n).step_by(COLUMNS) {
                     let to = n.min(from + COLUMNS);
@@ -182,8 +190,8 @@ impl Cpu {
                     for (i, (g, u)) in room.one.chunks_exact_mut(tiles * LANES).zip(ups).take(to - from).enumerate() {
                         // SAFETY: these rows are of this item alone.
                         let out = unsafe { shared.part((from + i) * width + tile * LANES, rows) };
-                        adjust(&mut g[..rows], gate.scale, gate_bias.as_deref());
-                        adjust(&mut u[..rows], up.scale, up_bias.as_deref());
+                        adjust(&mut g[..rows], gate.scale, gate.bias.map(|b| &b[tile * LANES..]));
+                        adjust(&mut u[..rows], up.scale, up.bias.map(|b| &b[tile * LANES..]));
                         silu_times(self.isa, &g[..rows], &u[..rows], out);
                     }
                 }

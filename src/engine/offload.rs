@@ -57,7 +57,9 @@ impl<'a> Offload<'a> {
                 Error::Request(format!("sequence {}: expected an id that a step sampled, found none", row.seq))
             }),
         };
-        rows.iter().map(|row| Ok(Row { token: Token::Id(id(row)?), output: RowOutput::Logits, ..row.clone() })).collect()
+        rows.iter()
+            .map(|row| Ok(Row { token: Token::Id(id(row)?), output: RowOutput::Logits, ..row.clone() }))
+            .collect()
     }
 
     /// A step through both parts. Where the second refuses it, the first forgets it again.

@@ -55,7 +55,8 @@ impl Plan {
         for op in after {
             let read = op.reads().into_iter().filter_map(|a| if let Access::Value(v) = a { Some(v) } else { None });
             crossing.extend(read.filter(|v| !written.contains(v)));
-            written.extend(op.writes().into_iter().filter_map(|a| if let Access::Value(v) = a { Some(v) } else { None }));
+            written
+                .extend(op.writes().into_iter().filter_map(|a| if let Access::Value(v) = a { Some(v) } else { None }));
         }
         let mut all = crossing.into_iter();
         all.next().filter(|v| all.next().is_none() && self.values[v.0].rows == Rows::Step)

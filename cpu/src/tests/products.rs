@@ -104,7 +104,7 @@ fn products_of_every_format_agree_with_floats() {
                         let m = Matrix::new((&cpu.pool, isa), format, shape, &bytes, repack, &no).unwrap();
                         let mut out = vec![f32::NAN; rows * columns];
                         let part = Part { matrix: &m, scale: 1.0, bias: None };
-                        cpu.multiply(&[part], &input, columns, false, &mut out);
+                        cpu.multiply(&[part], &input, columns, false, (0, rows), &mut out);
                         let error = nmse(&out, &truth);
                         // One sum alone may happen to be small.
                         let bound = if !m.takes_codes() {

@@ -1,12 +1,16 @@
 //! One function per kind of op, as in the reference: what it reads, the kernel, what it writes.
 
+use super::state::Span;
 use super::Fast;
 use crate::cpu::books::routes;
 use crate::cpu::ops as plain;
 use crate::plan::{AttentionSpec, MatPart, Op, RopeNorm, RopeStyle, Rows, TopK, Val, Weight};
 use crate::step::Row;
 use pumex_cpu::attention::{Queries, Run, Scores};
-use pumex_cpu::{rows as kernels, Choice, Input, Matrix};
+use pumex_cpu::{rows as kernels, Choice, Input, Matrix, Part};
+
+/// Matrices that one loop multiplies with.
+const FEW: usize = 4;
 
 impl Fast<'_> {
     /// Runs all ops for `rows`.
@@ -109,8 +113,13 @@ impl Fast<'_> {
         let n = self.rows_of(x);
         self.prepare(x, self.width(x), parts.iter().map(|p| &p.weight));
         let mut result = self.room(out, n);
-        let parts: Vec<_> = parts.iter().map(|p| self.weights.part(p)).collect();
-        self.cpu.multiply(&parts, &self.input(x), n, add, &mut result);
+        // Few enough to need no memory of their own; more of them take several loops.
+        let (mut rest, mut at, width) = (parts, 0, self.width(out));
+        while let Some(last) = rest.len().min(FEW).checked_sub(1) {
+            let some: [Part<'_>; FEW] = std::array::from_fn(|i| self.weights.part(&rest[i.min(last)]));
+            at += self.cpu.multiply(&some[..=last], &self.input(x), n, add, (at, width), &mut result);
+            rest = &rest[last + 1..];
+        }
         self.put(out, result);
     }
 
@@ -194,22 +203,21 @@ impl Fast<'_> {
         self.state.look(spec, self.session.blocks(), rows);
         let mut result = self.room(out, rows.len());
         let blocks = self.session.blocks();
-        let runs: Vec<Run<'_>> = self
-            .state
-            .spans
-            .iter()
-            .map(|span| {
-                let table = blocks.table(0, span.seq);
-                Run { row: span.row, rows: span.rows, blocks: &table.blocks, first_block: table.first }
-            })
-            .collect();
+        let run = |span: &Span| {
+            let table = blocks.table(0, span.seq);
+            Run { row: span.row, rows: span.rows, blocks: &table.blocks, first_block: table.first }
+        };
+        let spans = &self.state.spans;
+        let one = spans.first().map(run);
+        let several: Vec<Run<'_>> = if spans.len() > 1 { spans.iter().map(run).collect() } else { Vec::new() };
+        let runs = if spans.len() > 1 { &several[..] } else { one.as_slice() };
         let slopes: Vec<f32> =
             if spec.alibi.is_some() { (0..spec.heads).map(|h| spec.slope(h)).collect() } else { Vec::new() };
         let sinks = spec.sinks.map(|w| self.weights.vector(w));
         let scores = Scores { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &slopes };
         if let Some(cache) = &self.state.caches[spec.layer] {
             let q = Queries { rows: &self.values[qkv.0], width: spec.qkv_width() };
-            self.cpu.attend(cache, &scores, q, &runs, &self.state.seen, &mut self.work, &mut result);
+            self.cpu.attend(cache, &scores, q, runs, &self.state.seen, &mut self.work, &mut result);
         }
         self.put(out, result);
     }
