@@ -77,7 +77,8 @@ fn sequences_of_a_model_in_two_parts_sample_fork_and_go_back() {
     // Ids that are sampled go on by themselves, and penalties see them.
     let chain = SamplerOptions { temperature: 0.0, repeat_penalty: 1.5, ..SamplerOptions::default() };
     let request = || RowOutput::Sample(SampleRequest { options: Arc::new(chain.clone()), recent: vec![5], unit: 0.0 });
-    let mut sampled = vec![runner.run(&rows(0, 0, &[5, 102, 199]), Want::Ids).unwrap().ids[0]];
+    let prompt = runner.run(&rows(0, 0, &[5, 102, 199]), Want::Ids).unwrap();
+    let mut sampled = vec![*prompt.ids.last().unwrap()];
     for pos in 3..6 {
         let ticket = runner.start(&[row(0, pos, Token::Sampled, request())]).unwrap();
         sampled.extend(runner.finish(ticket).unwrap().ids);
