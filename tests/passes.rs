@@ -1,7 +1,7 @@
 //! Passes on and off, on layers whose residual is written while a norm's readers are still to come: no pass may move a read
 //! over a write.
 
-use crate::util::{assert_silent, demo_path, fixture, logits, nmse, options, rows, sample, vulkan_plan};
+use crate::util::{assert_silent, demo_path, exhaustive, fixture, logits, nmse, options, rows, sample, vulkan_plan};
 use pumex::cpu::Reference;
 use pumex::engine::CacheType;
 use pumex::gguf::Gguf;
@@ -149,7 +149,7 @@ fn dispatches_of_such_layers_compute_what_the_reference_does() {
         let truth = chunks(&mut Reference::new(&gguf, plan.clone(), 256, 1, 64), &ids);
         for &fuse in sample(&[true, false], 1) {
             let mut way = options(CacheType::F32);
-            (way.debug.fuse, way.debug.matrices, way.debug.megakernel) = (fuse, false, Some(fuse));
+            (way.debug.fuse, way.debug.matrices, way.debug.megakernel) = (fuse, false, Some(fuse && exhaustive()));
             let Some(mut runner) = vulkan_plan(&gguf, plan.clone(), way) else { return };
             for (found, truth) in chunks(&mut runner, &ids).iter().zip(&truth) {
                 let error = nmse(found, truth);

@@ -1,8 +1,9 @@
 //! The profile: its bytes are the tensors', its times add up, and what it writes needs nothing else.
 
-use crate::util::{assert_silent, demo_path, device, exact, options, rows, usual, vulkan};
+use crate::util::{assert_silent, demo_path, device, exact, exhaustive, options, rows, usual, vulkan};
 use pumex::engine::{bandwidth, CacheType, Debug, VulkanRunner};
 use pumex::gguf::Gguf;
+use pumex::policy::ActivationQuant;
 use pumex::profile::{measure, Options, Profile, DISPATCH_US, FLAG_OVER};
 use pumex::quantize::recipe;
 use pumex::step::{Runner, Want};
@@ -96,7 +97,9 @@ fn times_of_ops_layers_and_kinds_add_up_to_the_steps() {
 fn chained_steps_are_timed_beside_those_whose_ops_are() {
     // What another test runs too, so that the largest pipeline is compiled once.
     let gguf = Gguf::open(&crate::util::fixture("Q4_K_S").with_extension("gguf")).unwrap();
-    let way = pumex::engine::Options { debug: Debug { megakernel: Some(true), ..exact() }, ..options(CacheType::F32) };
+    let activations = Some(if exhaustive() { ActivationQuant::Q16 } else { ActivationQuant::Q8 });
+    let debug = Debug { megakernel: Some(true), ..exact() };
+    let way = pumex::engine::Options { debug, activations, ..options(CacheType::F32) };
     let Some(mut runner) = vulkan(&gguf, way) else { return };
     let megakernel = profile(&mut runner, 1, 0);
     assert!(megakernel.megakernel_us.is_some_and(|us| us > 0.0) && megakernel.ops.len() >= 8, "{megakernel:?}");

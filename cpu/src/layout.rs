@@ -1,8 +1,8 @@
 //! How weights lie in memory for the kernels: tiles of 16 rows, in which one vector holds four neighbouring weights of each row.
 //!
 //! A row is cut into cells of 32 weights, eight chunks of four. What a cell's codes need is a few 64-byte vectors per tile, by
-//! the number of bits ([`Codes`]); scales follow the codes of a few cells ([`Scales`]), so that a tile is read front to back. Every
-//! format is brought into one of these forms when it is loaded (`formats/`), so kernels know forms and no formats.
+//! the number of bits ([`Codes`]); scales follow the codes of a few cells ([`Scales`]), so that a tile is read front to back.
+//! Every format is brought into one of these forms when it is loaded (`formats/`), so kernels know forms and no formats.
 
 /// Weights of a cell.
 pub const CELL: usize = 32;
