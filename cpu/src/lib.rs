@@ -1,7 +1,7 @@
 //! Kernels of the CPU interpreter of plans: products with packed weights and activations of 8 bits, attention, and the threads
 //! that share them. All of Pumex's `std::arch` code is here, and the `unsafe` that comes with it; what is public is safe.
 //!
-//! Kernels are written once, over the vectors of [`simd`], and compiled for each [`Isa`]. They know no formats but through
+//! Kernels are written once, over the vectors of `simd`, and compiled for each [`Isa`]. They know no formats but through
 //! [`layout`], no files and no plans.
 // Loops over registers name them by number, and what an item works on does not become clearer in structs.
 #![allow(clippy::needless_range_loop, clippy::too_many_arguments)]
