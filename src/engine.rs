@@ -80,6 +80,8 @@ pub struct Options {
     pub activations: Option<ActivationQuant>,
     /// How the CPU runs.
     pub cpu: Settings,
+    /// On the CPU the plain interpreter runs, in f32 throughout, as it does with activations of 16 bits.
+    pub exact_on_cpu: bool,
     /// What only tests and comparisons set.
     pub debug: Debug,
 }
@@ -121,6 +123,7 @@ impl Default for Options {
             gpu_layers: None,
             validation: false,
             activations: None,
+            exact_on_cpu: false,
             cpu: Settings::default(),
             debug: Debug::default(),
         }
@@ -226,7 +229,8 @@ pub fn cpu_name() -> String {
 fn cpu_runner<'a>(gguf: &'a Gguf, plan: Plan, options: &Options) -> Result<Box<dyn Runner + 'a>> {
     let n_ctx = options.n_ctx.filter(|&n| n > 0).map_or(plan.n_ctx_train, |n| n as usize);
     let (n_seqs, max_rows) = (options.n_seqs as usize, options.max_rows as usize);
-    if options.device == DeviceChoice::Reference {
+    let exact = options.exact_on_cpu || options.activations == Some(ActivationQuant::Q16);
+    if options.device == DeviceChoice::Reference || exact {
         weights::check_finite(gguf, &plan)?;
         return Ok(Box::new(Reference::new(gguf, plan, n_ctx, n_seqs, max_rows)));
     }

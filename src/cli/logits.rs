@@ -49,7 +49,10 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         return Err(Error::Request("the prompt is empty: at least one token is needed".into()));
     }
     let n_ctx = u32::try_from(ids.len()).map_err(|_| Error::Request(format!("{} tokens are too many", ids.len())))?;
-    let mut runner = session::load(&gguf, &args.engine, Some(n_ctx), stop)?;
+    // What guards others' outputs should have no error of its own, where that costs only time.
+    let mut engine = args.engine.clone();
+    engine.exact_on_cpu = engine.activations.is_none();
+    let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;
     check_ids(&ids, runner.n_vocab())?;
     let fail = |e| Error::io(&args.out, e);
     let mut file = BufWriter::new(File::create(&args.out).map_err(fail)?);

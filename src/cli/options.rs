@@ -115,9 +115,13 @@ pub struct EngineArgs {
     /// Fused attention (-fa); accepted, Pumex decides
     #[arg(long, value_name = "SWITCH", default_value = "auto")]
     pub flash_attn: Switch,
-    /// ActivationQuant in products of few rows: q8, as llama.cpp's, or q16, more exact [default: q8 on GPUs]
+    /// Quantized activations in products of few rows: q8, as llama.cpp's, or q16, more exact; on the CPU q16 means f32 [default: q8,
+    /// but for logits on the CPU]
     #[arg(long, value_name = "TYPE", value_parser = activations)]
     pub activations: Option<ActivationQuant>,
+    /// See [`Options::exact_on_cpu`]
+    #[arg(skip)]
+    pub exact_on_cpu: bool,
     /// Turn the Vulkan validation layer on
     #[arg(long)]
     pub validation: bool,
@@ -163,6 +167,7 @@ impl EngineArgs {
             cache_type_k: self.cache_type_k,
             cache_type_v: self.cache_type_v,
             gpu_layers: self.gpu_layers.0,
+            exact_on_cpu: self.exact_on_cpu,
             validation: self.validation,
             activations: self.activations,
             cpu: Settings {
