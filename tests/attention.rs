@@ -123,7 +123,7 @@ fn rows_see_what_masks_leave_and_scores_follow_their_rules() {
     ];
     for (name, first, second) in kinds {
         let (gguf, plan) = two(first, second);
-        let chunks: &[usize] = if exhaustive() { &[1, 7, 40, 64] } else { &[1, 40] };
+        let chunks: &[usize] = if exhaustive() { &[1, 7, 40] } else { &[1, 40] };
         if !agrees(name, &gguf, &plan, (CacheType::F32, 1e-9), chunks) {
             return;
         }
@@ -176,7 +176,7 @@ fn heads_of_all_widths_attend() {
     if exhaustive() {
         kinds.extend([(of(2, 1, 320, 320), of(8, 8, 40, 40)), (of(2, 2, 512, 512), of(16, 1, 96, 128))]);
     }
-    for (first, second) in kinds {
+    for (i, (first, second)) in kinds.into_iter().enumerate() {
         let name = format!("heads of {} and {}, {} and {}", first.head_dim, first.v_dim, second.head_dim, second.v_dim);
         let (gguf, plan) = two(first, second);
         if !agrees(&name, &gguf, &plan, (CacheType::F32, 1e-9), &[1, 40]) {
@@ -187,7 +187,7 @@ fn heads_of_all_widths_attend() {
             .into_iter()
             .filter(|(c, _)| blocks || *c == CacheType::F16)
         {
-            if exhaustive() && !agrees(&name, &gguf, &plan, (cache, bound), &[1, 40]) {
+            if exhaustive() && i == 0 && !agrees(&name, &gguf, &plan, (cache, bound), &[1, 40]) {
                 return;
             }
         }
