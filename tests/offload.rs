@@ -7,13 +7,14 @@ use pumex::model;
 use pumex::plan::{Op, Plan};
 use pumex::sample::{SampleRequest, SamplerOptions};
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
+use pumex::vk::DeviceKind;
 use std::sync::Arc;
 
 /// Products on the CPU quantize activations to 8 bits.
 const BOUND: f64 = 2e-3;
 
 fn parted<'a>(gguf: &'a Gguf, plan: &Plan, on_gpu: usize) -> Option<Offload<'a>> {
-    let way = Options { n_seqs: 3, ..options(CacheType::F16) };
+    let way = Options { n_seqs: 3, activations: None, ..options(CacheType::F16) };
     Some(Offload::new(gguf, plan, device(false)?, on_gpu, &way, &mut |_, _| ()).unwrap())
 }
 
@@ -97,4 +98,24 @@ fn sequences_of_a_model_in_two_parts_sample_fork_and_go_back() {
     runner.fork(0, 1, 6).unwrap();
     let both = runner.run(&[rows(0, 6, &[9]), rows(1, 6, &[9])].concat(), Want::Logits).unwrap().logits;
     assert!(nmse(&both[..4096], &both[4096..]) < 1e-9);
+}
+
+#[test]
+fn as_many_layers_as_there_is_room_for_run_on_the_device() {
+    let Some(device) = device(false) else { return };
+    let caps = device.caps();
+    if !exhaustive() || caps.kind != DeviceKind::Cpu {
+        println!("skipped: a sample, or {} has memory of its own to fill", caps.name);
+        return;
+    }
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    // A context of which the caches of all six layers take half as much again as there is.
+    let per_position = 6 * 2 * 128 * 2;
+    let n_ctx = (caps.memory_budget_bytes * 3 / 2 / per_position).min(1 << 24) as u32;
+    let way = Options { n_ctx: Some(n_ctx), n_seqs: 1, activations: None, ..options(CacheType::F16) };
+    let mut runner = pumex::engine::load_on(&gguf, Some(device), &way, &mut |_, _| ()).unwrap();
+    let name = runner.device();
+    assert!(name.starts_with("CPU with") && [" for 3", " for 4"].iter().any(|end| name.ends_with(end)), "{name}");
+    let ids = ids(3);
+    assert!(nmse(&logits(&mut *runner, &ids, 3), &logits(&mut reference(&gguf), &ids, 3)) < BOUND);
 }

@@ -12,6 +12,9 @@ use crate::vk::Device;
 use crate::{Error, Result};
 use std::collections::VecDeque;
 
+/// Positions that layers on the GPU must have room for, unless told.
+const USUAL_CONTEXT: usize = 4096;
+
 /// Runs the first layers on the CPU and the others on a GPU.
 pub struct Offload<'a> {
     first: Box<dyn Runner + 'a>,
@@ -196,6 +199,9 @@ pub fn fitting<'a>(
         Err(Error::OutOfMemory(full)) => full,
         other => return Ok(Box::new(other?)),
     };
+    // A context that nobody asked for is no reason to be left with a tiny one.
+    let n_ctx = options.n_ctx.filter(|n| *n > 0).or(Some(plan.n_ctx_train.min(USUAL_CONTEXT) as u32));
+    let options = &Options { n_ctx, ..options.clone() };
     // A plan that does not fit is refused before anything is loaded.
     for on_gpu in (1..plan.layers.len()).rev() {
         match Offload::new(gguf, plan, device.clone(), on_gpu, options, progress) {
