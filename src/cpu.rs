@@ -3,6 +3,7 @@
 
 mod books;
 mod fast;
+mod general;
 mod interpret;
 mod ops;
 
@@ -10,6 +11,7 @@ pub use fast::{Fast, Settings, Sizes};
 pub use ops::route;
 
 use books::Books;
+use general::States;
 
 use crate::gguf::Gguf;
 use crate::plan::{LayerState, Plan, Val, Weight};
@@ -28,6 +30,7 @@ pub struct Reference<'a> {
     plan: Plan,
     session: Session,
     caches: Vec<SeqCache>,
+    states: States,
     values: Vec<Vec<f32>>,
     books: Books,
 }
@@ -41,6 +44,7 @@ impl<'a> Reference<'a> {
         let blocks = n_ctx.div_ceil(KV_BLOCK) * n_seqs;
         Reference {
             caches: (0..n_seqs).map(|_| plan.layers.iter().map(|_| layer()).collect()).collect(),
+            states: States::new(&plan, n_seqs),
             session: Session::new(limits, &Stores::of(&plan.layers).sized(blocks, n_seqs, n_ctx, max_rows)),
             values: vec![Vec::new(); plan.values.len()],
             books: Books::new(n_seqs),
@@ -126,6 +130,7 @@ impl Runner for Reference<'_> {
             let (k_width, v_width) = layer.kv().map_or((0, 0), |spec| (spec.k_width(), spec.v_width()));
             (k[..n * k_width].to_vec(), v[..n * v_width].to_vec())
         };
+        self.states.fork(from, to);
         self.caches[to as usize] = self.plan.layers.iter().zip(&self.caches[from as usize]).map(copy).collect();
         Ok(())
     }

@@ -19,7 +19,7 @@ pub mod sizes;
 pub mod target;
 
 use crate::plan::{pass, Op, Placement, Plan, Rows, Val, Weight};
-use crate::Result;
+use crate::{Error, Result};
 pub use cache::CacheType;
 use dispatch::{Access, Dispatch, Module, Place, Push, Touched};
 use megakernel::StageSource;
@@ -142,15 +142,21 @@ impl Lowering<'_> {
             }
             Op::RopeKv { qkv, spec, rope } => self.rope_kv(*qkv, spec, rope),
             Op::Attend { qkv, rope, spec, scale, out } => self.attend(*qkv, rope, spec, *scale, *out),
+            Op::General(g) => return Err(self.no_kernel(g.name())),
             Op::Sample { logits } if self.shape.sampled => self.sample(*logits),
             Op::Sample { logits } => self.argmax(*logits),
         }
         Ok(())
     }
 
+    fn no_kernel(&self, op: &str) -> Error {
+        Error::Request(format!("{op}: expected an op that kernels do, found one of the CPU's; try --device cpu"))
+    }
+
     /// Whether an op only serves the output rows.
     fn is_head(&self, op: &Op) -> bool {
         match op {
+            Op::General(g) => self.plan.values[g.out().0].rows == Rows::Output,
             Op::RmsNorm { out, .. } | Op::MatMul { out, .. } => self.plan.values[out.0].rows == Rows::Output,
             Op::Sample { .. } => true,
             _ => false,

@@ -7,18 +7,24 @@
 mod attention;
 mod builder;
 mod dump;
+mod general;
 mod inputs;
 mod op;
 pub mod pass;
 mod place;
+mod recurrent;
+mod routing;
 mod split;
 mod state;
 
 pub use attention::{AttentionSpec, Mask};
 pub use builder::Builder;
+pub use general::{Act, Arg, Cols, General, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Temperature};
 pub use inputs::{Input, Routed};
 pub use op::{Access, ExpertPart, MatPart, Norm, Op, Rope, RopeNorm, RopeStyle, Router, TopK};
 pub use place::Placement;
+pub use recurrent::{Conv, Scan, ScanKind, Shift};
+pub use routing::{Choose, ExpertsBias, ExpertsMatMul, Gating, Groups, LEAST_SUM};
 pub use split::FROM_HOST;
 pub use state::{KvSpec, LayerState, RecurrentSpec, MAX_HEAD_DIM};
 

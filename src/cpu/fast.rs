@@ -6,6 +6,7 @@ mod state;
 mod weights;
 
 use super::books::Books;
+use super::general::States;
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::sample::SamplerOptions;
@@ -60,6 +61,7 @@ pub struct Fast<'a> {
     threads: [usize; 2],
     weights: Weights<'a>,
     state: State,
+    states: States,
     values: Vec<Vec<f32>>,
     /// The codes of the value that was last an input of a product, and which that was.
     acts: Acts,
@@ -95,14 +97,19 @@ impl<'a> Fast<'a> {
             Some(positions) => positions.div_ceil(KV_BLOCK),
             None => n_ctx.div_ceil(KV_BLOCK) * n_seqs,
         };
+        // Windows keep all positions here; a recurrent state is one of the whole sequence.
+        let recurrent = plan.layers.iter().any(|layer| layer.recurrent_elements() > 0);
+        let recurrent = recurrent.then_some((Rule::Recurrent, n_seqs));
+        let stores: Vec<(Rule, usize)> = std::iter::once((Rule::Paged, blocks)).chain(recurrent).collect();
         Ok(Fast {
             gguf,
-            session: Session::new(limits, &[(Rule::Paged, blocks)]),
+            session: Session::new(limits, &stores),
             books: Books::new(n_seqs),
             cpu,
             threads: [one, more],
             weights,
             state: State::new(&plan, (sizes.k, sizes.v)),
+            states: States::new(&plan, n_seqs),
             values: vec![Vec::new(); plan.values.len()],
             acts: Acts::default(),
             acts_of: None,
@@ -149,7 +156,9 @@ impl Runner for Fast<'_> {
     }
 
     fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {
-        self.session.fork(from, to, n_positions as usize)
+        self.session.fork(from, to, n_positions as usize)?;
+        self.states.fork(from, to);
+        Ok(())
     }
 
     fn free_blocks(&self) -> usize {

@@ -1,7 +1,9 @@
 //! One function per kind of op: what it reads, the loop of `ops.rs`, what it writes.
 
+use super::general::{Env, Floats};
 use super::{ops, Reference};
-use crate::plan::{AttentionSpec, MatPart, Norm, Op, RopeNorm, Router, Rows, TopK, Val, Weight};
+use crate::gguf::Gguf;
+use crate::plan::{AttentionSpec, General, MatPart, Norm, Op, Plan, RopeNorm, Router, Rows, TopK, Val, Weight};
 use crate::step::Row;
 use std::borrow::Cow;
 
@@ -32,6 +34,7 @@ impl Reference<'_> {
                 self.values[qkv.0] = rotated;
             }
             Op::Attend { qkv, rope, spec, scale, out } => self.attend(*qkv, rope, spec, *scale, *out, rows),
+            Op::General(g) => self.general(g, rows, wanted),
             Op::Sample { logits } => self.sample(*logits, rows, wanted),
         }
     }
@@ -168,8 +171,44 @@ impl Reference<'_> {
         self.values[out.0] = result;
     }
 
+    fn general(&mut self, op: &General, rows: &[Row], wanted: &[usize]) {
+        let Self { gguf, plan, states, values, .. } = self;
+        let floats = Stored { gguf, plan };
+        let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| ops::for_rows(out, width, f);
+        Env { plan, rows, wanted, values, states, floats: &floats, each: &each }.run(op);
+    }
+
     fn sample(&mut self, logits: Val, rows: &[Row], wanted: &[usize]) {
         let largest = |logits: &[f32]| logits.iter().all(|l| !l.is_nan()).then(|| ops::argmax(logits));
         self.books.sample(&self.values[logits.0], self.plan.n_vocab, rows, wanted, largest);
+    }
+}
+
+/// Weights as the file has them, decoded when they are read.
+pub(super) struct Stored<'a> {
+    pub gguf: &'a Gguf,
+    pub plan: &'a Plan,
+}
+
+impl Stored<'_> {
+    fn matrix(&self, w: Weight) -> ops::Matrix<'_> {
+        let info = &self.plan.weights[w.0];
+        let data = self.gguf.data(&self.gguf.tensors()[info.tensor]);
+        ops::Matrix { data, rows: info.rows, cols: info.cols, format: info.format }
+    }
+}
+
+impl Floats for Stored<'_> {
+    fn vector(&self, w: Weight) -> Cow<'_, [f32]> {
+        let matrix = self.matrix(w);
+        Cow::Owned((0..matrix.rows).flat_map(|row| matrix.row(row)).collect())
+    }
+
+    fn times(&self, w: Weight, first: usize, x: &[f32], out: &mut [f32]) {
+        let (matrix, mut row) = (self.matrix(w), vec![0.0; x.len()]);
+        for (i, out) in out.iter_mut().enumerate() {
+            matrix.decode(first + i, &mut row);
+            *out = ops::dot(&row, x);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The reference's loops: one plain function per op, written to be compared with the shader of the same name.
 
-use crate::plan::{AttentionSpec, Mask, Rope, RopeStyle};
+use crate::plan::{AttentionSpec, Mask, Rope, RopeStyle, LEAST_SUM};
 use pumex_quant::Format;
 use rayon::prelude::*;
 
@@ -17,7 +17,8 @@ pub struct Matrix<'a> {
 }
 
 impl Matrix<'_> {
-    fn decode(&self, row: usize, out: &mut [f32]) {
+    /// Decodes a row.
+    pub fn decode(&self, row: usize, out: &mut [f32]) {
         let len = self.cols / self.format.block_len * self.format.block_bytes;
         let held = (self.data.len() / len).max(1);
         self.format.decode_row(&self.data[row % held * len..][..len], out);
@@ -104,9 +105,6 @@ impl Route {
         }
     }
 }
-
-/// Least sum of the weights that they are divided by.
-const LEAST_SUM: f32 = 6.103_515_6e-5;
 
 /// The `used` largest of `softmax(logits)` scaled to sum up to `scale`: `[4 * used]` as the plan's op has it.
 pub fn route(logits: &[f32], used: usize, scale: f32, scales: &[Option<Vec<f32>>; 3]) -> Vec<f32> {

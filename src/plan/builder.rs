@@ -1,6 +1,9 @@
 //! Builds a plan top to bottom: the methods that architecture files call, line by line.
 
-use super::{AttentionSpec, LayerState, MatPart, Op, Plan, RopeNorm, Rows, TopK, Val, ValueInfo, Weight, WeightInfo};
+use super::{
+    Act, Arg, AttentionSpec, Cols, General, Join, LayerState, Map, MatPart, NormKind, Normalize, Op, Plan, RopeNorm,
+    Rows, TopK, Val, ValueInfo, Weight, WeightInfo,
+};
 
 /// Builds a plan top to bottom.
 pub struct Builder {
@@ -126,5 +129,115 @@ impl Builder {
             n_ctx_train,
             logits,
         }
+    }
+}
+
+/// Ops beside those of the usual transformer.
+impl Builder {
+    /// A value of `width` columns for every row, to be written by parts.
+    pub fn parts(&mut self, name: &'static str, width: usize) -> Val {
+        self.value(name, width, Rows::Step)
+    }
+
+    /// Columns of a value.
+    pub fn width_of(&self, v: Val) -> usize {
+        self.width(v)
+    }
+
+    /// The description of a weight.
+    pub fn weight_info(&self, w: Weight) -> &WeightInfo {
+        &self.weights[w.0]
+    }
+
+    /// An op that writes columns of a value that is there.
+    pub fn general(&mut self, op: General) {
+        self.ops.push(Op::General(op));
+    }
+
+    /// All columns of a value, as one group.
+    pub fn all(&self, v: Val) -> Cols {
+        Cols { val: v, at: 0, stride: self.width(v) }
+    }
+
+    /// `out = scale * act(a) + b` or `* b`, over `groups` of `len` columns.
+    pub fn map_into(
+        &mut self,
+        out: Cols,
+        (groups, len): (usize, usize),
+        (act, a, scale): (Act, Arg, f32),
+        (join, b): (Join, Arg),
+    ) {
+        self.general(General::Map(Map { act, a, scale, join, b, groups, len, out }));
+    }
+
+    /// `scale * act(x)` of all columns, in a new value.
+    pub fn act(&mut self, x: Val, act: Act, scale: f32) -> Val {
+        let width = self.width(x);
+        let out = self.parts("act", width);
+        let (a, b) = (Arg::Cols(self.all(x)), Arg::Number(0.0));
+        self.map_into(self.all(out), (1, width), (act, a, scale), (Join::Add, b));
+        out
+    }
+
+    /// `x *= factor`, in place.
+    pub fn scale(&mut self, x: Val, factor: f32) -> Val {
+        if factor != 1.0 {
+            let all = self.all(x);
+            self.map_into(all, (1, all.stride), (Act::Same, Arg::Cols(all), factor), (Join::Add, Arg::Number(0.0)));
+        }
+        x
+    }
+
+    /// `scale * a + b`, in place of `b`.
+    pub fn add(&mut self, a: Val, scale: f32, b: Val) -> Val {
+        let all = self.all(b);
+        let a = Arg::Cols(self.all(a));
+        self.map_into(all, (1, all.stride), (Act::Same, a, scale), (Join::Add, Arg::Cols(all)));
+        b
+    }
+
+    /// A copy of columns, `groups` of `len`.
+    pub fn copy_into(&mut self, from: Cols, to: Cols, groups: usize, len: usize) {
+        self.map_into(to, (groups, len), (Act::Same, Arg::Cols(from), 1.0), (Join::Add, Arg::Number(0.0)));
+    }
+
+    /// `act(gate) * up` for a row of both side by side, `[n, 2 * len]` → `[n, len]`.
+    pub fn glu(&mut self, both: Val, act: Act, len: usize) -> Val {
+        let out = self.parts("glu", len);
+        let half = |at| Arg::Cols(Cols { val: both, at, stride: len });
+        self.map_into(self.all(out), (1, len), (act, half(0), 1.0), (Join::Mul, half(len)));
+        out
+    }
+
+    /// A norm of whole rows, in a new value of the step's rows.
+    pub fn normalize(&mut self, kind: NormKind, x: Val, weight: Option<Weight>, bias: Option<Weight>, eps: f32) -> Val {
+        let out = self.parts("h", self.width(x));
+        self.normalize_rows(kind, x, (weight, bias), eps, out)
+    }
+
+    /// A norm of the output rows.
+    pub fn normalize_output(
+        &mut self,
+        kind: NormKind,
+        x: Val,
+        weight: Option<Weight>,
+        bias: Option<Weight>,
+        eps: f32,
+    ) -> Val {
+        let out = self.value("h_out", self.width(x), Rows::Output);
+        self.normalize_rows(kind, x, (weight, bias), eps, out)
+    }
+
+    fn normalize_rows(
+        &mut self,
+        kind: NormKind,
+        x: Val,
+        (weight, bias): (Option<Weight>, Option<Weight>),
+        eps: f32,
+        out: Val,
+    ) -> Val {
+        let (x, out) = (self.all(x), self.all(out));
+        self.general(General::Normalize(Normalize { kind, x, groups: 1, len: x.stride, weight, bias, eps, out }));
+        out.val
     }
 }

@@ -1,6 +1,8 @@
 //! The plan as text, a line per op, for snapshots and review.
 
-use super::{AttentionSpec, KvSpec, LayerState, Mask, MatPart, Norm, Op, Plan, RopeNorm, Rows, Val, Weight};
+use super::{
+    Arg, AttentionSpec, Cols, General, KvSpec, LayerState, Mask, MatPart, Norm, Op, Plan, RopeNorm, Rows, Val, Weight,
+};
 use std::fmt::{self, Display};
 
 impl Plan {
@@ -67,6 +69,63 @@ impl Plan {
         runs.map(|run| format!("{} x {}", run.len(), one(&run[0]))).collect::<Vec<_>>().join(", ")
     }
 
+    fn cols(&self, c: Cols) -> String {
+        let at = if c.at > 0 { format!("@{}", c.at) } else { String::new() };
+        format!("{}{at}", self.val(c.val))
+    }
+
+    fn arg(&self, arg: Arg) -> String {
+        match arg {
+            Arg::Cols(c) => self.cols(c),
+            Arg::PerGroup(c) => format!("each {}", self.cols(c)),
+            Arg::Weight(w) => self.weight(w),
+            Arg::GroupWeight(w) => format!("each {}", self.weight(w)),
+            Arg::Number(x) => x.to_string(),
+        }
+    }
+
+    /// An op beside those of the usual transformer.
+    fn general(&self, g: &General) -> String {
+        let weights: Vec<String> = g.clone().weights_mut().into_iter().map(|w| self.weight(*w)).collect();
+        let with = if weights.is_empty() { String::new() } else { format!(" with {}", weights.join(", ")) };
+        let out = self.val(g.out());
+        match g {
+            General::Map(m) => {
+                let sign = format!("{:?}", m.join).to_lowercase();
+                let (a, b, groups) = (self.arg(m.a), self.arg(m.b), format!("{} x {}", m.groups, m.len));
+                format!("{} = {:?} {a} * {} {sign} {b}, {groups}", self.cols(m.out), m.act, m.scale)
+            }
+            General::Normalize(n) => {
+                let groups = format!("{} x {}", n.groups, n.len);
+                format!("{} = {} {}{with} eps {:e}, {groups}", self.cols(n.out), g.name(), self.cols(n.x), n.eps)
+            }
+            General::Rotate(r) => {
+                let style = format!("{:?}", r.rope.style).to_lowercase();
+                let (back, dims, table) = (if r.back { " back" } else { "" }, r.rope.dims, r.rope.table);
+                let more = r.temperature.map_or(String::new(), |t| format!(" temperature {} per {}", t.scale, t.floor));
+                let what = format!("{style} {dims}{back} table {table} magnitude {}{more}", r.magnitude);
+                format!("{} = rotate {what}, {} groups", self.cols(r.x), r.groups)
+            }
+            General::Choose(c) => {
+                let groups = c.groups.map_or(String::new(), |g| format!(" groups {}/{}", g.used, g.count));
+                let (k, n, by) = (c.top_k.k, c.top_k.n_expert, c.gating);
+                format!("{out} = choose {} by {by:?}{with} to {k} of {n}{groups} * {}", self.val(c.logits), c.scale)
+            }
+            _ => {
+                let reads: Vec<String> = g.reads().iter().filter_map(|a| self.read(a)).collect();
+                format!("{out} = {} {}{with}", g.name(), reads.join(", "))
+            }
+        }
+    }
+
+    fn read(&self, access: &super::Access) -> Option<String> {
+        match access {
+            super::Access::Value(v) => Some(self.val(*v)),
+            super::Access::State(layer) => Some(format!("state{layer}")),
+            super::Access::Ids => None,
+        }
+    }
+
     /// An op of the plan as a line.
     pub fn line(&self, op: &Op) -> String {
         match op {
@@ -107,6 +166,7 @@ impl Plan {
                 let heads = format!("heads {}/{} x {}", spec.heads, spec.kv_heads, spec.head_dim);
                 format!("{out} = {rotated}attend {qkv} kv{} {heads} scale {scale}{}", spec.layer, self.rules(spec))
             }
+            Op::General(g) => self.general(g),
             Op::Sample { logits } => format!("ids[w] = sample {}", self.val(*logits)),
         }
     }

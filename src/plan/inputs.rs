@@ -1,6 +1,6 @@
 //! Inputs of a plan's products, for importance matrices: which columns' squares are summed.
 
-use super::{Op, Plan, Rows, TopK, Val, Weight};
+use super::{General, Op, Plan, Rows, TopK, Val, Weight};
 use crate::step::Squares;
 
 /// The input of a product, whose columns' squares say how much each of them matters.
@@ -58,6 +58,12 @@ impl Plan {
             Op::ExpertsAdd { x, route, top_k, down, .. } => {
                 Some((i, *x, vec![*down], Some(Routed { route: *route, top_k: *top_k, per_expert_input: true })))
             }
+            Op::General(General::ExpertsMatMul(e)) => Some((
+                i,
+                e.x,
+                vec![e.weight],
+                Some(Routed { route: e.route, top_k: e.top_k, per_expert_input: e.own_input }),
+            )),
             _ => None,
         };
         let all = self.ops.iter().enumerate().filter_map(product).map(input);

@@ -3,7 +3,7 @@
 //! Ops that passes have merged carry what they took over: the norm of their input, RoPE, a router's product. What they
 //! read and write follows from these fields alone.
 
-use super::{AttentionSpec, Val, Weight};
+use super::{AttentionSpec, General, Val, Weight};
 
 /// Which elements RoPE rotates together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +201,8 @@ pub enum Op {
         /// `[n, heads * v_dim]`
         out: Val,
     },
+    /// One of the ops beside those of the usual transformer.
+    General(General),
     /// Id of every output row, kept for the next step and for the host: the largest logit's, or as the step's draws say.
     Sample {
         /// `[w, vocab]`
@@ -235,6 +237,7 @@ impl Op {
             }
             Op::RopeKv { qkv, .. } => vec![Access::Value(*qkv)],
             Op::Attend { qkv, spec, .. } => vec![Access::Value(*qkv), Access::State(spec.layer)],
+            Op::General(g) => g.reads(),
             Op::Sample { logits } => vec![Access::Value(*logits), Access::Ids],
         }
     }
@@ -253,6 +256,7 @@ impl Op {
             Op::Attend { rope: Some(_), spec, out, .. } => vec![Access::State(spec.layer), Access::Value(*out)],
             Op::Attend { out, .. } => vec![Access::Value(*out)],
             Op::RopeKv { qkv, spec, .. } => vec![Access::Value(*qkv), Access::State(spec.layer)],
+            Op::General(g) => g.writes(),
             Op::Sample { .. } => vec![Access::Ids],
         }
     }

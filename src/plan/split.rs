@@ -114,6 +114,7 @@ impl Op {
                 all.push(spec.sinks.as_mut());
                 all.extend(rope.iter_mut().flat_map(|r| [r.q_norm.as_mut(), r.k_norm.as_mut()]));
             }
+            Op::General(g) => all.extend(g.weights_mut().into_iter().map(Some)),
             Op::Sample { .. } => {}
         }
         all.into_iter().flatten().collect()

@@ -1,7 +1,7 @@
 //! What each op of a step must move at the least: weights, cache entries and activations, each byte once. Pure.
 
 use crate::lower::CacheType;
-use crate::plan::{AttentionSpec, Norm, Op, Plan, Rows, TopK, Val, Weight};
+use crate::plan::{Access, AttentionSpec, General, Norm, Op, Plan, Rows, TopK, Val, Weight};
 use serde::Serialize;
 
 /// The step whose ops are looked at: rows of one sequence, the last of them wanted, or each of its own, all wanted.
@@ -159,6 +159,14 @@ impl Looker<'_> {
                 let queries = (4 * spec.heads * spec.head_dim * rows) as u64;
                 self.value(*out) + if rope.is_some() { self.value(*qkv) } else { queries }
             }
+            Op::General(g) => {
+                weights.extend(g.clone().weights_mut().into_iter().map(|w| *w));
+                if let General::ExpertsMatMul(e) = g {
+                    part = reached(&e.top_k);
+                }
+                let reads = g.reads().into_iter().map(|a| if let Access::Value(v) = a { self.value(v) } else { 0 });
+                reads.sum::<u64>() + self.value(g.out())
+            }
             Op::Sample { logits } => self.value(*logits) + 4,
         };
         let stored: u64 = weights.iter().map(|w| self.stored(*w)).sum();
@@ -188,6 +196,7 @@ impl Looker<'_> {
             Op::GatedExperts { gate, up, .. } => vec![*gate, *up],
             Op::ExpertsAdd { down, .. } => vec![*down],
             Op::Route { router: Some(r), .. } => vec![r.part.weight],
+            Op::General(g) => g.matrix().into_iter().collect(),
             Op::RmsNorm { .. } | Op::Route { .. } | Op::RopeKv { .. } | Op::Attend { .. } | Op::Sample { .. } => vec![],
         }
     }
@@ -200,6 +209,7 @@ impl Looker<'_> {
             Op::Route { .. } => "route".into(),
             Op::RopeKv { .. } => "rope".into(),
             Op::Attend { .. } => "attend".into(),
+            Op::General(g) if g.matrix().is_none() => g.name().into(),
             Op::Sample { .. } => "sample".into(),
             Op::MatMul { out, .. } if *out == self.plan.logits => "output".into(),
             _ => self.stems(&self.matrices(op)),

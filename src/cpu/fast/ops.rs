@@ -3,11 +3,15 @@
 use super::state::Span;
 use super::Fast;
 use crate::cpu::books::routes;
+use crate::cpu::general::{Env, Floats};
 use crate::cpu::ops as plain;
-use crate::plan::{AttentionSpec, MatPart, Op, RopeNorm, RopeStyle, Rows, TopK, Val, Weight};
+use crate::gguf::Gguf;
+use crate::plan::Plan;
+use crate::plan::{AttentionSpec, General, MatPart, Op, RopeNorm, RopeStyle, Rows, TopK, Val, Weight};
 use crate::step::Row;
 use pumex_cpu::attention::{Queries, Run, Scores};
 use pumex_cpu::{rows as kernels, Choice, Input, Matrix, Part};
+use std::borrow::Cow;
 
 /// Matrices that one loop multiplies with.
 const FEW: usize = 4;
@@ -40,6 +44,7 @@ impl Fast<'_> {
             Op::ExpertsAdd { x, down, out, .. } => self.experts_add(*x, *down, *out),
             Op::RopeKv { qkv, spec, rope } => self.rope_kv(*qkv, spec, rope),
             Op::Attend { qkv, spec, scale, out, .. } => self.attend(*qkv, spec, *scale, *out, rows),
+            Op::General(g) => self.general(g, rows),
             Op::Sample { logits } => {
                 let (logits, n_vocab) = (&self.values[logits.0], self.plan.n_vocab);
                 self.books.sample(logits, n_vocab, rows, &self.wanted, kernels::argmax);
@@ -170,6 +175,16 @@ impl Fast<'_> {
         self.put(out, result);
     }
 
+    fn general(&mut self, op: &General, rows: &[Row]) {
+        let Self { plan, states, values, wanted, weights, cpu, gguf, .. } = self;
+        let floats = Held { gguf, plan, weights };
+        let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| cpu.rows(out, width, f);
+        Env { plan, rows, wanted, values, states, floats: &floats, each: &each }.run(op);
+        if self.acts_of == Some(op.out().0) {
+            self.acts_of = None;
+        }
+    }
+
     /// Norms and rotates q and k in place, and keeps k and v.
     fn rope_kv(&mut self, qkv: Val, spec: &AttentionSpec, r: &RopeNorm) {
         let rows = self.rows_of(qkv);
@@ -239,5 +254,22 @@ fn rotate(head: &mut [f32], style: RopeStyle, half: usize, angles: &[(f32, f32)]
                 (*a, *b) = (x * cos - y * sin, x * sin + y * cos);
             }
         }
+    }
+}
+
+/// Weights that were decoded when they were loaded, and matrices as the file has them.
+struct Held<'a> {
+    gguf: &'a Gguf,
+    plan: &'a Plan,
+    weights: &'a super::Weights<'a>,
+}
+
+impl Floats for Held<'_> {
+    fn vector(&self, w: Weight) -> Cow<'_, [f32]> {
+        Cow::Borrowed(self.weights.vector(w))
+    }
+
+    fn times(&self, w: Weight, first: usize, x: &[f32], out: &mut [f32]) {
+        crate::cpu::interpret::Stored { gguf: self.gguf, plan: self.plan }.times(w, first, x, out);
     }
 }

@@ -40,6 +40,7 @@ fn roles(plan: &Plan) -> Vec<Role> {
             Op::Route { scales, .. } => vectors.extend(scales.iter().flatten()),
             Op::RopeKv { rope, .. } => vectors.extend(rope.q_norm.iter().chain(&rope.k_norm)),
             Op::Attend { spec, .. } => vectors.extend(spec.sinks),
+            Op::General(g) => vectors.extend(g.vectors()),
             Op::Embed { .. } | Op::Sample { .. } => {}
         }
     }

@@ -1,0 +1,138 @@
+//! The ops beside those of the usual transformer, as both interpreters run them: plain loops over rows, groups and columns.
+
+mod map;
+mod recurrent;
+mod routing;
+
+use crate::plan::{Cols, General, Plan, Val, Weight};
+use crate::step::Row;
+use std::borrow::Cow;
+
+/// Runs a function over the rows, `[width]` each, of a buffer; in parallel if it likes.
+pub type EachRow<'a> = dyn Fn(&mut [f32], usize, &(dyn Fn(usize, &mut [f32]) + Sync)) + Sync + 'a;
+
+/// Weights as an interpreter holds them.
+pub trait Floats: Sync {
+    /// All of a weight, row after row.
+    fn vector(&self, w: Weight) -> Cow<'_, [f32]>;
+    /// `x · rowᵀ` with rows `first..first + out.len()` of a matrix.
+    fn times(&self, w: Weight, first: usize, x: &[f32], out: &mut [f32]);
+}
+
+/// Recurrent states: by sequence, by layer, empty where a layer keeps none.
+#[derive(Clone, Debug, Default)]
+pub struct States(Vec<Vec<Vec<f32>>>);
+
+impl States {
+    /// Those of `n_seqs` sequences of a plan, all zero.
+    pub fn new(plan: &Plan, n_seqs: usize) -> States {
+        let layers = || plan.layers.iter().map(|layer| vec![0.0; layer.recurrent_elements()]).collect();
+        States((0..n_seqs).map(|_| layers()).collect())
+    }
+
+    /// Copies all states of a sequence.
+    pub fn fork(&mut self, from: u32, to: u32) {
+        self.0[to as usize] = self.0[from as usize].clone();
+    }
+
+    fn of(&mut self, seq: u32, layer: usize) -> &mut Vec<f32> {
+        &mut self.0[seq as usize][layer]
+    }
+}
+
+/// What an op works on.
+pub struct Env<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The step's rows.
+    pub rows: &'a [Row],
+    /// Which of them are output rows.
+    pub wanted: &'a [usize],
+    /// By value: `[rows, width]`.
+    pub values: &'a mut [Vec<f32>],
+    /// What layers keep.
+    pub states: &'a mut States,
+    /// The weights.
+    pub floats: &'a dyn Floats,
+    /// How rows are gone over.
+    pub each: &'a EachRow<'a>,
+}
+
+/// Rows of one sequence that follow each other in a step.
+struct Span {
+    seq: u32,
+    from: usize,
+    rows: usize,
+    /// Whether the sequence starts here.
+    fresh: bool,
+}
+
+impl Env<'_> {
+    /// Runs an op.
+    pub fn run(&mut self, op: &General) {
+        match op {
+            General::Map(m) => self.map(m),
+            General::Normalize(n) => self.normalize(n),
+            General::Rotate(r) => self.rotate(r),
+            General::Positions { weight, out } => self.positions(*weight, *out),
+            General::HeadMatMul(h) => self.head_matmul(h),
+            General::Choose(c) => self.choose(c),
+            General::ExpertsMatMul(e) => self.experts_matmul(e),
+            General::ExpertsBias(b) => self.experts_bias(b),
+            General::Conv(c) => self.conv(c),
+            General::Shift(s) => self.shift(s),
+            General::Scan(s) => self.scan(s),
+        }
+    }
+
+    fn width(&self, v: Val) -> usize {
+        self.plan.values[v.0].width
+    }
+
+    /// Rows of a value in this step.
+    fn rows_of(&self, v: Val) -> usize {
+        match self.plan.values[v.0].rows {
+            crate::plan::Rows::Step => self.rows.len(),
+            crate::plan::Rows::Output => self.wanted.len(),
+        }
+    }
+
+    /// Computes `[rows, groups * len]` and puts it into columns of a value.
+    fn write(&mut self, out: Cols, groups: usize, len: usize, f: impl Fn(&Self, usize, &mut [f32]) + Sync)
+    where
+        Self: Sync,
+    {
+        let rows = self.rows_of(out.val);
+        let mut result = vec![0.0; rows * groups * len];
+        (self.each)(&mut result, groups * len, &|row, out| f(self, row, out));
+        self.place(out, groups, len, &result);
+    }
+
+    /// Puts `[rows, groups * len]` into columns of a value.
+    fn place(&mut self, out: Cols, groups: usize, len: usize, result: &[f32]) {
+        let (rows, width) = (self.rows_of(out.val), self.width(out.val));
+        let value = &mut self.values[out.val.0];
+        value.resize(rows * width, 0.0);
+        for (row, result) in value.chunks_exact_mut(width).zip(result.chunks_exact((groups * len).max(1))) {
+            for (g, result) in result.chunks_exact(len).enumerate() {
+                row[out.at + g * out.stride..][..len].copy_from_slice(result);
+            }
+        }
+    }
+
+    /// `len` columns of group `g` in a row of a value.
+    fn cols(&self, c: Cols, row: usize, g: usize, len: usize) -> &[f32] {
+        &self.values[c.val.0][row * self.width(c.val) + c.at + g * c.stride..][..len]
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let mut spans: Vec<Span> = Vec::new();
+        for (i, row) in self.rows.iter().enumerate() {
+            match spans.last_mut() {
+                Some(span) if span.seq == row.seq => span.rows += 1,
+                _ => spans.push(Span { seq: row.seq, from: i, rows: 1, fresh: row.pos == 0 }),
+            }
+        }
+        spans
+    }
+}

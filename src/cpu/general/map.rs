@@ -1,0 +1,174 @@
+//! Maps, norms, rotations, positions, products per head.
+
+use super::Env;
+use crate::cpu::ops;
+use crate::plan::{Act, Arg, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Rows, Temperature, Val, Weight};
+use std::borrow::Cow;
+
+/// A function of one number.
+pub fn act(act: Act, x: f32) -> f32 {
+    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+    match act {
+        Act::Same => x,
+        Act::Silu => ops::silu(x),
+        Act::Gelu => 0.5 * x * (1.0 + (0.797_884_6 * x * (1.0 + 0.044_715 * x * x)).tanh()),
+        Act::GeluErf => 0.5 * x * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2)),
+        Act::GeluQuick => x * sigmoid(1.702 * x),
+        Act::Relu => x.max(0.0),
+        Act::ReluSquared => x.max(0.0) * x.max(0.0),
+        Act::Sigmoid => sigmoid(x),
+        Act::Tanh => x.tanh(),
+        Act::Softplus => softplus(x),
+        Act::Exp => x.exp(),
+        Act::Clamp(low, high) => x.clamp(low, high),
+        Act::SoftCap(cap) => cap * (x / cap).tanh(),
+        Act::SiluClamped(alpha, limit) => x.min(limit) * sigmoid(alpha * x.min(limit)),
+        Act::Xielu([negative, positive, beta, eps]) => {
+            let (n, p) = (beta + softplus(negative), softplus(positive));
+            if x > 0.0 {
+                p * x * x + beta * x
+            } else {
+                n * (x.min(eps).exp_m1() - x) + beta * x
+            }
+        }
+    }
+}
+
+/// `ln(1 + e^x)`, `x` itself where that is all.
+pub fn softplus(x: f32) -> f32 {
+    if x > 20.0 {
+        x
+    } else {
+        x.exp().ln_1p()
+    }
+}
+
+/// The factor of a position.
+pub fn temperature(t: Temperature, pos: u32) -> f32 {
+    1.0 + t.scale * (1.0 + ((pos as f32 + t.offset) / t.floor as f32).floor()).ln()
+}
+
+/// An operand with its weights at hand.
+enum Operand<'a> {
+    Arg(Arg),
+    Floats(Cow<'a, [f32]>, bool),
+}
+
+impl Env<'_> {
+    fn operand(&self, arg: Arg) -> Operand<'_> {
+        match arg {
+            Arg::Weight(w) => Operand::Floats(self.floats.vector(w), false),
+            Arg::GroupWeight(w) => Operand::Floats(self.floats.vector(w), true),
+            _ => Operand::Arg(arg),
+        }
+    }
+
+    /// The numbers of an operand in a group of a row, `[len]` or one for all.
+    fn numbers<'a>(&'a self, of: &'a Operand<'a>, row: usize, g: usize, len: usize) -> Cow<'a, [f32]> {
+        match of {
+            Operand::Arg(Arg::Cols(c)) => Cow::Borrowed(self.cols(*c, row, g, len)),
+            Operand::Arg(Arg::PerGroup(c)) => Cow::Borrowed(self.cols(*c, row, g, 1)),
+            Operand::Arg(Arg::Number(x)) => Cow::Owned(vec![*x]),
+            Operand::Floats(w, true) => Cow::Borrowed(&w[g..=g]),
+            Operand::Floats(w, false) => Cow::Borrowed(&w[g * len % w.len()..][..len]),
+            Operand::Arg(Arg::Weight(_) | Arg::GroupWeight(_)) => Cow::Borrowed(&[]),
+        }
+    }
+
+    pub(super) fn map(&mut self, m: &Map) {
+        let value = |arg: &Operand<'_>, i: usize, numbers: &[f32]| match arg {
+            _ if numbers.len() == 1 => numbers[0],
+            _ => numbers[i],
+        };
+        let (rows, groups, len) = (self.rows_of(m.out.val), m.groups, m.len);
+        let mut result = vec![0.0; rows * groups * len];
+        let (a, b) = (self.operand(m.a), self.operand(m.b));
+        (self.each)(&mut result, groups * len, &|row, out| {
+            for (g, out) in out.chunks_exact_mut(len).enumerate() {
+                let (xs, ys) = (self.numbers(&a, row, g, len), self.numbers(&b, row, g, len));
+                for (i, out) in out.iter_mut().enumerate() {
+                    let (x, y) = (m.scale * act(m.act, value(&a, i, &xs)), value(&b, i, &ys));
+                    *out = match m.join {
+                        Join::Add => x + y,
+                        Join::Mul => x * y,
+                    };
+                }
+            }
+        });
+        drop((a, b));
+        self.place(m.out, groups, len, &result);
+    }
+
+    pub(super) fn normalize(&mut self, n: &Normalize) {
+        let gathers = self.plan.values[n.out.val.0].rows == Rows::Output;
+        let gathers = gathers && self.plan.values[n.x.val.0].rows == Rows::Step;
+        let vector = |w: Option<Weight>| w.map(|w| self.floats.vector(w).into_owned());
+        let (weight, bias) = (vector(n.weight), vector(n.bias));
+        self.write(n.out, n.groups, n.len, |env, row, out| {
+            let row = if gathers { env.wanted[row] } else { row };
+            for (g, out) in out.chunks_exact_mut(n.len).enumerate() {
+                normalized(n.kind, n.eps, env.cols(n.x, row, g, n.len), out);
+                let at = |w: &Vec<f32>| g * n.len % w.len();
+                if let Some(w) = &weight {
+                    out.iter_mut().zip(&w[at(w)..]).for_each(|(o, w)| *o *= w);
+                }
+                if let Some(b) = &bias {
+                    out.iter_mut().zip(&b[at(b)..]).for_each(|(o, b)| *o += b);
+                }
+            }
+        });
+    }
+
+    pub(super) fn rotate(&mut self, r: &Rotate) {
+        let (rope, inv_freq) = (r.rope, self.plan.ropes.get(r.rope.table).cloned().unwrap_or_default());
+        let len = r.len.max(rope.dims);
+        self.write(r.x, r.groups, len, |env, row, out| {
+            let pos = env.rows[row].pos;
+            let factor = r.temperature.map_or(1.0, |t| temperature(t, pos));
+            for (g, out) in out.chunks_exact_mut(len).enumerate() {
+                out.copy_from_slice(env.cols(r.x, row, g, len));
+                if rope.dims > 0 {
+                    let signed: Vec<f32> = inv_freq.iter().map(|f| if r.back { -f } else { *f }).collect();
+                    ops::rope(out, pos, rope, &signed);
+                    out[..rope.dims].iter_mut().for_each(|x| *x *= r.magnitude);
+                }
+                out[..r.len].iter_mut().for_each(|x| *x *= factor);
+            }
+        });
+    }
+
+    pub(super) fn positions(&mut self, weight: Weight, out: Val) {
+        let (dim, table) = (self.width(out), self.floats.vector(weight).into_owned());
+        let cols = crate::plan::Cols { val: out, at: 0, stride: dim };
+        self.write(cols, 1, dim, |env, row, out| {
+            let at = env.rows[row].pos as usize * dim % table.len();
+            let x = env.cols(cols, row, 0, dim);
+            out.iter_mut().zip(x.iter().zip(&table[at..])).for_each(|(o, (x, w))| *o = x + w);
+        });
+    }
+
+    pub(super) fn head_matmul(&mut self, h: &HeadMatMul) {
+        let info = &self.plan.weights[h.weight.0];
+        let (m, k) = (info.rows / h.heads, info.cols);
+        // A buffer row per head of a row, so that a single row keeps all threads busy.
+        let rows = self.rows_of(h.out.val);
+        let mut result = vec![0.0; rows * h.heads * m];
+        (self.each)(&mut result, m, &|i, out| {
+            let (row, head) = (i / h.heads, i % h.heads);
+            self.floats.times(h.weight, head * m, self.cols(h.x, row, head, k), out);
+        });
+        self.place(h.out, h.heads, m, &result);
+    }
+}
+
+/// A norm without factors.
+fn normalized(kind: NormKind, eps: f32, x: &[f32], out: &mut [f32]) {
+    let n = x.len() as f64;
+    let mean = if kind == NormKind::Layer { x.iter().map(|v| f64::from(*v)).sum::<f64>() / n } else { 0.0 };
+    let squares = x.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>();
+    let scale = match kind {
+        NormKind::Rms | NormKind::Layer => 1.0 / ((squares / n) as f32 + eps).sqrt(),
+        NormKind::L2 => 1.0 / (squares.sqrt() as f32).max(eps),
+    };
+    out.iter_mut().zip(x).for_each(|(o, x)| *o = (x - mean as f32) * scale);
+}

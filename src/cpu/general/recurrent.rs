@@ -1,0 +1,135 @@
+//! Convolutions over time, shifts and scans: the rows of a sequence one after the other.
+
+use super::Env;
+use crate::cpu::ops::silu;
+use crate::plan::{Cols, Conv, Scan, ScanKind, Shift};
+
+impl Env<'_> {
+    pub(super) fn conv(&mut self, c: &Conv) {
+        let (n, weight) = (c.channels, self.floats.vector(c.weight).into_owned());
+        let bias = c.bias.map(|b| self.floats.vector(b).into_owned());
+        let k = weight.len() / n;
+        let mut result = vec![0.0; self.rows.len() * n];
+        for span in self.spans() {
+            let state = &mut self.states.of(span.seq, c.layer)[c.at..][..(k - 1) * n];
+            if span.fresh {
+                state.fill(0.0);
+            }
+            let mut seen = state.to_vec(); // [k - 1 + rows, n]
+            for row in span.from..span.from + span.rows {
+                let at = row * self.plan.values[c.x.val.0].width + c.x.at;
+                seen.extend_from_slice(&self.values[c.x.val.0][at..][..n]);
+            }
+            state.copy_from_slice(&seen[span.rows * n..]);
+            (self.each)(&mut result[span.from * n..][..span.rows * n], n, &|row, out| {
+                for (channel, out) in out.iter_mut().enumerate() {
+                    let taps = &weight[channel * k..][..k];
+                    let sum: f32 = taps.iter().enumerate().map(|(j, w)| w * seen[(row + j) * n + channel]).sum();
+                    let sum = sum + bias.as_ref().map_or(0.0, |b| b[channel]);
+                    *out = if c.silu { silu(sum) } else { sum };
+                }
+            });
+        }
+        self.place(c.out, 1, n, &result);
+    }
+
+    pub(super) fn shift(&mut self, s: &Shift) {
+        let dim = self.width(s.x);
+        let mut result = Vec::with_capacity(self.rows.len() * dim);
+        for span in self.spans() {
+            let state = &mut self.states.of(span.seq, s.layer)[s.at..][..dim];
+            if span.fresh {
+                state.fill(0.0);
+            }
+            let x = &self.values[s.x.0][span.from * dim..][..span.rows * dim];
+            result.extend_from_slice(state);
+            result.extend_from_slice(&x[..(span.rows - 1) * dim]);
+            state.copy_from_slice(&x[(span.rows - 1) * dim..]);
+        }
+        self.values[s.out.0] = result;
+    }
+
+    pub(super) fn scan(&mut self, s: &Scan) {
+        let (heads, vd, kd) = (s.heads, s.v_dim, s.k_dim);
+        let factor = s.factor.map(|w| self.floats.vector(w).into_owned());
+        let mut result = vec![0.0; self.rows.len() * heads * vd];
+        for span in self.spans() {
+            let state = &mut self.states.of(span.seq, s.layer)[s.at..][..heads * vd * kd];
+            if span.fresh {
+                state.fill(0.0);
+            }
+            // Of each head: its state, then its results [rows, v_dim].
+            let len = vd * kd + span.rows * vd;
+            let mut work = vec![0.0; heads * len];
+            for (work, state) in work.chunks_exact_mut(len).zip(state.chunks_exact(vd * kd)) {
+                work[..vd * kd].copy_from_slice(state);
+            }
+            let of = Head { env: self, s, factor: factor.as_deref() };
+            (self.each)(&mut work, len, &|head, work| {
+                let (state, out) = work.split_at_mut(vd * kd);
+                for (i, out) in out.chunks_exact_mut(vd).enumerate() {
+                    of.step(head, span.from + i, state, out);
+                }
+            });
+            let state = &mut self.states.of(span.seq, s.layer)[s.at..][..heads * vd * kd];
+            for (head, (work, state)) in work.chunks_exact(len).zip(state.chunks_exact_mut(vd * kd)).enumerate() {
+                state.copy_from_slice(&work[..vd * kd]);
+                for (i, y) in work[vd * kd..].chunks_exact(vd).enumerate() {
+                    result[((span.from + i) * heads + head) * vd..][..vd].copy_from_slice(y);
+                }
+            }
+        }
+        self.place(s.out, heads, vd, &result);
+    }
+}
+
+struct Head<'a> {
+    env: &'a Env<'a>,
+    s: &'a Scan,
+    factor: Option<&'a [f32]>,
+}
+
+impl Head<'_> {
+    fn cols(&self, c: Option<Cols>, row: usize, g: usize, len: usize) -> &[f32] {
+        c.map_or(&[], |c| self.env.cols(c, row, g, len))
+    }
+
+    /// One row of a head: `state` is `[v_dim, k_dim]`, `out` `[v_dim]`.
+    fn step(&self, head: usize, row: usize, state: &mut [f32], out: &mut [f32]) {
+        let (s, kd, vd) = (self.s, self.s.k_dim, self.s.v_dim);
+        let group = s.group(head);
+        let (q, k) = (self.env.cols(s.q, row, group, kd), self.env.cols(s.k, row, group, kd));
+        let v = self.env.cols(s.v, row, head, vd);
+        let rate = self.cols(s.rate, row, head, 1).first().copied().unwrap_or(1.0);
+        let decay = self.cols(s.decay, row, head, if s.decay_per_column { kd } else { 1 });
+        let decay = |i: usize| decay[if s.decay_per_column { i } else { 0 }];
+        let factor = |i: usize| self.factor.map_or(0.0, |f| f[if f.len() > s.heads { head * kd + i } else { head }]);
+        let dot = |a: &[f32], b: &[f32]| crate::cpu::ops::dot(a, b);
+        let fades: Vec<f32> = (0..kd)
+            .map(|i| match s.kind {
+                ScanKind::Mamba => (rate * factor(i)).exp(),
+                ScanKind::Delta => decay(i).exp(),
+                ScanKind::Wkv6 | ScanKind::Gla | ScanKind::Wkv7 => decay(i),
+            })
+            .collect();
+        let (a, b) = (self.cols(s.a, row, head, kd), self.cols(s.b, row, head, kd));
+        for ((state, out), v) in state.chunks_exact_mut(kd).zip(out).zip(v) {
+            let early = match s.kind {
+                ScanKind::Wkv6 => dot(state, q) + v * (0..kd).map(|i| factor(i) * k[i] * q[i]).sum::<f32>(),
+                _ => 0.0,
+            };
+            let along = if s.kind == ScanKind::Wkv7 { dot(state, a) } else { 0.0 };
+            state.iter_mut().zip(&fades).for_each(|(s, f)| *s *= f);
+            let add = match s.kind {
+                ScanKind::Mamba => rate * v,
+                ScanKind::Delta => rate * (v - dot(state, k)),
+                ScanKind::Wkv6 | ScanKind::Gla | ScanKind::Wkv7 => *v,
+            };
+            state.iter_mut().zip(k).for_each(|(s, k)| *s += add * k);
+            if s.kind == ScanKind::Wkv7 {
+                state.iter_mut().zip(b).for_each(|(s, b)| *s += along * b);
+            }
+            *out = s.scale * if s.kind == ScanKind::Wkv6 { early } else { dot(state, q) };
+        }
+    }
+}

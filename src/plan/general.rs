@@ -1,0 +1,327 @@
+//! Ops that families need beside those of the usual transformer: norms of every kind, maps over columns, rotations of part of a
+//! head, routing by other rules, products per head, convolutions and recurrences. They work on columns of values, so that parts
+//! of a row need no copies.
+
+use super::recurrent::{Conv, Scan, Shift};
+use super::routing::{Choose, ExpertsBias, ExpertsMatMul};
+use super::{Access, Rope, Val, Weight};
+
+/// Columns of a value in groups: group `g` starts at column `at + g * stride`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cols {
+    /// The value.
+    pub val: Val,
+    /// Column where the first group starts.
+    pub at: usize,
+    /// Columns from one group to the next.
+    pub stride: usize,
+}
+
+/// A function of one number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Act {
+    /// `x`
+    Same,
+    /// `x * sigmoid(x)`
+    Silu,
+    /// GELU by tanh.
+    Gelu,
+    /// GELU by the error function.
+    GeluErf,
+    /// `x * sigmoid(1.702 x)`
+    GeluQuick,
+    /// `max(x, 0)`
+    Relu,
+    /// `max(x, 0)²`
+    ReluSquared,
+    /// `1 / (1 + e^-x)`
+    Sigmoid,
+    /// `tanh(x)`
+    Tanh,
+    /// `ln(1 + e^x)`
+    Softplus,
+    /// `e^x`
+    Exp,
+    /// Of at least `.0`, at most `.1`.
+    Clamp(f32, f32),
+    /// `cap * tanh(x / cap)`
+    SoftCap(f32),
+    /// `min(x, limit) * sigmoid(alpha * min(x, limit))`: the gate of gpt-oss; alpha, limit.
+    SiluClamped(f32, f32),
+    /// xIELU: alpha of negatives, alpha of positives, beta, epsilon, as they are stored before their softplus.
+    Xielu([f32; 4]),
+}
+
+/// An operand of a [`Map`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arg {
+    /// Columns that lie one after the other in each group.
+    Cols(Cols),
+    /// One column per group.
+    PerGroup(Cols),
+    /// A vector of weights: `[groups, len]`, or `[len]` for every group if it has no more.
+    Weight(Weight),
+    /// A weight per group: `[groups]`.
+    GroupWeight(Weight),
+    /// The same everywhere.
+    Number(f32),
+}
+
+/// What is done with both operands of a [`Map`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// The sum.
+    Add,
+    /// The product.
+    Mul,
+}
+
+/// `out = scale * act(a) + b` or `scale * act(a) * b`, number by number; `out` may be `a` or `b`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Map {
+    /// Of `a`.
+    pub act: Act,
+    /// First operand.
+    pub a: Arg,
+    /// Of `act(a)`.
+    pub scale: f32,
+    /// Sum or product.
+    pub join: Join,
+    /// Second operand.
+    pub b: Arg,
+    /// Groups of a row.
+    pub groups: usize,
+    /// Columns of a group.
+    pub len: usize,
+    /// Result.
+    pub out: Cols,
+}
+
+/// How a norm measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// By the root of the mean square.
+    Rms,
+    /// By mean and deviation.
+    Layer,
+    /// By the length: `x / max(sqrt(Σ x²), eps)`.
+    L2,
+}
+
+/// A norm of every group of columns; takes the output rows only if `out` has `w` rows and `x` has `n`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Normalize {
+    /// How.
+    pub kind: NormKind,
+    /// What.
+    pub x: Cols,
+    /// Groups of a row.
+    pub groups: usize,
+    /// Columns of a group.
+    pub len: usize,
+    /// Factors: `[groups, len]`, or `[len]` for every group if there are no more.
+    pub weight: Option<Weight>,
+    /// Added afterwards, shaped as `weight`.
+    pub bias: Option<Weight>,
+    /// Keeps the divisor from zero.
+    pub eps: f32,
+    /// Result.
+    pub out: Cols,
+}
+
+/// A factor that grows with the position: `1 + scale * ln(1 + floor((pos + offset) / floor))`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Temperature {
+    /// Of the logarithm.
+    pub scale: f32,
+    /// Positions that have the same factor.
+    pub floor: u32,
+    /// Added to the position.
+    pub offset: f32,
+}
+
+/// Rotates groups of columns in place by their row's position, and scales them by [`Temperature`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rotate {
+    /// Where the rotated columns of each group start.
+    pub x: Cols,
+    /// Groups of a row.
+    pub groups: usize,
+    /// Rotation; of zero dims, none. Its epsilon is not used.
+    pub rope: Rope,
+    /// Rotates back.
+    pub back: bool,
+    /// Of sine and cosine.
+    pub magnitude: f32,
+    /// A factor of the rotated columns.
+    pub temperature: Option<Temperature>,
+    /// Columns that `temperature` scales, from where the rotated ones start on.
+    pub len: usize,
+}
+
+/// `out = x · weightᵀ` with a matrix for each group: `[n, heads * k]` → `[n, heads * m]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeadMatMul {
+    /// Groups of `k`.
+    pub x: Cols,
+    /// `[heads, m, k]`
+    pub weight: Weight,
+    /// Matrices.
+    pub heads: usize,
+    /// Groups of `m`.
+    pub out: Cols,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum General {
+    /// See [`Map`].
+    Map(Map),
+    /// See [`Normalize`].
+    Normalize(Normalize),
+    /// See [`Rotate`].
+    Rotate(Rotate),
+    /// `out += weight[position of the row]`.
+    Positions {
+        /// `[positions, dim]`
+        weight: Weight,
+        /// `[n, dim]`
+        out: Val,
+    },
+    /// See [`HeadMatMul`].
+    HeadMatMul(HeadMatMul),
+    /// See [`Choose`].
+    Choose(Choose),
+    /// See [`ExpertsMatMul`].
+    ExpertsMatMul(ExpertsMatMul),
+    /// See [`ExpertsBias`].
+    ExpertsBias(ExpertsBias),
+    /// See [`Conv`].
+    Conv(Conv),
+    /// See [`Shift`].
+    Shift(Shift),
+    /// See [`Scan`].
+    Scan(Scan),
+}
+
+impl Arg {
+    /// The value it reads.
+    pub fn val(&self) -> Option<Val> {
+        match self {
+            Arg::Cols(cols) | Arg::PerGroup(cols) => Some(cols.val),
+            Arg::Weight(_) | Arg::GroupWeight(_) | Arg::Number(_) => None,
+        }
+    }
+
+    fn weight_mut(&mut self) -> Option<&mut Weight> {
+        match self {
+            Arg::Weight(w) | Arg::GroupWeight(w) => Some(w),
+            Arg::Cols(_) | Arg::PerGroup(_) | Arg::Number(_) => None,
+        }
+    }
+}
+
+impl General {
+    /// Its name, as profiles and plans print it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            General::Map(_) => "map",
+            General::Normalize(n) => match n.kind {
+                NormKind::Rms => "rms_norm",
+                NormKind::Layer => "layer_norm",
+                NormKind::L2 => "l2_norm",
+            },
+            General::Rotate(_) => "rotate",
+            General::Positions { .. } => "positions",
+            General::HeadMatMul(_) => "head_matmul",
+            General::Choose(_) => "choose",
+            General::ExpertsMatMul(_) => "experts_matmul",
+            General::ExpertsBias(_) => "experts_bias",
+            General::Conv(_) => "conv",
+            General::Shift(_) => "shift",
+            General::Scan(s) => s.kind.name(),
+        }
+    }
+
+    /// Values it reads. What it writes counts as read too, unless it writes all columns.
+    pub fn reads(&self) -> Vec<Access> {
+        let (values, state): (Vec<Val>, Option<usize>) = match self {
+            General::Map(m) => ([m.a.val(), m.b.val()].into_iter().flatten().collect(), None),
+            General::Normalize(n) => (vec![n.x.val], None),
+            General::Rotate(r) => (vec![r.x.val], None),
+            General::Positions { out, .. } => (vec![*out], None),
+            General::HeadMatMul(h) => (vec![h.x.val], None),
+            General::Choose(c) => (vec![c.logits], None),
+            General::ExpertsMatMul(e) => (vec![e.x, e.route], None),
+            General::ExpertsBias(b) => (vec![b.route, b.out], None),
+            General::Conv(c) => (vec![c.x.val], Some(c.layer)),
+            General::Shift(s) => (vec![s.x], Some(s.layer)),
+            General::Scan(s) => (s.inputs().map(|c| c.val).collect(), Some(s.layer)),
+        };
+        values.into_iter().map(Access::Value).chain(state.map(Access::State)).collect()
+    }
+
+    /// The value it writes.
+    pub fn out(&self) -> Val {
+        match self {
+            General::Map(m) => m.out.val,
+            General::Normalize(n) => n.out.val,
+            General::Rotate(r) => r.x.val,
+            General::Positions { out, .. } => *out,
+            General::HeadMatMul(h) => h.out.val,
+            General::Choose(c) => c.out,
+            General::ExpertsMatMul(e) => e.out,
+            General::ExpertsBias(b) => b.out,
+            General::Conv(c) => c.out.val,
+            General::Shift(s) => s.out,
+            General::Scan(s) => s.out.val,
+        }
+    }
+
+    /// The layer whose state it replaces.
+    pub fn state(&self) -> Option<usize> {
+        match self {
+            General::Conv(c) => Some(c.layer),
+            General::Shift(s) => Some(s.layer),
+            General::Scan(s) => Some(s.layer),
+            _ => None,
+        }
+    }
+
+    /// What it writes.
+    pub fn writes(&self) -> Vec<Access> {
+        std::iter::once(Access::Value(self.out())).chain(self.state().map(Access::State)).collect()
+    }
+
+    /// Weights it reads as floats, vectors and small tables.
+    pub fn vectors(&self) -> Vec<Weight> {
+        let matrix = self.matrix();
+        self.clone().weights_mut().into_iter().map(|w| *w).filter(|w| Some(*w) != matrix).collect()
+    }
+
+    /// The matrix it multiplies with, if it does.
+    pub fn matrix(&self) -> Option<Weight> {
+        match self {
+            General::HeadMatMul(h) => Some(h.weight),
+            General::ExpertsMatMul(e) => Some(e.weight),
+            _ => None,
+        }
+    }
+
+    /// Every weight it reads.
+    pub fn weights_mut(&mut self) -> Vec<&mut Weight> {
+        let all: Vec<Option<&mut Weight>> = match self {
+            General::Map(m) => vec![m.a.weight_mut(), m.b.weight_mut()],
+            General::Normalize(n) => vec![n.weight.as_mut(), n.bias.as_mut()],
+            General::Rotate(_) | General::Shift(_) => vec![],
+            General::Positions { weight, .. } => vec![Some(weight)],
+            General::HeadMatMul(h) => vec![Some(&mut h.weight)],
+            General::Choose(c) => vec![c.bias.as_mut()],
+            General::ExpertsMatMul(e) => vec![Some(&mut e.weight)],
+            General::ExpertsBias(b) => vec![Some(&mut b.bias)],
+            General::Conv(c) => vec![Some(&mut c.weight), c.bias.as_mut()],
+            General::Scan(s) => vec![s.factor.as_mut()],
+        };
+        all.into_iter().flatten().collect()
+    }
+}

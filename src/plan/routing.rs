@@ -1,0 +1,81 @@
+//! Experts by other rules than softmax and a sum of one, and products with their matrices one by one.
+
+use super::{TopK, Val, Weight};
+
+/// Least sum of a row's weights that they are divided by.
+pub const LEAST_SUM: f32 = 6.103_515_6e-5;
+
+/// What a row's logits become before the largest are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gating {
+    /// Softmax over all experts.
+    Softmax,
+    /// Softmax over those that are taken.
+    SoftmaxOfTaken,
+    /// Sigmoid.
+    Sigmoid,
+    /// Square root of softplus.
+    SqrtSoftplus,
+}
+
+/// Experts in groups, of which few take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// Groups of a layer's experts.
+    pub count: usize,
+    /// Groups that take part: those whose two best scores have the largest sum.
+    pub used: usize,
+}
+
+/// The experts of each row, in the layout of [`super::Op::Route`], by a rule of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choose {
+    /// `[n, experts]`
+    pub logits: Val,
+    /// How many.
+    pub top_k: TopK,
+    /// What logits become.
+    pub gating: Gating,
+    /// `[experts]`, added to what experts are chosen by, not to their weights.
+    pub bias: Option<Weight>,
+    /// Groups, if there are.
+    pub groups: Option<Groups>,
+    /// Whether the weights are divided by their sum, of at least so much.
+    pub least_sum: Option<f32>,
+    /// Of the weights.
+    pub scale: f32,
+    /// `[n, 4 * used]`
+    pub out: Val,
+}
+
+/// `out = x · weightᵀ` of each expert of a row, side by side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpertsMatMul {
+    /// `[n, k]`, or `[n, used * k]` with an input for each expert.
+    pub x: Val,
+    /// `[n, 4 * used]`
+    pub route: Val,
+    /// How many.
+    pub top_k: TopK,
+    /// `[experts, m, k]`
+    pub weight: Weight,
+    /// Whether each expert has an input of its own.
+    pub own_input: bool,
+    /// `[n, used * m]`
+    pub out: Val,
+}
+
+/// Adds the experts' biases to their products side by side, or their weighted sum to a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpertsBias {
+    /// `[n, 4 * used]`
+    pub route: Val,
+    /// How many.
+    pub top_k: TopK,
+    /// `[experts, m]`
+    pub bias: Weight,
+    /// Whether `out` is the weighted sum `[n, m]` instead of `[n, used * m]`.
+    pub summed: bool,
+    /// Added to.
+    pub out: Val,
+}
