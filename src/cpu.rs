@@ -6,7 +6,7 @@ mod fast;
 mod interpret;
 mod ops;
 
-pub use fast::{Fast, Settings, Sizes};
+pub use fast::{Fast, Settings, Sizes, Threads};
 pub use ops::route;
 
 use books::Books;
@@ -29,6 +29,8 @@ pub struct Reference<'a> {
     session: Session,
     caches: Vec<SeqCache>,
     values: Vec<Vec<f32>>,
+    /// What steps of a later part of a model start from.
+    from_host: Vec<f32>,
     books: Books,
 }
 
@@ -43,6 +45,7 @@ impl<'a> Reference<'a> {
             caches: (0..n_seqs).map(|_| plan.layers.iter().map(|_| layer()).collect()).collect(),
             session: Session::new(limits, &Stores::of(&plan.layers).sized(blocks, n_seqs, n_ctx, max_rows)),
             values: vec![Vec::new(); plan.values.len()],
+            from_host: Vec::new(),
             books: Books::new(n_seqs),
             gguf,
             plan,
@@ -101,6 +104,10 @@ impl Runner for Reference<'_> {
 
     fn finish(&mut self, ticket: Ticket) -> Result<Output> {
         self.books.finish(&mut self.session, ticket)
+    }
+
+    fn fill_rows(&mut self, rows: &[f32]) {
+        rows.clone_into(&mut self.from_host);
     }
 
     fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {

@@ -15,6 +15,7 @@ use crate::Result;
 use pumex_cpu::attention::{Elements, Work};
 use pumex_cpu::{threads, Acts, Choices, Cpu, Isa, Pool};
 use state::State;
+use std::sync::Arc;
 use weights::Weights;
 
 /// How the fast interpreter runs.
@@ -55,12 +56,14 @@ pub struct Fast<'a> {
     plan: Plan,
     session: Session,
     books: Books,
-    cpu: Cpu,
+    cpu: Arc<Cpu>,
     /// Threads of one row, of several.
     threads: [usize; 2],
     weights: Weights<'a>,
     state: State,
     values: Vec<Vec<f32>>,
+    /// What steps of a later part of a model start from.
+    from_host: Vec<f32>,
     /// The codes of the value that was last an input of a product, and which that was.
     acts: Acts,
     acts_of: Option<usize>,
@@ -70,12 +73,18 @@ pub struct Fast<'a> {
     wanted: Vec<usize>,
 }
 
-impl<'a> Fast<'a> {
-    /// A runner whose weights are checked and packed when this returns.
-    ///
-    /// # Errors
-    /// Weights that are not finite, a file that has become shorter.
-    pub fn new(gguf: &'a Gguf, plan: Plan, sizes: Sizes, settings: &Settings) -> Result<Self> {
+/// The threads that runners share, and how they run.
+#[derive(Clone)]
+pub struct Threads {
+    cpu: Arc<Cpu>,
+    /// Of one row, of several.
+    counts: [usize; 2],
+    repack: bool,
+}
+
+impl Threads {
+    /// Starts them.
+    pub fn new(settings: &Settings) -> Threads {
         let usual = threads::usual();
         let one = settings.threads.unwrap_or(usual).max(1);
         let more = settings.batch_threads.unwrap_or(one).max(1);
@@ -87,8 +96,27 @@ impl<'a> Fast<'a> {
             }
         };
         pin(0);
-        let cpu = Cpu { pool: Pool::new(one.max(more), pin), isa };
-        let weights = Weights::new(gguf, &plan, &cpu, !settings.in_place)?;
+        let cpu = Arc::new(Cpu { pool: Pool::new(one.max(more), pin), isa });
+        Threads { cpu, counts: [one, more], repack: !settings.in_place }
+    }
+}
+
+impl<'a> Fast<'a> {
+    /// A runner whose weights are checked and packed when this returns.
+    ///
+    /// # Errors
+    /// Weights that are not finite, a file that has become shorter.
+    pub fn new(gguf: &'a Gguf, plan: Plan, sizes: Sizes, settings: &Settings) -> Result<Self> {
+        Self::with(gguf, plan, sizes, &Threads::new(settings))
+    }
+
+    /// Likewise, with threads that other runners have too. Steps of these must follow each other.
+    ///
+    /// # Errors
+    /// As [`Fast::new`].
+    pub fn with(gguf: &'a Gguf, plan: Plan, sizes: Sizes, threads: &Threads) -> Result<Self> {
+        let cpu = threads.cpu.clone();
+        let weights = Weights::new(gguf, &plan, &cpu, threads.repack)?;
         let Sizes { n_ctx, n_seqs, max_rows, .. } = sizes;
         let limits = Limits { n_vocab: plan.n_ids(), n_ctx, max_rows, n_seqs };
         let blocks = match sizes.cache_positions {
@@ -100,10 +128,11 @@ impl<'a> Fast<'a> {
             session: Session::new(limits, &[(Rule::Paged, blocks)]),
             books: Books::new(n_seqs),
             cpu,
-            threads: [one, more],
+            threads: threads.counts,
             weights,
             state: State::new(&plan, (sizes.k, sizes.v)),
             values: vec![Vec::new(); plan.values.len()],
+            from_host: Vec::new(),
             acts: Acts::default(),
             acts_of: None,
             choices: Choices::default(),
@@ -138,6 +167,10 @@ impl Runner for Fast<'_> {
 
     fn finish(&mut self, ticket: Ticket) -> Result<Output> {
         self.books.finish(&mut self.session, ticket)
+    }
+
+    fn fill_rows(&mut self, rows: &[f32]) {
+        rows.clone_into(&mut self.from_host);
     }
 
     fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {
