@@ -8,6 +8,7 @@ mod ops;
 
 pub use fast::{Fast, Settings, Sizes, Threads};
 pub use ops::route;
+pub use pumex_cpu::threads::Numa;
 
 use books::Books;
 

@@ -42,6 +42,8 @@ pub const COMMON: &[Entry] = &[
     (&["-nr"], "--no-repack", Slot::None),
     (&[], "--cpu-strict", Slot::Value),
     (&[], "--poll", Slot::Value),
+    (&[], "--numa", Slot::Value),
+    (&[], "--prio", Slot::Value),
     (&["-dev"], "--device", Slot::Value),
     (&["-ctk"], "--cache-type-k", Slot::Value),
     (&["-ctv"], "--cache-type-v", Slot::Value),

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use pumex::cpu::Settings;
+use pumex::cpu::{Numa, Settings};
 use pumex::engine::{CacheType, DeviceChoice, Options, Override};
 use pumex::policy::ActivationQuant;
 use pumex::quantize::recipe::{self, Recipe};
@@ -160,6 +160,12 @@ pub struct EngineArgs {
     /// Multiply with weights as the file has them (-nr): less memory, less speed, on the CPU
     #[arg(long)]
     no_repack: bool,
+    /// Spread CPU threads over the nodes of the machine, keep them on one, or go by numactl
+    #[arg(long, value_name = "TYPE", value_parser = numa)]
+    numa: Option<Numa>,
+    /// Priority of CPU threads: -1 low, 0 normal, 1 medium, 2 high, 3 highest
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(-1..=3))]
+    prio: i32,
     #[arg(long, hide = true)]
     cpu_strict: Option<u32>,
     #[arg(long, hide = true)]
@@ -169,6 +175,15 @@ pub struct EngineArgs {
 /// Numbers of processors.
 #[derive(Clone, Debug)]
 pub struct Processors(Vec<usize>);
+
+fn numa(text: &str) -> std::result::Result<Numa, String> {
+    match text {
+        "distribute" => Ok(Numa::Distribute),
+        "isolate" => Ok(Numa::Isolate),
+        "numactl" => Ok(Numa::Numactl),
+        _ => Err("expected distribute, isolate or numactl".to_string()),
+    }
+}
 
 /// The processors of a hexadecimal mask, lowest first.
 fn mask(text: &str) -> std::result::Result<Processors, String> {
@@ -203,6 +218,8 @@ impl EngineArgs {
                 in_place: self.no_repack,
                 isa: None,
                 processors: self.cpu_mask.clone().map_or_else(Vec::new, |p| p.0),
+                numa: self.numa,
+                priority: self.prio,
             },
             ..Options::default()
         }

@@ -13,7 +13,8 @@ use crate::session::{Rule, Session, KV_BLOCK};
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket};
 use crate::Result;
 use pumex_cpu::attention::{Elements, Work};
-use pumex_cpu::{threads, Acts, Choices, Cpu, Isa, Pool};
+use pumex_cpu::threads::{self, Numa};
+use pumex_cpu::{Acts, Choices, Cpu, Isa, Pool};
 use state::State;
 use std::sync::Arc;
 use weights::Weights;
@@ -31,6 +32,10 @@ pub struct Settings {
     pub isa: Option<Isa>,
     /// Processors that threads may run on, one after the other each; empty leaves that to the system.
     pub processors: Vec<usize>,
+    /// Where the machine has several nodes: which processors, if none are given.
+    pub numa: Option<Numa>,
+    /// Before other threads of the system, -1 (behind them) to 3.
+    pub priority: i32,
 }
 
 /// What sequences a runner has room for, and how it keeps them.
@@ -89,14 +94,24 @@ impl Threads {
         let one = settings.threads.unwrap_or(usual).max(1);
         let more = settings.batch_threads.unwrap_or(one).max(1);
         let isa = settings.isa.filter(|isa| isa.is_here()).unwrap_or_else(Isa::best);
-        let processors = settings.processors.clone();
-        let pin = move |number: usize| {
+        let mut processors = settings.processors.clone();
+        if let (Some(numa), true) = (settings.numa, processors.is_empty()) {
+            processors = threads::places(numa);
+        }
+        let priority = settings.priority;
+        let start = move |number: usize| {
             if let Some(processor) = processors.get(number % processors.len().max(1)) {
                 threads::pin(&[*processor]);
             }
+            threads::prioritize(priority)
         };
-        pin(0);
-        let cpu = Arc::new(Cpu { pool: Pool::new(one.max(more), pin), isa });
+        if !start(0) {
+            tracing::warn!("--prio {priority}: the system does not allow it, threads run as others do");
+        }
+        let start = move |number: usize| {
+            start(number);
+        };
+        let cpu = Arc::new(Cpu { pool: Pool::new(one.max(more), start), isa });
         Threads { cpu, counts: [one, more], repack: !settings.in_place }
     }
 }
