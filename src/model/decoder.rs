@@ -149,6 +149,10 @@ pub struct Family {
     pub mla: MlaSizes,
     /// Whether queries come with a gate of what heads give, side by side.
     pub q_gated: bool,
+    /// Whether the product that gives logits has a bias.
+    pub output_bias: bool,
+    /// Whether the product after attention has one.
+    pub attention_bias: bool,
     /// Name of the last norm.
     pub output_norm: &'static str,
     /// Prefixes of tensors that are not read.
@@ -212,6 +216,8 @@ impl Family {
             recurrent: Recurrent::default(),
             mla: MlaSizes::default(),
             q_gated: false,
+            output_bias: false,
+            attention_bias: true,
             output_norm: "output_norm",
             ignored: (c.n_layer..c.n_layer_all).map(|i| format!("blk.{i}.")).chain(["cls".into()]).collect(),
             embeds: false,
@@ -448,7 +454,8 @@ impl Head {
             _ => w.matrix("token_embd.weight", n_vocab, dim),
         };
         let output = output.unwrap_or(embedding);
-        let bias = w.opt_vector("output.bias", n_vocab);
+        let bias = f.output_bias.then(|| w.opt_vector("output.bias", n_vocab)).flatten();
+        w.ignore("output.bias");
         let scale = w.scale("output") * f.logit_scale;
         let positions = w.dims("position_embd.weight");
         let name = |part: &str| format!("{}.{part}", f.output_norm);
@@ -572,7 +579,7 @@ impl Family {
         let state = r.int("ssm.state_size", None, 1, 1 << 12)?;
         let heads = r.int("ssm.time_step_rank", None, 1, 1 << 14)?;
         let groups = r.int("ssm.group_count", Some(1), 0, heads.max(1) as u64)?.max(1);
-        self.recurrent = Recurrent { conv, inner, state, heads, groups, tiled: false };
+        self.recurrent = Recurrent { conv, inner, state, heads, groups, tiled: false, scaled: false };
         if r.has("ssm.group_count") && (!inner.is_multiple_of(heads) || !heads.is_multiple_of(groups)) {
             let what = format!("a divisor of inner_size {inner} and a multiple of group_count {groups}");
             return Err(r.bad("ssm.time_step_rank", &what, heads));

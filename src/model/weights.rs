@@ -62,6 +62,19 @@ impl<'a> Weights<'a> {
         Some(Weight(self.found.len() - 1))
     }
 
+    /// As [`Weights::declare`] for a type that is known to be of floats.
+    fn declare_any(&mut self, name: &str, dims: &[usize]) -> Weight {
+        let gguf = self.gguf;
+        let found = gguf.tensors().iter().enumerate().find(|(_, t)| t.name == name);
+        let shaped = found.filter(|(_, t)| t.dims.iter().copied().eq(dims.iter().map(|d| *d as u64)));
+        let format = shaped.and_then(|(_, t)| pumex_quant::find(t.type_id));
+        let (Some((tensor, t)), Some(format)) = (shaped, format) else { return self.table(name, dims) };
+        self.used.insert(&t.name);
+        let (cols, rows) = (dims[0], dims[1..].iter().product());
+        self.found.push(WeightInfo { name: name.to_string(), tensor, rows, cols, format });
+        Weight(self.found.len() - 1)
+    }
+
     /// A matrix `[rows, cols]` (GGUF order `[cols, rows]`).
     ///
     /// A problem is kept for [`Weights::finish`]; the placeholder returned then is never used.
@@ -137,7 +150,7 @@ impl<'a> Weights<'a> {
     pub fn narrow(&mut self, name: &str, rows: usize, cols: usize) -> MatPart {
         let weight = match cols.is_multiple_of(32) {
             true => self.matrix(&format!("{name}.weight"), rows, cols),
-            false => self.table(&format!("{name}.weight"), &[cols, rows]),
+            false => self.floats(&format!("{name}.weight"), &[cols, rows]),
         };
         MatPart { weight, bias: self.opt_vector(&format!("{name}.bias"), rows), scale: 1.0 }
     }
@@ -155,6 +168,16 @@ impl<'a> Weights<'a> {
     /// A small table of floats of any shape, columns first; always F32.
     pub fn table(&mut self, name: &str, dims: &[usize]) -> Weight {
         self.declare(name, dims, true, false).unwrap_or(Weight(usize::MAX))
+    }
+
+    /// A table of floats of any width and shape, columns first.
+    pub fn floats(&mut self, name: &str, dims: &[usize]) -> Weight {
+        let id = self.gguf.tensor(name).map(|t| t.type_id);
+        let float = id.and_then(pumex_quant::find).filter(|f| f.block_len == 1);
+        match float {
+            Some(_) => self.declare_any(name, dims),
+            None => self.table(name, dims),
+        }
     }
 
     /// A small table that may be missing.

@@ -11,6 +11,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     f.read_recurrent(&r)?;
+    f.attention_bias = false;
     f.layers.iter_mut().for_each(|layer| layer.mix = [Some(Mix::Attention), Some(Mix::Mamba2)]);
     f.plan(gguf)
 }

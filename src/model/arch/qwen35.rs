@@ -11,7 +11,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     super::qwen3next::delta_layers(&mut f, &r)?;
-    f.recurrent.tiled = true;
-    f.ffn_scales = r.arch == "qwen35" || r.arch == "qwen35moe";
+    (f.recurrent.tiled, f.recurrent.scaled, f.ffn_scales) = (true, true, true);
     f.plan(gguf)
 }

@@ -85,7 +85,10 @@ impl Attention {
             sinks: w.opt_vector(&format!("{}.weight", name("sinks")), l.heads),
             sub_norm: LayerNorm::declare(w, &name("sub_norm"), l.heads * l.v_dim),
             gate: [l.heads * l.v_dim, l.heads].contains(&gate_rows).then(|| w.linear(&name("gate"), gate_rows, dim)),
-            output: w.linear(&name("output"), dim, l.heads * l.v_dim),
+            output: {
+                let output = w.linear(&name("output"), dim, l.heads * l.v_dim);
+                MatPart { bias: output.bias.filter(|_| f.attention_bias), ..output }
+            },
         }
     }
 

@@ -35,7 +35,7 @@ impl Delta {
         let (r, dim) = (&f.recurrent, f.c.n_embd);
         let name = |part: &str| format!("blk.{i}.ssm_{part}");
         let channels = r.inner + 2 * r.groups * r.state;
-        let linear = |w: &mut Weights<'_>, name: &str, rows: usize| match f.ffn_scales {
+        let linear = |w: &mut Weights<'_>, name: &str, rows: usize| match f.recurrent.scaled {
             true => w.linear(name, rows, dim),
             false => w.linear_unscaled(name, rows, dim),
         };
@@ -140,7 +140,7 @@ impl Delta {
 }
 
 fn linear_out(w: &mut Weights<'_>, f: &Family, name: &str, inner: usize) -> MatPart {
-    match f.ffn_scales {
+    match f.recurrent.scaled {
         true => w.linear(name, f.c.n_embd, inner),
         false => w.linear_unscaled(name, f.c.n_embd, inner),
     }
@@ -190,7 +190,7 @@ impl Kda {
         };
         let a_dims = w.dims(&name("a"));
         let beta_dims = w.dims(&format!("{}.weight", name("beta")));
-        w.ignore(&format!("{}.scale", name("beta")));
+        w.ignore(&format!("{}.", name("beta")));
         Kda {
             qkv: ["q", "k", "v"].map(|part| w.linear_plain(&format!("blk.{i}.attn_{part}"), r.inner, dim)).to_vec(),
             convs: ["q", "k", "v"].map(|part| conv(w, part)),

@@ -24,6 +24,8 @@ pub struct Dense {
     /// `[dim, ffn]`
     down: MatPart,
     sub_norm: Option<LayerNorm>,
+    /// `[ffn]`: what comes of the activation is divided by these.
+    act_scales: Option<Weight>,
     /// Whether `up` has both.
     fused: bool,
     ffn: usize,
@@ -68,6 +70,7 @@ impl Dense {
             up: linear(w, "up", if fused { 2 * ffn } else { ffn }, dim),
             down: linear(w, "down", dim, ffn),
             sub_norm: LayerNorm::declare(w, &name("sub_norm"), ffn),
+            act_scales: w.opt_vector(&format!("blk.{i}.ffn.act.scales"), ffn),
             fused,
             ffn,
         }
@@ -88,7 +91,15 @@ impl Dense {
                 scale_late(p, up, 0, p.width_of(up), &self.up);
                 match self.fused {
                     true => p.glu(up, act, self.ffn),
-                    false => p.act(up, act, 1.0),
+                    false => {
+                        let out = p.act(up, act, 1.0);
+                        if let Some(scales) = self.act_scales {
+                            let all = p.all(out);
+                            let by = (Act::Inverse, Arg::Weight(scales), 1.0);
+                            p.map_into(all, (1, all.stride), by, (Join::Mul, Arg::Cols(all)));
+                        }
+                        out
+                    }
                 }
             }
         };

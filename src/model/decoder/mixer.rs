@@ -44,6 +44,8 @@ pub struct Recurrent {
     pub groups: usize,
     /// Whether heads take groups in turn instead of side by side.
     pub tiled: bool,
+    /// Whether products of delta nets are multiplied with `NAME.scale` tensors.
+    pub scaled: bool,
 }
 
 /// Weights of one of them.
