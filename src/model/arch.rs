@@ -27,6 +27,7 @@ pub mod falcon_h1;
 pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
+pub mod gemma4;
 pub mod glm4;
 pub mod glm4moe;
 pub mod gpt2;
@@ -124,6 +125,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "gemma", plan: gemma::plan },
     Arch { name: "gemma2", plan: gemma2::plan },
     Arch { name: "gemma3", plan: gemma3::plan },
+    Arch { name: "gemma4", plan: gemma4::plan },
     Arch { name: "glm4", plan: glm4::plan },
     Arch { name: "glm4moe", plan: glm4moe::plan },
     Arch { name: "gpt-oss", plan: gpt_oss::plan },

@@ -7,6 +7,7 @@ mod ffn;
 mod mamba;
 mod mixer;
 mod mla;
+mod per_layer;
 mod short_conv;
 
 pub use mixer::{Mix, Recurrent};
@@ -38,6 +39,8 @@ pub enum Parallel {
 pub struct Layer {
     /// What rows are mixed with, one or two beside each other; none, nothing.
     pub mix: [Option<Mix>; 2],
+    /// The layer whose keys and values it reads, where it has none of its own.
+    pub kv_of: Option<usize>,
     /// Query heads; 0 if the layer has no attention.
     pub heads: usize,
     /// Key/value heads.
@@ -153,6 +156,10 @@ pub struct Family {
     pub output_bias: bool,
     /// Whether the product after attention has one.
     pub attention_bias: bool,
+    /// Whether values are normed, without weights.
+    pub v_norm: bool,
+    /// Columns of an embedding for each layer; 0 for none.
+    pub per_layer: usize,
     /// Name of the last norm.
     pub output_norm: &'static str,
     /// Prefixes of tensors that are not read.
@@ -170,6 +177,7 @@ impl Family {
         let c = Config::from_gguf(gguf)?;
         let layer = |i: usize| Layer {
             mix: [(c.n_head[i] > 0 && c.n_head_kv[i] > 0).then_some(Mix::Attention), None],
+            kv_of: None,
             heads: c.n_head[i],
             kv_heads: c.n_head_kv[i],
             k_dim: c.k_dim,
@@ -218,6 +226,8 @@ impl Family {
             q_gated: false,
             output_bias: false,
             attention_bias: true,
+            v_norm: false,
+            per_layer: 0,
             output_norm: "output_norm",
             ignored: (c.n_layer..c.n_layer_all).map(|i| format!("blk.{i}.")).chain(["cls".into()]).collect(),
             embeds: false,
@@ -269,13 +279,16 @@ impl Family {
         self.ignored.iter().for_each(|prefix| w.ignore(prefix));
         let head = Head::declare(&mut w, &self);
         let blocks: Vec<Block> = (0..c.n_layer).map(|i| Block::declare(&mut w, &self, i)).collect();
+        let per_layer = (self.per_layer > 0).then(|| per_layer::Inputs::declare(&mut w, &self));
         let ropes = self.ropes(&mut w);
         let states = self.states();
 
         let mut p = Builder::new(w.finish()?);
         let mut x = head.embed(&mut p, &self);
+        let inputs = per_layer.as_ref().map(|inputs| inputs.run(&mut p, &self, x)); // [n, layers * per_layer]
         for (i, block) in blocks.iter().enumerate() {
             x = self.block(&mut p, block, i, x);
+            x = block.after.run(&mut p, &self, i, inputs, x);
         }
         let logits = head.logits(&mut p, &self, x);
         Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train))
@@ -344,7 +357,7 @@ impl Family {
     }
 
     /// Rows through a norm; without one, as they are.
-    fn normed(&self, p: &mut Builder, norm: Option<LayerNorm>, x: Val) -> Val {
+    pub(super) fn normed(&self, p: &mut Builder, norm: Option<LayerNorm>, x: Val) -> Val {
         match norm {
             None => x,
             Some(LayerNorm { weight: Some(weight), bias: None }) if self.norm == NormKind::Rms => {
@@ -395,6 +408,7 @@ struct Block {
     ffn: Option<ffn::Ffn>,
     ffn_post_norm: Option<LayerNorm>,
     output_norm: Option<LayerNorm>,
+    after: per_layer::After,
 }
 
 impl Block {
@@ -431,6 +445,7 @@ impl Block {
             ffn: feeds.then(|| ffn::Ffn::declare(w, f, i)),
             ffn_post_norm: opt(w, "post_ffw_norm", f.post_norms),
             output_norm: opt(w, "layer_output_norm", f.embeds),
+            after: per_layer::After::declare(w, f, i),
         }
     }
 }
