@@ -7,6 +7,7 @@ mod cpu;
 mod devices;
 mod dispatches;
 mod flash;
+mod general;
 mod gguf;
 mod goldens;
 mod kernels;
