@@ -7,8 +7,9 @@ mod general;
 mod interpret;
 mod ops;
 
-pub use fast::{Fast, Settings, Sizes};
+pub use fast::{Fast, Settings, Sizes, Threads};
 pub use ops::route;
+pub use pumex_cpu::threads::Numa;
 
 use books::Books;
 use general::States;
@@ -32,6 +33,8 @@ pub struct Reference<'a> {
     caches: Vec<SeqCache>,
     states: States,
     values: Vec<Vec<f32>>,
+    /// What steps of a later part of a model start from.
+    from_host: Vec<f32>,
     books: Books,
 }
 
@@ -47,6 +50,7 @@ impl<'a> Reference<'a> {
             states: States::new(&plan, n_seqs),
             session: Session::new(limits, &Stores::of(&plan.layers).sized(blocks, n_seqs, n_ctx, max_rows)),
             values: vec![Vec::new(); plan.values.len()],
+            from_host: Vec::new(),
             books: Books::new(n_seqs),
             gguf,
             plan,
@@ -105,6 +109,10 @@ impl Runner for Reference<'_> {
 
     fn finish(&mut self, ticket: Ticket) -> Result<Output> {
         self.books.finish(&mut self.session, ticket)
+    }
+
+    fn fill_rows(&mut self, rows: &[f32]) {
+        rows.clone_into(&mut self.from_host);
     }
 
     fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {

@@ -9,6 +9,7 @@ mod loaded;
 mod memory;
 mod offload;
 mod params;
+mod placing;
 mod program;
 mod replay;
 pub mod request;
@@ -24,10 +25,11 @@ pub use crate::plan::KV_BLOCK;
 pub use info::{model_info, ModelInfo};
 pub use memory::MemoryPlan;
 pub use offload::Offload;
+pub use placing::Override;
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 
-use crate::cpu::{Fast, Reference, Settings, Sizes};
+use crate::cpu::{Fast, Reference, Settings, Sizes, Threads};
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::policy::ActivationQuant;
@@ -74,6 +76,8 @@ pub struct Options {
     pub cache_type_v: CacheType,
     /// Layers that run on the GPU, the last ones; none takes as many as there is room for.
     pub gpu_layers: Option<usize>,
+    /// Tensors whose ops go elsewhere than their layers do.
+    pub overrides: Vec<Override>,
     /// Turns the validation layer on.
     pub validation: bool,
     /// Codes of activations in products by integers; the device's best where it is not told.
@@ -121,6 +125,7 @@ impl Default for Options {
             cache_type_k: CacheType::F16,
             cache_type_v: CacheType::F16,
             gpu_layers: None,
+            overrides: Vec::new(),
             validation: false,
             activations: None,
             exact_on_cpu: false,
@@ -177,14 +182,11 @@ fn run_plan<'a>(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Box<dyn Runner + 'a>> {
-    match device {
-        Some(device) => match options.gpu_layers {
-            None => offload::fitting(gguf, &plan, device, options, progress),
-            Some(0) => cpu_runner(gguf, plan, options),
-            Some(n) if n < plan.layers.len() => Ok(Box::new(Offload::new(gguf, &plan, device, n, options, progress)?)),
-            Some(_) => Ok(Box::new(VulkanRunner::new(gguf, plan, device, options, progress)?)),
-        },
-        None => cpu_runner(gguf, plan, options),
+    placing::check(&plan, &options.overrides)?;
+    match (device, options.gpu_layers) {
+        (None, _) | (_, Some(0)) => cpu_part(gguf, plan, options, &mut None),
+        (Some(device), None) => offload::fitting(gguf, &plan, device, options, progress),
+        (Some(device), Some(n)) => offload::placed(gguf, &plan, device, n, options, progress),
     }
 }
 
@@ -225,8 +227,15 @@ pub fn cpu_name() -> String {
     format!("{} kernels", pumex_cpu::Isa::best().name())
 }
 
-/// Positions on the CPU unless told: its cache grows, so only attention's cost speaks against more.
-fn cpu_runner<'a>(gguf: &'a Gguf, plan: Plan, options: &Options) -> Result<Box<dyn Runner + 'a>> {
+/// A runner on the CPU, with the threads of those made before.
+///
+/// Positions unless told are the model's: the cache grows, so only attention's cost speaks against more.
+fn cpu_part<'a>(
+    gguf: &'a Gguf,
+    plan: Plan,
+    options: &Options,
+    threads: &mut Option<Threads>,
+) -> Result<Box<dyn Runner + 'a>> {
     let n_ctx = options.n_ctx.filter(|&n| n > 0).map_or(plan.n_ctx_train, |n| n as usize);
     let (n_seqs, max_rows) = (options.n_seqs as usize, options.max_rows as usize);
     let exact = options.exact_on_cpu || options.activations == Some(ActivationQuant::Q16);
@@ -237,7 +246,8 @@ fn cpu_runner<'a>(gguf: &'a Gguf, plan: Plan, options: &Options) -> Result<Box<d
     let (k, v) = (elements(options.cache_type_k), elements(options.cache_type_v));
     let cache_positions = options.cache_positions.map(|n| n as usize);
     let begun = Instant::now();
-    let runner = Fast::new(gguf, plan, Sizes { n_ctx, n_seqs, max_rows, cache_positions, k, v }, &options.cpu)?;
+    let threads = threads.get_or_insert_with(|| Threads::new(&options.cpu));
+    let runner = Fast::with(gguf, plan, Sizes { n_ctx, n_seqs, max_rows, cache_positions, k, v }, threads)?;
     tracing::info!("load: weights, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Box::new(runner))
 }

@@ -1,8 +1,8 @@
 //! A GGUF file → a checked model: architecture, configuration, every tensor accounted for, and the plan.
 
 pub mod arch;
-pub mod blocks;
 pub mod config;
+pub mod decoder;
 pub mod weights;
 
 use crate::gguf::Gguf;

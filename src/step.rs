@@ -150,6 +150,9 @@ pub trait Runner: Send {
     fn blocks_needed(&self, _rows: &[Row]) -> usize {
         0
     }
+    /// Fills the table that rows of the next step start from, where the plan is a later part of a model.
+    /// No step may be in flight.
+    fn fill_rows(&mut self, _rows: &[f32]) {}
     /// Whether the GPU's time of the steps started from now on is counted, which costs a little.
     fn time_steps(&mut self, _on: bool) {}
     /// Counters since the start, for `--counters`.

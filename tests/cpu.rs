@@ -98,6 +98,27 @@ fn any_number_of_threads_gives_the_same_text() {
     }
 }
 
+/// Workers that wait must leave the only core to those that have work.
+#[test]
+fn more_threads_than_cores_give_the_same_text() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let ids: Vec<u32> = (0..20).map(|i| (i * 97 + 5) % 4096).collect();
+    let text = |threads| {
+        let settings = Settings { threads: Some(threads), priority: -1, ..Settings::default() };
+        let mut runner = runner(&gguf, &options(CacheType::F16, settings));
+        greedy(&mut *runner, &ids, 40)
+    };
+    // On a thread of their own, whose core the workers take over.
+    let on_one = || {
+        pumex_cpu::threads::pin(&[0]);
+        assert_eq!(pumex_cpu::threads::usual(), 1);
+        text(4)
+    };
+    let crowded = std::thread::scope(|scope| scope.spawn(on_one).join().unwrap());
+    let free = std::thread::scope(|scope| scope.spawn(|| text(1)).join().unwrap());
+    assert!(crowded == free);
+}
+
 #[test]
 fn sequences_that_take_turns_and_forks_get_what_each_gets_alone() {
     let gguf = Gguf::open(&demo_path()).unwrap();

@@ -1,13 +1,15 @@
 //! A model in two parts: the first layers on the CPU, the others on a device, must be what either alone is.
 
-use crate::util::{demo_path, device, exhaustive, logits, nmse, options, reference, rows, sample};
-use pumex::engine::{CacheType, Offload, Options};
+use crate::util::{demo_path, device, exhaustive, fixture, logits, nmse, options, reference, rows, sample};
+use pumex::engine::{self, CacheType, Offload, Options, Override};
 use pumex::gguf::Gguf;
 use pumex::model;
 use pumex::plan::{Op, Plan};
 use pumex::sample::{SampleRequest, SamplerOptions};
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use pumex::vk::DeviceKind;
+use regex::Regex;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Products on the CPU quantize activations to 8 bits.
@@ -98,6 +100,70 @@ fn sequences_of_a_model_in_two_parts_sample_fork_and_go_back() {
     runner.fork(0, 1, 6).unwrap();
     let both = runner.run(&[rows(0, 6, &[9]), rows(1, 6, &[9])].concat(), Want::Logits).unwrap().logits;
     assert!(nmse(&both[..4096], &both[4096..]) < 1e-9);
+}
+
+/// The parts that overrides make of a plan, with whether they run on the CPU: names of their weights.
+fn parts(plan: &Plan, cpu: &str) -> Vec<(bool, Vec<String>)> {
+    let on_cpu = |_: usize, op: &Op| op.weights().iter().any(|w| plan.weights[w.0].name.contains(cpu));
+    let names = |plan: &Plan| plan.weights.iter().map(|w| w.name.clone()).collect();
+    plan.segments(on_cpu, 64).iter().map(|(on, part)| (*on, names(part))).collect()
+}
+
+#[test]
+fn a_plan_becomes_a_chain_of_parts_that_change_devices() {
+    let gguf = Gguf::open(&fixture("qwen3moe").with_extension("gguf")).unwrap();
+    let plan = model::plan(&gguf).unwrap();
+    let chain = parts(&plan, "_exps");
+    let layers = plan.layers.len();
+    assert_eq!(chain.len(), 2 * layers + 1);
+    for (i, (on_cpu, names)) in chain.iter().enumerate() {
+        assert_eq!(*on_cpu, i % 2 == 1);
+        let has = |stem: &str| names.iter().any(|name| name.contains(stem));
+        assert!(
+            has("_exps") == *on_cpu && has("ffn_norm") == *on_cpu,
+            "the norm's input is all that goes over: {names:?}"
+        );
+        assert_eq!(has("attn_q."), i % 2 == 0 && i < 2 * layers);
+    }
+    // Attention and its cache stay together: there is a cut before and after, and none between.
+    let chain = parts(&plan, "blk.1.attn_k.");
+    assert_eq!(chain.iter().map(|(on_cpu, _)| *on_cpu).collect::<Vec<_>>(), [false, true, false]);
+    assert!(chain[1].1.iter().any(|name| name == "blk.1.attn_output.weight"), "{:?}", chain[1].1);
+    assert!(!chain[1].1.iter().any(|name| name.contains("ffn_")), "{:?}", chain[1].1);
+    // What no op goes away from stays whole.
+    assert_eq!(parts(&plan, "nothing").iter().map(|(on_cpu, _)| *on_cpu).collect::<Vec<_>>(), [false]);
+}
+
+#[test]
+fn tensors_that_stay_on_the_cpu_change_no_result() {
+    let way = |overrides: Vec<Override>| Options { overrides, activations: None, n_seqs: 3, ..options(CacheType::F16) };
+    let of = |pattern: &str| Override { pattern: Regex::new(pattern).unwrap(), on_cpu: true, flag: Some("-ot") };
+    let moe = fixture("qwen3moe").with_extension("gguf");
+    let cases: [(&Path, Vec<Override>, &str); 6] = [
+        (&moe, Override::experts(None).into_iter().collect(), "parts of"),
+        (&moe, Override::experts(Some(1)).into_iter().collect(), "parts of 1"),
+        (&demo_path(), vec![of(r"blk\.[135]\.attn_")], "parts of 3"),
+        (&demo_path(), vec![of("ffn_down")], "parts of 6"),
+        (&demo_path(), vec![of("output")], ""),
+        (&demo_path(), vec![of("token_embd"), of(r"blk\.3\.ffn")], "parts of 1"),
+    ];
+    for (model, overrides, says) in sample(&cases, 3).iter().cloned() {
+        let gguf = Gguf::open(model).unwrap();
+        let Some(device) = device(false) else { return };
+        let what = format!("{overrides:?}");
+        let mut runner = pumex::engine::load_on(&gguf, Some(device), &way(overrides), &mut |_, _| ()).unwrap();
+        assert!(runner.device().contains(says), "{what}: {}", runner.device());
+        let ids: Vec<u32> = (0..24).map(|i| (i * 97 + 5) % runner.n_vocab() as u32).collect();
+        let truth = logits(&mut reference(&gguf), &ids, 24);
+        for chunk in [1, 24] {
+            let error = nmse(&logits(&mut *runner, &ids, chunk), &truth);
+            assert!(error < BOUND, "{what}, chunks of {chunk}: NMSE {error:e}");
+        }
+    }
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let unmatched = engine::load(&gguf, &way(vec![of("atn_")]), &mut |_, _| ()).err().unwrap();
+    assert_eq!(unmatched.exit_code(), 2);
+    assert!(unmatched.to_string().contains("atn_: expected a pattern that matches a tensor's name"), "{unmatched}");
 }
 
 #[test]

@@ -5,11 +5,12 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use pumex::cpu::Settings;
-use pumex::engine::{CacheType, DeviceChoice, Options};
+use pumex::cpu::{Numa, Settings};
+use pumex::engine::{CacheType, DeviceChoice, Options, Override};
 use pumex::policy::ActivationQuant;
 use pumex::quantize::recipe::{self, Recipe};
 use pumex::synthetic::{self, Shape};
+use regex::Regex;
 
 /// Which file.
 #[derive(clap::Args, Clone, Debug)]
@@ -74,6 +75,22 @@ fn gpu_layers(text: &str) -> std::result::Result<GpuLayers, String> {
     }
 }
 
+/// `PATTERN=CPU`, or another device.
+fn tensor_override(text: &str) -> std::result::Result<Override, String> {
+    let (pattern, target) = text.rsplit_once('=').ok_or("expected PATTERN=CPU or PATTERN=GPU")?;
+    let gpu = |name: &str| {
+        let number = name.strip_prefix("gpu").or(name.strip_prefix("vulkan"));
+        number.is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let on_cpu = match target.to_ascii_lowercase().as_str() {
+        "cpu" => true,
+        name if gpu(name) => false,
+        _ => return Err(format!("expected CPU or GPU after the pattern, found {target}")),
+    };
+    let pattern = Regex::new(pattern).map_err(|_| format!("expected a regular expression, found {pattern}"))?;
+    Ok(Override { pattern, on_cpu, flag: Some("--override-tensor") })
+}
+
 /// llama.cpp's three-way switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
@@ -106,6 +123,15 @@ pub struct EngineArgs {
     /// Layers on the GPU, the last ones (-ngl): a number, all, or auto, as many as there is room for
     #[arg(long, value_name = "N", value_parser = gpu_layers, default_value = "auto")]
     pub gpu_layers: GpuLayers,
+    /// Leave the experts of all layers on the CPU (-cmoe)
+    #[arg(long)]
+    cpu_moe: bool,
+    /// Leave the experts of the first N layers on the CPU (-ncmoe)
+    #[arg(long, value_name = "N")]
+    n_cpu_moe: Option<usize>,
+    /// Where tensors go whose names match a regular expression (-ot): CPU or GPU; the first that matches counts
+    #[arg(long, value_name = "PATTERN=CPU,...", value_parser = tensor_override, value_delimiter = ',')]
+    override_tensor: Vec<Override>,
     /// KV cache type of K (-ctk)
     #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
     pub cache_type_k: CacheType,
@@ -134,6 +160,12 @@ pub struct EngineArgs {
     /// Multiply with weights as the file has them (-nr): less memory, less speed, on the CPU
     #[arg(long)]
     no_repack: bool,
+    /// Spread CPU threads over the nodes of the machine, keep them on one, or go by numactl
+    #[arg(long, value_name = "TYPE", value_parser = numa)]
+    numa: Option<Numa>,
+    /// Priority of CPU threads: -1 low, 0 normal, 1 medium, 2 high, 3 highest
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(-1..=3))]
+    prio: i32,
     #[arg(long, hide = true)]
     cpu_strict: Option<u32>,
     #[arg(long, hide = true)]
@@ -143,6 +175,15 @@ pub struct EngineArgs {
 /// Numbers of processors.
 #[derive(Clone, Debug)]
 pub struct Processors(Vec<usize>);
+
+fn numa(text: &str) -> std::result::Result<Numa, String> {
+    match text {
+        "distribute" => Ok(Numa::Distribute),
+        "isolate" => Ok(Numa::Isolate),
+        "numactl" => Ok(Numa::Numactl),
+        _ => Err("expected distribute, isolate or numactl".to_string()),
+    }
+}
 
 /// The processors of a hexadecimal mask, lowest first.
 fn mask(text: &str) -> std::result::Result<Processors, String> {
@@ -167,6 +208,7 @@ impl EngineArgs {
             cache_type_k: self.cache_type_k,
             cache_type_v: self.cache_type_v,
             gpu_layers: self.gpu_layers.0,
+            overrides: self.overrides(),
             exact_on_cpu: self.exact_on_cpu,
             validation: self.validation,
             activations: self.activations,
@@ -176,9 +218,17 @@ impl EngineArgs {
                 in_place: self.no_repack,
                 isa: None,
                 processors: self.cpu_mask.clone().map_or_else(Vec::new, |p| p.0),
+                numa: self.numa,
+                priority: self.prio,
             },
             ..Options::default()
         }
+    }
+
+    fn overrides(&self) -> Vec<Override> {
+        let all = self.cpu_moe.then(|| Override::experts(None)).flatten();
+        let some = self.n_cpu_moe.and_then(|n| Override::experts(Some(n)));
+        self.override_tensor.iter().cloned().chain(all).chain(some).collect()
     }
 
     /// Whether the CPU was asked for.

@@ -14,8 +14,10 @@ use crate::session::{Rule, Session, KV_BLOCK};
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket};
 use crate::Result;
 use pumex_cpu::attention::{Elements, Work};
-use pumex_cpu::{threads, Acts, Choices, Cpu, Isa, Pool};
+use pumex_cpu::threads::{self, Numa};
+use pumex_cpu::{Acts, Choices, Cpu, Isa, Pool};
 use state::State;
+use std::sync::Arc;
 use weights::Weights;
 
 /// How the fast interpreter runs.
@@ -31,6 +33,10 @@ pub struct Settings {
     pub isa: Option<Isa>,
     /// Processors that threads may run on, one after the other each; empty leaves that to the system.
     pub processors: Vec<usize>,
+    /// Where the machine has several nodes: which processors, if none are given.
+    pub numa: Option<Numa>,
+    /// Before other threads of the system, -1 (behind them) to 3.
+    pub priority: i32,
 }
 
 /// What sequences a runner has room for, and how it keeps them.
@@ -56,13 +62,15 @@ pub struct Fast<'a> {
     plan: Plan,
     session: Session,
     books: Books,
-    cpu: Cpu,
+    cpu: Arc<Cpu>,
     /// Threads of one row, of several.
     threads: [usize; 2],
     weights: Weights<'a>,
     state: State,
     states: States,
     values: Vec<Vec<f32>>,
+    /// What steps of a later part of a model start from.
+    from_host: Vec<f32>,
     /// The codes of the value that was last an input of a product, and which that was.
     acts: Acts,
     acts_of: Option<usize>,
@@ -72,25 +80,60 @@ pub struct Fast<'a> {
     wanted: Vec<usize>,
 }
 
+/// The threads that runners share, and how they run.
+#[derive(Clone)]
+pub struct Threads {
+    cpu: Arc<Cpu>,
+    /// Of one row, of several.
+    counts: [usize; 2],
+    repack: bool,
+}
+
+impl Threads {
+    /// Starts them.
+    pub fn new(settings: &Settings) -> Threads {
+        let usual = threads::usual();
+        let one = settings.threads.unwrap_or(usual).max(1);
+        let more = settings.batch_threads.unwrap_or(one).max(1);
+        let isa = settings.isa.filter(|isa| isa.is_here()).unwrap_or_else(Isa::best);
+        let mut processors = settings.processors.clone();
+        if let (Some(numa), true) = (settings.numa, processors.is_empty()) {
+            processors = threads::places(numa);
+        }
+        let priority = settings.priority;
+        let start = move |number: usize| {
+            if let Some(processor) = processors.get(number % processors.len().max(1)) {
+                threads::pin(&[*processor]);
+            }
+            threads::prioritize(priority)
+        };
+        if !start(0) {
+            tracing::warn!("--prio {priority}: the system does not allow it, threads run as others do");
+        }
+        let start = move |number: usize| {
+            start(number);
+        };
+        let cpu = Arc::new(Cpu { pool: Pool::new(one.max(more), start), isa });
+        Threads { cpu, counts: [one, more], repack: !settings.in_place }
+    }
+}
+
 impl<'a> Fast<'a> {
     /// A runner whose weights are checked and packed when this returns.
     ///
     /// # Errors
     /// Weights that are not finite, a file that has become shorter.
     pub fn new(gguf: &'a Gguf, plan: Plan, sizes: Sizes, settings: &Settings) -> Result<Self> {
-        let usual = threads::usual();
-        let one = settings.threads.unwrap_or(usual).max(1);
-        let more = settings.batch_threads.unwrap_or(one).max(1);
-        let isa = settings.isa.filter(|isa| isa.is_here()).unwrap_or_else(Isa::best);
-        let processors = settings.processors.clone();
-        let pin = move |number: usize| {
-            if let Some(processor) = processors.get(number % processors.len().max(1)) {
-                threads::pin(&[*processor]);
-            }
-        };
-        pin(0);
-        let cpu = Cpu { pool: Pool::new(one.max(more), pin), isa };
-        let weights = Weights::new(gguf, &plan, &cpu, !settings.in_place)?;
+        Self::with(gguf, plan, sizes, &Threads::new(settings))
+    }
+
+    /// Likewise, with threads that other runners have too. Steps of these must follow each other.
+    ///
+    /// # Errors
+    /// As [`Fast::new`].
+    pub fn with(gguf: &'a Gguf, plan: Plan, sizes: Sizes, threads: &Threads) -> Result<Self> {
+        let cpu = threads.cpu.clone();
+        let weights = Weights::new(gguf, &plan, &cpu, threads.repack)?;
         let Sizes { n_ctx, n_seqs, max_rows, .. } = sizes;
         let limits = Limits { n_vocab: plan.n_ids(), n_ctx, max_rows, n_seqs };
         let blocks = match sizes.cache_positions {
@@ -106,11 +149,12 @@ impl<'a> Fast<'a> {
             session: Session::new(limits, &stores),
             books: Books::new(n_seqs),
             cpu,
-            threads: [one, more],
+            threads: threads.counts,
             weights,
             state: State::new(&plan, (sizes.k, sizes.v)),
             states: States::new(&plan, n_seqs),
             values: vec![Vec::new(); plan.values.len()],
+            from_host: Vec::new(),
             acts: Acts::default(),
             acts_of: None,
             choices: Choices::default(),
@@ -145,6 +189,10 @@ impl Runner for Fast<'_> {
 
     fn finish(&mut self, ticket: Ticket) -> Result<Output> {
         self.books.finish(&mut self.session, ticket)
+    }
+
+    fn fill_rows(&mut self, rows: &[f32]) {
+        rows.clone_into(&mut self.from_host);
     }
 
     fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {

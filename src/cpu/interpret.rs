@@ -48,6 +48,12 @@ impl Reference<'_> {
     }
 
     fn embed(&mut self, weight: Weight, out: Val, rows: &[Row]) {
+        let info = &self.plan.weights[weight.0];
+        if info.is_from_host() {
+            let row = |r: &Row| &self.from_host[self.books.id(r) * info.cols..][..info.cols];
+            self.values[out.0] = rows.iter().flat_map(row).copied().collect();
+            return;
+        }
         let table = self.matrix(weight);
         let found = rows.iter().flat_map(|r| table.row(self.books.id(r))).collect();
         self.values[out.0] = found;

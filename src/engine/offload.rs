@@ -1,9 +1,10 @@
-//! A model of which the first layers run on the CPU and the others on a GPU: for GPUs that have no room for all of it.
+//! A model of which a part runs on the CPU and the rest on a GPU: for GPUs that have no room for all of it.
 //!
-//! The parts are runners of plans of their own ([`Plan::split`]), each with its layers' state. A step goes through the one, then
-//! the other; the rows in between are copied once.
+//! The parts are runners of plans of their own ([`Plan::segments`]), each with its layers' state, in a chain that changes devices
+//! from one to the next. A step goes through all of them; the rows in between are copied once.
 
-use super::{cpu_runner, Options, Progress, VulkanRunner};
+use super::vulkan::DeviceParts;
+use super::{cpu_part, placing, Options, Progress, VulkanRunner};
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::sample::SamplerOptions;
@@ -15,22 +16,29 @@ use std::collections::VecDeque;
 /// Positions that layers on the GPU must have room for, unless told.
 const USUAL_CONTEXT: usize = 4096;
 
-/// Runs the first layers on the CPU and the others on a GPU.
+/// Runs a part of the ops on the CPU and the others on a GPU.
 pub struct Offload<'a> {
-    first: Box<dyn Runner + 'a>,
-    second: VulkanRunner,
+    /// In order.
+    parts: Vec<Part<'a>>,
     /// By sequence, the id that its last output row gave.
     latest: Vec<Option<u32>>,
     finished: VecDeque<(Ticket, Result<Output>)>,
     started: u64,
-    layers: [usize; 2],
+    /// Layers on the CPU, on both, on the GPU.
+    layers: [usize; 3],
+}
+
+/// A run of ops.
+struct Part<'a> {
+    runner: Box<dyn Runner + 'a>,
+    on_cpu: bool,
 }
 
 impl<'a> Offload<'a> {
-    /// With the last `on_gpu` layers, and what comes after them, on the device.
+    /// With the last `on_gpu` layers, and what comes after them, on the device, as far as the options' overrides say nothing else.
     ///
     /// # Errors
-    /// A plan that cannot be parted there; what either part cannot load.
+    /// A plan of which all would be on one side; what a part cannot load.
     pub fn new(
         gguf: &'a Gguf,
         plan: &Plan,
@@ -39,20 +47,55 @@ impl<'a> Offload<'a> {
         options: &Options,
         progress: Progress<'_>,
     ) -> Result<Offload<'a>> {
-        let (all, max_rows) = (plan.layers.len(), options.max_rows.max(1) as usize);
-        let layers = [all.saturating_sub(on_gpu), on_gpu.min(all)];
-        let Some((first, second)) = plan.split(layers[0], max_rows) else {
-            let what = format!("--gpu-layers {on_gpu}: the model cannot be parted before layer {}", layers[0]);
-            return Err(Error::Request(what));
-        };
-        let second = VulkanRunner::new(gguf, second, device, options, progress)?;
-        let (n_ctx, max_rows) = (Some(second.n_ctx() as u32), second.max_rows() as u32);
-        let first = cpu_runner(gguf, first, &Options { n_ctx, max_rows, ..options.clone() })?;
-        let latest = vec![None; options.n_seqs.max(1) as usize];
-        Ok(Offload { first, second, latest, finished: VecDeque::new(), started: 0, layers })
+        let max_rows = options.max_rows.max(1) as usize;
+        let segments = placing::segments(plan, on_gpu, &options.overrides, max_rows);
+        if segments.len() < 2 {
+            return Err(Error::Request(format!("--gpu-layers {on_gpu}: expected a model that can be parted there")));
+        }
+        Self::of(gguf, (plan, segments), device, options, progress)
     }
 
-    /// Rows of a step as the first part takes them: with the ids that were sampled, and all of them for the second.
+    fn of(
+        gguf: &'a Gguf,
+        (plan, segments): (&Plan, Vec<(bool, Plan)>),
+        device: Device,
+        options: &Options,
+        progress: Progress<'_>,
+    ) -> Result<Offload<'a>> {
+        let (layers, last) = (placing::count(plan.layers.len(), &segments), segments.len() - 1);
+        let mut options = options.clone();
+        if segments.iter().filter(|(on_cpu, _)| !on_cpu).count() > 1 {
+            // None of several parts can know what room is left to it.
+            options.n_ctx = usual_context(plan, &options);
+        }
+        // GPU first: it says how many positions and rows there is room for.
+        let mut on_device = DeviceParts::new(device);
+        let mut gpu = Vec::new();
+        for (i, (_, segment)) in segments.iter().enumerate().filter(|(_, (on_cpu, _))| !on_cpu) {
+            let mut way = options.clone();
+            if i < last {
+                way.debug.megakernel = Some(false); // it takes logits for those of a vocabulary
+            }
+            let runner = VulkanRunner::beside(gguf, segment.clone(), &mut on_device, &way, progress)?;
+            options.n_ctx = Some(runner.n_ctx() as u32);
+            options.max_rows = options.max_rows.min(runner.max_rows() as u32);
+            gpu.push(runner);
+        }
+        let (mut gpu, mut threads) = (gpu.into_iter(), None);
+        let mut parts = Vec::with_capacity(segments.len());
+        for (on_cpu, segment) in segments {
+            let made = if on_cpu { None } else { gpu.next() };
+            let runner: Box<dyn Runner + 'a> = match made {
+                Some(runner) => Box::new(runner),
+                None => cpu_part(gguf, segment, &options, &mut threads)?,
+            };
+            parts.push(Part { runner, on_cpu });
+        }
+        let latest = vec![None; options.n_seqs.max(1) as usize];
+        Ok(Offload { parts, latest, finished: VecDeque::new(), started: 0, layers })
+    }
+
+    /// Rows of a step as the first part takes them: with the ids that were sampled, and all of them for the next.
     fn known(&self, rows: &[Row]) -> Result<Vec<Row>> {
         let id = |row: &Row| match row.token {
             Token::Id(id) => Ok(id),
@@ -65,26 +108,45 @@ impl<'a> Offload<'a> {
             .collect()
     }
 
-    /// A step through both parts. Where the second refuses it, the first forgets it again.
+    /// A step through all parts. Where one refuses it, those before forget it again.
     fn step(&mut self, rows: &[Row]) -> Result<Output> {
         let known = self.known(rows)?;
-        let ticket = self.first.start(&known)?;
-        let through = self.first.finish(ticket).and_then(|between| {
-            self.second.fill_rows(&between.logits);
-            let ticket = self.second.start(&over(rows, &known))?;
-            self.second.finish(ticket)
-        });
+        let through = self.through(rows, &known);
         if through.is_err() {
             for row in rows.iter().rev() {
-                self.first.forget(row.seq, row.pos);
-                self.second.forget(row.seq, row.pos);
+                self.parts.iter_mut().for_each(|part| part.runner.forget(row.seq, row.pos));
             }
         }
         through
     }
+
+    fn through(&mut self, rows: &[Row], known: &[Row]) -> Result<Output> {
+        let between = (0..).zip(known).map(|(i, row)| Row { token: Token::Id(i), ..row.clone() });
+        let (last, between) = (self.parts.len() - 1, between.collect::<Vec<_>>());
+        let mut output = Output::default();
+        for (i, Part { runner, .. }) in self.parts.iter_mut().enumerate() {
+            runner.fill_rows(&output.logits);
+            let ticket = match i {
+                0 => runner.start(known)?,
+                i if i < last => runner.start(&between)?,
+                _ => runner.start(&over(rows, known))?,
+            };
+            output = runner.finish(ticket)?;
+        }
+        Ok(output)
+    }
+
+    /// The part that samples.
+    fn last(&self) -> &dyn Runner {
+        &*self.parts[self.parts.len() - 1].runner
+    }
+
+    fn runners(&self) -> impl Iterator<Item = &(dyn Runner + 'a)> {
+        self.parts.iter().map(|part| &*part.runner)
+    }
 }
 
-/// Rows as the second part takes them: row i starts from what the table's row i holds. Penalties see the id that the row has.
+/// Rows as the last part takes them: row i starts from what the table's row i holds. Penalties see the id that the row has.
 fn over(rows: &[Row], known: &[Row]) -> Vec<Row> {
     let moved = |(i, (row, known)): (u32, (&Row, &Row))| {
         let mut row = Row { token: Token::Id(i), ..row.clone() };
@@ -100,15 +162,15 @@ fn over(rows: &[Row], known: &[Row]) -> Vec<Row> {
 
 impl Runner for Offload<'_> {
     fn n_vocab(&self) -> usize {
-        self.second.n_vocab()
+        self.last().n_vocab()
     }
 
     fn n_ctx(&self) -> usize {
-        self.second.n_ctx()
+        self.runners().map(Runner::n_ctx).min().unwrap_or(0)
     }
 
     fn max_rows(&self) -> usize {
-        self.second.max_rows()
+        self.runners().map(Runner::max_rows).min().unwrap_or(0)
     }
 
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
@@ -137,50 +199,79 @@ impl Runner for Offload<'_> {
     }
 
     fn refuses(&self, chain: &SamplerOptions) -> Option<String> {
-        self.second.refuses(chain)
+        self.last().refuses(chain)
     }
 
     fn forget(&mut self, seq: u32, from: u32) {
-        self.first.forget(seq, from);
-        self.second.forget(seq, from);
+        self.parts.iter_mut().for_each(|part| part.runner.forget(seq, from));
         self.latest.get_mut(seq as usize).into_iter().for_each(|latest| *latest = None);
     }
 
     fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {
-        self.second.fork(from, to, n_positions)?;
-        self.first.fork(from, to, n_positions)?;
+        self.parts.iter_mut().try_for_each(|part| part.runner.fork(from, to, n_positions))?;
         self.latest[to as usize] = None;
         Ok(())
     }
 
     fn free_blocks(&self) -> usize {
-        self.first.free_blocks().min(self.second.free_blocks())
+        self.runners().map(Runner::free_blocks).min().unwrap_or(0)
     }
 
     fn blocks_needed(&self, rows: &[Row]) -> usize {
-        self.first.blocks_needed(rows).max(self.second.blocks_needed(rows))
+        self.runners().map(|runner| runner.blocks_needed(rows)).max().unwrap_or(0)
     }
 
     fn collect_importance(&mut self) -> Result<()> {
-        self.first.collect_importance()?;
-        self.second.collect_importance()
+        self.parts.iter_mut().try_for_each(|part| part.runner.collect_importance())
     }
 
     fn importance(&mut self) -> Result<Vec<Squares>> {
-        Ok([self.first.importance()?, self.second.importance()?].concat())
+        let all = self.parts.iter_mut().map(|part| part.runner.importance()).collect::<Result<Vec<_>>>();
+        Ok(all?.concat())
     }
 
     fn time_steps(&mut self, on: bool) {
-        self.second.time_steps(on);
+        self.parts.iter_mut().for_each(|part| part.runner.time_steps(on));
     }
 
     fn counters(&self) -> Counters {
-        self.second.counters()
+        // All are of one device but for the time, which each part has of its own steps.
+        let gpu = || self.parts.iter().filter(|part| !part.on_cpu).map(|part| part.runner.counters());
+        Counters { gpu_us: gpu().map(|c| c.gpu_us).sum(), ..gpu().next().unwrap_or_default() }
     }
 
     fn device(&self) -> String {
-        let [cpu, gpu] = self.layers;
-        format!("{} for {cpu} layers, {} for {gpu}", self.first.device(), self.second.device())
+        let name = |cpu: bool| self.parts.iter().find(|part| part.on_cpu == cpu).map(|part| part.runner.device());
+        let [cpu, gpu] = [true, false].map(|on| name(on).unwrap_or_default());
+        let [own, both, others] = self.layers;
+        let parted = if both > 0 { format!(" and parts of {both}") } else { String::new() };
+        format!("{cpu} for {own} layers{parted}, {gpu} for {others}")
+    }
+}
+
+/// Positions for layers that are not to be left with a tiny context that nobody asked for.
+fn usual_context(plan: &Plan, options: &Options) -> Option<u32> {
+    options.n_ctx.filter(|n| *n > 0).or(Some(plan.n_ctx_train.min(USUAL_CONTEXT) as u32))
+}
+
+/// The last `on_gpu` layers on the device, as far as the options' overrides say nothing else; a runner of one device where that
+/// leaves nothing to the other.
+///
+/// # Errors
+/// As [`Offload::new`].
+pub fn placed<'a>(
+    gguf: &'a Gguf,
+    plan: &Plan,
+    device: Device,
+    on_gpu: usize,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<Box<dyn Runner + 'a>> {
+    let segments = placing::segments(plan, on_gpu, &options.overrides, options.max_rows.max(1) as usize);
+    match &segments[..] {
+        [(true, _)] => cpu_part(gguf, plan.clone(), options, &mut None),
+        [_] => Ok(Box::new(VulkanRunner::new(gguf, plan.clone(), device, options, progress)?)),
+        _ => Ok(Box::new(Offload::of(gguf, (plan, segments), device, options, progress)?)),
     }
 }
 
@@ -195,21 +286,19 @@ pub fn fitting<'a>(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Box<dyn Runner + 'a>> {
-    let full = match VulkanRunner::new(gguf, plan.clone(), device.clone(), options, progress) {
+    let all = plan.layers.len();
+    let full = match placed(gguf, plan, device.clone(), all, options, progress) {
         Err(Error::OutOfMemory(full)) => full,
-        other => return Ok(Box::new(other?)),
+        other => return other,
     };
-    // A context that nobody asked for is no reason to be left with a tiny one.
-    let n_ctx = options.n_ctx.filter(|n| *n > 0).or(Some(plan.n_ctx_train.min(USUAL_CONTEXT) as u32));
-    let options = &Options { n_ctx, ..options.clone() };
+    let options = &Options { n_ctx: usual_context(plan, options), ..options.clone() };
     // A plan that does not fit is refused before anything is loaded.
-    for on_gpu in (1..plan.layers.len()).rev() {
-        match Offload::new(gguf, plan, device.clone(), on_gpu, options, progress) {
+    for on_gpu in (1..all).rev() {
+        match placed(gguf, plan, device.clone(), on_gpu, options, progress) {
             Err(Error::OutOfMemory(_)) => {}
             Ok(runner) => {
-                let all = plan.layers.len();
                 tracing::warn!("{full}; {on_gpu} of {all} layers run there, the others on the CPU (-ngl)");
-                return Ok(Box::new(runner));
+                return Ok(runner);
             }
             Err(other) => return Err(other),
         }

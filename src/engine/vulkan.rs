@@ -80,6 +80,30 @@ pub struct VulkanRunner {
     pub(super) latest: Vec<u32>,
 }
 
+/// What runners of several parts of a model share on a device.
+pub(super) struct DeviceParts {
+    device: Device,
+    made: Option<(Arc<Kernels>, Buffer)>,
+    /// Bytes that those made so far take.
+    taken: u64,
+}
+
+impl DeviceParts {
+    /// None yet.
+    pub fn new(device: Device) -> DeviceParts {
+        DeviceParts { device, made: None, taken: 0 }
+    }
+
+    /// Pipelines, and tables of all formats.
+    fn shared(&mut self) -> Result<(Arc<Kernels>, Buffer)> {
+        if let Some(made) = &self.made {
+            return Ok(made.clone());
+        }
+        let made = (Arc::new(Kernels::new(&self.device)), weights::codebooks(&self.device)?);
+        Ok(self.made.insert(made).clone())
+    }
+}
+
 /// Most rows of a step.
 fn max_rows(plan: &Plan, options: &Options) -> usize {
     (options.max_rows.max(1) as usize).min((MAX_LOGITS_BYTES / (plan.n_vocab * 4)).max(1))
@@ -91,20 +115,37 @@ impl VulkanRunner {
     /// # Errors
     /// A weight that is not finite; memory that does not suffice, with the numbers; a lost device.
     pub fn new(gguf: &Gguf, plan: Plan, device: Device, options: &Options, progress: Progress<'_>) -> Result<Self> {
+        Self::beside(gguf, plan, &mut DeviceParts::new(device), options, progress)
+    }
+
+    /// Likewise, beside runners of other parts of the model.
+    ///
+    /// # Errors
+    /// As [`VulkanRunner::new`].
+    pub(super) fn beside(
+        gguf: &Gguf,
+        plan: Plan,
+        parts: &mut DeviceParts,
+        options: &Options,
+        progress: Progress<'_>,
+    ) -> Result<Self> {
+        let device = parts.device.clone();
+        let mut caps = device.caps().clone();
+        caps.memory_budget_bytes = caps.memory_budget_bytes.saturating_sub(parts.taken);
         let max_rows = max_rows(&plan, options);
         let packed = sizes::Packed::of(&plan, max_rows);
         let packed = Some(packed).filter(|_| options.debug.matrices && !device.caps().matrix_n.is_empty());
         let arena = arena_bytes(&plan, &device, options, max_rows, packed.as_ref());
         let step = StepSize { arena, max_rows };
-        let (plan, memory) = memory::fitted(plan, device.caps(), device.stages_weights(), options, step)?;
+        let (plan, memory) = memory::fitted(plan, &caps, device.stages_weights(), options, step)?;
         if plan.weights.iter().any(|w| w.format.is_expanded()) {
             tracing::info!("load: weights of codebooks are written out, for speed");
         }
         let MemoryPlan { n_ctx, blocks, .. } = memory;
         let stores = Stores::of(&plan.layers).count();
         let size = SessionSize { max_rows, n_seqs: options.n_seqs.max(1) as usize, n_ctx, blocks, stores };
-        let (plan, kernels) = (Arc::new(plan), Arc::new(Kernels::new(&device)));
-        let codebooks = weights::codebooks(&device)?;
+        let (plan, (kernels, codebooks)) = (Arc::new(plan), parts.shared()?);
+        parts.taken += memory.at_start() + memory.recordings;
         let (made, weights) = std::thread::scope(|scope| {
             let made = scope.spawn(|| {
                 let bases = Bases { device: device.clone(), kernels: kernels.clone(), codebooks: codebooks.clone() };
@@ -194,15 +235,6 @@ impl VulkanRunner {
     /// Whether the time is taken after every op of the steps started from now on. Such steps have recordings of their own.
     pub fn stamp_ops(&mut self, on: bool) {
         self.timing.ops = on;
-    }
-
-    /// Fills the table that rows of the next step start from, where the plan is the second part of a model ([`Plan::split`]). No
-    /// step may be in flight.
-    pub fn fill_rows(&mut self, rows: &[f32]) {
-        let weights = self.model.program.plan.weights.iter().zip(&self.model.weights);
-        for (_, buffer) in weights.filter(|(info, _)| info.is_from_host()) {
-            buffer.write(0, bytemuck::cast_slice(rows));
-        }
     }
 
     /// Whether steps of one row may let one dispatch do products that follow each other (the megakernel).
@@ -356,6 +388,13 @@ impl Runner for VulkanRunner {
         let Some(flying) = self.steps.pop() else { return Ok(Output::default()) };
         self.time(&flying);
         self.output_of(&flying)
+    }
+
+    fn fill_rows(&mut self, rows: &[f32]) {
+        let weights = self.model.program.plan.weights.iter().zip(&self.model.weights);
+        for (_, buffer) in weights.filter(|(info, _)| info.is_from_host()) {
+            buffer.write(0, bytemuck::cast_slice(rows));
+        }
     }
 
     fn time_steps(&mut self, on: bool) {

@@ -133,8 +133,17 @@ impl Value {
         }
     }
 
+    /// An array of bools, or of integers of which 0 is false.
+    pub fn flags(&self) -> Option<Vec<bool>> {
+        let flag = |v: Value| match v {
+            Value::Bool(b) => Some(b),
+            v => v.int().map(|i| i != 0),
+        };
+        self.elements()?.map(flag).collect()
+    }
+
     /// Elements of an array of scalars.
-    fn elements(&self) -> Option<impl Iterator<Item = Value> + '_> {
+    pub fn elements(&self) -> Option<impl Iterator<Item = Value> + '_> {
         match self {
             Value::Array { element, raw } => {
                 Some(raw.chunks_exact(element.size() as usize).map(|b| Value::scalar(*element, b)))

@@ -1,8 +1,75 @@
 //! The architectures, one line each.
 
+pub mod afmoe;
+pub mod apertus;
+pub mod arcee;
+pub mod baichuan;
+pub mod bailingmoe;
+pub mod bailingmoe2;
+pub mod bitnet;
+pub mod bloom;
+pub mod chatglm;
+pub mod codeshell;
+pub mod cohere2;
+pub mod cohere2moe;
+pub mod command_r;
+pub mod dbrx;
+pub mod deci;
+pub mod deepseek;
+pub mod dots1;
+pub mod ernie4_5;
+pub mod exaone;
+pub mod exaone4;
+pub mod exaone_moe;
+pub mod falcon;
+pub mod gemma;
+pub mod gemma2;
+pub mod gemma3;
+pub mod glm4;
+pub mod glm4moe;
+pub mod gpt2;
+pub mod gpt_oss;
+pub mod gptneox;
+pub mod granite;
+pub mod granite_swa;
+pub mod hunyuan_dense;
+pub mod internlm2;
+pub mod jais;
+pub mod jais2;
 pub mod llama;
+pub mod llama4;
+pub mod maincoder;
+pub mod mellum;
+pub mod minicpm;
+pub mod minimax_m2;
+pub mod mistral3;
+pub mod mpt;
+pub mod nemotron;
+pub mod olmo;
+pub mod olmo2;
+pub mod olmoe;
+pub mod openelm;
+pub mod orion;
+pub mod paddleocr;
+pub mod pangu_embedded;
+pub mod phi2;
+pub mod phi3;
+pub mod plamo;
+pub mod plamo3;
+pub mod qwen;
+pub mod qwen2;
+pub mod qwen2moe;
+pub mod qwen2vl;
 pub mod qwen3;
-pub mod qwen3moe;
+pub mod qwen3vl;
+pub mod refact;
+pub mod seed_oss;
+pub mod smallthinker;
+pub mod smollm3;
+pub mod stablelm;
+pub mod starcoder;
+pub mod starcoder2;
+pub mod xverse;
 
 use crate::gguf::Gguf;
 use crate::plan::Plan;
@@ -18,9 +85,83 @@ pub struct Arch {
 
 /// Every architecture Pumex runs.
 pub const ARCHS: &[Arch] = &[
+    Arch { name: "afmoe", plan: afmoe::plan },
+    Arch { name: "apertus", plan: apertus::plan },
+    Arch { name: "arcee", plan: arcee::plan },
+    Arch { name: "baichuan", plan: baichuan::plan },
+    Arch { name: "bailingmoe", plan: bailingmoe::plan },
+    Arch { name: "bailingmoe2", plan: bailingmoe2::plan },
+    Arch { name: "bitnet", plan: bitnet::plan },
+    Arch { name: "bloom", plan: bloom::plan },
+    Arch { name: "chatglm", plan: chatglm::plan },
+    Arch { name: "codeshell", plan: codeshell::plan },
+    Arch { name: "cohere2", plan: cohere2::plan },
+    Arch { name: "cohere2moe", plan: cohere2moe::plan },
+    Arch { name: "command-r", plan: command_r::plan },
+    Arch { name: "dbrx", plan: dbrx::plan },
+    Arch { name: "deci", plan: deci::plan },
+    Arch { name: "deepseek", plan: deepseek::plan },
+    Arch { name: "dots1", plan: dots1::plan },
+    Arch { name: "ernie4_5", plan: ernie4_5::plan },
+    Arch { name: "ernie4_5-moe", plan: ernie4_5::plan },
+    Arch { name: "exaone", plan: exaone::plan },
+    Arch { name: "exaone-moe", plan: exaone_moe::plan },
+    Arch { name: "exaone4", plan: exaone4::plan },
+    Arch { name: "falcon", plan: falcon::plan },
+    Arch { name: "gemma", plan: gemma::plan },
+    Arch { name: "gemma2", plan: gemma2::plan },
+    Arch { name: "gemma3", plan: gemma3::plan },
+    Arch { name: "glm4", plan: glm4::plan },
+    Arch { name: "glm4moe", plan: glm4moe::plan },
+    Arch { name: "gpt-oss", plan: gpt_oss::plan },
+    Arch { name: "gpt2", plan: gpt2::plan },
+    Arch { name: "gptneox", plan: gptneox::plan },
+    Arch { name: "granite", plan: granite::plan },
+    Arch { name: "granite_swa", plan: granite_swa::plan },
+    Arch { name: "granitemoe", plan: granite::plan },
+    Arch { name: "hunyuan-dense", plan: hunyuan_dense::plan },
+    Arch { name: "hunyuan-moe", plan: hunyuan_dense::plan },
+    Arch { name: "hunyuan_vl", plan: hunyuan_dense::plan },
+    Arch { name: "internlm2", plan: internlm2::plan },
+    Arch { name: "jais", plan: jais::plan },
+    Arch { name: "jais2", plan: jais2::plan },
     Arch { name: "llama", plan: llama::plan },
+    Arch { name: "llama4", plan: llama4::plan },
+    Arch { name: "maincoder", plan: maincoder::plan },
+    Arch { name: "mellum", plan: mellum::plan },
+    Arch { name: "minicpm", plan: minicpm::plan },
+    Arch { name: "minimax-m2", plan: minimax_m2::plan },
+    Arch { name: "mistral3", plan: mistral3::plan },
+    Arch { name: "mpt", plan: mpt::plan },
+    Arch { name: "nemotron", plan: nemotron::plan },
+    Arch { name: "olmo", plan: olmo::plan },
+    Arch { name: "olmo2", plan: olmo2::plan },
+    Arch { name: "olmoe", plan: olmoe::plan },
+    Arch { name: "openelm", plan: openelm::plan },
+    Arch { name: "orion", plan: orion::plan },
+    Arch { name: "paddleocr", plan: paddleocr::plan },
+    Arch { name: "pangu-embedded", plan: pangu_embedded::plan },
+    Arch { name: "phi2", plan: phi2::plan },
+    Arch { name: "phi3", plan: phi3::plan },
+    Arch { name: "phimoe", plan: phi3::plan },
+    Arch { name: "plamo", plan: plamo::plan },
+    Arch { name: "plamo3", plan: plamo3::plan },
+    Arch { name: "qwen", plan: qwen::plan },
+    Arch { name: "qwen2", plan: qwen2::plan },
+    Arch { name: "qwen2moe", plan: qwen2moe::plan },
+    Arch { name: "qwen2vl", plan: qwen2vl::plan },
     Arch { name: "qwen3", plan: qwen3::plan },
-    Arch { name: "qwen3moe", plan: qwen3moe::plan },
+    Arch { name: "qwen3moe", plan: qwen3::plan },
+    Arch { name: "qwen3vl", plan: qwen3vl::plan },
+    Arch { name: "qwen3vlmoe", plan: qwen3vl::plan },
+    Arch { name: "refact", plan: refact::plan },
+    Arch { name: "seed_oss", plan: seed_oss::plan },
+    Arch { name: "smallthinker", plan: smallthinker::plan },
+    Arch { name: "smollm3", plan: smollm3::plan },
+    Arch { name: "stablelm", plan: stablelm::plan },
+    Arch { name: "starcoder", plan: starcoder::plan },
+    Arch { name: "starcoder2", plan: starcoder2::plan },
+    Arch { name: "xverse", plan: xverse::plan },
 ];
 
 /// The architecture of that name.

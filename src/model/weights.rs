@@ -111,10 +111,41 @@ impl<'a> Weights<'a> {
         ExpertPart { weight: weight.unwrap_or(Weight(usize::MAX)), scale }
     }
 
+    /// Whether the file has a tensor.
+    pub fn has(&self, name: &str) -> bool {
+        self.gguf.tensor(name).is_some()
+    }
+
+    /// The file's dimensions of a tensor, columns first; empty if it is not there.
+    pub fn dims(&self, name: &str) -> Vec<usize> {
+        self.gguf.tensor(name).map_or(Vec::new(), |t| t.dims.iter().map(|d| *d as usize).collect())
+    }
+
+    /// A small table of floats of any shape, columns first; always F32.
+    pub fn table(&mut self, name: &str, dims: &[usize]) -> Weight {
+        self.declare(name, dims, true, false).unwrap_or(Weight(usize::MAX))
+    }
+
+    /// A small table that may be missing.
+    pub fn opt_table(&mut self, name: &str, dims: &[usize]) -> Option<Weight> {
+        self.declare(name, dims, true, true)
+    }
+
+    /// Accepts all tensors whose names start so; they are not read.
+    pub fn ignore(&mut self, prefix: &str) {
+        let names = self.gguf.tensors().iter().filter(|t| t.name.starts_with(prefix));
+        self.used.extend(names.map(|t| t.name.as_str()));
+    }
+
+    /// A problem of the file.
+    pub fn problem(&mut self, code: &'static str, what: String) {
+        self.problems.push((code, what));
+    }
+
     /// What a product is multiplied with: `NAME.scale [1]`, else 1.
     pub fn scale(&mut self, name: &str) -> f32 {
         match self.opt_vector(&format!("{name}.scale"), 1) {
-            Some(weight) => self.values(weight)[0],
+            Some(weight) => self.values(weight).first().copied().unwrap_or(1.0),
             None => 1.0,
         }
     }
@@ -134,7 +165,8 @@ impl<'a> Weights<'a> {
 
     /// Decoded values of a declared vector.
     pub fn values(&self, weight: Weight) -> Vec<f32> {
-        let info = &self.found[weight.0];
+        // A placeholder of a tensor that is missing has none.
+        let Some(info) = self.found.get(weight.0) else { return Vec::new() };
         let mut out = vec![0.0; info.cols];
         info.format.decode_row(self.gguf.data(&self.gguf.tensors()[info.tensor]), &mut out);
         out

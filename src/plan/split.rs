@@ -1,5 +1,6 @@
-//! A plan in two, at a layer, so that each part can run on a device of its own. What goes over is one row of numbers for each row
-//! of the step: the first part gives it as its logits, the second takes it from a table that the host fills.
+//! A plan in parts, so that each can run on a device of its own: in two at a layer, or in a chain of runs of ops. What goes over
+//! is one row of numbers for each row of the step: a part gives it as its logits, the next takes it from a table that the host
+//! fills. Where more than that would have to go over, there is no cut, and neighbours go along.
 
 use super::{Access, LayerState, Op, Plan, Rows, Val, Weight, WeightInfo};
 use std::collections::HashSet;
@@ -24,42 +25,79 @@ impl Plan {
     /// The plan up to `layer`, and from it on, for steps of up to `max_rows` rows. None where more than one value goes over, or
     /// a layer reads the state of one on the other side.
     pub fn split(&self, layer: usize, max_rows: usize) -> Option<(Plan, Plan)> {
-        let name = format!("blk.{layer}.");
-        let of_layer = |op: &Op| op.clone().weights_mut().iter().any(|w| self.weights[w.0].name.starts_with(&name));
-        let cut = self.ops.iter().position(of_layer)?;
-        let (before, after) = self.ops.split_at(cut);
-        let x = self.crossing(before, after)?;
-        let width = self.values[x.0].width;
-        let mut first = Plan { ops: before.to_vec(), n_vocab: width, logits: x, ..self.clone() };
-        first.ops.push(Op::Sample { logits: x });
-        let mut second = Plan { ops: after.to_vec(), ..self.clone() };
-        let format = pumex_quant::find(0)?; // f32
-        let table = WeightInfo { name: "rows".into(), tensor: FROM_HOST, rows: max_rows, cols: width, format };
-        second.weights.push(table);
-        second.ops.insert(0, Op::Embed { weight: Weight(second.weights.len() - 1), out: x });
-        first.keep_what_is_used();
-        second.keep_what_is_used();
-        Some((first, second))
+        let cut = self.first_op(layer)?;
+        let over = self.crossings()[cut]?;
+        let mut parts = self.parted(&[(cut, over)], max_rows).into_iter();
+        Some((parts.next()?, parts.next()?))
     }
 
-    /// The one value that `after` reads of what `before` wrote, if it is one of all rows and no state goes over.
-    fn crossing(&self, before: &[Op], after: &[Op]) -> Option<Val> {
-        let states = |ops: &[Op]| -> HashSet<usize> {
-            let all = ops.iter().flat_map(|op| [op.reads(), op.writes()].concat());
-            all.filter_map(|access| if let Access::State(layer) = access { Some(layer) } else { None }).collect()
+    /// The first op that reads a weight of the layer.
+    pub fn first_op(&self, layer: usize) -> Option<usize> {
+        let name = format!("blk.{layer}.");
+        self.ops.iter().position(|op| op.weights().iter().any(|w| self.weights[w.0].name.starts_with(&name)))
+    }
+
+    /// Runs of ops that each go to one of two devices, in order: `there` says which ops must go to the second. Ops that no cut
+    /// parts from such a one go with it. Each has whether it goes there.
+    pub fn segments(&self, there: impl Fn(usize, &Op) -> bool, max_rows: usize) -> Vec<(bool, Plan)> {
+        let over = self.crossings();
+        let mut runs: Vec<(usize, bool)> = Vec::new(); // where each starts
+        for (i, op) in self.ops.iter().enumerate() {
+            if over[i].is_some() || i == 0 {
+                runs.push((i, false));
+            }
+            if let Some((_, goes)) = runs.last_mut() {
+                *goes |= there(i, op);
+            }
+        }
+        runs.dedup_by_key(|(_, goes)| *goes);
+        let cuts: Vec<_> = runs.iter().skip(1).filter_map(|(at, _)| Some((*at, over[*at]?))).collect();
+        runs.iter().map(|(_, goes)| *goes).zip(self.parted(&cuts, max_rows)).collect()
+    }
+
+    /// Plans between cuts, each before an op and with the value that goes over there. All but the last give theirs as logits.
+    fn parted(&self, cuts: &[(usize, Val)], max_rows: usize) -> Vec<Plan> {
+        let bounds: Vec<_> = [None].into_iter().chain(cuts.iter().copied().map(Some)).chain([None]).collect();
+        let part = |ends: &[Option<(usize, Val)>]| {
+            let (from, to) = (ends[0].map_or(0, |c| c.0), ends[1].map_or(self.ops.len(), |c| c.0));
+            let mut plan = Plan { ops: self.ops[from..to].to_vec(), ..self.clone() };
+            if let Some((_, x)) = ends[0] {
+                let (cols, format) = (self.values[x.0].width, pumex_quant::FormatId::F32.format());
+                plan.weights.push(WeightInfo { name: "rows".into(), tensor: FROM_HOST, rows: max_rows, cols, format });
+                plan.ops.insert(0, Op::Embed { weight: Weight(plan.weights.len() - 1), out: x });
+            }
+            if let Some((_, x)) = ends[1] {
+                (plan.logits, plan.n_vocab) = (x, self.values[x.0].width);
+                plan.ops.push(Op::Sample { logits: x });
+            }
+            plan.keep_what_is_used();
+            plan
         };
-        if !states(before).is_disjoint(&states(after)) {
-            return None;
+        bounds.windows(2).map(part).collect()
+    }
+
+    /// By op, the one value that it and those after it read of what is written before, if it is one of all rows and no state
+    /// goes over.
+    fn crossings(&self) -> Vec<Option<Val>> {
+        let value = |access: Access| if let Access::Value(v) = access { Some(v) } else { None };
+        let state = |access: &Access| if let Access::State(layer) = access { Some(*layer) } else { None };
+        let mut open = vec![false; self.ops.len()]; // a state that is read from here on is written before
+        let mut first = vec![None; self.layers.len()];
+        for (i, op) in self.ops.iter().enumerate() {
+            for layer in [op.reads(), op.writes()].concat().iter().filter_map(state) {
+                open[*first[layer].get_or_insert(i) + 1..=i].fill(true);
+            }
         }
-        let (mut written, mut crossing) = (HashSet::new(), HashSet::new());
-        for op in after {
-            let read = op.reads().into_iter().filter_map(|a| if let Access::Value(v) = a { Some(v) } else { None });
-            crossing.extend(read.filter(|v| !written.contains(v)));
-            written
-                .extend(op.writes().into_iter().filter_map(|a| if let Access::Value(v) = a { Some(v) } else { None }));
+        let mut live = HashSet::new();
+        let mut over = vec![None; self.ops.len()];
+        for (i, op) in self.ops.iter().enumerate().rev() {
+            let written: HashSet<Val> = op.writes().into_iter().filter_map(value).collect();
+            live.retain(|v| !written.contains(v));
+            live.extend(op.reads().into_iter().filter_map(value));
+            let one = live.iter().next().filter(|_| live.len() == 1 && !open[i]);
+            over[i] = one.copied().filter(|v| self.values[v.0].rows == Rows::Step);
         }
-        let mut all = crossing.into_iter();
-        all.next().filter(|v| all.next().is_none() && self.values[v.0].rows == Rows::Step)
+        over
     }
 
     /// Leaves out weights that no op reads, and the states of layers that no op has.
@@ -83,6 +121,11 @@ impl Plan {
 
 impl Op {
     /// Every weight that the op reads.
+    pub fn weights(&self) -> Vec<Weight> {
+        self.clone().weights_mut().into_iter().map(|w| *w).collect()
+    }
+
+    /// Likewise, to change.
     pub fn weights_mut(&mut self) -> Vec<&mut Weight> {
         let mut all: Vec<Option<&mut Weight>> = Vec::new();
         match self {

@@ -92,6 +92,12 @@ impl Fast<'_> {
     fn embed(&mut self, weight: Weight, out: Val, rows: &[Row]) {
         let mut result = self.room(out, rows.len());
         let info = &self.plan.weights[weight.0];
+        if info.is_from_host() {
+            for (row, out) in rows.iter().zip(result.chunks_exact_mut(info.cols)) {
+                out.copy_from_slice(&self.from_host[self.books.id(row) * info.cols..][..info.cols]);
+            }
+            return self.put(out, result);
+        }
         let data = self.gguf.data(&self.gguf.tensors()[info.tensor]);
         let len = info.cols / info.format.block_len * info.format.block_bytes;
         let held = (data.len() / len).max(1);

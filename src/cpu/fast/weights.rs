@@ -62,6 +62,11 @@ impl<'a> Weights<'a> {
     pub fn new(gguf: &'a Gguf, plan: &Plan, cpu: &Cpu, repack: bool) -> Result<Self> {
         let (mut matrices, mut vectors) = (Vec::new(), Vec::new());
         for (w, role) in plan.weights.iter().zip(roles(plan)) {
+            if w.is_from_host() {
+                matrices.push(None);
+                vectors.push(Vec::new());
+                continue;
+            }
             let data = gguf.data(&gguf.tensors()[w.tensor]);
             let look = |from: usize, bytes: &[u8]| inspect(gguf, w, from, bytes);
             let shape = Shape { parts: role.parts.max(1), rows: w.rows / role.parts.max(1), cols: w.cols };

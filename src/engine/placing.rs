@@ -1,0 +1,72 @@
+//! Which ops of a plan run on the CPU though there is a GPU: those of the first layers, and those that read certain tensors.
+
+use crate::plan::{Op, Plan};
+use crate::{Error, Result};
+use regex::Regex;
+
+/// Where tensors go whose names a pattern matches; of several patterns that match, the first one counts.
+#[derive(Clone, Debug)]
+pub struct Override {
+    /// Somewhere in the name.
+    pub pattern: Regex,
+    /// To the CPU; else to the GPU.
+    pub on_cpu: bool,
+    /// The flag that it came from, if it must match something.
+    pub flag: Option<&'static str>,
+}
+
+impl Override {
+    /// The experts of the first `layers` layers, or of all, stay on the CPU.
+    pub fn experts(layers: Option<usize>) -> Option<Override> {
+        let layer = match layers {
+            Some(n) => format!("^blk\\.({})", (0..n).map(|i| i.to_string()).collect::<Vec<_>>().join("|")),
+            None => String::new(),
+        };
+        // Of no layer, the first part would match all.
+        let some = layers != Some(0);
+        let pattern = some.then(|| Regex::new(&format!("{layer}\\.ffn_(up|down|gate|gate_up)_(ch|)exps")));
+        Some(Override { pattern: pattern?.ok()?, on_cpu: true, flag: None })
+    }
+}
+
+/// Whether every pattern that must match a tensor does.
+///
+/// # Errors
+/// One that does not.
+pub(super) fn check(plan: &Plan, overrides: &[Override]) -> Result<()> {
+    for (rule, flag) in overrides.iter().filter_map(|rule| Some((rule, rule.flag?))) {
+        if !plan.weights.iter().any(|w| rule.pattern.is_match(&w.name)) {
+            let (found, example) = (rule.pattern.as_str(), plan.weights.first().map_or("", |w| &w.name));
+            let what = format!("{flag} {found}: expected a pattern that matches a tensor's name, such as {example}");
+            return Err(Error::Usage(what));
+        }
+    }
+    Ok(())
+}
+
+/// Runs of ops in order with whether they run on the CPU, where the last `on_gpu` layers, and what comes after them, run on a
+/// GPU as far as `overrides` say nothing else.
+pub(super) fn segments(plan: &Plan, on_gpu: usize, overrides: &[Override], max_rows: usize) -> Vec<(bool, Plan)> {
+    let ops = plan.ops.len();
+    let cut = match plan.layers.len().saturating_sub(on_gpu) {
+        0 => 0,
+        layer => plan.first_op(layer).unwrap_or(ops),
+    };
+    let named = |name: &str| overrides.iter().find(|rule| rule.pattern.is_match(name)).is_some_and(|rule| rule.on_cpu);
+    let named: Vec<bool> = plan.weights.iter().map(|w| named(&w.name)).collect();
+    plan.segments(|i: usize, op: &Op| i < cut || op.weights().iter().any(|w| named[w.0]), max_rows)
+}
+
+/// Layers that are on the CPU, on both, and on the GPU.
+pub(super) fn count(layers: usize, segments: &[(bool, Plan)]) -> [usize; 3] {
+    let mut count = [0; 3];
+    for layer in 0..layers {
+        let has = |cpu: bool| segments.iter().any(|(on, plan)| *on == cpu && plan.first_op(layer).is_some());
+        count[match (has(true), has(false)) {
+            (true, false) => 0,
+            (true, true) => 1,
+            _ => 2,
+        }] += 1;
+    }
+    count
+}

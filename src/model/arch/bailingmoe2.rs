@@ -1,0 +1,16 @@
+//! Ling 2: q and k are normed, the first layers are dense, the others route in groups.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::{Gating, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.dense_first(&r)?;
+    f.route_by_keys(&r, Gating::Sigmoid)?;
+    f.plan(gguf)
+}

@@ -1,0 +1,11 @@
+//! BitNet b1.58: a norm more inside each block.
+
+use crate::gguf::Gguf;
+use crate::model::decoder::Family;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    Family::neox(gguf)?.plan(gguf)
+}

@@ -1,0 +1,11 @@
+//! ChatGLM 3 and GLM 4 of 2024: one product for q, k and v and one for gate and up; part of each head rotates.
+
+use crate::gguf::Gguf;
+use crate::model::decoder::Family;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    Family::of(gguf)?.plan(gguf)
+}

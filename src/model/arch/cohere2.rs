@@ -1,0 +1,18 @@
+//! Command R7B and A: three of four layers slide and rotate, the fourth does neither.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::{Family, Parallel};
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?.layer_norm();
+    f.parallel = Parallel::Shared;
+    f.logit_scale = r.factor("logit_scale", 1.0)?;
+    let sliding = f.slide_by_keys(&r, 4, false)?;
+    f.layers.iter_mut().zip(sliding).filter(|(_, s)| !s).for_each(|(layer, _)| layer.rope = None);
+    f.plan(gguf)
+}

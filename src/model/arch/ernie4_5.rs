@@ -1,0 +1,15 @@
+//! ERNIE 4.5, dense and with experts, which are chosen by a softmax and a bias.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?;
+    f.dense_first(&r)?;
+    f.plan(gguf)
+}

@@ -1,0 +1,11 @@
+//! EXAONE 3: llama's shape, halves rotate.
+
+use crate::gguf::Gguf;
+use crate::model::decoder::Family;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    Family::neox(gguf)?.plan(gguf)
+}

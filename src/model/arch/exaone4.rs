@@ -1,0 +1,21 @@
+//! EXAONE 4: norms after each block only, and of q and k; in the big one three of four layers slide, and only those rotate.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.pre_norms = false;
+    f.post_norms = true;
+    if f.c.n_layer == 64 {
+        f.c.window = if f.c.window == 0 { 4096 } else { f.c.window };
+        let sliding = f.slide_by_keys(&r, 4, false)?;
+        f.layers.iter_mut().zip(sliding).filter(|(_, s)| !s).for_each(|(layer, _)| layer.rope = None);
+    }
+    f.plan(gguf)
+}

@@ -1,0 +1,14 @@
+//! Gemma 1: the embedding is scaled by the root of its width; GELU gates.
+
+use crate::gguf::Gguf;
+use crate::model::decoder::Family;
+use crate::plan::{Act, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let mut f = Family::neox(gguf)?;
+    f.act = Act::Gelu;
+    f.embedding_scale = (f.c.n_embd as f32).sqrt();
+    f.plan(gguf)
+}

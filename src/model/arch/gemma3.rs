@@ -1,0 +1,29 @@
+//! Gemma 3: norms before and after each block and of q and k; five of six layers slide and rotate by a base of their own.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::{Act, Mask, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.act = Act::Gelu;
+    f.post_norms = true;
+    f.embedding_scale = (f.c.n_embd as f32).sqrt();
+    let base = r.float("rope.freq_base_swa", Some(10000.0), 1.0, 1e12)?;
+    if f.c.window > 0 {
+        let sliding = r.sliding(f.c.n_layer, 6, false)?;
+        f.slide(&sliding, Mask::Window(f.c.window), Some(base));
+    }
+    let cap = r.factor("final_logit_softcapping", 0.0)?;
+    f.logit_cap = (cap != 0.0).then_some(cap);
+    if f.c.n_layer == 62 {
+        f.attention_scale = Some(1.0 / (f.c.n_embd as f32 / f.c.n_head[0] as f32).sqrt());
+        // 27B
+    }
+    f.ignored.push("dense_".into());
+    f.plan(gguf)
+}

@@ -1,0 +1,21 @@
+//! gpt-oss: every other layer slides, attention has sinks, everything has biases; experts are weighted by a softmax over those
+//! that are taken, and gate by a clamped SiLU.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::{Act, Gating, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.ffn_norm = "post_attention_norm";
+    f.slide_by_keys(&r, 2, false)?;
+    f.moe.gating = Gating::SoftmaxOfTaken;
+    f.moe.normalized = false;
+    f.moe.act = Act::SiluClamped(1.702, 7.0);
+    f.attention_scale = Some(1.0 / (f.c.rope_dims as f32).sqrt());
+    f.plan(gguf)
+}

@@ -1,0 +1,16 @@
+//! GPT-NeoX and Pythia: norms by mean and deviation, part of each head rotates; blocks may stand beside each other.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::{Family, Parallel};
+use crate::plan::{Act, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?.layer_norm();
+    f.act = Act::Gelu;
+    f.parallel = if r.flag("use_parallel_residual", true)? { Parallel::Own } else { Parallel::No };
+    f.plan(gguf)
+}

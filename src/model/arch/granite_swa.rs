@@ -1,0 +1,16 @@
+//! Granite with sliding layers and sinks.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?;
+    super::granite::granite(&mut f, &r)?;
+    f.slide_by_keys(&r, 0, false)?;
+    f.plan(gguf)
+}

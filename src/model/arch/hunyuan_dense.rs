@@ -1,0 +1,23 @@
+//! Hunyuan, dense and with experts: q and k are normed after their rotation; the base grows with `rope.scaling.alpha`.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.qk_norm_after = true;
+    let alpha = r.factor("rope.scaling.alpha", 0.0)?;
+    if alpha > 0.0 {
+        let dims = f.c.k_dim as f32;
+        f.tables[0].base *= alpha.powf(dims / (dims - 2.0));
+    }
+    if f.c.n_expert == 1 {
+        f.layers.iter_mut().for_each(|layer| layer.experts = false);
+    }
+    f.plan(gguf)
+}

@@ -1,0 +1,11 @@
+//! InternLM 2: llama's shape.
+
+use crate::gguf::Gguf;
+use crate::model::decoder::Family;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    Family::of(gguf)?.plan(gguf)
+}

@@ -1,0 +1,12 @@
+//! Jais 2: norms by mean and deviation, squared ReLU without a gate.
+
+use crate::gguf::Gguf;
+use crate::model::decoder::Family;
+use crate::plan::{Act, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let f = Family::neox(gguf)?.layer_norm();
+    Family { act: Act::ReluSquared, ..f }.plan(gguf)
+}

@@ -1,0 +1,11 @@
+//! OpenELM: heads and widths differ by layer; q and k are normed.
+
+use crate::gguf::Gguf;
+use crate::model::decoder::Family;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    Family::neox(gguf)?.plan(gguf)
+}

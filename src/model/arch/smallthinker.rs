@@ -1,0 +1,23 @@
+//! SmallThinker: experts chosen by what comes before attention; ReLU gates.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::{Act, Gating, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.moe.act = Act::Relu;
+    f.moe.by_residual = true;
+    if f.c.window > 0 {
+        f.c.window = 4096;
+        f.slide_by_keys(&r, 4, true)?;
+        f.layers.iter_mut().step_by(4).for_each(|layer| layer.rope = None);
+    }
+    f.route_by_keys(&r, Gating::Softmax)?;
+    f.moe.normalized = true;
+    f.plan(gguf)
+}

@@ -1,0 +1,188 @@
+//! Attention of the shared decoder: one product or three, norms of q and k, rotation, gates.
+
+use super::{Family, Layer, LayerNorm};
+use crate::model::weights::Weights;
+use crate::plan::{
+    Act, Arg, AttentionSpec, Builder, Cols, General, Join, MatPart, NormKind, Normalize, Rope, RopeNorm, Rotate, Val,
+    Weight,
+};
+
+/// Weights of one attention block.
+pub struct Attention {
+    /// q, k and v, side by side; one or three matrices.
+    qkv: Vec<MatPart>,
+    /// Of q, of k and of v, where the matrix is one and the biases are three.
+    biases: [Option<Weight>; 3],
+    q_norm: Option<HeadNorm>,
+    k_norm: Option<HeadNorm>,
+    sinks: Option<Weight>,
+    /// `[heads * v_dim]`, of what heads give.
+    sub_norm: Option<LayerNorm>,
+    /// `[heads * v_dim, dim]` or `[heads, dim]`: what heads give is multiplied with its sigmoid.
+    gate: Option<MatPart>,
+    /// `[dim, heads * v_dim]`
+    pub output: MatPart,
+}
+
+/// A norm of q or of k.
+#[derive(Clone, Copy)]
+struct HeadNorm {
+    norm: LayerNorm,
+    /// Whether one goes over all heads together.
+    whole: bool,
+    /// Whether all heads have the same factors.
+    shared: bool,
+}
+
+impl HeadNorm {
+    fn declare(w: &mut Weights<'_>, name: &str, heads: usize, dim: usize) -> Option<HeadNorm> {
+        let dims = w.dims(&format!("{name}.weight"));
+        let (whole, shared) = match dims[..] {
+            [] => return None,
+            [len] => (len != dim && len == heads * dim, len == dim),
+            _ => (false, false),
+        };
+        let shape = match (whole, shared) {
+            (true, _) => vec![heads * dim],
+            (_, true) => vec![dim],
+            _ => vec![dim, heads],
+        };
+        let norm = LayerNorm {
+            weight: Some(w.table(&format!("{name}.weight"), &shape)),
+            bias: w.opt_table(&format!("{name}.bias"), &shape),
+        };
+        Some(HeadNorm { norm, whole, shared })
+    }
+
+    /// Whether rotation can take it along.
+    fn folds(&self, f: &Family) -> bool {
+        self.shared && self.norm.bias.is_none() && f.norm == NormKind::Rms && !f.qk_norm_after
+    }
+}
+
+impl Attention {
+    /// Declares `blk.N.attn_*`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Attention {
+        let (l, dim) = (&f.layers[i], f.c.n_embd);
+        let name = |part: &str| format!("blk.{i}.attn_{part}");
+        let rows = [l.heads * l.k_dim, l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
+        let mut biases = [None; 3];
+        let qkv = if w.has(&format!("{}.weight", name("qkv"))) {
+            let fused = w.linear(&name("qkv"), rows.iter().sum(), dim);
+            if fused.bias.is_none() {
+                biases = [0, 1, 2].map(|j| w.opt_vector(&format!("{}.bias", name(["q", "k", "v"][j])), rows[j]));
+            }
+            vec![fused]
+        } else {
+            ["q", "k", "v"].iter().zip(rows).map(|(part, rows)| w.linear(&name(part), rows, dim)).collect()
+        };
+        let gate_rows = w.dims(&format!("{}.weight", name("gate"))).get(1).copied().unwrap_or(0);
+        Attention {
+            qkv,
+            biases,
+            q_norm: HeadNorm::declare(w, &name("q_norm"), l.heads, l.k_dim),
+            k_norm: HeadNorm::declare(w, &name("k_norm"), l.kv_heads, l.k_dim),
+            sinks: w.opt_vector(&format!("{}.weight", name("sinks")), l.heads),
+            sub_norm: LayerNorm::declare(w, &name("sub_norm"), l.heads * l.v_dim),
+            gate: [l.heads * l.v_dim, l.heads].contains(&gate_rows).then(|| w.linear(&name("gate"), gate_rows, dim)),
+            output: w.linear(&name("output"), dim, l.heads * l.v_dim),
+        }
+    }
+
+    /// Attention of normed rows `h` `[n, dim]` → `[n, heads * v_dim]`.
+    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, h: Val) -> Val {
+        let mut spec = AttentionSpec::causal(layer, l.heads, l.kv_heads, l.k_dim);
+        spec.v_dim = l.v_dim;
+        spec.mask = l.mask;
+        spec.soft_cap = f.attention_cap;
+        spec.sinks = self.sinks;
+        spec.alibi = f.alibi;
+        let qkv = p.matmul("qkv", h, self.qkv.clone()); // [n, heads * k_dim + kv_heads * (k_dim + v_dim)]
+        self.finish_products(p, f, l, qkv);
+
+        let table = l.rope.map(|t| f.tables[t]);
+        let magnitude = table.map_or(1.0, |t| t.scaling.magnitude);
+        let whole = table.is_some_and(|t| t.dims == l.k_dim);
+        let temperature = f.temperature.filter(|_| l.temperature);
+        let folds = [self.q_norm, self.k_norm].iter().flatten().all(|n| n.folds(f));
+        let plain = folds && temperature.is_none() && (magnitude == 1.0 || whole);
+        let root = 1.0 / (l.k_dim as f32).sqrt();
+        let mut scale = f.attention_scale.unwrap_or(root);
+        let rope =
+            Rope { style: f.style, dims: table.map_or(0, |t| t.dims), table: l.rope.unwrap_or(0), norm_eps: f.c.eps };
+        if plain && !f.qk_norm_plain {
+            scale *= magnitude * magnitude;
+            let norm = |n: Option<HeadNorm>| n.and_then(|n| n.norm.weight);
+            p.rope_kv(qkv, spec, RopeNorm { rope, q_norm: norm(self.q_norm), k_norm: norm(self.k_norm) });
+        } else {
+            let q = Cols { val: qkv, at: 0, stride: l.k_dim };
+            let k = Cols { at: l.heads * l.k_dim, ..q };
+            let turned = Rotate { x: q, groups: l.heads, rope, back: false, magnitude, temperature, len: l.k_dim };
+            let norms = |p: &mut Builder| {
+                self.normed(p, f, self.q_norm, q, l.heads, l.k_dim);
+                self.normed(p, f, self.k_norm, k, l.kv_heads, l.k_dim);
+            };
+            if !f.qk_norm_after {
+                norms(p);
+            }
+            if rope.dims > 0 || temperature.is_some() {
+                p.general(General::Rotate(turned));
+            }
+            if rope.dims > 0 {
+                p.general(General::Rotate(Rotate { x: k, groups: l.kv_heads, temperature: None, ..turned }));
+            }
+            if f.qk_norm_after {
+                norms(p);
+            }
+            if f.qk_norm_plain && rope.dims > 0 {
+                let bare = Some(HeadNorm { norm: LayerNorm { weight: None, bias: None }, whole: false, shared: true });
+                self.normed(p, f, bare, q, l.heads, l.k_dim);
+                self.normed(p, f, bare, k, l.kv_heads, l.k_dim);
+            }
+            let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
+            p.rope_kv(qkv, spec, kept);
+        }
+        let out = p.attend(qkv, spec, scale); // [n, heads * v_dim]
+        self.gated(p, f, l, h, out)
+    }
+
+    /// Biases that the products have not, and limits.
+    fn finish_products(&self, p: &mut Builder, f: &Family, l: &Layer, qkv: Val) {
+        let widths = [l.heads * l.k_dim, l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
+        let mut at = 0;
+        for (bias, width) in self.biases.iter().zip(widths) {
+            if let Some(bias) = bias {
+                let cols = Cols { val: qkv, at, stride: width };
+                p.map_into(cols, (1, width), (Act::Same, Arg::Cols(cols), 1.0), (Join::Add, Arg::Weight(*bias)));
+            }
+            at += width;
+        }
+        if let Some(limit) = f.clamp_kqv {
+            let all = p.all(qkv);
+            let clamp = (Act::Clamp(-limit, limit), Arg::Cols(all), 1.0);
+            p.map_into(all, (1, all.stride), clamp, (Join::Add, Arg::Number(0.0)));
+        }
+    }
+
+    fn normed(&self, p: &mut Builder, f: &Family, norm: Option<HeadNorm>, x: Cols, heads: usize, dim: usize) {
+        let Some(HeadNorm { norm: LayerNorm { weight, bias }, whole, .. }) = norm else { return };
+        let (groups, len) = if whole { (1, heads * dim) } else { (heads, dim) };
+        p.general(General::Normalize(Normalize { kind: f.norm, x, groups, len, weight, bias, eps: f.c.eps, out: x }));
+    }
+
+    fn gated(&self, p: &mut Builder, f: &Family, l: &Layer, h: Val, out: Val) -> Val {
+        if let Some(gate) = self.gate {
+            let gate = p.matmul("gate", h, vec![gate]);
+            let all = Cols { val: out, at: 0, stride: l.v_dim };
+            let by = match p.width_of(gate) == l.heads {
+                true => Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }),
+                false => Arg::Cols(Cols { val: gate, at: 0, stride: l.v_dim }),
+            };
+            p.map_into(all, (l.heads, l.v_dim), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));
+        }
+        match self.sub_norm {
+            Some(LayerNorm { weight, bias }) => p.normalize(f.norm, out, weight, bias, f.c.eps),
+            None => out,
+        }
+    }
+}
