@@ -313,7 +313,7 @@ pub const KERNELS: &[Kernel] = &[
             ("DIVIDED", 7),
         ],
     },
-    Kernel { name: "route_pairs", formats: Formats::None, needs: Needs::Nothing, spec: &[("USED", 1)] },
+    Kernel { name: "route_pairs", formats: Formats::None, needs: Needs::Nothing, spec: &[("USED", 1), ("APART", 2)] },
     Kernel { name: "experts_bias", formats: Formats::None, needs: Needs::Nothing, spec: &[("USED", 1), ("SUMMED", 2)] },
     Kernel {
         name: "map",

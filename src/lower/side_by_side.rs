@@ -5,7 +5,7 @@ use super::dispatch::{Access, Module, Place, Touched};
 use super::experts::Product;
 use super::general::THREADS;
 use super::{fusion, Lowering};
-use crate::plan::{ExpertsBias, ExpertsMatMul, MatPart};
+use crate::plan::{ExpertsBias, ExpertsMatMul, MatPart, Op};
 use crate::policy;
 use crate::policy::matrix as tiles;
 use pumex_shaders::push;
@@ -18,7 +18,8 @@ impl Lowering<'_> {
         let (info, c) = (&self.plan.weights[e.weight.0], e.top_k);
         let (m, k, n) = (info.rows / c.n_expert, info.cols, self.rows_of(e.out));
         let used = if e.own_input { 1 } else { c.k };
-        let route = if e.own_input { self.route_pairs(e) } else { self.val(e.route) };
+        let plain = !e.own_input && !self.has_scales(e);
+        let route = if plain { self.val(e.route) } else { self.plain_route(e, e.own_input) };
         let push = push::Gemv { b2: route, x: self.val(e.x), y: self.val(e.out), ..self.side_by_side_push(e) };
         let extras = self.extras(false, false);
         let tile = policy::expert_tile(self.t.caps, info.format, (m, k), extras.activations);
@@ -27,19 +28,31 @@ impl Lowering<'_> {
         constants.extend(tile.whole_rows(std::iter::once(m)));
         let grid = [tile.groups as usize, n * c.k, 1];
         let mut reads = vec![self.value(e.x), self.value(e.route)];
-        reads.extend(e.own_input.then(|| self.split_reduction()));
+        reads.extend((!plain).then(|| self.split_reduction()));
         reads.extend(self.of_top_k(&[e.weight], c));
         let writes = vec![self.value(e.out)];
         self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, Touched { reads, writes });
     }
 
-    /// Routes of one expert each, without weights and scales; where they are.
-    fn route_pairs(&mut self, e: &ExpertsMatMul) -> u64 {
+    /// Whether the kernels would scale the products by what the route has for them.
+    fn has_scales(&self, e: &ExpertsMatMul) -> bool {
+        let scaled = |op: &Op| matches!(op, Op::Route { out, scales, .. } if *out == e.route && scales[0].is_some());
+        self.plan.ops.iter().any(scaled)
+    }
+
+    /// A route without weights and scales, of one expert each if they are to be `apart`; where it is.
+    fn plain_route(&mut self, e: &ExpertsMatMul, apart: bool) -> u64 {
         let (n, pairs) = (self.rows_of(e.out), self.t.at.partials);
         let push = push::RoutePairs { route: self.val(e.route), pairs, n: n as u32 };
         let grid = [(n * e.top_k.k).div_ceil(THREADS as usize), 1, 1];
         let touched = Touched { reads: vec![self.value(e.route)], writes: vec![self.split_reduction()] };
-        self.emit(Module::of("route_pairs"), vec![("USED", e.top_k.k as u32)], push, grid, touched);
+        self.emit(
+            Module::of("route_pairs"),
+            vec![("USED", e.top_k.k as u32), ("APART", u32::from(apart))],
+            push,
+            grid,
+            touched,
+        );
         pairs
     }
 
@@ -79,7 +92,7 @@ impl Lowering<'_> {
         if self.permuted.replace(e.route) != Some(e.route) {
             self.moe_permute(&p, moe);
         }
-        let pairs = self.route_pairs(e);
+        let pairs = self.plain_route(e, true);
         self.moe_pack(&p, moe, (k, !e.own_input), (tile.mat_n, map));
         let [list, codes, factors, _] = self.t.at.packed.moe;
         let push = push::Gemv {

@@ -45,12 +45,10 @@ impl Made {
 
     fn weight(&mut self, name: &str, rows: usize, cols: usize, values: &[f32]) -> Weight {
         let format = pumex_quant::all().find(|f| f.name == name).unwrap();
-        let mut data = vec![0; rows * format.row_bytes(cols).unwrap()];
-        if rows > 0 {
-            let row_bytes = data.len() / rows;
-            for (x, out) in values.chunks(cols).zip(data.chunks_mut(row_bytes)) {
-                format.encode_row(x, &vec![1.0; cols], out);
-            }
+        let row_bytes = format.row_bytes(cols).unwrap();
+        let mut data = vec![0; rows * row_bytes];
+        for (x, out) in values.chunks(cols).zip(data.chunks_mut(row_bytes)) {
+            format.encode_row(x, &vec![1.0; cols], out);
         }
         let name = format!("weight.{}", self.infos.len());
         let dims = if rows == 1 { vec![cols as u64] } else { vec![cols as u64, rows as u64] };

@@ -162,12 +162,12 @@ blocks! {
         scale: float,
     }
 
-    /// Routes of rows -> routes of one expert each.
+    /// Routes of rows -> routes without weights and scales.
     RoutePairs("route_pairs") = {
         /// `[n, 4 * USED]`.
         route: F32,
-        /// `[n * USED, 4]`.
-        pairs: F32x4,
+        /// `[n * USED, 4]` with APART, or `[n, 4 * USED]`.
+        pairs: F32,
         /// Rows.
         n: uint,
     }
