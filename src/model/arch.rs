@@ -16,12 +16,14 @@ pub mod command_r;
 pub mod dbrx;
 pub mod deci;
 pub mod deepseek;
+pub mod deepseek2;
 pub mod dots1;
 pub mod ernie4_5;
 pub mod exaone;
 pub mod exaone4;
 pub mod exaone_moe;
 pub mod falcon;
+pub mod falcon_h1;
 pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
@@ -32,19 +34,26 @@ pub mod gpt_oss;
 pub mod gptneox;
 pub mod granite;
 pub mod granite_swa;
+pub mod granitehybrid;
 pub mod hunyuan_dense;
 pub mod internlm2;
 pub mod jais;
 pub mod jais2;
+pub mod jamba;
+pub mod kimi_linear;
+pub mod lfm2;
 pub mod llama;
 pub mod llama4;
 pub mod maincoder;
+pub mod mamba;
+pub mod mamba2;
 pub mod mellum;
 pub mod minicpm;
 pub mod minimax_m2;
 pub mod mistral3;
 pub mod mpt;
 pub mod nemotron;
+pub mod nemotron_h;
 pub mod olmo;
 pub mod olmo2;
 pub mod olmoe;
@@ -61,6 +70,8 @@ pub mod qwen2;
 pub mod qwen2moe;
 pub mod qwen2vl;
 pub mod qwen3;
+pub mod qwen35;
+pub mod qwen3next;
 pub mod qwen3vl;
 pub mod refact;
 pub mod seed_oss;
@@ -101,6 +112,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "dbrx", plan: dbrx::plan },
     Arch { name: "deci", plan: deci::plan },
     Arch { name: "deepseek", plan: deepseek::plan },
+    Arch { name: "deepseek2", plan: deepseek2::plan },
     Arch { name: "dots1", plan: dots1::plan },
     Arch { name: "ernie4_5", plan: ernie4_5::plan },
     Arch { name: "ernie4_5-moe", plan: ernie4_5::plan },
@@ -108,6 +120,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "exaone-moe", plan: exaone_moe::plan },
     Arch { name: "exaone4", plan: exaone4::plan },
     Arch { name: "falcon", plan: falcon::plan },
+    Arch { name: "falcon-h1", plan: falcon_h1::plan },
     Arch { name: "gemma", plan: gemma::plan },
     Arch { name: "gemma2", plan: gemma2::plan },
     Arch { name: "gemma3", plan: gemma3::plan },
@@ -118,6 +131,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "gptneox", plan: gptneox::plan },
     Arch { name: "granite", plan: granite::plan },
     Arch { name: "granite_swa", plan: granite_swa::plan },
+    Arch { name: "granitehybrid", plan: granitehybrid::plan },
     Arch { name: "granitemoe", plan: granite::plan },
     Arch { name: "hunyuan-dense", plan: hunyuan_dense::plan },
     Arch { name: "hunyuan-moe", plan: hunyuan_dense::plan },
@@ -125,15 +139,24 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "internlm2", plan: internlm2::plan },
     Arch { name: "jais", plan: jais::plan },
     Arch { name: "jais2", plan: jais2::plan },
+    Arch { name: "jamba", plan: jamba::plan },
+    Arch { name: "kimi-linear", plan: kimi_linear::plan },
+    Arch { name: "lfm2", plan: lfm2::plan },
+    Arch { name: "lfm2moe", plan: lfm2::plan },
     Arch { name: "llama", plan: llama::plan },
     Arch { name: "llama4", plan: llama4::plan },
     Arch { name: "maincoder", plan: maincoder::plan },
+    Arch { name: "mamba", plan: mamba::plan },
+    Arch { name: "mamba2", plan: mamba2::plan },
     Arch { name: "mellum", plan: mellum::plan },
     Arch { name: "minicpm", plan: minicpm::plan },
     Arch { name: "minimax-m2", plan: minimax_m2::plan },
     Arch { name: "mistral3", plan: mistral3::plan },
+    Arch { name: "mistral4", plan: deepseek2::plan },
     Arch { name: "mpt", plan: mpt::plan },
     Arch { name: "nemotron", plan: nemotron::plan },
+    Arch { name: "nemotron_h", plan: nemotron_h::plan },
+    Arch { name: "nemotron_h_moe", plan: nemotron_h::plan },
     Arch { name: "olmo", plan: olmo::plan },
     Arch { name: "olmo2", plan: olmo2::plan },
     Arch { name: "olmoe", plan: olmoe::plan },
@@ -151,7 +174,10 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "qwen2moe", plan: qwen2moe::plan },
     Arch { name: "qwen2vl", plan: qwen2vl::plan },
     Arch { name: "qwen3", plan: qwen3::plan },
+    Arch { name: "qwen35", plan: qwen35::plan },
+    Arch { name: "qwen35moe", plan: qwen35::plan },
     Arch { name: "qwen3moe", plan: qwen3::plan },
+    Arch { name: "qwen3next", plan: qwen3next::plan },
     Arch { name: "qwen3vl", plan: qwen3vl::plan },
     Arch { name: "qwen3vlmoe", plan: qwen3vl::plan },
     Arch { name: "refact", plan: refact::plan },

@@ -190,6 +190,18 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
+    /// A flag for each of `n` layers, if the key is there as an array.
+    ///
+    /// # Errors
+    /// As [`Reader::int`].
+    pub fn is_flags(&self, key: &str, n: usize) -> Result<Option<Vec<bool>>> {
+        let Some(flags) = self.gguf.meta().get(&self.key(key)).and_then(|v| v.flags()) else { return Ok(None) };
+        match flags.len() < n {
+            true => Err(self.bad(key, &format!("{n} flags"), flags.len())),
+            false => Ok(Some(flags)),
+        }
+    }
+
     /// Which layers slide: by an array, else all but one in `period`, which is the first or the last of them.
     ///
     /// # Errors

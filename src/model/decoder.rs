@@ -2,14 +2,22 @@
 //! stream. A family says where it differs; what its file's tensors say themselves is read off them.
 
 mod attention;
+mod delta;
 mod ffn;
+mod mamba;
+mod mixer;
+mod mla;
+mod short_conv;
+
+pub use mixer::{Mix, Recurrent};
+pub use mla::Sizes as MlaSizes;
 
 use super::config::{inv_freq, Config, Reader, Scaling};
 use super::weights::Weights;
 use crate::gguf::Gguf;
 use crate::plan::{
-    Act, Arg, Builder, Gating, Groups, Join, KvSpec, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Temperature,
-    Val, Weight,
+    Act, Arg, Builder, Gating, Groups, Join, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Temperature, Val,
+    Weight,
 };
 use crate::Result;
 
@@ -28,6 +36,8 @@ pub enum Parallel {
 /// A layer's attention and feed-forward block.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer {
+    /// What rows are mixed with, one or two beside each other; none, nothing.
+    pub mix: [Option<Mix>; 2],
     /// Query heads; 0 if the layer has no attention.
     pub heads: usize,
     /// Key/value heads.
@@ -105,6 +115,8 @@ pub struct Family {
     pub parallel: Parallel,
     /// Of the gate, or of the product with `ffn_up` where there is no gate.
     pub act: Act,
+    /// Whether products of feed-forward blocks are multiplied with `NAME.scale` tensors.
+    pub ffn_scales: bool,
     /// As `act`, by layer, where layers differ.
     pub acts: Vec<Act>,
     /// Whether norms of q and k come after their rotation.
@@ -131,6 +143,18 @@ pub struct Family {
     pub logit_cap: Option<f32>,
     /// Experts.
     pub moe: Moe,
+    /// Sizes of recurrent layers.
+    pub recurrent: Recurrent,
+    /// Sizes of latent attention.
+    pub mla: MlaSizes,
+    /// Whether queries come with a gate of what heads give, side by side.
+    pub q_gated: bool,
+    /// Whether the product that gives logits has a bias.
+    pub output_bias: bool,
+    /// Whether the product after attention has one.
+    pub attention_bias: bool,
+    /// Name of the last norm.
+    pub output_norm: &'static str,
     /// Prefixes of tensors that are not read.
     pub ignored: Vec<String>,
     /// Whether rows see all rows of their sequence and the plan gives embeddings.
@@ -145,6 +169,7 @@ impl Family {
     pub fn of(gguf: &Gguf) -> Result<Family> {
         let c = Config::from_gguf(gguf)?;
         let layer = |i: usize| Layer {
+            mix: [(c.n_head[i] > 0 && c.n_head_kv[i] > 0).then_some(Mix::Attention), None],
             heads: c.n_head[i],
             kv_heads: c.n_head_kv[i],
             k_dim: c.k_dim,
@@ -165,6 +190,7 @@ impl Family {
             ffn_norm: "ffn_norm",
             parallel: Parallel::No,
             act: Act::Silu,
+            ffn_scales: false,
             acts: Vec::new(),
             qk_norm_after: false,
             qk_norm_plain: false,
@@ -187,7 +213,13 @@ impl Family {
                 by_residual: false,
                 halved: false,
             },
-            ignored: (c.n_layer..c.n_layer_all).map(|i| format!("blk.{i}.")).collect(),
+            recurrent: Recurrent::default(),
+            mla: MlaSizes::default(),
+            q_gated: false,
+            output_bias: false,
+            attention_bias: true,
+            output_norm: "output_norm",
+            ignored: (c.n_layer..c.n_layer_all).map(|i| format!("blk.{i}.")).chain(["cls".into()]).collect(),
             embeds: false,
             c,
         })
@@ -238,7 +270,7 @@ impl Family {
         let head = Head::declare(&mut w, &self);
         let blocks: Vec<Block> = (0..c.n_layer).map(|i| Block::declare(&mut w, &self, i)).collect();
         let ropes = self.ropes(&mut w);
-        let states: Vec<LayerState> = self.layers.iter().map(state).collect();
+        let states = self.states();
 
         let mut p = Builder::new(w.finish()?);
         let mut x = head.embed(&mut p, &self);
@@ -262,13 +294,13 @@ impl Family {
         // A router that looks at the layer's input needs its product before that changes.
         let by = self.moe.by_residual.then(|| b.ffn.as_ref().and_then(|f| f.router(p, x))).flatten();
         let mut x = x;
-        if let Some(attention) = &b.attention {
-            let h = match b.attn_norm_2 {
-                Some(norm) => self.normed(p, Some(norm), x),
-                None => h,
-            };
-            let out = attention.run(p, self, layer, i, h); // [n, heads * v_dim]
-            x = self.join(p, out, attention.output, b.attn_post_norm, x);
+        let h = match b.attn_norm_2 {
+            Some(norm) => self.normed(p, Some(norm), x),
+            None => h,
+        };
+        for (mixer, state) in b.mixers.iter().zip([i, self.c.n_layer + i]) {
+            let out = mixer.run(p, self, layer, state, h); // [n, heads * v_dim]
+            x = self.join(p, out, mixer.output(), b.attn_post_norm, x);
         }
         let h = match beside {
             Some(h) => h,
@@ -279,6 +311,16 @@ impl Family {
             x = f.run(p, self, (i, h, by), b.ffn_post_norm, x);
         }
         self.ended(p, b, x)
+    }
+
+    /// What layers keep: of each, then of those that mix with two what the second keeps.
+    fn states(&self) -> Vec<LayerState> {
+        let of = |which: usize| {
+            let one = move |l: &Layer| l.mix[which].map_or(LayerState::Nothing, |mix| mixer::state(self, l, mix));
+            self.layers.iter().map(one)
+        };
+        let second = self.layers.iter().any(|l| l.mix[1].is_some());
+        of(0).chain(of(1).filter(|_| second)).collect()
     }
 
     fn ended(&self, p: &mut Builder, b: &Block, x: Val) -> Val {
@@ -347,7 +389,7 @@ impl LayerNorm {
 struct Block {
     attn_norm: Option<LayerNorm>,
     attn_norm_2: Option<LayerNorm>,
-    attention: Option<attention::Attention>,
+    mixers: Vec<mixer::Mixer>,
     attn_post_norm: Option<LayerNorm>,
     ffn_norm: Option<LayerNorm>,
     ffn: Option<ffn::Ffn>,
@@ -365,19 +407,24 @@ impl Block {
             match wanted {
                 false => None,
                 true if f.norm == NormKind::Layer && !w.has(&format!("{name}.weight")) => Some(bare),
+                // Some converters leave the suffix out.
+                true if w.has(&name) => Some(LayerNorm { weight: Some(w.vector(&name, dim)), ..bare }),
                 true => Some(LayerNorm { weight: Some(w.vector(&format!("{name}.weight"), dim)), ..bare })
                     .map(|n| LayerNorm { bias: w.opt_vector(&format!("{name}.bias"), dim), ..n }),
             }
         };
         let opt = |w: &mut Weights<'_>, name: &str, wanted: bool| {
-            wanted.then(|| LayerNorm::declare(w, &format!("blk.{i}.{name}"), dim)).flatten()
+            let name = format!("blk.{i}.{name}");
+            let bare = w.has(&name); // some converters leave the suffix out
+            let norm = wanted.then(|| LayerNorm::declare(w, &name, dim)).flatten();
+            norm.or_else(|| (wanted && bare).then(|| LayerNorm { weight: w.opt_vector(&name, dim), bias: None }))
         };
-        let (attends, feeds) = (layer.heads > 0 && layer.kv_heads > 0, layer.experts || layer.n_ff > 0);
+        let (attends, feeds) = (layer.mix[0].is_some(), layer.experts || layer.n_ff > 0);
         let own_norm = feeds && f.pre_norms && f.parallel != Parallel::Shared;
         Block {
             attn_norm: norm(w, "attn_norm", f.pre_norms && (attends || f.parallel != Parallel::No)),
             attn_norm_2: opt(w, "attn_norm_2", f.pre_norms),
-            attention: attends.then(|| attention::Attention::declare(w, f, i)),
+            mixers: layer.mix.iter().flatten().map(|mix| mixer::Mixer::declare(w, f, *mix, i)).collect(),
             attn_post_norm: opt(w, "post_attention_norm", f.post_norms)
                 .or_else(|| opt(w, "attn_output_norm", f.embeds)),
             ffn_norm: norm(w, f.ffn_norm, own_norm),
@@ -400,21 +447,30 @@ struct Head {
 impl Head {
     fn declare(w: &mut Weights<'_>, f: &Family) -> Head {
         let (dim, n_vocab) = (f.c.n_embd, w.vocab_rows());
-        let embedding = w.matrix("token_embd.weight", n_vocab, dim);
-        let output = w.opt_matrix("output.weight", n_vocab, dim).unwrap_or(embedding);
-        let bias = w.opt_vector("output.bias", n_vocab);
+        // Either may stand for both.
+        let output = w.opt_matrix("output.weight", n_vocab, dim);
+        let embedding = match (w.has("token_embd.weight"), output) {
+            (false, Some(output)) => output,
+            _ => w.matrix("token_embd.weight", n_vocab, dim),
+        };
+        let output = output.unwrap_or(embedding);
+        let bias = f.output_bias.then(|| w.opt_vector("output.bias", n_vocab)).flatten();
+        w.ignore("output.bias");
         let scale = w.scale("output") * f.logit_scale;
         let positions = w.dims("position_embd.weight");
-        let norm = match w.has("output_norm.weight") || f.norm == NormKind::Rms {
+        let name = |part: &str| format!("{}.{part}", f.output_norm);
+        let norm = match w.has(&name("weight")) || f.norm == NormKind::Rms {
             true => {
-                let weight = Some(w.vector("output_norm.weight", dim));
-                Some(LayerNorm { weight, bias: w.opt_vector("output_norm.bias", dim) })
+                let weight = Some(w.vector(&name("weight"), dim));
+                Some(LayerNorm { weight, bias: w.opt_vector(&name("bias"), dim) })
             }
             false => Some(LayerNorm { weight: None, bias: None }),
         };
         Head {
             embedding,
-            embedding_norm: LayerNorm::declare(w, "token_embd_norm", dim),
+            embedding_norm: (f.output_norm != "token_embd_norm")
+                .then(|| LayerNorm::declare(w, "token_embd_norm", dim))
+                .flatten(),
             positions: (!positions.is_empty()).then(|| w.table("position_embd.weight", &positions)),
             norm,
             output: MatPart { weight: output, bias, scale },
@@ -446,20 +502,6 @@ impl Head {
             p.map_into(all, (1, all.stride), (Act::SoftCap(cap), Arg::Cols(all), 1.0), (Join::Add, Arg::Number(0.0)));
         }
         logits
-    }
-}
-
-/// What a layer keeps.
-pub fn state(layer: &Layer) -> LayerState {
-    let window = match layer.mask {
-        Mask::Window(n) | Mask::Chunk(n) => Some(n),
-        Mask::Causal | Mask::Full => None,
-    };
-    match layer.heads > 0 && layer.kv_heads > 0 {
-        true => {
-            LayerState::KeysValues(KvSpec { kv_heads: layer.kv_heads, k_dim: layer.k_dim, v_dim: layer.v_dim, window })
-        }
-        false => LayerState::Nothing,
     }
 }
 
@@ -523,5 +565,57 @@ impl Family {
         };
         self.slide(&sliding, Mask::Window(self.c.window), base);
         Ok(sliding)
+    }
+}
+
+/// What hybrids and latent attention read off their keys.
+impl Family {
+    /// Sizes of state-space layers.
+    ///
+    /// # Errors
+    /// `bad_hparam`, as all here.
+    pub fn read_recurrent(&mut self, r: &Reader<'_>) -> Result<()> {
+        let (conv, inner) = (r.int("ssm.conv_kernel", None, 2, 64)?, r.int("ssm.inner_size", None, 1, 1 << 20)?);
+        let state = r.int("ssm.state_size", None, 1, 1 << 12)?;
+        let heads = r.int("ssm.time_step_rank", None, 1, 1 << 14)?;
+        let groups = r.int("ssm.group_count", Some(1), 0, heads.max(1) as u64)?.max(1);
+        self.recurrent = Recurrent { conv, inner, state, heads, groups, tiled: false, scaled: false };
+        if r.has("ssm.group_count") && (!inner.is_multiple_of(heads) || !heads.is_multiple_of(groups)) {
+            let what = format!("a divisor of inner_size {inner} and a multiple of group_count {groups}");
+            return Err(r.bad("ssm.time_step_rank", &what, heads));
+        }
+        Ok(())
+    }
+
+    /// Every layer mixes so, and nothing else.
+    pub fn mix_all(&mut self, mix: Mix) {
+        for layer in &mut self.layers {
+            (layer.mix, layer.n_ff, layer.experts, layer.rope) = ([Some(mix), None], 0, false, None);
+        }
+    }
+
+    /// Sizes of latent attention.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn read_mla(&mut self, r: &Reader<'_>) -> Result<()> {
+        let rank = r.int("attention.kv_lora_rank", None, 8, crate::plan::MAX_HEAD_DIM as u64)?;
+        let rope = r.int("rope.dimension_count", None, 0, 1024)?;
+        let k_dim = r.int("attention.key_length_mla", Some(self.c.k_dim as u64), rope.max(1) as u64 + 1, 1 << 14)?;
+        let v_dim = r.int("attention.value_length_mla", Some(self.c.v_dim as u64), 1, 1 << 14)?;
+        let q_rank = r.int("attention.q_lora_rank", Some(0), 0, 1 << 20)?;
+        if rank + rope > crate::plan::MAX_HEAD_DIM {
+            return Err(r.bad("attention.kv_lora_rank", "at most 576 with the rotated columns", rank + rope));
+        }
+        self.mla = MlaSizes { rank, q_rank, rope, k_dim, v_dim };
+        self.tables[0].dims = rope;
+        // Scores grow with the context that YaRN reaches.
+        let log = r.float("rope.scaling.yarn_log_multiplier", Some(0.0), -1e3, 1e3)?;
+        let s = self.c.scaling;
+        if s.yarn.is_some() {
+            let by = 1.0 + 0.1 * log * (1.0 / s.freq_scale).ln();
+            self.attention_scale = Some(by * by / (k_dim as f32).sqrt());
+        }
+        Ok(())
     }
 }

@@ -62,6 +62,19 @@ impl<'a> Weights<'a> {
         Some(Weight(self.found.len() - 1))
     }
 
+    /// As [`Weights::declare`] for a type that is known to be of floats.
+    fn declare_any(&mut self, name: &str, dims: &[usize]) -> Weight {
+        let gguf = self.gguf;
+        let found = gguf.tensors().iter().enumerate().find(|(_, t)| t.name == name);
+        let shaped = found.filter(|(_, t)| t.dims.iter().copied().eq(dims.iter().map(|d| *d as u64)));
+        let format = shaped.and_then(|(_, t)| pumex_quant::find(t.type_id));
+        let (Some((tensor, t)), Some(format)) = (shaped, format) else { return self.table(name, dims) };
+        self.used.insert(&t.name);
+        let (cols, rows) = (dims[0], dims[1..].iter().product());
+        self.found.push(WeightInfo { name: name.to_string(), tensor, rows, cols, format });
+        Weight(self.found.len() - 1)
+    }
+
     /// A matrix `[rows, cols]` (GGUF order `[cols, rows]`).
     ///
     /// A problem is kept for [`Weights::finish`]; the placeholder returned then is never used.
@@ -92,23 +105,54 @@ impl<'a> Weights<'a> {
         MatPart { weight, bias, scale: self.scale(name) }
     }
 
-    /// As [`Weights::linear`], of a dense feed-forward block, where a scale would count for the bias too: a problem if there
-    /// are both, since no op does that.
-    pub fn linear_ffn(&mut self, name: &str, rows: usize, cols: usize) -> MatPart {
-        let part = self.linear(name, rows, cols);
-        if part.bias.is_some() && part.scale != 1.0 {
-            let what = format!("{name}.scale: expected no scale beside {name}.bias, found {}", part.scale);
-            self.problems.push(("unsupported_tensor", what));
-        }
-        part
+    /// As [`Weights::linear`], without the scale, where a family does not multiply with it.
+    pub fn linear_unscaled(&mut self, name: &str, rows: usize, cols: usize) -> MatPart {
+        self.skip(&format!("{name}.scale"));
+        let weight = self.matrix(&format!("{name}.weight"), rows, cols);
+        self.skip(&format!("{name}.input_scale"));
+        MatPart { weight, bias: self.opt_vector(&format!("{name}.bias"), rows), scale: 1.0 }
     }
 
-    /// `NAME.weight [experts, rows, cols]`, one matrix below the other, with `NAME.scale [experts]` if the file has it.
-    pub fn experts(&mut self, name: &str, experts: usize, rows: usize, cols: usize) -> ExpertPart {
+    /// `NAME.weight [experts, rows, cols]`, one matrix below the other, with `NAME.scale [experts]` if the file has it
+    /// and the family multiplies with it.
+    pub fn experts(&mut self, name: &str, scaled: bool, [experts, rows, cols]: [usize; 3]) -> ExpertPart {
         let weight = self.declare(&format!("{name}.weight"), &[cols, rows, experts], false, false);
         self.skip(&format!("{name}.input_scale"));
-        let scale = self.opt_vector(&format!("{name}.scale"), experts);
+        let scale = match scaled {
+            true => self.opt_vector(&format!("{name}.scale"), experts),
+            false => None,
+        };
+        self.skip(&format!("{name}.scale"));
         ExpertPart { weight: weight.unwrap_or(Weight(usize::MAX)), scale }
+    }
+
+    /// As [`Weights::linear_unscaled`], without the bias.
+    pub fn linear_plain(&mut self, name: &str, rows: usize, cols: usize) -> MatPart {
+        self.skip(&format!("{name}.bias"));
+        self.skip(&format!("{name}.scale"));
+        self.skip(&format!("{name}.input_scale"));
+        MatPart { weight: self.matrix(&format!("{name}.weight"), rows, cols), bias: None, scale: 1.0 }
+    }
+
+    /// A matrix for each head, `[heads, rows, cols]`; of one head the file may leave the last dimension out.
+    pub fn heads(&mut self, name: &str, heads: usize, rows: usize, cols: usize) -> Weight {
+        let whole = [cols, rows, heads];
+        let dims = if self.dims(name).len() == 2 && heads == 1 { &whole[..2] } else { &whole[..] };
+        self.declare(name, dims, false, false).unwrap_or(Weight(usize::MAX))
+    }
+
+    /// A matrix of one row, which the file has as a vector.
+    pub fn row(&mut self, name: &str, cols: usize) -> Weight {
+        self.declare(name, &[cols], false, false).unwrap_or(Weight(usize::MAX))
+    }
+
+    /// `NAME.weight [rows, cols]` with few columns, read as floats, and its bias.
+    pub fn narrow(&mut self, name: &str, rows: usize, cols: usize) -> MatPart {
+        let weight = match cols.is_multiple_of(32) {
+            true => self.matrix(&format!("{name}.weight"), rows, cols),
+            false => self.floats(&format!("{name}.weight"), &[cols, rows]),
+        };
+        MatPart { weight, bias: self.opt_vector(&format!("{name}.bias"), rows), scale: 1.0 }
     }
 
     /// Whether the file has a tensor.
@@ -124,6 +168,16 @@ impl<'a> Weights<'a> {
     /// A small table of floats of any shape, columns first; always F32.
     pub fn table(&mut self, name: &str, dims: &[usize]) -> Weight {
         self.declare(name, dims, true, false).unwrap_or(Weight(usize::MAX))
+    }
+
+    /// A table of floats of any width and shape, columns first.
+    pub fn floats(&mut self, name: &str, dims: &[usize]) -> Weight {
+        let id = self.gguf.tensor(name).map(|t| t.type_id);
+        let float = id.and_then(pumex_quant::find).filter(|f| f.block_len == 1);
+        match float {
+            Some(_) => self.declare_any(name, dims),
+            None => self.table(name, dims),
+        }
     }
 
     /// A small table that may be missing.
@@ -159,7 +213,8 @@ impl<'a> Weights<'a> {
 
     /// Rows of the embedding, read off the file: the vocabulary's size.
     pub fn vocab_rows(&self) -> usize {
-        let rows = self.gguf.tensor("token_embd.weight").and_then(|t| t.dims.get(1).copied()).unwrap_or(1);
+        let table = self.gguf.tensor("token_embd.weight").or_else(|| self.gguf.tensor("output.weight"));
+        let rows = table.and_then(|t| t.dims.get(1).copied()).unwrap_or(1);
         usize::try_from(rows).unwrap_or(usize::MAX)
     }
 

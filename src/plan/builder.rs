@@ -209,6 +209,18 @@ impl Builder {
         out
     }
 
+    /// Columns of a value that a product of so many inputs can take.
+    pub fn padded(&self, columns: usize) -> usize {
+        columns
+    }
+
+    /// `out = x · weightᵀ` where the inputs are few.
+    pub fn narrow_matmul(&mut self, x: Val, weight: Weight, columns: usize, out: Val) {
+        let m = self.weights.get(weight.0).map_or(0, |w| w.rows);
+        let (x, out) = (Cols { val: x, at: 0, stride: columns }, Cols { val: out, at: 0, stride: m });
+        self.general(General::HeadMatMul(super::HeadMatMul { x, weight, heads: 1, out }));
+    }
+
     /// A norm of whole rows, in a new value of the step's rows.
     pub fn normalize(&mut self, kind: NormKind, x: Val, weight: Option<Weight>, bias: Option<Weight>, eps: f32) -> Val {
         let out = self.parts("h", self.width(x));

@@ -42,6 +42,8 @@ pub enum Act {
     Softplus,
     /// `e^x`
     Exp,
+    /// `1 / x`
+    Inverse,
     /// Of at least `.0`, at most `.1`.
     Clamp(f32, f32),
     /// `cap * tanh(x / cap)`

@@ -41,7 +41,7 @@ impl Fast<'_> {
             Op::GatedExperts { x, route, top_k, gate, up, out, .. } => {
                 self.gated_experts(*x, (*route, *top_k), (*gate, *up), *out);
             }
-            Op::ExpertsAdd { x, down, out, .. } => self.experts_add(*x, *down, *out),
+            Op::ExpertsAdd { x, route, top_k, down, out } => self.experts_add(*x, (*route, *top_k), *down, *out),
             Op::RopeKv { qkv, spec, rope } => self.rope_kv(*qkv, spec, rope),
             Op::Attend { qkv, spec, scale, out, .. } => self.attend(*qkv, spec, *scale, *out, rows),
             Op::General(g) => self.general(g, rows),
@@ -154,8 +154,8 @@ impl Fast<'_> {
         self.put(out, result);
     }
 
-    fn gated_experts(&mut self, x: Val, (route, top_k): (Val, TopK), (gate, up): (Weight, Weight), out: Val) {
-        let n = self.rows_of(x);
+    /// Which rows each expert has, by what the route says.
+    fn sort_choices(&mut self, route: Val, top_k: TopK) {
         let choice = |r: plain::Route| Choice {
             expert: r.expert as u32,
             weight: r.weight,
@@ -166,6 +166,11 @@ impl Fast<'_> {
         self.choices.of_rows.clear();
         self.choices.of_rows.extend(routes(&self.values[route.0], top_k.k).map(choice));
         self.choices.sort(top_k.n_expert);
+    }
+
+    fn gated_experts(&mut self, x: Val, (route, top_k): (Val, TopK), (gate, up): (Weight, Weight), out: Val) {
+        let n = self.rows_of(x);
+        self.sort_choices(route, top_k);
         self.prepare(x, self.width(x), [gate, up].iter());
         let mut result = self.room(out, n);
         let both: (&Matrix<'_>, &Matrix<'_>) = (self.weights.matrix(gate), self.weights.matrix(up));
@@ -173,7 +178,8 @@ impl Fast<'_> {
         self.put(out, result);
     }
 
-    fn experts_add(&mut self, x: Val, down: Weight, out: Val) {
+    fn experts_add(&mut self, x: Val, (route, top_k): (Val, TopK), down: Weight, out: Val) {
+        self.sort_choices(route, top_k);
         let cols = self.weights.matrix(down).cols();
         self.prepare(x, cols, [down].iter());
         let mut result = self.room(out, self.rows_of(x));

@@ -20,6 +20,7 @@ pub fn act(act: Act, x: f32) -> f32 {
         Act::Tanh => x.tanh(),
         Act::Softplus => softplus(x),
         Act::Exp => x.exp(),
+        Act::Inverse => 1.0 / x,
         Act::Clamp(low, high) => x.clamp(low, high),
         Act::SoftCap(cap) => cap * (x / cap).tanh(),
         Act::SiluClamped(alpha, limit) => x.min(limit) * sigmoid(alpha * x.min(limit)),

@@ -7,5 +7,6 @@ use crate::Result;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    Family::neox(gguf)?.plan(gguf)
+    let f = Family::neox(gguf)?;
+    Family { ffn_scales: true, ..f }.plan(gguf)
 }

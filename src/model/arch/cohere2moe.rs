@@ -21,5 +21,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
     f.moe.halved = true;
+    f.ffn_scales = true;
     f.plan(gguf)
 }

@@ -11,5 +11,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
     f.dense_first(&r)?;
+    if r.arch == "ernie4_5" {
+        f.layers.iter_mut().for_each(|layer| layer.experts = false);
+    }
     f.plan(gguf)
 }

@@ -7,5 +7,7 @@ use crate::Result;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    Family::neox(gguf)?.plan(gguf)
+    let mut f = Family::neox(gguf)?;
+    f.layers.iter_mut().for_each(|layer| layer.experts = false);
+    f.plan(gguf)
 }

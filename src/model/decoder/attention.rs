@@ -65,7 +65,7 @@ impl Attention {
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Attention {
         let (l, dim) = (&f.layers[i], f.c.n_embd);
         let name = |part: &str| format!("blk.{i}.attn_{part}");
-        let rows = [l.heads * l.k_dim, l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
+        let rows = [l.heads * l.k_dim * (1 + usize::from(f.q_gated)), l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
         let mut biases = [None; 3];
         let qkv = if w.has(&format!("{}.weight", name("qkv"))) {
             let fused = w.linear(&name("qkv"), rows.iter().sum(), dim);
@@ -85,7 +85,10 @@ impl Attention {
             sinks: w.opt_vector(&format!("{}.weight", name("sinks")), l.heads),
             sub_norm: LayerNorm::declare(w, &name("sub_norm"), l.heads * l.v_dim),
             gate: [l.heads * l.v_dim, l.heads].contains(&gate_rows).then(|| w.linear(&name("gate"), gate_rows, dim)),
-            output: w.linear(&name("output"), dim, l.heads * l.v_dim),
+            output: {
+                let output = w.linear(&name("output"), dim, l.heads * l.v_dim);
+                MatPart { bias: output.bias.filter(|_| f.attention_bias), ..output }
+            },
         }
     }
 
@@ -97,7 +100,8 @@ impl Attention {
         spec.soft_cap = f.attention_cap;
         spec.sinks = self.sinks;
         spec.alibi = f.alibi;
-        let qkv = p.matmul("qkv", h, self.qkv.clone()); // [n, heads * k_dim + kv_heads * (k_dim + v_dim)]
+        let product = p.matmul("qkv", h, self.qkv.clone()); // [n, heads * k_dim + kv_heads * (k_dim + v_dim)]
+        let qkv = if f.q_gated { ungated(p, &spec, product) } else { product };
         self.finish_products(p, f, l, qkv);
 
         let table = l.rope.map(|t| f.tables[t]);
@@ -143,6 +147,11 @@ impl Attention {
             p.rope_kv(qkv, spec, kept);
         }
         let out = p.attend(qkv, spec, scale); // [n, heads * v_dim]
+        if f.q_gated {
+            let all = Cols { val: out, at: 0, stride: l.v_dim };
+            let by = Arg::Cols(Cols { val: product, at: l.k_dim, stride: 2 * l.k_dim });
+            p.map_into(all, (l.heads, l.v_dim), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));
+        }
         self.gated(p, f, l, h, out)
     }
 
@@ -185,4 +194,14 @@ impl Attention {
             None => out,
         }
     }
+}
+
+/// q, k and v of a product in which each query's head has its gate behind it.
+fn ungated(p: &mut Builder, s: &AttentionSpec, product: Val) -> Val {
+    let (hd, q) = (s.head_dim, s.heads * s.head_dim);
+    let qkv = p.parts("qkv", s.qkv_width());
+    p.copy_into(Cols { val: product, at: 0, stride: 2 * hd }, Cols { val: qkv, at: 0, stride: hd }, s.heads, hd);
+    let rest = s.qkv_width() - q;
+    p.copy_into(Cols { val: product, at: 2 * q, stride: rest }, Cols { val: qkv, at: q, stride: rest }, 1, rest);
+    qkv
 }

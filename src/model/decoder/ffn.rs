@@ -24,6 +24,8 @@ pub struct Dense {
     /// `[dim, ffn]`
     down: MatPart,
     sub_norm: Option<LayerNorm>,
+    /// `[ffn]`: what comes of the activation is divided by these.
+    act_scales: Option<Weight>,
     /// Whether `up` has both.
     fused: bool,
     ffn: usize,
@@ -54,16 +56,21 @@ pub struct Experts {
 
 impl Dense {
     /// Declares `blk.N.ffn_{gate,up,down}SUFFIX`.
-    pub fn declare(w: &mut Weights<'_>, i: usize, dim: usize, ffn: usize, suffix: &str) -> Dense {
+    pub fn declare(w: &mut Weights<'_>, scaled: bool, (i, suffix): (usize, &str), dim: usize, ffn: usize) -> Dense {
         let name = |part: &str| format!("blk.{i}.ffn_{part}{suffix}");
         let gated = w.has(&format!("{}.weight", name("gate")));
         let rows = w.dims(&format!("{}.weight", name("up"))).get(1).copied();
         let fused = !gated && rows == Some(2 * ffn);
+        let linear = |w: &mut Weights<'_>, part: &str, m: usize, k: usize| match scaled {
+            true => w.linear(&name(part), m, k),
+            false => w.linear_unscaled(&name(part), m, k),
+        };
         Dense {
-            gate: gated.then(|| w.linear_ffn(&name("gate"), ffn, dim)),
-            up: w.linear_ffn(&name("up"), if fused { 2 * ffn } else { ffn }, dim),
-            down: w.linear_ffn(&name("down"), dim, ffn),
+            gate: gated.then(|| linear(w, "gate", ffn, dim)),
+            up: linear(w, "up", if fused { 2 * ffn } else { ffn }, dim),
+            down: linear(w, "down", dim, ffn),
             sub_norm: LayerNorm::declare(w, &name("sub_norm"), ffn),
+            act_scales: w.opt_vector(&format!("blk.{i}.ffn.act.scales"), ffn),
             fused,
             ffn,
         }
@@ -72,16 +79,27 @@ impl Dense {
     /// Normed rows `[n, dim]` → `[n, ffn]`, what `down` takes.
     fn hidden(&self, p: &mut Builder, f: &Family, h: Val, act: Act) -> Val {
         let hidden = match self.gate {
-            Some(gate) if act == Act::Silu => p.gated(h, gate, self.up),
+            Some(gate) if act == Act::Silu && !late(&gate) && !late(&self.up) => p.gated(h, gate, self.up),
             Some(gate) => {
-                let both = p.matmul("gate_up", h, vec![gate, self.up]);
+                let both = p.matmul("gate_up", h, vec![early(gate), early(self.up)]);
+                scale_late(p, both, 0, self.ffn, &gate);
+                scale_late(p, both, self.ffn, self.ffn, &self.up);
                 p.glu(both, act, self.ffn)
             }
             None => {
-                let up = p.matmul("up", h, vec![self.up]);
+                let up = p.matmul("up", h, vec![early(self.up)]);
+                scale_late(p, up, 0, p.width_of(up), &self.up);
                 match self.fused {
                     true => p.glu(up, act, self.ffn),
-                    false => p.act(up, act, 1.0),
+                    false => {
+                        let out = p.act(up, act, 1.0);
+                        if let Some(scales) = self.act_scales {
+                            let all = p.all(out);
+                            let by = (Act::Inverse, Arg::Weight(scales), 1.0);
+                            p.map_into(all, (1, all.stride), by, (Join::Mul, Arg::Cols(all)));
+                        }
+                        out
+                    }
                 }
             }
         };
@@ -102,12 +120,12 @@ impl Experts {
         let both = if fused { 2 * ffn } else { ffn };
         let bias = |w: &mut Weights<'_>, part: &str, m: usize| w.opt_table(&format!("{}.bias", name(part)), &[m, n]);
         Experts {
-            router: w.linear(&name("gate_inp"), n, dim),
+            router: w.linear_unscaled(&name("gate_inp"), n, dim),
             selection: w.opt_vector(&format!("blk.{i}.exp_probs_b.bias"), n),
-            gate: gated.then(|| w.experts(&name("gate_exps"), n, ffn, dim)),
-            up: w.experts(&name(up), n, both, dim),
+            gate: gated.then(|| w.experts(&name("gate_exps"), f.ffn_scales, [n, ffn, dim])),
+            up: w.experts(&name(up), f.ffn_scales, [n, both, dim]),
             fused,
-            down: w.experts(&name("down_exps"), n, dim, ffn),
+            down: w.experts(&name("down_exps"), f.ffn_scales, [n, dim, ffn]),
             biases: [bias(w, "gate_exps", ffn), bias(w, up, both), bias(w, "down_exps", dim)],
             ffn,
             top_k: TopK { n_expert: n, k: f.c.n_expert_used },
@@ -206,12 +224,12 @@ impl Ffn {
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Ffn {
         let (dim, layer) = (f.c.n_embd, &f.layers[i]);
         if !layer.experts {
-            return Ffn::Dense(Dense::declare(w, i, dim, layer.n_ff, ""));
+            return Ffn::Dense(Dense::declare(w, f.ffn_scales, (i, ""), dim, layer.n_ff));
         }
         let experts = Experts::declare(w, f, i);
         let rows = w.dims(&format!("blk.{i}.ffn_up_shexp.weight")).get(1).copied();
         let shared = rows.map(|ffn| Shared {
-            block: Dense::declare(w, i, dim, ffn, "_shexp"),
+            block: Dense::declare(w, f.ffn_scales, (i, "_shexp"), dim, ffn),
             gate: w.opt_vector(&format!("blk.{i}.ffn_gate_inp_shexp.weight"), dim).map(|weight| MatPart {
                 weight,
                 bias: None,
@@ -240,7 +258,12 @@ impl Ffn {
         let (experts, shared) = match self {
             Ffn::Dense(dense) => {
                 let hidden = dense.hidden(p, f, h, act);
-                return f.join(p, hidden, dense.down, norm, x);
+                if !late(&dense.down) {
+                    return f.join(p, hidden, dense.down, norm, x);
+                }
+                let out = p.matmul("out", hidden, vec![early(dense.down)]);
+                p.scale(out, dense.down.scale);
+                return f.join_value(p, out, norm, x);
             }
             Ffn::Experts(experts, shared) => (experts, shared),
         };
@@ -270,6 +293,24 @@ impl Ffn {
             p.scale(out, 0.5);
         }
         f.join_value(p, out, norm, x)
+    }
+}
+
+/// Whether a product's scale counts for its bias too, so that it must come afterwards.
+fn late(part: &MatPart) -> bool {
+    part.bias.is_some() && part.scale != 1.0
+}
+
+/// A product without a scale that comes afterwards.
+fn early(part: MatPart) -> MatPart {
+    MatPart { scale: if late(&part) { 1.0 } else { part.scale }, ..part }
+}
+
+/// Multiplies columns of a product with its scale, if that comes afterwards.
+fn scale_late(p: &mut Builder, product: Val, at: usize, len: usize, part: &MatPart) {
+    if late(part) {
+        let cols = Cols { val: product, at, stride: len };
+        p.map_into(cols, (1, len), (Act::Same, Arg::Cols(cols), part.scale), (Join::Add, Arg::Number(0.0)));
     }
 }
 

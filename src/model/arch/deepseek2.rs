@@ -1,0 +1,25 @@
+//! DeepSeek 2 to 3.1, Kimi K2, GLM 4.7 Flash, Mistral 4: latent attention, experts in groups beside some that all rows share.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::{Family, Mix};
+use crate::plan::{Gating, Plan, Temperature};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?;
+    f.read_mla(&r)?;
+    f.layers.iter_mut().for_each(|layer| layer.mix = [Some(Mix::Mla), None]);
+    f.dense_first(&r)?;
+    f.route_by_keys(&r, Gating::Softmax)?;
+    let scale = r.float("attention.temperature_scale", Some(0.0), -1e3, 1e3)?;
+    if scale != 0.0 {
+        let before = Some(f.c.n_ctx_train as u64);
+        let floor = r.int("rope.scaling.original_context_length", before, 1, u64::from(u32::MAX))?;
+        f.temperature = Some(Temperature { scale, floor: floor as u32, offset: 0.0 });
+        f.layers.iter_mut().for_each(|layer| layer.temperature = true);
+    }
+    f.plan(gguf)
+}

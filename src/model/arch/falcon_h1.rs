@@ -1,0 +1,17 @@
+//! Falcon-H1: attention and Mamba 2 beside each other in every layer.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::{Family, Mix};
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.read_recurrent(&r)?;
+    f.attention_bias = false;
+    f.layers.iter_mut().for_each(|layer| layer.mix = [Some(Mix::Attention), Some(Mix::Mamba2)]);
+    f.plan(gguf)
+}

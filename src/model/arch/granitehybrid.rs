@@ -1,0 +1,20 @@
+//! Granite 4: Mamba 2 in most layers, attention in some, experts beside a block that all rows share; Granite's factors.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::{Family, Mix};
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?;
+    super::granite::granite(&mut f, &r)?;
+    f.read_recurrent(&r)?;
+    f.layers.iter_mut().filter(|l| l.kv_heads == 0).for_each(|l| l.mix = [Some(Mix::Mamba2), None]);
+    if !r.flag("rope.scaling.finetuned", false)? {
+        f.layers.iter_mut().for_each(|layer| layer.rope = None);
+    }
+    f.plan(gguf)
+}

@@ -1,0 +1,29 @@
+//! Nemotron-H and Nemotron 3: each layer is Mamba 2, attention without rotation, or a feed-forward block of squared ReLU.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::{Family, Mix};
+use crate::plan::{Act, Gating, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?.no_rope();
+    f.read_recurrent(&r)?;
+    f.act = Act::ReluSquared;
+    f.ffn_norm = "attn_norm";
+    f.ffn_scales = true;
+    let moe = f.c.n_expert > 0;
+    for layer in &mut f.layers {
+        layer.experts = moe && layer.n_ff > 0;
+        layer.mix[0] = match (layer.n_ff, layer.kv_heads) {
+            (0, 0) => Some(Mix::Mamba2),
+            (0, _) => Some(Mix::Attention),
+            _ => None,
+        };
+    }
+    f.route_by_keys(&r, Gating::Sigmoid)?;
+    f.moe.act = Act::ReluSquared;
+    f.plan(gguf)
+}

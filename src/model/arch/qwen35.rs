@@ -1,0 +1,16 @@
+//! Qwen 3.5 to 3.8, the text side, dense and with experts: as Qwen3-Next, with products of their own for decay and rate.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    super::qwen3next::delta_layers(&mut f, &r)?;
+    (f.recurrent.tiled, f.recurrent.scaled, f.ffn_scales) = (true, true, true);
+    f.plan(gguf)
+}

@@ -1,0 +1,268 @@
+//! Gated delta nets of Qwen3-Next and Qwen3.5, and Kimi's delta attention: a convolution over the last rows, keys and queries of
+//! length one, a state per head that a delta rule writes.
+
+use super::Family;
+use crate::model::weights::Weights;
+use crate::plan::{
+    Act, Arg, Builder, Cols, Conv, General, Join, MatPart, NormKind, Normalize, Scan, ScanKind, Val, Weight,
+};
+
+/// Weights of a gated delta net.
+pub struct Delta {
+    /// `[2 * groups * state + inner, dim]`: queries, keys, values.
+    qkv: Option<(MatPart, MatPart)>,
+    /// As stored once: queries, keys, values and gates, group by group.
+    qkvz: Option<MatPart>,
+    /// `[heads, dim]`: how much is written, how much fades.
+    beta_alpha: Option<[MatPart; 2]>,
+    /// As stored once, group by group.
+    ba: Option<MatPart>,
+    conv: Weight,
+    dt: Weight,
+    a: Weight,
+    norm: Weight,
+    /// `[dim, inner]`
+    pub output: MatPart,
+}
+
+fn cols(val: Val, at: usize, stride: usize) -> Cols {
+    Cols { val, at, stride }
+}
+
+impl Delta {
+    /// Declares `blk.N.ssm_*`, `attn_qkv` and `attn_gate`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Delta {
+        let (r, dim) = (&f.recurrent, f.c.n_embd);
+        let name = |part: &str| format!("blk.{i}.ssm_{part}");
+        let channels = r.inner + 2 * r.groups * r.state;
+        let linear = |w: &mut Weights<'_>, name: &str, rows: usize| match f.recurrent.scaled {
+            true => w.linear(name, rows, dim),
+            false => w.linear_unscaled(name, rows, dim),
+        };
+        let (qkv, gate) = (format!("blk.{i}.attn_qkv"), format!("blk.{i}.attn_gate"));
+        let split = w.has(&format!("{qkv}.weight"));
+        let qkv = split.then(|| (linear(w, &qkv, channels), linear(w, &gate, r.inner)));
+        let qkvz = (!split).then(|| linear(w, &name("in"), channels + r.inner));
+        w.ignore(&name("in")); // where there are both
+        let one = w.has(&format!("{}.weight", name("ba")));
+        Delta {
+            qkv,
+            qkvz,
+            beta_alpha: (!one).then(|| ["beta", "alpha"].map(|part| linear(w, &name(part), r.heads))),
+            ba: one.then(|| linear(w, &name("ba"), 2 * r.heads)),
+            conv: w.table(&format!("{}.weight", name("conv1d")), &[r.conv, channels]),
+            dt: w.vector(&format!("{}.bias", name("dt")), r.heads),
+            a: w.vector(&name("a"), r.heads),
+            norm: w.vector(&format!("{}.weight", name("norm")), r.inner / r.heads.max(1)),
+            output: linear_out(w, f, &name("out"), r.inner),
+        }
+    }
+
+    /// Normed rows `[n, dim]` → `[n, inner]`.
+    pub fn run(&self, p: &mut Builder, f: &Family, layer: usize, h: Val) -> Val {
+        let r = &f.recurrent;
+        let (keys, v_dim, each) = (r.groups * r.state, r.inner / r.heads, r.heads / r.groups);
+        let channels = r.inner + 2 * keys;
+        let (mixed, gate) = match (&self.qkv, &self.qkvz) {
+            (Some((qkv, gate)), _) => (p.matmul("qkv", h, vec![*qkv]), p.matmul("z", h, vec![*gate])),
+            (None, Some(both)) => {
+                let all = p.matmul("qkvz", h, vec![*both]);
+                let (mixed, gate) = (p.parts("qkv", channels), p.parts("z", r.inner));
+                let (group, wide) = (2 * r.state + 2 * each * v_dim, each * v_dim);
+                p.copy_into(cols(all, 0, group), cols(mixed, 0, r.state), r.groups, r.state);
+                p.copy_into(cols(all, r.state, group), cols(mixed, keys, r.state), r.groups, r.state);
+                p.copy_into(cols(all, 2 * r.state, group), cols(mixed, 2 * keys, wide), r.groups, wide);
+                p.copy_into(cols(all, 2 * r.state + wide, group), cols(gate, 0, wide), r.groups, wide);
+                (mixed, gate)
+            }
+            (None, None) => (h, h),
+        };
+        let steps = p.parts("steps", 2 * r.heads);
+        match (&self.beta_alpha, &self.ba) {
+            (Some(parts), _) => {
+                let both = p.matmul("beta_alpha", h, parts.to_vec());
+                p.copy_into(cols(both, 0, 0), cols(steps, 0, 0), 1, 2 * r.heads);
+            }
+            (None, Some(ba)) => {
+                let both = p.matmul("beta_alpha", h, vec![*ba]);
+                p.copy_into(cols(both, 0, 2 * each), cols(steps, 0, each), r.groups, each);
+                p.copy_into(cols(both, each, 2 * each), cols(steps, r.heads, each), r.groups, each);
+            }
+            (None, None) => {}
+        }
+        let (beta, alpha) = (cols(steps, 0, 1), cols(steps, r.heads, 1));
+        p.map_into(beta, (1, r.heads), (Act::Sigmoid, Arg::Cols(beta), 1.0), (Join::Add, Arg::Number(0.0)));
+        p.map_into(alpha, (1, r.heads), (Act::Same, Arg::Cols(alpha), 1.0), (Join::Add, Arg::Weight(self.dt)));
+        p.map_into(alpha, (1, r.heads), (Act::Softplus, Arg::Cols(alpha), 1.0), (Join::Mul, Arg::Weight(self.a)));
+        let x = p.parts("conv", channels);
+        let conv = Conv {
+            x: cols(mixed, 0, channels),
+            channels,
+            weight: self.conv,
+            bias: None,
+            silu: true,
+            layer,
+            at: 0,
+            out: cols(x, 0, channels),
+        };
+        p.general(General::Conv(conv));
+        let (q, k) = (cols(x, 0, r.state), cols(x, keys, r.state));
+        unit(p, f, q, r.groups, r.state);
+        unit(p, f, k, r.groups, r.state);
+        let y = p.parts("delta", r.inner);
+        let out = cols(y, 0, v_dim);
+        p.general(General::Scan(Scan {
+            kind: ScanKind::Delta,
+            heads: r.heads,
+            v_dim,
+            k_dim: r.state,
+            groups: r.groups,
+            tiled: r.tiled,
+            q,
+            k,
+            v: cols(x, 2 * keys, v_dim),
+            decay: Some(alpha),
+            decay_per_column: false,
+            rate: Some(beta),
+            a: None,
+            b: None,
+            factor: None,
+            scale: 1.0 / (r.state as f32).sqrt(),
+            layer,
+            at: (r.conv - 1) * channels,
+            out,
+        }));
+        normed(p, f, out, (r.heads, v_dim), self.norm);
+        let by = Arg::Cols(cols(gate, 0, v_dim));
+        p.map_into(out, (r.heads, v_dim), (Act::Silu, by, 1.0), (Join::Mul, Arg::Cols(out)));
+        y
+    }
+}
+
+fn linear_out(w: &mut Weights<'_>, f: &Family, name: &str, inner: usize) -> MatPart {
+    match f.recurrent.scaled {
+        true => w.linear(name, f.c.n_embd, inner),
+        false => w.linear_unscaled(name, f.c.n_embd, inner),
+    }
+}
+
+/// Groups of columns of length one: `x / sqrt(Σ x² + eps)`.
+fn unit(p: &mut Builder, f: &Family, x: Cols, groups: usize, len: usize) {
+    let eps = f.c.eps / len as f32;
+    let kind = NormKind::Rms;
+    p.general(General::Normalize(Normalize { kind, x, groups, len, weight: None, bias: None, eps, out: x }));
+    let root = 1.0 / (len as f32).sqrt();
+    p.map_into(x, (groups, len), (Act::Same, Arg::Cols(x), root), (Join::Add, Arg::Number(0.0)));
+}
+
+fn normed(p: &mut Builder, f: &Family, x: Cols, (groups, len): (usize, usize), weight: Weight) {
+    let (kind, weight, eps) = (NormKind::Rms, Some(weight), f.c.eps);
+    p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias: None, eps, out: x }));
+}
+
+/// Weights of Kimi's delta attention.
+pub struct Kda {
+    /// Queries, keys, values.
+    qkv: Vec<MatPart>,
+    convs: [Weight; 3],
+    /// Down and up: how much each column fades.
+    fade: [MatPart; 2],
+    dt: Weight,
+    /// `[heads]`
+    a: Weight,
+    beta: MatPart,
+    /// Down and up: the gate.
+    gate: [MatPart; 2],
+    norm: Weight,
+    /// `[dim, heads * state]`
+    pub output: MatPart,
+}
+
+impl Kda {
+    /// Declares `blk.N.ssm_*` and `attn_{q,k,v,output}`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Kda {
+        let (r, dim) = (&f.recurrent, f.c.n_embd);
+        let name = |part: &str| format!("blk.{i}.ssm_{part}");
+        let conv = |w: &mut Weights<'_>, part: &str| {
+            let name = format!("{}.weight", name(&format!("conv1d_{part}")));
+            let dims = w.dims(&name);
+            w.table(&name, if dims.len() == 2 { &dims } else { &dims[..] })
+        };
+        let a_dims = w.dims(&name("a"));
+        let beta_dims = w.dims(&format!("{}.weight", name("beta")));
+        w.ignore(&format!("{}.", name("beta")));
+        Kda {
+            qkv: ["q", "k", "v"].map(|part| w.linear_plain(&format!("blk.{i}.attn_{part}"), r.inner, dim)).to_vec(),
+            convs: ["q", "k", "v"].map(|part| conv(w, part)),
+            fade: [w.linear_unscaled(&name("f_a"), r.state, dim), w.linear_unscaled(&name("f_b"), r.inner, r.state)],
+            dt: w.vector(&format!("{}.bias", name("dt")), r.inner),
+            a: w.table(&name("a"), &a_dims),
+            beta: match beta_dims.len() {
+                1 => MatPart { weight: w.row(&format!("{}.weight", name("beta")), dim), bias: None, scale: 1.0 },
+                _ => w.linear_unscaled(&name("beta"), r.heads, dim),
+            },
+            gate: [w.linear_unscaled(&name("g_a"), r.state, dim), w.linear_unscaled(&name("g_b"), r.inner, r.state)],
+            norm: w.vector(&format!("{}.weight", name("norm")), r.state),
+            output: w.linear_unscaled(&format!("blk.{i}.attn_output"), dim, r.inner),
+        }
+    }
+
+    /// Normed rows `[n, dim]` → `[n, heads * state]`.
+    pub fn run(&self, p: &mut Builder, f: &Family, layer: usize, h: Val) -> Val {
+        let r = &f.recurrent;
+        let mixed = p.matmul("qkv", h, self.qkv.clone()); // [n, 3 * inner]
+        let x = p.parts("conv", 3 * r.inner);
+        for (part, weight) in self.convs.iter().enumerate() {
+            let at = (r.conv - 1) * part * r.inner;
+            let (from, out) = (cols(mixed, part * r.inner, r.inner), cols(x, part * r.inner, r.inner));
+            let (channels, weight) = (r.inner, *weight);
+            p.general(General::Conv(Conv { x: from, channels, weight, bias: None, silu: true, layer, at, out }));
+        }
+        let down = p.matmul("fade_a", h, vec![self.fade[0]]);
+        let fade = p.matmul("fade", down, vec![self.fade[1]]); // [n, inner]
+        let all = p.all(fade);
+        p.map_into(all, (1, r.inner), (Act::Same, Arg::Cols(all), 1.0), (Join::Add, Arg::Weight(self.dt)));
+        let heads = cols(fade, 0, r.state);
+        p.map_into(
+            heads,
+            (r.heads, r.state),
+            (Act::Softplus, Arg::Cols(heads), 1.0),
+            (Join::Mul, Arg::GroupWeight(self.a)),
+        );
+        let beta = p.matmul("beta", h, vec![self.beta]); // [n, heads]
+        let rate = cols(beta, 0, 1);
+        p.map_into(rate, (1, r.heads), (Act::Sigmoid, Arg::Cols(rate), 1.0), (Join::Add, Arg::Number(0.0)));
+        let (q, k, v) = (cols(x, 0, r.state), cols(x, r.inner, r.state), cols(x, 2 * r.inner, r.state));
+        unit(p, f, q, r.heads, r.state);
+        unit(p, f, k, r.heads, r.state);
+        let y = p.parts("delta", r.inner);
+        let out = cols(y, 0, r.state);
+        p.general(General::Scan(Scan {
+            kind: ScanKind::Delta,
+            heads: r.heads,
+            v_dim: r.state,
+            k_dim: r.state,
+            groups: r.heads,
+            tiled: false,
+            q,
+            k,
+            v,
+            decay: Some(heads),
+            decay_per_column: true,
+            rate: Some(rate),
+            a: None,
+            b: None,
+            factor: None,
+            scale: 1.0 / (r.state as f32).sqrt(),
+            layer,
+            at: (r.conv - 1) * 3 * r.inner,
+            out,
+        }));
+        let down = p.matmul("gate_a", h, vec![self.gate[0]]);
+        let gate = p.matmul("gate", down, vec![self.gate[1]]);
+        normed(p, f, out, (r.heads, r.state), self.norm);
+        let by = Arg::Cols(cols(gate, 0, r.state));
+        p.map_into(out, (r.heads, r.state), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(out)));
+        y
+    }
+}

@@ -1,0 +1,132 @@
+//! What a layer mixes rows of a sequence with: attention, or one of the recurrent kinds.
+
+use super::attention::Attention;
+use super::delta::{Delta, Kda};
+use super::mamba::Mamba;
+use super::mla::Mla;
+use super::short_conv::ShortConv;
+use super::{Family, Layer};
+use crate::model::weights::Weights;
+use crate::plan::{Builder, KvSpec, LayerState, Mask, MatPart, RecurrentSpec, Val};
+
+/// The kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mix {
+    /// Attention over heads.
+    #[default]
+    Attention,
+    /// Attention over compressed keys and values.
+    Mla,
+    /// A gated convolution over the last rows.
+    ShortConv,
+    /// Mamba 1.
+    Mamba,
+    /// Mamba 2.
+    Mamba2,
+    /// Gated delta net.
+    Delta,
+    /// Kimi's delta attention, with a decay for each column.
+    Kda,
+}
+
+/// Sizes of recurrent layers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recurrent {
+    /// Rows that a convolution sees.
+    pub conv: usize,
+    /// Columns of values.
+    pub inner: usize,
+    /// Columns of keys per group; of a state.
+    pub state: usize,
+    /// Heads, or the rank of Mamba 1's time step.
+    pub heads: usize,
+    /// Groups of keys.
+    pub groups: usize,
+    /// Whether heads take groups in turn instead of side by side.
+    pub tiled: bool,
+    /// Whether products of delta nets are multiplied with `NAME.scale` tensors.
+    pub scaled: bool,
+}
+
+/// Weights of one of them.
+pub enum Mixer {
+    /// See [`Attention`].
+    Attention(Attention),
+    /// See [`Mla`].
+    Mla(Mla),
+    /// See [`ShortConv`].
+    ShortConv(ShortConv),
+    /// See [`Mamba`].
+    Mamba(Mamba),
+    /// See [`Delta`].
+    Delta(Delta),
+    /// See [`Kda`].
+    Kda(Kda),
+}
+
+impl Mixer {
+    /// Declares those of layer `i`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, mix: Mix, i: usize) -> Mixer {
+        match mix {
+            Mix::Attention => Mixer::Attention(Attention::declare(w, f, i)),
+            Mix::Mla => Mixer::Mla(Mla::declare(w, f, i)),
+            Mix::ShortConv => Mixer::ShortConv(ShortConv::declare(w, f, i)),
+            Mix::Mamba => Mixer::Mamba(Mamba::declare(w, f, i, false)),
+            Mix::Mamba2 => Mixer::Mamba(Mamba::declare(w, f, i, true)),
+            Mix::Delta => Mixer::Delta(Delta::declare(w, f, i)),
+            Mix::Kda => Mixer::Kda(Kda::declare(w, f, i)),
+        }
+    }
+
+    /// Normed rows `[n, dim]` → what `output` takes. `state` is the index of what the layer keeps.
+    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, state: usize, h: Val) -> Val {
+        match self {
+            Mixer::Attention(m) => m.run(p, f, l, state, h),
+            Mixer::Mla(m) => m.run(p, f, l, state, h),
+            Mixer::ShortConv(m) => m.run(p, f, state, h),
+            Mixer::Mamba(m) => m.run(p, f, state, h),
+            Mixer::Delta(m) => m.run(p, f, state, h),
+            Mixer::Kda(m) => m.run(p, f, state, h),
+        }
+    }
+
+    /// The product that follows.
+    pub fn output(&self) -> MatPart {
+        match self {
+            Mixer::Attention(m) => m.output,
+            Mixer::Mla(m) => m.output,
+            Mixer::ShortConv(m) => m.output,
+            Mixer::Mamba(m) => m.output,
+            Mixer::Delta(m) => m.output,
+            Mixer::Kda(m) => m.output,
+        }
+    }
+}
+
+/// What a layer keeps for a kind of mixing.
+pub fn state(f: &Family, l: &Layer, mix: Mix) -> LayerState {
+    let r = &f.recurrent;
+    let parts = |conv: usize, heads: usize, v_dim: usize, k_dim: usize| {
+        let parts = vec![("conv", vec![r.conv.saturating_sub(1), conv]), ("state", vec![heads, v_dim, k_dim])];
+        LayerState::Recurrent(RecurrentSpec { parts })
+    };
+    let both = r.inner + 2 * r.groups * r.state;
+    match mix {
+        Mix::Attention => {
+            let window = match l.mask {
+                Mask::Window(n) | Mask::Chunk(n) => Some(n),
+                Mask::Causal | Mask::Full => None,
+            };
+            LayerState::KeysValues(KvSpec { kv_heads: l.kv_heads, k_dim: l.k_dim, v_dim: l.v_dim, window })
+        }
+        Mix::Mla => {
+            let (rank, rope) = (f.mla.rank, f.mla.rope);
+            LayerState::KeysValues(KvSpec { kv_heads: 1, k_dim: rank + rope, v_dim: rank, window: None })
+        }
+        Mix::ShortConv => parts(f.c.n_embd, 0, 0, 0),
+        Mix::Mamba => parts(r.inner, r.inner, 1, r.state),
+        Mix::Mamba2 => parts(both, r.heads, r.inner / r.heads.max(1), r.state),
+        Mix::Delta => parts(both, r.heads, r.inner / r.heads.max(1), r.state),
+        Mix::Kda => parts(3 * r.inner, r.heads, r.state, r.state),
+    }
+}

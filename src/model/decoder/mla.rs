@@ -1,0 +1,123 @@
+//! Multi-head latent attention in its absorbed form: one head of compressed keys, whose first columns are the values too.
+
+use super::{Family, Layer, LayerNorm};
+use crate::model::weights::Weights;
+use crate::plan::{
+    AttentionSpec, Builder, Cols, General, HeadMatMul, MatPart, NormKind, Normalize, Rope, RopeNorm, Rotate, Val,
+    Weight,
+};
+
+/// Sizes of latent attention.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sizes {
+    /// Compressed columns of keys and values.
+    pub rank: usize,
+    /// Compressed columns of queries; 0 if they are not.
+    pub q_rank: usize,
+    /// Rotated columns.
+    pub rope: usize,
+    /// Columns of a query's head.
+    pub k_dim: usize,
+    /// Columns of a value's head.
+    pub v_dim: usize,
+}
+
+/// Weights of a layer.
+pub struct Mla {
+    /// Down to `q_rank` and its norm, if there is one.
+    q_a: Option<(MatPart, Weight)>,
+    /// `[heads * k_dim, q_rank or dim]`
+    q: MatPart,
+    /// `[rank + rope, dim]`
+    kv_a: MatPart,
+    kv_norm: LayerNorm,
+    /// `[heads, rank, k_dim - rope]`
+    k_b: Weight,
+    /// `[heads, v_dim, rank]`
+    v_b: Weight,
+    /// `[dim, heads * v_dim]`
+    pub output: MatPart,
+}
+
+impl Mla {
+    /// Declares `blk.N.attn_*`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Mla {
+        let (s, dim, heads) = (f.mla, f.c.n_embd, f.layers[i].heads);
+        let name = |part: &str| format!("blk.{i}.attn_{part}");
+        let narrow = s.k_dim - s.rope;
+        let q_a = w.has(&format!("{}.weight", name("q_a"))).then(|| {
+            let norm = w.vector(&format!("{}.weight", name("q_a_norm")), s.q_rank);
+            (w.linear(&name("q_a"), s.q_rank, dim), norm)
+        });
+        let q = match q_a {
+            Some(_) => w.linear_unscaled(&name("q_b"), heads * s.k_dim, s.q_rank),
+            None => w.linear_unscaled(&name("q"), heads * s.k_dim, dim),
+        };
+        Mla {
+            q_a,
+            q,
+            kv_a: w.linear_unscaled(&name("kv_a_mqa"), s.rank + s.rope, dim),
+            kv_norm: LayerNorm { weight: Some(w.vector(&format!("{}.weight", name("kv_a_norm")), s.rank)), bias: None },
+            k_b: w.heads(&format!("{}.weight", name("k_b")), heads, s.rank, narrow),
+            v_b: w.heads(&format!("{}.weight", name("v_b")), heads, s.v_dim, s.rank),
+            output: w.linear(&name("output"), dim, heads * s.v_dim),
+        }
+    }
+
+    /// Normed rows `[n, dim]` → `[n, heads * v_dim]`.
+    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, h: Val) -> Val {
+        let (s, heads) = (f.mla, l.heads);
+        let (wide, narrow) = (s.rank + s.rope, s.k_dim - s.rope);
+        let q = match self.q_a {
+            Some((down, norm)) => {
+                let q = p.matmul("q_a", h, vec![down]); // [n, q_rank]
+                let q = p.rms_norm(q, norm, f.c.eps);
+                p.matmul("q", q, vec![self.q])
+            }
+            None => p.matmul("q", h, vec![self.q]),
+        }; // [n, heads * k_dim]
+        let kv = p.matmul("kv", h, vec![self.kv_a]); // [n, rank + rope]
+
+        // Side by side: queries of all heads, the key, the value.
+        let qkv = p.parts("qkv", heads * wide + wide + s.rank);
+        let group = |at: usize| Cols { val: qkv, at, stride: wide };
+        let (weight, out) = (self.k_b, group(0));
+        let x = Cols { val: q, at: 0, stride: s.k_dim };
+        p.general(General::HeadMatMul(HeadMatMul { x, weight, heads, out }));
+        p.copy_into(Cols { at: narrow, ..x }, group(s.rank), heads, s.rope);
+        let LayerNorm { weight, bias } = self.kv_norm;
+        let (key, value) = (group(heads * wide), group(heads * wide + wide));
+        let x = p.all(kv);
+        let norm = Normalize { kind: NormKind::Rms, x, groups: 1, len: s.rank, weight, bias, eps: f.c.eps, out: key };
+        p.general(General::Normalize(norm));
+        p.copy_into(Cols { at: s.rank, ..x }, Cols { at: key.at + s.rank, ..key }, 1, s.rope);
+        p.copy_into(key, value, 1, s.rank);
+
+        let table = l.rope.map(|t| f.tables[t]).filter(|t| t.dims > 0);
+        let rope =
+            Rope { style: f.style, dims: table.map_or(0, |t| t.dims), table: l.rope.unwrap_or(0), norm_eps: f.c.eps };
+        let magnitude = table.map_or(1.0, |t| t.scaling.magnitude);
+        let turned =
+            |x: Cols, groups: usize| Rotate { x, groups, rope, back: false, magnitude, temperature: None, len: 0 };
+        if rope.dims > 0 {
+            p.general(General::Rotate(turned(group(s.rank), heads)));
+            p.general(General::Rotate(turned(group(heads * wide + s.rank), 1)));
+        }
+        if let Some(temperature) = f.temperature.filter(|_| l.temperature) {
+            let none = Rope { dims: 0, ..rope };
+            let all = Rotate { rope: none, temperature: Some(temperature), len: wide, ..turned(group(0), heads) };
+            p.general(General::Rotate(all));
+        }
+        let mut spec = AttentionSpec::causal(layer, heads, 1, wide);
+        spec.v_dim = s.rank;
+        let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
+        p.rope_kv(qkv, spec, kept);
+        let scale = f.attention_scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt());
+        let out = p.attend(qkv, spec, scale); // [n, heads * rank]
+        let wide = p.parts("attn_v", heads * s.v_dim);
+        let x = Cols { val: out, at: 0, stride: s.rank };
+        let out = Cols { val: wide, at: 0, stride: s.v_dim };
+        p.general(General::HeadMatMul(HeadMatMul { x, weight: self.v_b, heads, out }));
+        wide
+    }
+}
