@@ -12,7 +12,8 @@ use pumex::plan::{
     RopeStyle, Rotate, Scan, ScanKind, Shift, Temperature, TopK, Val, Weight,
 };
 
-const ACTS: [Act; 15] = [
+const ACTS: [Act; 16] = [
+    Act::Inverse,
     Act::Same,
     Act::Silu,
     Act::Gelu,

@@ -87,6 +87,8 @@ constants! {
     ACT_SILU_CLAMPED = 13;
     /// xIELU of four numbers.
     ACT_XIELU = 14;
+    /// One by the number.
+    ACT_INVERSE = 15;
     /// Columns of each group.
     OPERAND_COLUMNS = 0;
     /// A column per group.

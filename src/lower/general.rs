@@ -297,6 +297,7 @@ fn act(act: Act) -> (u32, [f32; 4]) {
         Act::Tanh => plain(c::ACT_TANH),
         Act::Softplus => plain(c::ACT_SOFTPLUS),
         Act::Exp => plain(c::ACT_EXP),
+        Act::Inverse => plain(c::ACT_INVERSE),
         Act::Clamp(low, high) => (c::ACT_CLAMP, [low, high, 0.0, 0.0]),
         Act::SoftCap(cap) => (c::ACT_SOFT_CAP, [cap, 0.0, 0.0, 0.0]),
         Act::SiluClamped(alpha, limit) => (c::ACT_SILU_CLAMPED, [alpha, limit, 0.0, 0.0]),
