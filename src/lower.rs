@@ -10,16 +10,19 @@ pub mod dispatch;
 pub mod dump;
 mod experts;
 mod fusion;
+mod general;
 pub mod megakernel;
 mod packing;
 mod product;
+mod recurrent;
 mod route;
 mod rows;
+mod side_by_side;
 pub mod sizes;
 pub mod target;
 
 use crate::plan::{pass, Op, Placement, Plan, Rows, Val, Weight};
-use crate::{Error, Result};
+use crate::Result;
 pub use cache::CacheType;
 use dispatch::{Access, Dispatch, Module, Place, Push, Touched};
 use megakernel::StageSource;
@@ -142,15 +145,11 @@ impl Lowering<'_> {
             }
             Op::RopeKv { qkv, spec, rope } => self.rope_kv(*qkv, spec, rope),
             Op::Attend { qkv, rope, spec, scale, out } => self.attend(*qkv, rope, spec, *scale, *out),
-            Op::General(g) => return Err(self.no_kernel(g.name())),
+            Op::General(g) => self.general(g)?,
             Op::Sample { logits } if self.shape.sampled => self.sample(*logits),
             Op::Sample { logits } => self.argmax(*logits),
         }
         Ok(())
-    }
-
-    fn no_kernel(&self, op: &str) -> Error {
-        Error::Request(format!("{op}: expected an op that kernels do, found one of the CPU's; try --device cpu"))
     }
 
     /// Whether an op only serves the output rows.

@@ -8,6 +8,7 @@ mod devices;
 mod dispatches;
 mod families;
 mod flash;
+mod general;
 mod gguf;
 mod goldens;
 mod kernels;

@@ -8,9 +8,9 @@
 #extension GL_KHR_shader_subgroup_arithmetic : require
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint NEOX = 0; // 1: rotates halves, 0: neighbours
-layout(constant_id = 2) const uint NORM = 0; // 1: q and k are normed per head
+layout(constant_id = 2) const uint NORM = 0; // 1: q and k are normed per head, 2: q, 3: k
 #include "push/rope_kv.glsl"
-shared vec4 head[(HEAD_DIM > V_DIM ? HEAD_DIM : V_DIM) / 4];
+shared vec4 head[((HEAD_DIM > V_DIM ? HEAD_DIM : V_DIM) + 3) / 4];
 #define HEADS head
 #define HEAD_NORM(i) (gl_WorkGroupID.y < heads ? q_norm.v[i] : k_norm.v[i])
 #define HEAD_FREQ(i) inv_freq.v[i]
@@ -32,7 +32,7 @@ void main() {
     }
     barrier();
     const uint pos = step_pos(params, row);
-    if (!is_v) turn_head(0, NORM == 1, 0, eps, rope_dims, NEOX == 1, pos);
+    if (!is_v) turn_head(0, NORM == 1 || NORM == (is_q ? 2 : 3), 0, eps, rope_dims, NEOX == 1, pos);
     barrier();
     if (is_q) {
         for (uint i = t; i < HEAD_DIM / 2; i += lanes) qkv.v[at + i] = vec2(head_at(2 * i), head_at(2 * i + 1));

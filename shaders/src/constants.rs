@@ -1,5 +1,5 @@
 //! Numbers that Rust and GLSL must agree on beside blocks of words. GLSL has them as `#include "words/kv.glsl"`,
-//! `"words/mask.glsl"` and `"words/shared.glsl"`.
+//! `"words/mask.glsl"`, `"words/general.glsl"` and `"words/shared.glsl"`.
 
 use crate::block::constants;
 
@@ -52,4 +52,75 @@ constants! {
     RULE_SINKS = 2;
     /// Of RULES: scores fall with distance.
     RULE_ALIBI = 4;
+}
+
+constants! {
+    /// What kernels of general ops do: see `src/plan/general.rs` and its neighbours.
+    GENERAL:
+    /// The number itself.
+    ACT_SAME = 0;
+    /// SiLU.
+    ACT_SILU = 1;
+    /// GELU by tanh.
+    ACT_GELU = 2;
+    /// GELU by the error function.
+    ACT_GELU_ERF = 3;
+    /// GELU by a sigmoid.
+    ACT_GELU_QUICK = 4;
+    /// ReLU.
+    ACT_RELU = 5;
+    /// Its square.
+    ACT_RELU_SQUARED = 6;
+    /// Sigmoid.
+    ACT_SIGMOID = 7;
+    /// Tanh.
+    ACT_TANH = 8;
+    /// Softplus.
+    ACT_SOFTPLUS = 9;
+    /// Exponential.
+    ACT_EXP = 10;
+    /// Between two numbers.
+    ACT_CLAMP = 11;
+    /// Tanh, as wide as a number.
+    ACT_SOFT_CAP = 12;
+    /// SiLU with a factor, of at most a number.
+    ACT_SILU_CLAMPED = 13;
+    /// xIELU of four numbers.
+    ACT_XIELU = 14;
+    /// One by the number.
+    ACT_INVERSE = 15;
+    /// Columns of each group.
+    OPERAND_COLUMNS = 0;
+    /// A column per group.
+    OPERAND_PER_GROUP = 1;
+    /// Weights of a group, or the same for all.
+    OPERAND_WEIGHT = 2;
+    /// A weight per group.
+    OPERAND_GROUP_WEIGHT = 3;
+    /// One number.
+    OPERAND_NUMBER = 4;
+    /// By the root of the mean square.
+    NORM_RMS = 0;
+    /// By mean and deviation.
+    NORM_LAYER = 1;
+    /// By the length.
+    NORM_L2 = 2;
+    /// Softmax over all experts.
+    GATING_SOFTMAX = 0;
+    /// Over those taken.
+    GATING_SOFTMAX_OF_TAKEN = 1;
+    /// Sigmoid.
+    GATING_SIGMOID = 2;
+    /// Root of softplus.
+    GATING_SQRT_SOFTPLUS = 3;
+    /// Mamba.
+    SCAN_MAMBA = 0;
+    /// Gated delta rule.
+    SCAN_DELTA = 1;
+    /// RWKV 6.
+    SCAN_WKV6 = 2;
+    /// Gated linear attention.
+    SCAN_GLA = 3;
+    /// RWKV 7.
+    SCAN_WKV7 = 4;
 }

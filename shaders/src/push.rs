@@ -3,7 +3,10 @@
 //!
 //! `n` counts rows of a step, `w` output rows; arrays are row by row, the last dimension first in memory.
 
+mod general;
+
 use crate::block::{blocks, Block, Layout};
+pub use general::{Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
 
 /// Bytes of push constants that every device has.
 pub const MOST_BYTES: usize = 128;
@@ -463,6 +466,16 @@ pub const LAYOUTS: &[Layout] = &[
     Sample::LAYOUT,
     Argmax::LAYOUT,
     Megakernel::LAYOUT,
+    Map::LAYOUT,
+    Normalize::LAYOUT,
+    Rotate::LAYOUT,
+    Positions::LAYOUT,
+    HeadMatMul::LAYOUT,
+    Choose::LAYOUT,
+    RoutePairs::LAYOUT,
+    ExpertsBias::LAYOUT,
+    Conv::LAYOUT,
+    Scan::LAYOUT,
 ];
 
 const _: () = {

@@ -1,7 +1,7 @@
 //! GLSL of what is declared in Rust: files that shaders include as if they were in `glsl/`.
 
 use crate::block::{Block, Layout};
-use crate::constants::{KV_TYPES, MASK, SHARED};
+use crate::constants::{GENERAL, KV_TYPES, MASK, SHARED};
 use crate::push;
 use crate::stage::{self, Stage};
 use crate::step::{request, EpilogueAddresses, SampleRequestWords, StepHeader, StepRow, STEP};
@@ -28,13 +28,18 @@ pub fn source(path: &str) -> Option<String> {
         "words/kv.glsl" => kv(),
         "words/mask.glsl" => flags("", MASK),
         // Few kernels use all of these; a constant that one does not use would still be in its module.
-        "words/shared.glsl" => SHARED.iter().map(|(name, value, _)| format!("#define {name} {value}u\n")).collect(),
+        "words/shared.glsl" => defines(SHARED),
+        "words/general.glsl" => defines(GENERAL),
         _ => return None,
     })
 }
 
 fn constant(name: &str, value: u32, doc: &str) -> String {
     format!("const uint {name} = {value}u; // {}\n", doc.trim())
+}
+
+fn defines(all: &[(&str, u32, &str)]) -> String {
+    all.iter().map(|(name, value, _)| format!("#define {name} {value}u\n")).collect()
 }
 
 fn push_block(layout: &Layout) -> String {

@@ -35,8 +35,33 @@ macro_rules! pushes {
 }
 
 pushes!(
-    Embed, RmsNorm, Gemv, GemmFew, Gemm, Pack, MoePermute, MoeCombine, RopeKv, AttendFew, AttendMany, Route, Router,
-    SquareSums, Sample, Argmax, Megakernel
+    Embed,
+    RmsNorm,
+    Gemv,
+    GemmFew,
+    Gemm,
+    Pack,
+    MoePermute,
+    MoeCombine,
+    RopeKv,
+    AttendFew,
+    AttendMany,
+    Route,
+    Router,
+    SquareSums,
+    Sample,
+    Argmax,
+    Megakernel,
+    Map,
+    Normalize,
+    Rotate,
+    Positions,
+    HeadMatMul,
+    Choose,
+    RoutePairs,
+    ExpertsBias,
+    Conv,
+    Scan
 );
 
 /// A row of the kernel table, and the weight format of its module where it has one for each.

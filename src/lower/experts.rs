@@ -68,7 +68,7 @@ impl Lowering<'_> {
     }
 
     /// Experts' matrices, of which the rows reach no more than they use.
-    fn of_top_k(&self, weights: &[Weight], c: TopK) -> Vec<Access> {
+    pub(super) fn of_top_k(&self, weights: &[Weight], c: TopK) -> Vec<Access> {
         let part = (self.shape.rows * c.k).min(c.n_expert) as u64;
         let all = self.matrices(weights.iter().copied());
         all.into_iter().map(|a| Access { bytes: a.bytes * part / c.n_expert.max(1) as u64, ..a }).collect()
@@ -132,7 +132,7 @@ impl Lowering<'_> {
     }
 
     /// Finds the rows of each expert.
-    fn moe_permute(&mut self, p: &Product, moe: tiles::MoeTiles) {
+    pub(super) fn moe_permute(&mut self, p: &Product, moe: tiles::MoeTiles) {
         let [groups, ..] = self.t.at.packed.moe;
         let push =
             push::MoePermute { route: self.val(p.route), groups, params: self.t.at.params, most: moe.most as u32 };
@@ -147,7 +147,13 @@ impl Lowering<'_> {
     }
 
     /// Packs rows of `k` inputs in the order of the tiles.
-    fn moe_pack(&mut self, p: &Product, moe: tiles::MoeTiles, (k, gated): (usize, bool), (mat_n, map): (u32, u64)) {
+    pub(super) fn moe_pack(
+        &mut self,
+        p: &Product,
+        moe: tiles::MoeTiles,
+        (k, gated): (usize, bool),
+        (mat_n, map): (u32, u64),
+    ) {
         let [groups, codes, factors, _] = self.t.at.packed.moe;
         let push = push::Pack {
             x: self.val(p.x),

@@ -1,5 +1,6 @@
 //! Which ops the kernels do at once, by the shape of a step: what passes ask.
 
+use super::general::INPUTS;
 use super::target::{Shape, Target};
 use crate::plan::{pass::Abilities, MatPart, Op, Plan, Rows, Val};
 use crate::policy::{self, matrix as tiles};
@@ -12,9 +13,14 @@ pub(super) fn rows_of(plan: &Plan, shape: Shape, v: Val) -> usize {
     }
 }
 
+/// Whether the rows of a matrix are too short for the kernels of products, or end amid what these read at a time.
+pub(super) fn is_short(plan: &Plan, part: &MatPart) -> bool {
+    !plan.weights[part.weight.0].cols.is_multiple_of(INPUTS)
+}
+
 /// Whether products of `n` rows with all of these go through cooperative matrices.
 pub(super) fn by_matrices(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> bool {
-    let takes = |p: &MatPart| tiles::takes(t.caps, plan.weights[p.weight.0].format, n);
+    let takes = |p: &MatPart| tiles::takes(t.caps, plan.weights[p.weight.0].format, n) && !is_short(plan, p);
     t.packing.is_some() && parts.iter().all(takes)
 }
 
@@ -35,6 +41,7 @@ impl Abilities for Rules<'_> {
     fn norms_input(&self, plan: &Plan, op: &Op) -> bool {
         let few = |x: &Val| rows_of(plan, self.shape, *x) <= policy::GEMV_MAX_COLS;
         let takes = match op {
+            Op::MatMul { parts, .. } if parts.iter().any(|part| is_short(plan, part)) => false,
             Op::MatMul { x, parts, .. } => few(x) || by_matrices(self.t, plan, parts, rows_of(plan, self.shape, *x)),
             Op::GatedMatMul { x, gate, up, .. } => gates_in_one(self.t, plan, gate, up, rows_of(plan, self.shape, *x)),
             Op::GatedExperts { x, .. } => few(x),
@@ -44,13 +51,19 @@ impl Abilities for Rules<'_> {
         takes && !self.t.importance
     }
 
-    fn rotates(&self, _: &Plan, attend: &Op) -> bool {
-        self.shape.decode_batch && matches!(attend, Op::Attend { spec, .. } if spec.head_dim == spec.v_dim)
+    fn rotates(&self, plan: &Plan, attend: &Op) -> bool {
+        let Op::Attend { qkv, spec, .. } = attend else { return false };
+        let one_norm = |op: &Op| match op {
+            Op::RopeKv { qkv: of, rope, .. } => of == qkv && rope.q_norm.is_some() != rope.k_norm.is_some(),
+            _ => false,
+        };
+        self.shape.decode_batch && spec.head_dim == spec.v_dim && !plan.ops.iter().any(one_norm)
     }
 
     /// Of many rows, a product that reads the matrix once for all of them is worth a dispatch.
-    fn routes(&self, _: &Plan, _: &Op) -> bool {
-        self.shape.rows <= policy::GEMV_MAX_COLS && !self.t.importance
+    fn routes(&self, plan: &Plan, matmul: &Op) -> bool {
+        let short = |op: &Op| matches!(op, Op::MatMul { parts, .. } if parts.iter().any(|part| is_short(plan, part)));
+        !short(matmul) && self.shape.rows <= policy::GEMV_MAX_COLS && !self.t.importance
     }
 
     fn all_rows_output(&self) -> bool {

@@ -23,6 +23,13 @@ pub(super) struct Product {
 impl Lowering<'_> {
     pub(super) fn matmul(&mut self, x: Val, norm: Option<Norm>, parts: &[MatPart], add: bool, out: Val) {
         let (mut y_at, mut rest, n) = (0, parts, self.rows_of(x));
+        if parts.iter().any(|part| fusion::is_short(self.plan, part)) {
+            for part in parts {
+                self.short_product(x, part, add, out, y_at);
+                y_at += self.plan.weights[part.weight.0].rows;
+            }
+            return;
+        }
         let matrices = self.by_matrices(parts, n);
         if matrices {
             self.pack(x, norm, parts);

@@ -3,9 +3,9 @@
 use super::dispatch::{Module, Touched};
 use super::megakernel::StageSource;
 use super::Lowering;
-use crate::plan::{Router, TopK, Val, Weight};
+use crate::plan::{Choose, Gating, Router, TopK, Val, Weight};
 use crate::policy;
-use pumex_shaders::push;
+use pumex_shaders::{constants as c, push};
 
 /// The fields of [`crate::plan::Op::Route`].
 pub(super) struct Choice<'a> {
@@ -35,6 +35,39 @@ impl Lowering<'_> {
         let reads = [vec![self.value(c.logits)], self.matrices(c.scales.iter().copied().flatten())].concat();
         let (grid, writes) = ([self.shape.rows, 1, 1], vec![self.value(c.out)]);
         self.emit(Module::of("route"), constants, push, grid, Touched { reads, writes });
+    }
+
+    /// Experts by logits, by any rule.
+    pub(super) fn choose(&mut self, choice: &Choose) {
+        let TopK { n_expert, k } = choice.top_k;
+        let push = push::Choose {
+            logits: self.val(choice.logits),
+            bias: self.opt(choice.bias),
+            route: self.val(choice.out),
+            params: self.t.at.params,
+            least_sum: choice.least_sum.unwrap_or(0.0),
+            scale: choice.scale,
+        };
+        let gating = match choice.gating {
+            Gating::Softmax => c::GATING_SOFTMAX,
+            Gating::SoftmaxOfTaken => c::GATING_SOFTMAX_OF_TAKEN,
+            Gating::Sigmoid => c::GATING_SIGMOID,
+            Gating::SqrtSoftplus => c::GATING_SQRT_SOFTPLUS,
+        };
+        let groups = choice.groups.map_or((1, 1), |g| (g.count as u32, g.used as u32));
+        let constants = vec![
+            ("SIZE", policy::route_threads(self.t.caps, n_expert)),
+            ("EXPERTS", n_expert as u32),
+            ("USED", k as u32),
+            ("GATING", gating),
+            ("BIASED", u32::from(choice.bias.is_some())),
+            ("GROUPS", groups.0),
+            ("GROUPS_USED", groups.1),
+            ("DIVIDED", u32::from(choice.least_sum.is_some())),
+        ];
+        let reads = [vec![self.value(choice.logits)], self.matrices(choice.bias)].concat();
+        let (grid, writes) = ([self.shape.rows, 1, 1], vec![self.value(choice.out)]);
+        self.emit(Module::of("choose"), constants, push, grid, Touched { reads, writes });
     }
 
     /// Experts by the rows themselves.

@@ -58,8 +58,13 @@ impl Lowering<'_> {
             table_at: state.table_at,
         };
         let neox = u32::from(r.rope.style == RopeStyle::Neox);
-        let mut constants =
-            vec![("SIZE", self.t.caps.subgroup_size), ("NEOX", neox), ("NORM", u32::from(r.q_norm.is_some()))];
+        let norm = match (r.q_norm, r.k_norm) {
+            (None, None) => 0,
+            (Some(_), Some(_)) => 1,
+            (Some(_), None) => 2,
+            (None, Some(_)) => 3,
+        };
+        let mut constants = vec![("SIZE", self.t.caps.subgroup_size), ("NEOX", neox), ("NORM", norm)];
         constants.extend(self.kv_constants(spec));
         let grid = [self.shape.rows, spec.heads + 2 * spec.kv_heads, 1];
         let norms = self.matrices([r.q_norm, r.k_norm].into_iter().flatten());
@@ -71,7 +76,12 @@ impl Lowering<'_> {
 
     /// Where the frequencies of a layer's RoPE are.
     pub(super) fn rope_at(&self, r: &RopeNorm) -> u64 {
-        self.t.at.ropes + 4 * self.plan.rope_at(r.rope.table) as u64
+        self.table_at(r.rope.table)
+    }
+
+    /// Where a table of frequencies is; of one that is not there, as where nothing is rotated, anywhere.
+    pub(super) fn table_at(&self, table: usize) -> u64 {
+        self.t.at.ropes + 4 * self.plan.rope_at(table.min(self.plan.ropes.len())) as u64
     }
 
     pub(super) fn kv_constants(&self, spec: &AttentionSpec) -> [(&'static str, u32); 4] {

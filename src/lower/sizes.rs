@@ -4,13 +4,16 @@
 use super::rows::{sample_parts, MAX_K};
 use super::target::{Shape, Target};
 use super::{fused, Packing};
-use crate::plan::{Op, Placement, Plan};
+use crate::plan::{General, Op, Placement, Plan};
 use crate::policy;
 use crate::policy::matrix::{self as tiles, FEW, MOST_COLUMNS, PACKED_LEN};
 use crate::vk::Caps;
 use pumex_shaders::block::Block;
 use pumex_shaders::stage::Stage;
 use std::collections::HashSet;
+
+/// Bytes of a route of one expert, which products of experts side by side have for each of a row's.
+const ROUTE_BYTES: usize = 16;
 
 /// Bytes of the split-reduction workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,11 @@ pub fn split_reduction(caps: &Caps, plan: &Plan, max_rows: usize) -> SplitReduct
     let argmax = (1..=max_rows).map(|rows| 8 * rows * policy::argmax_parts(caps, rows)).max();
     let candidates = max_rows * sample_parts(caps, plan.n_vocab) * MAX_K;
     let (mut bytes, mut counters) = (argmax.unwrap_or(8).max(8 * candidates), max_rows);
+    let pairs = plan.ops.iter().map(|op| match op {
+        Op::General(General::ExpertsMatMul(e)) => ROUTE_BYTES * max_rows * e.top_k.k,
+        _ => 0,
+    });
+    bytes = bytes.max(pairs.max().unwrap_or(0));
     let mut known = HashSet::new(); // most layers are alike
     for op in &plan.ops {
         let Op::Attend { spec: c, .. } = op else { continue };
@@ -98,6 +106,8 @@ fn moe(plan: &Plan, max_rows: usize) -> Option<[u64; 4]> {
     let of = |op: &Op| match op {
         Op::GatedExperts { top_k, gate, .. } => Some((*top_k, plan.weights[gate.0].cols, 0)),
         Op::ExpertsAdd { top_k, down, out, .. } => Some((*top_k, plan.weights[down.0].cols, plan.values[out.0].width)),
+        // Its products need no room of their own.
+        Op::General(General::ExpertsMatMul(e)) => Some((e.top_k, plan.weights[e.weight.0].cols, 0)),
         _ => None,
     };
     let sizes = plan.ops.iter().filter_map(of).map(|(c, k, m)| {

@@ -1,4 +1,5 @@
 // BF16: see quant/src/bf16.rs.
+#define BF16
 #define CHUNK 32
 vec4 bf16x4(uvec2 q) {
     return uintBitsToFloat(uvec4(q.x << 16, q.x & 0xffff0000u, q.y << 16, q.y & 0xffff0000u));

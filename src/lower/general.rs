@@ -1,0 +1,306 @@
+//! Ops on groups of columns: maps, norms, rotations, positions, a matrix for each group.
+
+use super::dispatch::{Access, Module, Touched};
+use super::Lowering;
+use crate::plan::{
+    Act, Arg, Cols, General, HeadMatMul, Join, Map, MatPart, NormKind, Normalize, RopeStyle, Rotate, Rows, Val, Weight,
+};
+use crate::policy::{self, matrix::chunk_len};
+use crate::{Error, Result};
+use pumex_quant::FormatId;
+use pumex_shaders::{constants as c, push};
+
+/// Threads of a workgroup that takes numbers one by one.
+pub(super) const THREADS: u32 = 64;
+/// Widest group of columns that a subgroup norms by itself.
+const NARROW: usize = 256;
+/// Inputs that are read at a time where the kernels of products read them: rows of others are read number by number.
+pub(super) const INPUTS: usize = 32;
+
+/// An op on rows with a matrix per group of columns, or one for all of them.
+struct HeadProduct {
+    part: MatPart,
+    heads: usize,
+    x: Cols,
+    out: Cols,
+    add: bool,
+}
+
+impl Lowering<'_> {
+    pub(super) fn general(&mut self, op: &General) -> Result<()> {
+        for w in op.vectors() {
+            let info = &self.plan.weights[w.0];
+            if info.format.id != FormatId::F32 && !matches!(op, General::Positions { .. }) {
+                let what = format!("{}: expected F32 for {}, found {}", info.name, op.name(), info.format.name);
+                return Err(Error::Request(format!("{what}; try --device cpu")));
+            }
+        }
+        match op {
+            General::Map(m) => self.map(m),
+            General::Normalize(n) => self.normalize(n),
+            General::Rotate(r) => self.rotate(r),
+            General::Positions { weight, out } => self.positions(*weight, *out),
+            General::HeadMatMul(h) => self.head_matmul(h),
+            General::Choose(c) => self.choose(c),
+            General::ExpertsMatMul(e) => self.experts_matmul(e),
+            General::ExpertsBias(b) => self.experts_bias(b),
+            General::Conv(c) => self.conv(c),
+            General::Shift(s) => self.shift(s),
+            General::Scan(s) => self.scan(s),
+        }
+        Ok(())
+    }
+
+    /// Where the first group of columns starts.
+    pub(super) fn at(&self, cols: Cols) -> u64 {
+        self.val(cols.val) + 4 * cols.at as u64
+    }
+
+    /// All groups of columns, with what lies between them.
+    pub(super) fn groups(&self, cols: Cols, groups: usize, len: usize) -> Access {
+        self.columns(cols.val, cols.at, groups.saturating_sub(1) * cols.stride + len)
+    }
+
+    /// Numbers of a weight.
+    fn numbers(&self, w: Weight) -> u32 {
+        let info = &self.plan.weights[w.0];
+        (info.rows * info.cols) as u32
+    }
+
+    fn map(&mut self, m: &Map) {
+        let (a, b) = (self.operand(m.a, m), self.operand(m.b, m));
+        let (act, p) = act(m.act);
+        let push = push::Map {
+            a: a.at,
+            b: b.at,
+            y: self.at(m.out),
+            params: self.t.at.params,
+            a_stride: a.stride,
+            a_width: a.width,
+            b_stride: b.stride,
+            b_width: b.width,
+            y_stride: m.out.stride as u32,
+            y_width: self.width(m.out.val) as u32,
+            groups: m.groups as u32,
+            len: m.len as u32,
+            scale: m.scale,
+            a_number: a.number,
+            b_number: b.number,
+            p,
+        };
+        let outputs = self.plan.values[m.out.val.0].rows == Rows::Output;
+        let constants = vec![
+            ("SIZE", THREADS),
+            ("ACT", act),
+            ("TIMES", u32::from(m.join == Join::Mul)),
+            ("A_KIND", a.kind),
+            ("B_KIND", b.kind),
+            ("OUTPUT_ROWS", u32::from(outputs)),
+        ];
+        let grid = [(m.groups * m.len).div_ceil(THREADS as usize), self.rows_of(m.out.val), 1];
+        let reads = a.read.into_iter().chain(b.read).collect();
+        let writes = vec![self.groups(m.out, m.groups, m.len)];
+        self.emit(Module::of("map"), constants, push, grid, Touched { reads, writes });
+    }
+
+    fn operand(&self, arg: Arg, m: &Map) -> Operand {
+        let none = Operand { kind: c::OPERAND_NUMBER, at: 0, stride: 0, width: 0, number: 0.0, read: None };
+        let weight = |kind, w: Weight| {
+            let read = self.matrices([w]).pop();
+            Operand { kind, at: self.weight(w), width: self.numbers(w), read, ..none }
+        };
+        let columns = |kind, cols: Cols, len| Operand {
+            kind,
+            at: self.at(cols),
+            stride: cols.stride as u32,
+            width: self.width(cols.val) as u32,
+            read: Some(self.groups(cols, m.groups, len)),
+            ..none
+        };
+        match arg {
+            Arg::Cols(cols) => columns(c::OPERAND_COLUMNS, cols, m.len),
+            Arg::PerGroup(cols) => columns(c::OPERAND_PER_GROUP, cols, 1),
+            Arg::Weight(w) => weight(c::OPERAND_WEIGHT, w),
+            Arg::GroupWeight(w) => weight(c::OPERAND_GROUP_WEIGHT, w),
+            Arg::Number(number) => Operand { number, ..none },
+        }
+    }
+
+    fn normalize(&mut self, n: &Normalize) {
+        let rows = |v: Val| self.plan.values[v.0].rows;
+        let outputs = match (rows(n.x.val), rows(n.out.val)) {
+            (_, Rows::Step) => 0,
+            (Rows::Output, Rows::Output) => 1,
+            (Rows::Step, Rows::Output) => 2,
+        };
+        let caps = self.t.caps;
+        let threads = if n.len <= NARROW { caps.subgroup_size } else { policy::row_threads(caps) };
+        let push = push::Normalize {
+            x: self.at(n.x),
+            weight: self.opt(n.weight),
+            bias: self.opt(n.bias),
+            y: self.at(n.out),
+            params: self.t.at.params,
+            x_stride: n.x.stride as u32,
+            x_width: self.width(n.x.val) as u32,
+            y_stride: n.out.stride as u32,
+            y_width: self.width(n.out.val) as u32,
+            len: n.len as u32,
+            weights: n.weight.map_or(0, |w| self.numbers(w)),
+            biases: n.bias.map_or(0, |w| self.numbers(w)),
+            eps: n.eps,
+        };
+        let kind = match n.kind {
+            NormKind::Rms => c::NORM_RMS,
+            NormKind::Layer => c::NORM_LAYER,
+            NormKind::L2 => c::NORM_L2,
+        };
+        let constants = vec![
+            ("SIZE", threads),
+            ("KIND", kind),
+            ("WEIGHTED", u32::from(n.weight.is_some())),
+            ("BIASED", u32::from(n.bias.is_some())),
+            ("OUTPUT_ROWS", outputs),
+        ];
+        let weights = self.matrices([n.weight, n.bias].into_iter().flatten());
+        let reads = [vec![self.groups(n.x, n.groups, n.len)], weights].concat();
+        let (grid, writes) = ([self.rows_of(n.out.val), n.groups, 1], vec![self.groups(n.out, n.groups, n.len)]);
+        self.emit(Module::of("normalize"), constants, push, grid, Touched { reads, writes });
+    }
+
+    fn rotate(&mut self, r: &Rotate) {
+        let (dims, temperature) = (r.rope.dims, r.temperature);
+        let items = dims / 2 + if temperature.is_some() { r.len.saturating_sub(dims) } else { 0 };
+        if items == 0 {
+            return;
+        }
+        let push = push::Rotate {
+            x: self.at(r.x),
+            inv_freq: self.table_at(r.rope.table),
+            params: self.t.at.params,
+            stride: r.x.stride as u32,
+            width: self.width(r.x.val) as u32,
+            groups: r.groups as u32,
+            dims: dims as u32,
+            len: r.len as u32,
+            magnitude: r.magnitude,
+            temper_scale: temperature.map_or(0.0, |t| t.scale),
+            temper_floor: temperature.map_or(1.0, |t| t.floor as f32),
+            temper_offset: temperature.map_or(0.0, |t| t.offset),
+        };
+        let constants = vec![
+            ("SIZE", THREADS),
+            ("NEOX", u32::from(r.rope.style == RopeStyle::Neox)),
+            ("BACK", u32::from(r.back)),
+            ("TEMPERED", u32::from(temperature.is_some())),
+        ];
+        let grid = [(r.groups * items).div_ceil(THREADS as usize), self.shape.rows, 1];
+        let touched = self.groups(r.x, r.groups, r.len.max(dims));
+        let touched = Touched { reads: vec![touched.clone()], writes: vec![touched] };
+        self.emit(Module::of("rotate"), constants, push, grid, touched);
+    }
+
+    fn positions(&mut self, weight: Weight, out: Val) {
+        let info = &self.plan.weights[weight.0];
+        let push = push::Positions {
+            w: self.weight(weight),
+            y: self.val(out),
+            params: self.t.at.params,
+            tables: self.t.at.codebooks,
+            positions: info.rows as u32,
+            dim: info.cols as u32,
+        };
+        let (rows, row_bytes) = (self.shape.rows, info.len_bytes() / info.rows.max(1) as u64);
+        let read = Access { bytes: row_bytes * rows as u64, ..self.matrices([weight]).remove(0) };
+        let touched = Touched { reads: vec![read, self.value(out)], writes: vec![self.value(out)] };
+        let constants = vec![("SIZE", THREADS), ("SOA", self.soa())];
+        self.emit(Module::with("positions", info.format.stem), constants, push, [rows, 1, 1], touched);
+    }
+
+    fn head_matmul(&mut self, h: &HeadMatMul) {
+        let part = MatPart { weight: h.weight, bias: None, scale: 1.0 };
+        self.head_product(&HeadProduct { part, heads: h.heads, x: h.x, out: h.out, add: false });
+    }
+
+    /// A product with a matrix whose rows are too short for the kernels of products.
+    pub(super) fn short_product(&mut self, x: Val, part: &MatPart, add: bool, out: Val, y_at: usize) {
+        let (x, out) = (Cols { val: x, at: 0, stride: 0 }, Cols { val: out, at: y_at, stride: 0 });
+        self.head_product(&HeadProduct { part: *part, heads: 1, x, out, add });
+    }
+
+    fn head_product(&mut self, p: &HeadProduct) {
+        let info = &self.plan.weights[p.part.weight.0];
+        let (m, k, n) = (info.rows / p.heads, info.cols, self.rows_of(p.out.val));
+        let (x_width, singly) = (self.width(p.x.val), !k.is_multiple_of(INPUTS));
+        let push = push::HeadMatMul {
+            w: self.weight(p.part.weight),
+            bias: self.opt(p.part.bias),
+            x: self.at(p.x),
+            y: self.at(p.out),
+            tables: self.t.at.codebooks,
+            k: k as u32,
+            m: m as u32,
+            n: n as u32,
+            x_stride: p.x.stride as u32,
+            x_width: x_width as u32,
+            y_stride: p.out.stride as u32,
+            y_width: self.width(p.out.val) as u32,
+            flags: u32::from(p.part.bias.is_some()),
+            scale: p.part.scale,
+        };
+        // Threads of an output: no more than it has chunks.
+        let chunks = if singly { k.div_ceil(4) } else { k / chunk_len(info.format) };
+        let lanes = 1 << chunks.clamp(1, THREADS as usize).ilog2();
+        let cols = n.clamp(1, policy::GEMV_MAX_COLS);
+        let aligned = [p.x.at, p.x.stride, x_width].iter().all(|at| at.is_multiple_of(4));
+        let constants = vec![
+            ("SIZE", THREADS),
+            ("LANES", lanes),
+            ("COLS", cols as u32),
+            ("ADD", u32::from(p.add)),
+            ("ALIGNED", u32::from(aligned)),
+            ("SINGLY", u32::from(singly)),
+            ("SOA", self.soa()),
+        ];
+        let grid = [m.div_ceil((THREADS / lanes) as usize), p.heads, n.div_ceil(cols)];
+        let written = self.groups(p.out, p.heads, m);
+        let mut reads = self.matrices(std::iter::once(p.part.weight).chain(p.part.bias));
+        reads.push(self.groups(p.x, p.heads, k));
+        reads.extend(p.add.then(|| written.clone()));
+        let touched = Touched { reads, writes: vec![written] };
+        self.emit(Module::with("head_matmul", info.format.stem), constants, push, grid, touched);
+    }
+}
+
+/// An operand of a map, as the kernel takes it.
+struct Operand {
+    kind: u32,
+    at: u64,
+    stride: u32,
+    width: u32,
+    number: f32,
+    read: Option<Access>,
+}
+
+/// The number of a function, and what it is of beside its argument.
+fn act(act: Act) -> (u32, [f32; 4]) {
+    let plain = |number| (number, [0.0; 4]);
+    match act {
+        Act::Same => plain(c::ACT_SAME),
+        Act::Silu => plain(c::ACT_SILU),
+        Act::Gelu => plain(c::ACT_GELU),
+        Act::GeluErf => plain(c::ACT_GELU_ERF),
+        Act::GeluQuick => plain(c::ACT_GELU_QUICK),
+        Act::Relu => plain(c::ACT_RELU),
+        Act::ReluSquared => plain(c::ACT_RELU_SQUARED),
+        Act::Sigmoid => plain(c::ACT_SIGMOID),
+        Act::Tanh => plain(c::ACT_TANH),
+        Act::Softplus => plain(c::ACT_SOFTPLUS),
+        Act::Exp => plain(c::ACT_EXP),
+        Act::Inverse => plain(c::ACT_INVERSE),
+        Act::Clamp(low, high) => (c::ACT_CLAMP, [low, high, 0.0, 0.0]),
+        Act::SoftCap(cap) => (c::ACT_SOFT_CAP, [cap, 0.0, 0.0, 0.0]),
+        Act::SiluClamped(alpha, limit) => (c::ACT_SILU_CLAMPED, [alpha, limit, 0.0, 0.0]),
+        Act::Xielu(p) => (c::ACT_XIELU, p),
+    }
+}

@@ -1,0 +1,427 @@
+//! The ops beside those of the usual transformer, on Vulkan against the reference: each in a plan of its own whose logits are what
+//! the op makes, over steps of one row, of few and of many, of sequences that stand between each other, and of sequences that start
+//! again where another one's state was.
+
+mod made;
+
+use crate::util::sample;
+use made::{agrees, cols, Made, DIM, EXACT};
+use pumex::plan::{
+    Act, Arg, AttentionSpec, Builder, Choose, Cols, Conv, ExpertsBias, ExpertsMatMul, Gating, General, Groups,
+    HeadMatMul, Join, KvSpec, LayerState, Map, Mask, MatPart, NormKind, Normalize, RecurrentSpec, Rope, RopeNorm,
+    RopeStyle, Rotate, Scan, ScanKind, Shift, Temperature, TopK, Val, Weight,
+};
+
+const ACTS: [Act; 16] = [
+    Act::Inverse,
+    Act::Same,
+    Act::Silu,
+    Act::Gelu,
+    Act::GeluErf,
+    Act::GeluQuick,
+    Act::Relu,
+    Act::ReluSquared,
+    Act::Sigmoid,
+    Act::Tanh,
+    Act::Softplus,
+    Act::Exp,
+    Act::Clamp(-0.5, 1.5),
+    Act::SoftCap(3.0),
+    Act::SiluClamped(1.702, 2.0),
+    Act::Xielu([0.3, -0.2, 0.5, -1e-6]),
+];
+
+fn part(weight: Weight) -> MatPart {
+    MatPart { weight, bias: None, scale: 1.0 }
+}
+
+/// A state of so many floats.
+fn keeps(floats: usize) -> Vec<LayerState> {
+    vec![LayerState::Recurrent(RecurrentSpec { parts: vec![("state", vec![floats])] })]
+}
+
+#[test]
+fn functions_of_columns_are_the_references() {
+    for act in ACTS {
+        let made = Made::new(8.0);
+        let (gguf, plan) = made.plan(&[], &[], |b, x| {
+            let out = b.parts("out", DIM);
+            let map = Map {
+                act,
+                a: Arg::Cols(b.all(x)),
+                scale: 0.7,
+                join: Join::Add,
+                b: Arg::Number(0.25),
+                groups: 1,
+                len: DIM,
+                out: b.all(out),
+            };
+            b.general(General::Map(map));
+            out
+        });
+        if !agrees(&format!("{act:?}"), &gguf, &plan, EXACT) {
+            return;
+        }
+    }
+}
+
+/// Large numbers, of which exponentials have no room.
+#[test]
+fn functions_of_large_numbers_stay_finite() {
+    for act in ACTS.into_iter().filter(|act| *act != Act::Exp) {
+        let made = Made::new(400.0);
+        let (gguf, plan) = made.plan(&[], &[], |b, x| b.act(x, act, 1.0));
+        if !agrees(&format!("{act:?}"), &gguf, &plan, EXACT) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn operands_of_every_kind_meet() {
+    let kinds = |w: [Weight; 3], x: Val| {
+        let (columns, one) = (Arg::Cols(cols(x, 8, 24)), Arg::PerGroup(cols(x, 3, 5)));
+        let (each, all, group) = (Arg::Weight(w[0]), Arg::Weight(w[1]), Arg::GroupWeight(w[2]));
+        [columns, one, each, all, group, Arg::Number(-1.5)]
+    };
+    for (i, join) in (0..6).flat_map(|i| [(i, Join::Add), (i, Join::Mul)]) {
+        let mut made = Made::new(2.0);
+        let (groups, len) = (5, 7);
+        let w = [made.floats(groups, len, 1.0), made.floats(1, len, 1.0), made.floats(1, groups, 1.0)];
+        let (gguf, plan) = made.plan(&[], &[], |b, x| {
+            let (out, kinds) = (b.parts("out", 50), kinds(w, x));
+            // Every column is written: what lies between groups would be whatever it was.
+            b.copy_into(cols(x, 0, 50), cols(out, 0, 50), 1, 50);
+            let (a, second) = (kinds[i], kinds[(i + 1 + usize::from(join == Join::Mul)) % 6]);
+            b.map_into(cols(out, 2, 9), (groups, len), (Act::Tanh, a, 1.5), (join, second));
+            b.map_into(cols(out, 2, 9), (groups, len), (Act::Same, Arg::Cols(cols(out, 2, 9)), 2.0), (join, a));
+            out
+        });
+        if !agrees(&format!("operand {i}, {join:?}"), &gguf, &plan, EXACT) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn norms_of_groups_are_the_references() {
+    for (i, kind) in [NormKind::Rms, NormKind::Layer, NormKind::L2].into_iter().cycle().take(9).enumerate() {
+        let mut made = Made::new(3.0);
+        let (groups, len) = [(1, DIM), (4, 30), (3, 64)][i / 3];
+        let own = made.floats(groups, len, 1.0);
+        let shared = made.floats(1, len, 1.0);
+        let (weight, bias) = [(Some(own), Some(shared)), (Some(shared), None), (None, Some(own))][i % 3];
+        let (gguf, plan) = made.plan(&[], &[], |b, x| {
+            let out = b.parts("out", DIM);
+            b.copy_into(b.all(x), b.all(out), 1, DIM);
+            let (x, place) = (cols(x, 1 % groups, len + 1 % groups), cols(out, 0, len));
+            let eps = if kind == NormKind::L2 { 1e-6 } else { 0.1 };
+            b.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, eps, out: place }));
+            out
+        });
+        if !agrees(&format!("{kind:?}, {groups} of {len}"), &gguf, &plan, EXACT) {
+            return;
+        }
+    }
+    // Of output rows.
+    let mut made = Made::new(3.0);
+    let (w, bias) = (made.floats(1, DIM, 1.0), made.floats(1, DIM, 1.0));
+    let (gguf, plan) = made.plan(&[], &[], |b, x| b.normalize_output(NormKind::Layer, x, Some(w), Some(bias), 1e-5));
+    agrees("output rows", &gguf, &plan, EXACT);
+}
+
+#[test]
+fn rotations_are_the_references() {
+    let freqs: Vec<f32> = (0..12).map(|i| 0.5f32.powi(i)).collect();
+    let hot = Some(Temperature { scale: 0.1, floor: 4, offset: 1.0 });
+    for (i, (style, back, dims, len, temperature)) in [
+        (RopeStyle::Norm, false, 24, 30, None),
+        (RopeStyle::Neox, true, 24, 40, hot),
+        (RopeStyle::Neox, false, 16, 20, hot),
+        (RopeStyle::Norm, true, 8, 4, hot),
+        (RopeStyle::Norm, false, 0, 11, hot),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (gguf, plan) = Made::new(2.0).plan(&[], std::slice::from_ref(&freqs), |b, x| {
+            let rope = Rope { style, dims, table: 0, norm_eps: 0.0 };
+            let magnitude = 1.25;
+            b.general(General::Rotate(Rotate {
+                x: cols(x, 3, 41),
+                groups: 3,
+                rope,
+                back,
+                magnitude,
+                temperature,
+                len,
+            }));
+            x
+        });
+        if !agrees(&format!("rotation {i}"), &gguf, &plan, EXACT) {
+            return;
+        }
+    }
+}
+
+const FORMATS: [&str; 7] = ["F32", "Q4_K", "IQ4_XS", "F16", "Q8_0", "BF16", "IQ2_XXS"];
+
+#[test]
+fn positions_are_added_from_weights_of_every_kind() {
+    for name in sample(&FORMATS, 3) {
+        let mut made = Made::new(1.0);
+        let table = made.coded(name, 96, DIM);
+        let (gguf, plan) = made.plan(&[], &[], |b, x| {
+            b.general(General::Positions { weight: table, out: x });
+            x
+        });
+        if !agrees(name, &gguf, &plan, EXACT) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn heads_have_matrices_of_their_own() {
+    let shapes = [(32, 40), (3, 7), (64, 5), (256, 9)];
+    for (i, name) in sample(&FORMATS, 4).iter().enumerate() {
+        for (k, m) in shapes {
+            let block = pumex_quant::all().find(|f| f.name == *name).unwrap().block_len;
+            if k % block != 0 {
+                continue;
+            }
+            let mut made = Made::new(1.0);
+            let heads = if k == 256 { 1 } else { 3 };
+            let weight = made.coded(name, heads * m, k);
+            let (gguf, plan) = made.plan(&[], &[], |b, x| {
+                let (x, out) = (cols(x, if k == 256 { 0 } else { i + 1 }, k.min(64)), b.parts("out", heads * m + 4));
+                b.copy_into(cols(x.val, 0, 1), cols(out, 0, 1), 1, heads * m + 4);
+                b.general(General::HeadMatMul(HeadMatMul { x, weight, heads, out: cols(out, 2, m) }));
+                out
+            });
+            if !agrees(&format!("{name}, {k} x {m}"), &gguf, &plan, EXACT) {
+                return;
+            }
+        }
+    }
+}
+
+/// As the step sizes of Mamba have them: products of two inputs, after another product.
+#[test]
+fn products_of_few_inputs_are_done_number_by_number() {
+    for name in ["F16", "F32"] {
+        let mut made = Made::new(1.0);
+        let (narrow, wide, bias) = (made.coded("F32", 2, DIM), made.coded(name, 37, 2), made.floats(1, 37, 1.0));
+        let (gguf, plan) = made.plan(&[], &[], |b, x| {
+            let h = b.matmul("narrow", x, vec![part(narrow)]);
+            b.matmul("wide", h, vec![MatPart { weight: wide, bias: Some(bias), scale: 0.5 }])
+        });
+        agrees(name, &gguf, &plan, EXACT);
+    }
+}
+
+#[test]
+fn experts_are_chosen_by_every_rule() {
+    let rule = |gating, bias, groups, least_sum| (gating, bias, groups, least_sum);
+    let some = |count, used| Some(Groups { count, used });
+    for (i, (gating, biased, groups, least_sum)) in [
+        rule(Gating::Softmax, false, None, Some(1e-5)),
+        rule(Gating::Softmax, true, some(4, 2), None),
+        rule(Gating::SoftmaxOfTaken, false, None, None),
+        rule(Gating::SoftmaxOfTaken, true, some(8, 3), Some(1e-5)),
+        rule(Gating::Sigmoid, true, some(4, 1), Some(1e-20)),
+        rule(Gating::SqrtSoftplus, true, None, Some(1e-20)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut made = Made::new(6.0);
+        let top_k = TopK { n_expert: if groups.is_some() { 48 } else { 37 }, k: 5 };
+        let bias = biased.then(|| made.floats(1, top_k.n_expert, 0.5));
+        let router = made.coded("F32", top_k.n_expert, DIM);
+        let (gguf, plan) = made.plan(&[], &[], |b, x| {
+            let logits = b.matmul("logits", x, vec![part(router)]);
+            let out = b.parts("route", 4 * top_k.k);
+            b.general(General::Choose(Choose { logits, top_k, gating, bias, groups, least_sum, scale: 1.5, out }));
+            // Ids are bits of no number that counts: their places are compared as functions of the weights.
+            let weights = b.parts("weights", 3 * top_k.k);
+            b.copy_into(cols(out, top_k.k, 1), cols(weights, 0, 1), 1, 3 * top_k.k);
+            weights
+        });
+        if !agrees(&format!("rule {i}"), &gguf, &plan, EXACT) {
+            return;
+        }
+    }
+}
+
+/// Gate, up and down one by one, as models have them whose activation no kernel does with its products.
+#[test]
+fn experts_products_stand_side_by_side() {
+    for (i, name) in sample(&["F32", "Q4_K", "F16", "Q8_0", "IQ4_XS"], 3).iter().enumerate() {
+        let mut made = Made::new(1.0);
+        let (top_k, ffn) = (TopK { n_expert: 6, k: 3 }, 256);
+        let router = made.coded("F32", 6, DIM);
+        let [up, down] = [(ffn, DIM), (40, ffn)].map(|(m, k)| made.coded(name, 6 * m, k));
+        let biases = [made.floats(6, ffn, 1.0), made.floats(6, 40, 1.0)];
+        let (gguf, plan) = made.plan(&[], &[], |b, x| {
+            let logits = b.matmul("logits", x, vec![part(router)]);
+            let route = b.parts("route", 4 * top_k.k);
+            let (gating, least_sum) = (Gating::Sigmoid, Some(1e-9));
+            let choose = Choose { logits, top_k, gating, bias: None, groups: None, least_sum, scale: 1.0, out: route };
+            b.general(General::Choose(choose));
+            let hidden = b.parts("hidden", top_k.k * ffn);
+            let product = ExpertsMatMul { x, route, top_k, weight: up, own_input: false, out: hidden };
+            b.general(General::ExpertsMatMul(product));
+            b.general(General::ExpertsBias(ExpertsBias { route, top_k, bias: biases[0], summed: false, out: hidden }));
+            let acted = b.act(hidden, Act::ReluSquared, 1.0);
+            let out = b.parts("out", top_k.k * 40);
+            let product = ExpertsMatMul { x: acted, route, top_k, weight: down, own_input: true, out };
+            b.general(General::ExpertsMatMul(product));
+            if i == 1 {
+                return out;
+            }
+            let sum = b.parts("sum", 40);
+            b.copy_into(cols(out, 40, 1), cols(sum, 0, 1), 1, 40);
+            b.general(General::ExpertsBias(ExpertsBias { route, top_k, bias: biases[1], summed: true, out: sum }));
+            sum
+        });
+        if !agrees(name, &gguf, &plan, if *name == "F32" || *name == "F16" { EXACT } else { 1e-8 }) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn convolutions_go_over_the_rows_of_their_sequence() {
+    for (k, silu, biased, in_place) in [(4, true, true, false), (3, false, false, true), (2, true, false, false)] {
+        let mut made = Made::new(2.0);
+        let channels = 70;
+        let (weight, bias) = (made.floats(channels, k, 1.0), biased.then(|| made.floats(1, channels, 1.0)));
+        let (gguf, plan) = made.plan(&keeps(5 + k * channels), &[], |b, x| {
+            let out = if in_place { x } else { b.parts("out", channels + 3) };
+            let (x, place) = (cols(x, 9, 0), cols(out, if in_place { 9 } else { 0 }, 0));
+            if !in_place {
+                b.copy_into(cols(x.val, 0, 0), cols(out, channels, 0), 1, 3);
+            }
+            b.general(General::Conv(Conv { x, channels, weight, bias, silu, layer: 0, at: 5, out: place }));
+            out
+        });
+        if !agrees(&format!("{k} taps"), &gguf, &plan, EXACT) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn shifted_rows_are_those_before() {
+    let (gguf, plan) = Made::new(2.0).plan(&keeps(7 + DIM), &[], |b, x| {
+        let out = b.parts("out", DIM);
+        b.general(General::Shift(Shift { x, layer: 0, at: 7, out }));
+        out
+    });
+    agrees("shift", &gguf, &plan, EXACT);
+}
+
+/// A scan over columns of the embedding: decays between 0 and 1, or logarithms of them, and rates above 0.
+fn scan(b: &mut Builder, x: Val, s: &Scan) -> Val {
+    let (log, of) = (s.kind == ScanKind::Delta, if s.decay_per_column { s.heads * s.k_dim } else { s.heads });
+    let decay = cols(b.parts("decay", of), 0, if s.decay_per_column { s.k_dim } else { 1 });
+    let (act, scale) = if log { (Act::Softplus, -0.3) } else { (Act::Sigmoid, 1.0) };
+    b.map_into(decay, (1, of), (act, Arg::Cols(cols(x, 11, 0)), scale), (Join::Add, Arg::Number(0.0)));
+    let rate = cols(b.parts("rate", s.heads), 0, 1);
+    b.map_into(rate, (1, s.heads), (Act::Softplus, Arg::Cols(cols(x, 2, 0)), 1.0), (Join::Add, Arg::Number(0.0)));
+    let out = b.parts("out", s.heads * s.v_dim);
+    let [q, k] = [1, 40].map(|at| cols(x, at, s.k_dim));
+    let small = b.act(x, Act::Tanh, 0.5);
+    let v = cols(x, 30, s.v_dim);
+    let scan = Scan {
+        q,
+        k: Cols { val: small, ..k },
+        v,
+        decay: s.decay.map(|_| decay),
+        rate: s.rate.map(|_| rate),
+        a: s.a.map(|_| cols(small, 5, 3)),
+        b: s.b.map(|_| cols(small, 60, 2)),
+        out: cols(out, 0, s.v_dim),
+        ..*s
+    };
+    b.general(General::Scan(scan));
+    out
+}
+
+#[test]
+fn recurrences_are_the_references() {
+    let there = Some(cols(Val(0), 0, 0));
+    let plain = Scan {
+        kind: ScanKind::Gla,
+        heads: 4,
+        v_dim: 12,
+        k_dim: 20,
+        groups: 4,
+        tiled: false,
+        q: cols(Val(0), 0, 0),
+        k: cols(Val(0), 0, 0),
+        v: cols(Val(0), 0, 0),
+        decay: there,
+        decay_per_column: true,
+        rate: None,
+        a: None,
+        b: None,
+        factor: None,
+        scale: 0.5,
+        layer: 0,
+        at: 3,
+        out: cols(Val(0), 0, 0),
+    };
+    let none = Scan { decay: None, decay_per_column: false, ..plain };
+    let kinds = [
+        ("mamba", Scan { kind: ScanKind::Mamba, rate: there, heads: 33, v_dim: 1, k_dim: 16, groups: 1, ..none }, 16),
+        ("mamba 2", Scan { kind: ScanKind::Mamba, rate: there, groups: 2, ..none }, 1),
+        (
+            "delta",
+            Scan { kind: ScanKind::Delta, rate: there, decay_per_column: false, tiled: true, groups: 2, ..plain },
+            0,
+        ),
+        ("delta by columns", Scan { kind: ScanKind::Delta, rate: there, v_dim: 7, ..plain }, 0),
+        ("wkv6", Scan { kind: ScanKind::Wkv6, ..plain }, 20),
+        ("gla", Scan { k_dim: 64, heads: 2, groups: 1, ..plain }, 0),
+        ("wkv7", Scan { kind: ScanKind::Wkv7, a: there, b: there, ..plain }, 0),
+    ];
+    for (name, s, factors) in kinds {
+        let mut made = Made::new(1.0);
+        // The reference's factors of Mamba are below 0.
+        let factor = (factors > 0).then(|| made.negative(s.heads, factors));
+        let s = Scan { factor, ..s };
+        let (gguf, plan) = made.plan(&keeps(s.at + s.heads * s.v_dim * s.k_dim), &[], |b, x| scan(b, x, &s));
+        if !agrees(name, &gguf, &plan, EXACT) {
+            return;
+        }
+    }
+}
+
+/// Heads that are not rotated, of which one or none is normed, and widths that no matrix has.
+#[test]
+fn heads_may_stay_as_they_are() {
+    for (i, (norms, dims, head_dim)) in
+        [([false, false], 0, 32), ([true, false], 8, 24), ([false, true], 0, 20), ([true, true], 0, 64)]
+            .into_iter()
+            .enumerate()
+    {
+        let mut made = Made::new(1.0);
+        let qkv = made.coded("F32", 4 * head_dim, DIM);
+        let [q_norm, k_norm] = norms.map(|normed| normed.then(|| made.floats(1, head_dim, 1.0)));
+        let mask = if i == 1 { Mask::Window(9) } else { Mask::Causal };
+        let spec = AttentionSpec { mask, ..AttentionSpec::causal(0, 2, 1, head_dim) };
+        let kv = KvSpec { kv_heads: 1, k_dim: head_dim, v_dim: head_dim, window: None };
+        let freqs: Vec<Vec<f32>> = if dims > 0 { vec![(0..4).map(|i| 0.5f32.powi(i)).collect()] } else { vec![vec![]] };
+        let (gguf, plan) = made.plan(&[LayerState::KeysValues(kv)], &freqs, |b, x| {
+            let qkv = b.matmul("qkv", x, vec![part(qkv)]);
+            let rope = Rope { style: RopeStyle::Neox, dims, table: 0, norm_eps: 1e-5 };
+            b.rope_kv(qkv, spec, RopeNorm { rope, q_norm, k_norm });
+            b.attend(qkv, spec, 0.3)
+        });
+        if !agrees(&format!("heads {i}"), &gguf, &plan, 1e-9) {
+            return;
+        }
+    }
+}
