@@ -5,6 +5,7 @@
 mod argv;
 mod bench;
 mod devices;
+mod embed;
 mod explain;
 mod imatrix;
 mod input;
@@ -49,6 +50,8 @@ enum Command {
     Tokenize(tokenize::Args),
     /// List the Vulkan devices
     Devices(devices::Args),
+    /// Give the embeddings of texts
+    Embed(embed::Args),
     /// Write the logits of every position to a file
     Logits(logits::Args),
     /// Measure perplexity on a text
@@ -109,6 +112,7 @@ fn dispatch(command: Command, stop: &Arc<AtomicBool>) -> Result<End> {
         Command::Inspect(args) => inspect::main(&args),
         Command::Tokenize(args) => tokenize::main(&args),
         Command::Devices(args) => devices::main(&args),
+        Command::Embed(args) => embed::main(&args, stop),
         Command::Logits(args) => logits::main(&args, stop),
         Command::Perplexity(args) => perplexity::main(&args, stop),
         Command::Bench(args) => bench::main(&args, stop),

@@ -86,6 +86,8 @@ pub struct Options {
     pub cpu: Settings,
     /// On the CPU the plain interpreter runs, in f32 throughout, as it does with activations of 16 bits.
     pub exact_on_cpu: bool,
+    /// Gives what the last norm gives instead of logits.
+    pub embeds: bool,
     /// What only tests and comparisons set.
     pub debug: Debug,
 }
@@ -129,6 +131,7 @@ impl Default for Options {
             validation: false,
             activations: None,
             exact_on_cpu: false,
+            embeds: false,
             cpu: Settings::default(),
             debug: Debug::default(),
         }
@@ -182,6 +185,7 @@ fn run_plan<'a>(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Box<dyn Runner + 'a>> {
+    let plan = if options.embeds { plan.embedding() } else { plan };
     placing::check(&plan, &options.overrides)?;
     match (device, options.gpu_layers) {
         (None, _) | (_, Some(0)) => cpu_part(gguf, plan, options, &mut None),

@@ -148,6 +148,9 @@ pub struct EngineArgs {
     /// See [`Options::exact_on_cpu`]
     #[arg(skip)]
     pub exact_on_cpu: bool,
+    /// See [`Options::embeds`]
+    #[arg(skip)]
+    pub embeds: bool,
     /// Turn the Vulkan validation layer on
     #[arg(long)]
     pub validation: bool,
@@ -210,6 +213,7 @@ impl EngineArgs {
             gpu_layers: self.gpu_layers.0,
             overrides: self.overrides(),
             exact_on_cpu: self.exact_on_cpu,
+            embeds: self.embeds,
             validation: self.validation,
             activations: self.activations,
             cpu: Settings {

@@ -37,6 +37,7 @@ pub mod gptneox;
 pub mod granite;
 pub mod granite_swa;
 pub mod granitehybrid;
+pub mod grok;
 pub mod hunyuan_dense;
 pub mod internlm2;
 pub mod jais;
@@ -51,7 +52,9 @@ pub mod maincoder;
 pub mod mamba;
 pub mod mamba2;
 pub mod mellum;
+pub mod mimo2;
 pub mod minicpm;
+pub mod minicpm3;
 pub mod minimax_m2;
 pub mod mistral3;
 pub mod mpt;
@@ -69,6 +72,7 @@ pub mod phi2;
 pub mod phi3;
 pub mod plamo;
 pub mod plamo3;
+pub mod plm;
 pub mod qwen;
 pub mod qwen2;
 pub mod qwen2moe;
@@ -139,6 +143,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "granite_swa", plan: granite_swa::plan },
     Arch { name: "granitehybrid", plan: granitehybrid::plan },
     Arch { name: "granitemoe", plan: granite::plan },
+    Arch { name: "grok", plan: grok::plan },
     Arch { name: "hunyuan-dense", plan: hunyuan_dense::plan },
     Arch { name: "hunyuan-moe", plan: hunyuan_dense::plan },
     Arch { name: "hunyuan_vl", plan: hunyuan_dense::plan },
@@ -156,7 +161,9 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "mamba", plan: mamba::plan },
     Arch { name: "mamba2", plan: mamba2::plan },
     Arch { name: "mellum", plan: mellum::plan },
+    Arch { name: "mimo2", plan: mimo2::plan },
     Arch { name: "minicpm", plan: minicpm::plan },
+    Arch { name: "minicpm3", plan: minicpm3::plan },
     Arch { name: "minimax-m2", plan: minimax_m2::plan },
     Arch { name: "mistral3", plan: mistral3::plan },
     Arch { name: "mistral4", plan: deepseek2::plan },
@@ -177,6 +184,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "phimoe", plan: phi3::plan },
     Arch { name: "plamo", plan: plamo::plan },
     Arch { name: "plamo3", plan: plamo3::plan },
+    Arch { name: "plm", plan: plm::plan },
     Arch { name: "qwen", plan: qwen::plan },
     Arch { name: "qwen2", plan: qwen2::plan },
     Arch { name: "qwen2moe", plan: qwen2moe::plan },

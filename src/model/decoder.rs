@@ -95,8 +95,10 @@ pub struct Moe {
     pub weighs_input: bool,
     /// Whether the router looks at the layer's input, before any norm.
     pub by_residual: bool,
-    /// Whether experts and the block that all rows share are averaged instead of added.
-    pub halved: bool,
+    /// What the sum of experts and of the block beside them is multiplied with, if that is not one.
+    pub average: Option<f32>,
+    /// Whether the block beside the experts is the layer's dense one.
+    pub dense_beside: bool,
 }
 
 /// A family: what differs between decoders. [`Family::of`] gives llama's.
@@ -160,6 +162,10 @@ pub struct Family {
     pub output_bias: bool,
     /// Whether the product after attention has one.
     pub attention_bias: bool,
+    /// Of the product after attention.
+    pub attention_out_scale: f32,
+    /// Names of the norms of what attention and feed-forward block give.
+    pub post_norm_names: [&'static str; 2],
     /// Whether values are normed, without weights.
     pub v_norm: bool,
     /// Columns of an embedding for each layer; 0 for none.
@@ -223,13 +229,16 @@ impl Family {
                 act: Act::Silu,
                 weighs_input: false,
                 by_residual: false,
-                halved: false,
+                average: None,
+                dense_beside: false,
             },
             recurrent: Recurrent::default(),
             mla: MlaSizes::default(),
             q_gated: false,
             output_bias: false,
             attention_bias: true,
+            attention_out_scale: 1.0,
+            post_norm_names: ["post_attention_norm", "post_ffw_norm"],
             v_norm: false,
             per_layer: 0,
             output_norm: "output_norm",

@@ -4,18 +4,7 @@
 
 use super::recurrent::{Conv, Scan, Shift};
 use super::routing::{Choose, ExpertsBias, ExpertsMatMul};
-use super::{Access, Rope, Val, Weight};
-
-/// Columns of a value in groups: group `g` starts at column `at + g * stride`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cols {
-    /// The value.
-    pub val: Val,
-    /// Column where the first group starts.
-    pub at: usize,
-    /// Columns from one group to the next.
-    pub stride: usize,
-}
+use super::{Access, Cols, Rope, Val, Weight};
 
 /// A function of one number.
 #[derive(Clone, Copy, Debug, PartialEq)]

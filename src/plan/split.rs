@@ -100,6 +100,20 @@ impl Plan {
         over
     }
 
+    /// The plan up to what the product that gives logits takes: rows of the last norm in their place.
+    #[must_use]
+    pub fn embedding(mut self) -> Plan {
+        let head = self.ops.iter().position(|op| matches!(op, Op::MatMul { out, .. } if *out == self.logits));
+        let Some(Op::MatMul { x, norm: None, .. }) = head.map(|at| &self.ops[at]) else { return self };
+        let (x, at) = (*x, head.unwrap_or(0));
+        self.ops.truncate(at);
+        self.ops.push(Op::Sample { logits: x });
+        self.logits = x;
+        self.n_vocab = self.values[x.0].width;
+        self.keep_what_is_used();
+        self
+    }
+
     /// Leaves out weights that no op reads, and the states of layers that no op has.
     fn keep_what_is_used(&mut self) {
         let used: HashSet<usize> = self.ops.iter_mut().flat_map(Op::weights_mut).map(|w| w.0).collect();

@@ -20,7 +20,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.layers.iter_mut().zip(sliding).skip(dense).filter(|(_, s)| !s).for_each(|(layer, _)| layer.rope = None);
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
-    f.moe.halved = true;
+    f.moe.average = Some(0.5);
     f.ffn_scales = true;
     f.plan(gguf)
 }

@@ -103,7 +103,8 @@ impl Attention {
             gate: [l.heads * l.v_dim, l.heads].contains(&gate_rows).then(|| w.linear(&name("gate"), gate_rows, dim)),
             output: {
                 let output = w.linear(&name("output"), dim, l.heads * l.v_dim);
-                MatPart { bias: output.bias.filter(|_| f.attention_bias), ..output }
+                let (bias, scale) = (output.bias.filter(|_| f.attention_bias), output.scale * f.attention_out_scale);
+                MatPart { bias, scale, ..output }
             },
         }
     }

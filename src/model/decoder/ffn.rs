@@ -227,9 +227,10 @@ impl Ffn {
             return Ffn::Dense(Dense::declare(w, f.ffn_scales, (i, ""), dim, layer.n_ff));
         }
         let experts = Experts::declare(w, f, i);
-        let rows = w.dims(&format!("blk.{i}.ffn_up_shexp.weight")).get(1).copied();
+        let suffix = if f.moe.dense_beside { "" } else { "_shexp" };
+        let rows = w.dims(&format!("blk.{i}.ffn_up{suffix}.weight")).get(1).copied();
         let shared = rows.map(|ffn| Shared {
-            block: Dense::declare(w, f.ffn_scales, (i, "_shexp"), dim, ffn),
+            block: Dense::declare(w, f.ffn_scales, (i, suffix), dim, ffn),
             gate: w.opt_vector(&format!("blk.{i}.ffn_gate_inp_shexp.weight"), dim).map(|weight| MatPart {
                 weight,
                 bias: None,
@@ -267,7 +268,7 @@ impl Ffn {
             }
             Ffn::Experts(experts, shared) => (experts, shared),
         };
-        let direct = norm.is_none() && f.residual_scale == 1.0 && !f.moe.halved;
+        let direct = norm.is_none() && f.residual_scale == 1.0 && f.moe.average.is_none();
         let out = if direct { x } else { zeros(p, p.width_of(x)) };
         experts.run(p, &f.moe, by, h, out);
         if let Some(Shared { block, gate }) = shared {
@@ -289,8 +290,8 @@ impl Ffn {
         if direct {
             return out;
         }
-        if f.moe.halved && shared.is_some() {
-            p.scale(out, 0.5);
+        if let Some(factor) = f.moe.average.filter(|_| shared.is_some()) {
+            p.scale(out, factor);
         }
         f.join_value(p, out, norm, x)
     }

@@ -101,13 +101,22 @@ impl Family {
     pub fn read_mla(&mut self, r: &Reader<'_>) -> Result<()> {
         let rank = r.int("attention.kv_lora_rank", None, 8, crate::plan::MAX_HEAD_DIM as u64)?;
         let rope = r.int("rope.dimension_count", None, 0, 1024)?;
-        let k_dim = r.int("attention.key_length_mla", Some(self.c.k_dim as u64), rope.max(1) as u64 + 1, 1 << 14)?;
-        let v_dim = r.int("attention.value_length_mla", Some(self.c.v_dim as u64), 1, 1 << 14)?;
+        // 0 means "not given".
+        let of = |key: &str, usual: usize| -> Result<usize> {
+            Ok(Some(r.int(key, Some(0), 0, 1 << 14)?).filter(|dim| *dim > 0).unwrap_or(usual))
+        };
+        let k_dim = of("attention.key_length_mla", self.c.k_dim)?;
+        let v_dim = of("attention.value_length_mla", self.c.v_dim)?;
+        if k_dim <= rope {
+            return Err(r.bad("attention.key_length_mla", &format!("more than the {rope} rotated columns"), k_dim));
+        }
         let q_rank = r.int("attention.q_lora_rank", Some(0), 0, 1 << 20)?;
         if rank + rope > crate::plan::MAX_HEAD_DIM {
             return Err(r.bad("attention.kv_lora_rank", "at most 576 with the rotated columns", rank + rope));
         }
-        self.mla = MlaSizes { rank, q_rank, rope, k_dim, v_dim };
+        let expanded = r.gguf.tensors().iter().any(|t| t.name.ends_with(".attn_kv_b.weight"));
+        let expanded = expanded && !r.gguf.tensors().iter().any(|t| t.name.ends_with(".attn_k_b.weight"));
+        self.mla = MlaSizes { rank, q_rank, rope, k_dim, v_dim, expanded };
         self.tables[0].dims = rope;
         // Scores grow with the context that YaRN reaches.
         let log = r.float("rope.scaling.yarn_log_multiplier", Some(0.0), -1e3, 1e3)?;

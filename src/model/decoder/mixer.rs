@@ -120,6 +120,10 @@ pub fn state(f: &Family, l: &Layer, mix: Mix) -> LayerState {
             };
             LayerState::KeysValues(KvSpec { kv_heads: l.kv_heads, k_dim: l.k_dim, v_dim: l.v_dim, window })
         }
+        Mix::Mla if f.mla.expanded => {
+            let (kv_heads, k_dim, v_dim) = (l.heads, f.mla.k_dim, f.mla.v_dim);
+            LayerState::KeysValues(KvSpec { kv_heads, k_dim, v_dim, window: None })
+        }
         Mix::Mla => {
             let (rank, rope) = (f.mla.rank, f.mla.rope);
             LayerState::KeysValues(KvSpec { kv_heads: 1, k_dim: rank + rope, v_dim: rank, window: None })

@@ -20,6 +20,8 @@ pub struct Sizes {
     pub k_dim: usize,
     /// Columns of a value's head.
     pub v_dim: usize,
+    /// Whether keys and values of all heads come of one product, as in older files, and are kept as they are.
+    pub expanded: bool,
 }
 
 /// Weights of a layer.
@@ -31,10 +33,10 @@ pub struct Mla {
     /// `[rank + rope, dim]`
     kv_a: MatPart,
     kv_norm: LayerNorm,
-    /// `[heads, rank, k_dim - rope]`
-    k_b: Weight,
-    /// `[heads, v_dim, rank]`
-    v_b: Weight,
+    /// `[heads, rank, k_dim - rope]` and `[heads, v_dim, rank]`
+    up: Option<[Weight; 2]>,
+    /// Or both in one, `[heads * (k_dim - rope + v_dim), rank]`.
+    kv_b: Option<MatPart>,
     /// `[dim, heads * v_dim]`
     pub output: MatPart,
 }
@@ -58,8 +60,11 @@ impl Mla {
             q,
             kv_a: w.linear_unscaled(&name("kv_a_mqa"), s.rank + s.rope, dim),
             kv_norm: LayerNorm { weight: Some(w.vector(&format!("{}.weight", name("kv_a_norm")), s.rank)), bias: None },
-            k_b: w.heads(&format!("{}.weight", name("k_b")), heads, s.rank, narrow),
-            v_b: w.heads(&format!("{}.weight", name("v_b")), heads, s.v_dim, s.rank),
+            up: (!s.expanded).then(|| {
+                let k_b = w.heads(&format!("{}.weight", name("k_b")), heads, s.rank, narrow);
+                [k_b, w.heads(&format!("{}.weight", name("v_b")), heads, s.v_dim, s.rank)]
+            }),
+            kv_b: s.expanded.then(|| w.linear_unscaled(&name("kv_b"), heads * (narrow + s.v_dim), s.rank)),
             output: w.linear(&name("output"), dim, heads * s.v_dim),
         }
     }
@@ -78,10 +83,15 @@ impl Mla {
         }; // [n, heads * k_dim]
         let kv = p.matmul("kv", h, vec![self.kv_a]); // [n, rank + rope]
 
+        let (k_b, v_b) = match (self.up, self.kv_b) {
+            (_, Some(kv_b)) => return self.expanded(p, f, l, layer, (q, kv, kv_b)),
+            (Some([k_b, v_b]), None) => (k_b, v_b),
+            (None, None) => return h,
+        };
         // Side by side: queries of all heads, the key, the value.
         let qkv = p.parts("qkv", heads * wide + wide + s.rank);
         let group = |at: usize| Cols { val: qkv, at, stride: wide };
-        let (weight, out) = (self.k_b, group(0));
+        let (weight, out) = (k_b, group(0));
         let x = Cols { val: q, at: 0, stride: s.k_dim };
         p.general(General::HeadMatMul(HeadMatMul { x, weight, heads, out }));
         p.copy_into(Cols { at: narrow, ..x }, group(s.rank), heads, s.rope);
@@ -117,7 +127,48 @@ impl Mla {
         let wide = p.parts("attn_v", heads * s.v_dim);
         let x = Cols { val: out, at: 0, stride: s.rank };
         let out = Cols { val: wide, at: 0, stride: s.v_dim };
-        p.general(General::HeadMatMul(HeadMatMul { x, weight: self.v_b, heads, out }));
+        p.general(General::HeadMatMul(HeadMatMul { x, weight: v_b, heads, out }));
         wide
+    }
+
+    /// The form of older files: keys and values of every head, `[n, heads * v_dim]`.
+    fn expanded(
+        &self,
+        p: &mut Builder,
+        f: &Family,
+        l: &Layer,
+        layer: usize,
+        (q, kv, kv_b): (Val, Val, MatPart),
+    ) -> Val {
+        let (s, heads) = (f.mla, l.heads);
+        let narrow = s.k_dim - s.rope;
+        let latent = p.parts("latent", s.rank);
+        let (x, out, eps) = (p.all(kv), p.all(latent), f.c.eps);
+        let LayerNorm { weight, bias } = self.kv_norm;
+        let kind = NormKind::Rms;
+        p.general(General::Normalize(Normalize { kind, x, groups: 1, len: s.rank, weight, bias, eps, out }));
+        let both = p.matmul("kv_b", latent, vec![kv_b]); // [n, heads * (narrow + v_dim)]
+        let mut spec = AttentionSpec::causal(layer, heads, heads, s.k_dim);
+        spec.v_dim = s.v_dim;
+        let qkv = p.parts("qkv", spec.qkv_width());
+        let at = |at: usize, stride: usize| Cols { val: qkv, at, stride };
+        let (each, keys) = (narrow + s.v_dim, heads * s.k_dim);
+        let from = |at: usize| Cols { val: both, at, stride: each };
+        p.copy_into(Cols { val: q, at: 0, stride: s.k_dim }, at(0, s.k_dim), heads, s.k_dim);
+        p.copy_into(from(0), at(keys, s.k_dim), heads, narrow);
+        p.copy_into(Cols { at: s.rank, stride: 0, ..x }, at(keys + narrow, s.k_dim), heads, s.rope);
+        p.copy_into(from(narrow), at(spec.v_at(), s.v_dim), heads, s.v_dim);
+        let table = l.rope.map(|t| f.tables[t]).filter(|t| t.dims > 0);
+        let dims = table.map_or(0, |t| t.dims);
+        let rope = Rope { style: f.style, dims, table: l.rope.unwrap_or(0), norm_eps: eps };
+        if let Some(table) = table {
+            let (x, magnitude) = (at(narrow, s.k_dim), table.scaling.magnitude);
+            // Keys follow queries, head by head.
+            let groups = 2 * heads;
+            p.general(General::Rotate(Rotate { x, groups, rope, back: false, magnitude, temperature: None, len: 0 }));
+        }
+        let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
+        p.rope_kv(qkv, spec, kept);
+        p.attend(qkv, spec, f.attention_scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt()))
     }
 }

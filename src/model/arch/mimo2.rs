@@ -1,0 +1,21 @@
+//! MiMo 2: sliding layers with sinks and a base of their own, scaled values, experts by sigmoid.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::{Gating, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.slide_by_keys(&r, 0, false)?;
+    f.attention_out_scale = r.factor("attention.value_scale", 1.0)?;
+    for (i, layer) in f.layers.iter_mut().enumerate() {
+        layer.experts = gguf.tensor(&format!("blk.{i}.ffn_gate_inp.weight")).is_some();
+    }
+    f.route_by_keys(&r, Gating::Sigmoid)?;
+    (f.moe.gating, f.moe.normalized) = (Gating::Sigmoid, true);
+    f.plan(gguf)
+}
