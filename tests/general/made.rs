@@ -98,8 +98,8 @@ impl Made {
 }
 
 /// Steps of rows of (sequence, how many rows), each from where the sequence is: of one row, of few and of many; two sequences
-/// between each other; a row of each; and the second sequence again from its start.
-const STEPS: [&[(u32, usize)]; 7] = [
+/// between each other; a row of each; the second sequence again from its start, and again as the first one's fork.
+const STEPS: [&[(u32, usize)]; 9] = [
     &[(0, 1)],
     &[(0, 3)],
     &[(0, 40)],
@@ -107,9 +107,13 @@ const STEPS: [&[(u32, usize)]; 7] = [
     &[(1, 1), (0, 1)],
     &[(1, 5)],
     &[(0, 2), (1, 12)],
+    &[(1, 1), (0, 1)],
+    &[(0, 3), (1, 2)],
 ];
 /// The step before which the second sequence is forgotten.
 const AGAIN: usize = 5;
+/// That before which it becomes the first one's fork.
+const FORK: usize = 7;
 
 /// Whether the device agrees with the reference in every step; false without a device.
 pub fn agrees(what: &str, gguf: &Gguf, plan: &Plan, bound: f64) -> bool {
@@ -121,6 +125,11 @@ pub fn agrees(what: &str, gguf: &Gguf, plan: &Plan, bound: f64) -> bool {
             at[1] = 0;
             runner.forget(1, 0);
             reference.forget(1, 0);
+        }
+        if i == FORK {
+            at[1] = at[0];
+            runner.fork(0, 1, at[0]).unwrap();
+            reference.fork(0, 1, at[0]).unwrap();
         }
         let mut rows: Vec<Row> = Vec::new();
         for (seq, count) in parts.iter() {
