@@ -271,7 +271,8 @@ impl Lowering<'_> {
             ("ADD", u32::from(p.add)),
             ("ALIGNED", u32::from(aligned)),
             ("SINGLY", u32::from(singly)),
-            ("SOA", self.soa()),
+            // Rows of floats lie as in the file, where a structure of arrays would have them start at multiples of 16 bytes.
+            ("SOA", if singly { 0 } else { self.soa() }),
         ];
         let grid = [m.div_ceil((THREADS / lanes) as usize), p.heads, n.div_ceil(cols)];
         self.emit(Module::with("head_matmul", info.format.stem), constants, push, grid, touched);
