@@ -6,6 +6,7 @@ mod cli;
 mod cpu;
 mod devices;
 mod dispatches;
+mod families;
 mod flash;
 mod general;
 mod gguf;

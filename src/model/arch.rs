@@ -6,6 +6,7 @@ pub mod arcee;
 pub mod baichuan;
 pub mod bailingmoe;
 pub mod bailingmoe2;
+pub mod bert;
 pub mod bitnet;
 pub mod bloom;
 pub mod chatglm;
@@ -27,6 +28,7 @@ pub mod falcon_h1;
 pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
+pub mod gemma4;
 pub mod glm4;
 pub mod glm4moe;
 pub mod gpt2;
@@ -40,6 +42,7 @@ pub mod internlm2;
 pub mod jais;
 pub mod jais2;
 pub mod jamba;
+pub mod jina_bert_v3;
 pub mod kimi_linear;
 pub mod lfm2;
 pub mod llama;
@@ -54,6 +57,7 @@ pub mod mistral3;
 pub mod mpt;
 pub mod nemotron;
 pub mod nemotron_h;
+pub mod nomic_bert;
 pub mod olmo;
 pub mod olmo2;
 pub mod olmoe;
@@ -102,6 +106,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "baichuan", plan: baichuan::plan },
     Arch { name: "bailingmoe", plan: bailingmoe::plan },
     Arch { name: "bailingmoe2", plan: bailingmoe2::plan },
+    Arch { name: "bert", plan: bert::plan },
     Arch { name: "bitnet", plan: bitnet::plan },
     Arch { name: "bloom", plan: bloom::plan },
     Arch { name: "chatglm", plan: chatglm::plan },
@@ -124,6 +129,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "gemma", plan: gemma::plan },
     Arch { name: "gemma2", plan: gemma2::plan },
     Arch { name: "gemma3", plan: gemma3::plan },
+    Arch { name: "gemma4", plan: gemma4::plan },
     Arch { name: "glm4", plan: glm4::plan },
     Arch { name: "glm4moe", plan: glm4moe::plan },
     Arch { name: "gpt-oss", plan: gpt_oss::plan },
@@ -140,6 +146,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "jais", plan: jais::plan },
     Arch { name: "jais2", plan: jais2::plan },
     Arch { name: "jamba", plan: jamba::plan },
+    Arch { name: "jina-bert-v3", plan: jina_bert_v3::plan },
     Arch { name: "kimi-linear", plan: kimi_linear::plan },
     Arch { name: "lfm2", plan: lfm2::plan },
     Arch { name: "lfm2moe", plan: lfm2::plan },
@@ -157,6 +164,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "nemotron", plan: nemotron::plan },
     Arch { name: "nemotron_h", plan: nemotron_h::plan },
     Arch { name: "nemotron_h_moe", plan: nemotron_h::plan },
+    Arch { name: "nomic-bert", plan: nomic_bert::plan },
     Arch { name: "olmo", plan: olmo::plan },
     Arch { name: "olmo2", plan: olmo2::plan },
     Arch { name: "olmoe", plan: olmoe::plan },

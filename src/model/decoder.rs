@@ -2,22 +2,27 @@
 //! stream. A family says where it differs; what its file's tensors say themselves is read off them.
 
 mod attention;
+mod block;
 mod delta;
 mod ffn;
+mod head;
+mod keys;
 mod mamba;
 mod mixer;
 mod mla;
+mod per_layer;
 mod short_conv;
 
+use block::Block;
+use head::Head;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
 
-use super::config::{inv_freq, Config, Reader, Scaling};
+use super::config::{inv_freq, Config, Scaling};
 use super::weights::Weights;
 use crate::gguf::Gguf;
 use crate::plan::{
-    Act, Arg, Builder, Gating, Groups, Join, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Temperature, Val,
-    Weight,
+    Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Temperature, Val, Weight,
 };
 use crate::Result;
 
@@ -38,6 +43,8 @@ pub enum Parallel {
 pub struct Layer {
     /// What rows are mixed with, one or two beside each other; none, nothing.
     pub mix: [Option<Mix>; 2],
+    /// The layer whose keys and values it reads, where it has none of its own.
+    pub kv_of: Option<usize>,
     /// Query heads; 0 if the layer has no attention.
     pub heads: usize,
     /// Key/value heads.
@@ -153,6 +160,10 @@ pub struct Family {
     pub output_bias: bool,
     /// Whether the product after attention has one.
     pub attention_bias: bool,
+    /// Whether values are normed, without weights.
+    pub v_norm: bool,
+    /// Columns of an embedding for each layer; 0 for none.
+    pub per_layer: usize,
     /// Name of the last norm.
     pub output_norm: &'static str,
     /// Prefixes of tensors that are not read.
@@ -170,6 +181,7 @@ impl Family {
         let c = Config::from_gguf(gguf)?;
         let layer = |i: usize| Layer {
             mix: [(c.n_head[i] > 0 && c.n_head_kv[i] > 0).then_some(Mix::Attention), None],
+            kv_of: None,
             heads: c.n_head[i],
             kv_heads: c.n_head_kv[i],
             k_dim: c.k_dim,
@@ -218,6 +230,8 @@ impl Family {
             q_gated: false,
             output_bias: false,
             attention_bias: true,
+            v_norm: false,
+            per_layer: 0,
             output_norm: "output_norm",
             ignored: (c.n_layer..c.n_layer_all).map(|i| format!("blk.{i}.")).chain(["cls".into()]).collect(),
             embeds: false,
@@ -269,15 +283,21 @@ impl Family {
         self.ignored.iter().for_each(|prefix| w.ignore(prefix));
         let head = Head::declare(&mut w, &self);
         let blocks: Vec<Block> = (0..c.n_layer).map(|i| Block::declare(&mut w, &self, i)).collect();
+        let per_layer = (self.per_layer > 0).then(|| per_layer::Inputs::declare(&mut w, &self));
         let ropes = self.ropes(&mut w);
         let states = self.states();
 
         let mut p = Builder::new(w.finish()?);
         let mut x = head.embed(&mut p, &self);
+        let inputs = per_layer.as_ref().map(|inputs| inputs.run(&mut p, &self, x)); // [n, layers * per_layer]
         for (i, block) in blocks.iter().enumerate() {
             x = self.block(&mut p, block, i, x);
+            x = block.after.run(&mut p, &self, i, inputs, x);
         }
-        let logits = head.logits(&mut p, &self, x);
+        let logits = match self.embeds {
+            true => self.embedding(&mut p, blocks.last(), x),
+            false => head.logits(&mut p, &self, x),
+        };
         Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train))
     }
 
@@ -302,6 +322,7 @@ impl Family {
             let out = mixer.run(p, self, layer, state, h); // [n, heads * v_dim]
             x = self.join(p, out, mixer.output(), b.attn_post_norm, x);
         }
+        x = self.normed(p, b.attn_end_norm, x);
         let h = match beside {
             Some(h) => h,
             None if b.ffn.is_none() => return self.ended(p, b, x),
@@ -323,8 +344,15 @@ impl Family {
         of(0).chain(of(1).filter(|_| second)).collect()
     }
 
+    /// The output rows through the last layer's norm: `[w, dim]`.
+    fn embedding(&self, p: &mut Builder, last: Option<&Block>, x: Val) -> Val {
+        let none = LayerNorm { weight: None, bias: None };
+        let LayerNorm { weight, bias } = last.and_then(|b| b.output_norm).unwrap_or(none);
+        p.normalize_output(self.norm, x, weight, bias, self.c.eps)
+    }
+
     fn ended(&self, p: &mut Builder, b: &Block, x: Val) -> Val {
-        let Some(norm) = b.output_norm else { return x };
+        let Some(norm) = b.output_norm.filter(|_| !b.last) else { return x };
         self.normed(p, Some(norm), x)
     }
 
@@ -344,7 +372,7 @@ impl Family {
     }
 
     /// Rows through a norm; without one, as they are.
-    fn normed(&self, p: &mut Builder, norm: Option<LayerNorm>, x: Val) -> Val {
+    pub(super) fn normed(&self, p: &mut Builder, norm: Option<LayerNorm>, x: Val) -> Val {
         match norm {
             None => x,
             Some(LayerNorm { weight: Some(weight), bias: None }) if self.norm == NormKind::Rms => {
@@ -382,240 +410,5 @@ impl LayerNorm {
         let weight = w.opt_vector(&format!("{name}.weight"), dim);
         let bias = w.opt_vector(&format!("{name}.bias"), dim);
         weight.is_some().then_some(LayerNorm { weight, bias })
-    }
-}
-
-/// Weights of a layer.
-struct Block {
-    attn_norm: Option<LayerNorm>,
-    attn_norm_2: Option<LayerNorm>,
-    mixers: Vec<mixer::Mixer>,
-    attn_post_norm: Option<LayerNorm>,
-    ffn_norm: Option<LayerNorm>,
-    ffn: Option<ffn::Ffn>,
-    ffn_post_norm: Option<LayerNorm>,
-    output_norm: Option<LayerNorm>,
-}
-
-impl Block {
-    fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Block {
-        let (dim, layer) = (f.c.n_embd, &f.layers[i]);
-        let norm = |w: &mut Weights<'_>, name: &str, wanted: bool| {
-            let name = format!("blk.{i}.{name}");
-            // A family that norms without weights has none in any layer.
-            let bare = LayerNorm { weight: None, bias: None };
-            match wanted {
-                false => None,
-                true if f.norm == NormKind::Layer && !w.has(&format!("{name}.weight")) => Some(bare),
-                // Some converters leave the suffix out.
-                true if w.has(&name) => Some(LayerNorm { weight: Some(w.vector(&name, dim)), ..bare }),
-                true => Some(LayerNorm { weight: Some(w.vector(&format!("{name}.weight"), dim)), ..bare })
-                    .map(|n| LayerNorm { bias: w.opt_vector(&format!("{name}.bias"), dim), ..n }),
-            }
-        };
-        let opt = |w: &mut Weights<'_>, name: &str, wanted: bool| {
-            let name = format!("blk.{i}.{name}");
-            let bare = w.has(&name); // some converters leave the suffix out
-            let norm = wanted.then(|| LayerNorm::declare(w, &name, dim)).flatten();
-            norm.or_else(|| (wanted && bare).then(|| LayerNorm { weight: w.opt_vector(&name, dim), bias: None }))
-        };
-        let (attends, feeds) = (layer.mix[0].is_some(), layer.experts || layer.n_ff > 0);
-        let own_norm = feeds && f.pre_norms && f.parallel != Parallel::Shared;
-        Block {
-            attn_norm: norm(w, "attn_norm", f.pre_norms && (attends || f.parallel != Parallel::No)),
-            attn_norm_2: opt(w, "attn_norm_2", f.pre_norms),
-            mixers: layer.mix.iter().flatten().map(|mix| mixer::Mixer::declare(w, f, *mix, i)).collect(),
-            attn_post_norm: opt(w, "post_attention_norm", f.post_norms)
-                .or_else(|| opt(w, "attn_output_norm", f.embeds)),
-            ffn_norm: norm(w, f.ffn_norm, own_norm),
-            ffn: feeds.then(|| ffn::Ffn::declare(w, f, i)),
-            ffn_post_norm: opt(w, "post_ffw_norm", f.post_norms),
-            output_norm: opt(w, "layer_output_norm", f.embeds),
-        }
-    }
-}
-
-/// Weights before and after the layers.
-struct Head {
-    embedding: Weight,
-    embedding_norm: Option<LayerNorm>,
-    positions: Option<Weight>,
-    norm: Option<LayerNorm>,
-    output: MatPart,
-}
-
-impl Head {
-    fn declare(w: &mut Weights<'_>, f: &Family) -> Head {
-        let (dim, n_vocab) = (f.c.n_embd, w.vocab_rows());
-        // Either may stand for both.
-        let output = w.opt_matrix("output.weight", n_vocab, dim);
-        let embedding = match (w.has("token_embd.weight"), output) {
-            (false, Some(output)) => output,
-            _ => w.matrix("token_embd.weight", n_vocab, dim),
-        };
-        let output = output.unwrap_or(embedding);
-        let bias = f.output_bias.then(|| w.opt_vector("output.bias", n_vocab)).flatten();
-        w.ignore("output.bias");
-        let scale = w.scale("output") * f.logit_scale;
-        let positions = w.dims("position_embd.weight");
-        let name = |part: &str| format!("{}.{part}", f.output_norm);
-        let norm = match w.has(&name("weight")) || f.norm == NormKind::Rms {
-            true => {
-                let weight = Some(w.vector(&name("weight"), dim));
-                Some(LayerNorm { weight, bias: w.opt_vector(&name("bias"), dim) })
-            }
-            false => Some(LayerNorm { weight: None, bias: None }),
-        };
-        Head {
-            embedding,
-            embedding_norm: (f.output_norm != "token_embd_norm")
-                .then(|| LayerNorm::declare(w, "token_embd_norm", dim))
-                .flatten(),
-            positions: (!positions.is_empty()).then(|| w.table("position_embd.weight", &positions)),
-            norm,
-            output: MatPart { weight: output, bias, scale },
-        }
-    }
-
-    fn embed(&self, p: &mut Builder, f: &Family) -> Val {
-        let x = p.embed(self.embedding); // [n, dim]
-        let x = p.scale(x, f.embedding_scale);
-        if let Some(weight) = self.positions {
-            p.general(crate::plan::General::Positions { weight, out: x });
-        }
-        f.normed(p, self.embedding_norm, x)
-    }
-
-    fn logits(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
-        let h = match self.norm {
-            Some(LayerNorm { weight: Some(weight), bias: None }) if f.norm == NormKind::Rms => {
-                p.rms_norm_output(x, weight, f.c.eps)
-            }
-            norm => {
-                let norm = norm.unwrap_or(LayerNorm { weight: None, bias: None });
-                p.normalize_output(f.norm, x, norm.weight, norm.bias, f.c.eps)
-            }
-        }; // [w, dim]
-        let logits = p.matmul("logits", h, vec![self.output]); // [w, vocab]
-        if let Some(cap) = f.logit_cap {
-            let all = p.all(logits);
-            p.map_into(all, (1, all.stride), (Act::SoftCap(cap), Arg::Cols(all), 1.0), (Join::Add, Arg::Number(0.0)));
-        }
-        logits
-    }
-}
-
-/// What several families read off their keys.
-impl Family {
-    /// The first `leading_dense_block_count` layers have no experts.
-    ///
-    /// # Errors
-    /// `bad_hparam`, as all here.
-    pub fn dense_first(&mut self, r: &Reader<'_>) -> Result<()> {
-        let dense = r.int("leading_dense_block_count", Some(0), 0, 1024)?;
-        self.layers.iter_mut().take(dense).for_each(|layer| layer.experts = false);
-        Ok(())
-    }
-
-    /// Routing as the keys have it; without them by `gating`, with weights as they come.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn route_by_keys(&mut self, r: &Reader<'_>, gating: Gating) -> Result<()> {
-        self.moe.gating = match r.int("expert_gating_func", Some(0), 0, 4)? {
-            1 => Gating::Softmax,
-            2 => Gating::Sigmoid,
-            3 => Gating::SoftmaxOfTaken,
-            4 => Gating::SqrtSoftplus,
-            _ => gating,
-        };
-        self.moe.normalized = r.flag("expert_weights_norm", false)?;
-        self.group(r)
-    }
-
-    /// Groups of experts, if there are several.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn group(&mut self, r: &Reader<'_>) -> Result<()> {
-        let count = r.int("expert_group_count", Some(0), 0, 1024)?;
-        if count > 1 {
-            let used = r.int("expert_group_used_count", None, 1, count as u64)?;
-            if !self.c.n_expert.is_multiple_of(count) {
-                let what = format!("a divisor of expert_count {}", self.c.n_expert);
-                return Err(r.bad("expert_group_count", &what, count));
-            }
-            self.moe.groups = Some(Groups { count, used });
-        }
-        Ok(())
-    }
-
-    /// Layers slide as keys say, all but one in `period`, if there is a window.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn slide_by_keys(&mut self, r: &Reader<'_>, period: usize, dense_first: bool) -> Result<Vec<bool>> {
-        if self.c.window == 0 {
-            return Ok(vec![false; self.c.n_layer]);
-        }
-        let sliding = r.sliding(self.c.n_layer, period, dense_first)?;
-        let base = match r.has("rope.freq_base_swa") {
-            true => Some(r.float("rope.freq_base_swa", None, 1.0, 1e12)?),
-            false => None,
-        };
-        self.slide(&sliding, Mask::Window(self.c.window), base);
-        Ok(sliding)
-    }
-}
-
-/// What hybrids and latent attention read off their keys.
-impl Family {
-    /// Sizes of state-space layers.
-    ///
-    /// # Errors
-    /// `bad_hparam`, as all here.
-    pub fn read_recurrent(&mut self, r: &Reader<'_>) -> Result<()> {
-        let (conv, inner) = (r.int("ssm.conv_kernel", None, 2, 64)?, r.int("ssm.inner_size", None, 1, 1 << 20)?);
-        let state = r.int("ssm.state_size", None, 1, 1 << 12)?;
-        let heads = r.int("ssm.time_step_rank", None, 1, 1 << 14)?;
-        let groups = r.int("ssm.group_count", Some(1), 0, heads.max(1) as u64)?.max(1);
-        self.recurrent = Recurrent { conv, inner, state, heads, groups, tiled: false, scaled: false };
-        if r.has("ssm.group_count") && (!inner.is_multiple_of(heads) || !heads.is_multiple_of(groups)) {
-            let what = format!("a divisor of inner_size {inner} and a multiple of group_count {groups}");
-            return Err(r.bad("ssm.time_step_rank", &what, heads));
-        }
-        Ok(())
-    }
-
-    /// Every layer mixes so, and nothing else.
-    pub fn mix_all(&mut self, mix: Mix) {
-        for layer in &mut self.layers {
-            (layer.mix, layer.n_ff, layer.experts, layer.rope) = ([Some(mix), None], 0, false, None);
-        }
-    }
-
-    /// Sizes of latent attention.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn read_mla(&mut self, r: &Reader<'_>) -> Result<()> {
-        let rank = r.int("attention.kv_lora_rank", None, 8, crate::plan::MAX_HEAD_DIM as u64)?;
-        let rope = r.int("rope.dimension_count", None, 0, 1024)?;
-        let k_dim = r.int("attention.key_length_mla", Some(self.c.k_dim as u64), rope.max(1) as u64 + 1, 1 << 14)?;
-        let v_dim = r.int("attention.value_length_mla", Some(self.c.v_dim as u64), 1, 1 << 14)?;
-        let q_rank = r.int("attention.q_lora_rank", Some(0), 0, 1 << 20)?;
-        if rank + rope > crate::plan::MAX_HEAD_DIM {
-            return Err(r.bad("attention.kv_lora_rank", "at most 576 with the rotated columns", rank + rope));
-        }
-        self.mla = MlaSizes { rank, q_rank, rope, k_dim, v_dim };
-        self.tables[0].dims = rope;
-        // Scores grow with the context that YaRN reaches.
-        let log = r.float("rope.scaling.yarn_log_multiplier", Some(0.0), -1e3, 1e3)?;
-        let s = self.c.scaling;
-        if s.yarn.is_some() {
-            let by = 1.0 + 0.1 * log * (1.0 / s.freq_scale).ln();
-            self.attention_scale = Some(by * by / (k_dim as f32).sqrt());
-        }
-        Ok(())
     }
 }

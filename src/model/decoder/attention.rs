@@ -13,6 +13,8 @@ pub struct Attention {
     qkv: Vec<MatPart>,
     /// Of q, of k and of v, where the matrix is one and the biases are three.
     biases: [Option<Weight>; 3],
+    /// Whether keys are the values too, before their norm.
+    keys_are_values: bool,
     q_norm: Option<HeadNorm>,
     k_norm: Option<HeadNorm>,
     sinks: Option<Weight>,
@@ -74,14 +76,28 @@ impl Attention {
             }
             vec![fused]
         } else {
-            ["q", "k", "v"].iter().zip(rows).map(|(part, rows)| w.linear(&name(part), rows, dim)).collect()
+            let parts = match (l.kv_of, w.has(&format!("{}.weight", name("v")))) {
+                (Some(_), _) => &["q"][..],
+                (None, false) if f.v_norm => &["q", "k"],
+                _ => &["q", "k", "v"],
+            };
+            w.ignore(&format!("{}.", name(if l.kv_of.is_some() { "k" } else { "kv_unused" })));
+            w.ignore(&format!("{}.", name(if l.kv_of.is_some() { "v" } else { "kv_unused" })));
+            parts.iter().zip(rows).map(|(part, rows)| w.linear(&name(part), rows, dim)).collect::<Vec<_>>()
         };
         let gate_rows = w.dims(&format!("{}.weight", name("gate"))).get(1).copied().unwrap_or(0);
         Attention {
+            keys_are_values: l.kv_of.is_none() && qkv.len() == 2,
             qkv,
             biases,
             q_norm: HeadNorm::declare(w, &name("q_norm"), l.heads, l.k_dim),
-            k_norm: HeadNorm::declare(w, &name("k_norm"), l.kv_heads, l.k_dim),
+            k_norm: match l.kv_of {
+                Some(_) => {
+                    w.ignore(&name("k_norm"));
+                    None
+                }
+                None => HeadNorm::declare(w, &name("k_norm"), l.kv_heads, l.k_dim),
+            },
             sinks: w.opt_vector(&format!("{}.weight", name("sinks")), l.heads),
             sub_norm: LayerNorm::declare(w, &name("sub_norm"), l.heads * l.v_dim),
             gate: [l.heads * l.v_dim, l.heads].contains(&gate_rows).then(|| w.linear(&name("gate"), gate_rows, dim)),
@@ -94,14 +110,31 @@ impl Attention {
 
     /// Attention of normed rows `h` `[n, dim]` → `[n, heads * v_dim]`.
     pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, h: Val) -> Val {
-        let mut spec = AttentionSpec::causal(layer, l.heads, l.kv_heads, l.k_dim);
+        let mut spec = AttentionSpec::causal(l.kv_of.unwrap_or(layer), l.heads, l.kv_heads, l.k_dim);
         spec.v_dim = l.v_dim;
         spec.mask = l.mask;
         spec.soft_cap = f.attention_cap;
         spec.sinks = self.sinks;
         spec.alibi = f.alibi;
         let product = p.matmul("qkv", h, self.qkv.clone()); // [n, heads * k_dim + kv_heads * (k_dim + v_dim)]
-        let qkv = if f.q_gated { ungated(p, &spec, product) } else { product };
+        let qkv = match f.q_gated {
+            true => ungated(p, &spec, product),
+            false if p.width_of(product) < spec.qkv_width() => {
+                let (all, wide) = (p.parts("qkv", spec.qkv_width()), p.width_of(product));
+                p.copy_into(p.all(product), p.all(all), 1, wide);
+                all
+            }
+            false => product,
+        };
+        if self.keys_are_values {
+            let k = Cols { val: qkv, at: l.heads * l.k_dim, stride: 0 };
+            p.copy_into(k, Cols { at: spec.v_at(), ..k }, 1, l.kv_heads * l.v_dim);
+        }
+        if f.v_norm && l.kv_of.is_none() {
+            let v = Cols { val: qkv, at: spec.v_at(), stride: l.v_dim };
+            let bare = HeadNorm { norm: LayerNorm { weight: None, bias: None }, whole: false, shared: true };
+            self.normed(p, f, Some(bare), v, l.kv_heads, l.v_dim);
+        }
         self.finish_products(p, f, l, qkv);
 
         let table = l.rope.map(|t| f.tables[t]);
@@ -114,7 +147,7 @@ impl Attention {
         let mut scale = f.attention_scale.unwrap_or(root);
         let rope =
             Rope { style: f.style, dims: table.map_or(0, |t| t.dims), table: l.rope.unwrap_or(0), norm_eps: f.c.eps };
-        if plain && !f.qk_norm_plain {
+        if plain && !f.qk_norm_plain && l.kv_of.is_none() {
             scale *= magnitude * magnitude;
             let norm = |n: Option<HeadNorm>| n.and_then(|n| n.norm.weight);
             p.rope_kv(qkv, spec, RopeNorm { rope, q_norm: norm(self.q_norm), k_norm: norm(self.k_norm) });
@@ -132,7 +165,7 @@ impl Attention {
             if rope.dims > 0 || temperature.is_some() {
                 p.general(General::Rotate(turned));
             }
-            if rope.dims > 0 {
+            if rope.dims > 0 && l.kv_of.is_none() {
                 p.general(General::Rotate(Rotate { x: k, groups: l.kv_heads, temperature: None, ..turned }));
             }
             if f.qk_norm_after {
@@ -144,7 +177,9 @@ impl Attention {
                 self.normed(p, f, bare, k, l.kv_heads, l.k_dim);
             }
             let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
-            p.rope_kv(qkv, spec, kept);
+            if l.kv_of.is_none() {
+                p.rope_kv(qkv, spec, kept);
+            }
         }
         let out = p.attend(qkv, spec, scale); // [n, heads * v_dim]
         if f.q_gated {

@@ -112,6 +112,7 @@ pub fn state(f: &Family, l: &Layer, mix: Mix) -> LayerState {
     };
     let both = r.inner + 2 * r.groups * r.state;
     match mix {
+        Mix::Attention if l.kv_of.is_some() => LayerState::Nothing,
         Mix::Attention => {
             let window = match l.mask {
                 Mask::Window(n) | Mask::Chunk(n) => Some(n),

@@ -1,0 +1,24 @@
+//! BERT: rows see all rows of their text; norms after each block, of the residual stream; embeddings come out.
+
+use crate::gguf::Gguf;
+use crate::model::decoder::Family;
+use crate::plan::{Act, Mask, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let mut f = encoder(gguf)?.no_rope();
+    f.act = Act::Gelu;
+    f.plan(gguf)
+}
+
+/// What encoders share.
+///
+/// # Errors
+/// As [`Family::of`].
+pub fn encoder(gguf: &Gguf) -> Result<Family> {
+    let mut f = Family::neox(gguf)?.layer_norm();
+    (f.embeds, f.pre_norms) = (true, false);
+    f.layers.iter_mut().for_each(|layer| layer.mask = Mask::Full);
+    Ok(f)
+}

@@ -1,0 +1,42 @@
+//! Gemma 4, dense and E-series: norms before and after each block, of q, k and v; heads of sliding layers have a width of their
+//! own; the last layers read keys and values of earlier ones; embeddings for each layer.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::{Act, Mask, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.act = Act::Gelu;
+    (f.post_norms, f.v_norm, f.ffn_scales) = (true, true, true);
+    f.embedding_scale = (f.c.n_embd as f32).sqrt();
+    f.attention_scale = Some(1.0);
+    f.per_layer = r.int("embedding_length_per_layer_input", Some(0), 0, 1 << 16)?;
+    let cap = r.factor("final_logit_softcapping", 0.0)?;
+    f.logit_cap = (cap != 0.0).then_some(cap);
+    if f.c.n_expert > 0 {
+        return Err(r.bad("expert_count", "0: Gemma 4 with experts is not supported yet", f.c.n_expert));
+    }
+    let dims = r.int("rope.dimension_count_swa", Some(f.c.rope_dims as u64), 2, 1024)?;
+    let base = r.float("rope.freq_base_swa", Some(f.c.rope_base), 1.0, 1e12)?;
+    let sliding = r.sliding(f.c.n_layer, 0, false)?;
+    f.slide(&sliding, Mask::Window(f.c.window.max(1)), Some(base));
+    if let Some(table) = f.tables.last_mut() {
+        (table.dims, table.factors) = (dims, false);
+    }
+    let k_dim = r.int("attention.key_length_swa", Some(f.c.k_dim as u64), 8, 576)?;
+    let v_dim = r.int("attention.value_length_swa", Some(f.c.v_dim as u64), 8, 576)?;
+    let shared = r.int("attention.shared_kv_layers", Some(0), 0, f.c.n_layer as u64 - 1)?;
+    let own = f.c.n_layer - shared;
+    for (i, (layer, sliding)) in f.layers.iter_mut().zip(&sliding).enumerate() {
+        if *sliding {
+            (layer.k_dim, layer.v_dim) = (k_dim, v_dim);
+        }
+        layer.kv_of = (i >= own).then(|| own.saturating_sub(if *sliding { 2 } else { 1 }));
+    }
+    f.plan(gguf)
+}

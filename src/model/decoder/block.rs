@@ -1,0 +1,63 @@
+//! The weights of a layer.
+
+use super::{ffn, mixer, per_layer, Family, LayerNorm, Parallel};
+use crate::model::weights::Weights;
+use crate::plan::NormKind;
+
+/// Weights of a layer.
+pub struct Block {
+    pub attn_norm: Option<LayerNorm>,
+    pub attn_norm_2: Option<LayerNorm>,
+    pub mixers: Vec<mixer::Mixer>,
+    pub attn_post_norm: Option<LayerNorm>,
+    /// Of the residual stream after attention.
+    pub attn_end_norm: Option<LayerNorm>,
+    pub ffn_norm: Option<LayerNorm>,
+    pub ffn: Option<ffn::Ffn>,
+    pub ffn_post_norm: Option<LayerNorm>,
+    pub output_norm: Option<LayerNorm>,
+    /// Whether no layer follows: the output rows alone are normed then.
+    pub last: bool,
+    pub after: per_layer::After,
+}
+
+impl Block {
+    /// Declares `blk.N.*`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Block {
+        let (dim, layer) = (f.c.n_embd, &f.layers[i]);
+        let norm = |w: &mut Weights<'_>, name: &str, wanted: bool| {
+            let name = format!("blk.{i}.{name}");
+            // A family that norms without weights has none in any layer.
+            let bare = LayerNorm { weight: None, bias: None };
+            match wanted {
+                false => None,
+                true if f.norm == NormKind::Layer && !w.has(&format!("{name}.weight")) => Some(bare),
+                // Some converters leave the suffix out.
+                true if w.has(&name) => Some(LayerNorm { weight: Some(w.vector(&name, dim)), ..bare }),
+                true => Some(LayerNorm { weight: Some(w.vector(&format!("{name}.weight"), dim)), ..bare })
+                    .map(|n| LayerNorm { bias: w.opt_vector(&format!("{name}.bias"), dim), ..n }),
+            }
+        };
+        let opt = |w: &mut Weights<'_>, name: &str, wanted: bool| {
+            let name = format!("blk.{i}.{name}");
+            let bare = w.has(&name); // some converters leave the suffix out
+            let norm = wanted.then(|| LayerNorm::declare(w, &name, dim)).flatten();
+            norm.or_else(|| (wanted && bare).then(|| LayerNorm { weight: w.opt_vector(&name, dim), bias: None }))
+        };
+        let (attends, feeds) = (layer.mix[0].is_some(), layer.experts || layer.n_ff > 0);
+        let own_norm = feeds && f.pre_norms && f.parallel != Parallel::Shared;
+        Block {
+            attn_norm: norm(w, "attn_norm", f.pre_norms && (attends || f.parallel != Parallel::No)),
+            attn_norm_2: opt(w, "attn_norm_2", f.pre_norms),
+            mixers: layer.mix.iter().flatten().map(|mix| mixer::Mixer::declare(w, f, *mix, i)).collect(),
+            attn_post_norm: opt(w, "post_attention_norm", f.post_norms),
+            attn_end_norm: opt(w, "attn_output_norm", f.embeds),
+            ffn_norm: norm(w, f.ffn_norm, own_norm),
+            ffn: feeds.then(|| ffn::Ffn::declare(w, f, i)),
+            ffn_post_norm: opt(w, "post_ffw_norm", f.post_norms),
+            output_norm: opt(w, "layer_output_norm", f.embeds),
+            last: i + 1 == f.c.n_layer,
+            after: per_layer::After::declare(w, f, i),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What stands before and after the layers: the embedding, the last norm, the product that gives logits.
+
+use super::{Family, LayerNorm};
+use crate::model::weights::Weights;
+use crate::plan::{Act, Arg, Builder, General, Join, MatPart, NormKind, Val, Weight};
+
+/// Weights before and after the layers.
+pub struct Head {
+    embedding: Weight,
+    embedding_norm: Option<LayerNorm>,
+    positions: Option<Weight>,
+    /// `[types, dim]`, of which the first row is every row's.
+    types: Option<Weight>,
+    norm: Option<LayerNorm>,
+    output: MatPart,
+}
+
+impl Head {
+    /// Declares `token_embd`, `output` and what goes with them.
+    pub fn declare(w: &mut Weights<'_>, f: &Family) -> Head {
+        let (dim, n_vocab) = (f.c.n_embd, w.vocab_rows());
+        // Either may stand for both.
+        let output = w.opt_matrix("output.weight", n_vocab, dim);
+        let embedding = match (w.has("token_embd.weight"), output) {
+            (false, Some(output)) => output,
+            _ => w.matrix("token_embd.weight", n_vocab, dim),
+        };
+        let output = output.unwrap_or(embedding);
+        let bias = f.output_bias.then(|| w.opt_vector("output.bias", n_vocab)).flatten();
+        w.ignore("output.bias");
+        let scale = w.scale("output") * f.logit_scale;
+        let positions = w.dims("position_embd.weight");
+        let types = w.dims("token_types.weight");
+        let name = |part: &str| format!("{}.{part}", f.output_norm);
+        let norm = match !f.embeds && (w.has(&name("weight")) || f.norm == NormKind::Rms) {
+            true => {
+                let weight = Some(w.vector(&name("weight"), dim));
+                Some(LayerNorm { weight, bias: w.opt_vector(&name("bias"), dim) })
+            }
+            false => Some(LayerNorm { weight: None, bias: None }),
+        };
+        Head {
+            embedding,
+            embedding_norm: (f.output_norm != "token_embd_norm")
+                .then(|| LayerNorm::declare(w, "token_embd_norm", dim))
+                .flatten(),
+            positions: (!positions.is_empty()).then(|| w.table("position_embd.weight", &positions)),
+            types: (!types.is_empty()).then(|| w.table("token_types.weight", &types)),
+            norm,
+            output: MatPart { weight: output, bias, scale },
+        }
+    }
+
+    /// Ids → rows `[n, dim]`.
+    pub fn embed(&self, p: &mut Builder, f: &Family) -> Val {
+        let x = p.embed(self.embedding); // [n, dim]
+        let x = p.scale(x, f.embedding_scale);
+        if let Some(weight) = self.positions {
+            p.general(General::Positions { weight, out: x });
+        }
+        if let Some(types) = self.types {
+            let all = p.all(x);
+            p.map_into(all, (1, all.stride), (Act::Same, Arg::Cols(all), 1.0), (Join::Add, Arg::Weight(types)));
+        }
+        f.normed(p, self.embedding_norm, x)
+    }
+
+    /// Rows → logits of the output rows, `[w, vocab]`.
+    pub fn logits(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
+        let h = match self.norm {
+            Some(LayerNorm { weight: Some(weight), bias: None }) if f.norm == NormKind::Rms => {
+                p.rms_norm_output(x, weight, f.c.eps)
+            }
+            norm => {
+                let norm = norm.unwrap_or(LayerNorm { weight: None, bias: None });
+                p.normalize_output(f.norm, x, norm.weight, norm.bias, f.c.eps)
+            }
+        }; // [w, dim]
+        let logits = p.matmul("logits", h, vec![self.output]); // [w, vocab]
+        if let Some(cap) = f.logit_cap {
+            let all = p.all(logits);
+            p.map_into(all, (1, all.stride), (Act::SoftCap(cap), Arg::Cols(all), 1.0), (Join::Add, Arg::Number(0.0)));
+        }
+        logits
+    }
+}

@@ -1,0 +1,121 @@
+//! What families read off their keys.
+
+use super::{Family, Mix, MlaSizes, Recurrent};
+use crate::model::config::Reader;
+use crate::plan::{Gating, Groups, Mask};
+use crate::Result;
+
+/// What several families read off their keys.
+impl Family {
+    /// The first `leading_dense_block_count` layers have no experts.
+    ///
+    /// # Errors
+    /// `bad_hparam`, as all here.
+    pub fn dense_first(&mut self, r: &Reader<'_>) -> Result<()> {
+        let dense = r.int("leading_dense_block_count", Some(0), 0, 1024)?;
+        self.layers.iter_mut().take(dense).for_each(|layer| layer.experts = false);
+        Ok(())
+    }
+
+    /// Routing as the keys have it; without them by `gating`, with weights as they come.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn route_by_keys(&mut self, r: &Reader<'_>, gating: Gating) -> Result<()> {
+        self.moe.gating = match r.int("expert_gating_func", Some(0), 0, 4)? {
+            1 => Gating::Softmax,
+            2 => Gating::Sigmoid,
+            3 => Gating::SoftmaxOfTaken,
+            4 => Gating::SqrtSoftplus,
+            _ => gating,
+        };
+        self.moe.normalized = r.flag("expert_weights_norm", false)?;
+        self.group(r)
+    }
+
+    /// Groups of experts, if there are several.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn group(&mut self, r: &Reader<'_>) -> Result<()> {
+        let count = r.int("expert_group_count", Some(0), 0, 1024)?;
+        if count > 1 {
+            let used = r.int("expert_group_used_count", None, 1, count as u64)?;
+            if !self.c.n_expert.is_multiple_of(count) {
+                let what = format!("a divisor of expert_count {}", self.c.n_expert);
+                return Err(r.bad("expert_group_count", &what, count));
+            }
+            self.moe.groups = Some(Groups { count, used });
+        }
+        Ok(())
+    }
+
+    /// Layers slide as keys say, all but one in `period`, if there is a window.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn slide_by_keys(&mut self, r: &Reader<'_>, period: usize, dense_first: bool) -> Result<Vec<bool>> {
+        if self.c.window == 0 {
+            return Ok(vec![false; self.c.n_layer]);
+        }
+        let sliding = r.sliding(self.c.n_layer, period, dense_first)?;
+        let base = match r.has("rope.freq_base_swa") {
+            true => Some(r.float("rope.freq_base_swa", None, 1.0, 1e12)?),
+            false => None,
+        };
+        self.slide(&sliding, Mask::Window(self.c.window), base);
+        Ok(sliding)
+    }
+}
+
+/// What hybrids and latent attention read off their keys.
+impl Family {
+    /// Sizes of state-space layers.
+    ///
+    /// # Errors
+    /// `bad_hparam`, as all here.
+    pub fn read_recurrent(&mut self, r: &Reader<'_>) -> Result<()> {
+        let (conv, inner) = (r.int("ssm.conv_kernel", None, 2, 64)?, r.int("ssm.inner_size", None, 1, 1 << 20)?);
+        let state = r.int("ssm.state_size", None, 1, 1 << 12)?;
+        let heads = r.int("ssm.time_step_rank", None, 1, 1 << 14)?;
+        let groups = r.int("ssm.group_count", Some(1), 0, heads.max(1) as u64)?.max(1);
+        self.recurrent = Recurrent { conv, inner, state, heads, groups, tiled: false, scaled: false };
+        if r.has("ssm.group_count") && (!inner.is_multiple_of(heads) || !heads.is_multiple_of(groups)) {
+            let what = format!("a divisor of inner_size {inner} and a multiple of group_count {groups}");
+            return Err(r.bad("ssm.time_step_rank", &what, heads));
+        }
+        Ok(())
+    }
+
+    /// Every layer mixes so, and nothing else.
+    pub fn mix_all(&mut self, mix: Mix) {
+        for layer in &mut self.layers {
+            (layer.mix, layer.n_ff, layer.experts, layer.rope) = ([Some(mix), None], 0, false, None);
+        }
+    }
+
+    /// Sizes of latent attention.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn read_mla(&mut self, r: &Reader<'_>) -> Result<()> {
+        let rank = r.int("attention.kv_lora_rank", None, 8, crate::plan::MAX_HEAD_DIM as u64)?;
+        let rope = r.int("rope.dimension_count", None, 0, 1024)?;
+        let k_dim = r.int("attention.key_length_mla", Some(self.c.k_dim as u64), rope.max(1) as u64 + 1, 1 << 14)?;
+        let v_dim = r.int("attention.value_length_mla", Some(self.c.v_dim as u64), 1, 1 << 14)?;
+        let q_rank = r.int("attention.q_lora_rank", Some(0), 0, 1 << 20)?;
+        if rank + rope > crate::plan::MAX_HEAD_DIM {
+            return Err(r.bad("attention.kv_lora_rank", "at most 576 with the rotated columns", rank + rope));
+        }
+        self.mla = MlaSizes { rank, q_rank, rope, k_dim, v_dim };
+        self.tables[0].dims = rope;
+        // Scores grow with the context that YaRN reaches.
+        let log = r.float("rope.scaling.yarn_log_multiplier", Some(0.0), -1e3, 1e3)?;
+        let s = self.c.scaling;
+        if s.yarn.is_some() {
+            let by = 1.0 + 0.1 * log * (1.0 / s.freq_scale).ln();
+            self.attention_scale = Some(by * by / (k_dim as f32).sqrt());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! Every family against llama.cpp, in chunks of several lengths, and beside another sequence; the README's table of them.
+
+use crate::util::{exhaustive, logits, nmse, pick, reference, rows, shared, vulkan, Arithmetic, Golden};
+use pumex::cpu::{Fast, Settings, Sizes};
+use pumex::engine::CacheType;
+use pumex::gguf::Gguf;
+use pumex::model;
+use pumex::step::{Runner, Want};
+use pumex_cpu::attention::Elements;
+use pumex_cpu::Float;
+use std::path::{Path, PathBuf};
+
+/// Stems of the tiny models of families, beside llama.cpp's logits for them.
+fn families(shared: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let mut stems: Vec<(PathBuf, PathBuf)> = Vec::new();
+    for entry in std::fs::read_dir(shared.join("golden/archs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "json") {
+            let name = path.file_stem().unwrap();
+            stems.push((shared.join("models/archs").join(name).with_extension("gguf"), path.with_extension("")));
+        }
+    }
+    stems.sort();
+    stems
+}
+
+fn check(runner: &mut dyn Runner, golden: &Golden, chunk: usize, bound: f64, what: &str) {
+    let all = logits(runner, &golden.tokens, chunk);
+    let error = nmse(&pick(&all, golden.vocab, &golden.logit_positions), &golden.logits);
+    println!("{what}, chunks of {chunk}: NMSE {error:.2e}");
+    assert!(error <= bound, "{what}, chunks of {chunk}: NMSE {error:e}, expected at most {bound:e}");
+}
+
+#[test]
+fn the_reference_agrees_with_llama_cpp_on_every_family() {
+    let Some(shared) = shared() else { return };
+    for (file, stem) in families(&shared) {
+        let (gguf, golden) = (Gguf::open(&file).unwrap(), Golden::load(&stem));
+        let mut runner = reference(&gguf);
+        for chunk in [512, 7, 1] {
+            check(&mut runner, &golden, chunk, 1e-6, &stem.display().to_string());
+        }
+    }
+}
+
+#[test]
+fn the_fast_interpreter_agrees_with_llama_cpp_on_every_family() {
+    let Some(shared) = shared() else { return };
+    let half = || Elements::Floats(Float::F16);
+    let sizes = Sizes { n_ctx: 256, n_seqs: 2, max_rows: 64, cache_positions: None, k: half(), v: half() };
+    for (file, stem) in families(&shared) {
+        let (gguf, golden) = (Gguf::open(&file).unwrap(), Golden::load(&stem));
+        let mut runner = Fast::new(&gguf, model::plan(&gguf).unwrap(), sizes, &Settings::default()).unwrap();
+        for chunk in [64, 1] {
+            check(&mut runner, &golden, chunk, 2e-2, &stem.display().to_string());
+        }
+    }
+}
+
+/// One of each kind of state: paged, ring, latent, recurrent, both in a model, both in a layer.
+const KINDS: [&str; 7] =
+    ["llama-dense", "gemma3-dense", "deepseek2-moe", "mamba2-dense", "qwen3next-moe", "falcon-h1-dense", "lfm2-dense"];
+
+#[test]
+fn families_on_a_device_agree_with_llama_cpp() {
+    let Some(shared) = shared() else { return };
+    for (file, stem) in families(&shared) {
+        let name = stem.file_name().unwrap().to_string_lossy().into_owned();
+        if !exhaustive() && !["gemma2-dense", "mamba2-dense", "qwen35-dense"].contains(&name.as_str()) {
+            continue;
+        }
+        let (gguf, golden) = (Gguf::open(&file).unwrap(), Golden::load(&stem));
+        let Some(mut runner) = vulkan(&gguf, Arithmetic::Exact.options(CacheType::F32)) else { return };
+        for chunk in if exhaustive() { &[64, 7, 1][..] } else { &[64, 1] } {
+            check(&mut runner, &golden, *chunk, 1e-5, &name);
+        }
+    }
+}
+
+#[test]
+fn sequences_beside_each_other_give_what_each_gives_alone() {
+    let Some(shared) = shared() else { return };
+    for name in KINDS {
+        let gguf = Gguf::open(&shared.join("models/archs").join(name).with_extension("gguf")).unwrap();
+        let mut runner = reference(&gguf);
+        let ids: [Vec<u32>; 2] = [(1..40).collect(), (1..40).map(|i| (i * 29 + 3) % 100).collect()];
+        let alone = ids.clone().map(|ids| logits(&mut runner, &ids, 512));
+        runner.forget(0, 0);
+        // Rows of both in turn, in steps of several.
+        let mut found = [Vec::new(), Vec::new()];
+        for at in (0..39).step_by(13) {
+            let part = |seq: usize| rows(seq as u32, at, &ids[seq][at..at + 13]);
+            let both = [part(0), part(1)].concat();
+            let out = runner.run(&both, Want::Logits).unwrap().logits;
+            let half = out.len() / 2;
+            found[0].extend_from_slice(&out[..half]);
+            found[1].extend_from_slice(&out[half..]);
+        }
+        for seq in 0..2 {
+            let error = nmse(&found[seq], &alone[seq]);
+            assert!(error < 1e-10, "{name}, sequence {seq}: NMSE {error:e}");
+        }
+    }
+}
+
+/// Forks of recurrent layers go on as the sequence they come from.
+#[test]
+fn a_fork_goes_on_as_its_origin() {
+    let Some(shared) = shared() else { return };
+    for name in KINDS {
+        let gguf = Gguf::open(&shared.join("models/archs").join(name).with_extension("gguf")).unwrap();
+        let mut runner = reference(&gguf);
+        runner.run(&rows(0, 0, &[5, 9, 77, 31, 8]), Want::Logits).unwrap();
+        runner.fork(0, 1, 5).unwrap();
+        let [own, fork] = [0, 1].map(|seq| runner.run(&rows(seq, 5, &[3, 4]), Want::Logits).unwrap().logits);
+        assert!(nmse(&fork, &own) < 1e-12, "{name}");
+    }
+}
+
+/// `general.architecture` of every family, as the README lists them.
+#[test]
+fn the_readme_lists_every_architecture() {
+    let names: Vec<&str> = model::arch::ARCHS.iter().map(|a| a.name).collect();
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let line = format!("| Architectures | {} |", names.join(", "));
+    assert!(readme.contains(&line), "README.md: expected the line\n{line}");
+}
+
+#[test]
+fn an_unknown_architecture_is_told_with_the_known_ones() {
+    let meta = vec![("general.architecture".to_string(), pumex::gguf::Value::Str(b"nonesuch".to_vec()))];
+    let gguf = Gguf::without_file(Path::new("made.gguf"), meta, Vec::new(), Vec::new());
+    let error = model::plan(&gguf).unwrap_err().to_string();
+    assert!(error.contains("nonesuch") && error.contains("qwen3next"), "{error}");
+}
