@@ -194,7 +194,10 @@ fn heads_have_matrices_of_their_own() {
             let heads = if k == 256 { 1 } else { 3 };
             let weight = made.coded(name, heads * m, k);
             let (gguf, plan) = made.plan(&[], &[], |b, x| {
-                let (x, out) = (cols(x, if k == 256 { 0 } else { i + 1 }, k.min(64)), b.parts("out", heads * m + 4));
+                let (x, out) = (
+                    cols(x, if k == 256 { 0 } else { i % 2 * 4 + usize::from(m == 5) }, k.min(64)),
+                    b.parts("out", heads * m + 4),
+                );
                 b.copy_into(cols(x.val, 0, 1), cols(out, 0, 1), 1, heads * m + 4);
                 b.general(General::HeadMatMul(HeadMatMul { x, weight, heads, out: cols(out, 2, m) }));
                 out

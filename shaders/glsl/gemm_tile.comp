@@ -1,10 +1,12 @@
 // y = W x + b for many activation rows: 64 x 64 outputs per workgroup of 64 threads, 8 x 8 per thread, through shared
-// memory. K is walked chunk by chunk in the format's own order; activations are fetched in the same order.
+// memory. K is walked chunk by chunk in the format's own order; activations are fetched in the same order. With HEADS, a matrix
+// for each group of columns.
 #version 460
 #include "lib/types.glsl"
 layout(local_size_x = 64) in;
 #include "quant/contract.glsl"
 layout(constant_id = 1) const uint EPILOGUE = 0; // 0 store, 1 add to y, 2 y = silu(y) * result
+layout(constant_id = 2) const uint HEADS = 0; // 1: rows of x are wider than k
 #define Matrix uvec2
 #include "push/gemm_tile.glsl"
 const uint TILE = 64;
@@ -16,7 +18,7 @@ void store(uint col, uint row, float sum) {
     if (col < n && row < m) {
         sum *= scale;
         if (flags == 1) sum += bias.v[row];
-        uint at = col * y_stride + y_at + row;
+        uint at = col * y_stride + y_at + gl_WorkGroupID.z * y_head + row;
         if (EPILOGUE == 1) sum += y.v[at];
         if (EPILOGUE == 2) {
             float gate = y.v[at];
@@ -34,12 +36,13 @@ void main() {
     uint tm = (t % 8) * 2, tn = (t / 8) * 2; // in vec4
     vec4 acc[8][2];
     [[unroll]] for (uint i = 0; i < 8; i++) acc[i][0] = acc[i][1] = vec4(0.0);
-    Line line = line_of(w, w_row, k);
+    Line line = line_of(w, gl_WorkGroupID.z * m + w_row, k);
+    const uint x_at = HEADS == 1 ? x_row * x_width + gl_WorkGroupID.z * x_head : x_row * k;
     for (uint c = 0; c < k / CHUNK; c++) {
         Decoded d = weight_decode(line, c);
         [[unroll]] for (uint part = 0; part < GROUPS / 8; part++) {
             [[unroll]] for (uint i = 0; i < 8; i++) {
-                vec4 v = group_values(d, 8 * part + i), a = x.v[(x_row * k + chunk_col(c, 8 * part + i)) / 4];
+                vec4 v = group_values(d, 8 * part + i), a = x.v[(x_at + chunk_col(c, 8 * part + i)) / 4];
                 [[unroll]] for (uint j = 0; j < 4; j++) {
                     uint at = (i * 4 + j) * STRIDE + t;
                     tile_w[at / 4][at % 4] = v[j];

@@ -76,6 +76,7 @@ void main() {
         [[unroll]] for (uint r = 0; r < ROWS; r++) s[r * EACH + e] = fresh || i >= K_DIM ? 0.0 : kept.v[from + r * K_DIM + i];
     }
     ask(row, head, group, v0);
+    uint after = row_after(row);
     for (uint at = row; at != NO_ROW;) {
         float qs[EACH], ks[EACH], fades[EACH], as[EACH], bs[EACH], vs[ROWS];
         const float by = next_rate;
@@ -90,9 +91,12 @@ void main() {
             as[e] = next_a[e];
             bs[e] = next_b[e];
         }
-        // The next one is under way while this one is worked on.
-        const uint after = row_after(at);
-        if (after != NO_ROW) ask(after, head, group, v0);
+        // The next one is under way while this one is worked on, and so is the question which comes after that.
+        uint later = NO_ROW;
+        if (after != NO_ROW) {
+            ask(after, head, group, v0);
+            later = row_after(after);
+        }
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             float early = 0.0, along = 0.0, read = 0.0, late = 0.0;
             [[unroll]] for (uint e = 0; e < EACH; e++) {
@@ -114,6 +118,7 @@ void main() {
             if (lane == 0) y.v[at * Y_WIDTH + head * Y_STRIDE + v0 + r] = scale * sum;
         }
         at = after;
+        after = later;
     }
     [[unroll]] for (uint e = 0; e < EACH; e++) {
         const uint i = lane + e * LANES;

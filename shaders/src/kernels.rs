@@ -213,7 +213,12 @@ pub const KERNELS: &[Kernel] = &[
             SIGNED_DOTS,
         ],
     },
-    Kernel { name: "gemm_tile", formats: Formats::All, needs: Needs::Nothing, spec: &[("EPILOGUE", 1), SOA] },
+    Kernel {
+        name: "gemm_tile",
+        formats: Formats::All,
+        needs: Needs::Nothing,
+        spec: &[("EPILOGUE", 1), ("HEADS", 2), SOA],
+    },
     Kernel { name: "gemm_float", formats: Formats::None, needs: Needs::Nothing, spec: &[("EPILOGUE", 1)] },
     Kernel {
         name: "gemm_mat",

@@ -121,6 +121,12 @@ blocks! {
         flags: uint,
         /// Factor of the product.
         scale: float,
+        /// Distance of input rows, with HEADS.
+        x_width: uint,
+        /// From a group of inputs to the next, with HEADS.
+        x_head: uint,
+        /// From a group of outputs to the next, with HEADS.
+        y_head: uint,
     }
 
     /// ActivationQuant as halves in the order that cooperative matrices are loaded in.

@@ -17,6 +17,9 @@ const NARROW: usize = 256;
 /// Inputs that are read at a time where the kernels of products read them: rows of others are read number by number.
 pub(super) const INPUTS: usize = 32;
 
+/// Outputs, and rows, of a workgroup of `gemm_tile`.
+const GEMM_TILE: usize = 64;
+
 /// An op on rows with a matrix per group of columns, or one for all of them.
 struct HeadProduct {
     part: MatPart,
@@ -232,6 +235,15 @@ impl Lowering<'_> {
         let info = &self.plan.weights[p.part.weight.0];
         let (m, k, n) = (info.rows / p.heads, info.cols, self.rows_of(p.out.val));
         let (x_width, singly) = (self.width(p.x.val), !k.is_multiple_of(INPUTS));
+        let aligned = [p.x.at, p.x.stride, x_width].iter().all(|at| at.is_multiple_of(4));
+        let written = self.groups(p.out, p.heads, m);
+        let mut reads = self.matrices(std::iter::once(p.part.weight).chain(p.part.bias));
+        reads.push(self.groups(p.x, p.heads, k));
+        reads.extend(p.add.then(|| written.clone()));
+        let touched = Touched { reads, writes: vec![written] };
+        if n > policy::GEMV_MAX_COLS && aligned && !singly {
+            return self.head_product_by_tiles(p, (m, n, k), touched);
+        }
         let push = push::HeadMatMul {
             w: self.weight(p.part.weight),
             bias: self.opt(p.part.bias),
@@ -252,7 +264,6 @@ impl Lowering<'_> {
         let chunks = if singly { k.div_ceil(4) } else { k / chunk_len(info.format) };
         let lanes = 1 << chunks.clamp(1, THREADS as usize).ilog2();
         let cols = n.clamp(1, policy::GEMV_MAX_COLS);
-        let aligned = [p.x.at, p.x.stride, x_width].iter().all(|at| at.is_multiple_of(4));
         let constants = vec![
             ("SIZE", THREADS),
             ("LANES", lanes),
@@ -260,15 +271,36 @@ impl Lowering<'_> {
             ("ADD", u32::from(p.add)),
             ("ALIGNED", u32::from(aligned)),
             ("SINGLY", u32::from(singly)),
-            ("SOA", self.soa()),
+            // Rows of floats lie as in the file, where a structure of arrays would have them start at multiples of 16 bytes.
+            ("SOA", if singly { 0 } else { self.soa() }),
         ];
         let grid = [m.div_ceil((THREADS / lanes) as usize), p.heads, n.div_ceil(cols)];
-        let written = self.groups(p.out, p.heads, m);
-        let mut reads = self.matrices(std::iter::once(p.part.weight).chain(p.part.bias));
-        reads.push(self.groups(p.x, p.heads, k));
-        reads.extend(p.add.then(|| written.clone()));
-        let touched = Touched { reads, writes: vec![written] };
         self.emit(Module::with("head_matmul", info.format.stem), constants, push, grid, touched);
+    }
+
+    /// Likewise of many rows.
+    fn head_product_by_tiles(&mut self, p: &HeadProduct, (m, n, k): (usize, usize, usize), touched: Touched) {
+        let info = &self.plan.weights[p.part.weight.0];
+        let push = push::Gemm {
+            w: self.weight(p.part.weight),
+            bias: self.opt(p.part.bias),
+            x: self.at(p.x),
+            y: self.at(p.out),
+            tables: self.t.at.codebooks,
+            k: k as u32,
+            m: m as u32,
+            n: n as u32,
+            y_stride: self.width(p.out.val) as u32,
+            y_at: 0,
+            flags: u32::from(p.part.bias.is_some()),
+            scale: p.part.scale,
+            x_width: self.width(p.x.val) as u32,
+            x_head: p.x.stride as u32,
+            y_head: p.out.stride as u32,
+        };
+        let constants = vec![("EPILOGUE", u32::from(p.add)), ("HEADS", 1), ("SOA", self.soa())];
+        let grid = [m.div_ceil(GEMM_TILE), n.div_ceil(GEMM_TILE), p.heads];
+        self.emit(Module::with("gemm_tile", info.format.stem), constants, push, grid, touched);
     }
 }
 

@@ -151,6 +151,7 @@ impl Lowering<'_> {
             y_at: y_at as u32,
             flags: u32::from(part.bias.is_some()),
             scale: part.scale,
+            ..push::Gemm::default()
         };
         let written = self.columns(out, y_at, m);
         let mut reads = self.matrices(std::iter::once(part.weight).chain(part.bias));

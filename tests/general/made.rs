@@ -1,8 +1,8 @@
 //! Models made around one op, and steps that both interpreters run.
 
-use crate::util::{assert_silent, nmse, options, vulkan_plan};
+use crate::util::{assert_silent, exact, nmse, options, vulkan_plan};
 use pumex::cpu::Reference;
-use pumex::engine::CacheType;
+use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::Gguf;
 use pumex::plan::{Builder, Cols, LayerState, Plan, Val, Weight, WeightInfo};
@@ -98,8 +98,8 @@ impl Made {
 }
 
 /// Steps of rows of (sequence, how many rows), each from where the sequence is: of one row, of few and of many; two sequences
-/// between each other; a row of each; and the second sequence again from its start.
-const STEPS: [&[(u32, usize)]; 7] = [
+/// between each other; a row of each; the second sequence again from its start, and again as the first one's fork.
+const STEPS: [&[(u32, usize)]; 9] = [
     &[(0, 1)],
     &[(0, 3)],
     &[(0, 40)],
@@ -107,20 +107,37 @@ const STEPS: [&[(u32, usize)]; 7] = [
     &[(1, 1), (0, 1)],
     &[(1, 5)],
     &[(0, 2), (1, 12)],
+    &[(1, 1), (0, 1)],
+    &[(0, 3), (1, 2)],
 ];
 /// The step before which the second sequence is forgotten.
 const AGAIN: usize = 5;
+/// That before which it becomes the first one's fork.
+const FORK: usize = 7;
 
-/// Whether the device agrees with the reference in every step; false without a device.
+/// Whether the device agrees with the reference in every step, with weights as the file has them and, in the first steps, as they
+/// are sent to devices with memory of their own; false without a device.
 pub fn agrees(what: &str, gguf: &Gguf, plan: &Plan, bound: f64) -> bool {
-    let Some(mut runner) = vulkan_plan(gguf, plan.clone(), options(CacheType::F32)) else { return false };
+    runs(what, gguf, plan, bound, options(CacheType::F32), STEPS.len()) && {
+        let debug = Debug { force_staging: true, ..exact() };
+        runs(what, gguf, plan, bound, Options { debug, ..options(CacheType::F32) }, AGAIN)
+    }
+}
+
+fn runs(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, options: Options, steps: usize) -> bool {
+    let Some(mut runner) = vulkan_plan(gguf, plan.clone(), options) else { return false };
     let mut reference = Reference::new(gguf, plan.clone(), 256, 2, 64);
     let mut at = [0u32; 2];
-    for (i, parts) in STEPS.iter().enumerate() {
+    for (i, parts) in STEPS[..steps].iter().enumerate() {
         if i == AGAIN {
             at[1] = 0;
             runner.forget(1, 0);
             reference.forget(1, 0);
+        }
+        if i == FORK {
+            at[1] = at[0];
+            runner.fork(0, 1, at[0]).unwrap();
+            reference.fork(0, 1, at[0]).unwrap();
         }
         let mut rows: Vec<Row> = Vec::new();
         for (seq, count) in parts.iter() {
