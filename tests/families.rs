@@ -3,7 +3,7 @@
 use crate::util::{exhaustive, logits, nmse, pick, reference, rows, shared, vulkan, Arithmetic, Golden};
 use pumex::cpu::{Fast, Settings, Sizes};
 use pumex::engine::CacheType;
-use pumex::gguf::Gguf;
+use pumex::gguf::{Gguf, Value};
 use pumex::model;
 use pumex::step::{Runner, Want};
 use pumex_cpu::attention::Elements;
@@ -128,8 +128,57 @@ fn the_readme_lists_every_architecture() {
 
 #[test]
 fn an_unknown_architecture_is_told_with_the_known_ones() {
-    let meta = vec![("general.architecture".to_string(), pumex::gguf::Value::Str(b"nonesuch".to_vec()))];
+    let meta = vec![("general.architecture".to_string(), Value::Str(b"nonesuch".to_vec()))];
     let gguf = Gguf::without_file(Path::new("made.gguf"), meta, Vec::new(), Vec::new());
     let error = model::plan(&gguf).unwrap_err().to_string();
     assert!(error.contains("nonesuch") && error.contains("qwen3next"), "{error}");
+}
+
+/// A file with these keys and nothing else.
+fn with_keys(arch: &str, keys: &[(&str, u32)]) -> Gguf {
+    let usual = [("block_count", 2), ("embedding_length", 256), ("feed_forward_length", 384), ("context_length", 256)];
+    let heads = [("attention.head_count", 2)];
+    let all = usual.iter().chain(&heads).filter(|(key, _)| keys.iter().all(|(own, _)| own != key)).chain(keys);
+    let mut meta = vec![("general.architecture".to_string(), Value::Str(arch.as_bytes().to_vec()))];
+    meta.extend(all.map(|(key, value)| (format!("{arch}.{key}"), Value::U32(*value))));
+    Gguf::without_file(Path::new("made.gguf"), meta, Vec::new(), Vec::new())
+}
+
+/// A family, keys of a bad file, and what the error names.
+type Bad = (&'static str, &'static [(&'static str, u32)], &'static [&'static str]);
+
+#[test]
+fn bad_hyper_parameters_are_named_with_expected_and_found() {
+    let ssm: &[(&str, u32)] = &[("ssm.conv_kernel", 4), ("ssm.inner_size", 512), ("ssm.time_step_rank", 2)];
+    let cases: [Bad; 9] = [
+        (
+            "qwen2",
+            &[("attention.head_count", 5), ("attention.head_count_kv", 2)],
+            &["head_count_kv", "divisor", "found 2"],
+        ),
+        ("mamba2", ssm, &["mamba2.ssm.state_size"]),
+        ("mamba", &[("ssm.conv_kernel", 1)], &["mamba.ssm.conv_kernel", "2 to 64", "found 1"]),
+        ("lfm2", &[], &["lfm2.shortconv.l_cache"]),
+        ("deepseek2", &[], &["deepseek2.attention.kv_lora_rank"]),
+        ("qwen3moe", &[("expert_count", 4), ("expert_used_count", 8)], &["expert_used_count", "at most", "found 8"]),
+        ("gpt-oss", &[("expert_count", 4)], &["expert_used_count", "found 0"]),
+        ("llama", &[("attention.key_length", 4096)], &["attention.key_length", "found 4096"]),
+        ("bailingmoe2", &[("expert_count", 8), ("expert_used_count", 2), ("expert_group_count", 3)], &["expert_group"]),
+    ];
+    for (arch, keys, named) in cases {
+        let error = model::plan(&with_keys(arch, keys)).unwrap_err().to_string();
+        assert!(named.iter().all(|n| error.contains(n)), "{arch}: {error}");
+    }
+}
+
+#[test]
+fn an_unknown_rope_scaling_is_named_with_the_known_ones() {
+    let mut meta = vec![("general.architecture".to_string(), Value::Str(b"llama".to_vec()))];
+    let keys = [("block_count", 2), ("embedding_length", 256), ("feed_forward_length", 384), ("context_length", 256)];
+    meta.extend(keys.iter().map(|(key, value)| (format!("llama.{key}"), Value::U32(*value))));
+    meta.push(("llama.attention.head_count".into(), Value::U32(2)));
+    meta.push(("llama.rope.scaling.type".into(), Value::Str(b"bent".to_vec())));
+    let gguf = Gguf::without_file(Path::new("made.gguf"), meta, Vec::new(), Vec::new());
+    let error = model::plan(&gguf).unwrap_err().to_string();
+    assert!(["rope.scaling.type", "yarn", "bent"].iter().all(|n| error.contains(n)), "{error}");
 }
