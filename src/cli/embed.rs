@@ -84,7 +84,6 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let too_many = |_| Error::Request(format!("{longest} tokens are too many"));
     let mut engine = args.engine.clone();
     engine.embeds = true;
-    engine.exact_on_cpu = engine.activations.is_none();
     // Rows of an encoder see all of their text, which must stand in one step.
     engine.ubatch_size = engine.ubatch_size.max(u32::try_from(longest).map_err(too_many)?);
     let mut runner = session::load(&gguf, &engine, Some(u32::try_from(longest).map_err(too_many)?), stop)?;

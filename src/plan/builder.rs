@@ -144,11 +144,6 @@ impl Builder {
         self.width(v)
     }
 
-    /// The description of a weight.
-    pub fn weight_info(&self, w: Weight) -> &WeightInfo {
-        &self.weights[w.0]
-    }
-
     /// An op that writes columns of a value that is there.
     pub fn general(&mut self, op: General) {
         self.ops.push(Op::General(op));
@@ -207,11 +202,6 @@ impl Builder {
         let half = |at| Arg::Cols(Cols { val: both, at, stride: len });
         self.map_into(self.all(out), (1, len), (act, half(0), 1.0), (Join::Mul, half(len)));
         out
-    }
-
-    /// Columns of a value that a product of so many inputs can take.
-    pub fn padded(&self, columns: usize) -> usize {
-        columns
     }
 
     /// `out = x · weightᵀ` where the inputs are few.

@@ -1,14 +1,12 @@
 //! Apertus: llama's shape with norms of q and k, and xIELU without a gate, by parameters of each layer.
 
 use crate::gguf::Gguf;
-use crate::model::config::Reader;
 use crate::model::decoder::Family;
 use crate::plan::{Act, Plan};
 use crate::Result;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     let read = |key: &str| -> Result<Vec<f32>> {
         let values = gguf.meta().opt_f32s(&format!("xielu.{key}"));
@@ -19,6 +17,5 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     };
     let [n, p, beta, eps] = [read("alpha_n")?, read("alpha_p")?, read("beta")?, read("eps")?];
     f.acts = (0..f.c.n_layer).map(|i| Act::Xielu([n[i], p[i], beta[i], eps[i]])).collect();
-    let _ = r;
     f.plan(gguf)
 }

@@ -81,8 +81,9 @@ impl Attention {
                 (None, false) if f.v_norm => &["q", "k"],
                 _ => &["q", "k", "v"],
             };
-            w.ignore(&format!("{}.", name(if l.kv_of.is_some() { "k" } else { "kv_unused" })));
-            w.ignore(&format!("{}.", name(if l.kv_of.is_some() { "v" } else { "kv_unused" })));
+            if l.kv_of.is_some() {
+                ["k", "v"].iter().for_each(|part| w.ignore(&format!("{}.", name(part))));
+            }
             parts.iter().zip(rows).map(|(part, rows)| w.linear(&name(part), rows, dim)).collect::<Vec<_>>()
         };
         let gate_rows = w.dims(&format!("{}.weight", name("gate"))).get(1).copied().unwrap_or(0);

@@ -186,7 +186,7 @@ impl Kda {
         let conv = |w: &mut Weights<'_>, part: &str| {
             let name = format!("{}.weight", name(&format!("conv1d_{part}")));
             let dims = w.dims(&name);
-            w.table(&name, if dims.len() == 2 { &dims } else { &dims[..] })
+            w.table(&name, &dims)
         };
         let a_dims = w.dims(&name("a"));
         let beta_dims = w.dims(&format!("{}.weight", name("beta")));

@@ -119,7 +119,7 @@ impl Experts {
         let up = if fused { "gate_up_exps" } else { "up_exps" };
         let both = if fused { 2 * ffn } else { ffn };
         let bias = |w: &mut Weights<'_>, part: &str, m: usize| w.opt_table(&format!("{}.bias", name(part)), &[m, n]);
-        Experts {
+        let experts = Experts {
             router: w.linear_unscaled(&name("gate_inp"), n, dim),
             selection: w.opt_vector(&format!("blk.{i}.exp_probs_b.bias"), n),
             gate: gated.then(|| w.experts(&name("gate_exps"), f.ffn_scales, [n, ffn, dim])),
@@ -129,16 +129,32 @@ impl Experts {
             biases: [bias(w, "gate_exps", ffn), bias(w, up, both), bias(w, "down_exps", dim)],
             ffn,
             top_k: TopK { n_expert: n, k: f.c.n_expert_used },
+        };
+        // Only the usual routing hands scales on, and only the usual product takes those of gate and up.
+        let up = experts.up.scale.or(experts.gate.and_then(|g| g.scale)).is_some();
+        if up && !experts.is_plain(&f.moe) || (up || experts.down.scale.is_some()) && !experts.routes_usually(&f.moe) {
+            let what = format!("blk.{i}.ffn_*_exps.scale: expected no scales beside the experts of this family");
+            w.problem("unsupported_tensor", what);
         }
+        experts
+    }
+
+    /// Whether they are chosen by a softmax whose largest are made to sum up to 1.
+    fn routes_usually(&self, m: &Moe) -> bool {
+        m.gating == Gating::Softmax && m.normalized && self.selection.is_none() && m.groups.is_none()
+    }
+
+    /// Whether one op multiplies with gate and up.
+    fn is_plain(&self, m: &Moe) -> bool {
+        let bare = self.biases.iter().all(Option::is_none);
+        self.gate.is_some() && m.act == Act::Silu && !m.weighs_input && bare
     }
 
     /// Adds the experts' weighted sum to `out` `[n, dim]`. `logits` are the router's, if they are there.
     fn run(&self, p: &mut Builder, m: &Moe, logits: Option<Val>, h: Val, out: Val) {
         let logits = logits.unwrap_or_else(|| p.matmul("router", h, vec![self.router])); // [n, experts]
-        let usual = m.gating == Gating::Softmax && m.normalized && self.selection.is_none() && m.groups.is_none();
         let scales = [self.gate.and_then(|g| g.scale), self.up.scale, self.down.scale];
-        let scaled = scales.iter().any(Option::is_some);
-        let route = if usual || scaled {
+        let route = if self.routes_usually(m) {
             p.route(logits, self.top_k, m.scale, scales)
         } else {
             let route = p.parts("route", 4 * self.top_k.k);
@@ -154,9 +170,8 @@ impl Experts {
             }));
             route
         };
-        let plain = m.act == Act::Silu && !m.weighs_input && self.biases.iter().all(Option::is_none);
         let hidden = match self.gate {
-            Some(gate) if plain => p.gated_experts(h, route, self.top_k, gate.weight, self.up.weight),
+            Some(gate) if self.is_plain(m) => p.gated_experts(h, route, self.top_k, gate.weight, self.up.weight),
             _ => self.hidden(p, m, h, route),
         };
         p.experts_add(hidden, route, self.top_k, self.down.weight, out);

@@ -91,7 +91,7 @@ impl Mamba {
             (Some(down), Some(dt)) => {
                 let steps = p.matmul("ssm_dbc", x, vec![*down]); // [n, rank + 2 * state]
                 let (k, q) = (cols(steps, r.heads, r.state), cols(steps, r.heads + r.state, r.state));
-                let small = p.parts("ssm_rank", p.padded(r.heads));
+                let small = p.parts("ssm_rank", r.heads);
                 p.copy_into(cols(steps, 0, r.heads), cols(small, 0, r.heads), 1, r.heads);
                 for (norm, (x, len)) in
                     self.norms.iter().zip([(cols(small, 0, r.heads), r.heads), (k, r.state), (q, r.state)])
