@@ -198,3 +198,9 @@ pub fn type_model(shared: &Path, name: &str) -> PathBuf {
         _ => shared.join(format!("models/types/draft-{name}.gguf")),
     }
 }
+
+/// Milliseconds that this thread has computed, whatever else the machine does; 0 where the system does not tell.
+pub fn cpu_ms() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0) / 1_000_000
+}
