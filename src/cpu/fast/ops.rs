@@ -44,6 +44,7 @@ impl Fast<'_> {
             Op::ExpertsAdd { x, route, top_k, down, out } => self.experts_add(*x, (*route, *top_k), *down, *out),
             Op::RopeKv { qkv, spec, rope } => self.rope_kv(*qkv, spec, rope),
             Op::Attend { qkv, spec, scale, out, .. } => self.attend(*qkv, spec, *scale, *out, rows),
+            Op::General(General::Scan(s)) if super::scan::takes(s) => self.scan(s, rows),
             Op::General(g) => self.general(g, rows),
             Op::Sample { logits } => {
                 let (logits, n_vocab) = (&self.values[logits.0], self.plan.n_vocab);
