@@ -54,6 +54,7 @@ void main() {
     if (row >= params.w[STEP_ROWS] || item >= HEADS * SLICES) return;
     if (row_before(row) != NO_ROW) return;
     const uint head = item / SLICES, v0 = item % SLICES * ROWS, group = group_of(head);
+    ask(row, head, group, v0); // where the state is has to be read first
     F32 kept = state_of(row);
     const uint from = (head * V_DIM + v0) * K_DIM;
     const bool fresh = step_pos(params, row) == 0;
@@ -65,7 +66,6 @@ void main() {
         [[unroll]] for (uint e = 0; e < EACH; e++) s[r * EACH + e] = fresh ? 0.0 : one[e];
     }
     [[unroll]] for (uint e = 0; e < EACH; e++) factors[e] = factor_of(head, min(column(e), K_DIM - 1));
-    ask(row, head, group, v0);
     uint after = row_after(row);
     for (uint at = row; at != NO_ROW;) {
         float qs[EACH], ks[EACH], fades[EACH], as[EACH], bs[EACH], vs[ROWS];

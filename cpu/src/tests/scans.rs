@@ -16,7 +16,8 @@ fn noise(seed: u64, len: usize) -> Vec<f32> {
 /// `rows` rows from a state, one by one: the results `[rows, heads, v_dim]`.
 fn plain(s: &Scan<'_>, rows: usize, state: &mut [f64]) -> Vec<f64> {
     let (vd, kd) = (s.v_dim, s.k_dim);
-    let at = |c: &Columns<'_>, row: usize, g: usize, i: usize| f64::from(c.rows[row * c.width + c.at + g * c.stride + i]);
+    let at =
+        |c: &Columns<'_>, row: usize, g: usize, i: usize| f64::from(c.rows[row * c.width + c.at + g * c.stride + i]);
     let mut out = Vec::new();
     for row in 0..rows {
         for head in 0..s.heads {
@@ -64,7 +65,8 @@ fn scans_are_their_definition() {
                 let most = 3 * 16 + 5;
                 let wide = heads * kd + 7;
                 let unit = 1.0 / (kd as f32).sqrt();
-                let scaled = |seed: u64, by: f32| -> Vec<f32> { noise(seed, most * wide).iter().map(|x| x * by).collect() };
+                let scaled =
+                    |seed: u64, by: f32| -> Vec<f32> { noise(seed, most * wide).iter().map(|x| x * by).collect() };
                 let (q, k) = (scaled(1, 1.0), scaled(2, unit));
                 let v = noise(3, most * heads * vd);
                 let rates: Vec<f32> = noise(4, most * heads).iter().map(|x| 0.5 + 0.5 * x).collect();
@@ -101,11 +103,15 @@ fn scans_are_their_definition() {
                     let mut state = start;
                     let mut found = vec![9.0; most * (heads * vd + 3)];
                     cpu.scan(&s, 0..rows, &mut state, (2, vd, heads * vd + 3), &mut found);
-                    let found: Vec<f32> =
-                        found.chunks(heads * vd + 3).take(rows).flat_map(|row| row[2..2 + heads * vd].to_vec()).collect();
+                    let found: Vec<f32> = found
+                        .chunks(heads * vd + 3)
+                        .take(rows)
+                        .flat_map(|row| row[2..2 + heads * vd].to_vec())
+                        .collect();
                     for (what, found, wanted) in [("results", &found, &wanted), ("state", &state, &truth)] {
                         let most = wanted.iter().fold(0f64, |a, b| a.max(b.abs()));
-                        let error = found.iter().zip(wanted.iter()).fold(0f64, |e, (a, b)| e.max((f64::from(*a) - b).abs()));
+                        let error =
+                            found.iter().zip(wanted.iter()).fold(0f64, |e, (a, b)| e.max((f64::from(*a) - b).abs()));
                         let case = (isa.name(), heads, vd, kd, delta, fades, by_column, rows);
                         assert!(error <= 1e-5 * most, "{case:?}: {what}: {error:e} of {most:e}");
                     }

@@ -63,13 +63,13 @@ impl Fast<'_> {
     }
 
     /// A value's floats to write, `rows` of them; put back with [`Fast::put`].
-    fn room(&mut self, v: Val, rows: usize) -> Vec<f32> {
+    pub(super) fn room(&mut self, v: Val, rows: usize) -> Vec<f32> {
         let mut out = std::mem::take(&mut self.values[v.0]);
         out.resize(rows * self.width(v), 0.0);
         out
     }
 
-    fn put(&mut self, v: Val, out: Vec<f32>) {
+    pub(super) fn put(&mut self, v: Val, out: Vec<f32>) {
         self.values[v.0] = out;
         if self.acts_of == Some(v.0) {
             self.acts_of = None;

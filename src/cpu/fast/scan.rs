@@ -15,12 +15,8 @@ impl Fast<'_> {
     pub(super) fn scan(&mut self, s: &Scan, rows: &[Row]) {
         let mut result = self.room(s.out.val, rows.len());
         let Self { plan, states, values, weights, cpu, .. } = self;
-        let columns = |c: Cols| Columns {
-            rows: &values[c.val.0],
-            width: plan.values[c.val.0].width,
-            at: c.at,
-            stride: c.stride,
-        };
+        let columns =
+            |c: Cols| Columns { rows: &values[c.val.0], width: plan.values[c.val.0].width, at: c.at, stride: c.stride };
         let factors = s.factor.map(|w| weights.vector(w));
         let fade = match (s.kind, factors, s.decay) {
             (ScanKind::Mamba, Some(factors), _) => Fade::Rate(factors),
