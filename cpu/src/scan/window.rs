@@ -11,16 +11,16 @@ use std::ops::Range;
 
 /// Rows of a window: one for each lane, so that a row of the triangles is a vector.
 const ROWS: usize = LANES;
-/// Rows or columns of a product that are held in registers.
+/// Rows of a product that are held in registers.
 const TILE: usize = 4;
+/// Rows of the state that are worked on at a time, so that they stay in the nearest cache.
+const PANEL: usize = 2 * LANES;
 
 /// Room for a window; widths are whole vectors, and what is beyond the columns is zero.
 pub(super) struct Window {
     /// Columns of a row of `q` and `k`.
     k_wide: usize,
-    /// Rows of the state.
-    v_wide: usize,
-    /// The state, `[k_wide, v_wide]`.
+    /// The state, `[panels, k_wide, PANEL]`.
     state: Vec<f32>,
     /// `q` and `k` and what fades the state, `[ROWS, k_wide]` each.
     q: Vec<f32>,
@@ -34,11 +34,11 @@ pub(super) struct Window {
     through: Vec<f32>,
     /// `k` of a row on its way down, `[k_wide]`.
     running: Vec<f32>,
-    /// What the state has for `faded`, `[2 * ROWS, v_wide]`.
+    /// What a panel has for `faded`, `[2 * ROWS, PANEL]`.
     found: Vec<f32>,
-    /// `[ROWS, v_wide]`
+    /// `[ROWS, PANEL]`
     aims: Vec<f32>,
-    /// `[ROWS, v_wide]`
+    /// `[ROWS, PANEL]`
     writes: Vec<f32>,
     /// `[ROWS, ROWS]`: see above.
     among: [f32; ROWS * ROWS],
@@ -50,12 +50,11 @@ pub(super) struct Window {
 impl Window {
     /// For heads of `k_dim` columns and up to `v_dim` rows.
     pub fn new(k_dim: usize, v_dim: usize) -> Window {
-        let (k_wide, v_wide) = (k_dim.next_multiple_of(LANES), v_dim.next_multiple_of(LANES));
+        let k_wide = k_dim.next_multiple_of(LANES);
         let zeros = |rows: usize, width: usize| vec![0.0; rows * width];
         Window {
             k_wide,
-            v_wide,
-            state: zeros(k_wide, v_wide),
+            state: zeros(k_wide, v_dim.next_multiple_of(PANEL)),
             q: zeros(ROWS, k_wide),
             k: zeros(ROWS, k_wide),
             fades: vec![1.0; ROWS * k_wide],
@@ -63,9 +62,9 @@ impl Window {
             ends: zeros(ROWS, k_wide),
             through: zeros(1, k_wide),
             running: zeros(1, k_wide),
-            found: zeros(2 * ROWS, v_wide),
-            aims: zeros(ROWS, v_wide),
-            writes: zeros(ROWS, v_wide),
+            found: zeros(2 * ROWS, PANEL),
+            aims: zeros(ROWS, PANEL),
+            writes: zeros(ROWS, PANEL),
             among: [0.0; ROWS * ROWS],
             read: [0.0; ROWS * ROWS],
             written: [0.0; ROWS * ROWS],
@@ -95,36 +94,59 @@ unsafe fn all_windows<S: Simd>(
 ) {
     let (kd, n) = (s.k_dim, v.len());
     w.state.fill(0.0);
+    let panel = w.k_wide * PANEL;
     for (i, row) in state.chunks_exact(kd).enumerate() {
-        row.iter().zip(w.state.chunks_exact_mut(w.v_wide)).for_each(|(x, column)| column[i] = *x);
+        let columns = w.state[i / PANEL * panel..].chunks_exact_mut(PANEL);
+        row.iter().zip(columns).for_each(|(x, column)| column[i % PANEL] = *x);
     }
     for first in rows.clone().step_by(ROWS) {
         let here = first..rows.end.min(first + ROWS);
         // SAFETY: the caller answers for the instructions, and for the results.
         unsafe {
             let rates = w.take::<S>(s, head, &here);
+            ask::<S>(s, head, &v, here.end..rows.end.min(here.end + ROWS));
             w.fade::<S>();
             w.pairs::<S>(s.delta);
             w.solve::<S>(s.delta, &rates);
-            w.find::<S>();
-            for (t, row) in here.clone().enumerate() {
-                let aims = &mut w.aims[t * w.v_wide..][..n];
-                aims.copy_from_slice(&s.v.of(row, head, s.v_dim)[v.clone()]);
-                if s.delta {
-                    aims.iter_mut().zip(&w.found[t * w.v_wide..]).for_each(|(aim, found)| *aim -= found);
+            for (p, at) in (0..n).step_by(PANEL).enumerate() {
+                let v = v.start + at..v.end.min(v.start + at + PANEL);
+                w.find::<S>(p, s.delta);
+                for (t, row) in here.clone().enumerate() {
+                    let aims = &mut w.aims[t * PANEL..][..v.len()];
+                    aims.copy_from_slice(&s.v.of(row, head, s.v_dim)[v.clone()]);
+                    if s.delta {
+                        aims.iter_mut().zip(&w.found[t * PANEL..]).for_each(|(aim, found)| *aim -= found);
+                    }
                 }
+                w.aims[here.len() * PANEL..].fill(0.0);
+                w.finish::<S>();
+                for (t, row) in here.clone().enumerate() {
+                    let found = &w.found[(ROWS + t) * PANEL..];
+                    out.of(row, head, &v).iter_mut().zip(found).for_each(|(out, found)| *out = s.scale * found);
+                }
+                w.write::<S>(p);
             }
-            w.aims[here.len() * w.v_wide..].fill(0.0);
-            w.finish::<S>();
-            for (t, row) in here.enumerate() {
-                let found = &w.found[(ROWS + t) * w.v_wide..];
-                out.of(row, head, &v).iter_mut().zip(found).for_each(|(out, found)| *out = s.scale * found);
-            }
-            w.write::<S>();
         }
     }
     for (i, row) in state.chunks_exact_mut(kd).enumerate() {
-        row.iter_mut().zip(w.state.chunks_exact(w.v_wide)).for_each(|(x, column)| *x = column[i]);
+        let columns = w.state[i / PANEL * panel..].chunks_exact(PANEL);
+        row.iter_mut().zip(columns).for_each(|(x, column)| *x = column[i % PANEL]);
+    }
+}
+
+/// Asks for what rows bring to a head, before it is time.
+///
+/// # Safety
+/// As of [`Simd`].
+#[inline(always)]
+unsafe fn ask<S: Simd>(s: &Scan<'_>, head: usize, v: &Range<usize>, rows: Range<usize>) {
+    for row in rows {
+        let group = s.groups[head];
+        let all = [s.q.of(row, group, s.k_dim), s.k.of(row, group, s.k_dim), &s.v.of(row, head, s.v_dim)[v.clone()]];
+        for line in all.iter().flat_map(|columns| columns.iter().step_by(LANES)) {
+            // SAFETY: the caller answers for the instructions; nothing is read.
+            unsafe { S::prefetch(std::ptr::from_ref(line).cast()) };
+        }
     }
 }
 
@@ -244,17 +266,18 @@ impl Window {
         }
     }
 
-    /// What the state has for all faded `k` and `q`.
+    /// What a panel of the state has for all faded `k`, of the delta rule, and `q`.
     ///
     /// # Safety
     /// As of [`Simd`].
     #[inline(always)]
-    unsafe fn find<S: Simd>(&mut self) {
+    unsafe fn find<S: Simd>(&mut self, panel: usize, delta: bool) {
         let to = self.found.as_mut_ptr();
-        let of = Product { a: self.faded.as_ptr(), apart: self.k_wide, b: self.state.as_ptr(), wide: self.v_wide };
-        for t in (0..2 * ROWS).step_by(TILE) {
+        let state = &self.state[panel * self.k_wide * PANEL..][..self.k_wide * PANEL];
+        let of = Product { a: self.faded.as_ptr(), apart: self.k_wide, b: state.as_ptr() };
+        for t in (if delta { 0 } else { ROWS }..2 * ROWS).step_by(TILE) {
             // SAFETY: the caller answers for the instructions; rows from `t` on are there, `k_wide` columns of each.
-            unsafe { of.rows::<S>(t, self.k_wide, to.add(t * self.v_wide), None) };
+            unsafe { of.rows::<S>(t, self.k_wide, to.add(t * PANEL), None) };
         }
     }
 
@@ -264,45 +287,43 @@ impl Window {
     /// As of [`Simd`].
     #[inline(always)]
     unsafe fn finish<S: Simd>(&mut self) {
-        let wide = self.v_wide;
-        let of = |a: &[f32]| Product { a: a.as_ptr(), apart: ROWS, b: self.aims.as_ptr(), wide };
+        let of = |a: &[f32]| Product { a: a.as_ptr(), apart: ROWS, b: self.aims.as_ptr() };
         let (written, result) = (of(&self.written), of(&self.result));
         let (writes, found) = (self.writes.as_mut_ptr(), self.found.as_mut_ptr());
         for t in (0..ROWS).step_by(TILE) {
             // Right of the diagonal there are zeros.
             // SAFETY: the caller answers for the instructions; both have `ROWS` rows.
             unsafe {
-                let to = found.add((ROWS + t) * wide);
-                written.rows::<S>(t, t + TILE, writes.add(t * wide), None);
+                let to = found.add((ROWS + t) * PANEL);
+                written.rows::<S>(t, t + TILE, writes.add(t * PANEL), None);
                 result.rows::<S>(t, t + TILE, to, Some(&[1.0; TILE]));
             }
         }
     }
 
-    /// The state at the window's end.
+    /// A panel of the state at the window's end.
     ///
     /// # Safety
     /// As of [`Simd`].
     #[inline(always)]
-    unsafe fn write<S: Simd>(&mut self) {
-        let (k_wide, wide) = (self.k_wide, self.v_wide);
-        let state = self.state.as_mut_ptr();
-        let of = Product { a: self.ends.as_ptr(), apart: k_wide, b: self.writes.as_ptr(), wide };
+    unsafe fn write<S: Simd>(&mut self, panel: usize) {
+        let k_wide = self.k_wide;
+        let state = self.state[panel * k_wide * PANEL..][..k_wide * PANEL].as_mut_ptr();
+        let of = Product { a: self.ends.as_ptr(), apart: k_wide, b: self.writes.as_ptr() };
         for i in (0..k_wide).step_by(TILE) {
             let through = std::array::from_fn(|r| self.through[i + r]);
             // SAFETY: the caller answers for the instructions; columns from `i` on are there, of `ROWS` rows.
-            unsafe { of.columns::<S>(i, ROWS, state.add(i * wide), &through) };
+            unsafe { of.columns::<S>(i, ROWS, state.add(i * PANEL), &through) };
         }
     }
 }
 
-/// A product of matrices: `a` with rows `apart` floats from each other, `b` of rows of `wide`, whole vectors.
+/// A product of matrices: `a` with rows `apart` floats from each other, `b` of rows of `PANEL`.
 #[derive(Clone, Copy)]
 struct Product {
     a: *const f32,
     apart: usize,
     b: *const f32,
-    wide: usize,
 }
 
 impl Product {
@@ -338,19 +359,14 @@ impl Product {
         to: *mut f32,
         keep: Option<&[f32; TILE]>,
     ) {
-        let mut at = 0;
-        while at < self.wide {
+        // SAFETY: the caller's.
+        unsafe {
             // Sets with more columns of sums have vectors of one register.
-            let two = S::COLUMNS > 3 && self.wide - at >= 2 * LANES;
-            // SAFETY: the caller's.
-            unsafe {
-                if two {
-                    self.tile::<S, 2>(a, at, depth, to.add(at), keep);
-                } else {
-                    self.tile::<S, 1>(a, at, depth, to.add(at), keep);
-                }
+            if S::COLUMNS > 3 {
+                return self.tile::<S, 2>(a, 0, depth, to, keep);
             }
-            at += if two { 2 * LANES } else { LANES };
+            self.tile::<S, 1>(a, 0, depth, to, keep);
+            self.tile::<S, 1>(a, LANES, depth, to.add(LANES), keep);
         }
     }
 
@@ -373,12 +389,12 @@ impl Product {
             if let Some(keep) = keep {
                 for r in 0..TILE {
                     for n in 0..N {
-                        sums[r][n] = S::mul(S::splat(keep[r]), S::load(to.add(r * self.wide + n * LANES)));
+                        sums[r][n] = S::mul(S::splat(keep[r]), S::load(to.add(r * PANEL + n * LANES)));
                     }
                 }
             }
             for i in 0..depth {
-                let b = self.b.add(i * self.wide + at);
+                let b = self.b.add(i * PANEL + at);
                 let mut row_of_b = [S::splat(0.0); N];
                 for n in 0..N {
                     row_of_b[n] = S::load(b.add(n * LANES));
@@ -392,7 +408,7 @@ impl Product {
             }
             for r in 0..TILE {
                 for n in 0..N {
-                    S::store(to.add(r * self.wide + n * LANES), sums[r][n]);
+                    S::store(to.add(r * PANEL + n * LANES), sums[r][n]);
                 }
             }
         }

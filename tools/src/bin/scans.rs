@@ -1,6 +1,6 @@
 //! Speed of recurrences over a prompt, row by row and by windows of rows.
 //!
-//! usage: `scans [ROWS] [cpu|vulkan]`; prints, per shape, microseconds of a layer in a step of that many rows of a sequence, and in
+//! usage: `scans [ROWS] [cpu|vulkan] [NAME]`; prints, per shape, microseconds of a layer in a step of that many rows of a sequence, and in
 //! a step of one, with the GB/s at which that one reads and writes the state.
 
 use pumex::cpu::{Fast, Settings, Sizes};
@@ -164,7 +164,9 @@ fn main() -> Result<(), Fault> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rows = args.iter().find_map(|a| a.parse().ok()).unwrap_or(512);
     let on_cpu = args.iter().any(|a| a == "cpu");
-    for shape in SHAPES {
+    let named: Vec<&String> =
+        args.iter().filter(|a| !matches!(a.as_str(), "cpu" | "vulkan") && a.parse::<usize>().is_err()).collect();
+    for shape in SHAPES.into_iter().filter(|shape| named.iter().all(|name| shape.0.contains(name.as_str()))) {
         let [many, one] = layer(shape, [rows, 1], on_cpu, true)?;
         let plain = if on_cpu { rows as f64 * one } else { layer(shape, [rows], on_cpu, false)?[0] };
         let (name, _, heads, v_dim, k_dim, ..) = shape;
