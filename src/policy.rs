@@ -31,7 +31,7 @@ pub use megakernel::{
     megakernel_positions, megakernel_ranks, megakernel_rows, megakernel_span, megakernel_table_room, megakernel_tile,
     MegakernelTile, MEGAKERNEL_MAX_ROWS, MESSAGE, MOST_ATTENTION_PARTS,
 };
-pub use rowwise::{argmax_parts, route_threads, router_tile, row_threads, sample_tile};
+pub use rowwise::{argmax_parts, route_threads, router_tile, row_threads, sample_tile, scans_by_windows};
 pub use shared::{table_bytes, table_copies, usual_copies};
 pub use table::ATTN_HEADS;
 pub use upload::{builds_ahead, upload_way};

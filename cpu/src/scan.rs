@@ -132,6 +132,7 @@ impl Out<'_> {
     ///
     /// # Safety
     /// No other thread has any of them.
+    #[allow(clippy::mut_from_ref)] // as of the parts
     unsafe fn of(&self, row: usize, head: usize, v: &Range<usize>) -> &mut [f32] {
         // SAFETY: the caller's alone.
         unsafe { self.parts.part(row * self.width + self.at + head * self.stride + v.start, v.len()) }

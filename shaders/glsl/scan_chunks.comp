@@ -23,6 +23,7 @@ shared vec4 ends[CHUNK * WIDE / 4];        // k faded to the end of the window
 shared vec4 through[WIDE / 4];             // what the state fades by over the window
 shared float known[2 * PAIRS];             // of scan_pairs
 shared float aims[CHUNK * COLS], writes[CHUNK * COLS];
+shared uint starts[CHUNK];                 // 1: the first row of a sequence
 
 // What the next window brings.
 uint next_own;
@@ -154,8 +155,13 @@ void scan(uint first, uint head, uint v0) {
 
 void main() {
     const uint head = gl_WorkGroupID.x / ((V_DIM + COLS - 1) / COLS), v0 = gl_WorkGroupID.x % ((V_DIM + COLS - 1) / COLS) * COLS;
-    const uint from = gl_WorkGroupID.y * CHUNK, to = min(from + CHUNK, params.w[STEP_ROWS]);
-    for (uint row = from; row < to; row++) {
-        if (row_before(row) == NO_ROW) scan(row, head, v0);
+    const uint from = gl_WorkGroupID.y * CHUNK, thread = gl_LocalInvocationIndex;
+    if (from >= params.w[STEP_ROWS]) return;
+    if (thread < CHUNK) {
+        starts[thread] = from + thread < params.w[STEP_ROWS] && row_before(from + thread) == NO_ROW ? 1 : 0;
+    }
+    barrier();
+    for (uint t = 0; t < CHUNK; t++) {
+        if (starts[t] == 1) scan(from + t, head, v0);
     }
 }

@@ -4,6 +4,7 @@ use super::program::Program;
 use super::session::DeviceState;
 use crate::exec::{Buffers, PackedMemory};
 use crate::lower::{Addresses, PackedAt, StateAt, Target};
+use crate::policy;
 use crate::vk::Buffer;
 
 impl Program {
@@ -49,7 +50,7 @@ impl Program {
             at,
             soa: self.device.stages_weights(),
             fuse: self.debug.fuse,
-            chunks: self.debug.chunks,
+            chunks: self.debug.chunks.unwrap_or_else(|| policy::scans_by_windows(self.device.caps())),
             max_rows: state.layout.max_rows(),
             n_ctx: self.n_ctx,
             cache_types: self.cache_types,

@@ -93,7 +93,7 @@ pub(super) fn arena_bytes(
         at: &at,
         soa: device.stages_weights(),
         fuse: options.debug.fuse,
-        chunks: options.debug.chunks,
+        chunks: options.debug.chunks.unwrap_or_else(|| policy::scans_by_windows(device.caps())),
         max_rows,
         n_ctx: 1,
         cache_types: (options.cache_type_k, options.cache_type_v),

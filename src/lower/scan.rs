@@ -51,7 +51,7 @@ impl Windows {
     /// Bytes of a workgroup's memory that `scan_chunks` takes.
     fn chunk_bytes(&self, parts: usize) -> usize {
         let held = 2 * self.rows * parts * self.cols.max(STATE);
-        4 * (held + (self.rows + 1) * STATE * parts + 2 * self.rows * self.rows + 2 * self.rows * self.cols)
+        4 * (held + self.rows + (self.rows + 1) * STATE * parts + 2 * self.rows * self.rows + 2 * self.rows * self.cols)
     }
 
     /// Threads of a row in `scan_pairs`.
@@ -126,7 +126,7 @@ impl Lowering<'_> {
         let size = ("SIZE", (w.cols * s.k_dim.div_ceil(STATE)) as u32);
         let (pairs, chunks) = (with(threads), with([size, ("CHUNK", w.rows as u32), ("COLS", w.cols as u32)]));
         let between = Touched { reads: rows, writes: vec![left.clone()] };
-        self.emit(Module::of("scan_pairs"), pairs, push.clone(), [windows, s.heads, 1], between);
+        self.emit(Module::of("scan_pairs"), pairs, push, [windows, s.heads, 1], between);
         touched.reads.push(left);
         let grid = [s.heads * s.v_dim.div_ceil(w.cols), windows, 1];
         self.emit(Module::of("scan_chunks"), chunks, push, grid, touched);

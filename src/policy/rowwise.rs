@@ -2,7 +2,7 @@
 
 use super::class::choices;
 use super::table::RouterShape;
-use crate::vk::Caps;
+use crate::vk::{Caps, DeviceKind};
 
 /// Threads that choose a row's experts by their logits: one for each, as far as that pays.
 pub fn route_threads(caps: &Caps, experts: usize) -> u32 {
@@ -25,6 +25,12 @@ pub fn router_tile(caps: &Caps, experts: usize, k: usize) -> (u32, u32) {
 /// Threads per workgroup of the row-wise kernels (norm, argmax): wide on GPUs, narrow on software devices.
 pub fn row_threads(caps: &Caps) -> u32 {
     choices(caps).row_threads.value.min(caps.max_workgroup_invocations)
+}
+
+/// Whether scans of many rows go by windows, which pass much through shared memory: to software devices that is slower than to go
+/// row by row (measured on lavapipe: ten times).
+pub fn scans_by_windows(caps: &Caps) -> bool {
+    caps.kind != DeviceKind::Cpu
 }
 
 /// Threads and logits of each thread of a workgroup that samples.

@@ -1,9 +1,9 @@
 //! Scans: row by row, and by windows of rows on the device and on the fast interpreter.
 
 use super::made::{agrees, cols, compare, keeps, runs, Made, Step, DIM, EXACT};
-use crate::util::{options, sample};
+use crate::util::{exact, options, sample};
 use pumex::cpu::{Fast, Settings, Sizes};
-use pumex::engine::CacheType;
+use pumex::engine::{CacheType, Debug, Options};
 use pumex::plan::{Act, Arg, Builder, Cols, General, Join, MatPart, Scan, ScanKind, Val};
 use pumex_cpu::attention::Elements;
 use pumex_cpu::Float;
@@ -170,6 +170,8 @@ fn wide(b: &mut Builder, h: Val, s: &Scan, (act, by): (Act, f32)) -> Val {
 fn many_rows_are_as_one_by_one() {
     let half = || Elements::Floats(Float::F16);
     let sizes = Sizes { n_ctx: 256, n_seqs: 2, max_rows: 64, cache_positions: None, k: half(), v: half() };
+    let debug = Debug { chunks: Some(true), ..exact() };
+    let by_windows = Options { debug, ..options(CacheType::F32) };
     let (all, mut device) = (cases(), true);
     let few = sample(&all, 3).len();
     for (i, (name, s, fade)) in all.iter().enumerate() {
@@ -187,6 +189,6 @@ fn many_rows_are_as_one_by_one() {
         });
         let mut fast = Fast::new(&gguf, plan.clone(), sizes, &Settings::default()).unwrap();
         compare(&format!("{name} on the CPU"), &gguf, &plan, EXACT, &mut fast, &MANY);
-        device = device && i < few && runs(name, &gguf, &plan, EXACT, options(CacheType::F32), &MANY);
+        device = device && i < few && runs(name, &gguf, &plan, EXACT, by_windows.clone(), &MANY);
     }
 }

@@ -146,7 +146,7 @@ fn layer<const N: usize>(shape: Shape, rows: [usize; N], on_cpu: bool, chunks: b
                 n_ctx: Some(4096),
                 max_rows: most as u32,
                 cache_type_k: CacheType::F16,
-                debug: Debug { chunks, ..Debug::default() },
+                debug: Debug { chunks: Some(chunks), ..Debug::default() },
                 ..Options::default()
             };
             let device = engine::device(&options)?.ok_or("no Vulkan device")?;
