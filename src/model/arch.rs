@@ -3,6 +3,7 @@
 pub mod afmoe;
 pub mod apertus;
 pub mod arcee;
+pub mod arctic;
 pub mod baichuan;
 pub mod bailingmoe;
 pub mod bailingmoe2;
@@ -39,18 +40,21 @@ pub mod granite_swa;
 pub mod granitehybrid;
 pub mod grok;
 pub mod hunyuan_dense;
+pub mod hy_v3;
 pub mod internlm2;
 pub mod jais;
 pub mod jais2;
 pub mod jamba;
 pub mod jina_bert_v3;
 pub mod kimi_linear;
+pub mod laguna;
 pub mod lfm2;
 pub mod llama;
 pub mod llama4;
 pub mod maincoder;
 pub mod mamba;
 pub mod mamba2;
+pub mod maple;
 pub mod mellum;
 pub mod mimo2;
 pub mod minicpm;
@@ -58,6 +62,8 @@ pub mod minicpm3;
 pub mod minimax_m2;
 pub mod mistral3;
 pub mod mpt;
+pub mod muse_glimmer;
+pub mod nanbeige;
 pub mod nemotron;
 pub mod nemotron_h;
 pub mod nomic_bert;
@@ -85,9 +91,12 @@ pub mod refact;
 pub mod seed_oss;
 pub mod smallthinker;
 pub mod smollm3;
+pub mod spark2_5;
 pub mod stablelm;
 pub mod starcoder;
 pub mod starcoder2;
+pub mod step35;
+pub mod talkie;
 pub mod xverse;
 
 use crate::gguf::Gguf;
@@ -107,6 +116,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "afmoe", plan: afmoe::plan },
     Arch { name: "apertus", plan: apertus::plan },
     Arch { name: "arcee", plan: arcee::plan },
+    Arch { name: "arctic", plan: arctic::plan },
     Arch { name: "baichuan", plan: baichuan::plan },
     Arch { name: "bailingmoe", plan: bailingmoe::plan },
     Arch { name: "bailingmoe2", plan: bailingmoe2::plan },
@@ -147,12 +157,14 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "hunyuan-dense", plan: hunyuan_dense::plan },
     Arch { name: "hunyuan-moe", plan: hunyuan_dense::plan },
     Arch { name: "hunyuan_vl", plan: hunyuan_dense::plan },
+    Arch { name: "hy_v3", plan: hy_v3::plan },
     Arch { name: "internlm2", plan: internlm2::plan },
     Arch { name: "jais", plan: jais::plan },
     Arch { name: "jais2", plan: jais2::plan },
     Arch { name: "jamba", plan: jamba::plan },
     Arch { name: "jina-bert-v3", plan: jina_bert_v3::plan },
     Arch { name: "kimi-linear", plan: kimi_linear::plan },
+    Arch { name: "laguna", plan: laguna::plan },
     Arch { name: "lfm2", plan: lfm2::plan },
     Arch { name: "lfm2moe", plan: lfm2::plan },
     Arch { name: "llama", plan: llama::plan },
@@ -160,6 +172,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "maincoder", plan: maincoder::plan },
     Arch { name: "mamba", plan: mamba::plan },
     Arch { name: "mamba2", plan: mamba2::plan },
+    Arch { name: "maple", plan: maple::plan },
     Arch { name: "mellum", plan: mellum::plan },
     Arch { name: "mimo2", plan: mimo2::plan },
     Arch { name: "minicpm", plan: minicpm::plan },
@@ -168,6 +181,8 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "mistral3", plan: mistral3::plan },
     Arch { name: "mistral4", plan: deepseek2::plan },
     Arch { name: "mpt", plan: mpt::plan },
+    Arch { name: "muse-glimmer", plan: muse_glimmer::plan },
+    Arch { name: "nanbeige", plan: nanbeige::plan },
     Arch { name: "nemotron", plan: nemotron::plan },
     Arch { name: "nemotron_h", plan: nemotron_h::plan },
     Arch { name: "nemotron_h_moe", plan: nemotron_h::plan },
@@ -200,9 +215,12 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "seed_oss", plan: seed_oss::plan },
     Arch { name: "smallthinker", plan: smallthinker::plan },
     Arch { name: "smollm3", plan: smollm3::plan },
+    Arch { name: "spark2_5", plan: spark2_5::plan },
     Arch { name: "stablelm", plan: stablelm::plan },
     Arch { name: "starcoder", plan: starcoder::plan },
     Arch { name: "starcoder2", plan: starcoder2::plan },
+    Arch { name: "step35", plan: step35::plan },
+    Arch { name: "talkie", plan: talkie::plan },
     Arch { name: "xverse", plan: xverse::plan },
 ];
 

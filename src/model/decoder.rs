@@ -2,8 +2,11 @@
 //! stream. A family says where it differs; what its file's tensors say themselves is read off them.
 
 mod attention;
+mod beside;
 mod block;
 mod delta;
+mod dense;
+mod experts;
 mod ffn;
 mod head;
 mod keys;
@@ -78,8 +81,24 @@ pub struct Table {
     pub factors: bool,
 }
 
+/// Limits of the gate and of what it is multiplied with, by layer; 0 for none.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Of each layer.
+    pub by_layer: Vec<f32>,
+    /// Whether the gate is limited before its activation, instead of after it.
+    pub before: bool,
+}
+
+impl Limits {
+    /// Of a layer: the limit, and whether it comes before the activation.
+    fn of(&self, i: usize) -> Option<(f32, bool)> {
+        self.by_layer.get(i).filter(|limit| **limit > 1e-6).map(|limit| (*limit, self.before))
+    }
+}
+
 /// How rows reach experts, and what those do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Moe {
     /// What logits become.
     pub gating: Gating,
@@ -99,6 +118,10 @@ pub struct Moe {
     pub average: Option<f32>,
     /// Whether the block beside the experts is the layer's dense one.
     pub dense_beside: bool,
+    /// Whether experts and the dense block beside them have norms of their own.
+    pub own_norms: bool,
+    /// Limits of gate and up, by layer, of experts and of the block beside them.
+    pub limits: [Option<Limits>; 2],
 }
 
 /// A family: what differs between decoders. [`Family::of`] gives llama's.
@@ -172,6 +195,22 @@ pub struct Family {
     pub per_layer: usize,
     /// Name of the last norm.
     pub output_norm: &'static str,
+    /// Whether norms have no weights.
+    pub bare_norms: bool,
+    /// Whether embedded rows are normed, without weights.
+    pub embedding_norm: bool,
+    /// Whether `layer_output_scale` is a factor of the embedding, which is added, instead of one of what the layer gives.
+    pub embedding_skip: bool,
+    /// Epsilon of the norms of what blocks give, where it is one of their own.
+    pub post_eps: Option<f32>,
+    /// How often the layers are gone through, with weights that are the same and states that are not.
+    pub loops: usize,
+    /// Whether the last norm stands between the rounds too.
+    pub loop_norm: bool,
+    /// What becomes of the gate of what heads give.
+    pub gate_act: Act,
+    /// Layers halve what they give each so many; 0 for never.
+    pub halve_every: usize,
     /// Prefixes of tensors that are not read.
     pub ignored: Vec<String>,
     /// Whether rows see all rows of their sequence and the plan gives embeddings.
@@ -231,6 +270,8 @@ impl Family {
                 by_residual: false,
                 average: None,
                 dense_beside: false,
+                own_norms: false,
+                limits: [None, None],
             },
             recurrent: Recurrent::default(),
             mla: MlaSizes::default(),
@@ -242,6 +283,14 @@ impl Family {
             v_norm: false,
             per_layer: 0,
             output_norm: "output_norm",
+            bare_norms: false,
+            embedding_norm: false,
+            embedding_skip: false,
+            post_eps: None,
+            loops: 1,
+            loop_norm: false,
+            gate_act: Act::Sigmoid,
+            halve_every: 0,
             ignored: (c.n_layer..c.n_layer_all).map(|i| format!("blk.{i}.")).chain(["cls".into()]).collect(),
             embeds: false,
             c,
@@ -291,7 +340,7 @@ impl Family {
         let c = &self.c;
         self.ignored.iter().for_each(|prefix| w.ignore(prefix));
         let head = Head::declare(&mut w, &self);
-        let blocks: Vec<Block> = (0..c.n_layer).map(|i| Block::declare(&mut w, &self, i)).collect();
+        let blocks: Vec<Block> = (0..c.n_layer / self.loops).map(|i| Block::declare(&mut w, &self, i)).collect();
         let per_layer = (self.per_layer > 0).then(|| per_layer::Inputs::declare(&mut w, &self));
         let ropes = self.ropes(&mut w);
         let states = self.states();
@@ -299,9 +348,14 @@ impl Family {
         let mut p = Builder::new(w.finish()?);
         let mut x = head.embed(&mut p, &self);
         let inputs = per_layer.as_ref().map(|inputs| inputs.run(&mut p, &self, x)); // [n, layers * per_layer]
-        for (i, block) in blocks.iter().enumerate() {
+        let embedded = self.embedding_skip.then(|| p.copy(x));
+        let rounds = std::iter::repeat_n(&blocks, self.loops).flatten();
+        for (i, block) in rounds.enumerate() {
+            if self.loop_norm && i > 0 && i % blocks.len() == 0 {
+                x = head.normed(&mut p, &self, x);
+            }
             x = self.block(&mut p, block, i, x);
-            x = block.after.run(&mut p, &self, i, inputs, x);
+            x = block.after.run(&mut p, &self, i, inputs.or(embedded), x);
         }
         let logits = match self.embeds {
             true => self.embedding(&mut p, blocks.last(), x),
@@ -320,8 +374,7 @@ impl Family {
             Parallel::Shared => Some(h),
             Parallel::Own => Some(self.normed(p, b.ffn_norm, x)),
         };
-        // A router that looks at the layer's input needs its product before that changes.
-        let by = self.moe.by_residual.then(|| b.ffn.as_ref().and_then(|f| f.router(p, x))).flatten();
+        let ahead = b.ffn.as_ref().and_then(|f| f.ahead(p, self, x));
         let mut x = x;
         let h = match b.attn_norm_2 {
             Some(norm) => self.normed(p, Some(norm), x),
@@ -338,7 +391,7 @@ impl Family {
             None => self.normed(p, b.ffn_norm, x),
         };
         if let Some(f) = &b.ffn {
-            x = f.run(p, self, (i, h, by), b.ffn_post_norm, x);
+            x = f.run(p, self, (i, h, ahead), b.ffn_post_norm, x);
         }
         self.ended(p, b, x)
     }
@@ -355,8 +408,7 @@ impl Family {
 
     /// The output rows through the last layer's norm: `[w, dim]`.
     fn embedding(&self, p: &mut Builder, last: Option<&Block>, x: Val) -> Val {
-        let none = LayerNorm { weight: None, bias: None };
-        let LayerNorm { weight, bias } = last.and_then(|b| b.output_norm).unwrap_or(none);
+        let LayerNorm { weight, bias } = last.and_then(|b| b.output_norm).unwrap_or(LayerNorm::BARE);
         p.normalize_output(self.norm, x, weight, bias, self.c.eps)
     }
 
@@ -376,18 +428,22 @@ impl Family {
 
     /// Adds a value to the residual stream, by way of a norm if there is one.
     fn join_value(&self, p: &mut Builder, out: Val, norm: Option<LayerNorm>, x: Val) -> Val {
-        let out = self.normed(p, norm, out);
+        let out = self.normed_by(p, norm, self.post_eps.unwrap_or(self.c.eps), out);
         p.add(out, self.residual_scale, x)
     }
 
     /// Rows through a norm; without one, as they are.
     pub(super) fn normed(&self, p: &mut Builder, norm: Option<LayerNorm>, x: Val) -> Val {
+        self.normed_by(p, norm, self.c.eps, x)
+    }
+
+    fn normed_by(&self, p: &mut Builder, norm: Option<LayerNorm>, eps: f32, x: Val) -> Val {
         match norm {
             None => x,
             Some(LayerNorm { weight: Some(weight), bias: None }) if self.norm == NormKind::Rms => {
-                p.rms_norm(x, weight, self.c.eps)
+                p.rms_norm(x, weight, eps)
             }
-            Some(LayerNorm { weight, bias }) => p.normalize(self.norm, x, weight, bias, self.c.eps),
+            Some(LayerNorm { weight, bias }) => p.normalize(self.norm, x, weight, bias, eps),
         }
     }
 
@@ -414,6 +470,9 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
+    /// Without factors.
+    pub const BARE: LayerNorm = LayerNorm { weight: None, bias: None };
+
     /// `NAME.weight` and, if it is there, `NAME.bias`; none without a tensor, unless the file has no norms of that kind at all.
     pub fn declare(w: &mut Weights<'_>, name: &str, dim: usize) -> Option<LayerNorm> {
         let weight = w.opt_vector(&format!("{name}.weight"), dim);

@@ -191,6 +191,21 @@ impl Builder {
         b
     }
 
+    /// A value of zeros.
+    pub fn zeros(&mut self, width: usize) -> Val {
+        let out = self.parts("sum", width);
+        let all = self.all(out);
+        self.map_into(all, (1, width), (Act::Same, Arg::Number(0.0), 1.0), (Join::Add, Arg::Number(0.0)));
+        out
+    }
+
+    /// A copy that stays when `x` changes.
+    pub fn copy(&mut self, x: Val) -> Val {
+        let out = self.parts("copy", self.width(x));
+        self.copy_into(self.all(x), self.all(out), 1, self.width(x));
+        out
+    }
+
     /// A copy of columns, `groups` of `len`.
     pub fn copy_into(&mut self, from: Cols, to: Cols, groups: usize, len: usize) {
         self.map_into(to, (groups, len), (Act::Same, Arg::Cols(from), 1.0), (Join::Add, Arg::Number(0.0)));

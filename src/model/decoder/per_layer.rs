@@ -69,8 +69,11 @@ impl After {
         After { inputs, scale }
     }
 
-    /// Rows after layer `i`, `[n, dim]`.
+    /// Rows after layer `i`, `[n, dim]`. `inputs` are those of all layers, or the embedded rows where these are added.
     pub fn run(&self, p: &mut Builder, f: &Family, i: usize, inputs: Option<Val>, x: Val) -> Val {
+        if let Some(embedded) = inputs.filter(|_| f.embedding_skip) {
+            return p.add(embedded, self.scale, x);
+        }
         if let (Some((gate, back, norm)), Some(inputs)) = (&self.inputs, inputs) {
             let gate = p.matmul("inp_gate", x, vec![*gate]); // [n, per_layer]
             let all = p.all(gate);
@@ -80,6 +83,7 @@ impl After {
             let back = f.normed(p, *norm, back);
             p.add(back, 1.0, x);
         }
-        p.scale(x, self.scale)
+        let half = f.halve_every > 0 && (i + 1).is_multiple_of(f.halve_every);
+        p.scale(x, if half { 0.5 * self.scale } else { self.scale })
     }
 }
