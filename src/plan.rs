@@ -20,7 +20,7 @@ mod state;
 
 pub use attention::{AttentionSpec, Mask};
 pub use builder::Builder;
-pub use general::{Act, Arg, General, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Temperature};
+pub use general::{Act, Arg, Dot, General, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Temperature};
 pub use inputs::{Input, Routed};
 pub use op::Op;
 pub use parts::{Access, Cols, ExpertPart, MatPart, Norm, Rope, RopeNorm, RopeStyle, Router, TopK};

@@ -4,6 +4,7 @@ pub mod afmoe;
 pub mod apertus;
 pub mod arcee;
 pub mod arctic;
+pub mod arwkv7;
 pub mod baichuan;
 pub mod bailingmoe;
 pub mod bailingmoe2;
@@ -88,6 +89,9 @@ pub mod qwen35;
 pub mod qwen3next;
 pub mod qwen3vl;
 pub mod refact;
+pub mod rwkv6;
+pub mod rwkv6qwen2;
+pub mod rwkv7;
 pub mod seed_oss;
 pub mod smallthinker;
 pub mod smollm3;
@@ -117,6 +121,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "apertus", plan: apertus::plan },
     Arch { name: "arcee", plan: arcee::plan },
     Arch { name: "arctic", plan: arctic::plan },
+    Arch { name: "arwkv7", plan: arwkv7::plan },
     Arch { name: "baichuan", plan: baichuan::plan },
     Arch { name: "bailingmoe", plan: bailingmoe::plan },
     Arch { name: "bailingmoe2", plan: bailingmoe2::plan },
@@ -212,6 +217,9 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "qwen3vl", plan: qwen3vl::plan },
     Arch { name: "qwen3vlmoe", plan: qwen3vl::plan },
     Arch { name: "refact", plan: refact::plan },
+    Arch { name: "rwkv6", plan: rwkv6::plan },
+    Arch { name: "rwkv6qwen2", plan: rwkv6qwen2::plan },
+    Arch { name: "rwkv7", plan: rwkv7::plan },
     Arch { name: "seed_oss", plan: seed_oss::plan },
     Arch { name: "smallthinker", plan: smallthinker::plan },
     Arch { name: "smollm3", plan: smollm3::plan },

@@ -14,6 +14,7 @@ mod mamba;
 mod mixer;
 mod mla;
 mod per_layer;
+mod rwkv;
 mod short_conv;
 
 use block::Block;
@@ -349,12 +350,13 @@ impl Family {
         let mut x = head.embed(&mut p, &self);
         let inputs = per_layer.as_ref().map(|inputs| inputs.run(&mut p, &self, x)); // [n, layers * per_layer]
         let embedded = self.embedding_skip.then(|| p.copy(x));
+        let mut first = None;
         let rounds = std::iter::repeat_n(&blocks, self.loops).flatten();
         for (i, block) in rounds.enumerate() {
             if self.loop_norm && i > 0 && i % blocks.len() == 0 {
                 x = head.normed(&mut p, &self, x);
             }
-            x = self.block(&mut p, block, i, x);
+            x = self.block(&mut p, block, i, (x, &mut first));
             x = block.after.run(&mut p, &self, i, inputs.or(embedded), x);
         }
         let logits = match self.embeds {
@@ -364,8 +366,8 @@ impl Family {
         Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train))
     }
 
-    /// A layer: `[n, dim]` → `[n, dim]`.
-    fn block(&self, p: &mut Builder, b: &Block, i: usize, x: Val) -> Val {
+    /// A layer: `[n, dim]` → `[n, dim]`. `first` is what the first layer hands on to the others, if it does.
+    fn block(&self, p: &mut Builder, b: &Block, i: usize, (x, first): (Val, &mut Option<Val>)) -> Val {
         let layer = &self.layers[i];
         let h = self.normed(p, b.attn_norm, x);
         // Beside attention, the feed-forward block must see what the residual stream was before.
@@ -381,7 +383,7 @@ impl Family {
             None => h,
         };
         for (mixer, state) in b.mixers.iter().zip([i, self.c.n_layer + i]) {
-            let out = mixer.run(p, self, layer, state, h); // [n, heads * v_dim]
+            let out = mixer.run(p, self, layer, state, (h, first)); // [n, heads * v_dim]
             x = self.join(p, out, mixer.output(), b.attn_post_norm, x);
         }
         x = self.normed(p, b.attn_end_norm, x);

@@ -1,8 +1,8 @@
 //! Builds a plan top to bottom: the methods that architecture files call, line by line.
 
 use super::{
-    Act, Arg, AttentionSpec, Cols, General, Join, LayerState, Map, MatPart, NormKind, Normalize, Op, Plan, RopeNorm,
-    Rows, TopK, Val, ValueInfo, Weight, WeightInfo,
+    Act, Arg, AttentionSpec, Cols, Dot, General, Join, LayerState, Map, MatPart, NormKind, Normalize, Op, Plan,
+    RopeNorm, Rows, TopK, Val, ValueInfo, Weight, WeightInfo,
 };
 
 /// Builds a plan top to bottom.
@@ -144,6 +144,11 @@ impl Builder {
         self.width(v)
     }
 
+    /// Rows of a matrix.
+    pub fn rows_of(&self, weight: Weight) -> usize {
+        self.weights.get(weight.0).map_or(0, |w| w.rows)
+    }
+
     /// An op that writes columns of a value that is there.
     pub fn general(&mut self, op: General) {
         self.ops.push(Op::General(op));
@@ -189,6 +194,13 @@ impl Builder {
         let a = Arg::Cols(self.all(a));
         self.map_into(all, (1, all.stride), (Act::Same, a, scale), (Join::Add, Arg::Cols(all)));
         b
+    }
+
+    /// `act(scale * Σ a * b)` of each of `groups` of `len` columns, in a new value of a column per group.
+    pub fn dot(&mut self, (groups, len): (usize, usize), a: Arg, b: Arg, (act, scale): (Act, f32)) -> Val {
+        let val = self.parts("dot", groups);
+        self.general(General::Dot(Dot { act, scale, a, b, groups, len, out: Cols { val, at: 0, stride: 1 } }));
+        val
     }
 
     /// A value of zeros.

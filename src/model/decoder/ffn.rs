@@ -3,6 +3,7 @@
 use super::beside::Beside;
 use super::dense::{early, late, Dense};
 use super::experts::Experts;
+use super::rwkv::ChannelMix;
 use super::{Family, LayerNorm};
 use crate::model::weights::Weights;
 use crate::plan::{Act, Arg, Builder, Cols, Join, MatPart, Val};
@@ -13,6 +14,8 @@ pub enum Ffn {
     Dense(Dense),
     /// Experts, and one for all rows beside them.
     Experts(Box<Experts>, Option<Shared>),
+    /// RWKV's.
+    ChannelMix(ChannelMix),
     /// Experts and a dense block with norms of their own.
     Beside(Box<Beside>),
 }
@@ -28,6 +31,9 @@ impl Ffn {
     /// Declares `blk.N.ffn_*`.
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Ffn {
         let (dim, layer) = (f.c.n_embd, &f.layers[i]);
+        if w.has(&format!("blk.{i}.channel_mix_key.weight")) {
+            return Ffn::ChannelMix(ChannelMix::declare(w, f, i));
+        }
         if !layer.experts {
             return Ffn::Dense(Dense::declare(w, f.ffn_scales, (i, ""), dim, layer.n_ff));
         }
@@ -78,6 +84,7 @@ impl Ffn {
                 return f.join_value(p, out, norm, x);
             }
             Ffn::Experts(experts, shared) => (experts, shared),
+            Ffn::ChannelMix(mix) => return mix.run(p, f, (i, h), x),
             Ffn::Beside(both) => return both.run(p, f, (h, by), norm, x),
         };
         let direct = norm.is_none() && f.residual_scale == 1.0 && f.moe.average.is_none();
