@@ -30,6 +30,7 @@ pub mod falcon_h1;
 pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
+pub mod gemma3n;
 pub mod gemma4;
 pub mod glm4;
 pub mod glm4moe;
@@ -78,6 +79,7 @@ pub mod pangu_embedded;
 pub mod phi2;
 pub mod phi3;
 pub mod plamo;
+pub mod plamo2;
 pub mod plamo3;
 pub mod plm;
 pub mod qwen;
@@ -148,6 +150,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "gemma", plan: gemma::plan },
     Arch { name: "gemma2", plan: gemma2::plan },
     Arch { name: "gemma3", plan: gemma3::plan },
+    Arch { name: "gemma3n", plan: gemma3n::plan },
     Arch { name: "gemma4", plan: gemma4::plan },
     Arch { name: "glm4", plan: glm4::plan },
     Arch { name: "glm4moe", plan: glm4moe::plan },
@@ -203,6 +206,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "phi3", plan: phi3::plan },
     Arch { name: "phimoe", plan: phi3::plan },
     Arch { name: "plamo", plan: plamo::plan },
+    Arch { name: "plamo2", plan: plamo2::plan },
     Arch { name: "plamo3", plan: plamo3::plan },
     Arch { name: "plm", plan: plm::plan },
     Arch { name: "qwen", plan: qwen::plan },

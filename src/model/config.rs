@@ -237,7 +237,8 @@ impl Config {
         let n_head = r.by_layer("attention.head_count", n, Some(&vec![0; n]), 1024)?;
         let n_head_kv = r.by_layer("attention.head_count_kv", n, Some(&n_head), 1024)?;
         for (h, kv) in n_head.iter().zip(&n_head_kv) {
-            if *kv > 0 && (!h.is_multiple_of(*kv) || *h == 0) {
+            // RWKV's files count key/value heads alone.
+            if *kv > 0 && (!h.is_multiple_of(*kv) || *h == 0) && !r.has("wkv.head_size") {
                 return Err(r.bad("attention.head_count_kv", &format!("a divisor of head_count {h}"), kv));
             }
         }

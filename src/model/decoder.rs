@@ -1,6 +1,7 @@
 //! The decoder that most families share: attention and a feed-forward block per layer, each with its norms, around a residual
 //! stream. A family says where it differs; what its file's tensors say themselves is read off them.
 
+mod altup;
 mod attention;
 mod beside;
 mod block;
@@ -14,6 +15,7 @@ mod mamba;
 mod mixer;
 mod mla;
 mod per_layer;
+mod plamo_mamba;
 mod rwkv;
 mod short_conv;
 
@@ -212,6 +214,10 @@ pub struct Family {
     pub gate_act: Act,
     /// Layers halve what they give each so many; 0 for never.
     pub halve_every: usize,
+    /// Residual streams.
+    pub streams: usize,
+    /// So many first layers have gates that are less than so many deviations above their mean cut off.
+    pub sparse_layers: (usize, f32),
     /// Prefixes of tensors that are not read.
     pub ignored: Vec<String>,
     /// Whether rows see all rows of their sequence and the plan gives embeddings.
@@ -292,6 +298,8 @@ impl Family {
             loop_norm: false,
             gate_act: Act::Sigmoid,
             halve_every: 0,
+            streams: 1,
+            sparse_layers: (0, 0.0),
             ignored: (c.n_layer..c.n_layer_all).map(|i| format!("blk.{i}.")).chain(["cls".into()]).collect(),
             embeds: false,
             c,
@@ -343,11 +351,17 @@ impl Family {
         let head = Head::declare(&mut w, &self);
         let blocks: Vec<Block> = (0..c.n_layer / self.loops).map(|i| Block::declare(&mut w, &self, i)).collect();
         let per_layer = (self.per_layer > 0).then(|| per_layer::Inputs::declare(&mut w, &self));
+        let altup = (self.streams > 1).then(|| altup::AltUp::declare(&mut w, &self));
         let ropes = self.ropes(&mut w);
         let states = self.states();
 
         let mut p = Builder::new(w.finish()?);
         let mut x = head.embed(&mut p, &self);
+        if let Some(altup) = altup {
+            let x = altup.run(&mut p, &self, &blocks, per_layer.as_ref(), x);
+            let logits = head.logits(&mut p, &self, x);
+            return Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train));
+        }
         let inputs = per_layer.as_ref().map(|inputs| inputs.run(&mut p, &self, x)); // [n, layers * per_layer]
         let embedded = self.embedding_skip.then(|| p.copy(x));
         let mut first = None;

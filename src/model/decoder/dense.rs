@@ -20,6 +20,8 @@ pub struct Dense {
     ffn: usize,
     /// Of gate and up, and whether the gate is limited before its activation.
     limit: Option<(f32, bool)>,
+    /// Gates that are less than so many deviations above their mean are none.
+    sparse: Option<f32>,
 }
 
 impl Dense {
@@ -42,7 +44,13 @@ impl Dense {
             fused,
             ffn,
             limit: None,
+            sparse: None,
         }
+    }
+
+    /// With gates that are sparse.
+    pub fn sparse(self, sparse: Option<f32>) -> Dense {
+        Dense { sparse, ..self }
     }
 
     /// With the limits of layer `i`.
@@ -50,10 +58,15 @@ impl Dense {
         Dense { limit: limits.and_then(|limits| limits.of(i)), ..self }
     }
 
+    /// Whether one op multiplies with gate and up.
+    fn is_plain(&self) -> bool {
+        self.limit.is_none() && self.sparse.is_none()
+    }
+
     /// Normed rows `[n, dim]` → `[n, ffn]`, what `down` takes.
     pub fn hidden(&self, p: &mut Builder, f: &Family, h: Val, act: Act) -> Val {
         let hidden = match self.gate {
-            Some(gate) if self.limit.is_none() && act == Act::Silu && !late(&gate) && !late(&self.up) => {
+            Some(gate) if self.is_plain() && act == Act::Silu && !late(&gate) && !late(&self.up) => {
                 p.gated(h, gate, self.up)
             }
             Some(gate) => {
@@ -61,6 +74,9 @@ impl Dense {
                 scale_late(p, both, 0, self.ffn, &gate);
                 scale_late(p, both, self.ffn, self.ffn, &self.up);
                 let half = |at| Cols { val: both, at, stride: self.ffn };
+                if let Some(deviations) = self.sparse {
+                    sparse(p, half(0), self.ffn, deviations);
+                }
                 let act = match self.limit {
                     Some(limit) => limited(p, half(0), half(self.ffn), (1, self.ffn), act, limit),
                     None => act,
@@ -89,6 +105,18 @@ impl Dense {
             None => hidden,
         }
     }
+}
+
+/// Columns become what they are above their mean plus so many of their deviations, else 0.
+fn sparse(p: &mut Builder, x: Cols, len: usize, deviations: f32) {
+    let of = (1, len);
+    let mean = p.dot(of, Arg::Cols(x), Arg::Number(1.0), (Act::Same, -1.0 / len as f32));
+    let one = |val| Arg::PerGroup(Cols { val, at: 0, stride: 1 });
+    p.map_into(x, of, (Act::Same, Arg::Cols(x), 1.0), (Join::Add, one(mean)));
+    let deviation = p.dot(of, Arg::Cols(x), Arg::Cols(x), (Act::Sqrt, 1.0 / (len as f32 - 1.0)));
+    p.scale(deviation, -deviations);
+    p.map_into(x, of, (Act::Same, Arg::Cols(x), 1.0), (Join::Add, one(deviation)));
+    p.map_into(x, of, (Act::Relu, Arg::Cols(x), 1.0), (Join::Add, Arg::Number(0.0)));
 }
 
 /// Limits up and gate, and says which activation is left to do: `cols` of gate and up, `len` in each of `groups`.

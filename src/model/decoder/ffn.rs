@@ -35,7 +35,8 @@ impl Ffn {
             return Ffn::ChannelMix(ChannelMix::declare(w, f, i));
         }
         if !layer.experts {
-            return Ffn::Dense(Dense::declare(w, f.ffn_scales, (i, ""), dim, layer.n_ff));
+            let sparse = (i < f.sparse_layers.0).then_some(f.sparse_layers.1);
+            return Ffn::Dense(Dense::declare(w, f.ffn_scales, (i, ""), dim, layer.n_ff).sparse(sparse));
         }
         if f.moe.own_norms {
             return Ffn::Beside(Box::new(Beside::declare(w, f, i)));
