@@ -13,6 +13,7 @@ pub mod bitnet;
 pub mod bloom;
 pub mod chatglm;
 pub mod codeshell;
+pub mod cogvlm;
 pub mod cohere2;
 pub mod cohere2moe;
 pub mod command_r;
@@ -20,6 +21,8 @@ pub mod dbrx;
 pub mod deci;
 pub mod deepseek;
 pub mod deepseek2;
+pub mod deepseek2_ocr;
+pub mod deepseek32;
 pub mod dots1;
 pub mod ernie4_5;
 pub mod exaone;
@@ -34,6 +37,7 @@ pub mod gemma3n;
 pub mod gemma4;
 pub mod glm4;
 pub mod glm4moe;
+pub mod glm_dsa;
 pub mod gpt2;
 pub mod gpt_oss;
 pub mod gptneox;
@@ -132,6 +136,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "bloom", plan: bloom::plan },
     Arch { name: "chatglm", plan: chatglm::plan },
     Arch { name: "codeshell", plan: codeshell::plan },
+    Arch { name: "cogvlm", plan: cogvlm::plan },
     Arch { name: "cohere2", plan: cohere2::plan },
     Arch { name: "cohere2moe", plan: cohere2moe::plan },
     Arch { name: "command-r", plan: command_r::plan },
@@ -139,6 +144,8 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "deci", plan: deci::plan },
     Arch { name: "deepseek", plan: deepseek::plan },
     Arch { name: "deepseek2", plan: deepseek2::plan },
+    Arch { name: "deepseek2-ocr", plan: deepseek2_ocr::plan },
+    Arch { name: "deepseek32", plan: deepseek32::plan },
     Arch { name: "dots1", plan: dots1::plan },
     Arch { name: "ernie4_5", plan: ernie4_5::plan },
     Arch { name: "ernie4_5-moe", plan: ernie4_5::plan },
@@ -152,6 +159,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "gemma3", plan: gemma3::plan },
     Arch { name: "gemma3n", plan: gemma3n::plan },
     Arch { name: "gemma4", plan: gemma4::plan },
+    Arch { name: "glm-dsa", plan: glm_dsa::plan },
     Arch { name: "glm4", plan: glm4::plan },
     Arch { name: "glm4moe", plan: glm4moe::plan },
     Arch { name: "gpt-oss", plan: gpt_oss::plan },
@@ -218,6 +226,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "qwen35moe", plan: qwen35::plan },
     Arch { name: "qwen3moe", plan: qwen3::plan },
     Arch { name: "qwen3next", plan: qwen3next::plan },
+    Arch { name: "qwen3tts", plan: qwen3vl::plan },
     Arch { name: "qwen3vl", plan: qwen3vl::plan },
     Arch { name: "qwen3vlmoe", plan: qwen3vl::plan },
     Arch { name: "refact", plan: refact::plan },

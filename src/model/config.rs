@@ -47,6 +47,8 @@ pub struct Config {
     pub window: usize,
     /// Context the model was trained for.
     pub n_ctx_train: usize,
+    /// Context before its positions were stretched.
+    pub n_ctx_orig: usize,
 }
 
 /// Scaling of RoPE.
@@ -297,6 +299,10 @@ impl Config {
             eps,
             window: r.int("attention.sliding_window", Some(0), 0, u64::from(u32::MAX))?,
             n_ctx_train,
+            n_ctx_orig: match r.int("rope.scaling.original_context_length", Some(0), 0, u64::from(u32::MAX))? {
+                0 => n_ctx_train,
+                n => n,
+            },
         })
     }
 

@@ -352,7 +352,8 @@ impl Family {
         let blocks: Vec<Block> = (0..c.n_layer / self.loops).map(|i| Block::declare(&mut w, &self, i)).collect();
         let per_layer = (self.per_layer > 0).then(|| per_layer::Inputs::declare(&mut w, &self));
         let altup = (self.streams > 1).then(|| altup::AltUp::declare(&mut w, &self));
-        let ropes = self.ropes(&mut w);
+        let (ropes, long_ropes) = self.ropes(&mut w);
+        let long_ropes = long_ropes.map(|tables| (self.c.n_ctx_orig, tables));
         let states = self.states();
 
         let mut p = Builder::new(w.finish()?);
@@ -377,7 +378,8 @@ impl Family {
             true => self.embedding(&mut p, blocks.last(), x),
             false => head.logits(&mut p, &self, x),
         };
-        Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train))
+        let plan = p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train);
+        Ok(Plan { long_ropes, ..plan })
     }
 
     /// A layer: `[n, dim]` → `[n, dim]`. `first` is what the first layer hands on to the others, if it does.
@@ -463,16 +465,22 @@ impl Family {
         }
     }
 
-    fn ropes(&self, w: &mut Weights<'_>) -> Vec<Vec<f32>> {
+    /// The tables of frequencies, and those of long contexts where there are factors for them.
+    fn ropes(&self, w: &mut Weights<'_>) -> (Vec<Vec<f32>>, Option<Vec<Vec<f32>>>) {
         let dims = self.tables[0].dims;
         let names = ["rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"];
-        let found = names.map(|name| (dims > 0).then(|| w.opt_vector(name, dims / 2)).flatten());
+        let [all, short, long] =
+            names.map(|name| (dims > 0).then(|| w.opt_vector(name, dims / 2)).flatten().map(|f| w.values(f)));
         w.ignore("rope_f");
-        let factors = found[0].or(found[1]).map(|f| w.values(f));
-        let table = |t: &Table| {
-            inv_freq(t.dims, t.base, t.scaling, factors.as_deref().filter(|f| t.factors && f.len() == t.dims / 2))
+        let tables = |factors: Option<Vec<f32>>| -> Vec<Vec<f32>> {
+            let table = |t: &Table| {
+                let own = factors.as_deref().filter(|f| t.factors && f.len() == t.dims / 2);
+                inv_freq(t.dims, t.base, t.scaling, own)
+            };
+            self.tables.iter().map(table).collect()
         };
-        self.tables.iter().map(table).collect()
+        let long = long.filter(|_| all.is_none()).map(|long| tables(Some(long)));
+        (tables(all.or(short)), long)
     }
 }
 

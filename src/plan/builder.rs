@@ -125,6 +125,7 @@ impl Builder {
             weights: self.weights,
             layers,
             ropes,
+            long_ropes: None,
             n_vocab,
             n_ctx_train,
             logits,
