@@ -37,6 +37,8 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/router.bin"),
     include_bytes!("../spirv/sample.bin"),
     include_bytes!("../spirv/scan.bin"),
+    include_bytes!("../spirv/scan_chunks.bin"),
+    include_bytes!("../spirv/scan_pairs.bin"),
     include_bytes!("../spirv/square_sums.bin"),
     include_bytes!("../spirv/stream.bin"),
 ];

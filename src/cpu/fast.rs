@@ -2,6 +2,7 @@
 //! products, keys and values in blocks that the session's tables name.
 
 mod ops;
+mod scan;
 mod state;
 mod weights;
 

@@ -35,7 +35,8 @@ impl States {
         self.0[to as usize] = self.0[from as usize].clone();
     }
 
-    fn of(&mut self, seq: u32, layer: usize) -> &mut Vec<f32> {
+    /// What a layer keeps of a sequence.
+    pub(super) fn of(&mut self, seq: u32, layer: usize) -> &mut Vec<f32> {
         &mut self.0[seq as usize][layer]
     }
 }

@@ -97,6 +97,7 @@ pub(super) fn arena_bytes(
         at: &at,
         soa: device.stages_weights(),
         fuse: options.debug.fuse,
+        chunks: options.debug.chunks,
         max_rows,
         n_ctx: 1,
         cache_types: (options.cache_type_k, options.cache_type_v),

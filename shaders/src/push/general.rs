@@ -247,7 +247,7 @@ blocks! {
     }
 
     /// A recurrence over the rows of a sequence; strides and widths are constants of the pipeline.
-    Scan("scan") = {
+    Scan("scan", "scan_pairs", "scan_chunks") = {
         /// Columns of each group.
         q: F32,
         /// Likewise.
@@ -276,5 +276,7 @@ blocks! {
         elements: uint,
         /// Of the result.
         scale: float,
+        /// What rows of a window are to each other, `[windows, HEADS, 2, CHUNK, CHUNK]`; of `scan` nothing.
+        pairs: F32,
     }
 }
