@@ -114,6 +114,11 @@ impl Plan {
         self.ops.iter().filter_map(|op| if let Op::Attend { spec, .. } = op { Some(spec) } else { None })
     }
 
+    /// Whether rows see some that come later, so that all of a text must stand in one step.
+    pub fn looks_ahead(&self) -> bool {
+        self.attention().any(|spec| spec.mask.looks_ahead())
+    }
+
     /// Keys and values of each layer that keeps some, with the layer's index.
     pub fn kv_layers(&self) -> impl Iterator<Item = (usize, &KvSpec)> {
         self.layers.iter().enumerate().filter_map(|(i, layer)| Some((i, layer.kv()?)))

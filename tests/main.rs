@@ -25,6 +25,7 @@ mod reference;
 mod router;
 mod sample;
 mod sample_requests;
+mod seeded;
 mod session;
 mod signed_dots;
 mod subnormal;

@@ -46,6 +46,8 @@ constants! {
     MASK_CHUNK = 2;
     /// All of the sequence.
     MASK_FULL = 3;
+    /// Those up to `window` before and behind the row's own.
+    MASK_NEAR = 4;
     /// Of RULES: scores are capped.
     RULE_SOFT_CAP = 1;
     /// Of RULES: each head has a score without a value.

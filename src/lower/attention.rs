@@ -15,6 +15,7 @@ fn seen_constants(spec: &AttentionSpec) -> impl Iterator<Item = (&'static str, u
         Mask::Window(_) => constants::MASK_WINDOW,
         Mask::Chunk(_) => constants::MASK_CHUNK,
         Mask::Full => constants::MASK_FULL,
+        Mask::Near(_) => constants::MASK_NEAR,
     };
     let rules = [
         (spec.soft_cap.is_some(), constants::RULE_SOFT_CAP),

@@ -19,7 +19,9 @@ pub mod deci;
 pub mod deepseek;
 pub mod deepseek2;
 pub mod dots1;
+pub mod dream;
 pub mod ernie4_5;
+pub mod eurobert;
 pub mod exaone;
 pub mod exaone4;
 pub mod exaone_moe;
@@ -29,6 +31,7 @@ pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
 pub mod gemma4;
+pub mod gemma_embedding;
 pub mod glm4;
 pub mod glm4moe;
 pub mod gpt2;
@@ -43,11 +46,15 @@ pub mod internlm2;
 pub mod jais;
 pub mod jais2;
 pub mod jamba;
+pub mod jina_bert_v2;
 pub mod jina_bert_v3;
 pub mod kimi_linear;
 pub mod lfm2;
+pub mod llada;
+pub mod llada_moe;
 pub mod llama;
 pub mod llama4;
+pub mod llama_embed;
 pub mod maincoder;
 pub mod mamba;
 pub mod mamba2;
@@ -57,10 +64,13 @@ pub mod minicpm;
 pub mod minicpm3;
 pub mod minimax_m2;
 pub mod mistral3;
+pub mod modern_bert;
 pub mod mpt;
 pub mod nemotron;
 pub mod nemotron_h;
+pub mod neo_bert;
 pub mod nomic_bert;
+pub mod nomic_bert_moe;
 pub mod olmo;
 pub mod olmo2;
 pub mod olmoe;
@@ -82,6 +92,7 @@ pub mod qwen35;
 pub mod qwen3next;
 pub mod qwen3vl;
 pub mod refact;
+pub mod rnd1;
 pub mod seed_oss;
 pub mod smallthinker;
 pub mod smollm3;
@@ -123,14 +134,17 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "deepseek", plan: deepseek::plan },
     Arch { name: "deepseek2", plan: deepseek2::plan },
     Arch { name: "dots1", plan: dots1::plan },
+    Arch { name: "dream", plan: dream::plan },
     Arch { name: "ernie4_5", plan: ernie4_5::plan },
     Arch { name: "ernie4_5-moe", plan: ernie4_5::plan },
+    Arch { name: "eurobert", plan: eurobert::plan },
     Arch { name: "exaone", plan: exaone::plan },
     Arch { name: "exaone-moe", plan: exaone_moe::plan },
     Arch { name: "exaone4", plan: exaone4::plan },
     Arch { name: "falcon", plan: falcon::plan },
     Arch { name: "falcon-h1", plan: falcon_h1::plan },
     Arch { name: "gemma", plan: gemma::plan },
+    Arch { name: "gemma-embedding", plan: gemma_embedding::plan },
     Arch { name: "gemma2", plan: gemma2::plan },
     Arch { name: "gemma3", plan: gemma3::plan },
     Arch { name: "gemma4", plan: gemma4::plan },
@@ -151,11 +165,15 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "jais", plan: jais::plan },
     Arch { name: "jais2", plan: jais2::plan },
     Arch { name: "jamba", plan: jamba::plan },
+    Arch { name: "jina-bert-v2", plan: jina_bert_v2::plan },
     Arch { name: "jina-bert-v3", plan: jina_bert_v3::plan },
     Arch { name: "kimi-linear", plan: kimi_linear::plan },
     Arch { name: "lfm2", plan: lfm2::plan },
     Arch { name: "lfm2moe", plan: lfm2::plan },
+    Arch { name: "llada", plan: llada::plan },
+    Arch { name: "llada-moe", plan: llada_moe::plan },
     Arch { name: "llama", plan: llama::plan },
+    Arch { name: "llama-embed", plan: llama_embed::plan },
     Arch { name: "llama4", plan: llama4::plan },
     Arch { name: "maincoder", plan: maincoder::plan },
     Arch { name: "mamba", plan: mamba::plan },
@@ -167,11 +185,14 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "minimax-m2", plan: minimax_m2::plan },
     Arch { name: "mistral3", plan: mistral3::plan },
     Arch { name: "mistral4", plan: deepseek2::plan },
+    Arch { name: "modern-bert", plan: modern_bert::plan },
     Arch { name: "mpt", plan: mpt::plan },
     Arch { name: "nemotron", plan: nemotron::plan },
     Arch { name: "nemotron_h", plan: nemotron_h::plan },
     Arch { name: "nemotron_h_moe", plan: nemotron_h::plan },
+    Arch { name: "neo-bert", plan: neo_bert::plan },
     Arch { name: "nomic-bert", plan: nomic_bert::plan },
+    Arch { name: "nomic-bert-moe", plan: nomic_bert_moe::plan },
     Arch { name: "olmo", plan: olmo::plan },
     Arch { name: "olmo2", plan: olmo2::plan },
     Arch { name: "olmoe", plan: olmoe::plan },
@@ -197,6 +218,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "qwen3vl", plan: qwen3vl::plan },
     Arch { name: "qwen3vlmoe", plan: qwen3vl::plan },
     Arch { name: "refact", plan: refact::plan },
+    Arch { name: "rnd1", plan: rnd1::plan },
     Arch { name: "seed_oss", plan: seed_oss::plan },
     Arch { name: "smallthinker", plan: smallthinker::plan },
     Arch { name: "smollm3", plan: smollm3::plan },

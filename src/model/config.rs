@@ -47,6 +47,8 @@ pub struct Config {
     pub window: usize,
     /// Context the model was trained for.
     pub n_ctx_train: usize,
+    /// Whether rows see none that come later.
+    pub causal: bool,
 }
 
 /// Scaling of RoPE.
@@ -153,6 +155,14 @@ impl<'a> Reader<'a> {
     /// As [`Reader::int`].
     pub fn flag(&self, key: &str, default: bool) -> Result<bool> {
         Ok(self.gguf.meta().opt_bool(&self.key(key))?.unwrap_or(default))
+    }
+
+    /// A word, if the key is there.
+    ///
+    /// # Errors
+    /// As [`Reader::int`].
+    pub fn word(&self, key: &str) -> Result<Option<&'a str>> {
+        self.gguf.meta().opt_str(&self.key(key))
     }
 
     /// A number for each of `n` layers: an array, or one for all.
@@ -296,6 +306,7 @@ impl Config {
             eps,
             window: r.int("attention.sliding_window", Some(0), 0, u64::from(u32::MAX))?,
             n_ctx_train,
+            causal: r.flag("attention.causal", true)?,
         })
     }
 

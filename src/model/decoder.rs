@@ -18,7 +18,7 @@ use head::Head;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
 
-use super::config::{inv_freq, Config, Scaling};
+use super::config::{inv_freq, Config, Reader, Scaling};
 use super::weights::Weights;
 use crate::gguf::Gguf;
 use crate::plan::{
@@ -174,7 +174,7 @@ pub struct Family {
     pub output_norm: &'static str,
     /// Prefixes of tensors that are not read.
     pub ignored: Vec<String>,
-    /// Whether rows see all rows of their sequence and the plan gives embeddings.
+    /// Whether the plan gives embeddings: rows of the last norm, with no product after it.
     pub embeds: bool,
 }
 
@@ -192,7 +192,7 @@ impl Family {
             kv_heads: c.n_head_kv[i],
             k_dim: c.k_dim,
             v_dim: c.v_dim,
-            mask: Mask::Causal,
+            mask: if c.causal { Mask::Causal } else { Mask::Full },
             rope: (c.rope_dims > 0).then_some(0),
             temperature: false,
             n_ff: c.n_ff[i],
@@ -287,6 +287,7 @@ impl Family {
     /// # Errors
     /// Everything wrong with the file's tensors.
     pub fn plan(self, gguf: &Gguf) -> Result<Plan> {
+        self.check_masks(&Reader::new(gguf)?)?;
         let mut w = Weights::new(gguf);
         let c = &self.c;
         self.ignored.iter().for_each(|prefix| w.ignore(prefix));
@@ -304,7 +305,7 @@ impl Family {
             x = block.after.run(&mut p, &self, i, inputs, x);
         }
         let logits = match self.embeds {
-            true => self.embedding(&mut p, blocks.last(), x),
+            true => head.embedding(&mut p, &self, blocks.last().and_then(|b| b.output_norm), x),
             false => head.logits(&mut p, &self, x),
         };
         Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train))
@@ -322,6 +323,7 @@ impl Family {
         };
         // A router that looks at the layer's input needs its product before that changes.
         let by = self.moe.by_residual.then(|| b.ffn.as_ref().and_then(|f| f.router(p, x))).flatten();
+        let before = b.attn_end_norm_2.map(|_| p.act(x, Act::Same, 1.0));
         let mut x = x;
         let h = match b.attn_norm_2 {
             Some(norm) => self.normed(p, Some(norm), x),
@@ -332,6 +334,10 @@ impl Family {
             x = self.join(p, out, mixer.output(), b.attn_post_norm, x);
         }
         x = self.normed(p, b.attn_end_norm, x);
+        if let Some(before) = before {
+            p.add(before, 1.0, x);
+            x = self.normed(p, b.attn_end_norm_2, x);
+        }
         let h = match beside {
             Some(h) => h,
             None if b.ffn.is_none() => return self.ended(p, b, x),
@@ -351,13 +357,6 @@ impl Family {
         };
         let second = self.layers.iter().any(|l| l.mix[1].is_some());
         of(0).chain(of(1).filter(|_| second)).collect()
-    }
-
-    /// The output rows through the last layer's norm: `[w, dim]`.
-    fn embedding(&self, p: &mut Builder, last: Option<&Block>, x: Val) -> Val {
-        let none = LayerNorm { weight: None, bias: None };
-        let LayerNorm { weight, bias } = last.and_then(|b| b.output_norm).unwrap_or(none);
-        p.normalize_output(self.norm, x, weight, bias, self.c.eps)
     }
 
     fn ended(&self, p: &mut Builder, b: &Block, x: Val) -> Val {

@@ -14,14 +14,31 @@ pub enum Mask {
     Chunk(usize),
     /// All positions that the sequence has in the step and before it.
     Full,
+    /// Of these, the ones up to so many positions before and behind its own.
+    Near(usize),
 }
 
 impl Mask {
-    /// Positions of the window or of a chunk; 0 where the mask has none.
+    /// Positions of the window or of a chunk, or to either side; 0 where the mask has none.
     pub fn positions(self) -> usize {
         match self {
             Mask::Window(n) | Mask::Chunk(n) => n.max(1),
+            Mask::Near(n) => n,
             Mask::Causal | Mask::Full => 0,
+        }
+    }
+
+    /// Whether a row sees positions behind its own, so that all of a text must stand in one step.
+    pub fn looks_ahead(self) -> bool {
+        matches!(self, Mask::Full | Mask::Near(_))
+    }
+
+    /// Last position that a row at `pos` sees of a sequence that has `held`.
+    pub fn last(self, pos: usize, held: usize) -> usize {
+        match self {
+            Mask::Full => held.max(pos + 1) - 1,
+            Mask::Near(n) => (held.max(pos + 1) - 1).min(pos.saturating_add(n)),
+            Mask::Causal | Mask::Window(_) | Mask::Chunk(_) => pos,
         }
     }
 
@@ -30,6 +47,7 @@ impl Mask {
         match self {
             Mask::Causal | Mask::Full => 0,
             Mask::Window(n) => (pos + 1).saturating_sub(n.max(1)),
+            Mask::Near(n) => pos.saturating_sub(n),
             Mask::Chunk(n) => pos / n.max(1) * n.max(1),
         }
     }
@@ -110,6 +128,17 @@ mod tests {
         assert_eq!(firsts(Mask::Causal), [0, 0, 0, 0]);
         assert_eq!(firsts(Mask::Window(4)), [0, 0, 1, 6]);
         assert_eq!(firsts(Mask::Chunk(4)), [0, 0, 4, 8]);
+        assert_eq!(firsts(Mask::Near(2)), [0, 1, 2, 7]);
+    }
+
+    #[test]
+    fn masks_end_where_their_rules_say() {
+        let lasts = |mask: Mask| [0, 3, 9].map(|pos| mask.last(pos, 10));
+        assert_eq!(lasts(Mask::Causal), [0, 3, 9]);
+        assert_eq!(lasts(Mask::Window(4)), [0, 3, 9]);
+        assert_eq!(lasts(Mask::Full), [9, 9, 9]);
+        assert_eq!(lasts(Mask::Near(2)), [2, 5, 9]);
+        assert_eq!(Mask::Full.last(4, 0), 4, "a row sees itself");
     }
 
     #[test]

@@ -48,6 +48,7 @@ impl Plan {
             Mask::Window(n) => format!(" window {n}"),
             Mask::Chunk(n) => format!(" chunk {n}"),
             Mask::Full => " full".into(),
+            Mask::Near(n) => format!(" near {n}"),
         };
         rules += &s.soft_cap.map_or(String::new(), |cap| format!(" soft cap {cap}"));
         rules += &s.sinks.map_or(String::new(), |w| format!(" sinks {}", self.weight(w)));

@@ -11,15 +11,17 @@ uint table_of(uint row) { return step_table(params, row) + table_at; }
 uint first_seen(uint pos) {
     if (MASK == MASK_WINDOW) return pos + 1 - min(window, pos + 1);
     if (MASK == MASK_CHUNK) return pos / window * window;
+    if (MASK == MASK_NEAR) return pos - min(window, pos);
     return 0;
 }
 // One past the last position that a row sees: its own, or the last of its sequence in this step.
 uint end_seen(uint row) {
     uint pos = step_pos(params, row);
-    if (MASK != MASK_FULL) return pos + 1;
+    if (MASK != MASK_FULL && MASK != MASK_NEAR) return pos + 1;
+    const uint most = MASK == MASK_NEAR ? pos + window : 0xffffffff;
     const uint seq = step_seq(params, row), n = params.w[STEP_ROWS];
     for (uint i = 0; i < n; i++) pos = max(pos, step_seq(params, i) == seq ? step_pos(params, i) : 0);
-    return pos + 1;
+    return min(pos, most) + 1;
 }
 
 // ALiBi's slope of a head.
