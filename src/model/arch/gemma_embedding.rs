@@ -16,6 +16,5 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.c.window = r.int("attention.sliding_window", None, 1, u64::from(u32::MAX))?;
     let sliding = r.sliding(f.c.n_layer, 6, false)?;
     f.slide_around(&r, &sliding)?;
-    f.ignored.push("dense_".into());
     f.plan(gguf)
 }
