@@ -18,7 +18,7 @@ mod routing;
 mod split;
 mod state;
 
-pub use attention::{AttentionSpec, Mask};
+pub use attention::{AttentionSpec, Mask, BIAS_REACH};
 pub use builder::Builder;
 pub use general::{Act, Arg, General, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Temperature};
 pub use inputs::{Input, Routed};
@@ -98,7 +98,8 @@ pub struct Plan {
     pub weights: Vec<WeightInfo>,
     /// What each layer keeps between steps.
     pub layers: Vec<LayerState>,
-    /// Tables of RoPE: radians per position of each rotated pair, `[rope_dims / 2]` each. Layers name theirs.
+    /// Tables of RoPE: radians per position of each rotated pair, `[rope_dims / 2]` each, and of attention's biases. Layers name
+    /// theirs.
     pub ropes: Vec<Vec<f32>>,
     /// Vocabulary size.
     pub n_vocab: usize,

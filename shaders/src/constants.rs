@@ -54,6 +54,10 @@ constants! {
     RULE_SINKS = 2;
     /// Of RULES: scores fall with distance.
     RULE_ALIBI = 4;
+    /// Of RULES: scores have a number added by distance and direction.
+    RULE_BIASES = 8;
+    /// Distance beyond which that stays the same.
+    BIAS_REACH = 128;
 }
 
 constants! {

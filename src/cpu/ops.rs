@@ -144,6 +144,8 @@ pub struct Scores<'a> {
     pub scale: f32,
     /// `[heads]`
     pub sinks: Option<&'a [f32]>,
+    /// `[heads, 2 * BIAS_REACH + 1]`
+    pub biases: Option<&'a [f32]>,
 }
 
 impl Scores<'_> {
@@ -158,7 +160,8 @@ impl Scores<'_> {
             let score = |j: usize| {
                 let score = dot(q, &k[j * k_width + kv_head * s.head_dim..][..s.head_dim]) * self.scale;
                 let capped = s.soft_cap.map_or(score, |cap| cap * (score / cap).tanh());
-                capped - s.slope(h) * pos.abs_diff(j) as f32
+                let bias = self.biases.map_or(0.0, |table| AttentionSpec::bias(table, h, pos, j));
+                capped - s.slope(h) * pos.abs_diff(j) as f32 + bias
             };
             let mut p: Vec<f32> = seen.clone().map(score).collect();
             let sink = self.sinks.map(|sinks| sinks[h]);

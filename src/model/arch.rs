@@ -99,6 +99,7 @@ pub mod smollm3;
 pub mod stablelm;
 pub mod starcoder;
 pub mod starcoder2;
+pub mod t5encoder;
 pub mod xverse;
 
 use crate::gguf::Gguf;
@@ -225,6 +226,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "stablelm", plan: stablelm::plan },
     Arch { name: "starcoder", plan: starcoder::plan },
     Arch { name: "starcoder2", plan: starcoder2::plan },
+    Arch { name: "t5encoder", plan: t5encoder::plan },
     Arch { name: "xverse", plan: xverse::plan },
 ];
 

@@ -74,7 +74,13 @@ pub struct AttentionSpec {
     pub sinks: Option<Weight>,
     /// ALiBi's largest bias: a score loses `slope(head) * distance`.
     pub alibi: Option<f32>,
+    /// Which of the plan's tables is added to scores, `[heads, 2 * BIAS_REACH + 1]`: by how far behind the row's own position
+    /// another lies, from `-BIAS_REACH` on, beyond which it stays the same. There are no sinks then.
+    pub biases: Option<usize>,
 }
+
+/// Distance up to which [`AttentionSpec::biases`] differ.
+pub const BIAS_REACH: usize = pumex_shaders::constants::BIAS_REACH as usize;
 
 impl AttentionSpec {
     /// Causal attention with heads of one width and no further rules.
@@ -90,6 +96,7 @@ impl AttentionSpec {
             soft_cap: None,
             sinks: None,
             alibi: None,
+            biases: None,
         }
     }
 
@@ -106,6 +113,13 @@ impl AttentionSpec {
     /// Whether it is [`AttentionSpec::causal`]: what every kernel of attention does.
     pub fn is_plain(&self) -> bool {
         *self == AttentionSpec::causal(self.layer, self.heads, self.kv_heads, self.head_dim)
+    }
+
+    /// What a row at `own` adds to the score of `pos`, of a table of biases.
+    pub fn bias(table: &[f32], head: usize, own: usize, pos: usize) -> f32 {
+        let reach = own.abs_diff(pos).min(BIAS_REACH);
+        let at = if own > pos { BIAS_REACH - reach } else { BIAS_REACH + reach };
+        table[head * (2 * BIAS_REACH + 1) + at]
     }
 
     /// ALiBi's slope of a head, 0 without ALiBi. The first `n` heads, `n` the largest power of two in `heads`, take powers of

@@ -52,7 +52,8 @@ impl Plan {
         };
         rules += &s.soft_cap.map_or(String::new(), |cap| format!(" soft cap {cap}"));
         rules += &s.sinks.map_or(String::new(), |w| format!(" sinks {}", self.weight(w)));
-        rules + &s.alibi.map_or(String::new(), |bias| format!(" alibi {bias}"))
+        rules += &s.alibi.map_or(String::new(), |bias| format!(" alibi {bias}"));
+        rules + &s.biases.map_or(String::new(), |table| format!(" biases {table}"))
     }
 
     /// What layers keep: runs of layers that keep the same.
