@@ -30,7 +30,9 @@ fn code(output: &Output) -> i32 {
 
 #[test]
 fn every_alias_becomes_its_long_flag() {
-    for (command, table) in [("run", argv::COMMON), ("bench", argv::BENCH), ("profile", argv::PROFILE), ("embed", argv::EMBED)] {
+    for (command, table) in
+        [("run", argv::COMMON), ("bench", argv::BENCH), ("profile", argv::PROFILE), ("embed", argv::EMBED)]
+    {
         for (aliases, long, slot) in table {
             let names = aliases.iter().copied().chain([*long]).map(String::from);
             let underscores = [format!("--{}", long[2..].replace('-', "_"))];
@@ -100,7 +102,9 @@ fn the_last_of_a_repeated_flag_counts_with_a_warning() {
 
 #[test]
 fn every_command_exists_and_prints_help() {
-    for command in ["run", "inspect", "tokenize", "devices", "logits", "perplexity", "bench", "profile", "explain", "embed"] {
+    for command in
+        ["run", "inspect", "tokenize", "devices", "logits", "perplexity", "bench", "profile", "explain", "embed"]
+    {
         let output = pumex(&[command, "--help"]);
         assert_eq!(code(&output), 0, "{command}: {}", stderr(&output));
         assert!(stdout(&output).contains("Usage:"));

@@ -6,6 +6,7 @@ mod cli;
 mod cpu;
 mod devices;
 mod dispatches;
+mod embed;
 mod families;
 mod flash;
 mod general;

@@ -177,7 +177,7 @@ fn encoded(args: &Args, gguf: &Gguf) -> Result<Vec<Vec<u32>>> {
     }
     let encode = |text: &String| -> Result<Vec<u32>> {
         let mut ids = tokenizer.encode(text, tokenizer.add_bos(), true)?;
-        ids.extend(tokenizer.eos().filter(|_| tokenizer.add_eos()));
+        ids.extend(tokenizer.closing());
         Ok(ids)
     };
     texts.iter().map(encode).collect()
@@ -188,17 +188,14 @@ fn pair(tokenizer: &Tokenizer, gguf: &Gguf, query: &str, text: &str) -> Result<V
     let meta = gguf.meta();
     if let Some(template) = meta.opt_str("tokenizer.chat_template.rerank")? {
         let filled = template.split("{query}").map(|part| part.replace("{document}", text)).collect::<Vec<_>>();
-        return tokenizer.encode(&filled.join(query), false, true);
+        let mut ids = tokenizer.encode(&filled.join(query), tokenizer.add_bos(), true)?;
+        ids.extend(tokenizer.closing());
+        return Ok(ids);
     }
-    let separator = match meta.opt_bool("tokenizer.ggml.add_sep_token")?.unwrap_or(false) {
-        true => meta.opt_u32("tokenizer.ggml.seperator_token_id")?,
-        false => None,
-    };
-    let end = tokenizer.eos().filter(|_| tokenizer.add_eos());
     let mut ids = tokenizer.encode(query, tokenizer.add_bos(), false)?;
-    ids.extend(end);
-    ids.extend(separator);
+    ids.extend(tokenizer.eos().filter(|_| tokenizer.add_eos()));
+    ids.extend(tokenizer.separator());
     ids.extend(tokenizer.encode(text, false, false)?);
-    ids.extend(end);
+    ids.extend(tokenizer.closing());
     Ok(ids)
 }

@@ -35,7 +35,8 @@ fn tensor(gguf: &Gguf, name: &str) -> Result<Option<(Vec<u64>, Vec<f32>)>> {
     let (cols, all) = (tensor.dims.first().copied().unwrap_or(1).max(1), tensor.dims.iter().product::<u64>());
     let format = pumex_quant::find(tensor.type_id).filter(|f| cols.is_multiple_of(f.block_len as u64));
     let Some(format) = format else {
-        let what = format!("{name}: expected a type that Pumex reads, found {}", crate::gguf::type_name(tensor.type_id));
+        let what =
+            format!("{name}: expected a type that Pumex reads, found {}", crate::gguf::type_name(tensor.type_id));
         return Err(Error::file(gguf.path(), "type_not_allowed_for_role", what));
     };
     let mut out = vec![0.0; all as usize];

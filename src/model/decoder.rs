@@ -242,7 +242,10 @@ impl Family {
             v_norm: false,
             per_layer: 0,
             output_norm: "output_norm",
-            ignored: (c.n_layer..c.n_layer_all).map(|i| format!("blk.{i}.")).chain(["cls".into(), "dense_".into()]).collect(),
+            ignored: (c.n_layer..c.n_layer_all)
+                .map(|i| format!("blk.{i}."))
+                .chain(["cls".into(), "dense_".into()])
+                .collect(),
             embeds: false,
             c,
         })
