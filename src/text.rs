@@ -2,13 +2,14 @@
 //!
 //! [`Tokenizer::from_gguf`] takes the `tokenizer.ggml.*` keys and checks them once; afterwards every id below
 //! [`Tokenizer::n_vocab`] decodes and every text encodes. Vocabularies: byte-level BPE ("gpt2"), SentencePiece-style BPE
-//! ("llama"), WordPiece ("bert"), and none at all, for models that are fed ids. [`Stream`] turns generated ids into whole characters.
+//! ("llama"), WordPiece ("bert"), Unigram ("t5"), and none at all, for models that are fed ids. [`Stream`] turns generated ids into whole characters.
 
 mod bpe;
 mod special;
 mod split;
 mod spm;
 mod stream;
+mod unigram;
 mod vocab;
 mod words;
 
@@ -27,6 +28,7 @@ enum Scheme {
     Bytes(Box<bpe::ByteBpe>),
     Sentence(Box<spm::Spm>),
     Words(Box<words::Words>),
+    Unigram(Box<unigram::Unigram>),
     Absent,
 }
 
@@ -64,6 +66,10 @@ impl Tokenizer {
                 let vocab = Vocab::read(gguf, &mut warnings)?;
                 (Scheme::Words(Box::new(words::Words::new(gguf, &vocab)?)), vocab, true)
             }
+            "t5" => {
+                let vocab = Vocab::read(gguf, &mut warnings)?;
+                (Scheme::Unigram(Box::new(unigram::Unigram::new(gguf, &vocab)?)), vocab, false)
+            }
             "gpt2" => {
                 let pre = meta.opt_str("tokenizer.ggml.pre")?.unwrap_or("default");
                 let row = split::find(pre).ok_or_else(|| {
@@ -77,7 +83,7 @@ impl Tokenizer {
             }
             _ => {
                 let what =
-                    format!("tokenizer.ggml.model: {model:?}, expected gpt2, llama, bert, no_vocab, none or test");
+                    format!("tokenizer.ggml.model: {model:?}, expected gpt2, llama, bert, t5, no_vocab, none or test");
                 return Err(unknown(what));
             }
         };
@@ -86,10 +92,11 @@ impl Tokenizer {
             _ => vocab.len(),
         };
         let sentence = matches!(scheme, Scheme::Sentence(_));
-        let words = matches!(scheme, Scheme::Words(_));
+        let words = matches!(scheme, Scheme::Words(_) | Scheme::Unigram(_));
         let usual = match scheme {
             Scheme::Sentence(_) => Usual::SENTENCE,
             Scheme::Words(_) => Usual::WORDS,
+            Scheme::Unigram(_) => Usual::UNIGRAM,
             Scheme::Bytes(_) | Scheme::Absent => Usual::default(),
         };
         let special = Special::read(gguf, &vocab, n_vocab, (usual, default_bos), &mut warnings)?;
@@ -211,6 +218,7 @@ impl Tokenizer {
                         model.encode(&self.path, text, self.add_space_prefix && after_special, &mut ids)?;
                     }
                     Scheme::Words(model) => model.encode(text, self.unk(), &mut ids),
+                    Scheme::Unigram(model) => model.encode(text, self.unk(), &mut ids),
                     Scheme::Absent => return Err(no_vocab(&self.path)),
                 },
             }

@@ -84,8 +84,18 @@ fn dense_products_behind_pooling_are_those_of_llama_cpp() {
     let found: Vec<f32> = made.vectors(&texts(&[])).iter().flat_map(|v| v.iter().step_by(16).copied()).collect();
     // llama.cpp 0.5.0 with the keys of the products' widths, pooling "mean", every 16th column, of length one.
     let expected = [
-        -0.03093782, 0.1493486, -0.02729641, 0.01644705, -0.0467934, 0.02121721, -0.2471198, -0.1016871, 0.09617771,
-        0.1981796, 0.07376381, -0.1008793,
+        -0.03093782,
+        0.1493486,
+        -0.02729641,
+        0.01644705,
+        -0.0467934,
+        0.02121721,
+        -0.2471198,
+        -0.1016871,
+        0.09617771,
+        0.1981796,
+        0.07376381,
+        -0.1008793,
     ];
     let error = nmse(&found, &expected);
     assert!(error < 1e-6, "NMSE {error:e}: {found:?}");

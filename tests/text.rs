@@ -52,7 +52,9 @@ fn vectors(name: &str) {
         let expected: Vec<u32> = output.split_whitespace().map(|id| id.parse().unwrap()).collect();
         let ids = tokenizer.encode(input, false, false).unwrap();
         assert_eq!(ids, expected, "{name}: {input:?}");
-        assert_eq!(tokenizer.decode(&ids), *input, "{name}");
+        if name != "bert-bge" {
+            assert_eq!(tokenizer.decode(&ids), *input, "{name}"); // the others lose no letter
+        }
     }
 }
 
@@ -74,6 +76,11 @@ fn vectors_of_qwen2_hold() {
 #[test]
 fn vectors_of_gpt_2_hold() {
     vectors("gpt-2");
+}
+
+#[test]
+fn vectors_of_bert_hold() {
+    vectors("bert-bge");
 }
 
 #[test]

@@ -57,13 +57,16 @@ pub struct Usual {
     eos: Option<u32>,
     unk: Option<u32>,
     sep: Option<u32>,
+    add_eos: bool,
 }
 
 impl Usual {
     /// Of SentencePiece.
-    pub const SENTENCE: Usual = Usual { bos: Some(1), eos: Some(2), unk: Some(0), sep: None };
+    pub const SENTENCE: Usual = Usual { bos: Some(1), eos: Some(2), unk: Some(0), sep: None, add_eos: false };
     /// Of WordPiece.
-    pub const WORDS: Usual = Usual { bos: Some(101), eos: None, unk: Some(100), sep: Some(102) };
+    pub const WORDS: Usual = Usual { bos: Some(101), eos: None, unk: Some(100), sep: Some(102), add_eos: false };
+    /// Of Unigram.
+    pub const UNIGRAM: Usual = Usual { bos: None, eos: Some(1), unk: Some(2), sep: None, add_eos: true };
 }
 
 impl Special {
@@ -118,7 +121,7 @@ impl Special {
         out.ends.sort_unstable();
         out.ends.dedup();
         out.add_bos = meta.opt_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(default_bos) && out.bos.is_some();
-        out.add_eos = meta.opt_bool("tokenizer.ggml.add_eos_token")?.unwrap_or(false) && out.eos.is_some();
+        out.add_eos = meta.opt_bool("tokenizer.ggml.add_eos_token")?.unwrap_or(usual.add_eos) && out.eos.is_some();
         out.add_sep = meta.opt_bool("tokenizer.ggml.add_sep_token")?.unwrap_or(usual.sep.is_some());
         Ok(out)
     }
