@@ -209,6 +209,23 @@ fn texts_come_from_arguments_files_and_lines() {
     assert_eq!(made.vectors(&["ab a? b"]), made.vectors(&["--tokens", "1,3,30,3,0,4,2"]));
 }
 
+/// However few rows a step may have.
+#[test]
+fn logits_of_rows_that_see_all_of_their_text_come_of_one_step() {
+    let made = Made::new("logits", &Recipe::named("llada"));
+    let out = made.0.with_extension("logits");
+    let logits = |ubatch: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
+        command.args(["logits", "--device", "reference", "-ub", ubatch, "--tokens", TEXTS[0], "-m"]).arg(&made.0);
+        let output = command.arg("-o").arg(&out).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::read(&out).unwrap()
+    };
+    let (whole, parts) = (logits("512"), logits("5"));
+    std::fs::remove_file(&out).unwrap();
+    assert!(whole.len() == 17 * 64 * 4 && whole == parts);
+}
+
 #[test]
 fn what_cannot_be_embedded_is_refused_by_name() {
     let made = Made::new("refused", &Recipe::named("bert"));
