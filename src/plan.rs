@@ -18,7 +18,7 @@ mod routing;
 mod split;
 mod state;
 
-pub use attention::{AttentionSpec, Mask};
+pub use attention::{AttentionSpec, Mask, BIAS_REACH};
 pub use builder::Builder;
 pub use general::{Act, Arg, Dot, General, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Temperature};
 pub use inputs::{Input, Routed};
@@ -98,7 +98,8 @@ pub struct Plan {
     pub weights: Vec<WeightInfo>,
     /// What each layer keeps between steps.
     pub layers: Vec<LayerState>,
-    /// Tables of RoPE: radians per position of each rotated pair, `[rope_dims / 2]` each. Layers name theirs.
+    /// Tables of RoPE: radians per position of each rotated pair, `[rope_dims / 2]` each, and of attention's biases. Layers name
+    /// theirs.
     pub ropes: Vec<Vec<f32>>,
     /// Those that take their place in a context of more positions than so many (longrope).
     pub long_ropes: Option<(usize, Vec<Vec<f32>>)>,
@@ -114,6 +115,11 @@ impl Plan {
     /// Every attention of the plan, in order.
     pub fn attention(&self) -> impl Iterator<Item = &AttentionSpec> {
         self.ops.iter().filter_map(|op| if let Op::Attend { spec, .. } = op { Some(spec) } else { None })
+    }
+
+    /// Whether rows see some that come later, so that all of a text must stand in one step.
+    pub fn looks_ahead(&self) -> bool {
+        self.attention().any(|spec| spec.mask.looks_ahead())
     }
 
     /// Keys and values of each layer that keeps some, with the layer's index.

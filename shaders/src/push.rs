@@ -233,7 +233,7 @@ blocks! {
         k_norm: F32,
         /// `[rope_dims / 2]`, radians per position.
         inv_freq: F32,
-        /// `[heads]`, if RULES has sinks.
+        /// `[heads]`, if RULES has sinks; `[heads, 2 * BIAS_REACH + 1]`, if it has biases.
         sinks: uvec2,
         /// Query heads.
         heads: uint,
@@ -269,7 +269,7 @@ blocks! {
         v_cache: uvec2,
         /// StepParams.
         params: Step,
-        /// `[heads]`, if RULES has sinks.
+        /// `[heads]`, if RULES has sinks; `[heads, 2 * BIAS_REACH + 1]`, if it has biases.
         sinks: uvec2,
         /// Query heads.
         heads: uint,

@@ -24,7 +24,9 @@ pub mod deepseek2;
 pub mod deepseek2_ocr;
 pub mod deepseek32;
 pub mod dots1;
+pub mod dream;
 pub mod ernie4_5;
+pub mod eurobert;
 pub mod exaone;
 pub mod exaone4;
 pub mod exaone_moe;
@@ -35,6 +37,7 @@ pub mod gemma2;
 pub mod gemma3;
 pub mod gemma3n;
 pub mod gemma4;
+pub mod gemma_embedding;
 pub mod glm4;
 pub mod glm4moe;
 pub mod glm_dsa;
@@ -51,12 +54,16 @@ pub mod internlm2;
 pub mod jais;
 pub mod jais2;
 pub mod jamba;
+pub mod jina_bert_v2;
 pub mod jina_bert_v3;
 pub mod kimi_linear;
 pub mod laguna;
 pub mod lfm2;
+pub mod llada;
+pub mod llada_moe;
 pub mod llama;
 pub mod llama4;
+pub mod llama_embed;
 pub mod maincoder;
 pub mod mamba;
 pub mod mamba2;
@@ -67,12 +74,15 @@ pub mod minicpm;
 pub mod minicpm3;
 pub mod minimax_m2;
 pub mod mistral3;
+pub mod modern_bert;
 pub mod mpt;
 pub mod muse_glimmer;
 pub mod nanbeige;
 pub mod nemotron;
 pub mod nemotron_h;
+pub mod neo_bert;
 pub mod nomic_bert;
+pub mod nomic_bert_moe;
 pub mod olmo;
 pub mod olmo2;
 pub mod olmoe;
@@ -95,6 +105,7 @@ pub mod qwen35;
 pub mod qwen3next;
 pub mod qwen3vl;
 pub mod refact;
+pub mod rnd1;
 pub mod rwkv6;
 pub mod rwkv6qwen2;
 pub mod rwkv7;
@@ -106,6 +117,7 @@ pub mod stablelm;
 pub mod starcoder;
 pub mod starcoder2;
 pub mod step35;
+pub mod t5encoder;
 pub mod talkie;
 pub mod xverse;
 
@@ -147,14 +159,17 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "deepseek2-ocr", plan: deepseek2_ocr::plan },
     Arch { name: "deepseek32", plan: deepseek32::plan },
     Arch { name: "dots1", plan: dots1::plan },
+    Arch { name: "dream", plan: dream::plan },
     Arch { name: "ernie4_5", plan: ernie4_5::plan },
     Arch { name: "ernie4_5-moe", plan: ernie4_5::plan },
+    Arch { name: "eurobert", plan: eurobert::plan },
     Arch { name: "exaone", plan: exaone::plan },
     Arch { name: "exaone-moe", plan: exaone_moe::plan },
     Arch { name: "exaone4", plan: exaone4::plan },
     Arch { name: "falcon", plan: falcon::plan },
     Arch { name: "falcon-h1", plan: falcon_h1::plan },
     Arch { name: "gemma", plan: gemma::plan },
+    Arch { name: "gemma-embedding", plan: gemma_embedding::plan },
     Arch { name: "gemma2", plan: gemma2::plan },
     Arch { name: "gemma3", plan: gemma3::plan },
     Arch { name: "gemma3n", plan: gemma3n::plan },
@@ -178,12 +193,16 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "jais", plan: jais::plan },
     Arch { name: "jais2", plan: jais2::plan },
     Arch { name: "jamba", plan: jamba::plan },
+    Arch { name: "jina-bert-v2", plan: jina_bert_v2::plan },
     Arch { name: "jina-bert-v3", plan: jina_bert_v3::plan },
     Arch { name: "kimi-linear", plan: kimi_linear::plan },
     Arch { name: "laguna", plan: laguna::plan },
     Arch { name: "lfm2", plan: lfm2::plan },
     Arch { name: "lfm2moe", plan: lfm2::plan },
+    Arch { name: "llada", plan: llada::plan },
+    Arch { name: "llada-moe", plan: llada_moe::plan },
     Arch { name: "llama", plan: llama::plan },
+    Arch { name: "llama-embed", plan: llama_embed::plan },
     Arch { name: "llama4", plan: llama4::plan },
     Arch { name: "maincoder", plan: maincoder::plan },
     Arch { name: "mamba", plan: mamba::plan },
@@ -196,13 +215,16 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "minimax-m2", plan: minimax_m2::plan },
     Arch { name: "mistral3", plan: mistral3::plan },
     Arch { name: "mistral4", plan: deepseek2::plan },
+    Arch { name: "modern-bert", plan: modern_bert::plan },
     Arch { name: "mpt", plan: mpt::plan },
     Arch { name: "muse-glimmer", plan: muse_glimmer::plan },
     Arch { name: "nanbeige", plan: nanbeige::plan },
     Arch { name: "nemotron", plan: nemotron::plan },
     Arch { name: "nemotron_h", plan: nemotron_h::plan },
     Arch { name: "nemotron_h_moe", plan: nemotron_h::plan },
+    Arch { name: "neo-bert", plan: neo_bert::plan },
     Arch { name: "nomic-bert", plan: nomic_bert::plan },
+    Arch { name: "nomic-bert-moe", plan: nomic_bert_moe::plan },
     Arch { name: "olmo", plan: olmo::plan },
     Arch { name: "olmo2", plan: olmo2::plan },
     Arch { name: "olmoe", plan: olmoe::plan },
@@ -230,6 +252,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "qwen3vl", plan: qwen3vl::plan },
     Arch { name: "qwen3vlmoe", plan: qwen3vl::plan },
     Arch { name: "refact", plan: refact::plan },
+    Arch { name: "rnd1", plan: rnd1::plan },
     Arch { name: "rwkv6", plan: rwkv6::plan },
     Arch { name: "rwkv6qwen2", plan: rwkv6qwen2::plan },
     Arch { name: "rwkv7", plan: rwkv7::plan },
@@ -241,6 +264,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "starcoder", plan: starcoder::plan },
     Arch { name: "starcoder2", plan: starcoder2::plan },
     Arch { name: "step35", plan: step35::plan },
+    Arch { name: "t5encoder", plan: t5encoder::plan },
     Arch { name: "talkie", plan: talkie::plan },
     Arch { name: "xverse", plan: xverse::plan },
 ];

@@ -49,6 +49,8 @@ pub struct Config {
     pub n_ctx_train: usize,
     /// Context before its positions were stretched.
     pub n_ctx_orig: usize,
+    /// Whether rows see none that come later.
+    pub causal: bool,
 }
 
 /// Scaling of RoPE.
@@ -155,6 +157,14 @@ impl<'a> Reader<'a> {
     /// As [`Reader::int`].
     pub fn flag(&self, key: &str, default: bool) -> Result<bool> {
         Ok(self.gguf.meta().opt_bool(&self.key(key))?.unwrap_or(default))
+    }
+
+    /// A word, if the key is there.
+    ///
+    /// # Errors
+    /// As [`Reader::int`].
+    pub fn word(&self, key: &str) -> Result<Option<&'a str>> {
+        self.gguf.meta().opt_str(&self.key(key))
     }
 
     /// A number for each of `n` layers: an array, or one for all.
@@ -303,6 +313,7 @@ impl Config {
                 0 => n_ctx_train,
                 n => n,
             },
+            causal: r.flag("attention.causal", true)?,
         })
     }
 

@@ -24,7 +24,7 @@ use head::Head;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
 
-use super::config::{inv_freq, Config, Scaling};
+use super::config::{inv_freq, Config, Reader, Scaling};
 use super::weights::Weights;
 use crate::gguf::Gguf;
 use crate::plan::{
@@ -220,7 +220,7 @@ pub struct Family {
     pub sparse_layers: (usize, f32),
     /// Prefixes of tensors that are not read.
     pub ignored: Vec<String>,
-    /// Whether rows see all rows of their sequence and the plan gives embeddings.
+    /// Whether the plan gives embeddings: rows of the last norm, with no product after it.
     pub embeds: bool,
 }
 
@@ -238,7 +238,7 @@ impl Family {
             kv_heads: c.n_head_kv[i],
             k_dim: c.k_dim,
             v_dim: c.v_dim,
-            mask: Mask::Causal,
+            mask: if c.causal { Mask::Causal } else { Mask::Full },
             rope: (c.rope_dims > 0).then_some(0),
             temperature: false,
             n_ff: c.n_ff[i],
@@ -300,7 +300,10 @@ impl Family {
             halve_every: 0,
             streams: 1,
             sparse_layers: (0, 0.0),
-            ignored: (c.n_layer..c.n_layer_all).map(|i| format!("blk.{i}.")).chain(["cls".into()]).collect(),
+            ignored: (c.n_layer..c.n_layer_all)
+                .map(|i| format!("blk.{i}."))
+                .chain(["cls".into(), "dense_".into()])
+                .collect(),
             embeds: false,
             c,
         })
@@ -345,6 +348,7 @@ impl Family {
     /// # Errors
     /// Everything wrong with the file's tensors.
     pub fn plan(self, gguf: &Gguf) -> Result<Plan> {
+        self.check_masks(&Reader::new(gguf)?)?;
         let mut w = Weights::new(gguf);
         let c = &self.c;
         self.ignored.iter().for_each(|prefix| w.ignore(prefix));
@@ -375,7 +379,7 @@ impl Family {
             x = block.after.run(&mut p, &self, i, inputs.or(embedded), x);
         }
         let logits = match self.embeds {
-            true => self.embedding(&mut p, blocks.last(), x),
+            true => head.embedding(&mut p, &self, blocks.last().and_then(|b| b.output_norm), x),
             false => head.logits(&mut p, &self, x),
         };
         let plan = p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train);
@@ -393,6 +397,7 @@ impl Family {
             Parallel::Own => Some(self.normed(p, b.ffn_norm, x)),
         };
         let ahead = b.ffn.as_ref().and_then(|f| f.ahead(p, self, x));
+        let before = b.attn_end_norm_2.map(|_| p.act(x, Act::Same, 1.0));
         let mut x = x;
         let h = match b.attn_norm_2 {
             Some(norm) => self.normed(p, Some(norm), x),
@@ -403,6 +408,10 @@ impl Family {
             x = self.join(p, out, mixer.output(), b.attn_post_norm, x);
         }
         x = self.normed(p, b.attn_end_norm, x);
+        if let Some(before) = before {
+            p.add(before, 1.0, x);
+            x = self.normed(p, b.attn_end_norm_2, x);
+        }
         let h = match beside {
             Some(h) => h,
             None if b.ffn.is_none() => return self.ended(p, b, x),
@@ -422,12 +431,6 @@ impl Family {
         };
         let second = self.layers.iter().any(|l| l.mix[1].is_some());
         of(0).chain(of(1).filter(|_| second)).collect()
-    }
-
-    /// The output rows through the last layer's norm: `[w, dim]`.
-    fn embedding(&self, p: &mut Builder, last: Option<&Block>, x: Val) -> Val {
-        let LayerNorm { weight, bias } = last.and_then(|b| b.output_norm).unwrap_or(LayerNorm::BARE);
-        p.normalize_output(self.norm, x, weight, bias, self.c.eps)
     }
 
     fn ended(&self, p: &mut Builder, b: &Block, x: Val) -> Val {

@@ -246,6 +246,16 @@ impl<'a> Weights<'a> {
         out
     }
 
+    /// Decoded values of a declared table, row after row.
+    pub fn floats_of(&self, weight: Weight) -> Vec<f32> {
+        let Some(info) = self.found.get(weight.0) else { return Vec::new() };
+        let mut out = vec![0.0; info.rows * info.cols];
+        let row_bytes = info.cols / info.format.block_len * info.format.block_bytes;
+        let rows = self.gguf.data(&self.gguf.tensors()[info.tensor]).chunks_exact(row_bytes.max(1));
+        rows.zip(out.chunks_exact_mut(info.cols.max(1))).for_each(|(row, out)| info.format.decode_row(row, out));
+        out
+    }
+
     /// All declared weights, if nothing was wrong and nothing in the file was left over.
     ///
     /// # Errors

@@ -48,10 +48,12 @@ impl Plan {
             Mask::Window(n) => format!(" window {n}"),
             Mask::Chunk(n) => format!(" chunk {n}"),
             Mask::Full => " full".into(),
+            Mask::Near(n) => format!(" near {n}"),
         };
         rules += &s.soft_cap.map_or(String::new(), |cap| format!(" soft cap {cap}"));
         rules += &s.sinks.map_or(String::new(), |w| format!(" sinks {}", self.weight(w)));
-        rules + &s.alibi.map_or(String::new(), |bias| format!(" alibi {bias}"))
+        rules += &s.alibi.map_or(String::new(), |bias| format!(" alibi {bias}"));
+        rules + &s.biases.map_or(String::new(), |table| format!(" biases {table}"))
     }
 
     /// What layers keep: runs of layers that keep the same.

@@ -34,6 +34,17 @@ impl Family {
         self.group(r)
     }
 
+    /// Where the keys do not say how wide an expert is, those that a row uses are together as wide as a block.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn experts_share_width(&mut self, r: &Reader<'_>) -> Result<()> {
+        if r.int("expert_feed_forward_length", Some(0), 0, 1 << 24)? == 0 {
+            self.c.n_ff_exp = self.c.n_ff[0] / self.c.n_expert_used.max(1);
+        }
+        Ok(())
+    }
+
     /// Groups of experts, if there are several.
     ///
     /// # Errors
@@ -92,6 +103,37 @@ impl Family {
         };
         self.slide(&sliding, Mask::Window(self.c.window), base);
         Ok(sliding)
+    }
+}
+
+/// What rows see of those that come later.
+impl Family {
+    /// Rows see all of their text, whatever the keys say.
+    pub fn see_all(&mut self) {
+        self.c.causal = false;
+        self.layers.iter_mut().for_each(|layer| layer.mask = Mask::Full);
+    }
+
+    /// Layers of `sliding` see half a window to either side, and rotate by a base of their own.
+    ///
+    /// # Errors
+    /// `bad_hparam`.
+    pub fn slide_around(&mut self, r: &Reader<'_>, sliding: &[bool]) -> Result<()> {
+        let base = r.float("rope.freq_base_swa", Some(10000.0), 1.0, 1e12)?;
+        self.slide(sliding, Mask::Near(self.c.window / 2), Some(base));
+        Ok(())
+    }
+
+    /// Checks that no window looks back only where rows see all others.
+    ///
+    /// # Errors
+    /// `bad_hparam`.
+    pub fn check_masks(&self, r: &Reader<'_>) -> Result<()> {
+        let back = |mask: Mask| matches!(mask, Mask::Window(_) | Mask::Chunk(_));
+        match !self.c.causal && self.layers.iter().any(|layer| back(layer.mask)) {
+            true => Err(r.bad("attention.causal", "true beside layers with a window", "false")),
+            false => Ok(()),
+        }
     }
 }
 
