@@ -246,7 +246,9 @@ fn cpu_part<'a>(
     let n_ctx = options.n_ctx.filter(|&n| n > 0).map_or(plan.n_ctx_train, |n| n as usize);
     let (n_seqs, max_rows) = (options.n_seqs as usize, options.max_rows as usize);
     let exact = options.exact_on_cpu || options.activations == Some(ActivationQuant::Q16);
-    if options.device == DeviceChoice::Reference || exact {
+    // The fast kernels add nothing to scores but by a slope.
+    let plain = plan.attention().any(|spec| spec.biases.is_some());
+    if options.device == DeviceChoice::Reference || exact || plain {
         weights::check_finite(gguf, &plan)?;
         return Ok(Box::new(Reference::new(gguf, plan, n_ctx, n_seqs, max_rows)));
     }

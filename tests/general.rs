@@ -8,7 +8,7 @@ mod scans;
 use crate::util::sample;
 use made::{agrees, cols, keeps, Made, DIM, EXACT};
 use pumex::plan::{
-    Act, Arg, AttentionSpec, Choose, Conv, ExpertsBias, ExpertsMatMul, Gating, General, Groups, HeadMatMul, Join,
+    Act, Arg, AttentionSpec, Choose, Conv, Dot, ExpertsBias, ExpertsMatMul, Gating, General, Groups, HeadMatMul, Join,
     KvSpec, LayerState, Map, Mask, MatPart, NormKind, Normalize, Rope, RopeNorm, RopeStyle, Rotate, Shift, Temperature,
     TopK, Val, Weight,
 };
@@ -94,6 +94,29 @@ fn operands_of_every_kind_meet() {
             out
         });
         if !agrees(&format!("operand {i}, {join:?}"), &gguf, &plan, EXACT) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn dot_products_of_groups_are_the_references() {
+    for (i, (groups, len)) in [(1, DIM), (4, 60), (5, 7), (3, 1)].into_iter().cycle().take(12).enumerate() {
+        let mut made = Made::new(2.0);
+        let (own, all, each) = (made.floats(groups, len, 1.0), made.floats(1, len, 1.0), made.floats(1, groups, 1.0));
+        let (gguf, plan) = made.plan(&[], &[], |b, x| {
+            let out = b.copy(x);
+            let x = Arg::Cols(cols(x, 1 % groups, len + 1 % groups));
+            let other = [Arg::Weight(own), Arg::Weight(all), Arg::GroupWeight(each), Arg::Number(0.25)];
+            let (a, b_arg) = if i < 8 { (x, other[i % 4]) } else { (other[i % 4], x) };
+            let (act, scale) = if i == 3 { (Act::Tanh, 0.3) } else { (Act::Same, 1.5) };
+            b.general(General::Dot(Dot { act, scale, a, b: b_arg, groups, len, out: cols(out, 2, 9) }));
+            // The length of columns.
+            let length = b.dot((groups, len), x, x, (Act::Sqrt, 1.0));
+            b.copy_into(b.all(length), cols(out, 100, groups), 1, groups);
+            out
+        });
+        if !agrees(&format!("{i}: {groups} of {len}"), &gguf, &plan, EXACT) {
             return;
         }
     }

@@ -368,6 +368,12 @@ pub const KERNELS: &[Kernel] = &[
         spec: &[("SIZE", 0), ("ACT", 1), ("TIMES", 2), ("A_KIND", 3), ("B_KIND", 4), ("OUTPUT_ROWS", 5)],
     },
     Kernel {
+        name: "dot",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        spec: &[("SIZE", 0), ("ACT", 1), ("A_KIND", 2), ("B_KIND", 3)],
+    },
+    Kernel {
         name: "normalize",
         formats: Formats::None,
         needs: Needs::Nothing,

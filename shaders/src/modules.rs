@@ -9,6 +9,7 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/attn_split.bin"),
     include_bytes!("../spirv/choose.bin"),
     include_bytes!("../spirv/conv.bin"),
+    include_bytes!("../spirv/dot.bin"),
     include_bytes!("../spirv/embed.bin"),
     include_bytes!("../spirv/experts_bias.bin"),
     include_bytes!("../spirv/fragment_layout.bin"),

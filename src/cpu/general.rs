@@ -73,6 +73,7 @@ impl Env<'_> {
     pub fn run(&mut self, op: &General) {
         match op {
             General::Map(m) => self.map(m),
+            General::Dot(d) => self.dot(d),
             General::Normalize(n) => self.normalize(n),
             General::Rotate(r) => self.rotate(r),
             General::Positions { weight, out } => self.positions(*weight, *out),
