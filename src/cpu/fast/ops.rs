@@ -23,12 +23,14 @@ impl Fast<'_> {
         self.wanted.extend((0..rows.len()).filter(|&i| rows[i].has_output()));
         self.state.start(&self.plan, self.session.blocks(), rows);
         self.acts_of = None;
-        let ops = std::mem::take(&mut self.plan.ops);
-        for (index, op) in ops.iter().enumerate() {
+        let plan = self.plan.clone();
+        self.clock.start();
+        for (index, op) in plan.ops.iter().enumerate() {
             self.books.note_importance(&self.plan, &self.values, index);
             self.op(op, rows);
+            self.clock.op();
         }
-        self.plan.ops = ops;
+        self.clock.end();
     }
 
     fn op(&mut self, op: &Op, rows: &[Row]) {

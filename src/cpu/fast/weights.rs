@@ -97,6 +97,11 @@ impl<'a> Weights<'a> {
         self.matrices[w.0].as_ref().unwrap_or_else(|| panic!("weight {} is a matrix of a product", w.0))
     }
 
+    /// Bytes that a product with all of a weight reads, if one does.
+    pub fn bytes(&self, w: Weight) -> Option<u64> {
+        self.matrices[w.0].as_ref().map(|m| m.len_bytes() as u64)
+    }
+
     /// All of a weight as floats.
     pub fn vector(&self, w: Weight) -> &[f32] {
         &self.vectors[w.0]
