@@ -20,6 +20,7 @@ mod pool;
 mod product;
 pub mod rows;
 mod simd;
+mod stored;
 #[cfg(test)]
 mod tests;
 pub mod threads;
@@ -29,7 +30,8 @@ pub use acts::Acts;
 pub use buffer::Buffer;
 pub use float::Float;
 pub use isa::Isa;
-pub use matrix::{Input, Matrix, Shape};
+pub use matrix::{Input, Matrix};
 pub use measure::Rates;
 pub use pool::Pool;
 pub use product::{Choice, Choices, Cpu, Part};
+pub use stored::{Inspect, Shape, Stored};

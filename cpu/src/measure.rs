@@ -208,7 +208,7 @@ impl Cpu {
         });
         // SAFETY: nothing is executed but what the compiler made of a constant.
         let count = (items * TURNS * unsafe { instructions(isa) } * LANES) as f64;
-        let start = best(|| (0..LOOPS).for_each(|_| self.pool.each(items, &|i| drop(black_box(i))))) / LOOPS as f64;
+        let start = best(|| (0..LOOPS).for_each(|_| self.pool.each(items, &|i| _ = black_box(i)))) / LOOPS as f64;
         Rates {
             start,
             read: BYTES as f64 / read,

@@ -5,70 +5,120 @@ use crate::layout::{Block, Codes, Scales, CELL};
 use crate::simd::{entries, Simd, LANES};
 use pumex_quant::FormatId;
 
-/// Writes the codes of a cell, as words of four weights, into the vectors of a tile at this row.
+/// Blocks of the rows of a tile.
+type Blocks = [Block; LANES];
+
+/// Words of four codes of a cell.
+type Chunks = [u32; CELL / 4];
+
+/// The four-bit parts of codes, in four words.
 #[inline(always)]
-fn put_cell(codes: Codes, chunk: &[u32; 8], to: &mut [u8], row: usize) {
-    let mut put = |vector: usize, word: u32| to[64 * vector + 4 * row..][..4].copy_from_slice(&word.to_le_bytes());
-    let nibbles = |j: usize| chunk[j] & 0x0f0f_0f0f | (chunk[j + 4] & 0x0f0f_0f0f) << 4;
-    let pairs = |i: usize, from: u32| {
-        let pair = |p: usize| (chunk[2 * p + i] >> from & 0x0303_0303) << (2 * p);
-        pair(0) | pair(1) | pair(2) | pair(3)
-    };
-    let bits = |from: u32| {
-        let mut word = 0;
-        for (c, chunk) in chunk.iter().enumerate() {
-            word |= (chunk >> from & 0x0101_0101) << c;
+fn nibbles(chunk: &Chunks, j: usize) -> u32 {
+    chunk[j] & 0x0f0f_0f0f | (chunk[j + 4] & 0x0f0f_0f0f) << 4
+}
+
+/// The two-bit parts from bit `from` on, in two words.
+#[inline(always)]
+fn pairs(chunk: &Chunks, i: usize, from: u32) -> u32 {
+    let pair = |p: usize| (chunk[2 * p + i] >> from & 0x0303_0303) << (2 * p);
+    pair(0) | pair(1) | pair(2) | pair(3)
+}
+
+/// Bit `from` of all codes, in one word.
+#[inline(always)]
+fn bits(chunk: &Chunks, from: u32) -> u32 {
+    let mut word = 0;
+    for (c, chunk) in chunk.iter().enumerate() {
+        word |= (chunk >> from & 0x0101_0101) << c;
+    }
+    word
+}
+
+/// Writes cell `c` of all rows as the `V` words that `words` makes of a row's codes: word by word, rows side by side.
+///
+/// # Safety
+/// `to` has `V` vectors of 64 bytes.
+#[inline(always)]
+unsafe fn put_words<const V: usize>(rows: &Blocks, c: usize, to: *mut u8, words: impl Fn(&Chunks) -> [u32; V]) {
+    for (row, block) in rows.iter().enumerate() {
+        let cell = &block.codes[c * CELL..][..CELL];
+        let mut chunk = [0; CELL / 4];
+        for (word, b) in chunk.iter_mut().zip(cell.chunks_exact(4)) {
+            *word = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         }
-        word
-    };
-    match codes {
-        Codes::Two => (0..2).for_each(|i| put(i, pairs(i, 0))),
-        Codes::Three => {
-            (0..2).for_each(|i| put(i, pairs(i, 0)));
-            put(2, bits(2));
+        for (v, word) in words(&chunk).into_iter().enumerate() {
+            // SAFETY: `v` is below `V`, `row` below 16.
+            unsafe { to.add(64 * v + 4 * row).cast::<[u8; 4]>().write(word.to_le_bytes()) };
         }
-        Codes::Four => (0..4).for_each(|j| put(j, nibbles(j))),
-        Codes::Five => {
-            (0..4).for_each(|j| put(j, nibbles(j)));
-            put(4, bits(4));
-        }
-        Codes::Six => {
-            (0..4).for_each(|j| put(j, nibbles(j)));
-            (0..2).for_each(|i| put(4 + i, pairs(i, 4)));
-        }
-        Codes::Eight => chunk.iter().enumerate().for_each(|(c, word)| put(c, *word)),
     }
 }
 
-/// Writes the scales of a cell, of which the block has number `c`, to where they are in the tile, at this row.
+/// Writes the codes of cell `c` of all rows.
+///
+/// # Safety
+/// `to` has the vectors of these codes.
 #[inline(always)]
-fn put_scales(kind: Scales, b: &Block, c: usize, (at, above): (usize, usize), tile: &mut [u8], row: usize) {
-    let group = CELL / kind.group();
-    let to = &mut tile[at..][..kind.cell_bytes()];
-    match kind {
-        Scales::Half => to[2 * row..][..2].copy_from_slice(&b.halves[c].to_le_bytes()),
-        Scales::HalfMin => {
-            to[2 * row..][..2].copy_from_slice(&b.halves[c].to_le_bytes());
-            to[32 + 2 * row..][..2].copy_from_slice(&b.half_mins[c].to_le_bytes());
+unsafe fn put_codes(codes: Codes, rows: &Blocks, c: usize, to: *mut u8) {
+    let (n, p) = (nibbles, pairs);
+    // SAFETY: the caller answers for the room.
+    unsafe {
+        match codes {
+            Codes::Two => put_words(rows, c, to, |w| [p(w, 0, 0), p(w, 1, 0)]),
+            Codes::Three => put_words(rows, c, to, |w| [p(w, 0, 0), p(w, 1, 0), bits(w, 2)]),
+            Codes::Four => put_words(rows, c, to, |w| [n(w, 0), n(w, 1), n(w, 2), n(w, 3)]),
+            Codes::Five => put_words(rows, c, to, |w| [n(w, 0), n(w, 1), n(w, 2), n(w, 3), bits(w, 4)]),
+            Codes::Six => put_words(rows, c, to, |w| [n(w, 0), n(w, 1), n(w, 2), n(w, 3), p(w, 0, 4), p(w, 1, 4)]),
+            Codes::Eight => put_words(rows, c, to, |w| *w),
         }
-        Scales::Half16 => {
-            to[2 * row..][..2].copy_from_slice(&b.halves[2 * c].to_le_bytes());
-            to[32 + 2 * row..][..2].copy_from_slice(&b.halves[2 * c + 1].to_le_bytes());
-        }
-        Scales::Float => to[4 * row..][..4].copy_from_slice(&b.floats[c].to_le_bytes()),
-        Scales::Byte | Scales::Byte16 | Scales::ByteMin | Scales::Byte16Min => {
-            for g in 0..group {
-                to[16 * g + row] = b.scales[group * c + g];
-                if kind.has_min() {
-                    to[16 * (group + g) + row] = b.mins[group * c + g];
+    }
+}
+
+/// Writes a number of each row, side by side.
+///
+/// # Safety
+/// `to` has 16 of them.
+#[inline(always)]
+unsafe fn put_each<T>(rows: &Blocks, to: *mut u8, of: impl Fn(&Block) -> T) {
+    for (row, block) in rows.iter().enumerate() {
+        // SAFETY: `row` is below 16.
+        unsafe { to.cast::<T>().add(row).write_unaligned(of(block)) };
+    }
+}
+
+/// Writes the scales of cell `c` of all rows, and before the first of them those of the scales.
+///
+/// # Safety
+/// `to` has [`Scales::cell_bytes`], `above` [`Scales::super_bytes`].
+#[inline(always)]
+unsafe fn put_scales(kind: Scales, rows: &Blocks, c: usize, to: *mut u8, above: *mut u8) {
+    let groups = CELL / kind.group();
+    // SAFETY: the caller answers for the room. Bytes of a number lie as x86 and ARM have them.
+    unsafe {
+        match kind {
+            Scales::Half => put_each(rows, to, |b| b.halves[c].to_le()),
+            Scales::HalfMin => {
+                put_each(rows, to, |b| b.halves[c].to_le());
+                put_each(rows, to.add(32), |b| b.half_mins[c].to_le());
+            }
+            Scales::Half16 => {
+                put_each(rows, to, |b| b.halves[2 * c].to_le());
+                put_each(rows, to.add(32), |b| b.halves[2 * c + 1].to_le());
+            }
+            Scales::Float => put_each(rows, to, |b| b.floats[c].to_bits().to_le()),
+            Scales::Byte | Scales::Byte16 | Scales::ByteMin | Scales::Byte16Min => {
+                for g in 0..groups {
+                    put_each(rows, to.add(16 * g), |b| b.scales[groups * c + g]);
+                    if kind.has_min() {
+                        put_each(rows, to.add(16 * (groups + g)), |b| b.mins[groups * c + g]);
+                    }
                 }
             }
         }
-    }
-    if kind.is_super() && c == 0 {
-        tile[above + 2 * row..][..2].copy_from_slice(&b.d.to_le_bytes());
-        if kind.has_min() {
-            tile[above + 32 + 2 * row..][..2].copy_from_slice(&b.dmin.to_le_bytes());
+        if kind.is_super() && c == 0 {
+            put_each(rows, above, |b| b.d.to_le());
+            if kind.has_min() {
+                put_each(rows, above.add(32), |b| b.dmin.to_le());
+            }
         }
     }
 }
@@ -76,25 +126,28 @@ fn put_scales(kind: Scales, b: &Block, c: usize, (at, above): (usize, usize), ti
 #[inline(always)]
 fn tile_of<T: Source>(rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
     let layout = T::LAYOUT;
-    let (cells, cell_bytes) = (T::LEN / CELL, 64 * layout.codes.vectors());
-    let mut block = Block::new();
-    for at in 0..cols / T::LEN {
-        for (row, bytes) in rows.iter().enumerate() {
-            T::split(&bytes[at * T::BYTES..][..T::BYTES], &mut block);
-            for (c, cell) in block.codes.chunks_exact(CELL).take(cells).enumerate() {
-                let (codes, scales, above) = layout.places(at * cells + c);
-                let mut chunk = [0; 8];
-                for (word, b) in chunk.iter_mut().zip(cell.chunks_exact(4)) {
-                    *word = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-                }
-                put_cell(layout.codes, &chunk, &mut tile[codes..][..cell_bytes], row);
-                put_scales(layout.scales, &block, c, (scales, above), tile, row);
+    let (cells, blocks) = (T::LEN / CELL, cols / T::LEN);
+    assert!(tile.len() >= layout.tile_bytes(blocks * T::LEN), "room for the tile");
+    assert!(rows.iter().all(|row| row.len() >= blocks * T::BYTES), "whole rows");
+    let tile = tile.as_mut_ptr();
+    // Rows that lack are zero.
+    let mut split: Blocks = std::array::from_fn(|_| Block::new());
+    for at in 0..blocks {
+        for (bytes, block) in rows.iter().zip(&mut split) {
+            T::split(&bytes[at * T::BYTES..][..T::BYTES], block);
+        }
+        for c in 0..cells {
+            let (codes, scales, above) = layout.places(at * cells + c);
+            // SAFETY: the tile has room for all cells of the blocks, each in its place.
+            unsafe {
+                put_codes(layout.codes, &split, c, tile.add(codes));
+                put_scales(layout.scales, &split, c, tile.add(scales), tile.add(above));
             }
         }
     }
 }
 
-/// Up to 16 rows of `cols` weights into a tile, which is zero where rows lack.
+/// Up to 16 rows of `cols` weights into a tile; rows that lack are zero.
 ///
 /// # Safety
 /// None is needed: it has the form of the kernels, so that it is compiled for every instruction set.
