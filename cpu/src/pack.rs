@@ -3,72 +3,115 @@
 use crate::formats::{with_format, Source};
 use crate::layout::{Block, Codes, Scales, CELL};
 use crate::simd::{entries, Simd, LANES};
+use crate::tile::field;
 use pumex_quant::FormatId;
 
 /// Blocks of the rows of a tile.
 type Blocks = [Block; LANES];
 
-/// Words of four codes of a cell.
-type Chunks = [u32; CELL / 4];
-
-/// The four-bit parts of codes, in four words.
-#[inline(always)]
-fn nibbles(chunk: &Chunks, j: usize) -> u32 {
-    chunk[j] & 0x0f0f_0f0f | (chunk[j + 4] & 0x0f0f_0f0f) << 4
-}
-
-/// The two-bit parts from bit `from` on, in two words.
-#[inline(always)]
-fn pairs(chunk: &Chunks, i: usize, from: u32) -> u32 {
-    let pair = |p: usize| (chunk[2 * p + i] >> from & 0x0303_0303) << (2 * p);
-    pair(0) | pair(1) | pair(2) | pair(3)
-}
-
-/// Bit `from` of all codes, in one word.
-#[inline(always)]
-fn bits(chunk: &Chunks, from: u32) -> u32 {
-    let mut word = 0;
-    for (c, chunk) in chunk.iter().enumerate() {
-        word |= (chunk >> from & 0x0101_0101) << c;
-    }
-    word
-}
-
-/// Writes cell `c` of all rows as the `V` words that `words` makes of a row's codes: word by word, rows side by side.
+/// Left by so many bits, of codes that stay within their bytes; a match, because shifts take constants.
 ///
 /// # Safety
-/// `to` has `V` vectors of 64 bytes.
+/// As of [`Simd`].
 #[inline(always)]
-unsafe fn put_words<const V: usize>(rows: &Blocks, c: usize, to: *mut u8, words: impl Fn(&Chunks) -> [u32; V]) {
-    for (row, block) in rows.iter().enumerate() {
-        let cell = &block.codes[c * CELL..][..CELL];
-        let mut chunk = [0; CELL / 4];
-        for (word, b) in chunk.iter_mut().zip(cell.chunks_exact(4)) {
-            *word = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+unsafe fn raised<S: Simd>(v: S::B, by: usize) -> S::B {
+    // SAFETY: the caller answers for the instructions.
+    unsafe {
+        match by {
+            0 => v,
+            1 => S::left::<1>(v),
+            2 => S::left::<2>(v),
+            3 => S::left::<3>(v),
+            4 => S::left::<4>(v),
+            5 => S::left::<5>(v),
+            6 => S::left::<6>(v),
+            _ => S::left::<7>(v),
         }
-        for (v, word) in words(&chunk).into_iter().enumerate() {
-            // SAFETY: `v` is below `V`, `row` below 16.
-            unsafe { to.add(64 * v + 4 * row).cast::<[u8; 4]>().write(word.to_le_bytes()) };
+    }
+}
+
+/// Codes of a cell: of each of eight chunks of four, those of all rows.
+type Cell<S> = [<S as Simd>::B; 8];
+
+/// The four-bit parts of chunks `j` and `j + 4`.
+///
+/// # Safety
+/// As of [`Simd`].
+#[inline(always)]
+unsafe fn nibbles<S: Simd>(cell: &Cell<S>, j: usize) -> S::B {
+    // SAFETY: the caller answers for the instructions.
+    unsafe { S::or(field::<S>(cell[j], 0, 15), raised::<S>(field::<S>(cell[j + 4], 0, 15), 4)) }
+}
+
+/// The two-bit parts from bit `from` on of chunks `i`, `i + 2`, `i + 4` and `i + 6`.
+///
+/// # Safety
+/// As of [`Simd`].
+#[inline(always)]
+unsafe fn pairs<S: Simd>(cell: &Cell<S>, i: usize, from: usize) -> S::B {
+    // SAFETY: the caller answers for the instructions.
+    unsafe {
+        let mut all = field::<S>(cell[i], from, 3);
+        for p in 1..4 {
+            all = S::or(all, raised::<S>(field::<S>(cell[2 * p + i], from, 3), 2 * p));
         }
+        all
+    }
+}
+
+/// Bit `from` of all chunks.
+///
+/// # Safety
+/// As of [`Simd`].
+#[inline(always)]
+unsafe fn bits<S: Simd>(cell: &Cell<S>, from: usize) -> S::B {
+    // SAFETY: the caller answers for the instructions.
+    unsafe {
+        let mut all = field::<S>(cell[0], from, 1);
+        for c in 1..8 {
+            all = S::or(all, raised::<S>(field::<S>(cell[c], from, 1), c));
+        }
+        all
     }
 }
 
 /// Writes the codes of cell `c` of all rows.
 ///
 /// # Safety
-/// `to` has the vectors of these codes.
+/// As of [`Simd`]; `to` has the vectors of these codes.
 #[inline(always)]
-unsafe fn put_codes(codes: Codes, rows: &Blocks, c: usize, to: *mut u8) {
-    let (n, p) = (nibbles, pairs);
-    // SAFETY: the caller answers for the room.
+unsafe fn put_codes<S: Simd>(codes: Codes, rows: &Blocks, c: usize, to: *mut u8) {
+    // SAFETY: the caller answers for the instructions and the room; blocks lie one after the other, and each has 256 codes.
     unsafe {
+        let (first, apart) = (rows.as_ptr().cast::<u8>(), size_of::<Block>());
+        let at = first.add(std::mem::offset_of!(Block, codes) + c * CELL);
+        let ([a, b, c, d], [e, f, g, h]) = (S::words(at, apart), S::words(at.add(16), apart));
+        let cell: Cell<S> = [a, b, c, d, e, f, g, h];
+        // No closures: they would not have the instructions.
+        if matches!(codes, Codes::Four | Codes::Five | Codes::Six) {
+            for j in 0..4 {
+                S::put_bytes(to.add(64 * j), nibbles::<S>(&cell, j));
+            }
+        }
         match codes {
-            Codes::Two => put_words(rows, c, to, |w| [p(w, 0, 0), p(w, 1, 0)]),
-            Codes::Three => put_words(rows, c, to, |w| [p(w, 0, 0), p(w, 1, 0), bits(w, 2)]),
-            Codes::Four => put_words(rows, c, to, |w| [n(w, 0), n(w, 1), n(w, 2), n(w, 3)]),
-            Codes::Five => put_words(rows, c, to, |w| [n(w, 0), n(w, 1), n(w, 2), n(w, 3), bits(w, 4)]),
-            Codes::Six => put_words(rows, c, to, |w| [n(w, 0), n(w, 1), n(w, 2), n(w, 3), p(w, 0, 4), p(w, 1, 4)]),
-            Codes::Eight => put_words(rows, c, to, |w| *w),
+            Codes::Two | Codes::Three => {
+                S::put_bytes(to, pairs::<S>(&cell, 0, 0));
+                S::put_bytes(to.add(64), pairs::<S>(&cell, 1, 0));
+                if codes == Codes::Three {
+                    S::put_bytes(to.add(128), bits::<S>(&cell, 2));
+                }
+            }
+            Codes::Four => {}
+            Codes::Five => S::put_bytes(to.add(256), bits::<S>(&cell, 4)),
+            Codes::Six => {
+                S::put_bytes(to.add(256), pairs::<S>(&cell, 0, 4));
+                S::put_bytes(to.add(320), pairs::<S>(&cell, 1, 4));
+            }
+            Codes::Eight => {
+                for c in 0..8 {
+                    S::put_bytes(to.add(64 * c), cell[c]);
+                }
+            }
         }
     }
 }
@@ -123,8 +166,10 @@ unsafe fn put_scales(kind: Scales, rows: &Blocks, c: usize, to: *mut u8, above: 
     }
 }
 
+/// # Safety
+/// As of [`Simd`].
 #[inline(always)]
-fn tile_of<T: Source>(rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
+unsafe fn tile_of<S: Simd, T: Source>(rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
     let layout = T::LAYOUT;
     let (cells, blocks) = (T::LEN / CELL, cols / T::LEN);
     assert!(tile.len() >= layout.tile_bytes(blocks * T::LEN), "room for the tile");
@@ -138,9 +183,9 @@ fn tile_of<T: Source>(rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
         }
         for c in 0..cells {
             let (codes, scales, above) = layout.places(at * cells + c);
-            // SAFETY: the tile has room for all cells of the blocks, each in its place.
+            // SAFETY: the caller answers for the instructions; the tile has room for all cells of the blocks, each in its place.
             unsafe {
-                put_codes(layout.codes, &split, c, tile.add(codes));
+                put_codes::<S>(layout.codes, &split, c, tile.add(codes));
                 put_scales(layout.scales, &split, c, tile.add(scales), tile.add(above));
             }
         }
@@ -150,12 +195,12 @@ fn tile_of<T: Source>(rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
 /// Up to 16 rows of `cols` weights into a tile; rows that lack are zero.
 ///
 /// # Safety
-/// None is needed: it has the form of the kernels, so that it is compiled for every instruction set.
+/// As of [`Simd`].
 #[inline(always)]
-#[allow(clippy::extra_unused_type_parameters)]
 unsafe fn pack_any<S: Simd>(format: FormatId, rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
     debug_assert!(rows.len() <= LANES);
-    with_format!(format, T => tile_of::<T>(rows, cols, tile), else => ());
+    // SAFETY: the caller answers for the instructions.
+    with_format!(format, T => unsafe { tile_of::<S, T>(rows, cols, tile) }, else => ());
 }
 
 entries! {
