@@ -9,7 +9,7 @@ mod ops;
 
 pub use fast::{Clock, Fast, Settings, Sizes, Threads};
 pub use ops::route;
-pub use pumex_cpu::threads::Numa;
+pub use pumex_cpu::threads::{usual as usual_threads, Numa};
 pub use pumex_cpu::Rates;
 
 use books::Books;

@@ -5,7 +5,7 @@
 mod made;
 
 use crate::util::sample;
-use made::{agrees, cols, Made, DIM, EXACT};
+use made::{agrees, cols, fast_agrees, Made, DIM, EXACT};
 use pumex::plan::{
     Act, Arg, AttentionSpec, Builder, Choose, Cols, Conv, ExpertsBias, ExpertsMatMul, Gating, General, Groups,
     HeadMatMul, Join, KvSpec, LayerState, Map, Mask, MatPart, NormKind, Normalize, RecurrentSpec, Rope, RopeNorm,
@@ -202,7 +202,9 @@ fn heads_have_matrices_of_their_own() {
                 b.general(General::HeadMatMul(HeadMatMul { x, weight, heads, out: cols(out, 2, m) }));
                 out
             });
-            if !agrees(&format!("{name}, {k} x {m}"), &gguf, &plan, EXACT) {
+            let what = format!("{name}, {k} x {m}");
+            fast_agrees(&what, &gguf, &plan, if block == 1 { EXACT } else { 5e-4 });
+            if !agrees(&what, &gguf, &plan, EXACT) {
                 return;
             }
         }
@@ -288,7 +290,9 @@ fn experts_products_stand_side_by_side() {
             b.general(General::ExpertsBias(ExpertsBias { route, top_k, bias: biases[1], summed: true, out: sum }));
             sum
         });
-        if !agrees(name, &gguf, &plan, if *name == "F32" || *name == "F16" { EXACT } else { 1e-8 }) {
+        let exact = *name == "F32" || *name == "F16";
+        fast_agrees(name, &gguf, &plan, if exact { EXACT } else { 1e-3 });
+        if !agrees(name, &gguf, &plan, if exact { EXACT } else { 1e-8 }) {
             return;
         }
     }

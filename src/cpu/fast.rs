@@ -77,6 +77,8 @@ pub struct Fast<'a> {
     acts: Acts,
     acts_of: Option<usize>,
     choices: Choices,
+    /// Columns of a value, group by group.
+    groups: Vec<f32>,
     work: Work,
     /// Indices of output rows.
     wanted: Vec<usize>,
@@ -161,6 +163,7 @@ impl<'a> Fast<'a> {
             acts: Acts::default(),
             acts_of: None,
             choices: Choices::default(),
+            groups: Vec::new(),
             work: Work::default(),
             wanted: Vec::new(),
             clock: Clock::default(),

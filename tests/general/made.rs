@@ -1,12 +1,14 @@
 //! Models made around one op, and steps that both interpreters run.
 
 use crate::util::{assert_silent, exact, nmse, options, vulkan_plan};
-use pumex::cpu::Reference;
+use pumex::cpu::{Fast, Reference, Settings, Sizes};
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::Gguf;
 use pumex::plan::{Builder, Cols, LayerState, Plan, Val, Weight, WeightInfo};
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
+use pumex_cpu::attention::Elements;
+use pumex_cpu::Float;
 
 /// Columns of the embedding.
 pub const DIM: usize = 256;
@@ -126,6 +128,23 @@ pub fn agrees(what: &str, gguf: &Gguf, plan: &Plan, bound: f64) -> bool {
 
 fn runs(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, options: Options, steps: usize) -> bool {
     let Some(mut runner) = vulkan_plan(gguf, plan.clone(), options) else { return false };
+    compare(what, (gguf, plan), &mut runner, bound, steps);
+    assert_silent(&runner);
+    true
+}
+
+/// The CPU's fast interpreter against the reference, likewise; with packed weights and with the file's.
+pub fn fast_agrees(what: &str, gguf: &Gguf, plan: &Plan, bound: f64) {
+    let elements = Elements::Floats(Float::F32);
+    let sizes = Sizes { n_ctx: 256, n_seqs: 2, max_rows: 64, cache_positions: None, k: elements, v: elements };
+    for in_place in [false, true] {
+        let settings = Settings { threads: Some(2), in_place, ..Settings::default() };
+        let mut runner = Fast::new(gguf, plan.clone(), sizes, &settings).unwrap();
+        compare(&format!("{what} on the CPU"), (gguf, plan), &mut runner, bound, STEPS.len());
+    }
+}
+
+fn compare(what: &str, (gguf, plan): (&Gguf, &Plan), runner: &mut dyn Runner, bound: f64, steps: usize) {
     let mut reference = Reference::new(gguf, plan.clone(), 256, 2, 64);
     let mut at = [0u32; 2];
     for (i, parts) in STEPS[..steps].iter().enumerate() {
@@ -154,6 +173,4 @@ fn runs(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, options: Options, step
         let error = if found == truth { 0.0 } else { nmse(&found, &truth) };
         assert!(error < bound, "{what}: step {i} of {} rows: NMSE {error:e}", rows.len());
     }
-    assert_silent(&runner);
-    true
 }

@@ -1,7 +1,7 @@
 //! The plan's weights as the kernels read them.
 
 use crate::gguf::Gguf;
-use crate::plan::{MatPart, Op, Plan, Weight, WeightInfo};
+use crate::plan::{General, MatPart, Op, Plan, Weight, WeightInfo};
 use crate::{Error, Result};
 use pumex_cpu::{Cpu, Matrix, Part, Shape, Stored};
 
@@ -40,7 +40,14 @@ fn roles(plan: &Plan) -> Vec<Role> {
             Op::Route { scales, .. } => vectors.extend(scales.iter().flatten()),
             Op::RopeKv { rope, .. } => vectors.extend(rope.q_norm.iter().chain(&rope.k_norm)),
             Op::Attend { spec, .. } => vectors.extend(spec.sinks),
-            Op::General(g) => vectors.extend(g.vectors()),
+            Op::General(g) => {
+                match g {
+                    General::HeadMatMul(h) => matrix(h.weight, h.heads),
+                    General::ExpertsMatMul(e) => matrix(e.weight, e.top_k.n_expert),
+                    _ => {}
+                }
+                vectors.extend(g.vectors());
+            }
             Op::Embed { .. } | Op::Sample { .. } => {}
         }
     }
