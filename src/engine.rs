@@ -29,7 +29,7 @@ pub use placing::Override;
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 
-use crate::cpu::{Fast, Reference, Settings, Sizes, Threads};
+use crate::cpu::{Fast, Rates, Reference, Settings, Sizes, Threads};
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::policy::ActivationQuant;
@@ -242,6 +242,11 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
 /// What the CPU calls itself: the instructions that products use.
 pub fn cpu_name() -> String {
     format!("{} kernels", pumex_cpu::Isa::best().name())
+}
+
+/// What the CPU's memory and instructions give to its usual threads, measured now.
+pub fn cpu_rates() -> Rates {
+    Threads::new(&Settings::default()).rates()
 }
 
 /// A runner on the CPU, with the threads of those made before.

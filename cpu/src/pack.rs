@@ -200,7 +200,7 @@ unsafe fn tile_of<S: Simd, T: Source>(rows: &[&[u8]], cols: usize, tile: &mut [u
 unsafe fn pack_any<S: Simd>(format: FormatId, rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
     debug_assert!(rows.len() <= LANES);
     // SAFETY: the caller answers for the instructions.
-    with_format!(format, T => unsafe { tile_of::<S, T>(rows, cols, tile) }, else => ());
+    unsafe { with_format!(format, T => tile_of::<S, T>(rows, cols, tile), else => ()) };
 }
 
 entries! {

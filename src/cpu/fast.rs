@@ -121,6 +121,11 @@ impl Threads {
         let cpu = Arc::new(Cpu { pool: Pool::new(one.max(more), start), isa });
         Threads { cpu, counts: [one, more], repack: !settings.in_place }
     }
+
+    /// What memory and instructions give to them: measured now, within a second or two.
+    pub fn rates(&self) -> Rates {
+        self.cpu.rates()
+    }
 }
 
 impl<'a> Fast<'a> {

@@ -50,6 +50,7 @@ pub struct Work {
     /// Its bytes.
     pub parts: Bytes,
     /// Operations of its products, two for each number that is multiplied and added.
+    #[serde(skip)] // its cost has them
     pub flops: u64,
     /// Whether those are products with quantized weights.
     pub quantized: bool,
