@@ -97,6 +97,8 @@ pub struct Options {
 pub struct Debug {
     /// Lets one dispatch do several ops; off, every op has its own.
     pub fuse: bool,
+    /// Scans many rows of a sequence by windows; off, row by row.
+    pub chunks: bool,
     /// Multiplies several rows at a time by cooperative matrices, where the device has them.
     pub matrices: bool,
     /// Lets one dispatch do the layers of one row, as stages (the megakernel); by the policy where it is not told.
@@ -142,6 +144,7 @@ impl Default for Debug {
     fn default() -> Self {
         Debug {
             fuse: true,
+            chunks: true,
             matrices: true,
             megakernel: None,
             megakernel_groups: None,
@@ -207,12 +210,13 @@ pub fn load_vulkan(gguf: &Gguf, device: Device, options: &Options, progress: Pro
 /// # Errors
 /// As [`load`], and options that mean the reference.
 pub fn load_cpu<'a>(gguf: &'a Gguf, options: &Options) -> Result<Fast<'a>> {
-    if is_reference(options) {
+    let plan = model::plan(gguf)?;
+    if is_reference(&plan, options) {
         let what =
             "expected the CPU's fast interpreter (--device cpu), found its reference, which has no clock for its ops";
         return Err(Error::Usage(what.into()));
     }
-    fast_part(gguf, model::plan(gguf)?, options, &mut None)
+    fast_part(gguf, plan, options, &mut None)
 }
 
 /// Opens the device that the options mean; none for the CPU.
@@ -258,7 +262,7 @@ fn cpu_part<'a>(
     options: &Options,
     threads: &mut Option<Threads>,
 ) -> Result<Box<dyn Runner + 'a>> {
-    if is_reference(options) {
+    if is_reference(&plan, options) {
         let (n_ctx, n_seqs, max_rows) = cpu_sizes(&plan, options);
         weights::check_finite(gguf, &plan)?;
         return Ok(Box::new(Reference::new(gguf, plan, n_ctx, n_seqs, max_rows)));
@@ -267,9 +271,11 @@ fn cpu_part<'a>(
 }
 
 /// Whether what runs on the CPU is the reference.
-fn is_reference(options: &Options) -> bool {
+fn is_reference(plan: &Plan, options: &Options) -> bool {
     let exact = options.exact_on_cpu || options.activations == Some(ActivationQuant::Q16);
-    options.device == DeviceChoice::Reference || exact
+    // The fast kernels add nothing to scores but by a slope.
+    let plain = plan.attention().any(|spec| spec.biases.is_some());
+    options.device == DeviceChoice::Reference || exact || plain
 }
 
 /// Positions, sequences and rows on the CPU.

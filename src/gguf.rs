@@ -9,7 +9,7 @@ mod split;
 pub mod write;
 
 pub use header::{type_name, Tensor};
-pub use meta::{Meta, Strings, Value};
+pub use meta::{Meta, Strings, Value, ValueType};
 
 use crate::map::Map;
 use crate::{Error, Result};

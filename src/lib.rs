@@ -6,6 +6,7 @@
 
 pub mod conversation;
 pub mod cpu;
+pub mod embedding;
 pub mod engine;
 pub mod error;
 pub mod exec;

@@ -2,20 +2,22 @@
 //!
 //! [`Tokenizer::from_gguf`] takes the `tokenizer.ggml.*` keys and checks them once; afterwards every id below
 //! [`Tokenizer::n_vocab`] decodes and every text encodes. Vocabularies: byte-level BPE ("gpt2"), SentencePiece-style BPE
-//! ("llama"), and none at all, for models that are fed ids. [`Stream`] turns generated ids into whole characters.
+//! ("llama"), WordPiece ("bert"), Unigram ("t5"), and none at all, for models that are fed ids. [`Stream`] turns generated ids into whole characters.
 
 mod bpe;
 mod special;
 mod split;
 mod spm;
 mod stream;
+mod unigram;
 mod vocab;
+mod words;
 
 use std::path::{Path, PathBuf};
 
 use crate::gguf::Gguf;
 use crate::{Error, Result};
-use special::Special;
+use special::{Special, Usual};
 use split::{Fragment, Specials};
 pub use stream::Stream;
 use vocab::{Kind, Table, Vocab};
@@ -25,6 +27,8 @@ use vocab::{Kind, Table, Vocab};
 enum Scheme {
     Bytes(Box<bpe::ByteBpe>),
     Sentence(Box<spm::Spm>),
+    Words(Box<words::Words>),
+    Unigram(Box<unigram::Unigram>),
     Absent,
 }
 
@@ -58,6 +62,14 @@ impl Tokenizer {
                 let vocab = Vocab::read(gguf, &mut warnings)?;
                 (Scheme::Sentence(Box::new(spm::Spm::new(path, &vocab)?)), vocab, true)
             }
+            "bert" => {
+                let vocab = Vocab::read(gguf, &mut warnings)?;
+                (Scheme::Words(Box::new(words::Words::new(gguf, &vocab)?)), vocab, true)
+            }
+            "t5" => {
+                let vocab = Vocab::read(gguf, &mut warnings)?;
+                (Scheme::Unigram(Box::new(unigram::Unigram::new(gguf, &vocab)?)), vocab, false)
+            }
             "gpt2" => {
                 let pre = meta.opt_str("tokenizer.ggml.pre")?.unwrap_or("default");
                 let row = split::find(pre).ok_or_else(|| {
@@ -70,7 +82,8 @@ impl Tokenizer {
                 (Scheme::Bytes(Box::new(bpe::ByteBpe::new(gguf, &vocab, row, &mut warnings)?)), vocab, row.add_bos)
             }
             _ => {
-                let what = format!("tokenizer.ggml.model: {model:?}, expected gpt2, llama, no_vocab, none or test");
+                let what =
+                    format!("tokenizer.ggml.model: {model:?}, expected gpt2, llama, bert, t5, no_vocab, none or test");
                 return Err(unknown(what));
             }
         };
@@ -79,14 +92,21 @@ impl Tokenizer {
             _ => vocab.len(),
         };
         let sentence = matches!(scheme, Scheme::Sentence(_));
-        let special = Special::read(gguf, &vocab, n_vocab, sentence, default_bos, &mut warnings)?;
+        let words = matches!(scheme, Scheme::Words(_) | Scheme::Unigram(_));
+        let usual = match scheme {
+            Scheme::Sentence(_) => Usual::SENTENCE,
+            Scheme::Words(_) => Usual::WORDS,
+            Scheme::Unigram(_) => Usual::UNIGRAM,
+            Scheme::Bytes(_) | Scheme::Absent => Usual::default(),
+        };
+        let special = Special::read(gguf, &vocab, n_vocab, (usual, default_bos), &mut warnings)?;
         Ok(Self {
             path: path.to_path_buf(),
             n_vocab,
-            pieces: pieces(&vocab, sentence),
+            pieces: pieces(&vocab, sentence || words),
             specials: Specials::new(&vocab),
             special,
-            add_space_prefix: sentence && meta.opt_bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true),
+            add_space_prefix: words || sentence && meta.opt_bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true),
             scheme,
             vocab,
             warnings,
@@ -138,6 +158,19 @@ impl Tokenizer {
         self.special.add_eos
     }
 
+    /// Stands between two texts that are read as a pair, if the file's kind of vocabulary has such a token.
+    pub fn separator(&self) -> Option<u32> {
+        self.special.sep.filter(|_| self.special.add_sep)
+    }
+
+    /// What a whole text ends with, as one to be embedded: the separator of WordPiece, else EOS where the file says so.
+    pub fn closing(&self) -> Option<u32> {
+        match self.scheme {
+            Scheme::Words(_) => self.special.sep,
+            _ => self.special.eos.filter(|_| self.special.add_eos),
+        }
+    }
+
     /// Whether generation stops at this id.
     pub fn is_end(&self, id: u32) -> bool {
         self.special.ends.binary_search(&id).is_ok()
@@ -184,6 +217,8 @@ impl Tokenizer {
                     Scheme::Sentence(model) => {
                         model.encode(&self.path, text, self.add_space_prefix && after_special, &mut ids)?;
                     }
+                    Scheme::Words(model) => model.encode(text, self.unk(), &mut ids),
+                    Scheme::Unigram(model) => model.encode(text, self.unk(), &mut ids),
                     Scheme::Absent => return Err(no_vocab(&self.path)),
                 },
             }

@@ -30,7 +30,9 @@ fn code(output: &Output) -> i32 {
 
 #[test]
 fn every_alias_becomes_its_long_flag() {
-    for (command, table) in [("run", argv::COMMON), ("bench", argv::BENCH), ("profile", argv::PROFILE)] {
+    for (command, table) in
+        [("run", argv::COMMON), ("bench", argv::BENCH), ("profile", argv::PROFILE), ("embed", argv::EMBED)]
+    {
         for (aliases, long, slot) in table {
             let names = aliases.iter().copied().chain([*long]).map(String::from);
             let underscores = [format!("--{}", long[2..].replace('-', "_"))];
@@ -47,7 +49,7 @@ fn every_alias_becomes_its_long_flag() {
 
 #[test]
 fn no_name_stands_twice_in_a_table() {
-    for table in [argv::COMMON, argv::BENCH, argv::PROFILE] {
+    for table in [argv::COMMON, argv::BENCH, argv::PROFILE, argv::EMBED] {
         let mut names: Vec<&str> = table.iter().flat_map(|e| e.0.iter().copied().chain([e.1])).collect();
         let count = names.len();
         names.sort_unstable();
@@ -100,7 +102,9 @@ fn the_last_of_a_repeated_flag_counts_with_a_warning() {
 
 #[test]
 fn every_command_exists_and_prints_help() {
-    for command in ["run", "inspect", "tokenize", "devices", "logits", "perplexity", "bench", "profile", "explain"] {
+    for command in
+        ["run", "inspect", "tokenize", "devices", "logits", "perplexity", "bench", "profile", "explain", "embed"]
+    {
         let output = pumex(&[command, "--help"]);
         assert_eq!(code(&output), 0, "{command}: {}", stderr(&output));
         assert!(stdout(&output).contains("Usage:"));

@@ -150,7 +150,11 @@ type Bad = (&'static str, &'static [(&'static str, u32)], &'static [&'static str
 #[test]
 fn bad_hyper_parameters_are_named_with_expected_and_found() {
     let ssm: &[(&str, u32)] = &[("ssm.conv_kernel", 4), ("ssm.inner_size", 512), ("ssm.time_step_rank", 2)];
-    let cases: [Bad; 9] = [
+    let cases: [Bad; 13] = [
+        ("gemma-embedding", &[], &["gemma-embedding.attention.sliding_window"]),
+        ("t5encoder", &[("attention.relative_buckets_count", 2)], &["relative_buckets_count", "4 to", "found 2"]),
+        ("t5encoder", &[("attention.relative_buckets_count", 32), ("attention.head_count_kv", 1)], &["head_count"]),
+        ("nomic-bert-moe", &[("moe_every_n_layers", 5000)], &["moe_every_n_layers", "found 5000"]),
         (
             "qwen2",
             &[("attention.head_count", 5), ("attention.head_count_kv", 2)],

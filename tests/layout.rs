@@ -123,6 +123,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("quantize", &["file", "gguf", "imatrix"]),
     ("synthetic", &["gguf", "quantize", "sample"]),
     ("session", &["plan::KV_BLOCK", "plan::LayerState", "step"]),
+    ("embedding", &["gguf", "session::KV_BLOCK", "step"]),
     ("vk", &["map"]),
     // These two are pure: capabilities are all they know of devices.
     ("policy", &["plan::AttentionSpec", "plan::KV_BLOCK", "vk::Caps", "vk::DeviceKind", "vk::FastDots", "vk::Way"]),

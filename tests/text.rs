@@ -5,7 +5,7 @@ mod made;
 
 use std::path::{Path, PathBuf};
 
-use pumex::gguf::Gguf;
+use pumex::gguf::{Gguf, Value, ValueType};
 use pumex::text::Tokenizer;
 
 const SENTENCE: &str = "And it came to pass in those days, that there went out a decree from the king, saying, \
@@ -52,7 +52,9 @@ fn vectors(name: &str) {
         let expected: Vec<u32> = output.split_whitespace().map(|id| id.parse().unwrap()).collect();
         let ids = tokenizer.encode(input, false, false).unwrap();
         assert_eq!(ids, expected, "{name}: {input:?}");
-        assert_eq!(tokenizer.decode(&ids), *input, "{name}");
+        if name != "bert-bge" {
+            assert_eq!(tokenizer.decode(&ids), *input, "{name}"); // the others lose no letter
+        }
     }
 }
 
@@ -77,8 +79,61 @@ fn vectors_of_gpt_2_hold() {
 }
 
 #[test]
+fn vectors_of_bert_hold() {
+    vectors("bert-bge");
+}
+
+#[test]
 fn vectors_of_starcoder_hold() {
     vectors("starcoder");
+}
+
+/// A Unigram vocabulary that writes "x" as "c".
+fn unigram(more: &[(&str, Value)]) -> pumex::Result<Tokenizer> {
+    let tokens = ["<pad>", "</s>", "<unk>", "\u{2581}", "\u{2581}ab", "a", "b", "c", "\u{2581}a", "bc"];
+    let (mut arena, mut ends) = (Vec::new(), Vec::new());
+    for token in tokens {
+        arena.extend(token.bytes());
+        ends.push(arena.len());
+    }
+    let scores = [0.0f32, 0.0, 0.0, -2.0, -3.0, -4.0, -4.0, -4.0, -3.0, -3.5];
+    let kinds = [3i32, 3, 2, 1, 1, 1, 1, 1, 1, 1];
+    // A root, an entry for "x" that ends a sequence, and where its replacement starts.
+    let mut entries = vec![0u32; 1024];
+    (entries[0], entries[0x178]) = (0x100 << 10, u32::from(b'x') | 1 << 8 | 0x200 << 10);
+    let table = entries.iter().flat_map(|e| e.to_le_bytes()).chain(*b"c\0");
+    let raw = 4096u32.to_le_bytes().into_iter().chain(table).collect();
+    let array = |element, raw| Value::Array { element, raw };
+    let mut meta = vec![
+        ("tokenizer.ggml.model", Value::Str(b"t5".to_vec())),
+        ("tokenizer.ggml.tokens", Value::Strings { arena, ends }),
+        ("tokenizer.ggml.scores", array(ValueType::F32, scores.iter().flat_map(|s| s.to_le_bytes()).collect())),
+        ("tokenizer.ggml.token_type", array(ValueType::I32, kinds.iter().flat_map(|k| k.to_le_bytes()).collect())),
+        ("tokenizer.ggml.precompiled_charsmap", array(ValueType::U8, raw)),
+        ("tokenizer.ggml.add_space_prefix", Value::Bool(true)),
+        ("tokenizer.ggml.remove_extra_whitespaces", Value::Bool(true)),
+    ];
+    meta.retain(|(key, _)| more.iter().all(|(own, _)| own != key));
+    meta.extend(more.iter().cloned());
+    let meta = meta.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
+    Tokenizer::from_gguf(&Gguf::without_file(Path::new("made.gguf"), meta, Vec::new(), Vec::new()))
+}
+
+#[test]
+fn unigram_takes_the_likeliest_spelling() {
+    let tokenizer = unigram(&[]).unwrap();
+    assert_eq!((tokenizer.bos(), tokenizer.closing(), tokenizer.unk()), (None, Some(1), Some(2)));
+    let ids = |text: &str| tokenizer.encode(text, true, false).unwrap();
+    assert_eq!(ids("abc"), [8, 9], "_a bc, -6.5, before _ab c, -7");
+    assert_eq!(ids("  ab   abx "), [4, 8, 9], "spaces in a row are one, and x is written c");
+    assert_eq!(ids("a\u{4e00}\u{4e01}b"), [8, 2, 6], "unknown characters in a row are one token");
+    assert_eq!(ids(""), [0u32; 0]);
+    assert_eq!(tokenizer.decode(&ids("abc ab")), "abc ab");
+    let whole = unigram(&[("tokenizer.ggml.remove_extra_whitespaces", Value::Bool(false))]).unwrap();
+    assert_eq!(whole.encode("a  b", true, false).unwrap(), [8, 3, 3, 6]);
+    let cut = Value::Array { element: ValueType::U8, raw: vec![9, 0, 0, 0, 1] };
+    let error = unigram(&[("tokenizer.ggml.precompiled_charsmap", cut)]).unwrap_err().to_string();
+    assert!(error.contains("bad_vocab") && error.contains("precompiled_charsmap"), "{error}");
 }
 
 #[test]

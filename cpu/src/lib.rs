@@ -19,6 +19,7 @@ mod pack;
 mod pool;
 mod product;
 pub mod rows;
+pub mod scan;
 mod simd;
 mod stored;
 #[cfg(test)]

@@ -33,7 +33,7 @@ Queries queries(vec4 a, vec4 b) {
 bool seen(uint pos, uint own, uint limit) { return pos < limit && (MASK == MASK_CAUSAL || pos >= first_seen(own)); }
 // A score by the rules, as a power of two, which it is already.
 float powered(float score, uint h, uint pos, uint own) {
-    return RULES == 0 ? score : ruled(score / LOG2_E, h, own > pos ? own - pos : pos - own) * LOG2_E;
+    return RULES == 0 ? score : ruled(score / LOG2_E, h, own, pos) * LOG2_E;
 }
 
 void main() {

@@ -70,7 +70,7 @@ void main() {
             even += odd;
             [[unroll]] for (uint e = 0; e < 2; e++) {
                 const uint at = from + 8 * half_ + 2 * (lane % 4) + e;
-                const float score = ruled(even[e] + even[2 + e], h0 + lane / 4, pos > at ? pos - at : at - pos);
+                const float score = ruled(even[e] + even[2 + e], h0 + lane / 4, pos, at);
                 s[2 * half_ + e] = at < end && (MASK == MASK_CAUSAL || at >= seen) ? score : -1e30;
             }
         }

@@ -69,7 +69,7 @@ void main() {
                 for (uint d = 0; d < HEAD_DIM; d++) dots += q[r * STRIDE + d] * kv[c * STRIDE + d];
                 const uint pos = base + c, own = row_pos[r];
                 const bool seen = mine && pos < row_len[r] && pos >= row_first[r];
-                s[r * BC + c] = seen ? ruled(dots, h, own > pos ? own - pos : pos - own) : -1e30;
+                s[r * BC + c] = seen ? ruled(dots, h, own, pos) : -1e30;
             }
             barrier();
             load_tile(v_cache, V_TYPE, V_DIM, table, base, len, kv_head);

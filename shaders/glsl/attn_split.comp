@@ -95,7 +95,7 @@ void main() {
             for (uint i = gl_SubgroupInvocationID; i < SPAN; i += gl_SubgroupSize) {
                 float whole = 0.0;
                 [[unroll]] for (uint k = 0; k < SHARES; k++) whole += p[g * SIZE + k * SPAN + i];
-                whole = ruled(whole * scale, h0 + g, pos > base + i ? pos - base - i : base + i - pos);
+                whole = ruled(whole * scale, h0 + g, pos, base + i);
                 p[g * SIZE + i] = whole;
                 if (base + i < end) most = max(most, whole);
             }

@@ -46,12 +46,18 @@ constants! {
     MASK_CHUNK = 2;
     /// All of the sequence.
     MASK_FULL = 3;
+    /// Those up to `window` before and behind the row's own.
+    MASK_NEAR = 4;
     /// Of RULES: scores are capped.
     RULE_SOFT_CAP = 1;
     /// Of RULES: each head has a score without a value.
     RULE_SINKS = 2;
     /// Of RULES: scores fall with distance.
     RULE_ALIBI = 4;
+    /// Of RULES: scores have a number added by distance and direction.
+    RULE_BIASES = 8;
+    /// Distance beyond which that stays the same.
+    BIAS_REACH = 128;
 }
 
 constants! {
@@ -89,6 +95,8 @@ constants! {
     ACT_XIELU = 14;
     /// One by the number.
     ACT_INVERSE = 15;
+    /// `sqrt(x)`
+    ACT_SQRT = 16;
     /// Columns of each group.
     OPERAND_COLUMNS = 0;
     /// A column per group.

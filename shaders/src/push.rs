@@ -6,7 +6,7 @@
 mod general;
 
 use crate::block::{blocks, Block, Layout};
-pub use general::{Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
+pub use general::{Choose, Conv, Dot, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
 
 /// Bytes of push constants that every device has.
 pub const MOST_BYTES: usize = 128;
@@ -233,7 +233,7 @@ blocks! {
         k_norm: F32,
         /// `[rope_dims / 2]`, radians per position.
         inv_freq: F32,
-        /// `[heads]`, if RULES has sinks.
+        /// `[heads]`, if RULES has sinks; `[heads, 2 * BIAS_REACH + 1]`, if it has biases.
         sinks: uvec2,
         /// Query heads.
         heads: uint,
@@ -269,7 +269,7 @@ blocks! {
         v_cache: uvec2,
         /// StepParams.
         params: Step,
-        /// `[heads]`, if RULES has sinks.
+        /// `[heads]`, if RULES has sinks; `[heads, 2 * BIAS_REACH + 1]`, if it has biases.
         sinks: uvec2,
         /// Query heads.
         heads: uint,
@@ -474,6 +474,7 @@ pub const LAYOUTS: &[Layout] = &[
     Megakernel::LAYOUT,
     Map::LAYOUT,
     Normalize::LAYOUT,
+    Dot::LAYOUT,
     Rotate::LAYOUT,
     Positions::LAYOUT,
     HeadMatMul::LAYOUT,

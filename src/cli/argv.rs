@@ -91,6 +91,15 @@ pub const PROFILE: &[Entry] = &[
     (&["-np"], "--parallel", Slot::Value),
 ];
 
+/// Likewise in `embed`: every list of ids is a text of its own.
+pub const EMBED: &[Entry] = &[
+    (&[], "--tokens", Slot::Repeated),
+    (&[], "--pooling", Slot::Value),
+    (&[], "--embd-normalize", Slot::Value),
+    (&[], "--embd-separator", Slot::Value),
+    (&[], "--rerank", Slot::Value),
+];
+
 /// Rewritten arguments (without the program's name), and warnings.
 pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<String>) {
     let mut input = args.into_iter().peekable();
@@ -102,6 +111,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<
         own = match &*text {
             "bench" => BENCH,
             "profile" | "explain" => PROFILE,
+            "embed" => EMBED,
             _ => &[],
         };
         let global = matches!(&*text, "-h" | "--help" | "-V" | "--version" | "-v" | "-vv" | "--verbose");

@@ -1,22 +1,23 @@
-//! `pumex embed`: a vector for each text, as JSON or as little-endian f32.
+//! `pumex embed`: a vector for each text, as JSON or as little-endian f32; scores of texts for a query.
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
+use pumex::conversation::check_ids;
+use pumex::embedding::{embed, normalized, Head, Pooling, Steps};
 use pumex::gguf::Gguf;
-use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use pumex::text::Tokenizer;
-use pumex::{Error, Result};
+use pumex::{model, Error, Result};
 use serde_json::json;
 
 use super::input::PromptArgs;
 use super::options::{EngineArgs, ModelArgs};
 use super::{output, session, End};
 
-/// How the rows of a text become one vector.
+/// [`Pooling`], as flags name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Pooling {
+pub enum PoolingFlag {
     /// A vector for each token.
     None,
     /// The mean of all.
@@ -25,6 +26,17 @@ pub enum Pooling {
     Cls,
     /// The last token's.
     Last,
+    /// Scores of the model's classifier.
+    Rank,
+}
+
+/// Token ids of a text.
+#[derive(Clone, Debug)]
+struct Ids(Vec<u32>);
+
+fn ids(text: &str) -> std::result::Result<Ids, String> {
+    let id = |part: &str| part.trim().parse().map_err(|_| format!("expected ids with commas between, found {part:?}"));
+    text.split(',').map(id).collect::<std::result::Result<_, _>>().map(Ids)
 }
 
 /// Options of `embed`.
@@ -36,143 +48,154 @@ pub struct Args {
     engine: EngineArgs,
     #[command(flatten)]
     prompt: PromptArgs,
+    /// Texts, instead of -p, -f or stdin
+    #[arg(value_name = "TEXT", conflicts_with_all = ["prompt", "file", "tokens"])]
+    texts: Vec<String>,
     /// Every line of the text is one of its own
     #[arg(long)]
     lines: bool,
-    /// Token ids in place of a text
-    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with_all = ["prompt", "file"])]
-    tokens: Vec<u32>,
+    /// What parts the texts of -p, -f or stdin (\n: lines)
+    #[arg(long, value_name = "TEXT", conflicts_with = "lines")]
+    embd_separator: Option<String>,
+    /// Token ids in place of a text; may be repeated
+    #[arg(long, value_name = "ID,ID,...", value_parser = ids, conflicts_with_all = ["prompt", "file"])]
+    tokens: Vec<Ids>,
+    /// Score the texts, each of which answers this query; needs a model with a classifier
+    #[arg(long, value_name = "QUERY", conflicts_with_all = ["tokens", "pooling", "out"])]
+    rerank: Option<String>,
     /// How the rows of a text become one vector [default: the model's, else mean]
     #[arg(long, value_enum)]
-    pooling: Option<Pooling>,
-    /// Norm by which vectors get length one: 2 by squares, 1 by magnitudes, -1 leaves them
-    #[arg(long, value_name = "N", default_value_t = 2, allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-1..=8))]
+    pooling: Option<PoolingFlag>,
+    /// Norm by which vectors get length one: 2 by squares, 1 by magnitudes; 0 makes the largest magnitude 32760, -1 leaves them.
+    /// Scores stay as they are
+    #[arg(long, value_name = "N", default_value_t = 2, allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-1..=64))]
     embd_normalize: i32,
     /// File to write, [vectors, width] x f32, instead of JSON on stdout
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// The pooling that the file asks for.
-fn pooling(gguf: &Gguf) -> Result<Pooling> {
-    let key = format!("{}.pooling_type", gguf.meta().arch()?);
-    match gguf.meta().opt_u32(&key)? {
-        Some(0) => Ok(Pooling::None),
-        Some(2) => Ok(Pooling::Cls),
-        Some(3) => Ok(Pooling::Last),
-        Some(1 | u32::MAX) | None => Ok(Pooling::Mean), // the largest stands for none given
-        Some(other) => {
-            let what =
-                format!("{key}: expected 0 (none), 1 (mean), 2 (cls) or 3 (last), found {other}; give --pooling");
-            Err(Error::file(gguf.path(), "bad_hparam", what))
+impl Args {
+    fn pooling(&self, gguf: &Gguf) -> Result<Pooling> {
+        Ok(match self.pooling {
+            _ if self.rerank.is_some() => Pooling::Rank,
+            Some(PoolingFlag::None) => Pooling::None,
+            Some(PoolingFlag::Mean) => Pooling::Mean,
+            Some(PoolingFlag::Cls) => Pooling::Cls,
+            Some(PoolingFlag::Last) => Pooling::Last,
+            Some(PoolingFlag::Rank) => Pooling::Rank,
+            None => Pooling::of(gguf)?.unwrap_or(Pooling::Mean),
+        })
+    }
+
+    /// The texts, of which there is one at least.
+    fn texts(&self) -> Result<Vec<String>> {
+        if !self.texts.is_empty() {
+            return Ok(self.texts.clone());
+        }
+        let text = self.prompt.required()?;
+        let separator = self.embd_separator.as_deref().map(super::input::unescape);
+        let separator = separator.or(self.lines.then(|| "\n".to_string())).filter(|s| !s.is_empty());
+        let Some(separator) = separator else { return Ok(vec![text]) };
+        let parts: Vec<String> = text.split(&separator).filter(|t| !t.is_empty()).map(String::from).collect();
+        match parts.is_empty() {
+            true => Err(Error::Request("the text has nothing but separators: at least one text is needed".into())),
+            false => Ok(parts),
         }
     }
 }
 
-/// Gives the vectors.
+/// Gives the vectors, or the scores.
 pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let gguf = session::open(&args.model)?;
-    let pooling = match args.pooling {
-        Some(pooling) => pooling,
-        None => pooling(&gguf)?,
-    };
-    let texts = ids(args, &gguf)?;
-    if let Some(empty) = texts.iter().position(Vec::is_empty) {
-        return Err(Error::Request(format!("text {empty} is empty: at least one token is needed")));
+    let plan = model::plan(&gguf)?;
+    let (ahead, n_vocab, plan) = (plan.looks_ahead(), plan.n_ids(), plan.embedding());
+    let (pooling, head) = (args.pooling(&gguf)?, Head::read(&gguf, plan.n_vocab, ahead)?);
+    if pooling == Pooling::Rank && !head.ranks() {
+        let what = "cls.weight, cls.output.weight: expected one of them for scores, found neither";
+        return Err(Error::file(gguf.path(), "missing_tensor", what));
     }
-    let longest = texts.iter().map(Vec::len).max().unwrap_or(1);
-    let too_many = |_| Error::Request(format!("{longest} tokens are too many"));
+    let texts = encoded(args, &gguf)?;
+    texts.iter().try_for_each(|ids| check_ids(ids, n_vocab))?;
+    let lens: Vec<usize> = texts.iter().map(Vec::len).collect();
+    let longest = lens.iter().copied().max().unwrap_or(1);
+    let number = |n: usize| u32::try_from(n).map_err(|_| Error::Request(format!("{n} tokens are too many")));
     let mut engine = args.engine.clone();
     engine.embeds = true;
-    // Rows of an encoder see all of their text, which must stand in one step.
-    engine.ubatch_size = engine.ubatch_size.max(u32::try_from(longest).map_err(too_many)?);
-    let mut runner = session::load(&gguf, &engine, Some(u32::try_from(longest).map_err(too_many)?), stop)?;
-    let mut vectors: Vec<Vec<f32>> = Vec::new();
-    for ids in &texts {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(End::Interrupted);
-        }
-        let (rows, width) = (embed(&mut *runner, ids)?, runner.n_vocab());
-        vectors.extend(pool(&rows, width, pooling).into_iter().map(|v| normalized(v, args.embd_normalize)));
+    if ahead {
+        // All of a text must stand in one step.
+        engine.ubatch_size = engine.ubatch_size.max(number(longest)?);
     }
-    let tokens: usize = texts.iter().map(Vec::len).sum();
+    let steps = Steps::new(&lens, engine.ubatch_size as usize);
+    engine.shared_cache = (number(steps.n_seqs)?, Some(number(steps.cache_positions)?));
+    let mut runner = session::load(&gguf, &engine, Some(number(steps.n_ctx)?), stop)?;
+    let Some(found) = embed(&mut *runner, &texts, &steps, (pooling, &head), stop)? else { return Ok(End::Interrupted) };
+    let device = runner.device();
+    if args.rerank.is_some() {
+        let scores: Vec<_> = found.iter().enumerate().map(|(i, of)| scored(i, of.first(), &head)).collect();
+        output::json(&json!({ "scores": scores, "tokens": lens, "device": device }))?;
+        return Ok(End::Done);
+    }
+    let scale = |v: Vec<f32>| if pooling == Pooling::Rank { v } else { normalized(v, args.embd_normalize) };
+    let vectors: Vec<Vec<f32>> = found.into_iter().flatten().map(scale).collect();
+    let width = vectors.first().map_or(0, Vec::len);
     let Some(path) = &args.out else {
-        output::json(&json!({ "embeddings": vectors, "tokens": tokens, "device": runner.device() }))?;
+        let pooling = format!("{pooling:?}").to_lowercase();
+        let tokens: usize = lens.iter().sum();
+        let all = json!({
+            "embeddings": vectors, "pooling": pooling, "width": width, "texts": lens, "tokens": tokens, "device": device,
+        });
+        output::json(&all)?;
         return Ok(End::Done);
     };
     let bytes: Vec<u8> = vectors.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
     let mut file = std::fs::File::create(path).map_err(|e| Error::io(path, e))?;
     file.write_all(&bytes).map_err(|e| Error::io(path, e))?;
-    output::say(format_args!("wrote {} x {} floats to {}\n", vectors.len(), runner.n_vocab(), path.display()));
+    output::say(format_args!("wrote {} x {width} floats to {}\n", vectors.len(), path.display()));
     Ok(End::Done)
 }
 
-/// The texts as ids.
-fn ids(args: &Args, gguf: &Gguf) -> Result<Vec<Vec<u32>>> {
-    if !args.tokens.is_empty() {
-        return Ok(vec![args.tokens.clone()]);
+/// A text's scores: the first, and all by name where there are several.
+fn scored(index: usize, scores: Option<&Vec<f32>>, head: &Head) -> serde_json::Value {
+    let scores = scores.map(Vec::as_slice).unwrap_or_default();
+    let first = scores.first().copied().unwrap_or_default();
+    if scores.len() < 2 {
+        return json!({ "index": index, "score": first });
     }
-    let (tokenizer, text) = (Tokenizer::from_gguf(gguf)?, args.prompt.required()?);
-    let encode = |text: &str| -> Result<Vec<u32>> {
+    let named: serde_json::Map<_, _> = scores.iter().enumerate().map(|(i, s)| (head.label(i), json!(s))).collect();
+    json!({ "index": index, "score": first, "labels": named })
+}
+
+/// The texts as ids.
+fn encoded(args: &Args, gguf: &Gguf) -> Result<Vec<Vec<u32>>> {
+    if !args.tokens.is_empty() {
+        return Ok(args.tokens.iter().map(|ids| ids.0.clone()).collect());
+    }
+    let (tokenizer, texts) = (Tokenizer::from_gguf(gguf)?, args.texts()?);
+    if let Some(query) = &args.rerank {
+        return texts.iter().map(|text| pair(&tokenizer, gguf, query, text)).collect();
+    }
+    let encode = |text: &String| -> Result<Vec<u32>> {
         let mut ids = tokenizer.encode(text, tokenizer.add_bos(), true)?;
-        ids.extend(tokenizer.eos().filter(|_| tokenizer.add_eos()));
+        ids.extend(tokenizer.closing());
         Ok(ids)
     };
-    match args.lines {
-        true => text.lines().filter(|line| !line.is_empty()).map(encode).collect(),
-        false => Ok(vec![encode(&text)?]),
-    }
+    texts.iter().map(encode).collect()
 }
 
-/// The last norm's rows of a text, `[tokens, width]`.
-fn embed(runner: &mut dyn Runner, ids: &[u32]) -> Result<Vec<f32>> {
-    runner.forget(0, 0);
-    let row = |(pos, id): (u32, &u32)| Row { seq: 0, pos, token: Token::Id(*id), output: RowOutput::Logits };
-    let rows: Vec<Row> = (0..).zip(ids).map(row).collect();
-    Ok(runner.run(&rows, Want::Logits)?.logits)
-}
-
-fn pool(rows: &[f32], width: usize, pooling: Pooling) -> Vec<Vec<f32>> {
-    let mut each = rows.chunks_exact(width).map(<[f32]>::to_vec);
-    match pooling {
-        Pooling::None => each.collect(),
-        Pooling::Cls => each.next().into_iter().collect(),
-        Pooling::Last => each.next_back().into_iter().collect(),
-        Pooling::Mean => {
-            let n = (rows.len() / width).max(1) as f32;
-            let mut sum = vec![0.0; width];
-            each.for_each(|row| sum.iter_mut().zip(row).for_each(|(s, x)| *s += x / n));
-            vec![sum]
-        }
+/// A query and a text in the file's own words for such pairs, else one after the other, with what files put between.
+fn pair(tokenizer: &Tokenizer, gguf: &Gguf, query: &str, text: &str) -> Result<Vec<u32>> {
+    let meta = gguf.meta();
+    if let Some(template) = meta.opt_str("tokenizer.chat_template.rerank")? {
+        let filled = template.split("{query}").map(|part| part.replace("{document}", text)).collect::<Vec<_>>();
+        let mut ids = tokenizer.encode(&filled.join(query), tokenizer.add_bos(), true)?;
+        ids.extend(tokenizer.closing());
+        return Ok(ids);
     }
-}
-
-fn normalized(mut v: Vec<f32>, p: i32) -> Vec<f32> {
-    let power = |x: &f32| f64::from(x.abs()).powi(p);
-    let length = match p {
-        1.. => v.iter().map(power).sum::<f64>().powf(1.0 / f64::from(p)),
-        0 => f64::from(v.iter().fold(0.0f32, |m, x| m.max(x.abs()))),
-        _ => 1.0,
-    };
-    if length > 0.0 {
-        v.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
-    }
-    v
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_become_one_vector_of_length_one() {
-        let rows = [3.0, 0.0, 5.0, 8.0];
-        assert_eq!(pool(&rows, 2, Pooling::Mean), [vec![4.0, 4.0]]);
-        assert_eq!(pool(&rows, 2, Pooling::Cls), [vec![3.0, 0.0]]);
-        assert_eq!(pool(&rows, 2, Pooling::Last), [vec![5.0, 8.0]]);
-        assert_eq!(pool(&rows, 2, Pooling::None).len(), 2);
-        assert_eq!(normalized(vec![3.0, 4.0], 2), [0.6, 0.8]);
-        assert_eq!(normalized(vec![3.0, -1.0], 1), [0.75, -0.25]);
-        assert_eq!((normalized(vec![0.0], 2), normalized(vec![7.0], -1)), (vec![0.0], vec![7.0]));
-    }
+    let mut ids = tokenizer.encode(query, tokenizer.add_bos(), false)?;
+    ids.extend(tokenizer.eos().filter(|_| tokenizer.add_eos()));
+    ids.extend(tokenizer.separator());
+    ids.extend(tokenizer.encode(text, false, false)?);
+    ids.extend(tokenizer.closing());
+    Ok(ids)
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use pumex::conversation::{check_ids, rows, run_chunks};
 use pumex::step::RowOutput;
 use pumex::text::Tokenizer;
-use pumex::{Error, Result};
+use pumex::{model, Error, Result};
 use serde_json::json;
 
 use super::input::PromptArgs;
@@ -52,6 +52,9 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     // What guards others' outputs should have no error of its own, where that costs only time.
     let mut engine = args.engine.clone();
     engine.exact_on_cpu = engine.activations.is_none();
+    if model::plan(&gguf)?.looks_ahead() {
+        engine.ubatch_size = engine.ubatch_size.max(n_ctx);
+    }
     let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;
     check_ids(&ids, runner.n_vocab())?;
     let fail = |e| Error::io(&args.out, e);

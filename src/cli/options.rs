@@ -151,6 +151,9 @@ pub struct EngineArgs {
     /// See [`Options::embeds`]
     #[arg(skip)]
     pub embeds: bool,
+    /// Sequences, 0 for one, and the positions that they share
+    #[arg(skip)]
+    pub shared_cache: (u32, Option<u32>),
     /// Turn the Vulkan validation layer on
     #[arg(long)]
     pub validation: bool,
@@ -206,7 +209,8 @@ impl EngineArgs {
         Options {
             device: device_choice(&self.device),
             n_ctx,
-            n_seqs: 1,
+            n_seqs: self.shared_cache.0.max(1),
+            cache_positions: self.shared_cache.1,
             max_rows: self.ubatch_size,
             cache_type_k: self.cache_type_k,
             cache_type_v: self.cache_type_v,

@@ -3,6 +3,7 @@
 
 mod clock;
 mod ops;
+mod scan;
 mod state;
 mod weights;
 
@@ -145,6 +146,7 @@ impl<'a> Fast<'a> {
         let cpu = threads.cpu.clone();
         let weights = Weights::new(gguf, &plan, &cpu, threads.repack)?;
         let Sizes { n_ctx, n_seqs, max_rows, .. } = sizes;
+        let plan = plan.for_context(n_ctx);
         let limits = Limits { n_vocab: plan.n_ids(), n_ctx, max_rows, n_seqs };
         let blocks = match sizes.cache_positions {
             Some(positions) => positions.div_ceil(KV_BLOCK),

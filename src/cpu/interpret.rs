@@ -168,10 +168,10 @@ impl Reference<'_> {
         let (width, q) = (spec.qkv_width(), rotated.as_ref().unwrap_or(&self.values[qkv.0]));
         let sinks = spec.sinks.map(|w| self.vector(w));
         let mut result = vec![0.0; rows.len() * spec.heads * spec.v_dim];
-        let caches = &self.caches;
+        let (caches, biases) = (&self.caches, spec.biases.map(|table| self.plan.ropes[table].as_slice()));
         ops::for_rows(&mut result, spec.heads * spec.v_dim, |i, out| {
             let (k, v) = &caches[rows[i].seq as usize][spec.layer];
-            let of = ops::Scores { spec, scale, sinks: sinks.as_deref() };
+            let of = ops::Scores { spec, scale, sinks: sinks.as_deref(), biases };
             of.attend(&q[i * width..][..width], (k, v), rows[i].pos as usize, out);
         });
         self.values[out.0] = result;

@@ -1,6 +1,6 @@
 //! The reference's loops: one plain function per op, written to be compared with the shader of the same name.
 
-use crate::plan::{AttentionSpec, Mask, Rope, RopeStyle, LEAST_SUM};
+use crate::plan::{AttentionSpec, Rope, RopeStyle, LEAST_SUM};
 use pumex_quant::Format;
 use rayon::prelude::*;
 
@@ -150,6 +150,8 @@ pub struct Scores<'a> {
     pub scale: f32,
     /// `[heads]`
     pub sinks: Option<&'a [f32]>,
+    /// `[heads, 2 * BIAS_REACH + 1]`
+    pub biases: Option<&'a [f32]>,
 }
 
 impl Scores<'_> {
@@ -157,14 +159,15 @@ impl Scores<'_> {
     pub fn attend(&self, qkv: &[f32], (k, v): (&[f32], &[f32]), pos: usize, out: &mut [f32]) {
         let s = self.spec;
         let (k_width, v_width) = (s.kv_heads * s.head_dim, s.kv_heads * s.v_dim);
-        let last = if s.mask == Mask::Full { k.len() / k_width - 1 } else { pos };
+        let last = s.mask.last(pos, k.len() / k_width);
         let seen = s.mask.first(pos)..last + 1;
         for (h, out) in out.chunks_exact_mut(s.v_dim).enumerate() {
             let (q, kv_head) = (&qkv[h * s.head_dim..][..s.head_dim], h / (s.heads / s.kv_heads));
             let score = |j: usize| {
                 let score = dot(q, &k[j * k_width + kv_head * s.head_dim..][..s.head_dim]) * self.scale;
                 let capped = s.soft_cap.map_or(score, |cap| cap * (score / cap).tanh());
-                capped - s.slope(h) * pos.abs_diff(j) as f32
+                let bias = self.biases.map_or(0.0, |table| AttentionSpec::bias(table, h, pos, j));
+                capped - s.slope(h) * pos.abs_diff(j) as f32 + bias
             };
             let mut p: Vec<f32> = seen.clone().map(score).collect();
             let sink = self.sinks.map(|sinks| sinks[h]);

@@ -15,11 +15,13 @@ fn seen_constants(spec: &AttentionSpec) -> impl Iterator<Item = (&'static str, u
         Mask::Window(_) => constants::MASK_WINDOW,
         Mask::Chunk(_) => constants::MASK_CHUNK,
         Mask::Full => constants::MASK_FULL,
+        Mask::Near(_) => constants::MASK_NEAR,
     };
     let rules = [
         (spec.soft_cap.is_some(), constants::RULE_SOFT_CAP),
         (spec.sinks.is_some(), constants::RULE_SINKS),
         (spec.alibi.is_some(), constants::RULE_ALIBI),
+        (spec.biases.is_some(), constants::RULE_BIASES),
     ];
     let rules = rules.iter().filter(|(there, _)| *there).map(|(_, bit)| bit).sum();
     [("MASK", mask), ("RULES", rules)].into_iter().filter(|(_, value)| *value != 0)
@@ -41,7 +43,7 @@ impl Lowering<'_> {
             k_cache: state.k,
             v_cache: state.v,
             params,
-            sinks: self.opt(spec.sinks),
+            sinks: self.sinks(spec),
             heads,
             kv_heads,
             scale,
@@ -62,6 +64,11 @@ impl Lowering<'_> {
         constants.extend(seen_constants(spec));
         let reads = [vec![self.value(qkv), self.cache(spec)], self.matrices(spec.sinks)].concat();
         self.emit(Module::of(kernel), constants, push, grid, Touched { reads, writes: vec![self.value(out)] });
+    }
+
+    /// Where sinks are, or biases.
+    fn sinks(&self, spec: &AttentionSpec) -> u64 {
+        spec.biases.map_or(self.opt(spec.sinks), |table| self.table_at(table))
     }
 
     /// The layer's cache, of as many positions as there may be.
@@ -95,7 +102,7 @@ impl Lowering<'_> {
             q_norm: self.opt(q_norm),
             k_norm: self.opt(k_norm),
             inv_freq: rope.map_or(self.t.at.ropes, |r| self.rope_at(&r)),
-            sinks: self.opt(spec.sinks),
+            sinks: self.sinks(spec),
             heads: spec.heads as u32,
             kv_heads: spec.kv_heads as u32,
             rope_dims: rope.map_or(0, |r| r.rope.dims as u32),

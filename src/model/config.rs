@@ -47,6 +47,10 @@ pub struct Config {
     pub window: usize,
     /// Context the model was trained for.
     pub n_ctx_train: usize,
+    /// Context before its positions were stretched.
+    pub n_ctx_orig: usize,
+    /// Whether rows see none that come later.
+    pub causal: bool,
 }
 
 /// Scaling of RoPE.
@@ -155,6 +159,14 @@ impl<'a> Reader<'a> {
         Ok(self.gguf.meta().opt_bool(&self.key(key))?.unwrap_or(default))
     }
 
+    /// A word, if the key is there.
+    ///
+    /// # Errors
+    /// As [`Reader::int`].
+    pub fn word(&self, key: &str) -> Result<Option<&'a str>> {
+        self.gguf.meta().opt_str(&self.key(key))
+    }
+
     /// A number for each of `n` layers: an array, or one for all.
     ///
     /// # Errors
@@ -237,7 +249,8 @@ impl Config {
         let n_head = r.by_layer("attention.head_count", n, Some(&vec![0; n]), 1024)?;
         let n_head_kv = r.by_layer("attention.head_count_kv", n, Some(&n_head), 1024)?;
         for (h, kv) in n_head.iter().zip(&n_head_kv) {
-            if *kv > 0 && (!h.is_multiple_of(*kv) || *h == 0) {
+            // RWKV's files count key/value heads alone.
+            if *kv > 0 && (!h.is_multiple_of(*kv) || *h == 0) && !r.has("wkv.head_size") {
                 return Err(r.bad("attention.head_count_kv", &format!("a divisor of head_count {h}"), kv));
             }
         }
@@ -296,6 +309,11 @@ impl Config {
             eps,
             window: r.int("attention.sliding_window", Some(0), 0, u64::from(u32::MAX))?,
             n_ctx_train,
+            n_ctx_orig: match r.int("rope.scaling.original_context_length", Some(0), 0, u64::from(u32::MAX))? {
+                0 => n_ctx_train,
+                n => n,
+            },
+            causal: r.flag("attention.causal", true)?,
         })
     }
 

@@ -180,6 +180,25 @@ impl<'a> Weights<'a> {
         }
     }
 
+    /// A small table of the file's own shape `dims`, as rows of `cols` floats.
+    pub fn shaped(&mut self, name: &str, dims: &[usize], cols: usize) -> Weight {
+        let dims = if dims.is_empty() { &[cols] } else { dims };
+        let (weight, count) = (self.table(name, dims), dims.iter().product::<usize>());
+        if !count.is_multiple_of(cols) {
+            self.problem("wrong_shape", format!("{name}: expected rows of {cols}, found {dims:?}"));
+        } else if let Some(info) = self.found.get_mut(weight.0) {
+            (info.rows, info.cols) = (count / cols, cols);
+        }
+        weight
+    }
+
+    /// A product with few inputs: `NAME.weight [rows, cols]`, read as floats where rows are short.
+    pub fn small(&mut self, name: &str, rows: usize) -> MatPart {
+        let cols = self.dims(&format!("{name}.weight")).first().copied().unwrap_or(32);
+        let part = self.narrow(name, rows, cols);
+        MatPart { bias: None, ..part }
+    }
+
     /// A small table that may be missing.
     pub fn opt_table(&mut self, name: &str, dims: &[usize]) -> Option<Weight> {
         self.declare(name, dims, true, true)
@@ -224,6 +243,16 @@ impl<'a> Weights<'a> {
         let Some(info) = self.found.get(weight.0) else { return Vec::new() };
         let mut out = vec![0.0; info.cols];
         info.format.decode_row(self.gguf.data(&self.gguf.tensors()[info.tensor]), &mut out);
+        out
+    }
+
+    /// Decoded values of a declared table, row after row.
+    pub fn floats_of(&self, weight: Weight) -> Vec<f32> {
+        let Some(info) = self.found.get(weight.0) else { return Vec::new() };
+        let mut out = vec![0.0; info.rows * info.cols];
+        let row_bytes = info.cols / info.format.block_len * info.format.block_bytes;
+        let rows = self.gguf.data(&self.gguf.tensors()[info.tensor]).chunks_exact(row_bytes.max(1));
+        rows.zip(out.chunks_exact_mut(info.cols.max(1))).for_each(|(row, out)| info.format.decode_row(row, out));
         out
     }
 

@@ -14,14 +14,31 @@ pub enum Mask {
     Chunk(usize),
     /// All positions that the sequence has in the step and before it.
     Full,
+    /// Of these, the ones up to so many positions before and behind its own.
+    Near(usize),
 }
 
 impl Mask {
-    /// Positions of the window or of a chunk; 0 where the mask has none.
+    /// Positions of the window or of a chunk, or to either side; 0 where the mask has none.
     pub fn positions(self) -> usize {
         match self {
             Mask::Window(n) | Mask::Chunk(n) => n.max(1),
+            Mask::Near(n) => n,
             Mask::Causal | Mask::Full => 0,
+        }
+    }
+
+    /// Whether a row sees positions behind its own, so that all of a text must stand in one step.
+    pub fn looks_ahead(self) -> bool {
+        matches!(self, Mask::Full | Mask::Near(_))
+    }
+
+    /// Last position that a row at `pos` sees of a sequence that has `held`.
+    pub fn last(self, pos: usize, held: usize) -> usize {
+        match self {
+            Mask::Full => held.max(pos + 1) - 1,
+            Mask::Near(n) => (held.max(pos + 1) - 1).min(pos.saturating_add(n)),
+            Mask::Causal | Mask::Window(_) | Mask::Chunk(_) => pos,
         }
     }
 
@@ -30,6 +47,7 @@ impl Mask {
         match self {
             Mask::Causal | Mask::Full => 0,
             Mask::Window(n) => (pos + 1).saturating_sub(n.max(1)),
+            Mask::Near(n) => pos.saturating_sub(n),
             Mask::Chunk(n) => pos / n.max(1) * n.max(1),
         }
     }
@@ -56,7 +74,13 @@ pub struct AttentionSpec {
     pub sinks: Option<Weight>,
     /// ALiBi's largest bias: a score loses `slope(head) * distance`.
     pub alibi: Option<f32>,
+    /// Which of the plan's tables is added to scores, `[heads, 2 * BIAS_REACH + 1]`: by how far behind the row's own position
+    /// another lies, from `-BIAS_REACH` on, beyond which it stays the same. There are no sinks then.
+    pub biases: Option<usize>,
 }
+
+/// Distance up to which [`AttentionSpec::biases`] differ.
+pub const BIAS_REACH: usize = pumex_shaders::constants::BIAS_REACH as usize;
 
 impl AttentionSpec {
     /// Causal attention with heads of one width and no further rules.
@@ -72,6 +96,7 @@ impl AttentionSpec {
             soft_cap: None,
             sinks: None,
             alibi: None,
+            biases: None,
         }
     }
 
@@ -88,6 +113,13 @@ impl AttentionSpec {
     /// Whether it is [`AttentionSpec::causal`]: what every kernel of attention does.
     pub fn is_plain(&self) -> bool {
         *self == AttentionSpec::causal(self.layer, self.heads, self.kv_heads, self.head_dim)
+    }
+
+    /// What a row at `own` adds to the score of `pos`, of a table of biases.
+    pub fn bias(table: &[f32], head: usize, own: usize, pos: usize) -> f32 {
+        let reach = own.abs_diff(pos).min(BIAS_REACH);
+        let at = if own > pos { BIAS_REACH - reach } else { BIAS_REACH + reach };
+        table[head * (2 * BIAS_REACH + 1) + at]
     }
 
     /// ALiBi's slope of a head, 0 without ALiBi. The first `n` heads, `n` the largest power of two in `heads`, take powers of
@@ -110,6 +142,17 @@ mod tests {
         assert_eq!(firsts(Mask::Causal), [0, 0, 0, 0]);
         assert_eq!(firsts(Mask::Window(4)), [0, 0, 1, 6]);
         assert_eq!(firsts(Mask::Chunk(4)), [0, 0, 4, 8]);
+        assert_eq!(firsts(Mask::Near(2)), [0, 1, 2, 7]);
+    }
+
+    #[test]
+    fn masks_end_where_their_rules_say() {
+        let lasts = |mask: Mask| [0, 3, 9].map(|pos| mask.last(pos, 10));
+        assert_eq!(lasts(Mask::Causal), [0, 3, 9]);
+        assert_eq!(lasts(Mask::Window(4)), [0, 3, 9]);
+        assert_eq!(lasts(Mask::Full), [9, 9, 9]);
+        assert_eq!(lasts(Mask::Near(2)), [2, 5, 9]);
+        assert_eq!(Mask::Full.last(4, 0), 4, "a row sees itself");
     }
 
     #[test]

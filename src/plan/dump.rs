@@ -48,10 +48,12 @@ impl Plan {
             Mask::Window(n) => format!(" window {n}"),
             Mask::Chunk(n) => format!(" chunk {n}"),
             Mask::Full => " full".into(),
+            Mask::Near(n) => format!(" near {n}"),
         };
         rules += &s.soft_cap.map_or(String::new(), |cap| format!(" soft cap {cap}"));
         rules += &s.sinks.map_or(String::new(), |w| format!(" sinks {}", self.weight(w)));
-        rules + &s.alibi.map_or(String::new(), |bias| format!(" alibi {bias}"))
+        rules += &s.alibi.map_or(String::new(), |bias| format!(" alibi {bias}"));
+        rules + &s.biases.map_or(String::new(), |table| format!(" biases {table}"))
     }
 
     /// What layers keep: runs of layers that keep the same.
@@ -94,6 +96,10 @@ impl Plan {
                 let sign = format!("{:?}", m.join).to_lowercase();
                 let (a, b, groups) = (self.arg(m.a), self.arg(m.b), format!("{} x {}", m.groups, m.len));
                 format!("{} = {:?} {a} * {} {sign} {b}, {groups}", self.cols(m.out), m.act, m.scale)
+            }
+            General::Dot(d) => {
+                let (a, b, groups) = (self.arg(d.a), self.arg(d.b), format!("{} x {}", d.groups, d.len));
+                format!("{} = {:?} {a} dot {b} * {}, {groups}", self.cols(d.out), d.act, d.scale)
             }
             General::Normalize(n) => {
                 let groups = format!("{} x {}", n.groups, n.len);

@@ -38,16 +38,39 @@ pub struct Special {
     pub unk: Option<u32>,
     /// Padding.
     pub pad: Option<u32>,
+    /// Between two texts.
+    pub sep: Option<u32>,
     /// Prompts start with BOS.
     pub add_bos: bool,
     /// Texts end with EOS.
     pub add_eos: bool,
+    /// Two texts have `sep` between them.
+    pub add_sep: bool,
     /// All ids that end generation, rising.
     pub ends: Vec<u32>,
 }
 
+/// Ids of a kind of vocabulary where the file is silent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usual {
+    bos: Option<u32>,
+    eos: Option<u32>,
+    unk: Option<u32>,
+    sep: Option<u32>,
+    add_eos: bool,
+}
+
+impl Usual {
+    /// Of SentencePiece.
+    pub const SENTENCE: Usual = Usual { bos: Some(1), eos: Some(2), unk: Some(0), sep: None, add_eos: false };
+    /// Of WordPiece.
+    pub const WORDS: Usual = Usual { bos: Some(101), eos: None, unk: Some(100), sep: Some(102), add_eos: false };
+    /// Of Unigram.
+    pub const UNIGRAM: Usual = Usual { bos: None, eos: Some(1), unk: Some(2), sep: None, add_eos: true };
+}
+
 impl Special {
-    /// Reads the keys; `sentence` vocabularies have default ids (unknown 0, BOS 1, EOS 2) where the file is silent.
+    /// Reads the keys; `usual` are the ids where the file is silent, and whether prompts start with BOS then.
     ///
     /// # Errors
     /// `bad_key_type`; `bad_vocab` if the vocabulary is too small for the default ids.
@@ -55,15 +78,14 @@ impl Special {
         gguf: &Gguf,
         vocab: &Vocab,
         n_vocab: usize,
-        sentence: bool,
-        default_bos: bool,
+        (usual, default_bos): (Usual, bool),
         warnings: &mut Vec<String>,
     ) -> Result<Self> {
         let meta = gguf.meta();
         let mut id = |name: &str, default: Option<u32>| -> Result<Option<u32>> {
             let key = format!("tokenizer.ggml.{name}_token_id");
             let Some(id) = meta.opt_u32(&key)? else {
-                return match default.filter(|_| sentence) {
+                return match default {
                     Some(id) if id as usize >= n_vocab => {
                         let what = format!("{key}: default {id}, but the vocabulary has {n_vocab} tokens");
                         Err(Error::file(gguf.path(), "bad_vocab", what))
@@ -78,11 +100,12 @@ impl Special {
             Ok(None)
         };
         let mut out = Special {
-            bos: id("bos", Some(1))?,
-            eos: id("eos", Some(2))?,
+            bos: id("bos", usual.bos)?,
+            eos: id("eos", usual.eos)?,
             eot: id("eot", None)?,
-            unk: id("unknown", Some(0))?,
+            unk: id("unknown", usual.unk)?,
             pad: id("padding", None)?,
+            sep: id("seperator", usual.sep)?, // as files spell it
             ..Special::default()
         };
         out.ends.extend([out.eos, out.eot, id("eom", None)?].into_iter().flatten());
@@ -98,7 +121,8 @@ impl Special {
         out.ends.sort_unstable();
         out.ends.dedup();
         out.add_bos = meta.opt_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(default_bos) && out.bos.is_some();
-        out.add_eos = meta.opt_bool("tokenizer.ggml.add_eos_token")?.unwrap_or(false) && out.eos.is_some();
+        out.add_eos = meta.opt_bool("tokenizer.ggml.add_eos_token")?.unwrap_or(usual.add_eos) && out.eos.is_some();
+        out.add_sep = meta.opt_bool("tokenizer.ggml.add_sep_token")?.unwrap_or(usual.sep.is_some());
         Ok(out)
     }
 }

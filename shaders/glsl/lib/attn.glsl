@@ -96,7 +96,7 @@ void score_newest(bool fresh, uint h0, uint part) {
         for (uint i = gl_SubgroupInvocationID; i < HEAD_DIM / 4; i += gl_SubgroupSize) {
             score += dot(q[g * HEAD_DIM / 4 + i], q[GH * HEAD_DIM / 4 + i]);
         }
-        score = ruled(subgroupAdd(score) * scale, h0 + g, 0);
+        score = ruled(subgroupAdd(score) * scale, h0 + g, 0, 0);
         if (subgroupElect()) {
             float largest = fresh ? score : -1e30, total = fresh ? 1.0 : 0.0;
             keep[g] = 1.0;

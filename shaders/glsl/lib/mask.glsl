@@ -11,15 +11,17 @@ uint table_of(uint row) { return step_table(params, row) + table_at; }
 uint first_seen(uint pos) {
     if (MASK == MASK_WINDOW) return pos + 1 - min(window, pos + 1);
     if (MASK == MASK_CHUNK) return pos / window * window;
+    if (MASK == MASK_NEAR) return pos - min(window, pos);
     return 0;
 }
 // One past the last position that a row sees: its own, or the last of its sequence in this step.
 uint end_seen(uint row) {
     uint pos = step_pos(params, row);
-    if (MASK != MASK_FULL) return pos + 1;
+    if (MASK != MASK_FULL && MASK != MASK_NEAR) return pos + 1;
+    const uint most = MASK == MASK_NEAR ? pos + window : 0xffffffff;
     const uint seq = step_seq(params, row), n = params.w[STEP_ROWS];
     for (uint i = 0; i < n; i++) pos = max(pos, step_seq(params, i) == seq ? step_pos(params, i) : 0);
-    return pos + 1;
+    return min(pos, most) + 1;
 }
 
 // ALiBi's slope of a head.
@@ -27,10 +29,15 @@ float slope_of(uint h) {
     const uint n = 1u << findMSB(heads);
     return exp2(-alibi * (h < n ? float(h + 1) / float(n) : float(2 * (h - n) + 1) / float(2 * n)));
 }
-// The score of head h at a distance, scale and all, by the rules.
-float ruled(float score, uint h, uint distance) {
+// The score that a row at `own` gives head h's key at `pos`, scale and all, by the rules.
+float ruled(float score, uint h, uint own, uint pos) {
+    const uint distance = own > pos ? own - pos : pos - own;
     if ((RULES & RULE_SOFT_CAP) != 0) score = soft_cap * tanh(clamp(score / soft_cap, -15.0, 15.0));
     if ((RULES & RULE_ALIBI) != 0) score -= slope_of(h) * float(distance);
+    if ((RULES & RULE_BIASES) != 0) {
+        const uint reach = min(distance, BIAS_REACH), at = own > pos ? BIAS_REACH - reach : BIAS_REACH + reach;
+        score += F32(sinks).v[h * (2 * BIAS_REACH + 1) + at];
+    }
     return score;
 }
 bool has_sinks() { return (RULES & RULE_SINKS) != 0; }

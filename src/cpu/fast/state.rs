@@ -1,6 +1,6 @@
 //! What sequences keep: keys and values by layer, and what a step needs to find and rotate them.
 
-use crate::plan::{AttentionSpec, Mask, Plan};
+use crate::plan::{AttentionSpec, Plan};
 use crate::session::{Blocks, KV_BLOCK};
 use crate::step::Row;
 use pumex_cpu::attention::{Cache, Elements, Place, Seen};
@@ -67,8 +67,7 @@ impl State {
     pub fn look(&mut self, spec: &AttentionSpec, blocks: &Blocks, rows: &[Row]) {
         let seen = |row: &Row| {
             let pos = row.pos as usize;
-            let last = if spec.mask == Mask::Full { blocks.held(row.seq).max(pos + 1) - 1 } else { pos };
-            Seen { pos, first: spec.mask.first(pos), last }
+            Seen { pos, first: spec.mask.first(pos), last: spec.mask.last(pos, blocks.held(row.seq)) }
         };
         self.seen.clear();
         self.seen.extend(rows.iter().map(seen));

@@ -1,8 +1,8 @@
-//! BERT: rows see all rows of their text; norms after each block, of the residual stream; embeddings come out.
+//! BERT: norms after each block, of the residual stream; embeddings come out. Rows see all rows of their text.
 
 use crate::gguf::Gguf;
 use crate::model::decoder::Family;
-use crate::plan::{Act, Mask, Plan};
+use crate::plan::{Act, Plan};
 use crate::Result;
 
 /// File → plan.
@@ -19,6 +19,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 pub fn encoder(gguf: &Gguf) -> Result<Family> {
     let mut f = Family::neox(gguf)?.layer_norm();
     (f.embeds, f.pre_norms) = (true, false);
-    f.layers.iter_mut().for_each(|layer| layer.mask = Mask::Full);
+    f.see_all();
     Ok(f)
 }

@@ -24,6 +24,5 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         f.attention_scale = Some(1.0 / (f.c.n_embd as f32 / f.c.n_head[0] as f32).sqrt());
         // 27B
     }
-    f.ignored.push("dense_".into());
     f.plan(gguf)
 }

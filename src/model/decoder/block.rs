@@ -12,6 +12,8 @@ pub struct Block {
     pub attn_post_norm: Option<LayerNorm>,
     /// Of the residual stream after attention.
     pub attn_end_norm: Option<LayerNorm>,
+    /// Of that with what came into the layer added.
+    pub attn_end_norm_2: Option<LayerNorm>,
     pub ffn_norm: Option<LayerNorm>,
     pub ffn: Option<ffn::Ffn>,
     pub ffn_post_norm: Option<LayerNorm>,
@@ -28,9 +30,12 @@ impl Block {
         let norm = |w: &mut Weights<'_>, name: &str, wanted: bool| {
             let name = format!("blk.{i}.{name}");
             // A family that norms without weights has none in any layer.
-            let bare = LayerNorm { weight: None, bias: None };
+            let bare = LayerNorm::BARE;
             match wanted {
                 false => None,
+                true if f.bare_norms => Some(bare),
+                // Of embeddings that are normed, the first layer takes them as they are.
+                true if f.embeds && i == 0 && !w.has(&format!("{name}.weight")) => None,
                 true if f.norm == NormKind::Layer && !w.has(&format!("{name}.weight")) => Some(bare),
                 // Some converters leave the suffix out.
                 true if w.has(&name) => Some(LayerNorm { weight: Some(w.vector(&name, dim)), ..bare }),
@@ -48,10 +53,11 @@ impl Block {
         let own_norm = feeds && f.pre_norms && f.parallel != Parallel::Shared;
         Block {
             attn_norm: norm(w, "attn_norm", f.pre_norms && (attends || f.parallel != Parallel::No)),
-            attn_norm_2: opt(w, "attn_norm_2", f.pre_norms),
+            attn_norm_2: opt(w, "attn_norm_2", f.pre_norms && f.ffn_norm != "attn_norm_2"),
             mixers: layer.mix.iter().flatten().map(|mix| mixer::Mixer::declare(w, f, *mix, i)).collect(),
             attn_post_norm: opt(w, f.post_norm_names[0], f.post_norms),
             attn_end_norm: opt(w, "attn_output_norm", f.embeds),
+            attn_end_norm_2: opt(w, "attn_norm_2", f.embeds && !f.pre_norms),
             ffn_norm: norm(w, f.ffn_norm, own_norm),
             ffn: feeds.then(|| ffn::Ffn::declare(w, f, i)),
             ffn_post_norm: opt(w, f.post_norm_names[1], f.post_norms),

@@ -12,7 +12,8 @@ pub struct Head {
     /// `[types, dim]`, of which the first row is every row's.
     types: Option<Weight>,
     norm: Option<LayerNorm>,
-    output: MatPart,
+    /// `[vocab, dim]`; none where embeddings come out.
+    output: Option<MatPart>,
 }
 
 impl Head {
@@ -20,7 +21,10 @@ impl Head {
     pub fn declare(w: &mut Weights<'_>, f: &Family) -> Head {
         let (dim, n_vocab) = (f.c.n_embd, w.vocab_rows());
         // Either may stand for both.
-        let output = w.opt_matrix("output.weight", n_vocab, dim);
+        if f.embeds {
+            w.ignore("output.weight");
+        }
+        let output = (!f.embeds).then(|| w.opt_matrix("output.weight", n_vocab, dim)).flatten();
         let embedding = match (w.has("token_embd.weight"), output) {
             (false, Some(output)) => output,
             _ => w.matrix("token_embd.weight", n_vocab, dim),
@@ -32,22 +36,24 @@ impl Head {
         let positions = w.dims("position_embd.weight");
         let types = w.dims("token_types.weight");
         let name = |part: &str| format!("{}.{part}", f.output_norm);
-        let norm = match !f.embeds && (w.has(&name("weight")) || f.norm == NormKind::Rms) {
+        let normed = (f.pre_norms || !f.embeds) && !f.bare_norms;
+        let norm = match normed && (w.has(&name("weight")) || f.norm == NormKind::Rms) {
             true => {
                 let weight = Some(w.vector(&name("weight"), dim));
                 Some(LayerNorm { weight, bias: w.opt_vector(&name("bias"), dim) })
             }
-            false => Some(LayerNorm { weight: None, bias: None }),
+            false => Some(LayerNorm::BARE),
         };
         Head {
             embedding,
             embedding_norm: (f.output_norm != "token_embd_norm")
                 .then(|| LayerNorm::declare(w, "token_embd_norm", dim))
-                .flatten(),
+                .flatten()
+                .or(f.embedding_norm.then_some(LayerNorm::BARE)),
             positions: (!positions.is_empty()).then(|| w.table("position_embd.weight", &positions)),
             types: (!types.is_empty()).then(|| w.table("token_types.weight", &types)),
             norm,
-            output: MatPart { weight: output, bias, scale },
+            output: (!f.embeds).then_some(MatPart { weight: output, bias, scale }),
         }
     }
 
@@ -65,18 +71,29 @@ impl Head {
         f.normed(p, self.embedding_norm, x)
     }
 
-    /// Rows → logits of the output rows, `[w, vocab]`.
-    pub fn logits(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
-        let h = match self.norm {
+    /// Rows through the last norm, `[n, dim]`.
+    pub fn normed(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
+        f.normed(p, self.norm, x)
+    }
+
+    /// The output rows through the last norm, which is that of the last layer, `last`, if that has one: `[w, dim]`.
+    pub fn embedding(&self, p: &mut Builder, f: &Family, last: Option<LayerNorm>, x: Val) -> Val {
+        match last.or(self.norm) {
             Some(LayerNorm { weight: Some(weight), bias: None }) if f.norm == NormKind::Rms => {
                 p.rms_norm_output(x, weight, f.c.eps)
             }
             norm => {
-                let norm = norm.unwrap_or(LayerNorm { weight: None, bias: None });
+                let norm = norm.unwrap_or(LayerNorm::BARE);
                 p.normalize_output(f.norm, x, norm.weight, norm.bias, f.c.eps)
             }
-        }; // [w, dim]
-        let logits = p.matmul("logits", h, vec![self.output]); // [w, vocab]
+        }
+    }
+
+    /// Rows → logits of the output rows, `[w, vocab]`.
+    pub fn logits(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
+        let h = self.embedding(p, f, None, x); // [w, dim]
+        let Some(output) = self.output else { return h };
+        let logits = p.matmul("logits", h, vec![output]); // [w, vocab]
         if let Some(cap) = f.logit_cap {
             let all = p.all(logits);
             p.map_into(all, (1, all.stride), (Act::SoftCap(cap), Arg::Cols(all), 1.0), (Join::Add, Arg::Number(0.0)));

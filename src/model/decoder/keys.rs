@@ -1,6 +1,7 @@
 //! What families read off their keys.
 
 use super::{Family, Mix, MlaSizes, Recurrent};
+use crate::gguf::Gguf;
 use crate::model::config::Reader;
 use crate::plan::{Gating, Groups, Mask};
 use crate::Result;
@@ -33,6 +34,17 @@ impl Family {
         self.group(r)
     }
 
+    /// Where the keys do not say how wide an expert is, those that a row uses are together as wide as a block.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn experts_share_width(&mut self, r: &Reader<'_>) -> Result<()> {
+        if r.int("expert_feed_forward_length", Some(0), 0, 1 << 24)? == 0 {
+            self.c.n_ff_exp = self.c.n_ff[0] / self.c.n_expert_used.max(1);
+        }
+        Ok(())
+    }
+
     /// Groups of experts, if there are several.
     ///
     /// # Errors
@@ -50,6 +62,32 @@ impl Family {
         Ok(())
     }
 
+    /// Layers have experts where the file has a router for them.
+    pub fn experts_where_routed(&mut self, gguf: &Gguf) {
+        for (i, layer) in self.layers.iter_mut().enumerate() {
+            layer.experts = gguf.tensor(&format!("blk.{i}.ffn_gate_inp.weight")).is_some();
+        }
+    }
+
+    /// Layers slide as keys say, all but one in `period`; those that do not rotate nothing.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn rope_in_sliding(&mut self, r: &Reader<'_>, period: usize) -> Result<()> {
+        let sliding = self.slide_by_keys(r, period, false)?;
+        for (layer, _) in self.layers.iter_mut().zip(&sliding).filter(|(_, sliding)| !**sliding) {
+            layer.rope = None;
+        }
+        Ok(())
+    }
+
+    /// The table of sliding layers rotates `dims` columns, without the file's factors.
+    pub fn sliding_table(&mut self, dims: usize) {
+        if let Some(table) = self.tables.last_mut().filter(|_| self.layers.iter().any(|l| l.rope == Some(1))) {
+            (table.dims, table.factors) = (dims, false);
+        }
+    }
+
     /// Layers slide as keys say, all but one in `period`, if there is a window.
     ///
     /// # Errors
@@ -65,6 +103,37 @@ impl Family {
         };
         self.slide(&sliding, Mask::Window(self.c.window), base);
         Ok(sliding)
+    }
+}
+
+/// What rows see of those that come later.
+impl Family {
+    /// Rows see all of their text, whatever the keys say.
+    pub fn see_all(&mut self) {
+        self.c.causal = false;
+        self.layers.iter_mut().for_each(|layer| layer.mask = Mask::Full);
+    }
+
+    /// Layers of `sliding` see half a window to either side, and rotate by a base of their own.
+    ///
+    /// # Errors
+    /// `bad_hparam`.
+    pub fn slide_around(&mut self, r: &Reader<'_>, sliding: &[bool]) -> Result<()> {
+        let base = r.float("rope.freq_base_swa", Some(10000.0), 1.0, 1e12)?;
+        self.slide(sliding, Mask::Near(self.c.window / 2), Some(base));
+        Ok(())
+    }
+
+    /// Checks that no window looks back only where rows see all others.
+    ///
+    /// # Errors
+    /// `bad_hparam`.
+    pub fn check_masks(&self, r: &Reader<'_>) -> Result<()> {
+        let back = |mask: Mask| matches!(mask, Mask::Window(_) | Mask::Chunk(_));
+        match !self.c.causal && self.layers.iter().any(|layer| back(layer.mask)) {
+            true => Err(r.bad("attention.causal", "true beside layers with a window", "false")),
+            false => Ok(()),
+        }
     }
 }
 

@@ -1,0 +1,12 @@
+//! Jina BERT 2: as BERT, with ALiBi instead of positions, gated or not, with a norm more in some files.
+
+use crate::gguf::Gguf;
+use crate::model::decoder::Family;
+use crate::plan::{Act, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let f = super::bert::encoder(gguf)?.no_rope();
+    Family { act: Act::Gelu, alibi: Some(8.0), ..f }.plan(gguf)
+}

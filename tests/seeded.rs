@@ -1,0 +1,206 @@
+//! Tiny models made from a seed, one file of `golden/seeded` each: keys, shapes of tensors, ids, and what llama.cpp computed for
+//! some rows and columns. `PUMEX_SEEDED_OUT=FOLDER` writes the models as files, to have them computed elsewhere.
+
+use crate::util::{exhaustive, logits, nmse, options, vulkan};
+use pumex::cpu::{Fast, Reference, Settings, Sizes};
+use pumex::engine::{CacheType, Options};
+use pumex::gguf::write::{header, Entry, ALIGNMENT};
+use pumex::gguf::{Gguf, Value, ValueType};
+use pumex::model;
+use pumex::step::Runner;
+use pumex_cpu::attention::Elements;
+use pumex_cpu::Float;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Positions of a context and rows of a step.
+const ROWS: usize = 256;
+
+/// A model and what it gives.
+#[derive(serde::Deserialize)]
+pub struct Recipe {
+    arch: String,
+    /// What computed the expected numbers; without it, there are none yet.
+    confirmed: Option<String>,
+    /// Metadata; keys without the architecture's name before them, unless they are the tokenizer's or general.
+    pub keys: BTreeMap<String, Json>,
+    /// Dimensions, columns first.
+    pub tensors: BTreeMap<String, Vec<u64>>,
+    ids: Vec<u32>,
+    /// Of each row of `rows`, every `every`-th column.
+    rows: Vec<usize>,
+    every: usize,
+    #[serde(default)]
+    expected: Vec<f32>,
+}
+
+/// Numbers from -1 to 1 that look random and depend on the name alone.
+fn noise(name: &str, len: usize) -> impl Iterator<Item = f32> {
+    let mut state =
+        name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    })
+    .take(len)
+}
+
+/// A tensor's numbers by its name and shape, of a size that keeps values around one: factors of norms are near 1, decays of
+/// state spaces negative, sums over rows of matrices as large as what comes in.
+fn numbers(name: &str, dims: &[u64]) -> Vec<f32> {
+    let (len, cols) = (dims.iter().product::<u64>() as usize, dims[0] as f32);
+    let (middle, size) = match name {
+        _ if name.contains("norm") && name.ends_with(".weight") => (1.0, 0.2),
+        _ if name.contains("ssm_a") => (-0.6, 0.4),
+        _ if name.contains("_rel_b") => (0.0, 1.0),
+        _ if dims.len() == 1 => (0.0, 0.3),
+        _ if name.contains("token_embd") => (0.0, 1.5),
+        _ => (0.0, (3.0 / cols).sqrt()),
+    };
+    noise(name, len).map(|x| middle + size * x).collect()
+}
+
+fn value(json: &Json) -> Value {
+    let array = |element, raw: Vec<u8>| Value::Array { element, raw };
+    match json {
+        Json::Bool(flag) => Value::Bool(*flag),
+        Json::String(text) => Value::Str(text.clone().into_bytes()),
+        Json::Number(n) => match n.as_u64() {
+            Some(n) => Value::U32(n as u32),
+            None => Value::F32(n.as_f64().unwrap() as f32),
+        },
+        Json::Array(all) if all.iter().all(Json::is_string) => {
+            let (mut arena, mut ends) = (Vec::new(), Vec::new());
+            for text in all {
+                arena.extend(text.as_str().unwrap().bytes());
+                ends.push(arena.len());
+            }
+            Value::Strings { arena, ends }
+        }
+        Json::Array(all) if all.iter().all(Json::is_boolean) => {
+            array(ValueType::Bool, all.iter().map(|b| u8::from(b.as_bool().unwrap())).collect())
+        }
+        Json::Array(all) if all.iter().all(Json::is_i64) => {
+            array(ValueType::I32, all.iter().flat_map(|n| (n.as_i64().unwrap() as i32).to_le_bytes()).collect())
+        }
+        Json::Array(all) => {
+            array(ValueType::F32, all.iter().flat_map(|n| (n.as_f64().unwrap() as f32).to_le_bytes()).collect())
+        }
+        other => panic!("no value of metadata: {other}"),
+    }
+}
+
+impl Recipe {
+    /// One of the folder's.
+    pub fn named(name: &str) -> Recipe {
+        recipes().into_iter().find(|(n, _)| *n == name).unwrap().1
+    }
+
+    /// The model as a file's bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let whole = |key: &str| match key.starts_with("general.") || key.starts_with("tokenizer.") {
+            true => key.to_string(),
+            false => format!("{}.{key}", self.arch),
+        };
+        let mut meta = vec![("general.architecture".to_string(), Value::Str(self.arch.clone().into_bytes()))];
+        meta.extend(self.keys.iter().map(|(key, json)| (whole(key), value(json))));
+        let f32_id = pumex_quant::all().find(|f| f.name == "F32").unwrap().ggml_id;
+        let entry = |(name, dims): (&String, &Vec<u64>)| {
+            let (name, dims, len_bytes) = (name.clone(), dims.clone(), 4 * dims.iter().product::<u64>());
+            Entry { name, dims, type_id: f32_id, len_bytes }
+        };
+        let entries: Vec<Entry> = self.tensors.iter().map(entry).collect();
+        let mut bytes = header(meta.iter().map(|(key, value)| (key.as_str(), value)), &entries, ALIGNMENT);
+        for (name, dims) in &self.tensors {
+            bytes.extend(numbers(name, dims).iter().flat_map(|x| x.to_le_bytes()));
+            bytes.resize(bytes.len().next_multiple_of(ALIGNMENT as usize), 0);
+        }
+        bytes
+    }
+
+    fn gguf(&self, name: &'static str) -> Gguf {
+        Gguf::from_static(name, self.bytes().leak()).unwrap()
+    }
+
+    fn check(&self, runner: &mut dyn Runner, chunk: usize, bound: f64, what: &str) {
+        let (all, width) = (logits(runner, &self.ids, chunk), runner.n_vocab());
+        let row = |r: &usize| all[r * width..][..width].iter().step_by(self.every).copied();
+        let found: Vec<f32> = self.rows.iter().flat_map(row).collect();
+        let error = nmse(&found, &self.expected);
+        println!("{what}, chunks of {chunk}: NMSE {error:.2e}");
+        assert!(error <= bound, "{what}, chunks of {chunk}: NMSE {error:e}, expected at most {bound:e}");
+    }
+
+    /// Lengths of chunks; where rows see those that come later there must be one.
+    fn chunks(gguf: &Gguf) -> &'static [usize] {
+        if model::plan(gguf).unwrap().looks_ahead() {
+            &[ROWS]
+        } else {
+            &[ROWS, 7]
+        }
+    }
+}
+
+fn recipes() -> Vec<(&'static str, Recipe)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/seeded");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    let read = |path: &PathBuf| {
+        let name: &'static str = path.file_stem().unwrap().to_string_lossy().into_owned().leak();
+        (name, serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}")))
+    };
+    paths.iter().map(read).collect()
+}
+
+#[test]
+fn seeded_models_give_on_the_reference_what_llama_cpp_computed() {
+    let out = std::env::var_os("PUMEX_SEEDED_OUT").map(PathBuf::from);
+    for (name, recipe) in recipes() {
+        if let Some(out) = &out {
+            std::fs::write(out.join(name).with_extension("gguf"), recipe.bytes()).unwrap();
+            continue;
+        }
+        assert!(recipe.confirmed.is_some(), "{name}: nothing confirms what is expected");
+        let gguf = recipe.gguf(name);
+        let mut runner = Reference::new(&gguf, model::plan(&gguf).unwrap(), ROWS, 2, ROWS);
+        for chunk in Recipe::chunks(&gguf) {
+            recipe.check(&mut runner, *chunk, 1e-6, name);
+        }
+    }
+}
+
+#[test]
+fn seeded_models_give_on_the_cpu_what_llama_cpp_computed() {
+    let half = || Elements::Floats(Float::F16);
+    let sizes = Sizes { n_ctx: ROWS, n_seqs: 2, max_rows: ROWS, cache_positions: None, k: half(), v: half() };
+    for (name, recipe) in recipes() {
+        let gguf = recipe.gguf(name);
+        let plan = model::plan(&gguf).unwrap();
+        if plan.attention().any(|spec| spec.biases.is_some()) {
+            continue; // goes to the reference
+        }
+        let mut runner = Fast::new(&gguf, plan, sizes, &Settings::default()).unwrap();
+        recipe.check(&mut runner, ROWS, 2e-2, name);
+    }
+}
+
+#[test]
+fn seeded_models_give_on_a_device_what_llama_cpp_computed() {
+    for (name, recipe) in recipes() {
+        if !exhaustive() && !["gemma-embedding", "t5encoder"].contains(&name) {
+            continue;
+        }
+        let gguf = recipe.gguf(name);
+        let options = Options { n_ctx: Some(ROWS as u32), max_rows: ROWS as u32, ..options(CacheType::F32) };
+        let Some(mut runner) = vulkan(&gguf, options) else { return };
+        for chunk in Recipe::chunks(&gguf) {
+            recipe.check(&mut runner, *chunk, 1e-5, name);
+        }
+        // Few rows have kernels of their own.
+        let few = &recipe.ids[..9];
+        let mut reference = Reference::new(&gguf, model::plan(&gguf).unwrap(), ROWS, 2, ROWS);
+        let error = nmse(&logits(&mut runner, few, 9), &logits(&mut reference, few, 9));
+        assert!(error < 1e-9, "{name}, {} rows: NMSE {error:e}", few.len());
+    }
+}
