@@ -27,6 +27,7 @@ test test-all: system
 	  { $(APT) update -qq && DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq vulkan-validationlayers; } >/dev/null 2>&1 || \
 	  echo "the Khronos validation layer could not be installed; testing without it"
 	PUMEX_TEST_ALL=$(if $(filter test-all,$@),1,0) cargo test --release --workspace
+	$(if $(filter test-all,$@),cargo test --release -p pumex-cpu --features loom --lib pool::model)
 
 # The GLSL compiler is built once (a quarter of an hour on 2 cores; cmake, python3 and a C++ compiler) and kept.
 $(SHADERC_DIR)/libshaderc_combined.a:

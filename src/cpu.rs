@@ -7,9 +7,10 @@ mod general;
 mod interpret;
 mod ops;
 
-pub use fast::{Fast, Settings, Sizes, Threads};
+pub use fast::{Clock, Fast, Settings, Sizes, Threads};
 pub use ops::route;
-pub use pumex_cpu::threads::Numa;
+pub use pumex_cpu::threads::{usual as usual_threads, Numa};
+pub use pumex_cpu::Rates;
 
 use books::Books;
 use general::States;

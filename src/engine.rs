@@ -29,13 +29,13 @@ pub use placing::Override;
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 
-use crate::cpu::{Fast, Reference, Settings, Sizes, Threads};
+use crate::cpu::{Fast, Rates, Reference, Settings, Sizes, Threads};
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::policy::ActivationQuant;
 use crate::step::Runner;
 use crate::vk::{self, Device, Select};
-use crate::{model, Result};
+use crate::{model, Error, Result};
 use pumex_cpu::attention::Elements;
 use pumex_cpu::Float;
 use pumex_quant::FormatId;
@@ -205,6 +205,20 @@ pub fn load_vulkan(gguf: &Gguf, device: Device, options: &Options, progress: Pro
     VulkanRunner::new(gguf, model::plan(gguf)?, device, options, progress)
 }
 
+/// The fast interpreter itself, likewise.
+///
+/// # Errors
+/// As [`load`], and options that mean the reference.
+pub fn load_cpu<'a>(gguf: &'a Gguf, options: &Options) -> Result<Fast<'a>> {
+    let plan = model::plan(gguf)?;
+    if is_reference(&plan, options) {
+        let what =
+            "expected the CPU's fast interpreter (--device cpu), found its reference, which has no clock for its ops";
+        return Err(Error::Usage(what.into()));
+    }
+    fast_part(gguf, plan, options, &mut None)
+}
+
 /// Opens the device that the options mean; none for the CPU.
 ///
 /// # Errors
@@ -234,6 +248,11 @@ pub fn cpu_name() -> String {
     format!("{} kernels", pumex_cpu::Isa::best().name())
 }
 
+/// What the CPU's memory and instructions give to its usual threads, measured now.
+pub fn cpu_rates() -> Rates {
+    Threads::new(&Settings::default()).rates()
+}
+
 /// A runner on the CPU, with the threads of those made before.
 ///
 /// Positions unless told are the model's: the cache grows, so only attention's cost speaks against more.
@@ -243,22 +262,37 @@ fn cpu_part<'a>(
     options: &Options,
     threads: &mut Option<Threads>,
 ) -> Result<Box<dyn Runner + 'a>> {
-    let n_ctx = options.n_ctx.filter(|&n| n > 0).map_or(plan.n_ctx_train, |n| n as usize);
-    let (n_seqs, max_rows) = (options.n_seqs as usize, options.max_rows as usize);
-    let exact = options.exact_on_cpu || options.activations == Some(ActivationQuant::Q16);
-    // The fast kernels add nothing to scores but by a slope.
-    let plain = plan.attention().any(|spec| spec.biases.is_some());
-    if options.device == DeviceChoice::Reference || exact || plain {
+    if is_reference(&plan, options) {
+        let (n_ctx, n_seqs, max_rows) = cpu_sizes(&plan, options);
         weights::check_finite(gguf, &plan)?;
         return Ok(Box::new(Reference::new(gguf, plan, n_ctx, n_seqs, max_rows)));
     }
+    Ok(Box::new(fast_part(gguf, plan, options, threads)?))
+}
+
+/// Whether what runs on the CPU is the reference.
+fn is_reference(plan: &Plan, options: &Options) -> bool {
+    let exact = options.exact_on_cpu || options.activations == Some(ActivationQuant::Q16);
+    // The fast kernels add nothing to scores but by a slope.
+    let plain = plan.attention().any(|spec| spec.biases.is_some());
+    options.device == DeviceChoice::Reference || exact || plain
+}
+
+/// Positions, sequences and rows on the CPU.
+fn cpu_sizes(plan: &Plan, options: &Options) -> (usize, usize, usize) {
+    let n_ctx = options.n_ctx.filter(|&n| n > 0).map_or(plan.n_ctx_train, |n| n as usize);
+    (n_ctx, options.n_seqs as usize, options.max_rows as usize)
+}
+
+fn fast_part<'a>(gguf: &'a Gguf, plan: Plan, options: &Options, threads: &mut Option<Threads>) -> Result<Fast<'a>> {
+    let (n_ctx, n_seqs, max_rows) = cpu_sizes(&plan, options);
     let (k, v) = (elements(options.cache_type_k), elements(options.cache_type_v));
     let cache_positions = options.cache_positions.map(|n| n as usize);
     let begun = Instant::now();
     let threads = threads.get_or_insert_with(|| Threads::new(&options.cpu));
     let runner = Fast::with(gguf, plan, Sizes { n_ctx, n_seqs, max_rows, cache_positions, k, v }, threads)?;
     tracing::info!("load: weights, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
-    Ok(Box::new(runner))
+    Ok(runner)
 }
 
 /// Elements of a cache on the CPU.

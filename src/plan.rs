@@ -79,6 +79,11 @@ pub struct WeightInfo {
 }
 
 impl WeightInfo {
+    /// Weights in it.
+    pub fn elements(&self) -> usize {
+        self.rows * self.cols
+    }
+
     /// Bytes as stored.
     pub fn len_bytes(&self) -> u64 {
         (self.rows * (self.cols / self.format.block_len) * self.format.block_bytes) as u64

@@ -1,18 +1,21 @@
-//! Where a step's GPU time goes: per op and layer its bytes, time and bytes per second, beside what the memory can do.
+//! Where a step's time goes: per op and layer its bytes, operations, time and rates, beside what the device can do.
 //!
 //! Steps with a time stamp behind every op alternate with steps without. Both kinds are averaged over their middle half, so
 //! that the times of the ops add up to the step's; what the stamps cost is the difference of the two, and is taken off
 //! every op in equal parts, of short ones at most half. Every op has dispatches of its own in both; where decoding lets one
 //! dispatch do several products, steps of a third kind tell what that saves.
 
+mod clock;
 pub mod work;
 
+pub use clock::{Clocked, OnCpu, Timed, Way};
+
 use crate::conversation::{rows, run_chunks};
+use crate::cpu::Rates;
 use crate::engine::bandwidth::Bandwidth;
-use crate::engine::VulkanRunner;
 use crate::exec::Stamped;
 use crate::sample::{rng::Rng, SampleRequest};
-use crate::step::{RowOutput, Runner};
+use crate::step::RowOutput;
 use crate::{Error, Result};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,20 +45,67 @@ pub struct Options {
     pub parallel: bool,
 }
 
-/// Bytes and time of an op, or of several.
+/// What a device does at the most.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Roof {
+    /// Of its memory.
+    pub bandwidth: Bandwidth,
+    /// Of its instructions; none where only memory was measured.
+    pub compute: Option<Compute>,
+    /// What starting a dispatch, or a loop of all threads, takes, microseconds.
+    pub start_us: f64,
+}
+
+/// Measured operations per second, two for a product that is added.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Compute {
+    /// Of floats.
+    pub floats: f64,
+    /// Of bytes, with which quantized weights multiply.
+    pub bytes: f64,
+}
+
+impl Roof {
+    /// Of a GPU.
+    pub fn gpu(bandwidth: Bandwidth) -> Roof {
+        Roof { bandwidth, compute: None, start_us: DISPATCH_US }
+    }
+
+    /// Of the CPU.
+    pub fn cpu(rates: Rates) -> Roof {
+        Roof {
+            bandwidth: Bandwidth { read: rates.read, copy: rates.copy },
+            compute: Some(Compute { floats: rates.fma, bytes: rates.dot }),
+            start_us: rates.start * 1e6,
+        }
+    }
+
+    /// The least time of an op, microseconds: of its bytes or, where that is known and longer, of its operations.
+    fn floor_us(&self, work: &Work, dispatches: u64) -> f64 {
+        let rate = self.compute.map(|c| if work.quantized { c.bytes } else { c.floats });
+        let moved = work.parts.all() as f64 / self.bandwidth.read;
+        moved.max(rate.map_or(0.0, |rate| work.flops as f64 / rate)) * 1e6 + dispatches as f64 * self.start_us
+    }
+}
+
+/// Bytes, operations and time of an op, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cost {
     /// Bytes that must be moved.
     pub bytes: u64,
-    /// Dispatches.
+    /// Operations of products, two for a product that is added.
+    pub flops: u64,
+    /// Dispatches; on the CPU one for each op.
     pub dispatches: u64,
-    /// GPU time, microseconds.
+    /// Time, microseconds.
     pub us: f64,
     /// Bytes by time, in 10^9 per second.
     pub gb_per_s: f64,
-    /// Of that, how much of what memory reads.
+    /// Operations by time, in 10^9 per second: of floats, and on the CPU with quantized weights of bytes.
+    pub gflop_per_s: f64,
+    /// Of the bytes per second, how much of what memory reads.
     pub share: f64,
-    /// Time of the bytes at the speed of memory, and of the dispatches.
+    /// Least time of the bytes or, if it is longer, of the operations, as far as they were measured, and of the dispatches.
     pub floor_us: f64,
     /// Time by floor.
     pub times_floor: f64,
@@ -63,19 +113,37 @@ pub struct Cost {
     pub over_floor: bool,
 }
 
+/// What costs are the sums of.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    bytes: u64,
+    flops: u64,
+    dispatches: u64,
+    us: f64,
+    floor_us: f64,
+}
+
 impl Cost {
-    fn new(bytes: u64, dispatches: u64, us: f64, read: f64) -> Cost {
-        let gb_per_s = if us > 0.0 { bytes as f64 / us / 1e3 } else { 0.0 };
-        let floor_us = bytes as f64 / read * 1e6 + dispatches as f64 * DISPATCH_US;
+    fn new(Sums { bytes, flops, dispatches, us, floor_us }: Sums, read: f64) -> Cost {
+        let per_s = |count: u64| if us > 0.0 { count as f64 / us / 1e3 } else { 0.0 };
+        let (gb_per_s, gflop_per_s) = (per_s(bytes), per_s(flops));
         let times_floor = us / floor_us;
         let (share, over_floor) = (gb_per_s * 1e9 / read, times_floor > FLAG_OVER);
-        Cost { bytes, dispatches, us, gb_per_s, share, floor_us, times_floor, over_floor }
+        Cost { bytes, flops, dispatches, us, gb_per_s, gflop_per_s, share, floor_us, times_floor, over_floor }
+    }
+
+    fn sums<'a>(costs: impl Iterator<Item = &'a Cost>) -> Sums {
+        costs.fold(Sums::default(), |all, c| Sums {
+            bytes: all.bytes + c.bytes,
+            flops: all.flops + c.flops,
+            dispatches: all.dispatches + c.dispatches,
+            us: all.us + c.us,
+            floor_us: all.floor_us + c.floor_us,
+        })
     }
 
     fn sum<'a>(costs: impl Iterator<Item = &'a Cost>, read: f64) -> Cost {
-        let (bytes, dispatches, us) =
-            costs.fold((0, 0, 0.0), |(b, d, us), c| (b + c.bytes, d + c.dispatches, us + c.us));
-        Cost::new(bytes, dispatches, us, read)
+        Cost::new(Cost::sums(costs), read)
     }
 }
 
@@ -123,9 +191,10 @@ pub struct Profile {
     pub parallel: bool,
     /// Positions in the cache before it.
     pub depth: usize,
-    /// What the device's memory does.
-    pub bandwidth: Bandwidth,
-    /// GPU time of the step without stamps.
+    /// What the device does at the most.
+    #[serde(flatten)]
+    pub roof: Roof,
+    /// Time of the step without stamps; of a GPU, its own.
     pub token_us: f64,
     /// Likewise, with products that follow each other in one dispatch, as decoding does it; none where it does not.
     pub megakernel_us: Option<f64>,
@@ -133,7 +202,7 @@ pub struct Profile {
     pub stamped_us: f64,
     /// What a stamp was found to cost, which is taken off every op (at most half of it).
     pub stamp_us: f64,
-    /// GPU time of the ops together.
+    /// Time of the ops together.
     pub ops_us: f64,
     /// The step's bytes, and what they are.
     pub parts: Bytes,
@@ -153,9 +222,9 @@ pub struct Profile {
 /// # Errors
 /// More rows or positions than the runner holds, a device without time stamps, a lost device.
 pub fn measure(
-    runner: &mut VulkanRunner,
+    of: &mut dyn Clocked,
     options: Options,
-    bandwidth: Bandwidth,
+    roof: Roof,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Option<Profile>> {
@@ -163,17 +232,18 @@ pub fn measure(
     let sequences = if parallel { n } else { 1 };
     let request = SampleRequest { options: Arc::default(), recent: Vec::new(), unit: 0.5 };
     let output = if options.draw { RowOutput::Sample(request) } else { RowOutput::Id };
-    let kinds = if runner.has_megakernel() && n == 1 { 3 } else { 2 };
-    let steps = kinds * (WARM_UP + repetitions);
-    let chunks = sequences * depth.div_ceil(runner.max_rows().max(1));
+    let ways = [Way::Plain, Way::Stamped, Way::Merged];
+    let ways = &ways[..if of.merges() && n == 1 { 3 } else { 2 }];
+    let steps = ways.len() * (WARM_UP + repetitions);
+    let chunks = sequences * depth.div_ceil(of.runner().max_rows().max(1));
     let mut rng = Rng::new(1);
-    let vocab = runner.n_vocab() as u32;
+    let vocab = of.runner().n_vocab() as u32;
     let mut text = |count: usize| -> Vec<u32> { (0..count).map(|_| rng.below(vocab)).collect() };
     let mut done = 0;
     for seq in 0..sequences as u32 {
         let mut fill = rows(&text(depth), 0, |_| RowOutput::None);
         fill.iter_mut().for_each(|row| row.seq = seq);
-        let filled = run_chunks(runner, &fill, stop, &mut |_| {
+        let filled = run_chunks(of.runner(), &fill, stop, &mut |_| {
             done += 1;
             progress(done, chunks + steps);
             Ok(())
@@ -182,52 +252,49 @@ pub fn measure(
             return Ok(None);
         }
     }
-    runner.time_steps(true);
-    let (mut plain, mut stamped, mut megakernel): (Vec<f64>, Vec<Sample>, Vec<f64>) = Default::default();
+    let (mut plain, mut stamped, mut merged): (Vec<f64>, Vec<Sample>, Vec<f64>) = Default::default();
     let mut stamped_plan = None;
     for i in 0..steps {
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        (0..sequences as u32).for_each(|seq| runner.forget(seq, depth as u32));
-        runner.stamp_ops(i % kinds == 1);
-        runner.use_megakernel(i % kinds == 2);
-        let of = |row: usize| if parallel || row + 1 == n { output.clone() } else { RowOutput::None };
-        let mut step = rows(&text(n), depth, of);
+        let way = ways[i % ways.len()];
+        (0..sequences as u32).for_each(|seq| of.runner().forget(seq, depth as u32));
+        of.clock(Some(way));
+        let wanted = |row: usize| if parallel || row + 1 == n { output.clone() } else { RowOutput::None };
+        let mut step = rows(&text(n), depth, wanted);
         if parallel {
             step.iter_mut().zip(0..).for_each(|(row, seq)| (row.seq, row.pos) = (seq, depth as u32));
         }
-        let ticket = runner.start(&step)?;
-        runner.finish(ticket)?;
-        let time = runner.last_step();
-        match i % kinds {
-            _ if i < kinds * WARM_UP => {}
-            0 => plain.push(time.gpu_us),
-            1 => {
-                stamped.push((time.gpu_us, time.ends_us.clone()));
-                stamped_plan.clone_from(&time.plan);
+        let ticket = of.runner().start(&step)?;
+        of.runner().finish(ticket)?;
+        let time = of.last();
+        match way {
+            _ if i < ways.len() * WARM_UP => {}
+            Way::Plain => plain.push(time.us),
+            Way::Stamped => {
+                stamped.push((time.us, time.ends));
+                stamped_plan = time.plan;
             }
-            _ => megakernel.push(time.gpu_us),
+            Way::Merged => merged.push(time.us),
         }
         progress(chunks + i + 1, chunks + steps);
     }
-    runner.stamp_ops(false);
-    runner.time_steps(false);
-    runner.use_megakernel(true);
+    of.clock(None);
     if plain.iter().any(|us| *us <= 0.0) || stamped.iter().any(|(_, ends)| ends.is_empty()) {
-        return Err(Error::Device(format!("{}: expected time stamps, found none", runner.device())));
+        return Err(Error::Device(format!("{}: expected time stamps, found none", of.runner().device())));
     }
-    let step = Step { rows: n, depth, cache: runner.cache_types(), parallel };
+    let step = Step { rows: n, depth, cache: of.cache_types(), parallel };
     let ran: Vec<usize> = stamped[0].1.iter().map(|(s, _)| s.op).collect();
-    let plan = stamped_plan.as_deref().unwrap_or(runner.plan());
-    let mut found = summary(options, bandwidth, plain, stamped, works(plan, &ran, step));
-    megakernel.sort_by(f64::total_cmp);
-    let megakernel = middle(&megakernel);
-    found.megakernel_us = (!megakernel.is_empty()).then(|| megakernel.iter().sum::<f64>() / megakernel.len() as f64);
+    let works = works(stamped_plan.as_deref().unwrap_or(of.plan()), &ran, step, &|w| of.weight_bytes(w));
+    let mut found = summary(options, roof, plain, stamped, works);
+    merged.sort_by(f64::total_cmp);
+    let merged = middle(&merged);
+    found.megakernel_us = (!merged.is_empty()).then(|| merged.iter().sum::<f64>() / merged.len() as f64);
     Ok(Some(found))
 }
 
-/// A step's GPU time, and when each of its ops had ended.
+/// A step's time, and when each of its ops had ended.
 type Sample = (f64, Vec<(Stamped, f64)>);
 
 /// The middle half of what is sorted.
@@ -236,13 +303,7 @@ fn middle<T>(sorted: &[T]) -> &[T] {
     &sorted[cut..sorted.len() - cut]
 }
 
-fn summary(
-    options: Options,
-    bandwidth: Bandwidth,
-    mut plain: Vec<f64>,
-    mut stamped: Vec<Sample>,
-    works: Vec<Work>,
-) -> Profile {
+fn summary(options: Options, roof: Roof, mut plain: Vec<f64>, mut stamped: Vec<Sample>, works: Vec<Work>) -> Profile {
     plain.sort_by(f64::total_cmp);
     stamped.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (plain, stamped) = (middle(&plain), middle(&stamped));
@@ -250,32 +311,34 @@ fn summary(
     let token_us = plain.iter().sum::<f64>() / plain.len() as f64;
     let stamped_us = mean(stamped.iter().map(|s| s.0).sum());
     let stamp_us = ((stamped_us - token_us) / works.len() as f64).max(0.0);
-    let mut before = 0.0;
+    let (mut before, read) = (0.0, roof.bandwidth.read);
     let mut ops = Vec::with_capacity(works.len());
     for (i, work) in works.into_iter().enumerate() {
         let end = mean(stamped.iter().map(|s| s.1[i].1).sum());
         let us = end - before;
         let us = us - stamp_us.min(us / 2.0); // what a stamp costs is an average: no op may vanish by it
-        let cost = Cost::new(work.parts.all(), stamped[0].1[i].0.dispatches, us, bandwidth.read);
+        let dispatches = stamped[0].1[i].0.dispatches;
+        let (bytes, flops, floor_us) = (work.parts.all(), work.flops, roof.floor_us(&work, dispatches));
+        let cost = Cost::new(Sums { bytes, flops, dispatches, us, floor_us }, read);
         ops.push(OpCost { work, cost });
         before = end;
     }
-    let all = Cost::sum(ops.iter().map(|op| &op.cost), bandwidth.read);
+    let all = Cost::sums(ops.iter().map(|op| &op.cost));
     let add = |get: fn(&Bytes) -> u64| ops.iter().map(|op| get(&op.work.parts)).sum();
     Profile {
         rows: options.rows,
         parallel: options.parallel,
         depth: options.depth,
-        bandwidth,
+        roof,
         token_us,
         megakernel_us: None,
         stamped_us,
         stamp_us,
         ops_us: all.us,
         parts: Bytes { weights: add(|b| b.weights), cache: add(|b| b.cache), activations: add(|b| b.activations) },
-        cost: Cost::new(all.bytes, all.dispatches, token_us, bandwidth.read),
-        kinds: kinds(&ops, bandwidth.read),
-        layers: layers(&ops, bandwidth.read),
+        cost: Cost::new(Sums { us: token_us, ..all }, read),
+        kinds: kinds(&ops, read),
+        layers: layers(&ops, read),
         ops,
     }
 }

@@ -4,6 +4,7 @@
 mod layers;
 mod shape;
 mod shapes;
+mod tensors;
 
 pub use shape::{Key, Shape};
 pub use shapes::{find, SHAPES};

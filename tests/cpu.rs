@@ -60,6 +60,48 @@ fn models_agree_with_llama_cpp() {
     }
 }
 
+/// What the text of the demo models costs, as llama.cpp counts it with its own products in 8 bits.
+#[test]
+fn perplexities_are_llama_cpps() {
+    let Some(shared) = shared() else { return };
+    let table = std::fs::read_to_string(shared.join("golden/perplexity.tsv")).unwrap();
+    let text = shared.join("models/valid.txt");
+    for (file, model, kind) in
+        [("llama-Q4_K_M", "llama", "Q4_K_M"), ("llama-f16", "llama", "F16"), ("qwen3moe-f16", "qwen3moe", "F16")]
+    {
+        let line = table.lines().find(|l| l.starts_with(&format!("{model}\t{kind}\t"))).unwrap();
+        let truth: f64 = line.rsplit('\t').next().unwrap().parse().unwrap();
+        let file = shared.join("models").join(file).with_extension("gguf");
+        let args =
+            ["perplexity", "--device", "cpu", "--activations", "q8", "-c", "512", "-m", file.to_str().unwrap(), "-f"];
+        let done = std::process::Command::new(env!("CARGO_BIN_EXE_pumex")).args(args).arg(&text).output().unwrap();
+        let said = String::from_utf8(done.stdout).unwrap();
+        let found = said.lines().last().and_then(|l| l.strip_prefix("Final estimate: PPL = ")?.split(' ').next());
+        let found: f64 = found.unwrap_or_else(|| panic!("{said}")).parse().unwrap();
+        println!("{model} {kind}: {found}, llama.cpp {truth}");
+        assert!((found / truth - 1.0).abs() < 2e-3, "{model} {kind}: {found}, llama.cpp {truth}");
+    }
+}
+
+/// Sums of squares are of what products read, whatever computes them.
+#[test]
+fn importance_is_the_references() {
+    let gguf = Gguf::open(&fixture("qwen3moe").with_extension("gguf")).unwrap();
+    let ids: Vec<u32> = (0..24).map(|i| (i * 97 + 5) % 128).collect();
+    let collected = |runner: &mut dyn Runner| {
+        runner.collect_importance().unwrap();
+        logits(runner, &ids, 24);
+        runner.importance().unwrap()
+    };
+    let truth = collected(&mut reference(&gguf));
+    let found = collected(&mut *runner(&gguf, &options(CacheType::F32, Settings::default())));
+    assert_eq!(found.len(), truth.len());
+    for (found, truth) in found.iter().zip(&truth) {
+        assert_eq!((&found.names, found.counts.iter().sum::<f32>()), (&truth.names, truth.counts.iter().sum::<f32>()));
+        assert!(nmse(&found.sums, &truth.sums) < 1e-2, "{:?}: {:e}", found.names, nmse(&found.sums, &truth.sums));
+    }
+}
+
 #[test]
 fn instructions_caches_and_places_of_weights_change_little() {
     let gguf = Gguf::open(&demo_path()).unwrap();

@@ -6,7 +6,7 @@ mod made;
 mod scans;
 
 use crate::util::sample;
-use made::{agrees, cols, keeps, Made, DIM, EXACT};
+use made::{agrees, cols, fast_agrees, keeps, Made, DIM, EXACT};
 use pumex::plan::{
     Act, Arg, AttentionSpec, Choose, Conv, Dot, ExpertsBias, ExpertsMatMul, Gating, General, Groups, HeadMatMul, Join,
     KvSpec, LayerState, Map, Mask, MatPart, NormKind, Normalize, Rope, RopeNorm, RopeStyle, Rotate, Shift, Temperature,
@@ -221,7 +221,9 @@ fn heads_have_matrices_of_their_own() {
                 b.general(General::HeadMatMul(HeadMatMul { x, weight, heads, out: cols(out, 2, m) }));
                 out
             });
-            if !agrees(&format!("{name}, {k} x {m}"), &gguf, &plan, EXACT) {
+            let what = format!("{name}, {k} x {m}");
+            fast_agrees(&what, &gguf, &plan, if block == 1 { EXACT } else { 5e-4 });
+            if !agrees(&what, &gguf, &plan, EXACT) {
                 return;
             }
         }
@@ -307,7 +309,9 @@ fn experts_products_stand_side_by_side() {
             b.general(General::ExpertsBias(ExpertsBias { route, top_k, bias: biases[1], summed: true, out: sum }));
             sum
         });
-        if !agrees(name, &gguf, &plan, if *name == "F32" || *name == "F16" { EXACT } else { 1e-8 }) {
+        let exact = *name == "F32" || *name == "F16";
+        fast_agrees(name, &gguf, &plan, if exact { EXACT } else { 1e-3 });
+        if !agrees(name, &gguf, &plan, if exact { EXACT } else { 1e-8 }) {
             return;
         }
     }

@@ -152,7 +152,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "vk",
         ],
     ),
-    ("profile", &["conversation", "engine", "exec", "lower", "plan", "policy", "sample", "step"]),
+    ("profile", &["conversation", "cpu", "engine", "exec", "lower", "plan", "policy", "sample", "step"]),
 ];
 
 /// What is named against [`MODULES`] and is to go. An entry that nothing needs any more fails, too.

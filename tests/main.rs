@@ -18,6 +18,7 @@ mod megakernel;
 mod moe_tiles;
 mod offload;
 mod passes;
+mod places;
 mod plans;
 mod products;
 mod profile;

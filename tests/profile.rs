@@ -4,7 +4,7 @@ use crate::util::{assert_silent, demo_path, device, exact, exhaustive, options, 
 use pumex::engine::{bandwidth, CacheType, Debug, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::policy::ActivationQuant;
-use pumex::profile::{measure, Options, Profile, DISPATCH_US, FLAG_OVER};
+use pumex::profile::{measure, Options, Profile, Roof, DISPATCH_US, FLAG_OVER};
 use pumex::quantize::recipe;
 use pumex::step::{Runner, Want};
 use pumex::synthetic;
@@ -16,9 +16,9 @@ fn profile(runner: &mut VulkanRunner, rows: usize, depth: usize) -> Profile {
 }
 
 fn profile_of(runner: &mut VulkanRunner, rows: usize, depth: usize, parallel: bool) -> Profile {
-    let bandwidth = bandwidth::known(runner.vk()).unwrap();
+    let roof = Roof::gpu(bandwidth::known(runner.vk()).unwrap());
     let options = Options { rows, depth, repetitions: 2, draw: depth > 0, parallel };
-    measure(runner, options, bandwidth, &AtomicBool::new(false), &mut |_, _| ()).unwrap().unwrap()
+    measure(runner, options, roof, &AtomicBool::new(false), &mut |_, _| ()).unwrap().unwrap()
 }
 
 #[test]
@@ -86,9 +86,9 @@ fn times_of_ops_layers_and_kinds_add_up_to_the_steps() {
     for op in &p.ops {
         let c = &op.cost;
         assert!(c.us > 0.0 && c.dispatches > 0, "{op:?}");
-        let floor = c.bytes as f64 / p.bandwidth.read * 1e6 + c.dispatches as f64 * DISPATCH_US;
+        let floor = c.bytes as f64 / p.roof.bandwidth.read * 1e6 + c.dispatches as f64 * DISPATCH_US;
         assert!(close(c.floor_us, floor) && c.over_floor == (c.us > FLAG_OVER * floor), "{op:?}");
-        assert!(close(c.share * p.bandwidth.read, c.gb_per_s * 1e9), "{op:?}");
+        assert!(close(c.share * p.roof.bandwidth.read, c.gb_per_s * 1e9), "{op:?}");
     }
 }
 
@@ -206,10 +206,57 @@ fn the_command_prints_json_and_writes_a_page_that_needs_nothing_else() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// On the CPU, bytes are those that its products read, and operations are told apart by what multiplies.
 #[test]
-fn the_cpu_has_no_profile_and_a_model_has_one_source() {
+fn the_cpu_is_profiled_like_a_gpu() {
+    let args = ["profile", "--synthetic", "tiny-moe", "--type", "Q4_K_M", "--device", "cpu", "-r", "3", "-d", "5"];
+    let done = pumex(&[&args[..], &["-b", "2", "-t", "2", "--json"]].concat());
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    let float = |v: &serde_json::Value| v.as_f64().unwrap();
+    for rate in [&json["bandwidth"]["read"], &json["bandwidth"]["copy"], &json["compute"]["floats"]] {
+        assert!(float(rate) > 1e7, "{json}");
+    }
+    let ops = json["ops"].as_array().unwrap();
+    let find = |name: &str| ops.iter().find(|op| op["op"] == name).unwrap();
+    // 2 rows times q [256, 256], k and v [128, 256] each: two operations a weight, about 4.5 bits.
+    let qkv = find("attn_q+k+v");
+    assert_eq!(
+        (&qkv["flops"], &qkv["quantized"], &qkv["layer"]),
+        (&(2 * 2 * 512 * 256).into(), &true.into(), &0.into())
+    );
+    let weights = float(&qkv["parts"]["weights"]);
+    assert!((0.5..0.8).contains(&(weights / (512.0 * 256.0))), "{weights} bytes");
+    // 5 + 1 and 5 + 2 positions, 4 heads of 64 and 64.
+    assert_eq!(find("attend")["flops"], 2 * 13 * 4 * 128);
+    // A router is of floats; 2 rows reach 8 of 16 experts, and each multiplies with 4.
+    let (router, down) = (find("ffn_gate_inp"), find("ffn_down_exps"));
+    assert_eq!((&router["quantized"], &router["flops"]), (&false.into(), &(2 * 2 * 16 * 256).into()));
+    assert_eq!(down["flops"], 2 * 2 * 4 * 256 * 256);
+    for op in ops {
+        let (us, floor) = (float(&op["us"]), float(&op["floor_us"]));
+        let rate = float(&json["compute"][if op["quantized"] == true { "bytes" } else { "floats" }]);
+        let bytes = float(&op["bytes"]) / float(&json["bandwidth"]["read"]);
+        let wanted = 1e6 * bytes.max(float(&op["flops"]) / rate) + float(&json["start_us"]);
+        assert!(us > 0.0 && (floor / wanted - 1.0).abs() < 0.01, "{op}");
+        assert!(
+            (float(&op["gflop_per_s"]) * us * 1e3 / float(&op["flops"]).max(1.0) - 1.0).abs() < 0.01
+                || op["flops"] == 0
+        );
+    }
+    let share = float(&json["ops_us"]) / float(&json["token_us"]);
+    assert!(share > 0.2 && share < 5.0, "ops are {share} of the step");
+    let table = String::from_utf8(pumex(&args).stdout).unwrap();
+    assert!(table.contains("GFLOP/s, of bytes") && table.contains("Gop/s") && table.contains("CPU with"), "{table}");
+}
+
+#[test]
+fn the_reference_has_no_profile_and_a_model_has_one_source() {
     for (args, says) in [
-        (&["profile", "--device", "cpu"][..], "expected a Vulkan device, found the CPU"),
+        (
+            &["profile", "--device", "reference"][..],
+            "expected the CPU's fast interpreter (--device cpu), found its reference",
+        ),
         (&["profile", "-b", "0"], "--rows"),
         (&["profile", "-b", "513"], "expected at most 512 (--ubatch-size), found 513"),
         (&["profile", "--synthetic", "llama-9b"], "expected one of llama-1b, llama-8b, llama-70b,"),

@@ -1,12 +1,15 @@
 //! Memory for weights and other large things: aligned to cache lines, zero at first, and of huge pages where there are some.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Cache lines, and the widest vectors.
 const ALIGN: usize = 64;
 /// Bytes of a huge page on most machines.
 #[cfg(target_os = "linux")]
 const HUGE: usize = 2 << 20;
+/// Bytes that an [`Arena`] asks the system for at a time.
+const ARENA: usize = 64 << 20;
 
 /// Bytes that are zero until they are written, aligned to 64.
 pub struct Buffer {
@@ -92,6 +95,50 @@ impl Drop for Buffer {
                 let _ = unsafe { rustix::mm::munmap(at.as_ptr().cast(), all) };
             }
         }
+    }
+}
+
+/// Memory for many things that come one after the other and stay as long as any of them does. Most are smaller than a few huge pages,
+/// of which each would waste a part.
+#[derive(Default)]
+pub struct Arena {
+    last: Option<Arc<Buffer>>,
+    used: usize,
+}
+
+impl Arena {
+    /// `len` bytes that are zero, aligned to 64.
+    pub fn take(&mut self, len: usize) -> Piece {
+        let whole = len.next_multiple_of(ALIGN);
+        let last = self.last.take().filter(|last| last.len - self.used >= whole);
+        let buffer = last.unwrap_or_else(|| {
+            self.used = 0;
+            Arc::new(Buffer::new(whole.max(ARENA)))
+        });
+        self.last = Some(buffer.clone());
+        self.used += whole;
+        Piece { from: self.used - whole, len, buffer }
+    }
+}
+
+/// A part of an [`Arena`] that nobody else has.
+pub struct Piece {
+    buffer: Arc<Buffer>,
+    from: usize,
+    len: usize,
+}
+
+impl Piece {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: initialized bytes in the buffer, which lives as long; nobody else has them.
+        unsafe { std::slice::from_raw_parts(self.buffer.start.as_ptr().add(self.from), self.len) }
+    }
+
+    /// The bytes, to write.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: in the buffer, and of this piece alone, which is borrowed for writing; others read nothing but theirs.
+        unsafe { std::slice::from_raw_parts_mut(self.buffer.start.as_ptr().add(self.from), self.len) }
     }
 }
 

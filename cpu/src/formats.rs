@@ -114,11 +114,40 @@ fn u32_at(b: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 
-/// 32 codes of 16 bytes whose low nibbles are the first half and whose high nibbles the second.
+/// The same byte eight times.
+const fn times_8(b: u8) -> u64 {
+    u64::from_le_bytes([b; 8])
+}
+
+/// Eight bytes from byte `at` on: codes are taken apart eight at a time.
+#[inline(always)]
+fn eight(b: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&b[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+/// Writes eight codes.
+#[inline(always)]
+fn put_eight(codes: &mut [u8], at: usize, word: u64) {
+    codes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+}
+
+/// Codes of bytes whose low nibbles are the first half and whose high nibbles the second; a multiple of eight bytes.
 #[inline(always)]
 fn halves_of_nibbles(bytes: &[u8], codes: &mut [u8]) {
-    let (low, high) = codes.split_at_mut(bytes.len());
-    for ((q, low), high) in bytes.iter().zip(low).zip(high) {
-        (*low, *high) = (q & 15, q >> 4);
+    for at in (0..bytes.len()).step_by(8) {
+        let q = eight(bytes, at);
+        put_eight(codes, at, q & times_8(15));
+        put_eight(codes, bytes.len() + at, q >> 4 & times_8(15));
+    }
+}
+
+/// Adds bit `from` of bytes to codes, as their bit `to`.
+#[inline(always)]
+fn add_bit(bytes: &[u8], from: usize, codes: &mut [u8], to: usize) {
+    for at in (0..bytes.len()).step_by(8) {
+        let high = (eight(bytes, at) >> from & times_8(1)) << to;
+        put_eight(codes, at, eight(codes, at) | high);
     }
 }

@@ -151,6 +151,7 @@ impl Layout {
 
 /// A block of one row as a format takes it apart: up to 256 weights.
 #[derive(Clone)]
+#[repr(C, align(64))]
 pub struct Block {
     /// A code per weight.
     pub codes: [u8; 256],

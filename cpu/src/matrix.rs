@@ -1,25 +1,24 @@
 //! Weight matrices as kernels read them: packed into tiles, in place where that is not wanted, or floats as they are.
 
 use crate::acts::Acts;
-use crate::buffer::{Buffer, Parts};
+use crate::buffer::{Arena, Parts, Piece};
 use crate::float::{self, Float};
 use crate::formats;
-use crate::layout::{Layout, CELL};
+use crate::layout::Layout;
 use crate::simd::LANES;
-use crate::{pack, tile, Isa, Pool};
+use crate::stored::{pack_rows, Shape, Stored};
+use crate::{tile, Isa, Pool};
 use pumex_quant::{Format, FormatId};
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 
-/// Tiles that a thread packs at a time.
-const PACK_TILES: usize = 4;
 /// Most tiles that an item of a product has.
 pub(crate) const MOST_TILES: usize = 8;
 
 /// Where the weights are.
 enum Store<'a> {
     /// Tiles.
-    Tiles(Layout, Buffer),
+    Tiles(Layout, Piece),
     /// Blocks of the file, packed tile by tile when they are used.
     Blocks(Layout, &'a [u8]),
     /// Floats of the file.
@@ -33,20 +32,6 @@ pub struct Matrix<'a> {
     cols: usize,
     format: &'static Format,
     store: Store<'a>,
-}
-
-/// Sees bytes of a matrix and where they start, before they are read, and may refuse them.
-pub type Inspect<'a, E> = dyn Fn(usize, &[u8]) -> Result<(), E> + Sync + 'a;
-
-/// Shape of a matrix's data.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// Matrices, one below the other.
-    pub parts: usize,
-    /// Rows of each.
-    pub rows: usize,
-    /// Columns.
-    pub cols: usize,
 }
 
 /// Activations of a product, `[n, cols]`: as floats, and in 8 bits where [`Matrix::takes_codes`].
@@ -92,77 +77,59 @@ thread_local! {
 }
 
 impl<'a> Matrix<'a> {
-    /// A matrix of `data`, whose rows repeat if there are fewer than the shape has. With `repack`, blocks become tiles, by all
-    /// threads; `inspect` sees all bytes before they are read, with where they start, and may refuse them.
+    /// Matrices of all these, by all threads: where it is wanted, blocks become tiles.
     ///
     /// # Errors
-    /// What `inspect` gives.
+    /// What an `inspect` gives.
     ///
     /// # Panics
-    /// If a row is no whole number of blocks, or `data` has no whole row.
-    pub fn new<E: Send>(
-        (pool, isa): (&Pool, Isa),
-        format: &'static Format,
-        shape: Shape,
-        data: &'a [u8],
-        repack: bool,
-        inspect: &Inspect<'_, E>,
-    ) -> Result<Matrix<'a>, E> {
-        let Shape { parts, rows, cols } = shape;
-        let row_bytes = format.row_bytes(cols).unwrap_or(0);
-        assert!(row_bytes > 0 && data.len() >= row_bytes, "whole rows of {}", format.name);
-        let float = match format.id {
-            FormatId::F32 => Some(Float::F32),
-            FormatId::F16 => Some(Float::F16),
-            FormatId::Bf16 => Some(Float::Bf16),
-            _ => None,
-        };
+    /// If a row is no whole number of blocks, or a source has no whole row.
+    pub fn load<E: Send>((pool, isa): (&Pool, Isa), sources: &[Stored<'a, '_, E>]) -> Result<Vec<Matrix<'a>>, E> {
+        let (mut arena, mut items) = (Arena::default(), Vec::new());
+        let mut pieces = Vec::with_capacity(sources.len());
+        for (i, source) in sources.iter().enumerate() {
+            let row_bytes = source.row_bytes();
+            assert!(row_bytes > 0 && source.data.len() >= row_bytes, "whole rows of {}", source.format.name);
+            let tiles = source.shape.parts * source.shape.rows.div_ceil(LANES);
+            let bytes = source.layout().map_or(0, |layout| tiles * layout.tile_bytes(source.shape.cols));
+            pieces.push(arena.take(bytes));
+            items.extend((0..source.chunks()).map(|chunk| (i, chunk)));
+        }
         let failed = Mutex::new(None);
-        let fail = |error: E| {
-            failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        };
-        let layout = formats::layout(format.id);
-        let mut packed = None;
-        match layout {
-            Some(layout) if repack => {
-                let (tiles, bytes) = (rows.div_ceil(LANES), layout.tile_bytes(cols));
-                let mut buffer = Buffer::new(parts * tiles * bytes);
-                let all = Parts::new(buffer.bytes_mut());
-                let items = (parts * tiles).div_ceil(PACK_TILES);
-                pool.each(items, &|item| {
-                    for t in item * PACK_TILES..((item + 1) * PACK_TILES).min(parts * tiles) {
-                        let first = t / tiles * rows + t % tiles * LANES;
-                        let count = LANES.min(rows - t % tiles * LANES);
-                        // SAFETY: every tile is written by the one thread that has its item.
-                        let tile = unsafe { all.part(t * bytes, bytes) };
-                        if let Err(error) =
-                            pack_rows(isa, format, (data, row_bytes), (first, count), cols, tile, inspect)
-                        {
-                            return fail(error);
-                        }
-                    }
-                });
-                packed = Some(buffer);
-            }
-            _ => {
-                let chunk = (1 << 20) / format.block_bytes * format.block_bytes;
-                pool.each(data.len().div_ceil(chunk), &|i| {
-                    let bytes = &data[i * chunk..data.len().min((i + 1) * chunk)];
-                    if let Err(error) = inspect(i * chunk, bytes) {
-                        fail(error);
-                    }
-                });
-            }
+        {
+            let parts: Vec<Parts<u8>> = pieces.iter_mut().map(|piece| Parts::new(piece.bytes_mut())).collect();
+            pool.each(items.len(), &|item| {
+                let (i, chunk) = items[item];
+                if let Err(error) = sources[i].load(isa, chunk, &parts[i]) {
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                }
+            });
         }
         if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
-        let store = match (packed, layout, float) {
-            (Some(buffer), Some(layout), _) => Store::Tiles(layout, buffer),
-            (_, Some(layout), _) => Store::Blocks(layout, data),
-            (_, _, float) => Store::Floats(float.unwrap_or(Float::F32), data),
+        let matrix = |(source, piece): (&Stored<'a, '_, E>, Piece)| {
+            let Shape { parts, rows, cols } = source.shape;
+            let store = match (source.layout(), formats::layout(source.format.id), source.format.id) {
+                (Some(layout), ..) => Store::Tiles(layout, piece),
+                (_, Some(layout), _) => Store::Blocks(layout, source.data),
+                (_, _, FormatId::F16) => Store::Floats(Float::F16, source.data),
+                (_, _, FormatId::Bf16) => Store::Floats(Float::Bf16, source.data),
+                _ => Store::Floats(Float::F32, source.data),
+            };
+            Matrix { parts, rows, cols, format: source.format, store }
         };
-        Ok(Matrix { parts, rows, cols, format, store })
+        Ok(sources.iter().zip(pieces).map(matrix).collect())
+    }
+
+    /// One matrix; see [`Matrix::load`].
+    ///
+    /// # Panics
+    /// Likewise.
+    pub fn new(of: (&Pool, Isa), format: &'static Format, shape: Shape, data: &'a [u8], repack: bool) -> Matrix<'a> {
+        let inspect = Box::new(|_: usize, _: &[u8]| Ok::<(), ()>(()));
+        let made = Matrix::load(of, &[Stored { format, shape, data, repack, inspect }]);
+        made.ok().and_then(|mut all| all.pop()).unwrap_or_else(|| unreachable!("nothing refuses it"))
     }
 
     /// Rows of a part.
@@ -228,8 +195,7 @@ impl<'a> Matrix<'a> {
                 for (t, packed) in packed.chunks_exact_mut(bytes).enumerate() {
                     let (first, count) = ((tile + t) * LANES, LANES.min(self.rows - (tile + t) * LANES));
                     let rows = (part * self.rows + first, count);
-                    let all = |_: usize, _: &[u8]| Ok::<(), ()>(());
-                    let _ = pack_rows(isa, self.format, (data, row_bytes), rows, self.cols, packed, &all);
+                    pack_rows(isa, self.format, (data, row_bytes), rows, self.cols, packed);
                 }
                 self.codes(isa, layout, packed, tiles, x, columns, (out, scratch));
                 scratch.tile = room;
@@ -328,35 +294,4 @@ impl<'a> Matrix<'a> {
             done += rows;
         }
     }
-}
-
-/// Packs rows `first..first + count` of `data`, which repeat, after `look` has seen each.
-fn pack_rows<E>(
-    isa: Isa,
-    format: &Format,
-    (data, row_bytes): (&[u8], usize),
-    (first, count): (usize, usize),
-    cols: usize,
-    tile: &mut [u8],
-    look: &Inspect<'_, E>,
-) -> Result<(), E> {
-    let held = data.len() / row_bytes;
-    let mut rows: [&[u8]; LANES] = [&[]; LANES];
-    // Rows of a file follow each other: looked at together, they cost one call.
-    let from = first % held * row_bytes;
-    let all = data.get(from..from + count * row_bytes);
-    if let Some(all) = all {
-        look(from, all)?;
-    }
-    for (i, row) in rows[..count].iter_mut().enumerate() {
-        let at = (first + i) % held * row_bytes;
-        *row = &data[at..][..row_bytes];
-        if all.is_none() {
-            look(at, row)?;
-        }
-    }
-    debug_assert!(cols.is_multiple_of(CELL));
-    // SAFETY: packing needs no instructions but those that `isa` was found with.
-    unsafe { pack::pack(isa, format.id, &rows[..count], cols, tile) };
-    Ok(())
 }

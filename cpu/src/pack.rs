@@ -3,106 +3,204 @@
 use crate::formats::{with_format, Source};
 use crate::layout::{Block, Codes, Scales, CELL};
 use crate::simd::{entries, Simd, LANES};
+use crate::tile::field;
 use pumex_quant::FormatId;
 
-/// Writes the codes of a cell, as words of four weights, into the vectors of a tile at this row.
-#[inline(always)]
-fn put_cell(codes: Codes, chunk: &[u32; 8], to: &mut [u8], row: usize) {
-    let mut put = |vector: usize, word: u32| to[64 * vector + 4 * row..][..4].copy_from_slice(&word.to_le_bytes());
-    let nibbles = |j: usize| chunk[j] & 0x0f0f_0f0f | (chunk[j + 4] & 0x0f0f_0f0f) << 4;
-    let pairs = |i: usize, from: u32| {
-        let pair = |p: usize| (chunk[2 * p + i] >> from & 0x0303_0303) << (2 * p);
-        pair(0) | pair(1) | pair(2) | pair(3)
-    };
-    let bits = |from: u32| {
-        let mut word = 0;
-        for (c, chunk) in chunk.iter().enumerate() {
-            word |= (chunk >> from & 0x0101_0101) << c;
-        }
-        word
-    };
-    match codes {
-        Codes::Two => (0..2).for_each(|i| put(i, pairs(i, 0))),
-        Codes::Three => {
-            (0..2).for_each(|i| put(i, pairs(i, 0)));
-            put(2, bits(2));
-        }
-        Codes::Four => (0..4).for_each(|j| put(j, nibbles(j))),
-        Codes::Five => {
-            (0..4).for_each(|j| put(j, nibbles(j)));
-            put(4, bits(4));
-        }
-        Codes::Six => {
-            (0..4).for_each(|j| put(j, nibbles(j)));
-            (0..2).for_each(|i| put(4 + i, pairs(i, 4)));
-        }
-        Codes::Eight => chunk.iter().enumerate().for_each(|(c, word)| put(c, *word)),
-    }
-}
+/// Blocks of the rows of a tile.
+type Blocks = [Block; LANES];
 
-/// Writes the scales of a cell, of which the block has number `c`, to where they are in the tile, at this row.
-#[inline(always)]
-fn put_scales(kind: Scales, b: &Block, c: usize, (at, above): (usize, usize), tile: &mut [u8], row: usize) {
-    let group = CELL / kind.group();
-    let to = &mut tile[at..][..kind.cell_bytes()];
-    match kind {
-        Scales::Half => to[2 * row..][..2].copy_from_slice(&b.halves[c].to_le_bytes()),
-        Scales::HalfMin => {
-            to[2 * row..][..2].copy_from_slice(&b.halves[c].to_le_bytes());
-            to[32 + 2 * row..][..2].copy_from_slice(&b.half_mins[c].to_le_bytes());
-        }
-        Scales::Half16 => {
-            to[2 * row..][..2].copy_from_slice(&b.halves[2 * c].to_le_bytes());
-            to[32 + 2 * row..][..2].copy_from_slice(&b.halves[2 * c + 1].to_le_bytes());
-        }
-        Scales::Float => to[4 * row..][..4].copy_from_slice(&b.floats[c].to_le_bytes()),
-        Scales::Byte | Scales::Byte16 | Scales::ByteMin | Scales::Byte16Min => {
-            for g in 0..group {
-                to[16 * g + row] = b.scales[group * c + g];
-                if kind.has_min() {
-                    to[16 * (group + g) + row] = b.mins[group * c + g];
-                }
-            }
-        }
-    }
-    if kind.is_super() && c == 0 {
-        tile[above + 2 * row..][..2].copy_from_slice(&b.d.to_le_bytes());
-        if kind.has_min() {
-            tile[above + 32 + 2 * row..][..2].copy_from_slice(&b.dmin.to_le_bytes());
-        }
-    }
-}
-
-#[inline(always)]
-fn tile_of<T: Source>(rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
-    let layout = T::LAYOUT;
-    let (cells, cell_bytes) = (T::LEN / CELL, 64 * layout.codes.vectors());
-    let mut block = Block::new();
-    for at in 0..cols / T::LEN {
-        for (row, bytes) in rows.iter().enumerate() {
-            T::split(&bytes[at * T::BYTES..][..T::BYTES], &mut block);
-            for (c, cell) in block.codes.chunks_exact(CELL).take(cells).enumerate() {
-                let (codes, scales, above) = layout.places(at * cells + c);
-                let mut chunk = [0; 8];
-                for (word, b) in chunk.iter_mut().zip(cell.chunks_exact(4)) {
-                    *word = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-                }
-                put_cell(layout.codes, &chunk, &mut tile[codes..][..cell_bytes], row);
-                put_scales(layout.scales, &block, c, (scales, above), tile, row);
-            }
-        }
-    }
-}
-
-/// Up to 16 rows of `cols` weights into a tile, which is zero where rows lack.
+/// Left by so many bits, of codes that stay within their bytes; a match, because shifts take constants.
 ///
 /// # Safety
-/// None is needed: it has the form of the kernels, so that it is compiled for every instruction set.
+/// As of [`Simd`].
 #[inline(always)]
-#[allow(clippy::extra_unused_type_parameters)]
+unsafe fn raised<S: Simd>(v: S::B, by: usize) -> S::B {
+    // SAFETY: the caller answers for the instructions.
+    unsafe {
+        match by {
+            0 => v,
+            1 => S::left::<1>(v),
+            2 => S::left::<2>(v),
+            3 => S::left::<3>(v),
+            4 => S::left::<4>(v),
+            5 => S::left::<5>(v),
+            6 => S::left::<6>(v),
+            _ => S::left::<7>(v),
+        }
+    }
+}
+
+/// Codes of a cell: of each of eight chunks of four, those of all rows.
+type Cell<S> = [<S as Simd>::B; 8];
+
+/// The four-bit parts of chunks `j` and `j + 4`.
+///
+/// # Safety
+/// As of [`Simd`].
+#[inline(always)]
+unsafe fn nibbles<S: Simd>(cell: &Cell<S>, j: usize) -> S::B {
+    // SAFETY: the caller answers for the instructions.
+    unsafe { S::or(field::<S>(cell[j], 0, 15), raised::<S>(field::<S>(cell[j + 4], 0, 15), 4)) }
+}
+
+/// The two-bit parts from bit `from` on of chunks `i`, `i + 2`, `i + 4` and `i + 6`.
+///
+/// # Safety
+/// As of [`Simd`].
+#[inline(always)]
+unsafe fn pairs<S: Simd>(cell: &Cell<S>, i: usize, from: usize) -> S::B {
+    // SAFETY: the caller answers for the instructions.
+    unsafe {
+        let mut all = field::<S>(cell[i], from, 3);
+        for p in 1..4 {
+            all = S::or(all, raised::<S>(field::<S>(cell[2 * p + i], from, 3), 2 * p));
+        }
+        all
+    }
+}
+
+/// Bit `from` of all chunks.
+///
+/// # Safety
+/// As of [`Simd`].
+#[inline(always)]
+unsafe fn bits<S: Simd>(cell: &Cell<S>, from: usize) -> S::B {
+    // SAFETY: the caller answers for the instructions.
+    unsafe {
+        let mut all = field::<S>(cell[0], from, 1);
+        for c in 1..8 {
+            all = S::or(all, raised::<S>(field::<S>(cell[c], from, 1), c));
+        }
+        all
+    }
+}
+
+/// Writes the codes of cell `c` of all rows.
+///
+/// # Safety
+/// As of [`Simd`]; `to` has the vectors of these codes.
+#[inline(always)]
+unsafe fn put_codes<S: Simd>(codes: Codes, rows: &Blocks, c: usize, to: *mut u8) {
+    // SAFETY: the caller answers for the instructions and the room; blocks lie one after the other, and each has 256 codes.
+    unsafe {
+        let (first, apart) = (rows.as_ptr().cast::<u8>(), size_of::<Block>());
+        let at = first.add(std::mem::offset_of!(Block, codes) + c * CELL);
+        let ([a, b, c, d], [e, f, g, h]) = (S::words(at, apart), S::words(at.add(16), apart));
+        let cell: Cell<S> = [a, b, c, d, e, f, g, h];
+        // No closures: they would not have the instructions.
+        if matches!(codes, Codes::Four | Codes::Five | Codes::Six) {
+            for j in 0..4 {
+                S::put_bytes(to.add(64 * j), nibbles::<S>(&cell, j));
+            }
+        }
+        match codes {
+            Codes::Two | Codes::Three => {
+                S::put_bytes(to, pairs::<S>(&cell, 0, 0));
+                S::put_bytes(to.add(64), pairs::<S>(&cell, 1, 0));
+                if codes == Codes::Three {
+                    S::put_bytes(to.add(128), bits::<S>(&cell, 2));
+                }
+            }
+            Codes::Four => {}
+            Codes::Five => S::put_bytes(to.add(256), bits::<S>(&cell, 4)),
+            Codes::Six => {
+                S::put_bytes(to.add(256), pairs::<S>(&cell, 0, 4));
+                S::put_bytes(to.add(320), pairs::<S>(&cell, 1, 4));
+            }
+            Codes::Eight => {
+                for c in 0..8 {
+                    S::put_bytes(to.add(64 * c), cell[c]);
+                }
+            }
+        }
+    }
+}
+
+/// Writes a number of each row, side by side.
+///
+/// # Safety
+/// `to` has 16 of them.
+#[inline(always)]
+unsafe fn put_each<T>(rows: &Blocks, to: *mut u8, of: impl Fn(&Block) -> T) {
+    for (row, block) in rows.iter().enumerate() {
+        // SAFETY: `row` is below 16.
+        unsafe { to.cast::<T>().add(row).write_unaligned(of(block)) };
+    }
+}
+
+/// Writes the scales of cell `c` of all rows, and before the first of them those of the scales.
+///
+/// # Safety
+/// `to` has [`Scales::cell_bytes`], `above` [`Scales::super_bytes`].
+#[inline(always)]
+unsafe fn put_scales(kind: Scales, rows: &Blocks, c: usize, to: *mut u8, above: *mut u8) {
+    let groups = CELL / kind.group();
+    // SAFETY: the caller answers for the room. Bytes of a number lie as x86 and ARM have them.
+    unsafe {
+        match kind {
+            Scales::Half => put_each(rows, to, |b| b.halves[c].to_le()),
+            Scales::HalfMin => {
+                put_each(rows, to, |b| b.halves[c].to_le());
+                put_each(rows, to.add(32), |b| b.half_mins[c].to_le());
+            }
+            Scales::Half16 => {
+                put_each(rows, to, |b| b.halves[2 * c].to_le());
+                put_each(rows, to.add(32), |b| b.halves[2 * c + 1].to_le());
+            }
+            Scales::Float => put_each(rows, to, |b| b.floats[c].to_bits().to_le()),
+            Scales::Byte | Scales::Byte16 | Scales::ByteMin | Scales::Byte16Min => {
+                for g in 0..groups {
+                    put_each(rows, to.add(16 * g), |b| b.scales[groups * c + g]);
+                    if kind.has_min() {
+                        put_each(rows, to.add(16 * (groups + g)), |b| b.mins[groups * c + g]);
+                    }
+                }
+            }
+        }
+        if kind.is_super() && c == 0 {
+            put_each(rows, above, |b| b.d.to_le());
+            if kind.has_min() {
+                put_each(rows, above.add(32), |b| b.dmin.to_le());
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As of [`Simd`].
+#[inline(always)]
+unsafe fn tile_of<S: Simd, T: Source>(rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
+    let layout = T::LAYOUT;
+    let (cells, blocks) = (T::LEN / CELL, cols / T::LEN);
+    assert!(tile.len() >= layout.tile_bytes(blocks * T::LEN), "room for the tile");
+    assert!(rows.iter().all(|row| row.len() >= blocks * T::BYTES), "whole rows");
+    let tile = tile.as_mut_ptr();
+    // Rows that lack are zero.
+    let mut split: Blocks = std::array::from_fn(|_| Block::new());
+    for at in 0..blocks {
+        for (bytes, block) in rows.iter().zip(&mut split) {
+            T::split(&bytes[at * T::BYTES..][..T::BYTES], block);
+        }
+        for c in 0..cells {
+            let (codes, scales, above) = layout.places(at * cells + c);
+            // SAFETY: the caller answers for the instructions; the tile has room for all cells of the blocks, each in its place.
+            unsafe {
+                put_codes::<S>(layout.codes, &split, c, tile.add(codes));
+                put_scales(layout.scales, &split, c, tile.add(scales), tile.add(above));
+            }
+        }
+    }
+}
+
+/// Up to 16 rows of `cols` weights into a tile; rows that lack are zero.
+///
+/// # Safety
+/// As of [`Simd`].
+#[inline(always)]
 unsafe fn pack_any<S: Simd>(format: FormatId, rows: &[&[u8]], cols: usize, tile: &mut [u8]) {
     debug_assert!(rows.len() <= LANES);
-    with_format!(format, T => tile_of::<T>(rows, cols, tile), else => ());
+    // SAFETY: the caller answers for the instructions.
+    unsafe { with_format!(format, T => tile_of::<S, T>(rows, cols, tile), else => ()) };
 }
 
 entries! {

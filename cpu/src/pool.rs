@@ -4,18 +4,15 @@
 //! comes within microseconds as long as tokens are computed; then they yield, and when nothing comes for milliseconds they
 //! sleep. A loop waits for those that took a chunk, and for no others: one that is not running right now delays nobody.
 
-use std::any::Any;
-use std::cell::UnsafeCell;
-use std::hint::spin_loop;
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+mod sync;
 
-/// Turns of the spinning loop before a thread yields: some tens of microseconds.
-const SPINS: u32 = 2000;
-/// Yields before a worker sleeps: some milliseconds.
-const YIELDS: u32 = 4000;
+use std::any::Any;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::PoisonError;
+use sync::PATIENCE;
+use sync::{
+    fence, pause, Arc, AtomicBool, AtomicU64, AtomicUsize, Builder, Cell, Condvar, JoinHandle, Mutex, Ordering,
+};
 
 /// A loop's body, called with a chunk's number.
 type Body<'a> = dyn Fn(usize) + Sync + 'a;
@@ -37,7 +34,7 @@ const NEXT: u64 = 1 << 32;
 struct Shared {
     /// Number of the loop above bit 32, [`OPEN`], and how many workers are inside.
     state: AtomicU64,
-    job: UnsafeCell<Option<Job>>,
+    job: Cell<Option<Job>>,
     /// The next chunk.
     next: AtomicUsize,
     /// Workers of lower numbers take part.
@@ -67,7 +64,7 @@ impl Pool {
     pub fn new(threads: usize, start: impl Fn(usize) + Send + Sync + 'static) -> Pool {
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
-            job: UnsafeCell::new(None),
+            job: Cell::new(None),
             next: AtomicUsize::new(0),
             limit: AtomicUsize::new(usize::MAX),
             asleep: AtomicUsize::new(0),
@@ -83,7 +80,7 @@ impl Pool {
                 start(number);
                 shared.work(number);
             };
-            std::thread::Builder::new().name(format!("pumex-cpu-{number}")).spawn(body).ok()
+            Builder::new().name(format!("pumex-cpu-{number}")).spawn(body).ok()
         };
         // Where no thread can be had, fewer do the same.
         let workers = (1..threads.max(1)).filter_map(worker).collect();
@@ -116,11 +113,13 @@ impl Pool {
         let body = unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
         let job = Job { body, chunks };
         // SAFETY: the loop is closed, nobody is inside: `Closing` of the loop before saw to it.
-        unsafe { *shared.job.get() = Some(job) };
+        unsafe { shared.job.set(Some(job)) };
         shared.next.store(0, Ordering::Relaxed);
         let closing = Closing(shared);
-        shared.state.fetch_add(NEXT | OPEN, Ordering::SeqCst);
-        if shared.asleep.load(Ordering::SeqCst) > 0 {
+        shared.state.fetch_add(NEXT | OPEN, Ordering::Release);
+        // Either this sees who is about to sleep, or they see the loop: see `Shared::sleep`.
+        fence(Ordering::SeqCst);
+        if shared.asleep.load(Ordering::Relaxed) > 0 {
             let _lock = shared.lock.lock().unwrap_or_else(PoisonError::into_inner);
             shared.wake.notify_all();
         }
@@ -135,9 +134,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
         {
+            // Under the lock, so that nobody goes to sleep without having seen it.
             let _lock = self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner);
+            self.shared.stop.store(true, Ordering::Relaxed);
             self.shared.wake.notify_all();
         }
         self.workers.drain(..).for_each(|w| drop(w.join()));
@@ -154,16 +154,6 @@ impl Drop for Closing<'_> {
         while self.0.state.load(Ordering::Acquire) & INSIDE != 0 {
             pause(&mut turns);
         }
-    }
-}
-
-/// Waits a moment: spinning at first, then leaving the core to others.
-fn pause(turns: &mut u32) {
-    *turns += 1;
-    if *turns < SPINS {
-        spin_loop();
-    } else {
-        std::thread::yield_now();
     }
 }
 
@@ -185,7 +175,7 @@ impl Shared {
         while !self.stop.load(Ordering::Relaxed) {
             let state = self.state.load(Ordering::Acquire);
             if state / NEXT == seen {
-                if turns > SPINS + YIELDS {
+                if turns > PATIENCE {
                     self.sleep(seen);
                     turns = 0;
                 } else {
@@ -202,7 +192,7 @@ impl Shared {
             }
             (seen, turns) = (state / NEXT, 0);
             // SAFETY: this thread is inside, so the job stands.
-            if let Some(job) = unsafe { *self.job.get() } {
+            if let Some(job) = unsafe { self.job.get() } {
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take(job))) {
                     self.next.store(job.chunks, Ordering::Relaxed);
                     *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
@@ -215,15 +205,16 @@ impl Shared {
     /// Sleeps until there is a loop after number `seen`.
     fn sleep(&self, seen: u64) {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        self.asleep.fetch_add(1, Ordering::SeqCst);
-        while self.state.load(Ordering::SeqCst) / NEXT == seen && !self.stop.load(Ordering::SeqCst) {
+        self.asleep.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        while self.state.load(Ordering::Relaxed) / NEXT == seen && !self.stop.load(Ordering::Relaxed) {
             lock = self.wake.wait(lock).unwrap_or_else(PoisonError::into_inner);
         }
-        self.asleep.fetch_sub(1, Ordering::SeqCst);
+        self.asleep.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 
@@ -258,5 +249,53 @@ mod tests {
         pool.limit(1);
         assert_eq!(pool.threads(), 1);
         pool.each(5, &|_| ());
+    }
+}
+
+/// All interleavings of a few threads, as far as the memory model allows them, by `loom`.
+#[cfg(all(test, feature = "loom"))]
+mod model {
+    use super::*;
+
+    /// Each of these runs with a pool of so many threads, in every interleaving with so many involuntary switches.
+    fn every(threads: usize, switches: usize, run: impl Fn(&Pool) + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(switches);
+        builder.check(move || run(&Pool::new(threads, |_| ())));
+    }
+
+    /// What a loop writes is there when it returns, and each chunk was done once; a worker may be late, asleep, or waking up.
+    fn loops(pool: &Pool, chunks: usize, loops: usize) {
+        for turn in 1..=loops {
+            // Cells in which loom sees races.
+            let done: Vec<loom::cell::UnsafeCell<usize>> =
+                (0..chunks).map(|_| loom::cell::UnsafeCell::new(0)).collect();
+            struct Done<'a>(&'a [loom::cell::UnsafeCell<usize>]);
+            // SAFETY: each chunk is one thread's, which is what is tested.
+            unsafe impl Sync for Done<'_> {}
+            let of = Done(&done);
+            pool.each(chunks, &|i| {
+                let of = &of;
+                // SAFETY: loom fails where two threads would have it.
+                of.0[i].with_mut(|n| unsafe { *n += turn });
+            });
+            // SAFETY: likewise.
+            assert!(done.iter().all(|n| n.with(|n| unsafe { *n }) == turn));
+        }
+    }
+
+    #[test]
+    fn a_loop_ends_when_all_is_done_and_the_next_one_may_begin() {
+        every(2, 3, |pool| loops(pool, 2, 2));
+    }
+
+    #[test]
+    fn two_workers_meet() {
+        every(3, 2, |pool| loops(pool, 2, 1));
+    }
+
+    #[test]
+    fn a_pool_that_nobody_used_ends() {
+        every(3, 3, |_| ());
     }
 }

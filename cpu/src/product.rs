@@ -270,6 +270,77 @@ impl Cpu {
             });
         });
     }
+
+    /// Of each choice, `out [n * used, rows] = x · matrixᵀ` with its expert's; `x` has a row for each choice, if these have inputs of
+    /// their own, else one for all of a row.
+    ///
+    /// # Panics
+    /// If shapes do not fit.
+    pub fn experts(&self, m: &Matrix<'_>, x: &Input<'_>, choices: &Choices, own_input: bool, out: &mut [f32]) {
+        let width = m.rows();
+        assert!(out.len() >= choices.of_rows.len() * width, "room for the product");
+        let step = 2;
+        let count = m.tiles().div_ceil(step);
+        let shared = Parts::new(out);
+        self.pool.each(choices.present.len() * count, &|item| {
+            let (expert, item) = (choices.present[item / count] as usize, item % count);
+            let (tile, tiles) = (item * step, step.min(m.tiles() - item * step));
+            let rows = (tiles * LANES).min(width - tile * LANES);
+            ROOM.with_borrow_mut(|room| {
+                for some in choices.of(expert).chunks(COLUMNS) {
+                    room.columns.clear();
+                    room.columns.extend(some.iter().map(|c| if own_input { *c } else { c / choices.used as u32 }));
+                    room.fit(some.len() * tiles * LANES);
+                    m.compute(self.isa, (expert, tile, tiles), x, &room.columns, &mut room.one);
+                    for (c, sums) in some.iter().zip(room.one.chunks_exact(tiles * LANES)) {
+                        // SAFETY: these rows of this choice are of this item alone.
+                        let out = unsafe { shared.part(*c as usize * width + tile * LANES, rows) };
+                        out.copy_from_slice(&sums[..rows]);
+                    }
+                }
+            });
+        });
+    }
+
+    /// A matrix for each group of columns: `x` is `[n * parts, cols]`; of row `r` and part `p` the product goes to `at + p * stride` of row
+    /// `r` of `out`, `[n, width]`.
+    ///
+    /// # Panics
+    /// If shapes do not fit, or parts write to the same columns.
+    pub fn heads(
+        &self,
+        m: &Matrix<'_>,
+        x: &Input<'_>,
+        n: usize,
+        (at, stride, width): (usize, usize, usize),
+        out: &mut [f32],
+    ) {
+        let (heads, len) = (m.parts(), m.rows());
+        assert!(out.len() >= n * width && at + (heads - 1) * stride + len <= width, "room for the product");
+        assert!(heads == 1 || stride >= len, "columns of their own");
+        let step = if n > 1 { 2 } else { MOST_TILES };
+        let count = m.tiles().div_ceil(step);
+        let shared = Parts::new(out);
+        self.pool.each(heads * count, &|item| {
+            let (head, item) = (item / count, item % count);
+            let (tile, tiles) = (item * step, step.min(m.tiles() - item * step));
+            let rows = (tiles * LANES).min(len - tile * LANES);
+            ROOM.with_borrow_mut(|room| {
+                for from in (0..n).step_by(COLUMNS) {
+                    let to = n.min(from + COLUMNS);
+                    room.columns.clear();
+                    room.columns.extend((from..to).map(|row| (row * heads + head) as u32));
+                    room.fit((to - from) * tiles * LANES);
+                    m.compute(self.isa, (head, tile, tiles), x, &room.columns, &mut room.one);
+                    for (row, sums) in (from..to).zip(room.one.chunks_exact(tiles * LANES)) {
+                        // SAFETY: these columns of this part are of this item alone.
+                        let out = unsafe { shared.part(row * width + at + head * stride + tile * LANES, rows) };
+                        out.copy_from_slice(&sums[..rows]);
+                    }
+                }
+            });
+        });
+    }
 }
 
 /// Scales, and adds a bias.

@@ -60,6 +60,22 @@ pub trait Simd: Copy + 'static {
     /// Entries of the table by indices below 16.
     unsafe fn look_up(table: Self::B, index: Self::B) -> Self::B;
 
+    /// Of 16 rows of 16 bytes, `apart` bytes apart: their first words side by side, their second ones, and so on.
+    #[inline(always)]
+    unsafe fn words(p: *const u8, apart: usize) -> [Self::B; 4] {
+        let mut words = [[0u32; LANES]; 4];
+        // SAFETY: the caller answers for the rows.
+        unsafe {
+            for row in 0..LANES {
+                for (j, words) in words.iter_mut().enumerate() {
+                    words[row] = p.add(row * apart + 4 * j).cast::<u32>().read_unaligned();
+                }
+            }
+            let vector = |j: usize| Self::bytes(words[j].as_ptr().cast());
+            [vector(0), vector(1), vector(2), vector(3)]
+        }
+    }
+
     /// Zeros.
     unsafe fn no_sum() -> Self::I;
     /// What [`Simd::dot_biased`] starts from, if `correction` is -128 times the sum of the codes it will be given.

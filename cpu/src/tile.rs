@@ -16,7 +16,7 @@ trait Unpack {
 /// # Safety
 /// As of [`Simd`].
 #[inline(always)]
-unsafe fn field<S: Simd>(v: S::B, by: usize, mask: u8) -> S::B {
+pub(crate) unsafe fn field<S: Simd>(v: S::B, by: usize, mask: u8) -> S::B {
     // SAFETY: the caller answers for the instructions.
     unsafe {
         let v = match by {

@@ -57,7 +57,12 @@ pub fn main(args: &Args) -> Result<End> {
     for (index, device) in devices.as_array().into_iter().flatten().enumerate() {
         rows.push(std::iter::once(index.to_string()).chain(keys.iter().map(|key| cell(device, key))).collect());
     }
-    let cpu = json!({ "name": engine::cpu_name(), "kind": "Cpu", "default": preferred.is_none() });
+    let mut cpu = json!({ "name": engine::cpu_name(), "kind": "Cpu", "default": preferred.is_none() });
+    if args.measure {
+        let rates = engine::cpu_rates();
+        cpu["read"] = format!("{:.1} GB/s", rates.read / 1e9).into();
+        cpu["copy"] = format!("{:.1} GB/s", rates.copy / 1e9).into();
+    }
     rows.push(std::iter::once("cpu".to_string()).chain(keys.iter().map(|key| cell(&cpu, key))).collect());
     output::text(&output::table(&rows, &[true]))?;
     for device in &list {

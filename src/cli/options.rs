@@ -239,6 +239,11 @@ impl EngineArgs {
         self.override_tensor.iter().cloned().chain(all).chain(some).collect()
     }
 
+    /// Threads of steps of one row on the CPU.
+    pub fn cpu_threads(&self) -> usize {
+        some(self.threads).unwrap_or_else(pumex::cpu::usual_threads)
+    }
+
     /// Whether the CPU was asked for.
     pub fn is_cpu(&self) -> bool {
         matches!(device_choice(&self.device), DeviceChoice::Cpu | DeviceChoice::Reference)

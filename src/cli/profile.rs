@@ -1,4 +1,4 @@
-//! `pumex profile`: where the GPU time of a decode step goes, by kind of op and by layer, as tables, JSON or a page.
+//! `pumex profile`: where the time of a decode step goes, by kind of op and by layer, as tables, JSON or a page.
 
 mod page;
 
@@ -7,8 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use pumex::engine::{self, ModelInfo};
 use pumex::file::Replacing;
-use pumex::profile::{self, Cost, Options, Profile, FLAG_OVER};
-use pumex::step::Runner;
+use pumex::profile::{self, Clocked, Cost, OnCpu, Options, Profile, Roof, FLAG_OVER};
 use pumex::{Error, Result};
 
 use super::options::{EngineArgs, SourceArgs};
@@ -77,17 +76,22 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let page = args.html.as_deref().map(Replacing::create).transpose()?;
     let gguf = session::open_source(&args.model)?;
     let model = engine::model_info(&gguf)?;
-    let Some(device) = engine::device(&args.engine.options(None))? else {
-        let what = "profile: expected a Vulkan device, found the CPU, which has no clock for its ops; \
-                    --device vulkan takes a software device, too";
-        return Err(Error::Usage(what.into()));
-    };
-    // Before the weights take the memory it needs.
-    let bandwidth = engine::bandwidth::known(&device)?;
     let sequences = args.parallel.unwrap_or(1);
-    let mut runner = session::load_vulkan(&gguf, device, &args.engine, (n_ctx, sequences), stop)?;
-    if runner.max_rows() < rows as usize {
-        let (most, found) = (runner.max_rows(), rows);
+    let of = (n_ctx, sequences);
+    let (mut runner, roof): (Box<dyn Clocked + '_>, Roof) = match engine::device(&args.engine.options(None))? {
+        Some(device) => {
+            // Before the weights take the memory it needs.
+            let roof = Roof::gpu(engine::bandwidth::known(&device)?);
+            (Box::new(session::load_vulkan(&gguf, device, &args.engine, of, stop)?), roof)
+        }
+        None => {
+            let runner = session::load_cpu(&gguf, &args.engine, of, stop)?;
+            let roof = Roof::cpu(runner.rates(rows as usize));
+            (Box::new(OnCpu { runner, cache_types: (args.engine.cache_type_k, args.engine.cache_type_v) }), roof)
+        }
+    };
+    if runner.runner().max_rows() < rows as usize {
+        let (most, found) = (runner.runner().max_rows(), rows);
         return Err(Error::Usage(format!("{flag}: expected at most {most} with this vocabulary, found {found}")));
     }
     let usual = if rows <= 16 { 40 } else { 6 };
@@ -96,14 +100,14 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let (rows, depth) = (rows as usize, args.depth as usize);
     let options = Options { rows, depth, repetitions, draw: args.draw, parallel };
     let bar = session::bar("profile", "{msg} {wide_bar} {pos}/{len}");
-    let found = profile::measure(&mut runner, options, bandwidth, stop, &mut |done, of| {
+    let found = profile::measure(&mut *runner, options, roof, stop, &mut |done, of| {
         bar.set_length(of as u64);
         bar.set_position(done as u64);
     });
     bar.finish_and_clear();
     let Some(profile) = found? else { return Ok(End::Interrupted) };
     let (k, v) = runner.cache_types();
-    let about = About { model, device: runner.device(), cache_types: [k.name(), v.name()] };
+    let about = About { model, device: runner.runner().device(), cache_types: [k.name(), v.name()] };
     if let Some(mut file) = page {
         file.write(page::html(&about, &profile).as_bytes())?;
         file.finish()?;
@@ -122,19 +126,31 @@ fn head(about: &About, p: &Profile) -> Vec<String> {
     let rows = if p.parallel { format!("{rows}, each of its own sequence,") } else { rows };
     let flagged = p.ops.iter().filter(|op| op.cost.over_floor).count();
     let mb = |bytes: u64| bytes as f64 / 1e6;
+    let bandwidth = p.roof.bandwidth;
+    let rate = |c: profile::Compute| {
+        format!("; multiply-adds of floats reach {:.0} GFLOP/s, of bytes {:.0} Gop/s", c.floats / 1e9, c.bytes / 1e9)
+    };
+    let instructions = p.roof.compute.map_or(String::new(), rate);
+    let floor = if p.roof.compute.is_some() {
+        "bytes at the read's speed or multiply-adds"
+    } else {
+        "bytes at the read's speed"
+    };
+    let start = if p.roof.compute.is_some() { "to start an op" } else { "a dispatch" };
     let mut lines = vec![
         format!("{} on {}", about.model.description, about.device),
         format!("{rows} at depth {}, cache {} and {}", p.depth, about.cache_types[0], about.cache_types[1]),
-        format!("memory reads at {:.1} GB/s, copies at {:.1}", p.bandwidth.read / 1e9, p.bandwidth.copy / 1e9),
+        format!("memory reads at {:.1} GB/s, copies at {:.1}{instructions}", bandwidth.read / 1e9, bandwidth.copy / 1e9),
         format!(
-            "step {:.1} us for {:.1} MB (weights {:.1}, cache {:.1}, activations {:.1}): {:.1} GB/s, {:.1} % of the read",
+            "step {:.1} us for {:.1} MB (weights {:.1}, cache {:.1}, activations {:.1}): {:.1} GB/s, {:.1} % of the read, {:.1} Gop/s",
             p.token_us,
             mb(p.cost.bytes),
             mb(p.parts.weights),
             mb(p.parts.cache),
             mb(p.parts.activations),
             p.cost.gb_per_s,
-            100.0 * p.cost.share
+            100.0 * p.cost.share,
+            p.cost.gflop_per_s
         ),
         format!(
             "ops {:.1} us, {:.1} % of the step; with {} stamps it took {:.1} us, so up to {:.2} us are off every op",
@@ -145,9 +161,9 @@ fn head(about: &About, p: &Profile) -> Vec<String> {
             p.stamp_us
         ),
         format!(
-            "{flagged} of {} ops took over {FLAG_OVER} times their floor (!): bytes at the read's speed, {} us a dispatch",
+            "{flagged} of {} ops took over {FLAG_OVER} times their floor (!): {floor}, {:.1} us {start}",
             p.ops.len(),
-            profile::DISPATCH_US
+            p.roof.start_us
         ),
     ];
     if let Some(us) = p.megakernel_us {
@@ -159,14 +175,15 @@ fn head(about: &About, p: &Profile) -> Vec<String> {
     lines
 }
 
-const COST: [&str; 6] = ["us", "MB", "GB/s", "share", "floor us", "x floor"];
+const COST: [&str; 7] = ["us", "MB", "GB/s", "share", "Gop/s", "floor us", "x floor"];
 
-fn cells(c: &Cost) -> [String; 6] {
+fn cells(c: &Cost) -> [String; 7] {
     [
         format!("{:.1}", c.us),
         format!("{:.2}", c.bytes as f64 / 1e6),
         format!("{:.1}", c.gb_per_s),
         format!("{:.1} %", 100.0 * c.share),
+        format!("{:.1}", c.gflop_per_s),
         format!("{:.1}", c.floor_us),
         format!("{:.1}{}", c.times_floor, if c.over_floor { "!" } else { " " }),
     ]
@@ -190,10 +207,10 @@ fn layers(p: &Profile) -> Vec<Vec<String>> {
 
 fn text(about: &About, p: &Profile, with_layers: bool) -> String {
     let mut out = head(about, p).join("\n") + "\n\n";
-    out += &output::table(&kinds(p), &[false, false, true, true, true, true, true, true, true]);
+    out += &output::table(&kinds(p), &[&[false, false][..], &[true; 8]].concat());
     if with_layers {
         out += "\n";
-        out += &output::table(&layers(p), &[false, true, true, true, true, true, true]);
+        out += &output::table(&layers(p), &[&[false][..], &[true; 7]].concat());
     }
     out
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use pumex::cpu::Fast;
 use pumex::engine::{self, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::quantize::recipe;
@@ -113,6 +114,21 @@ pub fn load_vulkan(
     use_threads(args);
     let options = engine::Options { n_seqs, ..args.options(Some(n_ctx)) };
     loading(stop, |progress| engine::load_vulkan(gguf, device, &options, progress))
+}
+
+/// Likewise, for the CPU's fast interpreter.
+///
+/// # Errors
+/// As for [`load`], and options that mean the reference.
+pub fn load_cpu<'a>(
+    gguf: &'a Gguf,
+    args: &EngineArgs,
+    (n_ctx, n_seqs): (u32, u32),
+    stop: &AtomicBool,
+) -> Result<Fast<'a>> {
+    use_threads(args);
+    let options = engine::Options { n_seqs, ..args.options(Some(n_ctx)) };
+    loading(stop, |_| engine::load_cpu(gguf, &options))
 }
 
 /// Takes as many threads as asked for; before anything else uses some.

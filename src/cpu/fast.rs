@@ -1,6 +1,7 @@
 //! The plan's fast interpreter: the kernels of `pumex-cpu`, weights packed when they are loaded, activations of 8 bits in
 //! products, keys and values in blocks that the session's tables name.
 
+mod clock;
 mod ops;
 mod scan;
 mod state;
@@ -9,14 +10,15 @@ mod weights;
 use super::books::Books;
 use super::general::States;
 use crate::gguf::Gguf;
-use crate::plan::Plan;
+use crate::plan::{Plan, Weight};
 use crate::sample::SamplerOptions;
 use crate::session::{Rule, Session, KV_BLOCK};
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket};
 use crate::Result;
+pub use clock::Clock;
 use pumex_cpu::attention::{Elements, Work};
 use pumex_cpu::threads::{self, Numa};
-use pumex_cpu::{Acts, Choices, Cpu, Isa, Pool};
+use pumex_cpu::{Acts, Choices, Cpu, Isa, Pool, Rates};
 use state::State;
 use std::sync::Arc;
 use weights::Weights;
@@ -60,7 +62,7 @@ pub struct Sizes {
 /// Runs a plan that no pass has merged ops of.
 pub struct Fast<'a> {
     gguf: &'a Gguf,
-    plan: Plan,
+    plan: Arc<Plan>,
     session: Session,
     books: Books,
     cpu: Arc<Cpu>,
@@ -76,9 +78,12 @@ pub struct Fast<'a> {
     acts: Acts,
     acts_of: Option<usize>,
     choices: Choices,
+    /// Columns of a value, group by group.
+    groups: Vec<f32>,
     work: Work,
     /// Indices of output rows.
     wanted: Vec<usize>,
+    clock: Clock,
 }
 
 /// The threads that runners share, and how they run.
@@ -116,6 +121,11 @@ impl Threads {
         };
         let cpu = Arc::new(Cpu { pool: Pool::new(one.max(more), start), isa });
         Threads { cpu, counts: [one, more], repack: !settings.in_place }
+    }
+
+    /// What memory and instructions give to them: measured now, within a second or two.
+    pub fn rates(&self) -> Rates {
+        self.cpu.rates()
     }
 }
 
@@ -160,10 +170,38 @@ impl<'a> Fast<'a> {
             acts: Acts::default(),
             acts_of: None,
             choices: Choices::default(),
+            groups: Vec::new(),
             work: Work::default(),
             wanted: Vec::new(),
-            plan,
+            clock: Clock::default(),
+            plan: Arc::new(plan),
         })
+    }
+
+    /// The plan it runs.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What is timed.
+    pub fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
+    }
+
+    /// Microseconds of the last step, and when each of its ops had ended, if they were timed.
+    pub fn last_step(&self) -> (f64, &[f64]) {
+        (self.clock.us, &self.clock.ends)
+    }
+
+    /// Bytes of a weight as products read it; of one that none reads, as the file has it.
+    pub fn weight_bytes(&self, w: Weight) -> u64 {
+        self.weights.bytes(w).unwrap_or_else(|| self.plan.weights[w.0].len_bytes())
+    }
+
+    /// What memory and instructions give to the threads that steps of so many rows have: measured now, within a second or two.
+    pub fn rates(&self, rows: usize) -> Rates {
+        self.cpu.pool.limit(self.threads[usize::from(rows > 1)]);
+        self.cpu.rates()
     }
 }
 

@@ -123,13 +123,19 @@ pub fn route(logits: &[f32], used: usize, scale: f32, scales: &[Option<Vec<f32>>
 
 /// Rotates the first `rope.dims` elements of a head by `pos * inv_freq`.
 pub fn rope(head: &mut [f32], pos: u32, rope: Rope, inv_freq: &[f32]) {
+    let turns: Vec<(f32, f32)> =
+        inv_freq.iter().take(rope.dims / 2).map(|freq| (pos as f32 * freq).sin_cos()).collect();
+    turn(head, rope, &turns);
+}
+
+/// Likewise, by sine and cosine of each pair.
+pub fn turn(head: &mut [f32], rope: Rope, turns: &[(f32, f32)]) {
     let half = rope.dims / 2;
-    for (i, freq) in inv_freq.iter().enumerate().take(half) {
+    for (i, (sin, cos)) in turns.iter().enumerate().take(half) {
         let (a, b) = match rope.style {
             RopeStyle::Norm => (2 * i, 2 * i + 1),
             RopeStyle::Neox => (i, i + half),
         };
-        let (sin, cos) = (pos as f32 * freq).sin_cos();
         let (x, y) = (head[a], head[b]);
         head[a] = x * cos - y * sin;
         head[b] = x * sin + y * cos;

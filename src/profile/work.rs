@@ -1,4 +1,5 @@
-//! What each op of a step must move at the least: weights, cache entries and activations, each byte once. Pure.
+//! What each op of a step must move at the least, weights, cache entries and activations, each byte once; and how much it must
+//! multiply and add. Pure.
 
 use crate::lower::CacheType;
 use crate::plan::{Access, AttentionSpec, General, Norm, Op, Plan, Rows, TopK, Val, Weight};
@@ -48,12 +49,18 @@ pub struct Work {
     pub tensors: Vec<String>,
     /// Its bytes.
     pub parts: Bytes,
+    /// Operations of its products, two for each number that is multiplied and added.
+    #[serde(skip)] // its cost has them
+    pub flops: u64,
+    /// Whether those are products with quantized weights.
+    pub quantized: bool,
 }
 
-/// The ops of `ran` (indices into the ops of a plan as it runs: merged ops say what they took over).
-pub fn works(plan: &Plan, ran: &[usize], step: Step) -> Vec<Work> {
+/// The ops of `ran` (indices into the ops of a plan as it runs: merged ops say what they took over). `stored` gives the bytes of
+/// a weight as the device holds it.
+pub fn works(plan: &Plan, ran: &[usize], step: Step, stored: &dyn Fn(Weight) -> u64) -> Vec<Work> {
     let mut layer = None;
-    let looker = Looker { plan, step };
+    let looker = Looker { plan, step, stored };
     let mut out = Vec::with_capacity(ran.len());
     for &index in ran {
         let op = &plan.ops[index];
@@ -66,7 +73,10 @@ pub fn works(plan: &Plan, ran: &[usize], step: Step) -> Vec<Work> {
             _ => tensors.first().and_then(|name| name.strip_prefix("blk.")?.split('.').next()?.parse().ok()),
         };
         let op_name = format!("{}{}", looker.merged(op), looker.label(op));
-        out.push(Work { layer, op: op_name, types: looker.types(op), tensors, parts });
+        let matrices = looker.matrices(op);
+        let quantized = !matrices.is_empty() && matrices.iter().all(|w| plan.weights[w.0].format.block_len > 1);
+        let (types, flops) = (looker.types(op), looker.flops(op));
+        out.push(Work { layer, op: op_name, types, tensors, parts, flops, quantized });
     }
     out
 }
@@ -83,22 +93,42 @@ fn norm_of(op: &Op) -> Option<Norm> {
 struct Looker<'a> {
     plan: &'a Plan,
     step: Step,
+    stored: &'a dyn Fn(Weight) -> u64,
 }
 
 impl Looker<'_> {
-    fn stored(&self, w: Weight) -> u64 {
-        self.plan.weights[w.0].len_bytes()
+    /// Rows of a value.
+    fn rows(&self, v: Val) -> usize {
+        match self.plan.values[v.0].rows {
+            Rows::Step => self.step.rows,
+            Rows::Output if self.step.parallel => self.step.rows,
+            Rows::Output => 1,
+        }
     }
 
     /// All rows of a value.
     fn value(&self, v: Val) -> u64 {
-        let info = &self.plan.values[v.0];
-        let rows = match info.rows {
-            Rows::Step => self.step.rows,
-            Rows::Output if self.step.parallel => self.step.rows,
-            Rows::Output => 1,
+        (4 * self.plan.values[v.0].width * self.rows(v)) as u64
+    }
+
+    /// Operations of products: of a matrix with all rows, of experts with those that each row uses, of attention with what rows see.
+    fn flops(&self, op: &Op) -> u64 {
+        let Step { rows, depth, parallel, .. } = self.step;
+        let weights: usize = self.matrices(op).iter().map(|w| self.plan.weights[w.0].elements()).sum();
+        let some = |top_k: &TopK| weights / top_k.n_expert.max(1) * top_k.k;
+        let pairs = match op {
+            Op::Embed { .. } | Op::RmsNorm { .. } | Op::RopeKv { .. } | Op::Sample { .. } => 0,
+            Op::MatMul { x, .. } | Op::GatedMatMul { x, .. } => self.rows(*x) * weights,
+            Op::Route { .. } => rows * weights,
+            Op::GatedExperts { top_k, .. } | Op::ExpertsAdd { top_k, .. } => rows * some(top_k),
+            Op::Attend { spec, .. } => {
+                let seen = if parallel { rows * (depth + 1) } else { rows * depth + rows * (rows + 1) / 2 };
+                seen * spec.heads * (spec.head_dim + spec.v_dim)
+            }
+            Op::General(General::ExpertsMatMul(e)) => rows * some(&e.top_k),
+            Op::General(_) => rows * weights,
         };
-        (4 * info.width * rows) as u64
+        2 * pairs as u64
     }
 
     /// Cache entries of `positions` in the layer that an attention reads.
@@ -169,9 +199,9 @@ impl Looker<'_> {
             }
             Op::Sample { logits } => self.value(*logits) + 4,
         };
-        let stored: u64 = weights.iter().map(|w| self.stored(*w)).sum();
+        let stored: u64 = weights.iter().map(|w| (self.stored)(*w)).sum();
         let norm = norm_of(op).map(|norm| norm.weight);
-        let bytes = (stored as f64 * part).round() as u64 + norm.map_or(0, |w| self.stored(w));
+        let bytes = (stored as f64 * part).round() as u64 + norm.map_or(0, |w| (self.stored)(w));
         weights.extend(norm);
         (weights, Bytes { weights: bytes, cache, activations })
     }

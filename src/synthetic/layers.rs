@@ -1,90 +1,14 @@
 //! The tensors of a layer, by family.
 
+use super::tensors::Tensors;
 use super::Shape;
-
-/// Names and dimensions, columns first.
-#[derive(Debug, Default)]
-pub struct Tensors {
-    /// What was added.
-    pub(super) found: Vec<(String, Vec<u32>)>,
-    prefix: String,
-}
-
-impl Tensors {
-    /// What follows is layer `i`'s.
-    pub(super) fn layer(&mut self, i: u32) {
-        self.prefix = format!("blk.{i}.");
-    }
-
-    /// What follows is the model's.
-    pub(super) fn whole(&mut self) {
-        self.prefix.clear();
-    }
-
-    /// A tensor, by its whole name within the layer.
-    pub(super) fn add(&mut self, name: &str, dims: &[u32]) {
-        self.found.push((format!("{}{name}", self.prefix), dims.to_vec()));
-    }
-
-    /// `NAME.weight`
-    fn weight(&mut self, name: &str, dims: &[u32]) {
-        self.add(&format!("{name}.weight"), dims);
-    }
-
-    /// `NAME.weight [rows, cols]` and its bias.
-    fn with_bias(&mut self, name: &str, cols: u32, rows: u32) {
-        self.weight(name, &[cols, rows]);
-        self.add(&format!("{name}.bias"), &[rows]);
-    }
-
-    fn dense(&mut self, dim: u32, ff: u32, suffix: &str) {
-        self.weight(&format!("ffn_gate{suffix}"), &[dim, ff]);
-        self.weight(&format!("ffn_up{suffix}"), &[dim, ff]);
-        self.weight(&format!("ffn_down{suffix}"), &[ff, dim]);
-    }
-
-    fn experts(&mut self, dim: u32, (count, _, ff): (u32, u32, u32)) {
-        self.weight("ffn_gate_inp", &[dim, count]);
-        self.weight("ffn_gate_exps", &[dim, ff, count]);
-        self.weight("ffn_up_exps", &[dim, ff, count]);
-        self.weight("ffn_down_exps", &[ff, dim, count]);
-    }
-
-    fn attention(&mut self, s: &Shape, gates: u32) {
-        let (dim, heads, kv) = (s.n_embd, s.n_head * s.head_dim, s.n_head_kv * s.head_dim);
-        self.weight("attn_q", &[dim, gates * heads]);
-        self.weight("attn_k", &[dim, kv]);
-        self.weight("attn_v", &[dim, kv]);
-        self.weight("attn_output", &[heads, dim]);
-    }
-
-    fn head_norms(&mut self, s: &Shape) {
-        self.weight("attn_q_norm", &[s.head_dim]);
-        self.weight("attn_k_norm", &[s.head_dim]);
-    }
-
-    fn mamba2(&mut self, s: &Shape) {
-        let [inner, state, heads, groups, conv] =
-            ["inner_size", "state_size", "time_step_rank", "group_count", "conv_kernel"]
-                .map(|key| s.key(&format!("ssm.{key}")));
-        let channels = inner + 2 * groups * state;
-        self.weight("ssm_in", &[s.n_embd, inner + channels + heads]);
-        self.weight("ssm_conv1d", &[conv, channels]);
-        self.add("ssm_conv1d.bias", &[channels]);
-        self.add("ssm_dt.bias", &[heads]);
-        self.add("ssm_a", &[1, heads]);
-        self.add("ssm_d", &[1, heads]);
-        self.weight("ssm_norm", &[inner / groups, groups]);
-        self.weight("ssm_out", &[inner, s.n_embd]);
-    }
-}
 
 /// Llama, Mistral and Qwen 3, with experts if the shape has them.
 pub fn transformer(s: &Shape, _: u32, t: &mut Tensors) {
     t.weight("attn_norm", &[s.n_embd]);
-    t.attention(s, 1);
+    attention(t, s, 1);
     if s.arch.starts_with("qwen3") {
-        t.head_norms(s);
+        head_norms(t, s);
     }
     t.weight("ffn_norm", &[s.n_embd]);
     match s.experts {
@@ -96,8 +20,8 @@ pub fn transformer(s: &Shape, _: u32, t: &mut Tensors) {
 /// Gemma 3.
 pub fn gemma3(s: &Shape, _: u32, t: &mut Tensors) {
     t.weight("attn_norm", &[s.n_embd]);
-    t.attention(s, 1);
-    t.head_norms(s);
+    attention(t, s, 1);
+    head_norms(t, s);
     t.weight("post_attention_norm", &[s.n_embd]);
     t.weight("ffn_norm", &[s.n_embd]);
     t.dense(s.n_embd, s.n_ff, "");
@@ -138,8 +62,8 @@ pub fn qwen3next(s: &Shape, i: u32, t: &mut Tensors) {
     let dim = s.n_embd;
     t.weight("attn_norm", &[dim]);
     if (i + 1).is_multiple_of(4) {
-        t.attention(s, 2);
-        t.head_norms(s);
+        attention(t, s, 2);
+        head_norms(t, s);
     } else {
         let [inner, state, heads, groups, conv] =
             ["inner_size", "state_size", "time_step_rank", "group_count", "conv_kernel"]
@@ -195,8 +119,8 @@ pub fn granitehybrid(s: &Shape, i: u32, t: &mut Tensors) {
     let dim = s.n_embd;
     t.weight("attn_norm", &[dim]);
     match i % 10 {
-        5 => t.attention(s, 1),
-        _ => t.mamba2(s),
+        5 => attention(t, s, 1),
+        _ => mamba2(t, s),
     }
     t.weight("ffn_norm", &[dim]);
     if let Some(experts) = s.experts {
@@ -208,8 +132,36 @@ pub fn granitehybrid(s: &Shape, i: u32, t: &mut Tensors) {
 /// Falcon H1: attention and Mamba 2 beside each other in every layer.
 pub fn falcon_h1(s: &Shape, _: u32, t: &mut Tensors) {
     t.weight("attn_norm", &[s.n_embd]);
-    t.attention(s, 1);
-    t.mamba2(s);
+    attention(t, s, 1);
+    mamba2(t, s);
     t.weight("ffn_norm", &[s.n_embd]);
     t.dense(s.n_embd, s.n_ff, "");
+}
+
+fn attention(t: &mut Tensors, s: &Shape, gates: u32) {
+    let (dim, heads, kv) = (s.n_embd, s.n_head * s.head_dim, s.n_head_kv * s.head_dim);
+    t.weight("attn_q", &[dim, gates * heads]);
+    t.weight("attn_k", &[dim, kv]);
+    t.weight("attn_v", &[dim, kv]);
+    t.weight("attn_output", &[heads, dim]);
+}
+
+fn head_norms(t: &mut Tensors, s: &Shape) {
+    t.weight("attn_q_norm", &[s.head_dim]);
+    t.weight("attn_k_norm", &[s.head_dim]);
+}
+
+fn mamba2(t: &mut Tensors, s: &Shape) {
+    let [inner, state, heads, groups, conv] =
+        ["inner_size", "state_size", "time_step_rank", "group_count", "conv_kernel"]
+            .map(|key| s.key(&format!("ssm.{key}")));
+    let channels = inner + 2 * groups * state;
+    t.weight("ssm_in", &[s.n_embd, inner + channels + heads]);
+    t.weight("ssm_conv1d", &[conv, channels]);
+    t.add("ssm_conv1d.bias", &[channels]);
+    t.add("ssm_dt.bias", &[heads]);
+    t.add("ssm_a", &[1, heads]);
+    t.add("ssm_d", &[1, heads]);
+    t.weight("ssm_norm", &[inner / groups, groups]);
+    t.weight("ssm_out", &[inner, s.n_embd]);
 }

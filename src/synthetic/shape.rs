@@ -1,6 +1,6 @@
 //! A shape: its hyper-parameters, as metadata, and its tensors.
 
-use super::layers::Tensors;
+use super::tensors::Tensors;
 use crate::gguf::meta::ValueType;
 use crate::gguf::write::Entry;
 use crate::gguf::Value;

@@ -1,12 +1,14 @@
 //! Models made around one op, and steps that both interpreters run.
 
 use crate::util::{assert_silent, exact, nmse, options, vulkan_plan};
-use pumex::cpu::Reference;
+use pumex::cpu::{Fast, Reference, Settings, Sizes};
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::Gguf;
 use pumex::plan::{Builder, Cols, LayerState, Plan, RecurrentSpec, Val, Weight, WeightInfo};
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
+use pumex_cpu::attention::Elements;
+use pumex_cpu::Float;
 
 /// Columns of the embedding.
 pub const DIM: usize = 256;
@@ -144,6 +146,17 @@ pub fn runs(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, options: Options, 
     compare(what, gguf, plan, bound, &mut runner, steps);
     assert_silent(&runner);
     true
+}
+
+/// The CPU's fast interpreter against the reference, likewise; with packed weights and with the file's.
+pub fn fast_agrees(what: &str, gguf: &Gguf, plan: &Plan, bound: f64) {
+    let elements = Elements::Floats(Float::F32);
+    let sizes = Sizes { n_ctx: 256, n_seqs: 2, max_rows: 64, cache_positions: None, k: elements, v: elements };
+    for in_place in [false, true] {
+        let settings = Settings { threads: Some(2), in_place, ..Settings::default() };
+        let mut runner = Fast::new(gguf, plan.clone(), sizes, &settings).unwrap();
+        compare(&format!("{what} on the CPU"), gguf, plan, bound, &mut runner, &STEPS);
+    }
 }
 
 /// Asserts that a runner with room for two sequences agrees with the reference over such steps.

@@ -1,6 +1,6 @@
 //! Formats of blocks of 256 with scales of scales.
 
-use super::{from, plus, u16_at, Source, PLAIN};
+use super::{add_bit, eight, from, halves_of_nibbles, plus, put_eight, times_8, u16_at, Source, PLAIN};
 use crate::layout::{Block, Codes, Layout, Scales};
 
 /// `d * scale * q - dmin * min`, two bits
@@ -21,9 +21,9 @@ pub struct Q8K;
 pub(super) fn quarters(bytes: &[u8], codes: &mut [u8; 256]) {
     for half in 0..2 {
         for k in 0..4 {
-            let codes = &mut codes[128 * half + 32 * k..][..32];
-            for (code, q) in codes.iter_mut().zip(&bytes[32 * half..][..32]) {
-                *code = q >> (2 * k) & 3;
+            for at in (0..32).step_by(8) {
+                let q = eight(bytes, 32 * half + at);
+                put_eight(codes, 128 * half + 32 * k + at, q >> (2 * k) & times_8(3));
             }
         }
     }
@@ -43,10 +43,7 @@ fn scale_mins(packed: &[u8], out: &mut Block) {
 #[inline(always)]
 fn runs(bytes: &[u8], codes: &mut [u8; 256]) {
     for (bytes, codes) in bytes.chunks_exact(32).zip(codes.chunks_exact_mut(64)) {
-        let (low, high) = codes.split_at_mut(32);
-        for ((q, low), high) in bytes.iter().zip(low).zip(high) {
-            (*low, *high) = (q & 15, q >> 4);
-        }
+        halves_of_nibbles(bytes, codes);
     }
 }
 
@@ -80,9 +77,7 @@ impl Source for Q3K {
         }
         quarters(&b[32..96], &mut out.codes);
         for (k, codes) in out.codes.chunks_exact_mut(32).enumerate() {
-            for (code, high) in codes.iter_mut().zip(&b[..32]) {
-                *code |= (high >> k & 1) << 2;
-            }
+            add_bit(&b[..32], k, codes, 2);
         }
     }
 }
@@ -111,9 +106,7 @@ impl Source for Q5K {
         scale_mins(&b[4..16], out);
         runs(&b[48..176], &mut out.codes);
         for (j, codes) in out.codes.chunks_exact_mut(32).enumerate() {
-            for (code, high) in codes.iter_mut().zip(&b[16..48]) {
-                *code |= (high >> j & 1) << 4;
-            }
+            add_bit(&b[16..48], j, codes, 4);
         }
     }
 }
@@ -132,8 +125,9 @@ impl Source for Q6K {
                 let low = &b[64 * half + 32 * (k % 2)..][..32];
                 let high = &b[128 + 32 * half..][..32];
                 let codes = &mut out.codes[128 * half + 32 * k..][..32];
-                for ((code, low), high) in codes.iter_mut().zip(low).zip(high) {
-                    *code = (low >> (4 * (k / 2)) & 15) | (high >> (2 * k) & 3) << 4;
+                for at in (0..32).step_by(8) {
+                    let low = eight(low, at) >> (4 * (k / 2)) & times_8(15);
+                    put_eight(codes, at, low | (eight(high, at) >> (2 * k) & times_8(3)) << 4);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Formats of blocks of 32 with one scale each.
 
-use super::{from, halves_of_nibbles, plus, u16_at, u32_at, Source, PLAIN};
+use super::{eight, from, halves_of_nibbles, plus, put_eight, times_8, u16_at, u32_at, Source, PLAIN};
 use crate::layout::{Block, Codes, Layout, Scales};
 
 /// `d * (q - 8)`
@@ -83,8 +83,8 @@ impl Source for Q8_0 {
     #[inline(always)]
     fn split(b: &[u8], out: &mut Block) {
         out.halves[0] = u16_at(b, 0);
-        for (code, q) in out.codes[..32].iter_mut().zip(&b[2..34]) {
-            *code = q ^ 0x80;
+        for at in (0..32).step_by(8) {
+            put_eight(&mut out.codes, at, eight(b, 2 + at) ^ times_8(0x80));
         }
     }
 }

@@ -33,6 +33,10 @@ macro_rules! common {
                 (_mm256_add_epi8(a.0, b.0), _mm256_add_epi8(a.1, b.1));
             fn look_up(table: Two<__m256i>, index: Two<__m256i>) -> Two<__m256i> =
                 (_mm256_shuffle_epi8(table.0, index.0), _mm256_shuffle_epi8(table.1, index.1));
+            fn words(p: *const u8, apart: usize) -> [Two<__m256i>; 4] = {
+                let (a, b) = (eight_words(p, apart), eight_words(p.add(8 * apart), apart));
+                [(a[0], b[0]), (a[1], b[1]), (a[2], b[2]), (a[3], b[3])]
+            };
             fn no_sum() -> Two<__m256i> = (_mm256_setzero_si256(), _mm256_setzero_si256());
             fn add_sums(a: Two<__m256i>, b: Two<__m256i>) -> Two<__m256i> =
                 (_mm256_add_epi32(a.0, b.0), _mm256_add_epi32(a.1, b.1));
@@ -116,6 +120,29 @@ macro_rules! common {
             }
         }
     };
+}
+
+/// Of eight rows of 16 bytes, `apart` bytes apart: their first words side by side, their second ones, and so on.
+///
+/// # Safety
+/// The machine has AVX2; the rows are there.
+#[inline(always)]
+unsafe fn eight_words(p: *const u8, apart: usize) -> [__m256i; 4] {
+    // SAFETY: the caller answers for the instructions and the rows.
+    unsafe {
+        let a = _mm256_loadu2_m128i(p.add(4 * apart).cast(), p.cast());
+        let b = _mm256_loadu2_m128i(p.add(5 * apart).cast(), p.add(apart).cast());
+        let c = _mm256_loadu2_m128i(p.add(6 * apart).cast(), p.add(2 * apart).cast());
+        let d = _mm256_loadu2_m128i(p.add(7 * apart).cast(), p.add(3 * apart).cast());
+        let (low, high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+        let (low2, high2) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+        [
+            _mm256_unpacklo_epi64(low, high),
+            _mm256_unpackhi_epi64(low, high),
+            _mm256_unpacklo_epi64(low2, high2),
+            _mm256_unpackhi_epi64(low2, high2),
+        ]
+    }
 }
 
 /// Sums of four products of unsigned with signed bytes; products of two must fit 16 bits.

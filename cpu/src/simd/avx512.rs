@@ -25,6 +25,23 @@ impl Simd for Avx512 {
         fn right<const N: u32>(a: __m512i) -> __m512i = _mm512_srli_epi16::<N>(a);
         fn left<const N: u32>(a: __m512i) -> __m512i = _mm512_slli_epi16::<N>(a);
         fn look_up(table: __m512i, index: __m512i) -> __m512i = _mm512_shuffle_epi8(table, index);
+        fn words(p: *const u8, apart: usize) -> [__m512i; 4] = {
+            // In each quarter a row; of four of these, the quarters are transposed. Closures would not have the instructions.
+            macro_rules! four { ($i:expr) => {{
+                let two = _mm256_loadu2_m128i(p.add(($i + 4) * apart).cast(), p.add($i * apart).cast());
+                let more = _mm256_loadu2_m128i(p.add(($i + 12) * apart).cast(), p.add(($i + 8) * apart).cast());
+                _mm512_inserti64x4::<1>(_mm512_castsi256_si512(two), more)
+            }}; }
+            let (a, b, c, d) = (four!(0), four!(1), four!(2), four!(3));
+            let (low, high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
+            let (low2, high2) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
+            [
+                _mm512_unpacklo_epi64(low, high),
+                _mm512_unpackhi_epi64(low, high),
+                _mm512_unpacklo_epi64(low2, high2),
+                _mm512_unpackhi_epi64(low2, high2),
+            ]
+        };
         fn no_sum() -> __m512i = _mm512_setzero_si512();
         fn biased_sum(correction: i32) -> __m512i = _mm512_set1_epi32(correction);
         fn dot(sum: __m512i, u: __m512i, a: *const i8) -> __m512i =

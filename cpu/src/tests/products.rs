@@ -100,8 +100,7 @@ fn products_of_every_format_agree_with_floats() {
                     let input = Input { floats: &x, acts: &acts };
                     for repack in [true, false] {
                         let shape = Shape { parts: 1, rows, cols };
-                        let no = |_: usize, _: &[u8]| Ok::<(), ()>(());
-                        let m = Matrix::new((&cpu.pool, isa), format, shape, &bytes, repack, &no).unwrap();
+                        let m = Matrix::new((&cpu.pool, isa), format, shape, &bytes, repack);
                         let mut out = vec![f32::NAN; rows * columns];
                         let part = Part { matrix: &m, scale: 1.0, bias: None };
                         cpu.multiply(&[part], &input, columns, false, (0, rows), &mut out);
@@ -134,8 +133,7 @@ fn gates_and_experts_agree_with_floats() {
             let (experts, rows, cols, used) = (6, 40, 256, 3);
             let (bytes, floats) = matrix(format, experts * rows, cols);
             let shape = Shape { parts: experts, rows, cols };
-            let no = |_: usize, _: &[u8]| Ok::<(), ()>(());
-            let m = Matrix::new((&cpu.pool, isa), format, shape, &bytes, true, &no).unwrap();
+            let m = Matrix::new((&cpu.pool, isa), format, shape, &bytes, true);
             for n in [1, 5] {
                 let x = noise(11, n * cols);
                 let mut acts = Acts::default();

@@ -40,7 +40,7 @@ impl About {
             ("model_n_params", json!(info.n_params)),
             ("n_batch", json!(e.batch_size)),
             ("n_ubatch", json!(e.ubatch_size)),
-            ("n_threads", json!(rayon::current_num_threads())),
+            ("n_threads", json!(e.cpu_threads())),
             ("cpu_mask", json!("0x0")),
             ("cpu_strict", json!(false)),
             ("poll", json!(0)),

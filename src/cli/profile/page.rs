@@ -1,6 +1,6 @@
 //! A profile as one HTML page that needs nothing else: a bar per layer, a roofline, the tables. No scripts.
 
-use pumex::profile::{Cost, OpCost, Profile, DISPATCH_US, FLAG_OVER};
+use pumex::profile::{Cost, OpCost, Profile, FLAG_OVER};
 
 use super::{cells, head, kinds, layers, About, COST};
 
@@ -138,7 +138,7 @@ fn roofline(p: &Profile, colours: &Colours<'_>) -> String {
     const HIGH: f64 = 420.0;
     const BOTTOM: f64 = 40.0;
     let shown: Vec<&OpCost> = p.ops.iter().filter(|op| op.cost.bytes > 0 && op.cost.gb_per_s > 0.0).collect();
-    let read = p.bandwidth.read / 1e9;
+    let read = p.roof.bandwidth.read / 1e9;
     let ends = |get: fn(&Cost) -> f64, more: f64| {
         let all = || shown.iter().map(|op| get(&op.cost).log10());
         (all().fold(more, f64::min).floor(), all().fold(more, f64::max).ceil())
@@ -169,8 +169,8 @@ fn roofline(p: &Profile, colours: &Colours<'_>) -> String {
     // GB/s that `bytes` reach at the most in one dispatch, so much slower.
     let roof = |slower: f64| -> String {
         let points = (0..=100).map(|i| x0 + (x1 - x0) * f64::from(i) / 100.0);
-        let points =
-            points.map(|v| (v, (10f64.powf(v) / (10f64.powf(v) / read / 1e3 + DISPATCH_US) / 1e3 / slower).log10()));
+        let points = points
+            .map(|v| (v, (10f64.powf(v) / (10f64.powf(v) / read / 1e3 + p.roof.start_us) / 1e3 / slower).log10()));
         points.filter(|(_, g)| *g >= y0).map(|(v, g)| format!("{:.1},{:.1} ", x(v), y(g))).collect()
     };
     out += &format!("<polyline class=\"roof\" points=\"{}\"/>", roof(1.0));

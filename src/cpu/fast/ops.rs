@@ -7,7 +7,9 @@ use crate::cpu::general::{Env, Floats};
 use crate::cpu::ops as plain;
 use crate::gguf::Gguf;
 use crate::plan::Plan;
-use crate::plan::{AttentionSpec, General, MatPart, Op, RopeNorm, RopeStyle, Rows, TopK, Val, Weight};
+use crate::plan::{
+    AttentionSpec, ExpertsMatMul, General, HeadMatMul, MatPart, Op, RopeNorm, RopeStyle, Rows, TopK, Val, Weight,
+};
 use crate::step::Row;
 use pumex_cpu::attention::{Queries, Run, Scores};
 use pumex_cpu::{rows as kernels, Choice, Input, Matrix, Part};
@@ -23,12 +25,14 @@ impl Fast<'_> {
         self.wanted.extend((0..rows.len()).filter(|&i| rows[i].has_output()));
         self.state.start(&self.plan, self.session.blocks(), rows);
         self.acts_of = None;
-        let ops = std::mem::take(&mut self.plan.ops);
-        for (index, op) in ops.iter().enumerate() {
+        let plan = self.plan.clone();
+        self.clock.start();
+        for (index, op) in plan.ops.iter().enumerate() {
             self.books.note_importance(&self.plan, &self.values, index);
             self.op(op, rows);
+            self.clock.op();
         }
-        self.plan.ops = ops;
+        self.clock.end();
     }
 
     fn op(&mut self, op: &Op, rows: &[Row]) {
@@ -188,7 +192,41 @@ impl Fast<'_> {
         self.put(out, result);
     }
 
+    /// Columns of a value as rows of their own, `[rows * groups, len]`, and a matrix for each group.
+    fn head_matmul(&mut self, h: &HeadMatMul) {
+        let (n, width, cols) = (self.rows_of(h.x.val), self.width(h.x.val), self.weights.matrix(h.weight).cols());
+        self.groups.clear();
+        for row in self.values[h.x.val.0].chunks_exact(width) {
+            let group = |g: usize| &row[h.x.at + g * h.x.stride..][..cols];
+            (0..h.heads).for_each(|g| self.groups.extend_from_slice(group(g)));
+        }
+        if self.weights.matrix(h.weight).takes_codes() {
+            self.acts.set(&self.cpu.pool, self.cpu.isa, &self.groups, cols);
+            self.acts_of = None;
+        }
+        let mut result = self.room(h.out.val, n);
+        let x = Input { floats: &self.groups, acts: &self.acts };
+        let at = (h.out.at, h.out.stride, self.width(h.out.val));
+        self.cpu.heads(self.weights.matrix(h.weight), &x, n, at, &mut result);
+        self.put(h.out.val, result);
+    }
+
+    fn experts_matmul(&mut self, e: &ExpertsMatMul) {
+        self.sort_choices(e.route, e.top_k);
+        let cols = self.weights.matrix(e.weight).cols();
+        self.prepare(e.x, cols, [e.weight].iter());
+        let mut result = self.room(e.out, self.rows_of(e.route));
+        let matrix = self.weights.matrix(e.weight);
+        self.cpu.experts(matrix, &self.input(e.x), &self.choices, e.own_input, &mut result);
+        self.put(e.out, result);
+    }
+
     fn general(&mut self, op: &General, rows: &[Row]) {
+        match op {
+            General::HeadMatMul(h) => return self.head_matmul(h),
+            General::ExpertsMatMul(e) => return self.experts_matmul(e),
+            _ => {}
+        }
         let Self { plan, states, values, wanted, weights, cpu, gguf, .. } = self;
         let floats = Held { gguf, plan, weights };
         let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| cpu.rows(out, width, f);

@@ -1,9 +1,9 @@
 //! The plan's weights as the kernels read them.
 
 use crate::gguf::Gguf;
-use crate::plan::{MatPart, Op, Plan, Weight, WeightInfo};
+use crate::plan::{General, MatPart, Op, Plan, Weight, WeightInfo};
 use crate::{Error, Result};
-use pumex_cpu::{Cpu, Matrix, Part, Shape};
+use pumex_cpu::{Cpu, Matrix, Part, Shape, Stored};
 
 /// By weight of the plan: what products read, and what is read as floats.
 pub(super) struct Weights<'a> {
@@ -40,7 +40,14 @@ fn roles(plan: &Plan) -> Vec<Role> {
             Op::Route { scales, .. } => vectors.extend(scales.iter().flatten()),
             Op::RopeKv { rope, .. } => vectors.extend(rope.q_norm.iter().chain(&rope.k_norm)),
             Op::Attend { spec, .. } => vectors.extend(spec.sinks),
-            Op::General(g) => vectors.extend(g.vectors()),
+            Op::General(g) => {
+                match g {
+                    General::HeadMatMul(h) => matrix(h.weight, h.heads),
+                    General::ExpertsMatMul(e) => matrix(e.weight, e.top_k.n_expert),
+                    _ => {}
+                }
+                vectors.extend(g.vectors());
+            }
             Op::Embed { .. } | Op::Sample { .. } => {}
         }
     }
@@ -57,34 +64,39 @@ fn inspect(gguf: &Gguf, w: &WeightInfo, from: usize, bytes: &[u8]) -> Result<()>
     Err(Error::file(gguf.path(), "non_finite_weight", what))
 }
 
+/// All of a weight, decoded.
+fn floats(gguf: &Gguf, w: &WeightInfo) -> Vec<f32> {
+    let data = gguf.data(&gguf.tensors()[w.tensor]);
+    let mut out = vec![0.0; w.rows * w.cols];
+    let row = w.cols / w.format.block_len * w.format.block_bytes;
+    for (i, out) in out.chunks_exact_mut(w.cols).enumerate() {
+        let at = i % (data.len() / row).max(1) * row;
+        w.format.decode_row(&data[at..][..row], out);
+    }
+    out
+}
+
 impl<'a> Weights<'a> {
     /// Checks all of them, and packs those that products read.
     pub fn new(gguf: &'a Gguf, plan: &Plan, cpu: &Cpu, repack: bool) -> Result<Self> {
+        let roles = roles(plan);
+        let of_file = || plan.weights.iter().zip(&roles).filter(|(w, _)| !w.is_from_host());
+        let sources: Vec<Stored<'a, '_, Error>> = of_file()
+            .map(|(w, role)| Stored {
+                format: w.format,
+                shape: Shape { parts: role.parts.max(1), rows: w.rows / role.parts.max(1), cols: w.cols },
+                data: gguf.data(&gguf.tensors()[w.tensor]),
+                // What no product reads is looked at all the same.
+                repack: repack && role.parts > 0,
+                inspect: Box::new(|from: usize, bytes: &[u8]| inspect(gguf, w, from, bytes)),
+            })
+            .collect();
+        let mut loaded = Matrix::load((&cpu.pool, cpu.isa), &sources)?.into_iter();
         let (mut matrices, mut vectors) = (Vec::new(), Vec::new());
-        for (w, role) in plan.weights.iter().zip(roles(plan)) {
-            if w.is_from_host() {
-                matrices.push(None);
-                vectors.push(Vec::new());
-                continue;
-            }
-            let data = gguf.data(&gguf.tensors()[w.tensor]);
-            let look = |from: usize, bytes: &[u8]| inspect(gguf, w, from, bytes);
-            let shape = Shape { parts: role.parts.max(1), rows: w.rows / role.parts.max(1), cols: w.cols };
-            let of = (&cpu.pool, cpu.isa);
-            // What no product reads is looked at all the same.
-            let matrix = Matrix::new(of, w.format, shape, data, repack && role.parts > 0, &look)?;
-            matrices.push((role.parts > 0).then_some(matrix));
-            let mut vector = Vec::new();
-            if role.vector {
-                let len = w.rows * w.cols;
-                vector.resize(len, 0.0);
-                let row = w.cols / w.format.block_len * w.format.block_bytes;
-                for (i, out) in vector.chunks_exact_mut(w.cols).enumerate() {
-                    let at = i % (data.len() / row).max(1) * row;
-                    w.format.decode_row(&data[at..][..row], out);
-                }
-            }
-            vectors.push(vector);
+        for (w, role) in plan.weights.iter().zip(&roles) {
+            let matrix = if w.is_from_host() { None } else { loaded.next() };
+            matrices.push(matrix.filter(|_| role.parts > 0));
+            vectors.push(if role.vector && !w.is_from_host() { floats(gguf, w) } else { Vec::new() });
         }
         Ok(Weights { matrices, vectors })
     }
@@ -95,6 +107,11 @@ impl<'a> Weights<'a> {
     /// If no product of the plan does.
     pub fn matrix(&self, w: Weight) -> &Matrix<'a> {
         self.matrices[w.0].as_ref().unwrap_or_else(|| panic!("weight {} is a matrix of a product", w.0))
+    }
+
+    /// Bytes that a product with all of a weight reads, if one does.
+    pub fn bytes(&self, w: Weight) -> Option<u64> {
+        self.matrices[w.0].as_ref().map(|m| m.len_bytes() as u64)
     }
 
     /// All of a weight as floats.

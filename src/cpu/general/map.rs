@@ -70,7 +70,7 @@ impl Env<'_> {
         match of {
             Operand::Arg(Arg::Cols(c)) => Cow::Borrowed(self.cols(*c, row, g, len)),
             Operand::Arg(Arg::PerGroup(c)) => Cow::Borrowed(self.cols(*c, row, g, 1)),
-            Operand::Arg(Arg::Number(x)) => Cow::Owned(vec![*x]),
+            Operand::Arg(Arg::Number(x)) => Cow::Borrowed(std::slice::from_ref(x)),
             Operand::Floats(w, true) => Cow::Borrowed(&w[g..=g]),
             Operand::Floats(w, false) => Cow::Borrowed(&w[g * len % w.len()..][..len]),
             Operand::Arg(Arg::Weight(_) | Arg::GroupWeight(_)) => Cow::Borrowed(&[]),
@@ -120,13 +120,14 @@ impl Env<'_> {
     pub(super) fn normalize(&mut self, n: &Normalize) {
         let gathers = self.plan.values[n.out.val.0].rows == Rows::Output;
         let gathers = gathers && self.plan.values[n.x.val.0].rows == Rows::Step;
-        let vector = |w: Option<Weight>| w.map(|w| self.floats.vector(w).into_owned());
+        let floats = self.floats;
+        let vector = |w: Option<Weight>| w.map(|w| floats.vector(w));
         let (weight, bias) = (vector(n.weight), vector(n.bias));
         self.write(n.out, n.groups, n.len, |env, row, out| {
             let row = if gathers { env.wanted[row] } else { row };
             for (g, out) in out.chunks_exact_mut(n.len).enumerate() {
                 normalized(n.kind, n.eps, env.cols(n.x, row, g, n.len), out);
-                let at = |w: &Vec<f32>| g * n.len % w.len();
+                let at = |w: &[f32]| g * n.len % w.len();
                 if let Some(w) = &weight {
                     out.iter_mut().zip(&w[at(w)..]).for_each(|(o, w)| *o *= w);
                 }
@@ -138,16 +139,18 @@ impl Env<'_> {
     }
 
     pub(super) fn rotate(&mut self, r: &Rotate) {
-        let (rope, inv_freq) = (r.rope, self.plan.ropes.get(r.rope.table).cloned().unwrap_or_default());
+        let (rope, plan) = (r.rope, self.plan);
+        let inv_freq = plan.ropes.get(rope.table).map_or(&[][..], |table| table);
         let len = r.len.max(rope.dims);
         self.write(r.x, r.groups, len, |env, row, out| {
             let pos = env.rows[row].pos;
             let factor = r.temperature.map_or(1.0, |t| temperature(t, pos));
+            let turn = |f: &f32| (pos as f32 * if r.back { -f } else { *f }).sin_cos();
+            let turns: Vec<(f32, f32)> = inv_freq.iter().take(rope.dims / 2).map(turn).collect();
             for (g, out) in out.chunks_exact_mut(len).enumerate() {
                 out.copy_from_slice(env.cols(r.x, row, g, len));
                 if rope.dims > 0 {
-                    let signed: Vec<f32> = inv_freq.iter().map(|f| if r.back { -f } else { *f }).collect();
-                    ops::rope(out, pos, rope, &signed);
+                    ops::turn(out, rope, &turns);
                     out[..rope.dims].iter_mut().for_each(|x| *x *= r.magnitude);
                 }
                 out[..r.len].iter_mut().for_each(|x| *x *= factor);
@@ -156,7 +159,8 @@ impl Env<'_> {
     }
 
     pub(super) fn positions(&mut self, weight: Weight, out: Val) {
-        let (dim, table) = (self.width(out), self.floats.vector(weight).into_owned());
+        let (dim, floats) = (self.width(out), self.floats);
+        let table = floats.vector(weight);
         let cols = crate::plan::Cols { val: out, at: 0, stride: dim };
         self.write(cols, 1, dim, |env, row, out| {
             let at = env.rows[row].pos as usize * dim % table.len();

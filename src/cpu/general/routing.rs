@@ -50,7 +50,8 @@ pub fn choose(c: &Choose, bias: Option<&[f32]>, logits: &[f32], out: &mut [f32])
 
 impl Env<'_> {
     pub(super) fn choose(&mut self, c: &Choose) {
-        let bias = c.bias.map(|w| self.floats.vector(w).into_owned());
+        let floats = self.floats;
+        let bias = c.bias.map(|w| floats.vector(w));
         let (n, out) = (c.top_k.n_expert, Cols { val: c.out, at: 0, stride: 0 });
         self.write(out, 1, 4 * c.top_k.k, |env, row, out| {
             let logits = env.cols(Cols { val: c.logits, at: 0, stride: 0 }, row, 0, n);
