@@ -2,7 +2,8 @@
 //!
 //! [`Tokenizer::from_gguf`] takes the `tokenizer.ggml.*` keys and checks them once; afterwards every id below
 //! [`Tokenizer::n_vocab`] decodes and every text encodes. Vocabularies: byte-level BPE ("gpt2"), SentencePiece-style BPE
-//! ("llama"), WordPiece ("bert"), Unigram ("t5"), and none at all, for models that are fed ids. [`Stream`] turns generated ids into whole characters.
+//! ("llama"), WordPiece ("bert"), Unigram ("t5"), and none at all, for models that are fed ids. [`Stream`] turns generated ids into
+//! whole characters.
 
 mod bpe;
 mod special;
