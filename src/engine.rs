@@ -97,6 +97,8 @@ pub struct Options {
 pub struct Debug {
     /// Lets one dispatch do several ops; off, every op has its own.
     pub fuse: bool,
+    /// Scans many rows of a sequence by windows; off, row by row.
+    pub chunks: bool,
     /// Multiplies several rows at a time by cooperative matrices, where the device has them.
     pub matrices: bool,
     /// Lets one dispatch do the layers of one row, as stages (the megakernel); by the policy where it is not told.
@@ -142,6 +144,7 @@ impl Default for Debug {
     fn default() -> Self {
         Debug {
             fuse: true,
+            chunks: true,
             matrices: true,
             megakernel: None,
             megakernel_groups: None,

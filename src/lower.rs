@@ -17,6 +17,7 @@ mod product;
 mod recurrent;
 mod route;
 mod rows;
+mod scan;
 mod side_by_side;
 pub mod sizes;
 pub mod target;

@@ -20,7 +20,7 @@ mod state;
 
 pub use attention::{AttentionSpec, Mask, BIAS_REACH};
 pub use builder::Builder;
-pub use general::{Act, Arg, General, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Temperature};
+pub use general::{Act, Arg, Dot, General, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Temperature};
 pub use inputs::{Input, Routed};
 pub use op::Op;
 pub use parts::{Access, Cols, ExpertPart, MatPart, Norm, Rope, RopeNorm, RopeStyle, Router, TopK};
@@ -101,6 +101,8 @@ pub struct Plan {
     /// Tables of RoPE: radians per position of each rotated pair, `[rope_dims / 2]` each, and of attention's biases. Layers name
     /// theirs.
     pub ropes: Vec<Vec<f32>>,
+    /// Those that take their place in a context of more positions than so many (longrope).
+    pub long_ropes: Option<(usize, Vec<Vec<f32>>)>,
     /// Vocabulary size.
     pub n_vocab: usize,
     /// Context the model was trained for.
@@ -123,6 +125,15 @@ impl Plan {
     /// Keys and values of each layer that keeps some, with the layer's index.
     pub fn kv_layers(&self) -> impl Iterator<Item = (usize, &KvSpec)> {
         self.layers.iter().enumerate().filter_map(|(i, layer)| Some((i, layer.kv()?)))
+    }
+
+    /// The plan for contexts of up to `n_ctx` positions: longrope has other frequencies in long ones.
+    #[must_use]
+    pub fn for_context(mut self, n_ctx: usize) -> Plan {
+        if let Some((_, long)) = self.long_ropes.take_if(|(above, _)| n_ctx > *above) {
+            self.ropes = long;
+        }
+        self
     }
 
     /// Where each table of RoPE starts when they lie one after the other, in floats.

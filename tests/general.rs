@@ -3,13 +3,14 @@
 //! again where another one's state was.
 
 mod made;
+mod scans;
 
 use crate::util::sample;
-use made::{agrees, cols, Made, DIM, EXACT};
+use made::{agrees, cols, keeps, Made, DIM, EXACT};
 use pumex::plan::{
-    Act, Arg, AttentionSpec, Builder, Choose, Cols, Conv, ExpertsBias, ExpertsMatMul, Gating, General, Groups,
-    HeadMatMul, Join, KvSpec, LayerState, Map, Mask, MatPart, NormKind, Normalize, RecurrentSpec, Rope, RopeNorm,
-    RopeStyle, Rotate, Scan, ScanKind, Shift, Temperature, TopK, Val, Weight,
+    Act, Arg, AttentionSpec, Choose, Conv, Dot, ExpertsBias, ExpertsMatMul, Gating, General, Groups, HeadMatMul, Join,
+    KvSpec, LayerState, Map, Mask, MatPart, NormKind, Normalize, Rope, RopeNorm, RopeStyle, Rotate, Shift, Temperature,
+    TopK, Val, Weight,
 };
 
 const ACTS: [Act; 16] = [
@@ -33,11 +34,6 @@ const ACTS: [Act; 16] = [
 
 fn part(weight: Weight) -> MatPart {
     MatPart { weight, bias: None, scale: 1.0 }
-}
-
-/// A state of so many floats.
-fn keeps(floats: usize) -> Vec<LayerState> {
-    vec![LayerState::Recurrent(RecurrentSpec { parts: vec![("state", vec![floats])] })]
 }
 
 #[test]
@@ -98,6 +94,29 @@ fn operands_of_every_kind_meet() {
             out
         });
         if !agrees(&format!("operand {i}, {join:?}"), &gguf, &plan, EXACT) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn dot_products_of_groups_are_the_references() {
+    for (i, (groups, len)) in [(1, DIM), (4, 60), (5, 7), (3, 1)].into_iter().cycle().take(12).enumerate() {
+        let mut made = Made::new(2.0);
+        let (own, all, each) = (made.floats(groups, len, 1.0), made.floats(1, len, 1.0), made.floats(1, groups, 1.0));
+        let (gguf, plan) = made.plan(&[], &[], |b, x| {
+            let out = b.copy(x);
+            let x = Arg::Cols(cols(x, 1 % groups, len + 1 % groups));
+            let other = [Arg::Weight(own), Arg::Weight(all), Arg::GroupWeight(each), Arg::Number(0.25)];
+            let (a, b_arg) = if i < 8 { (x, other[i % 4]) } else { (other[i % 4], x) };
+            let (act, scale) = if i == 3 { (Act::Tanh, 0.3) } else { (Act::Same, 1.5) };
+            b.general(General::Dot(Dot { act, scale, a, b: b_arg, groups, len, out: cols(out, 2, 9) }));
+            // The length of columns.
+            let length = b.dot((groups, len), x, x, (Act::Sqrt, 1.0));
+            b.copy_into(b.all(length), cols(out, 100, groups), 1, groups);
+            out
+        });
+        if !agrees(&format!("{i}: {groups} of {len}"), &gguf, &plan, EXACT) {
             return;
         }
     }
@@ -323,83 +342,6 @@ fn shifted_rows_are_those_before() {
         out
     });
     agrees("shift", &gguf, &plan, EXACT);
-}
-
-/// A scan over columns of the embedding: decays between 0 and 1, or logarithms of them, and rates above 0.
-fn scan(b: &mut Builder, x: Val, s: &Scan) -> Val {
-    let (log, of) = (s.kind == ScanKind::Delta, if s.decay_per_column { s.heads * s.k_dim } else { s.heads });
-    let decay = cols(b.parts("decay", of), 0, if s.decay_per_column { s.k_dim } else { 1 });
-    let (act, scale) = if log { (Act::Softplus, -0.3) } else { (Act::Sigmoid, 1.0) };
-    b.map_into(decay, (1, of), (act, Arg::Cols(cols(x, 11, 0)), scale), (Join::Add, Arg::Number(0.0)));
-    let rate = cols(b.parts("rate", s.heads), 0, 1);
-    b.map_into(rate, (1, s.heads), (Act::Softplus, Arg::Cols(cols(x, 2, 0)), 1.0), (Join::Add, Arg::Number(0.0)));
-    let out = b.parts("out", s.heads * s.v_dim);
-    let [q, k] = [1, 40].map(|at| cols(x, at, s.k_dim));
-    let small = b.act(x, Act::Tanh, 0.5);
-    let v = cols(x, 30, s.v_dim);
-    let scan = Scan {
-        q,
-        k: Cols { val: small, ..k },
-        v,
-        decay: s.decay.map(|_| decay),
-        rate: s.rate.map(|_| rate),
-        a: s.a.map(|_| cols(small, 5, 3)),
-        b: s.b.map(|_| cols(small, 60, 2)),
-        out: cols(out, 0, s.v_dim),
-        ..*s
-    };
-    b.general(General::Scan(scan));
-    out
-}
-
-#[test]
-fn recurrences_are_the_references() {
-    let there = Some(cols(Val(0), 0, 0));
-    let plain = Scan {
-        kind: ScanKind::Gla,
-        heads: 4,
-        v_dim: 12,
-        k_dim: 20,
-        groups: 4,
-        tiled: false,
-        q: cols(Val(0), 0, 0),
-        k: cols(Val(0), 0, 0),
-        v: cols(Val(0), 0, 0),
-        decay: there,
-        decay_per_column: true,
-        rate: None,
-        a: None,
-        b: None,
-        factor: None,
-        scale: 0.5,
-        layer: 0,
-        at: 3,
-        out: cols(Val(0), 0, 0),
-    };
-    let none = Scan { decay: None, decay_per_column: false, ..plain };
-    let kinds = [
-        ("mamba", Scan { kind: ScanKind::Mamba, rate: there, heads: 33, v_dim: 1, k_dim: 16, groups: 1, ..none }, 16),
-        ("mamba 2", Scan { kind: ScanKind::Mamba, rate: there, groups: 2, ..none }, 1),
-        (
-            "delta",
-            Scan { kind: ScanKind::Delta, rate: there, decay_per_column: false, tiled: true, groups: 2, ..plain },
-            0,
-        ),
-        ("delta by columns", Scan { kind: ScanKind::Delta, rate: there, v_dim: 7, ..plain }, 0),
-        ("wkv6", Scan { kind: ScanKind::Wkv6, ..plain }, 20),
-        ("gla", Scan { k_dim: 64, heads: 2, groups: 1, ..plain }, 0),
-        ("wkv7", Scan { kind: ScanKind::Wkv7, a: there, b: there, ..plain }, 0),
-    ];
-    for (name, s, factors) in kinds {
-        let mut made = Made::new(1.0);
-        // The reference's factors of Mamba are below 0.
-        let factor = (factors > 0).then(|| made.negative(s.heads, factors));
-        let s = Scan { factor, ..s };
-        let (gguf, plan) = made.plan(&keeps(s.at + s.heads * s.v_dim * s.k_dim), &[], |b, x| scan(b, x, &s));
-        if !agrees(name, &gguf, &plan, EXACT) {
-            return;
-        }
-    }
 }
 
 /// Heads that are not rotated, of which one or none is normed, and widths that no matrix has.

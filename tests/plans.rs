@@ -1,9 +1,15 @@
-//! Snapshots of plans: a model change shows here as a change of text.
+//! Snapshots of plans: a model change shows here as a change of text. `PUMEX_BLESS=1 cargo test plans` writes those of families anew.
 
 use crate::util::{demo_path, shared};
 use pumex::gguf::Gguf;
+use pumex::kernel::lacking;
+use pumex::lower::dump::{explain, DryRun, Explained};
+use pumex::lower::CacheType;
 use pumex::model;
-use pumex::plan::Placement;
+use pumex::plan::{Placement, Plan};
+use pumex::policy::devices;
+use pumex::vk::Caps;
+use std::path::{Path, PathBuf};
 
 const LLAMA_FIRST_LAYER: &str = "\
 llama: 6 x kv 2 x 64, vocab 4096
@@ -57,4 +63,89 @@ fn values_alive_together_never_share_bytes_and_each_layer_has_few_barriers() {
     assert!(barriers <= 8 * plan.layers.len() + 3, "{barriers}");
     let all: u64 = place.sizes.iter().sum();
     assert!(place.len_bytes < all / 2, "the arena is reused");
+}
+
+/// Tiny models of families.
+fn families() -> Vec<(String, PathBuf)> {
+    let Some(shared) = shared() else { return Vec::new() };
+    let files = std::fs::read_dir(shared.join("models/archs")).unwrap().map(|entry| entry.unwrap().path());
+    let named = files.filter(|path| path.extension().is_some_and(|e| e == "gguf"));
+    let mut all: Vec<(String, PathBuf)> =
+        named.map(|path| (path.file_stem().unwrap().to_string_lossy().into_owned(), path)).collect();
+    all.sort();
+    all
+}
+
+/// A step that would run: one of a prompt or, of one row, of decoding.
+fn step(plan: &Plan, caps: &Caps, rows: usize) -> Result<Explained, String> {
+    let cache_types = (CacheType::F16, CacheType::F16);
+    let run = DryRun { plan, caps, rows, decode_batch: rows == 1, outputs: 1, cache_types, len: 200 };
+    explain(&run).map_err(|e| e.to_string())
+}
+
+/// Dispatches between barriers on a line each, alike lines that follow each other once.
+fn dispatches(of: &Explained) -> String {
+    let mut groups: Vec<(usize, Vec<&str>)> = Vec::new();
+    for d in &of.dispatches {
+        match groups.last_mut().filter(|_| !d.barrier) {
+            Some((_, group)) => group.push(&d.module),
+            None => groups.push((1, vec![&d.module])),
+        }
+    }
+    groups.dedup_by(|next, kept| {
+        let same = next.1 == kept.1;
+        kept.0 += if same { next.0 } else { 0 };
+        same
+    });
+    let line = |(times, group): &(usize, Vec<&str>)| {
+        let times = if *times > 1 { format!("{times} x ") } else { String::new() };
+        format!("{times}{}\n", group.join(", "))
+    };
+    groups.iter().map(line).collect()
+}
+
+#[test]
+fn plans_of_families_and_what_they_dispatch_are_as_reviewed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/plans");
+    let bless = std::env::var_os("PUMEX_BLESS").is_some();
+    for (name, path) in families() {
+        let plan = model::plan(&Gguf::open(&path).unwrap()).unwrap();
+        let mut text = plan.to_string();
+        for rows in [1, 40] {
+            let step = step(&plan, &devices::h200(), rows).unwrap();
+            let (count, layers) = (step.dispatches.len(), plan.layers.len());
+            let per_layer = count as f64 / layers as f64;
+            text += &format!("\n# H200, {rows} rows: {count} dispatches, {per_layer:.1} for each of {layers} layers\n");
+            text += &dispatches(&step);
+        }
+        let file = folder.join(format!("{name}.txt"));
+        if bless {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&file, &text).unwrap();
+        }
+        let known = std::fs::read_to_string(&file).unwrap_or_default();
+        let differs = known.lines().zip(text.lines()).find(|(a, b)| a != b);
+        assert!(known == text, "{}: first difference {differs:#?}", file.display());
+    }
+}
+
+/// Every op of every family has a kernel that every class of device can run.
+#[test]
+fn no_family_needs_the_cpu() {
+    for (name, path) in families() {
+        let plan = model::plan(&Gguf::open(&path).unwrap()).unwrap();
+        for (device, caps) in devices::all() {
+            for rows in [1, 5, 40] {
+                let step = step(&plan, &caps, rows).unwrap_or_else(|e| panic!("{name} on {device}, {rows} rows: {e}"));
+                for d in &step.dispatches {
+                    let of = format!("{name} on {device}, {rows} rows: {}", d.module);
+                    let kernel = pumex_shaders::kernels::find(d.module.split('.').next().unwrap()).unwrap();
+                    assert!(pumex_shaders::module(&d.module).is_some(), "{of}: no module");
+                    assert_eq!(lacking(kernel.needs, &caps), None, "{of}");
+                    let size = d.constants.iter().find(|(name, _)| *name == "SIZE").map_or(1, |(_, size)| *size);
+                    assert!(size <= caps.max_workgroup_invocations, "{of}: {size} threads");
+                }
+            }
+        }
+    }
 }

@@ -30,6 +30,24 @@ fn shapes_have_the_sizes_of_real_files() {
     }
 }
 
+/// Millions of weights, as published; the text side alone.
+#[test]
+fn shapes_of_families_have_the_weights_that_are_published() {
+    for (shape, millions) in [
+        ("mistral-small-24b", 23_572.0),
+        ("gemma3-12b", 11_766.0),
+        ("phi-4", 14_660.0),
+        ("gpt-oss-20b", 20_915.0),
+        ("qwen3next-80b-a3b", 79_674.0),
+        ("deepseek-v2-lite", 15_706.0),
+        ("granite-4-h-small", 32_207.0),
+        ("falcon-h1-7b", 7_586.0),
+    ] {
+        let found = engine::model_info(&made(shape, "Q8_0")).unwrap().n_params as f64 / 1e6;
+        assert!((found / millions - 1.0).abs() < 2e-3, "{shape}: {found} million weights, expected {millions}");
+    }
+}
+
 #[test]
 fn every_shape_is_a_model_and_every_recipe_finite() {
     for shape in synthetic::SHAPES {

@@ -18,6 +18,7 @@ mod pack;
 mod pool;
 mod product;
 pub mod rows;
+pub mod scan;
 mod simd;
 #[cfg(test)]
 mod tests;

@@ -3,3 +3,4 @@
 
 mod attention;
 mod products;
+mod scans;

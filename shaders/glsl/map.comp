@@ -10,20 +10,13 @@ layout(constant_id = 4) const uint B_KIND = 0;
 layout(constant_id = 5) const uint OUTPUT_ROWS = 0; // 1: a row for each output row
 #include "push/map.glsl"
 #include "lib/act.glsl"
-
-float operand(uint kind, F32 from, uint row, uint g, uint i, uint stride, uint width, float number) {
-    if (kind == OPERAND_COLUMNS) return from.v[row * width + g * stride + i];
-    if (kind == OPERAND_PER_GROUP) return from.v[row * width + g * stride];
-    if (kind == OPERAND_WEIGHT) return from.v[g * len % width + i];
-    if (kind == OPERAND_GROUP_WEIGHT) return from.v[g];
-    return number;
-}
+#include "lib/operand.glsl"
 
 void main() {
     const uint row = gl_WorkGroupID.y, at = gl_GlobalInvocationID.x, g = at / len, i = at % len;
     if (row >= params.w[OUTPUT_ROWS == 1 ? STEP_OUTPUTS : STEP_ROWS] || g >= groups) return;
-    const float x = operand(A_KIND, a, row, g, i, a_stride, a_width, a_number);
-    const float other = operand(B_KIND, b, row, g, i, b_stride, b_width, b_number);
+    const float x = operand(A_KIND, a, row, g, i, len, a_stride, a_width, a_number);
+    const float other = operand(B_KIND, b, row, g, i, len, b_stride, b_width, b_number);
     const float scaled = scale * acted(ACT, x, vec4(p[0], p[1], p[2], p[3]));
     y.v[row * y_width + g * y_stride + i] = TIMES == 1 ? scaled * other : scaled + other;
 }

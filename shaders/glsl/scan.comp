@@ -1,61 +1,50 @@
 // A recurrence over the rows of a sequence, SCAN_*: a subgroup holds ROWS of the V_DIM rows of a head's state, [V_DIM, K_DIM], and
-// goes from row to row of the sequence, whose first one in the step it stands for.
+// goes from row to row of the sequence, whose first one in the step it stands for. Of a decode batch that is one pass over the state.
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint KIND = 0;
-layout(constant_id = 2) const uint HEADS = 1;
-layout(constant_id = 3) const uint V_DIM = 1;
-layout(constant_id = 4) const uint K_DIM = 1;
-layout(constant_id = 5) const uint GROUPS = 1;
-layout(constant_id = 6) const uint TILED = 0;   // 1: head h is of group h % GROUPS
-layout(constant_id = 7) const uint DECAYS = 0;  // per head: 1 or K_DIM; 0: none
-layout(constant_id = 8) const uint FACTORS = 0; // likewise
-layout(constant_id = 9) const uint RATED = 0;
 layout(constant_id = 10) const uint ROWS = 1;   // divides V_DIM
 layout(constant_id = 11) const uint LANES = 1;  // threads of a subgroup
-// Columns of a row, and from one group to the next, of each input.
-layout(constant_id = 12) const uint Q_WIDTH = 1;
-layout(constant_id = 13) const uint Q_STRIDE = 1;
-layout(constant_id = 14) const uint K_WIDTH = 1;
-layout(constant_id = 15) const uint K_STRIDE = 1;
-layout(constant_id = 16) const uint V_WIDTH = 1;
-layout(constant_id = 17) const uint V_STRIDE = 1;
-layout(constant_id = 18) const uint DECAY_WIDTH = 1;
-layout(constant_id = 19) const uint DECAY_STRIDE = 1;
-layout(constant_id = 20) const uint RATE_WIDTH = 1;
-layout(constant_id = 21) const uint RATE_STRIDE = 1;
-layout(constant_id = 22) const uint A_WIDTH = 1;
-layout(constant_id = 23) const uint A_STRIDE = 1;
-layout(constant_id = 24) const uint B_WIDTH = 1;
-layout(constant_id = 25) const uint B_STRIDE = 1;
-layout(constant_id = 26) const uint Y_WIDTH = 1;
-layout(constant_id = 27) const uint Y_STRIDE = 1;
-#include "words/general.glsl"
-#include "push/scan.glsl"
-#include "lib/sequence.glsl"
+layout(constant_id = 28) const uint QUADS = 0;  // 1: threads have columns by fours, each aligned, and all have some
+#include "lib/scan.glsl"
 const uint EACH = (K_DIM + LANES - 1) / LANES; // columns of a thread
 const uint SLICES = V_DIM / ROWS;
 
 // What the next row of the sequence brings.
 float next_q[EACH], next_k[EACH], next_fade[EACH], next_a[EACH], next_b[EACH], next_v[ROWS], next_rate;
 
-float factor_of(uint head, uint i) { return FACTORS == 0 ? 0.0 : factor.v[FACTORS == 1 ? head : head * K_DIM + i]; }
+// A thread's column of that number.
+uint column(uint e) {
+    const uint lane = gl_SubgroupInvocationID;
+    return QUADS == 1 ? (e / 4 * LANES + lane) * 4 + e % 4 : lane + e * LANES;
+}
+
+#define ASK(into, from, at) \
+    if (QUADS == 1) { \
+        [[unroll]] for (uint e = 0; e < EACH / 4; e++) { \
+            const vec4 four = F32x4(uvec2(from)).v[((at) + column(4 * e)) / 4]; \
+            [[unroll]] for (uint j = 0; j < 4; j++) into[4 * e + j] = four[j]; \
+        } \
+    } else { \
+        [[unroll]] for (uint e = 0; e < EACH; e++) into[e] = column(e) < K_DIM ? from.v[(at) + column(e)] : 0.0; \
+    }
 
 void ask(uint row, uint head, uint group, uint v0) {
-    next_rate = RATED == 1 ? rate.v[row * RATE_WIDTH + head * RATE_STRIDE] : 1.0;
-    [[unroll]] for (uint e = 0; e < EACH; e++) {
-        const uint at = gl_SubgroupInvocationID + e * LANES, i = min(at, K_DIM - 1);
-        const bool there = at < K_DIM;
-        next_q[e] = there ? q.v[row * Q_WIDTH + group * Q_STRIDE + i] : 0.0;
-        next_k[e] = there ? k.v[row * K_WIDTH + group * K_STRIDE + i] : 0.0;
-        next_fade[e] = DECAYS > 0 ? decay.v[row * DECAY_WIDTH + head * DECAY_STRIDE + (DECAYS == 1 ? 0 : i)] : 1.0;
-        if (KIND != SCAN_WKV7) continue;
-        next_a[e] = there ? a.v[row * A_WIDTH + head * A_STRIDE + i] : 0.0;
-        next_b[e] = there ? b.v[row * B_WIDTH + head * B_STRIDE + i] : 0.0;
+    next_rate = rate_of(row, head);
+    ASK(next_q, q, row * Q_WIDTH + group * Q_STRIDE)
+    ASK(next_k, k, row * K_WIDTH + group * K_STRIDE)
+    if (DECAYS == 2) {
+        ASK(next_fade, decay, row * DECAY_WIDTH + head * DECAY_STRIDE)
+    } else {
+        const float all = decay_of(row, head, 0);
+        [[unroll]] for (uint e = 0; e < EACH; e++) next_fade[e] = all;
+    }
+    if (KIND == SCAN_WKV7) {
+        ASK(next_a, a, row * A_WIDTH + head * A_STRIDE)
+        ASK(next_b, b, row * B_WIDTH + head * B_STRIDE)
     }
     [[unroll]] for (uint r = 0; r < ROWS; r++) next_v[r] = v.v[row * V_WIDTH + head * V_STRIDE + v0 + r];
 }
@@ -64,18 +53,19 @@ void main() {
     const uint row = gl_WorkGroupID.y, item = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID, lane = gl_SubgroupInvocationID;
     if (row >= params.w[STEP_ROWS] || item >= HEADS * SLICES) return;
     if (row_before(row) != NO_ROW) return;
-    const uint head = item / SLICES, v0 = item % SLICES * ROWS;
-    const uint group = TILED == 1 ? head % GROUPS : head / (HEADS / GROUPS);
+    const uint head = item / SLICES, v0 = item % SLICES * ROWS, group = group_of(head);
+    ask(row, head, group, v0); // where the state is has to be read first
     F32 kept = state_of(row);
     const uint from = (head * V_DIM + v0) * K_DIM;
     const bool fresh = step_pos(params, row) == 0;
     float s[ROWS * EACH], factors[EACH];
-    [[unroll]] for (uint e = 0; e < EACH; e++) {
-        const uint i = lane + e * LANES;
-        factors[e] = factor_of(head, min(i, K_DIM - 1));
-        [[unroll]] for (uint r = 0; r < ROWS; r++) s[r * EACH + e] = fresh || i >= K_DIM ? 0.0 : kept.v[from + r * K_DIM + i];
+    // What is there before position 0 may be no number.
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        float one[EACH];
+        ASK(one, kept, from + r * K_DIM)
+        [[unroll]] for (uint e = 0; e < EACH; e++) s[r * EACH + e] = fresh ? 0.0 : one[e];
     }
-    ask(row, head, group, v0);
+    [[unroll]] for (uint e = 0; e < EACH; e++) factors[e] = factor_of(head, min(column(e), K_DIM - 1));
     uint after = row_after(row);
     for (uint at = row; at != NO_ROW;) {
         float qs[EACH], ks[EACH], fades[EACH], as[EACH], bs[EACH], vs[ROWS];
@@ -84,9 +74,7 @@ void main() {
         [[unroll]] for (uint e = 0; e < EACH; e++) {
             qs[e] = next_q[e];
             ks[e] = next_k[e];
-            fades[e] = next_fade[e];
-            if (KIND == SCAN_DELTA && DECAYS > 0) fades[e] = exp(fades[e]);
-            if (KIND == SCAN_MAMBA) fades[e] = exp(by * factors[e]);
+            fades[e] = fade_of(next_fade[e], by, factors[e]);
             if (KIND != SCAN_WKV7) continue;
             as[e] = next_a[e];
             bs[e] = next_b[e];
@@ -120,10 +108,16 @@ void main() {
         at = after;
         after = later;
     }
-    [[unroll]] for (uint e = 0; e < EACH; e++) {
-        const uint i = lane + e * LANES;
-        [[unroll]] for (uint r = 0; r < ROWS; r++) {
-            if (i < K_DIM) kept.v[from + r * K_DIM + i] = s[r * EACH + e];
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        if (QUADS == 1) {
+            [[unroll]] for (uint e = 0; e < EACH / 4; e++) {
+                const uint at = r * EACH + 4 * e;
+                F32x4(uvec2(kept)).v[(from + r * K_DIM + column(4 * e)) / 4] = vec4(s[at], s[at + 1], s[at + 2], s[at + 3]);
+            }
+        } else {
+            [[unroll]] for (uint e = 0; e < EACH; e++) {
+                if (column(e) < K_DIM) kept.v[from + r * K_DIM + column(e)] = s[r * EACH + e];
+            }
         }
     }
 }

@@ -95,6 +95,8 @@ constants! {
     ACT_XIELU = 14;
     /// One by the number.
     ACT_INVERSE = 15;
+    /// `sqrt(x)`
+    ACT_SQRT = 16;
     /// Columns of each group.
     OPERAND_COLUMNS = 0;
     /// A column per group.

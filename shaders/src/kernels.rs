@@ -106,6 +106,47 @@ pub const MEGAKERNEL_FORMATS: [&str; 14] = [
 pub const MEGAKERNEL_MOE_FORMATS: [&str; 8] =
     ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "iq4_xs+q5_k", "mxfp4+q8_0", "iq3_s_expanded+q4_k"];
 
+/// Of recurrences: shapes, and where columns are.
+const SCAN: [(&str, u32); 26] = [
+    ("SIZE", 0),
+    ("KIND", 1),
+    ("HEADS", 2),
+    ("V_DIM", 3),
+    ("K_DIM", 4),
+    ("GROUPS", 5),
+    ("TILED", 6),
+    ("DECAYS", 7),
+    ("FACTORS", 8),
+    ("RATED", 9),
+    ("Q_WIDTH", 12),
+    ("Q_STRIDE", 13),
+    ("K_WIDTH", 14),
+    ("K_STRIDE", 15),
+    ("V_WIDTH", 16),
+    ("V_STRIDE", 17),
+    ("DECAY_WIDTH", 18),
+    ("DECAY_STRIDE", 19),
+    ("RATE_WIDTH", 20),
+    ("RATE_STRIDE", 21),
+    ("A_WIDTH", 22),
+    ("A_STRIDE", 23),
+    ("B_WIDTH", 24),
+    ("B_STRIDE", 25),
+    ("Y_WIDTH", 26),
+    ("Y_STRIDE", 27),
+];
+
+/// Those and more.
+const fn scan<const MORE: usize, const ALL: usize>(more: [(&'static str, u32); MORE]) -> [(&'static str, u32); ALL] {
+    assert!(SCAN.len() + MORE == ALL, "as many as both have");
+    let (mut all, mut i) = ([("", 0); ALL], 0);
+    while i < ALL {
+        all[i] = if i < SCAN.len() { SCAN[i] } else { more[i - SCAN.len()] };
+        i += 1;
+    }
+    all
+}
+
 /// 1: weights lie as a structure of arrays, not as blocks.
 const SOA: (&str, u32) = ("SOA", 20);
 
@@ -327,6 +368,12 @@ pub const KERNELS: &[Kernel] = &[
         spec: &[("SIZE", 0), ("ACT", 1), ("TIMES", 2), ("A_KIND", 3), ("B_KIND", 4), ("OUTPUT_ROWS", 5)],
     },
     Kernel {
+        name: "dot",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        spec: &[("SIZE", 0), ("ACT", 1), ("A_KIND", 2), ("B_KIND", 3)],
+    },
+    Kernel {
         name: "normalize",
         formats: Formats::None,
         needs: Needs::Nothing,
@@ -355,37 +402,19 @@ pub const KERNELS: &[Kernel] = &[
         name: "scan",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &[
-            ("SIZE", 0),
-            ("KIND", 1),
-            ("HEADS", 2),
-            ("V_DIM", 3),
-            ("K_DIM", 4),
-            ("GROUPS", 5),
-            ("TILED", 6),
-            ("DECAYS", 7),
-            ("FACTORS", 8),
-            ("RATED", 9),
-            ("ROWS", 10),
-            ("LANES", 11),
-            ("Q_WIDTH", 12),
-            ("Q_STRIDE", 13),
-            ("K_WIDTH", 14),
-            ("K_STRIDE", 15),
-            ("V_WIDTH", 16),
-            ("V_STRIDE", 17),
-            ("DECAY_WIDTH", 18),
-            ("DECAY_STRIDE", 19),
-            ("RATE_WIDTH", 20),
-            ("RATE_STRIDE", 21),
-            ("A_WIDTH", 22),
-            ("A_STRIDE", 23),
-            ("B_WIDTH", 24),
-            ("B_STRIDE", 25),
-            ("Y_WIDTH", 26),
-            ("Y_STRIDE", 27),
-            ALONE,
-        ],
+        spec: &scan::<4, 30>([("ROWS", 10), ("LANES", 11), ("QUADS", 28), ALONE]),
+    },
+    Kernel {
+        name: "scan_pairs",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        spec: &scan::<2, 28>([("CHUNK", 28), ("PARTS", 29)]),
+    },
+    Kernel {
+        name: "scan_chunks",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        spec: &scan::<2, 28>([("CHUNK", 28), ("COLS", 29)]),
     },
     Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, spec: &[] },
     Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, spec: &[("COPY", 1)] },

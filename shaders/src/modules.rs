@@ -9,6 +9,7 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/attn_split.bin"),
     include_bytes!("../spirv/choose.bin"),
     include_bytes!("../spirv/conv.bin"),
+    include_bytes!("../spirv/dot.bin"),
     include_bytes!("../spirv/embed.bin"),
     include_bytes!("../spirv/experts_bias.bin"),
     include_bytes!("../spirv/fragment_layout.bin"),
@@ -36,6 +37,8 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/router.bin"),
     include_bytes!("../spirv/sample.bin"),
     include_bytes!("../spirv/scan.bin"),
+    include_bytes!("../spirv/scan_chunks.bin"),
+    include_bytes!("../spirv/scan_pairs.bin"),
     include_bytes!("../spirv/square_sums.bin"),
     include_bytes!("../spirv/stream.bin"),
 ];

@@ -2,6 +2,7 @@
 //! products, keys and values in blocks that the session's tables name.
 
 mod ops;
+mod scan;
 mod state;
 mod weights;
 
@@ -135,6 +136,7 @@ impl<'a> Fast<'a> {
         let cpu = threads.cpu.clone();
         let weights = Weights::new(gguf, &plan, &cpu, threads.repack)?;
         let Sizes { n_ctx, n_seqs, max_rows, .. } = sizes;
+        let plan = plan.for_context(n_ctx);
         let limits = Limits { n_vocab: plan.n_ids(), n_ctx, max_rows, n_seqs };
         let blocks = match sizes.cache_positions {
             Some(positions) => positions.div_ceil(KV_BLOCK),

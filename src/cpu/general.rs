@@ -35,7 +35,8 @@ impl States {
         self.0[to as usize] = self.0[from as usize].clone();
     }
 
-    fn of(&mut self, seq: u32, layer: usize) -> &mut Vec<f32> {
+    /// What a layer keeps of a sequence.
+    pub(super) fn of(&mut self, seq: u32, layer: usize) -> &mut Vec<f32> {
         &mut self.0[seq as usize][layer]
     }
 }
@@ -72,6 +73,7 @@ impl Env<'_> {
     pub fn run(&mut self, op: &General) {
         match op {
             General::Map(m) => self.map(m),
+            General::Dot(d) => self.dot(d),
             General::Normalize(n) => self.normalize(n),
             General::Rotate(r) => self.rotate(r),
             General::Positions { weight, out } => self.positions(*weight, *out),

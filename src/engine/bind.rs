@@ -49,6 +49,7 @@ impl Program {
             at,
             soa: self.device.stages_weights(),
             fuse: self.debug.fuse,
+            chunks: self.debug.chunks,
             max_rows: state.layout.max_rows(),
             n_ctx: self.n_ctx,
             cache_types: self.cache_types,

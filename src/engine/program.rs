@@ -53,6 +53,10 @@ impl Program {
     /// Memory that ran out.
     pub fn new(on: Bases, plan: Arc<Plan>, arena_bytes: u64, options: &Options, n_ctx: usize) -> Result<Program> {
         let Bases { device, kernels, codebooks } = on;
+        let plan = match &plan.long_ropes {
+            Some(_) => Arc::new(Arc::unwrap_or_clone(plan).for_context(n_ctx)),
+            None => plan,
+        };
         let tables = plan.ropes.concat();
         let ropes = device.buffer("ropes", ropes_bytes(&plan), Class::Params)?;
         ropes.write(0, bytemuck::cast_slice(&tables));
@@ -93,6 +97,7 @@ pub(super) fn arena_bytes(
         at: &at,
         soa: device.stages_weights(),
         fuse: options.debug.fuse,
+        chunks: options.debug.chunks,
         max_rows,
         n_ctx: 1,
         cache_types: (options.cache_type_k, options.cache_type_v),

@@ -53,6 +53,7 @@ pushes!(
     Argmax,
     Megakernel,
     Map,
+    Dot,
     Normalize,
     Rotate,
     Positions,

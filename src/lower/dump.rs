@@ -206,6 +206,7 @@ fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, &Lowered) -> T) -> 
         at: &at,
         soa: !caps.unified,
         fuse: true,
+        chunks: true,
         max_rows,
         n_ctx: plan.n_ctx_train.max(run.len),
         cache_types: run.cache_types,

@@ -3,7 +3,8 @@
 use super::dispatch::{Access, Module, Touched};
 use super::Lowering;
 use crate::plan::{
-    Act, Arg, Cols, General, HeadMatMul, Join, Map, MatPart, NormKind, Normalize, RopeStyle, Rotate, Rows, Val, Weight,
+    Act, Arg, Cols, Dot, General, HeadMatMul, Join, Map, MatPart, NormKind, Normalize, RopeStyle, Rotate, Rows, Val,
+    Weight,
 };
 use crate::policy::{self, matrix::chunk_len};
 use crate::{Error, Result};
@@ -40,6 +41,7 @@ impl Lowering<'_> {
         }
         match op {
             General::Map(m) => self.map(m),
+            General::Dot(d) => self.dot(d),
             General::Normalize(n) => self.normalize(n),
             General::Rotate(r) => self.rotate(r),
             General::Positions { weight, out } => self.positions(*weight, *out),
@@ -71,7 +73,8 @@ impl Lowering<'_> {
     }
 
     fn map(&mut self, m: &Map) {
-        let (a, b) = (self.operand(m.a, m), self.operand(m.b, m));
+        let shape = (m.groups, m.len);
+        let (a, b) = (self.operand(m.a, shape), self.operand(m.b, shape));
         let (act, p) = act(m.act);
         let push = push::Map {
             a: a.at,
@@ -106,7 +109,36 @@ impl Lowering<'_> {
         self.emit(Module::of("map"), constants, push, grid, Touched { reads, writes });
     }
 
-    fn operand(&self, arg: Arg, m: &Map) -> Operand {
+    fn dot(&mut self, d: &Dot) {
+        let shape = (d.groups, d.len);
+        let (a, b) = (self.operand(d.a, shape), self.operand(d.b, shape));
+        let (act, p) = act(d.act);
+        let push = push::Dot {
+            a: a.at,
+            b: b.at,
+            y: self.at(d.out),
+            params: self.t.at.params,
+            a_stride: a.stride,
+            a_width: a.width,
+            b_stride: b.stride,
+            b_width: b.width,
+            y_stride: d.out.stride as u32,
+            y_width: self.width(d.out.val) as u32,
+            len: d.len as u32,
+            scale: d.scale,
+            a_number: a.number,
+            b_number: b.number,
+            p,
+        };
+        let caps = self.t.caps;
+        let threads = if d.len <= NARROW { caps.subgroup_size } else { policy::row_threads(caps) };
+        let constants = vec![("SIZE", threads), ("ACT", act), ("A_KIND", a.kind), ("B_KIND", b.kind)];
+        let reads = a.read.into_iter().chain(b.read).collect();
+        let touched = Touched { reads, writes: vec![self.groups(d.out, d.groups, 1)] };
+        self.emit(Module::of("dot"), constants, push, [self.shape.rows, d.groups, 1], touched);
+    }
+
+    fn operand(&self, arg: Arg, (groups, len): (usize, usize)) -> Operand {
         let none = Operand { kind: c::OPERAND_NUMBER, at: 0, stride: 0, width: 0, number: 0.0, read: None };
         let weight = |kind, w: Weight| {
             let read = self.matrices([w]).pop();
@@ -117,11 +149,11 @@ impl Lowering<'_> {
             at: self.at(cols),
             stride: cols.stride as u32,
             width: self.width(cols.val) as u32,
-            read: Some(self.groups(cols, m.groups, len)),
+            read: Some(self.groups(cols, groups, len)),
             ..none
         };
         match arg {
-            Arg::Cols(cols) => columns(c::OPERAND_COLUMNS, cols, m.len),
+            Arg::Cols(cols) => columns(c::OPERAND_COLUMNS, cols, len),
             Arg::PerGroup(cols) => columns(c::OPERAND_PER_GROUP, cols, 1),
             Arg::Weight(w) => weight(c::OPERAND_WEIGHT, w),
             Arg::GroupWeight(w) => weight(c::OPERAND_GROUP_WEIGHT, w),
@@ -304,7 +336,7 @@ impl Lowering<'_> {
     }
 }
 
-/// An operand of a map, as the kernel takes it.
+/// An operand of a map or a dot product, as the kernel takes it.
 struct Operand {
     kind: u32,
     at: u64,
@@ -330,6 +362,7 @@ fn act(act: Act) -> (u32, [f32; 4]) {
         Act::Softplus => plain(c::ACT_SOFTPLUS),
         Act::Exp => plain(c::ACT_EXP),
         Act::Inverse => plain(c::ACT_INVERSE),
+        Act::Sqrt => plain(c::ACT_SQRT),
         Act::Clamp(low, high) => (c::ACT_CLAMP, [low, high, 0.0, 0.0]),
         Act::SoftCap(cap) => (c::ACT_SOFT_CAP, [cap, 0.0, 0.0, 0.0]),
         Act::SiluClamped(alpha, limit) => (c::ACT_SILU_CLAMPED, [alpha, limit, 0.0, 0.0]),

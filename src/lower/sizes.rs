@@ -2,6 +2,7 @@
 //! planned before any is taken.
 
 use super::rows::{sample_parts, MAX_K};
+use super::scan;
 use super::target::{Shape, Target};
 use super::{fused, Packing};
 use crate::plan::{General, Op, Placement, Plan};
@@ -31,6 +32,7 @@ pub fn split_reduction(caps: &Caps, plan: &Plan, max_rows: usize) -> SplitReduct
     let (mut bytes, mut counters) = (argmax.unwrap_or(8).max(8 * candidates), max_rows);
     let pairs = plan.ops.iter().map(|op| match op {
         Op::General(General::ExpertsMatMul(e)) => ROUTE_BYTES * max_rows * e.top_k.k,
+        Op::General(General::Scan(s)) => scan::workspace(caps, plan, s, max_rows),
         _ => 0,
     });
     bytes = bytes.max(pairs.max().unwrap_or(0));

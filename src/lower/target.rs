@@ -126,6 +126,8 @@ pub struct Target<'a> {
     pub soa: bool,
     /// Merges ops.
     pub fuse: bool,
+    /// Scans many rows of a sequence by windows, instead of one by one.
+    pub chunks: bool,
     /// Most rows of a step.
     pub max_rows: usize,
     /// Positions a sequence may have.

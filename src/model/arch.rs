@@ -3,6 +3,8 @@
 pub mod afmoe;
 pub mod apertus;
 pub mod arcee;
+pub mod arctic;
+pub mod arwkv7;
 pub mod baichuan;
 pub mod bailingmoe;
 pub mod bailingmoe2;
@@ -11,6 +13,7 @@ pub mod bitnet;
 pub mod bloom;
 pub mod chatglm;
 pub mod codeshell;
+pub mod cogvlm;
 pub mod cohere2;
 pub mod cohere2moe;
 pub mod command_r;
@@ -18,6 +21,8 @@ pub mod dbrx;
 pub mod deci;
 pub mod deepseek;
 pub mod deepseek2;
+pub mod deepseek2_ocr;
+pub mod deepseek32;
 pub mod dots1;
 pub mod dream;
 pub mod ernie4_5;
@@ -30,10 +35,12 @@ pub mod falcon_h1;
 pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
+pub mod gemma3n;
 pub mod gemma4;
 pub mod gemma_embedding;
 pub mod glm4;
 pub mod glm4moe;
+pub mod glm_dsa;
 pub mod gpt2;
 pub mod gpt_oss;
 pub mod gptneox;
@@ -42,6 +49,7 @@ pub mod granite_swa;
 pub mod granitehybrid;
 pub mod grok;
 pub mod hunyuan_dense;
+pub mod hy_v3;
 pub mod internlm2;
 pub mod jais;
 pub mod jais2;
@@ -49,6 +57,7 @@ pub mod jamba;
 pub mod jina_bert_v2;
 pub mod jina_bert_v3;
 pub mod kimi_linear;
+pub mod laguna;
 pub mod lfm2;
 pub mod llada;
 pub mod llada_moe;
@@ -58,6 +67,7 @@ pub mod llama_embed;
 pub mod maincoder;
 pub mod mamba;
 pub mod mamba2;
+pub mod maple;
 pub mod mellum;
 pub mod mimo2;
 pub mod minicpm;
@@ -66,6 +76,8 @@ pub mod minimax_m2;
 pub mod mistral3;
 pub mod modern_bert;
 pub mod mpt;
+pub mod muse_glimmer;
+pub mod nanbeige;
 pub mod nemotron;
 pub mod nemotron_h;
 pub mod neo_bert;
@@ -81,6 +93,7 @@ pub mod pangu_embedded;
 pub mod phi2;
 pub mod phi3;
 pub mod plamo;
+pub mod plamo2;
 pub mod plamo3;
 pub mod plm;
 pub mod qwen;
@@ -93,13 +106,19 @@ pub mod qwen3next;
 pub mod qwen3vl;
 pub mod refact;
 pub mod rnd1;
+pub mod rwkv6;
+pub mod rwkv6qwen2;
+pub mod rwkv7;
 pub mod seed_oss;
 pub mod smallthinker;
 pub mod smollm3;
+pub mod spark2_5;
 pub mod stablelm;
 pub mod starcoder;
 pub mod starcoder2;
+pub mod step35;
 pub mod t5encoder;
+pub mod talkie;
 pub mod xverse;
 
 use crate::gguf::Gguf;
@@ -119,6 +138,8 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "afmoe", plan: afmoe::plan },
     Arch { name: "apertus", plan: apertus::plan },
     Arch { name: "arcee", plan: arcee::plan },
+    Arch { name: "arctic", plan: arctic::plan },
+    Arch { name: "arwkv7", plan: arwkv7::plan },
     Arch { name: "baichuan", plan: baichuan::plan },
     Arch { name: "bailingmoe", plan: bailingmoe::plan },
     Arch { name: "bailingmoe2", plan: bailingmoe2::plan },
@@ -127,6 +148,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "bloom", plan: bloom::plan },
     Arch { name: "chatglm", plan: chatglm::plan },
     Arch { name: "codeshell", plan: codeshell::plan },
+    Arch { name: "cogvlm", plan: cogvlm::plan },
     Arch { name: "cohere2", plan: cohere2::plan },
     Arch { name: "cohere2moe", plan: cohere2moe::plan },
     Arch { name: "command-r", plan: command_r::plan },
@@ -134,6 +156,8 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "deci", plan: deci::plan },
     Arch { name: "deepseek", plan: deepseek::plan },
     Arch { name: "deepseek2", plan: deepseek2::plan },
+    Arch { name: "deepseek2-ocr", plan: deepseek2_ocr::plan },
+    Arch { name: "deepseek32", plan: deepseek32::plan },
     Arch { name: "dots1", plan: dots1::plan },
     Arch { name: "dream", plan: dream::plan },
     Arch { name: "ernie4_5", plan: ernie4_5::plan },
@@ -148,7 +172,9 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "gemma-embedding", plan: gemma_embedding::plan },
     Arch { name: "gemma2", plan: gemma2::plan },
     Arch { name: "gemma3", plan: gemma3::plan },
+    Arch { name: "gemma3n", plan: gemma3n::plan },
     Arch { name: "gemma4", plan: gemma4::plan },
+    Arch { name: "glm-dsa", plan: glm_dsa::plan },
     Arch { name: "glm4", plan: glm4::plan },
     Arch { name: "glm4moe", plan: glm4moe::plan },
     Arch { name: "gpt-oss", plan: gpt_oss::plan },
@@ -162,6 +188,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "hunyuan-dense", plan: hunyuan_dense::plan },
     Arch { name: "hunyuan-moe", plan: hunyuan_dense::plan },
     Arch { name: "hunyuan_vl", plan: hunyuan_dense::plan },
+    Arch { name: "hy_v3", plan: hy_v3::plan },
     Arch { name: "internlm2", plan: internlm2::plan },
     Arch { name: "jais", plan: jais::plan },
     Arch { name: "jais2", plan: jais2::plan },
@@ -169,6 +196,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "jina-bert-v2", plan: jina_bert_v2::plan },
     Arch { name: "jina-bert-v3", plan: jina_bert_v3::plan },
     Arch { name: "kimi-linear", plan: kimi_linear::plan },
+    Arch { name: "laguna", plan: laguna::plan },
     Arch { name: "lfm2", plan: lfm2::plan },
     Arch { name: "lfm2moe", plan: lfm2::plan },
     Arch { name: "llada", plan: llada::plan },
@@ -179,6 +207,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "maincoder", plan: maincoder::plan },
     Arch { name: "mamba", plan: mamba::plan },
     Arch { name: "mamba2", plan: mamba2::plan },
+    Arch { name: "maple", plan: maple::plan },
     Arch { name: "mellum", plan: mellum::plan },
     Arch { name: "mimo2", plan: mimo2::plan },
     Arch { name: "minicpm", plan: minicpm::plan },
@@ -188,6 +217,8 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "mistral4", plan: deepseek2::plan },
     Arch { name: "modern-bert", plan: modern_bert::plan },
     Arch { name: "mpt", plan: mpt::plan },
+    Arch { name: "muse-glimmer", plan: muse_glimmer::plan },
+    Arch { name: "nanbeige", plan: nanbeige::plan },
     Arch { name: "nemotron", plan: nemotron::plan },
     Arch { name: "nemotron_h", plan: nemotron_h::plan },
     Arch { name: "nemotron_h_moe", plan: nemotron_h::plan },
@@ -205,6 +236,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "phi3", plan: phi3::plan },
     Arch { name: "phimoe", plan: phi3::plan },
     Arch { name: "plamo", plan: plamo::plan },
+    Arch { name: "plamo2", plan: plamo2::plan },
     Arch { name: "plamo3", plan: plamo3::plan },
     Arch { name: "plm", plan: plm::plan },
     Arch { name: "qwen", plan: qwen::plan },
@@ -216,17 +248,24 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "qwen35moe", plan: qwen35::plan },
     Arch { name: "qwen3moe", plan: qwen3::plan },
     Arch { name: "qwen3next", plan: qwen3next::plan },
+    Arch { name: "qwen3tts", plan: qwen3vl::plan },
     Arch { name: "qwen3vl", plan: qwen3vl::plan },
     Arch { name: "qwen3vlmoe", plan: qwen3vl::plan },
     Arch { name: "refact", plan: refact::plan },
     Arch { name: "rnd1", plan: rnd1::plan },
+    Arch { name: "rwkv6", plan: rwkv6::plan },
+    Arch { name: "rwkv6qwen2", plan: rwkv6qwen2::plan },
+    Arch { name: "rwkv7", plan: rwkv7::plan },
     Arch { name: "seed_oss", plan: seed_oss::plan },
     Arch { name: "smallthinker", plan: smallthinker::plan },
     Arch { name: "smollm3", plan: smollm3::plan },
+    Arch { name: "spark2_5", plan: spark2_5::plan },
     Arch { name: "stablelm", plan: stablelm::plan },
     Arch { name: "starcoder", plan: starcoder::plan },
     Arch { name: "starcoder2", plan: starcoder2::plan },
+    Arch { name: "step35", plan: step35::plan },
     Arch { name: "t5encoder", plan: t5encoder::plan },
+    Arch { name: "talkie", plan: talkie::plan },
     Arch { name: "xverse", plan: xverse::plan },
 ];
 

@@ -49,6 +49,8 @@ pub struct Config {
     pub n_ctx_train: usize,
     /// Whether rows see none that come later.
     pub causal: bool,
+    /// Context before its positions were stretched.
+    pub n_ctx_orig: usize,
 }
 
 /// Scaling of RoPE.
@@ -247,7 +249,8 @@ impl Config {
         let n_head = r.by_layer("attention.head_count", n, Some(&vec![0; n]), 1024)?;
         let n_head_kv = r.by_layer("attention.head_count_kv", n, Some(&n_head), 1024)?;
         for (h, kv) in n_head.iter().zip(&n_head_kv) {
-            if *kv > 0 && (!h.is_multiple_of(*kv) || *h == 0) {
+            // RWKV's files count key/value heads alone.
+            if *kv > 0 && (!h.is_multiple_of(*kv) || *h == 0) && !r.has("wkv.head_size") {
                 return Err(r.bad("attention.head_count_kv", &format!("a divisor of head_count {h}"), kv));
             }
         }
@@ -307,6 +310,10 @@ impl Config {
             window: r.int("attention.sliding_window", Some(0), 0, u64::from(u32::MAX))?,
             n_ctx_train,
             causal: r.flag("attention.causal", true)?,
+            n_ctx_orig: match r.int("rope.scaling.original_context_length", Some(0), 0, u64::from(u32::MAX))? {
+                0 => n_ctx_train,
+                n => n,
+            },
         })
     }
 

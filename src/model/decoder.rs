@@ -1,9 +1,13 @@
 //! The decoder that most families share: attention and a feed-forward block per layer, each with its norms, around a residual
 //! stream. A family says where it differs; what its file's tensors say themselves is read off them.
 
+mod altup;
 mod attention;
+mod beside;
 mod block;
 mod delta;
+mod dense;
+mod experts;
 mod ffn;
 mod head;
 mod keys;
@@ -11,6 +15,8 @@ mod mamba;
 mod mixer;
 mod mla;
 mod per_layer;
+mod plamo_mamba;
+mod rwkv;
 mod short_conv;
 
 use block::Block;
@@ -78,8 +84,24 @@ pub struct Table {
     pub factors: bool,
 }
 
+/// Limits of the gate and of what it is multiplied with, by layer; 0 for none.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Of each layer.
+    pub by_layer: Vec<f32>,
+    /// Whether the gate is limited before its activation, instead of after it.
+    pub before: bool,
+}
+
+impl Limits {
+    /// Of a layer: the limit, and whether it comes before the activation.
+    fn of(&self, i: usize) -> Option<(f32, bool)> {
+        self.by_layer.get(i).filter(|limit| **limit > 1e-6).map(|limit| (*limit, self.before))
+    }
+}
+
 /// How rows reach experts, and what those do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Moe {
     /// What logits become.
     pub gating: Gating,
@@ -99,6 +121,10 @@ pub struct Moe {
     pub average: Option<f32>,
     /// Whether the block beside the experts is the layer's dense one.
     pub dense_beside: bool,
+    /// Whether experts and the dense block beside them have norms of their own.
+    pub own_norms: bool,
+    /// Limits of gate and up, by layer, of experts and of the block beside them.
+    pub limits: [Option<Limits>; 2],
 }
 
 /// A family: what differs between decoders. [`Family::of`] gives llama's.
@@ -172,6 +198,26 @@ pub struct Family {
     pub per_layer: usize,
     /// Name of the last norm.
     pub output_norm: &'static str,
+    /// Whether norms have no weights.
+    pub bare_norms: bool,
+    /// Whether embedded rows are normed, without weights.
+    pub embedding_norm: bool,
+    /// Whether `layer_output_scale` is a factor of the embedding, which is added, instead of one of what the layer gives.
+    pub embedding_skip: bool,
+    /// Epsilon of the norms of what blocks give, where it is one of their own.
+    pub post_eps: Option<f32>,
+    /// How often the layers are gone through, with weights that are the same and states that are not.
+    pub loops: usize,
+    /// Whether the last norm stands between the rounds too.
+    pub loop_norm: bool,
+    /// What becomes of the gate of what heads give.
+    pub gate_act: Act,
+    /// Layers halve what they give each so many; 0 for never.
+    pub halve_every: usize,
+    /// Residual streams.
+    pub streams: usize,
+    /// So many first layers have gates that are less than so many deviations above their mean cut off.
+    pub sparse_layers: (usize, f32),
     /// Prefixes of tensors that are not read.
     pub ignored: Vec<String>,
     /// Whether the plan gives embeddings: rows of the last norm, with no product after it.
@@ -231,6 +277,8 @@ impl Family {
                 by_residual: false,
                 average: None,
                 dense_beside: false,
+                own_norms: false,
+                limits: [None, None],
             },
             recurrent: Recurrent::default(),
             mla: MlaSizes::default(),
@@ -242,6 +290,16 @@ impl Family {
             v_norm: false,
             per_layer: 0,
             output_norm: "output_norm",
+            bare_norms: false,
+            embedding_norm: false,
+            embedding_skip: false,
+            post_eps: None,
+            loops: 1,
+            loop_norm: false,
+            gate_act: Act::Sigmoid,
+            halve_every: 0,
+            streams: 1,
+            sparse_layers: (0, 0.0),
             ignored: (c.n_layer..c.n_layer_all)
                 .map(|i| format!("blk.{i}."))
                 .chain(["cls".into(), "dense_".into()])
@@ -295,27 +353,41 @@ impl Family {
         let c = &self.c;
         self.ignored.iter().for_each(|prefix| w.ignore(prefix));
         let head = Head::declare(&mut w, &self);
-        let blocks: Vec<Block> = (0..c.n_layer).map(|i| Block::declare(&mut w, &self, i)).collect();
+        let blocks: Vec<Block> = (0..c.n_layer / self.loops).map(|i| Block::declare(&mut w, &self, i)).collect();
         let per_layer = (self.per_layer > 0).then(|| per_layer::Inputs::declare(&mut w, &self));
-        let ropes = self.ropes(&mut w);
+        let altup = (self.streams > 1).then(|| altup::AltUp::declare(&mut w, &self));
+        let (ropes, long_ropes) = self.ropes(&mut w);
+        let long_ropes = long_ropes.map(|tables| (self.c.n_ctx_orig, tables));
         let states = self.states();
 
         let mut p = Builder::new(w.finish()?);
         let mut x = head.embed(&mut p, &self);
+        if let Some(altup) = altup {
+            let x = altup.run(&mut p, &self, &blocks, per_layer.as_ref(), x);
+            let logits = head.logits(&mut p, &self, x);
+            return Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train));
+        }
         let inputs = per_layer.as_ref().map(|inputs| inputs.run(&mut p, &self, x)); // [n, layers * per_layer]
-        for (i, block) in blocks.iter().enumerate() {
-            x = self.block(&mut p, block, i, x);
-            x = block.after.run(&mut p, &self, i, inputs, x);
+        let embedded = self.embedding_skip.then(|| p.copy(x));
+        let mut first = None;
+        let rounds = std::iter::repeat_n(&blocks, self.loops).flatten();
+        for (i, block) in rounds.enumerate() {
+            if self.loop_norm && i > 0 && i % blocks.len() == 0 {
+                x = head.normed(&mut p, &self, x);
+            }
+            x = self.block(&mut p, block, i, (x, &mut first));
+            x = block.after.run(&mut p, &self, i, inputs.or(embedded), x);
         }
         let logits = match self.embeds {
             true => head.embedding(&mut p, &self, blocks.last().and_then(|b| b.output_norm), x),
             false => head.logits(&mut p, &self, x),
         };
-        Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train))
+        let plan = p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train);
+        Ok(Plan { long_ropes, ..plan })
     }
 
-    /// A layer: `[n, dim]` → `[n, dim]`.
-    fn block(&self, p: &mut Builder, b: &Block, i: usize, x: Val) -> Val {
+    /// A layer: `[n, dim]` → `[n, dim]`. `first` is what the first layer hands on to the others, if it does.
+    fn block(&self, p: &mut Builder, b: &Block, i: usize, (x, first): (Val, &mut Option<Val>)) -> Val {
         let layer = &self.layers[i];
         let h = self.normed(p, b.attn_norm, x);
         // Beside attention, the feed-forward block must see what the residual stream was before.
@@ -324,8 +396,7 @@ impl Family {
             Parallel::Shared => Some(h),
             Parallel::Own => Some(self.normed(p, b.ffn_norm, x)),
         };
-        // A router that looks at the layer's input needs its product before that changes.
-        let by = self.moe.by_residual.then(|| b.ffn.as_ref().and_then(|f| f.router(p, x))).flatten();
+        let ahead = b.ffn.as_ref().and_then(|f| f.ahead(p, self, x));
         let before = b.attn_end_norm_2.map(|_| p.act(x, Act::Same, 1.0));
         let mut x = x;
         let h = match b.attn_norm_2 {
@@ -333,7 +404,7 @@ impl Family {
             None => h,
         };
         for (mixer, state) in b.mixers.iter().zip([i, self.c.n_layer + i]) {
-            let out = mixer.run(p, self, layer, state, h); // [n, heads * v_dim]
+            let out = mixer.run(p, self, layer, state, (h, first)); // [n, heads * v_dim]
             x = self.join(p, out, mixer.output(), b.attn_post_norm, x);
         }
         x = self.normed(p, b.attn_end_norm, x);
@@ -347,7 +418,7 @@ impl Family {
             None => self.normed(p, b.ffn_norm, x),
         };
         if let Some(f) = &b.ffn {
-            x = f.run(p, self, (i, h, by), b.ffn_post_norm, x);
+            x = f.run(p, self, (i, h, ahead), b.ffn_post_norm, x);
         }
         self.ended(p, b, x)
     }
@@ -378,31 +449,41 @@ impl Family {
 
     /// Adds a value to the residual stream, by way of a norm if there is one.
     fn join_value(&self, p: &mut Builder, out: Val, norm: Option<LayerNorm>, x: Val) -> Val {
-        let out = self.normed(p, norm, out);
+        let out = self.normed_by(p, norm, self.post_eps.unwrap_or(self.c.eps), out);
         p.add(out, self.residual_scale, x)
     }
 
     /// Rows through a norm; without one, as they are.
     pub(super) fn normed(&self, p: &mut Builder, norm: Option<LayerNorm>, x: Val) -> Val {
+        self.normed_by(p, norm, self.c.eps, x)
+    }
+
+    fn normed_by(&self, p: &mut Builder, norm: Option<LayerNorm>, eps: f32, x: Val) -> Val {
         match norm {
             None => x,
             Some(LayerNorm { weight: Some(weight), bias: None }) if self.norm == NormKind::Rms => {
-                p.rms_norm(x, weight, self.c.eps)
+                p.rms_norm(x, weight, eps)
             }
-            Some(LayerNorm { weight, bias }) => p.normalize(self.norm, x, weight, bias, self.c.eps),
+            Some(LayerNorm { weight, bias }) => p.normalize(self.norm, x, weight, bias, eps),
         }
     }
 
-    fn ropes(&self, w: &mut Weights<'_>) -> Vec<Vec<f32>> {
+    /// The tables of frequencies, and those of long contexts where there are factors for them.
+    fn ropes(&self, w: &mut Weights<'_>) -> (Vec<Vec<f32>>, Option<Vec<Vec<f32>>>) {
         let dims = self.tables[0].dims;
         let names = ["rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"];
-        let found = names.map(|name| (dims > 0).then(|| w.opt_vector(name, dims / 2)).flatten());
+        let [all, short, long] =
+            names.map(|name| (dims > 0).then(|| w.opt_vector(name, dims / 2)).flatten().map(|f| w.values(f)));
         w.ignore("rope_f");
-        let factors = found[0].or(found[1]).map(|f| w.values(f));
-        let table = |t: &Table| {
-            inv_freq(t.dims, t.base, t.scaling, factors.as_deref().filter(|f| t.factors && f.len() == t.dims / 2))
+        let tables = |factors: Option<Vec<f32>>| -> Vec<Vec<f32>> {
+            let table = |t: &Table| {
+                let own = factors.as_deref().filter(|f| t.factors && f.len() == t.dims / 2);
+                inv_freq(t.dims, t.base, t.scaling, own)
+            };
+            self.tables.iter().map(table).collect()
         };
-        self.tables.iter().map(table).collect()
+        let long = long.filter(|_| all.is_none()).map(|long| tables(Some(long)));
+        (tables(all.or(short)), long)
     }
 }
 
@@ -416,6 +497,9 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
+    /// Without factors.
+    pub const BARE: LayerNorm = LayerNorm { weight: None, bias: None };
+
     /// `NAME.weight` and, if it is there, `NAME.bias`; none without a tensor, unless the file has no norms of that kind at all.
     pub fn declare(w: &mut Weights<'_>, name: &str, dim: usize) -> Option<LayerNorm> {
         let weight = w.opt_vector(&format!("{name}.weight"), dim);

@@ -180,6 +180,25 @@ impl<'a> Weights<'a> {
         }
     }
 
+    /// A small table of the file's own shape `dims`, as rows of `cols` floats.
+    pub fn shaped(&mut self, name: &str, dims: &[usize], cols: usize) -> Weight {
+        let dims = if dims.is_empty() { &[cols] } else { dims };
+        let (weight, count) = (self.table(name, dims), dims.iter().product::<usize>());
+        if !count.is_multiple_of(cols) {
+            self.problem("wrong_shape", format!("{name}: expected rows of {cols}, found {dims:?}"));
+        } else if let Some(info) = self.found.get_mut(weight.0) {
+            (info.rows, info.cols) = (count / cols, cols);
+        }
+        weight
+    }
+
+    /// A product with few inputs: `NAME.weight [rows, cols]`, read as floats where rows are short.
+    pub fn small(&mut self, name: &str, rows: usize) -> MatPart {
+        let cols = self.dims(&format!("{name}.weight")).first().copied().unwrap_or(32);
+        let part = self.narrow(name, rows, cols);
+        MatPart { bias: None, ..part }
+    }
+
     /// A small table that may be missing.
     pub fn opt_table(&mut self, name: &str, dims: &[usize]) -> Option<Weight> {
         self.declare(name, dims, true, true)

@@ -1,8 +1,8 @@
 //! Builds a plan top to bottom: the methods that architecture files call, line by line.
 
 use super::{
-    Act, Arg, AttentionSpec, Cols, General, Join, LayerState, Map, MatPart, NormKind, Normalize, Op, Plan, RopeNorm,
-    Rows, TopK, Val, ValueInfo, Weight, WeightInfo,
+    Act, Arg, AttentionSpec, Cols, Dot, General, Join, LayerState, Map, MatPart, NormKind, Normalize, Op, Plan,
+    RopeNorm, Rows, TopK, Val, ValueInfo, Weight, WeightInfo,
 };
 
 /// Builds a plan top to bottom.
@@ -125,6 +125,7 @@ impl Builder {
             weights: self.weights,
             layers,
             ropes,
+            long_ropes: None,
             n_vocab,
             n_ctx_train,
             logits,
@@ -142,6 +143,11 @@ impl Builder {
     /// Columns of a value.
     pub fn width_of(&self, v: Val) -> usize {
         self.width(v)
+    }
+
+    /// Rows of a matrix.
+    pub fn rows_of(&self, weight: Weight) -> usize {
+        self.weights.get(weight.0).map_or(0, |w| w.rows)
     }
 
     /// An op that writes columns of a value that is there.
@@ -189,6 +195,28 @@ impl Builder {
         let a = Arg::Cols(self.all(a));
         self.map_into(all, (1, all.stride), (Act::Same, a, scale), (Join::Add, Arg::Cols(all)));
         b
+    }
+
+    /// `act(scale * Σ a * b)` of each of `groups` of `len` columns, in a new value of a column per group.
+    pub fn dot(&mut self, (groups, len): (usize, usize), a: Arg, b: Arg, (act, scale): (Act, f32)) -> Val {
+        let val = self.parts("dot", groups);
+        self.general(General::Dot(Dot { act, scale, a, b, groups, len, out: Cols { val, at: 0, stride: 1 } }));
+        val
+    }
+
+    /// A value of zeros.
+    pub fn zeros(&mut self, width: usize) -> Val {
+        let out = self.parts("sum", width);
+        let all = self.all(out);
+        self.map_into(all, (1, width), (Act::Same, Arg::Number(0.0), 1.0), (Join::Add, Arg::Number(0.0)));
+        out
+    }
+
+    /// A copy that stays when `x` changes.
+    pub fn copy(&mut self, x: Val) -> Val {
+        let out = self.parts("copy", self.width(x));
+        self.copy_into(self.all(x), self.all(out), 1, self.width(x));
+        out
     }
 
     /// A copy of columns, `groups` of `len`.

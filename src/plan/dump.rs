@@ -97,6 +97,10 @@ impl Plan {
                 let (a, b, groups) = (self.arg(m.a), self.arg(m.b), format!("{} x {}", m.groups, m.len));
                 format!("{} = {:?} {a} * {} {sign} {b}, {groups}", self.cols(m.out), m.act, m.scale)
             }
+            General::Dot(d) => {
+                let (a, b, groups) = (self.arg(d.a), self.arg(d.b), format!("{} x {}", d.groups, d.len));
+                format!("{} = {:?} {a} dot {b} * {}, {groups}", self.cols(d.out), d.act, d.scale)
+            }
             General::Normalize(n) => {
                 let groups = format!("{} x {}", n.groups, n.len);
                 format!("{} = {} {}{with} eps {:e}, {groups}", self.cols(n.out), g.name(), self.cols(n.x), n.eps)

@@ -33,6 +33,8 @@ pub enum Act {
     Exp,
     /// `1 / x`
     Inverse,
+    /// `sqrt(x)`
+    Sqrt,
     /// Of at least `.0`, at most `.1`.
     Clamp(f32, f32),
     /// `cap * tanh(x / cap)`
@@ -85,6 +87,25 @@ pub struct Map {
     /// Columns of a group.
     pub len: usize,
     /// Result.
+    pub out: Cols,
+}
+
+/// A number for each group of columns: `out = act(scale * Σ a * b)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dot {
+    /// Of the sum.
+    pub act: Act,
+    /// Of the products' sum.
+    pub scale: f32,
+    /// First factor.
+    pub a: Arg,
+    /// Second factor.
+    pub b: Arg,
+    /// Groups of a row.
+    pub groups: usize,
+    /// Columns of a group.
+    pub len: usize,
+    /// A column per group.
     pub out: Cols,
 }
 
@@ -168,6 +189,8 @@ pub struct HeadMatMul {
 pub enum General {
     /// See [`Map`].
     Map(Map),
+    /// See [`Dot`].
+    Dot(Dot),
     /// See [`Normalize`].
     Normalize(Normalize),
     /// See [`Rotate`].
@@ -217,6 +240,7 @@ impl General {
     pub fn name(&self) -> &'static str {
         match self {
             General::Map(_) => "map",
+            General::Dot(_) => "dot",
             General::Normalize(n) => match n.kind {
                 NormKind::Rms => "rms_norm",
                 NormKind::Layer => "layer_norm",
@@ -238,6 +262,7 @@ impl General {
     pub fn reads(&self) -> Vec<Access> {
         let (values, state): (Vec<Val>, Option<usize>) = match self {
             General::Map(m) => ([m.a.val(), m.b.val()].into_iter().flatten().collect(), None),
+            General::Dot(d) => ([d.a.val(), d.b.val()].into_iter().flatten().collect(), None),
             General::Normalize(n) => (vec![n.x.val], None),
             General::Rotate(r) => (vec![r.x.val], None),
             General::Positions { out, .. } => (vec![*out], None),
@@ -256,6 +281,7 @@ impl General {
     pub fn out(&self) -> Val {
         match self {
             General::Map(m) => m.out.val,
+            General::Dot(d) => d.out.val,
             General::Normalize(n) => n.out.val,
             General::Rotate(r) => r.x.val,
             General::Positions { out, .. } => *out,
@@ -303,6 +329,7 @@ impl General {
     pub fn weights_mut(&mut self) -> Vec<&mut Weight> {
         let all: Vec<Option<&mut Weight>> = match self {
             General::Map(m) => vec![m.a.weight_mut(), m.b.weight_mut()],
+            General::Dot(d) => vec![d.a.weight_mut(), d.b.weight_mut()],
             General::Normalize(n) => vec![n.weight.as_mut(), n.bias.as_mut()],
             General::Rotate(_) | General::Shift(_) => vec![],
             General::Positions { weight, .. } => vec![Some(weight)],

@@ -50,7 +50,9 @@ fn attn_bytes(c: &AttentionSpec, heads: usize, (size, span): (usize, usize), uni
 pub fn attn_tile(caps: &Caps, c: &AttentionSpec, rows: usize, bits: u32, most: usize) -> AttnTile {
     let (per_kv, wide, dim) = (c.heads / c.kv_heads, bits == 32, c.head_dim.max(c.v_dim));
     let SplitAttention { threads, span, least } = choices(caps).split_attention.value;
-    let threads = threads.max((dim / 4).next_power_of_two() as u32);
+    let wanted = threads.max((dim / 4).next_power_of_two() as u32);
+    // A thread gives four columns of the result.
+    let threads = wanted.min(caps.max_workgroup_invocations).max((c.v_dim / 4).next_power_of_two() as u32);
     // A tile of K stays within 16 KiB and a bit, of whatever type.
     let mut span = if dim > 128 || wide { span / 2 } else { span };
     let fits = |heads: usize, span: u32| {

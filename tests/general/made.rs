@@ -5,7 +5,7 @@ use pumex::cpu::Reference;
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::Gguf;
-use pumex::plan::{Builder, Cols, LayerState, Plan, Val, Weight, WeightInfo};
+use pumex::plan::{Builder, Cols, LayerState, Plan, RecurrentSpec, Val, Weight, WeightInfo};
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
 
 /// Columns of the embedding.
@@ -17,6 +17,11 @@ pub const EXACT: f64 = 1e-10;
 /// Columns of a value.
 pub fn cols(val: Val, at: usize, stride: usize) -> Cols {
     Cols { val, at, stride }
+}
+
+/// A state of so many floats.
+pub fn keeps(floats: usize) -> Vec<LayerState> {
+    vec![LayerState::Recurrent(RecurrentSpec { parts: vec![("state", vec![floats])] })]
 }
 
 /// Numbers that look random, around 0.
@@ -64,6 +69,12 @@ impl Made {
         self.weight("F32", rows, cols, &values)
     }
 
+    /// Likewise, of such numbers by their index.
+    pub fn values(&mut self, rows: usize, cols: usize, value: impl Fn(usize) -> f32) -> Weight {
+        let values: Vec<f32> = (0..rows * cols).map(value).collect();
+        self.weight("F32", rows, cols, &values)
+    }
+
     /// Likewise, of numbers from -1 to 0.
     pub fn negative(&mut self, rows: usize, cols: usize) -> Weight {
         let values: Vec<f32> = noise(self.infos.len() + 1, rows * cols, 1.0).iter().map(|x| x - 0.5).collect();
@@ -97,9 +108,12 @@ impl Made {
     }
 }
 
+/// Rows of a step: of which sequence, and how many.
+pub type Step = &'static [(u32, usize)];
+
 /// Steps of rows of (sequence, how many rows), each from where the sequence is: of one row, of few and of many; two sequences
 /// between each other; a row of each; the second sequence again from its start, and again as the first one's fork.
-const STEPS: [&[(u32, usize)]; 9] = [
+const STEPS: [Step; 9] = [
     &[(0, 1)],
     &[(0, 3)],
     &[(0, 40)],
@@ -118,17 +132,25 @@ const FORK: usize = 7;
 /// Whether the device agrees with the reference in every step, with weights as the file has them and, in the first steps, as they
 /// are sent to devices with memory of their own; false without a device.
 pub fn agrees(what: &str, gguf: &Gguf, plan: &Plan, bound: f64) -> bool {
-    runs(what, gguf, plan, bound, options(CacheType::F32), STEPS.len()) && {
+    runs(what, gguf, plan, bound, options(CacheType::F32), &STEPS) && {
         let debug = Debug { force_staging: true, ..exact() };
-        runs(what, gguf, plan, bound, Options { debug, ..options(CacheType::F32) }, AGAIN)
+        runs(what, gguf, plan, bound, Options { debug, ..options(CacheType::F32) }, &STEPS[..AGAIN])
     }
 }
 
-fn runs(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, options: Options, steps: usize) -> bool {
+/// Whether the device agrees with the reference over such steps; false without a device.
+pub fn runs(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, options: Options, steps: &[Step]) -> bool {
     let Some(mut runner) = vulkan_plan(gguf, plan.clone(), options) else { return false };
+    compare(what, gguf, plan, bound, &mut runner, steps);
+    assert_silent(&runner);
+    true
+}
+
+/// Asserts that a runner with room for two sequences agrees with the reference over such steps.
+pub fn compare(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, runner: &mut dyn Runner, steps: &[Step]) {
     let mut reference = Reference::new(gguf, plan.clone(), 256, 2, 64);
     let mut at = [0u32; 2];
-    for (i, parts) in STEPS[..steps].iter().enumerate() {
+    for (i, parts) in steps.iter().enumerate() {
         if i == AGAIN {
             at[1] = 0;
             runner.forget(1, 0);
@@ -154,6 +176,4 @@ fn runs(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, options: Options, step
         let error = if found == truth { 0.0 } else { nmse(&found, &truth) };
         assert!(error < bound, "{what}: step {i} of {} rows: NMSE {error:e}", rows.len());
     }
-    assert_silent(&runner);
-    true
 }

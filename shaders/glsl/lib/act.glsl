@@ -40,6 +40,7 @@ float acted(uint act, float x, vec4 p) {
         case ACT_SOFT_CAP: return p.x * tanh_of(x / p.x);
         case ACT_SILU_CLAMPED: return min(x, p.y) * sigmoid(p.x * min(x, p.y));
         case ACT_INVERSE: return 1.0 / x;
+        case ACT_SQRT: return sqrt(x);
         case ACT_XIELU:
             if (x > 0.0) return softplus(p.y) * x * x + p.z * x;
             return (p.z + softplus(p.x)) * (exp_minus_1(min(x, p.w)) - x) + p.z * x;

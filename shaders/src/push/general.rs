@@ -40,6 +40,40 @@ blocks! {
         p: float[4],
     }
 
+    /// A dot product of each group of columns.
+    Dot("dot") = {
+        /// First factor, if it is no number.
+        a: F32,
+        /// Second factor, likewise.
+        b: F32,
+        /// A column per group.
+        y: F32,
+        /// StepParams.
+        params: Step,
+        /// Of `a`.
+        a_stride: uint,
+        /// Of `a`; of weights, how many there are.
+        a_width: uint,
+        /// Of `b`.
+        b_stride: uint,
+        /// Of `b`; of weights, how many there are.
+        b_width: uint,
+        /// Of `y`.
+        y_stride: uint,
+        /// Of `y`.
+        y_width: uint,
+        /// Columns of a group.
+        len: uint,
+        /// Of the sum.
+        scale: float,
+        /// The first factor, if it is a number.
+        a_number: float,
+        /// The second one.
+        b_number: float,
+        /// What the function is of beside the sum.
+        p: float[4],
+    }
+
     /// A norm of groups of columns.
     Normalize("normalize") = {
         /// Columns in.
@@ -213,7 +247,7 @@ blocks! {
     }
 
     /// A recurrence over the rows of a sequence; strides and widths are constants of the pipeline.
-    Scan("scan") = {
+    Scan("scan", "scan_pairs", "scan_chunks") = {
         /// Columns of each group.
         q: F32,
         /// Likewise.
@@ -242,5 +276,7 @@ blocks! {
         elements: uint,
         /// Of the result.
         scale: float,
+        /// What rows of a window are to each other, `[windows, HEADS, 2, CHUNK, CHUNK]`; of `scan` nothing.
+        pairs: F32,
     }
 }

@@ -44,6 +44,7 @@ impl Fast<'_> {
             Op::ExpertsAdd { x, route, top_k, down, out } => self.experts_add(*x, (*route, *top_k), *down, *out),
             Op::RopeKv { qkv, spec, rope } => self.rope_kv(*qkv, spec, rope),
             Op::Attend { qkv, spec, scale, out, .. } => self.attend(*qkv, spec, *scale, *out, rows),
+            Op::General(General::Scan(s)) if super::scan::takes(s) => self.scan(s, rows),
             Op::General(g) => self.general(g, rows),
             Op::Sample { logits } => {
                 let (logits, n_vocab) = (&self.values[logits.0], self.plan.n_vocab);
@@ -62,13 +63,13 @@ impl Fast<'_> {
     }
 
     /// A value's floats to write, `rows` of them; put back with [`Fast::put`].
-    fn room(&mut self, v: Val, rows: usize) -> Vec<f32> {
+    pub(super) fn room(&mut self, v: Val, rows: usize) -> Vec<f32> {
         let mut out = std::mem::take(&mut self.values[v.0]);
         out.resize(rows * self.width(v), 0.0);
         out
     }
 
-    fn put(&mut self, v: Val, out: Vec<f32>) {
+    pub(super) fn put(&mut self, v: Val, out: Vec<f32>) {
         self.values[v.0] = out;
         if self.acts_of == Some(v.0) {
             self.acts_of = None;

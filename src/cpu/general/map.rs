@@ -2,7 +2,7 @@
 
 use super::Env;
 use crate::cpu::ops;
-use crate::plan::{Act, Arg, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Rows, Temperature, Val, Weight};
+use crate::plan::{Act, Arg, Dot, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Rows, Temperature, Val, Weight};
 use std::borrow::Cow;
 
 /// A function of one number.
@@ -21,6 +21,7 @@ pub fn act(act: Act, x: f32) -> f32 {
         Act::Softplus => softplus(x),
         Act::Exp => x.exp(),
         Act::Inverse => 1.0 / x,
+        Act::Sqrt => x.sqrt(),
         Act::Clamp(low, high) => x.clamp(low, high),
         Act::SoftCap(cap) => cap * (x / cap).tanh(),
         Act::SiluClamped(alpha, limit) => x.min(limit) * sigmoid(alpha * x.min(limit)),
@@ -98,6 +99,22 @@ impl Env<'_> {
         });
         drop((a, b));
         self.place(m.out, groups, len, &result);
+    }
+
+    pub(super) fn dot(&mut self, d: &Dot) {
+        let (rows, groups) = (self.rows_of(d.out.val), d.groups);
+        let mut result = vec![0.0; rows * groups];
+        let (a, b) = (self.operand(d.a), self.operand(d.b));
+        (self.each)(&mut result, groups, &|row, out| {
+            for (g, out) in out.iter_mut().enumerate() {
+                let (xs, ys) = (self.numbers(&a, row, g, d.len), self.numbers(&b, row, g, d.len));
+                let sum: f64 =
+                    (0..d.len).map(|i| f64::from(xs[i.min(xs.len() - 1)]) * f64::from(ys[i.min(ys.len() - 1)])).sum();
+                *out = act(d.act, d.scale * sum as f32);
+            }
+        });
+        drop((a, b));
+        self.place(d.out, groups, 1, &result);
     }
 
     pub(super) fn normalize(&mut self, n: &Normalize) {

@@ -9,11 +9,7 @@ use crate::Result;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
-    let mut f = Family::of(gguf)?;
-    f.read_mla(&r)?;
-    f.layers.iter_mut().for_each(|layer| layer.mix = [Some(Mix::Mla), None]);
-    f.dense_first(&r)?;
-    f.route_by_keys(&r, Gating::Softmax)?;
+    let mut f = latent(gguf, Gating::Softmax)?;
     let scale = r.float("attention.temperature_scale", Some(0.0), -1e3, 1e3)?;
     if scale != 0.0 {
         let before = Some(f.c.n_ctx_train as u64);
@@ -22,4 +18,18 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         f.layers.iter_mut().for_each(|layer| layer.temperature = true);
     }
     f.plan(gguf)
+}
+
+/// Latent attention in every layer, experts after the first layers; by `gating` if the file does not say.
+///
+/// # Errors
+/// As [`Family::of`].
+pub fn latent(gguf: &Gguf, gating: Gating) -> Result<Family> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?;
+    f.read_mla(&r)?;
+    f.layers.iter_mut().for_each(|layer| layer.mix = [Some(Mix::Mla), None]);
+    f.dense_first(&r)?;
+    f.route_by_keys(&r, gating)?;
+    Ok(f)
 }

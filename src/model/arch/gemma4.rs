@@ -1,5 +1,5 @@
-//! Gemma 4, dense and E-series: norms before and after each block, of q, k and v; heads of sliding layers have a width of their
-//! own; the last layers read keys and values of earlier ones; embeddings for each layer.
+//! Gemma 4, dense, E-series and with experts: norms before and after each block, of q, k and v; heads of sliding layers have a
+//! width of their own; the last layers read keys and values of earlier ones; embeddings for each layer.
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
@@ -18,16 +18,13 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.per_layer = r.int("embedding_length_per_layer_input", Some(0), 0, 1 << 16)?;
     let cap = r.factor("final_logit_softcapping", 0.0)?;
     f.logit_cap = (cap != 0.0).then_some(cap);
-    if f.c.n_expert > 0 {
-        return Err(r.bad("expert_count", "0: Gemma 4 with experts is not supported yet", f.c.n_expert));
-    }
+    f.experts_where_routed(gguf);
+    (f.moe.own_norms, f.moe.act) = (true, Act::Gelu);
     let dims = r.int("rope.dimension_count_swa", Some(f.c.rope_dims as u64), 2, 1024)?;
     let base = r.float("rope.freq_base_swa", Some(f.c.rope_base), 1.0, 1e12)?;
     let sliding = r.sliding(f.c.n_layer, 0, false)?;
     f.slide(&sliding, Mask::Window(f.c.window.max(1)), Some(base));
-    if let Some(table) = f.tables.last_mut() {
-        (table.dims, table.factors) = (dims, false);
-    }
+    f.sliding_table(dims);
     let k_dim = r.int("attention.key_length_swa", Some(f.c.k_dim as u64), 8, 576)?;
     let v_dim = r.int("attention.value_length_swa", Some(f.c.v_dim as u64), 8, 576)?;
     let shared = r.int("attention.shared_kv_layers", Some(0), 0, f.c.n_layer as u64 - 1)?;

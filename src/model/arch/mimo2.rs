@@ -12,9 +12,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.slide_by_keys(&r, 0, false)?;
     f.attention_out_scale = r.factor("attention.value_scale", 1.0)?;
-    for (i, layer) in f.layers.iter_mut().enumerate() {
-        layer.experts = gguf.tensor(&format!("blk.{i}.ffn_gate_inp.weight")).is_some();
-    }
+    f.experts_where_routed(gguf);
     f.route_by_keys(&r, Gating::Sigmoid)?;
     (f.moe.gating, f.moe.normalized) = (Gating::Sigmoid, true);
     f.plan(gguf)

@@ -1,4 +1,4 @@
-//! Phi 3, 3.5, 4 and Phi-MoE: one product for q, k and v and one for gate and up; longrope by its short factors.
+//! Phi 3, 3.5, 4 and Phi-MoE: one product for q, k and v and one for gate and up; longrope.
 
 use crate::gguf::Gguf;
 use crate::model::decoder::Family;

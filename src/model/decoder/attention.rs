@@ -17,6 +17,8 @@ pub struct Attention {
     keys_are_values: bool,
     q_norm: Option<HeadNorm>,
     k_norm: Option<HeadNorm>,
+    /// `[heads]`, of queries after all else.
+    q_gain: Option<Weight>,
     sinks: Option<Weight>,
     /// `[heads * v_dim]`, of what heads give.
     sub_norm: Option<LayerNorm>,
@@ -40,7 +42,7 @@ impl HeadNorm {
     fn declare(w: &mut Weights<'_>, name: &str, heads: usize, dim: usize) -> Option<HeadNorm> {
         let dims = w.dims(&format!("{name}.weight"));
         let (whole, shared) = match dims[..] {
-            [] => return None,
+            [] | [1, _] => return None,
             [len] => (len != dim && len == heads * dim, len == dim),
             _ => (false, false),
         };
@@ -92,6 +94,8 @@ impl Attention {
             qkv,
             biases,
             q_norm: HeadNorm::declare(w, &name("q_norm"), l.heads, l.k_dim),
+            q_gain: (w.dims(&format!("{}.weight", name("q_norm"))).first() == Some(&1))
+                .then(|| w.table(&format!("{}.weight", name("q_norm")), &[1, l.heads])),
             k_norm: match l.kv_of {
                 Some(_) => {
                     w.ignore(&name("k_norm"));
@@ -178,6 +182,9 @@ impl Attention {
                 self.normed(p, f, bare, q, l.heads, l.k_dim);
                 self.normed(p, f, bare, k, l.kv_heads, l.k_dim);
             }
+            if let Some(gain) = self.q_gain {
+                p.map_into(q, (l.heads, l.k_dim), (Act::Same, Arg::Cols(q), 1.0), (Join::Mul, Arg::GroupWeight(gain)));
+            }
             let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
             if l.kv_of.is_none() {
                 p.rope_kv(qkv, spec, kept);
@@ -224,7 +231,7 @@ impl Attention {
                 true => Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }),
                 false => Arg::Cols(Cols { val: gate, at: 0, stride: l.v_dim }),
             };
-            p.map_into(all, (l.heads, l.v_dim), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));
+            p.map_into(all, (l.heads, l.v_dim), (f.gate_act, by, 1.0), (Join::Mul, Arg::Cols(all)));
         }
         match self.sub_norm {
             Some(LayerNorm { weight, bias }) => p.normalize(f.norm, out, weight, bias, f.c.eps),

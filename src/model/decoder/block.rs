@@ -30,11 +30,12 @@ impl Block {
         let norm = |w: &mut Weights<'_>, name: &str, wanted: bool| {
             let name = format!("blk.{i}.{name}");
             // A family that norms without weights has none in any layer.
-            let bare = LayerNorm { weight: None, bias: None };
+            let bare = LayerNorm::BARE;
             match wanted {
                 false => None,
                 // Of embeddings that are normed, the first layer takes them as they are.
                 true if f.embeds && i == 0 && !w.has(&format!("{name}.weight")) => None,
+                true if f.bare_norms => Some(bare),
                 true if f.norm == NormKind::Layer && !w.has(&format!("{name}.weight")) => Some(bare),
                 // Some converters leave the suffix out.
                 true if w.has(&name) => Some(LayerNorm { weight: Some(w.vector(&name, dim)), ..bare }),
@@ -52,7 +53,7 @@ impl Block {
         let own_norm = feeds && f.pre_norms && f.parallel != Parallel::Shared;
         Block {
             attn_norm: norm(w, "attn_norm", f.pre_norms && (attends || f.parallel != Parallel::No)),
-            attn_norm_2: opt(w, "attn_norm_2", f.pre_norms),
+            attn_norm_2: opt(w, "attn_norm_2", f.pre_norms && f.ffn_norm != "attn_norm_2"),
             mixers: layer.mix.iter().flatten().map(|mix| mixer::Mixer::declare(w, f, *mix, i)).collect(),
             attn_post_norm: opt(w, f.post_norm_names[0], f.post_norms),
             attn_end_norm: opt(w, "attn_output_norm", f.embeds),

@@ -107,8 +107,7 @@ impl Delta {
         };
         p.general(General::Conv(conv));
         let (q, k) = (cols(x, 0, r.state), cols(x, keys, r.state));
-        unit(p, f, q, r.groups, r.state);
-        unit(p, f, k, r.groups, r.state);
+        unit(p, f, q, 2 * r.groups, r.state); // keys follow queries
         let y = p.parts("delta", r.inner);
         let out = cols(y, 0, v_dim);
         p.general(General::Scan(Scan {
@@ -233,8 +232,7 @@ impl Kda {
         let rate = cols(beta, 0, 1);
         p.map_into(rate, (1, r.heads), (Act::Sigmoid, Arg::Cols(rate), 1.0), (Join::Add, Arg::Number(0.0)));
         let (q, k, v) = (cols(x, 0, r.state), cols(x, r.inner, r.state), cols(x, 2 * r.inner, r.state));
-        unit(p, f, q, r.heads, r.state);
-        unit(p, f, k, r.heads, r.state);
+        unit(p, f, q, 2 * r.heads, r.state); // keys follow queries
         let y = p.parts("delta", r.inner);
         let out = cols(y, 0, r.state);
         p.general(General::Scan(Scan {

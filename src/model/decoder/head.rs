@@ -36,18 +36,20 @@ impl Head {
         let positions = w.dims("position_embd.weight");
         let types = w.dims("token_types.weight");
         let name = |part: &str| format!("{}.{part}", f.output_norm);
-        let norm = match (f.pre_norms || !f.embeds) && (w.has(&name("weight")) || f.norm == NormKind::Rms) {
+        let normed = !f.bare_norms && (f.pre_norms || !f.embeds);
+        let norm = match normed && (w.has(&name("weight")) || f.norm == NormKind::Rms) {
             true => {
                 let weight = Some(w.vector(&name("weight"), dim));
                 Some(LayerNorm { weight, bias: w.opt_vector(&name("bias"), dim) })
             }
-            false => Some(LayerNorm { weight: None, bias: None }),
+            false => Some(LayerNorm::BARE),
         };
         Head {
             embedding,
             embedding_norm: (f.output_norm != "token_embd_norm")
                 .then(|| LayerNorm::declare(w, "token_embd_norm", dim))
-                .flatten(),
+                .flatten()
+                .or(f.embedding_norm.then_some(LayerNorm::BARE)),
             positions: (!positions.is_empty()).then(|| w.table("position_embd.weight", &positions)),
             types: (!types.is_empty()).then(|| w.table("token_types.weight", &types)),
             norm,
@@ -69,6 +71,11 @@ impl Head {
         f.normed(p, self.embedding_norm, x)
     }
 
+    /// Rows through the last norm, `[n, dim]`.
+    pub fn normed(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
+        f.normed(p, self.norm, x)
+    }
+
     /// The output rows through the last norm, which is that of the last layer, `last`, if that has one: `[w, dim]`.
     pub fn embedding(&self, p: &mut Builder, f: &Family, last: Option<LayerNorm>, x: Val) -> Val {
         match last.or(self.norm) {
@@ -76,7 +83,7 @@ impl Head {
                 p.rms_norm_output(x, weight, f.c.eps)
             }
             norm => {
-                let norm = norm.unwrap_or(LayerNorm { weight: None, bias: None });
+                let norm = norm.unwrap_or(LayerNorm::BARE);
                 p.normalize_output(f.norm, x, norm.weight, norm.bias, f.c.eps)
             }
         }

@@ -1,6 +1,7 @@
 //! What families read off their keys.
 
 use super::{Family, Mix, MlaSizes, Recurrent};
+use crate::gguf::Gguf;
 use crate::model::config::Reader;
 use crate::plan::{Gating, Groups, Mask};
 use crate::Result;
@@ -59,6 +60,32 @@ impl Family {
             self.moe.groups = Some(Groups { count, used });
         }
         Ok(())
+    }
+
+    /// Layers have experts where the file has a router for them.
+    pub fn experts_where_routed(&mut self, gguf: &Gguf) {
+        for (i, layer) in self.layers.iter_mut().enumerate() {
+            layer.experts = gguf.tensor(&format!("blk.{i}.ffn_gate_inp.weight")).is_some();
+        }
+    }
+
+    /// Layers slide as keys say, all but one in `period`; those that do not rotate nothing.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn rope_in_sliding(&mut self, r: &Reader<'_>, period: usize) -> Result<()> {
+        let sliding = self.slide_by_keys(r, period, false)?;
+        for (layer, _) in self.layers.iter_mut().zip(&sliding).filter(|(_, sliding)| !**sliding) {
+            layer.rope = None;
+        }
+        Ok(())
+    }
+
+    /// The table of sliding layers rotates `dims` columns, without the file's factors.
+    pub fn sliding_table(&mut self, dims: usize) {
+        if let Some(table) = self.tables.last_mut().filter(|_| self.layers.iter().any(|l| l.rope == Some(1))) {
+            (table.dims, table.factors) = (dims, false);
+        }
     }
 
     /// Layers slide as keys say, all but one in `period`, if there is a window.

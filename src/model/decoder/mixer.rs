@@ -4,6 +4,8 @@ use super::attention::Attention;
 use super::delta::{Delta, Kda};
 use super::mamba::Mamba;
 use super::mla::Mla;
+use super::plamo_mamba::PlamoMamba;
+use super::rwkv::{Rwkv6, Rwkv7};
 use super::short_conv::ShortConv;
 use super::{Family, Layer};
 use crate::model::weights::Weights;
@@ -27,6 +29,12 @@ pub enum Mix {
     Delta,
     /// Kimi's delta attention, with a decay for each column.
     Kda,
+    /// PLaMo 2's Mamba.
+    PlamoMamba,
+    /// RWKV 6.
+    Rwkv6,
+    /// RWKV 7.
+    Rwkv7,
 }
 
 /// Sizes of recurrent layers.
@@ -62,6 +70,12 @@ pub enum Mixer {
     Delta(Delta),
     /// See [`Kda`].
     Kda(Kda),
+    /// See [`PlamoMamba`].
+    PlamoMamba(PlamoMamba),
+    /// See [`Rwkv6`].
+    Rwkv6(Box<Rwkv6>),
+    /// See [`Rwkv7`].
+    Rwkv7(Box<Rwkv7>),
 }
 
 impl Mixer {
@@ -75,11 +89,22 @@ impl Mixer {
             Mix::Mamba2 => Mixer::Mamba(Mamba::declare(w, f, i, true)),
             Mix::Delta => Mixer::Delta(Delta::declare(w, f, i)),
             Mix::Kda => Mixer::Kda(Kda::declare(w, f, i)),
+            Mix::PlamoMamba => Mixer::PlamoMamba(PlamoMamba::declare(w, f, i)),
+            Mix::Rwkv6 => Mixer::Rwkv6(Box::new(Rwkv6::declare(w, f, i))),
+            Mix::Rwkv7 => Mixer::Rwkv7(Box::new(Rwkv7::declare(w, f, i))),
         }
     }
 
-    /// Normed rows `[n, dim]` → what `output` takes. `state` is the index of what the layer keeps.
-    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, state: usize, h: Val) -> Val {
+    /// Normed rows `[n, dim]` → what `output` takes. `state` is the index of what the layer keeps, `first` what the first layer
+    /// hands on to the others.
+    pub fn run(
+        &self,
+        p: &mut Builder,
+        f: &Family,
+        l: &Layer,
+        state: usize,
+        (h, first): (Val, &mut Option<Val>),
+    ) -> Val {
         match self {
             Mixer::Attention(m) => m.run(p, f, l, state, h),
             Mixer::Mla(m) => m.run(p, f, l, state, h),
@@ -87,6 +112,9 @@ impl Mixer {
             Mixer::Mamba(m) => m.run(p, f, state, h),
             Mixer::Delta(m) => m.run(p, f, state, h),
             Mixer::Kda(m) => m.run(p, f, state, h),
+            Mixer::PlamoMamba(m) => m.run(p, f, state, h),
+            Mixer::Rwkv6(m) => m.run(p, f, state, h),
+            Mixer::Rwkv7(m) => m.run(p, f, state, h, first),
         }
     }
 
@@ -99,6 +127,9 @@ impl Mixer {
             Mixer::Mamba(m) => m.output,
             Mixer::Delta(m) => m.output,
             Mixer::Kda(m) => m.output,
+            Mixer::PlamoMamba(m) => m.output,
+            Mixer::Rwkv6(m) => m.output(),
+            Mixer::Rwkv7(m) => m.output(),
         }
     }
 }
@@ -133,5 +164,11 @@ pub fn state(f: &Family, l: &Layer, mix: Mix) -> LayerState {
         Mix::Mamba2 => parts(both, r.heads, r.inner / r.heads.max(1), r.state),
         Mix::Delta => parts(both, r.heads, r.inner / r.heads.max(1), r.state),
         Mix::Kda => parts(3 * r.inner, r.heads, r.state, r.state),
+        Mix::PlamoMamba => parts(r.inner, r.heads, r.inner / r.heads.max(1), r.state),
+        Mix::Rwkv6 | Mix::Rwkv7 => {
+            let (dim, hd) = (f.c.n_embd, l.k_dim);
+            let state = ("state", vec![dim / hd.max(1), hd, hd]);
+            LayerState::Recurrent(RecurrentSpec { parts: vec![("shifts", vec![2, dim]), state] })
+        }
     }
 }

@@ -69,17 +69,26 @@ impl After {
         After { inputs, scale }
     }
 
-    /// Rows after layer `i`, `[n, dim]`.
+    /// What layer `i`'s own inputs add to rows `x`, both `[n, dim]`.
+    pub fn of_inputs(&self, p: &mut Builder, f: &Family, i: usize, inputs: Option<Val>, x: Val) -> Option<Val> {
+        let (gate, back, norm) = self.inputs.as_ref()?;
+        let gate = p.matmul("inp_gate", x, vec![*gate]); // [n, per_layer]
+        let all = p.all(gate);
+        let own = Arg::Cols(Cols { val: inputs?, at: i * f.per_layer, stride: f.per_layer });
+        p.map_into(all, (1, f.per_layer), (Act::Gelu, Arg::Cols(all), 1.0), (Join::Mul, own));
+        let back = p.matmul("proj", gate, vec![*back]);
+        Some(f.normed(p, *norm, back))
+    }
+
+    /// Rows after layer `i`, `[n, dim]`. `inputs` are those of all layers, or the embedded rows where these are added.
     pub fn run(&self, p: &mut Builder, f: &Family, i: usize, inputs: Option<Val>, x: Val) -> Val {
-        if let (Some((gate, back, norm)), Some(inputs)) = (&self.inputs, inputs) {
-            let gate = p.matmul("inp_gate", x, vec![*gate]); // [n, per_layer]
-            let all = p.all(gate);
-            let own = Arg::Cols(Cols { val: inputs, at: i * f.per_layer, stride: f.per_layer });
-            p.map_into(all, (1, f.per_layer), (Act::Gelu, Arg::Cols(all), 1.0), (Join::Mul, own));
-            let back = p.matmul("proj", gate, vec![*back]);
-            let back = f.normed(p, *norm, back);
+        if let Some(embedded) = inputs.filter(|_| f.embedding_skip) {
+            return p.add(embedded, self.scale, x);
+        }
+        if let Some(back) = self.of_inputs(p, f, i, inputs, x) {
             p.add(back, 1.0, x);
         }
-        p.scale(x, self.scale)
+        let half = f.halve_every > 0 && (i + 1).is_multiple_of(f.halve_every);
+        p.scale(x, if half { 0.5 * self.scale } else { self.scale })
     }
 }

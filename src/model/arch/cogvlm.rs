@@ -1,0 +1,13 @@
+//! CogVLM, the text side: as llama with halves rotated; weights for pictures are not read.
+
+use crate::gguf::Gguf;
+use crate::model::decoder::Family;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let mut f = Family::neox(gguf)?;
+    f.ignored.extend((0..f.c.n_layer).map(|i| format!("blk.{i}.vis_")));
+    f.plan(gguf)
+}

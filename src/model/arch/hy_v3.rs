@@ -1,0 +1,17 @@
+//! Hunyuan 3: norms of q and k, experts by sigmoid with one beside them, where a layer has a router.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::{Gating, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.experts_where_routed(gguf);
+    f.route_by_keys(&r, Gating::Sigmoid)?;
+    f.ffn_scales = true;
+    f.plan(gguf)
+}

@@ -1,0 +1,19 @@
+//! Muse Glimmer: norms of the embedding and after each block, gates of what heads give, rotation in sliding layers only.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::Family;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?;
+    (f.embedding_norm, f.post_norms, f.post_eps) = (true, true, Some(1e-8));
+    f.rope_in_sliding(&r, 4)?;
+    f.logit_scale = r.factor("logit_scale", 1.0)?;
+    let cap = r.factor("final_logit_softcapping", 0.0)?;
+    f.logit_cap = (cap != 0.0).then_some(cap);
+    f.plan(gguf)
+}

@@ -1,0 +1,16 @@
+//! RWKV 7: as RWKV 6, with a state that forgets what it is told to.
+
+use crate::gguf::Gguf;
+use crate::model::arch::rwkv6;
+use crate::model::config::Config;
+use crate::model::decoder::Mix;
+use crate::plan::Plan;
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let mut f = rwkv6::rwkv(gguf, Mix::Rwkv7)?.layer_norm();
+    f.c.eps = Config::layer_norm_eps(gguf)?;
+    f.ffn_norm = "attn_norm_2";
+    f.plan(gguf)
+}

@@ -1,0 +1,25 @@
+//! Step 3.5: heads by layer, sliding layers that rotate whole heads where others rotate half, limits of experts.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::{Family, Limits};
+use crate::plan::{Gating, Mask, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    let whole = f.c.rope_dims;
+    f.tables[0].dims = whole / 2;
+    let base = r.float("rope.freq_base_swa", Some(f.c.rope_base), 1.0, 1e12)?;
+    let sliding = r.sliding(f.c.n_layer, 0, false)?;
+    f.slide(&sliding, Mask::Window(f.c.window.max(1)), Some(base));
+    f.sliding_table(r.int("rope.dimension_count_swa", Some(whole as u64), 2, f.c.k_dim as u64)?);
+    f.experts_where_routed(gguf);
+    f.route_by_keys(&r, Gating::Sigmoid)?;
+    for (limits, key) in f.moe.limits.iter_mut().zip(["swiglu_clamp_exp", "swiglu_clamp_shexp"]) {
+        *limits = Some(Limits { by_layer: r.floats(key, f.c.n_layer, 0.0)?, before: false });
+    }
+    f.plan(gguf)
+}

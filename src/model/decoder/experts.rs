@@ -1,0 +1,159 @@
+//! Experts: how rows reach them, and what they do.
+
+use super::dense::limited;
+use super::{Family, Moe};
+use crate::model::weights::Weights;
+use crate::plan::{
+    Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsBias, ExpertsMatMul, Gating, General, Join, MatPart, TopK, Val,
+    Weight, LEAST_SUM,
+};
+
+/// Weights of experts.
+pub struct Experts {
+    pub router: MatPart,
+    /// `[experts]`, added where experts are chosen.
+    selection: Option<Weight>,
+    gate: Option<ExpertPart>,
+    /// Or both, `[experts, 2 * ffn, dim]`.
+    up: ExpertPart,
+    fused: bool,
+    down: ExpertPart,
+    /// Of gate, up and down, `[experts, m]`.
+    biases: [Option<Weight>; 3],
+    ffn: usize,
+    top_k: TopK,
+    /// Of gate and up, and whether the gate is limited before its activation.
+    limit: Option<(f32, bool)>,
+}
+
+impl Experts {
+    /// Declares `blk.N.ffn_{gate_inp,gate_exps,up_exps,down_exps}`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Experts {
+        let (n, ffn, dim) = (f.c.n_expert, f.c.n_ff_exp, f.c.n_embd);
+        let name = |part: &str| format!("blk.{i}.ffn_{part}");
+        let fused = w.has(&format!("{}.weight", name("gate_up_exps")));
+        let gated = w.has(&format!("{}.weight", name("gate_exps")));
+        let up = if fused { "gate_up_exps" } else { "up_exps" };
+        let both = if fused { 2 * ffn } else { ffn };
+        let bias = |w: &mut Weights<'_>, part: &str, m: usize| w.opt_table(&format!("{}.bias", name(part)), &[m, n]);
+        let experts = Experts {
+            router: w.linear_unscaled(&name("gate_inp"), n, dim),
+            selection: w
+                .opt_vector(&format!("blk.{i}.exp_probs_b.bias"), n)
+                .or_else(|| w.opt_vector(&format!("blk.{i}.exp_probs_b"), n)),
+            gate: gated.then(|| w.experts(&name("gate_exps"), f.ffn_scales, [n, ffn, dim])),
+            up: w.experts(&name(up), f.ffn_scales, [n, both, dim]),
+            fused,
+            down: w.experts(&name("down_exps"), f.ffn_scales, [n, dim, ffn]),
+            biases: [bias(w, "gate_exps", ffn), bias(w, up, both), bias(w, "down_exps", dim)],
+            ffn,
+            top_k: TopK { n_expert: n, k: f.c.n_expert_used },
+            limit: f.moe.limits[0].as_ref().and_then(|limits| limits.of(i)),
+        };
+        // Only the usual routing hands scales on, and only the usual product takes those of gate and up.
+        let up = experts.up.scale.or(experts.gate.and_then(|g| g.scale)).is_some();
+        if up && !experts.is_plain(&f.moe) || (up || experts.down.scale.is_some()) && !experts.routes_usually(&f.moe) {
+            let what = format!("blk.{i}.ffn_*_exps.scale: expected no scales beside the experts of this family");
+            w.problem("unsupported_tensor", what);
+        }
+        experts
+    }
+
+    /// Whether they are chosen by a softmax whose largest are made to sum up to 1.
+    fn routes_usually(&self, m: &Moe) -> bool {
+        m.gating == Gating::Softmax && m.normalized && self.selection.is_none() && m.groups.is_none()
+    }
+
+    /// Whether one op multiplies with gate and up.
+    fn is_plain(&self, m: &Moe) -> bool {
+        let bare = self.biases.iter().all(Option::is_none);
+        self.gate.is_some() && m.act == Act::Silu && !m.weighs_input && bare && self.limit.is_none()
+    }
+
+    /// Adds the experts' weighted sum to `out` `[n, dim]`. `logits` are the router's, if they are there.
+    pub fn run(&self, p: &mut Builder, m: &Moe, logits: Option<Val>, h: Val, out: Val) {
+        let logits = logits.unwrap_or_else(|| p.matmul("router", h, vec![self.router])); // [n, experts]
+        let scales = [self.gate.and_then(|g| g.scale), self.up.scale, self.down.scale];
+        let route = if self.routes_usually(m) {
+            p.route(logits, self.top_k, m.scale, scales)
+        } else {
+            let route = p.parts("route", 4 * self.top_k.k);
+            p.general(General::Choose(Choose {
+                logits,
+                top_k: self.top_k,
+                gating: m.gating,
+                bias: self.selection,
+                groups: m.groups,
+                least_sum: m.normalized.then_some(LEAST_SUM),
+                scale: m.scale,
+                out: route,
+            }));
+            route
+        };
+        let hidden = match self.gate {
+            Some(gate) if self.is_plain(m) => p.gated_experts(h, route, self.top_k, gate.weight, self.up.weight),
+            _ => self.hidden(p, m, h, route),
+        };
+        p.experts_add(hidden, route, self.top_k, self.down.weight, out);
+        self.add_bias(p, 2, route, out, true);
+    }
+
+    fn add_bias(&self, p: &mut Builder, which: usize, route: Val, out: Val, summed: bool) {
+        if let Some(bias) = self.biases[which] {
+            p.general(General::ExpertsBias(ExpertsBias { route, top_k: self.top_k, bias, summed, out }));
+        }
+    }
+
+    /// Products with gate and up, side by side for each expert → `[n, used * ffn]`.
+    fn hidden(&self, p: &mut Builder, m: &Moe, h: Val, route: Val) -> Val {
+        let (used, ffn) = (self.top_k.k, self.ffn);
+        let h = if m.weighs_input { self.weighed(p, h, route) } else { h };
+        let product = |p: &mut Builder, weight: Weight, which: usize, width: usize| {
+            let out = p.parts("experts", used * width);
+            let (top_k, own_input) = (self.top_k, m.weighs_input);
+            p.general(General::ExpertsMatMul(ExpertsMatMul { x: h, route, top_k, weight, own_input, out }));
+            self.add_bias(p, which, route, out, false);
+            out
+        };
+        let up = product(p, self.up.weight, 1, if self.fused { 2 * ffn } else { ffn });
+        let (gate, up) = match self.gate {
+            Some(gate) => {
+                let gate = product(p, gate.weight, 0, ffn);
+                (Some(Cols { val: gate, at: 0, stride: ffn }), Cols { val: up, at: 0, stride: ffn })
+            }
+            None if self.fused => {
+                (Some(Cols { val: up, at: 0, stride: 2 * ffn }), Cols { val: up, at: ffn, stride: 2 * ffn })
+            }
+            None => (None, Cols { val: up, at: 0, stride: ffn }),
+        };
+        let out = p.parts("hidden", used * ffn);
+        let to = Cols { val: out, at: 0, stride: ffn };
+        let Some(gate) = gate else {
+            p.map_into(to, (used, ffn), (m.act, Arg::Cols(up), 1.0), (Join::Add, Arg::Number(0.0)));
+            return out;
+        };
+        if let Act::SiluClamped(_, limit) = m.act {
+            // gpt-oss: up is limited too, and has 1 added.
+            let clamp = (Act::Clamp(-limit, limit), Arg::Cols(up), 1.0);
+            p.map_into(up, (used, ffn), clamp, (Join::Add, Arg::Number(1.0)));
+        }
+        let act = match self.limit {
+            Some(limit) => limited(p, gate, up, (used, ffn), m.act, limit),
+            None => m.act,
+        };
+        p.map_into(to, (used, ffn), (act, Arg::Cols(gate), 1.0), (Join::Mul, Arg::Cols(up)));
+        out
+    }
+
+    /// A row for each expert, times its weight, which is 1 afterwards.
+    fn weighed(&self, p: &mut Builder, h: Val, route: Val) -> Val {
+        let (used, dim) = (self.top_k.k, p.width_of(h));
+        let out = p.parts("weighed", used * dim);
+        let to = Cols { val: out, at: 0, stride: dim };
+        let weights = Cols { val: route, at: used, stride: 1 };
+        let same = Arg::Cols(Cols { val: h, at: 0, stride: 0 });
+        p.map_into(to, (used, dim), (Act::Same, Arg::PerGroup(weights), 1.0), (Join::Mul, same));
+        p.map_into(weights, (1, used), (Act::Same, Arg::Number(1.0), 1.0), (Join::Add, Arg::Number(0.0)));
+        out
+    }
+}
