@@ -47,10 +47,10 @@ pub struct Config {
     pub window: usize,
     /// Context the model was trained for.
     pub n_ctx_train: usize,
-    /// Whether rows see none that come later.
-    pub causal: bool,
     /// Context before its positions were stretched.
     pub n_ctx_orig: usize,
+    /// Whether rows see none that come later.
+    pub causal: bool,
 }
 
 /// Scaling of RoPE.
@@ -309,11 +309,11 @@ impl Config {
             eps,
             window: r.int("attention.sliding_window", Some(0), 0, u64::from(u32::MAX))?,
             n_ctx_train,
-            causal: r.flag("attention.causal", true)?,
             n_ctx_orig: match r.int("rope.scaling.original_context_length", Some(0), 0, u64::from(u32::MAX))? {
                 0 => n_ctx_train,
                 n => n,
             },
+            causal: r.flag("attention.causal", true)?,
         })
     }
 

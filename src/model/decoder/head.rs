@@ -36,7 +36,7 @@ impl Head {
         let positions = w.dims("position_embd.weight");
         let types = w.dims("token_types.weight");
         let name = |part: &str| format!("{}.{part}", f.output_norm);
-        let normed = !f.bare_norms && (f.pre_norms || !f.embeds);
+        let normed = (f.pre_norms || !f.embeds) && !f.bare_norms;
         let norm = match normed && (w.has(&name("weight")) || f.norm == NormKind::Rms) {
             true => {
                 let weight = Some(w.vector(&name("weight"), dim));
