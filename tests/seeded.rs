@@ -54,6 +54,7 @@ fn numbers(name: &str, dims: &[u64]) -> Vec<f32> {
         _ if name.contains("norm") && name.ends_with(".weight") => (1.0, 0.2),
         _ if name.contains("ssm_a") => (-0.6, 0.4),
         _ if name.contains("_rel_b") => (0.0, 1.0),
+        _ if name.starts_with("rope_f") => (2.0, 1.0),
         _ if dims.len() == 1 => (0.0, 0.3),
         _ if name.contains("token_embd") => (0.0, 1.5),
         _ => (0.0, (3.0 / cols).sqrt()),

@@ -1,4 +1,4 @@
-//! Maincoder: as Qwen3, with neighbours rotated.
+//! Maincoder: neighbours rotated, then norms of queries and keys.
 
 use crate::gguf::Gguf;
 use crate::model::decoder::Family;
@@ -7,5 +7,5 @@ use crate::Result;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    Family::of(gguf)?.plan(gguf)
+    Family { qk_norm_after: true, ..Family::of(gguf)? }.plan(gguf)
 }
