@@ -12,5 +12,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::of(gguf)?;
     super::granite::granite(&mut f, &r)?;
     f.slide_by_keys(&r, 0, false)?;
+    if let Some(rotates) = r.is_flags("attention.rope_pattern", f.c.n_layer)? {
+        f.layers.iter_mut().zip(rotates).filter(|(_, rotates)| !rotates).for_each(|(layer, _)| layer.rope = None);
+    }
     f.plan(gguf)
 }
