@@ -23,7 +23,7 @@ pub fn granite(f: &mut Family, r: &Reader<'_>) -> Result<()> {
     f.residual_scale = r.factor("residual_scale", 1.0)?;
     f.logit_scale = 1.0 / r.factor("logit_scale", 1.0)?;
     f.attention_scale = Some(r.factor("attention.scale", 0.0)?).filter(|s| *s != 0.0);
-    // Of those with experts alone, no file says so.
+    // granitemoe and granite_swa have no such switch; granitehybrid reads its own.
     if r.arch == "granite" && !r.flag("rope.scaling.finetuned", true)? {
         f.layers.iter_mut().for_each(|layer| layer.rope = None);
     }
