@@ -351,6 +351,7 @@ impl Family {
         self.check_masks(&Reader::new(gguf)?)?;
         let mut w = Weights::new(gguf);
         let c = &self.c;
+        self.check_shared_keys(gguf)?;
         self.ignored.iter().for_each(|prefix| w.ignore(prefix));
         let head = Head::declare(&mut w, &self);
         let blocks: Vec<Block> = (0..c.n_layer / self.loops).map(|i| Block::declare(&mut w, &self, i)).collect();
@@ -384,6 +385,20 @@ impl Family {
         };
         let plan = p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train);
         Ok(Plan { long_ropes, ..plan })
+    }
+
+    /// Layers that read another one's keys and values must have heads like its.
+    fn check_shared_keys(&self, gguf: &Gguf) -> Result<()> {
+        let shape = |l: &Layer| [l.kv_heads, l.k_dim, l.v_dim];
+        for (i, layer) in self.layers.iter().enumerate() {
+            let Some((of, owner)) = layer.kv_of.and_then(|of| Some((of, self.layers.get(of)?))) else { continue };
+            if shape(layer) != shape(owner) {
+                let expected = format!("heads and widths {:?} in layer {i}, which reads layer {of}'s", shape(owner));
+                let r = Reader::new(gguf)?;
+                return Err(r.bad("attention.head_count_kv", &expected, format!("{:?}", shape(layer))));
+            }
+        }
+        Ok(())
     }
 
     /// A layer: `[n, dim]` → `[n, dim]`. `first` is what the first layer hands on to the others, if it does.

@@ -11,6 +11,9 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     let whole = f.c.rope_dims;
+    if !whole.is_multiple_of(4) {
+        return Err(r.bad("rope.dimension_count", "a multiple of 4, of which full layers rotate half", whole));
+    }
     f.tables[0].dims = whole / 2;
     let base = r.float("rope.freq_base_swa", Some(f.c.rope_base), 1.0, 1e12)?;
     let sliding = r.sliding(f.c.n_layer, 0, false)?;

@@ -190,6 +190,11 @@ impl Rwkv7 {
             (w.shaped(of, &dims, dim), pair(w, part))
         };
         let dims = w.dims(&weight("lerp_fused"));
+        let (gated, parts) = (w.has(&weight("g1")), dims.iter().skip(1).product::<usize>());
+        if !dims.is_empty() && parts != 5 + usize::from(gated) {
+            let rows = 5 + usize::from(gated);
+            w.problem("wrong_shape", format!("{}: expected {rows} rows, found {dims:?}", weight("lerp_fused")));
+        }
         let vector = |w: &mut Weights<'_>, part: &str| {
             let dims = w.dims(&weight(part));
             w.shaped(&weight(part), &dims, dim)
@@ -197,11 +202,11 @@ impl Rwkv7 {
         Rwkv7 {
             common: Common::declare(w, f, i),
             lerps: w.shaped(&weight("lerp_fused"), &dims, dim),
-            parts: dims.iter().skip(1).product::<usize>().clamp(5, 6),
+            parts: 5 + usize::from(gated),
             decay: with(w, "w"),
             rate: with(w, "a"),
             value: with(w, "v"),
-            gate: w.has(&weight("g1")).then(|| pair(w, "g")),
+            gate: gated.then(|| pair(w, "g")),
             k_k: vector(w, "k_k"),
             k_a: vector(w, "k_a"),
             r_k: {
