@@ -128,7 +128,7 @@ impl Lowering<'_> {
             Op::Embed { weight, out } => self.embed(*weight, *out),
             Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, *weight, *eps, *out),
             Op::MatMul { x, norm, parts, add, out } => self.matmul(*x, *norm, parts, *add, *out),
-            Op::GatedMatMul { x, norm, gate, up, out } => self.gated(*x, *norm, gate, up, *out),
+            Op::GatedMatMul { x, norm, gate, up, by, out } => self.gated(*x, *norm, (gate, up, *by), *out),
             Op::Route { logits, router, top_k, scale, scales, out } => {
                 let choice = route::Choice { logits: *logits, top_k: *top_k, scale: *scale, scales, out: *out };
                 match router {
@@ -136,13 +136,13 @@ impl Lowering<'_> {
                     None => self.route(&choice),
                 }
             }
-            Op::GatedExperts { x, norm, route, top_k, gate, up, out } => {
-                let product = experts::Product { x: *x, norm: *norm, route: *route, top_k: *top_k, out: *out };
-                self.experts(&product, &[*gate, *up])
+            Op::GatedExperts { x, norm, route, top_k, gate, up, biases, by, out } => {
+                let of = (*x, *norm, *route, *top_k);
+                self.experts(&experts::Product::new(of, Some(*by), *biases, *out), &[*gate, *up])?;
             }
-            Op::ExpertsAdd { x, route, top_k, down, out } => {
-                let product = experts::Product { x: *x, norm: None, route: *route, top_k: *top_k, out: *out };
-                self.experts(&product, &[*down])
+            Op::ExpertsAdd { x, route, top_k, down, bias, out } => {
+                let of = (*x, None, *route, *top_k);
+                self.experts(&experts::Product::new(of, None, [*bias, None], *out), &[*down])?;
             }
             Op::RopeKv { qkv, spec, rope } => self.rope_kv(*qkv, spec, rope),
             Op::Attend { qkv, rope, spec, scale, out } => self.attend(*qkv, rope, spec, *scale, *out),

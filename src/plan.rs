@@ -7,6 +7,7 @@
 mod attention;
 mod builder;
 mod dump;
+mod gate;
 mod general;
 mod inputs;
 mod op;
@@ -20,7 +21,8 @@ mod state;
 
 pub use attention::{AttentionSpec, Mask, BIAS_REACH};
 pub use builder::Builder;
-pub use general::{Act, Arg, Dot, General, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Temperature};
+pub use gate::Gate;
+pub use general::{Act, Arg, Dot, General, HeadMatMul, Join, Map, NormGate, NormKind, Normalize, Rotate, Temperature};
 pub use inputs::{Input, Routed};
 pub use op::Op;
 pub use parts::{Access, Cols, ExpertPart, MatPart, Norm, Rope, RopeNorm, RopeStyle, Router, TopK};

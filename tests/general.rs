@@ -8,9 +8,9 @@ mod scans;
 use crate::util::sample;
 use made::{agrees, cols, fast_agrees, keeps, Made, DIM, EXACT};
 use pumex::plan::{
-    Act, Arg, AttentionSpec, Choose, Conv, Dot, ExpertsBias, ExpertsMatMul, Gating, General, Groups, HeadMatMul, Join,
-    KvSpec, LayerState, Map, Mask, MatPart, NormKind, Normalize, Rope, RopeNorm, RopeStyle, Rotate, Shift, Temperature,
-    TopK, Val, Weight,
+    Act, Arg, AttentionSpec, Choose, Conv, Dot, ExpertsBias, ExpertsMatMul, Gate, Gating, General, Groups, HeadMatMul,
+    Join, KvSpec, LayerState, Map, Mask, MatPart, NormGate, NormKind, Normalize, Rope, RopeNorm, RopeStyle, Rotate,
+    Shift, Temperature, TopK, Val, Weight,
 };
 
 const ACTS: [Act; 16] = [
@@ -124,18 +124,23 @@ fn dot_products_of_groups_are_the_references() {
 
 #[test]
 fn norms_of_groups_are_the_references() {
-    for (i, kind) in [NormKind::Rms, NormKind::Layer, NormKind::L2].into_iter().cycle().take(9).enumerate() {
+    let kinds = [NormKind::Rms, NormKind::Layer, NormKind::L2, NormKind::Unit];
+    for (i, kind) in kinds.into_iter().cycle().take(12).enumerate() {
         let mut made = Made::new(3.0);
-        let (groups, len) = [(1, DIM), (4, 30), (3, 64)][i / 3];
+        let (groups, len) = [(1, DIM), (4, 30), (3, 64)][i / 4];
         let own = made.floats(groups, len, 1.0);
         let shared = made.floats(1, len, 1.0);
         let (weight, bias) = [(Some(own), Some(shared)), (Some(shared), None), (None, Some(own))][i % 3];
         let (gguf, plan) = made.plan(&[], &[], |b, x| {
             let out = b.parts("out", DIM);
             b.copy_into(b.all(x), b.all(out), 1, DIM);
-            let (x, place) = (cols(x, 1 % groups, len + 1 % groups), cols(out, 0, len));
+            // Every other one reads and writes four at a time.
+            let from = if i % 2 == 0 { 4 } else { 1 } % groups.pow(2);
+            let by = NormGate { cols: cols(x, 0, len), act: Act::Silu, first: i % 3 == 0 };
+            let gate = (i % 5 != 1).then_some(by);
+            let (x, place) = (cols(x, from, len + from), cols(out, 0, len));
             let eps = if kind == NormKind::L2 { 1e-6 } else { 0.1 };
-            b.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, eps, out: place }));
+            b.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate, eps, out: place }));
             out
         });
         if !agrees(&format!("{kind:?}, {groups} of {len}"), &gguf, &plan, EXACT) {
@@ -281,7 +286,7 @@ fn experts_are_chosen_by_every_rule() {
 /// Gate, up and down one by one, as models have them whose activation no kernel does with its products.
 #[test]
 fn experts_products_stand_side_by_side() {
-    for (i, name) in sample(&["F32", "Q4_K", "F16", "Q8_0", "IQ4_XS"], 3).iter().enumerate() {
+    for name in sample(&["F32", "Q4_K", "F16", "Q8_0", "IQ4_XS"], 3) {
         let mut made = Made::new(1.0);
         let (top_k, ffn) = (TopK { n_expert: 6, k: 3 }, 256);
         let router = made.coded("F32", 6, DIM);
@@ -296,23 +301,57 @@ fn experts_products_stand_side_by_side() {
             let hidden = b.parts("hidden", top_k.k * ffn);
             let product = ExpertsMatMul { x, route, top_k, weight: up, own_input: false, out: hidden };
             b.general(General::ExpertsMatMul(product));
-            b.general(General::ExpertsBias(ExpertsBias { route, top_k, bias: biases[0], summed: false, out: hidden }));
+            b.general(General::ExpertsBias(ExpertsBias { route, top_k, bias: biases[0], out: hidden }));
             let acted = b.act(hidden, Act::ReluSquared, 1.0);
             let out = b.parts("out", top_k.k * 40);
             let product = ExpertsMatMul { x: acted, route, top_k, weight: down, own_input: true, out };
             b.general(General::ExpertsMatMul(product));
-            if i == 1 {
-                return out;
-            }
-            let sum = b.parts("sum", 40);
-            b.copy_into(cols(out, 40, 1), cols(sum, 0, 1), 1, 40);
-            b.general(General::ExpertsBias(ExpertsBias { route, top_k, bias: biases[1], summed: true, out: sum }));
-            sum
+            b.general(General::ExpertsBias(ExpertsBias { route, top_k, bias: biases[1], out }));
+            out
         });
         let exact = *name == "F32" || *name == "F16";
         fast_agrees(name, &gguf, &plan, if exact { EXACT } else { 1e-3 });
         if !agrees(name, &gguf, &plan, if exact { EXACT } else { 1e-8 }) {
             return;
+        }
+    }
+}
+
+/// Gates of every kind, of all rows and of experts that have biases.
+#[test]
+fn gates_meet_what_they_gate_as_in_the_reference() {
+    let gates = [
+        Gate::SILU,
+        Gate { act: Act::SiluClamped(1.702, 0.8), limit: Some(0.7), plus: 1.0 },
+        Gate { act: Act::Gelu, limit: None, plus: 0.0 },
+        Gate { act: Act::ReluSquared, limit: None, plus: 0.5 },
+    ];
+    for (i, name) in sample(&["Q4_K", "F32", "F16", "Q8_0", "IQ4_XS", "Q6_K"], 3).iter().enumerate() {
+        // Two each: most of the time goes into pipelines.
+        for (j, by) in gates.into_iter().cycle().skip(2 * i + 1).take(2).enumerate() {
+            let mut made = Made::new(1.0);
+            let (top_k, ffn) = (TopK { n_expert: 6, k: 3 }, 256);
+            let router = made.coded("F32", 6, DIM);
+            let of = |made: &mut Made, parts: usize| {
+                [(ffn, DIM), (ffn, DIM), (DIM, ffn)].map(|(m, k)| made.coded(name, parts * m, k))
+            };
+            let (dense, experts) = (of(&mut made, 1), of(&mut made, 6));
+            let biases = [ffn, ffn, DIM].map(|m| Some(made.floats(6, m, 1.0)));
+            let biases = if (i + j) % 2 == 1 { biases } else { [None; 3] };
+            let (gguf, plan) = made.plan(&[], &[], |b, x| {
+                let hidden = b.gated(x, part(dense[0]), part(dense[1]), by);
+                let out = b.matmul("out", hidden, vec![part(dense[2])]);
+                let logits = b.matmul("logits", x, vec![part(router)]);
+                let route = b.route(logits, top_k, 1.0, [None; 3]);
+                let hidden = b.gated_experts(x, (route, top_k), [experts[0], experts[1]], [biases[0], biases[1]], by);
+                b.experts_add(hidden, (route, top_k), experts[2], biases[2], out);
+                out
+            });
+            let exact = *name == "F32" || *name == "F16";
+            fast_agrees(name, &gguf, &plan, if exact { EXACT } else { 1e-3 });
+            if !agrees(&format!("{name} {by}"), &gguf, &plan, if exact { EXACT } else { 1e-8 }) {
+                return;
+            }
         }
     }
 }

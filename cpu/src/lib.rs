@@ -34,5 +34,5 @@ pub use isa::Isa;
 pub use matrix::{Input, Matrix};
 pub use measure::Rates;
 pub use pool::Pool;
-pub use product::{Choice, Choices, Cpu, Part};
+pub use product::{Choice, Choices, Cpu, Gating, Part};
 pub use stored::{Inspect, Shape, Stored};

@@ -17,8 +17,26 @@ pub struct Part<'a> {
     pub matrix: &'a Matrix<'a>,
     /// Of the product, before the bias.
     pub scale: f32,
-    /// `[rows]`, added.
+    /// `[rows]`, added; with experts, `[experts, rows]`.
     pub bias: Option<&'a [f32]>,
+}
+
+/// What becomes of a gate and of what it gates.
+#[derive(Clone, Copy)]
+pub enum Gating<'a> {
+    /// `silu(gate) * up`
+    Silu,
+    /// This, number by number.
+    By(&'a (dyn Fn(f32, f32) -> f32 + Sync)),
+}
+
+impl Gating<'_> {
+    fn run(self, isa: Isa, gate: &[f32], up: &[f32], out: &mut [f32]) {
+        match self {
+            Gating::Silu => silu_times(isa, gate, up, out),
+            Gating::By(f) => out.iter_mut().zip(gate.iter().zip(up)).for_each(|(o, (g, u))| *o = f(*g, *u)),
+        }
+    }
 }
 
 /// An expert of a row.
@@ -166,11 +184,11 @@ impl Cpu {
         columns
     }
 
-    /// `out [n, rows] = silu(x · gateᵀ) * (x · upᵀ)`.
+    /// `out [n, rows]` = what `by` makes of `x · gateᵀ` and `x · upᵀ`.
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn gated(&self, (gate, up): (&Part<'_>, &Part<'_>), x: &Input<'_>, n: usize, out: &mut [f32]) {
+    pub fn gated(&self, (gate, up): (&Part<'_>, &Part<'_>), by: Gating<'_>, x: &Input<'_>, n: usize, out: &mut [f32]) {
         let (m, width) = (gate.matrix, gate.matrix.rows());
         assert!(up.matrix.rows() == width && out.len() >= n * width, "room for the product");
         let step = item_tiles(m.tiles(), n, self.pool.threads());
@@ -192,24 +210,27 @@ impl Cpu {
                         let out = unsafe { shared.part((from + i) * width + tile * LANES, rows) };
                         adjust(&mut g[..rows], gate.scale, gate.bias.map(|b| &b[tile * LANES..]));
                         adjust(&mut u[..rows], up.scale, up.bias.map(|b| &b[tile * LANES..]));
-                        silu_times(self.isa, &g[..rows], &u[..rows], out);
+                        by.run(self.isa, &g[..rows], &u[..rows], out);
                     }
                 }
             });
         });
     }
 
-    /// Of each choice, `out [n * used, rows] = silu(x · gateᵀ) * (x · upᵀ)` with its expert's matrices and row of `x`.
+    /// Of each choice, `out [n * used, rows]` = what `by` makes of `x · gateᵀ` and `x · upᵀ` with its expert's matrices, biases and row
+    /// of `x`.
     ///
     /// # Panics
     /// If shapes do not fit.
     pub fn gated_experts(
         &self,
-        (gate, up): (&Matrix<'_>, &Matrix<'_>),
+        both: &[Part<'_>; 2],
+        by: Gating<'_>,
         x: &Input<'_>,
         choices: &Choices,
         out: &mut [f32],
     ) {
+        let [gate, up] = both.map(|part| part.matrix);
         let width = gate.rows();
         assert!(up.rows() == width && out.len() >= choices.of_rows.len() * width, "room for the product");
         let single = choices.of_rows.len() == choices.used;
@@ -232,20 +253,22 @@ impl Cpu {
                         let choice = choices.of_rows[*c as usize];
                         // SAFETY: these rows of this choice are of this item alone.
                         let out = unsafe { shared.part(*c as usize * width + tile * LANES, rows) };
-                        adjust(&mut g[..rows], choice.gate_scale, None);
-                        adjust(&mut u[..rows], choice.up_scale, None);
-                        silu_times(self.isa, &g[..rows], &u[..rows], out);
+                        let bias = |i: usize| both[i].bias.map(|b| &b[expert * width + tile * LANES..]);
+                        adjust(&mut g[..rows], choice.gate_scale, bias(0));
+                        adjust(&mut u[..rows], choice.up_scale, bias(1));
+                        by.run(self.isa, &g[..rows], &u[..rows], out);
                     }
                 }
             });
         });
     }
 
-    /// `out [n, rows] += Σ weight * (x · downᵀ)` over the choices of a row; `x` has a row for each choice.
+    /// `out [n, rows] += Σ weight * (x · downᵀ + bias)` over the choices of a row; `x` has a row for each choice.
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn experts_add(&self, down: &Matrix<'_>, x: &Input<'_>, choices: &Choices, out: &mut [f32]) {
+    pub fn experts_add(&self, down: &Part<'_>, x: &Input<'_>, choices: &Choices, out: &mut [f32]) {
+        let (bias, down) = (down.bias, down.matrix);
         let (width, used) = (down.rows(), choices.used);
         assert!(out.len() >= choices.of_rows.len() / used.max(1) * width, "room for the product");
         let step = 2;
@@ -259,7 +282,8 @@ impl Cpu {
                     for some in choices.of(*expert as usize).chunks(COLUMNS) {
                         room.fit(some.len() * tiles * LANES);
                         down.compute(self.isa, (*expert as usize, tile, tiles), x, some, &mut room.one);
-                        for (c, sums) in some.iter().zip(room.one.chunks_exact(tiles * LANES)) {
+                        for (c, sums) in some.iter().zip(room.one.chunks_exact_mut(tiles * LANES)) {
+                            adjust(&mut sums[..rows], 1.0, bias.map(|b| &b[*expert as usize * width + tile * LANES..]));
                             let at = *c as usize / used * width + tile * LANES;
                             // SAFETY: these rows are of this item alone.
                             let out = unsafe { shared.part(at, rows) };

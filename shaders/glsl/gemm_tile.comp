@@ -5,8 +5,9 @@
 #include "lib/types.glsl"
 layout(local_size_x = 64) in;
 #include "quant/contract.glsl"
-layout(constant_id = 1) const uint EPILOGUE = 0; // 0 store, 1 add to y, 2 y = silu(y) * result
+layout(constant_id = 1) const uint EPILOGUE = 0; // 0 store, 1 add to y, 2 y = what a gate y makes of the result
 layout(constant_id = 2) const uint HEADS = 0; // 1: rows of x are wider than k
+#include "lib/gate.glsl"
 #define Matrix uvec2
 #include "push/gemm_tile.glsl"
 const uint TILE = 64;
@@ -20,10 +21,7 @@ void store(uint col, uint row, float sum) {
         if (flags == 1) sum += bias.v[row];
         uint at = col * y_stride + y_at + gl_WorkGroupID.z * y_head + row;
         if (EPILOGUE == 1) sum += y.v[at];
-        if (EPILOGUE == 2) {
-            float gate = y.v[at];
-            sum *= gate / (1.0 + exp(-gate));
-        }
+        if (EPILOGUE == 2) sum = gated(y.v[at], sum);
         y.v[at] = sum;
     }
 }

@@ -1,5 +1,5 @@
 // y (+)= W x + b for up to COLS activation rows with one read of the weights; ROWS outputs per workgroup.
-// Up to three matrices stand one below the other (q, k, v); with GATED, y = silu(W0 x + b0) * (W1 x + b1).
+// Up to three matrices stand one below the other (q, k, v); with GATED, W0 x + b0 gates W1 x + b1.
 #version 460
 #include "lib/types.glsl"
 #include "lib/reduce.glsl"

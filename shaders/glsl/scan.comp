@@ -103,7 +103,7 @@ void main() {
                 late += s[r * EACH + e] * qs[e];
             }
             const float sum = subgroupAdd(KIND == SCAN_WKV6 ? early : late);
-            if (lane == 0) y.v[at * Y_WIDTH + head * Y_STRIDE + v0 + r] = scale * sum;
+            if (lane == 0) y.v[at * Y_WIDTH + head * Y_STRIDE + v0 + r] = scale * sum + skipped(head, vs[r]);
         }
         at = after;
         after = later;

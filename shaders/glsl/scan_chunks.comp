@@ -138,7 +138,7 @@ void scan(uint first, uint head, uint v0) {
             }
             writes[t * COLS + col] = (own >> t & 1) == 1 ? sum : 0.0;
             if ((own >> t & 1) == 1 && v0 + col < V_DIM) {
-                y.v[(window * CHUNK + t) * Y_WIDTH + head * Y_STRIDE + v0 + col] = scale * results[m];
+                y.v[(window * CHUNK + t) * Y_WIDTH + head * Y_STRIDE + v0 + col] = scale * results[m] + skipped(head, vs[m]);
             }
         }
         barrier();

@@ -113,6 +113,8 @@ constants! {
     NORM_LAYER = 1;
     /// By the length.
     NORM_L2 = 2;
+    /// Likewise, what keeps the divisor from zero under the root.
+    NORM_UNIT = 3;
     /// Softmax over all experts.
     GATING_SOFTMAX = 0;
     /// Over those taken.

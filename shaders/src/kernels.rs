@@ -57,6 +57,9 @@ pub struct Kernel {
     pub spec: &'static [(&'static str, u32)],
 }
 
+/// What becomes of a gate and of what it gates: `lib/gate.glsl`.
+const GATE: [(&str, u32); 5] = [("GATE_ACT", 30), ("GATE_A", 31), ("GATE_B", 32), ("UP_LIMIT", 33), ("UP_PLUS", 34)];
+
 const KV: [(&str, u32); 4] = [("K_TYPE", 10), ("V_TYPE", 11), ("HEAD_DIM", 12), ("V_DIM", 15)];
 
 /// Which positions a row sees, and rules of the scores: see [`crate::constants::MASK`].
@@ -107,7 +110,7 @@ pub const MEGAKERNEL_MOE_FORMATS: [&str; 8] =
     ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "iq4_xs+q5_k", "mxfp4+q8_0", "iq3_s_expanded+q4_k"];
 
 /// Of recurrences: shapes, and where columns are.
-const SCAN: [(&str, u32); 26] = [
+const SCAN: [(&str, u32); 28] = [
     ("SIZE", 0),
     ("KIND", 1),
     ("HEADS", 2),
@@ -118,6 +121,8 @@ const SCAN: [(&str, u32); 26] = [
     ("DECAYS", 7),
     ("FACTORS", 8),
     ("RATED", 9),
+    ("SOFT", 31),
+    ("SKIP", 32),
     ("Q_WIDTH", 12),
     ("Q_STRIDE", 13),
     ("K_WIDTH", 14),
@@ -182,6 +187,11 @@ pub const KERNELS: &[Kernel] = &[
             EXPERTS[0],
             EXPERTS[1],
             SOA,
+            GATE[0],
+            GATE[1],
+            GATE[2],
+            GATE[3],
+            GATE[4],
         ],
     },
     Kernel {
@@ -205,6 +215,11 @@ pub const KERNELS: &[Kernel] = &[
             SOA,
             COPIES,
             SIGNED_DOTS,
+            GATE[0],
+            GATE[1],
+            GATE[2],
+            GATE[3],
+            GATE[4],
         ],
     },
     Kernel {
@@ -258,7 +273,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "gemm_tile",
         formats: Formats::All,
         needs: Needs::Nothing,
-        spec: &[("EPILOGUE", 1), ("HEADS", 2), SOA],
+        spec: &[("EPILOGUE", 1), ("HEADS", 2), SOA, GATE[0], GATE[1], GATE[2], GATE[3], GATE[4]],
     },
     Kernel { name: "gemm_float", formats: Formats::None, needs: Needs::Nothing, spec: &[("EPILOGUE", 1)] },
     Kernel {
@@ -276,6 +291,11 @@ pub const KERNELS: &[Kernel] = &[
             EXPERTS[0],
             EXPERTS[1],
             SOA,
+            GATE[0],
+            GATE[1],
+            GATE[2],
+            GATE[3],
+            GATE[4],
         ],
     },
     Kernel {
@@ -296,6 +316,11 @@ pub const KERNELS: &[Kernel] = &[
             ("NORM_PROLOGUE", 16),
             SOA,
             COPIES,
+            GATE[0],
+            GATE[1],
+            GATE[2],
+            GATE[3],
+            GATE[4],
         ],
     },
     Kernel {
@@ -377,7 +402,17 @@ pub const KERNELS: &[Kernel] = &[
         name: "normalize",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &[("SIZE", 0), ("KIND", 1), ("WEIGHTED", 2), ("BIASED", 3), ("OUTPUT_ROWS", 4)],
+        spec: &[
+            ("SIZE", 0),
+            ("KIND", 1),
+            ("WEIGHTED", 2),
+            ("BIASED", 3),
+            ("OUTPUT_ROWS", 4),
+            ("LEN", 5),
+            ("FOURS", 6),
+            ("GATED", 7),
+            ("ACT", 8),
+        ],
     },
     Kernel {
         name: "rotate",
@@ -402,19 +437,19 @@ pub const KERNELS: &[Kernel] = &[
         name: "scan",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &scan::<4, 30>([("ROWS", 10), ("LANES", 11), ("QUADS", 28), ALONE]),
+        spec: &scan::<4, 32>([("ROWS", 10), ("LANES", 11), ("QUADS", 28), ALONE]),
     },
     Kernel {
         name: "scan_pairs",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &scan::<2, 28>([("CHUNK", 28), ("PARTS", 29)]),
+        spec: &scan::<2, 30>([("CHUNK", 28), ("PARTS", 29)]),
     },
     Kernel {
         name: "scan_chunks",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &scan::<2, 28>([("CHUNK", 28), ("COLS", 29)]),
+        spec: &scan::<2, 30>([("CHUNK", 28), ("COLS", 29)]),
     },
     Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, spec: &[] },
     Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, spec: &[("COPY", 1)] },

@@ -81,6 +81,8 @@ pub struct Fast<'a> {
     /// Columns of a value, group by group.
     groups: Vec<f32>,
     work: Work,
+    /// Rates and decays of a scan, `[n, heads]` each.
+    steps: [Vec<f32>; 2],
     /// Indices of output rows.
     wanted: Vec<usize>,
     clock: Clock,
@@ -172,6 +174,7 @@ impl<'a> Fast<'a> {
             choices: Choices::default(),
             groups: Vec::new(),
             work: Work::default(),
+            steps: Default::default(),
             wanted: Vec::new(),
             clock: Clock::default(),
             plan: Arc::new(plan),

@@ -4,6 +4,9 @@ mod map;
 mod recurrent;
 mod routing;
 
+pub use map::gated;
+pub use recurrent::{soft_decay, soft_rate};
+
 use crate::plan::{Cols, General, Plan, Val, Weight};
 use crate::step::Row;
 use std::borrow::Cow;

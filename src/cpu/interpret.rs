@@ -1,9 +1,9 @@
 //! One function per kind of op: what it reads, the loop of `ops.rs`, what it writes.
 
-use super::general::{Env, Floats};
+use super::general::{gated, Env, Floats};
 use super::{ops, Reference};
 use crate::gguf::Gguf;
-use crate::plan::{AttentionSpec, General, MatPart, Norm, Op, Plan, RopeNorm, Router, Rows, TopK, Val, Weight};
+use crate::plan::{AttentionSpec, Gate, General, MatPart, Norm, Op, Plan, RopeNorm, Router, Rows, TopK, Val, Weight};
 use crate::step::Row;
 use std::borrow::Cow;
 
@@ -16,19 +16,21 @@ impl Reference<'_> {
             Op::Embed { weight, out } => self.embed(*weight, *out, rows),
             Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, Norm { weight: *weight, eps: *eps }, *out, wanted),
             Op::MatMul { x, norm, parts, add, out } => self.matmul(*x, norm, parts, *add, *out),
-            Op::GatedMatMul { x, norm, gate, up, out } => self.gated(*x, norm, gate, up, *out),
+            Op::GatedMatMul { x, norm, gate, up, by, out } => self.gated(*x, norm, (gate, up, *by), *out),
             Op::Route { logits, router, top_k, scale, scales, out } => {
                 if let Some(Router { x, norm, part }) = router {
                     self.matmul(*x, norm, &[*part], false, *logits);
                 }
                 self.route(*logits, *top_k, *scale, scales, *out);
             }
-            Op::GatedExperts { x, norm, route, top_k, gate, up, out } => {
+            Op::GatedExperts { x, norm, route, top_k, gate, up, biases, by, out } => {
                 let x = self.input(*x, norm);
-                let result = self.gated_experts(&x, *route, *top_k, (*gate, *up), *out);
+                let result = self.gated_experts(&x, (*route, *top_k), [*gate, *up], *biases, *by, *out);
                 self.values[out.0] = result;
             }
-            Op::ExpertsAdd { x, route, top_k, down, out } => self.experts_add(*x, *route, *top_k, *down, *out),
+            Op::ExpertsAdd { x, route, top_k, down, bias, out } => {
+                self.experts_add(*x, (*route, *top_k), *down, *bias, *out);
+            }
             Op::RopeKv { qkv, spec, rope } => {
                 let rotated = self.rotated(*qkv, spec, rope, rows);
                 self.values[qkv.0] = rotated;
@@ -82,10 +84,10 @@ impl Reference<'_> {
         }
     }
 
-    fn gated(&mut self, x: Val, norm: &Option<Norm>, gate: &MatPart, up: &MatPart, out: Val) {
+    fn gated(&mut self, x: Val, norm: &Option<Norm>, (gate, up, by): (&MatPart, &MatPart, Gate), out: Val) {
         let input = self.input(x, norm);
         let (mut g, u) = (self.product(&input, gate), self.product(&input, up));
-        g.iter_mut().zip(&u).for_each(|(g, u)| *g = ops::silu(*g) * u);
+        g.iter_mut().zip(&u).for_each(|(g, u)| *g = gated(by, *g, *u));
         self.values[out.0] = g;
     }
 
@@ -106,8 +108,17 @@ impl Reference<'_> {
         self.values[out.0] = rows.flat_map(|row| ops::route(row, top_k.k, scale, &scales)).collect();
     }
 
-    fn gated_experts(&self, x: &[f32], route: Val, top_k: TopK, (gate, up): (Weight, Weight), out: Val) -> Vec<f32> {
+    fn gated_experts(
+        &self,
+        x: &[f32],
+        (route, top_k): (Val, TopK),
+        [gate, up]: [Weight; 2],
+        biases: [Option<Weight>; 2],
+        by: Gate,
+        out: Val,
+    ) -> Vec<f32> {
         let (gate, up) = (self.matrix(gate), self.matrix(up));
+        let biases = biases.map(|b| b.map(|b| self.matrix(b)));
         let mut result = vec![0.0; x.len() / gate.cols * self.plan.values[out.0].width];
         let route = &self.values[route.0];
         ops::for_rows(&mut result, gate.rows / top_k.n_expert, |pair, out| {
@@ -115,16 +126,19 @@ impl Reference<'_> {
             let x = &x[row * gate.cols..][..gate.cols];
             let route = ops::Route::of(&route[row * 4 * top_k.k..], slot, top_k.k);
             let first = route.expert * out.len();
+            let rows = biases.each_ref().map(|b| b.as_ref().map(|b| b.row(route.expert)));
+            let bias = |of: usize, m: usize| rows[of].as_ref().map_or(0.0, |row| row[m]);
             for (m, out) in out.iter_mut().enumerate() {
                 let g = ops::dot(&gate.row(first + m), x) * route.gate_scale;
-                *out = ops::silu(g) * ops::dot(&up.row(first + m), x) * route.up_scale;
+                let u = ops::dot(&up.row(first + m), x) * route.up_scale;
+                *out = gated(by, g + bias(0, m), u + bias(1, m));
             }
         });
         result
     }
 
-    fn experts_add(&mut self, x: Val, route: Val, top_k: TopK, down: Weight, out: Val) {
-        let down = self.matrix(down);
+    fn experts_add(&mut self, x: Val, (route, top_k): (Val, TopK), down: Weight, bias: Option<Weight>, out: Val) {
+        let (down, bias) = (self.matrix(down), bias.map(|b| self.matrix(b)));
         let mut result = self.values[out.0].clone();
         let (x, route) = (&self.values[x.0], &self.values[route.0]);
         ops::for_rows(&mut result, down.rows / top_k.n_expert, |row, out| {
@@ -132,8 +146,10 @@ impl Reference<'_> {
                 let x = &x[(row * top_k.k + slot) * down.cols..][..down.cols];
                 let route = ops::Route::of(&route[row * 4 * top_k.k..], slot, top_k.k);
                 let first = route.expert * out.len();
+                let row = bias.as_ref().map(|b| b.row(route.expert));
                 for (m, out) in out.iter_mut().enumerate() {
-                    *out += route.weight * ops::dot(&down.row(first + m), x);
+                    let bias = row.as_ref().map_or(0.0, |row| row[m]);
+                    *out += route.weight * (ops::dot(&down.row(first + m), x) + bias);
                 }
             }
         });

@@ -3,10 +3,12 @@
 
 use super::dispatch::{Access, Module, Place, Touched};
 use super::megakernel::StageSource;
+use super::product::gate_constants;
 use super::Lowering;
-use crate::plan::{Norm, TopK, Val, Weight};
+use crate::plan::{Gate, Norm, TopK, Val, Weight};
 use crate::policy::matrix as tiles;
 use crate::policy::{self, GemmFusion};
+use crate::Result;
 use pumex_shaders::push;
 
 /// Threads of the kernel that permutes rows, and of the one that adds their products up.
@@ -18,14 +20,40 @@ pub(super) struct Product {
     pub norm: Option<Norm>,
     pub route: Val,
     pub top_k: TopK,
+    /// How gate and up meet; none of down.
+    pub gate: Option<Gate>,
+    /// Of gate and up, or of down.
+    pub biases: [Option<Weight>; 2],
     pub out: Val,
+}
+
+impl Product {
+    pub(super) fn new(
+        (x, norm, route, top_k): (Val, Option<Norm>, Val, TopK),
+        gate: Option<Gate>,
+        biases: [Option<Weight>; 2],
+        out: Val,
+    ) -> Product {
+        Product { x, norm, route, top_k, gate, biases, out }
+    }
+
+    /// Which biases there are.
+    fn flags(&self) -> u32 {
+        self.biases.iter().enumerate().map(|(i, bias)| u32::from(bias.is_some()) << i).sum()
+    }
+
+    /// Whether the megakernel's stages do as this one.
+    pub(super) fn is_plain(&self) -> bool {
+        self.gate.is_none_or(|by| by == Gate::SILU) && self.biases.iter().all(Option::is_none)
+    }
 }
 
 impl Lowering<'_> {
     /// Products with gate and up, or with down alone.
-    pub(super) fn experts(&mut self, p: &Product, weights: &[Weight]) {
+    pub(super) fn experts(&mut self, p: &Product, weights: &[Weight]) -> Result<()> {
+        p.biases.iter().flatten().try_for_each(|w| self.check_floats(*w, "experts"))?;
         if self.experts_by_tiles(p, weights) {
-            return;
+            return Ok(());
         }
         let (gated, c) = (weights.len() == 2, p.top_k);
         let info = &self.plan.weights[weights[0].0];
@@ -34,6 +62,8 @@ impl Lowering<'_> {
         let push = push::Gemv {
             w0: self.weight(weights[0]),
             w1: weights.get(1).map_or(0, |w| self.weight(*w)),
+            w2: self.opt(p.biases[1]),
+            b0: self.opt(p.biases[0]),
             b2: self.val(p.route),
             x: self.val(p.x),
             y: self.val(p.out),
@@ -44,6 +74,7 @@ impl Lowering<'_> {
             m01: m as u32,
             m: m as u32,
             y_stride: if gated { m } else { self.width(p.out) } as u32,
+            flags: p.flags(),
             eps: p.norm.map_or(0.0, |n| n.eps),
             s0: 1.0,
             s1: 1.0,
@@ -55,16 +86,19 @@ impl Lowering<'_> {
         let mut constants = tile.spec(k, 1, extras);
         constants.extend([("EXPERTS", if gated { 1 } else { 2 }), ("USED", used as u32)]);
         constants.extend(tile.whole_rows(std::iter::once(m)));
+        constants.extend(gate_constants(p.gate));
         let grid = [tile.groups as usize, if gated { n * used } else { n }, 1];
         let mut reads = vec![self.value(p.x), self.value(p.route)];
         reads.extend(self.of_top_k(weights, c));
         reads.extend(self.matrices(p.norm.map(|n| n.weight)));
+        reads.extend(self.of_top_k(&p.biases.into_iter().flatten().collect::<Vec<_>>(), c));
         reads.extend((!gated).then(|| self.value(p.out)));
         let writes = vec![self.value(p.out)];
         let source = StageSource::Experts { x: p.x, norm: p.norm, weights: weights.to_vec(), out: p.out };
         let task =
             self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, Touched { reads, writes });
-        task.source = Some(source);
+        task.source = p.is_plain().then_some(source);
+        Ok(())
     }
 
     /// Experts' matrices, of which the rows reach no more than they use.
@@ -99,6 +133,8 @@ impl Lowering<'_> {
         let push = push::Gemv {
             w0: self.weight(weights[0]),
             w1: weights.get(1).map_or(0, |w| self.weight(*w)),
+            w2: self.opt(p.biases[1]),
+            b0: self.opt(p.biases[0]),
             b1: list,
             b2: self.val(p.route),
             x: codes,
@@ -110,7 +146,7 @@ impl Lowering<'_> {
             m01: m as u32,
             m: m as u32,
             y_stride: m as u32,
-            flags: (n << 8) as u32,
+            flags: (n << 8) as u32 | p.flags(),
             s0: 1.0,
             s1: 1.0,
             s2: 1.0,
@@ -118,9 +154,11 @@ impl Lowering<'_> {
         };
         let mut constants = tile.spec(k, extras);
         constants.extend([("EXPERTS", if gated { 3 } else { 4 }), ("USED", c.k as u32)]);
+        constants.extend(gate_constants(p.gate));
         let mut reads = vec![self.value(p.route), Access::all(Place::MoeTiles, 0)];
         reads.push(Access::all(Place::MoePacked, (2 * n * c.k * k) as u64));
         reads.extend(self.of_top_k(weights, c));
+        reads.extend(self.of_top_k(&p.biases.into_iter().flatten().collect::<Vec<_>>(), c));
         let made = (4 * n * c.k * m) as u64;
         let writes = vec![if gated { self.value(p.out) } else { Access::all(Place::MoeProducts, made) }];
         let grid = [tile.groups as usize, moe.most, 1];

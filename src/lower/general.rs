@@ -33,10 +33,8 @@ struct HeadProduct {
 impl Lowering<'_> {
     pub(super) fn general(&mut self, op: &General) -> Result<()> {
         for w in op.vectors() {
-            let info = &self.plan.weights[w.0];
-            if info.format.id != FormatId::F32 && !matches!(op, General::Positions { .. }) {
-                let what = format!("{}: expected F32 for {}, found {}", info.name, op.name(), info.format.name);
-                return Err(Error::Request(format!("{what}; try --device cpu")));
+            if !matches!(op, General::Positions { .. }) {
+                self.check_floats(w, op.name())?;
             }
         }
         match op {
@@ -54,6 +52,16 @@ impl Lowering<'_> {
             General::Scan(s) => self.scan(s),
         }
         Ok(())
+    }
+
+    /// Fails on a weight that a kernel would take for floats and that is none.
+    pub(super) fn check_floats(&self, w: Weight, op: &str) -> Result<()> {
+        let info = &self.plan.weights[w.0];
+        if info.format.id == FormatId::F32 {
+            return Ok(());
+        }
+        let what = format!("{}: expected F32 for {op}, found {}", info.name, info.format.name);
+        Err(Error::Request(format!("{what}; try --device cpu")))
     }
 
     /// Where the first group of columns starts.
@@ -175,12 +183,14 @@ impl Lowering<'_> {
             weight: self.opt(n.weight),
             bias: self.opt(n.bias),
             y: self.at(n.out),
+            gate: n.gate.map_or(0, |g| self.at(g.cols)),
             params: self.t.at.params,
             x_stride: n.x.stride as u32,
             x_width: self.width(n.x.val) as u32,
             y_stride: n.out.stride as u32,
             y_width: self.width(n.out.val) as u32,
-            len: n.len as u32,
+            gate_stride: n.gate.map_or(0, |g| g.cols.stride as u32),
+            gate_width: n.gate.map_or(0, |g| self.width(g.cols.val) as u32),
             weights: n.weight.map_or(0, |w| self.numbers(w)),
             biases: n.bias.map_or(0, |w| self.numbers(w)),
             eps: n.eps,
@@ -189,18 +199,31 @@ impl Lowering<'_> {
             NormKind::Rms => c::NORM_RMS,
             NormKind::Layer => c::NORM_LAYER,
             NormKind::L2 => c::NORM_L2,
+            NormKind::Unit => c::NORM_UNIT,
         };
+        let fours = self.four_at_a_time(&[Some(n.x), Some(n.out), n.gate.map(|g| g.cols)], n.len);
         let constants = vec![
             ("SIZE", threads),
             ("KIND", kind),
             ("WEIGHTED", u32::from(n.weight.is_some())),
             ("BIASED", u32::from(n.bias.is_some())),
             ("OUTPUT_ROWS", outputs),
+            ("LEN", n.len as u32),
+            ("FOURS", u32::from(fours)),
+            ("GATED", n.gate.map_or(0, |g| 1 + u32::from(g.first))),
+            ("ACT", n.gate.map_or(0, |g| act(g.act).0)),
         ];
         let weights = self.matrices([n.weight, n.bias].into_iter().flatten());
-        let reads = [vec![self.groups(n.x, n.groups, n.len)], weights].concat();
+        let gate = n.gate.map(|g| self.groups(g.cols, n.groups, n.len));
+        let reads = [vec![self.groups(n.x, n.groups, n.len)], gate.into_iter().collect(), weights].concat();
         let (grid, writes) = ([self.rows_of(n.out.val), n.groups, 1], vec![self.groups(n.out, n.groups, n.len)]);
         self.emit(Module::of("normalize"), constants, push, grid, Touched { reads, writes });
+    }
+
+    /// Whether groups of `len` columns can be read and written four at a time.
+    fn four_at_a_time(&self, columns: &[Option<Cols>], len: usize) -> bool {
+        let fours = |c: &Cols| [c.at, c.stride, self.width(c.val), len].iter().all(|n| n.is_multiple_of(4));
+        columns.iter().flatten().all(fours)
     }
 
     fn rotate(&mut self, r: &Rotate) {
@@ -347,7 +370,7 @@ struct Operand {
 }
 
 /// The number of a function, and what it is of beside its argument.
-fn act(act: Act) -> (u32, [f32; 4]) {
+pub(super) fn act(act: Act) -> (u32, [f32; 4]) {
     let plain = |number| (number, [0.0; 4]);
     match act {
         Act::Same => plain(c::ACT_SAME),

@@ -134,7 +134,7 @@ impl Group<'_> {
         let gemv = *gemv;
         let info = &self.plan.weights[p.parts[0].weight.0];
         let (stem, cols) = (info.format.stem, info.cols);
-        if self.open.as_ref().is_some_and(|open| !open.has_module_with(self.k, stem, p.gated)) {
+        if self.open.as_ref().is_some_and(|open| !open.has_module_with(self.k, stem, p.gate.is_some())) {
             self.end();
         }
         let due = self.due;
@@ -162,7 +162,7 @@ impl Group<'_> {
         }
         let odd = gemv.flags > 0 || p.parts.iter().any(|p| p.scale != 1.0);
         let flags = [
-            (p.gated, stage::GATED),
+            (p.gate.is_some(), stage::GATED),
             (p.add, stage::ADD),
             (p.norm.is_some(), stage::NORM),
             (receives, stage::RECEIVE),

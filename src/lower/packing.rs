@@ -2,7 +2,7 @@
 //! that makes them (`pack_epilogue`), or by the product before a norm (`NormEpilogue`, see `shaders/glsl/lib/pack_norm.glsl`).
 
 use super::dispatch::{Access, Module, Place, Touched};
-use super::product::Product;
+use super::product::{gate_constants, Product};
 use super::{fusion, Lowering};
 use crate::plan::{MatPart, Norm, Op, Rows, Val};
 use crate::policy::matrix::{self as tiles, FEW, PACKED_LEN};
@@ -216,11 +216,11 @@ impl Lowering<'_> {
     pub(super) fn by_matrix(&mut self, all: &[MatPart], p: &Product) {
         let Some(packing) = self.t.packing else { return };
         let info = &self.plan.weights[p.parts[0].weight.0];
-        let (n, extras) = (self.rows_of(p.x), self.extras(p.gated, p.add));
+        let (n, extras) = (self.rows_of(p.x), self.extras(p.gate.is_some(), p.add));
         let slot = self.layouts(all, n).iter().position(|l| *l == tiles::few_chunks(info.format)).unwrap_or(0);
         let from = self.pack_epilogue(p.x).filter(|_| p.norm.is_none());
         let (codes, factors) = from.map_or(self.slot_at(slot), |epilogue| (epilogue.codes, epilogue.factors));
-        let epilogue = if p.gated { self.pack_epilogue(p.out) } else { None };
+        let epilogue = if p.gate.is_some() { self.pack_epilogue(p.out) } else { None };
         let prologue = self.norm_prologue();
         let norm_epilogue = if p.add && prologue.is_none() { self.start_norm_epilogue() } else { None }; // there is room for one epilogue
         let push = push::Gemv {
@@ -234,7 +234,8 @@ impl Lowering<'_> {
         let push = push::Gemv { flags: push.flags | (n << 8) as u32, ..push };
         let m = push.m as usize;
         let tile = tiles::mat_tile(self.t.caps, packing.direct, info.format, (m, n), extras);
-        let constants = self.matrix_constants(&tile, info.cols, extras, epilogue, (norm_epilogue, prologue));
+        let mut constants = self.matrix_constants(&tile, info.cols, extras, epilogue, (norm_epilogue, prologue));
+        constants.extend(gate_constants(p.gate));
         let Touched { mut reads, mut writes } = self.touched(p, m);
         reads.retain(|a| a.place != Place::Value(p.x));
         let source = if from.is_some() { EPILOGUE_SLOT } else { slot };

@@ -1,9 +1,10 @@
 //! Products with weight matrices: GEMV of few rows, GEMM of many, by cooperative matrices where the device has some.
 
 use super::dispatch::{Access, Module, Place, Touched};
+use super::general::act;
 use super::megakernel::StageSource;
 use super::{fusion, Lowering};
-use crate::plan::{MatPart, Norm, Val};
+use crate::plan::{Gate, MatPart, Norm, Val};
 use crate::policy::{self, GemmFusion};
 use pumex_shaders::push;
 
@@ -13,11 +14,21 @@ pub(super) struct Product {
     pub x: Val,
     pub norm: Option<Norm>,
     pub parts: Vec<MatPart>,
-    pub gated: bool,
+    /// How gate and up meet, if these are the parts.
+    pub gate: Option<Gate>,
     pub add: bool,
     pub out: Val,
     /// Column of `out` where its outputs start.
     pub y_at: usize,
+}
+
+/// Constants of `lib/gate.glsl`, where gate and up do not meet as the kernels have it anyway.
+pub(super) fn gate_constants(gate: Option<Gate>) -> Vec<(&'static str, u32)> {
+    let Some(by) = gate.filter(|by| *by != Gate::SILU) else { return Vec::new() };
+    let (number, [a, b, ..]) = act(by.act);
+    let floats = [("GATE_A", a), ("GATE_B", b), ("UP_LIMIT", by.limit.unwrap_or(0.0)), ("UP_PLUS", by.plus)];
+    let floats = floats.map(|(name, x)| (name, x.to_bits()));
+    std::iter::once(("GATE_ACT", number)).chain(floats).collect()
 }
 
 impl Lowering<'_> {
@@ -39,26 +50,26 @@ impl Lowering<'_> {
             let most = if matrices || n <= policy::GEMV_MAX_COLS { 3 } else { 1 };
             let count = rest.iter().take(most).take_while(|p| stem(p) == stem(first)).count();
             let (group, after) = rest.split_at(count);
-            let product = Product { x, norm, parts: group.to_vec(), gated: false, add, out, y_at };
+            let product = Product { x, norm, parts: group.to_vec(), gate: None, add, out, y_at };
             if matrices {
                 self.by_matrix(parts, &product);
             } else if most == 3 {
                 self.gemv(product);
             } else {
-                self.gemm(x, first, u32::from(add), out, y_at);
+                self.gemm(x, first, (u32::from(add), None), out, y_at);
             }
             y_at += group.iter().map(|p| self.plan.weights[p.weight.0].rows).sum::<usize>();
             rest = after;
         }
     }
 
-    pub(super) fn gated(&mut self, x: Val, norm: Option<Norm>, gate: &MatPart, up: &MatPart, out: Val) {
+    pub(super) fn gated(&mut self, x: Val, norm: Option<Norm>, (gate, up, by): (&MatPart, &MatPart, Gate), out: Val) {
         let (n, both) = (self.rows_of(x), [*gate, *up]);
         if !fusion::gates_in_one(self.t, self.plan, gate, up, n) {
-            self.gemm(x, gate, 0, out, 0);
-            return self.gemm(x, up, 2, out, 0);
+            self.gemm(x, gate, (0, None), out, 0);
+            return self.gemm(x, up, (2, Some(by)), out, 0);
         }
-        let product = Product { x, norm, parts: both.to_vec(), gated: true, add: false, out, y_at: 0 };
+        let product = Product { x, norm, parts: both.to_vec(), gate: Some(by), add: false, out, y_at: 0 };
         if self.by_matrices(&both, n) {
             self.pack(x, norm, &both);
             self.by_matrix(&both, &product);
@@ -74,7 +85,7 @@ impl Lowering<'_> {
     fn gemv(&mut self, p: Product) {
         let info = &self.plan.weights[p.parts[0].weight.0];
         let (k, n) = (info.cols, self.rows_of(p.x));
-        let extras = GemmFusion { norm: p.norm.is_some(), ..self.extras(p.gated, p.add) };
+        let extras = GemmFusion { norm: p.norm.is_some(), ..self.extras(p.gate.is_some(), p.add) };
         let push = push::Gemv {
             x: self.val(p.x),
             y: self.val(p.out) + 4 * p.y_at as u64,
@@ -87,6 +98,7 @@ impl Lowering<'_> {
         let tile = policy::gemv_tile(self.t.caps, info.format, m, k, n, extras);
         let mut constants = tile.spec(k, n, extras);
         constants.extend(tile.whole_rows(p.parts.iter().map(|p| self.plan.weights[p.weight.0].rows)));
+        constants.extend(gate_constants(p.gate));
         let (module, touched) = (Module::with(tile.kernel, info.format.stem), self.touched(&p, m));
         let task = self.emit(module, constants, push, [tile.groups as usize, 1, 1], touched);
         task.source = Some(StageSource::Product(p));
@@ -110,7 +122,7 @@ impl Lowering<'_> {
     pub(super) fn product_push(&self, p: &Product) -> push::Gemv {
         let rows = |most: usize| p.parts.iter().take(most).map(|p| self.plan.weights[p.weight.0].rows).sum::<usize>();
         let least = p.parts.iter().map(|p| self.plan.weights[p.weight.0].rows).min().unwrap_or(0);
-        let m = if p.gated { least } else { rows(p.parts.len()) };
+        let m = if p.gate.is_some() { least } else { rows(p.parts.len()) };
         let weight = |i: usize| p.parts.get(i).map_or(0, |p| self.weight(p.weight));
         let bias = |i: usize| p.parts.get(i).and_then(|p| p.bias);
         let scale = |i: usize| p.parts.get(i).map_or(1.0, |p| p.scale);
@@ -123,7 +135,7 @@ impl Lowering<'_> {
             b2: self.opt(bias(2)),
             k: self.plan.weights[p.parts[0].weight.0].cols as u32,
             m0: rows(1) as u32,
-            m01: if p.gated { m } else { rows(2) } as u32,
+            m01: if p.gate.is_some() { m } else { rows(2) } as u32,
             m: m as u32,
             y_stride: self.width(p.out) as u32,
             flags: (0..3).map(|i| u32::from(bias(i).is_some()) << i).sum(),
@@ -134,8 +146,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Many rows without cooperative matrices. `epilogue`: 0 sets, 1 adds, 2 multiplies with the SiLU of what is there.
-    fn gemm(&mut self, x: Val, part: &MatPart, epilogue: u32, out: Val, y_at: usize) {
+    /// Many rows without cooperative matrices. `epilogue`: 0 sets, 1 adds, 2 has what is there gate the product.
+    fn gemm(&mut self, x: Val, part: &MatPart, (epilogue, gate): (u32, Option<Gate>), out: Val, y_at: usize) {
         let info = &self.plan.weights[part.weight.0];
         let (m, n, k) = (info.rows, self.rows_of(x), info.cols);
         let push = push::Gemm {
@@ -163,7 +175,8 @@ impl Lowering<'_> {
             self.emit(Module::of("gemm_float"), vec![("EPILOGUE", epilogue)], push, grid, touched);
             return;
         }
-        let constants = vec![("EPILOGUE", epilogue), ("SOA", self.soa())];
+        let mut constants = vec![("EPILOGUE", epilogue), ("SOA", self.soa())];
+        constants.extend(gate_constants(gate));
         let grid = [m.div_ceil(64), n.div_ceil(64), 1];
         self.emit(Module::with("gemm_tile", info.format.stem), constants, push, grid, touched);
     }

@@ -99,6 +99,8 @@ impl Lowering<'_> {
             a: at(s.a),
             b: at(s.b),
             factor: self.opt(s.factor),
+            soft: self.opt(s.soft),
+            skip: self.opt(s.skip),
             y: self.at(s.out),
             state,
             params: self.t.at.params,
@@ -109,12 +111,13 @@ impl Lowering<'_> {
         };
         let kept = self.kept(s.layer, s.heads * s.v_dim * s.k_dim);
         let column = |cols: Option<Cols>, len| cols.map(|cols| self.groups(cols, s.heads, len));
-        let mut rows = self.matrices(s.factor); // what the products of rows with each other read
+        let mut rows = self.matrices([s.factor, s.soft].into_iter().flatten()); // what the products of rows with each other read
         rows.extend([self.groups(s.q, s.groups, s.k_dim), self.groups(s.k, s.groups, s.k_dim)]);
         rows.extend(column(s.decay, if s.decay_per_column { s.k_dim } else { 1 }));
         rows.extend(column(s.rate, 1));
         let mut reads = rows.clone();
         reads.extend([self.groups(s.v, s.heads, s.v_dim), kept.clone()]);
+        reads.extend(self.matrices(s.skip));
         reads.extend(column(s.a, s.k_dim).into_iter().chain(column(s.b, s.k_dim)));
         let mut touched = Touched { reads, writes: vec![self.groups(s.out, s.heads, s.v_dim), kept] };
         let Some(w) = self.windows(s) else { return self.scan_rows(s, push, touched) };
@@ -181,6 +184,8 @@ impl Lowering<'_> {
             ("DECAYS", if s.decay.is_some() { 1 + u32::from(s.decay_per_column) } else { 0 }),
             ("FACTORS", factors(self.plan, s)),
             ("RATED", u32::from(s.rate.is_some())),
+            ("SOFT", u32::from(s.soft.is_some())),
+            ("SKIP", u32::from(s.skip.is_some())),
         ];
         let inputs = [
             (Some(s.q), ["Q_WIDTH", "Q_STRIDE"]),

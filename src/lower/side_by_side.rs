@@ -88,7 +88,7 @@ impl Lowering<'_> {
         let extras = self.extras(false, false);
         let tile = tiles::moe_tile(caps, info.format, m, moe, extras);
         let Some(map) = self.map_of(tile.mat_n) else { return false };
-        let p = Product { x: e.x, norm: None, route: e.route, top_k: c, out: e.out };
+        let p = Product::new((e.x, None, e.route, c), None, [None; 2], e.out);
         if self.permuted.replace(e.route) != Some(e.route) {
             self.moe_permute(&p, moe);
         }
@@ -125,9 +125,8 @@ impl Lowering<'_> {
             params: self.t.at.params,
             m: m as u32,
         };
-        let constants = vec![("USED", used as u32), ("SUMMED", u32::from(b.summed))];
-        let width = if b.summed { m } else { used * m };
-        let grid = [width.div_ceil(THREADS as usize), self.rows_of(b.out), 1];
+        let constants = vec![("USED", used as u32)];
+        let grid = [(used * m).div_ceil(THREADS as usize), self.rows_of(b.out), 1];
         let reads = [vec![self.value(b.route), self.value(b.out)], self.matrices([b.bias])].concat();
         let touched = Touched { reads, writes: vec![self.value(b.out)] };
         self.emit(Module::of("experts_bias"), constants, push, grid, touched);

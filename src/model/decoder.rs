@@ -455,8 +455,8 @@ impl Family {
 
     /// Adds a product to the residual stream, by way of a norm if there is one.
     fn join(&self, p: &mut Builder, h: Val, part: MatPart, norm: Option<LayerNorm>, x: Val) -> Val {
-        if norm.is_none() && self.residual_scale == 1.0 {
-            return p.matmul_add(h, part, x);
+        if norm.is_none() && (self.residual_scale == 1.0 || part.bias.is_none()) {
+            return p.matmul_add(h, MatPart { scale: part.scale * self.residual_scale, ..part }, x);
         }
         let out = p.matmul("out", h, vec![part]);
         self.join_value(p, out, norm, x)

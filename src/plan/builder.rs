@@ -1,7 +1,7 @@
 //! Builds a plan top to bottom: the methods that architecture files call, line by line.
 
 use super::{
-    Act, Arg, AttentionSpec, Cols, Dot, General, Join, LayerState, Map, MatPart, NormKind, Normalize, Op, Plan,
+    Act, Arg, AttentionSpec, Cols, Dot, Gate, General, Join, LayerState, Map, MatPart, NormKind, Normalize, Op, Plan,
     RopeNorm, Rows, TopK, Val, ValueInfo, Weight, WeightInfo,
 };
 
@@ -66,10 +66,10 @@ impl Builder {
         residual
     }
 
-    /// `silu(x · gateᵀ) * (x · upᵀ)`: `[n, k]` → `[n, ffn]`.
-    pub fn gated(&mut self, x: Val, gate: MatPart, up: MatPart) -> Val {
+    /// `x · gateᵀ` and `x · upᵀ`, the one gating the other: `[n, k]` → `[n, ffn]`.
+    pub fn gated(&mut self, x: Val, gate: MatPart, up: MatPart, by: Gate) -> Val {
         let out = self.value("ffn", self.weights[gate.weight.0].rows, Rows::Step);
-        self.ops.push(Op::GatedMatMul { x, norm: None, gate, up, out });
+        self.ops.push(Op::GatedMatMul { x, norm: None, gate, up, by, out });
         out
     }
 
@@ -80,17 +80,31 @@ impl Builder {
         out
     }
 
-    /// `silu(x · gateᵀ) * (x · upᵀ)` of each expert of a row, side by side: `[n, k]` → `[n, used * ffn]`.
-    pub fn gated_experts(&mut self, x: Val, route: Val, top_k: TopK, gate: Weight, up: Weight) -> Val {
+    /// The same with the matrices `[gate, up]` and `biases` of each expert of a row, side by side: `[n, k]` → `[n, used * ffn]`.
+    pub fn gated_experts(
+        &mut self,
+        x: Val,
+        (route, top_k): (Val, TopK),
+        [gate, up]: [Weight; 2],
+        biases: [Option<Weight>; 2],
+        by: Gate,
+    ) -> Val {
         let ffn = self.weights[gate.0].rows / top_k.n_expert;
         let out = self.value("experts", top_k.k * ffn, Rows::Step);
-        self.ops.push(Op::GatedExperts { x, norm: None, route, top_k, gate, up, out });
+        self.ops.push(Op::GatedExperts { x, norm: None, route, top_k, gate, up, biases, by, out });
         out
     }
 
-    /// `residual += Σ weight * (x_expert · downᵀ)`: `[n, used * ffn]` → `[n, m]`, in place.
-    pub fn experts_add(&mut self, x: Val, route: Val, top_k: TopK, down: Weight, residual: Val) -> Val {
-        self.ops.push(Op::ExpertsAdd { x, route, top_k, down, out: residual });
+    /// `residual += Σ weight * (x_expert · downᵀ + bias)`: `[n, used * ffn]` → `[n, m]`, in place.
+    pub fn experts_add(
+        &mut self,
+        x: Val,
+        (route, top_k): (Val, TopK),
+        down: Weight,
+        bias: Option<Weight>,
+        residual: Val,
+    ) -> Val {
+        self.ops.push(Op::ExpertsAdd { x, route, top_k, down, bias, out: residual });
         residual
     }
 
@@ -267,7 +281,17 @@ impl Builder {
         out: Val,
     ) -> Val {
         let (x, out) = (self.all(x), self.all(out));
-        self.general(General::Normalize(Normalize { kind, x, groups: 1, len: x.stride, weight, bias, eps, out }));
+        self.general(General::Normalize(Normalize {
+            kind,
+            x,
+            groups: 1,
+            len: x.stride,
+            weight,
+            bias,
+            gate: None,
+            eps,
+            out,
+        }));
         out.val
     }
 }

@@ -21,9 +21,18 @@ impl Plan {
     }
 
     fn part(&self, p: &MatPart) -> String {
-        match p.bias {
-            Some(b) => format!("{} + {}", self.weight(p.weight), self.weight(b)),
-            None => self.weight(p.weight),
+        let part = self.biased(p.weight, p.bias);
+        if p.scale == 1.0 {
+            part
+        } else {
+            format!("{} * {part}", p.scale)
+        }
+    }
+
+    fn biased(&self, weight: Weight, bias: Option<Weight>) -> String {
+        match bias {
+            Some(b) => format!("{} + {}", self.weight(weight), self.weight(b)),
+            None => self.weight(weight),
         }
     }
 
@@ -103,7 +112,11 @@ impl Plan {
             }
             General::Normalize(n) => {
                 let groups = format!("{} x {}", n.groups, n.len);
-                format!("{} = {} {}{with} eps {:e}, {groups}", self.cols(n.out), g.name(), self.cols(n.x), n.eps)
+                let order = |g: super::NormGate| if g.first { "gated before" } else { "gated" };
+                let gate =
+                    n.gate.map_or(String::new(), |g| format!(" {} by {:?} {}", order(g), g.act, self.cols(g.cols)));
+                let (out, x) = (self.cols(n.out), self.cols(n.x));
+                format!("{out} = {} {x}{with} eps {:e}{gate}, {groups}", g.name(), n.eps)
             }
             General::Rotate(r) => {
                 let style = format!("{:?}", r.rope.style).to_lowercase();
@@ -145,9 +158,9 @@ impl Plan {
                 let sign = if *add { "+=" } else { "=" };
                 format!("{} {sign} matmul {} by {}", self.val(*out), self.input(*x, norm), parts.join(", "))
             }
-            Op::GatedMatMul { x, norm, gate, up, out } => {
+            Op::GatedMatMul { x, norm, gate, up, by, out } => {
                 let (gate, up) = (self.part(gate), self.part(up));
-                format!("{} = silu-gated {} by {gate}, {up}", self.val(*out), self.input(*x, norm))
+                format!("{} = {by} {} by {gate}, {up}", self.val(*out), self.input(*x, norm))
             }
             Op::Route { logits, router, top_k, out, .. } => {
                 let from = match router {
@@ -156,13 +169,13 @@ impl Plan {
                 };
                 format!("{} = route {from} to {} of {}", self.val(*out), top_k.k, top_k.n_expert)
             }
-            Op::GatedExperts { x, norm, route, gate, up, out, .. } => {
-                let (gate, up) = (self.weight(*gate), self.weight(*up));
+            Op::GatedExperts { x, norm, route, gate, up, biases, by, out, .. } => {
+                let [gate, up] = [(gate, biases[0]), (up, biases[1])].map(|(w, bias)| self.biased(*w, bias));
                 let (x, route) = (self.input(*x, norm), self.val(*route));
-                format!("{} = silu-gated {x} by {route} of {gate}, {up}", self.val(*out))
+                format!("{} = {by} {x} by {route} of {gate}, {up}", self.val(*out))
             }
-            Op::ExpertsAdd { x, route, down, out, .. } => {
-                let (x, route, down) = (self.val(*x), self.val(*route), self.weight(*down));
+            Op::ExpertsAdd { x, route, down, bias, out, .. } => {
+                let (x, route, down) = (self.val(*x), self.val(*route), self.biased(*down, *bias));
                 format!("{} += matmul {x} by {route} of {down}", self.val(*out))
             }
             Op::RopeKv { qkv, spec, rope } => format!("{}, kv{} = {}", self.val(*qkv), spec.layer, self.rope(rope)),

@@ -118,6 +118,19 @@ pub enum NormKind {
     Layer,
     /// By the length: `x / max(sqrt(Σ x²), eps)`.
     L2,
+    /// Likewise: `x / sqrt(Σ x² + eps)`.
+    Unit,
+}
+
+/// What gates the columns of a norm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormGate {
+    /// The gates.
+    pub cols: Cols,
+    /// Of the gates; takes no numbers.
+    pub act: Act,
+    /// Whether the columns are gated before they are normed.
+    pub first: bool,
 }
 
 /// A norm of every group of columns; takes the output rows only if `out` has `w` rows and `x` has `n`.
@@ -135,6 +148,8 @@ pub struct Normalize {
     pub weight: Option<Weight>,
     /// Added afterwards, shaped as `weight`.
     pub bias: Option<Weight>,
+    /// Gates of all columns.
+    pub gate: Option<NormGate>,
     /// Keeps the divisor from zero.
     pub eps: f32,
     /// Result.
@@ -245,6 +260,7 @@ impl General {
                 NormKind::Rms => "rms_norm",
                 NormKind::Layer => "layer_norm",
                 NormKind::L2 => "l2_norm",
+                NormKind::Unit => "unit_norm",
             },
             General::Rotate(_) => "rotate",
             General::Positions { .. } => "positions",
@@ -263,7 +279,7 @@ impl General {
         let (values, state): (Vec<Val>, Option<usize>) = match self {
             General::Map(m) => ([m.a.val(), m.b.val()].into_iter().flatten().collect(), None),
             General::Dot(d) => ([d.a.val(), d.b.val()].into_iter().flatten().collect(), None),
-            General::Normalize(n) => (vec![n.x.val], None),
+            General::Normalize(n) => (std::iter::once(n.x.val).chain(n.gate.map(|g| g.cols.val)).collect(), None),
             General::Rotate(r) => (vec![r.x.val], None),
             General::Positions { out, .. } => (vec![*out], None),
             General::HeadMatMul(h) => (vec![h.x.val], None),
@@ -338,7 +354,7 @@ impl General {
             General::ExpertsMatMul(e) => vec![Some(&mut e.weight)],
             General::ExpertsBias(b) => vec![Some(&mut b.bias)],
             General::Conv(c) => vec![Some(&mut c.weight), c.bias.as_mut()],
-            General::Scan(s) => vec![s.factor.as_mut()],
+            General::Scan(s) => vec![s.factor.as_mut(), s.soft.as_mut(), s.skip.as_mut()],
         };
         all.into_iter().flatten().collect()
     }

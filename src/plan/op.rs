@@ -3,7 +3,7 @@
 //! Ops that passes have merged carry what they took over: the norm of their input, RoPE, a router's product. What they
 //! read and write follows from these fields alone.
 
-use super::{Access, AttentionSpec, General, MatPart, Norm, RopeNorm, Router, TopK, Val, Weight};
+use super::{Access, AttentionSpec, Gate, General, MatPart, Norm, RopeNorm, Router, TopK, Val, Weight};
 
 /// One op. `n` is the step's rows, `w` its output rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,7 @@ pub enum Op {
         /// `[n, Σ m_i]`
         out: Val,
     },
-    /// `out = silu(x · gateᵀ) * (x · upᵀ)`.
+    /// `out` = what [`Gate`] makes of `x · gateᵀ` and `x · upᵀ`.
     GatedMatMul {
         /// `[n, k]`
         x: Val,
@@ -49,6 +49,8 @@ pub enum Op {
         gate: MatPart,
         /// `[ffn, k]`
         up: MatPart,
+        /// How one gates the other.
+        by: Gate,
         /// `[n, ffn]`
         out: Val,
     },
@@ -67,7 +69,7 @@ pub enum Op {
         /// `[n, 4 * used]`: ids (as bits), weights times down's scales, scales of gate, scales of up.
         out: Val,
     },
-    /// Of each expert of a row, side by side: `out = silu(x · gateᵀ) * (x · upᵀ)`.
+    /// Of each expert of a row, side by side: what [`Gate`] makes of `x · gateᵀ` and `x · upᵀ`.
     GatedExperts {
         /// `[n, k]`
         x: Val,
@@ -81,10 +83,14 @@ pub enum Op {
         gate: Weight,
         /// `[experts, ffn, k]`
         up: Weight,
+        /// `[experts, ffn]` of gate and of up, added to the products.
+        biases: [Option<Weight>; 2],
+        /// How one gates the other.
+        by: Gate,
         /// `[n, used * ffn]`
         out: Val,
     },
-    /// `out += Σ weight * (x_expert · downᵀ)` over the experts of a row.
+    /// `out += Σ weight * (x_expert · downᵀ + bias)` over the experts of a row.
     ExpertsAdd {
         /// `[n, used * ffn]`
         x: Val,
@@ -94,6 +100,8 @@ pub enum Op {
         top_k: TopK,
         /// `[experts, m, ffn]`
         down: Weight,
+        /// `[experts, m]`
+        bias: Option<Weight>,
         /// `[n, m]`
         out: Val,
     },

@@ -99,6 +99,11 @@ pub struct Scan {
     pub b: Option<Cols>,
     /// See [`ScanKind`].
     pub factor: Option<Weight>,
+    /// `[heads]`, where `rate` and `decay` are as the products left them. Of Mamba: `rate = softplus(rate + soft)`. Of the delta rule:
+    /// `rate = sigmoid(rate)` and `decay = softplus(decay + soft) * factor`.
+    pub soft: Option<Weight>,
+    /// `[heads]`: `out += skip * v`, of Mamba.
+    pub skip: Option<Weight>,
     /// Of the result.
     pub scale: f32,
     /// The layer that keeps `S`, `[heads, v_dim, k_dim]`.

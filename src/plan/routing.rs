@@ -65,7 +65,7 @@ pub struct ExpertsMatMul {
     pub out: Val,
 }
 
-/// Adds the experts' biases to their products side by side, or their weighted sum to a row.
+/// Adds the experts' biases to their products side by side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpertsBias {
     /// `[n, 4 * used]`
@@ -74,8 +74,6 @@ pub struct ExpertsBias {
     pub top_k: TopK,
     /// `[experts, m]`
     pub bias: Weight,
-    /// Whether `out` is the weighted sum `[n, m]` instead of `[n, used * m]`.
-    pub summed: bool,
-    /// Added to.
+    /// Added to, `[n, used * m]`.
     pub out: Val,
 }

@@ -159,11 +159,12 @@ impl Op {
                 }
                 all.extend(scales.iter_mut().map(Option::as_mut));
             }
-            Op::GatedExperts { norm, gate, up, .. } => {
+            Op::GatedExperts { norm, gate, up, biases, .. } => {
                 all.push(norm.as_mut().map(|n| &mut n.weight));
                 all.extend([Some(gate), Some(up)]);
+                all.extend(biases.iter_mut().map(Option::as_mut));
             }
-            Op::ExpertsAdd { down, .. } => all.push(Some(down)),
+            Op::ExpertsAdd { down, bias, .. } => all.extend([Some(down), bias.as_mut()]),
             Op::RopeKv { spec, rope, .. } => {
                 all.extend([spec.sinks.as_mut(), rope.q_norm.as_mut(), rope.k_norm.as_mut()]);
             }

@@ -167,13 +167,14 @@ impl Looker<'_> {
                 weights.extend(scales.iter().flatten());
                 self.value(router.map_or(*logits, |r| r.x)) + self.value(*out)
             }
-            Op::GatedExperts { x, route, top_k, gate, up, out, .. } => {
+            Op::GatedExperts { x, route, top_k, gate, up, biases, out, .. } => {
                 weights.extend([*gate, *up]);
+                weights.extend(biases.iter().flatten());
                 part = reached(top_k);
                 self.value(*x) + self.value(*route) + self.value(*out)
             }
-            Op::ExpertsAdd { x, route, top_k, down, out } => {
-                weights.push(*down);
+            Op::ExpertsAdd { x, route, top_k, down, bias, out } => {
+                weights.extend([Some(*down), *bias].into_iter().flatten());
                 part = reached(top_k);
                 self.value(*x) + self.value(*route) + 2 * self.value(*out)
             }

@@ -54,6 +54,8 @@ fn recurrences_are_the_references() {
         a: None,
         b: None,
         factor: None,
+        soft: None,
+        skip: None,
         scale: 0.5,
         layer: 0,
         at: 3,
@@ -69,6 +71,8 @@ fn recurrences_are_the_references() {
             0,
         ),
         ("delta by columns", Scan { kind: ScanKind::Delta, rate: there, v_dim: 7, ..plain }, 0),
+        ("soft mamba 2", Scan { kind: ScanKind::Mamba, rate: there, groups: 2, ..none }, 1),
+        ("soft delta", Scan { kind: ScanKind::Delta, rate: there, decay_per_column: false, ..plain }, 1),
         ("wkv6", Scan { kind: ScanKind::Wkv6, ..plain }, 20),
         ("gla", Scan { k_dim: 64, heads: 2, groups: 1, ..plain }, 0),
         ("wkv7", Scan { kind: ScanKind::Wkv7, a: there, b: there, ..plain }, 0),
@@ -77,12 +81,19 @@ fn recurrences_are_the_references() {
         let mut made = Made::new(1.0);
         // The reference's factors of Mamba are below 0.
         let factor = (factors > 0).then(|| made.negative(s.heads, factors));
-        let s = Scan { factor, ..s };
+        let s = Scan { factor, ..softened(&mut made, name, &s) };
         let (gguf, plan) = made.plan(&keeps(s.at + s.heads * s.v_dim * s.k_dim), &[], |b, x| scan(b, x, &s));
         if !agrees(name, &gguf, &plan, EXACT) {
             return;
         }
     }
+}
+
+/// With steps as products leave them, and something passed by, where the name says so.
+fn softened(made: &mut Made, name: &str, s: &Scan) -> Scan {
+    let mut floats = |there: bool| there.then(|| made.floats(1, s.heads, 1.0));
+    let soft = name.starts_with("soft");
+    Scan { soft: floats(soft), skip: floats(soft && s.kind == ScanKind::Mamba), ..*s }
 }
 
 /// Steps of many rows: with ends on and beside those of windows of 16 and 8, that go on where another one ended, of sequences
@@ -121,6 +132,8 @@ fn cases() -> Vec<Case> {
         a: None,
         b: None,
         factor: None,
+        soft: None,
+        skip: None,
         scale: 0.5,
         layer: 0,
         at: 4,
@@ -136,6 +149,8 @@ fn cases() -> Vec<Case> {
         ("delta by columns that forgets", columns, hard),
         ("mamba 2 of long rows", Scan { heads: 2, v_dim: 20, k_dim: 256, ..mamba }, soft),
         ("delta that forgets", Scan { heads: 2, v_dim: 40, k_dim: 32, ..delta }, hard),
+        ("soft mamba 2", Scan { v_dim: 70, k_dim: 48, ..mamba }, soft),
+        ("soft delta", Scan { v_dim: 40, k_dim: 64, ..delta }, soft),
         ("delta by columns", Scan { v_dim: 32, k_dim: 64, ..columns }, soft),
         ("mamba 2", Scan { v_dim: 64, k_dim: 16, ..mamba }, soft),
         ("mamba 2 that forgets", Scan { heads: 3, v_dim: 70, k_dim: 128, ..mamba }, hard),
@@ -178,7 +193,8 @@ fn many_rows_are_as_one_by_one() {
         let mut made = Made::new(1.0);
         let weight = made.coded("F32", 2 * s.heads * s.k_dim.max(s.v_dim) + 4, DIM);
         // Rows whose factors are small forget little, and those whose are large nearly all.
-        let factor = (s.kind == ScanKind::Mamba).then(|| match fade.0 {
+        let s = &softened(&mut made, name, s);
+        let factor = (s.kind == ScanKind::Mamba || s.soft.is_some()).then(|| match fade.0 {
             Act::Relu => made.values(1, s.heads, |head| if head % 2 == 0 { -1000.0 } else { -1e-3 }),
             _ => made.negative(1, s.heads),
         });

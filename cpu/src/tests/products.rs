@@ -1,7 +1,7 @@
 //! Products of every format, shape and instruction set.
 
 use crate::layout::Layout;
-use crate::{formats, pack, Acts, Choice, Choices, Cpu, Input, Isa, Matrix, Part, Pool, Shape};
+use crate::{formats, pack, Acts, Choice, Choices, Cpu, Gating, Input, Isa, Matrix, Part, Pool, Shape};
 use pumex_quant::{Format, FORMATS};
 
 /// Numbers that look random and are not.
@@ -146,7 +146,12 @@ fn gates_and_experts_agree_with_floats() {
                 }
                 choices.sort(experts);
                 let mut out = vec![f32::NAN; n * used * rows];
-                cpu.gated_experts((&m, &m), &Input { floats: &x, acts: &acts }, &choices, &mut out);
+                let bias = noise(5, experts * rows);
+                let part = |bias| Part { matrix: &m, scale: 1.0, bias };
+                let (x_in, both) = (Input { floats: &x, acts: &acts }, [part(Some(&bias[..])), part(None)]);
+                cpu.gated_experts(&both, Gating::By(&|g, u| g.max(0.0) * u), &x_in, &choices, &mut out);
+                let first = out.clone();
+                cpu.gated_experts(&[part(None), part(None)], Gating::Silu, &x_in, &choices, &mut out);
                 let all = times(&floats, &x, cols);
                 let product =
                     |i: usize, r: usize| all[i / used * experts * rows + choices.of_rows[i].expert as usize * rows + r];
@@ -155,17 +160,24 @@ fn gates_and_experts_agree_with_floats() {
                     .map(|at| silu(product(at / rows, at % rows) * 1.5) * product(at / rows, at % rows) * 0.5)
                     .collect();
                 assert!(nmse(&out, &truth) < 1e-3, "{name} {isa:?} {n}: {:e}", nmse(&out, &truth));
+                let biased = |i: usize, r: usize| bias[choices.of_rows[i].expert as usize * rows + r];
+                let truth: Vec<f32> = (0..out.len())
+                    .map(|at| (at / rows, at % rows))
+                    .map(|(i, r)| (product(i, r) * 1.5 + biased(i, r)).max(0.0) * product(i, r) * 0.5)
+                    .collect();
+                assert!(nmse(&first, &truth) < 1e-3, "{name} {isa:?} {n}, by ReLU: {:e}", nmse(&first, &truth));
                 // Down: a row of its own for each choice.
                 let y = noise(13, n * used * cols);
                 acts.set(&cpu.pool, isa, &y, cols);
                 let mut sum = vec![1.0; n * rows];
-                cpu.experts_add(&m, &Input { floats: &y, acts: &acts }, &choices, &mut sum);
+                cpu.experts_add(&part(Some(&bias[..])), &Input { floats: &y, acts: &acts }, &choices, &mut sum);
                 let all = times(&floats, &y, cols);
                 let mut truth = vec![1.0; n * rows];
                 for i in 0..n * used {
                     for r in 0..rows {
                         let expert = choices.of_rows[i].expert as usize;
-                        truth[i / used * rows + r] += 0.3 * all[(i * experts + expert) * rows + r];
+                        truth[i / used * rows + r] +=
+                            0.3 * (all[(i * experts + expert) * rows + r] + bias[expert * rows + r]);
                     }
                 }
                 assert!(nmse(&sum, &truth) < 1e-3, "{name} {isa:?} {n}: down {:e}", nmse(&sum, &truth));

@@ -14,6 +14,7 @@ layout(constant_id = 19) const uint WHOLE_ROWS = 0; // 1: ROWS divides the rows 
 #else
 #include "push/gemv.glsl"
 #endif
+#include "lib/gate.glsl"
 const uint PARTS = GATED == 1 ? 2 : 1;
 const uint LINES = ROWS * PARTS; // rows of matrices
 
@@ -39,8 +40,17 @@ void stage_route() {
 }
 float routed(uint what, uint slot) { return staged_route[what * USED + slot]; }
 
+// Bias of an expert's gate or down, or of its up.
+float expert_bias(uint part, uint expert, uint row) {
+    if ((flags & (1u << part)) == 0) return 0.0;
+    return part == 0 ? b0.v[expert * m + row] : F32(w2).v[expert * m + row];
+}
 float biased(float sum, uint part, uint row) {
-    if (EXPERTS == 1) return sum * routed(2 + part, gl_WorkGroupID.y % USED);
+    if (EXPERTS == 1) {
+        const uint slot = gl_WorkGroupID.y % USED;
+        return sum * routed(2 + part, slot) + expert_bias(part, floatBitsToUint(routed(0, slot)), row);
+    }
+    if (EXPERTS > 1) return sum;
     sum *= part == 0 ? s0 : part == 1 ? s1 : s2;
     if ((flags & (1u << part)) == 0) return sum;
     if (part == 0) return sum + b0.v[row];
@@ -77,12 +87,16 @@ void find_lines(uint first, uint above, uint one, out Line line[LINES]) {
 uint output_at(uint row, uint col) { return y_from() + col * y_stride + row; }
 // What the sum is added to, if it is.
 float before(uint row, uint col) {
-    return ADD == 1 ? y.v[output_at(min(row, m - 1), col)] : 0.0;
+    row = min(row, m - 1);
+    float sum = ADD == 1 ? y.v[output_at(row, col)] : 0.0;
+    if (EXPERTS == 2) {
+        for (uint k = 0; k < USED; k++) sum += routed(1, k) * expert_bias(0, floatBitsToUint(routed(0, k)), row);
+    }
+    return sum;
 }
 float product(uint row, float sum, float other) {
     if (GATED == 1) {
-        sum = biased(sum, 0, row);
-        return sum / (1.0 + exp(-sum)) * biased(other, 1, row);
+        return gated(biased(sum, 0, row), biased(other, 1, row));
     }
     if (row < m0) return biased(sum, 0, row);
     if (row < m01) return biased(sum, 1, row - m0);

@@ -59,8 +59,12 @@ void finish(uint first, uint wide0) {
 #endif
             {
                 if (EXPERTS > 0) {
-                    sum *= routed_of(GATED == 1 ? 2 : 1, pair);
-                    other *= GATED == 1 ? routed_of(3, pair) : 1.0;
+                    if (GATED == 1) {
+                        sum = sum * routed_of(2, pair) + expert_bias(0, run_expert, output_row);
+                        other = other * routed_of(3, pair) + expert_bias(1, run_expert, output_row);
+                    } else {
+                        sum = (sum + expert_bias(0, run_expert, output_row)) * routed_of(1, pair);
+                    }
                 }
                 store(output_row, EXPERTS > 0 ? pair : col, sum, other, before(output_row, col));
             }

@@ -25,19 +25,29 @@ layout(constant_id = 24) const uint B_WIDTH = 1;
 layout(constant_id = 25) const uint B_STRIDE = 1;
 layout(constant_id = 26) const uint Y_WIDTH = 1;
 layout(constant_id = 27) const uint Y_STRIDE = 1;
-#include "words/general.glsl"
+layout(constant_id = 31) const uint SOFT = 0; // 1: rates and decays are as products left them
+layout(constant_id = 32) const uint SKIP = 0; // 1: y += skip * v
+#include "lib/act.glsl"
 #include "push/scan.glsl"
 #include "lib/sequence.glsl"
 
 uint group_of(uint head) { return TILED == 1 ? head % GROUPS : head / (HEADS / GROUPS); }
 float factor_of(uint head, uint i) { return FACTORS == 0 ? 0.0 : factor.v[FACTORS == 1 ? head : head * K_DIM + i]; }
-float rate_of(uint row, uint head) { return RATED == 1 ? rate.v[row * RATE_WIDTH + head * RATE_STRIDE] : 1.0; }
+float rate_of(uint row, uint head) {
+    if (RATED == 0) return 1.0;
+    const float x = rate.v[row * RATE_WIDTH + head * RATE_STRIDE];
+    if (SOFT == 0) return x;
+    return KIND == SCAN_MAMBA ? softplus(x + soft.v[head]) : sigmoid(x);
+}
 // The decay of a column as it is stored: see fade_of.
 float decay_of(uint row, uint head, uint i) {
-    return DECAYS > 0 ? decay.v[row * DECAY_WIDTH + head * DECAY_STRIDE + (DECAYS == 1 ? 0 : i)] : 1.0;
+    if (DECAYS == 0) return 1.0;
+    const float x = decay.v[row * DECAY_WIDTH + head * DECAY_STRIDE + (DECAYS == 1 ? 0 : i)];
+    return SOFT == 1 && KIND == SCAN_DELTA ? softplus(x + soft.v[head]) * factor_of(head, i) : x;
 }
 // What a column of the state is multiplied by.
 float fade_of(float decay, float rate, float factor) {
     if (KIND == SCAN_MAMBA) return exp(rate * factor);
     return KIND == SCAN_DELTA && DECAYS > 0 ? exp(decay) : decay;
 }
+float skipped(uint head, float v) { return SKIP == 1 ? skip.v[head] * v : 0.0; }

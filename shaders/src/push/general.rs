@@ -82,6 +82,8 @@ blocks! {
         weight: F32,
         /// Likewise, if BIASED.
         bias: F32,
+        /// Columns that gate, if GATED.
+        gate: F32,
         /// Columns out.
         y: F32,
         /// StepParams.
@@ -94,8 +96,10 @@ blocks! {
         y_stride: uint,
         /// Of `y`.
         y_width: uint,
-        /// Columns of a group.
-        len: uint,
+        /// Of `gate`.
+        gate_stride: uint,
+        /// Of `gate`.
+        gate_width: uint,
         /// Weights in all.
         weights: uint,
         /// Biases in all.
@@ -264,6 +268,10 @@ blocks! {
         b: F32,
         /// `[HEADS]` or `[HEADS, K_DIM]`, by FACTORS.
         factor: F32,
+        /// `[HEADS]`, if SOFT.
+        soft: F32,
+        /// `[HEADS]`, if SKIP.
+        skip: F32,
         /// Columns out, of each head.
         y: F32,
         /// `[HEADS, V_DIM, K_DIM]` of the first block of states.

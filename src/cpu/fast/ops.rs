@@ -3,16 +3,16 @@
 use super::state::Span;
 use super::Fast;
 use crate::cpu::books::routes;
-use crate::cpu::general::{Env, Floats};
+use crate::cpu::general::{gated, Env, Floats};
 use crate::cpu::ops as plain;
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::plan::{
-    AttentionSpec, ExpertsMatMul, General, HeadMatMul, MatPart, Op, RopeNorm, RopeStyle, Rows, TopK, Val, Weight,
+    AttentionSpec, ExpertsMatMul, Gate, General, HeadMatMul, MatPart, Op, RopeNorm, RopeStyle, Rows, TopK, Val, Weight,
 };
 use crate::step::Row;
 use pumex_cpu::attention::{Queries, Run, Scores};
-use pumex_cpu::{rows as kernels, Choice, Input, Matrix, Part};
+use pumex_cpu::{rows as kernels, Choice, Gating, Input, Part};
 use std::borrow::Cow;
 
 /// Matrices that one loop multiplies with.
@@ -40,12 +40,14 @@ impl Fast<'_> {
             Op::Embed { weight, out } => self.embed(*weight, *out, rows),
             Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, *weight, *eps, *out),
             Op::MatMul { x, parts, add, out, .. } => self.matmul(*x, parts, *add, *out),
-            Op::GatedMatMul { x, gate, up, out, .. } => self.gated(*x, (gate, up), *out),
+            Op::GatedMatMul { x, gate, up, by, out, .. } => self.gated(*x, (gate, up, *by), *out),
             Op::Route { logits, top_k, scale, scales, out, .. } => self.route(*logits, *top_k, *scale, scales, *out),
-            Op::GatedExperts { x, route, top_k, gate, up, out, .. } => {
-                self.gated_experts(*x, (*route, *top_k), (*gate, *up), *out);
+            Op::GatedExperts { x, route, top_k, gate, up, biases, by, out, .. } => {
+                self.gated_experts(*x, (*route, *top_k), [(*gate, biases[0]), (*up, biases[1])], *by, *out);
             }
-            Op::ExpertsAdd { x, route, top_k, down, out } => self.experts_add(*x, (*route, *top_k), *down, *out),
+            Op::ExpertsAdd { x, route, top_k, down, bias, out } => {
+                self.experts_add(*x, (*route, *top_k), (*down, *bias), *out);
+            }
             Op::RopeKv { qkv, spec, rope } => self.rope_kv(*qkv, spec, rope),
             Op::Attend { qkv, spec, scale, out, .. } => self.attend(*qkv, spec, *scale, *out, rows),
             Op::General(General::Scan(s)) if super::scan::takes(s) => self.scan(s, rows),
@@ -139,12 +141,15 @@ impl Fast<'_> {
         self.put(out, result);
     }
 
-    fn gated(&mut self, x: Val, (gate, up): (&MatPart, &MatPart), out: Val) {
+    fn gated(&mut self, x: Val, (gate, up, by): (&MatPart, &MatPart, Gate), out: Val) {
         let n = self.rows_of(x);
         self.prepare(x, self.width(x), [gate, up].into_iter().map(|p| &p.weight));
         let mut result = self.room(out, n);
         let parts = (&self.weights.part(gate), &self.weights.part(up));
-        self.cpu.gated(parts, &self.input(x), n, &mut result);
+        match by {
+            Gate::SILU => self.cpu.gated(parts, Gating::Silu, &self.input(x), n, &mut result),
+            by => self.cpu.gated(parts, Gating::By(&|g, u| gated(by, g, u)), &self.input(x), n, &mut result),
+        }
         self.put(out, result);
     }
 
@@ -173,22 +178,33 @@ impl Fast<'_> {
         self.choices.sort(top_k.n_expert);
     }
 
-    fn gated_experts(&mut self, x: Val, (route, top_k): (Val, TopK), (gate, up): (Weight, Weight), out: Val) {
+    fn gated_experts(
+        &mut self,
+        x: Val,
+        (route, top_k): (Val, TopK),
+        both: [(Weight, Option<Weight>); 2],
+        by: Gate,
+        out: Val,
+    ) {
         let n = self.rows_of(x);
         self.sort_choices(route, top_k);
-        self.prepare(x, self.width(x), [gate, up].iter());
+        self.prepare(x, self.width(x), both.iter().map(|(w, _)| w));
         let mut result = self.room(out, n);
-        let both: (&Matrix<'_>, &Matrix<'_>) = (self.weights.matrix(gate), self.weights.matrix(up));
-        self.cpu.gated_experts(both, &self.input(x), &self.choices, &mut result);
+        let both = both.map(|(w, bias)| self.weights.experts(w, bias));
+        let (x, choices) = (self.input(x), &self.choices);
+        match by {
+            Gate::SILU => self.cpu.gated_experts(&both, Gating::Silu, &x, choices, &mut result),
+            by => self.cpu.gated_experts(&both, Gating::By(&|g, u| gated(by, g, u)), &x, choices, &mut result),
+        }
         self.put(out, result);
     }
 
-    fn experts_add(&mut self, x: Val, (route, top_k): (Val, TopK), down: Weight, out: Val) {
+    fn experts_add(&mut self, x: Val, (route, top_k): (Val, TopK), (down, bias): (Weight, Option<Weight>), out: Val) {
         self.sort_choices(route, top_k);
         let cols = self.weights.matrix(down).cols();
         self.prepare(x, cols, [down].iter());
         let mut result = self.room(out, self.rows_of(x));
-        self.cpu.experts_add(self.weights.matrix(down), &self.input(x), &self.choices, &mut result);
+        self.cpu.experts_add(&self.weights.experts(down, bias), &self.input(x), &self.choices, &mut result);
         self.put(out, result);
     }
 

@@ -34,8 +34,14 @@ fn roles(plan: &Plan) -> Vec<Role> {
                 matrix(p.weight, 1);
                 vectors.extend(p.bias);
             }),
-            Op::GatedExperts { gate, up, top_k, .. } => [gate, up].into_iter().for_each(|w| matrix(*w, top_k.n_expert)),
-            Op::ExpertsAdd { down, top_k, .. } => matrix(*down, top_k.n_expert),
+            Op::GatedExperts { gate, up, biases, top_k, .. } => {
+                [gate, up].into_iter().for_each(|w| matrix(*w, top_k.n_expert));
+                vectors.extend(biases.iter().flatten());
+            }
+            Op::ExpertsAdd { down, bias, top_k, .. } => {
+                matrix(*down, top_k.n_expert);
+                vectors.extend(bias);
+            }
             Op::RmsNorm { weight, .. } => vectors.push(*weight),
             Op::Route { scales, .. } => vectors.extend(scales.iter().flatten()),
             Op::RopeKv { rope, .. } => vectors.extend(rope.q_norm.iter().chain(&rope.k_norm)),
@@ -117,6 +123,11 @@ impl<'a> Weights<'a> {
     /// All of a weight as floats.
     pub fn vector(&self, w: Weight) -> &[f32] {
         &self.vectors[w.0]
+    }
+
+    /// Matrices of experts with their biases.
+    pub fn experts(&self, w: Weight, bias: Option<Weight>) -> Part<'_> {
+        Part { matrix: self.matrix(w), scale: 1.0, bias: bias.map(|b| self.vector(b)) }
     }
 
     /// A matrix with its scale and bias.

@@ -2,7 +2,9 @@
 
 use super::Env;
 use crate::cpu::ops;
-use crate::plan::{Act, Arg, Dot, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Rows, Temperature, Val, Weight};
+use crate::plan::{
+    Act, Arg, Dot, Gate, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Rows, Temperature, Val, Weight,
+};
 use std::borrow::Cow;
 
 /// A function of one number.
@@ -34,6 +36,12 @@ pub fn act(act: Act, x: f32) -> f32 {
             }
         }
     }
+}
+
+/// What a gate lets through.
+pub fn gated(by: Gate, gate: f32, up: f32) -> f32 {
+    let up = by.limit.map_or(up, |limit| up.clamp(-limit, limit));
+    act(by.act, gate) * (up + by.plus)
 }
 
 /// `ln(1 + e^x)`, `x` itself where that is all.
@@ -126,7 +134,15 @@ impl Env<'_> {
         self.write(n.out, n.groups, n.len, |env, row, out| {
             let row = if gathers { env.wanted[row] } else { row };
             for (g, out) in out.chunks_exact_mut(n.len).enumerate() {
-                normalized(n.kind, n.eps, env.cols(n.x, row, g, n.len), out);
+                let gates = n.gate.map(|by| (by, env.cols(by.cols, row, g, n.len)));
+                out.copy_from_slice(env.cols(n.x, row, g, n.len));
+                let gate = |out: &mut [f32], first: bool| {
+                    if let Some((by, z)) = gates.filter(|(by, _)| by.first == first) {
+                        out.iter_mut().zip(z).for_each(|(o, z)| *o *= act(by.act, *z));
+                    }
+                };
+                gate(out, true);
+                normalized(n.kind, n.eps, out);
                 let at = |w: &[f32]| g * n.len % w.len();
                 if let Some(w) = &weight {
                     out.iter_mut().zip(&w[at(w)..]).for_each(|(o, w)| *o *= w);
@@ -134,6 +150,7 @@ impl Env<'_> {
                 if let Some(b) = &bias {
                     out.iter_mut().zip(&b[at(b)..]).for_each(|(o, b)| *o += b);
                 }
+                gate(out, false);
             }
         });
     }
@@ -184,13 +201,14 @@ impl Env<'_> {
 }
 
 /// A norm without factors.
-fn normalized(kind: NormKind, eps: f32, x: &[f32], out: &mut [f32]) {
+fn normalized(kind: NormKind, eps: f32, x: &mut [f32]) {
     let n = x.len() as f64;
     let mean = if kind == NormKind::Layer { x.iter().map(|v| f64::from(*v)).sum::<f64>() / n } else { 0.0 };
     let squares = x.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>();
     let scale = match kind {
         NormKind::Rms | NormKind::Layer => 1.0 / ((squares / n) as f32 + eps).sqrt(),
         NormKind::L2 => 1.0 / (squares.sqrt() as f32).max(eps),
+        NormKind::Unit => 1.0 / (squares as f32 + eps).sqrt(),
     };
-    out.iter_mut().zip(x).for_each(|(o, x)| *o = (x - mean as f32) * scale);
+    x.iter_mut().for_each(|x| *x = (*x - mean as f32) * scale);
 }

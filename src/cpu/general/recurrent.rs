@@ -1,8 +1,9 @@
 //! Convolutions over time, shifts and scans: the rows of a sequence one after the other.
 
+use super::map::{act, softplus};
 use super::Env;
 use crate::cpu::ops::silu;
-use crate::plan::{Cols, Conv, Scan, ScanKind, Shift};
+use crate::plan::{Act, Cols, Conv, Scan, ScanKind, Shift};
 
 impl Env<'_> {
     pub(super) fn conv(&mut self, c: &Conv) {
@@ -51,7 +52,7 @@ impl Env<'_> {
 
     pub(super) fn scan(&mut self, s: &Scan) {
         let (heads, vd, kd) = (s.heads, s.v_dim, s.k_dim);
-        let factor = s.factor.map(|w| self.floats.vector(w).into_owned());
+        let [factor, soft, skip] = [s.factor, s.soft, s.skip].map(|w| w.map(|w| self.floats.vector(w).into_owned()));
         let mut result = vec![0.0; self.rows.len() * heads * vd];
         for span in self.spans() {
             let state = &mut self.states.of(span.seq, s.layer)[s.at..][..heads * vd * kd];
@@ -64,7 +65,7 @@ impl Env<'_> {
             for (work, state) in work.chunks_exact_mut(len).zip(state.chunks_exact(vd * kd)) {
                 work[..vd * kd].copy_from_slice(state);
             }
-            let of = Head { env: self, s, factor: factor.as_deref() };
+            let of = Head { env: self, s, factor: factor.as_deref(), soft: soft.as_deref(), skip: skip.as_deref() };
             (self.each)(&mut work, len, &|head, work| {
                 let (state, out) = work.split_at_mut(vd * kd);
                 for (i, out) in out.chunks_exact_mut(vd).enumerate() {
@@ -87,6 +88,25 @@ struct Head<'a> {
     env: &'a Env<'a>,
     s: &'a Scan,
     factor: Option<&'a [f32]>,
+    soft: Option<&'a [f32]>,
+    skip: Option<&'a [f32]>,
+}
+
+/// How much a row writes: see [`Scan::soft`].
+pub fn soft_rate(kind: ScanKind, rate: f32, soft: Option<f32>) -> f32 {
+    match (kind, soft) {
+        (ScanKind::Mamba, Some(soft)) => softplus(rate + soft),
+        (_, Some(_)) => act(Act::Sigmoid, rate),
+        (_, None) => rate,
+    }
+}
+
+/// How the state fades: see [`Scan::soft`].
+pub fn soft_decay(kind: ScanKind, decay: f32, soft: Option<f32>, factor: f32) -> f32 {
+    match (kind, soft) {
+        (ScanKind::Delta, Some(soft)) => softplus(decay + soft) * factor,
+        _ => decay,
+    }
 }
 
 impl Head<'_> {
@@ -102,8 +122,11 @@ impl Head<'_> {
         let v = self.env.cols(s.v, row, head, vd);
         let rate = self.cols(s.rate, row, head, 1).first().copied().unwrap_or(1.0);
         let decay = self.cols(s.decay, row, head, if s.decay_per_column { kd } else { 1 });
-        let decay = |i: usize| decay[if s.decay_per_column { i } else { 0 }];
         let factor = |i: usize| self.factor.map_or(0.0, |f| f[if f.len() > s.heads { head * kd + i } else { head }]);
+        let soft = self.soft.map(|soft| soft[head]);
+        let rate = soft_rate(s.kind, rate, soft);
+        let decay = |i: usize| soft_decay(s.kind, decay[if s.decay_per_column { i } else { 0 }], soft, factor(i));
+        let skip = self.skip.map_or(0.0, |skip| skip[head]);
         let dot = |a: &[f32], b: &[f32]| crate::cpu::ops::dot(a, b);
         let fades: Vec<f32> = (0..kd)
             .map(|i| match s.kind {
@@ -129,7 +152,7 @@ impl Head<'_> {
             if s.kind == ScanKind::Wkv7 {
                 state.iter_mut().zip(b).for_each(|(s, b)| *s += along * b);
             }
-            *out = s.scale * if s.kind == ScanKind::Wkv6 { early } else { dot(state, q) };
+            *out = s.scale * if s.kind == ScanKind::Wkv6 { early } else { dot(state, q) } + skip * v;
         }
     }
 }

@@ -79,16 +79,11 @@ impl Env<'_> {
         let m = bias.len() / b.top_k.n_expert;
         let mut out = std::mem::take(&mut self.values[b.out.0]);
         let route = &self.values[b.route.0];
-        let width = if b.summed { m } else { used * m };
-        for (row, out) in out.chunks_exact_mut(width).enumerate() {
+        for (row, out) in out.chunks_exact_mut(used * m).enumerate() {
             for slot in 0..used {
                 let r = Route::of(&route[row * 4 * used..], slot, used);
                 let bias = &bias[r.expert * m..][..m];
-                if b.summed {
-                    out.iter_mut().zip(bias).for_each(|(o, b)| *o += r.weight * b);
-                } else {
-                    out[slot * m..][..m].iter_mut().zip(bias).for_each(|(o, b)| *o += b);
-                }
+                out[slot * m..][..m].iter_mut().zip(bias).for_each(|(o, b)| *o += b);
             }
         }
         drop(bias);

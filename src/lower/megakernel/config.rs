@@ -4,7 +4,7 @@ use super::attention::Attention;
 use super::experts::Experts;
 use super::{sent_bytes, Product, Shape, Target};
 use crate::lower::fusion;
-use crate::plan::{Op, Plan, WeightInfo};
+use crate::plan::{Gate, Op, Plan, WeightInfo};
 use crate::policy::{self, ActivationQuant, MegakernelTile};
 use crate::vk::Caps;
 use pumex_quant::all;
@@ -133,14 +133,14 @@ impl Megakernel {
     /// Whether a product of one row is a stage.
     pub(super) fn takes(&self, t: &Target<'_>, (plan, shape): (&Plan, Shape), p: &Product) -> bool {
         let info = &plan.weights[p.parts[0].weight.0];
-        let of_k = self.k[0] == info.cols || (self.k[1] == info.cols && !p.gated && p.norm.is_none());
+        let of_k = self.k[0] == info.cols || (self.k[1] == info.cols && p.gate.is_none() && p.norm.is_none());
         let one = fusion::rows_of(plan, shape, p.x) == 1;
         let room = (policy::megakernel_messages(self.tile, info.cols), self.heads_bytes());
-        let lead = p.gated.then_some(info.format.stem);
+        let lead = p.gate.map(|_| info.format.stem);
         of_k && one
             && info.rows <= policy::MEGAKERNEL_MAX_ROWS
             && policy::megakernel_span(t.caps, (info.format, self.table_room), info.cols, self.activations, room)
-            && !(p.gated && self.experts.is_some())
+            && p.gate.is_none_or(|by| by == Gate::SILU && self.experts.is_none())
             && self.module(&[info.format.stem], lead).is_some()
     }
 

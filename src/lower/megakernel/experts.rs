@@ -2,7 +2,7 @@
 
 use super::open::{send_messages, send_values};
 use super::{config, sent_bytes, Dispatch, Group};
-use crate::plan::{Norm, Op, Plan, Router, TopK, Val, Weight};
+use crate::plan::{Gate, Norm, Op, Plan, Router, TopK, Val, Weight};
 use crate::policy;
 use pumex_shaders::kernels::MEGAKERNEL_MOE_FORMATS;
 use pumex_shaders::stage::{self, Stage};
@@ -21,6 +21,8 @@ impl Experts {
         let (mut found, mut gated, mut stems) = (None, None, Vec::new());
         for op in &plan.ops {
             let (parts, top_k, ffn) = match op {
+                Op::GatedExperts { by, biases, .. } if *by != Gate::SILU || *biases != [None; 2] => return None,
+                Op::ExpertsAdd { bias: Some(_), .. } => return None,
                 Op::GatedExperts { top_k, gate, up, .. } => {
                     let (g, u) = (&plan.weights[gate.0], &plan.weights[up.0]);
                     let same = g.format.id == u.format.id && g.cols == k && gated.is_none_or(|s| s == g.format.stem);

@@ -78,7 +78,7 @@ impl Open {
     pub fn push_product(&mut self, stage: Stage, stem: &'static str, p: &Product, own: Dispatch) {
         self.stages.push(stage);
         self.note(stem, (p.out, p.y_at));
-        self.gated = if p.gated { Some(stem) } else { self.gated };
+        self.gated = if p.gate.is_some() { Some(stem) } else { self.gated };
         self.own.push(own);
     }
 

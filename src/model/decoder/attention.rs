@@ -220,7 +220,17 @@ impl Attention {
     fn normed(&self, p: &mut Builder, f: &Family, norm: Option<HeadNorm>, x: Cols, heads: usize, dim: usize) {
         let Some(HeadNorm { norm: LayerNorm { weight, bias }, whole, .. }) = norm else { return };
         let (groups, len) = if whole { (1, heads * dim) } else { (heads, dim) };
-        p.general(General::Normalize(Normalize { kind: f.norm, x, groups, len, weight, bias, eps: f.c.eps, out: x }));
+        p.general(General::Normalize(Normalize {
+            kind: f.norm,
+            x,
+            groups,
+            len,
+            weight,
+            bias,
+            gate: None,
+            eps: f.c.eps,
+            out: x,
+        }));
     }
 
     fn gated(&self, p: &mut Builder, f: &Family, l: &Layer, h: Val, out: Val) -> Val {

@@ -60,7 +60,7 @@ impl Beside {
         });
         let input = ahead.unwrap_or_else(|| f.normed(p, self.experts_norm, x));
         let routed = p.zeros(dim);
-        self.experts.run(p, &f.moe, logits, input, routed);
+        self.experts.run(p, (&f.moe, 1.0), logits, input, routed);
         let routed = f.normed(p, self.post_norms[1], routed);
         let hidden = self.dense.hidden(p, f, h, f.act);
         let dense = p.matmul("out", hidden, vec![self.dense.down]);

@@ -4,7 +4,7 @@
 use super::Family;
 use crate::model::weights::Weights;
 use crate::plan::{
-    Act, Arg, Builder, Cols, Conv, General, Join, MatPart, NormKind, Normalize, Scan, ScanKind, Val, Weight,
+    Act, Arg, Builder, Cols, Conv, General, Join, MatPart, NormGate, NormKind, Normalize, Scan, ScanKind, Val, Weight,
 };
 
 /// Weights of a gated delta net.
@@ -77,23 +77,19 @@ impl Delta {
             }
             (None, None) => (h, h),
         };
-        let steps = p.parts("steps", 2 * r.heads);
-        match (&self.beta_alpha, &self.ba) {
-            (Some(parts), _) => {
-                let both = p.matmul("beta_alpha", h, parts.to_vec());
-                p.copy_into(cols(both, 0, 0), cols(steps, 0, 0), 1, 2 * r.heads);
+        let steps = match (&self.beta_alpha, &self.ba) {
+            (Some(parts), _) => p.matmul("beta_alpha", h, parts.to_vec()),
+            (None, ba) => {
+                let steps = p.parts("steps", 2 * r.heads);
+                if let Some(ba) = ba {
+                    let both = p.matmul("beta_alpha", h, vec![*ba]);
+                    p.copy_into(cols(both, 0, 2 * each), cols(steps, 0, each), r.groups, each);
+                    p.copy_into(cols(both, each, 2 * each), cols(steps, r.heads, each), r.groups, each);
+                }
+                steps
             }
-            (None, Some(ba)) => {
-                let both = p.matmul("beta_alpha", h, vec![*ba]);
-                p.copy_into(cols(both, 0, 2 * each), cols(steps, 0, each), r.groups, each);
-                p.copy_into(cols(both, each, 2 * each), cols(steps, r.heads, each), r.groups, each);
-            }
-            (None, None) => {}
-        }
+        };
         let (beta, alpha) = (cols(steps, 0, 1), cols(steps, r.heads, 1));
-        p.map_into(beta, (1, r.heads), (Act::Sigmoid, Arg::Cols(beta), 1.0), (Join::Add, Arg::Number(0.0)));
-        p.map_into(alpha, (1, r.heads), (Act::Same, Arg::Cols(alpha), 1.0), (Join::Add, Arg::Weight(self.dt)));
-        p.map_into(alpha, (1, r.heads), (Act::Softplus, Arg::Cols(alpha), 1.0), (Join::Mul, Arg::Weight(self.a)));
         let x = p.parts("conv", channels);
         let conv = Conv {
             x: cols(mixed, 0, channels),
@@ -125,15 +121,15 @@ impl Delta {
             rate: Some(beta),
             a: None,
             b: None,
-            factor: None,
+            factor: Some(self.a),
+            soft: Some(self.dt),
+            skip: None,
             scale: 1.0 / (r.state as f32).sqrt(),
             layer,
             at: (r.conv - 1) * channels,
             out,
         }));
-        normed(p, f, out, (r.heads, v_dim), self.norm);
-        let by = Arg::Cols(cols(gate, 0, v_dim));
-        p.map_into(out, (r.heads, v_dim), (Act::Silu, by, 1.0), (Join::Mul, Arg::Cols(out)));
+        normed(p, f, out, (r.heads, v_dim), self.norm, (Act::Silu, cols(gate, 0, v_dim)));
         y
     }
 }
@@ -147,16 +143,25 @@ fn linear_out(w: &mut Weights<'_>, f: &Family, name: &str, inner: usize) -> MatP
 
 /// Groups of columns of length one: `x / sqrt(Σ x² + eps)`.
 fn unit(p: &mut Builder, f: &Family, x: Cols, groups: usize, len: usize) {
-    let eps = f.c.eps / len as f32;
-    let kind = NormKind::Rms;
-    p.general(General::Normalize(Normalize { kind, x, groups, len, weight: None, bias: None, eps, out: x }));
-    let root = 1.0 / (len as f32).sqrt();
-    p.map_into(x, (groups, len), (Act::Same, Arg::Cols(x), root), (Join::Add, Arg::Number(0.0)));
+    let (kind, eps) = (NormKind::Unit, f.c.eps);
+    p.general(General::Normalize(Normalize {
+        kind,
+        x,
+        groups,
+        len,
+        weight: None,
+        bias: None,
+        gate: None,
+        eps,
+        out: x,
+    }));
 }
 
-fn normed(p: &mut Builder, f: &Family, x: Cols, (groups, len): (usize, usize), weight: Weight) {
+/// A norm of each head's columns, gated afterwards.
+fn normed(p: &mut Builder, f: &Family, x: Cols, (groups, len): (usize, usize), weight: Weight, (act, by): (Act, Cols)) {
     let (kind, weight, eps) = (NormKind::Rms, Some(weight), f.c.eps);
-    p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias: None, eps, out: x }));
+    let gate = Some(NormGate { cols: by, act, first: false });
+    p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias: None, gate, eps, out: x }));
 }
 
 /// Weights of Kimi's delta attention.
@@ -251,6 +256,8 @@ impl Kda {
             a: None,
             b: None,
             factor: None,
+            soft: None,
+            skip: None,
             scale: 1.0 / (r.state as f32).sqrt(),
             layer,
             at: (r.conv - 1) * 3 * r.inner,
@@ -258,9 +265,7 @@ impl Kda {
         }));
         let down = p.matmul("gate_a", h, vec![self.gate[0]]);
         let gate = p.matmul("gate", down, vec![self.gate[1]]);
-        normed(p, f, out, (r.heads, r.state), self.norm);
-        let by = Arg::Cols(cols(gate, 0, r.state));
-        p.map_into(out, (r.heads, r.state), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(out)));
+        normed(p, f, out, (r.heads, r.state), self.norm, (Act::Sigmoid, cols(gate, 0, r.state)));
         y
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Family, LayerNorm, Limits};
 use crate::model::weights::Weights;
-use crate::plan::{Act, Arg, Builder, Cols, Join, MatPart, Val, Weight};
+use crate::plan::{Act, Arg, Builder, Cols, Gate, Join, MatPart, Val, Weight};
 
 /// Weights of a dense block.
 pub struct Dense {
@@ -58,16 +58,18 @@ impl Dense {
         Dense { limit: limits.and_then(|limits| limits.of(i)), ..self }
     }
 
-    /// Whether one op multiplies with gate and up.
-    fn is_plain(&self) -> bool {
-        self.limit.is_none() && self.sparse.is_none()
+    /// How gate and up meet, if one op multiplies with both.
+    fn gating(&self, act: Act) -> Option<Gate> {
+        let apart =
+            self.limit.is_some() || self.sparse.is_some() || late(&self.up) || self.gate.is_some_and(|g| late(&g));
+        Gate::of(act).filter(|_| !apart)
     }
 
     /// Normed rows `[n, dim]` → `[n, ffn]`, what `down` takes.
     pub fn hidden(&self, p: &mut Builder, f: &Family, h: Val, act: Act) -> Val {
         let hidden = match self.gate {
-            Some(gate) if self.is_plain() && act == Act::Silu && !late(&gate) && !late(&self.up) => {
-                p.gated(h, gate, self.up)
+            Some(gate) if self.gating(act).is_some() => {
+                p.gated(h, gate, self.up, self.gating(act).unwrap_or(Gate::SILU))
             }
             Some(gate) => {
                 let both = p.matmul("gate_up", h, vec![early(gate), early(self.up)]);

@@ -4,8 +4,8 @@ use super::dense::limited;
 use super::{Family, Moe};
 use crate::model::weights::Weights;
 use crate::plan::{
-    Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsBias, ExpertsMatMul, Gating, General, Join, MatPart, TopK, Val,
-    Weight, LEAST_SUM,
+    Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsBias, ExpertsMatMul, Gate, Gating, General, Join, MatPart,
+    TopK, Val, Weight, LEAST_SUM,
 };
 
 /// Weights of experts.
@@ -52,7 +52,11 @@ impl Experts {
         };
         // Only the usual routing hands scales on, and only the usual product takes those of gate and up.
         let up = experts.up.scale.or(experts.gate.and_then(|g| g.scale)).is_some();
-        if up && !experts.is_plain(&f.moe) || (up || experts.down.scale.is_some()) && !experts.routes_usually(&f.moe) {
+        let biased = experts.biases.iter().any(Option::is_some);
+        if up && (biased || experts.gating(&f.moe) != Some(Gate::SILU))
+            || biased && experts.down.scale.is_some()
+            || (up || experts.down.scale.is_some()) && !experts.routes_usually(&f.moe)
+        {
             let what = format!("blk.{i}.ffn_*_exps.scale: expected no scales beside the experts of this family");
             w.problem("unsupported_tensor", what);
         }
@@ -64,18 +68,23 @@ impl Experts {
         m.gating == Gating::Softmax && m.normalized && self.selection.is_none() && m.groups.is_none()
     }
 
-    /// Whether one op multiplies with gate and up.
-    fn is_plain(&self, m: &Moe) -> bool {
-        let bare = self.biases.iter().all(Option::is_none);
-        self.gate.is_some() && m.act == Act::Silu && !m.weighs_input && bare && self.limit.is_none()
+    /// How gate and up meet, if one op multiplies with both.
+    fn gating(&self, m: &Moe) -> Option<Gate> {
+        let apart = self.gate.is_none() || m.weighs_input || self.limit.is_some();
+        let by = match m.act {
+            // gpt-oss: up is limited too, and has 1 added.
+            Act::SiluClamped(_, limit) => Some(Gate { act: m.act, limit: Some(limit), plus: 1.0 }),
+            act => Gate::of(act),
+        };
+        by.filter(|_| !apart)
     }
 
-    /// Adds the experts' weighted sum to `out` `[n, dim]`. `logits` are the router's, if they are there.
-    pub fn run(&self, p: &mut Builder, m: &Moe, logits: Option<Val>, h: Val, out: Val) {
+    /// Adds the experts' weighted sum, so many times, to `out` `[n, dim]`. `logits` are the router's, if they are there.
+    pub fn run(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Option<Val>, h: Val, out: Val) {
         let logits = logits.unwrap_or_else(|| p.matmul("router", h, vec![self.router])); // [n, experts]
         let scales = [self.gate.and_then(|g| g.scale), self.up.scale, self.down.scale];
         let route = if self.routes_usually(m) {
-            p.route(logits, self.top_k, m.scale, scales)
+            p.route(logits, self.top_k, m.scale * times, scales)
         } else {
             let route = p.parts("route", 4 * self.top_k.k);
             p.general(General::Choose(Choose {
@@ -85,22 +94,27 @@ impl Experts {
                 bias: self.selection,
                 groups: m.groups,
                 least_sum: m.normalized.then_some(LEAST_SUM),
-                scale: m.scale,
+                scale: m.scale * times,
                 out: route,
             }));
             route
         };
         let hidden = match self.gate {
-            Some(gate) if self.is_plain(m) => p.gated_experts(h, route, self.top_k, gate.weight, self.up.weight),
-            _ => self.hidden(p, m, h, route),
+            Some(gate) => match self.gating(m) {
+                Some(by) => {
+                    let [of_gate, of_up, _] = self.biases;
+                    p.gated_experts(h, (route, self.top_k), [gate.weight, self.up.weight], [of_gate, of_up], by)
+                }
+                None => self.hidden(p, m, h, route),
+            },
+            None => self.hidden(p, m, h, route),
         };
-        p.experts_add(hidden, route, self.top_k, self.down.weight, out);
-        self.add_bias(p, 2, route, out, true);
+        p.experts_add(hidden, (route, self.top_k), self.down.weight, self.biases[2], out);
     }
 
-    fn add_bias(&self, p: &mut Builder, which: usize, route: Val, out: Val, summed: bool) {
+    fn add_bias(&self, p: &mut Builder, which: usize, route: Val, out: Val) {
         if let Some(bias) = self.biases[which] {
-            p.general(General::ExpertsBias(ExpertsBias { route, top_k: self.top_k, bias, summed, out }));
+            p.general(General::ExpertsBias(ExpertsBias { route, top_k: self.top_k, bias, out }));
         }
     }
 
@@ -112,7 +126,7 @@ impl Experts {
             let out = p.parts("experts", used * width);
             let (top_k, own_input) = (self.top_k, m.weighs_input);
             p.general(General::ExpertsMatMul(ExpertsMatMul { x: h, route, top_k, weight, own_input, out }));
-            self.add_bias(p, which, route, out, false);
+            self.add_bias(p, which, route, out);
             out
         };
         let up = product(p, self.up.weight, 1, if self.fused { 2 * ffn } else { ffn });

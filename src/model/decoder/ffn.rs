@@ -88,14 +88,20 @@ impl Ffn {
             Ffn::ChannelMix(mix) => return mix.run(p, f, (i, h), x),
             Ffn::Beside(both) => return both.run(p, f, (h, by), norm, x),
         };
-        let direct = norm.is_none() && f.residual_scale == 1.0 && f.moe.average.is_none();
-        let out = if direct { x } else { p.zeros(p.width_of(x)) };
-        experts.run(p, &f.moe, by, h, out);
+        // What is added to the residual stream itself is scaled where it is made.
+        let scales = f.residual_scale == 1.0 || !f.moe.weighs_input;
+        let direct = norm.is_none() && f.moe.average.is_none() && scales;
+        let (out, times) = if direct { (x, f.residual_scale) } else { (p.zeros(p.width_of(x)), 1.0) };
+        experts.run(p, (&f.moe, times), by, h, out);
         if let Some(Shared { block, gate }) = shared {
             let hidden = block.hidden(p, f, h, act);
             match gate {
+                None if times == 1.0 || block.down.bias.is_none() => {
+                    p.matmul_add(hidden, MatPart { scale: block.down.scale * times, ..block.down }, out);
+                }
                 None => {
-                    p.matmul_add(hidden, block.down, out);
+                    let both = p.matmul("shared", hidden, vec![block.down]);
+                    p.add(both, times, out);
                 }
                 Some(gate) => {
                     let gate = p.matmul("shared_gate", h, vec![*gate]); // [n, 1]
@@ -103,7 +109,7 @@ impl Ffn {
                     let all = p.all(both);
                     let by = Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 });
                     p.map_into(all, (1, all.stride), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));
-                    p.add(both, 1.0, out);
+                    p.add(both, times, out);
                 }
             }
         }

@@ -3,7 +3,7 @@
 use super::{Family, LayerNorm};
 use crate::model::weights::Weights;
 use crate::plan::{
-    Act, Arg, Builder, Cols, Conv, General, Join, MatPart, NormKind, Normalize, Scan, ScanKind, Val, Weight,
+    Act, Arg, Builder, Cols, Conv, General, Join, MatPart, NormGate, NormKind, Normalize, Scan, ScanKind, Val, Weight,
 };
 
 /// Weights of a layer.
@@ -87,7 +87,7 @@ impl Mamba {
             out: cols(x, 0, channels),
         }));
         let state_at = (r.conv - 1) * channels;
-        let (heads, v_dim, groups, k, q, rate) = match (&self.x, &self.dt) {
+        let (heads, v_dim, groups, k, q, (rate, soft)) = match (&self.x, &self.dt) {
             (Some(down), Some(dt)) => {
                 let steps = p.matmul("ssm_dbc", x, vec![*down]); // [n, rank + 2 * state]
                 let (k, q) = (cols(steps, r.heads, r.state), cols(steps, r.heads + r.state, r.state));
@@ -98,30 +98,25 @@ impl Mamba {
                 {
                     if let Some(LayerNorm { weight, bias }) = *norm {
                         let eps = f.c.eps;
-                        let norm = Normalize { kind: NormKind::Rms, x, groups: 1, len, weight, bias, eps, out: x };
+                        let norm =
+                            Normalize { kind: NormKind::Rms, x, groups: 1, len, weight, bias, gate: None, eps, out: x };
                         p.general(General::Normalize(norm));
                     }
                 }
                 let rate = p.parts("ssm_dt", r.inner);
                 p.narrow_matmul(small, dt.weight, r.heads, rate);
-                if let Some(bias) = dt.bias {
-                    let all = p.all(rate);
-                    p.map_into(all, (1, r.inner), (Act::Same, Arg::Cols(all), 1.0), (Join::Add, Arg::Weight(bias)));
-                }
-                (r.inner, 1, 1, k, q, cols(rate, 0, 1))
+                (r.inner, 1, 1, k, q, (cols(rate, 0, 1), dt.bias))
             }
             _ => {
                 let rate = cols(projected, 2 * r.inner + 2 * r.groups * r.state, 1);
-                if let Some(bias) = self.dt_bias {
-                    let steps = (Act::Same, Arg::Cols(rate), 1.0);
-                    p.map_into(rate, (1, r.heads), steps, (Join::Add, Arg::Weight(bias)));
-                }
                 let keys = cols(x, r.inner, r.state);
                 let queries = cols(x, r.inner + r.groups * r.state, r.state);
-                (r.heads, r.inner / r.heads, r.groups, keys, queries, rate)
+                (r.heads, r.inner / r.heads, r.groups, keys, queries, (rate, self.dt_bias))
             }
         };
-        p.map_into(rate, (1, heads), (Act::Softplus, Arg::Cols(rate), 1.0), (Join::Add, Arg::Number(0.0)));
+        if soft.is_none() {
+            p.map_into(rate, (1, heads), (Act::Softplus, Arg::Cols(rate), 1.0), (Join::Add, Arg::Number(0.0)));
+        }
         let y = p.parts("ssm_y", r.inner);
         let (v, out) = (cols(x, 0, v_dim), cols(y, 0, v_dim));
         p.general(General::Scan(Scan {
@@ -140,24 +135,25 @@ impl Mamba {
             a: None,
             b: None,
             factor: Some(self.a),
+            soft,
+            skip: Some(self.d),
             scale: 1.0,
             layer,
             at: state_at,
             out,
         }));
-        // y += x * d, then the gate, then a norm per group.
-        p.map_into(v, (heads, v_dim), (Act::Same, Arg::Cols(v), 1.0), (Join::Mul, Arg::GroupWeight(self.d)));
-        p.map_into(out, (heads, v_dim), (Act::Same, Arg::Cols(v), 1.0), (Join::Add, Arg::Cols(out)));
-        let all = p.all(y);
-        let gate = Arg::Cols(cols(projected, gate_at, r.inner));
-        p.map_into(all, (1, r.inner), (Act::Silu, gate, 1.0), (Join::Mul, Arg::Cols(all)));
-        if let Some(weight) = self.norm {
-            let len = r.inner / r.groups.max(1);
-            let (x, eps) = (cols(y, 0, len), f.c.eps);
-            let (kind, groups) = (NormKind::Rms, r.groups);
-            let norm = Normalize { kind, x, groups, len, weight: Some(weight), bias: None, eps, out: x };
-            p.general(General::Normalize(norm));
-        }
+        // The gate, then a norm per group.
+        let Some(weight) = self.norm else {
+            let (all, by) = (p.all(y), Arg::Cols(cols(projected, gate_at, r.inner)));
+            p.map_into(all, (1, r.inner), (Act::Silu, by, 1.0), (Join::Mul, Arg::Cols(all)));
+            return y;
+        };
+        let len = r.inner / r.groups.max(1);
+        let (x, eps) = (cols(y, 0, len), f.c.eps);
+        let (kind, groups) = (NormKind::Rms, r.groups);
+        let gate = Some(NormGate { cols: cols(projected, gate_at, len), act: Act::Silu, first: true });
+        let norm = Normalize { kind, x, groups, len, weight: Some(weight), bias: None, gate, eps, out: x };
+        p.general(General::Normalize(norm));
         y
     }
 }

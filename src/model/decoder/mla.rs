@@ -98,7 +98,17 @@ impl Mla {
         let LayerNorm { weight, bias } = self.kv_norm;
         let (key, value) = (group(heads * wide), group(heads * wide + wide));
         let x = p.all(kv);
-        let norm = Normalize { kind: NormKind::Rms, x, groups: 1, len: s.rank, weight, bias, eps: f.c.eps, out: key };
+        let norm = Normalize {
+            kind: NormKind::Rms,
+            x,
+            groups: 1,
+            len: s.rank,
+            weight,
+            bias,
+            gate: None,
+            eps: f.c.eps,
+            out: key,
+        };
         p.general(General::Normalize(norm));
         p.copy_into(Cols { at: s.rank, ..x }, Cols { at: key.at + s.rank, ..key }, 1, s.rope);
         p.copy_into(key, value, 1, s.rank);
@@ -146,7 +156,17 @@ impl Mla {
         let (x, out, eps) = (p.all(kv), p.all(latent), f.c.eps);
         let LayerNorm { weight, bias } = self.kv_norm;
         let kind = NormKind::Rms;
-        p.general(General::Normalize(Normalize { kind, x, groups: 1, len: s.rank, weight, bias, eps, out }));
+        p.general(General::Normalize(Normalize {
+            kind,
+            x,
+            groups: 1,
+            len: s.rank,
+            weight,
+            bias,
+            gate: None,
+            eps,
+            out,
+        }));
         let both = p.matmul("kv_b", latent, vec![kv_b]); // [n, heads * (narrow + v_dim)]
         let mut spec = AttentionSpec::causal(layer, heads, heads, s.k_dim);
         spec.v_dim = s.v_dim;

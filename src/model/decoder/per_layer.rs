@@ -39,6 +39,7 @@ impl Inputs {
             len: f.per_layer,
             weight: Some(self.norm),
             bias: None,
+            gate: None,
             eps: f.c.eps,
             out: cols,
         }));

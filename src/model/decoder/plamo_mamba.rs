@@ -69,14 +69,21 @@ impl PlamoMamba {
         let (k, q) = (cols(steps, 0, r.state), cols(steps, r.state, r.state));
         for (x, weight) in [k, q, cols(small, 0, few)].into_iter().zip(self.norms) {
             let (kind, len, weight, eps) = (NormKind::Rms, x.stride, Some(weight), f.c.eps);
-            p.general(General::Normalize(Normalize { kind, x, groups: 1, len, weight, bias: None, eps, out: x }));
+            p.general(General::Normalize(Normalize {
+                kind,
+                x,
+                groups: 1,
+                len,
+                weight,
+                bias: None,
+                gate: None,
+                eps,
+                out: x,
+            }));
         }
         let rate = p.parts("ssm_dt", heads);
         p.narrow_matmul(small, self.dt.weight, few, rate);
         let steps = cols(rate, 0, 1);
-        let all = p.all(rate);
-        p.map_into(all, (1, heads), (Act::Same, Arg::Cols(all), 1.0), (Join::Add, Arg::Weight(self.dt_bias)));
-        p.map_into(all, (1, heads), (Act::Softplus, Arg::Cols(all), 1.0), (Join::Add, Arg::Number(0.0)));
         let y = p.parts("ssm_y", r.inner);
         let (v, out) = (cols(x, 0, v_dim), cols(y, 0, v_dim));
         p.general(General::Scan(Scan {
@@ -95,14 +102,13 @@ impl PlamoMamba {
             a: None,
             b: None,
             factor: Some(self.a),
+            soft: Some(self.dt_bias),
+            skip: Some(self.d),
             scale: 1.0,
             layer,
             at: (r.conv - 1) * r.inner,
             out,
         }));
-        // y += x * d, then the gate.
-        p.map_into(v, (heads, v_dim), (Act::Same, Arg::Cols(v), 1.0), (Join::Mul, Arg::GroupWeight(self.d)));
-        p.map_into(out, (heads, v_dim), (Act::Same, Arg::Cols(v), 1.0), (Join::Add, Arg::Cols(out)));
         let gate = Arg::Cols(cols(both, 0, 2 * v_dim));
         p.map_into(out, (heads, v_dim), (Act::Silu, gate, 1.0), (Join::Mul, Arg::Cols(out)));
         y

@@ -37,7 +37,7 @@ impl Common {
     fn normed(&self, p: &mut Builder, y: Cols, heads: usize) {
         if let Some(LayerNorm { weight, bias }) = self.norm {
             let (kind, groups, len, eps) = (NormKind::Layer, heads, y.stride, HEAD_EPS);
-            p.general(General::Normalize(Normalize { kind, x: y, groups, len, weight, bias, eps, out: y }));
+            p.general(General::Normalize(Normalize { kind, x: y, groups, len, weight, bias, gate: None, eps, out: y }));
         }
     }
 }
@@ -272,7 +272,17 @@ impl Rwkv7 {
         let (u, by_head) = (p.all(unit), cols(unit, 0, hd));
         p.map_into(u, (1, dim), (Act::Same, Arg::Cols(p.all(k)), 1.0), (Join::Mul, Arg::Weight(self.k_k)));
         let (kind, eps) = (NormKind::L2, 1e-12);
-        let norm = Normalize { kind, x: by_head, groups: heads, len: hd, weight: None, bias: None, eps, out: by_head };
+        let norm = Normalize {
+            kind,
+            x: by_head,
+            groups: heads,
+            len: hd,
+            weight: None,
+            bias: None,
+            gate: None,
+            eps,
+            out: by_head,
+        };
         p.general(General::Normalize(norm));
         // k *= 1 + (rate - 1) * k_a
         let by = p.act(rate, Act::Same, 1.0);
@@ -387,6 +397,8 @@ fn scan(
         a: None,
         b: None,
         factor: None,
+        soft: None,
+        skip: None,
         scale: 1.0,
         layer,
         at,

@@ -98,6 +98,8 @@ fn model((_, kind, heads, v_dim, k_dim, groups, by_column): Shape, layers: usize
             a: None,
             b: None,
             factor: mamba.then_some(Weight(1)),
+            soft: None,
+            skip: None,
             scale: 1.0,
             layer,
             at: 0,
