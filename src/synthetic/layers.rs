@@ -134,7 +134,7 @@ pub fn falcon_h1(s: &Shape, _: u32, t: &mut Tensors) {
     t.weight("attn_norm", &[s.n_embd]);
     attention(t, s, 1);
     mamba2(t, s);
-    t.weight("ffn_norm", &[s.n_embd]);
+    t.add("ffn_norm", &[s.n_embd]);
     t.dense(s.n_embd, s.n_ff, "");
 }
 
