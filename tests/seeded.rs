@@ -28,9 +28,11 @@ pub struct Recipe {
     /// Dimensions, columns first.
     pub tensors: BTreeMap<String, Vec<u64>>,
     ids: Vec<u32>,
-    /// Of each row of `rows`, every `every`-th column.
+    /// Of each row of `rows`, every `every`-th column from `from` on.
     rows: Vec<usize>,
     every: usize,
+    #[serde(default)]
+    from: usize,
     #[serde(default)]
     expected: Vec<f32>,
 }
@@ -126,7 +128,7 @@ impl Recipe {
 
     fn check(&self, runner: &mut dyn Runner, chunk: usize, bound: f64, what: &str) {
         let (all, width) = (logits(runner, &self.ids, chunk), runner.n_vocab());
-        let row = |r: &usize| all[r * width..][..width].iter().step_by(self.every).copied();
+        let row = |r: &usize| all[r * width..][self.from..width].iter().step_by(self.every).copied();
         let found: Vec<f32> = self.rows.iter().flat_map(row).collect();
         let error = nmse(&found, &self.expected);
         println!("{what}, chunks of {chunk}: NMSE {error:.2e}");

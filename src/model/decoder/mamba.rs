@@ -145,12 +145,15 @@ impl Mamba {
             at: state_at,
             out,
         }));
-        // y += x * d, then the gate, then a norm per group.
-        p.map_into(v, (heads, v_dim), (Act::Same, Arg::Cols(v), 1.0), (Join::Mul, Arg::GroupWeight(self.d)));
-        p.map_into(out, (heads, v_dim), (Act::Same, Arg::Cols(v), 1.0), (Join::Add, Arg::Cols(out)));
-        let all = p.all(y);
-        let gate = Arg::Cols(cols(projected, gate_at, r.inner));
-        p.map_into(all, (1, r.inner), (Act::Silu, gate, 1.0), (Join::Mul, Arg::Cols(all)));
+        let tail = match self.second {
+            true => Tail { shape: (heads, v_dim), x: v, d: Arg::GroupWeight(self.d), gate: cols(projected, 0, v_dim) },
+            false => {
+                let wide = |cols: Cols| Cols { stride: r.inner, ..cols };
+                let gate = cols(projected, gate_at, r.inner);
+                Tail { shape: (1, r.inner), x: wide(v), d: Arg::Weight(self.d), gate }
+            }
+        };
+        tail.run(p, out);
         if let Some(weight) = self.norm {
             let len = r.inner / r.groups.max(1);
             let (x, eps) = (cols(y, 0, len), f.c.eps);
@@ -159,5 +162,28 @@ impl Mamba {
             p.general(General::Normalize(norm));
         }
         y
+    }
+}
+
+/// What follows a scan of Mamba: `x * d` is added, then comes the gate.
+pub struct Tail {
+    /// Groups and their columns.
+    pub shape: (usize, usize),
+    /// What the scan wrote into the state; it is changed.
+    pub x: Cols,
+    /// Of `x`.
+    pub d: Arg,
+    /// Before its SiLU.
+    pub gate: Cols,
+}
+
+impl Tail {
+    /// Changes `y`, what the scan gave.
+    pub fn run(self, p: &mut Builder, y: Cols) {
+        let Tail { shape, x, d, gate } = self;
+        let y = Cols { stride: shape.1, ..y };
+        p.map_into(x, shape, (Act::Same, Arg::Cols(x), 1.0), (Join::Mul, d));
+        p.map_into(y, shape, (Act::Same, Arg::Cols(x), 1.0), (Join::Add, Arg::Cols(y)));
+        p.map_into(y, shape, (Act::Silu, Arg::Cols(gate), 1.0), (Join::Mul, Arg::Cols(y)));
     }
 }

@@ -1,5 +1,6 @@
 //! PLaMo 2's Mamba: gate and columns side by side in each head, steps by way of a few columns, keys and queries that are normed.
 
+use super::mamba::Tail;
 use super::Family;
 use crate::model::weights::Weights;
 use crate::plan::{
@@ -100,11 +101,8 @@ impl PlamoMamba {
             at: (r.conv - 1) * r.inner,
             out,
         }));
-        // y += x * d, then the gate.
-        p.map_into(v, (heads, v_dim), (Act::Same, Arg::Cols(v), 1.0), (Join::Mul, Arg::GroupWeight(self.d)));
-        p.map_into(out, (heads, v_dim), (Act::Same, Arg::Cols(v), 1.0), (Join::Add, Arg::Cols(out)));
-        let gate = Arg::Cols(cols(both, 0, 2 * v_dim));
-        p.map_into(out, (heads, v_dim), (Act::Silu, gate, 1.0), (Join::Mul, Arg::Cols(out)));
+        let (d, gate) = (Arg::GroupWeight(self.d), cols(both, 0, 2 * v_dim));
+        Tail { shape: (heads, v_dim), x: v, d, gate }.run(p, out);
         y
     }
 }
