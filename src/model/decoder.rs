@@ -48,6 +48,8 @@ pub enum Parallel {
     Shared,
     /// Beside attention, through a norm of its own.
     Own,
+    /// After attention, from what that gives alone.
+    Given,
 }
 
 /// A layer's attention and feed-forward block.
@@ -438,8 +440,8 @@ impl Family {
         let layer = &self.layers[i];
         let h = self.normed(p, b.attn_norm, x);
         // Beside attention, the feed-forward block must see what the residual stream was before.
-        let beside = match self.parallel {
-            Parallel::No => None,
+        let mut beside = match self.parallel {
+            Parallel::No | Parallel::Given => None,
             Parallel::Shared => Some(h),
             Parallel::Own => Some(self.normed(p, b.ffn_norm, x)),
         };
@@ -453,6 +455,12 @@ impl Family {
         for (mixer, state) in b.mixers.iter().zip([i, self.c.n_layer + i]) {
             let out = mixer.run(p, self, layer, state, (h, first)); // [n, heads * v_dim]
             x = self.residual_of_norms.map_or(x, |scale| p.act(h, Act::Same, scale));
+            if self.parallel == Parallel::Given {
+                let out = p.matmul("out", out, vec![mixer.output()]);
+                let given = self.normed(p, b.attn_post_norm, out);
+                (x, beside) = (p.add(given, self.residual_scale, x), Some(given));
+                continue;
+            }
             x = self.join(p, out, mixer.output(), b.attn_post_norm, x);
         }
         x = self.normed(p, b.attn_end_norm, x);
