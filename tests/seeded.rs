@@ -195,7 +195,7 @@ fn seeded_models_give_on_the_cpu_what_llama_cpp_computed() {
 #[test]
 fn seeded_models_give_on_a_device_what_llama_cpp_computed() {
     for (name, recipe) in recipes() {
-        if !exhaustive() && !["gemma-embedding", "t5encoder"].contains(&name) {
+        if !exhaustive() && !["gemma-embedding", "t5encoder", "grovemoe", "minimax-01"].contains(&name) {
             continue;
         }
         let gguf = recipe.gguf(name);
