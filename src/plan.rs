@@ -110,6 +110,8 @@ pub struct Plan {
     pub ropes: Vec<Vec<f32>>,
     /// Those that take their place in a context of more positions than so many (longrope).
     pub long_ropes: Option<(usize, Vec<Vec<f32>>)>,
+    /// Tables of other numbers, which [`Arg::Table`] reads.
+    pub numbers: Vec<Vec<f32>>,
     /// Vocabulary size.
     pub n_vocab: usize,
     /// Context the model was trained for.
@@ -146,6 +148,11 @@ impl Plan {
     /// Where each table of RoPE starts when they lie one after the other, in floats.
     pub fn rope_at(&self, table: usize) -> usize {
         self.ropes[..table].iter().map(Vec::len).sum()
+    }
+
+    /// Where a table of other numbers starts behind those of RoPE, in floats.
+    pub fn numbers_at(&self, table: usize) -> usize {
+        self.ropes.iter().chain(&self.numbers[..table]).map(Vec::len).sum()
     }
 
     /// The ops that read `v`, with their index.

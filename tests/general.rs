@@ -271,7 +271,9 @@ fn experts_are_chosen_by_every_rule() {
         let (gguf, plan) = made.plan(&[], &[], |b, x| {
             let logits = b.matmul("logits", x, vec![part(router)]);
             let out = b.parts("route", 4 * top_k.k);
-            b.general(General::Choose(Choose { logits, top_k, gating, bias, groups, least_sum, scale: 1.5, out }));
+            let sharing = if i == 0 { 4 } else { 1 };
+            let choose = Choose { logits, top_k, gating, bias, groups, least_sum, scale: 1.5, sharing, out };
+            b.general(General::Choose(choose));
             // Ids are bits of no number that counts: their places are compared as functions of the weights.
             let weights = b.parts("weights", 3 * top_k.k);
             b.copy_into(cols(out, top_k.k, 1), cols(weights, 0, 1), 1, 3 * top_k.k);
@@ -296,7 +298,8 @@ fn experts_products_stand_side_by_side() {
             let logits = b.matmul("logits", x, vec![part(router)]);
             let route = b.parts("route", 4 * top_k.k);
             let (gating, least_sum) = (Gating::Sigmoid, Some(1e-9));
-            let choose = Choose { logits, top_k, gating, bias: None, groups: None, least_sum, scale: 1.0, out: route };
+            let (bias, groups, sharing) = (None, None, 1);
+            let choose = Choose { logits, top_k, gating, bias, groups, least_sum, scale: 1.0, sharing, out: route };
             b.general(General::Choose(choose));
             let hidden = b.parts("hidden", top_k.k * ffn);
             let product = ExpertsMatMul { x, route, top_k, weight: up, own_input: false, out: hidden };

@@ -12,6 +12,7 @@ layout(constant_id = 4) const uint BIASED = 0;
 layout(constant_id = 5) const uint GROUPS = 1; // of experts
 layout(constant_id = 6) const uint GROUPS_USED = 1;
 layout(constant_id = 7) const uint DIVIDED = 0; // 1: weights are divided by their sum
+layout(constant_id = 8) const uint SHARING = 1; // neighbours among EXPERTS that stand for one that is taken
 #include "push/choose.glsl"
 #include "lib/act.glsl"
 const uint LEN = EXPERTS / GROUPS;
@@ -73,8 +74,8 @@ void main() {
             rank += uint(other > mine || (other == mine && o < i));
         }
         if (rank < USED) {
-            chosen[rank] = i;
-            weight_of[rank] = scores[i];
+            chosen[rank] = i / SHARING;
+            weight_of[rank] = scores[i / SHARING];
         }
     }
     barrier();

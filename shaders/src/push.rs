@@ -6,7 +6,7 @@
 mod general;
 
 use crate::block::{blocks, Block, Layout};
-pub use general::{Choose, Conv, Dot, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
+pub use general::{Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
 
 /// Bytes of push constants that every device has.
 pub const MOST_BYTES: usize = 128;
@@ -474,7 +474,6 @@ pub const LAYOUTS: &[Layout] = &[
     Megakernel::LAYOUT,
     Map::LAYOUT,
     Normalize::LAYOUT,
-    Dot::LAYOUT,
     Rotate::LAYOUT,
     Positions::LAYOUT,
     HeadMatMul::LAYOUT,

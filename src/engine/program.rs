@@ -57,7 +57,7 @@ impl Program {
             Some(_) => Arc::new(Arc::unwrap_or_clone(plan).for_context(n_ctx)),
             None => plan,
         };
-        let tables = plan.ropes.concat();
+        let tables: Vec<f32> = plan.ropes.iter().chain(&plan.numbers).flatten().copied().collect();
         let ropes = device.buffer("ropes", ropes_bytes(&plan), Class::Params)?;
         ropes.write(0, bytemuck::cast_slice(&tables));
         Ok(Program {
@@ -76,9 +76,9 @@ impl Program {
     }
 }
 
-/// Bytes of the tables of RoPE.
+/// Bytes of the tables of RoPE and of other numbers.
 pub(super) fn ropes_bytes(plan: &Plan) -> u64 {
-    (4 * plan.ropes.iter().map(Vec::len).sum::<usize>() as u64).max(16)
+    (4 * plan.numbers_at(plan.numbers.len()) as u64).max(16)
 }
 
 /// Bytes of the scratch arena of a model, whatever shape a step has. `packed`: activations for cooperative matrices, if there are

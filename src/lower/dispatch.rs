@@ -53,7 +53,6 @@ pushes!(
     Argmax,
     Megakernel,
     Map,
-    Dot,
     Normalize,
     Rotate,
     Positions,

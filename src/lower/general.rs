@@ -82,68 +82,48 @@ impl Lowering<'_> {
 
     fn map(&mut self, m: &Map) {
         let shape = (m.groups, m.len);
-        let (a, b) = (self.operand(m.a, shape), self.operand(m.b, shape));
-        let (act, p) = act(m.act);
-        let push = push::Map {
-            a: a.at,
-            b: b.at,
-            y: self.at(m.out),
-            params: self.t.at.params,
-            a_stride: a.stride,
-            a_width: a.width,
-            b_stride: b.stride,
-            b_width: b.width,
-            y_stride: m.out.stride as u32,
-            y_width: self.width(m.out.val) as u32,
-            groups: m.groups as u32,
-            len: m.len as u32,
-            scale: m.scale,
-            a_number: a.number,
-            b_number: b.number,
-            p,
-        };
+        let of = self.of_columns([m.a, m.b], shape, (m.act, m.scale), m.out);
         let outputs = self.plan.values[m.out.val.0].rows == Rows::Output;
-        let constants = vec![
-            ("SIZE", THREADS),
-            ("ACT", act),
-            ("TIMES", u32::from(m.join == Join::Mul)),
-            ("A_KIND", a.kind),
-            ("B_KIND", b.kind),
-            ("OUTPUT_ROWS", u32::from(outputs)),
-        ];
+        let rows = ("OUTPUT_ROWS", u32::from(outputs));
+        let own = [("SIZE", THREADS), ("TIMES", u32::from(m.join == Join::Mul)), rows];
         let grid = [(m.groups * m.len).div_ceil(THREADS as usize), self.rows_of(m.out.val), 1];
-        let reads = a.read.into_iter().chain(b.read).collect();
-        let writes = vec![self.groups(m.out, m.groups, m.len)];
-        self.emit(Module::of("map"), constants, push, grid, Touched { reads, writes });
+        let touched = Touched { reads: of.reads, writes: vec![self.groups(m.out, m.groups, m.len)] };
+        self.emit(Module::of("map"), [&own[..], &of.constants].concat(), of.push, grid, touched);
     }
 
     fn dot(&mut self, d: &Dot) {
-        let shape = (d.groups, d.len);
-        let (a, b) = (self.operand(d.a, shape), self.operand(d.b, shape));
-        let (act, p) = act(d.act);
-        let push = push::Dot {
+        let of = self.of_columns([d.a, d.b], (d.groups, d.len), (d.act, d.scale), d.out);
+        let caps = self.t.caps;
+        let threads = if d.len <= NARROW { caps.subgroup_size } else { policy::row_threads(caps) };
+        let touched = Touched { reads: of.reads, writes: vec![self.groups(d.out, d.groups, 1)] };
+        let constants = [&[("SIZE", threads)][..], &of.constants].concat();
+        self.emit(Module::of("dot"), constants, of.push, [self.shape.rows, d.groups, 1], touched);
+    }
+
+    /// What maps and dot products of two operands have in common.
+    fn of_columns(&self, operands: [Arg; 2], shape: (usize, usize), of: (Act, f32), out: Cols) -> OfColumns {
+        let [a, b] = operands.map(|arg| self.operand(arg, shape));
+        let (act, p) = act(of.0);
+        let push = push::Map {
             a: a.at,
             b: b.at,
-            y: self.at(d.out),
+            y: self.at(out),
             params: self.t.at.params,
             a_stride: a.stride,
             a_width: a.width,
             b_stride: b.stride,
             b_width: b.width,
-            y_stride: d.out.stride as u32,
-            y_width: self.width(d.out.val) as u32,
-            len: d.len as u32,
-            scale: d.scale,
+            y_stride: out.stride as u32,
+            y_width: self.width(out.val) as u32,
+            groups: shape.0 as u32,
+            len: shape.1 as u32,
+            scale: of.1,
             a_number: a.number,
             b_number: b.number,
             p,
         };
-        let caps = self.t.caps;
-        let threads = if d.len <= NARROW { caps.subgroup_size } else { policy::row_threads(caps) };
-        let constants = vec![("SIZE", threads), ("ACT", act), ("A_KIND", a.kind), ("B_KIND", b.kind)];
-        let reads = a.read.into_iter().chain(b.read).collect();
-        let touched = Touched { reads, writes: vec![self.groups(d.out, d.groups, 1)] };
-        self.emit(Module::of("dot"), constants, push, [self.shape.rows, d.groups, 1], touched);
+        let constants = [("ACT", act), ("A_KIND", a.kind), ("B_KIND", b.kind)];
+        OfColumns { push, constants, reads: a.read.into_iter().chain(b.read).collect() }
     }
 
     fn operand(&self, arg: Arg, (groups, len): (usize, usize)) -> Operand {
@@ -165,6 +145,10 @@ impl Lowering<'_> {
             Arg::PerGroup(cols) => columns(c::OPERAND_PER_GROUP, cols, 1),
             Arg::Weight(w) => weight(c::OPERAND_WEIGHT, w),
             Arg::GroupWeight(w) => weight(c::OPERAND_GROUP_WEIGHT, w),
+            Arg::Table(t) => {
+                let at = self.t.at.ropes + 4 * self.plan.numbers_at(t) as u64;
+                Operand { kind: c::OPERAND_WEIGHT, at, width: self.plan.numbers[t].len() as u32, ..none }
+            }
             Arg::Number(number) => Operand { number, ..none },
         }
     }
@@ -357,6 +341,13 @@ impl Lowering<'_> {
         let grid = [m.div_ceil(GEMM_TILE), n.div_ceil(GEMM_TILE), p.heads];
         self.emit(Module::with("gemm_tile", info.format.stem), constants, push, grid, touched);
     }
+}
+
+/// See [`Lowering::of_columns`].
+struct OfColumns {
+    push: push::Map,
+    constants: [(&'static str, u32); 3],
+    reads: Vec<Access>,
 }
 
 /// An operand of a map or a dot product, as the kernel takes it.

@@ -64,6 +64,7 @@ impl Lowering<'_> {
             ("GROUPS", groups.0),
             ("GROUPS_USED", groups.1),
             ("DIVIDED", u32::from(choice.least_sum.is_some())),
+            ("SHARING", choice.sharing as u32),
         ];
         let reads = [vec![self.value(choice.logits)], self.matrices(choice.bias)].concat();
         let (grid, writes) = ([self.shape.rows, 1, 1], vec![self.value(choice.out)]);

@@ -11,6 +11,7 @@ pub mod bailingmoe2;
 pub mod bert;
 pub mod bitnet;
 pub mod bloom;
+pub mod chameleon;
 pub mod chatglm;
 pub mod codeshell;
 pub mod cogvlm;
@@ -48,6 +49,8 @@ pub mod granite;
 pub mod granite_swa;
 pub mod granitehybrid;
 pub mod grok;
+pub mod grovemoe;
+pub mod hrm_text;
 pub mod hunyuan_dense;
 pub mod hy_v3;
 pub mod internlm2;
@@ -72,7 +75,9 @@ pub mod mellum;
 pub mod mimo2;
 pub mod minicpm;
 pub mod minicpm3;
+pub mod minimax_01;
 pub mod minimax_m2;
+pub mod minimax_m3;
 pub mod mistral3;
 pub mod modern_bert;
 pub mod mpt;
@@ -146,6 +151,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "bert", plan: bert::plan },
     Arch { name: "bitnet", plan: bitnet::plan },
     Arch { name: "bloom", plan: bloom::plan },
+    Arch { name: "chameleon", plan: chameleon::plan },
     Arch { name: "chatglm", plan: chatglm::plan },
     Arch { name: "codeshell", plan: codeshell::plan },
     Arch { name: "cogvlm", plan: cogvlm::plan },
@@ -183,8 +189,10 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "granite", plan: granite::plan },
     Arch { name: "granite_swa", plan: granite_swa::plan },
     Arch { name: "granitehybrid", plan: granitehybrid::plan },
-    Arch { name: "granitemoe", plan: granite::plan },
+    Arch { name: "granitemoe", plan: granite::with_experts },
     Arch { name: "grok", plan: grok::plan },
+    Arch { name: "grovemoe", plan: grovemoe::plan },
+    Arch { name: "hrm_text", plan: hrm_text::plan },
     Arch { name: "hunyuan-dense", plan: hunyuan_dense::plan },
     Arch { name: "hunyuan-moe", plan: hunyuan_dense::plan },
     Arch { name: "hunyuan_vl", plan: hunyuan_dense::plan },
@@ -212,7 +220,9 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "mimo2", plan: mimo2::plan },
     Arch { name: "minicpm", plan: minicpm::plan },
     Arch { name: "minicpm3", plan: minicpm3::plan },
+    Arch { name: "minimax-01", plan: minimax_01::plan },
     Arch { name: "minimax-m2", plan: minimax_m2::plan },
+    Arch { name: "minimax-m3", plan: minimax_m3::plan },
     Arch { name: "mistral3", plan: mistral3::plan },
     Arch { name: "mistral4", plan: deepseek2::plan },
     Arch { name: "modern-bert", plan: modern_bert::plan },

@@ -41,8 +41,10 @@ pub struct Config {
     pub rope_base: f32,
     /// How positions beyond those of training are reached.
     pub scaling: Scaling,
-    /// Epsilon of every norm.
+    /// Epsilon of norms by the root of the mean square.
     pub eps: f32,
+    /// Epsilon of norms by mean and deviation.
+    pub layer_eps: f32,
     /// Positions of a window; 0 for none.
     pub window: usize,
     /// Context the model was trained for.
@@ -285,9 +287,11 @@ impl Config {
         }
         let widest = n_ff.iter().copied().max().unwrap_or(0);
         let n_ff_exp = r.int("expert_feed_forward_length", Some(widest as u64), 0, 1 << 24)?;
-        let eps = match r.has("attention.layer_norm_rms_epsilon") {
-            true => r.float("attention.layer_norm_rms_epsilon", None, 0.0, 1.0)?,
-            false => r.float("attention.layer_norm_epsilon", Some(1e-5), 0.0, 1.0)?,
+        // A file may have both, of which one is no more than a zero.
+        let [rms, layer] = ["attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"];
+        let eps = |own: &str, other: &str| match r.has(own) {
+            true => r.float(own, None, 0.0, 1.0),
+            false => r.float(other, Some(1e-5), 0.0, 1.0),
         };
         let n_ctx_train = r.int("context_length", None, 1, u64::from(u32::MAX))?;
         Ok(Config {
@@ -306,7 +310,8 @@ impl Config {
             rope_dims: if attends { rope_dims.min(k_dim) } else { 0 },
             rope_base: r.float("rope.freq_base", Some(10000.0), 1.0, 1e12)?,
             scaling: scaling(&r, n_ctx_train)?,
-            eps,
+            eps: eps(rms, layer)?,
+            layer_eps: eps(layer, rms)?,
             window: r.int("attention.sliding_window", Some(0), 0, u64::from(u32::MAX))?,
             n_ctx_train,
             n_ctx_orig: match r.int("rope.scaling.original_context_length", Some(0), 0, u64::from(u32::MAX))? {
@@ -315,14 +320,6 @@ impl Config {
             },
             causal: r.flag("attention.causal", true)?,
         })
-    }
-
-    /// Epsilon of norms by mean and deviation, where both kinds are given.
-    ///
-    /// # Errors
-    /// `bad_hparam`.
-    pub fn layer_norm_eps(gguf: &Gguf) -> Result<f32> {
-        Reader::new(gguf)?.float("attention.layer_norm_epsilon", Some(1e-5), 0.0, 1.0)
     }
 }
 

@@ -5,12 +5,15 @@ mod altup;
 mod attention;
 mod beside;
 mod block;
+mod cycles;
 mod delta;
 mod dense;
 mod experts;
 mod ffn;
+mod grove;
 mod head;
 mod keys;
+mod lightning;
 mod mamba;
 mod mixer;
 mod mla;
@@ -20,7 +23,10 @@ mod rwkv;
 mod short_conv;
 
 use block::Block;
+pub use cycles::Cycles;
+pub use grove::Grove;
 use head::Head;
+pub use lightning::fades;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
 
@@ -42,6 +48,8 @@ pub enum Parallel {
     Shared,
     /// Beside attention, through a norm of its own.
     Own,
+    /// After attention, from what that gives alone.
+    Given,
 }
 
 /// A layer's attention and feed-forward block.
@@ -125,6 +133,8 @@ pub struct Moe {
     pub own_norms: bool,
     /// Limits of gate and up, by layer, of experts and of the block beside them.
     pub limits: [Option<Limits>; 2],
+    /// Small experts after the usual ones.
+    pub grove: Option<Grove>,
 }
 
 /// A family: what differs between decoders. [`Family::of`] gives llama's.
@@ -154,6 +164,8 @@ pub struct Family {
     pub ffn_scales: bool,
     /// As `act`, by layer, where layers differ.
     pub acts: Vec<Act>,
+    /// Norms of q and k, where they are of another kind than those of rows: the kind, and its epsilon.
+    pub qk_norm: Option<(NormKind, f32)>,
     /// Whether norms of q and k come after their rotation.
     pub qk_norm_after: bool,
     /// Whether q and k are normed without weights after the rotation, where they rotate.
@@ -172,10 +184,14 @@ pub struct Family {
     pub embedding_scale: f32,
     /// Of what blocks add to the residual stream.
     pub residual_scale: f32,
+    /// Blocks add to what norms gave them, times this, instead of to what came into the norms.
+    pub residual_of_norms: Option<f32>,
     /// Of the logits.
     pub logit_scale: f32,
     /// Of the logits.
     pub logit_cap: Option<f32>,
+    /// Ids that are never next: from one, up to another.
+    pub masked_ids: (usize, usize),
     /// Experts.
     pub moe: Moe,
     /// Sizes of recurrent layers.
@@ -210,6 +226,10 @@ pub struct Family {
     pub loops: usize,
     /// Whether the last norm stands between the rounds too.
     pub loop_norm: bool,
+    /// Two stacks of layers that are gone through in turn.
+    pub cycles: Option<Cycles>,
+    /// Tables that layers read.
+    pub numbers: Vec<Vec<f32>>,
     /// What becomes of the gate of what heads give.
     pub gate_act: Act,
     /// Layers halve what they give each so many; 0 for never.
@@ -256,6 +276,7 @@ impl Family {
             act: Act::Silu,
             ffn_scales: false,
             acts: Vec::new(),
+            qk_norm: None,
             qk_norm_after: false,
             qk_norm_plain: false,
             attention_scale: None,
@@ -265,8 +286,10 @@ impl Family {
             clamp_kqv: None,
             embedding_scale: 1.0,
             residual_scale: 1.0,
+            residual_of_norms: None,
             logit_scale: 1.0,
             logit_cap: None,
+            masked_ids: (0, 0),
             moe: Moe {
                 gating: Gating::Softmax,
                 normalized: true,
@@ -279,6 +302,7 @@ impl Family {
                 dense_beside: false,
                 own_norms: false,
                 limits: [None, None],
+                grove: None,
             },
             recurrent: Recurrent::default(),
             mla: MlaSizes::default(),
@@ -296,6 +320,8 @@ impl Family {
             post_eps: None,
             loops: 1,
             loop_norm: false,
+            cycles: None,
+            numbers: Vec::new(),
             gate_act: Act::Sigmoid,
             halve_every: 0,
             streams: 1,
@@ -319,7 +345,8 @@ impl Family {
 
     /// With norms by mean and deviation.
     #[must_use]
-    pub fn layer_norm(self) -> Family {
+    pub fn layer_norm(mut self) -> Family {
+        self.c.eps = self.c.layer_eps;
         Family { norm: NormKind::Layer, ..self }
     }
 
@@ -354,7 +381,9 @@ impl Family {
         self.check_shared_keys(gguf)?;
         self.ignored.iter().for_each(|prefix| w.ignore(prefix));
         let head = Head::declare(&mut w, &self);
-        let blocks: Vec<Block> = (0..c.n_layer / self.loops).map(|i| Block::declare(&mut w, &self, i)).collect();
+        let blocks = self.cycles.map_or(c.n_layer / self.loops, |cycles| cycles.blocks());
+        let blocks: Vec<Block> = (0..blocks).map(|i| Block::declare(&mut w, &self, i)).collect();
+        let stacks = self.cycles.map(|cycles| cycles::Stacks::declare(&mut w, &self, cycles));
         let per_layer = (self.per_layer > 0).then(|| per_layer::Inputs::declare(&mut w, &self));
         let altup = (self.streams > 1).then(|| altup::AltUp::declare(&mut w, &self));
         let (ropes, long_ropes) = self.ropes(&mut w);
@@ -371,6 +400,11 @@ impl Family {
         let inputs = per_layer.as_ref().map(|inputs| inputs.run(&mut p, &self, x)); // [n, layers * per_layer]
         let embedded = self.embedding_skip.then(|| p.copy(x));
         let mut first = None;
+        if let Some(stacks) = stacks {
+            let x = stacks.run(&mut p, &self, &blocks, x);
+            let logits = head.logits(&mut p, &self, x);
+            return Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train));
+        }
         let rounds = std::iter::repeat_n(&blocks, self.loops).flatten();
         for (i, block) in rounds.enumerate() {
             if self.loop_norm && i > 0 && i % blocks.len() == 0 {
@@ -384,7 +418,7 @@ impl Family {
             false => head.logits(&mut p, &self, x),
         };
         let plan = p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train);
-        Ok(Plan { long_ropes, ..plan })
+        Ok(Plan { long_ropes, numbers: self.numbers, ..plan })
     }
 
     /// Layers that read another one's keys and values must have heads like its.
@@ -406,8 +440,8 @@ impl Family {
         let layer = &self.layers[i];
         let h = self.normed(p, b.attn_norm, x);
         // Beside attention, the feed-forward block must see what the residual stream was before.
-        let beside = match self.parallel {
-            Parallel::No => None,
+        let mut beside = match self.parallel {
+            Parallel::No | Parallel::Given => None,
             Parallel::Shared => Some(h),
             Parallel::Own => Some(self.normed(p, b.ffn_norm, x)),
         };
@@ -420,6 +454,13 @@ impl Family {
         };
         for (mixer, state) in b.mixers.iter().zip([i, self.c.n_layer + i]) {
             let out = mixer.run(p, self, layer, state, (h, first)); // [n, heads * v_dim]
+            x = self.residual_of_norms.map_or(x, |scale| p.act(h, Act::Same, scale));
+            if self.parallel == Parallel::Given {
+                let out = p.matmul("out", out, vec![mixer.output()]);
+                let given = self.normed(p, b.attn_post_norm, out);
+                (x, beside) = (p.add(given, self.residual_scale, x), Some(given));
+                continue;
+            }
             x = self.join(p, out, mixer.output(), b.attn_post_norm, x);
         }
         x = self.normed(p, b.attn_end_norm, x);
@@ -433,6 +474,7 @@ impl Family {
             None => self.normed(p, b.ffn_norm, x),
         };
         if let Some(f) = &b.ffn {
+            x = self.residual_of_norms.map_or(x, |scale| p.act(h, Act::Same, scale));
             x = f.run(p, self, (i, h, ahead), b.ffn_post_norm, x);
         }
         self.ended(p, b, x)

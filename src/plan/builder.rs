@@ -140,6 +140,7 @@ impl Builder {
             layers,
             ropes,
             long_ropes: None,
+            numbers: Vec::new(),
             n_vocab,
             n_ctx_train,
             logits,

@@ -91,6 +91,7 @@ impl Plan {
             Arg::PerGroup(c) => format!("each {}", self.cols(c)),
             Arg::Weight(w) => self.weight(w),
             Arg::GroupWeight(w) => format!("each {}", self.weight(w)),
+            Arg::Table(t) => format!("table {t}"),
             Arg::Number(x) => x.to_string(),
         }
     }
@@ -128,7 +129,12 @@ impl Plan {
             General::Choose(c) => {
                 let groups = c.groups.map_or(String::new(), |g| format!(" groups {}/{}", g.used, g.count));
                 let (k, n, by) = (c.top_k.k, c.top_k.n_expert, c.gating);
-                format!("{out} = choose {} by {by:?}{with} to {k} of {n}{groups} * {}", self.val(c.logits), c.scale)
+                let sharing = if c.sharing > 1 { format!(" / {}", c.sharing) } else { String::new() };
+                format!(
+                    "{out} = choose {} by {by:?}{with} to {k} of {n}{sharing}{groups} * {}",
+                    self.val(c.logits),
+                    c.scale
+                )
             }
             _ => {
                 let reads: Vec<String> = g.reads().iter().filter_map(|a| self.read(a)).collect();

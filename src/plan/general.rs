@@ -56,6 +56,8 @@ pub enum Arg {
     Weight(Weight),
     /// A weight per group: `[groups]`.
     GroupWeight(Weight),
+    /// One of [`super::Plan::numbers`], read as [`Arg::Weight`] is.
+    Table(usize),
     /// The same everywhere.
     Number(f32),
 }
@@ -238,14 +240,14 @@ impl Arg {
     pub fn val(&self) -> Option<Val> {
         match self {
             Arg::Cols(cols) | Arg::PerGroup(cols) => Some(cols.val),
-            Arg::Weight(_) | Arg::GroupWeight(_) | Arg::Number(_) => None,
+            Arg::Weight(_) | Arg::GroupWeight(_) | Arg::Table(_) | Arg::Number(_) => None,
         }
     }
 
     fn weight_mut(&mut self) -> Option<&mut Weight> {
         match self {
             Arg::Weight(w) | Arg::GroupWeight(w) => Some(w),
-            Arg::Cols(_) | Arg::PerGroup(_) | Arg::Number(_) => None,
+            Arg::Cols(_) | Arg::PerGroup(_) | Arg::Table(_) | Arg::Number(_) => None,
         }
     }
 }

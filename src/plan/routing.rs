@@ -44,6 +44,9 @@ pub struct Choose {
     pub least_sum: Option<f32>,
     /// Of the weights.
     pub scale: f32,
+    /// So many neighbours among the experts of the logits stand for one that is taken, by the score of the expert of that one's
+    /// number; it may come several times. 1: each stands for itself.
+    pub sharing: usize,
     /// `[n, 4 * used]`
     pub out: Val,
 }

@@ -155,6 +155,11 @@ fn cases() -> Vec<Case> {
         ("mamba 2", Scan { v_dim: 64, k_dim: 16, ..mamba }, soft),
         ("mamba 2 that forgets", Scan { heads: 3, v_dim: 70, k_dim: 128, ..mamba }, hard),
         ("gla", Scan { kind: ScanKind::Gla, rate: None, ..columns }, (Act::Sigmoid, 1.0)),
+        (
+            "gla by heads",
+            Scan { kind: ScanKind::Gla, rate: None, groups: 4, tiled: false, v_dim: 64, k_dim: 64, ..delta },
+            (Act::Sigmoid, 1.0),
+        ),
     ]
 }
 

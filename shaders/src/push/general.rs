@@ -4,13 +4,13 @@
 use crate::block::blocks;
 
 blocks! {
-    /// A function of columns, times or plus others.
-    Map("map") = {
+    /// A function of columns, times or plus others; or of a dot product of each group of columns.
+    Map("map", "dot") = {
         /// First operand, if it is no number.
         a: F32,
         /// Second operand, likewise.
         b: F32,
-        /// Columns out.
+        /// Columns out, of dot products one per group.
         y: F32,
         /// StepParams.
         params: Step,
@@ -30,47 +30,13 @@ blocks! {
         groups: uint,
         /// Columns of a group.
         len: uint,
-        /// Of the function of `a`.
+        /// Of the function of `a`, or of the products' sum.
         scale: float,
         /// The first operand, if it is a number.
         a_number: float,
         /// The second one.
         b_number: float,
-        /// What the function is of beside `a`.
-        p: float[4],
-    }
-
-    /// A dot product of each group of columns.
-    Dot("dot") = {
-        /// First factor, if it is no number.
-        a: F32,
-        /// Second factor, likewise.
-        b: F32,
-        /// A column per group.
-        y: F32,
-        /// StepParams.
-        params: Step,
-        /// Of `a`.
-        a_stride: uint,
-        /// Of `a`; of weights, how many there are.
-        a_width: uint,
-        /// Of `b`.
-        b_stride: uint,
-        /// Of `b`; of weights, how many there are.
-        b_width: uint,
-        /// Of `y`.
-        y_stride: uint,
-        /// Of `y`.
-        y_width: uint,
-        /// Columns of a group.
-        len: uint,
-        /// Of the sum.
-        scale: float,
-        /// The first factor, if it is a number.
-        a_number: float,
-        /// The second one.
-        b_number: float,
-        /// What the function is of beside the sum.
+        /// What the function is of beside `a`, or beside the sum.
         p: float[4],
     }
 

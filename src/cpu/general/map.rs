@@ -69,6 +69,7 @@ impl Env<'_> {
         match arg {
             Arg::Weight(w) => Operand::Floats(self.floats.vector(w), false),
             Arg::GroupWeight(w) => Operand::Floats(self.floats.vector(w), true),
+            Arg::Table(t) => Operand::Floats(Cow::Borrowed(&self.plan.numbers[t]), false),
             _ => Operand::Arg(arg),
         }
     }
@@ -81,7 +82,7 @@ impl Env<'_> {
             Operand::Arg(Arg::Number(x)) => Cow::Borrowed(std::slice::from_ref(x)),
             Operand::Floats(w, true) => Cow::Borrowed(&w[g..=g]),
             Operand::Floats(w, false) => Cow::Borrowed(&w[g * len % w.len()..][..len]),
-            Operand::Arg(Arg::Weight(_) | Arg::GroupWeight(_)) => Cow::Borrowed(&[]),
+            Operand::Arg(Arg::Weight(_) | Arg::GroupWeight(_) | Arg::Table(_)) => Cow::Borrowed(&[]),
         }
     }
 

@@ -35,7 +35,8 @@ pub fn choose(c: &Choose, bias: Option<&[f32]>, logits: &[f32], out: &mut [f32])
     }
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|a, b| wanted[*b].total_cmp(&wanted[*a]));
-    let mut weights: Vec<f32> = order[..k].iter().map(|e| scores[*e]).collect();
+    let order: Vec<usize> = order[..k].iter().map(|e| e / c.sharing).collect();
+    let mut weights: Vec<f32> = order.iter().map(|e| scores[*e]).collect();
     if c.gating == Gating::SoftmaxOfTaken {
         softmax(&mut weights);
     }

@@ -11,7 +11,29 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
     granite(&mut f, &r)?;
+    rotate_by_key(&mut f, &r)?;
     f.plan(gguf)
+}
+
+/// Those with experts, which always rotate.
+///
+/// # Errors
+/// As [`Family::of`].
+pub fn with_experts(gguf: &Gguf) -> Result<Plan> {
+    let mut f = Family::of(gguf)?;
+    granite(&mut f, &Reader::new(gguf)?)?;
+    f.plan(gguf)
+}
+
+/// Granites that have a switch for it rotate nothing where it is off.
+///
+/// # Errors
+/// `bad_hparam`.
+pub fn rotate_by_key(f: &mut Family, r: &Reader<'_>) -> Result<()> {
+    if !r.flag("rope.scaling.finetuned", true)? {
+        f.layers.iter_mut().for_each(|layer| layer.rope = None);
+    }
+    Ok(())
 }
 
 /// The factors that all Granites have.
@@ -23,9 +45,5 @@ pub fn granite(f: &mut Family, r: &Reader<'_>) -> Result<()> {
     f.residual_scale = r.factor("residual_scale", 1.0)?;
     f.logit_scale = 1.0 / r.factor("logit_scale", 1.0)?;
     f.attention_scale = Some(r.factor("attention.scale", 0.0)?).filter(|s| *s != 0.0);
-    // granitemoe and granite_swa have no such switch; granitehybrid reads its own.
-    if r.arch == "granite" && !r.flag("rope.scaling.finetuned", true)? {
-        f.layers.iter_mut().for_each(|layer| layer.rope = None);
-    }
     Ok(())
 }

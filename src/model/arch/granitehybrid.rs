@@ -13,8 +13,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     super::granite::granite(&mut f, &r)?;
     f.read_recurrent(&r)?;
     f.layers.iter_mut().filter(|l| l.kv_heads == 0).for_each(|l| l.mix = [Some(Mix::Mamba2), None]);
-    if !r.flag("rope.scaling.finetuned", true)? {
-        f.layers.iter_mut().for_each(|layer| layer.rope = None);
-    }
+    super::granite::rotate_by_key(&mut f, &r)?;
     f.plan(gguf)
 }

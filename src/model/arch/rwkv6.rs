@@ -1,7 +1,7 @@
 //! RWKV 6: no attention, rows mixed with the one before and with a state.
 
 use crate::gguf::Gguf;
-use crate::model::config::{Config, Reader};
+use crate::model::config::Reader;
 use crate::model::decoder::{Family, Mix};
 use crate::plan::Plan;
 use crate::Result;
@@ -9,7 +9,6 @@ use crate::Result;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = rwkv(gguf, Mix::Rwkv6)?.layer_norm();
-    f.c.eps = Config::layer_norm_eps(gguf)?;
     f.ffn_norm = "attn_norm_2";
     f.halve_every = Reader::new(gguf)?.int("rescale_every_n_layers", Some(0), 0, 1024)?;
     f.plan(gguf)

@@ -2,7 +2,6 @@
 
 use crate::gguf::Gguf;
 use crate::model::arch::rwkv6;
-use crate::model::config::Config;
 use crate::model::decoder::Mix;
 use crate::plan::Plan;
 use crate::Result;
@@ -10,7 +9,6 @@ use crate::Result;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = rwkv6::rwkv(gguf, Mix::Rwkv7)?.layer_norm();
-    f.c.eps = Config::layer_norm_eps(gguf)?;
     f.ffn_norm = "attn_norm_2";
     f.plan(gguf)
 }

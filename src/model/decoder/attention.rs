@@ -60,7 +60,8 @@ impl HeadNorm {
 
     /// Whether rotation can take it along.
     fn folds(&self, f: &Family) -> bool {
-        self.shared && self.norm.bias.is_none() && f.norm == NormKind::Rms && !f.qk_norm_after
+        let kind = f.qk_norm.map_or(f.norm, |(kind, _)| kind);
+        self.shared && self.norm.bias.is_none() && kind == NormKind::Rms && !f.qk_norm_after
     }
 }
 
@@ -220,17 +221,8 @@ impl Attention {
     fn normed(&self, p: &mut Builder, f: &Family, norm: Option<HeadNorm>, x: Cols, heads: usize, dim: usize) {
         let Some(HeadNorm { norm: LayerNorm { weight, bias }, whole, .. }) = norm else { return };
         let (groups, len) = if whole { (1, heads * dim) } else { (heads, dim) };
-        p.general(General::Normalize(Normalize {
-            kind: f.norm,
-            x,
-            groups,
-            len,
-            weight,
-            bias,
-            gate: None,
-            eps: f.c.eps,
-            out: x,
-        }));
+        let (kind, eps) = f.qk_norm.unwrap_or((f.norm, f.c.eps));
+        p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate: None, eps, out: x }));
     }
 
     fn gated(&self, p: &mut Builder, f: &Family, l: &Layer, h: Val, out: Val) -> Val {

@@ -50,17 +50,23 @@ impl Block {
             norm.or_else(|| (wanted && bare).then(|| LayerNorm { weight: w.opt_vector(&name, dim), bias: None }))
         };
         let (attends, feeds) = (layer.mix[0].is_some(), layer.experts || layer.n_ff > 0);
+        let lightning = layer.mix[0] == Some(mixer::Mix::Lightning); // which norms heads by that name
+                                                                     // Where no others are, they must be there.
+        let post = |w: &mut Weights<'_>, name: &str| match f.pre_norms {
+            true => opt(w, name, f.post_norms),
+            false => norm(w, name, f.post_norms),
+        };
         let own_norm = feeds && f.pre_norms && f.parallel != Parallel::Shared;
         Block {
             attn_norm: norm(w, "attn_norm", f.pre_norms && (attends || f.parallel != Parallel::No)),
-            attn_norm_2: opt(w, "attn_norm_2", f.pre_norms && f.ffn_norm != "attn_norm_2"),
+            attn_norm_2: opt(w, "attn_norm_2", f.pre_norms && f.ffn_norm != "attn_norm_2" && !lightning),
             mixers: layer.mix.iter().flatten().map(|mix| mixer::Mixer::declare(w, f, *mix, i)).collect(),
-            attn_post_norm: opt(w, f.post_norm_names[0], f.post_norms),
+            attn_post_norm: post(w, f.post_norm_names[0]),
             attn_end_norm: opt(w, "attn_output_norm", f.embeds),
             attn_end_norm_2: opt(w, "attn_norm_2", f.embeds && !f.pre_norms),
             ffn_norm: norm(w, f.ffn_norm, own_norm),
             ffn: feeds.then(|| ffn::Ffn::declare(w, f, i)),
-            ffn_post_norm: opt(w, f.post_norm_names[1], f.post_norms),
+            ffn_post_norm: post(w, f.post_norm_names[1]),
             output_norm: opt(w, "layer_output_norm", f.embeds),
             last: i + 1 == f.c.n_layer,
             after: per_layer::After::declare(w, f, i),

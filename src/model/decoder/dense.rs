@@ -79,6 +79,7 @@ impl Dense {
                 if let Some(deviations) = self.sparse {
                     sparse(p, half(0), self.ffn, deviations);
                 }
+                raise(p, half(self.ffn), (1, self.ffn), act);
                 let act = match self.limit {
                     Some(limit) => limited(p, half(0), half(self.ffn), (1, self.ffn), act, limit),
                     None => act,
@@ -119,6 +120,14 @@ fn sparse(p: &mut Builder, x: Cols, len: usize, deviations: f32) {
     p.scale(deviation, -deviations);
     p.map_into(x, of, (Act::Same, Arg::Cols(x), 1.0), (Join::Add, one(deviation)));
     p.map_into(x, of, (Act::Relu, Arg::Cols(x), 1.0), (Join::Add, Arg::Number(0.0)));
+}
+
+/// gpt-oss: up is limited as its gate is, and has 1 added: `cols` of it, `len` in each of `groups`.
+pub fn raise(p: &mut Builder, up: Cols, shape: (usize, usize), act: Act) {
+    if let Act::SiluClamped(_, limit) = act {
+        let clamp = (Act::Clamp(-limit, limit), Arg::Cols(up), 1.0);
+        p.map_into(up, shape, clamp, (Join::Add, Arg::Number(1.0)));
+    }
 }
 
 /// Limits up and gate, and says which activation is left to do: `cols` of gate and up, `len` in each of `groups`.

@@ -1,6 +1,7 @@
 //! Experts: how rows reach them, and what they do.
 
-use super::dense::limited;
+use super::dense::{limited, raise};
+use super::grove::SmallExperts;
 use super::{Family, Moe};
 use crate::model::weights::Weights;
 use crate::plan::{
@@ -24,6 +25,7 @@ pub struct Experts {
     top_k: TopK,
     /// Of gate and up, and whether the gate is limited before its activation.
     limit: Option<(f32, bool)>,
+    small: Option<SmallExperts>,
 }
 
 impl Experts {
@@ -36,6 +38,7 @@ impl Experts {
         let up = if fused { "gate_up_exps" } else { "up_exps" };
         let both = if fused { 2 * ffn } else { ffn };
         let bias = |w: &mut Weights<'_>, part: &str, m: usize| w.opt_table(&format!("{}.bias", name(part)), &[m, n]);
+        let top_k = TopK { n_expert: n, k: f.c.n_expert_used };
         let experts = Experts {
             router: w.linear_unscaled(&name("gate_inp"), n, dim),
             selection: w
@@ -47,8 +50,9 @@ impl Experts {
             down: w.experts(&name("down_exps"), f.ffn_scales, [n, dim, ffn]),
             biases: [bias(w, "gate_exps", ffn), bias(w, up, both), bias(w, "down_exps", dim)],
             ffn,
-            top_k: TopK { n_expert: n, k: f.c.n_expert_used },
+            top_k,
             limit: f.moe.limits[0].as_ref().and_then(|limits| limits.of(i)),
+            small: f.moe.grove.map(|sizes| SmallExperts::declare(w, (i, dim), sizes, top_k)),
         };
         // Only the usual routing hands scales on, and only the usual product takes those of gate and up.
         let up = experts.up.scale.or(experts.gate.and_then(|g| g.scale)).is_some();
@@ -82,6 +86,15 @@ impl Experts {
     /// Adds the experts' weighted sum, so many times, to `out` `[n, dim]`. `logits` are the router's, if they are there.
     pub fn run(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Option<Val>, h: Val, out: Val) {
         let logits = logits.unwrap_or_else(|| p.matmul("router", h, vec![self.router])); // [n, experts]
+        let Some(small) = &self.small else { return self.usual(p, (m, times), logits, h, out) };
+        let sum = p.zeros(p.width_of(out));
+        self.usual(p, (m, 1.0), logits, h, sum);
+        small.run(p, logits, sum);
+        p.add(sum, times, out);
+    }
+
+    /// Adds the sum of the usual experts.
+    fn usual(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
         let scales = [self.gate.and_then(|g| g.scale), self.up.scale, self.down.scale];
         let route = if self.routes_usually(m) {
             p.route(logits, self.top_k, m.scale * times, scales)
@@ -95,6 +108,7 @@ impl Experts {
                 groups: m.groups,
                 least_sum: m.normalized.then_some(LEAST_SUM),
                 scale: m.scale * times,
+                sharing: 1,
                 out: route,
             }));
             route
@@ -146,11 +160,7 @@ impl Experts {
             p.map_into(to, (used, ffn), (m.act, Arg::Cols(up), 1.0), (Join::Add, Arg::Number(0.0)));
             return out;
         };
-        if let Act::SiluClamped(_, limit) = m.act {
-            // gpt-oss: up is limited too, and has 1 added.
-            let clamp = (Act::Clamp(-limit, limit), Arg::Cols(up), 1.0);
-            p.map_into(up, (used, ffn), clamp, (Join::Add, Arg::Number(1.0)));
-        }
+        raise(p, up, (used, ffn), m.act);
         let act = match self.limit {
             Some(limit) => limited(p, gate, up, (used, ffn), m.act, limit),
             None => m.act,

@@ -2,7 +2,7 @@
 
 use super::{Family, LayerNorm};
 use crate::model::weights::Weights;
-use crate::plan::{Act, Arg, Builder, General, Join, MatPart, NormKind, Val, Weight};
+use crate::plan::{Act, Arg, Builder, Cols, General, Join, MatPart, NormKind, Val, Weight};
 
 /// Weights before and after the layers.
 pub struct Head {
@@ -97,6 +97,11 @@ impl Head {
         if let Some(cap) = f.logit_cap {
             let all = p.all(logits);
             p.map_into(all, (1, all.stride), (Act::SoftCap(cap), Arg::Cols(all), 1.0), (Join::Add, Arg::Number(0.0)));
+        }
+        let (from, to) = (f.masked_ids.0, f.masked_ids.1.min(p.width_of(logits)));
+        if from < to {
+            let (cols, none) = (Cols { val: logits, at: from, stride: to - from }, Arg::Number(f32::MIN));
+            p.map_into(cols, (1, to - from), (Act::Same, none, 1.0), (Join::Add, Arg::Number(0.0)));
         }
         logits
     }

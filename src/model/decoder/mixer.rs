@@ -2,6 +2,7 @@
 
 use super::attention::Attention;
 use super::delta::{Delta, Kda};
+use super::lightning::Lightning;
 use super::mamba::Mamba;
 use super::mla::Mla;
 use super::plamo_mamba::PlamoMamba;
@@ -31,6 +32,8 @@ pub enum Mix {
     Kda,
     /// PLaMo 2's Mamba.
     PlamoMamba,
+    /// MiniMax's lightning attention.
+    Lightning,
     /// RWKV 6.
     Rwkv6,
     /// RWKV 7.
@@ -72,6 +75,8 @@ pub enum Mixer {
     Kda(Kda),
     /// See [`PlamoMamba`].
     PlamoMamba(PlamoMamba),
+    /// See [`Lightning`].
+    Lightning(Lightning),
     /// See [`Rwkv6`].
     Rwkv6(Box<Rwkv6>),
     /// See [`Rwkv7`].
@@ -90,6 +95,7 @@ impl Mixer {
             Mix::Delta => Mixer::Delta(Delta::declare(w, f, i)),
             Mix::Kda => Mixer::Kda(Kda::declare(w, f, i)),
             Mix::PlamoMamba => Mixer::PlamoMamba(PlamoMamba::declare(w, f, i)),
+            Mix::Lightning => Mixer::Lightning(Lightning::declare(w, f, i)),
             Mix::Rwkv6 => Mixer::Rwkv6(Box::new(Rwkv6::declare(w, f, i))),
             Mix::Rwkv7 => Mixer::Rwkv7(Box::new(Rwkv7::declare(w, f, i))),
         }
@@ -113,6 +119,7 @@ impl Mixer {
             Mixer::Delta(m) => m.run(p, f, state, h),
             Mixer::Kda(m) => m.run(p, f, state, h),
             Mixer::PlamoMamba(m) => m.run(p, f, state, h),
+            Mixer::Lightning(m) => m.run(p, f, l, state, h),
             Mixer::Rwkv6(m) => m.run(p, f, state, h),
             Mixer::Rwkv7(m) => m.run(p, f, state, h, first),
         }
@@ -128,6 +135,7 @@ impl Mixer {
             Mixer::Delta(m) => m.output,
             Mixer::Kda(m) => m.output,
             Mixer::PlamoMamba(m) => m.output,
+            Mixer::Lightning(m) => m.output,
             Mixer::Rwkv6(m) => m.output(),
             Mixer::Rwkv7(m) => m.output(),
         }
@@ -165,6 +173,9 @@ pub fn state(f: &Family, l: &Layer, mix: Mix) -> LayerState {
         Mix::Delta => parts(both, r.heads, r.inner / r.heads.max(1), r.state),
         Mix::Kda => parts(3 * r.inner, r.heads, r.state, r.state),
         Mix::PlamoMamba => parts(r.inner, r.heads, r.inner / r.heads.max(1), r.state),
+        Mix::Lightning => {
+            LayerState::Recurrent(RecurrentSpec { parts: vec![("state", vec![l.heads, l.k_dim, l.k_dim])] })
+        }
         Mix::Rwkv6 | Mix::Rwkv7 => {
             let (dim, hd) = (f.c.n_embd, l.k_dim);
             let state = ("state", vec![dim / hd.max(1), hd, hd]);

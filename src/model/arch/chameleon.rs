@@ -1,0 +1,24 @@
+//! Chameleon: heads of q and k are normed by mean and deviation, the big one norms what blocks give instead of what they take,
+//! and its feed-forward block takes what attention gave alone; ids of pictures are never next.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::{Family, Parallel};
+use crate::plan::{NormKind, Plan};
+use crate::Result;
+
+/// Ids of parts of pictures.
+const PICTURES: (usize, usize) = (4, 8196);
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?;
+    f.qk_norm = Some((NormKind::Layer, 1e-5));
+    (f.masked_ids, f.attention_bias) = (PICTURES, false);
+    if r.flag("swin_norm", false)? {
+        (f.pre_norms, f.post_norms, f.parallel) = (false, true, Parallel::Given);
+        f.post_norm_names = ["attn_norm", "ffn_norm"];
+    }
+    f.plan(gguf)
+}
