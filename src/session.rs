@@ -185,6 +185,25 @@ mod tests {
     }
 
     #[test]
+    fn a_source_comes_first_and_goes_with_what_is_before_its_end() {
+        let mut s = session(8).encoding(true);
+        let source = |seq, n| (0..n).map(|pos| row(seq, pos, Token::Source(1), RowOutput::None)).collect::<Vec<_>>();
+        s.admit(&source(0, 40)).unwrap();
+        s.undo();
+        assert_eq!((s.blocks.held(0), s.blocks.source(0)), (0, 0));
+        s.admit(&[source(0, 40), source(1, 3)].concat()).unwrap();
+        s.admit(&[row(0, 40, Token::Id(1), RowOutput::Id), row(1, 3, Token::Id(1), RowOutput::Id)]).unwrap();
+        s.fork(0, 2, 40).unwrap();
+        assert_eq!([0, 1, 2].map(|seq| s.blocks.source(seq)), [40, 3, 40]);
+        assert!(s.fork(0, 2, 39).is_err() && s.blocks.source(2) == 40, "refused, and as it was");
+        assert_eq!((s.forget(0, 40), s.blocks.source(0)), (40, 40));
+        assert_eq!((s.forget(0, 39), s.blocks.source(0)), (0, 0));
+        s.fork(1, 2, 0).unwrap();
+        assert_eq!((s.blocks.source(2), s.blocks.free(0)), (0, 7));
+        assert!(s.admit(&source(1, 3)).is_err(), "it has one");
+    }
+
+    #[test]
     fn a_step_that_is_refused_leaves_all_as_it_was() {
         let mut s = session(3);
         let rows = |seq, from: u32, to| (from..to).map(move |pos| row(seq, pos, Token::Id(1), RowOutput::None));

@@ -7,8 +7,8 @@ use crate::imatrix::{Entry, Imatrix};
 use crate::step::{RowOutput, Runner, Squares};
 use crate::{Error, Result};
 
-/// Runs `ids` in windows as perplexity does and collects; where the model answers sources, a window is both source and answer; `on_window(done, of)` is called after each window. A set `stop`
-/// ends it early with what is collected so far.
+/// Runs `ids` in windows as perplexity does and collects; where the model answers sources, a window is both source and answer.
+/// `on_window(done, of)` is called after each window. A set `stop` ends it early with what is collected so far.
 ///
 /// # Errors
 /// No whole window of ids, a window the runner's context cannot hold, a failing runner.
