@@ -1,10 +1,10 @@
 //! Models that answer sources: an encoder sees one at once, a decoder that sees what it left writes the answer.
 
 use crate::seeded::Recipe;
-use crate::util::{assert_silent, logits, nmse, options, reference, rows, usual, vulkan};
+use crate::util::{assert_silent, exact, exhaustive, logits, nmse, options, reference, rows, usual, vulkan};
 use pumex::conversation::{feed_source, generate, importance, perplexity, PerplexityOptions, Request, StopReason};
 use pumex::cpu::{Fast, Settings, Sizes};
-use pumex::engine::CacheType;
+use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::Gguf;
 use pumex::model;
 use pumex::plan::Plan;
@@ -303,7 +303,7 @@ fn the_plan_is_as_reviewed() {
 struct Made(PathBuf);
 
 impl Made {
-    fn new() -> Made {
+    fn new(name: &str) -> Made {
         let mut recipe = Recipe::named("t5");
         let word = |i: usize| match i {
             0 => "<pad>".to_string(),
@@ -323,8 +323,16 @@ impl Made {
             ("add_eos_token", json!(true)),
         ];
         recipe.keys.extend(keys.map(|(key, value)| (format!("tokenizer.ggml.{key}"), value)));
-        let path = std::env::temp_dir().join(format!("pumex-answers-{}.gguf", std::process::id()));
+        let path = std::env::temp_dir().join(format!("pumex-answers-{name}-{}.gguf", std::process::id()));
         std::fs::write(&path, recipe.bytes()).unwrap();
+        Made(path)
+    }
+
+    /// As Q8_0, in a file beside it.
+    fn quantized(&self) -> Made {
+        let (path, mut process) = (self.0.with_extension("q8_0"), Command::new(env!("CARGO_BIN_EXE_pumex")));
+        let output = process.arg("quantize").args([&self.0, &path]).arg("Q8_0").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Made(path)
     }
 
@@ -347,9 +355,30 @@ impl Drop for Made {
     }
 }
 
+/// Of an answer's rows, one at a time, the megakernel does what it takes; a pipeline of it takes long to build.
+#[test]
+fn answers_are_the_same_with_the_megakernel() {
+    if !exhaustive() {
+        return;
+    }
+    let made = Made::new("megakernel").quantized();
+    let gguf = Gguf::open(&made.0).unwrap();
+    let run = |megakernel: bool| {
+        let debug = Debug { megakernel: Some(megakernel), ..exact() };
+        let mut runner = vulkan(&gguf, Options { debug, ..options(CacheType::F32) })?;
+        assert_eq!(runner.has_megakernel(), megakernel);
+        let all = [1, 20].map(|len| answer(&mut runner, 0, &ids(len, 37), &ids(12, 7), 1));
+        assert_silent(&runner);
+        Some(all.concat())
+    };
+    let (Some(found), Some(truth)) = (run(true), run(false)) else { return };
+    let error = nmse(&found, &truth);
+    assert!(error < 1e-8, "NMSE {error:e}");
+}
+
 #[test]
 fn commands_answer_and_say_what_they_cannot() {
-    let made = Made::new();
+    let made = Made::new("commands");
     let gguf = Gguf::open(&made.0).unwrap();
     // "w5 w9" and the end of a text; the answer to it by hand.
     let (from, mut ids) = ([5, 9, 1], vec![0]);
