@@ -22,9 +22,9 @@ pub use perplexity::{perplexity, perplexity_with, Judge, Perplexity, PerplexityO
 
 /// What to generate.
 pub struct Request<'a> {
-    /// Ids to feed first; at least one.
+    /// Ids to feed first; at least one. Where the runner answers sources, they are the source.
     pub prompt: &'a [u32],
-    /// Position of the first prompt id: how many ids of sequence 0 the runner already holds.
+    /// Position of the first prompt id: how many ids of sequence 0 the runner already holds. A source is the first.
     pub start: usize,
     /// Most tokens to generate; negative means until the context is full.
     pub n_predict: i64,
@@ -82,7 +82,9 @@ pub fn generate(
     on_token: &mut dyn FnMut(u32),
 ) -> Result<Stats> {
     check_ids(request.prompt, runner.n_vocab())?;
-    let held = request.start.saturating_add(request.prompt.len());
+    // An answer begins behind its source, with an id of its own.
+    let first = runner.answers_from();
+    let held = request.start.saturating_add(request.prompt.len()).saturating_add(usize::from(first.is_some()));
     let n_ctx = runner.n_ctx();
     if request.prompt.is_empty() {
         return Err(Error::Request("the prompt is empty: at least one token is needed".into()));
@@ -95,6 +97,7 @@ pub fn generate(
     let mut run = Run {
         runner,
         request,
+        first_id: first,
         sampler,
         on_token,
         limit,
@@ -133,6 +136,33 @@ pub fn rows(ids: &[u32], start: usize, output: impl Fn(usize) -> RowOutput) -> V
     ids.iter().enumerate().map(row).collect()
 }
 
+/// Has the encoder see `ids` as the source of sequence 0, which holds nothing yet.
+///
+/// # Errors
+/// More ids than a step takes; a failing runner.
+pub fn feed_source(runner: &mut dyn Runner, ids: &[u32]) -> Result<()> {
+    let (len, most) = (ids.len(), runner.max_rows());
+    if len > most {
+        let what =
+            format!("source of {len} tokens: expected at most {most}, as all of it must stand in one step (-ub)");
+        return Err(Error::Request(what));
+    }
+    let mut rows = rows(ids, 0, |_| RowOutput::None);
+    rows.iter_mut().zip(ids).for_each(|(row, id)| row.token = Token::Source(*id));
+    let ticket = runner.start(&rows)?;
+    runner.finish(ticket).map(|_| ())
+}
+
+/// Refuses what only models that continue texts do.
+fn check_continues(runner: &dyn Runner, what: &str) -> Result<()> {
+    match runner.answers_from() {
+        Some(_) => Err(Error::Request(format!(
+            "{what}: expected a model that continues texts, found one that answers a source, of which a text alone has none"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Runs `rows` in chunks of the runner's size with two steps in flight, and hands each chunk's output to `each`.
 /// Returns false when `stop` was set before the end.
 ///
@@ -166,6 +196,8 @@ pub fn run_chunks(
 struct Run<'a, 'b> {
     runner: &'a mut dyn Runner,
     request: &'a Request<'b>,
+    /// What an answer begins with, if the prompt is a source.
+    first_id: Option<u32>,
     sampler: &'a mut Sampler,
     on_token: &'a mut dyn FnMut(u32),
     limit: usize,
@@ -180,13 +212,17 @@ struct Run<'a, 'b> {
 
 impl Run<'_, '_> {
     fn all(&mut self) -> Result<StopReason> {
-        let prompt = self.request.prompt;
+        let (mut prompt, mut start) = (self.request.prompt, self.request.start);
+        if let Some(first) = &self.first_id {
+            feed_source(self.runner, prompt)?;
+            (prompt, start) = (std::slice::from_ref(first), prompt.len());
+        }
         for &id in prompt {
             self.sampler.accept(id);
         }
         // The last chunk is left to the decoding loops, which read an output row from it.
         let tail = (prompt.len() - 1) / self.runner.max_rows().max(1) * self.runner.max_rows().max(1);
-        let head = rows(&prompt[..tail], self.request.start, |_| RowOutput::None);
+        let head = rows(&prompt[..tail], start, |_| RowOutput::None);
         if !run_chunks(self.runner, &head, self.request.stop, &mut |_| Ok(()))? {
             // Whole chunks in the cache cannot be told from unfinished ones here: drop them all.
             self.runner.forget(0, self.request.start as u32);
@@ -195,7 +231,7 @@ impl Run<'_, '_> {
         }
         let count = prompt.len() - tail;
         let output = |i| if i + 1 == count && self.limit > 0 { RowOutput::Id } else { RowOutput::None };
-        let last = rows(&prompt[tail..], self.request.start + tail, output);
+        let last = rows(&prompt[tail..], start + tail, output);
         if self.limit == 0 {
             self.runner.run(&last, Want::Ids)?;
             self.first = Some(Instant::now());

@@ -50,7 +50,8 @@ impl<'a> Reference<'a> {
         Reference {
             caches: (0..n_seqs).map(|_| plan.layers.iter().map(|_| layer()).collect()).collect(),
             states: States::new(&plan, n_seqs),
-            session: Session::new(limits, &Stores::of(&plan.layers).sized(blocks, n_seqs, n_ctx, max_rows)),
+            session: Session::new(limits, &Stores::of(&plan.layers).sized(blocks, n_seqs, n_ctx, max_rows))
+                .encoding(plan.encoder.is_some()),
             values: vec![Vec::new(); plan.values.len()],
             from_host: Vec::new(),
             books: Books::new(n_seqs),
@@ -101,11 +102,15 @@ impl Runner for Reference<'_> {
         self.session.limits().max_rows
     }
 
+    fn answers_from(&self) -> Option<u32> {
+        self.plan.encoder.map(|encoder| encoder.start)
+    }
+
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
         self.session.admit(rows)?;
         self.session.started(rows);
         self.books.start();
-        self.run_ops(rows, 0..self.plan.ops.len());
+        self.run_ops(rows, self.plan.ops_of(rows.iter().any(|row| row.token.is_source())));
         Ok(self.books.end(&self.values[self.plan.logits.0], self.plan.n_vocab, rows))
     }
 
@@ -138,7 +143,9 @@ impl Runner for Reference<'_> {
         let n = n_positions as usize;
         let copy = |(layer, (k, v)): (&LayerState, &(Vec<f32>, Vec<f32>))| {
             let (k_width, v_width) = layer.kv().map_or((0, 0), |spec| (spec.k_width(), spec.v_width()));
-            (k[..n * k_width].to_vec(), v[..n * v_width].to_vec())
+            // Some layers keep positions of the source alone.
+            let first = |all: &[f32], len: usize| all[..len.min(all.len())].to_vec();
+            (first(k, n * k_width), first(v, n * v_width))
         };
         self.states.fork(from, to);
         self.caches[to as usize] = self.plan.layers.iter().zip(&self.caches[from as usize]).map(copy).collect();

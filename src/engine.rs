@@ -211,7 +211,7 @@ pub fn load_vulkan(gguf: &Gguf, device: Device, options: &Options, progress: Pro
 /// As [`load`], and options that mean the reference.
 pub fn load_cpu<'a>(gguf: &'a Gguf, options: &Options) -> Result<Fast<'a>> {
     let plan = model::plan(gguf)?;
-    if is_reference(&plan, options) {
+    if is_reference(options) {
         let what =
             "expected the CPU's fast interpreter (--device cpu), found its reference, which has no clock for its ops";
         return Err(Error::Usage(what.into()));
@@ -262,7 +262,7 @@ fn cpu_part<'a>(
     options: &Options,
     threads: &mut Option<Threads>,
 ) -> Result<Box<dyn Runner + 'a>> {
-    if is_reference(&plan, options) {
+    if is_reference(options) {
         let (n_ctx, n_seqs, max_rows) = cpu_sizes(&plan, options);
         weights::check_finite(gguf, &plan)?;
         return Ok(Box::new(Reference::new(gguf, plan, n_ctx, n_seqs, max_rows)));
@@ -271,11 +271,9 @@ fn cpu_part<'a>(
 }
 
 /// Whether what runs on the CPU is the reference.
-fn is_reference(plan: &Plan, options: &Options) -> bool {
+fn is_reference(options: &Options) -> bool {
     let exact = options.exact_on_cpu || options.activations == Some(ActivationQuant::Q16);
-    // The fast kernels add nothing to scores but by a slope.
-    let plain = plan.attention().any(|spec| spec.biases.is_some());
-    options.device == DeviceChoice::Reference || exact || plain
+    options.device == DeviceChoice::Reference || exact
 }
 
 /// Positions, sequences and rows on the CPU.

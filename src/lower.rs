@@ -75,10 +75,11 @@ pub fn lower(target: &Target<'_>, shape: Shape) -> Result<Lowered> {
 
 /// The plan with ops merged as a step of that shape can do them.
 pub fn fused(target: &Target<'_>, shape: Shape) -> Plan {
+    let plan = target.plan.plan_of(shape.source);
     if target.fuse {
-        pass::fuse(target.plan, &fusion::Rules { t: target, shape })
+        pass::fuse(&plan, &fusion::Rules { t: target, shape })
     } else {
-        target.plan.clone()
+        plan.into_owned()
     }
 }
 
@@ -108,7 +109,10 @@ impl Lowering<'_> {
     fn ops(&mut self) -> Result<()> {
         let plan = self.plan;
         let inputs = if self.t.importance { plan.inputs() } else { Vec::new() };
-        let mut sums_at = 0;
+        // Sums of what an encoder multiplies stand before those of the other ops.
+        let first = if self.t.importance { self.t.plan.ops_of(self.shape.source).start } else { 0 };
+        let before = || self.t.plan.inputs().into_iter().filter(|input| input.op < first);
+        let mut sums_at: usize = if first > 0 { before().map(|input| input.floats()).sum() } else { 0 };
         for (i, op) in plan.ops.iter().enumerate() {
             if self.shape.outputs == 0 && self.is_head(op) {
                 continue;

@@ -7,6 +7,7 @@
 mod attention;
 mod builder;
 mod dump;
+mod encoder;
 mod gate;
 mod general;
 mod inputs;
@@ -19,8 +20,9 @@ mod routing;
 mod split;
 mod state;
 
-pub use attention::{AttentionSpec, Mask, BIAS_REACH};
+pub use attention::{AttentionSpec, Extent, Mask, BIAS_REACH};
 pub use builder::Builder;
+pub use encoder::Encoder;
 pub use gate::Gate;
 pub use general::{Act, Arg, Dot, General, HeadMatMul, Join, Map, NormGate, NormKind, Normalize, Rotate, Temperature};
 pub use inputs::{Input, Routed};
@@ -118,6 +120,8 @@ pub struct Plan {
     pub n_ctx_train: usize,
     /// The logits, `[w, n_vocab]`.
     pub logits: Val,
+    /// Which ops are an encoder's, if it has one.
+    pub encoder: Option<Encoder>,
 }
 
 impl Plan {
@@ -126,9 +130,10 @@ impl Plan {
         self.ops.iter().filter_map(|op| if let Op::Attend { spec, .. } = op { Some(spec) } else { None })
     }
 
-    /// Whether rows see some that come later, so that all of a text must stand in one step.
+    /// Whether rows see some that come later, so that all of a text must stand in one step. Beside an encoder those of an answer
+    /// do not; its source has a step of its own in any case.
     pub fn looks_ahead(&self) -> bool {
-        self.attention().any(|spec| spec.mask.looks_ahead())
+        self.encoder.is_none() && self.attention().any(|spec| spec.mask.looks_ahead())
     }
 
     /// Keys and values of each layer that keeps some, with the layer's index.

@@ -30,13 +30,21 @@ pub struct Session {
     blocks: Blocks,
     /// By sequence, whether a step sampled an id for it that may be a row's token.
     sampled: Vec<bool>,
+    /// Whether sequences begin with a source.
+    encodes: bool,
 }
 
 impl Session {
     /// A session whose sequences hold nothing. `stores`: rule and blocks of each.
     pub fn new(limits: Limits, stores: &[(Rule, usize)]) -> Session {
         let n_seqs = limits.n_seqs;
-        Session { limits, blocks: Blocks::new(stores, n_seqs), sampled: vec![false; n_seqs] }
+        Session { limits, blocks: Blocks::new(stores, n_seqs), sampled: vec![false; n_seqs], encodes: false }
+    }
+
+    /// Likewise, with sequences that begin with a source if `encodes`.
+    #[must_use]
+    pub fn encoding(self, encodes: bool) -> Session {
+        Session { encodes, ..self }
     }
 
     /// What a step may hold.
@@ -52,9 +60,11 @@ impl Session {
     /// Checks the rows of a step and makes room for all of them or, on an error, for none.
     ///
     /// # Errors
-    /// As [`Limits::check`] and [`Blocks::admit`]; a sampled token of a sequence that has none.
+    /// As [`Limits::check`] and [`Blocks::admit`]; a sampled token of a sequence that has none; rows of a source where there is
+    /// none, others before it.
     pub fn admit(&mut self, rows: &[Row]) -> Result<Checked> {
         let checked = self.limits.check(rows)?;
+        self.check_source(rows)?;
         let unknown = |row: &&Row| row.token == Token::Sampled && !self.sampled[row.seq as usize];
         if let Some(row) = rows.iter().find(unknown) {
             let seq = row.seq;
@@ -62,6 +72,39 @@ impl Session {
         }
         self.blocks.admit(rows)?;
         Ok(checked)
+    }
+
+    /// Checks that a sequence's source comes first, in a step of sources alone, where there are such.
+    fn check_source(&self, rows: &[Row]) -> Result<()> {
+        let bad = |row: &Row, what: String| Err(Error::Request(format!("sequence {}: {what}", row.seq)));
+        let sources = rows.iter().filter(|row| row.token.is_source()).count();
+        if !self.encodes && sources == 0 {
+            return Ok(());
+        }
+        for row in rows {
+            let (held, source) = (self.blocks.held(row.seq), self.blocks.source(row.seq));
+            match row.token.is_source() {
+                true if !self.encodes => {
+                    return bad(row, "expected a model with an encoder for a source, found none".into())
+                }
+                true if sources < rows.len() => {
+                    return bad(row, "expected rows of sources alone in their step, found others".into());
+                }
+                true if row.has_output() => return bad(row, "expected no output of a source's row, found one".into()),
+                true if held > 0 => {
+                    return bad(
+                        row,
+                        format!("expected all of a source in one step, before all else, found {held} positions"),
+                    );
+                }
+                false if self.encodes && (source == 0 || (row.pos as usize) < source) => {
+                    let pos = row.pos;
+                    return bad(row, format!("expected a position behind its source of {source}, found {pos}"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Undoes the last [`Session::admit`], of a step that did not start after all.
@@ -139,6 +182,25 @@ mod tests {
         s.fork(0, 1, 2).unwrap();
         assert!(s.admit(&[row(1, 2, Token::Sampled, RowOutput::Id)]).is_err(), "a fork has none");
         assert_eq!((s.forget(7, 0), s.blocks().held(7)), (0, 0), "no such sequence");
+    }
+
+    #[test]
+    fn a_source_comes_first_and_goes_with_what_is_before_its_end() {
+        let mut s = session(8).encoding(true);
+        let source = |seq, n| (0..n).map(|pos| row(seq, pos, Token::Source(1), RowOutput::None)).collect::<Vec<_>>();
+        s.admit(&source(0, 40)).unwrap();
+        s.undo();
+        assert_eq!((s.blocks.held(0), s.blocks.source(0)), (0, 0));
+        s.admit(&[source(0, 40), source(1, 3)].concat()).unwrap();
+        s.admit(&[row(0, 40, Token::Id(1), RowOutput::Id), row(1, 3, Token::Id(1), RowOutput::Id)]).unwrap();
+        s.fork(0, 2, 40).unwrap();
+        assert_eq!([0, 1, 2].map(|seq| s.blocks.source(seq)), [40, 3, 40]);
+        assert!(s.fork(0, 2, 39).is_err() && s.blocks.source(2) == 40, "refused, and as it was");
+        assert_eq!((s.forget(0, 40), s.blocks.source(0)), (40, 40));
+        assert_eq!((s.forget(0, 39), s.blocks.source(0)), (0, 0));
+        s.fork(1, 2, 0).unwrap();
+        assert_eq!((s.blocks.source(2), s.blocks.free(0)), (0, 7));
+        assert!(s.admit(&source(1, 3)).is_err(), "it has one");
     }
 
     #[test]

@@ -8,8 +8,18 @@ use crate::{Error, Result};
 pub enum Token {
     /// A known id, below the vocabulary's size.
     Id(u32),
+    /// Likewise, of the sequence's source, where the model has an encoder: the sequence begins with it, all of it stands in one
+    /// step, and no other rows do.
+    Source(u32),
     /// The id that the last output row of the same sequence gave, in an earlier step; it need not have reached the host yet.
     Sampled,
+}
+
+impl Token {
+    /// Whether it is one of a source.
+    pub fn is_source(self) -> bool {
+        matches!(self, Token::Source(_))
+    }
 }
 
 /// What a row gives.
@@ -115,6 +125,11 @@ pub trait Runner: Send {
     fn n_ctx(&self) -> usize;
     /// Most rows one step takes.
     fn max_rows(&self) -> usize;
+    /// Id that answers begin with, where the model answers sources that an encoder sees ([`Token::Source`]); none where it
+    /// continues texts.
+    fn answers_from(&self) -> Option<u32> {
+        None
+    }
     /// Starts a step. At most two steps may be unfinished; tickets finish in order. A step that cannot start leaves all as it
     /// was.
     ///
@@ -282,7 +297,7 @@ impl Limits {
             return bad(format!("position: expected below the context's {}, found {}", self.n_ctx, row.pos));
         }
         match row.token {
-            Token::Id(id) if id as usize >= self.n_vocab => {
+            Token::Id(id) | Token::Source(id) if id as usize >= self.n_vocab => {
                 bad(format!("token id: expected below {}, found {id}", self.n_vocab))
             }
             _ => Ok(()),

@@ -27,6 +27,7 @@ fn dispatches_are_as_reviewed() {
                     outputs: 1,
                     cache_types: (CacheType::F16, CacheType::F16),
                     len: 300,
+                    source: false,
                 };
                 let steps = dry_run(&run).unwrap();
                 text += &format!("# {rows} rows, decode batch: {decode_batch}\n{steps}\n");

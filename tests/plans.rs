@@ -89,7 +89,7 @@ fn files() -> Vec<(String, PathBuf)> {
 /// A step that would run: one of a prompt or, of one row, of decoding.
 fn step(plan: &Plan, caps: &Caps, rows: usize) -> Result<Explained, String> {
     let cache_types = (CacheType::F16, CacheType::F16);
-    let run = DryRun { plan, caps, rows, decode_batch: rows == 1, outputs: 1, cache_types, len: 200 };
+    let run = DryRun { plan, caps, rows, decode_batch: rows == 1, outputs: 1, cache_types, len: 200, source: false };
     explain(&run).map_err(|e| e.to_string())
 }
 

@@ -1,5 +1,6 @@
 //! Shared by the tests: golden files, error measures, runners.
 
+use pumex::conversation::feed_source;
 use pumex::cpu::Reference;
 use pumex::engine::{self, CacheType, Debug, DeviceChoice, Options, VulkanRunner};
 use pumex::gguf::Gguf;
@@ -126,12 +127,17 @@ pub fn rows(seq: u32, start: usize, ids: &[u32]) -> Vec<Row> {
     ids.iter().enumerate().map(row).collect()
 }
 
-/// Logits of every position, fed in chunks of `chunk`; the sequence is forgotten first.
+/// Logits of every position, fed in chunks of `chunk`; the sequence is forgotten first. Where a model answers sources, they are
+/// those of an answer that is its own source.
 pub fn logits(runner: &mut dyn Runner, ids: &[u32], chunk: usize) -> Vec<f32> {
     runner.forget(0, 0);
-    let mut all = Vec::new();
+    let (mut all, mut start) = (Vec::new(), 0);
+    if runner.answers_from().is_some() {
+        feed_source(runner, ids).unwrap();
+        start = ids.len();
+    }
     for (i, part) in ids.chunks(chunk).enumerate() {
-        all.extend(runner.run(&rows(0, i * chunk, part), Want::Logits).unwrap().logits);
+        all.extend(runner.run(&rows(0, start + i * chunk, part), Want::Logits).unwrap().logits);
     }
     all
 }

@@ -33,6 +33,41 @@ pub struct Scores<'a> {
     pub sinks: Option<&'a [f32]>,
     /// `[heads]`: what a score loses per position of distance; empty for nothing.
     pub slopes: &'a [f32],
+    /// `[heads, 2 * reach + 1]`: what is added to a score by how far behind the row's own position the other lies, from `-reach`
+    /// on, beyond which it stays the same; empty for nothing.
+    pub biases: &'a [f32],
+}
+
+impl Scores<'_> {
+    /// What a head's scores change by.
+    fn bias(&self, head: usize) -> Bias<'_> {
+        let width = self.biases.len() / self.heads.max(1);
+        Bias { slope: self.slopes.get(head).copied().unwrap_or(0.0), table: &self.biases[head * width..][..width] }
+    }
+}
+
+/// What scores of a head change by, with distance.
+#[derive(Clone, Copy)]
+struct Bias<'a> {
+    /// They lose so much for each position.
+    slope: f32,
+    /// `[2 * reach + 1]`, or empty.
+    table: &'a [f32],
+}
+
+impl Bias<'_> {
+    /// Changes scores of the positions from `at` on, of a row at `own`.
+    fn add(self, scores: &mut [f32], at: usize, own: usize) {
+        if self.slope != 0.0 {
+            scores.iter_mut().enumerate().for_each(|(j, p)| *p -= self.slope * own.abs_diff(at + j) as f32);
+        }
+        let Some(last) = self.table.len().checked_sub(1) else { return };
+        for (j, p) in scores.iter_mut().enumerate() {
+            // Where `own` is, half of the table lies before it.
+            let place = (at + j + last / 2).saturating_sub(own).min(last);
+            *p += self.table[place];
+        }
+    }
 }
 
 /// What a row sees of its sequence.

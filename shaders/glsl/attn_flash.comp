@@ -29,8 +29,8 @@ Queries queries(vec4 a, vec4 b) {
     return m;
 }
 
-// Whether a row at `own` sees `pos`, which is below the end of what it sees.
-bool seen(uint pos, uint own, uint limit) { return pos < limit && (MASK == MASK_CAUSAL || pos >= first_seen(own)); }
+// Whether a row sees `pos`, of what it sees from `start` on.
+bool seen(uint pos, uint start, uint limit) { return pos < limit && (MASK == MASK_CAUSAL || pos >= start); }
 // A score by the rules, as a power of two, which it is already.
 float powered(float score, uint h, uint pos, uint own) {
     return RULES == 0 ? score : ruled(score / LOG2_E, h, own, pos) * LOG2_E;
@@ -44,12 +44,14 @@ void main() {
     if (first >= n) return;
     const uint h = gl_WorkGroupID.y * GH + subgroup % GH, kv_head = h / (heads / kv_heads);
     const uint own = min(first + lane % ROWS, n - 1), own_table = table_of(own), own_pos = step_pos(params, own);
+    const uint own_start = first_seen(own, own_pos);
     const uint own_len = lane < ROWS && first + lane < n ? end_seen(own) : 0;
     const uint g = lane / 4;
     const uvec2 lens = uvec2(subgroupShuffle(own_len, g), subgroupShuffle(own_len, g + 8));
     const uvec2 row_tables = uvec2(subgroupShuffle(own_table, g), subgroupShuffle(own_table, g + 8));
     // Scores are powers of two.
     const float by_scale = scale * LOG2_E;
+    const uvec2 starts = uvec2(subgroupShuffle(own_start, g), subgroupShuffle(own_start, g + 8));
     const uvec2 poss = uvec2(subgroupShuffle(own_pos, g), subgroupShuffle(own_pos, g + 8));
     Queries asked[HEAD_DIM / 16];
     const uvec2 from_row = (min(uvec2(first + g, first + g + 8), n - 1) * (heads + 2 * kv_heads) + h) * (HEAD_DIM / 4);
@@ -67,7 +69,7 @@ void main() {
         pending = subgroupBroadcastFirst(pending & ~subgroupBallot(same).x);
         const uint end = subgroupBroadcastFirst(subgroupMax(same ? own_len : 0));
         const uvec2 limit = uvec2(row_tables.x == table ? lens.x : 0, row_tables.y == table ? lens.y : 0);
-        const uint begin = subgroupBroadcastFirst(subgroupMin(same ? first_seen(own_pos) : end)) / KV_BLOCK * KV_BLOCK;
+        const uint begin = subgroupBroadcastFirst(subgroupMin(same ? own_start : end)) / KV_BLOCK * KV_BLOCK;
         uint word = params.w[table + begin / KV_BLOCK], ahead = params.w[table + min(begin + KV_BLOCK, end - 1) / KV_BLOCK];
         fetch_k(word, kv_head, begin, end, lane);
         fetch_v(word, kv_head, begin, end, lane);
@@ -87,8 +89,8 @@ void main() {
                 }
                 [[unroll]] for (uint e = 0; e < 2; e++) {
                     const uint pos = from + 8 * half_ + 2 * (lane % 4) + e;
-                    a[2 * half_ + e] = seen(pos, poss.x, limit.x) ? powered(even[e] + odd[e], h, pos, poss.x) : -1e30;
-                    b[2 * half_ + e] = seen(pos, poss.y, limit.y) ? powered(even[2 + e] + odd[2 + e], h, pos, poss.y) : -1e30;
+                    a[2 * half_ + e] = seen(pos, starts.x, limit.x) ? powered(even[e] + odd[e], h, pos, poss.x) : -1e30;
+                    b[2 * half_ + e] = seen(pos, starts.y, limit.y) ? powered(even[2 + e] + odd[2 + e], h, pos, poss.y) : -1e30;
                 }
             }
             if (next < end) fetch_k(word, kv_head, next, end, lane);

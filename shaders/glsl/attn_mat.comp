@@ -26,7 +26,7 @@ void main() {
     uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
     if (row >= params.w[STEP_ROWS]) return;
     uint table = table_of(row), pos = step_pos(params, row), len = end_seen(row), kv_head = h0 / (heads / kv_heads), used, start, end;
-    const uint seen = first_seen(pos);
+    const uint seen = first_seen(row, pos);
     find_part(seen / KV_BLOCK * KV_BLOCK, len, part, parts, used, start, end);
     if (start >= len) {
         if (LEAVES == 1) leave_none(h0, part, parts);

@@ -38,7 +38,7 @@ void main() {
         bool there = first + i < n;
         row_table[i] = there ? table_of(first + i) : 0xffffffff;
         row_pos[i] = there ? step_pos(params, first + i) : 0;
-        row_first[i] = first_seen(row_pos[i]);
+        row_first[i] = there ? first_seen(first + i, row_pos[i]) : 0;
         row_len[i] = there ? end_seen(first + i) : 0;
     }
     const uint width = (heads + kv_heads) * HEAD_DIM + kv_heads * V_DIM;

@@ -49,7 +49,7 @@ void main() {
     uint t = gl_LocalInvocationID.x;
     if (row >= params.w[STEP_ROWS]) return;
     uint table = table_of(row), pos = step_pos(params, row), len = end_seen(row), kv_head = h0 / (heads / kv_heads), used, start, end;
-    find_part(first_seen(pos), len, part, parts, used, start, end);
+    find_part(first_seen(row, pos), len, part, parts, used, start, end);
     if (start >= len) {
         if (LEAVES == 1) leave_none(h0, part, parts);
         return;

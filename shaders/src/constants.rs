@@ -48,6 +48,10 @@ constants! {
     MASK_FULL = 3;
     /// Those up to `window` before and behind the row's own.
     MASK_NEAR = 4;
+    /// Those of the sequence's source.
+    MASK_SOURCE = 5;
+    /// Those after its source, up to the row's own.
+    MASK_ANSWER = 6;
     /// Of RULES: scores are capped.
     RULE_SOFT_CAP = 1;
     /// Of RULES: each head has a score without a value.

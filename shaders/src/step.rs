@@ -16,8 +16,10 @@ blocks! {
         epochs: uint,
         /// Word where, for each output row, its place among the sampled ids stands.
         places_at: uint,
+        /// Word where, for each sequence, the positions of its source stand.
+        sources_at: uint,
         /// Zeros.
-        spare: uint[3],
+        spare: uint[2],
     }
 
     /// A row of the step; rows follow the header. ROW_ before each field.

@@ -1,8 +1,8 @@
 //! `pumex bench`: speed of prompts and of generation, with llama-bench's tests, fields and table.
 //!
 //! Per test: a quarter of a second of warm-up, at least one run, then `-r` timed runs from an emptied cache. `-d` fills the
-//! cache before the clock starts. Generation is the greedy loop that runs one step ahead; nothing is tokenized or sampled on
-//! the host.
+//! cache before the clock starts. Of a model with an encoder, prompts are sources, and so is what fills the cache. Generation
+//! is the greedy loop that runs one step ahead; nothing is tokenized or sampled on the host.
 
 mod report;
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use pumex::conversation::{rows, run_chunks};
+use pumex::conversation::{feed_source, rows, run_chunks};
 use pumex::engine;
 use pumex::sample::rng::Rng;
 use pumex::step::{Row, RowOutput, Runner, Token};
@@ -88,7 +88,10 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let bos =
         Tokenizer::from_gguf(&gguf).and_then(|t| if t.add_bos() { t.encode("", true, false) } else { Ok(vec![]) });
     let bos = bos.ok().and_then(|ids| ids.first().copied()).unwrap_or(0);
-    let mut runner = session::load(&gguf, &args.engine, Some(n_ctx), stop)?;
+    let mut engine = args.engine.clone();
+    let answers = pumex::model::plan(&gguf)?.encoder.is_some();
+    let (n_ctx, tests) = if answers { of_sources(tests, &mut engine)? } else { (n_ctx, tests) };
+    let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;
     let about = report::About::new(args, &gguf, &info, &*runner);
     let bar = session::bar("bench", "{msg} {wide_bar} {pos}/{len}");
     bar.set_length(u64::from(args.repetitions + 1) * tests.len() as u64);
@@ -131,6 +134,22 @@ fn tests(args: &Args) -> Vec<Test> {
     out
 }
 
+/// Tests of a model that answers sources, each of which stands in one step, and the positions they take: an answer has a source of
+/// one token at least, and a source nothing before it.
+fn of_sources(mut tests: Vec<Test>, engine: &mut EngineArgs) -> Result<(u32, Vec<Test>)> {
+    if tests.iter().any(|t| t.n_prompt > 0 && t.n_depth > 0) {
+        return Err(Error::Usage(
+            "-d: expected -p 0 beside it, as nothing stands before the source of an answer".into(),
+        ));
+    }
+    for test in &mut tests {
+        test.n_depth = if test.n_gen > 0 { test.n_depth.max(1) } else { 0 };
+        engine.ubatch_size = engine.ubatch_size.max(test.n_depth.max(test.n_prompt));
+    }
+    let n_ctx = tests.iter().map(|t| t.n_depth.saturating_add(t.n_prompt.max(t.n_gen))).max().unwrap_or(1);
+    Ok((n_ctx, tests))
+}
+
 /// Runs of a test that do not count, as long as clocks take to rise: while pipelines are built, the device rests. None when
 /// stopped.
 fn warm_up(
@@ -165,8 +184,11 @@ fn once(
         runner.forget(0, test.n_depth);
     } else {
         runner.forget(0, 0);
-        let fill = rows(&text(test.n_depth), 0, |_| RowOutput::None);
-        if !run_chunks(runner, &fill, stop, &mut |_| Ok(()))? {
+        let ids = text(test.n_depth);
+        let fill = rows(&ids, 0, |_| RowOutput::None);
+        if runner.answers_from().is_some() {
+            feed_source(runner, &ids)?;
+        } else if !run_chunks(runner, &fill, stop, &mut |_| Ok(()))? {
             return Ok(None);
         }
     }
@@ -177,6 +199,12 @@ fn once(
         return decode(runner, test.n_depth, n, bos, stop);
     }
     let ids = text(test.n_prompt);
+    if runner.answers_from().is_some() {
+        runner.forget(0, 0);
+        let begun = Instant::now();
+        feed_source(runner, &ids)?;
+        return Ok((!stop.load(Ordering::Relaxed)).then_some(begun.elapsed().as_nanos() as u64));
+    }
     let rows = rows(&ids, depth, |i| if i + 1 == ids.len() { RowOutput::Id } else { RowOutput::None });
     let begun = Instant::now();
     let whole = run_chunks(runner, &rows, stop, &mut |_| Ok(()))?;

@@ -109,7 +109,8 @@ impl Args {
 pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let gguf = session::open(&args.model)?;
     let plan = model::plan(&gguf)?;
-    let (ahead, n_vocab, plan) = (plan.looks_ahead(), plan.n_ids(), plan.embedding());
+    let (n_vocab, plan) = (plan.n_ids(), plan.embedding());
+    let ahead = plan.looks_ahead();
     let (pooling, head) = (args.pooling(&gguf)?, Head::read(&gguf, plan.n_vocab, ahead)?);
     if pooling == Pooling::Rank && !head.ranks() {
         let what = "cls.weight, cls.output.weight: expected one of them for scores, found neither";

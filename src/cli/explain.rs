@@ -28,6 +28,9 @@ pub struct Args {
     /// Tokens in the cache before the step
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     depth: u32,
+    /// The rows are those of a source, which the model's encoder sees
+    #[arg(long)]
+    source: bool,
     /// Print one JSON object, with constants and push constants
     #[arg(long)]
     json: bool,
@@ -64,6 +67,9 @@ fn caps(args: &Args) -> Result<Caps> {
 pub fn main(args: &Args) -> Result<End> {
     let gguf = session::open_source(&args.model)?;
     let (plan, caps) = (model::plan(&gguf)?, caps(args)?);
+    if args.source && plan.encoder.is_none() {
+        return Err(Error::Usage("--source: expected a model with an encoder, found none".into()));
+    }
     let rows = args.parallel.unwrap_or(args.rows) as usize;
     let explained = explain(&DryRun {
         plan: &plan,
@@ -72,6 +78,7 @@ pub fn main(args: &Args) -> Result<End> {
         decode_batch: args.parallel.is_some(),
         outputs: args.parallel.map_or(1, |n| n as usize),
         cache_types: (args.engine.cache_type_k, args.engine.cache_type_v),
+        source: args.source,
         len: args.depth as usize + args.parallel.map_or(rows, |_| 1),
     })?;
     if args.json {

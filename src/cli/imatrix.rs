@@ -53,7 +53,13 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let bos = if add_bos { tokenizer.encode("", true, false)?.first().copied() } else { None };
     let windows = usize::try_from(args.chunks).ok();
     let options = PerplexityOptions { n_ctx: args.ctx_size as usize, bos, windows };
-    let mut runner = session::load(&gguf, &args.engine, Some(args.ctx_size), stop)?;
+    let (mut engine, mut n_ctx) = (args.engine.clone(), args.ctx_size);
+    if pumex::model::plan(&gguf)?.encoder.is_some() {
+        // A window is a source, which stands in one step, and the answer to it.
+        engine.ubatch_size = engine.ubatch_size.max(n_ctx);
+        n_ctx = n_ctx.saturating_mul(2);
+    }
+    let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;
     let bar = session::bar("imatrix", "{msg} {wide_bar} {pos}/{len} {eta}");
     let made = conversation::importance(&mut *runner, &ids, &options, stop, &mut |done, of| {
         bar.set_length(of as u64);

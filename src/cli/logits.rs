@@ -1,4 +1,5 @@
-//! `pumex logits`: the logits of every position, written as little-endian f32, row after row.
+//! `pumex logits`: the logits of every position, written as little-endian f32, row after row. Of a model with an encoder, they are
+//! those of an answer that is its own source.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -6,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use pumex::conversation::{check_ids, rows, run_chunks};
+use pumex::conversation::{check_ids, feed_source, rows, run_chunks};
 use pumex::step::RowOutput;
 use pumex::text::Tokenizer;
 use pumex::{model, Error, Result};
@@ -52,15 +53,23 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     // What guards others' outputs should have no error of its own, where that costs only time.
     let mut engine = args.engine.clone();
     engine.exact_on_cpu = engine.activations.is_none();
-    if model::plan(&gguf)?.looks_ahead() {
+    let plan = model::plan(&gguf)?;
+    let answers = plan.encoder.is_some();
+    if answers || plan.looks_ahead() {
         engine.ubatch_size = engine.ubatch_size.max(n_ctx);
     }
+    let n_ctx = if answers { n_ctx.saturating_mul(2) } else { n_ctx };
     let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;
     check_ids(&ids, runner.n_vocab())?;
     let fail = |e| Error::io(&args.out, e);
     let mut file = BufWriter::new(File::create(&args.out).map_err(fail)?);
     let begun = Instant::now();
-    let whole = run_chunks(&mut *runner, &rows(&ids, 0, |_| RowOutput::Logits), stop, &mut |output| {
+    if answers {
+        // The ids are the source and, after it, the answer.
+        feed_source(&mut *runner, &ids)?;
+    }
+    let start = if answers { ids.len() } else { 0 };
+    let whole = run_chunks(&mut *runner, &rows(&ids, start, |_| RowOutput::Logits), stop, &mut |output| {
         output.logits.iter().try_for_each(|x| file.write_all(&x.to_le_bytes())).map_err(fail)
     })?;
     file.flush().map_err(fail)?;

@@ -75,6 +75,11 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     }
     let page = args.html.as_deref().map(Replacing::create).transpose()?;
     let gguf = session::open_source(&args.model)?;
+    if pumex::model::plan(&gguf)?.encoder.is_some() {
+        let what =
+            "profile: expected a model whose steps are all alike, found one with an encoder; bench times its parts";
+        return Err(Error::Usage(what.into()));
+    }
     let model = engine::model_info(&gguf)?;
     let sequences = args.parallel.unwrap_or(1);
     let of = (n_ctx, sequences);

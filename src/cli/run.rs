@@ -1,4 +1,5 @@
-//! `pumex run`: continues a prompt. stdout gets the prompt (unless switched off) and the new text, nothing else.
+//! `pumex run`: continues a prompt. stdout gets the prompt (unless switched off) and the new text, nothing else. Where the model
+//! has an encoder, the prompt is a source, and stdout gets the answer alone.
 //!
 //! Without a prompt and with a terminal on stdin, lines are read and continue one sequence. With `--json` one object
 //! with the text and the statistics replaces the streamed text.
@@ -133,7 +134,7 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     let sampler = sampler(&args, banned);
     let mut session = Session { args: &args, begun, tokenizer, runner, sampler, stop, held: 0, pending: None };
     match (prompt, first) {
-        (Some(text), Some(ids)) => session.once(&text, &ids),
+        (Some(text), Some(ids)) => session.once(&text, ids),
         _ => session.interactive(),
     }
 }
@@ -168,11 +169,19 @@ fn sampler(args: &Args, banned: Vec<u32>) -> Sampler {
 }
 
 impl Session<'_> {
-    fn once(&mut self, prompt: &str, ids: &[u32]) -> Result<End> {
-        if !self.args.json && !self.args.no_display_prompt {
+    /// Whether what is typed are sources, which are answered one by one.
+    fn answers(&self) -> bool {
+        self.runner.answers_from().is_some()
+    }
+
+    fn once(&mut self, prompt: &str, mut ids: Vec<u32>) -> Result<End> {
+        if !self.args.json && !self.args.no_display_prompt && !self.answers() {
             output::text(prompt)?;
         }
-        let (text, stats) = self.reply(ids)?;
+        if self.answers() {
+            ids.extend(self.tokenizer.closing());
+        }
+        let (text, stats) = self.reply(&ids)?;
         let interrupted = stats.stop == StopReason::Interrupted && self.stop.load(Ordering::Relaxed);
         if self.args.json {
             output::json(&self.report(&text, &stats))?;
@@ -183,7 +192,7 @@ impl Session<'_> {
         Ok(if interrupted { End::Interrupted } else { End::Done })
     }
 
-    /// Reads lines and lets the model continue the one growing sequence.
+    /// Reads lines and lets the model continue the one growing sequence, or answer each of them.
     fn interactive(&mut self) -> Result<End> {
         output::say(format_args!("type text to continue; Ctrl-C stops a reply, Ctrl-D ends\n"));
         let mut line = String::new();
@@ -202,11 +211,18 @@ impl Session<'_> {
             if ids.is_empty() {
                 continue;
             }
+            if self.answers() {
+                ids.extend(self.tokenizer.closing());
+            }
             let (_, stats) = self.reply(&ids)?;
             self.stop.store(false, Ordering::Relaxed);
             output::text("\n")?;
             self.summary(&stats);
             (self.held, self.pending) = (stats.held, stats.pending);
+            if self.answers() {
+                self.runner.forget(0, 0);
+                (self.held, self.pending) = (0, None);
+            }
         }
     }
 

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::{check_ids, rows, run_chunks, PerplexityOptions};
+use super::{check_ids, feed_source, rows, run_chunks, PerplexityOptions};
 use crate::imatrix::{Entry, Imatrix};
 use crate::step::{RowOutput, Runner, Squares};
 use crate::{Error, Result};
 
-/// Runs `ids` in windows as perplexity does and collects; `on_window(done, of)` is called after each window. A set `stop`
-/// ends it early with what is collected so far.
+/// Runs `ids` in windows as perplexity does and collects; where the model answers sources, a window is both source and answer.
+/// `on_window(done, of)` is called after each window. A set `stop` ends it early with what is collected so far.
 ///
 /// # Errors
 /// No whole window of ids, a window the runner's context cannot hold, a failing runner.
@@ -19,9 +19,10 @@ pub fn importance(
     stop: &AtomicBool,
     on_window: &mut dyn FnMut(usize, usize),
 ) -> Result<Imatrix> {
-    let n_ctx = options.n_ctx;
-    if n_ctx == 0 || n_ctx > runner.n_ctx() {
-        return Err(Error::Request(format!("window: expected 1 to {} tokens, found {n_ctx}", runner.n_ctx())));
+    let (n_ctx, answers) = (options.n_ctx, runner.answers_from().is_some());
+    let most = if answers { runner.n_ctx() / 2 } else { runner.n_ctx() };
+    if n_ctx == 0 || n_ctx > most {
+        return Err(Error::Request(format!("window: expected 1 to {most} tokens, found {n_ctx}")));
     }
     let total = (ids.len() / n_ctx).min(options.windows.unwrap_or(usize::MAX));
     if total == 0 {
@@ -36,7 +37,11 @@ pub fn importance(
             fed[0] = bos;
         }
         runner.forget(0, 0);
-        if !run_chunks(runner, &rows(&fed, 0, |_| RowOutput::None), stop, &mut |_| Ok(()))? {
+        if answers {
+            feed_source(runner, &fed)?;
+        }
+        let start = if answers { n_ctx } else { 0 };
+        if !run_chunks(runner, &rows(&fed, start, |_| RowOutput::None), stop, &mut |_| Ok(()))? {
             break;
         }
         done += 1;

@@ -66,6 +66,7 @@ pub fn perplexity_with(
     on_window: &mut dyn FnMut(usize, usize, f64),
     judge: Judge<'_>,
 ) -> Result<Perplexity> {
+    super::check_continues(runner, "perplexity")?;
     let (n_ctx, n_vocab) = (options.n_ctx, runner.n_vocab());
     if n_ctx < 4 {
         return Err(Error::Request(format!("perplexity needs a window of at least 4 tokens, got {n_ctx}")));

@@ -29,7 +29,7 @@ impl Books {
     /// A row's id.
     pub fn id(&self, row: &Row) -> usize {
         match row.token {
-            Token::Id(id) => id as usize,
+            Token::Id(id) | Token::Source(id) => id as usize,
             Token::Sampled => self.sampled[row.seq as usize] as usize,
         }
     }

@@ -160,7 +160,7 @@ impl<'a> Fast<'a> {
         let stores: Vec<(Rule, usize)> = std::iter::once((Rule::Paged, blocks)).chain(recurrent).collect();
         Ok(Fast {
             gguf,
-            session: Session::new(limits, &stores),
+            session: Session::new(limits, &stores).encoding(plan.encoder.is_some()),
             books: Books::new(n_seqs),
             cpu,
             threads: threads.counts,
@@ -219,6 +219,10 @@ impl Runner for Fast<'_> {
 
     fn max_rows(&self) -> usize {
         self.session.limits().max_rows
+    }
+
+    fn answers_from(&self) -> Option<u32> {
+        self.plan.encoder.map(|encoder| encoder.start)
     }
 
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {

@@ -185,9 +185,11 @@ impl Reference<'_> {
         let sinks = spec.sinks.map(|w| self.vector(w));
         let mut result = vec![0.0; rows.len() * spec.heads * spec.v_dim];
         let (caches, biases) = (&self.caches, spec.biases.map(|table| self.plan.ropes[table].as_slice()));
+        let blocks = self.session.blocks();
         ops::for_rows(&mut result, spec.heads * spec.v_dim, |i, out| {
             let (k, v) = &caches[rows[i].seq as usize][spec.layer];
-            let of = ops::Scores { spec, scale, sinks: sinks.as_deref(), biases };
+            let source = blocks.source(rows[i].seq);
+            let of = ops::Scores { spec, scale, sinks: sinks.as_deref(), biases, source };
             of.attend(&q[i * width..][..width], (k, v), rows[i].pos as usize, out);
         });
         self.values[out.0] = result;

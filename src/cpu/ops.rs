@@ -1,6 +1,6 @@
 //! The reference's loops: one plain function per op, written to be compared with the shader of the same name.
 
-use crate::plan::{AttentionSpec, Rope, RopeStyle, LEAST_SUM};
+use crate::plan::{AttentionSpec, Extent, Rope, RopeStyle, LEAST_SUM};
 use pumex_quant::Format;
 use rayon::prelude::*;
 
@@ -152,6 +152,8 @@ pub struct Scores<'a> {
     pub sinks: Option<&'a [f32]>,
     /// `[heads, 2 * BIAS_REACH + 1]`
     pub biases: Option<&'a [f32]>,
+    /// Positions of the sequence's source.
+    pub source: usize,
 }
 
 impl Scores<'_> {
@@ -159,8 +161,8 @@ impl Scores<'_> {
     pub fn attend(&self, qkv: &[f32], (k, v): (&[f32], &[f32]), pos: usize, out: &mut [f32]) {
         let s = self.spec;
         let (k_width, v_width) = (s.kv_heads * s.head_dim, s.kv_heads * s.v_dim);
-        let last = s.mask.last(pos, k.len() / k_width);
-        let seen = s.mask.first(pos)..last + 1;
+        let extent = Extent { held: k.len() / k_width, source: self.source };
+        let seen = s.mask.first(pos, extent)..s.mask.last(pos, extent) + 1;
         for (h, out) in out.chunks_exact_mut(s.v_dim).enumerate() {
             let (q, kv_head) = (&qkv[h * s.head_dim..][..s.head_dim], h / (s.heads / s.kv_heads));
             let score = |j: usize| {

@@ -98,7 +98,7 @@ impl<'a> Offload<'a> {
     /// Rows of a step as the first part takes them: with the ids that were sampled, and all of them for the next.
     fn known(&self, rows: &[Row]) -> Result<Vec<Row>> {
         let id = |row: &Row| match row.token {
-            Token::Id(id) => Ok(id),
+            Token::Id(id) | Token::Source(id) => Ok(id),
             Token::Sampled => self.latest.get(row.seq as usize).copied().flatten().ok_or_else(|| {
                 Error::Request(format!("sequence {}: expected an id that a step sampled, found none", row.seq))
             }),

@@ -63,9 +63,14 @@ impl Layout {
         self.max_rows * REQUEST_WORDS + 2 * MAX_IDS * self.n_seqs.max(8)
     }
 
+    /// Word where the positions of each sequence's source stand.
+    fn sources_at(&self) -> usize {
+        self.requests_at() + self.request_words()
+    }
+
     /// Bytes of the buffer.
     pub fn len_bytes(&self) -> u64 {
-        4 * (self.requests_at() + self.request_words()) as u64
+        4 * (self.sources_at() + self.n_seqs) as u64
     }
 
     /// Words of the sampled ids: one for each sequence, and one for rows that are not the last of theirs.
@@ -106,7 +111,7 @@ pub fn outputs_of(rows: &[Row], one_each: bool) -> Vec<OutputRow> {
 /// A token as shaders read it.
 pub fn token_word(token: Token) -> u32 {
     match token {
-        Token::Id(id) => id,
+        Token::Id(id) | Token::Source(id) => id,
         Token::Sampled => TOKEN_SAMPLED,
     }
 }
@@ -118,16 +123,23 @@ pub struct Params {
     layout: Layout,
     /// By store and sequence, the blocks from the first of the sequence on; what lies before a table's first is not read.
     tables: Vec<Vec<u32>>,
+    /// By sequence, the positions of its source.
+    sources: Vec<u32>,
 }
 
 impl Params {
     /// Wraps a mapped buffer of `layout`'s size.
     pub fn new(buffer: Buffer, layout: Layout) -> Self {
-        Params { buffer, layout, tables: vec![Vec::new(); layout.stores * layout.n_seqs] }
+        Params {
+            buffer,
+            layout,
+            tables: vec![Vec::new(); layout.stores * layout.n_seqs],
+            sources: vec![0; layout.n_seqs],
+        }
     }
 
-    /// Writes a step, whose messages' epochs start at `epochs`; only the entries of the block tables that changed since this slot's
-    /// last step.
+    /// Writes a step, whose messages' epochs start at `epochs`; only the entries of the block tables and the lengths of sources that
+    /// changed since this slot's last step.
     pub fn write(&mut self, rows: &[Row], outputs: &[OutputRow], blocks: &Blocks, epochs: u32) {
         let l = self.layout;
         let header = StepHeader {
@@ -136,6 +148,7 @@ impl Params {
             outputs_at: l.outputs_at() as u32,
             epochs,
             places_at: l.places_at() as u32,
+            sources_at: l.sources_at() as u32,
             ..Default::default()
         };
         self.buffer.write(0, &header.bytes());
@@ -159,6 +172,11 @@ impl Params {
                 self.buffer.write(at, bytemuck::cast_slice(new));
                 had.extend_from_slice(new);
             }
+        }
+        let sources = (0..l.n_seqs as u32).map(|seq| blocks.source(seq) as u32);
+        if !sources.clone().eq(self.sources.iter().copied()) {
+            self.sources = sources.collect();
+            self.buffer.write(4 * l.sources_at() as u64, bytemuck::cast_slice(&self.sources));
         }
     }
 

@@ -58,6 +58,7 @@ pub(super) fn shape_of(
         sampled: checked.sampled,
         heads,
         decode_batch: checked.one_each,
+        source: rows.first().is_some_and(|row| row.token.is_source()),
         // Sums of squares cannot be taken back, should it give up.
         megakernel: megakernel.kernel.is_some() && megakernel.on && !timed.ops && state.importance.is_none(),
         parts: if rows.len() == 1 { parts } else { 0 },
@@ -79,16 +80,19 @@ pub(super) fn build_ahead(program: &Program, state: &DeviceState, max_rows: usiz
     let shapes = [1, max_rows].into_iter().flat_map(|rows| [(rows, false), (rows, true)]);
     let shapes = shapes.chain(shorter.map(|rows| (rows, false)));
     let lens = [1, 1 << 10, 1 << 20].map(|len: usize| len.min(program.n_ctx));
+    let encodes = program.plan.encoder.is_some();
     for ((rows, drawn), len) in shapes.flat_map(|shape| lens.map(|len| (shape, len))) {
+        let source = encodes && rows > 1;
         let (heads, parts) = attention(program, state, len);
         let shape = Shape {
             slot: 0,
             rows,
-            outputs: 1,
+            outputs: usize::from(!source),
             logits: 0,
-            sampled: drawn,
+            sampled: drawn && !source,
             heads,
             decode_batch: rows == 1,
+            source,
             megakernel: true,
             parts: if rows == 1 { parts } else { 0 },
             timed: false,

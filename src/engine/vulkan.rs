@@ -172,7 +172,8 @@ impl VulkanRunner {
     fn session_of(model: Arc<Model>, state: DeviceState, size: SessionSize) -> Self {
         let SessionSize { max_rows, n_seqs, n_ctx, .. } = size;
         let limits = Limits { n_vocab: model.program.plan.n_ids(), n_ctx, max_rows, n_seqs };
-        let session = Session::new(limits, &size.sized(&model.program.stores));
+        let encodes = model.program.plan.encoder.is_some();
+        let session = Session::new(limits, &size.sized(&model.program.stores)).encoding(encodes);
         VulkanRunner {
             model,
             state,
@@ -310,7 +311,7 @@ impl VulkanRunner {
         if disguise {
             let n_vocab = self.model.program.plan.n_vocab as u32;
             params.write_rows(rows, |token| match token {
-                Token::Id(id) => (id + 1) % n_vocab,
+                Token::Id(id) | Token::Source(id) => (id + 1) % n_vocab,
                 Token::Sampled => 0,
             });
         }
@@ -366,6 +367,10 @@ impl Runner for VulkanRunner {
 
     fn max_rows(&self) -> usize {
         self.session.limits().max_rows
+    }
+
+    fn answers_from(&self) -> Option<u32> {
+        self.plan().encoder.map(|encoder| encoder.start)
     }
 
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {

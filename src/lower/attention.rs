@@ -16,6 +16,8 @@ fn seen_constants(spec: &AttentionSpec) -> impl Iterator<Item = (&'static str, u
         Mask::Chunk(_) => constants::MASK_CHUNK,
         Mask::Full => constants::MASK_FULL,
         Mask::Near(_) => constants::MASK_NEAR,
+        Mask::Source => constants::MASK_SOURCE,
+        Mask::Answer => constants::MASK_ANSWER,
     };
     let rules = [
         (spec.soft_cap.is_some(), constants::RULE_SOFT_CAP),

@@ -147,6 +147,8 @@ pub struct DryRun<'a> {
     pub cache_types: (CacheType, CacheType),
     /// Positions of the longest sequence.
     pub len: usize,
+    /// The rows are those of sources, which an encoder sees; they have no output.
+    pub source: bool,
 }
 
 /// A dispatch of a dry run, with the buffers that its push constants name by name.
@@ -218,7 +220,8 @@ fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, &Lowered) -> T) -> 
     };
     let shape = Shape {
         rows,
-        outputs: run.outputs,
+        outputs: if run.source { 0 } else { run.outputs },
+        source: run.source,
         heads: policy::attn_heads(caps, target.all_attend_by_matrices(), run.len),
         decode_batch: run.decode_batch || rows == 1,
         megakernel: megakernel.is_some(),

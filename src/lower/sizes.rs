@@ -131,6 +131,8 @@ pub fn most_words(plan: &Plan) -> u64 {
 pub fn arena(target: &Target<'_>) -> u64 {
     let few = [1, 2, policy::GEMV_MAX_COLS, policy::GEMV_MAX_COLS + 1, policy::FEW_ROWS + 1, target.max_rows];
     let shapes = few.into_iter().flat_map(|rows| [true, false].map(|batch| shape(rows.min(target.max_rows), batch)));
+    let sources: &[bool] = if target.plan.encoder.is_some() { &[false, true] } else { &[false] };
+    let shapes = shapes.flat_map(|shape| sources.iter().map(move |source| Shape { source: *source, ..shape }));
     let lens = shapes.map(|shape| Placement::new(&fused(target, shape), target.max_rows, target.max_rows).len_bytes);
     lens.max().unwrap_or(0).max(Placement::new(target.plan, target.max_rows, target.max_rows).len_bytes)
 }

@@ -23,6 +23,8 @@ pub struct Shape {
     pub heads: usize,
     /// A decode batch: no two rows are of one sequence.
     pub decode_batch: bool,
+    /// Its rows are those of sources, which take the encoder's ops.
+    pub source: bool,
     /// Lets the megakernel do the ops of one row.
     pub megakernel: bool,
     /// Parts in which attention is a stage of it; 0 where attention is a dispatch.

@@ -122,6 +122,7 @@ pub mod stablelm;
 pub mod starcoder;
 pub mod starcoder2;
 pub mod step35;
+pub mod t5;
 pub mod t5encoder;
 pub mod talkie;
 pub mod xverse;
@@ -274,6 +275,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "starcoder", plan: starcoder::plan },
     Arch { name: "starcoder2", plan: starcoder2::plan },
     Arch { name: "step35", plan: step35::plan },
+    Arch { name: "t5", plan: t5::plan },
     Arch { name: "t5encoder", plan: t5encoder::plan },
     Arch { name: "talkie", plan: talkie::plan },
     Arch { name: "xverse", plan: xverse::plan },

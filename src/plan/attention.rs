@@ -16,6 +16,19 @@ pub enum Mask {
     Full,
     /// Of these, the ones up to so many positions before and behind its own.
     Near(usize),
+    /// All positions of the sequence's source, which are its first.
+    Source,
+    /// All after these, up to its own.
+    Answer,
+}
+
+/// What a sequence has, as far as masks ask for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Positions, the step's included.
+    pub held: usize,
+    /// Of which so many, the first ones, are those of its source.
+    pub source: usize,
 }
 
 impl Mask {
@@ -24,7 +37,7 @@ impl Mask {
         match self {
             Mask::Window(n) | Mask::Chunk(n) => n.max(1),
             Mask::Near(n) => n,
-            Mask::Causal | Mask::Full => 0,
+            Mask::Causal | Mask::Full | Mask::Source | Mask::Answer => 0,
         }
     }
 
@@ -33,19 +46,21 @@ impl Mask {
         matches!(self, Mask::Full | Mask::Near(_))
     }
 
-    /// Last position that a row at `pos` sees of a sequence that has `held`.
-    pub fn last(self, pos: usize, held: usize) -> usize {
+    /// Last position that a row at `pos` sees of its sequence.
+    pub fn last(self, pos: usize, Extent { held, source }: Extent) -> usize {
         match self {
+            Mask::Source => source.saturating_sub(1),
             Mask::Full => held.max(pos + 1) - 1,
             Mask::Near(n) => (held.max(pos + 1) - 1).min(pos.saturating_add(n)),
-            Mask::Causal | Mask::Window(_) | Mask::Chunk(_) => pos,
+            Mask::Causal | Mask::Window(_) | Mask::Chunk(_) | Mask::Answer => pos,
         }
     }
 
-    /// First position that a row at `pos` sees.
-    pub fn first(self, pos: usize) -> usize {
+    /// First position that a row at `pos` sees of its sequence.
+    pub fn first(self, pos: usize, Extent { source, .. }: Extent) -> usize {
         match self {
-            Mask::Causal | Mask::Full => 0,
+            Mask::Causal | Mask::Full | Mask::Source => 0,
+            Mask::Answer => source,
             Mask::Window(n) => (pos + 1).saturating_sub(n.max(1)),
             Mask::Near(n) => pos.saturating_sub(n),
             Mask::Chunk(n) => pos / n.max(1) * n.max(1),
@@ -138,21 +153,25 @@ mod tests {
 
     #[test]
     fn masks_begin_where_their_rules_say() {
-        let firsts = |mask: Mask| [0, 3, 4, 9].map(|pos| mask.first(pos));
+        let extent = Extent { held: 10, source: 3 };
+        let firsts = |mask: Mask| [0, 3, 4, 9].map(|pos| mask.first(pos, extent));
         assert_eq!(firsts(Mask::Causal), [0, 0, 0, 0]);
         assert_eq!(firsts(Mask::Window(4)), [0, 0, 1, 6]);
         assert_eq!(firsts(Mask::Chunk(4)), [0, 0, 4, 8]);
         assert_eq!(firsts(Mask::Near(2)), [0, 1, 2, 7]);
+        assert_eq!((firsts(Mask::Source), firsts(Mask::Answer)), ([0; 4], [3; 4]));
     }
 
     #[test]
     fn masks_end_where_their_rules_say() {
-        let lasts = |mask: Mask| [0, 3, 9].map(|pos| mask.last(pos, 10));
+        let extent = Extent { held: 10, source: 3 };
+        let lasts = |mask: Mask| [0, 3, 9].map(|pos| mask.last(pos, extent));
         assert_eq!(lasts(Mask::Causal), [0, 3, 9]);
         assert_eq!(lasts(Mask::Window(4)), [0, 3, 9]);
         assert_eq!(lasts(Mask::Full), [9, 9, 9]);
         assert_eq!(lasts(Mask::Near(2)), [2, 5, 9]);
-        assert_eq!(Mask::Full.last(4, 0), 4, "a row sees itself");
+        assert_eq!((lasts(Mask::Source), lasts(Mask::Answer)), ([2; 3], [0, 3, 9]));
+        assert_eq!(Mask::Full.last(4, Extent::default()), 4, "a row sees itself");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Builds a plan top to bottom: the methods that architecture files call, line by line.
 
 use super::{
-    Act, Arg, AttentionSpec, Cols, Dot, Gate, General, Join, LayerState, Map, MatPart, NormKind, Normalize, Op, Plan,
-    RopeNorm, Rows, TopK, Val, ValueInfo, Weight, WeightInfo,
+    Act, Arg, AttentionSpec, Cols, Dot, Encoder, Gate, General, Join, LayerState, Map, MatPart, NormKind, Normalize,
+    Op, Plan, RopeNorm, Rows, TopK, Val, ValueInfo, Weight, WeightInfo,
 };
 
 /// Builds a plan top to bottom.
@@ -10,12 +10,13 @@ pub struct Builder {
     ops: Vec<Op>,
     values: Vec<ValueInfo>,
     weights: Vec<WeightInfo>,
+    encoder: Option<Encoder>,
 }
 
 impl Builder {
     /// A builder over the weights an architecture declared.
     pub fn new(weights: Vec<WeightInfo>) -> Self {
-        Builder { ops: Vec::new(), values: Vec::new(), weights }
+        Builder { ops: Vec::new(), values: Vec::new(), weights, encoder: None }
     }
 
     fn value(&mut self, name: &'static str, width: usize, rows: Rows) -> Val {
@@ -120,6 +121,11 @@ impl Builder {
         out
     }
 
+    /// Ends the encoder, which gives `rows` `[n, dim]`. What follows is the decoder, whose texts begin with the id `start`.
+    pub fn encoded(&mut self, rows: Val, start: u32) {
+        self.encoder = Some(Encoder { ops: self.ops.len(), rows, start });
+    }
+
     /// Ends the plan: ids from the logits `[w, vocab]`. `layers` says what each layer keeps, `ropes` has the tables that
     /// layers rotate by.
     pub fn finish(
@@ -144,6 +150,7 @@ impl Builder {
             n_vocab,
             n_ctx_train,
             logits,
+            encoder: self.encoder,
         }
     }
 }

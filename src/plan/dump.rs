@@ -58,6 +58,8 @@ impl Plan {
             Mask::Chunk(n) => format!(" chunk {n}"),
             Mask::Full => " full".into(),
             Mask::Near(n) => format!(" near {n}"),
+            Mask::Source => " source".into(),
+            Mask::Answer => " answer".into(),
         };
         rules += &s.soft_cap.map_or(String::new(), |cap| format!(" soft cap {cap}"));
         rules += &s.sinks.map_or(String::new(), |w| format!(" sinks {}", self.weight(w)));
@@ -200,6 +202,12 @@ impl Plan {
 impl Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}, vocab {}", self.arch, self.states(), self.n_vocab)?;
-        self.ops.iter().try_for_each(|op| writeln!(f, "{}", self.line(op)))
+        for (i, op) in self.ops.iter().enumerate() {
+            if let Some(encoder) = self.encoder.filter(|encoder| encoder.ops == i) {
+                writeln!(f, "decoder, from id {}:", encoder.start)?;
+            }
+            writeln!(f, "{}", self.line(op))?;
+        }
+        Ok(())
     }
 }

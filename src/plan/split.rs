@@ -79,6 +79,9 @@ impl Plan {
     /// By op, the one value that it and those after it read of what is written before, if it is one of all rows and no state
     /// goes over.
     fn crossings(&self) -> Vec<Option<Val>> {
+        if self.encoder.is_some() {
+            return vec![None; self.ops.len()]; // a step takes ops of one part alone
+        }
         let value = |access: Access| if let Access::Value(v) = access { Some(v) } else { None };
         let state = |access: &Access| if let Access::State(layer) = access { Some(*layer) } else { None };
         let mut open = vec![false; self.ops.len()]; // a state that is read from here on is written before
@@ -100,9 +103,15 @@ impl Plan {
         over
     }
 
-    /// The plan up to what the product that gives logits takes: rows of the last norm in their place.
+    /// The plan up to what the product that gives logits takes: rows of the last norm in their place; of a plan with an encoder,
+    /// those of the encoder.
     #[must_use]
     pub fn embedding(mut self) -> Plan {
+        if let Some(encoder) = self.encoder {
+            let mut alone = self.encoder_alone(encoder);
+            alone.keep_what_is_used();
+            return alone;
+        }
         let head = self.ops.iter().position(|op| matches!(op, Op::MatMul { out, .. } if *out == self.logits));
         let Some(Op::MatMul { x, norm: None, .. }) = head.map(|at| &self.ops[at]) else { return self };
         let (x, at) = (*x, head.unwrap_or(0));

@@ -38,6 +38,8 @@ enum Change {
     Passed { store: usize, seq: usize, block: u32 },
     /// The sequence held so many positions.
     Held { seq: usize, old: usize },
+    /// The sequence got its source.
+    Source { seq: usize },
 }
 
 /// The books of all sequences.
@@ -46,6 +48,8 @@ pub struct Blocks {
     stores: Vec<Store>,
     /// Positions by sequence.
     held: Vec<usize>,
+    /// Of which so many, the first ones, are those of its source.
+    source: Vec<usize>,
     /// What the last admission changed, in order.
     changes: Vec<Change>,
     copies: Vec<BlockCopy>,
@@ -95,6 +99,7 @@ impl Blocks {
         Blocks {
             stores: stores.iter().map(store).collect(),
             held: vec![0; n_seqs],
+            source: vec![0; n_seqs],
             changes: Vec::new(),
             copies: Vec::new(),
             spans: Spans::new(n_seqs),
@@ -104,6 +109,11 @@ impl Blocks {
     /// Positions that a sequence holds.
     pub fn held(&self, seq: u32) -> usize {
         self.held.get(seq as usize).copied().unwrap_or(0)
+    }
+
+    /// Positions of a sequence's source; 0 if it has none.
+    pub fn source(&self, seq: u32) -> usize {
+        self.source.get(seq as usize).copied().unwrap_or(0)
     }
 
     /// Blocks of a sequence in a store.
@@ -127,6 +137,11 @@ impl Blocks {
         let admitted = (0..self.spans.spans.len()).try_for_each(|i| self.admit_span(self.spans.spans[i]));
         if admitted.is_err() {
             self.undo();
+        } else if rows.first().is_some_and(|row| row.token.is_source()) {
+            for Span { seq, to, .. } in &self.spans.spans {
+                self.source[*seq] = *to;
+                self.changes.push(Change::Source { seq: *seq });
+            }
         }
         admitted
     }
@@ -154,6 +169,7 @@ impl Blocks {
                     tables[seq].first -= 1;
                 }
                 Change::Held { seq, old } => self.held[seq] = old,
+                Change::Source { seq } => self.source[seq] = 0,
             }
         }
         self.copies.clear();
@@ -205,6 +221,10 @@ impl Blocks {
                 self.held[source]
             ));
         }
+        if n > 0 && n < self.source[source] {
+            let least = self.source[source];
+            return bad(format!("fork of sequence {from}: expected its whole source of {least} positions, found {n}"));
+        }
         let gone = |s: &Store| !s.rule.can_go_back(&s.tables[source], self.held[source], n);
         if self.stores.iter().any(gone) {
             return bad(format!("fork of sequence {from}: the state of its first {n} positions is no longer held"));
@@ -221,6 +241,7 @@ impl Blocks {
             store.tables[target] = table;
         }
         self.held[target] = n;
+        self.source[target] = if n > 0 { self.source[source] } else { 0 };
         Ok(())
     }
 
@@ -233,8 +254,10 @@ impl Blocks {
         if from >= held {
             return held;
         }
-        if self.stores.iter().any(|s| !s.rule.can_go_back(&s.tables[seq], held, from)) {
+        let amid = from < self.source[seq];
+        if amid || self.stores.iter().any(|s| !s.rule.can_go_back(&s.tables[seq], held, from)) {
             from = 0;
+            self.source[seq] = 0;
         }
         for store in &mut self.stores {
             let table = &mut store.tables[seq];
@@ -334,7 +357,7 @@ mod tests {
 
     /// All that admission may change.
     fn state(b: &Blocks) -> String {
-        format!("{:?} {:?}", b.stores, b.held)
+        format!("{:?} {:?} {:?}", b.stores, b.held, b.source)
     }
 
     #[test]

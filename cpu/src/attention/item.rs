@@ -1,7 +1,7 @@
 //! One item of attention: blocks of positions, a key/value head, and the queries that read it.
 
 use super::cache::{Cache, Elements};
-use super::{Queries, Scores, Seen, BLOCK};
+use super::{Bias, Queries, Scores, Seen, BLOCK};
 use crate::float::{Brain, Element, Float, Half, Single};
 use crate::simd::{entries, exp, Simd, LANES};
 use crate::Isa;
@@ -145,9 +145,9 @@ fn step(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, (at, block): (usize, u32), r
     for (i, state) in room.state.iter_mut().enumerate() {
         let (seen, head) = (&job.seen[i / group], job.kv_head * group + i % group);
         let p = &mut room.p[i * BLOCK..][..BLOCK];
-        let slope = rules.scores.slopes.get(head).copied().unwrap_or(0.0);
+        let bias = rules.scores.bias(head);
         // SAFETY: the instructions are there.
-        unsafe { soften(isa, p, rules.scores.soft_cap, slope, (at, seen), state) };
+        unsafe { soften(isa, p, rules.scores.soft_cap, bias, (at, seen), state) };
     }
     let v = match cache.v {
         Elements::Floats(float) if direct || float == Float::F32 => (float, values.as_ptr()),
@@ -179,7 +179,7 @@ entries! {
     /// Scores of 32 positions for all queries.
     fn scores(kind: Float, k: *const u8, q: *const f32, shape: (usize, usize), p: *mut f32) = scores_any;
     /// Scores of one query into terms of its softmax.
-    fn soften(p: &mut [f32], cap: Option<f32>, slope: f32, at: (usize, &Seen), state: &mut [f32; 3]) = soften_row;
+    fn soften(p: &mut [f32], cap: Option<f32>, bias: Bias<'_>, at: (usize, &Seen), state: &mut [f32; 3]) = soften_row;
     /// Adds values times terms to all results, which shrink first.
     fn mix(kind: Float, v: *const u8, p: *const f32, state: &[[f32; 3]], shape: (usize, usize), out: *mut f32) = mix_any;
 }
@@ -264,16 +264,14 @@ unsafe fn some_scores<S: Simd, E: Element, const N: usize>(k: *const u8, q: *con
 unsafe fn soften_row<S: Simd>(
     p: &mut [f32],
     cap: Option<f32>,
-    slope: f32,
+    bias: Bias<'_>,
     (at, seen): (usize, &Seen),
     state: &mut [f32; 3],
 ) {
     if let Some(cap) = cap {
         p.iter_mut().for_each(|p| *p = cap * (*p / cap).tanh());
     }
-    if slope != 0.0 {
-        p.iter_mut().enumerate().for_each(|(j, p)| *p -= slope * seen.pos.abs_diff(at + j) as f32);
-    }
+    bias.add(p, at, seen.pos);
     let from = seen.first.saturating_sub(at).min(BLOCK);
     let to = (seen.last + 1).saturating_sub(at).min(BLOCK).max(from);
     p[..from].fill(f32::NEG_INFINITY);

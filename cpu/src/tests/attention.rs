@@ -13,12 +13,23 @@ struct Case {
     soft_cap: Option<f32>,
     sinks: bool,
     alibi: bool,
+    /// Distance up to which numbers are added to scores; 0 for none.
+    reach: usize,
     /// Positions seen at most; 0 for all.
     window: usize,
 }
 
-const PLAIN: Case =
-    Case { heads: 4, kv_heads: 2, k_dim: 64, v_dim: 64, soft_cap: None, sinks: false, alibi: false, window: 0 };
+const PLAIN: Case = Case {
+    heads: 4,
+    kv_heads: 2,
+    k_dim: 64,
+    v_dim: 64,
+    soft_cap: None,
+    sinks: false,
+    alibi: false,
+    reach: 0,
+    window: 0,
+};
 
 /// Keys, values and queries of `held` positions, the last `rows` of which are rows of a step.
 struct Data {
@@ -27,6 +38,7 @@ struct Data {
     q: Vec<f32>,
     sinks: Vec<f32>,
     slopes: Vec<f32>,
+    biases: Vec<f32>,
 }
 
 impl Data {
@@ -37,6 +49,7 @@ impl Data {
             q: noise(3, rows * c.heads * c.k_dim),
             sinks: if c.sinks { noise(4, c.heads) } else { vec![] },
             slopes: if c.alibi { (0..c.heads).map(|h| 0.02 * (h + 1) as f32).collect() } else { vec![] },
+            biases: if c.reach > 0 { noise(5, c.heads * (2 * c.reach + 1)) } else { vec![] },
         }
     }
 
@@ -50,6 +63,9 @@ impl Data {
                     let k = &self.k[(j * c.kv_heads + kv) * c.k_dim..][..c.k_dim];
                     let x = scale * q.iter().zip(k).map(|(q, k)| q * k).sum::<f32>();
                     let x = c.soft_cap.map_or(x, |cap| cap * (x / cap).tanh());
+                    let behind = (j as isize - seen[i].pos as isize).clamp(-(c.reach as isize), c.reach as isize);
+                    let at = (h * (2 * c.reach + 1) + c.reach) as isize + behind;
+                    let x = x + self.biases.get(at as usize).copied().unwrap_or(0.0);
                     x - self.slopes.get(h).map_or(0.0, |s| s * (seen[i].pos.abs_diff(j)) as f32)
                 };
                 let p: Vec<f32> = (s.first..=s.last).map(score).collect();
@@ -84,7 +100,8 @@ fn error(c: &Case, isa: Isa, kind: Elements, (held, rows): (usize, usize)) -> f6
     let seen: Vec<Seen> = (0..rows).map(see).collect();
     let scale = 0.3;
     let sinks = c.sinks.then_some(&data.sinks[..]);
-    let scores = Scores { heads: c.heads, scale, soft_cap: c.soft_cap, sinks, slopes: &data.slopes };
+    let scores =
+        Scores { heads: c.heads, scale, soft_cap: c.soft_cap, sinks, slopes: &data.slopes, biases: &data.biases };
     let mut out = vec![f32::NAN; rows * c.heads * c.v_dim];
     let q = Queries { rows: &data.q, width: c.heads * c.k_dim };
     let run = Run { row: 0, rows, blocks: &blocks, first_block: 0 };
@@ -120,6 +137,7 @@ fn every_rule_agrees_with_plain_attention() {
         Case { soft_cap: Some(2.0), ..PLAIN },
         Case { sinks: true, ..PLAIN },
         Case { alibi: true, ..PLAIN },
+        Case { reach: 20, ..PLAIN },
         Case { heads: 6, kv_heads: 6, k_dim: 48, v_dim: 40, ..PLAIN },
         Case {
             heads: 16,
@@ -129,6 +147,7 @@ fn every_rule_agrees_with_plain_attention() {
             sinks: true,
             soft_cap: Some(5.0),
             alibi: true,
+            reach: 0,
             window: 600,
         },
     ];

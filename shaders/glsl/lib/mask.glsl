@@ -7,15 +7,19 @@ const float LOG2_E = 1.44269504;
 
 // Where the block table of a row is, of the layer's kind of state.
 uint table_of(uint row) { return step_table(params, row) + table_at; }
-// The first position that a row at `pos` sees.
-uint first_seen(uint pos) {
+// Positions of the source of a row's sequence.
+uint source_of(uint row) { return params.w[params.w[STEP_SOURCES_AT] + step_seq(params, row)]; }
+// The first position that a row, which is at `pos`, sees.
+uint first_seen(uint row, uint pos) {
+    if (MASK == MASK_ANSWER) return source_of(row);
     if (MASK == MASK_WINDOW) return pos + 1 - min(window, pos + 1);
     if (MASK == MASK_CHUNK) return pos / window * window;
     if (MASK == MASK_NEAR) return pos - min(window, pos);
     return 0;
 }
-// One past the last position that a row sees: its own, or the last of its sequence in this step.
+// One past the last position that a row sees: its own, the last of its sequence in this step, or that of its source.
 uint end_seen(uint row) {
+    if (MASK == MASK_SOURCE) return source_of(row);
     uint pos = step_pos(params, row);
     if (MASK != MASK_FULL && MASK != MASK_NEAR) return pos + 1;
     const uint most = MASK == MASK_NEAR ? pos + window : 0xffffffff;

@@ -27,7 +27,8 @@ impl Fast<'_> {
         self.acts_of = None;
         let plan = self.plan.clone();
         self.clock.start();
-        for (index, op) in plan.ops.iter().enumerate() {
+        let ops = plan.ops_of(rows.iter().any(|row| row.token.is_source()));
+        for (index, op) in ops.clone().zip(&plan.ops[ops]) {
             self.books.note_importance(&self.plan, &self.values, index);
             self.op(op, rows);
             self.clock.op();
@@ -258,8 +259,10 @@ impl Fast<'_> {
         let mut values = self.room(qkv, rows);
         let norms = [r.q_norm, r.k_norm].map(|w| w.map(|w| self.weights.vector(w)));
         let (hd, k_at, v_at, width) = (spec.head_dim, spec.heads * spec.head_dim, spec.v_at(), spec.qkv_width());
-        let pairs = self.plan.ropes[r.rope.table].len();
-        let (angles, isa, half) = (&self.state.angles[r.rope.table], self.cpu.isa, r.rope.dims / 2);
+        let (isa, half) = (self.cpu.isa, r.rope.dims / 2);
+        // Of what is not rotated there are no angles.
+        let pairs = if half > 0 { self.plan.ropes[r.rope.table].len() } else { 0 };
+        let angles = self.state.angles.get(r.rope.table).map_or(&[][..], Vec::as_slice);
         self.cpu.rows(&mut values, width, &|i, qkv| {
             let angles = &angles[i * pairs..][..pairs.min(half)];
             let mut normed = [0.0f32; crate::plan::MAX_HEAD_DIM];
@@ -296,7 +299,8 @@ impl Fast<'_> {
         let slopes: Vec<f32> =
             if spec.alibi.is_some() { (0..spec.heads).map(|h| spec.slope(h)).collect() } else { Vec::new() };
         let sinks = spec.sinks.map(|w| self.weights.vector(w));
-        let scores = Scores { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &slopes };
+        let biases = spec.biases.map_or(&[][..], |table| &self.plan.ropes[table]);
+        let scores = Scores { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &slopes, biases };
         if let Some(cache) = &self.state.caches[spec.layer] {
             let q = Queries { rows: &self.values[qkv.0], width: spec.qkv_width() };
             self.cpu.attend(cache, &scores, q, runs, &self.state.seen, &mut self.work, &mut result);

@@ -1,6 +1,6 @@
 //! What sequences keep: keys and values by layer, and what a step needs to find and rotate them.
 
-use crate::plan::{AttentionSpec, Plan};
+use crate::plan::{AttentionSpec, Extent, Op, Plan};
 use crate::session::{Blocks, KV_BLOCK};
 use crate::step::Row;
 use pumex_cpu::attention::{Cache, Elements, Place, Seen};
@@ -19,6 +19,8 @@ pub(super) struct State {
     pub caches: Vec<Option<Cache>>,
     /// By table of RoPE: sine and cosine of each pair, `[rows, pairs]`.
     pub angles: Vec<Vec<(f32, f32)>>,
+    /// By table, whether something is rotated by it: others are biases of attention.
+    rotates: Vec<bool>,
     pub places: Vec<Place>,
     pub spans: Vec<Span>,
     pub seen: Vec<Seen>,
@@ -32,6 +34,7 @@ impl State {
         State {
             caches: plan.layers.iter().map(cache).collect(),
             angles: vec![Vec::new(); plan.ropes.len()],
+            rotates: (0..plan.ropes.len()).map(|table| plan.ops.iter().any(|op| rotates(op, table))).collect(),
             places: Vec::new(),
             spans: Vec::new(),
             seen: Vec::new(),
@@ -57,7 +60,8 @@ impl State {
                 _ => self.spans.push(Span { row: i, rows: 1, seq }),
             }
         }
-        for (angles, table) in self.angles.iter_mut().zip(&plan.ropes) {
+        let tables = self.angles.iter_mut().zip(&plan.ropes).zip(&self.rotates).filter(|(_, rotates)| **rotates);
+        for ((angles, table), _) in tables {
             angles.clear();
             angles.extend(rows.iter().flat_map(|row| table.iter().map(|freq| (row.pos as f32 * freq).sin_cos())));
         }
@@ -67,9 +71,15 @@ impl State {
     pub fn look(&mut self, spec: &AttentionSpec, blocks: &Blocks, rows: &[Row]) {
         let seen = |row: &Row| {
             let pos = row.pos as usize;
-            Seen { pos, first: spec.mask.first(pos), last: spec.mask.last(pos, blocks.held(row.seq)) }
+            let extent = Extent { held: blocks.held(row.seq), source: blocks.source(row.seq) };
+            Seen { pos, first: spec.mask.first(pos, extent), last: spec.mask.last(pos, extent) }
         };
         self.seen.clear();
         self.seen.extend(rows.iter().map(seen));
     }
+}
+
+/// Whether an op rotates by a table.
+fn rotates(op: &Op, table: usize) -> bool {
+    matches!(op, Op::RopeKv { rope, .. } if rope.rope.dims > 0 && rope.rope.table == table)
 }

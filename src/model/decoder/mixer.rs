@@ -155,7 +155,7 @@ pub fn state(f: &Family, l: &Layer, mix: Mix) -> LayerState {
         Mix::Attention => {
             let window = match l.mask {
                 Mask::Window(n) | Mask::Chunk(n) => Some(n),
-                Mask::Causal | Mask::Full | Mask::Near(_) => None,
+                Mask::Causal | Mask::Full | Mask::Near(_) | Mask::Source | Mask::Answer => None,
             };
             LayerState::KeysValues(KvSpec { kv_heads: l.kv_heads, k_dim: l.k_dim, v_dim: l.v_dim, window })
         }
