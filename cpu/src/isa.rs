@@ -11,13 +11,18 @@ pub enum Isa {
     AvxVnni,
     /// AVX-512 F, BW, VL, DQ and VNNI.
     Avx512,
+    /// The same with dot products of brains (BF16), which columns of a prompt are rounded to where the weights are such.
+    Avx512Bf16,
     /// 64-bit ARM with dot products of bytes.
     Neon,
+    /// The same with products of matrices of bytes.
+    NeonI8mm,
 }
 
 impl Isa {
     /// All of them, the plainest first.
-    pub const ALL: [Isa; 5] = [Isa::Portable, Isa::Avx2, Isa::AvxVnni, Isa::Avx512, Isa::Neon];
+    pub const ALL: [Isa; 7] =
+        [Isa::Portable, Isa::Avx2, Isa::AvxVnni, Isa::Avx512, Isa::Avx512Bf16, Isa::Neon, Isa::NeonI8mm];
 
     /// Whether this machine has them.
     pub fn is_here(self) -> bool {
@@ -36,6 +41,10 @@ impl Isa {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vnni")
             }
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Bf16 => Isa::Avx512.is_here() && is_x86_feature_detected!("avx512bf16"),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonI8mm => Isa::Neon.is_here() && std::arch::is_aarch64_feature_detected!("i8mm"),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => {
                 std::arch::is_aarch64_feature_detected!("neon") && std::arch::is_aarch64_feature_detected!("dotprod")
@@ -57,7 +66,9 @@ impl Isa {
             Isa::Avx2 => "AVX2",
             Isa::AvxVnni => "AVX-VNNI",
             Isa::Avx512 => "AVX-512 VNNI",
+            Isa::Avx512Bf16 => "AVX-512 VNNI BF16",
             Isa::Neon => "NEON",
+            Isa::NeonI8mm => "NEON I8MM",
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod layout;
 mod matrix;
 mod measure;
 mod pack;
+mod panel;
 mod pool;
 mod product;
 pub mod rows;
