@@ -16,7 +16,6 @@ pub mod layout;
 mod matrix;
 mod measure;
 mod pack;
-mod panel;
 mod pool;
 mod product;
 pub mod rows;

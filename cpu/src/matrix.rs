@@ -7,16 +7,13 @@ use crate::formats;
 use crate::layout::Layout;
 use crate::simd::LANES;
 use crate::stored::{pack_rows, Shape, Stored};
-use crate::{panel, tile, Isa, Pool};
+use crate::{tile, Isa, Pool};
 use pumex_quant::{Format, FormatId};
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 
 /// Most tiles that an item of a product has.
 pub(crate) const MOST_TILES: usize = 8;
-
-/// So many columns are worth laying rows of floats side by side.
-const SIDE_BY_SIDE: usize = 4;
 
 /// Where the weights are.
 enum Store<'a> {
@@ -56,8 +53,7 @@ pub(crate) struct Scratch {
     tile: Vec<Line>,
     /// Where columns lie.
     acts: Vec<*const u8>,
-    floats: Vec<*const f32>,
-    words: Vec<*const u32>,
+    columns: Vec<*const u8>,
 }
 
 #[derive(Clone, Copy)]
@@ -282,83 +278,47 @@ impl<'a> Matrix<'a> {
     ) {
         let row_bytes = self.cols * kind.bytes();
         let held = data.len() / row_bytes;
-        if columns.len() >= SIDE_BY_SIDE {
-            return self.panels(isa, kind, data, (part, tile, tiles), x, columns, (out, scratch));
-        }
-        scratch.floats.clear();
-        let row = |c: &u32| x.floats[*c as usize * self.cols..][..self.cols].as_ptr();
-        scratch.floats.extend(columns.iter().map(row));
+        let column = |c: &u32| &x.floats[*c as usize * self.cols..][..self.cols];
+        let rounds = float::rounds(isa, kind, columns.len());
+        let Scratch { codes, columns: pointers, .. } = scratch;
+        let some = if rounds { float::SOME } else { columns.len() };
         let count = (tiles * LANES).min(self.rows - tile * LANES);
-        let mut done = 0;
-        while done < count {
-            let first = (part * self.rows + tile * LANES + done) % held;
-            let rows = (count - done).min(held - first);
-            let data = &data[first * row_bytes..][..rows * row_bytes];
-            let of = float::Rows { first: data.as_ptr(), rows, cols: self.cols, apart: tiles * LANES };
-            // SAFETY: the instructions are there; `data` has the rows, each of `floats` the columns, and `out` was measured by
-            // the caller: 16 floats per column and tile, of which these are rows `done..done + rows`.
-            unsafe { float::times(isa, kind, of, &scratch.floats, out[done..].as_mut_ptr()) };
-            done += rows;
-        }
-    }
-
-    /// Likewise of several columns: rows side by side.
-    fn panels(
-        &self,
-        isa: Isa,
-        kind: Float,
-        data: &[u8],
-        (part, tile, tiles): (usize, usize, usize),
-        x: &Input<'_>,
-        columns: &[u32],
-        (out, scratch): (&mut [f32], &mut Scratch),
-    ) {
-        let row_bytes = self.cols * kind.bytes();
-        let held = data.len() / row_bytes;
-        let pairs = panel::has_pairs(isa, kind);
-        let words = panel::words(self.cols, pairs);
-        let bytes = panel::tile_bytes(words);
-        let Scratch { tile: laid, codes, words: list, .. } = scratch;
-        for first in (0..tiles).step_by(2) {
-            let count = (tiles - first).min(2);
-            let laid = Scratch::room(laid, count * bytes);
-            for (t, laid) in laid.chunks_exact_mut(bytes).enumerate() {
-                let row = |i: usize| {
-                    let row = (tile + first + t) * LANES + i;
-                    let at = || (part * self.rows + row) % held * row_bytes;
-                    if row < self.rows {
-                        data[at()..][..row_bytes].as_ptr()
-                    } else {
-                        std::ptr::null()
-                    }
-                };
-                let rows: [*const u8; LANES] = std::array::from_fn(row);
-                // SAFETY: the instructions are there; each row has the columns or is null, and the tile was measured for them.
-                unsafe { panel::lay_rows(isa, kind, pairs, &rows, self.cols, laid.as_mut_ptr()) };
-            }
-            let of = panel::Panel { first: laid.as_ptr(), tiles: count, words };
-            let apart = tiles * LANES;
-            for (i, some) in columns.chunks(panel::SOME).enumerate() {
-                list.clear();
-                let column = |c: &u32| x.floats[*c as usize * self.cols..][..self.cols].as_ptr();
-                let out = out[i * panel::SOME * apart + first * LANES..].as_mut_ptr();
+        for (i, columns) in columns.chunks(some).enumerate() {
+            pointers.clear();
+            if rounds {
                 #[cfg(target_arch = "x86_64")]
-                if pairs {
-                    let row = 4 * words.next_multiple_of(LANES);
-                    let room = Scratch::room(codes, some.len() * row);
-                    for (c, room) in some.iter().zip(room.chunks_exact_mut(row)) {
-                        // SAFETY: the instructions are there, and room for the row in whole vectors.
-                        unsafe { panel::to_pairs(column(c), self.cols, room.as_mut_ptr()) };
-                        list.push(room.as_ptr().cast());
+                {
+                    let bytes = 2 * self.cols.next_multiple_of(2 * LANES);
+                    let room = Scratch::room(codes, columns.len() * bytes);
+                    for (c, room) in columns.iter().zip(room.chunks_exact_mut(bytes)) {
+                        // SAFETY: the instructions are there, and room for whole vectors.
+                        unsafe { float::round(column(c), room.as_mut_ptr()) };
+                        pointers.push(room.as_ptr());
                     }
-                    // SAFETY: likewise; panel and columns have the words, and `out` was measured by the caller.
-                    unsafe { panel::times_pairs(of, list, out, apart) };
-                    continue;
                 }
-                let _ = &codes;
-                list.extend(some.iter().map(|c| column(c).cast::<u32>()));
-                // SAFETY: the instructions are there; panel and columns have the words, and `out` was measured by the caller.
-                unsafe { panel::times(isa, of, list, out, apart) };
+            } else {
+                pointers.extend(columns.iter().map(|c| column(c).as_ptr().cast::<u8>()));
+            }
+            let out = &mut out[i * some * tiles * LANES..];
+            let mut done = 0;
+            while done < count {
+                let first = (part * self.rows + tile * LANES + done) % held;
+                let rows = (count - done).min(held - first);
+                let data = &data[first * row_bytes..][..rows * row_bytes];
+                let of = float::Rows { first: data.as_ptr(), rows, cols: self.cols, apart: tiles * LANES };
+                let out = out[done..].as_mut_ptr();
+                // SAFETY: the instructions are there; `data` has the rows, each of `pointers` the columns, and `out` was measured by
+                // the caller: 16 floats per column and tile, of which these are rows `done..done + rows`.
+                unsafe {
+                    #[cfg(target_arch = "x86_64")]
+                    if rounds {
+                        float::times_brains(of, pointers, out);
+                        done += rows;
+                        continue;
+                    }
+                    float::times(isa, kind, of, pointers, out);
+                }
+                done += rows;
             }
         }
     }
