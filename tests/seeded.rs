@@ -27,7 +27,7 @@ pub struct Recipe {
     pub keys: BTreeMap<String, Json>,
     /// Dimensions, columns first.
     pub tensors: BTreeMap<String, Vec<u64>>,
-    ids: Vec<u32>,
+    pub ids: Vec<u32>,
     /// Of each row of `rows`, every `every`-th column.
     rows: Vec<usize>,
     every: usize,
@@ -120,7 +120,8 @@ impl Recipe {
         bytes
     }
 
-    fn gguf(&self, name: &'static str) -> Gguf {
+    /// The same, to run.
+    pub fn gguf(&self, name: &'static str) -> Gguf {
         Gguf::from_static(name, self.bytes().leak()).unwrap()
     }
 
@@ -143,7 +144,8 @@ impl Recipe {
     }
 }
 
-fn recipes() -> Vec<(&'static str, Recipe)> {
+/// All of the folder, by name.
+pub fn recipes() -> Vec<(&'static str, Recipe)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/seeded");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();

@@ -8,7 +8,7 @@ mod state;
 mod weights;
 
 use super::books::Books;
-use super::general::States;
+use super::general::{Spare, States};
 use crate::gguf::Gguf;
 use crate::plan::{Plan, Weight};
 use crate::sample::SamplerOptions;
@@ -81,6 +81,10 @@ pub struct Fast<'a> {
     /// Columns of a value, group by group.
     groups: Vec<f32>,
     work: Work,
+    /// Memory of general ops.
+    spare: Spare,
+    /// Groups of a scan's heads.
+    scan_groups: Vec<usize>,
     /// Indices of output rows.
     wanted: Vec<usize>,
     clock: Clock,
@@ -172,6 +176,8 @@ impl<'a> Fast<'a> {
             choices: Choices::default(),
             groups: Vec::new(),
             work: Work::default(),
+            spare: Spare::default(),
+            scan_groups: Vec::new(),
             wanted: Vec::new(),
             clock: Clock::default(),
             plan: Arc::new(plan),
