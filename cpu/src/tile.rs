@@ -117,6 +117,8 @@ pub(crate) struct Form<'a> {
     pub layout: &'a Layout,
     /// Columns.
     pub cols: usize,
+    /// Whether memory is asked for ahead.
+    pub asks: bool,
 }
 
 /// Bytes ahead that memory is asked for: what arrives while it takes to come.
@@ -142,7 +144,7 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8,
         let scales_at = together * 64 * U::VECTORS;
         let bytes = scales_at + (together * G::KIND.cell_bytes() + G::KIND.super_bytes()).next_multiple_of(64);
         while left > 0 {
-            for line in (scales_at..bytes).step_by(64) {
+            for line in (scales_at..if form.asks { bytes } else { 0 }).step_by(64) {
                 S::prefetch(group.wrapping_add(AHEAD + line));
             }
             let above = group.add(scales_at);
@@ -155,7 +157,7 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8,
             for cell in 0..together.min(left) {
                 let codes = group.add(64 * U::VECTORS * cell);
                 let s = above.add(G::KIND.super_bytes() + cell * G::KIND.cell_bytes());
-                for v in 0..U::VECTORS {
+                for v in 0..if form.asks { U::VECTORS } else { 0 } {
                     S::prefetch(codes.wrapping_add(AHEAD + 64 * v));
                 }
                 let scale = a.add(SCALE).cast::<f32>().read();
