@@ -132,7 +132,7 @@ fn parts_of_every_family_are_the_whole_wherever_the_layers_are_parted() {
         let chunk = if plan.looks_ahead() { ids.len() } else { 7 };
         let truth = logits(&mut reference(&gguf), ids, chunk);
         for layer in 1..plan.layers.len() {
-            let cut = plan.first_op(layer).unwrap_or_else(|| panic!("{name} has a layer {layer}"));
+            let Some(cut) = plan.first_op(layer) else { continue }; // without weights
             let parts = plan.segments(|i, _| i < cut, 256);
             if parts.len() < 2 {
                 whole.push((name, layer));
