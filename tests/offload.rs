@@ -106,7 +106,7 @@ fn sequences_of_a_model_in_two_parts_sample_fork_and_go_back() {
 
 /// The parts of a model one after the other, each on the reference.
 fn through(gguf: &Gguf, parts: &[(bool, Plan)], ids: &[u32], chunk: usize) -> Vec<f32> {
-    let runner = |(_, plan): &(bool, Plan)| Reference::new(gguf, plan.clone(), 256, 1, 256);
+    let runner = |(_, plan): &(bool, Plan)| Reference::new(gguf, plan.clone(), 1024, 1, 256);
     let (mut runners, mut all) = (parts.iter().map(runner).collect::<Vec<_>>(), Vec::new());
     for (n, some) in ids.chunks(chunk).enumerate() {
         let mut rows = rows(0, n * chunk, some);
