@@ -281,6 +281,8 @@ impl<'a> Matrix<'a> {
         let column = |c: &u32| &x.floats[*c as usize * self.cols..][..self.cols];
         let rounds = float::rounds(isa, kind, columns.len());
         let Scratch { codes, columns: pointers, .. } = scratch;
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = codes;
         let some = if rounds { float::SOME } else { columns.len() };
         let count = (tiles * LANES).min(self.rows - tile * LANES);
         for (i, columns) in columns.chunks(some).enumerate() {
