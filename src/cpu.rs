@@ -33,6 +33,7 @@ pub struct Reference<'a> {
     session: Session,
     caches: Vec<SeqCache>,
     states: States,
+    spare: general::Spare,
     values: Vec<Vec<f32>>,
     /// What steps of a later part of a model start from.
     from_host: Vec<f32>,
@@ -50,6 +51,7 @@ impl<'a> Reference<'a> {
         Reference {
             caches: (0..n_seqs).map(|_| plan.layers.iter().map(|_| layer()).collect()).collect(),
             states: States::new(&plan, n_seqs),
+            spare: general::Spare::default(),
             session: Session::new(limits, &Stores::of(&plan.layers).sized(blocks, n_seqs, n_ctx, max_rows))
                 .encoding(plan.encoder.is_some()),
             values: vec![Vec::new(); plan.values.len()],

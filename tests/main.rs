@@ -1,6 +1,7 @@
 //! One test binary, linked once; a line per module.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod allocations;
 mod answers;
 mod attention;
 mod cli;
@@ -38,3 +39,7 @@ mod text;
 mod upload;
 mod util;
 mod vulkan;
+
+/// Only counts, for `allocations`.
+#[global_allocator]
+static COUNTING: pumex_cpu::allocations::Counting = pumex_cpu::allocations::Counting;

@@ -1,12 +1,14 @@
 //! A model in two parts: the first layers on the CPU, the others on a device, must be what either alone is.
 
+use crate::seeded::recipes;
 use crate::util::{demo_path, device, exhaustive, fixture, logits, nmse, options, reference, rows, sample};
+use pumex::cpu::Reference;
 use pumex::engine::{self, CacheType, Offload, Options, Override};
 use pumex::gguf::Gguf;
 use pumex::model;
 use pumex::plan::{Op, Plan};
 use pumex::sample::{SampleRequest, SamplerOptions};
-use pumex::step::{Row, RowOutput, Runner, Token, Want};
+use pumex::step::{Output, Row, RowOutput, Runner, Token, Want};
 use pumex::vk::DeviceKind;
 use regex::Regex;
 use std::path::Path;
@@ -100,6 +102,79 @@ fn sequences_of_a_model_in_two_parts_sample_fork_and_go_back() {
     runner.fork(0, 1, 6).unwrap();
     let both = runner.run(&[rows(0, 6, &[9]), rows(1, 6, &[9])].concat(), Want::Logits).unwrap().logits;
     assert!(nmse(&both[..4096], &both[4096..]) < 1e-9);
+}
+
+/// The parts of a model one after the other, each on the reference.
+fn through(gguf: &Gguf, parts: &[(bool, Plan)], ids: &[u32], chunk: usize) -> Vec<f32> {
+    let runner = |(_, plan): &(bool, Plan)| Reference::new(gguf, plan.clone(), 1024, 1, 256);
+    let (mut runners, mut all) = (parts.iter().map(runner).collect::<Vec<_>>(), Vec::new());
+    for (n, some) in ids.chunks(chunk).enumerate() {
+        let mut rows = rows(0, n * chunk, some);
+        let mut output = Output::default();
+        for runner in &mut runners {
+            runner.fill_rows(&output.logits);
+            output = runner.run(&rows, Want::Logits).unwrap();
+            (0..).zip(&mut rows).for_each(|(i, row)| row.token = Token::Id(i));
+        }
+        all.extend(output.logits);
+    }
+    all
+}
+
+/// Layers that hand on more than the residual (a first value, the embedding, shared keys) go with their neighbours where no cut can be.
+#[test]
+fn parts_of_every_family_are_the_whole_wherever_the_layers_are_parted() {
+    let (mut splits, mut whole) = (0, Vec::new());
+    for (name, recipe) in recipes() {
+        let gguf = recipe.gguf(name);
+        let plan = model::plan(&gguf).unwrap();
+        let ids = &recipe.ids[..recipe.ids.len().min(12)];
+        let chunk = if plan.looks_ahead() { ids.len() } else { 7 };
+        let truth = logits(&mut reference(&gguf), ids, chunk);
+        for layer in 1..plan.layers.len() {
+            let Some(cut) = plan.first_op(layer) else { continue }; // without weights
+            let parts = plan.segments(|i, _| i < cut, 256);
+            if parts.len() < 2 {
+                whole.push((name, layer));
+                continue;
+            }
+            let error = nmse(&through(&gguf, &parts, ids, chunk), &truth);
+            assert!(error < 1e-12, "{name}, parted at layer {layer} of {}: NMSE {error:e}", plan.layers.len());
+            splits += 1;
+        }
+    }
+    println!("{splits} splits; these stay whole: {whole:?}");
+    assert!(splits > 100);
+}
+
+/// The same between the CPU and a device, of families whose layers hand on several values.
+#[test]
+fn families_that_hand_on_several_values_run_on_both_or_say_why_not() {
+    let names = ["rwkv7", "talkie", "gemma3n", "gemma4", "arwkv7"];
+    let found: Vec<_> = recipes().into_iter().filter(|(name, _)| names.contains(name)).collect();
+    for (name, recipe) in found.iter().take(if exhaustive() { names.len() } else { 1 }) {
+        let gguf = recipe.gguf(name);
+        let plan = model::plan(&gguf).unwrap();
+        let ids = &recipe.ids[..recipe.ids.len().min(12)];
+        let truth = logits(&mut reference(&gguf), ids, 12);
+        for on_gpu in 1..plan.layers.len() {
+            let Some(device) = device(false) else { return };
+            let way = Options { activations: None, ..options(CacheType::F32) };
+            let mut runner = match Offload::new(&gguf, &plan, device, on_gpu, &way, &mut |_, _| ()) {
+                Ok(runner) => runner,
+                Err(refused) => {
+                    assert!(refused.to_string().contains("expected a model that can be parted there"), "{refused}");
+                    println!("{name}, {on_gpu} layers: {refused}");
+                    continue;
+                }
+            };
+            for chunk in [1, 12] {
+                let error = nmse(&logits(&mut runner, ids, chunk), &truth);
+                println!("{name}, {on_gpu} layers, chunks of {chunk}: NMSE {error:.2e}");
+                assert!(error < BOUND, "{name}, {on_gpu} layers, chunks of {chunk}: NMSE {error:e}");
+            }
+        }
+    }
 }
 
 /// The parts that overrides make of a plan, with whether they run on the CPU: names of their weights.

@@ -47,7 +47,9 @@ impl Choice {
     }
 
     fn truth(&self, logits: &[f32]) -> Vec<f32> {
-        route(logits, self.used, self.scale, &self.scales)
+        let mut out = vec![0.0; 4 * self.used];
+        route(logits, self.used, self.scale, &self.scales.each_ref().map(|s| s.as_deref()), &mut out);
+        out
     }
 
     /// Asserts that the device's route of a row is the reference's: ids and scales to the bit, weights nearly.

@@ -28,7 +28,7 @@ pub struct Recipe {
     pub keys: BTreeMap<String, Json>,
     /// Dimensions, columns first.
     pub tensors: BTreeMap<String, Vec<u64>>,
-    ids: Vec<u32>,
+    pub ids: Vec<u32>,
     /// Of each row of `rows`, every `every`-th column from `from` on.
     rows: Vec<usize>,
     every: usize,

@@ -23,7 +23,7 @@ fn main() {
         println!("read: {:.1} GB/s ({})", 8.0 * words.len() as f64 / seconds / 1e9, sum.into_inner());
     }
     drop(words);
-    for name in ["Q4_K", "Q6_K", "Q4_0", "Q8_0", "IQ4_XS", "IQ2_XS", "IQ3_S", "F16"] {
+    for name in ["Q4_K", "Q6_K", "Q4_0", "Q8_0", "IQ4_XS", "IQ2_XS", "IQ3_S", "F16", "BF16"] {
         let Some(format) = pumex_quant::FORMATS.iter().find(|f| f.name == name) else { continue };
         let x: Vec<f32> = (0..columns * cols).map(|i| (i * 37 % 101) as f32 - 50.0).collect();
         let row = cols / format.block_len * format.block_bytes;

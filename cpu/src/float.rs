@@ -1,6 +1,7 @@
 //! Products with matrices of floats, row by row as files have them.
 
 use crate::simd::{entries, Simd, LANES};
+use crate::Isa;
 
 /// What the elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,40 +56,91 @@ elements! {
     Brain, 2, |S, p| S::brains(p.cast()), f32::from_bits(u32::from(p.cast::<u16>().read_unaligned()) << 16);
 }
 
+/// How rows of weights meet columns of the input, some elements at a time.
+trait Way<S: Simd> {
+    /// Of one row.
+    type W: Copy;
+    /// Of one column.
+    type X: Copy;
+    /// Elements that meet at a time.
+    const STEP: usize;
+    /// Bytes of an element of a row, of a column.
+    const BYTES: [usize; 2];
+    unsafe fn row(p: *const u8) -> Self::W;
+    unsafe fn column(p: *const u8) -> Self::X;
+    unsafe fn add(w: Self::W, x: Self::X, sum: S::F) -> S::F;
+    /// The product of one element each.
+    unsafe fn one(w: *const u8, x: *const u8) -> f32;
+}
+
+/// Everything becomes floats.
+struct Widened<E>(std::marker::PhantomData<E>);
+
+impl<S: Simd, E: Element> Way<S> for Widened<E> {
+    type W = S::F;
+    type X = S::F;
+    const STEP: usize = LANES;
+    const BYTES: [usize; 2] = [E::BYTES, 4];
+
+    #[inline(always)]
+    unsafe fn row(p: *const u8) -> S::F {
+        // SAFETY: the caller answers for the instructions and for 16 elements.
+        unsafe { E::load::<S>(p) }
+    }
+
+    #[inline(always)]
+    unsafe fn column(p: *const u8) -> S::F {
+        // SAFETY: likewise.
+        unsafe { S::load(p.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(w: S::F, x: S::F, sum: S::F) -> S::F {
+        // SAFETY: the caller answers for the instructions.
+        unsafe { S::fma(w, x, sum) }
+    }
+
+    #[inline(always)]
+    unsafe fn one(w: *const u8, x: *const u8) -> f32 {
+        // SAFETY: the caller answers for an element each.
+        unsafe { E::one(w) * Single::one(x) }
+    }
+}
+
 /// `R` rows times `N` columns of `cols` elements, sums in registers.
 ///
 /// # Safety
 /// As of [`Simd`]; `rows` and `x` have `cols` elements each.
 #[inline(always)]
-unsafe fn block<S: Simd, E: Element, const R: usize, const N: usize>(
+unsafe fn block<S: Simd, T: Way<S>, const R: usize, const N: usize>(
     rows: [*const u8; R],
-    x: [*const f32; N],
+    x: &[*const u8],
     cols: usize,
 ) -> [[f32; N]; R] {
     // SAFETY: the caller answers for the instructions and for what is read.
     unsafe {
+        let [row_bytes, column_bytes] = T::BYTES;
+        let x: [*const u8; N] = std::array::from_fn(|n| x[n]);
         let mut sums = [[S::splat(0.0); N]; R];
-        let whole = cols / LANES * LANES;
-        let mut at = 0;
-        while at < whole {
-            let mut columns = [S::splat(0.0); N];
-            for n in 0..N {
-                columns[n] = S::load(x[n].add(at));
+        let whole = cols / T::STEP * T::STEP;
+        for at in (0..whole).step_by(T::STEP) {
+            let mut columns = [T::column(x[0].add(at * column_bytes)); N];
+            for n in 1..N {
+                columns[n] = T::column(x[n].add(at * column_bytes));
             }
             for r in 0..R {
-                let w = E::load::<S>(rows[r].add(at * E::BYTES));
+                let w = T::row(rows[r].add(at * row_bytes));
                 for n in 0..N {
-                    sums[r][n] = S::fma(w, columns[n], sums[r][n]);
+                    sums[r][n] = T::add(w, columns[n], sums[r][n]);
                 }
             }
-            at += LANES;
         }
         let mut out = [[0.0; N]; R];
         for r in 0..R {
             for n in 0..N {
                 let mut sum = S::total(sums[r][n]);
                 for i in whole..cols {
-                    sum += E::one(rows[r].add(i * E::BYTES)) * *x[n].add(i);
+                    sum += T::one(rows[r].add(i * row_bytes), x[n].add(i * column_bytes));
                 }
                 out[r][n] = sum;
             }
@@ -106,43 +158,63 @@ pub(crate) struct Rows {
     pub apart: usize,
 }
 
+/// Columns that all rows meet before the next come: they stay in the cache.
+pub(crate) const SOME: usize = 24;
+
 /// # Safety
 /// As of [`block`], for all rows and columns.
 #[inline(always)]
-unsafe fn all<S: Simd, E: Element>(of: Rows, x: &[*const f32], out: *mut f32) {
-    // SAFETY: the caller answers for the instructions and for what is read and written.
-    unsafe {
-        let row = |r: usize| of.first.add(r * of.cols * E::BYTES);
+unsafe fn all<S: Simd, T: Way<S>>(of: Rows, x: &[*const u8], out: *mut f32) {
+    for (i, x) in x.chunks(SOME).enumerate() {
         let mut r = 0;
         while r < of.rows {
-            let four = of.rows - r >= 4;
-            let mut n = 0;
-            while n < x.len() {
-                let to = out.add(n * of.apart + r);
-                if four && S::COLUMNS >= 4 && x.len() - n >= 4 {
-                    let found = block::<S, E, 4, 4>(
-                        [row(r), row(r + 1), row(r + 2), row(r + 3)],
-                        [x[n], x[n + 1], x[n + 2], x[n + 3]],
-                        of.cols,
-                    );
-                    for (r, sums) in found.iter().enumerate() {
-                        for (n, sum) in sums.iter().enumerate() {
-                            to.add(n * of.apart + r).write(*sum);
-                        }
-                    }
-                    n += 4;
-                } else if four {
-                    let found = block::<S, E, 4, 1>([row(r), row(r + 1), row(r + 2), row(r + 3)], [x[n]], of.cols);
-                    for (r, sums) in found.iter().enumerate() {
-                        to.add(r).write(sums[0]);
-                    }
-                    n += 1;
+            // SAFETY: the caller answers for the instructions and for what is read and written.
+            unsafe {
+                let out = out.add(i * SOME * of.apart + r);
+                let first = of.first.add(r * of.cols * T::BYTES[0]);
+                if of.rows - r >= 4 {
+                    some::<S, T, 4>(first, of, x, out);
+                    r += 4;
                 } else {
-                    to.write(block::<S, E, 1, 1>([row(r)], [x[n]], of.cols)[0][0]);
-                    n += 1;
+                    some::<S, T, 1>(first, of, x, out);
+                    r += 1;
                 }
             }
-            r += if four { 4 } else { 1 };
+        }
+    }
+}
+
+/// `R` rows from `first` on.
+///
+/// # Safety
+/// As of [`block`], for all columns.
+#[inline(always)]
+unsafe fn some<S: Simd, T: Way<S>, const R: usize>(first: *const u8, of: Rows, x: &[*const u8], out: *mut f32) {
+    // SAFETY: the caller answers for the instructions and for what is read and written.
+    unsafe {
+        let rows: [*const u8; R] = std::array::from_fn(|r| first.add(r * of.cols * T::BYTES[0]));
+        let mut n = 0;
+        while n < x.len() {
+            let out = out.add(n * of.apart);
+            if R == 4 && S::COLUMNS >= 4 && x.len() - n >= 4 {
+                put(block::<S, T, R, 4>(rows, &x[n..], of.cols), out, of.apart);
+                n += 4;
+            } else {
+                put(block::<S, T, R, 1>(rows, &x[n..], of.cols), out, of.apart);
+                n += 1;
+            }
+        }
+    }
+}
+
+/// # Safety
+/// There is room for `R` sums of each of `N` columns, `apart` floats apart.
+#[inline(always)]
+unsafe fn put<const R: usize, const N: usize>(sums: [[f32; N]; R], out: *mut f32, apart: usize) {
+    for (r, sums) in sums.iter().enumerate() {
+        for (n, sum) in sums.iter().enumerate() {
+            // SAFETY: the caller answers for the room.
+            unsafe { out.add(n * apart + r).write(*sum) };
         }
     }
 }
@@ -150,18 +222,97 @@ unsafe fn all<S: Simd, E: Element>(of: Rows, x: &[*const f32], out: *mut f32) {
 /// # Safety
 /// As of [`block`], for all rows and columns.
 #[inline(always)]
-unsafe fn any<S: Simd>(kind: Float, of: Rows, x: &[*const f32], out: *mut f32) {
+unsafe fn any<S: Simd>(kind: Float, of: Rows, x: &[*const u8], out: *mut f32) {
     // SAFETY: the caller answers for the instructions and for what is read and written.
     unsafe {
         match kind {
-            Float::F32 => all::<S, Single>(of, x, out),
-            Float::F16 => all::<S, Half>(of, x, out),
-            Float::Bf16 => all::<S, Brain>(of, x, out),
+            Float::F32 => all::<S, Widened<Single>>(of, x, out),
+            Float::F16 => all::<S, Widened<Half>>(of, x, out),
+            Float::Bf16 => all::<S, Widened<Brain>>(of, x, out),
         }
     }
 }
 
 entries! {
-    /// Rows of floats times columns.
-    pub(crate) fn times(kind: Float, of: Rows, x: &[*const f32], out: *mut f32) = any;
+    /// Rows of floats times columns of f32.
+    pub(crate) fn times(kind: Float, of: Rows, x: &[*const u8], out: *mut f32) = any;
+}
+
+/// Whether products of several columns take these as brains, too.
+pub(crate) fn rounds(isa: Isa, kind: Float, columns: usize) -> bool {
+    isa == Isa::Avx512Bf16 && kind == Float::Bf16 && columns >= 4
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use brains::{round, times_brains};
+
+/// Rows and columns of brains, of which AVX-512 multiplies pairs.
+#[cfg(target_arch = "x86_64")]
+mod brains {
+    use super::{all, Brain, Element, Rows, Way};
+    use crate::simd::{Avx512, LANES};
+    use std::arch::x86_64::*;
+
+    struct Pairs;
+
+    impl Way<Avx512> for Pairs {
+        type W = __m512bh;
+        type X = __m512bh;
+        const STEP: usize = 2 * LANES;
+        const BYTES: [usize; 2] = [2, 2];
+
+        #[inline(always)]
+        unsafe fn row(p: *const u8) -> __m512bh {
+            // SAFETY: the caller answers for the instructions and for 32 elements; all bits are some brains.
+            unsafe { std::mem::transmute(_mm512_loadu_si512(p.cast())) }
+        }
+
+        #[inline(always)]
+        unsafe fn column(p: *const u8) -> __m512bh {
+            // SAFETY: likewise.
+            unsafe { Self::row(p) }
+        }
+
+        #[inline(always)]
+        unsafe fn add(w: __m512bh, x: __m512bh, sum: __m512) -> __m512 {
+            // SAFETY: the caller answers for the instructions.
+            unsafe { _mm512_dpbf16_ps(sum, w, x) }
+        }
+
+        #[inline(always)]
+        unsafe fn one(w: *const u8, x: *const u8) -> f32 {
+            // SAFETY: the caller answers for an element each.
+            unsafe { Brain::one(w) * Brain::one(x) }
+        }
+    }
+
+    /// Rows of brains times columns of such.
+    ///
+    /// # Safety
+    /// The machine is [`crate::Isa::Avx512Bf16`]; the rest is as of [`super::times`].
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512bf16")]
+    pub(crate) unsafe fn times_brains(of: Rows, x: &[*const u8], out: *mut f32) {
+        // SAFETY: the instructions are enabled here; the rest is the caller's.
+        unsafe { all::<Avx512, Pairs>(of, x, out) }
+    }
+
+    /// Rounds floats to brains, two bytes each.
+    ///
+    /// # Safety
+    /// The machine is [`crate::Isa::Avx512Bf16`]; `out` has room for whole vectors of 32.
+    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+    pub(crate) unsafe fn round(x: &[f32], out: *mut u8) {
+        let load = |at: usize| {
+            let left = x.len().saturating_sub(at).min(LANES);
+            // SAFETY: no more floats than there are.
+            unsafe { _mm512_maskz_loadu_ps(((1u32 << left) - 1) as u16, x.as_ptr().wrapping_add(at)) }
+        };
+        for at in (0..x.len()).step_by(2 * LANES) {
+            // SAFETY: the instructions are there, and room for whole vectors.
+            unsafe {
+                let pairs: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(load(at + LANES), load(at)));
+                _mm512_storeu_si512(out.add(2 * at).cast(), pairs);
+            }
+        }
+    }
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::needless_range_loop, clippy::too_many_arguments)]
 
 mod acts;
+pub mod allocations;
 pub mod attention;
 mod buffer;
 mod float;

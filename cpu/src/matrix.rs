@@ -53,7 +53,7 @@ pub(crate) struct Scratch {
     tile: Vec<Line>,
     /// Where columns lie.
     acts: Vec<*const u8>,
-    floats: Vec<*const f32>,
+    columns: Vec<*const u8>,
 }
 
 #[derive(Clone, Copy)]
@@ -214,7 +214,7 @@ impl<'a> Matrix<'a> {
         (out, scratch): (&mut [f32], &mut Scratch),
     ) {
         assert_eq!(x.acts.cols(), self.cols, "columns of the matrix");
-        let form = tile::Form { layout, cols: self.cols };
+        let form = tile::Form { layout, cols: self.cols, asks: crate::isa::asks_ahead() };
         let bytes = layout.tile_bytes(self.cols);
         if let [column] = columns {
             // SAFETY: the instructions are there; `packed` has `tiles` tiles, the row a record per cell, `out` 16 floats per tile.
@@ -278,20 +278,50 @@ impl<'a> Matrix<'a> {
     ) {
         let row_bytes = self.cols * kind.bytes();
         let held = data.len() / row_bytes;
-        scratch.floats.clear();
-        let row = |c: &u32| x.floats[*c as usize * self.cols..][..self.cols].as_ptr();
-        scratch.floats.extend(columns.iter().map(row));
+        let column = |c: &u32| &x.floats[*c as usize * self.cols..][..self.cols];
+        let rounds = float::rounds(isa, kind, columns.len());
+        let Scratch { codes, columns: pointers, .. } = scratch;
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = codes;
+        let some = if rounds { float::SOME } else { columns.len() };
         let count = (tiles * LANES).min(self.rows - tile * LANES);
-        let mut done = 0;
-        while done < count {
-            let first = (part * self.rows + tile * LANES + done) % held;
-            let rows = (count - done).min(held - first);
-            let data = &data[first * row_bytes..][..rows * row_bytes];
-            let of = float::Rows { first: data.as_ptr(), rows, cols: self.cols, apart: tiles * LANES };
-            // SAFETY: the instructions are there; `data` has the rows, each of `floats` the columns, and `out` was measured by
-            // the caller: 16 floats per column and tile, of which these are rows `done..done + rows`.
-            unsafe { float::times(isa, kind, of, &scratch.floats, out[done..].as_mut_ptr()) };
-            done += rows;
+        for (i, columns) in columns.chunks(some).enumerate() {
+            pointers.clear();
+            if rounds {
+                #[cfg(target_arch = "x86_64")]
+                {
+                    let bytes = 2 * self.cols.next_multiple_of(2 * LANES);
+                    let room = Scratch::room(codes, columns.len() * bytes);
+                    for (c, room) in columns.iter().zip(room.chunks_exact_mut(bytes)) {
+                        // SAFETY: the instructions are there, and room for whole vectors.
+                        unsafe { float::round(column(c), room.as_mut_ptr()) };
+                        pointers.push(room.as_ptr());
+                    }
+                }
+            } else {
+                pointers.extend(columns.iter().map(|c| column(c).as_ptr().cast::<u8>()));
+            }
+            let out = &mut out[i * some * tiles * LANES..];
+            let mut done = 0;
+            while done < count {
+                let first = (part * self.rows + tile * LANES + done) % held;
+                let rows = (count - done).min(held - first);
+                let data = &data[first * row_bytes..][..rows * row_bytes];
+                let of = float::Rows { first: data.as_ptr(), rows, cols: self.cols, apart: tiles * LANES };
+                let out = out[done..].as_mut_ptr();
+                // SAFETY: the instructions are there; `data` has the rows, each of `pointers` the columns, and `out` was measured by
+                // the caller: 16 floats per column and tile, of which these are rows `done..done + rows`.
+                unsafe {
+                    #[cfg(target_arch = "x86_64")]
+                    if rounds {
+                        float::times_brains(of, pointers, out);
+                        done += rows;
+                        continue;
+                    }
+                    float::times(isa, kind, of, pointers, out);
+                }
+                done += rows;
+            }
         }
     }
 }

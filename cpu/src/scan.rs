@@ -119,6 +119,11 @@ impl Scan<'_> {
     }
 }
 
+thread_local! {
+    /// Memory of a thread for what a row fades by.
+    static FADES: std::cell::RefCell<Vec<f32>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
 /// Where results go.
 struct Out<'a> {
     parts: &'a Parts<f32>,
@@ -164,7 +169,8 @@ impl Cpu {
         let each = units.div_ceil(4 * self.pool.threads()).max(1);
         self.pool.each(units.div_ceil(each), &|item| {
             let mut window = windows.then(|| Window::new(kd, slice));
-            let mut fades = vec![0.0; 2 * kd];
+            let mut fades = FADES.take();
+            fades.resize(2 * kd, 0.0);
             for unit in item * each..units.min((item + 1) * each) {
                 let (head, v) = (unit / slices, unit % slices * slice);
                 let v = v..vd.min(v + slice);
@@ -178,6 +184,7 @@ impl Cpu {
                     }
                 }
             }
+            FADES.set(fades);
         });
     }
 }

@@ -19,7 +19,7 @@ pub use avx2::{Avx2, AvxVnni};
 #[cfg(target_arch = "x86_64")]
 pub use avx512::Avx512;
 #[cfg(target_arch = "aarch64")]
-pub use neon::Neon;
+pub use neon::{Neon, NeonI8mm};
 pub use portable::Portable;
 
 /// Rows of a tile, and lanes of a vector.
@@ -36,6 +36,8 @@ pub trait Simd: Copy + 'static {
     type F: Copy;
     /// Columns that a product's sums stay in registers for.
     const COLUMNS: usize;
+    /// Whether columns are multiplied two at a time, by [`Simd::dot_two`].
+    const TWO: bool = false;
 
     /// Asks for the cache line at `p`, which need not be there.
     unsafe fn prefetch(p: *const u8);
@@ -84,6 +86,15 @@ pub trait Simd: Copy + 'static {
     unsafe fn dot(sum: Self::I, u: Self::B, a: *const i8) -> Self::I;
     /// Likewise of the weights `u - 128`.
     unsafe fn dot_biased(sum: Self::I, u: Self::B, a: *const i8) -> Self::I;
+    /// Adds the products of eight weights of each row, below 128 or, if biased, of these less 128, with eight codes of two columns. Four
+    /// are in each of `u`; which lane has what sum is known to [`Simd::columns`] alone.
+    unsafe fn dot_two<const BIASED: bool>(sums: [Self::I; 2], _u: [Self::B; 2], _a: [*const i8; 2]) -> [Self::I; 2] {
+        sums
+    }
+    /// The sums of each column.
+    unsafe fn columns(sums: [Self::I; 2]) -> [Self::I; 2] {
+        sums
+    }
     /// Sums of integers.
     unsafe fn add_sums(a: Self::I, b: Self::I) -> Self::I;
     /// As floats.
@@ -208,6 +219,13 @@ macro_rules! entries {
                 // SAFETY: the instructions are enabled here; the rest is the caller's.
                 unsafe { $body::<$crate::simd::Neon>($($a),*) }
             }
+            #[cfg(target_arch = "aarch64")]
+            #[target_feature(enable = "neon,dotprod,i8mm")]
+            #[allow(clippy::too_many_arguments)]
+            unsafe fn neon_i8mm($($a: $t),*) $(-> $r)? {
+                // SAFETY: the instructions are enabled here; the rest is the caller's.
+                unsafe { $body::<$crate::simd::NeonI8mm>($($a),*) }
+            }
             // SAFETY: the caller has seen that the machine has the instructions; the rest is the caller's, too.
             unsafe {
                 match isa {
@@ -216,9 +234,11 @@ macro_rules! entries {
                     #[cfg(target_arch = "x86_64")]
                     $crate::Isa::AvxVnni => avx_vnni($($a),*),
                     #[cfg(target_arch = "x86_64")]
-                    $crate::Isa::Avx512 => avx512($($a),*),
+                    $crate::Isa::Avx512 | $crate::Isa::Avx512Bf16 => avx512($($a),*),
                     #[cfg(target_arch = "aarch64")]
                     $crate::Isa::Neon => neon($($a),*),
+                    #[cfg(target_arch = "aarch64")]
+                    $crate::Isa::NeonI8mm => neon_i8mm($($a),*),
                     _ => $body::<$crate::simd::Portable>($($a),*),
                 }
             }

@@ -117,6 +117,8 @@ pub(crate) struct Form<'a> {
     pub layout: &'a Layout,
     /// Columns.
     pub cols: usize,
+    /// Whether memory is asked for ahead.
+    pub asks: bool,
 }
 
 /// Bytes ahead that memory is asked for: what arrives while it takes to come.
@@ -142,7 +144,7 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8,
         let scales_at = together * 64 * U::VECTORS;
         let bytes = scales_at + (together * G::KIND.cell_bytes() + G::KIND.super_bytes()).next_multiple_of(64);
         while left > 0 {
-            for line in (scales_at..bytes).step_by(64) {
+            for line in (scales_at..if form.asks { bytes } else { 0 }).step_by(64) {
                 S::prefetch(group.wrapping_add(AHEAD + line));
             }
             let above = group.add(scales_at);
@@ -155,7 +157,7 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8,
             for cell in 0..together.min(left) {
                 let codes = group.add(64 * U::VECTORS * cell);
                 let s = above.add(G::KIND.super_bytes() + cell * G::KIND.cell_bytes());
-                for v in 0..U::VECTORS {
+                for v in 0..if form.asks { U::VECTORS } else { 0 } {
                     S::prefetch(codes.wrapping_add(AHEAD + 64 * v));
                 }
                 let scale = a.add(SCALE).cast::<f32>().read();
@@ -310,16 +312,38 @@ unsafe fn block<S: Simd, const R: usize, const N: usize, const GROUPS: usize, co
                         }
                     }
                 }
-                for c in g * 8 / GROUPS..(g + 1) * 8 / GROUPS {
-                    let mut w = [S::splat_byte(0); R];
-                    for (w, codes) in w.iter_mut().zip(codes) {
-                        *w = S::bytes(codes.add((8 * cell + c) * 64));
-                    }
-                    for n in 0..N {
-                        let x = acts[n].add(cell * RECORD + 4 * c).cast::<i8>();
+                let chunks = g * 8 / GROUPS..(g + 1) * 8 / GROUPS;
+                if S::TWO && N.is_multiple_of(2) {
+                    for c in chunks.step_by(2) {
                         for r in 0..R {
-                            dots[r][n] =
-                                if MIN { S::dot(dots[r][n], w[r], x) } else { S::dot_biased(dots[r][n], w[r], x) };
+                            let w = codes[r].add((8 * cell + c) * 64);
+                            let w = [S::bytes(w), S::bytes(w.add(64))];
+                            for n in (0..N).step_by(2) {
+                                let x = [0, 1].map(|i| acts[n + i].wrapping_add(cell * RECORD + 4 * c).cast::<i8>());
+                                let sums = [dots[r][n], dots[r][n + 1]];
+                                let sums =
+                                    if MIN { S::dot_two::<false>(sums, w, x) } else { S::dot_two::<true>(sums, w, x) };
+                                [dots[r][n], dots[r][n + 1]] = sums;
+                            }
+                        }
+                    }
+                    for r in 0..R {
+                        for n in (0..N).step_by(2) {
+                            [dots[r][n], dots[r][n + 1]] = S::columns([dots[r][n], dots[r][n + 1]]);
+                        }
+                    }
+                } else {
+                    for c in chunks {
+                        let mut w = [S::splat_byte(0); R];
+                        for (w, codes) in w.iter_mut().zip(codes) {
+                            *w = S::bytes(codes.add((8 * cell + c) * 64));
+                        }
+                        for n in 0..N {
+                            let x = acts[n].add(cell * RECORD + 4 * c).cast::<i8>();
+                            for r in 0..R {
+                                dots[r][n] =
+                                    if MIN { S::dot(dots[r][n], w[r], x) } else { S::dot_biased(dots[r][n], w[r], x) };
+                            }
                         }
                     }
                 }

@@ -8,7 +8,7 @@ mod state;
 mod weights;
 
 use super::books::Books;
-use super::general::States;
+use super::general::{Spare, States};
 use crate::gguf::Gguf;
 use crate::plan::{Plan, Weight};
 use crate::sample::SamplerOptions;
@@ -83,6 +83,10 @@ pub struct Fast<'a> {
     work: Work,
     /// Rates and decays of a scan, `[n, heads]` each.
     steps: [Vec<f32>; 2],
+    /// Memory of general ops.
+    spare: Spare,
+    /// Groups of a scan's heads.
+    scan_groups: Vec<usize>,
     /// Indices of output rows.
     wanted: Vec<usize>,
     clock: Clock,
@@ -175,6 +179,8 @@ impl<'a> Fast<'a> {
             groups: Vec::new(),
             work: Work::default(),
             steps: Default::default(),
+            spare: Spare::default(),
+            scan_groups: Vec::new(),
             wanted: Vec::new(),
             clock: Clock::default(),
             plan: Arc::new(plan),

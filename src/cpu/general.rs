@@ -44,6 +44,28 @@ impl States {
     }
 }
 
+/// Memory that ops work in, kept from op to op and step to step.
+#[derive(Debug, Default)]
+pub struct Spare {
+    floats: Vec<Vec<f32>>,
+    spans: Vec<Span>,
+}
+
+impl Spare {
+    /// So many zeros.
+    fn take(&mut self, len: usize) -> Vec<f32> {
+        let mut floats = self.floats.pop().unwrap_or_default();
+        floats.clear();
+        floats.resize(len, 0.0);
+        floats
+    }
+
+    /// Takes memory back that [`Spare::take`] gave, or as much.
+    fn give(&mut self, floats: Vec<f32>) {
+        self.floats.push(floats);
+    }
+}
+
 /// What an op works on.
 pub struct Env<'a> {
     /// The plan.
@@ -60,9 +82,12 @@ pub struct Env<'a> {
     pub floats: &'a dyn Floats,
     /// How rows are gone over.
     pub each: &'a EachRow<'a>,
+    /// Memory to work in.
+    pub spare: &'a mut Spare,
 }
 
 /// Rows of one sequence that follow each other in a step.
+#[derive(Clone, Copy, Debug)]
 struct Span {
     seq: u32,
     from: usize,
@@ -108,13 +133,13 @@ impl Env<'_> {
         Self: Sync,
     {
         let rows = self.rows_of(out.val);
-        let mut result = vec![0.0; rows * groups * len];
+        let mut result = self.spare.take(rows * groups * len);
         (self.each)(&mut result, groups * len, &|row, out| f(self, row, out));
-        self.place(out, groups, len, &result);
+        self.place(out, groups, len, result);
     }
 
     /// Puts `[rows, groups * len]` into columns of a value.
-    fn place(&mut self, out: Cols, groups: usize, len: usize, result: &[f32]) {
+    fn place(&mut self, out: Cols, groups: usize, len: usize, result: Vec<f32>) {
         let (rows, width) = (self.rows_of(out.val), self.width(out.val));
         let value = &mut self.values[out.val.0];
         value.resize(rows * width, 0.0);
@@ -123,6 +148,13 @@ impl Env<'_> {
                 row[out.at + g * out.stride..][..len].copy_from_slice(result);
             }
         }
+        self.spare.give(result);
+    }
+
+    /// In place of all of a value.
+    fn replace(&mut self, out: Val, result: Vec<f32>) {
+        let old = std::mem::replace(&mut self.values[out.0], result);
+        self.spare.give(old);
     }
 
     /// `len` columns of group `g` in a row of a value.
@@ -130,8 +162,10 @@ impl Env<'_> {
         &self.values[c.val.0][row * self.width(c.val) + c.at + g * c.stride..][..len]
     }
 
-    fn spans(&self) -> Vec<Span> {
-        let mut spans: Vec<Span> = Vec::new();
+    /// To be put back into `spare`.
+    fn spans(&mut self) -> Vec<Span> {
+        let mut spans = std::mem::take(&mut self.spare.spans);
+        spans.clear();
         for (i, row) in self.rows.iter().enumerate() {
             match spans.last_mut() {
                 Some(span) if span.seq == row.seq => span.rows += 1,

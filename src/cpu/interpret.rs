@@ -104,8 +104,13 @@ impl Reference<'_> {
 
     fn route(&mut self, logits: Val, top_k: TopK, scale: f32, scales: &[Option<Weight>; 3], out: Val) {
         let scales = scales.map(|s| s.map(|w| self.vector(w)));
+        let scales = scales.each_ref().map(|s| s.as_deref());
         let rows = self.values[logits.0].chunks_exact(top_k.n_expert);
-        self.values[out.0] = rows.flat_map(|row| ops::route(row, top_k.k, scale, &scales)).collect();
+        let mut result = vec![0.0; rows.len() * 4 * top_k.k];
+        for (row, out) in rows.zip(result.chunks_exact_mut(4 * top_k.k)) {
+            ops::route(row, top_k.k, scale, &scales, out);
+        }
+        self.values[out.0] = result;
     }
 
     fn gated_experts(
@@ -196,10 +201,10 @@ impl Reference<'_> {
     }
 
     fn general(&mut self, op: &General, rows: &[Row], wanted: &[usize]) {
-        let Self { gguf, plan, states, values, .. } = self;
+        let Self { gguf, plan, states, values, spare, .. } = self;
         let floats = Stored { gguf, plan };
         let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| ops::for_rows(out, width, f);
-        Env { plan, rows, wanted, values, states, floats: &floats, each: &each }.run(op);
+        Env { plan, rows, wanted, values, states, floats: &floats, each: &each, spare }.run(op);
     }
 
     fn sample(&mut self, logits: Val, rows: &[Row], wanted: &[usize]) {

@@ -3,6 +3,7 @@
 use crate::plan::{AttentionSpec, Extent, Rope, RopeStyle, LEAST_SUM};
 use pumex_quant::Format;
 use rayon::prelude::*;
+use std::cell::RefCell;
 
 /// A stored matrix `[rows, cols]`.
 pub struct Matrix<'a> {
@@ -106,32 +107,49 @@ impl Route {
     }
 }
 
-/// The `used` largest of `softmax(logits)` scaled to sum up to `scale`: `[4 * used]` as the plan's op has it.
-pub fn route(logits: &[f32], used: usize, scale: f32, scales: &[Option<Vec<f32>>; 3]) -> Vec<f32> {
-    let mut order: Vec<usize> = (0..logits.len()).collect();
-    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+/// Indices of the `used` largest, largest first, the first of equals before the others; into `order`.
+pub fn largest_of(scores: &[f32], used: usize, order: &mut Vec<usize>) {
+    order.clear();
+    order.extend(0..scores.len());
+    let before = |a: &usize, b: &usize| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b));
+    if used > 0 && used < order.len() {
+        order.select_nth_unstable_by(used - 1, before);
+    }
     order.truncate(used);
+    order.sort_unstable_by(before);
+}
+
+thread_local! {
+    static ORDER: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The `used` largest of `softmax(logits)` scaled to sum up to `scale`: `out [4 * used]` as the plan's op has it.
+pub fn route(logits: &[f32], used: usize, scale: f32, scales: &[Option<&[f32]>; 3], out: &mut [f32]) {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let all: f32 = logits.iter().map(|l| (l - max).exp()).sum();
-    let weight = |e: &usize| (logits[*e] - max).exp() / all;
-    let sum = order.iter().map(weight).sum::<f32>().max(LEAST_SUM);
-    let of = |i: usize, e: &usize| scales[i].as_ref().map_or(1.0, |s| s[*e]);
-    let ids = order.iter().map(|e| f32::from_bits(*e as u32));
-    let weights = order.iter().map(|e| weight(e) / sum * scale * of(2, e));
-    ids.chain(weights).chain(order.iter().map(|e| of(0, e))).chain(order.iter().map(|e| of(1, e))).collect()
+    let weight = |e: usize| (logits[e] - max).exp() / all;
+    ORDER.with_borrow_mut(|order| {
+        largest_of(logits, used, order);
+        let sum = order.iter().map(|e| weight(*e)).sum::<f32>().max(LEAST_SUM);
+        let of = |i: usize, e: usize| scales[i].map_or(1.0, |s| s[e]);
+        for (slot, &e) in order.iter().enumerate() {
+            out[slot] = f32::from_bits(e as u32);
+            out[used + slot] = weight(e) / sum * scale * of(2, e);
+            out[2 * used + slot] = of(0, e);
+            out[3 * used + slot] = of(1, e);
+        }
+    });
 }
 
 /// Rotates the first `rope.dims` elements of a head by `pos * inv_freq`.
 pub fn rope(head: &mut [f32], pos: u32, rope: Rope, inv_freq: &[f32]) {
-    let turns: Vec<(f32, f32)> =
-        inv_freq.iter().take(rope.dims / 2).map(|freq| (pos as f32 * freq).sin_cos()).collect();
-    turn(head, rope, &turns);
+    turn(head, rope, inv_freq.iter().map(|freq| (pos as f32 * freq).sin_cos()));
 }
 
 /// Likewise, by sine and cosine of each pair.
-pub fn turn(head: &mut [f32], rope: Rope, turns: &[(f32, f32)]) {
+pub fn turn(head: &mut [f32], rope: Rope, turns: impl Iterator<Item = (f32, f32)>) {
     let half = rope.dims / 2;
-    for (i, (sin, cos)) in turns.iter().enumerate().take(half) {
+    for (i, (sin, cos)) in turns.enumerate().take(half) {
         let (a, b) = match rope.style {
             RopeStyle::Norm => (2 * i, 2 * i + 1),
             RopeStyle::Neox => (i, i + half),

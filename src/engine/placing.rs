@@ -50,7 +50,8 @@ pub(super) fn segments(plan: &Plan, on_gpu: usize, overrides: &[Override], max_r
     let ops = plan.ops.len();
     let cut = match plan.layers.len().saturating_sub(on_gpu) {
         0 => 0,
-        layer => plan.first_op(layer).unwrap_or(ops),
+        // A layer may have no weights.
+        layer => (layer..plan.layers.len()).find_map(|layer| plan.first_op(layer)).unwrap_or(ops),
     };
     let named = |name: &str| overrides.iter().find(|rule| rule.pattern.is_match(name)).is_some_and(|rule| rule.on_cpu);
     let named: Vec<bool> = plan.weights.iter().map(|w| named(&w.name)).collect();

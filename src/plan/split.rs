@@ -33,8 +33,9 @@ impl Plan {
 
     /// The first op that reads a weight of the layer.
     pub fn first_op(&self, layer: usize) -> Option<usize> {
-        let name = format!("blk.{layer}.");
-        self.ops.iter().position(|op| op.weights().iter().any(|w| self.weights[w.0].name.starts_with(&name)))
+        let names = [format!("blk.{layer}."), format!("enc.blk.{layer}.")];
+        let of_layer = |w: &Weight| names.iter().any(|name| self.weights[w.0].name.starts_with(name));
+        self.ops.iter().position(|op| op.weights().iter().any(of_layer))
     }
 
     /// Runs of ops that each go to one of two devices, in order: `there` says which ops must go to the second. Ops that no cut

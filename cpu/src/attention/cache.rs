@@ -109,26 +109,35 @@ impl Cache {
         let (k_bytes, v_bytes, block_bytes) = (self.k_bytes(), self.v_bytes(), self.block_bytes());
         let (kv_heads, k_dim, v_dim, v_pad, k, v) =
             (self.kv_heads, self.k_dim, self.v_dim, self.v_pad(), self.k, self.v);
-        let slabs: Vec<Parts<u8>> = self.slabs.iter_mut().map(|s| Parts::new(s.bytes_mut())).collect();
-        let head = |h: usize| {
-            for (i, place) in places.iter().enumerate() {
-                let (keys, values) = row(i);
-                let (block, offset) = (place.block as usize, place.offset);
-                let at = block % SLAB * block_bytes;
-                // SAFETY: a head's bytes are written by the one thread that has the head.
-                let to = unsafe { slabs[block / SLAB].part(at + h * k_bytes, k_bytes) };
-                put_keys(k, &keys[h * k_dim..][..k_dim], offset, to);
-                // SAFETY: likewise.
-                let to = unsafe { slabs[block / SLAB].part(at + kv_heads * k_bytes + h * v_bytes, v_bytes) };
-                let row_bytes = v.bytes(v_pad);
-                put_row(v, &values[h * v_dim..][..v_dim], &mut to[offset * row_bytes..][..row_bytes]);
-            }
+        // A head's keys and values of place `i`, into its bytes of the block.
+        let put = |h: usize, i: usize, keys_to: &mut [u8], values_to: &mut [u8]| {
+            let ((keys, values), offset) = (row(i), places[i].offset);
+            put_keys(k, &keys[h * k_dim..][..k_dim], offset, keys_to);
+            let row_bytes = v.bytes(v_pad);
+            put_row(v, &values[h * v_dim..][..v_dim], &mut values_to[offset * row_bytes..][..row_bytes]);
         };
         if places.len() < 4 {
-            (0..kv_heads).for_each(head);
-        } else {
-            cpu.pool.each(kv_heads, &head);
+            for (i, place) in places.iter().enumerate() {
+                let (slab, at) = (place.block as usize / SLAB, place.block as usize % SLAB * block_bytes);
+                let block = &mut self.slabs[slab].bytes_mut()[at..][..block_bytes];
+                let (keys, values) = block.split_at_mut(kv_heads * k_bytes);
+                for h in 0..kv_heads {
+                    put(h, i, &mut keys[h * k_bytes..][..k_bytes], &mut values[h * v_bytes..][..v_bytes]);
+                }
+            }
+            return;
         }
+        let slabs: Vec<Parts<u8>> = self.slabs.iter_mut().map(|s| Parts::new(s.bytes_mut())).collect();
+        cpu.pool.each(kv_heads, &|h| {
+            for (i, place) in places.iter().enumerate() {
+                let (slab, at) = (&slabs[place.block as usize / SLAB], place.block as usize % SLAB * block_bytes);
+                // SAFETY: a head's bytes are written by the one thread that has the head.
+                let keys = unsafe { slab.part(at + h * k_bytes, k_bytes) };
+                // SAFETY: likewise, and they are others than those of keys.
+                let values = unsafe { slab.part(at + kv_heads * k_bytes + h * v_bytes, v_bytes) };
+                put(h, i, keys, values);
+            }
+        });
     }
 }
 

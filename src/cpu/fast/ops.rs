@@ -17,6 +17,8 @@ use std::borrow::Cow;
 
 /// Matrices that one loop multiplies with.
 const FEW: usize = 4;
+/// Sequences of a step that need no list of their own in memory.
+const FEW_SPANS: usize = 32;
 
 impl Fast<'_> {
     /// Runs all ops for `rows`.
@@ -156,11 +158,11 @@ impl Fast<'_> {
 
     fn route(&mut self, logits: Val, top_k: TopK, scale: f32, scales: &[Option<Weight>; 3], out: Val) {
         let mut result = self.room(out, self.rows_of(logits));
-        let scales = scales.map(|s| s.map(|w| self.weights.vector(w).to_vec()));
+        let scales = scales.map(|s| s.map(|w| self.weights.vector(w)));
         let logits = &self.values[logits.0];
         self.cpu.rows(&mut result, 4 * top_k.k, &|i, out| {
             let row = &logits[i * top_k.n_expert..][..top_k.n_expert];
-            out.copy_from_slice(&plain::route(row, top_k.k, scale, &scales));
+            plain::route(row, top_k.k, scale, &scales, out);
         });
         self.put(out, result);
     }
@@ -244,10 +246,10 @@ impl Fast<'_> {
             General::ExpertsMatMul(e) => return self.experts_matmul(e),
             _ => {}
         }
-        let Self { plan, states, values, wanted, weights, cpu, gguf, .. } = self;
+        let Self { plan, states, values, wanted, weights, cpu, gguf, spare, .. } = self;
         let floats = Held { gguf, plan, weights };
         let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| cpu.rows(out, width, f);
-        Env { plan, rows, wanted, values, states, floats: &floats, each: &each }.run(op);
+        Env { plan, rows, wanted, values, states, floats: &floats, each: &each, spare }.run(op);
         if self.acts_of == Some(op.out().0) {
             self.acts_of = None;
         }
@@ -293,14 +295,14 @@ impl Fast<'_> {
             Run { row: span.row, rows: span.rows, blocks: &table.blocks, first_block: table.first }
         };
         let spans = &self.state.spans;
-        let one = spans.first().map(run);
-        let several: Vec<Run<'_>> = if spans.len() > 1 { spans.iter().map(run).collect() } else { Vec::new() };
-        let runs = if spans.len() > 1 { &several[..] } else { one.as_slice() };
-        let slopes: Vec<f32> =
-            if spec.alibi.is_some() { (0..spec.heads).map(|h| spec.slope(h)).collect() } else { Vec::new() };
+        let mut few = [Run { row: 0, rows: 0, blocks: &[], first_block: 0 }; FEW_SPANS];
+        few.iter_mut().zip(spans).for_each(|(few, span)| *few = run(span));
+        let several: Vec<Run<'_>> = if spans.len() > FEW_SPANS { spans.iter().map(run).collect() } else { Vec::new() };
+        let runs = if spans.len() > FEW_SPANS { &several[..] } else { &few[..spans.len()] };
         let sinks = spec.sinks.map(|w| self.weights.vector(w));
         let biases = spec.biases.map_or(&[][..], |table| &self.plan.ropes[table]);
-        let scores = Scores { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &slopes, biases };
+        let scores =
+            Scores { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &self.state.slopes, biases };
         if let Some(cache) = &self.state.caches[spec.layer] {
             let q = Queries { rows: &self.values[qkv.0], width: spec.qkv_width() };
             self.cpu.attend(cache, &scores, q, runs, &self.state.seen, &mut self.work, &mut result);

@@ -15,7 +15,7 @@ pub(super) fn takes(s: &Scan) -> bool {
 impl Fast<'_> {
     pub(super) fn scan(&mut self, s: &Scan, rows: &[Row]) {
         let mut result = self.room(s.out.val, rows.len());
-        let Self { plan, states, values, weights, cpu, steps, .. } = self;
+        let Self { plan, states, values, weights, cpu, steps, scan_groups: groups, .. } = self;
         let columns =
             |c: Cols| Columns { rows: &values[c.val.0], width: plan.values[c.val.0].width, at: c.at, stride: c.stride };
         let [factors, soft, skip] = [s.factor, s.soft, s.skip].map(|w| w.map(|w| weights.vector(w)));
@@ -47,13 +47,14 @@ impl Fast<'_> {
             ScanKind::Mamba => factors.is_some_and(|factors| factors.len() > s.heads),
             _ => s.decay_per_column,
         };
-        let groups: Vec<usize> = (0..s.heads).map(|head| s.group(head)).collect();
+        groups.clear();
+        groups.extend((0..s.heads).map(|head| s.group(head)));
         let of = scan::Scan {
             delta: s.kind == ScanKind::Delta,
             heads: s.heads,
             v_dim: s.v_dim,
             k_dim: s.k_dim,
-            groups: &groups,
+            groups,
             q: columns(s.q),
             k: columns(s.k),
             v: columns(s.v),

@@ -24,6 +24,8 @@ pub(super) struct State {
     pub places: Vec<Place>,
     pub spans: Vec<Span>,
     pub seen: Vec<Seen>,
+    /// Of each head, if scores fall with distance.
+    pub slopes: Vec<f32>,
 }
 
 impl State {
@@ -38,6 +40,7 @@ impl State {
             places: Vec::new(),
             spans: Vec::new(),
             seen: Vec::new(),
+            slopes: Vec::new(),
         }
     }
 
@@ -67,7 +70,7 @@ impl State {
         }
     }
 
-    /// Sets what each row sees of its sequence.
+    /// Sets what each row sees of its sequence, and how scores fall.
     pub fn look(&mut self, spec: &AttentionSpec, blocks: &Blocks, rows: &[Row]) {
         let seen = |row: &Row| {
             let pos = row.pos as usize;
@@ -76,6 +79,8 @@ impl State {
         };
         self.seen.clear();
         self.seen.extend(rows.iter().map(seen));
+        self.slopes.clear();
+        self.slopes.extend((0..spec.heads).filter(|_| spec.alibi.is_some()).map(|h| spec.slope(h)));
     }
 }
 

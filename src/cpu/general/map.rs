@@ -92,7 +92,7 @@ impl Env<'_> {
             _ => numbers[i],
         };
         let (rows, groups, len) = (self.rows_of(m.out.val), m.groups, m.len);
-        let mut result = vec![0.0; rows * groups * len];
+        let mut result = self.spare.take(rows * groups * len);
         let (a, b) = (self.operand(m.a), self.operand(m.b));
         (self.each)(&mut result, groups * len, &|row, out| {
             for (g, out) in out.chunks_exact_mut(len).enumerate() {
@@ -107,12 +107,12 @@ impl Env<'_> {
             }
         });
         drop((a, b));
-        self.place(m.out, groups, len, &result);
+        self.place(m.out, groups, len, result);
     }
 
     pub(super) fn dot(&mut self, d: &Dot) {
         let (rows, groups) = (self.rows_of(d.out.val), d.groups);
-        let mut result = vec![0.0; rows * groups];
+        let mut result = self.spare.take(rows * groups);
         let (a, b) = (self.operand(d.a), self.operand(d.b));
         (self.each)(&mut result, groups, &|row, out| {
             for (g, out) in out.iter_mut().enumerate() {
@@ -123,7 +123,7 @@ impl Env<'_> {
             }
         });
         drop((a, b));
-        self.place(d.out, groups, 1, &result);
+        self.place(d.out, groups, 1, result);
     }
 
     pub(super) fn normalize(&mut self, n: &Normalize) {
@@ -159,21 +159,30 @@ impl Env<'_> {
     pub(super) fn rotate(&mut self, r: &Rotate) {
         let (rope, plan) = (r.rope, self.plan);
         let inv_freq = plan.ropes.get(rope.table).map_or(&[][..], |table| table);
+        let pairs = inv_freq.len().min(rope.dims / 2);
+        // Sines of each row, then its cosines.
+        let mut turns = self.spare.take(2 * pairs * self.rows.len());
+        for (row, turns) in self.rows.iter().zip(turns.chunks_exact_mut((2 * pairs).max(1))) {
+            let (sines, cosines) = turns.split_at_mut(pairs);
+            for ((sin, cos), f) in sines.iter_mut().zip(cosines).zip(inv_freq) {
+                (*sin, *cos) = (row.pos as f32 * if r.back { -f } else { *f }).sin_cos();
+            }
+        }
         let len = r.len.max(rope.dims);
         self.write(r.x, r.groups, len, |env, row, out| {
             let pos = env.rows[row].pos;
             let factor = r.temperature.map_or(1.0, |t| temperature(t, pos));
-            let turn = |f: &f32| (pos as f32 * if r.back { -f } else { *f }).sin_cos();
-            let turns: Vec<(f32, f32)> = inv_freq.iter().take(rope.dims / 2).map(turn).collect();
+            let (sines, cosines) = turns[2 * pairs * row..][..2 * pairs].split_at(pairs);
             for (g, out) in out.chunks_exact_mut(len).enumerate() {
                 out.copy_from_slice(env.cols(r.x, row, g, len));
                 if rope.dims > 0 {
-                    ops::turn(out, rope, &turns);
+                    ops::turn(out, rope, sines.iter().copied().zip(cosines.iter().copied()));
                     out[..rope.dims].iter_mut().for_each(|x| *x *= r.magnitude);
                 }
                 out[..r.len].iter_mut().for_each(|x| *x *= factor);
             }
         });
+        self.spare.give(turns);
     }
 
     pub(super) fn positions(&mut self, weight: Weight, out: Val) {
@@ -192,12 +201,12 @@ impl Env<'_> {
         let (m, k) = (info.rows / h.heads, info.cols);
         // A buffer row per head of a row, so that a single row keeps all threads busy.
         let rows = self.rows_of(h.out.val);
-        let mut result = vec![0.0; rows * h.heads * m];
+        let mut result = self.spare.take(rows * h.heads * m);
         (self.each)(&mut result, m, &|i, out| {
             let (row, head) = (i / h.heads, i % h.heads);
             self.floats.times(h.weight, head * m, self.cols(h.x, row, head, k), out);
         });
-        self.place(h.out, h.heads, m, &result);
+        self.place(h.out, h.heads, m, result);
     }
 }
 

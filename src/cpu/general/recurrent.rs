@@ -7,16 +7,18 @@ use crate::plan::{Act, Cols, Conv, Scan, ScanKind, Shift};
 
 impl Env<'_> {
     pub(super) fn conv(&mut self, c: &Conv) {
-        let (n, weight) = (c.channels, self.floats.vector(c.weight).into_owned());
-        let bias = c.bias.map(|b| self.floats.vector(b).into_owned());
+        let (n, floats) = (c.channels, self.floats);
+        let (weight, bias) = (floats.vector(c.weight), c.bias.map(|b| floats.vector(b)));
         let k = weight.len() / n;
-        let mut result = vec![0.0; self.rows.len() * n];
-        for span in self.spans() {
+        let (mut result, mut seen) = (self.spare.take(self.rows.len() * n), self.spare.take(0));
+        let spans = self.spans();
+        for span in &spans {
             let state = &mut self.states.of(span.seq, c.layer)[c.at..][..(k - 1) * n];
             if span.fresh {
                 state.fill(0.0);
             }
-            let mut seen = state.to_vec(); // [k - 1 + rows, n]
+            seen.clear(); // [k - 1 + rows, n]
+            seen.extend_from_slice(state);
             for row in span.from..span.from + span.rows {
                 let at = row * self.plan.values[c.x.val.0].width + c.x.at;
                 seen.extend_from_slice(&self.values[c.x.val.0][at..][..n]);
@@ -31,13 +33,16 @@ impl Env<'_> {
                 }
             });
         }
-        self.place(c.out, 1, n, &result);
+        self.spare.spans = spans;
+        self.spare.give(seen);
+        self.place(c.out, 1, n, result);
     }
 
     pub(super) fn shift(&mut self, s: &Shift) {
         let dim = self.width(s.x);
-        let mut result = Vec::with_capacity(self.rows.len() * dim);
-        for span in self.spans() {
+        let mut result = self.spare.take(0);
+        let spans = self.spans();
+        for span in &spans {
             let state = &mut self.states.of(span.seq, s.layer)[s.at..][..dim];
             if span.fresh {
                 state.fill(0.0);
@@ -47,40 +52,47 @@ impl Env<'_> {
             result.extend_from_slice(&x[..(span.rows - 1) * dim]);
             state.copy_from_slice(&x[(span.rows - 1) * dim..]);
         }
-        self.values[s.out.0] = result;
+        self.spare.spans = spans;
+        self.replace(s.out, result);
     }
 
     pub(super) fn scan(&mut self, s: &Scan) {
         let (heads, vd, kd) = (s.heads, s.v_dim, s.k_dim);
-        let [factor, soft, skip] = [s.factor, s.soft, s.skip].map(|w| w.map(|w| self.floats.vector(w).into_owned()));
-        let mut result = vec![0.0; self.rows.len() * heads * vd];
-        for span in self.spans() {
+        let floats = self.floats;
+        let [factor, soft, skip] = [s.factor, s.soft, s.skip].map(|w| w.map(|w| floats.vector(w)));
+        let mut result = self.spare.take(self.rows.len() * heads * vd);
+        let spans = self.spans();
+        for span in &spans {
             let state = &mut self.states.of(span.seq, s.layer)[s.at..][..heads * vd * kd];
             if span.fresh {
                 state.fill(0.0);
             }
-            // Of each head: its state, then its results [rows, v_dim].
-            let len = vd * kd + span.rows * vd;
-            let mut work = vec![0.0; heads * len];
+            // Of each head: its state, what that fades by, its results [rows, v_dim].
+            let len = (vd + 1) * kd + span.rows * vd;
+            let mut work = self.spare.take(heads * len);
+            let state = &self.states.of(span.seq, s.layer)[s.at..][..heads * vd * kd];
             for (work, state) in work.chunks_exact_mut(len).zip(state.chunks_exact(vd * kd)) {
                 work[..vd * kd].copy_from_slice(state);
             }
             let of = Head { env: self, s, factor: factor.as_deref(), soft: soft.as_deref(), skip: skip.as_deref() };
             (self.each)(&mut work, len, &|head, work| {
                 let (state, out) = work.split_at_mut(vd * kd);
+                let (fades, out) = out.split_at_mut(kd);
                 for (i, out) in out.chunks_exact_mut(vd).enumerate() {
-                    of.step(head, span.from + i, state, out);
+                    of.step(head, span.from + i, state, fades, out);
                 }
             });
             let state = &mut self.states.of(span.seq, s.layer)[s.at..][..heads * vd * kd];
             for (head, (work, state)) in work.chunks_exact(len).zip(state.chunks_exact_mut(vd * kd)).enumerate() {
                 state.copy_from_slice(&work[..vd * kd]);
-                for (i, y) in work[vd * kd..].chunks_exact(vd).enumerate() {
+                for (i, y) in work[(vd + 1) * kd..].chunks_exact(vd).enumerate() {
                     result[((span.from + i) * heads + head) * vd..][..vd].copy_from_slice(y);
                 }
             }
+            self.spare.give(work);
         }
-        self.place(s.out, heads, vd, &result);
+        self.spare.spans = spans;
+        self.place(s.out, heads, vd, result);
     }
 }
 
@@ -114,8 +126,8 @@ impl Head<'_> {
         c.map_or(&[], |c| self.env.cols(c, row, g, len))
     }
 
-    /// One row of a head: `state` is `[v_dim, k_dim]`, `out` `[v_dim]`.
-    fn step(&self, head: usize, row: usize, state: &mut [f32], out: &mut [f32]) {
+    /// One row of a head: `state` is `[v_dim, k_dim]`, `out` `[v_dim]`; `fades` is room for `k_dim` floats.
+    fn step(&self, head: usize, row: usize, state: &mut [f32], fades: &mut [f32], out: &mut [f32]) {
         let (s, kd, vd) = (self.s, self.s.k_dim, self.s.v_dim);
         let group = s.group(head);
         let (q, k) = (self.env.cols(s.q, row, group, kd), self.env.cols(s.k, row, group, kd));
@@ -128,13 +140,13 @@ impl Head<'_> {
         let decay = |i: usize| soft_decay(s.kind, decay[if s.decay_per_column { i } else { 0 }], soft, factor(i));
         let skip = self.skip.map_or(0.0, |skip| skip[head]);
         let dot = |a: &[f32], b: &[f32]| crate::cpu::ops::dot(a, b);
-        let fades: Vec<f32> = (0..kd)
-            .map(|i| match s.kind {
+        for (i, fade) in fades.iter_mut().enumerate() {
+            *fade = match s.kind {
                 ScanKind::Mamba => (rate * factor(i)).exp(),
                 ScanKind::Delta => decay(i).exp(),
                 ScanKind::Wkv6 | ScanKind::Gla | ScanKind::Wkv7 => decay(i),
-            })
-            .collect();
+            };
+        }
         let (a, b) = (self.cols(s.a, row, head, kd), self.cols(s.b, row, head, kd));
         for ((state, out), v) in state.chunks_exact_mut(kd).zip(out).zip(v) {
             let early = match s.kind {
@@ -142,7 +154,7 @@ impl Head<'_> {
                 _ => 0.0,
             };
             let along = if s.kind == ScanKind::Wkv7 { dot(state, a) } else { 0.0 };
-            state.iter_mut().zip(&fades).for_each(|(s, f)| *s *= f);
+            state.iter_mut().zip(&*fades).for_each(|(s, f)| *s *= f);
             let add = match s.kind {
                 ScanKind::Mamba => rate * v,
                 ScanKind::Delta => rate * (v - dot(state, k)),

@@ -1,8 +1,9 @@
 //! Routing by other rules, and products with experts' matrices one by one.
 
 use super::Env;
-use crate::cpu::ops::Route;
+use crate::cpu::ops::{largest_of, Route};
 use crate::plan::{Choose, Cols, ExpertsBias, ExpertsMatMul, Gating};
+use std::cell::RefCell;
 
 fn softmax(x: &mut [f32]) {
     let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -11,41 +12,63 @@ fn softmax(x: &mut [f32]) {
     x.iter_mut().for_each(|x| *x /= sum);
 }
 
+/// Memory to choose in.
+#[derive(Default)]
+struct Room {
+    scores: Vec<f32>,
+    wanted: Vec<f32>,
+    of_group: Vec<f32>,
+    groups: Vec<usize>,
+    order: Vec<usize>,
+    weights: Vec<f32>,
+}
+
+thread_local! {
+    static ROOM: RefCell<Room> = RefCell::new(Room::default());
+}
+
 /// The experts of a row of logits, `[4 * used]` as [`crate::plan::Op::Route`] has them.
 pub fn choose(c: &Choose, bias: Option<&[f32]>, logits: &[f32], out: &mut [f32]) {
-    let (n, k) = (c.top_k.n_expert, c.top_k.k);
-    let mut scores = logits.to_vec();
-    match c.gating {
-        Gating::Softmax => softmax(&mut scores),
-        Gating::Sigmoid => scores.iter_mut().for_each(|x| *x = 1.0 / (1.0 + (-*x).exp())),
-        Gating::SqrtSoftplus => scores.iter_mut().for_each(|x| *x = super::map::softplus(*x).sqrt()),
-        Gating::SoftmaxOfTaken => {}
-    }
-    let mut wanted: Vec<f32> = scores.iter().enumerate().map(|(e, s)| s + bias.map_or(0.0, |b| b[e])).collect();
-    if let Some(groups) = c.groups {
-        let len = n / groups.count;
-        let best = |g: usize| {
-            let mut of: Vec<f32> = wanted[g * len..][..len].to_vec();
-            of.sort_by(|a, b| b.total_cmp(a));
-            of.iter().take(2).sum::<f32>()
-        };
-        let mut order: Vec<(usize, f32)> = (0..groups.count).map(|g| (g, best(g))).collect();
-        order.sort_by(|a, b| b.1.total_cmp(&a.1));
-        order[groups.used..].iter().for_each(|(g, _)| wanted[g * len..][..len].fill(f32::NEG_INFINITY));
-    }
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by(|a, b| wanted[*b].total_cmp(&wanted[*a]));
-    let order: Vec<usize> = order[..k].iter().map(|e| e / c.sharing).collect();
-    let mut weights: Vec<f32> = order.iter().map(|e| scores[*e]).collect();
-    if c.gating == Gating::SoftmaxOfTaken {
-        softmax(&mut weights);
-    }
-    let sum = c.least_sum.map_or(1.0, |least| weights.iter().sum::<f32>().max(least));
-    for (slot, (e, weight)) in order.iter().zip(&weights).enumerate() {
-        out[slot] = f32::from_bits(*e as u32);
-        out[k + slot] = weight / sum * c.scale;
-        out[2 * k + slot] = 1.0;
-        out[3 * k + slot] = 1.0;
+    ROOM.with_borrow_mut(|room| room.choose(c, bias, logits, out));
+}
+
+impl Room {
+    fn choose(&mut self, c: &Choose, bias: Option<&[f32]>, logits: &[f32], out: &mut [f32]) {
+        let (n, k) = (c.top_k.n_expert, c.top_k.k);
+        let Room { scores, wanted, of_group, groups: ranked, order, weights } = self;
+        logits.clone_into(scores);
+        match c.gating {
+            Gating::Softmax => softmax(scores),
+            Gating::Sigmoid => scores.iter_mut().for_each(|x| *x = 1.0 / (1.0 + (-*x).exp())),
+            Gating::SqrtSoftplus => scores.iter_mut().for_each(|x| *x = super::map::softplus(*x).sqrt()),
+            Gating::SoftmaxOfTaken => {}
+        }
+        wanted.clear();
+        wanted.extend(scores.iter().enumerate().map(|(e, s)| s + bias.map_or(0.0, |b| b[e])));
+        if let Some(groups) = c.groups {
+            let len = n / groups.count;
+            of_group.clear();
+            for of in wanted.chunks_exact(len) {
+                largest_of(of, 2.min(len), order);
+                of_group.push(order.iter().map(|i| of[*i]).sum());
+            }
+            largest_of(of_group, groups.count, ranked);
+            ranked[groups.used..].iter().for_each(|g| wanted[g * len..][..len].fill(f32::NEG_INFINITY));
+        }
+        largest_of(wanted, k, order);
+        order.iter_mut().for_each(|e| *e /= c.sharing);
+        weights.clear();
+        weights.extend(order.iter().map(|e| scores[*e]));
+        if c.gating == Gating::SoftmaxOfTaken {
+            softmax(weights);
+        }
+        let sum = c.least_sum.map_or(1.0, |least| weights.iter().sum::<f32>().max(least));
+        for (slot, (e, weight)) in order.iter().zip(weights).enumerate() {
+            out[slot] = f32::from_bits(*e as u32);
+            out[k + slot] = *weight / sum * c.scale;
+            out[2 * k + slot] = 1.0;
+            out[3 * k + slot] = 1.0;
+        }
     }
 }
 
@@ -64,7 +87,7 @@ impl Env<'_> {
         let info = &self.plan.weights[e.weight.0];
         let (m, k, used) = (info.rows / e.top_k.n_expert, info.cols, e.top_k.k);
         let rows = self.rows_of(e.out);
-        let mut result = vec![0.0; rows * used * m];
+        let mut result = self.spare.take(rows * used * m);
         let (x, route) = (&self.values[e.x.0], &self.values[e.route.0]);
         (self.each)(&mut result, m, &|i, out| {
             let (row, slot) = (i / used, i % used);
@@ -72,7 +95,7 @@ impl Env<'_> {
             let x = &x[if e.own_input { i } else { row } * k..][..k];
             self.floats.times(e.weight, expert * m, x, out);
         });
-        self.values[e.out.0] = result;
+        self.replace(e.out, result);
     }
 
     pub(super) fn experts_bias(&mut self, b: &ExpertsBias) {
