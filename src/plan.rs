@@ -6,6 +6,7 @@
 
 mod attention;
 mod builder;
+mod compressed;
 mod dump;
 mod general;
 mod inputs;
@@ -17,9 +18,11 @@ mod recurrent;
 mod routing;
 mod split;
 mod state;
+mod streams;
 
 pub use attention::{AttentionSpec, Mask, BIAS_REACH};
 pub use builder::Builder;
+pub use compressed::{AttendBlocks, Entries, Pool};
 pub use general::{Act, Arg, Dot, General, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Temperature};
 pub use inputs::{Input, Routed};
 pub use op::Op;
@@ -29,6 +32,7 @@ pub use recurrent::{Conv, Scan, ScanKind, Shift};
 pub use routing::{Choose, ExpertsBias, ExpertsMatMul, Gating, Groups, LEAST_SUM};
 pub use split::FROM_HOST;
 pub use state::{KvSpec, LayerState, RecurrentSpec, MAX_HEAD_DIM};
+pub use streams::{Mix, Softmax, StreamGates};
 
 use pumex_quant::Format;
 

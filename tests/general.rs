@@ -13,7 +13,7 @@ use pumex::plan::{
     TopK, Val, Weight,
 };
 
-const ACTS: [Act; 16] = [
+const ACTS: [Act; 17] = [
     Act::Inverse,
     Act::Same,
     Act::Silu,
@@ -28,6 +28,7 @@ const ACTS: [Act; 16] = [
     Act::Exp,
     Act::Clamp(-0.5, 1.5),
     Act::SoftCap(3.0),
+    Act::Situ(4.0),
     Act::SiluClamped(1.702, 2.0),
     Act::Xielu([0.3, -0.2, 0.5, -1e-6]),
 ];
@@ -171,6 +172,7 @@ fn rotations_are_the_references() {
                 groups: 3,
                 rope,
                 back,
+                every: 1,
                 magnitude,
                 temperature,
                 len,

@@ -3,6 +3,7 @@
 /// Archives, one for each kernel.
 pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/argmax.bin"),
+    include_bytes!("../spirv/attend_blocks.bin"),
     include_bytes!("../spirv/attn_flash.bin"),
     include_bytes!("../spirv/attn_mat.bin"),
     include_bytes!("../spirv/attn_prefill.bin"),
@@ -20,13 +21,16 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/gemv.bin"),
     include_bytes!("../spirv/gemv_dot.bin"),
     include_bytes!("../spirv/head_matmul.bin"),
+    include_bytes!("../spirv/keep.bin"),
     include_bytes!("../spirv/map.bin"),
     include_bytes!("../spirv/megakernel.bin"),
     include_bytes!("../spirv/megakernel_moe.bin"),
+    include_bytes!("../spirv/mix.bin"),
     include_bytes!("../spirv/moe_combine.bin"),
     include_bytes!("../spirv/moe_permute.bin"),
     include_bytes!("../spirv/normalize.bin"),
     include_bytes!("../spirv/pack.bin"),
+    include_bytes!("../spirv/pool.bin"),
     include_bytes!("../spirv/positions.bin"),
     include_bytes!("../spirv/repack.bin"),
     include_bytes!("../spirv/rms_norm.bin"),
@@ -39,6 +43,8 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/scan.bin"),
     include_bytes!("../spirv/scan_chunks.bin"),
     include_bytes!("../spirv/scan_pairs.bin"),
+    include_bytes!("../spirv/softmax.bin"),
     include_bytes!("../spirv/square_sums.bin"),
     include_bytes!("../spirv/stream.bin"),
+    include_bytes!("../spirv/stream_gates.bin"),
 ];

@@ -3,10 +3,14 @@
 //!
 //! `n` counts rows of a step, `w` output rows; arrays are row by row, the last dimension first in memory.
 
+mod compressed;
 mod general;
+mod streams;
 
 use crate::block::{blocks, Block, Layout};
+pub use compressed::{AttendBlocks, Keep, Pool};
 pub use general::{Choose, Conv, Dot, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
+pub use streams::{Mix, Softmax, StreamGates};
 
 /// Bytes of push constants that every device has.
 pub const MOST_BYTES: usize = 128;
@@ -483,6 +487,12 @@ pub const LAYOUTS: &[Layout] = &[
     ExpertsBias::LAYOUT,
     Conv::LAYOUT,
     Scan::LAYOUT,
+    Mix::LAYOUT,
+    Softmax::LAYOUT,
+    StreamGates::LAYOUT,
+    Pool::LAYOUT,
+    AttendBlocks::LAYOUT,
+    Keep::LAYOUT,
 ];
 
 const _: () = {

@@ -1,8 +1,10 @@
 //! The ops beside those of the usual transformer, as both interpreters run them: plain loops over rows, groups and columns.
 
+mod compressed;
 mod map;
 mod recurrent;
 mod routing;
+mod streams;
 
 use crate::plan::{Cols, General, Plan, Val, Weight};
 use crate::step::Row;
@@ -84,6 +86,11 @@ impl Env<'_> {
             General::Conv(c) => self.conv(c),
             General::Shift(s) => self.shift(s),
             General::Scan(s) => self.scan(s),
+            General::Mix(m) => self.mix(m),
+            General::Softmax(s) => self.softmax(s),
+            General::StreamGates(g) => self.stream_gates(g),
+            General::Pool(p) => self.pool(p),
+            General::AttendBlocks(a) => self.attend_blocks(a),
         }
     }
 

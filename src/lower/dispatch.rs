@@ -62,7 +62,13 @@ pushes!(
     RoutePairs,
     ExpertsBias,
     Conv,
-    Scan
+    Scan,
+    Mix,
+    Softmax,
+    StreamGates,
+    Pool,
+    AttendBlocks,
+    Keep
 );
 
 /// A row of the kernel table, and the weight format of its module where it has one for each.

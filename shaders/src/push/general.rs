@@ -116,6 +116,8 @@ blocks! {
         stride: uint,
         /// Of `x`.
         width: uint,
+        /// Positions that are rotated as the first of them.
+        every: uint,
         /// Groups of a row.
         groups: uint,
         /// Columns of a group that are rotated.

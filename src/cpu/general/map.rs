@@ -5,9 +5,13 @@ use crate::cpu::ops;
 use crate::plan::{Act, Arg, Dot, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Rows, Temperature, Val, Weight};
 use std::borrow::Cow;
 
+/// `1 / (1 + e^-x)`
+pub fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
 /// A function of one number.
 pub fn act(act: Act, x: f32) -> f32 {
-    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
     match act {
         Act::Same => x,
         Act::Silu => ops::silu(x),
@@ -25,6 +29,7 @@ pub fn act(act: Act, x: f32) -> f32 {
         Act::Clamp(low, high) => x.clamp(low, high),
         Act::SoftCap(cap) => cap * (x / cap).tanh(),
         Act::SiluClamped(alpha, limit) => x.min(limit) * sigmoid(alpha * x.min(limit)),
+        Act::Situ(cap) => cap * (x / cap).tanh() * sigmoid(x),
         Act::Xielu([negative, positive, beta, eps]) => {
             let (n, p) = (beta + softplus(negative), softplus(positive));
             if x > 0.0 {
@@ -143,7 +148,7 @@ impl Env<'_> {
         let inv_freq = plan.ropes.get(rope.table).map_or(&[][..], |table| table);
         let len = r.len.max(rope.dims);
         self.write(r.x, r.groups, len, |env, row, out| {
-            let pos = env.rows[row].pos;
+            let pos = env.rows[row].pos / r.every * r.every;
             let factor = r.temperature.map_or(1.0, |t| temperature(t, pos));
             let turn = |f: &f32| (pos as f32 * if r.back { -f } else { *f }).sin_cos();
             let turns: Vec<(f32, f32)> = inv_freq.iter().take(rope.dims / 2).map(turn).collect();

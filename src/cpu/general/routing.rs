@@ -4,7 +4,8 @@ use super::Env;
 use crate::cpu::ops::Route;
 use crate::plan::{Choose, Cols, ExpertsBias, ExpertsMatMul, Gating};
 
-fn softmax(x: &mut [f32]) {
+/// Softmax in place.
+pub fn softmax(x: &mut [f32]) {
     let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     x.iter_mut().for_each(|x| *x = (*x - max).exp());
     let sum: f32 = x.iter().sum();
