@@ -5,11 +5,14 @@ mod altup;
 mod attention;
 mod beside;
 mod block;
+mod checkpoints;
+mod compressed;
 mod delta;
 mod dense;
 mod experts;
 mod ffn;
 mod head;
+mod hyper;
 mod keys;
 mod mamba;
 mod mixer;
@@ -20,7 +23,9 @@ mod rwkv;
 mod short_conv;
 
 use block::Block;
+pub use compressed::Blocks;
 use head::Head;
+pub use hyper::Connections;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
 
@@ -69,6 +74,8 @@ pub struct Layer {
     pub n_ff: usize,
     /// Whether it is one of experts.
     pub experts: bool,
+    /// Rows of a block, of attention over blocks; 0 for none.
+    pub n_block: usize,
 }
 
 /// A table of frequencies.
@@ -125,6 +132,10 @@ pub struct Moe {
     pub own_norms: bool,
     /// Limits of gate and up, by layer, of experts and of the block beside them.
     pub limits: [Option<Limits>; 2],
+    /// Columns of what experts work on, between products down and up; 0 if that is the normed rows.
+    pub latent: usize,
+    /// What is multiplied with a gate, here and in other blocks, becomes `cap * tanh(x / cap)`.
+    pub up_cap: Option<f32>,
 }
 
 /// A family: what differs between decoders. [`Family::of`] gives llama's.
@@ -182,6 +193,14 @@ pub struct Family {
     pub recurrent: Recurrent,
     /// Sizes of latent attention.
     pub mla: MlaSizes,
+    /// Those of layers with a window, where they differ.
+    pub mla_sliding: Option<MlaSizes>,
+    /// Sizes of attention over compressed blocks.
+    pub blocks: Blocks,
+    /// Residual streams that blocks take of and give to, if there are several.
+    pub connections: Option<Connections>,
+    /// The residual stream begins anew every so many layers, and blocks see what it was before, too; 0 for never.
+    pub checkpoint_every: usize,
     /// Whether queries come with a gate of what heads give, side by side.
     pub q_gated: bool,
     /// Whether the product that gives logits has a bias.
@@ -243,6 +262,7 @@ impl Family {
             temperature: false,
             n_ff: c.n_ff[i],
             experts: c.n_expert > 0,
+            n_block: 0,
         };
         Ok(Family {
             layers: (0..c.n_layer).map(layer).collect(),
@@ -279,9 +299,15 @@ impl Family {
                 dense_beside: false,
                 own_norms: false,
                 limits: [None, None],
+                latent: 0,
+                up_cap: None,
             },
             recurrent: Recurrent::default(),
             mla: MlaSizes::default(),
+            mla_sliding: None,
+            blocks: Blocks::default(),
+            connections: None,
+            checkpoint_every: 0,
             q_gated: false,
             output_bias: false,
             attention_bias: true,
@@ -356,6 +382,9 @@ impl Family {
         let head = Head::declare(&mut w, &self);
         let blocks: Vec<Block> = (0..c.n_layer / self.loops).map(|i| Block::declare(&mut w, &self, i)).collect();
         let per_layer = (self.per_layer > 0).then(|| per_layer::Inputs::declare(&mut w, &self));
+        let hyper = self.connections.map(|c| hyper::Hyper::declare(&mut w, &self, c));
+        let every = self.checkpoint_every;
+        let checkpoints = (every > 0).then(|| checkpoints::Checkpoints::declare(&mut w, &self));
         let altup = (self.streams > 1).then(|| altup::AltUp::declare(&mut w, &self));
         let (ropes, long_ropes) = self.ropes(&mut w);
         let long_ropes = long_ropes.map(|tables| (self.c.n_ctx_orig, tables));
@@ -363,8 +392,13 @@ impl Family {
 
         let mut p = Builder::new(w.finish()?);
         let mut x = head.embed(&mut p, &self);
-        if let Some(altup) = altup {
-            let x = altup.run(&mut p, &self, &blocks, per_layer.as_ref(), x);
+        let whole = match (altup, hyper, checkpoints) {
+            (Some(altup), ..) => Some(altup.run(&mut p, &self, &blocks, per_layer.as_ref(), x)),
+            (_, Some(hyper), _) => Some(hyper.run(&mut p, &self, &blocks, x)),
+            (.., Some(checkpoints)) => Some(checkpoints.run(&mut p, &self, &blocks, x)),
+            (None, None, None) => None,
+        };
+        if let Some(x) = whole {
             let logits = head.logits(&mut p, &self, x);
             return Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train));
         }
@@ -436,6 +470,14 @@ impl Family {
             x = f.run(p, self, (i, h, ahead), b.ffn_post_norm, x);
         }
         self.ended(p, b, x)
+    }
+
+    /// Sizes of a layer's latent attention.
+    pub(super) fn mla_of(&self, l: &Layer) -> MlaSizes {
+        match (l.mask, self.mla_sliding) {
+            (Mask::Window(_), Some(sizes)) => sizes,
+            _ => self.mla,
+        }
     }
 
     /// What layers keep: of each, then of those that mix with two what the second keeps.

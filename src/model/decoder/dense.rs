@@ -77,6 +77,10 @@ impl Dense {
                 if let Some(deviations) = self.sparse {
                     sparse(p, half(0), self.ffn, deviations);
                 }
+                if let Some(cap) = f.moe.up_cap {
+                    let capped = (Act::SoftCap(cap), Arg::Cols(half(self.ffn)), 1.0);
+                    p.map_into(half(self.ffn), (1, self.ffn), capped, (Join::Add, Arg::Number(0.0)));
+                }
                 let act = match self.limit {
                     Some(limit) => limited(p, half(0), half(self.ffn), (1, self.ffn), act, limit),
                     None => act,

@@ -1,7 +1,7 @@
 //! Experts: how rows reach them, and what they do.
 
 use super::dense::limited;
-use super::{Family, Moe};
+use super::{Family, LayerNorm, Moe};
 use crate::model::weights::Weights;
 use crate::plan::{
     Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsBias, ExpertsMatMul, Gating, General, Join, MatPart, TopK, Val,
@@ -24,12 +24,23 @@ pub struct Experts {
     top_k: TopK,
     /// Of gate and up, and whether the gate is limited before its activation.
     limit: Option<(f32, bool)>,
+    latent: Option<Latent>,
+}
+
+/// Products around experts that work on fewer columns.
+struct Latent {
+    width: usize,
+    down: MatPart,
+    up: MatPart,
+    norm: Option<LayerNorm>,
+    eps: f32,
 }
 
 impl Experts {
     /// Declares `blk.N.ffn_{gate_inp,gate_exps,up_exps,down_exps}`.
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Experts {
-        let (n, ffn, dim) = (f.c.n_expert, f.c.n_ff_exp, f.c.n_embd);
+        let (n, ffn, whole) = (f.c.n_expert, f.c.n_ff_exp, f.c.n_embd);
+        let dim = if f.moe.latent > 0 { f.moe.latent } else { whole };
         let name = |part: &str| format!("blk.{i}.ffn_{part}");
         let fused = w.has(&format!("{}.weight", name("gate_up_exps")));
         let gated = w.has(&format!("{}.weight", name("gate_exps")));
@@ -37,7 +48,7 @@ impl Experts {
         let both = if fused { 2 * ffn } else { ffn };
         let bias = |w: &mut Weights<'_>, part: &str, m: usize| w.opt_table(&format!("{}.bias", name(part)), &[m, n]);
         let experts = Experts {
-            router: w.linear_unscaled(&name("gate_inp"), n, dim),
+            router: w.linear_unscaled(&name("gate_inp"), n, whole),
             selection: w
                 .opt_vector(&format!("blk.{i}.exp_probs_b.bias"), n)
                 .or_else(|| w.opt_vector(&format!("blk.{i}.exp_probs_b"), n)),
@@ -49,6 +60,13 @@ impl Experts {
             ffn,
             top_k: TopK { n_expert: n, k: f.c.n_expert_used },
             limit: f.moe.limits[0].as_ref().and_then(|limits| limits.of(i)),
+            latent: (f.moe.latent > 0).then(|| Latent {
+                width: dim,
+                down: w.linear_unscaled(&name("routed_down"), dim, whole),
+                up: w.linear_unscaled(&name("routed_up"), whole, dim),
+                norm: LayerNorm::declare(w, &name("routed_norm"), dim),
+                eps: f.c.eps,
+            }),
         };
         // Only the usual routing hands scales on, and only the usual product takes those of gate and up.
         let up = experts.up.scale.or(experts.gate.and_then(|g| g.scale)).is_some();
@@ -73,6 +91,19 @@ impl Experts {
     /// Adds the experts' weighted sum to `out` `[n, dim]`. `logits` are the router's, if they are there.
     pub fn run(&self, p: &mut Builder, m: &Moe, logits: Option<Val>, h: Val, out: Val) {
         let logits = logits.unwrap_or_else(|| p.matmul("router", h, vec![self.router])); // [n, experts]
+        let Some(latent) = &self.latent else { return self.routed(p, m, logits, h, out) };
+        let h = p.matmul("latent", h, vec![latent.down]);
+        let sum = p.zeros(latent.width);
+        self.routed(p, m, logits, h, sum);
+        let sum = match latent.norm {
+            Some(LayerNorm { weight: Some(weight), .. }) => p.rms_norm(sum, weight, latent.eps),
+            _ => sum,
+        };
+        p.matmul_add(sum, latent.up, out);
+    }
+
+    /// Likewise, of rows as experts take them.
+    fn routed(&self, p: &mut Builder, m: &Moe, logits: Val, h: Val, out: Val) {
         let scales = [self.gate.and_then(|g| g.scale), self.up.scale, self.down.scale];
         let route = if self.routes_usually(m) {
             p.route(logits, self.top_k, m.scale, scales)
@@ -136,6 +167,9 @@ impl Experts {
             // gpt-oss: up is limited too, and has 1 added.
             let clamp = (Act::Clamp(-limit, limit), Arg::Cols(up), 1.0);
             p.map_into(up, (used, ffn), clamp, (Join::Add, Arg::Number(1.0)));
+        }
+        if let Some(cap) = m.up_cap {
+            p.map_into(up, (used, ffn), (Act::SoftCap(cap), Arg::Cols(up), 1.0), (Join::Add, Arg::Number(0.0)));
         }
         let act = match self.limit {
             Some(limit) => limited(p, gate, up, (used, ffn), m.act, limit),
