@@ -138,9 +138,26 @@ impl Plan {
 
     /// The plan for contexts of up to `n_ctx` positions: longrope has other frequencies in long ones.
     #[must_use]
-    pub fn for_context(mut self, n_ctx: usize) -> Plan {
-        if let Some((_, long)) = self.long_ropes.take_if(|(above, _)| n_ctx > *above) {
-            self.ropes = long;
+    pub fn for_context(self, n_ctx: usize) -> Plan {
+        let mut plan = self.with_room(n_ctx);
+        if let Some((_, long)) = plan.long_ropes.take_if(|(above, _)| n_ctx > *above) {
+            plan.ropes = long;
+        }
+        plan
+    }
+
+    /// The plan whose layers have room for entries of that many positions.
+    #[must_use]
+    pub fn with_room(mut self, n_ctx: usize) -> Plan {
+        for op in &mut self.ops {
+            let Op::General(General::AttendBlocks(AttendBlocks { layer, entries: Some(e), dim, .. })) = op else {
+                continue;
+            };
+            e.slots = n_ctx.div_ceil(e.every);
+            if let Some(LayerState::Recurrent(RecurrentSpec { parts })) = self.layers.get_mut(*layer) {
+                // Entries are the last part.
+                parts.iter_mut().skip(2).for_each(|(_, shape)| *shape = vec![e.slots, *dim]);
+            }
         }
         self
     }

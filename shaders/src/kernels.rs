@@ -357,6 +357,7 @@ pub const KERNELS: &[Kernel] = &[
             ("GROUPS", 5),
             ("GROUPS_USED", 6),
             ("DIVIDED", 7),
+            ("TABLE", 8),
         ],
     },
     Kernel { name: "route_pairs", formats: Formats::None, needs: Needs::Nothing, spec: &[("USED", 1), ("APART", 2)] },

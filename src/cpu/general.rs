@@ -6,6 +6,7 @@ mod recurrent;
 mod routing;
 mod streams;
 
+use super::books::Books;
 use crate::plan::{Cols, General, Plan, Val, Weight};
 use crate::step::Row;
 use std::borrow::Cow;
@@ -57,6 +58,8 @@ pub struct Env<'a> {
     pub states: &'a mut States,
     /// The weights.
     pub floats: &'a dyn Floats,
+    /// What says the ids of rows.
+    pub books: &'a Books,
     /// How rows are gone over.
     pub each: &'a EachRow<'a>,
 }

@@ -178,10 +178,10 @@ impl Reference<'_> {
     }
 
     fn general(&mut self, op: &General, rows: &[Row], wanted: &[usize]) {
-        let Self { gguf, plan, states, values, .. } = self;
+        let Self { gguf, plan, states, values, books, .. } = self;
         let floats = Stored { gguf, plan };
         let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| ops::for_rows(out, width, f);
-        Env { plan, rows, wanted, values, states, floats: &floats, each: &each }.run(op);
+        Env { plan, rows, wanted, values, states, floats: &floats, books, each: &each }.run(op);
     }
 
     fn sample(&mut self, logits: Val, rows: &[Row], wanted: &[usize]) {

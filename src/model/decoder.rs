@@ -132,6 +132,8 @@ pub struct Moe {
     pub own_norms: bool,
     /// Limits of gate and up, by layer, of experts and of the block beside them.
     pub limits: [Option<Limits>; 2],
+    /// So many first layers' experts follow from a row's id.
+    pub by_id: usize,
     /// Columns of what experts work on, between products down and up; 0 if that is the normed rows.
     pub latent: usize,
     /// What is multiplied with a gate, here and in other blocks, becomes `cap * tanh(x / cap)`.
@@ -299,6 +301,7 @@ impl Family {
                 dense_beside: false,
                 own_norms: false,
                 limits: [None, None],
+                by_id: 0,
                 latent: 0,
                 up_cap: None,
             },

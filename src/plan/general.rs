@@ -305,7 +305,13 @@ impl General {
                 Some(a.layer),
             ),
         };
-        values.into_iter().map(Access::Value).chain(state.map(Access::State)).collect()
+        let ids = self.reads_ids().then_some(Access::Ids);
+        values.into_iter().map(Access::Value).chain(state.map(Access::State)).chain(ids).collect()
+    }
+
+    /// Whether it reads the rows' ids.
+    pub fn reads_ids(&self) -> bool {
+        matches!(self, General::Choose(c) if c.table.is_some())
     }
 
     /// The value it writes.
@@ -372,7 +378,7 @@ impl General {
             General::Rotate(_) | General::Shift(_) | General::Mix(_) | General::Softmax(_) => vec![],
             General::Positions { weight, .. } => vec![Some(weight)],
             General::HeadMatMul(h) => vec![Some(&mut h.weight)],
-            General::Choose(c) => vec![c.bias.as_mut()],
+            General::Choose(c) => vec![c.bias.as_mut(), c.table.as_mut()],
             General::ExpertsMatMul(e) => vec![Some(&mut e.weight)],
             General::ExpertsBias(b) => vec![Some(&mut b.bias)],
             General::Conv(c) => vec![Some(&mut c.weight), c.bias.as_mut()],

@@ -192,6 +192,10 @@ blocks! {
         route: F32,
         /// StepParams.
         params: Step,
+        /// `[vocab, USED]`, the experts of each id, if TABLE.
+        table: U32,
+        /// Sampled id of each sequence, `[n_seqs]`.
+        sampled: U32,
         /// Least sum that weights are divided by, if DIVIDED.
         least_sum: float,
         /// Of the weights.

@@ -13,7 +13,7 @@ pub fn softmax(x: &mut [f32]) {
 }
 
 /// The experts of a row of logits, `[4 * used]` as [`crate::plan::Op::Route`] has them.
-pub fn choose(c: &Choose, bias: Option<&[f32]>, logits: &[f32], out: &mut [f32]) {
+pub fn choose(c: &Choose, bias: Option<&[f32]>, taken: Option<&[f32]>, logits: &[f32], out: &mut [f32]) {
     let (n, k) = (c.top_k.n_expert, c.top_k.k);
     let mut scores = logits.to_vec();
     match c.gating {
@@ -35,7 +35,10 @@ pub fn choose(c: &Choose, bias: Option<&[f32]>, logits: &[f32], out: &mut [f32])
         order[groups.used..].iter().for_each(|(g, _)| wanted[g * len..][..len].fill(f32::NEG_INFINITY));
     }
     let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by(|a, b| wanted[*b].total_cmp(&wanted[*a]));
+    match taken {
+        Some(taken) => order = taken.iter().map(|e| e.to_bits() as usize).collect(),
+        None => order.sort_by(|a, b| wanted[*b].total_cmp(&wanted[*a])),
+    }
     let mut weights: Vec<f32> = order[..k].iter().map(|e| scores[*e]).collect();
     if c.gating == Gating::SoftmaxOfTaken {
         softmax(&mut weights);
@@ -52,11 +55,12 @@ pub fn choose(c: &Choose, bias: Option<&[f32]>, logits: &[f32], out: &mut [f32])
 impl Env<'_> {
     pub(super) fn choose(&mut self, c: &Choose) {
         let floats = self.floats;
-        let bias = c.bias.map(|w| floats.vector(w));
+        let (bias, table) = (c.bias.map(|w| floats.vector(w)), c.table.map(|w| floats.vector(w)));
         let (n, out) = (c.top_k.n_expert, Cols { val: c.out, at: 0, stride: 0 });
         self.write(out, 1, 4 * c.top_k.k, |env, row, out| {
             let logits = env.cols(Cols { val: c.logits, at: 0, stride: 0 }, row, 0, n);
-            choose(c, bias.as_deref(), logits, out);
+            let taken = table.as_deref().map(|t| &t[env.books.id(&env.rows[row]) * c.top_k.k..][..c.top_k.k]);
+            choose(c, bias.as_deref(), taken, logits, out);
         });
     }
 

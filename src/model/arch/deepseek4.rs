@@ -45,7 +45,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         layer.mix = [Some(Mix::Compressed), None];
         (layer.n_block, layer.rope) = (every, Some(usize::from(every > 0)));
     }
-    f.ignored.extend((0..n).map(|i| format!("blk.{i}.indexer")));
+    f.ignored.extend((0..n).flat_map(|i| [format!("blk.{i}.indexer"), format!("blk.{i}.exp_probs_b_vl")]));
+    f.moe.by_id = r.int("hash_layer_count", None, 0, 1024)?;
     f.route_by_keys(&r, Gating::SqrtSoftplus)?;
     let by_layer = r.floats("swiglu_clamp_exp", n, 0.0)?;
     let shared = if r.has("swiglu_clamp_shexp") { r.floats("swiglu_clamp_shexp", n, 0.0)? } else { by_layer.clone() };

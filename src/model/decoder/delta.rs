@@ -159,6 +159,12 @@ fn normed(p: &mut Builder, f: &Family, x: Cols, (groups, len): (usize, usize), w
     p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias: None, eps, out: x }));
 }
 
+/// A product, or two after each other; their names, from the last one on.
+fn by_way(p: &mut Builder, h: Val, parts: &[MatPart], names: [&'static str; 2]) -> Val {
+    let names = names.iter().take(parts.len()).rev();
+    parts.iter().zip(names).fold(h, |x, (part, name)| p.matmul(name, x, vec![*part]))
+}
+
 /// Weights of Kimi's delta attention.
 pub struct Kda {
     /// Queries, keys, values.
@@ -223,7 +229,7 @@ impl Kda {
             let (channels, weight) = (r.inner, *weight);
             p.general(General::Conv(Conv { x: from, channels, weight, bias: None, silu: true, layer, at, out }));
         }
-        let fade = self.fade.iter().fold(h, |x, part| p.matmul("fade", x, vec![*part])); // [n, inner]
+        let fade = by_way(p, h, &self.fade, ["fade", "fade_a"]); // [n, inner]
         let all = p.all(fade);
         p.map_into(all, (1, r.inner), (Act::Same, Arg::Cols(all), 1.0), (Join::Add, Arg::Weight(self.dt)));
         let heads = cols(fade, 0, r.state);
@@ -264,7 +270,7 @@ impl Kda {
             at: (r.conv - 1) * 3 * r.inner,
             out,
         }));
-        let gate = self.gate.iter().fold(h, |x, part| p.matmul("gate", x, vec![*part]));
+        let gate = by_way(p, h, &self.gate, ["gate", "gate_a"]);
         normed(p, f, out, (r.heads, r.state), self.norm);
         let by = Arg::Cols(cols(gate, 0, r.state));
         p.map_into(out, (r.heads, r.state), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(out)));

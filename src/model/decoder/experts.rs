@@ -24,6 +24,8 @@ pub struct Experts {
     top_k: TopK,
     /// Of gate and up, and whether the gate is limited before its activation.
     limit: Option<(f32, bool)>,
+    /// `[vocab, used]`: which a row uses by its id.
+    table: Option<Weight>,
     latent: Option<Latent>,
 }
 
@@ -60,6 +62,10 @@ impl Experts {
             ffn,
             top_k: TopK { n_expert: n, k: f.c.n_expert_used },
             limit: f.moe.limits[0].as_ref().and_then(|limits| limits.of(i)),
+            table: (i < f.moe.by_id).then(|| {
+                let dims = [f.c.n_expert_used, w.vocab_rows()];
+                w.integers(&format!("{}.weight", name("gate_tid2eid")), dims, n)
+            }),
             latent: (f.moe.latent > 0).then(|| Latent {
                 width: dim,
                 down: w.linear_unscaled(&name("routed_down"), dim, whole),
@@ -79,7 +85,11 @@ impl Experts {
 
     /// Whether they are chosen by a softmax whose largest are made to sum up to 1.
     fn routes_usually(&self, m: &Moe) -> bool {
-        m.gating == Gating::Softmax && m.normalized && self.selection.is_none() && m.groups.is_none()
+        m.gating == Gating::Softmax
+            && m.normalized
+            && self.selection.is_none()
+            && m.groups.is_none()
+            && self.table.is_none()
     }
 
     /// Whether one op multiplies with gate and up.
@@ -114,7 +124,8 @@ impl Experts {
                 top_k: self.top_k,
                 gating: m.gating,
                 bias: self.selection,
-                groups: m.groups,
+                groups: m.groups.filter(|_| self.table.is_none()),
+                table: self.table,
                 least_sum: m.normalized.then_some(LEAST_SUM),
                 scale: m.scale,
                 out: route,
