@@ -22,7 +22,7 @@ mod streams;
 
 pub use attention::{AttentionSpec, Mask, BIAS_REACH};
 pub use builder::Builder;
-pub use compressed::{AttendBlocks, Entries, Pool};
+pub use compressed::{AttendBlocks, ChooseBlocks, Entries, Pool};
 pub use general::{Act, Arg, Dot, General, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Temperature};
 pub use inputs::{Input, Routed};
 pub use op::Op;
@@ -38,6 +38,9 @@ use pumex_quant::Format;
 
 /// Positions per block of a paged K/V cache.
 pub const KV_BLOCK: usize = pumex_shaders::step::KV_BLOCK as usize;
+
+/// Name of the part of a state that grows with the context.
+pub const ENTRIES: &str = "entries";
 
 /// A value of the plan: index into [`Plan::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -150,13 +153,18 @@ impl Plan {
     #[must_use]
     pub fn with_room(mut self, n_ctx: usize) -> Plan {
         for op in &mut self.ops {
-            let Op::General(General::AttendBlocks(AttendBlocks { layer, entries: Some(e), dim, .. })) = op else {
-                continue;
+            let (layer, e) = match op {
+                Op::General(General::AttendBlocks(AttendBlocks { layer, entries: Some(e), .. })) => (*layer, e),
+                Op::General(General::ChooseBlocks(ChooseBlocks { layer, entries, out, .. })) => {
+                    self.values[out.val.0].width = n_ctx.div_ceil(entries.every);
+                    (*layer, entries)
+                }
+                _ => continue,
             };
             e.slots = n_ctx.div_ceil(e.every);
-            if let Some(LayerState::Recurrent(RecurrentSpec { parts })) = self.layers.get_mut(*layer) {
-                // Entries are the last part.
-                parts.iter_mut().skip(2).for_each(|(_, shape)| *shape = vec![e.slots, *dim]);
+            if let Some(LayerState::Recurrent(RecurrentSpec { parts })) = self.layers.get_mut(layer) {
+                let of = parts.iter_mut().filter(|(name, _)| *name == ENTRIES);
+                of.for_each(|(_, shape)| *shape = vec![e.slots, e.stride]);
             }
         }
         self

@@ -7,7 +7,8 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint DIM = 64;
 layout(constant_id = 2) const uint WINDOW = 1;
-layout(constant_id = 3) const uint OWN = 1; // columns of a thread
+layout(constant_id = 3) const uint OWN = 1;    // columns of a thread
+layout(constant_id = 4) const uint CHOSEN = 0; // 1: not all entries are seen
 #include "push/attend_blocks.glsl"
 #include "lib/sequence.glsl"
 const uint CHUNK = 512;
@@ -34,11 +35,15 @@ void main() {
         for (uint i = gl_SubgroupID; i < n; i += gl_NumSubgroups) {
             const uint j = first + i;
             float dots = 0.0;
+            if (CHOSEN == 1 && j >= seen && chosen.v[row * chosen_width + j - seen] == 0.0) {
+                if (subgroupElect()) scores[i] = -1e30;
+                continue;
+            }
             if (j < in_step) {
                 const uint at = source[j] * k_width;
                 for (uint c = gl_SubgroupInvocationID; c < DIM; c += gl_SubgroupSize) dots += q.v[from + c] * k.v[at + c];
             } else {
-                const uint at = j < seen ? (pos - j) % WINDOW * DIM : entries_at + (j - seen) * DIM;
+                const uint at = j < seen ? (pos - j) % WINDOW * DIM : entries_at + (j - seen) * entry_stride;
                 for (uint c = gl_SubgroupInvocationID; c < DIM; c += gl_SubgroupSize) dots += q.v[from + c] * kept.v[at + c];
             }
             dots = subgroupAdd(dots);
@@ -58,12 +63,13 @@ void main() {
         for (uint i = 0; i < n; i++) {
             const uint j = first + i;
             const float e = scores[i];
+            if (e == 0.0) continue;
             sum += e;
             for (uint o = 0; o < OWN; o++) {
                 const uint c = t + o * size;
                 if (c >= DIM) break;
                 if (j < in_step) acc[o] += e * k.v[source[j] * k_width + c];
-                else acc[o] += e * kept.v[(j < seen ? (pos - j) % WINDOW * DIM : entries_at + (j - seen) * DIM) + c];
+                else acc[o] += e * kept.v[(j < seen ? (pos - j) % WINDOW * DIM : entries_at + (j - seen) * entry_stride) + c];
             }
         }
         barrier();

@@ -14,5 +14,5 @@ void main() {
     // Of blocks that share a place, the last one stays.
     const uint ended = (step_pos(params, last_row(row)) + 1) / every;
     if (block + slots < ended) return;
-    state_of(row).v[block % slots * len + c] = x.v[row * x_width + c];
+    state_of(row).v[block % slots * stride + c] = x.v[row * x_width + c];
 }

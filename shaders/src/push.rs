@@ -8,7 +8,7 @@ mod general;
 mod streams;
 
 use crate::block::{blocks, Block, Layout};
-pub use compressed::{AttendBlocks, Keep, Pool};
+pub use compressed::{AttendBlocks, ChooseBlocks, Keep, Pool};
 pub use general::{Choose, Conv, Dot, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
 pub use streams::{Mix, Softmax, StreamGates};
 
@@ -491,6 +491,7 @@ pub const LAYOUTS: &[Layout] = &[
     Softmax::LAYOUT,
     StreamGates::LAYOUT,
     Pool::LAYOUT,
+    ChooseBlocks::LAYOUT,
     AttendBlocks::LAYOUT,
     Keep::LAYOUT,
 ];

@@ -67,6 +67,7 @@ pushes!(
     Softmax,
     StreamGates,
     Pool,
+    ChooseBlocks,
     AttendBlocks,
     Keep
 );

@@ -56,6 +56,7 @@ impl Lowering<'_> {
             General::Softmax(s) => self.softmax(s),
             General::StreamGates(g) => self.stream_gates(g),
             General::Pool(p) => self.pool(p),
+            General::ChooseBlocks(c) => self.choose_blocks(c),
             General::AttendBlocks(a) => self.attend_blocks(a),
         }
         Ok(())

@@ -54,8 +54,32 @@ pub struct Entries {
     pub every: usize,
     /// Entries that there is room for.
     pub slots: usize,
-    /// Where in the layer's state, `[slots, dim]`.
+    /// Where in the layer's state.
     pub at: usize,
+    /// Floats from one to the next.
+    pub stride: usize,
+}
+
+/// Which entries a row sees: the `most` with the largest `Σ_h weight[h] * max(q_h · entry, 0)`; of equals the first ones. Where
+/// there is room for no more than that, nothing is done, and all are seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChooseBlocks {
+    /// Heads of `dim` columns.
+    pub q: Cols,
+    /// A column for each head.
+    pub weights: Cols,
+    /// Heads.
+    pub heads: usize,
+    /// Columns of a head and of an entry.
+    pub dim: usize,
+    /// What heads are multiplied with.
+    pub entries: Entries,
+    /// The layer that keeps them.
+    pub layer: usize,
+    /// How many.
+    pub most: usize,
+    /// A column for each entry: 1 if it is seen, else 0.
+    pub out: Cols,
 }
 
 /// `out = softmax(q · Kᵀ * scale) · K` over the last `window` rows up to a row's own, which are kept, and over entries.
@@ -77,10 +101,20 @@ pub struct AttendBlocks {
     pub at: usize,
     /// Those of blocks, if there are.
     pub entries: Option<Entries>,
+    /// What [`ChooseBlocks`] gives, and how many it chooses.
+    pub chosen: Option<(Cols, usize)>,
     /// `[heads]`: a score per head that takes part in the softmax and has no value.
     pub sinks: Weight,
     /// Of the scores.
     pub scale: f32,
     /// Heads of `dim` columns.
     pub out: Cols,
+}
+
+impl AttendBlocks {
+    /// Which entries are seen, if not all are.
+    pub fn chosen(&self) -> Option<Cols> {
+        let slots = self.entries.map_or(0, |e| e.slots);
+        self.chosen.filter(|(_, most)| slots > *most).map(|(cols, _)| cols)
+    }
 }

@@ -2,7 +2,7 @@
 //! head, routing by other rules, products per head, convolutions and recurrences. They work on columns of values, so that parts
 //! of a row need no copies.
 
-use super::compressed::{AttendBlocks, Pool};
+use super::compressed::{AttendBlocks, ChooseBlocks, Pool};
 use super::recurrent::{Conv, Scan, Shift};
 use super::routing::{Choose, ExpertsBias, ExpertsMatMul};
 use super::streams::{Mix, Softmax, StreamGates};
@@ -230,6 +230,8 @@ pub enum General {
     StreamGates(StreamGates),
     /// See [`Pool`].
     Pool(Pool),
+    /// See [`ChooseBlocks`].
+    ChooseBlocks(ChooseBlocks),
     /// See [`AttendBlocks`].
     AttendBlocks(AttendBlocks),
 }
@@ -275,6 +277,7 @@ impl General {
             General::Softmax(_) => "softmax",
             General::StreamGates(_) => "stream_gates",
             General::Pool(_) => "pool",
+            General::ChooseBlocks(_) => "choose_blocks",
             General::AttendBlocks(_) => "attend_blocks",
         }
     }
@@ -300,10 +303,11 @@ impl General {
             General::Softmax(s) => (vec![s.x.val], None),
             General::StreamGates(g) => (vec![g.x.val], None),
             General::Pool(p) => (vec![p.x.val], Some(p.layer)),
-            General::AttendBlocks(a) => (
-                [Some(a.q), Some(a.k), a.entries.map(|e| e.x)].into_iter().flatten().map(|c| c.val).collect(),
-                Some(a.layer),
-            ),
+            General::ChooseBlocks(c) => (vec![c.q.val, c.weights.val, c.entries.x.val], Some(c.layer)),
+            General::AttendBlocks(a) => {
+                let read = [Some(a.q), Some(a.k), a.entries.map(|e| e.x), a.chosen.map(|(cols, _)| cols)];
+                (read.into_iter().flatten().map(|c| c.val).collect(), Some(a.layer))
+            }
         };
         let ids = self.reads_ids().then_some(Access::Ids);
         values.into_iter().map(Access::Value).chain(state.map(Access::State)).chain(ids).collect()
@@ -333,6 +337,7 @@ impl General {
             General::Softmax(s) => s.x.val,
             General::StreamGates(g) => g.x.val,
             General::Pool(p) => p.out.val,
+            General::ChooseBlocks(c) => c.out.val,
             General::AttendBlocks(a) => a.out.val,
         }
     }
@@ -344,6 +349,7 @@ impl General {
             General::Shift(s) => Some(s.layer),
             General::Scan(s) => Some(s.layer),
             General::Pool(p) => Some(p.layer),
+            General::ChooseBlocks(c) => Some(c.layer),
             General::AttendBlocks(a) => Some(a.layer),
             _ => None,
         }
@@ -385,6 +391,7 @@ impl General {
             General::Scan(s) => vec![s.factor.as_mut()],
             General::StreamGates(g) => vec![Some(&mut g.scale), Some(&mut g.base)],
             General::Pool(p) => vec![Some(&mut p.place)],
+            General::ChooseBlocks(_) => vec![],
             General::AttendBlocks(a) => vec![Some(&mut a.sinks)],
         };
         all.into_iter().flatten().collect()

@@ -2,7 +2,8 @@
 
 use super::made::{agrees, cols, Made, DIM, EXACT};
 use pumex::plan::{
-    AttendBlocks, Entries, General, LayerState, Mix, Pool, RecurrentSpec, Rope, RopeStyle, Rotate, Softmax, StreamGates,
+    AttendBlocks, ChooseBlocks, Entries, General, LayerState, Mix, Pool, RecurrentSpec, Rope, RopeStyle, Rotate,
+    Softmax, StreamGates,
 };
 
 #[test]
@@ -59,7 +60,7 @@ fn streams_have_gates_and_a_matrix_that_is_balanced() {
 
 #[test]
 fn rows_see_those_before_and_entries_of_blocks() {
-    for (every, overlaps, window) in [(0, false, 5), (4, true, 3), (8, false, 40), (3, true, 1)] {
+    for (every, overlaps, window) in [(0, false, 5), (4, true, 3), (8, false, 40), (3, true, 1), (2, false, 4)] {
         let mut made = Made::new(2.0);
         let (heads, dim) = (2, 32);
         let wide = dim * if overlaps { 2 } else { 1 };
@@ -67,7 +68,8 @@ fn rows_see_those_before_and_entries_of_blocks() {
         let sinks = made.floats(1, heads, 2.0);
         let place = (every > 0).then(|| made.floats(every, wide, 2.0));
         let slots = if every > 0 { 256usize.div_ceil(every) } else { 0 };
-        let parts = vec![("window", vec![window, dim]), ("rows", vec![rows, 2 * wide]), ("entries", vec![slots, dim])];
+        let parts =
+            vec![("window", vec![window, dim]), ("rows", vec![rows, 2 * wide]), ("entries", vec![slots, 2 * dim])];
         let layers = [LayerState::Recurrent(RecurrentSpec { parts })];
         let freqs = vec![0.5, 0.25, 0.125, 0.01];
         let (gguf, plan) = made.plan(&layers, &[freqs], |b, x| {
@@ -88,7 +90,24 @@ fn rows_see_those_before_and_entries_of_blocks() {
                     len: 0,
                 };
                 b.general(General::Rotate(every_row));
-                Entries { x: out, every, slots, at: at + rows * 2 * wide }
+                Entries { x: out, every, slots, at: at + rows * 2 * wide, stride: 2 * dim }
+            });
+            // Where entries are more than those that are chosen.
+            let chosen = entries.map(|e| {
+                let (chosen, most) = (b.parts("chosen", slots), if every == 2 { 5 } else { 256 });
+                let (q, weights, heads, out) = (cols(x, 10, 40), cols(x, 150, 1), 3, cols(chosen, 0, slots));
+                let entries = Entries { x: cols(x, 170, 0), at: e.at + dim, ..e };
+                b.general(General::ChooseBlocks(ChooseBlocks {
+                    q,
+                    weights,
+                    heads,
+                    dim: 24,
+                    entries,
+                    layer: 0,
+                    most,
+                    out,
+                }));
+                (out, most)
             });
             let attended = b.parts("out", DIM / 2);
             let (q, k, out) = (cols(x, 0, dim), cols(x, 200, 0), cols(attended, 7, dim + 1));
@@ -103,6 +122,7 @@ fn rows_see_those_before_and_entries_of_blocks() {
                 layer,
                 at: 0,
                 entries,
+                chosen,
                 sinks,
                 scale,
                 out,

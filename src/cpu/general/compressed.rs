@@ -2,7 +2,7 @@
 
 use super::Env;
 use crate::cpu::ops::dot;
-use crate::plan::{AttendBlocks, Cols, Pool};
+use crate::plan::{AttendBlocks, ChooseBlocks, Cols, Entries, Pool};
 use std::collections::HashMap;
 
 /// Where rows of a step are, by sequence and position.
@@ -13,12 +13,13 @@ impl Env<'_> {
         self.rows.iter().enumerate().map(|(i, row)| ((row.seq, row.pos), i)).collect()
     }
 
-    /// Keeps columns of rows that end a block of `every` in `slots` places, by block in turn.
-    fn keep(&mut self, x: Cols, len: usize, (every, slots): (usize, usize), (layer, at): (usize, usize)) {
+    /// Keeps columns of rows that end a block, by block in turn.
+    fn keep(&mut self, e: Entries, len: usize, layer: usize) {
+        let Entries { x, every, slots, at, stride } = e;
         for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| ends(row.pos, every)) {
             let slot = row.pos as usize / every % slots;
             let from = i * self.plan.values[x.val.0].width + x.at;
-            let kept = &mut self.states.of(row.seq, layer)[at + slot * len..][..len];
+            let kept = &mut self.states.of(row.seq, layer)[at + slot * stride..][..len];
             kept.copy_from_slice(&self.values[x.val.0][from..][..len]);
         }
     }
@@ -50,20 +51,47 @@ impl Env<'_> {
                 *out = sum / all;
             }
         }
-        self.keep(p.x, 2 * width, (1, rows), (p.layer, p.at));
+        self.keep(Entries { x: p.x, every: 1, slots: rows, at: p.at, stride: 2 * width }, 2 * width, p.layer);
         self.place(p.out, 1, len, &result);
+    }
+
+    pub(super) fn choose_blocks(&mut self, c: &ChooseBlocks) {
+        let e = c.entries;
+        if e.slots <= c.most {
+            return;
+        }
+        self.keep(e, c.dim, c.layer);
+        let mut result = vec![0.0; self.rows.len() * e.slots];
+        for (i, (row, out)) in self.rows.iter().zip(result.chunks_exact_mut(e.slots)).enumerate() {
+            let state = &self.states.of(row.seq, c.layer)[e.at..];
+            let count = ((row.pos as usize + 1) / e.every).min(e.slots);
+            let of = |cols: Cols, head: usize, len: usize| {
+                let from = i * self.plan.values[cols.val.0].width + cols.at + head * cols.stride;
+                &self.values[cols.val.0][from..][..len]
+            };
+            let score = |j: usize| -> f32 {
+                let key = &state[j * e.stride..][..c.dim];
+                (0..c.heads).map(|h| of(c.weights, h, 1)[0] * dot(of(c.q, h, c.dim), key).max(0.0)).sum()
+            };
+            let scores: Vec<f32> = (0..count).map(score).collect();
+            let mut order: Vec<usize> = (0..count).collect();
+            order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+            order.iter().take(c.most).for_each(|j| out[*j] = 1.0);
+        }
+        self.place(c.out, 1, e.slots, &result);
     }
 
     pub(super) fn attend_blocks(&mut self, a: &AttendBlocks) {
         if let Some(e) = a.entries {
-            self.keep(e.x, a.dim, (e.every, e.slots), (a.layer, e.at));
+            self.keep(e, a.dim, a.layer);
         }
         let (sinks, here, dim) = (self.floats.vector(a.sinks).into_owned(), self.here(), a.dim);
         // Of each row: keys of rows, then entries.
         let keys: Vec<Vec<f32>> = self
             .rows
             .iter()
-            .map(|row| {
+            .enumerate()
+            .map(|(i, row)| {
                 let state = self.states.of(row.seq, a.layer);
                 let mut keys = Vec::new();
                 for pos in (row.pos as usize + 1).saturating_sub(a.window)..=row.pos as usize {
@@ -77,7 +105,12 @@ impl Env<'_> {
                 }
                 if let Some(e) = a.entries {
                     let count = ((row.pos as usize + 1) / e.every).min(e.slots);
-                    keys.extend_from_slice(&state[e.at..][..count * dim]);
+                    let seen = |j: &usize| match a.chosen() {
+                        Some(chosen) => self.values[chosen.val.0][i * e.slots + j] > 0.0,
+                        None => true,
+                    };
+                    let all = (0..count).filter(seen);
+                    all.for_each(|j| keys.extend_from_slice(&state[e.at + j * e.stride..][..dim]));
                 }
                 keys
             })
@@ -96,7 +129,7 @@ impl Env<'_> {
             }
             out.iter_mut().for_each(|o| *o /= all);
         });
-        self.keep(a.k, dim, (1, a.window), (a.layer, a.at));
+        self.keep(Entries { x: a.k, every: 1, slots: a.window, at: a.at, stride: dim }, dim, a.layer);
         self.place(a.out, a.heads, dim, &result);
     }
 }

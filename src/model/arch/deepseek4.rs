@@ -1,6 +1,5 @@
 //! DeepSeek 4: several residual streams that mix, attention over the last rows and over blocks of all, experts by the root of softplus
-//! with limits. In layers of short blocks an indexer chooses which of them a row sees; all are seen here, which is the same in
-//! contexts of no more blocks than it chooses; longer ones are not the default.
+//! with limits. In layers of short blocks an indexer chooses which of them a row sees.
 
 use crate::gguf::Gguf;
 use crate::model::config::{Reader, Scaling};
@@ -10,6 +9,8 @@ use crate::Result;
 
 /// Rows of short blocks, which overlap, and of long ones.
 const BLOCKS: [usize; 2] = [4, 128];
+/// Positions unless told.
+const USUAL_CONTEXT: usize = 8192;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
@@ -20,9 +21,15 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     if let Some(bad) = every.iter().find(|n| **n > 0 && !BLOCKS.contains(n)) {
         return Err(r.bad("attention.compress_ratios", "0, 4 or 128", bad));
     }
+    let mut index = [0; 3];
     if every.contains(&BLOCKS[0]) {
-        let chosen = r.int("attention.indexer.top_k", None, 1, 1 << 20)?;
-        f.c.n_ctx_train = f.c.n_ctx_train.min(chosen * BLOCKS[0]);
+        index = [
+            r.int("attention.indexer.head_count", None, 1, 1024)?,
+            r.int("attention.indexer.key_length", None, f.c.rope_dims.max(1) as u64, 1 << 12)?,
+            r.int("attention.indexer.top_k", None, 1, 1 << 20)?,
+        ];
+        // Longer contexts take much memory for entries, so that they are not the default.
+        f.c.n_ctx_train = f.c.n_ctx_train.min((index[2] * BLOCKS[0]).max(USUAL_CONTEXT));
     }
     let groups = r.int("attention.output_group_count", None, 1, 1024)?;
     if let Some(bad) = f.c.n_head.iter().find(|heads| !heads.is_multiple_of(groups) || **heads == 0) {
@@ -35,6 +42,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         rank: r.int("attention.output_lora_rank", None, 1, 1 << 20)?,
         window: r.int("attention.sliding_window", None, 1, 1024)?,
         n_ctx: f.c.n_ctx_train,
+        index,
     };
     // YaRN changes frequencies alone, and those of layers with blocks.
     let scaling = Scaling { magnitude: 1.0, ..f.c.scaling };
@@ -45,7 +53,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         layer.mix = [Some(Mix::Compressed), None];
         (layer.n_block, layer.rope) = (every, Some(usize::from(every > 0)));
     }
-    f.ignored.extend((0..n).flat_map(|i| [format!("blk.{i}.indexer"), format!("blk.{i}.exp_probs_b_vl")]));
+    f.ignored.extend((0..n).map(|i| format!("blk.{i}.exp_probs_b_vl")));
     f.moe.by_id = r.int("hash_layer_count", None, 0, 1024)?;
     f.route_by_keys(&r, Gating::SqrtSoftplus)?;
     let by_layer = r.floats("swiglu_clamp_exp", n, 0.0)?;

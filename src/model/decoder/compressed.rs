@@ -4,8 +4,8 @@
 use super::{Family, Layer};
 use crate::model::weights::Weights;
 use crate::plan::{
-    AttendBlocks, Builder, Cols, Entries, General, HeadMatMul, LayerState, MatPart, NormKind, Normalize, Pool,
-    RecurrentSpec, Rope, Rotate, Val, Weight,
+    AttendBlocks, Builder, ChooseBlocks, Cols, Entries, General, HeadMatMul, LayerState, MatPart, NormKind, Normalize,
+    Pool, RecurrentSpec, Rope, Rotate, Val, Weight, ENTRIES,
 };
 
 /// Sizes of attention over blocks.
@@ -23,6 +23,8 @@ pub struct Blocks {
     pub window: usize,
     /// Positions of a context.
     pub n_ctx: usize,
+    /// Of what chooses among short blocks: heads, columns of a head, and how many are chosen.
+    pub index: [usize; 3],
 }
 
 /// Blocks of so many rows overlap.
@@ -37,6 +39,7 @@ pub struct Compressed {
     kv_norm: Weight,
     sinks: Weight,
     pool: Option<Pooled>,
+    index: Option<Index>,
     every: usize,
     /// `[groups, rank, heads * dim / groups]`
     groups: Weight,
@@ -50,6 +53,26 @@ struct Pooled {
     parts: Vec<MatPart>,
     place: Weight,
     norm: Weight,
+}
+
+/// What chooses entries.
+struct Index {
+    /// `[heads * dim, q_rank]`
+    q: MatPart,
+    /// `[heads, dim]`
+    weights: MatPart,
+    pool: Pooled,
+}
+
+impl Pooled {
+    fn declare(w: &mut Weights<'_>, name: &str, (every, len): (usize, usize), dim: usize) -> Pooled {
+        let wide = sizes(every, len).0 / 2;
+        Pooled {
+            parts: ["kv", "gate"].map(|p| w.linear_plain(&format!("{name}_{p}"), wide, dim)).to_vec(),
+            place: w.table(&format!("{name}_ape.weight"), &[wide, every]),
+            norm: w.vector(&format!("{name}_norm.weight"), len),
+        }
+    }
 }
 
 /// Columns of values and scores of a row, and rows of an entry.
@@ -66,7 +89,12 @@ pub fn state(f: &Family, l: &Layer) -> LayerState {
     if every > 0 {
         let (wide, rows) = sizes(every, dim);
         parts.push(("rows", vec![rows, wide]));
-        parts.push(("entries", vec![b.n_ctx.div_ceil(every), dim]));
+        let own = if every == OVERLAPPING { b.index[1] } else { 0 };
+        if own > 0 {
+            let (wide, rows) = sizes(every, own);
+            parts.push(("index_rows", vec![rows, wide]));
+        }
+        parts.push((ENTRIES, vec![b.n_ctx.div_ceil(every), dim + own]));
     }
     LayerState::Recurrent(RecurrentSpec { parts })
 }
@@ -77,12 +105,13 @@ impl Compressed {
         let (b, l, dim) = (&f.blocks, &f.layers[i], f.c.n_embd);
         let name = |part: &str| format!("blk.{i}.attn_{part}");
         let every = l.n_block;
-        let pool = (every > 0).then(|| {
-            let wide = sizes(every, l.k_dim).0 / 2;
-            Pooled {
-                parts: ["kv", "gate"].map(|p| w.linear_plain(&name(&format!("compressor_{p}")), wide, dim)).to_vec(),
-                place: w.table(&format!("{}.weight", name("compressor_ape")), &[wide, every]),
-                norm: w.vector(&format!("{}.weight", name("compressor_norm")), l.k_dim),
+        let pool = (every > 0).then(|| Pooled::declare(w, &name("compressor"), (every, l.k_dim), dim));
+        let index = (every == OVERLAPPING).then(|| {
+            let ([heads, own, _], name) = (b.index, |part: &str| format!("blk.{i}.indexer{part}"));
+            Index {
+                q: w.linear_plain(&name(".attn_q_b"), heads * own, b.q_rank),
+                weights: w.linear_plain(&name(".proj"), heads, dim),
+                pool: Pooled::declare(w, &name("_compressor"), (every, own), dim),
             }
         });
         let (out_a, k) = (format!("{}.weight", name("output_a")), l.heads * l.k_dim / b.groups);
@@ -94,6 +123,7 @@ impl Compressed {
             kv_norm: w.vector(&format!("{}.weight", name("kv_a_norm")), l.k_dim),
             sinks: w.vector(&format!("{}.weight", name("sinks")), l.heads),
             pool,
+            index,
             every,
             groups: match w.dims(&out_a).len() {
                 2 => w.matrix(&out_a, b.groups * b.rank, k),
@@ -113,8 +143,8 @@ impl Compressed {
             Rotate { x, groups, rope, back: false, every: 1, magnitude, temperature: None, len: 0 }
         };
         let q = p.matmul("q_a", h, vec![self.q_a]);
-        let q = p.rms_norm(q, self.q_norm, eps);
-        let q = p.matmul("q", q, vec![self.q_b]); // [n, heads * dim]
+        let low = p.rms_norm(q, self.q_norm, eps);
+        let q = p.matmul("q", low, vec![self.q_b]); // [n, heads * dim]
         let q_heads = Cols { val: q, at: 0, stride: dim };
         let bare = Normalize {
             kind: NormKind::Rms,
@@ -133,17 +163,35 @@ impl Compressed {
         p.general(General::Rotate(turned(kv, 1)));
 
         let window = b.window * dim;
-        let entries = self.pool.as_ref().map(|pool| {
-            let (every, (wide, rows)) = (self.every, sizes(self.every, dim));
-            let both = p.matmul("pool", h, pool.parts.clone()); // [n, wide]
-            let entry = p.parts("entry", dim);
-            let (x, out, overlaps) = (p.all(both), p.all(entry), every == OVERLAPPING);
-            let place = pool.place;
-            p.general(General::Pool(Pool { x, place, every, overlaps, len: dim, layer, at: window, out }));
+        // Behind the last rows: what entries are made of, then entries, with those of the index beside them.
+        let ([index_heads, own, most], every) = (b.index, self.every);
+        let own = if self.index.is_some() { own } else { 0 };
+        let [(wide, rows), (own_wide, own_rows)] = [sizes(every, dim), sizes(every, own)];
+        let (index_at, at) = (window + rows * wide, window + rows * wide + own_rows * own_wide);
+        let entry = |p: &mut Builder, pool: &Pooled, (len, kept, at): (usize, usize, usize)| {
+            let both = p.matmul("pool", h, pool.parts.clone());
+            let entry = p.parts("entry", len);
+            let (x, out, overlaps, place) = (p.all(both), p.all(entry), every == OVERLAPPING, pool.place);
+            p.general(General::Pool(Pool { x, place, every, overlaps, len, layer, at: kept, out }));
             let entry = p.rms_norm(entry, pool.norm, eps);
-            p.general(General::Rotate(Rotate { every: every as u32, ..turned(entry, 1) }));
-            Entries { x: p.all(entry), every, slots: b.n_ctx.div_ceil(every), at: window + rows * wide }
+            let x = Cols { val: entry, at: len - b.rope, stride: len };
+            p.general(General::Rotate(Rotate { x, every: every as u32, ..turned(entry, 1) }));
+            Entries { x: p.all(entry), every, slots: b.n_ctx.div_ceil(every), at, stride: dim + own }
+        };
+        let chosen = self.index.as_ref().map(|index| {
+            let q = p.matmul("index_q", low, vec![index.q]); // [n, heads * own]
+            let x = Cols { val: q, at: own - b.rope, stride: own };
+            p.general(General::Rotate(Rotate { x, ..turned(q, index_heads) }));
+            let scale = 1.0 / ((own * index_heads) as f32).sqrt();
+            let weights = p.matmul("index_weights", h, vec![MatPart { scale, ..index.weights }]);
+            let entries = entry(p, &index.pool, (own, index_at, at + dim));
+            let chosen = p.parts("chosen", entries.slots);
+            let (q, weights) = (Cols { val: q, at: 0, stride: own }, Cols { val: weights, at: 0, stride: 1 });
+            let (heads, out) = (index_heads, p.all(chosen));
+            p.general(General::ChooseBlocks(ChooseBlocks { q, weights, heads, dim: own, entries, layer, most, out }));
+            (out, most)
         });
+        let entries = self.pool.as_ref().map(|pool| entry(p, pool, (dim, window, at)));
         let out = p.parts("attn", heads * dim);
         let all = Cols { val: out, at: 0, stride: dim };
         p.general(General::AttendBlocks(AttendBlocks {
@@ -155,6 +203,7 @@ impl Compressed {
             layer,
             at: 0,
             entries,
+            chosen,
             sinks: self.sinks,
             scale: 1.0 / (dim as f32).sqrt(),
             out: all,
