@@ -154,8 +154,9 @@ fn bad_hyper_parameters_are_named_with_expected_and_found() {
         &[("attention.kv_lora_rank", 64), ("attention.key_length_mla", 96), ("rope.dimension_count", 32)];
     let with = |more: &[(&'static str, u32)]| -> &'static [(&'static str, u32)] { [mla, more].concat().leak() };
     let blocks = |more: &[(&'static str, u32)]| -> &'static [(&'static str, u32)] {
-        let usual = [("attention.compress_ratios", 4), ("attention.indexer.top_k", 64)];
-        [&usual[..], more].concat().leak()
+        let usual =
+            [("attention.compress_ratios", 4), ("attention.indexer.head_count", 4), ("attention.indexer.top_k", 64)];
+        [&usual[..], &[("attention.indexer.key_length", 128)], more].concat().leak()
     };
     let cases: Vec<Bad> = vec![
         ("gemma-embedding", &[], &["gemma-embedding.attention.sliding_window"]),
@@ -191,7 +192,7 @@ fn bad_hyper_parameters_are_named_with_expected_and_found() {
         ("hy_v4", mla, &["hy_v4.hyper_connection.epsilon"]),
         ("deepseek4", &[], &["deepseek4.attention.compress_ratios"]),
         ("deepseek4", &[("attention.compress_ratios", 8)], &["compress_ratios", "0, 4 or 128", "found 8"]),
-        ("deepseek4", &[("attention.compress_ratios", 4)], &["deepseek4.attention.indexer.top_k"]),
+        ("deepseek4", &[("attention.compress_ratios", 4)], &["deepseek4.attention.indexer.head_count"]),
         (
             "deepseek4",
             blocks(&[("attention.output_group_count", 3)]),

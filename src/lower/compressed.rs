@@ -94,7 +94,7 @@ impl Lowering<'_> {
         let rows = self.shape.rows;
         let grid = [e.slots.div_ceil(THREADS as usize), rows, 1];
         let touched = Touched { reads, writes: vec![scores.clone()] };
-        self.emit(Module::of("score_blocks"), vec![("SIZE", THREADS), alone], push.clone(), grid, touched);
+        self.emit(Module::of("score_blocks"), vec![("SIZE", THREADS), alone], push, grid, touched);
         let touched = Touched { reads: vec![scores.clone()], writes: vec![scores] };
         let constants = vec![("SIZE", policy::row_threads(self.t.caps))];
         self.emit(Module::of("choose_blocks"), constants, push, [rows, 1, 1], touched);
