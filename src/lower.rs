@@ -6,6 +6,7 @@
 
 mod attention;
 mod cache;
+mod compressed;
 pub mod dispatch;
 pub mod dump;
 mod experts;
@@ -20,6 +21,7 @@ mod rows;
 mod scan;
 mod side_by_side;
 pub mod sizes;
+mod streams;
 pub mod target;
 
 use crate::plan::{pass, Op, Placement, Plan, Rows, Val, Weight};

@@ -6,6 +6,7 @@
 
 mod attention;
 mod builder;
+mod compressed;
 mod dump;
 mod encoder;
 mod gate;
@@ -19,9 +20,11 @@ mod recurrent;
 mod routing;
 mod split;
 mod state;
+mod streams;
 
 pub use attention::{AttentionSpec, Extent, Mask, BIAS_REACH};
 pub use builder::Builder;
+pub use compressed::{AttendBlocks, ChooseBlocks, Entries, Pool};
 pub use encoder::Encoder;
 pub use gate::Gate;
 pub use general::{Act, Arg, Dot, General, HeadMatMul, Join, Map, NormGate, NormKind, Normalize, Rotate, Temperature};
@@ -33,11 +36,15 @@ pub use recurrent::{Conv, Scan, ScanKind, Shift};
 pub use routing::{Choose, ExpertsBias, ExpertsMatMul, Gating, Groups, LEAST_SUM};
 pub use split::FROM_HOST;
 pub use state::{KvSpec, LayerState, RecurrentSpec, MAX_HEAD_DIM};
+pub use streams::{Mix, Softmax, StreamGates};
 
 use pumex_quant::Format;
 
 /// Positions per block of a paged K/V cache.
 pub const KV_BLOCK: usize = pumex_shaders::step::KV_BLOCK as usize;
+
+/// Name of the part of a state that grows with the context.
+pub const ENTRIES: &str = "entries";
 
 /// A value of the plan: index into [`Plan::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,9 +150,31 @@ impl Plan {
 
     /// The plan for contexts of up to `n_ctx` positions: longrope has other frequencies in long ones.
     #[must_use]
-    pub fn for_context(mut self, n_ctx: usize) -> Plan {
-        if let Some((_, long)) = self.long_ropes.take_if(|(above, _)| n_ctx > *above) {
-            self.ropes = long;
+    pub fn for_context(self, n_ctx: usize) -> Plan {
+        let mut plan = self.with_room(n_ctx);
+        if let Some((_, long)) = plan.long_ropes.take_if(|(above, _)| n_ctx > *above) {
+            plan.ropes = long;
+        }
+        plan
+    }
+
+    /// The plan whose layers have room for entries of that many positions.
+    #[must_use]
+    pub fn with_room(mut self, n_ctx: usize) -> Plan {
+        for op in &mut self.ops {
+            let (layer, e) = match op {
+                Op::General(General::AttendBlocks(AttendBlocks { layer, entries: Some(e), .. })) => (*layer, e),
+                Op::General(General::ChooseBlocks(ChooseBlocks { layer, entries, out, .. })) => {
+                    self.values[out.val.0].width = n_ctx.div_ceil(entries.every);
+                    (*layer, entries)
+                }
+                _ => continue,
+            };
+            e.slots = n_ctx.div_ceil(e.every);
+            if let Some(LayerState::Recurrent(RecurrentSpec { parts })) = self.layers.get_mut(layer) {
+                let of = parts.iter_mut().filter(|(name, _)| *name == ENTRIES);
+                of.for_each(|(_, shape)| *shape = vec![e.slots, e.stride]);
+            }
         }
         self
     }

@@ -175,7 +175,15 @@ type Bad = (&'static str, &'static [(&'static str, u32)], &'static [&'static str
 #[test]
 fn bad_hyper_parameters_are_named_with_expected_and_found() {
     let ssm: &[(&str, u32)] = &[("ssm.conv_kernel", 4), ("ssm.inner_size", 512), ("ssm.time_step_rank", 2)];
-    let cases: [Bad; 20] = [
+    let mla: &[(&str, u32)] =
+        &[("attention.kv_lora_rank", 64), ("attention.key_length_mla", 96), ("rope.dimension_count", 32)];
+    let with = |more: &[(&'static str, u32)]| -> &'static [(&'static str, u32)] { [mla, more].concat().leak() };
+    let blocks = |more: &[(&'static str, u32)]| -> &'static [(&'static str, u32)] {
+        let usual =
+            [("attention.compress_ratios", 4), ("attention.indexer.head_count", 4), ("attention.indexer.top_k", 64)];
+        [&usual[..], &[("attention.indexer.key_length", 128)], more].concat().leak()
+    };
+    let cases: Vec<Bad> = vec![
         ("minimax-m3", &[], &["minimax-m3.attention.indexer.top_k"]),
         ("minimax-01", &[], &["minimax-01.residual_scale"]),
         ("grovemoe", &[], &["grovemoe.expert_count"]),
@@ -208,6 +216,28 @@ fn bad_hyper_parameters_are_named_with_expected_and_found() {
         ("gpt-oss", &[("expert_count", 4)], &["expert_used_count", "found 0"]),
         ("llama", &[("attention.key_length", 4096)], &["attention.key_length", "found 4096"]),
         ("bailingmoe2", &[("expert_count", 8), ("expert_used_count", 2), ("expert_group_count", 3)], &["expert_group"]),
+        ("bailingmoe3", mla, &["bailingmoe3.ssm.conv_kernel"]),
+        (
+            "bailingmoe3",
+            with(&[("ssm.conv_kernel", 4), ("kda.head_dim", 4096)]),
+            &["bailingmoe3.kda.head_dim", "1 to 512", "found 4096"],
+        ),
+        (
+            "kimi-k3",
+            with(&[("ssm.conv_kernel", 4), ("kda.head_dim", 64), ("attn_res.block_size", 5000)]),
+            &["kimi-k3.activation.situ_beta"],
+        ),
+        ("dots3note", mla, &["dots3note.attention.kv_lora_rank_swa"]),
+        ("dots3note", with(&[("attention.kv_lora_rank_swa", 600)]), &["kv_lora_rank_swa", "8 to 544", "found 600"]),
+        ("hy_v4", mla, &["hy_v4.hyper_connection.epsilon"]),
+        ("deepseek4", &[], &["deepseek4.attention.compress_ratios"]),
+        ("deepseek4", &[("attention.compress_ratios", 8)], &["compress_ratios", "0, 4 or 128", "found 8"]),
+        ("deepseek4", &[("attention.compress_ratios", 4)], &["deepseek4.attention.indexer.head_count"]),
+        (
+            "deepseek4",
+            blocks(&[("attention.output_group_count", 3)]),
+            &["output_group_count", "divisor of head_count 2", "found 3"],
+        ),
     ];
     for (arch, keys, named) in cases {
         let error = model::plan(&with_keys(arch, keys)).unwrap_err().to_string();

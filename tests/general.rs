@@ -4,6 +4,7 @@
 
 mod made;
 mod scans;
+mod streams;
 
 use crate::util::sample;
 use made::{agrees, cols, fast_agrees, keeps, Made, DIM, EXACT};
@@ -13,7 +14,7 @@ use pumex::plan::{
     Shift, Temperature, TopK, Val, Weight,
 };
 
-const ACTS: [Act; 16] = [
+const ACTS: [Act; 17] = [
     Act::Inverse,
     Act::Same,
     Act::Silu,
@@ -28,6 +29,7 @@ const ACTS: [Act; 16] = [
     Act::Exp,
     Act::Clamp(-0.5, 1.5),
     Act::SoftCap(3.0),
+    Act::Situ(4.0),
     Act::SiluClamped(1.702, 2.0),
     Act::Xielu([0.3, -0.2, 0.5, -1e-6]),
 ];
@@ -176,6 +178,7 @@ fn rotations_are_the_references() {
                 groups: 3,
                 rope,
                 back,
+                every: 1,
                 magnitude,
                 temperature,
                 len,
@@ -272,7 +275,8 @@ fn experts_are_chosen_by_every_rule() {
             let logits = b.matmul("logits", x, vec![part(router)]);
             let out = b.parts("route", 4 * top_k.k);
             let sharing = if i == 0 { 4 } else { 1 };
-            let choose = Choose { logits, top_k, gating, bias, groups, least_sum, scale: 1.5, sharing, out };
+            let choose =
+                Choose { logits, top_k, gating, bias, groups, table: None, least_sum, scale: 1.5, sharing, out };
             b.general(General::Choose(choose));
             // Ids are bits of no number that counts: their places are compared as functions of the weights.
             let weights = b.parts("weights", 3 * top_k.k);
@@ -283,6 +287,36 @@ fn experts_are_chosen_by_every_rule() {
             return;
         }
     }
+}
+
+#[test]
+fn experts_may_follow_from_ids() {
+    let mut made = Made::new(6.0);
+    let top_k = TopK { n_expert: 11, k: 3 };
+    let table = Some(made.values(64, 3, |i| f32::from_bits((i as u32 * 7 + i as u32 / 3) % 11)));
+    let router = made.coded("F32", top_k.n_expert, DIM);
+    let (gguf, plan) = made.plan(&[], &[], |b, x| {
+        let logits = b.matmul("logits", x, vec![part(router)]);
+        let out = b.parts("route", 4 * top_k.k);
+        let (gating, least_sum) = (Gating::SqrtSoftplus, Some(1e-9));
+        let (bias, groups) = (None, None);
+        b.general(General::Choose(Choose {
+            logits,
+            top_k,
+            gating,
+            bias,
+            groups,
+            table,
+            least_sum,
+            scale: 1.5,
+            sharing: 1,
+            out,
+        }));
+        let weights = b.parts("weights", 3 * top_k.k);
+        b.copy_into(cols(out, top_k.k, 1), cols(weights, 0, 1), 1, 3 * top_k.k);
+        weights
+    });
+    agrees("ids", &gguf, &plan, EXACT);
 }
 
 /// Gate, up and down one by one, as models have them whose activation no kernel does with its products.
@@ -299,7 +333,8 @@ fn experts_products_stand_side_by_side() {
             let route = b.parts("route", 4 * top_k.k);
             let (gating, least_sum) = (Gating::Sigmoid, Some(1e-9));
             let (bias, groups, sharing) = (None, None, 1);
-            let choose = Choose { logits, top_k, gating, bias, groups, least_sum, scale: 1.0, sharing, out: route };
+            let choose =
+                Choose { logits, top_k, gating, bias, groups, table: None, least_sum, scale: 1.0, sharing, out: route };
             b.general(General::Choose(choose));
             let hidden = b.parts("hidden", top_k.k * ffn);
             let product = ExpertsMatMul { x, route, top_k, weight: up, own_input: false, out: hidden };

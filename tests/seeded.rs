@@ -110,14 +110,22 @@ impl Recipe {
         let mut meta = vec![("general.architecture".to_string(), Value::Str(self.arch.clone().into_bytes()))];
         meta.extend(self.keys.iter().map(|(key, json)| (whole(key), value(json))));
         let f32_id = pumex_quant::all().find(|f| f.name == "F32").unwrap().ggml_id;
+        let is_table = |name: &str| name.contains("tid2eid"); // of integers
         let entry = |(name, dims): (&String, &Vec<u64>)| {
             let (name, dims, len_bytes) = (name.clone(), dims.clone(), 4 * dims.iter().product::<u64>());
-            Entry { name, dims, type_id: f32_id, len_bytes }
+            let type_id = if is_table(&name) { 26 } else { f32_id };
+            Entry { name, dims, type_id, len_bytes }
         };
         let entries: Vec<Entry> = self.tensors.iter().map(entry).collect();
         let mut bytes = header(meta.iter().map(|(key, value)| (key.as_str(), value)), &entries, ALIGNMENT);
         for (name, dims) in &self.tensors {
-            bytes.extend(numbers(name, dims).iter().flat_map(|x| x.to_le_bytes()));
+            if is_table(name) {
+                let (experts, used) = (self.keys["expert_count"].as_u64().unwrap(), dims[0]);
+                let expert = |i: u64| ((i / used * 7 + i % used) % experts) as u32;
+                bytes.extend((0..dims[0] * dims[1]).flat_map(|i| expert(i).to_le_bytes()));
+            } else {
+                bytes.extend(numbers(name, dims).iter().flat_map(|x| x.to_le_bytes()));
+            }
             bytes.resize(bytes.len().next_multiple_of(ALIGNMENT as usize), 0);
         }
         bytes

@@ -13,6 +13,7 @@ layout(constant_id = 5) const uint GROUPS = 1; // of experts
 layout(constant_id = 6) const uint GROUPS_USED = 1;
 layout(constant_id = 7) const uint DIVIDED = 0; // 1: weights are divided by their sum
 layout(constant_id = 8) const uint SHARING = 1; // neighbours among EXPERTS that stand for one that is taken
+layout(constant_id = 9) const uint TABLE = 0;   // 1: a row's id says which it takes
 #include "push/choose.glsl"
 #include "lib/act.glsl"
 const uint LEN = EXPERTS / GROUPS;
@@ -66,7 +67,15 @@ void main() {
         }
         barrier();
     }
-    for (uint i = t; i < EXPERTS; i += size) {
+    if (TABLE == 1) {
+        uint id = step_token(params, row);
+        if (id == TOKEN_SAMPLED) id = sampled.v[step_seq(params, row)];
+        for (uint k = t; k < USED; k += size) {
+            chosen[k] = table.v[id * USED + k];
+            weight_of[k] = scores[chosen[k]];
+        }
+    }
+    for (uint i = t; TABLE == 0 && i < EXPERTS; i += size) {
         uint rank = 0;
         const uint mine = key(wanted[i]);
         for (uint o = 0; o < EXPERTS; o++) {

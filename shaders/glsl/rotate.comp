@@ -15,7 +15,7 @@ void main() {
     const uint pairs = dims / 2, items = pairs + (TEMPERED == 1 && len > dims ? len - dims : 0);
     const uint row = gl_WorkGroupID.y, at = gl_GlobalInvocationID.x;
     if (row >= params.w[STEP_ROWS] || items == 0 || at >= groups * items) return;
-    const uint from = row * width + at / items * stride, i = at % items, pos = step_pos(params, row);
+    const uint from = row * width + at / items * stride, i = at % items, pos = step_pos(params, row) / every * every;
     float by = 1.0;
     if (TEMPERED == 1) by = 1.0 + temper_scale * log_1_plus(floor((float(pos) + temper_offset) / temper_floor));
     if (i >= pairs) {

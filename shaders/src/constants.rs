@@ -101,6 +101,8 @@ constants! {
     ACT_INVERSE = 15;
     /// `sqrt(x)`
     ACT_SQRT = 16;
+    /// The gate of Kimi K3.
+    ACT_SITU = 17;
     /// Columns of each group.
     OPERAND_COLUMNS = 0;
     /// A column per group.

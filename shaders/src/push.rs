@@ -3,10 +3,14 @@
 //!
 //! `n` counts rows of a step, `w` output rows; arrays are row by row, the last dimension first in memory.
 
+mod compressed;
 mod general;
+mod streams;
 
 use crate::block::{blocks, Block, Layout};
+pub use compressed::{AttendBlocks, ChooseBlocks, Keep, Pool};
 pub use general::{Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
+pub use streams::{Mix, Softmax, StreamGates};
 
 /// Bytes of push constants that every device has.
 pub const MOST_BYTES: usize = 128;
@@ -482,6 +486,13 @@ pub const LAYOUTS: &[Layout] = &[
     ExpertsBias::LAYOUT,
     Conv::LAYOUT,
     Scan::LAYOUT,
+    Mix::LAYOUT,
+    Softmax::LAYOUT,
+    StreamGates::LAYOUT,
+    Pool::LAYOUT,
+    ChooseBlocks::LAYOUT,
+    AttendBlocks::LAYOUT,
+    Keep::LAYOUT,
 ];
 
 const _: () = {

@@ -1,12 +1,15 @@
 //! The ops beside those of the usual transformer, as both interpreters run them: plain loops over rows, groups and columns.
 
+mod compressed;
 mod map;
 mod recurrent;
 mod routing;
+mod streams;
 
 pub use map::gated;
 pub use recurrent::{soft_decay, soft_rate};
 
+use super::books::Books;
 use crate::plan::{Cols, General, Plan, Val, Weight};
 use crate::step::Row;
 use std::borrow::Cow;
@@ -80,6 +83,8 @@ pub struct Env<'a> {
     pub states: &'a mut States,
     /// The weights.
     pub floats: &'a dyn Floats,
+    /// What says the ids of rows.
+    pub books: &'a Books,
     /// How rows are gone over.
     pub each: &'a EachRow<'a>,
     /// Memory to work in.
@@ -112,6 +117,12 @@ impl Env<'_> {
             General::Conv(c) => self.conv(c),
             General::Shift(s) => self.shift(s),
             General::Scan(s) => self.scan(s),
+            General::Mix(m) => self.mix(m),
+            General::Softmax(s) => self.softmax(s),
+            General::StreamGates(g) => self.stream_gates(g),
+            General::Pool(p) => self.pool(p),
+            General::ChooseBlocks(c) => self.choose_blocks(c),
+            General::AttendBlocks(a) => self.attend_blocks(a),
         }
     }
 

@@ -201,10 +201,10 @@ impl Reference<'_> {
     }
 
     fn general(&mut self, op: &General, rows: &[Row], wanted: &[usize]) {
-        let Self { gguf, plan, states, values, spare, .. } = self;
+        let Self { gguf, plan, states, values, spare, books, .. } = self;
         let floats = Stored { gguf, plan };
         let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| ops::for_rows(out, width, f);
-        Env { plan, rows, wanted, values, states, floats: &floats, each: &each, spare }.run(op);
+        Env { plan, rows, wanted, values, states, floats: &floats, books, each: &each, spare }.run(op);
     }
 
     fn sample(&mut self, logits: Val, rows: &[Row], wanted: &[usize]) {

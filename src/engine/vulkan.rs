@@ -129,6 +129,10 @@ impl VulkanRunner {
         options: &Options,
         progress: Progress<'_>,
     ) -> Result<Self> {
+        let plan = match options.n_ctx.filter(|n| *n > 0) {
+            Some(n_ctx) => plan.with_room(n_ctx as usize),
+            None => plan,
+        };
         let device = parts.device.clone();
         let mut caps = device.caps().clone();
         caps.memory_budget_bytes = caps.memory_budget_bytes.saturating_sub(parts.taken);

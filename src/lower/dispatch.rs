@@ -61,7 +61,14 @@ pushes!(
     RoutePairs,
     ExpertsBias,
     Conv,
-    Scan
+    Scan,
+    Mix,
+    Softmax,
+    StreamGates,
+    Pool,
+    ChooseBlocks,
+    AttendBlocks,
+    Keep
 );
 
 /// A row of the kernel table, and the weight format of its module where it has one for each.

@@ -50,6 +50,12 @@ impl Lowering<'_> {
             General::Conv(c) => self.conv(c),
             General::Shift(s) => self.shift(s),
             General::Scan(s) => self.scan(s),
+            General::Mix(m) => self.mix(m),
+            General::Softmax(s) => self.softmax(s),
+            General::StreamGates(g) => self.stream_gates(g),
+            General::Pool(p) => self.pool(p),
+            General::ChooseBlocks(c) => self.choose_blocks(c),
+            General::AttendBlocks(a) => self.attend_blocks(a),
         }
         Ok(())
     }
@@ -222,6 +228,7 @@ impl Lowering<'_> {
             params: self.t.at.params,
             stride: r.x.stride as u32,
             width: self.width(r.x.val) as u32,
+            every: r.every,
             groups: r.groups as u32,
             dims: dims as u32,
             len: r.len as u32,
@@ -380,6 +387,7 @@ pub(super) fn act(act: Act) -> (u32, [f32; 4]) {
         Act::Clamp(low, high) => (c::ACT_CLAMP, [low, high, 0.0, 0.0]),
         Act::SoftCap(cap) => (c::ACT_SOFT_CAP, [cap, 0.0, 0.0, 0.0]),
         Act::SiluClamped(alpha, limit) => (c::ACT_SILU_CLAMPED, [alpha, limit, 0.0, 0.0]),
+        Act::Situ(cap) => (c::ACT_SITU, [cap, 0.0, 0.0, 0.0]),
         Act::Xielu(p) => (c::ACT_XIELU, p),
     }
 }

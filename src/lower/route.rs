@@ -1,6 +1,6 @@
 //! Which experts a row uses: after the router's product, or in one dispatch with it.
 
-use super::dispatch::{Module, Touched};
+use super::dispatch::{Access, Module, Place, Touched};
 use super::megakernel::StageSource;
 use super::Lowering;
 use crate::plan::{Choose, Gating, Router, TopK, Val, Weight};
@@ -45,6 +45,8 @@ impl Lowering<'_> {
             bias: self.opt(choice.bias),
             route: self.val(choice.out),
             params: self.t.at.params,
+            table: self.opt(choice.table),
+            sampled: self.t.at.sampled,
             least_sum: choice.least_sum.unwrap_or(0.0),
             scale: choice.scale,
         };
@@ -65,8 +67,13 @@ impl Lowering<'_> {
             ("GROUPS_USED", groups.1),
             ("DIVIDED", u32::from(choice.least_sum.is_some())),
             ("SHARING", choice.sharing as u32),
+            ("TABLE", u32::from(choice.table.is_some())),
         ];
-        let reads = [vec![self.value(choice.logits)], self.matrices(choice.bias)].concat();
+        let mut reads = [vec![self.value(choice.logits)], self.matrices(choice.bias)].concat();
+        if let Some(table) = choice.table {
+            let bytes = 4 * self.shape.rows as u64;
+            reads.extend([Access::all(Place::Weight(table), bytes * k as u64), Access::all(Place::Ids, bytes)]);
+        }
         let (grid, writes) = ([self.shape.rows, 1, 1], vec![self.value(choice.out)]);
         self.emit(Module::of("choose"), constants, push, grid, Touched { reads, writes });
     }

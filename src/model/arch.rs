@@ -8,6 +8,7 @@ pub mod arwkv7;
 pub mod baichuan;
 pub mod bailingmoe;
 pub mod bailingmoe2;
+pub mod bailingmoe3;
 pub mod bert;
 pub mod bitnet;
 pub mod bloom;
@@ -24,7 +25,9 @@ pub mod deepseek;
 pub mod deepseek2;
 pub mod deepseek2_ocr;
 pub mod deepseek32;
+pub mod deepseek4;
 pub mod dots1;
+pub mod dots3note;
 pub mod dream;
 pub mod ernie4_5;
 pub mod eurobert;
@@ -53,12 +56,14 @@ pub mod grovemoe;
 pub mod hrm_text;
 pub mod hunyuan_dense;
 pub mod hy_v3;
+pub mod hy_v4;
 pub mod internlm2;
 pub mod jais;
 pub mod jais2;
 pub mod jamba;
 pub mod jina_bert_v2;
 pub mod jina_bert_v3;
+pub mod kimi_k3;
 pub mod kimi_linear;
 pub mod laguna;
 pub mod lfm2;
@@ -149,6 +154,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "baichuan", plan: baichuan::plan },
     Arch { name: "bailingmoe", plan: bailingmoe::plan },
     Arch { name: "bailingmoe2", plan: bailingmoe2::plan },
+    Arch { name: "bailingmoe3", plan: bailingmoe3::plan },
     Arch { name: "bert", plan: bert::plan },
     Arch { name: "bitnet", plan: bitnet::plan },
     Arch { name: "bloom", plan: bloom::plan },
@@ -165,7 +171,9 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "deepseek2", plan: deepseek2::plan },
     Arch { name: "deepseek2-ocr", plan: deepseek2_ocr::plan },
     Arch { name: "deepseek32", plan: deepseek32::plan },
+    Arch { name: "deepseek4", plan: deepseek4::plan },
     Arch { name: "dots1", plan: dots1::plan },
+    Arch { name: "dots3note", plan: dots3note::plan },
     Arch { name: "dream", plan: dream::plan },
     Arch { name: "ernie4_5", plan: ernie4_5::plan },
     Arch { name: "ernie4_5-moe", plan: ernie4_5::plan },
@@ -198,12 +206,14 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "hunyuan-moe", plan: hunyuan_dense::plan },
     Arch { name: "hunyuan_vl", plan: hunyuan_dense::plan },
     Arch { name: "hy_v3", plan: hy_v3::plan },
+    Arch { name: "hy_v4", plan: hy_v4::plan },
     Arch { name: "internlm2", plan: internlm2::plan },
     Arch { name: "jais", plan: jais::plan },
     Arch { name: "jais2", plan: jais2::plan },
     Arch { name: "jamba", plan: jamba::plan },
     Arch { name: "jina-bert-v2", plan: jina_bert_v2::plan },
     Arch { name: "jina-bert-v3", plan: jina_bert_v3::plan },
+    Arch { name: "kimi-k3", plan: kimi_k3::plan },
     Arch { name: "kimi-linear", plan: kimi_linear::plan },
     Arch { name: "laguna", plan: laguna::plan },
     Arch { name: "lfm2", plan: lfm2::plan },

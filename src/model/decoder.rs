@@ -5,6 +5,8 @@ mod altup;
 mod attention;
 mod beside;
 mod block;
+mod checkpoints;
+mod compressed;
 mod cycles;
 mod delta;
 mod dense;
@@ -12,6 +14,7 @@ mod experts;
 mod ffn;
 mod grove;
 mod head;
+mod hyper;
 mod keys;
 mod lightning;
 mod mamba;
@@ -23,9 +26,11 @@ mod rwkv;
 mod short_conv;
 
 use block::Block;
+pub use compressed::Blocks;
 pub use cycles::Cycles;
 pub use grove::Grove;
 use head::Head;
+pub use hyper::Connections;
 pub use lightning::fades;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
@@ -77,6 +82,8 @@ pub struct Layer {
     pub n_ff: usize,
     /// Whether it is one of experts.
     pub experts: bool,
+    /// Rows of a block, of attention over blocks; 0 for none.
+    pub n_block: usize,
 }
 
 /// A table of frequencies.
@@ -135,6 +142,12 @@ pub struct Moe {
     pub limits: [Option<Limits>; 2],
     /// Small experts after the usual ones.
     pub grove: Option<Grove>,
+    /// So many first layers' experts follow from a row's id.
+    pub by_id: usize,
+    /// Columns of what experts work on, between products down and up; 0 if that is the normed rows.
+    pub latent: usize,
+    /// What is multiplied with a gate, here and in other blocks, becomes `cap * tanh(x / cap)`.
+    pub up_cap: Option<f32>,
 }
 
 /// A family: what differs between decoders. [`Family::of`] gives llama's.
@@ -198,6 +211,14 @@ pub struct Family {
     pub recurrent: Recurrent,
     /// Sizes of latent attention.
     pub mla: MlaSizes,
+    /// Those of layers with a window, where they differ.
+    pub mla_sliding: Option<MlaSizes>,
+    /// Sizes of attention over compressed blocks.
+    pub blocks: Blocks,
+    /// Residual streams that blocks take of and give to, if there are several.
+    pub connections: Option<Connections>,
+    /// The residual stream begins anew every so many layers, and blocks see what it was before, too; 0 for never.
+    pub checkpoint_every: usize,
     /// Whether queries come with a gate of what heads give, side by side.
     pub q_gated: bool,
     /// Whether the product that gives logits has a bias.
@@ -263,6 +284,7 @@ impl Family {
             temperature: false,
             n_ff: c.n_ff[i],
             experts: c.n_expert > 0,
+            n_block: 0,
         };
         Ok(Family {
             layers: (0..c.n_layer).map(layer).collect(),
@@ -303,9 +325,16 @@ impl Family {
                 own_norms: false,
                 limits: [None, None],
                 grove: None,
+                by_id: 0,
+                latent: 0,
+                up_cap: None,
             },
             recurrent: Recurrent::default(),
             mla: MlaSizes::default(),
+            mla_sliding: None,
+            blocks: Blocks::default(),
+            connections: None,
+            checkpoint_every: 0,
             q_gated: false,
             output_bias: false,
             attention_bias: true,
@@ -385,6 +414,9 @@ impl Family {
         let blocks: Vec<Block> = (0..blocks).map(|i| Block::declare(&mut w, &self, i)).collect();
         let stacks = self.cycles.map(|cycles| cycles::Stacks::declare(&mut w, &self, cycles));
         let per_layer = (self.per_layer > 0).then(|| per_layer::Inputs::declare(&mut w, &self));
+        let hyper = self.connections.map(|c| hyper::Hyper::declare(&mut w, &self, c));
+        let every = self.checkpoint_every;
+        let checkpoints = (every > 0).then(|| checkpoints::Checkpoints::declare(&mut w, &self));
         let altup = (self.streams > 1).then(|| altup::AltUp::declare(&mut w, &self));
         let (ropes, long_ropes) = self.ropes(&mut w);
         let long_ropes = long_ropes.map(|tables| (self.c.n_ctx_orig, tables));
@@ -392,8 +424,13 @@ impl Family {
 
         let mut p = Builder::new(w.finish()?);
         let mut x = head.embed(&mut p, &self);
-        if let Some(altup) = altup {
-            let x = altup.run(&mut p, &self, &blocks, per_layer.as_ref(), x);
+        let whole = match (altup, hyper, checkpoints) {
+            (Some(altup), ..) => Some(altup.run(&mut p, &self, &blocks, per_layer.as_ref(), x)),
+            (_, Some(hyper), _) => Some(hyper.run(&mut p, &self, &blocks, x)),
+            (.., Some(checkpoints)) => Some(checkpoints.run(&mut p, &self, &blocks, x)),
+            (None, None, None) => None,
+        };
+        if let Some(x) = whole {
             let logits = head.logits(&mut p, &self, x);
             return Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train));
         }
@@ -478,6 +515,14 @@ impl Family {
             x = f.run(p, self, (i, h, ahead), b.ffn_post_norm, x);
         }
         self.ended(p, b, x)
+    }
+
+    /// Sizes of a layer's latent attention.
+    pub(super) fn mla_of(&self, l: &Layer) -> MlaSizes {
+        match (l.mask, self.mla_sliding) {
+            (Mask::Window(_), Some(sizes)) => sizes,
+            _ => self.mla,
+        }
     }
 
     /// What layers keep: of each, then of those that mix with two what the second keeps.

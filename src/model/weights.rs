@@ -180,6 +180,29 @@ impl<'a> Weights<'a> {
         }
     }
 
+    /// A table of integers of 32 bits below `below`, columns first, whose bits are kept as those of floats.
+    pub fn integers(&mut self, name: &str, dims: [usize; 2], below: usize) -> Weight {
+        const I32: u32 = 26;
+        let gguf = self.gguf;
+        let found = gguf.tensors().iter().enumerate().find(|(_, t)| t.name == name);
+        let shaped = found.filter(|(_, t)| t.type_id == I32 && t.dims.iter().copied().eq(dims.map(|d| d as u64)));
+        let Some((tensor, t)) = shaped else {
+            let found =
+                found.map_or("no such tensor".into(), |(_, t)| format!("{:?} of {}", t.dims, type_name(t.type_id)));
+            self.problem("wrong_shape", format!("{name}: expected {dims:?} of I32, found {found}"));
+            self.skip(name);
+            return Weight(usize::MAX);
+        };
+        self.used.insert(&t.name);
+        let numbers = gguf.data(t).chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        if let Some(bad) = numbers.into_iter().find(|n| *n as usize >= below) {
+            self.problem("value_out_of_range", format!("{name}: expected numbers below {below}, found {}", bad as i32));
+        }
+        let format = pumex_quant::FormatId::F32.format();
+        self.found.push(WeightInfo { name: name.to_string(), tensor, rows: dims[1], cols: dims[0], format });
+        Weight(self.found.len() - 1)
+    }
+
     /// A small table of the file's own shape `dims`, as rows of `cols` floats.
     pub fn shaped(&mut self, name: &str, dims: &[usize], cols: usize) -> Weight {
         let dims = if dims.is_empty() { &[cols] } else { dims };

@@ -18,9 +18,13 @@ impl Gate {
     /// `silu(gate) * up`.
     pub const SILU: Gate = Gate { act: Act::Silu, limit: None, plus: 0.0 };
 
-    /// `act(gate) * up`, if one op does it.
+    /// `act(gate) * up`, if one op does it; gpt-oss limits up as it does the gate, and adds 1.
     pub fn of(act: Act) -> Option<Gate> {
-        (!matches!(act, Act::Xielu(_))).then_some(Gate { act, limit: None, plus: 0.0 })
+        let (limit, plus) = match act {
+            Act::SiluClamped(_, limit) => (Some(limit), 1.0),
+            _ => (None, 0.0),
+        };
+        (!matches!(act, Act::Xielu(_))).then_some(Gate { act, limit, plus })
     }
 }
 

@@ -2,8 +2,10 @@
 //! head, routing by other rules, products per head, convolutions and recurrences. They work on columns of values, so that parts
 //! of a row need no copies.
 
+use super::compressed::{AttendBlocks, ChooseBlocks, Pool};
 use super::recurrent::{Conv, Scan, Shift};
 use super::routing::{Choose, ExpertsBias, ExpertsMatMul};
+use super::streams::{Mix, Softmax, StreamGates};
 use super::{Access, Cols, Rope, Val, Weight};
 
 /// A function of one number.
@@ -41,6 +43,8 @@ pub enum Act {
     SoftCap(f32),
     /// `min(x, limit) * sigmoid(alpha * min(x, limit))`: the gate of gpt-oss; alpha, limit.
     SiluClamped(f32, f32),
+    /// `cap * tanh(x / cap) * sigmoid(x)`: the gate of Kimi K3.
+    Situ(f32),
     /// xIELU: alpha of negatives, alpha of positives, beta, epsilon, as they are stored before their softplus.
     Xielu([f32; 4]),
 }
@@ -180,6 +184,8 @@ pub struct Rotate {
     pub rope: Rope,
     /// Rotates back.
     pub back: bool,
+    /// Rotates by the first position of a row's block of so many; 1 for its own.
+    pub every: u32,
     /// Of sine and cosine.
     pub magnitude: f32,
     /// A factor of the rotated columns.
@@ -233,6 +239,18 @@ pub enum General {
     Shift(Shift),
     /// See [`Scan`].
     Scan(Scan),
+    /// See [`Mix`].
+    Mix(Mix),
+    /// See [`Softmax`].
+    Softmax(Softmax),
+    /// See [`StreamGates`].
+    StreamGates(StreamGates),
+    /// See [`Pool`].
+    Pool(Pool),
+    /// See [`ChooseBlocks`].
+    ChooseBlocks(ChooseBlocks),
+    /// See [`AttendBlocks`].
+    AttendBlocks(AttendBlocks),
 }
 
 impl Arg {
@@ -273,6 +291,12 @@ impl General {
             General::Conv(_) => "conv",
             General::Shift(_) => "shift",
             General::Scan(s) => s.kind.name(),
+            General::Mix(_) => "mix",
+            General::Softmax(_) => "softmax",
+            General::StreamGates(_) => "stream_gates",
+            General::Pool(_) => "pool",
+            General::ChooseBlocks(_) => "choose_blocks",
+            General::AttendBlocks(_) => "attend_blocks",
         }
     }
 
@@ -291,8 +315,25 @@ impl General {
             General::Conv(c) => (vec![c.x.val], Some(c.layer)),
             General::Shift(s) => (vec![s.x], Some(s.layer)),
             General::Scan(s) => (s.inputs().map(|c| c.val).collect(), Some(s.layer)),
+            General::Mix(m) => {
+                ([Some(m.x), Some(m.by), m.add.then_some(m.out)].into_iter().flatten().map(|c| c.val).collect(), None)
+            }
+            General::Softmax(s) => (vec![s.x.val], None),
+            General::StreamGates(g) => (vec![g.x.val], None),
+            General::Pool(p) => (vec![p.x.val], Some(p.layer)),
+            General::ChooseBlocks(c) => (vec![c.q.val, c.weights.val, c.entries.x.val], Some(c.layer)),
+            General::AttendBlocks(a) => {
+                let read = [Some(a.q), Some(a.k), a.entries.map(|e| e.x), a.chosen.map(|(cols, _)| cols)];
+                (read.into_iter().flatten().map(|c| c.val).collect(), Some(a.layer))
+            }
         };
-        values.into_iter().map(Access::Value).chain(state.map(Access::State)).collect()
+        let ids = self.reads_ids().then_some(Access::Ids);
+        values.into_iter().map(Access::Value).chain(state.map(Access::State)).chain(ids).collect()
+    }
+
+    /// Whether it reads the rows' ids.
+    pub fn reads_ids(&self) -> bool {
+        matches!(self, General::Choose(c) if c.table.is_some())
     }
 
     /// The value it writes.
@@ -310,6 +351,12 @@ impl General {
             General::Conv(c) => c.out.val,
             General::Shift(s) => s.out,
             General::Scan(s) => s.out.val,
+            General::Mix(m) => m.out.val,
+            General::Softmax(s) => s.x.val,
+            General::StreamGates(g) => g.x.val,
+            General::Pool(p) => p.out.val,
+            General::ChooseBlocks(c) => c.out.val,
+            General::AttendBlocks(a) => a.out.val,
         }
     }
 
@@ -319,6 +366,9 @@ impl General {
             General::Conv(c) => Some(c.layer),
             General::Shift(s) => Some(s.layer),
             General::Scan(s) => Some(s.layer),
+            General::Pool(p) => Some(p.layer),
+            General::ChooseBlocks(c) => Some(c.layer),
+            General::AttendBlocks(a) => Some(a.layer),
             _ => None,
         }
     }
@@ -349,14 +399,18 @@ impl General {
             General::Map(m) => vec![m.a.weight_mut(), m.b.weight_mut()],
             General::Dot(d) => vec![d.a.weight_mut(), d.b.weight_mut()],
             General::Normalize(n) => vec![n.weight.as_mut(), n.bias.as_mut()],
-            General::Rotate(_) | General::Shift(_) => vec![],
+            General::Rotate(_) | General::Shift(_) | General::Mix(_) | General::Softmax(_) => vec![],
             General::Positions { weight, .. } => vec![Some(weight)],
             General::HeadMatMul(h) => vec![Some(&mut h.weight)],
-            General::Choose(c) => vec![c.bias.as_mut()],
+            General::Choose(c) => vec![c.bias.as_mut(), c.table.as_mut()],
             General::ExpertsMatMul(e) => vec![Some(&mut e.weight)],
             General::ExpertsBias(b) => vec![Some(&mut b.bias)],
             General::Conv(c) => vec![Some(&mut c.weight), c.bias.as_mut()],
             General::Scan(s) => vec![s.factor.as_mut(), s.soft.as_mut(), s.skip.as_mut()],
+            General::StreamGates(g) => vec![Some(&mut g.scale), Some(&mut g.base)],
+            General::Pool(p) => vec![Some(&mut p.place)],
+            General::ChooseBlocks(_) => vec![],
+            General::AttendBlocks(a) => vec![Some(&mut a.sinks)],
         };
         all.into_iter().flatten().collect()
     }

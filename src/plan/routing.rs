@@ -40,6 +40,8 @@ pub struct Choose {
     pub bias: Option<Weight>,
     /// Groups, if there are.
     pub groups: Option<Groups>,
+    /// `[vocab, used]`, integers: the experts of a row by its id, whatever their scores are.
+    pub table: Option<Weight>,
     /// Whether the weights are divided by their sum, of at least so much.
     pub least_sum: Option<f32>,
     /// Of the weights.

@@ -92,6 +92,11 @@ impl Plan {
                 open[*first[layer].get_or_insert(i) + 1..=i].fill(true);
             }
         }
+        // What is handed over takes the place of ids.
+        let by_id = |op: &Op| matches!(op, Op::General(g) if g.reads_ids());
+        if let Some(last) = self.ops.iter().rposition(by_id) {
+            open[..=last].fill(true);
+        }
         let mut live = HashSet::new();
         let mut over = vec![None; self.ops.len()];
         for (i, op) in self.ops.iter().enumerate().rev() {

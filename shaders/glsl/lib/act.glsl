@@ -39,6 +39,7 @@ float acted(uint act, float x, vec4 p) {
         case ACT_CLAMP: return clamp(x, p.x, p.y);
         case ACT_SOFT_CAP: return p.x * tanh_of(x / p.x);
         case ACT_SILU_CLAMPED: return min(x, p.y) * sigmoid(p.x * min(x, p.y));
+        case ACT_SITU: return p.x * tanh_of(x / p.x) * sigmoid(x);
         case ACT_INVERSE: return 1.0 / x;
         case ACT_SQRT: return sqrt(x);
         case ACT_XIELU:

@@ -86,6 +86,8 @@ blocks! {
         stride: uint,
         /// Of `x`.
         width: uint,
+        /// Positions that are rotated as the first of them.
+        every: uint,
         /// Groups of a row.
         groups: uint,
         /// Columns of a group that are rotated.
@@ -160,6 +162,10 @@ blocks! {
         route: F32,
         /// StepParams.
         params: Step,
+        /// `[vocab, USED]`, the experts of each id, if TABLE.
+        table: U32,
+        /// Sampled id of each sequence, `[n_seqs]`.
+        sampled: U32,
         /// Least sum that weights are divided by, if DIVIDED.
         least_sum: float,
         /// Of the weights.

@@ -246,10 +246,10 @@ impl Fast<'_> {
             General::ExpertsMatMul(e) => return self.experts_matmul(e),
             _ => {}
         }
-        let Self { plan, states, values, wanted, weights, cpu, gguf, spare, .. } = self;
+        let Self { plan, states, values, wanted, weights, cpu, gguf, spare, books, .. } = self;
         let floats = Held { gguf, plan, weights };
         let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| cpu.rows(out, width, f);
-        Env { plan, rows, wanted, values, states, floats: &floats, each: &each, spare }.run(op);
+        Env { plan, rows, wanted, values, states, floats: &floats, books, each: &each, spare }.run(op);
         if self.acts_of == Some(op.out().0) {
             self.acts_of = None;
         }

@@ -7,9 +7,13 @@ use crate::plan::{
 };
 use std::borrow::Cow;
 
+/// `1 / (1 + e^-x)`
+pub fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
 /// A function of one number.
 pub fn act(act: Act, x: f32) -> f32 {
-    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
     match act {
         Act::Same => x,
         Act::Silu => ops::silu(x),
@@ -27,6 +31,7 @@ pub fn act(act: Act, x: f32) -> f32 {
         Act::Clamp(low, high) => x.clamp(low, high),
         Act::SoftCap(cap) => cap * (x / cap).tanh(),
         Act::SiluClamped(alpha, limit) => x.min(limit) * sigmoid(alpha * x.min(limit)),
+        Act::Situ(cap) => cap * (x / cap).tanh() * sigmoid(x),
         Act::Xielu([negative, positive, beta, eps]) => {
             let (n, p) = (beta + softplus(negative), softplus(positive));
             if x > 0.0 {
@@ -170,7 +175,7 @@ impl Env<'_> {
         }
         let len = r.len.max(rope.dims);
         self.write(r.x, r.groups, len, |env, row, out| {
-            let pos = env.rows[row].pos;
+            let pos = env.rows[row].pos / r.every * r.every;
             let factor = r.temperature.map_or(1.0, |t| temperature(t, pos));
             let (sines, cosines) = turns[2 * pairs * row..][..2 * pairs].split_at(pairs);
             for (g, out) in out.chunks_exact_mut(len).enumerate() {

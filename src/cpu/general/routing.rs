@@ -5,7 +5,8 @@ use crate::cpu::ops::{largest_of, Route};
 use crate::plan::{Choose, Cols, ExpertsBias, ExpertsMatMul, Gating};
 use std::cell::RefCell;
 
-fn softmax(x: &mut [f32]) {
+/// Softmax in place.
+pub fn softmax(x: &mut [f32]) {
     let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     x.iter_mut().for_each(|x| *x = (*x - max).exp());
     let sum: f32 = x.iter().sum();
@@ -28,12 +29,12 @@ thread_local! {
 }
 
 /// The experts of a row of logits, `[4 * used]` as [`crate::plan::Op::Route`] has them.
-pub fn choose(c: &Choose, bias: Option<&[f32]>, logits: &[f32], out: &mut [f32]) {
-    ROOM.with_borrow_mut(|room| room.choose(c, bias, logits, out));
+pub fn choose(c: &Choose, bias: Option<&[f32]>, taken: Option<&[f32]>, logits: &[f32], out: &mut [f32]) {
+    ROOM.with_borrow_mut(|room| room.choose(c, bias, taken, logits, out));
 }
 
 impl Room {
-    fn choose(&mut self, c: &Choose, bias: Option<&[f32]>, logits: &[f32], out: &mut [f32]) {
+    fn choose(&mut self, c: &Choose, bias: Option<&[f32]>, taken: Option<&[f32]>, logits: &[f32], out: &mut [f32]) {
         let (n, k) = (c.top_k.n_expert, c.top_k.k);
         let Room { scores, wanted, of_group, groups: ranked, order, weights } = self;
         logits.clone_into(scores);
@@ -56,6 +57,10 @@ impl Room {
             ranked[groups.used..].iter().for_each(|g| wanted[g * len..][..len].fill(f32::NEG_INFINITY));
         }
         largest_of(wanted, k, order);
+        if let Some(taken) = taken {
+            order.clear();
+            order.extend(taken.iter().map(|e| e.to_bits() as usize));
+        }
         order.iter_mut().for_each(|e| *e /= c.sharing);
         weights.clear();
         weights.extend(order.iter().map(|e| scores[*e]));
@@ -75,11 +80,12 @@ impl Room {
 impl Env<'_> {
     pub(super) fn choose(&mut self, c: &Choose) {
         let floats = self.floats;
-        let bias = c.bias.map(|w| floats.vector(w));
+        let (bias, table) = (c.bias.map(|w| floats.vector(w)), c.table.map(|w| floats.vector(w)));
         let (n, out) = (c.top_k.n_expert, Cols { val: c.out, at: 0, stride: 0 });
         self.write(out, 1, 4 * c.top_k.k, |env, row, out| {
             let logits = env.cols(Cols { val: c.logits, at: 0, stride: 0 }, row, 0, n);
-            choose(c, bias.as_deref(), logits, out);
+            let taken = table.as_deref().map(|t| &t[env.books.id(&env.rows[row]) * c.top_k.k..][..c.top_k.k]);
+            choose(c, bias.as_deref(), taken, logits, out);
         });
     }
 

@@ -18,8 +18,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 /// As [`Family::of`](crate::model::decoder::Family::of).
 pub fn sparse(gguf: &Gguf, gating: Gating) -> Result<Plan> {
     let mut f = deepseek2::latent(gguf, gating)?;
-    let chosen = Reader::new(gguf)?.int("attention.indexer.top_k", None, 1, 1 << 20)?;
-    f.c.n_ctx_train = f.c.n_ctx_train.min(chosen);
-    f.ignored.extend((0..f.c.n_layer).map(|i| format!("blk.{i}.indexer")));
+    f.see_chosen(&Reader::new(gguf)?)?;
     f.plan(gguf)
 }

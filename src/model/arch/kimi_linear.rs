@@ -11,10 +11,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?.no_rope();
     f.read_mla(&r)?;
-    f.recurrent.conv = r.int("ssm.conv_kernel", None, 2, 64)?;
-    f.recurrent.state = r.int("kda.head_dim", None, 1, 512)?;
-    let heads = f.c.n_head.iter().copied().max().unwrap_or(0);
-    (f.recurrent.heads, f.recurrent.groups, f.recurrent.inner) = (heads, heads, heads * f.recurrent.state);
+    f.read_kda(&r)?;
     for layer in &mut f.layers {
         layer.mix = [Some(if layer.kv_heads == 0 { Mix::Kda } else { Mix::Mla }), None];
     }

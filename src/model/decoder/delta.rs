@@ -164,19 +164,25 @@ fn normed(p: &mut Builder, f: &Family, x: Cols, (groups, len): (usize, usize), w
     p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias: None, gate, eps, out: x }));
 }
 
+/// A product, or two after each other; their names, from the last one on.
+fn by_way(p: &mut Builder, h: Val, parts: &[MatPart], names: [&'static str; 2]) -> Val {
+    let names = names.iter().take(parts.len()).rev();
+    parts.iter().zip(names).fold(h, |x, (part, name)| p.matmul(name, x, vec![*part]))
+}
+
 /// Weights of Kimi's delta attention.
 pub struct Kda {
     /// Queries, keys, values.
     qkv: Vec<MatPart>,
     convs: [Weight; 3],
-    /// Down and up: how much each column fades.
-    fade: [MatPart; 2],
+    /// How much each column fades: one product, or down and up.
+    fade: Vec<MatPart>,
     dt: Weight,
     /// `[heads]`
     a: Weight,
     beta: MatPart,
-    /// Down and up: the gate.
-    gate: [MatPart; 2],
+    /// The gate, likewise.
+    gate: Vec<MatPart>,
     norm: Weight,
     /// `[dim, heads * state]`
     pub output: MatPart,
@@ -192,20 +198,26 @@ impl Kda {
             let dims = w.dims(&name);
             w.table(&name, &dims)
         };
+        let products = |w: &mut Weights<'_>, names: [String; 2]| match w.has(&format!("{}.weight", names[1])) {
+            true => vec![w.linear_unscaled(&names[0], r.state, dim), w.linear_unscaled(&names[1], r.inner, r.state)],
+            false => vec![w.linear_unscaled(&names[0], r.inner, dim)],
+        };
+        let whole = w.has(&format!("{}.weight", name("g")));
+        let gate = if whole { ["g", ""] } else { ["g_a", "g_b"] }.map(name);
         let a_dims = w.dims(&name("a"));
         let beta_dims = w.dims(&format!("{}.weight", name("beta")));
         w.ignore(&format!("{}.", name("beta")));
         Kda {
             qkv: ["q", "k", "v"].map(|part| w.linear_plain(&format!("blk.{i}.attn_{part}"), r.inner, dim)).to_vec(),
             convs: ["q", "k", "v"].map(|part| conv(w, part)),
-            fade: [w.linear_unscaled(&name("f_a"), r.state, dim), w.linear_unscaled(&name("f_b"), r.inner, r.state)],
+            fade: products(w, ["f_a", "f_b"].map(name)),
             dt: w.vector(&format!("{}.bias", name("dt")), r.inner),
             a: w.table(&name("a"), &a_dims),
             beta: match beta_dims.len() {
                 1 => MatPart { weight: w.row(&format!("{}.weight", name("beta")), dim), bias: None, scale: 1.0 },
                 _ => w.linear_unscaled(&name("beta"), r.heads, dim),
             },
-            gate: [w.linear_unscaled(&name("g_a"), r.state, dim), w.linear_unscaled(&name("g_b"), r.inner, r.state)],
+            gate: products(w, gate),
             norm: w.vector(&format!("{}.weight", name("norm")), r.state),
             output: w.linear_unscaled(&format!("blk.{i}.attn_output"), dim, r.inner),
         }
@@ -222,17 +234,19 @@ impl Kda {
             let (channels, weight) = (r.inner, *weight);
             p.general(General::Conv(Conv { x: from, channels, weight, bias: None, silu: true, layer, at, out }));
         }
-        let down = p.matmul("fade_a", h, vec![self.fade[0]]);
-        let fade = p.matmul("fade", down, vec![self.fade[1]]); // [n, inner]
+        let fade = by_way(p, h, &self.fade, ["fade", "fade_a"]); // [n, inner]
         let all = p.all(fade);
         p.map_into(all, (1, r.inner), (Act::Same, Arg::Cols(all), 1.0), (Join::Add, Arg::Weight(self.dt)));
         let heads = cols(fade, 0, r.state);
-        p.map_into(
-            heads,
-            (r.heads, r.state),
-            (Act::Softplus, Arg::Cols(heads), 1.0),
-            (Join::Mul, Arg::GroupWeight(self.a)),
-        );
+        let (shape, by) = ((r.heads, r.state), (Join::Mul, Arg::GroupWeight(self.a)));
+        match r.bound {
+            None => p.map_into(heads, shape, (Act::Softplus, Arg::Cols(heads), 1.0), by),
+            Some((bound, sign)) => {
+                p.map_into(heads, shape, (Act::Same, Arg::Cols(heads), sign), by);
+                let bounded = (Act::Sigmoid, Arg::Cols(heads), bound);
+                p.map_into(heads, shape, bounded, (Join::Add, Arg::Number(0.0)));
+            }
+        }
         let beta = p.matmul("beta", h, vec![self.beta]); // [n, heads]
         let rate = cols(beta, 0, 1);
         p.map_into(rate, (1, r.heads), (Act::Sigmoid, Arg::Cols(rate), 1.0), (Join::Add, Arg::Number(0.0)));
@@ -263,8 +277,7 @@ impl Kda {
             at: (r.conv - 1) * 3 * r.inner,
             out,
         }));
-        let down = p.matmul("gate_a", h, vec![self.gate[0]]);
-        let gate = p.matmul("gate", down, vec![self.gate[1]]);
+        let gate = by_way(p, h, &self.gate, ["gate", "gate_a"]);
         normed(p, f, out, (r.heads, r.state), self.norm, (Act::Sigmoid, cols(gate, 0, r.state)));
         y
     }

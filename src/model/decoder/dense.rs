@@ -59,17 +59,20 @@ impl Dense {
     }
 
     /// How gate and up meet, if one op multiplies with both.
-    fn gating(&self, act: Act) -> Option<Gate> {
-        let apart =
-            self.limit.is_some() || self.sparse.is_some() || late(&self.up) || self.gate.is_some_and(|g| late(&g));
+    fn gating(&self, f: &Family, act: Act) -> Option<Gate> {
+        let apart = f.moe.up_cap.is_some()
+            || self.limit.is_some()
+            || self.sparse.is_some()
+            || late(&self.up)
+            || self.gate.is_some_and(|g| late(&g));
         Gate::of(act).filter(|_| !apart)
     }
 
     /// Normed rows `[n, dim]` → `[n, ffn]`, what `down` takes.
     pub fn hidden(&self, p: &mut Builder, f: &Family, h: Val, act: Act) -> Val {
         let hidden = match self.gate {
-            Some(gate) if self.gating(act).is_some() => {
-                p.gated(h, gate, self.up, self.gating(act).unwrap_or(Gate::SILU))
+            Some(gate) if self.gating(f, act).is_some() => {
+                p.gated(h, gate, self.up, self.gating(f, act).unwrap_or(Gate::SILU))
             }
             Some(gate) => {
                 let both = p.matmul("gate_up", h, vec![early(gate), early(self.up)]);
@@ -80,6 +83,10 @@ impl Dense {
                     sparse(p, half(0), self.ffn, deviations);
                 }
                 raise(p, half(self.ffn), (1, self.ffn), act);
+                if let Some(cap) = f.moe.up_cap {
+                    let capped = (Act::SoftCap(cap), Arg::Cols(half(self.ffn)), 1.0);
+                    p.map_into(half(self.ffn), (1, self.ffn), capped, (Join::Add, Arg::Number(0.0)));
+                }
                 let act = match self.limit {
                     Some(limit) => limited(p, half(0), half(self.ffn), (1, self.ffn), act, limit),
                     None => act,

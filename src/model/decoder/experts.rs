@@ -2,7 +2,7 @@
 
 use super::dense::{limited, raise};
 use super::grove::SmallExperts;
-use super::{Family, Moe};
+use super::{Family, LayerNorm, Moe};
 use crate::model::weights::Weights;
 use crate::plan::{
     Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsBias, ExpertsMatMul, Gate, Gating, General, Join, MatPart,
@@ -26,12 +26,25 @@ pub struct Experts {
     /// Of gate and up, and whether the gate is limited before its activation.
     limit: Option<(f32, bool)>,
     small: Option<SmallExperts>,
+    /// `[vocab, used]`: which a row uses by its id.
+    table: Option<Weight>,
+    latent: Option<Latent>,
+}
+
+/// Products around experts that work on fewer columns.
+struct Latent {
+    width: usize,
+    down: MatPart,
+    up: MatPart,
+    norm: Option<LayerNorm>,
+    eps: f32,
 }
 
 impl Experts {
     /// Declares `blk.N.ffn_{gate_inp,gate_exps,up_exps,down_exps}`.
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Experts {
-        let (n, ffn, dim) = (f.c.n_expert, f.c.n_ff_exp, f.c.n_embd);
+        let (n, ffn, whole) = (f.c.n_expert, f.c.n_ff_exp, f.c.n_embd);
+        let dim = if f.moe.latent > 0 { f.moe.latent } else { whole };
         let name = |part: &str| format!("blk.{i}.ffn_{part}");
         let fused = w.has(&format!("{}.weight", name("gate_up_exps")));
         let gated = w.has(&format!("{}.weight", name("gate_exps")));
@@ -40,7 +53,7 @@ impl Experts {
         let bias = |w: &mut Weights<'_>, part: &str, m: usize| w.opt_table(&format!("{}.bias", name(part)), &[m, n]);
         let top_k = TopK { n_expert: n, k: f.c.n_expert_used };
         let experts = Experts {
-            router: w.linear_unscaled(&name("gate_inp"), n, dim),
+            router: w.linear_unscaled(&name("gate_inp"), n, whole),
             selection: w
                 .opt_vector(&format!("blk.{i}.exp_probs_b.bias"), n)
                 .or_else(|| w.opt_vector(&format!("blk.{i}.exp_probs_b"), n)),
@@ -53,6 +66,17 @@ impl Experts {
             top_k,
             limit: f.moe.limits[0].as_ref().and_then(|limits| limits.of(i)),
             small: f.moe.grove.map(|sizes| SmallExperts::declare(w, (i, dim), sizes, top_k)),
+            table: (i < f.moe.by_id).then(|| {
+                let dims = [f.c.n_expert_used, w.vocab_rows()];
+                w.integers(&format!("{}.weight", name("gate_tid2eid")), dims, n)
+            }),
+            latent: (f.moe.latent > 0).then(|| Latent {
+                width: dim,
+                down: w.linear_unscaled(&name("routed_down"), dim, whole),
+                up: w.linear_unscaled(&name("routed_up"), whole, dim),
+                norm: LayerNorm::declare(w, &name("routed_norm"), dim),
+                eps: f.c.eps,
+            }),
         };
         // Only the usual routing hands scales on, and only the usual product takes those of gate and up.
         let up = experts.up.scale.or(experts.gate.and_then(|g| g.scale)).is_some();
@@ -69,32 +93,44 @@ impl Experts {
 
     /// Whether they are chosen by a softmax whose largest are made to sum up to 1.
     fn routes_usually(&self, m: &Moe) -> bool {
-        m.gating == Gating::Softmax && m.normalized && self.selection.is_none() && m.groups.is_none()
+        m.gating == Gating::Softmax
+            && m.normalized
+            && self.selection.is_none()
+            && m.groups.is_none()
+            && self.table.is_none()
     }
 
     /// How gate and up meet, if one op multiplies with both.
     fn gating(&self, m: &Moe) -> Option<Gate> {
-        let apart = self.gate.is_none() || m.weighs_input || self.limit.is_some();
-        let by = match m.act {
-            // gpt-oss: up is limited too, and has 1 added.
-            Act::SiluClamped(_, limit) => Some(Gate { act: m.act, limit: Some(limit), plus: 1.0 }),
-            act => Gate::of(act),
-        };
-        by.filter(|_| !apart)
+        let apart = self.gate.is_none() || m.weighs_input || m.up_cap.is_some() || self.limit.is_some();
+        Gate::of(m.act).filter(|_| !apart)
     }
 
     /// Adds the experts' weighted sum, so many times, to `out` `[n, dim]`. `logits` are the router's, if they are there.
     pub fn run(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Option<Val>, h: Val, out: Val) {
         let logits = logits.unwrap_or_else(|| p.matmul("router", h, vec![self.router])); // [n, experts]
-        let Some(small) = &self.small else { return self.usual(p, (m, times), logits, h, out) };
+        let Some(small) = &self.small else { return self.wide(p, (m, times), logits, h, out) };
         let sum = p.zeros(p.width_of(out));
-        self.usual(p, (m, 1.0), logits, h, sum);
+        self.wide(p, (m, 1.0), logits, h, sum);
         small.run(p, logits, sum);
         p.add(sum, times, out);
     }
 
     /// Adds the sum of the usual experts.
-    fn usual(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
+    fn wide(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
+        let Some(latent) = &self.latent else { return self.routed(p, (m, times), logits, h, out) };
+        let h = p.matmul("latent", h, vec![latent.down]);
+        let sum = p.zeros(latent.width);
+        self.routed(p, (m, 1.0), logits, h, sum);
+        let sum = match latent.norm {
+            Some(LayerNorm { weight: Some(weight), .. }) => p.rms_norm(sum, weight, latent.eps),
+            _ => sum,
+        };
+        p.matmul_add(sum, MatPart { scale: latent.up.scale * times, ..latent.up }, out);
+    }
+
+    /// Likewise, of rows as experts take them.
+    fn routed(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
         let scales = [self.gate.and_then(|g| g.scale), self.up.scale, self.down.scale];
         let route = if self.routes_usually(m) {
             p.route(logits, self.top_k, m.scale * times, scales)
@@ -105,7 +141,8 @@ impl Experts {
                 top_k: self.top_k,
                 gating: m.gating,
                 bias: self.selection,
-                groups: m.groups,
+                groups: m.groups.filter(|_| self.table.is_none()),
+                table: self.table,
                 least_sum: m.normalized.then_some(LEAST_SUM),
                 scale: m.scale * times,
                 sharing: 1,
@@ -161,6 +198,9 @@ impl Experts {
             return out;
         };
         raise(p, up, (used, ffn), m.act);
+        if let Some(cap) = m.up_cap {
+            p.map_into(up, (used, ffn), (Act::SoftCap(cap), Arg::Cols(up), 1.0), (Join::Add, Arg::Number(0.0)));
+        }
         let act = match self.limit {
             Some(limit) => limited(p, gate, up, (used, ffn), m.act, limit),
             None => m.act,

@@ -49,6 +49,7 @@ impl SmallExperts {
             gating: Gating::Softmax,
             bias: None,
             groups: None,
+            table: None,
             least_sum: Some(LEAST_SUM),
             scale: self.sizes.scale,
             sharing: self.sizes.sharing,

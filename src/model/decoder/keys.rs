@@ -148,11 +148,35 @@ impl Family {
         let state = r.int("ssm.state_size", None, 1, 1 << 12)?;
         let heads = r.int("ssm.time_step_rank", None, 1, 1 << 14)?;
         let groups = r.int("ssm.group_count", Some(1), 0, heads.max(1) as u64)?.max(1);
-        self.recurrent = Recurrent { conv, inner, state, heads, groups, tiled: false, scaled: false };
+        self.recurrent = Recurrent { conv, inner, state, heads, groups, tiled: false, scaled: false, bound: None };
         if r.has("ssm.group_count") && (!inner.is_multiple_of(heads) || !heads.is_multiple_of(groups)) {
             let what = format!("a divisor of inner_size {inner} and a multiple of group_count {groups}");
             return Err(r.bad("ssm.time_step_rank", &what, heads));
         }
+        Ok(())
+    }
+
+    /// Sizes of Kimi's delta attention.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn read_kda(&mut self, r: &Reader<'_>) -> Result<()> {
+        self.recurrent.conv = r.int("ssm.conv_kernel", None, 2, 64)?;
+        self.recurrent.state = r.int("kda.head_dim", None, 1, 512)?;
+        let heads = self.c.n_head.iter().copied().max().unwrap_or(0);
+        let r = &mut self.recurrent;
+        (r.heads, r.groups, r.inner) = (heads, heads, heads * r.state);
+        Ok(())
+    }
+
+    /// Indexers are not read: all positions are seen, in contexts where each would be chosen.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn see_chosen(&mut self, r: &Reader<'_>) -> Result<()> {
+        let chosen = r.int("attention.indexer.top_k", None, 1, 1 << 20)?;
+        self.c.n_ctx_train = self.c.n_ctx_train.min(chosen);
+        self.ignored.extend((0..self.c.n_layer).map(|i| format!("blk.{i}.indexer")));
         Ok(())
     }
 

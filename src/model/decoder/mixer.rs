@@ -1,6 +1,7 @@
 //! What a layer mixes rows of a sequence with: attention, or one of the recurrent kinds.
 
 use super::attention::Attention;
+use super::compressed::Compressed;
 use super::delta::{Delta, Kda};
 use super::lightning::Lightning;
 use super::mamba::Mamba;
@@ -8,7 +9,7 @@ use super::mla::Mla;
 use super::plamo_mamba::PlamoMamba;
 use super::rwkv::{Rwkv6, Rwkv7};
 use super::short_conv::ShortConv;
-use super::{Family, Layer};
+use super::{Family, Layer, MlaSizes};
 use crate::model::weights::Weights;
 use crate::plan::{Builder, KvSpec, LayerState, Mask, MatPart, RecurrentSpec, Val};
 
@@ -34,6 +35,8 @@ pub enum Mix {
     PlamoMamba,
     /// MiniMax's lightning attention.
     Lightning,
+    /// Attention over the last rows and over compressed blocks of all.
+    Compressed,
     /// RWKV 6.
     Rwkv6,
     /// RWKV 7.
@@ -57,6 +60,9 @@ pub struct Recurrent {
     pub tiled: bool,
     /// Whether products of delta nets are multiplied with `NAME.scale` tensors.
     pub scaled: bool,
+    /// Kimi's delta attention: what columns fade by at most, below 0, and the sign of what `ssm_a` is in the file; without it
+    /// they fade by softplus.
+    pub bound: Option<(f32, f32)>,
 }
 
 /// Weights of one of them.
@@ -77,6 +83,8 @@ pub enum Mixer {
     PlamoMamba(PlamoMamba),
     /// See [`Lightning`].
     Lightning(Lightning),
+    /// See [`Compressed`].
+    Compressed(Box<Compressed>),
     /// See [`Rwkv6`].
     Rwkv6(Box<Rwkv6>),
     /// See [`Rwkv7`].
@@ -96,6 +104,7 @@ impl Mixer {
             Mix::Kda => Mixer::Kda(Kda::declare(w, f, i)),
             Mix::PlamoMamba => Mixer::PlamoMamba(PlamoMamba::declare(w, f, i)),
             Mix::Lightning => Mixer::Lightning(Lightning::declare(w, f, i)),
+            Mix::Compressed => Mixer::Compressed(Box::new(Compressed::declare(w, f, i))),
             Mix::Rwkv6 => Mixer::Rwkv6(Box::new(Rwkv6::declare(w, f, i))),
             Mix::Rwkv7 => Mixer::Rwkv7(Box::new(Rwkv7::declare(w, f, i))),
         }
@@ -120,6 +129,7 @@ impl Mixer {
             Mixer::Kda(m) => m.run(p, f, state, h),
             Mixer::PlamoMamba(m) => m.run(p, f, state, h),
             Mixer::Lightning(m) => m.run(p, f, l, state, h),
+            Mixer::Compressed(m) => m.run(p, f, l, state, h),
             Mixer::Rwkv6(m) => m.run(p, f, state, h),
             Mixer::Rwkv7(m) => m.run(p, f, state, h, first),
         }
@@ -136,6 +146,7 @@ impl Mixer {
             Mixer::Kda(m) => m.output,
             Mixer::PlamoMamba(m) => m.output,
             Mixer::Lightning(m) => m.output,
+            Mixer::Compressed(m) => m.output,
             Mixer::Rwkv6(m) => m.output(),
             Mixer::Rwkv7(m) => m.output(),
         }
@@ -150,22 +161,22 @@ pub fn state(f: &Family, l: &Layer, mix: Mix) -> LayerState {
         LayerState::Recurrent(RecurrentSpec { parts })
     };
     let both = r.inner + 2 * r.groups * r.state;
+    let window = match l.mask {
+        Mask::Window(n) | Mask::Chunk(n) => Some(n),
+        Mask::Causal | Mask::Full | Mask::Near(_) | Mask::Source | Mask::Answer => None,
+    };
     match mix {
         Mix::Attention if l.kv_of.is_some() => LayerState::Nothing,
         Mix::Attention => {
-            let window = match l.mask {
-                Mask::Window(n) | Mask::Chunk(n) => Some(n),
-                Mask::Causal | Mask::Full | Mask::Near(_) | Mask::Source | Mask::Answer => None,
-            };
             LayerState::KeysValues(KvSpec { kv_heads: l.kv_heads, k_dim: l.k_dim, v_dim: l.v_dim, window })
         }
         Mix::Mla if f.mla.expanded => {
             let (kv_heads, k_dim, v_dim) = (l.heads, f.mla.k_dim, f.mla.v_dim);
-            LayerState::KeysValues(KvSpec { kv_heads, k_dim, v_dim, window: None })
+            LayerState::KeysValues(KvSpec { kv_heads, k_dim, v_dim, window })
         }
         Mix::Mla => {
-            let (rank, rope) = (f.mla.rank, f.mla.rope);
-            LayerState::KeysValues(KvSpec { kv_heads: 1, k_dim: rank + rope, v_dim: rank, window: None })
+            let MlaSizes { rank, rope, .. } = f.mla_of(l);
+            LayerState::KeysValues(KvSpec { kv_heads: 1, k_dim: rank + rope, v_dim: rank, window })
         }
         Mix::ShortConv => parts(f.c.n_embd, 0, 0, 0),
         Mix::Mamba => parts(r.inner, r.inner, 1, r.state),
@@ -176,6 +187,7 @@ pub fn state(f: &Family, l: &Layer, mix: Mix) -> LayerState {
         Mix::Lightning => {
             LayerState::Recurrent(RecurrentSpec { parts: vec![("state", vec![l.heads, l.k_dim, l.k_dim])] })
         }
+        Mix::Compressed => super::compressed::state(f, l),
         Mix::Rwkv6 | Mix::Rwkv7 => {
             let (dim, hd) = (f.c.n_embd, l.k_dim);
             let state = ("state", vec![dim / hd.max(1), hd, hd]);

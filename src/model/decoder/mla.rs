@@ -3,8 +3,8 @@
 use super::{Family, Layer, LayerNorm};
 use crate::model::weights::Weights;
 use crate::plan::{
-    AttentionSpec, Builder, Cols, General, HeadMatMul, MatPart, NormKind, Normalize, Rope, RopeNorm, Rotate, Val,
-    Weight,
+    Act, Arg, AttentionSpec, Builder, Cols, General, HeadMatMul, Join, MatPart, NormKind, Normalize, Rope, RopeNorm,
+    Rotate, Val, Weight,
 };
 
 /// Sizes of latent attention.
@@ -33,6 +33,11 @@ pub struct Mla {
     /// `[rank + rope, dim]`
     kv_a: MatPart,
     kv_norm: LayerNorm,
+    /// `[rope]`, of the key's rotated columns, before their rotation.
+    rope_norm: Option<Weight>,
+    sinks: Option<Weight>,
+    /// `[heads, dim]` or `[heads * v_dim, dim]`: what heads give is multiplied with its sigmoid.
+    gate: Option<MatPart>,
     /// `[heads, rank, k_dim - rope]` and `[heads, v_dim, rank]`
     up: Option<[Weight; 2]>,
     /// Or both in one, `[heads * (k_dim - rope + v_dim), rank]`.
@@ -44,7 +49,7 @@ pub struct Mla {
 impl Mla {
     /// Declares `blk.N.attn_*`.
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Mla {
-        let (s, dim, heads) = (f.mla, f.c.n_embd, f.layers[i].heads);
+        let (s, dim, heads) = (f.mla_of(&f.layers[i]), f.c.n_embd, f.layers[i].heads);
         let name = |part: &str| format!("blk.{i}.attn_{part}");
         let narrow = s.k_dim - s.rope;
         let q_a = w.has(&format!("{}.weight", name("q_a"))).then(|| {
@@ -55,11 +60,24 @@ impl Mla {
             Some(_) => w.linear_unscaled(&name("q_b"), heads * s.k_dim, s.q_rank),
             None => w.linear_unscaled(&name("q"), heads * s.k_dim, dim),
         };
+        let gate_dims = w.dims(&format!("{}.weight", name("gate")));
         Mla {
             q_a,
             q,
             kv_a: w.linear_unscaled(&name("kv_a_mqa"), s.rank + s.rope, dim),
             kv_norm: LayerNorm { weight: Some(w.vector(&format!("{}.weight", name("kv_a_norm")), s.rank)), bias: None },
+            rope_norm: w.opt_vector(&format!("{}.weight", name("k_norm")), s.rope),
+            sinks: w.opt_vector(&format!("{}.weight", name("sinks")), heads),
+            gate: match gate_dims[..] {
+                [] => None,
+                // Of one head the file has a vector.
+                [_] if heads == 1 => {
+                    let weight = w.row(&format!("{}.weight", name("gate")), dim);
+                    Some(MatPart { weight, bias: None, scale: 1.0 })
+                }
+                [_, rows] if rows == heads => Some(w.linear_unscaled(&name("gate"), heads, dim)),
+                _ => Some(w.linear_unscaled(&name("gate"), heads * s.v_dim, dim)),
+            },
             up: (!s.expanded).then(|| {
                 let k_b = w.heads(&format!("{}.weight", name("k_b")), heads, s.rank, narrow);
                 [k_b, w.heads(&format!("{}.weight", name("v_b")), heads, s.v_dim, s.rank)]
@@ -71,7 +89,21 @@ impl Mla {
 
     /// Normed rows `[n, dim]` → `[n, heads * v_dim]`.
     pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, h: Val) -> Val {
-        let (s, heads) = (f.mla, l.heads);
+        let out = self.attended(p, f, l, layer, h);
+        let Some(gate) = self.gate else { return out };
+        let (gate, v_dim) = (p.matmul("gate", h, vec![gate]), f.mla_of(l).v_dim);
+        let all = Cols { val: out, at: 0, stride: v_dim };
+        let by = match p.width_of(gate) == l.heads {
+            true => Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }),
+            false => Arg::Cols(Cols { val: gate, at: 0, stride: v_dim }),
+        };
+        p.map_into(all, (l.heads, v_dim), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));
+        out
+    }
+
+    /// Likewise, before the gate.
+    fn attended(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, h: Val) -> Val {
+        let (s, heads) = (f.mla_of(l), l.heads);
         let (wide, narrow) = (s.rank + s.rope, s.k_dim - s.rope);
         let q = match self.q_a {
             Some((down, norm)) => {
@@ -110,15 +142,27 @@ impl Mla {
             out: key,
         };
         p.general(General::Normalize(norm));
-        p.copy_into(Cols { at: s.rank, ..x }, Cols { at: key.at + s.rank, ..key }, 1, s.rope);
+        let (x, out) = (Cols { at: s.rank, ..x }, Cols { at: key.at + s.rank, ..key });
+        match self.rope_norm {
+            None => p.copy_into(x, out, 1, s.rope),
+            weight => p.general(General::Normalize(Normalize { x, len: s.rope, weight, bias: None, out, ..norm })),
+        }
         p.copy_into(key, value, 1, s.rank);
 
         let table = l.rope.map(|t| f.tables[t]).filter(|t| t.dims > 0);
         let rope =
             Rope { style: f.style, dims: table.map_or(0, |t| t.dims), table: l.rope.unwrap_or(0), norm_eps: f.c.eps };
         let magnitude = table.map_or(1.0, |t| t.scaling.magnitude);
-        let turned =
-            |x: Cols, groups: usize| Rotate { x, groups, rope, back: false, magnitude, temperature: None, len: 0 };
+        let turned = |x: Cols, groups: usize| Rotate {
+            x,
+            groups,
+            rope,
+            back: false,
+            every: 1,
+            magnitude,
+            temperature: None,
+            len: 0,
+        };
         if rope.dims > 0 {
             p.general(General::Rotate(turned(group(s.rank), heads)));
             p.general(General::Rotate(turned(group(heads * wide + s.rank), 1)));
@@ -129,7 +173,7 @@ impl Mla {
             p.general(General::Rotate(all));
         }
         let mut spec = AttentionSpec::causal(layer, heads, 1, wide);
-        spec.v_dim = s.rank;
+        (spec.v_dim, spec.mask, spec.sinks) = (s.rank, l.mask, self.sinks);
         let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
         p.rope_kv(qkv, spec, kept);
         let scale = f.attention_scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt());
@@ -150,7 +194,7 @@ impl Mla {
         layer: usize,
         (q, kv, kv_b): (Val, Val, MatPart),
     ) -> Val {
-        let (s, heads) = (f.mla, l.heads);
+        let (s, heads) = (f.mla_of(l), l.heads);
         let narrow = s.k_dim - s.rope;
         let latent = p.parts("latent", s.rank);
         let (x, out, eps) = (p.all(kv), p.all(latent), f.c.eps);
@@ -169,7 +213,7 @@ impl Mla {
         }));
         let both = p.matmul("kv_b", latent, vec![kv_b]); // [n, heads * (narrow + v_dim)]
         let mut spec = AttentionSpec::causal(layer, heads, heads, s.k_dim);
-        spec.v_dim = s.v_dim;
+        (spec.v_dim, spec.mask, spec.sinks) = (s.v_dim, l.mask, self.sinks);
         let qkv = p.parts("qkv", spec.qkv_width());
         let at = |at: usize, stride: usize| Cols { val: qkv, at, stride };
         let (each, keys) = (narrow + s.v_dim, heads * s.k_dim);
@@ -185,7 +229,16 @@ impl Mla {
             let (x, magnitude) = (at(narrow, s.k_dim), table.scaling.magnitude);
             // Keys follow queries, head by head.
             let groups = 2 * heads;
-            p.general(General::Rotate(Rotate { x, groups, rope, back: false, magnitude, temperature: None, len: 0 }));
+            p.general(General::Rotate(Rotate {
+                x,
+                groups,
+                rope,
+                back: false,
+                every: 1,
+                magnitude,
+                temperature: None,
+                len: 0,
+            }));
         }
         let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
         p.rope_kv(qkv, spec, kept);

@@ -1,0 +1,35 @@
+//! Ling 3: Kimi's delta attention with fading that is bounded, latent attention with a gate for each head in the other layers, experts
+//! with limits.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::{Family, Limits, Mix};
+use crate::plan::{Gating, Plan, RopeStyle};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?;
+    f.read_mla(&r)?;
+    f.attention_scale = None;
+    f.read_kda(&r)?;
+    if !r.flag("kda.safe_gate", true)? {
+        return Err(r.bad("kda.safe_gate", "true", false));
+    }
+    f.recurrent.bound = Some((r.float("kda.gate_lower_bound", None, -1e3, -1e-6)?, 1.0));
+    // Those that see pictures rotate halves, in sections that are one for text.
+    let sections = r.by_layer("rope.dimension_sections", 4, Some(&[0; 4]), 1 << 16)?;
+    if sections[0] > 0 && sections[1] > 0 {
+        f.style = RopeStyle::Neox;
+    }
+    f.dense_first(&r)?;
+    f.route_by_keys(&r, Gating::Sigmoid)?;
+    for (limits, key) in f.moe.limits.iter_mut().zip(["swiglu_clamp_exp", "swiglu_clamp_shexp"]) {
+        *limits = Some(Limits { by_layer: r.floats(key, f.c.n_layer, 0.0)?, before: false });
+    }
+    for layer in &mut f.layers {
+        layer.mix = [Some(if layer.kv_heads == 0 { Mix::Kda } else { Mix::Mla }), None];
+    }
+    f.plan(gguf)
+}

@@ -1,0 +1,32 @@
+//! Hunyuan 4: latent attention with a gate and sinks between several residual streams, experts with limits; where there is an indexer,
+//! all positions are seen, as in DeepSeek 3.2.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::{Connections, Family, Limits, Mix};
+use crate::plan::{Gating, Plan};
+use crate::Result;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?;
+    f.read_mla(&r)?;
+    f.attention_scale = None;
+    f.layers.iter_mut().for_each(|layer| layer.mix = [Some(Mix::Mla), None]);
+    if r.int("attention.indexer.top_k", Some(0), 0, 1 << 20)? > 0 {
+        f.see_chosen(&r)?;
+    }
+    f.dense_first(&r)?;
+    f.route_by_keys(&r, Gating::Sigmoid)?;
+    f.moe.limits[0] = Some(Limits { by_layer: r.floats("swiglu_clamp_exp", f.c.n_layer, 0.0)?, before: true });
+    let eps = r.float("hyper_connection.epsilon", None, 0.0, 1.0)?;
+    f.connections = Some(Connections {
+        count: r.int("hyper_connection.count", None, 1, 64)?,
+        eps,
+        magnitude: r.float("hyper_connection.magnitude", None, -1e3, 1e3)?,
+        post_eps: eps,
+        rounds: 0,
+    });
+    f.plan(gguf)
+}
