@@ -206,10 +206,6 @@ impl<'b> Builder<'b> {
         self.s.len()
     }
 
-    pub fn as_str(&self) -> &str {
-        &self.s
-    }
-
     pub fn finish(self) -> Text {
         let marks = Marks::of(self.marks, self.s.len());
         Text { s: self.s.into(), marks, safe: false }

@@ -27,6 +27,8 @@ pub(crate) enum Value {
     Str(Text),
     List(Rc<List>),
     Tuple(Rc<List>),
+    /// What filters such as `map` give in Python, a generator: true, without a length, and empty when it was gone over once.
+    Iter(Rc<List>),
     Dict(Rc<Map>),
     /// Of `namespace()`: attributes that a loop may set.
     Namespace(Rc<Map>),
@@ -151,6 +153,11 @@ impl Value {
         Ok(Value::List(Rc::new(List(RefCell::new(items)))))
     }
 
+    pub fn iter(budget: &Budget, items: Vec<Value>) -> Result<Value> {
+        budget.elements(items.len() + 1)?;
+        Ok(Value::Iter(Rc::new(List(RefCell::new(items)))))
+    }
+
     pub fn tuple(budget: &Budget, items: Vec<Value>) -> Result<Value> {
         budget.elements(items.len() + 1)?;
         Ok(Value::Tuple(Rc::new(List(RefCell::new(items)))))
@@ -202,6 +209,7 @@ impl Value {
             Value::Str(_) => "str",
             Value::List(_) => "list",
             Value::Tuple(_) => "tuple",
+            Value::Iter(_) => "generator",
             Value::Dict(_) => "dict",
             Value::Namespace(_) => "Namespace",
             Value::Func(f) => match &**f {
@@ -223,7 +231,7 @@ impl Value {
             Value::Str(s) => !s.is_empty(),
             Value::List(l) | Value::Tuple(l) => !l.0.borrow().is_empty(),
             Value::Dict(d) => d.0.borrow().len() > 0,
-            Value::Namespace(_) | Value::Func(_) | Value::Loop(_) => true,
+            Value::Iter(_) | Value::Namespace(_) | Value::Func(_) | Value::Loop(_) => true,
         }
     }
 
@@ -243,6 +251,7 @@ impl Value {
                 budget.elements(l.0.borrow().len())?;
                 l.0.borrow().clone()
             }
+            Value::Iter(l) => std::mem::take(&mut *l.0.borrow_mut()),
             Value::Dict(d) => {
                 budget.elements(d.0.borrow().len())?;
                 d.0.borrow().entries().iter().map(|(key, _)| key.clone()).collect()
@@ -296,7 +305,7 @@ fn free(first: Vec<Value>) {
     let mut rest = first;
     while let Some(value) = rest.pop() {
         match value {
-            Value::List(l) | Value::Tuple(l) => {
+            Value::List(l) | Value::Tuple(l) | Value::Iter(l) => {
                 if let Some(mut list) = Rc::into_inner(l) {
                     rest.append(list.0.get_mut());
                 }

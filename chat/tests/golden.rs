@@ -14,7 +14,7 @@ fn whole() -> Option<PathBuf> {
         .find(|p| p.is_dir())
 }
 
-pub fn request(case: &Json, file: &Json) -> Request {
+fn request(case: &Json, file: &Json) -> Request {
     let text = |key: &str| file.get(key).and_then(Json::as_str).unwrap_or_default().to_string();
     let mut request = Request::new(case.get("messages").unwrap().clone());
     request.tools = case.get("tools").cloned();

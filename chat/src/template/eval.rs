@@ -9,7 +9,7 @@ use crate::template::ast::{Args, Cmp, Expr};
 use crate::template::run::{Machine, Scope};
 use crate::template::{filters, globals, methods, operators, subscript, tests};
 use crate::text::{Builder, Text};
-use crate::value::{compare, show, Func, Value};
+use crate::value::{show, Func, Value};
 
 impl Machine<'_> {
     /// An expression's value.
@@ -179,10 +179,5 @@ impl Machine<'_> {
             _ => value,
         };
         self.apply(expr, value, scope)
-    }
-
-    /// Python's `value in hay`.
-    pub fn contains(&self, hay: &Value, needle: &Value) -> Result<bool> {
-        compare::contains(self.budget, hay, needle)
     }
 }

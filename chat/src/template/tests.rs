@@ -106,7 +106,13 @@ pub(crate) fn test(budget: &Budget, name: &str, value: &Value, mut args: CallArg
         "mapping" => matches!(value, Value::Dict(_)),
         "iterable" => matches!(
             value,
-            Value::Str(_) | Value::List(_) | Value::Tuple(_) | Value::Dict(_) | Value::Undefined(_) | Value::Loop(_)
+            Value::Str(_)
+                | Value::List(_)
+                | Value::Tuple(_)
+                | Value::Iter(_)
+                | Value::Dict(_)
+                | Value::Undefined(_)
+                | Value::Loop(_)
         ),
         "sequence" => {
             matches!(value, Value::Str(_) | Value::List(_) | Value::Tuple(_) | Value::Dict(_) | Value::Undefined(_))

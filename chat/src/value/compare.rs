@@ -28,6 +28,7 @@ pub(crate) fn equal(budget: &Budget, a: &Value, b: &Value) -> Result<bool> {
             };
             a.len() == b.len() && all(a.entries().iter(), same)?
         }
+        (Value::Iter(a), Value::Iter(b)) => std::rc::Rc::ptr_eq(a, b),
         (Value::Namespace(a), Value::Namespace(b)) => std::rc::Rc::ptr_eq(a, b),
         (Value::Func(a), Value::Func(b)) => std::rc::Rc::ptr_eq(a, b),
         (Value::Loop(a), Value::Loop(b)) => std::rc::Rc::ptr_eq(a, b),
@@ -104,7 +105,7 @@ pub(crate) fn contains(budget: &Budget, hay: &Value, needle: &Value) -> Result<b
                 other.type_name()
             ))),
         },
-        Value::List(list) | Value::Tuple(list) => {
+        Value::List(list) | Value::Tuple(list) | Value::Iter(list) => {
             let items = list.0.borrow();
             for item in items.iter() {
                 if equal(budget, item, needle)? {

@@ -40,7 +40,7 @@ impl Writer<'_> {
             Value::Int(i) => out.push_str(&i.to_string(), false),
             Value::Float(f) => out.push_str(&json::float(*f), false),
             Value::Str(text) => self.string(out, text.as_str(), text.any_marked()),
-            Value::List(list) | Value::Tuple(list) => {
+            Value::List(list) | Value::Tuple(list) | Value::Iter(list) => {
                 let items = list.0.borrow();
                 self.group(out, ["[", "]"], items.len(), level, &mut |out, i| self.write(out, &items[i], level + 1))
             }

@@ -24,7 +24,7 @@ pub(crate) fn write(out: &mut Builder, budget: &Budget, value: &Value) -> Result
         Value::Str(text) => out.push(text),
         Value::Undefined(_) => Ok(()),
         Value::Int(i) => out.push_str(&i.to_string(), false),
-        Value::List(_) | Value::Tuple(_) | Value::Dict(_) => {
+        Value::List(_) | Value::Tuple(_) | Value::Iter(_) | Value::Dict(_) => {
             // What separates strings from outside came with them.
             let mut inner = Builder::new(budget);
             repr(&mut inner, budget, value)?;
@@ -59,7 +59,7 @@ fn repr(out: &mut Builder, budget: &Budget, value: &Value) -> Result<()> {
             out.push_str(")", false)
         }
         Value::Str(text) => quoted(out, text),
-        Value::List(list) => {
+        Value::List(list) | Value::Iter(list) => {
             out.push_str("[", false)?;
             elements(out, budget, &list.0.borrow())?;
             out.push_str("]", false)

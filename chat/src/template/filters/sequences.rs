@@ -77,7 +77,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                     items.iter().filter_map(Value::text).try_for_each(|t| out.push(t))?;
                     Ok(Value::Str(out.finish().with_safe(text.safe)))
                 }
-                _ => Value::list(budget, items),
+                _ => Value::iter(budget, items),
             }
         }
         "join" => {
@@ -91,7 +91,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
             Ok(Value::Str(strings::join(budget, &sep, &parts)?))
         }
         "items" => match &value {
-            Value::Undefined(_) => Value::list(budget, Vec::new()),
+            Value::Undefined(_) => Value::iter(budget, Vec::new()),
             Value::Dict(map) => pairs(machine, map.0.borrow().entries().to_vec()),
             _ => Err(Error::template("Can only get item pairs from a mapping.")),
         },
@@ -144,7 +144,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                     kept.push(item);
                 }
             }
-            Value::list(budget, kept)
+            Value::iter(budget, kept)
         }
         "min" | "max" => {
             let [case, attribute] = args.bind(name, ["case_sensitive", "attribute"])?;
@@ -196,7 +196,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                 }
                 Value::list(budget, row)
             };
-            Value::list(budget, items.chunks(count).map(row).collect::<Result<_>>()?)
+            Value::iter(budget, items.chunks(count).map(row).collect::<Result<_>>()?)
         }
         "slice" => {
             let [slices, fill] = args.bind(name, ["slices", "fill_with"])?;
@@ -218,7 +218,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                 }
                 rows.push(Value::list(budget, row)?);
             }
-            Value::list(budget, rows)
+            Value::iter(budget, rows)
         }
         "map" => map(machine, value, args),
         _ => select(machine, name, value, args),
@@ -231,22 +231,31 @@ fn first(items: &[Value]) -> Value {
 
 fn pairs(machine: &Machine, entries: Vec<(Value, Value)>) -> Result<Value> {
     let each = entries.into_iter().map(|(k, v)| Value::tuple(machine.budget, vec![k, v]));
-    Value::list(machine.budget, each.collect::<Result<_>>()?)
+    Value::iter(machine.budget, each.collect::<Result<_>>()?)
+}
+
+/// The items of a value, none if it is not true: these filters look no further.
+fn some(machine: &Machine, value: &Value) -> Result<Vec<Value>> {
+    if value.truth() {
+        value.iterate(machine.budget)
+    } else {
+        Ok(Vec::new())
+    }
 }
 
 /// `map(attribute=…, default=…)` or `map(filter, args…)`.
 fn map(machine: &Machine, value: Value, mut args: CallArgs) -> Result<Value> {
-    let items = value.iterate(machine.budget)?;
+    let items = some(machine, &value)?;
     if args.positional.is_empty() {
         let [attr, default] = args.bind("map", ["attribute", "default"])?;
         let keys = Keys { attribute: Some(required(attr, "map", "attribute")?), default, case: true };
         let mapped = items.iter().map(|item| keys.of(machine, item));
-        return Value::list(machine.budget, mapped.collect::<Result<_>>()?);
+        return Value::iter(machine.budget, mapped.collect::<Result<_>>()?);
     }
     let name = args.positional.remove(0);
     let Value::Str(name) = &name else { return Err(Error::template("map requires a filter's name")) };
     let mapped = items.into_iter().map(|item| filters::filter(machine, name.as_str(), item, copied(&args)));
-    Value::list(machine.budget, mapped.collect::<Result<_>>()?)
+    Value::iter(machine.budget, mapped.collect::<Result<_>>()?)
 }
 
 fn copied(args: &CallArgs) -> CallArgs {
@@ -263,7 +272,7 @@ fn select(machine: &Machine, name: &str, value: Value, mut args: CallArgs) -> Re
     };
     let test = if args.positional.is_empty() { None } else { Some(args.positional.remove(0)) };
     let mut kept = Vec::new();
-    for item in value.iterate(machine.budget)? {
+    for item in some(machine, &value)? {
         let looked_at = match &attr {
             Some(attr) => attribute(machine, &item, attr)?,
             None => item.clone(),
@@ -277,5 +286,5 @@ fn select(machine: &Machine, name: &str, value: Value, mut args: CallArgs) -> Re
             kept.push(item);
         }
     }
-    Value::list(machine.budget, kept)
+    Value::iter(machine.budget, kept)
 }
