@@ -28,7 +28,10 @@ fn sources(folders: &[&str], ends: &[&str]) -> Vec<(String, String)> {
 }
 
 fn rust() -> Vec<(String, String)> {
-    sources(&["src", "cpu/src", "quant/src", "quant/tests", "shaders/src", "tools/src", "tests"], &[".rs"])
+    sources(
+        &["src", "chat/src", "chat/tests", "cpu/src", "quant/src", "quant/tests", "shaders/src", "tools/src", "tests"],
+        &[".rs"],
+    )
 }
 
 /// Asserts that only files for which `allowed` holds contain one of `words`.
@@ -116,6 +119,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("gguf", &["map"]),
     ("imatrix", &["gguf", "map"]),
     ("text", &["gguf"]),
+    ("chat", &["gguf"]),
     ("sample", &[]),
     ("step", &["sample"]),
     ("plan", &["step::Squares"]),
@@ -236,6 +240,7 @@ fn files_of_a_folder_do_not_name_each_other_in_circles() {
 #[test]
 fn crates_below_the_library_know_no_device_and_no_file() {
     let rules: &[(&str, &[&str])] = &[
+        ("chat/src/", &["pumex::", "ash", "std::fs", "std::env", "pumex_"]),
         ("quant/src/", &["pumex::", "ash", "std::fs", "std::env", "pumex_shaders"]),
         ("cpu/src/", &["pumex::", "ash::", "std::env", "pumex_shaders"]),
         ("shaders/src/", &["pumex::", "ash::", "std::fs", "pumex_quant"]),

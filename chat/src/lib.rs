@@ -3,6 +3,7 @@
 //! [`Template`] makes a prompt of messages and says which of its bytes came from them. It knows no model, no tokens and no device.
 
 mod budget;
+pub mod builtin;
 mod clock;
 mod error;
 mod json;
