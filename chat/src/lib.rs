@@ -7,6 +7,7 @@ pub mod builtin;
 mod clock;
 mod error;
 mod json;
+pub mod reply;
 mod template;
 mod text;
 mod value;

@@ -107,6 +107,10 @@ pub struct Parser {
     partial: Vec<u8>,
     /// White space of content or reasoning that counts only if more follows.
     space: String,
+    /// Whether white space goes until text comes: behind marks, and before reasoning.
+    skip: bool,
+    /// Calls of the present section.
+    in_section: usize,
     /// Calls of this reply.
     calls: usize,
     harmony: Option<Harmony>,
@@ -117,15 +121,26 @@ impl Parser {
     /// A parser of replies in a format. `tools`, as in a request, say which arguments are strings. `prompt` is the text that the
     /// model goes on from: it may have opened a block of reasoning already.
     pub fn new(format: &Format, tools: Option<&Json>, prompt: &str) -> Parser {
+        let sections = match &format.calls {
+            Calls::Sections { sections, .. } => &sections[..],
+            _ => &[],
+        };
+        let in_section = sections.iter().position(|s| prompt.ends_with(&s.open));
         let opened = format.reasoning.as_ref().is_some_and(|r| r.is_open_at_end(prompt));
         let harmony = matches!(format.calls, Calls::Harmony).then(|| Harmony::new(prompt));
         Parser {
             format: format.clone(),
             types: params::Types::new(tools),
-            state: if opened { State::Reasoning } else { State::Start },
+            state: match in_section {
+                _ if opened => State::Reasoning,
+                Some(at) => State::Section(at),
+                None => State::Start,
+            },
             pending: String::new(),
             partial: Vec::new(),
             space: String::new(),
+            skip: opened || in_section.is_some(),
+            in_section: 0,
             calls: 0,
             harmony,
             events: Vec::new(),
@@ -189,7 +204,7 @@ impl Parser {
         if let Some(reasoning) = &self.format.reasoning {
             if text.starts_with(&reasoning.open) {
                 self.pending.drain(..blank + reasoning.open.len());
-                self.state = State::Reasoning;
+                self.behind_mark(State::Reasoning);
                 return true;
             }
             if reasoning.open.starts_with(text) && !ended {
@@ -212,8 +227,10 @@ impl Parser {
 
     /// Gives text, but keeps white space at its end until more comes.
     fn give(&mut self, text: &str, event: fn(String) -> Event) {
+        let text = if self.skip { text.trim_start() } else { text };
         let kept = text.trim_end().len();
         if kept > 0 {
+            self.skip = false;
             let mut whole = std::mem::take(&mut self.space);
             whole.push_str(&text[..kept]);
             self.events.push(event(whole));
@@ -221,35 +238,27 @@ impl Parser {
         self.space.push_str(&text[kept..]);
     }
 
+    /// Goes on behind a mark.
+    fn behind_mark(&mut self, state: State) {
+        self.space.clear();
+        self.skip = true;
+        self.state = state;
+    }
+
     fn reasoning(&mut self) -> bool {
-        let Some(reasoning) = &self.format.reasoning else { return true };
-        let found = until(&mut self.pending, &[&reasoning.close]);
         self.state = State::Reasoning;
-        match found {
+        let close = self.format.reasoning.as_ref().map_or("", |r| &r.close);
+        match until(&mut self.pending, &[close]) {
             Found::Mark(text, _) => {
-                self.give_inner(&text, Event::Reasoning);
-                self.space.clear();
-                self.state = State::Content;
-                // Line ends behind the mark belong to it.
-                self.space.push('\0');
+                self.give(&text, Event::Reasoning);
+                self.behind_mark(State::Content);
                 true
             }
             Found::Text(text) => {
-                self.give_inner(&text, Event::Reasoning);
+                self.give(&text, Event::Reasoning);
                 false
             }
         }
-    }
-
-    /// As [`Parser::give`], where white space at the start goes, too.
-    fn give_inner(&mut self, text: &str, event: fn(String) -> Event) {
-        let first = self.space.is_empty() && !matches!(self.events.last(), Some(Event::Reasoning(_) | Event::Content(_)));
-        let text = if first && !self.begun() { text.trim_start() } else { text };
-        self.give(text, event);
-    }
-
-    fn begun(&self) -> bool {
-        self.format.begun.get()
     }
 
     fn content(&mut self) -> bool {
@@ -266,38 +275,22 @@ impl Parser {
         marks.extend(self.format.dropped.iter().map(String::as_str));
         match until(&mut self.pending, &marks) {
             Found::Text(text) => {
-                self.answer(&text);
+                self.give(&text, Event::Content);
                 false
             }
             Found::Mark(text, i) => {
                 let count = sections.len();
-                self.answer(&text);
+                self.give(&text, Event::Content);
                 if i < count {
-                    self.space.clear();
-                    self.state = State::Section(i);
+                    self.in_section = 0;
+                    self.behind_mark(State::Section(i));
                 } else if i < dropped {
-                    self.space.clear();
-                    self.state = State::Reasoning;
+                    self.behind_mark(State::Reasoning);
+                } else {
+                    self.behind_mark(State::Content);
                 }
                 true
             }
-        }
-    }
-
-    /// Content, without the line ends that a mark before it left.
-    fn answer(&mut self, text: &str) {
-        let text = match self.space.starts_with('\0') {
-            true => {
-                let text = text.trim_start_matches(['\n', '\r', ' ']);
-                if !text.is_empty() {
-                    self.space.clear();
-                }
-                text
-            }
-            false => text,
-        };
-        if !text.is_empty() {
-            self.give(text, Event::Content);
         }
     }
 
@@ -309,8 +302,7 @@ impl Parser {
         if !section.close.is_empty() && text.starts_with(&section.close) {
             let end = blank + section.close.len();
             self.pending.drain(..end);
-            self.space.push('\0');
-            self.state = State::Content;
+            self.behind_mark(State::Content);
             return true;
         }
         let mut may = !section.close.is_empty() && section.close.starts_with(text);
@@ -335,13 +327,10 @@ impl Parser {
             self.pending.clear();
             return true;
         }
-        let open = if section.close.is_empty() && self.calls > 0 { String::new() } else { section.open.clone() };
         self.state = State::Content;
-        if section.quiet {
-            self.pending.drain(..blank);
-        } else if !open.is_empty() {
-            self.give(&open, Event::Content);
-        }
+        let open = if self.in_section == 0 && !section.quiet { section.open.clone() } else { String::new() };
+        self.skip &= open.is_empty();
+        self.give(&open, Event::Content);
         true
     }
 
@@ -353,23 +342,37 @@ impl Parser {
                 false
             }
             Step::Done => {
-                self.calls += 1;
+                self.calls += call.count();
+                self.in_section += call.count();
+                self.skip = false;
                 self.state = if call.bare() { State::Start } else { State::Section(at) };
                 true
             }
             Step::NotOne(text) => {
-                self.give(&text, Event::Content);
                 self.state = State::Content;
+                self.not_one(at, &call, &text);
                 true
             }
         }
     }
 
+    /// What looked like a call is content; with the section's mark, if a reader should see that.
+    fn not_one(&mut self, at: usize, call: &Call, text: &str) {
+        if let Calls::Sections { sections, .. } = &self.format.calls {
+            let section =
+                sections.get(at).filter(|s| !call.bare() && !s.quiet && self.in_section == 0 && !text.is_empty());
+            let open = section.map(|s| s.open.clone()).unwrap_or_default();
+            self.skip &= open.is_empty();
+            self.give(&open, Event::Content);
+        }
+        self.give(text, Event::Content);
+    }
+
     fn end(&mut self) {
         match std::mem::replace(&mut self.state, State::Content) {
-            State::Call(_, mut call) => {
+            State::Call(at, mut call) => {
                 if let Some(text) = call.cut_off(&mut self.pending, self.calls, &self.types, &mut self.events) {
-                    self.give(&text, Event::Content);
+                    self.not_one(at, &call, &text);
                 }
             }
             State::Reasoning => {
@@ -378,9 +381,9 @@ impl Parser {
             }
             _ => {
                 let rest = std::mem::take(&mut self.pending);
-                self.answer(&rest);
+                self.give(&rest, Event::Content);
                 let space = std::mem::take(&mut self.space);
-                if !space.is_empty() && !space.starts_with('\0') {
+                if !space.is_empty() {
                     self.events.push(Event::Content(space));
                 }
             }
