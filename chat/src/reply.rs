@@ -13,6 +13,7 @@ mod json_call;
 mod pairs;
 mod params;
 mod python;
+mod tags;
 
 pub use format::{Calls, Format, Kind, Names, Reasoning, Section};
 
@@ -93,7 +94,7 @@ enum State {
     Content,
     /// Within the section of calls of this number.
     Section(usize),
-    Call(usize, Call),
+    Call(usize, Box<Call>),
 }
 
 /// Parses one reply.
@@ -111,6 +112,8 @@ pub struct Parser {
     skip: bool,
     /// Calls of the present section.
     in_section: usize,
+    /// White space between the section's mark and what follows.
+    between: String,
     /// Calls of this reply.
     calls: usize,
     harmony: Option<Harmony>,
@@ -141,6 +144,7 @@ impl Parser {
             space: String::new(),
             skip: opened || in_section.is_some(),
             in_section: 0,
+            between: String::new(),
             calls: 0,
             harmony,
             events: Vec::new(),
@@ -199,29 +203,29 @@ impl Parser {
     }
 
     fn start(&mut self, ended: bool) -> bool {
-        let text = self.pending.trim_start();
-        let blank = self.pending.len() - text.len();
+        let blank = self.pending.len() - self.pending.trim_start().len();
+        self.space.extend(self.pending.drain(..blank));
         if let Some(reasoning) = &self.format.reasoning {
-            if text.starts_with(&reasoning.open) {
-                self.pending.drain(..blank + reasoning.open.len());
+            if self.pending.starts_with(&reasoning.open) {
+                self.pending.drain(..reasoning.open.len());
                 self.behind_mark(State::Reasoning);
                 return true;
             }
-            if reasoning.open.starts_with(text) && !ended {
+            if reasoning.open.starts_with(&self.pending) && !ended {
                 self.state = State::Start;
                 return false;
             }
         }
-        if text.is_empty() && !ended {
+        if self.pending.is_empty() && !ended {
             self.state = State::Start;
             return false;
         }
-        if let (Calls::Sections { bare: Some(names), .. }, true) = (&self.format.calls, text.starts_with('{')) {
-            self.pending.drain(..blank);
-            self.state = State::Call(0, Call::tentative(names.clone()));
-            return true;
+        match &self.format.calls {
+            Calls::Sections { bare: Some(names), .. } if self.pending.starts_with('{') => {
+                self.state = State::Call(0, Box::new(Call::tentative(names.clone())));
+            }
+            _ => self.state = State::Content,
         }
-        self.state = State::Content;
         true
     }
 
@@ -282,8 +286,10 @@ impl Parser {
                 let count = sections.len();
                 self.give(&text, Event::Content);
                 if i < count {
+                    // Space before calls is not content; it is, if there are none.
                     self.in_section = 0;
-                    self.behind_mark(State::Section(i));
+                    self.between.clear();
+                    self.state = State::Section(i);
                 } else if i < dropped {
                     self.behind_mark(State::Reasoning);
                 } else {
@@ -299,9 +305,10 @@ impl Parser {
         let section = &sections[at];
         let text = self.pending.trim_start_matches(|c: char| c.is_whitespace() || c == ',' || c == ';');
         let blank = self.pending.len() - text.len();
+        self.between.extend(self.pending.drain(..blank));
+        let text = self.pending.as_str();
         if !section.close.is_empty() && text.starts_with(&section.close) {
-            let end = blank + section.close.len();
-            self.pending.drain(..end);
+            self.pending.drain(..section.close.len());
             self.behind_mark(State::Content);
             return true;
         }
@@ -309,9 +316,7 @@ impl Parser {
         for kind in &section.kinds {
             match kind.starts(text) {
                 Some(true) => {
-                    let call = Call::new(kind, &section.close);
-                    self.pending.drain(..blank);
-                    self.state = State::Call(at, call);
+                    self.state = State::Call(at, Box::new(Call::new(kind, &section.close)));
                     return true;
                 }
                 Some(false) => (),
@@ -323,18 +328,21 @@ impl Parser {
             return false;
         }
         // Not a call after all.
-        if ended && text.is_empty() {
-            self.pending.clear();
-            return true;
-        }
         self.state = State::Content;
-        let open = if self.in_section == 0 && !section.quiet { section.open.clone() } else { String::new() };
-        self.skip &= open.is_empty();
-        self.give(&open, Event::Content);
+        self.show_mark(at);
         true
     }
 
-    fn call(&mut self, at: usize, mut call: Call) -> bool {
+    /// Gives a section's mark as content, if there was no call in it and a reader should see the mark.
+    fn show_mark(&mut self, at: usize) {
+        let Calls::Sections { sections, .. } = &self.format.calls else { return };
+        let shown = sections.get(at).filter(|s| !s.quiet && self.in_section == 0);
+        let text = shown.map(|s| format!("{}{}", s.open, self.between)).unwrap_or_default();
+        self.skip &= text.is_empty();
+        self.give(&text, Event::Content);
+    }
+
+    fn call(&mut self, at: usize, mut call: Box<Call>) -> bool {
         let step = call.run(&mut self.pending, self.calls, &self.types, &mut self.events);
         match step {
             Step::More => {
@@ -345,6 +353,7 @@ impl Parser {
                 self.calls += call.count();
                 self.in_section += call.count();
                 self.skip = false;
+                self.space.clear();
                 self.state = if call.bare() { State::Start } else { State::Section(at) };
                 true
             }
@@ -358,12 +367,8 @@ impl Parser {
 
     /// What looked like a call is content; with the section's mark, if a reader should see that.
     fn not_one(&mut self, at: usize, call: &Call, text: &str) {
-        if let Calls::Sections { sections, .. } = &self.format.calls {
-            let section =
-                sections.get(at).filter(|s| !call.bare() && !s.quiet && self.in_section == 0 && !text.is_empty());
-            let open = section.map(|s| s.open.clone()).unwrap_or_default();
-            self.skip &= open.is_empty();
-            self.give(&open, Event::Content);
+        if !call.bare() && !text.is_empty() {
+            self.show_mark(at);
         }
         self.give(text, Event::Content);
     }

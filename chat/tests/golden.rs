@@ -66,6 +66,13 @@ fn check_all(folder: &Path) -> (usize, Vec<String>) {
 }
 
 #[test]
+fn the_selection_is_equal() {
+    let (count, wrong) = check_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"));
+    assert!(count > 250, "{count} cases");
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
 fn every_given_case_is_equal() {
     let Some(folder) = whole() else {
         println!("skipped: the whole set of cases is not beside the repository");

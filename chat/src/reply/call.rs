@@ -6,6 +6,7 @@ use crate::reply::json_call::{Fed, JsonCall};
 use crate::reply::pairs::Pairs;
 use crate::reply::params::{Params, Types};
 use crate::reply::python::Python;
+use crate::reply::tags::Tags;
 use crate::reply::{until, Event, Found};
 
 /// Events of calls, in order: arguments wait until the function's name is known.
@@ -96,6 +97,7 @@ enum Body {
     Params(Params),
     Pairs(Pairs),
     Braces(Braces),
+    Tags(Tags),
     Python(Python),
     Code {
         close: String,
@@ -136,6 +138,7 @@ impl Call {
             Kind::Params { .. } => Body::Params(Params::new(kind)),
             Kind::Pairs => Body::Pairs(Pairs::new(close)),
             Kind::Braces { quote } => Body::Braces(Braces::new(quote)),
+            Kind::Tags { prefix } => Body::Tags(Tags::new(prefix)),
             Kind::Python => Body::Python(Python::new()),
             Kind::Code => Body::Code { close, text: String::new() },
         };
@@ -172,6 +175,7 @@ impl Call {
             Body::Params(params) => step(params.run(pending, types, &mut emit)),
             Body::Pairs(pairs) => step(pairs.run(pending, types, &mut emit)),
             Body::Braces(braces) => step(braces.run(pending, &mut emit)),
+            Body::Tags(tags) => step(tags.run(pending, types, &mut emit)),
             Body::Python(python) => step(python.run(pending, &mut emit)),
             Body::Code { close, text } => {
                 let found = until(pending, &[close]);
@@ -276,7 +280,7 @@ fn json(call: &mut JsonCall, raw: &mut String, bare: bool, pending: &mut String,
             pending.clear();
             Step::More
         }
-        Some(Fed::Wrong) if !call.is_known(bare) => {
+        Some(_) if !call.is_known(bare) => {
             emit.state.held.clear();
             pending.drain(..used);
             Step::NotOne(std::mem::take(raw))
@@ -372,7 +376,9 @@ fn named(kind: &Kind, state: &mut Named, name: &mut String, pending: &mut String
             if pending.starts_with(close.as_str()) {
                 pending.drain(..close.len());
             } else {
-                let text = pending.trim_start();
+                let blank = pending.len() - pending.trim_start().len();
+                pending.drain(..blank);
+                let text = pending.as_str();
                 let mark = close.trim_start();
                 if mark.starts_with(text) && !(mark.is_empty() && close.is_empty()) {
                     return None;

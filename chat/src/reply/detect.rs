@@ -8,12 +8,17 @@ impl Format {
     /// The format of a template's model.
     pub fn of(template: &Template) -> Format {
         let source = template.source();
-        let dropped: Vec<String> = DROPPED.iter().filter(|m| source.contains(**m)).map(|m| m.to_string()).collect();
         if source.contains("<|channel|>") && source.contains("<|message|>") {
-            return Format { name: "gpt-oss".to_string(), reasoning: None, calls: Calls::Harmony, dropped };
+            return Format { name: "gpt-oss".to_string(), reasoning: None, calls: Calls::Harmony, dropped: Vec::new() };
         }
-        let (name, calls) = calls(template);
-        let marks = REASONING.iter().find(|(open, close, _)| source.contains(open) || source.contains(close));
+        let printed = probe(template);
+        let all = printed.concat();
+        let (name, calls) = calls(template, &printed);
+        let there = |m: &&&str| source.contains(**m) || all.contains(**m);
+        let dropped = DROPPED.iter().filter(there).map(|m| m.to_string()).collect();
+        let marks = REASONING
+            .iter()
+            .find(|(open, close, _)| source.contains(open) || source.contains(close) || all.contains(close));
         let reasoning = marks.map(|(open, close, anywhere)| Reasoning {
             open: open.to_string(),
             close: close.to_string(),
@@ -41,6 +46,8 @@ fn probe(template: &Template) -> Vec<String> {
                     let mut request = Request::new(Json::parse(&messages).ok()?);
                     request.tools = Json::parse(tools).ok();
                     request.add_generation_prompt = false;
+                    request.limits.steps = 1_000_000;
+                    request.limits.bytes = 16 << 20;
                     template.render(&request).ok().map(|p| p.text)
                 };
                 let before = render(format!("[{user}]"));
@@ -69,8 +76,7 @@ fn in_order(text: &str, signs: &[&str]) -> bool {
     })
 }
 
-fn calls(template: &Template) -> (String, Calls) {
-    let printed = probe(template);
+fn calls(template: &Template, printed: &[String]) -> (String, Calls) {
     let known = |k: &&Known| printed.iter().any(|text| in_order(text, k.signs));
     if let Some(known) = KNOWN.iter().find(known) {
         let bare = known.bare.then(Names::default);
@@ -80,9 +86,16 @@ fn calls(template: &Template) -> (String, Calls) {
         return ("json".to_string(), Calls::Sections { sections: vec![section], bare: None });
     }
     // A template that prints no calls may still tell the model how to write them.
-    let told = [("<tool_call>", "</tool_call>"), ("<|tool_call_start|>", "<|tool_call_end|>"), ("[TOOL_CALLS]", "")];
+    let told = [
+        ("<tool_call>", "hermes"),
+        ("<|tool_call_start|>", "lfm2"),
+        ("<|tool_list_start|>", "lfm2"),
+        ("List of tools: [", "lfm2"),
+        ("[TOOL_CALLS]", "mistral"),
+        ("<|tool_call|>", "granite"),
+    ];
     let found = told.iter().find(|(open, _)| template.source().contains(open));
-    match found.and_then(|(open, _)| KNOWN.iter().rev().find(|k| k.signs[0] == *open)) {
+    match found.and_then(|(_, name)| KNOWN.iter().find(|k| k.name == *name)) {
         Some(known) => (known.name.to_string(), Calls::Sections { sections: (known.sections)(), bare: None }),
         None => ("plain".to_string(), Calls::None),
     }

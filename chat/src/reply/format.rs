@@ -89,6 +89,11 @@ pub enum Kind {
         /// At both ends of a string.
         quote: String,
     },
+    /// `<invoke name="f">` and a tag for each argument, all behind a prefix, as MiniMax M3 has them.
+    Tags {
+        /// Before every tag.
+        prefix: String,
+    },
     /// `[name(key="value")]`
     Python,
     /// Code for an interpreter.
@@ -107,11 +112,15 @@ impl Kind {
         match self {
             Kind::Json(_) if text.starts_with('{') => Some(true),
             Kind::Json(_) => match text.strip_prefix('[') {
-                None => text.is_empty().then_some(false).map_or(Some(false), |_| None),
-                Some(rest) => rest.trim_start().chars().next().map(|c| c == '{' || c == ']'),
+                None if text.is_empty() => None,
+                None => Some(false),
+                // A list may begin with some space.
+                Some(rest) if rest.trim_start().is_empty() && rest.len() < 64 => None,
+                Some(rest) => Some(rest.trim_start().starts_with(['{', ']'])),
             },
             Kind::Named { open, .. } | Kind::Params { open, .. } if !open.is_empty() => with(open),
             Kind::Named { .. } | Kind::Params { .. } | Kind::Pairs | Kind::Braces { .. } => name(text),
+            Kind::Tags { prefix } => with(&format!("{prefix}<invoke")),
             Kind::Python => match text.strip_prefix('[') {
                 None => {
                     if text.is_empty() {
@@ -120,6 +129,7 @@ impl Kind {
                         Some(false)
                     }
                 }
+                Some(rest) if rest.trim_start().is_empty() && rest.len() >= 64 => Some(false),
                 Some(rest) => name(rest.trim_start()),
             },
             Kind::Code => text.chars().next().map(|_| true),
@@ -227,6 +237,25 @@ fn dsml(outer: &str) -> Vec<Section> {
         false,
     );
     vec![section(&format!("<｜DSML｜{outer}>"), &format!("</｜DSML｜{outer}>"), vec![invoke])]
+}
+
+impl Format {
+    /// A known format by name, with a pair of marks around reasoning.
+    pub fn known(name: &str, reasoning: Option<(&str, &str)>) -> Option<Format> {
+        let pair = reasoning.map(|(open, close)| Reasoning {
+            open: open.to_string(),
+            close: close.to_string(),
+            anywhere: REASONING.iter().any(|r| r.0 == open && r.2),
+        });
+        let known = KNOWN.iter().find(|k| k.name == name);
+        let calls = match known {
+            Some(k) => Calls::Sections { sections: (k.sections)(), bare: k.bare.then(Names::default) },
+            None if name == "gpt-oss" => Calls::Harmony,
+            None => return None,
+        };
+        let dropped = DROPPED.iter().map(|m| m.to_string()).collect();
+        Some(Format { name: name.to_string(), reasoning: pair, calls, dropped })
+    }
 }
 
 /// Known ways; the first whose signs are there counts.
@@ -397,6 +426,35 @@ pub(crate) const KNOWN: &[Known] = &[
         bare: false,
     },
     Known {
+        name: "minimax-m3",
+        signs: &["]<]minimax[>[<tool_call>", "]<]minimax[>[<invoke name=\"f\">", "v"],
+        sections: || {
+            let prefix = "]<]minimax[>[";
+            let tags = Kind::Tags { prefix: prefix.to_string() };
+            vec![section(&format!("{prefix}<tool_call>"), &format!("{prefix}</tool_call>"), vec![tags])]
+        },
+        bare: false,
+    },
+    Known {
+        name: "kimi-k3",
+        signs: &["<|open|>tools<|sep|>", "<|open|>call tool=\"f\"", "<|open|>argument key=\"k\"", "v"],
+        sections: || {
+            let argument = ["<|open|>argument key=\"", "<|sep|>", "<|close|>argument<|sep|>"];
+            let call = params("<|open|>call tool=\"", "<|sep|>", argument, "<|close|>call<|sep|>", false);
+            vec![section("<|open|>tools<|sep|>", "<|close|>tools<|sep|>", vec![call])]
+        },
+        bare: false,
+    },
+    Known {
+        name: "minicpm5",
+        signs: &["<function name=\"f\">", "<param name=\"k\">v</param>", "</function>"],
+        sections: || {
+            let param = ["<param name=\"", "\">", "</param>"];
+            vec![section("<function name=\"", "", vec![params("", "\">", param, "</function>", false)])]
+        },
+        bare: false,
+    },
+    Known {
         name: "hermes",
         signs: &["<tool_call>", "{", "f", "</tool_call>"],
         sections: || {
@@ -430,6 +488,7 @@ pub(crate) const REASONING: &[(&str, &str, bool)] = &[
     ("<|channel>thought", "<channel|>", true),
     ("<|inner_prefix|>", "<|inner_suffix|>", true),
     ("<mm:think>", "</mm:think>", false),
+    ("<|open|>think<|sep|>", "<|close|>think<|sep|>", true),
     ("<thinking>", "</thinking>", false),
     ("<thought>", "</thought>", false),
     ("<reasoning>", "</reasoning>", false),
@@ -437,4 +496,13 @@ pub(crate) const REASONING: &[(&str, &str, bool)] = &[
 ];
 
 /// Marks that a reader should not see, beside calls and reasoning.
-pub(crate) const DROPPED: &[&str] = &["<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"];
+pub(crate) const DROPPED: &[&str] = &[
+    "<|START_RESPONSE|>",
+    "<|END_RESPONSE|>",
+    "<|START_TEXT|>",
+    "<|END_TEXT|>",
+    "<|open|>response<|sep|>",
+    "<|close|>response<|sep|>",
+    "<|close|>message<|sep|>",
+    "<|end_of_msg|>",
+];

@@ -133,7 +133,8 @@ impl Params {
                     if !take(pending, end, &mut self.text) {
                         return false;
                     }
-                    self.function = std::mem::take(&mut self.text).trim().to_string();
+                    let head = std::mem::take(&mut self.text);
+                    self.function = head.split_once('"').map_or(head.as_str(), |(name, _)| name).trim().to_string();
                     emit.start(&self.function, None);
                     self.at = At::Between;
                 }
@@ -154,8 +155,8 @@ impl Params {
                     let (key, attributes) = head.split_once('"').unwrap_or((&head, ""));
                     let key = key.trim();
                     self.of = match () {
-                        () if attributes.contains("string=\"true") => Type::Text,
-                        () if attributes.contains("string=\"false") => Type::Other,
+                        () if ["string=\"true", "type=\"string"].iter().any(|a| attributes.contains(a)) => Type::Text,
+                        () if ["string=\"false", "type=\""].iter().any(|a| attributes.contains(a)) => Type::Other,
                         () => types.of(&self.function, key),
                     };
                     emit.arguments(if self.count == 0 { "{\"" } else { ", \"" });
@@ -170,11 +171,15 @@ impl Params {
                     let (Found::Mark(text, _) | Found::Text(text)) = &found;
                     let over = matches!(found, Found::Mark(..));
                     self.text.push_str(text);
-                    if self.of == Type::Text {
+                    // What may be in a wrapper is given when it is whole.
+                    let wrapped = param_close == "</param>";
+                    if self.of == Type::Text && !wrapped {
                         piece(&mut self.text, &mut self.begun, self.lines, over, emit);
                     } else if over {
                         let text = std::mem::take(&mut self.text);
                         let text = if self.lines { without_lines(&text) } else { &text };
+                        let inner = text.strip_prefix("<![CDATA[").and_then(|t| t.strip_suffix("]]>"));
+                        let text = inner.filter(|_| wrapped).unwrap_or(text);
                         emit.arguments(&value(text, self.of));
                     }
                     if !over {

@@ -271,7 +271,7 @@ fn string(machine: &Machine, text: &Text, name: &str, mut args: CallArgs) -> Res
             ok(strings::join(budget, &Text::plain(""), &[sign, filled])?)
         }
         "isdigit" | "isdecimal" | "isnumeric" => {
-            every(&|c| c.is_numeric() && (name == "isnumeric" || c.is_digit(10) || c as u32 > 0x7f))
+            every(&|c| c.is_numeric() && (name == "isnumeric" || c.is_ascii_digit() || c as u32 > 0x7f))
         }
         "isalpha" => every(&|c| c.is_alphabetic()),
         "isalnum" => every(&|c| c.is_alphanumeric()),

@@ -172,7 +172,7 @@ impl Parser {
     }
 
     /// A body up to its end tag, and behind that.
-    fn to_end(&mut self, end: &str) -> Result<Body> {
+    fn through(&mut self, end: &str) -> Result<Body> {
         self.end_block()?;
         let (body, _) = self.body(&[end])?;
         self.end_block()?;
@@ -191,13 +191,13 @@ impl Parser {
             "call" => self.call_block(),
             "filter" => {
                 let filter = self.filters(None)?;
-                Ok(Kind::FilterBlock(filter, self.to_end("endfilter")?))
+                Ok(Kind::FilterBlock(filter, self.through("endfilter")?))
             }
             "with" => self.with(),
-            "generation" => Ok(Kind::Scope(self.to_end("endgeneration")?)),
+            "generation" => Ok(Kind::Scope(self.through("endgeneration")?)),
             "autoescape" => {
                 self.expression()?;
-                Ok(Kind::Scope(self.to_end("endautoescape")?))
+                Ok(Kind::Scope(self.through("endautoescape")?))
             }
             "block" => {
                 self.expect_name()?;
@@ -241,7 +241,7 @@ impl Parser {
         self.loops += 1;
         let (body, end) = self.body(&["endfor", "else"])?;
         self.loops -= 1;
-        let otherwise = if &*end == "else" { self.to_end("endfor")? } else { Body::new() };
+        let otherwise = if &*end == "else" { self.through("endfor")? } else { Body::new() };
         if &*end == "endfor" {
             self.end_block()?;
         }
@@ -258,7 +258,7 @@ impl Parser {
             branches.push((test, body));
             match &*end {
                 "elif" => (),
-                "else" => return Ok(Kind::If(branches, self.to_end("endif")?)),
+                "else" => return Ok(Kind::If(branches, self.through("endif")?)),
                 _ => {
                     self.end_block()?;
                     return Ok(Kind::If(branches, Body::new()));
@@ -281,7 +281,7 @@ impl Parser {
             }
             false => None,
         };
-        Ok(Kind::SetBlock(target, filter, self.to_end("endset")?))
+        Ok(Kind::SetBlock(target, filter, self.through("endset")?))
     }
 
     fn macro_def(&mut self, name: Arc<str>, end: &str) -> Result<MacroDef> {
@@ -312,7 +312,7 @@ impl Parser {
     fn macro_body(&mut self, end: &str) -> Result<(Body, Reads)> {
         self.macros.push(Reads::default());
         let loops = std::mem::take(&mut self.loops);
-        let body = self.to_end(end)?;
+        let body = self.through(end)?;
         self.loops = loops;
         Ok((body, self.macros.pop().unwrap_or_default()))
     }
@@ -338,7 +338,7 @@ impl Parser {
             self.expect_op("=")?;
             values.push((target, self.expression()?));
         }
-        Ok(Kind::With(values, self.to_end("endwith")?))
+        Ok(Kind::With(values, self.through("endwith")?))
     }
 
     /// What is assigned to: a name, several, or with `dotted` an attribute of a namespace.

@@ -151,16 +151,17 @@ pub(crate) fn lower(budget: &Budget, text: &Text) -> Result<Text> {
     map(budget, text, |c, out| out.extend(c.to_lowercase()))
 }
 
+/// A character at the start of a word: of those that become two, only the first is large.
+fn large(c: char, out: &mut String) {
+    let mut upper = c.to_uppercase();
+    out.extend(upper.next());
+    out.extend(upper.flat_map(char::to_lowercase));
+}
+
 /// The first character large, the others small.
 pub(crate) fn capitalize(budget: &Budget, text: &Text) -> Result<Text> {
     let mut first = true;
-    map(budget, text, |c, out| {
-        if std::mem::take(&mut first) {
-            out.extend(c.to_uppercase())
-        } else {
-            out.extend(c.to_lowercase())
-        }
-    })
+    map(budget, text, |c, out| if std::mem::take(&mut first) { large(c, out) } else { out.extend(c.to_lowercase()) })
 }
 
 /// Words capitalized; `inside` says after which characters a word goes on.
@@ -168,7 +169,7 @@ pub(crate) fn title(budget: &Budget, text: &Text, inside: impl Fn(char) -> bool)
     let mut start = true;
     map(budget, text, |c, out| {
         if start {
-            out.extend(c.to_uppercase())
+            large(c, out)
         } else {
             out.extend(c.to_lowercase())
         }

@@ -49,6 +49,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                     let digits = format!("{number:.*}", precision as usize);
                     Ok(Value::Float(digits.parse().unwrap_or(number)))
                 }
+                ("common", Value::Int(_)) => Ok(Value::Int(((number * scale).round_ties_even() / scale) as i128)),
                 ("common", _) => Ok(Value::Float((number * scale).round_ties_even() / scale)),
                 ("ceil", _) => Ok(Value::Float((number * scale).ceil() / scale)),
                 ("floor", _) => Ok(Value::Float((number * scale).floor() / scale)),
