@@ -3,7 +3,7 @@
 //! Templates themselves are the crate `pumex-chat`'s; here is what a GGUF says: its template, named variants, and the texts of its
 //! first and last tokens.
 
-pub use pumex_chat::{builtin, DateTime, Json, Limits, Prompt, Request, Template};
+pub use pumex_chat::{builtin, reply, ArgumentForm, DateTime, Json, Limits, Prompt, Request, Template};
 
 use crate::gguf::Gguf;
 use crate::{Error, Result};
@@ -48,7 +48,9 @@ impl ModelChat {
             Some(_) => None,
             None => {
                 let known: std::collections::HashSet<&[u8]> = tokens.iter().flat_map(|t| t.iter()).collect();
-                builtin::of_family(meta.arch()?, &|token| known.contains(token.as_bytes()))
+                builtin::of_family(meta.opt_str("general.architecture")?.unwrap_or_default(), &|token| {
+                    known.contains(token.as_bytes())
+                })
             }
         };
         Ok(ModelChat {

@@ -2,6 +2,7 @@
 //!
 //! [`Template`] makes a prompt of messages and says which of its bytes came from them. It knows no model, no tokens and no device.
 
+mod arguments;
 mod budget;
 pub mod builtin;
 mod clock;
@@ -12,6 +13,7 @@ mod template;
 mod text;
 mod value;
 
+pub use arguments::ArgumentForm;
 pub use budget::Limits;
 pub use clock::DateTime;
 pub use error::{Error, Result};

@@ -76,7 +76,7 @@ impl Text {
         match &self.marks {
             Marks::None => Vec::new(),
             Marks::All if range.is_empty() => Vec::new(),
-            Marks::All => Vec::from([0..range.len()]),
+            Marks::All => std::iter::once(0..range.len()).collect(),
             Marks::Some(all) => {
                 let first = all.partition_point(|m| m.end <= range.start);
                 let near = all[first..].iter().take_while(|m| m.start < range.end);
@@ -198,7 +198,7 @@ impl<'b> Builder<'b> {
     /// Marks all of it, if any of it is marked.
     pub fn spread(&mut self) {
         if !self.marks.is_empty() {
-            self.marks = Vec::from([0..self.s.len()]);
+            self.marks = std::iter::once(0..self.s.len()).collect();
         }
     }
 

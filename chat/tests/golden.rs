@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pumex_chat::{DateTime, Error, Json, Request, Template};
+use pumex_chat::{ArgumentForm, DateTime, Error, Json, Request, Template};
 
 /// The whole set of cases, where it is there beside the repository.
 fn whole() -> Option<PathBuf> {
@@ -82,4 +82,38 @@ fn every_given_case_is_equal() {
     println!("{} of {count} differ", wrong.len());
     assert!(count > 1000, "{count} cases");
     assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// Templates take the form of arguments that their cases of tool calls have.
+#[test]
+fn the_form_of_arguments_is_found() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut tried = 0;
+    for file in std::fs::read_dir(folder.join("cases")).unwrap().map(|e| e.unwrap().path()) {
+        let json = Json::parse(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let source = std::fs::read_to_string(folder.join(json.get("template").unwrap().as_str().unwrap())).unwrap();
+        let found = Template::parse(&source).unwrap().argument_form();
+        let cases = json.get("cases").unwrap().as_array().unwrap();
+        let mut forms: Vec<&str> = cases.iter().filter_map(|c| c.get("arguments").and_then(Json::as_str)).collect();
+        forms.dedup();
+        let wanted = match forms[..] {
+            ["dict"] => ArgumentForm::Object,
+            ["json"] => ArgumentForm::Text,
+            _ => continue,
+        };
+        tried += 1;
+        assert_eq!(found, wanted, "{}", file.display());
+    }
+    assert!(tried > 15, "{tried}");
+}
+
+#[test]
+fn arguments_are_brought_into_a_form() {
+    let text = r#"{"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{\"a\": 1.0}"}}]}]}"#;
+    let mut request = Request::from_json(text).unwrap();
+    let before = request.messages.clone();
+    request.bring_arguments(ArgumentForm::Object);
+    assert!(request.messages.dump().contains(r#""arguments": {"a": 1.0}"#));
+    request.bring_arguments(ArgumentForm::Text);
+    assert_eq!(request.messages, before);
 }

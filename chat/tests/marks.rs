@@ -91,22 +91,15 @@ fn short(text: &str) -> Request {
     Request::new(Json::parse(&format!("[{messages}]")).unwrap())
 }
 
-/// Every place of a text from a field: that in it, nothing is the template's own.
+/// Every place of a text from a field, with what was put around it: that nothing of it is the template's own.
 fn check(name: &str, token: &str, prompt: &Prompt) -> usize {
     let mut found = 0;
     for field in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "key", "value"] {
-        for start in [format!("q{field}{token}"), format!("{token}{field}z")] {
-            for (at, _) in prompt.text.match_indices(&start) {
-                let from = if start.starts_with('q') { at + 1 + field.len() } else { at };
-                for (i, _) in token.char_indices() {
-                    assert!(
-                        !prompt.is_own(from + i..from + i + 1),
-                        "{name}: {token} of {field} at {from}: {}",
-                        prompt.text
-                    );
-                }
-                found += 1;
+        for (at, whole) in prompt.text.match_indices(&format!("q{field}{token}{field}z")) {
+            for i in 0..whole.len() {
+                assert!(!prompt.is_own(at + i..at + i + 1), "{name}: {token} of {field} at {at}: {}", prompt.text);
             }
+            found += 1;
         }
     }
     found
@@ -137,11 +130,12 @@ fn marks_of_turns_are_the_templates_own() {
         // What is from outside is what was put in, and nothing else.
         for range in &prompt.from_outside {
             let text = &prompt.text[range.clone()];
-            assert!(["qbxbz", "qcxcz", "qjxjz"].contains(&text), "{name}: {text:?}");
+            let rest = ["qbxbz", "qcxcz", "qjxjz"].iter().fold(text.to_string(), |t, put| t.replace(put, ""));
+            assert_eq!(rest, "", "{name}: {text:?}");
         }
         let parts = prompt.parts();
         assert_eq!(parts.iter().map(|(text, _)| *text).collect::<String>(), prompt.text);
-        assert!(parts.iter().filter(|(_, own)| !own).count() >= 2, "{name}: {parts:?}");
+        assert!(parts.iter().any(|(_, own)| !own), "{name}: {parts:?}");
     }
 }
 
@@ -159,7 +153,7 @@ fn marks_follow_every_operation() {
     let cases = [
         ("{{ c|upper }}", "<AB|CD>"),
         ("{{ c[1:3] }}{{ c[::-1] }}", "ab>dc|ba<"),
-        ("{{ c.split('|')[1] }}{{ c.replace('a', '[x]') }}", "cd><|b|cd>"),
+        ("{{ c.split('|')[1] }}{{ c.replace('a', '[x]') }}", "cd><b|cd>"),
         ("{{ 'x%sy' % c }}{{ 'p{}q'.format(c) }}", "<ab|cd><ab|cd>"),
         ("{{ ['-', c]|join('+') }}{{ c ~ '.' ~ c }}", "<ab|cd><ab|cd><ab|cd>"),
         ("{{ c|trim|title|capitalize|replace('<', '') }}", "ab|cd>"),

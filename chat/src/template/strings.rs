@@ -151,11 +151,17 @@ pub(crate) fn lower(budget: &Budget, text: &Text) -> Result<Text> {
     map(budget, text, |c, out| out.extend(c.to_lowercase()))
 }
 
-/// A character at the start of a word: of those that become two, only the first is large.
+/// A character at the start of a word: of those that become several, only the first letter is large.
 fn large(c: char, out: &mut String) {
-    let mut upper = c.to_uppercase();
-    out.extend(upper.next());
-    out.extend(upper.flat_map(char::to_lowercase));
+    let mut cased = false;
+    for upper in c.to_uppercase() {
+        if cased {
+            out.extend(upper.to_lowercase());
+        } else {
+            out.push(upper);
+        }
+        cased |= upper.is_uppercase();
+    }
 }
 
 /// The first character large, the others small.
