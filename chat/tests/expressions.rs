@@ -1,4 +1,5 @@
 //! Small templates against what jinja2 makes of them.
+#![allow(clippy::unwrap_used)]
 
 use pumex_chat::{DateTime, Json, Request, Template};
 

@@ -1,4 +1,5 @@
 //! Templates of real models against what Python's jinja2 made of them.
+#![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 

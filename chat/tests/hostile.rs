@@ -1,4 +1,5 @@
 //! Templates and messages that mean harm: each is one error, soon, and nothing else happens.
+#![allow(clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
 //! Replies in every known format, cut at every place.
+#![allow(clippy::unwrap_used)]
 
 use pumex_chat::reply::{Event, Format, Parser};
 use pumex_chat::Json;

@@ -132,7 +132,7 @@ pub(crate) fn join(budget: &Budget, sep: &Text, parts: &[Text]) -> Result<Text> 
 
 /// Every character replaced by others.
 pub(crate) fn map(budget: &Budget, text: &Text, mut each: impl FnMut(char, &mut String)) -> Result<Text> {
-    budget.scan(text.len())?;
+    budget.work(1 + text.len() / 4)?;
     let mut out = Builder::new(budget);
     let mut piece = String::new();
     for (c, marked) in text.chars() {
