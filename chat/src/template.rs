@@ -202,7 +202,7 @@ impl Template {
         Ok(Prompt { text, from_outside })
     }
 
-    /// The messages as values: known roles are not marked, and reasoning goes by all names that the template reads.
+    /// The messages as values: known roles are not marked, and reasoning goes by both its names, as transformers does it.
     fn messages(&self, budget: &Budget, messages: &Json) -> Result<Value> {
         let Some(list) = messages.as_array() else { return Value::marked(budget, messages) };
         let message = |json: &Json| {
@@ -212,7 +212,7 @@ impl Template {
             if let Some(role) = role.filter(|r| ROLES.contains(r)) {
                 map.0.borrow_mut().insert(Value::str("role"), Value::str(role))?;
             }
-            let names = ["reasoning_content", "thinking", "reasoning"];
+            let names = ["reasoning_content", "thinking"];
             let given = names.iter().find_map(|n| json.get(n).filter(|v| matches!(v, Json::Str(_))));
             if let (Some(given), Some("assistant")) = (given, role) {
                 for name in names.iter().filter(|n| json.get(n).is_none() && self.reads(n)) {
