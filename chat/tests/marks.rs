@@ -170,7 +170,8 @@ fn marks_follow_every_operation() {
         ("{% set y %}[{{ c }}]{% endset %}{{ y|lower }}", "<ab|cd>"),
         ("{{ c|e }}{{ c|urlencode }}", "&lt;ab|cd&gt;%3Cab%7Ccd%3E"),
         ("{{ 'ab' in c }}{{ c|length }}{{ c == '<ab|cd>' }}{{ 'k' if c else '' }}", ""),
-        ("{{ c.center(11, '*') }}{{ c * 2 }}{{ c|truncate(3, true, '!', 0) }}", "<ab|cd><ab|cd><ab|cd><a"),
+        ("{{ c.center(11, '*') }}{{ c * 2 }}{{ c|truncate(3, true, '!', 0) }}", "**<ab|cd>**<ab|cd><ab|cd><a"),
+        ("{% macro m() %}{{ kwargs }}{% endmacro %}{{ m(**{c: 1}) }}", "{'<ab|cd>': 1}"),
         ("{{ c.partition('|')[0] }}{{ c|list|last }}{{ c|first }}{{ c.strip('<>') }}", "<ab><ab|cd"),
     ];
     for (source, wanted) in cases {

@@ -447,7 +447,8 @@ fn dict(machine: &Machine, of: &Value, name: &str, mut args: CallArgs) -> Result
                 }
                 None => Vec::new(),
             };
-            entries.extend(args.named.into_iter().map(|(n, v)| (Value::Str(Text::plain(n)), v)));
+            // A name may have come by `**` from outside.
+            entries.extend(args.named.into_iter().map(|(n, v)| (Value::Str(Text::marked(n)), v)));
             budget.elements(2 * entries.len())?;
             let mut map = map.0.borrow_mut();
             entries.into_iter().try_for_each(|(k, v)| map.insert(k, v))?;

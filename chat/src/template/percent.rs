@@ -93,7 +93,7 @@ pub(crate) fn format(budget: &Budget, format: &Text, values: &Value) -> Result<T
             'c' => match &value {
                 Value::Int(i) => {
                     let c = u32::try_from(*i).ok().and_then(char::from_u32);
-                    Text::plain(c.ok_or_else(|| Error::template("%c arg not in range(0x110000)"))?.to_string())
+                    Text::marked(c.ok_or_else(|| Error::template("%c arg not in range(0x110000)"))?.to_string())
                 }
                 other => show::text(budget, other)?,
             },
@@ -169,6 +169,10 @@ pub(crate) fn braces(budget: &Budget, format: &Text, args: &CallArgs) -> Result<
         out.push(&formatted(budget, &value, &spec)?)?;
     }
     out.push_slice(format, at..s.len())?;
+    if format.any_marked() {
+        // It says what fills the gaps, too.
+        out.spread();
+    }
     Ok(out.finish().with_safe(format.safe))
 }
 

@@ -334,7 +334,7 @@ impl<'b> Machine<'b> {
             return Err(Error::template(message));
         }
         if def.kwargs {
-            let entries = named.into_iter().map(|(n, v)| (Value::Str(Text::plain(n)), v));
+            let entries = named.into_iter().map(|(n, v)| (Value::Str(Text::marked(n)), v));
             scope.set(&"kwargs".into(), Value::dict(self.budget, entries)?);
         } else if let Some((name, _)) = named.first() {
             let message = format!("macro '{}' takes no keyword argument '{name}'", def.name);

@@ -209,8 +209,10 @@ pub(crate) fn fill(budget: &Budget, text: &Text, width: i128, with: char, left: 
         _ => 0,
     };
     let mut out = Builder::new(budget);
-    (0..before).try_for_each(|_| out.push_char(with, false))?;
+    // What fills may be a character from outside.
+    let marked = !matches!(with, ' ' | '0');
+    (0..before).try_for_each(|_| out.push_char(with, marked))?;
     out.push(text)?;
-    (before..missing).try_for_each(|_| out.push_char(with, false))?;
+    (before..missing).try_for_each(|_| out.push_char(with, marked))?;
     Ok(out.finish().with_safe(text.safe))
 }

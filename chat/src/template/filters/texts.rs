@@ -66,7 +66,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
                 false if !args.positional.is_empty() => {
                     return Err(Error::template("can't handle positional and keyword arguments at the same time"))
                 }
-                false => Value::dict(budget, args.named.into_iter().map(|(n, v)| (Value::Str(Text::plain(n)), v)))?,
+                false => Value::dict(budget, args.named.into_iter().map(|(n, v)| (Value::Str(Text::marked(n)), v)))?,
             };
             ok(percent::format(budget, &text, &values)?)
         }
