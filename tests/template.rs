@@ -9,8 +9,8 @@ use pumex::gguf::{write, Value};
 fn model(name: &str, templates: &[(&str, &str)], tokens: &[&str]) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("pumex-template-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let mut meta = vec![("general.architecture", Value::String("llama".into()))];
-    meta.extend(templates.iter().map(|(key, text)| (*key, Value::String((*text).into()))));
+    let mut meta = vec![("general.architecture", Value::Str(b"llama".to_vec()))];
+    meta.extend(templates.iter().map(|(key, text)| (*key, Value::Str(text.as_bytes().to_vec()))));
     let mut ends = Vec::new();
     tokens.iter().fold(0, |end, t| {
         ends.push(end + t.len());
