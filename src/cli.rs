@@ -18,6 +18,7 @@ mod profile;
 mod quantize;
 mod run;
 mod session;
+mod template;
 mod tokenize;
 
 use std::io::IsTerminal;
@@ -48,6 +49,8 @@ enum Command {
     Inspect(inspect::Args),
     /// Print a text's token ids
     Tokenize(tokenize::Args),
+    /// Print the prompt that a chat template makes of messages
+    Template(template::Args),
     /// List the Vulkan devices
     Devices(devices::Args),
     /// Give the embeddings of texts
@@ -111,6 +114,7 @@ fn dispatch(command: Command, stop: &Arc<AtomicBool>) -> Result<End> {
         Command::Run(args) => run::main(args, stop),
         Command::Inspect(args) => inspect::main(&args),
         Command::Tokenize(args) => tokenize::main(&args),
+        Command::Template(args) => template::main(&args),
         Command::Devices(args) => devices::main(&args),
         Command::Embed(args) => embed::main(&args, stop),
         Command::Logits(args) => logits::main(&args, stop),

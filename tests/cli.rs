@@ -102,9 +102,19 @@ fn the_last_of_a_repeated_flag_counts_with_a_warning() {
 
 #[test]
 fn every_command_exists_and_prints_help() {
-    for command in
-        ["run", "inspect", "tokenize", "devices", "logits", "perplexity", "bench", "profile", "explain", "embed"]
-    {
+    for command in [
+        "run",
+        "inspect",
+        "tokenize",
+        "devices",
+        "logits",
+        "perplexity",
+        "bench",
+        "profile",
+        "explain",
+        "embed",
+        "template",
+    ] {
         let output = pumex(&[command, "--help"]);
         assert_eq!(code(&output), 0, "{command}: {}", stderr(&output));
         assert!(stdout(&output).contains("Usage:"));

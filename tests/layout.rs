@@ -28,7 +28,10 @@ fn sources(folders: &[&str], ends: &[&str]) -> Vec<(String, String)> {
 }
 
 fn rust() -> Vec<(String, String)> {
-    sources(&["src", "cpu/src", "quant/src", "quant/tests", "shaders/src", "tools/src", "tests"], &[".rs"])
+    sources(
+        &["src", "chat/src", "chat/tests", "cpu/src", "quant/src", "quant/tests", "shaders/src", "tools/src", "tests"],
+        &[".rs"],
+    )
 }
 
 /// Asserts that only files for which `allowed` holds contain one of `words`.
@@ -90,7 +93,10 @@ fn unsafe_code_lives_in_the_kernels_the_vulkan_and_the_map_modules_and_says_why(
 #[test]
 fn only_the_policy_knows_vendors() {
     only_in(&["0x10de", "0x10DE", "0x1002", "0x8086", "NVIDIA", "RADV"], |name| {
-        name.starts_with("src/policy/") || name == "src/vk/select.rs" || name.starts_with("tests/")
+        name.starts_with("src/policy/")
+            || name == "src/vk/select.rs"
+            || name.starts_with("tests/")
+            || name.starts_with("chat/tests/") // models are named after them
     });
     only_in(&["DeviceKind::"], |name| {
         name.starts_with("src/policy/")
@@ -116,6 +122,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("gguf", &["map"]),
     ("imatrix", &["gguf", "map"]),
     ("text", &["gguf"]),
+    ("chat", &["gguf"]),
     ("sample", &[]),
     ("step", &["sample"]),
     ("plan", &["step::Squares"]),
@@ -236,6 +243,7 @@ fn files_of_a_folder_do_not_name_each_other_in_circles() {
 #[test]
 fn crates_below_the_library_know_no_device_and_no_file() {
     let rules: &[(&str, &[&str])] = &[
+        ("chat/src/", &["pumex::", "ash::", "std::fs", "std::env", "pumex_"]),
         ("quant/src/", &["pumex::", "ash", "std::fs", "std::env", "pumex_shaders"]),
         ("cpu/src/", &["pumex::", "ash::", "std::env", "pumex_shaders"]),
         ("shaders/src/", &["pumex::", "ash::", "std::fs", "pumex_quant"]),

@@ -35,6 +35,7 @@ mod signed_dots;
 mod subnormal;
 mod synthetic;
 mod tables;
+mod template;
 mod text;
 mod upload;
 mod util;

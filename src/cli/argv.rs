@@ -72,6 +72,13 @@ pub const COMMON: &[Entry] = &[
     (&[], "--tokens", Slot::Value),
     (&["-o"], "--out", Slot::Value),
     (&[], "--chunks", Slot::Value),
+    (&[], "--chat-template", Slot::Value),
+    (&[], "--chat-template-file", Slot::Value),
+    (&[], "--chat-template-kwargs", Slot::Value),
+    (&[], "--messages", Slot::Value),
+    (&[], "--bos", Slot::Value),
+    (&[], "--eos", Slot::Value),
+    (&[], "--now", Slot::Value),
 ];
 
 /// Flags that mean something else in `bench`, as in llama-bench; they go before [`COMMON`].
