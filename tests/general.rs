@@ -230,7 +230,9 @@ fn heads_have_matrices_of_their_own() {
                 out
             });
             let what = format!("{name}, {k} x {m}");
-            fast_agrees(&what, &gguf, &plan, if block == 1 { EXACT } else { 5e-4 });
+            // With BF16 some machines round the other factor, too.
+            let bound = if *name == "BF16" { 3e-5 } else { EXACT };
+            fast_agrees(&what, &gguf, &plan, if block == 1 { bound } else { 5e-4 });
             if !agrees(&what, &gguf, &plan, EXACT) {
                 return;
             }

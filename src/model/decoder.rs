@@ -24,6 +24,7 @@ mod per_layer;
 mod plamo_mamba;
 mod rwkv;
 mod short_conv;
+mod tables;
 
 use block::Block;
 pub use compressed::Blocks;
@@ -35,7 +36,7 @@ pub use lightning::fades;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
 
-use super::config::{inv_freq, Config, Reader, Scaling};
+use super::config::{Config, Reader, Scaling};
 use super::weights::Weights;
 use crate::gguf::Gguf;
 use crate::plan::{
@@ -568,24 +569,6 @@ impl Family {
             }
             Some(LayerNorm { weight, bias }) => p.normalize(self.norm, x, weight, bias, eps),
         }
-    }
-
-    /// The tables of frequencies, and those of long contexts where there are factors for them.
-    fn ropes(&self, w: &mut Weights<'_>) -> (Vec<Vec<f32>>, Option<Vec<Vec<f32>>>) {
-        let dims = self.tables[0].dims;
-        let names = ["rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"];
-        let [all, short, long] =
-            names.map(|name| (dims > 0).then(|| w.opt_vector(name, dims / 2)).flatten().map(|f| w.values(f)));
-        w.ignore("rope_f");
-        let tables = |factors: Option<Vec<f32>>| -> Vec<Vec<f32>> {
-            let table = |t: &Table| {
-                let own = factors.as_deref().filter(|f| t.factors && f.len() == t.dims / 2);
-                inv_freq(t.dims, t.base, t.scaling, own)
-            };
-            self.tables.iter().map(table).collect()
-        };
-        let long = long.filter(|_| all.is_none()).map(|long| tables(Some(long)));
-        (tables(all.or(short)), long)
     }
 }
 

@@ -5,12 +5,12 @@ use super::table::{HeadsRow, SplitAttention, ATTN_HEADS};
 use crate::plan::AttentionSpec;
 use crate::vk::Caps;
 
-/// Rows and positions per tile of prefill attention; 32 KiB of shared memory hold both and the scores.
+/// Rows and positions per tile of prefill attention: of wide values fewer rows, since a thread holds outputs of all parts.
 pub fn prefill_tile(c: &AttentionSpec) -> (u32, u32) {
-    match c.head_dim.max(c.v_dim) {
-        ..=128 => (16, 32),
-        129..=256 => (8, 16),
-        _ => (4, 8),
+    if c.v_dim <= 256 {
+        (32, 32)
+    } else {
+        (16, 32)
     }
 }
 

@@ -170,7 +170,8 @@ impl Env<'_> {
         for (row, turns) in self.rows.iter().zip(turns.chunks_exact_mut((2 * pairs).max(1))) {
             let (sines, cosines) = turns.split_at_mut(pairs);
             for ((sin, cos), f) in sines.iter_mut().zip(cosines).zip(inv_freq) {
-                (*sin, *cos) = (row.pos as f32 * if r.back { -f } else { *f }).sin_cos();
+                let pos = row.pos / r.every * r.every;
+                (*sin, *cos) = (pos as f32 * if r.back { -f } else { *f }).sin_cos();
             }
         }
         let len = r.len.max(rope.dims);
