@@ -5,7 +5,7 @@
 #include "lib/step.glsl"
 #include "lib/kv.glsl"
 layout(local_size_x = 128) in;
-layout(constant_id = 1) const uint BR = 16; // rows per workgroup: 16 or 32
+layout(constant_id = 1) const uint BR = 16; // rows per workgroup: 8, 16 or 32
 layout(constant_id = 2) const uint BC = 32; // positions per tile: a multiple of 16
 #define Rows F32
 #include "push/attn_prefill.glsl"

@@ -59,7 +59,7 @@ impl Lowering<'_> {
             let grid = [rows.div_ceil(tile.rows as usize), spec.heads / tile.heads as usize, 1];
             ("attn_flash", vec![("SIZE", tile.size), ("GH", tile.heads)], grid)
         } else {
-            let (br, bc) = policy::prefill_tile(spec);
+            let (br, bc) = policy::prefill_tile(self.t.caps, spec, rows);
             ("attn_prefill", vec![("BR", br), ("BC", bc)], [rows.div_ceil(br as usize), spec.heads, 1])
         };
         constants.extend(self.kv_constants(spec));

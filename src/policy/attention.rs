@@ -5,12 +5,18 @@ use super::table::{HeadsRow, SplitAttention, ATTN_HEADS};
 use crate::plan::AttentionSpec;
 use crate::vk::Caps;
 
-/// Rows and positions per tile of prefill attention: of wide values fewer rows, since a thread holds outputs of all parts.
-pub fn prefill_tile(c: &AttentionSpec) -> (u32, u32) {
-    if c.v_dim <= 256 {
-        (32, 32)
-    } else {
-        (16, 32)
+/// Workgroups of prefill attention that a core is to have, to work while others wait for tiles.
+const PREFILL_GROUPS: usize = 3;
+
+/// Rows and positions per tile of prefill attention of so many rows: as many as leave all cores enough workgroups. Of wide values
+/// they are few anyway, since a thread holds outputs of all of their columns.
+pub fn prefill_tile(caps: &Caps, c: &AttentionSpec, rows: usize) -> (u32, u32) {
+    let enough = PREFILL_GROUPS * cores(caps) as usize;
+    let groups = |height: usize| rows.div_ceil(height) * c.heads;
+    match () {
+        () if c.v_dim <= 256 && groups(32) >= enough => (32, 32),
+        () if groups(16) >= enough => (16, 32),
+        () => (8, 16),
     }
 }
 

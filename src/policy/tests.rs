@@ -119,7 +119,7 @@ fn attention_lines(caps: &Caps) -> Lines {
     for c in caches() {
         let flash = attn_flash_tile(&c);
         lines.add((c.heads, c.kv_heads, c.head_dim), [flash.size, flash.heads, flash.rows]);
-        lines.add(prefill_tile(&c), attn_mat_fits(&c));
+        lines.add([9, 64, 512].map(|rows| prefill_tile(caps, &c, rows)), attn_mat_fits(&c));
         for (rows, most) in (1..=FEW_ROWS).chain([32, 64]).flat_map(|r| (1..=ATTN_HEADS).map(move |m| (r, m))) {
             let split = [16, 32].map(|bits| attn(&attn_tile(caps, &c, rows, bits, most)));
             lines.add((rows, most), (split, attn(&attn_mat_tile(caps, &c, rows, most))));
