@@ -70,11 +70,9 @@ impl Dense {
 
     /// Normed rows `[n, dim]` → `[n, ffn]`, what `down` takes.
     pub fn hidden(&self, p: &mut Builder, f: &Family, h: Val, act: Act) -> Val {
-        let hidden = match self.gate {
-            Some(gate) if self.gating(f, act).is_some() => {
-                p.gated(h, gate, self.up, self.gating(f, act).unwrap_or(Gate::SILU))
-            }
-            Some(gate) => {
+        let hidden = match (self.gate, self.gating(f, act)) {
+            (Some(gate), Some(by)) => p.gated(h, gate, self.up, by),
+            (Some(gate), None) => {
                 let both = p.matmul("gate_up", h, vec![early(gate), early(self.up)]);
                 scale_late(p, both, 0, self.ffn, &gate);
                 scale_late(p, both, self.ffn, self.ffn, &self.up);
@@ -93,7 +91,7 @@ impl Dense {
                 };
                 p.glu(both, act, self.ffn)
             }
-            None => {
+            (None, _) => {
                 let up = p.matmul("up", h, vec![early(self.up)]);
                 scale_late(p, up, 0, p.width_of(up), &self.up);
                 match self.fused {

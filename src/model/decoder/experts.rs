@@ -150,14 +150,11 @@ impl Experts {
             }));
             route
         };
-        let hidden = match self.gate {
-            Some(gate) => match self.gating(m) {
-                Some(by) => {
-                    let [of_gate, of_up, _] = self.biases;
-                    p.gated_experts(h, (route, self.top_k), [gate.weight, self.up.weight], [of_gate, of_up], by)
-                }
-                None => self.hidden(p, m, h, route),
-            },
+        let hidden = match self.gate.zip(self.gating(m)) {
+            Some((gate, by)) => {
+                let [of_gate, of_up, _] = self.biases;
+                p.gated_experts(h, (route, self.top_k), [gate.weight, self.up.weight], [of_gate, of_up], by)
+            }
             None => self.hidden(p, m, h, route),
         };
         p.experts_add(hidden, (route, self.top_k), self.down.weight, self.biases[2], out);
