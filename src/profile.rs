@@ -230,7 +230,7 @@ pub fn measure(
 ) -> Result<Option<Profile>> {
     let Options { rows: n, depth, repetitions, parallel, .. } = options;
     let sequences = if parallel { n } else { 1 };
-    let request = SampleRequest { options: Arc::default(), recent: Vec::new(), unit: 0.5 };
+    let request = SampleRequest { options: Arc::default(), recent: Vec::new(), unit: 0.5, allowed: None };
     let output = if options.draw { RowOutput::Sample(request) } else { RowOutput::Id };
     let ways = [Way::Plain, Way::Stamped, Way::Merged];
     let ways = &ways[..if of.merges() && n == 1 { 3 } else { 2 }];

@@ -120,7 +120,7 @@ impl Sampler {
             let most = usize::try_from(self.options.repeat_last_n).map_or(usize::MAX, |n| n - usize::from(one_unread));
             recent.extend(self.recent.iter().skip(self.recent.len().saturating_sub(most)));
         }
-        SampleRequest { options: self.options.clone(), recent, unit }
+        SampleRequest { options: self.options.clone(), recent, unit, allowed: None }
     }
 
     /// Undoes the last [`Sampler::request`], whose id nobody will see: the next one has its random number.

@@ -356,6 +356,7 @@ mod tests {
             options: std::sync::Arc::new(SamplerOptions { temperature, ..Default::default() }),
             recent: vec![],
             unit: 0.5,
+            allowed: None,
         };
         let of = |outputs: &[RowOutput]| {
             let rows = outputs.iter().zip(0..).map(|(output, seq)| Row { output: output.clone(), ..row(seq, 0) });

@@ -14,6 +14,7 @@ mod unigram;
 mod vocab;
 mod words;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::gguf::Gguf;
@@ -204,11 +205,20 @@ impl Tokenizer {
     /// # Errors
     /// `unknown_tokenizer` if the model has no vocabulary, `bad_vocab` for a byte that the vocabulary cannot spell.
     pub fn encode(&self, text: &str, add_bos: bool, parse_special: bool) -> Result<Vec<u32>> {
+        self.encode_marked(text, &|_| parse_special, add_bos)
+    }
+
+    /// As [`Tokenizer::encode`], where control tokens are read only from bytes of which `own` holds: those that a template
+    /// wrote itself, not those of a message.
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::encode`].
+    pub fn encode_marked(&self, text: &str, own: &dyn Fn(Range<usize>) -> bool, add_bos: bool) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 2);
         let bos = self.bos().filter(|_| add_bos);
         ids.extend(bos);
         let mut after_special = true;
-        for fragment in self.specials.fragments(&self.vocab, text, parse_special) {
+        for fragment in self.specials.fragments(&self.vocab, text, own) {
             match fragment {
                 // Chat templates bring their own BOS.
                 Fragment::Special(id) if bos == Some(id) && ids.len() == 1 => {}

@@ -82,7 +82,9 @@ fn sequences_of_a_model_in_two_parts_sample_fork_and_go_back() {
     assert!(runner.start(&[row(0, 5, Token::Id(1), RowOutput::Id)]).is_err(), "a gap");
     // Ids that are sampled go on by themselves, and penalties see them.
     let chain = SamplerOptions { temperature: 0.0, repeat_penalty: 1.5, ..SamplerOptions::default() };
-    let request = || RowOutput::Sample(SampleRequest { options: Arc::new(chain.clone()), recent: vec![5], unit: 0.0 });
+    let request = || {
+        RowOutput::Sample(SampleRequest { options: Arc::new(chain.clone()), recent: vec![5], unit: 0.0, allowed: None })
+    };
     let prompt = runner.run(&rows(0, 0, &[5, 102, 199]), Want::Ids).unwrap();
     let mut sampled = vec![*prompt.ids.last().unwrap()];
     for pos in 3..6 {

@@ -92,7 +92,8 @@ impl Lab {
     }
 
     fn case(&mut self, logits: Vec<f32>, options: &SamplerOptions) -> Case {
-        let draw = SampleRequest { options: Arc::new(options.clone()), recent: vec![], unit: self.rng.unit() };
+        let draw =
+            SampleRequest { options: Arc::new(options.clone()), recent: vec![], unit: self.rng.unit(), allowed: None };
         Case { logits, draw, row: Row { seq: 0, pos: 0, token: Token::Id(0), output: RowOutput::Id } }
     }
 }
@@ -314,7 +315,12 @@ fn draws_of_the_device_follow_the_chain_s_distribution() {
 #[test]
 fn a_step_with_a_draw_that_is_refused_says_why() {
     let row = |token| Row { seq: 0, pos: 0, token, output: RowOutput::Id };
-    let draw = |options: SamplerOptions, recent| SampleRequest { options: Arc::new(options), recent, unit: 0.5 };
+    let draw = |options: SamplerOptions, recent| SampleRequest {
+        options: Arc::new(options),
+        recent,
+        unit: 0.5,
+        allowed: None,
+    };
     let fails = |draw| request::pack(&[&asking(&row(Token::Id(0)), &draw)], 4096, 0).unwrap_err().to_string();
     assert!(fails(draw(chain(0, 1.0, 0.0, 1.0), vec![])).contains("top-k 0"));
     assert!(fails(draw(SamplerOptions::default(), vec![1; MAX_IDS + 1])).contains("too many recent ids"));

@@ -18,7 +18,7 @@ fn row(seq: u32, pos: u32, token: Token, output: RowOutput) -> Row {
 }
 
 fn request(options: SamplerOptions, unit: f64) -> RowOutput {
-    RowOutput::Sample(SampleRequest { options: Arc::new(options), recent: vec![], unit })
+    RowOutput::Sample(SampleRequest { options: Arc::new(options), recent: vec![], unit, allowed: None })
 }
 
 fn refused(runner: &mut dyn Runner, rows: &[Row]) -> String {

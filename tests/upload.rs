@@ -198,8 +198,12 @@ fn usual_steps_need_no_pipeline_that_is_not_built_ahead() {
         let last = rows.len() - 1;
         rows[..last].iter_mut().for_each(|row| row.output = pumex::step::RowOutput::None);
         runner.run(&rows, pumex::step::Want::Ids).unwrap();
-        let draw =
-            pumex::sample::SampleRequest { options: std::sync::Arc::new(sampled.clone()), recent: vec![], unit: 0.5 };
+        let draw = pumex::sample::SampleRequest {
+            options: std::sync::Arc::new(sampled.clone()),
+            recent: vec![],
+            unit: 0.5,
+            allowed: None,
+        };
         runner.run(&rows, pumex::step::Want::Drawn(&[draw])).unwrap();
     }
     assert_eq!(runner.pipelines(), built);

@@ -343,6 +343,7 @@ fn chains_that_change_with_every_step_need_no_new_recording() {
                 }),
                 recent: vec![5; pos as usize],
                 unit: f64::from(pos) / 12.0,
+                allowed: None,
             })
             .to_vec();
         let logits = truth.run(&rows(pos), Want::Logits).unwrap().logits;
@@ -355,7 +356,7 @@ fn chains_that_change_with_every_step_need_no_new_recording() {
         recordings = if pos < 2 { runner.counters().recordings } else { recordings };
     }
     assert_eq!(runner.counters().recordings, recordings);
-    let draw = SampleRequest { options: Arc::new(SamplerOptions::default()), recent: vec![], unit: 0.0 };
+    let draw = SampleRequest { options: Arc::new(SamplerOptions::default()), recent: vec![], unit: 0.0, allowed: None };
     let refused = |rows: &[Row], draws: &[SampleRequest], runner: &mut dyn Runner| {
         runner.run(rows, Want::Drawn(draws)).unwrap_err().to_string()
     };

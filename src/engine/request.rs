@@ -109,7 +109,8 @@ pub fn pack(outputs: &[&Row], n_vocab: usize, at: usize) -> Result<Vec<u32>> {
 /// Why the kernel does not take a request; none if it does.
 fn refused(request: &SampleRequest, n_vocab: usize) -> Option<String> {
     let many = request.recent.len() + request.options.banned.len() > MAX_IDS;
-    refusal(&request.options, n_vocab).or_else(|| many.then(|| "too many recent ids".to_string()))
+    let some = request.allowed.is_some().then(|| "only some ids are allowed".to_string());
+    some.or_else(|| refusal(&request.options, n_vocab)).or_else(|| many.then(|| "too many recent ids".to_string()))
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ pub struct SampleRequest {
     pub recent: Vec<u32>,
     /// Random number in `[0, 1)`; not used at a temperature of 0 or below.
     pub unit: f64,
+    /// A bit for each id, from the lowest bit of the first word on: whether it may be sampled. None: all may.
+    pub allowed: Option<Arc<[u32]>>,
 }
 
 impl SampleRequest {
@@ -28,6 +30,9 @@ impl SampleRequest {
         let o = &*self.options;
         if !steps::collect(logits, list) {
             return None;
+        }
+        if let Some(allowed) = &self.allowed {
+            steps::allow(list, allowed);
         }
         steps::ban(list, &o.banned);
         if o.has_penalties() {

@@ -31,6 +31,16 @@ pub fn ban(list: &mut [Candidate], banned: &[u32]) {
     }
 }
 
+/// Makes ids impossible whose bit is not set, or missing. `list` is still in id order.
+pub fn allow(list: &mut [Candidate], allowed: &[u32]) {
+    for candidate in list {
+        let word = allowed.get(candidate.id as usize / 32).copied().unwrap_or(0);
+        if word >> (candidate.id % 32) & 1 == 0 {
+            candidate.logit = f32::NEG_INFINITY;
+        }
+    }
+}
+
 /// Lowers the logits of `recent` ids. `list` is still in id order.
 pub fn penalize(list: &mut [Candidate], recent: impl Iterator<Item = u32>, repeat: f32, frequency: f32, presence: f32) {
     if repeat == 1.0 && frequency == 0.0 && presence == 0.0 {

@@ -3,6 +3,8 @@
 //! Takes a prompt and gives pieces in order that join to the prompt again. [`SPLITS`] is the one place that knows which
 //! name in `tokenizer.ggml.pre` means which regular expression; a new pre-tokenizer is a row there.
 
+use std::ops::Range;
+
 use tokenizers::utils::SysRegex;
 
 use super::vocab::{Kind, Vocab};
@@ -127,16 +129,22 @@ impl Specials {
     }
 
     /// Cuts `text` at special tokens, leftmost and longest first. User-defined tokens always count, control and
-    /// unknown tokens only with `parse_special`.
-    pub fn fragments<'a>(&self, vocab: &Vocab, text: &'a str, parse_special: bool) -> Vec<Fragment<'a>> {
+    /// unknown tokens only where `parse_special` holds of their bytes.
+    pub fn fragments<'a>(
+        &self,
+        vocab: &Vocab,
+        text: &'a str,
+        parse_special: &dyn Fn(Range<usize>) -> bool,
+    ) -> Vec<Fragment<'a>> {
         let bytes = text.as_bytes();
         let (mut out, mut from, mut at) = (Vec::new(), 0, 0);
         while at < bytes.len() {
             let candidates = self.by_first.get(usize::from(bytes[at])).map_or(&[][..], Vec::as_slice);
             let hit = candidates.iter().find_map(|&id| {
-                let allowed = parse_special || vocab.kind(id) == Some(Kind::User);
                 let token = vocab.text(id)?;
-                (allowed && bytes[at..].starts_with(token)).then_some((id, token.len()))
+                let found = bytes[at..].starts_with(token);
+                let allowed = || vocab.kind(id) == Some(Kind::User) || parse_special(at..at + token.len());
+                (found && allowed()).then_some((id, token.len()))
             });
             let Some((id, len)) = hit else {
                 at += 1;
