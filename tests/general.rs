@@ -277,8 +277,19 @@ fn experts_are_chosen_by_every_rule() {
             let logits = b.matmul("logits", x, vec![part(router)]);
             let out = b.parts("route", 4 * top_k.k);
             let sharing = if i == 0 { 4 } else { 1 };
-            let choose =
-                Choose { logits, top_k, gating, bias, groups, table: None, least_sum, scale: 1.5, sharing, out };
+            let choose = Choose {
+                logits,
+                router: None,
+                top_k,
+                gating,
+                bias,
+                groups,
+                table: None,
+                least_sum,
+                scale: 1.5,
+                sharing,
+                out,
+            };
             b.general(General::Choose(choose));
             // Ids are bits of no number that counts: their places are compared as functions of the weights.
             let weights = b.parts("weights", 3 * top_k.k);
@@ -304,6 +315,7 @@ fn experts_may_follow_from_ids() {
         let (bias, groups) = (None, None);
         b.general(General::Choose(Choose {
             logits,
+            router: None,
             top_k,
             gating,
             bias,
@@ -335,8 +347,19 @@ fn experts_products_stand_side_by_side() {
             let route = b.parts("route", 4 * top_k.k);
             let (gating, least_sum) = (Gating::Sigmoid, Some(1e-9));
             let (bias, groups, sharing) = (None, None, 1);
-            let choose =
-                Choose { logits, top_k, gating, bias, groups, table: None, least_sum, scale: 1.0, sharing, out: route };
+            let choose = Choose {
+                logits,
+                router: None,
+                top_k,
+                gating,
+                bias,
+                groups,
+                table: None,
+                least_sum,
+                scale: 1.0,
+                sharing,
+                out: route,
+            };
             b.general(General::Choose(choose));
             let hidden = b.parts("hidden", top_k.k * ffn);
             let product = ExpertsMatMul { x, route, top_k, weight: up, own_input: false, out: hidden };

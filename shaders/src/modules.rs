@@ -40,6 +40,7 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/route.bin"),
     include_bytes!("../spirv/route_pairs.bin"),
     include_bytes!("../spirv/router.bin"),
+    include_bytes!("../spirv/router_choose.bin"),
     include_bytes!("../spirv/sample.bin"),
     include_bytes!("../spirv/scan.bin"),
     include_bytes!("../spirv/scan_chunks.bin"),

@@ -316,7 +316,7 @@ blocks! {
         /// Matrix, `[EXPERTS, k]`.
         w: uvec2,
         /// `[EXPERTS]`, if bit 3 of `flags` is set.
-        bias: F32,
+        product_bias: F32,
         /// Rows in, `[n, k]`.
         x: F32x4,
         /// Weights of the norm, `[k]`, if NORM.
@@ -344,6 +344,40 @@ blocks! {
         /// Factor of the product.
         product_scale: float,
         /// What the weights sum up to.
+        scale: float,
+    }
+
+    /// A few rows -> their experts by any rule: the router's product and the choice.
+    RouterChoose("router_choose") = {
+        /// Matrix, `[EXPERTS, k]`.
+        w: uvec2,
+        /// `[EXPERTS]`, if bit 3 of `flags` is set.
+        product_bias: F32,
+        /// Rows in, `[n, k]`.
+        x: F32x4,
+        /// Weights of the norm, `[k]`, if NORM.
+        norm: F32x4,
+        /// Tables of all formats.
+        tables: U32x2,
+        /// `[n, EXPERTS]`.
+        logits: Logits,
+        /// `[n]`, zero between dispatches.
+        arrivals: Arrivals,
+        /// `[n, 4 * USED]`: as of route.comp.
+        route: F32,
+        /// `[EXPERTS]`, added to what experts are chosen by, if BIASED.
+        bias: F32,
+        /// Inputs of a row.
+        k: uint,
+        /// Whether there is a bias of the product.
+        flags: uint,
+        /// Of the norm.
+        eps: float,
+        /// Factor of the product.
+        product_scale: float,
+        /// Least sum that weights are divided by, if DIVIDED.
+        least_sum: float,
+        /// Of the weights.
         scale: float,
     }
 
@@ -470,6 +504,7 @@ pub const LAYOUTS: &[Layout] = &[
     AttendMany::LAYOUT,
     Route::LAYOUT,
     Router::LAYOUT,
+    RouterChoose::LAYOUT,
     Repack::LAYOUT,
     Stream::LAYOUT,
     SquareSums::LAYOUT,

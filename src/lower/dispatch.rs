@@ -48,6 +48,7 @@ pushes!(
     AttendMany,
     Route,
     Router,
+    RouterChoose,
     SquareSums,
     Sample,
     Argmax,

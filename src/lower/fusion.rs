@@ -2,7 +2,7 @@
 
 use super::general::INPUTS;
 use super::target::{Shape, Target};
-use crate::plan::{pass::Abilities, MatPart, Op, Plan, Rows, Val};
+use crate::plan::{pass::Abilities, Choose, General, MatPart, Op, Plan, Rows, Val};
 use crate::policy::{self, matrix as tiles};
 
 /// Rows of a value in a step of that shape.
@@ -45,7 +45,8 @@ impl Abilities for Rules<'_> {
             Op::MatMul { x, parts, .. } => few(x) || by_matrices(self.t, plan, parts, rows_of(plan, self.shape, *x)),
             Op::GatedMatMul { x, gate, up, .. } => gates_in_one(self.t, plan, gate, up, rows_of(plan, self.shape, *x)),
             Op::GatedExperts { x, .. } => few(x),
-            Op::Route { router: Some(router), .. } => few(&router.x),
+            Op::Route { router: Some(router), .. }
+            | Op::General(General::Choose(Choose { router: Some(router), .. })) => few(&router.x),
             _ => false,
         };
         takes && !self.t.importance

@@ -132,11 +132,12 @@ impl Plan {
                 let groups = c.groups.map_or(String::new(), |g| format!(" groups {}/{}", g.used, g.count));
                 let (k, n, by) = (c.top_k.k, c.top_k.n_expert, c.gating);
                 let sharing = if c.sharing > 1 { format!(" / {}", c.sharing) } else { String::new() };
-                format!(
-                    "{out} = choose {} by {by:?}{with} to {k} of {n}{sharing}{groups} * {}",
-                    self.val(c.logits),
-                    c.scale
-                )
+                let with = c.bias.or(c.table).map_or(String::new(), |w| format!(" with {}", self.weight(w)));
+                let from = match &c.router {
+                    Some(r) => format!("{} by {}", self.input(r.x, &r.norm), self.part(&r.part)),
+                    None => self.val(c.logits),
+                };
+                format!("{out} = choose {from} by {by:?}{with} to {k} of {n}{sharing}{groups} * {}", c.scale)
             }
             _ => {
                 let reads: Vec<String> = g.reads().iter().filter_map(|a| self.read(a)).collect();

@@ -309,7 +309,7 @@ impl General {
             General::Rotate(r) => (vec![r.x.val], None),
             General::Positions { out, .. } => (vec![*out], None),
             General::HeadMatMul(h) => (vec![h.x.val], None),
-            General::Choose(c) => (vec![c.logits], None),
+            General::Choose(c) => (vec![c.router.map_or(c.logits, |r| r.x)], None),
             General::ExpertsMatMul(e) => (vec![e.x, e.route], None),
             General::ExpertsBias(b) => (vec![b.route, b.out], None),
             General::Conv(c) => (vec![c.x.val], Some(c.layer)),
@@ -375,7 +375,11 @@ impl General {
 
     /// What it writes.
     pub fn writes(&self) -> Vec<Access> {
-        std::iter::once(Access::Value(self.out())).chain(self.state().map(Access::State)).collect()
+        let logits = match self {
+            General::Choose(c) => c.router.map(|_| Access::Value(c.logits)),
+            _ => None,
+        };
+        std::iter::once(Access::Value(self.out())).chain(logits).chain(self.state().map(Access::State)).collect()
     }
 
     /// Weights it reads as floats, vectors and small tables.
@@ -389,6 +393,7 @@ impl General {
         match self {
             General::HeadMatMul(h) => Some(h.weight),
             General::ExpertsMatMul(e) => Some(e.weight),
+            General::Choose(c) => c.router.map(|r| r.part.weight),
             _ => None,
         }
     }
@@ -402,7 +407,13 @@ impl General {
             General::Rotate(_) | General::Shift(_) | General::Mix(_) | General::Softmax(_) => vec![],
             General::Positions { weight, .. } => vec![Some(weight)],
             General::HeadMatMul(h) => vec![Some(&mut h.weight)],
-            General::Choose(c) => vec![c.bias.as_mut(), c.table.as_mut()],
+            General::Choose(c) => {
+                let router = c.router.iter_mut().flat_map(|r| {
+                    let norm = r.norm.as_mut().map(|n| &mut n.weight);
+                    [norm, Some(&mut r.part.weight), r.part.bias.as_mut()]
+                });
+                router.chain([c.bias.as_mut(), c.table.as_mut()]).collect()
+            }
             General::ExpertsMatMul(e) => vec![Some(&mut e.weight)],
             General::ExpertsBias(b) => vec![Some(&mut b.bias)],
             General::Conv(c) => vec![Some(&mut c.weight), c.bias.as_mut()],

@@ -1,6 +1,6 @@
 //! Experts by other rules than softmax and a sum of one, and products with their matrices one by one.
 
-use super::{TopK, Val, Weight};
+use super::{Router, TopK, Val, Weight};
 
 /// Least sum of a row's weights that they are divided by.
 pub const LEAST_SUM: f32 = 6.103_515_6e-5;
@@ -30,8 +30,10 @@ pub struct Groups {
 /// The experts of each row, in the layout of [`super::Op::Route`], by a rule of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choose {
-    /// `[n, experts]`
+    /// `[n, experts]`: read, or written if the op does the router's product.
     pub logits: Val,
+    /// The product that gives the logits, if the op does it.
+    pub router: Option<Router>,
     /// How many.
     pub top_k: TopK,
     /// What logits become.

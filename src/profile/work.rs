@@ -2,7 +2,7 @@
 //! multiply and add. Pure.
 
 use crate::lower::CacheType;
-use crate::plan::{Access, AttentionSpec, General, Norm, Op, Plan, Rows, TopK, Val, Weight};
+use crate::plan::{Access, AttentionSpec, Choose, General, Norm, Op, Plan, Rows, TopK, Val, Weight};
 use serde::Serialize;
 
 /// The step whose ops are looked at: rows of one sequence, the last of them wanted, or each of its own, all wanted.
@@ -85,7 +85,7 @@ pub fn works(plan: &Plan, ran: &[usize], step: Step, stored: &dyn Fn(Weight) -> 
 fn norm_of(op: &Op) -> Option<Norm> {
     match op {
         Op::MatMul { norm, .. } | Op::GatedMatMul { norm, .. } | Op::GatedExperts { norm, .. } => *norm,
-        Op::Route { router, .. } => router.and_then(|r| r.norm),
+        Op::Route { router, .. } | Op::General(General::Choose(Choose { router, .. })) => router.and_then(|r| r.norm),
         _ => None,
     }
 }
@@ -213,7 +213,9 @@ impl Looker<'_> {
         match op {
             Op::Attend { rope: Some(r), .. } if r.q_norm.is_some() => "norm+rope+".into(),
             Op::Attend { rope: Some(_), .. } => "rope+".into(),
-            Op::Route { router: Some(r), .. } => format!("{norm}{}+", self.stems(&[r.part.weight])),
+            Op::Route { router: Some(r), .. } | Op::General(General::Choose(Choose { router: Some(r), .. })) => {
+                format!("{norm}{}+", self.stems(&[r.part.weight]))
+            }
             _ => norm.into(),
         }
     }
@@ -240,6 +242,7 @@ impl Looker<'_> {
             Op::Route { .. } => "route".into(),
             Op::RopeKv { .. } => "rope".into(),
             Op::Attend { .. } => "attend".into(),
+            Op::General(g @ General::Choose(_)) => g.name().into(),
             Op::General(g) if g.matrix().is_none() => g.name().into(),
             Op::Sample { .. } => "sample".into(),
             Op::MatMul { out, .. } if *out == self.plan.logits => "output".into(),

@@ -1,6 +1,6 @@
 // The router of a layer of experts as stages of megakernel.glsl: each workgroup has some experts' logits, by the values themselves and
 // not their codes; then all workgroups choose, each for itself.
-#include "lib/top_k.glsl"
+#include "lib/top_k_softmax.glsl"
 const uint ROUTER_VECS = (K / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 shared float router_sums[2][gl_WorkGroupSize.x / 8];
 

@@ -1,5 +1,5 @@
 // Logits of a row -> its experts. All threads put logits and choose. Needs EXPERTS, USED, the route, its scales and `flags`.
-#include "lib/top_k.glsl"
+#include "lib/top_k_softmax.glsl"
 float scale_of(F32 scales, uint bit, uint expert) { return (flags & bit) != 0 ? scales.v[expert] : 1.0; }
 
 void choose(uint row) {

@@ -1,10 +1,9 @@
-// The USED of EXPERTS with the largest logits. All threads put logits and rank them; each expert's rank says where it stands, so
-// that no turn waits for another. Where experts are many for the threads, a subgroup takes the largest USED times instead.
+// The USED of EXPERTS with the largest keys. All threads put logits, or what stands for them, and rank them; each expert's rank says
+// where it stands, so that no turn waits for another. Where experts are many for the threads, a subgroup takes the largest USED times.
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
 const uint QUADS = (EXPERTS + 3) / 4;
-const float LEAST_SUM = 6.103515625e-5; // of the weights, that they are divided by
 // Logits as integers in the same order, which is total: whatever they are, every place has one expert. The last places that
 // no expert has hold the least of all.
 shared uvec4 keys[QUADS];
@@ -13,17 +12,16 @@ shared uint ranks[EXPERTS];
 const uint TURNS = (EXPERTS * SHARES + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x * QUADS / SHARES; // of a thread that ranks
 const bool RANKED = TURNS <= 64 || EXPERTS > 512;
 shared uint chosen[USED];
-shared float weight_of[USED];
 
 float logit_at(uint i) {
     uint key = keys[i / 4][i % 4];
     return uintBitsToFloat(key ^ (int(key) < 0 ? 0x80000000u : 0xffffffffu));
 }
-void put_logit(uint i, float logit) {
-    uint bits = floatBitsToUint(logit);
-    keys[i / 4][i % 4] = bits ^ (int(bits) < 0 ? 0xffffffffu : 0x80000000u);
+uint key_of(float x) {
+    const uint bits = floatBitsToUint(x);
+    return bits ^ (int(bits) < 0 ? 0xffffffffu : 0x80000000u);
 }
-float weights_sum; // of weight_of
+void put_logit(uint i, float logit) { keys[i / 4][i % 4] = key_of(logit); }
 
 // The experts in order, by the first subgroup: a thread has every gl_SubgroupSize-th of them, and marks those that are taken.
 void take_largest() {
@@ -46,23 +44,13 @@ void take_largest() {
     }
 }
 
-// The first of equal logits wins.
-void rank_experts() {
-    uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
+// Fills `chosen` by the keys that all threads put. The first of equal ones wins.
+void rank_keys() {
+    const uint t = gl_LocalInvocationID.x;
     if (t < 4 * QUADS - EXPERTS) keys[QUADS - 1][3 - t] = 0;
     for (uint i = t; i < EXPERTS; i += gl_WorkGroupSize.x) ranks[i] = 0;
     barrier();
-    // Each subgroup does the whole softmax: that is less than to meet for it.
-    float most = logit_at(0), all = 0.0;
-    for (uint i = lane; i < EXPERTS; i += gl_SubgroupSize) most = max(most, logit_at(i));
-    most = subgroupMax(most);
-    for (uint i = lane; i < EXPERTS; i += gl_SubgroupSize) all += exp(logit_at(i) - most);
-    all = subgroupAdd(all);
-    if (!RANKED) {
-        if (gl_SubgroupID == 0) take_largest();
-        barrier();
-        for (uint k = t; k < USED; k += gl_WorkGroupSize.x) weight_of[k] = exp(logit_at(chosen[k]) - most) / all;
-    }
+    if (!RANKED && gl_SubgroupID == 0) take_largest();
     for (uint at = t; RANKED && at < EXPERTS * SHARES; at += gl_WorkGroupSize.x) {
         uint i = at / SHARES, mine = keys[i / 4][i % 4], rank = 0;
         for (uint q = at % SHARES; q < QUADS; q += SHARES) {
@@ -73,14 +61,7 @@ void rank_experts() {
     }
     barrier();
     for (uint i = t; RANKED && i < EXPERTS; i += gl_WorkGroupSize.x) {
-        uint rank = ranks[i];
-        if (rank < USED) {
-            chosen[rank] = i;
-            weight_of[rank] = exp(logit_at(i) - most) / all;
-        }
+        if (ranks[i] < USED) chosen[ranks[i]] = i;
     }
     barrier();
-    float sum = 0.0;
-    for (uint k = 0; k < USED; k++) sum += weight_of[k];
-    weights_sum = max(sum, LEAST_SUM);
 }

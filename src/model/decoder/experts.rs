@@ -91,10 +91,9 @@ impl Experts {
         experts
     }
 
-    /// Whether they are chosen by a softmax whose largest are made to sum up to 1.
+    /// Whether they are chosen by a softmax whose largest are made to sum up to 1, which a softmax of the taken is too.
     fn routes_usually(&self, m: &Moe) -> bool {
-        m.gating == Gating::Softmax
-            && m.normalized
+        (m.gating == Gating::Softmax && m.normalized || m.gating == Gating::SoftmaxOfTaken)
             && self.selection.is_none()
             && m.groups.is_none()
             && self.table.is_none()
@@ -138,6 +137,7 @@ impl Experts {
             let route = p.parts("route", 4 * self.top_k.k);
             p.general(General::Choose(Choose {
                 logits,
+                router: None,
                 top_k: self.top_k,
                 gating: m.gating,
                 bias: self.selection,

@@ -45,6 +45,7 @@ impl SmallExperts {
         let route = p.parts("route", 4 * self.top_k.k);
         p.general(General::Choose(Choose {
             logits,
+            router: None,
             top_k: self.top_k,
             gating: Gating::Softmax,
             bias: None,

@@ -1,7 +1,7 @@
 //! Norms that all readers of the normed value do themselves: it is never written then.
 
 use super::{remove, unchanged, Abilities};
-use crate::plan::{Access, Norm, Op, Plan, Rows, Val};
+use crate::plan::{Access, Choose, General, Norm, Op, Plan, Rows, Val};
 
 pub(super) fn run(plan: &mut Plan, abilities: &dyn Abilities) {
     let norms: Vec<usize> = (0..plan.ops.len()).filter(|&i| folds(plan, i, abilities)).collect();
@@ -33,7 +33,9 @@ fn takes(op: &Op, v: Val) -> bool {
         Op::MatMul { x, norm: None, .. }
         | Op::GatedMatMul { x, norm: None, .. }
         | Op::GatedExperts { x, norm: None, .. } => *x == v,
-        Op::Route { router: Some(router), .. } => router.x == v && router.norm.is_none(),
+        Op::Route { router: Some(router), .. } | Op::General(General::Choose(Choose { router: Some(router), .. })) => {
+            router.x == v && router.norm.is_none()
+        }
         _ => false,
     }
 }
@@ -46,7 +48,11 @@ fn take(op: &mut Op, normed: Val, from: Val, by: Norm) {
         {
             (*x, *norm) = (from, Some(by));
         }
-        Op::Route { router: Some(router), .. } if router.x == normed => (router.x, router.norm) = (from, Some(by)),
+        Op::Route { router: Some(router), .. } | Op::General(General::Choose(Choose { router: Some(router), .. }))
+            if router.x == normed =>
+        {
+            (router.x, router.norm) = (from, Some(by));
+        }
         _ => {}
     }
 }
