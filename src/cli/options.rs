@@ -145,7 +145,8 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N", env = "LLAMA_ARG_N_CPU_MOE")]
     n_cpu_moe: Option<usize>,
     /// Where tensors go whose names match a regular expression (-ot): CPU or GPU; the first that matches counts
-    #[arg(long, value_name = "PATTERN=CPU,...", value_parser = tensor_override, value_delimiter = ',', env = "LLAMA_ARG_OVERRIDE_TENSOR")]
+    #[arg(long, value_name = "PATTERN=CPU,...", env = "LLAMA_ARG_OVERRIDE_TENSOR")]
+    #[arg(value_parser = tensor_override, value_delimiter = ',')]
     override_tensor: Vec<Override>,
     /// KV cache type of K (-ctk)
     #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16", env = "LLAMA_ARG_CACHE_TYPE_K")]
