@@ -152,6 +152,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("kernel", &["policy", "vk"]),
     ("exec", &["kernel", "lower", "plan", "policy", "vk"]),
     ("cpu", &["gguf", "plan", "sample", "session", "step"]),
+    ("state", &["file", "gguf", "step"]),
     ("conversation", &["file", "imatrix", "map", "sample", "step"]),
     (
         "engine",
