@@ -5,8 +5,10 @@
 mod argv;
 mod bench;
 mod devices;
+mod docs;
 mod embed;
 mod explain;
+mod fetch;
 mod imatrix;
 mod input;
 mod inspect;
@@ -73,6 +75,10 @@ enum Command {
     Split(quantize::SplitArgs),
     /// Merge a split set into one file
     Merge(quantize::MergeArgs),
+    /// Print a script that completes commands and flags in a shell
+    Completions(docs::CompletionsArgs),
+    /// Print the manual page, or write those of all commands
+    Man(docs::ManArgs),
 }
 
 /// How a command ended without an error.
@@ -126,6 +132,8 @@ fn dispatch(command: Command, stop: &Arc<AtomicBool>) -> Result<End> {
         Command::Quantize(args) => quantize::main(&args, stop),
         Command::Split(args) => quantize::split(&args, stop),
         Command::Merge(args) => quantize::merge(&args, stop),
+        Command::Completions(args) => docs::completions(&args),
+        Command::Man(args) => docs::man(&args),
     }
 }
 
@@ -137,6 +145,7 @@ fn interruptible() -> Result<Arc<AtomicBool>> {
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
             .map_err(|source| Error::Request(format!("cannot listen for Ctrl-C: {source}")))?;
     }
+    fetch::stopped_by(&flag);
     Ok(flag)
 }
 

@@ -5,6 +5,7 @@ mod books;
 mod fast;
 mod general;
 mod interpret;
+mod kept;
 mod ops;
 
 pub use fast::{Clock, Fast, Settings, Sizes, Threads};
@@ -18,9 +19,10 @@ use general::States;
 use crate::gguf::Gguf;
 use crate::plan::{LayerState, Plan, Val, Weight};
 use crate::sample::SamplerOptions;
-use crate::session::{Session, Stores, KV_BLOCK};
+use crate::session::{Kept, Session, Stores, KV_BLOCK};
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket};
 use crate::Result;
+use std::io::{Read, Write};
 use std::ops::Range;
 
 /// What one sequence keeps of each layer: K `[pos, k_width]` and V `[pos, v_width]`, empty where a layer keeps none.
@@ -152,6 +154,42 @@ impl Runner for Reference<'_> {
         self.states.fork(from, to);
         self.caches[to as usize] = self.plan.layers.iter().zip(&self.caches[from as usize]).map(copy).collect();
         Ok(())
+    }
+
+    fn held(&self, seq: u32) -> usize {
+        self.session.blocks().held(seq)
+    }
+
+    fn state_layout(&self) -> String {
+        kept::reference_layout(&self.plan)
+    }
+
+    fn save(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
+        kept::written(self.session.blocks().kept(seq).write(to))?;
+        for (k, v) in self.caches.get(seq as usize).into_iter().flatten() {
+            kept::save_floats(k, to)?;
+            kept::save_floats(v, to)?;
+        }
+        kept::save_states(&mut self.states, self.plan.layers.len(), seq, to)
+    }
+
+    fn restore(&mut self, seq: u32, from: &mut dyn Read) -> Result<()> {
+        self.forget(seq, 0);
+        let known = kept::read(Kept::read(self.session.blocks().stores(), from))?;
+        self.session.adopt(seq, &known)?;
+        let widths = |layer: &LayerState| layer.kv().map_or((0, 0), |kv| (kv.k_width(), kv.v_width()));
+        let mut layers = self.plan.layers.iter().zip(&mut self.caches[seq as usize]);
+        let read = layers.try_for_each(|(layer, (k, v))| {
+            let (k_width, v_width) = widths(layer);
+            kept::restore_floats(k, known.held * k_width, from)?;
+            kept::restore_floats(v, known.held * v_width, from)
+        });
+        let layers = self.plan.layers.len();
+        let read = read.and_then(|()| kept::restore_states(&mut self.states, layers, seq, from));
+        if read.is_err() {
+            self.forget(seq, 0);
+        }
+        read
     }
 
     fn free_blocks(&self) -> usize {

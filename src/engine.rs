@@ -5,6 +5,7 @@
 pub mod bandwidth;
 mod bind;
 mod info;
+mod kept;
 mod loaded;
 mod memory;
 mod offload;

@@ -24,6 +24,7 @@ pub mod profile;
 pub mod quantize;
 pub mod sample;
 pub mod session;
+pub mod state;
 pub mod step;
 pub mod synthetic;
 pub mod text;

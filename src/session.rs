@@ -5,6 +5,7 @@
 //! flight, and [`Recent`] which recordings are kept.
 
 mod blocks;
+mod kept;
 mod pool;
 mod recent;
 mod steps;
@@ -12,6 +13,7 @@ mod stores;
 mod table;
 
 pub use blocks::{BlockCopy, Blocks};
+pub use kept::Kept;
 pub use pool::Pool;
 pub use recent::Recent;
 pub use steps::Steps;
@@ -129,6 +131,20 @@ impl Session {
             self.sampled.get_mut(seq as usize).into_iter().for_each(|sampled| *sampled = false);
         }
         still
+    }
+
+    /// As [`Blocks::adopt`]; the sequence has no sampled id.
+    ///
+    /// # Errors
+    /// As [`Blocks::adopt`], and more positions than the context has.
+    pub fn adopt(&mut self, seq: u32, kept: &Kept) -> Result<()> {
+        if kept.held > self.limits.n_ctx || (kept.source > 0) != (self.encodes && kept.held > 0) {
+            let (n_ctx, Kept { held, source, .. }) = (self.limits.n_ctx, kept);
+            let what = format!("expected a state of at most {n_ctx} positions, found {held}, {source} of a source");
+            return Err(Error::Request(what));
+        }
+        self.forget(seq, 0);
+        self.blocks.adopt(seq, kept)
     }
 
     /// As [`Blocks::fork`]; `to` has no sampled id.

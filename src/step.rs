@@ -2,6 +2,7 @@
 
 use crate::sample::{SampleRequest, SamplerOptions};
 use crate::{Error, Result};
+use std::io::{Read, Write};
 
 /// Where a row's token id comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +157,29 @@ pub trait Runner: Send {
     fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {
         let _ = (from, to, n_positions);
         Err(Error::Request("the runner cannot fork sequences".into()))
+    }
+    /// Positions that a sequence holds.
+    fn held(&self, _seq: u32) -> usize {
+        0
+    }
+    /// How the bytes of saved states lie: they go only between runners that say the same.
+    fn state_layout(&self) -> String {
+        String::new()
+    }
+    /// Writes what a sequence keeps. No step may be in flight.
+    ///
+    /// # Errors
+    /// No such sequence, a step in flight, what `to` says, a lost device.
+    fn save(&mut self, _seq: u32, _to: &mut dyn Write) -> Result<()> {
+        Err(Error::Request("the runner cannot save sequences".into()))
+    }
+    /// Makes a sequence what [`Runner::save`] wrote of one, on a runner of the same layout; it has no sampled id, and what it held
+    /// is forgotten. On an error it holds nothing. No step may be in flight.
+    ///
+    /// # Errors
+    /// No such sequence, a step in flight, too few free blocks, sizes that do not fit, what `from` says, a lost device.
+    fn restore(&mut self, _seq: u32, _from: &mut dyn Read) -> Result<()> {
+        Err(Error::Request("the runner cannot restore sequences".into()))
     }
     /// Blocks of the cache that no sequence holds, of [`crate::session::KV_BLOCK`] positions each.
     fn free_blocks(&self) -> usize {

@@ -32,6 +32,7 @@ mod sample_requests;
 mod seeded;
 mod session;
 mod signed_dots;
+mod start;
 mod subnormal;
 mod synthetic;
 mod tables;

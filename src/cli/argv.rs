@@ -26,6 +26,14 @@ pub type Entry = (&'static [&'static str], &'static str, Slot);
 /// Flags of every command.
 pub const COMMON: &[Entry] = &[
     (&["-m"], "--model", Slot::Value),
+    (&["-hf", "-hfr"], "--hf-repo", Slot::Value),
+    (&["-hff"], "--hf-file", Slot::Value),
+    (&["-hft"], "--hf-token", Slot::Value),
+    (&["-mu"], "--model-url", Slot::Value),
+    (&[], "--offline", Slot::None),
+    (&[], "--prompt-cache", Slot::Value),
+    (&[], "--prompt-cache-all", Slot::None),
+    (&[], "--prompt-cache-ro", Slot::None),
     (&["-p"], "--prompt", Slot::Value),
     (&["-f"], "--file", Slot::Value),
     (&["-n", "--n-predict"], "--predict", Slot::Value),

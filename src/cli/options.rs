@@ -18,6 +18,21 @@ pub struct ModelArgs {
     /// GGUF file; without it the small built-in demo model
     #[arg(short, long, value_name = "FILE")]
     pub model: Option<PathBuf>,
+    /// Model of the Hugging Face Hub (-hf), downloaded once [default quant: Q4_K_M, else Q8_0, else the first file]
+    #[arg(long, value_name = "USER/REPO[:QUANT]", conflicts_with = "model")]
+    pub hf_repo: Option<String>,
+    /// Which of its files (-hff)
+    #[arg(long, value_name = "FILE")]
+    pub hf_file: Option<String>,
+    /// Token of the Hub (-hft) [default: HF_TOKEN's]
+    #[arg(long, value_name = "TOKEN")]
+    pub hf_token: Option<String>,
+    /// URL of a GGUF file (-mu), downloaded once
+    #[arg(long, value_name = "URL", conflicts_with_all = ["model", "hf_repo"])]
+    pub model_url: Option<String>,
+    /// Take models from the cache, without a network
+    #[arg(long)]
+    pub offline: bool,
     #[arg(long, hide = true)]
     mmap: bool,
     #[arg(long, hide = true)]
@@ -32,7 +47,7 @@ pub struct SourceArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     /// No file: a model of this shape with random weights
-    #[arg(long, value_name = "NAME", value_parser = shape, conflicts_with = "model")]
+    #[arg(long, value_name = "NAME", value_parser = shape, conflicts_with_all = ["model", "hf_repo", "model_url"])]
     pub synthetic: Option<&'static Shape>,
     /// Weight type of the synthetic model, as of `quantize` [default: Q4_K_M]
     #[arg(long = "type", value_name = "TYPE", value_parser = weight_type, requires = "synthetic")]
@@ -109,37 +124,38 @@ pub enum Switch {
 pub struct EngineArgs {
     /// auto (the best GPU, else cpu), cpu, reference (plain f32 on the CPU), vulkan (software devices too), or the index, name
     /// or UUID of a device (-dev)
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", env = "LLAMA_ARG_DEVICE")]
     pub device: String,
     /// Logical batch; accepted, the step's size is --ubatch-size
-    #[arg(short, long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..), env = "LLAMA_ARG_BATCH")]
     pub batch_size: u32,
     /// Most rows in one step (-ub)
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..), env = "LLAMA_ARG_UBATCH")]
     pub ubatch_size: u32,
     /// CPU threads; 0 or below means one per physical core that the process may use
-    #[arg(short, long, value_name = "N", default_value_t = -1)]
+    #[arg(short, long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_THREADS")]
     pub threads: i32,
     /// Layers on the GPU, the last ones (-ngl): a number, all, or auto, as many as there is room for
-    #[arg(long, value_name = "N", value_parser = gpu_layers, default_value = "auto")]
+    #[arg(long, value_name = "N", value_parser = gpu_layers, default_value = "auto", env = "LLAMA_ARG_N_GPU_LAYERS")]
     pub gpu_layers: GpuLayers,
     /// Leave the experts of all layers on the CPU (-cmoe)
-    #[arg(long)]
+    #[arg(long, env = "LLAMA_ARG_CPU_MOE", value_parser = clap::builder::FalseyValueParser::new())]
     cpu_moe: bool,
     /// Leave the experts of the first N layers on the CPU (-ncmoe)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", env = "LLAMA_ARG_N_CPU_MOE")]
     n_cpu_moe: Option<usize>,
     /// Where tensors go whose names match a regular expression (-ot): CPU or GPU; the first that matches counts
-    #[arg(long, value_name = "PATTERN=CPU,...", value_parser = tensor_override, value_delimiter = ',')]
+    #[arg(long, value_name = "PATTERN=CPU,...", env = "LLAMA_ARG_OVERRIDE_TENSOR")]
+    #[arg(value_parser = tensor_override, value_delimiter = ',')]
     override_tensor: Vec<Override>,
     /// KV cache type of K (-ctk)
-    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
+    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16", env = "LLAMA_ARG_CACHE_TYPE_K")]
     pub cache_type_k: CacheType,
     /// KV cache type of V (-ctv)
-    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
+    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16", env = "LLAMA_ARG_CACHE_TYPE_V")]
     pub cache_type_v: CacheType,
     /// Fused attention (-fa); accepted, Pumex decides
-    #[arg(long, value_name = "SWITCH", default_value = "auto")]
+    #[arg(long, value_name = "SWITCH", default_value = "auto", env = "LLAMA_ARG_FLASH_ATTN")]
     pub flash_attn: Switch,
     /// Quantized activations in products of few rows: q8, as llama.cpp's, or q16, more exact; on the CPU q16 means f32 [default: q8,
     /// but for logits on the CPU]
@@ -167,7 +183,7 @@ pub struct EngineArgs {
     #[arg(long)]
     no_repack: bool,
     /// Spread CPU threads over the nodes of the machine, keep them on one, or go by numactl
-    #[arg(long, value_name = "TYPE", value_parser = numa)]
+    #[arg(long, value_name = "TYPE", value_parser = numa, env = "LLAMA_ARG_NUMA")]
     numa: Option<Numa>,
     /// Priority of CPU threads: -1 low, 0 normal, 1 medium, 2 high, 3 highest
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(-1..=3))]

@@ -31,10 +31,10 @@ pub struct Args {
     #[command(flatten)]
     prompt: PromptArgs,
     /// Tokens to generate; -1 until the model ends or the context is full
-    #[arg(short = 'n', long, value_name = "N", default_value_t = -1)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_N_PREDICT")]
     predict: i64,
     /// Positions of the context; 0 is the model's
-    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    #[arg(short, long, value_name = "N", default_value_t = 0, env = "LLAMA_ARG_CTX_SIZE")]
     ctx_size: u32,
     /// Seed of the draw; -1 is random
     #[arg(short, long, value_name = "N", default_value_t = -1)]

@@ -1,6 +1,6 @@
 //! From a model option to what runs: the opened file, its tokenizer and a runner.
 //!
-//! Without `--model` the built-in demo model is used. Loading shows a bar on stderr when that is a terminal.
+//! Without a model given the built-in demo model is used. Loading shows a bar on stderr when that is a terminal.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -15,11 +15,15 @@ use pumex::vk::Device;
 use pumex::{Error, Result};
 
 use super::options::{EngineArgs, ModelArgs, SourceArgs};
-use super::output;
+use super::{fetch, output};
 
 /// Model data must lie as aligned in the program as it does in a mapped file.
 #[repr(C, align(64))]
 struct Aligned<T: ?Sized>(T);
+
+/// What the model is that nobody asked for, and how to get another.
+const DEMO_NOTE: &str = "note: no model given, so this is the small built-in one, which continues old English prose; \
+                         for a real one: -hf ggml-org/gemma-3-1b-it-GGUF (downloads it), or -m FILE.gguf";
 
 static DEMO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../assets/demo.gguf"));
 
@@ -29,10 +33,10 @@ static DEMO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../assets/demo.gguf")
 /// A file that is missing or not GGUF.
 pub fn open(args: &ModelArgs) -> Result<Gguf> {
     let begun = Instant::now();
-    let gguf = match &args.model {
-        Some(path) => Gguf::open(path)?,
+    let gguf = match fetch::model(args)? {
+        Some(path) => Gguf::open(&path)?,
         None => {
-            output::say(format_args!("note: no --model given, using the built-in demo model\n"));
+            output::say(format_args!("{DEMO_NOTE}\n"));
             Gguf::from_static("demo.gguf", &DEMO.0)?
         }
     };

@@ -9,10 +9,11 @@ mod weights;
 
 use super::books::Books;
 use super::general::{Spare, States};
+use crate::cpu::kept;
 use crate::gguf::Gguf;
 use crate::plan::{Plan, Weight};
 use crate::sample::SamplerOptions;
-use crate::session::{Rule, Session, KV_BLOCK};
+use crate::session::{Kept, Rule, Session, KV_BLOCK};
 use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket};
 use crate::Result;
 pub use clock::Clock;
@@ -20,6 +21,7 @@ use pumex_cpu::attention::{Elements, Work};
 use pumex_cpu::threads::{self, Numa};
 use pumex_cpu::{Acts, Choices, Cpu, Isa, Pool, Rates};
 use state::State;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use weights::Weights;
 
@@ -260,6 +262,40 @@ impl Runner for Fast<'_> {
         self.session.fork(from, to, n_positions as usize)?;
         self.states.fork(from, to);
         Ok(())
+    }
+
+    fn held(&self, seq: u32) -> usize {
+        self.session.blocks().held(seq)
+    }
+
+    fn state_layout(&self) -> String {
+        kept::fast_layout(&self.plan, &self.state.caches)
+    }
+
+    fn save(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
+        let blocks = self.session.blocks();
+        kept::written(blocks.kept(seq).write(to))?;
+        for cache in self.state.caches.iter_mut().flatten() {
+            blocks.kept_blocks(0, seq).iter().try_for_each(|block| kept::written(to.write_all(cache.block(*block))))?;
+        }
+        kept::save_states(&mut self.states, self.plan.layers.len(), seq, to)
+    }
+
+    fn restore(&mut self, seq: u32, from: &mut dyn Read) -> Result<()> {
+        self.session.forget(seq, 0);
+        let known = kept::read(Kept::read(self.session.blocks().stores(), from))?;
+        self.session.adopt(seq, &known)?;
+        let blocks = self.session.blocks();
+        let mut caches = self.state.caches.iter_mut().flatten();
+        let read = caches.try_for_each(|cache| {
+            blocks.kept_blocks(0, seq).iter().try_for_each(|block| kept::read(from.read_exact(cache.block(*block))))
+        });
+        let layers = self.plan.layers.len();
+        let read = read.and_then(|()| kept::restore_states(&mut self.states, layers, seq, from));
+        if read.is_err() {
+            self.forget(seq, 0);
+        }
+        read
     }
 
     fn free_blocks(&self) -> usize {

@@ -12,6 +12,7 @@ use crate::step::{Counters, Output, Row, RowOutput, Runner, Squares, Ticket, Tok
 use crate::vk::Device;
 use crate::{Error, Result};
 use std::collections::VecDeque;
+use std::io::{Read, Write};
 
 /// Positions that layers on the GPU must have room for, unless told.
 const USUAL_CONTEXT: usize = 4096;
@@ -211,6 +212,34 @@ impl Runner for Offload<'_> {
         self.parts.iter_mut().try_for_each(|part| part.runner.fork(from, to, n_positions))?;
         self.latest[to as usize] = None;
         Ok(())
+    }
+
+    fn held(&self, seq: u32) -> usize {
+        self.runners().map(|runner| runner.held(seq)).min().unwrap_or(0)
+    }
+
+    fn state_layout(&self) -> String {
+        self.runners().map(Runner::state_layout).collect::<Vec<_>>().join(", then ")
+    }
+
+    fn save(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
+        self.parts.iter_mut().try_for_each(|part| part.runner.save(seq, to))
+    }
+
+    fn restore(&mut self, seq: u32, from: &mut dyn Read) -> Result<()> {
+        self.forget(seq, 0);
+        let restored = self.parts.iter_mut().try_for_each(|part| part.runner.restore(seq, from));
+        let held: Vec<usize> = self.runners().map(|runner| runner.held(seq)).collect();
+        let restored = restored.and_then(|()| match held.iter().all(|n| *n == held[0]) {
+            true => Ok(()),
+            false => {
+                Err(Error::Request(format!("sequence {seq}: expected as many positions in all parts, found {held:?}")))
+            }
+        });
+        if restored.is_err() {
+            self.forget(seq, 0);
+        }
+        restored
     }
 
     fn free_blocks(&self) -> usize {

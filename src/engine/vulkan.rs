@@ -18,6 +18,7 @@ use crate::session::{Recent, Session, Steps, Stores};
 use crate::step::{Checked, Counters, Limits, Output, Row, Runner, Squares, Ticket, Token};
 use crate::vk::{Buffer, Class, Device, Recording};
 use crate::{Error, Result};
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 /// Most bytes of logits one step may hold; the rows of a step follow from it for large vocabularies.
@@ -420,6 +421,22 @@ impl Runner for VulkanRunner {
 
     fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {
         self.session.fork(from, to, n_positions as usize)
+    }
+
+    fn held(&self, seq: u32) -> usize {
+        self.session.blocks().held(seq)
+    }
+
+    fn state_layout(&self) -> String {
+        self.kept_layout()
+    }
+
+    fn save(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
+        self.save_kept(seq, to)
+    }
+
+    fn restore(&mut self, seq: u32, from: &mut dyn Read) -> Result<()> {
+        self.restore_kept(seq, from)
     }
 
     fn free_blocks(&self) -> usize {

@@ -3,7 +3,7 @@
 //! A session has a store per kind of state that its layers keep, each with a pool of blocks and a table per sequence. A step
 //! is admitted whole or not at all, and what admission changed can be undone until the next one.
 
-use super::{Pool, Rule, Span, Table};
+use super::{Kept, Pool, Rule, Span, Table};
 use crate::step::Row;
 use crate::{Error, Result};
 
@@ -119,6 +119,11 @@ impl Blocks {
     /// Blocks of a sequence in a store.
     pub fn table(&self, store: usize, seq: usize) -> &Table {
         &self.stores[store].tables[seq]
+    }
+
+    /// How many stores there are.
+    pub fn stores(&self) -> usize {
+        self.stores.len()
     }
 
     /// Blocks of a store that no sequence holds.
@@ -271,6 +276,60 @@ impl Blocks {
         }
         self.held[seq] = from;
         from
+    }
+
+    /// What there is to save of a sequence: of windows no more than rows from here on may read.
+    pub fn kept(&self, seq: u32) -> Kept {
+        let first = (0..self.stores.len()).map(|store| self.kept_from(store, seq)).collect();
+        Kept { held: self.held(seq), source: self.source(seq), first }
+    }
+
+    /// The blocks of a store that [`Blocks::kept`] means.
+    pub fn kept_blocks(&self, store: usize, seq: u32) -> &[u32] {
+        let tables = &self.stores[store].tables;
+        tables.get(seq as usize).map_or(&[], |table| &table.blocks[self.kept_from(store, seq) - table.first..])
+    }
+
+    fn kept_from(&self, store: usize, seq: u32) -> usize {
+        let Some(table) = self.stores[store].tables.get(seq as usize) else { return 0 };
+        self.stores[store].rule.kept_from(self.held(seq)).clamp(table.first, table.end())
+    }
+
+    /// Makes room for a sequence of which all that `kept` says is there; what it held is forgotten. On an error it holds nothing.
+    ///
+    /// # Errors
+    /// No such sequence, blocks that cannot be, too few free ones.
+    pub fn adopt(&mut self, seq: u32, kept: &Kept) -> Result<()> {
+        self.forget(seq, 0);
+        let Kept { held, source, first } = kept;
+        let bad = |what: String| Err(Error::Request(format!("sequence {seq}: {what}")));
+        if seq as usize >= self.held.len() {
+            return bad(format!("expected one below {}", self.held.len()));
+        }
+        // What a row behind them reads is there, and no more of a window than there is room for.
+        let fits = |(store, first): (&Store, &usize)| {
+            let needed = store.rule.needed_from(*held).min(store.rule.end_of(*held));
+            (store.rule.kept_from(*held).min(needed)..=needed).contains(first)
+        };
+        if first.len() != self.stores.len() || source > held || !self.stores.iter().zip(first).all(fits) {
+            return bad(format!("expected the state of {held} positions, found blocks from {first:?} on"));
+        }
+        if *held == 0 {
+            return Ok(());
+        }
+        (self.held[seq as usize], self.source[seq as usize]) = (*held, *source);
+        let taken = (0..self.stores.len()).try_for_each(|i| {
+            self.stores[i].tables[seq as usize].first = first[i];
+            (first[i]..self.stores[i].rule.end_of(*held)).try_for_each(|_| {
+                let block = self.take(i, seq as usize)?;
+                self.stores[i].tables[seq as usize].blocks.push(block);
+                Ok(())
+            })
+        });
+        if taken.is_err() {
+            self.forget(seq, 0);
+        }
+        taken
     }
 
     /// The last admission stays.
@@ -477,6 +536,31 @@ mod tests {
         b.admit(&rows(1, 128, 129)).unwrap();
         assert_eq!(b.table(0, 1).first, 2, "what only the other still needs is the other's");
         assert_eq!(b.stores[0].pool.holders(1), 1);
+    }
+
+    #[test]
+    fn what_is_kept_of_a_sequence_can_be_that_of_another() {
+        let stores = [(Rule::Paged, 9), (Rule::Ring { window: 33 }, 7), (Rule::Recurrent, 2)];
+        let mut b = Blocks::new(&stores, 2);
+        for from in [0, 60, 90] {
+            b.admit(&rows(0, from, (from + 60).min(100))).unwrap();
+        }
+        let kept = b.kept(0);
+        assert_eq!(kept, Kept { held: 100, source: 0, first: vec![0, 1, 0] });
+        b.adopt(1, &kept).unwrap();
+        assert_eq!((b.held(1), b.kept(1), b.kept_blocks(1, 1).len()), (100, kept.clone(), 3));
+        assert!((0..3).all(|store| b.kept_blocks(store, 0).len() == b.kept_blocks(store, 1).len()));
+        b.admit(&rows(1, 100, 101)).unwrap();
+        // Too few blocks, and blocks that cannot be, leave nothing.
+        let mut small = Blocks::new(&[(Rule::Paged, 3), stores[1], stores[2]], 2);
+        assert!(small.adopt(0, &kept).is_err());
+        assert_eq!((small.free(0), small.free(1), small.free(2), small.held(0)), (3, 7, 2, 0));
+        for wrong in [vec![0, 1], vec![1, 1, 0], vec![0, 3, 0], vec![0, 0, 0], vec![0, 1, 1], vec![0, usize::MAX, 0]] {
+            assert!(b.adopt(1, &Kept { first: wrong.clone(), ..kept.clone() }).is_err(), "{wrong:?}");
+            assert_eq!(b.held(1), 0);
+        }
+        assert!(b.adopt(2, &kept).is_err() && b.adopt(1, &Kept { held: 0, ..kept.clone() }).is_err());
+        assert!(b.adopt(1, &Kept { held: 0, source: 0, first: vec![0; 3] }).is_ok());
     }
 
     #[test]

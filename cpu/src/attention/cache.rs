@@ -89,6 +89,22 @@ impl Cache {
         }
     }
 
+    /// How the bytes of a block lie.
+    pub fn layout(&self) -> String {
+        let name = |elements: Elements| match elements {
+            Elements::Floats(float) => format!("{float:?}"),
+            Elements::Blocks(format) => format.name.to_string(),
+        };
+        format!("{} heads of {} {}, {} {}", self.kv_heads, self.k_dim, name(self.k), self.v_dim, name(self.v))
+    }
+
+    /// All of a block: keys of all heads, then values.
+    pub fn block(&mut self, block: u32) -> &mut [u8] {
+        self.reach(block);
+        let (slab, bytes) = (block as usize / SLAB, self.block_bytes());
+        &mut self.slabs[slab].bytes_mut()[block as usize % SLAB * bytes..][..bytes]
+    }
+
     /// Copies a block.
     pub fn copy(&mut self, from: u32, to: u32) {
         self.reach(from.max(to));

@@ -1,0 +1,227 @@
+//! Names: repositories, paths of their files, parts of sets, and which file a quant means.
+
+use crate::{Error, Result};
+
+/// A repository of the Hub, and which of its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repo {
+    /// `user/name`
+    pub id: String,
+    /// After the colon.
+    pub quant: Option<String>,
+}
+
+/// A file of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// From the repository's root, checked by [`check_path`].
+    pub path: String,
+    /// The cache's name of its contents.
+    pub blob: String,
+    /// Of its contents, hexadecimal; none where the Hub does not tell.
+    pub sha256: Option<String>,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Repo {
+    /// Of `user/name` or `user/name:quant`.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn parse(text: &str) -> Result<Repo> {
+        let (id, quant) = match text.split_once(':') {
+            Some((id, quant)) => (id, Some(quant)),
+            None => (text, None),
+        };
+        let word = |part: &str| {
+            let usual = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+            let inside = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+            let ends = inside(part.chars().next()) && inside(part.chars().last());
+            part.len() <= 96 && part.chars().all(usual) && ends && !part.contains("..") && !part.contains("--")
+        };
+        let two = id.split_once('/').is_some_and(|(user, name)| word(user) && word(name));
+        let quant_fits =
+            quant.is_none_or(|q| q.len() <= 64 && q.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)));
+        if !two || !quant_fits || quant == Some("") {
+            return Err(Error::Name(format!("repository: expected user/name or user/name:quant, found {text:?}")));
+        }
+        Ok(Repo { id: id.to_string(), quant: quant.map(str::to_string) })
+    }
+
+    /// Name of its folder in the cache.
+    pub fn folder(&self) -> String {
+        format!("models--{}", self.id.replace('/', "--"))
+    }
+}
+
+/// Whether so many hexadecimal digits.
+pub fn is_hex(text: &str, len: usize) -> bool {
+    text.len() == len && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// Checks that a path stays below the folder that it is joined to, on any system.
+///
+/// # Errors
+/// One that is absolute or empty, goes up, or has characters that no name of a model needs.
+pub fn check_path(path: &str) -> Result<()> {
+    let word = |part: &str| {
+        let plain = !part.is_empty() && part != "." && part != ".." && part.len() <= 255;
+        plain && !part.chars().any(|c| c.is_control() || "\\:*?\"<>|".contains(c)) && !part.ends_with(['.', ' '])
+    };
+    if path.len() > 1024 || !path.split('/').all(word) {
+        return Err(Error::Name(format!("file name: expected one inside its repository, found {path:?}")));
+    }
+    Ok(())
+}
+
+/// A path as part of a URL.
+pub fn escaped(path: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/".contains(&b);
+    path.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+/// Prefix, number and count of a part of a set, `prefix-00001-of-00003.gguf`.
+fn split(path: &str) -> Option<(&str, u32, u32)> {
+    let (rest, count) = path.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+    let (prefix, no) = rest.rsplit_once('-')?;
+    let number = |s: &str| (s.len() == 5 && s.bytes().all(|b| b.is_ascii_digit())).then(|| s.parse().ok()).flatten();
+    let (no, count) = (number(no)?, number(count)?);
+    (1..=count).contains(&no).then_some((prefix, no, count))
+}
+
+/// Most parts of a set.
+const MOST_PARTS: u32 = 1024;
+
+/// All parts of the set that a file belongs to, in order; itself if it is no part.
+pub fn parts(path: &str) -> Vec<String> {
+    match split(path) {
+        Some((prefix, _, count)) if count <= MOST_PARTS => {
+            (1..=count).map(|no| format!("{prefix}-{no:05}-of-{count:05}.gguf")).collect()
+        }
+        _ => vec![path.to_string()],
+    }
+}
+
+/// Whether a file can be a model: neither a projector nor an importance matrix, and no later part of a set.
+fn is_model(path: &str) -> bool {
+    let lower = path.to_ascii_lowercase();
+    let name = lower.rsplit('/').next().unwrap_or(&lower);
+    let other = name.contains("mmproj") || name.contains("imatrix") || name.starts_with("mtp-");
+    lower.ends_with(".gguf") && !other && split(path).is_none_or(|(_, no, _)| no == 1)
+}
+
+/// Whether a name has the quant as a word of its own.
+fn has_quant(path: &str, quant: &str) -> bool {
+    let (path, quant) = (path.to_ascii_lowercase(), quant.to_ascii_lowercase());
+    path.match_indices(&quant).any(|(at, _)| {
+        let before = path[..at].chars().next_back();
+        let after = path[at + quant.len()..].chars().next();
+        before.is_none_or(|c| !c.is_ascii_alphanumeric()) && after.is_some_and(|c| ".-/".contains(c))
+    })
+}
+
+/// The parts of the file that is meant, the first one first.
+///
+/// # Errors
+/// None that is meant, and what there is; parts that are missing.
+pub fn chosen<'a>(entries: &'a [Entry], repo: &Repo, file: Option<&str>) -> Result<Vec<&'a Entry>> {
+    let mut models: Vec<&str> = entries.iter().map(|e| e.path.as_str()).filter(|p| is_model(p)).collect();
+    models.sort_unstable();
+    let of = |quant: &str| models.iter().copied().find(|path| has_quant(path, quant));
+    let found = match (file, &repo.quant) {
+        (Some(file), _) => Some(file),
+        (None, Some(quant)) => of(quant),
+        (None, None) => of("Q4_K_M").or_else(|| of("Q8_0")).or(models.first().copied()),
+    };
+    let none = |wanted: &str| {
+        let some = models.iter().take(12).copied().collect::<Vec<_>>().join(", ");
+        let there = if some.is_empty() { "no GGUF file".to_string() } else { some };
+        Error::Name(format!("{}: expected {wanted}, found {there}", repo.id))
+    };
+    let wanted = repo.quant.as_ref().map_or("a GGUF file".to_string(), |quant| format!("a file of type {quant}"));
+    let found = found.ok_or_else(|| none(&wanted))?;
+    let part = |path: String| entries.iter().find(|e| e.path == path).ok_or_else(|| none(&path));
+    parts(found).into_iter().map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(paths: &[&str]) -> Vec<Entry> {
+        let entry = |path: &&str| Entry { path: path.to_string(), blob: "b".into(), sha256: None, size: 1 };
+        paths.iter().map(entry).collect()
+    }
+
+    fn choice(paths: &[&str], repo: &str, file: Option<&str>) -> String {
+        match chosen(&entries(paths), &Repo::parse(repo).unwrap(), file) {
+            Ok(found) => found.iter().map(|e| e.path.as_str()).collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_repository_is_two_words_and_maybe_a_quant() {
+        let repo = Repo::parse("user/Model-1.5_x:Q4_K_M").unwrap();
+        assert_eq!((repo.folder().as_str(), repo.quant.as_deref()), ("models--user--Model-1.5_x", Some("Q4_K_M")));
+        for bad in
+            ["", "a", "a/b/c", "../b", "a/..", "/a", "a/b:", "a/b\0", "a/b?x", "a/-b", "a--b/c", "a/b:x/y", "a/b..c"]
+        {
+            assert!(Repo::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_stays_below_its_folder() {
+        for good in ["a.gguf", "Q4 K/a b.gguf", "ä.gguf", "..a"] {
+            check_path(good).unwrap();
+        }
+        for bad in [
+            "",
+            "/etc/passwd",
+            "..",
+            "a/../b",
+            "a//b",
+            "a/.",
+            "a\\..\\b",
+            "c:x",
+            "a\0b",
+            "a\nb",
+            "a/",
+            "con.",
+            "x\u{7f}",
+        ] {
+            assert!(check_path(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_quant_is_a_word_of_the_name() {
+        let all = ["m-IQ4_NL.gguf", "m-Q8_0.gguf", "m.q4_k_m.gguf", "mmproj-Q4_K_M.gguf", "README.md"];
+        assert_eq!(choice(&all, "u/m", None), "m.q4_k_m.gguf");
+        assert_eq!(choice(&all, "u/m:iq4_nl", None), "m-IQ4_NL.gguf");
+        assert_eq!(choice(&all[..2], "u/m", None), "m-Q8_0.gguf");
+        assert_eq!(choice(&all[..1], "u/m", None), "m-IQ4_NL.gguf");
+        assert_eq!(choice(&all, "u/m", Some("README.md")), "README.md");
+        let none = choice(&all, "u/m:Q4_NL", None);
+        assert_eq!(none, "u/m: expected a file of type Q4_NL, found m-IQ4_NL.gguf, m-Q8_0.gguf, m.q4_k_m.gguf");
+        assert_eq!(choice(&all[3..], "u/m", None), "u/m: expected a GGUF file, found no GGUF file");
+    }
+
+    #[test]
+    fn all_parts_of_a_set_belong_to_it() {
+        let all = ["Q4/m-Q4_K_M-00002-of-00002.gguf", "Q4/m-Q4_K_M-00001-of-00002.gguf"];
+        let set = "Q4/m-Q4_K_M-00001-of-00002.gguf Q4/m-Q4_K_M-00002-of-00002.gguf";
+        assert_eq!(choice(&all, "u/m", None), set);
+        assert_eq!(choice(&all, "u/m", Some(all[0])), set);
+        assert!(choice(&all[1..], "u/m", None).contains("expected Q4/m-Q4_K_M-00002-of-00002.gguf"));
+        assert_eq!(parts("m-00003-of-00002.gguf"), ["m-00003-of-00002.gguf"]);
+        assert_eq!(parts("m-00001-of-99999.gguf").len(), 1, "no set has so many");
+    }
+
+    #[test]
+    fn names_are_escaped_in_urls() {
+        assert_eq!(escaped("a b/ä#?.gguf"), "a%20b/%C3%A4%23%3F.gguf");
+    }
+}

@@ -1,0 +1,98 @@
+//! `pumex completions` and `pumex man`: what other programs show of the command line, made of its own description.
+
+use std::path::PathBuf;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use pumex::{Error, Result};
+
+use super::argv::COMMON;
+use super::{output, Cli, End};
+
+/// Options of `completions`.
+#[derive(clap::Args)]
+pub struct CompletionsArgs {
+    /// The shell that is to read it
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
+}
+
+/// Options of `man`.
+#[derive(clap::Args)]
+pub struct ManArgs {
+    /// Write pumex.1, and a page for each command, to this folder (-o)
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Prints a shell's script.
+pub fn completions(args: &CompletionsArgs) -> Result<End> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "pumex", &mut script);
+    output::text(&with_aliases(&String::from_utf8_lossy(&script), args.shell))?;
+    Ok(End::Done)
+}
+
+/// Prints the page, or writes all of them.
+pub fn man(args: &ManArgs) -> Result<End> {
+    let Some(folder) = &args.out else {
+        let mut page = Vec::new();
+        let written = clap_mangen::Man::new(Cli::command()).render(&mut page);
+        written.map_err(|e| Error::io("stdout".as_ref(), e))?;
+        output::text(&String::from_utf8_lossy(&page))?;
+        return Ok(End::Done);
+    };
+    let made = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
+    made.map_err(|e| Error::io(folder, e))?;
+    Ok(End::Done)
+}
+
+/// Flags of llama.cpp that clap does not know, of more letters than one, with their long names.
+fn aliases() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let short = |name: &&&str| name.len() > 2 && !name.starts_with("--");
+    COMMON.iter().flat_map(move |(names, long, _)| names.iter().filter(short).map(|name| (*name, *long)))
+}
+
+/// The script with a line for each alias beside that of its long name, or, where a line has many, a word.
+fn with_aliases(script: &str, shell: Shell) -> String {
+    let mut out = String::with_capacity(2 * script.len());
+    for line in script.lines() {
+        let mut line = line.to_string();
+        let mut beside = Vec::new();
+        for (alias, long) in aliases() {
+            let word = &long[2..];
+            match shell {
+                Shell::Bash if line.trim_start().starts_with("opts=") => {
+                    line = line.replace(&format!(" {long} "), &format!(" {long} {alias} "));
+                }
+                Shell::Bash if line.trim() == format!("{long})") => {
+                    line = line.replace(long, &format!("{long}|{alias}"))
+                }
+                Shell::Zsh => {
+                    for (from, to) in
+                        [(format!("'{long}="), format!("'{alias}+")), (format!("'{long}["), format!("'{alias}["))]
+                    {
+                        if line.contains(&from) {
+                            beside.push(line.replace(&from, &to));
+                        }
+                    }
+                }
+                Shell::Fish if line.contains(&format!(" -l {word} ")) => {
+                    beside.push(line.replace(&format!(" -l {word} "), &format!(" -o {} ", &alias[1..])));
+                }
+                Shell::PowerShell if line.contains(&format!("'{long}'")) => {
+                    beside.push(line.replace(&format!("'{long}'"), &format!("'{alias}'")));
+                }
+                Shell::Elvish if line.contains(&format!("cand {long} ")) => {
+                    beside.push(line.replace(&format!("cand {long} "), &format!("cand {alias} ")));
+                }
+                _ => {}
+            }
+        }
+        for line in std::iter::once(line).chain(beside) {
+            out.push_str(&line);
+            out.push('\n');
+        }
+    }
+    out
+}

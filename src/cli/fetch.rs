@@ -1,0 +1,120 @@
+//! Which file is meant: a path, or a model of the Hub or of a URL, which is downloaded first.
+//!
+//! Flags come before llama.cpp's variables of the environment (`LLAMA_ARG_MODEL` and its neighbours). Downloading shows a bar on
+//! stderr when that is a terminal.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use pumex::Result;
+
+use super::options::ModelArgs;
+
+/// Ctrl-C's flag: files are opened where nothing else could stop.
+static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Downloads end when this flag is set.
+pub fn stopped_by(flag: &Arc<AtomicBool>) {
+    // Called once.
+    let _ = STOP.set(Arc::clone(flag));
+}
+
+fn variable(key: &str) -> Option<String> {
+    std::env::var(key).ok().filter(|value| !value.is_empty())
+}
+
+/// The flags, or where none names a model, what the environment names.
+fn asked(args: &ModelArgs) -> ModelArgs {
+    let mut asked = args.clone();
+    if asked.model.is_none() && asked.hf_repo.is_none() && asked.model_url.is_none() {
+        asked.model = variable("LLAMA_ARG_MODEL").map(PathBuf::from);
+        asked.hf_repo = variable("LLAMA_ARG_HF_REPO").filter(|_| asked.model.is_none());
+        asked.model_url = variable("LLAMA_ARG_MODEL_URL").filter(|_| asked.model.is_none() && asked.hf_repo.is_none());
+    }
+    asked.hf_file = asked.hf_file.or_else(|| variable("LLAMA_ARG_HF_FILE"));
+    asked.offline |=
+        variable("LLAMA_ARG_OFFLINE").is_some_and(|v| ["1", "on", "true", "enabled"].contains(&v.as_str()));
+    asked
+}
+
+/// The model's file; none where the demo model is meant.
+///
+/// # Errors
+/// A file without its repository, and all that a download may fail of.
+pub fn model(args: &ModelArgs) -> Result<Option<PathBuf>> {
+    if args.hf_file.is_some() && args.hf_repo.is_none() && variable("LLAMA_ARG_HF_REPO").is_none() {
+        return Err(pumex::Error::Usage(
+            "--hf-file: expected a repository beside it (-hf USER/REPO), found none".into(),
+        ));
+    }
+    let args = asked(args);
+    match (&args.hf_repo, &args.model_url) {
+        (None, None) => Ok(args.model),
+        _ => download::fetched(&args).map(Some),
+    }
+}
+
+#[cfg(not(feature = "download"))]
+mod download {
+    use super::*;
+
+    pub fn fetched(_: &ModelArgs) -> Result<PathBuf> {
+        let what = "-hf, -mu: expected a build with the feature `download`, found one without; give -m FILE";
+        Err(pumex::Error::Request(what.into()))
+    }
+}
+
+#[cfg(feature = "download")]
+mod download {
+    use super::*;
+    use crate::cli::{output, session};
+    use indicatif::ProgressBar;
+    use pumex::Error;
+    use pumex_hub::{Event, Settings, Watch};
+
+    /// The model's file in the cache.
+    pub fn fetched(args: &ModelArgs) -> Result<PathBuf> {
+        let error = |e: pumex_hub::Error| match e {
+            pumex_hub::Error::Io { path, source } => Error::io(&path, source),
+            other => Error::Request(other.to_string()),
+        };
+        let settings = Settings::from(|key| std::env::var_os(key)).and_then(|s| s.with_token(args.hf_token.clone()));
+        let mut settings = settings.map_err(error)?;
+        settings.offline |= args.offline;
+        let bar = session::bar("downloading", "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+        let never = AtomicBool::new(false);
+        let stop = STOP.get().map_or(&never, |stop| stop);
+        let mut begun = String::new();
+        let mut tell = |event: Event<'_>| told(&bar, &mut begun, event);
+        let watch = &mut Watch { tell: &mut tell, stop };
+        let path = match (&args.hf_repo, &args.model_url) {
+            (Some(repo), _) => pumex_hub::fetch(&settings, repo, args.hf_file.as_deref(), watch),
+            (None, Some(url)) => pumex_hub::fetch_url(&settings, url, watch),
+            (None, None) => return Err(Error::Usage("--hf-repo: expected USER/REPO".into())),
+        };
+        bar.finish_and_clear();
+        if matches!(path, Err(pumex_hub::Error::Stopped)) {
+            output::say(format_args!("stopped; the same command goes on with the download\n"));
+            signal_hook::low_level::exit(130);
+        }
+        path.map_err(error)
+    }
+
+    fn told(bar: &ProgressBar, begun: &mut String, event: Event<'_>) {
+        match event {
+            Event::Begins { name, total } => {
+                bar.set_length(total);
+                if begun != name {
+                    *begun = name.to_string();
+                    bar.suspend(|| output::say(format_args!("downloading {name}\n")));
+                }
+            }
+            Event::Bytes(bytes) => bar.set_position(bytes),
+            Event::Waits(name) => {
+                bar.suspend(|| output::say(format_args!("waiting for another download of {name}\n")));
+            }
+            Event::Cached(why) => tracing::warn!("taken from the cache, as the Hub cannot be reached: {why}"),
+        }
+    }
+}
