@@ -19,8 +19,8 @@ use crate::{Error, Result};
 
 pub use divergence::{Base, BaseWriter, Divergence, Summary};
 pub use importance::importance;
-pub use shift::{generate_on, shifted};
 pub use perplexity::{perplexity, perplexity_with, Judge, Perplexity, PerplexityOptions};
+pub use shift::{generate_on, shifted};
 
 /// What to generate.
 pub struct Request<'a> {

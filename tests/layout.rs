@@ -109,7 +109,9 @@ fn only_the_policy_knows_vendors() {
 #[test]
 fn the_environment_is_read_in_few_places() {
     only_in(&["env::var"], |name| {
-        ["src/vk/cache.rs", "src/cli.rs", "src/cli/chat/environment.rs"].contains(&name) || name.starts_with("tools/") || name.starts_with("tests/")
+        ["src/vk/cache.rs", "src/cli.rs", "src/cli/chat/environment.rs"].contains(&name)
+            || name.starts_with("tools/")
+            || name.starts_with("tests/")
     });
 }
 

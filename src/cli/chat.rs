@@ -76,7 +76,8 @@ pub fn converse<'a>(opening: Opening, given: Given<'a>, speaker: Speaker<'a>) ->
     let style = opening.style(&speaker.tokenizer)?;
     let args = given.args;
     let sampling = speaker.sampler.options().clone();
-    let settings = Settings { sampling, predict: given.predict, reasoning: args.reasoning, budget: args.reasoning_budget };
+    let settings =
+        Settings { sampling, predict: given.predict, reasoning: args.reasoning, budget: args.reasoning_budget };
     let mut talk = Talk::default();
     talk.set_system(opening.system.as_deref().unwrap_or_default());
     let colours = match args.color {
@@ -159,7 +160,11 @@ impl Chat<'_> {
     }
 
     fn ended(&self) -> End {
-        if self.given.stop.load(Ordering::Relaxed) { End::Interrupted } else { End::Done }
+        if self.given.stop.load(Ordering::Relaxed) {
+            End::Interrupted
+        } else {
+            End::Done
+        }
     }
 
     /// Takes a message of the user, or the result of a call, and answers.
@@ -219,7 +224,10 @@ impl Chat<'_> {
         }
         if dropped > 0 {
             self.hidden += dropped;
-            self.screen.note(&format!("[the context of {n_ctx} tokens is full: the model no longer sees the oldest {} turns]", self.hidden));
+            let hidden = self.hidden;
+            self.screen.note(&format!(
+                "[the context of {n_ctx} tokens is full: the model no longer sees the oldest {hidden} turns]"
+            ));
         }
         if ids.len() >= n_ctx {
             return Err(Error::Request(format!(

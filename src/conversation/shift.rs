@@ -47,7 +47,8 @@ pub fn generate_on(
             Some(before) => joined(before, stats),
         };
         let stay = keep.filter(|_| full && runner.answers_from().is_none()).map(|keep| shifted(ids, keep));
-        let Some(stay) = stay.filter(|stay| !stay.is_empty() && stay.len() < ids.len() && stay.len() < runner.n_ctx()) else {
+        let Some(stay) = stay.filter(|stay| !stay.is_empty() && stay.len() < ids.len() && stay.len() < runner.n_ctx())
+        else {
             return Ok(Stats { held, ..sum });
         };
         on_shift(ids.len() - stay.len());

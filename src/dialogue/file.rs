@@ -60,7 +60,8 @@ impl Saved {
             return Err(bad(format!("expected a file of at most {} MiB", MAX_BYTES >> 20)));
         }
         let bytes = std::fs::read(path).map_err(io)?;
-        let saved: Saved = serde_json::from_slice(&bytes).map_err(|e| bad(format!("expected what /save writes: {e}")))?;
+        let saved: Saved =
+            serde_json::from_slice(&bytes).map_err(|e| bad(format!("expected what /save writes: {e}")))?;
         if saved.format != MARK || saved.version != 1 {
             return Err(bad(format!("expected \"format\": \"{MARK}\", \"version\": 1")));
         }

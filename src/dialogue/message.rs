@@ -105,7 +105,9 @@ impl Talk {
             };
             if !fits {
                 let role: String = role.chars().take(40).collect();
-                return Err(Error::Request(format!("message {i}: expected system, then user, assistant or tool, found {role:?}")));
+                return Err(Error::Request(format!(
+                    "message {i}: expected system, then user, assistant or tool, found {role:?}"
+                )));
             }
         }
         Ok(Talk { messages })

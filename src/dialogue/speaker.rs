@@ -212,7 +212,9 @@ impl<'a> Speaker<'a> {
         let n_ctx = self.runner.n_ctx();
         check_ids(&ids, self.runner.n_vocab())?;
         if self.runner.answers_from().is_some() {
-            return Err(Error::Request("a conversation: expected a model that continues texts, found one that answers a source".into()));
+            return Err(Error::Request(
+                "a conversation: expected a model that continues texts, found one that answers a source".into(),
+            ));
         }
         if ids.is_empty() {
             return Err(Error::Request("the template made an empty prompt".into()));
@@ -234,7 +236,10 @@ impl<'a> Speaker<'a> {
             draft.push(close.as_bytes());
         }
         if ids.len() >= n_ctx {
-            return Err(Error::Request(format!("the prompt needs {} positions and one to answer, the context has {n_ctx}", ids.len())));
+            return Err(Error::Request(format!(
+                "the prompt needs {} positions and one to answer, the context has {n_ctx}",
+                ids.len()
+            )));
         }
         let (total, begun) = (ids.len(), Instant::now());
         let before = self.fed.iter().zip(&ids).take_while(|(a, b)| a == b).count().min(total - 1);
@@ -251,13 +256,15 @@ impl<'a> Speaker<'a> {
             let over = Cell::new(false);
             let ended = Cell::new(None);
             let left = if asked.predict < 0 { -1 } else { asked.predict - generated as i64 };
-            let (stats, out) = self.part(style, (&part, start, left), asked, (&halt, &ended), &mut shifts, &mut |bytes| {
-                thought += usize::from(draft.parser.is_reasoning());
-                draft.push(bytes);
-                over.set(draft.parser.is_reasoning() && asked.budget.is_some_and(|most| thought >= most));
-                let stop = over.get() || draft.stopped || draft.failed.is_some() || asked.stop.load(Ordering::Relaxed);
-                halt.store(stop, Ordering::Relaxed);
-            })?;
+            let (stats, out) =
+                self.part(style, (&part, start, left), asked, (&halt, &ended), &mut shifts, &mut |bytes| {
+                    thought += usize::from(draft.parser.is_reasoning());
+                    draft.push(bytes);
+                    over.set(draft.parser.is_reasoning() && asked.budget.is_some_and(|most| thought >= most));
+                    let stop =
+                        over.get() || draft.stopped || draft.failed.is_some() || asked.stop.load(Ordering::Relaxed);
+                    halt.store(stop, Ordering::Relaxed);
+                })?;
             ms = (ms.0 + if generated == 0 { stats.prompt_ms } else { 0.0 }, ms.1 + stats.generate_ms);
             generated += stats.generated_tokens;
             let user = asked.stop.load(Ordering::Relaxed);

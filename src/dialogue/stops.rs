@@ -23,7 +23,8 @@ impl Stops {
         }
         let longest = self.texts.iter().map(String::len).max().unwrap_or(0);
         let from = self.held.len().saturating_sub(longest);
-        let may = |at: usize| self.held.is_char_boundary(at) && self.texts.iter().any(|t| t.starts_with(&self.held[at..]));
+        let may =
+            |at: usize| self.held.is_char_boundary(at) && self.texts.iter().any(|t| t.starts_with(&self.held[at..]));
         let keep = (from..self.held.len()).find(|&at| may(at)).unwrap_or(self.held.len());
         let rest = self.held.split_off(keep);
         (std::mem::replace(&mut self.held, rest), false)

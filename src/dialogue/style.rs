@@ -159,7 +159,11 @@ impl Style {
             self.set("reasoning_effort", Json::Str(if none { "none" } else { "low" }.to_string()));
         }
         let switched = effort || switches.contains(&"enable_thinking") || has_word(&source, "thinking is defined");
-        if switched { NoReasoning::ByTemplate } else { NoReasoning::ByBudget }
+        if switched {
+            NoReasoning::ByTemplate
+        } else {
+            NoReasoning::ByBudget
+        }
     }
 
     /// Asks the template for reasoning, where it has a switch.

@@ -205,22 +205,16 @@ impl Format {
 
     /// Whether a text, as that of a special token, stands in one of the marks.
     pub fn has_mark(&self, text: &str) -> bool {
-        const HARMONY: [&str; 7] = [
-            "<|channel|>",
-            "<|message|>",
-            "<|start|>",
-            "<|end|>",
-            "<|constrain|>",
-            "<|call|>",
-            "<|return|>",
-        ];
+        const HARMONY: [&str; 7] =
+            ["<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>", "<|call|>", "<|return|>"];
         let sections = match &self.calls {
             Calls::Harmony => return HARMONY.contains(&text),
             Calls::Sections { sections, .. } => &sections[..],
             Calls::None => &[],
         };
         let reasoning = self.reasoning.iter().flat_map(|r| [&r.open, &r.close]);
-        let calls = sections.iter().flat_map(|s| [&s.open, &s.close].into_iter().chain(s.kinds.iter().flat_map(Kind::marks)));
+        let calls =
+            sections.iter().flat_map(|s| [&s.open, &s.close].into_iter().chain(s.kinds.iter().flat_map(Kind::marks)));
         !text.is_empty() && reasoning.chain(calls).chain(&self.dropped).any(|mark| mark.contains(text))
     }
 

@@ -77,7 +77,11 @@ impl Completer for Asked {
             return Ok((0, commands::names().filter(|name| name.starts_with(before)).map(pair).collect()));
         }
         let file = ["/read ", "/save ", "/load "].iter().any(|name| before.starts_with(name));
-        if file { self.files.complete(line, pos, ctx) } else { Ok((pos, Vec::new())) }
+        if file {
+            self.files.complete(line, pos, ctx)
+        } else {
+            Ok((pos, Vec::new()))
+        }
     }
 }
 
@@ -148,9 +152,8 @@ impl Input {
             Input::Lines(multiline) => return lines(*multiline),
             Input::Editor(editor, history) => (editor, history),
         };
-        let asked = |editor: &Editor<Asked, FileHistory>| {
-            editor.helper().map(|asked| asked.typed.take()).unwrap_or_default()
-        };
+        let asked =
+            |editor: &Editor<Asked, FileHistory>| editor.helper().map(|asked| asked.typed.take()).unwrap_or_default();
         asked(editor);
         let typed = match editor.readline(prompt) {
             Ok(typed) => typed,
@@ -159,7 +162,8 @@ impl Input {
             Err(error) => return Err(failed(&error)),
         };
         let multiline = editor.helper().is_some_and(|asked| asked.multiline);
-        if !typed.trim().is_empty() && typed.len() <= HISTORY_BYTES && editor.add_history_entry(&typed).unwrap_or(false) {
+        if !typed.trim().is_empty() && typed.len() <= HISTORY_BYTES && editor.add_history_entry(&typed).unwrap_or(false)
+        {
             if let Some(path) = history {
                 // A conversation goes on without its history.
                 let kept = path.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok());

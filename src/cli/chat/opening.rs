@@ -33,8 +33,14 @@ pub struct Opening {
 ///
 /// # Errors
 /// A conversation that is asked for, of a model without template; files that cannot be read.
-pub fn opening(args: &ChatArgs, prompt: &PromptArgs, (escapes, json): (bool, bool), gguf: &Gguf) -> Result<Option<Opening>> {
-    let asked = args.conversation || args.system_prompt.is_some() || args.system_prompt_file.is_some() || args.tools.is_some();
+pub fn opening(
+    args: &ChatArgs,
+    prompt: &PromptArgs,
+    (escapes, json): (bool, bool),
+    gguf: &Gguf,
+) -> Result<Option<Opening>> {
+    let asked =
+        args.conversation || args.system_prompt.is_some() || args.system_prompt_file.is_some() || args.tools.is_some();
     let given = prompt.prompt.is_some() || prompt.file.is_some();
     let person = std::io::stdin().is_terminal() && (std::io::stdout().is_terminal() || !given) && !json;
     if args.no_conversation || !(asked || args.single_turn || person) {

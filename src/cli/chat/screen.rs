@@ -75,7 +75,8 @@ impl Screen {
     /// A line about the conversation.
     pub fn note(&self, text: &str) {
         if !self.silent {
-            self.dim(&format!("{text}\n"));
+            self.dim(text);
+            output::say(format_args!("\n"));
         }
     }
 

@@ -36,54 +36,114 @@ fn finite(text: &str) -> Option<f32> {
 }
 
 const TABLE: &[Entry] = &[
-    ("temp", "temperature; 0 is greedy", |s| s.sampling.temperature.to_string(), |s, v| {
-        s.sampling.temperature = finite(v)?;
-        Some(())
-    }),
-    ("top-k", "candidates kept; 0 is all", |s| s.sampling.top_k.to_string(), |s, v| {
-        s.sampling.top_k = v.parse().ok()?;
-        Some(())
-    }),
-    ("top-p", "probability kept; 1 is all", |s| s.sampling.top_p.to_string(), |s, v| {
-        s.sampling.top_p = finite(v)?;
-        Some(())
-    }),
-    ("min-p", "least share of the best one's probability", |s| s.sampling.min_p.to_string(), |s, v| {
-        s.sampling.min_p = finite(v)?;
-        Some(())
-    }),
-    ("repeat-penalty", "penalty of recent tokens; 1 is off", |s| s.sampling.repeat_penalty.to_string(), |s, v| {
-        s.sampling.repeat_penalty = finite(v)?;
-        Some(())
-    }),
-    ("repeat-last-n", "recent tokens that penalties see", |s| s.sampling.repeat_last_n.to_string(), |s, v| {
-        s.sampling.repeat_last_n = v.parse().ok()?;
-        Some(())
-    }),
-    ("presence-penalty", "penalty if a token occurred", |s| s.sampling.presence_penalty.to_string(), |s, v| {
-        s.sampling.presence_penalty = finite(v)?;
-        Some(())
-    }),
-    ("frequency-penalty", "penalty per occurrence", |s| s.sampling.frequency_penalty.to_string(), |s, v| {
-        s.sampling.frequency_penalty = finite(v)?;
-        Some(())
-    }),
-    ("seed", "seed of the draw; -1 is random", |s| s.sampling.seed.to_string(), |s, v| {
-        s.sampling.seed = v.parse().ok()?;
-        Some(())
-    }),
-    ("predict", "most tokens of an answer; -1 is any number", |s| s.predict.to_string(), |s, v| {
-        s.predict = v.parse().ok()?;
-        Some(())
-    }),
-    ("reasoning", "auto, on, hide or off", |s| format!("{:?}", s.reasoning).to_lowercase(), |s, v| {
-        s.reasoning = <Reasoning as clap::ValueEnum>::from_str(v, true).ok()?;
-        Some(())
-    }),
-    ("reasoning-budget", "most tokens of reasoning; -1 is any number", |s| s.budget.to_string(), |s, v| {
-        s.budget = v.parse().ok().filter(|n| *n >= -1)?;
-        Some(())
-    }),
+    (
+        "temp",
+        "temperature; 0 is greedy",
+        |s| s.sampling.temperature.to_string(),
+        |s, v| {
+            s.sampling.temperature = finite(v)?;
+            Some(())
+        },
+    ),
+    (
+        "top-k",
+        "candidates kept; 0 is all",
+        |s| s.sampling.top_k.to_string(),
+        |s, v| {
+            s.sampling.top_k = v.parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "top-p",
+        "probability kept; 1 is all",
+        |s| s.sampling.top_p.to_string(),
+        |s, v| {
+            s.sampling.top_p = finite(v)?;
+            Some(())
+        },
+    ),
+    (
+        "min-p",
+        "least share of the best one's probability",
+        |s| s.sampling.min_p.to_string(),
+        |s, v| {
+            s.sampling.min_p = finite(v)?;
+            Some(())
+        },
+    ),
+    (
+        "repeat-penalty",
+        "penalty of recent tokens; 1 is off",
+        |s| s.sampling.repeat_penalty.to_string(),
+        |s, v| {
+            s.sampling.repeat_penalty = finite(v)?;
+            Some(())
+        },
+    ),
+    (
+        "repeat-last-n",
+        "recent tokens that penalties see",
+        |s| s.sampling.repeat_last_n.to_string(),
+        |s, v| {
+            s.sampling.repeat_last_n = v.parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "presence-penalty",
+        "penalty if a token occurred",
+        |s| s.sampling.presence_penalty.to_string(),
+        |s, v| {
+            s.sampling.presence_penalty = finite(v)?;
+            Some(())
+        },
+    ),
+    (
+        "frequency-penalty",
+        "penalty per occurrence",
+        |s| s.sampling.frequency_penalty.to_string(),
+        |s, v| {
+            s.sampling.frequency_penalty = finite(v)?;
+            Some(())
+        },
+    ),
+    (
+        "seed",
+        "seed of the draw; -1 is random",
+        |s| s.sampling.seed.to_string(),
+        |s, v| {
+            s.sampling.seed = v.parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "predict",
+        "most tokens of an answer; -1 is any number",
+        |s| s.predict.to_string(),
+        |s, v| {
+            s.predict = v.parse().ok()?;
+            Some(())
+        },
+    ),
+    (
+        "reasoning",
+        "auto, on, hide or off",
+        |s| format!("{:?}", s.reasoning).to_lowercase(),
+        |s, v| {
+            s.reasoning = <Reasoning as clap::ValueEnum>::from_str(v, true).ok()?;
+            Some(())
+        },
+    ),
+    (
+        "reasoning-budget",
+        "most tokens of reasoning; -1 is any number",
+        |s| s.budget.to_string(),
+        |s, v| {
+            s.budget = v.parse().ok().filter(|n| *n >= -1)?;
+            Some(())
+        },
+    ),
 ];
 
 impl Settings {
@@ -98,7 +158,8 @@ impl Settings {
     /// An unknown name, in words.
     pub fn show(&self, only: Option<&str>) -> Result<String, String> {
         let rows = TABLE.iter().filter(|entry| only.is_none_or(|name| entry.0 == name));
-        let lines: String = rows.map(|(name, what, get, _)| format!("  {name:<18} {:<8} {what}\n", get(self))).collect();
+        let lines: String =
+            rows.map(|(name, what, get, _)| format!("  {name:<18} {:<8} {what}\n", get(self))).collect();
         match lines.is_empty() {
             true => Err(unknown(only.unwrap_or_default())),
             false => Ok(lines),
