@@ -4,6 +4,7 @@
 
 mod argv;
 mod bench;
+mod chat;
 mod devices;
 mod docs;
 mod embed;
@@ -45,7 +46,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Continue a prompt (the default command)
+    /// Talk to a model, or continue a prompt (the default command)
     Run(run::Args),
     /// Print a file's metadata and tensors
     Inspect(inspect::Args),

@@ -8,6 +8,7 @@
 mod divergence;
 mod importance;
 mod perplexity;
+mod shift;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -19,6 +20,7 @@ use crate::{Error, Result};
 pub use divergence::{Base, BaseWriter, Divergence, Summary};
 pub use importance::importance;
 pub use perplexity::{perplexity, perplexity_with, Judge, Perplexity, PerplexityOptions};
+pub use shift::{generate_on, shifted};
 
 /// What to generate.
 pub struct Request<'a> {

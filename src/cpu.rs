@@ -130,7 +130,7 @@ impl Runner for Reference<'_> {
         None
     }
 
-    fn forget(&mut self, seq: u32, from: u32) {
+    fn forget(&mut self, seq: u32, from: u32) -> usize {
         let held = self.session.forget(seq, from);
         let layers = &self.plan.layers;
         if let Some(cache) = self.caches.get_mut(seq as usize) {
@@ -140,6 +140,7 @@ impl Runner for Reference<'_> {
                 v.truncate(held * spec.v_width());
             }
         }
+        held
     }
 
     fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {

@@ -7,6 +7,7 @@
 pub mod chat;
 pub mod conversation;
 pub mod cpu;
+pub mod dialogue;
 pub mod embedding;
 pub mod engine;
 pub mod error;

@@ -259,7 +259,7 @@ pub fn measure(
             return Ok(None);
         }
         let way = ways[i % ways.len()];
-        (0..sequences as u32).for_each(|seq| of.runner().forget(seq, depth as u32));
+        (0..sequences as u32).for_each(|seq| _ = of.runner().forget(seq, depth as u32));
         of.clock(Some(way));
         let wanted = |row: usize| if parallel || row + 1 == n { output.clone() } else { RowOutput::None };
         let mut step = rows(&text(n), depth, wanted);

@@ -147,8 +147,10 @@ pub trait Runner: Send {
     fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {
         Some("the runner gives only logits and greedy ids".into())
     }
-    /// Forgets a sequence from position `from` on (0: all of it), and the id it sampled. Nothing if there is no such sequence.
-    fn forget(&mut self, seq: u32, from: u32);
+    /// Forgets a sequence from position `from` on (0: all of it), and the id it sampled. Gives how many positions are still held:
+    /// fewer than `from` where a state cannot go back, or a window no longer has what rows from there on read; 0 if there is no
+    /// such sequence.
+    fn forget(&mut self, seq: u32, from: u32) -> usize;
     /// Makes `to` a sequence of the first `n_positions` of `from`, whose blocks they share until one of them writes there;
     /// what `to` held is forgotten. `to` has no sampled id.
     ///

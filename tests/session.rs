@@ -93,7 +93,7 @@ fn each_row_gives_what_it_asks_for_and_no_more() {
         let vocab = runner.n_vocab();
         let all = step([(); 6].map(|()| RowOutput::Logits));
         let all = runner.run(&all, Want::Logits).unwrap();
-        (0..4).for_each(|seq| runner.forget(seq, 0));
+        (0..4).for_each(|seq| _ = runner.forget(seq, 0));
         let outputs = [
             RowOutput::None,
             request(hot.clone(), 0.7),
@@ -124,7 +124,7 @@ fn each_row_gives_what_it_asks_for_and_no_more() {
             rows.map(|((seq, pos), token)| row(seq, pos, token, RowOutput::Logits)).collect()
         };
         let sampled = runner.run(&go_on([Token::Sampled; 4]), Want::Logits).unwrap();
-        next.iter().for_each(|(seq, pos)| runner.forget(*seq, *pos));
+        next.iter().for_each(|(seq, pos)| _ = runner.forget(*seq, *pos));
         assert_eq!(runner.run(&go_on(last.map(Token::Id)), Want::Logits).unwrap(), sampled);
     });
 }

@@ -257,8 +257,8 @@ impl Runner for HostSampled {
     fn finish(&mut self, ticket: Ticket) -> pumex::Result<Output> {
         self.0.finish(ticket)
     }
-    fn forget(&mut self, seq: u32, from: u32) {
-        self.0.forget(seq, from);
+    fn forget(&mut self, seq: u32, from: u32) -> usize {
+        self.0.forget(seq, from)
     }
     fn counters(&self) -> Counters {
         self.0.counters()

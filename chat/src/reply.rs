@@ -180,6 +180,14 @@ impl Parser {
         std::mem::take(&mut self.events)
     }
 
+    /// Whether what comes next is reasoning, unless its mark ends it.
+    pub fn is_reasoning(&self) -> bool {
+        match &self.harmony {
+            Some(harmony) => harmony.is_reasoning(),
+            None => matches!(self.state, State::Reasoning),
+        }
+    }
+
     fn run(&mut self, ended: bool) {
         if let Some(harmony) = &mut self.harmony {
             harmony.run(&mut self.pending, &mut self.events, &mut self.calls, ended);

@@ -2,14 +2,15 @@
 //! has an encoder, the prompt is a source, and stdout gets the answer alone.
 //!
 //! Without a prompt and with a terminal on stdin, lines are read and continue one sequence. With `--json` one object
-//! with the text and the statistics replaces the streamed text.
+//! with the text and the statistics replaces the streamed text. [`chat`] takes over where it is a conversation.
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-use pumex::conversation::{generate, Request, Stats, StopReason};
+use pumex::conversation::{generate_on, Request, Stats, StopReason};
+use pumex::dialogue::Speaker;
 use pumex::gguf::Gguf;
 use pumex::sample::{Sampler, SamplerOptions};
 use pumex::step::Runner;
@@ -19,7 +20,7 @@ use serde_json::{json, Value};
 
 use super::input::{unescape, PromptArgs};
 use super::options::{EngineArgs, ModelArgs};
-use super::{output, session, End};
+use super::{chat, output, session, End};
 
 /// Options of `run`; defaults are llama.cpp's.
 #[derive(clap::Args)]
@@ -79,12 +80,8 @@ pub struct Args {
     escape: bool,
     #[arg(long, hide = true)]
     display_prompt: bool,
-    #[arg(long, hide = true)]
-    color: bool,
-    #[arg(long, hide = true)]
-    no_conversation: bool,
-    #[arg(long, hide = true)]
-    single_turn: bool,
+    #[command(flatten)]
+    chat: chat::ChatArgs,
     /// Print the engine's counters per generated token
     #[arg(long)]
     counters: bool,
@@ -101,16 +98,17 @@ struct Session<'a> {
     runner: Box<dyn Runner + 'a>,
     sampler: Sampler,
     stop: &'a AtomicBool,
-    /// Ids of the sequence that the runner holds, and the one it is still to be fed.
+    /// Ids of the text so far, and how many of them the runner holds.
+    ids: Vec<u32>,
     held: usize,
-    pending: Option<u32>,
 }
 
 /// Continues the prompt, or what is typed.
 pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     let begun = Instant::now();
-    let prompt = args.prompt.read(!args.no_escape)?;
     let gguf = session::open(&args.model)?;
+    let opening = chat::opening(&args.chat, &args.prompt, (!args.no_escape, args.json), &gguf)?;
+    let prompt = if opening.is_some() { None } else { args.prompt.read(!args.no_escape)? };
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
     session::use_threads(&args.engine);
     // The vocabulary is read while the device opens and takes the weights; what is wrong with it is told first, and
@@ -132,7 +130,19 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
         _ => Vec::new(),
     };
     let sampler = sampler(&args, banned);
-    let mut session = Session { args: &args, begun, tokenizer, runner, sampler, stop, held: 0, pending: None };
+    if let Some(opening) = opening {
+        let given = chat::Given {
+            args: &args.chat,
+            model: gguf.path().file_name().map_or_else(|| "demo".into(), |name| name.to_string_lossy().into_owned()),
+            predict: args.predict,
+            stops: &args.reverse_prompt,
+            ignore_ends: args.ignore_eos,
+            json: args.json,
+            stop,
+        };
+        return chat::converse(opening, given, Speaker::new(runner, tokenizer, sampler));
+    }
+    let mut session = Session { args: &args, begun, tokenizer, runner, sampler, stop, ids: Vec::new(), held: 0 };
     match (prompt, first) {
         (Some(text), Some(ids)) => session.once(&text, ids),
         _ => session.interactive(),
@@ -205,8 +215,9 @@ impl Session<'_> {
             }
             let text = line.trim_end_matches(['\n', '\r']);
             let text = if self.args.no_escape { text.to_string() } else { unescape(text) };
-            let bos = self.held == 0 && self.tokenizer.add_bos();
-            let mut ids: Vec<u32> = self.pending.into_iter().collect();
+            let bos = self.ids.is_empty() && self.tokenizer.add_bos();
+            // What the runner does not hold goes first: the last token, or all where a state could not go back.
+            let mut ids = self.ids[self.held..].to_vec();
             ids.extend(self.tokenizer.encode(&text, bos, true)?);
             if ids.is_empty() {
                 continue;
@@ -218,10 +229,9 @@ impl Session<'_> {
             self.stop.store(false, Ordering::Relaxed);
             output::text("\n")?;
             self.summary(&stats);
-            (self.held, self.pending) = (stats.held, stats.pending);
             if self.answers() {
                 self.runner.forget(0, 0);
-                (self.held, self.pending) = (0, None);
+                (self.held, self.ids) = (0, Vec::new());
             }
         }
     }
@@ -235,7 +245,7 @@ impl Session<'_> {
         let mut failed = None;
         // A reverse prompt stops the loop through Ctrl-C's flag, which is lowered again below.
         let mut halted = false;
-        let (begun, mut first) = (self.begun, self.held == 0);
+        let (begun, mut first) = (self.begun, self.ids.is_empty());
         let mut on_token = |id: u32| {
             if std::mem::take(&mut first) {
                 tracing::info!("load: first token, {:.0} ms after the start", begun.elapsed().as_secs_f64() * 1e3);
@@ -259,7 +269,13 @@ impl Session<'_> {
             stop,
             counters: self.args.counters,
         };
-        let stats = generate(&mut *self.runner, &request, &mut self.sampler, &mut on_token)?;
+        let bos = usize::from(self.tokenizer.add_bos());
+        let keep = self.args.chat.kept(self.held + ids.len(), bos);
+        let mut shifted = |n: usize| tracing::info!("context shift: {n} tokens left out");
+        let (runner, all) = (&mut *self.runner, &mut self.ids);
+        all.truncate(self.held);
+        let stats = generate_on(runner, &request, all, keep, &mut self.sampler, &mut on_token, &mut shifted)?;
+        self.held = stats.held.min(self.ids.len());
         if halted {
             stop.store(false, Ordering::Relaxed);
         }
@@ -274,6 +290,12 @@ impl Session<'_> {
     }
 
     fn summary(&self, stats: &Stats) {
+        if stats.stop == StopReason::ContextFull {
+            let n_ctx = self.runner.n_ctx();
+            output::say(format_args!(
+                "the context of {n_ctx} tokens is full: -c N has more, --context-shift goes on without the oldest\n"
+            ));
+        }
         if self.args.counters {
             output::say(format_args!("{}", counters_table(stats)));
         }

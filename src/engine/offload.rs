@@ -115,7 +115,7 @@ impl<'a> Offload<'a> {
         let through = self.through(rows, &known);
         if through.is_err() {
             for row in rows.iter().rev() {
-                self.parts.iter_mut().for_each(|part| part.runner.forget(row.seq, row.pos));
+                self.parts.iter_mut().for_each(|part| _ = part.runner.forget(row.seq, row.pos));
             }
         }
         through
@@ -203,9 +203,15 @@ impl Runner for Offload<'_> {
         self.last().refuses(chain)
     }
 
-    fn forget(&mut self, seq: u32, from: u32) {
-        self.parts.iter_mut().for_each(|part| part.runner.forget(seq, from));
+    fn forget(&mut self, seq: u32, from: u32) -> usize {
+        let held = |part: &mut Part<'_>| part.runner.forget(seq, from);
+        let least = self.parts.iter_mut().map(held).min().unwrap_or(0);
+        if least < from as usize {
+            // Parts keep layers of different kinds: what one of them lost, all forget.
+            self.parts.iter_mut().for_each(|part| _ = part.runner.forget(seq, least as u32));
+        }
         self.latest.get_mut(seq as usize).into_iter().for_each(|latest| *latest = None);
+        least
     }
 
     fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {

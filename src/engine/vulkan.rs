@@ -415,8 +415,8 @@ impl Runner for VulkanRunner {
         request::refusal(chain, self.plan().n_vocab)
     }
 
-    fn forget(&mut self, seq: u32, from: u32) {
-        self.session.forget(seq, from);
+    fn forget(&mut self, seq: u32, from: u32) -> usize {
+        self.session.forget(seq, from)
     }
 
     fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {

@@ -98,8 +98,9 @@ impl Runner for Fake {
     fn refuses(&self, _: &pumex::sample::SamplerOptions) -> Option<String> {
         (!self.draws).then(|| "a test of the host's loop".into())
     }
-    fn forget(&mut self, _: u32, from: u32) {
+    fn forget(&mut self, _: u32, from: u32) -> usize {
         self.cache.truncate(from as usize);
+        self.cache.len()
     }
     fn collect_importance(&mut self) -> Result<()> {
         Ok(())

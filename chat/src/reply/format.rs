@@ -101,6 +101,19 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The texts that stand around a call and its parts.
+    fn marks(&self) -> Vec<&String> {
+        match self {
+            Kind::Named { open, skip, end, id_end, close, .. } => vec![open, skip, end, id_end, close],
+            Kind::Params { open, end, param, key_end, param_close, close, .. } => {
+                vec![open, end, param, key_end, param_close, close]
+            }
+            Kind::Braces { quote } => vec![quote],
+            Kind::Tags { prefix } => vec![prefix],
+            Kind::Json(_) | Kind::Pairs | Kind::Python | Kind::Code => Vec::new(),
+        }
+    }
+
     /// Whether a text starts with such a call: none, if more of it must be seen.
     pub(crate) fn starts(&self, text: &str) -> Option<bool> {
         let with = |mark: &str| match text.starts_with(mark) {
@@ -180,6 +193,31 @@ pub struct Format {
 }
 
 impl Format {
+    /// Text that ends reasoning, for who cuts it short; none where a model does not reason.
+    pub fn end_of_reasoning(&self) -> Option<String> {
+        match (&self.calls, &self.reasoning) {
+            (Calls::Harmony, _) => Some("<|end|><|start|>assistant<|channel|>final<|message|>".to_string()),
+            // Models end their own reasoning with an empty line behind such a mark.
+            (_, Some(r)) if r.close.starts_with("</") => Some(format!("\n{}\n\n", r.close)),
+            (_, reasoning) => reasoning.as_ref().map(|r| r.close.clone()),
+        }
+    }
+
+    /// Whether a text, as that of a special token, stands in one of the marks.
+    pub fn has_mark(&self, text: &str) -> bool {
+        const HARMONY: [&str; 7] =
+            ["<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>", "<|call|>", "<|return|>"];
+        let sections = match &self.calls {
+            Calls::Harmony => return HARMONY.contains(&text),
+            Calls::Sections { sections, .. } => &sections[..],
+            Calls::None => &[],
+        };
+        let reasoning = self.reasoning.iter().flat_map(|r| [&r.open, &r.close]);
+        let calls =
+            sections.iter().flat_map(|s| [&s.open, &s.close].into_iter().chain(s.kinds.iter().flat_map(Kind::marks)));
+        !text.is_empty() && reasoning.chain(calls).chain(&self.dropped).any(|mark| mark.contains(text))
+    }
+
     /// Replies that are content only.
     pub fn plain() -> Format {
         Format { name: "plain".to_string(), reasoning: None, calls: Calls::None, dropped: Vec::new() }

@@ -41,6 +41,11 @@ impl Harmony {
         }
     }
 
+    /// Whether the present message is reasoning.
+    pub fn is_reasoning(&self) -> bool {
+        matches!(self.at, At::Reasoning)
+    }
+
     /// Begins the message of a header.
     fn open(&mut self, header: &str, events: &mut Vec<Event>) {
         let recipient = header.split_once("to=").map(|(_, to)| to.split([' ', '<', '\n']).next().unwrap_or_default());

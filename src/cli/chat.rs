@@ -1,0 +1,405 @@
+//! `pumex run` with an instruct model: a conversation on the terminal, or over pipes.
+//!
+//! stdout gets the answers; prompts, reasoning, calls, status and notes go to stderr. Commands begin with `/`.
+
+mod args;
+mod commands;
+mod compose;
+mod environment;
+mod input;
+mod opening;
+mod screen;
+mod settings;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pumex::chat::{Json, Prompt};
+use pumex::dialogue::{Answer, Asked, End as Ended, Message, NoReasoning, Saved, Speaker, Style, Talk};
+use pumex::sample::Sampler;
+use pumex::{Error, Result};
+use serde_json::json;
+
+use super::{output, End};
+pub use args::ChatArgs;
+use commands::Command;
+use input::{Input, Read};
+pub use opening::{opening, Opening};
+use screen::Screen;
+use settings::{Reasoning, Settings};
+
+/// What `run` gives a conversation beside its own options.
+pub struct Given<'a> {
+    /// Options.
+    pub args: &'a ChatArgs,
+    /// Name of the model, for people.
+    pub model: String,
+    /// Most tokens of an answer.
+    pub predict: i64,
+    /// Texts that end one.
+    pub stops: &'a [String],
+    /// Whether end tokens are none.
+    pub ignore_ends: bool,
+    /// Whether answers are printed as JSON.
+    pub json: bool,
+    /// Raised by Ctrl-C.
+    pub stop: &'a AtomicBool,
+}
+
+struct Chat<'a> {
+    given: Given<'a>,
+    speaker: Speaker<'a>,
+    style: Style,
+    /// The template's variables that the user gave.
+    variables: Vec<(String, Json)>,
+    talk: Talk,
+    /// Turns that the model does not see any more.
+    hidden: usize,
+    settings: Settings,
+    /// Text of files for the next message.
+    attached: String,
+    screen: Screen,
+}
+
+/// Whether to go on.
+#[derive(PartialEq, Eq)]
+enum Then {
+    Next,
+    Leave,
+}
+
+/// Holds the conversation.
+///
+/// # Errors
+/// A template that cannot be used; stdin or stdout that failed. In a conversation of one turn, what kept it from being answered.
+pub fn converse<'a>(opening: Opening, given: Given<'a>, speaker: Speaker<'a>) -> Result<End> {
+    let style = opening.style(&speaker.tokenizer)?;
+    let args = given.args;
+    let sampling = speaker.sampler.options().clone();
+    let settings =
+        Settings { sampling, predict: given.predict, reasoning: args.reasoning, budget: args.reasoning_budget };
+    let mut talk = Talk::default();
+    talk.set_system(opening.system.as_deref().unwrap_or_default());
+    let colours = match args.color {
+        super::options::Switch::On => Some(true),
+        super::options::Switch::Off => Some(false),
+        super::options::Switch::Auto => environment::without_colours().then_some(false),
+    };
+    let screen = Screen::new(colours, given.json);
+    let variables = opening.variables.clone();
+    let mut chat =
+        Chat { given, speaker, style, variables, talk, hidden: 0, settings, attached: String::new(), screen };
+    chat.apply();
+    chat.run(opening.first)
+}
+
+impl Chat<'_> {
+    fn run(&mut self, first: Option<String>) -> Result<End> {
+        let args = self.given.args;
+        let single = args.single_turn;
+        if let Some(text) = first {
+            if self.screen.watched() && !single {
+                self.screen.lines(&format!("> {text}\n"));
+            }
+            self.talk.push(Message::new("user", text));
+            self.answer(single)?;
+            if single {
+                return Ok(self.ended());
+            }
+        }
+        let history = (!args.no_history).then(environment::history).flatten();
+        let mut input = Input::open(args.multiline_input, self.screen.colours(), history)?;
+        if input.is_terminal() {
+            let device = self.speaker.runner().device();
+            self.screen.note(&format!("{} on {device}. /help lists commands, Ctrl-D leaves.", self.given.model));
+        }
+        let mut leaving = false;
+        loop {
+            let prompt = match self.talk.open_call() {
+                Some(call) => format!("result of {}> ", screen::safe(&call.function.name)),
+                None => "> ".to_string(),
+            };
+            self.given.stop.store(false, Ordering::Relaxed);
+            let typed = match input.read(&prompt)? {
+                Read::End => {
+                    if input.is_terminal() {
+                        output::say(format_args!("\n"));
+                    }
+                    return Ok(End::Done);
+                }
+                Read::Interrupted { empty: true } if leaving => return Ok(End::Interrupted),
+                Read::Interrupted { empty } => {
+                    leaving = empty;
+                    if empty {
+                        self.screen.note("Ctrl-C once more or Ctrl-D leaves.");
+                    }
+                    continue;
+                }
+                Read::Message(text) => text,
+            };
+            leaving = false;
+            let then = match commands::parse(&typed) {
+                Some(Ok(command)) => self.command(command)?,
+                Some(Err(what)) => {
+                    self.screen.lines(&format!("{what}\n"));
+                    Then::Next
+                }
+                None if typed.trim().is_empty() => Then::Next,
+                None => {
+                    self.message(&typed)?;
+                    if single && self.talk.open_call().is_none() {
+                        return Ok(self.ended());
+                    }
+                    Then::Next
+                }
+            };
+            if then == Then::Leave {
+                return Ok(End::Done);
+            }
+        }
+    }
+
+    fn ended(&self) -> End {
+        if self.given.stop.load(Ordering::Relaxed) {
+            End::Interrupted
+        } else {
+            End::Done
+        }
+    }
+
+    /// Takes a message of the user, or the result of a call, and answers.
+    fn message(&mut self, typed: &str) -> Result<()> {
+        let text = std::mem::take(&mut self.attached) + typed.trim_end();
+        if !self.talk.answer_call(&text) {
+            self.talk.push(Message::new("user", text));
+        }
+        match self.talk.open_call() {
+            Some(_) => Ok(()), // more results first
+            None => self.answer(self.given.args.single_turn),
+        }
+    }
+
+    /// Brings settings to where they count.
+    fn apply(&mut self) {
+        self.speaker.sampler = Sampler::new(self.settings.sampling.clone());
+        self.screen.reasoning = self.screen.watched() && self.settings.reasoning != Reasoning::Hide;
+        self.style.usual_reasoning(&self.variables);
+        match self.settings.reasoning {
+            Reasoning::On => self.style.with_reasoning(),
+            Reasoning::Off if self.style.without_reasoning() == NoReasoning::ByBudget => self.settings.budget = 0,
+            _ => (),
+        }
+    }
+
+    /// The messages that the model sees.
+    fn view(&self) -> Talk {
+        let mut view = self.talk.clone();
+        for _ in 0..self.hidden {
+            view.drop_oldest();
+        }
+        view
+    }
+
+    fn prompt(&self, talk: &Talk) -> Result<(Prompt, Vec<u32>)> {
+        let prompt = self.style.prompt(talk.messages())?;
+        let ids = self.style.ids(&self.speaker.tokenizer, &prompt)?;
+        Ok((prompt, ids))
+    }
+
+    /// A prompt with room for an answer; old turns go for it.
+    fn fitting(&mut self) -> Result<(Prompt, Vec<u32>)> {
+        let n_ctx = self.speaker.runner().n_ctx();
+        let room = usize::try_from(self.settings.predict).map_or(n_ctx / 4, |n| n.clamp(1, n_ctx / 4));
+        let mut view = self.view();
+        let (mut prompt, mut ids) = self.prompt(&view)?;
+        let whole = ids.len();
+        let mut dropped = 0;
+        // Some more than needed goes, so that not every turn moves all that follows.
+        while ids.len() + if dropped == 0 { room } else { n_ctx / 2 } > n_ctx
+            && !self.given.args.no_context_shift
+            && view.drop_oldest()
+        {
+            dropped += 1;
+            (prompt, ids) = self.prompt(&view)?;
+        }
+        if dropped > 0 {
+            self.hidden += dropped;
+            let hidden = self.hidden;
+            self.screen.note(&format!(
+                "[the context of {n_ctx} tokens is full: the model no longer sees the oldest {hidden} turns]"
+            ));
+        }
+        if ids.len() >= n_ctx {
+            return Err(Error::Request(format!(
+                "the conversation needs {whole} tokens, the context has {n_ctx}: /undo, /clear, or start with -c {}",
+                (whole + n_ctx / 4).next_multiple_of(1024)
+            )));
+        }
+        Ok((prompt, ids))
+    }
+
+    /// Has the model answer what was said; what cannot be answered is taken back.
+    fn answer(&mut self, strict: bool) -> Result<()> {
+        let answer = match self.try_answer() {
+            Ok(answer) => answer,
+            Err(error @ Error::Request(_)) if !strict => {
+                self.screen.end()?;
+                output::say(format_args!("error: {error}\n"));
+                self.talk.undo();
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        self.screen.end()?;
+        let n_ctx = self.speaker.runner().n_ctx();
+        if self.given.json {
+            output::json(&report(&answer, n_ctx))?;
+        }
+        let message = answer.message.clone();
+        let empty = message.content.is_empty() && message.reasoning_content.is_none() && message.tool_calls.is_empty();
+        if empty && answer.end == Ended::Interrupted {
+            self.talk.undo();
+            self.screen.note("[stopped; the message is taken back]");
+            return Ok(());
+        }
+        self.talk.push(message);
+        match answer.end {
+            Ended::Interrupted => self.screen.note("[stopped]"),
+            Ended::Limit => self.screen.note("[cut off after the tokens that -n or /set predict allow]"),
+            Ended::ContextFull => self.screen.note(&format!(
+                "[cut off: the context of {n_ctx} tokens is full; -c N has more, --context-shift goes on without the oldest]"
+            )),
+            Ended::Turn | Ended::Text => (),
+        }
+        if answer.shifts > 0 {
+            self.screen.note(&format!("[the context was full {} times; the oldest of it was left out]", answer.shifts));
+        }
+        self.screen.status(&answer, n_ctx);
+        Ok(())
+    }
+
+    fn try_answer(&mut self) -> Result<Answer> {
+        let (prompt, ids) = self.fitting()?;
+        let args = self.given.args;
+        let usual = if args.context_shift {
+            self.style.kept(&self.speaker.tokenizer, self.view().messages()).min(self.speaker.runner().n_ctx() / 2)
+        } else {
+            0
+        };
+        let asked = Asked {
+            predict: self.settings.predict,
+            budget: usize::try_from(self.settings.budget).ok(),
+            stops: self.given.stops,
+            keep: args.kept(ids.len(), usual),
+            ignore_ends: self.given.ignore_ends,
+            stop: self.given.stop,
+        };
+        let screen = &mut self.screen;
+        self.speaker.answer(&self.style, (&prompt, ids), &asked, &mut |event| screen.event(event))
+    }
+
+    fn command(&mut self, command: Command) -> Result<Then> {
+        let said = match command {
+            Command::Exit => return Ok(Then::Leave),
+            Command::Help => Ok(commands::help()),
+            Command::Clear => {
+                self.talk.clear();
+                (self.hidden, self.attached) = (0, String::new());
+                Ok("forgotten\n".to_string())
+            }
+            Command::Undo => match self.talk.undo() {
+                Some(text) => {
+                    self.hidden = self.hidden.min(self.talk.turns().saturating_sub(1));
+                    let line: String = text.lines().next().unwrap_or_default().chars().take(60).collect();
+                    Ok(format!("taken back: {line}\n"))
+                }
+                None => Err("there is no message to take back".to_string()),
+            },
+            Command::Regen if self.talk.retry() => {
+                self.answer(false)?;
+                Ok(String::new())
+            }
+            Command::Regen => Err("there is no answer to give anew".to_string()),
+            Command::System(None) => Ok(match self.talk.system() {
+                Some(text) => format!("{text}\n"),
+                None => "there is no system message\n".to_string(),
+            }),
+            Command::System(Some(text)) => {
+                self.talk.set_system(if text == "\"\"" { "" } else { &text });
+                Ok("the system message is set\n".to_string())
+            }
+            Command::Tool(text) if self.talk.open_call().is_some() => {
+                self.message(&text)?;
+                Ok(String::new())
+            }
+            Command::Tool(_) => Err("the model has called no tool".to_string()),
+            Command::Set(None) => self.settings.show(None),
+            Command::Set(Some((name, None))) => self.settings.show(Some(&name)),
+            Command::Set(Some((name, Some(value)))) => self.settings.change(&name, &value).map(|()| {
+                self.apply();
+                String::new()
+            }),
+            Command::Read(path) => self.read(Path::new(&path)).map_err(|e| e.to_string()),
+            Command::Save(path) => self.save(Path::new(&path)).map_err(|e| e.to_string()),
+            Command::Load(path) => self.load(Path::new(&path)).map_err(|e| e.to_string()),
+            Command::Tokens => self.tokens().map_err(|e| e.to_string()),
+        };
+        match said {
+            Ok(text) => self.screen.lines(&text),
+            Err(what) => self.screen.lines(&format!("{what}\n")),
+        }
+        Ok(Then::Next)
+    }
+
+    fn read(&mut self, path: &Path) -> Result<String> {
+        let text = super::input::read_file(path)?;
+        let said = format!("{} characters of {} go before the next message\n", text.chars().count(), path.display());
+        self.attached.push_str(&text);
+        self.attached.push_str("\n\n");
+        Ok(said)
+    }
+
+    fn save(&self, path: &Path) -> Result<String> {
+        let settings = self.settings.values().map(|(name, value)| (name.to_string(), value)).collect();
+        let tools = self.style.tools.as_ref().and_then(|tools| serde_json::from_str(&tools.dump()).ok());
+        Saved::new(&self.talk, tools, settings).write(path)?;
+        Ok(format!("{} messages saved to {}\n", self.talk.messages().len(), path.display()))
+    }
+
+    fn load(&mut self, path: &Path) -> Result<String> {
+        let (saved, talk) = Saved::read(path)?;
+        let mut settings = self.settings.clone();
+        for (name, value) in &saved.settings {
+            settings.change(name, value).map_err(|what| Error::file(path, "not_a_conversation", what))?;
+        }
+        if let Some(tools) = &saved.tools {
+            self.style.tools = Some(pumex::dialogue::functions(&tools.to_string())?);
+        }
+        (self.talk, self.hidden, self.settings) = (talk, 0, settings);
+        self.apply();
+        Ok(format!("{} messages loaded from {}\n", self.talk.messages().len(), path.display()))
+    }
+
+    fn tokens(&self) -> Result<String> {
+        let n_ctx = self.speaker.runner().n_ctx();
+        let (view, shown) = (self.view(), self.talk.turns());
+        let used = if view.turns() == 0 { 0 } else { self.prompt(&view)?.1.len() };
+        let share = used as f64 / n_ctx.max(1) as f64 * 100.0;
+        let hidden = if self.hidden > 0 { format!(", the oldest {} not seen", self.hidden) } else { String::new() };
+        Ok(format!("{used} of {n_ctx} tokens ({share:.0} %) in {shown} turns{hidden}\n"))
+    }
+}
+
+fn report(answer: &Answer, n_ctx: usize) -> serde_json::Value {
+    json!({
+        "message": answer.message,
+        "stop": answer.end,
+        "prompt_tokens": answer.fed.1,
+        "prompt_tokens_fed": answer.fed.0,
+        "generated_tokens": answer.generated,
+        "prompt_ms": answer.ms.0,
+        "generate_ms": answer.ms.1,
+        "context_used": answer.held,
+        "context": n_ctx,
+    })
+}

@@ -1,0 +1,87 @@
+//! Going on behind a full context: the oldest ids are left out and what stays is computed anew.
+//!
+//! Keys are never moved to other positions, so this is right for every kind of layer: windows, recurrent states, any rotation.
+
+use super::{generate, Request, Stats, StopReason};
+use crate::sample::Sampler;
+use crate::step::Runner;
+use crate::Result;
+
+/// What stays of ids that fill a context: the first `keep`, and the newer half of the others.
+pub fn shifted(ids: &[u32], keep: usize) -> Vec<u32> {
+    let (first, rest) = ids.split_at(keep.min(ids.len()));
+    [first, &rest[rest.len().div_ceil(2)..]].concat()
+}
+
+/// As [`generate`], where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of the text, of which
+/// it holds the first [`Stats::held`]. With `keep`, a full context does not stop it: see [`shifted`]. `on_shift` is told how many ids
+/// were left out.
+///
+/// # Errors
+/// As for [`generate`].
+pub fn generate_on(
+    runner: &mut dyn Runner,
+    request: &Request<'_>,
+    ids: &mut Vec<u32>,
+    keep: Option<usize>,
+    sampler: &mut Sampler,
+    on_token: &mut dyn FnMut(u32),
+    on_shift: &mut dyn FnMut(usize),
+) -> Result<Stats> {
+    let (mut prompt, mut start, mut left) = (request.prompt.to_vec(), request.start, request.n_predict);
+    let mut total: Option<Stats> = None;
+    loop {
+        let mut out = Vec::new();
+        let part = Request { prompt: &prompt, start, n_predict: left, ..*request };
+        let stats = generate(runner, &part, sampler, &mut |id| {
+            out.push(id);
+            on_token(id);
+        })?;
+        ids.truncate(start);
+        ids.extend(prompt.iter().chain(&out));
+        // A state that cannot go back may be lost by the step that ran ahead.
+        let held = runner.forget(0, stats.held as u32).min(stats.held);
+        let full = stats.stop == StopReason::ContextFull;
+        let sum = match total.take() {
+            None => stats,
+            Some(before) => joined(before, stats),
+        };
+        let stay = keep.filter(|_| full && runner.answers_from().is_none()).map(|keep| shifted(ids, keep));
+        let Some(stay) = stay.filter(|stay| !stay.is_empty() && stay.len() < ids.len() && stay.len() < runner.n_ctx())
+        else {
+            return Ok(Stats { held, ..sum });
+        };
+        on_shift(ids.len() - stay.len());
+        let same = stay.iter().zip(&ids[..held]).take_while(|(a, b)| a == b).count().min(stay.len() - 1);
+        start = runner.forget(0, same as u32).min(same);
+        ids.truncate(start);
+        prompt = stay[start..].to_vec();
+        left = if left < 0 { left } else { left - out.len() as i64 };
+        total = Some(sum);
+    }
+}
+
+/// The numbers of two parts of one generation; the prompt is the first one's.
+fn joined(before: Stats, after: Stats) -> Stats {
+    Stats {
+        prompt_tokens: before.prompt_tokens,
+        generated_tokens: before.generated_tokens + after.generated_tokens,
+        prompt_ms: before.prompt_ms,
+        generate_ms: before.generate_ms + after.prompt_ms + after.generate_ms,
+        per_token: [before.per_token, after.per_token].concat(),
+        ..after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shifted;
+
+    #[test]
+    fn the_first_ids_stay_and_the_newer_half_of_the_others() {
+        assert_eq!(shifted(&[1, 2, 3, 4, 5, 6], 2), [1, 2, 5, 6]);
+        assert_eq!(shifted(&[1, 2, 3, 4, 5], 2), [1, 2, 5]);
+        assert_eq!(shifted(&[1, 2, 3], 9), [1, 2, 3]);
+        assert_eq!(shifted(&[1, 2, 3], 0), [3]);
+    }
+}

@@ -1,0 +1,343 @@
+//! Has a runner write an answer: feeds what is new, generates, and reads reasoning, text and calls while they come.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use pumex_chat::reply::{Event, Parser};
+use pumex_chat::Prompt;
+
+use super::message::{Function, Message, ToolCall};
+use super::stops::Stops;
+use super::style::Style;
+use crate::conversation::{check_ids, generate_on, rows, run_chunks, Request, Stats, StopReason};
+use crate::sample::Sampler;
+use crate::step::{RowOutput, Runner};
+use crate::text::Tokenizer;
+use crate::{Error, Result};
+
+/// What is asked of an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Most tokens; negative means until the context is full.
+    pub predict: i64,
+    /// Most tokens of reasoning; none: as many as the model likes.
+    pub budget: Option<usize>,
+    /// Texts that end it.
+    pub stops: &'a [String],
+    /// Ids at the start that stay when the context is full and the answer goes on; none: it ends there.
+    pub keep: Option<usize>,
+    /// Whether ids that end answers are none.
+    pub ignore_ends: bool,
+    /// Set from outside to stop.
+    pub stop: &'a AtomicBool,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The model ended its turn.
+    Turn,
+    /// One of the texts that end it came.
+    Text,
+    /// As many tokens as were asked for.
+    Limit,
+    /// The context holds no further token.
+    ContextFull,
+    /// It was stopped from outside.
+    Interrupted,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Its message: text, reasoning, whole calls.
+    pub message: Message,
+    /// Why it ended.
+    pub end: End,
+    /// Tokens of the prompt that were fed, of those that it has.
+    pub fed: (usize, usize),
+    /// Tokens that were generated.
+    pub generated: usize,
+    /// Time of the prompt and of the answer, milliseconds.
+    pub ms: (f64, f64),
+    /// Positions of the context in use.
+    pub held: usize,
+    /// Times that the context was full and went on with less.
+    pub shifts: usize,
+}
+
+/// A runner with what it holds, and what makes text of ids.
+pub struct Speaker<'a> {
+    /// The model's vocabulary.
+    pub tokenizer: Tokenizer,
+    /// Chooses ids.
+    pub sampler: Sampler,
+    runner: Box<dyn Runner + 'a>,
+    /// Ids of sequence 0 that the runner holds.
+    fed: Vec<u32>,
+    calls: usize,
+}
+
+/// What an answer is so far.
+struct Draft<'a> {
+    parser: Parser,
+    stops: Stops,
+    message: Message,
+    calls: Vec<(ToolCall, bool)>,
+    on_event: &'a mut dyn FnMut(&Event) -> Result<()>,
+    failed: Option<Error>,
+    stopped: bool,
+}
+
+impl Draft<'_> {
+    fn take(&mut self, events: Vec<Event>) {
+        for event in events {
+            if self.stopped {
+                return;
+            }
+            let event = match event {
+                Event::Content(text) => {
+                    let (text, found) = self.stops.push(&text);
+                    self.stopped = found;
+                    self.content(text)
+                }
+                other => Some(other),
+            };
+            event.into_iter().for_each(|event| self.give(event));
+        }
+    }
+
+    /// Content begins with its first visible character.
+    fn content(&self, text: String) -> Option<Event> {
+        let begun = !self.message.content.is_empty();
+        let text = if begun { text } else { text.trim_start().to_string() };
+        (!text.is_empty()).then_some(Event::Content(text))
+    }
+
+    fn give(&mut self, event: Event) {
+        match &event {
+            Event::Content(text) => self.message.content.push_str(text),
+            Event::Reasoning(text) => self.message.reasoning_content.get_or_insert_default().push_str(text),
+            Event::CallStart { name, id, .. } => {
+                let function = Function { name: name.clone(), arguments: String::new() };
+                let (id, kind) = (id.clone().unwrap_or_default(), "function".to_string());
+                self.calls.push((ToolCall { id, kind, function }, false));
+            }
+            Event::CallId { index, id } => {
+                self.calls.get_mut(*index).into_iter().for_each(|(call, _)| call.id.clone_from(id));
+            }
+            Event::CallArguments { index, delta } => {
+                self.calls.get_mut(*index).into_iter().for_each(|(call, _)| call.function.arguments.push_str(delta));
+            }
+            Event::CallEnd { index, complete } => {
+                self.calls.get_mut(*index).into_iter().for_each(|(_, whole)| *whole = *complete);
+            }
+        }
+        if self.failed.is_none() {
+            self.failed = (self.on_event)(&event).err();
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let events = self.parser.push(bytes);
+        self.take(events);
+    }
+
+    fn finish(&mut self) {
+        let events = self.parser.finish();
+        self.take(events);
+        if !self.stopped {
+            let rest = self.stops.flush();
+            self.content(rest).into_iter().for_each(|event| self.give(event));
+        }
+    }
+}
+
+impl<'a> Speaker<'a> {
+    /// A runner whose sequence 0 is empty.
+    pub fn new(runner: Box<dyn Runner + 'a>, tokenizer: Tokenizer, sampler: Sampler) -> Speaker<'a> {
+        Speaker { tokenizer, sampler, runner, fed: Vec::new(), calls: 0 }
+    }
+
+    /// The runner.
+    pub fn runner(&self) -> &dyn Runner {
+        &*self.runner
+    }
+
+    /// Positions in use.
+    pub fn held(&self) -> usize {
+        self.fed.len()
+    }
+
+    /// The bytes of a generated id that a parser of replies is to see: control tokens only where they mean something to it.
+    fn bytes(&self, style: &Style, id: u32) -> Vec<u8> {
+        let (piece, text) = (self.tokenizer.piece(id), self.tokenizer.token_text(id));
+        match piece.is_empty() && std::str::from_utf8(text).is_ok_and(|text| style.format().has_mark(text)) {
+            true => text.to_vec(),
+            false => piece.to_vec(),
+        }
+    }
+
+    /// Feeds ids up to a last part of at most one step, which is given back with its position; none if it was stopped.
+    fn feed(&mut self, ids: &[u32], stop: &AtomicBool) -> Result<Option<usize>> {
+        let same = ids.iter().zip(&self.fed).take_while(|(a, b)| a == b).count().min(ids.len().saturating_sub(1));
+        let from = self.runner.forget(0, same as u32).min(same);
+        self.fed.truncate(from);
+        let most = self.runner.max_rows().max(1);
+        let head = ids[from..].len().saturating_sub(1) / most * most;
+        let head = &ids[from..from + head];
+        let whole = run_chunks(&mut *self.runner, &rows(head, from, |_| RowOutput::None), stop, &mut |_| Ok(()))?;
+        if !whole {
+            self.fed.truncate(self.runner.forget(0, from as u32).min(from));
+            return Ok(None);
+        }
+        head.iter().for_each(|id| self.sampler.accept(*id));
+        self.fed.extend(head);
+        Ok(Some(self.fed.len()))
+    }
+
+    /// Writes the answer to a prompt whose ids are `ids`. `on_event` sees it come.
+    ///
+    /// # Errors
+    /// A prompt that is empty or leaves no room; a failing runner; `on_event`'s own.
+    pub fn answer(
+        &mut self,
+        style: &Style,
+        (prompt, mut ids): (&Prompt, Vec<u32>),
+        asked: &Asked<'_>,
+        on_event: &mut dyn FnMut(&Event) -> Result<()>,
+    ) -> Result<Answer> {
+        let n_ctx = self.runner.n_ctx();
+        check_ids(&ids, self.runner.n_vocab())?;
+        if self.runner.answers_from().is_some() {
+            return Err(Error::Request(
+                "a conversation: expected a model that continues texts, found one that answers a source".into(),
+            ));
+        }
+        if ids.is_empty() {
+            return Err(Error::Request("the template made an empty prompt".into()));
+        }
+        let stops = asked.stops.iter().cloned().chain(style.stop().map(str::to_string));
+        let mut draft = Draft {
+            parser: Parser::new(style.format(), style.tools.as_ref(), &prompt.text),
+            stops: Stops::new(stops),
+            message: Message::new("assistant", ""),
+            calls: Vec::new(),
+            on_event,
+            failed: None,
+            stopped: false,
+        };
+        let close = style.format().end_of_reasoning().unwrap_or_default();
+        let close_ids = self.tokenizer.encode(&close, false, true)?;
+        if asked.budget == Some(0) && draft.parser.is_reasoning() {
+            ids.extend(&close_ids);
+            draft.push(close.as_bytes());
+        }
+        if ids.len() >= n_ctx {
+            return Err(Error::Request(format!(
+                "the prompt needs {} positions and one to answer, the context has {n_ctx}",
+                ids.len()
+            )));
+        }
+        let (total, begun) = (ids.len(), Instant::now());
+        let before = self.fed.iter().zip(&ids).take_while(|(a, b)| a == b).count().min(total - 1);
+        let Some(mut start) = self.feed(&ids, asked.stop)? else {
+            let ms = (begun.elapsed().as_secs_f64() * 1e3, 0.0);
+            let (message, held) = (draft.message, self.fed.len());
+            return Ok(Answer { message, end: End::Interrupted, fed: (0, total), generated: 0, ms, held, shifts: 0 });
+        };
+        let head_ms = begun.elapsed().as_secs_f64() * 1e3;
+        let (mut generated, mut ms, mut shifts, mut thought) = (0usize, (head_ms, 0.0), 0, 0usize);
+        let mut part = ids[start..].to_vec();
+        let end = loop {
+            let halt = AtomicBool::new(false);
+            let over = Cell::new(false);
+            let ended = Cell::new(None);
+            let left = if asked.predict < 0 { -1 } else { asked.predict - generated as i64 };
+            let (stats, out) =
+                self.part(style, (&part, start, left), asked, (&halt, &ended), &mut shifts, &mut |bytes| {
+                    thought += usize::from(draft.parser.is_reasoning());
+                    draft.push(bytes);
+                    over.set(draft.parser.is_reasoning() && asked.budget.is_some_and(|most| thought >= most));
+                    let stop =
+                        over.get() || draft.stopped || draft.failed.is_some() || asked.stop.load(Ordering::Relaxed);
+                    halt.store(stop, Ordering::Relaxed);
+                })?;
+            ms = (ms.0 + if generated == 0 { stats.prompt_ms } else { 0.0 }, ms.1 + stats.generate_ms);
+            generated += stats.generated_tokens;
+            let user = asked.stop.load(Ordering::Relaxed);
+            if over.get() && !user && draft.failed.is_none() && stats.stop != StopReason::ContextFull {
+                draft.push(close.as_bytes());
+                let ids: Vec<u32> = out.into_iter().chain(close_ids.iter().copied()).collect();
+                if ids.len() < n_ctx {
+                    let Some(at) = self.feed(&ids, asked.stop)? else { break End::Interrupted };
+                    (start, part) = (at, ids[at..].to_vec());
+                    continue;
+                }
+                break End::ContextFull;
+            }
+            if let Some(id) = ended.get() {
+                let bytes = self.bytes(style, id);
+                draft.push(&bytes);
+            }
+            break match stats.stop {
+                _ if draft.stopped => End::Text,
+                StopReason::End => End::Turn,
+                StopReason::Limit => End::Limit,
+                StopReason::ContextFull => End::ContextFull,
+                StopReason::Interrupted => End::Interrupted,
+            };
+        };
+        draft.finish();
+        if let Some(error) = draft.failed {
+            return Err(error);
+        }
+        let mut message = draft.message;
+        message.content.truncate(message.content.trim_end().len());
+        message.tool_calls = draft.calls.into_iter().filter(|(_, whole)| *whole).map(|(call, _)| call).collect();
+        for call in message.tool_calls.iter_mut().filter(|call| call.id.is_empty()) {
+            self.calls += 1;
+            call.id = format!("call{:05}", self.calls); // nine letters and digits, as some templates want
+        }
+        Ok(Answer { message, end, fed: (total - before, total), generated, ms, held: self.fed.len(), shifts })
+    }
+
+    /// Generates once. Also gives all ids: those that the runner holds, and the last one if it does not hold it yet.
+    #[allow(clippy::too_many_arguments)]
+    fn part(
+        &mut self,
+        style: &Style,
+        (prompt, start, n_predict): (&[u32], usize, i64),
+        asked: &Asked<'_>,
+        (halt, ended): (&AtomicBool, &Cell<Option<u32>>),
+        shifts: &mut usize,
+        on_bytes: &mut dyn FnMut(&[u8]),
+    ) -> Result<(Stats, Vec<u32>)> {
+        let mut all = std::mem::take(&mut self.fed);
+        let Speaker { tokenizer, runner, sampler, .. } = self;
+        let is_end = |id: u32| {
+            let end = !asked.ignore_ends && (tokenizer.is_end(id) || style.is_end(id));
+            if end {
+                ended.set(Some(id));
+            }
+            end
+        };
+        let request = Request { prompt, start, n_predict, is_end: &is_end, stop: halt, counters: false };
+        let has_mark = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| style.format().has_mark(text));
+        let mut on_token = |id: u32| {
+            let (piece, text) = (tokenizer.piece(id), tokenizer.token_text(id));
+            on_bytes(if piece.is_empty() && has_mark(text) { text } else { piece });
+        };
+        let mut on_shift = |_| *shifts += 1;
+        let stats = generate_on(&mut **runner, &request, &mut all, asked.keep, sampler, &mut on_token, &mut on_shift);
+        // After an error nobody knows what the runner holds.
+        if stats.is_err() {
+            self.runner.forget(0, 0);
+        }
+        let stats = stats?;
+        self.fed = all[..stats.held.min(all.len())].to_vec();
+        Ok((stats, all))
+    }
+}

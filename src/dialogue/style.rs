@@ -1,0 +1,191 @@
+//! How a model's template writes messages, and where its answers end.
+
+use pumex_chat::reply::{Calls, Format};
+use pumex_chat::{ArgumentForm, Json, Prompt, Request, Template};
+
+use super::message::Message;
+use crate::text::Tokenizer;
+use crate::{Error, Result};
+
+/// A template beside the vocabulary that it writes for.
+#[derive(Clone, Debug)]
+pub struct Style {
+    template: Template,
+    format: Format,
+    form: ArgumentForm,
+    bos: String,
+    eos: String,
+    /// Ids that end an answer beside those that the file names.
+    ends: Vec<u32>,
+    /// Text that does, where the template has no token for it.
+    stop: Option<String>,
+    /// Functions that the model may call.
+    pub tools: Option<Json>,
+    /// Further variables of the template.
+    pub variables: Vec<(String, Json)>,
+}
+
+/// How reasoning was switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoReasoning {
+    /// The template has a switch.
+    ByTemplate,
+    /// It has none, so reasoning must be ended as soon as it begins.
+    ByBudget,
+    /// The model does not reason.
+    Never,
+}
+
+impl Style {
+    /// Reads a template's source. `bos` and `eos` are the texts of those tokens.
+    ///
+    /// # Errors
+    /// A source that is no template.
+    pub fn of(source: &str, (bos, eos): (&str, &str), tokenizer: &Tokenizer) -> Result<Style> {
+        let template = Template::parse(source).map_err(|e| Error::Request(e.to_string()))?;
+        let format = Format::of(&template);
+        let form = template.argument_form();
+        let (bos, eos) = (bos.to_string(), eos.to_string());
+        let (ends, stop, tools, variables) = (Vec::new(), None, None, Vec::new());
+        let mut style = Style { template, format, form, bos, eos, ends, stop, tools, variables };
+        style.find_end(tokenizer);
+        Ok(style)
+    }
+
+    /// How replies are written.
+    pub fn format(&self) -> &Format {
+        &self.format
+    }
+
+    /// Text that ends an answer, where no token does.
+    pub fn stop(&self) -> Option<&str> {
+        self.stop.as_deref()
+    }
+
+    /// Whether an id ends an answer, by what the template writes behind one.
+    pub fn is_end(&self, id: u32) -> bool {
+        self.ends.contains(&id)
+    }
+
+    /// Finds what stands between an answer and the next question.
+    fn find_end(&mut self, tokenizer: &Tokenizer) {
+        const ANSWER: &str = "Pumexanswer";
+        const QUESTION: &str = "Pumexquestion";
+        if matches!(self.format.calls, Calls::Harmony) {
+            return; // its ends of messages are not ends of answers; those are known by name
+        }
+        let talk = [Message::new("user", "u"), Message::new("assistant", ANSWER), Message::new("user", QUESTION)];
+        let Ok(prompt) = self.rendered(&talk, false) else { return };
+        let between = prompt.text.split_once(ANSWER).and_then(|(_, rest)| rest.split_once(QUESTION));
+        let Some((between, _)) = between else { return };
+        let Ok(ids) = tokenizer.encode(between, false, true) else { return };
+        let special = |id: &&u32| {
+            let text = String::from_utf8_lossy(tokenizer.token_text(**id));
+            let looks = text.len() > 2 && text.starts_with('<') && text.ends_with('>');
+            (tokenizer.piece(**id).is_empty() || looks) && !self.format.has_mark(&text)
+        };
+        match ids.iter().find(special) {
+            Some(id) => self.ends = vec![*id],
+            None => self.stop = Some(between.trim_end().to_string()).filter(|text| text.trim().len() > 1),
+        }
+    }
+
+    fn rendered(&self, messages: &[Message], generation: bool) -> Result<Prompt> {
+        let mut request = Request::new(Json::Array(messages.iter().map(Message::json).collect()));
+        request.bring_arguments(self.form);
+        request.add_generation_prompt = generation;
+        request.tools.clone_from(&self.tools);
+        request.variables.clone_from(&self.variables);
+        (request.bos, request.eos) = (self.bos.clone(), self.eos.clone());
+        self.template.render(&request).map_err(|e| Error::Request(e.to_string()))
+    }
+
+    /// The prompt for an answer to messages. A template that refuses system messages gets that text before the first question.
+    ///
+    /// # Errors
+    /// The template's own.
+    pub fn prompt(&self, messages: &[Message]) -> Result<Prompt> {
+        let whole = self.rendered(messages, true);
+        match messages {
+            [system, user, rest @ ..] if whole.is_err() && system.role == "system" && user.role == "user" => {
+                let first = Message::new("user", format!("{}\n\n{}", system.content, user.content));
+                let merged: Vec<Message> = std::iter::once(first).chain(rest.iter().cloned()).collect();
+                self.rendered(&merged, true).or(whole)
+            }
+            _ => whole,
+        }
+    }
+
+    /// The ids of a prompt: special tokens are read only where the template wrote them.
+    ///
+    /// # Errors
+    /// As for [`Tokenizer::encode`].
+    pub fn ids(&self, tokenizer: &Tokenizer, prompt: &Prompt) -> Result<Vec<u32>> {
+        tokenizer.encode_marked(&prompt.text, &|range| prompt.is_own(range), tokenizer.add_bos())
+    }
+
+    /// How many ids stand before the first question: what stays when a context is full.
+    pub fn kept(&self, tokenizer: &Tokenizer, messages: &[Message]) -> usize {
+        let system: Vec<Message> = messages.first().filter(|m| m.role == "system").cloned().into_iter().collect();
+        let ids = |text: &str| {
+            let talk: Vec<Message> = system.iter().cloned().chain([Message::new("user", text)]).collect();
+            self.prompt(&talk).and_then(|prompt| self.ids(tokenizer, &prompt)).unwrap_or_default()
+        };
+        ids("a").iter().zip(&ids("b")).take_while(|(a, b)| a == b).count()
+    }
+
+    /// Sets a variable of the template, unless it is set.
+    fn set(&mut self, name: &str, value: Json) {
+        if !self.variables.iter().any(|(known, _)| known == name) {
+            self.variables.push((name.to_string(), value));
+        }
+    }
+
+    /// Asks the template for answers without reasoning.
+    pub fn without_reasoning(&mut self) -> NoReasoning {
+        let source = self.template.source().to_string();
+        if self.format.end_of_reasoning().is_none() {
+            return NoReasoning::Never;
+        }
+        let switches = ["enable_thinking", "thinking"].into_iter().filter(|name| has_word(&source, name));
+        let switches: Vec<&str> = switches.collect();
+        switches.iter().for_each(|name| self.set(name, Json::Bool(false)));
+        if has_word(&source, "thinking_budget") {
+            self.set("thinking_budget", Json::Int(0));
+        }
+        let effort = has_word(&source, "reasoning_effort");
+        if effort {
+            let none = source.contains("'none'") || source.contains("\"none\"");
+            self.set("reasoning_effort", Json::Str(if none { "none" } else { "low" }.to_string()));
+        }
+        let switched = effort || switches.contains(&"enable_thinking") || has_word(&source, "thinking is defined");
+        if switched {
+            NoReasoning::ByTemplate
+        } else {
+            NoReasoning::ByBudget
+        }
+    }
+
+    /// Asks the template for reasoning, where it has a switch.
+    pub fn with_reasoning(&mut self) {
+        let source = self.template.source().to_string();
+        for name in ["enable_thinking", "thinking"].into_iter().filter(|name| has_word(&source, name)) {
+            self.set(name, Json::Bool(true));
+        }
+    }
+
+    /// Takes back what [`Style::without_reasoning`] and [`Style::with_reasoning`] set; variables in `given` stay.
+    pub fn usual_reasoning(&mut self, given: &[(String, Json)]) {
+        const NAMES: [&str; 4] = ["enable_thinking", "thinking", "thinking_budget", "reasoning_effort"];
+        let own = |name: &str| given.iter().any(|(known, _)| known == name);
+        self.variables.retain(|(name, _)| !NAMES.contains(&name.as_str()) || own(name));
+    }
+}
+
+/// Whether a word stands in a text, and not as part of a longer one or behind a dot.
+fn has_word(text: &str, word: &str) -> bool {
+    let part = |c: char| c == '_' || c.is_alphanumeric();
+    text.match_indices(word).any(|(at, _)| {
+        !text[..at].ends_with(|c: char| part(c) || c == '.') && !text[at + word.len()..].starts_with(part)
+    })
+}

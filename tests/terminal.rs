@@ -1,0 +1,361 @@
+//! Conversations on a terminal and over pipes: the built program with an instruct model made of the demo model.
+
+mod screen;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use crate::util;
+use pumex::gguf::{write, Gguf, Value};
+use screen::Terminal;
+
+#[path = "../src/cli/chat/commands.rs"]
+mod commands;
+#[path = "../src/cli/chat/compose.rs"]
+mod compose;
+#[path = "../src/cli/chat/settings.rs"]
+mod settings;
+
+use commands::Command as Slash;
+
+const PLAIN: &str = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}\
+                     {% if add_generation_prompt %}assistant:{% endif %}";
+/// The prompt opens a block of reasoning, which earlier turns do not keep.
+const THINKS: &str = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}\
+                      {% if add_generation_prompt %}assistant:<think>{% if enable_thinking is false %}\n</think>\n{% endif %}{% endif %}";
+
+/// The demo model with a chat template, in a file that only this process writes.
+fn model(name: &str, template: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("pumex-terminal-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(format!("{name}.gguf"));
+    let demo = Gguf::open(&util::demo_path()).unwrap();
+    let template = Value::Str(template.as_bytes().to_vec());
+    let meta = demo.meta().iter().chain([("tokenizer.chat_template", &template)]);
+    let entry = |t: &pumex::gguf::Tensor| write::Entry {
+        name: t.name.clone(),
+        dims: t.dims.clone(),
+        type_id: t.type_id,
+        len_bytes: demo.data(t).len() as u64,
+    };
+    let entries: Vec<_> = demo.tensors().iter().map(entry).collect();
+    let mut bytes = write::header(meta, &entries, 32);
+    for tensor in demo.tensors() {
+        bytes.extend(demo.data(tensor));
+        bytes.resize(bytes.len().next_multiple_of(32), 0);
+    }
+    // Tests run beside each other: the file must never be half there.
+    let part = folder.join(format!("{name}.{:?}.part", std::thread::current().id()));
+    std::fs::write(&part, bytes).unwrap();
+    std::fs::rename(&part, &path).unwrap();
+    path
+}
+
+fn args(model: &std::path::Path, more: &[&str]) -> Vec<String> {
+    let usual = ["run", "--device", "cpu", "--temp", "0", "-c", "256", "-n", "8", "-m", model.to_str().unwrap()];
+    usual.iter().chain(more).map(|a| a.to_string()).collect()
+}
+
+/// A conversation on a terminal of its own, with its state in a folder of its own.
+fn terminal(name: &str, model: &std::path::Path, more: &[&str]) -> Terminal {
+    let state = std::env::temp_dir().join(format!("pumex-terminal-{}/state-{name}", std::process::id()));
+    let mut terminal = Terminal::start(&args(model, more), &state);
+    terminal.wait("> ");
+    terminal
+}
+
+fn piped(args: &[String], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
+    command.args(args).env_remove("RUST_LOG").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // It may end before it read all.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn what_a_script_asks_for_is_continued_as_it_is() {
+    let with = model("plain", PLAIN);
+    let without = util::demo_path();
+    let raw = ["-p", "And it came to pass", "--no-display-prompt"];
+    let [a, b] = [&with, &without].map(|m| piped(&args(m, &raw), ""));
+    assert_eq!((a.status.code(), text(&a.stdout)), (Some(0), text(&b.stdout)));
+    assert!(text(&a.stdout).starts_with(", when the"), "{:?}", text(&a.stdout));
+    let no = piped(&args(&with, &["-no-cnv", "--no-display-prompt"]), "And it came to pass");
+    assert_eq!(text(&no.stdout), text(&a.stdout));
+    // One turn of a model without template is a prompt, too.
+    let single = piped(&args(&without, &["-st", "-p", "And it came to pass", "--no-display-prompt"]), "");
+    assert_eq!(text(&single.stdout), text(&a.stdout));
+    let asked = piped(&args(&without, &["-cnv"]), "hi\n");
+    assert_eq!((asked.status.code(), text(&asked.stdout)), (Some(1), ""));
+    assert!(text(&asked.stderr).contains("no chat template"));
+}
+
+#[test]
+fn one_turn_over_pipes_is_what_the_template_makes_of_it() {
+    let file = model("plain", PLAIN);
+    let one = piped(&args(&file, &["-st", "-p", "who came to pass?"]), "");
+    assert_eq!(one.status.code(), Some(0), "{}", text(&one.stderr));
+    let prompt = "user: who came to pass?\nassistant:";
+    let raw = piped(&args(&file, &["-p", prompt, "--no-display-prompt", "-no-cnv"]), "");
+    assert_eq!(text(&one.stdout).trim(), text(&raw.stdout).split("\nuser:").next().unwrap().trim());
+    assert!(!text(&one.stderr).contains('\u{1b}'), "no colours: {:?}", text(&one.stderr));
+    assert!(text(&one.stderr).contains(" t/s; context "), "{}", text(&one.stderr));
+    let from_pipe = piped(&args(&file, &["-st"]), "who came to pass?\n");
+    assert_eq!(from_pipe.stdout, one.stdout);
+    let json = piped(&args(&file, &["-st", "--json", "-sys", "be short", "-p", "who came to pass?"]), "");
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&json["message"]["role"], &json["generated_tokens"]), (&"assistant".into(), &8.into()));
+}
+
+#[test]
+fn lines_of_a_pipe_are_turns_and_commands() {
+    let file = model("plain", PLAIN);
+    let both = piped(
+        &args(&file, &["-cnv"]),
+        "who came \\\nto pass?\n/frobnicate\n/tokens\n\"\"\"\nand\nthen\n\"\"\"\n/set temp warm\n",
+    );
+    assert_eq!(both.status.code(), Some(0), "{}", text(&both.stderr));
+    let said = text(&both.stderr);
+    assert!(said.contains("no command /frobnicate: there are /help /clear"), "{said}");
+    assert!(said.contains("in 1 turns"), "{said}");
+    assert!(said.contains("temp: expected a value"), "{said}");
+    assert_eq!(said.matches(" t/s; context ").count(), 2, "{said}");
+    assert!(!said.contains("> "), "no prompts where nobody types: {said}");
+}
+
+#[test]
+fn reasoning_is_cut_off_at_its_budget_and_is_no_part_of_the_answer() {
+    let file = model("thinks", THINKS);
+    let answer = |more: &[&str]| {
+        let out = piped(&args(&file, &[&["-st", "--json", "-p", "who came to pass?"], more].concat()), "");
+        let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        (json, text(&out.stderr).to_string())
+    };
+    let (all, _) = answer(&[]);
+    assert!(all["message"]["reasoning_content"].is_string() && all["message"]["content"] == "", "{all}");
+    let (some, _) = answer(&["--reasoning-budget", "3", "-n", "12"]);
+    let (thought, whole) = (&some["message"]["reasoning_content"], &all["message"]["reasoning_content"]);
+    assert!(whole.as_str().unwrap().starts_with(thought.as_str().unwrap()) && thought != whole, "{some}");
+    assert_ne!(some["message"]["content"], "", "{some}");
+    assert_eq!(some["generated_tokens"], 12, "{some}");
+    for none in [&["--reasoning-budget", "0"][..], &["--reasoning", "off"]] {
+        let (none, _) = answer(none);
+        assert!(none["message"]["reasoning_content"].is_null() && none["message"]["content"] != "", "{none}");
+    }
+}
+
+#[test]
+fn a_full_context_ends_an_answer_or_goes_on_and_drops_old_turns() {
+    let file = model("plain", PLAIN);
+    let small = |more: &[&str], input: &str| {
+        let out = piped(&args(&file, &[&["-c", "64", "--ignore-eos"], more].concat()), input);
+        (text(&out.stdout).to_string(), text(&out.stderr).to_string(), out.status.code())
+    };
+    let (_, said, code) = small(&["-no-cnv", "-n", "-1"], "And it came");
+    assert!(code == Some(0) && said.contains("the context of 64 tokens is full: -c N"), "{said}");
+    let (long, said, code) = small(&["-no-cnv", "-n", "200", "--context-shift", "--keep", "2"], "And it came");
+    assert!(code == Some(0) && long.len() > 400 && said.contains("generated: 200 tokens"), "{said}");
+    let many = "tell me of the people of the land and of the king\n".repeat(6);
+    let (_, said, code) = small(&["-cnv"], &many);
+    assert!(code == Some(0) && said.contains("no longer sees the oldest"), "{said}");
+    let (_, said, code) = small(&["-cnv", "--no-context-shift"], &many);
+    assert!(code == Some(0) && said.contains("/undo, /clear, or start with -c"), "{said}");
+    let (answer, said, code) = small(&["-cnv", "--context-shift", "-n", "150"], "tell me\n");
+    assert!(code == Some(0) && answer.len() > 200 && said.contains("the context was full"), "{said}");
+    let (_, said, code) = small(&["-st", "-p", &many], "");
+    assert!(code == Some(1) && said.contains("the conversation needs"), "{said}");
+}
+
+#[test]
+fn hostile_files_are_refused_in_one_line() {
+    let file = model("plain", PLAIN);
+    let folder = file.parent().unwrap();
+    let deep = folder.join("deep.json");
+    std::fs::write(&deep, "[".repeat(1 << 20)).unwrap();
+    let out = piped(&args(&file, &["-cnv", "--tools", deep.to_str().unwrap()]), "");
+    assert_eq!((out.status.code(), text(&out.stderr).lines().count()), (Some(1), 1), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("deep.json: bad_tools: "), "{}", text(&out.stderr));
+    let out = piped(&args(&file, &["-cnv"]), &format!("/load {}\n/read {}x\n", deep.display(), deep.display()));
+    assert!(text(&out.stderr).contains("deep.json: not_a_conversation: "), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("deep.jsonx: "), "{}", text(&out.stderr));
+    for bad in
+        [["--reasoning", "loud"], ["--reasoning-budget", "-2"], ["--color", "pink"], ["--chat-template-kwargs", "[]"]]
+    {
+        assert_eq!(piped(&args(&file, &[&["-cnv"], &bad[..]].concat()), "").status.code(), Some(2), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_closed_stdout_ends_the_conversation() {
+    let file = model("plain", PLAIN);
+    let line = format!(
+        "printf 'tell me\\nmore\\n' | {} {} | head -c 0",
+        env!("CARGO_BIN_EXE_pumex"),
+        args(&file, &["-cnv"]).join(" ")
+    );
+    let out = Command::new("sh").args(["-c", &line]).env_remove("RUST_LOG").output().unwrap();
+    assert!(text(&out.stderr).contains("error: stdout: "), "{}", text(&out.stderr));
+    assert!(!text(&out.stderr).contains("panicked"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn a_terminal_gets_a_conversation_and_ctrl_d_leaves() {
+    let file = model("plain", PLAIN);
+    let mut t = terminal("talk", &file, &[]);
+    assert!(t.seen().contains("plain.gguf on CPU") || t.seen().contains("/help lists commands"), "{}", t.seen());
+    t.send("who came to pass?\r");
+    t.wait(" of 256]");
+    t.wait("> ");
+    t.send("/he\t\r");
+    t.wait("/regen");
+    t.wait("> ");
+    t.send("/nonsense\r");
+    t.wait("no command /nonsense");
+    t.wait("> ");
+    t.send("/undo\r");
+    t.wait("taken back: who came");
+    t.wait("> ");
+    t.resize(20, 40);
+    t.send("a\\\rb\r");
+    t.wait(" of 256]");
+    t.wait("> ");
+    t.send("/set temp 0.5\r");
+    t.wait("> ");
+    t.send("/set temp\r");
+    t.wait("0.5");
+    t.wait("> ");
+    t.send("\u{4}");
+    assert_eq!(t.end(), Some(0));
+}
+
+#[test]
+fn ctrl_c_stops_the_answer_and_not_the_program() {
+    let file = model("plain", PLAIN);
+    let mut t = terminal("stop", &file, &["-n", "100000", "--ignore-eos", "-c", "0", "--context-shift"]);
+    t.send("tell me of the king\r");
+    t.wait("king");
+    t.wait_for_more(400);
+    t.send("\u{3}");
+    t.wait("[stopped]");
+    t.wait("> ");
+    t.send("half a line\u{3}");
+    t.wait("> ");
+    assert!(!t.seen().contains("Ctrl-C once more"), "{}", t.seen());
+    t.send("\u{3}");
+    t.wait("Ctrl-C once more");
+    t.wait("> ");
+    t.send("\u{3}");
+    assert_eq!(t.end(), Some(130));
+}
+
+#[test]
+fn history_stays_and_can_be_switched_off() {
+    let file = model("plain", PLAIN);
+    let mut t = terminal("history", &file, &[]);
+    t.send("/tokens\r");
+    t.wait("0 of 256");
+    t.wait("> ");
+    t.send("/exit\r");
+    assert_eq!(t.end(), Some(0));
+    let mut t = terminal("history", &file, &[]);
+    t.send("\u{1b}[A\u{1b}[A\r");
+    t.wait("0 of 256");
+    t.wait("> ");
+    t.send("\u{4}");
+    assert_eq!(t.end(), Some(0));
+    let mut t = terminal("history", &file, &["--no-history"]);
+    t.send("\u{1b}[A\u{1b}[A/bye\r");
+    assert_eq!(t.end(), Some(0));
+}
+
+#[test]
+fn a_pasted_text_of_100_kb_is_one_message() {
+    let file = model("plain", PLAIN);
+    let mut t = terminal("paste", &file, &[]);
+    let pasted = "in the beginning was a line\n".repeat(100 * 1024 / 28);
+    t.send(&format!("\u{1b}[200~{pasted}\u{1b}[201~"));
+    t.send("\r");
+    // It is far too long for the context, which says that all of it came at once.
+    t.wait("error: the conversation needs ");
+    t.wait("> ");
+    assert_eq!(t.seen().matches("error:").count(), 1);
+    t.send("/tokens\r");
+    t.wait("0 of 256 tokens");
+    t.wait("> ");
+    t.send("\u{4}");
+    assert_eq!(t.end(), Some(0));
+}
+
+#[test]
+fn a_conversation_is_saved_and_loaded() {
+    let file = model("plain", PLAIN);
+    let kept = file.with_file_name("kept.json");
+    let kept = kept.to_str().unwrap();
+    let out = piped(&args(&file, &["-cnv", "-sys", "be good"]), &format!("who came?\n/set top-k 3\n/save {kept}\n"));
+    assert!(text(&out.stderr).contains("3 messages saved"), "{}", text(&out.stderr));
+    let out = piped(&args(&file, &["-cnv"]), &format!("/load {kept}\n/system\n/set top-k\n/regen\n/clear\n/tokens\n"));
+    let said = text(&out.stderr);
+    assert!(
+        said.contains("3 messages loaded") && said.contains("be good") && said.contains("top-k              3"),
+        "{said}"
+    );
+    assert_eq!(said.matches(" t/s; context ").count(), 1, "{said}");
+}
+
+#[test]
+fn commands_are_read_as_the_table_says() {
+    let parse = |text: &str| commands::parse(text);
+    for entry in commands::TABLE {
+        for name in entry.0 {
+            let given = if entry.1.is_empty() { name.to_string() } else { format!("{name} x") };
+            assert!(matches!(parse(&given), Some(Ok(_))), "{given}");
+            assert!(commands::help().contains(name));
+        }
+    }
+    assert_eq!(parse("/set temp 0.5 "), Some(Ok(Slash::Set(Some(("temp".into(), Some("0.5".into())))))));
+    assert_eq!(parse("/system be\nshort"), Some(Ok(Slash::System(Some("be\nshort".into())))));
+    for message in ["hello", " /help", "/etc/passwd is a file", "/", "a /help"] {
+        assert_eq!(parse(message), None, "{message}");
+    }
+    for wrong in ["/save", "/clear all", "/nothing"] {
+        assert!(matches!(parse(wrong), Some(Err(_))), "{wrong}");
+    }
+}
+
+#[test]
+fn lines_go_on_where_they_say_so() {
+    let one = |text: &str| compose::compose(text, false);
+    assert_eq!(one("a"), Some("a".into()));
+    assert_eq!((one("a\\"), one("a\\\nb")), (None, Some("a\nb".into())));
+    assert_eq!((one("\"\"\"a\nb"), one("\"\"\"")), (None, None));
+    assert_eq!((one("\"\"\"\na\nb\n\"\"\""), one("\"\"\"a\"\"\"")), (Some("a\nb".into()), Some("a".into())));
+    assert_eq!((one("a\nb"), one("")), (Some("a\nb".into()), Some("".into())));
+    let many = |text: &str| compose::compose(text, true);
+    assert_eq!((many("a"), many("a\n"), many("a\nb\\")), (None, None, Some("a\nb".into())));
+    assert_eq!((many("/help"), many(" ")), (Some("/help".into()), Some("".into())));
+}
+
+#[test]
+fn settings_take_what_they_show_and_refuse_the_rest() {
+    let mut s = settings::Settings {
+        sampling: pumex::sample::SamplerOptions::default(),
+        predict: -1,
+        reasoning: settings::Reasoning::Auto,
+        budget: -1,
+    };
+    let (before, values) = (s.clone(), s.values().collect::<Vec<_>>());
+    for (name, value) in &values {
+        s.change(name, value).unwrap();
+        assert!(s.change(name, "much").unwrap_err().contains(name));
+        assert!(s.show(Some(name)).unwrap().contains(value));
+    }
+    assert_eq!(s, before);
+    assert!(s.change("volume", "11").unwrap_err().contains("there are temp, "));
+    assert!(s.show(Some("volume")).is_err() && s.show(None).unwrap().lines().count() == values.len());
+}
