@@ -7,6 +7,7 @@ mod bench;
 mod devices;
 mod embed;
 mod explain;
+mod grammar;
 mod imatrix;
 mod input;
 mod inspect;

@@ -29,7 +29,18 @@ fn sources(folders: &[&str], ends: &[&str]) -> Vec<(String, String)> {
 
 fn rust() -> Vec<(String, String)> {
     sources(
-        &["src", "chat/src", "chat/tests", "cpu/src", "quant/src", "quant/tests", "shaders/src", "tools/src", "tests"],
+        &[
+            "src",
+            "chat/src",
+            "chat/tests",
+            "cpu/src",
+            "grammar/src",
+            "quant/src",
+            "quant/tests",
+            "shaders/src",
+            "tools/src",
+            "tests",
+        ],
         &[".rs"],
     )
 }
@@ -139,6 +150,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("exec", &["kernel", "lower", "plan", "policy", "vk"]),
     ("cpu", &["gguf", "plan", "sample", "session", "step"]),
     ("conversation", &["file", "imatrix", "map", "sample", "step"]),
+    ("grammar", &["conversation", "text"]),
     (
         "engine",
         &[
@@ -244,6 +256,7 @@ fn files_of_a_folder_do_not_name_each_other_in_circles() {
 fn crates_below_the_library_know_no_device_and_no_file() {
     let rules: &[(&str, &[&str])] = &[
         ("chat/src/", &["pumex::", "ash::", "std::fs", "std::env", "pumex_"]),
+        ("grammar/src/", &["pumex::", "ash::", "std::env", "pumex_shaders", "pumex_quant"]),
         ("quant/src/", &["pumex::", "ash", "std::fs", "std::env", "pumex_shaders"]),
         ("cpu/src/", &["pumex::", "ash::", "std::env", "pumex_shaders"]),
         ("shaders/src/", &["pumex::", "ash::", "std::fs", "pumex_quant"]),

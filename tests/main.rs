@@ -14,6 +14,7 @@ mod flash;
 mod general;
 mod gguf;
 mod goldens;
+mod grammar;
 mod kernels;
 mod layout;
 mod megakernel;

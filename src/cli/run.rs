@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-use pumex::conversation::{generate, Request, Stats, StopReason};
+use pumex::conversation::{generate_within, Constraint, Request, Stats, StopReason};
 use pumex::gguf::Gguf;
+use pumex::grammar::{self, Constrained, Matcher, Source};
 use pumex::sample::{Sampler, SamplerOptions};
 use pumex::step::Runner;
 use pumex::text::{Stream, Tokenizer};
@@ -30,6 +31,8 @@ pub struct Args {
     engine: EngineArgs,
     #[command(flatten)]
     prompt: PromptArgs,
+    #[command(flatten)]
+    grammar: super::grammar::Args,
     /// Tokens to generate; -1 until the model ends or the context is full
     #[arg(short = 'n', long, value_name = "N", default_value_t = -1)]
     predict: i64,
@@ -100,6 +103,9 @@ struct Session<'a> {
     tokenizer: Tokenizer,
     runner: Box<dyn Runner + 'a>,
     sampler: Sampler,
+    /// Of a reply that has not begun, and the time spent in those of the last.
+    matcher: Option<Matcher>,
+    grammar_ms: f64,
     stop: &'a AtomicBool,
     /// Ids of the sequence that the runner holds, and the one it is still to be fed.
     held: usize,
@@ -110,13 +116,14 @@ struct Session<'a> {
 pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     let begun = Instant::now();
     let prompt = args.prompt.read(!args.no_escape)?;
+    let source = args.grammar.source()?;
     let gguf = session::open(&args.model)?;
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
     session::use_threads(&args.engine);
     // The vocabulary is read while the device opens and takes the weights; what is wrong with it is told first, and
     // before the weights are sent if it is known by then.
-    let ((tokenizer, first), runner) = std::thread::scope(|scope| {
-        let reading = scope.spawn(|| read(&gguf, prompt.as_deref()));
+    let ((tokenizer, first, matcher), runner) = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read(&gguf, prompt.as_deref(), source.as_ref()));
         let joined = |reading: ScopedJoinHandle<'_, _>| reading.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
         let device = session::device(&args.engine);
         let load = |device| session::load_on(&gguf, device, &args.engine, n_ctx, stop);
@@ -132,15 +139,30 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
         _ => Vec::new(),
     };
     let sampler = sampler(&args, banned);
-    let mut session = Session { args: &args, begun, tokenizer, runner, sampler, stop, held: 0, pending: None };
+    let mut session = Session {
+        args: &args,
+        begun,
+        tokenizer,
+        runner,
+        sampler,
+        matcher,
+        grammar_ms: 0.0,
+        stop,
+        held: 0,
+        pending: None,
+    };
     match (prompt, first) {
         (Some(text), Some(ids)) => session.once(&text, ids),
         _ => session.interactive(),
     }
 }
 
-/// The vocabulary, and the prompt's ids if there is a prompt.
-fn read(gguf: &Gguf, prompt: Option<&str>) -> Result<(Tokenizer, Option<Vec<u32>>)> {
+/// The vocabulary, the prompt's ids if there is a prompt, and what replies may be.
+fn read(
+    gguf: &Gguf,
+    prompt: Option<&str>,
+    source: Option<&Source>,
+) -> Result<(Tokenizer, Option<Vec<u32>>, Option<Matcher>)> {
     let begun = Instant::now();
     let tokenizer = Tokenizer::from_gguf(gguf)?;
     tracing::info!("load: tokenizer, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
@@ -148,7 +170,14 @@ fn read(gguf: &Gguf, prompt: Option<&str>) -> Result<(Tokenizer, Option<Vec<u32>
     if first.as_ref().is_some_and(Vec::is_empty) {
         return Err(Error::Request("the prompt is empty: give -p TEXT, -f FILE or a pipe with text".into()));
     }
-    Ok((tokenizer, first))
+    let compiled = |source| {
+        let begun = Instant::now();
+        let matcher = grammar::matcher(&grammar::vocabulary(&tokenizer)?, source)?;
+        tracing::info!("load: grammar, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
+        Ok::<_, Error>(matcher)
+    };
+    let matcher = source.map(compiled).transpose()?;
+    Ok((tokenizer, first, matcher))
 }
 
 fn sampler(args: &Args, banned: Vec<u32>) -> Sampler {
@@ -259,7 +288,10 @@ impl Session<'_> {
             stop,
             counters: self.args.counters,
         };
-        let stats = generate(&mut *self.runner, &request, &mut self.sampler, &mut on_token)?;
+        let mut constrained = self.matcher.clone().map(Constrained::new);
+        let constraint = constrained.as_mut().map(|c| c as &mut dyn Constraint);
+        let stats = generate_within(&mut *self.runner, &request, &mut self.sampler, constraint, &mut on_token)?;
+        self.grammar_ms = constrained.map_or(0.0, |c| c.ms());
         if halted {
             stop.store(false, Ordering::Relaxed);
         }
@@ -303,6 +335,9 @@ impl Session<'_> {
             "seed": self.sampler.seed(),
             "device": self.runner.device(),
         });
+        if self.matcher.is_some() {
+            value["grammar_ms"] = json!(self.grammar_ms);
+        }
         if self.args.counters {
             value["counters"] = json!(stats.per_token);
         }
