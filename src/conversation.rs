@@ -225,13 +225,13 @@ pub fn run_chunks(
 }
 
 /// State of one generation.
-struct Run<'a, 'b> {
+struct Run<'a, 'b, 'c> {
     runner: &'a mut dyn Runner,
     request: &'a Request<'b>,
     /// What an answer begins with, if the prompt is a source.
     first_id: Option<u32>,
     sampler: &'a mut Sampler,
-    constraint: Option<&'a mut dyn Constraint>,
+    constraint: Option<&'c mut dyn Constraint>,
     on_token: &'a mut dyn FnMut(u32),
     limit: usize,
     held: usize,
@@ -243,7 +243,7 @@ struct Run<'a, 'b> {
     per_token: Vec<Counters>,
 }
 
-impl Run<'_, '_> {
+impl Run<'_, '_, '_> {
     fn all(&mut self) -> Result<StopReason> {
         let (mut prompt, mut start) = (self.request.prompt, self.request.start);
         if let Some(first) = &self.first_id {

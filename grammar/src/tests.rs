@@ -108,7 +108,8 @@ fn masks_are_those_of_a_plain_matcher() {
 
 #[test]
 fn a_schema_forces_its_json_and_nothing_special_stands_in_strings() {
-    let schema = r#"{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string"}},"required":["n","s"],"additionalProperties":false}"#;
+    let schema = r#"{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string"}},"required":["n","s"],
+        "additionalProperties":false}"#;
     let mut matcher = vocabulary().matcher(&Source::JsonSchema(schema.to_string())).unwrap();
     assert_eq!(takes(&matcher, r#"{"n": 3,"s":"é\n"}"#), Some(true));
     assert_eq!(takes(&matcher, r#"{"n":true"#), None);
