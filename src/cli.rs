@@ -10,6 +10,7 @@ mod docs;
 mod embed;
 mod explain;
 mod fetch;
+mod grammar;
 mod imatrix;
 mod input;
 mod inspect;

@@ -11,6 +11,7 @@ mod perplexity;
 mod shift;
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::sample::Sampler;
@@ -21,6 +22,22 @@ pub use divergence::{Base, BaseWriter, Divergence, Summary};
 pub use importance::importance;
 pub use perplexity::{perplexity, perplexity_with, Judge, Perplexity, PerplexityOptions};
 pub use shift::{generate_on, shifted};
+
+/// What a text may be, id by id.
+pub trait Constraint {
+    /// Which ids may come next, as [`SampleRequest::allowed`](crate::sample::SampleRequest) has them; at least one.
+    ///
+    /// # Errors
+    /// None may.
+    fn allowed(&mut self) -> Result<Arc<[u32]>>;
+    /// Takes the next id.
+    ///
+    /// # Errors
+    /// One that is not allowed.
+    fn accept(&mut self, id: u32) -> Result<()>;
+    /// Whether nothing may come but an end.
+    fn is_over(&self) -> bool;
+}
 
 /// What to generate.
 pub struct Request<'a> {
@@ -83,6 +100,20 @@ pub fn generate(
     sampler: &mut Sampler,
     on_token: &mut dyn FnMut(u32),
 ) -> Result<Stats> {
+    generate_within(runner, request, sampler, None, on_token)
+}
+
+/// Likewise, a text of a constraint, which has seen nothing of it yet. Where the constraint is over, the text is.
+///
+/// # Errors
+/// As [`generate`]; a constraint that allows nothing: no id is handed out that it does not allow.
+pub fn generate_within(
+    runner: &mut dyn Runner,
+    request: &Request<'_>,
+    sampler: &mut Sampler,
+    constraint: Option<&mut dyn Constraint>,
+    on_token: &mut dyn FnMut(u32),
+) -> Result<Stats> {
     check_ids(request.prompt, runner.n_vocab())?;
     // An answer begins behind its source, with an id of its own.
     let first = runner.answers_from();
@@ -101,6 +132,7 @@ pub fn generate(
         request,
         first_id: first,
         sampler,
+        constraint,
         on_token,
         limit,
         held,
@@ -195,12 +227,13 @@ pub fn run_chunks(
 }
 
 /// State of one generation.
-struct Run<'a, 'b> {
+struct Run<'a, 'b, 'c> {
     runner: &'a mut dyn Runner,
     request: &'a Request<'b>,
     /// What an answer begins with, if the prompt is a source.
     first_id: Option<u32>,
     sampler: &'a mut Sampler,
+    constraint: Option<&'c mut dyn Constraint>,
     on_token: &'a mut dyn FnMut(u32),
     limit: usize,
     held: usize,
@@ -212,7 +245,7 @@ struct Run<'a, 'b> {
     per_token: Vec<Counters>,
 }
 
-impl Run<'_, '_> {
+impl Run<'_, '_, '_> {
     fn all(&mut self) -> Result<StopReason> {
         let (mut prompt, mut start) = (self.request.prompt, self.request.start);
         if let Some(first) = &self.first_id {
@@ -238,6 +271,9 @@ impl Run<'_, '_> {
             self.runner.run(&last, Want::Ids)?;
             self.first = Some(Instant::now());
             return Ok(StopReason::Limit);
+        }
+        if self.constraint.is_some() {
+            return self.sampled(&last);
         }
         if self.sampler.options().is_argmax() {
             return self.ahead(last, false);
@@ -285,9 +321,17 @@ impl Run<'_, '_> {
             if logits.is_empty() {
                 return Err(Error::Request("the runner gave no logits for an output row".into()));
             }
-            let id = self.sampler.sample(&logits).ok_or(Error::nan_logits(0))?;
+            let allowed = self.constraint.as_mut().map(|constraint| constraint.allowed()).transpose()?;
+            let id = self.sampler.sample_of(&logits, allowed).ok_or(Error::nan_logits(0))?;
+            if let Some(constraint) = &mut self.constraint {
+                // Where nothing allowed is possible, what was sampled is not allowed.
+                constraint.accept(id)?;
+            }
             if let Some(stop) = self.hand_out(id) {
                 return Ok(stop);
+            }
+            if self.constraint.as_ref().is_some_and(|constraint| constraint.is_over()) {
+                return Ok(StopReason::End);
             }
             let row = Row { seq: 0, pos: self.held as u32, token: Token::Id(id), output: RowOutput::Logits };
             logits = self.runner.run(&[row], Want::Logits)?.logits;

@@ -14,6 +14,7 @@ pub mod error;
 pub mod exec;
 pub mod file;
 pub mod gguf;
+pub mod grammar;
 pub mod imatrix;
 pub mod kernel;
 pub mod lower;

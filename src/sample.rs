@@ -136,7 +136,17 @@ impl Sampler {
     /// # Panics
     /// When `logits` is empty.
     pub fn sample(&mut self, logits: &[f32]) -> Option<u32> {
-        self.request(false).pick(logits, None, &mut self.candidates)
+        self.sample_of(logits, None)
+    }
+
+    /// Likewise, of the ids that are allowed ([`SampleRequest::allowed`]).
+    ///
+    /// # Panics
+    /// When `logits` is empty.
+    pub fn sample_of(&mut self, logits: &[f32], allowed: Option<Arc<[u32]>>) -> Option<u32> {
+        let mut request = self.request(false);
+        request.allowed = allowed;
+        request.pick(logits, None, &mut self.candidates)
     }
 
     /// Remembers an id (of the prompt, or sampled) for the penalties.

@@ -103,9 +103,8 @@ fn behind_a_full_context_the_text_goes_on_as_one_of_what_stays() {
         let stats = generate_on(
             &mut runner(),
             &request,
-            &mut ids,
-            Some(2),
-            &mut greedy(),
+            (&mut ids, Some(2)),
+            (&mut greedy(), None),
             &mut |id| out.push(id),
             &mut on_shift,
         )

@@ -34,6 +34,7 @@ fn rust() -> Vec<(String, String)> {
             "chat/src",
             "chat/tests",
             "cpu/src",
+            "grammar/src",
             "hub/src",
             "hub/tests",
             "quant/src",
@@ -155,6 +156,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("state", &["file", "gguf", "step"]),
     ("conversation", &["file", "imatrix", "map", "sample", "step"]),
     ("dialogue", &["conversation", "file", "sample", "step", "text"]),
+    ("grammar", &["conversation", "text"]),
     (
         "engine",
         &[
@@ -260,6 +262,7 @@ fn files_of_a_folder_do_not_name_each_other_in_circles() {
 fn crates_below_the_library_know_no_device_and_no_file() {
     let rules: &[(&str, &[&str])] = &[
         ("chat/src/", &["pumex::", "ash::", "std::fs", "std::env", "pumex_"]),
+        ("grammar/src/", &["pumex::", "ash::", "std::env", "pumex_shaders", "pumex_quant"]),
         ("quant/src/", &["pumex::", "ash", "std::fs", "std::env", "pumex_shaders"]),
         ("cpu/src/", &["pumex::", "ash::", "std::env", "pumex_shaders"]),
         ("hub/src/", &["pumex::", "ash::", "std::env", "pumex_"]),

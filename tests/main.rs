@@ -15,6 +15,7 @@ mod flash;
 mod general;
 mod gguf;
 mod goldens;
+mod grammar;
 mod kernels;
 mod layout;
 mod megakernel;

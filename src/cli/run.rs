@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-use pumex::conversation::{generate_on, Request, Stats, StopReason};
+use pumex::conversation::{generate_on, Constraint, Request, Stats, StopReason};
 use pumex::dialogue::Speaker;
 use pumex::gguf::Gguf;
+use pumex::grammar::{self, Constrained, Matcher, Source};
 use pumex::sample::{Sampler, SamplerOptions};
 use pumex::step::Runner;
 use pumex::text::{Stream, Tokenizer};
@@ -31,6 +32,8 @@ pub struct Args {
     engine: EngineArgs,
     #[command(flatten)]
     prompt: PromptArgs,
+    #[command(flatten)]
+    grammar: super::grammar::Args,
     /// Tokens to generate; -1 until the model ends or the context is full
     #[arg(short = 'n', long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_N_PREDICT")]
     predict: i64,
@@ -97,6 +100,9 @@ struct Session<'a> {
     tokenizer: Tokenizer,
     runner: Box<dyn Runner + 'a>,
     sampler: Sampler,
+    /// Of a reply that has not begun, and the time spent in those of the last.
+    matcher: Option<Matcher>,
+    grammar_ms: f64,
     stop: &'a AtomicBool,
     /// Ids of the text so far, and how many of them the runner holds.
     ids: Vec<u32>,
@@ -106,6 +112,7 @@ struct Session<'a> {
 /// Continues the prompt, or what is typed.
 pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     let begun = Instant::now();
+    let source = args.grammar.source()?;
     let gguf = session::open(&args.model)?;
     let opening = chat::opening(&args.chat, &args.prompt, (!args.no_escape, args.json), &gguf)?;
     let prompt = if opening.is_some() { None } else { args.prompt.read(!args.no_escape)? };
@@ -113,8 +120,8 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     session::use_threads(&args.engine);
     // The vocabulary is read while the device opens and takes the weights; what is wrong with it is told first, and
     // before the weights are sent if it is known by then.
-    let ((tokenizer, first), runner) = std::thread::scope(|scope| {
-        let reading = scope.spawn(|| read(&gguf, prompt.as_deref()));
+    let ((tokenizer, first, matcher), runner) = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read(&gguf, prompt.as_deref(), source.as_ref()));
         let joined = |reading: ScopedJoinHandle<'_, _>| reading.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
         let device = session::device(&args.engine);
         let load = |device| session::load_on(&gguf, device, &args.engine, n_ctx, stop);
@@ -142,15 +149,30 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
         };
         return chat::converse(opening, given, Speaker::new(runner, tokenizer, sampler));
     }
-    let mut session = Session { args: &args, begun, tokenizer, runner, sampler, stop, ids: Vec::new(), held: 0 };
+    let mut session = Session {
+        args: &args,
+        begun,
+        tokenizer,
+        runner,
+        sampler,
+        matcher,
+        grammar_ms: 0.0,
+        stop,
+        ids: Vec::new(),
+        held: 0,
+    };
     match (prompt, first) {
         (Some(text), Some(ids)) => session.once(&text, ids),
         _ => session.interactive(),
     }
 }
 
-/// The vocabulary, and the prompt's ids if there is a prompt.
-fn read(gguf: &Gguf, prompt: Option<&str>) -> Result<(Tokenizer, Option<Vec<u32>>)> {
+/// The vocabulary, the prompt's ids if there is a prompt, and what replies may be.
+fn read(
+    gguf: &Gguf,
+    prompt: Option<&str>,
+    source: Option<&Source>,
+) -> Result<(Tokenizer, Option<Vec<u32>>, Option<Matcher>)> {
     let begun = Instant::now();
     let tokenizer = Tokenizer::from_gguf(gguf)?;
     tracing::info!("load: tokenizer, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
@@ -158,7 +180,14 @@ fn read(gguf: &Gguf, prompt: Option<&str>) -> Result<(Tokenizer, Option<Vec<u32>
     if first.as_ref().is_some_and(Vec::is_empty) {
         return Err(Error::Request("the prompt is empty: give -p TEXT, -f FILE or a pipe with text".into()));
     }
-    Ok((tokenizer, first))
+    let compiled = |source| {
+        let begun = Instant::now();
+        let matcher = grammar::matcher(&grammar::vocabulary(&tokenizer)?, source)?;
+        tracing::info!("load: grammar, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
+        Ok::<_, Error>(matcher)
+    };
+    let matcher = source.map(compiled).transpose()?;
+    Ok((tokenizer, first, matcher))
 }
 
 fn sampler(args: &Args, banned: Vec<u32>) -> Sampler {
@@ -272,9 +301,13 @@ impl Session<'_> {
         let bos = usize::from(self.tokenizer.add_bos());
         let keep = self.args.chat.kept(self.held + ids.len(), bos);
         let mut shifted = |n: usize| tracing::info!("context shift: {n} tokens left out");
+        let mut constrained = self.matcher.clone().map(Constrained::new);
+        let constraint = constrained.as_mut().map(|c| c as &mut dyn Constraint);
         let (runner, all) = (&mut *self.runner, &mut self.ids);
         all.truncate(self.held);
-        let stats = generate_on(runner, &request, all, keep, &mut self.sampler, &mut on_token, &mut shifted)?;
+        let chain = (&mut self.sampler, constraint);
+        let stats = generate_on(runner, &request, (all, keep), chain, &mut on_token, &mut shifted)?;
+        self.grammar_ms = constrained.map_or(0.0, |c| c.ms());
         self.held = stats.held.min(self.ids.len());
         if halted {
             stop.store(false, Ordering::Relaxed);
@@ -325,6 +358,9 @@ impl Session<'_> {
             "seed": self.sampler.seed(),
             "device": self.runner.device(),
         });
+        if self.matcher.is_some() {
+            value["grammar_ms"] = json!(self.grammar_ms);
+        }
         if self.args.counters {
             value["counters"] = json!(stats.per_token);
         }

@@ -2,7 +2,7 @@
 //!
 //! Keys are never moved to other positions, so this is right for every kind of layer: windows, recurrent states, any rotation.
 
-use super::{generate, Request, Stats, StopReason};
+use super::{generate_within, Constraint, Request, Stats, StopReason};
 use crate::sample::Sampler;
 use crate::step::Runner;
 use crate::Result;
@@ -13,18 +13,17 @@ pub fn shifted(ids: &[u32], keep: usize) -> Vec<u32> {
     [first, &rest[rest.len().div_ceil(2)..]].concat()
 }
 
-/// As [`generate`], where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of the text, of which
+/// As [`generate_within`], where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of the text, of which
 /// it holds the first [`Stats::held`]. With `keep`, a full context does not stop it: see [`shifted`]. `on_shift` is told how many ids
 /// were left out.
 ///
 /// # Errors
-/// As for [`generate`].
+/// As for [`generate_within`].
 pub fn generate_on(
     runner: &mut dyn Runner,
     request: &Request<'_>,
-    ids: &mut Vec<u32>,
-    keep: Option<usize>,
-    sampler: &mut Sampler,
+    (ids, keep): (&mut Vec<u32>, Option<usize>),
+    (sampler, mut constraint): (&mut Sampler, Option<&mut dyn Constraint>),
     on_token: &mut dyn FnMut(u32),
     on_shift: &mut dyn FnMut(usize),
 ) -> Result<Stats> {
@@ -33,7 +32,8 @@ pub fn generate_on(
     loop {
         let mut out = Vec::new();
         let part = Request { prompt: &prompt, start, n_predict: left, ..*request };
-        let stats = generate(runner, &part, sampler, &mut |id| {
+        let within = constraint.as_mut().map(|c| &mut **c as &mut dyn Constraint);
+        let stats = generate_within(runner, &part, sampler, within, &mut |id| {
             out.push(id);
             on_token(id);
         })?;

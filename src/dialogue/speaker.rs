@@ -331,7 +331,8 @@ impl<'a> Speaker<'a> {
             on_bytes(if piece.is_empty() && has_mark(text) { text } else { piece });
         };
         let mut on_shift = |_| *shifts += 1;
-        let stats = generate_on(&mut **runner, &request, &mut all, asked.keep, sampler, &mut on_token, &mut on_shift);
+        let stats =
+            generate_on(&mut **runner, &request, (&mut all, asked.keep), (sampler, None), &mut on_token, &mut on_shift);
         // After an error nobody knows what the runner holds.
         if stats.is_err() {
             self.runner.forget(0, 0);

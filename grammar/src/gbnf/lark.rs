@@ -1,0 +1,60 @@
+//! Rules and lexemes as text in Lark.
+
+use super::lexemes::Lexemes;
+use super::{Expr, Kind, Rules};
+use std::collections::HashSet;
+use std::fmt::Write;
+
+struct Writer<'a> {
+    rules: &'a Rules,
+    lexemes: &'a Lexemes,
+    out: String,
+    /// Lexemes that were written.
+    done: HashSet<usize>,
+}
+
+/// Writes the grammar down: every rule and every group is a rule, so that nothing is nested.
+pub(super) fn write(rules: &Rules, lexemes: &Lexemes) -> String {
+    let mut w = Writer { rules, lexemes, out: "start: r0\n".to_string(), done: HashSet::new() };
+    for (number, body) in rules.bodies.iter().enumerate().filter(|(number, _)| lexemes.used[*number]) {
+        let name = w.item(body);
+        let _ = writeln!(w.out, "r{number}: {name}");
+    }
+    w.out
+}
+
+impl Writer<'_> {
+    /// Writes what the item needs, and gives what stands for it.
+    fn item(&mut self, expr: &Expr) -> String {
+        let id = expr.id;
+        if let Some(lexeme) = self.lexemes.of.get(&id) {
+            if self.done.insert(id) {
+                let filled = if lexeme.optional { " & /(?s:.)+/" } else { "" };
+                let _ = writeln!(self.out, "T{id}: /{}/{filled}", lexeme.regex);
+            }
+            return if lexeme.optional { format!("T{id}?") } else { format!("T{id}") };
+        }
+        let body = match &expr.kind {
+            Kind::Chars(class) => format!("/{}/", super::lexemes::class_regex(&self.rules.classes[*class])),
+            Kind::Token { id, not: false } => return format!("<[{id}]>"),
+            Kind::Token { id, not: true } => return format!("<[^{id}]>"),
+            Kind::Rule(rule) => return format!("r{rule}"),
+            Kind::Seq(parts) if parts.is_empty() => return "\"\"".to_string(),
+            Kind::Seq(parts) => parts.iter().map(|part| self.item(part)).collect::<Vec<_>>().join(" "),
+            Kind::Alt(parts) => parts.iter().map(|part| self.item(part)).collect::<Vec<_>>().join(" | "),
+            Kind::Repeat(_, _, Some(0)) => return "\"\"".to_string(),
+            Kind::Repeat(part, least, most) => {
+                let inner = self.item(part);
+                let _ = writeln!(self.out, "p{id}: {inner}");
+                match (least, most) {
+                    (0, None) => format!("p{id}*"),
+                    (1, None) => format!("p{id}+"),
+                    (least, None) => format!("p{id}{{{least}}} p{id}*"),
+                    (least, Some(most)) => format!("p{id}{{{least},{most}}}"),
+                }
+            }
+        };
+        let _ = writeln!(self.out, "g{id}: {body}");
+        format!("g{id}")
+    }
+}

@@ -1,0 +1,132 @@
+//! What a grammar is given as, and its compilation.
+
+use crate::{gbnf, Error, Matcher, Result, Vocabulary};
+use llguidance::api::TopLevelGrammar;
+use serde_json::{json, Value};
+use std::sync::Arc;
+
+/// Longest source, bytes.
+const MAX_SOURCE: usize = 256 << 10;
+/// Most values of a schema: compiling takes time quadratic in its properties.
+const MAX_VALUES: usize = 5_000;
+/// Stack of the compiler, which follows rules that name each other by recursion. Only what is used is taken.
+const STACK: usize = 256 << 20;
+/// White space between the marks of a JSON text: bounded, so that a model cannot go on with it for ever.
+const WHITE_SPACE: &str = r"( |\n[ \t]{0,40})?";
+
+/// Text that says what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// llama.cpp's notation; rule `root` is the whole.
+    Gbnf(String),
+    /// A JSON text of a schema.
+    JsonSchema(String),
+    /// Any JSON object.
+    JsonObject,
+    /// A regular expression of the whole.
+    Regex(String),
+    /// Lark as `llguidance` has it; rule `start` is the whole.
+    Lark(String),
+}
+
+impl Source {
+    fn text(&self) -> &str {
+        match self {
+            Source::Gbnf(text) | Source::JsonSchema(text) | Source::Regex(text) | Source::Lark(text) => text,
+            Source::JsonObject => "",
+        }
+    }
+
+    /// Its text.
+    #[cfg(test)]
+    pub(crate) fn text_for_tests(&self) -> &str {
+        self.text()
+    }
+
+    /// What it is, for errors.
+    fn name(&self) -> &'static str {
+        match self {
+            Source::JsonSchema(_) | Source::JsonObject => "JSON schema",
+            Source::Regex(_) => "regular expression",
+            Source::Gbnf(_) | Source::Lark(_) => "grammar",
+        }
+    }
+
+    fn grammar(&self, vocabulary: &Vocabulary) -> Result<TopLevelGrammar> {
+        let len = self.text().len();
+        if len > MAX_SOURCE {
+            let what = format!("{}: expected at most {MAX_SOURCE} bytes, found {len}", self.name());
+            return Err(Error::new(what));
+        }
+        Ok(match self {
+            Source::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text, &|t| vocabulary.token(t))?),
+            Source::JsonSchema(text) => {
+                let schema = serde_json::from_str(text).map_err(|e| Error::new(format!("JSON schema: {e}")))?;
+                let found = values(&schema);
+                if found > MAX_VALUES {
+                    let what = format!("JSON schema: expected at most {MAX_VALUES} values, found {found}");
+                    return Err(Error::new(what));
+                }
+                TopLevelGrammar::from_json_schema(spaced(schema))
+            }
+            Source::JsonObject => TopLevelGrammar::from_json_schema(spaced(json!({"type": "object"}))),
+            Source::Regex(text) => TopLevelGrammar::from_regex(text),
+            Source::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
+        })
+    }
+}
+
+/// Values of a JSON text, whose depth its parser bounded.
+fn values(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(values).sum(),
+        Value::Object(fields) => fields.values().map(values).sum(),
+        _ => 0,
+    }
+}
+
+/// The schema with bounded white space, unless it says how much.
+pub(crate) fn spaced(mut schema: Value) -> Value {
+    if schema == Value::Bool(true) {
+        schema = json!({});
+    }
+    if let Value::Object(fields) = &mut schema {
+        fields.entry("x-guidance").or_insert_with(|| json!({ "whitespace_pattern": WHITE_SPACE }));
+    }
+    schema
+}
+
+impl Vocabulary {
+    /// Compiles a source into a matcher of a new text.
+    ///
+    /// # Errors
+    /// Where the source is wrong; one over the limits; one that allows nothing.
+    pub fn matcher(self: &Arc<Self>, source: &Source) -> Result<Matcher> {
+        let compile = || {
+            let grammar = source.grammar(self)?;
+            let parser = self.factory.create_parser(grammar);
+            let mut matcher = llguidance::Matcher::new(parser);
+            match matcher.get_error() {
+                Some(error) => Err(Error::below(source.name(), &error)),
+                None => {
+                    matcher.compute_mask_or_eos().map_err(|e| {
+                        let error = Error::below(source.name(), &e.to_string());
+                        if matcher.stop_reason() == llguidance::api::StopReason::InternalError
+                            && error.0.contains("NoExtension")
+                        {
+                            Error::new(format!("{}: it allows nothing", source.name()))
+                        } else {
+                            error
+                        }
+                    })?;
+                    Ok(Matcher::new(self.clone(), matcher))
+                }
+            }
+        };
+        let failed = |e: &dyn std::fmt::Display| Error::new(format!("{}: {e}", source.name()));
+        std::thread::scope(|scope| {
+            let run = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, compile);
+            run.map_err(|e| failed(&e))?.join().unwrap_or_else(|_| Err(failed(&"the compiler failed")))
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! Generation under a grammar: a tokenizer's vocabulary for the crate `grammar/`, and one text's matcher for the decoding loops.
+
+use crate::conversation::Constraint;
+use crate::text::Tokenizer;
+use crate::{Error, Result};
+use pumex_grammar::{Error as GrammarError, Piece};
+pub use pumex_grammar::{Matcher, Source, Vocabulary};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn failed(error: GrammarError) -> Error {
+    Error::Request(error.to_string())
+}
+
+/// The tokens of a model. Control tokens are no text: a grammar allows only those that it names, and the ends where it may end.
+///
+/// # Errors
+/// A model without a vocabulary, or with one too large.
+pub fn vocabulary(tokenizer: &Tokenizer) -> Result<Arc<Vocabulary>> {
+    if !tokenizer.has_vocab() {
+        return Err(Error::Request("grammar: the model has no vocabulary".into()));
+    }
+    let n_vocab = tokenizer.n_vocab() as u32;
+    let piece = |id: u32| match (tokenizer.piece(id), tokenizer.token_text(id)) {
+        (_, text) if tokenizer.is_end(id) => Piece::Special(text),
+        ([], []) => Piece::Nothing,
+        ([], text) => Piece::Special(text),
+        (piece, _) => Piece::Text(piece),
+    };
+    let ends: Vec<u32> = (0..n_vocab).filter(|id| tokenizer.is_end(*id)).collect();
+    Vocabulary::new((0..n_vocab).map(piece), &ends).map(Arc::new).map_err(failed)
+}
+
+/// Compiles a source for texts of a vocabulary.
+///
+/// # Errors
+/// A source that is wrong, over the limits, or allows nothing.
+pub fn matcher(vocabulary: &Arc<Vocabulary>, source: &Source) -> Result<Matcher> {
+    vocabulary.matcher(source).map_err(failed)
+}
+
+/// A matcher of one text, and the time spent in it.
+#[derive(Clone)]
+pub struct Constrained {
+    matcher: Matcher,
+    spent: Duration,
+}
+
+impl Constrained {
+    /// For a text that `matcher` has seen the beginning of.
+    pub fn new(matcher: Matcher) -> Constrained {
+        Constrained { matcher, spent: Duration::ZERO }
+    }
+
+    /// Time spent so far, milliseconds.
+    pub fn ms(&self) -> f64 {
+        self.spent.as_secs_f64() * 1e3
+    }
+
+    fn timed<T>(&mut self, f: impl FnOnce(&mut Matcher) -> pumex_grammar::Result<T>) -> Result<T> {
+        let begun = Instant::now();
+        let result = f(&mut self.matcher).map_err(failed);
+        self.spent += begun.elapsed();
+        result
+    }
+}
+
+impl Constraint for Constrained {
+    fn allowed(&mut self) -> Result<Arc<[u32]>> {
+        self.timed(|matcher| matcher.mask().map(Arc::from))
+    }
+
+    fn accept(&mut self, id: u32) -> Result<()> {
+        self.timed(|matcher| matcher.accept(id))
+    }
+
+    fn is_over(&self) -> bool {
+        self.matcher.is_over()
+    }
+}
