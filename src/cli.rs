@@ -2,6 +2,7 @@
 //!
 //! Arguments pass [`argv::rewrite`] first, so llama.cpp's flags work. stdout carries results only.
 
+mod adapters;
 mod argv;
 mod bench;
 mod devices;
@@ -11,6 +12,7 @@ mod imatrix;
 mod input;
 mod inspect;
 mod logits;
+mod merge_lora;
 mod options;
 mod output;
 mod perplexity;
@@ -73,6 +75,8 @@ enum Command {
     Split(quantize::SplitArgs),
     /// Merge a split set into one file
     Merge(quantize::MergeArgs),
+    /// Write a model with LoRA adapters added to its weights
+    MergeLora(merge_lora::Args),
 }
 
 /// How a command ended without an error.
@@ -126,6 +130,7 @@ fn dispatch(command: Command, stop: &Arc<AtomicBool>) -> Result<End> {
         Command::Quantize(args) => quantize::main(&args, stop),
         Command::Split(args) => quantize::split(&args, stop),
         Command::Merge(args) => quantize::merge(&args, stop),
+        Command::MergeLora(args) => merge_lora::main(&args, stop),
     }
 }
 

@@ -17,6 +17,7 @@ use pumex::text::{Stream, Tokenizer};
 use pumex::{Error, Result};
 use serde_json::{json, Value};
 
+use super::adapters::AdapterArgs;
 use super::input::{unescape, PromptArgs};
 use super::options::{EngineArgs, ModelArgs};
 use super::{output, session, End};
@@ -26,6 +27,8 @@ use super::{output, session, End};
 pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    adapters: AdapterArgs,
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
@@ -110,7 +113,7 @@ struct Session<'a> {
 pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     let begun = Instant::now();
     let prompt = args.prompt.read(!args.no_escape)?;
-    let gguf = session::open(&args.model)?;
+    let gguf = args.adapters.attach(session::open(&args.model)?)?;
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
     session::use_threads(&args.engine);
     // The vocabulary is read while the device opens and takes the weights; what is wrong with it is told first, and

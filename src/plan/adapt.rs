@@ -4,8 +4,8 @@
 //! A product `y = x · Wᵀ` gets `t = x · Aᵀ` and `y += t · Bᵀ`; ops that do more with a product than to add it up come apart first.
 
 use super::{
-    Act, Arg, Cols, ExpertsBias, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, Plan, Rows, TopK, Val,
-    ValueInfo, Weight, WeightInfo,
+    Act, Arg, Cols, ExpertsBias, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, Plan, Rows, TopK,
+    Val, ValueInfo, Weight, WeightInfo,
 };
 
 /// Matrices that an op multiplies one input with, for which a pair of matrices of low rank can stand.
