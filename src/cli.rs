@@ -2,6 +2,7 @@
 //!
 //! Arguments pass [`argv::rewrite`] first, so llama.cpp's flags work. stdout carries results only.
 
+mod adapters;
 mod argv;
 mod bench;
 mod chat;
@@ -15,6 +16,7 @@ mod imatrix;
 mod input;
 mod inspect;
 mod logits;
+mod merge_lora;
 mod options;
 mod output;
 mod perplexity;
@@ -77,6 +79,8 @@ enum Command {
     Split(quantize::SplitArgs),
     /// Merge a split set into one file
     Merge(quantize::MergeArgs),
+    /// Write a model with LoRA adapters added to its weights
+    MergeLora(merge_lora::Args),
     /// Print a script that completes commands and flags in a shell
     Completions(docs::CompletionsArgs),
     /// Print the manual page, or write those of all commands
@@ -134,6 +138,7 @@ fn dispatch(command: Command, stop: &Arc<AtomicBool>) -> Result<End> {
         Command::Quantize(args) => quantize::main(&args, stop),
         Command::Split(args) => quantize::split(&args, stop),
         Command::Merge(args) => quantize::merge(&args, stop),
+        Command::MergeLora(args) => merge_lora::main(&args, stop),
         Command::Completions(args) => docs::completions(&args),
         Command::Man(args) => docs::man(&args),
     }

@@ -44,6 +44,8 @@ pub struct Gguf {
     tensors: Vec<Tensor>,
     files: Vec<Bytes>,
     warnings: Vec<String>,
+    /// So many of the last tensors are in no file: see [`Gguf::attach`].
+    attached: usize,
 }
 
 impl Gguf {
@@ -84,6 +86,7 @@ impl Gguf {
             tensors: tensors.into_iter().map(tensor).collect(),
             files: made.into_iter().map(Bytes::Made).collect(),
             warnings: Vec::new(),
+            attached: 0,
         }
     }
 
@@ -96,6 +99,7 @@ impl Gguf {
             tensors: header.tensors,
             files: vec![bytes],
             warnings: header.warnings,
+            attached: 0,
         })
     }
 
@@ -114,14 +118,33 @@ impl Gguf {
         &self.meta
     }
 
-    /// All tensors, in file order.
+    /// All tensors, in file order; those that were attached come last.
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
 
-    /// The tensor of that name.
+    /// The tensors of the file itself.
+    pub fn own_tensors(&self) -> &[Tensor] {
+        &self.tensors[..self.tensors.len() - self.attached]
+    }
+
+    /// The tensor of that name in the file itself.
     pub fn tensor(&self, name: &str) -> Option<&Tensor> {
-        self.tensors.iter().find(|t| t.name == name)
+        self.own_tensors().iter().find(|t| t.name == name)
+    }
+
+    /// Adds a tensor that is in no file, with all of its bytes. The file's own do not change.
+    pub fn attach(&mut self, entry: write::Entry, bytes: Vec<u8>) {
+        let write::Entry { name, dims, type_id, len_bytes } = entry;
+        self.tensors.push(Tensor { name, dims, type_id, len_bytes, file: self.files.len(), start: 0 });
+        self.files.push(Bytes::Made(bytes));
+        self.attached += 1;
+    }
+
+    /// The attached tensor of that name, with its index.
+    pub fn attached(&self, name: &str) -> Option<(usize, &Tensor)> {
+        let own = self.tensors.len() - self.attached;
+        self.tensors.iter().enumerate().skip(own).find(|(_, t)| t.name == name)
     }
 
     /// The bytes of a tensor of this file. Without a file there may be only the first rows, which the others repeat.

@@ -4,6 +4,7 @@
 //! → [`plan`] (ops in order) → [`lower`] and [`exec`] (dispatches, on Vulkan) or [`mod@cpu`] → [`sample`] (next id)
 //! → [`text`] (text again).
 
+pub mod adapter;
 pub mod chat;
 pub mod conversation;
 pub mod cpu;

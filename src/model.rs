@@ -1,5 +1,6 @@
 //! A GGUF file → a checked model: architecture, configuration, every tensor accounted for, and the plan.
 
+pub mod adapted;
 pub mod arch;
 pub mod config;
 pub mod decoder;
@@ -9,7 +10,7 @@ use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::{Error, Result};
 
-/// Builds the plan of the model in `gguf`.
+/// Builds the plan of the model in `gguf`, with what is attached to it.
 ///
 /// # Errors
 /// `unknown_arch`, `bad_hparam` with the key, or all missing, misshapen and unused tensors at once.
@@ -20,5 +21,5 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         let what = format!("general.architecture: expected one of {}, found {name:?}", known.join(", "));
         return Err(Error::file(gguf.path(), "unknown_arch", what));
     };
-    (arch.plan)(gguf)
+    Ok(adapted::with_attached((arch.plan)(gguf)?, gguf))
 }

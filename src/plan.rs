@@ -4,6 +4,7 @@
 //! interpret the same plan. Row counts stay symbolic: a value has one row per row of the step, or one per output row.
 //! This module knows neither files nor devices.
 
+mod adapt;
 mod attention;
 mod builder;
 mod compressed;
@@ -22,6 +23,7 @@ mod split;
 mod state;
 mod streams;
 
+pub use adapt::{Site, SiteKind};
 pub use attention::{AttentionSpec, Extent, Mask, BIAS_REACH};
 pub use builder::Builder;
 pub use compressed::{AttendBlocks, ChooseBlocks, Entries, Pool};
@@ -129,6 +131,9 @@ pub struct Plan {
     pub logits: Val,
     /// Which ops are an encoder's, if it has one.
     pub encoder: Option<Encoder>,
+    /// Of each layer in the plan as a family built it, how many ops there are up to its end, and the residual stream `[n, dim]`; none
+    /// where a layer ends in several values. [`Plan::adapted`] takes them out.
+    pub layer_ends: Vec<(usize, Val)>,
 }
 
 impl Plan {

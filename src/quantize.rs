@@ -45,8 +45,18 @@ pub struct Options {
     pub override_kv: Vec<(String, Value)>,
     /// Layers to leave out.
     pub prune_layers: Vec<usize>,
+    /// What is added to tensors before they are coded again.
+    pub changes: Option<Box<dyn Changes>>,
     /// What goes into each output file.
     pub parts: Parts,
+}
+
+/// Changes of weights.
+pub trait Changes: Sync {
+    /// Whether a tensor changes.
+    fn has(&self, name: &str) -> bool;
+    /// Adds to rows of a tensor, from row `first` of all its matrices on.
+    fn add(&self, name: &str, first: usize, rows: &mut [f32]);
 }
 
 /// How many files to write.
@@ -143,7 +153,8 @@ impl Plan {
                 Some(chooser) => choose(gguf, t, &name, chooser, options)?,
                 None => (None, None),
             };
-            let to = to.filter(|f| f.ggml_id != t.type_id);
+            let changes = options.changes.as_ref().is_some_and(|c| c.has(&t.name));
+            let to = to.or(if changes { find(t.type_id) } else { None }).filter(|f| changes || f.ggml_id != t.type_id);
             if let Some(f) = to {
                 if find(t.type_id).is_none() {
                     let what = format!("tensor {}: expected weights, found {}", t.name, type_name(t.type_id));
@@ -400,6 +411,9 @@ fn tensor(
             let bad = parts.map(|(i, (out, bytes))| {
                 let mut x = vec![0f32; bytes.len() / row_in * cols];
                 from.decode_row(bytes, &mut x);
+                if let Some(changes) = options.changes.as_ref().filter(|c| c.has(&t.name)) {
+                    changes.add(&t.name, index * rows_per_matrix + chunk * rows_per_chunk + i * group, &mut x);
+                }
                 let first = x.iter().position(|x| !x.is_finite());
                 let count = x.iter().filter(|x| !x.is_finite()).count() as u64;
                 x.iter_mut().filter(|x| !x.is_finite()).for_each(|x| *x = 0.0);

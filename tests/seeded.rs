@@ -39,7 +39,7 @@ pub struct Recipe {
 }
 
 /// Numbers from -1 to 1 that look random and depend on the name alone.
-fn noise(name: &str, len: usize) -> impl Iterator<Item = f32> {
+pub fn noise(name: &str, len: usize) -> impl Iterator<Item = f32> {
     let mut state =
         name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     std::iter::repeat_with(move || {

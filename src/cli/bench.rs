@@ -17,6 +17,7 @@ use pumex::step::{Row, RowOutput, Runner, Token};
 use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 
+use super::adapters::AdapterArgs;
 use super::options::{EngineArgs, SourceArgs};
 use super::{output, session, End};
 
@@ -28,6 +29,8 @@ const WARM_UP: Duration = Duration::from_millis(250);
 pub struct Args {
     #[command(flatten)]
     model: SourceArgs,
+    #[command(flatten)]
+    adapters: AdapterArgs,
     #[command(flatten)]
     engine: EngineArgs,
     /// Prompt lengths; 0 skips the test
@@ -83,7 +86,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     if n_ctx == 0 {
         return Err(Error::Usage("nothing to measure: -p and -n are both 0".into()));
     }
-    let gguf = session::open_source(&args.model)?;
+    let gguf = args.adapters.attach(session::open_source(&args.model)?)?;
     let info = engine::model_info(&gguf)?;
     let bos =
         Tokenizer::from_gguf(&gguf).and_then(|t| if t.add_bos() { t.encode("", true, false) } else { Ok(vec![]) });

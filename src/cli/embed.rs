@@ -11,6 +11,7 @@ use pumex::text::Tokenizer;
 use pumex::{model, Error, Result};
 use serde_json::json;
 
+use super::adapters::AdapterArgs;
 use super::input::PromptArgs;
 use super::options::{EngineArgs, ModelArgs};
 use super::{output, session, End};
@@ -44,6 +45,8 @@ fn ids(text: &str) -> std::result::Result<Ids, String> {
 pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    adapters: AdapterArgs,
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
@@ -107,7 +110,7 @@ impl Args {
 
 /// Gives the vectors, or the scores.
 pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
-    let gguf = session::open(&args.model)?;
+    let gguf = args.adapters.attach(session::open(&args.model)?)?;
     let plan = model::plan(&gguf)?;
     let (n_vocab, plan) = (plan.n_ids(), plan.embedding());
     let ahead = plan.looks_ahead();

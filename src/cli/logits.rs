@@ -13,6 +13,7 @@ use pumex::text::Tokenizer;
 use pumex::{model, Error, Result};
 use serde_json::json;
 
+use super::adapters::AdapterArgs;
 use super::input::PromptArgs;
 use super::options::{EngineArgs, ModelArgs};
 use super::{output, session, End};
@@ -22,6 +23,8 @@ use super::{output, session, End};
 pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    adapters: AdapterArgs,
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
@@ -39,7 +42,7 @@ pub struct Args {
 
 /// Writes the file.
 pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
-    let gguf = session::open(&args.model)?;
+    let gguf = args.adapters.attach(session::open(&args.model)?)?;
     let ids = if args.tokens.is_empty() {
         let tokenizer = Tokenizer::from_gguf(&gguf)?;
         tokenizer.encode(&args.prompt.required()?, tokenizer.add_bos(), true)?

@@ -9,6 +9,7 @@ use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 use serde_json::json;
 
+use super::adapters::AdapterArgs;
 use super::input::PromptArgs;
 use super::options::{EngineArgs, ModelArgs};
 use super::{output, session, End};
@@ -18,6 +19,8 @@ use super::{output, session, End};
 pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    adapters: AdapterArgs,
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
@@ -41,7 +44,7 @@ pub struct Args {
 
 /// Scores the text.
 pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
-    let gguf = session::open(&args.model)?;
+    let gguf = args.adapters.attach(session::open(&args.model)?)?;
     let tokenizer = Tokenizer::from_gguf(&gguf)?;
     let add_bos = tokenizer.add_bos();
     let base = match &args.kl_divergence_base {

@@ -304,7 +304,7 @@ fn summary(bytes_in: u64, bytes_out: u64, weights: u64) -> String {
 }
 
 /// Writes the plan with a progress bar, and reports.
-fn convert(
+pub fn convert(
     gguf: &Gguf,
     plan: &Plan,
     options: &Options,

@@ -19,6 +19,7 @@ use pumex::text::{Stream, Tokenizer};
 use pumex::{Error, Result};
 use serde_json::{json, Value};
 
+use super::adapters::AdapterArgs;
 use super::input::{unescape, PromptArgs};
 use super::options::{EngineArgs, ModelArgs};
 use super::{chat, output, session, End};
@@ -28,6 +29,8 @@ use super::{chat, output, session, End};
 pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    adapters: AdapterArgs,
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
@@ -113,7 +116,7 @@ struct Session<'a> {
 pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     let begun = Instant::now();
     let source = args.grammar.source()?;
-    let gguf = session::open(&args.model)?;
+    let gguf = args.adapters.attach(session::open(&args.model)?)?;
     let opening = chat::opening(&args.chat, &args.prompt, (!args.no_escape, args.json), &gguf)?;
     let prompt = if opening.is_some() { None } else { args.prompt.read(!args.no_escape)? };
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);

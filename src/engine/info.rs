@@ -26,8 +26,8 @@ pub struct ModelInfo {
 /// A file without an architecture, or with keys of wrong types.
 pub fn model_info(gguf: &Gguf) -> Result<ModelInfo> {
     let arch = gguf.meta().arch()?.to_string();
-    let n_params: u64 = gguf.tensors().iter().map(|t| t.elements()).sum();
-    let size_bytes = gguf.tensors().iter().map(|t| t.len_bytes).sum();
+    let n_params: u64 = gguf.own_tensors().iter().map(|t| t.elements()).sum();
+    let size_bytes = gguf.own_tensors().iter().map(|t| t.len_bytes).sum();
     let size = match gguf.meta().opt_str("general.size_label")? {
         Some(label) => label.to_string(),
         None if n_params >= 1_000_000_000 => format!("{:.1}B", n_params as f64 / 1e9),

@@ -450,6 +450,7 @@ impl Family {
             }
             x = self.block(&mut p, block, i, (x, &mut first));
             x = block.after.run(&mut p, &self, i, inputs.or(embedded), x);
+            p.layer_ends(x);
         }
         let logits = match self.embeds {
             true => head.embedding(&mut p, &self, blocks.last().and_then(|b| b.output_norm), x),

@@ -29,7 +29,7 @@ impl<'a> Weights<'a> {
         let gguf = self.gguf;
         let (cols, rows) = (dims[0], dims[1..].iter().product());
         let shape = format!("{dims:?}");
-        let Some(index) = gguf.tensors().iter().position(|t| t.name == name) else {
+        let Some(index) = gguf.own_tensors().iter().position(|t| t.name == name) else {
             if !optional {
                 self.problems.push(("missing_tensor", format!("{name}: expected shape {shape}, found no such tensor")));
             }
@@ -65,7 +65,7 @@ impl<'a> Weights<'a> {
     /// As [`Weights::declare`] for a type that is known to be of floats.
     fn declare_any(&mut self, name: &str, dims: &[usize]) -> Weight {
         let gguf = self.gguf;
-        let found = gguf.tensors().iter().enumerate().find(|(_, t)| t.name == name);
+        let found = gguf.own_tensors().iter().enumerate().find(|(_, t)| t.name == name);
         let shaped = found.filter(|(_, t)| t.dims.iter().copied().eq(dims.iter().map(|d| *d as u64)));
         let format = shaped.and_then(|(_, t)| pumex_quant::find(t.type_id));
         let (Some((tensor, t)), Some(format)) = (shaped, format) else { return self.table(name, dims) };
@@ -184,7 +184,7 @@ impl<'a> Weights<'a> {
     pub fn integers(&mut self, name: &str, dims: [usize; 2], below: usize) -> Weight {
         const I32: u32 = 26;
         let gguf = self.gguf;
-        let found = gguf.tensors().iter().enumerate().find(|(_, t)| t.name == name);
+        let found = gguf.own_tensors().iter().enumerate().find(|(_, t)| t.name == name);
         let shaped = found.filter(|(_, t)| t.type_id == I32 && t.dims.iter().copied().eq(dims.map(|d| d as u64)));
         let Some((tensor, t)) = shaped else {
             let found =
@@ -229,7 +229,7 @@ impl<'a> Weights<'a> {
 
     /// Accepts all tensors whose names start so; they are not read.
     pub fn ignore(&mut self, prefix: &str) {
-        let names = self.gguf.tensors().iter().filter(|t| t.name.starts_with(prefix));
+        let names = self.gguf.own_tensors().iter().filter(|t| t.name.starts_with(prefix));
         self.used.extend(names.map(|t| t.name.as_str()));
     }
 
@@ -284,7 +284,7 @@ impl<'a> Weights<'a> {
     /// # Errors
     /// One error that lists every problem.
     pub fn finish(mut self) -> Result<Vec<WeightInfo>> {
-        for t in self.gguf.tensors() {
+        for t in self.gguf.own_tensors() {
             if !self.used.contains(t.name.as_str()) {
                 let what = format!("{}: expected no such tensor in this architecture, found {:?}", t.name, t.dims);
                 self.problems.push(("unknown_tensor", what));

@@ -11,12 +11,13 @@ pub struct Builder {
     values: Vec<ValueInfo>,
     weights: Vec<WeightInfo>,
     encoder: Option<Encoder>,
+    layer_ends: Vec<(usize, Val)>,
 }
 
 impl Builder {
     /// A builder over the weights an architecture declared.
     pub fn new(weights: Vec<WeightInfo>) -> Self {
-        Builder { ops: Vec::new(), values: Vec::new(), weights, encoder: None }
+        Builder { ops: Vec::new(), values: Vec::new(), weights, encoder: None, layer_ends: Vec::new() }
     }
 
     fn value(&mut self, name: &'static str, width: usize, rows: Rows) -> Val {
@@ -126,6 +127,11 @@ impl Builder {
         self.encoder = Some(Encoder { ops: self.ops.len(), rows, start });
     }
 
+    /// Ends a layer, which gives the residual stream `x` `[n, dim]`.
+    pub fn layer_ends(&mut self, x: Val) {
+        self.layer_ends.push((self.ops.len(), x));
+    }
+
     /// Ends the plan: ids from the logits `[w, vocab]`. `layers` says what each layer keeps, `ropes` has the tables that
     /// layers rotate by.
     pub fn finish(
@@ -151,6 +157,7 @@ impl Builder {
             n_ctx_train,
             logits,
             encoder: self.encoder,
+            layer_ends: self.layer_ends,
         }
     }
 }

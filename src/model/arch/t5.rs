@@ -235,6 +235,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
             x = cross.look(&mut p, &s, own + i, x);
         }
         x = l.feed_forward(&mut p, &s, x);
+        p.layer_ends(x);
     }
     let out = p.rms_norm_output(x, decoder.norm, s.c.eps); // [w, dim]
     let logits = p.matmul("logits", out, vec![head]); // [w, vocab]
