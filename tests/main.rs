@@ -21,6 +21,7 @@ mod kernels;
 mod layout;
 mod megakernel;
 mod moe_tiles;
+mod mutations;
 mod offload;
 mod passes;
 mod places;

@@ -67,7 +67,19 @@ fn values_alive_together_never_share_bytes_and_each_layer_has_few_barriers() {
 }
 
 /// Seeded models whose plans differ from all others.
-const SEEDED: [&str; 5] = ["chameleon", "grovemoe", "hrm_text", "minimax-01", "minimax-m3"];
+const SEEDED: [&str; 11] = [
+    "bailingmoe3",
+    "chameleon",
+    "deepseek4",
+    "dots3note",
+    "grovemoe",
+    "hrm_text",
+    "hy_v4",
+    "kimi-k3",
+    "minimax-01",
+    "minimax-m3",
+    "t5",
+];
 
 /// Plans of tiny models of families.
 fn families() -> Vec<(String, Plan)> {

@@ -101,14 +101,19 @@ impl Recipe {
         recipes().into_iter().find(|(n, _)| *n == name).unwrap().1
     }
 
-    /// The model as a file's bytes.
-    pub fn bytes(&self) -> Vec<u8> {
+    /// Its metadata, with whole keys.
+    pub fn meta(&self) -> Vec<(String, Value)> {
         let whole = |key: &str| match key.starts_with("general.") || key.starts_with("tokenizer.") {
             true => key.to_string(),
             false => format!("{}.{key}", self.arch),
         };
         let mut meta = vec![("general.architecture".to_string(), Value::Str(self.arch.clone().into_bytes()))];
         meta.extend(self.keys.iter().map(|(key, json)| (whole(key), value(json))));
+        meta
+    }
+
+    /// Its tensors, one after the other, and their bytes.
+    pub fn tensors(&self) -> (Vec<Entry>, Vec<u8>) {
         let f32_id = pumex_quant::all().find(|f| f.name == "F32").unwrap().ggml_id;
         let is_table = |name: &str| name.contains("tid2eid"); // of integers
         let entry = |(name, dims): (&String, &Vec<u64>)| {
@@ -116,8 +121,7 @@ impl Recipe {
             let type_id = if is_table(&name) { 26 } else { f32_id };
             Entry { name, dims, type_id, len_bytes }
         };
-        let entries: Vec<Entry> = self.tensors.iter().map(entry).collect();
-        let mut bytes = header(meta.iter().map(|(key, value)| (key.as_str(), value)), &entries, ALIGNMENT);
+        let mut bytes = Vec::new();
         for (name, dims) in &self.tensors {
             if is_table(name) {
                 let (experts, used) = (self.keys["expert_count"].as_u64().unwrap(), dims[0]);
@@ -128,6 +132,14 @@ impl Recipe {
             }
             bytes.resize(bytes.len().next_multiple_of(ALIGNMENT as usize), 0);
         }
+        (self.tensors.iter().map(entry).collect(), bytes)
+    }
+
+    /// The model as a file's bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let (meta, (entries, data)) = (self.meta(), self.tensors());
+        let mut bytes = header(meta.iter().map(|(key, value)| (key.as_str(), value)), &entries, ALIGNMENT);
+        bytes.extend(data);
         bytes
     }
 

@@ -226,8 +226,6 @@ pub fn bound(plan: &Plan, name: &str) -> f64 {
         _ if plan.ops.iter().any(gelu) => 1e-7,
         // Their factors of frequencies come down to 0.002, and floats keep four digits of such angles.
         "phi3-dense" | "phimoe-moe" => 1e-8,
-        // Of sections 24, 20, 20, 0 two pairs of each head are in none of the first three; text does not rotate them there.
-        "qwen3vl" | "qwen3vlmoe" | "qwen3tts" | "qwen35" | "qwen35moe" => 2e-8,
         _ => 1e-10,
     }
 }

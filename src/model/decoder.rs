@@ -35,6 +35,7 @@ pub use hyper::Connections;
 pub use lightning::fades;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
+pub use tables::Sections;
 
 use super::config::{Config, Reader, Scaling};
 use super::weights::Weights;
@@ -162,6 +163,8 @@ pub struct Family {
     pub tables: Vec<Table>,
     /// Pairing of rotated elements.
     pub style: RopeStyle,
+    /// Where rows of pictures rotate by several positions: which pairs by which.
+    pub sections: Option<Sections>,
     /// Of rows, and of q and k.
     pub norm: NormKind,
     /// Whether rows are normed before attention and feed-forward block.
@@ -291,6 +294,7 @@ impl Family {
             layers: (0..c.n_layer).map(layer).collect(),
             tables: vec![Table { dims: c.rope_dims, base: c.rope_base, scaling: c.scaling, factors: true }],
             style: RopeStyle::Norm,
+            sections: None,
             norm: NormKind::Rms,
             pre_norms: true,
             post_norms: false,

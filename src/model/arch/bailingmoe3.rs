@@ -18,9 +18,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         return Err(r.bad("kda.safe_gate", "true", false));
     }
     f.recurrent.bound = Some((r.float("kda.gate_lower_bound", None, -1e3, -1e-6)?, 1.0));
-    // Those that see pictures rotate halves, in sections that are one for text.
-    let sections = r.by_layer("rope.dimension_sections", 4, Some(&[0; 4]), 1 << 16)?;
-    if sections[0] > 0 && sections[1] > 0 {
+    // Those that see pictures rotate halves.
+    if f.read_sections(&r, false)? {
         f.style = RopeStyle::Neox;
     }
     f.dense_first(&r)?;

@@ -10,8 +10,8 @@ use crate::Result;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
-    // Those that see pictures rotate halves, in sections that are one for text.
-    if r.by_layer("rope.dimension_sections", 4, Some(&[0; 4]), 1 << 16)?.iter().any(|section| *section > 0) {
+    // Those that see pictures rotate halves.
+    if f.read_sections(&r, false)? {
         f.style = RopeStyle::Neox;
     }
     f.post_norms = true;

@@ -11,6 +11,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     f.qk_norm_after = true;
+    f.read_sections(&r, false)?;
     let alpha = r.factor("rope.scaling.alpha", 0.0)?;
     if alpha > 0.0 {
         let dims = f.c.k_dim as f32;

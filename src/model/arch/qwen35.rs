@@ -10,6 +10,7 @@ use crate::Result;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
+    f.read_sections(&r, true)?;
     super::qwen3next::delta_layers(&mut f, &r)?;
     (f.recurrent.tiled, f.recurrent.scaled, f.ffn_scales) = (true, true, true);
     f.plan(gguf)
