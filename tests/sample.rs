@@ -2,6 +2,7 @@
 //!
 //! The fake runner's next id is a fixed function of the last one, so every text and every loss can be said beforehand.
 
+mod chain;
 mod fake;
 
 use std::sync::atomic::AtomicBool;
