@@ -23,6 +23,7 @@ mod perplexity;
 mod profile;
 mod quantize;
 mod run;
+mod sampling;
 mod session;
 mod template;
 mod tokenize;

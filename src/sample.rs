@@ -1,82 +1,35 @@
 //! The sampler: logits of one row in, one token id out.
 //!
-//! The chain keeps llama.cpp's order and defaults: banned ids, penalties, top-k, top-p, min-p, temperature, seeded
-//! draw. Temperature 0 or below picks the largest logit (the lowest id of equals). The same seed, options and logits
-//! give the same ids; a seed of -1 takes one from the clock.
+//! The chain keeps llama.cpp's steps, order and defaults ([`Step`]): biases and bans, penalties, DRY, top-n-sigma, top-k, typical,
+//! top-p, min-p, XTC, temperature, seeded draw. Mirostat or adaptive-p may stand for the draw. Temperature 0 or below picks the
+//! largest logit (the lowest id of equals). The same seed, options and logits give the same ids; a seed of -1 takes one from the
+//! clock. Each id takes one random number, and a second one after it if there is XTC.
 //!
-//! Each step is a pure function in [`steps`]; [`rng`] is the generator behind the draw. [`Sampler::sample`] runs the chain
-//! here; a [`SampleRequest`] is all that a device needs to do the same.
+//! Each step is a pure function in [`steps`], [`shape`], [`dry`] and [`infill`]; [`choosers`] learn from what they choose; [`rng`] is
+//! the generator behind the draw. [`Sampler::sample`] runs the chain here; a [`SampleRequest`] is all that a device needs to do
+//! the same, unless the chain [needs its sampler](SamplerOptions::needs_sampler).
 
+mod chain;
+pub mod choosers;
+pub mod dry;
+pub mod infill;
+mod logprobs;
+mod options;
 mod request;
 pub mod rng;
+pub mod shape;
 pub mod steps;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use choosers::{Adaptive, Mirostat};
+pub use dry::{Breakers, DryOptions};
+pub use logprobs::{logprobs, Logprobs, MAX_LOGPROBS};
+pub use options::{SamplerOptions, Step};
 pub use request::SampleRequest;
 pub use rng::Rng;
 use steps::Candidate;
-
-/// What the chain does; the defaults are llama.cpp's.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SamplerOptions {
-    /// Divides the logits; 0 or below means greedy.
-    pub temperature: f32,
-    /// Candidates kept by rank; 0 or below keeps all.
-    pub top_k: i32,
-    /// Smallest set of candidates whose probability reaches this; 1 or above keeps all.
-    pub top_p: f32,
-    /// Candidates kept need this share of the best one's probability; 0 keeps all.
-    pub min_p: f32,
-    /// Divides positive and multiplies negative logits of recent ids; 1 is off.
-    pub repeat_penalty: f32,
-    /// How many recent ids the penalties see; 0 none, negative all.
-    pub repeat_last_n: i32,
-    /// Subtracted once per recent occurrence; 0 is off.
-    pub frequency_penalty: f32,
-    /// Subtracted once if the id occurred recently; 0 is off.
-    pub presence_penalty: f32,
-    /// Seed of the draw; -1 takes one from the clock.
-    pub seed: i64,
-    /// Ids that are never sampled (`--ignore-eos` puts the end ids here).
-    pub banned: Vec<u32>,
-}
-
-impl Default for SamplerOptions {
-    fn default() -> Self {
-        SamplerOptions {
-            temperature: 0.8,
-            top_k: 40,
-            top_p: 0.95,
-            min_p: 0.05,
-            repeat_penalty: 1.0,
-            repeat_last_n: 64,
-            frequency_penalty: 0.0,
-            presence_penalty: 0.0,
-            seed: -1,
-            banned: Vec::new(),
-        }
-    }
-}
-
-impl SamplerOptions {
-    /// Whether the largest logit is taken.
-    pub fn is_greedy(&self) -> bool {
-        self.temperature <= 0.0
-    }
-
-    /// Whether recent ids matter.
-    pub fn has_penalties(&self) -> bool {
-        let off = self.repeat_penalty == 1.0 && self.frequency_penalty == 0.0 && self.presence_penalty == 0.0;
-        self.repeat_last_n != 0 && !off
-    }
-
-    /// Whether the id is the plain argmax of the logits.
-    pub fn is_argmax(&self) -> bool {
-        self.is_greedy() && !self.has_penalties() && self.banned.is_empty()
-    }
-}
 
 /// A sampler chain with its recent ids and its generator.
 #[derive(Clone, Debug)]
@@ -86,14 +39,29 @@ pub struct Sampler {
     rng: Rng,
     seed: u64,
     candidates: Vec<Candidate>,
+    mirostat: Mirostat,
+    adaptive: Adaptive,
+    /// Of the id that was sampled last, and of those accepted.
+    noted: Option<Logprobs>,
+    logprobs: Vec<Logprobs>,
 }
 
 impl Sampler {
     /// A fresh chain. A negative seed is replaced by one from the clock, see [`Sampler::seed`].
     pub fn new(options: SamplerOptions) -> Self {
         let seed = u64::try_from(options.seed).unwrap_or_else(|_| rng::seed_from_clock());
-        let (options, recent, rng) = (Arc::new(options), VecDeque::new(), Rng::new(seed));
-        Sampler { options, recent, rng, seed, candidates: Vec::new() }
+        let options = Arc::new(options.settled());
+        Sampler {
+            mirostat: Mirostat::new(&options),
+            adaptive: Adaptive::new(&options),
+            options,
+            recent: VecDeque::new(),
+            rng: Rng::new(seed),
+            seed,
+            candidates: Vec::new(),
+            noted: None,
+            logprobs: Vec::new(),
+        }
     }
 
     /// The seed in use, to repeat a run.
@@ -101,7 +69,7 @@ impl Sampler {
         self.seed
     }
 
-    /// What the chain does.
+    /// What the chain does, [settled](SamplerOptions::settled).
     pub fn options(&self) -> &SamplerOptions {
         &self.options
     }
@@ -146,16 +114,51 @@ impl Sampler {
     pub fn sample_of(&mut self, logits: &[f32], allowed: Option<Arc<[u32]>>) -> Option<u32> {
         let mut request = self.request(false);
         request.allowed = allowed;
-        request.pick(logits, None, &mut self.candidates)
+        let id = match self.options.needs_sampler() {
+            Some(_) => self.choose(logits, &request),
+            None => request.pick(logits, None, &mut self.candidates),
+        }?;
+        self.noted = self.options.logprobs.and_then(|n| logprobs(logits, id, n));
+        Some(id)
     }
 
-    /// Remembers an id (of the prompt, or sampled) for the penalties.
+    /// Runs a chain of which a part is here.
+    fn choose(&mut self, logits: &[f32], request: &SampleRequest) -> Option<u32> {
+        assert!(!logits.is_empty(), "the sampler needs at least one logit");
+        let o = &*self.options;
+        let chance = if o.does(Step::Xtc) { self.rng.unit() } else { 1.0 };
+        let list = &mut self.candidates;
+        if !steps::collect(logits, list) {
+            return None;
+        }
+        if let Some(allowed) = &request.allowed {
+            steps::allow(list, allowed);
+        }
+        let history: &[u32] = if o.does(Step::Dry) { self.recent.make_contiguous() } else { &[] };
+        let recent = || request.recent.iter().copied();
+        Some(match chain::filter(list, o, &recent, history, chance) {
+            Some(best) => best,
+            None if o.mirostat > 0 => self.mirostat.choose(list, o, logits.len(), request.unit),
+            None if o.does(Step::AdaptiveP) => self.adaptive.choose(list, o, request.unit),
+            None => steps::draw(list, request.unit),
+        })
+    }
+
+    /// Remembers an id (of the prompt, or sampled) for the steps that look back.
     pub fn accept(&mut self, id: u32) {
         self.recent.push_back(id);
+        let dry = if self.options.does(Step::Dry) { self.options.dry.last_n as usize } else { 0 };
         if let Ok(limit) = usize::try_from(self.options.repeat_last_n) {
-            while self.recent.len() > limit {
+            while self.recent.len() > limit.max(dry) {
                 self.recent.pop_front();
             }
         }
+        self.adaptive.accept(id, &self.options);
+        self.logprobs.extend(self.noted.take().filter(|noted| noted.id == id));
+    }
+
+    /// The log-probabilities of the ids that were sampled and accepted since the last call, if the options ask for them.
+    pub fn take_logprobs(&mut self) -> Vec<Logprobs> {
+        std::mem::take(&mut self.logprobs)
     }
 }

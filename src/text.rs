@@ -9,6 +9,7 @@ mod bpe;
 mod special;
 mod split;
 mod spm;
+mod stops;
 mod stream;
 mod unigram;
 mod vocab;
@@ -21,6 +22,7 @@ use crate::gguf::Gguf;
 use crate::{Error, Result};
 use special::{Special, Usual};
 use split::{Fragment, Specials};
+pub use stops::{Passed, Stops};
 pub use stream::Stream;
 use vocab::{Kind, Table, Vocab};
 

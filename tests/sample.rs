@@ -2,6 +2,7 @@
 //!
 //! The fake runner's next id is a fixed function of the last one, so every text and every loss can be said beforehand.
 
+mod chain;
 mod fake;
 
 use std::sync::atomic::AtomicBool;
@@ -41,7 +42,7 @@ fn top_p_keeps_the_smallest_set_that_reaches_p() {
     let logits: Vec<f32> = [0.1f32, 0.5, 0.4].iter().map(|p| p.ln()).collect();
     for (p, want) in [(0.49, vec![1]), (0.6, vec![1, 2]), (0.95, vec![1, 2, 0]), (0.0, vec![1])] {
         let mut l = list(&logits);
-        steps::top_p(&mut l, p);
+        steps::top_p(&mut l, p, 0);
         assert_eq!(ids(&l), want, "p = {p}");
     }
 }
@@ -50,9 +51,9 @@ fn top_p_keeps_the_smallest_set_that_reaches_p() {
 fn min_p_compares_with_the_best_candidate() {
     let logits: Vec<f32> = [0.5f32, 0.3, 0.11, 0.09].iter().map(|p| p.ln()).collect();
     let mut l = list(&logits);
-    steps::min_p(&mut l, 0.2);
+    steps::min_p(&mut l, 0.2, 0);
     assert_eq!(ids(&l), [0, 1, 2]);
-    steps::min_p(&mut l, 2.0);
+    steps::min_p(&mut l, 2.0, 0);
     assert_eq!(ids(&l), [0], "the best one always stays");
 }
 

@@ -291,8 +291,8 @@ fn draws_of_the_device_follow_the_chain_s_distribution() {
         let mut list = Vec::new();
         steps::collect(&logits, &mut list);
         steps::top_k(&mut list, options.top_k);
-        steps::top_p(&mut list, options.top_p);
-        steps::min_p(&mut list, options.min_p);
+        steps::top_p(&mut list, options.top_p, 0);
+        steps::min_p(&mut list, options.min_p, 0);
         steps::temperature(&mut list, options.temperature);
         let probabilities = steps::softmax(&list);
         (list, probabilities)

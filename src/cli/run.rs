@@ -13,15 +13,16 @@ use pumex::conversation::{generate_on, Constraint, Request, Stats, StopReason};
 use pumex::dialogue::Speaker;
 use pumex::gguf::Gguf;
 use pumex::grammar::{self, Constrained, Matcher, Source};
-use pumex::sample::{Sampler, SamplerOptions};
+use pumex::sample::{Logprobs, Sampler};
 use pumex::step::Runner;
-use pumex::text::{Stream, Tokenizer};
+use pumex::text::{Stops, Stream, Tokenizer};
 use pumex::{Error, Result};
 use serde_json::{json, Value};
 
 use super::adapters::AdapterArgs;
 use super::input::{unescape, PromptArgs};
 use super::options::{EngineArgs, ModelArgs};
+use super::sampling::SamplingArgs;
 use super::{chat, output, session, End};
 
 /// Options of `run`; defaults are llama.cpp's.
@@ -43,39 +44,11 @@ pub struct Args {
     /// Positions of the context; 0 is the model's
     #[arg(short, long, value_name = "N", default_value_t = 0, env = "LLAMA_ARG_CTX_SIZE")]
     ctx_size: u32,
-    /// Seed of the draw; -1 is random
-    #[arg(short, long, value_name = "N", default_value_t = -1)]
-    seed: i64,
-    /// Temperature; 0 is greedy
-    #[arg(long, value_name = "X", default_value_t = 0.8)]
-    temp: f32,
-    /// Candidates kept; 0 is all
-    #[arg(long, value_name = "N", default_value_t = 40)]
-    top_k: i32,
-    /// Probability kept; 1 is all
-    #[arg(long, value_name = "X", default_value_t = 0.95)]
-    top_p: f32,
-    /// Least share of the best candidate's probability; 0 is off
-    #[arg(long, value_name = "X", default_value_t = 0.05)]
-    min_p: f32,
-    /// Penalty of recent tokens; 1 is off
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    repeat_penalty: f32,
-    /// Recent tokens that penalties see; -1 is all
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    repeat_last_n: i32,
-    /// Penalty of tokens that occurred recently; 0 is off
-    #[arg(long, value_name = "X", default_value_t = 0.0)]
-    presence_penalty: f32,
-    /// Penalty per recent occurrence; 0 is off
-    #[arg(long, value_name = "X", default_value_t = 0.0)]
-    frequency_penalty: f32,
-    /// Stop after this text; may be repeated
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    /// Stop after this text, which is printed; may be repeated
     #[arg(short, long, value_name = "TEXT")]
     reverse_prompt: Vec<String>,
-    /// Never sample an end token
-    #[arg(long)]
-    ignore_eos: bool,
     /// Print only new text
     #[arg(long)]
     no_display_prompt: bool,
@@ -135,18 +108,14 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
             Ok((joined(reading)?, loaded?))
         }
     })?;
-    let banned = match u32::try_from(tokenizer.n_vocab()) {
-        Ok(n) if args.ignore_eos => (0..n).filter(|&id| tokenizer.is_end(id)).collect(),
-        _ => Vec::new(),
-    };
-    let sampler = sampler(&args, banned);
+    let sampler = args.sampling.sampler(&gguf, &tokenizer, !args.no_escape)?;
     if let Some(opening) = opening {
         let given = chat::Given {
             args: &args.chat,
             model: gguf.path().file_name().map_or_else(|| "demo".into(), |name| name.to_string_lossy().into_owned()),
             predict: args.predict,
             stops: &args.reverse_prompt,
-            ignore_ends: args.ignore_eos,
+            ignore_ends: args.sampling.ignore_eos,
             json: args.json,
             stop,
         };
@@ -193,23 +162,6 @@ fn read(
     Ok((tokenizer, first, matcher))
 }
 
-fn sampler(args: &Args, banned: Vec<u32>) -> Sampler {
-    let sampler = Sampler::new(SamplerOptions {
-        temperature: args.temp,
-        top_k: args.top_k,
-        top_p: args.top_p,
-        min_p: args.min_p,
-        repeat_penalty: args.repeat_penalty,
-        repeat_last_n: args.repeat_last_n,
-        frequency_penalty: args.frequency_penalty,
-        presence_penalty: args.presence_penalty,
-        seed: args.seed,
-        banned,
-    });
-    tracing::info!("seed {}", sampler.seed());
-    sampler
-}
-
 impl Session<'_> {
     /// Whether what is typed are sources, which are answered one by one.
     fn answers(&self) -> bool {
@@ -226,7 +178,8 @@ impl Session<'_> {
         let (text, stats) = self.reply(&ids)?;
         let interrupted = stats.stop == StopReason::Interrupted && self.stop.load(Ordering::Relaxed);
         if self.args.json {
-            output::json(&self.report(&text, &stats))?;
+            let report = self.report(&text, &stats);
+            output::json(&report)?;
         } else {
             output::text("\n")?;
             self.summary(&stats);
@@ -271,7 +224,10 @@ impl Session<'_> {
     /// Generates after `ids`; streams the text unless `--json`.
     fn reply(&mut self, ids: &[u32]) -> Result<(String, Stats)> {
         let stream = !self.args.json;
-        let (tokenizer, stop, reverse) = (&self.tokenizer, self.stop, &self.args.reverse_prompt);
+        let (tokenizer, stop) = (&self.tokenizer, self.stop);
+        let escapes = !self.args.no_escape;
+        let reverse = self.args.reverse_prompt.iter().map(|r| if escapes { unescape(r) } else { r.clone() });
+        let mut stops = Stops::new(reverse);
         let mut pieces = Stream::new(tokenizer);
         let mut text = String::new();
         let mut failed = None;
@@ -282,13 +238,15 @@ impl Session<'_> {
             if std::mem::take(&mut first) {
                 tracing::info!("load: first token, {:.0} ms after the start", begun.elapsed().as_secs_f64() * 1e3);
             }
-            let piece = pieces.push(id);
+            let passed = stops.push(&pieces.push(id));
+            let mut piece = passed.text;
+            // As in llama.cpp, the reverse prompt is printed.
+            passed.stop.into_iter().for_each(|stop| piece.push_str(stops.text(stop)));
             if stream && failed.is_none() {
                 failed = output::text(&piece).err();
             }
             text.push_str(&piece);
-            let reversed = !piece.is_empty() && reverse.iter().any(|r| !r.is_empty() && text.ends_with(r.as_str()));
-            if reversed || failed.is_some() {
+            if passed.stop.is_some() || failed.is_some() {
                 halted = true;
                 stop.store(true, Ordering::Relaxed);
             }
@@ -315,7 +273,8 @@ impl Session<'_> {
         if halted {
             stop.store(false, Ordering::Relaxed);
         }
-        let rest = pieces.flush();
+        let mut rest = stops.push(&pieces.flush()).text;
+        rest.push_str(&stops.flush());
         text.push_str(&rest);
         match failed {
             Some(error) => return Err(error),
@@ -325,7 +284,25 @@ impl Session<'_> {
         Ok((text, stats))
     }
 
-    fn summary(&self, stats: &Stats) {
+    /// A token of a listing of log-probabilities.
+    fn listed(&self, id: u32, logprob: f64) -> Value {
+        let bytes = self.tokenizer.piece(id);
+        json!({ "token": String::from_utf8_lossy(bytes), "id": id, "bytes": bytes, "logprob": logprob })
+    }
+
+    /// The log-probabilities of the last reply, a line for each token on stderr.
+    fn list_logprobs(&mut self) {
+        let logprobs = self.sampler.take_logprobs();
+        let one =
+            |id: u32, logprob: f64| format!("{:?} {logprob:.4}", String::from_utf8_lossy(self.tokenizer.piece(id)));
+        for Logprobs { id, logprob, top } in &logprobs {
+            let top: Vec<String> = top.iter().map(|(id, logprob)| one(*id, *logprob)).collect();
+            output::say(format_args!("{}: {}\n", one(*id, *logprob), top.join(", ")));
+        }
+    }
+
+    fn summary(&mut self, stats: &Stats) {
+        self.list_logprobs();
         if stats.stop == StopReason::ContextFull {
             let n_ctx = self.runner.n_ctx();
             output::say(format_args!(
@@ -346,7 +323,7 @@ impl Session<'_> {
         ));
     }
 
-    fn report(&self, text: &str, stats: &Stats) -> Value {
+    fn report(&mut self, text: &str, stats: &Stats) -> Value {
         let reversed = stats.stop == StopReason::Interrupted && !self.stop.load(Ordering::Relaxed);
         let stop = if reversed { json!("reverse_prompt") } else { json!(stats.stop) };
         let mut value = json!({
@@ -366,6 +343,15 @@ impl Session<'_> {
         }
         if self.args.counters {
             value["counters"] = json!(stats.per_token);
+        }
+        if self.args.sampling.logprobs.is_some() {
+            let logprobs = self.sampler.take_logprobs();
+            let one = |l: &Logprobs| {
+                let mut value = self.listed(l.id, l.logprob);
+                value["top"] = l.top.iter().map(|(id, logprob)| self.listed(*id, *logprob)).collect();
+                value
+            };
+            value["logprobs"] = logprobs.iter().map(one).collect();
         }
         value
     }

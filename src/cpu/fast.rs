@@ -250,8 +250,8 @@ impl Runner for Fast<'_> {
         rows.clone_into(&mut self.from_host);
     }
 
-    fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {
-        None
+    fn refuses(&self, chain: &SamplerOptions) -> Option<String> {
+        chain.needs_sampler().map(str::to_string)
     }
 
     fn forget(&mut self, seq: u32, from: u32) -> usize {

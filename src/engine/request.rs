@@ -1,6 +1,6 @@
 //! Sample requests as words of StepParams, for the kernel that samples. Here stands which chains that kernel takes.
 
-use crate::sample::{SampleRequest, SamplerOptions};
+use crate::sample::{SampleRequest, SamplerOptions, Step};
 use crate::step::{Row, RowOutput, Token};
 use crate::{Error, Result};
 use pumex_shaders::block::Block;
@@ -23,6 +23,20 @@ pub fn refusal(o: &SamplerOptions, n_vocab: usize) -> Option<String> {
     let numbers = [o.temperature, o.top_p, o.min_p, o.repeat_penalty, o.frequency_penalty, o.presence_penalty];
     if n_vocab > MAX_VOCAB {
         return Some(format!("a vocabulary of {n_vocab} ids: at most {MAX_VOCAB} are sampled on the device"));
+    }
+    let own = [Step::Penalties, Step::TopK, Step::TopP, Step::MinP, Step::Temperature];
+    let other = |step: &Step| if o.is_greedy() { *step == Step::Dry } else { !own.contains(step) };
+    if let Some(reason) = o.needs_sampler() {
+        return Some(reason.into());
+    }
+    if let Some(step) = o.active().find(other) {
+        return Some(format!("the step {step:?} is the host's"));
+    }
+    let sets = o.top_p < 1.0 || o.min_p > 0.0;
+    if !o.bias.is_empty() || !o.is_greedy() && (!o.keeps_order() || o.dynatemp_range > 0.0 || o.min_keep > 1 && sets) {
+        return Some(
+            "biases, other orders, dynamic temperature and a least number of candidates are the host's".into(),
+        );
     }
     if numbers.iter().any(|x| !x.is_finite()) {
         return Some("an option of the sampler is infinite or no number".into());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::steps::{self, Candidate};
-use super::SamplerOptions;
+use super::{chain, SamplerOptions};
 
 /// Everything but the logits that decides on one row's id.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub struct SampleRequest {
 
 impl SampleRequest {
     /// The id sampled from one row of logits, `[vocab]`, with `unread` as newest of the recent ids; none if a logit is NaN.
-    /// `list` is room to work in.
+    /// `list` is room to work in. A chain that [needs its sampler](SamplerOptions::needs_sampler) goes without what only that has.
     ///
     /// # Panics
     /// When `logits` is empty.
@@ -34,18 +34,10 @@ impl SampleRequest {
         if let Some(allowed) = &self.allowed {
             steps::allow(list, allowed);
         }
-        steps::ban(list, &o.banned);
-        if o.has_penalties() {
-            let recent = self.recent.iter().copied().chain(unread);
-            steps::penalize(list, recent, o.repeat_penalty, o.frequency_penalty, o.presence_penalty);
-        }
-        if o.is_greedy() {
-            return Some(steps::argmax(list));
-        }
-        steps::top_k(list, o.top_k);
-        steps::top_p(list, o.top_p);
-        steps::min_p(list, o.min_p);
-        steps::temperature(list, o.temperature);
-        Some(steps::draw(list, self.unit))
+        let recent = || self.recent.iter().copied().chain(unread);
+        Some(match chain::filter(list, o, &recent, &[], 1.0) {
+            Some(id) => id,
+            None => steps::draw(list, self.unit),
+        })
     }
 }

@@ -22,11 +22,27 @@ pub fn collect(logits: &[f32], list: &mut Vec<Candidate>) -> bool {
     logits.iter().all(|logit| !logit.is_nan())
 }
 
+/// The candidate of an id, at once if the list is still in id order.
+pub(super) fn find(list: &mut [Candidate], id: u32) -> Option<&mut Candidate> {
+    let in_order = list.get(id as usize).is_some_and(|c| c.id == id);
+    let at = if in_order { Some(id as usize) } else { list.iter().position(|c| c.id == id) };
+    at.and_then(|at| list.get_mut(at))
+}
+
 /// Makes ids impossible. `list` is still in id order.
 pub fn ban(list: &mut [Candidate], banned: &[u32]) {
     for &id in banned {
         if let Some(candidate) = list.get_mut(id as usize) {
             candidate.logit = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Adds to ids' logits. `list` is still in id order.
+pub fn bias(list: &mut [Candidate], biases: &[(u32, f32)]) {
+    for &(id, by) in biases {
+        if let Some(candidate) = list.get_mut(id as usize).filter(|c| c.logit > f32::NEG_INFINITY) {
+            candidate.logit += by;
         }
     }
 }
@@ -41,7 +57,7 @@ pub fn allow(list: &mut [Candidate], allowed: &[u32]) {
     }
 }
 
-/// Lowers the logits of `recent` ids. `list` is still in id order.
+/// Lowers the logits of `recent` ids.
 pub fn penalize(list: &mut [Candidate], recent: impl Iterator<Item = u32>, repeat: f32, frequency: f32, presence: f32) {
     if repeat == 1.0 && frequency == 0.0 && presence == 0.0 {
         return;
@@ -51,7 +67,7 @@ pub fn penalize(list: &mut [Candidate], recent: impl Iterator<Item = u32>, repea
         *counts.entry(id).or_default() += 1;
     }
     for (id, count) in counts {
-        let Some(candidate) = list.get_mut(id as usize) else {
+        let Some(candidate) = find(list, id) else {
             continue;
         };
         // Dividing a negative logit would raise it.
@@ -82,8 +98,8 @@ pub fn top_k(list: &mut Vec<Candidate>, k: i32) {
     list.sort_unstable_by(best_first);
 }
 
-/// Keeps the fewest best candidates whose probabilities sum to at least `p`; `p >= 1` keeps all.
-pub fn top_p(list: &mut Vec<Candidate>, p: f32) {
+/// Keeps the fewest best candidates whose probabilities sum to at least `p`, and at least `min_keep`; `p >= 1` keeps all.
+pub fn top_p(list: &mut Vec<Candidate>, p: f32, min_keep: usize) {
     if p >= 1.0 {
         return;
     }
@@ -94,24 +110,36 @@ pub fn top_p(list: &mut Vec<Candidate>, p: f32) {
         sum += probability;
         sum >= f64::from(p)
     });
-    list.truncate(keep.map_or(list.len(), |last| last + 1));
+    list.truncate(keep.map_or(list.len(), |last| (last + 1).max(min_keep)));
 }
 
-/// Keeps candidates with at least `p` times the best one's probability; `p <= 0` keeps all.
-pub fn min_p(list: &mut Vec<Candidate>, p: f32) {
+/// Keeps candidates with at least `p` times the best one's probability, and at least the `min_keep` best; `p <= 0` keeps all.
+pub fn min_p(list: &mut Vec<Candidate>, p: f32, min_keep: usize) {
     if p <= 0.0 {
         return;
     }
     let best = largest(list);
     // At p > 1 nothing would stay, so the best always does.
     let floor = (best + p.ln()).min(best);
-    list.retain(|c| c.logit >= floor);
+    if list.iter().filter(|c| c.logit >= floor).count() < min_keep {
+        top_k(list, i32::try_from(min_keep).unwrap_or(i32::MAX));
+    } else {
+        list.retain(|c| c.logit >= floor);
+    }
 }
 
-/// Divides logits by `t`, which is above 0.
+/// Divides logits by `t`; 0 or below makes all but the best impossible.
 pub fn temperature(list: &mut [Candidate], t: f32) {
+    let best = argmax(list);
+    let most = largest(list);
+    // What would be infinite is counted from the best.
+    let from = if most.is_finite() && t > 0.0 && !(most / t).is_finite() { most } else { 0.0 };
     for candidate in list {
-        candidate.logit /= t;
+        if t > 0.0 {
+            candidate.logit = (candidate.logit - from) / t;
+        } else if candidate.id != best {
+            candidate.logit = f32::NEG_INFINITY;
+        }
     }
 }
 
@@ -131,11 +159,16 @@ pub fn draw(list: &[Candidate], unit: f64) -> u32 {
     last_possible
 }
 
-/// Probabilities of the candidates, in their order; they sum to 1 (all 0 when every candidate is impossible).
+/// Probabilities of the candidates, in their order; they sum to 1 (all 0 when every candidate is impossible). An infinite logit
+/// has it all, that of the first if there are more.
 pub fn softmax(list: &[Candidate]) -> Vec<f64> {
     let best = f64::from(largest(list));
     if best == f64::NEG_INFINITY {
         return vec![0.0; list.len()];
+    }
+    if best == f64::INFINITY {
+        let id = argmax(list);
+        return list.iter().map(|c| if c.id == id { 1.0 } else { 0.0 }).collect();
     }
     let mut out: Vec<f64> = list.iter().map(|c| (f64::from(c.logit) - best).exp()).collect();
     let sum: f64 = out.iter().sum();
@@ -145,10 +178,10 @@ pub fn softmax(list: &[Candidate]) -> Vec<f64> {
     out
 }
 
-fn largest(list: &[Candidate]) -> f32 {
+pub(super) fn largest(list: &[Candidate]) -> f32 {
     list.iter().map(|c| c.logit).fold(f32::NEG_INFINITY, f32::max)
 }
 
-fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
+pub(super) fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
 }

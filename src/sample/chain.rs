@@ -1,0 +1,42 @@
+//! The steps of a chain in its order.
+
+use super::options::Step;
+use super::steps::{self, Candidate};
+use super::{dry, infill, shape, SamplerOptions};
+
+/// Bans, biases and all steps but the draw, on the whole vocabulary in id order. An id if the largest logit is taken. `recent`: what
+/// the penalties see; `history`: what DRY sees; both oldest first. `chance`: XTC's random number, in `[0, 1)`; 1 is never.
+pub(super) fn filter<I: Iterator<Item = u32>>(
+    list: &mut Vec<Candidate>,
+    o: &SamplerOptions,
+    recent: &dyn Fn() -> I,
+    history: &[u32],
+    chance: f64,
+) -> Option<u32> {
+    steps::bias(list, &o.bias);
+    steps::ban(list, &o.banned);
+    let greedy = o.is_greedy();
+    for step in o.active() {
+        match step {
+            Step::Penalties => {
+                steps::penalize(list, recent(), o.repeat_penalty, o.frequency_penalty, o.presence_penalty);
+            }
+            Step::Dry => dry::dry(list, history, &o.dry),
+            // None of the others changes which one is the best.
+            _ if greedy => {}
+            Step::TopNSigma => shape::top_n_sigma(list, o.top_n_sigma),
+            Step::TopK => steps::top_k(list, o.top_k),
+            Step::Typical => shape::typical(list, o.typical_p, o.min_keep),
+            Step::TopP => steps::top_p(list, o.top_p, o.min_keep),
+            Step::MinP => steps::min_p(list, o.min_p, o.min_keep),
+            Step::Xtc => shape::xtc(list, o.xtc_probability, o.xtc_threshold, o.min_keep, chance),
+            Step::Temperature if o.dynatemp_range > 0.0 => {
+                shape::dynamic_temperature(list, o.temperature, o.dynatemp_range, o.dynatemp_exponent);
+            }
+            Step::Temperature => steps::temperature(list, o.temperature),
+            Step::Infill => o.words.iter().for_each(|words| infill::infill(list, words)),
+            Step::AdaptiveP => {} // at the draw
+        }
+    }
+    greedy.then(|| steps::argmax(list))
+}
