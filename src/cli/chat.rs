@@ -13,6 +13,7 @@ mod settings;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use pumex::chat::{Json, Prompt};
 use pumex::dialogue::{Answer, Asked, End as Ended, Message, NoReasoning, Saved, Speaker, Style, Talk};
@@ -56,6 +57,8 @@ struct Chat<'a> {
     /// Turns that the model does not see any more.
     hidden: usize,
     settings: Settings,
+    /// Whether reasoning is ended as soon as it begins, as the template cannot be asked for none.
+    cut: bool,
     /// Text of files for the next message.
     attached: String,
     screen: Screen,
@@ -87,9 +90,20 @@ pub fn converse<'a>(opening: Opening, given: Given<'a>, speaker: Speaker<'a>) ->
     };
     let screen = Screen::new(colours, given.json);
     let variables = opening.variables.clone();
-    let mut chat =
-        Chat { given, speaker, style, variables, talk, hidden: 0, settings, attached: String::new(), screen };
+    let mut chat = Chat {
+        given,
+        speaker,
+        style,
+        variables,
+        talk,
+        hidden: 0,
+        settings,
+        cut: false,
+        attached: String::new(),
+        screen,
+    };
     chat.apply();
+    chat.check_tools();
     chat.run(opening.first)
 }
 
@@ -114,13 +128,20 @@ impl Chat<'_> {
             self.screen.note(&format!("{} on {device}. /help lists commands, Ctrl-D leaves.", self.given.model));
         }
         let mut leaving = false;
+        // While a line is typed nothing sees the flag that SIGTERM raises.
+        let waiting = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGTERM, 130, Arc::clone(&waiting))
+            .map_err(|e| Error::Request(format!("cannot listen for SIGTERM: {e}")))?;
         loop {
             let prompt = match self.talk.open_call() {
                 Some(call) => format!("result of {}> ", screen::safe(&call.function.name)),
                 None => "> ".to_string(),
             };
             self.given.stop.store(false, Ordering::Relaxed);
-            let typed = match input.read(&prompt)? {
+            waiting.store(true, Ordering::Relaxed);
+            let read = input.read(&prompt);
+            waiting.store(false, Ordering::Relaxed);
+            let typed = match read? {
                 Read::End => {
                     if input.is_terminal() {
                         output::say(format_args!("\n"));
@@ -184,10 +205,28 @@ impl Chat<'_> {
         self.speaker.sampler = Sampler::new(self.settings.sampling.clone());
         self.screen.reasoning = self.screen.watched() && self.settings.reasoning != Reasoning::Hide;
         self.style.usual_reasoning(&self.variables);
+        self.cut = false;
         match self.settings.reasoning {
             Reasoning::On => self.style.with_reasoning(),
-            Reasoning::Off if self.style.without_reasoning() == NoReasoning::ByBudget => self.settings.budget = 0,
+            Reasoning::Off => self.cut = self.style.without_reasoning() == NoReasoning::ByBudget,
             _ => (),
+        }
+    }
+
+    /// Says so where functions are given and the template leaves them out.
+    fn check_tools(&mut self) {
+        let talk = [Message::new("user", "u")];
+        let Some(tools) = self.style.tools.clone() else { return };
+        let with = self.style.prompt(&talk);
+        self.style.tools = None;
+        let without = self.style.prompt(&talk);
+        self.style.tools = Some(tools);
+        if let (Ok(with), Ok(without)) = (with, without) {
+            if with.text == without.text {
+                output::say(format_args!(
+                    "warning: --tools: the chat template of this model has no place for functions\n"
+                ));
+            }
         }
     }
 
@@ -288,7 +327,7 @@ impl Chat<'_> {
         };
         let asked = Asked {
             predict: self.settings.predict,
-            budget: usize::try_from(self.settings.budget).ok(),
+            budget: if self.cut { Some(0) } else { usize::try_from(self.settings.budget).ok() },
             stops: self.given.stops,
             keep: args.kept(ids.len(), usual),
             ignore_ends: self.given.ignore_ends,
