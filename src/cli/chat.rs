@@ -11,6 +11,7 @@ mod opening;
 mod screen;
 mod settings;
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -111,6 +112,10 @@ impl Chat<'_> {
     fn run(&mut self, first: Option<String>) -> Result<End> {
         let args = self.given.args;
         let single = args.single_turn;
+        if std::io::stdin().is_terminal() && !single {
+            let device = self.speaker.runner().device();
+            self.screen.note(&format!("{} on {device}. /help lists commands, Ctrl-D leaves.", self.given.model));
+        }
         if let Some(text) = first {
             if self.screen.watched() && !single {
                 self.screen.lines(&format!("> {text}\n"));
@@ -123,10 +128,6 @@ impl Chat<'_> {
         }
         let history = (!args.no_history).then(environment::history).flatten();
         let mut input = Input::open(args.multiline_input, self.screen.colours(), history)?;
-        if input.is_terminal() {
-            let device = self.speaker.runner().device();
-            self.screen.note(&format!("{} on {device}. /help lists commands, Ctrl-D leaves.", self.given.model));
-        }
         let mut leaving = false;
         // While a line is typed nothing sees the flag that SIGTERM raises.
         let waiting = Arc::new(AtomicBool::new(false));
@@ -202,7 +203,9 @@ impl Chat<'_> {
 
     /// Brings settings to where they count.
     fn apply(&mut self) {
-        self.speaker.sampler = Sampler::new(self.settings.sampling.clone());
+        if *self.speaker.sampler.options() != self.settings.sampling {
+            self.speaker.sampler = Sampler::new(self.settings.sampling.clone());
+        }
         self.screen.reasoning = self.screen.watched() && self.settings.reasoning != Reasoning::Hide;
         self.style.usual_reasoning(&self.variables);
         self.cut = false;
