@@ -313,6 +313,37 @@ fn a_conversation_is_saved_and_loaded() {
 }
 
 #[test]
+fn the_result_of_a_call_is_asked_for_and_becomes_the_tools_message() {
+    let file = model("plain", PLAIN);
+    let (called, kept) = (file.with_file_name("called.json"), file.with_file_name("answered.json"));
+    let call = r#"{"id": "call00001", "type": "function", "function": {"name": "weather", "arguments": "{}"}}"#;
+    let messages = format!(
+        r#"[{{"role": "user", "content": "how is it?"}}, {{"role": "assistant", "content": "", "tool_calls": [{call}]}}]"#
+    );
+    let whole = format!(r#"{{"format": "pumex conversation", "version": 1, "messages": {messages}}}"#);
+    std::fs::write(&called, whole).unwrap();
+    let mut t = terminal("call", &file, &["-mli"]);
+    t.send("/tool early\r");
+    t.wait("the model has called no tool");
+    t.wait(PROMPT);
+    t.send(&format!("/load {}\r", called.display()));
+    t.wait("result of weather> ");
+    t.wait("\u{1b}[19C");
+    t.send("sunny\rand warm\\\r");
+    t.wait(" of 256]");
+    t.wait(PROMPT);
+    t.send(&format!("/save {}\r", kept.display()));
+    t.wait("4 messages saved");
+    t.wait(PROMPT);
+    t.send("\u{4}");
+    assert_eq!(t.end(), Some(0));
+    let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
+    let tool = &saved["messages"][2];
+    assert_eq!((&tool["role"], &tool["content"]), (&"tool".into(), &"sunny\nand warm".into()), "{saved}");
+    assert_eq!((&tool["tool_call_id"], &tool["name"]), (&"call00001".into(), &"weather".into()));
+}
+
+#[test]
 fn commands_are_read_as_the_table_says() {
     let parse = |text: &str| commands::parse(text);
     for entry in commands::TABLE {
