@@ -6,7 +6,6 @@
 mod file;
 mod message;
 mod speaker;
-mod stops;
 mod style;
 
 pub use file::Saved;

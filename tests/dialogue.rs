@@ -1,5 +1,6 @@
 //! Conversations without a terminal: what is fed again, where special tokens stand, and full contexts on every kind of layer.
 
+use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 
 use crate::seeded::Recipe;
@@ -10,6 +11,7 @@ use pumex::dialogue::{Asked, End, Message, Speaker, Style, Talk};
 use pumex::gguf::Gguf;
 use pumex::model;
 use pumex::sample::{Sampler, SamplerOptions};
+use pumex::step::{Counters, Output, Row, Runner, Squares, Ticket};
 use pumex::text::Tokenizer;
 
 /// Marks are special tokens of the demo model's vocabulary.
@@ -124,4 +126,99 @@ fn behind_a_full_context_the_text_goes_on_as_one_of_what_stays() {
         }
         assert_eq!(out, by_hand, "{name}");
     }
+}
+
+/// Says what it is told to, whatever it is asked, and remembers how many rows it was fed.
+struct Script {
+    says: VecDeque<u32>,
+    unread: VecDeque<Vec<u32>>,
+    held: usize,
+}
+
+impl Runner for Script {
+    fn n_vocab(&self) -> usize {
+        4096
+    }
+    fn n_ctx(&self) -> usize {
+        1024
+    }
+    fn max_rows(&self) -> usize {
+        16
+    }
+    fn start(&mut self, rows: &[Row]) -> pumex::Result<Ticket> {
+        assert_eq!(rows[0].pos as usize, self.held, "a gap");
+        self.held += rows.len();
+        let out = rows.iter().filter(|row| row.has_output());
+        let ids = out.map(|_| self.says.pop_front().unwrap_or(1)).collect();
+        self.unread.push_back(ids);
+        Ok(Ticket(0))
+    }
+    fn finish(&mut self, _: Ticket) -> pumex::Result<Output> {
+        Ok(Output { ids: self.unread.pop_front().unwrap(), logits: Vec::new() })
+    }
+    fn forget(&mut self, _: u32, from: u32) -> usize {
+        // What a step that ran ahead took is said again.
+        self.held = self.held.min(from as usize);
+        self.held
+    }
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+    fn device(&self) -> String {
+        "a script".into()
+    }
+    fn collect_importance(&mut self) -> pumex::Result<()> {
+        Ok(())
+    }
+    fn importance(&mut self) -> pumex::Result<Vec<Squares>> {
+        Ok(Vec::new())
+    }
+}
+
+/// A template that tells how calls and reasoning are written.
+const CALLS: &str = "{% if tools %}{{ tools|tojson }} in <tool_call> </tool_call> after <think> </think>{% endif %}\
+                     {% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}\
+                     {% if add_generation_prompt %}<|start|>assistant\n{% endif %}";
+
+fn scripted(says: &str, budget: Option<usize>, stops: &[String]) -> pumex::dialogue::Answer {
+    let gguf = Gguf::open(&util::demo_path()).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
+    let says = tokenizer.encode(says, false, true).unwrap().into();
+    let mut style = Style::of(CALLS, ("", ""), &tokenizer).unwrap();
+    style.tools = Some(pumex::dialogue::functions(r#"[{"name": "f", "parameters": {"type": "object"}}]"#).unwrap());
+    let runner = Box::new(Script { says, unread: VecDeque::new(), held: 0 });
+    let mut speaker = Speaker::new(runner, tokenizer, greedy());
+    let prompt = style.prompt(&[Message::new("user", "u")]).unwrap();
+    let ids = style.ids(&speaker.tokenizer, &prompt).unwrap();
+    let stop = AtomicBool::new(false);
+    let asked = Asked { predict: -1, budget, stops, keep: None, ignore_ends: false, stop: &stop };
+    speaker.answer(&style, (&prompt, ids), &asked, &mut |_| Ok(())).unwrap()
+}
+
+#[test]
+fn reasoning_text_and_calls_of_an_answer_come_apart() {
+    let call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"k\": \"v\"}}\n</tool_call>";
+    let answer = scripted(&format!("<think>\nso\n</think>\n\n I call.\n{call}<|end|>"), None, &[]);
+    let message = &answer.message;
+    assert_eq!((answer.end, message.content.as_str()), (End::Turn, "I call."));
+    assert_eq!(message.reasoning_content.as_deref(), Some("so"));
+    let calls: Vec<_> = message.tool_calls.iter().map(|c| (c.id.as_str(), c.function.name.as_str())).collect();
+    assert_eq!(calls, [("call00001", "f")]);
+    let arguments: serde_json::Value = serde_json::from_str(&message.tool_calls[0].function.arguments).unwrap();
+    assert_eq!(arguments, serde_json::json!({"k": "v"}));
+    let cut = scripted("<tool_call>\n{\"name\": \"f\", \"arg<|end|>", None, &[]);
+    assert!(cut.message.tool_calls.is_empty(), "half a call is none: {:?}", cut.message);
+}
+
+#[test]
+fn a_text_that_ends_answers_ends_them_and_is_not_shown() {
+    let answer = scripted("one two STOP three<|end|>", None, &["STOP".to_string()]);
+    assert_eq!((answer.end, answer.message.content.as_str()), (End::Text, "one two"));
+}
+
+#[test]
+fn a_budget_of_no_reasoning_ends_it_where_it_begins() {
+    let answer = scripted("<think>I think that this is long<|end|>", Some(0), &[]);
+    assert_eq!(answer.message.reasoning_content, None, "{:?}", answer.message);
+    assert!(!answer.message.content.contains("<think>"), "{:?}", answer.message);
 }

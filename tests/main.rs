@@ -41,6 +41,7 @@ mod subnormal;
 mod synthetic;
 mod tables;
 mod template;
+#[cfg(unix)]
 mod terminal;
 mod text;
 mod upload;

@@ -52,6 +52,10 @@ fn model(name: &str, template: &str) -> PathBuf {
     path
 }
 
+/// How a prompt without text ends on a terminal: lines with text move the cursor further. Keys that come earlier meet a terminal
+/// that nobody reads, where Ctrl-D means another thing.
+const PROMPT: &str = "\u{1b}[2C";
+
 fn args(model: &std::path::Path, more: &[&str]) -> Vec<String> {
     let usual = ["run", "--device", "cpu", "--temp", "0", "-c", "256", "-n", "8", "-m", model.to_str().unwrap()];
     usual.iter().chain(more).map(|a| a.to_string()).collect()
@@ -61,7 +65,7 @@ fn args(model: &std::path::Path, more: &[&str]) -> Vec<String> {
 fn terminal(name: &str, model: &std::path::Path, more: &[&str]) -> Terminal {
     let state = std::env::temp_dir().join(format!("pumex-terminal-{}/state-{name}", std::process::id()));
     let mut terminal = Terminal::start(&args(model, more), &state);
-    terminal.wait("> ");
+    terminal.wait(PROMPT);
     terminal
 }
 
@@ -211,25 +215,25 @@ fn a_terminal_gets_a_conversation_and_ctrl_d_leaves() {
     assert!(t.seen().contains("plain.gguf on CPU") || t.seen().contains("/help lists commands"), "{}", t.seen());
     t.send("who came to pass?\r");
     t.wait(" of 256]");
-    t.wait("> ");
+    t.wait(PROMPT);
     t.send("/he\t\r");
     t.wait("/regen");
-    t.wait("> ");
+    t.wait(PROMPT);
     t.send("/nonsense\r");
     t.wait("no command /nonsense");
-    t.wait("> ");
+    t.wait(PROMPT);
     t.send("/undo\r");
     t.wait("taken back: who came");
-    t.wait("> ");
+    t.wait(PROMPT);
     t.resize(20, 40);
     t.send("a\\\rb\r");
     t.wait(" of 256]");
-    t.wait("> ");
+    t.wait(PROMPT);
     t.send("/set temp 0.5\r");
-    t.wait("> ");
+    t.wait(PROMPT);
     t.send("/set temp\r");
     t.wait("0.5");
-    t.wait("> ");
+    t.wait(PROMPT);
     t.send("\u{4}");
     assert_eq!(t.end(), Some(0));
 }
@@ -243,13 +247,13 @@ fn ctrl_c_stops_the_answer_and_not_the_program() {
     t.wait_for_more(400);
     t.send("\u{3}");
     t.wait("[stopped]");
-    t.wait("> ");
+    t.wait(PROMPT);
     t.send("half a line\u{3}");
-    t.wait("> ");
+    t.wait(PROMPT);
     assert!(!t.seen().contains("Ctrl-C once more"), "{}", t.seen());
     t.send("\u{3}");
     t.wait("Ctrl-C once more");
-    t.wait("> ");
+    t.wait(PROMPT);
     t.send("\u{3}");
     assert_eq!(t.end(), Some(130));
 }
@@ -260,13 +264,13 @@ fn history_stays_and_can_be_switched_off() {
     let mut t = terminal("history", &file, &[]);
     t.send("/tokens\r");
     t.wait("0 of 256");
-    t.wait("> ");
+    t.wait(PROMPT);
     t.send("/exit\r");
     assert_eq!(t.end(), Some(0));
     let mut t = terminal("history", &file, &[]);
     t.send("\u{1b}[A\u{1b}[A\r");
     t.wait("0 of 256");
-    t.wait("> ");
+    t.wait(PROMPT);
     t.send("\u{4}");
     assert_eq!(t.end(), Some(0));
     let mut t = terminal("history", &file, &["--no-history"]);
@@ -283,11 +287,11 @@ fn a_pasted_text_of_100_kb_is_one_message() {
     t.send("\r");
     // It is far too long for the context, which says that all of it came at once.
     t.wait("error: the conversation needs ");
-    t.wait("> ");
+    t.wait(PROMPT);
     assert_eq!(t.seen().matches("error:").count(), 1);
     t.send("/tokens\r");
     t.wait("0 of 256 tokens");
-    t.wait("> ");
+    t.wait(PROMPT);
     t.send("\u{4}");
     assert_eq!(t.end(), Some(0));
 }
@@ -306,6 +310,37 @@ fn a_conversation_is_saved_and_loaded() {
         "{said}"
     );
     assert_eq!(said.matches(" t/s; context ").count(), 1, "{said}");
+}
+
+#[test]
+fn the_result_of_a_call_is_asked_for_and_becomes_the_tools_message() {
+    let file = model("plain", PLAIN);
+    let (called, kept) = (file.with_file_name("called.json"), file.with_file_name("answered.json"));
+    let call = r#"{"id": "call00001", "type": "function", "function": {"name": "weather", "arguments": "{}"}}"#;
+    let messages = format!(
+        r#"[{{"role": "user", "content": "how is it?"}}, {{"role": "assistant", "content": "", "tool_calls": [{call}]}}]"#
+    );
+    let whole = format!(r#"{{"format": "pumex conversation", "version": 1, "messages": {messages}}}"#);
+    std::fs::write(&called, whole).unwrap();
+    let mut t = terminal("call", &file, &["-mli"]);
+    t.send("/tool early\r");
+    t.wait("the model has called no tool");
+    t.wait(PROMPT);
+    t.send(&format!("/load {}\r", called.display()));
+    t.wait("result of weather> ");
+    t.wait("\u{1b}[19C");
+    t.send("sunny\rand warm\\\r");
+    t.wait(" of 256]");
+    t.wait(PROMPT);
+    t.send(&format!("/save {}\r", kept.display()));
+    t.wait("4 messages saved");
+    t.wait(PROMPT);
+    t.send("\u{4}");
+    assert_eq!(t.end(), Some(0));
+    let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
+    let tool = &saved["messages"][2];
+    assert_eq!((&tool["role"], &tool["content"]), (&"tool".into(), &"sunny\nand warm".into()), "{saved}");
+    assert_eq!((&tool["tool_call_id"], &tool["name"]), (&"call00001".into(), &"weather".into()));
 }
 
 #[test]

@@ -11,8 +11,10 @@ mod opening;
 mod screen;
 mod settings;
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use pumex::chat::{Json, Prompt};
 use pumex::dialogue::{Answer, Asked, End as Ended, Message, NoReasoning, Saved, Speaker, Style, Talk};
@@ -56,6 +58,8 @@ struct Chat<'a> {
     /// Turns that the model does not see any more.
     hidden: usize,
     settings: Settings,
+    /// Whether reasoning is ended as soon as it begins, as the template cannot be asked for none.
+    cut: bool,
     /// Text of files for the next message.
     attached: String,
     screen: Screen,
@@ -87,9 +91,20 @@ pub fn converse<'a>(opening: Opening, given: Given<'a>, speaker: Speaker<'a>) ->
     };
     let screen = Screen::new(colours, given.json);
     let variables = opening.variables.clone();
-    let mut chat =
-        Chat { given, speaker, style, variables, talk, hidden: 0, settings, attached: String::new(), screen };
+    let mut chat = Chat {
+        given,
+        speaker,
+        style,
+        variables,
+        talk,
+        hidden: 0,
+        settings,
+        cut: false,
+        attached: String::new(),
+        screen,
+    };
     chat.apply();
+    chat.check_tools();
     chat.run(opening.first)
 }
 
@@ -97,6 +112,10 @@ impl Chat<'_> {
     fn run(&mut self, first: Option<String>) -> Result<End> {
         let args = self.given.args;
         let single = args.single_turn;
+        if std::io::stdin().is_terminal() && !single {
+            let device = self.speaker.runner().device();
+            self.screen.note(&format!("{} on {device}. /help lists commands, Ctrl-D leaves.", self.given.model));
+        }
         if let Some(text) = first {
             if self.screen.watched() && !single {
                 self.screen.lines(&format!("> {text}\n"));
@@ -109,18 +128,21 @@ impl Chat<'_> {
         }
         let history = (!args.no_history).then(environment::history).flatten();
         let mut input = Input::open(args.multiline_input, self.screen.colours(), history)?;
-        if input.is_terminal() {
-            let device = self.speaker.runner().device();
-            self.screen.note(&format!("{} on {device}. /help lists commands, Ctrl-D leaves.", self.given.model));
-        }
         let mut leaving = false;
+        // While a line is typed nothing sees the flag that SIGTERM raises.
+        let waiting = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGTERM, 130, Arc::clone(&waiting))
+            .map_err(|e| Error::Request(format!("cannot listen for SIGTERM: {e}")))?;
         loop {
             let prompt = match self.talk.open_call() {
                 Some(call) => format!("result of {}> ", screen::safe(&call.function.name)),
                 None => "> ".to_string(),
             };
             self.given.stop.store(false, Ordering::Relaxed);
-            let typed = match input.read(&prompt)? {
+            waiting.store(true, Ordering::Relaxed);
+            let read = input.read(&prompt);
+            waiting.store(false, Ordering::Relaxed);
+            let typed = match read? {
                 Read::End => {
                     if input.is_terminal() {
                         output::say(format_args!("\n"));
@@ -181,13 +203,33 @@ impl Chat<'_> {
 
     /// Brings settings to where they count.
     fn apply(&mut self) {
-        self.speaker.sampler = Sampler::new(self.settings.sampling.clone());
+        if *self.speaker.sampler.options() != self.settings.sampling {
+            self.speaker.sampler = Sampler::new(self.settings.sampling.clone());
+        }
         self.screen.reasoning = self.screen.watched() && self.settings.reasoning != Reasoning::Hide;
         self.style.usual_reasoning(&self.variables);
+        self.cut = false;
         match self.settings.reasoning {
             Reasoning::On => self.style.with_reasoning(),
-            Reasoning::Off if self.style.without_reasoning() == NoReasoning::ByBudget => self.settings.budget = 0,
+            Reasoning::Off => self.cut = self.style.without_reasoning() == NoReasoning::ByBudget,
             _ => (),
+        }
+    }
+
+    /// Says so where functions are given and the template leaves them out.
+    fn check_tools(&mut self) {
+        let talk = [Message::new("user", "u")];
+        let Some(tools) = self.style.tools.clone() else { return };
+        let with = self.style.prompt(&talk);
+        self.style.tools = None;
+        let without = self.style.prompt(&talk);
+        self.style.tools = Some(tools);
+        if let (Ok(with), Ok(without)) = (with, without) {
+            if with.text == without.text {
+                output::say(format_args!(
+                    "warning: --tools: the chat template of this model has no place for functions\n"
+                ));
+            }
         }
     }
 
@@ -288,7 +330,7 @@ impl Chat<'_> {
         };
         let asked = Asked {
             predict: self.settings.predict,
-            budget: usize::try_from(self.settings.budget).ok(),
+            budget: if self.cut { Some(0) } else { usize::try_from(self.settings.budget).ok() },
             stops: self.given.stops,
             keep: args.kept(ids.len(), usual),
             ignore_ends: self.given.ignore_ends,

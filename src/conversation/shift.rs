@@ -14,8 +14,8 @@ pub fn shifted(ids: &[u32], keep: usize) -> Vec<u32> {
 }
 
 /// As [`generate_within`], where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of the text, of which
-/// it holds the first [`Stats::held`]. With `keep`, a full context does not stop it: see [`shifted`]. `on_shift` is told how many ids
-/// were left out.
+/// it holds the first [`Stats::held`]. With `keep`, a full context does not stop it: see [`shifted`]; no more than three quarters of it
+/// are kept. `on_shift` is told how many ids were left out.
 ///
 /// # Errors
 /// As for [`generate_within`].
@@ -46,7 +46,9 @@ pub fn generate_on(
             None => stats,
             Some(before) => joined(before, stats),
         };
-        let stay = keep.filter(|_| full && runner.answers_from().is_none()).map(|keep| shifted(ids, keep));
+        let stay = keep
+            .filter(|_| full && runner.answers_from().is_none())
+            .map(|keep| shifted(ids, keep.min(runner.n_ctx() / 4 * 3)));
         let Some(stay) = stay.filter(|stay| !stay.is_empty() && stay.len() < ids.len() && stay.len() < runner.n_ctx())
         else {
             return Ok(Stats { held, ..sum });

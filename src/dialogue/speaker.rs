@@ -8,12 +8,11 @@ use pumex_chat::reply::{Event, Parser};
 use pumex_chat::Prompt;
 
 use super::message::{Function, Message, ToolCall};
-use super::stops::Stops;
 use super::style::Style;
 use crate::conversation::{check_ids, generate_on, rows, run_chunks, Request, Stats, StopReason};
 use crate::sample::Sampler;
 use crate::step::{RowOutput, Runner};
-use crate::text::Tokenizer;
+use crate::text::{Stops, Tokenizer};
 use crate::{Error, Result};
 
 /// What is asked of an answer.
@@ -99,9 +98,9 @@ impl Draft<'_> {
             }
             let event = match event {
                 Event::Content(text) => {
-                    let (text, found) = self.stops.push(&text);
-                    self.stopped = found;
-                    self.content(text)
+                    let passed = self.stops.push(&text);
+                    self.stopped = passed.stop.is_some();
+                    self.content(passed.text)
                 }
                 other => Some(other),
             };
