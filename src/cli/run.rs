@@ -19,6 +19,7 @@ use serde_json::{json, Value};
 
 use super::input::{unescape, PromptArgs};
 use super::options::{EngineArgs, ModelArgs};
+use super::prompt_cache::{CacheArgs, PromptCache};
 use super::{output, session, End};
 
 /// Options of `run`; defaults are llama.cpp's.
@@ -30,6 +31,8 @@ pub struct Args {
     engine: EngineArgs,
     #[command(flatten)]
     prompt: PromptArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
     /// Tokens to generate; -1 until the model ends or the context is full
     #[arg(short = 'n', long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_N_PREDICT")]
     predict: i64,
@@ -100,10 +103,13 @@ struct Session<'a> {
     tokenizer: Tokenizer,
     runner: Box<dyn Runner + 'a>,
     sampler: Sampler,
+    cache: Option<PromptCache>,
     stop: &'a AtomicBool,
     /// Ids of the sequence that the runner holds, and the one it is still to be fed.
     held: usize,
     pending: Option<u32>,
+    /// Ids of the last reply.
+    replied: Vec<u32>,
 }
 
 /// Continues the prompt, or what is typed.
@@ -132,7 +138,12 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
         _ => Vec::new(),
     };
     let sampler = sampler(&args, banned);
-    let mut session = Session { args: &args, begun, tokenizer, runner, sampler, stop, held: 0, pending: None };
+    let cache = args.cache.of(&gguf);
+    if cache.is_some() && first.is_none() {
+        return Err(Error::Usage("--prompt-cache: expected a prompt (-p TEXT, -f FILE or a pipe), found none".into()));
+    }
+    let (args, replied) = (&args, Vec::new());
+    let mut session = Session { args, begun, tokenizer, runner, sampler, cache, stop, held: 0, pending: None, replied };
     match (prompt, first) {
         (Some(text), Some(ids)) => session.once(&text, ids),
         _ => session.interactive(),
@@ -181,7 +192,10 @@ impl Session<'_> {
         if self.answers() {
             ids.extend(self.tokenizer.closing());
         }
-        let (text, stats) = self.reply(&ids)?;
+        let (text, stats) = match &self.cache {
+            Some(_) => self.cached_reply(ids)?,
+            None => self.reply(&ids)?,
+        };
         let interrupted = stats.stop == StopReason::Interrupted && self.stop.load(Ordering::Relaxed);
         if self.args.json {
             output::json(&self.report(&text, &stats))?;
@@ -190,6 +204,19 @@ impl Session<'_> {
             self.summary(&stats);
         }
         Ok(if interrupted { End::Interrupted } else { End::Done })
+    }
+
+    /// Generates after ids whose beginning may be in the prompt cache.
+    fn cached_reply(&mut self, mut ids: Vec<u32>) -> Result<(String, Stats)> {
+        let Some(cache) = self.cache.take() else { return self.reply(&ids) };
+        let fed = cache.feed(&mut *self.runner, &ids, self.stop)?;
+        self.held = fed.held;
+        let (text, mut stats) = self.reply(&ids[fed.held..])?;
+        stats.prompt_tokens += fed.now;
+        stats.prompt_ms += fed.ms;
+        ids.extend(&self.replied);
+        cache.keep_all(&mut *self.runner, &ids, stats.held)?;
+        Ok((text, stats))
     }
 
     /// Reads lines and lets the model continue the one growing sequence, or answer each of them.
@@ -236,7 +263,9 @@ impl Session<'_> {
         // A reverse prompt stops the loop through Ctrl-C's flag, which is lowered again below.
         let mut halted = false;
         let (begun, mut first) = (self.begun, self.held == 0);
+        let mut replied = Vec::new();
         let mut on_token = |id: u32| {
+            replied.push(id);
             if std::mem::take(&mut first) {
                 tracing::info!("load: first token, {:.0} ms after the start", begun.elapsed().as_secs_f64() * 1e3);
             }
@@ -263,6 +292,7 @@ impl Session<'_> {
         if halted {
             stop.store(false, Ordering::Relaxed);
         }
+        self.replied = replied;
         let rest = pieces.flush();
         text.push_str(&rest);
         match failed {
