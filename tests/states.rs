@@ -1,7 +1,7 @@
 //! Saved sequences: what goes on after a restore as if it had never stopped, and files that are refused.
 
 use crate::seeded::Recipe;
-use crate::util::{assert_silent, demo_path, options, rows, sample, vulkan};
+use crate::util::{assert_silent, demo_path, nmse, options, rows, sample, vulkan};
 use pumex::cpu::{Fast, Reference, Settings, Sizes};
 use pumex::engine::{CacheType, Options};
 use pumex::gguf::Gguf;
@@ -39,6 +39,7 @@ fn feed(runner: &mut dyn Runner, seq: u32, start: usize, ids: &[u32]) -> Vec<f32
 
 /// Another sequence goes on from what is saved of the first, as the first does and as its fork does.
 fn goes_on(runner: &mut dyn Runner, ids: &[u32], what: &str) {
+    let bound = 1e-9;
     let cut = ids.len() - 40;
     feed(runner, 0, 0, &ids[..cut]);
     let mut saved = Vec::new();
@@ -48,8 +49,10 @@ fn goes_on(runner: &mut dyn Runner, ids: &[u32], what: &str) {
     feed(runner, 1, 0, &ids[7..20]); // to be forgotten
     runner.restore(1, &mut &saved[..]).unwrap();
     assert_eq!((runner.held(1), runner.held(0), runner.held(2)), (cut, ids.len(), cut), "{what}");
-    assert!(feed(runner, 1, cut, &ids[cut..]) == truth, "{what}: restored");
-    assert!(feed(runner, 2, cut, &ids[cut..]) == truth, "{what}: forked");
+    let (restored, forked) = (feed(runner, 1, cut, &ids[cut..]), feed(runner, 2, cut, &ids[cut..]));
+    let [restored, forked] = [restored, forked].map(|found| nmse(&found, &truth));
+    println!("{what}: {restored:e} restored, {forked:e} forked");
+    assert!(restored.max(forked) <= bound, "{what}: {restored:e} restored, {forked:e} forked");
     // What is cut short leaves nothing behind, and others alone.
     for len in [0, 7, 20, saved.len() / 2, saved.len() - 1] {
         assert!(runner.restore(1, &mut &saved[..len]).is_err(), "{what}: {len} of {} bytes", saved.len());
@@ -202,6 +205,5 @@ fn a_runs_prompt_goes_on_from_its_cache() {
     assert!(std::fs::read(&file).unwrap().len() > saved.len());
     std::fs::write(&file, &saved[..saved.len() - 1]).unwrap();
     let damaged = run(prompt, &[]);
-    assert_eq!((damaged.0, damaged.1.as_str()), (1, ""));
-    assert!(damaged.2.contains("damaged or cut short"), "{}", damaged.2);
+    assert!(damaged.0 == 1 && damaged.2.contains("damaged or cut short"), "{}", damaged.2);
 }
