@@ -49,6 +49,10 @@ fn goes_on(runner: &mut dyn Runner, ids: &[u32], what: &str) {
     feed(runner, 1, 0, &ids[7..20]); // to be forgotten
     runner.restore(1, &mut &saved[..]).unwrap();
     assert_eq!((runner.held(1), runner.held(0), runner.held(2)), (cut, ids.len(), cut), "{what}");
+    let mut again = Vec::new();
+    runner.save(1, &mut again).unwrap();
+    let differs = saved.iter().zip(&again).position(|(a, b)| a != b);
+    assert_eq!((again.len(), differs), (saved.len(), None), "{what}: saved again");
     let (restored, forked) = (feed(runner, 1, cut, &ids[cut..]), feed(runner, 2, cut, &ids[cut..]));
     let [restored, forked] = [restored, forked].map(|found| nmse(&found, &truth));
     println!("{what}: {restored:e} restored, {forked:e} forked");
