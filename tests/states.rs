@@ -39,7 +39,7 @@ fn feed(runner: &mut dyn Runner, seq: u32, start: usize, ids: &[u32]) -> Vec<f32
 
 /// Another sequence goes on from what is saved of the first, as the first does and as its fork does.
 fn goes_on(runner: &mut dyn Runner, ids: &[u32], what: &str) {
-    let bound = 1e-9;
+    let bound = 0.0;
     let cut = ids.len() - 40;
     feed(runner, 0, 0, &ids[..cut]);
     let mut saved = Vec::new();
