@@ -21,6 +21,7 @@ mod options;
 mod output;
 mod perplexity;
 mod profile;
+mod prompt_cache;
 mod quantize;
 mod run;
 mod sampling;

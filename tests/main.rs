@@ -37,6 +37,7 @@ mod seeded;
 mod session;
 mod signed_dots;
 mod start;
+mod states;
 mod subnormal;
 mod synthetic;
 mod tables;

@@ -127,7 +127,8 @@ pub struct EngineArgs {
     #[arg(long, default_value = "auto", env = "LLAMA_ARG_DEVICE")]
     pub device: String,
     /// Logical batch; accepted, the step's size is --ubatch-size
-    #[arg(short, long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..), env = "LLAMA_ARG_BATCH")]
+    #[arg(short, long, value_name = "N", default_value_t = 2048, env = "LLAMA_ARG_BATCH")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: u32,
     /// Most rows in one step (-ub)
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..), env = "LLAMA_ARG_UBATCH")]

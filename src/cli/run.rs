@@ -22,6 +22,7 @@ use serde_json::{json, Value};
 use super::adapters::AdapterArgs;
 use super::input::{unescape, PromptArgs};
 use super::options::{EngineArgs, ModelArgs};
+use super::prompt_cache::{CacheArgs, PromptCache};
 use super::sampling::SamplingArgs;
 use super::{chat, output, session, End};
 
@@ -38,6 +39,8 @@ pub struct Args {
     prompt: PromptArgs,
     #[command(flatten)]
     grammar: super::grammar::Args,
+    #[command(flatten)]
+    cache: CacheArgs,
     /// Tokens to generate; -1 until the model ends or the context is full
     #[arg(short = 'n', long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_N_PREDICT")]
     predict: i64,
@@ -79,6 +82,7 @@ struct Session<'a> {
     /// Of a reply that has not begun, and the time spent in those of the last.
     matcher: Option<Matcher>,
     grammar_ms: f64,
+    cache: Option<PromptCache>,
     stop: &'a AtomicBool,
     /// Ids of the text so far, and how many of them the runner holds.
     ids: Vec<u32>,
@@ -109,6 +113,12 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
         }
     })?;
     let sampler = args.sampling.sampler(&gguf, &tokenizer, !args.no_escape)?;
+    let cache = args.cache.of(&gguf);
+    if cache.is_some() && (opening.is_some() || first.is_none()) {
+        let what =
+            "--prompt-cache: expected a prompt to continue (-p TEXT, -f FILE or a pipe; -no-cnv), found a conversation";
+        return Err(Error::Usage(what.into()));
+    }
     if let Some(opening) = opening {
         let given = chat::Given {
             args: &args.chat,
@@ -127,6 +137,7 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
         tokenizer,
         runner,
         sampler,
+        cache,
         matcher,
         grammar_ms: 0.0,
         stop,
@@ -175,7 +186,10 @@ impl Session<'_> {
         if self.answers() {
             ids.extend(self.tokenizer.closing());
         }
-        let (text, stats) = self.reply(&ids)?;
+        let (text, stats) = match &self.cache {
+            Some(_) => self.cached_reply(ids)?,
+            None => self.reply(&ids)?,
+        };
         let interrupted = stats.stop == StopReason::Interrupted && self.stop.load(Ordering::Relaxed);
         if self.args.json {
             let report = self.report(&text, &stats);
@@ -185,6 +199,19 @@ impl Session<'_> {
             self.summary(&stats);
         }
         Ok(if interrupted { End::Interrupted } else { End::Done })
+    }
+
+    /// Generates after ids whose beginning may be in the prompt cache.
+    fn cached_reply(&mut self, ids: Vec<u32>) -> Result<(String, Stats)> {
+        let Some(cache) = self.cache.take() else { return self.reply(&ids) };
+        let fed = cache.feed(&mut *self.runner, &ids, self.stop)?;
+        (self.held, self.ids) = (fed.held, ids[..fed.held].to_vec());
+        self.ids.iter().for_each(|id| self.sampler.accept(*id));
+        let (text, mut stats) = self.reply(&ids[fed.held..])?;
+        stats.prompt_tokens += fed.now;
+        stats.prompt_ms += fed.ms;
+        cache.keep_all(&mut *self.runner, &self.ids, stats.held)?;
+        Ok((text, stats))
     }
 
     /// Reads lines and lets the model continue the one growing sequence, or answer each of them.

@@ -46,7 +46,8 @@ impl State {
 
     /// Prepares for a step of these rows, which the session has admitted.
     pub fn start(&mut self, plan: &Plan, blocks: &Blocks, rows: &[Row]) {
-        for copy in blocks.copies() {
+        // Others are those of recurrent states, which are no blocks here.
+        for copy in blocks.copies().iter().filter(|copy| copy.store == 0) {
             self.caches.iter_mut().flatten().for_each(|cache| cache.copy(copy.from, copy.to));
         }
         let place = |row: &Row| {
