@@ -15,6 +15,11 @@ pub struct Weights<'a> {
     problems: Vec<(&'static str, String)>,
 }
 
+/// Numbers in a shape; a product that is too large is wrong anyway.
+fn count(dims: &[usize]) -> usize {
+    dims.iter().fold(1, |all, d| all.saturating_mul(*d))
+}
+
 /// Longest list of problems that is printed in full.
 const MAX_LISTED: usize = 12;
 
@@ -27,7 +32,8 @@ impl<'a> Weights<'a> {
     /// `dims` as the file orders them: columns first.
     fn declare(&mut self, name: &str, dims: &[usize], vector: bool, optional: bool) -> Option<Weight> {
         let gguf = self.gguf;
-        let (cols, rows) = (dims[0], dims[1..].iter().product());
+        // Those of a tensor that is not there are none.
+        let (cols, rows) = (dims.first().copied().unwrap_or(0), count(dims.get(1..).unwrap_or(&[])));
         let shape = format!("{dims:?}");
         let Some(index) = gguf.own_tensors().iter().position(|t| t.name == name) else {
             if !optional {
@@ -70,7 +76,7 @@ impl<'a> Weights<'a> {
         let format = shaped.and_then(|(_, t)| pumex_quant::find(t.type_id));
         let (Some((tensor, t)), Some(format)) = (shaped, format) else { return self.table(name, dims) };
         self.used.insert(&t.name);
-        let (cols, rows) = (dims[0], dims[1..].iter().product());
+        let (cols, rows) = (dims.first().copied().unwrap_or(0), count(dims.get(1..).unwrap_or(&[])));
         self.found.push(WeightInfo { name: name.to_string(), tensor, rows, cols, format });
         Weight(self.found.len() - 1)
     }
@@ -206,7 +212,7 @@ impl<'a> Weights<'a> {
     /// A small table of the file's own shape `dims`, as rows of `cols` floats.
     pub fn shaped(&mut self, name: &str, dims: &[usize], cols: usize) -> Weight {
         let dims = if dims.is_empty() { &[cols] } else { dims };
-        let (weight, count) = (self.table(name, dims), dims.iter().product::<usize>());
+        let (weight, count) = (self.table(name, dims), count(dims));
         if !count.is_multiple_of(cols) {
             self.problem("wrong_shape", format!("{name}: expected rows of {cols}, found {dims:?}"));
         } else if let Some(info) = self.found.get_mut(weight.0) {

@@ -181,7 +181,11 @@ impl Builder {
 
     /// An op that writes columns of a value that is there.
     pub fn general(&mut self, op: General) {
-        self.ops.push(Op::General(op));
+        // A file may have nothing to rotate where others of its family do.
+        let nothing = matches!(&op, General::Rotate(r) if r.groups == 0 || r.len.max(r.rope.dims) == 0);
+        if !nothing {
+            self.ops.push(Op::General(op));
+        }
     }
 
     /// All columns of a value, as one group.
