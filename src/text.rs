@@ -18,6 +18,7 @@ mod specials;
 mod split;
 mod spm;
 mod stream;
+mod table;
 mod trie;
 mod unigram;
 mod vocab;

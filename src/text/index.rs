@@ -5,7 +5,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use super::vocab::Table;
+use super::table::Table;
 
 /// No token.
 pub const NONE: u32 = u32::MAX;
