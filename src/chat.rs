@@ -6,7 +6,17 @@
 pub use pumex_chat::{builtin, reply, ArgumentForm, DateTime, Json, Limits, Prompt, Request, Template};
 
 use crate::gguf::Gguf;
+use crate::text::Tokenizer;
 use crate::{Error, Result};
+
+/// The ids of a prompt: special tokens are read only from what the template wrote itself, and BOS stands first, once, where
+/// prompts of the model have it.
+///
+/// # Errors
+/// As for [`Tokenizer::encode`].
+pub fn encode_prompt(tokenizer: &Tokenizer, prompt: &Prompt) -> Result<Vec<u32>> {
+    tokenizer.encode_marked(&prompt.text, &|range| prompt.is_own(range), tokenizer.add_bos())
+}
 
 /// What a file says about conversations.
 #[derive(Clone, Debug, Default)]

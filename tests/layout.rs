@@ -137,7 +137,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("gguf", &["map"]),
     ("imatrix", &["gguf", "map"]),
     ("text", &["gguf"]),
-    ("chat", &["gguf"]),
+    ("chat", &["gguf", "text"]),
     ("sample", &[]),
     ("step", &["sample"]),
     ("plan", &["step::Squares"]),

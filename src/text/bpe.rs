@@ -1,63 +1,101 @@
-//! Byte-level BPE: `tokenizer.ggml.model` "gpt2".
+//! BPE with merges: `tokenizer.ggml.model` "gpt2" and its kin.
 //!
-//! Every byte is written as one printable character, so tokens and merges are ordinary text.
-//! Takes the vocabulary, `tokenizer.ggml.merges` and a row of [`super::split::SPLITS`]; gives ids for text, and the
-//! bytes of a token for decoding.
+//! In most files every byte is written as one printable character; tokens are kept here as the bytes that they stand for. Others,
+//! as "gemma4", have plain text with U+2581 for spaces. Takes the vocabulary, `tokenizer.ggml.merges` and a row of
+//! [`super::rows::ROWS`]; gives ids for text.
 
-use std::collections::HashSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rayon::prelude::*;
-use tokenizers::models::bpe::{BpeBuilder, Merges, Vocab as Map, BPE};
-use tokenizers::utils::SysRegex;
-use tokenizers::Model;
 
-use super::split::{self, Split};
-use super::vocab::{Kind, Vocab};
+use super::index::{Index, Pairs, NONE};
+use super::merge::Symbols;
+use super::rows::Row;
+use super::split::Splitter;
+use super::vocab::{Kind, Table, Vocab};
 use crate::gguf::Gguf;
 use crate::{Error, Result};
 
-/// The merges of a byte-level vocabulary, ready to encode.
+/// The merges of a vocabulary, ready to encode.
 #[derive(Debug)]
-pub struct ByteBpe {
-    model: BPE,
-    patterns: Vec<SysRegex>,
-    alphabet: [char; 256],
+pub struct Bpe {
+    keys: Table,
+    index: Index,
+    pairs: Pairs,
+    splitter: Splitter,
+    whole_words: bool,
+    plain: bool,
+    /// The token of each byte.
+    bytes: [u32; 256],
+    /// Bytes without a token that text may have.
     missing: Vec<u8>,
+    /// By token: whether merging its own bytes gives it: 0 not known yet, 1 it does, 2 it does not.
+    whole: Vec<AtomicU8>,
+    unknown: Option<u32>,
 }
 
-impl ByteBpe {
+/// What a line of merges is.
+enum Found {
+    /// Ids of its halves and of both together.
+    Merge(u32, u32, u32),
+    /// Its halves, or both together, are no tokens.
+    NoTokens,
+    /// Not two texts.
+    NoMerge,
+}
+
+impl Bpe {
     /// Builds the encoder.
     ///
     /// # Errors
     /// `missing_key` without merges, `bad_vocab` for a merge that is not two texts with a space between.
-    pub fn new(gguf: &Gguf, vocab: &Vocab, row: &Split, warnings: &mut Vec<String>) -> Result<Self> {
+    pub fn new(gguf: &Gguf, vocab: &Vocab, row: &Row, warnings: &mut Vec<String>) -> Result<Self> {
         let path = gguf.path();
-        let (map, merges) = read_merges(gguf, vocab, warnings)?;
-        let alphabet: [char; 256] = std::array::from_fn(|b| char_of(b as u8));
-        let missing: Vec<u8> = (0..=255u8)
-            .filter(|b| !matches!(b, 0xC0 | 0xC1 | 0xF5..))
-            .filter(|&b| !map.contains_key(alphabet[usize::from(b)].to_string().as_str()))
-            .collect();
+        let alphabet = Alphabet::new();
+        let (mut keys, mut key) = (Table::default(), Vec::new());
+        let mut index = Index::new(vocab.len());
+        for id in vocab.ids() {
+            key.clear();
+            let text = vocab.text(id).unwrap_or_default();
+            // No text spells a control token.
+            let usable = matches!(vocab.kind(id), Some(Kind::Normal | Kind::User | Kind::Unused));
+            let spelt = usable && (row.plain || alphabet.spell(text, &mut key));
+            keys.push(if row.plain { text } else { &key });
+            if spelt && !text.is_empty() {
+                index.insert(&keys, id);
+            }
+        }
+        let byte = |b: u8| if row.plain { vocab.byte(b) } else { index.get(&keys, &[b]) };
+        let bytes: [u32; 256] = std::array::from_fn(|b| byte(b as u8).unwrap_or(NONE));
+        let possible = (0..=255u8).filter(|b| !matches!(b, 0xC0 | 0xC1 | 0xF5..));
+        let missing: Vec<u8> = possible.filter(|&b| !row.plain && bytes[usize::from(b)] == NONE).collect();
         if !missing.is_empty() {
             warnings.push(format!(
                 "tokenizer.ggml.tokens: no token for {} bytes that text may have; text with them is refused",
                 missing.len()
             ));
         }
-        let model = BpeBuilder::new()
-            .vocab_and_merges(map, merges)
-            .ignore_merges(row.whole_words)
-            .build()
-            .map_err(|e| Error::file(path, "bad_vocab", format!("tokenizer.ggml.merges: {e}")))?;
-        let patterns = row
-            .patterns
-            .iter()
-            .map(|p| {
-                SysRegex::new(p).map_err(|e| Error::file(path, "unknown_tokenizer", format!("{}: {e}", row.names[0])))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        Ok(Self { model, patterns, alphabet, missing })
+        let pairs = read_merges(gguf, (&keys, &index), (row, &alphabet), warnings)?;
+        let splitter = Splitter::new(row).map_err(|e| Error::file(path, "unknown_tokenizer", e))?;
+        let whole = vocab.ids().map(|_| AtomicU8::new(0)).collect();
+        Ok(Self {
+            keys,
+            index,
+            pairs,
+            splitter,
+            whole_words: row.whole_words,
+            plain: row.plain,
+            bytes,
+            missing,
+            whole,
+            unknown: None,
+        })
+    }
+
+    /// What stands for text that no token spells, in vocabularies without bytes.
+    pub fn set_unknown(&mut self, id: Option<u32>) {
+        self.unknown = id;
     }
 
     /// Appends the ids of `text`, which holds no special tokens.
@@ -71,74 +109,93 @@ impl ByteBpe {
                 return Err(Error::file(path, "bad_vocab", what));
             }
         }
-        let (mut failed, mut spelt) = (None, String::new());
-        split::words(&self.patterns, text, &mut |word| {
-            spelt.clear();
-            spelt.extend(word.bytes().map(|b| self.alphabet[usize::from(b)]));
-            match self.model.tokenize(&spelt) {
-                Ok(tokens) => ids.extend(tokens.iter().map(|t| t.id)),
-                Err(e) => failed = Some(e),
+        let mut symbols = Symbols::default();
+        self.splitter.words(text, &mut |word| self.word(word.as_bytes(), &mut symbols, ids));
+        Ok(())
+    }
+
+    fn word(&self, word: &[u8], symbols: &mut Symbols, ids: &mut Vec<u32>) {
+        let token = self.index.get(&self.keys, word);
+        if let Some(id) = token {
+            let lines = self.plain && word.iter().all(|&b| b == b'\n');
+            if self.whole_words || lines || self.whole[id as usize].load(Ordering::Relaxed) == 1 {
+                ids.push(id);
+                return;
             }
-        });
-        match failed {
-            None => Ok(()),
-            Some(e) => Err(Error::file(path, "bad_vocab", format!("tokenizer.ggml.merges: {e}"))),
+        }
+        symbols.clear();
+        if self.plain {
+            let mut at = 0;
+            while at < word.len() {
+                let end = (at + 1..word.len()).find(|&i| word[i] & 0xc0 != 0x80).unwrap_or(word.len());
+                symbols.push(self.index.get(&self.keys, &word[at..end]).unwrap_or(NONE), at);
+                at = end;
+            }
+        } else {
+            word.iter().enumerate().for_each(|(at, &b)| symbols.push(self.bytes[usize::from(b)], at));
+        }
+        symbols.merge(&self.pairs);
+        if let Some(id) = token {
+            let state = if symbols.ids == [id] { 1 } else { 2 };
+            self.whole[id as usize].store(state, Ordering::Relaxed);
+        }
+        for (i, &id) in symbols.ids.iter().enumerate() {
+            if id != NONE {
+                ids.push(id);
+                continue;
+            }
+            let end = symbols.starts.get(i + 1).map_or(word.len(), |&end| end as usize);
+            let spelt = word[symbols.starts[i] as usize..end].iter().map(|&b| self.bytes[usize::from(b)]);
+            ids.extend(spelt.filter_map(|id| if id == NONE { self.unknown } else { Some(id) }));
         }
     }
 }
 
-/// What a line of merges is.
-enum Found {
-    /// Ids and texts of its halves.
-    Merge((u32, u32), String, String),
-    /// Its halves, or both together, are no tokens.
-    NoTokens,
-    /// Not two texts.
-    NoMerge,
-}
-
-fn find_merge(map: &Map, line: &[u8], joined: &mut String) -> Found {
-    // The left half may itself start with a space: look from the second byte on.
-    let space = line.iter().skip(1).position(|&b| b == b' ').map(|p| p + 1);
-    let Some(space) = space.filter(|&p| p + 1 < line.len()) else { return Found::NoMerge };
-    let halves = (std::str::from_utf8(&line[..space]), std::str::from_utf8(&line[space + 1..]));
-    let (Ok(left), Ok(right)) = halves else { return Found::NoTokens };
-    joined.clear();
-    joined.push_str(left);
-    joined.push_str(right);
-    match (map.get(left), map.get(right), map.contains_key(joined.as_str())) {
-        (Some(&l), Some(&r), true) => Found::Merge((l, r), left.to_owned(), right.to_owned()),
-        _ => Found::NoTokens,
-    }
-}
-
-/// Reads the merges, and the texts that merging may meet: control tokens are not among them, so that no plain text can
-/// spell one.
-fn read_merges(gguf: &Gguf, vocab: &Vocab, warnings: &mut Vec<String>) -> Result<(Map, Merges)> {
+/// Reads the merges. Control tokens are not among the texts, so that no plain text can spell one.
+fn read_merges(
+    gguf: &Gguf,
+    (keys, index): (&Table, &Index),
+    (row, alphabet): (&Row, &Alphabet),
+    warnings: &mut Vec<String>,
+) -> Result<Pairs> {
     const KEY: &str = "tokenizer.ggml.merges";
-    let lines = gguf.meta().opt_strings(KEY)?.ok_or_else(|| {
-        Error::file(gguf.path(), "missing_key", format!("{KEY}: missing, expected the merges of a gpt2 vocabulary"))
-    })?;
-    let mut map = Map::default();
-    map.reserve(vocab.len());
-    for id in vocab.ids() {
-        if matches!(vocab.kind(id), Some(Kind::Normal | Kind::User | Kind::Unused)) {
-            if let Some(text) = vocab.utf8(id) {
-                map.insert(text.to_owned(), id);
-            }
+    let lines = match gguf.meta().opt_strings(KEY)? {
+        Some(lines) => lines,
+        None if row.names.contains(&"kimi-k2") => return Ok(Pairs::new(0)),
+        None => {
+            let what = format!("{KEY}: missing, expected the merges of a vocabulary of BPE");
+            return Err(Error::file(gguf.path(), "missing_key", what));
         }
-    }
+    };
+    let find = |line: &[u8], buffer: &mut Vec<u8>| {
+        // The left half may itself start with a space: look from the second byte on.
+        let space = line.iter().skip(1).position(|&b| b == b' ').map(|p| p + 1);
+        let Some(space) = space.filter(|&p| p + 1 < line.len()) else { return Found::NoMerge };
+        buffer.clear();
+        let (left, right) = (&line[..space], &line[space + 1..]);
+        let mut spell = |half: &[u8]| {
+            if row.plain {
+                buffer.extend_from_slice(half);
+                return Some(buffer.len());
+            }
+            alphabet.spell(half, buffer).then_some(buffer.len())
+        };
+        let (Some(middle), Some(_)) = (spell(left), spell(right)) else { return Found::NoTokens };
+        let id = |text: &[u8]| index.get(keys, text);
+        match (id(&buffer[..middle]), id(&buffer[middle..]), id(buffer)) {
+            (Some(left), Some(right), Some(merged)) => Found::Merge(left, right, merged),
+            _ => Found::NoTokens,
+        }
+    };
     let found: Vec<Found> = (0..lines.len())
         .into_par_iter()
-        .map_init(String::new, |joined, i| find_merge(&map, lines.get(i).unwrap_or_default(), joined))
+        .with_min_len(4096)
+        .map_init(Vec::new, |buffer, i| find(lines.get(i).unwrap_or_default(), buffer))
         .collect();
-    let (mut merges, mut seen, mut unknown) = (Merges::with_capacity(lines.len()), HashSet::new(), 0usize);
-    seen.reserve(lines.len());
+    let (mut pairs, mut unknown) = (Pairs::new(lines.len()), 0usize);
     for (i, found) in found.into_iter().enumerate() {
         match found {
-            // The first of equal merges ranks.
-            Found::Merge(ids, left, right) if seen.insert(ids) => merges.push((left, right)),
-            Found::Merge(..) => {}
+            Found::Merge(left, right, merged) => pairs.insert(left, right, i as u32, merged),
             Found::NoTokens => unknown += 1,
             Found::NoMerge => {
                 let line = lines.get(i).unwrap_or_default();
@@ -151,7 +208,7 @@ fn read_merges(gguf: &Gguf, vocab: &Vocab, warnings: &mut Vec<String>) -> Result
     if unknown > 0 {
         warnings.push(format!("{KEY}: {unknown} of {} merges name texts that are no tokens; left out", lines.len()));
     }
-    Ok((map, merges))
+    Ok(pairs)
 }
 
 /// The printable character that stands for a byte: Latin-1's visible characters for themselves, the other 68 bytes in
@@ -179,6 +236,16 @@ impl Alphabet {
             bytes[char_of(byte) as usize] = Some(byte);
         }
         Self { bytes }
+    }
+
+    /// Appends the bytes of a text of the alphabet to `out`; whether it is one.
+    pub fn spell(&self, text: &[u8], out: &mut Vec<u8>) -> bool {
+        let Ok(text) = std::str::from_utf8(text) else { return false };
+        text.chars().all(|c| {
+            let byte = self.bytes.get(c as usize).copied().flatten();
+            out.extend(byte);
+            byte.is_some()
+        })
     }
 
     /// Appends the bytes of a token's text to `out`.

@@ -7,23 +7,114 @@ use super::vocab::{Kind, Vocab};
 use crate::gguf::Gguf;
 use crate::{Error, Result};
 
-/// Spellings of tokens that end an answer, when they are control or user-defined tokens.
+/// Spellings of tokens that end an answer.
 const ENDS: &[&str] = &[
     "<|eot_id|>",
-    "<|eom_id|>",
     "<|im_end|>",
     "<|end|>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
     "<|return|>",
     "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
     "<end_of_turn>",
     "<|END_OF_TURN_TOKEN|>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
     "<|eot|>",
     "<EOT>",
     "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
     "<｜end▁of▁sentence｜>",
+    "[e~[",
 ];
+
+/// Spellings of the end of a turn, where the file names none.
+const TURN_ENDS: &[&str] = &[
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "<｜end▁of▁sentence｜>",
+    "<end_of_utterance>",
+];
+
+/// Control tokens whose text is part of an answer.
+const SHOWN: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
+
+/// Tokens of a text with a gap to fill in, as files name them, older names behind; and by their spelling.
+const INFILL: [(&[&str], &[&str]); 6] = [
+    (
+        &["fim_pre", "prefix"],
+        &[
+            "<|fim_prefix|>",
+            "<fim-prefix>",
+            "<fim_prefix>",
+            "<｜fim▁begin｜>",
+            "<PRE>",
+            "▁<PRE>",
+            "<|code_prefix|>",
+            "<|prefix|>",
+        ],
+    ),
+    (
+        &["fim_suf", "suffix"],
+        &[
+            "<|fim_suffix|>",
+            "<fim-suffix>",
+            "<fim_suffix>",
+            "<｜fim▁hole｜>",
+            "<SUF>",
+            "▁<SUF>",
+            "<|code_suffix|>",
+            "<|suffix|>",
+        ],
+    ),
+    (
+        &["fim_mid", "middle"],
+        &[
+            "<|fim_middle|>",
+            "<fim-middle>",
+            "<fim_middle>",
+            "<｜fim▁end｜>",
+            "<MID>",
+            "▁<MID>",
+            "<|code_middle|>",
+            "<|middle|>",
+        ],
+    ),
+    (&["fim_pad"], &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"]),
+    (&["fim_rep"], &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"]),
+    (&["fim_sep"], &["<|file_sep|>"]),
+];
+
+/// Tokens of a text with a gap to fill in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Infill {
+    /// Before the text that stands before the gap.
+    pub prefix: Option<u32>,
+    /// Before the text that stands behind it.
+    pub suffix: Option<u32>,
+    /// Before what fills it.
+    pub middle: Option<u32>,
+    /// Padding.
+    pub pad: Option<u32>,
+    /// Before the name of a repository.
+    pub repo: Option<u32>,
+    /// Between files.
+    pub file: Option<u32>,
+}
 
 /// Ids with a meaning, each inside the vocabulary.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +137,8 @@ pub struct Special {
     pub add_eos: bool,
     /// Two texts have `sep` between them.
     pub add_sep: bool,
+    /// Of a text with a gap.
+    pub infill: Infill,
     /// All ids that end generation, rising.
     pub ends: Vec<u32>,
 }
@@ -65,6 +158,8 @@ impl Usual {
     pub const SENTENCE: Usual = Usual { bos: Some(1), eos: Some(2), unk: Some(0), sep: None, add_eos: false };
     /// Of WordPiece.
     pub const WORDS: Usual = Usual { bos: Some(101), eos: None, unk: Some(100), sep: Some(102), add_eos: false };
+    /// Of PLaMo.
+    pub const PLAMO: Usual = Usual { bos: Some(1), eos: Some(2), unk: Some(0), sep: None, add_eos: false };
     /// Of Unigram.
     pub const UNIGRAM: Usual = Usual { bos: None, eos: Some(1), unk: Some(2), sep: None, add_eos: true };
 }
@@ -76,7 +171,7 @@ impl Special {
     /// `bad_key_type`; `bad_vocab` if the vocabulary is too small for the default ids.
     pub fn read(
         gguf: &Gguf,
-        vocab: &Vocab,
+        vocab: &mut Vocab,
         n_vocab: usize,
         (usual, default_bos): (Usual, bool),
         warnings: &mut Vec<String>,
@@ -108,16 +203,24 @@ impl Special {
             sep: id("seperator", usual.sep)?, // as files spell it
             ..Special::default()
         };
-        out.ends.extend([out.eos, out.eot, id("eom", None)?].into_iter().flatten());
-        let spelt = |text: &str| {
-            vocab.ids().find(|&id| {
-                matches!(vocab.kind(id), Some(Kind::Control | Kind::User)) && vocab.text(id) == Some(text.as_bytes())
-            })
-        };
-        out.ends.extend(ends(vocab));
-        if out.eot.is_none() {
-            out.eot = ["<|eot_id|>", "<|im_end|>", "<end_of_turn>"].into_iter().find_map(spelt);
+        let eom = id("eom", None)?;
+        let mut infill = [None; 6];
+        for (at, (keys, spellings)) in INFILL.iter().enumerate() {
+            for key in *keys {
+                infill[at] = infill[at].or(id(key, None)?);
+            }
+            if infill[at].is_none() {
+                infill[at] = spelt(vocab, spellings).next();
+                infill[at].into_iter().for_each(|id| vocab.set_kind(id, Kind::Control));
+            }
         }
+        let [prefix, suffix, middle, pad, repo, file] = infill;
+        out.infill = Infill { prefix, suffix, middle, pad, repo, file };
+        if out.eot.is_none() {
+            out.eot = spelt(vocab, TURN_ENDS).next();
+        }
+        out.ends.extend([out.eos, out.eot, eom, pad, repo, file].into_iter().flatten());
+        out.ends.extend(ends(vocab, out.eos));
         out.ends.sort_unstable();
         out.ends.dedup();
         out.add_bos = meta.opt_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(default_bos) && out.bos.is_some();
@@ -127,16 +230,29 @@ impl Special {
     }
 }
 
-/// Ends by their spelling. Where `<|return|>` and `<|call|>` end answers, `<|end|>` only ends a part of one.
-fn ends(vocab: &Vocab) -> Vec<u32> {
-    let is_end = |&id: &u32| {
-        let special = matches!(vocab.kind(id), Some(Kind::Control | Kind::User));
-        special && vocab.utf8(id).is_some_and(|text| ENDS.contains(&text))
-    };
-    let mut found: Vec<u32> = vocab.ids().filter(is_end).collect();
-    let has = |found: &[u32], text: &str| found.iter().any(|&id| vocab.utf8(id) == Some(text));
-    if has(&found, "<|return|>") && has(&found, "<|call|>") {
-        found.retain(|&id| vocab.utf8(id) != Some("<|end|>"));
+/// The tokens that are spelt so.
+fn spelt<'a>(vocab: &'a Vocab, spellings: &'a [&str]) -> impl Iterator<Item = u32> + 'a {
+    spellings.iter().filter_map(|text| vocab.find(text.as_bytes()))
+}
+
+/// Ends by their spelling, which makes control tokens of them; and what such tokens tell of others.
+fn ends(vocab: &mut Vocab, eos: Option<u32>) -> Vec<u32> {
+    let mut found: Vec<u32> = spelt(vocab, ENDS).collect();
+    found.iter().for_each(|&id| vocab.set_kind(id, Kind::Control));
+    let shown: Vec<u32> = spelt(vocab, SHOWN).collect();
+    shown.into_iter().for_each(|id| vocab.set_kind(id, Kind::User));
+    let has = |text: &str| vocab.find(text.as_bytes()).is_some();
+    let calls = has("<|call|>") || has("<|calls|>");
+    // There, it ends a part of an answer.
+    let part = (calls && (has("<|return|>") || has("<|flush|>"))).then(|| vocab.find(b"<|end|>")).flatten();
+    let plamo = eos.and_then(|id| vocab.utf8(id)) == Some("<|plamo:eos|>");
+    // There, it is a tag of HTML.
+    let plain = (has("<|tool_response>") || plamo).then(|| vocab.find(b"</s>")).flatten();
+    for (id, kind) in [(part, Kind::User), (plain, Kind::Normal)] {
+        if let Some(id) = id {
+            found.retain(|&end| end != id);
+            vocab.set_kind(id, kind);
+        }
     }
     found
 }

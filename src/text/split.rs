@@ -1,88 +1,143 @@
-//! Cutting text before it meets the merges: at special tokens, into words, and over-long words into bounded ones.
+//! Cutting text into words, before they meet the merges.
 //!
-//! Takes a prompt and gives pieces in order that join to the prompt again. [`SPLITS`] is the one place that knows which
-//! name in `tokenizer.ggml.pre` means which regular expression; a new pre-tokenizer is a row there.
+//! Takes text without special tokens and gives pieces in order that join to the text again, in time linear in it.
 
-use std::ops::Range;
+use regex_syntax::hir::{Class, HirKind};
 
-use tokenizers::utils::SysRegex;
+use super::automaton::Automaton;
+use super::rows::{Cut, Row};
 
-use super::vocab::{Kind, Vocab};
-
-/// One pre-tokenizer: how a byte-level vocabulary cuts text into words.
 #[derive(Debug)]
-pub struct Split {
-    /// Values of `tokenizer.ggml.pre` that mean this row.
-    pub names: &'static [&'static str],
-    /// Applied in turn; each cuts the pieces of the one before at its matches.
-    pub patterns: &'static [&'static str],
-    /// A word that is a token as a whole is that token, whatever the merges would give.
-    pub whole_words: bool,
-    /// Whether prompts start with BOS when the file does not say.
-    pub add_bos: bool,
+enum Stage {
+    At(Box<Automaton>),
+    Thousands { ascii: bool },
+    PowersOfTwo,
+    TrailingSpace,
 }
 
-const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-
-/// Every pre-tokenizer there is.
-pub const SPLITS: &[Split] = &[
-    Split {
-        names: &["llama-bpe", "llama3", "llama-v3"],
-        patterns: &[concat!(
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
-            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-        )],
-        whole_words: true,
-        add_bos: true,
-    },
-    Split {
-        names: &["qwen2"],
-        patterns: &[concat!(
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
-            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-        )],
-        whole_words: false,
-        add_bos: false,
-    },
-    Split { names: &["gpt-2", "default"], patterns: &[GPT2], whole_words: false, add_bos: false },
-    Split { names: &["starcoder"], patterns: &[r"\p{N}", GPT2], whole_words: false, add_bos: false },
-];
-
-/// The row of a name, or none.
-pub fn find(name: &str) -> Option<&'static Split> {
-    SPLITS.iter().find(|row| row.names.contains(&name))
-}
-
-/// Every known name, for error messages.
-pub fn known() -> String {
-    let names: Vec<&str> = SPLITS.iter().flat_map(|row| row.names.iter().copied()).collect();
-    names.join(", ")
-}
-
-/// Calls `each` with the words of `text` in order; they join to `text`.
-pub fn words(patterns: &[SysRegex], text: &str, each: &mut dyn FnMut(&str)) {
-    let Some((first, rest)) = patterns.split_first() else {
-        bounded(text, each);
-        return;
-    };
-    let mut at = 0;
-    for (start, end) in first.find_iter(text) {
-        if start > at {
-            words(rest, &text[at..start], each);
-        }
-        if end > start {
-            words(rest, &text[start..end], each);
-        }
-        at = end;
-    }
-    // The expressions cover all text; a rest is left only when the engine gave up, and must not be lost.
-    if at < text.len() {
-        words(rest, &text[at..], each);
-    }
+/// The cuts of a row, ready to use.
+#[derive(Debug)]
+pub struct Splitter {
+    stages: Vec<Stage>,
 }
 
 /// Longest word handed to the merges, bytes: memory per word stays bounded. Real words never come near.
 const MAX_WORD: usize = 64 << 10;
+
+impl Splitter {
+    /// Compiles the row's expressions.
+    ///
+    /// # Errors
+    /// Names the row and what is wrong with it.
+    pub fn new(row: &Row) -> Result<Splitter, String> {
+        let stage = |cut: &Cut| match cut {
+            Cut::At(expression) => Automaton::new(expression).map(|a| Stage::At(Box::new(a))),
+            Cut::Thousands => Ok(Stage::Thousands { ascii: false }),
+            Cut::AsciiThousands => Ok(Stage::Thousands { ascii: true }),
+            Cut::PowersOfTwo => Ok(Stage::PowersOfTwo),
+            Cut::TrailingSpace => Ok(Stage::TrailingSpace),
+        };
+        let stages = row.cuts.iter().map(stage).collect::<Result<_, String>>();
+        Ok(Splitter { stages: stages.map_err(|e| format!("{}: {e}", row.names[0]))? })
+    }
+
+    /// Calls `each` with the words of `text` in order; they join to `text`.
+    pub fn words(&self, text: &str, each: &mut dyn FnMut(&str)) {
+        through(&self.stages, text, each);
+    }
+}
+
+fn through(stages: &[Stage], text: &str, each: &mut dyn FnMut(&str)) {
+    if text.is_empty() {
+        return;
+    }
+    let Some((stage, rest)) = stages.split_first() else {
+        bounded(text, each);
+        return;
+    };
+    let mut next = |piece: &str| through(rest, piece, each);
+    match stage {
+        Stage::At(automaton) => {
+            let (mut from, mut at) = (0, 0);
+            while at < text.len() {
+                let Some(len) = automaton.find(&text[at..]) else {
+                    at += text[at..].chars().next().map_or(1, char::len_utf8);
+                    continue;
+                };
+                next(&text[from..at]);
+                next(&text[at..at + len]);
+                at += len;
+                from = at;
+            }
+            next(&text[from..]);
+        }
+        Stage::Thousands { ascii } => thousands(text, *ascii, &mut next),
+        Stage::PowersOfTwo => powers_of_two(text, &mut next),
+        Stage::TrailingSpace => {
+            let (head, tail) = text.split_at(text.trim_end().len());
+            next(head);
+            next(tail);
+        }
+    }
+}
+
+/// Whether a character is a number of any script.
+fn is_number(c: char) -> bool {
+    static NUMBERS: std::sync::LazyLock<Vec<(char, char)>> = std::sync::LazyLock::new(|| class(r"\p{N}"));
+    c.is_ascii_digit() || !c.is_ascii() && within(&NUMBERS, c)
+}
+
+/// The ranges of a class of characters, as an expression names it.
+pub fn class(expression: &str) -> Vec<(char, char)> {
+    let parsed = regex_syntax::parse(expression).map(regex_syntax::hir::Hir::into_kind);
+    match parsed {
+        Ok(HirKind::Class(Class::Unicode(class))) => class.ranges().iter().map(|r| (r.start(), r.end())).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether sorted ranges have a character.
+pub fn within(ranges: &[(char, char)], c: char) -> bool {
+    let at = ranges.partition_point(|&(_, end)| end < c);
+    ranges.get(at).is_some_and(|&(start, _)| start <= c)
+}
+
+fn thousands(text: &str, ascii: bool, each: &mut dyn FnMut(&str)) {
+    let counts = |c: char| if ascii { c.is_ascii_digit() } else { is_number(c) };
+    let (mut from, mut rest) = (0, text);
+    while let Some(start) = rest.find(counts) {
+        let start = text.len() - rest.len() + start;
+        let end = text[start..].find(|c| !counts(c)).map_or(text.len(), |len| start + len);
+        let digits = text[start..end].chars().count();
+        // What stands before a group goes with the digits that make up no group of three.
+        for (i, (at, _)) in text[start..end].char_indices().enumerate() {
+            if (digits - i) % 3 == 0 && start + at > from && (ascii || i > 0) {
+                each(&text[from..start + at]);
+                from = start + at;
+            }
+        }
+        if !ascii {
+            each(&text[from..end]);
+            from = end;
+        }
+        rest = &text[end..];
+    }
+    each(&text[from..]);
+}
+
+fn powers_of_two(text: &str, each: &mut dyn FnMut(&str)) {
+    if text.ends_with(['\r', '\n']) || !text.chars().all(char::is_whitespace) {
+        each(text);
+        return;
+    }
+    let (mut rest, mut left) = (text, text.chars().count());
+    while left > 0 {
+        let take = [512, 256, 128, 64, 32, 16, 8, 4, 2, 1].into_iter().find(|&n| n <= left).unwrap_or(left);
+        let end = rest.char_indices().nth(take).map_or(rest.len(), |(at, _)| at);
+        each(&rest[..end]);
+        (rest, left) = (&rest[end..], left - take);
+    }
+}
 
 /// Cuts a word at character boundaries into pieces of at most [`MAX_WORD`] bytes.
 pub fn bounded(mut word: &str, each: &mut dyn FnMut(&str)) {
@@ -94,72 +149,5 @@ pub fn bounded(mut word: &str, each: &mut dyn FnMut(&str)) {
     }
     if !word.is_empty() {
         each(word);
-    }
-}
-
-/// A stretch of a prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fragment<'a> {
-    /// Text without special tokens.
-    Text(&'a str),
-    /// A special token spelt out in the text.
-    Special(u32),
-}
-
-/// Tokens that are found in text as a whole, longest first, by first byte.
-#[derive(Debug, Default)]
-pub struct Specials {
-    by_first: Vec<Vec<u32>>,
-}
-
-impl Specials {
-    /// Collects the user-defined, control and unknown tokens.
-    pub fn new(vocab: &Vocab) -> Self {
-        let mut by_first = vec![Vec::new(); 256];
-        for id in vocab.ids() {
-            let special = matches!(vocab.kind(id), Some(Kind::User | Kind::Control | Kind::Unknown));
-            if let (true, Some(&first)) = (special, vocab.utf8(id).and_then(|t| t.as_bytes().first())) {
-                by_first[usize::from(first)].push(id);
-            }
-        }
-        for ids in &mut by_first {
-            ids.sort_by_key(|&id| std::cmp::Reverse(vocab.text(id).map_or(0, <[u8]>::len)));
-        }
-        Self { by_first }
-    }
-
-    /// Cuts `text` at special tokens, leftmost and longest first. User-defined tokens always count, control and
-    /// unknown tokens only where `parse_special` holds of their bytes.
-    pub fn fragments<'a>(
-        &self,
-        vocab: &Vocab,
-        text: &'a str,
-        parse_special: &dyn Fn(Range<usize>) -> bool,
-    ) -> Vec<Fragment<'a>> {
-        let bytes = text.as_bytes();
-        let (mut out, mut from, mut at) = (Vec::new(), 0, 0);
-        while at < bytes.len() {
-            let candidates = self.by_first.get(usize::from(bytes[at])).map_or(&[][..], Vec::as_slice);
-            let hit = candidates.iter().find_map(|&id| {
-                let token = vocab.text(id)?;
-                let found = bytes[at..].starts_with(token);
-                let allowed = || vocab.kind(id) == Some(Kind::User) || parse_special(at..at + token.len());
-                (found && allowed()).then_some((id, token.len()))
-            });
-            let Some((id, len)) = hit else {
-                at += 1;
-                continue;
-            };
-            if from < at {
-                out.push(Fragment::Text(&text[from..at]));
-            }
-            out.push(Fragment::Special(id));
-            at += len;
-            from = at;
-        }
-        if from < bytes.len() {
-            out.push(Fragment::Text(&text[from..]));
-        }
-        out
     }
 }

@@ -1,84 +1,84 @@
 //! SentencePiece-style BPE with byte fallback: `tokenizer.ggml.model` "llama".
 //!
-//! The file has scores but no merges; they are rebuilt: every way to put a token together from two others is a merge,
-//! and a token's score ranks it. Takes the vocabulary; gives ids for text. Spaces are written as U+2581, and characters
-//! without a token fall back to byte tokens.
+//! The file has scores but no merges: neighbours merge if both together are a token, the best score first. Takes the vocabulary;
+//! gives ids for text. Spaces are written as U+2581, and characters without a token fall back to byte tokens.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::path::Path;
 
-use tokenizers::models::bpe::{BpeBuilder, Merges, Vocab as Map, BPE};
-use tokenizers::Model;
-
+use super::index::Index;
 use super::split;
 use super::vocab::{Kind, Vocab};
 use crate::{Error, Result};
 
 /// What a space is written as.
 pub const SPACE: char = '\u{2581}';
-/// Longest token that merges are rebuilt for, bytes: rebuilding takes quadratic time in it.
-const MAX_MERGED: usize = 1 << 10;
 
-/// The rebuilt merges, ready to encode.
+/// The tokens that merging may meet.
 #[derive(Debug)]
 pub struct Spm {
-    model: BPE,
+    index: Index,
     /// No token has a space after a letter, so words can be encoded one by one with the same result.
     by_word: bool,
 }
 
+/// A stretch of the text; empty once it is part of the one before.
+#[derive(Clone, Copy)]
+struct Symbol {
+    start: u32,
+    len: u32,
+    before: u32,
+    after: u32,
+}
+
+/// Room for one word, used again.
+#[derive(Default)]
+struct Room {
+    symbols: Vec<Symbol>,
+    /// Score as ordered bits, place, length of both together.
+    heap: BinaryHeap<(u32, Reverse<u32>, u32)>,
+}
+
 impl Spm {
-    /// Rebuilds the merges.
+    /// Checks the vocabulary.
     ///
     /// # Errors
     /// `missing_key` without scores, `bad_vocab` unless every byte has its token.
     pub fn new(path: &Path, vocab: &Vocab) -> Result<Self> {
-        let scores = vocab.scores().ok_or_else(|| {
+        if vocab.scores().is_none() {
             let what = "tokenizer.ggml.scores: missing, expected the scores of a llama vocabulary";
-            Error::file(path, "missing_key", what)
-        })?;
-        let mut map = Map::default();
-        for byte in 0..=255u8 {
-            let id = vocab.byte(byte).ok_or_else(|| {
-                let what = format!(
-                    "tokenizer.ggml.tokens: no byte token <0x{byte:02X}>, expected all 256 in a llama vocabulary"
-                );
-                Error::file(path, "bad_vocab", what)
-            })?;
-            // The spelling that the byte fallback looks up.
-            map.insert(format!("<0x{byte:02X}>"), id);
+            return Err(Error::file(path, "missing_key", what));
         }
-        let mut by_word = true;
+        if let Some(byte) = (0..=255u8).find(|&byte| vocab.byte(byte).is_none()) {
+            let what =
+                format!("tokenizer.ggml.tokens: no byte token <0x{byte:02X}>, expected all 256 in a llama vocabulary");
+            return Err(Error::file(path, "bad_vocab", what));
+        }
+        let (mut index, mut by_word) = (Index::new(vocab.len()), true);
         for id in vocab.ids().filter(|&id| mergeable(vocab, id)) {
-            if let Some(text) = vocab.utf8(id) {
-                map.insert(text.to_owned(), id);
+            if let Some(text) = vocab.utf8(id).filter(|text| !text.is_empty()) {
+                index.insert(vocab.texts(), id);
                 by_word &= !text.trim_start_matches(SPACE).contains(SPACE);
             }
         }
-        let merges = rebuild(vocab, scores, &map);
-        let model = BpeBuilder::new()
-            .vocab_and_merges(map, merges)
-            .byte_fallback(true)
-            .fuse_unk(true)
-            .build()
-            .map_err(|e| Error::file(path, "bad_vocab", format!("tokenizer.ggml.scores: {e}")))?;
-        Ok(Self { model, by_word })
+        Ok(Self { index, by_word })
     }
 
     /// Appends the ids of `text`, which holds no special tokens; `prefix` puts a space before it.
-    ///
-    /// # Errors
-    /// `bad_vocab` if the merges fail on it, which a checked vocabulary rules out.
-    pub fn encode(&self, path: &Path, text: &str, prefix: bool, ids: &mut Vec<u32>) -> Result<()> {
-        let mut spelt = String::with_capacity(text.len() + SPACE.len_utf8());
+    pub fn encode(&self, vocab: &Vocab, text: &str, prefix: bool, ids: &mut Vec<u32>) {
+        let mut spelt = String::with_capacity(text.len() + text.len() / 2 + SPACE.len_utf8());
         if prefix {
             spelt.push(SPACE);
         }
-        spelt.extend(text.chars().map(|c| if c == ' ' { SPACE } else { c }));
-        let mut failed = None;
-        let mut each = |word: &str| match self.model.tokenize(word) {
-            Ok(tokens) => ids.extend(tokens.iter().map(|t| t.id)),
-            Err(e) => failed = Some(e),
-        };
+        for (i, part) in text.split(' ').enumerate() {
+            if i > 0 {
+                spelt.push(SPACE);
+            }
+            spelt.push_str(part);
+        }
+        let mut room = Room::default();
+        let mut each = |word: &str| self.word(vocab, word.as_bytes(), &mut room, ids);
         let (mut from, mut before) = (0, SPACE);
         for (at, c) in spelt.char_indices() {
             if self.by_word && c == SPACE && before != SPACE {
@@ -88,37 +88,66 @@ impl Spm {
             before = c;
         }
         split::bounded(&spelt[from..], &mut each);
-        match failed {
-            None => Ok(()),
-            Some(e) => Err(Error::file(path, "bad_vocab", format!("tokenizer.ggml.tokens: {e}"))),
+    }
+
+    fn word(&self, vocab: &Vocab, word: &[u8], room: &mut Room, ids: &mut Vec<u32>) {
+        let Room { symbols, heap } = room;
+        symbols.clear();
+        let mut at = 0;
+        while at < word.len() {
+            let end = (at + 1..word.len()).find(|&i| word[i] & 0xc0 != 0x80).unwrap_or(word.len());
+            let n = symbols.len() as u32;
+            symbols.push(Symbol { start: at as u32, len: (end - at) as u32, before: n.wrapping_sub(1), after: n + 1 });
+            at = end;
         }
+        let n = symbols.len() as u32;
+        let scores = vocab.scores().unwrap_or_default();
+        let found = |symbols: &[Symbol], left: u32, right: u32| {
+            if left >= n || right >= n {
+                return None;
+            }
+            let (start, len) = (symbols[left as usize].start, symbols[left as usize].len + symbols[right as usize].len);
+            let id = self.index.get(vocab.texts(), &word[start as usize..(start + len) as usize])?;
+            Some((ordered(scores.get(id as usize).copied().unwrap_or(0.0)), Reverse(left), len))
+        };
+        heap.extend((1..n).filter_map(|i| found(symbols, i - 1, i)));
+        while let Some((_, Reverse(left), len)) = heap.pop() {
+            let Symbol { len: own, before, after: right, .. } = symbols[left as usize];
+            if own == 0 || right >= n || own + symbols[right as usize].len != len {
+                continue;
+            }
+            let after = symbols[right as usize].after;
+            symbols[right as usize].len = 0;
+            (symbols[left as usize].len, symbols[left as usize].after) = (len, after);
+            if after < n {
+                symbols[after as usize].before = left;
+            }
+            heap.extend(found(symbols, before, left));
+            heap.extend(found(symbols, left, after));
+        }
+        for symbol in symbols.iter().filter(|symbol| symbol.len > 0) {
+            let text = &word[symbol.start as usize..(symbol.start + symbol.len) as usize];
+            match self.index.get(vocab.texts(), text) {
+                Some(id) => ids.push(id),
+                None => ids.extend(text.iter().filter_map(|&byte| vocab.byte(byte))),
+            }
+        }
+    }
+}
+
+/// Bits that are ordered as the numbers are.
+fn ordered(score: f32) -> u32 {
+    let bits = (score + 0.0).to_bits();
+    if bits >> 31 == 1 {
+        !bits
+    } else {
+        bits | 1 << 31
     }
 }
 
 /// Whether merging may meet the token. Control tokens may not be spelt by plain text, bytes are only fallen back to.
 fn mergeable(vocab: &Vocab, id: u32) -> bool {
-    matches!(vocab.kind(id), Some(Kind::Normal | Kind::User))
-}
-
-/// All merges, best first: by score of the result, then id of the result, then ids of the halves.
-fn rebuild(vocab: &Vocab, scores: &[f32], map: &Map) -> Merges {
-    let mut order: Vec<u32> = vocab.ids().filter(|&id| mergeable(vocab, id)).collect();
-    order.sort_by(|&a, &b| scores[b as usize].total_cmp(&scores[a as usize]));
-    let mut merges = Merges::new();
-    for id in order {
-        let Some(text) = vocab.utf8(id).filter(|t| t.len() <= MAX_MERGED) else {
-            continue;
-        };
-        let half = |part: &str| map.get(part).copied().filter(|&id| mergeable(vocab, id));
-        let mut pairs: Vec<(u32, u32, usize)> = text
-            .char_indices()
-            .skip(1)
-            .filter_map(|(at, _)| Some((half(&text[..at])?, half(&text[at..])?, at)))
-            .collect();
-        pairs.sort_unstable();
-        merges.extend(pairs.into_iter().map(|(_, _, at)| (text[..at].to_owned(), text[at..].to_owned())));
-    }
-    merges
+    matches!(vocab.kind(id), Some(Kind::Normal | Kind::User | Kind::Unused))
 }
 
 /// Appends a token's text to `out` with its spaces as spaces.

@@ -4,9 +4,8 @@
 //! are taken whose scores, logarithms of probabilities, have the largest sum (Kudo, 2018). Characters without a token are the
 //! unknown one, which stands once for several in a row.
 
-use std::collections::HashMap;
-
 use super::spm::SPACE;
+use super::trie::Trie;
 use super::vocab::{Kind, Vocab};
 use crate::gguf::{Gguf, Value, ValueType};
 use crate::{Error, Result};
@@ -14,11 +13,16 @@ use crate::{Error, Result};
 /// What an unknown character's score is below the least of all tokens'.
 const PENALTY: f64 = 10.0;
 
+/// Most bytes whose spellings are weighed together; where no token spans a place, they are cut there before.
+const MAX_WEIGHED: usize = 1 << 20;
+
 /// Tokens with their scores, and what is done to text before.
 #[derive(Debug)]
 pub struct Unigram {
-    tokens: HashMap<Vec<u8>, (u32, f64)>,
-    longest: usize,
+    tokens: Trie,
+    scores: Vec<f64>,
+    /// User-defined tokens, which the table of replacements leaves alone.
+    kept: Trie,
     unknown_score: f64,
     table: Table,
     /// Whether text starts with a space, or ends with one if `suffix`.
@@ -38,22 +42,22 @@ impl Unigram {
             let what = "tokenizer.ggml.scores: missing, expected the scores of a t5 vocabulary";
             Error::file(gguf.path(), "missing_key", what)
         })?;
-        let (mut tokens, mut least) = (HashMap::new(), f64::INFINITY);
-        for id in vocab.ids() {
-            let (kind, score) = (vocab.kind(id), f64::from(scores.get(id as usize).copied().unwrap_or(0.0)));
-            let score = if kind == Some(Kind::User) { 0.0 } else { score };
-            if kind == Some(Kind::Normal) {
-                least = least.min(score);
-            }
-            if let (Some(Kind::Normal | Kind::User | Kind::Unused), Some(text @ [_, ..])) = (kind, vocab.text(id)) {
-                tokens.insert(text.to_vec(), (id, score));
-            }
-        }
+        let of_kind = |kinds: &[Kind]| -> Vec<(&[u8], u32)> {
+            let fits = |&id: &u32| vocab.kind(id).is_some_and(|kind| kinds.contains(&kind));
+            vocab.ids().filter(fits).filter_map(|id| Some((vocab.text(id)?, id))).collect()
+        };
+        let score = |id: u32| match vocab.kind(id) {
+            Some(Kind::User) => 0.0,
+            _ => f64::from(scores.get(id as usize).copied().unwrap_or(0.0)),
+        };
+        let normal = vocab.ids().filter(|&id| vocab.kind(id) == Some(Kind::Normal));
+        let least = normal.map(score).fold(f64::INFINITY, f64::min);
         let flag =
             |name: &str| Ok::<_, Error>(gguf.meta().opt_bool(&format!("tokenizer.ggml.{name}"))?.unwrap_or(false));
         Ok(Unigram {
-            longest: tokens.keys().map(Vec::len).max().unwrap_or(0),
-            tokens,
+            tokens: Trie::new(of_kind(&[Kind::Normal, Kind::User, Kind::Unused])),
+            scores: vocab.ids().map(score).collect(),
+            kept: Trie::new(of_kind(&[Kind::User])),
             unknown_score: if least.is_finite() { least - PENALTY } else { -PENALTY },
             table: Table::read(gguf)?,
             add_space: flag("add_space_prefix")?,
@@ -65,38 +69,47 @@ impl Unigram {
     /// Appends the ids of `text`, which holds no special tokens.
     pub fn encode(&self, text: &str, unknown: Option<u32>, ids: &mut Vec<u32>) {
         let text = self.spelt(text);
-        // By end: the best sum so far, where its last token starts, and which that is.
-        let mut best: Vec<Option<(f64, usize, Option<u32>)>> = vec![None; text.len() + 1];
-        best[0] = Some((0.0, 0, None));
-        let mut at = 0;
+        // By end, from `base` on: the best sum so far, where its last token starts, and which that is.
+        let mut best: Vec<Option<(f64, usize, Option<u32>)>> = vec![Some((0.0, 0, None))];
+        let (mut base, mut at, mut after_unknown) = (0, 0, false);
         while at < text.len() {
             let next = (at + 1..text.len()).find(|&i| text[i] & 0xc0 != 0x80).unwrap_or(text.len());
-            let sum = best[at].map_or(0.0, |b| b.0);
+            let sum = best[at - base].map_or(0.0, |b| b.0);
             let mut offer = |end: usize, score: f64, id: Option<u32>| {
-                if best[end].is_none_or(|(champion, ..)| sum + score > champion) {
-                    best[end] = Some((sum + score, at, id));
+                if best.len() <= end - base {
+                    best.resize(end - base + 1, None);
+                }
+                if best[end - base].is_none_or(|(champion, ..)| sum + score > champion) {
+                    best[end - base] = Some((sum + score, at, id));
                 }
             };
             let mut alone = false;
-            for end in at + 1..=text.len().min(at + self.longest) {
-                if let Some((id, score)) = self.tokens.get(&text[at..end]) {
-                    alone |= end == next;
-                    offer(end, *score, Some(*id));
-                }
-            }
+            self.tokens.prefixes(&text[at..], |len, id| {
+                alone |= at + len == next;
+                offer(at + len, self.scores[id as usize], Some(id));
+            });
             if !alone {
                 offer(next, self.unknown_score, None);
             }
             at = next;
-        }
-        let (mut reversed, mut end) = (Vec::new(), text.len());
-        while let Some((_, start, id)) = best[end].filter(|_| end > 0) {
-            if id.is_some() || reversed.last() != Some(&None) {
-                reversed.push(id);
+            // No token spans this place: what stands before it is decided.
+            if best.len() - 1 == at - base || at - base > MAX_WEIGHED {
+                let (mut reversed, mut end) = (Vec::new(), at);
+                while let Some((_, start, id)) = best[end - base].filter(|_| end > base) {
+                    reversed.push(id);
+                    end = start;
+                }
+                for id in reversed.into_iter().rev() {
+                    if id.is_some() || !after_unknown {
+                        ids.extend(id.or(unknown));
+                    }
+                    after_unknown = id.is_none();
+                }
+                base = at;
+                best.clear();
+                best.push(Some((0.0, at, None)));
             }
-            end = start;
         }
-        ids.extend(reversed.into_iter().rev().filter_map(|id| id.or(unknown)));
     }
 
     /// The normalized text.
@@ -104,7 +117,7 @@ impl Unigram {
         let mut space = [0; 4];
         let space = SPACE.encode_utf8(&mut space).as_bytes();
         let (mut out, mut in_word, mut begun) = (Vec::with_capacity(text.len() * 2), false, false);
-        for byte in self.table.replaced(text.as_bytes()) {
+        for byte in self.table.replaced(text.as_bytes(), &self.kept) {
             if byte == b' ' {
                 in_word = false;
                 if !self.merge_spaces {
@@ -175,9 +188,14 @@ impl Table {
     }
 
     /// The text with all sequences replaced.
-    fn replaced(&self, text: &[u8]) -> Vec<u8> {
+    fn replaced(&self, text: &[u8], kept: &Trie) -> Vec<u8> {
         let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
         while at < text.len() {
+            if let Some((len, _)) = kept.longest(&text[at..]) {
+                out.extend(&text[at..at + len]);
+                at += len;
+                continue;
+            }
             let Some((len, replacement)) = self.find(&text[at..]) else {
                 let next = (at + 1..text.len()).find(|&i| text[i] & 0xc0 != 0x80).unwrap_or(text.len());
                 out.extend(&text[at..next]);

@@ -4,9 +4,11 @@
 //! Gives a [`Vocab`] whose every id has bytes and a kind, with no duplicate texts, no NaN scores and only well-formed
 //! byte tokens; everything later may index by any id below [`Vocab::len`].
 
-use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use super::index::Index;
+pub use super::table::Table;
 use crate::gguf::Gguf;
 use crate::{Error, Result};
 
@@ -32,34 +34,6 @@ pub enum Kind {
     Byte = 6,
 }
 
-/// Byte strings numbered from 0, in one allocation.
-#[derive(Clone, Debug, Default)]
-pub struct Table {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Table {
-    /// Appends a string; its number is the length before.
-    pub fn push(&mut self, text: &[u8]) {
-        self.bytes.extend_from_slice(text);
-        self.ends.push(self.bytes.len());
-    }
-
-    /// How many strings there are.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// The string of a number, if there is one.
-    pub fn get(&self, id: u32) -> Option<&[u8]> {
-        let id = id as usize;
-        let end = *self.ends.get(id)?;
-        let start = if id == 0 { 0 } else { self.ends[id - 1] };
-        Some(&self.bytes[start..end])
-    }
-}
-
 /// Token bytes, kinds and scores, checked.
 #[derive(Clone, Debug, Default)]
 pub struct Vocab {
@@ -67,6 +41,7 @@ pub struct Vocab {
     kinds: Vec<Kind>,
     scores: Option<Vec<f32>>,
     bytes: Vec<Option<u32>>,
+    index: Option<Arc<Index>>,
 }
 
 impl Vocab {
@@ -102,7 +77,7 @@ impl Vocab {
                 return Err(bad(format!("tokenizer.ggml.scores: score of token {id} is NaN, expected a number")));
             }
         }
-        let mut vocab = Vocab { texts: Table::default(), kinds, scores, bytes: vec![None; 256] };
+        let mut vocab = Vocab { texts: Table::default(), kinds, scores, bytes: vec![None; 256], index: None };
         let mut not_text = 0usize;
         for (id, text) in tokens.iter().enumerate() {
             if text.len() > MAX_TEXT {
@@ -112,7 +87,10 @@ impl Vocab {
                 )));
             }
             not_text += usize::from(std::str::from_utf8(text).is_err());
-            vocab.texts.push(text);
+            match text {
+                [] => vocab.texts.push(format!("[EMPTY_{id}]").as_bytes()),
+                text => vocab.texts.push(text),
+            }
         }
         if not_text > 0 {
             warnings.push(format!("tokenizer.ggml.tokens: {not_text} token texts are not UTF-8; kept as bytes"));
@@ -130,6 +108,23 @@ impl Vocab {
     /// The token's text as the file has it (not decoded), if the id exists.
     pub fn text(&self, id: u32) -> Option<&[u8]> {
         self.texts.get(id)
+    }
+
+    /// All texts, numbered by id.
+    pub fn texts(&self) -> &Table {
+        &self.texts
+    }
+
+    /// The id of a text as the file has it.
+    pub fn find(&self, text: &[u8]) -> Option<u32> {
+        self.index.as_ref()?.get(&self.texts, text)
+    }
+
+    /// Takes a token for another kind than the file says.
+    pub fn set_kind(&mut self, id: u32, kind: Kind) {
+        if let Some(own) = self.kinds.get_mut(id as usize) {
+            *own = kind;
+        }
     }
 
     /// The token's text where it is UTF-8.
@@ -154,14 +149,15 @@ impl Vocab {
 
     /// The byte token of a byte.
     pub fn byte(&self, byte: u8) -> Option<u32> {
-        self.bytes[usize::from(byte)]
+        self.bytes.get(usize::from(byte)).copied().flatten()
     }
 
-    fn check_duplicates(&self, path: &Path) -> Result<()> {
-        let mut seen: HashMap<&[u8], u32> = HashMap::with_capacity(self.len());
+    fn check_duplicates(&mut self, path: &Path) -> Result<()> {
+        let mut index = Index::new(self.len());
         for id in self.ids() {
             let text = self.text(id).unwrap_or_default();
-            if let Some(first) = seen.insert(text, id) {
+            index.insert(&self.texts, id);
+            if let Some(first) = index.get(&self.texts, text).filter(|&first| first != id) {
                 let shown: String = String::from_utf8_lossy(text).chars().take(40).collect();
                 let what = format!(
                     "tokenizer.ggml.tokens: tokens {first} and {id} are both {shown:?}, expected each text once"
@@ -169,6 +165,7 @@ impl Vocab {
                 return Err(Error::file(path, "bad_vocab", what));
             }
         }
+        self.index = Some(Arc::new(index));
         Ok(())
     }
 

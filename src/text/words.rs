@@ -4,28 +4,65 @@
 //! characters. A word, with U+2581 before it, becomes the longest tokens that spell it from its start on; one that has no such
 //! spelling is the unknown token.
 
-use std::collections::HashMap;
+use std::sync::LazyLock;
 
-use tokenizers::normalizers::BertNormalizer;
-use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
-use tokenizers::{NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
+use unicode_normalization::char::decompose_canonical;
 
+use super::split::{class, within};
 use super::spm::SPACE;
-use super::vocab::Vocab;
+use super::trie::Trie;
+use super::vocab::{Kind, Vocab};
 use crate::gguf::Gguf;
 use crate::Result;
 
+type Ranges = Vec<(char, char)>;
+
+static CONTROL: LazyLock<Ranges> = LazyLock::new(|| class(r"[\p{Cc}\p{Cf}\p{Co}]"));
+static MARKS: LazyLock<Ranges> = LazyLock::new(|| class(r"\p{M}"));
+static PUNCTUATION: LazyLock<Ranges> = LazyLock::new(|| class(r"[\p{P}\p{S}&&[\p{P}\x00-\x7e]]"));
+/// Chinese characters, each a word.
+const CHINESE: &[(char, char)] = &[
+    ('\u{3400}', '\u{4dbf}'),
+    ('\u{4e00}', '\u{9fff}'),
+    ('\u{f900}', '\u{faff}'),
+    ('\u{20000}', '\u{2a6df}'),
+    ('\u{2a700}', '\u{2b73f}'),
+    ('\u{2b740}', '\u{2b81f}'),
+    ('\u{2b920}', '\u{2ceaf}'),
+    ('\u{2f800}', '\u{2fa1f}'),
+];
+
 /// The tokens by their text, and what is done to text before.
+#[derive(Debug)]
 pub struct Words {
-    ids: HashMap<Vec<u8>, u32>,
-    longest: usize,
-    normalizer: BertNormalizer,
+    tokens: Trie,
+    normalizer: Normalizer,
 }
 
-impl std::fmt::Debug for Words {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Words").field("tokens", &self.ids.len()).finish()
+/// What is done to each character.
+#[derive(Clone, Copy, Debug)]
+pub struct Normalizer {
+    /// Upper case becomes lower case.
+    pub lowercase: bool,
+    /// Accents are taken off.
+    pub strip_accents: bool,
+}
+
+impl Normalizer {
+    /// Reads the file's keys.
+    ///
+    /// # Errors
+    /// `bad_key_type`.
+    pub fn read(gguf: &Gguf, lowercase: bool) -> Result<Normalizer> {
+        let flag = |name: &str| gguf.meta().opt_bool(&format!("tokenizer.ggml.normalizer.{name}"));
+        let lowercase = flag("lowercase")?.unwrap_or(lowercase);
+        Ok(Normalizer { lowercase, strip_accents: flag("strip_accents")?.unwrap_or(lowercase) })
     }
+}
+
+/// The lower case of a character, the first where it is several.
+pub fn lower(c: char) -> char {
+    c.to_lowercase().next().unwrap_or(c)
 }
 
 impl Words {
@@ -34,45 +71,60 @@ impl Words {
     /// # Errors
     /// `bad_key_type`.
     pub fn new(gguf: &Gguf, vocab: &Vocab) -> Result<Words> {
-        let flag = |name: &str| gguf.meta().opt_bool(&format!("tokenizer.ggml.normalizer.{name}"));
-        let lowercase = flag("lowercase")?.unwrap_or(true);
-        let normalizer = BertNormalizer::new(true, true, Some(flag("strip_accents")?.unwrap_or(lowercase)), lowercase);
-        let ids: HashMap<Vec<u8>, u32> = vocab
-            .ids()
-            .filter_map(|id| Some((vocab.text(id)?.to_vec(), id)))
-            .filter(|(text, _)| !text.is_empty())
-            .collect();
-        Ok(Words { longest: ids.keys().map(Vec::len).max().unwrap_or(0), ids, normalizer })
+        let usable = |&id: &u32| !matches!(vocab.kind(id), Some(Kind::Control | Kind::Unknown));
+        let entries = vocab.ids().filter(usable).filter_map(|id| Some((vocab.text(id)?, id))).collect();
+        Ok(Words { tokens: Trie::new(entries), normalizer: Normalizer::read(gguf, true)? })
     }
 
     /// Appends the ids of `text`, which holds no special tokens; `unknown` stands for words that cannot be spelt.
     pub fn encode(&self, text: &str, unknown: Option<u32>, ids: &mut Vec<u32>) {
-        let mut clean = NormalizedString::from(text);
-        let mut cut = match self.normalizer.normalize(&mut clean) {
-            Ok(()) => PreTokenizedString::from(clean),
-            Err(_) => PreTokenizedString::from(text), // it has no way to fail
+        let mut word = String::new();
+        let mut flush = |word: &mut String| {
+            if !word.is_empty() {
+                self.spell(word, unknown, ids);
+                word.clear();
+            }
         };
-        let _ = BertPreTokenizer.pre_tokenize(&mut cut); // nor has this
-        for (word, _, _) in cut.get_splits(OffsetReferential::Normalized, OffsetType::Byte) {
-            let before = ids.len();
-            if !self.spell(word, ids) {
-                ids.truncate(before);
-                ids.extend(unknown);
+        for mut c in text.chars() {
+            if self.normalizer.strip_accents && !c.is_ascii() {
+                // The base alone, as other tools do it: of a Hangul syllable the first letter.
+                let mut base = None;
+                decompose_canonical(c, |part| base = base.or(Some(part)));
+                c = base.unwrap_or(c);
+            }
+            if c.is_whitespace() {
+                flush(&mut word);
+                continue;
+            }
+            if c == '\0' || c == char::REPLACEMENT_CHARACTER || within(&CONTROL, c) {
+                continue;
+            }
+            if self.normalizer.strip_accents && within(&MARKS, c) {
+                continue;
+            }
+            let alone = within(&PUNCTUATION, c) || within(CHINESE, c);
+            if alone {
+                flush(&mut word);
+            }
+            word.push(if self.normalizer.lowercase { lower(c) } else { c });
+            if alone {
+                flush(&mut word);
             }
         }
+        flush(&mut word);
     }
 
-    /// Whether tokens spell the word; appends them.
-    fn spell(&self, word: &str, ids: &mut Vec<u32>) -> bool {
-        let word = format!("{SPACE}{word}");
-        let (bytes, mut at) = (word.as_bytes(), 0);
-        while at < bytes.len() {
-            let most = bytes.len().min(at + self.longest);
-            let found = (at + 1..=most).rev().find_map(|end| Some((end, *self.ids.get(&bytes[at..end])?)));
-            let Some((end, id)) = found else { return false };
+    fn spell(&self, word: &str, unknown: Option<u32>, ids: &mut Vec<u32>) {
+        let (word, before) = (format!("{SPACE}{word}"), ids.len());
+        let mut rest = word.as_bytes();
+        while !rest.is_empty() {
+            let Some((len, id)) = self.tokens.longest(rest) else {
+                ids.truncate(before);
+                ids.extend(unknown);
+                return;
+            };
             ids.push(id);
-            at = end;
+            rest = &rest[len..];
         }
-        true
     }
 }
