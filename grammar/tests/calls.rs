@@ -1,4 +1,5 @@
 //! Random walks through the masks of calls: what comes out reads back as calls of their schemas.
+#![allow(clippy::unwrap_used)]
 
 use pumex_chat::reply::{Event, Format, Parser};
 use pumex_chat::Json;
