@@ -4,6 +4,7 @@
 //! one text: it says which ids may come next, and takes the one that came. The automata are those of the crate `llguidance`; its limits
 //! are set here, so that any source ends within bounded time and memory, with a matcher or an error.
 
+mod calls;
 mod gbnf;
 mod matcher;
 mod source;
@@ -12,6 +13,7 @@ mod vocabulary;
 #[cfg(test)]
 mod tests;
 
+pub use calls::Choice;
 pub use matcher::Matcher;
 pub use source::Source;
 pub use vocabulary::{Piece, Vocabulary};

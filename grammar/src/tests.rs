@@ -5,12 +5,17 @@ use std::sync::Arc;
 
 const END: u32 = 256;
 
+/// Texts, and whether they are taken and may end.
+type Inputs = &'static [(&'static str, Option<bool>)];
+/// Bodies of each nonterminal.
+type Rewritings = &'static [(&'static str, &'static [&'static str])];
+
 /// All bytes, an end, a special mark and some longer tokens.
 fn vocabulary() -> Arc<Vocabulary> {
     let bytes: Vec<[u8; 1]> = (0..=255u8).map(|b| [b]).collect();
     let longer: [&[u8]; 8] = [b"\":", b"ab", b"abc", b"true", b"{\"", b"12", b"\xc3\xa9t", b"a"];
     let pieces = bytes.iter().map(|b| Piece::Text(b)).chain([Piece::Special(b"</s>"), Piece::Special(b"<tool>")]);
-    Arc::new(Vocabulary::new(pieces.chain(longer.map(|l| Piece::Text(l))), &[END]).unwrap())
+    Arc::new(Vocabulary::new(pieces.chain(longer.map(Piece::Text)), &[END]).unwrap())
 }
 
 fn gbnf(text: &str) -> Result<Matcher> {
@@ -32,7 +37,7 @@ fn allowed(mask: &[u32], id: u32) -> bool {
 
 #[test]
 fn gbnf_means_what_it_says_character_by_character() {
-    let cases: &[(&str, &[(&str, Option<bool>)])] = &[
+    let cases: &[(&str, Inputs)] = &[
         (
             "root ::= [a-z]+ \"bar\"",
             &[("bar", Some(false)), ("xbar", Some(true)), ("barbar", Some(true)), ("x1", None)],
@@ -82,7 +87,7 @@ fn language(alternatives: &[(&str, &[&str])], most: usize) -> std::collections::
 
 #[test]
 fn masks_are_those_of_a_plain_matcher() {
-    let grammars: &[(&str, &[(&str, &[&str])])] = &[
+    let grammars: &[(&str, Rewritings)] = &[
         ("root ::= \"a\" root \"b\" | \"ab\" | \"abc\"", &[("R", &["aRb", "ab", "abc"])]),
         ("root ::= x*\nx ::= \"ab\" | \"a\" | \"bca\"", &[("R", &["XR", ""]), ("X", &["ab", "a", "bca"])]),
         ("root ::= (\"a\" | \"ab\") (\"c\" | \"bcc\")", &[("R", &["ac", "abcc", "abc", "abbcc"])]),

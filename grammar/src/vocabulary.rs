@@ -146,6 +146,11 @@ impl Vocabulary {
         self.special(text).or_else(|| self.texts.get(text.as_bytes()).copied())
     }
 
+    /// All special tokens.
+    pub(crate) fn specials(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.specials.iter().map(|(text, id)| (text.as_str(), *id))
+    }
+
     /// The special token of a text.
     pub fn special(&self, text: &str) -> Option<u32> {
         self.specials.get(text).copied()
