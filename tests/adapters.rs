@@ -414,3 +414,32 @@ fn adapters_for_other_models_are_told_by_name() {
         assert!(error.contains(expected), "{error}: expected {expected}");
     }
 }
+
+/// What llama.cpp computed of some rows and columns, with an adapter of all matrices but the embedding and the last, and a control
+/// vector of every layer but the first.
+#[derive(serde::Deserialize)]
+struct Golden {
+    recipe: String,
+    scale: f32,
+    rows: Vec<usize>,
+    every: usize,
+    expected: Vec<f32>,
+}
+
+#[test]
+fn adapters_and_control_vectors_give_what_llama_cpp_computed() {
+    let golden: Golden = serde_json::from_str(include_str!("golden/adapters.json")).unwrap();
+    let recipe = Recipe::named(&golden.recipe);
+    let mut gguf = recipe.gguf("llama");
+    let plan = model::plan(&gguf).unwrap();
+    let loras = [(adapter_of(&gguf, "", |name| name.starts_with("blk.")), golden.scale)];
+    let layers: Vec<usize> = (1..plan.layers.len()).collect();
+    let (path, _) = control_file("golden", &layers, plan.values[plan.layer_ends[0].1 .0].width);
+    adapter::attach(&mut gguf, &loras, &[(path.clone(), 1.0)], Layers::default()).unwrap();
+    std::fs::remove_file(path).unwrap();
+    let all = logits(&mut reference(&gguf), few(&recipe), ROWS);
+    let row = |r: &usize| all[r * plan.n_vocab..][..plan.n_vocab].iter().step_by(golden.every).copied();
+    let found: Vec<f32> = golden.rows.iter().flat_map(row).collect();
+    let error = nmse(&found, &golden.expected);
+    assert!(error < 1e-10, "NMSE {error:e}");
+}
