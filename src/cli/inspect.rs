@@ -38,7 +38,12 @@ fn as_text(gguf: &Gguf) -> String {
     let mut out =
         format!("file: {}\nversion: {}\nsize: {} bytes\n", gguf.path().display(), gguf.version(), gguf.file_bytes());
     // A file that cannot run can still be looked at.
-    if let Ok(info) = engine::model_info(gguf) {
+    if let Ok(Some("adapter")) = gguf.meta().opt_str("general.type") {
+        let of = |key: &str| gguf.meta().opt_str(key).ok().flatten().unwrap_or("unknown");
+        let pairs = gguf.tensors().iter().filter(|t| t.name.ends_with(".lora_a")).count();
+        let (kind, arch) = (of("adapter.type"), of("general.architecture"));
+        out += &format!("adapter: {kind} for {arch}, {pairs} tensors\n");
+    } else if let Ok(info) = engine::model_info(gguf) {
         out += &format!(
             "model: {} ({} parameters, trained for {} positions)\n",
             info.description, info.n_params, info.n_ctx_train

@@ -185,7 +185,7 @@ fn positional(args: &Args) -> Result<(PathBuf, PathBuf, Option<&'static recipe::
     Ok((input, output, found, threads))
 }
 
-fn same_file(a: &Path, b: &Path) -> bool {
+pub fn same_file(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
