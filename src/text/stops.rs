@@ -120,7 +120,7 @@ mod tests {
     /// Text before the stop string that ends first, the longest of those; by looking everywhere.
     fn brute(text: &str, stops: &[&str]) -> (String, Option<usize>) {
         for end in (0..=text.len()).filter(|i| text.is_char_boundary(*i)) {
-            let ends = |s: &&(usize, &&str)| !s.1.is_empty() && text[..end].ends_with(**s.1);
+            let ends = |s: &&(usize, &&str)| !s.1.is_empty() && text[..end].ends_with(*s.1);
             let longest = stops.iter().enumerate().filter(|s| ends(&s)).max_by_key(|s| (s.1.len(), usize::MAX - s.0));
             if let Some((i, stop)) = longest {
                 return (text[..end - stop.len()].to_string(), Some(i));
