@@ -52,7 +52,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Talk to a model, or continue a prompt (the default command)
-    Run(run::Args),
+    Run(Box<run::Args>),
     /// Print a file's metadata and tensors
     Inspect(inspect::Args),
     /// Print a text's token ids
@@ -125,7 +125,7 @@ pub fn main() -> ExitCode {
 
 fn dispatch(command: Command, stop: &Arc<AtomicBool>) -> Result<End> {
     match command {
-        Command::Run(args) => run::main(args, stop),
+        Command::Run(args) => run::main(*args, stop),
         Command::Inspect(args) => inspect::main(&args),
         Command::Tokenize(args) => tokenize::main(&args),
         Command::Template(args) => template::main(&args),

@@ -111,7 +111,7 @@ fn thousands(text: &str, ascii: bool, each: &mut dyn FnMut(&str)) {
         let digits = text[start..end].chars().count();
         // What stands before a group goes with the digits that make up no group of three.
         for (i, (at, _)) in text[start..end].char_indices().enumerate() {
-            if (digits - i) % 3 == 0 && start + at > from && (ascii || i > 0) {
+            if (digits - i).is_multiple_of(3) && start + at > from && (ascii || i > 0) {
                 each(&text[from..start + at]);
                 from = start + at;
             }

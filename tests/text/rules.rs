@@ -69,12 +69,12 @@ fn special_tokens_of_a_message_are_text() {
     for &id in &controls {
         let foreign = std::str::from_utf8(tokenizer.token_text(id)).unwrap();
         let text = format!("a{foreign}b{end}");
-        let prompt = Prompt { text, from_outside: vec![1..1 + foreign.len()] };
+        let prompt = Prompt { text, from_outside: std::iter::once(1..1 + foreign.len()).collect() };
         let ids = encode_prompt(&tokenizer, &prompt).unwrap();
         let found: Vec<u32> = ids.iter().copied().filter(|&id| tokenizer.is_control(id)).collect();
         assert_eq!(found, [tokenizer.bos().unwrap(), 3], "{foreign}");
         // Half of it own, half of it foreign: no token either.
-        let half = Prompt { text: foreign.to_string(), from_outside: vec![1..foreign.len()] };
+        let half = Prompt { text: foreign.to_string(), from_outside: std::iter::once(1..foreign.len()).collect() };
         let ids = encode_prompt(&tokenizer, &half).unwrap();
         assert_eq!(ids.iter().filter(|&&id| tokenizer.is_control(id)).count(), 1, "{foreign}");
     }
