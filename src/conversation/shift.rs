@@ -13,9 +13,9 @@ pub fn shifted(ids: &[u32], keep: usize) -> Vec<u32> {
     [first, &rest[rest.len().div_ceil(2)..]].concat()
 }
 
-/// As [`generate_within`], where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of the text, of which
-/// it holds the first [`Stats::held`]. With `keep`, a full context does not stop it: see [`shifted`]; no more than three quarters of it
-/// are kept. `on_shift` is told how many ids were left out.
+/// As [`generate_within`], where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of the
+/// text, of which it holds the first [`Stats::held`]. With `keep`, a full context does not stop it: see [`shifted`]; no more than
+/// three quarters of it are kept. `on_shift` is told how many ids were left out.
 ///
 /// # Errors
 /// As for [`generate_within`].
