@@ -32,10 +32,10 @@ use crate::gguf::Gguf;
 use crate::{Error, Result};
 pub use special::Infill;
 use special::{Special, Usual};
-use specials::{is_markup, Fragment, Marks, Specials};
+use specials::{Fragment, Marks, Specials};
 pub use stops::{Passed, Stops};
 pub use stream::Stream;
-use vocab::{Kind, Table, Vocab};
+use vocab::{is_markup, Kind, Table, Vocab};
 
 /// How text becomes ids.
 #[derive(Debug)]

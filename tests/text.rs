@@ -2,6 +2,7 @@
 //! here for everything that a broken or unusual vocabulary can say.
 
 mod made;
+mod messages;
 mod rules;
 
 use std::path::{Path, PathBuf};

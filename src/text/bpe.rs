@@ -13,7 +13,7 @@ use super::index::{Index, Pairs, NONE};
 use super::merge::Symbols;
 use super::rows::Row;
 use super::split::Splitter;
-use super::vocab::{Kind, Table, Vocab};
+use super::vocab::{Table, Vocab};
 use crate::gguf::Gguf;
 use crate::{Error, Result};
 
@@ -58,9 +58,7 @@ impl Bpe {
         for id in vocab.ids() {
             key.clear();
             let text = vocab.text(id).unwrap_or_default();
-            // No text spells a control token.
-            let usable = matches!(vocab.kind(id), Some(Kind::Normal | Kind::User | Kind::Unused));
-            let spelt = usable && (row.plain || alphabet.spell(text, &mut key));
+            let spelt = vocab.spells(id) && (row.plain || alphabet.spell(text, &mut key));
             keys.push(if row.plain { text } else { &key });
             if spelt && !text.is_empty() {
                 index.insert(&keys, id);

@@ -14,8 +14,11 @@ pub struct Greedy {
 impl Greedy {
     /// Takes the vocabulary.
     pub fn new(vocab: &Vocab) -> Greedy {
-        let texts: Vec<(Vec<u8>, u32)> =
-            vocab.ids().map(|id| (unescape(vocab.text(id).unwrap_or_default()), id)).collect();
+        let texts: Vec<(Vec<u8>, u32)> = vocab
+            .ids()
+            .filter(|&id| vocab.spells(id))
+            .map(|id| (unescape(vocab.text(id).unwrap_or_default()), id))
+            .collect();
         Greedy { tokens: Trie::new(texts.iter().map(|(text, id)| (text.as_slice(), *id)).collect()) }
     }
 

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::trie::Trie;
-use super::vocab::{Kind, Vocab};
+use super::vocab::Vocab;
 use crate::{Error, Result};
 
 /// What a score of 1 is counted as.
@@ -41,10 +41,7 @@ impl Plamo {
             return Err(Error::file(path, "bad_vocab", what));
         }
         let prices: Vec<i64> = scores.iter().map(|score| -((score * UNIT).round() as i64)).collect();
-        let usable = |&id: &u32| {
-            let spelt = matches!(vocab.kind(id), Some(Kind::Normal | Kind::User | Kind::Unused));
-            spelt && scores[id as usize].is_finite() && -prices[id as usize] > INVALID
-        };
+        let usable = |&id: &u32| vocab.spells(id) && scores[id as usize].is_finite() && -prices[id as usize] > INVALID;
         let entries = vocab.ids().filter(usable).filter_map(|id| Some((vocab.text(id)?, id))).collect();
         Ok(Plamo { tokens: Trie::new(entries), prices })
     }

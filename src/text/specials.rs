@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::trie::Trie;
-use super::vocab::{Kind, Vocab};
+use super::vocab::{is_markup, Kind, Vocab};
 
 /// A stretch of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +38,6 @@ type Hit = (usize, usize, u32);
 
 /// Longest stretch whose overlapping tokens are sorted by length, bytes.
 const MAX_STRETCH: usize = 16 << 10;
-
-/// Whether a token's text steers the model rather than says something.
-pub fn is_markup(text: &[u8]) -> bool {
-    text.iter().any(|b| b"<>[]|{}".contains(b)) || std::str::from_utf8(text).is_ok_and(|t| t.contains('｜'))
-}
 
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::index::Index;
 use super::split;
-use super::vocab::{Kind, Vocab};
+use super::vocab::Vocab;
 use crate::{Error, Result};
 
 /// What a space is written as.
@@ -56,7 +56,7 @@ impl Spm {
             return Err(Error::file(path, "bad_vocab", what));
         }
         let (mut index, mut by_word) = (Index::new(vocab.len()), true);
-        for id in vocab.ids().filter(|&id| mergeable(vocab, id)) {
+        for id in vocab.ids().filter(|&id| vocab.spells(id)) {
             if let Some(text) = vocab.utf8(id).filter(|text| !text.is_empty()) {
                 index.insert(vocab.texts(), id);
                 by_word &= !text.trim_start_matches(SPACE).contains(SPACE);
@@ -143,11 +143,6 @@ fn ordered(score: f32) -> u32 {
     } else {
         bits | 1 << 31
     }
-}
-
-/// Whether merging may meet the token. Control tokens may not be spelt by plain text, bytes are only fallen back to.
-fn mergeable(vocab: &Vocab, id: u32) -> bool {
-    matches!(vocab.kind(id), Some(Kind::Normal | Kind::User | Kind::Unused))
 }
 
 /// Appends a token's text to `out` with its spaces as spaces.

@@ -42,10 +42,9 @@ impl Unigram {
             let what = "tokenizer.ggml.scores: missing, expected the scores of a t5 vocabulary";
             Error::file(gguf.path(), "missing_key", what)
         })?;
-        let of_kind = |kinds: &[Kind]| -> Vec<(&[u8], u32)> {
-            let fits = |&id: &u32| vocab.kind(id).is_some_and(|kind| kinds.contains(&kind));
-            vocab.ids().filter(fits).filter_map(|id| Some((vocab.text(id)?, id))).collect()
-        };
+        let entry = |id: u32| Some((vocab.text(id)?, id));
+        let spelt = vocab.ids().filter(|&id| vocab.spells(id)).filter_map(entry);
+        let kept = vocab.ids().filter(|&id| vocab.kind(id) == Some(Kind::User)).filter_map(entry);
         let score = |id: u32| match vocab.kind(id) {
             Some(Kind::User) => 0.0,
             _ => f64::from(scores.get(id as usize).copied().unwrap_or(0.0)),
@@ -55,9 +54,9 @@ impl Unigram {
         let flag =
             |name: &str| Ok::<_, Error>(gguf.meta().opt_bool(&format!("tokenizer.ggml.{name}"))?.unwrap_or(false));
         Ok(Unigram {
-            tokens: Trie::new(of_kind(&[Kind::Normal, Kind::User, Kind::Unused])),
+            tokens: Trie::new(spelt.collect()),
             scores: vocab.ids().map(score).collect(),
-            kept: Trie::new(of_kind(&[Kind::User])),
+            kept: Trie::new(kept.collect()),
             unknown_score: if least.is_finite() { least - PENALTY } else { -PENALTY },
             table: Table::read(gguf)?,
             add_space: flag("add_space_prefix")?,

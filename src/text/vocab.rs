@@ -34,6 +34,12 @@ pub enum Kind {
     Byte = 6,
 }
 
+/// Whether a user-defined token's text steers the model rather than says something.
+pub fn is_markup(text: &[u8]) -> bool {
+    let marks = text.iter().any(|b| b"<>[]|{}".contains(b));
+    text.len() > 1 && marks || std::str::from_utf8(text).is_ok_and(|t| t.contains('\u{ff5c}'))
+}
+
 /// Token bytes, kinds and scores, checked.
 #[derive(Clone, Debug, Default)]
 pub struct Vocab {
@@ -135,6 +141,16 @@ impl Vocab {
     /// The token's kind, if the id exists.
     pub fn kind(&self, id: u32) -> Option<Kind> {
         self.kinds.get(id as usize).copied()
+    }
+
+    /// Whether text itself may come to be this token, by merges or as a piece: special tokens are found in it before, where they
+    /// may be, and those that look like markup may not be in all of it.
+    pub fn spells(&self, id: u32) -> bool {
+        match self.kind(id) {
+            Some(Kind::Normal | Kind::Unused) => true,
+            Some(Kind::User) => !is_markup(self.text(id).unwrap_or_default()),
+            _ => false,
+        }
     }
 
     /// All ids, rising.

@@ -71,7 +71,7 @@ impl Words {
     /// # Errors
     /// `bad_key_type`.
     pub fn new(gguf: &Gguf, vocab: &Vocab) -> Result<Words> {
-        let usable = |&id: &u32| !matches!(vocab.kind(id), Some(Kind::Control | Kind::Unknown));
+        let usable = |&id: &u32| vocab.spells(id) || vocab.kind(id) == Some(Kind::Byte);
         let entries = vocab.ids().filter(usable).filter_map(|id| Some((vocab.text(id)?, id))).collect();
         Ok(Words { tokens: Trie::new(entries), normalizer: Normalizer::read(gguf, true)? })
     }
