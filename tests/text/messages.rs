@@ -38,7 +38,10 @@ fn vocabularies() -> Vec<(String, Tokenizer)> {
 
 /// A conversation with `text` in every field that a message has, in the roles that most templates take, and its tools.
 fn conversations(text: &str) -> Vec<serde_json::Value> {
-    let call = |arguments: serde_json::Value| json!([{ "type": "function", "id": text, "function": { "name": text, "arguments": arguments } }]);
+    let call = |arguments: serde_json::Value| {
+        let function = json!({ "name": text, "arguments": arguments });
+        json!([{ "type": "function", "id": text, "function": function }])
+    };
     let tools = json!([{ "type": "function", "function": { "name": text, "description": text,
         "parameters": { "type": "object", "properties": { "a": { "type": "string", "description": text } } } } }]);
     let with = |system: bool, calls: Option<serde_json::Value>| {
