@@ -45,7 +45,7 @@ fn only_what_is_new_of_a_turn_is_fed_and_answers_are_as_of_a_fresh_start() {
         let ids = style.ids(&going.tokenizer, &prompt).unwrap();
         let mut seen = String::new();
         let answer = going
-            .answer(&style, (&prompt, ids.clone()), &asked, &mut |event| {
+            .answer(&style, (&prompt, ids.clone()), (&asked, None), &mut |event| {
                 if let pumex::chat::reply::Event::Content(text) = event {
                     seen.push_str(text);
                 }
@@ -53,7 +53,7 @@ fn only_what_is_new_of_a_turn_is_fed_and_answers_are_as_of_a_fresh_start() {
             })
             .unwrap();
         let mut fresh = speaker(&gguf, 256);
-        let again = fresh.answer(&style, (&prompt, ids.clone()), &asked, &mut |_| Ok(())).unwrap();
+        let again = fresh.answer(&style, (&prompt, ids.clone()), (&asked, None), &mut |_| Ok(())).unwrap();
         assert_eq!(answer.message, again.message);
         assert_eq!((answer.end, answer.generated, seen.trim_end()), (End::Limit, 6, answer.message.content.as_str()));
         assert_eq!(again.fed, (ids.len(), ids.len()));
@@ -192,7 +192,7 @@ fn scripted(says: &str, budget: Option<usize>, stops: &[String]) -> pumex::dialo
     let ids = style.ids(&speaker.tokenizer, &prompt).unwrap();
     let stop = AtomicBool::new(false);
     let asked = Asked { predict: -1, budget, stops, keep: None, ignore_ends: false, stop: &stop };
-    speaker.answer(&style, (&prompt, ids), &asked, &mut |_| Ok(())).unwrap()
+    speaker.answer(&style, (&prompt, ids), (&asked, None), &mut |_| Ok(())).unwrap()
 }
 
 #[test]

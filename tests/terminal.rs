@@ -3,7 +3,7 @@
 mod screen;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::util;
@@ -151,6 +151,27 @@ fn reasoning_is_cut_off_at_its_budget_and_is_no_part_of_the_answer() {
     for none in [&["--reasoning-budget", "0"][..], &["--reasoning", "off"]] {
         let (none, _) = answer(none);
         assert!(none["message"]["reasoning_content"].is_null() && none["message"]["content"] != "", "{none}");
+    }
+}
+
+#[test]
+fn answers_stay_within_a_grammar_and_reasoning_before_them_does_not() {
+    let (plain, thinks) = (model("plain", PLAIN), model("thinks", THINKS));
+    let answer = |file: &Path, more: &[&str]| {
+        let out =
+            piped(&args(file, &[&["-cnv", "--json", "-n", "24"], more].concat()), "who came to pass?\nand then?\n");
+        let lines = serde_json::Deserializer::from_slice(&out.stdout).into_iter::<serde_json::Value>();
+        let answers: Vec<serde_json::Value> = lines.map(|line| line.unwrap()["message"].clone()).collect();
+        assert_eq!(answers.len(), 2, "{}", text(&out.stderr));
+        answers
+    };
+    for message in answer(&plain, &["-j", r#"{"enum": ["yes", "no"]}"#]) {
+        let said: String = serde_json::from_str(message["content"].as_str().unwrap()).unwrap();
+        assert!(["yes", "no"].contains(&said.as_str()), "{message}");
+    }
+    for message in answer(&thinks, &["--grammar", r#"root ::= "yes" | "no""#, "--reasoning-budget", "5"]) {
+        assert!(["yes", "no"].contains(&message["content"].as_str().unwrap()), "{message}");
+        assert!(message["reasoning_content"].as_str().is_some_and(|text| text.len() > 4), "{message}");
     }
 }
 

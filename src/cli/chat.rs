@@ -17,7 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use pumex::chat::{Json, Prompt};
+use pumex::conversation::Constraint;
 use pumex::dialogue::{Answer, Asked, End as Ended, Message, NoReasoning, Saved, Speaker, Style, Talk};
+use pumex::grammar::{Constrained, Matcher};
 use pumex::sample::Sampler;
 use pumex::{Error, Result};
 use serde_json::json;
@@ -42,6 +44,8 @@ pub struct Given<'a> {
     pub stops: &'a [String],
     /// Whether end tokens are none.
     pub ignore_ends: bool,
+    /// What every answer is within, but for its reasoning.
+    pub matcher: Option<Matcher>,
     /// Whether answers are printed as JSON.
     pub json: bool,
     /// Raised by Ctrl-C.
@@ -337,7 +341,9 @@ impl Chat<'_> {
             stop: self.given.stop,
         };
         let screen = &mut self.screen;
-        self.speaker.answer(&self.style, (&prompt, ids), &asked, &mut |event| screen.event(event))
+        let mut constrained = self.given.matcher.clone().map(Constrained::new);
+        let constraint = constrained.as_mut().map(|c| c as &mut dyn Constraint);
+        self.speaker.answer(&self.style, (&prompt, ids), (&asked, constraint), &mut |event| screen.event(event))
     }
 
     fn command(&mut self, command: Command) -> Result<Then> {

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Instant;
 
 use pumex_chat::reply::{Event, Parser};
@@ -9,7 +10,7 @@ use pumex_chat::Prompt;
 
 use super::message::{Function, Message, ToolCall};
 use super::style::Style;
-use crate::conversation::{check_ids, generate_on, rows, run_chunks, Request, Stats, StopReason};
+use crate::conversation::{check_ids, generate_on, rows, run_chunks, Constraint, Request, Stats, StopReason};
 use crate::sample::Sampler;
 use crate::step::{RowOutput, Runner};
 use crate::text::{Stops, Tokenizer};
@@ -154,6 +155,34 @@ impl Draft<'_> {
     }
 }
 
+/// A constraint of what comes after reasoning: it does not see that.
+struct AfterReasoning<'a> {
+    inner: &'a mut dyn Constraint,
+    thinking: &'a Cell<bool>,
+    /// All ids.
+    all: Arc<[u32]>,
+}
+
+impl Constraint for AfterReasoning<'_> {
+    fn allowed(&mut self) -> Result<Arc<[u32]>> {
+        match self.thinking.get() {
+            true => Ok(self.all.clone()),
+            false => self.inner.allowed(),
+        }
+    }
+
+    fn accept(&mut self, id: u32) -> Result<()> {
+        match self.thinking.get() {
+            true => Ok(()),
+            false => self.inner.accept(id),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        !self.thinking.get() && self.inner.is_over()
+    }
+}
+
 impl<'a> Speaker<'a> {
     /// A runner whose sequence 0 is empty.
     pub fn new(runner: Box<dyn Runner + 'a>, tokenizer: Tokenizer, sampler: Sampler) -> Speaker<'a> {
@@ -197,7 +226,8 @@ impl<'a> Speaker<'a> {
         Ok(Some(self.fed.len()))
     }
 
-    /// Writes the answer to a prompt whose ids are `ids`. `on_event` sees it come.
+    /// Writes the answer to a prompt whose ids are `ids`; what comes after its reasoning is within `constraint`. `on_event` sees it
+    /// come.
     ///
     /// # Errors
     /// A prompt that is empty or leaves no room; a failing runner; `on_event`'s own.
@@ -205,7 +235,7 @@ impl<'a> Speaker<'a> {
         &mut self,
         style: &Style,
         (prompt, mut ids): (&Prompt, Vec<u32>),
-        asked: &Asked<'_>,
+        (asked, mut constraint): (&Asked<'_>, Option<&mut dyn Constraint>),
         on_event: &mut dyn FnMut(&Event) -> Result<()>,
     ) -> Result<Answer> {
         let n_ctx = self.runner.n_ctx();
@@ -250,15 +280,25 @@ impl<'a> Speaker<'a> {
         let head_ms = begun.elapsed().as_secs_f64() * 1e3;
         let (mut generated, mut ms, mut shifts, mut thought) = (0usize, (head_ms, 0.0), 0, 0usize);
         let mut part = ids[start..].to_vec();
+        let thinking = Cell::new(false);
+        let all: Arc<[u32]> = vec![u32::MAX; self.runner.n_vocab().div_ceil(32)].into();
         let end = loop {
+            thinking.set(draft.parser.is_reasoning());
+            let mut within = constraint.as_mut().map(|inner| AfterReasoning {
+                inner: &mut **inner,
+                thinking: &thinking,
+                all: all.clone(),
+            });
+            let within = within.as_mut().map(|within| within as &mut dyn Constraint);
             let halt = AtomicBool::new(false);
             let over = Cell::new(false);
             let ended = Cell::new(None);
             let left = if asked.predict < 0 { -1 } else { asked.predict - generated as i64 };
             let (stats, out) =
-                self.part(style, (&part, start, left), asked, (&halt, &ended), &mut shifts, &mut |bytes| {
+                self.part(style, (&part, start, left), (asked, within), (&halt, &ended), &mut shifts, &mut |bytes| {
                     thought += usize::from(draft.parser.is_reasoning());
                     draft.push(bytes);
+                    thinking.set(draft.parser.is_reasoning());
                     over.set(draft.parser.is_reasoning() && asked.budget.is_some_and(|most| thought >= most));
                     let stop =
                         over.get() || draft.stopped || draft.failed.is_some() || asked.stop.load(Ordering::Relaxed);
@@ -309,7 +349,7 @@ impl<'a> Speaker<'a> {
         &mut self,
         style: &Style,
         (prompt, start, n_predict): (&[u32], usize, i64),
-        asked: &Asked<'_>,
+        (asked, constraint): (&Asked<'_>, Option<&mut dyn Constraint>),
         (halt, ended): (&AtomicBool, &Cell<Option<u32>>),
         shifts: &mut usize,
         on_bytes: &mut dyn FnMut(&[u8]),
@@ -330,8 +370,14 @@ impl<'a> Speaker<'a> {
             on_bytes(if piece.is_empty() && has_mark(text) { text } else { piece });
         };
         let mut on_shift = |_| *shifts += 1;
-        let stats =
-            generate_on(&mut **runner, &request, (&mut all, asked.keep), (sampler, None), &mut on_token, &mut on_shift);
+        let stats = generate_on(
+            &mut **runner,
+            &request,
+            (&mut all, asked.keep),
+            (sampler, constraint),
+            &mut on_token,
+            &mut on_shift,
+        );
         // After an error nobody knows what the runner holds.
         if stats.is_err() {
             self.runner.forget(0, 0);
