@@ -166,7 +166,10 @@ fn the_cpu_and_a_device_give_with_an_adapter_what_the_reference_gives() {
     let half = || Elements::Floats(Float::F16);
     let sizes = Sizes { n_ctx: ROWS, n_seqs: 2, max_rows: ROWS, cache_positions: None, k: half(), v: half() };
     let usual = ["qwen3", "qwen3moe", "gemma3", "mamba2"];
-    for (name, recipe) in recipes().into_iter().filter(|(name, _)| exhaustive() || usual.contains(name)) {
+    // Products are the same in all families: a fifth of them says enough.
+    let some =
+        recipes().into_iter().enumerate().filter(|(at, (name, _))| exhaustive() && at % 5 == 0 || usual.contains(name));
+    for (_, (name, recipe)) in some {
         let base = recipe.gguf(name);
         let loras = [(adapter_of(&base, "", |_| true), 1.0)];
         let gguf = with(base, &loras);
