@@ -96,6 +96,12 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     let gguf = args.adapters.attach(session::open(&args.model)?)?;
     let opening = chat::opening(&args.chat, &args.prompt, (!args.no_escape, args.json), &gguf)?;
     let prompt = if opening.is_some() { None } else { args.prompt.read(!args.no_escape)? };
+    let cache = args.cache.of(&gguf);
+    if cache.is_some() && (opening.is_some() || prompt.is_none()) {
+        let what =
+            "--prompt-cache: expected a prompt to continue (-p TEXT, -f FILE or a pipe; -no-cnv), found a conversation";
+        return Err(Error::Usage(what.into()));
+    }
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
     session::use_threads(&args.engine);
     // The vocabulary is read while the device opens and takes the weights; what is wrong with it is told first, and
@@ -113,12 +119,6 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
         }
     })?;
     let sampler = args.sampling.sampler(&gguf, &tokenizer, !args.no_escape)?;
-    let cache = args.cache.of(&gguf);
-    if cache.is_some() && (opening.is_some() || first.is_none()) {
-        let what =
-            "--prompt-cache: expected a prompt to continue (-p TEXT, -f FILE or a pipe; -no-cnv), found a conversation";
-        return Err(Error::Usage(what.into()));
-    }
     if let Some(opening) = opening {
         let given = chat::Given {
             args: &args.chat,

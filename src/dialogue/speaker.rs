@@ -155,6 +155,17 @@ impl Draft<'_> {
     }
 }
 
+/// The bytes of a generated id that a parser of replies is to see: control tokens only where they mean something to it.
+fn seen<'a>(tokenizer: &'a Tokenizer, style: &Style, id: u32) -> &'a [u8] {
+    let (piece, text) = (tokenizer.piece(id), tokenizer.token_text(id));
+    let marks = piece.is_empty() && std::str::from_utf8(text).is_ok_and(|text| style.format().has_mark(text));
+    if marks {
+        text
+    } else {
+        piece
+    }
+}
+
 /// A constraint of what comes after reasoning: it does not see that.
 struct AfterReasoning<'a> {
     inner: &'a mut dyn Constraint,
@@ -197,15 +208,6 @@ impl<'a> Speaker<'a> {
     /// Positions in use.
     pub fn held(&self) -> usize {
         self.fed.len()
-    }
-
-    /// The bytes of a generated id that a parser of replies is to see: control tokens only where they mean something to it.
-    fn bytes(&self, style: &Style, id: u32) -> Vec<u8> {
-        let (piece, text) = (self.tokenizer.piece(id), self.tokenizer.token_text(id));
-        match piece.is_empty() && std::str::from_utf8(text).is_ok_and(|text| style.format().has_mark(text)) {
-            true => text.to_vec(),
-            false => piece.to_vec(),
-        }
     }
 
     /// Feeds ids up to a last part of at most one step, which is given back with its position; none if it was stopped.
@@ -318,8 +320,7 @@ impl<'a> Speaker<'a> {
                 break End::ContextFull;
             }
             if let Some(id) = ended.get() {
-                let bytes = self.bytes(style, id);
-                draft.push(&bytes);
+                draft.push(seen(&self.tokenizer, style, id));
             }
             break match stats.stop {
                 _ if draft.stopped => End::Text,
@@ -364,11 +365,7 @@ impl<'a> Speaker<'a> {
             end
         };
         let request = Request { prompt, start, n_predict, is_end: &is_end, stop: halt, counters: false };
-        let has_mark = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| style.format().has_mark(text));
-        let mut on_token = |id: u32| {
-            let (piece, text) = (tokenizer.piece(id), tokenizer.token_text(id));
-            on_bytes(if piece.is_empty() && has_mark(text) { text } else { piece });
-        };
+        let mut on_token = |id: u32| on_bytes(seen(tokenizer, style, id));
         let mut on_shift = |_| *shifts += 1;
         let stats = generate_on(
             &mut **runner,
