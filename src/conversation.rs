@@ -2,8 +2,8 @@
 //! base model; an importance matrix.
 //!
 //! [`generate`] feeds a prompt in chunks and then decodes. Where the runner samples, it runs one step ahead: the next step
-//! starts from [`Token::Sampled`] before the last one is read, so no readback lies between two steps. What the runner
-//! refuses is sampled here, from the logits of each token; ids are the same. [`perplexity`] scores windows of a text as llama.cpp does.
+//! starts from [`Token::Sampled`] before the last one is read, so no readback lies between two steps; what a grammar allows is found
+//! meanwhile. What the runner refuses is sampled here, from the best logits of each token or all; ids are the same. [`perplexity`] scores windows of a text as llama.cpp does.
 
 mod divergence;
 mod importance;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::sample::Sampler;
+use crate::sample::{Allowed, SampleRequest, Sampler};
 use crate::step::{Counters, Row, RowOutput, Runner, Ticket, Token, Want};
 use crate::{Error, Result};
 
@@ -226,6 +226,17 @@ pub fn run_chunks(
     Ok(whole)
 }
 
+/// How ids are chosen on the device, a step ahead of the host.
+#[derive(Clone, Copy, PartialEq)]
+enum Ahead {
+    /// The largest logit.
+    Largest,
+    /// By the sampler's chain.
+    Sampled,
+    /// Likewise, of what a constraint allows.
+    Constrained,
+}
+
 /// State of one generation.
 struct Run<'a, 'b, 'c> {
     runner: &'a mut dyn Runner,
@@ -272,34 +283,42 @@ impl Run<'_, '_, '_> {
             self.first = Some(Instant::now());
             return Ok(StopReason::Limit);
         }
-        if self.constraint.is_some() {
-            return self.sampled(&last);
+        let options = self.sampler.options();
+        if self.constraint.is_none() && options.is_argmax() {
+            return self.ahead(last, Ahead::Largest);
         }
-        if self.sampler.options().is_argmax() {
-            return self.ahead(last, false);
-        }
-        match self.runner.refuses(self.sampler.options()) {
-            None => self.ahead(last, true),
+        match self.runner.refuses(options) {
+            None if self.constraint.is_none() => self.ahead(last, Ahead::Sampled),
+            None if self.runner.allows_later() => self.ahead(last, Ahead::Constrained),
+            None => self.here(last),
             Some(reason) => {
                 tracing::info!("sampling on the host: {reason}");
-                self.sampled(&last)
+                self.here(last)
             }
         }
     }
 
-    /// Two steps in flight: the next one starts from the id that the current one will sample.
-    fn ahead(&mut self, prompt: Vec<Row>, drawn: bool) -> Result<StopReason> {
-        let mut current = self.begin(prompt, drawn)?;
+    /// Two steps in flight: the next one starts from the id that the current one will sample. Where there is a constraint, the next
+    /// one's forward pass is under way when it is known which ids it allows.
+    fn ahead(&mut self, prompt: Vec<Row>, way: Ahead) -> Result<StopReason> {
+        let mut current = self.begin(prompt, way)?;
+        self.allow(current, way)?;
         loop {
             let row = Row { seq: 0, pos: self.held as u32, token: Token::Sampled, output: RowOutput::Id };
-            let next = if self.generated + 1 < self.limit { Some(self.begin(vec![row], drawn)?) } else { None };
+            let next = if self.generated + 1 < self.limit { Some(self.begin(vec![row], way)?) } else { None };
             let id = one_id(&self.runner.finish(current)?.ids)?;
-            let stop = self.hand_out(id);
-            match (stop, next) {
-                (None, Some(ticket)) => current = ticket,
-                (stop, next) => {
+            let taken = self.take(id);
+            match (taken, next) {
+                (Ok(None), Some(ticket)) => {
+                    if let Err(error) = self.allow(ticket, way) {
+                        self.drain(Some(ticket))?;
+                        return Err(error);
+                    }
+                    current = ticket;
+                }
+                (taken, next) => {
                     self.drain(next)?;
-                    return Ok(stop.unwrap_or(StopReason::Limit));
+                    return taken.map(|stop| stop.unwrap_or(StopReason::Limit));
                 }
             }
             self.held += 1;
@@ -307,37 +326,87 @@ impl Run<'_, '_, '_> {
         }
     }
 
-    /// Starts a step whose only output row is the last; the runner samples it if `drawn`.
-    fn begin(&mut self, mut rows: Vec<Row>, drawn: bool) -> Result<Ticket> {
-        if let Some(row) = rows.last_mut().filter(|_| drawn) {
-            row.output = RowOutput::Sample(self.sampler.request(row.token == Token::Sampled));
+    /// Starts a step whose only output row is the last.
+    fn begin(&mut self, mut rows: Vec<Row>, way: Ahead) -> Result<Ticket> {
+        if let Some(row) = rows.last_mut().filter(|_| way != Ahead::Largest) {
+            let allowed = if way == Ahead::Constrained { Allowed::Later } else { Allowed::All };
+            let request = self.sampler.request(row.token == Token::Sampled);
+            row.output = RowOutput::Sample(SampleRequest { allowed, ..request });
         }
         self.runner.start(&rows)
     }
 
-    fn sampled(&mut self, prompt: &[Row]) -> Result<StopReason> {
-        let mut logits = self.runner.run(prompt, Want::Logits)?.logits;
+    /// Says which ids the constraint allows next in a step under way.
+    fn allow(&mut self, ticket: Ticket, way: Ahead) -> Result<()> {
+        match &mut self.constraint {
+            Some(constraint) if way == Ahead::Constrained => {
+                let allowed = Allowed::These(constraint.allowed()?);
+                self.runner.allow(ticket, &[allowed])
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// One step at a time, whose ids are sampled here: from a shortlist where that suffices, else from all logits.
+    fn here(&mut self, mut rows: Vec<Row>) -> Result<StopReason> {
         loop {
-            if logits.is_empty() {
-                return Err(Error::Request("the runner gave no logits for an output row".into()));
-            }
-            let allowed = self.constraint.as_mut().map(|constraint| constraint.allowed()).transpose()?;
-            let id = self.sampler.sample_of(&logits, allowed).ok_or(Error::nan_logits(0))?;
-            if let Some(constraint) = &mut self.constraint {
-                // Where nothing allowed is possible, what was sampled is not allowed.
-                constraint.accept(id)?;
-            }
-            if let Some(stop) = self.hand_out(id) {
+            let id = self.sampled(&mut rows)?;
+            if let Some(stop) = self.take(id)? {
                 return Ok(stop);
             }
-            if self.constraint.as_ref().is_some_and(|constraint| constraint.is_over()) {
-                return Ok(StopReason::End);
-            }
-            let row = Row { seq: 0, pos: self.held as u32, token: Token::Id(id), output: RowOutput::Logits };
-            logits = self.runner.run(&[row], Want::Logits)?.logits;
+            rows = vec![Row { seq: 0, pos: self.held as u32, token: Token::Id(id), output: RowOutput::None }];
             self.held += 1;
             self.pending = None;
         }
+    }
+
+    /// Runs a step and samples the last row's id.
+    fn sampled(&mut self, rows: &mut [Row]) -> Result<u32> {
+        let Some(row) = rows.last_mut() else { return Err(Error::Request("a step without rows".into())) };
+        // The constraint's turn is while the step runs, if the runner can be told later.
+        let later = self.constraint.is_some() && self.runner.allows_later();
+        let mut allowed = match &mut self.constraint {
+            Some(constraint) if !later => Allowed::These(constraint.allowed()?),
+            Some(_) => Allowed::Later,
+            None => Allowed::All,
+        };
+        let shortlist = self.sampler.shortlist(allowed.clone()).filter(|_| self.runner.lists());
+        let lists = shortlist.is_some();
+        row.output = shortlist.map_or(RowOutput::Logits, RowOutput::Shortlist);
+        let ticket = self.runner.start(rows)?;
+        if let Some(constraint) = self.constraint.as_mut().filter(|_| later) {
+            match constraint.allowed() {
+                Ok(bits) => allowed = Allowed::These(bits),
+                Err(error) => {
+                    self.runner.finish(ticket)?;
+                    return Err(error);
+                }
+            }
+            if lists {
+                self.runner.allow(ticket, std::slice::from_ref(&allowed))?;
+            }
+        }
+        let output = self.runner.finish(ticket)?;
+        let listed = output.shortlists.first().and_then(|list| self.sampler.sample_listed(list, &allowed));
+        if let Some(id) = listed {
+            return Ok(id);
+        }
+        let logits = if lists { self.runner.last_logits()? } else { output.logits };
+        if logits.is_empty() {
+            return Err(Error::Request("the runner gave no logits for an output row".into()));
+        }
+        self.sampler.sample_of(&logits, allowed).ok_or(Error::nan_logits(0))
+    }
+
+    /// Takes an id that was sampled; a reason when it was the last.
+    fn take(&mut self, id: u32) -> Result<Option<StopReason>> {
+        if let Some(constraint) = &mut self.constraint {
+            // Where nothing allowed is possible, what was sampled is not allowed.
+            constraint.accept(id)?;
+        }
+        let stop = self.hand_out(id);
+        let over = self.constraint.as_ref().is_some_and(|constraint| constraint.is_over());
+        Ok(stop.or(over.then_some(StopReason::End)))
     }
 
     /// Gives `id` to the caller; a reason when it was the last.

@@ -20,7 +20,7 @@ use crate::gguf::Gguf;
 use crate::plan::{LayerState, Plan, Val, Weight};
 use crate::sample::SamplerOptions;
 use crate::session::{Kept, Session, Stores, KV_BLOCK};
-use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket};
+use crate::step::{check_told, Counters, Limits, Output, Row, Runner, Squares, Ticket};
 use crate::Result;
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -111,6 +111,7 @@ impl Runner for Reference<'_> {
     }
 
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
+        check_told(rows)?;
         self.session.admit(rows)?;
         self.session.started(rows);
         self.books.start();

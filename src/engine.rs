@@ -4,6 +4,7 @@
 
 pub mod bandwidth;
 mod bind;
+mod choice;
 mod info;
 mod kept;
 mod loaded;

@@ -6,7 +6,7 @@ mod workspace;
 
 use crate::kernel::{Kernels, Key};
 use crate::lower::{self, Addresses, Lowered, Shape, Target};
-use crate::plan::Plan;
+use crate::plan::{Op, Plan};
 use crate::policy;
 use crate::vk::{self, Buffer, Class, Device, Recording};
 use crate::Result;
@@ -29,6 +29,10 @@ pub fn bucket(n: usize, max_rows: usize) -> usize {
 pub struct Step {
     /// The commands.
     pub recording: Recording,
+    /// Those that choose ids, where they are apart ([`Shape::later`]).
+    pub choice: Option<Recording>,
+    /// Where in the arena logits lie.
+    pub logits_at: u64,
     /// The plan that it runs: with ops merged.
     pub plan: Arc<Plan>,
     /// What its stamps stand behind, in order; empty if it has none.
@@ -68,11 +72,15 @@ pub fn record(
     let (lowered, words) = with_words(device, target, shape)?;
     let stamps = if shape.stamps { lowered.dispatches.len() as u32 } else { 0 };
     let timed = shape.timed || shape.stamps;
-    let mut rec = if timed { device.recorder_with_stamps(stamps)? } else { device.recorder_untimed()? };
+    let recorder = || if timed { device.recorder_with_stamps(stamps) } else { device.recorder_untimed() };
+    let (mut rec, mut forward) = (recorder()?, None);
     let mut stamped: Vec<Stamped> = Vec::new();
     let mut queue = lowered.dispatches.iter().zip(&lowered.barriers).peekable();
     while let Some((dispatch, barrier)) = queue.next() {
-        if *barrier {
+        let chooses = matches!(lowered.plan.ops[dispatch.op], Op::Sample { .. });
+        if shape.later && chooses && forward.is_none() {
+            forward = Some(std::mem::replace(&mut rec, recorder()?));
+        } else if *barrier {
             rec.barrier();
         }
         let pipeline = kernels.get(dispatch.kernel, dispatch.format, &dispatch.constants)?;
@@ -94,9 +102,17 @@ pub fn record(
         }
         rec.host_barrier();
     }
-    words.iter().chain(buffers.kept.iter().copied()).for_each(|b| rec.keep(b));
+    let logits_at = lowered.places.offsets.get(lowered.plan.logits.0).copied().unwrap_or(0);
+    words.iter().chain(buffers.kept.iter().copied()).for_each(|b| forward.as_mut().unwrap_or(&mut rec).keep(b));
+    if forward.is_some() {
+        buffers.kept.iter().for_each(|b| rec.keep(b));
+    }
+    let (recording, choice) = match forward {
+        Some(forward) => (forward.finish()?, Some(rec.finish()?)),
+        None => (rec.finish()?, None),
+    };
     let stamped = if shape.stamps { stamped } else { Vec::new() };
-    Ok(Step { recording: rec.finish()?, plan: Arc::new(lowered.plan), stamped })
+    Ok(Step { recording, choice, logits_at, plan: Arc::new(lowered.plan), stamped })
 }
 
 /// Lowers with the words that only this recording needs in a buffer of their own.

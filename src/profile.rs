@@ -14,7 +14,7 @@ use crate::conversation::{rows, run_chunks};
 use crate::cpu::Rates;
 use crate::engine::bandwidth::Bandwidth;
 use crate::exec::Stamped;
-use crate::sample::{rng::Rng, SampleRequest};
+use crate::sample::{rng::Rng, Allowed, SampleRequest};
 use crate::step::RowOutput;
 use crate::{Error, Result};
 use serde::Serialize;
@@ -230,7 +230,7 @@ pub fn measure(
 ) -> Result<Option<Profile>> {
     let Options { rows: n, depth, repetitions, parallel, .. } = options;
     let sequences = if parallel { n } else { 1 };
-    let request = SampleRequest { options: Arc::default(), recent: Vec::new(), unit: 0.5, allowed: None };
+    let request = SampleRequest { options: Arc::default(), recent: Vec::new(), unit: 0.5, allowed: Allowed::All };
     let output = if options.draw { RowOutput::Sample(request) } else { RowOutput::Id };
     let ways = [Way::Plain, Way::Stamped, Way::Merged];
     let ways = &ways[..if of.merges() && n == 1 { 3 } else { 2 }];

@@ -18,6 +18,7 @@ mod options;
 mod request;
 pub mod rng;
 pub mod shape;
+mod shortlist;
 pub mod steps;
 
 use std::collections::VecDeque;
@@ -25,10 +26,11 @@ use std::sync::Arc;
 
 use choosers::{Adaptive, Mirostat};
 pub use dry::{Breakers, DryOptions};
-pub use logprobs::{logprobs, Logprobs, MAX_LOGPROBS};
+pub use logprobs::{logprobs, logprobs_listed, Logprobs, MAX_LOGPROBS};
 pub use options::{SamplerOptions, Step};
-pub use request::SampleRequest;
+pub use request::{Allowed, SampleRequest};
 pub use rng::Rng;
+pub use shortlist::{Shortlist, ShortlistRequest, MAX_LISTED, MAX_WANTED};
 use steps::Candidate;
 
 /// A sampler chain with its recent ids and its generator.
@@ -83,12 +85,17 @@ impl Sampler {
     /// `one_unread`.
     pub fn request(&mut self, one_unread: bool) -> SampleRequest {
         let unit = if self.options.is_greedy() { 0.0 } else { self.rng.unit() };
-        let mut recent = Vec::new();
-        if self.options.has_penalties() {
-            let most = usize::try_from(self.options.repeat_last_n).map_or(usize::MAX, |n| n - usize::from(one_unread));
-            recent.extend(self.recent.iter().skip(self.recent.len().saturating_sub(most)));
+        let recent = self.penalized(one_unread);
+        SampleRequest { options: self.options.clone(), recent, unit, allowed: Allowed::All }
+    }
+
+    /// The recent ids that penalties see, oldest first, with room for one more if `one_unread`.
+    fn penalized(&self, one_unread: bool) -> Vec<u32> {
+        if !self.options.has_penalties() {
+            return Vec::new();
         }
-        SampleRequest { options: self.options.clone(), recent, unit, allowed: None }
+        let most = usize::try_from(self.options.repeat_last_n).map_or(usize::MAX, |n| n - usize::from(one_unread));
+        self.recent.iter().skip(self.recent.len().saturating_sub(most)).copied().collect()
     }
 
     /// Undoes the last [`Sampler::request`], whose id nobody will see: the next one has its random number.
@@ -104,44 +111,79 @@ impl Sampler {
     /// # Panics
     /// When `logits` is empty.
     pub fn sample(&mut self, logits: &[f32]) -> Option<u32> {
-        self.sample_of(logits, None)
+        self.sample_of(logits, Allowed::All)
     }
 
-    /// Likewise, of the ids that are allowed ([`SampleRequest::allowed`]).
+    /// Likewise, of the ids that are allowed.
     ///
     /// # Panics
     /// When `logits` is empty.
-    pub fn sample_of(&mut self, logits: &[f32], allowed: Option<Arc<[u32]>>) -> Option<u32> {
-        let mut request = self.request(false);
-        request.allowed = allowed;
+    pub fn sample_of(&mut self, logits: &[f32], allowed: Allowed) -> Option<u32> {
+        assert!(!logits.is_empty(), "the sampler needs at least one logit");
+        let request = SampleRequest { allowed, ..self.request(false) };
         let id = match self.options.needs_sampler() {
-            Some(_) => self.choose(logits, &request),
-            None => request.pick(logits, None, &mut self.candidates),
-        }?;
+            Some(_) => {
+                if !steps::collect(logits, &mut self.candidates) {
+                    return None;
+                }
+                if let Allowed::These(bits) = &request.allowed {
+                    steps::allow(&mut self.candidates, bits);
+                }
+                self.choose(&request, logits.len())
+            }
+            None => request.pick(logits, None, &mut self.candidates)?,
+        };
         self.noted = self.options.logprobs.and_then(|n| logprobs(logits, id, n));
         Some(id)
     }
 
-    /// Runs a chain of which a part is here.
-    fn choose(&mut self, logits: &[f32], request: &SampleRequest) -> Option<u32> {
-        assert!(!logits.is_empty(), "the sampler needs at least one logit");
+    /// What a runner is to list for [`Sampler::sample_listed`]; none if the chain needs all logits.
+    pub fn shortlist(&self, allowed: Allowed) -> Option<ShortlistRequest> {
+        let o = &*self.options;
+        let whole = o.logprobs.is_some() && allowed != Allowed::All; // they are of all ids
+        o.looks_at().filter(|_| !whole)?;
+        // What is only lowered need not be known: it is below the best either way.
+        let raised = o.bias.iter().filter(|b| b.1 > 0.0).map(|b| b.0);
+        let mut ids: Vec<u32> = raised.collect();
+        if o.has_penalties() && (o.repeat_penalty < 1.0 || o.frequency_penalty < 0.0 || o.presence_penalty < 0.0) {
+            ids.extend(self.penalized(false));
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        (ids.len() <= MAX_WANTED).then_some(ShortlistRequest { ids, allowed })
+    }
+
+    /// Picks the next id as [`Sampler::sample_of`] does from all logits, and with the same random numbers. None, and nothing has
+    /// changed, if the list does not suffice.
+    pub fn sample_listed(&mut self, listed: &Shortlist, allowed: &Allowed) -> Option<u32> {
+        let keep = self.options.looks_at()?;
+        listed.candidates(allowed, &mut self.candidates);
+        let (recent, options) = (self.penalized(false), self.options.clone());
+        let history: &[u32] = if options.does(Step::Dry) { self.recent.make_contiguous() } else { &[] };
+        let mut lowered = self.candidates.clone();
+        chain::lower(&mut lowered, &options, &|| recent.iter().copied(), history);
+        if lowered.is_empty() || !listed.suffices(&lowered, keep) {
+            return None;
+        }
+        let request = self.request(false);
+        let id = self.choose(&request, listed.n_vocab);
+        self.noted = self.options.logprobs.and_then(|n| logprobs_listed(listed, id, n));
+        Some(id)
+    }
+
+    /// Runs the chain on the candidates.
+    fn choose(&mut self, request: &SampleRequest, n_vocab: usize) -> u32 {
         let o = &*self.options;
         let chance = if o.does(Step::Xtc) { self.rng.unit() } else { 1.0 };
         let list = &mut self.candidates;
-        if !steps::collect(logits, list) {
-            return None;
-        }
-        if let Some(allowed) = &request.allowed {
-            steps::allow(list, allowed);
-        }
         let history: &[u32] = if o.does(Step::Dry) { self.recent.make_contiguous() } else { &[] };
         let recent = || request.recent.iter().copied();
-        Some(match chain::filter(list, o, &recent, history, chance) {
+        match chain::filter(list, o, &recent, history, chance) {
             Some(best) => best,
-            None if o.mirostat > 0 => self.mirostat.choose(list, o, logits.len(), request.unit),
+            None if o.mirostat > 0 => self.mirostat.choose(list, o, n_vocab, request.unit),
             None if o.does(Step::AdaptiveP) => self.adaptive.choose(list, o, request.unit),
             None => steps::draw(list, request.unit),
-        })
+        }
     }
 
     /// Remembers an id (of the prompt, or sampled) for the steps that look back.

@@ -1,6 +1,6 @@
 //! One step of work: rows of several sequences, and the interface every interpreter of a plan offers.
 
-use crate::sample::{SampleRequest, SamplerOptions};
+use crate::sample::{Allowed, SampleRequest, SamplerOptions, Shortlist, ShortlistRequest};
 use crate::{Error, Result};
 use std::io::{Read, Write};
 
@@ -23,6 +23,19 @@ impl Token {
     }
 }
 
+/// Refuses rows that are told later which ids are allowed, for runners that choose ids at once.
+///
+/// # Errors
+/// There is such a row.
+pub fn check_told(rows: &[Row]) -> Result<()> {
+    match rows.iter().position(|row| *row.allowed() == Allowed::Later) {
+        Some(i) => {
+            Err(Error::Request(format!("row {i}: expected ids that are allowed now: this runner chooses at once")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// What a row gives.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum RowOutput {
@@ -33,6 +46,8 @@ pub enum RowOutput {
     Id,
     /// An id sampled as requested. See [`Runner::refuses`].
     Sample(SampleRequest),
+    /// The id of its largest logit, and the best of its logits on the host. See [`Runner::lists`].
+    Shortlist(ShortlistRequest),
     /// The id of its largest logit, and all logits on the host.
     Logits,
 }
@@ -55,6 +70,15 @@ impl Row {
     pub fn has_output(&self) -> bool {
         self.output != RowOutput::None
     }
+
+    /// Which ids its output may be.
+    pub fn allowed(&self) -> &Allowed {
+        match &self.output {
+            RowOutput::Sample(request) => &request.allowed,
+            RowOutput::Shortlist(request) => &request.allowed,
+            _ => &Allowed::All,
+        }
+    }
 }
 
 /// A step that was started and whose results are not read yet.
@@ -68,6 +92,8 @@ pub struct Output {
     pub ids: Vec<u32>,
     /// Logits of the rows that ask for them, in row order, `[rows, vocab]`.
     pub logits: Vec<f32>,
+    /// Of the rows that ask for one, in row order.
+    pub shortlists: Vec<Shortlist>,
 }
 
 /// The same output for all output rows of a step.
@@ -143,6 +169,31 @@ pub trait Runner: Send {
     /// # Errors
     /// A ticket that is not the oldest one's; logits that are NaN, after which the sequence has no sampled id; a lost device.
     fn finish(&mut self, ticket: Ticket) -> Result<Output>;
+    /// Whether a step may be started whose rows are told later which ids are allowed ([`Allowed::Later`]).
+    fn allows_later(&self) -> bool {
+        false
+    }
+    /// Says which ids are allowed in the newest step, whose forward pass may be under way already: one entry for each output row
+    /// in row order; those that were not to be told later keep what they have. A step is in need of that before another one is
+    /// started. If it finishes without, it gives no ids, and the sequences of its output rows have no sampled id.
+    ///
+    /// # Errors
+    /// A step that was told already, or is not to be told; another number of entries than of output rows; a lost device.
+    fn allow(&mut self, ticket: Ticket, _allowed: &[Allowed]) -> Result<()> {
+        Err(Error::Request(format!("step {}: expected one that is told later which ids are allowed", ticket.0)))
+    }
+    /// Whether a shortlist ([`RowOutput::Shortlist`]) costs it less than all logits.
+    fn lists(&self) -> bool {
+        false
+    }
+    /// All logits of the output rows of the step that was finished last, in row order, `[rows, vocab]`. No step may have been
+    /// started since.
+    ///
+    /// # Errors
+    /// No such step; a lost device.
+    fn last_logits(&mut self) -> Result<Vec<f32>> {
+        Err(Error::Request("the runner keeps no logits".into()))
+    }
     /// Why this runner cannot sample ids by such a chain, so that the caller has to, from logits; none if it can.
     fn refuses(&self, _chain: &SamplerOptions) -> Option<String> {
         Some("the runner gives only logits and greedy ids".into())
@@ -271,8 +322,10 @@ pub struct Checked {
     pub outputs: usize,
     /// Of which so many want logits on the host.
     pub logits: usize,
-    /// Whether an output row has its id sampled by more than the largest logit.
+    /// Whether an output row has its id sampled by more than the largest logit, or is to be listed.
     pub sampled: bool,
+    /// Whether an output row is told later which ids are allowed.
+    pub later: bool,
     /// Whether no two rows are of one sequence.
     pub one_each: bool,
 }
@@ -292,7 +345,7 @@ impl Limits {
         }
         // Position after the last row of each sequence, 0 before its first.
         let mut next = if rows.len() > FEW { vec![0u32; self.n_seqs] } else { Vec::new() };
-        let mut found = Checked { outputs: 0, logits: 0, sampled: false, one_each: true };
+        let mut found = Checked { outputs: 0, logits: 0, sampled: false, later: false, one_each: true };
         for (i, row) in rows.iter().enumerate() {
             self.check_row(row)?;
             let before = match next.get_mut(row.seq as usize) {
@@ -306,7 +359,12 @@ impl Limits {
             }
             found.outputs += usize::from(row.has_output());
             found.logits += usize::from(row.output == RowOutput::Logits);
-            found.sampled |= matches!(&row.output, RowOutput::Sample(r) if !r.options.is_argmax());
+            found.later |= *row.allowed() == Allowed::Later;
+            found.sampled |= match &row.output {
+                RowOutput::Sample(request) => !request.is_argmax(),
+                RowOutput::Shortlist(_) => true,
+                _ => false,
+            };
         }
         if found.sampled && !found.one_each {
             check_sampled_alone(rows)?;
@@ -382,7 +440,7 @@ mod tests {
             options: std::sync::Arc::new(SamplerOptions { temperature, ..Default::default() }),
             recent: vec![],
             unit: 0.5,
-            allowed: None,
+            allowed: Allowed::All,
         };
         let of = |outputs: &[RowOutput]| {
             let rows = outputs.iter().zip(0..).map(|(output, seq)| Row { output: output.clone(), ..row(seq, 0) });
@@ -391,7 +449,7 @@ mod tests {
         let (greedy, warm) = (RowOutput::Sample(request(0.0)), RowOutput::Sample(request(0.8)));
         assert_eq!(
             of(&[RowOutput::None, RowOutput::Logits, greedy]),
-            Checked { outputs: 2, logits: 1, sampled: false, one_each: true }
+            Checked { outputs: 2, logits: 1, sampled: false, later: false, one_each: true }
         );
         assert!(of(&[RowOutput::Id, warm.clone()]).sampled);
         let two = [0, 1].map(|pos| Row { token: Token::Sampled, output: warm.clone(), ..row(1, pos) });

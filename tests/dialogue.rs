@@ -154,7 +154,7 @@ impl Runner for Script {
         Ok(Ticket(0))
     }
     fn finish(&mut self, _: Ticket) -> pumex::Result<Output> {
-        Ok(Output { ids: self.unread.pop_front().unwrap(), logits: Vec::new() })
+        Ok(Output { ids: self.unread.pop_front().unwrap(), ..Output::default() })
     }
     fn forget(&mut self, _: u32, from: u32) -> usize {
         // What a step that ran ahead took is said again.

@@ -7,7 +7,7 @@ use pumex::engine::{self, CacheType, Offload, Options, Override};
 use pumex::gguf::Gguf;
 use pumex::model;
 use pumex::plan::{Op, Plan};
-use pumex::sample::{SampleRequest, SamplerOptions};
+use pumex::sample::{Allowed, SampleRequest, SamplerOptions};
 use pumex::step::{Output, Row, RowOutput, Runner, Token, Want};
 use pumex::vk::DeviceKind;
 use regex::Regex;
@@ -83,7 +83,12 @@ fn sequences_of_a_model_in_two_parts_sample_fork_and_go_back() {
     // Ids that are sampled go on by themselves, and penalties see them.
     let chain = SamplerOptions { temperature: 0.0, repeat_penalty: 1.5, ..SamplerOptions::default() };
     let request = || {
-        RowOutput::Sample(SampleRequest { options: Arc::new(chain.clone()), recent: vec![5], unit: 0.0, allowed: None })
+        RowOutput::Sample(SampleRequest {
+            options: Arc::new(chain.clone()),
+            recent: vec![5],
+            unit: 0.0,
+            allowed: Allowed::All,
+        })
     };
     let prompt = runner.run(&rows(0, 0, &[5, 102, 199]), Want::Ids).unwrap();
     let mut sampled = vec![*prompt.ids.last().unwrap()];

@@ -6,7 +6,7 @@ use pumex::engine::request::{self, MAX_IDS, MAX_K};
 use pumex::kernel::Kernels;
 use pumex::policy;
 use pumex::sample::steps::{self, Candidate};
-use pumex::sample::{Rng, SampleRequest, SamplerOptions};
+use pumex::sample::{Allowed, Rng, SampleRequest, SamplerOptions, Shortlist, ShortlistRequest};
 use pumex::step::{Row, RowOutput, Token};
 use pumex::vk::{Buffer, Class, Device};
 
@@ -48,18 +48,35 @@ impl Lab {
 
     /// Ids of the cases' rows, and what `sampled` holds after them; the same with every tile.
     fn draw(&mut self, cases: &[Case], sampled: &[u32]) -> (Vec<u32>, Vec<u32>) {
-        let vocab = cases[0].logits.len();
         let rows: Vec<Row> = cases.iter().map(|c| asking(&c.row, &c.draw)).collect();
-        let mut step = vec![rows.len() as u32, rows.len() as u32, 0, 0, 0, 0, 0, 0];
-        step.extend(request::pack(&rows.iter().collect::<Vec<_>>(), vocab, DRAWS_AT).unwrap());
-        let logits: Vec<f32> = cases.iter().flat_map(|c| c.logits.iter().copied()).collect();
-        let (step, logits) = (self.buffer(&step), self.buffer(bytemuck::cast_slice(&logits)));
+        let logits: Vec<&[f32]> = cases.iter().map(|c| &c.logits[..]).collect();
+        let (ids, kept, _) = self.run(&rows, &logits, sampled);
+        (ids, kept)
+    }
+
+    /// Likewise, and what is listed of the rows that ask for that.
+    fn run(&mut self, rows: &[Row], logits: &[&[f32]], sampled: &[u32]) -> (Vec<u32>, Vec<u32>, Vec<Shortlist>) {
+        let vocab = logits[0].len();
+        let listed: Vec<&Row> = rows.iter().collect();
+        let (beside, bytes) = request::beside(&listed, vocab);
+        let masks = self.buffer(&vec![0; bytes.masks as usize / 4]);
+        for (row, beside) in rows.iter().zip(&beside) {
+            let bits = request::mask(row.allowed(), vocab);
+            beside.mask.iter().for_each(|at| masks.write(*at, bytemuck::cast_slice(&bits)));
+        }
+        let all: Vec<f32> = logits.concat();
+        let logits = self.buffer(bytemuck::cast_slice(&all));
         let mut results = Vec::new();
         for (threads, loads) in [policy::sample_tile(self.device.caps()), (128, 8), (256, 16)] {
+            let lists = self.buffer(&vec![7; bytes.lists as usize / 4]);
+            let beside_at = request::Room { masks: masks.address(), lists: lists.address() };
+            let mut step = vec![rows.len() as u32, rows.len() as u32, 0, 0, 0, 0, 0, 0];
+            step.extend(request::pack(&listed, &beside, beside_at, vocab, DRAWS_AT).unwrap());
+            let step = self.buffer(&step);
             let threads = threads.min(self.device.caps().max_workgroup_invocations);
             let parts = vocab.div_ceil((threads * loads) as usize);
             let (kept, ids) = (self.buffer(sampled), self.buffer(&vec![u32::MAX; rows.len()]));
-            let found = self.buffer(&vec![9; 2 * rows.len() * parts * MAX_K]);
+            let found = self.buffer(&vec![9; 2 * rows.len() * parts * (MAX_K + 1)]);
             let arrivals = self.buffer(&vec![0; rows.len()]);
             let mut push: Vec<u8> = Vec::new();
             for buffer in [&logits, &step, &kept, &ids, &found, &arrivals] {
@@ -79,9 +96,19 @@ impl Lab {
                 words
             };
             assert_eq!(read(&arrivals, rows.len()), vec![0; rows.len()], "the counters are zero between dispatches");
-            results.push((read(&ids, rows.len()), read(&kept, sampled.len())));
+            let lists = beside.iter().filter_map(|b| b.list.as_ref()).map(|(at, wanted)| {
+                let mut pairs = vec![[0u32; 2]; MAX_K + 1 + wanted.len()];
+                lists.read(*at, bytemuck::cast_slice_mut(&mut pairs));
+                Shortlist::from_pairs(&pairs, MAX_K, wanted, vocab)
+            });
+            results.push((read(&ids, rows.len()), read(&kept, sampled.len()), lists.collect::<Vec<_>>()));
         }
-        assert!(results.iter().all(|r| *r == results[0]), "ids depend on how a row is split: {results:?}");
+        let same = |r: &(Vec<u32>, Vec<u32>, Vec<Shortlist>)| {
+            let exact = |list: &Shortlist| (list.best.clone(), list.wanted.clone());
+            let lists = r.2.iter().map(exact).eq(results[0].2.iter().map(exact));
+            r.0 == results[0].0 && r.1 == results[0].1 && lists
+        };
+        assert!(results.iter().all(same), "ids depend on how a row is split: {results:?}");
         results.swap_remove(0)
     }
 
@@ -92,8 +119,12 @@ impl Lab {
     }
 
     fn case(&mut self, logits: Vec<f32>, options: &SamplerOptions) -> Case {
-        let draw =
-            SampleRequest { options: Arc::new(options.clone()), recent: vec![], unit: self.rng.unit(), allowed: None };
+        let draw = SampleRequest {
+            options: Arc::new(options.clone()),
+            recent: vec![],
+            unit: self.rng.unit(),
+            allowed: Allowed::All,
+        };
         Case { logits, draw, row: Row { seq: 0, pos: 0, token: Token::Id(0), output: RowOutput::Id } }
     }
 }
@@ -242,6 +273,99 @@ fn penalties_and_bans_lower_what_they_lower_on_the_host() {
     }
 }
 
+/// Of an id there may be a bias, a ban and penalties at once; those raised come before the best, those lowered behind them.
+#[test]
+fn biases_come_before_bans_and_penalties_as_on_the_host() {
+    let Some(mut lab) = Lab::open() else { return };
+    for vocab in [100u32, 32_003] {
+        for round in 0..8u32 {
+            let mut options = chain(40, 0.95, 0.0, [0.8, 0.0][round as usize % 2]);
+            options.repeat_penalty = [1.0, 1.3][round as usize / 2 % 2];
+            options.bias = (0..20).map(|i| (i * 37 % 100, [3.0, -2.0, 0.5, 100.0][(i % 4) as usize])).collect();
+            options.banned = (0..4).map(|i| (3 + i * 4) * 37 % 100).collect(); // some of the 100s
+            let mut cases = Vec::new();
+            for seq in 0..3 {
+                let logits = lab.logits(vocab as usize);
+                let mut case = lab.case(logits, &options);
+                case.draw.recent = (0..30).map(|i| i * 11 % 100).collect();
+                case.row = Row { seq, token: Token::Sampled, ..case.row };
+                cases.push(case);
+            }
+            check(&mut lab, &cases, &[37, 5, 99], &format!("{vocab} ids, round {round}"));
+        }
+    }
+}
+
+/// A mask with the bits that `keep` says.
+fn mask(vocab: usize, keep: impl Fn(usize) -> bool) -> Allowed {
+    let mut bits = vec![0u32; vocab.div_ceil(32)];
+    (0..vocab).filter(|i| keep(*i)).for_each(|i| bits[i / 32] |= 1 << (i % 32));
+    Allowed::These(bits.into())
+}
+
+#[test]
+fn only_ids_that_are_allowed_are_drawn_and_each_row_has_a_mask_of_its_own() {
+    let Some(mut lab) = Lab::open() else { return };
+    for vocab in [1, 31, 33, 1000, 32_003, 151_936] {
+        type Keep = fn(usize) -> bool;
+        let keeps: [Keep; 6] = [|_| true, |i| i == 0, |i| i % 2 == 0, |i| i % 4096 == 7, |i| i < 40, |i| i % 33 == 32];
+        for options in [chain(40, 0.95, 0.05, 0.8), chain(1, 1.0, 0.0, 0.0), chain(MAX_K as i32, 1.0, 0.0, 5.0)] {
+            let (mut cases, mut allowed) = (Vec::new(), Vec::new());
+            for keep in keeps.iter().filter(|keep| (0..vocab).any(|i| keep(i))) {
+                let logits = lab.logits(vocab);
+                let mut case = lab.case(logits, &options);
+                case.draw.allowed = mask(vocab, keep);
+                case.draw.recent = vec![0, 7];
+                allowed.push(keep);
+                cases.push(case);
+            }
+            let logits = lab.logits(vocab);
+            cases.push(lab.case(logits, &options)); // one without
+            check(&mut lab, &cases, &[0], &format!("{vocab} ids"));
+            let (ids, _) = lab.draw(&cases, &[0]);
+            for (id, keep) in ids.iter().zip(&allowed) {
+                assert!(keep(*id as usize), "{vocab} ids: {id} is not allowed");
+            }
+        }
+    }
+    let mut case = lab.case(vec![1.0, 2.0, 3.0], &chain(40, 1.0, 0.0, 0.0));
+    case.draw.allowed = Allowed::These(Arc::from([0b011u32]));
+    assert_eq!(lab.draw(&[case], &[0]).0, [1], "the largest of those allowed");
+    assert_eq!(lab.device.validation_messages(), Vec::<String>::new());
+}
+
+#[test]
+fn a_shortlist_has_the_best_the_wanted_and_the_sum_of_all() {
+    let Some(mut lab) = Lab::open() else { return };
+    for vocab in [1, 100, 128, 129, 5000, 151_936] {
+        let mut rows = Vec::new();
+        let mut logits = Vec::new();
+        for (i, allowed) in [Allowed::All, mask(vocab, |i| i % 3 == 0), mask(vocab, |i| i == 0)].into_iter().enumerate()
+        {
+            let ids = (0..vocab as u32).step_by(vocab / 7 + 1).collect();
+            let request = ShortlistRequest { ids, allowed };
+            let output = RowOutput::Shortlist(request);
+            rows.push(Row { seq: i as u32, pos: 0, token: Token::Id(0), output });
+            let spread = [1.0, 20.0, 0.0][i];
+            logits.push(lab.logits(vocab).iter().map(|x| x * spread - 50.0).collect::<Vec<f32>>());
+        }
+        let listed: Vec<&[f32]> = logits.iter().map(Vec::as_slice).collect();
+        let (ids, _, lists) = lab.run(&rows, &listed, &[0; 3]);
+        assert_eq!(lists.len(), 3);
+        for (((row, logits), list), id) in rows.iter().zip(&logits).zip(&lists).zip(ids) {
+            let RowOutput::Shortlist(request) = &row.output else { panic!() };
+            let truth = Shortlist::of(logits, request);
+            let possible = truth.best.iter().filter(|c| c.logit > f32::NEG_INFINITY).count();
+            assert_eq!(list.best[..possible], truth.best[..possible], "{vocab} ids");
+            assert!(list.best[possible..].iter().all(|c| c.logit == f32::NEG_INFINITY), "{vocab} ids");
+            assert_eq!(list.wanted, truth.wanted, "{vocab} ids");
+            assert!((list.ln_sum - truth.ln_sum).abs() < 1e-4, "{vocab} ids: {} {}", list.ln_sum, truth.ln_sum);
+            assert_eq!(id, list.best[0].id);
+        }
+    }
+    assert_eq!(lab.device.validation_messages(), Vec::<String>::new());
+}
+
 /// The only recent id, unread by the host, holds nearly all probability: whether it joins decides.
 #[test]
 fn an_id_that_the_host_has_not_read_is_recent_already() {
@@ -319,9 +443,13 @@ fn a_step_with_a_draw_that_is_refused_says_why() {
         options: Arc::new(options),
         recent,
         unit: 0.5,
-        allowed: None,
+        allowed: Allowed::All,
     };
-    let fails = |draw| request::pack(&[&asking(&row(Token::Id(0)), &draw)], 4096, 0).unwrap_err().to_string();
+    let fails = |draw| {
+        let row = asking(&row(Token::Id(0)), &draw);
+        let (beside, at) = request::beside(&[&row], 4096);
+        request::pack(&[&row], &beside, at, 4096, 0).unwrap_err().to_string()
+    };
     assert!(fails(draw(chain(0, 1.0, 0.0, 1.0), vec![])).contains("top-k 0"));
     assert!(fails(draw(SamplerOptions::default(), vec![1; MAX_IDS + 1])).contains("too many recent ids"));
 }

@@ -5,7 +5,7 @@ use crate::util::{assert_silent, demo_path, nmse, options, reference, rows, samp
 use pumex::cpu::Reference;
 use pumex::engine::{CacheType, Debug, Options, VulkanRunner};
 use pumex::gguf::Gguf;
-use pumex::sample::{SampleRequest, SamplerOptions};
+use pumex::sample::{Allowed, SampleRequest, SamplerOptions};
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn row(seq: u32, pos: u32, token: Token, output: RowOutput) -> Row {
 }
 
 fn request(options: SamplerOptions, unit: f64) -> RowOutput {
-    RowOutput::Sample(SampleRequest { options: Arc::new(options), recent: vec![], unit, allowed: None })
+    RowOutput::Sample(SampleRequest { options: Arc::new(options), recent: vec![], unit, allowed: Allowed::All })
 }
 
 fn refused(runner: &mut dyn Runner, rows: &[Row]) -> String {

@@ -202,7 +202,7 @@ fn usual_steps_need_no_pipeline_that_is_not_built_ahead() {
             options: std::sync::Arc::new(sampled.clone()),
             recent: vec![],
             unit: 0.5,
-            allowed: None,
+            allowed: pumex::sample::Allowed::All,
         };
         runner.run(&rows, pumex::step::Want::Drawn(&[draw])).unwrap();
     }

@@ -9,7 +9,7 @@ use pumex::conversation::{generate, Request};
 use pumex::engine::{CacheType, Debug, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::policy::ActivationQuant;
-use pumex::sample::{SampleRequest, Sampler, SamplerOptions};
+use pumex::sample::{Allowed, SampleRequest, Sampler, SamplerOptions};
 use pumex::step::{Counters, Output, Row, RowOutput, Runner, Squares, Ticket, Token, Want};
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
@@ -343,7 +343,7 @@ fn chains_that_change_with_every_step_need_no_new_recording() {
                 }),
                 recent: vec![5; pos as usize],
                 unit: f64::from(pos) / 12.0,
-                allowed: None,
+                allowed: Allowed::All,
             })
             .to_vec();
         let logits = truth.run(&rows(pos), Want::Logits).unwrap().logits;
@@ -356,7 +356,12 @@ fn chains_that_change_with_every_step_need_no_new_recording() {
         recordings = if pos < 2 { runner.counters().recordings } else { recordings };
     }
     assert_eq!(runner.counters().recordings, recordings);
-    let draw = SampleRequest { options: Arc::new(SamplerOptions::default()), recent: vec![], unit: 0.0, allowed: None };
+    let draw = SampleRequest {
+        options: Arc::new(SamplerOptions::default()),
+        recent: vec![],
+        unit: 0.0,
+        allowed: Allowed::All,
+    };
     let refused = |rows: &[Row], draws: &[SampleRequest], runner: &mut dyn Runner| {
         runner.run(rows, Want::Drawn(draws)).unwrap_err().to_string()
     };

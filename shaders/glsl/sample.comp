@@ -1,7 +1,7 @@
 // logits [w, vocab] -> the id that the sampler's chain (src/sample.rs) draws for each output row, kept per sequence for the
-// next step and listed for the host. Workgroups take parts of a row and leave the K best of theirs, in order; the last to
-// arrive finds the best of all and does the rest of the megakernel. Logits are only read; no subgroup operations are needed. Of a row
-// with a NaN no id is drawn: the host is told, and the next step goes on with some id of the vocabulary.
+// next step and given to the host, or the best candidates for the host. Workgroups take parts of a row and leave the K best of
+// theirs, in order; the last to arrive finds the best of all and does the rest of the chain. Logits are only read; no subgroup
+// operations are needed. Of a row with a NaN no id is drawn: the host is told, and the next step goes on with some id of the vocabulary.
 #version 460
 #include "lib/types.glsl"
 #include "lib/step.glsl"
@@ -55,10 +55,14 @@ float divided(float a, float b) {
 
 float draw_float(uint draw, uint i) { return uintBitsToFloat(params.w[draw + i]); }
 
-// A logit after its ban (count 0) or penalties.
-float lowered(float x, uint times, uint draw) {
+#define IMPOSSIBLE uintBitsToFloat(0x80000000u | INFINITE)
+
+// A logit after its bias and its ban or penalties.
+float changed(float x, uint times, float bias, uint draw) {
     if (is_nan(x)) return x;
-    if (times == 0) return uintBitsToFloat(0x80000000u | INFINITE);
+    if (times == BANNED) return IMPOSSIBLE;
+    if (bias != 0.0 && x > IMPOSSIBLE) x += bias;
+    if (times == 0) return x;
     float repeat = draw_float(draw, REQUEST_REPEAT);
     precise float by_frequency = float(times) * draw_float(draw, REQUEST_FREQUENCY);
     precise float by = by_frequency + draw_float(draw, REQUEST_PRESENCE);
@@ -67,9 +71,10 @@ float lowered(float x, uint times, uint draw) {
     return result;
 }
 
-// Leaves in `list` those ids to lower that are in the part from `first` on; gives their number. The id that the host has not
-// read yet joins those it sent.
-uint find_lowered(uint row, uint draw, uint flags, uint first) {
+// Leaves in `list` those ids to change that are in the part from `first` on, as place, and entry and one if it occurred once more;
+// gives their number. The id that the host has not read yet joins those it sent.
+const uint ALONE = 0xffffffffu; // an entry that the host did not send
+uint find_changed(uint row, uint draw, uint flags, uint first) {
     uint t = gl_LocalInvocationID.x, entries = params.w[draw + REQUEST_IDS], at = params.w[draw + REQUEST_IDS_AT];
     bool joins = (flags & REQUEST_JOINS) != 0;
     if (entries == 0 && !joins) return 0;
@@ -77,16 +82,13 @@ uint find_lowered(uint row, uint draw, uint flags, uint first) {
     if (t == 0) count = merged = 0;
     barrier();
     for (uint i = t; i < entries; i += SIZE) {
-        uint id = params.w[at + 2 * i], times = params.w[at + 2 * i + 1];
-        if (id == unread && times > 0) {
-            merged = 1;
-            times++;
-        }
-        if (id - first < SIZE * LOADS) list[atomicAdd(count, 1)] = uvec2(id - first, times);
+        uint id = params.w[at + 3 * i], more = uint(id == unread && params.w[at + 3 * i + 1] != BANNED);
+        if (more != 0) merged = 1;
+        if (id - first < SIZE * LOADS) list[atomicAdd(count, 1)] = uvec2(id - first, 2 * i + more);
     }
     barrier();
     if (joins) {
-        if (t == 0 && merged == 0 && unread - first < SIZE * LOADS) list[count++] = uvec2(unread - first, 1);
+        if (t == 0 && merged == 0 && unread - first < SIZE * LOADS) list[count++] = uvec2(unread - first, ALONE);
         barrier();
     }
     return count;
@@ -225,6 +227,24 @@ void draw_one(uint flags, uvec4 with, uint n) {
     if (upto > high && upto - mine <= high) kept = t;
 }
 
+// 0 of what is impossible, whatever is the best.
+float exponential_above(float x, float best) { return x > IMPOSSIBLE ? exp(x - best) : 0.0; }
+
+// The sum over all threads, in all of them; `list` is used for it.
+float sum_of_threads(float mine) {
+    uint t = gl_LocalInvocationID.x;
+    barrier();
+    list[t].x = floatBitsToUint(mine);
+    barrier();
+    for (uint n = SIZE; n > 1;) {
+        uint keep = (n + 1) / 2;
+        if (t + keep < n) list[t].x = floatBitsToUint(uintBitsToFloat(list[t].x) + uintBitsToFloat(list[t + keep].x));
+        n = keep;
+        barrier();
+    }
+    return uintBitsToFloat(list[0].x);
+}
+
 void main() {
     uint row = gl_WorkGroupID.x, part = gl_WorkGroupID.y, parts = gl_NumWorkGroups.y, t = gl_LocalInvocationID.x;
     uint first = part * SIZE * LOADS, draw = requests_at + row * STEP_REQUEST_WORDS;
@@ -233,12 +253,29 @@ void main() {
     if (row >= params.w[STEP_OUTPUTS]) return; // the recording has room for more; nothing above waits for the answer
     uint k = params.w[draw + REQUEST_K], flags = params.w[draw + REQUEST_FLAGS];
     bool greedy = (flags & REQUEST_GREEDY) != 0;
-    uint n = find_lowered(row, draw, flags, first);
+    uvec2 mask = uvec2(params.w[draw + REQUEST_MASK], params.w[draw + REQUEST_MASK + 1]);
+    if (mask != uvec2(0)) {
+        U32 bits = U32(mask);
+        [[unroll]] for (uint j = 0; j < LOADS; j++) {
+            uint id = min(first + j * SIZE + t, vocab - 1);
+            if ((bits.v[id / 32] >> (id % 32) & 1) == 0 && !is_nan(x[j])) x[j] = IMPOSSIBLE;
+        }
+    }
+    bool listed = (flags & REQUEST_LISTED) != 0;
+    uint n = listed ? 0 : find_changed(row, draw, flags, first);
     for (uint i = 0; i < n; i++) {
         uvec2 entry = list[i];
         if (entry.x % SIZE != t) continue;
+        uint times = 1;
+        float bias = 0.0;
+        if (entry.y != ALONE) {
+            uint at = params.w[draw + REQUEST_IDS_AT] + 3 * (entry.y / 2);
+            times = params.w[at + 1];
+            if (times != BANNED) times += entry.y % 2;
+            bias = uintBitsToFloat(params.w[at + 2]);
+        }
         [[unroll]] for (uint j = 0; j < LOADS; j++) {
-            if (entry.x / SIZE == j) x[j] = lowered(x[j], entry.y, draw);
+            if (entry.x / SIZE == j) x[j] = changed(x[j], times, bias, draw);
         }
     }
     uint key[LOADS];
@@ -256,9 +293,18 @@ void main() {
     [[unroll]] for (uint j = 0; j < LOADS; j++) take(uvec2(key[j], first + j * SIZE + t));
     barrier();
     choose(count, k);
+    float top = logit_of(chosen[0].x), sum = 0.0;
+    uint sums_at = gl_NumWorkGroups.x * parts * K + row * parts;
+    if (listed) {
+        [[unroll]] for (uint j = 0; j < LOADS; j++) {
+            if (first + j * SIZE + t < vocab) sum += exponential_above(x[j], top);
+        }
+        sum = sum_of_threads(sum);
+    }
     if (parts > 1) {
         uint at = row * parts * K;
         if (t < k) found.v[at + part * k + t] = chosen[t];
+        if (listed && t == 0) found.v[sums_at + part] = uvec2(floatBitsToUint(top), floatBitsToUint(sum));
         memoryBarrierBuffer();
         barrier();
         if (t == 0) {
@@ -273,6 +319,24 @@ void main() {
                        params.w[draw + REQUEST_TEMPERATURE]);
     if (parts > 1) join(row * parts * K, parts, k);
     bool nan = chosen[0].x == NAN_KEY;
+    if (listed && !nan) {
+        if (parts > 1) {
+            top = logit_of(chosen[0].x);
+            sum = 0.0;
+            for (uint p = t; p < parts; p += SIZE) {
+                uvec2 of_part = found.v[sums_at + p];
+                sum += uintBitsToFloat(of_part.y) * exponential_above(uintBitsToFloat(of_part.x), top);
+            }
+            sum = sum_of_threads(sum);
+        }
+        Found to = Found(uvec2(params.w[draw + REQUEST_LISTED_AT], params.w[draw + REQUEST_LISTED_AT + 1]));
+        if (t < k) to.v[t] = uvec2(floatBitsToUint(logit_of(chosen[t].x)), chosen[t].y);
+        if (t == 0) to.v[K] = uvec2(floatBitsToUint(top), floatBitsToUint(sum));
+        uint entries = params.w[draw + REQUEST_IDS], at = params.w[draw + REQUEST_IDS_AT];
+        for (uint i = t; i < entries; i += SIZE) {
+            to.v[K + 1 + i] = uvec2(floatBitsToUint(logits.v[row * vocab + min(params.w[at + 3 * i], vocab - 1)]), 0);
+        }
+    }
     if (!greedy && !nan) draw_one(flags, with, min(k, vocab));
     barrier();
     if (t == 0) {

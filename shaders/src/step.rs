@@ -42,7 +42,7 @@ blocks! {
         flags: uint,
         /// Candidates.
         k: uint,
-        /// Word where the ids to lower start: id, occurrences; 0 occurrences ban it.
+        /// Word where the ids start that are changed: id, occurrences or BANNED, bias. If the row is listed: ids whose logits are wanted.
         ids_at: uint,
         /// How many there are.
         ids: uint,
@@ -60,6 +60,11 @@ blocks! {
         frequency: float,
         /// Presence penalty.
         presence: float,
+        /// Address of a bit for each id, whether it may be sampled; 0: all may.
+        mask: uvec2,
+        /// Where the row is listed: its best candidates as logit and id, as many as there may be; the best logit and the sum of the
+        /// exponentials of what all logits are above it; the wanted ids' logits.
+        listed_at: uvec2,
     }
 
     /// Addresses of what products of few rows hand on to a norm (lib/pack_norm.glsl); EPILOGUE_ before each field.
@@ -86,6 +91,8 @@ constants! {
     ID_NAN = u32::MAX - 1;
     /// Positions per block of the KV cache.
     KV_BLOCK = 32;
+    /// In place of how often an id occurred: it is never sampled.
+    BANNED = u32::MAX;
 }
 
 /// Flags of a [`SampleRequestWords`]; REQUEST_ before each in GLSL.
@@ -105,5 +112,7 @@ pub mod request {
         MIN_P = 8;
         /// The best one is taken.
         GREEDY = 16;
+        /// The best ones are listed for the host.
+        LISTED = 32;
     }
 }

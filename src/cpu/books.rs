@@ -2,6 +2,7 @@
 
 use super::ops::{self, Route};
 use crate::plan::Plan;
+use crate::sample::Shortlist;
 use crate::session::Session;
 use crate::step::{Output, Row, RowOutput, Squares, Ticket, Token};
 use crate::{Error, Result};
@@ -52,7 +53,7 @@ impl Books {
         let Books { sampled, ids, .. } = self;
         let unread = |row: &Row| (row.token == Token::Sampled).then(|| sampled[row.seq as usize]);
         let choose = |(&r, logits): (&usize, &[f32])| match &rows[r].output {
-            RowOutput::Sample(request) if !request.options.is_argmax() => {
+            RowOutput::Sample(request) if !request.is_argmax() => {
                 request.pick(logits, unread(&rows[r]), &mut Vec::new())
             }
             _ => largest(logits),
@@ -118,8 +119,13 @@ impl Books {
         }
         let ids = self.ids.iter().flatten().copied().collect();
         let asked = listed().zip(logits.chunks_exact(n_vocab)).filter(|((_, row), _)| row.output == RowOutput::Logits);
-        let logits = asked.flat_map(|(_, logits)| logits.iter().copied()).collect();
-        Ok(Output { ids, logits })
+        let copied = asked.flat_map(|(_, logits)| logits.iter().copied()).collect();
+        let shortlist = |((_, row), logits): ((usize, &Row), &[f32])| match &row.output {
+            RowOutput::Shortlist(request) => Some(Shortlist::of(logits, request)),
+            _ => None,
+        };
+        let shortlists = listed().zip(logits.chunks_exact(n_vocab)).filter_map(shortlist).collect();
+        Ok(Output { ids, logits: copied, shortlists })
     }
 
     /// Hands a step's output out, and takes ids from sequences that have none after all.

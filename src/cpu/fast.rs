@@ -14,7 +14,7 @@ use crate::gguf::Gguf;
 use crate::plan::{Plan, Weight};
 use crate::sample::SamplerOptions;
 use crate::session::{Kept, Rule, Session, KV_BLOCK};
-use crate::step::{Counters, Limits, Output, Row, Runner, Squares, Ticket};
+use crate::step::{check_told, Counters, Limits, Output, Row, Runner, Squares, Ticket};
 use crate::Result;
 pub use clock::Clock;
 use pumex_cpu::attention::{Elements, Work};
@@ -234,6 +234,7 @@ impl Runner for Fast<'_> {
     }
 
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
+        check_told(rows)?;
         self.session.admit(rows)?;
         self.session.started(rows);
         self.books.start();

@@ -8,7 +8,7 @@ use super::{cpu_part, placing, Options, Progress, VulkanRunner};
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::sample::SamplerOptions;
-use crate::step::{Counters, Output, Row, RowOutput, Runner, Squares, Ticket, Token};
+use crate::step::{check_told, Counters, Output, Row, RowOutput, Runner, Squares, Ticket, Token};
 use crate::vk::Device;
 use crate::{Error, Result};
 use std::collections::VecDeque;
@@ -175,6 +175,7 @@ impl Runner for Offload<'_> {
     }
 
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
+        check_told(rows)?;
         let output = self.step(rows);
         match &output {
             Ok(output) => {
@@ -201,6 +202,15 @@ impl Runner for Offload<'_> {
 
     fn refuses(&self, chain: &SamplerOptions) -> Option<String> {
         self.last().refuses(chain)
+    }
+
+    fn lists(&self) -> bool {
+        self.last().lists()
+    }
+
+    fn last_logits(&mut self) -> Result<Vec<f32>> {
+        let last = self.parts.len() - 1;
+        self.parts[last].runner.last_logits()
     }
 
     fn forget(&mut self, seq: u32, from: u32) -> usize {

@@ -1,6 +1,6 @@
 //! StepParams: all that changes per step, as words that [`pumex_shaders::step`] names.
 
-use super::request::{MAX_IDS, REQUEST_WORDS};
+use super::request::{ID_WORDS, MAX_IDS, REQUEST_WORDS};
 use crate::session::Blocks;
 use crate::step::{Row, Token};
 use crate::vk::Buffer;
@@ -58,9 +58,9 @@ impl Layout {
         self.tables_at() + self.table_at(self.stores)
     }
 
-    /// Words for a request per row and the ids that a request per sequence may lower, and some.
+    /// Words for a request per row and the ids that a request per sequence may name, and some.
     fn request_words(&self) -> usize {
-        self.max_rows * REQUEST_WORDS + 2 * MAX_IDS * self.n_seqs.max(8)
+        self.max_rows * REQUEST_WORDS + ID_WORDS * MAX_IDS * self.n_seqs.max(8)
     }
 
     /// Word where the positions of each sequence's source stand.
@@ -195,7 +195,7 @@ impl Params {
     /// Writes the words of a step's sample requests, made for [`Layout::requests_at`].
     ///
     /// # Errors
-    /// More ids to lower than there is room for.
+    /// More ids than there is room for.
     pub fn write_requests(&mut self, words: &[u32]) -> Result<()> {
         let room = self.layout.request_words();
         if words.len() > room {

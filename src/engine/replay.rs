@@ -45,6 +45,9 @@ impl VulkanRunner {
                 self.state.slots[shape.slot].params.write_rows(&rows, token_word);
             }
             flying.value = submit(&device, flying.copies.as_ref(), &step.recording)?;
+            if let Some(choice) = step.choice.as_ref().filter(|_| !flying.choice.waits) {
+                flying.value = device.submit(choice)?;
+            }
             (flying.shape, flying.step) = (shape, step);
         }
         let oldest = self.steps.iter().next().map(|flying| flying.value);

@@ -9,7 +9,12 @@ use crate::{Error, Result};
 impl VulkanRunner {
     /// Reads what a finished step gave.
     pub(super) fn output_of(&mut self, flying: &Flying) -> Result<Output> {
-        let mut output = Output { ids: self.ids_of(flying)?, logits: Vec::new() };
+        if flying.choice.waits {
+            flying.outputs.iter().for_each(|output| self.session.lose_sampled(output.seq));
+            return Ok(Output::default());
+        }
+        let (ids, shortlists) = (self.ids_of(flying)?, self.shortlists(flying));
+        let mut output = Output { ids, shortlists, ..Output::default() };
         if let (count @ 1.., Some(host)) = (flying.logits, &self.state.slots[flying.shape.slot].logits) {
             output.logits = vec![0.0; count * self.plan().n_vocab];
             host.read(0, bytemuck::cast_slice_mut(&mut output.logits));

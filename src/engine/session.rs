@@ -25,6 +25,10 @@ pub(super) struct Slot {
     pub ids: Buffer,
     /// Logits of the rows that want them; as large as the largest step so far.
     pub logits: Option<Buffer>,
+    /// Masks of its output rows, as large as those of any step so far.
+    pub masks: Option<Buffer>,
+    /// Likewise, what is listed of them.
+    pub lists: Option<Buffer>,
 }
 
 /// The megakernel of a session, until it gives up once.
@@ -188,6 +192,6 @@ impl Slot {
     fn new(device: &Device, i: usize, layout: Layout, max_rows: usize) -> Result<Slot> {
         let buffer = device.buffer(&format!("params.{i}"), layout.len_bytes(), Class::Params)?;
         let ids = device.buffer(&format!("ids.{i}"), 4 * max_rows as u64, Class::Readback)?;
-        Ok(Slot { params: Params::new(buffer, layout), ids, logits: None })
+        Ok(Slot { params: Params::new(buffer, layout), ids, logits: None, masks: None, lists: None })
     }
 }

@@ -1,5 +1,6 @@
 //! The Vulkan interpreter of a plan: one recording per step shape, two steps in flight.
 
+use super::choice::Choice;
 use super::loaded::{Freeing, Model};
 use super::memory::{self, MemoryPlan, StepSize};
 use super::params::{outputs_of, OutputRow};
@@ -13,7 +14,7 @@ use crate::lower::megakernel::EPOCHS;
 use crate::lower::{sizes, Shape};
 use crate::plan::Plan;
 use crate::policy;
-use crate::sample::SamplerOptions;
+use crate::sample::{Allowed, SamplerOptions};
 use crate::session::{Recent, Session, Steps, Stores};
 use crate::step::{Checked, Counters, Limits, Output, Row, Runner, Squares, Ticket, Token};
 use crate::vk::{Buffer, Class, Device, Recording};
@@ -42,6 +43,8 @@ pub(super) struct Flying {
     pub after_sampled: Vec<u32>,
     /// A row of an earlier step that such an id should have come from, but had logits that are NaN.
     pub spoilt: Option<usize>,
+    /// Masks and lists of the output rows.
+    pub choice: Choice,
     /// The rows, where it was made to compute with other tokens ([`super::Debug::fault_at`]).
     pub disguised: Option<Vec<Row>>,
 }
@@ -79,6 +82,8 @@ pub struct VulkanRunner {
     timing: Timing,
     /// By sequence, the last id that a finished step gave.
     pub(super) latest: Vec<u32>,
+    /// Where in the arena the logits of the step lie that finished last, and its output rows; none once another has started.
+    pub(super) left: Option<(u64, Vec<OutputRow>)>,
 }
 
 /// What runners of several parts of a model share on a device.
@@ -187,6 +192,7 @@ impl VulkanRunner {
             recordings: Recent::new(RECORDINGS),
             timing: Timing::default(),
             latest: vec![0; n_seqs],
+            left: None,
         }
     }
 
@@ -296,11 +302,11 @@ impl VulkanRunner {
         let timed = shapes::Timed { step: self.timing.steps, ops: self.timing.ops };
         let shape = shapes::shape_of(&self.model.program, &self.state, rows, checked, slot, timed);
         let outputs = outputs_of(rows, checked.one_each);
-        let requests = if checked.sampled {
+        let (requests, beside) = if checked.sampled {
             let listed: Vec<&Row> = outputs.iter().map(|o| &rows[o.row as usize]).collect();
-            request::pack(&listed, self.plan().n_vocab, self.state.layout.requests_at())?
+            self.requests(&listed, slot)?
         } else {
-            Vec::new()
+            Default::default()
         };
         let step = self.recorded(shape)?;
         let epochs = if shape.megakernel { self.next_epochs()? } else { self.state.megakernel.epochs };
@@ -332,6 +338,7 @@ impl VulkanRunner {
             logits: checked.logits,
             after_sampled,
             spoilt: None,
+            choice: Choice { beside, waits: shape.later },
             disguised,
         };
         Ok(self.steps.push(flying))
@@ -341,6 +348,7 @@ impl VulkanRunner {
     fn time(&mut self, flying: &Flying) {
         let (device, step) = (self.model.program.device.clone(), &flying.step);
         let gpu_us = device.gpu_us(&step.recording).unwrap_or(0.0);
+        let gpu_us = gpu_us + step.choice.as_ref().and_then(|choice| device.gpu_us(choice)).unwrap_or(0.0);
         self.timing.gpu_us += gpu_us;
         self.timing.last.gpu_us = gpu_us;
         if flying.shape.stamps {
@@ -380,6 +388,10 @@ impl Runner for VulkanRunner {
 
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
         let slot = self.steps.next_slot()?;
+        if self.steps.iter().any(|flying| flying.choice.waits) {
+            return Err(Error::Request("a step: expected the one before to be told which ids are allowed".into()));
+        }
+        self.left = None;
         let checked = self.session.admit(rows)?;
         let ticket = self.start_admitted(rows, checked, slot);
         match ticket {
@@ -397,7 +409,24 @@ impl Runner for VulkanRunner {
         }
         let Some(flying) = self.steps.pop() else { return Ok(Output::default()) };
         self.time(&flying);
+        self.left = (!self.steps.iter().next().is_some()).then(|| (flying.step.logits_at, flying.outputs.clone()));
         self.output_of(&flying)
+    }
+
+    fn allows_later(&self) -> bool {
+        true
+    }
+
+    fn allow(&mut self, ticket: Ticket, allowed: &[Allowed]) -> Result<()> {
+        self.choose(ticket, allowed)
+    }
+
+    fn lists(&self) -> bool {
+        self.plan().n_vocab <= request::MAX_VOCAB
+    }
+
+    fn last_logits(&mut self) -> Result<Vec<f32>> {
+        self.read_last_logits()
     }
 
     fn fill_rows(&mut self, rows: &[f32]) {

@@ -28,7 +28,7 @@ pub struct SplitReduction {
 /// Enough for every step of `plan` with up to `max_rows` rows, all of them output rows or none.
 pub fn split_reduction(caps: &Caps, plan: &Plan, max_rows: usize) -> SplitReduction {
     let argmax = (1..=max_rows).map(|rows| 8 * rows * policy::argmax_parts(caps, rows)).max();
-    let candidates = max_rows * sample_parts(caps, plan.n_vocab) * MAX_K;
+    let candidates = max_rows * sample_parts(caps, plan.n_vocab) * (MAX_K + 1);
     let (mut bytes, mut counters) = (argmax.unwrap_or(8).max(8 * candidates), max_rows);
     let pairs = plan.ops.iter().map(|op| match op {
         Op::General(General::ExpertsMatMul(e)) => ROUTE_BYTES * max_rows * e.top_k.k,

@@ -19,6 +19,8 @@ pub struct Shape {
     pub logits: usize,
     /// Samples ids by requests instead of taking the largest logits.
     pub sampled: bool,
+    /// The choice of ids is a recording of its own, which is submitted when the host has said which ids are allowed.
+    pub later: bool,
     /// Most query heads that a workgroup of attention takes.
     pub heads: usize,
     /// A decode batch: no two rows are of one sequence.

@@ -4,7 +4,35 @@ use super::options::Step;
 use super::steps::{self, Candidate};
 use super::{dry, infill, shape, SamplerOptions};
 
-/// Bans, biases and all steps but the draw, on the whole vocabulary in id order. An id if the largest logit is taken. `recent`: what
+/// What comes before the first step that drops candidates: biases, bans, and penalties and DRY where they stand there.
+pub(super) fn lower<I: Iterator<Item = u32>>(
+    list: &mut [Candidate],
+    o: &SamplerOptions,
+    recent: &dyn Fn() -> I,
+    history: &[u32],
+) {
+    steps::bias(list, &o.bias);
+    steps::ban(list, &o.banned);
+    for step in o.active().take_while(|step| matches!(step, Step::Penalties | Step::Dry)) {
+        change(step, list, o, recent, history);
+    }
+}
+
+/// Penalties or DRY.
+fn change<I: Iterator<Item = u32>>(
+    step: Step,
+    list: &mut [Candidate],
+    o: &SamplerOptions,
+    recent: &dyn Fn() -> I,
+    history: &[u32],
+) {
+    match step {
+        Step::Dry => dry::dry(list, history, &o.dry),
+        _ => steps::penalize(list, recent(), o.repeat_penalty, o.frequency_penalty, o.presence_penalty),
+    }
+}
+
+/// Bans, biases and all steps but the draw, on candidates in id order: the whole vocabulary, or enough of it. An id if the largest logit is taken. `recent`: what
 /// the penalties see; `history`: what DRY sees; both oldest first. `chance`: XTC's random number, in `[0, 1)`; 1 is never.
 pub(super) fn filter<I: Iterator<Item = u32>>(
     list: &mut Vec<Candidate>,
@@ -18,10 +46,7 @@ pub(super) fn filter<I: Iterator<Item = u32>>(
     let greedy = o.is_greedy();
     for step in o.active() {
         match step {
-            Step::Penalties => {
-                steps::penalize(list, recent(), o.repeat_penalty, o.frequency_penalty, o.presence_penalty);
-            }
-            Step::Dry => dry::dry(list, history, &o.dry),
+            Step::Penalties | Step::Dry => change(step, list, o, recent, history),
             // None of the others changes which one is the best.
             _ if greedy => {}
             Step::TopNSigma => shape::top_n_sigma(list, o.top_n_sigma),

@@ -1,6 +1,7 @@
 //! Log-probabilities of the chosen id and of the best ones, of the logits as the model gave them, before the chain.
 
 use super::steps::{self, Candidate};
+use super::Shortlist;
 
 /// Most ids listed for a position.
 pub const MAX_LOGPROBS: usize = 20;
@@ -28,4 +29,12 @@ pub fn logprobs(logits: &[f32], id: u32, n: usize) -> Option<Logprobs> {
         steps::top_k(&mut list, i32::try_from(n.min(MAX_LOGPROBS)).unwrap_or(0));
     }
     Some(Logprobs { id, logprob, top: list.iter().map(|c| (c.id, of(c.logit))).collect() })
+}
+
+/// Likewise of a [`Shortlist`] of all ids, which has at least `n`. None if the id is not in it.
+pub fn logprobs_listed(list: &Shortlist, id: u32, n: usize) -> Option<Logprobs> {
+    let of = |logit: f32| f64::from(logit) - list.ln_sum;
+    let chosen = list.best.iter().chain(&list.wanted).find(|c| c.id == id)?;
+    let top = list.best.iter().take(n.min(MAX_LOGPROBS)).map(|c| (c.id, of(c.logit))).collect();
+    Some(Logprobs { id, logprob: of(chosen.logit), top })
 }

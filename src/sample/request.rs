@@ -5,6 +5,28 @@ use std::sync::Arc;
 use super::steps::{self, Candidate};
 use super::{chain, SamplerOptions};
 
+/// Which ids may be sampled.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Allowed {
+    /// All.
+    #[default]
+    All,
+    /// Those whose bit is set: a bit for each id, from the lowest bit of the first word on. What has no bit is not allowed.
+    These(Arc<[u32]>),
+    /// It is said after the step was started, by [`Runner::allow`](crate::step::Runner::allow).
+    Later,
+}
+
+impl Allowed {
+    /// Whether an id may be sampled, as far as it is known yet.
+    pub fn has(&self, id: u32) -> bool {
+        match self {
+            Allowed::These(bits) => bits.get(id as usize / 32).is_some_and(|word| word >> (id % 32) & 1 == 1),
+            Allowed::All | Allowed::Later => true,
+        }
+    }
+}
+
 /// Everything but the logits that decides on one row's id.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleRequest {
@@ -15,11 +37,16 @@ pub struct SampleRequest {
     pub recent: Vec<u32>,
     /// Random number in `[0, 1)`; not used at a temperature of 0 or below.
     pub unit: f64,
-    /// A bit for each id, from the lowest bit of the first word on: whether it may be sampled. None: all may.
-    pub allowed: Option<Arc<[u32]>>,
+    /// Which ids may be sampled.
+    pub allowed: Allowed,
 }
 
 impl SampleRequest {
+    /// Whether the id is the plain argmax of the logits.
+    pub fn is_argmax(&self) -> bool {
+        self.options.is_argmax() && self.allowed == Allowed::All
+    }
+
     /// The id sampled from one row of logits, `[vocab]`, with `unread` as newest of the recent ids; none if a logit is NaN.
     /// `list` is room to work in. A chain that [needs its sampler](SamplerOptions::needs_sampler) goes without what only that has.
     ///
@@ -31,8 +58,8 @@ impl SampleRequest {
         if !steps::collect(logits, list) {
             return None;
         }
-        if let Some(allowed) = &self.allowed {
-            steps::allow(list, allowed);
+        if let Allowed::These(bits) = &self.allowed {
+            steps::allow(list, bits);
         }
         let recent = || self.recent.iter().copied().chain(unread);
         Some(match chain::filter(list, o, &recent, &[], 1.0) {

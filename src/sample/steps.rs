@@ -22,32 +22,32 @@ pub fn collect(logits: &[f32], list: &mut Vec<Candidate>) -> bool {
     logits.iter().all(|logit| !logit.is_nan())
 }
 
-/// The candidate of an id, at once if the list is still in id order.
+/// The candidate of an id, at once if the list is the whole vocabulary in id order.
 pub(super) fn find(list: &mut [Candidate], id: u32) -> Option<&mut Candidate> {
-    let in_order = list.get(id as usize).is_some_and(|c| c.id == id);
-    let at = if in_order { Some(id as usize) } else { list.iter().position(|c| c.id == id) };
+    let whole = list.get(id as usize).is_some_and(|c| c.id == id);
+    let at = if whole { Some(id as usize) } else { list.iter().position(|c| c.id == id) };
     at.and_then(|at| list.get_mut(at))
 }
 
-/// Makes ids impossible. `list` is still in id order.
+/// Makes ids impossible.
 pub fn ban(list: &mut [Candidate], banned: &[u32]) {
     for &id in banned {
-        if let Some(candidate) = list.get_mut(id as usize) {
+        if let Some(candidate) = find(list, id) {
             candidate.logit = f32::NEG_INFINITY;
         }
     }
 }
 
-/// Adds to ids' logits. `list` is still in id order.
+/// Adds to ids' logits.
 pub fn bias(list: &mut [Candidate], biases: &[(u32, f32)]) {
     for &(id, by) in biases {
-        if let Some(candidate) = list.get_mut(id as usize).filter(|c| c.logit > f32::NEG_INFINITY) {
+        if let Some(candidate) = find(list, id).filter(|c| c.logit > f32::NEG_INFINITY) {
             candidate.logit += by;
         }
     }
 }
 
-/// Makes ids impossible whose bit is not set, or missing. `list` is still in id order.
+/// Makes ids impossible whose bit is not set, or missing.
 pub fn allow(list: &mut [Candidate], allowed: &[u32]) {
     for candidate in list {
         let word = allowed.get(candidate.id as usize / 32).copied().unwrap_or(0);

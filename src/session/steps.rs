@@ -49,6 +49,11 @@ impl<T> Steps<T> {
         }
     }
 
+    /// The newest step, if it is that of `ticket`.
+    pub fn newest(&mut self, ticket: Ticket) -> Option<&mut T> {
+        self.flying.back_mut().filter(|(newest, _)| *newest == ticket).map(|(_, step)| step)
+    }
+
     /// The oldest step is no longer in flight.
     pub fn pop(&mut self) -> Option<T> {
         self.flying.pop_front().map(|(_, step)| step)

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use pumex::sample::infill::{infill, Words};
 use pumex::sample::steps::{self, softmax, Candidate};
 use pumex::sample::{
-    choosers, dry, logprobs, shape, Breakers, DryOptions, Rng, SampleRequest, Sampler, SamplerOptions, Step,
+    choosers, dry, logprobs, shape, Allowed, Breakers, DryOptions, Rng, SampleRequest, Sampler, SamplerOptions,
+    Shortlist, Step,
 };
 
 /// Logits of the vectors that llama.cpp computed.
@@ -229,7 +230,7 @@ fn the_order_of_the_steps_matters_and_names_and_letters_say_it() {
     let draw = |order: Vec<Step>| {
         let options =
             SamplerOptions { top_p: 0.55, top_k: 0, min_p: 0.0, temperature: 4.0, order, ..Default::default() };
-        let request = SampleRequest { options: Arc::new(options), recent: vec![], unit: 0.999, allowed: None };
+        let request = SampleRequest { options: Arc::new(options), recent: vec![], unit: 0.999, allowed: Allowed::All };
         request.pick(&LOGITS, None, &mut Vec::new()).unwrap()
     };
     assert_eq!(draw(Step::from_letters("pt").unwrap()), 3);
@@ -300,4 +301,76 @@ fn log_probabilities_are_those_of_the_raw_logits() {
     assert!(found[0].top.iter().all(|(id, p)| (p - of(*id)).abs() < 1e-12));
     assert!(sampler.take_logprobs().is_empty());
     assert_eq!(logprobs(&LOGITS, 8, 0), None);
+}
+
+/// Whatever the chain, what a shortlist gives is what all logits give, with the same random numbers; where the list does not suffice,
+/// nothing has been drawn.
+#[test]
+fn a_shortlist_gives_what_all_logits_give() {
+    let mut rng = Rng::new(5);
+    let (mut listed, mut short) = (0, 0);
+    for round in 0..1500 {
+        let vocab: u32 = [3, 100, 128, 129, 700, 3000][round % 6];
+        let spread = [1.0, 8.0, 0.0][round / 6 % 3];
+        let logits: Vec<f32> = (0..vocab).map(|_| ((rng.unit() - 0.5) * spread * 8.0) as f32).collect();
+        let mut o = SamplerOptions { seed: round as i64, top_k: [1, 40, 100][round % 3], ..Default::default() };
+        o.temperature = [0.8, 0.0, 1.5][round / 3 % 3];
+        o.repeat_penalty = [1.0, 1.5, 0.5][round / 9 % 3];
+        o.presence_penalty = [0.0, 3.0, -3.0][round / 27 % 3];
+        o.dry.multiplier = [0.0, 2.0][round / 2 % 2];
+        o.xtc_probability = [0.0, 0.7][round / 4 % 2];
+        o.typical_p = [1.0, 0.8][round / 8 % 2];
+        o.dynatemp_range = [0.0, 0.4][round / 16 % 2];
+        o.logprobs = [None, Some(3)][round / 32 % 2];
+        o.bias = [vec![], vec![(1, 4.0), (2, -100.0), (0, 0.5)]][round / 5 % 2].clone();
+        o.banned = [vec![], vec![0, vocab - 1]][round / 7 % 2].clone();
+        let mut a = Sampler::new(o);
+        (0..rng.below(90)).for_each(|_| a.accept(rng.below(vocab)));
+        let mut b = a.clone();
+        let bits = (0..vocab.div_ceil(32)).map(|_| rng.bits() as u32 | 1).collect::<Vec<_>>();
+        let allowed = if round % 4 == 1 { Allowed::These(bits.into()) } else { Allowed::All };
+        let Some(request) = a.shortlist(allowed.clone()) else { continue };
+        let list = Shortlist::of(&logits, &request);
+        let found = a.sample_listed(&list, &allowed);
+        let truth = b.sample_of(&logits, allowed.clone());
+        match found {
+            Some(id) => assert_eq!(Some(id), truth, "round {round}: {:?}", b.options()),
+            None => assert_eq!(a.sample_of(&logits, allowed), truth, "round {round}: random numbers are as before"),
+        }
+        if found.is_some() {
+            listed += 1;
+            let id = truth.unwrap();
+            (a.accept(id), b.accept(id));
+            let (a, b) = (a.take_logprobs(), b.take_logprobs());
+            assert_eq!(a.len(), b.len());
+            for (a, b) in a.iter().zip(&b) {
+                assert_eq!(
+                    a.top.iter().map(|t| t.0).collect::<Vec<_>>(),
+                    b.top.iter().map(|t| t.0).collect::<Vec<_>>()
+                );
+                assert!((a.logprob - b.logprob).abs() < 1e-9);
+            }
+        } else {
+            short += 1;
+        }
+    }
+    assert!(listed > 900 && short > 20, "{listed} suffice, {short} do not");
+}
+
+#[test]
+fn chains_that_cut_by_more_than_rank_first_need_all_logits() {
+    let looks = |change: &dyn Fn(&mut SamplerOptions)| {
+        let mut o = SamplerOptions::default();
+        change(&mut o);
+        o.settled().looks_at()
+    };
+    assert_eq!(looks(&|_| ()), Some(40));
+    assert_eq!(looks(&|o| o.temperature = 0.0), Some(1));
+    assert_eq!(looks(&|o| (o.dry.multiplier, o.xtc_probability) = (1.0, 0.5)), Some(40));
+    assert_eq!(looks(&|o| o.top_k = 0), None, "top-p over all");
+    assert_eq!(looks(&|o| o.top_k = 101), None);
+    assert_eq!(looks(&|o| o.top_n_sigma = 1.0), None, "the deviation is that of all logits");
+    assert_eq!(looks(&|o| o.mirostat = 2), None);
+    assert_eq!(looks(&|o| o.order = Step::from_letters("pk").unwrap()), None);
+    assert_eq!(looks(&|o| o.order = Step::from_letters("kp").unwrap()), Some(40));
 }
