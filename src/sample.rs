@@ -30,6 +30,7 @@ pub use logprobs::{logprobs, logprobs_listed, Logprobs, MAX_LOGPROBS};
 pub use options::{SamplerOptions, Step};
 pub use request::{Allowed, SampleRequest};
 pub use rng::Rng;
+use shortlist::Cut;
 pub use shortlist::{Shortlist, ShortlistRequest, MAX_LISTED, MAX_WANTED};
 use steps::Candidate;
 
@@ -129,7 +130,10 @@ impl Sampler {
                 if let Allowed::These(bits) = &request.allowed {
                     steps::allow(&mut self.candidates, bits);
                 }
-                self.choose(&request, logits.len())
+                let recent = || request.recent.iter().copied();
+                let history: &[u32] = if self.options.does(Step::Dry) { self.recent.make_contiguous() } else { &[] };
+                let done = chain::lower(&mut self.candidates, &self.options, &recent, history);
+                self.choose(&request, logits.len(), done)
             }
             None => request.pick(logits, None, &mut self.candidates)?,
         };
@@ -140,45 +144,57 @@ impl Sampler {
     /// What a runner is to list for [`Sampler::sample_listed`]; none if the chain needs all logits.
     pub fn shortlist(&self, allowed: Allowed) -> Option<ShortlistRequest> {
         let o = &*self.options;
-        let whole = o.logprobs.is_some() && allowed != Allowed::All; // they are of all ids
-        o.looks_at().filter(|_| !whole)?;
-        // What is only lowered need not be known: it is below the best either way.
-        let raised = o.bias.iter().filter(|b| b.1 > 0.0).map(|b| b.0);
-        let mut ids: Vec<u32> = raised.collect();
-        if o.has_penalties() && (o.repeat_penalty < 1.0 || o.frequency_penalty < 0.0 || o.presence_penalty < 0.0) {
-            ids.extend(self.penalized(false));
+        let whole = o.logprobs.is_some() && (allowed != Allowed::All || o.mirostat > 0); // they are of all ids, at 1
+        let (cut, _) = o.first_cut(self.mirostat.mu).filter(|_| !whole)?;
+        let temperature = if let Cut::Surprise { temperature, .. } = cut { temperature } else { 1.0 };
+        let raises = o.repeat_penalty < 1.0 || o.frequency_penalty < 0.0 || o.presence_penalty < 0.0;
+        // By rank, what is only lowered need not be known: it is below the best either way.
+        let all = !matches!(cut, Cut::Rank(_));
+        let mut ids: Vec<u32> = o.bias.iter().filter(|b| all || b.1 > 0.0).map(|b| b.0).collect();
+        ids.extend(self.penalized(false).into_iter().filter(|_| all || raises));
+        if all {
+            ids.extend(&o.banned);
+            if o.does(Step::Dry) {
+                ids.extend(dry::penalties(&self.recent.iter().copied().collect::<Vec<_>>(), &o.dry).keys());
+            }
         }
         ids.sort_unstable();
         ids.dedup();
-        (ids.len() <= MAX_WANTED).then_some(ShortlistRequest { ids, allowed })
+        (ids.len() <= MAX_WANTED).then_some(ShortlistRequest { ids, allowed, temperature })
     }
 
     /// Picks the next id as [`Sampler::sample_of`] does from all logits, and with the same random numbers. None, and nothing has
     /// changed, if the list does not suffice.
     pub fn sample_listed(&mut self, listed: &Shortlist, allowed: &Allowed) -> Option<u32> {
-        let keep = self.options.looks_at()?;
-        listed.candidates(allowed, &mut self.candidates);
-        let (recent, options) = (self.penalized(false), self.options.clone());
+        let options = self.options.clone();
+        let (cut, before) = options.first_cut(self.mirostat.mu)?;
+        let mut list = std::mem::take(&mut self.candidates);
+        listed.candidates(allowed, &mut list);
+        let (recent, known) = (self.penalized(false), list.clone());
         let history: &[u32] = if options.does(Step::Dry) { self.recent.make_contiguous() } else { &[] };
-        let mut lowered = self.candidates.clone();
-        chain::lower(&mut lowered, &options, &|| recent.iter().copied(), history);
-        if lowered.is_empty() || !listed.suffices(&lowered, keep) {
+        chain::lower(&mut list, &options, &|| recent.iter().copied(), history);
+        let whole = known.len() == listed.n_vocab;
+        let suffices = !list.is_empty() && (whole || listed.cut(cut, &known, &mut list));
+        self.candidates = list;
+        if !suffices {
             return None;
         }
         let request = self.request(false);
-        let id = self.choose(&request, listed.n_vocab);
-        self.noted = self.options.logprobs.and_then(|n| logprobs_listed(listed, id, n));
+        // The cut itself is done; mirostat's is no step.
+        let done = before + usize::from(!whole && !options.is_greedy() && options.mirostat == 0);
+        let id = self.choose(&request, listed.n_vocab, done);
+        self.noted = options.logprobs.and_then(|n| logprobs_listed(listed, id, n));
         Some(id)
     }
 
-    /// Runs the chain on the candidates.
-    fn choose(&mut self, request: &SampleRequest, n_vocab: usize) -> u32 {
+    /// Runs the chain on the candidates, but for what is `done` already.
+    fn choose(&mut self, request: &SampleRequest, n_vocab: usize, done: usize) -> u32 {
         let o = &*self.options;
         let chance = if o.does(Step::Xtc) { self.rng.unit() } else { 1.0 };
         let list = &mut self.candidates;
         let history: &[u32] = if o.does(Step::Dry) { self.recent.make_contiguous() } else { &[] };
         let recent = || request.recent.iter().copied();
-        match chain::filter(list, o, &recent, history, chance) {
+        match chain::rest(list, o, done, &recent, history, chance) {
             Some(best) => best,
             None if o.mirostat > 0 => self.mirostat.choose(list, o, n_vocab, request.unit),
             None if o.does(Step::AdaptiveP) => self.adaptive.choose(list, o, request.unit),

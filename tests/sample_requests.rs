@@ -97,7 +97,7 @@ impl Lab {
             };
             assert_eq!(read(&arrivals, rows.len()), vec![0; rows.len()], "the counters are zero between dispatches");
             let lists = beside.iter().filter_map(|b| b.list.as_ref()).map(|(at, wanted)| {
-                let mut pairs = vec![[0u32; 2]; MAX_K + 1 + wanted.len()];
+                let mut pairs = vec![[0u32; 2]; MAX_K + 1 + wanted.ids.len()];
                 lists.read(*at, bytemuck::cast_slice_mut(&mut pairs));
                 Shortlist::from_pairs(&pairs, MAX_K, wanted, vocab)
             });
@@ -311,7 +311,7 @@ fn only_ids_that_are_allowed_are_drawn_and_each_row_has_a_mask_of_its_own() {
         let keeps: [Keep; 6] = [|_| true, |i| i == 0, |i| i % 2 == 0, |i| i % 4096 == 7, |i| i < 40, |i| i % 33 == 32];
         for options in [chain(40, 0.95, 0.05, 0.8), chain(1, 1.0, 0.0, 0.0), chain(MAX_K as i32, 1.0, 0.0, 5.0)] {
             let (mut cases, mut allowed) = (Vec::new(), Vec::new());
-            for keep in keeps.iter().filter(|keep| (0..vocab).any(|i| keep(i))) {
+            for keep in keeps.iter().filter(|keep| (0..vocab).any(*keep)) {
                 let logits = lab.logits(vocab);
                 let mut case = lab.case(logits, &options);
                 case.draw.allowed = mask(vocab, keep);
@@ -343,7 +343,7 @@ fn a_shortlist_has_the_best_the_wanted_and_the_sum_of_all() {
         for (i, allowed) in [Allowed::All, mask(vocab, |i| i % 3 == 0), mask(vocab, |i| i == 0)].into_iter().enumerate()
         {
             let ids = (0..vocab as u32).step_by(vocab / 7 + 1).collect();
-            let request = ShortlistRequest { ids, allowed };
+            let request = ShortlistRequest { ids, allowed, temperature: [1.0, 0.6, 3.0][i] };
             let output = RowOutput::Shortlist(request);
             rows.push(Row { seq: i as u32, pos: 0, token: Token::Id(0), output });
             let spread = [1.0, 20.0, 0.0][i];

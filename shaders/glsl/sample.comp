@@ -228,7 +228,9 @@ void draw_one(uint flags, uvec4 with, uint n) {
 }
 
 // 0 of what is impossible, whatever is the best.
-float exponential_above(float x, float best) { return x > IMPOSSIBLE ? exp(x - best) : 0.0; }
+float exponential_above(float x, float best, uint draw) {
+    return x > IMPOSSIBLE ? exp((x - best) / draw_float(draw, REQUEST_TEMPERATURE)) : 0.0;
+}
 
 // The sum over all threads, in all of them; `list` is used for it.
 float sum_of_threads(float mine) {
@@ -297,7 +299,7 @@ void main() {
     uint sums_at = gl_NumWorkGroups.x * parts * K + row * parts;
     if (listed) {
         [[unroll]] for (uint j = 0; j < LOADS; j++) {
-            if (first + j * SIZE + t < vocab) sum += exponential_above(x[j], top);
+            if (first + j * SIZE + t < vocab) sum += exponential_above(x[j], top, draw);
         }
         sum = sum_of_threads(sum);
     }
@@ -325,7 +327,7 @@ void main() {
             sum = 0.0;
             for (uint p = t; p < parts; p += SIZE) {
                 uvec2 of_part = found.v[sums_at + p];
-                sum += uintBitsToFloat(of_part.y) * exponential_above(uintBitsToFloat(of_part.x), top);
+                sum += uintBitsToFloat(of_part.y) * exponential_above(uintBitsToFloat(of_part.x), top, draw);
             }
             sum = sum_of_threads(sum);
         }
@@ -334,7 +336,8 @@ void main() {
         if (t == 0) to.v[K] = uvec2(floatBitsToUint(top), floatBitsToUint(sum));
         uint entries = params.w[draw + REQUEST_IDS], at = params.w[draw + REQUEST_IDS_AT];
         for (uint i = t; i < entries; i += SIZE) {
-            to.v[K + 1 + i] = uvec2(floatBitsToUint(logits.v[row * vocab + min(params.w[at + 3 * i], vocab - 1)]), 0);
+            uint id = min(params.w[at + 3 * i], vocab - 1);
+            to.v[K + 1 + i] = uvec2(floatBitsToUint(logits.v[row * vocab + id]), 0);
         }
     }
     if (!greedy && !nan) draw_one(flags, with, min(k, vocab));

@@ -63,7 +63,7 @@ blocks! {
         /// Address of a bit for each id, whether it may be sampled; 0: all may.
         mask: uvec2,
         /// Where the row is listed: its best candidates as logit and id, as many as there may be; the best logit and the sum of the
-        /// exponentials of what all logits are above it; the wanted ids' logits.
+        /// exponentials of what all logits are above it, over the temperature; the wanted ids' logits.
         listed_at: uvec2,
     }
 

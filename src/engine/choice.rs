@@ -10,15 +10,6 @@ use crate::step::{Row, Ticket};
 use crate::vk::{Buffer, Class};
 use crate::{Error, Result};
 
-/// What the output rows of a step have beside the words of their requests, as the step lists them.
-#[derive(Debug, Default)]
-pub(super) struct Choice {
-    /// Masks and lists.
-    pub beside: Vec<Beside>,
-    /// The host has yet to say which ids are allowed.
-    pub waits: bool,
-}
-
 /// A buffer of at least so many bytes; nothing in flight reads the one that was there.
 fn room(device: &crate::vk::Device, at: &mut Option<Buffer>, name: &str, bytes: u64, class: Class) -> Result<u64> {
     if bytes == 0 {
@@ -90,7 +81,7 @@ impl VulkanRunner {
         let listed = rows.iter().filter_map(|(_, beside)| beside.list.as_ref());
         listed
             .map(|(at, wanted)| {
-                let mut pairs = vec![[0u32; 2]; MAX_K + 1 + wanted.len()];
+                let mut pairs = vec![[0u32; 2]; MAX_K + 1 + wanted.ids.len()];
                 lists.read(*at, bytemuck::cast_slice_mut(&mut pairs));
                 Shortlist::from_pairs(&pairs, MAX_K, wanted, n_vocab)
             })

@@ -1,6 +1,6 @@
 //! Sample requests as words of StepParams, for the kernel that samples. Here stands which chains that kernel takes.
 
-use crate::sample::{Allowed, SampleRequest, SamplerOptions, Step, MAX_WANTED};
+use crate::sample::{Allowed, SampleRequest, SamplerOptions, ShortlistRequest, Step, MAX_LISTED, MAX_WANTED};
 use crate::step::{Row, RowOutput, Token};
 use crate::{Error, Result};
 use pumex_shaders::block::Block;
@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 /// Words of a request.
 pub const REQUEST_WORDS: usize = SampleRequestWords::LAYOUT.len_bytes() / 4;
 pub use crate::lower::MAX_K;
+const _: () = assert!(MAX_K == MAX_LISTED);
 /// Most ids of a row that are banned, biased, recent or wanted.
 pub const MAX_IDS: usize = MAX_WANTED;
 /// Words of such an id.
@@ -84,12 +85,21 @@ fn list_bytes(wanted: usize) -> u64 {
 }
 
 /// What an output row's words name beside them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Beside {
     /// Byte of the masks where its own is.
     pub mask: Option<u64>,
-    /// Byte of the lists where its own is, and the wanted ids.
-    pub list: Option<(u64, Vec<u32>)>,
+    /// Byte of the lists where its own is, and what is wanted.
+    pub list: Option<(u64, ShortlistRequest)>,
+}
+
+/// What the output rows of a step have beside the words of their requests, as the step lists them.
+#[derive(Debug, Default)]
+pub struct Choice {
+    /// Masks and lists.
+    pub beside: Vec<Beside>,
+    /// The host has yet to say which ids are allowed.
+    pub waits: bool,
 }
 
 /// What each output row has beside its words, and the bytes of all that.
@@ -99,10 +109,10 @@ pub fn beside(outputs: &[&Row], n_vocab: usize) -> (Vec<Beside>, Room) {
         let mask = (*row.allowed() != Allowed::All).then_some(all.masks);
         all.masks += mask.map_or(0, |_| 4 * mask_words(n_vocab) as u64);
         let list = match &row.output {
-            RowOutput::Shortlist(request) => Some((all.lists, request.ids.clone())),
+            RowOutput::Shortlist(request) => Some((all.lists, request.clone())),
             _ => None,
         };
-        all.lists += list.as_ref().map_or(0, |(_, ids)| list_bytes(ids.len()));
+        all.lists += list.as_ref().map_or(0, |(_, wanted)| list_bytes(wanted.ids.len()));
         Beside { mask, list }
     };
     (outputs.iter().map(&mut of).collect(), all)
@@ -160,7 +170,8 @@ pub fn pack(outputs: &[&Row], beside: &[Beside], beside_at: Room, n_vocab: usize
                 }
                 words.extend(request.ids.iter().flat_map(|id| [*id, 0, 0]));
                 let k = MAX_K.min(n_vocab) as u32;
-                SampleRequestWords { flags: usual.flags | LISTED, k, ids: request.ids.len() as u32, ..usual }
+                let (flags, ids, temperature) = (usual.flags | LISTED, request.ids.len() as u32, request.temperature);
+                SampleRequestWords { flags, k, ids, temperature, ..usual }
             }
             _ => usual,
         };

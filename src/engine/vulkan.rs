@@ -1,6 +1,5 @@
 //! The Vulkan interpreter of a plan: one recording per step shape, two steps in flight.
 
-use super::choice::Choice;
 use super::loaded::{Freeing, Model};
 use super::memory::{self, MemoryPlan, StepSize};
 use super::params::{outputs_of, OutputRow};
@@ -44,7 +43,7 @@ pub(super) struct Flying {
     /// A row of an earlier step that such an id should have come from, but had logits that are NaN.
     pub spoilt: Option<usize>,
     /// Masks and lists of the output rows.
-    pub choice: Choice,
+    pub choice: request::Choice,
     /// The rows, where it was made to compute with other tokens ([`super::Debug::fault_at`]).
     pub disguised: Option<Vec<Row>>,
 }
@@ -338,7 +337,7 @@ impl VulkanRunner {
             logits: checked.logits,
             after_sampled,
             spoilt: None,
-            choice: Choice { beside, waits: shape.later },
+            choice: request::Choice { beside, waits: shape.later },
             disguised,
         };
         Ok(self.steps.push(flying))
@@ -409,7 +408,7 @@ impl Runner for VulkanRunner {
         }
         let Some(flying) = self.steps.pop() else { return Ok(Output::default()) };
         self.time(&flying);
-        self.left = (!self.steps.iter().next().is_some()).then(|| (flying.step.logits_at, flying.outputs.clone()));
+        self.left = self.steps.iter().next().is_none().then(|| (flying.step.logits_at, flying.outputs.clone()));
         self.output_of(&flying)
     }
 

@@ -8,7 +8,7 @@ use crate::vk::Caps;
 use pumex_shaders::push;
 
 /// Most candidates of a row of logits that is sampled from.
-pub const MAX_K: usize = crate::sample::MAX_LISTED;
+pub const MAX_K: usize = 128;
 
 /// Workgroups that share a row of logits when ids are sampled.
 pub(super) fn sample_parts(caps: &Caps, n_vocab: usize) -> usize {

@@ -4,18 +4,19 @@ use super::options::Step;
 use super::steps::{self, Candidate};
 use super::{dry, infill, shape, SamplerOptions};
 
-/// What comes before the first step that drops candidates: biases, bans, and penalties and DRY where they stand there.
+/// What comes before the first step that drops candidates: biases, bans, and penalties and DRY where they stand there. Gives how many
+/// active steps that were.
 pub(super) fn lower<I: Iterator<Item = u32>>(
     list: &mut [Candidate],
     o: &SamplerOptions,
     recent: &dyn Fn() -> I,
     history: &[u32],
-) {
+) -> usize {
     steps::bias(list, &o.bias);
     steps::ban(list, &o.banned);
-    for step in o.active().take_while(|step| matches!(step, Step::Penalties | Step::Dry)) {
-        change(step, list, o, recent, history);
-    }
+    let first = || o.active().take_while(|step| matches!(step, Step::Penalties | Step::Dry));
+    first().for_each(|step| change(step, list, o, recent, history));
+    first().count()
 }
 
 /// Penalties or DRY.
@@ -32,7 +33,7 @@ fn change<I: Iterator<Item = u32>>(
     }
 }
 
-/// Bans, biases and all steps but the draw, on candidates in id order: the whole vocabulary, or enough of it. An id if the largest logit is taken. `recent`: what
+/// Biases, bans and all steps but the draw, on the whole vocabulary in id order. An id if the largest logit is taken. `recent`: what
 /// the penalties see; `history`: what DRY sees; both oldest first. `chance`: XTC's random number, in `[0, 1)`; 1 is never.
 pub(super) fn filter<I: Iterator<Item = u32>>(
     list: &mut Vec<Candidate>,
@@ -41,10 +42,21 @@ pub(super) fn filter<I: Iterator<Item = u32>>(
     history: &[u32],
     chance: f64,
 ) -> Option<u32> {
-    steps::bias(list, &o.bias);
-    steps::ban(list, &o.banned);
+    let done = lower(list, o, recent, history);
+    rest(list, o, done, recent, history, chance)
+}
+
+/// The active steps but for the `done` first.
+pub(super) fn rest<I: Iterator<Item = u32>>(
+    list: &mut Vec<Candidate>,
+    o: &SamplerOptions,
+    done: usize,
+    recent: &dyn Fn() -> I,
+    history: &[u32],
+    chance: f64,
+) -> Option<u32> {
     let greedy = o.is_greedy();
-    for step in o.active() {
+    for step in o.active().skip(done) {
         match step {
             Step::Penalties | Step::Dry => change(step, list, o, recent, history),
             // None of the others changes which one is the best.

@@ -1,6 +1,6 @@
 //! What stands for the draw and learns from each of its choices: mirostat 1 and 2, adaptive-p.
 
-use super::steps::{best_first, draw, softmax, Candidate};
+use super::steps::{best_first, count_best, draw, softmax, Candidate};
 use super::SamplerOptions;
 
 /// Candidates from which mirostat 1 estimates how fast probabilities fall.
@@ -21,12 +21,11 @@ impl Mirostat {
 
     /// The id at `unit` among those it keeps, and learns from it. `n_vocab`: size of the vocabulary.
     pub fn choose(&mut self, list: &mut Vec<Candidate>, o: &SamplerOptions, n_vocab: usize, unit: f64) -> u32 {
-        list.sort_unstable_by(best_first);
-        let probabilities = softmax(list);
         let keep = if o.mirostat == 1 {
-            rank_of_surprise(&probabilities, self.mu, n_vocab)
+            list.sort_unstable_by(best_first);
+            rank_of_surprise(&softmax(list), self.mu, n_vocab)
         } else {
-            probabilities.iter().take_while(|p| -p.log2() <= self.mu).count()
+            count_best(list, |p| -p.log2() <= self.mu)
         };
         list.truncate(keep.max(1));
         let id = draw(list, unit);

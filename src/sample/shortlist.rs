@@ -1,12 +1,12 @@
 //! The best of a row's logits, for chains that run on the host while the logits stay on a device.
 //!
-//! A chain whose steps before its first cut only change ids that it names (biases, bans, penalties, DRY) needs the largest logits
-//! and those of the named ids: no other logit is above the least of the largest. Where that does not suffice, because the steps
-//! lowered too many of them, [`Shortlist::suffices`] says so, and all logits must be read.
+//! Steps before a chain's first cut only change ids that they name (biases, bans, penalties, DRY). So the largest logits, those of
+//! the named ids and the sum over all decide what that cut leaves, where it leaves few: by rank, by summed probability, by a share
+//! of the best one's, or by mirostat's surprise. Where it leaves more, nothing is sampled, and all logits must be read.
 
 use std::collections::BTreeSet;
 
-use super::steps::Candidate;
+use super::steps::{best_first, Candidate};
 use super::{Allowed, SamplerOptions, Step};
 
 /// Most of the largest logits that a runner lists.
@@ -14,15 +14,17 @@ pub const MAX_LISTED: usize = 128;
 /// Most ids that are wanted beside them.
 pub const MAX_WANTED: usize = 1024;
 /// Candidates that a cut by rank may leave, where some of those listed may be lowered.
-const MOST_KEPT: i32 = 100;
+const MOST_KEPT: usize = 100;
 
 /// What is to be listed of a row.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ShortlistRequest {
     /// Ids whose logits are wanted in any case, each once, rising, all in the vocabulary.
     pub ids: Vec<u32>,
     /// Of which ids the largest logits are.
     pub allowed: Allowed,
+    /// Divides logits in the sum of their exponentials; above 0.
+    pub temperature: f32,
 }
 
 /// What was listed.
@@ -32,7 +34,7 @@ pub struct Shortlist {
     pub best: Vec<Candidate>,
     /// The wanted ids with their logits, rising.
     pub wanted: Vec<Candidate>,
-    /// Natural logarithm of the sum of `exp(logit)` over all ids that are allowed.
+    /// Natural logarithm of the sum of `exp(logit / temperature)` over all ids that are allowed.
     pub ln_sum: f64,
     /// Size of the vocabulary.
     pub n_vocab: usize,
@@ -48,24 +50,27 @@ impl Shortlist {
         }
         super::steps::top_k(&mut best, MAX_LISTED as i32);
         let allowed = |id: u32| request.allowed.has(id);
+        let t = f64::from(request.temperature);
         let top = best.first().map_or(0.0, |c| f64::from(c.logit));
-        let terms = logits.iter().zip(0u32..).filter(|(_, id)| allowed(*id)).map(|(x, _)| (f64::from(*x) - top).exp());
-        let ln_sum = top + terms.sum::<f64>().ln();
+        let terms =
+            logits.iter().zip(0u32..).filter(|(_, id)| allowed(*id)).map(|(x, _)| ((f64::from(*x) - top) / t).exp());
+        let ln_sum = top / t + terms.sum::<f64>().ln();
         let wanted = request.ids.iter().filter_map(|id| Some(Candidate { id: *id, logit: *logits.get(*id as usize)? }));
         Shortlist { wanted: wanted.collect(), best, ln_sum, n_vocab: logits.len() }
     }
 
     /// Of what a kernel lists as pairs of a logit's bits and an id: `most` of the best, of which those with an id of the vocabulary
-    /// count; the best logit and the sum of the exponentials of what all are above it; the logits of `wanted` ids.
-    pub fn from_pairs(pairs: &[[u32; 2]], most: usize, wanted: &[u32], n_vocab: usize) -> Shortlist {
+    /// count; the best logit and the sum of the exponentials of what all are above it, over the temperature; the logits of the
+    /// wanted ids.
+    pub fn from_pairs(pairs: &[[u32; 2]], most: usize, request: &ShortlistRequest, n_vocab: usize) -> Shortlist {
         let (best, rest) = pairs.split_at(most.min(pairs.len()));
         let of = |[logit, id]: &[u32; 2]| Candidate { id: *id, logit: f32::from_bits(*logit) };
         let best = best.iter().map(of).filter(|c| (c.id as usize) < n_vocab).take(n_vocab).collect();
         let ln_sum = rest.first().map_or(0.0, |sums| {
             let [top, sum] = sums.map(|bits| f64::from(f32::from_bits(bits)));
-            top + sum.ln()
+            top / f64::from(request.temperature) + sum.ln()
         });
-        let wanted = wanted.iter().zip(rest.iter().skip(1));
+        let wanted = request.ids.iter().zip(rest.iter().skip(1));
         let wanted = wanted.map(|(id, [logit, _])| Candidate { id: *id, logit: f32::from_bits(*logit) }).collect();
         Shortlist { best, wanted, ln_sum, n_vocab }
     }
@@ -82,29 +87,99 @@ impl Shortlist {
         list.sort_unstable_by_key(|c| c.id);
     }
 
-    /// Whether the best `keep` of `list`, which are [`Shortlist::candidates`] some of which were changed, are the best of all ids.
-    pub(super) fn suffices(&self, list: &[Candidate], keep: usize) -> bool {
-        let Some(least) = self.best.last().filter(|_| self.best.len() < self.n_vocab) else { return true };
+    /// Cuts `list`, which has [`Shortlist::candidates`] after what comes before the cut, as the cut would all ids; `before` has them as
+    /// they were. False if that takes more ids than are listed.
+    pub(super) fn cut(&self, cut: Cut, before: &[Candidate], list: &mut Vec<Candidate>) -> bool {
+        let least = self.best.last().map_or(f32::NEG_INFINITY, |c| c.logit);
+        list.sort_unstable_by(best_first);
         // What is not listed may be as large as the least of the best, and have a lower id than one that was changed to that.
-        let above = list.iter().filter(|c| c.logit > least.logit).count();
-        above >= keep || least.logit == f32::NEG_INFINITY && above > 0
+        let sure = list.iter().take_while(|c| c.logit > least).count();
+        let all = least == f32::NEG_INFINITY; // what is not listed is impossible
+        let fits = |keep: usize| keep <= sure || all && sure > 0;
+        let probability = |t: f32| {
+            let (sum, t) = (self.ln_sum_of(before, list, t), f64::from(t));
+            move |c: &Candidate| (f64::from(c.logit) / t - sum).exp()
+        };
+        let keep = match cut {
+            Cut::Rank(k) => k,
+            Cut::Mass { p, min_keep } => {
+                let (of, mut sum) = (probability(1.0), 0.0);
+                let reached = list.iter().position(|c| {
+                    sum += of(c);
+                    sum >= f64::from(p)
+                });
+                let Some(last) = reached else { return false };
+                (last + 1).max(min_keep)
+            }
+            Cut::Share { p, min_keep } => {
+                let best = list.first().map_or(f32::NEG_INFINITY, |c| c.logit);
+                let floor = (best + p.ln()).min(best);
+                let above = list.iter().take_while(|c| c.logit >= floor).count();
+                if above < min_keep || floor <= least && !all {
+                    return false;
+                }
+                above
+            }
+            Cut::Surprise { mu, temperature } => {
+                let of = probability(temperature);
+                let taken = |c: &Candidate| -of(c).log2() <= mu;
+                if !all && taken(&Candidate { id: 0, logit: least }) {
+                    return false;
+                }
+                let kept = list.iter().take_while(|c| taken(c)).count();
+                kept.max(1)
+            }
+        };
+        if !fits(keep) {
+            return false;
+        }
+        list.truncate(keep);
+        if matches!(cut, Cut::Share { .. }) {
+            list.sort_unstable_by_key(|c| c.id); // as that step leaves them
+        }
+        true
+    }
+
+    /// [`Shortlist::ln_sum`] after the listed candidates changed from `before` to `now`.
+    fn ln_sum_of(&self, before: &[Candidate], now: &[Candidate], t: f32) -> f64 {
+        let terms = |list: &[Candidate]| {
+            list.iter().map(|c| (f64::from(c.logit) / f64::from(t) - self.ln_sum).exp()).sum::<f64>()
+        };
+        let rest = (1.0 - terms(before)).max(0.0);
+        self.ln_sum + (rest + terms(now)).ln()
     }
 }
 
+/// A chain's first cut.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Cut {
+    /// The best ones.
+    Rank(usize),
+    /// The fewest with so much probability.
+    Mass { p: f32, min_keep: usize },
+    /// Those with a share of the best one's probability.
+    Share { p: f32, min_keep: usize },
+    /// Those up to a surprise in bits, at a temperature: mirostat 2.
+    Surprise { mu: f64, temperature: f32 },
+}
+
 impl SamplerOptions {
-    /// How many candidates the chain looks at, if it can run on a [`Shortlist`]: those that its first cut leaves. None if it needs
-    /// all logits.
-    pub fn looks_at(&self) -> Option<usize> {
-        if self.mirostat > 0 || self.logprobs.is_some_and(|n| n > MAX_LISTED) {
+    /// The chain's first cut and how many active steps come before it, if it can be made on a [`Shortlist`]. `mu`: mirostat's.
+    pub(super) fn first_cut(&self, mu: f64) -> Option<(Cut, usize)> {
+        let lowers = |step: &Step| matches!(step, Step::Penalties | Step::Dry);
+        let before = self.active().take_while(lowers).count();
+        if self.active().filter(lowers).count() > before {
             return None;
         }
-        if self.is_greedy() {
-            return Some(1);
-        }
-        let cut = self.active().find(|step| !matches!(step, Step::Penalties | Step::Dry))?;
-        let again = self.active().filter(|step| matches!(step, Step::Penalties | Step::Dry)).count();
-        let before = self.active().take_while(|step| matches!(step, Step::Penalties | Step::Dry)).count();
-        let fits = cut == Step::TopK && again == before && (1..=MOST_KEPT).contains(&self.top_k);
-        fits.then_some(self.top_k as usize)
+        let cut = match self.active().nth(before) {
+            _ if self.is_greedy() => Cut::Rank(1),
+            _ if self.mirostat == 2 && self.temperature > 0.0 => Cut::Surprise { mu, temperature: self.temperature },
+            _ if self.mirostat > 0 => return None,
+            Some(Step::TopK) => Cut::Rank(usize::try_from(self.top_k).ok().filter(|k| *k <= MOST_KEPT)?),
+            Some(Step::TopP) => Cut::Mass { p: self.top_p, min_keep: self.min_keep },
+            Some(Step::MinP) => Cut::Share { p: self.min_p, min_keep: self.min_keep },
+            _ => return None,
+        };
+        Some((cut, before))
     }
 }

@@ -103,14 +103,37 @@ pub fn top_p(list: &mut Vec<Candidate>, p: f32, min_keep: usize) {
     if p >= 1.0 {
         return;
     }
-    list.sort_unstable_by(best_first);
-    let probabilities = softmax(list);
     let mut sum = 0.0;
-    let keep = probabilities.iter().position(|probability| {
+    let keep = count_best(list, |probability| {
+        let short = sum < f64::from(p);
         sum += probability;
-        sum >= f64::from(p)
+        short
     });
-    list.truncate(keep.map_or(list.len(), |last| (last + 1).max(min_keep)));
+    list.truncate(keep.max(min_keep).max(1));
+}
+
+/// Sorts as many candidates, best first, as it takes to find the first one whose probability `take` refuses; gives how many it takes.
+/// `take` sees each of the best once, in order. What comes after them is in any order, but for the next few.
+pub(super) fn count_best(list: &mut [Candidate], mut take: impl FnMut(f64) -> bool) -> usize {
+    const AT_FIRST: usize = 256;
+    let probabilities = Probabilities::of(list);
+    let (mut sorted, mut count, mut room) = (0, 0, AT_FIRST);
+    while sorted < list.len() {
+        let next = room.min(list.len());
+        let rest = &mut list[sorted..];
+        if next - sorted < rest.len() {
+            rest.select_nth_unstable_by(next - sorted - 1, best_first);
+        }
+        rest[..next - sorted].sort_unstable_by(best_first);
+        for candidate in &list[sorted..next] {
+            if !take(probabilities.one(candidate)) {
+                return count;
+            }
+            count += 1;
+        }
+        (sorted, room) = (next, room * 16);
+    }
+    count
 }
 
 /// Keeps candidates with at least `p` times the best one's probability, and at least the `min_keep` best; `p <= 0` keeps all.
@@ -162,20 +185,34 @@ pub fn draw(list: &[Candidate], unit: f64) -> u32 {
 /// Probabilities of the candidates, in their order; they sum to 1 (all 0 when every candidate is impossible). An infinite logit
 /// has it all, that of the first if there are more.
 pub fn softmax(list: &[Candidate]) -> Vec<f64> {
-    let best = f64::from(largest(list));
-    if best == f64::NEG_INFINITY {
-        return vec![0.0; list.len()];
+    let of = Probabilities::of(list);
+    list.iter().map(|c| of.one(c)).collect()
+}
+
+/// What probabilities of a list follow from.
+struct Probabilities {
+    best: f64,
+    sum: f64,
+    /// Of an infinite logit, the one that has it all.
+    only: Option<u32>,
+}
+
+impl Probabilities {
+    fn of(list: &[Candidate]) -> Probabilities {
+        let best = f64::from(largest(list));
+        let only = (best == f64::INFINITY).then(|| argmax(list));
+        let sum = if best.is_finite() { list.iter().map(|c| (f64::from(c.logit) - best).exp()).sum() } else { 1.0 };
+        Probabilities { best, sum, only }
     }
-    if best == f64::INFINITY {
-        let id = argmax(list);
-        return list.iter().map(|c| if c.id == id { 1.0 } else { 0.0 }).collect();
+
+    /// Of one of the list.
+    fn one(&self, c: &Candidate) -> f64 {
+        match self.only {
+            Some(id) => f64::from(u8::from(c.id == id)),
+            None if self.best == f64::NEG_INFINITY => 0.0,
+            None => (f64::from(c.logit) - self.best).exp() / self.sum,
+        }
     }
-    let mut out: Vec<f64> = list.iter().map(|c| (f64::from(c.logit) - best).exp()).collect();
-    let sum: f64 = out.iter().sum();
-    for p in &mut out {
-        *p /= sum;
-    }
-    out
 }
 
 pub(super) fn largest(list: &[Candidate]) -> f32 {
