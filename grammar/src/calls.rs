@@ -1,21 +1,28 @@
 //! Grammars of replies that call tools: free text up to a call's mark, then a known function's name and arguments of its schema.
 //!
-//! Which ways of writing calls are constrained ([`Kind`]), and which are not:
+//! Which ways of writing calls are constrained ([`Kind`]):
 //!
 //! | kind | |
 //! |---|---|
 //! | `Json`, `Named` | arguments are JSON of the function's schema |
 //! | `Params`, `Pairs` | a text for each property in the schema's order: strings free up to their mark, all else JSON of its schema |
-//! | `Params` with attributes behind the key (DSML, Kimi K3) | no: what the attributes say is the model's |
-//! | `Braces`, `Tags`, `Python`, `Code` | no: values are not JSON, and their notation has no grammar here yet |
-//! | gpt-oss's channels | no: calls stand in messages among others of their own headers |
+//! | `Braces`, `Tags`, `Python` | values of the schema in that notation |
+//! | gpt-oss's channels | JSON of the schema in a message to the function |
+//! | `Code` | not: it is any text |
 //!
-//! In a format without a constraint, [`Vocabulary::calls`] gives none. Content before calls may be anything, reasoning too.
+//! In a format without a constraint, [`Vocabulary::calls`] gives none. Reasoning is not seen by these grammars: who follows a reply
+//! leaves out what stands between its marks, and the mark behind it.
 
-use crate::{source::spaced, Error, Result, Source, Vocabulary};
+mod harmony;
+mod notation;
+mod writer;
+
+use crate::{Error, Result, Source, Vocabulary};
+use notation::{Notation, Values};
 use pumex_chat::reply::{Calls, Format, Kind, Names, Section};
 use serde_json::{json, Value};
 use std::fmt::Write;
+use writer::{call_schema, is_text, listed, pattern, properties, regex, Writer};
 
 /// Which calls a reply may or must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,14 +42,26 @@ const KEYS: &[(&str, [&str; 2])] = &[
     ("command-r7b", ["tool_name", "parameters"]),
     ("command-r", ["tool_name", "parameters"]),
 ];
+/// Formats that are read as JSON, too, but that no template asks for so.
+const NOT_JSON: &[&str] = &["lfm2"];
 
-struct Writer<'a> {
-    vocabulary: &'a Vocabulary,
-    format: &'a str,
-    /// Function names with their arguments' schemas.
-    tools: Vec<(String, Value)>,
-    out: String,
-    rules: usize,
+/// What a request's tools are: names and schemas of their arguments.
+fn functions(tools: &Value, choice: &Choice) -> Result<Vec<(String, Value)>> {
+    let wrong = || Error::new("tools: expected a list of functions with names");
+    let mut known = Vec::new();
+    for tool in tools.as_array().ok_or_else(wrong)? {
+        let function = tool.get("function").unwrap_or(tool);
+        let name = function.get("name").and_then(Value::as_str).ok_or_else(wrong)?;
+        let schema = function.get("parameters").cloned().unwrap_or_else(|| json!({"type": "object"}));
+        known.push((name.to_string(), schema));
+    }
+    if let Choice::Function(chosen) = choice {
+        known.retain(|(name, _)| name == chosen);
+        if known.is_empty() {
+            return Err(Error::new(format!("tool_choice: function {chosen:.100} is not among the tools")));
+        }
+    }
+    Ok(known)
 }
 
 impl Vocabulary {
@@ -51,244 +70,200 @@ impl Vocabulary {
     /// # Errors
     /// Tools that are no list of functions; a function that is chosen but not there.
     pub fn calls(&self, format: &Format, tools: &Value, choice: &Choice, parallel: bool) -> Result<Option<Source>> {
-        let wrong = || Error::new("tools: expected a list of functions with names");
-        let mut known = Vec::new();
-        for tool in tools.as_array().ok_or_else(wrong)? {
-            let function = tool.get("function").unwrap_or(tool);
-            let name = function.get("name").and_then(Value::as_str).ok_or_else(wrong)?;
-            let schema = function.get("parameters").cloned().unwrap_or_else(|| json!({"type": "object"}));
-            known.push((name.to_string(), schema));
-        }
-        if let Choice::Function(chosen) = choice {
-            known.retain(|(name, _)| name == chosen);
-            if known.is_empty() {
-                return Err(Error::new(format!("tool_choice: function {chosen:.100} is not among the tools")));
-            }
-        }
-        let Calls::Sections { sections, bare } = &format.calls else { return Ok(None) };
+        let known = functions(tools, choice)?;
         if known.is_empty() {
             return Ok(None);
         }
-        let mut w = Writer { vocabulary: self, format: &format.name, tools: known, out: String::new(), rules: 0 };
+        let mut w = Writer::new(self, known);
         let must = *choice != Choice::Auto;
+        let (sections, bare) = match &format.calls {
+            Calls::None => return Ok(None),
+            Calls::Harmony => {
+                let start = harmony::reply(&mut w, choice);
+                return Ok(Some(Source::Lark(format!("start: {start}\n{}", w.out))));
+            }
+            Calls::Sections { sections, bare } => (sections, bare),
+        };
         if let Some(names) = bare {
-            let call = w.json(names, false);
+            let call = json_call(&mut w, &format.name, names, false);
             let free = if must { "" } else { " | FREE?" };
             return Ok(Some(Source::Lark(format!("start: {call}{free}\nFREE: /[^{{\\s](?s:.*)/\n{}", w.out))));
         }
-        let Some((section, body)) = sections.iter().find_map(|s| Some((s, w.section(s, parallel)?))) else {
-            return Ok(None);
-        };
-        let more = if parallel && !section.close.is_empty() { "*" } else { "" };
+        let found = sections.iter().find_map(|s| Some((s, section_body(&mut w, &format.name, s, parallel)?)));
+        let Some((section, body)) = found else { return Ok(None) };
         let open = w.mark(&section.open);
         let close = w.mark(&section.close);
         let one = w.rule(&format!("{body} {close}"));
-        let again = if more.is_empty() { String::new() } else { format!("(SPACE? {open} {one})*") };
+        let again = match parallel && !section.close.is_empty() {
+            true => format!("(SPACE? {open} {one})*"),
+            false => String::new(),
+        };
+        // What a model of its own accord may begin with: its reasoning.
+        let thought = format.reasoning.as_ref().map(|r| format!("(SPACE? {})? ", w.mark(&r.open))).unwrap_or_default();
         let start = if must {
-            format!("SPACE? {open} {one} {again}")
+            format!("{thought}SPACE? {open} {one} {again}")
         } else {
             // Text up to the first mark; other special tokens may stand in it.
             let others = w.other_specials(&section.open);
-            let has_open = format!("/(?s:.*){}(?s:.*)/", regex(&section.open));
-            let lead = match self.special(&section.open) {
-                Some(_) => {
-                    let _ = writeln!(w.out, "TEXT: /(?s:.+)/");
-                    format!("TEXT? {open}")
-                }
-                None => {
-                    let _ = writeln!(w.out, "TEXT: /(?s:.+)/ & ~{has_open}");
-                    let _ = writeln!(w.out, "lead[lazy]: /(?s:.*){}/", regex(&section.open));
-                    "lead".to_string()
-                }
+            let _ = writeln!(w.out, "TEXT: /(?s:.+)/ & ~/(?s:.*){}(?s:.*)/", regex(&section.open));
+            let lead = match open.starts_with('<') {
+                true => format!("TEXT? {open}"),
+                false => w.text(None, &section.open),
             };
             let piece = if others.is_empty() { String::new() } else { format!("(TEXT? {others})* ") };
             format!("{piece}( TEXT? | {lead} {one} {again} SPACE? )")
         };
         Ok(Some(Source::Lark(format!("start: {start}\nSPACE: /[ \\n]{{1,4}}/\n{}", w.out))))
     }
+
+    /// The grammar of a whole reply of which `source` is the answer: the same, where no marks stand around answers.
+    ///
+    /// # Errors
+    /// A grammar that cannot be read.
+    pub fn answer(&self, format: &Format, source: &Source) -> Result<Source> {
+        if format.calls != Calls::Harmony {
+            return Ok(source.clone());
+        }
+        let mut w = Writer::new(self, Vec::new());
+        let thought = harmony::thought(&mut w);
+        let head = w.mark("<|channel|>final<|message|>");
+        Ok(Source::Lark(format!("start: {thought}* {head} answer\n{}{}", w.out, source.as_rule("answer", self)?)))
+    }
 }
 
-/// An expression of a text itself.
-fn regex(text: &str) -> String {
-    text.chars().fold(String::new(), |mut out, c| {
-        let _ = write!(out, "\\x{{{:x}}}", u32::from(c));
-        out
+/// Calls of a section, if their notation has a grammar.
+fn section_body(w: &mut Writer, format: &str, section: &Section, parallel: bool) -> Option<String> {
+    // Of a section's kinds the first that has a grammar; the parser takes any of them.
+    section.kinds.iter().find_map(|kind| body(w, format, kind, (section, parallel)))
+}
+
+fn body(w: &mut Writer, format: &str, kind: &Kind, (section, parallel): (&Section, bool)) -> Option<String> {
+    let closed = !section.close.is_empty();
+    Some(match kind {
+        Kind::Json(_) if NOT_JSON.contains(&format) => return None,
+        Kind::Json(names) => {
+            let one = json_call(w, format, names, LISTS.contains(&format) && parallel);
+            format!("SPACE? {one}{}", if closed { " SPACE?" } else { "" })
+        }
+        Kind::Named { open, skip, end, close, qualified, .. } => {
+            let calls = w.each_tool(|w, name, schema| {
+                let skipped = if skip.is_empty() { String::new() } else { format!("function{skip}") };
+                let head = match qualified {
+                    true => format!("{} /[0-9]{{1,2}}/ {}", w.mark(&format!("{open}functions.{name}:")), w.mark(end)),
+                    false => w.mark(&format!("{open}{skipped}{name}{end}")),
+                };
+                format!("{head} {} {}", w.value(schema), w.mark(close))
+            });
+            let repeated = parallel && close.len() + open.len() > 1 && closed;
+            many(&calls, repeated)
+        }
+        Kind::Params { open, end, param, key_end, param_close, close, lines } => {
+            let line = if *lines { "\n" } else { "" };
+            let calls = w.each_tool(|w, name, schema| {
+                // Where a key has attributes, so has a call.
+                let head = match key_end.starts_with("<|") {
+                    true => {
+                        format!("{} /\" index=\"[0-9]{{1,2}}\"/ {}", w.mark(&format!("{open}{name}")), w.mark(end))
+                    }
+                    false => w.mark(&format!("{open}{name}{end}")),
+                };
+                let key = |key: &str, value: &Value| {
+                    let text = is_text(value);
+                    let attributes = match () {
+                        () if key_end.starts_with("<|") => format!("\" type=\"{}\"", kind_of(value)),
+                        () if open.contains("DSML") => format!("\" string=\"{text}\""),
+                        () => String::new(),
+                    };
+                    [format!("{param}{key}{attributes}{key_end}"), param_close.clone()]
+                };
+                let body = params(w, schema, line, &key);
+                format!("{head} SPACE? {body} {}", w.mark(close))
+            });
+            format!("SPACE? {}", many(&format!("{calls} SPACE?"), parallel && closed && open.len() + close.len() > 12))
+        }
+        Kind::Pairs => w.each_tool(|w, name, schema| {
+            let key =
+                |key: &str, _: &Value| [format!("<arg_key>{key}</arg_key>\n<arg_value>"), "</arg_value>".to_string()];
+            let body = params(w, schema, "", &key);
+            format!("{} {body}", w.mark(&format!("{name}\n")))
+        }),
+        Kind::Braces { quote } => w.each_tool(|w, name, schema| {
+            let arguments = Values::new(w, Notation::Braces(quote), schema).arguments();
+            format!("{} {arguments} \"}}\"", w.mark(&format!("{name}{{")))
+        }),
+        Kind::Python => {
+            let calls = w.each_tool(|w, name, schema| {
+                let arguments = Values::new(w, Notation::Python, schema).arguments();
+                format!("{} {arguments} \")\"", w.mark(&format!("{name}(")))
+            });
+            let again = if parallel { format!("(/, ?/ {calls})*") } else { String::new() };
+            format!("SPACE? \"[\" {calls} {again} \"]\" SPACE?")
+        }
+        Kind::Tags { prefix } => {
+            let calls = w.each_tool(|w, name, schema| {
+                let arguments = Values::new(w, Notation::Tags(prefix), schema).arguments();
+                let [open, close] =
+                    [w.mark(&format!("{prefix}<invoke name=\"{name}\">")), w.mark(&format!("{prefix}</invoke>"))];
+                format!("{open} SPACE? {arguments} {close} SPACE?")
+            });
+            format!("SPACE? {}", many(&calls, parallel))
+        }
+        Kind::Code => return None,
     })
 }
 
-impl Writer<'_> {
-    fn rule(&mut self, body: &str) -> String {
-        self.rules += 1;
-        let _ = writeln!(self.out, "c{}: {body}", self.rules);
-        format!("c{}", self.rules)
+fn many(calls: &str, repeated: bool) -> String {
+    match repeated {
+        true => format!("(SPACE? {calls})+ SPACE?"),
+        false => calls.to_string(),
     }
+}
 
-    /// A text with the special tokens in it.
-    fn mark(&self, text: &str) -> String {
-        let mut items: Vec<String> = Vec::new();
-        let (mut plain, mut at) = (String::new(), 0);
-        while at < text.len() {
-            let ends = (at + 1..=text.len()).rev().filter(|end| text.is_char_boundary(*end));
-            let found = ends.filter_map(|end| Some((end, self.vocabulary.special(&text[at..end])?))).next();
-            if let Some((end, id)) = found {
-                if !plain.is_empty() {
-                    items.push(format!("/{}/", regex(&std::mem::take(&mut plain))));
-                }
-                items.push(format!("<[{id}]>"));
-                at = end;
-            } else if let Some(c) = text[at..].chars().next() {
-                plain.push(c);
-                at += c.len_utf8();
+/// A schema's type in one word.
+fn kind_of(schema: &Value) -> &str {
+    match schema.get("type").and_then(Value::as_str) {
+        Some("integer") => "number",
+        Some(kind) => kind,
+        None if is_text(schema) => "string",
+        None => "object",
+    }
+}
+
+fn json_call(w: &mut Writer, format: &str, names: &Names, list: bool) -> String {
+    let keys = KEYS.iter().find(|(name, _)| *name == format).map_or(["name", "arguments"], |(_, keys)| *keys);
+    let keys = (!names.short).then_some(keys);
+    let mut all = Vec::new();
+    for (name, schema) in w.tools.clone() {
+        let schema = call_schema(&name, &schema, keys);
+        all.push(match list {
+            true => w.value(&json!({"type": "array", "items": schema, "minItems": 1, "maxItems": 16})),
+            false => w.value(&schema),
+        });
+    }
+    let one = w.rule(&all.join(" | "));
+    match !list && LISTS.contains(&format) {
+        true => format!("\"[\" {one} \"]\""),
+        false => one,
+    }
+}
+
+/// Properties in the schema's order, each between the marks of its key.
+fn params(w: &mut Writer, schema: &Value, line: &str, marks: &dyn Fn(&str, &Value) -> [String; 2]) -> String {
+    let mut out = Vec::new();
+    for (key, value, must) in properties(schema) {
+        let [open, close] = marks(key, value);
+        let open = w.mark(&format!("{open}{line}"));
+        let close = format!("{line}{close}");
+        let body = match listed(value).filter(|_| is_text(value)) {
+            Some(all) => {
+                let all: Vec<String> = all.iter().map(|t| format!("/{}/", regex(t))).collect();
+                format!("( {} ) {}", all.join(" | "), w.mark(&close))
             }
-        }
-        if !plain.is_empty() {
-            items.push(format!("/{}/", regex(&plain)));
-        }
-        items.join(" ")
-    }
-
-    /// Special tokens that are neither ends nor what calls begin with.
-    fn other_specials(&self, open: &str) -> String {
-        let v = self.vocabulary;
-        let ids = v.specials().filter(|(text, id)| !open.contains(text) && !v.ends.contains(id));
-        let mut ids: Vec<u32> = ids.map(|(_, id)| id).collect();
-        ids.sort_unstable();
-        let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
-        if ids.is_empty() {
-            String::new()
-        } else {
-            format!("<[{}]>", ids.join(","))
-        }
-    }
-
-    fn value(&mut self, schema: &Value) -> String {
-        self.rule(&format!("%json {}", spaced(schema.clone())))
-    }
-
-    fn section(&mut self, section: &Section, parallel: bool) -> Option<String> {
-        // Of a section's kinds the first that has a grammar; the parser takes any of them.
-        let close = !section.close.is_empty();
-        section.kinds.iter().find_map(|kind| match kind {
-            Kind::Json(names) => {
-                let one = self.json(names, LISTS.contains(&self.format) && parallel);
-                Some(format!("SPACE? {one}{}", if close { " SPACE?" } else { "" }))
-            }
-            Kind::Named { open, skip, end, close, qualified, .. } => {
-                let calls = self.each_tool(|w, name, schema| {
-                    let skipped = if skip.is_empty() { String::new() } else { format!("function{skip}") };
-                    let head = match qualified {
-                        true => {
-                            format!("{} /[0-9]{{1,2}}/ {}", w.mark(&format!("{open}functions.{name}:")), w.mark(end))
-                        }
-                        false => w.mark(&format!("{open}{skipped}{name}{end}")),
-                    };
-                    Some(format!("{head} {} {}", w.value(schema), w.mark(close)))
-                })?;
-                let repeated = parallel && close.len() + open.len() > 1 && !section.close.is_empty();
-                Some(if repeated { format!("(SPACE? {calls})+ SPACE?") } else { calls })
-            }
-            Kind::Params { open, end, param, key_end, param_close, close, lines } if key_end != ">" || *lines => {
-                if key_end.starts_with("<|") {
-                    return None;
-                }
-                let calls = self.each_tool(|w, name, schema| {
-                    let head = w.mark(&format!("{open}{name}{end}"));
-                    let key = |key: &str| [format!("{param}{key}{key_end}"), param_close.clone()];
-                    let body = w.properties(schema, if *lines { "\n" } else { "" }, &key)?;
-                    Some(format!("{head} SPACE? {body} {}", w.mark(close)))
-                })?;
-                Some(format!("SPACE? {calls} SPACE?"))
-            }
-            Kind::Pairs => self.each_tool(|w, name, schema| {
-                let key = |key: &str| [format!("<arg_key>{key}</arg_key>\n<arg_value>"), "</arg_value>".to_string()];
-                let body = w.properties(schema, "", &key)?;
-                Some(format!("{} {body}", w.mark(&format!("{name}\n"))))
-            }),
-            _ => None,
-        })
-    }
-
-    fn each_tool(&mut self, mut one: impl FnMut(&mut Self, &str, &Value) -> Option<String>) -> Option<String> {
-        let mut all = Vec::new();
-        for (name, schema) in self.tools.clone() {
-            let body = one(self, &name, &schema)?;
-            all.push(self.rule(&body));
-        }
-        Some(self.rule(&all.join(" | ")))
-    }
-
-    fn json(&mut self, names: &Names, list: bool) -> String {
-        let keys = KEYS.iter().find(|(name, _)| *name == self.format).map_or(["name", "arguments"], |(_, keys)| *keys);
-        let of = |(name, schema): &(String, Value)| {
-            let fields = match names.short {
-                true => json!({ name: schema }),
-                false => json!({ keys[0]: {"const": name}, keys[1]: schema }),
-            };
-            let required: Vec<&String> = fields.as_object().map(|f| f.keys().collect()).unwrap_or_default();
-            // References are relative to the whole.
-            let mut whole =
-                json!({"type": "object", "properties": fields, "required": required, "additionalProperties": false});
-            for defs in ["$defs", "definitions"] {
-                if let Some(found) = schema.get(defs) {
-                    whole[defs] = found.clone();
-                }
-            }
-            whole
+            None if is_text(value) => w.text(pattern(value).as_deref(), &close),
+            None => format!("{} {}", w.part(value, schema), w.mark(&close)),
         };
-        let schemas: Vec<Value> = self.tools.iter().map(of).collect();
-        let all: Vec<String> = schemas
-            .iter()
-            .map(|schema| match list {
-                true => json!({"type": "array", "items": schema, "minItems": 1, "maxItems": 16}),
-                false => schema.clone(),
-            })
-            .map(|schema| self.value(&schema))
-            .collect();
-        let wrapped = !list && LISTS.contains(&self.format);
-        let one = self.rule(&all.join(" | "));
-        if wrapped {
-            format!("\"[\" {one} \"]\"")
-        } else {
-            one
-        }
+        let one = w.rule(&format!("{open} {body} SPACE?"));
+        out.push(if must { one } else { format!("{one}?") });
     }
-
-    /// Properties in the schema's order, each between the marks of its key; none for an object without named properties.
-    fn properties(&mut self, schema: &Value, line: &str, marks: &dyn Fn(&str) -> [String; 2]) -> Option<String> {
-        let empty = serde_json::Map::new();
-        let fields = schema.get("properties").map_or(Some(&empty), Value::as_object)?;
-        let required = schema.get("required").and_then(Value::as_array);
-        let mut out = Vec::new();
-        for (key, value) in fields {
-            let [open, close] = marks(key);
-            let [open, end] = [self.mark(&format!("{open}{line}")), self.mark(&close)];
-            let text = value.get("type") == Some(&json!("string"));
-            let body = match value.get("enum").and_then(Value::as_array).filter(|_| text) {
-                Some(all) => {
-                    let all: Vec<String> =
-                        all.iter().filter_map(Value::as_str).map(|t| format!("/{}/", regex(t))).collect();
-                    format!("( {} ) {} {end}", all.join(" | "), self.mark(line))
-                }
-                None if text && self.vocabulary.special(&close).is_none() => {
-                    self.rules += 1;
-                    let _ = writeln!(self.out, "c{}[lazy]: /(?s:.*){}/", self.rules, regex(&format!("{line}{close}")));
-                    format!("c{}", self.rules)
-                }
-                None if text => format!("/(?s:.*)/ {end}"),
-                None => {
-                    let mut value = value.clone();
-                    for defs in ["$defs", "definitions"] {
-                        if let (Some(found), true) = (schema.get(defs), value.is_object()) {
-                            value[defs] = found.clone();
-                        }
-                    }
-                    format!("{} {} {end}", self.value(&value), self.mark(line))
-                }
-            };
-            let one = self.rule(&format!("{open} {body} SPACE?"));
-            let must = required.is_some_and(|r| r.iter().any(|k| k == key));
-            out.push(if must { one } else { format!("{one}?") });
-        }
-        Some(out.join(" "))
-    }
+    out.join(" ")
 }

@@ -96,6 +96,27 @@ pub(crate) fn spaced(mut schema: Value) -> Value {
     schema
 }
 
+impl Source {
+    /// Lark in which it is the rule of a name.
+    pub(crate) fn as_rule(&self, name: &str, vocabulary: &Vocabulary) -> Result<String> {
+        let lark = match self {
+            Source::JsonSchema(text) => {
+                let schema = serde_json::from_str(text).map_err(|e| Error::new(format!("JSON schema: {e}")))?;
+                return Ok(format!("{name}: %json {}\n", spaced(schema)));
+            }
+            Source::JsonObject => return Ok(format!("{name}: %json {}\n", spaced(json!({"type": "object"})))),
+            Source::Regex(text) => return Ok(format!("{name}: /{}/\n", text.replace('/', "\\/"))),
+            Source::Gbnf(text) => gbnf::to_lark(text, &|t| vocabulary.token(t))?,
+            Source::Lark(text) => text.clone(),
+        };
+        let whole = lark.lines().map(|line| match line.strip_prefix("start:") {
+            Some(body) => format!("{name}:{body}\n"),
+            None => format!("{line}\n"),
+        });
+        Ok(whole.collect())
+    }
+}
+
 impl Vocabulary {
     /// Compiles a source into a matcher of a new text.
     ///

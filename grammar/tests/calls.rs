@@ -25,6 +25,21 @@ const MARKS: &[&str] = &[
     "<|START_ACTION|>",
     "<|END_ACTION|>",
     "<|tool_call|>",
+    "<|\"|>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "]<]minimax[>[",
+    "｜DSML｜",
+    "<|open|>",
+    "<|close|>",
+    "<|sep|>",
+    "<|tool_call_start|>",
+    "<|channel|>",
+    "<|message|>",
+    "<|start|>",
+    "<|end|>",
+    "<|constrain|>",
+    "<|call|>",
 ];
 
 fn piece(id: u32) -> &'static str {
@@ -47,14 +62,29 @@ fn tools() -> Value {
     ])
 }
 
-/// A text that the grammar allows behind `begin`; none if the walk is too long.
-fn walk(vocabulary: &Arc<Vocabulary>, source: &pumex_grammar::Source, begin: &str, seed: u64) -> Option<Vec<u8>> {
+/// Ids of a text, its marks among them.
+fn ids(mut text: &str) -> std::collections::VecDeque<u32> {
+    let mut ids = std::collections::VecDeque::new();
+    while !text.is_empty() {
+        let mark = MARKS.iter().enumerate().filter(|(_, m)| text.starts_with(**m)).max_by_key(|(_, m)| m.len());
+        let (id, len) = mark.map_or((u32::from(text.as_bytes()[0]), 1), |(i, m)| (END + i as u32, m.len()));
+        ids.push_back(id);
+        text = text.get(len..).unwrap_or_default();
+    }
+    ids
+}
+
+/// A text that the grammar allows behind `begin`; none if the walk is too long. Reasoning is left out, as who follows replies does.
+fn walk(
+    vocabulary: &Arc<Vocabulary>,
+    source: &pumex_grammar::Source,
+    (format, begin): (&Format, &str),
+    seed: u64,
+) -> Option<Vec<u8>> {
     let mut matcher = vocabulary.matcher(source).unwrap_or_else(|e| panic!("{e}: {source:?}"));
     let (mut text, mut state) = (Vec::new(), seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut queue = begin.bytes().map(u32::from).collect::<std::collections::VecDeque<u32>>();
-    if let Some(at) = MARKS.iter().position(|m| *m == begin) {
-        queue = [END + at as u32].into();
-    }
+    let mut queue = ids(begin);
+    let mut parser = Parser::new(format, None, "");
     for _ in 0..1000 {
         let mask = matcher.mask().unwrap();
         let ids: Vec<u32> =
@@ -65,9 +95,13 @@ fn walk(vocabulary: &Arc<Vocabulary>, source: &pumex_grammar::Source, begin: &st
             return Some(text);
         }
         matcher.accept(id).unwrap_or_else(|e| panic!("{e} behind {:?}", String::from_utf8_lossy(&text)));
-        match u8::try_from(id) {
-            Ok(byte) => text.push(byte),
-            Err(_) => text.extend_from_slice(piece(id).as_bytes()),
+        let byte = [id as u8];
+        let piece = if id < END { &byte[..] } else { piece(id).as_bytes() };
+        text.extend_from_slice(piece);
+        parser.push(piece);
+        if parser.is_reasoning() {
+            text.extend_from_slice(b"hm<|end|>");
+            parser.push(b"hm<|end|>");
         }
     }
     None
@@ -91,6 +125,13 @@ fn random_walks_are_calls_of_their_schemas() {
         ("granite", "<|tool_call|>"),
         ("nemotron-v2", "<TOOLCALL>"),
         ("llama3", ""),
+        ("functiongemma", "<start_function_call>call:"),
+        ("gemma4", "<|tool_call>call:"),
+        ("minimax-m3", "]<]minimax[>[<tool_call>"),
+        ("deepseek-dsml", "<｜DSML｜function_calls>"),
+        ("kimi-k3", "<|open|>tools<|sep|>"),
+        ("lfm2", "<|tool_call_start|>"),
+        ("gpt-oss", "<|channel|>commentary to=functions."),
     ] {
         let format = Format::known(name, None).unwrap();
         let mut ended = 0;
@@ -102,7 +143,7 @@ fn random_walks_are_calls_of_their_schemas() {
             }
             let source = vocabulary.calls(&format, &tools(), &choice, seed % 2 == 0).unwrap().expect(name);
             let begin = if choice == Choice::Auto { open } else { "" };
-            let Some(text) = walk(&vocabulary, &source, begin, seed + 1) else { continue };
+            let Some(text) = walk(&vocabulary, &source, (&format, begin), seed + 1) else { continue };
             ended += 1;
             let shown = String::from_utf8_lossy(&text).into_owned();
             let mut parser = Parser::new(&format, Some(&json_tools), "");
@@ -146,11 +187,168 @@ fn random_walks_are_calls_of_their_schemas() {
 fn tools_that_cannot_be_constrained_say_so() {
     let v = vocabulary();
     let of = |name: &str| v.calls(&Format::known(name, None).unwrap(), &tools(), &Choice::Required, true).unwrap();
-    for name in ["gpt-oss", "functiongemma", "minimax-m3", "deepseek-dsml", "kimi-k3"] {
-        assert_eq!(of(name), None, "{name}");
-    }
+    assert!(of("gpt-oss").is_some());
+    assert_eq!(v.calls(&Format::plain(), &tools(), &Choice::Required, true).unwrap(), None);
     let hermes = Format::known("hermes", None).unwrap();
     let error = v.calls(&hermes, &tools(), &Choice::Function("nope".into()), true).unwrap_err().to_string();
     assert!(error.contains("nope is not among the tools"), "{error}");
     assert!(v.calls(&hermes, &json!(3), &Choice::Auto, true).is_err());
+}
+
+fn note() -> Value {
+    json!([{"type": "function", "function": {"name": "note", "parameters": {"type": "object",
+        "$defs": {"tree": {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}},
+        "properties": {
+            "text": {"type": "string", "maxLength": 30},
+            "code": {"type": "string", "pattern": "^[a-z]{2}\\d$"},
+            "at": {"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": "integer"}}, "required": ["x"]},
+            "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+            "who": {"anyOf": [{"type": "string", "enum": ["me", "you"]}, {"type": "null"}]},
+            "tree": {"$ref": "#/$defs/tree"},
+            "more": {"type": "object"}
+        },
+        "required": ["text"]}}}])
+}
+
+/// Whether a grammar takes a text, and whether it may end there.
+fn takes(vocabulary: &Arc<Vocabulary>, source: &pumex_grammar::Source, text: &str) -> Option<bool> {
+    let mut matcher = vocabulary.matcher(source).unwrap_or_else(|e| panic!("{e}: {source:?}"));
+    for (at, id) in ids(text).into_iter().enumerate() {
+        if let Err(error) = matcher.accept(id) {
+            println!("{text}: at {at}: {error}");
+            return None;
+        }
+    }
+    Some(matcher.is_complete().unwrap())
+}
+
+#[test]
+fn calls_as_templates_write_them_are_taken_and_others_are_not() {
+    let v = vocabulary();
+    let cases: &[(&str, &str, &[(&str, &str)])] = &[
+        (
+            "gemma4",
+            "<|tool_call>call:note{@}<tool_call|>",
+            &[
+                ("text:<|\"|>a \"b\", }<|\"|>", "text:\"a\""),
+                ("at:{x:-1.5,y:2},text:<|\"|><|\"|>", "at:{y:2},text:<|\"|>a<|\"|>"),
+                ("code:<|\"|>ab1<|\"|>,text:<|\"|>a<|\"|>", "code:<|\"|>abc<|\"|>,text:<|\"|>a<|\"|>"),
+                (
+                    "tags:[<|\"|>x<|\"|>,<|\"|>y<|\"|>],text:<|\"|>a<|\"|>,who:null",
+                    "tags:[<|\"|>x<|\"|>,<|\"|>y<|\"|>,<|\"|>z<|\"|>],text:<|\"|>a<|\"|>",
+                ),
+                (
+                    "more:{k:[1,{l:<|\"|>m<|\"|>}]},text:<|\"|>a<|\"|>,tree:{kids:[{kids:[]}]}",
+                    "text:<|\"|>a<|\"|>,tree:{kids:[1]}",
+                ),
+            ],
+        ),
+        (
+            "lfm2",
+            "<|tool_call_start|>[note(@)]<|tool_call_end|>",
+            &[
+                ("text=\"a \\\"b\\\"\"", "text=a"),
+                ("text=\"\", at={\"x\": -1.5, \"y\": 2}", "at={\"x\": 1}"),
+                ("text=\"a\", code=\"ab1\"", "text=\"a\", code=\"abc\""),
+                ("text=\"a\", tags=[\"x\", \"y\"], who=None", "text=\"a\", who=\"he\""),
+                ("text=\"a\", tree={\"kids\": [{\"kids\": []}]}, more={\"k\": [1, True]}", "text=\"a\", tree={\"kids\": [1]}"),
+            ],
+        ),
+        (
+            "minimax-m3",
+            "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"note\">@]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
+            &[
+                ("]<]minimax[>[<text>a <b> & c]<]minimax[>[</text>", "]<]minimax[>[<test>a]<]minimax[>[</test>"),
+                (
+                    "]<]minimax[>[<text>a]<]minimax[>[</text>]<]minimax[>[<at>]<]minimax[>[<x>1.5]<]minimax[>[</x>]<]minimax[>[</at>",
+                    "]<]minimax[>[<text>a]<]minimax[>[</text>]<]minimax[>[<at>]<]minimax[>[<x>b]<]minimax[>[</x>]<]minimax[>[</at>",
+                ),
+                (
+                    "]<]minimax[>[<text>a]<]minimax[>[</text>]<]minimax[>[<tags>]<]minimax[>[<item>x]<]minimax[>[</item>]<]minimax[>[</tags>",
+                    "]<]minimax[>[<text>a]<]minimax[>[</text>]<]minimax[>[<code>1]<]minimax[>[</code>",
+                ),
+            ],
+        ),
+        (
+            "deepseek-dsml",
+            "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"note\">\n@\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+            &[
+                (
+                    "<｜DSML｜parameter name=\"text\" string=\"true\">a </b></｜DSML｜parameter>",
+                    "<｜DSML｜parameter name=\"text\" string=\"false\">1</｜DSML｜parameter>",
+                ),
+                (
+                    "<｜DSML｜parameter name=\"text\" string=\"true\">a</｜DSML｜parameter>\n<｜DSML｜parameter name=\"at\" string=\"false\">{\"x\": 1}</｜DSML｜parameter>",
+                    "<｜DSML｜parameter name=\"text\" string=\"true\">a</｜DSML｜parameter>\n<｜DSML｜parameter name=\"at\" string=\"false\">{}</｜DSML｜parameter>",
+                ),
+            ],
+        ),
+        (
+            "kimi-k3",
+            "<|open|>tools<|sep|><|open|>call tool=\"note\" index=\"1\"<|sep|>@<|close|>call<|sep|><|close|>tools<|sep|>",
+            &[(
+                "<|open|>argument key=\"text\" type=\"string\"<|sep|>a<|close|>argument<|sep|>",
+                "<|open|>argument key=\"text\" type=\"number\"<|sep|>1<|close|>argument<|sep|>",
+            )],
+        ),
+        (
+            "gpt-oss",
+            "<|channel|>analysis<|message|><|start|>assistant to=functions.note<|channel|>commentary json<|message|>{@}<|call|>",
+            &[("\"text\": \"a\", \"tags\": [\"x\"]", "\"tags\": [\"x\"]"), ("\"text\":\"\"", "\"text\": 1")],
+        ),
+        (
+            "gpt-oss",
+            "<|channel|>commentary<|message|>Let me see.<|end|><|start|>assistant<|channel|>commentary to=functions.note <|constrain|>json<|message|>{@}<|call|>",
+            &[("\"text\":\"a\"", "")],
+        ),
+        (
+            "qwen3-coder",
+            "<tool_call>\n<function=note>\n@</function>\n</tool_call>",
+            &[
+                ("<parameter=text>\na < b\n</parameter>\n", "<parameter=text>a</parameter>\n"),
+                (
+                    "<parameter=text>\na\n</parameter>\n<parameter=code>\nab1\n</parameter>\n",
+                    "<parameter=text>\na\n</parameter>\n<parameter=code>\n1\n</parameter>\n",
+                ),
+            ],
+        ),
+    ];
+    for (name, frame, texts) in cases {
+        let format = Format::known(name, None).unwrap();
+        for choice in [Choice::Required, Choice::Auto] {
+            let source = v.calls(&format, &note(), &choice, false).unwrap().unwrap();
+            for (right, wrong) in *texts {
+                let whole = frame.replace('@', right);
+                assert_eq!(takes(&v, &source, &whole), Some(true), "{name}: {whole}");
+                assert_eq!(takes(&v, &source, &frame.replace('@', wrong)), None, "{name}: {wrong}");
+                let mut parser = Parser::new(&format, Some(&Json::parse(&note().to_string()).unwrap()), "");
+                // What follows replies hands the text of reasoning to the parser alone.
+                let read = whole.replace("analysis<|message|>", "analysis<|message|>hm<|end|>");
+                let mut events = parser.push(read.as_bytes());
+                events.extend(parser.finish());
+                assert!(events.contains(&Event::CallEnd { index: 0, complete: true }), "{name}: {whole}: {events:?}");
+            }
+            let said = "No call is needed.";
+            let free = if *name == "gpt-oss" { format!("<|channel|>final<|message|>{said}") } else { said.to_string() };
+            assert_eq!(takes(&v, &source, &free) == Some(true), choice == Choice::Auto, "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_of_a_schema_stands_in_its_channel() {
+    let v = vocabulary();
+    let format = Format::known("gpt-oss", None).unwrap();
+    for source in [
+        pumex_grammar::Source::JsonSchema(r#"{"type":"integer"}"#.into()),
+        pumex_grammar::Source::Gbnf("root ::= digit+\ndigit ::= [0-9]".into()),
+        pumex_grammar::Source::Regex("[0-9]+".into()),
+    ] {
+        let whole = v.answer(&format, &source).unwrap();
+        let thought = "<|channel|>analysis<|message|><|start|>assistant<|channel|>final<|message|>";
+        for (text, taken) in [("12", Some(true)), ("x", None), ("", Some(false))] {
+            assert_eq!(takes(&v, &whole, &format!("{thought}{text}")), taken, "{source:?}");
+        }
+        assert_eq!(v.answer(&Format::plain(), &source).unwrap(), source);
+    }
 }
