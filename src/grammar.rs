@@ -3,8 +3,9 @@
 use crate::conversation::Constraint;
 use crate::text::Tokenizer;
 use crate::{Error, Result};
+use pumex_chat::{reply::Format, Json};
+pub use pumex_grammar::{Choice as Calls, Matcher, Source, Vocabulary};
 use pumex_grammar::{Error as GrammarError, Piece};
-pub use pumex_grammar::{Matcher, Source, Vocabulary};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,20 +15,23 @@ fn failed(error: GrammarError) -> Error {
 
 /// The tokens of a model. Control tokens are no text: a grammar allows only those that it names, and the ends where it may end.
 ///
+/// `ends` are ids that end texts beside those that the model says.
+///
 /// # Errors
 /// A model without a vocabulary, or with one too large.
-pub fn vocabulary(tokenizer: &Tokenizer) -> Result<Arc<Vocabulary>> {
+pub fn vocabulary(tokenizer: &Tokenizer, ends: &[u32]) -> Result<Arc<Vocabulary>> {
     if !tokenizer.has_vocab() {
         return Err(Error::Request("grammar: the model has no vocabulary".into()));
     }
     let n_vocab = tokenizer.n_vocab() as u32;
+    let is_end = |id: u32| tokenizer.is_end(id) || ends.contains(&id);
     let piece = |id: u32| match (tokenizer.piece(id), tokenizer.token_text(id)) {
-        (_, text) if tokenizer.is_end(id) => Piece::Special(text),
+        (_, text) if is_end(id) => Piece::Special(text),
         ([], []) => Piece::Nothing,
         ([], text) => Piece::Special(text),
         (piece, _) => Piece::Text(piece),
     };
-    let ends: Vec<u32> = (0..n_vocab).filter(|id| tokenizer.is_end(*id)).collect();
+    let ends: Vec<u32> = (0..n_vocab).filter(|id| is_end(*id)).collect();
     Vocabulary::new((0..n_vocab).map(piece), &ends).map(Arc::new).map_err(failed)
 }
 
@@ -37,6 +41,23 @@ pub fn vocabulary(tokenizer: &Tokenizer) -> Result<Arc<Vocabulary>> {
 /// A source that is wrong, over the limits, or allows nothing.
 pub fn matcher(vocabulary: &Arc<Vocabulary>, source: &Source) -> Result<Matcher> {
     vocabulary.matcher(source).map_err(failed)
+}
+
+/// The source of a reply in a format that may or must call `tools`, as in a request; none where the format has no such grammar.
+///
+/// # Errors
+/// Tools that are no list of functions; a function that is chosen but not there.
+pub fn calls(vocabulary: &Vocabulary, format: &Format, tools: &Json, choice: &Calls) -> Result<Option<Source>> {
+    let tools = serde_json::from_str(&tools.dump()).map_err(|e| Error::Request(format!("tools: {e}")))?;
+    vocabulary.calls(format, &tools, choice, true).map_err(failed)
+}
+
+/// The source of a whole reply in a format whose answer is of a source.
+///
+/// # Errors
+/// A source that cannot be read.
+pub fn answer(vocabulary: &Vocabulary, format: &Format, source: &Source) -> Result<Source> {
+    vocabulary.answer(format, source).map_err(failed)
 }
 
 /// A matcher of one text, and the time spent in it.

@@ -19,7 +19,7 @@ fn text(
     source: &Source,
     chain: SamplerOptions,
 ) -> Result<(Vec<u32>, Stats)> {
-    let vocabulary = grammar::vocabulary(tokenizer)?;
+    let vocabulary = grammar::vocabulary(tokenizer, &[])?;
     let mut constrained = Constrained::new(grammar::matcher(&vocabulary, source)?);
     let prompt = tokenizer.encode("Once upon a time", true, false)?;
     let stop = AtomicBool::new(false);

@@ -415,3 +415,57 @@ fn settings_take_what_they_show_and_refuse_the_rest() {
     assert!(s.change("volume", "11").unwrap_err().contains("there are temp, "));
     assert!(s.show(Some("volume")).is_err() && s.show(None).unwrap().lines().count() == values.len());
 }
+
+/// A template that tells how calls are written.
+const CALLS: &str = "{% if tools %}{{ tools|length }} in <tool_call> </tool_call>\n{% endif %}\
+                     {% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}\
+                     {% if add_generation_prompt %}assistant:{% endif %}";
+
+#[test]
+fn calls_are_forced_or_left_out_as_the_flag_says_and_are_always_of_their_schema() {
+    let file = model("calls", CALLS);
+    let tools = file.with_file_name("lamps.json");
+    let schema = r#"{"type": "object", "properties": {"on": {"type": "boolean"}, "lamp": {"type": "integer", "minimum": 1,
+        "maximum": 9}}, "required": ["on", "lamp"], "additionalProperties": false}"#;
+    let one = |name: &str| format!(r#"{{"name": "{name}", "parameters": {schema}}}"#);
+    std::fs::write(&tools, format!("[{}, {}]", one("light"), one("switch"))).unwrap();
+    let run = |choice: &[&str], input: &str| {
+        let usual = ["-cnv", "--json", "-n", "210", "--tools", tools.to_str().unwrap()];
+        piped(&args(&file, &[&usual[..], choice].concat()), input)
+    };
+    for (choice, name) in [("required", None), ("switch", Some("switch"))] {
+        let out = run(&["--tool-choice", choice], "dark here\n");
+        let answer: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| {
+            panic!("{e}: {}: {}", text(&out.stdout), text(&out.stderr));
+        });
+        let calls = answer["message"]["tool_calls"].as_array().unwrap();
+        assert!(!calls.is_empty(), "{answer}");
+        let call = &calls[0]["function"];
+        assert!(name.is_none_or(|name| call["name"] == name), "{answer}");
+        let arguments: serde_json::Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
+        assert!(arguments["on"].is_boolean() && (1..=9).contains(&arguments["lamp"].as_u64().unwrap()), "{answer}");
+    }
+    // The answer to a result may be text.
+    let out = run(&["--tool-choice", "light"], "dark here\ndone\n");
+    let answers: Vec<serde_json::Value> =
+        serde_json::Deserializer::from_slice(&out.stdout).into_iter().map(Result::unwrap).collect();
+    assert_eq!(answers.len(), 2);
+    assert_eq!(answers[1]["message"]["tool_calls"], serde_json::Value::Null, "{}", answers[1]);
+    let out = run(&["--tool-choice", "none"], "dark here\n");
+    assert!(!text(&out.stdout).contains("tool_calls") && out.status.success(), "{}", text(&out.stdout));
+    for (choice, code, expected) in [
+        (&["--tool-choice", "nope"][..], 1, "--tool-choice: function nope is not among the tools"),
+        (&["--json-schema", "{}"], 2, "--tools: expected no grammar"),
+        (&["--tool-choice", ""], 2, "expected auto, none, required"),
+    ] {
+        let out = run(choice, "hi\n");
+        assert_eq!(out.status.code(), Some(code), "{}", text(&out.stderr));
+        assert!(text(&out.stderr).contains(expected), "{}", text(&out.stderr));
+    }
+    let plain = model("plain", PLAIN);
+    let out = piped(&args(&plain, &["-cnv", "--tools", tools.to_str().unwrap(), "--tool-choice", "required"]), "hi\n");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stderr).contains("calls (plain) cannot be forced"), "{}", text(&out.stderr));
+    let out = piped(&args(&file, &["-cnv", "--tool-choice", "required"]), "hi\n");
+    assert_eq!(out.status.code(), Some(2), "a choice needs functions");
+}

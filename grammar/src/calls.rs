@@ -58,7 +58,7 @@ fn functions(tools: &Value, choice: &Choice) -> Result<Vec<(String, Value)>> {
     if let Choice::Function(chosen) = choice {
         known.retain(|(name, _)| name == chosen);
         if known.is_empty() {
-            return Err(Error::new(format!("tool_choice: function {chosen:.100} is not among the tools")));
+            return Err(Error::new(format!("function {chosen:.100} is not among the tools")));
         }
     }
     Ok(known)

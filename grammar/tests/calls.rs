@@ -225,7 +225,8 @@ fn takes(vocabulary: &Arc<Vocabulary>, source: &pumex_grammar::Source, text: &st
 #[test]
 fn calls_as_templates_write_them_are_taken_and_others_are_not() {
     let v = vocabulary();
-    let cases: &[(&str, &str, &[(&str, &str)])] = &[
+    type Texts = &'static [(&'static str, &'static str)];
+    let cases: &[(&str, &str, Texts)] = &[
         (
             "gemma4",
             "<|tool_call>call:note{@}<tool_call|>",

@@ -103,6 +103,7 @@ pub const COMMON: &[Entry] = &[
     (&["-rea"], "--reasoning", Slot::Value),
     (&[], "--reasoning-budget", Slot::Value),
     (&[], "--tools", Slot::Value),
+    (&[], "--tool-choice", Slot::Value),
     (&[], "--keep", Slot::Value),
     (&[], "--context-shift", Slot::None),
     (&[], "--no-context-shift", Slot::None),

@@ -3,6 +3,7 @@
 //! stdout gets the answers; prompts, reasoning, calls, status and notes go to stderr. Commands begin with `/`.
 
 mod args;
+mod calls;
 mod commands;
 mod compose;
 mod environment;
@@ -19,13 +20,16 @@ use std::sync::Arc;
 use pumex::chat::{Json, Prompt};
 use pumex::conversation::Constraint;
 use pumex::dialogue::{Answer, Asked, End as Ended, Message, NoReasoning, Saved, Speaker, Style, Talk};
-use pumex::grammar::{Constrained, Matcher};
+use pumex::grammar::{Constrained, Source};
 use pumex::sample::Sampler;
+use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 use serde_json::json;
 
 use super::{output, End};
 pub use args::ChatArgs;
+pub use calls::ToolChoice;
+use calls::Within;
 use commands::Command;
 use input::{Input, Read};
 pub use opening::{opening, Opening};
@@ -45,11 +49,30 @@ pub struct Given<'a> {
     /// Whether end tokens are none.
     pub ignore_ends: bool,
     /// What every answer is within, but for its reasoning.
-    pub matcher: Option<Matcher>,
+    pub source: Option<Source>,
     /// Whether answers are printed as JSON.
     pub json: bool,
     /// Raised by Ctrl-C.
     pub stop: &'a AtomicBool,
+}
+
+/// A conversation that is read, for a model's vocabulary.
+pub struct Begun {
+    opening: Opening,
+    style: Style,
+    within: Within,
+}
+
+impl Begun {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// A template that cannot be used; a grammar that is wrong; calls that cannot be forced.
+    pub fn new(opening: Opening, args: &ChatArgs, tokenizer: &Tokenizer, source: Option<&Source>) -> Result<Begun> {
+        let style = opening.style(tokenizer)?;
+        let within = Within::new(&style, tokenizer, source, &choice(args))?;
+        Ok(Begun { opening, style, within })
+    }
 }
 
 struct Chat<'a> {
@@ -59,6 +82,7 @@ struct Chat<'a> {
     /// The template's variables that the user gave.
     variables: Vec<(String, Json)>,
     talk: Talk,
+    within: Within,
     /// Turns that the model does not see any more.
     hidden: usize,
     settings: Settings,
@@ -79,9 +103,9 @@ enum Then {
 /// Holds the conversation.
 ///
 /// # Errors
-/// A template that cannot be used; stdin or stdout that failed. In a conversation of one turn, what kept it from being answered.
-pub fn converse<'a>(opening: Opening, given: Given<'a>, speaker: Speaker<'a>) -> Result<End> {
-    let style = opening.style(&speaker.tokenizer)?;
+/// stdin or stdout that failed. In a conversation of one turn, what kept it from being answered.
+pub fn converse<'a>(begun: Begun, given: Given<'a>, speaker: Speaker<'a>) -> Result<End> {
+    let Begun { opening, style, within } = begun;
     let args = given.args;
     let sampling = speaker.sampler.options().clone();
     let settings =
@@ -101,6 +125,7 @@ pub fn converse<'a>(opening: Opening, given: Given<'a>, speaker: Speaker<'a>) ->
         style,
         variables,
         talk,
+        within,
         hidden: 0,
         settings,
         cut: false,
@@ -341,7 +366,8 @@ impl Chat<'_> {
             stop: self.given.stop,
         };
         let screen = &mut self.screen;
-        let mut constrained = self.given.matcher.clone().map(Constrained::new);
+        let to_results = self.talk.messages().last().is_some_and(|message| message.role == "tool");
+        let mut constrained = self.within.matcher(to_results).map(Constrained::new);
         let constraint = constrained.as_mut().map(|c| c as &mut dyn Constraint);
         self.speaker.answer(&self.style, (&prompt, ids), (&asked, constraint), &mut |event| screen.event(event))
     }
@@ -421,7 +447,15 @@ impl Chat<'_> {
             settings.change(name, value).map_err(|what| Error::file(path, "not_a_conversation", what))?;
         }
         if let Some(tools) = &saved.tools {
-            self.style.tools = Some(pumex::dialogue::functions(&tools.to_string())?);
+            let before = self.style.tools.replace(pumex::dialogue::functions(&tools.to_string())?);
+            let (source, choice) = (self.given.source.as_ref(), choice(self.given.args));
+            match Within::new(&self.style, &self.speaker.tokenizer, source, &choice) {
+                Ok(within) => self.within = within,
+                Err(error) => {
+                    self.style.tools = before;
+                    return Err(error);
+                }
+            }
         }
         (self.talk, self.hidden, self.settings) = (talk, 0, settings);
         self.apply();
@@ -436,6 +470,10 @@ impl Chat<'_> {
         let hidden = if self.hidden > 0 { format!(", the oldest {} not seen", self.hidden) } else { String::new() };
         Ok(format!("{used} of {n_ctx} tokens ({share:.0} %) in {shown} turns{hidden}\n"))
     }
+}
+
+fn choice(args: &ChatArgs) -> ToolChoice {
+    args.tool_choice.clone().unwrap_or_default()
 }
 
 fn report(answer: &Answer, n_ctx: usize) -> serde_json::Value {

@@ -93,6 +93,11 @@ struct Session<'a> {
 pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     let begun = Instant::now();
     let source = args.grammar.source()?;
+    if source.is_some() && args.chat.tools.is_some() && args.chat.tool_choice != Some(chat::ToolChoice::None) {
+        let what = "--tools: expected no grammar or JSON schema beside it, as answers within one hold no calls; \
+                    --tool-choice none leaves the functions out";
+        return Err(Error::Usage(what.into()));
+    }
     let gguf = args.adapters.attach(session::open(&args.model)?)?;
     let opening = chat::opening(&args.chat, &args.prompt, (!args.no_escape, args.json), &gguf)?;
     let prompt = if opening.is_some() { None } else { args.prompt.read(!args.no_escape)? };
@@ -106,8 +111,8 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     session::use_threads(&args.engine);
     // The vocabulary is read while the device opens and takes the weights; what is wrong with it is told first, and
     // before the weights are sent if it is known by then.
-    let ((tokenizer, first, matcher), runner) = std::thread::scope(|scope| {
-        let reading = scope.spawn(|| read(&gguf, prompt.as_deref(), source.as_ref()));
+    let ((tokenizer, beginning), runner) = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read(&gguf, &args, (prompt.as_deref(), opening), source.as_ref()));
         let joined = |reading: ScopedJoinHandle<'_, _>| reading.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
         let device = session::device(&args.engine);
         let load = |device| session::load_on(&gguf, device, &args.engine, n_ctx, stop);
@@ -119,19 +124,25 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
         }
     })?;
     let sampler = args.sampling.sampler(&gguf, &tokenizer, !args.no_escape)?;
-    if let Some(opening) = opening {
-        let given = chat::Given {
-            args: &args.chat,
-            model: gguf.path().file_name().map_or_else(|| "demo".into(), |name| name.to_string_lossy().into_owned()),
-            predict: args.predict,
-            stops: &args.reverse_prompt,
-            ignore_ends: args.sampling.ignore_eos,
-            matcher,
-            json: args.json,
-            stop,
-        };
-        return chat::converse(opening, given, Speaker::new(runner, tokenizer, sampler));
-    }
+    let (first, matcher) = match beginning {
+        Beginning::Text(first, matcher) => (first, matcher.map(|matcher| *matcher)),
+        Beginning::Talk(opening) => {
+            let given = chat::Given {
+                args: &args.chat,
+                model: gguf
+                    .path()
+                    .file_name()
+                    .map_or_else(|| "demo".into(), |name| name.to_string_lossy().into_owned()),
+                predict: args.predict,
+                stops: &args.reverse_prompt,
+                ignore_ends: args.sampling.ignore_eos,
+                source,
+                json: args.json,
+                stop,
+            };
+            return chat::converse(*opening, given, Speaker::new(runner, tokenizer, sampler));
+        }
+    };
     let mut session = Session {
         args: &args,
         begun,
@@ -151,27 +162,40 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     }
 }
 
-/// The vocabulary, the prompt's ids if there is a prompt, and what replies may be.
+/// What a run begins with.
+enum Beginning {
+    /// Ids of the prompt, if there is one, and what replies may be.
+    Text(Option<Vec<u32>>, Option<Box<Matcher>>),
+    /// A conversation.
+    Talk(Box<chat::Begun>),
+}
+
+/// The vocabulary, and what to begin with.
 fn read(
     gguf: &Gguf,
-    prompt: Option<&str>,
+    args: &Args,
+    (prompt, opening): (Option<&str>, Option<chat::Opening>),
     source: Option<&Source>,
-) -> Result<(Tokenizer, Option<Vec<u32>>, Option<Matcher>)> {
+) -> Result<(Tokenizer, Beginning)> {
     let begun = Instant::now();
     let tokenizer = Tokenizer::from_gguf(gguf)?;
     tracing::info!("load: tokenizer, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
+    if let Some(opening) = opening {
+        let begun = chat::Begun::new(opening, &args.chat, &tokenizer, source)?;
+        return Ok((tokenizer, Beginning::Talk(Box::new(begun))));
+    }
     let first = prompt.map(|text| tokenizer.encode(text, tokenizer.add_bos(), true)).transpose()?;
     if first.as_ref().is_some_and(Vec::is_empty) {
         return Err(Error::Request("the prompt is empty: give -p TEXT, -f FILE or a pipe with text".into()));
     }
     let compiled = |source| {
         let begun = Instant::now();
-        let matcher = grammar::matcher(&grammar::vocabulary(&tokenizer)?, source)?;
+        let matcher = grammar::matcher(&grammar::vocabulary(&tokenizer, &[])?, source)?;
         tracing::info!("load: grammar, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
         Ok::<_, Error>(matcher)
     };
     let matcher = source.map(compiled).transpose()?;
-    Ok((tokenizer, first, matcher))
+    Ok((tokenizer, Beginning::Text(first, matcher.map(Box::new))))
 }
 
 impl Session<'_> {

@@ -67,6 +67,11 @@ impl Style {
         self.ends.contains(&id)
     }
 
+    /// Those ids.
+    pub fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
     /// Finds what stands between an answer and the next question.
     fn find_end(&mut self, tokenizer: &Tokenizer) {
         const ANSWER: &str = "Pumexanswer";

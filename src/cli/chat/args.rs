@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use super::super::options::Switch;
+use super::calls::ToolChoice;
 use super::settings::Reasoning;
 
 /// Options of `run` that are about conversations; names are llama.cpp's.
@@ -52,6 +53,9 @@ pub struct ChatArgs {
     /// File with definitions of functions that the model may call; you are asked for their results
     #[arg(long, value_name = "FILE")]
     pub tools: Option<PathBuf>,
+    /// Whether the model calls functions: auto, none, required, or the name of the one that each message is answered with
+    #[arg(long, value_name = "CHOICE", value_parser = super::calls::choice, requires = "tools")]
+    pub tool_choice: Option<ToolChoice>,
     /// Go on when the context is full: leave out the oldest half of what is not kept
     #[arg(long, overrides_with = "no_context_shift")]
     pub context_shift: bool,

@@ -11,6 +11,7 @@ use pumex::{Error, Result};
 
 use super::super::input::PromptArgs;
 use super::args::ChatArgs;
+use super::calls::ToolChoice;
 
 /// Largest file of functions.
 const MAX_TOOLS: u64 = 16 << 20;
@@ -48,6 +49,7 @@ pub fn opening(
     }
     let chat = ModelChat::of(gguf)?;
     let tools = args.tools.as_deref().map(tools).transpose()?;
+    let tools = tools.filter(|_| args.tool_choice != Some(ToolChoice::None));
     let source = match (&args.chat_template, &args.chat_template_file) {
         (Some(name), _) => chat.named(name)?,
         (None, Some(path)) => super::super::input::read_file(path)?,

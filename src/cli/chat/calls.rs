@@ -1,0 +1,90 @@
+//! What answers are within: a grammar that was asked for, or calls of functions.
+
+use std::sync::Arc;
+
+use pumex::dialogue::Style;
+use pumex::grammar::{self, Calls, Matcher, Source, Vocabulary};
+use pumex::text::Tokenizer;
+use pumex::{Error, Result};
+
+/// Whether the model may or must call functions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// As the model likes.
+    #[default]
+    Auto,
+    /// The model does not know of any.
+    None,
+    /// Each message of the user is answered by a call.
+    Required,
+    /// Likewise, of this function.
+    Function(String),
+}
+
+/// Reads a choice: a word, or else the name of a function.
+pub fn choice(text: &str) -> std::result::Result<ToolChoice, String> {
+    match text {
+        "auto" => Ok(ToolChoice::Auto),
+        "none" => Ok(ToolChoice::None),
+        "required" => Ok(ToolChoice::Required),
+        "" => Err("expected auto, none, required or the name of a function".into()),
+        name => Ok(ToolChoice::Function(name.to_string())),
+    }
+}
+
+/// Matchers of answers that have not begun.
+#[derive(Default)]
+pub struct Within {
+    /// Of an answer to the user.
+    to_user: Option<Matcher>,
+    /// Of an answer to results of calls.
+    to_results: Option<Matcher>,
+}
+
+impl Within {
+    /// For a model that is talked to in a style.
+    ///
+    /// # Errors
+    /// A source that is wrong; a function that is not there; calls that cannot be forced.
+    pub fn new(style: &Style, tokenizer: &Tokenizer, source: Option<&Source>, choice: &ToolChoice) -> Result<Within> {
+        let tools = style.tools.as_ref().filter(|_| source.is_none());
+        if source.is_none() && tools.is_none() {
+            return Ok(Within::default());
+        }
+        let vocabulary = grammar::vocabulary(tokenizer, style.ends())?;
+        if let Some(source) = source {
+            let source = grammar::answer(&vocabulary, style.format(), source)?;
+            let matcher = grammar::matcher(&vocabulary, &source)?;
+            return Ok(Within { to_user: Some(matcher.clone()), to_results: Some(matcher) });
+        }
+        let of = |choice: &Calls| calls(&vocabulary, style, choice);
+        let free = of(&Calls::Auto)?;
+        let forced = match choice {
+            ToolChoice::Auto | ToolChoice::None => return Ok(Within { to_user: free.clone(), to_results: free }),
+            ToolChoice::Required => of(&Calls::Required)?,
+            ToolChoice::Function(name) => {
+                let forced = of(&Calls::Function(name.clone()));
+                forced.map_err(|e| Error::Request(format!("--tool-choice: {e}")))?
+            }
+        };
+        match forced {
+            Some(matcher) => Ok(Within { to_user: Some(matcher), to_results: free }),
+            None => Err(Error::Request(format!(
+                "--tool-choice: expected auto or none, as the way in which this model writes calls ({}) cannot be forced",
+                style.format().name
+            ))),
+        }
+    }
+
+    /// Of the next answer.
+    pub fn matcher(&self, to_results: bool) -> Option<Matcher> {
+        let which = if to_results { &self.to_results } else { &self.to_user };
+        which.clone()
+    }
+}
+
+fn calls(vocabulary: &Arc<Vocabulary>, style: &Style, choice: &Calls) -> Result<Option<Matcher>> {
+    let Some(tools) = &style.tools else { return Ok(None) };
+    let source = grammar::calls(vocabulary, style.format(), tools, choice)?;
+    source.map(|source| grammar::matcher(vocabulary, &source)).transpose()
+}
