@@ -122,9 +122,8 @@ impl Tokenizer {
         special.add_sep |= row.is_some_and(|row| row.add_sep) && meta.get("tokenizer.ggml.add_sep_token").is_none();
         let scheme = match (model, row) {
             (_, Some(row)) => {
-                let dna = (model == "hybriddna").then(|| dna::Dna::new(&mut vocab)).flatten();
-                let mut bpe = Box::new(bpe::Bpe::new(gguf, &vocab, row, &mut warnings)?);
-                bpe.set_unknown(special.unk);
+                let dna = (model == "hybriddna").then(|| dna::Dna::new(&vocab)).flatten();
+                let bpe = Box::new(bpe::Bpe::new(gguf, &vocab, row, &mut warnings)?);
                 match (model, dna) {
                     (_, Some(dna)) => Scheme::Dna(bpe, Box::new(dna)),
                     ("whitespace", _) => Scheme::Spaced(bpe, words::Normalizer::read(gguf, false)?.lowercase),
@@ -145,16 +144,16 @@ impl Tokenizer {
             _ if row.is_some_and(|row| row.plain && row.names[0] != "whitespace") => Spelling::Spaces,
             _ => Spelling::Bytes,
         };
-        let prefix = matches!(model, "llama");
         let (strip_left, strip_right) = stripping(gguf, &vocab)?;
         Ok(Self {
             path: path.to_path_buf(),
             n_vocab,
-            pieces: pieces(&vocab, spelling),
+            pieces: pieces(&vocab, spelling, model == "hybriddna"),
             specials: Specials::new(&vocab, strip_left, strip_right),
             special,
-            add_space_prefix: matches!(model, "bert" | "t5")
-                || prefix && meta.opt_bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true),
+            add_space_prefix: model == "bert"
+                || matches!(model, "llama" | "t5")
+                    && meta.opt_bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(model == "llama"),
             escape: row.is_some() && matches!(spelling, Spelling::Spaces),
             clean: row.is_some_and(|row| row.clean) || model == "bert",
             scheme,
@@ -366,18 +365,21 @@ enum Spelling {
     Plain,
 }
 
-/// The output bytes of every token.
-fn pieces(vocab: &Vocab, spelling: Spelling) -> Table {
+/// The output bytes of every token; of a vocabulary of DNA without what tells its tokens from words.
+fn pieces(vocab: &Vocab, spelling: Spelling, dna: bool) -> Table {
     let alphabet = bpe::Alphabet::new();
     let (mut table, mut piece) = (Table::default(), Vec::new());
     for id in vocab.ids() {
         let text = vocab.text(id).unwrap_or_default();
+        let text = if dna { dna::letters(text) } else { text };
         piece.clear();
         match (vocab.kind(id), spelling) {
             (Some(Kind::Normal), Spelling::Spaces) => spm::decode(text, &mut piece),
             (Some(Kind::Normal), Spelling::Bytes) => alphabet.decode(text, &mut piece),
-            (Some(Kind::Normal | Kind::User), Spelling::Escapes) => piece = greedy::unescape(text),
-            (Some(Kind::Normal | Kind::User), _) => piece.extend_from_slice(text),
+            (Some(Kind::Normal | Kind::User | Kind::Unused), Spelling::Escapes) => piece = greedy::unescape(text),
+            (Some(Kind::Unused), Spelling::Plain) | (Some(Kind::Normal | Kind::User), _) => {
+                piece.extend_from_slice(text)
+            }
             (Some(Kind::Byte), _) => piece.extend(vocab::parse_byte(text)),
             (Some(Kind::Control | Kind::Unknown | Kind::Unused) | None, _) => {}
         }

@@ -4,6 +4,7 @@
 mod made;
 mod messages;
 mod rules;
+mod vocabularies;
 
 use std::path::{Path, PathBuf};
 

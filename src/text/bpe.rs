@@ -32,7 +32,6 @@ pub struct Bpe {
     missing: Vec<u8>,
     /// By token: whether merging its own bytes gives it: 0 not known yet, 1 it does, 2 it does not.
     whole: Vec<AtomicU8>,
-    unknown: Option<u32>,
 }
 
 /// What a line of merges is.
@@ -77,23 +76,7 @@ impl Bpe {
         let pairs = read_merges(gguf, (&keys, &index), (row, &alphabet), warnings)?;
         let splitter = Splitter::new(row).map_err(|e| Error::file(path, "unknown_tokenizer", e))?;
         let whole = vocab.ids().map(|_| AtomicU8::new(0)).collect();
-        Ok(Self {
-            keys,
-            index,
-            pairs,
-            splitter,
-            whole_words: row.whole_words,
-            plain: row.plain,
-            bytes,
-            missing,
-            whole,
-            unknown: None,
-        })
-    }
-
-    /// What stands for text that no token spells, in vocabularies without bytes.
-    pub fn set_unknown(&mut self, id: Option<u32>) {
-        self.unknown = id;
+        Ok(Self { keys, index, pairs, splitter, whole_words: row.whole_words, plain: row.plain, bytes, missing, whole })
     }
 
     /// Appends the ids of `text`, which holds no special tokens.
@@ -144,7 +127,8 @@ impl Bpe {
             }
             let end = symbols.starts.get(i + 1).map_or(word.len(), |&end| end as usize);
             let spelt = word[symbols.starts[i] as usize..end].iter().map(|&b| self.bytes[usize::from(b)]);
-            ids.extend(spelt.filter_map(|id| if id == NONE { self.unknown } else { Some(id) }));
+            // Where the vocabulary lacks bytes, such text has no ids.
+            ids.extend(spelt.filter(|&id| id != NONE));
         }
     }
 }

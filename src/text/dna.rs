@@ -9,6 +9,13 @@ use crate::Result;
 const OPEN: &str = "<dna>";
 const CLOSE: &str = "</dna>";
 const LETTERS: usize = 6;
+const MARK: char = '\u{e000}';
+
+/// A token's text without the mark of DNA.
+pub fn letters(text: &[u8]) -> &[u8] {
+    let marked = std::str::from_utf8(text).ok().and_then(|text| text.strip_suffix(MARK));
+    marked.filter(|letters| !letters.is_empty()).map_or(text, str::as_bytes)
+}
 
 /// The tokens of DNA.
 #[derive(Debug)]
@@ -21,10 +28,10 @@ pub struct Dna {
 
 impl Dna {
     /// Takes the vocabulary; none if it has no such tokens.
-    pub fn new(vocab: &mut Vocab) -> Option<Dna> {
+    pub fn new(vocab: &Vocab) -> Option<Dna> {
         let find = |text: &str| vocab.find(text.as_bytes());
         let (open, close, unknown) = (find(OPEN)?, find(CLOSE)?, find("<oov>")?);
-        let word = |id: u32| Some((vocab.utf8(id)?.strip_suffix('\u{e000}')?.as_bytes().try_into().ok()?, id));
+        let word = |id: u32| Some((vocab.utf8(id)?.strip_suffix(MARK)?.as_bytes().try_into().ok()?, id));
         let words: std::collections::HashMap<_, _> = vocab.ids().filter_map(word).collect();
         Some(Dna { open, close, unknown, words })
     }

@@ -40,7 +40,7 @@ impl Plamo {
                 format!("tokenizer.ggml.tokens: no byte token <0x{byte:02X}>, expected all 256 in a plamo2 vocabulary");
             return Err(Error::file(path, "bad_vocab", what));
         }
-        let prices: Vec<i64> = scores.iter().map(|score| -((score * UNIT).round() as i64)).collect();
+        let prices: Vec<i64> = scores.iter().map(|score| -i64::from((score * UNIT).round() as i32)).collect();
         let usable = |&id: &u32| vocab.spells(id) && scores[id as usize].is_finite() && -prices[id as usize] > INVALID;
         let entries = vocab.ids().filter(usable).filter_map(|id| Some((vocab.text(id)?, id))).collect();
         Ok(Plamo { tokens: Trie::new(entries), prices })

@@ -196,6 +196,12 @@ impl Table {
                 continue;
             }
             let Some((len, replacement)) = self.find(&text[at..]) else {
+                if text[at] & 0xc0 == 0x80 {
+                    // A replacement took only the start of the character.
+                    out.extend("\u{fffd}".bytes());
+                    at += 1;
+                    continue;
+                }
                 let next = (at + 1..text.len()).find(|&i| text[i] & 0xc0 != 0x80).unwrap_or(text.len());
                 out.extend(&text[at..next]);
                 at = next;
