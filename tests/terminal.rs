@@ -162,6 +162,41 @@ fn settings_change_what_they_name_and_nothing_else() {
 }
 
 #[test]
+fn an_answer_given_anew_is_another_and_the_same_in_each_run() {
+    let file = model("plain", PLAIN);
+    let run = |seed: &str, lines: &str| {
+        let out = piped(&args(&file, &["-cnv", "--json", "--temp", "1.5", "--seed", seed]), lines);
+        let said = text(&out.stderr).to_string();
+        let answers = serde_json::Deserializer::from_slice(&out.stdout).into_iter::<serde_json::Value>();
+        (answers.map(|a| a.unwrap()["message"]["content"].to_string()).collect::<Vec<_>>(), said)
+    };
+    let (first, _) = run("5", "who came?\n/regen\n/regen\n");
+    assert!(first.len() == 3 && first[0] != first[1] && first[1] != first[2], "{first:?}");
+    assert_eq!(run("5", "who came?\n/regen\n/regen\n").0, first);
+    assert_eq!(run("5", "who came?\n/set top-k 40\n/regen\n").0[1], first[1], "a setting draws nothing");
+    assert_ne!(run("6", "who came?\n/regen\n").0[1], first[1]);
+    let said = |temp: &str| {
+        let out = piped(&args(&file, &["-cnv", "--temp", temp, "--seed", "5"]), "who came?\n/regen\n");
+        text(&out.stderr).to_string()
+    };
+    assert!(said("1.5").contains("[once more, draw 1 of seed 5]") && said("0").contains("the answer to the same"));
+}
+
+#[test]
+fn a_loaded_conversation_without_functions_leaves_those_of_the_command_line() {
+    let with_tools = format!("{{{{ tools | tojson if tools }}}}{PLAIN}");
+    let file = model("tools", &with_tools);
+    let (kept, tools) = (file.with_file_name("no-tools.json"), file.with_file_name("tools.json"));
+    std::fs::write(&tools, r#"[{"type": "function", "function": {"name": "weather", "parameters": {}}}]"#).unwrap();
+    let lines = format!("/load {0}\n/save {0}\n/load {0}\n", kept.display());
+    assert!(piped(&args(&file, &["-cnv"]), &format!("/save {}\n", kept.display())).status.success());
+    let out = piped(&args(&file, &["-cnv", "--tools", tools.to_str().unwrap()]), &lines);
+    let said = text(&out.stderr);
+    assert_eq!(said.matches("; the functions of --tools stay").count(), 1, "{said}");
+    assert!(std::fs::read_to_string(&kept).unwrap().contains("weather"), "{said}");
+}
+
+#[test]
 fn reasoning_is_cut_off_at_its_budget_and_is_no_part_of_the_answer() {
     let file = model("thinks", THINKS);
     let answer = |more: &[&str]| {

@@ -68,6 +68,8 @@ struct Chat<'a> {
     breakers: Option<(Vec<String>, Arc<Breakers>)>,
     /// Whether reasoning is ended as soon as it begins, as the template cannot be asked for none.
     cut: bool,
+    /// Answers that were given anew.
+    regenerated: u64,
     /// Text of files for the next message.
     attached: String,
     screen: Screen,
@@ -116,6 +118,7 @@ pub fn converse<'a>(opening: Opening, given: Given<'a>, speaker: Speaker<'a>) ->
         settings,
         breakers: known,
         cut: false,
+        regenerated: 0,
         attached: String::new(),
         screen,
     };
@@ -400,6 +403,7 @@ impl Chat<'_> {
                 None => Err("there is no message to take back".to_string()),
             },
             Command::Regen if self.talk.retry() => {
+                self.regenerate();
                 self.answer(false)?;
                 Ok(String::new())
             }
@@ -432,6 +436,18 @@ impl Chat<'_> {
         Ok(Then::Next)
     }
 
+    /// Draws the next answer anew: the n-th time in a run always alike for one seed.
+    fn regenerate(&mut self) {
+        self.regenerated += 1;
+        let (n, sampler) = (self.regenerated, &mut self.speaker.sampler);
+        sampler.redraw(n);
+        let note = match sampler.options().is_greedy() {
+            true => "[once more; at temperature 0 the answer to the same prompt is the same]".to_string(),
+            false => format!("[once more, draw {n} of seed {}]", sampler.seed()),
+        };
+        self.screen.note(&note);
+    }
+
     fn set(&mut self, name: &str, value: &str) -> std::result::Result<(), String> {
         let mut settings = self.settings.clone();
         settings.change(name, value)?;
@@ -461,11 +477,10 @@ impl Chat<'_> {
         }
         let tools = saved.tools.as_ref().map(|tools| pumex::dialogue::functions(&tools.to_string())).transpose()?;
         self.adopt(settings).map_err(|what| Error::file(path, "not_a_conversation", what))?;
-        if tools.is_some() {
-            self.style.tools = tools;
-        }
+        let stay = if tools.is_none() && self.style.tools.is_some() { "; the functions of --tools stay" } else { "" };
+        self.style.tools = tools.or(self.style.tools.take());
         (self.talk, self.hidden) = (talk, 0);
-        Ok(format!("{} messages loaded from {}\n", self.talk.messages().len(), path.display()))
+        Ok(format!("{} messages loaded from {}{stay}\n", self.talk.messages().len(), path.display()))
     }
 
     fn tokens(&self) -> Result<String> {
