@@ -28,6 +28,7 @@ mod sampling;
 mod session;
 mod template;
 mod tokenize;
+mod values;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

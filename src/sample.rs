@@ -37,6 +37,8 @@ use steps::Candidate;
 /// A sampler chain with its recent ids and its generator.
 #[derive(Clone, Debug)]
 pub struct Sampler {
+    /// As they were given, and settled.
+    asked: SamplerOptions,
     options: Arc<SamplerOptions>,
     recent: VecDeque<u32>,
     rng: Rng,
@@ -53,10 +55,11 @@ impl Sampler {
     /// A fresh chain. A negative seed is replaced by one from the clock, see [`Sampler::seed`].
     pub fn new(options: SamplerOptions) -> Self {
         let seed = u64::try_from(options.seed).unwrap_or_else(|_| rng::seed_from_clock());
-        let options = Arc::new(options.settled());
+        let (asked, options) = (options.clone(), Arc::new(options.settled()));
         Sampler {
             mirostat: Mirostat::new(&options),
             adaptive: Adaptive::new(&options),
+            asked,
             options,
             recent: VecDeque::new(),
             rng: Rng::new(seed),
@@ -65,6 +68,49 @@ impl Sampler {
             noted: None,
             logprobs: Vec::new(),
         }
+    }
+
+    /// From now on does what other options say, and keeps what it knows: recent ids, random numbers unless the seed is another, and
+    /// what mirostat and adaptive-p learned unless they are switched on now or aim at another surprise.
+    pub fn change(&mut self, asked: SamplerOptions) {
+        if asked == self.asked {
+            return;
+        }
+        let options = asked.clone().settled();
+        if asked.seed != self.asked.seed {
+            self.seed = u64::try_from(asked.seed).unwrap_or_else(|_| rng::seed_from_clock());
+            self.rng = Rng::new(self.seed);
+        }
+        if (options.mirostat, options.mirostat_tau) != (self.options.mirostat, self.options.mirostat_tau) {
+            self.mirostat = Mirostat::new(&options);
+        }
+        if options.does(Step::AdaptiveP) && !self.options.does(Step::AdaptiveP) {
+            self.adaptive = Adaptive::new(&options);
+        }
+        (self.asked, self.options) = (asked, Arc::new(options));
+    }
+
+    /// The options as they were given.
+    pub fn asked(&self) -> &SamplerOptions {
+        &self.asked
+    }
+
+    /// Draws from now on with the `n`-th series of random numbers of its seed; that of a fresh chain is number 0.
+    pub fn redraw(&mut self, n: u64) {
+        self.rng = Rng::of_series(self.seed, n);
+    }
+
+    /// The text so far is `ids` and nothing else: what steps that look back see.
+    pub fn look_back(&mut self, ids: &[u32]) {
+        let most = self.most_recent().unwrap_or(ids.len());
+        self.recent.clear();
+        self.recent.extend(&ids[ids.len().saturating_sub(most)..]);
+    }
+
+    /// Recent ids that steps look at; none: all.
+    fn most_recent(&self) -> Option<usize> {
+        let dry = if self.options.does(Step::Dry) { self.options.dry.last_n as usize } else { 0 };
+        usize::try_from(self.options.repeat_last_n).ok().map(|limit| limit.max(dry))
     }
 
     /// The seed in use, to repeat a run.
@@ -205,9 +251,8 @@ impl Sampler {
     /// Remembers an id (of the prompt, or sampled) for the steps that look back.
     pub fn accept(&mut self, id: u32) {
         self.recent.push_back(id);
-        let dry = if self.options.does(Step::Dry) { self.options.dry.last_n as usize } else { 0 };
-        if let Ok(limit) = usize::try_from(self.options.repeat_last_n) {
-            while self.recent.len() > limit.max(dry) {
+        if let Some(most) = self.most_recent() {
+            while self.recent.len() > most {
                 self.recent.pop_front();
             }
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use pumex::conversation::{generate, perplexity, PerplexityOptions, Request, Stats, StopReason};
 use pumex::sample::rng::Rng;
 use pumex::sample::steps::{self, Candidate};
-use pumex::sample::{Sampler, SamplerOptions};
+use pumex::sample::{self, Sampler, SamplerOptions};
 use pumex::{Error, Result};
 
 use fake::Fake;
@@ -295,4 +295,47 @@ fn perplexity_has_the_standard_error_of_the_mean() {
     assert!((result.ppl - mean.exp()).abs() < 1e-5);
     // Two losses 3 apart: variance of the population 2.25, over count - 1 = 1.
     assert!((result.uncertainty - 1.5 * mean.exp()).abs() < 1e-4, "{result:?}");
+}
+
+#[test]
+fn other_options_leave_recent_ids_and_random_numbers_as_they_are() {
+    let logits: Vec<f32> = (0..40).map(|i| (i % 7) as f32 * 0.3).collect();
+    let adaptive = [sample::Step::TopK, sample::Step::AdaptiveP].to_vec();
+    let usual = SamplerOptions { seed: 7, repeat_penalty: 1.3, top_k: 0, temperature: 1.0, ..Default::default() };
+    let chains = [
+        usual.clone(),
+        SamplerOptions { mirostat: 2, ..usual.clone() },
+        SamplerOptions { order: adaptive, adaptive_target: 0.3, ..usual.clone() },
+    ];
+    let next = |s: &mut Sampler, n: usize| -> Vec<u32> {
+        let one = |_| {
+            let id = s.sample(&logits).unwrap();
+            s.accept(id);
+            id
+        };
+        (0..n).map(one).collect()
+    };
+    for chain in chains {
+        let mut changed = Sampler::new(chain.clone());
+        let mut same = changed.clone();
+        assert_eq!(next(&mut changed, 9), next(&mut same, 9));
+        // Nothing that this chain draws depends on it.
+        changed.change(SamplerOptions { min_keep: 1, ..chain.clone() });
+        assert_eq!(next(&mut changed, 9), next(&mut same, 9), "{chain:?}");
+        assert_eq!(changed.request(false).recent, same.request(false).recent);
+        changed.change(SamplerOptions { mirostat: 1, ..chain.clone() });
+        changed.change(chain.clone());
+        assert_eq!((changed.asked(), changed.options()), (&chain, &chain.clone().settled()), "nothing is lost");
+        changed.change(SamplerOptions { seed: 8, ..chain.clone() });
+        assert_eq!(changed.request(false).unit, Sampler::new(SamplerOptions { seed: 8, ..chain }).request(false).unit);
+    }
+    let mut s = Sampler::new(usual);
+    let mut units = |n: u64| {
+        s.redraw(n);
+        [s.request(false).unit, s.request(false).unit]
+    };
+    assert!(units(1) == units(1) && units(1) != units(2) && units(0) != units(1));
+    (0..100).for_each(|id| s.accept(id));
+    s.look_back(&[3, 4, 5]);
+    assert_eq!(s.request(false).recent, [3, 4, 5]);
 }

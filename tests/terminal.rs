@@ -16,6 +16,8 @@ mod commands;
 mod compose;
 #[path = "../src/cli/chat/settings.rs"]
 mod settings;
+#[path = "../src/cli/values.rs"]
+mod values;
 
 use commands::Command as Slash;
 
@@ -128,9 +130,70 @@ fn lines_of_a_pipe_are_turns_and_commands() {
     let said = text(&both.stderr);
     assert!(said.contains("no command /frobnicate: there are /help /clear"), "{said}");
     assert!(said.contains("in 1 turns"), "{said}");
-    assert!(said.contains("temp: expected a value"), "{said}");
+    assert!(said.contains("temp: expected a finite number, found warm"), "{said}");
     assert_eq!(said.matches(" t/s; context ").count(), 2, "{said}");
     assert!(!said.contains("> "), "no prompts where nobody types: {said}");
+}
+
+#[test]
+fn settings_change_what_they_name_and_nothing_else() {
+    let file = model("plain", PLAIN);
+    let talk = |more: &[&str], lines: &str| {
+        let out = piped(&args(&file, &[&["-cnv", "--temp", "1.5", "--seed", "5"], more].concat()), lines);
+        (text(&out.stdout).to_string(), text(&out.stderr).to_string())
+    };
+    let (plain, _) = talk(&["--mirostat", "2"], "who came?\nand then?\n");
+    let (set, _) = talk(&["--mirostat", "2"], "who came?\n/set min-keep 1\n/set top-k 3\nand then?\n");
+    assert_eq!(set, plain, "the draw goes on");
+    let (_, said) = talk(&["--logit-bias", "5-inf"], "/set mirostat 2\n/set mirostat 0\n/set\n");
+    for kept in ["penalties;dry;top_n_sigma;top_k;", "5-inf", "0.95", "1.5"] {
+        assert!(said.contains(kept), "{kept}: {said}");
+    }
+    let (_, said) = talk(&[], "/set logit-bias 99999999+1\n/set logit-bias\n/set repeat-penalty -1\n/set\n");
+    assert!(said.contains("logit-bias: expected an id below ") && said.contains("  none "), "{said}");
+    assert!(said.contains("repeat-penalty: expected a finite number above 0, found -1"), "{said}");
+    // What DRY needs of the vocabulary comes with the setting.
+    let long = ["-n", "60", "--temp", "0"];
+    let flag = talk(&[&long[..], &["--dry-multiplier", "4"]].concat(), "the king of the land\n").0;
+    let set = talk(&long, "/set dry-multiplier 4\nthe king of the land\n").0;
+    let off = talk(&long, "the king of the land\n").0;
+    assert_eq!(flag, set);
+    assert_ne!(flag, off);
+}
+
+#[test]
+fn an_answer_given_anew_is_another_and_the_same_in_each_run() {
+    let file = model("plain", PLAIN);
+    let run = |seed: &str, lines: &str| {
+        let out = piped(&args(&file, &["-cnv", "--json", "--temp", "1.5", "--seed", seed]), lines);
+        let said = text(&out.stderr).to_string();
+        let answers = serde_json::Deserializer::from_slice(&out.stdout).into_iter::<serde_json::Value>();
+        (answers.map(|a| a.unwrap()["message"]["content"].to_string()).collect::<Vec<_>>(), said)
+    };
+    let (first, _) = run("5", "who came?\n/regen\n/regen\n");
+    assert!(first.len() == 3 && first[0] != first[1] && first[1] != first[2], "{first:?}");
+    assert_eq!(run("5", "who came?\n/regen\n/regen\n").0, first);
+    assert_eq!(run("5", "who came?\n/set top-k 40\n/regen\n").0[1], first[1], "a setting draws nothing");
+    assert_ne!(run("6", "who came?\n/regen\n").0[1], first[1]);
+    let said = |temp: &str| {
+        let out = piped(&args(&file, &["-cnv", "--temp", temp, "--seed", "5"]), "who came?\n/regen\n");
+        text(&out.stderr).to_string()
+    };
+    assert!(said("1.5").contains("[once more, draw 1 of seed 5]") && said("0").contains("the answer to the same"));
+}
+
+#[test]
+fn a_loaded_conversation_without_functions_leaves_those_of_the_command_line() {
+    let with_tools = format!("{{{{ tools | tojson if tools }}}}{PLAIN}");
+    let file = model("tools", &with_tools);
+    let (kept, tools) = (file.with_file_name("no-tools.json"), file.with_file_name("tools.json"));
+    std::fs::write(&tools, r#"[{"type": "function", "function": {"name": "weather", "parameters": {}}}]"#).unwrap();
+    let lines = format!("/load {0}\n/save {0}\n/load {0}\n", kept.display());
+    assert!(piped(&args(&file, &["-cnv"]), &format!("/save {}\n", kept.display())).status.success());
+    let out = piped(&args(&file, &["-cnv", "--tools", tools.to_str().unwrap()]), &lines);
+    let said = text(&out.stderr);
+    assert_eq!(said.matches("; the functions of --tools stay").count(), 1, "{said}");
+    assert!(std::fs::read_to_string(&kept).unwrap().contains("weather"), "{said}");
 }
 
 #[test]
@@ -327,7 +390,7 @@ fn a_conversation_is_saved_and_loaded() {
     let out = piped(&args(&file, &["-cnv"]), &format!("/load {kept}\n/system\n/set top-k\n/regen\n/clear\n/tokens\n"));
     let said = text(&out.stderr);
     assert!(
-        said.contains("3 messages loaded") && said.contains("be good") && said.contains("top-k              3"),
+        said.contains("3 messages loaded") && said.contains("be good") && said.contains("top-k                3"),
         "{said}"
     );
     assert_eq!(said.matches(" t/s; context ").count(), 1, "{said}");
@@ -401,6 +464,8 @@ fn lines_go_on_where_they_say_so() {
 fn settings_take_what_they_show_and_refuse_the_rest() {
     let mut s = settings::Settings {
         sampling: pumex::sample::SamplerOptions::default(),
+        breakers: vec!["\n".into(), "a\"b".into()],
+        ignore_eos: false,
         predict: -1,
         reasoning: settings::Reasoning::Auto,
         budget: -1,
@@ -411,7 +476,26 @@ fn settings_take_what_they_show_and_refuse_the_rest() {
         assert!(s.change(name, "much").unwrap_err().contains(name));
         assert!(s.show(Some(name)).unwrap().contains(value));
     }
-    assert_eq!(s, before);
+    for (name, wrong, expected) in [
+        ("repeat-penalty", "0", "above 0"),
+        ("repeat-last-n", "-2", "at least -1"),
+        ("mirostat", "3", "0, 1 or 2"),
+        ("xtc-threshold", "1.5", "from 0 to 1"),
+        ("dry-base", "inf", "at least 0"),
+        ("logit-bias", "5", "ID+X"),
+        ("samplers", "top_k;luck", "expected one of"),
+        ("reasoning-budget", "-2", "at least -1"),
+        ("ignore-eos", "yes", "on or off"),
+    ] {
+        let said = s.change(name, wrong).unwrap_err();
+        assert!(said.starts_with(name) && said.contains(expected) && !said.contains('\n'), "{said}");
+    }
+    assert_eq!(s, before, "what is refused changes nothing");
+    for (name, value) in [("logit-bias", "5+1.5,7-inf"), ("samplers", "top_k;temperature"), ("mirostat", "2")] {
+        s.change(name, value).unwrap();
+        let shown = s.values().find(|v| v.0 == name).unwrap().1;
+        assert_eq!(shown, value);
+    }
     assert!(s.change("volume", "11").unwrap_err().contains("there are temp, "));
     assert!(s.show(Some("volume")).is_err() && s.show(None).unwrap().lines().count() == values.len());
 }

@@ -21,12 +21,12 @@ use pumex::chat::{Json, Prompt};
 use pumex::conversation::Constraint;
 use pumex::dialogue::{Answer, Asked, End as Ended, Message, NoReasoning, Saved, Speaker, Style, Talk};
 use pumex::grammar::{Constrained, Source};
-use pumex::sample::Sampler;
+use pumex::sample::{Breakers, SamplerOptions, Step};
 use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 use serde_json::json;
 
-use super::{output, End};
+use super::{output, sampling, values, End};
 pub use args::ChatArgs;
 pub use calls::ToolChoice;
 use calls::Within;
@@ -48,6 +48,8 @@ pub struct Given<'a> {
     pub stops: &'a [String],
     /// Whether end tokens are none.
     pub ignore_ends: bool,
+    /// Texts that end repetitions for DRY.
+    pub breakers: Vec<String>,
     /// What every answer is within, but for its reasoning.
     pub source: Option<Source>,
     /// Whether answers are printed as JSON.
@@ -86,8 +88,12 @@ struct Chat<'a> {
     /// Turns that the model does not see any more.
     hidden: usize,
     settings: Settings,
+    /// What DRY knows of the texts that end repetitions, once it is on.
+    breakers: Option<(Vec<String>, Arc<Breakers>)>,
     /// Whether reasoning is ended as soon as it begins, as the template cannot be asked for none.
     cut: bool,
+    /// Answers that were given anew.
+    regenerated: u64,
     /// Text of files for the next message.
     attached: String,
     screen: Screen,
@@ -107,9 +113,16 @@ enum Then {
 pub fn converse<'a>(begun: Begun, given: Given<'a>, speaker: Speaker<'a>) -> Result<End> {
     let Begun { opening, style, within } = begun;
     let args = given.args;
-    let sampling = speaker.sampler.options().clone();
-    let settings =
-        Settings { sampling, predict: given.predict, reasoning: args.reasoning, budget: args.reasoning_budget };
+    let settings = Settings {
+        sampling: speaker.sampler.asked().clone(),
+        breakers: given.breakers.clone(),
+        ignore_eos: given.ignore_ends,
+        predict: given.predict,
+        reasoning: args.reasoning,
+        budget: args.reasoning_budget,
+    };
+    let known =
+        settings.sampling.dry.is_active().then(|| (given.breakers.clone(), settings.sampling.dry.breakers.clone()));
     let mut talk = Talk::default();
     talk.set_system(opening.system.as_deref().unwrap_or_default());
     let colours = match args.color {
@@ -128,7 +141,9 @@ pub fn converse<'a>(begun: Begun, given: Given<'a>, speaker: Speaker<'a>) -> Res
         within,
         hidden: 0,
         settings,
+        breakers: known,
         cut: false,
+        regenerated: 0,
         attached: String::new(),
         screen,
     };
@@ -230,11 +245,35 @@ impl Chat<'_> {
         }
     }
 
+    /// The chain that settings ask for, with what it needs of the vocabulary.
+    fn chain(&mut self, settings: &Settings) -> std::result::Result<SamplerOptions, String> {
+        let tokenizer = &self.speaker.tokenizer;
+        let mut chain = settings.sampling.clone();
+        sampling::check_biases(&chain.bias, tokenizer).map_err(|what| format!("logit-bias: {what}"))?;
+        chain.banned = if settings.ignore_eos { sampling::ends(tokenizer) } else { Vec::new() };
+        if chain.order.contains(&Step::Infill) && chain.words.is_none() {
+            chain.words = Some(Arc::new(sampling::words(tokenizer)));
+        }
+        if chain.dry.is_active() {
+            let texts = &settings.breakers;
+            let fresh = || (texts.clone(), Arc::new(sampling::breakers(texts, tokenizer)));
+            let known = self.breakers.take().filter(|known| known.0 == *texts).unwrap_or_else(fresh);
+            chain.dry.breakers = self.breakers.insert(known).1.clone();
+        }
+        Ok(chain)
+    }
+
+    /// Has other settings from now on; on an error all is as it was.
+    fn adopt(&mut self, mut settings: Settings) -> std::result::Result<(), String> {
+        settings.sampling = self.chain(&settings)?;
+        self.settings = settings;
+        self.apply();
+        Ok(())
+    }
+
     /// Brings settings to where they count.
     fn apply(&mut self) {
-        if *self.speaker.sampler.options() != self.settings.sampling {
-            self.speaker.sampler = Sampler::new(self.settings.sampling.clone());
-        }
+        self.speaker.sampler.change(self.settings.sampling.clone());
         self.screen.reasoning = self.screen.watched() && self.settings.reasoning != Reasoning::Hide;
         self.style.usual_reasoning(&self.variables);
         self.cut = false;
@@ -362,7 +401,7 @@ impl Chat<'_> {
             budget: if self.cut { Some(0) } else { usize::try_from(self.settings.budget).ok() },
             stops: self.given.stops,
             keep: args.kept(ids.len(), usual),
-            ignore_ends: self.given.ignore_ends,
+            ignore_ends: self.settings.ignore_eos,
             stop: self.given.stop,
         };
         let screen = &mut self.screen;
@@ -390,6 +429,7 @@ impl Chat<'_> {
                 None => Err("there is no message to take back".to_string()),
             },
             Command::Regen if self.talk.retry() => {
+                self.regenerate();
                 self.answer(false)?;
                 Ok(String::new())
             }
@@ -409,10 +449,7 @@ impl Chat<'_> {
             Command::Tool(_) => Err("the model has called no tool".to_string()),
             Command::Set(None) => self.settings.show(None),
             Command::Set(Some((name, None))) => self.settings.show(Some(&name)),
-            Command::Set(Some((name, Some(value)))) => self.settings.change(&name, &value).map(|()| {
-                self.apply();
-                String::new()
-            }),
+            Command::Set(Some((name, Some(value)))) => self.set(&name, &value).map(|()| String::new()),
             Command::Read(path) => self.read(Path::new(&path)).map_err(|e| e.to_string()),
             Command::Save(path) => self.save(Path::new(&path)).map_err(|e| e.to_string()),
             Command::Load(path) => self.load(Path::new(&path)).map_err(|e| e.to_string()),
@@ -423,6 +460,24 @@ impl Chat<'_> {
             Err(what) => self.screen.lines(&format!("{what}\n")),
         }
         Ok(Then::Next)
+    }
+
+    /// Draws the next answer anew: the n-th time in a run always alike for one seed.
+    fn regenerate(&mut self) {
+        self.regenerated += 1;
+        let (n, sampler) = (self.regenerated, &mut self.speaker.sampler);
+        sampler.redraw(n);
+        let note = match sampler.options().is_greedy() {
+            true => "[once more; at temperature 0 the answer to the same prompt is the same]".to_string(),
+            false => format!("[once more, draw {n} of seed {}]", sampler.seed()),
+        };
+        self.screen.note(&note);
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> std::result::Result<(), String> {
+        let mut settings = self.settings.clone();
+        settings.change(name, value)?;
+        self.adopt(settings)
     }
 
     fn read(&mut self, path: &Path) -> Result<String> {
@@ -446,20 +501,23 @@ impl Chat<'_> {
         for (name, value) in &saved.settings {
             settings.change(name, value).map_err(|what| Error::file(path, "not_a_conversation", what))?;
         }
-        if let Some(tools) = &saved.tools {
-            let before = self.style.tools.replace(pumex::dialogue::functions(&tools.to_string())?);
-            let (source, choice) = (self.given.source.as_ref(), choice(self.given.args));
-            match Within::new(&self.style, &self.speaker.tokenizer, source, &choice) {
-                Ok(within) => self.within = within,
-                Err(error) => {
-                    self.style.tools = before;
-                    return Err(error);
-                }
+        let tools = saved.tools.as_ref().map(|tools| pumex::dialogue::functions(&tools.to_string())).transpose()?;
+        let within = match &tools {
+            Some(tools) => {
+                let before = self.style.tools.replace(tools.clone());
+                let (source, choice) = (self.given.source.as_ref(), choice(self.given.args));
+                let within = Within::new(&self.style, &self.speaker.tokenizer, source, &choice);
+                self.style.tools = before;
+                Some(within?)
             }
-        }
-        (self.talk, self.hidden, self.settings) = (talk, 0, settings);
-        self.apply();
-        Ok(format!("{} messages loaded from {}\n", self.talk.messages().len(), path.display()))
+            None => None,
+        };
+        self.adopt(settings).map_err(|what| Error::file(path, "not_a_conversation", what))?;
+        let stay = if tools.is_none() && self.style.tools.is_some() { "; the functions of --tools stay" } else { "" };
+        self.style.tools = tools.or(self.style.tools.take());
+        self.within = within.unwrap_or(std::mem::take(&mut self.within));
+        (self.talk, self.hidden) = (talk, 0);
+        Ok(format!("{} messages loaded from {}{stay}\n", self.talk.messages().len(), path.display()))
     }
 
     fn tokens(&self) -> Result<String> {

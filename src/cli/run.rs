@@ -136,6 +136,7 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
                 predict: args.predict,
                 stops: &args.reverse_prompt,
                 ignore_ends: args.sampling.ignore_eos,
+                breakers: args.sampling.breakers(!args.no_escape),
                 source,
                 json: args.json,
                 stop,

@@ -1,7 +1,6 @@
 //! Options of the sampler, with llama.cpp's names and defaults. What a file says itself, in keys `general.sampling.*`, is the default
 //! where a flag is not given.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use pumex::gguf::Gguf;
@@ -11,6 +10,7 @@ use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 
 use super::input::unescape;
+use super::values::{biases, factor, finite, last_n, mirostat, names, positive, share, whole, Biases, Order};
 
 /// The sampler's chain.
 #[derive(clap::Args, Clone, Debug)]
@@ -59,7 +59,7 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = positive)]
     dynatemp_exp: f32,
     /// Recent tokens that penalties see; -1 is all [default: 64]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(-1..))]
+    #[arg(long, value_name = "N", value_parser = last_n)]
     repeat_last_n: Option<i32>,
     /// Penalty of recent tokens; 1 is off [default: 1]
     #[arg(long, value_name = "X", value_parser = factor)]
@@ -86,7 +86,7 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "TEXT")]
     dry_sequence_breaker: Vec<String>,
     /// 1 or 2: mirostat and temperature instead of all other samplers; 0 is off [default: 0]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=2))]
+    #[arg(long, value_name = "N", value_parser = mirostat)]
     mirostat: Option<u8>,
     /// Rate at which mirostat learns [default: 0.1]
     #[arg(long, value_name = "X", value_parser = positive)]
@@ -111,55 +111,8 @@ pub struct SamplingArgs {
     pub logprobs: Option<u8>,
 }
 
-/// An order of samplers.
-#[derive(Clone, Debug)]
-struct Order(Vec<Step>);
-
-/// Biases of one flag.
-#[derive(Clone, Debug)]
-struct Biases(Vec<(u32, f32)>);
-
-fn names(text: &str) -> std::result::Result<Order, String> {
-    Step::from_names(text).map(Order)
-}
-
 fn letters(text: &str) -> std::result::Result<Order, String> {
     Step::from_letters(text).map(Order)
-}
-
-fn number(text: &str, what: &str, holds: impl Fn(f32) -> bool) -> std::result::Result<f32, String> {
-    match text.trim().parse::<f32>() {
-        Ok(x) if x.is_finite() && holds(x) => Ok(x),
-        _ => Err(format!("expected {what}")),
-    }
-}
-
-fn finite(text: &str) -> std::result::Result<f32, String> {
-    number(text, "a finite number", |_| true)
-}
-
-fn positive(text: &str) -> std::result::Result<f32, String> {
-    number(text, "a finite number of at least 0", |x| x >= 0.0)
-}
-
-fn share(text: &str) -> std::result::Result<f32, String> {
-    number(text, "a number from 0 to 1", |x| (0.0..=1.0).contains(&x))
-}
-
-fn factor(text: &str) -> std::result::Result<f32, String> {
-    number(text, "a finite number above 0", |x| x > 0.0 && (1.0 / x).is_finite())
-}
-
-fn biases(text: &str) -> std::result::Result<Biases, String> {
-    let one = |part: &str| {
-        let at = part.find(['+', '-'])?;
-        let id = part[..at].trim().parse::<u32>().ok()?;
-        let by = part[at + 1..].trim().parse::<f32>().ok()?;
-        let by = if part[at..].starts_with('-') { -by } else { by };
-        (by.is_finite() || by == f32::NEG_INFINITY).then_some((id, by))
-    };
-    let all: Option<Vec<_>> = text.split(',').map(one).collect();
-    all.map(Biases).ok_or_else(|| "expected ID+X or ID-X, as in 15043+1 or 2-inf".to_string())
 }
 
 impl SamplingArgs {
@@ -175,14 +128,10 @@ impl SamplingArgs {
 
     fn options(&self, gguf: &Gguf, tokenizer: &Tokenizer, escapes: bool) -> Result<SamplerOptions> {
         let usual = SamplerOptions::default();
-        let n_vocab = u32::try_from(tokenizer.n_vocab()).unwrap_or(u32::MAX);
         let bias: Vec<(u32, f32)> = self.logit_bias.iter().flat_map(|b| b.0.iter().copied()).collect();
-        if let Some((id, _)) = bias.iter().find(|b| tokenizer.has_vocab() && b.0 >= n_vocab) {
-            return Err(Error::Usage(format!("--logit-bias: expected an id below {n_vocab}, found {id}")));
-        }
+        check_biases(&bias, tokenizer).map_err(|what| Error::Usage(format!("--logit-bias: {what}")))?;
         let given = self.samplers.as_ref().or(self.sampler_seq.as_ref()).map(|order| order.0.clone());
         let order = given.or_else(|| order_of(gguf)).unwrap_or(usual.order);
-        let is_end = |id: &u32| self.ignore_eos && tokenizer.is_end(*id);
         let wants_words = order.contains(&Step::Infill);
         Ok(SamplerOptions {
             temperature: pick(self.temp, gguf, "temp", usual.temperature, finite),
@@ -190,11 +139,11 @@ impl SamplingArgs {
             top_p: pick(self.top_p, gguf, "top_p", usual.top_p, finite),
             min_p: pick(self.min_p, gguf, "min_p", usual.min_p, finite),
             repeat_penalty: pick(self.repeat_penalty, gguf, "penalty_repeat", usual.repeat_penalty, factor),
-            repeat_last_n: pick(self.repeat_last_n, gguf, "penalty_last_n", usual.repeat_last_n, whole),
+            repeat_last_n: pick(self.repeat_last_n, gguf, "penalty_last_n", usual.repeat_last_n, last_n),
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
             seed: self.seed,
-            banned: (0..n_vocab).filter(is_end).collect(),
+            banned: if self.ignore_eos { ends(tokenizer) } else { Vec::new() },
             bias,
             order,
             min_keep: self.min_keep as usize,
@@ -204,18 +153,18 @@ impl SamplingArgs {
             xtc_threshold: pick(self.xtc_threshold, gguf, "xtc_threshold", usual.xtc_threshold, share),
             dynatemp_range: self.dynatemp_range,
             dynatemp_exponent: self.dynatemp_exp,
-            dry: self.dry(tokenizer, n_vocab, escapes)?,
+            dry: self.dry(tokenizer, escapes),
             mirostat: pick(self.mirostat, gguf, "mirostat", usual.mirostat, whole::<u8>).min(2),
             mirostat_tau: pick(self.mirostat_ent, gguf, "mirostat_tau", usual.mirostat_tau, positive),
             mirostat_eta: pick(self.mirostat_lr, gguf, "mirostat_eta", usual.mirostat_eta, positive),
             adaptive_target: self.adaptive_target,
             adaptive_decay: self.adaptive_decay,
-            words: wants_words.then(|| Arc::new(words(tokenizer, n_vocab))),
+            words: wants_words.then(|| Arc::new(words(tokenizer))),
             logprobs: self.logprobs.map(usize::from),
         })
     }
 
-    fn dry(&self, tokenizer: &Tokenizer, n_vocab: u32, escapes: bool) -> Result<DryOptions> {
+    fn dry(&self, tokenizer: &Tokenizer, escapes: bool) -> DryOptions {
         let mut dry = DryOptions {
             multiplier: self.dry_multiplier,
             base: self.dry_base,
@@ -223,24 +172,50 @@ impl SamplingArgs {
             last_n: self.dry_penalty_last_n,
             breakers: Arc::default(),
         };
-        if !dry.is_active() {
-            return Ok(dry);
+        if dry.is_active() {
+            dry.breakers = Arc::new(breakers(&self.breakers(escapes), tokenizer));
         }
-        let mut texts: Vec<String> = ["\n", ":", "\"", "*"].map(String::from).into();
-        if !self.dry_sequence_breaker.is_empty() {
-            // As in llama.cpp, "none" drops those before it.
-            let from = self.dry_sequence_breaker.iter().rposition(|text| text == "none").map_or(0, |at| at + 1);
-            let one = |text: &String| if escapes { unescape(text) } else { text.clone() };
-            texts = self.dry_sequence_breaker[from..].iter().map(one).collect();
-        }
-        let piece = |id: u32| match tokenizer.piece(id) {
-            [] => tokenizer.token_text(id).to_vec(),
-            piece => piece.to_vec(),
-        };
-        let encode = |rest: &[u8]| tokenizer.encode(&String::from_utf8_lossy(rest), false, false).unwrap_or_default();
-        dry.breakers = Arc::new(Breakers::of_texts(&texts, n_vocab, piece, encode));
-        Ok(dry)
+        dry
     }
+
+    /// Texts that end a repetition.
+    pub fn breakers(&self, escapes: bool) -> Vec<String> {
+        if self.dry_sequence_breaker.is_empty() {
+            return ["\n", ":", "\"", "*"].map(String::from).into();
+        }
+        // As in llama.cpp, "none" drops those before it.
+        let from = self.dry_sequence_breaker.iter().rposition(|text| text == "none").map_or(0, |at| at + 1);
+        let one = |text: &String| if escapes { unescape(text) } else { text.clone() };
+        self.dry_sequence_breaker[from..].iter().map(one).collect()
+    }
+}
+
+/// What DRY knows of these texts.
+pub fn breakers(texts: &[String], tokenizer: &Tokenizer) -> Breakers {
+    let piece = |id: u32| match tokenizer.piece(id) {
+        [] => tokenizer.token_text(id).to_vec(),
+        piece => piece.to_vec(),
+    };
+    let encode = |rest: &[u8]| tokenizer.encode(&String::from_utf8_lossy(rest), false, false).unwrap_or_default();
+    Breakers::of_texts(texts, n_vocab(tokenizer), piece, encode)
+}
+
+/// Refuses a bias of an id that the vocabulary lacks, in words.
+pub fn check_biases(bias: &[(u32, f32)], tokenizer: &Tokenizer) -> std::result::Result<(), String> {
+    let n_vocab = n_vocab(tokenizer);
+    match bias.iter().find(|b| tokenizer.has_vocab() && b.0 >= n_vocab) {
+        Some((id, _)) => Err(format!("expected an id below {n_vocab}, found {id}")),
+        None => Ok(()),
+    }
+}
+
+/// The ids that `--ignore-eos` bans.
+pub fn ends(tokenizer: &Tokenizer) -> Vec<u32> {
+    (0..n_vocab(tokenizer)).filter(|id| tokenizer.is_end(*id)).collect()
+}
+
+fn n_vocab(tokenizer: &Tokenizer) -> u32 {
+    u32::try_from(tokenizer.n_vocab()).unwrap_or(u32::MAX)
 }
 
 /// The flag's value, or the file's, or the default. A value of the file that is none is passed over.
@@ -267,10 +242,6 @@ fn pick<T: Copy + std::fmt::Display>(
     })
 }
 
-fn whole<T: FromStr>(text: &str) -> std::result::Result<T, String> {
-    text.parse().map_err(|_| "expected a whole number".to_string())
-}
-
 fn order_of(gguf: &Gguf) -> Option<Vec<Step>> {
     let names = gguf.meta().opt_str("general.sampling.sequence").ok()??;
     match Step::from_names(names) {
@@ -285,9 +256,10 @@ fn order_of(gguf: &Gguf) -> Option<Vec<Step>> {
     }
 }
 
-fn words(tokenizer: &Tokenizer, n_vocab: u32) -> Words {
+/// What ids write, for the sampler infill.
+pub fn words(tokenizer: &Tokenizer) -> Words {
     let mut words = Words::default();
-    (0..n_vocab).for_each(|id| words.push(tokenizer.piece(id), tokenizer.is_end(id)));
+    (0..n_vocab(tokenizer)).for_each(|id| words.push(tokenizer.piece(id), tokenizer.is_end(id)));
     words.end = tokenizer.eot().or_else(|| tokenizer.eos());
     words
 }

@@ -215,6 +215,7 @@ impl<'a> Speaker<'a> {
         let same = ids.iter().zip(&self.fed).take_while(|(a, b)| a == b).count().min(ids.len().saturating_sub(1));
         let from = self.runner.forget(0, same as u32).min(same);
         self.fed.truncate(from);
+        self.sampler.look_back(&self.fed);
         let most = self.runner.max_rows().max(1);
         let head = ids[from..].len().saturating_sub(1) / most * most;
         let head = &ids[from..from + head];

@@ -17,6 +17,14 @@ impl Rng {
         Rng(seed)
     }
 
+    /// The `n`-th of many series of numbers of one seed; number 0 is [`Rng::new`]'s.
+    pub fn of_series(seed: u64, n: u64) -> Self {
+        match n {
+            0 => Rng(seed),
+            n => Rng(Rng(Rng(seed).bits().wrapping_add(n)).bits()),
+        }
+    }
+
     /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);

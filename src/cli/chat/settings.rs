@@ -1,6 +1,8 @@
-//! Settings of a conversation that `/set` shows and changes.
+//! Settings of a conversation that `/set` shows and changes. Values are read as those of the flags of the same names.
 
-use pumex::sample::SamplerOptions;
+use pumex::sample::{SamplerOptions, Step};
+
+use super::values::{biases, factor, finite, last_n, mirostat, names, positive, share, whole};
 
 /// What is done with reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -18,8 +20,13 @@ pub enum Reasoning {
 /// All of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The sampler's chain.
+    /// The sampler's chain as it was asked for. What is made of the vocabulary (bans of ends, DRY's breakers, words) is not kept
+    /// up to date here.
     pub sampling: SamplerOptions,
+    /// Texts that end repetitions for DRY.
+    pub breakers: Vec<String>,
+    /// Whether end tokens are never sampled.
+    pub ignore_eos: bool,
     /// Most tokens of an answer.
     pub predict: i64,
     /// What is done with reasoning.
@@ -29,122 +36,132 @@ pub struct Settings {
 }
 
 /// A setting: its name, what it does, its value as text, and how it is read.
-type Entry = (&'static str, &'static str, fn(&Settings) -> String, fn(&mut Settings, &str) -> Option<()>);
+type Entry = (&'static str, &'static str, fn(&Settings) -> String, fn(&mut Settings, &str) -> Result<(), String>);
 
-fn finite(text: &str) -> Option<f32> {
-    text.parse().ok().filter(|x: &f32| x.is_finite())
+/// A setting that is a number of the sampler's options.
+macro_rules! number {
+    ($name:literal, $what:literal, $($field:ident).+, $read:expr) => {
+        ($name, $what, |s| s.sampling.$($field).+.to_string(), |s, text| Ok(s.sampling.$($field).+ = $read(text)?))
+    };
 }
 
 const TABLE: &[Entry] = &[
+    number!("temp", "temperature; 0 is greedy", temperature, finite),
+    number!("top-k", "candidates kept; 0 is all", top_k, whole),
+    number!("top-p", "probability kept; 1 is all", top_p, finite),
+    number!("min-p", "least share of the best one's probability", min_p, finite),
+    number!("min-keep", "candidates that are left at least", min_keep, whole),
+    number!("top-n-sigma", "deviations of logits below the best; -1 is off", top_n_sigma, finite),
+    number!("typical", "locally typical probability kept; 1 is all", typical_p, finite),
+    number!("xtc-probability", "chance of excluding likely candidates; 0 is off", xtc_probability, share),
+    number!("xtc-threshold", "probability from which one is likely", xtc_threshold, share),
+    number!("dynatemp-range", "how far the temperature moves; 0 is off", dynatemp_range, positive),
+    number!("dynatemp-exp", "power of the entropy for that", dynatemp_exponent, positive),
+    number!("repeat-penalty", "penalty of recent tokens; 1 is off", repeat_penalty, factor),
+    number!("repeat-last-n", "recent tokens that penalties see; -1 is all", repeat_last_n, last_n),
+    number!("presence-penalty", "penalty if a token occurred", presence_penalty, finite),
+    number!("frequency-penalty", "penalty per occurrence", frequency_penalty, finite),
+    number!("dry-multiplier", "penalty of repetitions; 0 is off", dry.multiplier, finite),
+    number!("dry-base", "its growth with each token", dry.base, positive),
+    number!("dry-allowed-length", "tokens that may be repeated", dry.allowed_length, whole),
+    number!("dry-penalty-last-n", "recent tokens it sees; 0 is off", dry.last_n, whole),
+    number!("mirostat", "1 or 2: instead of other samplers; 0 is off", mirostat, mirostat),
+    number!("mirostat-lr", "rate at which it learns", mirostat_eta, positive),
+    number!("mirostat-ent", "surprise that it aims at", mirostat_tau, positive),
+    number!("adaptive-target", "probability that adaptive_p aims at; -1 is off", adaptive_target, finite),
+    number!("adaptive-decay", "how much of its past it keeps", adaptive_decay, share),
+    ("dry-sequence-breaker", "texts that end a repetition", show_breakers, read_breakers),
+    ("logit-bias", "ID+X or ID-X, with commas between several", show_biases, read_biases),
+    ("samplers", "their order, with ; between them", show_order, |s, text| {
+        s.sampling.order = if text == NONE { Vec::new() } else { names(text)?.0 };
+        Ok(())
+    }),
     (
-        "temp",
-        "temperature; 0 is greedy",
-        |s| s.sampling.temperature.to_string(),
-        |s, v| {
-            s.sampling.temperature = finite(v)?;
-            Some(())
+        "ignore-eos",
+        "on: never sample an end token",
+        |s| on_off(s.ignore_eos),
+        |s, text| {
+            s.ignore_eos = match text {
+                "on" => true,
+                "off" => false,
+                _ => return Err("expected on or off".into()),
+            };
+            Ok(())
         },
     ),
-    (
-        "top-k",
-        "candidates kept; 0 is all",
-        |s| s.sampling.top_k.to_string(),
-        |s, v| {
-            s.sampling.top_k = v.parse().ok()?;
-            Some(())
-        },
-    ),
-    (
-        "top-p",
-        "probability kept; 1 is all",
-        |s| s.sampling.top_p.to_string(),
-        |s, v| {
-            s.sampling.top_p = finite(v)?;
-            Some(())
-        },
-    ),
-    (
-        "min-p",
-        "least share of the best one's probability",
-        |s| s.sampling.min_p.to_string(),
-        |s, v| {
-            s.sampling.min_p = finite(v)?;
-            Some(())
-        },
-    ),
-    (
-        "repeat-penalty",
-        "penalty of recent tokens; 1 is off",
-        |s| s.sampling.repeat_penalty.to_string(),
-        |s, v| {
-            s.sampling.repeat_penalty = finite(v)?;
-            Some(())
-        },
-    ),
-    (
-        "repeat-last-n",
-        "recent tokens that penalties see",
-        |s| s.sampling.repeat_last_n.to_string(),
-        |s, v| {
-            s.sampling.repeat_last_n = v.parse().ok()?;
-            Some(())
-        },
-    ),
-    (
-        "presence-penalty",
-        "penalty if a token occurred",
-        |s| s.sampling.presence_penalty.to_string(),
-        |s, v| {
-            s.sampling.presence_penalty = finite(v)?;
-            Some(())
-        },
-    ),
-    (
-        "frequency-penalty",
-        "penalty per occurrence",
-        |s| s.sampling.frequency_penalty.to_string(),
-        |s, v| {
-            s.sampling.frequency_penalty = finite(v)?;
-            Some(())
-        },
-    ),
-    (
-        "seed",
-        "seed of the draw; -1 is random",
-        |s| s.sampling.seed.to_string(),
-        |s, v| {
-            s.sampling.seed = v.parse().ok()?;
-            Some(())
-        },
-    ),
+    number!("seed", "seed of the draw; -1 is random", seed, whole),
     (
         "predict",
         "most tokens of an answer; -1 is any number",
         |s| s.predict.to_string(),
-        |s, v| {
-            s.predict = v.parse().ok()?;
-            Some(())
+        |s, text| {
+            s.predict = whole(text)?;
+            Ok(())
         },
     ),
     (
         "reasoning",
         "auto, on, hide or off",
         |s| format!("{:?}", s.reasoning).to_lowercase(),
-        |s, v| {
-            s.reasoning = <Reasoning as clap::ValueEnum>::from_str(v, true).ok()?;
-            Some(())
+        |s, text| {
+            let read = <Reasoning as clap::ValueEnum>::from_str(text, true);
+            s.reasoning = read.map_err(|_| "expected auto, on, hide or off")?;
+            Ok(())
         },
     ),
     (
         "reasoning-budget",
         "most tokens of reasoning; -1 is any number",
         |s| s.budget.to_string(),
-        |s, v| {
-            s.budget = v.parse().ok().filter(|n| *n >= -1)?;
-            Some(())
+        |s, text| {
+            s.budget = last_n(text)?.into();
+            Ok(())
         },
     ),
 ];
+
+/// A list without entries.
+const NONE: &str = "none";
+
+fn on_off(on: bool) -> String {
+    if on { "on" } else { "off" }.to_string()
+}
+
+fn show_biases(s: &Settings) -> String {
+    let all: Vec<String> = s.sampling.bias.iter().map(|(id, by)| format!("{id}{by:+}")).collect();
+    if all.is_empty() {
+        NONE.to_string()
+    } else {
+        all.join(",")
+    }
+}
+
+fn read_biases(s: &mut Settings, text: &str) -> Result<(), String> {
+    s.sampling.bias = if text == NONE { Vec::new() } else { biases(text)?.0 };
+    Ok(())
+}
+
+fn show_order(s: &Settings) -> String {
+    let name = |step: &Step| Step::ALL.iter().find(|s| s.0 == *step).map_or("", |s| s.1);
+    let all: Vec<&str> = s.sampling.order.iter().map(name).collect();
+    if all.is_empty() {
+        NONE.to_string()
+    } else {
+        all.join(";")
+    }
+}
+
+fn show_breakers(s: &Settings) -> String {
+    serde_json::json!(s.breakers).to_string()
+}
+
+fn read_breakers(s: &mut Settings, text: &str) -> Result<(), String> {
+    s.breakers = match text {
+        NONE => Vec::new(),
+        _ => serde_json::from_str(text).map_err(|_| r#"expected texts as in ["\n", ":"], or none"#)?,
+    };
+    Ok(())
+}
 
 impl Settings {
     /// Every name with its value.
@@ -159,21 +176,21 @@ impl Settings {
     pub fn show(&self, only: Option<&str>) -> Result<String, String> {
         let rows = TABLE.iter().filter(|entry| only.is_none_or(|name| entry.0 == name));
         let lines: String =
-            rows.map(|(name, what, get, _)| format!("  {name:<18} {:<8} {what}\n", get(self))).collect();
+            rows.map(|(name, what, get, _)| format!("  {name:<20} {:<8} {what}\n", get(self))).collect();
         match lines.is_empty() {
             true => Err(unknown(only.unwrap_or_default())),
             false => Ok(lines),
         }
     }
 
-    /// Changes one.
+    /// Changes one; on an error none.
     ///
     /// # Errors
     /// An unknown name or a value that it does not take, in words.
     pub fn change(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let (_, what, _, set) = TABLE.iter().find(|entry| entry.0 == name).ok_or_else(|| unknown(name))?;
+        let (_, _, _, set) = TABLE.iter().find(|entry| entry.0 == name).ok_or_else(|| unknown(name))?;
         let shown: String = value.chars().take(40).collect();
-        set(self, value).ok_or_else(|| format!("{name}: expected a value ({what}), found {shown}"))
+        set(self, value).map_err(|expected| format!("{name}: {expected}, found {shown}"))
     }
 }
 
