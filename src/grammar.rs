@@ -4,8 +4,8 @@ use crate::conversation::Constraint;
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 use pumex_chat::{reply::Format, Json};
-pub use pumex_grammar::{Choice as Calls, Matcher, Source, Vocabulary};
 use pumex_grammar::{Error as GrammarError, Piece};
+pub use pumex_grammar::{Matcher, Source, ToolChoice, Vocabulary};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ pub fn matcher(vocabulary: &Arc<Vocabulary>, source: &Source) -> Result<Matcher>
 ///
 /// # Errors
 /// Tools that are no list of functions; a function that is chosen but not there.
-pub fn calls(vocabulary: &Vocabulary, format: &Format, tools: &Json, choice: &Calls) -> Result<Option<Source>> {
+pub fn calls(vocabulary: &Vocabulary, format: &Format, tools: &Json, choice: &ToolChoice) -> Result<Option<Source>> {
     let tools = serde_json::from_str(&tools.dump()).map_err(|e| Error::Request(format!("tools: {e}")))?;
     vocabulary.calls(format, &tools, choice, true).map_err(failed)
 }

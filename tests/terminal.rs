@@ -546,10 +546,27 @@ fn calls_are_forced_or_left_out_as_the_flag_says_and_are_always_of_their_schema(
         assert_eq!(out.status.code(), Some(code), "{}", text(&out.stderr));
         assert!(text(&out.stderr).contains(expected), "{}", text(&out.stderr));
     }
+    let odd = file.with_file_name("odd.json");
+    let list = r#"{"type": "array", "minItems": 5, "maxItems": 0}"#;
+    let schema = format!(r#"{{"type": "object", "properties": {{"k": {list}}}, "required": ["k"]}}"#);
+    std::fs::write(&odd, format!(r#"[{{"name": "f", "parameters": {schema}}}]"#)).unwrap();
+    let out = piped(&args(&file, &["-cnv", "--tools", odd.to_str().unwrap()]), "hi\n");
+    assert!(out.status.success() && text(&out.stderr).contains("calls are not held"), "{}", text(&out.stderr));
+    let forced = ["-cnv", "--tools", odd.to_str().unwrap(), "--tool-choice", "f"];
+    let out = piped(&args(&file, &forced), "hi\n");
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+    assert!(
+        text(&out.stderr).contains("is unsatisfiable") && !text(&out.stderr).contains("start:"),
+        "{}",
+        text(&out.stderr)
+    );
     let plain = model("plain", PLAIN);
     let out = piped(&args(&plain, &["-cnv", "--tools", tools.to_str().unwrap(), "--tool-choice", "required"]), "hi\n");
     assert_eq!(out.status.code(), Some(1));
     assert!(text(&out.stderr).contains("calls (plain) cannot be forced"), "{}", text(&out.stderr));
     let out = piped(&args(&file, &["-cnv", "--tool-choice", "required"]), "hi\n");
     assert_eq!(out.status.code(), Some(2), "a choice needs functions");
+    let out = piped(&args(&file, &["-cnv", "--logprobs", "2"]), "hi\n");
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("--logprobs: expected a prompt to continue"), "{}", text(&out.stderr));
 }

@@ -17,7 +17,7 @@ mod harmony;
 mod notation;
 mod writer;
 
-use crate::{Error, Result, Source, Vocabulary};
+use crate::{source, Error, Result, Source, Vocabulary};
 use notation::{Notation, Values};
 use pumex_chat::reply::{Calls, Format, Kind, Names, Section};
 use serde_json::{json, Value};
@@ -25,10 +25,13 @@ use std::fmt::Write;
 use writer::{call_schema, is_text, listed, pattern, properties, regex, Writer};
 
 /// Which calls a reply may or must have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
     /// As the model likes.
+    #[default]
     Auto,
+    /// None: the model is not told of any function.
+    None,
     /// At least one, of any function.
     Required,
     /// One of this function.
@@ -42,20 +45,22 @@ const KEYS: &[(&str, [&str; 2])] = &[
     ("command-r7b", ["tool_name", "parameters"]),
     ("command-r", ["tool_name", "parameters"]),
 ];
+/// Formats in which a call has a number.
+const NUMBERED: &[&str] = &["kimi-k3"];
 /// Formats that are read as JSON, too, but that no template asks for so.
 const NOT_JSON: &[&str] = &["lfm2"];
 
 /// What a request's tools are: names and schemas of their arguments.
-fn functions(tools: &Value, choice: &Choice) -> Result<Vec<(String, Value)>> {
+fn functions(tools: &Value, choice: &ToolChoice) -> Result<Vec<(String, Value)>> {
     let wrong = || Error::new("tools: expected a list of functions with names");
     let mut known = Vec::new();
     for tool in tools.as_array().ok_or_else(wrong)? {
         let function = tool.get("function").unwrap_or(tool);
         let name = function.get("name").and_then(Value::as_str).ok_or_else(wrong)?;
         let schema = function.get("parameters").cloned().unwrap_or_else(|| json!({"type": "object"}));
-        known.push((name.to_string(), schema));
+        known.push((name.to_string(), source::bounded(schema)?));
     }
-    if let Choice::Function(chosen) = choice {
+    if let ToolChoice::Function(chosen) = choice {
         known.retain(|(name, _)| name == chosen);
         if known.is_empty() {
             return Err(Error::new(format!("function {chosen:.100} is not among the tools")));
@@ -65,17 +70,18 @@ fn functions(tools: &Value, choice: &Choice) -> Result<Vec<(String, Value)>> {
 }
 
 impl Vocabulary {
-    /// The grammar of a reply in a format that may call `tools`, as in a request; none where the format has none (see the module).
+    /// The grammar of a reply in a format that may call `tools`, as in a request; none where the format has none (see the module), and
+    /// where the choice is that there are no calls.
     ///
     /// # Errors
     /// Tools that are no list of functions; a function that is chosen but not there.
-    pub fn calls(&self, format: &Format, tools: &Value, choice: &Choice, parallel: bool) -> Result<Option<Source>> {
+    pub fn calls(&self, format: &Format, tools: &Value, choice: &ToolChoice, parallel: bool) -> Result<Option<Source>> {
         let known = functions(tools, choice)?;
-        if known.is_empty() {
+        if known.is_empty() || *choice == ToolChoice::None {
             return Ok(None);
         }
         let mut w = Writer::new(self, known);
-        let must = *choice != Choice::Auto;
+        let must = *choice != ToolChoice::Auto;
         let (sections, bare) = match &format.calls {
             Calls::None => return Ok(None),
             Calls::Harmony => {
@@ -127,7 +133,12 @@ impl Vocabulary {
         let mut w = Writer::new(self, Vec::new());
         let thought = harmony::thought(&mut w);
         let head = w.mark("<|channel|>final<|message|>");
-        Ok(Source::Lark(format!("start: {thought}* {head} answer\n{}{}", w.out, source.as_rule("answer", self)?)))
+        Ok(Source::Lark(format!(
+            "start: {thought}{{0,{}}} {head} answer\n{}{}",
+            harmony::MOST,
+            w.out,
+            source.as_rule("answer", self)?
+        )))
     }
 }
 
@@ -154,14 +165,12 @@ fn body(w: &mut Writer, format: &str, kind: &Kind, (section, parallel): (&Sectio
                 };
                 format!("{head} {} {}", w.value(schema), w.mark(close))
             });
-            let repeated = parallel && close.len() + open.len() > 1 && closed;
-            many(&calls, repeated)
+            many(&calls, parallel && closed && !open.is_empty())
         }
         Kind::Params { open, end, param, key_end, param_close, close, lines } => {
             let line = if *lines { "\n" } else { "" };
             let calls = w.each_tool(|w, name, schema| {
-                // Where a key has attributes, so has a call.
-                let head = match key_end.starts_with("<|") {
+                let head = match NUMBERED.contains(&format) {
                     true => {
                         format!("{} /\" index=\"[0-9]{{1,2}}\"/ {}", w.mark(&format!("{open}{name}")), w.mark(end))
                     }
@@ -169,17 +178,17 @@ fn body(w: &mut Writer, format: &str, kind: &Kind, (section, parallel): (&Sectio
                 };
                 let key = |key: &str, value: &Value| {
                     let text = is_text(value);
-                    let attributes = match () {
-                        () if key_end.starts_with("<|") => format!("\" type=\"{}\"", kind_of(value)),
-                        () if open.contains("DSML") => format!("\" string=\"{text}\""),
-                        () => String::new(),
+                    let attributes = match format {
+                        "kimi-k3" => format!("\" type=\"{}\"", kind_of(value)),
+                        "deepseek-dsml" => format!("\" string=\"{text}\""),
+                        _ => String::new(),
                     };
                     [format!("{param}{key}{attributes}{key_end}"), param_close.clone()]
                 };
                 let body = params(w, schema, line, &key);
                 format!("{head} SPACE? {body} {}", w.mark(close))
             });
-            format!("SPACE? {}", many(&format!("{calls} SPACE?"), parallel && closed && open.len() + close.len() > 12))
+            format!("SPACE? {}", many(&format!("{calls} SPACE?"), parallel && closed && !open.is_empty()))
         }
         Kind::Pairs => w.each_tool(|w, name, schema| {
             let key =

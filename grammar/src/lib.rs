@@ -13,7 +13,7 @@ mod vocabulary;
 #[cfg(test)]
 mod tests;
 
-pub use calls::Choice;
+pub use calls::ToolChoice;
 pub use matcher::Matcher;
 pub use source::Source;
 pub use vocabulary::{Piece, Vocabulary};

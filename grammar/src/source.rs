@@ -60,19 +60,25 @@ impl Source {
         }
         Ok(match self {
             Source::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text, &|t| vocabulary.token(t))?),
-            Source::JsonSchema(text) => {
-                let schema = serde_json::from_str(text).map_err(|e| Error::new(format!("JSON schema: {e}")))?;
-                let found = values(&schema);
-                if found > MAX_VALUES {
-                    let what = format!("JSON schema: expected at most {MAX_VALUES} values, found {found}");
-                    return Err(Error::new(what));
-                }
-                TopLevelGrammar::from_json_schema(spaced(schema))
-            }
+            Source::JsonSchema(text) => TopLevelGrammar::from_json_schema(spaced(schema(text)?)),
             Source::JsonObject => TopLevelGrammar::from_json_schema(spaced(json!({"type": "object"}))),
             Source::Regex(text) => TopLevelGrammar::from_regex(text),
             Source::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
         })
+    }
+}
+
+fn schema(text: &str) -> Result<Value> {
+    bounded(serde_json::from_str(text).map_err(|e| Error::new(format!("JSON schema: {e}")))?)
+}
+
+/// A schema that is not over the limits.
+pub(crate) fn bounded(schema: Value) -> Result<Value> {
+    match values(&schema) {
+        found if found > MAX_VALUES => {
+            Err(Error::new(format!("JSON schema: expected at most {MAX_VALUES} values, found {found}")))
+        }
+        _ => Ok(schema),
     }
 }
 
@@ -100,10 +106,7 @@ impl Source {
     /// Lark in which it is the rule of a name.
     pub(crate) fn as_rule(&self, name: &str, vocabulary: &Vocabulary) -> Result<String> {
         let lark = match self {
-            Source::JsonSchema(text) => {
-                let schema = serde_json::from_str(text).map_err(|e| Error::new(format!("JSON schema: {e}")))?;
-                return Ok(format!("{name}: %json {}\n", spaced(schema)));
-            }
+            Source::JsonSchema(text) => return Ok(format!("{name}: %json {}\n", spaced(schema(text)?))),
             Source::JsonObject => return Ok(format!("{name}: %json {}\n", spaced(json!({"type": "object"})))),
             Source::Regex(text) => return Ok(format!("{name}: /{}/\n", text.replace('/', "\\/"))),
             Source::Gbnf(text) => gbnf::to_lark(text, &|t| vocabulary.token(t))?,

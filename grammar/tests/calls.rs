@@ -3,7 +3,7 @@
 
 use pumex_chat::reply::{Event, Format, Parser};
 use pumex_chat::Json;
-use pumex_grammar::{Choice, Piece, Vocabulary};
+use pumex_grammar::{Piece, ToolChoice, Vocabulary};
 use serde_json::{json, Value};
 use std::sync::Arc;
 
@@ -135,14 +135,14 @@ fn random_walks_are_calls_of_their_schemas() {
     ] {
         let format = Format::known(name, None).unwrap();
         let mut ended = 0;
-        for (seed, choice) in
-            (0..12u64).zip([Choice::Required, Choice::Auto, Choice::Function("light".into())].into_iter().cycle())
+        for (seed, choice) in (0..12u64)
+            .zip([ToolChoice::Required, ToolChoice::Auto, ToolChoice::Function("light".into())].into_iter().cycle())
         {
-            if choice == Choice::Auto && open.is_empty() {
+            if choice == ToolChoice::Auto && open.is_empty() {
                 continue;
             }
             let source = vocabulary.calls(&format, &tools(), &choice, seed % 2 == 0).unwrap().expect(name);
-            let begin = if choice == Choice::Auto { open } else { "" };
+            let begin = if choice == ToolChoice::Auto { open } else { "" };
             let Some(text) = walk(&vocabulary, &source, (&format, begin), seed + 1) else { continue };
             ended += 1;
             let shown = String::from_utf8_lossy(&text).into_owned();
@@ -174,7 +174,7 @@ fn random_walks_are_calls_of_their_schemas() {
                     _ => false,
                 };
                 assert!(
-                    right && (call == "light" || !matches!(choice, Choice::Function(_))),
+                    right && (call == "light" || !matches!(choice, ToolChoice::Function(_))),
                     "{name}: {shown:?}: {arguments}"
                 );
             }
@@ -186,13 +186,13 @@ fn random_walks_are_calls_of_their_schemas() {
 #[test]
 fn tools_that_cannot_be_constrained_say_so() {
     let v = vocabulary();
-    let of = |name: &str| v.calls(&Format::known(name, None).unwrap(), &tools(), &Choice::Required, true).unwrap();
+    let of = |name: &str| v.calls(&Format::known(name, None).unwrap(), &tools(), &ToolChoice::Required, true).unwrap();
     assert!(of("gpt-oss").is_some());
-    assert_eq!(v.calls(&Format::plain(), &tools(), &Choice::Required, true).unwrap(), None);
+    assert_eq!(v.calls(&Format::plain(), &tools(), &ToolChoice::Required, true).unwrap(), None);
     let hermes = Format::known("hermes", None).unwrap();
-    let error = v.calls(&hermes, &tools(), &Choice::Function("nope".into()), true).unwrap_err().to_string();
+    let error = v.calls(&hermes, &tools(), &ToolChoice::Function("nope".into()), true).unwrap_err().to_string();
     assert!(error.contains("nope is not among the tools"), "{error}");
-    assert!(v.calls(&hermes, &json!(3), &Choice::Auto, true).is_err());
+    assert!(v.calls(&hermes, &json!(3), &ToolChoice::Auto, true).is_err());
 }
 
 fn note() -> Value {
@@ -316,7 +316,7 @@ fn calls_as_templates_write_them_are_taken_and_others_are_not() {
     ];
     for (name, frame, texts) in cases {
         let format = Format::known(name, None).unwrap();
-        for choice in [Choice::Required, Choice::Auto] {
+        for choice in [ToolChoice::Required, ToolChoice::Auto] {
             let source = v.calls(&format, &note(), &choice, false).unwrap().unwrap();
             for (right, wrong) in *texts {
                 let whole = frame.replace('@', right);
@@ -331,7 +331,7 @@ fn calls_as_templates_write_them_are_taken_and_others_are_not() {
             }
             let said = "No call is needed.";
             let free = if *name == "gpt-oss" { format!("<|channel|>final<|message|>{said}") } else { said.to_string() };
-            assert_eq!(takes(&v, &source, &free) == Some(true), choice == Choice::Auto, "{name}");
+            assert_eq!(takes(&v, &source, &free) == Some(true), choice == ToolChoice::Auto, "{name}");
         }
     }
 }
@@ -351,5 +351,50 @@ fn an_answer_of_a_schema_stands_in_its_channel() {
             assert_eq!(takes(&v, &whole, &format!("{thought}{text}")), taken, "{source:?}");
         }
         assert_eq!(v.answer(&Format::plain(), &source).unwrap(), source);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn cpu_ms() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    10 * (fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn hostile_functions_end_in_bounded_time() {
+    let v = vocabulary();
+    let many: serde_json::Map<String, Value> = (0..20_000).map(|i| (format!("p{i}"), json!({}))).collect();
+    let listed: Vec<String> = (0..2000).map(|i| format!("{i}{}", "<|x".repeat(20))).collect();
+    let mut deep = json!({"type": "string"});
+    (0..100).for_each(|_| deep = json!({"type": "object", "properties": {"k": deep.clone()}, "required": ["k"]}));
+    let circle = json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "properties": {"k": {"$ref": "#/$defs/a"}}});
+    let schemas = [
+        json!({"type": "object", "properties": many}),
+        json!({"type": "object", "properties": {"k": {"type": "string", "enum": listed}}}),
+        json!({"type": "object", "properties": {"k": {"type": "string", "const": "<|".repeat(100_000)}}}),
+        json!({"type": "object", "properties": {"k": {"type": "string", "pattern": "^((a{1,1000}){1,1000}){1,1000}$"}}}),
+        json!({"type": "object", "properties": {"k": {"type": "string", "minLength": 100_000_000}}}),
+        json!({"type": "object", "properties": {"k": {"type": "array", "minItems": 1_000_000_000}}}),
+        json!({"type": "object", "properties": {"k": {"type": "array", "items": {"type": "string"}, "maxItems": 0, "minItems": 5}}}),
+        deep,
+        circle,
+        json!({"properties": {"k": {"$ref": "#/properties/k"}}}),
+        json!(3),
+    ];
+    for name in ["hermes", "gemma4", "lfm2", "minimax-m3", "deepseek-dsml", "gpt-oss"] {
+        let format = Format::known(name, None).unwrap();
+        for (i, schema) in schemas.iter().enumerate() {
+            let tools = json!([{"name": "f", "parameters": schema}]);
+            let begun = cpu_ms();
+            let source = v.calls(&format, &tools, &ToolChoice::Required, true);
+            let end =
+                source.and_then(|source| v.matcher(&source.unwrap())).and_then(|mut matcher| matcher.mask()).err();
+            let spent = cpu_ms() - begun;
+            println!("{spent} ms: {name}, schema {i}: {}", end.as_ref().map(ToString::to_string).unwrap_or_default());
+            assert!(spent < 5000, "{spent} ms: {name}, schema {i}");
+            assert!(end.is_none_or(|e| e.to_string().len() < 5000));
+        }
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use pumex::chat::{Json, Prompt};
 use pumex::conversation::Constraint;
 use pumex::dialogue::{Answer, Asked, End as Ended, Message, NoReasoning, Saved, Speaker, Style, Talk};
-use pumex::grammar::{Constrained, Source};
+use pumex::grammar::{Constrained, Source, ToolChoice};
 use pumex::sample::{Breakers, SamplerOptions, Step};
 use pumex::text::Tokenizer;
 use pumex::{Error, Result};
@@ -28,7 +28,6 @@ use serde_json::json;
 
 use super::{output, sampling, values, End};
 pub use args::ChatArgs;
-pub use calls::ToolChoice;
 use calls::Within;
 use commands::Command;
 use input::{Input, Read};

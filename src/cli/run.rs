@@ -93,7 +93,7 @@ struct Session<'a> {
 pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     let begun = Instant::now();
     let source = args.grammar.source()?;
-    if source.is_some() && args.chat.tools.is_some() && args.chat.tool_choice != Some(chat::ToolChoice::None) {
+    if source.is_some() && args.chat.tools.is_some() && args.chat.tool_choice != Some(grammar::ToolChoice::None) {
         let what = "--tools: expected no grammar or JSON schema beside it, as answers within one hold no calls; \
                     --tool-choice none leaves the functions out";
         return Err(Error::Usage(what.into()));
@@ -105,6 +105,11 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
     if cache.is_some() && (opening.is_some() || prompt.is_none()) {
         let what =
             "--prompt-cache: expected a prompt to continue (-p TEXT, -f FILE or a pipe; -no-cnv), found a conversation";
+        return Err(Error::Usage(what.into()));
+    }
+    if args.sampling.logprobs.is_some() && opening.is_some() {
+        let what =
+            "--logprobs: expected a prompt to continue (-no-cnv), found a conversation, which has no place for them";
         return Err(Error::Usage(what.into()));
     }
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pumex_chat::reply::{Calls, Event, Parser};
+use pumex_chat::reply::{Event, Parser};
 use pumex_chat::Prompt;
 
 use super::message::{Function, Message, ToolCall};
@@ -261,10 +261,7 @@ impl<'a> Speaker<'a> {
             failed: None,
             stopped: false,
         };
-        let mut close = style.format().end_of_reasoning().unwrap_or_default();
-        if constraint.is_some() && matches!(style.format().calls, Calls::Harmony) {
-            close = "<|end|>".to_string(); // what follows is the constraint's
-        }
+        let close = style.format().end_of_reasoning(constraint.is_some()).unwrap_or_default();
         let close_ids = self.tokenizer.encode(&close, false, true)?;
         if asked.budget == Some(0) && draft.parser.is_reasoning() {
             ids.extend(&close_ids);

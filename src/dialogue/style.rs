@@ -149,7 +149,7 @@ impl Style {
     /// Asks the template for answers without reasoning.
     pub fn without_reasoning(&mut self) -> NoReasoning {
         let source = self.template.source().to_string();
-        if self.format.end_of_reasoning().is_none() {
+        if self.format.end_of_reasoning(false).is_none() {
             return NoReasoning::Never;
         }
         let switches = ["enable_thinking", "thinking"].into_iter().filter(|name| has_word(&source, name));

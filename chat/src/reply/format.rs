@@ -193,9 +193,11 @@ pub struct Format {
 }
 
 impl Format {
-    /// Text that ends reasoning, for who cuts it short; none where a model does not reason.
-    pub fn end_of_reasoning(&self) -> Option<String> {
+    /// Text that ends reasoning, for who cuts it short; none where a model does not reason. What begins the answer is in it, too,
+    /// unless a grammar sees to that.
+    pub fn end_of_reasoning(&self, grammar: bool) -> Option<String> {
         match (&self.calls, &self.reasoning) {
+            (Calls::Harmony, _) if grammar => Some("<|end|>".to_string()),
             (Calls::Harmony, _) => Some("<|end|><|start|>assistant<|channel|>final<|message|>".to_string()),
             // Models end their own reasoning with an empty line behind such a mark.
             (_, Some(r)) if r.close.starts_with("</") => Some(format!("\n{}\n\n", r.close)),

@@ -1,18 +1,21 @@
 //! gpt-oss's replies: messages of channels, of which one that is a call is the last.
 
 use super::writer::{regex, Writer};
-use super::Choice;
+use super::ToolChoice;
+
+/// Most messages before the last: a reply ends, whether its model likes to or not.
+pub const MOST: usize = 8;
 
 /// The whole of a reply behind `<|start|>assistant`. The text of reasoning and the `<|end|>` behind it are not in it: who follows the
 /// reply leaves them out.
-pub fn reply(w: &mut Writer, choice: &Choice) -> String {
+pub fn reply(w: &mut Writer, choice: &ToolChoice) -> String {
     let thought = thought(w);
     let said = w.text(None, "<|end|>");
     let said =
         w.rule(&format!("{} {said} {}", w.mark("<|channel|>commentary<|message|>"), w.mark("<|start|>assistant")));
     let call = call(w);
     let last = match choice {
-        Choice::Auto => {
+        ToolChoice::Auto => {
             // Text that spells a message's head would be read as one.
             let text = w.rule(&format!("{} FINAL?", w.mark("<|channel|>final<|message|>")));
             w.define("FINAL", &format!("/(?s:.+)/ & ~/(?s:.*){}(?s:.*)/", regex("<|start|>")));
@@ -20,7 +23,7 @@ pub fn reply(w: &mut Writer, choice: &Choice) -> String {
         }
         _ => call,
     };
-    format!("({thought} | {said})* {last}")
+    format!("({thought} | {said}){{0,{MOST}}} {last}")
 }
 
 /// A message of reasoning without its text, and the head of the next message.

@@ -106,7 +106,12 @@ impl<'w, 'v> Values<'w, 'v> {
     /// One value itself.
     fn literal(&self, value: &Value) -> String {
         match (self.notation, value) {
-            (Notation::Braces(quote), Value::String(text)) => self.w.mark(&format!("{quote}{text}{quote}")),
+            (Notation::Braces(quote), Value::String(text)) => {
+                // Marks in the text itself are no special tokens.
+                let quote = self.w.mark(quote);
+                let text = if text.is_empty() { String::new() } else { format!("/{}/", regex(text)) };
+                format!("{quote} {text} {quote}")
+            }
             (Notation::Tags(_), Value::String(text)) if !text.is_empty() => format!("/{}/", regex(text)),
             (Notation::Python, Value::Bool(true)) => "\"True\"".into(),
             (Notation::Python, Value::Bool(false)) => "\"False\"".into(),

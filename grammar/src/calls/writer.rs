@@ -21,12 +21,17 @@ pub struct Writer<'a> {
     /// Rules so far, a line each.
     pub out: String,
     rules: usize,
+    /// Lengths of special tokens' texts, longest first.
+    lengths: Vec<usize>,
 }
 
 impl<'a> Writer<'a> {
     /// Of functions, without any rule.
     pub fn new(vocabulary: &'a Vocabulary, tools: Vec<(String, Value)>) -> Writer<'a> {
-        Writer { vocabulary, tools, out: String::new(), rules: 0 }
+        let mut lengths: Vec<usize> = vocabulary.specials().map(|(text, _)| text.len()).collect();
+        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        lengths.dedup();
+        Writer { vocabulary, tools, out: String::new(), rules: 0, lengths }
     }
 
     /// A name that no rule has.
@@ -57,8 +62,7 @@ impl<'a> Writer<'a> {
     /// Where a special token stands in a text first, its length and id.
     fn first_special(&self, text: &str) -> Option<(usize, usize, u32)> {
         text.char_indices().find_map(|(at, _)| {
-            let ends = (at + 1..=text.len()).rev().filter(|end| text.is_char_boundary(*end));
-            ends.filter_map(|end| Some((at, end - at, self.vocabulary.special(&text[at..end])?))).next()
+            self.lengths.iter().find_map(|len| Some((at, *len, self.vocabulary.special(text.get(at..at + len)?)?)))
         })
     }
 

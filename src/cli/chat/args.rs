@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use pumex::grammar::ToolChoice;
 
 use super::super::options::Switch;
-use super::calls::ToolChoice;
 use super::settings::Reasoning;
 
 /// Options of `run` that are about conversations; names are llama.cpp's.

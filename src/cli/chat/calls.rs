@@ -3,23 +3,11 @@
 use std::sync::Arc;
 
 use pumex::dialogue::Style;
-use pumex::grammar::{self, Calls, Matcher, Source, Vocabulary};
+use pumex::grammar::{self, Matcher, Source, ToolChoice, Vocabulary};
 use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 
-/// Whether the model may or must call functions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ToolChoice {
-    /// As the model likes.
-    #[default]
-    Auto,
-    /// The model does not know of any.
-    None,
-    /// Each message of the user is answered by a call.
-    Required,
-    /// Likewise, of this function.
-    Function(String),
-}
+use super::super::output;
 
 /// Reads a choice: a word, or else the name of a function.
 pub fn choice(text: &str) -> std::result::Result<ToolChoice, String> {
@@ -57,16 +45,16 @@ impl Within {
             let matcher = grammar::matcher(&vocabulary, &source)?;
             return Ok(Within { to_user: Some(matcher.clone()), to_results: Some(matcher) });
         }
-        let of = |choice: &Calls| calls(&vocabulary, style, choice);
-        let free = of(&Calls::Auto)?;
-        let forced = match choice {
-            ToolChoice::Auto | ToolChoice::None => return Ok(Within { to_user: free.clone(), to_results: free }),
-            ToolChoice::Required => of(&Calls::Required)?,
-            ToolChoice::Function(name) => {
-                let forced = of(&Calls::Function(name.clone()));
-                forced.map_err(|e| Error::Request(format!("--tool-choice: {e}")))?
-            }
-        };
+        // A schema that cannot be held to is no reason not to talk.
+        let free = calls(&vocabulary, style, &ToolChoice::Auto).unwrap_or_else(|e| {
+            output::say(format_args!("warning: --tools: calls are not held to their schemas: {e}\n"));
+            None
+        });
+        if matches!(choice, ToolChoice::Auto | ToolChoice::None) {
+            return Ok(Within { to_user: free.clone(), to_results: free });
+        }
+        let forced = calls(&vocabulary, style, choice);
+        let forced = forced.map_err(|e| Error::Request(format!("--tool-choice: {e}")))?;
         match forced {
             Some(matcher) => Ok(Within { to_user: Some(matcher), to_results: free }),
             None => Err(Error::Request(format!(
@@ -83,8 +71,10 @@ impl Within {
     }
 }
 
-fn calls(vocabulary: &Arc<Vocabulary>, style: &Style, choice: &Calls) -> Result<Option<Matcher>> {
+fn calls(vocabulary: &Arc<Vocabulary>, style: &Style, choice: &ToolChoice) -> Result<Option<Matcher>> {
     let Some(tools) = &style.tools else { return Ok(None) };
     let source = grammar::calls(vocabulary, style.format(), tools, choice)?;
-    source.map(|source| grammar::matcher(vocabulary, &source)).transpose()
+    let matcher = source.map(|source| grammar::matcher(vocabulary, &source)).transpose();
+    // The grammar that an error shows is none of the user's.
+    matcher.map_err(|e| Error::Request(e.to_string().lines().next().unwrap_or_default().to_string()))
 }

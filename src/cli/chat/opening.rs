@@ -6,12 +6,12 @@ use std::path::Path;
 use pumex::chat::{Json, ModelChat};
 use pumex::dialogue::{functions, Style};
 use pumex::gguf::Gguf;
+use pumex::grammar::ToolChoice;
 use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 
 use super::super::input::PromptArgs;
 use super::args::ChatArgs;
-use super::calls::ToolChoice;
 
 /// Largest file of functions.
 const MAX_TOOLS: u64 = 16 << 20;
