@@ -1,0 +1,232 @@
+//! Requests, as plain data. Fields that are none take what the server was started with.
+
+use serde_json::{Map, Value};
+
+/// A part of a prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PromptPart {
+    /// Text, in which special tokens are read.
+    Text(String),
+    /// An id.
+    Token(u32),
+}
+
+/// A conversation that a chat template makes a prompt of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chat {
+    /// Messages in OpenAI's shape: objects with `role`, `content` (text, or text parts), `tool_calls`, `reasoning_content`, ...
+    pub messages: Vec<Value>,
+    /// Functions in OpenAI's shape: `{"type": "function", "function": {"name", "description", "parameters"}}`.
+    pub tools: Vec<Value>,
+    /// Which of them may or must be called.
+    pub tool_choice: ToolChoice,
+    /// Whether several may be called in one answer; none: as the template has it.
+    pub parallel_tool_calls: Option<bool>,
+    /// Whether the model's turn is opened; false continues the last message, if that is the assistant's.
+    pub add_generation_prompt: bool,
+    /// Goes on with the last message, which is the assistant's.
+    pub continue_final_message: bool,
+    /// More names for the template, `enable_thinking` and `reasoning_effort` among them.
+    pub template_kwargs: Map<String, Value>,
+    /// What becomes of reasoning.
+    pub reasoning: Reasoning,
+}
+
+/// Which functions an answer may call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// Any or none.
+    #[default]
+    Auto,
+    /// None.
+    None,
+    /// At least one.
+    Required,
+    /// That one.
+    Function(String),
+}
+
+/// What becomes of reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reasoning {
+    /// False: the model is kept from it where its template can do that.
+    pub enabled: Option<bool>,
+    /// Most tokens of it; none: as many as it takes.
+    pub budget: Option<usize>,
+    /// Leaves it within the text, with its marks (llama.cpp's `reasoning_format: none`).
+    pub inline: bool,
+}
+
+/// What a model is to go on from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Prompt {
+    /// Text and ids, continued as they are; what stands at the beginning of every text is added if text comes first.
+    Parts(Vec<PromptPart>),
+    /// A conversation.
+    Chat(Chat),
+    /// What stands between two texts.
+    Infill {
+        /// Text before the gap.
+        prefix: String,
+        /// Text after it.
+        suffix: String,
+        /// Text that the gap begins with.
+        prompt: String,
+        /// Other files: name (or none) and text.
+        extra: Vec<(Option<String>, String)>,
+    },
+}
+
+/// What answers are within.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Constraint {
+    /// A GBNF grammar.
+    Grammar(String),
+    /// A JSON schema.
+    Schema(Value),
+    /// Any JSON object.
+    JsonObject,
+    /// A regular expression.
+    Regex(String),
+}
+
+/// How ids are chosen; names, meanings and ranges are llama.cpp's. The engine checks ranges and names the field.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct Sampling {
+    pub temperature: Option<f32>,
+    pub dynatemp_range: Option<f32>,
+    pub dynatemp_exponent: Option<f32>,
+    pub top_k: Option<i32>,
+    pub top_p: Option<f32>,
+    pub min_p: Option<f32>,
+    pub top_n_sigma: Option<f32>,
+    pub typical_p: Option<f32>,
+    pub xtc_probability: Option<f32>,
+    pub xtc_threshold: Option<f32>,
+    pub repeat_penalty: Option<f32>,
+    pub repeat_last_n: Option<i32>,
+    pub presence_penalty: Option<f32>,
+    pub frequency_penalty: Option<f32>,
+    pub dry_multiplier: Option<f32>,
+    pub dry_base: Option<f32>,
+    pub dry_allowed_length: Option<i32>,
+    pub dry_penalty_last_n: Option<i32>,
+    pub dry_sequence_breakers: Option<Vec<String>>,
+    pub mirostat: Option<u8>,
+    pub mirostat_tau: Option<f32>,
+    pub mirostat_eta: Option<f32>,
+    pub adaptive_target: Option<f32>,
+    pub adaptive_decay: Option<f32>,
+    pub min_keep: Option<usize>,
+    /// -1 or none: of the clock. Answer `i` of several takes this plus `i`.
+    pub seed: Option<i64>,
+    /// Names of the chain's steps, or one string of their letters.
+    pub samplers: Option<Vec<String>>,
+    /// Added to logits: a token by id or every token of a text; negative infinity bans (JSON's `false`).
+    pub logit_bias: Vec<(PromptPart, f32)>,
+    pub ignore_eos: Option<bool>,
+}
+
+/// Which request goes first where there is a choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Priority {
+    Low,
+    #[default]
+    Normal,
+    High,
+}
+
+/// A request for `n` answers to one prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generate {
+    /// What is to be continued or answered.
+    pub prompt: Prompt,
+    /// Answers; they share the prompt's blocks.
+    pub n: usize,
+    /// Most tokens of an answer; none: until the context is full.
+    pub max_tokens: Option<usize>,
+    /// Most time of an answer after its first token that ends a line, milliseconds.
+    pub max_predict_ms: Option<u64>,
+    /// How ids are chosen.
+    pub sampling: Sampling,
+    /// Texts that end an answer and are not part of it.
+    pub stop: Vec<String>,
+    /// What answers are within; reasoning is not.
+    pub constraint: Option<Constraint>,
+    /// How many of the best ids are told with their log-probabilities at each position, beside the chosen one's; none: nothing is.
+    pub logprobs: Option<usize>,
+    /// Tells probabilities after the sampler's chain instead of those of the logits.
+    pub post_sampling_probs: bool,
+    /// Scales of adapters by number; none: as the server has them.
+    pub adapters: Option<Vec<(usize, f32)>>,
+    /// The slot to use; none: the one that fits best.
+    pub slot: Option<usize>,
+    /// Whether what slots hold of the prompt is used.
+    pub cache_prompt: bool,
+    /// Tokens at the start that stay when the context is full and the answer goes on; -1: the whole prompt.
+    pub n_keep: i64,
+    /// Sends [`Event::Progress`] while the prompt is computed.
+    pub progress: bool,
+    /// Whose request it is: users take turns, and share no cached prompt unless the server says so.
+    pub user: Option<String>,
+    /// Which goes first.
+    pub priority: Priority,
+}
+
+impl Generate {
+    /// A request with the defaults of everything but the prompt.
+    pub fn new(prompt: Prompt) -> Generate {
+        Generate {
+            prompt,
+            n: 1,
+            max_tokens: None,
+            max_predict_ms: None,
+            sampling: Sampling::default(),
+            stop: Vec::new(),
+            constraint: None,
+            logprobs: None,
+            post_sampling_probs: false,
+            adapters: None,
+            slot: None,
+            cache_prompt: true,
+            n_keep: 0,
+            progress: false,
+            user: None,
+            priority: Priority::Normal,
+        }
+    }
+}
+
+/// How the rows of a text become one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Pooling {
+    None,
+    Mean,
+    Cls,
+    Last,
+    Rank,
+}
+
+/// Texts to make vectors of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Embed {
+    /// Each a text of its own.
+    pub inputs: Vec<Vec<PromptPart>>,
+    /// None: the model's.
+    pub pooling: Option<Pooling>,
+    /// Lengths: -1 as they are, 0 by the largest, 1 sum, 2 Euclid's, more: that norm (llama.cpp's `--embd-normalize`); none: 2, or -1
+    /// where nothing is pooled.
+    pub normalize: Option<i32>,
+}
+
+/// Texts to rank for a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rerank {
+    /// What is sought.
+    pub query: String,
+    /// What is ranked.
+    pub documents: Vec<String>,
+}
