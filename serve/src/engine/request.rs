@@ -167,7 +167,7 @@ pub struct Generate {
     pub cache_prompt: bool,
     /// Tokens at the start that stay when the context is full and the answer goes on; -1: the whole prompt.
     pub n_keep: i64,
-    /// Sends [`Event::Progress`] while the prompt is computed.
+    /// Sends [`Progress`](super::Event::Progress) while the prompt is computed.
     pub progress: bool,
     /// Whose request it is: users take turns, and share no cached prompt unless the server says so.
     pub user: Option<String>,
