@@ -4,3 +4,4 @@
 //! which events come back.
 
 pub mod engine;
+pub mod page;

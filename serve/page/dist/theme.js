@@ -1,0 +1,1 @@
+"use strict";(()=>{var o="pumex.theme";function t(){try{let e=localStorage.getItem(o);return e==="light"||e==="dark"?e:"system"}catch{return"system"}}function m(e){e==="system"?document.documentElement.removeAttribute("data-theme"):document.documentElement.setAttribute("data-theme",e)}m(t());})();
