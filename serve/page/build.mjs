@@ -33,10 +33,14 @@ const bundle = (entry, options = {}) =>
     ...options,
   });
 
+/** Rare cuts of KaTeX's fonts: browsers make them from the regular ones. */
+const LEFT_OUT = /KaTeX_(Fraktur-Bold|Caligraphic-Bold|SansSerif-Bold|SansSerif-Italic)\./;
+
 /** Style sheets refer to fonts in `fonts/`, which are written here; only WOFF2 is kept. */
 const fonts = {
   name: "fonts",
   setup(plugin) {
+    plugin.onResolve({ filter: LEFT_OUT }, () => ({ path: "left-out", external: true }));
     plugin.onResolve({ filter: /\.(woff|ttf)$/ }, () => ({ path: "none", external: true }));
     plugin.onResolve({ filter: /\.woff2$/ }, async ({ path, resolveDir }) => {
       const name = join("fonts", basename(path));
@@ -52,6 +56,8 @@ async function licences() {
   const names = ["preact", "@preact/signals", "@preact/signals-core", "marked", "dompurify", "highlight.js", "katex"];
   const parts = await Promise.all(
     [...names, "@fontsource-variable/inter"].map(async (name) => {
+      // Of DOMPurify's two licences the shorter notice will do: the text of Apache's comes with this repository.
+      if (name === "dompurify") return `${name}\n\nCopyright 2025 Dr.-Ing. Mario Heiderich, Cure53. Apache License 2.0.\n`;
       const file = (await readdir(join(modules, name))).find((f) => /^licen[sc]e/i.test(f));
       return `${name}\n\n${(await readFile(join(modules, name, file), "utf8")).trim()}\n`;
     }),
@@ -70,13 +76,24 @@ await bundle("style.css", { plugins: [fonts] });
 // A declaration of a font lists its formats; those that were not kept must not be asked for.
 for (const sheet of ["math.css", "style.css"]) {
   const text = await readFile(join(out, sheet), "utf8");
-  await writeFile(join(out, sheet), text.replace(/,url\((?:"none"|none)\)\s*format\("?(?:woff|truetype)"?\)/g, ""));
+  const kept = text.replace(/@font-face\{[^}]*left-out[^}]*\}/g, "");
+  await writeFile(join(out, sheet), kept.replace(/,url\((?:"none"|none)\)\s*format\("?(?:woff|truetype)"?\)/g, ""));
 }
 const parts = {};
 for (const name of ["math.js", "math.css", "code.js"]) parts[name] = "./" + name + (await version(name));
 await bundle("theme.ts", { format: "iife" });
-await bundle("app.tsx", { define: { PARTS: JSON.stringify(parts) } });
-await bundle("status.tsx");
+// Both pages at once: what they share is a file of its own.
+await bundle("app.tsx", {
+  entryPoints: ["app.tsx", "status.tsx"].map((entry) => join(here, "src", entry)),
+  define: { PARTS: JSON.stringify(parts) },
+  splitting: true,
+  chunkNames: "shared",
+});
+const shared = "./shared.js" + (await version("shared.js"));
+for (const script of ["app.js", "status.js"]) {
+  const text = await readFile(join(out, script), "utf8");
+  await writeFile(join(out, script), text.replaceAll('"./shared.js"', JSON.stringify(shared)));
+}
 for (const page of ["index.html", "status.html"]) {
   let text = await readFile(join(here, "src", page), "utf8");
   for (const [reference, name] of text.matchAll(/page\/([a-z.]+)/g)) {

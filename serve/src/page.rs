@@ -36,9 +36,7 @@ pub const ASSETS: &[Asset] = assets![
     "page/app.js" from "app.js",
     "page/code.js" from "code.js",
     "page/fonts/KaTeX_AMS-Regular.woff2" from "fonts/KaTeX_AMS-Regular.woff2",
-    "page/fonts/KaTeX_Caligraphic-Bold.woff2" from "fonts/KaTeX_Caligraphic-Bold.woff2",
     "page/fonts/KaTeX_Caligraphic-Regular.woff2" from "fonts/KaTeX_Caligraphic-Regular.woff2",
-    "page/fonts/KaTeX_Fraktur-Bold.woff2" from "fonts/KaTeX_Fraktur-Bold.woff2",
     "page/fonts/KaTeX_Fraktur-Regular.woff2" from "fonts/KaTeX_Fraktur-Regular.woff2",
     "page/fonts/KaTeX_Main-Bold.woff2" from "fonts/KaTeX_Main-Bold.woff2",
     "page/fonts/KaTeX_Main-BoldItalic.woff2" from "fonts/KaTeX_Main-BoldItalic.woff2",
@@ -46,8 +44,6 @@ pub const ASSETS: &[Asset] = assets![
     "page/fonts/KaTeX_Main-Regular.woff2" from "fonts/KaTeX_Main-Regular.woff2",
     "page/fonts/KaTeX_Math-BoldItalic.woff2" from "fonts/KaTeX_Math-BoldItalic.woff2",
     "page/fonts/KaTeX_Math-Italic.woff2" from "fonts/KaTeX_Math-Italic.woff2",
-    "page/fonts/KaTeX_SansSerif-Bold.woff2" from "fonts/KaTeX_SansSerif-Bold.woff2",
-    "page/fonts/KaTeX_SansSerif-Italic.woff2" from "fonts/KaTeX_SansSerif-Italic.woff2",
     "page/fonts/KaTeX_SansSerif-Regular.woff2" from "fonts/KaTeX_SansSerif-Regular.woff2",
     "page/fonts/KaTeX_Script-Regular.woff2" from "fonts/KaTeX_Script-Regular.woff2",
     "page/fonts/KaTeX_Size1-Regular.woff2" from "fonts/KaTeX_Size1-Regular.woff2",
@@ -60,6 +56,7 @@ pub const ASSETS: &[Asset] = assets![
     "page/licences.txt" from "licences.txt",
     "page/math.css" from "math.css",
     "page/math.js" from "math.js",
+    "page/shared.js" from "shared.js",
     "page/status.js" from "status.js",
     "page/style.css" from "style.css",
     "page/theme.js" from "theme.js",
@@ -86,7 +83,11 @@ impl Asset {
 
     /// The two pages are asked for each time. All else is referred to with a hash of its content and never changes.
     pub fn cache_control(&self) -> &'static str {
-        if self.path.contains('.') { "public, max-age=31536000, immutable" } else { "no-cache" }
+        if self.path.contains('.') {
+            "public, max-age=31536000, immutable"
+        } else {
+            "no-cache"
+        }
     }
 }
 

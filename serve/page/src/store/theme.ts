@@ -1,8 +1,9 @@
-// Light, dark, or as the system has it.
+// Light, dark, or as the system has it. The style sheet knows light and dark; this finds out which.
 
 export type Theme = "system" | "light" | "dark";
 
 const KEY = "pumex.theme";
+const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
 
 export function storedTheme(): Theme {
   try {
@@ -21,8 +22,16 @@ export function storeTheme(theme: Theme) {
   }
 }
 
-/** The style sheet has the system's theme where the attribute is missing. */
+/** Whether the theme is dark now. */
+export function isDark(theme: Theme): boolean {
+  return theme === "system" ? systemIsDark.matches : theme === "dark";
+}
+
 export function applyTheme(theme: Theme) {
-  if (theme === "system") document.documentElement.removeAttribute("data-theme");
-  else document.documentElement.setAttribute("data-theme", theme);
+  document.documentElement.dataset.theme = isDark(theme) ? "dark" : "light";
+}
+
+/** Calls back when the system's theme changes. */
+export function onSystemTheme(changed: () => void) {
+  systemIsDark.addEventListener("change", changed);
 }
