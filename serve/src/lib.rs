@@ -1,7 +1,27 @@
 //! The HTTP side of an engine: the endpoints of OpenAI, Anthropic, Ollama and llama.cpp, and a page for the browser.
 //!
 //! It knows no model and no device. [`engine`] is all that it asks of whoever has them: requests in plain data, and a channel on
-//! which events come back.
+//! which events come back. [`http::serve`] serves one.
+
+// Other endpoints use what the first one does not.
+#![allow(dead_code)]
 
 pub mod engine;
+pub mod http;
 pub mod page;
+
+mod answers;
+mod auth;
+mod cors;
+mod errors;
+mod fields;
+mod flow;
+mod frames;
+mod id;
+mod latency;
+mod logprobs;
+mod native;
+mod openai;
+mod options;
+mod stream;
+mod timings;

@@ -1,0 +1,90 @@
+//! Whose pages and names may ask: `Origin` and `Host`.
+
+use crate::http::{Cors, Settings};
+use axum::http::{header, HeaderMap, HeaderValue};
+
+/// Whether pages of that origin may ask and read answers.
+pub(crate) fn allows(cors: &Cors, origin: &str) -> bool {
+    match cors {
+        Cors::Closed => false,
+        Cors::Any => true,
+        Cors::Origins(origins) => origins.iter().any(|o| o.trim_end_matches('/').eq_ignore_ascii_case(origin)),
+        Cors::Localhost => {
+            let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+            host.is_some_and(|h| matches!(without_port(h), "localhost" | "127.0.0.1" | "[::1]"))
+        }
+    }
+}
+
+/// Whether an origin is the server's own page.
+pub(crate) fn is_own(origin: &str, host: Option<&str>) -> bool {
+    let name = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    name.is_some() && name == host
+}
+
+/// Tells a browser that the page of that origin may read the answer.
+pub(crate) fn allow(headers: &mut HeaderMap, origin: &HeaderValue) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+    headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+    headers.append(header::VARY, HeaderValue::from_static("Origin"));
+}
+
+/// The same before the request itself.
+pub(crate) fn allow_methods(headers: &mut HeaderMap) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
+}
+
+/// Whether a request may call the server so. A name that is not ours may be another site's that leads here (DNS rebinding);
+/// addresses cannot be, and with keys the other site has none.
+pub(crate) fn host_is_known(settings: &Settings, host: &str) -> bool {
+    let name = without_port(host).trim_end_matches('.').to_ascii_lowercase();
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    bare.parse::<std::net::IpAddr>().is_ok()
+        || name == "localhost"
+        || name.ends_with(".localhost")
+        || settings.hosts.iter().chain(&settings.allowed_hosts).any(|h| h.eq_ignore_ascii_case(&name))
+        || (!settings.keys.is_empty() && settings.allowed_hosts.is_empty())
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_others_are_not_ours() {
+        let settings = Settings { allowed_hosts: vec!["gpu.lan".into()], ..Settings::default() };
+        let good =
+            ["localhost", "localhost:8080", "LOCALHOST.", "127.0.0.1:1", "[::1]:8080", "::1", "10.0.0.3", "gpu.lan:80"];
+        good.iter().for_each(|h| assert!(host_is_known(&settings, h), "{h}"));
+        let bad = ["localhost.evil.com", "notlocalhost", "evil.com:8080", "", "gpu.lan.evil", "127.0.0.1.nip.io"];
+        bad.iter().for_each(|h| assert!(!host_is_known(&settings, h), "{h}"));
+        let keyed = Settings { keys: vec!["k".into()], ..Settings::default() };
+        assert!(host_is_known(&keyed, "gpu.lan"));
+    }
+
+    #[test]
+    fn this_machine_s_pages_are_known_by_their_host() {
+        for origin in ["http://localhost", "https://localhost:3000", "http://127.0.0.1:5", "http://[::1]:9"] {
+            assert!(allows(&Cors::Localhost, origin), "{origin}");
+        }
+        for origin in
+            ["null", "http://localhost.evil.com", "http://evil.com", "http://127.0.0.1.evil.com:80", "localhost"]
+        {
+            assert!(!allows(&Cors::Localhost, origin) && !allows(&Cors::Closed, origin), "{origin}");
+        }
+        let some = Cors::Origins(vec!["https://a.example/".into()]);
+        assert!(allows(&some, "https://a.example") && !allows(&some, "https://b.example"));
+        assert!(
+            is_own("http://localhost:8080", Some("localhost:8080"))
+                && !is_own("http://localhost:1", Some("localhost:8080"))
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! The server: sockets, connections, limits, and the router.
+
+mod app;
+mod body;
+mod connection;
+mod guard;
+mod listen;
+mod pages;
+mod router;
+mod settings;
+mod stop;
+mod timed;
+mod tls;
+
+pub use listen::Address;
+pub use settings::{Cors, Limits, Settings, Tls};
+pub use stop::Stopper;
+
+pub(crate) use app::{blocking, App};
+pub(crate) use body::{json, read};
+pub(crate) use guard::Caller;
+
+use crate::engine::Engine;
+use std::sync::Arc;
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The settings contradict each other or are not safe.
+    #[error("{0}")]
+    Settings(String),
+    /// The system refuses.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+        let what = what.into();
+        |source| Error::Io { what, source }
+    }
+}
+
+/// Serves an engine until SIGTERM or SIGINT, and blocks. Calls `listening` once with the addresses, when connections are accepted.
+/// The first signal drains: new requests are refused, those that run go on for [`Limits::drain`]; the second ends at once.
+///
+/// # Errors
+/// Settings that are not safe, an address that is taken, keys or certificates that cannot be read.
+pub fn serve(engine: Arc<dyn Engine>, settings: Settings, listening: impl FnOnce(&[Address])) -> Result<(), Error> {
+    let server = Server::bind(engine, settings)?;
+    listening(server.addresses());
+    server.run(true)
+}
+
+/// A server that is bound to its addresses.
+pub struct Server {
+    app: Arc<App>,
+    stopper: Stopper,
+    sockets: Vec<listen::Socket>,
+    addresses: Vec<Address>,
+    tls: Option<tokio_rustls::TlsAcceptor>,
+}
+
+impl Server {
+    /// Checks the settings and binds to the addresses; nothing is accepted yet.
+    ///
+    /// # Errors
+    /// As [`serve`]'s.
+    pub fn bind(engine: Arc<dyn Engine>, settings: Settings) -> Result<Server, Error> {
+        settings.check()?;
+        let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
+        let sockets = listen::bind(&settings)?;
+        let addresses = sockets.iter().map(|s| s.address(tls.is_some())).collect::<Result<_, _>>()?;
+        let stopper = Stopper::new();
+        let app = Arc::new(App::new(engine, settings, &stopper));
+        Ok(Server { app, stopper, sockets, addresses, tls })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// What ends it from elsewhere.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Serves until the stopper says otherwise, or a signal if these are heeded. Blocks.
+    ///
+    /// # Errors
+    /// The system has no threads or refuses the sockets.
+    pub fn run(self, signals: bool) -> Result<(), Error> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(self.app.settings.threads.max(1))
+            .thread_name("http")
+            .enable_all()
+            .build()
+            .map_err(Error::io("threads for connections"))?;
+        let result = runtime.block_on(async {
+            if signals {
+                stop::heed_signals(self.stopper.clone()).map_err(Error::io("signals"))?;
+            }
+            let router = router::router(self.app.clone());
+            for socket in self.sockets {
+                let listener = socket.listener().map_err(Error::io("listening"))?;
+                tokio::spawn(connection::accept(listener, self.tls.clone(), router.clone(), self.app.clone()));
+            }
+            stop::until_over(&self.app, &self.stopper).await;
+            Ok(())
+        });
+        // Work of the engine that blocks a thread ends by itself, or with the process.
+        runtime.shutdown_background();
+        listen::remove(&self.addresses);
+        result
+    }
+}

@@ -1,0 +1,136 @@
+//! What all handlers share.
+
+use super::stop::{Stage, Stopper};
+use super::Settings;
+use crate::auth::Keys;
+use crate::engine::{Engine, Health, Model, Offer, Refusal, RefusalKind};
+use crate::errors::{refusal, Result};
+use crate::latency::Latencies;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::SystemTime;
+use tokio::sync::watch;
+
+/// What all handlers share.
+pub(crate) struct App {
+    pub engine: Arc<dyn Engine>,
+    pub settings: Settings,
+    pub keys: Keys,
+    pub counts: Arc<Counts>,
+    pub latencies: Arc<Latencies>,
+    pub started: SystemTime,
+    pub stage: watch::Receiver<Stage>,
+}
+
+/// What happened so far.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    running: watch::Sender<u64>,
+    /// Handlers that panicked.
+    pub panics: AtomicU64,
+}
+
+/// A request that runs, until it is dropped.
+pub(crate) struct Running(Arc<Counts>);
+
+impl Counts {
+    pub fn begin(self: &Arc<Counts>) -> Running {
+        self.running.send_modify(|n| *n += 1);
+        Running(self.clone())
+    }
+
+    pub fn running(&self) -> u64 {
+        *self.running.borrow()
+    }
+
+    /// Returns when no request runs.
+    pub async fn until_idle(&self) {
+        let mut running = self.running.subscribe();
+        // The sender is ours: waiting cannot fail.
+        let _ = running.wait_for(|n| *n == 0).await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.send_modify(|n| *n -= 1);
+    }
+}
+
+impl App {
+    pub(super) fn new(engine: Arc<dyn Engine>, settings: Settings, stopper: &Stopper) -> App {
+        App {
+            keys: Keys::new(&settings.keys, settings.limits.failures),
+            engine,
+            settings,
+            counts: Arc::default(),
+            latencies: Arc::default(),
+            started: SystemTime::now(),
+            stage: stopper.stage(),
+        }
+    }
+
+    /// Whether the server is about to end.
+    pub fn stops(&self) -> bool {
+        *self.stage.borrow() > Stage::Runs
+    }
+
+    /// Whether requests are served.
+    pub fn health(&self) -> Health {
+        match self.stops() {
+            true => Health::Stopping,
+            false => self.engine.health(),
+        }
+    }
+
+    /// What the engine would know a name by: none where it has one model only, without Ollama's `:latest` where nothing else has it.
+    fn resolve<'a>(&self, name: Option<&'a str>, offers: &[Offer]) -> Option<&'a str> {
+        let name = name.filter(|n| !n.is_empty() && offers.len() != 1)?;
+        let known = |n: &str| offers.iter().any(|o| o.name == n || o.aliases.iter().any(|a| a == n));
+        match name.strip_suffix(":latest") {
+            Some(short) if !known(name) => Some(short),
+            _ => Some(name),
+        }
+    }
+
+    /// A model, loaded if it was not.
+    pub async fn model(self: &Arc<App>, name: Option<&str>) -> Result<Arc<dyn Model>> {
+        self.ready()?;
+        let name = self.resolve(name, &self.engine.offers());
+        if let Some(model) = self.engine.loaded(name) {
+            return Ok(model);
+        }
+        let (app, name) = (self.clone(), name.map(String::from));
+        blocking(move || app.engine.model(name.as_deref())).await
+    }
+
+    /// A model if it is loaded. Wakes none.
+    pub fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
+        self.engine.loaded(self.resolve(name, &self.engine.offers()))
+    }
+
+    /// Refuses while nothing is served.
+    pub fn ready(&self) -> Result<()> {
+        let text = match self.health() {
+            Health::Ok => return Ok(()),
+            Health::Loading => "Loading model".to_string(),
+            Health::Stopping => "The server is stopping".to_string(),
+            Health::Failed(why) => why,
+        };
+        Err(refusal(RefusalKind::Unavailable, text).into())
+    }
+
+    pub fn count_panic(&self) {
+        self.counts.panics.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Runs what blocks where that is allowed.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> std::result::Result<T, Refusal> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(Into::into),
+        Err(_) => Err(crate::errors::Fault::new(crate::errors::Cause::Panic, "the engine failed at this request")),
+    }
+}

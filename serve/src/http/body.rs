@@ -1,0 +1,70 @@
+//! Bodies of requests and answers.
+
+use super::App;
+use crate::errors::{Cause, Fault, Result};
+use crate::fields;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{header, HeaderValue, StatusCode};
+use axum::response::Response;
+use http_body_util::BodyExt;
+use serde_json::Value;
+use std::time::Duration;
+use tokio::time::{timeout_at, Instant};
+
+/// The JSON that a request brings.
+///
+/// # Errors
+/// A body that is too long, too slow, or no JSON.
+pub(crate) async fn read(app: &App, request: Request) -> Result<Value> {
+    let limits = &app.settings.limits;
+    let too_long =
+        || Fault::new(Cause::BodyTooLong, format!("the body is longer than the {} bytes that are read", limits.body));
+    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|l| l > limits.body as u64) {
+        return Err(too_long());
+    }
+    let (start, mut body, mut bytes) = (Instant::now(), request.into_body(), Vec::new());
+    loop {
+        let earned = limits.body_time / 3 + Duration::from_secs((bytes.len() / 1024) as u64);
+        let frame = timeout_at(start + earned.min(limits.body_time), body.frame()).await;
+        let frame = frame.map_err(|_| Fault::new(Cause::BodyTimeout, "the body did not come in time"))?;
+        match frame {
+            None => break,
+            Some(Err(e)) => return Err(crate::errors::invalid("", format!("the body breaks off: {e}"))),
+            Some(Ok(frame)) => {
+                let data = frame.into_data().unwrap_or_default();
+                if bytes.len() + data.len() > limits.body {
+                    return Err(too_long());
+                }
+                bytes.extend_from_slice(&data);
+            }
+        }
+    }
+    fields::parse(&bytes)
+}
+
+/// A parameter of a path's query, decoded.
+pub(crate) fn query(request: &Request, name: &str) -> Option<String> {
+    let parts = request.uri().query()?.split('&');
+    let value = parts.filter_map(|p| p.split_once('=').or(Some((p, "")))).find(|(key, _)| *key == name)?.1;
+    let mut bytes = Vec::new();
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        let hex = |b: Option<u8>| b.and_then(|b| (b as char).to_digit(16));
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => u8::try_from(hex(rest.next())? * 16 + hex(rest.next())?).ok()?,
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// An answer of JSON.
+pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
+    let mut response = Response::new(Body::from(value.to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    response
+}

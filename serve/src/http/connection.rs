@@ -1,0 +1,121 @@
+//! Connections: accepted, bounded in number, and served one request after another.
+
+use super::listen::{Duplex, Listener};
+use super::stop::Stage;
+use super::timed::{Busy, Timed};
+use super::{App, Caller};
+use axum::body::Body;
+use axum::Router;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::net::IpAddr;
+use std::pin::{pin, Pin};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tower_service::Service;
+
+/// Bytes that are read before a request's headers are over; above, hyper itself answers 431. Shorter ones are our guard's to refuse.
+const HEADER_BUFFER: usize = 64 << 10;
+
+/// Accepts connections for ever, as many at a time as are allowed.
+pub(super) async fn accept(listener: Listener, tls: Option<TlsAcceptor>, router: Router, app: Arc<App>) {
+    let places = Arc::new(Semaphore::new(app.settings.limits.connections));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let (io, peer) = match listener.accept().await {
+            Ok(connection) => connection,
+            Err(e) => {
+                // Without file descriptors, accepting fails at once and would spin.
+                tracing::warn!("a connection cannot be accepted: {e}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (tls, router, app) = (tls.clone(), router.clone(), app.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            match tls.filter(|_| peer.is_some()) {
+                None => serve(io, peer, router, &app).await,
+                Some(tls) => {
+                    let handshake = tokio::time::timeout(app.settings.limits.header_time, tls.accept(io));
+                    if let Ok(Ok(io)) = handshake.await {
+                        serve(Box::new(io), peer, router, &app).await;
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Serves the requests of one connection.
+async fn serve(io: Box<dyn Duplex>, peer: Option<IpAddr>, router: Router, app: &Arc<App>) {
+    let busy = Busy::default();
+    let io = TokioIo::new(Timed::new(io, &app.settings.limits, busy.clone()));
+    let service = hyper::service::service_fn(|mut request: hyper::Request<Incoming>| {
+        busy.store(true, Ordering::Relaxed);
+        let end = End { busy: busy.clone(), _running: app.counts.begin() };
+        request.extensions_mut().insert(Caller { peer, key: None });
+        let mut router = router.clone();
+        async move {
+            let answer = router.call(request.map(Body::new)).await;
+            answer.map(|a| a.map(|body| Whole { body, _end: end }))
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(app.settings.limits.idle_time)
+        .max_buf_size(HEADER_BUFFER)
+        .serve_connection(io, service);
+    let mut connection = pin!(connection);
+    let mut stage = app.stage.clone();
+    let begun_before = *stage.borrow() == Stage::Runs;
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stage.wait_for(|s| *s > Stage::Runs), if begun_before => {}
+    }
+    // One that comes while the server drains is told so; the answer closes it.
+    connection.as_mut().graceful_shutdown();
+    let _: Result<(), _> = connection.await;
+}
+
+/// The end of a request, when it is dropped.
+struct End {
+    busy: Busy,
+    _running: super::app::Running,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.busy.store(false, Ordering::Relaxed);
+    }
+}
+
+/// An answer's body, which ends its request.
+struct Whole {
+    body: Body,
+    _end: End,
+}
+
+impl http_body::Body for Whole {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

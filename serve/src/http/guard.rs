@@ -1,0 +1,123 @@
+//! What every request passes before its handler: sizes, names, pages, keys; and what every answer gets.
+
+use super::App;
+use crate::auth::Verdict;
+use crate::cors;
+use crate::errors::{Cause, Fault, Result, Shape};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{header, HeaderMap, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+use std::future::Future;
+use std::net::IpAddr;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// The address, where the connection has one.
+    pub peer: Option<IpAddr>,
+    /// The number of the key, where one is needed.
+    pub key: Option<usize>,
+}
+
+/// Paths that need no key: what tells whether the server lives, and the page, which asks for the key itself.
+const OPEN: &[&str] = &["/health", "/v1/health", "/live", "/ready"];
+
+/// Lets a request through to its handler, or refuses it; renders faults.
+pub(super) async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let shape = Shape::of(request.uri().path());
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let ends = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let preflight = request.method() == Method::OPTIONS;
+    let answer = match check(&app, &mut request) {
+        Ok(()) if preflight => Ok(Response::new(Body::empty())),
+        Ok(()) => caught(next.run(request)).await.inspect_err(|_| app.count_panic()),
+        Err(fault) => Err(fault),
+    };
+    let mut answer = match answer {
+        Ok(answer) => match answer.extensions().get::<Fault>() {
+            Some(fault) => shape.response(fault),
+            None => answer,
+        },
+        Err(fault) => shape.response(&fault),
+    };
+    let headers = answer.headers_mut();
+    if let Some(origin) = origin.filter(|o| o.to_str().is_ok_and(|o| cors::allows(&app.settings.cors, o))) {
+        cors::allow(headers, &origin);
+        if preflight {
+            cors::allow_methods(headers);
+        }
+    }
+    // A body in chunks may have come with a length beside, which another program between may have believed.
+    if ends || app.stops() {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+/// All that a request can be refused for before its body is read.
+fn check(app: &App, request: &mut Request) -> Result<()> {
+    let limits = &app.settings.limits;
+    let length = request.uri().path_and_query().map_or(0, |p| p.as_str().len());
+    if length > limits.uri {
+        return Err(Fault::new(Cause::UriTooLong, format!("the path has {length} bytes of at most {}", limits.uri)));
+    }
+    let headers = request.headers();
+    let length: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if length > limits.headers {
+        let text = format!("the headers have {length} bytes of at most {}", limits.headers);
+        return Err(Fault::new(Cause::HeadersTooLong, text));
+    }
+    let host = headers.get(header::HOST).map(|h| h.to_str().unwrap_or_default());
+    let peer = request.extensions().get::<Caller>().and_then(|c| c.peer);
+    // Nobody's page reaches a Unix socket.
+    if peer.is_some() && host.is_some_and(|h| !cors::host_is_known(&app.settings, h)) {
+        return Err(Fault::new(Cause::Forbidden, "the header Host names another site (see --allowed-hosts)"));
+    }
+    let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if let Some(origin) = headers.get(header::ORIGIN).filter(|_| changes && app.keys.len() == 0) {
+        let origin = origin.to_str().unwrap_or_default();
+        if !cors::is_own(origin, host) && !cors::allows(&app.settings.cors, origin) {
+            return Err(Fault::new(Cause::Forbidden, "pages of another site may not ask (see --cors-origins)"));
+        }
+    }
+    let path = request.uri().path();
+    if request.method() == Method::OPTIONS || OPEN.contains(&path) || super::pages::is_page(app, path) {
+        return Ok(());
+    }
+    let verdict = app.keys.judge(key(headers), peer);
+    match verdict {
+        Verdict::Open => Ok(()),
+        Verdict::Key(number) => {
+            request.extensions_mut().insert(Caller { peer, key: Some(number) });
+            Ok(())
+        }
+        Verdict::Wrong => Err(Fault::new(Cause::BadKey, "Invalid API Key")),
+        Verdict::Barred => Err(Fault::new(Cause::TooManyFailures, "too many wrong keys came from this address")),
+    }
+}
+
+/// The key that a request brings, in either of two headers.
+fn key(headers: &HeaderMap) -> Option<&[u8]> {
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|v| {
+        let (scheme, key) = v.as_bytes().split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
+    });
+    bearer.or_else(|| headers.get("x-api-key").map(HeaderValue::as_bytes))
+}
+
+/// A handler's answer; a panic is a fault of this request alone.
+async fn caught(handler: impl Future<Output = Response>) -> Result<Response> {
+    let mut handler = pin!(handler);
+    std::future::poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Ok),
+        Err(_) => Poll::Ready(Err(Fault::new(Cause::Panic, "the server failed at this request"))),
+    })
+    .await
+}

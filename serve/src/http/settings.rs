@@ -1,0 +1,186 @@
+//! How a server is set up.
+
+use super::Error;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a server is set up. [`Settings::default`] is safe: this machine only, nobody else's pages.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Addresses and names to listen on; those that end in `.sock` are paths of Unix sockets.
+    pub hosts: Vec<String>,
+    /// Port; 0 takes a free one.
+    pub port: u16,
+    /// Keys of which a request must bring one; with none, none is asked for.
+    pub keys: Vec<String>,
+    /// Listens beyond this machine even without a key.
+    pub insecure: bool,
+    /// Names that a request's `Host` may have beside addresses, `localhost` and names in `hosts`. With keys, none stands for all.
+    pub allowed_hosts: Vec<String>,
+    /// Whose pages may ask.
+    pub cors: Cors,
+    /// Certificate and key; none is plain HTTP.
+    pub tls: Option<Tls>,
+    /// Whether there are pages at `/` and `/status`.
+    pub page: bool,
+    /// Whether `/slots` tells and changes what slots do.
+    pub slots: bool,
+    /// Whether there is `/metrics`.
+    pub metrics: bool,
+    /// Tells the prompt in each answer of chats (`__verbose`).
+    pub verbose: bool,
+    /// The program's version, as `build_info` and others say it.
+    pub version: String,
+    /// Threads for connections.
+    pub threads: usize,
+    /// Sizes and times.
+    pub limits: Limits,
+}
+
+/// Whose pages may ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cors {
+    /// Only this server's own.
+    Closed,
+    /// Those of this machine, whatever their port.
+    Localhost,
+    /// Those of these origins, as `https://example.org`.
+    Origins(Vec<String>),
+    /// Everybody's.
+    Any,
+}
+
+/// Files in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate and those that vouch for it.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// Sizes and times of connections and requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections: usize,
+    /// Bytes of a body.
+    pub body: usize,
+    /// Bytes of all headers of a request.
+    pub headers: usize,
+    /// Bytes of a path with its query.
+    pub uri: usize,
+    /// For headers, from their first byte; also for the handshake of TLS.
+    pub header_time: Duration,
+    /// For a body; after a third of it, a body has to come at 1 KiB a second.
+    pub body_time: Duration,
+    /// For the next request on a connection.
+    pub idle_time: Duration,
+    /// Without a byte taken by a client that is sent something.
+    pub write_time: Duration,
+    /// For requests that run when the server is to stop.
+    pub drain: Duration,
+    /// Between comments that show that a stream lives.
+    pub ping: Duration,
+    /// Wrong keys from one address in a minute.
+    pub failures: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 1024,
+            body: 16 << 20,
+            headers: 16 << 10,
+            uri: 8 << 10,
+            header_time: Duration::from_secs(10),
+            body_time: Duration::from_secs(30),
+            idle_time: Duration::from_secs(60),
+            write_time: Duration::from_secs(30),
+            drain: Duration::from_secs(30),
+            ping: Duration::from_secs(30),
+            failures: 10,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            hosts: vec!["127.0.0.1".into()],
+            port: 8080,
+            keys: Vec::new(),
+            insecure: false,
+            allowed_hosts: Vec::new(),
+            cors: Cors::Closed,
+            tls: None,
+            page: true,
+            slots: true,
+            metrics: true,
+            verbose: false,
+            version: env!("CARGO_PKG_VERSION").into(),
+            threads: 2,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Keys of a file, one a line; empty lines and those that begin with `#` are none.
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds none.
+    pub fn keys_of(path: &std::path::Path) -> Result<Vec<String>, Error> {
+        let text = std::fs::read_to_string(path).map_err(Error::io(path.display().to_string()))?;
+        let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+        let keys: Vec<String> = lines.map(String::from).collect();
+        match keys.is_empty() {
+            true => Err(Error::Settings(format!("{}: expected a key on a line, found none", path.display()))),
+            false => Ok(keys),
+        }
+    }
+
+    /// Refuses what is not safe: anybody who can reach the machine, without a key.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let wrong = |text: String| Err(Error::Settings(text));
+        if self.hosts.is_empty() {
+            return wrong("expected an address to listen on, found none".into());
+        }
+        if self.keys.iter().any(|k| k.trim().is_empty()) {
+            return wrong("a key is empty".into());
+        }
+        let open = self.hosts.iter().find(|h| !is_local(h));
+        match open {
+            Some(host) if self.keys.is_empty() && !self.insecure => wrong(format!(
+                "{host} can be reached from other machines: give a key (--api-key), or --insecure to serve anybody"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether only this machine reaches that host.
+fn is_local(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    host.ends_with(".sock") || host == "localhost" || address.is_ok_and(|a| a.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_machines_need_a_key() {
+        let settings = |host: &str| Settings { hosts: vec![host.into()], ..Settings::default() };
+        for host in ["127.0.0.1", "127.1.2.3", "::1", "[::1]", "localhost", "/run/pumex.sock"] {
+            assert!(settings(host).check().is_ok(), "{host}");
+        }
+        for host in ["0.0.0.0", "::", "192.168.1.2", "example.org", "localhost.example.org"] {
+            assert!(settings(host).check().is_err(), "{host}");
+            assert!(Settings { insecure: true, ..settings(host) }.check().is_ok(), "{host}");
+            assert!(Settings { keys: vec!["k".into()], ..settings(host) }.check().is_ok(), "{host}");
+            assert!(Settings { keys: vec![" ".into()], ..settings(host) }.check().is_err(), "{host}");
+        }
+        assert!(Settings { hosts: vec![], ..Settings::default() }.check().is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! How a server ends: it drains first.
+
+use super::App;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How far a server is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// It serves.
+    Runs,
+    /// It ends what runs.
+    Drains,
+    /// It is over.
+    Over,
+}
+
+/// Ends a server. Clones end the same one.
+#[derive(Clone, Debug)]
+pub struct Stopper(Arc<watch::Sender<Stage>>);
+
+impl Stopper {
+    pub(super) fn new() -> Stopper {
+        Stopper(Arc::new(watch::Sender::new(Stage::Runs)))
+    }
+
+    pub(super) fn stage(&self) -> watch::Receiver<Stage> {
+        self.0.subscribe()
+    }
+
+    /// Refuses new requests, and ends when those that run are over or their time is up; called again, ends at once.
+    pub fn stop(&self) {
+        self.0.send_modify(|stage| *stage = if *stage == Stage::Runs { Stage::Drains } else { Stage::Over });
+    }
+}
+
+/// Each SIGTERM or SIGINT is a call of [`Stopper::stop`].
+pub(super) fn heed_signals(stopper: Stopper) -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{signal, SignalKind};
+        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+                stopper.stop();
+            }
+        });
+    }
+    #[cfg(not(unix))]
+    tokio::spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() {
+            stopper.stop();
+        }
+    });
+    Ok(())
+}
+
+/// Returns when the server is over and the engine is told.
+pub(super) async fn until_over(app: &App, stopper: &Stopper) {
+    let mut stage = stopper.stage();
+    // The sender lives as long as the stopper: waiting cannot fail.
+    let _ = stage.wait_for(|s| *s >= Stage::Drains).await;
+    app.engine.drain();
+    tracing::info!(requests = app.counts.running(), "the server stops when these requests are over");
+    tokio::select! {
+        () = app.counts.until_idle() => {}
+        () = tokio::time::sleep(app.settings.limits.drain) => tracing::warn!("requests that still run are ended"),
+        _ = stage.wait_for(|s| *s == Stage::Over) => return,
+    }
+    let engine = app.engine.clone();
+    let ended = tokio::task::spawn_blocking(move || engine.stop());
+    // Errors reach the clients whose requests were ended, if these take them.
+    let told = async {
+        let _ = ended.await;
+        app.counts.until_idle().await;
+    };
+    tokio::select! {
+        () = told => {}
+        () = tokio::time::sleep(Duration::from_secs(2)) => {}
+        _ = stage.wait_for(|s| *s == Stage::Over) => {}
+    }
+}

@@ -1,0 +1,57 @@
+//! Log-probabilities, in each API's shape.
+
+use crate::engine::{Piece, TokenLogprob};
+use serde_json::{json, Value};
+
+/// The least number that JSON holds for a probability of 0; clients cannot read an infinity.
+const LEAST: f32 = -9999.0;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn finite(logprob: f32) -> f32 {
+    match logprob.is_finite() {
+        true => logprob,
+        false => LEAST,
+    }
+}
+
+fn candidate(t: &TokenLogprob) -> Value {
+    json!({"id": t.id, "token": text(&t.bytes), "bytes": t.bytes, "logprob": finite(t.logprob)})
+}
+
+/// One position as chats say it, with llama.cpp's ids.
+pub(crate) fn position(piece: &Piece) -> Value {
+    let top: Vec<Value> = piece.top.iter().map(candidate).collect();
+    let logprob = finite(piece.logprob.unwrap_or(f32::NEG_INFINITY));
+    json!({"id": piece.id, "token": text(&piece.bytes), "bytes": piece.bytes, "logprob": logprob, "top_logprobs": top})
+}
+
+/// The same of probabilities after the sampler's chain: none of those that are left is 0.
+pub(crate) fn sampled(piece: &Piece) -> Value {
+    let share = |logprob: f32| logprob.exp();
+    let top: Vec<Value> = piece
+        .top
+        .iter()
+        .filter(|t| share(t.logprob) > 0.0)
+        .map(|t| json!({"id": t.id, "token": text(&t.bytes), "bytes": t.bytes, "prob": share(t.logprob)}))
+        .collect();
+    let prob = piece.logprob.map_or(0.0, share);
+    json!({"id": piece.id, "token": text(&piece.bytes), "bytes": piece.bytes, "prob": prob, "top_probs": top})
+}
+
+/// Several positions as OpenAI's completions say them; `offset` is the first token's place in the text, in characters.
+pub(crate) fn columns<'a>(pieces: impl Iterator<Item = &'a Piece>, offset: &mut usize) -> Value {
+    let (mut tokens, mut logprobs, mut tops, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for piece in pieces {
+        let token = text(&piece.bytes);
+        offsets.push(*offset);
+        *offset += token.chars().count();
+        tokens.push(token);
+        logprobs.push(finite(piece.logprob.unwrap_or(f32::NEG_INFINITY)));
+        let top = piece.top.iter().map(|t| (text(&t.bytes), Value::from(finite(t.logprob))));
+        tops.push(Value::Object(top.collect()));
+    }
+    json!({"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets})
+}

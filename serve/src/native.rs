@@ -1,0 +1,3 @@
+//! llama.cpp's own endpoints.
+
+pub(crate) mod health;

@@ -1,0 +1,147 @@
+//! `/v1/chat/completions`.
+
+use super::chunks::{Chunks, Frame};
+use super::messages;
+use super::usage::{reason, usage};
+use crate::answers::{Answer, Answers, Block};
+use crate::engine::{Generate, Prompt};
+use crate::errors::Result;
+use crate::fields::Fields;
+use crate::flow::Flow;
+use crate::frames::Format;
+use crate::http::{json, read, App, Caller};
+use crate::{id, logprobs, options, stream, timings};
+use axum::extract::{Extension, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{json, Value};
+use std::sync::Arc;
+
+/// Tokens told at a position, as OpenAI bounds them.
+const TOP: usize = 20;
+
+/// Answers a conversation.
+pub(crate) async fn chat(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response> {
+    let body = read(&app, request).await?;
+    let fields = Fields::of(&body)?;
+    let request = generate(&fields, &caller)?;
+    let streams = fields.boolean("stream")?.unwrap_or(false);
+    let with_usage = match fields.object("stream_options")? {
+        Some(options) => options.boolean("include_usage")?.unwrap_or(false),
+        None => false,
+    };
+    let metered = fields.boolean("timings_per_token")?.unwrap_or(false);
+    let verbose = fields.boolean("verbose")?.unwrap_or(false) || app.settings.verbose;
+    let (answers, probabilities) = (request.n, request.logprobs.is_some());
+    let model = app.model(fields.text("model")?).await?;
+    let frame = Frame::new("chatcmpl-", &app, &model.properties().name);
+    let flow = Flow::start(&app, model, vec![request]).await?;
+    if streams {
+        let chunks = Chunks::new(frame, answers, with_usage, metered, probabilities, verbose);
+        return Ok(stream::response(&app, flow, chunks, Format::ServerSent));
+    }
+    let answers = flow.collect().await?.pop().unwrap_or_default();
+    Ok(json(StatusCode::OK, &whole(&frame, &answers, probabilities, verbose)))
+}
+
+/// What a body asks for.
+///
+/// # Errors
+/// A field of a wrong type, shape or range.
+pub(crate) fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
+    let chat = messages::chat(fields)?;
+    let tools = !chat.tools.is_empty();
+    let mut request = Generate::new(Prompt::Chat(chat));
+    options::read(fields, caller, &mut request)?;
+    request.logprobs = probabilities(fields)?;
+    if tools && fields.text("grammar")?.is_some_and(|g| !g.is_empty()) {
+        return Err(fields.refuse("grammar", "cannot be given with tools, which have a grammar of their own"));
+    }
+    Ok(request)
+}
+
+/// How many tokens are told at each position: OpenAI's two fields, or llama.cpp's.
+fn probabilities(fields: &Fields) -> Result<Option<usize>> {
+    let asked = fields.boolean("logprobs")?;
+    let top = fields.count("top_logprobs", 0..=TOP)?;
+    let native = fields.count("n_probs", 0..=options::TOP)?.filter(|n| *n > 0);
+    match (asked, top) {
+        (Some(true), top) => Ok(Some(top.unwrap_or(0))),
+        (_, Some(1..)) => Err(fields.refuse("top_logprobs", "needs logprobs to be true")),
+        _ => Ok(native),
+    }
+}
+
+/// The answer as a whole.
+fn whole(frame: &Frame, answers: &Answers, probabilities: bool, verbose: bool) -> Value {
+    let choices: Vec<Value> = answers.list.iter().enumerate().map(|(i, a)| choice(i, a, probabilities)).collect();
+    let mut value = frame.object("chat.completion", choices);
+    value["usage"] = usage(std::iter::once(answers.list.iter().filter_map(|a| a.finish.as_ref()).collect()));
+    if let Some(finish) = answers.finish() {
+        value["timings"] = timings::json(&finish.timings);
+    }
+    if verbose {
+        value["__verbose"] = json!({"prompt": answers.prompt, "generation_settings": answers.settings});
+    }
+    value
+}
+
+fn choice(index: usize, answer: &Answer, probabilities: bool) -> Value {
+    let mut choice = json!({
+        "finish_reason": reason(&answer.reason()),
+        "index": index,
+        "message": message(answer),
+        "logprobs": null,
+    });
+    if probabilities {
+        let content: Vec<Value> = answer.text_tokens().map(logprobs::position).collect();
+        choice["logprobs"] = json!({ "content": content, "refusal": null });
+    }
+    choice
+}
+
+/// An answer as the message that it is.
+pub(crate) fn message(answer: &Answer) -> Value {
+    let (text, reasoning) = (answer.text(), answer.reasoning());
+    let calls: Vec<Value> = answer.blocks.iter().filter_map(call).collect();
+    let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { Value::String(text) };
+    let mut message = json!({"role": "assistant", "content": content});
+    if !reasoning.is_empty() {
+        message["reasoning_content"] = reasoning.into();
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    message
+}
+
+fn call(block: &Block) -> Option<Value> {
+    let Block::Call { id, name, arguments } = block else { return None };
+    Some(json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}))
+}
+
+/// `/v1/chat/completions/input_tokens`: how many tokens a conversation is.
+pub(crate) async fn input_tokens(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+    let body = read(&app, request).await?;
+    let fields = Fields::of(&body)?;
+    let chat = messages::chat(&fields)?;
+    let model = app.model(fields.text("model")?).await?;
+    let (_, tokens) = crate::http::blocking(move || model.render(&chat)).await?;
+    Ok(json(StatusCode::OK, &json!({"object": "response.input_tokens", "input_tokens": tokens})))
+}
+
+/// A new name for an answer and what all its parts share.
+impl Frame {
+    pub fn new(prefix: &str, app: &App, model: &str) -> Frame {
+        Frame {
+            id: id::new(prefix),
+            created: id::seconds(),
+            model: model.to_string(),
+            fingerprint: format!("pumex-{}", app.settings.version),
+        }
+    }
+}

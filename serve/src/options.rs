@@ -1,0 +1,311 @@
+//! Options that every endpoint reads alike: how ids are chosen, what ends an answer, what it is within.
+
+use crate::engine::{Constraint, Generate, Priority, PromptPart, Sampling};
+use crate::errors::Result;
+use crate::fields::Fields;
+use crate::http::Caller;
+use serde_json::Value;
+
+/// Texts that end an answer, and their bytes.
+const STOPS: usize = 64;
+const STOP_BYTES: usize = 1024;
+/// Tokens with a bias.
+const BIASES: usize = 1024;
+/// Answers to one prompt; the engine may take fewer.
+const ANSWERS: usize = 128;
+/// Tokens told at a position.
+pub(crate) const TOP: usize = 1000;
+/// Bytes of a grammar.
+const GRAMMAR: usize = 64 << 10;
+/// A bound of counts that only keeps them within their types.
+const MANY: usize = i32::MAX as usize;
+
+/// Reads all of them into a request.
+///
+/// # Errors
+/// A field of a wrong type or range.
+pub(crate) fn read(fields: &Fields, caller: &Caller, request: &mut Generate) -> Result<()> {
+    request.sampling = sampling(fields)?;
+    request.n = answers(fields)?;
+    request.max_tokens = max_tokens(fields, &["n_predict", "max_completion_tokens", "max_tokens"])?;
+    request.max_predict_ms =
+        fields.integer("t_max_predict_ms", -1..=i64::MAX)?.and_then(|t| u64::try_from(t).ok()).filter(|t| *t > 0);
+    request.stop = stop(fields, "stop")?;
+    request.constraint = constraint(fields)?;
+    request.post_sampling_probs = fields.boolean("post_sampling_probs")?.unwrap_or(false);
+    request.slot = slot(fields)?;
+    request.cache_prompt = fields.boolean("cache_prompt")?.unwrap_or(true);
+    request.n_keep = fields.integer("n_keep", -1..=i64::from(i32::MAX))?.unwrap_or(0);
+    request.adapters = adapters(fields)?;
+    request.priority = priority(fields)?;
+    request.progress = fields.boolean("return_progress")?.unwrap_or(false);
+    request.user = user(fields, caller)?;
+    Ok(())
+}
+
+/// Those of the sampler.
+pub(crate) fn sampling(fields: &Fields) -> Result<Sampling> {
+    let small =
+        |name: &str| Ok::<_, crate::errors::Fault>(fields.integer(name, -1..=i64::from(i32::MAX))?.map(|n| n as i32));
+    Ok(Sampling {
+        temperature: fields.number("temperature")?,
+        dynatemp_range: fields.number("dynatemp_range")?,
+        dynatemp_exponent: fields.number("dynatemp_exponent")?,
+        top_k: fields.integer("top_k", i64::from(i32::MIN)..=i64::from(i32::MAX))?.map(|n| n as i32),
+        top_p: fields.number("top_p")?,
+        min_p: fields.number("min_p")?,
+        top_n_sigma: fields.number("top_n_sigma")?,
+        typical_p: either(fields.number("typical_p")?, fields.number("typ_p")?),
+        xtc_probability: fields.number("xtc_probability")?,
+        xtc_threshold: fields.number("xtc_threshold")?,
+        repeat_penalty: fields.number("repeat_penalty")?,
+        repeat_last_n: small("repeat_last_n")?,
+        presence_penalty: fields.number("presence_penalty")?,
+        frequency_penalty: fields.number("frequency_penalty")?,
+        dry_multiplier: fields.number("dry_multiplier")?,
+        dry_base: fields.number("dry_base")?,
+        dry_allowed_length: small("dry_allowed_length")?,
+        dry_penalty_last_n: small("dry_penalty_last_n")?,
+        dry_sequence_breakers: fields
+            .value("dry_sequence_breakers")
+            .map(|_| fields.texts("dry_sequence_breakers"))
+            .transpose()?,
+        mirostat: fields.integer("mirostat", 0..=2)?.map(|n| n as u8),
+        mirostat_tau: fields.number("mirostat_tau")?,
+        mirostat_eta: fields.number("mirostat_eta")?,
+        adaptive_target: fields.number("adaptive_target")?,
+        adaptive_decay: fields.number("adaptive_decay")?,
+        min_keep: fields.count("min_keep", 0..=MANY)?,
+        seed: fields.integer("seed", i64::from(i32::MIN)..=i64::from(u32::MAX))?,
+        samplers: fields.value("samplers").map(|_| fields.texts("samplers")).transpose()?,
+        logit_bias: logit_bias(fields)?,
+        ignore_eos: fields.boolean("ignore_eos")?,
+    })
+}
+
+fn either<T>(a: Option<T>, b: Option<T>) -> Option<T> {
+    a.or(b)
+}
+
+/// The first of these names that is there; -1 is no limit.
+pub(crate) fn max_tokens(fields: &Fields, names: &[&str]) -> Result<Option<usize>> {
+    for name in names {
+        if let Some(n) = fields.integer(name, -1..=i64::from(i32::MAX))? {
+            return Ok(usize::try_from(n).ok());
+        }
+    }
+    Ok(None)
+}
+
+fn answers(fields: &Fields) -> Result<usize> {
+    Ok(fields.count("n", 1..=ANSWERS)?.or(fields.count("n_cmpl", 1..=ANSWERS)?).unwrap_or(1))
+}
+
+/// Texts that end an answer.
+pub(crate) fn stop(fields: &Fields, name: &str) -> Result<Vec<String>> {
+    let mut stop = fields.texts(name)?;
+    stop.retain(|s| !s.is_empty());
+    if stop.len() > STOPS {
+        return Err(fields.refuse(name, format!("expected at most {STOPS} texts, found {}", stop.len())));
+    }
+    match stop.iter().map(String::len).find(|n| *n > STOP_BYTES) {
+        Some(n) => Err(fields.refuse(name, format!("expected texts of at most {STOP_BYTES} bytes, found one of {n}"))),
+        None => Ok(stop),
+    }
+}
+
+fn slot(fields: &Fields) -> Result<Option<usize>> {
+    Ok(fields.integer("id_slot", -1..=i64::from(i32::MAX))?.and_then(|n| usize::try_from(n).ok()))
+}
+
+fn adapters(fields: &Fields) -> Result<Option<Vec<(usize, f32)>>> {
+    if fields.value("lora").is_none() {
+        return Ok(None);
+    }
+    let each = fields.objects("lora")?.into_iter().map(|a| {
+        let id = a.count("id", 0..=MANY)?.ok_or_else(|| a.refuse("id", "this field is required"))?;
+        Ok((id, a.number("scale")?.unwrap_or(1.0)))
+    });
+    each.collect::<Result<_>>().map(Some)
+}
+
+/// A word, or a number as vLLM has it, of which lower ones go first.
+fn priority(fields: &Fields) -> Result<Priority> {
+    if let Some(number) = fields.value("priority").and_then(Value::as_i64) {
+        return Ok(match number {
+            ..0 => Priority::High,
+            0 => Priority::Normal,
+            _ => Priority::Low,
+        });
+    }
+    let words = [("low", Priority::Low), ("normal", Priority::Normal), ("high", Priority::High)];
+    Ok(fields.choice("priority", &words)?.unwrap_or_default())
+}
+
+/// Whose request it is: the key's holder's, and of those the user's that the request names.
+pub(crate) fn user(fields: &Fields, caller: &Caller) -> Result<Option<String>> {
+    let named = fields.text("user")?;
+    Ok(match (caller.key, named) {
+        (Some(key), Some(name)) => Some(format!("{key}/{name}")),
+        (Some(key), None) => Some(key.to_string()),
+        (None, name) => name.map(|n| format!("/{n}")),
+    })
+}
+
+/// Biases: an object, or a list of pairs of an id or a text and a number; false bans.
+fn logit_bias(fields: &Fields) -> Result<Vec<(PromptPart, f32)>> {
+    const NAME: &str = "logit_bias";
+    let Some(value) = fields.value(NAME) else { return Ok(Vec::new()) };
+    let bias = |at: &str, v: &Value| match v {
+        Value::Bool(false) => Ok(f32::NEG_INFINITY),
+        v => v
+            .as_f64()
+            .map(|f| f as f32)
+            .filter(|f| f.is_finite())
+            .ok_or_else(|| fields.wrong(at, "a number or false", v)),
+    };
+    let token = |at: &str, v: &Value| match v {
+        Value::String(s) => Ok(PromptPart::Text(s.clone())),
+        v => id(v).map(PromptPart::Token).ok_or_else(|| fields.wrong(at, "an id or a string", v)),
+    };
+    let list: Vec<(PromptPart, f32)> = match value {
+        Value::Object(map) => {
+            let part = |key: &String| key.parse().map_or_else(|_| PromptPart::Text(key.clone()), PromptPart::Token);
+            map.iter().map(|(key, v)| Ok((part(key), bias(&format!("{NAME}/{key}"), v)?))).collect::<Result<_>>()?
+        }
+        Value::Array(items) => {
+            let pair = |(i, item): (usize, &Value)| match item.as_array().map(Vec::as_slice) {
+                Some([t, b]) => Ok((token(&format!("{NAME}/{i}/0"), t)?, bias(&format!("{NAME}/{i}/1"), b)?)),
+                _ => Err(fields.wrong(&format!("{NAME}/{i}"), "a pair of an id or string and a number", item)),
+            };
+            items.iter().enumerate().map(pair).collect::<Result<_>>()?
+        }
+        other => return Err(fields.wrong(NAME, "an object or a list of pairs", other)),
+    };
+    match list.len() > BIASES {
+        true => Err(fields.refuse(NAME, format!("expected at most {BIASES} tokens, found {}", list.len()))),
+        false => Ok(list),
+    }
+}
+
+/// An id of a token.
+pub(crate) fn id(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|n| u32::try_from(n).ok())
+}
+
+/// What answers are within: one of `grammar`, `json_schema`, `response_format`.
+fn constraint(fields: &Fields) -> Result<Option<Constraint>> {
+    let grammar = fields.text("grammar")?.filter(|g| !g.is_empty());
+    let schema = schema(fields, "json_schema")?;
+    let format = match fields.object("response_format")? {
+        Some(format) => response_format(&format)?,
+        None => None,
+    };
+    match (grammar, schema, format) {
+        (Some(_), Some(_), _) => Err(fields.refuse("grammar", "either grammar or json_schema may be given, not both")),
+        (Some(_), _, Some(_)) => {
+            Err(fields.refuse("grammar", "either grammar or response_format may be given, not both"))
+        }
+        (_, Some(_), Some(Constraint::Schema(_))) => {
+            Err(fields.refuse("json_schema", "either json_schema or response_format may be given, not both"))
+        }
+        (Some(grammar), None, None) if grammar.len() > GRAMMAR => {
+            Err(fields.refuse("grammar", format!("expected at most {GRAMMAR} bytes, found {}", grammar.len())))
+        }
+        (Some(grammar), None, None) => Ok(Some(Constraint::Grammar(grammar.to_string()))),
+        (None, Some(schema), _) => Ok(Some(Constraint::Schema(schema))),
+        (None, None, format) => Ok(format),
+    }
+}
+
+/// A schema: an object or a truth value.
+pub(crate) fn schema(fields: &Fields, name: &str) -> Result<Option<Value>> {
+    match fields.value(name) {
+        None => Ok(None),
+        Some(schema @ (Value::Object(_) | Value::Bool(_))) => Ok(Some(schema.clone())),
+        Some(other) => Err(fields.wrong(name, "a JSON schema", other)),
+    }
+}
+
+/// OpenAI's `response_format`; Responses' `text.format` has the schema beside the type.
+pub(crate) fn response_format(format: &Fields) -> Result<Option<Constraint>> {
+    Ok(match format.required_text("type")? {
+        "text" => None,
+        "json_object" => Some(schema(format, "schema")?.map_or(Constraint::JsonObject, Constraint::Schema)),
+        "json_schema" => {
+            let inner = format.object("json_schema")?;
+            let holder = inner.as_ref().unwrap_or(format);
+            let found = schema(holder, "schema")?.ok_or_else(|| holder.refuse("schema", "this field is required"))?;
+            Some(Constraint::Schema(found))
+        }
+        other => {
+            let text = format!("expected one of text, json_object, json_schema, found {other:?}");
+            return Err(format.refuse("type", text));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read_all(body: &Value) -> Result<Generate> {
+        let mut request = Generate::new(crate::engine::Prompt::Parts(vec![]));
+        let caller = Caller { peer: None, key: None };
+        read(&Fields::of(body)?, &caller, &mut request)?;
+        Ok(request)
+    }
+
+    #[test]
+    fn every_option_reaches_the_engine() {
+        let request = read_all(&json!({
+            "temperature": 0.5, "top_k": 7, "seed": -1, "stop": "x", "max_tokens": 5, "n": 2, "id_slot": -1, "cache_prompt": false,
+            "logit_bias": {"5": 1, "cat": false}, "lora": [{"id": 1, "scale": 0.5}], "priority": -3, "user": "me", "json_schema": {},
+            "t_max_predict_ms": 0, "samplers": ["top_k"], "response_format": {"type": "text"},
+        }))
+        .unwrap();
+        assert_eq!(
+            (request.sampling.temperature, request.sampling.top_k, request.sampling.seed),
+            (Some(0.5), Some(7), Some(-1))
+        );
+        assert_eq!((request.max_tokens, request.n, request.slot, request.cache_prompt), (Some(5), 2, None, false));
+        let bias = [(PromptPart::Token(5), 1.0), (PromptPart::Text("cat".into()), f32::NEG_INFINITY)];
+        assert_eq!(request.sampling.logit_bias, bias);
+        assert_eq!((request.adapters, request.priority), (Some(vec![(1, 0.5)]), Priority::High));
+        assert_eq!((request.user.as_deref(), request.stop), (Some("/me"), vec!["x".to_string()]));
+        assert_eq!((request.constraint, request.max_predict_ms), (Some(Constraint::Schema(json!({}))), None));
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused_by_name() {
+        let table = [
+            (json!({"n": 0}), "n"),
+            (json!({"n": 1000}), "n"),
+            (json!({"temperature": "hot"}), "temperature"),
+            (json!({"stop": [1]}), "stop/0"),
+            (json!({"stop": "x".repeat(2000)}), "stop"),
+            (json!({"stop": vec!["x"; 100]}), "stop"),
+            (json!({"logit_bias": 3}), "logit_bias"),
+            (json!({"logit_bias": [[1, true]]}), "logit_bias/0/1"),
+            (json!({"logit_bias": [[1]]}), "logit_bias/0"),
+            (json!({"logit_bias": [[-1, 1]]}), "logit_bias/0/0"),
+            (json!({"lora": [{}]}), "lora/0/id"),
+            (json!({"grammar": "root ::= \"a\"", "json_schema": {}}), "grammar"),
+            (json!({"json_schema": "x"}), "json_schema"),
+            (json!({"response_format": {"type": "xml"}}), "response_format/type"),
+            (
+                json!({"response_format": {"type": "json_schema", "json_schema": {}}}),
+                "response_format/json_schema/schema",
+            ),
+            (json!({"response_format": "json"}), "response_format"),
+            (json!({"priority": "urgent"}), "priority"),
+            (json!({"mirostat": 3}), "mirostat"),
+            (json!({"seed": 0.5}), "seed"),
+        ];
+        for (body, field) in table {
+            let fault = read_all(&body).unwrap_err();
+            assert_eq!(fault.refusal.field.as_deref(), Some(field), "{body}");
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! One test binary, linked once; a line per module.
