@@ -183,6 +183,21 @@ fn bad_hyper_parameters_are_named_with_expected_and_found() {
             [("attention.compress_ratios", 4), ("attention.indexer.head_count", 4), ("attention.indexer.top_k", 64)];
         [&usual[..], &[("attention.indexer.key_length", 128)], more].concat().leak()
     };
+    // With `more` in place of the usual ones.
+    let replaced = |usual: &[(&'static str, u32)], more: &[(&'static str, u32)]| -> &'static [(&'static str, u32)] {
+        let kept = usual.iter().filter(|(key, _)| more.iter().all(|(own, _)| own != key));
+        kept.chain(more).copied().collect::<Vec<_>>().leak()
+    };
+    let pooled = |more: &[(&'static str, u32)]| {
+        let latent = [("attention.kv_lora_rank", 64), ("attention.key_length_mla", 96), ("rope.dimension_count", 0)];
+        let others = [("ssm.conv_kernel", 4), ("kda.head_dim", 64), ("attention.indexer.top_k", 64)];
+        replaced(&[latent, others].concat(), more)
+    };
+    let delta = |more: &[(&'static str, u32)]| {
+        let state = [("ssm.conv_kernel", 4), ("ssm.inner_size", 256), ("ssm.state_size", 128)];
+        let others = [("ssm.time_step_rank", 2), ("ssm.group_count", 2)];
+        replaced(&[&state[..], &others].concat(), more)
+    };
     let cases: Vec<Bad> = vec![
         ("minimax-m3", &[], &["minimax-m3.attention.indexer.top_k"]),
         ("minimax-01", &[], &["minimax-01.residual_scale"]),
@@ -227,6 +242,22 @@ fn bad_hyper_parameters_are_named_with_expected_and_found() {
             with(&[("ssm.conv_kernel", 4), ("kda.head_dim", 64), ("attn_res.block_size", 5000)]),
             &["kimi-k3.activation.situ_beta"],
         ),
+        ("glm5-next", mla, &["glm5-next.rope.dimension_count", "expected 0", "found 32"]),
+        ("glm5-next", pooled(&[("attention.indexer.top_k", 0)]), &["glm5-next.attention.indexer.top_k", "found 0"]),
+        ("glm5-next", pooled(&[("hyper_connection.count", 2)]), &["glm5-next.hyper_connection.count", "found 2"]),
+        ("glm5-next", pooled(&[("kda.head_dim", 0)]), &["glm5-next.kda.head_dim", "1 to 512", "found 0"]),
+        (
+            "glm5-next",
+            pooled(&[("expert_count", 4), ("expert_used_count", 6)]),
+            &["glm5-next.expert_used_count", "at most expert_count 4", "found 6"],
+        ),
+        ("qwen4exp", delta(&[("ple.layers", 1)]), &["qwen4exp.ple.layers", "not supported"]),
+        ("qwen4exp", delta(&[]), &["qwen4exp.hyper_connection.count"]),
+        ("qwen4exp", delta(&[("hyper_connection.count", 1)]), &["hyper_connection.count", "2 to", "found 1"]),
+        ("qwen4exp", delta(&[("hyper_connection.count", 4)]), &["qwen4exp.hyper_connection.low_rank"]),
+        ("qwen4exp", delta(&[("ssm.inner_size", 640)]), &["qwen4exp.ssm.inner_size", "256", "found 640"]),
+        ("qwen4exp", &[], &["qwen4exp.ssm.conv_kernel"]),
+        ("gptj", &[("rope.dimension_count", 33)], &["gptj.rope.dimension_count", "even", "found 33"]),
         ("dots3note", mla, &["dots3note.attention.kv_lora_rank_swa"]),
         ("dots3note", with(&[("attention.kv_lora_rank_swa", 600)]), &["kv_lora_rank_swa", "8 to 544", "found 600"]),
         ("hy_v4", mla, &["hy_v4.hyper_connection.epsilon"]),

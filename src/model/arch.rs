@@ -44,9 +44,11 @@ pub mod gemma4;
 pub mod gemma_embedding;
 pub mod glm4;
 pub mod glm4moe;
+pub mod glm5_next;
 pub mod glm_dsa;
 pub mod gpt2;
 pub mod gpt_oss;
+pub mod gptj;
 pub mod gptneox;
 pub mod granite;
 pub mod granite_swa;
@@ -114,6 +116,7 @@ pub mod qwen3;
 pub mod qwen35;
 pub mod qwen3next;
 pub mod qwen3vl;
+pub mod qwen4exp;
 pub mod refact;
 pub mod rnd1;
 pub mod rwkv6;
@@ -192,8 +195,10 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "glm-dsa", plan: glm_dsa::plan },
     Arch { name: "glm4", plan: glm4::plan },
     Arch { name: "glm4moe", plan: glm4moe::plan },
+    Arch { name: "glm5-next", plan: glm5_next::plan },
     Arch { name: "gpt-oss", plan: gpt_oss::plan },
     Arch { name: "gpt2", plan: gpt2::plan },
+    Arch { name: "gptj", plan: gptj::plan },
     Arch { name: "gptneox", plan: gptneox::plan },
     Arch { name: "granite", plan: granite::plan },
     Arch { name: "granite_swa", plan: granite_swa::plan },
@@ -272,6 +277,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "qwen3tts", plan: qwen3vl::plan },
     Arch { name: "qwen3vl", plan: qwen3vl::plan },
     Arch { name: "qwen3vlmoe", plan: qwen3vl::plan },
+    Arch { name: "qwen4exp", plan: qwen4exp::plan },
     Arch { name: "refact", plan: refact::plan },
     Arch { name: "rnd1", plan: rnd1::plan },
     Arch { name: "rwkv6", plan: rwkv6::plan },

@@ -12,6 +12,7 @@ mod delta;
 mod dense;
 mod experts;
 mod ffn;
+mod gated_streams;
 mod grove;
 mod head;
 mod hyper;
@@ -20,28 +21,32 @@ mod lightning;
 mod mamba;
 mod mixer;
 mod mla;
+mod norms;
 mod per_layer;
 mod plamo_mamba;
 mod rwkv;
 mod short_conv;
+mod streams;
 mod tables;
 
 use block::Block;
 pub use compressed::Blocks;
 pub use cycles::Cycles;
+pub use gated_streams::GatedStreams;
 pub use grove::Grove;
 use head::Head;
 pub use hyper::Connections;
 pub use lightning::fades;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
+pub use norms::LayerNorm;
 pub use tables::Sections;
 
 use super::config::{Config, Reader, Scaling};
 use super::weights::Weights;
 use crate::gguf::Gguf;
 use crate::plan::{
-    Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Temperature, Val, Weight,
+    Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Temperature, Val,
 };
 use crate::Result;
 
@@ -140,7 +145,7 @@ pub struct Moe {
     pub dense_beside: bool,
     /// Whether experts and the dense block beside them have norms of their own.
     pub own_norms: bool,
-    /// Limits of gate and up, by layer, of experts and of the block beside them.
+    /// Limits of gate and up, by layer, of experts and of blocks that all rows take.
     pub limits: [Option<Limits>; 2],
     /// Small experts after the usual ones.
     pub grove: Option<Grove>,
@@ -221,6 +226,8 @@ pub struct Family {
     pub blocks: Blocks,
     /// Residual streams that blocks take of and give to, if there are several.
     pub connections: Option<Connections>,
+    /// Likewise, by gates of each column.
+    pub gated_streams: Option<GatedStreams>,
     /// The residual stream begins anew every so many layers, and blocks see what it was before, too; 0 for never.
     pub checkpoint_every: usize,
     /// Whether queries come with a gate of what heads give, side by side.
@@ -339,6 +346,7 @@ impl Family {
             mla_sliding: None,
             blocks: Blocks::default(),
             connections: None,
+            gated_streams: None,
             checkpoint_every: 0,
             q_gated: false,
             output_bias: false,
@@ -419,7 +427,7 @@ impl Family {
         let blocks: Vec<Block> = (0..blocks).map(|i| Block::declare(&mut w, &self, i)).collect();
         let stacks = self.cycles.map(|cycles| cycles::Stacks::declare(&mut w, &self, cycles));
         let per_layer = (self.per_layer > 0).then(|| per_layer::Inputs::declare(&mut w, &self));
-        let hyper = self.connections.map(|c| hyper::Hyper::declare(&mut w, &self, c));
+        let streams = streams::Streams::declare(&mut w, &self);
         let every = self.checkpoint_every;
         let checkpoints = (every > 0).then(|| checkpoints::Checkpoints::declare(&mut w, &self));
         let altup = (self.streams > 1).then(|| altup::AltUp::declare(&mut w, &self));
@@ -429,14 +437,20 @@ impl Family {
 
         let mut p = Builder::new(w.finish()?);
         let mut x = head.embed(&mut p, &self);
-        let whole = match (altup, hyper, checkpoints) {
-            (Some(altup), ..) => Some(altup.run(&mut p, &self, &blocks, per_layer.as_ref(), x)),
-            (_, Some(hyper), _) => Some(hyper.run(&mut p, &self, &blocks, x)),
-            (.., Some(checkpoints)) => Some(checkpoints.run(&mut p, &self, &blocks, x)),
+        let whole = match (altup, streams, checkpoints) {
+            (Some(altup), ..) => {
+                let x = altup.run(&mut p, &self, &blocks, per_layer.as_ref(), x);
+                Some(head.embedding(&mut p, &self, None, x))
+            }
+            (_, Some(streams), _) => Some(streams.run(&mut p, &self, &head, &blocks, x)),
+            (.., Some(checkpoints)) => {
+                let x = checkpoints.run(&mut p, &self, &blocks, x);
+                Some(head.embedding(&mut p, &self, None, x))
+            }
             (None, None, None) => None,
         };
-        if let Some(x) = whole {
-            let logits = head.logits(&mut p, &self, x);
+        if let Some(h) = whole {
+            let logits = head.of_normed(&mut p, &self, h);
             return Ok(p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train));
         }
         let inputs = per_layer.as_ref().map(|inputs| inputs.run(&mut p, &self, x)); // [n, layers * per_layer]
@@ -559,41 +573,5 @@ impl Family {
     fn join_value(&self, p: &mut Builder, out: Val, norm: Option<LayerNorm>, x: Val) -> Val {
         let out = self.normed_by(p, norm, self.post_eps.unwrap_or(self.c.eps), out);
         p.add(out, self.residual_scale, x)
-    }
-
-    /// Rows through a norm; without one, as they are.
-    pub(super) fn normed(&self, p: &mut Builder, norm: Option<LayerNorm>, x: Val) -> Val {
-        self.normed_by(p, norm, self.c.eps, x)
-    }
-
-    fn normed_by(&self, p: &mut Builder, norm: Option<LayerNorm>, eps: f32, x: Val) -> Val {
-        match norm {
-            None => x,
-            Some(LayerNorm { weight: Some(weight), bias: None }) if self.norm == NormKind::Rms => {
-                p.rms_norm(x, weight, eps)
-            }
-            Some(LayerNorm { weight, bias }) => p.normalize(self.norm, x, weight, bias, eps),
-        }
-    }
-}
-
-/// Factors of a norm, and what it adds.
-#[derive(Clone, Copy, Debug)]
-pub struct LayerNorm {
-    /// `[dim]`
-    pub weight: Option<Weight>,
-    /// `[dim]`
-    pub bias: Option<Weight>,
-}
-
-impl LayerNorm {
-    /// Without factors.
-    pub const BARE: LayerNorm = LayerNorm { weight: None, bias: None };
-
-    /// `NAME.weight` and, if it is there, `NAME.bias`; none without a tensor, unless the file has no norms of that kind at all.
-    pub fn declare(w: &mut Weights<'_>, name: &str, dim: usize) -> Option<LayerNorm> {
-        let weight = w.opt_vector(&format!("{name}.weight"), dim);
-        let bias = w.opt_vector(&format!("{name}.bias"), dim);
-        weight.is_some().then_some(LayerNorm { weight, bias })
     }
 }

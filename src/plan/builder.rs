@@ -169,6 +169,11 @@ impl Builder {
         self.value(name, width, Rows::Step)
     }
 
+    /// Likewise, for every output row.
+    pub fn outputs(&mut self, name: &'static str, width: usize) -> Val {
+        self.value(name, width, Rows::Output)
+    }
+
     /// Columns of a value.
     pub fn width_of(&self, v: Val) -> usize {
         self.width(v)

@@ -3,7 +3,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::{Reader, Scaling};
-use crate::model::decoder::{Blocks, Connections, Family, Limits, Mix, Table};
+use crate::model::decoder::{Blocks, Connections, Family, Mix, Table};
 use crate::plan::{Gating, Plan};
 use crate::Result;
 
@@ -56,15 +56,14 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.ignored.extend((0..n).map(|i| format!("blk.{i}.exp_probs_b_vl")));
     f.moe.by_id = r.int("hash_layer_count", None, 0, 1024)?;
     f.route_by_keys(&r, Gating::SqrtSoftplus)?;
-    let by_layer = r.floats("swiglu_clamp_exp", n, 0.0)?;
-    let shared = if r.has("swiglu_clamp_shexp") { r.floats("swiglu_clamp_shexp", n, 0.0)? } else { by_layer.clone() };
-    f.moe.limits = [by_layer, shared].map(|by_layer| Some(Limits { by_layer, before: true }));
+    f.limit_experts(&r)?;
     f.connections = Some(Connections {
         count: r.int("hyper_connection.count", None, 1, 16)?,
         eps: r.float("hyper_connection.epsilon", None, 0.0, 1.0)?,
         magnitude: 2.0,
         post_eps: 0.0,
         rounds: r.int("hyper_connection.sinkhorn_iterations", None, 1, 1024)?,
+        mean: false,
     });
     f.plan(gguf)
 }

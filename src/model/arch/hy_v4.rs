@@ -27,6 +27,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         magnitude: r.float("hyper_connection.magnitude", None, -1e3, 1e3)?,
         post_eps: eps,
         rounds: 0,
+        mean: false,
     });
     f.plan(gguf)
 }

@@ -14,9 +14,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.read_mla(&r)?;
     f.attention_scale = None;
     f.read_kda(&r)?;
-    let bound = r.float("kda.gate_lower_bound", Some(f32::NEG_INFINITY), f32::NEG_INFINITY, 0.0)?;
-    // The file's factors have the sign that softplus wants.
-    f.recurrent.bound = (bound > f32::NEG_INFINITY).then_some((bound, -1.0));
+    f.bound_fading(&r)?;
     for layer in &mut f.layers {
         layer.mix = [Some(if layer.kv_heads == 0 { Mix::Kda } else { Mix::Mla }), None];
     }

@@ -129,7 +129,8 @@ impl Delta {
             at: (r.conv - 1) * channels,
             out,
         }));
-        normed(p, f, out, (r.heads, v_dim), self.norm, (Act::Silu, cols(gate, 0, v_dim)));
+        let act = if r.sigmoid_gate { Act::Sigmoid } else { Act::Silu };
+        normed(p, f, out, (r.heads, v_dim), self.norm, (act, cols(gate, 0, v_dim)));
         y
     }
 }
@@ -143,7 +144,7 @@ fn linear_out(w: &mut Weights<'_>, f: &Family, name: &str, inner: usize) -> MatP
 
 /// Groups of columns of length one: `x / sqrt(Σ x² + eps)`.
 fn unit(p: &mut Builder, f: &Family, x: Cols, groups: usize, len: usize) {
-    let (kind, eps) = (NormKind::Unit, f.c.eps);
+    let (kind, eps) = (NormKind::Unit, f.recurrent.unit_eps.unwrap_or(f.c.eps));
     p.general(General::Normalize(Normalize {
         kind,
         x,

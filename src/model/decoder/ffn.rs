@@ -36,7 +36,8 @@ impl Ffn {
         }
         if !layer.experts {
             let sparse = (i < f.sparse_layers.0).then_some(f.sparse_layers.1);
-            return Ffn::Dense(Dense::declare(w, f.ffn_scales, (i, ""), dim, layer.n_ff).sparse(sparse));
+            let dense = Dense::declare(w, f.ffn_scales, (i, ""), dim, layer.n_ff).sparse(sparse);
+            return Ffn::Dense(dense.limited(f.moe.limits[1].as_ref(), i));
         }
         if f.moe.own_norms {
             return Ffn::Beside(Box::new(Beside::declare(w, f, i)));

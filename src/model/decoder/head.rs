@@ -36,7 +36,7 @@ impl Head {
         let positions = w.dims("position_embd.weight");
         let types = w.dims("token_types.weight");
         let name = |part: &str| format!("{}.{part}", f.output_norm);
-        let normed = (f.pre_norms || !f.embeds) && !f.bare_norms;
+        let normed = (f.pre_norms || !f.embeds) && !f.bare_norms && f.gated_streams.is_none();
         let norm = match normed && (w.has(&name("weight")) || f.norm == NormKind::Rms) {
             true => {
                 let weight = Some(w.vector(&name("weight"), dim));
@@ -92,6 +92,11 @@ impl Head {
     /// Rows → logits of the output rows, `[w, vocab]`.
     pub fn logits(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
         let h = self.embedding(p, f, None, x); // [w, dim]
+        self.of_normed(p, f, h)
+    }
+
+    /// Output rows through the last norm → their logits.
+    pub fn of_normed(&self, p: &mut Builder, f: &Family, h: Val) -> Val {
         let Some(output) = self.output else { return h };
         let logits = p.matmul("logits", h, vec![output]); // [w, vocab]
         if let Some(cap) = f.logit_cap {

@@ -1,6 +1,6 @@
 //! What families read off their keys.
 
-use super::{Family, Mix, MlaSizes, Recurrent};
+use super::{Family, Limits, Mix, MlaSizes, Recurrent};
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
 use crate::plan::{Gating, Groups, Mask};
@@ -32,6 +32,19 @@ impl Family {
         };
         self.moe.normalized = r.flag("expert_weights_norm", false)?;
         self.group(r)
+    }
+
+    /// Limits of gates, before their activation; those of blocks that all rows take are the experts' unless told.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn limit_experts(&mut self, r: &Reader<'_>) -> Result<()> {
+        let [own, shared] = ["swiglu_clamp_exp", "swiglu_clamp_shexp"];
+        let shared = if r.has(shared) { shared } else { own };
+        for (limits, key) in self.moe.limits.iter_mut().zip([own, shared]) {
+            *limits = Some(Limits { by_layer: r.floats(key, self.c.n_layer, 0.0)?, before: true });
+        }
+        Ok(())
     }
 
     /// Where the keys do not say how wide an expert is, those that a row uses are together as wide as a block.
@@ -148,7 +161,7 @@ impl Family {
         let state = r.int("ssm.state_size", None, 1, 1 << 12)?;
         let heads = r.int("ssm.time_step_rank", None, 1, 1 << 14)?;
         let groups = r.int("ssm.group_count", Some(1), 0, heads.max(1) as u64)?.max(1);
-        self.recurrent = Recurrent { conv, inner, state, heads, groups, tiled: false, scaled: false, bound: None };
+        self.recurrent = Recurrent { conv, inner, state, heads, groups, ..Recurrent::default() };
         if r.has("ssm.group_count") && (!inner.is_multiple_of(heads) || !heads.is_multiple_of(groups)) {
             let what = format!("a divisor of inner_size {inner} and a multiple of group_count {groups}");
             return Err(r.bad("ssm.time_step_rank", &what, heads));
@@ -166,6 +179,17 @@ impl Family {
         let heads = self.c.n_head.iter().copied().max().unwrap_or(0);
         let r = &mut self.recurrent;
         (r.heads, r.groups, r.inner) = (heads, heads, heads * r.state);
+        Ok(())
+    }
+
+    /// Columns fade by no more than a bound, if there is one.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn bound_fading(&mut self, r: &Reader<'_>) -> Result<()> {
+        let bound = r.float("kda.gate_lower_bound", Some(f32::NEG_INFINITY), f32::NEG_INFINITY, 0.0)?;
+        // The file's factors have the sign that softplus wants.
+        self.recurrent.bound = (bound > f32::NEG_INFINITY).then_some((bound, -1.0));
         Ok(())
     }
 

@@ -63,6 +63,10 @@ pub struct Recurrent {
     /// Kimi's delta attention: what columns fade by at most, below 0, and the sign of what `ssm_a` is in the file; without it
     /// they fade by softplus.
     pub bound: Option<(f32, f32)>,
+    /// Added to the square of keys' and queries' length; none takes that of the norms.
+    pub unit_eps: Option<f32>,
+    /// Whether delta nets gate what they give by a sigmoid instead of SiLU.
+    pub sigmoid_gate: bool,
 }
 
 /// Weights of one of them.

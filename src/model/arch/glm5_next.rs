@@ -1,0 +1,45 @@
+//! GLM 5 Next: Kimi's delta attention, latent attention without rotation in the other layers, several residual streams that mix,
+//! experts with limits. An indexer chooses pools of positions; all are seen, in contexts where each would be chosen.
+
+use crate::gguf::Gguf;
+use crate::model::config::Reader;
+use crate::model::decoder::{Connections, Family, Mix};
+use crate::plan::{Gating, Plan};
+use crate::Result;
+
+/// Streams.
+const STREAMS: u64 = 4;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?.no_rope();
+    f.read_mla(&r)?;
+    f.attention_scale = None;
+    if f.mla.rope > 0 {
+        return Err(r.bad("rope.dimension_count", "0", f.mla.rope));
+    }
+    f.read_kda(&r)?;
+    f.bound_fading(&r)?;
+    f.recurrent.unit_eps = Some(1e-6);
+    for layer in &mut f.layers {
+        layer.mix = [Some(if layer.kv_heads == 0 { Mix::Kda } else { Mix::Mla }), None];
+    }
+    // Rows behind the last whole pool would not be seen.
+    if !r.flag("attention.indexer.kpool_select_tail", true)? {
+        return Err(r.bad("attention.indexer.kpool_select_tail", "true", false));
+    }
+    f.see_chosen(&r)?;
+    f.dense_first(&r)?;
+    f.route_by_keys(&r, Gating::Sigmoid)?;
+    f.limit_experts(&r)?;
+    f.connections = Some(Connections {
+        count: r.int("hyper_connection.count", None, STREAMS, STREAMS)?,
+        eps: r.float("hyper_connection.epsilon", None, 0.0, 1.0)?,
+        magnitude: 2.0,
+        post_eps: 0.0,
+        rounds: r.int("hyper_connection.sinkhorn_iterations", None, 1, 1024)?,
+        mean: true,
+    });
+    f.plan(gguf)
+}
