@@ -276,6 +276,26 @@ fn bad_hyper_parameters_are_named_with_expected_and_found() {
     }
 }
 
+/// Files of four-bit floats say what activations were scaled by, which those here are not.
+#[test]
+fn scales_of_activations_are_no_unknown_tensors() {
+    let mut recipe = Recipe::named("nemotron_h_moe");
+    let names = ["output", "blk.0.ssm_in", "blk.0.ssm_out", "blk.2.attn_q", "blk.2.attn_output", "blk.3.ffn_up_shexp"];
+    for name in names {
+        recipe.tensors.insert(format!("{name}.input_scale"), vec![1]);
+    }
+    recipe.tensors.insert("blk.3.ffn_down_exps.input_scale".into(), vec![4]);
+    model::plan(&recipe.gguf("made")).unwrap();
+}
+
+#[test]
+fn a_layer_of_experts_that_uses_none_is_told() {
+    let mut recipe = Recipe::named("nemotron_h_moe");
+    recipe.keys.insert("expert_used_count".into(), serde_json::json!([0, 0, 0, 3]));
+    let error = model::plan(&recipe.gguf("made")).unwrap_err().to_string();
+    assert!(["blk.1.ffn_gate_inp.weight", "expert_used_count", "found 0"].iter().all(|n| error.contains(n)), "{error}");
+}
+
 #[test]
 fn an_unknown_rope_scaling_is_named_with_the_known_ones() {
     let mut meta = vec![("general.architecture".to_string(), Value::Str(b"llama".to_vec()))];

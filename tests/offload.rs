@@ -1,6 +1,6 @@
 //! A model in two parts: the first layers on the CPU, the others on a device, must be what either alone is.
 
-use crate::seeded::recipes;
+use crate::seeded::{recipes, Recipe};
 use crate::util::{demo_path, device, exhaustive, fixture, logits, nmse, options, reference, rows, sample};
 use pumex::cpu::Reference;
 use pumex::engine::{self, CacheType, Offload, Options, Override};
@@ -12,6 +12,7 @@ use pumex::step::{Output, Row, RowOutput, Runner, Token, Want};
 use pumex::vk::DeviceKind;
 use regex::Regex;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 /// Products on the CPU quantize activations to 8 bits.
@@ -182,6 +183,31 @@ fn families_that_hand_on_several_values_run_on_both_or_say_why_not() {
             }
         }
     }
+}
+
+/// An encoder's last ops write what the decoder's layers read.
+#[test]
+fn a_part_of_an_encoder_and_decoder_on_a_device_is_told_to_run_on_the_cpu() {
+    if device(false).is_none() {
+        return;
+    }
+    let of = |end: &str| std::env::temp_dir().join(format!("pumex-parted-{}.{end}", std::process::id()));
+    let (file, out) = (of("gguf"), of("bin"));
+    std::fs::write(&file, Recipe::named("t5").bytes()).unwrap();
+    let told = |on_gpu: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
+        command.args(["logits", "--device", "vulkan", "-ngl", on_gpu, "--tokens", "5,9,1"]);
+        let output = command.arg("-m").arg(&file).arg("--out").arg(&out).env_remove("RUST_LOG").output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{text}");
+        text.lines().filter(|line| line.contains("-ngl")).map(str::to_string).collect::<Vec<_>>()
+    };
+    let parted = told("1");
+    assert_eq!(parted.len(), 1, "{parted:?}");
+    let why = "-ngl 1: an encoder and its decoder share keys and values, which stay on one device";
+    assert!(parted[0].contains(why) && parted[0].contains("run on the CPU"), "{parted:?}");
+    assert_eq!(told("0"), Vec::<String>::new(), "nothing else was asked for");
+    [file, out].iter().for_each(|path| std::fs::remove_file(path).unwrap());
 }
 
 /// The parts that overrides make of a plan, with whether they run on the CPU: names of their weights.

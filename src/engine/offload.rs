@@ -314,7 +314,16 @@ pub fn placed<'a>(
 ) -> Result<Box<dyn Runner + 'a>> {
     let segments = placing::segments(plan, on_gpu, &options.overrides, options.max_rows.max(1) as usize);
     match &segments[..] {
-        [(true, _)] => cpu_part(gguf, plan.clone(), options, &mut None),
+        [(true, _)] => {
+            let all = plan.layers.len();
+            if (1..all).contains(&on_gpu) {
+                let why = placing::why_whole(plan);
+                tracing::warn!(
+                    "-ngl {on_gpu}: {why}, so that all {all} layers run on the CPU; -ngl {all} has a GPU run them"
+                );
+            }
+            cpu_part(gguf, plan.clone(), options, &mut None)
+        }
         [_] => Ok(Box::new(VulkanRunner::new(gguf, plan.clone(), device, options, progress)?)),
         _ => Ok(Box::new(Offload::of(gguf, (plan, segments), device, options, progress)?)),
     }
@@ -337,6 +346,10 @@ pub fn fitting<'a>(
         other => return other,
     };
     let options = &Options { n_ctx: usual_context(plan, options), ..options.clone() };
+    if placing::is_whole(plan, options.max_rows.max(1) as usize) {
+        tracing::warn!("{full}; {}, so that all {all} layers run on the CPU", placing::why_whole(plan));
+        return cpu_part(gguf, plan.clone(), options, &mut None);
+    }
     // A plan that does not fit is refused before anything is loaded.
     for on_gpu in (1..all).rev() {
         match placed(gguf, plan, device.clone(), on_gpu, options, progress) {

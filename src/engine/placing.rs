@@ -58,6 +58,19 @@ pub(super) fn segments(plan: &Plan, on_gpu: usize, overrides: &[Override], max_r
     plan.segments(|i: usize, op: &Op| i < cut || op.weights().iter().any(|w| named[w.0]), max_rows)
 }
 
+/// Whether no layer can run on another device than those before it.
+pub(super) fn is_whole(plan: &Plan, max_rows: usize) -> bool {
+    (1..plan.layers.len()).all(|on_gpu| segments(plan, on_gpu, &[], max_rows).len() == 1)
+}
+
+/// Why a plan cannot be parted between devices at some layer or other.
+pub(super) fn why_whole(plan: &Plan) -> &'static str {
+    match plan.encoder {
+        Some(_) => "an encoder and its decoder share keys and values, which stay on one device",
+        None => "the layers hand on more than one row of numbers there",
+    }
+}
+
 /// Layers that are on the CPU, on both, and on the GPU.
 pub(super) fn count(layers: usize, segments: &[(bool, Plan)]) -> [usize; 3] {
     let mut count = [0; 3];

@@ -21,10 +21,10 @@ pub struct Config {
     pub n_ff: Vec<usize>,
     /// Experts of a layer; 0 if its feed-forward block is dense.
     pub n_expert: usize,
-    /// Of which a row uses so many.
-    pub n_expert_used: usize,
-    /// Width of an expert.
-    pub n_ff_exp: usize,
+    /// Of which a row uses so many, by layer.
+    pub n_expert_used: Vec<usize>,
+    /// Width of an expert, by layer.
+    pub n_ff_exp: Vec<usize>,
     /// The experts' weights are multiplied with this.
     pub expert_scale: f32,
     /// Query heads, by layer.
@@ -275,18 +275,17 @@ impl Config {
             return Err(r.bad("rope.dimension_count", "an even number", rope_dims));
         }
         let experts = r.int("expert_count", Some(0), 0, MAX_EXPERTS)?;
-        let used = match r.is_array("expert_used_count") {
-            true => r.by_layer("expert_used_count", n, None, MAX_EXPERTS_USED)?.into_iter().max().unwrap_or(0),
-            false => r.int("expert_used_count", Some(0), 0, MAX_EXPERTS_USED)?,
-        };
-        if used > experts {
-            return Err(r.bad("expert_used_count", &format!("at most expert_count {experts}"), used));
+        // Layers without experts may use none.
+        let used = r.by_layer("expert_used_count", n, Some(&vec![0; n]), MAX_EXPERTS_USED)?;
+        let most_used = used.iter().copied().max().unwrap_or(0);
+        if most_used > experts {
+            return Err(r.bad("expert_used_count", &format!("at most expert_count {experts}"), most_used));
         }
-        if experts > 0 && used == 0 {
-            return Err(r.bad("expert_used_count", &format!("1 to expert_count {experts}"), used));
+        if experts > 0 && most_used == 0 {
+            return Err(r.bad("expert_used_count", &format!("1 to expert_count {experts}"), most_used));
         }
         let widest = n_ff.iter().copied().max().unwrap_or(0);
-        let n_ff_exp = r.int("expert_feed_forward_length", Some(widest as u64), 0, 1 << 24)?;
+        let n_ff_exp = r.by_layer("expert_feed_forward_length", n, Some(&vec![widest; n]), 1 << 24)?;
         // A file may have both, of which one is no more than a zero.
         let [rms, layer] = ["attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"];
         let eps = |own: &str, other: &str| match r.has(own) {
@@ -301,7 +300,7 @@ impl Config {
             n_ff,
             n_expert: experts,
             n_expert_used: used,
-            n_ff_exp: if n_ff_exp == 0 { widest } else { n_ff_exp },
+            n_ff_exp: n_ff_exp.into_iter().map(|width| if width == 0 { widest } else { width }).collect(),
             expert_scale: r.factor("expert_weights_scale", 1.0)?,
             n_head,
             n_head_kv,

@@ -13,7 +13,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.residual_of_norms = Some(r.float("residual_scale", None, -1e9, 1e9)?);
     f.attention_bias = false;
-    (f.c.n_ff_exp, f.moe.scale) = (f.c.n_ff[0], 1.0);
+    f.c.n_ff_exp.fill(f.c.n_ff[0]);
+    f.moe.scale = 1.0;
     let n = f.c.n_layer;
     let every = r.int("full_attention_interval", Some(8), 1, 1024)?;
     let usual: Vec<usize> = (0..n).map(|i| usize::from((i + 1) % every != 0)).collect();

@@ -23,6 +23,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
             _ => None,
         };
     }
+    f.experts_share_width(&r)?;
+    f.moe.latent = r.int("moe_latent_size", Some(0), 0, 1 << 20)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
     f.moe.act = Act::ReluSquared;
     f.plan(gguf)

@@ -43,7 +43,7 @@ struct Latent {
 impl Experts {
     /// Declares `blk.N.ffn_{gate_inp,gate_exps,up_exps,down_exps}`.
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Experts {
-        let (n, ffn, whole) = (f.c.n_expert, f.c.n_ff_exp, f.c.n_embd);
+        let (n, ffn, whole) = (f.c.n_expert, f.c.n_ff_exp[i], f.c.n_embd);
         let dim = if f.moe.latent > 0 { f.moe.latent } else { whole };
         let name = |part: &str| format!("blk.{i}.ffn_{part}");
         let fused = w.has(&format!("{}.weight", name("gate_up_exps")));
@@ -51,7 +51,11 @@ impl Experts {
         let up = if fused { "gate_up_exps" } else { "up_exps" };
         let both = if fused { 2 * ffn } else { ffn };
         let bias = |w: &mut Weights<'_>, part: &str, m: usize| w.opt_table(&format!("{}.bias", name(part)), &[m, n]);
-        let top_k = TopK { n_expert: n, k: f.c.n_expert_used };
+        let top_k = TopK { n_expert: n, k: f.c.n_expert_used[i] };
+        if top_k.k == 0 {
+            let what = format!("blk.{i}.ffn_gate_inp.weight: expected expert_used_count of at least 1 there, found 0");
+            w.problem("bad_hparam", what);
+        }
         let experts = Experts {
             router: w.linear_unscaled(&name("gate_inp"), n, whole),
             selection: w
@@ -67,24 +71,23 @@ impl Experts {
             limit: f.moe.limits[0].as_ref().and_then(|limits| limits.of(i)),
             small: f.moe.grove.map(|sizes| SmallExperts::declare(w, (i, dim), sizes, top_k)),
             table: (i < f.moe.by_id).then(|| {
-                let dims = [f.c.n_expert_used, w.vocab_rows()];
+                let dims = [top_k.k, w.vocab_rows()];
                 w.integers(&format!("{}.weight", name("gate_tid2eid")), dims, n)
             }),
-            latent: (f.moe.latent > 0).then(|| Latent {
-                width: dim,
-                down: w.linear_unscaled(&name("routed_down"), dim, whole),
-                up: w.linear_unscaled(&name("routed_up"), whole, dim),
-                norm: LayerNorm::declare(w, &name("routed_norm"), dim),
-                eps: f.c.eps,
+            latent: (f.moe.latent > 0).then(|| {
+                let by = if w.has(&format!("{}.weight", name("latent_down"))) { "latent" } else { "routed" };
+                Latent {
+                    width: dim,
+                    down: w.linear_unscaled(&name(&format!("{by}_down")), dim, whole),
+                    up: w.linear_unscaled(&name(&format!("{by}_up")), whole, dim),
+                    norm: LayerNorm::declare(w, &name("routed_norm"), dim),
+                    eps: f.c.eps,
+                }
             }),
         };
-        // Only the usual routing hands scales on, and only the usual product takes those of gate and up.
-        let up = experts.up.scale.or(experts.gate.and_then(|g| g.scale)).is_some();
+        // Biases are not scaled, and a row that is weighted before it is multiplied has no place for a scale afterwards.
         let biased = experts.biases.iter().any(Option::is_some);
-        if up && (biased || experts.gating(&f.moe) != Some(Gate::SILU))
-            || biased && experts.down.scale.is_some()
-            || (up || experts.down.scale.is_some()) && !experts.routes_usually(&f.moe)
-        {
+        if experts.scales().iter().any(Option::is_some) && (biased || f.moe.weighs_input || experts.small.is_some()) {
             let what = format!("blk.{i}.ffn_*_exps.scale: expected no scales beside the experts of this family");
             w.problem("unsupported_tensor", what);
         }
@@ -99,10 +102,16 @@ impl Experts {
             && self.table.is_none()
     }
 
-    /// How gate and up meet, if one op multiplies with both.
+    /// `[experts]` each, of the products with gate, up and down.
+    fn scales(&self) -> [Option<Weight>; 3] {
+        [self.gate.and_then(|g| g.scale), self.up.scale, self.down.scale]
+    }
+
+    /// How gate and up meet, if one op multiplies with both. Only the usual gate takes scales.
     fn gating(&self, m: &Moe) -> Option<Gate> {
         let apart = self.gate.is_none() || m.weighs_input || m.up_cap.is_some() || self.limit.is_some();
-        Gate::of(m.act).filter(|_| !apart)
+        let scaled = self.scales()[..2].iter().any(Option::is_some);
+        Gate::of(m.act).filter(|by| !apart && (!scaled || *by == Gate::SILU))
     }
 
     /// Adds the experts' weighted sum, so many times, to `out` `[n, dim]`. `logits` are the router's, if they are there.
@@ -130,9 +139,8 @@ impl Experts {
 
     /// Likewise, of rows as experts take them.
     fn routed(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
-        let scales = [self.gate.and_then(|g| g.scale), self.up.scale, self.down.scale];
         let route = if self.routes_usually(m) {
-            p.route(logits, self.top_k, m.scale * times, scales)
+            p.route(logits, self.top_k, m.scale * times, self.scales())
         } else {
             let route = p.parts("route", 4 * self.top_k.k);
             p.general(General::Choose(Choose {
@@ -148,6 +156,7 @@ impl Experts {
                 sharing: 1,
                 out: route,
             }));
+            self.scale_route(p, route);
             route
         };
         let hidden = match self.gate.zip(self.gating(m)) {
@@ -158,6 +167,19 @@ impl Experts {
             None => self.hidden(p, m, h, route),
         };
         p.experts_add(hidden, (route, self.top_k), self.down.weight, self.biases[2], out);
+    }
+
+    /// Puts what experts' products are multiplied with into a route that has none.
+    fn scale_route(&self, p: &mut Builder, route: Val) {
+        let used = self.top_k.k;
+        for (scales, part) in
+            self.scales().into_iter().zip([2, 3, 1]).filter_map(|(scales, part)| Some((scales?, part)))
+        {
+            let of_taken = p.zeros(used);
+            p.general(General::ExpertsBias(ExpertsBias { route, top_k: self.top_k, bias: scales, out: of_taken }));
+            let (by, cols) = (Arg::Cols(p.all(of_taken)), Cols { val: route, at: part * used, stride: used });
+            p.map_into(cols, (1, used), (Act::Same, by, 1.0), (Join::Mul, Arg::Cols(cols)));
+        }
     }
 
     fn add_bias(&self, p: &mut Builder, which: usize, route: Val, out: Val) {
@@ -174,6 +196,11 @@ impl Experts {
             let out = p.parts("experts", used * width);
             let (top_k, own_input) = (self.top_k, m.weighs_input);
             p.general(General::ExpertsMatMul(ExpertsMatMul { x: h, route, top_k, weight, own_input, out }));
+            if self.scales()[which].is_some() {
+                let (by, cols) =
+                    (Cols { val: route, at: (2 + which) * used, stride: 1 }, Cols { val: out, at: 0, stride: width });
+                p.map_into(cols, (used, width), (Act::Same, Arg::PerGroup(by), 1.0), (Join::Mul, Arg::Cols(cols)));
+            }
             self.add_bias(p, which, route, out);
             out
         };

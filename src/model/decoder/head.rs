@@ -32,6 +32,7 @@ impl Head {
         let output = output.unwrap_or(embedding);
         let bias = f.output_bias.then(|| w.opt_vector("output.bias", n_vocab)).flatten();
         w.ignore("output.bias");
+        w.ignore("output.input_scale"); // of quantized activations, which these are not
         let scale = w.scale("output") * f.logit_scale;
         let positions = w.dims("position_embd.weight");
         let types = w.dims("token_types.weight");

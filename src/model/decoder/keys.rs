@@ -52,8 +52,9 @@ impl Family {
     /// # Errors
     /// As above.
     pub fn experts_share_width(&mut self, r: &Reader<'_>) -> Result<()> {
-        if r.int("expert_feed_forward_length", Some(0), 0, 1 << 24)? == 0 {
-            self.c.n_ff_exp = self.c.n_ff[0] / self.c.n_expert_used.max(1);
+        let own = r.by_layer("expert_feed_forward_length", self.c.n_layer, Some(&vec![0; self.c.n_layer]), 1 << 24)?;
+        for (i, _) in own.iter().enumerate().filter(|(_, width)| **width == 0) {
+            self.c.n_ff_exp[i] = self.c.n_ff[i] / self.c.n_expert_used[i].max(1);
         }
         Ok(())
     }

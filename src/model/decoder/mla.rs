@@ -66,7 +66,7 @@ impl Mla {
             q,
             kv_a: w.linear_unscaled(&name("kv_a_mqa"), s.rank + s.rope, dim),
             kv_norm: LayerNorm { weight: Some(w.vector(&format!("{}.weight", name("kv_a_norm")), s.rank)), bias: None },
-            rope_norm: w.opt_vector(&format!("{}.weight", name("k_norm")), s.rope),
+            rope_norm: (s.rope > 0).then(|| w.opt_vector(&format!("{}.weight", name("k_norm")), s.rope)).flatten(),
             sinks: w.opt_vector(&format!("{}.weight", name("sinks")), heads),
             gate: match gate_dims[..] {
                 [] => None,
@@ -126,7 +126,9 @@ impl Mla {
         let (weight, out) = (k_b, group(0));
         let x = Cols { val: q, at: 0, stride: s.k_dim };
         p.general(General::HeadMatMul(HeadMatMul { x, weight, heads, out }));
-        p.copy_into(Cols { at: narrow, ..x }, group(s.rank), heads, s.rope);
+        if s.rope > 0 {
+            p.copy_into(Cols { at: narrow, ..x }, group(s.rank), heads, s.rope);
+        }
         let LayerNorm { weight, bias } = self.kv_norm;
         let (key, value) = (group(heads * wide), group(heads * wide + wide));
         let x = p.all(kv);
@@ -144,6 +146,7 @@ impl Mla {
         p.general(General::Normalize(norm));
         let (x, out) = (Cols { at: s.rank, ..x }, Cols { at: key.at + s.rank, ..key });
         match self.rope_norm {
+            None if s.rope == 0 => {}
             None => p.copy_into(x, out, 1, s.rope),
             weight => p.general(General::Normalize(Normalize { x, len: s.rope, weight, bias: None, out, ..norm })),
         }
@@ -220,7 +223,9 @@ impl Mla {
         let from = |at: usize| Cols { val: both, at, stride: each };
         p.copy_into(Cols { val: q, at: 0, stride: s.k_dim }, at(0, s.k_dim), heads, s.k_dim);
         p.copy_into(from(0), at(keys, s.k_dim), heads, narrow);
-        p.copy_into(Cols { at: s.rank, stride: 0, ..x }, at(keys + narrow, s.k_dim), heads, s.rope);
+        if s.rope > 0 {
+            p.copy_into(Cols { at: s.rank, stride: 0, ..x }, at(keys + narrow, s.k_dim), heads, s.rope);
+        }
         p.copy_into(from(narrow), at(spec.v_at(), s.v_dim), heads, s.v_dim);
         let table = l.rope.map(|t| f.tables[t]).filter(|t| t.dims > 0);
         let dims = table.map_or(0, |t| t.dims);
