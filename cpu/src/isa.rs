@@ -78,22 +78,35 @@ fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
 }
 
-/// Whether products of one column should ask for memory before they need it. Most cores then read at their limit; those of AMD's
-/// family 25 (Zen 3 and 4) see by themselves what is read in order, and requests only get in the way: a third more without.
-pub(crate) fn asks_ahead() -> bool {
+/// Where memory goes that is asked for before it is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// Into the first cache.
+    First,
+    /// Into the second one.
+    Second,
+}
+
+/// Where this machine's cores should have it. AMD's family 25 (Zen 3 and 4) waits for what is on its way into its first cache, and reads
+/// a third to twice as much if the second one is asked to have it.
+pub(crate) fn ahead() -> Ahead {
     #[cfg(target_arch = "x86_64")]
     {
-        static ASKS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-        *ASKS.get_or_init(|| {
+        static AHEAD: std::sync::OnceLock<Ahead> = std::sync::OnceLock::new();
+        *AHEAD.get_or_init(|| {
             #[allow(unused_unsafe)] // newer compilers call it safe
             // SAFETY: every x86-64 machine has the instruction and these two leaves.
             let (vendor, version) = unsafe { (std::arch::x86_64::__cpuid(0), std::arch::x86_64::__cpuid(1)) };
             let is_amd = vendor.ebx == u32::from_le_bytes(*b"Auth");
             let family =
                 (version.eax >> 8 & 15) + if version.eax >> 8 & 15 == 15 { version.eax >> 20 & 255 } else { 0 };
-            !(is_amd && family == 25)
+            if is_amd && family == 25 {
+                Ahead::Second
+            } else {
+                Ahead::First
+            }
         })
     }
     #[cfg(not(target_arch = "x86_64"))]
-    true
+    Ahead::First
 }

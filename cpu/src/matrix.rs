@@ -214,7 +214,7 @@ impl<'a> Matrix<'a> {
         (out, scratch): (&mut [f32], &mut Scratch),
     ) {
         assert_eq!(x.acts.cols(), self.cols, "columns of the matrix");
-        let form = tile::Form { layout, cols: self.cols, asks: crate::isa::asks_ahead() };
+        let form = tile::Form { layout, cols: self.cols, ahead: crate::isa::ahead() };
         let bytes = layout.tile_bytes(self.cols);
         if let [column] = columns {
             // SAFETY: the instructions are there; `packed` has `tiles` tiles, the row a record per cell, `out` 16 floats per tile.

@@ -233,8 +233,11 @@ impl Cpu {
         let [gate, up] = both.map(|part| part.matrix);
         let width = gate.rows();
         assert!(up.rows() == width && out.len() >= choices.of_rows.len() * width, "room for the product");
-        let single = choices.of_rows.len() == choices.used;
-        let step = if single { 2 } else { item_tiles(gate.tiles(), 2, self.pool.threads()) };
+        let step = item_tiles(
+            choices.present.len() * gate.tiles(),
+            choices.of_rows.len() / choices.used.max(1),
+            self.pool.threads(),
+        );
         let count = gate.tiles().div_ceil(step);
         let shared = Parts::new(out);
         self.pool.each(choices.present.len() * count, &|item| {
@@ -270,8 +273,9 @@ impl Cpu {
     pub fn experts_add(&self, down: &Part<'_>, x: &Input<'_>, choices: &Choices, out: &mut [f32]) {
         let (bias, down) = (down.bias, down.matrix);
         let (width, used) = (down.rows(), choices.used);
-        assert!(out.len() >= choices.of_rows.len() / used.max(1) * width, "room for the product");
-        let step = 2;
+        let n = choices.of_rows.len() / used.max(1);
+        assert!(out.len() >= n * width, "room for the product");
+        let step = item_tiles(down.tiles(), n, self.pool.threads());
         let shared = Parts::new(out);
         self.pool.each(down.tiles().div_ceil(step), &|item| {
             let (tile, tiles) = (item * step, step.min(down.tiles() - item * step));
@@ -303,7 +307,8 @@ impl Cpu {
     pub fn experts(&self, m: &Matrix<'_>, x: &Input<'_>, choices: &Choices, own_input: bool, out: &mut [f32]) {
         let width = m.rows();
         assert!(out.len() >= choices.of_rows.len() * width, "room for the product");
-        let step = 2;
+        let n = choices.of_rows.len() / choices.used.max(1);
+        let step = item_tiles(choices.present.len() * m.tiles(), n, self.pool.threads());
         let count = m.tiles().div_ceil(step);
         let shared = Parts::new(out);
         self.pool.each(choices.present.len() * count, &|item| {

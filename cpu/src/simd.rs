@@ -41,6 +41,8 @@ pub trait Simd: Copy + 'static {
 
     /// Asks for the cache line at `p`, which need not be there.
     unsafe fn prefetch(p: *const u8);
+    /// Likewise, for the second cache.
+    unsafe fn prefetch_second(p: *const u8);
     /// 64 bytes.
     unsafe fn bytes(p: *const u8) -> Self::B;
     /// Writes 64 bytes.

@@ -18,8 +18,13 @@ pub fn usual() -> usize {
     // The standard library knows affinity and quotas of control groups, but cuts off parts of a processor.
     let known = std::thread::available_parallelism().map_or(1, usize::from);
     let allowed = system::allowed();
-    let cores = system::cores(&allowed).unwrap_or(known).max(1);
-    system::quota().map_or(cores.min(known), |quota| cores.min(quota)).max(1)
+    threads_of(known, system::cores(&allowed), system::quota())
+}
+
+/// Of so many processors that the standard library knows, physical cores, and processors' worth of a quota.
+fn threads_of(known: usize, cores: Option<usize>, quota: Option<usize>) -> usize {
+    let cores = cores.unwrap_or(known).max(1);
+    quota.map_or(cores.min(known), |quota| cores.min(quota)).max(1)
 }
 
 /// Processors for threads to run on, one after the other each; none where the machine has a single node, or does not tell.
@@ -98,6 +103,15 @@ mod tests {
         std::thread::spawn(|| assert!(prioritize(0) && (cfg!(not(target_os = "linux")) || prioritize(-1))))
             .join()
             .unwrap();
+    }
+
+    #[test]
+    fn a_quota_of_two_processors_of_64_gives_two_threads() {
+        assert_eq!(threads_of(64, Some(32), None), 32);
+        assert_eq!(threads_of(64, Some(64), Some(2)), 2);
+        // One and a half: the standard library says one, and half a processor is worth a thread.
+        assert_eq!(threads_of(1, Some(64), Some(2)), 2);
+        assert_eq!((threads_of(8, None, None), threads_of(8, None, Some(1)), threads_of(0, None, None)), (8, 1, 1));
     }
 
     #[test]

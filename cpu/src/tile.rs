@@ -1,6 +1,7 @@
 //! Products with a tile: straight from its packed form for one column, and through unpacked bytes for many.
 
 use crate::acts::{BIAS, BIAS_16, RECORD, SCALE, SUM, SUM_16};
+use crate::isa::Ahead;
 use crate::layout::{Codes, Layout, Scales, CELL};
 use crate::simd::{entries, Simd, LANES};
 
@@ -117,12 +118,26 @@ pub(crate) struct Form<'a> {
     pub layout: &'a Layout,
     /// Columns.
     pub cols: usize,
-    /// Whether memory is asked for ahead.
-    pub asks: bool,
+    /// Where memory is asked to be ahead of its use.
+    pub ahead: Ahead,
 }
 
-/// Bytes ahead that memory is asked for: what arrives while it takes to come.
-const AHEAD: usize = 3072;
+/// Asks for lines of what comes some KB after `p`: as much as arrives while memory takes to answer.
+///
+/// # Safety
+/// As of [`Simd`].
+#[inline(always)]
+unsafe fn ask<S: Simd, U: Unpack>(ahead: Ahead, p: *const u8, lines: usize) {
+    // SAFETY: the caller answers for the instructions; what is asked for need not be there.
+    unsafe {
+        match ahead {
+            Ahead::First => (0..lines).for_each(|i| S::prefetch(p.wrapping_add(3072 + 64 * i))),
+            // Bytes, which need no unpacking, come as fast unasked.
+            Ahead::Second if U::VECTORS == 8 => {}
+            Ahead::Second => (0..lines).for_each(|i| S::prefetch_second(p.wrapping_add(6912 + 64 * i))),
+        }
+    }
+}
 
 /// One tile times one column.
 ///
@@ -144,10 +159,8 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8,
         let scales_at = together * 64 * U::VECTORS;
         let bytes = scales_at + (together * G::KIND.cell_bytes() + G::KIND.super_bytes()).next_multiple_of(64);
         while left > 0 {
-            for line in (scales_at..if form.asks { bytes } else { 0 }).step_by(64) {
-                S::prefetch(group.wrapping_add(AHEAD + line));
-            }
             let above = group.add(scales_at);
+            ask::<S, U>(form.ahead, above, (bytes - scales_at) / 64);
             if G::KIND.is_super() {
                 d = S::mul(S::halves(above.cast()), factor);
                 if G::KIND.has_min() {
@@ -157,9 +170,7 @@ unsafe fn column<S: Simd, U: Unpack, G: Groups>(form: Form<'_>, tile: *const u8,
             for cell in 0..together.min(left) {
                 let codes = group.add(64 * U::VECTORS * cell);
                 let s = above.add(G::KIND.super_bytes() + cell * G::KIND.cell_bytes());
-                for v in 0..if form.asks { U::VECTORS } else { 0 } {
-                    S::prefetch(codes.wrapping_add(AHEAD + 64 * v));
-                }
+                ask::<S, U>(form.ahead, codes, U::VECTORS);
                 let scale = a.add(SCALE).cast::<f32>().read();
                 for g in 0..groups {
                     let bias = if groups == 1 { BIAS } else { BIAS_16 + 4 * g };

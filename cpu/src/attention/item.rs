@@ -3,6 +3,7 @@
 use super::cache::{Cache, Elements};
 use super::{Bias, Queries, Scores, Seen, BLOCK};
 use crate::float::{Brain, Element, Float, Half, Single};
+use crate::isa::{ahead, Ahead};
 use crate::simd::{entries, exp, Simd, LANES};
 use crate::Isa;
 use std::cell::RefCell;
@@ -95,8 +96,8 @@ pub(super) fn run(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, take: &mut Take<'_
                 let (keys, values) = cache.head(*next, job.kv_head);
                 // SAFETY: the instructions are there; nothing is read.
                 unsafe {
-                    ask(isa, keys);
-                    ask(isa, values);
+                    ask(isa, ahead(), keys);
+                    ask(isa, ahead(), values);
                 }
             }
             step(isa, rules, job, (job.from + b * BLOCK, *block), room);
@@ -173,7 +174,7 @@ fn step(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, (at, block): (usize, u32), r
 
 entries! {
     /// Asks for memory that is needed soon.
-    fn ask(bytes: &[u8]) = ask_lines;
+    fn ask(ahead: Ahead, bytes: &[u8]) = ask_lines;
     /// `len` floats, a multiple of 16, as f32.
     fn widen(kind: Float, from: *const u8, len: usize, to: *mut f32) = widen_any;
     /// Scores of 32 positions for all queries.
@@ -195,10 +196,15 @@ macro_rules! by_float {
 }
 
 #[inline(always)]
-unsafe fn ask_lines<S: Simd>(bytes: &[u8]) {
+unsafe fn ask_lines<S: Simd>(ahead: Ahead, bytes: &[u8]) {
     for line in bytes.chunks(64) {
         // SAFETY: the caller answers for the instructions.
-        unsafe { S::prefetch(line.as_ptr()) };
+        unsafe {
+            match ahead {
+                Ahead::First => S::prefetch(line.as_ptr()),
+                Ahead::Second => S::prefetch_second(line.as_ptr()),
+            }
+        }
     }
 }
 

@@ -18,6 +18,7 @@ macro_rules! common {
     () => {
         methods! {
             fn prefetch(p: *const u8) = _mm_prefetch::<_MM_HINT_T0>(p.cast());
+            fn prefetch_second(p: *const u8) = _mm_prefetch::<_MM_HINT_T1>(p.cast());
             fn bytes(p: *const u8) -> Two<__m256i> =
                 (_mm256_loadu_si256(p.cast()), _mm256_loadu_si256(p.add(32).cast()));
             fn put_bytes(p: *mut u8, b: Two<__m256i>) =

@@ -15,6 +15,7 @@ impl Simd for Avx512 {
 
     methods! {
         fn prefetch(p: *const u8) = _mm_prefetch::<_MM_HINT_T0>(p.cast());
+        fn prefetch_second(p: *const u8) = _mm_prefetch::<_MM_HINT_T1>(p.cast());
         fn bytes(p: *const u8) -> __m512i = _mm512_loadu_si512(p.cast());
         fn put_bytes(p: *mut u8, b: __m512i) = _mm512_storeu_si512(p.cast(), b);
         fn splat_byte(b: u8) -> __m512i = _mm512_set1_epi8(b as i8);

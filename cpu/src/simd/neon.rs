@@ -31,6 +31,7 @@ macro_rules! common {
 
         methods! {
             fn prefetch(_p: *const u8) = ();
+            fn prefetch_second(_p: *const u8) = ();
             fn bytes(p: *const u8) -> Bytes = four!(I, vld1q_u8(p.add(16 * I)));
             fn put_bytes(p: *mut u8, b: Bytes) = for (i, b) in b.iter().enumerate() { vst1q_u8(p.add(16 * i), *b) };
             fn splat_byte(b: u8) -> Bytes = [vdupq_n_u8(b); 4];

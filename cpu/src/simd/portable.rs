@@ -46,6 +46,7 @@ impl Simd for Portable {
 
     methods! {
         fn prefetch(_p: *const u8) = ();
+        fn prefetch_second(_p: *const u8) = ();
         fn bytes(p: *const u8) -> Bytes = p.cast::<Bytes>().read_unaligned();
         fn put_bytes(p: *mut u8, b: Bytes) = p.cast::<Bytes>().write_unaligned(b);
         fn splat_byte(b: u8) -> Bytes = [b; 64];

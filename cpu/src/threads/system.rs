@@ -54,11 +54,15 @@ fn different(siblings: impl Iterator<Item = String>) -> Option<usize> {
 
 /// What the process's control groups leave it, where they do not leave it all.
 pub(super) fn quota() -> Option<usize> {
-    let read = |path: String| std::fs::read_to_string(path).ok();
-    let [v2, v1] = groups(&read("/proc/self/cgroup".into())?);
-    let v2 = v2.into_iter().filter_map(|folder| quota_v2(&read(format!("{folder}/cpu.max"))?));
+    quota_by(&|path| std::fs::read_to_string(path).ok())
+}
+
+/// Likewise, by the files that `read` reads: the least of the process's own group and of all above it.
+fn quota_by(read: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
+    let [v2, v1] = groups(&read("/proc/self/cgroup")?);
+    let v2 = v2.into_iter().filter_map(|folder| quota_v2(&read(&format!("{folder}/cpu.max"))?));
     let v1 = v1.into_iter().filter_map(|folder| {
-        quota_of(&read(format!("{folder}/cpu.cfs_quota_us"))?, &read(format!("{folder}/cpu.cfs_period_us"))?)
+        quota_of(&read(&format!("{folder}/cpu.cfs_quota_us"))?, &read(&format!("{folder}/cpu.cfs_period_us"))?)
     });
     v2.chain(v1).min()
 }
@@ -120,6 +124,32 @@ mod tests {
         assert_eq!(v2, ["/user.slice/a.scope", "/user.slice", ""].map(|path| format!("/sys/fs/cgroup{path}")));
         assert_eq!(v1, ["/docker/b", "/docker", ""].map(|path| format!("/sys/fs/cgroup/cpu{path}")));
         assert_eq!(groups("0::/\n")[0], ["/sys/fs/cgroup"]);
+    }
+
+    #[test]
+    fn the_least_quota_of_a_container_and_of_what_it_is_in_counts() {
+        let quota = |files: &[(&str, &str)]| {
+            quota_by(&|path| files.iter().find(|file| file.0 == path).map(|file| file.1.to_string()))
+        };
+        let inside = ("/proc/self/cgroup", "0::/\n");
+        assert_eq!(quota(&[inside, ("/sys/fs/cgroup/cpu.max", "200000 100000\n")]), Some(2));
+        assert_eq!(quota(&[inside, ("/sys/fs/cgroup/cpu.max", "max 100000\n")]), None);
+        let seen_from_outside = [
+            ("/proc/self/cgroup", "0::/kubepods/pod/engine\n"),
+            ("/sys/fs/cgroup/kubepods/pod/engine/cpu.max", "max 100000\n"),
+            ("/sys/fs/cgroup/kubepods/pod/cpu.max", "150000 100000\n"),
+            ("/sys/fs/cgroup/kubepods/cpu.max", "6300000 100000\n"),
+        ];
+        assert_eq!(quota(&seen_from_outside), Some(2));
+        let old = [
+            ("/proc/self/cgroup", "4:cpu,cpuacct:/docker/b\n0::/\n"),
+            ("/sys/fs/cgroup/cpu/docker/b/cpu.cfs_quota_us", "100000\n"),
+            ("/sys/fs/cgroup/cpu/docker/b/cpu.cfs_period_us", "100000\n"),
+            ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
+            ("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+        ];
+        assert_eq!(quota(&old), Some(1));
+        assert_eq!(quota(&[]), None);
     }
 
     #[test]
