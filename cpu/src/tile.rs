@@ -131,10 +131,18 @@ unsafe fn ask<S: Simd, U: Unpack>(ahead: Ahead, p: *const u8, lines: usize) {
     // SAFETY: the caller answers for the instructions; what is asked for need not be there.
     unsafe {
         match ahead {
-            Ahead::First => (0..lines).for_each(|i| S::prefetch(p.wrapping_add(3072 + 64 * i))),
+            Ahead::First => {
+                for i in 0..lines {
+                    S::prefetch(p.wrapping_add(3072 + 64 * i));
+                }
+            }
             // Bytes, which need no unpacking, come as fast unasked.
             Ahead::Second if U::VECTORS == 8 => {}
-            Ahead::Second => (0..lines).for_each(|i| S::prefetch_second(p.wrapping_add(6912 + 64 * i))),
+            Ahead::Second => {
+                for i in 0..lines {
+                    S::prefetch_second(p.wrapping_add(6912 + 64 * i));
+                }
+            }
         }
     }
 }
