@@ -39,6 +39,8 @@ fn rust() -> Vec<(String, String)> {
             "hub/tests",
             "quant/src",
             "quant/tests",
+            "serve/src",
+            "serve/tests",
             "shaders/src",
             "tools/src",
             "tests",
@@ -125,6 +127,7 @@ fn the_environment_is_read_in_few_places() {
         ["src/vk/cache.rs", "src/cli.rs", "src/cli/fetch.rs", "src/cli/chat/environment.rs"].contains(&name)
             || name.starts_with("tools/")
             || name.starts_with("tests/")
+            || name.starts_with("serve/tests/")
     });
 }
 

@@ -17,7 +17,6 @@ const FIRST: Duration = Duration::from_secs(5);
 
 /// Requests at work. Dropping it cancels them.
 pub(crate) struct Flow {
-    pub model: Arc<dyn Model>,
     latencies: Arc<Latencies>,
     runs: Vec<Run>,
     /// The run whose turn it is, so that none starves.
@@ -45,9 +44,8 @@ impl Flow {
             runs.push(Run { events, clock: Clock::new(request.n), left: request.n });
             senders.push(sender);
         }
-        let engine = model.clone();
-        blocking(move || requests.into_iter().zip(senders).try_for_each(|(r, s)| engine.generate(r, s))).await?;
-        let mut flow = Flow { model, latencies: app.latencies.clone(), runs, turn: 0, first: None };
+        blocking(move || requests.into_iter().zip(senders).try_for_each(|(r, s)| model.generate(r, s))).await?;
+        let mut flow = Flow { latencies: app.latencies.clone(), runs, turn: 0, first: None };
         if let Ok(first) = tokio::time::timeout(FIRST, flow.next()).await {
             match first {
                 Some((_, Event::Failed(refusal))) => return Err(refusal.into()),

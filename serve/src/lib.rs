@@ -3,14 +3,12 @@
 //! It knows no model and no device. [`engine`] is all that it asks of whoever has them: requests in plain data, and a channel on
 //! which events come back. [`http::serve`] serves one.
 
-// Other endpoints use what the first one does not.
-#![allow(dead_code)]
-
 pub mod engine;
 pub mod http;
 pub mod page;
 
 mod answers;
+mod anthropic;
 mod auth;
 mod cors;
 mod errors;
@@ -21,6 +19,7 @@ mod id;
 mod latency;
 mod logprobs;
 mod native;
+mod ollama;
 mod openai;
 mod options;
 mod stream;

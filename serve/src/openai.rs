@@ -1,6 +1,10 @@
 //! OpenAI's endpoints.
 
 pub(crate) mod chat;
-mod chunks;
-mod messages;
+pub(crate) mod chunks;
+pub(crate) mod completions;
+pub(crate) mod embeddings;
+pub(crate) mod messages;
+pub(crate) mod models;
+pub(crate) mod responses;
 pub(crate) mod usage;

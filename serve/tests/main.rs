@@ -1,1 +1,10 @@
 //! One test binary, linked once; a line per module.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod access;
+mod chat;
+mod client;
+mod errors;
+mod fake;
+mod golden;
+mod limits;

@@ -6,6 +6,7 @@ use crate::auth::Keys;
 use crate::engine::{Engine, Health, Model, Offer, Refusal, RefusalKind};
 use crate::errors::{refusal, Result};
 use crate::latency::Latencies;
+use crate::native::metrics::Before;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,6 +19,7 @@ pub(crate) struct App {
     pub keys: Keys,
     pub counts: Arc<Counts>,
     pub latencies: Arc<Latencies>,
+    pub scraped: Before,
     pub started: SystemTime,
     pub stage: watch::Receiver<Stage>,
 }
@@ -65,6 +67,7 @@ impl App {
             settings,
             counts: Arc::default(),
             latencies: Arc::default(),
+            scraped: Before::default(),
             started: SystemTime::now(),
             stage: stopper.stage(),
         }

@@ -1,25 +1,23 @@
 //! Which path is whose.
 
 use super::{guard, pages, App};
+use crate::anthropic::messages;
 use crate::errors::{Cause, Fault};
-use crate::native::health;
-use crate::openai::chat;
+use crate::native::{completion, health, infill, lora, metrics, props, rerank, router as loader, slots, tokens};
+use crate::ollama;
+use crate::openai::{chat, completions, embeddings, models, responses};
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post, MethodRouter};
 use axum::Router;
 use std::sync::Arc;
 
+type Row = (&'static [&'static str], MethodRouter<Arc<App>>);
+
 /// A router of everything.
 pub(super) fn router(app: Arc<App>) -> Router {
-    let rows: Vec<(&[&str], MethodRouter<Arc<App>>)> = vec![
-        (&["/health", "/v1/health", "/ready"], get(health::health)),
-        (&["/live"], get(health::live)),
-        (&["/v1/chat/completions", "/chat/completions"], post(chat::chat)),
-        (&["/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"], post(chat::input_tokens)),
-    ];
     let mut router = Router::new();
-    for (paths, methods) in rows {
+    for (paths, methods) in openai().into_iter().chain(others()).chain(native()) {
         for path in paths {
             router = router.route(path, methods.clone());
         }
@@ -29,6 +27,59 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)
+}
+
+/// OpenAI's paths also work without `/v1`, but for completions, which are llama.cpp's own there.
+fn openai() -> Vec<Row> {
+    vec![
+        (&["/v1/chat/completions", "/chat/completions"], post(chat::chat)),
+        (&["/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"], post(chat::input_tokens)),
+        (&["/v1/completions"], post(completions::completions)),
+        (&["/v1/responses", "/responses"], post(responses::responses)),
+        (&["/v1/responses/input_tokens", "/responses/input_tokens"], post(responses::input_tokens)),
+        (&["/v1/embeddings"], post(embeddings::embeddings)),
+        (&["/embedding", "/embeddings"], post(embeddings::embedding)),
+        (&["/v1/models", "/models"], get(models::models)),
+        (&["/v1/models/{*name}"], get(models::one)),
+    ]
+}
+
+/// Anthropic's and Ollama's.
+fn others() -> Vec<Row> {
+    vec![
+        (&["/v1/messages"], post(messages::messages)),
+        (&["/v1/messages/count_tokens"], post(messages::count_tokens)),
+        (&["/api/chat"], post(ollama::chat::chat)),
+        (&["/api/generate"], post(ollama::generate::generate)),
+        (&["/api/embed"], post(ollama::embed::embed)),
+        (&["/api/embeddings"], post(ollama::embed::embeddings)),
+        (&["/api/tags"], get(ollama::models::tags)),
+        (&["/api/ps"], get(ollama::models::ps)),
+        (&["/api/show"], post(ollama::models::show)),
+        (&["/api/version"], get(ollama::models::version)),
+    ]
+}
+
+fn native() -> Vec<Row> {
+    vec![
+        (&["/health", "/v1/health", "/ready"], get(health::health)),
+        (&["/live"], get(health::live)),
+        (&["/completion", "/completions"], post(completion::completion)),
+        (&["/infill"], post(infill::infill)),
+        (&["/tokenize"], post(tokens::tokenize)),
+        (&["/detokenize"], post(tokens::detokenize)),
+        (&["/apply-template"], post(tokens::apply_template)),
+        (&["/v1/rerank", "/rerank", "/v1/reranking", "/reranking"], post(rerank::rerank)),
+        (&["/props"], get(props::props).post(props::set_props)),
+        (&["/slots"], get(slots::slots)),
+        (&["/slots/{id}"], post(slots::act)),
+        (&["/lora-adapters"], get(lora::list).post(lora::set)),
+        (&["/metrics"], get(metrics::metrics)),
+        (&["/models/load"], post(loader::load)),
+        (&["/models/unload"], post(loader::unload)),
+        (&["/server_info", "/get_server_info"], get(props::server_info)),
+        (&["/model_info", "/get_model_info"], get(props::model_info)),
+    ]
 }
 
 async fn wrong_method(request: Request) -> Fault {

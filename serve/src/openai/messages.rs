@@ -128,7 +128,7 @@ pub(crate) fn check_function(function: &Fields) -> Result<()> {
 }
 
 /// `tool_choice`: a word, or a function.
-fn tool_choice(fields: &Fields, tools: &[Value]) -> Result<ToolChoice> {
+pub(crate) fn tool_choice(fields: &Fields, tools: &[Value]) -> Result<ToolChoice> {
     const NAME: &str = "tool_choice";
     let choice = match fields.value(NAME) {
         None => return Ok(ToolChoice::Auto),
@@ -170,7 +170,7 @@ pub(crate) fn check_choice(fields: &Fields, choice: &ToolChoice, tools: &[Value]
 }
 
 /// Names for the template.
-fn kwargs(fields: &Fields) -> Result<Map<String, Value>> {
+pub(crate) fn kwargs(fields: &Fields) -> Result<Map<String, Value>> {
     let given = fields.object("chat_template_kwargs")?;
     if let Some(given) = &given {
         given.boolean("enable_thinking")?;

@@ -1,0 +1,5 @@
+//! Anthropic's endpoints.
+
+mod events;
+pub(crate) mod messages;
+mod request;

@@ -1,0 +1,207 @@
+//! What a request for a message asks for, in the engine's terms.
+
+use crate::engine::{Chat, Generate, Prompt, Reasoning, ToolChoice};
+use crate::errors::{unsupported, Result};
+use crate::fields::Fields;
+use crate::http::Caller;
+use crate::openai::messages::{check_choice, check_function};
+use crate::options;
+use serde_json::{json, Map, Value};
+
+/// Reads a body.
+///
+/// # Errors
+/// A field of a wrong type, shape or range; images and documents.
+pub(super) fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
+    let mut request = Generate::new(Prompt::Chat(chat(fields)?));
+    request.sampling = options::sampling(fields)?;
+    request.max_tokens = fields.count("max_tokens", 0..=i32::MAX as usize)?;
+    if request.max_tokens.is_none() {
+        return Err(fields.refuse("max_tokens", "this field is required"));
+    }
+    request.stop = options::stop(fields, "stop_sequences")?;
+    request.user =
+        match fields.object("metadata")?.map(|m| m.text("user_id").map(|u| u.map(String::from))).transpose()?.flatten()
+        {
+            Some(user) => Some(caller.key.map_or_else(|| format!("/{user}"), |key| format!("{key}/{user}"))),
+            None => caller.key.map(|key| key.to_string()),
+        };
+    Ok(request)
+}
+
+/// The conversation alone.
+pub(super) fn chat(fields: &Fields) -> Result<Chat> {
+    fields.required("messages")?;
+    let mut messages = Vec::new();
+    if let Some(text) = system(fields)? {
+        messages.push(json!({"role": "system", "content": text}));
+    }
+    for message in fields.objects("messages")? {
+        match message.required_text("role")? {
+            "user" => user(&message, &mut messages)?,
+            "assistant" => messages.push(assistant(&message)?),
+            "system" => messages.push(json!({"role": "system", "content": text(&message, "content")?})),
+            other => return Err(message.refuse("role", format!("expected user or assistant, found {other:?}"))),
+        }
+    }
+    let tools = tools(fields)?;
+    let (tool_choice, parallel_tool_calls) = tool_choice(fields)?;
+    check_choice(fields, &tool_choice, &tools)?;
+    let reasoning = thinking(fields)?;
+    let mut template_kwargs = Map::new();
+    if let Some(enabled) = reasoning.enabled {
+        template_kwargs.insert("enable_thinking".into(), enabled.into());
+    }
+    let continues = messages.last().is_some_and(|m| m["role"] == "assistant" && m.get("tool_calls").is_none());
+    Ok(Chat {
+        messages,
+        tools,
+        tool_choice,
+        parallel_tool_calls,
+        template_kwargs,
+        reasoning,
+        add_generation_prompt: !continues,
+        continue_final_message: continues,
+    })
+}
+
+/// `system`: text, or blocks of text.
+fn system(fields: &Fields) -> Result<Option<String>> {
+    match fields.value("system") {
+        None => Ok(None),
+        Some(_) => text(fields, "system").map(Some),
+    }
+}
+
+/// A string, or blocks of text, as one text.
+fn text(fields: &Fields, name: &str) -> Result<String> {
+    match fields.value(name) {
+        None => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::Array(_)) => {
+            let mut texts = Vec::new();
+            for block in fields.objects(name)? {
+                match block.required_text("type")? {
+                    "text" => texts.push(block.required_text("text")?),
+                    other => return Err(not_text(&block, other)),
+                }
+            }
+            Ok(texts.join("\n\n"))
+        }
+        Some(other) => Err(fields.wrong(name, "a string or a list of blocks", other)),
+    }
+}
+
+fn not_text(block: &Fields, kind: &str) -> crate::errors::Fault {
+    let at = block.pointer("type");
+    match kind {
+        "image" => unsupported(format!("/{at}: image input is not supported - this model reads text only")),
+        "document" | "search_result" | "container_upload" => {
+            unsupported(format!("/{at}: {kind} input is not supported"))
+        }
+        other => block.refuse("type", format!("a block of the type {other:?} cannot stand here")),
+    }
+}
+
+/// A user's message: results of calls become messages of their own, before the text.
+fn user(message: &Fields, messages: &mut Vec<Value>) -> Result<()> {
+    let Some(Value::Array(_)) = message.value("content") else {
+        messages.push(json!({"role": "user", "content": text(message, "content")?}));
+        return Ok(());
+    };
+    let mut parts = Vec::new();
+    for block in message.objects("content")? {
+        match block.required_text("type")? {
+            "text" => parts.push(json!({"type": "text", "text": block.required_text("text")?})),
+            "tool_result" => {
+                let id = block.required_text("tool_use_id")?;
+                messages.push(json!({"role": "tool", "tool_call_id": id, "content": text(&block, "content")?}));
+            }
+            other => return Err(not_text(&block, other)),
+        }
+    }
+    if !parts.is_empty() {
+        messages.push(json!({"role": "user", "content": parts}));
+    }
+    Ok(())
+}
+
+/// An assistant's message: thinking, text and calls.
+fn assistant(message: &Fields) -> Result<Value> {
+    let Some(Value::Array(_)) = message.value("content") else {
+        return Ok(json!({"role": "assistant", "content": text(message, "content")?}));
+    };
+    let (mut texts, mut thinking, mut calls) = (Vec::new(), String::new(), Vec::new());
+    for block in message.objects("content")? {
+        match block.required_text("type")? {
+            "text" => texts.push(block.required_text("text")?),
+            "thinking" => thinking.push_str(block.required_text("thinking")?),
+            "redacted_thinking" => {}
+            "tool_use" => {
+                let arguments =
+                    block.object("input")?.map_or_else(|| "{}".into(), |i| Value::Object(i.map().clone()).to_string());
+                let function = json!({"name": block.required_text("name")?, "arguments": arguments});
+                calls.push(json!({"id": block.required_text("id")?, "type": "function", "function": function}));
+            }
+            other => return Err(not_text(&block, other)),
+        }
+    }
+    let mut value = json!({"role": "assistant", "content": texts.join("\n\n")});
+    if !thinking.is_empty() {
+        value["reasoning_content"] = thinking.into();
+    }
+    if !calls.is_empty() {
+        value["tool_calls"] = calls.into();
+    }
+    Ok(value)
+}
+
+/// Functions in OpenAI's shape. Tools that Anthropic's own servers run are none of ours, and are left out.
+fn tools(fields: &Fields) -> Result<Vec<Value>> {
+    let mut tools = Vec::new();
+    for tool in fields.objects("tools")? {
+        if tool.text("type")?.is_some_and(|t| t != "custom") {
+            continue;
+        }
+        check_function(&tool)?;
+        let mut function = json!({"name": tool.required_text("name")?});
+        if let Some(description) = tool.text("description")? {
+            function["description"] = description.into();
+        }
+        if let Some(schema) = tool.object("input_schema")? {
+            function["parameters"] = Value::Object(schema.map().clone());
+        }
+        tools.push(json!({"type": "function", "function": function}));
+    }
+    Ok(tools)
+}
+
+fn tool_choice(fields: &Fields) -> Result<(ToolChoice, Option<bool>)> {
+    let Some(choice) = fields.object("tool_choice")? else { return Ok((ToolChoice::Auto, None)) };
+    let parallel = choice.boolean("disable_parallel_tool_use")?.map(|d| !d);
+    let choice = match choice.required_text("type")? {
+        "auto" => ToolChoice::Auto,
+        "any" => ToolChoice::Required,
+        "none" => ToolChoice::None,
+        "tool" => ToolChoice::Function(choice.required_text("name")?.to_string()),
+        other => return Err(choice.refuse("type", format!("expected one of auto, any, none, tool, found {other:?}"))),
+    };
+    Ok((choice, parallel))
+}
+
+/// `thinking`: whether, and how many tokens of it.
+fn thinking(fields: &Fields) -> Result<Reasoning> {
+    let Some(thinking) = fields.object("thinking")? else { return Ok(Reasoning::default()) };
+    let enabled = match thinking.required_text("type")? {
+        "enabled" | "adaptive" => true,
+        "disabled" => false,
+        other => {
+            return Err(thinking.refuse("type", format!("expected enabled, adaptive or disabled, found {other:?}")))
+        }
+    };
+    Ok(Reasoning {
+        enabled: Some(enabled),
+        budget: thinking.count("budget_tokens", 0..=i32::MAX as usize)?,
+        inline: false,
+    })
+}

@@ -1,0 +1,35 @@
+//! `/lora-adapters`: the scales of adapters where a request names none.
+
+use crate::errors::{invalid, Result};
+use crate::fields::Fields;
+use crate::http::{blocking, json, query, read, App};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{json, Value};
+use std::sync::Arc;
+
+/// Lists them.
+pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+    let model = app.model(query(&request, "model").as_deref()).await?;
+    let each = model.adapters().into_iter().map(|a| json!({"id": a.id, "path": a.path, "scale": a.scale}));
+    Ok(json(StatusCode::OK, &each.collect::<Value>()))
+}
+
+/// Sets them: a list of ids and scales.
+pub(crate) async fn set(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+    let model = app.model(query(&request, "model").as_deref()).await?;
+    let body = json!({ "adapters": read(&app, request).await? });
+    let mut scales = Vec::new();
+    if !body["adapters"].is_array() {
+        return Err(invalid("", "the body must be a list of adapters with id and scale"));
+    }
+    for adapter in Fields::of(&body)?.objects("adapters")? {
+        let id = adapter
+            .count("id", 0..=i32::MAX as usize)?
+            .ok_or_else(|| adapter.refuse("id", "this field is required"))?;
+        scales.push((id, adapter.number("scale")?.unwrap_or(1.0)));
+    }
+    blocking(move || model.set_adapters(&scales)).await?;
+    Ok(json(StatusCode::OK, &json!({"success": true})))
+}

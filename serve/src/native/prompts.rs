@@ -1,0 +1,109 @@
+//! Prompts and inputs in all the forms that llama.cpp takes: text, ids, both mixed, and lists of these.
+
+use crate::engine::PromptPart;
+use crate::errors::{unsupported, Result};
+use crate::fields::Fields;
+use crate::options;
+use serde_json::Value;
+
+/// Prompts of one request.
+const PROMPTS: usize = 1024;
+
+/// The prompts that a field holds.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Prompts {
+    pub list: Vec<Vec<PromptPart>>,
+    /// Whether they came as a list, so that the answer is one too.
+    pub listed: bool,
+}
+
+/// Reads a field: a string, a list of ids, a mixed list, a list of all these, or an object with `prompt_string`.
+///
+/// # Errors
+/// Another form; none at all; media.
+pub(crate) fn read(fields: &Fields, name: &str) -> Result<Prompts> {
+    let value = fields.required(name)?;
+    let Value::Array(items) = value else {
+        return Ok(Prompts { list: vec![one(fields, name, value)?], listed: false });
+    };
+    let mixed = items.iter().all(|i| i.is_string() || options::id(i).is_some())
+        && items.iter().any(|i| options::id(i).is_some());
+    if mixed {
+        return Ok(Prompts { list: vec![one(fields, name, value)?], listed: false });
+    }
+    if items.is_empty() || items.len() > PROMPTS {
+        return Err(fields.refuse(name, format!("expected 1 to {PROMPTS} prompts, found {}", items.len())));
+    }
+    let each = items.iter().enumerate().map(|(i, item)| one(fields, &format!("{name}/{i}"), item));
+    Ok(Prompts { list: each.collect::<Result<_>>()?, listed: true })
+}
+
+/// One prompt.
+fn one(fields: &Fields, name: &str, value: &Value) -> Result<Vec<PromptPart>> {
+    let expected = "a string, a list of ids and strings, or an object with prompt_string";
+    match value {
+        Value::String(text) => Ok(vec![PromptPart::Text(text.clone())]),
+        Value::Array(items) if !items.is_empty() => items
+            .iter()
+            .enumerate()
+            .map(|(i, item)| match item {
+                Value::String(text) => Ok(PromptPart::Text(text.clone())),
+                other => options::id(other)
+                    .map(PromptPart::Token)
+                    .ok_or_else(|| fields.wrong(&format!("{name}/{i}"), "an id or a string", other)),
+            })
+            .collect(),
+        Value::Object(map) => {
+            if map.get("multimodal_data").is_some_and(|m| !m.is_null()) {
+                return Err(unsupported(format!("/{}: media input is not supported", fields.pointer(name))));
+            }
+            match (map.get("prompt_string"), map.get("content")) {
+                (Some(Value::String(text)), _) => Ok(vec![PromptPart::Text(text.clone())]),
+                (None, Some(Value::Array(parts))) => {
+                    let text = |(i, part): (usize, &Value)| match (part["type"].as_str(), part["text"].as_str()) {
+                        (Some("text"), Some(text)) => Ok(PromptPart::Text(text.to_string())),
+                        _ => Err(fields.refuse(&format!("{name}/content/{i}"), "expected a part of text")),
+                    };
+                    parts.iter().enumerate().map(text).collect()
+                }
+                _ => Err(fields.wrong(name, expected, value)),
+            }
+        }
+        other => Err(fields.wrong(name, expected, other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn prompts_are_read_in_all_their_forms() {
+        let text = |t: &str| PromptPart::Text(t.into());
+        let (a, b) = (vec![text("a")], vec![text("b")]);
+        let table = [
+            (json!("a"), vec![a.clone()], false),
+            (json!([1, 2]), vec![vec![PromptPart::Token(1), PromptPart::Token(2)]], false),
+            (json!([1, "a"]), vec![vec![PromptPart::Token(1), text("a")]], false),
+            (json!(["a", "b"]), vec![a.clone(), b.clone()], true),
+            (json!(["a"]), vec![a.clone()], true),
+            (
+                json!([[1], "a", ["b", 3]]),
+                vec![vec![PromptPart::Token(1)], a.clone(), vec![text("b"), PromptPart::Token(3)]],
+                true,
+            ),
+            (json!({"prompt_string": "a"}), vec![a.clone()], false),
+            (json!([{"prompt_string": "a"}, {"content": [{"type": "text", "text": "b"}]}]), vec![a, b], true),
+        ];
+        for (value, list, listed) in table {
+            let body = json!({ "p": value });
+            assert_eq!(read(&Fields::of(&body).unwrap(), "p").unwrap(), Prompts { list, listed }, "{body}");
+        }
+        for bad in [json!([]), json!(1), json!(true), json!({}), json!([[]]), json!([-1]), json!([1.5]), json!([null])]
+        {
+            let body = json!({ "p": bad });
+            assert!(read(&Fields::of(&body).unwrap(), "p").is_err(), "{body}");
+        }
+    }
+}

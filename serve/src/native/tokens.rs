@@ -1,0 +1,60 @@
+//! `/tokenize`, `/detokenize`, `/apply-template`: text and ids without an answer.
+
+use crate::errors::Result;
+use crate::fields::Fields;
+use crate::http::{blocking, json, read, App};
+use crate::openai::messages;
+use crate::options;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{json, Value};
+use std::sync::Arc;
+
+/// Ids of a text, with their pieces if asked for.
+pub(crate) async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+    let body = read(&app, request).await?;
+    let fields = Fields::of(&body)?;
+    let text = fields.text("content")?.unwrap_or_default().to_string();
+    let special = fields.boolean("add_special")?.unwrap_or(false);
+    let parse = fields.boolean("parse_special")?.unwrap_or(true);
+    let pieces = fields.boolean("with_pieces")?.unwrap_or(false);
+    let model = app.model(fields.text("model")?).await?;
+    let tokens: Value = blocking(move || {
+        let ids = model.tokenize(&text, special, parse)?;
+        Ok(match pieces {
+            false => ids.into(),
+            true => ids.iter().zip(model.pieces(&ids)?).map(|(id, p)| json!({"id": id, "piece": piece(p)})).collect(),
+        })
+    })
+    .await?;
+    Ok(json(StatusCode::OK, &json!({ "tokens": tokens })))
+}
+
+/// A token's text, or its bytes where they are no whole characters.
+fn piece(bytes: Vec<u8>) -> Value {
+    String::from_utf8(bytes).map_or_else(|e| e.into_bytes().into(), Value::from)
+}
+
+/// The text of ids.
+pub(crate) async fn detokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+    let body = read(&app, request).await?;
+    let fields = Fields::of(&body)?;
+    let ids = fields.list("tokens")?.unwrap_or_default().iter().enumerate();
+    let ids: Vec<u32> = ids
+        .map(|(i, v)| options::id(v).ok_or_else(|| fields.wrong(&format!("tokens/{i}"), "an id", v)))
+        .collect::<Result<_>>()?;
+    let model = app.model(fields.text("model")?).await?;
+    let text = blocking(move || model.detokenize(&ids)).await?;
+    Ok(json(StatusCode::OK, &json!({ "content": text })))
+}
+
+/// The prompt that the template makes of a conversation.
+pub(crate) async fn apply_template(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+    let body = read(&app, request).await?;
+    let fields = Fields::of(&body)?;
+    let chat = messages::chat(&fields)?;
+    let model = app.model(fields.text("model")?).await?;
+    let (prompt, _) = blocking(move || model.render(&chat)).await?;
+    Ok(json(StatusCode::OK, &json!({ "prompt": prompt })))
+}

@@ -1,0 +1,81 @@
+//! `/api/generate`.
+
+use super::lines::{Frame, Kind, Lines};
+use super::request;
+use crate::engine::{Chat, Prompt, PromptPart};
+use crate::errors::Result;
+use crate::fields::Fields;
+use crate::flow::Flow;
+use crate::frames::Format;
+use crate::http::{json, read, App, Caller};
+use crate::stream;
+use axum::extract::{Extension, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Answers a prompt, as a stream unless the body says no; without one, loads or unloads the model.
+pub(crate) async fn generate(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response> {
+    let begun = Instant::now();
+    let body = read(&app, request).await?;
+    let fields = Fields::of(&body)?;
+    let mut request = request::generate(&fields, &caller)?;
+    let prompt = prompt(&fields)?;
+    let streams = fields.boolean("stream")?.unwrap_or(true);
+    let mut frame =
+        Frame { kind: Kind::Generate, model: String::new(), begun, probabilities: request.logprobs.is_some() };
+    let Some(prompt) = prompt else {
+        let (name, reason) = request::load(&app, &fields).await?;
+        frame.model = name;
+        return Ok(json(StatusCode::OK, &frame.loaded(reason)));
+    };
+    request.prompt = prompt;
+    let model = app.model(fields.text("model")?).await?;
+    frame.model = model.properties().name.clone();
+    let flow = Flow::start(&app, model, vec![request]).await?;
+    if streams {
+        return Ok(stream::response(&app, flow, Lines::new(frame), Format::Lines));
+    }
+    let answer = flow.collect().await?.pop().and_then(|mut a| a.list.pop()).unwrap_or_default();
+    Ok(json(StatusCode::OK, &frame.whole(&answer)))
+}
+
+/// The prompt: raw text, a gap before a suffix, or a user's message; none where there is no text.
+fn prompt(fields: &Fields) -> Result<Option<Prompt>> {
+    request::no_images(fields)?;
+    for name in ["template", "context"] {
+        if fields.value(name).is_some_and(|v| v.as_str() != Some("") && v.as_array().is_none_or(|a| !a.is_empty())) {
+            return Err(fields.refuse(name, "is not supported"));
+        }
+    }
+    let text = fields.text("prompt")?.unwrap_or_default();
+    let suffix = fields.text("suffix")?.unwrap_or_default();
+    let system = fields.text("system")?;
+    let raw = fields.boolean("raw")?.unwrap_or(false);
+    let (reasoning, template_kwargs) = request::think(fields)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if !suffix.is_empty() {
+        let (prefix, suffix) = (text.to_string(), suffix.to_string());
+        return Ok(Some(Prompt::Infill { prefix, suffix, prompt: String::new(), extra: Vec::new() }));
+    }
+    if raw {
+        return Ok(Some(Prompt::Parts(vec![PromptPart::Text(text.into())])));
+    }
+    let system = system.map(|s| json!({"role": "system", "content": s}));
+    let messages = system.into_iter().chain([json!({"role": "user", "content": text})]).collect();
+    Ok(Some(Prompt::Chat(Chat {
+        messages,
+        reasoning,
+        template_kwargs,
+        add_generation_prompt: true,
+        ..Chat::default()
+    })))
+}

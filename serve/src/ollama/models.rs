@@ -1,0 +1,108 @@
+//! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`.
+
+use crate::engine::{ModelState, Offer, Properties, RefusalKind};
+use crate::errors::{refusal, Result};
+use crate::fields::Fields;
+use crate::http::{json, read, App};
+use crate::id;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{json, Value};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// Seconds that a model is said to stay: it stays until another needs its place.
+const STAYS: u64 = 100 * 365 * 86_400;
+
+/// All models.
+pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Response> {
+    let models: Value = app.engine.offers().iter().map(listed).collect();
+    Ok(json(StatusCode::OK, &json!({ "models": models })))
+}
+
+/// Those that are loaded.
+pub(crate) async fn ps(State(app): State<Arc<App>>) -> Result<Response> {
+    let offers = app.engine.offers();
+    let models = offers.iter().filter(|o| o.state == ModelState::Loaded).map(|offer| {
+        let mut model = listed(offer);
+        model["expires_at"] = id::date(id::seconds() + STAYS).into();
+        model["size_vram"] = offer.properties.as_ref().map_or(0, |p| p.n_bytes).into();
+        model["context_length"] = offer.properties.as_ref().map_or(0, |p| p.n_ctx).into();
+        model
+    });
+    Ok(json(StatusCode::OK, &json!({ "models": models.collect::<Value>() })))
+}
+
+/// One of them.
+pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+    let body = read(&app, request).await?;
+    let fields = Fields::of(&body)?;
+    let name = match fields.text("model")? {
+        Some(name) => name,
+        None => fields.required_text("name")?,
+    };
+    let offers = app.engine.offers();
+    let known = |n: &str| offers.iter().find(|o| o.name == n || o.aliases.iter().any(|a| a == n));
+    let offer = known(name).or_else(|| known(name.strip_suffix(":latest")?));
+    let offer = offer.ok_or_else(|| refusal(RefusalKind::NotFound, format!("model '{name}' not found")))?;
+    let p = offer.properties.as_ref();
+    let value = json!({
+        "license": "",
+        "modelfile": "",
+        "parameters": "",
+        "template": p.and_then(|p| p.chat_template.clone()).unwrap_or_default(),
+        "details": details(p),
+        "model_info": p.map_or_else(|| json!({}), |p| p.metadata.clone()),
+        "capabilities": p.map(capabilities).unwrap_or_default(),
+        "modified_at": id::date(offer.created),
+    });
+    Ok(json(StatusCode::OK, &value))
+}
+
+/// The program's version.
+pub(crate) async fn version(State(app): State<Arc<App>>) -> Result<Response> {
+    Ok(json(StatusCode::OK, &json!({ "version": app.settings.version })))
+}
+
+fn listed(offer: &Offer) -> Value {
+    // Files of gigabytes are not read for this: a name's digest tells models apart as well.
+    let digest: String = Sha256::digest(offer.name.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
+    json!({
+        "name": offer.name,
+        "model": offer.name,
+        "modified_at": id::date(offer.created),
+        "size": offer.file_bytes,
+        "digest": digest,
+        "details": details(offer.properties.as_ref()),
+    })
+}
+
+fn details(p: Option<&Properties>) -> Value {
+    let family = p.map_or("", |p| p.architecture.as_str());
+    json!({
+        "parent_model": "",
+        "format": "gguf",
+        "family": family,
+        "families": [family],
+        "parameter_size": p.map_or_else(String::new, |p| count(p.n_params)),
+        "quantization_level": p.map_or("", |p| p.file_type.as_str()),
+    })
+}
+
+/// A number of weights, as `7.2B`.
+fn count(n: u64) -> String {
+    match n {
+        1_000_000_000.. => format!("{:.1}B", n as f64 / 1e9),
+        1_000_000.. => format!("{:.1}M", n as f64 / 1e6),
+        _ => n.to_string(),
+    }
+}
+
+fn capabilities(p: &Properties) -> Vec<&'static str> {
+    if p.embeds.is_some() {
+        return vec!["embedding"];
+    }
+    let all = [("completion", true), ("tools", p.tools), ("insert", p.infills), ("thinking", p.reasoning)];
+    all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+}

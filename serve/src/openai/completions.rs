@@ -1,0 +1,215 @@
+//! `/v1/completions`.
+
+use super::chunks::Frame;
+use super::usage::{reason, usage};
+use crate::answers::Answers;
+use crate::engine::{Event, Finish, Generate, Phase, Prompt, PromptPart};
+use crate::errors::{Fault, Result, Shape};
+use crate::fields::Fields;
+use crate::flow::Flow;
+use crate::frames::{Format, Frames};
+use crate::http::{json, read, App, Caller};
+use crate::native::prompts;
+use crate::stream::{self, Script};
+use crate::timings::{self, Meter};
+use crate::{logprobs, options};
+use axum::extract::{Extension, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{json, Value};
+use std::sync::Arc;
+
+/// Tokens told at a position, as OpenAI's later limit has it.
+const TOP: usize = 20;
+
+/// Continues one prompt or several.
+pub(crate) async fn completions(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response> {
+    let body = read(&app, request).await?;
+    let fields = Fields::of(&body)?;
+    if fields.text("suffix")?.is_some_and(|s| !s.is_empty()) {
+        return Err(fields.refuse("suffix", "is not supported; see /infill"));
+    }
+    let prompts = prompts::read(&fields, "prompt")?.list;
+    let told = match fields.value("logprobs") {
+        // Some clients send chat's field.
+        Some(Value::Bool(asked)) => asked.then_some(0),
+        _ => fields.count("logprobs", 0..=TOP)?,
+    };
+    let told = told.or(fields.count("n_probs", 0..=options::TOP)?.filter(|n| *n > 0));
+    let best = fields.count("best_of", 1..=TOP)?;
+    let echo = fields.boolean("echo")?.unwrap_or(false).then(|| prompts.iter().map(|p| text(p)).collect::<Vec<_>>());
+    let each = prompts.into_iter().map(|prompt| {
+        let mut request = Generate::new(Prompt::Parts(prompt));
+        options::read(&fields, &caller, &mut request)?;
+        // OpenAI's own default is 16; llama.cpp's clients count on none.
+        request.logprobs = told;
+        Ok(request)
+    });
+    let requests: Vec<Generate> = each.collect::<Result<_>>()?;
+    let n = requests.first().map_or(1, |r| r.n);
+    if best.is_some_and(|b| b != n) {
+        return Err(fields.refuse("best_of", format!("other values than n ({n}) are not supported")));
+    }
+    let streams = fields.boolean("stream")?.unwrap_or(false);
+    let with_usage = match fields.object("stream_options")? {
+        Some(options) => options.boolean("include_usage")?.unwrap_or(false),
+        None => false,
+    };
+    let metered = fields.boolean("timings_per_token")?.unwrap_or(false);
+    let model = app.model(fields.text("model")?).await?;
+    let frame = Frame::new("cmpl-", &app, &model.properties().name);
+    let runs = requests.len();
+    let flow = Flow::start(&app, model, requests).await?;
+    let form = Form { frame, n, probabilities: told.is_some(), echo };
+    if streams {
+        return Ok(stream::response(&app, flow, Pieces::new(form, runs, with_usage, metered), Format::ServerSent));
+    }
+    Ok(json(StatusCode::OK, &form.whole(&flow.collect().await?)))
+}
+
+/// A prompt's text, as far as it is text.
+fn text(prompt: &[PromptPart]) -> String {
+    prompt.iter().filter_map(|p| if let PromptPart::Text(t) = p { Some(t.as_str()) } else { None }).collect()
+}
+
+/// What the body says of the answer's form.
+struct Form {
+    frame: Frame,
+    /// Answers to each prompt.
+    n: usize,
+    probabilities: bool,
+    /// The prompts, which stand before the answers.
+    echo: Option<Vec<String>>,
+}
+
+impl Form {
+    fn choice(&self, index: usize, text: &str, reason: Option<&str>) -> Value {
+        json!({"text": text, "index": index, "logprobs": null, "finish_reason": reason})
+    }
+
+    fn prompt(&self, run: usize) -> &str {
+        self.echo.as_ref().and_then(|e| e.get(run)).map_or("", String::as_str)
+    }
+
+    fn whole(&self, all: &[Answers]) -> Value {
+        let mut choices = Vec::new();
+        for (run, answers) in all.iter().enumerate() {
+            for (i, answer) in answers.list.iter().enumerate() {
+                let text = format!("{}{}", self.prompt(run), answer.text());
+                let mut choice = self.choice(run * self.n + i, &text, Some(reason(&answer.reason())));
+                if self.probabilities {
+                    let mut offset = self.prompt(run).chars().count();
+                    choice["logprobs"] = logprobs::columns(answer.text_tokens(), &mut offset);
+                }
+                choices.push(choice);
+            }
+        }
+        let mut value = self.frame.object("text_completion", choices);
+        value["usage"] = usage(all.iter().map(|a| a.list.iter().filter_map(|a| a.finish.as_ref()).collect()));
+        if let Some(finish) = all.first().and_then(Answers::finish) {
+            value["timings"] = timings::json(&finish.timings);
+        }
+        value
+    }
+}
+
+/// Writes pieces.
+struct Pieces {
+    form: Form,
+    with_usage: bool,
+    metered: bool,
+    meters: Vec<Meter>,
+    /// Of each answer, how many characters were sent.
+    offsets: Vec<usize>,
+    finishes: Vec<Vec<Finish>>,
+}
+
+impl Pieces {
+    fn new(form: Form, runs: usize, with_usage: bool, metered: bool) -> Pieces {
+        let answers = runs * form.n;
+        let meters = std::iter::repeat_with(Meter::new).take(answers).collect();
+        Pieces { form, with_usage, metered, meters, offsets: vec![0; answers], finishes: vec![Vec::new(); runs] }
+    }
+
+    fn chunk(&self, choices: Vec<Value>) -> Value {
+        let mut chunk = self.form.frame.object("text_completion", choices);
+        if self.with_usage {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
+    }
+
+    fn last(&self, chunk: &mut Value) {
+        if let Some(finish) = self.finishes.iter().flatten().next() {
+            chunk["timings"] = timings::json(&finish.timings);
+        }
+    }
+}
+
+impl Script for Pieces {
+    fn event(&mut self, run: usize, event: Event, out: &mut Frames) {
+        let first = run * self.form.n;
+        match &event {
+            Event::Started { .. } => {
+                for answer in first..first + self.form.n {
+                    self.meters[answer].note(&event);
+                    let prompt = self.form.prompt(run);
+                    self.offsets[answer] = prompt.chars().count();
+                    if !prompt.is_empty() {
+                        out.data(&self.chunk(vec![self.form.choice(answer, prompt, None)]));
+                    }
+                }
+            }
+            Event::Progress { total, cached, processed, ms } => {
+                let mut chunk = self.chunk(vec![self.form.choice(first, "", None)]);
+                chunk["prompt_progress"] = timings::progress(*total, *cached, *processed, *ms);
+                out.data(&chunk);
+            }
+            Event::Piece { answer, phase: Phase::Content, text, tokens } => {
+                let index = first + answer;
+                let times = self.meters[index].note(&event);
+                let mut choice = self.form.choice(index, text, None);
+                if self.form.probabilities && !tokens.is_empty() {
+                    choice["logprobs"] = logprobs::columns(tokens.iter(), &mut self.offsets[index]);
+                } else if text.is_empty() {
+                    return;
+                }
+                let mut chunk = self.chunk(vec![choice]);
+                if self.metered {
+                    chunk["timings"] = timings::json(&times);
+                }
+                out.data(&chunk);
+            }
+            Event::Finished { answer, finish } => {
+                self.finishes[run].push(finish.clone());
+                let choice = self.form.choice(first + answer, "", Some(reason(&finish.reason)));
+                let mut chunk = self.chunk(vec![choice]);
+                let over = self.finishes.iter().map(Vec::len).sum::<usize>() == self.meters.len();
+                if over && !self.with_usage {
+                    chunk["usage"] = usage(self.finishes.iter().map(|f| f.iter().collect()));
+                    self.last(&mut chunk);
+                }
+                out.data(&chunk);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, out: &mut Frames) {
+        if self.with_usage {
+            let mut chunk = self.chunk(Vec::new());
+            chunk["usage"] = usage(self.finishes.iter().map(|f| f.iter().collect()));
+            self.last(&mut chunk);
+            out.data(&chunk);
+        }
+        out.done();
+    }
+
+    fn failed(&mut self, fault: &Fault, out: &mut Frames) {
+        out.data(&Shape::OpenAi.body(fault));
+    }
+}

@@ -1,0 +1,83 @@
+//! `/v1/responses`: stateless, so that nothing of earlier ones is known.
+
+mod events;
+mod input;
+mod object;
+
+use crate::engine::{Generate, Prompt};
+use crate::errors::Result;
+use crate::fields::Fields;
+use crate::flow::Flow;
+use crate::frames::Format;
+use crate::http::{blocking, json, read, App, Caller};
+use crate::{options, stream, timings};
+use axum::extract::{Extension, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use events::Events;
+use object::Frame;
+use serde_json::json;
+use std::sync::Arc;
+
+/// Tokens told at a position, as OpenAI bounds them.
+const TOP: usize = 20;
+
+/// Answers a conversation.
+pub(crate) async fn responses(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response> {
+    let body = read(&app, request).await?;
+    let fields = Fields::of(&body)?;
+    let request = generate(&fields, &caller)?;
+    let streams = fields.boolean("stream")?.unwrap_or(false);
+    let metered = fields.boolean("timings_per_token")?.unwrap_or(false);
+    let model = app.model(fields.text("model")?).await?;
+    let frame = Frame::new(&model.properties().name, &fields, request.logprobs.is_some());
+    let flow = Flow::start(&app, model, vec![request]).await?;
+    if streams {
+        return Ok(stream::response(&app, flow, Events::new(frame, metered), Format::ServerSent));
+    }
+    let answer = flow.collect().await?.pop().and_then(|mut a| a.list.pop()).unwrap_or_default();
+    let mut value = frame.over(&answer, &frame.ids(&answer));
+    if let Some(finish) = &answer.finish {
+        value["timings"] = timings::json(&finish.timings);
+    }
+    Ok(json(StatusCode::OK, &value))
+}
+
+/// What a body asks for.
+fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
+    for name in ["previous_response_id", "conversation"] {
+        if fields.value(name).is_some() {
+            return Err(fields.refuse(name, "is not supported: this server keeps no responses"));
+        }
+    }
+    if fields.boolean("background")?.unwrap_or(false) {
+        return Err(fields.refuse("background", "is not supported"));
+    }
+    let mut request = Generate::new(Prompt::Chat(input::chat(fields)?));
+    options::read(fields, caller, &mut request)?;
+    if let Some(most) = options::max_tokens(fields, &["max_output_tokens"])? {
+        request.max_tokens = Some(most);
+    }
+    let text = fields.object("text")?;
+    if let Some(format) = text.map(|t| t.object("format")).transpose()?.flatten() {
+        request.constraint = options::response_format(&format)?.or(request.constraint);
+    }
+    let included = fields.texts("include")?.iter().any(|i| i == "message.output_text.logprobs");
+    let top = fields.count("top_logprobs", 0..=TOP)?;
+    request.logprobs = (included || top.is_some_and(|t| t > 0)).then(|| top.unwrap_or(0));
+    Ok(request)
+}
+
+/// `/v1/responses/input_tokens`: how many tokens a conversation is.
+pub(crate) async fn input_tokens(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+    let body = read(&app, request).await?;
+    let fields = Fields::of(&body)?;
+    let chat = input::chat(&fields)?;
+    let model = app.model(fields.text("model")?).await?;
+    let (_, tokens) = blocking(move || model.render(&chat)).await?;
+    Ok(json(StatusCode::OK, &json!({"object": "response.input_tokens", "input_tokens": tokens})))
+}

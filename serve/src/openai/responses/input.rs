@@ -1,0 +1,166 @@
+//! The conversation of a request for a response, in chat's shape.
+
+use crate::engine::{Chat, Reasoning};
+use crate::errors::{unsupported, Result};
+use crate::fields::Fields;
+use crate::openai::messages::{self, check_function};
+use serde_json::{json, Map, Value};
+
+/// Reads a body.
+///
+/// # Errors
+/// Items or functions of a wrong shape; media.
+pub(super) fn chat(fields: &Fields) -> Result<Chat> {
+    let mut list = Vec::new();
+    if let Some(instructions) = fields.text("instructions")? {
+        list.push(json!({"role": "system", "content": instructions}));
+    }
+    match fields.required("input")? {
+        Value::String(text) => list.push(json!({"role": "user", "content": text})),
+        Value::Array(_) => fields.objects("input")?.iter().try_for_each(|item| self::item(item, &mut list))?,
+        other => return Err(fields.wrong("input", "a string or a list of items", other)),
+    }
+    let tools = tools(fields)?;
+    let tool_choice = messages::tool_choice(fields, &tools)?;
+    let effort = match fields.object("reasoning")? {
+        Some(reasoning) => reasoning.text("effort")?,
+        None => None,
+    };
+    let mut template_kwargs = messages::kwargs(fields)?;
+    if let Some(effort) = effort {
+        template_kwargs.entry("reasoning_effort").or_insert(effort.into());
+    }
+    let continues = list
+        .last()
+        .is_some_and(|m| m["role"] == "assistant" && m.get("tool_calls").is_none() && m.get("content").is_some());
+    Ok(Chat {
+        messages: list,
+        tools,
+        tool_choice,
+        parallel_tool_calls: fields.boolean("parallel_tool_calls")?,
+        template_kwargs,
+        reasoning: Reasoning { enabled: effort.filter(|e| *e == "none").map(|_| false), ..Reasoning::default() },
+        add_generation_prompt: !continues,
+        continue_final_message: continues,
+    })
+}
+
+/// An item becomes a message, or part of the assistant's last one: reasoning, text and calls of one turn are one message.
+fn item(item: &Fields, list: &mut Vec<Value>) -> Result<()> {
+    match item.text("type")?.unwrap_or("message") {
+        "message" => {
+            let role = item.required_text("role")?;
+            let content = content(item)?;
+            match role {
+                "assistant" => turn(list).insert("content".into(), content),
+                "user" | "system" => {
+                    list.push(json!({"role": role, "content": content}));
+                    None
+                }
+                "developer" => {
+                    list.push(json!({"role": "system", "content": content}));
+                    None
+                }
+                other => {
+                    return Err(
+                        item.refuse("role", format!("expected user, assistant, system or developer, found {other:?}"))
+                    )
+                }
+            };
+        }
+        "reasoning" => {
+            let mut texts = Vec::new();
+            for name in ["content", "summary"] {
+                for part in item.objects(name)? {
+                    texts.extend(part.text("text")?);
+                }
+                if !texts.is_empty() {
+                    break;
+                }
+            }
+            if !texts.is_empty() {
+                turn(list).insert("reasoning_content".into(), texts.join("\n").into());
+            }
+        }
+        "function_call" => {
+            let function = json!({"name": item.required_text("name")?, "arguments": item.required_text("arguments")?});
+            let call = json!({"id": item.required_text("call_id")?, "type": "function", "function": function});
+            let turn = turn(list);
+            match turn.get_mut("tool_calls") {
+                Some(Value::Array(calls)) => calls.push(call),
+                _ => drop(turn.insert("tool_calls".into(), json!([call]))),
+            }
+            turn.entry("content").or_insert("".into());
+        }
+        "function_call_output" => {
+            let output: Value = match item.required("output")? {
+                Value::Array(_) => parts(item, "output")?.into(),
+                Value::String(text) => text.clone().into(),
+                other => return Err(item.wrong("output", "a string or a list of parts", other)),
+            };
+            list.push(json!({"role": "tool", "tool_call_id": item.required_text("call_id")?, "content": output}));
+        }
+        other => return Err(item.refuse("type", format!("items of the type {other:?} are not supported"))),
+    }
+    Ok(())
+}
+
+/// The assistant's message that is being put together.
+fn turn(list: &mut Vec<Value>) -> &mut Map<String, Value> {
+    let goes_on = list
+        .last()
+        .is_some_and(|m| m["role"] == "assistant" && (m.get("content").is_none() || m.get("tool_calls").is_some()));
+    if !goes_on {
+        list.push(json!({"role": "assistant"}));
+    }
+    match list.last_mut() {
+        Some(Value::Object(message)) => message,
+        // Only objects are pushed above.
+        _ => unreachable!("messages are objects"),
+    }
+}
+
+/// A message's text.
+fn content(item: &Fields) -> Result<Value> {
+    match item.required("content")? {
+        Value::String(text) => Ok(text.clone().into()),
+        Value::Array(_) => Ok(parts(item, "content")?.into()),
+        other => Err(item.wrong("content", "a string or a list of parts", other)),
+    }
+}
+
+/// Parts of text, as one text.
+fn parts(item: &Fields, name: &str) -> Result<String> {
+    let mut texts = Vec::new();
+    for part in item.objects(name)? {
+        match part.required_text("type")? {
+            "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
+                texts.push(part.required_text("text")?)
+            }
+            "refusal" => texts.push(part.required_text("refusal")?),
+            "input_image" => {
+                let at = part.pointer("type");
+                return Err(unsupported(format!("/{at}: image input is not supported - this model reads text only")));
+            }
+            other => return Err(part.refuse("type", format!("parts of the type {other:?} are not supported"))),
+        }
+    }
+    Ok(texts.join("\n\n"))
+}
+
+/// Functions in chat's shape. Tools that OpenAI's own servers run are none of ours, and are left out.
+fn tools(fields: &Fields) -> Result<Vec<Value>> {
+    let mut tools = Vec::new();
+    for tool in fields.objects("tools")? {
+        if tool.required_text("type")? != "function" {
+            continue;
+        }
+        let nested = tool.object("function")?;
+        let function = nested.as_ref().unwrap_or(&tool);
+        check_function(function)?;
+        let mut own = function.map().clone();
+        own.shift_remove("type");
+        tools.push(json!({"type": "function", "function": own}));
+    }
+    Ok(tools)
+}
