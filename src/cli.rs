@@ -25,6 +25,8 @@ mod prompt_cache;
 mod quantize;
 mod run;
 mod sampling;
+#[cfg(feature = "serve")]
+mod serve;
 mod session;
 mod template;
 mod tokenize;
@@ -54,6 +56,9 @@ struct Cli {
 enum Command {
     /// Talk to a model, or continue a prompt (the default command)
     Run(Box<run::Args>),
+    /// Serve models over HTTP
+    #[cfg(feature = "serve")]
+    Serve(Box<serve::Args>),
     /// Print a file's metadata and tensors
     Inspect(inspect::Args),
     /// Print a text's token ids
@@ -114,7 +119,7 @@ pub fn main() -> ExitCode {
         output::say(format_args!("warning: {warning}\n"));
     }
     start_log(cli.verbose);
-    match interruptible().and_then(|stop| dispatch(cli.command, &stop)) {
+    match interruptible().and_then(|stop| dispatch(cli.command, cli.verbose > 0, &stop)) {
         Ok(End::Done) => ExitCode::SUCCESS,
         Ok(End::Interrupted) => ExitCode::from(130),
         Err(error) => {
@@ -124,9 +129,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command, stop: &Arc<AtomicBool>) -> Result<End> {
+fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<End> {
     match command {
         Command::Run(args) => run::main(*args, stop),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::main(*args, _verbose),
         Command::Inspect(args) => inspect::main(&args),
         Command::Tokenize(args) => tokenize::main(&args),
         Command::Template(args) => template::main(&args),

@@ -5,10 +5,12 @@
 
 mod file;
 mod message;
+mod reply;
 mod speaker;
 mod style;
 
 pub use file::Saved;
 pub use message::{functions, Function, Message, Talk, ToolCall};
+pub use reply::Reply;
 pub use speaker::{Answer, Asked, End, Speaker};
 pub use style::{NoReasoning, Style};

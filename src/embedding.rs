@@ -1,8 +1,10 @@
 //! From rows of the last norm to a vector for each text: pooling, what files have behind it, and lengths; texts share steps.
 
 mod head;
+mod pair;
 
 pub use head::Head;
+pub use pair::pair;
 
 use crate::gguf::Gguf;
 use crate::step::{Row, RowOutput, Runner, Token};

@@ -72,6 +72,8 @@ pub struct Options {
     pub max_rows: u32,
     /// Positions of the cache that all sequences share; none takes `n_ctx` for each of them.
     pub cache_positions: Option<u32>,
+    /// Where neither is told: the cache has room for so many whole sequences, or as much as fits, but for one at least.
+    pub room_for: Option<u32>,
     /// Elements of K.
     pub cache_type_k: CacheType,
     /// Elements of V.
@@ -128,6 +130,7 @@ impl Default for Options {
             n_seqs: 1,
             max_rows: 512,
             cache_positions: None,
+            room_for: None,
             cache_type_k: CacheType::F16,
             cache_type_v: CacheType::F16,
             gpu_layers: None,
@@ -287,7 +290,8 @@ fn cpu_sizes(plan: &Plan, options: &Options) -> (usize, usize, usize) {
 fn fast_part<'a>(gguf: &'a Gguf, plan: Plan, options: &Options, threads: &mut Option<Threads>) -> Result<Fast<'a>> {
     let (n_ctx, n_seqs, max_rows) = cpu_sizes(&plan, options);
     let (k, v) = (elements(options.cache_type_k), elements(options.cache_type_v));
-    let cache_positions = options.cache_positions.map(|n| n as usize);
+    let room = options.room_for.map(|n| n as usize * n_ctx);
+    let cache_positions = options.cache_positions.map(|n| n as usize).or(room);
     let begun = Instant::now();
     let threads = threads.get_or_insert_with(|| Threads::new(&options.cpu));
     let runner = Fast::with(gguf, plan, Sizes { n_ctx, n_seqs, max_rows, cache_positions, k, v }, threads)?;

@@ -43,13 +43,22 @@ pub fn matcher(vocabulary: &Arc<Vocabulary>, source: &Source) -> Result<Matcher>
     vocabulary.matcher(source).map_err(failed)
 }
 
-/// The source of a reply in a format that may or must call `tools`, as in a request; none where the format has no such grammar.
+/// A matcher of replies in a format that may or must call `tools`, as in a request, several in one reply if `parallel`; none where the
+/// format has no such grammar.
 ///
 /// # Errors
-/// Tools that are no list of functions; a function that is chosen but not there.
-pub fn calls(vocabulary: &Vocabulary, format: &Format, tools: &Json, choice: &ToolChoice) -> Result<Option<Source>> {
+/// Tools that are no list of functions, or have schemas that cannot be held to; a function that is chosen but not there.
+pub fn calls(
+    vocabulary: &Arc<Vocabulary>,
+    format: &Format,
+    tools: &Json,
+    (choice, parallel): (&ToolChoice, bool),
+) -> Result<Option<Matcher>> {
     let tools = serde_json::from_str(&tools.dump()).map_err(|e| Error::Request(format!("tools: {e}")))?;
-    vocabulary.calls(format, &tools, choice, true).map_err(failed)
+    let source = vocabulary.calls(format, &tools, choice, parallel).map_err(failed)?;
+    let matcher = source.map(|source| matcher(vocabulary, &source)).transpose();
+    // The grammar that an error shows is none of the user's.
+    matcher.map_err(|e| Error::Request(e.to_string().lines().next().unwrap_or_default().to_string()))
 }
 
 /// The source of a whole reply in a format whose answer is of a source.

@@ -26,11 +26,14 @@ pub mod policy;
 pub mod profile;
 pub mod quantize;
 pub mod sample;
+#[cfg(feature = "serve")]
+pub mod server;
 pub mod session;
 pub mod state;
 pub mod step;
 pub mod synthetic;
 pub mod text;
 pub mod vk;
+pub mod vocabulary;
 
 pub use error::{Error, Result};

@@ -187,6 +187,16 @@ impl Sampler {
         Some(id)
     }
 
+    /// What the chain left when it chose `id` of all logits: ids with their probabilities, best first.
+    pub fn left(&self, id: u32) -> Vec<(u32, f64)> {
+        if self.options.is_greedy() {
+            return vec![(id, 1.0)];
+        }
+        let mut list = self.candidates.clone();
+        list.sort_unstable_by(steps::best_first);
+        list.iter().map(|c| c.id).zip(steps::softmax(&list)).collect()
+    }
+
     /// What a runner is to list for [`Sampler::sample_listed`]; none if the chain needs all logits.
     pub fn shortlist(&self, allowed: Allowed) -> Option<ShortlistRequest> {
         let o = &*self.options;

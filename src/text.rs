@@ -34,7 +34,7 @@ pub use special::Infill;
 use special::{Special, Usual};
 use specials::{Fragment, Marks, Specials};
 pub use stops::{Passed, Stops};
-pub use stream::Stream;
+pub use stream::{Characters, Stream};
 use vocab::{is_markup, Kind, Table, Vocab};
 
 /// How text becomes ids.

@@ -30,9 +30,13 @@ fn code(output: &Output) -> i32 {
 
 #[test]
 fn every_alias_becomes_its_long_flag() {
-    for (command, table) in
-        [("run", argv::COMMON), ("bench", argv::BENCH), ("profile", argv::PROFILE), ("embed", argv::EMBED)]
-    {
+    for (command, table) in [
+        ("run", argv::COMMON),
+        ("bench", argv::BENCH),
+        ("profile", argv::PROFILE),
+        ("embed", argv::EMBED),
+        ("serve", argv::SERVE),
+    ] {
         for (aliases, long, slot) in table {
             let names = aliases.iter().copied().chain([*long]).map(String::from);
             let underscores = [format!("--{}", long[2..].replace('-', "_"))];
@@ -49,7 +53,7 @@ fn every_alias_becomes_its_long_flag() {
 
 #[test]
 fn no_name_stands_twice_in_a_table() {
-    for table in [argv::COMMON, argv::BENCH, argv::PROFILE, argv::EMBED] {
+    for table in [argv::COMMON, argv::BENCH, argv::PROFILE, argv::EMBED, argv::SERVE] {
         let mut names: Vec<&str> = table.iter().flat_map(|e| e.0.iter().copied().chain([e.1])).collect();
         let count = names.len();
         names.sort_unstable();

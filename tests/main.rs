@@ -34,6 +34,8 @@ mod router;
 mod sample;
 mod sample_requests;
 mod seeded;
+#[cfg(feature = "serve")]
+mod server;
 mod session;
 mod signed_dots;
 mod start;

@@ -76,11 +76,27 @@ impl LoraArgs {
 }
 
 impl AdapterArgs {
+    /// Files and scales of the LoRA adapters.
+    ///
+    /// # Errors
+    /// Scales that are no numbers.
+    pub fn loras(&self) -> Result<Vec<(PathBuf, f32)>> {
+        files("--lora", &self.lora.lora, &self.lora.lora_scaled)
+    }
+
     /// The model with all of them.
     ///
     /// # Errors
     /// Files that are no adapters or not for this model.
-    pub fn attach(&self, mut gguf: Gguf) -> Result<Gguf> {
+    pub fn attach(&self, gguf: Gguf) -> Result<Gguf> {
+        self.attach_scaled(gguf, None)
+    }
+
+    /// Likewise, with LoRA adapters at other scales, in the order of [`AdapterArgs::loras`]; those at 0 are left out.
+    ///
+    /// # Errors
+    /// As [`AdapterArgs::attach`].
+    pub fn attach_scaled(&self, mut gguf: Gguf, scales: Option<&[f32]>) -> Result<Gguf> {
         let vectors = files("--control-vector", &self.control_vector, &self.control_vector_scaled)?;
         let layers = match self.control_vector_layer_range[..] {
             [from, to] if to > 0 && from > to => {
@@ -91,7 +107,11 @@ impl AdapterArgs {
             _ => Layers::default(),
         };
         // Each sees the model as its file has it.
-        let loras = self.lora.open()?;
+        let mut loras = self.lora.open()?;
+        if let Some(scales) = scales {
+            loras.iter_mut().zip(scales).for_each(|((_, scale), asked)| *scale = *asked);
+            loras.retain(|(_, scale)| *scale != 0.0);
+        }
         if vectors.is_empty() && loras.is_empty() {
             return Ok(gguf);
         }

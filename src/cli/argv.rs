@@ -157,6 +157,27 @@ pub const EMBED: &[Entry] = &[
     (&[], "--rerank", Slot::Value),
 ];
 
+/// Likewise in `serve`.
+pub const SERVE: &[Entry] = &[
+    (&["-np"], "--parallel", Slot::Value),
+    (&["-kvu"], "--kv-unified", Slot::None),
+    (&["-cb"], "--cont-batching", Slot::None),
+    (&["-a"], "--alias", Slot::Value),
+    (&[], "--tags", Slot::Value),
+    (&[], "--host", Slot::Value),
+    (&[], "--port", Slot::Value),
+    (&[], "--keep", Slot::Value),
+    (&[], "--sleep-idle-seconds", Slot::Value),
+    (&["--embedding"], "--embeddings", Slot::None),
+    (&["--rerank"], "--reranking", Slot::None),
+    (&["--webui"], "--ui", Slot::None),
+    (&["--no-webui"], "--no-ui", Slot::None),
+    (&[], "--pooling", Slot::Value),
+    (&["-to"], "--timeout", Slot::Value),
+    (&["-md"], "--model-draft", Slot::Value),
+    (&["-ngld"], "--gpu-layers-draft", Slot::Value),
+];
+
 /// Rewritten arguments (without the program's name), and warnings.
 pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<String>) {
     let mut input = args.into_iter().peekable();
@@ -169,6 +190,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<
             "bench" => BENCH,
             "profile" | "explain" => PROFILE,
             "embed" => EMBED,
+            "serve" => SERVE,
             _ => &[],
         };
         let global = matches!(&*text, "-h" | "--help" | "-V" | "--version" | "-v" | "-vv" | "--verbose");

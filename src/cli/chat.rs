@@ -23,7 +23,7 @@ use pumex::dialogue::{Answer, Asked, End as Ended, Message, NoReasoning, Saved, 
 use pumex::grammar::{Constrained, Source, ToolChoice};
 use pumex::sample::{Breakers, SamplerOptions, Step};
 use pumex::text::Tokenizer;
-use pumex::{Error, Result};
+use pumex::{vocabulary, Error, Result};
 use serde_json::json;
 
 use super::{output, sampling, values, End};
@@ -249,13 +249,13 @@ impl Chat<'_> {
         let tokenizer = &self.speaker.tokenizer;
         let mut chain = settings.sampling.clone();
         sampling::check_biases(&chain.bias, tokenizer).map_err(|what| format!("logit-bias: {what}"))?;
-        chain.banned = if settings.ignore_eos { sampling::ends(tokenizer) } else { Vec::new() };
+        chain.banned = if settings.ignore_eos { vocabulary::ends(tokenizer) } else { Vec::new() };
         if chain.order.contains(&Step::Infill) && chain.words.is_none() {
-            chain.words = Some(Arc::new(sampling::words(tokenizer)));
+            chain.words = Some(Arc::new(vocabulary::words(tokenizer)));
         }
         if chain.dry.is_active() {
             let texts = &settings.breakers;
-            let fresh = || (texts.clone(), Arc::new(sampling::breakers(texts, tokenizer)));
+            let fresh = || (texts.clone(), Arc::new(vocabulary::breakers(texts, tokenizer)));
             let known = self.breakers.take().filter(|known| known.0 == *texts).unwrap_or_else(fresh);
             chain.dry.breakers = self.breakers.insert(known).1.clone();
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use pumex::conversation::check_ids;
-use pumex::embedding::{embed, normalized, Head, Pooling, Steps};
+use pumex::embedding::{embed, normalized, pair, Head, Pooling, Steps};
 use pumex::gguf::Gguf;
 use pumex::text::Tokenizer;
 use pumex::{model, Error, Result};
@@ -177,7 +177,8 @@ fn encoded(args: &Args, gguf: &Gguf) -> Result<Vec<Vec<u32>>> {
     }
     let (tokenizer, texts) = (Tokenizer::from_gguf(gguf)?, args.texts()?);
     if let Some(query) = &args.rerank {
-        return texts.iter().map(|text| pair(&tokenizer, gguf, query, text)).collect();
+        let template = gguf.meta().opt_str("tokenizer.chat_template.rerank")?;
+        return texts.iter().map(|text| pair(&tokenizer, template, query, text)).collect();
     }
     let encode = |text: &String| -> Result<Vec<u32>> {
         let mut ids = tokenizer.encode(text, tokenizer.add_bos(), true)?;
@@ -185,21 +186,4 @@ fn encoded(args: &Args, gguf: &Gguf) -> Result<Vec<Vec<u32>>> {
         Ok(ids)
     };
     texts.iter().map(encode).collect()
-}
-
-/// A query and a text in the file's own words for such pairs, else one after the other, with what files put between.
-fn pair(tokenizer: &Tokenizer, gguf: &Gguf, query: &str, text: &str) -> Result<Vec<u32>> {
-    let meta = gguf.meta();
-    if let Some(template) = meta.opt_str("tokenizer.chat_template.rerank")? {
-        let filled = template.split("{query}").map(|part| part.replace("{document}", text)).collect::<Vec<_>>();
-        let mut ids = tokenizer.encode(&filled.join(query), tokenizer.add_bos(), true)?;
-        ids.extend(tokenizer.closing());
-        return Ok(ids);
-    }
-    let mut ids = tokenizer.encode(query, tokenizer.add_bos(), false)?;
-    ids.extend(tokenizer.eos().filter(|_| tokenizer.add_eos()));
-    ids.extend(tokenizer.separator());
-    ids.extend(tokenizer.encode(text, false, false)?);
-    ids.extend(tokenizer.closing());
-    Ok(ids)
 }

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use pumex::gguf::Gguf;
-use pumex::sample::infill::Words;
-use pumex::sample::{Breakers, DryOptions, Sampler, SamplerOptions, Step, MAX_LOGPROBS};
+use pumex::sample::{DryOptions, Sampler, SamplerOptions, Step, MAX_LOGPROBS};
 use pumex::text::Tokenizer;
+use pumex::vocabulary::{breakers, ends, words};
 use pumex::{Error, Result};
 
 use super::input::unescape;
@@ -126,7 +126,11 @@ impl SamplingArgs {
         Ok(sampler)
     }
 
-    fn options(&self, gguf: &Gguf, tokenizer: &Tokenizer, escapes: bool) -> Result<SamplerOptions> {
+    /// The chain's options. Texts of flags have escapes if `escapes`.
+    ///
+    /// # Errors
+    /// As [`SamplingArgs::sampler`].
+    pub fn options(&self, gguf: &Gguf, tokenizer: &Tokenizer, escapes: bool) -> Result<SamplerOptions> {
         let usual = SamplerOptions::default();
         let bias: Vec<(u32, f32)> = self.logit_bias.iter().flat_map(|b| b.0.iter().copied()).collect();
         check_biases(&bias, tokenizer).map_err(|what| Error::Usage(format!("--logit-bias: {what}")))?;
@@ -190,16 +194,6 @@ impl SamplingArgs {
     }
 }
 
-/// What DRY knows of these texts.
-pub fn breakers(texts: &[String], tokenizer: &Tokenizer) -> Breakers {
-    let piece = |id: u32| match tokenizer.piece(id) {
-        [] => tokenizer.token_text(id).to_vec(),
-        piece => piece.to_vec(),
-    };
-    let encode = |rest: &[u8]| tokenizer.encode(&String::from_utf8_lossy(rest), false, false).unwrap_or_default();
-    Breakers::of_texts(texts, n_vocab(tokenizer), piece, encode)
-}
-
 /// Refuses a bias of an id that the vocabulary lacks, in words.
 pub fn check_biases(bias: &[(u32, f32)], tokenizer: &Tokenizer) -> std::result::Result<(), String> {
     let n_vocab = n_vocab(tokenizer);
@@ -207,11 +201,6 @@ pub fn check_biases(bias: &[(u32, f32)], tokenizer: &Tokenizer) -> std::result::
         Some((id, _)) => Err(format!("expected an id below {n_vocab}, found {id}")),
         None => Ok(()),
     }
-}
-
-/// The ids that `--ignore-eos` bans.
-pub fn ends(tokenizer: &Tokenizer) -> Vec<u32> {
-    (0..n_vocab(tokenizer)).filter(|id| tokenizer.is_end(*id)).collect()
 }
 
 fn n_vocab(tokenizer: &Tokenizer) -> u32 {
@@ -254,12 +243,4 @@ fn order_of(gguf: &Gguf) -> Option<Vec<Step>> {
             None
         }
     }
-}
-
-/// What ids write, for the sampler infill.
-pub fn words(tokenizer: &Tokenizer) -> Words {
-    let mut words = Words::default();
-    (0..n_vocab(tokenizer)).for_each(|id| words.push(tokenizer.piece(id), tokenizer.is_end(id)));
-    words.end = tokenizer.eot().or_else(|| tokenizer.eos());
-    words
 }

@@ -22,7 +22,8 @@ use super::{fetch, output};
 struct Aligned<T: ?Sized>(T);
 
 /// What the model is that nobody asked for, and how to get another.
-const DEMO_NOTE: &str = "note: no model given, so this is the small built-in one, which continues old English prose; \
+pub const DEMO_NOTE: &str =
+    "note: no model given, so this is the small built-in one, which continues old English prose; \
                          for a real one: -hf ggml-org/gemma-3-1b-it-GGUF (downloads it), or -m FILE.gguf";
 
 static DEMO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../assets/demo.gguf"));
@@ -37,7 +38,7 @@ pub fn open(args: &ModelArgs) -> Result<Gguf> {
         Some(path) => Gguf::open(&path)?,
         None => {
             output::say(format_args!("{DEMO_NOTE}\n"));
-            Gguf::from_static("demo.gguf", &DEMO.0)?
+            demo()?
         }
     };
     tracing::info!("load: header, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
@@ -45,6 +46,14 @@ pub fn open(args: &ModelArgs) -> Result<Gguf> {
         tracing::warn!("{}: {warning}", gguf.path().display());
     }
     Ok(gguf)
+}
+
+/// The demo model.
+///
+/// # Errors
+/// None that is known.
+pub fn demo() -> Result<Gguf> {
+    Gguf::from_static("demo.gguf", &DEMO.0)
 }
 
 /// The file that `args` names, the synthetic model, or the demo model.

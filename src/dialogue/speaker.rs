@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pumex_chat::reply::{Event, Parser};
+use pumex_chat::reply::Event;
 use pumex_chat::Prompt;
 
 use super::message::{Function, Message, ToolCall};
+use super::reply::Reply;
 use super::style::Style;
 use crate::conversation::{check_ids, generate_on, rows, run_chunks, Constraint, Request, Stats, StopReason};
 use crate::sample::Sampler;
 use crate::step::{RowOutput, Runner};
-use crate::text::{Stops, Tokenizer};
+use crate::text::Tokenizer;
 use crate::{Error, Result};
 
 /// What is asked of an answer.
@@ -82,40 +83,14 @@ pub struct Speaker<'a> {
 
 /// What an answer is so far.
 struct Draft<'a> {
-    parser: Parser,
-    stops: Stops,
+    reply: Reply,
     message: Message,
     calls: Vec<(ToolCall, bool)>,
     on_event: &'a mut dyn FnMut(&Event) -> Result<()>,
     failed: Option<Error>,
-    stopped: bool,
 }
 
 impl Draft<'_> {
-    fn take(&mut self, events: Vec<Event>) {
-        for event in events {
-            if self.stopped {
-                return;
-            }
-            let event = match event {
-                Event::Content(text) => {
-                    let passed = self.stops.push(&text);
-                    self.stopped = passed.stop.is_some();
-                    self.content(passed.text)
-                }
-                other => Some(other),
-            };
-            event.into_iter().for_each(|event| self.give(event));
-        }
-    }
-
-    /// Content begins with its first visible character.
-    fn content(&self, text: String) -> Option<Event> {
-        let begun = !self.message.content.is_empty();
-        let text = if begun { text } else { text.trim_start().to_string() };
-        (!text.is_empty()).then_some(Event::Content(text))
-    }
-
     fn give(&mut self, event: Event) {
         match &event {
             Event::Content(text) => self.message.content.push_str(text),
@@ -141,28 +116,11 @@ impl Draft<'_> {
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        let events = self.parser.push(bytes);
-        self.take(events);
+        self.reply.push(bytes).into_iter().for_each(|event| self.give(event));
     }
 
     fn finish(&mut self) {
-        let events = self.parser.finish();
-        self.take(events);
-        if !self.stopped {
-            let rest = self.stops.flush();
-            self.content(rest).into_iter().for_each(|event| self.give(event));
-        }
-    }
-}
-
-/// The bytes of a generated id that a parser of replies is to see: control tokens only where they mean something to it.
-fn seen<'a>(tokenizer: &'a Tokenizer, style: &Style, id: u32) -> &'a [u8] {
-    let (piece, text) = (tokenizer.piece(id), tokenizer.token_text(id));
-    let marks = piece.is_empty() && std::str::from_utf8(text).is_ok_and(|text| style.format().has_mark(text));
-    if marks {
-        text
-    } else {
-        piece
+        self.reply.finish().into_iter().for_each(|event| self.give(event));
     }
 }
 
@@ -253,17 +211,15 @@ impl<'a> Speaker<'a> {
         }
         let stops = asked.stops.iter().cloned().chain(style.stop().map(str::to_string));
         let mut draft = Draft {
-            parser: Parser::new(style.format(), style.tools.as_ref(), &prompt.text),
-            stops: Stops::new(stops),
+            reply: Reply::new(style.format(), style.tools.as_ref(), &prompt.text, stops),
             message: Message::new("assistant", ""),
             calls: Vec::new(),
             on_event,
             failed: None,
-            stopped: false,
         };
         let close = style.format().end_of_reasoning(constraint.is_some()).unwrap_or_default();
         let close_ids = self.tokenizer.encode(&close, false, true)?;
-        if asked.budget == Some(0) && draft.parser.is_reasoning() {
+        if asked.budget == Some(0) && draft.reply.is_reasoning() {
             ids.extend(&close_ids);
             draft.push(close.as_bytes());
         }
@@ -286,7 +242,7 @@ impl<'a> Speaker<'a> {
         let thinking = Cell::new(false);
         let all: Arc<[u32]> = vec![u32::MAX; self.runner.n_vocab().div_ceil(32)].into();
         let end = loop {
-            thinking.set(draft.parser.is_reasoning());
+            thinking.set(draft.reply.is_reasoning());
             let mut within = constraint.as_mut().map(|inner| AfterReasoning {
                 inner: &mut **inner,
                 thinking: &thinking,
@@ -299,12 +255,14 @@ impl<'a> Speaker<'a> {
             let left = if asked.predict < 0 { -1 } else { asked.predict - generated as i64 };
             let (stats, out) =
                 self.part(style, (&part, start, left), (asked, within), (&halt, &ended), &mut shifts, &mut |bytes| {
-                    thought += usize::from(draft.parser.is_reasoning());
+                    thought += usize::from(draft.reply.is_reasoning());
                     draft.push(bytes);
-                    thinking.set(draft.parser.is_reasoning());
-                    over.set(draft.parser.is_reasoning() && asked.budget.is_some_and(|most| thought >= most));
-                    let stop =
-                        over.get() || draft.stopped || draft.failed.is_some() || asked.stop.load(Ordering::Relaxed);
+                    thinking.set(draft.reply.is_reasoning());
+                    over.set(draft.reply.is_reasoning() && asked.budget.is_some_and(|most| thought >= most));
+                    let stop = over.get()
+                        || draft.reply.stopped().is_some()
+                        || draft.failed.is_some()
+                        || asked.stop.load(Ordering::Relaxed);
                     halt.store(stop, Ordering::Relaxed);
                 })?;
             ms = (ms.0 + if generated == 0 { stats.prompt_ms } else { 0.0 }, ms.1 + stats.generate_ms);
@@ -321,10 +279,10 @@ impl<'a> Speaker<'a> {
                 break End::ContextFull;
             }
             if let Some(id) = ended.get() {
-                draft.push(seen(&self.tokenizer, style, id));
+                draft.push(style.seen(&self.tokenizer, id));
             }
             break match stats.stop {
-                _ if draft.stopped => End::Text,
+                _ if draft.reply.stopped().is_some() => End::Text,
                 StopReason::End => End::Turn,
                 StopReason::Limit => End::Limit,
                 StopReason::ContextFull => End::ContextFull,
@@ -366,7 +324,7 @@ impl<'a> Speaker<'a> {
             end
         };
         let request = Request { prompt, start, n_predict, is_end: &is_end, stop: halt, counters: false };
-        let mut on_token = |id: u32| on_bytes(seen(tokenizer, style, id));
+        let mut on_token = |id: u32| on_bytes(style.seen(tokenizer, id));
         let mut on_shift = |_| *shifts += 1;
         let stats = generate_on(
             &mut **runner,

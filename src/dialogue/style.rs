@@ -96,7 +96,11 @@ impl Style {
     }
 
     fn rendered(&self, messages: &[Message], generation: bool) -> Result<Prompt> {
-        let mut request = Request::new(Json::Array(messages.iter().map(Message::json).collect()));
+        self.render(messages.iter().map(Message::json).collect(), generation)
+    }
+
+    fn render(&self, messages: Vec<Json>, generation: bool) -> Result<Prompt> {
+        let mut request = Request::new(Json::Array(messages));
         request.bring_arguments(self.form);
         request.add_generation_prompt = generation;
         request.tools.clone_from(&self.tools);
@@ -110,14 +114,38 @@ impl Style {
     /// # Errors
     /// The template's own.
     pub fn prompt(&self, messages: &[Message]) -> Result<Prompt> {
-        let whole = self.rendered(messages, true);
-        match messages {
-            [system, user, rest @ ..] if whole.is_err() && system.role == "system" && user.role == "user" => {
-                let first = Message::new("user", format!("{}\n\n{}", system.content, user.content));
-                let merged: Vec<Message> = std::iter::once(first).chain(rest.iter().cloned()).collect();
-                self.rendered(&merged, true).or(whole)
+        self.prompt_of(messages.iter().map(Message::json).collect(), true)
+    }
+
+    /// Likewise of messages as OpenAI's API has them; without `generation` the prompt does not open an answer.
+    ///
+    /// # Errors
+    /// The template's own.
+    pub fn prompt_of(&self, messages: Vec<Json>, generation: bool) -> Result<Prompt> {
+        let text = |message: Option<&Json>, role: &str| {
+            let message = message.filter(|m| m.get("role").and_then(Json::as_str) == Some(role))?;
+            message.get("content").and_then(Json::as_str).map(str::to_string)
+        };
+        let merged = text(messages.first(), "system").zip(text(messages.get(1), "user"));
+        let merged = merged.map(|(system, user)| Message::new("user", format!("{system}\n\n{user}")).json());
+        let rest = messages.get(2..).map(<[Json]>::to_vec).unwrap_or_default();
+        let whole = self.render(messages, generation);
+        match merged {
+            Some(first) if whole.is_err() => {
+                self.render(std::iter::once(first).chain(rest).collect(), generation).or(whole)
             }
             _ => whole,
+        }
+    }
+
+    /// The bytes of a generated id that a parser of replies is to see: control tokens only where they mean something to it.
+    pub fn seen<'a>(&self, tokenizer: &'a Tokenizer, id: u32) -> &'a [u8] {
+        let (piece, text) = (tokenizer.piece(id), tokenizer.token_text(id));
+        let marks = piece.is_empty() && std::str::from_utf8(text).is_ok_and(|text| self.format.has_mark(text));
+        if marks {
+            text
+        } else {
+            piece
         }
     }
 

@@ -120,9 +120,14 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
     let free = (caps.memory_budget_bytes as f64 * MEMORY_SHARE) as u64;
     let fit = free.saturating_sub(weights + buffers + recordings + bounded) / per_block;
     let fit = fit.min(caps.max_allocation_bytes / widest) as usize;
-    let n_ctx = asked.unwrap_or_else(|| plan.n_ctx_train.min(fit / seqs * KV_BLOCK));
-    let positions = options.cache_positions.map(|n| n as usize);
-    let blocks = positions.map_or(n_ctx.div_ceil(KV_BLOCK) * seqs, |n| n.div_ceil(KV_BLOCK));
+    let room = options.room_for.map(|n| n as usize);
+    let n_ctx = asked.unwrap_or_else(|| plan.n_ctx_train.min(fit / room.map_or(seqs, |_| 1) * KV_BLOCK));
+    let whole = n_ctx.div_ceil(KV_BLOCK);
+    let blocks = match (options.cache_positions, room) {
+        (Some(positions), _) => (positions as usize).div_ceil(KV_BLOCK),
+        (None, Some(room)) => (whole * room).min(fit).max(whole),
+        (None, None) => whole * seqs,
+    };
     if blocks == 0 || n_ctx == 0 || blocks > fit {
         let mib = |b: u64| b >> 20;
         return Err(Error::OutOfMemory(format!(

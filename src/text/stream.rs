@@ -5,23 +5,16 @@
 
 use super::Tokenizer;
 
-/// The bytes held back, and the tokenizer that decodes.
-#[derive(Debug)]
-pub struct Stream<'a> {
-    tokenizer: &'a Tokenizer,
+/// Bytes to whole characters.
+#[derive(Clone, Debug, Default)]
+pub struct Characters {
     held: Vec<u8>,
 }
 
-impl<'a> Stream<'a> {
-    /// Starts an empty stream.
-    pub fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self { tokenizer, held: Vec::new() }
-    }
-
-    /// Takes the next id; gives whole characters, possibly none. Bytes that can no longer become a character are
-    /// U+FFFD. A leading space is kept: generated text continues other text.
-    pub fn push(&mut self, id: u32) -> String {
-        self.tokenizer.append(id, &mut self.held);
+impl Characters {
+    /// Takes more bytes; gives whole characters, possibly none. Bytes that can no longer become a character are U+FFFD.
+    pub fn push(&mut self, bytes: &[u8]) -> String {
+        self.held.extend_from_slice(bytes);
         let mut out = String::new();
         let mut rest = self.held.as_slice();
         loop {
@@ -50,5 +43,33 @@ impl<'a> Stream<'a> {
         let out = String::from_utf8_lossy(&self.held).into_owned();
         self.held.clear();
         out
+    }
+}
+
+/// The bytes held back, and the tokenizer that decodes.
+#[derive(Debug)]
+pub struct Stream<'a> {
+    tokenizer: &'a Tokenizer,
+    characters: Characters,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Stream<'a> {
+    /// Starts an empty stream.
+    pub fn new(tokenizer: &'a Tokenizer) -> Self {
+        Self { tokenizer, characters: Characters::default(), bytes: Vec::new() }
+    }
+
+    /// Takes the next id; gives whole characters, possibly none. Bytes that can no longer become a character are
+    /// U+FFFD. A leading space is kept: generated text continues other text.
+    pub fn push(&mut self, id: u32) -> String {
+        self.bytes.clear();
+        self.tokenizer.append(id, &mut self.bytes);
+        self.characters.push(&self.bytes)
+    }
+
+    /// Gives what is held back, U+FFFD for half a character, and starts anew.
+    pub fn flush(&mut self) -> String {
+        self.characters.flush()
     }
 }

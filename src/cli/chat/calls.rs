@@ -73,8 +73,5 @@ impl Within {
 
 fn calls(vocabulary: &Arc<Vocabulary>, style: &Style, choice: &ToolChoice) -> Result<Option<Matcher>> {
     let Some(tools) = &style.tools else { return Ok(None) };
-    let source = grammar::calls(vocabulary, style.format(), tools, choice)?;
-    let matcher = source.map(|source| grammar::matcher(vocabulary, &source)).transpose();
-    // The grammar that an error shows is none of the user's.
-    matcher.map_err(|e| Error::Request(e.to_string().lines().next().unwrap_or_default().to_string()))
+    grammar::calls(vocabulary, style.format(), tools, (choice, true))
 }

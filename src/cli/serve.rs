@@ -1,0 +1,270 @@
+//! `pumex serve`: one or several models behind the APIs that existing programs speak; flags are llama-server's.
+
+mod listed;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pumex::server::Models;
+use pumex::{Error, Result};
+use pumex_serve::engine::Engine;
+use pumex_serve::http::{self, Cors, Tls};
+
+use super::adapters::AdapterArgs;
+use super::embed::PoolingFlag;
+use super::options::{EngineArgs, ModelArgs, Switch};
+use super::sampling::SamplingArgs;
+use super::{output, session, End};
+
+/// Options of `serve`; names and defaults are llama-server's.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// With commas between, several models, each loaded when a request names it
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Folder of models, each loaded when a request names it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "hf_repo", "model_url"])]
+    models_dir: Option<PathBuf>,
+    /// Most models that are loaded at once; the one that was of no use for longest goes
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    models_max: u32,
+    /// Unload models after so many seconds without a request; -1 never does
+    #[arg(long, value_name = "SECONDS", default_value_t = -1)]
+    sleep_idle_seconds: i64,
+    #[command(flatten)]
+    adapters: AdapterArgs,
+    /// Adapters have no effect until a request, or /lora-adapters, gives them a scale
+    #[arg(long)]
+    lora_init_without_apply: bool,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    /// Most tokens of an answer; -1 until the model ends or the context is full
+    #[arg(short = 'n', long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_N_PREDICT")]
+    predict: i64,
+    /// Positions of the context that all slots have together; 0 is the model's for each
+    #[arg(short, long, value_name = "N", default_value_t = 0, env = "LLAMA_ARG_CTX_SIZE")]
+    ctx_size: u32,
+    /// Slots: answers that are written at once (-np); -1: 4 that share one context
+    #[arg(long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_N_PARALLEL", value_parser = clap::value_parser!(i32).range(-1..=4096))]
+    parallel: i32,
+    /// Each slot may hold the whole context, of which all take (-kvu)
+    #[arg(long)]
+    kv_unified: bool,
+    #[arg(long, hide = true)]
+    cont_batching: bool,
+    #[arg(long, hide = true)]
+    no_warmup: bool,
+    /// Requests that may wait
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    queue: usize,
+    /// Sequences that are kept for their beginnings beside those at work
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    kept: usize,
+    /// Users share cached beginnings of prompts
+    #[arg(long)]
+    share_prefixes: bool,
+    /// Go on when the context is full: leave out the oldest half of what is not kept
+    #[arg(long, overrides_with = "no_context_shift")]
+    context_shift: bool,
+    #[arg(long, hide = true, overrides_with = "context_shift")]
+    no_context_shift: bool,
+    /// Tokens at the start that --context-shift keeps; -1 is the whole prompt
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    keep: i64,
+    /// Chat template: a name such as chatml, or its text
+    #[arg(long, value_name = "NAME|TEXT", conflicts_with = "chat_template_file")]
+    chat_template: Option<String>,
+    /// File with the chat template
+    #[arg(long, value_name = "FILE")]
+    chat_template_file: Option<PathBuf>,
+    /// Further variables of the template, as a JSON object
+    #[arg(long, value_name = "JSON")]
+    chat_template_kwargs: Option<String>,
+    /// Whether models reason where their template has a switch (-rea)
+    #[arg(long, value_name = "SWITCH", default_value = "auto")]
+    reasoning: Switch,
+    /// Most tokens of reasoning; -1 any number
+    #[arg(long, value_name = "N", default_value_t = -1)]
+    reasoning_budget: i64,
+    #[arg(long, hide = true)]
+    jinja: bool,
+    #[arg(long, hide = true)]
+    no_jinja: bool,
+    /// Serve vectors of texts, and no answers
+    #[arg(long, alias = "embedding")]
+    embeddings: bool,
+    /// Serve scores of texts for a query, and no answers
+    #[arg(long, alias = "rerank")]
+    reranking: bool,
+    /// How the rows of a text become one vector [default: the model's, else mean]
+    #[arg(long, value_enum)]
+    pooling: Option<PoolingFlag>,
+    /// Folder for slots that are saved
+    #[arg(long, value_name = "DIR")]
+    slot_save_path: Option<PathBuf>,
+    #[command(flatten)]
+    draft: DraftArgs,
+    #[command(flatten)]
+    http: HttpArgs,
+}
+
+/// A small model that proposes what the served one may say.
+#[derive(clap::Args, Clone, Debug)]
+struct DraftArgs {
+    /// Model of the same vocabulary whose proposals are checked several at a time (-md); answers stay what they are
+    #[arg(long, value_name = "FILE")]
+    model_draft: Option<PathBuf>,
+    /// How ids are proposed: none, or draft-simple by that model
+    #[arg(long, value_name = "TYPE", default_value = "draft-simple", value_parser = ["none", "draft-simple"])]
+    spec_type: String,
+    /// Most ids that are proposed at once
+    #[arg(long, value_name = "N", default_value_t = 8, alias = "draft-max", alias = "draft")]
+    spec_draft_n_max: usize,
+    /// Fewer are not proposed
+    #[arg(long, value_name = "N", default_value_t = 0, alias = "draft-min")]
+    spec_draft_n_min: usize,
+    /// Layers of that model on the GPU (-ngld); accepted, as many as there is room for
+    #[arg(long, value_name = "N", hide = true)]
+    gpu_layers_draft: Option<String>,
+}
+
+/// How it is reached.
+#[derive(clap::Args, Clone, Debug)]
+struct HttpArgs {
+    /// Names of the model, with commas between (-a)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    alias: Vec<String>,
+    /// Words that the list of models shows with it
+    #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
+    tags: Vec<String>,
+    /// Addresses to listen on; those that end in .sock are Unix sockets
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',', default_value = "127.0.0.1", env = "LLAMA_ARG_HOST")]
+    host: Vec<String>,
+    /// Port; 0 takes a free one
+    #[arg(long, value_name = "N", default_value_t = 8080, env = "LLAMA_ARG_PORT")]
+    port: u16,
+    /// Keys of which requests must bring one
+    #[arg(long, value_name = "KEY,...", value_delimiter = ',', env = "LLAMA_API_KEY", hide_env_values = true)]
+    api_key: Vec<String>,
+    /// File with such keys, one a line
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
+    /// Listen beyond this machine without a key
+    #[arg(long)]
+    insecure: bool,
+    /// Names that requests may call this server by
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    allowed_hosts: Vec<String>,
+    /// Whose pages may ask: none, localhost, *, or origins [default: none]
+    #[arg(long, value_name = "ORIGIN,...", value_delimiter = ',')]
+    cors_origins: Vec<String>,
+    /// Certificate in PEM
+    #[arg(long, value_name = "FILE", requires = "ssl_key_file")]
+    ssl_cert_file: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "ssl_cert_file")]
+    ssl_key_file: Option<PathBuf>,
+    /// Tell metrics at /metrics
+    #[arg(long)]
+    metrics: bool,
+    #[arg(long, hide = true, overrides_with = "no_slots")]
+    slots: bool,
+    /// Do not tell what slots do at /slots
+    #[arg(long, overrides_with = "slots")]
+    no_slots: bool,
+    #[arg(long, hide = true)]
+    props: bool,
+    #[arg(long, alias = "webui", hide = true, overrides_with = "no_ui")]
+    ui: bool,
+    /// No page for the browser
+    #[arg(long, alias = "no-webui", overrides_with = "ui")]
+    no_ui: bool,
+    /// Seconds after which a reader that takes nothing is cut off
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+    /// Threads for connections
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    threads_http: usize,
+}
+
+impl HttpArgs {
+    fn settings(&self, verbose: bool) -> Result<http::Settings> {
+        let mut keys = self.api_key.clone();
+        if let Some(path) = &self.api_key_file {
+            keys.extend(http::Settings::keys_of(path).map_err(|e| Error::Usage(format!("--api-key-file: {e}")))?);
+        }
+        let words: Vec<&str> = self.cors_origins.iter().map(String::as_str).collect();
+        let cors = match words[..] {
+            [] | ["none" | ""] => Cors::Closed,
+            ["localhost"] => Cors::Localhost,
+            ["*"] => Cors::Any,
+            _ => Cors::Origins(self.cors_origins.clone()),
+        };
+        let tls = self.ssl_cert_file.clone().zip(self.ssl_key_file.clone());
+        Ok(http::Settings {
+            hosts: self.host.clone(),
+            port: self.port,
+            keys,
+            insecure: self.insecure,
+            allowed_hosts: self.allowed_hosts.clone(),
+            cors,
+            tls: tls.map(|(certificate, key)| Tls { certificate, key }),
+            page: !self.no_ui,
+            slots: !self.no_slots,
+            metrics: self.metrics,
+            verbose,
+            threads: self.threads_http.max(1),
+            ..http::Settings::default()
+        })
+    }
+}
+
+/// Serves until a signal ends it.
+pub fn main(args: Args, verbose: bool) -> Result<End> {
+    session::use_threads(&args.engine);
+    let settings = args.http.settings(verbose)?;
+    let models = listed::all(&args)?;
+    let first = models.first().map(|model| model.settings.name.clone());
+    let lazy = models.len() > 1;
+    let most = usize::try_from(args.models_max).unwrap_or(usize::MAX);
+    let idle = u64::try_from(args.sleep_idle_seconds).ok().filter(|s| *s > 0).map(Duration::from_secs);
+    let models = Models::new(models, most, idle);
+    if !lazy {
+        // What cannot be loaded is told before anybody asks.
+        models.model(first.as_deref()).map_err(|refusal| Error::Request(refusal.message))?;
+    }
+    let engine: Arc<dyn Engine> = models;
+    let told = |addresses: &[http::Address]| {
+        for address in addresses {
+            output::say(format_args!("listening on {address}\n"));
+        }
+    };
+    http::serve(engine.clone(), settings, told).map_err(|e| Error::Request(e.to_string()))?;
+    engine.stop();
+    Ok(End::Done)
+}
+
+impl Args {
+    fn reasons(&self) -> Option<bool> {
+        match self.reasoning {
+            Switch::On => Some(true),
+            Switch::Off => Some(false),
+            Switch::Auto => None,
+        }
+    }
+}
+
+/// The library's name of a pooling.
+fn pooling(flag: PoolingFlag) -> pumex::embedding::Pooling {
+    use pumex::embedding::Pooling;
+    match flag {
+        PoolingFlag::None => Pooling::None,
+        PoolingFlag::Mean => Pooling::Mean,
+        PoolingFlag::Cls => Pooling::Cls,
+        PoolingFlag::Last => Pooling::Last,
+        PoolingFlag::Rank => Pooling::Rank,
+    }
+}

@@ -1,0 +1,144 @@
+//! The models that are served: files, a folder of them, or the demo model.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use pumex::chat::Json;
+use pumex::embedding::Pooling;
+use pumex::gguf::Gguf;
+use pumex::server::{DraftModel, Listed, Settings};
+use pumex::{Error, Result};
+
+use super::super::options::ModelArgs;
+use super::super::{fetch, input, output, session};
+use super::Args;
+
+/// All of them, at least one.
+///
+/// # Errors
+/// Files that cannot be read, a folder without models.
+pub fn all(args: &Args) -> Result<Vec<Listed>> {
+    let files = files(args)?;
+    let single = files.len() == 1;
+    files.into_iter().map(|file| listed(args, file, single)).collect()
+}
+
+/// A model's name with its file; none of the demo model.
+type Named = (String, Option<PathBuf>);
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+fn files(args: &Args) -> Result<Vec<Named>> {
+    if let Some(folder) = &args.models_dir {
+        return folder_files(folder);
+    }
+    let several =
+        args.model.model.as_ref().filter(|path| !path.exists()).map(|path| path.to_string_lossy().into_owned());
+    if let Some(paths) = several.filter(|text| text.contains(',')) {
+        let paths = paths.split(',').filter(|path| !path.is_empty()).map(PathBuf::from);
+        return Ok(paths.map(|path| (stem(&path), Some(path))).collect());
+    }
+    Ok(match fetch::model(&ModelArgs::clone(&args.model))? {
+        Some(path) => vec![(stem(&path), Some(path))],
+        None => {
+            output::say(format_args!("{}\n", session::DEMO_NOTE));
+            vec![("demo".into(), None)]
+        }
+    })
+}
+
+/// The models of a folder by name: its files, and of split sets the first ones.
+fn folder_files(folder: &Path) -> Result<Vec<Named>> {
+    let entries = std::fs::read_dir(folder).map_err(|e| Error::io(folder, e))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_model = |path: &PathBuf| {
+        let name = stem(path);
+        let later = name.rsplit_once("-of-").and_then(|(rest, _)| rest.rsplit_once('-')).map(|(_, part)| part);
+        let later = later.and_then(|part| part.parse::<u32>().ok()).is_some_and(|part| part != 1);
+        path.extension().is_some_and(|e| e == "gguf") && !later && !name.starts_with("mmproj")
+    };
+    let mut found: Vec<Named> = paths.filter(is_model).map(|path| (stem(&path), Some(path))).collect();
+    found.sort();
+    match found.is_empty() {
+        true => Err(Error::Usage(format!("--models-dir {}: expected .gguf files, found none", folder.display()))),
+        false => Ok(found),
+    }
+}
+
+fn listed(args: &Args, (name, path): Named, single: bool) -> Result<Listed> {
+    let mut aliases: Vec<String> = if single { args.http.alias.clone() } else { Vec::new() };
+    aliases.retain(|alias| !alias.is_empty());
+    aliases.sort();
+    // As with llama.cpp, the first alias is the name.
+    let name = aliases.first().cloned().unwrap_or(name);
+    let meta = path.as_ref().and_then(|path| std::fs::metadata(path).ok());
+    let created = meta.as_ref().and_then(|m| m.modified().ok()?.duration_since(UNIX_EPOCH).ok());
+    let bytes = meta.map_or(0, |meta| meta.len());
+    let tags = if single { args.http.tags.clone() } else { Vec::new() };
+    let file = (created.map_or(0, |since| since.as_secs()), bytes);
+    Ok(Listed { settings: settings(args, name, path)?, aliases, tags, file })
+}
+
+fn settings(args: &Args, name: String, path: Option<PathBuf>) -> Result<Settings> {
+    let mut adapters = args.adapters.loras()?;
+    if args.lora_init_without_apply {
+        adapters.iter_mut().for_each(|(_, scale)| *scale = 0.0);
+    }
+    let flags = args.adapters.clone();
+    let open = move |scales: &[f32]| {
+        let gguf = match &path {
+            Some(path) => Gguf::open(path)?,
+            None => session::demo()?,
+        };
+        flags.attach_scaled(gguf, Some(scales))
+    };
+    let more = args.chat_template_kwargs.as_deref().map_or(Ok(Json::Object(Vec::new())), Json::parse);
+    let more = more.ok().and_then(|json| json.as_object().map(<[_]>::to_vec));
+    let template_variables =
+        more.ok_or_else(|| Error::Usage("--chat-template-kwargs: expected a JSON object".into()))?;
+    let chat_template = match (&args.chat_template, &args.chat_template_file) {
+        (Some(text), _) => Some(text.clone()),
+        (None, Some(path)) => Some(input::read_file(path)?),
+        (None, None) => None,
+    };
+    if let Some(folder) = args.slot_save_path.as_ref().filter(|folder| !folder.is_dir()) {
+        return Err(Error::Usage(format!("--slot-save-path {}: expected a folder", folder.display())));
+    }
+    let sampling = args.sampling.clone();
+    let count = |n: i64| usize::try_from(n).ok();
+    let (asked, auto) = (usize::try_from(args.parallel).ok().filter(|n| *n > 0), 4);
+    let pooling = args.pooling.map(super::pooling).or(args.reranking.then_some(Pooling::Rank));
+    Ok(Settings {
+        adapters,
+        engine: args.engine.options((args.ctx_size > 0).then_some(args.ctx_size)),
+        slots: asked.unwrap_or(auto),
+        unified: args.kv_unified || asked.is_none(),
+        kept: args.kept,
+        queue: args.queue,
+        predict: count(args.predict),
+        context_shift: args.context_shift,
+        keep: args.keep,
+        chat_template,
+        template_variables,
+        reasoning: args.reasons(),
+        reasoning_budget: count(args.reasoning_budget),
+        usual: Arc::new(move |gguf, tokenizer| sampling.options(gguf, tokenizer, true)),
+        embeds: args.embeddings || args.reranking,
+        pooling,
+        slot_folder: args.slot_save_path.clone(),
+        stall: Duration::from_secs(args.http.timeout),
+        share_prefixes: args.share_prefixes,
+        draft: draft(args),
+        ..Settings::new(name, Arc::new(open))
+    })
+}
+
+fn draft(args: &Args) -> Option<DraftModel> {
+    let path = args.draft.model_draft.clone().filter(|_| args.draft.spec_type != "none")?;
+    let open = move || Gguf::open(&path);
+    let (most, least) = (args.draft.spec_draft_n_max, args.draft.spec_draft_n_min);
+    Some(DraftModel { open: Arc::new(open), engine: args.engine.options(None), most, least })
+}

@@ -1,0 +1,129 @@
+//! Texts to vectors and scores on a runner of their own, one call after the other.
+
+use super::loaded::Loaded;
+use super::refusal::{invalid, refusal, too_long, wrong};
+use super::settings::Settings;
+use crate::embedding::{embed, normalized, pair, Head, Pooling, Steps};
+use crate::gguf::Gguf;
+use crate::step::Runner;
+use crate::Result;
+use pumex_serve::engine::{Embed, Embedded, Pooling as Asked, PromptPart, Refusal, RefusalKind, Rerank};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender};
+
+/// Most texts of a step.
+pub const MOST_TEXTS: u32 = 64;
+
+/// What a call's texts become: vectors of each.
+pub type Vectors = Vec<Vec<Vec<f32>>>;
+
+/// A call: ids of each text, and how their rows become vectors.
+pub struct Call {
+    /// Ids.
+    pub texts: Vec<Vec<u32>>,
+    /// Pooling.
+    pub pooling: Pooling,
+    /// Where the vectors go.
+    pub reply: Sender<std::result::Result<Vectors, Refusal>>,
+}
+
+/// How rows of a served model become vectors.
+pub fn pooling(gguf: &Gguf, settings: &Settings) -> Pooling {
+    settings.pooling.or_else(|| Pooling::of(gguf).ok().flatten()).unwrap_or(Pooling::Mean)
+}
+
+/// Works on calls until nobody can make one; fails with the runner.
+///
+/// # Errors
+/// The runner's.
+pub fn serve(runner: &mut dyn Runner, head: &Head, calls: &Receiver<Call>) -> Result<()> {
+    while let Ok(call) = calls.recv() {
+        let lens: Vec<usize> = call.texts.iter().map(Vec::len).collect();
+        let steps = Steps::new(&lens, runner.max_rows());
+        let found = embed(runner, &call.texts, &steps, (call.pooling, head), &AtomicBool::new(false));
+        let told = found.as_ref().map_or_else(
+            |error| Err(refusal(RefusalKind::Failed, error.to_string())),
+            |found| Ok(found.clone().unwrap_or_default()),
+        );
+        // Who asked may have gone.
+        let _ = call.reply.send(told);
+        found?;
+    }
+    Ok(())
+}
+
+impl Loaded {
+    fn whole(&self, ids: Vec<u32>) -> std::result::Result<Vec<u32>, Refusal> {
+        let most = self.n_ctx();
+        match ids.len() {
+            0 => Err(invalid("input", "input: a text has no tokens, and at least one is needed".into())),
+            n if n > most => Err(too_long(n, most)),
+            _ => Ok(ids),
+        }
+    }
+
+    /// Ids of the texts of a call, and how they are pooled.
+    ///
+    /// # Errors
+    /// A model that gives no vectors, texts that are too long.
+    pub fn texts(&self, request: &Embed) -> std::result::Result<(Vec<Vec<u32>>, Pooling), Refusal> {
+        let Some(usual) = self.properties.embeds else {
+            let what = "this model gives text, not vectors: start the server with --embeddings";
+            return Err(refusal(RefusalKind::Unsupported, what));
+        };
+        let text = |parts: &Vec<PromptPart>| {
+            let mut ids = Vec::new();
+            for (i, part) in parts.iter().enumerate() {
+                match part {
+                    PromptPart::Token(id) if (*id as usize) < self.properties.n_vocab => ids.push(*id),
+                    PromptPart::Token(id) => {
+                        let n_vocab = self.properties.n_vocab;
+                        return Err(invalid("input", format!("input: expected ids below {n_vocab}, found {id}")));
+                    }
+                    PromptPart::Text(text) => {
+                        let bos = i == 0 && self.tokenizer.add_bos();
+                        ids.extend(self.tokenizer.encode(text, bos, true).map_err(wrong("input"))?);
+                        ids.extend(self.tokenizer.closing().filter(|_| i + 1 == parts.len()));
+                    }
+                }
+            }
+            self.whole(ids)
+        };
+        let texts = request.inputs.iter().map(text).collect::<std::result::Result<Vec<_>, _>>()?;
+        Ok((texts, of(request.pooling.unwrap_or(usual))))
+    }
+
+    /// Ids of a query with each of the texts to rank.
+    ///
+    /// # Errors
+    /// A model that gives no scores, texts that are too long.
+    pub fn pairs(&self, request: &Rerank) -> std::result::Result<Vec<Vec<u32>>, Refusal> {
+        if self.properties.embeds != Some(Asked::Rank) {
+            let what =
+                "this model gives no scores: start the server with --reranking and a model that has a classifier";
+            return Err(refusal(RefusalKind::Unsupported, what));
+        }
+        let template = self.rerank_template.as_deref();
+        let pair = |text: &String| pair(&self.tokenizer, template, &request.query, text).map_err(wrong("documents"));
+        request.documents.iter().map(|text| self.whole(pair(text)?)).collect()
+    }
+}
+
+/// Vectors as a request wants them.
+pub fn scaled(vectors: Vectors, lens: &[usize], pooling: Pooling, normalize: Option<i32>) -> Vec<Embedded> {
+    let p = normalize.unwrap_or(if pooling == Pooling::None { -1 } else { 2 });
+    let scale = |v: Vec<f32>| if pooling == Pooling::Rank { v } else { normalized(v, p) };
+    let texts = vectors.into_iter().zip(lens);
+    texts.map(|(all, tokens)| Embedded { vectors: all.into_iter().map(scale).collect(), tokens: *tokens }).collect()
+}
+
+/// The library's name of a pooling.
+pub fn of(pooling: Asked) -> Pooling {
+    match pooling {
+        Asked::None => Pooling::None,
+        Asked::Mean => Pooling::Mean,
+        Asked::Cls => Pooling::Cls,
+        Asked::Last => Pooling::Last,
+        Asked::Rank => Pooling::Rank,
+    }
+}

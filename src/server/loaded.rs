@@ -1,0 +1,214 @@
+//! What requests need of a model beside its runner: vocabulary, templates, grammars, facts.
+
+use crate::chat::ModelChat;
+use crate::dialogue::Style;
+use crate::embedding::Pooling;
+use crate::engine::model_info;
+use crate::gguf::Gguf;
+use crate::grammar::{self, Matcher, Source, Vocabulary};
+use crate::quantize::recipe;
+use crate::sample::SamplerOptions;
+use crate::step::Runner;
+use crate::text::Tokenizer;
+use crate::Result;
+use pumex_serve::engine::{Pooling as AskedPooling, Properties};
+use serde_json::{json, Map, Value};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::settings::Settings;
+use super::{embedding, sampling};
+
+/// Compiled sources that are kept.
+const MATCHERS: usize = 32;
+/// Longest list of the metadata that is told.
+const LONGEST: usize = 64;
+
+/// The vocabulary of grammars, or why there is none.
+type Words = std::result::Result<Arc<Vocabulary>, String>;
+
+/// A model's text side.
+pub struct Loaded {
+    /// How it is served.
+    pub settings: Settings,
+    /// Its vocabulary.
+    pub tokenizer: Tokenizer,
+    /// How it is talked to without functions and with some; why it cannot be.
+    pub style: std::result::Result<[Style; 2], String>,
+    /// The sampler's options where a request says nothing.
+    pub usual: SamplerOptions,
+    /// Facts.
+    pub properties: Properties,
+    /// The file's words for a query and a text to rank.
+    pub rerank_template: Option<String>,
+    /// What tells the model from others in files of slots.
+    pub fingerprint: OnceLock<u64>,
+    vocabulary: OnceLock<Words>,
+    matchers: Mutex<Vec<(String, Matcher)>>,
+}
+
+/// What is read of the file while the runner is loaded.
+pub struct Text {
+    tokenizer: Tokenizer,
+    style: std::result::Result<[Style; 2], String>,
+    template: Option<String>,
+    usual: SamplerOptions,
+    chat: ModelChat,
+    rerank: Option<String>,
+}
+
+impl Text {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// A vocabulary that cannot be read, a template that was given and is none.
+    pub fn read(gguf: &Gguf, settings: &Settings) -> Result<Text> {
+        let (tokenizer, chat) = (Tokenizer::from_gguf(gguf)?, ModelChat::of(gguf)?);
+        let given = settings.chat_template.as_deref().map(|text| chat.named(text)).transpose()?;
+        let source = |tools: bool| match &given {
+            Some(source) => Ok(source.clone()),
+            None => chat.source(tools),
+        };
+        let style = |tools: bool| {
+            let mut style = Style::of(&source(tools)?, (&chat.bos, &chat.eos), &tokenizer)?;
+            style.variables.clone_from(&settings.template_variables);
+            Ok::<_, crate::Error>(style)
+        };
+        let both = style(false).and_then(|plain| Ok([plain, style(true)?]));
+        let both = match both {
+            Err(error) if given.is_some() => return Err(error),
+            both => both,
+        };
+        let usual = (settings.usual)(gguf, &tokenizer)?;
+        let rerank = gguf.meta().opt_str("tokenizer.chat_template.rerank")?.map(str::to_string);
+        let (template, style) = (source(false).ok(), both.map_err(|e| e.to_string()));
+        Ok(Text { template, style, tokenizer, usual, chat, rerank })
+    }
+}
+
+impl Loaded {
+    /// A model that was loaded onto this runner.
+    ///
+    /// # Errors
+    /// Metadata of wrong types.
+    pub fn new(gguf: &Gguf, text: Text, settings: Settings, runner: &dyn Runner) -> Result<Loaded> {
+        let properties = properties(gguf, &text, &settings, runner)?;
+        let Text { tokenizer, style, usual, rerank, .. } = text;
+        Ok(Loaded {
+            rerank_template: rerank,
+            settings,
+            tokenizer,
+            style,
+            usual,
+            properties,
+            fingerprint: OnceLock::new(),
+            vocabulary: OnceLock::new(),
+            matchers: Mutex::default(),
+        })
+    }
+
+    /// Positions of a slot.
+    pub fn n_ctx(&self) -> usize {
+        self.properties.n_ctx
+    }
+
+    /// The vocabulary of grammars.
+    ///
+    /// # Errors
+    /// A model without a vocabulary, or with one too large.
+    pub fn vocabulary(&self) -> std::result::Result<&Arc<Vocabulary>, String> {
+        let ends = self.style.as_ref().map_or(&[][..], |styles| styles[0].ends());
+        let build = || grammar::vocabulary(&self.tokenizer, ends).map_err(|e| e.to_string());
+        self.vocabulary.get_or_init(build).as_ref().map_err(Clone::clone)
+    }
+
+    /// A matcher that `compile` makes of what `key` tells, or the one that it made before.
+    ///
+    /// # Errors
+    /// `compile`'s own.
+    pub fn matcher(&self, key: String, compile: impl FnOnce() -> Result<Option<Matcher>>) -> Result<Option<Matcher>> {
+        let lock = || self.matchers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().iter().find(|(k, _)| *k == key).map(|(_, matcher)| matcher.clone());
+        if known.is_some() {
+            return Ok(known);
+        }
+        let made = compile()?;
+        if let Some(matcher) = &made {
+            let mut all = lock();
+            if all.len() >= MATCHERS {
+                all.remove(0);
+            }
+            all.push((key, matcher.clone()));
+        }
+        Ok(made)
+    }
+
+    /// A matcher of a text that is of a source.
+    ///
+    /// # Errors
+    /// A source that is wrong.
+    pub fn matcher_of(&self, source: &Source) -> Result<Option<Matcher>> {
+        let vocabulary = self.vocabulary().map_err(crate::Error::Request)?;
+        self.matcher(format!("{source:?}"), || grammar::matcher(vocabulary, source).map(Some))
+    }
+}
+
+fn properties(gguf: &Gguf, text: &Text, settings: &Settings, runner: &dyn Runner) -> Result<Properties> {
+    let (info, meta) = (model_info(gguf)?, gguf.meta());
+    let (tokenizer, chat) = (&text.tokenizer, &text.chat);
+    let style = text.style.as_ref().ok().map(|styles| &styles[1]);
+    let width = meta.opt_u32(&format!("{}.embedding_length", info.arch))?.unwrap_or(0);
+    let file_type = meta.opt_u32("general.file_type")?.and_then(recipe::of_file_type);
+    let infill = tokenizer.infill();
+    let mut defaults = sampling::listed(&text.usual, u64::from(u32::MAX));
+    defaults["n_predict"] = settings.predict.map_or(json!(-1), |n| json!(n));
+    Ok(Properties {
+        name: settings.name.clone(),
+        path: gguf.path().display().to_string(),
+        architecture: info.arch.clone(),
+        file_type: file_type.map_or("mixed", |recipe| recipe.name).to_string(),
+        n_params: info.n_params,
+        n_bytes: info.size_bytes,
+        n_vocab: tokenizer.n_vocab(),
+        vocab_type: meta.opt_str("tokenizer.ggml.model")?.unwrap_or("none").to_string(),
+        n_embd: width as usize,
+        n_ctx_train: info.n_ctx_train as usize,
+        n_ctx: runner.n_ctx(),
+        n_slots: settings.slots,
+        chat_template: text.template.clone(),
+        chat_template_error: text.style.as_ref().err().cloned(),
+        tools: style.is_some_and(|s| s.format().calls != pumex_chat::reply::Calls::None),
+        reasoning: style.is_some_and(|s| s.format().end_of_reasoning(false).is_some()),
+        bos_token: chat.bos.clone(),
+        eos_token: chat.eos.clone(),
+        embeds: settings.embeds.then(|| asked(embedding::pooling(gguf, settings))),
+        infills: infill.prefix.is_some() && infill.suffix.is_some() && infill.middle.is_some(),
+        default_settings: defaults,
+        device: runner.device(),
+        metadata: metadata(gguf),
+    })
+}
+
+/// The file's metadata but its long lists.
+fn metadata(gguf: &Gguf) -> Value {
+    let value = |(key, value): (&str, &crate::gguf::Value)| {
+        let text = value.display();
+        let json = serde_json::from_str(&text).ok().filter(|_| text.len() < 1 << 16);
+        let short = !matches!(&json, Some(Value::Array(list)) if list.len() > LONGEST);
+        short.then(|| (key.to_string(), json.unwrap_or(Value::String(text))))
+    };
+    let lists = |key: &str| {
+        key.starts_with("tokenizer.ggml.")
+            && ["tokens", "merges", "scores", "token_type"].iter().any(|k| key.ends_with(k))
+    };
+    Value::Object(gguf.meta().iter().filter(|(key, _)| !lists(key)).filter_map(value).collect::<Map<_, _>>())
+}
+
+fn asked(pooling: Pooling) -> AskedPooling {
+    match pooling {
+        Pooling::None => AskedPooling::None,
+        Pooling::Mean => AskedPooling::Mean,
+        Pooling::Cls => AskedPooling::Cls,
+        Pooling::Last => AskedPooling::Last,
+        Pooling::Rank => AskedPooling::Rank,
+    }
+}

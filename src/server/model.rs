@@ -1,0 +1,249 @@
+//! A model that is served: its text side here, its runner on a thread of its own.
+
+use super::embedding::{self, Call};
+use super::loaded::Loaded;
+use super::refusal::{invalid, refusal, stopping, wrong};
+use super::settings::Settings;
+use super::shared::Shared;
+use super::thread::{self, Inbox};
+use super::worker::{Command, SlotAction};
+use crate::conversation::check_ids;
+use crate::embedding::Pooling;
+use crate::{Error, Result};
+use pumex_serve::engine::{
+    Adapter, Chat, Embed, Embedded, Events, Generate, Metrics, Model, Properties, Refusal, RefusalKind, Rerank, Slot,
+};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{channel, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The way to the thread.
+enum Outbox {
+    Commands(Sender<Command>),
+    Calls(Sender<Call>),
+}
+
+/// A model that is loaded.
+pub struct Served {
+    loaded: Arc<Loaded>,
+    shared: Arc<Shared>,
+    outbox: Mutex<Option<Outbox>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+type Asked<T> = std::result::Result<T, Refusal>;
+
+impl Served {
+    /// Loads a model. Blocks until it is there.
+    ///
+    /// # Errors
+    /// A file that cannot be loaded, too little memory.
+    pub fn load(settings: Settings) -> Result<Served> {
+        let (inbox, outbox) = if settings.embeds {
+            let (to, from) = channel();
+            (Inbox::Calls(from), Outbox::Calls(to))
+        } else {
+            let (to, from) = channel();
+            (Inbox::Commands(from), Outbox::Commands(to))
+        };
+        let (ready, loaded) = channel();
+        let name = format!("model {}", settings.name);
+        let spawn = std::thread::Builder::new().name(name).spawn(move || thread::main(settings, &inbox, &ready));
+        let thread = spawn.map_err(|e| Error::Request(format!("a thread for the model: {e}")))?;
+        let gone = |_| Error::Request("the model's thread ended while it loaded".into());
+        let (loaded, shared) = loaded.recv().map_err(gone)??;
+        Ok(Served { loaded, shared, outbox: Mutex::new(Some(outbox)), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// From now on refuses new requests.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends all requests and frees everything.
+    pub fn stop(&self) {
+        self.drain();
+        let outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Outbox::Commands(commands)) = outbox {
+            // The thread may have ended by itself.
+            let _ = commands.send(Command::Stop);
+        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        thread.into_iter().for_each(|thread| drop(thread.join()));
+    }
+
+    /// For how long there was nothing to do; none while there is.
+    pub fn idle(&self) -> Option<Duration> {
+        let idle = self.shared.view().idle_since.map(|since| since.elapsed());
+        idle.filter(|_| self.shared.waiting.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Whether it comes up again, and why it does not work.
+    pub fn health(&self) -> (bool, Option<String>) {
+        (self.shared.loading.load(Ordering::Relaxed), self.shared.view().failed.clone())
+    }
+
+    fn command(&self, command: Command) -> Asked<()> {
+        match &*self.outbox.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Outbox::Commands(commands)) => commands.send(command).map_err(|_| stopping()),
+            Some(Outbox::Calls(_)) => {
+                Err(refusal(RefusalKind::Unsupported, "this model gives vectors, and has no slots"))
+            }
+            None => Err(stopping()),
+        }
+    }
+
+    fn slot(&self, slot: usize, action: SlotAction) -> Asked<(usize, u64)> {
+        let (reply, done) = channel();
+        self.command(Command::Slot(slot, action, reply))?;
+        done.recv().unwrap_or_else(|_| Err(stopping()))
+    }
+
+    fn vectors(&self, texts: Vec<Vec<u32>>, pooling: Pooling) -> Asked<embedding::Vectors> {
+        if self.shared.draining.load(Ordering::Relaxed) {
+            return Err(stopping());
+        }
+        let waiting = self.shared.waiting.fetch_add(1, Ordering::Relaxed);
+        let done = self.queued(waiting, texts, pooling);
+        self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
+        done
+    }
+
+    fn queued(&self, waiting: usize, texts: Vec<Vec<u32>>, pooling: Pooling) -> Asked<embedding::Vectors> {
+        if waiting >= self.loaded.settings.queue {
+            self.shared.view().metrics.requests_refused += 1;
+            return Err(busy(waiting));
+        }
+        let begun = std::time::Instant::now();
+        self.shared.view().idle_since = None;
+        let tokens: usize = texts.iter().map(Vec::len).sum();
+        let (reply, found) = channel();
+        match &*self.outbox.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Outbox::Calls(calls)) => calls.send(Call { texts, pooling, reply }).map_err(|_| stopping())?,
+            _ => return Err(stopping()),
+        }
+        let found = found.recv().unwrap_or_else(|_| Err(stopping()));
+        let mut view = self.shared.view();
+        view.idle_since = Some(std::time::Instant::now());
+        view.metrics.steps += 1;
+        view.metrics.prompt_tokens += tokens as u64;
+        view.metrics.prompt_seconds += begun.elapsed().as_secs_f64();
+        view.metrics.step_seconds += begun.elapsed().as_secs_f64();
+        match &found {
+            Ok(_) => view.metrics.requests_done += 1,
+            Err(_) => view.metrics.requests_failed += 1,
+        }
+        found
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn busy(waiting: usize) -> Refusal {
+    refusal(RefusalKind::Busy, format!("the queue is full: {waiting} requests wait"))
+}
+
+impl Model for Served {
+    fn properties(&self) -> &Properties {
+        &self.loaded.properties
+    }
+
+    fn generate(&self, request: Generate, events: Events) -> Asked<()> {
+        if self.shared.draining.load(Ordering::Relaxed) {
+            return Err(stopping());
+        }
+        let waiting = self.shared.waiting.fetch_add(1, Ordering::Relaxed);
+        let refused = |refusal: Refusal| {
+            self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
+            refusal
+        };
+        if waiting >= self.loaded.settings.queue {
+            self.shared.view().metrics.requests_refused += 1;
+            return Err(refused(busy(waiting)));
+        }
+        let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        let scales = self.shared.view().scales.clone();
+        let job = self.loaded.job(request, events, (id, &scales)).map_err(refused)?;
+        self.command(Command::Generate(Box::new(job))).map_err(refused)
+    }
+
+    fn render(&self, chat: &Chat) -> Asked<(String, usize)> {
+        self.loaded.render(chat)
+    }
+
+    fn tokenize(&self, text: &str, add_special: bool, parse_special: bool) -> Asked<Vec<u32>> {
+        let tokenizer = &self.loaded.tokenizer;
+        tokenizer.encode(text, add_special && tokenizer.add_bos(), parse_special).map_err(wrong("content"))
+    }
+
+    fn pieces(&self, ids: &[u32]) -> Asked<Vec<Vec<u8>>> {
+        let tokenizer = &self.loaded.tokenizer;
+        check_ids(ids, tokenizer.n_vocab()).map_err(wrong("tokens"))?;
+        Ok(ids.iter().map(|id| tokenizer.piece(*id).to_vec()).collect())
+    }
+
+    fn detokenize(&self, ids: &[u32]) -> Asked<String> {
+        check_ids(ids, self.loaded.tokenizer.n_vocab()).map_err(wrong("tokens"))?;
+        Ok(self.loaded.spelled(ids))
+    }
+
+    fn embed(&self, request: &Embed) -> Asked<Vec<Embedded>> {
+        let (texts, pooling) = self.loaded.texts(request)?;
+        let lens: Vec<usize> = texts.iter().map(Vec::len).collect();
+        Ok(embedding::scaled(self.vectors(texts, pooling)?, &lens, pooling, request.normalize))
+    }
+
+    fn rerank(&self, request: &Rerank) -> Asked<(Vec<f32>, usize)> {
+        let texts = self.loaded.pairs(request)?;
+        let tokens = texts.iter().map(Vec::len).sum();
+        let found = self.vectors(texts, Pooling::Rank)?;
+        let score = |of: &Vec<Vec<f32>>| of.first().and_then(|scores| scores.first()).copied().unwrap_or_default();
+        Ok((found.iter().map(score).collect(), tokens))
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        self.shared.view().slots.clone()
+    }
+
+    fn save_slot(&self, slot: usize, name: &str) -> Asked<(usize, u64)> {
+        self.slot(slot, SlotAction::Save(name.to_string()))
+    }
+
+    fn restore_slot(&self, slot: usize, name: &str) -> Asked<(usize, u64)> {
+        self.slot(slot, SlotAction::Restore(name.to_string()))
+    }
+
+    fn erase_slot(&self, slot: usize) -> Asked<usize> {
+        self.slot(slot, SlotAction::Erase).map(|(tokens, _)| tokens)
+    }
+
+    fn adapters(&self) -> Vec<Adapter> {
+        let scales = self.shared.view().scales.clone();
+        let files = self.loaded.settings.adapters.iter().zip(scales).enumerate();
+        files.map(|(id, ((path, _), scale))| Adapter { id, path: path.display().to_string(), scale }).collect()
+    }
+
+    fn set_adapters(&self, scales: &[(usize, f32)]) -> Asked<()> {
+        let count = self.loaded.settings.adapters.len();
+        if let Some((id, _)) = scales.iter().find(|(id, scale)| *id >= count || !scale.is_finite()) {
+            return Err(invalid("id", format!("id: expected below {count}, with a finite scale, found {id}")));
+        }
+        let mut all = vec![0.0; count];
+        scales.iter().for_each(|(id, scale)| all[*id] = *scale);
+        self.shared.view().scales = all;
+        Ok(())
+    }
+
+    fn metrics(&self) -> Metrics {
+        let mut metrics = self.shared.view().metrics.clone();
+        let waiting = self.shared.waiting.load(Ordering::Relaxed) as u64;
+        metrics.requests_waiting = metrics.requests_waiting.max(waiting);
+        metrics
+    }
+}

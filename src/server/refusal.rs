@@ -1,0 +1,37 @@
+//! Errors in the terms of the HTTP side.
+
+use crate::Error;
+use pumex_serve::engine::{Refusal, RefusalKind};
+
+/// A refusal of a kind.
+pub fn refusal(kind: RefusalKind, message: impl Into<String>) -> Refusal {
+    Refusal { kind, message: message.into(), field: None, tokens: None }
+}
+
+/// A field of a request is wrong.
+pub fn invalid(field: &str, message: String) -> Refusal {
+    Refusal { field: Some(field.to_string()), ..refusal(RefusalKind::Invalid, message) }
+}
+
+/// The engine failed.
+pub fn failed(error: &Error) -> Refusal {
+    refusal(RefusalKind::Failed, error.to_string())
+}
+
+/// A request is wrong in a way that an error tells.
+pub fn wrong(field: &str) -> impl Fn(Error) -> Refusal + '_ {
+    move |error| invalid(field, error.to_string())
+}
+
+/// So many tokens do not fit.
+pub fn too_long(tokens: usize, n_ctx: usize) -> Refusal {
+    let what = format!(
+        "the request ({tokens} tokens) exceeds the available context size ({n_ctx} tokens), try increasing it (-c)"
+    );
+    Refusal { tokens: Some((tokens, n_ctx)), ..refusal(RefusalKind::ContextExceeded, what) }
+}
+
+/// The server ends.
+pub fn stopping() -> Refusal {
+    refusal(RefusalKind::Unavailable, "the server is stopping")
+}

@@ -1,0 +1,427 @@
+//! From a request to a job: prompt, chain, grammar and answers, or what is wrong with it.
+
+use crate::chat::{Json, Prompt as Written};
+use crate::dialogue::{NoReasoning, Reply, Style};
+use crate::grammar::{self, Constrained, Source, ToolChoice};
+use crate::sample::Sampler;
+use crate::text::{Characters, Stops};
+use pumex_chat::reply::Format;
+use pumex_serve::engine::{
+    Chat, Constraint, Event, Events, Generate, Prompt, PromptPart, Refusal, RefusalKind, ToolChoice as AskedChoice,
+};
+use serde_json::{json, Value};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::answer::{Answer, Budget, Form, Plan};
+use super::loaded::Loaded;
+use super::queue::Ticket;
+use super::refusal::{invalid, refusal, too_long, wrong};
+use super::sampling;
+
+/// Most answers of a request.
+const MOST_ANSWERS: usize = 256;
+
+/// An answer of a job, with the ids that it goes on from: the prompt, and later its own.
+pub struct Part {
+    /// Ids.
+    pub ids: Vec<u32>,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// A request that can be worked on.
+pub struct Job {
+    /// Its number.
+    pub id: u64,
+    /// Where its events go.
+    pub events: Events,
+    /// Answers that are not over.
+    pub parts: Vec<Part>,
+    /// Ids of the prompt.
+    pub prompt_tokens: usize,
+    /// Of them, found in the cache when it first ran; none: it did not yet.
+    pub cached: Option<usize>,
+    /// The prompt's text.
+    pub prompt: String,
+    /// Options under llama.cpp's names.
+    pub settings: Value,
+    /// What it waits by.
+    pub ticket: Ticket,
+    /// Whose kept beginnings it may use.
+    pub owner: String,
+    /// The slot that it asks for.
+    pub slot: Option<usize>,
+    /// Whether it uses what is kept.
+    pub uses_kept: bool,
+    /// Ids that stay when the context is full; none: answers end there.
+    pub keep: Option<usize>,
+    /// Whether progress of the prompt is told.
+    pub progress: bool,
+    /// Scales of adapters.
+    pub scales: Vec<f32>,
+    /// When it came, and when it first ran.
+    pub queued: Instant,
+    /// Likewise.
+    pub started: Option<Instant>,
+    /// Events for which there was no room when it last ran.
+    pub backlog: VecDeque<Event>,
+}
+
+/// A prompt as ids, and how answers to it are read.
+struct Prompted {
+    ids: Vec<u32>,
+    text: String,
+    chat: Option<Talk>,
+}
+
+/// How a conversation goes on.
+struct Talk {
+    style: Style,
+    format: Format,
+    budget: Budget,
+    choice: ToolChoice,
+    parallel: bool,
+}
+
+fn text_of(content: Option<&Value>) -> Option<String> {
+    match content? {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(parts) => {
+            let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+            Some(texts.collect::<Vec<_>>().join("\n\n"))
+        }
+        _ => None,
+    }
+}
+
+fn json_of(value: &Value, field: &str) -> Result<Json, Refusal> {
+    Json::parse(&value.to_string()).map_err(|e| invalid(field, format!("{field}: {e}")))
+}
+
+impl Loaded {
+    fn encoded(&self, parts: &[PromptPart]) -> Result<Vec<u32>, Refusal> {
+        let n_vocab = self.properties.n_vocab.max(1);
+        let mut ids = Vec::new();
+        for (i, part) in parts.iter().enumerate() {
+            match part {
+                PromptPart::Token(id) if (*id as usize) < n_vocab => ids.push(*id),
+                PromptPart::Token(id) => {
+                    return Err(invalid("prompt", format!("prompt: expected ids below {n_vocab}, found {id}")));
+                }
+                PromptPart::Text(text) => {
+                    let bos = i == 0 && self.tokenizer.add_bos();
+                    ids.extend(self.tokenizer.encode(text, bos, true).map_err(wrong("prompt"))?);
+                }
+            }
+        }
+        Ok(ids)
+    }
+
+    /// The style of a conversation, with its functions and variables.
+    fn style(&self, chat: &Chat) -> Result<(Style, Budget), Refusal> {
+        let styles = self.style.as_ref().map_err(|e| refusal(RefusalKind::Unsupported, e.clone()))?;
+        let tools = !chat.tools.is_empty() && chat.tool_choice != AskedChoice::None;
+        let mut style = styles[usize::from(tools)].clone();
+        if tools {
+            style.tools = Some(json_of(&Value::Array(chat.tools.clone()), "tools")?);
+        }
+        for (name, value) in &chat.template_kwargs {
+            style.variables.retain(|(known, _)| known != name);
+            style.variables.push((name.clone(), json_of(value, "chat_template_kwargs")?));
+        }
+        let mut most = chat.reasoning.budget.or(self.settings.reasoning_budget);
+        match chat.reasoning.enabled.or(self.settings.reasoning) {
+            Some(false) => {
+                if style.without_reasoning() == NoReasoning::ByBudget {
+                    most = Some(0);
+                }
+            }
+            Some(true) => style.with_reasoning(),
+            None => {}
+        }
+        Ok((style, Budget { most, ..Budget::default() }))
+    }
+
+    /// The prompt that the template makes, and the style.
+    fn written(&self, chat: &Chat) -> Result<(Written, Style, Budget), Refusal> {
+        let (style, budget) = self.style(chat)?;
+        let is_answer = |message: &Value| message.get("role").and_then(Value::as_str) == Some("assistant");
+        let last = chat.messages.last().filter(|message| is_answer(message));
+        if chat.continue_final_message && chat.add_generation_prompt {
+            let what = "add_generation_prompt and continue_final_message: expected at most one of them";
+            return Err(invalid("continue_final_message", what.into()));
+        }
+        if last.is_some() && chat.messages.iter().rev().nth(1).is_some_and(is_answer) {
+            let what = "messages: expected at most one message of the assistant at the end";
+            return Err(invalid("messages", what.into()));
+        }
+        let goes_on =
+            last.filter(|m| m.get("tool_calls").is_none_or(Value::is_null)).map(|m| text_of(m.get("content")));
+        let count = chat.messages.len() - usize::from(goes_on.is_some());
+        let messages = chat.messages[..count].iter().map(|m| json_of(m, "messages")).collect::<Result<Vec<_>, _>>()?;
+        let generation = chat.add_generation_prompt || goes_on.is_some();
+        let mut prompt = style.prompt_of(messages, generation).map_err(wrong("messages"))?;
+        if let Some(Some(text)) = goes_on {
+            let from = prompt.text.len();
+            prompt.text.push_str(&text);
+            if !text.is_empty() {
+                prompt.from_outside.push(from..prompt.text.len());
+            }
+        }
+        Ok((prompt, style, budget))
+    }
+
+    /// As [`pumex_serve::engine::Model::render`].
+    pub fn render(&self, chat: &Chat) -> Result<(String, usize), Refusal> {
+        let (prompt, style, _) = self.written(chat)?;
+        let ids = style.ids(&self.tokenizer, &prompt).map_err(wrong("messages"))?;
+        Ok((prompt.text, ids.len()))
+    }
+
+    fn talk(&self, chat: &Chat, constrained: bool) -> Result<Prompted, Refusal> {
+        let (prompt, style, mut budget) = self.written(chat)?;
+        let mut ids = style.ids(&self.tokenizer, &prompt).map_err(wrong("messages"))?;
+        let mut text = prompt.text;
+        let mut format = style.format().clone();
+        let close = format.end_of_reasoning(constrained).filter(|_| budget.most.is_some());
+        if let Some(close) = close {
+            let close_ids = self.tokenizer.encode(&close, false, true).map_err(wrong("messages"))?;
+            let open = format.reasoning.as_ref().is_some_and(|r| r.is_open_at_end(&text));
+            if budget.most == Some(0) && open {
+                ids.extend(&close_ids);
+                text.push_str(&close);
+            }
+            budget.close = (close, close_ids);
+        }
+        if chat.reasoning.inline {
+            format.reasoning = None;
+        }
+        let choice = match &chat.tool_choice {
+            AskedChoice::Auto => ToolChoice::Auto,
+            AskedChoice::None => ToolChoice::None,
+            AskedChoice::Required => ToolChoice::Required,
+            AskedChoice::Function(name) => ToolChoice::Function(name.clone()),
+        };
+        let parallel = chat.parallel_tool_calls.unwrap_or(true);
+        Ok(Prompted { ids, text, chat: Some(Talk { style, format, budget, choice, parallel }) })
+    }
+
+    fn infill(
+        &self,
+        prefix: &str,
+        suffix: &str,
+        prompt: &str,
+        extra: &[(Option<String>, String)],
+    ) -> Result<Prompted, Refusal> {
+        let marks = self.tokenizer.infill();
+        let (Some(before), Some(behind), Some(middle)) = (marks.prefix, marks.suffix, marks.middle) else {
+            return Err(refusal(RefusalKind::Unsupported, "the model has no tokens for infill"));
+        };
+        let text = |text: &str| self.tokenizer.encode(text, false, false).map_err(wrong("prompt"));
+        let mut ids: Vec<u32> = self.tokenizer.bos().filter(|_| self.tokenizer.add_bos()).into_iter().collect();
+        if let (Some(repo), false) = (marks.repo, extra.is_empty()) {
+            ids.push(repo);
+            ids.extend(text("myproject\n")?);
+        }
+        for (name, content) in extra {
+            match marks.file {
+                Some(file) => {
+                    ids.push(file);
+                    ids.extend(text(&format!("{}\n", name.as_deref().unwrap_or("tmp")))?);
+                }
+                None => ids.extend(text("\n\n--- snippet ---\n\n")?),
+            }
+            ids.extend(text(content)?);
+        }
+        if let (Some(file), false) = (marks.file, extra.is_empty()) {
+            ids.push(file);
+            ids.extend(text("filename\n")?);
+        }
+        ids.push(before);
+        ids.extend(text(prefix)?);
+        ids.push(behind);
+        ids.extend(text(suffix)?);
+        ids.push(middle);
+        ids.extend(text(prompt)?);
+        let whole = self.spelled(&ids);
+        Ok(Prompted { ids, text: whole, chat: None })
+    }
+
+    /// Text of ids, special tokens by their names.
+    pub fn spelled(&self, ids: &[u32]) -> String {
+        let bytes = |id: &u32| match self.tokenizer.piece(*id) {
+            [] => self.tokenizer.token_text(*id).to_vec(),
+            piece => piece.to_vec(),
+        };
+        String::from_utf8_lossy(&ids.iter().flat_map(bytes).collect::<Vec<u8>>()).into_owned()
+    }
+
+    fn constraint(&self, asked: Option<&Constraint>, talk: Option<&Talk>) -> Result<Option<Constrained>, Refusal> {
+        let vocabulary = || self.vocabulary().map_err(|e| refusal(RefusalKind::Unsupported, e));
+        let matcher = match (asked, talk) {
+            (Some(asked), talk) => {
+                let (field, source) = match asked {
+                    Constraint::Grammar(text) => ("grammar", Source::Gbnf(text.clone())),
+                    Constraint::Schema(schema) => ("json_schema", Source::JsonSchema(schema.to_string())),
+                    Constraint::JsonObject => ("response_format", Source::JsonObject),
+                    Constraint::Regex(text) => ("regex", Source::Regex(text.clone())),
+                };
+                let source = match talk {
+                    Some(talk) => grammar::answer(vocabulary()?, &talk.format, &source).map_err(wrong(field))?,
+                    None => source,
+                };
+                vocabulary()?;
+                self.matcher_of(&source).map_err(wrong(field))?
+            }
+            (None, Some(Talk { style: Style { tools: Some(tools), .. }, format, choice, parallel, .. })) => {
+                let forced = !matches!(choice, ToolChoice::Auto);
+                let key = format!("{choice:?} {parallel} {} {}", format.name, tools.dump());
+                let vocabulary = vocabulary()?;
+                let made = self.matcher(key, || grammar::calls(vocabulary, format, tools, (choice, *parallel)));
+                match made {
+                    Ok(None) if forced => {
+                        let what = format!(
+                            "tool_choice: expected auto or none, as the way in which this model writes calls ({}) cannot be forced",
+                            format.name
+                        );
+                        return Err(Refusal {
+                            field: Some("tool_choice".into()),
+                            ..refusal(RefusalKind::Unsupported, what)
+                        });
+                    }
+                    // A schema that cannot be held to is no reason not to talk.
+                    Err(error) if !forced => {
+                        tracing::warn!("tools: calls are not held to their schemas: {error}");
+                        None
+                    }
+                    made => made.map_err(wrong("tools"))?,
+                }
+            }
+            _ => None,
+        };
+        Ok(matcher.map(Constrained::new))
+    }
+
+    /// Scales of all adapters, where a request names some.
+    fn scales(&self, asked: Option<&[(usize, f32)]>, usual: &[f32]) -> Result<Vec<f32>, Refusal> {
+        let Some(asked) = asked else { return Ok(usual.to_vec()) };
+        let mut scales = vec![0.0; usual.len()];
+        for (id, scale) in asked {
+            match scales.get_mut(*id) {
+                Some(known) if scale.is_finite() => *known = *scale,
+                _ => return Err(invalid("lora", format!("lora: expected ids below {}, found {id}", usual.len()))),
+            }
+        }
+        Ok(scales)
+    }
+
+    /// Makes a job of a request, with the adapters' scales where it names none.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it.
+    pub fn job(&self, request: Generate, events: Events, (id, scales): (u64, &[f32])) -> Result<Job, Refusal> {
+        if self.properties.embeds.is_some() {
+            let what = "this model gives vectors, not text: start the server without --embeddings";
+            return Err(refusal(RefusalKind::Unsupported, what));
+        }
+        let queued = Instant::now();
+        let n = request.n.max(1);
+        if n > self.settings.slots.min(MOST_ANSWERS) {
+            return Err(invalid(
+                "n",
+                format!("n: expected at most {} answers, as there are slots, found {n}", self.settings.slots),
+            ));
+        }
+        if request.slot.is_some_and(|slot| slot >= self.settings.slots) {
+            return Err(invalid("id_slot", format!("id_slot: expected below {}", self.settings.slots)));
+        }
+        let prompted = match &request.prompt {
+            Prompt::Parts(parts) => {
+                let ids = self.encoded(parts)?;
+                Prompted { text: self.spelled(&ids), ids, chat: None }
+            }
+            Prompt::Chat(chat) => self.talk(chat, request.constraint.is_some() || !chat.tools.is_empty())?,
+            Prompt::Infill { prefix, suffix, prompt, extra } => self.infill(prefix, suffix, prompt, extra)?,
+        };
+        let Prompted { mut ids, text, chat } = prompted;
+        if ids.is_empty() {
+            ids.extend(self.tokenizer.bos());
+        }
+        if ids.is_empty() {
+            return Err(invalid("prompt", "prompt: it is empty, and at least one token is needed".into()));
+        }
+        let n_ctx = self.n_ctx();
+        if ids.len() >= n_ctx {
+            return Err(too_long(ids.len(), n_ctx));
+        }
+        let scales = self.scales(request.adapters.as_deref(), scales)?;
+        let options = sampling::options(&request, &self.usual, &self.tokenizer)?;
+        let constraint = self.constraint(request.constraint.as_ref(), chat.as_ref())?;
+        let limit = [request.max_tokens, self.settings.predict].into_iter().flatten().min();
+        let ignore_ends = request.sampling.ignore_eos == Some(true);
+        let chat = chat.map(|talk| (Arc::new(talk.style), talk.format, talk.budget));
+        let base = Sampler::new(options.clone());
+        let seed = base.seed();
+        let part = |number: usize| {
+            let mut chain = options.clone();
+            chain.seed = i64::try_from(seed.wrapping_add(number as u64) & i64::MAX as u64).unwrap_or(0);
+            let mut sampler = Sampler::new(chain);
+            sampler.look_back(&ids);
+            let form = match &chat {
+                None => Form::Plain(Characters::default(), Stops::new(request.stop.iter().cloned())),
+                Some((style, format, _)) => {
+                    let stops = request.stop.iter().cloned().chain(style.stop().map(str::to_string));
+                    Form::Chat(Box::new(Reply::new(format, style.tools.as_ref(), &text, stops)), style.clone())
+                }
+            };
+            let plan = Plan {
+                sampler,
+                form,
+                constraint: constraint.clone(),
+                budget: chat.as_ref().map(|(_, _, budget)| budget.clone()).unwrap_or_default(),
+                limit,
+                most_ms: request.max_predict_ms,
+                after_chain: request.post_sampling_probs && request.logprobs.is_some(),
+                ignore_ends,
+            };
+            Part { ids: ids.clone(), answer: Answer::new(number, plan) }
+        };
+        let parts: Vec<Part> = (0..n).map(part).collect();
+        let keep = self.settings.context_shift.then(|| {
+            let asked = if request.n_keep == 0 { self.settings.keep } else { request.n_keep };
+            usize::try_from(asked).unwrap_or(ids.len()).clamp(usize::from(self.tokenizer.add_bos()), ids.len())
+        });
+        let mut settings = sampling::listed(&options, seed & u64::from(u32::MAX));
+        settings["n_predict"] = limit.map_or(json!(-1), |limit| json!(limit));
+        settings["n_keep"] = json!(request.n_keep);
+        settings["stop"] = json!(request.stop);
+        settings["post_sampling_probs"] = json!(request.post_sampling_probs);
+        settings["grammar"] = match &request.constraint {
+            Some(Constraint::Grammar(text)) => json!(text),
+            _ => json!(""),
+        };
+        let user = request.user.unwrap_or_default();
+        let owner = if self.settings.share_prefixes { String::new() } else { user.clone() };
+        Ok(Job {
+            id,
+            events,
+            prompt_tokens: ids.len(),
+            cached: None,
+            prompt: text,
+            settings,
+            ticket: Ticket { user, priority: request.priority },
+            owner,
+            slot: request.slot.filter(|_| n == 1),
+            uses_kept: request.cache_prompt,
+            keep,
+            progress: request.progress,
+            scales,
+            queued,
+            started: None,
+            backlog: VecDeque::new(),
+            parts,
+        })
+    }
+}

@@ -1,0 +1,75 @@
+//! Which rows the next step has, as plain data.
+//!
+//! Every answer that decodes gets its row in every step; prompts get what is left, the oldest first, and no more beside running answers
+//! than keeps the step short.
+
+/// What a sequence at work could take into the next step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// Ids that are known and were not fed yet: one where an answer goes on, more of a prompt, none if it has to wait.
+    pub rows: usize,
+    /// Whether it is a prompt, or a part of one.
+    pub prompt: bool,
+}
+
+/// How large steps may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Most rows of a step.
+    pub max_rows: usize,
+    /// Rows of a step in which a prompt stands beside answers, more where these alone would be over half of it; a power of two, as steps
+    /// of that many rows cost no more than those of a few less.
+    pub beside: usize,
+}
+
+/// Rows of each, in the order of `needs`, which is that of age. `turn` says who is first where not even all answers fit.
+pub fn share(needs: &[Need], sizes: Sizes, turn: usize, rows: &mut Vec<usize>) {
+    rows.clear();
+    rows.resize(needs.len(), 0);
+    let mut left = sizes.max_rows;
+    let goes_on = |need: &Need| need.rows > 0 && !need.prompt;
+    for i in (0..needs.len()).map(|i| (i + turn) % needs.len().max(1)) {
+        if goes_on(&needs[i]) && left > 0 {
+            rows[i] = 1;
+            left -= 1;
+        }
+    }
+    let used = sizes.max_rows - left;
+    if used > 0 {
+        left = sizes.beside.max((2 * used).next_power_of_two()).min(sizes.max_rows) - used;
+    }
+    for (need, rows) in needs.iter().zip(rows).filter(|(need, _)| need.prompt) {
+        *rows = need.rows.min(left);
+        left -= *rows;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_go_on_and_prompts_get_the_rest_oldest_first() {
+        let prompt = |rows| Need { rows, prompt: true };
+        let (on, wait) = (Need { rows: 1, prompt: false }, Need::default());
+        let sizes = Sizes { max_rows: 8, beside: 4 };
+        let table: &[(&[Need], usize, &[usize])] = &[
+            (&[], 0, &[]),
+            (&[prompt(3)], 0, &[3]),
+            (&[prompt(30)], 0, &[8]),
+            (&[prompt(5), prompt(5)], 0, &[5, 3]),
+            (&[on, prompt(30)], 0, &[1, 3]),
+            (&[prompt(30), on, on], 0, &[2, 1, 1]),
+            (&[prompt(2), on, prompt(9)], 0, &[2, 1, 1]),
+            (&[on, wait, on], 1, &[1, 0, 1]),
+            (&[on; 8], 0, &[1; 8]),
+            (&[on; 10], 9, &[1, 1, 1, 1, 1, 1, 1, 0, 0, 1]),
+            (&[on, on, on, on, on, on, prompt(9)], 0, &[1, 1, 1, 1, 1, 1, 2]),
+        ];
+        let mut rows = Vec::new();
+        for (needs, turn, expected) in table {
+            share(needs, sizes, *turn, &mut rows);
+            assert_eq!(&rows, expected, "{needs:?}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The runner's sequences: at work, kept for their beginnings, or free.
+
+use super::prefix::Prefixes;
+use crate::step::Runner;
+
+/// What a sequence is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Free,
+    Work,
+    /// An answer that is over; a step of it may be under way.
+    Leaving,
+    Kept,
+}
+
+/// All of them.
+pub struct Seqs {
+    uses: Vec<Use>,
+    prefixes: Prefixes,
+    /// By slot, the sequence that its last answer left.
+    left: Vec<Option<u32>>,
+}
+
+impl Seqs {
+    /// So many sequences for so many slots.
+    pub fn new(n: usize, slots: usize) -> Seqs {
+        Seqs { uses: vec![Use::Free; n], prefixes: Prefixes::default(), left: vec![None; slots] }
+    }
+
+    /// The ids that an idle slot holds.
+    pub fn slot(&self, slot: usize) -> (Option<u32>, &[u32]) {
+        let seq = self.left.get(slot).copied().flatten();
+        (seq, seq.map_or(&[], |seq| self.prefixes.ids(seq)))
+    }
+
+    /// The idle slot among these whose content has most of `ids`; else the one whose content is the oldest.
+    pub fn best_slot(&self, mut idle: impl Iterator<Item = usize>, ids: &[u32]) -> Option<usize> {
+        let first = idle.next()?;
+        let common = |slot: usize| self.slot(slot).0.map_or(0, |seq| self.prefixes.common(seq, ids));
+        let empty = |slot: usize| self.slot(slot).0.is_none();
+        let better = |best: usize, slot: usize| {
+            let (a, b) = (common(best), common(slot));
+            if b > a || (a == b && empty(slot) && !empty(best)) {
+                slot
+            } else {
+                best
+            }
+        };
+        Some(idle.fold(first, better))
+    }
+
+    /// A sequence of which the first ids are those of a prompt, and how many: of what an owner's sequences hold, or a slot alone. At
+    /// least one id of the prompt is left to be computed.
+    pub fn known(&mut self, (owner, slot): (&str, Option<usize>), ids: &[u32]) -> Option<(u32, usize)> {
+        let most = ids.len().saturating_sub(1);
+        let found = match slot {
+            Some(slot) => self.slot(slot).0.map(|seq| (seq, self.prefixes.common(seq, ids))),
+            None => self.prefixes.best(owner, ids),
+        };
+        found.map(|(seq, n)| (seq, n.min(most))).filter(|(_, n)| *n > 0)
+    }
+
+    /// A free sequence; what was of no use for longest goes for it. None if all are at work.
+    pub fn take(&mut self, runner: &mut dyn Runner, but: Option<u32>) -> Option<u32> {
+        let free = |seqs: &Seqs| seqs.uses.iter().position(|u| *u == Use::Free);
+        if free(self).is_none() {
+            self.evict(runner, but);
+        }
+        let seq = free(self)?;
+        self.uses[seq] = Use::Work;
+        Some(seq as u32)
+    }
+
+    /// Gives up what was kept and of no use for longest. False if nothing is kept.
+    pub fn evict(&mut self, runner: &mut dyn Runner, but: Option<u32>) -> bool {
+        let oldest = self.prefixes.oldest(|seq| self.uses[seq as usize] == Use::Kept && Some(seq) != but);
+        oldest.into_iter().for_each(|seq| self.free(runner, seq));
+        oldest.is_some()
+    }
+
+    /// A sequence holds nothing any more.
+    pub fn free(&mut self, runner: &mut dyn Runner, seq: u32) {
+        self.prefixes.remove(seq);
+        runner.forget(seq, 0);
+        self.uses[seq as usize] = Use::Free;
+        self.left.iter_mut().filter(|left| **left == Some(seq)).for_each(|left| *left = None);
+    }
+
+    /// A sequence begins with these ids, for others to share.
+    pub fn offer(&mut self, seq: u32, owner: &str, ids: &[u32]) {
+        self.prefixes.insert(seq, owner, ids.to_vec());
+    }
+
+    /// A sequence is not what it was.
+    pub fn withdraw(&mut self, seq: u32) {
+        self.prefixes.remove(seq);
+    }
+
+    /// An answer is over, and its last step may be under way: until [`Seqs::keep`].
+    pub fn leave(&mut self, seq: u32) {
+        self.uses[seq as usize] = Use::Leaving;
+        self.prefixes.remove(seq);
+    }
+
+    /// A sequence stays, as what a slot holds.
+    pub fn keep(&mut self, runner: &mut dyn Runner, seq: u32, (owner, slot): (&str, usize), ids: &[u32]) {
+        let held = runner.held(seq);
+        if held == 0 || held > ids.len() {
+            self.free(runner, seq);
+            return;
+        }
+        self.uses[seq as usize] = Use::Kept;
+        self.prefixes.insert(seq, owner, ids[..held].to_vec());
+        if let Some(left) = self.left.get_mut(slot) {
+            *left = Some(seq);
+        }
+    }
+
+    /// A source was forked from: it is of use, or of none any more as the fork has all of it.
+    pub fn forked(&mut self, runner: &mut dyn Runner, from: u32, n: usize) {
+        let kept = self.uses[from as usize] == Use::Kept;
+        if kept && n + 1 >= self.prefixes.ids(from).len() {
+            self.free(runner, from);
+        } else {
+            self.prefixes.touch(from);
+        }
+    }
+
+    /// Sequences that are kept.
+    pub fn kept(&self) -> usize {
+        self.uses.iter().filter(|u| **u == Use::Kept).count()
+    }
+}

@@ -1,0 +1,148 @@
+//! How a model is served.
+
+use crate::chat::Json;
+use crate::embedding::Pooling;
+use crate::engine::Options;
+use crate::gguf::Gguf;
+use crate::sample::SamplerOptions;
+use crate::text::Tokenizer;
+use crate::Result;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Opens a model's file, with its adapters at these scales, in their order.
+pub type Open = Arc<dyn Fn(&[f32]) -> Result<Gguf> + Send + Sync>;
+
+/// The sampler's options where a request says nothing.
+pub type Usual = Arc<dyn Fn(&Gguf, &Tokenizer) -> Result<SamplerOptions> + Send + Sync>;
+
+/// A small model that proposes ids for the served one.
+#[derive(Clone)]
+pub struct DraftModel {
+    /// Opens its file.
+    pub open: Arc<dyn Fn() -> Result<Gguf> + Send + Sync>,
+    /// Where it runs.
+    pub engine: Options,
+    /// Most ids that are proposed at once.
+    pub most: usize,
+    /// Fewer are not checked.
+    pub least: usize,
+}
+
+impl DraftModel {
+    /// The runner's options, for answers in so many slots.
+    pub fn options(&self, slots: usize, n_ctx: usize) -> Options {
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let n_ctx = self.engine.n_ctx.filter(|n| *n > 0).unwrap_or(number(n_ctx));
+        Options {
+            n_ctx: Some(n_ctx),
+            n_seqs: number(slots),
+            room_for: None,
+            cache_positions: None,
+            ..self.engine.clone()
+        }
+    }
+}
+
+/// A model, and how it is served.
+#[derive(Clone)]
+pub struct Settings {
+    /// Its name.
+    pub name: String,
+    /// Opens its file.
+    pub open: Open,
+    /// Files and scales of the adapters that requests may use.
+    pub adapters: Vec<(PathBuf, f32)>,
+    /// Where and with what sizes it runs. `n_ctx` is what all slots have together, unless [`Settings::unified`].
+    pub engine: Options,
+    /// Answers that are written at once.
+    pub slots: usize,
+    /// Each slot may hold the whole context, of which all take from one store.
+    pub unified: bool,
+    /// Sequences that are kept for their beginnings beside those at work.
+    pub kept: usize,
+    /// Most requests that wait.
+    pub queue: usize,
+    /// Rows of a step in which prompts stand beside answers that go on, a power of two.
+    pub prompt_rows: usize,
+    /// Most tokens of an answer; none: until the context is full.
+    pub predict: Option<usize>,
+    /// Answers go on when the context is full, without the oldest half of what is not kept.
+    pub context_shift: bool,
+    /// Tokens that stay then, where a request does not say; -1: the whole prompt.
+    pub keep: i64,
+    /// The chat template's source or name, in place of the file's.
+    pub chat_template: Option<String>,
+    /// Its further variables.
+    pub template_variables: Vec<(String, Json)>,
+    /// Whether models reason where their template has a switch; none: as the template has it.
+    pub reasoning: Option<bool>,
+    /// Most tokens of reasoning.
+    pub reasoning_budget: Option<usize>,
+    /// The sampler's options where a request says nothing.
+    pub usual: Usual,
+    /// Gives vectors instead of text.
+    pub embeds: bool,
+    /// How rows become vectors; none: as the file says.
+    pub pooling: Option<Pooling>,
+    /// Where slots are saved.
+    pub slot_folder: Option<PathBuf>,
+    /// Requests whose reader took nothing for so long are cut off.
+    pub stall: Duration,
+    /// Users share cached beginnings of prompts.
+    pub share_prefixes: bool,
+    /// A small model that proposes ids.
+    pub draft: Option<DraftModel>,
+    /// The step of that number, from 0, fails: for tests.
+    pub fault_at: Option<u64>,
+}
+
+impl Settings {
+    /// A model that `open` gives, served with the defaults.
+    pub fn new(name: impl Into<String>, open: Open) -> Settings {
+        Settings {
+            name: name.into(),
+            open,
+            adapters: Vec::new(),
+            engine: Options::default(),
+            slots: 4,
+            unified: true,
+            kept: 8,
+            queue: 512,
+            prompt_rows: 256,
+            predict: None,
+            context_shift: false,
+            keep: 0,
+            chat_template: None,
+            template_variables: Vec::new(),
+            reasoning: None,
+            reasoning_budget: None,
+            usual: Arc::new(|_, _| Ok(SamplerOptions::default())),
+            embeds: false,
+            pooling: None,
+            slot_folder: None,
+            stall: Duration::from_secs(60),
+            share_prefixes: false,
+            draft: None,
+            fault_at: None,
+        }
+    }
+
+    /// Sequences of the runner.
+    pub fn n_seqs(&self) -> usize {
+        // One more for each slot: an answer that ended stays while its last step is under way.
+        2 * self.slots + self.kept
+    }
+
+    /// The runner's options: sizes of slots and of what they share.
+    pub fn options(&self) -> Options {
+        let total = self.engine.n_ctx.filter(|n| *n > 0);
+        let slots = u32::try_from(self.slots.max(1)).unwrap_or(u32::MAX);
+        let n_ctx = total.map(|n| if self.unified { n } else { (n / slots).max(1) });
+        let n_seqs = u32::try_from(self.n_seqs()).unwrap_or(u32::MAX);
+        // Blocks are whole, so that each slot needs up to one more than its share.
+        let cache_positions = total.map(|n| n.saturating_add(slots * crate::session::KV_BLOCK as u32));
+        Options { n_ctx, n_seqs, cache_positions, room_for: Some(slots), ..self.engine.clone() }
+    }
+}

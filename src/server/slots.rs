@@ -1,0 +1,110 @@
+//! What is done with idle slots: saved, restored, emptied.
+
+use super::refusal::{invalid, refusal};
+use super::worker::{SlotAction, Worker};
+use crate::state;
+use pumex_serve::engine::{Refusal, RefusalKind};
+use std::path::PathBuf;
+
+/// Longest name of a file.
+const LONGEST: usize = 255;
+
+/// The path of a file of that name in the folder.
+///
+/// # Errors
+/// A name that is a path, or that no file has.
+pub fn path(folder: Option<&PathBuf>, name: &str) -> Result<PathBuf, Refusal> {
+    let what = "slots are not saved: start the server with --slot-save-path";
+    let folder = folder.ok_or_else(|| refusal(RefusalKind::Unsupported, what))?;
+    let bad = |c: char| c.is_control() || matches!(c, '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|');
+    let wrong = name.is_empty() || name.len() > LONGEST || name.contains("..") || name == "." || name.contains(bad);
+    if wrong || name.ends_with([' ', '.']) || name.starts_with(' ') {
+        let what =
+            "filename: expected a file's name, without a folder, \"..\" or characters that stand for something else";
+        return Err(invalid("filename", what.into()));
+    }
+    Ok(folder.join(name))
+}
+
+/// Does it, while no step is under way.
+///
+/// # Errors
+/// No such slot, one at work, what the file system says, a file of something else.
+pub fn act(worker: &mut Worker<'_>, slot: usize, action: &SlotAction) -> Result<(usize, u64), Refusal> {
+    match worker.slots.get(slot) {
+        None => {
+            let what = format!("id_slot: expected below {}, found {slot}", worker.slots.len());
+            return Err(invalid("id_slot", what));
+        }
+        Some(Some(_)) => return Err(refusal(RefusalKind::Unavailable, format!("slot {slot} is at work"))),
+        Some(None) => {}
+    }
+    let io = |error: crate::Error| refusal(RefusalKind::Invalid, error.to_string());
+    let folder = worker.loaded.settings.slot_folder.clone();
+    let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
+    let fingerprint = worker.loaded.fingerprint.get().copied().unwrap_or(0);
+    match action {
+        SlotAction::Save(name) => {
+            let path = path(folder.as_ref(), name)?;
+            let (seq, ids) = worker.seqs.slot(slot);
+            let (seq, ids) = match seq {
+                Some(seq) => (seq, ids.to_vec()),
+                None => return Err(invalid("id_slot", format!("slot {slot} holds nothing"))),
+            };
+            state::save(&path, fingerprint, &ids, worker.runner, seq).map_err(io)?;
+            Ok((ids.len(), size(&path)))
+        }
+        SlotAction::Restore(name) => {
+            let path = path(folder.as_ref(), name)?;
+            if !path.is_file() {
+                return Err(refusal(RefusalKind::NotFound, format!("filename: there is no file {name}")));
+            }
+            empty(worker, slot);
+            let Some(seq) = worker.seqs.take(worker.runner, None) else {
+                return Err(refusal(RefusalKind::Unavailable, "all sequences are at work"));
+            };
+            while worker.runner.free_blocks() < worker.loaded.n_ctx().div_ceil(crate::session::KV_BLOCK)
+                && worker.seqs.evict(worker.runner, Some(seq))
+            {}
+            match state::load(&path, fingerprint, worker.runner, seq) {
+                Ok(ids) => {
+                    let n = ids.len();
+                    worker.seqs.keep(worker.runner, seq, ("", slot), &ids);
+                    Ok((n, size(&path)))
+                }
+                Err(error) => {
+                    worker.seqs.free(worker.runner, seq);
+                    Err(io(error))
+                }
+            }
+        }
+        SlotAction::Erase => Ok((empty(worker, slot), 0)),
+    }
+}
+
+/// Empties a slot; gives how many ids it held.
+fn empty(worker: &mut Worker<'_>, slot: usize) -> usize {
+    let (seq, ids) = worker.seqs.slot(slot);
+    let n = ids.len();
+    if let Some(seq) = seq {
+        worker.seqs.free(worker.runner, seq);
+    }
+    n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::path;
+    use std::path::PathBuf;
+
+    #[test]
+    fn files_of_slots_lie_in_their_folder() {
+        let folder = PathBuf::from("/slots");
+        assert_eq!(path(Some(&folder), "a b.bin").unwrap(), PathBuf::from("/slots/a b.bin"));
+        for bad in ["", ".", "..", "../a", "a/b", "a\\b", "a..b", "a\nb", "/etc/passwd", "a:b", "a.", &"a".repeat(300)]
+        {
+            assert!(path(Some(&folder), bad).is_err(), "{bad:?}");
+        }
+        assert!(path(None, "a").is_err());
+    }
+}

@@ -1,0 +1,210 @@
+//! A model's thread: loads it, works, and loads it anew when adapters want other scales or the runner failed.
+
+use super::draft::{self, Draft};
+use super::embedding::{self, Call};
+use super::loaded::{Loaded, Text};
+use super::queue::Queue;
+use super::refusal::{refusal, stopping};
+use super::request::Job;
+use super::settings::{DraftModel, Settings};
+use super::shared::Shared;
+use super::worker::{Command, Done, Worker};
+use crate::embedding::Head;
+use crate::engine::{self, Options};
+use crate::gguf::Gguf;
+use crate::step::Runner;
+use crate::{model, state, Error, Result};
+use pumex_serve::engine::{Event, RefusalKind};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::Arc;
+
+/// Times that a model is loaded anew after it failed without a step in between.
+const TRIES: u32 = 3;
+
+/// Who can ask what of the thread.
+pub enum Inbox {
+    /// For text.
+    Commands(Receiver<Command>),
+    /// For vectors.
+    Calls(Receiver<Call>),
+}
+
+/// What a model is, once it is loaded.
+pub type Ready = Result<(Arc<Loaded>, Arc<Shared>)>;
+
+/// Loads a model, says what it is, and works until nobody needs it.
+pub fn main(settings: Settings, inbox: &Inbox, ready: &Sender<Ready>) {
+    let scales: Vec<f32> = settings.adapters.iter().map(|(_, scale)| *scale).collect();
+    let known = match first(&settings, inbox, &scales, ready) {
+        Ok(known) => known,
+        Err(error) => {
+            // Who asked waits for this.
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
+    let Some((mut state, mut scales)) = known else { return };
+    let mut failures = 0;
+    loop {
+        state.shared.loading.store(true, Ordering::Relaxed);
+        let before = state.shared.view().metrics.steps;
+        let done = again(&mut state, inbox, scales.clone());
+        match done {
+            Ok(Done::Stopped) => return,
+            Ok(Done::Rescale(wanted)) => scales = wanted,
+            Ok(Done::Failed(error)) | Err(error) => {
+                failures = if state.shared.view().metrics.steps > before { 1 } else { failures + 1 };
+                tracing::error!("the engine failed, and is loaded anew: {error}");
+                if failures >= TRIES {
+                    give_up(&mut state, inbox, &error);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// What goes on from one runner to the next.
+struct State {
+    loaded: Arc<Loaded>,
+    shared: Arc<Shared>,
+    queue: Queue<Box<Job>>,
+    fault_at: Option<u64>,
+}
+
+/// Loads it for the first time and works. None if that was all; else what goes on, and the adapters' scales.
+fn first(
+    settings: &Settings,
+    inbox: &Inbox,
+    scales: &[f32],
+    ready: &Sender<Ready>,
+) -> Result<Option<(State, Vec<f32>)>> {
+    let gguf = (settings.open)(scales)?;
+    let mut options = settings.options();
+    if settings.embeds {
+        options = embedding_options(&gguf, settings)?;
+    } else if model::plan(&gguf)?.looks_ahead() {
+        let what = "the model sees whole texts and writes none: --embeddings serves its vectors";
+        return Err(Error::file(gguf.path(), "unsupported", what));
+    }
+    // The vocabulary is read while the device takes the weights.
+    let (text, runner) = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| Text::read(&gguf, settings));
+        let runner = engine::load(&gguf, &options, &mut |_, _| ());
+        let text = reading.join().unwrap_or_else(|_| Err(Error::Request("the vocabulary could not be read".into())));
+        (text, runner)
+    });
+    let (text, mut runner) = (text?, runner?);
+    if runner.answers_from().is_some() {
+        let what = "models that answer a source with an encoder are not served yet";
+        return Err(Error::file(gguf.path(), "unsupported", what));
+    }
+    let loaded = Arc::new(Loaded::new(&gguf, text, settings.clone(), &*runner)?);
+    if settings.slot_folder.is_some() {
+        loaded.fingerprint.get_or_init(|| state::fingerprint(&gguf));
+    }
+    let shared = Arc::new(Shared::new((settings.slots, loaded.n_ctx()), scales.to_vec()));
+    if let Some(draft) = &settings.draft {
+        draft::check(&loaded.tokenizer, &crate::text::Tokenizer::from_gguf(&(draft.open)()?)?)?;
+    }
+    let told = ready.send(Ok((loaded.clone(), shared.clone())));
+    if told.is_err() {
+        return Ok(None);
+    }
+    let mut state = State { loaded, shared, queue: Queue::default(), fault_at: settings.fault_at };
+    let done = work(&mut state, inbox, (&gguf, &mut *runner), scales.to_vec());
+    drop(runner);
+    match done {
+        Ok(Done::Stopped) => Ok(None),
+        Ok(Done::Rescale(scales)) => Ok(Some((state, scales))),
+        Ok(Done::Failed(error)) | Err(error) => {
+            tracing::error!("the engine failed, and is loaded anew: {error}");
+            Ok(Some((state, scales.to_vec())))
+        }
+    }
+}
+
+/// Loads it anew and works.
+fn again(state: &mut State, inbox: &Inbox, scales: Vec<f32>) -> Result<Done> {
+    let settings = &state.loaded.settings;
+    let gguf = (settings.open)(&scales)?;
+    let options = if settings.embeds { embedding_options(&gguf, settings)? } else { settings.options() };
+    let mut runner = engine::load(&gguf, &options, &mut |_, _| ())?;
+    work(state, inbox, (&gguf, &mut *runner), scales)
+}
+
+fn work(state: &mut State, inbox: &Inbox, (gguf, runner): (&Gguf, &mut dyn Runner), scales: Vec<f32>) -> Result<Done> {
+    state.shared.loading.store(false, Ordering::Relaxed);
+    match inbox {
+        Inbox::Commands(commands) => {
+            let known = (state.loaded.clone(), state.shared.clone());
+            let (settings, n_ctx) = (&state.loaded.settings, state.loaded.n_ctx());
+            let opened = settings.draft.as_ref().map(|draft| (draft.open)()).transpose()?;
+            let small = settings.draft.as_ref().zip(opened.as_ref());
+            let load = |(draft, gguf): (&DraftModel, _)| {
+                engine::load(gguf, &draft.options(settings.slots, n_ctx), &mut |_, _| ())
+            };
+            let mut small = small.map(load).transpose()?;
+            let draft = small.as_mut().map(|small| Draft::new(&mut **small, settings.slots));
+            Ok(Worker::new((runner, draft), known, (&mut state.queue, scales), &mut state.fault_at).run(commands))
+        }
+        Inbox::Calls(calls) => {
+            let head = model::plan(gguf).and_then(|plan| {
+                let plan = plan.embedding();
+                Head::read(gguf, plan.n_vocab, plan.looks_ahead())
+            });
+            embedding::serve(runner, &head?, calls).map(|()| Done::Stopped)
+        }
+    }
+}
+
+/// Room for texts to embed: as long as the model takes them, and several to a step.
+fn embedding_options(gguf: &Gguf, settings: &Settings) -> Result<Options> {
+    let plan = model::plan(gguf)?.embedding();
+    let trained = u32::try_from(plan.n_ctx_train).unwrap_or(u32::MAX);
+    let mut options = settings.engine.clone();
+    let n_ctx = options.n_ctx.filter(|n| *n > 0).map_or(trained, |n| n.min(trained));
+    if plan.looks_ahead() {
+        // All of a text must stand in one step.
+        options.max_rows = options.max_rows.max(n_ctx);
+    }
+    let block = crate::session::KV_BLOCK as u32;
+    let positions = n_ctx.max(options.max_rows) + embedding::MOST_TEXTS * block;
+    Ok(Options {
+        n_ctx: Some(n_ctx),
+        n_seqs: embedding::MOST_TEXTS,
+        cache_positions: Some(positions),
+        embeds: true,
+        ..options
+    })
+}
+
+/// The model does not come up again: all who wait are told, now and from now on.
+fn give_up(state: &mut State, inbox: &Inbox, error: &Error) {
+    let why = refusal(RefusalKind::Failed, format!("the engine failed: {error}"));
+    state.shared.view().failed = Some(error.to_string());
+    let tell = |job: &Job| {
+        // Its reader may be gone.
+        let _ = job.events.try_send(Event::Failed(why.clone()));
+    };
+    state.queue.remove(|_| true).iter().for_each(|job| tell(job));
+    match inbox {
+        Inbox::Commands(commands) => {
+            while let Ok(command) = commands.recv() {
+                match command {
+                    Command::Generate(job) => tell(&job),
+                    Command::Slot(_, _, reply) => {
+                        let _ = reply.send(Err(stopping()));
+                    }
+                    Command::Stop => return,
+                }
+            }
+        }
+        Inbox::Calls(calls) => {
+            while let Ok(call) = calls.recv() {
+                let _ = call.reply.send(Err(why.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The thread that owns a runner: takes requests, starts steps and reads them, and tells what came of them.
+//!
+//! While answers go on by themselves two steps are under way: the next one starts from ids that the last one is still choosing.
+//! Where an id has to be known first, steps follow one another.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::draft::Draft;
+use super::loaded::Loaded;
+use super::queue::Queue;
+use super::refusal::{failed, refusal, stopping};
+use super::request::Job;
+use super::seqs::Seqs;
+use super::shared::Shared;
+use super::slots;
+use super::work::{Asked, Running, Work};
+use crate::step::{Row, Runner, Ticket};
+use crate::{Error, Result};
+use pumex_serve::engine::{Event, Refusal, RefusalKind};
+use tokio::sync::mpsc::error::TrySendError;
+
+/// How long a thread waits for readers that are behind.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// What is done with a slot between steps.
+#[derive(Clone, Debug)]
+pub enum SlotAction {
+    /// Writes it to a file of that name.
+    Save(String),
+    /// Reads it from one.
+    Restore(String),
+    /// Empties it.
+    Erase,
+}
+
+/// Where an action's tokens and bytes go.
+pub type Reply = Sender<std::result::Result<(usize, u64), Refusal>>;
+
+/// What other threads ask of a model's.
+pub enum Command {
+    /// Works on a request.
+    Generate(Box<Job>),
+    /// Does something with a slot.
+    Slot(usize, SlotAction, Reply),
+    /// Ends everything.
+    Stop,
+}
+
+/// Why a worker is done.
+pub enum Done {
+    /// It was told so.
+    Stopped,
+    /// The next request wants adapters at other scales.
+    Rescale(Vec<f32>),
+    /// The runner failed.
+    Failed(Error),
+}
+
+/// A step under way.
+pub struct Flight {
+    /// The runner's.
+    pub ticket: Ticket,
+    /// Its output rows, in order.
+    pub asked: Vec<Asked>,
+    /// Whether the runner is to be told which ids are allowed.
+    pub later: bool,
+}
+
+/// A sequence whose answer is over, until steps under way are read.
+pub struct Leaving {
+    /// Number of the last step that may have rows of it.
+    pub step: u64,
+    /// The sequence.
+    pub seq: u32,
+    /// Whose it is, and in which slot it was.
+    pub of: (String, usize),
+    /// What it holds.
+    pub ids: Vec<u32>,
+}
+
+/// Requests at work on a runner.
+pub struct Worker<'r> {
+    pub(super) runner: &'r mut dyn Runner,
+    pub(super) draft: Option<Draft<'r>>,
+    pub(super) loaded: Arc<Loaded>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) queue: &'r mut Queue<Box<Job>>,
+    /// Adapters' scales.
+    pub(super) scales: Vec<f32>,
+    pub(super) seqs: Seqs,
+    pub(super) slots: Vec<Option<Work>>,
+    /// Slots at work, the oldest request first.
+    pub(super) order: Vec<usize>,
+    pub(super) running: BTreeMap<u64, Running>,
+    /// Requests whose last events wait for room.
+    pub(super) ending: Vec<Running>,
+    pub(super) flying: VecDeque<Flight>,
+    pub(super) leaving: Vec<Leaving>,
+    /// Steps started, and read.
+    pub(super) steps: (u64, u64),
+    /// When the last step was read or, if none was under way, the next one started.
+    pub(super) clock: Instant,
+    /// Steps that may be under way at once.
+    pub(super) depth: usize,
+    pub(super) serial: u64,
+    pub(super) rescale: Option<Vec<f32>>,
+    pub(super) fault_at: &'r mut Option<u64>,
+    /// Room to work in.
+    pub(super) rows: Vec<Row>,
+    pub(super) counts: Vec<usize>,
+    pub(super) needs: Vec<super::schedule::Need>,
+    pub(super) told: Vec<Event>,
+}
+
+impl<'r> Worker<'r> {
+    /// A worker without requests but those of `queue`.
+    pub fn new(
+        (runner, draft): (&'r mut dyn Runner, Option<Draft<'r>>),
+        (loaded, shared): (Arc<Loaded>, Arc<Shared>),
+        (queue, scales): (&'r mut Queue<Box<Job>>, Vec<f32>),
+        fault_at: &'r mut Option<u64>,
+    ) -> Worker<'r> {
+        let slots = loaded.settings.slots;
+        // What is proposed follows from ids that are read.
+        let depth = if runner.allows_later() && draft.is_none() { 2 } else { 1 };
+        shared.view().metrics.blocks_total = blocks(runner) as u64;
+        Worker {
+            seqs: Seqs::new(loaded.settings.n_seqs(), slots),
+            runner,
+            draft,
+            loaded,
+            shared,
+            queue,
+            scales,
+            slots: (0..slots).map(|_| None).collect(),
+            order: Vec::new(),
+            running: BTreeMap::new(),
+            ending: Vec::new(),
+            flying: VecDeque::new(),
+            leaving: Vec::new(),
+            steps: (0, 0),
+            clock: Instant::now(),
+            depth,
+            serial: 0,
+            rescale: None,
+            fault_at,
+            rows: Vec::new(),
+            counts: Vec::new(),
+            needs: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    /// Works until there is a reason not to. All requests at work got their last event then.
+    pub fn run(mut self, commands: &Receiver<Command>) -> Done {
+        loop {
+            if let Err(done) = self.receive(commands) {
+                while let Ok(Command::Generate(job)) = commands.try_recv() {
+                    self.queue.push(job.ticket.clone(), job);
+                }
+                let why = match &done {
+                    Done::Failed(error) => failed(error),
+                    Done::Stopped | Done::Rescale(_) => stopping(),
+                };
+                self.fail_all(&why);
+                return done;
+            }
+            self.pass_on();
+            self.admit();
+            if let Some(scales) = self.rescale.take() {
+                return Done::Rescale(scales);
+            }
+            if let Err(error) = self.step() {
+                self.fail_all(&refusal(RefusalKind::Failed, format!("the engine failed: {error}")));
+                return Done::Failed(error);
+            }
+        }
+    }
+
+    /// Starts a step if one can be, and reads the oldest one where no other may be under way beside it.
+    fn step(&mut self) -> Result<()> {
+        let started = self.flying.len() < self.depth && self.start()?;
+        if self.flying.len() > 1 || (!started && !self.flying.is_empty()) {
+            self.read()?;
+        }
+        self.tell_allowed()?;
+        if self.flying.is_empty() && !started && (self.is_busy() || !self.queue.is_empty()) {
+            // All that could go on waits for its reader.
+            std::thread::sleep(PATIENCE);
+        }
+        Ok(())
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.running.is_empty() || !self.ending.is_empty()
+    }
+
+    /// Takes what others ask for; waits for it where there is nothing to do.
+    fn receive(&mut self, commands: &Receiver<Command>) -> std::result::Result<(), Done> {
+        loop {
+            let idle = !self.is_busy() && self.queue.is_empty() && self.flying.is_empty();
+            let command = if idle {
+                self.shared.view().idle_since.get_or_insert_with(Instant::now);
+                match commands.recv_timeout(Duration::from_secs(3600)) {
+                    Ok(command) => command,
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => return Err(Done::Stopped),
+                }
+            } else {
+                match commands.try_recv() {
+                    Ok(command) => command,
+                    Err(TryRecvError::Empty) => return Ok(()),
+                    Err(TryRecvError::Disconnected) => return Err(Done::Stopped),
+                }
+            };
+            self.shared.view().idle_since = None;
+            match command {
+                Command::Generate(job) => self.queue.push(job.ticket.clone(), job),
+                Command::Stop => return Err(Done::Stopped),
+                Command::Slot(slot, action, reply) => {
+                    while !self.flying.is_empty() {
+                        if let Err(error) = self.read().and_then(|()| self.tell_allowed()) {
+                            return Err(Done::Failed(error));
+                        }
+                    }
+                    // Who asked may have gone.
+                    let _ = reply.send(slots::act(self, slot, &action));
+                    self.show();
+                }
+            }
+        }
+    }
+
+    /// Hands out events that wait, and lets requests go whose reader is gone or takes nothing.
+    fn pass_on(&mut self) {
+        let stall = self.loaded.settings.stall;
+        let is_gone = |running: &Running| {
+            running.job.events.is_closed() || running.stalled.is_some_and(|since| since.elapsed() > stall)
+        };
+        self.running.values_mut().chain(&mut self.ending).filter(|r| !r.outbox.is_empty()).for_each(flush);
+        self.ending.retain(|running| !running.outbox.is_empty() && !is_gone(running));
+        if self.running.values().any(is_gone) {
+            let gone: Vec<u64> = self.running.iter().filter(|(_, r)| is_gone(r)).map(|(id, _)| *id).collect();
+            gone.into_iter().for_each(|id| self.cancel(id));
+        }
+        if self.queue.iter().any(|job| job.events.is_closed()) {
+            let gone = self.queue.remove(|job| job.events.is_closed());
+            self.waited(gone.iter().filter(|job| job.started.is_none()).count());
+            self.shared.view().metrics.requests_cancelled += gone.len() as u64;
+        }
+    }
+
+    /// So many requests wait no longer.
+    pub(super) fn waited(&self, n: usize) {
+        self.shared.waiting.fetch_sub(n, Ordering::Relaxed);
+    }
+
+    /// A request's answers end without an event.
+    fn cancel(&mut self, id: u64) {
+        self.vacate(id);
+        if self.running.remove(&id).is_some() {
+            self.shared.view().metrics.requests_cancelled += 1;
+        }
+        self.show();
+    }
+
+    /// A request failed: tells it, and lets its answers go.
+    pub(super) fn fail(&mut self, id: u64, refusal: Refusal) {
+        self.vacate(id);
+        if let Some(mut running) = self.running.remove(&id) {
+            send(&mut running, Event::Failed(refusal));
+            self.shared.view().metrics.requests_failed += 1;
+            if !running.outbox.is_empty() {
+                self.ending.push(running);
+            }
+        }
+        self.show();
+    }
+
+    /// Takes a request's answers out of their slots; gives them, the first one first.
+    pub(super) fn vacate(&mut self, id: u64) -> Vec<Work> {
+        let of = |work: &Option<Work>| work.as_ref().is_some_and(|work| work.request == id);
+        let slots: Vec<usize> = (0..self.slots.len()).filter(|slot| of(&self.slots[*slot])).collect();
+        let mut gone: Vec<Work> = slots.iter().filter_map(|slot| self.leave(*slot)).collect();
+        gone.sort_by_key(|work| work.answer.number);
+        gone
+    }
+
+    /// Takes an answer out of its slot. What its sequence holds is kept.
+    pub(super) fn leave(&mut self, slot: usize) -> Option<Work> {
+        let work = self.slots[slot].take()?;
+        self.order.retain(|s| *s != slot);
+        let owner = self.running.get(&work.request).map(|r| r.job.owner.clone()).unwrap_or_default();
+        let ids = work.ids[..work.fed.min(work.ids.len())].to_vec();
+        self.seqs.leave(work.seq);
+        let leaving = Leaving { step: self.steps.0, seq: work.seq, of: (owner, slot), ids };
+        self.leaving.push(leaving);
+        self.settle();
+        Some(work)
+    }
+
+    /// Keeps sequences that no step under way has rows of.
+    pub(super) fn settle(&mut self) {
+        let read = self.steps.1;
+        let (settled, wait) = std::mem::take(&mut self.leaving).into_iter().partition(|l: &Leaving| l.step <= read);
+        self.leaving = wait;
+        for Leaving { seq, of: (owner, slot), ids, .. } in settled {
+            // What ran ahead of the answer's end is not of it.
+            self.runner.forget(seq, ids.len() as u32);
+            self.seqs.keep(self.runner, seq, (&owner, slot), &ids);
+        }
+    }
+
+    /// Ends all requests, those that wait too where the server stops.
+    fn fail_all(&mut self, why: &Refusal) {
+        let all: Vec<u64> = self.running.keys().copied().collect();
+        all.into_iter().for_each(|id| self.fail(id, why.clone()));
+        // There is no more time for readers that are behind.
+        self.ending.iter_mut().for_each(flush);
+        self.ending.clear();
+        if why.kind == RefusalKind::Unavailable {
+            let waiting = self.queue.remove(|_| true);
+            self.waited(waiting.iter().filter(|job| job.started.is_none()).count());
+            waiting.iter().for_each(|job| {
+                let _ = job.events.try_send(Event::Failed(why.clone()));
+            });
+        }
+        self.show();
+    }
+}
+
+/// Blocks of a runner's cache, none of which is held yet.
+fn blocks(runner: &dyn Runner) -> usize {
+    match runner.free_blocks() {
+        usize::MAX => 0,
+        free => free,
+    }
+}
+
+/// Sends an event, or has it wait for those before it.
+pub fn send(running: &mut Running, event: Event) {
+    if !running.outbox.is_empty() {
+        running.outbox.push_back(event);
+        return;
+    }
+    if let Err(TrySendError::Full(event)) = running.job.events.try_send(event) {
+        running.outbox.push_back(event);
+        running.stalled = Some(Instant::now());
+    }
+}
+
+/// Sends what waits, as far as there is room.
+fn flush(running: &mut Running) {
+    while let Some(event) = running.outbox.pop_front() {
+        match running.job.events.try_send(event) {
+            Ok(()) => running.stalled = Some(Instant::now()),
+            Err(TrySendError::Full(event)) => {
+                running.outbox.push_front(event);
+                return;
+            }
+            Err(TrySendError::Closed(_)) => {}
+        }
+    }
+    running.stalled = None;
+}

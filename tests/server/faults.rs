@@ -1,0 +1,137 @@
+//! Readers that are slow or go, full queues, steps that fail, and the end.
+
+use super::{all, ask, greedy, load, prompts, run, settings, wait, All};
+use pumex::server::{Listed, Models, Settings};
+use pumex_serve::engine::{Engine, Event, FinishReason, Generate, Health, Model, ModelState, RefusalKind};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+#[test]
+fn a_step_that_fails_ends_what_runs_and_the_next_request_is_served() {
+    let model = load(Settings { fault_at: Some(5), ..settings(2) });
+    let waiting: Vec<_> = prompts(2).iter().map(|prompt| ask(&model, greedy(prompt, 50))).collect();
+    let found: Vec<All> = waiting.into_iter().map(all).collect();
+    assert!(found.iter().any(|f| f.failed.is_some()));
+    for found in &found {
+        let failed = found.failed.as_ref().is_some_and(|f| f.kind == RefusalKind::Failed);
+        assert!(failed || found.finish().reason == FinishReason::Length, "{found:?}");
+    }
+    let after = run(&model, greedy("And it came to pass", 10));
+    assert_eq!(after.text(), run(&load(settings(1)), greedy("And it came to pass", 10)).text());
+}
+
+#[test]
+fn a_reader_that_takes_nothing_holds_up_nobody_else() {
+    let model = load(settings(2));
+    let (events, mut slow) = mpsc::channel(1);
+    model.generate(greedy("And it came to pass", 30), events).unwrap();
+    let quick = run(&model, greedy("The king said", 60));
+    assert_eq!(quick.finish().completion_tokens, 60);
+    let mut late = All::default();
+    while let Some(event) = slow.blocking_recv() {
+        late.take(event);
+    }
+    assert_eq!(late.text(), run(&model, greedy("And it came to pass", 30)).text(), "it gets all of its events");
+    let impatient = load(Settings { stall: Duration::from_millis(30), ..settings(1) });
+    let (events, slow) = mpsc::channel(1);
+    impatient.generate(greedy("And it came to pass", 30), events).unwrap();
+    wait("cut off", || impatient.metrics().requests_cancelled == 1);
+    drop(slow);
+}
+
+#[test]
+fn a_queue_has_an_end() {
+    let model = load(Settings { queue: 3, ..settings(1) });
+    let waiting: Vec<_> = (0..3)
+        .filter_map(|_| {
+            let (events, receiver) = mpsc::channel(4096);
+            model.generate(greedy("And it came to pass", 200), events).ok().map(|()| receiver)
+        })
+        .collect();
+    let mut more = Vec::new();
+    let refused = (0..8).find_map(|_| {
+        let (events, receiver) = mpsc::channel(4096);
+        more.push(receiver);
+        model.generate(greedy("And it came to pass", 200), events).err()
+    });
+    assert_eq!(refused.map(|r| r.kind), Some(RefusalKind::Busy));
+    assert!(model.metrics().requests_refused > 0);
+    drop((waiting, more));
+    wait("idle", || model.metrics().requests_running == 0);
+    assert_eq!(run(&model, greedy("And", 2)).finish().completion_tokens, 2);
+}
+
+#[test]
+fn requests_come_and_go_at_random_and_none_gets_what_is_anothers() {
+    let model = load(settings(4));
+    let prompts = prompts(12);
+    let expected: Vec<String> = prompts.iter().map(|p| run(&model, greedy(p, 20)).text().to_string()).collect();
+    let mut state = 3u32;
+    let mut random = |n: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) % n
+    };
+    let mut waiting: Vec<(usize, usize, mpsc::Receiver<Event>)> = Vec::new();
+    for _ in 0..150 {
+        let (which, tokens) = (random(12) as usize, 1 + random(20) as usize);
+        let user = ["", "a", "b"][random(3) as usize].to_string();
+        waiting.push((which, tokens, ask(&model, Generate { user: Some(user), ..greedy(&prompts[which], tokens) })));
+        if random(3) == 0 {
+            waiting.swap_remove(random(waiting.len() as u32) as usize);
+        }
+        while waiting.len() > 9 {
+            let (which, tokens, receiver) = waiting.swap_remove(random(waiting.len() as u32) as usize);
+            let found = all(receiver);
+            assert!(expected[which].starts_with(found.text()), "{}: {:?}", prompts[which], found.text());
+            assert!(found.finish().completion_tokens == tokens || found.finish().reason == FinishReason::End);
+        }
+    }
+    drop(waiting);
+    wait("idle", || model.slots().iter().all(|slot| !slot.busy) && model.metrics().requests_waiting == 0);
+    let metrics = model.metrics();
+    assert_eq!(metrics.requests_failed, 0);
+    assert_eq!(metrics.requests_done + metrics.requests_cancelled, 150 + 12);
+}
+
+#[test]
+fn models_are_loaded_when_asked_for_and_the_oldest_goes() {
+    let listed = |name: &str, alias: &str| Listed {
+        settings: Settings { name: name.into(), ..settings(1) },
+        aliases: vec![alias.into()],
+        tags: Vec::new(),
+        file: (0, 1),
+    };
+    let models = Models::new(vec![listed("a", "one"), listed("b", "two"), listed("c", "three")], 2, None);
+    let states = || models.offers().iter().map(|o| o.state).collect::<Vec<_>>();
+    assert_eq!(models.health(), Health::Ok);
+    for name in ["a", "two"] {
+        let model = models.model(Some(name)).unwrap();
+        assert_eq!(run(&*model, greedy("And", 2)).finish().completion_tokens, 2);
+    }
+    assert!(models.loaded(Some("c")).is_none());
+    models.model(Some("a")).unwrap();
+    models.model(Some("c:latest")).unwrap();
+    use ModelState::{Loaded, Unloaded};
+    assert_eq!(states(), [Loaded, Unloaded, Loaded], "b was of no use for longest");
+    assert_eq!(models.model(Some("d")).err().map(|e| e.kind), Some(RefusalKind::NotFound));
+    models.unload("a").unwrap();
+    assert_eq!(states(), [Unloaded, Unloaded, Loaded]);
+    let last = models.model(Some("c")).unwrap();
+    let running = ask(&*last, greedy("And it came to pass", 200));
+    models.drain();
+    assert_eq!(models.health(), Health::Stopping);
+    assert!(last.generate(greedy("a", 1), mpsc::channel(1).0).is_err());
+    models.stop();
+    let found = all(running);
+    assert!(found.failed.is_some() || found.answers[0].finish.is_some(), "{found:?}");
+}
+
+#[test]
+fn idle_models_sleep_and_wake() {
+    let listed = Listed { settings: settings(1), aliases: Vec::new(), tags: Vec::new(), file: (0, 1) };
+    let models = Models::new(vec![listed], 1, Some(Duration::from_millis(50)));
+    models.model(None).unwrap();
+    wait("asleep", || models.offers()[0].state == ModelState::Sleeping);
+    assert!(models.loaded(None).is_none() && models.offers()[0].properties.is_some());
+    assert_eq!(run(&*models.model(None).unwrap(), greedy("And", 2)).finish().completion_tokens, 2);
+}
