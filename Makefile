@@ -1,9 +1,10 @@
-# Two commands: `make demo` and `make test`. `make test-all` tries every variant instead of a sample, and `make shaders` is for
-# those who change GLSL.
+# Two commands: `make demo` and `make test`. `make test-all` tries every variant instead of a sample, `make test-page` and
+# `make test-clients` try the server with a browser and with other programs' clients; `make shaders` and `make page` are for those
+# who change GLSL, or the page.
 SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
 APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
-.PHONY: demo test test-all shaders check-shaders system
+.PHONY: demo test test-all test-page test-clients shaders check-shaders page check-page system
 
 # Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
 # the tests).
@@ -42,3 +43,24 @@ shaders: $(SHADERC_DIR)/libshaderc_combined.a
 
 check-shaders: $(SHADERC_DIR)/libshaderc_combined.a
 	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-tools --features shaderc --bin build-shaders -- --check
+
+# The page needs node to be built, and to be tested.
+NODE = cd serve/page && { command -v npm >/dev/null || { $(APT) update -qq; DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq \
+  nodejs npm >/dev/null; }; } && npm ci --silent
+
+page:
+	@$(NODE) && npm run --silent build
+
+# That the committed files are what the sources make.
+check-page:
+	@$(NODE) && built=$$(mktemp -d) && npx tsc --noEmit && node build.mjs $$built && diff -r dist $$built && rm -r $$built
+
+test-page:
+	@command -v chromium >/dev/null || \
+	  { $(APT) update -qq; DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq chromium >/dev/null; } || \
+	  echo "chromium could not be installed; the page is not tested"
+	@$(NODE) && npm test --silent
+
+test-clients: system
+	cargo build --release --quiet
+	tests/clients/run.sh

@@ -8,7 +8,13 @@ import { replyTo } from "./replies.mjs";
 
 const page = fileURLToPath(new URL("..", import.meta.url));
 const POLICY = readFileSync(join(page, "policy.txt"), "utf8").trim();
-const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2" };
+const TYPES = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript",
+  ".css": "text/css",
+  ".svg": "image/svg+xml",
+  ".woff2": "font/woff2",
+};
 const N_CTX = 8192;
 
 /** Starts it on a free port of this machine. `fake.requests` has every chat request's body. */
@@ -55,8 +61,8 @@ export async function start({ key, models = ["tiny-chat-Q4_K_M.gguf"], port = 0,
     if (reply.status) return refuse(reply.status, reply.message, reply.type);
     const begin = performance.now();
     const promptTokens = Math.ceil(text.length / 5);
-    const send = (choice, more = {}) =>
-      response.write(`data: ${JSON.stringify({ id: "chatcmpl-1", object: "chat.completion.chunk", model: models[0], ...choice, ...more })}\n\n`);
+    const about = { id: "chatcmpl-1", object: "chat.completion.chunk", model: models[0] };
+    const send = (choice, more = {}) => response.write(`data: ${JSON.stringify({ ...about, ...choice, ...more })}\n\n`);
     const delta = (delta, finish = null) => ({ choices: [{ index: 0, delta, finish_reason: finish }] });
     const timings = (n) => ({
       cache_n: 12,
@@ -72,14 +78,15 @@ export async function start({ key, models = ["tiny-chat-Q4_K_M.gguf"], port = 0,
     fake.counters.cached += 12;
     for (const processed of reply.progress ?? []) {
       send({ choices: [] }, { prompt_progress: { total: 100, cache: 0, processed } });
-      await pause(60);
+      await pause(250);
     }
     send(delta({ role: "assistant", content: null }));
     let n = 0;
     for (const piece of reply.deltas) {
       if (response.destroyed) return;
+      if (piece === "break" || piece === "error") await pause(200); // what came before it arrives first
       if (piece === "break") return response.destroy();
-      if (piece === "error") return response.end(`data: ${JSON.stringify({ error: { code: 500, message: "device lost", type: "server_error" } })}\n\n`);
+      if (piece === "error") return response.end(`data: ${JSON.stringify({ error: { code: 500, message: "device lost" } })}\n\n`);
       send(delta(piece), { timings: timings(++n) });
       fake.counters.predicted++;
       fake.counters.steps++;
@@ -157,6 +164,9 @@ function metricsText(counters) {
     "llamacpp:requests_deferred": ["gauge", "Number of requests deferred.", Math.round(2 + 2 * Math.sin(since))],
     "llamacpp:n_busy_slots_per_decode": ["gauge", "Average number of busy slots per decode call.", 1.8],
     "vllm:kv_cache_usage_perc": ["gauge", "Share of the cache's blocks that are used.", 0.37 + 0.05 * Math.sin(since)],
+    "pumex:blocks_used": ["gauge", "Blocks of the cache that running requests hold.", 95],
+    "pumex:blocks_cached": ["gauge", "Blocks that are kept for prompts to come.", 210],
+    "pumex:blocks_total": ["gauge", "Blocks of the cache.", 1024],
     "process_resident_memory_bytes": ["gauge", "Resident memory size in bytes.", 734003200],
   };
   return Object.entries(lines)

@@ -89,7 +89,7 @@ export const GROUPS: Group[] = [
     options: [
       number("n_keep", "Keep at the start", "Tokens that stay when the context is full; -1 is the prompt.", -1, 1e6, 1),
       number("id_slot", "Slot", "-1 is any.", -1, 1000, 1),
-      { name: "cache_prompt", label: "Reuse what is computed", hint: "The beginning that prompts share is not computed again.", kind: "switch" },
+      { name: "cache_prompt", label: "Reuse what is computed", hint: "The beginning that prompts share.", kind: "switch" },
       { name: "extra", label: "Further fields", hint: "JSON, an object; its fields are added to each request.", kind: "json" },
     ],
   },

@@ -10,6 +10,8 @@ export interface Slot {
   n_ctx: number;
   is_processing: boolean;
   id_task?: number;
+  /** Tokens that it holds. */
+  n_held?: number;
   n_prompt_tokens?: number;
   n_prompt_tokens_processed?: number;
   next_token?: { n_decoded?: number; n_remain?: number }[] | { n_decoded?: number; n_remain?: number };

@@ -58,8 +58,9 @@ const marked = new Marked({
       return `<pre data-language="${escaped(language)}"><code>${escaped(text)}</code></pre>`;
     },
     table(token: Tokens.Table) {
-      const row = (cells: Tokens.TableCell[], tag: string) =>
-        `<tr>${cells.map((c) => `<${tag}${c.align ? ` align="${c.align}"` : ""}>${this.parser.parseInline(c.tokens)}</${tag}>`).join("")}</tr>`;
+      const cell = ({ align, tokens }: Tokens.TableCell, tag: string) =>
+        `<${tag}${align ? ` align="${align}"` : ""}>${this.parser.parseInline(tokens)}</${tag}>`;
+      const row = (cells: Tokens.TableCell[], tag: string) => `<tr>${cells.map((c) => cell(c, tag)).join("")}</tr>`;
       const rows = token.rows.map((cells) => row(cells, "td")).join("");
       return `<div class="table"><table><thead>${row(token.header, "th")}</thead><tbody>${rows}</tbody></table></div>`;
     },

@@ -106,7 +106,9 @@ function AnswerText({ conversation, message, growing, busy, last, progress }: Pr
           </button>
         </div>
       )}
-      {!growing && empty && !message.error && <p class="faint">{message.finish === "stop" ? "An empty answer." : "Stopped before the first word."}</p>}
+      {!growing && empty && !message.error && (
+        <p class="faint">{message.finish === "stop" ? "An empty answer." : "Stopped before the first word."}</p>
+      )}
     </div>
   );
 }

@@ -80,7 +80,8 @@ function search(conversations: Conversation[], query: string) {
     const texts = [title, ...Object.values(conversation.messages).map((m) => m.content)];
     const lower = texts.map((text) => text.toLowerCase());
     if (!words.every((word) => lower.some((text) => text.includes(word)))) continue;
-    const within = words.length && !words.every((w) => lower[0].includes(w)) ? lower.findIndex((t, i) => i > 0 && t.includes(words[0])) : -1;
+    const byTitle = words.every((word) => lower[0].includes(word));
+    const within = byTitle ? -1 : lower.findIndex((text, i) => i > 0 && text.includes(words[0]));
     found.push({ id: conversation.id, title, excerpt: within > 0 ? excerpt(texts[within], lower[within].indexOf(words[0])) : "" });
   }
   return found;

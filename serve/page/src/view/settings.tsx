@@ -95,7 +95,7 @@ function Field({ option }: { option: Option }) {
         <input {...common} type="number" inputMode="decimal" min={option.min} max={option.max} step={option.step} />
       ) : option.kind === "switch" ? (
         <select {...common} onChange={({ currentTarget }) => write(currentTarget.value)}>
-          <option value="">{standard === "true" ? "Yes, as the server" : standard === "false" ? "No, as the server" : "As the server"}</option>
+          <option value="">{{ true: "Yes, as the server", false: "No, as the server" }[standard] ?? "As the server"}</option>
           <option value="true">Yes</option>
           <option value="false">No</option>
         </select>

@@ -30,7 +30,9 @@ export function Status() {
             {trouble.value.server ? trouble.value.server : "Running"}
           </span>
         </h1>
-        <p class="faint">{context ? `${context.toLocaleString("en")} tokens of context in each of ${props.value.total_slots} slots` : "\u00a0"}</p>
+        <p class="faint">
+          {context ? `${context.toLocaleString("en")} tokens of context in each of ${props.value.total_slots} slots` : "\u00a0"}
+        </p>
         {trouble.value.metrics && !trouble.value.server ? (
           <p class="notice">Figures are not shown: {trouble.value.metrics} Start the server with --metrics to see them.</p>
         ) : (
@@ -78,10 +80,12 @@ function Figures() {
   );
 }
 
-/** Memory that the server tells of, whatever its names are. */
+/** Memory that the server tells of, whatever its names are, and the blocks of the cache. */
 function Memory() {
-  const found = [...metrics.value.values()].filter((m) => /memory|_bytes$/.test(m.name) && m.type === "gauge").slice(0, 4);
-  if (!found.length) return null;
+  const gauges = [...metrics.value.values()].filter((m) => m.type === "gauge");
+  const found = gauges.filter((m) => /memory|_bytes$/.test(m.name)).slice(0, 3);
+  const blocks = gauges.filter((m) => /^pumex:blocks_/.test(m.name));
+  if (!found.length && !blocks.length) return null;
   return (
     <article class="card" aria-label="Memory">
       <h2>Memory</h2>
@@ -92,10 +96,22 @@ function Memory() {
             <dd>{bytes(total(metrics.value, m.name)!)}</dd>
           </div>
         ))}
+        {blocks.map((m) => (
+          <div key={m.name} title={m.help}>
+            <dt>{BLOCKS[m.name] ?? m.name}</dt>
+            <dd>{total(metrics.value, m.name)!.toLocaleString("en")}</dd>
+          </div>
+        ))}
       </dl>
     </article>
   );
 }
+
+const BLOCKS: Record<string, string> = {
+  "pumex:blocks_used": "Blocks in use",
+  "pumex:blocks_cached": "Blocks kept",
+  "pumex:blocks_total": "Blocks in all",
+};
 
 function memoryName(name: string): string {
   if (name === "process_resident_memory_bytes") return "Process";
@@ -131,10 +147,11 @@ function SlotRow({ slot }: { slot: Slot }) {
   const prompt = slot.n_prompt_tokens ?? 0;
   const done = slot.n_prompt_tokens_processed ?? prompt;
   const decoded = next?.n_decoded ?? 0;
-  const used = Math.min(done, prompt || done) + decoded;
+  const used = slot.n_held ?? Math.min(done, prompt || done) + decoded;
   const share = (n: number) => `${(100 * Math.min(1, n / Math.max(1, slot.n_ctx))).toFixed(2)}`;
   const reading = slot.is_processing && done < prompt;
-  const state = !slot.is_processing ? "Idle" : reading ? `Reading ${percent(done / prompt)}` : `Writing, ${decoded.toLocaleString("en")} tokens`;
+  const writing = `Writing, ${decoded.toLocaleString("en")} tokens`;
+  const state = !slot.is_processing ? "Idle" : reading ? `Reading ${percent(done / prompt)}` : writing;
   return (
     <li class={slot.is_processing ? "busy-slot" : ""}>
       <span class="number">{slot.id}</span>
@@ -145,7 +162,7 @@ function SlotRow({ slot }: { slot: Slot }) {
       <svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
         <rect width="100" height="4" class="ground" />
         <rect width={share(used)} height="4" class="held" />
-        <rect x={share(used - decoded)} width={share(decoded)} height="4" class="written" />
+        <rect x={share(Math.max(0, used - decoded))} width={share(decoded)} height="4" class="written" />
       </svg>
       <span class="faint count">
         {used.toLocaleString("en")} / {slot.n_ctx.toLocaleString("en")}
