@@ -11,9 +11,11 @@ mod commands;
 mod counters;
 mod debug;
 mod device;
+mod fault;
 mod import;
 mod instance;
 mod lock;
+mod matrix2;
 mod memory;
 mod pipeline;
 mod queue;
@@ -22,14 +24,17 @@ mod software;
 mod spirv;
 mod upload;
 
-pub use cache::cache_file;
+pub use cache::{cache_file, recall, remember};
 #[cfg(test)]
 pub(crate) use caps::fake_with;
-pub use caps::{Caps, DeviceKind, FastDots, Heap, MemoryType};
+pub use caps::{
+    usable_columns, Caps, DeviceKind, Disabled, ElementType, FastDots, FlexibleShape, Heap, Matrix2, MatrixScope,
+    MatrixShape, MemoryType,
+};
 pub use commands::{Recorder, Recording};
 pub use counters::Counters;
 pub use device::{list, Device, Options};
-pub use memory::{Buffer, Class, LEAST_BYTES};
+pub use memory::{memory_of, Buffer, Class, LEAST_BYTES};
 pub use pipeline::Pipeline;
 pub use select::{choose, preferred, Select};
 pub use spirv::Module;

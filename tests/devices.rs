@@ -153,6 +153,8 @@ fn a_device_that_was_waited_for_in_vain_is_left_alone_with_all_it_may_use() {
     let value = device.submit(&recording).unwrap();
     let error = device.wait_for(value, Duration::ZERO).err().unwrap().to_string();
     assert!(error.contains(&device.caps().name) && error.contains("unfinished"), "{error}");
+    let report = [device.caps().driver.as_str(), "of 16 dispatches from stream to stream over buffers of 128 MiB"];
+    assert!(report.iter().all(|part| error.contains(part)), "{error}");
     drop(recording); // at once, and nothing of it is freed
     let refusals = [
         device.wait(value).err(),

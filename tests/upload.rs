@@ -32,7 +32,9 @@ fn device() -> Option<Device> {
         eprintln!("skipped: no Vulkan device");
         return None;
     }
-    let open = |validation| Device::open(&vk::Options { select: vk::Select::Any, validation, force_staging: true });
+    let open = |validation| {
+        Device::open(&vk::Options { select: vk::Select::Any, validation, force_staging: true, ..Default::default() })
+    };
     Some(open(true).or_else(|_| open(false)).unwrap())
 }
 

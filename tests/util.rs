@@ -158,7 +158,9 @@ pub fn device(force_staging: bool) -> Option<vk::Device> {
         eprintln!("skipped: no Vulkan device");
         return None;
     }
-    let open = |validation| vk::Device::open(&vk::Options { select: vk::Select::Any, validation, force_staging });
+    let open = |validation| {
+        vk::Device::open(&vk::Options { select: vk::Select::Any, validation, force_staging, ..Default::default() })
+    };
     let device = open(true).or_else(|e| {
         eprintln!("without validation: {e}");
         open(false)

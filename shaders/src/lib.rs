@@ -43,6 +43,16 @@ pub fn module(name: &str) -> Option<&'static [u8]> {
     entry.spirv.get_or_init(|| archive::unpack(entry.packed)).as_deref()
 }
 
+/// A number of all modules: FNV-1a over the words of their archives. Others have another.
+pub fn fingerprint() -> u64 {
+    let add = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0100_0000_01b3);
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let of = |hash: u64, archive: &&[u8]| {
+        archive.chunks(8).fold(add(hash, archive.len() as u64), |hash, bytes| add(hash, word(bytes)))
+    };
+    ARCHIVES.iter().fold(0xcbf2_9ce4_8422_2325, of)
+}
+
 /// Names of all modules, sorted.
 pub fn names() -> impl Iterator<Item = &'static str> {
     entries().keys().copied()

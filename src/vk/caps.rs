@@ -1,9 +1,11 @@
 //! Everything asked of a device, read once into plain data: what kernels and tiles are chosen by, and no more than that. It
 //! can be written to a file and read back, so that choices can be looked at without the device.
 
+mod matrix;
 pub(super) mod read;
 
 use crate::{Error, Result};
+pub use matrix::{usable_columns, ElementType, FlexibleShape, Matrix2, MatrixScope, MatrixShape};
 use serde::{Deserialize, Serialize};
 
 /// What sort of device it is.
@@ -50,17 +52,36 @@ pub struct FastDots {
     pub mixed: bool,
 }
 
-/// A device as plain data.
+/// A kernel that is not used on a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disabled {
+    /// Row of the kernel table.
+    pub kernel: String,
+    /// Why, in a few words.
+    pub why: String,
+}
+
+/// A device as plain data. What files of earlier versions do not have is taken as not told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
 pub struct Caps {
     pub name: String,
     pub driver: String,
+    /// Vulkan's name of the driver, such as `MESA_LLVMPIPE`.
+    #[serde(default)]
+    pub driver_id: String,
+    /// The driver's version, in its vendor's encoding.
+    #[serde(default)]
+    pub driver_version: u32,
     pub api_version: String,
     pub vendor_id: u32,
     pub device_id: u32,
     pub uuid: String,
     pub driver_uuid: String,
+    /// Domain, bus, device and function on the PCI bus, where the driver says; drivers of one card agree on it.
+    #[serde(default)]
+    pub pci: Option<String>,
     pub kind: DeviceKind,
     /// Host and device share one memory.
     pub unified: bool,
@@ -79,11 +100,20 @@ pub struct Caps {
     pub max_workgroup_invocations: u32,
     /// Most workgroups of a dispatch in x, y and z.
     pub max_groups: [u32; 3],
-    /// Multiprocessors, where the driver says.
+    /// Multiprocessors, or compute units, where the driver says.
     pub cores: Option<u32>,
+    /// Subgroups that a multiprocessor holds at a time, or a SIMD unit of a compute unit, where the driver says.
+    #[serde(default)]
+    pub waves: Option<u32>,
     pub max_shared_bytes: u32,
     pub max_push_bytes: u32,
     pub max_allocation_bytes: u64,
+    /// Bytes of the largest buffer, where the driver says.
+    #[serde(default)]
+    pub max_buffer_bytes: Option<u64>,
+    /// Bytes of a buffer that a descriptor reaches; kernels know buffers by address.
+    #[serde(default)]
+    pub max_storage_range: Option<u32>,
     pub timestamp_period_ns: f32,
     pub heaps: Vec<Heap>,
     pub memory_types: Vec<MemoryType>,
@@ -98,6 +128,9 @@ pub struct Caps {
     pub subgroup_shuffle: bool,
     pub fp16: bool,
     pub int8: bool,
+    /// Shaders may have floats of 8 bits.
+    #[serde(default)]
+    pub float8: bool,
     /// Dot products of packed bytes can be asked for, fast or not.
     pub int_dot8: bool,
     pub fast_dots: FastDots,
@@ -105,13 +138,32 @@ pub struct Caps {
     pub host_import_alignment: Option<u64>,
     pub cooperative_matrix: bool,
     pub cooperative_matrix2: bool,
+    /// Products of cooperative matrices, of all shapes and types.
+    #[serde(default)]
+    pub matrix_shapes: Vec<MatrixShape>,
+    /// What VK_NV_cooperative_matrix2 adds, if the device has it.
+    #[serde(default)]
+    pub matrix2: Option<Matrix2>,
     /// Shaders may ask that subnormal halves are kept (shaderDenormPreserveFloat16).
     pub small_halves: bool,
     /// Columns that a product of cooperative matrices may have: 16 x 16 halves by 16 x these, sums in floats.
     pub matrix_n: Vec<u32>,
+    /// Kernels that are not used: the driver is known to get them wrong, or was found to.
+    #[serde(default)]
+    pub disabled: Vec<Disabled>,
 }
 
 impl Caps {
+    /// Most bytes of a buffer with memory of its own.
+    pub fn largest_buffer(&self) -> u64 {
+        self.max_buffer_bytes.map_or(self.max_allocation_bytes, |most| most.min(self.max_allocation_bytes))
+    }
+
+    /// Why a kernel is not used, if it is not.
+    pub fn disabled(&self, kernel: &str) -> Option<&str> {
+        self.disabled.iter().find(|d| d.kernel == kernel).map(|d| d.why.as_str())
+    }
+
     /// Whether it has an instruction for dot products of signed bytes, but none of unsigned with signed ones.
     pub fn lacks_mixed_dots(&self) -> bool {
         self.fast_dots.signed && !self.fast_dots.mixed
@@ -149,11 +201,14 @@ impl Caps {
         Caps {
             name: name.into(),
             driver: String::new(),
+            driver_id: String::new(),
+            driver_version: 0,
             api_version: String::new(),
             vendor_id: 0,
             device_id: 0,
             uuid: format!("{:0>32x}", name.len()),
             driver_uuid: String::new(),
+            pci: None,
             kind,
             unified: false,
             subgroup_size: 32,
@@ -165,9 +220,12 @@ impl Caps {
             max_workgroup_invocations: 1024,
             max_groups: [0x7fff_ffff, 0xffff, 0xffff],
             cores: None,
+            waves: None,
             max_shared_bytes: 48 << 10,
             max_push_bytes: 128,
             max_allocation_bytes: 4 << 30,
+            max_buffer_bytes: None,
+            max_storage_range: None,
             timestamp_period_ns: 1.0,
             heaps: Vec::new(),
             memory_types: Vec::new(),
@@ -180,13 +238,17 @@ impl Caps {
             subgroup_shuffle: true,
             fp16: true,
             int8: true,
+            float8: false,
             int_dot8: true,
             fast_dots: FastDots { signed: true, unsigned: true, mixed: true },
             host_import_alignment: None,
             cooperative_matrix: false,
             cooperative_matrix2: false,
+            matrix_shapes: Vec::new(),
+            matrix2: None,
             small_halves: false,
             matrix_n: Vec::new(),
+            disabled: Vec::new(),
         }
     }
 }

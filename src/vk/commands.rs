@@ -3,6 +3,7 @@
 use super::caps::Caps;
 use super::counters::add;
 use super::device::{Device, Inner};
+use super::fault::Handed;
 use super::memory::Buffer;
 use super::pipeline::Pipeline;
 use crate::{Error, Result};
@@ -23,12 +24,23 @@ struct Raw {
     dispatches: u64,
     barriers: u64,
     push_bytes: u64,
+    /// Of the buffers that it keeps.
+    bytes: u64,
     extra_stamps: u32,
     begun: Instant,
     /// What is reached when the last submission is done; 0 before the first.
     last: AtomicU64,
     /// The first dispatch that the device does not take.
     refused: Option<Error>,
+}
+
+impl Raw {
+    /// What is told of it should the device stop.
+    fn handed(&self, value: u64) -> Handed {
+        let (first, last) = (self.pipelines.first(), self.pipelines.last());
+        let kernels = first.zip(last).map(|(first, last)| (first.shared_name(), last.shared_name()));
+        Handed { value, dispatches: self.dispatches, kernels, bytes: self.bytes, at: Instant::now() }
+    }
 }
 
 impl Drop for Raw {
@@ -125,6 +137,7 @@ impl Device {
                 dispatches: 0,
                 barriers: 0,
                 push_bytes: 0,
+                bytes: 0,
                 extra_stamps: 0,
                 begun,
                 last: AtomicU64::new(0),
@@ -157,6 +170,7 @@ impl Device {
     pub fn submit(&self, recording: &Recording) -> Result<u64> {
         let value = self.0.submit(&[recording.0.commands])?;
         recording.0.last.store(value, Ordering::Relaxed);
+        self.0.log.note(recording.0.handed(value));
         add(&self.0.totals.dispatches, recording.0.dispatches);
         add(&self.0.totals.barriers, recording.0.barriers);
         add(&self.0.totals.push_bytes, recording.0.push_bytes);
@@ -294,6 +308,7 @@ impl Recorder {
     /// Keeps a buffer that push constants name alive as long as the recording.
     pub fn keep(&mut self, buffer: &Buffer) {
         self.0.buffers.push(buffer.clone());
+        self.0.bytes += buffer.len_bytes();
     }
 
     /// Ends the recording.
@@ -328,7 +343,7 @@ impl Recording {
         raw.last.store(0, Ordering::Relaxed);
         raw.pipelines.clear();
         raw.buffers.clear();
-        (raw.dispatches, raw.barriers, raw.push_bytes, raw.begun) = (0, 0, 0, Instant::now());
+        (raw.dispatches, raw.barriers, raw.push_bytes, raw.bytes, raw.begun) = (0, 0, 0, 0, Instant::now());
         let recorder = Recorder(raw);
         recorder.begin()?;
         Ok(recorder)

@@ -23,6 +23,10 @@ pub struct Counters {
     pub bytes_from_device: u64,
     /// Device memory allocations.
     pub allocations: u64,
+    /// Pipelines built.
+    pub pipelines: u64,
+    /// Time that this took of all threads together, microseconds.
+    pub pipeline_us: f64,
     /// Command buffers recorded.
     pub recordings: u64,
     /// Host time spent recording, microseconds.
@@ -41,6 +45,8 @@ pub(super) struct Totals {
     pub to_device: AtomicU64,
     pub from_device: AtomicU64,
     pub allocations: AtomicU64,
+    pub pipelines: AtomicU64,
+    pub pipeline_ns: AtomicU64,
     /// Bytes of all buffers there are.
     pub in_use: AtomicU64,
     pub recordings: AtomicU64,
@@ -60,6 +66,8 @@ impl Totals {
             bytes_to_device: get(&self.to_device),
             bytes_from_device: get(&self.from_device),
             allocations: get(&self.allocations),
+            pipelines: get(&self.pipelines),
+            pipeline_us: get(&self.pipeline_ns) as f64 / 1e3,
             recordings: get(&self.recordings),
             record_us: get(&self.record_ns) as f64 / 1e3,
         }

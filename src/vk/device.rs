@@ -5,10 +5,11 @@ use super::caps::read::{queue_family, read};
 use super::caps::Caps;
 use super::counters::{add, Counters, Totals};
 use super::debug::{on_message, Messages};
+use super::fault::Log;
 use super::instance::{entry, failed, instance};
 use super::lock::lock;
 use super::queue::Queue;
-use super::select::{choose, Select};
+use super::select::{choose, distinct, Select};
 use super::software::longest_wait;
 use crate::{Error, Result};
 use ash::{ext, khr, vk};
@@ -17,7 +18,7 @@ use gpu_allocator::AllocationSizes;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How to open a device.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +29,8 @@ pub struct Options {
     pub validation: bool,
     /// Keeps weights out of mapped memory even where memory is unified, so that staging slots are used.
     pub force_staging: bool,
+    /// A number of all modules that pipelines are made of: pipelines that were kept of others are not read.
+    pub modules: u64,
 }
 
 /// Pieces of memory that buffers share: of the device, and of the host the first and those that come after many. Memory of the
@@ -42,8 +45,10 @@ pub(super) struct Inner {
     pub queue: Queue,
     pub allocator: ManuallyDrop<Mutex<Allocator>>,
     pub cache: vk::PipelineCache,
+    pub modules: u64,
     pub cache_len: AtomicU64,
     pub totals: Totals,
+    pub log: Log,
     messenger: Option<(ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
     messages: Box<Messages>,
     pub instance: ash::Instance,
@@ -77,18 +82,35 @@ impl Inner {
         Ok(value)
     }
 
-    /// Waits until a value is reached, and for nothing else.
+    /// Waits until a value is reached, and for nothing else. What it was, is told of a device that is lost or silent.
     pub fn wait(&self, value: u64, most: Duration) -> Result<()> {
         self.usable()?;
         add(&self.totals.host_waits, 1);
-        self.queue.wait(&self.raw, value, most).map_err(|e| match e {
-            vk::Result::TIMEOUT => Error::Device(format!(
-                "{}: expected work to end within {:.1} s, found it unfinished; nothing more is asked of this device",
-                self.caps.name,
-                most.as_secs_f64()
-            )),
-            other => self.failed("vkWaitSemaphores", other),
-        })
+        let begun = Instant::now();
+        let waited = self.queue.wait(&self.raw, value, most);
+        let report = || self.log.report(value, &self.caps.driver);
+        let name = &self.caps.name;
+        match waited {
+            Ok(()) => self.log.waited(begun.elapsed()),
+            Err(vk::Result::TIMEOUT) => {
+                return Err(Error::Device(format!(
+                    "{name}: expected work to end within {:.1} s, found it unfinished; nothing more is asked of this device; {}",
+                    most.as_secs_f64(),
+                    report()
+                )));
+            }
+            Err(vk::Result::ERROR_DEVICE_LOST) => {
+                let (call, result) = ("vkWaitSemaphores", format!("ERROR_DEVICE_LOST; {}", report()));
+                return Err(Error::Vulkan { call, device: name.clone(), result });
+            }
+            Err(other) => return Err(self.failed("vkWaitSemaphores", other)),
+        }
+        Ok(())
+    }
+
+    /// The longest wait for what the device was handed, by how long it took before.
+    fn longest(&self) -> Duration {
+        self.log.limit(longest_wait(self.caps.kind))
     }
 
     /// Whether a value is reached.
@@ -101,7 +123,7 @@ impl Inner {
     pub fn done_with(&self, value: u64) -> bool {
         if !self.reached(value).unwrap_or(true) {
             // A lost device is done, too; one that is silent is not.
-            let _ = self.wait(value, longest_wait(self.caps.kind));
+            let _ = self.wait(value, self.longest());
         }
         self.queue.may_free()
     }
@@ -137,23 +159,16 @@ impl Drop for Inner {
     }
 }
 
-/// An open device.
+/// An open device, and what choices for it go by.
 #[derive(Clone)]
-pub struct Device(pub(super) Arc<Inner>);
+pub struct Device(pub(super) Arc<Inner>, Arc<Caps>);
 
-/// Physical devices with their data; of several drivers for one device the first is kept.
+/// Physical devices with their data; of several drivers for one device the best is kept.
 fn devices(entry: &ash::Entry, instance: &ash::Instance) -> Vec<(vk::PhysicalDevice, Caps)> {
     // SAFETY: the instance is alive.
     let all = unsafe { instance.enumerate_physical_devices() }.unwrap_or_default();
-    let mut found: Vec<(vk::PhysicalDevice, Caps)> = Vec::new();
-    for physical in all {
-        let caps = read(entry, instance, physical);
-        let known = |c: &Caps| c.uuid == caps.uuid && caps.uuid.bytes().any(|b| b != b'0');
-        if !found.iter().any(|(_, c)| known(c)) {
-            found.push((physical, caps));
-        }
-    }
-    found
+    let found: Vec<Caps> = all.iter().map(|physical| read(entry, instance, *physical)).collect();
+    distinct(&found).into_iter().map(|i| (all[i], found[i].clone())).collect()
 }
 
 /// All devices.
@@ -194,23 +209,32 @@ impl Device {
                 .with_max_host_memblock_size(HOST_BLOCK_BYTES.1),
         })
         .map_err(|e| Error::OutOfMemory(format!("device {}: {e}", caps.name)))?;
-        let (cache, cache_len) = cache::load(&raw, &caps);
+        let (cache, cache_len) = cache::load(&raw, &caps, options.modules);
         let messages: Box<Messages> = Box::default();
         let messenger = options.validation.then(|| messenger(&entry, &instance, &messages));
-        Ok(Device(Arc::new(Inner {
-            caps,
+        let inner = Inner {
+            caps: caps.clone(),
             force_staging: options.force_staging,
             raw,
             queue,
             allocator: ManuallyDrop::new(Mutex::new(allocator)),
             cache,
+            modules: options.modules,
             cache_len: AtomicU64::new(cache_len),
             totals: Totals::default(),
+            log: Log::default(),
             messenger,
             messages,
             instance,
             _entry: entry,
-        })))
+        };
+        Ok(Device(Arc::new(inner), Arc::new(caps)))
+    }
+
+    /// The same device, for which choices are made by other capabilities: no more than it has, or another of the sizes that it
+    /// offers for subgroups.
+    pub fn chosen_by(&self, caps: Caps) -> Device {
+        Device(self.0.clone(), Arc::new(caps))
     }
 
     /// Whether weights are sent through staging slots instead of being used where the file lies.
@@ -218,9 +242,9 @@ impl Device {
         !self.0.caps.unified || self.0.force_staging
     }
 
-    /// What the device is and can do.
+    /// What the device is and can do, as far as it is used.
     pub fn caps(&self) -> &Caps {
-        &self.0.caps
+        &self.1
     }
 
     /// Messages of the validation layer so far.
@@ -241,10 +265,10 @@ impl Device {
     /// Waits until `value` is reached, and for nothing else.
     ///
     /// # Errors
-    /// A lost device, or two minutes without it (an hour on software devices, which compile pipelines meanwhile), as in
-    /// [`Device::wait_for`].
+    /// A lost device, or too long without it, as in [`Device::wait_for`]: two minutes (an hour on software devices, which compile
+    /// pipelines meanwhile), or less where all that was waited for before took a thousandth of that.
     pub fn wait(&self, value: u64) -> Result<()> {
-        self.wait_for(value, longest_wait(self.caps().kind))
+        self.wait_for(value, self.0.longest())
     }
 
     /// Likewise, for a time of the caller's.

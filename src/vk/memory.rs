@@ -1,6 +1,6 @@
 //! Buffers by class. Which memory type a class gets is a pure choice over the device's table.
 
-use super::caps::MemoryType;
+use super::caps::{Caps, MemoryType};
 use super::counters::add;
 use super::device::{Device, Inner};
 use super::lock::lock;
@@ -57,6 +57,11 @@ pub(super) fn memory_type(types: &[MemoryType], class: Class, unified: bool) -> 
         Class::Weights | Class::State | Class::Scratch => first(&|t| t.device_local),
         _ => first(&mapped),
     })
+}
+
+/// The memory type that buffers of a class get on a device, if it has one for them.
+pub fn memory_of(caps: &Caps, class: Class) -> Option<usize> {
+    memory_type(&caps.memory_types, class, caps.unified)
 }
 
 /// What a buffer's bytes lie in.
@@ -243,8 +248,8 @@ impl Device {
         let inner = &self.0;
         let caps = &inner.caps;
         inner.usable()?;
-        if len_bytes > caps.max_allocation_bytes {
-            let most = caps.max_allocation_bytes;
+        if len_bytes > caps.largest_buffer() {
+            let most = caps.largest_buffer();
             return Err(Error::OutOfMemory(format!(
                 "{name}: expected at most {most} bytes in one allocation, found {len_bytes}"
             )));
@@ -258,7 +263,7 @@ impl Device {
         let buffer = unsafe { inner.raw.create_buffer(&info, None) }.map_err(|e| inner.failed("vkCreateBuffer", e))?;
         // SAFETY: the buffer was just made.
         let mut requirements = unsafe { inner.raw.get_buffer_memory_requirements(buffer) };
-        let kind = memory_type(&caps.memory_types, class, caps.unified);
+        let kind = memory_of(caps, class);
         let kind = kind.filter(|k| requirements.memory_type_bits & (1 << k) != 0);
         if let Some(kind) = kind {
             requirements.memory_type_bits = 1 << kind;

@@ -2,16 +2,18 @@
 
 use super::cache;
 use super::caps::Caps;
+use super::counters::add;
 use super::device::{Device, Inner};
 use super::spirv::Module;
 use crate::{Error, Result};
 use ash::vk;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::time::Instant;
 
 struct Raw {
     device: Arc<Inner>,
-    name: String,
+    name: Arc<str>,
     push_bytes: u32,
     layout: vk::PipelineLayout,
     pipeline: vk::Pipeline,
@@ -42,6 +44,11 @@ impl Pipeline {
     /// What its maker called it.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// The same, to be kept.
+    pub(super) fn shared_name(&self) -> Arc<str> {
+        self.0.name.clone()
     }
 
     /// Bytes of push constants it takes.
@@ -94,7 +101,7 @@ impl Device {
         let expected =
             || Error::Device(format!("module {name}: expected SPIR-V of a compute shader, found something else"));
         let module = Module::read(&words).ok_or_else(expected)?;
-        let asked = subgroups(&inner.caps, name, &module, module.local_size(spec))?;
+        let asked = subgroups(self.caps(), name, &module, module.local_size(spec))?;
         let values: Vec<u32> = spec.iter().map(|s| s.1).collect();
         let entries: Vec<vk::SpecializationMapEntry> = (0..spec.len())
             .map(|i| vk::SpecializationMapEntry { constant_id: spec[i].0, offset: 4 * i as u32, size: 4 })
@@ -103,8 +110,9 @@ impl Device {
         let ranges =
             [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size: push_bytes }];
         let fail = |call, e| inner.failed(call, e);
+        let begun = Instant::now();
         // SAFETY: the module is one of those committed with the program; all structs outlive their calls.
-        unsafe {
+        let made = unsafe {
             let module = vk::ShaderModuleCreateInfo::default().code(&words);
             let module = inner.raw.create_shader_module(&module, None).map_err(|e| fail("vkCreateShaderModule", e))?;
             let layout = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&ranges);
@@ -126,7 +134,7 @@ impl Device {
                 let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout)];
                 match inner.raw.create_compute_pipelines(inner.cache, &info, None) {
                     Ok(made) => {
-                        let (device, name) = (inner.clone(), name.to_string());
+                        let (device, name) = (inner.clone(), name.into());
                         Ok(Pipeline(Arc::new(Raw { device, name, push_bytes, layout, pipeline: made[0] })))
                     }
                     Err((_, e)) => {
@@ -137,7 +145,10 @@ impl Device {
             });
             inner.raw.destroy_shader_module(module, None);
             result
-        }
+        };
+        add(&inner.totals.pipelines, 1);
+        add(&inner.totals.pipeline_ns, begun.elapsed().as_nanos() as u64);
+        made
     }
 
     /// Keeps the pipeline cache for later processes, if it grew; failing to only costs time later.
@@ -148,7 +159,7 @@ impl Device {
         if inner.cache_len.swap(data.len() as u64, Ordering::Relaxed) == data.len() as u64 {
             return;
         }
-        cache::save(&inner.caps, &data);
+        cache::save(&inner.caps, inner.modules, &data);
     }
 }
 

@@ -1,7 +1,17 @@
 //! What a physical device says of itself, by properties, features and memory, as [`Caps`].
 
+use super::matrix::{usable_columns, ElementType, FlexibleShape, Matrix2, MatrixScope, MatrixShape};
 use super::{Caps, DeviceKind, FastDots, Heap, MemoryType};
+use crate::vk::matrix2;
 use ash::vk;
+
+/// Extensions that tell how many multiprocessors, compute units or cores there are.
+const MULTIPROCESSORS: &str = "VK_NV_shader_sm_builtins";
+const COMPUTE_UNITS: &str = "VK_AMD_shader_core_properties";
+const ACTIVE_UNITS: &str = "VK_AMD_shader_core_properties2";
+const SHADER_CORES: &str = "VK_ARM_shader_core_builtins";
+
+const PCI: &str = "VK_EXT_pci_bus_info";
 
 /// A physical device that is asked.
 struct Asked<'a> {
@@ -22,7 +32,13 @@ struct Properties {
     subgroups: vk::PhysicalDeviceSubgroupSizeControlProperties<'static>,
     dots: vk::PhysicalDeviceShaderIntegerDotProductProperties<'static>,
     import: vk::PhysicalDeviceExternalMemoryHostPropertiesEXT<'static>,
-    cores: vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV<'static>,
+    buffers: vk::PhysicalDeviceMaintenance4Properties<'static>,
+    multiprocessors: vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV<'static>,
+    compute_units: vk::PhysicalDeviceShaderCorePropertiesAMD<'static>,
+    active_units: vk::PhysicalDeviceShaderCoreProperties2AMD<'static>,
+    shader_cores: vk::PhysicalDeviceShaderCoreBuiltinsPropertiesARM<'static>,
+    matrix2: matrix2::Properties,
+    pci: vk::PhysicalDevicePCIBusInfoPropertiesEXT<'static>,
 }
 
 /// Features, likewise.
@@ -33,6 +49,7 @@ struct Features {
     v12: vk::PhysicalDeviceVulkan12Features<'static>,
     subgroups: vk::PhysicalDeviceSubgroupSizeControlFeatures<'static>,
     dots: vk::PhysicalDeviceShaderIntegerDotProductFeatures<'static>,
+    matrix2: matrix2::Features,
 }
 
 fn text(raw: &[std::ffi::c_char]) -> String {
@@ -90,8 +107,26 @@ impl Asked<'_> {
         if self.has("VK_EXT_external_memory_host") {
             p = p.push_next(&mut found.import);
         }
-        if self.has("VK_NV_shader_sm_builtins") {
-            p = p.push_next(&mut found.cores);
+        if self.has_since_13("VK_KHR_maintenance4") {
+            p = p.push_next(&mut found.buffers);
+        }
+        if self.has(MULTIPROCESSORS) {
+            p = p.push_next(&mut found.multiprocessors);
+        }
+        if self.has(COMPUTE_UNITS) {
+            p = p.push_next(&mut found.compute_units);
+        }
+        if self.has(ACTIVE_UNITS) {
+            p = p.push_next(&mut found.active_units);
+        }
+        if self.has(SHADER_CORES) {
+            p = p.push_next(&mut found.shader_cores);
+        }
+        if self.has(matrix2::NAME) {
+            p = p.push_next(&mut found.matrix2);
+        }
+        if self.has(PCI) {
+            p = p.push_next(&mut found.pci);
         }
         // SAFETY: `physical` came from this instance; all chained structs live until the call returns.
         unsafe { self.instance.get_physical_device_properties2(self.physical, &mut p) };
@@ -109,6 +144,9 @@ impl Asked<'_> {
         }
         if self.has_since_13("VK_KHR_shader_integer_dot_product") {
             f = f.push_next(&mut found.dots);
+        }
+        if self.has(matrix2::NAME) {
+            f = f.push_next(&mut found.matrix2);
         }
         // SAFETY: as in `properties`.
         unsafe { self.instance.get_physical_device_features2(self.physical, &mut f) };
@@ -134,24 +172,85 @@ impl Asked<'_> {
         (heaps, types)
     }
 
-    /// Columns of cooperative matrices that the kernels can use, fewest first; none if anything else is missing that they need.
-    fn matrix_n(&self, p: &Properties, f: &Features) -> Vec<u32> {
-        let features = [f.v12.shader_float16, f.v12.vulkan_memory_model, f.v12.vulkan_memory_model_device_scope];
-        let ops = vk::SubgroupFeatureFlags::VOTE | vk::SubgroupFeatureFlags::SHUFFLE;
-        let fits = self.has("VK_KHR_cooperative_matrix")
-            && p.v11.subgroup_size == 32
-            && p.v11.subgroup_supported_operations.contains(ops)
-            && !features.contains(&vk::FALSE);
-        if !fits {
+    /// Products of cooperative matrices that the device tells of.
+    fn matrix_shapes(&self) -> Vec<MatrixShape> {
+        if !self.has("VK_KHR_cooperative_matrix") {
             return Vec::new();
         }
         let loader = ash::khr::cooperative_matrix::Instance::new(self.entry, self.instance);
         // SAFETY: the device has the extension, and came from this instance.
         let shapes = unsafe { loader.get_physical_device_cooperative_matrix_properties(self.physical) };
-        let mut wide: Vec<u32> = shapes.unwrap_or_default().iter().filter(|s| takes(s)).map(|s| s.n_size).collect();
-        wide.sort_unstable();
-        wide.dedup();
-        wide
+        let shapes = shapes.unwrap_or_default();
+        let mut all: Vec<MatrixShape> = Vec::with_capacity(shapes.len());
+        for s in &shapes {
+            let [a, b, c, result] = [s.a_type, s.b_type, s.c_type, s.result_type].map(ElementType::of);
+            let shape =
+                MatrixShape { m: s.m_size, n: s.n_size, k: s.k_size, a, b, c, result, scope: MatrixScope::of(s.scope) };
+            if !all.contains(&shape) {
+                all.push(shape); // with and without saturation they are the same otherwise
+            }
+        }
+        all
+    }
+
+    /// What VK_NV_cooperative_matrix2 adds.
+    fn matrix2(&self, p: &Properties, f: &Features) -> Option<Matrix2> {
+        if !self.has(matrix2::NAME) {
+            return None;
+        }
+        let list = matrix2::flexible_dimensions(self.entry, self.instance, self.physical);
+        let shape = |d: &matrix2::FlexibleDimensions| {
+            let [a, b, c, result] = [d.a_type, d.b_type, d.c_type, d.result_type].map(ElementType::of);
+            let (m, n, k) = (d.m_granularity, d.n_granularity, d.k_granularity);
+            let shape = MatrixShape { m, n, k, a, b, c, result, scope: MatrixScope::of(d.scope) };
+            FlexibleShape { shape, threads: d.workgroup_invocations }
+        };
+        let (p, f) = (p.matrix2, f.matrix2);
+        Some(Matrix2 {
+            workgroup_scope: f.workgroup_scope == vk::TRUE,
+            flexible_dimensions: f.flexible_dimensions == vk::TRUE,
+            reductions: f.reductions == vk::TRUE,
+            conversions: f.conversions == vk::TRUE,
+            per_element: f.per_element_operations == vk::TRUE,
+            tensor_addressing: f.tensor_addressing == vk::TRUE,
+            block_loads: f.block_loads == vk::TRUE,
+            max_threads: p.max_workgroup_size,
+            max_dimension: p.max_dimension,
+            reserved_shared_bytes: p.reserved_shared_memory,
+            shapes: list.iter().map(shape).collect(),
+        })
+    }
+
+    /// Columns of cooperative matrices that the kernels can use, fewest first; none if anything else is missing that they need.
+    fn matrix_n(&self, p: &Properties, f: &Features, shapes: &[MatrixShape]) -> Vec<u32> {
+        let features = [f.v12.shader_float16, f.v12.vulkan_memory_model, f.v12.vulkan_memory_model_device_scope];
+        let ops = vk::SubgroupFeatureFlags::VOTE | vk::SubgroupFeatureFlags::SHUFFLE;
+        let fits = p.v11.subgroup_size == 32
+            && p.v11.subgroup_supported_operations.contains(ops)
+            && !features.contains(&vk::FALSE);
+        if fits {
+            usable_columns(shapes)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Multiprocessors, and subgroups that one holds at a time, by whichever extension tells them.
+    fn cores(&self, p: &Properties) -> (Option<u32>, Option<u32>) {
+        let some = |n: u32| Some(n).filter(|n| *n > 0);
+        if self.has(MULTIPROCESSORS) {
+            return (some(p.multiprocessors.shader_sm_count), some(p.multiprocessors.shader_warps_per_sm));
+        }
+        if self.has(COMPUTE_UNITS) {
+            let u = &p.compute_units;
+            let all = u.shader_engine_count * u.shader_arrays_per_engine_count * u.compute_units_per_shader_array;
+            let active = if self.has(ACTIVE_UNITS) { p.active_units.active_compute_unit_count } else { 0 };
+            return (some(active).or(some(all)), some(u.wavefronts_per_simd));
+        }
+        if self.has(SHADER_CORES) {
+            return (some(p.shader_cores.shader_core_count), some(p.shader_cores.shader_warps_per_core));
+        }
+        (None, None)
     }
 
     fn caps(&self, p: &Properties, f: &Features, heaps: Vec<Heap>, memory_types: Vec<MemoryType>) -> Caps {
@@ -165,15 +264,23 @@ impl Asked<'_> {
             && (p.subgroups.min_subgroup_size..=p.subgroups.max_subgroup_size).contains(&size);
         let driver = format!("{} {}", text(&p.v12.driver_name), text(&p.v12.driver_info));
         let [major, minor, patch] = [vk::api_version_major(v), vk::api_version_minor(v), vk::api_version_patch(v)];
+        let (cores, waves) = self.cores(p);
+        let shapes = self.matrix_shapes();
         let local = heaps.iter().filter(|h| h.device_local).map(|h| h.budget_bytes).max().unwrap_or(0);
         Caps {
             name: text(&self.basic.device_name),
             driver: driver.trim().to_string(),
+            driver_id: format!("{:?}", p.v12.driver_id),
+            driver_version: self.basic.driver_version,
             api_version: format!("{major}.{minor}.{patch}"),
             vendor_id: self.basic.vendor_id,
             device_id: self.basic.device_id,
             uuid: hex(&p.v11.device_uuid),
             driver_uuid: hex(&p.v11.driver_uuid),
+            pci: self.has(PCI).then(|| {
+                let at = &p.pci;
+                format!("{:04x}:{:02x}:{:02x}.{:x}", at.pci_domain, at.pci_bus, at.pci_device, at.pci_function)
+            }),
             kind,
             unified: matches!(kind, DeviceKind::Integrated | DeviceKind::Cpu),
             subgroup_size: size,
@@ -184,10 +291,13 @@ impl Asked<'_> {
             max_workgroup_subgroups: p.subgroups.max_compute_workgroup_subgroups,
             max_workgroup_invocations: limits.max_compute_work_group_invocations,
             max_groups: limits.max_compute_work_group_count,
-            cores: self.has("VK_NV_shader_sm_builtins").then_some(p.cores.shader_sm_count),
+            cores,
+            waves,
             max_shared_bytes: limits.max_compute_shared_memory_size,
             max_push_bytes: limits.max_push_constants_size,
             max_allocation_bytes: p.allocation.max_memory_allocation_size,
+            max_buffer_bytes: Some(p.buffers.max_buffer_size).filter(|bytes| *bytes > 0),
+            max_storage_range: Some(limits.max_storage_buffer_range),
             timestamp_period_ns: limits.timestamp_period,
             heaps,
             memory_types,
@@ -201,25 +311,21 @@ impl Asked<'_> {
             subgroup_shuffle: ops.contains(vk::SubgroupFeatureFlags::SHUFFLE),
             fp16: f.v12.shader_float16 == vk::TRUE,
             int8: f.v12.shader_int8 == vk::TRUE,
+            float8: self.has("VK_EXT_shader_float8"),
             int_dot8: f.dots.shader_integer_dot_product == vk::TRUE,
             fast_dots: fast_dots(&p.dots),
             host_import_alignment: self
                 .has("VK_EXT_external_memory_host")
                 .then_some(p.import.min_imported_host_pointer_alignment),
             cooperative_matrix: self.has("VK_KHR_cooperative_matrix"),
-            cooperative_matrix2: self.has("VK_NV_cooperative_matrix2"),
+            cooperative_matrix2: self.has(matrix2::NAME),
             small_halves: p.v12.shader_denorm_preserve_float16 == vk::TRUE,
-            matrix_n: self.matrix_n(p, f),
+            matrix_n: self.matrix_n(p, f, &shapes),
+            matrix_shapes: shapes,
+            matrix2: self.matrix2(p, f),
+            disabled: Vec::new(),
         }
     }
-}
-
-/// Whether kernels can use cooperative matrices of that shape: 16 x 16 halves by 16 x 8 or 16, sums in floats.
-fn takes(p: &vk::CooperativeMatrixPropertiesKHR<'_>) -> bool {
-    let (half, float) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
-    (p.m_size, p.k_size, p.scope) == (16, 16, vk::ScopeKHR::SUBGROUP)
-        && (p.a_type, p.b_type, p.c_type, p.result_type) == (half, half, float, float)
-        && matches!(p.n_size, 8 | 16)
 }
 
 fn fast_dots(p: &vk::PhysicalDeviceShaderIntegerDotProductProperties<'_>) -> FastDots {

@@ -1,0 +1,112 @@
+//! What to tell of a device that stopped, and how long to wait before it is said to have: the device was handed work, and the last
+//! of it is remembered.
+
+use super::lock::lock;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Submissions that are remembered.
+const REMEMBERED: usize = 8;
+/// Waits that were measured before a limit follows from them.
+const MEASURED: u32 = 16;
+/// What the longest of them is multiplied by, and the least that comes of it: a prompt at the end of a long context takes some
+/// thousand times as long as a token at its start.
+const TIMES: u32 = 5000;
+const LEAST: Duration = Duration::from_secs(30);
+
+/// A submission.
+#[derive(Clone, Debug)]
+pub(super) struct Handed {
+    /// Its value of the timeline.
+    pub value: u64,
+    /// Its dispatches.
+    pub dispatches: u64,
+    /// Kernels of the first and the last of them.
+    pub kernels: Option<(Arc<str>, Arc<str>)>,
+    /// Bytes of the buffers that it names.
+    pub bytes: u64,
+    /// When it was handed over.
+    pub at: Instant,
+}
+
+/// What a device was handed last, and how long waits took.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    handed: Mutex<VecDeque<Handed>>,
+    waits: Mutex<(u32, Duration)>,
+}
+
+impl Log {
+    /// Remembers a submission.
+    pub fn note(&self, handed: Handed) {
+        let mut all = lock(&self.handed);
+        if all.len() == REMEMBERED {
+            all.pop_front();
+        }
+        all.push_back(handed);
+    }
+
+    /// Remembers how long a wait took that ended well.
+    pub fn waited(&self, took: Duration) {
+        let mut waits = lock(&self.waits);
+        *waits = (waits.0.saturating_add(1), waits.1.max(took));
+    }
+
+    /// The longest wait that is worth it, up to `most`, by those that were measured.
+    pub fn limit(&self, most: Duration) -> Duration {
+        match *lock(&self.waits) {
+            (count, longest) if count >= MEASURED => (longest * TIMES).clamp(LEAST.min(most), most),
+            _ => most,
+        }
+    }
+
+    /// What was handed over with a value, in words; and what came after it.
+    pub fn report(&self, value: u64, driver: &str) -> String {
+        let all = lock(&self.handed);
+        let after = all.iter().filter(|h| h.value > value).count();
+        let Some(h) = all.iter().find(|h| h.value == value) else {
+            return format!("driver {driver}; submission {value}, {after} after it");
+        };
+        let kernels = h.kernels.as_ref().map_or(String::new(), |(first, last)| format!(" from {first} to {last}"));
+        let (n, mib, ms) = (h.dispatches, h.bytes >> 20, h.at.elapsed().as_secs_f64() * 1e3);
+        format!(
+            "driver {driver}; submission {value} of {n} dispatches{kernels} over buffers of {mib} MiB, \
+             {ms:.1} ms after it was handed over, {after} after it"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handed(value: u64) -> Handed {
+        let kernels = Some(("embed.q4_k".into(), "argmax".into()));
+        Handed { value, dispatches: 130, kernels, bytes: 5 << 30, at: Instant::now() }
+    }
+
+    #[test]
+    fn a_report_names_the_submission_its_kernels_and_its_size() {
+        let log = Log::default();
+        (1..=20).for_each(|value| log.note(handed(value)));
+        let report = log.report(18, "Acme 1.0");
+        for part in ["Acme 1.0", "submission 18 of 130 dispatches", "embed.q4_k to argmax", "5120 MiB", "2 after it"] {
+            assert!(report.contains(part), "{part}: {report}");
+        }
+        assert_eq!(log.report(3, "Acme 1.0"), "driver Acme 1.0; submission 3, 8 after it", "forgotten by then");
+    }
+
+    #[test]
+    fn limits_follow_from_what_was_measured_and_stay_within_bounds() {
+        let (log, most) = (Log::default(), Duration::from_secs(120));
+        assert_eq!(log.limit(most), most, "nothing measured");
+        (0..MEASURED).for_each(|_| log.waited(Duration::from_millis(1)));
+        assert_eq!(log.limit(most), LEAST);
+        log.waited(Duration::from_millis(10));
+        assert_eq!(log.limit(most), Duration::from_secs(50));
+        log.waited(Duration::from_secs(1));
+        assert_eq!(log.limit(most), most);
+        assert_eq!(log.limit(Duration::from_secs(5)), Duration::from_secs(5), "no longer than is asked for");
+    }
+}
