@@ -20,6 +20,9 @@ pub fn lacking(needs: Needs, caps: &Caps) -> Option<&'static str> {
 /// The constant that a device decides on, whatever the tile, unless it is given.
 const SIGNED_DOTS: &str = "SIGNED_DOTS";
 
+/// The constant that says how weights lie: 0 or 1.
+const LAYOUT: &str = "SOA";
+
 /// What a pipeline is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -33,12 +36,19 @@ pub struct Kernels {
     device: Device,
     built: Mutex<HashMap<Key, Pipeline>>,
     unsaved: AtomicBool,
+    /// One that is built for weights laid out in the other way.
+    spoilt: Option<&'static str>,
 }
 
 impl Kernels {
     /// None built yet.
     pub fn new(device: &Device) -> Self {
-        Kernels { device: device.clone(), built: Mutex::default(), unsaved: AtomicBool::new(false) }
+        Kernels { device: device.clone(), built: Mutex::default(), unsaved: AtomicBool::new(false), spoilt: None }
+    }
+
+    /// The same, of which one kernel takes weights for what they are not: a compiler's fault, for tests.
+    pub fn spoiling(self, spoilt: Option<&'static str>) -> Self {
+        Kernels { spoilt, ..self }
     }
 
     /// The pipeline of `kernel` (for weight format `stem`, if it has one per format) with constants by name.
@@ -65,7 +75,9 @@ impl Kernels {
         let name = stem.map_or(kernel.to_string(), |s| format!("{kernel}.{s}"));
         let mut ids = Vec::with_capacity(spec.len());
         for (constant, value) in spec {
-            ids.push((row.spec_id(constant).ok_or_else(|| missing(constant))?, *value));
+            let spoilt = *constant == LAYOUT && self.spoilt == Some(kernel);
+            let value = if spoilt { 1 - *value } else { *value };
+            ids.push((row.spec_id(constant).ok_or_else(|| missing(constant))?, value));
         }
         let told = spec.iter().any(|(constant, _)| *constant == SIGNED_DOTS);
         if let Some(id) = row.spec_id(SIGNED_DOTS).filter(|_| !told && caps.lacks_mixed_dots()) {
@@ -137,6 +149,6 @@ mod tests {
             |caps: &Caps| [Needs::Nothing, Needs::IntegerDot, Needs::Matrix].map(|n| lacking(n, caps).is_some());
         assert_eq!(lacks(&devices::h200()), [false, false, false]);
         assert_eq!(lacks(&devices::lavapipe()), [false, false, true]);
-        assert_eq!(lacks(&devices::adreno()), [false, true, true]);
+        assert_eq!(lacks(&devices::find("adreno_740").unwrap()), [false, true, true]);
     }
 }

@@ -3,10 +3,12 @@
 //! A device is of a class ([`class`]), a class has tables of conditions and shapes with what each rests on ([`table`], one file
 //! per class), and the functions here look things up in them. What depends on shapes alone stands in the functions.
 
+mod amd;
 mod attention;
 pub mod class;
 pub mod devices;
 mod gemv;
+mod intel;
 pub mod matrix;
 mod megakernel;
 mod nvidia;
@@ -18,6 +20,8 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 mod upload;
+pub mod variant;
+pub mod workarounds;
 
 pub use attention::{
     attn_flash_tile, attn_heads, attn_mat_fits, attn_mat_tile, attn_tile, prefill_tile, AttnTile, FlashTile,
@@ -37,6 +41,12 @@ pub use table::ATTN_HEADS;
 pub use upload::{builds_ahead, upload_way};
 
 use crate::vk::Caps;
+
+/// A device as kernels use it: with subgroups of the size that is best for its class, and without what its driver gets wrong.
+pub fn as_used(caps: Caps) -> Caps {
+    let caps = workarounds::applied(caps);
+    Caps { subgroup_size: class::subgroup_size(&caps), ..caps }
+}
 
 /// Codes that integer kernels make of activations, with a scale for each 32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

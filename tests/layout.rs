@@ -153,7 +153,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("embedding", &["gguf", "session::KV_BLOCK", "step", "text"]),
     ("vk", &["map"]),
     // These two are pure: capabilities are all they know of devices.
-    ("policy", &["plan::AttentionSpec", "plan::KV_BLOCK", "vk::Caps", "vk::DeviceKind", "vk::FastDots", "vk::Way"]),
+    ("policy", &["plan::AttentionSpec", "plan::KV_BLOCK", "vk::Caps", "vk::DeviceKind", "vk::Disabled", "vk::Way"]),
     ("lower", &["plan", "policy", "vk::Caps"]),
     ("kernel", &["policy", "vk"]),
     ("exec", &["kernel", "lower", "plan", "policy", "vk"]),

@@ -163,11 +163,16 @@ fn no_family_needs_the_cpu() {
                 let step = step(&plan, &caps, rows).unwrap_or_else(|e| panic!("{name} on {device}, {rows} rows: {e}"));
                 for d in &step.dispatches {
                     let of = format!("{name} on {device}, {rows} rows: {}", d.module);
-                    let kernel = pumex_shaders::kernels::find(d.module.split('.').next().unwrap()).unwrap();
+                    let row = d.module.split('.').next().unwrap();
+                    let kernel = pumex_shaders::kernels::find(row).unwrap();
                     assert!(pumex_shaders::module(&d.module).is_some(), "{of}: no module");
                     assert_eq!(lacking(kernel.needs, &caps), None, "{of}");
                     let size = d.constants.iter().find(|(name, _)| *name == "SIZE").map_or(1, |(_, size)| *size);
                     assert!(size <= caps.max_workgroup_invocations, "{of}: {size} threads");
+                    // What explains a choice is what chose.
+                    let taken = d.variants.iter().find(|v| v.passed_over.is_none()).map(|v| v.kernel);
+                    assert!(taken.is_none_or(|kernel| kernel == row), "{of}: {:?}", d.variants);
+                    assert_eq!(taken.is_some(), !d.variants.is_empty(), "{of}");
                 }
             }
         }

@@ -62,6 +62,6 @@ pub fn fragment_layout(device: &Device, kernels: &Kernels) -> Result<Option<Frag
     let ordered = sums.as_ref().is_some_and(|sums| tiles::ordered(sums));
     let all = weights.zip(few).zip(sums);
     let direct = all.is_some_and(|((weights, (_, few)), sums)| tiles::direct(&weights, few, &sums));
-    let direct = direct && device.caps().small_halves;
+    let direct = direct && tiles::may_be_direct(device.caps());
     Ok(Some(FragmentLayout { maps, direct, ordered }))
 }

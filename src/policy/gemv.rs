@@ -74,10 +74,23 @@ fn dot_copies(caps: &Caps, format: &Format, span: usize, n: usize, codes: Activa
     table_copies(format, table_room(caps, used))
 }
 
+/// Why the integer kernel does not multiply weights of a format, whatever the shape.
+pub(super) fn no_dots(caps: &Caps, format: &Format) -> Option<String> {
+    let reason = match () {
+        () if format.block_len == 1 => "weights are floats",
+        () if !caps.int_dot8 => "shaderIntegerDotProduct is missing",
+        () if !integer_dots(caps) => "no instruction for dot products of signed bytes",
+        () if !caps.subgroup_shuffle => "no shuffles over subgroups",
+        () if caps.subgroup_size < 8 => "subgroups of less than 8 threads",
+        () => return caps.disabled(DOT).map(|why| format!("turned off: {why}")),
+    };
+    Some(reason.into())
+}
+
 /// Inputs that the integer kernel codes at a time: all `k` if `n` rows of them fit its shared memory, with an eighth of padding
 /// and 3 bits each for scales and sums, else a multiple of 256; none if it cannot run at all.
 pub fn dot_span(caps: &Caps, format: &Format, k: usize, n: usize, codes: ActivationQuant) -> Option<usize> {
-    if !integer_dots(caps) || !caps.subgroup_shuffle || format.block_len == 1 || caps.subgroup_size < 8 {
+    if no_dots(caps, format).is_some() {
         return None;
     }
     let room = (caps.max_shared_bytes as usize).checked_sub(table_bytes(format) + DOT_SHARED_RESERVE)?;
@@ -148,9 +161,14 @@ pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns
     GemvTile { kernel: DOT, size, rows, groups, span: span as u32, depth: 1, activations, copies: 1 }
 }
 
+/// The row of the device's table that [`float_tile`] takes.
+pub(super) fn float_row(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> &'static GemvRow {
+    first(choices(caps).gemv_float, &product(format, (m, k), n, GemmFusion::default()))
+}
+
 /// The float kernel; a workgroup is a subgroup at least.
 pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> GemvTile {
-    let row = first(choices(caps).gemv_float, &product(format, (m, k), n, GemmFusion::default()));
+    let row = float_row(caps, format, (m, k), n);
     let size = row.threads.max(caps.subgroup_size.min(64));
     let rows = within_grid(caps, m, row.rows, 1);
     let groups = (m as u32).div_ceil(rows).min(row.groups.on(cores(caps)));
@@ -164,13 +182,14 @@ pub const SMALL_TILE: usize = 16;
 /// Whether a product of floats is for `gemm_float`: one whose tiles of `gemm_tile`, 64 on a side, leave most multiprocessors idle.
 pub fn small_floats(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> bool {
     let idle = m.div_ceil(64) * n.div_ceil(64) < cores(caps) as usize;
-    format.id == FormatId::F32 && k.is_multiple_of(64) && idle && choices(caps).small_float_tiles.value
+    let fits = format.id == FormatId::F32 && k.is_multiple_of(64) && caps.disabled("gemm_float").is_none();
+    fits && idle && choices(caps).small_float_tiles.value
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{CODES, INPUTS, OUTPUTS};
-    use super::super::{devices, nvidia, portable, software};
+    use super::super::{amd, devices, intel, nvidia, portable, software};
     use super::*;
     use std::collections::HashSet;
 
@@ -197,7 +216,9 @@ mod tests {
     fn every_row_is_taken_by_some_shape_and_every_shape_finds_one() {
         for (caps, of) in [
             (devices::h200(), &nvidia::CHOICES),
-            (devices::arc(), &portable::CHOICES),
+            (devices::find("geforce_rtx_2060_nvk").unwrap(), &portable::CHOICES),
+            (devices::find("radeon_rx_7900_xtx").unwrap(), &amd::RDNA),
+            (devices::find("arc_a770").unwrap(), &intel::CHOICES),
             (devices::lavapipe(), &software::CHOICES),
         ] {
             let (dot, float) = taken(&caps);

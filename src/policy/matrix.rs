@@ -104,7 +104,26 @@ pub fn few_chunks(format: &Format) -> u32 {
 /// Whether products of `n` rows with such weights go through cooperative matrices: halves hold what is quantized, not all of a
 /// float, and the kernels have 16 bits for the rows.
 pub fn takes(caps: &Caps, format: &Format, n: usize) -> bool {
-    (2..1 << 16).contains(&n) && !caps.matrix_n.is_empty() && format.id != FormatId::F32
+    refusal(caps, format, n).is_none()
+}
+
+/// Why they do not, if they do not.
+pub(super) fn refusal(caps: &Caps, format: &Format, n: usize) -> Option<String> {
+    let reason = match () {
+        () if n < 2 => "one row",
+        () if n >= 1 << 16 => "over 65,535 rows",
+        () if format.id == FormatId::F32 => "halves do not hold floats",
+        () if !caps.cooperative_matrix => "cooperativeMatrix is missing",
+        () if caps.matrix_n.is_empty() => "no matrices of 16 x 16 halves for subgroups of 32",
+        () => return caps.disabled(MANY_ROWS).map(|why| format!("turned off: {why}")),
+    };
+    Some(reason.into())
+}
+
+/// Whether `gemm_few` and `attn_mat` may be used, if threads hold matrices as they expect ([`direct`]): scales are halves that may
+/// be subnormal, and both read what the other packs.
+pub fn may_be_direct(caps: &Caps) -> bool {
+    caps.small_halves && caps.disabled(FEW_KERNEL).is_none()
 }
 
 /// Whether threads hold matrices as `gemm_few` and `attn_mat` expect, by what `fragment_layout` found of weights, activations and
@@ -187,7 +206,7 @@ pub fn packed_rows(caps: &Caps, direct: bool, n: usize) -> usize {
 }
 
 /// The row of the device's table for a product by `gemm_few`.
-fn few_row(caps: &Caps, format: &Format, (m, n): (usize, usize), extras: GemmFusion) -> &'static FewRow {
+pub(super) fn few_row(caps: &Caps, format: &Format, (m, n): (usize, usize), extras: GemmFusion) -> &'static FewRow {
     let GemmFusion { gated, activations, .. } = extras;
     let product = Product { format, outputs: m, inputs: PACKED_LEN, columns: n, gated, activations };
     let holds = |row: &&FewRow| row.when.holds(&product);

@@ -181,3 +181,10 @@ pub(super) const CHOICES: Choices = Choices {
     ),
     builds_ahead: known(true, UPLOADS),
 };
+
+/// Before Turing: threads of a subgroup take turns, so that one that waits for another of its own would wait for ever.
+pub(super) const PASCAL: Choices = Choices {
+    evidence: Evidence::Estimate("as measured on an H200, but for what needs newer hardware"),
+    megakernel_threads: known(None, Evidence::Estimate("its threads wait for each other")),
+    ..CHOICES
+};

@@ -331,14 +331,15 @@ impl Choices {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{nvidia, portable, software};
+    use super::super::{amd, intel, nvidia, portable, software};
     use super::*;
 
     /// What was measured is in the record, and a name of a row says which one it is.
     #[test]
     fn evidence_stands_in_the_record_and_rows_have_names_of_their_own() {
         let record = include_str!("../../benches/RECORD.md");
-        for choices in [&nvidia::CHOICES, &portable::CHOICES, &software::CHOICES] {
+        let all = [&nvidia::CHOICES, &nvidia::PASCAL, &portable::CHOICES, &software::CHOICES];
+        for choices in all.into_iter().chain([&amd::RDNA, &amd::GCN, &intel::CHOICES]) {
             for evidence in choices.all_evidence() {
                 match evidence {
                     Evidence::Record(heading) => assert!(record.contains(&format!("\n## {heading}\n")), "{heading}"),

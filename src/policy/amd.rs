@@ -1,0 +1,71 @@
+//! AMD GPUs. None was measured: shapes are estimates from how they are built, and from what others published.
+//!
+//! A compute unit of RDNA has two units of 32 lanes (subgroups are pinned to 32), one of GCN and CDNA four of 16 lanes that take
+//! 64 threads in turn. Workgroups are of 256 threads: all activations are coded by each workgroup, so that small ones would code
+//! them too often, and larger ones leave 64 KiB of shared memory to one of them.
+
+use super::nvidia;
+use super::table::{
+    known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, RouterShape, Span, SplitAttention, When, ALWAYS,
+    ATTN_HEADS,
+};
+use super::ActivationQuant::Q8;
+use pumex_quant::FormatId::F32;
+
+const TWO_EACH: Evidence = Evidence::Estimate("two workgroups of 256 threads for each compute unit's shared memory");
+const ONE_ROW: Evidence =
+    Evidence::Estimate("others' rows of a workgroup on RDNA: one of legacy formats, two of K-quants");
+const FOUR_ROWS: Evidence = Evidence::Estimate("others' rows of a workgroup on GCN: twice those of RDNA");
+const UNSEEN: Evidence = Evidence::Estimate("more than there is work for; other values were not tried");
+const NO_PROMISE: Evidence = Evidence::Estimate("nobody tried whether all workgroups run at once");
+
+const WIDE: When = When { outputs: Span::from(8192), ..ALWAYS };
+
+const fn row(name: &'static str, when: When, rows: u32, groups: Groups, evidence: Evidence) -> GemvRow {
+    GemvRow { name, when, threads: 256, rows, groups, evidence }
+}
+
+const RDNA_GEMV: &[GemvRow] =
+    &[row("wide", WIDE, 2, Groups::PerCore(4), ONE_ROW), row("all", ALWAYS, 1, Groups::PerCore(2), TWO_EACH)];
+const GCN_GEMV: &[GemvRow] =
+    &[row("wide", WIDE, 4, Groups::PerCore(4), FOUR_ROWS), row("all", ALWAYS, 2, Groups::PerCore(2), FOUR_ROWS)];
+
+const fn float(name: &'static str, when: When, rows: u32, evidence: Evidence) -> GemvRow {
+    GemvRow { name, when, threads: 64, rows, groups: Groups::All, evidence }
+}
+
+const FEW: When = When { columns: Span::below(3), ..ALWAYS };
+const FLOATS: When = When { formats: Formats::These(&[F32]), ..ALWAYS };
+const RDNA_FLOAT: &[GemvRow] =
+    &[float("F32", FLOATS, 2, ONE_ROW), float("one or two rows", FEW, 4, ONE_ROW), float("all", ALWAYS, 2, ONE_ROW)];
+const GCN_FLOAT: &[GemvRow] = &[
+    float("F32", FLOATS, 2, FOUR_ROWS),
+    float("one or two rows", FEW, 4, FOUR_ROWS),
+    float("all", ALWAYS, 2, FOUR_ROWS),
+];
+
+/// Heads of a workgroup, the longer the sequence the more: what they share is worth more then.
+const HEADS: &[HeadsRow] = &[
+    HeadsRow { matrices: None, positions: Span::below(1025), heads: 2, evidence: TWO_EACH },
+    HeadsRow { matrices: None, positions: Span::ALL, heads: ATTN_HEADS, evidence: TWO_EACH },
+];
+
+/// RDNA, all generations.
+pub(super) const RDNA: Choices = Choices {
+    evidence: TWO_EACH,
+    activations: known(Q8, Evidence::Estimate("dot products of bytes are as fast as they get")),
+    gemv: RDNA_GEMV,
+    two_chunks: known(&[], UNSEEN),
+    gemv_float: RDNA_FLOAT,
+    expert_threads: known(256, TWO_EACH),
+    megakernel_threads: known(None, NO_PROMISE),
+    attention_heads: HEADS,
+    split_attention: known(SplitAttention { threads: 128, span: 64, least: 256 }, TWO_EACH),
+    busy_groups: known(256, Evidence::Estimate("four for each of some 64 compute units")),
+    router: known(RouterShape::Spread { threads: 256 }, UNSEEN),
+    row_threads: known(256, UNSEEN),
+    ..nvidia::CHOICES
+};
+
+/// GCN and CDNA.
+pub(super) const GCN: Choices = Choices { gemv: GCN_GEMV, gemv_float: GCN_FLOAT, ..RDNA };

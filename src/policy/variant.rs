@@ -1,0 +1,143 @@
+//! Which kernels could do an op, best first: the first that nothing speaks against does it, in the shape of a row of the device's
+//! table. Lowering goes by the same conditions; `pumex explain` shows them.
+
+use super::attention::attn_mat_fits;
+use super::gemv::{dot_span, float_row, gemv_row, no_dots, small_floats, GEMV_MAX_COLS};
+use super::matrix::{self, few_row, FEW, FEW_KERNEL};
+use super::table::Evidence;
+use super::{ActivationQuant, GemmFusion};
+use crate::plan::AttentionSpec;
+use crate::vk::Caps;
+use pumex_quant::Format;
+
+/// A kernel that could do an op.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Variant {
+    /// Row of the kernel table.
+    pub kernel: &'static str,
+    /// Why it does not do it; none if it could.
+    pub passed_over: Option<String>,
+    /// The row of the device's table that gives its shape, if there is one, and what that rests on.
+    pub row: Option<(&'static str, String)>,
+}
+
+/// What is known of a device's cooperative matrices once it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Threads hold them as `gemm_few` and `attn_mat` expect.
+    pub direct: bool,
+    /// And sums as `attn_flash` does.
+    pub ordered: bool,
+}
+
+/// A product with weights of one format.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Format of its weights.
+    pub format: &'a Format,
+    /// Outputs, inputs and activation rows.
+    pub size: (usize, usize, usize),
+    /// Gate and up in one.
+    pub gated: bool,
+    /// Formats of all matrices that read the same packed activations.
+    pub beside: &'a [&'a Format],
+    /// Codes of its activations.
+    pub activations: ActivationQuant,
+    /// Matrices, if they are used at all.
+    pub held: Option<Held>,
+}
+
+impl Evidence {
+    /// In a few words.
+    fn told(self) -> String {
+        match self {
+            Evidence::Record(heading) => format!("measured {}", heading.split(':').next().unwrap_or(heading)),
+            Evidence::Estimate(why) => format!("estimate: {why}"),
+        }
+    }
+}
+
+fn variant(kernel: &'static str, passed_over: Option<String>, row: Option<(&'static str, Evidence)>) -> Variant {
+    let row = row.filter(|_| passed_over.is_none()).map(|(name, evidence)| (name, evidence.told()));
+    Variant { kernel, passed_over, row }
+}
+
+/// Why cooperative matrices do not multiply weights of all these formats.
+fn no_matrices(caps: &Caps, formats: &[&Format], n: usize, held: Option<Held>) -> Option<String> {
+    let told = formats.iter().find_map(|format| matrix::refusal(caps, format, n));
+    told.or_else(|| held.is_none().then(|| "threads share what matrices hold, or they are turned off".into()))
+}
+
+/// Kernels for a product with whole matrices.
+pub fn product(caps: &Caps, asked: &Asked<'_>) -> Vec<Variant> {
+    let Asked { format, size: (m, k, n), gated, activations, .. } = *asked;
+    let extras = GemmFusion { gated, activations, ..GemmFusion::default() };
+    let mut all = Vec::new();
+    let matrices = no_matrices(caps, asked.beside, n, asked.held);
+    let few = matrices.clone().or_else(|| match asked.held {
+        _ if n > FEW => Some(format!("over {FEW} rows")),
+        Some(held) if !held.direct => Some("threads hold matrices in another way".into()),
+        _ => None,
+    });
+    let row = few_row(caps, format, (m, n), extras);
+    all.push(variant(FEW_KERNEL, few, Some((row.name, row.evidence))));
+    all.push(variant("gemm_mat", matrices, None));
+    if n <= GEMV_MAX_COLS {
+        all.extend(gemv(caps, format, (m, k, n), extras));
+    } else {
+        let small = small_floats(caps, format, (m, k), n);
+        let why = "not F32, or no small product, or in rows of odd length";
+        all.push(variant("gemm_float", (!small).then(|| why.into()), None));
+        all.push(variant("gemm_tile", None, None));
+    }
+    all
+}
+
+/// Those of few rows without matrices.
+fn gemv(caps: &Caps, format: &Format, (m, k, n): (usize, usize, usize), extras: GemmFusion) -> [Variant; 2] {
+    let span = dot_span(caps, format, k, n, extras.activations);
+    let room = || span.is_none().then(|| "shared memory holds too few activations".into());
+    let (row, float) = (gemv_row(caps, format, m, k, n, extras), float_row(caps, format, (m, k), n));
+    [
+        variant("gemv_dot", no_dots(caps, format).or_else(room), Some((row.name, row.evidence))),
+        variant("gemv", None, Some((float.name, float.evidence))),
+    ]
+}
+
+/// Kernels for products with the matrices of the experts, `used` of `experts`, of each of `n` rows. `apart`: something in the plan
+/// asks for each row by itself.
+pub fn experts(caps: &Caps, asked: &Asked<'_>, (used, experts): (usize, usize), apart: Option<&str>) -> Vec<Variant> {
+    let Asked { format, size: (m, k, n), activations, .. } = *asked;
+    let together = no_matrices(caps, asked.beside, n, asked.held).or(apart.map(String::from));
+    let grouped = matrix::groups_experts(caps, format, (n, used, experts));
+    let together = together.or_else(|| (!grouped).then(|| "experts have few rows each, or are too many".into()));
+    let whole = dot_span(caps, format, k, 1, activations) == Some(k);
+    let dots = no_dots(caps, format).or_else(|| (!whole).then(|| "shared memory does not hold all activations".into()));
+    let float = float_row(caps, format, (m, k), 1);
+    vec![
+        variant("gemm_mat", together, None),
+        variant("gemv_dot", dots, None),
+        variant("gemv", None, Some((float.name, float.evidence))),
+    ]
+}
+
+/// Kernels for attention: of few rows, each split over workgroups, or of many. `halves`: what is cached becomes halves.
+pub fn attention(caps: &Caps, spec: &AttentionSpec, few: bool, halves: bool, held: Option<Held>) -> Vec<Variant> {
+    let off = |kernel: &str| caps.disabled(kernel).map(|why| format!("turned off: {why}"));
+    let by_matrices = || match held {
+        _ if caps.matrix_n.is_empty() => matrix::refusal(caps, pumex_quant::FormatId::F16.format(), 16),
+        None => Some("threads share what matrices hold, or they are turned off".into()),
+        Some(held) if !held.direct => Some("threads hold matrices in another way".into()),
+        Some(_) if !attn_mat_fits(spec) => Some(format!("heads of {} and {}", spec.head_dim, spec.v_dim)),
+        Some(_) if !halves => Some("what is cached does not become halves".into()),
+        Some(_) => off("attn_mat"),
+    };
+    if few {
+        return vec![variant("attn_mat", by_matrices(), None), variant("attn_split", None, None)];
+    }
+    let flash = by_matrices().or_else(|| match held {
+        Some(held) if !held.ordered => Some("threads hold sums in another way".into()),
+        _ => off("attn_flash"),
+    });
+    vec![variant("attn_flash", flash, None), variant("attn_prefill", None, None)]
+}
