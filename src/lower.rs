@@ -23,6 +23,7 @@ mod side_by_side;
 pub mod sizes;
 mod streams;
 pub mod target;
+mod why;
 
 use crate::plan::{pass, Op, Placement, Plan, Rows, Val, Weight};
 use crate::Result;

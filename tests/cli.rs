@@ -138,13 +138,26 @@ fn explain_shows_what_a_device_would_run_without_having_it() {
         "{text}"
     );
     assert!(text.contains("    attn_flash [") && lines.last().unwrap().contains(" dispatches, "), "{text}");
-    let json = pumex(&["explain", "--synthetic", "llama-8b", "--as", "radeon", "-np", "3", "--json"]);
+    let json = pumex(&["explain", "--synthetic", "llama-8b", "--as", "radeon_rx_7900_xtx", "-np", "3", "--json"]);
     let json: serde_json::Value = serde_json::from_str(stdout(&json)).unwrap();
     let dispatches = json["step"]["dispatches"].as_array().unwrap();
     assert!(dispatches.len() > 100 && dispatches[0]["grid"] == serde_json::json!([3, 1, 1]), "{}", dispatches[0]);
+    let wide = dispatches.iter().find(|d| d["module"].as_str().unwrap().starts_with("gemv_dot")).unwrap();
+    assert_eq!(wide["variants"][1]["kernel"], "gemm_mat");
+    assert!(wide["variants"][1]["passed_over"].as_str().unwrap().contains("no matrices"), "{wide}");
+    // What `devices --json` printed serves as a file.
+    let file = std::env::temp_dir().join(format!("pumex-devices-{}.json", std::process::id()));
+    let known = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/devices/arc_a770.json");
+    std::fs::copy(known, &file).unwrap();
+    let from_file = pumex(&["explain", "--profile", file.to_str().unwrap()]);
+    assert_eq!(stdout(&from_file), stdout(&pumex(&["explain", "--profile", "arc_a770"])));
+    assert!(stdout(&from_file).contains("row \"all\" (estimate: "), "{}", stdout(&from_file));
+    std::fs::write(&file, "{}").unwrap();
+    assert!(stderr(&pumex(&["explain", "--profile", file.to_str().unwrap()])).contains("bad_profile"));
+    std::fs::remove_file(&file).unwrap();
     let unknown = pumex(&["explain", "--as", "abacus"]);
     assert_eq!(code(&unknown), 2);
-    assert!(stderr(&unknown).contains("expected one of h200, lavapipe"), "{}", stderr(&unknown));
+    assert!(stderr(&unknown).contains("expected a file or one of h200, lavapipe"), "{}", stderr(&unknown));
     assert_eq!(code(&pumex(&["explain", "--device", "cpu"])), 2);
 }
 

@@ -1,9 +1,11 @@
 //! `pumex explain`: what a step would run on a device, which need not be there: ops, the dispatches they become, and their bytes.
 
+use pumex::gguf::Gguf;
 use pumex::lower::dump::{explain, DispatchText, DryRun, Explained};
-use pumex::policy::devices;
+use pumex::policy::{self, devices};
 use pumex::vk::{self, Caps, Select};
-use pumex::{model, Error, Result};
+use pumex::{engine, model, Error, Result};
+use std::path::Path;
 
 use super::options::{EngineArgs, SourceArgs};
 use super::{output, session, End};
@@ -16,9 +18,9 @@ pub struct Args {
     model: SourceArgs,
     #[command(flatten)]
     engine: EngineArgs,
-    /// A device that need not be there, by a short name, in place of --device
-    #[arg(long = "as", value_name = "NAME", value_parser = made_up)]
-    made_up: Option<&'static str>,
+    /// A device that need not be there, in place of --device: a file that `pumex devices --json` wrote, or a short name
+    #[arg(long, alias = "as", value_name = "FILE|NAME")]
+    profile: Option<String>,
     /// Rows of the step, of one sequence: 1 is a decode step, more a chunk of a prompt
     #[arg(short = 'b', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     rows: u32,
@@ -31,42 +33,60 @@ pub struct Args {
     /// The rows are those of a source, which the model's encoder sees
     #[arg(long)]
     source: bool,
+    /// Show what the model would take of the device's memory and where, and which context fits (-c, -np), instead of a step
+    #[arg(long, conflicts_with_all = ["rows", "depth", "source"])]
+    fit: bool,
+    /// Positions that a sequence is to have (with --fit) [default: the model's, or as many as fit]
+    #[arg(short, long, value_name = "N", requires = "fit")]
+    ctx_size: Option<u32>,
     /// Print one JSON object, with constants and push constants
     #[arg(long)]
     json: bool,
 }
 
-fn made_up(name: &str) -> std::result::Result<&'static str, String> {
-    let all = devices::all();
-    let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-    let found = names.iter().copied().find(|known| *known == name);
-    found.ok_or_else(|| format!("expected one of {}", names.join(", ")))
+/// A device of a short name, or of a file.
+fn profile(name: &str) -> Result<Caps> {
+    if let Some(caps) = devices::find(name) {
+        return Ok(caps);
+    }
+    let file = Path::new(name);
+    let text = std::fs::read_to_string(file).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => {
+            let names: Vec<&str> = devices::names().collect();
+            Error::Usage(format!("--profile {name}: expected a file or one of {}", names.join(", ")))
+        }
+        _ => Error::io(file, e),
+    })?;
+    devices::parse(&text, file).map(policy::as_used)
 }
 
 /// The device whose choices are shown.
 fn caps(args: &Args) -> Result<Caps> {
-    if let Some(name) = args.made_up {
-        let found = devices::all().into_iter().find(|(known, _)| *known == name);
-        return found.map(|(_, caps)| caps).ok_or_else(|| Error::Usage(format!("--as {name}: no such device")));
+    if let Some(name) = &args.profile {
+        return profile(name);
     }
     let mut list = vk::list()?;
     let select = match args.engine.device.to_ascii_lowercase().as_str() {
         "cpu" => {
             let what =
-                "explain: expected a Vulkan device, found the CPU, which has no dispatches; --as h200 needs no device";
+                "explain: expected a Vulkan device, found the CPU, which has no dispatches; --profile h200 needs no device";
             return Err(Error::Usage(what.into()));
         }
         "auto" | "vulkan" => Select::Any,
         name => name.parse().map_or_else(|_| Select::Name(name.to_string()), Select::Index),
     };
     let (index, _) = vk::choose(&list, &select)?;
-    Ok(list.swap_remove(index))
+    Ok(policy::as_used(list.swap_remove(index)))
 }
 
 /// Prints what would run.
 pub fn main(args: &Args) -> Result<End> {
     let gguf = session::open_source(&args.model)?;
-    let (plan, caps) = (model::plan(&gguf)?, caps(args)?);
+    let caps = caps(args)?;
+    if args.fit {
+        return fit(&gguf, &caps, args);
+    }
+    let plan = model::plan(&gguf)?;
     if args.source && plan.encoder.is_none() {
         return Err(Error::Usage("--source: expected a model with an encoder, found none".into()));
     }
@@ -89,6 +109,28 @@ pub fn main(args: &Args) -> Result<End> {
     Ok(End::Done)
 }
 
+/// What the model would take of the device's memory.
+fn fit(gguf: &Gguf, caps: &Caps, args: &Args) -> Result<End> {
+    let mut options = args.engine.options(args.ctx_size);
+    options.n_seqs = args.parallel.unwrap_or(1);
+    let fit = engine::fit::fit(gguf, caps, &options)?;
+    if args.json {
+        output::json(&serde_json::json!({ "device": caps.name, "fit": fit }))?;
+        return Ok(End::Done);
+    }
+    let mut rows = vec![["what", "bytes", "where"].map(String::from).to_vec()];
+    for share in fit.shares.iter().filter(|share| share.bytes > 0) {
+        rows.push(vec![share.what.to_string(), share.bytes.to_string(), share.lies.clone()]);
+    }
+    let table = output::table(&rows, &[false, true]);
+    let (taken, free) = (fit.at_start, fit.free);
+    output::text(&format!(
+        "device: {}\n{table}{taken} bytes once loaded, of {free} that are free\ncontext: {} positions; {} would fit\n",
+        caps.name, fit.n_ctx, fit.longest
+    ))?;
+    Ok(End::Done)
+}
+
 /// An op a line, and under it a line for each of its dispatches.
 fn as_text(caps: &Caps, explained: &Explained) -> String {
     let mut out = format!("device: {}\n", caps.name);
@@ -96,12 +138,25 @@ fn as_text(caps: &Caps, explained: &Explained) -> String {
         out += &format!("{op}\n");
         for d in explained.dispatches.iter().filter(|d| d.op == i) {
             out += &format!("    {}\n", line(d));
+            out += &chosen(d).map_or(String::new(), |why| format!("        {why}\n"));
         }
     }
     let bytes: u64 = explained.dispatches.iter().map(|d| d.read_bytes).sum();
     let barriers = explained.dispatches.iter().filter(|d| d.barrier).count();
     let count = explained.dispatches.len();
     out + &format!("{count} dispatches, {barriers} barriers, {:.1} MiB read\n", bytes as f64 / f64::from(1 << 20))
+}
+
+/// The row that gave the kernel's shape, and why kernels before it were passed over.
+fn chosen(d: &DispatchText) -> Option<String> {
+    let taken = d.variants.iter().position(|v| v.passed_over.is_none())?;
+    let row = d.variants[taken].row.as_ref().map(|(name, evidence)| format!("row \"{name}\" ({evidence})"));
+    let passed =
+        d.variants[..taken].iter().map(|v| format!("{}: {}", v.kernel, v.passed_over.as_deref().unwrap_or("")));
+    let passed: Vec<String> = passed.collect();
+    let passed = (!passed.is_empty()).then(|| format!("passed over: {}", passed.join("; ")));
+    let parts: Vec<String> = row.into_iter().chain(passed).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 fn line(d: &DispatchText) -> String {

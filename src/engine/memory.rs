@@ -8,7 +8,7 @@ use super::{program, weights, CacheType, Options};
 use crate::exec::MegakernelMemory;
 use crate::lower::megakernel::{Choices, Megakernel};
 use crate::lower::sizes;
-use crate::plan::Plan;
+use crate::plan::{LayerState, Plan};
 use crate::policy;
 use crate::session::{Stores, KV_BLOCK};
 use crate::vk::{Caps, LEAST_BYTES};
@@ -16,6 +16,9 @@ use crate::{Error, Result};
 
 /// Share of free memory the plan may use; the rest is left to the driver and the desktop.
 const MEMORY_SHARE: f64 = 0.95;
+
+/// Most bytes of logits one step may hold; the rows of a step follow from it for large vocabularies.
+const MAX_LOGITS_BYTES: usize = 256 << 20;
 
 /// What the memory plan came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,12 +29,20 @@ pub struct MemoryPlan {
     pub blocks: usize,
     /// Bytes of the weights; those of a file whose own pages are used are no buffers.
     pub weights: u64,
-    /// Bytes of the cache.
+    /// Bytes of the cache: keys and values, and recurrent states.
     pub cache: u64,
+    /// Those of recurrent states.
+    pub recurrent: u64,
     /// Bytes of all other buffers taken at the start: tables of formats, scratch, parameters and results.
     pub buffers: u64,
+    /// Those of parameters, which the host writes.
+    pub params: u64,
+    /// Those of results, which the host reads.
+    pub results: u64,
     /// Bytes that recordings may take later, at most.
     pub recordings: u64,
+    /// Positions for which each sequence has room.
+    pub longest: usize,
 }
 
 impl MemoryPlan {
@@ -41,9 +52,20 @@ impl MemoryPlan {
     }
 }
 
-/// Bytes of the buffers that a session takes beside its cache, and of those that its recordings may take, on a device whose
-/// workgroups run at once where a megakernel needs that.
-fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: SessionSize) -> (u64, u64) {
+/// Bytes of the buffers that a session takes beside its cache.
+struct SessionBytes {
+    /// All of them.
+    all: u64,
+    /// Parameters.
+    params: u64,
+    /// Results.
+    results: u64,
+    /// What its recordings may take later.
+    recordings: u64,
+}
+
+/// For a device whose workgroups run at once where a megakernel needs that.
+fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: SessionSize) -> SessionBytes {
     let debug = options.debug;
     let activations = options.activations.unwrap_or_else(|| policy::activations(caps));
     let halves = options.cache_type_k == CacheType::F16 && options.cache_type_v == CacheType::F16;
@@ -54,21 +76,17 @@ fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: 
     let layout = size.layout();
     let reduction = sizes::split_reduction(caps, plan, size.max_rows);
     let fault = 4;
-    let all = [
-        weights::codebooks_bytes(),
-        arena,
-        4 * layout.sampled_words() as u64,
-        program::ropes_bytes(plan),
-        fault,
-        reduction.partials,
-        reduction.arrivals,
-    ]
-    .into_iter()
-    .chain((0..SLOTS).flat_map(|_| [layout.len_bytes(), 4 * size.max_rows as u64]))
-    .chain(megakernel.iter().flat_map(|kernel| [kernel.message_bytes as u64, MegakernelMemory::GAVE_UP_BYTES]))
-    .chain(packed.iter().flat_map(|packed| packed.buffers(&caps.matrix_n)));
+    let least = |bytes: u64| bytes.max(LEAST_BYTES);
+    let params = least(program::ropes_bytes(plan)) + SLOTS as u64 * least(layout.len_bytes());
+    let results = least(fault) + SLOTS as u64 * least(4 * size.max_rows as u64);
+    let scratch =
+        [weights::codebooks_bytes(), arena, 4 * layout.sampled_words() as u64, reduction.partials, reduction.arrivals]
+            .into_iter()
+            .chain(megakernel.iter().flat_map(|kernel| [kernel.message_bytes as u64, MegakernelMemory::GAVE_UP_BYTES]))
+            .chain(packed.iter().flat_map(|packed| packed.buffers(&caps.matrix_n)));
     let words = if megakernel.is_some() || packed.is_some() { sizes::most_words(plan) } else { 0 };
-    (all.map(|bytes| bytes.max(LEAST_BYTES)).sum(), RECORDINGS as u64 * 4 * words)
+    let all = scratch.map(least).sum::<u64>() + params + results;
+    SessionBytes { all, params, results, recordings: RECORDINGS as u64 * 4 * words }
 }
 
 /// The largest step.
@@ -105,21 +123,22 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
     let asked = options.n_ctx.filter(|&n| n > 0).map(|n| n as usize);
     let sized = |n_ctx, blocks| SessionSize { max_rows, n_seqs: seqs, n_ctx, blocks, stores: stores.count() };
     // What windows and recurrent states take does not grow with the blocks.
-    let state = |size: SessionSize| {
+    let states = |size: SessionSize, of: fn(&LayerState) -> bool| {
         let sized = size.sized(&stores);
-        let layers = plan.layers.iter().enumerate();
+        let layers = plan.layers.iter().enumerate().filter(|(_, layer)| of(layer));
         layers.flat_map(|layer| state_bytes(layer, (k, v), &stores, &sized)).sum::<u64>()
     };
+    let state = |size: SessionSize| states(size, |_| true);
     let bytes_for = |n_ctx: usize| {
         let size = sized(n_ctx, 0);
-        let (buffers, recordings) = session_bytes(plan, arena, caps, options, size);
-        (buffers, recordings, state(size))
+        (session_bytes(plan, arena, caps, options, size), state(size))
     };
     // Tables of blocks are the longer, the longer the context is that turns out to fit.
-    let (buffers, recordings, bounded) = bytes_for(asked.unwrap_or(plan.n_ctx_train));
+    let (session, bounded) = bytes_for(asked.unwrap_or(plan.n_ctx_train));
+    let (buffers, recordings) = (session.all, session.recordings);
     let free = (caps.memory_budget_bytes as f64 * MEMORY_SHARE) as u64;
     let fit = free.saturating_sub(weights + buffers + recordings + bounded) / per_block;
-    let fit = fit.min(caps.max_allocation_bytes / widest) as usize;
+    let fit = fit.min(caps.largest_buffer() / widest) as usize;
     let room = options.room_for.map(|n| n as usize);
     let n_ctx = asked.unwrap_or_else(|| plan.n_ctx_train.min(fit / room.map_or(seqs, |_| 1) * KV_BLOCK));
     let whole = n_ctx.div_ceil(KV_BLOCK);
@@ -142,9 +161,50 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
             fit / seqs * KV_BLOCK
         )));
     }
-    let (buffers, recordings, _) = bytes_for(n_ctx);
-    let cache = state(sized(n_ctx, blocks));
-    Ok(MemoryPlan { n_ctx, blocks, weights, cache, buffers, recordings })
+    let (SessionBytes { all: buffers, params, results, recordings }, _) = bytes_for(n_ctx);
+    let size = sized(n_ctx, blocks);
+    let recurrent = states(size, |layer| matches!(layer, LayerState::Recurrent(_)));
+    let longest = (fit / seqs).saturating_mul(KV_BLOCK);
+    Ok(MemoryPlan {
+        n_ctx,
+        blocks,
+        weights,
+        cache: state(size),
+        recurrent,
+        buffers,
+        params,
+        results,
+        recordings,
+        longest,
+    })
+}
+
+/// What a runner is to take, before it takes any.
+pub(super) struct Fitted {
+    /// The plan as it is to run.
+    pub plan: Plan,
+    /// Its memory.
+    pub memory: MemoryPlan,
+    /// Its largest step.
+    pub step: StepSize,
+}
+
+/// The plan with room for the context that is asked for, and with weights as a device of `caps` is to hold them, and its memory.
+///
+/// # Errors
+/// Memory that does not suffice, with the numbers.
+pub(super) fn planned(plan: Plan, caps: &Caps, stages: bool, options: &Options) -> Result<Fitted> {
+    let plan = match options.n_ctx.filter(|n| *n > 0) {
+        Some(n_ctx) => plan.with_room(n_ctx as usize),
+        None => plan,
+    };
+    let max_rows = (options.max_rows.max(1) as usize).min((MAX_LOGITS_BYTES / (plan.n_vocab * 4)).max(1));
+    let packed = sizes::Packed::of(&plan, max_rows);
+    let packed = Some(packed).filter(|_| options.debug.matrices && !caps.matrix_n.is_empty());
+    let arena = program::arena_bytes(&plan, (caps, stages), options, max_rows, packed.as_ref());
+    let step = StepSize { arena, max_rows };
+    let (plan, memory) = fitted(plan, caps, stages, options, step)?;
+    Ok(Fitted { plan, memory, step })
 }
 
 /// The plan with weights as the device is to hold them, and its memory: wider than in the file if that is asked for, or if nothing
@@ -152,13 +212,7 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
 ///
 /// # Errors
 /// Memory that does not suffice, with the numbers.
-pub(super) fn fitted(
-    plan: Plan,
-    caps: &Caps,
-    stages: bool,
-    options: &Options,
-    step: StepSize,
-) -> Result<(Plan, MemoryPlan)> {
+fn fitted(plan: Plan, caps: &Caps, stages: bool, options: &Options, step: StepSize) -> Result<(Plan, MemoryPlan)> {
     let memory = |plan: &Plan| plan_memory(plan, caps, stages, options, step);
     let expanded = weights::with_expanded_codebooks(&plan).filter(|_| stages);
     match (options.debug.expand_codebooks, expanded) {

@@ -6,7 +6,7 @@ use crate::lower::{sizes, Addresses, Target};
 use crate::plan::Plan;
 use crate::policy::{self, ActivationQuant};
 use crate::session::Stores;
-use crate::vk::{Buffer, Class, Device};
+use crate::vk::{Buffer, Caps, Class, Device};
 use crate::Result;
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ pub(super) fn ropes_bytes(plan: &Plan) -> u64 {
 /// some.
 pub(super) fn arena_bytes(
     plan: &Plan,
-    device: &Device,
+    (caps, stages): (&Caps, bool),
     options: &Options,
     max_rows: usize,
     packed: Option<&sizes::Packed>,
@@ -93,15 +93,15 @@ pub(super) fn arena_bytes(
     let at = Addresses::default();
     let target = Target {
         plan,
-        caps: device.caps(),
+        caps,
         at: &at,
-        soa: device.stages_weights(),
+        soa: stages,
         fuse: options.debug.fuse,
-        chunks: options.debug.chunks.unwrap_or_else(|| policy::scans_by_windows(device.caps())),
+        chunks: options.debug.chunks.unwrap_or_else(|| policy::scans_by_windows(caps)),
         max_rows,
         n_ctx: 1,
         cache_types: (options.cache_type_k, options.cache_type_v),
-        activations: options.activations.unwrap_or_else(|| policy::activations(device.caps())),
+        activations: options.activations.unwrap_or_else(|| policy::activations(caps)),
         requests_at: 0,
         importance: false,
         packing: packed.map(|sizes| sizes.packing(true, true)),

@@ -3,9 +3,9 @@
 use super::dispatch::{Access, Dispatch};
 use super::megakernel::{Choices, Megakernel};
 use super::CacheType;
-use super::{lower, sizes, Addresses, Lowered, Shape, StateAt, Target};
+use super::{lower, sizes, why, Addresses, Lowered, Shape, StateAt, Target};
 use crate::plan::Plan;
-use crate::policy;
+use crate::policy::{self, variant::Variant};
 use crate::vk::Caps;
 use crate::Result;
 use pumex_shaders::block::Value;
@@ -95,7 +95,7 @@ fn bytes(accesses: &[Access]) -> u64 {
     accesses.iter().map(|a| a.bytes).sum()
 }
 
-fn described(d: &Dispatch, barrier: bool, target: &Target<'_>) -> DispatchText {
+fn described(d: &Dispatch, barrier: bool, target: &Target<'_>, variants: Vec<Variant>) -> DispatchText {
     let value = |value: &Value| match value {
         Value::Address(address) => name(target.at, target.plan, *address),
         other => other.to_string(),
@@ -110,6 +110,7 @@ fn described(d: &Dispatch, barrier: bool, target: &Target<'_>) -> DispatchText {
         push: d.push.named().iter().filter(|(_, v)| set(v)).map(|(name, v)| (*name, value(v))).collect(),
         read_bytes: bytes(&d.reads),
         written_bytes: bytes(&d.writes),
+        variants,
     }
 }
 
@@ -117,7 +118,7 @@ fn described(d: &Dispatch, barrier: bool, target: &Target<'_>) -> DispatchText {
 pub fn text(target: &Target<'_>, lowered: &Lowered) -> String {
     let mut out = String::new();
     for (dispatch, barrier) in lowered.dispatches.iter().zip(&lowered.barriers) {
-        let d = described(dispatch, *barrier, target);
+        let d = described(dispatch, *barrier, target, Vec::new());
         let constants: Vec<String> = d.constants.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let push: Vec<String> = d.push.iter().map(|(name, value)| format!("{name}={value}")).collect();
         if d.barrier {
@@ -170,6 +171,8 @@ pub struct DispatchText {
     pub read_bytes: u64,
     /// Bytes that it writes.
     pub written_bytes: u64,
+    /// Kernels that could do it, best first, of which the first that is not passed over does; empty where there is no choice.
+    pub variants: Vec<Variant>,
 }
 
 /// What a step would run.
@@ -184,23 +187,28 @@ pub struct Explained {
 /// The dispatches of a step on a device; cooperative matrices are taken to be held as the kernels expect, and the megakernel's
 /// workgroups to run at once.
 pub fn explain(run: &DryRun<'_>) -> Result<Explained> {
-    lowered(run, |target, lowered| Explained {
-        ops: lowered.plan.ops.iter().map(|op| lowered.plan.line(op)).collect(),
-        dispatches: lowered.dispatches.iter().zip(&lowered.barriers).map(|(d, b)| described(d, *b, target)).collect(),
+    lowered(run, |target, shape, lowered| {
+        let text =
+            |(d, barrier): (&Dispatch, &bool)| described(d, *barrier, target, why::variants(target, lowered, shape, d));
+        Explained {
+            ops: lowered.plan.ops.iter().map(|op| lowered.plan.line(op)).collect(),
+            dispatches: lowered.dispatches.iter().zip(&lowered.barriers).map(text).collect(),
+        }
     })
 }
 
 /// As [`explain`], as text with a line for each dispatch and each barrier.
 pub fn dry_run(run: &DryRun<'_>) -> Result<String> {
-    lowered(run, text)
+    lowered(run, |target, _, lowered| text(target, lowered))
 }
 
-fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, &Lowered) -> T) -> Result<T> {
+fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, Shape, &Lowered) -> T) -> Result<T> {
     let DryRun { plan, caps, rows, .. } = *run;
     let at = made_up_addresses(plan, &caps.matrix_n);
     let (max_rows, activations) = (rows.max(512), policy::activations(caps));
     let halves = run.cache_types == (CacheType::F16, CacheType::F16);
-    let packing = (!caps.matrix_n.is_empty()).then(|| sizes::Packed::of(plan, max_rows).packing(true, true));
+    let direct = policy::matrix::may_be_direct(caps);
+    let packing = (!caps.matrix_n.is_empty()).then(|| sizes::Packed::of(plan, max_rows).packing(direct, direct));
     let megakernel = Megakernel::of(plan, caps, Choices { wanted: None, groups: None, activations, halves });
     let target = Target {
         plan,
@@ -228,5 +236,5 @@ fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, &Lowered) -> T) -> 
         parts: megakernel.as_ref().filter(|_| rows == 1).map_or(0, |kernel| kernel.parts(run.len)),
         ..Shape::default()
     };
-    Ok(of(&target, &lower(&target, shape)?))
+    Ok(of(&target, shape, &lower(&target, shape)?))
 }

@@ -154,12 +154,14 @@ impl Target<'_> {
     /// Whether attention of few rows goes through cooperative matrices.
     pub fn attends_by_matrices(&self, spec: &AttentionSpec) -> bool {
         let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
-        halves && policy::attn_mat_fits(spec) && self.packing.is_some_and(|p| p.direct)
+        let fits = halves && policy::attn_mat_fits(spec) && self.caps.disabled("attn_mat").is_none();
+        fits && self.packing.is_some_and(|p| p.direct)
     }
 
     /// Whether that of many rows does.
     pub fn attends_many_by_matrices(&self, spec: &AttentionSpec) -> bool {
-        self.attends_by_matrices(spec) && self.packing.is_some_and(|p| p.ordered)
+        let on = self.caps.disabled("attn_flash").is_none();
+        on && self.attends_by_matrices(spec) && self.packing.is_some_and(|p| p.ordered)
     }
 
     /// Whether all attention of few rows goes through cooperative matrices.
