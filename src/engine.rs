@@ -5,6 +5,7 @@
 pub mod bandwidth;
 mod bind;
 mod choice;
+pub mod fit;
 mod info;
 mod kept;
 mod loaded;
@@ -16,6 +17,7 @@ mod program;
 mod replay;
 pub mod request;
 mod results;
+pub mod selftest;
 mod session;
 mod shapes;
 pub mod subnormal;
@@ -37,7 +39,7 @@ use crate::plan::Plan;
 use crate::policy::ActivationQuant;
 use crate::step::Runner;
 use crate::vk::{self, Device, Select};
-use crate::{model, Error, Result};
+use crate::{model, policy, Error, Result};
 use pumex_cpu::attention::Elements;
 use pumex_cpu::Float;
 use pumex_quant::FormatId;
@@ -117,6 +119,10 @@ pub struct Debug {
     /// The step of that number, from 0, if it has a megakernel, computes with other tokens and is found to have given up: what
     /// must then be done again is wrong.
     pub fault_at: Option<u64>,
+    /// Builds the pipelines of usual steps while weights are loaded; by the policy where it is not told.
+    pub build_ahead: Option<bool>,
+    /// This kernel takes weights for what they are not, as if it was compiled wrongly.
+    pub spoilt: Option<&'static str>,
     /// Holds weights of codebooks written out, which takes more memory and less time; if it is not told, where that leaves as
     /// much room for the context.
     pub expand_codebooks: Option<bool>,
@@ -156,6 +162,8 @@ impl Default for Debug {
             attn_heads: None,
             force_staging: false,
             fault_at: None,
+            build_ahead: None,
+            spoilt: None,
             expand_codebooks: None,
         }
     }
@@ -243,9 +251,23 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
         },
     };
     let (validation, force_staging) = (options.validation, options.debug.force_staging);
-    let opened = Device::open(&vk::Options { select, validation, force_staging })?;
+    let modules = pumex_shaders::fingerprint();
+    let opened = Device::open(&vk::Options { select, validation, force_staging, modules })?;
+    let opened = selftest::passed(as_used(&opened)?)?;
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))
+}
+
+/// The device as kernels use it: see [`policy::as_used`].
+fn as_used(opened: &Device) -> Result<Device> {
+    let caps = policy::as_used(opened.caps().clone());
+    for workaround in policy::workarounds::of(&caps) {
+        tracing::info!("device {}: {}: {} ({})", caps.name, workaround.name, workaround.case, workaround.link);
+    }
+    match caps.missing() {
+        Some(feature) => Err(Error::MissingFeature { device: caps.name, feature: feature.into() }),
+        None => Ok(opened.chosen_by(caps)),
+    }
 }
 
 /// What the CPU calls itself: the instructions that products use.

@@ -7,7 +7,7 @@ mod shapes;
 mod tensors;
 
 pub use shape::{Key, Shape};
-pub use shapes::{find, SHAPES};
+pub use shapes::{find, PROBE, SHAPES};
 
 use crate::gguf::Gguf;
 use crate::quantize::recipe::Recipe;

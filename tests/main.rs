@@ -24,6 +24,7 @@ mod moe_tiles;
 mod mutations;
 mod offload;
 mod passes;
+mod pipelines;
 mod places;
 mod plans;
 mod products;
@@ -34,6 +35,7 @@ mod router;
 mod sample;
 mod sample_requests;
 mod seeded;
+mod selftest;
 #[cfg(feature = "serve")]
 mod server;
 mod session;

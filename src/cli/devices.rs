@@ -1,7 +1,7 @@
 //! `pumex devices`: the Vulkan devices, by the index, name and UUID that `--device` takes, and the CPU; which of them is taken
 //! without that option.
 
-use pumex::{engine, vk, Error, Result};
+use pumex::{engine, policy, vk, Error, Result};
 use serde_json::{json, Value};
 
 use super::{output, End};
@@ -9,12 +9,16 @@ use super::{output, End};
 /// Options of `devices`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print one JSON array with every capability
+    /// Print one JSON array with every capability, which `pumex explain --profile` reads
     #[arg(long)]
     json: bool,
     /// Measure each device's memory: bytes per second read, and read and written by a copy
     #[arg(long)]
     measure: bool,
+    /// Test that each device computes what the CPU does, with weights of every type that it can quantize to; kernels that do not
+    /// are turned off from then on
+    #[arg(long, conflicts_with_all = ["measure", "json"])]
+    self_test: bool,
 }
 
 /// Prints the devices.
@@ -24,10 +28,17 @@ pub fn main(args: &Args) -> Result<End> {
         output::say(format_args!("note: {error}\n"));
         Vec::new()
     });
+    if args.self_test {
+        return self_test(&list);
+    }
     let preferred = vk::preferred(&list);
     let mut devices = serde_json::to_value(&list).map_err(|e| Error::Request(format!("JSON: {e}")))?;
     for (index, device) in devices.as_array_mut().into_iter().flatten().enumerate() {
         device["default"] = (preferred == Some(index)).into();
+        let caps = policy::as_used(list[index].clone());
+        device["class"] = format!("{:?}", policy::DeviceClass::of(&caps)).into();
+        let workarounds: Vec<&str> = policy::workarounds::of(&caps).map(|w| w.name).collect();
+        device["workarounds"] = json!(workarounds);
     }
     if args.measure {
         for (index, device) in devices.as_array_mut().into_iter().flatten().enumerate() {
@@ -69,6 +80,21 @@ pub fn main(args: &Args) -> Result<End> {
         if let Some(feature) = device.missing() {
             output::say(format_args!("note: {} cannot be used: it lacks {feature}\n", device.name));
         }
+    }
+    Ok(End::Done)
+}
+
+/// Tests every device; a line for each type of weights.
+fn self_test(list: &[vk::Caps]) -> Result<End> {
+    for (index, caps) in list.iter().enumerate().filter(|(_, caps)| caps.missing().is_none()) {
+        let select = vk::Select::Index(index);
+        let opened = vk::Device::open(&vk::Options { select, ..vk::Options::default() })?;
+        let device = opened.chosen_by(policy::as_used(caps.clone()));
+        output::text(&format!("{}\n", caps.name))?;
+        engine::selftest::all(&device, &mut |recipe, found| {
+            let wrong = found.wrong.iter().map(|kernel| format!(", wrong: {kernel}")).collect::<String>();
+            output::text(&format!("  {recipe:<8} error {:.1e}{wrong}\n", found.before))
+        })?;
     }
     Ok(End::Done)
 }

@@ -74,7 +74,7 @@ fn keep(device: &Device, bandwidth: Bandwidth) {
 pub fn measure(device: &Device) -> Result<Bandwidth> {
     let caps = device.caps();
     let most = if caps.unified { FEW_BYTES } else { MOST_BYTES };
-    let len = most.min(caps.memory_budget_bytes / 8).min(caps.max_allocation_bytes) / TURN_BYTES * TURN_BYTES;
+    let len = most.min(caps.memory_budget_bytes / 8).min(caps.largest_buffer()) / TURN_BYTES * TURN_BYTES;
     let x = device.buffer("bandwidth.x", len, Class::Scratch)?;
     let y = device.buffer("bandwidth.y", len, Class::Scratch)?;
     let kernels = Kernels::new(device);

@@ -68,43 +68,93 @@ pub(super) fn shape_of(
     }
 }
 
+/// A step that nothing is asked of but ids.
+fn plain(program: &Program, state: &DeviceState, (rows, outputs, len): (usize, usize, usize)) -> Shape {
+    let source = program.plan.encoder.is_some() && rows > 1;
+    let (heads, parts) = attention(program, state, len);
+    Shape {
+        slot: 0,
+        rows,
+        outputs: if source { 0 } else { outputs },
+        logits: 0,
+        sampled: false,
+        later: false,
+        heads,
+        decode_batch: rows == 1,
+        source,
+        megakernel: true,
+        parts: if rows == 1 { parts } else { 0 },
+        timed: false,
+        stamps: false,
+    }
+}
+
+/// Lengths of sequences that attention goes by.
+fn lengths(program: &Program) -> [usize; 3] {
+    [1, 1 << 10, 1 << 20].map(|len: usize| len.min(program.n_ctx))
+}
+
 /// Builds the pipelines that a prompt's chunks and single rows take, whether greedy or sampled.
 ///
 /// # Errors
 /// A module the driver refuses.
 pub(super) fn build_ahead(program: &Program, state: &DeviceState, max_rows: usize) -> Result<()> {
-    let begun = Instant::now();
+    let shorter = SHORT_PROMPTS.iter().copied().filter(|rows| *rows < max_rows);
+    let sizes = [1, max_rows].into_iter().flat_map(|rows| [(rows, false), (rows, true)]);
+    let sizes = sizes.chain(shorter.map(|rows| (rows, false)));
+    let shape = |((rows, drawn), len): ((usize, bool), usize)| {
+        let shape = plain(program, state, (rows, 1, len));
+        Shape { sampled: drawn && !shape.source, ..shape }
+    };
+    let shapes = sizes.flat_map(|size| lengths(program).map(|len| (size, len))).map(shape);
+    build(program, state, shapes)
+}
+
+/// Builds those of steps of so many rows of one sequence, all with outputs.
+///
+/// # Errors
+/// A module the driver refuses.
+pub(super) fn build_rows(program: &Program, state: &DeviceState, counts: &[usize]) -> Result<()> {
+    let max_rows = state.layout.max_rows();
+    let rows = counts.iter().map(|count| bucket(*count, max_rows));
+    build(program, state, rows.map(|rows| plain(program, state, (rows, rows, rows))))
+}
+
+/// Builds those of every step that a session of `n_seqs` sequences can take.
+///
+/// # Errors
+/// A module the driver refuses.
+pub(super) fn build_all(program: &Program, state: &DeviceState, (max_rows, n_seqs): (usize, usize)) -> Result<()> {
+    let mut counts: Vec<usize> = (1..=max_rows).map(|rows| bucket(rows, max_rows)).collect();
+    counts.dedup();
+    // What comes behind the last norm goes by output rows, all else by rows.
+    let whole = counts.iter().flat_map(|rows| [(*rows, 1), (*rows, *rows)]);
+    let sizes: Vec<(usize, usize)> = whole.chain(counts.iter().map(|outputs| (max_rows, *outputs))).collect();
+    let most_seqs = bucket(n_seqs, max_rows);
+    let of = |(rows, outputs): (usize, usize), len: usize| {
+        let shape = plain(program, state, (rows, outputs, len));
+        let batch =
+            (rows > 1 && rows <= most_seqs).then_some(Shape { decode_batch: true, source: false, outputs, ..shape });
+        let answer = shape.source.then_some(Shape { source: false, outputs, ..shape });
+        let all = [Some(shape), batch, answer].into_iter().flatten();
+        all.flat_map(|shape| [shape, Shape { sampled: shape.outputs > 0, ..shape }]).collect::<Vec<_>>()
+    };
+    let shapes = sizes.into_iter().flat_map(|size| lengths(program).map(|len| of(size, len))).flatten();
+    build(program, state, shapes)
+}
+
+fn build(program: &Program, state: &DeviceState, shapes: impl Iterator<Item = Shape>) -> Result<()> {
+    let (begun, before) = (Instant::now(), program.device.counters());
     let at = program.addresses(None, state, 0);
     let target = program.target(&at, state);
-    let mut keys = HashSet::new();
-    let shorter = SHORT_PROMPTS.iter().copied().filter(|rows| *rows < max_rows);
-    let shapes = [1, max_rows].into_iter().flat_map(|rows| [(rows, false), (rows, true)]);
-    let shapes = shapes.chain(shorter.map(|rows| (rows, false)));
-    let lens = [1, 1 << 10, 1 << 20].map(|len: usize| len.min(program.n_ctx));
-    let encodes = program.plan.encoder.is_some();
-    for ((rows, drawn), len) in shapes.flat_map(|shape| lens.map(|len| (shape, len))) {
-        let source = encodes && rows > 1;
-        let (heads, parts) = attention(program, state, len);
-        let shape = Shape {
-            slot: 0,
-            rows,
-            outputs: usize::from(!source),
-            logits: 0,
-            sampled: drawn && !source,
-            later: false,
-            heads,
-            decode_batch: rows == 1,
-            source,
-            megakernel: true,
-            parts: if rows == 1 { parts } else { 0 },
-            timed: false,
-            stamps: false,
-        };
+    let (mut keys, mut seen) = (HashSet::new(), HashSet::new());
+    for shape in shapes.filter(|shape| seen.insert(*shape)) {
         keys.extend(pipelines(&program.kernels, &target, shape)?);
     }
     program.kernels.build_all(keys, rayon::current_num_threads())?;
     program.kernels.save();
-    let ms = begun.elapsed().as_secs_f64() * 1e3;
-    tracing::info!("load: {} pipelines, {ms:.0} ms beside the weights", program.kernels.built());
+    let (after, ms) = (program.device.counters(), begun.elapsed().as_secs_f64() * 1e3);
+    let (built, thread_ms) = (after.pipelines - before.pipelines, (after.pipeline_us - before.pipeline_us) / 1e3);
+    tracing::info!("load: {built} pipelines, {ms:.0} ms beside the weights, {thread_ms:.0} ms of all threads together");
     Ok(())
 }

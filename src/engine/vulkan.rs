@@ -1,16 +1,16 @@
 //! The Vulkan interpreter of a plan: one recording per step shape, two steps in flight.
 
 use super::loaded::{Freeing, Model};
-use super::memory::{self, MemoryPlan, StepSize};
+use super::memory::{self, Fitted, MemoryPlan, StepSize};
 use super::params::{outputs_of, OutputRow};
-use super::program::{arena_bytes, Bases, Program};
+use super::program::{Bases, Program};
 use super::session::{DeviceState, SessionSize, RECORDINGS, SLOTS};
 use super::{request, shapes, subnormal, weights, CacheType, Options, Progress};
 use crate::exec::{record, Stamped, Step};
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
 use crate::lower::megakernel::EPOCHS;
-use crate::lower::{sizes, Shape};
+use crate::lower::Shape;
 use crate::plan::Plan;
 use crate::policy;
 use crate::sample::{Allowed, SamplerOptions};
@@ -20,9 +20,6 @@ use crate::vk::{Buffer, Class, Device, Recording};
 use crate::{Error, Result};
 use std::io::{Read, Write};
 use std::sync::Arc;
-
-/// Most bytes of logits one step may hold; the rows of a step follow from it for large vocabularies.
-const MAX_LOGITS_BYTES: usize = 256 << 20;
 
 /// A step that was submitted.
 pub(super) struct Flying {
@@ -100,18 +97,13 @@ impl DeviceParts {
     }
 
     /// Pipelines, and tables of all formats.
-    fn shared(&mut self) -> Result<(Arc<Kernels>, Buffer)> {
+    fn shared(&mut self, spoilt: Option<&'static str>) -> Result<(Arc<Kernels>, Buffer)> {
         if let Some(made) = &self.made {
             return Ok(made.clone());
         }
-        let made = (Arc::new(Kernels::new(&self.device)), weights::codebooks(&self.device)?);
+        let made = (Arc::new(Kernels::new(&self.device).spoiling(spoilt)), weights::codebooks(&self.device)?);
         Ok(self.made.insert(made).clone())
     }
-}
-
-/// Most rows of a step.
-fn max_rows(plan: &Plan, options: &Options) -> usize {
-    (options.max_rows.max(1) as usize).min((MAX_LOGITS_BYTES / (plan.n_vocab * 4)).max(1))
 }
 
 impl VulkanRunner {
@@ -134,33 +126,25 @@ impl VulkanRunner {
         options: &Options,
         progress: Progress<'_>,
     ) -> Result<Self> {
-        let plan = match options.n_ctx.filter(|n| *n > 0) {
-            Some(n_ctx) => plan.with_room(n_ctx as usize),
-            None => plan,
-        };
         let device = parts.device.clone();
         let mut caps = device.caps().clone();
         caps.memory_budget_bytes = caps.memory_budget_bytes.saturating_sub(parts.taken);
-        let max_rows = max_rows(&plan, options);
-        let packed = sizes::Packed::of(&plan, max_rows);
-        let packed = Some(packed).filter(|_| options.debug.matrices && !device.caps().matrix_n.is_empty());
-        let arena = arena_bytes(&plan, &device, options, max_rows, packed.as_ref());
-        let step = StepSize { arena, max_rows };
-        let (plan, memory) = memory::fitted(plan, &caps, device.stages_weights(), options, step)?;
+        let Fitted { plan, memory, step: StepSize { arena, max_rows } } =
+            memory::planned(plan, &caps, device.stages_weights(), options)?;
         if plan.weights.iter().any(|w| w.format.is_expanded()) {
             tracing::info!("load: weights of codebooks are written out, for speed");
         }
         let MemoryPlan { n_ctx, blocks, .. } = memory;
         let stores = Stores::of(&plan.layers).count();
         let size = SessionSize { max_rows, n_seqs: options.n_seqs.max(1) as usize, n_ctx, blocks, stores };
-        let (plan, (kernels, codebooks)) = (Arc::new(plan), parts.shared()?);
+        let (plan, (kernels, codebooks)) = (Arc::new(plan), parts.shared(options.debug.spoilt)?);
         parts.taken += memory.at_start() + memory.recordings;
         let (made, weights) = std::thread::scope(|scope| {
             let made = scope.spawn(|| {
                 let bases = Bases { device: device.clone(), kernels: kernels.clone(), codebooks: codebooks.clone() };
                 let program = Program::new(bases, plan.clone(), arena, options, n_ctx)?;
                 let state = DeviceState::new(&program, size)?;
-                if policy::builds_ahead(device.caps()) {
+                if options.debug.build_ahead.unwrap_or_else(|| policy::builds_ahead(device.caps())) {
                     if !subnormal::keeps_subnormal_halves(&device, &kernels)? {
                         let name = &device.caps().name;
                         tracing::warn!("device {name}: takes small scales for zero; results may be worse");
@@ -201,6 +185,23 @@ impl VulkanRunner {
     /// A module the driver refuses.
     pub fn build_ahead(&self) -> Result<()> {
         shapes::build_ahead(&self.model.program, &self.state, self.max_rows())
+    }
+
+    /// Builds the pipelines of steps of so many rows of a sequence, all with outputs.
+    ///
+    /// # Errors
+    /// A module the driver refuses.
+    pub(super) fn build_rows(&self, counts: &[usize]) -> Result<()> {
+        shapes::build_rows(&self.model.program, &self.state, counts)
+    }
+
+    /// Builds the pipelines of every step that it can take, so that none is built later.
+    ///
+    /// # Errors
+    /// A module the driver refuses.
+    pub fn build_all(&self) -> Result<()> {
+        let size = (self.max_rows(), self.session.limits().n_seqs);
+        shapes::build_all(&self.model.program, &self.state, size)
     }
 
     /// The device it runs on.

@@ -147,7 +147,7 @@ struct Pieces {
 impl Pieces {
     /// For weights of so many bytes each.
     fn new(caps: &Caps, lens: impl Iterator<Item = u64>) -> Pieces {
-        Pieces { left: lens.map(room).sum(), most: PIECE_BYTES.min(caps.max_allocation_bytes), piece: 0, used: 0 }
+        Pieces { left: lens.map(room).sum(), most: PIECE_BYTES.min(caps.largest_buffer()), piece: 0, used: 0 }
     }
 
     /// Where a weight of `len` bytes goes: bytes of new memory for it, if it needs some, and where in its piece it starts.

@@ -1,0 +1,26 @@
+//! A kernel that computes wrongly is found, left out, and what comes out is right all the same.
+
+use crate::util::device;
+use pumex::engine::selftest::{test, without};
+use pumex::engine::Debug;
+
+/// What is spoilt reads weights as if they lay in the file's order, which they do not on a device that is sent them. A software
+/// device compiles each pipeline for a second or two, so that the kernel that is spoilt is the one that nearly all products take.
+#[test]
+fn a_spoilt_kernel_is_found_and_left_out_and_the_output_stays_right() {
+    let Some(device) = device(true) else { return };
+    let right = test(&device, "Q4_K_M", Debug::default()).unwrap();
+    assert!(right.wrong.is_empty() && right.before < 1e-3, "{right:?}");
+    let spoilt = Debug { spoilt: Some("gemv_dot"), ..Debug::default() };
+    let found = test(&device, "Q4_K_M", spoilt).unwrap();
+    assert_eq!(found.wrong, ["gemv_dot"], "{found:?}");
+    assert!((found.before.is_nan() || found.before > 0.02) && found.after < 1e-3, "{found:?}");
+    // From then on it is not chosen, and the rest is as it was.
+    let without = without(&device, "gemv_dot");
+    let again = test(&without, "Q4_K_M", spoilt).unwrap();
+    assert!(again.wrong.is_empty() && again.before < 1e-3, "{again:?}");
+    // One that nothing can stand in for makes the device unusable, by name.
+    let error =
+        test(&device, "Q4_K_M", Debug { spoilt: Some("gemm_tile"), ..Debug::default() }).unwrap_err().to_string();
+    assert!(error.contains(&device.caps().name) && error.contains("as the CPU computes them"), "{error}");
+}
