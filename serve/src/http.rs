@@ -3,6 +3,7 @@
 mod app;
 mod body;
 mod connection;
+mod endpoints;
 mod guard;
 mod listen;
 mod pages;
@@ -12,6 +13,7 @@ mod stop;
 mod timed;
 mod tls;
 
+pub use endpoints::Endpoints;
 pub use listen::Address;
 pub use settings::{Cors, Limits, Settings, Tls};
 pub use stop::Stopper;

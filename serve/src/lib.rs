@@ -3,6 +3,7 @@
 //! It knows no model and no device. [`engine`] is all that it asks of whoever has them: requests in plain data, and a channel on
 //! which events come back. [`http::serve`] serves one.
 
+pub mod bench;
 pub mod engine;
 pub mod http;
 pub mod page;

@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod access;
+mod bench;
+mod bodies;
 mod chat;
 mod client;
 mod errors;
 mod fake;
 mod golden;
 mod limits;
+mod random;
