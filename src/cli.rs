@@ -5,6 +5,8 @@
 mod adapters;
 mod argv;
 mod bench;
+#[cfg(feature = "serve")]
+mod bench_serve;
 mod chat;
 mod devices;
 mod docs;
@@ -75,6 +77,9 @@ enum Command {
     Perplexity(perplexity::Args),
     /// Measure speed
     Bench(bench::Args),
+    /// Measure what many users of a server see
+    #[cfg(feature = "serve")]
+    BenchServe(bench_serve::Args),
     /// Show which kernels a step would run, on a device that need not be there
     Explain(explain::Args),
     /// Show where the GPU time of a step goes
@@ -142,6 +147,8 @@ fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<
         Command::Logits(args) => logits::main(&args, stop),
         Command::Perplexity(args) => perplexity::main(&args, stop),
         Command::Bench(args) => bench::main(&args, stop),
+        #[cfg(feature = "serve")]
+        Command::BenchServe(args) => bench_serve::main(&args),
         Command::Explain(args) => explain::main(&args),
         Command::Profile(args) => profile::main(&args, stop),
         Command::Imatrix(args) => imatrix::main(&args, stop),
