@@ -6,6 +6,7 @@
 //! found meanwhile. What the runner refuses is sampled here, from the best logits of each token or all; ids are the same.
 //! [`perplexity`] scores windows of a text as llama.cpp does.
 
+mod checkpoints;
 mod divergence;
 mod importance;
 mod perplexity;
@@ -19,6 +20,7 @@ use crate::sample::{Allowed, SampleRequest, Sampler};
 use crate::step::{Counters, Row, RowOutput, Runner, Ticket, Token, Want};
 use crate::{Error, Result};
 
+pub use checkpoints::Checkpoints;
 pub use divergence::{Base, BaseWriter, Divergence, Summary};
 pub use importance::importance;
 pub use perplexity::{perplexity, perplexity_with, Judge, Perplexity, PerplexityOptions};
@@ -83,8 +85,11 @@ pub struct Stats {
     pub generate_ms: f64,
     /// Why it stopped.
     pub stop: StopReason,
-    /// Ids of sequence 0 the runner holds now: the start of a continuation.
+    /// Ids of sequence 0 the runner holds now: the start of a continuation. They are those of the prompt, those handed out and
+    /// [`Stats::ended`].
     pub held: usize,
+    /// The id that ended the text, where the runner holds it, too: the step that ran ahead began with it.
+    pub ended: Option<u32>,
     /// The last token handed out when the runner does not hold it yet: a continuation's prompt begins with it.
     pub pending: Option<u32>,
     /// Counters spent on each token (the first includes the prompt); empty unless asked for.
@@ -139,6 +144,7 @@ pub fn generate_within(
         held,
         generated: 0,
         pending: None,
+        ended: None,
         begun: Instant::now(),
         first: None,
         last: Counters::default(),
@@ -251,6 +257,7 @@ struct Run<'a, 'b, 'c> {
     held: usize,
     generated: usize,
     pending: Option<u32>,
+    ended: Option<u32>,
     begun: Instant,
     first: Option<Instant>,
     last: Counters,
@@ -272,8 +279,7 @@ impl Run<'_, '_, '_> {
         let head = rows(&prompt[..tail], start, |_| RowOutput::None);
         if !run_chunks(self.runner, &head, self.request.stop, &mut |_| Ok(()))? {
             // Whole chunks in the cache cannot be told from unfinished ones here: drop them all.
-            self.runner.forget(0, self.request.start as u32);
-            self.held = self.request.start;
+            self.held = self.runner.forget(0, self.request.start as u32).min(self.request.start);
             return Ok(StopReason::Interrupted);
         }
         let count = prompt.len() - tail;
@@ -312,13 +318,13 @@ impl Run<'_, '_, '_> {
             match (taken, next) {
                 (Ok(None), Some(ticket)) => {
                     if let Err(error) = self.allow(ticket, way) {
-                        self.drain(Some(ticket))?;
+                        self.drain(Some(ticket), id)?;
                         return Err(error);
                     }
                     current = ticket;
                 }
                 (taken, next) => {
-                    self.drain(next)?;
+                    self.drain(next, id)?;
                     return taken.map(|stop| stop.unwrap_or(StopReason::Limit));
                 }
             }
@@ -431,12 +437,16 @@ impl Run<'_, '_, '_> {
         (self.generated >= self.limit).then_some(StopReason::Limit)
     }
 
-    /// Waits for a step that ran ahead in vain and takes its row out of the cache again, and its request back.
-    fn drain(&mut self, ahead: Option<Ticket>) -> Result<()> {
+    /// Waits for a step that ran ahead of the last `id`, whose output nobody wants: its request is given back. Its row stays, as a
+    /// recurrent state could not go back to before it.
+    fn drain(&mut self, ahead: Option<Ticket>, id: u32) -> Result<()> {
         if let Some(ticket) = ahead {
             self.runner.finish(ticket)?;
-            self.runner.forget(0, self.held as u32);
             self.sampler.undo_request();
+            self.held += 1;
+            if self.pending.take() != Some(id) {
+                self.ended = Some(id);
+            }
         }
         Ok(())
     }
@@ -451,6 +461,7 @@ impl Run<'_, '_, '_> {
             stop,
             held: self.held,
             pending: self.pending,
+            ended: self.ended,
             per_token: self.per_token,
         }
     }

@@ -70,6 +70,8 @@ pub struct Options {
     pub n_ctx: Option<u32>,
     /// Sequences held at once.
     pub n_seqs: u32,
+    /// Sequences behind those, for states to go back to ([`crate::conversation::Checkpoints`]): they share the others' positions.
+    pub checkpoints: u32,
     /// Most rows of a step.
     pub max_rows: u32,
     /// Positions of the cache that all sequences share; none takes `n_ctx` for each of them.
@@ -128,12 +130,20 @@ pub struct Debug {
     pub expand_codebooks: Option<bool>,
 }
 
+impl Options {
+    /// Sequences of all kinds.
+    pub(crate) fn sequences(&self) -> usize {
+        (self.n_seqs.max(1) + self.checkpoints) as usize
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {
             device: DeviceChoice::Auto,
             n_ctx: None,
             n_seqs: 1,
+            checkpoints: 0,
             max_rows: 512,
             cache_positions: None,
             room_for: None,
@@ -306,7 +316,7 @@ fn is_reference(options: &Options) -> bool {
 /// Positions, sequences and rows on the CPU.
 fn cpu_sizes(plan: &Plan, options: &Options) -> (usize, usize, usize) {
     let n_ctx = options.n_ctx.filter(|&n| n > 0).map_or(plan.n_ctx_train, |n| n as usize);
-    (n_ctx, options.n_seqs as usize, options.max_rows as usize)
+    (n_ctx, options.sequences(), options.max_rows as usize)
 }
 
 fn fast_part<'a>(gguf: &'a Gguf, plan: Plan, options: &Options, threads: &mut Option<Threads>) -> Result<Fast<'a>> {

@@ -148,6 +148,12 @@ impl Plan {
         self.encoder.is_none() && self.attention().any(|spec| spec.mask.looks_ahead())
     }
 
+    /// Whether layers keep all positions of a sequence, so that it can be cut anywhere.
+    pub fn keeps_all(&self) -> bool {
+        let keeps = |layer: &LayerState| layer.kv().map_or(*layer == LayerState::Nothing, |kv| kv.window.is_none());
+        self.layers.iter().all(keeps)
+    }
+
     /// Keys and values of each layer that keeps some, with the layer's index.
     pub fn kv_layers(&self) -> impl Iterator<Item = (usize, &KvSpec)> {
         self.layers.iter().enumerate().filter_map(|(i, layer)| Some((i, layer.kv()?)))

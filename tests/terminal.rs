@@ -469,11 +469,12 @@ fn settings_take_what_they_show_and_refuse_the_rest() {
         predict: -1,
         reasoning: settings::Reasoning::Auto,
         budget: -1,
+        effort: settings::AUTO.into(),
     };
     let (before, values) = (s.clone(), s.values().collect::<Vec<_>>());
     for (name, value) in &values {
         s.change(name, value).unwrap();
-        assert!(s.change(name, "much").unwrap_err().contains(name));
+        assert!(s.change(name, "much luck").unwrap_err().contains(name));
         assert!(s.show(Some(name)).unwrap().contains(value));
     }
     for (name, wrong, expected) in [

@@ -11,6 +11,7 @@ mod input;
 mod opening;
 mod screen;
 mod settings;
+mod waiting;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -119,6 +120,7 @@ pub fn converse<'a>(begun: Begun, given: Given<'a>, speaker: Speaker<'a>) -> Res
         predict: given.predict,
         reasoning: args.reasoning,
         budget: args.reasoning_budget,
+        effort: args.reasoning_effort.clone(),
     };
     let known =
         settings.sampling.dry.is_active().then(|| (given.breakers.clone(), settings.sampling.dry.breakers.clone()));
@@ -148,6 +150,7 @@ pub fn converse<'a>(begun: Begun, given: Given<'a>, speaker: Speaker<'a>) -> Res
     };
     chat.apply();
     chat.check_tools();
+    chat.check_effort();
     chat.run(opening.first)
 }
 
@@ -274,12 +277,24 @@ impl Chat<'_> {
     fn apply(&mut self) {
         self.speaker.sampler.change(self.settings.sampling.clone());
         self.screen.reasoning = self.screen.watched() && self.settings.reasoning != Reasoning::Hide;
-        self.style.usual_reasoning(&self.variables);
+        self.style.variables.clone_from(&self.variables);
         self.cut = false;
+        if self.settings.effort != settings::AUTO && self.settings.reasoning != Reasoning::Off {
+            self.style.with_effort(&self.settings.effort);
+        }
         match self.settings.reasoning {
             Reasoning::On => self.style.with_reasoning(),
             Reasoning::Off => self.cut = self.style.without_reasoning() == NoReasoning::ByBudget,
             _ => (),
+        }
+    }
+
+    /// Says so where an effort of reasoning is asked for and the template does not read it.
+    fn check_effort(&self) {
+        if self.settings.effort != settings::AUTO && !self.style.asks_effort() {
+            output::say(format_args!(
+                "warning: reasoning-effort: the chat template of this model has no place for it\n"
+            ));
         }
     }
 
@@ -403,6 +418,9 @@ impl Chat<'_> {
             ignore_ends: self.settings.ignore_eos,
             stop: self.given.stop,
         };
+        if let Some(told) = self.screen.wait() {
+            self.speaker.watch_prompts(Box::new(told));
+        }
         let screen = &mut self.screen;
         let to_results = self.talk.messages().last().is_some_and(|message| message.role == "tool");
         let mut constrained = self.within.matcher(to_results).map(Constrained::new);
@@ -476,7 +494,11 @@ impl Chat<'_> {
     fn set(&mut self, name: &str, value: &str) -> std::result::Result<(), String> {
         let mut settings = self.settings.clone();
         settings.change(name, value)?;
-        self.adopt(settings)
+        self.adopt(settings)?;
+        if name == "reasoning-effort" {
+            self.check_effort();
+        }
+        Ok(())
     }
 
     fn read(&mut self, path: &Path) -> Result<String> {

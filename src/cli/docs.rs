@@ -53,11 +53,25 @@ fn aliases() -> impl Iterator<Item = (&'static str, &'static str)> {
     COMMON.iter().flat_map(move |(names, long, _)| names.iter().filter(short).map(|name| (*name, *long)))
 }
 
+/// What a script says, a piece for each line; in fish, for each command, as one that lists values goes over several lines.
+fn pieces(script: &str, shell: Shell) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    for line in script.lines() {
+        match pieces.last_mut() {
+            Some(piece) if shell == Shell::Fish && piece.starts_with("complete ") && !line.starts_with("complete ") => {
+                piece.push('\n');
+                piece.push_str(line);
+            }
+            _ => pieces.push(line.to_string()),
+        }
+    }
+    pieces
+}
+
 /// The script with a line for each alias beside that of its long name, or, where a line has many, a word.
 fn with_aliases(script: &str, shell: Shell) -> String {
     let mut out = String::with_capacity(2 * script.len());
-    for line in script.lines() {
-        let mut line = line.to_string();
+    for mut line in pieces(script, shell) {
         let mut beside = Vec::new();
         for (alias, long) in aliases() {
             let word = &long[2..];

@@ -171,6 +171,9 @@ pub struct EngineArgs {
     /// Sequences, 0 for one, and the positions that they share
     #[arg(skip)]
     pub shared_cache: (u32, Option<u32>),
+    /// See [`Options::checkpoints`]
+    #[arg(skip)]
+    pub checkpoints: u32,
     /// Turn the Vulkan validation layer on
     #[arg(long)]
     pub validation: bool,
@@ -227,6 +230,7 @@ impl EngineArgs {
             device: device_choice(&self.device),
             n_ctx,
             n_seqs: self.shared_cache.0.max(1),
+            checkpoints: self.checkpoints,
             cache_positions: self.shared_cache.1,
             max_rows: self.ubatch_size,
             cache_type_k: self.cache_type_k,

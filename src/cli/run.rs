@@ -90,7 +90,7 @@ struct Session<'a> {
 }
 
 /// Continues the prompt, or what is typed.
-pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
     let begun = Instant::now();
     let source = args.grammar.source()?;
     if source.is_some() && args.chat.tools.is_some() && args.chat.tool_choice != Some(grammar::ToolChoice::None) {
@@ -111,6 +111,9 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
         let what =
             "--logprobs: expected a prompt to continue (-no-cnv), found a conversation, which has no place for them";
         return Err(Error::Usage(what.into()));
+    }
+    if opening.is_some() && !pumex::model::plan(&gguf)?.keeps_all() {
+        args.engine.checkpoints = args.chat.ctx_checkpoints;
     }
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
     session::use_threads(&args.engine);
@@ -146,7 +149,8 @@ pub fn main(args: Args, stop: &AtomicBool) -> Result<End> {
                 json: args.json,
                 stop,
             };
-            return chat::converse(*opening, given, Speaker::new(runner, tokenizer, sampler));
+            let speaker = Speaker::new(runner, tokenizer, sampler).with_checkpoints(1..1 + args.engine.checkpoints);
+            return chat::converse(*opening, given, speaker);
         }
     };
     let mut session = Session {
@@ -269,6 +273,10 @@ impl Session<'_> {
                 ids.extend(self.tokenizer.closing());
             }
             let (_, stats) = self.reply(&ids)?;
+            if stats.ended.is_some() {
+                self.ids.pop(); // the text goes on as if it had not ended
+                self.held = self.runner.forget(0, self.ids.len() as u32).min(self.ids.len());
+            }
             self.stop.store(false, Ordering::Relaxed);
             output::text("\n")?;
             self.summary(&stats);

@@ -14,8 +14,8 @@ pub fn shifted(ids: &[u32], keep: usize) -> Vec<u32> {
 }
 
 /// As [`generate_within`], where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of the
-/// text, of which it holds the first [`Stats::held`]. With `keep`, a full context does not stop it: see [`shifted`]; no more than
-/// three quarters of it are kept. `on_shift` is told how many ids were left out.
+/// text, and [`Stats::ended`], of which it holds the first [`Stats::held`]. With `keep`, a full context does not stop it: see
+/// [`shifted`]; no more than three quarters of it are kept. `on_shift` is told how many ids were left out.
 ///
 /// # Errors
 /// As for [`generate_within`].
@@ -38,9 +38,8 @@ pub fn generate_on(
             on_token(id);
         })?;
         ids.truncate(start);
-        ids.extend(prompt.iter().chain(&out));
-        // A state that cannot go back may be lost by the step that ran ahead.
-        let held = runner.forget(0, stats.held as u32).min(stats.held);
+        ids.extend(prompt.iter().chain(&out).chain(&stats.ended));
+        let held = stats.held;
         let full = stats.stop == StopReason::ContextFull;
         let sum = match total.take() {
             None => stats,
@@ -51,7 +50,7 @@ pub fn generate_on(
             .map(|keep| shifted(ids, keep.min(runner.n_ctx() / 4 * 3)));
         let Some(stay) = stay.filter(|stay| !stay.is_empty() && stay.len() < ids.len() && stay.len() < runner.n_ctx())
         else {
-            return Ok(Stats { held, ..sum });
+            return Ok(sum);
         };
         on_shift(ids.len() - stay.len());
         let same = stay.iter().zip(&ids[..held]).take_while(|(a, b)| a == b).count().min(stay.len() - 1);

@@ -11,7 +11,9 @@ use pumex_chat::Prompt;
 use super::message::{Function, Message, ToolCall};
 use super::reply::Reply;
 use super::style::Style;
-use crate::conversation::{check_ids, generate_on, rows, run_chunks, Constraint, Request, Stats, StopReason};
+use crate::conversation::{
+    check_ids, generate_on, rows, run_chunks, Checkpoints, Constraint, Request, Stats, StopReason,
+};
 use crate::sample::Sampler;
 use crate::step::{RowOutput, Runner};
 use crate::text::Tokenizer;
@@ -78,8 +80,14 @@ pub struct Speaker<'a> {
     runner: Box<dyn Runner + 'a>,
     /// Ids of sequence 0 that the runner holds.
     fed: Vec<u32>,
+    checkpoints: Checkpoints,
+    /// Told how many tokens of a prompt are fed, of those that are new, whenever some were.
+    on_prompt: Option<OnPrompt<'a>>,
     calls: usize,
 }
+
+/// See [`Speaker::watch_prompts`].
+pub type OnPrompt<'a> = Box<dyn FnMut(usize, usize) + 'a>;
 
 /// What an answer is so far.
 struct Draft<'a> {
@@ -155,7 +163,19 @@ impl Constraint for AfterReasoning<'_> {
 impl<'a> Speaker<'a> {
     /// A runner whose sequence 0 is empty.
     pub fn new(runner: Box<dyn Runner + 'a>, tokenizer: Tokenizer, sampler: Sampler) -> Speaker<'a> {
-        Speaker { tokenizer, sampler, runner, fed: Vec::new(), calls: 0 }
+        let (fed, checkpoints) = (Vec::new(), Checkpoints::default());
+        Speaker { tokenizer, sampler, runner, fed, checkpoints, on_prompt: None, calls: 0 }
+    }
+
+    /// Keeps states to go back to in these sequences of the runner, where it cannot go back by itself.
+    #[must_use]
+    pub fn with_checkpoints(self, sequences: std::ops::Range<u32>) -> Self {
+        Speaker { checkpoints: Checkpoints::new(sequences), ..self }
+    }
+
+    /// Has `told` hear, whenever a part of a prompt was fed, how many of its new tokens were, and how many there are.
+    pub fn watch_prompts(&mut self, told: OnPrompt<'a>) {
+        self.on_prompt = Some(told);
     }
 
     /// The runner.
@@ -168,23 +188,60 @@ impl<'a> Speaker<'a> {
         self.fed.len()
     }
 
-    /// Feeds ids up to a last part of at most one step, which is given back with its position; none if it was stopped.
-    fn feed(&mut self, ids: &[u32], stop: &AtomicBool) -> Result<Option<usize>> {
-        let same = ids.iter().zip(&self.fed).take_while(|(a, b)| a == b).count().min(ids.len().saturating_sub(1));
-        let from = self.runner.forget(0, same as u32).min(same);
-        self.fed.truncate(from);
-        self.sampler.look_back(&self.fed);
+    /// Feeds ids up to a last part of at most one step. Gives the position from which on they were new, and that of the last part;
+    /// none if it was stopped. `mark` is where what is said ends: a later prompt may go on otherwise from there.
+    fn feed(&mut self, ids: &[u32], mark: usize, stop: &AtomicBool) -> Result<Option<(usize, usize)>> {
+        let wanted = &ids[..ids.len().saturating_sub(1)];
+        let from = self.resume(wanted)?;
         let most = self.runner.max_rows().max(1);
-        let head = ids[from..].len().saturating_sub(1) / most * most;
-        let head = &ids[from..from + head];
-        let whole = run_chunks(&mut *self.runner, &rows(head, from, |_| RowOutput::None), stop, &mut |_| Ok(()))?;
-        if !whole {
-            self.fed.truncate(self.runner.forget(0, from as u32).min(from));
-            return Ok(None);
+        if !self.checkpoints.is_off() {
+            self.checkpoints.retain_beginnings(&mut *self.runner, wanted);
+            self.checkpoints.keep(&mut *self.runner, 0, &ids[..from])?;
+            if (from + 1..=wanted.len()).contains(&mark) {
+                if !self.feed_part(ids, (from, from, mark), stop)? {
+                    return Ok(None);
+                }
+                self.checkpoints.keep(&mut *self.runner, 0, &ids[..mark])?;
+            }
         }
-        head.iter().for_each(|id| self.sampler.accept(*id));
-        self.fed.extend(head);
-        Ok(Some(self.fed.len()))
+        let at = self.fed.len();
+        let head = wanted[at..].len() / most * most;
+        let whole = self.feed_part(ids, (from, at, at + head), stop)?;
+        Ok(whole.then_some((from, self.fed.len())))
+    }
+
+    /// Makes sequence 0 as much of `wanted` as can be had without computing it; gives its length.
+    fn resume(&mut self, wanted: &[u32]) -> Result<usize> {
+        let fed = std::mem::take(&mut self.fed);
+        let from = self.checkpoints.resume(&mut *self.runner, 0, &fed, wanted)?;
+        self.fed.extend(&wanted[..from]);
+        self.sampler.look_back(&self.fed);
+        Ok(from)
+    }
+
+    /// Feeds the ids from `at` to `to`, of those that are new from `new` on; whether it was not stopped.
+    fn feed_part(&mut self, ids: &[u32], (new, at, to): (usize, usize, usize), stop: &AtomicBool) -> Result<bool> {
+        let (mut done, total) = (at - new, ids.len() - new);
+        let (runner, on_prompt) = (&mut *self.runner, &mut self.on_prompt);
+        let most = runner.max_rows().max(1);
+        let whole = run_chunks(runner, &rows(&ids[at..to], at, |_| RowOutput::None), stop, &mut |_| {
+            done = (done + most).min(to - new);
+            on_prompt.iter_mut().for_each(|told| told(done, total));
+            Ok(())
+        })?;
+        if !whole {
+            self.resume(&ids[..at])?;
+            return Ok(false);
+        }
+        ids[at..to].iter().for_each(|id| self.sampler.accept(*id));
+        self.fed.extend(&ids[at..to]);
+        Ok(true)
+    }
+
+    /// How many ids the template wrote behind the last message.
+    fn behind_messages(&self, prompt: &Prompt) -> Result<usize> {
+        let own = prompt.parts().last().filter(|(_, own)| *own).map_or("", |(text, _)| text);
+        Ok(self.tokenizer.encode(own, false, true)?.len())
     }
 
     /// Writes the answer to a prompt whose ids are `ids`; what comes after its reasoning is within `constraint`. `on_event` sees it
@@ -219,6 +276,7 @@ impl<'a> Speaker<'a> {
         };
         let close = style.format().end_of_reasoning(constraint.is_some()).unwrap_or_default();
         let close_ids = self.tokenizer.encode(&close, false, true)?;
+        let mark = ids.len().saturating_sub(self.behind_messages(prompt)?);
         if asked.budget == Some(0) && draft.reply.is_reasoning() {
             ids.extend(&close_ids);
             draft.push(close.as_bytes());
@@ -230,8 +288,7 @@ impl<'a> Speaker<'a> {
             )));
         }
         let (total, begun) = (ids.len(), Instant::now());
-        let before = self.fed.iter().zip(&ids).take_while(|(a, b)| a == b).count().min(total - 1);
-        let Some(mut start) = self.feed(&ids, asked.stop)? else {
+        let Some((before, mut start)) = self.feed(&ids, mark, asked.stop)? else {
             let ms = (begun.elapsed().as_secs_f64() * 1e3, 0.0);
             let (message, held) = (draft.message, self.fed.len());
             return Ok(Answer { message, end: End::Interrupted, fed: (0, total), generated: 0, ms, held, shifts: 0 });
@@ -272,7 +329,7 @@ impl<'a> Speaker<'a> {
                 draft.push(close.as_bytes());
                 let ids: Vec<u32> = out.into_iter().chain(close_ids.iter().copied()).collect();
                 if ids.len() < n_ctx {
-                    let Some(at) = self.feed(&ids, asked.stop)? else { break End::Interrupted };
+                    let Some((_, at)) = self.feed(&ids, 0, asked.stop)? else { break End::Interrupted };
                     (start, part) = (at, ids[at..].to_vec());
                     continue;
                 }

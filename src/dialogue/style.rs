@@ -186,7 +186,7 @@ impl Style {
         if has_word(&source, "thinking_budget") {
             self.set("thinking_budget", Json::Int(0));
         }
-        let effort = has_word(&source, "reasoning_effort");
+        let effort = self.asks_effort();
         if effort {
             let none = source.contains("'none'") || source.contains("\"none\"");
             self.set("reasoning_effort", Json::Str(if none { "none" } else { "low" }.to_string()));
@@ -207,11 +207,15 @@ impl Style {
         }
     }
 
-    /// Takes back what [`Style::without_reasoning`] and [`Style::with_reasoning`] set; variables in `given` stay.
-    pub fn usual_reasoning(&mut self, given: &[(String, Json)]) {
-        const NAMES: [&str; 4] = ["enable_thinking", "thinking", "thinking_budget", "reasoning_effort"];
-        let own = |name: &str| given.iter().any(|(known, _)| known == name);
-        self.variables.retain(|(name, _)| !NAMES.contains(&name.as_str()) || own(name));
+    /// Asks the template for so much reasoning.
+    pub fn with_effort(&mut self, effort: &str) {
+        self.variables.retain(|(name, _)| name != "reasoning_effort");
+        self.set("reasoning_effort", Json::Str(effort.to_string()));
+    }
+
+    /// Whether the template reads how hard the model is to reason.
+    pub fn asks_effort(&self) -> bool {
+        has_word(self.template.source(), "reasoning_effort")
     }
 }
 

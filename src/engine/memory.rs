@@ -121,7 +121,8 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
     let weights = weights::planned_bytes(plan, caps, stages);
     let seqs = options.n_seqs.max(1) as usize;
     let asked = options.n_ctx.filter(|&n| n > 0).map(|n| n as usize);
-    let sized = |n_ctx, blocks| SessionSize { max_rows, n_seqs: seqs, n_ctx, blocks, stores: stores.count() };
+    let n_seqs = options.sequences();
+    let sized = |n_ctx, blocks| SessionSize { max_rows, n_seqs, n_ctx, blocks, stores: stores.count() };
     // What windows and recurrent states take does not grow with the blocks.
     let states = |size: SessionSize, of: fn(&LayerState) -> bool| {
         let sized = size.sized(&stores);
@@ -140,13 +141,18 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
     let fit = free.saturating_sub(weights + buffers + recordings + bounded) / per_block;
     let fit = fit.min(caps.largest_buffer() / widest) as usize;
     let room = options.room_for.map(|n| n as usize);
-    let n_ctx = asked.unwrap_or_else(|| plan.n_ctx_train.min(fit / room.map_or(seqs, |_| 1) * KV_BLOCK));
+    // A checkpoint shares all blocks but the one that it ends in.
+    let checkpoints = options.checkpoints as usize;
+    let shared = fit.saturating_sub(checkpoints);
+    let most = shared / room.map_or(seqs, |_| 1) * KV_BLOCK;
+    let n_ctx = asked.unwrap_or_else(|| plan.n_ctx_train.min(most));
     let whole = n_ctx.div_ceil(KV_BLOCK);
-    let blocks = match (options.cache_positions, room) {
-        (Some(positions), _) => (positions as usize).div_ceil(KV_BLOCK),
-        (None, Some(room)) => (whole * room).min(fit).max(whole),
-        (None, None) => whole * seqs,
-    };
+    let blocks = checkpoints
+        + match (options.cache_positions, room) {
+            (Some(positions), _) => (positions as usize).div_ceil(KV_BLOCK),
+            (None, Some(room)) => (whole * room).min(shared).max(whole),
+            (None, None) => whole * seqs,
+        };
     if blocks == 0 || n_ctx == 0 || blocks > fit {
         let mib = |b: u64| b >> 20;
         return Err(Error::OutOfMemory(format!(
@@ -158,7 +164,7 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
             blocks.max(1) * KV_BLOCK,
             mib(per_block * blocks.max(1) as u64 + bounded),
             mib(free),
-            fit / seqs * KV_BLOCK
+            most
         )));
     }
     let (SessionBytes { all: buffers, params, results, recordings }, _) = bytes_for(n_ctx);

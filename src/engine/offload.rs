@@ -92,7 +92,7 @@ impl<'a> Offload<'a> {
             };
             parts.push(Part { runner, on_cpu });
         }
-        let latest = vec![None; options.n_seqs.max(1) as usize];
+        let latest = vec![None; options.sequences()];
         Ok(Offload { parts, latest, finished: VecDeque::new(), started: 0, layers })
     }
 

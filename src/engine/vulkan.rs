@@ -136,7 +136,7 @@ impl VulkanRunner {
         }
         let MemoryPlan { n_ctx, blocks, .. } = memory;
         let stores = Stores::of(&plan.layers).count();
-        let size = SessionSize { max_rows, n_seqs: options.n_seqs.max(1) as usize, n_ctx, blocks, stores };
+        let size = SessionSize { max_rows, n_seqs: options.sequences(), n_ctx, blocks, stores };
         let (plan, (kernels, codebooks)) = (Arc::new(plan), parts.shared(options.debug.spoilt)?);
         parts.taken += memory.at_start() + memory.recordings;
         let (made, weights) = std::thread::scope(|scope| {

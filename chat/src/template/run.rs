@@ -242,15 +242,22 @@ impl<'b> Machine<'b> {
         let state = LoopState { items, at: Cell::new(0), depth, changed: RefCell::default(), again };
         let state = Rc::new(state);
         let name: Arc<str> = "loop".into();
+        // As in Jinja, `else` is also for loops none of whose rounds came to its end.
+        let mut ended = false;
         for (at, item) in state.items.iter().enumerate() {
             self.budget.work(1)?;
             state.at.set(at);
             let inner = Scope::inner(scope);
             inner.set(&name, Value::Loop(Rc::clone(&state)));
             self.assign(&node.target, item.clone(), &inner)?;
-            if self.run(&node.body, &inner, out)? == Flow::Break {
-                break;
+            match self.run(&node.body, &inner, out)? {
+                Flow::Break => break,
+                Flow::Continue => (),
+                Flow::Next => ended = true,
             }
+        }
+        if !ended {
+            self.run(&node.otherwise, &Scope::inner(scope), out)?;
         }
         Ok(())
     }

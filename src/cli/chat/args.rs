@@ -50,6 +50,14 @@ pub struct ChatArgs {
     /// Most tokens of reasoning; 0 none, -1 any number
     #[arg(long, value_name = "N", default_value_t = -1, value_parser = clap::value_parser!(i64).range(-1..))]
     pub reasoning_budget: i64,
+    /// How hard the model is to reason, where its template asks: low, medium, high or what else it knows; auto is its own default
+    #[arg(long, value_name = "EFFORT", value_parser = super::settings::effort, default_value = "auto")]
+    pub reasoning_effort: String,
+    /// States that a conversation can go back to (/undo, /regen, dropped reasoning) without computing all of it anew; only models
+    /// with recurrent or windowed layers need them
+    #[arg(long, visible_alias = "swa-checkpoints", value_name = "N", default_value_t = 3, env = "LLAMA_ARG_CTX_CHECKPOINTS")]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=64))]
+    pub ctx_checkpoints: u32,
     /// File with definitions of functions that the model may call; you are asked for their results
     #[arg(long, value_name = "FILE")]
     pub tools: Option<PathBuf>,

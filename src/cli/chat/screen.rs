@@ -9,6 +9,7 @@ use pumex::dialogue::Answer;
 use pumex::Result;
 
 use super::super::output;
+use super::waiting::Waiting;
 
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
@@ -33,6 +34,7 @@ pub struct Screen {
     pub reasoning: bool,
     last: Last,
     line_ended: bool,
+    waiting: Option<Waiting>,
 }
 
 /// Text without control characters but line ends and tabs.
@@ -50,7 +52,7 @@ impl Screen {
     pub fn new(colours: Option<bool>, silent: bool) -> Screen {
         let terminals = (std::io::stdout().is_terminal(), std::io::stderr().is_terminal());
         let colours = colours.unwrap_or(terminals.1);
-        Screen { colours, terminals, silent, reasoning: terminals.1, last: Last::Nothing, line_ended: true }
+        Screen { colours, terminals, silent, reasoning: terminals.1, last: Last::Nothing, line_ended: true, waiting: None }
     }
 
     /// Whether colours are used.
@@ -102,6 +104,12 @@ impl Screen {
         Ok(())
     }
 
+    /// An answer is to come, which a person is told if it takes long: gives whom to tell how much of the prompt is fed.
+    pub fn wait(&mut self) -> Option<impl FnMut(usize, usize) + 'static> {
+        self.waiting = (self.watched() && !self.silent).then(Waiting::new);
+        self.waiting.as_ref().map(Waiting::reader)
+    }
+
     /// Shows a part of an answer.
     ///
     /// # Errors
@@ -109,6 +117,10 @@ impl Screen {
     pub fn event(&mut self, event: &Event) -> Result<()> {
         if self.silent {
             return Ok(());
+        }
+        match (&self.waiting, event) {
+            (Some(waiting), Event::Reasoning(_)) if !self.reasoning => waiting.say("reasoning"),
+            _ => self.waiting = None,
         }
         match event {
             Event::Content(text) => {
@@ -142,6 +154,7 @@ impl Screen {
     /// # Errors
     /// stdout is closed.
     pub fn end(&mut self) -> Result<()> {
+        self.waiting = None;
         let (last, ended) = (self.last, self.line_ended);
         (self.last, self.line_ended) = (Last::Nothing, true);
         match last {

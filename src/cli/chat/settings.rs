@@ -33,6 +33,8 @@ pub struct Settings {
     pub reasoning: Reasoning,
     /// Most tokens of it; negative: any number.
     pub budget: i64,
+    /// How hard the template asks for it; [`AUTO`] is its own default.
+    pub effort: String,
 }
 
 /// A setting: its name, what it does, its value as text, and how it is read.
@@ -118,7 +120,32 @@ const TABLE: &[Entry] = &[
             Ok(())
         },
     ),
+    (
+        "reasoning-effort",
+        "low, medium, high or what else the template knows; auto is its own",
+        |s| s.effort.clone(),
+        |s, text| {
+            s.effort = effort(text)?;
+            Ok(())
+        },
+    ),
 ];
+
+/// The template's own default.
+pub const AUTO: &str = "auto";
+
+/// How hard a model is to reason: a word.
+///
+/// # Errors
+/// Anything else, in words.
+pub fn effort(text: &str) -> Result<String, String> {
+    let word = (1..=32).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if word {
+        Ok(text.to_string())
+    } else {
+        Err("expected a word such as low, medium or high".into())
+    }
+}
 
 /// A list without entries.
 const NONE: &str = "none";

@@ -17,7 +17,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         },
         "float" => {
             let [default] = args.bind(name, ["default"])?;
-            let parsed = match &value {
+            let parsed = match value.defined()? {
                 Value::Str(t) => float(t.as_str()),
                 other => compare::float(other),
             };
@@ -26,7 +26,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
         "int" => {
             let [default, base] = args.bind(name, ["default", "base"])?;
             let base = base.map_or(Ok(10), |b| b.index())?;
-            let parsed = match &value {
+            let parsed = match value.defined()? {
                 Value::Str(t) => int(t.as_str(), base).or_else(|| float(t.as_str()).and_then(truncated)),
                 Value::Float(f) => truncated(*f),
                 Value::Int(_) | Value::Bool(_) => Some(value.index()?),

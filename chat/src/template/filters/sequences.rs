@@ -119,17 +119,17 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
             let several = attribute.as_ref().and_then(Value::text).map(|t| t.as_str().to_string());
             let items = value.iterate(budget)?;
             let case = truth(case);
-            let keyed = match several.as_deref().filter(|s| s.contains(',')) {
-                None => Keys { attribute, default: None, case }.keyed(machine, items)?,
-                Some(names) => {
-                    let keys = |item: &Value| {
-                        let key =
-                            |n: &str| Keys { attribute: Some(Value::str(n)), default: None, case }.of(machine, item);
-                        Value::tuple(budget, names.split(',').map(key).collect::<Result<_>>()?)
-                    };
-                    items.into_iter().map(|item| Ok((keys(&item)?, item))).collect::<Result<Vec<_>>>()?
-                }
+            let attributes = match several.as_deref() {
+                None => vec![attribute],
+                Some(names) => names.split(',').map(|name| Some(Value::str(name))).collect(),
             };
+            let keys: Vec<Keys> =
+                attributes.into_iter().map(|attribute| Keys { attribute, default: None, case }).collect();
+            // A tuple even of one: what is equal in it need not have an order.
+            let of = |item: &Value| {
+                Value::tuple(budget, keys.iter().map(|key| key.of(machine, item)).collect::<Result<_>>()?)
+            };
+            let keyed = items.into_iter().map(|item| Ok((of(&item)?, item))).collect::<Result<Vec<_>>>()?;
             Value::list(budget, compare::sort(budget, keyed, truth(reverse))?)
         }
         "unique" => {

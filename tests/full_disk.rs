@@ -1,0 +1,50 @@
+//! A disk that fills up while a file is written: one line that names the file, and nothing half-written at its place.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::util;
+
+/// Runs the program where no file may be longer than so many KiB, in place of a full disk; none without a shell that can say so.
+fn limited(kib: u32, args: &[&str], stdin: &str, folder: &Path) -> Option<Output> {
+    use std::io::Write;
+    let script = format!("trap '' XFSZ; ulimit -f {kib} && exec \"$@\"");
+    let command = ["-c", &script, "bash", env!("CARGO_BIN_EXE_pumex")];
+    let mut started = Command::new("bash");
+    started.args(command).args(args).current_dir(folder).env_remove("RUST_LOG");
+    started.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut child) = started.spawn() else {
+        eprintln!("skipped: no bash");
+        return None;
+    };
+    child.stdin.take()?.write_all(stdin.as_bytes()).ok()?;
+    child.wait_with_output().ok()
+}
+
+#[test]
+fn files_that_do_not_fit_are_refused_by_name_and_not_there() {
+    let folder = std::env::temp_dir().join(format!("pumex-full-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let demo = util::demo_path();
+    let demo = demo.to_str().unwrap();
+    let long = "And it came to pass that the people of the land ".repeat(8);
+    let talk = format!("{}\n/save talk.json\n/exit\n", "king ".repeat(2000));
+    let chat = ["run", "-m", demo, "-cnv", "--chat-template", "chatml", "-n", "1", "-c", "4096", "--device", "cpu"];
+    let cached = ["run", "-m", demo, "-p", &long, "-n", "1", "--device", "cpu", "--prompt-cache", "seq.bin"];
+    let cases: [(&str, &[&str], &str, i32); 4] = [
+        ("q4.gguf", &["quantize", "--allow-requantize", demo, "q4.gguf", "Q4_0"], "", 1),
+        ("out-00001-of-", &["split", "--split-max-size", "3M", demo, "out"], "", 1),
+        ("seq.bin", &cached, "", 1),
+        ("talk.json", &chat, &talk, 0),
+    ];
+    for (name, args, stdin, code) in cases {
+        let Some(output) = limited(8, args, stdin, &folder) else { return };
+        let told = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<&str> = told.lines().filter(|line| line.contains("File too large")).collect();
+        assert!(lines.len() == 1 && lines[0].contains(name), "{args:?}: {told}");
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {told}");
+        let left: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+        assert!(left.is_empty(), "{args:?}: {left:?}");
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}
