@@ -88,7 +88,7 @@ pub struct Stats {
     /// Ids of sequence 0 the runner holds now: the start of a continuation. They are those of the prompt, those handed out and
     /// [`Stats::ended`].
     pub held: usize,
-    /// The id that ended the text, where the runner holds it, too: the step that ran ahead began with it.
+    /// The id that ended the text, where the runner holds it, too: the step that ran ahead began with it, and cannot be undone.
     pub ended: Option<u32>,
     /// The last token handed out when the runner does not hold it yet: a continuation's prompt begins with it.
     pub pending: Option<u32>,
@@ -437,16 +437,19 @@ impl Run<'_, '_, '_> {
         (self.generated >= self.limit).then_some(StopReason::Limit)
     }
 
-    /// Waits for a step that ran ahead of the last `id`, whose output nobody wants: its request is given back. Its row stays, as a
-    /// recurrent state could not go back to before it.
+    /// Waits for a step that ran ahead in vain and takes its row, which holds the last `id`, out of the cache again, and its request
+    /// back. Where a state cannot go back, the row stays.
     fn drain(&mut self, ahead: Option<Ticket>, id: u32) -> Result<()> {
-        if let Some(ticket) = ahead {
-            self.runner.finish(ticket)?;
-            self.sampler.undo_request();
-            self.held += 1;
-            if self.pending.take() != Some(id) {
-                self.ended = Some(id);
-            }
+        let Some(ticket) = ahead else { return Ok(()) };
+        self.runner.finish(ticket)?;
+        self.sampler.undo_request();
+        if self.runner.can_cut(0, self.held as u32) {
+            self.runner.forget(0, self.held as u32);
+            return Ok(());
+        }
+        self.held += 1;
+        if self.pending.take() != Some(id) {
+            self.ended = Some(id);
         }
         Ok(())
     }

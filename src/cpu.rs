@@ -144,6 +144,10 @@ impl Runner for Reference<'_> {
         held
     }
 
+    fn can_cut(&self, seq: u32, from: u32) -> bool {
+        self.session.blocks().can_cut(seq as usize, from as usize)
+    }
+
     fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {
         self.session.fork(from, to, n_positions as usize)?;
         let n = n_positions as usize;

@@ -202,6 +202,10 @@ pub trait Runner: Send {
     /// fewer than `from` where a state cannot go back, or a window no longer has what rows from there on read; 0 if there is no
     /// such sequence.
     fn forget(&mut self, seq: u32, from: u32) -> usize;
+    /// Whether a sequence can be cut at position `from`: whether [`Runner::forget`] would leave all before it.
+    fn can_cut(&self, _seq: u32, _from: u32) -> bool {
+        true
+    }
     /// Makes `to` a sequence of the first `n_positions` of `from`, whose blocks they share until one of them writes there;
     /// what `to` held is forgotten. `to` has no sampled id.
     ///

@@ -130,12 +130,7 @@ fn a_device_goes_back_likewise() {
     let n_vocab = vocabulary();
     let gguf = model_of("lfm2", n_vocab);
     let made = |n_seqs: u32| {
-        let options = Options {
-            n_seqs: 1,
-            checkpoints: n_seqs - 1,
-            max_rows: 16,
-            ..util::options(CacheType::F16)
-        };
+        let options = Options { n_seqs: 1, checkpoints: n_seqs - 1, max_rows: 16, ..util::options(CacheType::F16) };
         Box::new(util::vulkan(&gguf, options).unwrap()) as Box<dyn Runner>
     };
     let fed = converse("lfm2", made);

@@ -343,6 +343,23 @@ fn ctrl_c_stops_the_answer_and_not_the_program() {
 }
 
 #[test]
+fn a_long_prompt_says_how_far_it_is_and_can_be_stopped() {
+    let file = model("plain", PLAIN);
+    let mut t = terminal("prompt", &file, &["-c", "100000", "-ub", "64"]);
+    let pasted = "in the beginning was a line\n".repeat(100 * 1024 / 28);
+    t.send(&format!("\u{1b}[200~{pasted}\u{1b}[201~"));
+    t.send("\r");
+    t.wait("reading the prompt");
+    t.send("\u{3}");
+    t.wait("the message is taken back");
+    t.wait(PROMPT);
+    t.send("/tokens\r");
+    t.wait("0 of 100000 tokens");
+    t.send("\u{4}");
+    assert_eq!(t.end(), Some(0));
+}
+
+#[test]
 fn history_stays_and_can_be_switched_off() {
     let file = model("plain", PLAIN);
     let mut t = terminal("history", &file, &[]);

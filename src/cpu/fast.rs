@@ -259,6 +259,10 @@ impl Runner for Fast<'_> {
         self.session.forget(seq, from)
     }
 
+    fn can_cut(&self, seq: u32, from: u32) -> bool {
+        self.session.blocks().can_cut(seq as usize, from as usize)
+    }
+
     fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {
         self.session.fork(from, to, n_positions as usize)?;
         self.states.fork(from, to);

@@ -189,12 +189,12 @@ impl<'a> Speaker<'a> {
     }
 
     /// Feeds ids up to a last part of at most one step. Gives the position from which on they were new, and that of the last part;
-    /// none if it was stopped. `mark` is where what is said ends: a later prompt may go on otherwise from there.
-    fn feed(&mut self, ids: &[u32], mark: usize, stop: &AtomicBool) -> Result<Option<(usize, usize)>> {
+    /// none if it was stopped. `mark` is where the last message ends, from where a later prompt may go on otherwise; none amid an answer.
+    fn feed(&mut self, ids: &[u32], mark: Option<usize>, stop: &AtomicBool) -> Result<Option<(usize, usize)>> {
         let wanted = &ids[..ids.len().saturating_sub(1)];
         let from = self.resume(wanted)?;
         let most = self.runner.max_rows().max(1);
-        if !self.checkpoints.is_off() {
+        if let Some(mark) = mark.filter(|_| !self.checkpoints.is_off()) {
             self.checkpoints.retain_beginnings(&mut *self.runner, wanted);
             self.checkpoints.keep(&mut *self.runner, 0, &ids[..from])?;
             if (from + 1..=wanted.len()).contains(&mark) {
@@ -276,7 +276,12 @@ impl<'a> Speaker<'a> {
         };
         let close = style.format().end_of_reasoning(constraint.is_some()).unwrap_or_default();
         let close_ids = self.tokenizer.encode(&close, false, true)?;
+        // A full context that goes on needs the blocks that checkpoints would hold of what is left out.
+        if asked.keep.is_some() {
+            self.checkpoints.retain_beginnings(&mut *self.runner, &[]);
+        }
         let mark = ids.len().saturating_sub(self.behind_messages(prompt)?);
+        let mark = asked.keep.is_none().then_some(mark);
         if asked.budget == Some(0) && draft.reply.is_reasoning() {
             ids.extend(&close_ids);
             draft.push(close.as_bytes());
@@ -329,7 +334,7 @@ impl<'a> Speaker<'a> {
                 draft.push(close.as_bytes());
                 let ids: Vec<u32> = out.into_iter().chain(close_ids.iter().copied()).collect();
                 if ids.len() < n_ctx {
-                    let Some((_, at)) = self.feed(&ids, 0, asked.stop)? else { break End::Interrupted };
+                    let Some((_, at)) = self.feed(&ids, None, asked.stop)? else { break End::Interrupted };
                     (start, part) = (at, ids[at..].to_vec());
                     continue;
                 }

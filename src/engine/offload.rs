@@ -224,6 +224,10 @@ impl Runner for Offload<'_> {
         least
     }
 
+    fn can_cut(&self, seq: u32, from: u32) -> bool {
+        self.runners().all(|runner| runner.can_cut(seq, from))
+    }
+
     fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {
         self.parts.iter_mut().try_for_each(|part| part.runner.fork(from, to, n_positions))?;
         self.latest[to as usize] = None;

@@ -250,6 +250,13 @@ impl Blocks {
         Ok(())
     }
 
+    /// Whether a sequence can go on at `from`: whether [`Blocks::forget`] would leave all before it.
+    pub fn can_cut(&self, seq: usize, from: usize) -> bool {
+        let Some(&held) = self.held.get(seq) else { return false };
+        from >= held
+            || from >= self.source[seq] && self.stores.iter().all(|s| s.rule.can_go_back(&s.tables[seq], held, from))
+    }
+
     /// Forgets positions from `from` on; blocks that no other sequence holds are free then. Gives what is still held: `from` or
     /// fewer, none where a store no longer has what rows from there on would read.
     pub fn forget(&mut self, seq: u32, from: u32) -> usize {
@@ -259,8 +266,7 @@ impl Blocks {
         if from >= held {
             return held;
         }
-        let amid = from < self.source[seq];
-        if amid || self.stores.iter().any(|s| !s.rule.can_go_back(&s.tables[seq], held, from)) {
+        if !self.can_cut(seq, from) {
             from = 0;
             self.source[seq] = 0;
         }

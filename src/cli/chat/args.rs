@@ -55,7 +55,13 @@ pub struct ChatArgs {
     pub reasoning_effort: String,
     /// States that a conversation can go back to (/undo, /regen, dropped reasoning) without computing all of it anew; only models
     /// with recurrent or windowed layers need them
-    #[arg(long, visible_alias = "swa-checkpoints", value_name = "N", default_value_t = 3, env = "LLAMA_ARG_CTX_CHECKPOINTS")]
+    #[arg(
+        long,
+        visible_alias = "swa-checkpoints",
+        value_name = "N",
+        default_value_t = 3,
+        env = "LLAMA_ARG_CTX_CHECKPOINTS"
+    )]
     #[arg(value_parser = clap::value_parser!(u32).range(..=64))]
     pub ctx_checkpoints: u32,
     /// File with definitions of functions that the model may call; you are asked for their results

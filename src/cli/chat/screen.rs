@@ -52,7 +52,15 @@ impl Screen {
     pub fn new(colours: Option<bool>, silent: bool) -> Screen {
         let terminals = (std::io::stdout().is_terminal(), std::io::stderr().is_terminal());
         let colours = colours.unwrap_or(terminals.1);
-        Screen { colours, terminals, silent, reasoning: terminals.1, last: Last::Nothing, line_ended: true, waiting: None }
+        Screen {
+            colours,
+            terminals,
+            silent,
+            reasoning: terminals.1,
+            last: Last::Nothing,
+            line_ended: true,
+            waiting: None,
+        }
     }
 
     /// Whether colours are used.

@@ -139,7 +139,8 @@ pub const AUTO: &str = "auto";
 /// # Errors
 /// Anything else, in words.
 pub fn effort(text: &str) -> Result<String, String> {
-    let word = (1..=32).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    let word =
+        (1..=32).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if word {
         Ok(text.to_string())
     } else {

@@ -1,18 +1,40 @@
 //! A line that says that an answer is on its way, if it is not there soon: on a terminal alone, and gone before anything is written.
 
+use std::io::Write;
 use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// An answer that comes sooner has no line.
 const SOON: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(120);
+const FRAMES: [char; 8] = ['⠋', '⠙', '⠹', '⠸', '⠴', '⠦', '⠧', '⠇'];
+
+/// What the line says; not as wide as the terminal, so that an echoed ^C does not begin another one.
+#[derive(Clone)]
+struct Said(Arc<Mutex<String>>);
+
+impl Said {
+    fn set(&self, text: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+
+    fn draw(&self, frame: char) {
+        let text = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        show(&format!("\r\x1b[K{frame} {text}"));
+    }
+}
+
+/// If nobody listens, nothing is lost.
+fn show(text: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+}
 
 /// The line; it goes when this does.
 pub struct Waiting {
-    bar: ProgressBar,
+    said: Said,
     /// Closed when nothing is to be shown any more.
     over: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -21,31 +43,33 @@ pub struct Waiting {
 impl Waiting {
     /// Begins to wait.
     pub fn new() -> Waiting {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-            bar.set_style(style);
-        }
-        bar.set_message("reading the prompt");
+        let said = Said(Arc::new(Mutex::new("reading the prompt".into())));
         let (over, is_over) = channel();
-        let shown = bar.clone();
+        let shown = said.clone();
         let thread = std::thread::spawn(move || {
-            if is_over.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout) {
-                shown.set_draw_target(ProgressDrawTarget::stderr());
-                shown.enable_steady_tick(TICK);
+            if is_over.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
+                return;
             }
+            for frame in FRAMES.iter().cycle() {
+                shown.draw(*frame);
+                if is_over.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+            show("\r\x1b[K");
         });
-        Waiting { bar, over: Some(over), thread: Some(thread) }
+        Waiting { said, over: Some(over), thread: Some(thread) }
     }
 
-    /// Says how far it is, of prompts of which it is told.
+    /// Hears how much of a prompt is fed.
     pub fn reader(&self) -> impl FnMut(usize, usize) + 'static {
-        let bar = self.bar.clone();
-        move |done, total| bar.set_message(format!("reading the prompt: {done} of {total} tokens"))
+        let said = self.said.clone();
+        move |done, total| said.set(format!("reading the prompt: {done} of {total} tokens"))
     }
 
     /// Says what else it waits for.
-    pub fn say(&self, what: &'static str) {
-        self.bar.set_message(what);
+    pub fn say(&self, what: &str) {
+        self.said.set(what.into());
     }
 }
 
@@ -53,6 +77,5 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         self.over = None;
         self.thread.take().map(JoinHandle::join);
-        self.bar.finish_and_clear();
     }
 }
