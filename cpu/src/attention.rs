@@ -6,6 +6,7 @@
 
 mod cache;
 mod item;
+mod next;
 
 pub use cache::{Cache, Elements, Place};
 

@@ -1,9 +1,9 @@
 //! One item of attention: blocks of positions, a key/value head, and the queries that read it.
 
 use super::cache::{Cache, Elements};
+use super::next::Next;
 use super::{Bias, Queries, Scores, Seen, BLOCK};
 use crate::float::{Brain, Element, Float, Half, Single};
-use crate::isa::{ahead, Ahead};
 use crate::simd::{entries, exp, Simd, LANES};
 use crate::Isa;
 use std::cell::RefCell;
@@ -91,16 +91,7 @@ pub(super) fn run(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, take: &mut Take<'_
             q.iter_mut().zip(from).for_each(|(q, x)| *q = x * rules.scores.scale);
         }
         for (b, block) in job.blocks.iter().enumerate() {
-            // Blocks lie apart, so that what comes next has to be asked for.
-            if let Some(next) = job.blocks.get(b + 1) {
-                let (keys, values) = cache.head(*next, job.kv_head);
-                // SAFETY: the instructions are there; nothing is read.
-                unsafe {
-                    ask(isa, ahead(), keys);
-                    ask(isa, ahead(), values);
-                }
-            }
-            step(isa, rules, job, (job.from + b * BLOCK, *block), room);
+            step(isa, rules, job, (job.from + b * BLOCK, *block, job.blocks.get(b + 1).copied()), room);
         }
         for i in 0..queries {
             let [most, sum, _] = room.state[i];
@@ -109,8 +100,8 @@ pub(super) fn run(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, take: &mut Take<'_
     });
 }
 
-/// One block of positions from `at` on.
-fn step(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, (at, block): (usize, u32), room: &mut Room) {
+/// One block of positions from `at` on, and which follows.
+fn step(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, (at, block, next): (usize, u32, Option<u32>), room: &mut Room) {
     let (cache, group) = (job.cache, rules.group);
     let (k_dim, v_pad, queries) = (cache.k_dim, cache.v_pad(), job.seen.len() * group);
     let last = job.seen.iter().map(|s| s.last).max().unwrap_or(0);
@@ -119,30 +110,34 @@ fn step(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, (at, block): (usize, u32), r
         return;
     }
     let (keys, values) = cache.head(block, job.kv_head);
+    let next = next.map(|next| cache.head(next, job.kv_head));
+    let (next_keys, next_values) = (Next::of(keys, next.map(|n| n.0)), Next::of(values, next.map(|n| n.1)));
     // Of floats that few queries read, none are written down in between.
     let direct = queries <= 4;
     let k = match cache.k {
-        Elements::Floats(float) if direct || float == Float::F32 => (float, keys.as_ptr()),
+        Elements::Floats(float) if direct || float == Float::F32 => (float, keys.as_ptr(), next_keys),
         Elements::Floats(float) => {
             // SAFETY: the instructions are there; `k_dim * BLOCK` elements each, a multiple of 16.
-            unsafe { widen(isa, float, keys.as_ptr(), k_dim * BLOCK, room.k.as_mut_ptr()) };
-            (Float::F32, room.k.as_ptr().cast())
+            unsafe { widen(isa, float, keys.as_ptr(), next_keys, k_dim * BLOCK, room.k.as_mut_ptr()) };
+            (Float::F32, room.k.as_ptr().cast(), next_keys.nothing(room.k.as_ptr().cast()))
         }
         Elements::Blocks(format) => {
             let bytes = keys.len() / BLOCK;
             let len = bytes / format.block_bytes * format.block_len;
             fit(&mut room.row, len);
             for (j, row) in keys.chunks_exact(bytes).take(used).enumerate() {
+                // SAFETY: the instructions are there.
+                unsafe { ask(isa, next_keys, j * bytes, bytes) };
                 format.decode_row(row, &mut room.row[..len]);
                 for (d, x) in room.row[..k_dim].iter().enumerate() {
                     room.k[d * BLOCK + j] = *x;
                 }
             }
-            (Float::F32, room.k.as_ptr().cast())
+            (Float::F32, room.k.as_ptr().cast(), next_keys.nothing(room.k.as_ptr().cast()))
         }
     };
     // SAFETY: the instructions are there; keys `[k_dim, 32]`, queries and scores of as many rows as `room` was fitted for.
-    unsafe { scores(isa, k.0, k.1, room.q.as_ptr(), (k_dim, queries), room.p.as_mut_ptr()) };
+    unsafe { scores(isa, k.0, k.1, k.2, room.q.as_ptr(), (k_dim, queries), room.p.as_mut_ptr()) };
     for (i, state) in room.state.iter_mut().enumerate() {
         let (seen, head) = (&job.seen[i / group], job.kv_head * group + i % group);
         let p = &mut room.p[i * BLOCK..][..BLOCK];
@@ -151,38 +146,43 @@ fn step(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, (at, block): (usize, u32), r
         unsafe { soften(isa, p, rules.scores.soft_cap, bias, (at, seen), state) };
     }
     let v = match cache.v {
-        Elements::Floats(float) if direct || float == Float::F32 => (float, values.as_ptr()),
+        Elements::Floats(float) if direct || float == Float::F32 => (float, values.as_ptr(), next_values),
         Elements::Floats(float) => {
             // SAFETY: the instructions are there; `BLOCK * v_pad` elements each, a multiple of 16.
-            unsafe { widen(isa, float, values.as_ptr(), BLOCK * v_pad, room.v.as_mut_ptr()) };
-            (Float::F32, room.v.as_ptr().cast())
+            unsafe { widen(isa, float, values.as_ptr(), next_values, BLOCK * v_pad, room.v.as_mut_ptr()) };
+            (Float::F32, room.v.as_ptr().cast(), next_values.nothing(room.v.as_ptr().cast()))
         }
         Elements::Blocks(format) => {
             let bytes = values.len() / BLOCK;
             let len = bytes / format.block_bytes * format.block_len;
             fit(&mut room.row, len);
-            for (row, to) in values.chunks_exact(bytes).zip(room.v.chunks_exact_mut(v_pad)).take(used) {
+            let rows = values.chunks_exact(bytes).zip(room.v.chunks_exact_mut(v_pad));
+            for (j, (row, to)) in rows.take(used).enumerate() {
+                // SAFETY: the instructions are there.
+                unsafe { ask(isa, next_values, j * bytes, bytes) };
                 format.decode_row(row, &mut room.row[..len]);
                 to.copy_from_slice(&room.row[..v_pad]);
             }
-            (Float::F32, room.v.as_ptr().cast())
+            (Float::F32, room.v.as_ptr().cast(), next_values.nothing(room.v.as_ptr().cast()))
         }
     };
     // SAFETY: the instructions are there; `used` rows of values, terms and results of as many rows as `room` was fitted for.
-    unsafe { mix(isa, v.0, v.1, room.p.as_ptr(), &room.state, (used, v_pad), room.out.as_mut_ptr()) };
+    unsafe { mix(isa, v.0, v.1, v.2, room.p.as_ptr(), &room.state, (used, v_pad), room.out.as_mut_ptr()) };
 }
 
 entries! {
-    /// Asks for memory that is needed soon.
-    fn ask(ahead: Ahead, bytes: &[u8]) = ask_lines;
     /// `len` floats, a multiple of 16, as f32.
-    fn widen(kind: Float, from: *const u8, len: usize, to: *mut f32) = widen_any;
+    fn widen(kind: Float, from: *const u8, next: Next, len: usize, to: *mut f32) = widen_any;
+    /// Asks for a part of what follows.
+    fn ask(next: Next, from: usize, bytes: usize) = ask_next;
     /// Scores of 32 positions for all queries.
-    fn scores(kind: Float, k: *const u8, q: *const f32, shape: (usize, usize), p: *mut f32) = scores_any;
+    fn scores(kind: Float, k: *const u8, next: Next, q: *const f32, shape: (usize, usize), p: *mut f32) = scores_any;
     /// Scores of one query into terms of its softmax.
     fn soften(p: &mut [f32], cap: Option<f32>, bias: Bias<'_>, at: (usize, &Seen), state: &mut [f32; 3]) = soften_row;
     /// Adds values times terms to all results, which shrink first.
-    fn mix(kind: Float, v: *const u8, p: *const f32, state: &[[f32; 3]], shape: (usize, usize), out: *mut f32) = mix_any;
+    fn mix(
+        kind: Float, v: *const u8, next: Next, p: *const f32, state: &[[f32; 3]], shape: (usize, usize), out: *mut f32,
+    ) = mix_any;
 }
 
 macro_rules! by_float {
@@ -196,50 +196,61 @@ macro_rules! by_float {
 }
 
 #[inline(always)]
-unsafe fn ask_lines<S: Simd>(ahead: Ahead, bytes: &[u8]) {
-    for line in bytes.chunks(64) {
-        // SAFETY: the caller answers for the instructions.
+unsafe fn ask_next<S: Simd>(next: Next, from: usize, bytes: usize) {
+    // SAFETY: the caller answers for the instructions.
+    unsafe { next.ask::<S>(from, bytes) }
+}
+
+#[inline(always)]
+unsafe fn widen_any<S: Simd>(kind: Float, from: *const u8, next: Next, len: usize, to: *mut f32) {
+    // SAFETY: the caller answers for the instructions and for what is read and written.
+    unsafe { by_float!(kind, S, widen_of(from, next, len, to)) }
+}
+
+#[inline(always)]
+unsafe fn widen_of<S: Simd, E: Element>(from: *const u8, next: Next, len: usize, to: *mut f32) {
+    for i in (0..len).step_by(LANES) {
+        // SAFETY: the caller answers for the instructions and for what is read and written.
         unsafe {
-            match ahead {
-                Ahead::First => S::prefetch(line.as_ptr()),
-                Ahead::Second => S::prefetch_second(line.as_ptr()),
-            }
+            next.ask::<S>(i * E::BYTES, LANES * E::BYTES);
+            S::store(to.add(i), E::load::<S>(from.add(i * E::BYTES)));
         }
     }
 }
 
 #[inline(always)]
-unsafe fn widen_any<S: Simd>(kind: Float, from: *const u8, len: usize, to: *mut f32) {
+unsafe fn scores_any<S: Simd>(
+    kind: Float,
+    k: *const u8,
+    next: Next,
+    q: *const f32,
+    shape: (usize, usize),
+    p: *mut f32,
+) {
     // SAFETY: the caller answers for the instructions and for what is read and written.
-    unsafe { by_float!(kind, S, widen_of(from, len, to)) }
+    unsafe { by_float!(kind, S, scores_of(k, next, q, shape, p)) }
 }
 
 #[inline(always)]
-unsafe fn widen_of<S: Simd, E: Element>(from: *const u8, len: usize, to: *mut f32) {
-    for i in (0..len).step_by(LANES) {
-        // SAFETY: the caller answers for the instructions and for what is read and written.
-        unsafe { S::store(to.add(i), E::load::<S>(from.add(i * E::BYTES))) };
-    }
-}
-
-#[inline(always)]
-unsafe fn scores_any<S: Simd>(kind: Float, k: *const u8, q: *const f32, shape: (usize, usize), p: *mut f32) {
-    // SAFETY: the caller answers for the instructions and for what is read and written.
-    unsafe { by_float!(kind, S, scores_of(k, q, shape, p)) }
-}
-
-#[inline(always)]
-unsafe fn scores_of<S: Simd, E: Element>(k: *const u8, q: *const f32, (k_dim, queries): (usize, usize), p: *mut f32) {
+unsafe fn scores_of<S: Simd, E: Element>(
+    k: *const u8,
+    next: Next,
+    q: *const f32,
+    (k_dim, queries): (usize, usize),
+    p: *mut f32,
+) {
     let mut at = 0;
     while at < queries {
+        // Once is enough.
+        let next = if at == 0 { next } else { next.nothing(k) };
         // SAFETY: the caller answers for the instructions and for what is read and written.
         unsafe {
             let (q, p) = (q.add(at * k_dim), p.add(at * BLOCK));
             at += if queries - at >= 4 {
-                some_scores::<S, E, 4>(k, q, k_dim, p);
+                some_scores::<S, E, 4>(k, next, q, k_dim, p);
                 4
             } else {
-                some_scores::<S, E, 1>(k, q, k_dim, p);
+                some_scores::<S, E, 1>(k, next, q, k_dim, p);
                 1
             };
         }
@@ -247,11 +258,18 @@ unsafe fn scores_of<S: Simd, E: Element>(k: *const u8, q: *const f32, (k_dim, qu
 }
 
 #[inline(always)]
-unsafe fn some_scores<S: Simd, E: Element, const N: usize>(k: *const u8, q: *const f32, k_dim: usize, p: *mut f32) {
+unsafe fn some_scores<S: Simd, E: Element, const N: usize>(
+    k: *const u8,
+    next: Next,
+    q: *const f32,
+    k_dim: usize,
+    p: *mut f32,
+) {
     // SAFETY: the caller answers for the instructions and for what is read and written.
     unsafe {
         let mut sums = [[S::splat(0.0); 2]; N];
         for d in 0..k_dim {
+            next.ask::<S>(d * BLOCK * E::BYTES, BLOCK * E::BYTES);
             let k = k.add(d * BLOCK * E::BYTES);
             let (low, high) = (E::load::<S>(k), E::load::<S>(k.add(LANES * E::BYTES)));
             for (n, sums) in sums.iter_mut().enumerate() {
@@ -308,18 +326,20 @@ unsafe fn soften_row<S: Simd>(
 unsafe fn mix_any<S: Simd>(
     kind: Float,
     v: *const u8,
+    next: Next,
     p: *const f32,
     state: &[[f32; 3]],
     shape: (usize, usize),
     out: *mut f32,
 ) {
     // SAFETY: the caller answers for the instructions and for what is read and written.
-    unsafe { by_float!(kind, S, mix_of(v, p, state, shape, out)) }
+    unsafe { by_float!(kind, S, mix_of(v, next, p, state, shape, out)) }
 }
 
 #[inline(always)]
 unsafe fn mix_of<S: Simd, E: Element>(
     v: *const u8,
+    next: Next,
     p: *const f32,
     state: &[[f32; 3]],
     (used, v_pad): (usize, usize),
@@ -333,13 +353,14 @@ unsafe fn mix_of<S: Simd, E: Element>(
             let wide = if v_pad - d >= 4 * LANES && S::COLUMNS >= 4 { 4 } else { 1 };
             // SAFETY: the caller answers for the instructions and for what is read and written.
             unsafe {
+                let next = if at == 0 { next.from(d * E::BYTES) } else { next.nothing(v) };
                 let (v, p, out) = (v.add(d * E::BYTES), p.add(at * BLOCK), out.add(at * v_pad + d));
                 let state = &state[at..at + count];
                 match (count, wide) {
-                    (4, 4) => some_mix::<S, E, 4, 4>(v, p, state, (used, v_pad), out),
-                    (4, _) => some_mix::<S, E, 4, 1>(v, p, state, (used, v_pad), out),
-                    (_, 4) => some_mix::<S, E, 1, 4>(v, p, state, (used, v_pad), out),
-                    _ => some_mix::<S, E, 1, 1>(v, p, state, (used, v_pad), out),
+                    (4, 4) => some_mix::<S, E, 4, 4>(v, next, p, state, (used, v_pad), out),
+                    (4, _) => some_mix::<S, E, 4, 1>(v, next, p, state, (used, v_pad), out),
+                    (_, 4) => some_mix::<S, E, 1, 4>(v, next, p, state, (used, v_pad), out),
+                    _ => some_mix::<S, E, 1, 1>(v, next, p, state, (used, v_pad), out),
                 }
             }
             d += wide * LANES;
@@ -351,6 +372,7 @@ unsafe fn mix_of<S: Simd, E: Element>(
 #[inline(always)]
 unsafe fn some_mix<S: Simd, E: Element, const N: usize, const D: usize>(
     v: *const u8,
+    next: Next,
     p: *const f32,
     state: &[[f32; 3]],
     (used, v_pad): (usize, usize),
@@ -366,6 +388,7 @@ unsafe fn some_mix<S: Simd, E: Element, const N: usize, const D: usize>(
             }
         }
         for j in 0..used {
+            next.ask::<S>(j * v_pad * E::BYTES, D * LANES * E::BYTES);
             let mut values = [S::splat(0.0); D];
             for (d, value) in values.iter_mut().enumerate() {
                 *value = E::load::<S>(v.add((j * v_pad + d * LANES) * E::BYTES));
