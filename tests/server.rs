@@ -73,29 +73,29 @@ impl All {
     }
 
     pub fn take(&mut self, event: Event) {
-        let answers = &mut self.answers;
-        let mut at = |answer: usize| {
+        fn at(answers: &mut Vec<Got>, answer: usize) -> &mut Got {
             if answers.len() <= answer {
                 answers.resize(answer + 1, Got::default());
             }
             assert!(answers[answer].finish.is_none(), "nothing comes after the end");
             &mut answers[answer]
-        };
+        }
+        let answers = &mut self.answers;
         match event {
             Event::Started { slots, cached_tokens, prompt, .. } => {
                 (self.slots, self.cached, self.prompt) = (slots, cached_tokens, prompt);
             }
             Event::Progress { processed, cached, .. } => self.progress.push((processed, cached)),
             Event::Piece { answer, phase, text, tokens } => {
-                let got = at(answer);
+                let got = at(answers, answer);
                 if phase == Phase::Content {
                     got.text.push_str(&text);
                 }
                 got.ids.extend(tokens.iter().map(|token| token.id));
             }
-            Event::CallStart { answer, name, .. } => at(answer).calls.push((name, String::new())),
-            Event::CallArguments { answer, call, delta } => at(answer).calls[call].1.push_str(&delta),
-            Event::Finished { answer, finish } => at(answer).finish = Some(finish),
+            Event::CallStart { answer, name, .. } => at(answers, answer).calls.push((name, String::new())),
+            Event::CallArguments { answer, call, delta } => at(answers, answer).calls[call].1.push_str(&delta),
+            Event::Finished { answer, finish } => at(answers, answer).finish = Some(finish),
             Event::Failed(refusal) => {
                 assert!(self.failed.is_none(), "it fails once");
                 self.failed = Some(refusal);

@@ -20,7 +20,6 @@ use super::{output, session, End};
 /// Options of `serve`; names and defaults are llama-server's.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// With commas between, several models, each loaded when a request names it
     #[command(flatten)]
     model: ModelArgs,
     /// Folder of models, each loaded when a request names it

@@ -134,9 +134,8 @@ impl Loaded {
         let mut most = chat.reasoning.budget.or(self.settings.reasoning_budget);
         match chat.reasoning.enabled.or(self.settings.reasoning) {
             Some(false) => {
-                if style.without_reasoning() == NoReasoning::ByBudget {
-                    most = Some(0);
-                }
+                let by_budget = style.without_reasoning() == NoReasoning::ByBudget;
+                most = if by_budget { Some(0) } else { most };
             }
             Some(true) => style.with_reasoning(),
             None => {}

@@ -114,6 +114,7 @@ fn calls_are_of_the_functions_that_were_given() {
     let chat = |tool_choice| Chat {
         tools: vec![json!({ "type": "function", "function": function.clone() })],
         tool_choice,
+        parallel_tool_calls: Some(false),
         ..chat.clone()
     };
     let request = |choice| Generate { prompt: Prompt::Chat(chat(choice)), ..message("", 80) };
