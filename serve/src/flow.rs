@@ -27,6 +27,7 @@ pub(crate) struct Flow {
 struct Run {
     events: Receiver<Event>,
     clock: Clock,
+    answers: usize,
     /// Answers that are not over.
     left: usize,
 }
@@ -41,7 +42,7 @@ impl Flow {
         let mut senders = Vec::new();
         for request in &requests {
             let (sender, events) = mpsc::channel(EVENTS);
-            runs.push(Run { events, clock: Clock::new(request.n), left: request.n });
+            runs.push(Run { events, clock: Clock::new(request.n), answers: request.n, left: request.n });
             senders.push(sender);
         }
         blocking(move || requests.into_iter().zip(senders).try_for_each(|(r, s)| model.generate(r, s))).await?;
@@ -106,7 +107,7 @@ impl Flow {
     /// # Errors
     /// One that failed.
     pub async fn collect(mut self) -> Result<Vec<Answers>> {
-        let mut all: Vec<Answers> = self.runs.iter().map(|r| Answers::new(r.left)).collect();
+        let mut all: Vec<Answers> = self.runs.iter().map(|r| Answers::new(r.answers)).collect();
         while let Some((run, event)) = self.next().await {
             match event {
                 Event::Failed(refusal) => return Err(Fault::from(refusal)),

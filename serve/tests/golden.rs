@@ -17,7 +17,15 @@ fn settled(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(settled),
         Value::Object(map) => {
             for (key, value) in map.iter_mut() {
-                let varies = ["created", "created_at", "modified_at", "expires_at", "total_duration", "load_duration"];
+                let varies = [
+                    "created",
+                    "created_at",
+                    "modified_at",
+                    "expires_at",
+                    "total_duration",
+                    "load_duration",
+                    "save_ms",
+                ];
                 if varies.contains(&key.as_str()) && !value.is_null() {
                     *value = "*".into();
                 } else {
@@ -43,7 +51,12 @@ fn answer(address: std::net::SocketAddr, case: &Value) -> Value {
                     json!({"event": name, "data": data})
                 }
             };
-            reply.events().into_iter().map(event).collect()
+            let mut events: Vec<Value> = reply.events().into_iter().map(event).collect();
+            // Answers to several prompts come as they may.
+            events.sort_by_key(|e| {
+                [&e["choices"][0]["index"], &e["index"]].iter().find_map(|i| i.as_u64()).unwrap_or(u64::MAX)
+            });
+            events.into()
         }
         "application/x-ndjson" => reply.lines().into(),
         media if media.starts_with("application/json") => reply.json(),
