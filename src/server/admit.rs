@@ -117,6 +117,9 @@ impl Worker<'_> {
             self.tell_started(&mut running, cached);
         }
         self.running.insert(id, running);
+        if gate.is_some_and(|gate| cached >= gate) {
+            self.open_gate(id);
+        }
         self.show_started(id, &places);
         Ok(())
     }

@@ -64,6 +64,9 @@ impl Text {
     pub fn read(gguf: &Gguf, settings: &Settings) -> Result<Text> {
         let (tokenizer, chat) = (Tokenizer::from_gguf(gguf)?, ModelChat::of(gguf)?);
         let given = settings.chat_template.as_deref().map(|text| chat.named(text)).transpose()?;
+        // As llama.cpp, which talks so to a model that says nothing.
+        let none = given.is_none() && chat.template.is_none() && chat.family.is_none();
+        let given = if none { chat.named("chatml").ok() } else { given };
         let source = |tools: bool| match &given {
             Some(source) => Ok(source.clone()),
             None => chat.source(tools),

@@ -62,6 +62,9 @@ fn answers_to_one_prompt_share_it_and_have_seeds_of_their_own() {
     assert!(texts.len() == 3 && texts[0] != texts[1] && texts[1] != texts[2], "{texts:?}");
     let second = run(&model, Generate { cache_prompt: false, ..warm(8, 1) });
     assert_eq!(second.text(), texts[1], "answer 1 of seed 7 is answer 0 of seed 8");
+    let again = run(&model, warm(7, 3));
+    assert_eq!(again.cached, three.finish().prompt_tokens - 1, "all find the prompt again");
+    assert_eq!(again.answers.len(), 3);
     let mut slots = three.slots.clone();
     slots.sort_unstable();
     slots.dedup();
@@ -172,7 +175,11 @@ fn what_is_wrong_with_a_request_is_found_before_it_starts() {
     assert_eq!(penalty.field.as_deref(), Some("repeat_penalty"));
     let ids = Prompt::Parts(vec![PromptPart::Token(1 << 20)]);
     assert_eq!(refused(Generate::new(ids)).field.as_deref(), Some("prompt"));
-    assert_eq!(refused(message("a", 1)).kind, RefusalKind::Unsupported, "the demo model has no chat template");
+    let mut twice = message("a", 1);
+    let Prompt::Chat(chat) = &mut twice.prompt else { panic!() };
+    chat.messages
+        .extend([json!({ "role": "assistant", "content": "b" }), json!({ "role": "assistant", "content": "c" })]);
+    assert_eq!(refused(twice).field.as_deref(), Some("messages"));
 }
 
 #[test]
