@@ -16,6 +16,7 @@ mod portable;
 mod rowwise;
 mod shared;
 mod software;
+mod staged;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub use megakernel::{
 };
 pub use rowwise::{argmax_parts, route_threads, router_tile, row_threads, sample_tile, scans_by_windows};
 pub use shared::{table_bytes, table_copies, usual_copies};
+pub use staged::{staged_attention, StagedAttention};
 pub use table::ATTN_HEADS;
 pub use upload::{builds_ahead, upload_way};
 

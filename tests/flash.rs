@@ -1,6 +1,6 @@
 //! Attention of many rows by cooperative matrices, against the kernel that needs none.
 
-use crate::util::{assert_silent, exact, nmse, options, rows, vulkan};
+use crate::util::{assert_silent, exact, nmse, options, rows, sample, vulkan};
 use pumex::engine::{CacheType, Debug, Options};
 use pumex::quantize::recipe;
 use pumex::step::{Row, Runner, Want};
@@ -22,14 +22,48 @@ fn steps() -> Vec<Vec<Row>> {
     steps
 }
 
+/// Heads that the kernels above do not take: wide ones, and those of widths that no matrix divides.
+#[test]
+fn many_rows_attend_alike_by_matrices_from_shared_memory() {
+    use CacheType::{Iq4Nl, F16, Q4_0, Q4_1, Q8_0};
+    let halves = [(4, 2, 256), (6, 2, 80), (2, 1, 192), (2, 2, 40), (3, 1, 112)];
+    let halves = sample(&halves, 2).iter().map(|heads| (*heads, (F16, F16)));
+    let others = [(F16, Q8_0), (Q4_0, Q4_1), (Iq4Nl, F16)];
+    let others = sample(&others, 1).iter().map(|types| ((4, 2, 256), *types));
+    for (heads, types) in halves.chain(others) {
+        let Some(staged) = run(heads, types, Way::Staged) else { return };
+        let Some(scalar) = run(heads, types, Way::Scalar) else { return };
+        let error = nmse(&staged, &scalar);
+        println!("{heads:?} {types:?}: NMSE {error:.2e}");
+        let bound = if types == (F16, F16) { BOUND } else { BOUND_OF_CODES };
+        assert!(error < bound, "{heads:?} {types:?}: NMSE {error:e}");
+    }
+}
+
+/// How attention of many rows goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Scalar,
+    Fragments,
+    Staged,
+}
+
 /// Logits of all steps for such heads and caches; none where the device has no such kernel.
-fn run(heads: (u32, u32, u32), (k, v): (CacheType, CacheType), matrices: bool) -> Option<Vec<f32>> {
+fn run(heads: (u32, u32, u32), (k, v): (CacheType, CacheType), way: Way) -> Option<Vec<f32>> {
     let ((n_head, n_head_kv, head_dim), tiny) = (heads, synthetic::find("tiny").unwrap());
     let (n_embd, n_ff) = (512, 1024);
     let shape = synthetic::Shape { n_embd, n_ff, n_head, n_head_kv, head_dim, n_vocab: 640, ..*tiny };
     let gguf = shape.model(recipe::find("Q8_0").unwrap()).unwrap();
-    let mut runner = vulkan(&gguf, Options { debug: Debug { matrices, ..exact() }, cache_type_v: v, ..options(k) })?;
-    if matrices && !runner.attends_many_by_matrices() {
+    let mut runner = vulkan(
+        &gguf,
+        Options { debug: Debug { matrices: way != Way::Scalar, ..exact() }, cache_type_v: v, ..options(k) },
+    )?;
+    let missing = match way {
+        Way::Scalar => false,
+        Way::Fragments => !runner.attends_many_by_matrices(),
+        Way::Staged => runner.vk().caps().matrix_n.is_empty(),
+    };
+    if missing {
         println!("skipped: {} has no cooperative matrices held as attention expects", runner.device());
         return None;
     }
@@ -45,8 +79,8 @@ fn many_rows_attend_alike_with_matrices_and_without() {
     let others =
         [(F16, Q8_0), (Q8_0, F16), (Q4_0, Q4_1), (Q5_0, Q5_1), (Iq4Nl, Q8_0)].map(|types| ((4, 2, 128), types));
     for (heads, types) in halves.into_iter().chain(others) {
-        let Some(matrices) = run(heads, types, true) else { return };
-        let Some(scalar) = run(heads, types, false) else { return };
+        let Some(matrices) = run(heads, types, Way::Fragments) else { return };
+        let Some(scalar) = run(heads, types, Way::Scalar) else { return };
         let error = nmse(&matrices, &scalar);
         println!("{heads:?} {types:?}: NMSE {error:.2e}");
         let bound = if types == (F16, F16) { BOUND } else { BOUND_OF_CODES };

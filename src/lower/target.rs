@@ -3,7 +3,7 @@
 use super::megakernel::Megakernel;
 use super::CacheType;
 use crate::plan::{AttentionSpec, Plan};
-use crate::policy::{self, ActivationQuant};
+use crate::policy::{self, ActivationQuant, StagedAttention};
 use crate::vk::Caps;
 
 /// The shape of a step: what its dispatches depend on.
@@ -158,10 +158,16 @@ impl Target<'_> {
         fits && self.packing.is_some_and(|p| p.direct)
     }
 
-    /// Whether that of many rows does.
+    /// Whether that of many rows does, by matrices that threads fill themselves.
     pub fn attends_many_by_matrices(&self, spec: &AttentionSpec) -> bool {
         let on = self.caps.disabled("attn_flash").is_none();
         on && self.attends_by_matrices(spec) && self.packing.is_some_and(|p| p.ordered)
+    }
+
+    /// The tile of many rows' attention by matrices from shared memory, where matrices are used and take such heads.
+    pub fn staged_attention(&self, spec: &AttentionSpec) -> Option<StagedAttention> {
+        let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
+        policy::staged_attention(self.caps, spec).filter(|_| halves && self.packing.is_some())
     }
 
     /// Whether all attention of few rows goes through cooperative matrices.
