@@ -20,8 +20,17 @@ const USUAL: &str = "Q4_K_M";
 const WRONG: &str = "found wrong by the self-test";
 
 /// Kernels that have a next row, in the order in which they are suspected.
-pub const SUSPECTS: [&str; 8] =
-    ["megakernel", "attn_flash", "attn_mat", "gemm_few", "gemm_mat", "gemv_dot", "gemm_float", "megakernel_moe"];
+pub const SUSPECTS: [&str; 9] = [
+    "megakernel",
+    "attn_flash",
+    "attn_staged",
+    "attn_mat",
+    "gemm_few",
+    "gemm_mat",
+    "gemv_dot",
+    "gemm_float",
+    "megakernel_moe",
+];
 
 /// Squared error of logits, relative to theirs, that is no rounding: activations of 8 bits make about 1e-4.
 const MOST_ERROR: f64 = 0.02;

@@ -167,7 +167,8 @@ impl Target<'_> {
     /// The tile of many rows' attention by matrices from shared memory, where matrices are used and take such heads.
     pub fn staged_attention(&self, spec: &AttentionSpec) -> Option<StagedAttention> {
         let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
-        policy::staged_attention(self.caps, spec).filter(|_| halves && self.packing.is_some())
+        let on = self.caps.disabled("attn_staged").is_none();
+        policy::staged_attention(self.caps, spec).filter(|_| on && halves && self.packing.is_some())
     }
 
     /// Whether all attention of few rows goes through cooperative matrices.

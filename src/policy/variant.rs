@@ -4,6 +4,7 @@
 use super::attention::attn_mat_fits;
 use super::gemv::{dot_span, float_row, gemv_row, no_dots, small_floats, GEMV_MAX_COLS};
 use super::matrix::{self, few_row, FEW, FEW_KERNEL};
+use super::staged::staged_attention;
 use super::table::Evidence;
 use super::{ActivationQuant, GemmFusion};
 use crate::plan::AttentionSpec;
@@ -139,5 +140,12 @@ pub fn attention(caps: &Caps, spec: &AttentionSpec, few: bool, halves: bool, hel
         Some(held) if !held.ordered => Some("threads hold sums in another way".into()),
         _ => off("attn_flash"),
     });
-    vec![variant("attn_flash", flash, None), variant("attn_prefill", None, None)]
+    let staged = match held {
+        _ if caps.matrix_n.is_empty() => matrix::refusal(caps, pumex_quant::FormatId::F16.format(), 16),
+        None => Some("threads share what matrices hold, or they are turned off".into()),
+        Some(_) if staged_attention(caps, spec).is_none() => Some("shared memory does not hold such heads".into()),
+        Some(_) if !halves => Some("what is cached does not become halves".into()),
+        Some(_) => off("attn_staged"),
+    };
+    vec![variant("attn_flash", flash, None), variant("attn_staged", staged, None), variant("attn_prefill", None, None)]
 }
