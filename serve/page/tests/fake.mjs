@@ -42,7 +42,7 @@ export async function start({ key, models = ["tiny-chat-Q4_K_M.gguf"], port = 0,
       case "/slots":
         return json(slots(fake.counters));
       case "/metrics":
-        if (!metrics) return refuse(501, "This server does not support metrics endpoint.", "not_supported_error");
+        if (!metrics) return refuse(501, "This server does not support metrics endpoint. Start it with `--metrics`", "not_supported_error");
         response.writeHead(200, { "content-type": "text/plain; version=0.0.4" });
         return response.end(metricsText(fake.counters));
       case "/v1/chat/completions":

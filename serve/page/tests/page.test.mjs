@@ -460,6 +460,6 @@ for (const colorScheme of ["light", "dark"]) {
 
 on("a server without figures says how to have them", async (page, fake) => {
   await page.goto(`${fake.address}status`);
-  await page.getByText("Start the server with --metrics to see them.").waitFor();
+  await page.getByText("Start it with `--metrics`").waitFor();
   assert.equal(await page.locator(".slots li").count(), 4);
 }, { server: { metrics: false } });

@@ -34,7 +34,7 @@ export function Status() {
           {context ? `${context.toLocaleString("en")} tokens of context in each of ${props.value.total_slots} slots` : "\u00a0"}
         </p>
         {trouble.value.metrics && !trouble.value.server ? (
-          <p class="notice">Figures are not shown: {trouble.value.metrics} Start the server with --metrics to see them.</p>
+          <p class="notice">Figures are not shown: {trouble.value.metrics}</p>
         ) : (
           <Figures />
         )}
