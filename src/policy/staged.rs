@@ -47,7 +47,7 @@ impl StagedAttention {
         let units = |dim: usize, of: u32| dim.next_multiple_of(of as usize) / 8;
         let stride = units(c.head_dim, k * slices).max(units(c.v_dim, n * self.waves)) | 1;
         let scores = (slices * self.queries * (self.span + 4)).max(self.waves * m * n);
-        let weights = 4 * self.queries * (self.span / 8 | 1);
+        let weights = 4 * self.queries * ((self.span / 8) | 1);
         Some(16 * self.span as usize * stride + 4 * (scores + weights + self.queries * (n + 6)) as usize)
     }
 }
