@@ -34,6 +34,7 @@ fn rust() -> Vec<(String, String)> {
             "chat/src",
             "chat/tests",
             "cpu/src",
+            "cpu/tests",
             "grammar/src",
             "hub/src",
             "hub/tests",

@@ -250,59 +250,6 @@ mod tests {
         assert_eq!(pool.threads(), 1);
         pool.each(5, &|_| ());
     }
-
-    /// Computing time of all threads of this process, in nanoseconds, where the system tells.
-    fn computed() -> Option<u64> {
-        let tasks = std::fs::read_dir("/proc/self/task").ok()?;
-        let of = |task: std::io::Result<std::fs::DirEntry>| {
-            let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-            text.split(' ').next()?.parse::<u64>().ok()
-        };
-        Some(tasks.filter_map(of).sum())
-    }
-
-    /// Computing time that loops as of a decoded token take with so many threads on one core.
-    fn computed_on_one_core(threads: usize) -> Option<u64> {
-        let pool = Pool::new(threads, |_| ());
-        let before = computed()?;
-        for turn in 0..300 {
-            pool.each(24, &|i| {
-                let sum = (0..10_000u64).fold(turn + i as u64, |sum, x| std::hint::black_box(sum ^ x));
-                std::hint::black_box(sum);
-            });
-        }
-        Some(computed()? - before)
-    }
-
-    const ALONE: &str = "PUMEX_TEST_ON_ONE_CORE";
-
-    /// In a process of its own, since others' threads compute too.
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn threads_that_share_one_core_compute_little_more_than_one() {
-        if std::env::var_os(ALONE).is_none() {
-            let name = "pool::tests::threads_that_share_one_core_compute_little_more_than_one";
-            let itself = std::env::current_exe().unwrap();
-            let run =
-                std::process::Command::new(itself).args(["--exact", name, "--nocapture"]).env(ALONE, "1").output();
-            let run = run.unwrap();
-            assert!(
-                run.status.success(),
-                "{}{}",
-                String::from_utf8_lossy(&run.stdout),
-                String::from_utf8_lossy(&run.stderr)
-            );
-            return;
-        }
-        let allowed = rustix::thread::sched_getaffinity(None).unwrap();
-        crate::threads::pin(&[(0..rustix::thread::CpuSet::MAX_CPU).find(|p| allowed.is_set(*p)).unwrap()]);
-        let Some(one) = computed_on_one_core(1).filter(|one| *one > 0) else { return };
-        for threads in [2, 4, 7] {
-            let many = computed_on_one_core(threads).unwrap();
-            assert!(many < 3 * one, "{threads} threads computed for {many} ns, one for {one}");
-            println!("{threads} threads: {:.2} of the time of one", many as f64 / one as f64);
-        }
-    }
 }
 
 /// All interleavings of a few threads, as far as the memory model allows them, by `loom`.

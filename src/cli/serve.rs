@@ -47,7 +47,8 @@ pub struct Args {
     #[arg(short, long, value_name = "N", default_value_t = 0, env = "LLAMA_ARG_CTX_SIZE")]
     ctx_size: u32,
     /// Slots: answers that are written at once (-np); -1: 4 that share one context
-    #[arg(long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_N_PARALLEL", value_parser = clap::value_parser!(i32).range(-1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_N_PARALLEL")]
+    #[arg(value_parser = clap::value_parser!(i32).range(-1..=4096))]
     parallel: i32,
     /// Each slot may hold the whole context, of which all take (-kvu)
     #[arg(long)]

@@ -2,9 +2,7 @@
 
 use super::loaded::Loaded;
 use super::refusal::{invalid, refusal, too_long, wrong};
-use super::settings::Settings;
 use crate::embedding::{embed, normalized, pair, Head, Pooling, Steps};
-use crate::gguf::Gguf;
 use crate::step::Runner;
 use crate::Result;
 use pumex_serve::engine::{Embed, Embedded, Pooling as Asked, PromptPart, Refusal, RefusalKind, Rerank};
@@ -25,11 +23,6 @@ pub struct Call {
     pub pooling: Pooling,
     /// Where the vectors go.
     pub reply: Sender<std::result::Result<Vectors, Refusal>>,
-}
-
-/// How rows of a served model become vectors.
-pub fn pooling(gguf: &Gguf, settings: &Settings) -> Pooling {
-    settings.pooling.or_else(|| Pooling::of(gguf).ok().flatten()).unwrap_or(Pooling::Mean)
 }
 
 /// Works on calls until nobody can make one; fails with the runner.

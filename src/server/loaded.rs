@@ -15,8 +15,8 @@ use pumex_serve::engine::{Pooling as AskedPooling, Properties};
 use serde_json::{json, Map, Value};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::sampling;
 use super::settings::Settings;
-use super::{embedding, sampling};
 
 /// Compiled sources that are kept.
 const MATCHERS: usize = 32;
@@ -183,7 +183,7 @@ fn properties(gguf: &Gguf, text: &Text, settings: &Settings, runner: &dyn Runner
         reasoning: style.is_some_and(|s| s.format().end_of_reasoning(false).is_some()),
         bos_token: chat.bos.clone(),
         eos_token: chat.eos.clone(),
-        embeds: settings.embeds.then(|| asked(embedding::pooling(gguf, settings))),
+        embeds: settings.embeds.then(|| asked(settings.pooling_of(gguf))),
         infills: infill.prefix.is_some() && infill.suffix.is_some() && infill.middle.is_some(),
         default_settings: defaults,
         device: runner.device(),

@@ -99,6 +99,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// How rows of that file's model become vectors.
+    pub fn pooling_of(&self, gguf: &Gguf) -> Pooling {
+        self.pooling.or_else(|| Pooling::of(gguf).ok().flatten()).unwrap_or(Pooling::Mean)
+    }
+
     /// A model that `open` gives, served with the defaults.
     pub fn new(name: impl Into<String>, open: Open) -> Settings {
         Settings {

@@ -26,70 +26,72 @@ pub fn path(folder: Option<&PathBuf>, name: &str) -> Result<PathBuf, Refusal> {
     Ok(folder.join(name))
 }
 
-/// Does it, while no step is under way.
-///
-/// # Errors
-/// No such slot, one at work, what the file system says, a file of something else.
-pub fn act(worker: &mut Worker<'_>, slot: usize, action: &SlotAction) -> Result<(usize, u64), Refusal> {
-    match worker.slots.get(slot) {
-        None => {
-            let what = format!("id_slot: expected below {}, found {slot}", worker.slots.len());
-            return Err(invalid("id_slot", what));
-        }
-        Some(Some(_)) => return Err(refusal(RefusalKind::Unavailable, format!("slot {slot} is at work"))),
-        Some(None) => {}
-    }
-    let io = |error: crate::Error| refusal(RefusalKind::Invalid, error.to_string());
-    let folder = worker.loaded.settings.slot_folder.clone();
-    let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
-    let fingerprint = worker.loaded.fingerprint.get().copied().unwrap_or(0);
-    match action {
-        SlotAction::Save(name) => {
-            let path = path(folder.as_ref(), name)?;
-            let (seq, ids) = worker.seqs.slot(slot);
-            let (seq, ids) = match seq {
-                Some(seq) => (seq, ids.to_vec()),
-                None => return Err(invalid("id_slot", format!("slot {slot} holds nothing"))),
-            };
-            state::save(&path, fingerprint, &ids, worker.runner, seq).map_err(io)?;
-            Ok((ids.len(), size(&path)))
-        }
-        SlotAction::Restore(name) => {
-            let path = path(folder.as_ref(), name)?;
-            if !path.is_file() {
-                return Err(refusal(RefusalKind::NotFound, format!("filename: there is no file {name}")));
+impl Worker<'_> {
+    /// Does what is asked with a slot, while no step is under way.
+    ///
+    /// # Errors
+    /// No such slot, one at work, what the file system says, a file of something else.
+    pub(super) fn act(&mut self, slot: usize, action: &SlotAction) -> Result<(usize, u64), Refusal> {
+        match self.slots.get(slot) {
+            None => {
+                let what = format!("id_slot: expected below {}, found {slot}", self.slots.len());
+                return Err(invalid("id_slot", what));
             }
-            empty(worker, slot);
-            let Some(seq) = worker.seqs.take(worker.runner, None) else {
-                return Err(refusal(RefusalKind::Unavailable, "all sequences are at work"));
-            };
-            while worker.runner.free_blocks() < worker.loaded.n_ctx().div_ceil(crate::session::KV_BLOCK)
-                && worker.seqs.evict(worker.runner, Some(seq))
-            {}
-            match state::load(&path, fingerprint, worker.runner, seq) {
-                Ok(ids) => {
-                    let n = ids.len();
-                    worker.seqs.keep(worker.runner, seq, ("", slot), &ids);
-                    Ok((n, size(&path)))
+            Some(Some(_)) => return Err(refusal(RefusalKind::Unavailable, format!("slot {slot} is at work"))),
+            Some(None) => {}
+        }
+        let io = |error: crate::Error| refusal(RefusalKind::Invalid, error.to_string());
+        let folder = self.loaded.settings.slot_folder.clone();
+        let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
+        let fingerprint = self.loaded.fingerprint.get().copied().unwrap_or(0);
+        match action {
+            SlotAction::Save(name) => {
+                let path = path(folder.as_ref(), name)?;
+                let (seq, ids) = self.seqs.slot(slot);
+                let (seq, ids) = match seq {
+                    Some(seq) => (seq, ids.to_vec()),
+                    None => return Err(invalid("id_slot", format!("slot {slot} holds nothing"))),
+                };
+                state::save(&path, fingerprint, &ids, self.runner, seq).map_err(io)?;
+                Ok((ids.len(), size(&path)))
+            }
+            SlotAction::Restore(name) => {
+                let path = path(folder.as_ref(), name)?;
+                if !path.is_file() {
+                    return Err(refusal(RefusalKind::NotFound, format!("filename: there is no file {name}")));
                 }
-                Err(error) => {
-                    worker.seqs.free(worker.runner, seq);
-                    Err(io(error))
+                self.empty(slot);
+                let Some(seq) = self.seqs.take(self.runner, None) else {
+                    return Err(refusal(RefusalKind::Unavailable, "all sequences are at work"));
+                };
+                while self.runner.free_blocks() < self.loaded.n_ctx().div_ceil(crate::session::KV_BLOCK)
+                    && self.seqs.evict(self.runner, Some(seq))
+                {}
+                match state::load(&path, fingerprint, self.runner, seq) {
+                    Ok(ids) => {
+                        let n = ids.len();
+                        self.seqs.keep(self.runner, seq, ("", slot), &ids);
+                        Ok((n, size(&path)))
+                    }
+                    Err(error) => {
+                        self.seqs.free(self.runner, seq);
+                        Err(io(error))
+                    }
                 }
             }
+            SlotAction::Erase => Ok((self.empty(slot), 0)),
         }
-        SlotAction::Erase => Ok((empty(worker, slot), 0)),
     }
-}
 
-/// Empties a slot; gives how many ids it held.
-fn empty(worker: &mut Worker<'_>, slot: usize) -> usize {
-    let (seq, ids) = worker.seqs.slot(slot);
-    let n = ids.len();
-    if let Some(seq) = seq {
-        worker.seqs.free(worker.runner, seq);
+    /// Empties a slot; gives how many ids it held.
+    fn empty(&mut self, slot: usize) -> usize {
+        let (seq, ids) = self.seqs.slot(slot);
+        let n = ids.len();
+        if let Some(seq) = seq {
+            self.seqs.free(self.runner, seq);
+        }
+        n
     }
-    n
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ use super::refusal::{failed, refusal, stopping};
 use super::request::Job;
 use super::seqs::Seqs;
 use super::shared::Shared;
-use super::slots;
 use super::work::{Asked, Running, Work};
 use crate::step::{Row, Runner, Ticket};
 use crate::{Error, Result};
@@ -228,7 +227,7 @@ impl<'r> Worker<'r> {
                         }
                     }
                     // Who asked may have gone.
-                    let _ = reply.send(slots::act(self, slot, &action));
+                    let _ = reply.send(self.act(slot, &action));
                     self.show();
                 }
             }
