@@ -52,8 +52,9 @@ impl Why<'_> {
         })
     }
 
-    fn is(&self, constant: &str) -> bool {
-        self.d.constants.iter().any(|(name, value)| *name == constant && *value > 0)
+    /// The value of a constant; 0 of one that the kernel is not given.
+    fn constant(&self, constant: &str) -> u32 {
+        self.d.constants.iter().find(|(name, _)| *name == constant).map_or(0, |(_, value)| *value)
     }
 
     fn product(&self, n: usize, parts: &[MatPart]) -> Vec<Variant> {
@@ -72,8 +73,9 @@ impl Why<'_> {
 
     fn asked(&self, format: &'static Format, k: usize, n: usize, parts: &[MatPart]) -> Vec<Variant> {
         let beside: Vec<&Format> = parts.iter().map(|p| self.lowered.plan.weights[p.weight.0].format).collect();
-        let (gated, activations, held) = (self.is("GATED"), self.t.activations, self.held());
-        let asked = Asked { format, size: (self.outputs(), k, n), gated, beside: &beside, activations, held };
+        let (gated, gates) = (self.constant("GATED") > 0, self.constant("EPILOGUE") == 2);
+        let (activations, held) = (self.t.activations, self.held());
+        let asked = Asked { format, size: (self.outputs(), k, n), gated, gates, beside: &beside, activations, held };
         variant::product(self.t.caps, &asked)
     }
 
@@ -91,8 +93,15 @@ impl Why<'_> {
             () => None,
         };
         let (activations, held) = (self.t.activations, self.held());
-        let asked =
-            Asked { format: info.format, size: (m, k, self.shape.rows), gated, beside: &beside, activations, held };
+        let asked = Asked {
+            format: info.format,
+            size: (m, k, self.shape.rows),
+            gated,
+            gates: false,
+            beside: &beside,
+            activations,
+            held,
+        };
         variant::experts(self.t.caps, &asked, (c.k, c.n_expert), apart)
     }
 }

@@ -40,6 +40,8 @@ pub struct Asked<'a> {
     pub size: (usize, usize, usize),
     /// Gate and up in one.
     pub gated: bool,
+    /// What is there gates the product.
+    pub gates: bool,
     /// Formats of all matrices that read the same packed activations.
     pub beside: &'a [&'a Format],
     /// Codes of its activations.
@@ -86,8 +88,8 @@ pub fn product(caps: &Caps, asked: &Asked<'_>) -> Vec<Variant> {
     if n <= GEMV_MAX_COLS {
         all.extend(gemv(caps, format, (m, k, n), extras));
     } else {
-        let small = small_floats(caps, format, (m, k), n);
-        let why = "not F32, or no small product, or in rows of odd length";
+        let small = small_floats(caps, format, (m, k), n) && !asked.gates;
+        let why = "not F32, or no small product, or in rows of odd length, or what is there gates it";
         all.push(variant("gemm_float", (!small).then(|| why.into()), None));
         all.push(variant("gemm_tile", None, None));
     }
