@@ -25,6 +25,13 @@ pub fn settings(slots: usize) -> Settings {
     Settings { engine, slots, unified: false, prompt_rows: 32, ..Settings::new("demo", open) }
 }
 
+/// Likewise in plain f32, where rows do not depend on those beside them.
+pub fn exact(slots: usize) -> Settings {
+    let mut exact = settings(slots);
+    exact.engine.device = DeviceChoice::Reference;
+    exact
+}
+
 pub fn load(settings: Settings) -> Served {
     Served::load(settings).unwrap()
 }

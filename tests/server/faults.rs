@@ -1,6 +1,6 @@
 //! Readers that are slow or go, full queues, steps that fail, and the end.
 
-use super::{all, ask, greedy, load, prompts, run, settings, wait, All};
+use super::{all, ask, exact, greedy, load, prompts, run, settings, wait, All};
 use pumex::server::{Listed, Models, Settings};
 use pumex_serve::engine::{Engine, Event, FinishReason, Generate, Health, Model, ModelState, RefusalKind};
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn a_queue_has_an_end() {
 
 #[test]
 fn requests_come_and_go_at_random_and_none_gets_what_is_anothers() {
-    let model = load(settings(4));
+    let model = load(exact(4));
     let prompts = prompts(12);
     let expected: Vec<String> = prompts.iter().map(|p| run(&model, greedy(p, 20)).text().to_string()).collect();
     let mut state = 3u32;

@@ -1,6 +1,6 @@
 //! What requests get is what each would get alone.
 
-use super::{all, ask, greedy, load, message, prompts, run, settings, All};
+use super::{all, ask, exact, greedy, load, message, prompts, run, settings, All};
 use pumex::conversation::{generate, Request};
 use pumex::gguf::Gguf;
 use pumex::sample::{Sampler, SamplerOptions};
@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 /// What `pumex run` gives: ids of a greedy continuation.
 fn alone(prompt: &str, tokens: i64) -> Vec<u32> {
     let gguf = Gguf::open(&crate::util::demo_path()).unwrap();
-    let options = pumex::engine::Options { n_seqs: 1, n_ctx: Some(256), ..settings(1).engine };
+    let options = pumex::engine::Options { n_seqs: 1, n_ctx: Some(256), ..exact(1).engine };
     let mut runner = pumex::engine::load(&gguf, &options, &mut |_, _| ()).unwrap();
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
     let ids = tokenizer.encode(prompt, tokenizer.add_bos(), true).unwrap();
@@ -35,13 +35,13 @@ fn alone(prompt: &str, tokens: i64) -> Vec<u32> {
 
 #[test]
 fn sixteen_at_once_get_what_each_gets_alone() {
-    let model = load(settings(16));
+    let model = load(exact(16));
     let prompts = prompts(16);
     let waiting: Vec<_> = prompts.iter().map(|prompt| ask(&model, greedy(prompt, 24))).collect();
     let found: Vec<All> = waiting.into_iter().map(all).collect();
     for (prompt, found) in prompts.iter().zip(&found) {
         assert_eq!(found.answers[0].ids, alone(prompt, 24), "{prompt}");
-        assert_eq!((found.cached, &found.finish().reason), (0, &FinishReason::Length), "{prompt}");
+        assert!(found.cached <= 1 && found.finish().reason == FinishReason::Length, "{prompt}");
     }
     let metrics = model.metrics();
     assert!(
@@ -52,7 +52,7 @@ fn sixteen_at_once_get_what_each_gets_alone() {
 
 #[test]
 fn answers_to_one_prompt_share_it_and_have_seeds_of_their_own() {
-    let model = load(settings(4));
+    let model = load(exact(4));
     let warm = |seed: i64, n: usize| {
         let sampling = Sampling { temperature: Some(1.5), seed: Some(seed), ..Sampling::default() };
         Generate { n, sampling, ..greedy("And it came to pass in those days", 12) }
@@ -110,7 +110,9 @@ const CALLS: &str = "{% if tools %}{{ tools|tojson }} in <tool_call> </tool_call
 
 #[test]
 fn calls_are_of_the_functions_that_were_given() {
-    let model = load(Settings { chat_template: Some(CALLS.into()), ..settings(2) });
+    let mut wide = Settings { chat_template: Some(CALLS.into()), ..settings(1) };
+    wide.engine.n_ctx = Some(1024);
+    let model = load(wide);
     let function = json!({ "name": "get", "parameters": {
         "type": "object", "properties": { "n": { "enum": [3, 4] } }, "required": ["n"], "additionalProperties": false } });
     let Prompt::Chat(chat) = message("go", 1).prompt else { panic!() };
@@ -120,7 +122,7 @@ fn calls_are_of_the_functions_that_were_given() {
         parallel_tool_calls: Some(false),
         ..chat.clone()
     };
-    let request = |choice| Generate { prompt: Prompt::Chat(chat(choice)), ..message("", 80) };
+    let request = |choice| Generate { prompt: Prompt::Chat(chat(choice)), ..message("", 400) };
     for choice in [ToolChoice::Required, ToolChoice::Function("get".into())] {
         let found = run(&model, request(choice));
         let (name, arguments) = &found.answers[0].calls[0];
@@ -186,11 +188,11 @@ fn what_is_wrong_with_a_request_is_found_before_it_starts() {
 fn proposals_of_a_small_model_change_nothing() {
     let draft = pumex::server::DraftModel {
         open: std::sync::Arc::new(|| Gguf::open(&crate::util::demo_path())),
-        engine: settings(1).engine,
+        engine: exact(1).engine,
         most: 4,
         least: 0,
     };
-    let (plain, drafted) = (load(settings(4)), load(Settings { draft: Some(draft), ..settings(4) }));
+    let (plain, drafted) = (load(exact(4)), load(Settings { draft: Some(draft), ..exact(4) }));
     let warm = |temperature, seed| {
         let sampling = Sampling { temperature: Some(temperature), seed: Some(seed), ..Sampling::default() };
         Generate { sampling, ..greedy("And it came to pass", 40) }
