@@ -119,13 +119,16 @@ fn merged(gguf: &Gguf, loras: &[(Lora, f32)]) -> Gguf {
             let [(_, _, a), (_, _, b)] = pair(&t.name, &t.dims, RANK, if seed == "adapter" { "" } else { "other" });
             let (cols, rows) = (t.dims[0] as usize, t.dims[1] as usize);
             let by = scale * ALPHA / RANK as f32;
+            // What a product is multiplied with besides is none of the adapter's, as in llama.cpp.
+            let factors = gguf.tensor(&t.name.replace(".weight", ".scale")).map_or(vec![1.0], own);
             for (i, x) in x.iter_mut().enumerate() {
                 let (of, row, col) = (i / (rows * cols), i / cols % rows, i % cols);
                 let product = |r: usize| match t.name == "token_embd.weight" {
                     true => a[row * RANK + r] * b[col * RANK + r],
                     false => b[(of * rows + row) * RANK + r] * a[(of * RANK + r) * cols + col],
                 };
-                *x += by * (0..RANK).map(product).sum::<f32>();
+                let factor = factors.get(of).unwrap_or(&factors[0]);
+                *x += by * (0..RANK).map(product).sum::<f32>() / factor;
             }
         }
         bytes.extend(x.iter().flat_map(|x| x.to_le_bytes()));

@@ -355,6 +355,7 @@ fn a_long_prompt_says_how_far_it_is_and_can_be_stopped() {
     t.wait(PROMPT);
     t.send("/tokens\r");
     t.wait("0 of 100000 tokens");
+    t.wait(PROMPT);
     t.send("\u{4}");
     assert_eq!(t.end(), Some(0));
 }

@@ -167,7 +167,7 @@ impl Adapter {
                 self.gate([half(0), half(len)], len, by, out);
             }
             Op::GatedExperts { x, route, top_k, gate, up, biases, by, out, .. } => {
-                let (width, scales) = (self.plan.values[out.0].width, self.scales(route));
+                let (width, scales) = (self.plan.values[out.0].width, self.scales(route, top_k.k));
                 let mut halves = [out; 2];
                 for (i, (weight, pair)) in [(gate, first), (up, last)].into_iter().enumerate() {
                     let half = self.value("experts", width, self.rows(out));
@@ -254,13 +254,23 @@ impl Adapter {
         self.map(all, (1, len), (by.act, Arg::Cols(gate)), (Join::Mul, Arg::Cols(up)));
     }
 
-    /// Whether the route has scales of gate and of up.
-    fn scales(&self, route: Val) -> [bool; 2] {
-        let of = |op: &Op| match op {
-            Op::Route { out, scales, .. } if *out == route => Some([scales[0].is_some(), scales[1].is_some()]),
-            _ => None,
-        };
-        self.ops.iter().find_map(of).unwrap_or([false; 2])
+    /// Whether the route, of `used` experts a row, has scales of gate and of up: its own, or such as were multiplied into it.
+    fn scales(&self, route: Val, used: usize) -> [bool; 2] {
+        let mut found = [false; 2];
+        for op in &self.ops {
+            match op {
+                Op::Route { out, scales, .. } if *out == route => {
+                    found = [scales[0].is_some(), scales[1].is_some()];
+                }
+                Op::General(General::Map(Map { out: Cols { val, at, .. }, .. })) if *val == route => {
+                    for (i, found) in found.iter_mut().enumerate() {
+                        *found |= *at == (2 + i) * used;
+                    }
+                }
+                _ => {}
+            }
+        }
+        found
     }
 }
 

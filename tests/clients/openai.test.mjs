@@ -34,10 +34,10 @@ test("a chat is answered, and a stream has the same text", async () => {
 });
 
 test("a function that must be called is, whole and streamed", async () => {
-  const answer = await ask({ tools, tool_choice: "required", max_tokens: 200 });
+  const answer = await ask({ tools, tool_choice: "required", max_tokens: 600, parallel_tool_calls: false });
   assert.equal(answer.choices[0].finish_reason, "tool_calls");
   checkArguments(JSON.parse(answer.choices[0].message.tool_calls[0].function.arguments));
-  const stream = client.chat.completions.stream({ model: "demo", messages, tools, tool_choice: "required", max_tokens: 200 });
+  const stream = client.chat.completions.stream({ model: "demo", messages, tools, tool_choice: "required", max_tokens: 600, parallel_tool_calls: false });
   const message = await stream.finalMessage();
   assert.equal(message.tool_calls[0].function.name, "weather");
   checkArguments(JSON.parse(message.tool_calls[0].function.arguments));
@@ -45,7 +45,7 @@ test("a function that must be called is, whole and streamed", async () => {
 
 test("an answer follows a schema", async () => {
   const response_format = { type: "json_schema", json_schema: { name: "answer", strict: true, schema } };
-  checkArguments(JSON.parse((await ask({ response_format, max_tokens: 200 })).choices[0].message.content));
+  checkArguments(JSON.parse((await ask({ response_format, max_tokens: 600, parallel_tool_calls: false })).choices[0].message.content));
 });
 
 test("a response streams its text", async () => {

@@ -30,14 +30,14 @@ def test_a_bound_function_is_called(server):
         """The weather."""
         return "rain"
 
-    bound = chat(server, max_tokens=200).bind_tools([weather], tool_choice="weather")
+    bound = chat(server, max_tokens=600).bind_tools([weather], tool_choice="weather", parallel_tool_calls=False)
     call = bound.invoke("Is it warm?").tool_calls[0]
     assert call["name"] == "weather" and isinstance(call["args"]["warm"], bool)
 
 
 @pytest.mark.parametrize("method", ["json_schema", "function_calling"])
 def test_answers_have_a_structure(server, method):
-    model = chat(server, max_tokens=200).with_structured_output({"title": "answer", "description": "An answer.", **SCHEMA}, method=method)
+    model = chat(server, max_tokens=600).with_structured_output({"title": "answer", "description": "An answer.", **SCHEMA}, method=method)
     check_arguments(model.invoke("Is it warm?"))
 
 

@@ -24,7 +24,7 @@ def test_a_chat_is_answered_and_streamed(server, provider):
 
 
 def test_a_function_that_must_be_called_is(server):
-    answer = ask(server, tools=[TOOL], tool_choice="required", max_tokens=200)
+    answer = ask(server, tools=[TOOL], tool_choice="required", max_tokens=600, parallel_tool_calls=False)
     call = answer.choices[0].message.tool_calls[0]
     assert answer.choices[0].finish_reason == "tool_calls" and call.function.name == "weather"
     check_arguments(json.loads(call.function.arguments))
@@ -32,7 +32,7 @@ def test_a_function_that_must_be_called_is(server):
 
 def test_an_answer_follows_a_schema(server):
     form = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA}}
-    check_arguments(json.loads(ask(server, response_format=form, max_tokens=200).choices[0].message.content))
+    check_arguments(json.loads(ask(server, response_format=form, max_tokens=600, parallel_tool_calls=False).choices[0].message.content))
 
 
 def test_texts_become_vectors(embedder):

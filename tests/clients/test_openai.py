@@ -68,7 +68,7 @@ def test_log_probabilities_come_with_the_best_others(client):
 
 
 def test_a_function_that_must_be_called_is(client):
-    answer = ask(client, tools=[TOOL], tool_choice="required", max_tokens=200)
+    answer = ask(client, tools=[TOOL], tool_choice="required", max_tokens=600, parallel_tool_calls=False)
     choice = answer.choices[0]
     assert choice.finish_reason == "tool_calls"
     call = choice.message.tool_calls[0]
@@ -78,7 +78,7 @@ def test_a_function_that_must_be_called_is(client):
 
 def test_a_named_function_streams_its_arguments(client):
     choice = {"type": "function", "function": {"name": "weather"}}
-    stream = ask(client, tools=[TOOL], tool_choice=choice, max_tokens=200, stream=True)
+    stream = ask(client, tools=[TOOL], tool_choice=choice, max_tokens=600, parallel_tool_calls=False, stream=True)
     deltas = [d for c in stream if c.choices for d in c.choices[0].delta.tool_calls or []]
     assert [d.function.name for d in deltas if d.function.name] == ["weather"]
     check_arguments(json.loads("".join(d.function.arguments or "" for d in deltas)))
@@ -96,7 +96,7 @@ def test_results_of_functions_are_taken(client):
 
 def test_an_answer_follows_a_schema(client):
     form = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA}}
-    check_arguments(json.loads(ask(client, response_format=form, max_tokens=200).choices[0].message.content))
+    check_arguments(json.loads(ask(client, response_format=form, max_tokens=600, parallel_tool_calls=False).choices[0].message.content))
 
 
 def test_an_answer_is_parsed_into_a_class(client):
@@ -104,7 +104,7 @@ def test_an_answer_is_parsed_into_a_class(client):
         warm: bool
         degrees: pydantic.conint(ge=0, le=9)
 
-    parsed = client.chat.completions.parse(model="demo", messages=QUESTION, response_format=Answer, max_tokens=200)
+    parsed = client.chat.completions.parse(model="demo", messages=QUESTION, response_format=Answer, max_tokens=600)
     assert isinstance(parsed.choices[0].message.parsed, Answer)
 
 

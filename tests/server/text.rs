@@ -41,7 +41,7 @@ fn sixteen_at_once_get_what_each_gets_alone() {
     let found: Vec<All> = waiting.into_iter().map(all).collect();
     for (prompt, found) in prompts.iter().zip(&found) {
         assert_eq!(found.answers[0].ids, alone(prompt, 24), "{prompt}");
-        assert!(found.cached <= 1 && found.finish().reason == FinishReason::Length, "{prompt}");
+        assert_eq!(found.finish().reason, FinishReason::Length, "{prompt}");
     }
     let metrics = model.metrics();
     assert!(
