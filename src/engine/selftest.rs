@@ -75,7 +75,7 @@ pub(super) fn passed(device: Device) -> Result<Device> {
 /// Tests a device with a model of every recipe, tells of each, and keeps which kernels are wrong.
 ///
 /// # Errors
-/// As [`test`]; what `told` says.
+/// As [`test()`]; what `told` says.
 pub fn all(device: &Device, told: &mut dyn FnMut(&str, &Found) -> Result<()>) -> Result<Vec<String>> {
     let (mut device, mut wrong) = (device.clone(), Vec::new());
     for recipe in RECIPES {
