@@ -57,7 +57,7 @@ fn a_queue_has_an_end() {
     assert_eq!(refused.map(|r| r.kind), Some(RefusalKind::Busy));
     assert!(model.metrics().requests_refused > 0);
     drop((waiting, more));
-    wait("idle", || model.metrics().requests_running == 0);
+    wait("idle", || model.metrics().requests_running == 0 && model.metrics().requests_waiting == 0);
     assert_eq!(run(&model, greedy("And", 2)).finish().completion_tokens, 2);
 }
 
