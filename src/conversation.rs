@@ -487,6 +487,7 @@ pub fn difference(now: &Counters, before: &Counters) -> Counters {
         bytes_from_device: now.bytes_from_device - before.bytes_from_device,
         allocations: now.allocations - before.allocations,
         recordings: now.recordings - before.recordings,
+        pipelines: now.pipelines - before.pipelines,
         record_us: now.record_us - before.record_us,
         gpu_us: now.gpu_us - before.gpu_us,
     }

@@ -78,6 +78,8 @@ pub struct Options {
     pub cache_positions: Option<u32>,
     /// Where neither is told: the cache has room for so many whole sequences, or as much as fits, but for one at least.
     pub room_for: Option<u32>,
+    /// So many sequences go on at once beside prompts: pipelines of all such steps are built ahead, not of the usual ones alone.
+    pub batch: Option<u32>,
     /// Elements of K.
     pub cache_type_k: CacheType,
     /// Elements of V.
@@ -147,6 +149,7 @@ impl Default for Options {
             max_rows: 512,
             cache_positions: None,
             room_for: None,
+            batch: None,
             cache_type_k: CacheType::F16,
             cache_type_v: CacheType::F16,
             gpu_layers: None,

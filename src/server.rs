@@ -9,6 +9,7 @@ mod answer;
 mod draft;
 mod embedding;
 mod loaded;
+mod log;
 mod model;
 mod models;
 mod prefix;

@@ -300,6 +300,8 @@ pub struct Counters {
     pub allocations: u64,
     /// Command buffers recorded.
     pub recordings: u64,
+    /// Pipelines built.
+    pub pipelines: u64,
     /// Host time spent recording, microseconds.
     pub record_us: f64,
     /// GPU time of finished steps that were timed, microseconds.

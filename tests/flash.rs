@@ -125,3 +125,38 @@ fn many_sequences_with_a_row_each_give_what_each_gives_alone() {
         assert_silent(&runner);
     }
 }
+
+/// Answers that go on beside the part of a prompt, in the order in which they attend each by itself, and in one in which they do not.
+#[test]
+fn single_rows_beside_a_prompt_give_what_each_gives_alone() {
+    let tiny = synthetic::find("tiny").unwrap();
+    let shape = synthetic::Shape { n_vocab: 640, ..*tiny };
+    let gguf = shape.model(recipe::find("Q8_0").unwrap()).unwrap();
+    let ids: Vec<u32> = (0..200).map(|i| (i * 37 + 5) % 640).collect();
+    let (seqs, long) = (3u32, 19);
+    for (cache, matrices, bound) in [(CacheType::F32, false, 1e-8), (CacheType::F16, true, BOUND)] {
+        let debug = Debug { matrices, ..exact() };
+        let options = Options { debug, n_seqs: seqs + 1, n_ctx: Some(64), ..options(cache) };
+        let Some(mut runner) = vulkan(&gguf, options) else { return };
+        let held = |seq: u32| 40 * seq as usize % 50 + 1;
+        let fed = |runner: &mut pumex::engine::VulkanRunner, steps: &[Vec<Row>]| {
+            (0..=seqs).for_each(|seq| {
+                runner.forget(seq, 0);
+            });
+            (0..=seqs).for_each(|seq| drop(runner.run(&rows(seq, 0, &ids[..held(seq)]), Want::Ids).unwrap()));
+            steps.iter().map(|step| runner.run(step, Want::Logits).unwrap().logits).collect::<Vec<_>>()
+        };
+        let single: Vec<Vec<Row>> = (0..seqs).map(|seq| rows(seq, held(seq), &ids[100..101])).collect();
+        let prompt = rows(seqs, held(seqs), &ids[120..120 + long]);
+        let alone = fed(&mut runner, &[single.clone(), vec![prompt.clone()]].concat()).concat();
+        let first = fed(&mut runner, &[[single.concat(), prompt.clone()].concat()]).concat();
+        let last = fed(&mut runner, &[[prompt, single.concat()].concat()]).concat();
+        let n = 640 * seqs as usize;
+        for (order, found) in [("first", first), ("last", [&last[last.len() - n..], &last[..last.len() - n]].concat())]
+        {
+            let error = nmse(&found, &alone);
+            assert!(error < bound, "{cache:?}, {order}: NMSE {error:e}");
+        }
+        assert_silent(&runner);
+    }
+}

@@ -40,7 +40,8 @@ void main() {
     const uint lane = gl_SubgroupInvocationID, subgroup = subgroupBroadcastFirst(gl_SubgroupID);
     const uint n = params.w[STEP_ROWS], tiles = gl_WorkGroupSize.x / 32 / GH;
     // The last rows, which have most to look at, first.
-    const uint first = ((gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x) * tiles + subgroup / GH) * ROWS;
+    const uint back = (gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x) * tiles + subgroup / GH;
+    const uint first = params.w[STEP_SINGLES] + back * ROWS;
     if (first >= n) return;
     const uint h = gl_WorkGroupID.y * GH + subgroup % GH, kv_head = h / (heads / kv_heads);
     const uint own = min(first + lane % ROWS, n - 1), own_table = table_of(own), own_pos = step_pos(params, own);

@@ -24,7 +24,7 @@ Queries queries(vec4 x) {
 void main() {
     uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
     uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
-    if (row >= params.w[STEP_ROWS]) return;
+    if (row >= params.w[STEP_SINGLES]) return;
     uint table = table_of(row), pos = step_pos(params, row), len = end_seen(row), kv_head = h0 / (heads / kv_heads), used, start, end;
     const uint seen = first_seen(row, pos);
     find_part(seen / KV_BLOCK * KV_BLOCK, len, part, parts, used, start, end);

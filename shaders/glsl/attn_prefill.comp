@@ -38,8 +38,8 @@ void load_tile(uvec2 cache, uint type, uint dim, uint table, uint base, uint len
 
 void main() {
     const uint t = gl_LocalInvocationID.x, down = t / 16, across = t % 16, high = t / SPREAD, near = t % SPREAD;
-    const uint first = gl_WorkGroupID.x * BR, h = gl_WorkGroupID.y, kv_head = h / (heads / kv_heads);
-    const uint n = params.w[STEP_ROWS];
+    const uint n = params.w[STEP_ROWS], first = params.w[STEP_SINGLES] + gl_WorkGroupID.x * BR;
+    const uint h = gl_WorkGroupID.y, kv_head = h / (heads / kv_heads);
     if (first >= n) return;
     if (t < BR) {
         const bool there = first + t < n;

@@ -47,7 +47,7 @@ void gather(uint g, uint row, uint h0, uint part, uint parts, uint used, vec4 a[
 void main() {
     uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
     uint t = gl_LocalInvocationID.x;
-    if (row >= params.w[STEP_ROWS]) return;
+    if (row >= params.w[STEP_SINGLES]) return;
     uint table = table_of(row), pos = step_pos(params, row), len = end_seen(row), kv_head = h0 / (heads / kv_heads), used, start, end;
     find_part(first_seen(row, pos), len, part, parts, used, start, end);
     if (start >= len) {

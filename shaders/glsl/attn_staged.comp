@@ -91,7 +91,7 @@ uvec4 query(uint row, uint h, uint unit) {
 void main() {
     const uint t = gl_LocalInvocationID.x, wave = subgroupBroadcastFirst(gl_SubgroupID), n = params.w[STEP_ROWS];
     // The last rows, which have most to look at, first.
-    const uint first = (gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x) * (BR / GH);
+    const uint first = params.w[STEP_SINGLES] + (gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x) * (BR / GH);
     if (first >= n) return;
     const uint h0 = gl_WorkGroupID.y * GH, kv_head = h0 / (heads / kv_heads);
     if (t < BR) {

@@ -18,8 +18,10 @@ blocks! {
         places_at: uint,
         /// Word where, for each sequence, the positions of its source stand.
         sources_at: uint,
-        /// Zeros.
-        spare: uint[2],
+        /// So many rows, the first ones, attend each by itself: all, or, of many, those that are alone of their sequence.
+        singles: uint,
+        /// Zero.
+        spare: uint,
     }
 
     /// A row of the step; rows follow the header. ROW_ before each field.

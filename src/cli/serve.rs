@@ -105,6 +105,12 @@ pub struct Args {
     /// Folder for slots that are saved
     #[arg(long, value_name = "DIR")]
     slot_save_path: Option<PathBuf>,
+    /// Append a line for each step to a file: its rows, and where its time went
+    #[arg(long, value_name = "FILE")]
+    log_steps: Option<PathBuf>,
+    /// Rows of a step in which prompts stand beside answers that go on: more are faster, and hold answers up for longer
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    prompt_rows: u32,
     #[command(flatten)]
     draft: DraftArgs,
     #[command(flatten)]

@@ -138,9 +138,9 @@ impl Params {
         }
     }
 
-    /// Writes a step, whose messages' epochs start at `epochs`; only the entries of the block tables and the lengths of sources that
-    /// changed since this slot's last step.
-    pub fn write(&mut self, rows: &[Row], outputs: &[OutputRow], blocks: &Blocks, epochs: u32) {
+    /// Writes a step, of which the first `singles` rows attend each by itself and whose messages' epochs start at `epochs`; only the
+    /// entries of the block tables and the lengths of sources that changed since this slot's last step.
+    pub fn write(&mut self, rows: &[Row], outputs: &[OutputRow], blocks: &Blocks, (singles, epochs): (usize, u32)) {
         let l = self.layout;
         let header = StepHeader {
             rows: rows.len() as u32,
@@ -149,6 +149,7 @@ impl Params {
             epochs,
             places_at: l.places_at() as u32,
             sources_at: l.sources_at() as u32,
+            singles: singles as u32,
             ..Default::default()
         };
         self.buffer.write(0, &header.bytes());

@@ -3,11 +3,13 @@
 use super::program::Program;
 use super::session::DeviceState;
 use crate::exec::{bucket, pipelines};
+use crate::kernel::Key;
 use crate::lower::Shape;
 use crate::policy;
 use crate::step::{Checked, Row};
 use crate::Result;
-use std::collections::HashSet;
+use rayon::prelude::*;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 /// Rows of prompts shorter than a chunk whose products take tiles of their own.
@@ -23,6 +25,25 @@ fn attention(program: &Program, state: &DeviceState, len: usize) -> (usize, u32)
     });
     let kernel = state.megakernel.kernel.as_ref().filter(|_| asked.is_none());
     (heads, kernel.map_or(0, |(kernel, _)| kernel.parts(len)))
+}
+
+/// How many rows, the first ones, attend each by itself: all of a step of few rows or of single ones; of another, those before
+/// the first of a sequence that has several.
+pub(super) fn singles(rows: &[Row], checked: Checked) -> usize {
+    if checked.one_each || rows.len() <= policy::FEW_ROWS {
+        return rows.len();
+    }
+    let mut of_seq: HashMap<u32, usize> = HashMap::new();
+    rows.iter().for_each(|row| *of_seq.entry(row.seq).or_default() += 1);
+    rows.iter().take_while(|row| of_seq[&row.seq] == 1 && !row.token.is_source()).count()
+}
+
+/// Rows for which a recording has room that attend each by itself beside many others.
+fn singles_bucket(singles: usize, max_rows: usize) -> usize {
+    match singles {
+        0 => 0,
+        n => n.next_power_of_two().max(policy::FEW_ROWS).min(max_rows),
+    }
 }
 
 /// What of a step is timed.
@@ -45,10 +66,13 @@ pub(super) fn shape_of(
 ) -> Shape {
     let max_rows = state.layout.max_rows();
     // Many rows of a sequence have an attention of their own, which is the same for all lengths.
-    let single = checked.one_each || rows.len() <= policy::FEW_ROWS;
-    let longest = rows.iter().filter(|_| single).map(|row| row.pos as usize + 1).max().unwrap_or(0);
+    let singles = singles(rows, checked);
+    let longest = rows[..singles].iter().map(|row| row.pos as usize + 1).max().unwrap_or(0);
     let (heads, parts) = attention(program, state, longest);
-    let outputs = bucket(checked.outputs, max_rows);
+    let mixed = rows.len() > policy::FEW_ROWS && !checked.one_each;
+    // Beside many rows a few outputs more cost nothing, and shapes are fewer.
+    let least = if mixed && checked.outputs > 1 { policy::FEW_ROWS } else { 0 };
+    let outputs = bucket(checked.outputs, max_rows).max(least);
     let megakernel = &state.megakernel;
     Shape {
         slot,
@@ -59,6 +83,7 @@ pub(super) fn shape_of(
         later: checked.later,
         heads,
         decode_batch: checked.one_each,
+        singles: if mixed { singles_bucket(singles, max_rows) } else { 0 },
         source: rows.first().is_some_and(|row| row.token.is_source()),
         // Sums of squares cannot be taken back, should it give up.
         megakernel: megakernel.kernel.is_some() && megakernel.on && !timed.ops && state.importance.is_none(),
@@ -81,6 +106,7 @@ fn plain(program: &Program, state: &DeviceState, (rows, outputs, len): (usize, u
         later: false,
         heads,
         decode_batch: rows == 1,
+        singles: 0,
         source,
         megakernel: true,
         parts: if rows == 1 { parts } else { 0 },
@@ -139,18 +165,26 @@ pub(super) fn build_all(program: &Program, state: &DeviceState, (max_rows, n_seq
         let all = [Some(shape), batch, answer].into_iter().flatten();
         all.flat_map(|shape| [shape, Shape { sampled: shape.outputs > 0, ..shape }]).collect::<Vec<_>>()
     };
+    // Single rows beside others differ from these in attention alone.
+    let singles = counts.iter().copied().filter(|n| *n >= policy::FEW_ROWS && *n <= most_seqs.max(policy::FEW_ROWS));
+    let beside = singles.filter(|_| max_rows > policy::FEW_ROWS).flat_map(|singles| {
+        lengths(program).map(|len| Shape { singles, source: false, ..plain(program, state, (max_rows, 1, len)) })
+    });
     let shapes = sizes.into_iter().flat_map(|size| lengths(program).map(|len| of(size, len))).flatten();
-    build(program, state, shapes)
+    build(program, state, shapes.chain(beside))
 }
 
 fn build(program: &Program, state: &DeviceState, shapes: impl Iterator<Item = Shape>) -> Result<()> {
     let (begun, before) = (Instant::now(), program.device.counters());
     let at = program.addresses(None, state, 0);
     let target = program.target(&at, state);
-    let (mut keys, mut seen) = (HashSet::new(), HashSet::new());
-    for shape in shapes.filter(|shape| seen.insert(*shape)) {
-        keys.extend(pipelines(&program.kernels, &target, shape)?);
-    }
+    let shapes: Vec<Shape> = shapes.collect::<HashSet<_>>().into_iter().collect();
+    let of = |shape: Shape| pipelines(&program.kernels, &target, shape);
+    let joined = |mut all: HashSet<Key>, more| {
+        all.extend(more);
+        Ok(all)
+    };
+    let keys = shapes.into_par_iter().map(of).try_reduce(HashSet::new, joined)?;
     program.kernels.build_all(keys, rayon::current_num_threads())?;
     program.kernels.save();
     let (after, ms) = (program.device.counters(), begun.elapsed().as_secs_f64() * 1e3);

@@ -149,7 +149,10 @@ impl VulkanRunner {
                         let name = &device.caps().name;
                         tracing::warn!("device {name}: takes small scales for zero; results may be worse");
                     }
-                    shapes::build_ahead(&program, &state, max_rows)?;
+                    match options.batch {
+                        None => shapes::build_ahead(&program, &state, max_rows)?,
+                        Some(batch) => shapes::build_all(&program, &state, (max_rows, batch as usize))?,
+                    }
                 }
                 Ok::<_, Error>((program, state))
             });
@@ -317,7 +320,7 @@ impl VulkanRunner {
         };
         let disguise = shape.megakernel && self.model.program.debug.fault_at == Some(self.steps.started());
         let params = &mut self.state.slots[slot].params;
-        params.write(rows, &outputs, self.session.blocks(), epochs);
+        params.write(rows, &outputs, self.session.blocks(), (shapes::singles(rows, checked), epochs));
         params.write_requests(&requests)?;
         if disguise {
             let n_vocab = self.model.program.plan.n_vocab as u32;
@@ -501,6 +504,7 @@ impl Runner for VulkanRunner {
             bytes_from_device: c.bytes_from_device,
             allocations: c.allocations,
             recordings: c.recordings,
+            pipelines: c.pipelines,
             record_us: c.record_us,
             gpu_us: self.timing.gpu_us,
         }

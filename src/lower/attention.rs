@@ -33,8 +33,12 @@ impl Lowering<'_> {
     pub(super) fn attend(&mut self, qkv: Val, rope: &Option<RopeNorm>, spec: &AttentionSpec, scale: f32, out: Val) {
         let rows = self.shape.rows;
         if rows <= policy::FEW_ROWS || self.shape.decode_batch {
-            self.attend_few(qkv, rope, spec, scale, out);
+            self.attend_few(rows, qkv, rope, spec, scale, out);
             return;
+        }
+        if self.shape.singles > 0 {
+            // In a tile of many rows, one subgroup would walk their sequences one after the other.
+            self.attend_few(self.shape.singles, qkv, rope, spec, scale, out);
         }
         let state = self.t.at.states[spec.layer];
         let (qkv_at, y, params) = (self.val(qkv), self.val(out), self.t.at.params);
@@ -91,8 +95,17 @@ impl Lowering<'_> {
         AttnTile { parts: tile.parts.min((self.t.n_ctx as u32).div_ceil(tile.least)), ..tile }
     }
 
-    fn attend_few(&mut self, qkv: Val, rope: &Option<RopeNorm>, spec: &AttentionSpec, scale: f32, out: Val) {
-        let tile = self.attn_tile(spec, self.shape.rows);
+    /// Of so many rows, the first ones, each by itself.
+    fn attend_few(
+        &mut self,
+        rows: usize,
+        qkv: Val,
+        rope: &Option<RopeNorm>,
+        spec: &AttentionSpec,
+        scale: f32,
+        out: Val,
+    ) {
+        let tile = self.attn_tile(spec, rows);
         let state = self.t.at.states[spec.layer];
         let epilogue = self.pack_epilogue(out);
         let (q_norm, k_norm) = rope.map_or((None, None), |r| (r.q_norm, r.k_norm));
@@ -126,12 +139,12 @@ impl Lowering<'_> {
         constants.extend(epilogue.map(|epilogue| ("PACK_EPILOGUE", epilogue.layout)));
         constants.extend(self.kv_constants(spec));
         constants.extend(seen_constants(spec));
-        let grid = [self.shape.rows, spec.heads / tile.heads as usize, tile.parts as usize];
+        let grid = [rows, spec.heads / tile.heads as usize, tile.parts as usize];
         let mut reads = vec![self.value(qkv), self.cache(spec)];
         reads.extend(self.matrices([q_norm, k_norm, spec.sinks].into_iter().flatten()));
         let mut writes = vec![if epilogue.is_some() { self.epilogue_slot(out) } else { self.value(out) }];
         writes.extend((tile.parts > 1).then(|| self.split_reduction()));
-        let new = self.cache_bytes(spec, self.shape.rows);
+        let new = self.cache_bytes(spec, rows);
         writes.extend(rope.map(|_| Access::all(Place::State(spec.layer), new)));
         let source = rope.map(|rope| StageSource::Attention { qkv, rope, spec: *spec, scale, out, parts: tile.parts });
         let task = self.emit(Module::of(tile.kernel), constants, push, grid, Touched { reads, writes });

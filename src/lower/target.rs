@@ -25,6 +25,8 @@ pub struct Shape {
     pub heads: usize,
     /// A decode batch: no two rows are of one sequence.
     pub decode_batch: bool,
+    /// Of more rows than few, of which some are of one sequence: room for so many first ones that are each alone of theirs.
+    pub singles: usize,
     /// Its rows are those of sources, which take the encoder's ops.
     pub source: bool,
     /// Lets the megakernel do the ops of one row.

@@ -40,6 +40,7 @@ impl DraftModel {
             n_seqs: number(slots),
             room_for: None,
             cache_positions: None,
+            batch: Some(number(slots)),
             ..self.engine.clone()
         }
     }
@@ -94,6 +95,8 @@ pub struct Settings {
     pub share_prefixes: bool,
     /// A small model that proposes ids.
     pub draft: Option<DraftModel>,
+    /// A file that gets a line for each step.
+    pub step_log: Option<PathBuf>,
     /// The step of that number, from 0, fails: for tests.
     pub fault_at: Option<u64>,
 }
@@ -130,6 +133,7 @@ impl Settings {
             stall: Duration::from_secs(60),
             share_prefixes: false,
             draft: None,
+            step_log: None,
             fault_at: None,
         }
     }
@@ -148,6 +152,8 @@ impl Settings {
         let n_seqs = u32::try_from(self.n_seqs()).unwrap_or(u32::MAX);
         // Blocks are whole, so that each slot needs up to one more than its share.
         let cache_positions = total.map(|n| n.saturating_add(slots * crate::session::KV_BLOCK as u32));
-        Options { n_ctx, n_seqs, cache_positions, room_for: Some(slots), ..self.engine.clone() }
+        // What the first requests would otherwise wait for.
+        let batch = Some(slots);
+        Options { n_ctx, n_seqs, cache_positions, room_for: Some(slots), batch, ..self.engine.clone() }
     }
 }

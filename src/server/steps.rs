@@ -2,6 +2,7 @@
 
 use super::answer::Next;
 use super::draft::Wish;
+use super::log::{Launched, StepLog};
 use super::refusal::{failed, refusal};
 use super::schedule::{share, Need, Sizes};
 use super::work::{Asked, Gives, Running, Work};
@@ -11,7 +12,7 @@ use crate::sample::Allowed;
 use crate::{Error, Result};
 use pumex_serve::engine::{Event, Finish, FinishReason, RefusalKind, Timings};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Worker<'_> {
     /// Starts a step. False if there is nothing to start, or what is under way must be read first.
@@ -36,8 +37,14 @@ impl Worker<'_> {
             self.clock = Instant::now();
         }
         let later = asked.iter().any(|asked| asked.allowed == Allowed::Later);
-        let ticket = self.runner.start(&self.rows)?;
-        self.flying.push_back(Flight { ticket, asked, later });
+        let (ticket, launched) = match &self.log {
+            None => (self.runner.start(&self.rows), Launched::default()),
+            Some(_) => {
+                let single = self.counts.iter().filter(|count| **count == 1).count();
+                StepLog::watch((&mut *self.runner, &self.rows), single, |runner, rows| runner.start(rows))
+            }
+        };
+        self.flying.push_back(Flight { ticket: ticket?, asked, later, launched });
         self.steps.0 += 1;
         self.started();
         wrong.into_iter().for_each(|(id, error)| self.fail(id, failed(&error)));
@@ -97,10 +104,7 @@ impl Worker<'_> {
                 left -= work.draft.len();
                 *count += work.draft.len();
             }
-            self.rows.clear();
-            for (slot, count) in self.order.iter().zip(&self.counts) {
-                self.slots[*slot].iter().for_each(|work| work.rows(*count, &mut self.rows));
-            }
+            self.place();
             if self.rows.is_empty() {
                 return false;
             }
@@ -125,21 +129,32 @@ impl Worker<'_> {
         }
     }
 
+    /// Lists the rows: those that are alone of their sequence first, as these attend otherwise.
+    fn place(&mut self) {
+        self.placed.clear();
+        self.placed.extend((0..self.counts.len()).filter(|i| self.counts[*i] == 1));
+        self.placed.extend((0..self.counts.len()).filter(|i| self.counts[*i] > 1));
+        self.rows.clear();
+        for i in &self.placed {
+            self.slots[self.order[*i]].iter().for_each(|work| work.rows(self.counts[*i], &mut self.rows));
+        }
+    }
+
     /// Says what the last rows give, and notes what is under way. Also gives requests that cannot go on behind this step.
     fn ask(&mut self) -> (Vec<Asked>, Vec<(u64, Error)>) {
         let (mut asked, mut at) = (Vec::with_capacity(self.order.len()), 0);
         let mut wrong = Vec::new();
-        for (slot, count) in self.order.iter().zip(&self.counts).filter(|(_, count)| **count > 0) {
+        for (slot, count) in self.placed.iter().map(|i| (self.order[*i], self.counts[*i])) {
             at += count;
-            let Some(work) = self.slots[*slot].as_mut() else { continue };
+            let Some(work) = self.slots[slot].as_mut() else { continue };
             let gated = self.running.get(&work.request).is_some_and(|r| r.gate.is_some());
-            let outputs = if gated { 0 } else { work.outputs(*count) };
+            let outputs = if gated { 0 } else { work.outputs(count) };
             for row in &mut self.rows[at - outputs..at] {
                 match work.output(self.runner, row.token) {
                     Ok((output, allowed)) => {
                         row.output = output;
                         let gives = Gives::of(&row.output);
-                        asked.push(Asked { slot: *slot, serial: work.serial, allowed, gives });
+                        asked.push(Asked { slot, serial: work.serial, allowed, gives });
                         work.unread += 1;
                     }
                     Err(error) => {
@@ -207,7 +222,9 @@ impl Worker<'_> {
     /// Waits for the oldest step and hands out what came of it.
     pub(super) fn read(&mut self) -> Result<()> {
         let Some(flight) = self.flying.pop_front() else { return Ok(()) };
+        let waits = self.log.as_ref().map(|_| Instant::now());
         let output = self.runner.finish(flight.ticket)?;
+        let waited = waits.map_or(Duration::ZERO, |since| since.elapsed());
         self.steps.1 += 1;
         let (mut logits, mut lists) = (0, 0);
         let mut last: Option<Vec<f32>> = None;
@@ -250,6 +267,7 @@ impl Worker<'_> {
         }
         self.settle();
         self.counted(flight.asked.len());
+        self.log.iter_mut().for_each(|log| log.line(&flight.launched, waited, &*self.runner));
         Ok(())
     }
 

@@ -147,7 +147,8 @@ fn work(state: &mut State, inbox: &Inbox, (gguf, runner): (&Gguf, &mut dyn Runne
             };
             let mut small = small.map(load).transpose()?;
             let draft = small.as_mut().map(|small| Draft::new(&mut **small, settings.slots));
-            Ok(Worker::new((runner, draft), known, (&mut state.queue, scales), &mut state.fault_at).run(commands))
+            let worker = Worker::new((runner, draft), known, (&mut state.queue, scales), &mut state.fault_at)?;
+            Ok(worker.run(commands))
         }
         Inbox::Calls(calls) => {
             let head = model::plan(gguf).and_then(|plan| {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::draft::Draft;
 use super::loaded::Loaded;
+use super::log::{Launched, StepLog};
 use super::queue::Queue;
 use super::refusal::{failed, refusal, stopping};
 use super::request::Job;
@@ -67,6 +68,8 @@ pub struct Flight {
     pub asked: Vec<Asked>,
     /// Whether the runner is to be told which ids are allowed.
     pub later: bool,
+    /// What it was, for the log.
+    pub launched: Launched,
 }
 
 /// A sequence whose answer is over, until steps under way are read.
@@ -108,26 +111,33 @@ pub struct Worker<'r> {
     pub(super) serial: u64,
     pub(super) rescale: Option<Vec<f32>>,
     pub(super) fault_at: &'r mut Option<u64>,
+    pub(super) log: Option<StepLog>,
     /// Room to work in.
     pub(super) rows: Vec<Row>,
     pub(super) counts: Vec<usize>,
+    /// Indices into the order of age, in the order that their rows have in the step.
+    pub(super) placed: Vec<usize>,
     pub(super) needs: Vec<super::schedule::Need>,
     pub(super) told: Vec<Event>,
 }
 
 impl<'r> Worker<'r> {
     /// A worker without requests but those of `queue`.
+    ///
+    /// # Errors
+    /// A log of steps that cannot be written.
     pub fn new(
         (runner, draft): (&'r mut dyn Runner, Option<Draft<'r>>),
         (loaded, shared): (Arc<Loaded>, Arc<Shared>),
         (queue, scales): (&'r mut Queue<Box<Job>>, Vec<f32>),
         fault_at: &'r mut Option<u64>,
-    ) -> Worker<'r> {
+    ) -> Result<Worker<'r>> {
         let slots = loaded.settings.slots;
         // What is proposed follows from ids that are read.
         let depth = if runner.allows_later() && draft.is_none() { 2 } else { 1 };
         shared.view().metrics.blocks_total = blocks(runner) as u64;
-        Worker {
+        let log = loaded.settings.step_log.as_ref().map(|path| StepLog::open(path, runner)).transpose()?;
+        Ok(Worker {
             seqs: Seqs::new(loaded.settings.n_seqs(), slots),
             runner,
             draft,
@@ -147,11 +157,13 @@ impl<'r> Worker<'r> {
             serial: 0,
             rescale: None,
             fault_at,
+            log,
             rows: Vec::new(),
             counts: Vec::new(),
+            placed: Vec::new(),
             needs: Vec::new(),
             told: Vec::new(),
-        }
+        })
     }
 
     /// Works until there is a reason not to. All requests at work got their last event then.
@@ -204,11 +216,14 @@ impl<'r> Worker<'r> {
             let idle = !self.is_busy() && self.queue.is_empty() && self.flying.is_empty();
             let command = if idle {
                 self.shared.view().idle_since.get_or_insert_with(Instant::now);
-                match commands.recv_timeout(Duration::from_secs(3600)) {
+                self.log.iter_mut().for_each(StepLog::idle);
+                let command = match commands.recv_timeout(Duration::from_secs(3600)) {
                     Ok(command) => command,
                     Err(RecvTimeoutError::Timeout) => continue,
                     Err(RecvTimeoutError::Disconnected) => return Err(Done::Stopped),
-                }
+                };
+                self.log.iter_mut().for_each(StepLog::idle);
+                command
             } else {
                 match commands.try_recv() {
                     Ok(command) => command,

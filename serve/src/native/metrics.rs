@@ -41,6 +41,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>, request: Request) -> Re
     }
     histograms(&mut text, &app.latencies.snapshot(), &name);
     let started = app.started.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    process(started).iter().for_each(|row| row.write(&mut text, ""));
     let mut response = Response::new(Body::from(text));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4"));
     response.headers_mut().insert("process-start-time-unix", HeaderValue::from(started));
@@ -137,6 +138,27 @@ fn rows(now: &Metrics, before: &Metrics, panics: u64) -> Vec<Row> {
         gauge("pumex:blocks_cached", "Blocks that are kept for prompts to come.", n(now.blocks_cached)),
         gauge("pumex:blocks_total", "Blocks of the cache.", n(now.blocks_total)),
     ]
+}
+
+/// What the process takes, under the names of Prometheus' own clients, as far as the system tells.
+fn process(started: u64) -> Vec<Row> {
+    let gauge = |name, help, value| Row { name, kind: "gauge", help, value };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let of = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    let files = std::fs::read_dir("/proc/self/fd").ok().map(|files| files.count() as f64);
+    let kib = |key| of(key).map(|kib| 1024.0 * kib);
+    let all = [
+        ("process_start_time_seconds", "Seconds since 1970 at its start.", Some(started as f64)),
+        ("process_resident_memory_bytes", "Memory that the process holds.", kib("VmRSS")),
+        ("process_anonymous_memory_bytes", "Of it, what no file stands behind.", kib("RssAnon")),
+        ("process_virtual_memory_bytes", "Addresses that the process takes.", kib("VmSize")),
+        ("process_open_fds", "Files and sockets that are open.", files),
+        ("process_threads", "Threads.", of("Threads")),
+    ];
+    all.into_iter().filter_map(|(name, help, value)| Some(gauge(name, help, value?))).collect()
 }
 
 fn by_position(text: &mut String, now: &Metrics) {

@@ -132,6 +132,8 @@ fn settings(args: &Args, name: String, path: Option<PathBuf>) -> Result<Settings
         stall: Duration::from_secs(args.http.timeout),
         share_prefixes: args.share_prefixes,
         draft: draft(args),
+        step_log: args.log_steps.clone(),
+        prompt_rows: (args.prompt_rows as usize).next_power_of_two(),
         ..Settings::new(name, Arc::new(open))
     })
 }
