@@ -3,6 +3,7 @@
 mod cache;
 mod faults;
 mod text;
+mod vulkan;
 
 use crate::util::demo_path;
 use pumex::engine::{self, DeviceChoice};

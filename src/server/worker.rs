@@ -195,11 +195,12 @@ impl<'r> Worker<'r> {
     /// Starts a step if one can be, and reads the oldest one where no other may be under way beside it.
     fn step(&mut self) -> Result<()> {
         let started = self.flying.len() < self.depth && self.start()?;
-        if self.flying.len() > 1 || (!started && !self.flying.is_empty()) {
+        let reads = self.flying.len() > 1 || (!started && !self.flying.is_empty());
+        if reads {
             self.read()?;
         }
         self.tell_allowed()?;
-        if self.flying.is_empty() && !started && (self.is_busy() || !self.queue.is_empty()) {
+        if !started && !reads && (self.is_busy() || !self.queue.is_empty()) {
             // All that could go on waits for its reader.
             std::thread::sleep(PATIENCE);
         }
