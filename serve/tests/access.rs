@@ -101,6 +101,17 @@ fn pages_are_sent_once_and_may_ask_nobody_else() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn what_the_process_takes_is_among_the_metrics() {
+    let server = run(Fake::hello(), settings());
+    let text = get(server.address, "/metrics").text();
+    for name in ["resident_memory_bytes", "anonymous_memory_bytes", "open_fds", "threads", "start_time_seconds"] {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("process_{name} ")));
+        assert!(line.is_some_and(|value| value.parse::<f64>().unwrap() >= 1.0), "{name}: {line:?}");
+    }
+}
+
+#[test]
 fn several_addresses_and_a_path_are_served() {
     let path = std::env::temp_dir().join(format!("pumex-{}.sock", std::process::id()));
     let hosts = vec!["127.0.0.1".into(), "127.0.0.2".into(), path.display().to_string()];
