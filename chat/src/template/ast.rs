@@ -107,8 +107,10 @@ pub(crate) enum Kind {
     CallBlock(Arc<MacroDef>, Expr),
     FilterBlock(Expr, Body),
     With(Vec<(Target, Expr)>, Body),
-    /// A body in a scope of its own: `generation`, `block`, `autoescape`.
+    /// A body in a scope of its own: `generation`, `block … scoped`, `autoescape`.
     Scope(Body),
+    /// A `block`, which sees the template's own names only.
+    Block(Body),
     Break,
     Continue,
 }

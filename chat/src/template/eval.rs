@@ -22,7 +22,10 @@ impl Machine<'_> {
             Expr::Int(i) => Ok(Value::Int(*i)),
             Expr::Float(f) => Ok(Value::Float(*f)),
             Expr::Str(s) => Ok(Value::Str(Text::plain(Arc::clone(s)))),
-            Expr::Name(name) => Ok(self.name(name, scope)),
+            Expr::Name(name) => match self.name(name, scope) {
+                Value::Undefined(_) if &**name == "self" => Err(Error::template("'self' is not supported")),
+                value => Ok(value),
+            },
             Expr::List(items) => Value::list(self.budget, self.all(items, scope)?),
             Expr::Tuple(items) => Value::tuple(self.budget, self.all(items, scope)?),
             Expr::Dict(entries) => {

@@ -3,6 +3,7 @@
 mod numbers;
 mod sequences;
 mod texts;
+mod wrap;
 
 use crate::error::{Error, Result};
 use crate::template::args::CallArgs;

@@ -228,7 +228,11 @@ fn string(machine: &Machine, text: &Text, name: &str, mut args: CallArgs) -> Res
         }
         "format" => ok(percent::braces(budget, text, &args)?),
         "upper" => ok(strings::upper(budget, text)?),
-        "lower" | "casefold" => ok(strings::lower(budget, text)?),
+        "lower" => ok(strings::lower(budget, text)?),
+        "casefold" => ok(strings::map(budget, text, |c, out| match c {
+            'ı' => out.push(c),
+            _ => out.extend(c.to_uppercase().flat_map(char::to_lowercase)),
+        })?),
         "capitalize" => ok(strings::capitalize(budget, text)?),
         "title" => ok(strings::title(budget, text, |c| c.is_alphabetic())?),
         "swapcase" => ok(strings::map(budget, text, |c, out| {

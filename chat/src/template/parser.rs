@@ -11,7 +11,15 @@ const NESTING: usize = 150;
 
 /// Parses a template's source.
 pub(crate) fn parse(source: &str) -> Result<Body> {
-    let mut parser = Parser { tokens: tokens(source)?, at: 0, nesting: 0, links: 0, loops: 0, macros: Vec::new() };
+    let mut parser = Parser {
+        tokens: tokens(source)?,
+        at: 0,
+        nesting: 0,
+        links: 0,
+        loops: 0,
+        blocks: Vec::new(),
+        macros: Vec::new(),
+    };
     let (body, _) = parser.body(&[])?;
     Ok(body)
 }
@@ -31,6 +39,8 @@ pub(crate) struct Parser {
     /// Operators of the present expression that wrap what stands left of them.
     pub links: usize,
     loops: usize,
+    /// Names of the blocks so far.
+    blocks: Vec<Arc<str>>,
     pub macros: Vec<Reads>,
 }
 
@@ -196,19 +206,29 @@ impl Parser {
             "with" => self.with(),
             "generation" => Ok(Kind::Scope(self.through("endgeneration")?)),
             "autoescape" => {
-                self.expression()?;
+                let escapes = self.expression()?;
+                if !matches!(escapes, Expr::Bool(false)) {
+                    return self.fail("'autoescape' is not supported: prompts are no HTML");
+                }
                 Ok(Kind::Scope(self.through("endautoescape")?))
             }
             "block" => {
-                self.expect_name()?;
-                while self.skip_name("scoped") || self.skip_name("required") {}
+                let name = self.expect_name()?;
+                if self.blocks.contains(&name) {
+                    return self.fail(format!("block '{name}' defined twice"));
+                }
+                let scoped = self.skip_name("scoped");
+                if self.is_name("required") {
+                    return self.fail(format!("block '{name}' is required of other templates; there are none"));
+                }
+                self.blocks.push(name);
                 self.end_block()?;
                 let (body, _) = self.body(&["endblock"])?;
                 if matches!(self.peek(), Some(Token::Name(_))) {
                     self.at += 1;
                 }
                 self.end_block()?;
-                Ok(Kind::Scope(body))
+                Ok(if scoped { Kind::Scope(body) } else { Kind::Block(body) })
             }
             "print" => {
                 let value = self.tuple(true)?;

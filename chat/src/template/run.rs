@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::template::args::CallArgs;
 use crate::template::ast::{Body, For, Kind, MacroDef, Stmt, Target};
 use crate::text::{Builder, Text};
-use crate::value::{show, Func, Value};
+use crate::value::{show, Func, List, Value};
 
 /// Names and their values; those not found are looked for in the scope around.
 pub(crate) struct Scope {
@@ -111,6 +111,22 @@ pub(crate) struct Macro {
 }
 
 impl Macro {
+    /// What a template may ask about it.
+    pub fn attr(&self, name: &str) -> Option<Value> {
+        let def = &self.def;
+        Some(match name {
+            "name" => Value::str(&def.name),
+            "arguments" => {
+                let names: Vec<Value> = def.params.iter().map(|(name, _)| Value::str(name)).collect();
+                Value::Tuple(Rc::new(List(names.into())))
+            }
+            "catch_kwargs" => Value::Bool(def.kwargs),
+            "catch_varargs" => Value::Bool(def.varargs),
+            "caller" => Value::Bool(def.caller),
+            _ => return None,
+        })
+    }
+
     pub fn name(&self) -> &str {
         &self.def.name
     }
@@ -194,6 +210,7 @@ impl<'b> Machine<'b> {
                 return self.run(body, &inner, out);
             }
             Kind::Scope(body) => return self.run(body, &Scope::inner(scope), out),
+            Kind::Block(body) => return self.run(body, &Scope::inner(&self.root), out),
             Kind::Break => return Ok(Flow::Break),
             Kind::Continue => return Ok(Flow::Continue),
         }

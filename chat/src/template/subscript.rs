@@ -42,7 +42,7 @@ pub(crate) fn own_attr(of: &Value, name: &Arc<str>) -> Option<Value> {
         Value::Func(func) => match (&**func, &**name) {
             (Func::Cycler(..), "next" | "reset") => Some(bound(of, name)),
             (Func::Cycler(items, at), "current") => items.get(at.get()).cloned(),
-            (Func::Macro(called), "name") => Some(Value::str(called.name())),
+            (Func::Macro(called), name) => called.attr(name),
             _ => None,
         },
         of => methods::has(of, name).then(|| bound(of, name)),

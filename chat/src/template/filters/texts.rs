@@ -76,7 +76,7 @@ pub(super) fn filter(machine: &Machine, name: &str, value: Value, mut args: Call
             Ok(Value::Int(words.count() as i128))
         }
         "truncate" => truncate(machine, &text, args),
-        "wordwrap" => wrap(machine, &text, args),
+        "wordwrap" => super::wrap::wrap(machine, &text, args),
         "striptags" => {
             let mut out = String::new();
             let mut rest = text.as_str();
@@ -166,41 +166,6 @@ fn truncate(machine: &Machine, text: &Text, mut args: CallArgs) -> Result<Value>
     };
     let part = text.slice(budget, 0..cut)?;
     Ok(Value::Str(strings::join(budget, &Text::plain(""), &[part, end])?))
-}
-
-/// Lines of a width, broken at spaces, or within words that are longer.
-fn wrap(machine: &Machine, text: &Text, mut args: CallArgs) -> Result<Value> {
-    let names = ["width", "break_long_words", "wrapstring", "break_on_hyphens"];
-    let [width, long, with, _] = args.bind("wordwrap", names)?;
-    let width = usize::try_from(width.map_or(Ok(79), |w| w.index())?).unwrap_or(0).max(1);
-    let long = long.is_none_or(|l| l.truth());
-    let with = with.map_or(Ok(Text::plain("\n")), |w| show::text(machine.budget, &w))?;
-    let mut lines: Vec<String> = Vec::new();
-    for source in text.as_str().lines() {
-        let mut line = String::new();
-        let mut used = 0;
-        for word in source.split_whitespace() {
-            let mut word: Vec<char> = word.chars().collect();
-            if used > 0 && used + 1 + word.len() > width {
-                lines.push(std::mem::take(&mut line));
-                used = 0;
-            }
-            while long && word.len() > width {
-                let rest = word.split_off(width);
-                lines.push(word.into_iter().collect());
-                word = rest;
-            }
-            if used > 0 {
-                line.push(' ');
-                used += 1;
-            }
-            used += word.len();
-            line.extend(word);
-        }
-        lines.push(line);
-    }
-    machine.budget.take(lines.iter().map(|l| l.len() + with.len()).sum())?;
-    Ok(Value::Str(Text::derived(lines.join(with.as_str()), &[text, &with])))
 }
 
 fn quoted(s: &str, keep: &str) -> String {
