@@ -4,7 +4,7 @@ use super::steps::{best_first, count_best, draw, softmax, Candidate};
 use super::SamplerOptions;
 
 /// Candidates from which mirostat 1 estimates how fast probabilities fall.
-const ESTIMATE_OF: usize = 100;
+pub(super) const ESTIMATE_OF: usize = 100;
 
 /// Mirostat: keeps the surprise of tokens near a target.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ impl Mirostat {
     pub fn choose(&mut self, list: &mut Vec<Candidate>, o: &SamplerOptions, n_vocab: usize, unit: f64) -> u32 {
         let keep = if o.mirostat == 1 {
             list.sort_unstable_by(best_first);
-            rank_of_surprise(&softmax(list), self.mu, n_vocab)
+            rank_of_surprise(list, self.mu, n_vocab).min(list.len())
         } else {
             count_best(list, |p| -p.log2() <= self.mu)
         };
@@ -39,15 +39,20 @@ impl Mirostat {
     }
 }
 
-/// How many of the best have a surprise up to `mu`, if probabilities fall by Zipf's law with the exponent that fits the best ones.
-fn rank_of_surprise(probabilities: &[f64], mu: f64, n_vocab: usize) -> usize {
+/// How many of the best have a surprise up to `mu`, if probabilities fall by Zipf's law with the exponent that fits the best ones
+/// of `list`, which stand first; more than the vocabulary has means all.
+pub(super) fn rank_of_surprise(list: &[Candidate], mu: f64, n_vocab: usize) -> usize {
     let (mut products, mut squares) = (0.0, 0.0);
-    for (i, pair) in probabilities.windows(2).take(ESTIMATE_OF - 1).enumerate() {
-        if pair[1] <= 0.0 {
+    let best = list.first().map_or(0.0, |c| f64::from(c.logit));
+    // Only what they are to each other counts, so that the others need not be known.
+    let part = |c: &Candidate| (f64::from(c.logit) - best).exp();
+    for (i, pair) in list.windows(2).take(ESTIMATE_OF - 1).enumerate() {
+        let [a, b] = [part(&pair[0]), part(&pair[1])];
+        if b <= 0.0 || b.is_nan() || a.is_nan() {
             break;
         }
         let ranks = ((i + 2) as f64 / (i + 1) as f64).ln();
-        products += ranks * (pair[0] / pair[1]).ln();
+        products += ranks * (a / b).ln();
         squares += ranks * ranks;
     }
     if squares <= 0.0 {
@@ -61,7 +66,7 @@ fn rank_of_surprise(probabilities: &[f64], mu: f64, n_vocab: usize) -> usize {
     if rank.is_nan() {
         1
     } else {
-        rank.min(probabilities.len() as f64) as usize
+        rank.min(n_vocab as f64) as usize
     }
 }
 

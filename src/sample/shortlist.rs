@@ -2,11 +2,12 @@
 //!
 //! Steps before a chain's first cut only change ids that they name (biases, bans, penalties, DRY). So the largest logits, those of
 //! the named ids and the sum over all decide what that cut leaves, where it leaves few: by rank, by summed probability, by a share
-//! of the best one's, or by mirostat's surprise. Where it leaves more, nothing is sampled, and all logits must be read.
+//! of the best one's, or by mirostat's surprise or its estimate of that. Where it leaves more, nothing is sampled, and all logits must be read.
 
 use std::collections::BTreeSet;
 
-use super::steps::{best_first, Candidate};
+use super::choosers::{rank_of_surprise, ESTIMATE_OF};
+use super::steps::{self, best_first, Candidate};
 use super::{Allowed, SamplerOptions, Step};
 
 /// Most of the largest logits that a runner lists.
@@ -129,6 +130,14 @@ impl Shortlist {
                 let kept = list.iter().take_while(|c| taken(c)).count();
                 kept.max(1)
             }
+            Cut::Zipf { mu, temperature } => {
+                let mut tempered = list[..sure].to_vec();
+                steps::temperature(&mut tempered, temperature);
+                // The estimate is made once more when one of them is chosen.
+                list.truncate(sure);
+                let estimated = all || sure >= ESTIMATE_OF;
+                return estimated && fits(rank_of_surprise(&tempered, mu, self.n_vocab).max(1));
+            }
         };
         if !fits(keep) {
             return false;
@@ -161,6 +170,8 @@ pub(super) enum Cut {
     Share { p: f32, min_keep: usize },
     /// Those up to a surprise in bits, at a temperature: mirostat 2.
     Surprise { mu: f64, temperature: f32 },
+    /// As many as Zipf's law, by the best ones, gives that surprise: mirostat 1.
+    Zipf { mu: f64, temperature: f32 },
 }
 
 impl SamplerOptions {
@@ -173,8 +184,9 @@ impl SamplerOptions {
         }
         let cut = match self.active().nth(before) {
             _ if self.is_greedy() => Cut::Rank(1),
-            _ if self.mirostat == 2 && self.temperature > 0.0 => Cut::Surprise { mu, temperature: self.temperature },
-            _ if self.mirostat > 0 => return None,
+            _ if self.mirostat > 0 && self.temperature.is_nan() => return None,
+            _ if self.mirostat == 1 => Cut::Zipf { mu, temperature: self.temperature },
+            _ if self.mirostat > 1 => Cut::Surprise { mu, temperature: self.temperature },
             Some(Step::TopK) => Cut::Rank(usize::try_from(self.top_k).ok().filter(|k| *k <= MOST_KEPT)?),
             Some(Step::TopP) => Cut::Mass { p: self.top_p, min_keep: self.min_keep },
             Some(Step::MinP) => Cut::Share { p: self.min_p, min_keep: self.min_keep },

@@ -325,7 +325,8 @@ fn a_shortlist_gives_what_all_logits_give() {
         o.xtc_probability = [0.0, 0.7][pick(2, &mut rng)];
         o.typical_p = [1.0, 0.8][pick(2, &mut rng)];
         o.dynatemp_range = [0.0, 0.4][pick(2, &mut rng)];
-        o.mirostat = [0, 0, 0, 2][pick(4, &mut rng)];
+        o.mirostat = [0, 0, 1, 2][pick(4, &mut rng)];
+        o.mirostat_tau = [5.0, 2.0][pick(2, &mut rng)];
         o.logprobs = [None, Some(3)][pick(2, &mut rng)];
         o.bias = [vec![], vec![(1, 4.0), (2, -100.0), (0, 0.5)]][pick(2, &mut rng)].clone();
         o.banned = [vec![], vec![0, vocab - 1]][pick(2, &mut rng)].clone();
@@ -373,7 +374,7 @@ fn chains_that_look_at_the_whole_distribution_need_all_logits() {
     assert!(listed(&|_| ()) && listed(&|o| o.temperature = 0.0));
     assert!(listed(&|o| (o.dry.multiplier, o.xtc_probability) = (1.0, 0.5)));
     assert!(listed(&|o| o.top_k = 0) && listed(&|o| (o.top_k, o.top_p) = (0, 1.0)), "by probability");
-    assert!(listed(&|o| o.mirostat = 2) && !listed(&|o| o.mirostat = 1));
+    assert!(listed(&|o| o.mirostat = 2) && listed(&|o| o.mirostat = 1));
     assert!(!listed(&|o| o.top_k = 101));
     assert!(!listed(&|o| o.top_n_sigma = 1.0), "the deviation is that of all logits");
     assert!(!listed(&|o| (o.top_k, o.typical_p) = (0, 0.9)));
