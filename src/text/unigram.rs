@@ -25,9 +25,8 @@ pub struct Unigram {
     kept: Trie,
     unknown_score: f64,
     table: Table,
-    /// Whether text starts with a space, or ends with one if `suffix`.
+    /// Whether text starts with a space.
     add_space: bool,
-    suffix: bool,
     /// Whether spaces in a row are one.
     merge_spaces: bool,
 }
@@ -60,7 +59,6 @@ impl Unigram {
             unknown_score: if least.is_finite() { least - PENALTY } else { -PENALTY },
             table: Table::read(gguf)?,
             add_space: flag("add_space_prefix")?,
-            suffix: flag("treat_whitespace_as_suffix")?,
             merge_spaces: flag("remove_extra_whitespaces")?,
         })
     }
@@ -124,15 +122,12 @@ impl Unigram {
                 }
                 continue;
             }
-            if !in_word && (self.merge_spaces || self.add_space && !self.suffix && !begun) {
+            if !in_word && (self.merge_spaces || self.add_space && !begun) {
                 out.extend(space);
                 begun = true;
             }
             in_word = true;
             out.push(byte);
-        }
-        if self.add_space && self.suffix {
-            out.extend(space);
         }
         out
     }
