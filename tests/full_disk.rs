@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use pumex::gguf::write::{header, Entry, ALIGNMENT};
+use pumex::gguf::{Gguf, Value};
+
 use crate::util;
 
 /// Runs the program where no file may be longer than so many KiB, in place of a full disk; none without a shell that can say so.
@@ -21,18 +24,46 @@ fn limited(kib: u32, args: &[&str], stdin: &str, folder: &Path) -> Option<Output
     child.wait_with_output().ok()
 }
 
+/// An adapter of rank 1 for one of the model's matrices.
+fn adapter(model: &Path) -> Vec<u8> {
+    let gguf = Gguf::open(model).unwrap();
+    let (name, dims) =
+        gguf.tensors().iter().find(|t| t.name.ends_with("attn_q.weight")).map(|t| (&t.name, &t.dims)).unwrap();
+    let half = |end: &str, dims: [u64; 2]| {
+        let len_bytes = 4 * dims[0] * dims[1];
+        Entry { name: format!("{name}.lora_{end}"), dims: dims.to_vec(), type_id: 0, len_bytes }
+    };
+    let halves = [half("a", [dims[0], 1]), half("b", [1, dims[1]])];
+    let text = |text: &str| Value::Str(text.into());
+    let meta = [
+        ("general.type", text("adapter")),
+        ("general.architecture", text(gguf.meta().arch().unwrap())),
+        ("adapter.type", text("lora")),
+        ("adapter.lora.alpha", Value::F32(1.0)),
+    ];
+    let mut bytes = header(meta.iter().map(|(key, value)| (*key, value)), &halves, ALIGNMENT);
+    for half in &halves {
+        bytes.resize(bytes.len() + half.len_bytes.next_multiple_of(ALIGNMENT) as usize, 0);
+    }
+    bytes
+}
+
 #[test]
 fn files_that_do_not_fit_are_refused_by_name_and_not_there() {
     let folder = std::env::temp_dir().join(format!("pumex-full-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let demo = util::demo_path();
-    let demo = demo.to_str().unwrap();
+    let lora = folder.join("lora");
+    std::fs::write(&lora, adapter(&demo)).unwrap();
+    let (demo, lora) = (demo.to_str().unwrap(), lora.to_str().unwrap());
     let long = "And it came to pass that the people of the land ".repeat(8);
     let talk = format!("{}\n/save talk.json\n/exit\n", "king ".repeat(2000));
     let chat = ["run", "-m", demo, "-cnv", "--chat-template", "chatml", "-n", "1", "-c", "4096", "--device", "cpu"];
     let cached = ["run", "-m", demo, "-p", &long, "-n", "1", "--device", "cpu", "--prompt-cache", "seq.bin"];
-    let cases: [(&str, &[&str], &str, i32); 4] = [
+    let cases: [(&str, &[&str], &str, i32); 6] = [
         ("q4.gguf", &["quantize", "--allow-requantize", demo, "q4.gguf", "Q4_0"], "", 1),
+        ("sum.gguf", &["merge-lora", "-m", demo, "--lora", lora, "sum.gguf"], "", 1),
+        ("sum.gguf", &["merge-lora", "-m", demo, "--lora", lora, "sum.gguf", "Q4_0"], "", 1),
         ("out-00001-of-", &["split", "--split-max-size", "3M", demo, "out"], "", 1),
         ("seq.bin", &cached, "", 1),
         ("talk.json", &chat, &talk, 0),
@@ -44,7 +75,7 @@ fn files_that_do_not_fit_are_refused_by_name_and_not_there() {
         assert!(lines.len() == 1 && lines[0].contains(name), "{args:?}: {told}");
         assert_eq!(output.status.code(), Some(code), "{args:?}: {told}");
         let left: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
-        assert!(left.is_empty(), "{args:?}: {left:?}");
+        assert_eq!(left, [PathBuf::from(lora)], "{args:?}");
     }
     let _ = std::fs::remove_dir_all(&folder);
 }

@@ -1,11 +1,11 @@
 //! `pumex embed`: a vector for each text, as JSON or as little-endian f32; scores of texts for a query.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use pumex::conversation::check_ids;
 use pumex::embedding::{embed, normalized, pair, Head, Pooling, Steps};
+use pumex::file::Replacing;
 use pumex::gguf::Gguf;
 use pumex::text::Tokenizer;
 use pumex::{model, Error, Result};
@@ -153,8 +153,9 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         return Ok(End::Done);
     };
     let bytes: Vec<u8> = vectors.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
-    let mut file = std::fs::File::create(path).map_err(|e| Error::io(path, e))?;
-    file.write_all(&bytes).map_err(|e| Error::io(path, e))?;
+    let mut file = Replacing::create(path)?;
+    file.write(&bytes)?;
+    file.finish()?;
     output::say(format_args!("wrote {} x {width} floats to {}\n", vectors.len(), path.display()));
     Ok(End::Done)
 }

@@ -1,13 +1,12 @@
 //! `pumex logits`: the logits of every position, written as little-endian f32, row after row. Of a model with an encoder, they are
 //! those of an answer that is its own source.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use pumex::conversation::{check_ids, feed_source, rows, run_chunks};
+use pumex::file::Replacing;
 use pumex::step::RowOutput;
 use pumex::text::Tokenizer;
 use pumex::{model, Error, Result};
@@ -64,8 +63,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let n_ctx = if answers { n_ctx.saturating_mul(2) } else { n_ctx };
     let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;
     check_ids(&ids, runner.n_vocab())?;
-    let fail = |e| Error::io(&args.out, e);
-    let mut file = BufWriter::new(File::create(&args.out).map_err(fail)?);
+    let mut file = Replacing::create(&args.out)?;
     let begun = Instant::now();
     if answers {
         // The ids are the source and, after it, the answer.
@@ -73,12 +71,12 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     }
     let start = if answers { ids.len() } else { 0 };
     let whole = run_chunks(&mut *runner, &rows(&ids, start, |_| RowOutput::Logits), stop, &mut |output| {
-        output.logits.iter().try_for_each(|x| file.write_all(&x.to_le_bytes())).map_err(fail)
+        output.logits.iter().try_for_each(|x| file.write(&x.to_le_bytes()))
     })?;
-    file.flush().map_err(fail)?;
     if !whole {
         return Ok(End::Interrupted);
     }
+    file.finish()?;
     if args.json {
         output::json(&json!({
             "tokens": ids.len(),

@@ -115,7 +115,7 @@ pub enum Switch {
     /// Never.
     #[value(alias = "0")]
     Off,
-    /// Where it is faster.
+    /// Where it serves.
     Auto,
 }
 

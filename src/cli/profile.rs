@@ -10,6 +10,7 @@ use pumex::file::Replacing;
 use pumex::profile::{self, Clocked, Cost, OnCpu, Options, Profile, Roof, FLAG_OVER};
 use pumex::{Error, Result};
 
+use super::adapters::AdapterArgs;
 use super::options::{EngineArgs, SourceArgs};
 use super::{output, session, End};
 
@@ -19,6 +20,8 @@ use super::{output, session, End};
 pub struct Args {
     #[command(flatten)]
     model: SourceArgs,
+    #[command(flatten)]
+    adapters: AdapterArgs,
     #[command(flatten)]
     engine: EngineArgs,
     /// Rows of the step, of one sequence: 1 is a decode step, more a chunk of a prompt
@@ -74,7 +77,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         return Err(Error::Usage(format!("{flag}: expected at most {most} (--ubatch-size), found {found}")));
     }
     let page = args.html.as_deref().map(Replacing::create).transpose()?;
-    let gguf = session::open_source(&args.model)?;
+    let gguf = args.adapters.attach(session::open_source(&args.model)?)?;
     if pumex::model::plan(&gguf)?.encoder.is_some() {
         let what =
             "profile: expected a model whose steps are all alike, found one with an encoder; bench times its parts";

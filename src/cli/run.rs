@@ -251,7 +251,7 @@ impl Session<'_> {
 
     /// Reads lines and lets the model continue the one growing sequence, or answer each of them.
     fn interactive(&mut self) -> Result<End> {
-        output::say(format_args!("type text to continue; Ctrl-C stops a reply, Ctrl-D ends\n"));
+        output::say(format_args!("type text to continue; Ctrl-C stops a reply, /exit or Ctrl-D ends\n"));
         let mut line = String::new();
         loop {
             output::say(format_args!("> "));
@@ -261,6 +261,9 @@ impl Session<'_> {
                 return Ok(End::Done);
             }
             let text = line.trim_end_matches(['\n', '\r']);
+            if text.trim() == "/exit" {
+                return Ok(End::Done);
+            }
             let text = if self.args.no_escape { text.to_string() } else { unescape(text) };
             let bos = self.ids.is_empty() && self.tokenizer.add_bos();
             // What the runner does not hold goes first: the last token, or all where a state could not go back.
