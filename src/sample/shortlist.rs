@@ -2,7 +2,8 @@
 //!
 //! Steps before a chain's first cut only change ids that they name (biases, bans, penalties, DRY). So the largest logits, those of
 //! the named ids and the sum over all decide what that cut leaves, where it leaves few: by rank, by summed probability, by a share
-//! of the best one's, or by mirostat's surprise or its estimate of that. Where it leaves more, nothing is sampled, and all logits must be read.
+//! of the best one's, or by mirostat's surprise or its estimate of that. Where it leaves more, nothing is sampled, and all logits
+//! must be read.
 
 use std::collections::BTreeSet;
 
