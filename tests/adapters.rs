@@ -89,7 +89,7 @@ fn adaptable(gguf: &Gguf, plan: &Plan) -> Vec<(String, Vec<u64>)> {
 }
 
 /// An adapter of every matrix for which `takes` holds.
-fn adapter_of(gguf: &Gguf, seed: &str, takes: impl Fn(&str) -> bool) -> Lora {
+pub fn adapter_of(gguf: &Gguf, seed: &str, takes: impl Fn(&str) -> bool) -> Lora {
     let all = adaptable(gguf, &model::plan(gguf).unwrap());
     let tensors: Vec<_> =
         all.iter().filter(|(name, _)| takes(name)).flat_map(|(name, dims)| pair(name, dims, RANK, seed)).collect();

@@ -1,7 +1,11 @@
 //! Many requests on one runner, with the demo model on the CPU.
 
+mod adapters;
 mod cache;
+mod embedding;
 mod faults;
+mod load;
+mod process;
 mod text;
 mod vulkan;
 

@@ -11,3 +11,4 @@ mod fake;
 mod golden;
 mod limits;
 mod random;
+mod tls;

@@ -94,6 +94,7 @@ impl Worker<'_> {
                 draft: VecDeque::new(),
                 checking: false,
                 drafted: (0, 0),
+                stood: 0,
                 way: Way::of(self.runner, &answer),
                 answer,
             };

@@ -1,4 +1,4 @@
-//! Texts to vectors and scores on a runner of their own, one call after the other.
+//! Texts to vectors and scores on a runner of their own. Calls that wait together share steps.
 
 use super::loaded::Loaded;
 use super::refusal::{invalid, refusal, too_long, wrong};
@@ -30,19 +30,42 @@ pub struct Call {
 /// # Errors
 /// The runner's.
 pub fn serve(runner: &mut dyn Runner, head: &Head, calls: &Receiver<Call>) -> Result<()> {
-    while let Ok(call) = calls.recv() {
-        let lens: Vec<usize> = call.texts.iter().map(Vec::len).collect();
+    let mut next = None;
+    while let Some(first) = next.take().or_else(|| calls.recv().ok()) {
+        let mut together = vec![first];
+        next = gather(&mut together, calls);
+        let pooling = together[0].pooling;
+        let counts: Vec<usize> = together.iter().map(|call| call.texts.len()).collect();
+        let texts: Vec<Vec<u32>> = together.iter_mut().flat_map(|call| std::mem::take(&mut call.texts)).collect();
+        let lens: Vec<usize> = texts.iter().map(Vec::len).collect();
         let steps = Steps::new(&lens, runner.max_rows());
-        let found = embed(runner, &call.texts, &steps, (call.pooling, head), &AtomicBool::new(false));
-        let told = found.as_ref().map_or_else(
-            |error| Err(refusal(RefusalKind::Failed, error.to_string())),
-            |found| Ok(found.clone().unwrap_or_default()),
-        );
-        // Who asked may have gone.
-        let _ = call.reply.send(told);
+        let found = embed(runner, &texts, &steps, (pooling, head), &AtomicBool::new(false));
+        let mut found = found.map(|found| found.unwrap_or_default().into_iter());
+        for (call, count) in together.into_iter().zip(counts) {
+            let told = match &mut found {
+                Ok(found) => Ok(found.by_ref().take(count).collect()),
+                Err(error) => Err(refusal(RefusalKind::Failed, error.to_string())),
+            };
+            // Who asked may have gone.
+            let _ = call.reply.send(told);
+        }
         found?;
     }
     Ok(())
+}
+
+/// Takes calls that wait and can share steps with the first one, as long as a step may have room; gives one that cannot.
+fn gather(together: &mut Vec<Call>, calls: &Receiver<Call>) -> Option<Call> {
+    let mut count = together.iter().map(|call| call.texts.len()).sum::<usize>();
+    while count < MOST_TEXTS as usize {
+        let call = calls.try_recv().ok()?;
+        if call.pooling != together[0].pooling {
+            return Some(call);
+        }
+        count += call.texts.len();
+        together.push(call);
+    }
+    None
 }
 
 impl Loaded {
@@ -118,5 +141,30 @@ pub fn of(pooling: Asked) -> Pooling {
         Asked::Cls => Pooling::Cls,
         Asked::Last => Pooling::Last,
         Asked::Rank => Pooling::Rank,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn calls_that_wait_go_together_up_to_what_a_step_has_room_for() {
+        let (to, from) = channel();
+        let call = |texts: usize, pooling| Call { texts: vec![vec![1]; texts], pooling, reply: channel().0 };
+        for (texts, pooling) in [(2, Pooling::Mean), (61, Pooling::Mean), (1, Pooling::Mean), (1, Pooling::Last)] {
+            to.send(call(texts, pooling)).unwrap();
+        }
+        let round = |first: Option<Call>| {
+            let mut together = vec![first.unwrap_or_else(|| from.recv().unwrap())];
+            let other = gather(&mut together, &from);
+            (together.iter().map(|call| call.texts.len()).collect::<Vec<_>>(), other)
+        };
+        let (first, none) = round(Some(call(3, Pooling::Mean)));
+        assert_eq!((first, none.is_none()), (vec![3, 2, 61], true));
+        let (second, other) = round(None);
+        assert_eq!((second, other.as_ref().map(|call| call.pooling)), (vec![1], Some(Pooling::Last)));
+        assert_eq!(round(other).0, [1]);
     }
 }

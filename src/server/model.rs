@@ -66,10 +66,12 @@ impl Served {
     pub fn stop(&self) {
         self.drain();
         let outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Outbox::Commands(commands)) = outbox {
+        if let Some(Outbox::Commands(commands)) = &outbox {
             // The thread may have ended by itself.
             let _ = commands.send(Command::Stop);
         }
+        // Calls end with whoever can make one.
+        drop(outbox);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         thread.into_iter().for_each(|thread| drop(thread.join()));
     }

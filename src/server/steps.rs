@@ -72,7 +72,9 @@ impl Worker<'_> {
         metrics.drafts += slots.len() as u64;
         for (slot, ids) in slots.into_iter().zip(proposed) {
             metrics.draft_tokens += ids.len() as u64;
-            self.slots[slot].iter_mut().for_each(|work| work.draft = ids.iter().copied().collect());
+            if let Some(work) = self.slots[slot].as_mut() {
+                (work.draft, work.stood) = (ids.into_iter().collect(), 0);
+            }
         }
         Ok(())
     }
@@ -290,7 +292,13 @@ impl Worker<'_> {
             work.fed = self.runner.forget(work.seq, work.fed as u32).min(work.fed);
         }
         if stands {
-            self.shared.view().metrics.draft_accepted += 1;
+            let metrics = &mut self.shared.view().metrics;
+            metrics.draft_accepted += 1;
+            if metrics.draft_accepted_at.len() <= work.stood {
+                metrics.draft_accepted_at.resize(work.stood + 1, 0);
+            }
+            metrics.draft_accepted_at[work.stood] += 1;
+            work.stood += 1;
         }
         if let Some(running) = self.running.get_mut(&request) {
             running.prompt_done.get_or_insert_with(Instant::now);

@@ -78,6 +78,8 @@ pub struct Work {
     pub checking: bool,
     /// Ids that were proposed, and those of them that stood.
     pub drafted: (usize, usize),
+    /// Of the ids proposed last, those that stood.
+    pub stood: usize,
 }
 
 impl Work {

@@ -204,6 +204,8 @@ fn proposals_of_a_small_model_change_nothing() {
         assert!(timings.draft_tokens > 0 && timings.draft_accepted <= timings.draft_tokens, "{timings:?}");
         if temperature == 0.0 {
             assert_eq!(timings.draft_accepted, timings.draft_tokens, "the same model says the same");
+            let at = drafted.metrics().draft_accepted_at;
+            assert_eq!((at.len(), at.iter().sum::<u64>()), (4, timings.draft_accepted as u64), "{at:?}");
         }
     }
     let at_once: Vec<_> = prompts(4).iter().map(|prompt| ask(&drafted, greedy(prompt, 30))).collect();

@@ -1,0 +1,55 @@
+//! Adapters and small models that requests of one server have or have not.
+
+use super::{all, ask, exact, greedy, load, prompts, run, All};
+use crate::adapters::adapter_of;
+use crate::util::demo_path;
+use pumex::adapter::{self, Layers};
+use pumex::gguf::Gguf;
+use pumex::server::{Served, Settings};
+use pumex_serve::engine::{Generate, Model, RefusalKind};
+use std::sync::Arc;
+
+/// The demo model with an adapter of its matrices.
+fn adapted(slots: usize, scale: f32) -> Served {
+    let open = |scales: &[f32]| {
+        let mut gguf = Gguf::open(&demo_path())?;
+        let lora = adapter_of(&gguf, "", |_| true);
+        if scales[0] != 0.0 {
+            adapter::attach(&mut gguf, &[(lora, scales[0])], &[], Layers::default())?;
+        }
+        Ok(gguf)
+    };
+    load(Settings { open: Arc::new(open), adapters: vec![("lora.gguf".into(), scale)], ..exact(slots) })
+}
+
+#[test]
+fn each_request_has_the_adapter_at_its_own_scale() {
+    let scales = [0.0, 0.5, 1.0];
+    let prompt = |i: usize| prompts(6)[i].clone();
+    let expected: Vec<Vec<String>> = scales
+        .iter()
+        .map(|scale| {
+            let model = adapted(1, *scale);
+            (0..6).map(|i| run(&model, greedy(&prompt(i), 10)).text().to_string()).collect()
+        })
+        .collect();
+    assert!(expected[0] != expected[1] && expected[1] != expected[2], "the adapter changes what is said: {expected:?}");
+    let model = adapted(3, 0.5);
+    let with = |i: usize, scale: f32| Generate { adapters: Some(vec![(0, scale)]), ..greedy(&prompt(i), 10) };
+    let waiting: Vec<_> = (0..6).map(|i| (i, ask(&model, with(i, scales[i % 3])))).collect();
+    for (i, receiver) in waiting {
+        let found: All = all(receiver);
+        assert_eq!(found.text(), expected[i % 3][i], "request {i}");
+    }
+    assert_eq!(run(&model, greedy(&prompt(0), 10)).text(), expected[1][0], "the server's, where a request names none");
+    // What was computed with other scales is of no use.
+    let again = run(&model, with(0, 1.0));
+    assert_eq!((again.text(), again.cached), (&*expected[2][0], 0));
+    let wrong =
+        model.generate(Generate { adapters: Some(vec![(1, 1.0)]), ..greedy("a", 1) }, ask_nobody()).unwrap_err();
+    assert_eq!((wrong.kind, wrong.field.as_deref()), (RefusalKind::Invalid, Some("lora")));
+}
+
+fn ask_nobody() -> pumex_serve::engine::Events {
+    tokio::sync::mpsc::channel(1).0
+}

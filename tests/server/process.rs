@@ -1,0 +1,82 @@
+//! `pumex serve` as a process of its own, and a client that can be as rude as a test needs.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A server that ends with the test.
+pub struct Process {
+    pub address: SocketAddr,
+    child: Child,
+}
+
+impl Process {
+    /// Serves the demo model on a port; 0 takes a free one.
+    pub fn start(port: u16, flags: &[&str]) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
+        command.args(["serve", "--device", "cpu", "-t", "1", "--metrics", "--port", &port.to_string()]).args(flags);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("listening on http://").map(|address| address.trim().parse().unwrap()));
+        // What it says later must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Process { address: address.expect("the server listens"), child }
+    }
+
+    /// Ends it as the kernel does where memory runs out: without a word.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The text of a request whose connection ends with it.
+pub fn request(path: &str, body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    let head = "Host: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    format!("POST {path} HTTP/1.1\r\n{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// A connection; none where there is no server.
+pub async fn connect(address: SocketAddr) -> Option<TcpStream> {
+    TcpStream::connect(address).await.ok()
+}
+
+/// All that comes, to the end of the connection.
+pub async fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    // A connection that breaks ends what comes.
+    let _ = stream.read_to_end(&mut bytes).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What comes of a request; empty where there is no server.
+pub async fn ask(address: SocketAddr, path: &str, body: &Value) -> String {
+    let Some(mut stream) = connect(address).await else { return String::new() };
+    match stream.write_all(&request(path, body)).await {
+        Ok(()) => rest(&mut stream).await,
+        Err(_) => String::new(),
+    }
+}
+
+/// A number of `/metrics`.
+pub async fn metric(address: SocketAddr, name: &str) -> f64 {
+    let mut stream = connect(address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+    let text = rest(&mut stream).await;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+}
