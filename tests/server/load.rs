@@ -91,10 +91,11 @@ async fn client(address: SocketAddr, i: usize) -> bool {
     }
 }
 
-/// Many requests alike, after which the cache holds as much as after as many others.
+/// Requests that share nothing, after which the cache holds as much as after as many others.
 async fn flush(address: SocketAddr, slots: usize) -> f64 {
     for i in 0..6 * slots {
-        let text = ask(address, "/completion", &json!({"prompt": [1, 50 + i], "n_predict": 1, "temperature": 0})).await;
+        let text =
+            ask(address, "/completion", &json!({"prompt": [50 + i, 500 + i], "n_predict": 1, "temperature": 0})).await;
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     }
     metric(address, "pumex:blocks_used").await
