@@ -4,7 +4,7 @@
 SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
 APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
-.PHONY: demo test test-all test-page test-clients shaders check-shaders page check-page system
+.PHONY: demo test test-all test-page test-clients shaders check-shaders page page-packages check-page system
 
 # Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
 # the tests).
@@ -46,7 +46,11 @@ check-shaders: $(SHADERC_DIR)/libshaderc_combined.a
 
 # The page needs node to be built, and to be tested.
 NODE = cd serve/page && { command -v npm >/dev/null || { $(APT) update -qq; DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq \
-  nodejs npm >/dev/null; }; } && npm ci --silent
+  nodejs npm >/dev/null; }; } && timeout 300 npm ci --silent --fetch-retries 1 --fetch-timeout 60000
+
+# What the page is built of, from its registry.
+page-packages:
+	@$(NODE)
 
 page:
 	@$(NODE) && npm run --silent build
@@ -59,6 +63,7 @@ test-page:
 	@command -v chromium >/dev/null || \
 	  { $(APT) update -qq; DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq chromium >/dev/null; } || \
 	  echo "chromium could not be installed; the page is not tested"
+	cargo build --release --quiet
 	@$(NODE) && npm test --silent
 
 test-clients: system
