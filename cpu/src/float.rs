@@ -135,10 +135,14 @@ unsafe fn block<S: Simd, T: Way<S>, const R: usize, const N: usize>(
                 }
             }
         }
+        let mut totals = [0.0; LANES];
+        if S::TOTALS && R * N == LANES {
+            S::store(totals.as_mut_ptr(), S::totals(std::array::from_fn(|i| sums[i / N % R][i % N])));
+        }
         let mut out = [[0.0; N]; R];
         for r in 0..R {
             for n in 0..N {
-                let mut sum = S::total(sums[r][n]);
+                let mut sum = if S::TOTALS && R * N == LANES { totals[r * N + n] } else { S::total(sums[r][n]) };
                 for i in whole..cols {
                     sum += T::one(rows[r].add(i * row_bytes), x[n].add(i * column_bytes));
                 }
@@ -161,6 +165,9 @@ pub(crate) struct Rows {
 /// Columns that all rows meet before the next come: they stay in the cache.
 pub(crate) const SOME: usize = 24;
 
+/// Elements up to which a row's sum takes longer than its products, so that the sums of many rows are made together.
+const SHORT: usize = 256;
+
 /// # Safety
 /// As of [`block`], for all rows and columns.
 #[inline(always)]
@@ -172,7 +179,10 @@ unsafe fn all<S: Simd, T: Way<S>>(of: Rows, x: &[*const u8], out: *mut f32) {
             unsafe {
                 let out = out.add(i * SOME * of.apart + r);
                 let first = of.first.add(r * of.cols * T::BYTES[0]);
-                if of.rows - r >= 4 {
+                if S::TOTALS && of.rows - r >= LANES && of.cols <= SHORT && x.len() < 4 {
+                    some::<S, T, LANES>(first, of, x, out);
+                    r += LANES;
+                } else if of.rows - r >= 4 {
                     some::<S, T, 4>(first, of, x, out);
                     r += 4;
                 } else {

@@ -5,7 +5,7 @@ use crate::simd::{entries, exp, Simd, LANES};
 use crate::{Cpu, Isa};
 
 /// `silu(a) * b` → `out`.
-pub(crate) fn silu_times(isa: Isa, a: &[f32], b: &[f32], out: &mut [f32]) {
+pub fn silu_times(isa: Isa, a: &[f32], b: &[f32], out: &mut [f32]) {
     let len = a.len().min(b.len()).min(out.len());
     let whole = len / LANES * LANES;
     assert!(isa.is_here());

@@ -142,6 +142,20 @@ pub trait Simd: Copy + 'static {
     unsafe fn scale_by_power(a: Self::F, n: Self::F) -> Self::F;
     /// Sum of all lanes.
     unsafe fn total(a: Self::F) -> f32;
+    /// Whether 16 of these sums cost much less together.
+    const TOTALS: bool = false;
+    /// The sums of each one's lanes, to the bit what [`Simd::total`] gives.
+    #[inline(always)]
+    unsafe fn totals(all: [Self::F; LANES]) -> Self::F {
+        // SAFETY: the caller answers for the instructions; the array has 16 floats.
+        unsafe {
+            let mut sums = [0f32; LANES];
+            for (sum, a) in sums.iter_mut().zip(all) {
+                *sum = Self::total(a);
+            }
+            Self::load(sums.as_ptr())
+        }
+    }
     /// Largest of all lanes.
     unsafe fn largest(a: Self::F) -> f32;
 }

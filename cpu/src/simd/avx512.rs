@@ -12,6 +12,7 @@ impl Simd for Avx512 {
     type I = __m512i;
     type F = __m512;
     const COLUMNS: usize = 6;
+    const TOTALS: bool = true;
 
     methods! {
         fn prefetch(p: *const u8) = _mm_prefetch::<_MM_HINT_T0>(p.cast());
@@ -71,7 +72,33 @@ impl Simd for Avx512 {
         fn abs(a: __m512) -> __m512 = _mm512_abs_ps(a);
         fn round(a: __m512) -> __m512 = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT }>(a);
         fn scale_by_power(a: __m512, n: __m512) -> __m512 = _mm512_scalef_ps(a, n);
-        fn total(a: __m512) -> f32 = _mm512_reduce_add_ps(a);
+        fn total(a: __m512) -> f32 = {
+            let eight = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
+            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        };
+        fn totals(all: [__m512; 16]) -> __m512 = {
+            // Quarter l of `fours[v]` belongs to number 4l + v, so that these come out in order.
+            let mut fours = [_mm512_setzero_ps(); 4];
+            for v in 0..4 {
+                let mut eights = [_mm512_setzero_ps(); 2];
+                for h in 0..2 {
+                    let (a, b) = (all[8 * h + v], all[8 * h + 4 + v]);
+                    eights[h] = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
+                }
+                let [a, b] = eights;
+                fours[v] = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+            }
+            let mut twos = [_mm512_setzero_ps(); 2];
+            for h in 0..2 {
+                let (a, b) = (_mm512_castps_pd(fours[2 * h]), _mm512_castps_pd(fours[2 * h + 1]));
+                let (low, high) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+                twos[h] = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+            }
+            let [a, b] = twos;
+            _mm512_add_ps(_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b))
+        };
         fn largest(a: __m512) -> f32 = _mm512_reduce_max_ps(a);
     }
 }

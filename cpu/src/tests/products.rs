@@ -134,7 +134,9 @@ fn rows_of_floats_may_have_any_length() {
     for format in FORMATS.iter().filter(|f| f.block_len == 1) {
         for isa in here() {
             let cpu = cpu(isa);
-            for (rows, cols, columns) in [(5, 1, 4), (33, 37, 5), (70, 67, 31), (16, 16, 1), (20, 67, 3)] {
+            for (rows, cols, columns) in
+                [(5, 1, 4), (33, 37, 5), (70, 67, 31), (16, 16, 1), (20, 67, 3), (55, 32, 1), (34, 80, 2)]
+            {
                 let (bytes, floats) = matrix(format, rows, cols);
                 let x = noise(7, columns * cols);
                 let m = Matrix::new((&cpu.pool, isa), format, Shape { parts: 1, rows, cols }, &bytes, true);
@@ -146,6 +148,29 @@ fn rows_of_floats_may_have_any_length() {
                 let bound = if isa == Isa::Avx512Bf16 && format.name == "BF16" && columns >= 4 { 2e-5 } else { 1e-10 };
                 assert!(error < bound, "{} {isa:?}, {rows} x {cols} x {columns}: {error:e}", format.name);
             }
+        }
+    }
+}
+
+/// Also where sums are made many at a time, as of short rows or of four rows with four columns.
+#[test]
+fn a_row_of_floats_gives_the_same_whatever_stands_beside_it() {
+    let format = FORMATS.iter().find(|f| f.name == "F32").unwrap();
+    for isa in here() {
+        let cpu = cpu(isa);
+        for (rows, cols) in [(38, 32), (21, 300), (64, 67)] {
+            let (bytes, _) = matrix(format, rows, cols);
+            let m = Matrix::new((&cpu.pool, isa), format, Shape { parts: 1, rows, cols }, &bytes, true);
+            let x = noise(8, 5 * cols);
+            let products = |x: &[f32]| {
+                let n = x.len() / cols;
+                let mut out = vec![f32::NAN; n * rows];
+                let part = Part { matrix: &m, scale: 1.0, bias: None };
+                cpu.multiply(&[part], &Input { floats: x, acts: &Acts::default() }, n, false, (0, rows), &mut out);
+                out
+            };
+            let alone: Vec<f32> = x.chunks_exact(cols).flat_map(products).collect();
+            assert_eq!(products(&x), alone, "{isa:?}, {rows} x {cols}");
         }
     }
 }

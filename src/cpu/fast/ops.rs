@@ -8,7 +8,8 @@ use crate::cpu::ops as plain;
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::plan::{
-    AttentionSpec, ExpertsMatMul, Gate, General, HeadMatMul, MatPart, Op, RopeNorm, RopeStyle, Rows, TopK, Val, Weight,
+    Act, Arg, AttentionSpec, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, RopeNorm, RopeStyle,
+    Rows, TopK, Val, Weight,
 };
 use crate::step::Row;
 use pumex_cpu::attention::{Queries, Run, Scores};
@@ -244,6 +245,7 @@ impl Fast<'_> {
         match op {
             General::HeadMatMul(h) => return self.head_matmul(h),
             General::ExpertsMatMul(e) => return self.experts_matmul(e),
+            General::Map(m) if self.is_gate(m) => return self.gate(m),
             _ => {}
         }
         let Self { plan, states, values, wanted, weights, cpu, gguf, spare, books, .. } = self;
@@ -253,6 +255,28 @@ impl Fast<'_> {
         if self.acts_of == Some(op.out().0) {
             self.acts_of = None;
         }
+    }
+
+    /// Whether a map is `silu(a) * b`, as gates that stand alone are.
+    fn is_gate(&self, m: &Map) -> bool {
+        let (Arg::Cols(a), Arg::Cols(b)) = (m.a, m.b) else { return false };
+        let whole = m.groups == 1 && m.len == self.width(m.out.val) && m.scale == 1.0;
+        whole && (m.act, m.join) == (Act::Silu, Join::Mul) && ![a.val, b.val].contains(&m.out.val)
+    }
+
+    fn gate(&mut self, m: &Map) {
+        let (Arg::Cols(a), Arg::Cols(b)) = (m.a, m.b) else { return };
+        let mut result = self.room(m.out.val, self.rows_of(a.val));
+        // A single row is for all threads, too.
+        let part = [16, 8, 4, 2].into_iter().find(|n| m.len.is_multiple_of(*n)).map_or(m.len, |n| m.len / n);
+        let (isa, len, values) = (self.cpu.isa, m.len, &self.values);
+        let [a, b] = [a, b].map(|c| (&values[c.val.0][c.at..], self.width(c.val)));
+        self.cpu.rows(&mut result, part, &|i, out| {
+            let (row, at) = (i * part / len, i * part % len);
+            let [a, b] = [a, b].map(|(x, width)| &x[row * width + at..][..part]);
+            kernels::silu_times(isa, a, b, out);
+        });
+        self.put(m.out.val, result);
     }
 
     /// Norms and rotates q and k in place, and keeps k and v.
