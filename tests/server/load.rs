@@ -55,7 +55,7 @@ fn answered(reply: &str, stream: bool) -> Option<String> {
 
 /// A client that goes away, or takes its time; whether it got what it should.
 async fn client(address: SocketAddr, i: usize) -> bool {
-    let stream = i % 2 == 0;
+    let stream = i.is_multiple_of(2);
     let text = request("/completion", &body(i, stream));
     let Some(mut connection) = connect(address).await else { return false };
     match i % 8 {
