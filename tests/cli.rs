@@ -392,3 +392,15 @@ fn devices_mark_what_runs_without_a_choice() {
         assert!(stdout(&profile).contains("memory reads at"), "{}", stdout(&profile));
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_continuation_ends_by_exit_and_by_ctrl_c_while_it_waits() {
+    for (keys, expected) in [("/exit\r", 0), ("the king\r/exit\r", 0), ("\u{3}", 130)] {
+        let args = ["run", "--device", "cpu", "-n", "8"].map(String::from);
+        let mut terminal = crate::terminal::screen::Terminal::start(&args, &std::env::temp_dir());
+        terminal.wait("Ctrl-D ends\r\n> ");
+        terminal.send(keys);
+        assert_eq!(terminal.end(), Some(expected), "{}", terminal.seen());
+    }
+}

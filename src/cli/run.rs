@@ -254,9 +254,12 @@ impl Session<'_> {
         output::say(format_args!("type text to continue; Ctrl-C stops a reply, /exit or Ctrl-D ends\n"));
         let mut line = String::new();
         loop {
+            // While nothing is under way, Ctrl-C ends the program, as a second one does at any time.
+            self.stop.store(true, Ordering::Relaxed);
             output::say(format_args!("> "));
             line.clear();
             let read = std::io::stdin().lock().read_line(&mut line).map_err(|e| Error::io("stdin".as_ref(), e))?;
+            self.stop.store(false, Ordering::Relaxed);
             if read == 0 {
                 return Ok(End::Done);
             }
