@@ -22,7 +22,7 @@ const TEMPLATE: &str = "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.conte
 const MODELS: [&str; 5] = ["mamba", "rwkv7", "lfm2", "gemma3", "qwen3next"];
 
 /// A seeded model with as many ids as the demo model's vocabulary has, whose tokenizer speaks for it.
-fn model_of(name: &str, n_vocab: usize) -> Gguf {
+pub fn model_of(name: &str, n_vocab: usize) -> Gguf {
     let mut recipe = Recipe::named(name);
     recipe.keys.insert("vocab_size".into(), n_vocab.into());
     for table in ["token_embd.weight", "output.weight"] {
@@ -32,7 +32,7 @@ fn model_of(name: &str, n_vocab: usize) -> Gguf {
 }
 
 /// Ids of the demo model's.
-fn vocabulary() -> usize {
+pub fn vocabulary() -> usize {
     Tokenizer::from_gguf(&Gguf::open(&util::demo_path()).unwrap()).unwrap().n_vocab()
 }
 

@@ -4,6 +4,7 @@ mod adapters;
 mod cache;
 mod embedding;
 mod faults;
+mod kept;
 mod load;
 mod process;
 mod text;

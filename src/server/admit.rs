@@ -52,7 +52,7 @@ impl Worker<'_> {
         let shared = job.parts.iter().map(|part| common(&part.ids)).min().unwrap_or(0);
         let wanted = if job.parts.len() > 1 { &first[..shared] } else { &first[..] };
         let known = match job.uses_kept {
-            true => self.seqs.known((&job.owner, job.slot), wanted),
+            true => self.seqs.known(&*self.runner, (&job.owner, job.slot), wanted),
             false => None,
         };
         if !self.make_room(&job, known) {
@@ -75,6 +75,10 @@ impl Worker<'_> {
         }
         job.started.get_or_insert_with(Instant::now);
         let fresh = job.cached.is_none();
+        let mut marks = match fresh && !self.loaded.goes_back {
+            true => self.marks(&job.owner, wanted, cached),
+            false => VecDeque::new(),
+        };
         let gate = (job.parts.len() > 1).then(|| shared.saturating_sub(1));
         let id = job.id;
         let parts = std::mem::take(&mut job.parts);
@@ -95,6 +99,7 @@ impl Worker<'_> {
                 checking: false,
                 drafted: (0, 0),
                 stood: 0,
+                marks: std::mem::take(&mut marks),
                 way: Way::of(self.runner, &answer),
                 answer,
             };
@@ -156,12 +161,26 @@ impl Worker<'_> {
         let Some((from, n)) = known else { return 0 };
         match self.runner.fork(from, to, n as u32) {
             Ok(()) => {
-                self.seqs.forked(self.runner, from, n);
+                self.seqs.forked(self.runner, from, n, !self.loaded.goes_back);
                 n
             }
             // A state that cannot go back.
             Err(_) => 0,
         }
+    }
+
+    /// Where a prompt is kept as it is computed, of a model that cannot go back: where others went on otherwise, and before its last id,
+    /// which is computed again where the same prompt comes.
+    fn marks(&self, owner: &str, ids: &[u32], cached: usize) -> VecDeque<usize> {
+        let last = ids.len().saturating_sub(1);
+        let branch = self.seqs.seen(owner, ids);
+        // A few ids are computed as fast as they are kept.
+        let marks = [branch, last].into_iter().filter(|mark| *mark >= cached + KV_BLOCK / 2 && *mark <= last);
+        let mut marks: VecDeque<usize> = marks.collect();
+        if marks.len() > 1 && marks[0] == marks[1] {
+            marks.pop_back();
+        }
+        marks
     }
 
     /// The first of several answers has computed the prompt: the others begin with it.

@@ -10,7 +10,7 @@ use crate::quantize::recipe;
 use crate::sample::SamplerOptions;
 use crate::step::Runner;
 use crate::text::Tokenizer;
-use crate::Result;
+use crate::{model, Result};
 use pumex_serve::engine::{Pooling as AskedPooling, Properties};
 use serde_json::{json, Map, Value};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -42,6 +42,8 @@ pub struct Loaded {
     pub rerank_template: Option<String>,
     /// What tells the model from others in files of slots.
     pub fingerprint: OnceLock<u64>,
+    /// Whether sequences can be cut anywhere: whether all layers keep all positions.
+    pub goes_back: bool,
     vocabulary: OnceLock<Words>,
     matchers: Mutex<Vec<(String, Matcher)>>,
 }
@@ -97,6 +99,7 @@ impl Loaded {
         let properties = properties(gguf, &text, &settings, runner)?;
         let Text { tokenizer, style, usual, rerank, .. } = text;
         Ok(Loaded {
+            goes_back: model::plan(gguf)?.keeps_all(),
             rerank_template: rerank,
             settings,
             tokenizer,

@@ -106,17 +106,21 @@ impl Prefixes {
         }
     }
 
-    /// The sequence of an owner with the longest common beginning, the one last used of equals, and how many ids that is.
-    pub fn best(&self, owner: &str, ids: &[u32]) -> Option<(u32, usize)> {
+    /// The sequence of an owner with the longest common beginning of those that `can` go on from there, the one last used of equals, and
+    /// how many ids that is.
+    pub fn best(&self, owner: &str, ids: &[u32], can: impl Fn(u32, usize) -> bool) -> Option<(u32, usize)> {
         let path = self.path(owner, ids);
-        let whole = path.len().checked_sub(1)? * BLOCK;
-        let common = |seq: u32| {
-            let text = self.texts.get(&seq)?;
-            let more = text.ids[whole..].iter().zip(&ids[whole..]).take_while(|(a, b)| a == b).count();
-            Some((whole + more, text.used, seq))
-        };
-        let seqs = &self.nodes[*path.last()?].seqs;
-        seqs.iter().filter_map(|seq| common(*seq)).max().filter(|best| best.0 > 0).map(|(n, _, seq)| (seq, n))
+        // Those of a deeper node have more in common than others.
+        path.iter().enumerate().rev().find_map(|(depth, node)| {
+            let whole = depth * BLOCK;
+            let common = |seq: u32| {
+                let text = self.texts.get(&seq)?;
+                let more = text.ids[whole..].iter().zip(&ids[whole..]).take_while(|(a, b)| a == b).count();
+                Some((whole + more, text.used, seq))
+            };
+            let seqs = self.nodes[*node].seqs.iter().filter_map(|seq| common(*seq));
+            seqs.filter(|(n, _, seq)| *n > 0 && can(*seq, *n)).max().map(|(n, _, seq)| (seq, n))
+        })
     }
 
     /// How many first ids a sequence has in common with others.
@@ -159,13 +163,17 @@ mod tests {
         for round in 0..2000 {
             let owner = ["", "a"][random(2) as usize];
             let text = ids(31 + random(40), random(200) as usize);
-            let best = tree.best(owner, &text);
+            let best = tree.best(owner, &text, |_, _| true);
             let count = |held: &[u32]| held.iter().zip(&text).take_while(|(a, b)| a == b).count();
             let most = held.values().filter(|(of, _)| of == owner).map(|(_, held)| count(held)).max().unwrap_or(0);
             assert_eq!(best.map_or(0, |b| b.1), most, "round {round}");
             if let Some((seq, n)) = best {
                 assert_eq!((held[&seq].0.as_str(), count(&held[&seq].1), tree.common(seq, &text)), (owner, n, n));
             }
+            // Of those that are not to be gone on from none is found.
+            let even = tree.best(owner, &text, |seq, _| seq.is_multiple_of(2));
+            let held_even = held.iter().filter(|(seq, (of, _))| seq.is_multiple_of(2) && of == owner);
+            assert_eq!(even.map_or(0, |b| b.1), held_even.map(|(_, (_, held))| count(held)).max().unwrap_or(0));
             let seq = random(12);
             if random(4) == 0 {
                 tree.remove(seq);

@@ -49,15 +49,38 @@ impl Seqs {
         Some(idle.fold(first, better))
     }
 
-    /// A sequence of which the first ids are those of a prompt, and how many: of what an owner's sequences hold, or a slot alone. At
-    /// least one id of the prompt is left to be computed.
-    pub fn known(&mut self, (owner, slot): (&str, Option<usize>), ids: &[u32]) -> Option<(u32, usize)> {
+    /// A sequence of which the first ids are those of a prompt, and how many: of what an owner's sequences hold, or a slot alone, and of
+    /// those that the runner can go on from there. At least one id of the prompt is left to be computed.
+    pub fn known(
+        &self,
+        runner: &dyn Runner,
+        (owner, slot): (&str, Option<usize>),
+        ids: &[u32],
+    ) -> Option<(u32, usize)> {
         let most = ids.len().saturating_sub(1);
+        let can = |seq: u32, n: usize| runner.can_cut(seq, n.min(most) as u32);
         let found = match slot {
-            Some(slot) => self.slot(slot).0.map(|seq| (seq, self.prefixes.common(seq, ids))),
-            None => self.prefixes.best(owner, ids),
+            Some(slot) => {
+                let held = self.slot(slot).0.map(|seq| (seq, self.prefixes.common(seq, ids)));
+                held.filter(|(seq, n)| can(*seq, *n))
+            }
+            None => self.prefixes.best(owner, ids, can),
         };
         found.map(|(seq, n)| (seq, n.min(most))).filter(|(_, n)| *n > 0)
+    }
+
+    /// How many first ids of a prompt some sequence of an owner has, whether or not the runner can go on from there.
+    pub fn seen(&self, owner: &str, ids: &[u32]) -> usize {
+        self.prefixes.best(owner, ids, |_, _| true).map_or(0, |(_, n)| n)
+    }
+
+    /// Keeps what a sequence at work holds now, `ids`, for models that cannot go back there once it has gone on.
+    pub fn checkpoint(&mut self, runner: &mut dyn Runner, seq: u32, owner: &str, ids: &[u32]) {
+        let Some(spare) = self.take(runner, Some(seq)) else { return };
+        match runner.fork(seq, spare, ids.len() as u32) {
+            Ok(()) => self.keep(runner, spare, (owner, usize::MAX), ids),
+            Err(_) => self.free(runner, spare),
+        }
     }
 
     /// A free sequence; what was of no use for longest goes for it. None if all are at work.
@@ -116,9 +139,10 @@ impl Seqs {
         }
     }
 
-    /// A source was forked from: it is of use, or of none any more as the fork has all of it.
-    pub fn forked(&mut self, runner: &mut dyn Runner, from: u32, n: usize) {
-        let kept = self.uses[from as usize] == Use::Kept;
+    /// A source was forked from: it is of use, or of none any more as the fork has all of it, unless it `stays` for those that cannot
+    /// go back to it.
+    pub fn forked(&mut self, runner: &mut dyn Runner, from: u32, n: usize, stays: bool) {
+        let kept = self.uses[from as usize] == Use::Kept && !stays;
         if kept && n + 1 >= self.prefixes.ids(from).len() {
             self.free(runner, from);
         } else {

@@ -174,10 +174,14 @@ impl Worker<'_> {
 
     /// What follows from a step that was started: progress, prompts that are computed.
     fn started(&mut self) {
-        let mut open = Vec::new();
+        let (mut open, mut kept) = (Vec::new(), Vec::new());
         for (i, slot) in self.order.iter().enumerate().filter(|(i, _)| self.needs.get(*i).is_some_and(|n| n.prompt)) {
-            let Some(work) = self.slots[*slot].as_ref().filter(|_| self.counts[i] > 0) else { continue };
+            let Some(work) = self.slots[*slot].as_mut().filter(|_| self.counts[i] > 0) else { continue };
             let Some(running) = self.running.get_mut(&work.request) else { continue };
+            if work.marks.front().is_some_and(|mark| *mark <= work.fed) {
+                work.marks.pop_front();
+                kept.push((work.seq, running.job.owner.clone(), work.ids[..work.fed].to_vec()));
+            }
             if running.job.progress && work.answer.generated == 0 && running.prompt_done.is_none() {
                 let (total, cached) = (running.job.prompt_tokens, running.job.cached.unwrap_or(0));
                 let ms = running.job.started.map_or(0.0, |at| at.elapsed().as_secs_f64() * 1e3);
@@ -187,6 +191,9 @@ impl Worker<'_> {
             if work.fed >= end {
                 open.push((work.request, work.seq, running.job.owner.clone(), work.ids[..end].to_vec()));
             }
+        }
+        for (seq, owner, ids) in kept {
+            self.seqs.checkpoint(self.runner, seq, &owner, &ids);
         }
         for (request, seq, owner, ids) in open {
             self.seqs.offer(seq, &owner, &ids);
@@ -337,6 +344,7 @@ impl Worker<'_> {
                 work.fed = self.runner.forget(work.seq, same as u32).min(same);
                 (work.prompt, work.ids) = (stay.len(), stay);
                 work.answer.truncated = true;
+                work.marks.clear();
             }
         }
     }

@@ -80,6 +80,8 @@ pub struct Work {
     pub drafted: (usize, usize),
     /// Of the ids proposed last, those that stood.
     pub stood: usize,
+    /// Positions at which what it holds is kept, in rising order, for which a step ends there.
+    pub marks: VecDeque<usize>,
 }
 
 impl Work {
@@ -101,6 +103,7 @@ impl Work {
             return Need::default();
         }
         let known = self.ids.len().min(gate.unwrap_or(usize::MAX));
+        let known = self.marks.front().map_or(known, |mark| known.min(*mark));
         if self.fed < known {
             return Need { rows: known - self.fed, prompt: self.fed < self.prompt || known - self.fed > 1 };
         }
