@@ -32,6 +32,7 @@ mod serve;
 mod session;
 mod template;
 mod tokenize;
+mod tune;
 mod values;
 
 use std::io::IsTerminal;
@@ -84,6 +85,8 @@ enum Command {
     Explain(explain::Args),
     /// Show where the GPU time of a step goes
     Profile(profile::Args),
+    /// Measure which shapes of kernels are fastest for a model on a device, and keep them
+    Tune(tune::Args),
     /// Measure which columns matter, for better quantization
     Imatrix(imatrix::Args),
     /// Make a file of another weight type
@@ -151,6 +154,7 @@ fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<
         Command::BenchServe(args) => bench_serve::main(&args),
         Command::Explain(args) => explain::main(&args),
         Command::Profile(args) => profile::main(&args, stop),
+        Command::Tune(args) => tune::main(&args, stop),
         Command::Imatrix(args) => imatrix::main(&args, stop),
         Command::Quantize(args) => quantize::main(&args, stop),
         Command::Split(args) => quantize::split(&args, stop),

@@ -21,6 +21,7 @@ pub mod selftest;
 mod session;
 mod shapes;
 pub mod subnormal;
+pub mod tune;
 mod vulkan;
 mod weights;
 
@@ -266,7 +267,7 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     let (validation, force_staging) = (options.validation, options.debug.force_staging);
     let modules = pumex_shaders::fingerprint();
     let opened = Device::open(&vk::Options { select, validation, force_staging, modules })?;
-    let opened = selftest::passed(as_used(&opened)?)?;
+    let opened = tune::applied(selftest::passed(as_used(&opened)?)?);
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))
 }

@@ -32,6 +32,7 @@ use dispatch::{Access, Dispatch, Module, Place, Push, Touched};
 use megakernel::StageSource;
 pub use rows::MAX_K;
 pub use target::{Addresses, PackedAt, Packing, Shape, StateAt, Target};
+pub use why::tunables;
 
 /// A step's dispatches, and what they name.
 #[derive(Clone, Debug)]

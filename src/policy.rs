@@ -20,6 +20,7 @@ mod staged;
 pub mod table;
 #[cfg(test)]
 mod tests;
+pub mod tuned;
 mod upload;
 pub mod variant;
 pub mod workarounds;

@@ -29,7 +29,7 @@ pub use cache::{cache_file, recall, remember};
 pub(crate) use caps::fake_with;
 pub use caps::{
     usable_columns, Caps, DeviceKind, Disabled, ElementType, FastDots, FlexibleShape, Heap, Matrix2, MatrixScope,
-    MatrixShape, MemoryType,
+    MatrixShape, MemoryType, Tuned, TunedProduct, TunedShape,
 };
 pub use commands::{Recorder, Recording};
 pub use counters::Counters;

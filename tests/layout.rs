@@ -154,8 +154,21 @@ const MODULES: &[(&str, &[&str])] = &[
     ("embedding", &["gguf", "session::KV_BLOCK", "step", "text"]),
     ("vk", &["map"]),
     // These two are pure: capabilities are all they know of devices.
-    ("policy", &["plan::AttentionSpec", "plan::KV_BLOCK", "vk::Caps", "vk::DeviceKind", "vk::Disabled", "vk::Way"]),
-    ("lower", &["plan", "policy", "vk::Caps"]),
+    (
+        "policy",
+        &[
+            "plan::AttentionSpec",
+            "plan::KV_BLOCK",
+            "vk::Caps",
+            "vk::DeviceKind",
+            "vk::Disabled",
+            "vk::Tuned",
+            "vk::TunedProduct",
+            "vk::TunedShape",
+            "vk::Way",
+        ],
+    ),
+    ("lower", &["plan", "policy", "vk::Caps", "vk::TunedProduct"]),
     ("kernel", &["policy", "vk"]),
     ("exec", &["kernel", "lower", "plan", "policy", "vk"]),
     ("cpu", &["gguf", "plan", "sample", "session", "step"]),

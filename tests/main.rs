@@ -51,6 +51,7 @@ mod template;
 #[cfg(unix)]
 mod terminal;
 mod text;
+mod tune;
 mod upload;
 mod util;
 mod vulkan;

@@ -76,7 +76,8 @@ fn caps(args: &Args) -> Result<Caps> {
         name => name.parse().map_or_else(|_| Select::Name(name.to_string()), Select::Index),
     };
     let (index, _) = vk::choose(&list, &select)?;
-    Ok(policy::as_used(list.swap_remove(index)))
+    let caps = policy::as_used(list.swap_remove(index));
+    Ok(Caps { tuned: engine::tune::known(&caps), ..caps })
 }
 
 /// Prints what would run.

@@ -136,6 +136,9 @@ pub struct EngineArgs {
     /// CPU threads; 0 or below means one per physical core that the process may use
     #[arg(short, long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_THREADS")]
     pub threads: i32,
+    /// Measure first which kernel shapes are fastest for the model on this GPU, where that is not known yet (see tune)
+    #[arg(long)]
+    pub auto: bool,
     /// Layers on the GPU, the last ones (-ngl): a number, all, or auto, as many as there is room for
     #[arg(long, value_name = "N", value_parser = gpu_layers, default_value = "auto", env = "LLAMA_ARG_N_GPU_LAYERS")]
     pub gpu_layers: GpuLayers,

@@ -15,7 +15,7 @@ use pumex::vk::Device;
 use pumex::{Error, Result};
 
 use super::options::{EngineArgs, ModelArgs, SourceArgs};
-use super::{fetch, output};
+use super::{fetch, output, tune};
 
 /// Model data must lie as aligned in the program as it does in a mapped file.
 #[repr(C, align(64))]
@@ -78,7 +78,11 @@ pub fn load<'a>(
 ) -> Result<Box<dyn Runner + 'a>> {
     let begun = Instant::now();
     use_threads(args);
-    let runner = loading(stop, |progress| engine::load(gguf, &args.options(n_ctx), progress))?;
+    let options = args.options(n_ctx);
+    if let Some(device) = if args.auto { engine::device(&options)? } else { None } {
+        tuned(gguf, device, args, stop)?;
+    }
+    let runner = loading(stop, |progress| engine::load(gguf, &options, progress))?;
     told(&*runner, begun);
     Ok(runner)
 }
@@ -104,9 +108,19 @@ pub fn load_on<'a>(
 ) -> Result<Box<dyn Runner + 'a>> {
     let begun = Instant::now();
     let options = args.options(n_ctx);
+    let device = match device {
+        Some(device) if args.auto => Some(tuned(gguf, device, args, stop)?),
+        device => device,
+    };
     let runner = loading(stop, |progress| engine::load_on(gguf, device, &options, progress))?;
     told(&*runner, begun);
     Ok(runner)
+}
+
+/// A device with the shapes that are best for the model, as `--auto` wants it.
+fn tuned(gguf: &Gguf, device: Device, args: &EngineArgs, stop: &AtomicBool) -> Result<Device> {
+    tune::auto(gguf, &device, &args.options(None), stop)?;
+    Ok(engine::tune::applied(device))
 }
 
 fn told(runner: &dyn Runner, begun: Instant) {

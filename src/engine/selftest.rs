@@ -208,7 +208,12 @@ fn error(gguf: &Gguf, device: &Device, debug: Debug, truth: &[f32]) -> Result<f6
         Err(Error::Request(_)) => return Ok(f64::NAN), // logits that are no numbers, of which no id can be chosen
         Err(other) => return Err(other),
     };
+    Ok(squared_error(&found, truth))
+}
+
+/// Squared error of logits over the squares of the true ones.
+pub(super) fn squared_error(found: &[f32], truth: &[f32]) -> f64 {
     let square = |x: f32| f64::from(x) * f64::from(x);
     let all: f64 = truth.iter().map(|t| square(*t)).sum();
-    Ok(found.iter().zip(truth).map(|(f, t)| square(f - t)).sum::<f64>() / all)
+    found.iter().zip(truth).map(|(f, t)| square(f - t)).sum::<f64>() / all
 }

@@ -6,6 +6,7 @@ use super::{Lowered, Shape, Target};
 use crate::plan::{MatPart, Op, TopK, Weight};
 use crate::policy::variant::{self, Asked, Held, Variant};
 use crate::policy::FEW_ROWS;
+use crate::vk::TunedProduct;
 use pumex_quant::Format;
 use pumex_shaders::block::Value;
 
@@ -29,6 +30,16 @@ pub(super) fn variants(t: &Target<'_>, lowered: &Lowered, shape: Shape, d: &Disp
     } else {
         Vec::new()
     }
+}
+
+/// Products of a step whose shapes can be tuned, each with its op.
+pub fn tunables(t: &Target<'_>, lowered: &Lowered, shape: Shape) -> Vec<(usize, TunedProduct)> {
+    let of = |d: &Dispatch| {
+        let taken =
+            variants(t, lowered, shape, d).into_iter().find(|v| v.kernel == d.kernel && v.passed_over.is_none());
+        taken.and_then(|v| v.tunable).map(|product| (d.op, product))
+    };
+    lowered.dispatches.iter().filter_map(of).collect()
 }
 
 struct Why<'a> {

@@ -3,6 +3,7 @@
 use super::class::{choices, cores, integer_dots};
 use super::shared::{table_bytes, table_copies, table_room, usual_copies};
 use super::table::{GemvRow, Product};
+use super::tuned;
 use super::{ActivationQuant, GemmFusion};
 use crate::vk::Caps;
 use pumex_quant::{Format, FormatId};
@@ -106,13 +107,14 @@ fn first<'a>(rows: &'a [GemvRow], product: &Product<'_>) -> &'a GemvRow {
     rows.iter().find(|row| row.when.holds(product)).expect("a table's last row holds always")
 }
 
-/// The row of the device's table that [`gemv_tile`] takes for `m` outputs over `k` inputs with `n` activation rows, where
+/// What was tuned, or the row of the device's table, that [`gemv_tile`] takes for `m` outputs over `k` inputs with `n` activation rows, where
 /// [`dot_span`] gives a span.
-pub fn gemv_row(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: GemmFusion) -> &'static GemvRow {
-    first(choices(caps).gemv, &product(format, (m, k), n, extras))
+pub fn gemv_row(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: GemmFusion) -> GemvRow {
+    let product = product(format, (m, k), n, extras);
+    tuned::gemv(caps, DOT, &product).unwrap_or_else(|| *first(choices(caps).gemv, &product))
 }
 
-fn product(format: &Format, (m, k): (usize, usize), n: usize, extras: GemmFusion) -> Product<'_> {
+pub(super) fn product(format: &Format, (m, k): (usize, usize), n: usize, extras: GemmFusion) -> Product<'_> {
     let GemmFusion { gated, activations, .. } = extras;
     Product { format, outputs: m, inputs: k, columns: n, gated, activations }
 }
@@ -136,7 +138,10 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
 pub fn expert_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), codes: ActivationQuant) -> GemvTile {
     match dot_span(caps, format, k, 1, codes) {
         Some(span) if span == k => {
-            let tile = dot_tile(caps, (m, k), 1, choices(caps).expert_threads.value, 1, span);
+            let extras = GemmFusion { activations: codes, ..GemmFusion::default() };
+            let tuned = tuned::gemv(caps, tuned::EXPERTS, &product(format, (m, k), 1, extras));
+            let (rows, threads) = tuned.map_or((1, choices(caps).expert_threads.value), |row| (row.rows, row.threads));
+            let tile = dot_tile(caps, (m, k), rows, threads, 1, span);
             GemvTile { activations: codes, copies: usual_copies(format), ..tile }
         }
         _ => float_tile(caps, format, (m, k), 1),
@@ -161,9 +166,10 @@ pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns
     GemvTile { kernel: DOT, size, rows, groups, span: span as u32, depth: 1, activations, copies: 1 }
 }
 
-/// The row of the device's table that [`float_tile`] takes.
-pub(super) fn float_row(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> &'static GemvRow {
-    first(choices(caps).gemv_float, &product(format, (m, k), n, GemmFusion::default()))
+/// What was tuned, or the row of the device's table, that [`float_tile`] takes.
+pub(super) fn float_row(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> GemvRow {
+    let product = product(format, (m, k), n, GemmFusion::default());
+    tuned::gemv(caps, FLOAT, &product).unwrap_or_else(|| *first(choices(caps).gemv_float, &product))
 }
 
 /// The float kernel; a workgroup is a subgroup at least.

@@ -3,6 +3,7 @@
 use super::class::{choices, cores};
 use super::shared::{table_bytes, usual_copies};
 use super::table::{FewRow, Product};
+use super::tuned;
 use super::GemmFusion;
 use crate::vk::Caps;
 use pumex_quant::{Format, FormatId};
@@ -205,12 +206,13 @@ pub fn packed_rows(caps: &Caps, direct: bool, n: usize) -> usize {
     n.next_multiple_of((mat_n * tiles) as usize)
 }
 
-/// The row of the device's table for a product by `gemm_few`.
-pub(super) fn few_row(caps: &Caps, format: &Format, (m, n): (usize, usize), extras: GemmFusion) -> &'static FewRow {
+/// What was tuned, or the row of the device's table, for a product by `gemm_few`.
+pub(super) fn few_row(caps: &Caps, format: &Format, (m, n): (usize, usize), extras: GemmFusion) -> FewRow {
     let GemmFusion { gated, activations, .. } = extras;
     let product = Product { format, outputs: m, inputs: PACKED_LEN, columns: n, gated, activations };
     let holds = |row: &&FewRow| row.when.holds(&product);
-    choices(caps).gemm_few.iter().find(holds).expect("a table's last row holds always")
+    let table = || *choices(caps).gemm_few.iter().find(holds).expect("a table's last row holds always");
+    tuned::few(caps, FEW_KERNEL, &product).unwrap_or_else(table)
 }
 
 /// A product of `m` outputs with `n` activation rows; `direct` if [`direct`] says so of the device.

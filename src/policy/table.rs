@@ -12,6 +12,8 @@ pub enum Evidence {
     Record(&'static str),
     /// Not measured on such a device; why it is chosen all the same.
     Estimate(&'static str),
+    /// Measured by `tune` on the very device.
+    Tuned,
 }
 
 /// Whole numbers from `from` on, below `below`.
@@ -344,6 +346,7 @@ mod tests {
                 match evidence {
                     Evidence::Record(heading) => assert!(record.contains(&format!("\n## {heading}\n")), "{heading}"),
                     Evidence::Estimate(why) => assert!(!why.is_empty()),
+                    Evidence::Tuned => panic!("no table was tuned"),
                 }
             }
             for names in [choices.gemv, choices.gemv_float].map(|t| t.iter().map(|r| r.name).collect::<Vec<_>>()) {

@@ -2,13 +2,14 @@
 //! table. Lowering goes by the same conditions; `pumex explain` shows them.
 
 use super::attention::attn_mat_fits;
-use super::gemv::{dot_span, float_row, gemv_row, no_dots, small_floats, GEMV_MAX_COLS};
-use super::matrix::{self, few_row, FEW, FEW_KERNEL};
+use super::gemv::{self, dot_span, float_row, gemv_row, no_dots, small_floats, GEMV_MAX_COLS};
+use super::matrix::{self, few_row, FEW, FEW_KERNEL, PACKED_LEN};
 use super::staged::staged_attention;
 use super::table::Evidence;
+use super::tuned::{self, EXPERTS};
 use super::{ActivationQuant, GemmFusion};
 use crate::plan::AttentionSpec;
-use crate::vk::Caps;
+use crate::vk::{Caps, TunedProduct};
 use pumex_quant::Format;
 
 /// A kernel that could do an op.
@@ -20,6 +21,16 @@ pub struct Variant {
     pub passed_over: Option<String>,
     /// The row of the device's table that gives its shape, if there is one, and what that rests on.
     pub row: Option<(&'static str, String)>,
+    /// What its shape can be tuned for.
+    #[serde(skip)]
+    pub tunable: Option<TunedProduct>,
+}
+
+impl Variant {
+    /// With what its shape can be tuned for.
+    fn tunable(self, product: TunedProduct) -> Variant {
+        Variant { tunable: Some(product), ..self }
+    }
 }
 
 /// What is known of a device's cooperative matrices once it was asked.
@@ -56,13 +67,14 @@ impl Evidence {
         match self {
             Evidence::Record(heading) => format!("measured {}", heading.split(':').next().unwrap_or(heading)),
             Evidence::Estimate(why) => format!("estimate: {why}"),
+            Evidence::Tuned => "measured on this device".into(),
         }
     }
 }
 
 fn variant(kernel: &'static str, passed_over: Option<String>, row: Option<(&'static str, Evidence)>) -> Variant {
     let row = row.filter(|_| passed_over.is_none()).map(|(name, evidence)| (name, evidence.told()));
-    Variant { kernel, passed_over, row }
+    Variant { kernel, passed_over, row, tunable: None }
 }
 
 /// Why cooperative matrices do not multiply weights of all these formats.
@@ -83,7 +95,8 @@ pub fn product(caps: &Caps, asked: &Asked<'_>) -> Vec<Variant> {
         _ => None,
     });
     let row = few_row(caps, format, (m, n), extras);
-    all.push(variant(FEW_KERNEL, few, Some((row.name, row.evidence))));
+    let key = |kernel, k| tuned::key(kernel, &gemv::product(format, (m, k), n, extras));
+    all.push(variant(FEW_KERNEL, few, Some((row.name, row.evidence))).tunable(key(FEW_KERNEL, PACKED_LEN)));
     all.push(variant("gemm_mat", matrices, None));
     if n <= GEMV_MAX_COLS {
         all.extend(gemv(caps, format, (m, k, n), extras));
@@ -101,10 +114,10 @@ fn gemv(caps: &Caps, format: &Format, (m, k, n): (usize, usize, usize), extras: 
     let span = dot_span(caps, format, k, n, extras.activations);
     let room = || span.is_none().then(|| "shared memory holds too few activations".into());
     let (row, float) = (gemv_row(caps, format, m, k, n, extras), float_row(caps, format, (m, k), n));
-    [
-        variant("gemv_dot", no_dots(caps, format).or_else(room), Some((row.name, row.evidence))),
-        variant("gemv", None, Some((float.name, float.evidence))),
-    ]
+    let key = |kernel, extras| tuned::key(kernel, &gemv::product(format, (m, k), n, extras));
+    let dot = variant("gemv_dot", no_dots(caps, format).or_else(room), Some((row.name, row.evidence)));
+    let float = variant("gemv", None, Some((float.name, float.evidence)));
+    [dot.tunable(key("gemv_dot", extras)), float.tunable(key("gemv", GemmFusion::default()))]
 }
 
 /// Kernels for products with the matrices of the experts, `used` of `experts`, of each of `n` rows. `apart`: something in the plan
@@ -117,9 +130,10 @@ pub fn experts(caps: &Caps, asked: &Asked<'_>, (used, experts): (usize, usize), 
     let whole = dot_span(caps, format, k, 1, activations) == Some(k);
     let dots = no_dots(caps, format).or_else(|| (!whole).then(|| "shared memory does not hold all activations".into()));
     let float = float_row(caps, format, (m, k), 1);
+    let extras = GemmFusion { activations, ..GemmFusion::default() };
     vec![
         variant("gemm_mat", together, None),
-        variant("gemv_dot", dots, None),
+        variant("gemv_dot", dots, None).tunable(tuned::key(EXPERTS, &gemv::product(format, (m, k), 1, extras))),
         variant("gemv", None, Some((float.name, float.evidence))),
     ]
 }

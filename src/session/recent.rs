@@ -44,6 +44,11 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
         self.values.retain(|key, _| keep(key));
     }
 
+    /// All keys.
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
+        self.values.keys()
+    }
+
     /// Values kept.
     pub fn len(&self) -> usize {
         self.values.len()

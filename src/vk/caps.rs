@@ -3,10 +3,12 @@
 
 mod matrix;
 pub(super) mod read;
+mod tuned;
 
 use crate::{Error, Result};
 pub use matrix::{usable_columns, ElementType, FlexibleShape, Matrix2, MatrixScope, MatrixShape};
 use serde::{Deserialize, Serialize};
+pub use tuned::{Tuned, TunedProduct, TunedShape};
 
 /// What sort of device it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +153,9 @@ pub struct Caps {
     /// Kernels that are not used: the driver is known to get them wrong, or was found to.
     #[serde(default)]
     pub disabled: Vec<Disabled>,
+    /// Shapes of products that were measured here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tuned: Vec<Tuned>,
 }
 
 impl Caps {
@@ -249,6 +254,7 @@ impl Caps {
             small_halves: false,
             matrix_n: Vec::new(),
             disabled: Vec::new(),
+            tuned: Vec::new(),
         }
     }
 }

@@ -324,6 +324,7 @@ impl Asked<'_> {
             matrix_shapes: shapes,
             matrix2: self.matrix2(p, f),
             disabled: Vec::new(),
+            tuned: Vec::new(),
         }
     }
 }
