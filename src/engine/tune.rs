@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Name of the file that keeps what was found.
 const FILE: &str = "tuned";
-/// Steps before the clock counts, and those that do.
-const WARM_UP: usize = 2;
+/// Least time before the clock counts: while pipelines are built, a GPU's clocks fall.
+const WARM_UP: Duration = Duration::from_millis(150);
+/// Steps that count.
 const STEPS: usize = 6;
 /// Whole steps of each kind at the end.
 const FINAL: usize = 15;
@@ -204,6 +205,17 @@ impl Bench<'_> {
         Ok(self.runner.run(&rows, want)?.logits)
     }
 
+    /// Steps, two at least, until the device's clocks are up.
+    fn warm_up(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        self.step(&RowOutput::Id, Want::Ids)?;
+        self.step(&RowOutput::Id, Want::Ids)?;
+        while begun.elapsed() < WARM_UP {
+            self.step(&RowOutput::Id, Want::Ids)?;
+        }
+        Ok(())
+    }
+
     /// The products of a stamped step, each with the ops that have it.
     fn products(&mut self) -> Result<Vec<(TunedProduct, Vec<usize>)>> {
         self.clock(Some(true));
@@ -223,11 +235,9 @@ impl Bench<'_> {
     fn timed(&mut self, products: &[(TunedProduct, Vec<usize>)]) -> Result<Timed> {
         let mut taken: Vec<Vec<f64>> = vec![Vec::new(); products.len()];
         self.clock(Some(true));
-        for i in 0..WARM_UP + STEPS {
+        self.warm_up()?;
+        for _ in 0..STEPS {
             self.step(&RowOutput::Id, Want::Ids)?;
-            if i < WARM_UP {
-                continue;
-            }
             let ends = &self.runner.last_step().ends_us;
             if ends.is_empty() {
                 return Err(Error::Device(format!("{}: expected time stamps, found none", self.table.name)));
@@ -308,11 +318,10 @@ impl Bench<'_> {
             for (tuned, taken) in of.iter().zip(&mut taken) {
                 self.by(tuned.clone())?;
                 self.clock(Some(false));
-                for i in 0..WARM_UP + FINAL / 3 {
+                self.warm_up()?;
+                for _ in 0..FINAL / 3 {
                     self.step(&RowOutput::Id, Want::Ids)?;
-                    if i >= WARM_UP {
-                        taken.push(self.runner.last_step().gpu_us);
-                    }
+                    taken.push(self.runner.last_step().gpu_us);
                 }
                 self.clock(None);
             }
