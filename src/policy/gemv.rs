@@ -107,8 +107,8 @@ fn first<'a>(rows: &'a [GemvRow], product: &Product<'_>) -> &'a GemvRow {
     rows.iter().find(|row| row.when.holds(product)).expect("a table's last row holds always")
 }
 
-/// What was tuned, or the row of the device's table, that [`gemv_tile`] takes for `m` outputs over `k` inputs with `n` activation rows, where
-/// [`dot_span`] gives a span.
+/// What was tuned, or the row of the device's table, that [`gemv_tile`] takes for `m` outputs over `k` inputs with `n` activation
+/// rows, where [`dot_span`] gives a span.
 pub fn gemv_row(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: GemmFusion) -> GemvRow {
     let product = product(format, (m, k), n, extras);
     tuned::gemv(caps, DOT, &product).unwrap_or_else(|| *first(choices(caps).gemv, &product))
