@@ -133,7 +133,7 @@ impl Lowering<'_> {
 
     fn op(&mut self, op: &Op) -> Result<()> {
         match op {
-            Op::Embed { weight, out } => self.embed(*weight, *out),
+            Op::Embed { weight, instead, out } => self.embed(*weight, *instead, *out),
             Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, *weight, *eps, *out),
             Op::MatMul { x, norm, parts, add, out } => self.matmul(*x, *norm, parts, *add, *out),
             Op::GatedMatMul { x, norm, gate, up, by, out } => self.gated(*x, *norm, (gate, up, *by), *out),

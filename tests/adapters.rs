@@ -61,7 +61,7 @@ fn pair(name: &str, dims: &[u64], rank: usize, seed: &str) -> [(String, Vec<u64>
     let (cols, rows, r) = (dims[0], dims[1], rank as u64);
     let count = dims.get(2).copied().unwrap_or(1);
     let (mut a, mut b) = (vec![cols, r], vec![r, rows]);
-    if name == "token_embd.weight" {
+    if name.ends_with("token_embd.weight") {
         (a, b) = (vec![r, rows], vec![r, cols]);
     }
     if dims.len() > 2 {
@@ -123,7 +123,7 @@ fn merged(gguf: &Gguf, loras: &[(Lora, f32)]) -> Gguf {
             let factors = gguf.tensor(&t.name.replace(".weight", ".scale")).map_or(vec![1.0], own);
             for (i, x) in x.iter_mut().enumerate() {
                 let (of, row, col) = (i / (rows * cols), i / cols % rows, i % cols);
-                let product = |r: usize| match t.name == "token_embd.weight" {
+                let product = |r: usize| match t.name.ends_with("token_embd.weight") {
                     true => a[row * RANK + r] * b[col * RANK + r],
                     false => b[(of * rows + row) * RANK + r] * a[(of * RANK + r) * cols + col],
                 };
@@ -336,7 +336,7 @@ fn layers_add_control_vectors_when_they_end() {
     let (tensor, name) = (pumex::plan::FROM_HOST, "rows".to_string());
     head.weights.push(pumex::plan::WeightInfo { name, tensor, rows: ROWS, cols: width, format });
     let weight = pumex::plan::Weight(head.weights.len() - 1);
-    head.ops.insert(0, Op::Embed { weight, out: last.1 });
+    head.ops.insert(0, Op::Embed { weight, instead: None, out: last.1 });
     let mut runner = Reference::new(&by_hand, head, ROWS, 2, ROWS);
     runner.fill_rows(&stream);
     let mut all = rows(0, 0, &ids);

@@ -1,15 +1,17 @@
 //! Attention of every kind: which positions rows see, rules of the scores, heads of all widths, and states that layers keep in
 //! stores of their own. Models are made here: two layers of attention between an embedding and a head.
 
-use crate::util::{assert_silent, exhaustive, logits, nmse, options, rows, usual, vulkan_plan};
+use crate::util::{assert_silent, device, exhaustive, logits, nmse, options, rows, sample, usual, vulkan_plan};
 use pumex::cpu::Reference;
-use pumex::engine::CacheType;
+use pumex::engine::{CacheType, VulkanRunner};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::Gguf;
 use pumex::plan::{
     AttentionSpec, Builder, KvSpec, LayerState, Mask, MatPart, Plan, Rope, RopeNorm, RopeStyle, Weight, WeightInfo,
 };
+use pumex::policy;
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
+use pumex::vk::{Device, Disabled};
 
 const DIM: usize = 64;
 const VOCAB: usize = 96;
@@ -189,6 +191,67 @@ fn heads_of_all_widths_attend() {
         {
             if exhaustive() && i == 0 && !agrees(&name, &gguf, &plan, (cache, bound), &[1, 40]) {
                 return;
+            }
+        }
+    }
+}
+
+/// Kernels of few rows and of many, best first: without those before it, each that takes such heads serves.
+const FEW: [&str; 2] = ["attn_mat", "attn_split"];
+const MANY: [&str; 3] = ["attn_flash", "attn_staged", "attn_prefill"];
+
+/// A device that is left that kernel and those after it; none if it has no such kernel or the kernel does not take the heads.
+fn left(kernels: [&str; 2], specs: [&AttentionSpec; 2]) -> Option<Device> {
+    let device = device(false)?;
+    let mut caps = device.caps().clone();
+    let takes = |kernel: &str, spec: &AttentionSpec| match kernel {
+        "attn_mat" | "attn_flash" => !caps.matrix_n.is_empty() && policy::attn_mat_fits(spec),
+        "attn_staged" => policy::staged_attention(&caps, spec).is_some(),
+        _ => true,
+    };
+    if !kernels.iter().all(|kernel| specs.iter().any(|spec| takes(kernel, spec))) {
+        return None;
+    }
+    let better = |all: &[&'static str], kernel| all.iter().copied().take_while(|k| *k != kernel).collect::<Vec<_>>();
+    let off = [better(&FEW, kernels[0]), better(&MANY, kernels[1])].concat();
+    caps.disabled.extend(off.into_iter().map(|k| Disabled { kernel: k.into(), why: "another one is tested".into() }));
+    Some(device.chosen_by(caps))
+}
+
+/// Single rows, few and a prompt's, of latent attention's heads and of others from narrow to wide.
+#[test]
+fn every_kernel_that_takes_such_heads_attends_as_the_reference_does() {
+    let of = |heads, kv_heads, head_dim, v_dim| AttentionSpec {
+        v_dim,
+        ..AttentionSpec::causal(0, heads, kv_heads, head_dim)
+    };
+    let kinds = [
+        (of(16, 1, 576, 512), of(4, 2, 256, 256)),
+        (of(8, 2, 128, 128), of(4, 4, 64, 64)),
+        (of(5, 1, 40, 40), of(6, 3, 80, 80)),
+        (of(4, 2, 192, 128), of(3, 1, 96, 96)),
+        (of(2, 1, 112, 112), of(4, 1, 160, 160)),
+        (of(20, 1, 320, 256), of(2, 2, 512, 512)),
+        (of(128, 1, 576, 512), of(1, 1, 72, 72)),
+    ];
+    for (first, second) in sample(&kinds, 1) {
+        let (gguf, plan) = two(*first, *second);
+        let (widths, prompt) = ([first, second].map(|s| (s.head_dim, s.v_dim)), ids(90));
+        for (few, many) in [(0, 0), (1, 1), (1, 2)] {
+            let Some(device) = left([FEW[few], MANY[many]], [first, second]) else { continue };
+            for (cache, bound) in
+                [(CacheType::F32, 1e-9), (CacheType::F16, 2e-5)].into_iter().skip(usize::from(many < 2))
+            {
+                let way = if many == 2 { options(cache) } else { usual(cache) };
+                let mut runner = VulkanRunner::new(&gguf, plan.clone(), device.clone(), &way, &mut |_, _| ()).unwrap();
+                for chunk in [1, 7, 45] {
+                    let truth = logits(&mut Reference::new(&gguf, plan.clone(), 128, 1, 64), &prompt, chunk);
+                    let error = nmse(&logits(&mut runner, &prompt, chunk), &truth);
+                    let what = format!("{} and {}, heads of {widths:?}, {}", FEW[few], MANY[many], cache.name());
+                    println!("{what}, chunks of {chunk}: NMSE {error:.2e}");
+                    assert!(error < bound, "{what}, chunks of {chunk}: NMSE {error:e}");
+                }
+                assert_silent(&runner);
             }
         }
     }

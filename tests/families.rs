@@ -72,7 +72,7 @@ fn kinds(shared: &Path) -> Vec<(&'static str, Gguf)> {
         "lfm2-dense",
     ];
     let open = |name| (name, Gguf::open(&shared.join("models/archs").join(name).with_extension("gguf")).unwrap());
-    let seeded = ["minimax-01", "hrm_text"].map(|name| (name, Recipe::named(name).gguf(name)));
+    let seeded = ["minimax-01", "hrm_text", "graniteswitch"].map(|name| (name, Recipe::named(name).gguf(name)));
     named.map(open).into_iter().chain(seeded).collect()
 }
 
@@ -257,6 +257,9 @@ fn bad_hyper_parameters_are_named_with_expected_and_found() {
         ("qwen4exp", delta(&[("hyper_connection.count", 4)]), &["qwen4exp.hyper_connection.low_rank"]),
         ("qwen4exp", delta(&[("ssm.inner_size", 640)]), &["qwen4exp.ssm.inner_size", "256", "found 640"]),
         ("qwen4exp", &[], &["qwen4exp.ssm.conv_kernel"]),
+        ("graniteswitch", &[], &["graniteswitch.adapters.count"]),
+        ("graniteswitch", &[("adapters.count", 5000)], &["adapters.count", "0 to 4096", "found 5000"]),
+        ("graniteswitch", &[("adapters.count", 2)], &["graniteswitch.adapters.token_ids_activate"]),
         ("gptj", &[("rope.dimension_count", 33)], &["gptj.rope.dimension_count", "even", "found 33"]),
         ("dots3note", mla, &["dots3note.attention.kv_lora_rank_swa"]),
         ("dots3note", with(&[("attention.kv_lora_rank_swa", 600)]), &["kv_lora_rank_swa", "8 to 544", "found 600"]),
@@ -286,6 +289,16 @@ fn scales_of_activations_are_no_unknown_tensors() {
     }
     recipe.tensors.insert("blk.3.ffn_down_exps.input_scale".into(), vec![4]);
     model::plan(&recipe.gguf("made")).unwrap();
+}
+
+#[test]
+fn adapters_of_ids_that_are_not_there_are_told() {
+    let mut recipe = Recipe::named("graniteswitch");
+    recipe.keys.insert("adapters.token_ids_substitute".into(), serde_json::json!([7, 128, 9]));
+    recipe.tensors.insert("blk.1.ffn_up.lora_b".into(), vec![32, 384, 3]);
+    let error = model::plan(&recipe.gguf("made")).unwrap_err().to_string();
+    let named = ["token_ids_substitute", "below 128", "found 128", "blk.1.ffn_up.lora_b", "[32, 384, 4]"];
+    assert!(named.iter().all(|n| error.contains(n)), "{error}");
 }
 
 #[test]

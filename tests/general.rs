@@ -8,11 +8,14 @@ mod streams;
 
 use crate::util::sample;
 use made::{agrees, cols, fast_agrees, keeps, Made, DIM, EXACT};
+use pumex::engine::CacheType;
+use pumex::lower::dump::{explain, DryRun};
 use pumex::plan::{
-    Act, Arg, AttentionSpec, Choose, Conv, Dot, ExpertsBias, ExpertsMatMul, Gate, Gating, General, Groups, HeadMatMul,
-    Join, KvSpec, LayerState, Map, Mask, MatPart, NormGate, NormKind, Normalize, Rope, RopeNorm, RopeStyle, Rotate,
-    Shift, Temperature, TopK, Val, Weight,
+    Act, Arg, AttentionSpec, ById, Choose, Conv, Dot, ExpertsBias, ExpertsMatMul, Gate, Gating, General, Groups,
+    HeadMatMul, Join, KvSpec, LayerState, Map, Mask, MatPart, NormGate, NormKind, Normalize, Rope, RopeNorm, RopeStyle,
+    Rotate, Shift, Temperature, TopK, Val, Weight,
 };
+use pumex::policy::devices;
 
 const ACTS: [Act; 17] = [
     Act::Inverse,
@@ -175,6 +178,7 @@ fn rotations_are_the_references() {
             let magnitude = 1.25;
             b.general(General::Rotate(Rotate {
                 x: cols(x, 3, 41),
+                from: None,
                 groups: 3,
                 rope,
                 back,
@@ -333,6 +337,25 @@ fn experts_may_follow_from_ids() {
     agrees("ids", &gguf, &plan, EXACT);
 }
 
+#[test]
+fn columns_and_embedded_rows_may_follow_from_a_short_list_of_ids() {
+    let (gguf, mut plan) = Made::new(2.0).plan(&[], &[], |b, x| {
+        let told = b.parts("told", DIM);
+        b.general(General::ById(ById { list: 0, len: DIM, out: told }));
+        let other = b.embed_instead(Weight(0), 1);
+        b.add(other, 1.0, told);
+        b.add(x, 1.0, told);
+        told
+    });
+    let entry = |id: i16, by: f32| std::iter::once(f32::from(id)).chain((0..DIM).map(move |i| by * i as f32));
+    plan.numbers = vec![
+        entry(-1, 0.01).chain(entry(7, -0.02)).chain(entry(44, 0.03)).collect(),
+        vec![44.0, 3.0, 9.0, 44.0, 12.0, 12.0],
+    ];
+    fast_agrees("ids", &gguf, &plan, EXACT);
+    agrees("ids", &gguf, &plan, EXACT);
+}
+
 /// Gate, up and down one by one, as models have them whose activation no kernel does with its products.
 #[test]
 fn experts_products_stand_side_by_side() {
@@ -431,10 +454,54 @@ fn convolutions_go_over_the_rows_of_their_sequence() {
             if !in_place {
                 b.copy_into(cols(x.val, 0, 0), cols(out, channels, 0), 1, 3);
             }
-            b.general(General::Conv(Conv { x, channels, weight, bias, silu, layer: 0, at: 5, out: place }));
+            b.general(General::Conv(Conv { x, channels, weight, bias, silu, layer: 0, at: 5, out: place, norm: None }));
             out
         });
         if !agrees(&format!("{k} taps"), &gguf, &plan, EXACT) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn convolutions_norm_their_first_columns() {
+    for (kind, groups, len, in_place) in [(NormKind::Unit, 2, 64, false), (NormKind::L2, 1, 128, true)] {
+        let mut made = Made::new(2.0);
+        let (channels, k) = (200, 4);
+        let weight = made.floats(channels, k, 1.0);
+        let (gguf, plan) = made.plan(&keeps(k * channels), &[], |b, x| {
+            let out = if in_place { x } else { b.parts("out", channels) };
+            let (x, out) = (cols(x, 3, 0), cols(out, if in_place { 3 } else { 0 }, 0));
+            b.general(General::Conv(Conv {
+                x,
+                channels,
+                weight,
+                bias: None,
+                silu: true,
+                layer: 0,
+                at: 0,
+                out,
+                norm: None,
+            }));
+            let x = cols(out.val, out.at, len);
+            let (weight, bias, gate, eps) = (None, None, None, 0.1);
+            b.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate, eps, out: x }));
+            out.val
+        });
+        let (caps, cache_types) = (devices::lavapipe(), (CacheType::F32, CacheType::F32));
+        let one = DryRun {
+            plan: &plan,
+            caps: &caps,
+            rows: 1,
+            decode_batch: true,
+            outputs: 1,
+            cache_types,
+            len: 9,
+            source: false,
+        };
+        let modules: Vec<String> = explain(&one).unwrap().dispatches.into_iter().map(|d| d.module).collect();
+        assert!(modules.iter().all(|module| !module.starts_with("normalize")), "{modules:?}");
+        if !agrees(&format!("{kind:?}"), &gguf, &plan, EXACT) {
             return;
         }
     }

@@ -7,7 +7,7 @@ use pumex::engine::CacheType;
 use pumex::gguf::Gguf;
 use pumex::model;
 use pumex::plan::pass::{fuse, Abilities};
-use pumex::plan::{MatPart, Op, Plan, Val};
+use pumex::plan::{Conv, MatPart, Normalize, Op, Plan, Val};
 use pumex::step::{Runner, Want};
 
 /// Any subset of the passes.
@@ -28,6 +28,9 @@ impl Abilities for Passes {
     }
     fn routes(&self, _: &Plan, _: &Op) -> bool {
         self.router
+    }
+    fn norms_columns(&self, _: &Conv, _: &Normalize) -> bool {
+        self.norm
     }
     fn all_rows_output(&self) -> bool {
         false

@@ -13,6 +13,9 @@ void main() {
     uint last = sampled.v[row < rows ? seq : 0];
     if (row >= rows) return;
     if (id == TOKEN_SAMPLED) id = last;
+    for (uint i = 0, given = id; i < n_pairs; i++) {
+        if (uint(pairs.v[2 * i]) == given) id = uint(pairs.v[2 * i + 1]);
+    }
     Line line = line_of(embd, id, dim);
     for (uint c = gl_LocalInvocationID.x; c < dim / CHUNK; c += gl_WorkGroupSize.x) {
         Decoded d = weight_decode(line, c);

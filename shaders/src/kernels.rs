@@ -463,6 +463,7 @@ pub const KERNELS: &[Kernel] = &[
         spec: &[("SIZE", 0), ("NEOX", 1), ("BACK", 2), ("TEMPERED", 3)],
     },
     Kernel { name: "positions", formats: Formats::All, needs: Needs::Nothing, spec: &[("SIZE", 0), SOA] },
+    Kernel { name: "by_id", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0)] },
     Kernel {
         name: "head_matmul",
         formats: Formats::All,
@@ -473,7 +474,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "conv",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &[("SIZE", 0), ("K", 1), ("SILU", 2), ("BIASED", 3), ("SHIFT", 4), ("IN_TURN", 5), ALONE],
+        spec: &[("SIZE", 0), ("K", 1), ("SILU", 2), ("BIASED", 3), ("SHIFT", 4), ("IN_TURN", 5), ("NORM", 6), ALONE],
     },
     Kernel {
         name: "scan",

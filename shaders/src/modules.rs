@@ -9,6 +9,7 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/attn_prefill.bin"),
     include_bytes!("../spirv/attn_split.bin"),
     include_bytes!("../spirv/attn_staged.bin"),
+    include_bytes!("../spirv/by_id.bin"),
     include_bytes!("../spirv/choose.bin"),
     include_bytes!("../spirv/choose_blocks.bin"),
     include_bytes!("../spirv/conv.bin"),

@@ -9,7 +9,7 @@ mod streams;
 
 use crate::block::{blocks, Block, Layout};
 pub use compressed::{AttendBlocks, ChooseBlocks, Keep, Pool};
-pub use general::{Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
+pub use general::{ById, Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
 pub use streams::{Mix, Softmax, StreamGates};
 
 /// Bytes of push constants that every device has.
@@ -28,8 +28,12 @@ blocks! {
         sampled: U32,
         /// Tables of all formats.
         tables: U32x2,
+        /// Pairs of ids, of which the second's row is the first's.
+        pairs: F32,
         /// Width of a row.
         dim: uint,
+        /// How many pairs.
+        n_pairs: uint,
     }
 
     /// RMS norm of rows times weights.
@@ -515,6 +519,7 @@ pub const LAYOUTS: &[Layout] = &[
     Normalize::LAYOUT,
     Rotate::LAYOUT,
     Positions::LAYOUT,
+    ById::LAYOUT,
     HeadMatMul::LAYOUT,
     Choose::LAYOUT,
     RoutePairs::LAYOUT,

@@ -110,6 +110,7 @@ impl Env<'_> {
             General::Normalize(n) => self.normalize(n),
             General::Rotate(r) => self.rotate(r),
             General::Positions { weight, out } => self.positions(*weight, *out),
+            General::ById(b) => self.by_id(b),
             General::HeadMatMul(h) => self.head_matmul(h),
             General::Choose(c) => self.choose(c),
             General::ExpertsMatMul(e) => self.experts_matmul(e),

@@ -3,7 +3,9 @@
 use super::general::{gated, Env, Floats};
 use super::{ops, Reference};
 use crate::gguf::Gguf;
-use crate::plan::{AttentionSpec, Gate, General, MatPart, Norm, Op, Plan, RopeNorm, Router, Rows, TopK, Val, Weight};
+use crate::plan::{
+    instead, AttentionSpec, Gate, General, MatPart, Norm, Op, Plan, RopeNorm, Router, Rows, TopK, Val, Weight,
+};
 use crate::step::Row;
 use std::borrow::Cow;
 
@@ -13,7 +15,7 @@ impl Reference<'_> {
         self.books.note_importance(&self.plan, &self.values, index);
         let op = self.plan.ops[index].clone();
         match &op {
-            Op::Embed { weight, out } => self.embed(*weight, *out, rows),
+            Op::Embed { weight, instead, out } => self.embed(*weight, *instead, *out, rows),
             Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, Norm { weight: *weight, eps: *eps }, *out, wanted),
             Op::MatMul { x, norm, parts, add, out } => self.matmul(*x, norm, parts, *add, *out),
             Op::GatedMatMul { x, norm, gate, up, by, out } => self.gated(*x, norm, (gate, up, *by), *out),
@@ -49,7 +51,7 @@ impl Reference<'_> {
         Cow::Owned(rows.flat_map(|row| ops::rms_norm(row, &weight, *eps)).collect())
     }
 
-    fn embed(&mut self, weight: Weight, out: Val, rows: &[Row]) {
+    fn embed(&mut self, weight: Weight, list: Option<usize>, out: Val, rows: &[Row]) {
         let info = &self.plan.weights[weight.0];
         if info.is_from_host() {
             let row = |r: &Row| &self.from_host[self.books.id(r) * info.cols..][..info.cols];
@@ -57,7 +59,8 @@ impl Reference<'_> {
             return;
         }
         let table = self.matrix(weight);
-        let found = rows.iter().flat_map(|r| table.row(self.books.id(r))).collect();
+        let pairs = list.map_or(&[][..], |list| &self.plan.numbers[list]);
+        let found = rows.iter().flat_map(|r| table.row(instead(pairs, self.books.id(r)))).collect();
         self.values[out.0] = found;
     }
 

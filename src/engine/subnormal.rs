@@ -27,7 +27,8 @@ pub fn keeps_subnormal_halves(device: &Device, kernels: &Kernels) -> Result<bool
     let floats = device.buffer("floats", 4 * u64::from(LEN), Class::Readback)?;
     // None of the two that are not used is read beyond its first word.
     let (embd, y, params) = (table.address(), floats.address(), step.address());
-    let push = push::Embed { embd, y, params, sampled: params, tables: params, dim: u32::from(LEN) }.bytes();
+    let (pairs, n_pairs, dim) = (params, 0, u32::from(LEN));
+    let push = push::Embed { embd, y, params, sampled: params, tables: params, pairs, dim, n_pairs }.bytes();
     let pipeline = kernels.get("embed", Some("f16"), &[("SIZE", 64)])?;
     let mut recorder = device.recorder_untimed()?;
     recorder.dispatch(&pipeline, &push, [1, 1, 1]);

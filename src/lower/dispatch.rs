@@ -57,6 +57,7 @@ pushes!(
     Normalize,
     Rotate,
     Positions,
+    ById,
     HeadMatMul,
     Choose,
     RoutePairs,

@@ -2,7 +2,7 @@
 
 use super::general::INPUTS;
 use super::target::{Shape, Target};
-use crate::plan::{pass::Abilities, Choose, General, MatPart, Op, Plan, Rows, Val};
+use crate::plan::{pass::Abilities, Choose, Conv, General, MatPart, Normalize, Op, Plan, Rows, Val};
 use crate::policy::{self, matrix as tiles};
 
 /// Rows of a value in a step of that shape.
@@ -65,6 +65,12 @@ impl Abilities for Rules<'_> {
     fn routes(&self, plan: &Plan, matmul: &Op) -> bool {
         let short = |op: &Op| matches!(op, Op::MatMul { parts, .. } if parts.iter().any(|part| is_short(plan, part)));
         !short(matmul) && self.shape.rows <= policy::GEMV_MAX_COLS && !self.t.importance
+    }
+
+    /// A workgroup takes a group of columns.
+    fn norms_columns(&self, _: &Conv, norm: &Normalize) -> bool {
+        let most = self.t.caps.max_workgroup_invocations.min(policy::MOST_NORMED) as usize;
+        (self.t.caps.subgroup_size as usize..=most).contains(&norm.len) && norm.len.is_multiple_of(16)
     }
 
     fn all_rows_output(&self) -> bool {

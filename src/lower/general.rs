@@ -1,10 +1,10 @@
 //! Ops on groups of columns: maps, norms, rotations, positions, a matrix for each group.
 
-use super::dispatch::{Access, Module, Touched};
+use super::dispatch::{Access, Module, Place, Touched};
 use super::Lowering;
 use crate::plan::{
-    Act, Arg, Cols, Dot, General, HeadMatMul, Join, Map, MatPart, NormKind, Normalize, RopeStyle, Rotate, Rows, Val,
-    Weight,
+    Act, Arg, ById, Cols, Dot, General, HeadMatMul, Join, Map, MatPart, NormKind, Normalize, RopeStyle, Rotate, Rows,
+    Val, Weight,
 };
 use crate::policy::{self, matrix::chunk_len};
 use crate::{Error, Result};
@@ -43,6 +43,7 @@ impl Lowering<'_> {
             General::Normalize(n) => self.normalize(n),
             General::Rotate(r) => self.rotate(r),
             General::Positions { weight, out } => self.positions(*weight, *out),
+            General::ById(b) => self.by_id(b),
             General::HeadMatMul(h) => self.head_matmul(h),
             General::Choose(c) => self.choose(c),
             General::ExpertsMatMul(e) => self.experts_matmul(e),
@@ -152,7 +153,7 @@ impl Lowering<'_> {
             Arg::Weight(w) => weight(c::OPERAND_WEIGHT, w),
             Arg::GroupWeight(w) => weight(c::OPERAND_GROUP_WEIGHT, w),
             Arg::Table(t) => {
-                let at = self.t.at.ropes + 4 * self.plan.numbers_at(t) as u64;
+                let at = self.numbers_at(t);
                 Operand { kind: c::OPERAND_WEIGHT, at, width: self.plan.numbers[t].len() as u32, ..none }
             }
             Arg::Number(number) => Operand { number, ..none },
@@ -222,12 +223,16 @@ impl Lowering<'_> {
         if items == 0 {
             return;
         }
+        let from = r.from.unwrap_or(r.x);
         let push = push::Rotate {
             x: self.at(r.x),
+            from: self.at(from),
             inv_freq: self.table_at(r.rope.table),
             params: self.t.at.params,
             stride: r.x.stride as u32,
             width: self.width(r.x.val) as u32,
+            from_stride: from.stride as u32,
+            from_width: self.width(from.val) as u32,
             every: r.every,
             groups: r.groups as u32,
             dims: dims as u32,
@@ -244,8 +249,8 @@ impl Lowering<'_> {
             ("TEMPERED", u32::from(temperature.is_some())),
         ];
         let grid = [(r.groups * items).div_ceil(THREADS as usize), self.shape.rows, 1];
-        let touched = self.groups(r.x, r.groups, r.len.max(dims));
-        let touched = Touched { reads: vec![touched.clone()], writes: vec![touched] };
+        let [read, written] = [from, r.x].map(|cols| self.groups(cols, r.groups, r.len.max(dims)));
+        let touched = Touched { reads: vec![read], writes: vec![written] };
         self.emit(Module::of("rotate"), constants, push, grid, touched);
     }
 
@@ -264,6 +269,22 @@ impl Lowering<'_> {
         let touched = Touched { reads: vec![read, self.value(out)], writes: vec![self.value(out)] };
         let constants = vec![("SIZE", THREADS), ("SOA", self.soa())];
         self.emit(Module::with("positions", info.format.stem), constants, push, [rows, 1, 1], touched);
+    }
+
+    fn by_id(&mut self, b: &ById) {
+        let push = push::ById {
+            list: self.numbers_at(b.list),
+            y: self.val(b.out),
+            params: self.t.at.params,
+            sampled: self.t.at.sampled,
+            entries: (self.plan.numbers[b.list].len() / (1 + b.len)) as u32,
+            len: b.len as u32,
+        };
+        let rows = self.shape.rows;
+        let touched =
+            Touched { reads: vec![Access::all(Place::Ids, 4 * rows as u64)], writes: vec![self.value(b.out)] };
+        let grid = [b.len.div_ceil(THREADS as usize), rows, 1];
+        self.emit(Module::of("by_id"), vec![("SIZE", THREADS)], push, grid, touched);
     }
 
     fn head_matmul(&mut self, h: &HeadMatMul) {

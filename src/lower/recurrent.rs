@@ -4,7 +4,7 @@
 use super::dispatch::{Access, Module, Place, Touched};
 use super::general::THREADS;
 use super::Lowering;
-use crate::plan::{Cols, Conv, Shift, Weight};
+use crate::plan::{Cols, Conv, ConvNorm, Shift, Weight};
 use pumex_shaders::push;
 
 /// What a convolution and a shift have in common.
@@ -18,21 +18,22 @@ struct Taps {
     silu: bool,
     layer: usize,
     at: usize,
+    norm: Option<ConvNorm>,
 }
 
 impl Lowering<'_> {
     pub(super) fn conv(&mut self, conv: &Conv) {
         let info = &self.plan.weights[conv.weight.0];
         let (k, weight, bias) = (info.rows * info.cols / conv.channels, Some(conv.weight), conv.bias);
-        let Conv { x, out, channels, silu, layer, at, .. } = *conv;
-        self.taps(&Taps { x, out, channels, k, weight, bias, silu, layer, at });
+        let Conv { x, out, channels, silu, layer, at, norm, .. } = *conv;
+        self.taps(&Taps { x, out, channels, k, weight, bias, silu, layer, at, norm });
     }
 
     pub(super) fn shift(&mut self, s: &Shift) {
         let channels = self.width(s.x);
         let [x, out] = [s.x, s.out].map(|val| Cols { val, at: 0, stride: 0 });
         let (weight, bias) = (None, None);
-        self.taps(&Taps { x, out, channels, k: 2, weight, bias, silu: false, layer: s.layer, at: s.at });
+        self.taps(&Taps { x, out, channels, k: 2, weight, bias, silu: false, layer: s.layer, at: s.at, norm: None });
     }
 
     fn taps(&mut self, t: &Taps) {
@@ -49,23 +50,29 @@ impl Lowering<'_> {
             y_width: self.width(t.out.val) as u32,
             table_at,
             elements,
+            norms: t.norm.map_or(0, |n| n.groups as u32),
+            eps: t.norm.map_or(0.0, |n| n.eps),
         };
+        // A workgroup has a group of what is normed.
+        let threads = t.norm.map_or(THREADS, |n| n.len as u32);
+        let norm = t.norm.map_or(0, |n| 1 + u32::from(n.least));
         // A row's threads may still read what another row's would write.
         let in_turn = t.x.val == t.out.val || t.k < 2;
         let constants = vec![
-            ("SIZE", THREADS),
+            ("SIZE", threads),
             ("K", t.k as u32),
             ("SILU", u32::from(t.silu)),
             ("BIASED", u32::from(t.bias.is_some())),
             ("SHIFT", u32::from(t.weight.is_none())),
             ("IN_TURN", u32::from(in_turn)),
+            ("NORM", norm),
             ("ALONE", u32::from(self.shape.decode_batch)),
         ];
         let kept = self.kept(t.layer, (t.k - 1) * t.channels);
         let mut reads = self.matrices([t.weight, t.bias].into_iter().flatten());
         reads.extend([self.groups(t.x, 1, t.channels), kept.clone()]);
         let writes = vec![self.groups(t.out, 1, t.channels), kept];
-        let grid = [t.channels.div_ceil(THREADS as usize), self.shape.rows, 1];
+        let grid = [t.channels.div_ceil(threads as usize), self.shape.rows, 1];
         self.emit(Module::of("conv"), constants, push, grid, Touched { reads, writes });
     }
 

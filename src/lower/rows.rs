@@ -17,12 +17,14 @@ pub(super) fn sample_parts(caps: &Caps, n_vocab: usize) -> usize {
 }
 
 impl Lowering<'_> {
-    pub(super) fn embed(&mut self, weight: Weight, out: Val) {
+    pub(super) fn embed(&mut self, weight: Weight, instead: Option<usize>, out: Val) {
         let (info, dim, rows) = (&self.plan.weights[weight.0], self.width(out), self.shape.rows);
         let at = self.t.at;
         let (embd, y, params, sampled, tables) =
             (self.weight(weight), self.val(out), at.params, at.sampled, at.codebooks);
-        let push = push::Embed { embd, y, params, sampled, tables, dim: dim as u32 };
+        let pairs = instead.map_or(0, |list| self.numbers_at(list));
+        let n_pairs = instead.map_or(0, |list| self.plan.numbers[list].len() / 2) as u32;
+        let push = push::Embed { embd, y, params, sampled, tables, pairs, dim: dim as u32, n_pairs };
         let row_bytes = info.len_bytes() / info.rows.max(1) as u64;
         let reads =
             vec![Access::all(Place::Weight(weight), row_bytes * rows as u64), Access::all(Place::Ids, 4 * rows as u64)];
@@ -82,6 +84,11 @@ impl Lowering<'_> {
     /// Where a table of frequencies is; of one that is not there, as where nothing is rotated, anywhere.
     pub(super) fn table_at(&self, table: usize) -> u64 {
         self.t.at.ropes + 4 * self.plan.rope_at(table.min(self.plan.ropes.len())) as u64
+    }
+
+    /// Where one of the plan's tables of numbers is.
+    pub(super) fn numbers_at(&self, table: usize) -> u64 {
+        self.t.at.ropes + 4 * self.plan.numbers_at(table) as u64
     }
 
     pub(super) fn kv_constants(&self, spec: &AttentionSpec) -> [(&'static str, u32); 4] {

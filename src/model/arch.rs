@@ -52,6 +52,7 @@ pub mod gptj;
 pub mod gptneox;
 pub mod granite;
 pub mod granite_swa;
+pub mod granite_switch;
 pub mod granitehybrid;
 pub mod grok;
 pub mod grovemoe;
@@ -204,6 +205,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "granite_swa", plan: granite_swa::plan },
     Arch { name: "granitehybrid", plan: granitehybrid::plan },
     Arch { name: "granitemoe", plan: granite::with_experts },
+    Arch { name: "graniteswitch", plan: granite_switch::plan },
     Arch { name: "grok", plan: grok::plan },
     Arch { name: "grovemoe", plan: grovemoe::plan },
     Arch { name: "hrm_text", plan: hrm_text::plan },

@@ -27,6 +27,7 @@ mod plamo_mamba;
 mod rwkv;
 mod short_conv;
 mod streams;
+mod switch;
 mod tables;
 
 use block::Block;
@@ -40,6 +41,7 @@ pub use lightning::fades;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
 pub use norms::LayerNorm;
+pub use switch::Switch;
 pub use tables::Sections;
 
 use super::config::{Config, Reader, Scaling};
@@ -262,6 +264,8 @@ pub struct Family {
     pub cycles: Option<Cycles>,
     /// Tables that layers read.
     pub numbers: Vec<Vec<f32>>,
+    /// Adapters that rows choose.
+    pub switch: Option<Switch>,
     /// What becomes of the gate of what heads give.
     pub gate_act: Act,
     /// Layers halve what they give each so many; 0 for never.
@@ -364,6 +368,7 @@ impl Family {
             loop_norm: false,
             cycles: None,
             numbers: Vec::new(),
+            switch: None,
             gate_act: Act::Sigmoid,
             halve_every: 0,
             streams: 1,
@@ -431,12 +436,16 @@ impl Family {
         let every = self.checkpoint_every;
         let checkpoints = (every > 0).then(|| checkpoints::Checkpoints::declare(&mut w, &self));
         let altup = (self.streams > 1).then(|| altup::AltUp::declare(&mut w, &self));
+        let switched = self.switch.as_ref().map(|s| (s, s.declare(&mut w, &self)));
         let (ropes, long_ropes) = self.ropes(&mut w);
         let long_ropes = long_ropes.map(|tables| (self.c.n_ctx_orig, tables));
         let states = self.states();
 
         let mut p = Builder::new(w.finish()?);
         let mut x = head.embed(&mut p, &self);
+        if let Some((switch, pairs)) = switched {
+            switch.run(&mut p, &self, pairs);
+        }
         let whole = match (altup, streams, checkpoints) {
             (Some(altup), ..) => {
                 let x = altup.run(&mut p, &self, &blocks, per_layer.as_ref(), x);
@@ -509,8 +518,11 @@ impl Family {
             Some(norm) => self.normed(p, Some(norm), x),
             None => h,
         };
-        for (mixer, state) in b.mixers.iter().zip([i, self.c.n_layer + i]) {
-            let out = mixer.run(p, self, layer, state, (h, first)); // [n, heads * v_dim]
+        // Of two mixers, both read what is normed before either adds to what that was made of.
+        let states = [i, self.c.n_layer + i];
+        let mixed = b.mixers.iter().zip(states).map(|(m, state)| (m, m.run(p, self, layer, state, (h, first))));
+        for (mixer, out) in mixed.collect::<Vec<_>>() {
+            // [n, heads * v_dim]
             x = self.residual_of_norms.map_or(x, |scale| p.act(h, Act::Same, scale));
             if self.parallel == Parallel::Given {
                 let out = p.matmul("out", out, vec![mixer.output()]);
@@ -545,14 +557,16 @@ impl Family {
         }
     }
 
-    /// What layers keep: of each, then of those that mix with two what the second keeps.
+    /// What layers keep: of each, then of those that mix with two what the second keeps, or what the
+    /// switch does.
     fn states(&self) -> Vec<LayerState> {
         let of = |which: usize| {
             let one = move |l: &Layer| l.mix[which].map_or(LayerState::Nothing, |mix| mixer::state(self, l, mix));
             self.layers.iter().map(one)
         };
         let second = self.layers.iter().any(|l| l.mix[1].is_some());
-        of(0).chain(of(1).filter(|_| second)).collect()
+        let of_switch = self.switch.as_ref().map(|_| Switch::state(self));
+        of(0).chain(of(1).filter(|_| second)).chain(of_switch).collect()
     }
 
     fn ended(&self, p: &mut Builder, b: &Block, x: Val) -> Val {

@@ -142,11 +142,11 @@ impl Adapter {
         let mut pairs: Vec<Option<Pair>> = found.into_iter().map(|f| f.map(|two| self.pair(two))).collect();
         let (last, first) = (pairs.pop().flatten(), pairs.pop().flatten());
         match op {
-            Op::Embed { out, .. } => {
+            Op::Embed { instead, out, .. } => {
                 self.ops.push(op);
                 let Some((table, b, rank)) = last else { return };
                 let t = self.value("lora", rank, self.rows(out));
-                self.ops.push(Op::Embed { weight: table, out: t });
+                self.ops.push(Op::Embed { weight: table, instead, out: t });
                 self.ops.push(product(t, b, true, out));
             }
             // What adds comes first: the op's own product may hand its rows on to the next.

@@ -1,8 +1,8 @@
 //! Builds a plan top to bottom: the methods that architecture files call, line by line.
 
 use super::{
-    Act, Arg, AttentionSpec, Cols, Dot, Encoder, Gate, General, Join, LayerState, Map, MatPart, NormKind, Normalize,
-    Op, Plan, RopeNorm, Rows, TopK, Val, ValueInfo, Weight, WeightInfo,
+    Act, Arg, AttentionSpec, ByRow, Cols, Dot, Encoder, ExpertsMatMul, Gate, General, Join, LayerState, LowRank, Map,
+    MatPart, NormKind, Normalize, Op, Plan, RopeNorm, Rows, TopK, Val, ValueInfo, Weight, WeightInfo,
 };
 
 /// Builds a plan top to bottom.
@@ -12,12 +12,13 @@ pub struct Builder {
     weights: Vec<WeightInfo>,
     encoder: Option<Encoder>,
     layer_ends: Vec<(usize, Val)>,
+    by_row: Option<ByRow>,
 }
 
 impl Builder {
     /// A builder over the weights an architecture declared.
     pub fn new(weights: Vec<WeightInfo>) -> Self {
-        Builder { ops: Vec::new(), values: Vec::new(), weights, encoder: None, layer_ends: Vec::new() }
+        Builder { ops: Vec::new(), values: Vec::new(), weights, encoder: None, layer_ends: Vec::new(), by_row: None }
     }
 
     fn value(&mut self, name: &'static str, width: usize, rows: Rows) -> Val {
@@ -36,7 +37,14 @@ impl Builder {
     /// Token ids → embedding rows, `[n, dim]`.
     pub fn embed(&mut self, weight: Weight) -> Val {
         let out = self.value("x", self.weights[weight.0].cols, Rows::Step);
-        self.ops.push(Op::Embed { weight, out });
+        self.ops.push(Op::Embed { weight, instead: None, out });
+        out
+    }
+
+    /// Likewise, where ids of a list of pairs stand for others.
+    pub fn embed_instead(&mut self, weight: Weight, list: usize) -> Val {
+        let out = self.value("x", self.weights[weight.0].cols, Rows::Step);
+        self.ops.push(Op::Embed { weight, instead: Some(list), out });
         out
     }
 
@@ -58,18 +66,32 @@ impl Builder {
     pub fn matmul(&mut self, name: &'static str, x: Val, parts: Vec<MatPart>) -> Val {
         let rows = self.values[x.0].rows;
         let out = self.value(name, self.out_features(&parts), rows);
-        self.ops.push(Op::MatMul { x, norm: None, parts, add: false, out });
+        self.ops.push(Op::MatMul { x, norm: None, parts: parts.clone(), add: false, out });
+        self.add_beside(x, &parts, out);
         out
     }
 
     /// `residual += x · weightᵀ`: `[n, k]` → `[n, m]`, in place.
     pub fn matmul_add(&mut self, x: Val, part: MatPart, residual: Val) -> Val {
+        self.add_beside_residual(x, &part, residual);
         self.ops.push(Op::MatMul { x, norm: None, parts: vec![part], add: true, out: residual });
         residual
     }
 
     /// `x · gateᵀ` and `x · upᵀ`, the one gating the other: `[n, k]` → `[n, ffn]`.
     pub fn gated(&mut self, x: Val, gate: MatPart, up: MatPart, by: Gate) -> Val {
+        if self.has_beside(&[gate, up]) {
+            let len = self.rows_of(gate.weight);
+            let both = self.matmul("gate_up", x, vec![gate, up]);
+            if by.limit.is_some() || by.plus != 0.0 {
+                let (act, up) = (
+                    by.limit.map_or(Act::Same, |most| Act::Clamp(-most, most)),
+                    Cols { val: both, at: len, stride: len },
+                );
+                self.map_into(up, (1, len), (act, Arg::Cols(up), 1.0), (Join::Add, Arg::Number(by.plus)));
+            }
+            return self.glu(both, by.act, len);
+        }
         let out = self.value("ffn", self.weights[gate.weight.0].rows, Rows::Step);
         self.ops.push(Op::GatedMatMul { x, norm: None, gate, up, by, out });
         out
@@ -317,5 +339,59 @@ impl Builder {
             out,
         }));
         out.val
+    }
+}
+
+/// Products of low rank whose matrices each row chooses.
+impl Builder {
+    /// Products that are built from now on have these beside them.
+    pub fn choose_by_row(&mut self, by_row: ByRow) {
+        self.by_row = Some(by_row);
+    }
+
+    /// Whether one of the matrices has a pair beside it.
+    fn has_beside(&self, parts: &[MatPart]) -> bool {
+        self.by_row.iter().any(|by_row| parts.iter().any(|part| self.beside(by_row, part).next().is_some()))
+    }
+
+    fn beside<'a>(&'a self, by_row: &'a ByRow, part: &MatPart) -> impl Iterator<Item = &'a LowRank> {
+        let name = self.weights.get(part.weight.0).map(|info| &info.name);
+        by_row.pairs.iter().filter(move |pair| Some(&pair.of) == name)
+    }
+
+    /// Adds to `out` `[n, Σ m_i]` what pairs beside its matrices give.
+    fn add_beside(&mut self, x: Val, parts: &[MatPart], out: Val) {
+        let Some(by_row) = self.by_row.take() else { return };
+        let mut first = 0;
+        for part in parts {
+            for pair in self.beside(&by_row, part).cloned().collect::<Vec<_>>() {
+                let low = self.chosen(&by_row, x, pair.a);
+                let high = self.chosen(&by_row, low, pair.b);
+                let len = self.width_of(high);
+                let cols = Cols { val: out, at: first + pair.at, stride: len };
+                let from = Arg::Cols(self.all(high));
+                self.map_into(cols, (1, len), (Act::Same, from, part.scale), (Join::Add, Arg::Cols(cols)));
+            }
+            first += self.rows_of(part.weight);
+        }
+        self.by_row = Some(by_row);
+    }
+
+    /// Likewise to the residual stream, by the route's weight.
+    fn add_beside_residual(&mut self, x: Val, part: &MatPart, residual: Val) {
+        let Some(by_row) = self.by_row.take() else { return };
+        for pair in self.beside(&by_row, part).cloned().collect::<Vec<_>>() {
+            let low = self.chosen(&by_row, x, pair.a);
+            self.experts_add(low, (by_row.route, by_row.top_k), pair.b, None, residual);
+        }
+        self.by_row = Some(by_row);
+    }
+
+    /// `x · weightᵀ` by the matrix that each row chooses.
+    fn chosen(&mut self, by_row: &ByRow, x: Val, weight: Weight) -> Val {
+        let ByRow { route, top_k, .. } = *by_row;
+        let out = self.parts("chosen", self.rows_of(weight) / top_k.n_expert);
+        self.general(General::ExpertsMatMul(ExpertsMatMul { x, route, top_k, weight, own_input: false, out }));
+        out
     }
 }

@@ -126,7 +126,8 @@ impl Plan {
                 let (back, dims, table) = (if r.back { " back" } else { "" }, r.rope.dims, r.rope.table);
                 let more = r.temperature.map_or(String::new(), |t| format!(" temperature {} per {}", t.scale, t.floor));
                 let what = format!("{style} {dims}{back} table {table} magnitude {}{more}", r.magnitude);
-                format!("{} = rotate {what}, {} groups", self.cols(r.x), r.groups)
+                let from = r.from.map_or(String::new(), |from| format!(" {}", self.cols(from)));
+                format!("{} = rotate{from} {what}, {} groups", self.cols(r.x), r.groups)
             }
             General::Choose(c) => {
                 let groups = c.groups.map_or(String::new(), |g| format!(" groups {}/{}", g.used, g.count));
@@ -139,6 +140,7 @@ impl Plan {
                 };
                 format!("{out} = choose {from} by {by:?}{with} to {k} of {n}{sharing}{groups} * {}", c.scale)
             }
+            General::ById(b) => format!("{out} = by_id table {}", b.list),
             _ => {
                 let reads: Vec<String> = g.reads().iter().filter_map(|a| self.read(a)).collect();
                 format!("{out} = {} {}{with}", g.name(), reads.join(", "))
@@ -157,7 +159,10 @@ impl Plan {
     /// An op of the plan as a line.
     pub fn line(&self, op: &Op) -> String {
         match op {
-            Op::Embed { weight, out } => format!("{} = embed {}", self.val(*out), self.weight(*weight)),
+            Op::Embed { weight, instead, out } => {
+                let instead = instead.map_or(String::new(), |list| format!(" ids by table {list}"));
+                format!("{} = embed {}{instead}", self.val(*out), self.weight(*weight))
+            }
             Op::RmsNorm { x, weight, eps, out } => {
                 let (out, x, weight) = (self.val(*out), self.val(*x), self.weight(*weight));
                 format!("{out} = rms_norm {x} * {weight} eps {eps:e}")

@@ -2,6 +2,7 @@
 //! head, routing by other rules, products per head, convolutions and recurrences. They work on columns of values, so that parts
 //! of a row need no copies.
 
+use super::by_row::ById;
 use super::compressed::{AttendBlocks, ChooseBlocks, Pool};
 use super::recurrent::{Conv, Scan, Shift};
 use super::routing::{Choose, ExpertsBias, ExpertsMatMul};
@@ -173,11 +174,13 @@ pub struct Temperature {
     pub offset: f32,
 }
 
-/// Rotates groups of columns in place by their row's position, and scales them by [`Temperature`].
+/// Rotates groups of columns by their row's position, and scales them by [`Temperature`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rotate {
     /// Where the rotated columns of each group start.
     pub x: Cols,
+    /// Where they come from; none turns them in place.
+    pub from: Option<Cols>,
     /// Groups of a row.
     pub groups: usize,
     /// Rotation; of zero dims, none. Its epsilon is not used.
@@ -225,6 +228,8 @@ pub enum General {
         /// `[n, dim]`
         out: Val,
     },
+    /// See [`ById`].
+    ById(ById),
     /// See [`HeadMatMul`].
     HeadMatMul(HeadMatMul),
     /// See [`Choose`].
@@ -284,6 +289,7 @@ impl General {
             },
             General::Rotate(_) => "rotate",
             General::Positions { .. } => "positions",
+            General::ById(_) => "by_id",
             General::HeadMatMul(_) => "head_matmul",
             General::Choose(_) => "choose",
             General::ExpertsMatMul(_) => "experts_matmul",
@@ -306,8 +312,9 @@ impl General {
             General::Map(m) => ([m.a.val(), m.b.val()].into_iter().flatten().collect(), None),
             General::Dot(d) => ([d.a.val(), d.b.val()].into_iter().flatten().collect(), None),
             General::Normalize(n) => (std::iter::once(n.x.val).chain(n.gate.map(|g| g.cols.val)).collect(), None),
-            General::Rotate(r) => (vec![r.x.val], None),
+            General::Rotate(r) => (vec![r.from.unwrap_or(r.x).val], None),
             General::Positions { out, .. } => (vec![*out], None),
+            General::ById(_) => (vec![], None),
             General::HeadMatMul(h) => (vec![h.x.val], None),
             General::Choose(c) => (vec![c.router.map_or(c.logits, |r| r.x)], None),
             General::ExpertsMatMul(e) => (vec![e.x, e.route], None),
@@ -333,7 +340,7 @@ impl General {
 
     /// Whether it reads the rows' ids.
     pub fn reads_ids(&self) -> bool {
-        matches!(self, General::Choose(c) if c.table.is_some())
+        matches!(self, General::Choose(c) if c.table.is_some()) || matches!(self, General::ById(_))
     }
 
     /// The value it writes.
@@ -344,6 +351,7 @@ impl General {
             General::Normalize(n) => n.out.val,
             General::Rotate(r) => r.x.val,
             General::Positions { out, .. } => *out,
+            General::ById(b) => b.out,
             General::HeadMatMul(h) => h.out.val,
             General::Choose(c) => c.out,
             General::ExpertsMatMul(e) => e.out,
@@ -404,7 +412,7 @@ impl General {
             General::Map(m) => vec![m.a.weight_mut(), m.b.weight_mut()],
             General::Dot(d) => vec![d.a.weight_mut(), d.b.weight_mut()],
             General::Normalize(n) => vec![n.weight.as_mut(), n.bias.as_mut()],
-            General::Rotate(_) | General::Shift(_) | General::Mix(_) | General::Softmax(_) => vec![],
+            General::Rotate(_) | General::Shift(_) | General::Mix(_) | General::Softmax(_) | General::ById(_) => vec![],
             General::Positions { weight, .. } => vec![Some(weight)],
             General::HeadMatMul(h) => vec![Some(&mut h.weight)],
             General::Choose(c) => {

@@ -12,6 +12,8 @@ pub enum Op {
     Embed {
         /// `[vocab, dim]`
         weight: Weight,
+        /// The one of [`super::Plan::numbers`] with pairs of ids, of which the second's row is the first's.
+        instead: Option<usize>,
         /// `[n, dim]`
         out: Val,
     },

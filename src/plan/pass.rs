@@ -3,11 +3,12 @@
 //! Each pass moves the reads of an op to where its reader stands. That is right only if nothing writes what is read in
 //! between, which `unchanged` checks on what ops declare; a plan in which something does keeps its ops.
 
+mod fold_conv_norm;
 mod fold_norm;
 mod fold_rope;
 mod fold_router;
 
-use super::{Access, Op, Plan};
+use super::{Access, Conv, Normalize, Op, Plan};
 
 /// What an interpreter can do in one op, for one shape of a step. All false leaves a plan as it is.
 pub trait Abilities {
@@ -17,6 +18,8 @@ pub trait Abilities {
     fn rotates(&self, plan: &Plan, attend: &Op) -> bool;
     /// Whether the op that chooses experts can do the router's product.
     fn routes(&self, plan: &Plan, matmul: &Op) -> bool;
+    /// Whether a convolution can norm its first columns, as the op after it does.
+    fn norms_columns(&self, conv: &Conv, norm: &Normalize) -> bool;
     /// Whether rows whose logits are wanted are all rows of the step, in order.
     fn all_rows_output(&self) -> bool;
 }
@@ -27,6 +30,7 @@ pub fn fuse(plan: &Plan, abilities: &dyn Abilities) -> Plan {
     fold_rope::run(&mut fused, abilities);
     fold_router::run(&mut fused, abilities);
     fold_norm::run(&mut fused, abilities);
+    fold_conv_norm::run(&mut fused, abilities);
     fused
 }
 

@@ -23,6 +23,21 @@ pub struct Conv {
     pub at: usize,
     /// Columns one after the other.
     pub out: Cols,
+    /// A norm of the first columns out, if the op does it.
+    pub norm: Option<ConvNorm>,
+}
+
+/// A norm by the length, without weights, of a convolution's first columns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ConvNorm {
+    /// Whether `eps` is the least length instead of being added to the square of it.
+    pub least: bool,
+    /// Groups side by side.
+    pub groups: usize,
+    /// Columns of each.
+    pub len: usize,
+    /// Keeps the divisor from zero.
+    pub eps: f32,
 }
 
 /// Each row becomes the one before it in its sequence; the first becomes zero.

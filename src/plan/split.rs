@@ -65,7 +65,7 @@ impl Plan {
             if let Some((_, x)) = ends[0] {
                 let (cols, format) = (self.values[x.0].width, pumex_quant::FormatId::F32.format());
                 plan.weights.push(WeightInfo { name: "rows".into(), tensor: FROM_HOST, rows: max_rows, cols, format });
-                plan.ops.insert(0, Op::Embed { weight: Weight(plan.weights.len() - 1), out: x });
+                plan.ops.insert(0, Op::Embed { weight: Weight(plan.weights.len() - 1), instead: None, out: x });
             }
             if let Some((_, x)) = ends[1] {
                 (plan.logits, plan.n_vocab) = (x, self.values[x.0].width);

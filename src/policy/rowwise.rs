@@ -27,6 +27,9 @@ pub fn row_threads(caps: &Caps) -> u32 {
     choices(caps).row_threads.value.min(caps.max_workgroup_invocations)
 }
 
+/// Most columns that a convolution norms with its own threads, of which each has one.
+pub const MOST_NORMED: u32 = 256;
+
 /// Whether scans of many rows go by windows, which pass much through shared memory: to software devices that is slower than to go
 /// row by row (measured on lavapipe: ten times).
 pub fn scans_by_windows(caps: &Caps) -> bool {

@@ -145,7 +145,7 @@ impl Looker<'_> {
         let mut part = 1.0; // of the weights
         let reached = |top_k: &TopK| (rows * top_k.k).min(top_k.n_expert) as f64 / top_k.n_expert as f64;
         let activations = match op {
-            Op::Embed { weight, out } => {
+            Op::Embed { weight, out, .. } => {
                 weights.push(*weight);
                 part = rows as f64 / self.plan.weights[weight.0].rows as f64;
                 self.value(*out)

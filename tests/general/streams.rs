@@ -81,6 +81,7 @@ fn rows_see_those_before_and_entries_of_blocks() {
                 let rope = Rope { style: RopeStyle::Norm, dims: 8, table: 0, norm_eps: 0.0 };
                 let every_row = Rotate {
                     x: cols(entry, 20, dim),
+                    from: None,
                     groups: 1,
                     rope,
                     back: false,

@@ -74,10 +74,12 @@ blocks! {
         eps: float,
     }
 
-    /// RoPE of columns in place.
+    /// RoPE of columns.
     Rotate("rotate") = {
-        /// Columns.
+        /// Columns out.
         x: F32,
+        /// Columns in.
+        from: F32,
         /// `[dims / 2]`, radians per position.
         inv_freq: F32,
         /// StepParams.
@@ -86,6 +88,10 @@ blocks! {
         stride: uint,
         /// Of `x`.
         width: uint,
+        /// Of `from`.
+        from_stride: uint,
+        /// Of `from`.
+        from_width: uint,
         /// Positions that are rotated as the first of them.
         every: uint,
         /// Groups of a row.
@@ -118,6 +124,22 @@ blocks! {
         positions: uint,
         /// Columns.
         dim: uint,
+    }
+
+    /// Columns by the id of each row.
+    ById("by_id") = {
+        /// Entries of an id and its columns; the first is that of ids which none has.
+        list: F32,
+        /// `[n, len]`.
+        y: F32,
+        /// StepParams.
+        params: Step,
+        /// Sampled id of each sequence, `[n_seqs]`.
+        sampled: U32,
+        /// How many.
+        entries: uint,
+        /// Columns.
+        len: uint,
     }
 
     /// A matrix for each group of columns.
@@ -220,6 +242,10 @@ blocks! {
         table_at: uint,
         /// Floats of a block.
         elements: uint,
+        /// Groups of SIZE columns that are normed, if NORM.
+        norms: uint,
+        /// Of the norm.
+        eps: float,
     }
 
     /// A recurrence over the rows of a sequence; strides and widths are constants of the pipeline.

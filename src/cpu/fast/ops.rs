@@ -8,8 +8,8 @@ use crate::cpu::ops as plain;
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::plan::{
-    Act, Arg, AttentionSpec, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, RopeNorm, RopeStyle,
-    Rows, TopK, Val, Weight,
+    instead, Act, Arg, AttentionSpec, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, RopeNorm,
+    RopeStyle, Rows, TopK, Val, Weight,
 };
 use crate::step::Row;
 use pumex_cpu::attention::{Queries, Run, Scores};
@@ -41,7 +41,7 @@ impl Fast<'_> {
 
     fn op(&mut self, op: &Op, rows: &[Row]) {
         match op {
-            Op::Embed { weight, out } => self.embed(*weight, *out, rows),
+            Op::Embed { weight, instead, out } => self.embed(*weight, *instead, *out, rows),
             Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, *weight, *eps, *out),
             Op::MatMul { x, parts, add, out, .. } => self.matmul(*x, parts, *add, *out),
             Op::GatedMatMul { x, gate, up, by, out, .. } => self.gated(*x, (gate, up, *by), *out),
@@ -100,7 +100,7 @@ impl Fast<'_> {
         Input { floats: &self.values[x.0], acts: &self.acts }
     }
 
-    fn embed(&mut self, weight: Weight, out: Val, rows: &[Row]) {
+    fn embed(&mut self, weight: Weight, list: Option<usize>, out: Val, rows: &[Row]) {
         let mut result = self.room(out, rows.len());
         let info = &self.plan.weights[weight.0];
         if info.is_from_host() {
@@ -112,9 +112,9 @@ impl Fast<'_> {
         let data = self.gguf.data(&self.gguf.tensors()[info.tensor]);
         let len = info.cols / info.format.block_len * info.format.block_bytes;
         let held = (data.len() / len).max(1);
-        let books = &self.books;
+        let (books, pairs) = (&self.books, list.map_or(&[][..], |list| &self.plan.numbers[list]));
         self.cpu.rows(&mut result, info.cols, &|i, out| {
-            info.format.decode_row(&data[books.id(&rows[i]) % held * len..][..len], out);
+            info.format.decode_row(&data[instead(pairs, books.id(&rows[i])) % held * len..][..len], out);
         });
         self.put(out, result);
     }

@@ -3,7 +3,7 @@
 use super::Env;
 use crate::cpu::ops;
 use crate::plan::{
-    Act, Arg, Dot, Gate, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Rows, Temperature, Val, Weight,
+    Act, Arg, ById, Dot, Gate, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Rows, Temperature, Val, Weight,
 };
 use std::borrow::Cow;
 
@@ -180,7 +180,7 @@ impl Env<'_> {
             let factor = r.temperature.map_or(1.0, |t| temperature(t, pos));
             let (sines, cosines) = turns[2 * pairs * row..][..2 * pairs].split_at(pairs);
             for (g, out) in out.chunks_exact_mut(len).enumerate() {
-                out.copy_from_slice(env.cols(r.x, row, g, len));
+                out.copy_from_slice(env.cols(r.from.unwrap_or(r.x), row, g, len));
                 if rope.dims > 0 {
                     ops::turn(out, rope, sines.iter().copied().zip(cosines.iter().copied()));
                     out[..rope.dims].iter_mut().for_each(|x| *x *= r.magnitude);
@@ -202,6 +202,14 @@ impl Env<'_> {
         });
     }
 
+    pub(super) fn by_id(&mut self, b: &ById) {
+        let list = &self.plan.numbers[b.list];
+        let cols = crate::plan::Cols { val: b.out, at: 0, stride: b.len };
+        self.write(cols, 1, b.len, |env, row, out| {
+            out.copy_from_slice(b.of(list, env.books.id(&env.rows[row])));
+        });
+    }
+
     pub(super) fn head_matmul(&mut self, h: &HeadMatMul) {
         let info = &self.plan.weights[h.weight.0];
         let (m, k) = (info.rows / h.heads, info.cols);
@@ -217,7 +225,7 @@ impl Env<'_> {
 }
 
 /// A norm without factors.
-fn normalized(kind: NormKind, eps: f32, x: &mut [f32]) {
+pub(super) fn normalized(kind: NormKind, eps: f32, x: &mut [f32]) {
     let n = x.len() as f64;
     let mean = if kind == NormKind::Layer { x.iter().map(|v| f64::from(*v)).sum::<f64>() / n } else { 0.0 };
     let squares = x.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>();

@@ -1,9 +1,9 @@
 //! Convolutions over time, shifts and scans: the rows of a sequence one after the other.
 
-use super::map::{act, softplus};
+use super::map::{act, normalized, softplus};
 use super::Env;
 use crate::cpu::ops::silu;
-use crate::plan::{Act, Cols, Conv, Scan, ScanKind, Shift};
+use crate::plan::{Act, Cols, Conv, NormKind, Scan, ScanKind, Shift};
 
 impl Env<'_> {
     pub(super) fn conv(&mut self, c: &Conv) {
@@ -30,6 +30,11 @@ impl Env<'_> {
                     let sum: f32 = taps.iter().enumerate().map(|(j, w)| w * seen[(row + j) * n + channel]).sum();
                     let sum = sum + bias.as_ref().map_or(0.0, |b| b[channel]);
                     *out = if c.silu { silu(sum) } else { sum };
+                }
+                if let Some(norm) = c.norm {
+                    let groups = out[..norm.groups * norm.len].chunks_exact_mut(norm.len);
+                    let kind = if norm.least { NormKind::L2 } else { NormKind::Unit };
+                    groups.for_each(|group| normalized(kind, norm.eps, group));
                 }
             });
         }

@@ -161,8 +161,17 @@ impl Attention {
         } else {
             let q = Cols { val: qkv, at: 0, stride: l.k_dim };
             let k = Cols { at: l.heads * l.k_dim, ..q };
-            let turned =
-                Rotate { x: q, groups: l.heads, rope, back: false, every: 1, magnitude, temperature, len: l.k_dim };
+            let turned = Rotate {
+                x: q,
+                from: None,
+                groups: l.heads,
+                rope,
+                back: false,
+                every: 1,
+                magnitude,
+                temperature,
+                len: l.k_dim,
+            };
             let norms = |p: &mut Builder| {
                 self.normed(p, f, self.q_norm, q, l.heads, l.k_dim);
                 self.normed(p, f, self.k_norm, k, l.kv_heads, l.k_dim);

@@ -140,7 +140,7 @@ impl Compressed {
         let (magnitude, rope) = (1.0, Rope { style: f.style, dims: b.rope, table, norm_eps: eps });
         let turned = |val: Val, groups: usize| {
             let x = Cols { val, at: dim - b.rope, stride: dim };
-            Rotate { x, groups, rope, back: false, every: 1, magnitude, temperature: None, len: 0 }
+            Rotate { x, from: None, groups, rope, back: false, every: 1, magnitude, temperature: None, len: 0 }
         };
         let q = p.matmul("q_a", h, vec![self.q_a]);
         let low = p.rms_norm(q, self.q_norm, eps);

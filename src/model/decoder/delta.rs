@@ -100,6 +100,7 @@ impl Delta {
             layer,
             at: 0,
             out: cols(x, 0, channels),
+            norm: None,
         };
         p.general(General::Conv(conv));
         let (q, k) = (cols(x, 0, r.state), cols(x, keys, r.state));
@@ -233,7 +234,17 @@ impl Kda {
             let at = (r.conv - 1) * part * r.inner;
             let (from, out) = (cols(mixed, part * r.inner, r.inner), cols(x, part * r.inner, r.inner));
             let (channels, weight) = (r.inner, *weight);
-            p.general(General::Conv(Conv { x: from, channels, weight, bias: None, silu: true, layer, at, out }));
+            p.general(General::Conv(Conv {
+                x: from,
+                channels,
+                weight,
+                bias: None,
+                silu: true,
+                layer,
+                at,
+                out,
+                norm: None,
+            }));
         }
         let fade = by_way(p, h, &self.fade, ["fade", "fade_a"]); // [n, inner]
         let all = p.all(fade);

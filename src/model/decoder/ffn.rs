@@ -93,25 +93,30 @@ impl Ffn {
         let scales = f.residual_scale == 1.0 || !f.moe.weighs_input;
         let direct = norm.is_none() && f.moe.average.is_none() && scales;
         let (out, times) = if direct { (x, f.residual_scale) } else { (p.zeros(p.width_of(x)), 1.0) };
-        experts.run(p, (&f.moe, times), by, h, out);
-        if let Some(Shared { block, gate }) = shared {
+        // What reads the normed rows comes before anything is added to what they were made of.
+        let beside = shared.as_ref().map(|Shared { block, gate }| {
             let hidden = block.hidden(p, f, h, act);
-            match gate {
-                None if times == 1.0 || block.down.bias.is_none() => {
-                    p.matmul_add(hidden, MatPart { scale: block.down.scale * times, ..block.down }, out);
+            (block.down, hidden, gate.map(|gate| p.matmul("shared_gate", h, vec![gate])))
+            // [n, 1]
+        });
+        experts.run(p, (&f.moe, times), by, h, out);
+        if let Some((down, hidden, gate)) = beside {
+            let gated = |p: &mut Builder, x: Val, gate: Val| {
+                let (all, by) = (p.all(x), Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }));
+                p.map_into(all, (1, all.stride), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));
+            };
+            if down.bias.is_none() {
+                // The narrower side is gated.
+                if let Some(gate) = gate {
+                    gated(p, hidden, gate);
                 }
-                None => {
-                    let both = p.matmul("shared", hidden, vec![block.down]);
-                    p.add(both, times, out);
+                p.matmul_add(hidden, MatPart { scale: down.scale * times, ..down }, out);
+            } else {
+                let both = p.matmul("shared", hidden, vec![down]);
+                if let Some(gate) = gate {
+                    gated(p, both, gate);
                 }
-                Some(gate) => {
-                    let gate = p.matmul("shared_gate", h, vec![*gate]); // [n, 1]
-                    let both = p.matmul("shared", hidden, vec![block.down]);
-                    let all = p.all(both);
-                    let by = Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 });
-                    p.map_into(all, (1, all.stride), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));
-                    p.add(both, times, out);
-                }
+                p.add(both, times, out);
             }
         }
         if direct {

@@ -1,6 +1,6 @@
 //! What stands before and after the layers: the embedding, the last norm, the product that gives logits.
 
-use super::{Family, LayerNorm};
+use super::{Family, LayerNorm, Switch};
 use crate::model::weights::Weights;
 use crate::plan::{Act, Arg, Builder, Cols, General, Join, MatPart, NormKind, Val, Weight};
 
@@ -60,7 +60,10 @@ impl Head {
 
     /// Ids → rows `[n, dim]`.
     pub fn embed(&self, p: &mut Builder, f: &Family) -> Val {
-        let x = p.embed(self.embedding); // [n, dim]
+        let x = match f.switch {
+            Some(_) => p.embed_instead(self.embedding, Switch::INSTEAD),
+            None => p.embed(self.embedding), // [n, dim]
+        };
         let x = p.scale(x, f.embedding_scale);
         if let Some(weight) = self.positions {
             p.general(General::Positions { weight, out: x });

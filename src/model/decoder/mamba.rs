@@ -85,6 +85,7 @@ impl Mamba {
             layer,
             at: 0,
             out: cols(x, 0, channels),
+            norm: None,
         }));
         let state_at = (r.conv - 1) * channels;
         let (heads, v_dim, groups, k, q, (rate, soft)) = match (&self.x, &self.dt) {

@@ -126,8 +126,12 @@ impl Mla {
         let (weight, out) = (k_b, group(0));
         let x = Cols { val: q, at: 0, stride: s.k_dim };
         p.general(General::HeadMatMul(HeadMatMul { x, weight, heads, out }));
-        if s.rope > 0 {
-            p.copy_into(Cols { at: narrow, ..x }, group(s.rank), heads, s.rope);
+        let table = l.rope.map(|t| f.tables[t]).filter(|t| t.dims > 0);
+        // What is rotated whole need not be copied first.
+        let turns_all = table.is_some_and(|t| t.dims == s.rope);
+        let q_turned = Cols { at: narrow, ..x };
+        if s.rope > 0 && !turns_all {
+            p.copy_into(q_turned, group(s.rank), heads, s.rope);
         }
         let LayerNorm { weight, bias } = self.kv_norm;
         let (key, value) = (group(heads * wide), group(heads * wide + wide));
@@ -144,20 +148,19 @@ impl Mla {
             out: key,
         };
         p.general(General::Normalize(norm));
+        p.general(General::Normalize(Normalize { out: value, ..norm }));
         let (x, out) = (Cols { at: s.rank, ..x }, Cols { at: key.at + s.rank, ..key });
         match self.rope_norm {
-            None if s.rope == 0 => {}
+            None if s.rope == 0 || turns_all => {}
             None => p.copy_into(x, out, 1, s.rope),
             weight => p.general(General::Normalize(Normalize { x, len: s.rope, weight, bias: None, out, ..norm })),
         }
-        p.copy_into(key, value, 1, s.rank);
-
-        let table = l.rope.map(|t| f.tables[t]).filter(|t| t.dims > 0);
         let rope =
             Rope { style: f.style, dims: table.map_or(0, |t| t.dims), table: l.rope.unwrap_or(0), norm_eps: f.c.eps };
         let magnitude = table.map_or(1.0, |t| t.scaling.magnitude);
-        let turned = |x: Cols, groups: usize| Rotate {
+        let turned = |x: Cols, from: Option<Cols>, groups: usize| Rotate {
             x,
+            from: from.filter(|_| turns_all),
             groups,
             rope,
             back: false,
@@ -167,12 +170,13 @@ impl Mla {
             len: 0,
         };
         if rope.dims > 0 {
-            p.general(General::Rotate(turned(group(s.rank), heads)));
-            p.general(General::Rotate(turned(group(heads * wide + s.rank), 1)));
+            let key = Some(x).filter(|_| self.rope_norm.is_none());
+            p.general(General::Rotate(turned(group(s.rank), Some(q_turned), heads)));
+            p.general(General::Rotate(turned(group(heads * wide + s.rank), key, 1)));
         }
         if let Some(temperature) = f.temperature.filter(|_| l.temperature) {
             let none = Rope { dims: 0, ..rope };
-            let all = Rotate { rope: none, temperature: Some(temperature), len: wide, ..turned(group(0), heads) };
+            let all = Rotate { rope: none, temperature: Some(temperature), len: wide, ..turned(group(0), None, heads) };
             p.general(General::Rotate(all));
         }
         let mut spec = AttentionSpec::causal(layer, heads, 1, wide);
@@ -236,6 +240,7 @@ impl Mla {
             let groups = 2 * heads;
             p.general(General::Rotate(Rotate {
                 x,
+                from: None,
                 groups,
                 rope,
                 back: false,

@@ -62,6 +62,7 @@ impl PlamoMamba {
             layer,
             at: 0,
             out: p.all(x),
+            norm: None,
         }));
         let steps = p.matmul("ssm_bcdt", x, vec![self.x]); // [n, 2 * state + few]
         let small = p.parts("ssm_few", few);

@@ -35,7 +35,17 @@ impl ShortConv {
         let out = p.parts("conv", dim);
         let all = p.all(out);
         let (x, weight) = (part(2), self.conv);
-        p.general(General::Conv(Conv { x, channels: dim, weight, bias: None, silu: false, layer, at: 0, out: all }));
+        p.general(General::Conv(Conv {
+            x,
+            channels: dim,
+            weight,
+            bias: None,
+            silu: false,
+            layer,
+            at: 0,
+            out: all,
+            norm: None,
+        }));
         p.map_into(all, (1, dim), (Act::Same, Arg::Cols(part(1)), 1.0), (Join::Mul, Arg::Cols(all)));
         out
     }
