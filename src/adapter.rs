@@ -45,6 +45,11 @@ pub fn attach(gguf: &mut Gguf, loras: &[(Lora, f32)], vectors: &[(PathBuf, f32)]
 
 fn attach_loras(gguf: &mut Gguf, plan: &Plan, loras: &[(Lora, f32)]) -> Result<()> {
     loras.iter().try_for_each(|(lora, _)| lora.check(gguf))?;
+    let own = |name: &&str| [".lora_a", ".lora_b"].iter().any(|end| name.ends_with(end));
+    if let Some((lora, name)) = loras.iter().find_map(|(lora, _)| lora.names().find(own).map(|name| (lora, name))) {
+        let what = format!("{name}: expected a matrix of the model, found one of an adapter that it has of its own");
+        return Err(Error::file(lora.path(), "unsupported_adapter", what));
+    }
     let loras: Vec<_> = loras.iter().filter(|(_, scale)| *scale != 0.0).collect();
     if loras.is_empty() {
         return Ok(());

@@ -424,10 +424,11 @@ fn a_row_of_the_embedding_is_the_decoded_row_for_every_format() {
         let y = lab.device.buffer("y", (ids.len() * k * 4) as u64, Class::Readback).unwrap();
         let mut push: Vec<u8> = Vec::new();
         let sampled = lab.buffer(&[0; 16]);
-        [table.address(), y.address(), step.address(), sampled.address(), lab.codebooks.address()]
+        let no_pairs = sampled.address();
+        [table.address(), y.address(), step.address(), sampled.address(), lab.codebooks.address(), no_pairs]
             .iter()
             .for_each(|a| push.extend(a.to_le_bytes()));
-        push.extend((k as u32).to_le_bytes());
+        [k as u32, 0].iter().for_each(|word| push.extend(word.to_le_bytes()));
         lab.launch("embed", format, &[("SIZE", 64), ("SOA", u32::from(soa))], &push, [ids.len() as u32, 1, 1]);
         let mut found = vec![0f32; ids.len() * k];
         y.read(0, bytemuck::cast_slice_mut(&mut found));

@@ -69,9 +69,10 @@ impl Lab {
         let mut step = vec![p.m as u32, 0, 8, 0, 0, 0, 0, 0];
         (0..p.m as u32).for_each(|id| step.extend([id, 0, 0, 0]));
         let step = self.buffer(bytemuck::cast_slice(&step));
-        let at = [table.address(), y.address(), step.address(), sampled.address(), self.codebooks.address()];
+        let no_pairs = sampled.address();
+        let at = [table.address(), y.address(), step.address(), sampled.address(), self.codebooks.address(), no_pairs];
         let spec = [("SIZE", 64), ("SOA", u32::from(p.soa))];
-        self.run_one("embed", Some(p.format.stem), &spec, push(&at, &[p.k], &[]), [p.m as u32, 1, 1]);
+        self.run_one("embed", Some(p.format.stem), &spec, push(&at, &[p.k, 0], &[]), [p.m as u32, 1, 1]);
         floats(&y, p.m * p.k)
     }
 
