@@ -125,7 +125,6 @@ impl Cache {
         let pointer = self.pointer(commit, path);
         let ups = "../".repeat(path.matches('/').count() + 2);
         make_folder(&pointer)?;
-        let _ = std::fs::remove_file(&pointer);
         link(&PathBuf::from(format!("{ups}blobs/{blob}")), &self.blob(blob), &pointer)
             .map_err(|e| Error::io(&pointer, e))
     }
@@ -179,9 +178,20 @@ pub fn make_folder(file: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))
 }
 
+/// Links made so far, so that no two threads make one of the same name.
+#[cfg(unix)]
+static LINKS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// In one step, since others may be reading by that name. Where there are no links, the blob itself goes there.
 #[cfg(unix)]
 fn link(relative: &Path, blob: &Path, pointer: &Path) -> std::io::Result<()> {
-    std::os::unix::fs::symlink(relative, pointer).or_else(|_| std::fs::rename(blob, pointer))
+    let number = LINKS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let name = format!(".{}-{number}.link", std::process::id());
+    let beside = pointer.with_file_name(name);
+    match std::os::unix::fs::symlink(relative, &beside) {
+        Ok(()) => std::fs::rename(&beside, pointer),
+        Err(_) => std::fs::rename(blob, pointer),
+    }
 }
 
 #[cfg(not(unix))]
