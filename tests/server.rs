@@ -138,7 +138,7 @@ pub fn run(model: &dyn Model, request: Generate) -> All {
 }
 
 /// Waits until something holds, for as long as a machine under load may take.
-pub fn wait(what: &str, holds: impl Fn() -> bool) {
+pub fn wait(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(120), "{what}: it does not come");
