@@ -91,5 +91,9 @@ fn what_was_found_is_kept_for_the_model_and_forgotten_when_asked() {
     std::fs::write(&kept[0], "no such thing").unwrap();
     assert_eq!(generate(&[]).1, text);
     assert_eq!(run(&["tune", "--device", "cpu"]).0, Some(2));
+    if cfg!(feature = "serve") {
+        let (code, _, err) = run(&["serve", "--auto"]);
+        assert!(code == Some(2) && err.contains("pumex tune"), "{err}");
+    }
     std::fs::remove_dir_all(&folder).unwrap();
 }

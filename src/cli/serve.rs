@@ -230,6 +230,9 @@ impl HttpArgs {
 
 /// Serves until a signal ends it.
 pub fn main(args: Args, verbose: bool) -> Result<End> {
+    if args.engine.auto {
+        return Err(Error::Usage("serve: --auto is not for a server; run `pumex tune -m MODEL` before it".into()));
+    }
     session::use_threads(&args.engine);
     let settings = args.http.settings(verbose)?;
     let models = listed::all(&args)?;

@@ -139,6 +139,7 @@ pub fn load_vulkan(
     stop: &AtomicBool,
 ) -> Result<VulkanRunner> {
     use_threads(args);
+    let device = if args.auto { tuned(gguf, device, args, stop)? } else { device };
     let options = engine::Options { n_seqs, ..args.options(Some(n_ctx)) };
     loading(stop, |progress| engine::load_vulkan(gguf, device, &options, progress))
 }
