@@ -15,7 +15,7 @@ const MAX_REPEAT: u32 = 2000;
 /// Deepest nesting of groups.
 const MAX_DEPTH: usize = 100;
 /// Most items of a grammar when its bounded repetitions are written out.
-const MAX_WEIGHT: u64 = 50_000;
+const MAX_WEIGHT: u64 = 20_000;
 
 /// A set of characters: ranges of code points, rising and apart.
 type Class = Vec<(u32, u32)>;
