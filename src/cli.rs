@@ -30,6 +30,7 @@ mod sampling;
 #[cfg(feature = "serve")]
 mod serve;
 mod session;
+mod signals;
 mod template;
 mod tokenize;
 mod tune;
@@ -41,7 +42,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
-use pumex::{Error, Result};
+use pumex::Result;
 use tracing_subscriber::EnvFilter;
 
 /// Run llama.cpp-format (GGUF) models on any Vulkan GPU.
@@ -127,9 +128,10 @@ pub fn main() -> ExitCode {
         output::say(format_args!("warning: {warning}\n"));
     }
     start_log(cli.verbose);
-    match interruptible().and_then(|stop| dispatch(cli.command, cli.verbose > 0, &stop)) {
+    let stop = signals::flag().inspect(fetch::stopped_by);
+    match stop.and_then(|stop| dispatch(cli.command, cli.verbose > 0, &stop)) {
         Ok(End::Done) => ExitCode::SUCCESS,
-        Ok(End::Interrupted) => ExitCode::from(130),
+        Ok(End::Interrupted) => ExitCode::from(signals::STOPPED as u8),
         Err(error) => {
             output::say(format_args!("error: {error}\n"));
             ExitCode::from(error.exit_code())
@@ -141,7 +143,7 @@ fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<
     match command {
         Command::Run(args) => run::main(*args, stop),
         #[cfg(feature = "serve")]
-        Command::Serve(args) => serve::main(*args, _verbose),
+        Command::Serve(args) => serve::main(*args, _verbose, stop),
         Command::Inspect(args) => inspect::main(&args),
         Command::Tokenize(args) => tokenize::main(&args),
         Command::Template(args) => template::main(&args),
@@ -163,18 +165,6 @@ fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<
         Command::Completions(args) => docs::completions(&args),
         Command::Man(args) => docs::man(&args),
     }
-}
-
-/// A flag that Ctrl-C (and SIGTERM) sets; a second Ctrl-C while it is set ends the process at once.
-fn interruptible() -> Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|source| Error::Request(format!("cannot listen for Ctrl-C: {source}")))?;
-    }
-    fetch::stopped_by(&flag);
-    Ok(flag)
 }
 
 fn start_log(verbose: u8) {

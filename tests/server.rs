@@ -7,6 +7,7 @@ mod faults;
 mod kept;
 mod load;
 mod process;
+mod signals;
 mod text;
 mod vulkan;
 

@@ -48,15 +48,14 @@ impl Error {
     }
 }
 
-/// Serves an engine until SIGTERM or SIGINT, and blocks. Calls `listening` once with the addresses, when connections are accepted.
+/// Serves an engine until SIGTERM or SIGINT, and blocks. Calls `listening` once with the addresses, when connections are accepted and
+/// signals are heeded.
 /// The first signal drains: new requests are refused, those that run go on for [`Limits::drain`]; the second ends at once.
 ///
 /// # Errors
 /// Settings that are not safe, an address that is taken, keys or certificates that cannot be read.
 pub fn serve(engine: Arc<dyn Engine>, settings: Settings, listening: impl FnOnce(&[Address])) -> Result<(), Error> {
-    let server = Server::bind(engine, settings)?;
-    listening(server.addresses());
-    server.run(true)
+    Server::bind(engine, settings)?.work(true, listening)
 }
 
 /// A server that is bound to its addresses.
@@ -93,11 +92,15 @@ impl Server {
         self.stopper.clone()
     }
 
-    /// Serves until the stopper says otherwise, or a signal if these are heeded. Blocks.
+    /// Serves until the stopper says otherwise. Blocks.
     ///
     /// # Errors
     /// The system has no threads or refuses the sockets.
-    pub fn run(self, signals: bool) -> Result<(), Error> {
+    pub fn run(self) -> Result<(), Error> {
+        self.work(false, |_| ())
+    }
+
+    fn work(self, signals: bool, listening: impl FnOnce(&[Address])) -> Result<(), Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(self.app.settings.threads.max(1))
             .thread_name("http")
@@ -113,6 +116,7 @@ impl Server {
                 let listener = socket.listener().map_err(Error::io("listening"))?;
                 tokio::spawn(connection::accept(listener, self.tls.clone(), router.clone(), self.app.clone()));
             }
+            listening(&self.addresses);
             stop::until_over(&self.app, &self.stopper).await;
             Ok(())
         });

@@ -40,7 +40,7 @@ pub fn run(engine: Arc<dyn Engine>, settings: Settings) -> Running {
     let address =
         addresses.iter().find_map(|a| if let Address::Tcp { address, .. } = a { Some(*address) } else { None });
     let stopper = server.stopper();
-    let thread = Some(std::thread::spawn(move || server.run(false).unwrap()));
+    let thread = Some(std::thread::spawn(move || server.run().unwrap()));
     Running { address: address.unwrap_or_else(|| ([127, 0, 0, 1], 0).into()), addresses, stopper, thread }
 }
 

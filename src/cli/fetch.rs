@@ -68,7 +68,7 @@ mod download {
 #[cfg(feature = "download")]
 mod download {
     use super::*;
-    use crate::cli::{output, session};
+    use crate::cli::{output, session, signals};
     use indicatif::ProgressBar;
     use pumex::Error;
     use pumex_hub::{Event, Settings, Watch};
@@ -96,7 +96,7 @@ mod download {
         bar.finish_and_clear();
         if matches!(path, Err(pumex_hub::Error::Stopped)) {
             output::say(format_args!("stopped; the same command goes on with the download\n"));
-            signal_hook::low_level::exit(130);
+            signal_hook::low_level::exit(signals::STOPPED);
         }
         path.map_err(error)
     }

@@ -3,7 +3,7 @@
 mod listed;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pumex::server::Models;
@@ -15,6 +15,7 @@ use super::adapters::AdapterArgs;
 use super::embed::PoolingFlag;
 use super::options::{EngineArgs, ModelArgs, Switch};
 use super::sampling::SamplingArgs;
+use super::signals::{self, AtOnce};
 use super::{output, session, End};
 
 /// Options of `serve`; names and defaults are llama-server's.
@@ -229,13 +230,25 @@ impl HttpArgs {
 }
 
 /// Serves until a signal ends it.
-pub fn main(args: Args, verbose: bool) -> Result<End> {
+pub fn main(args: Args, verbose: bool, stop: &AtomicBool) -> Result<End> {
+    let end = || {
+        output::say(format_args!("stopped before it served\n"));
+        if signals::was_term() {
+            0
+        } else {
+            signals::STOPPED
+        }
+    };
+    signals::at_once(stop, &end, |starting| serve(&args, verbose, starting))
+}
+
+fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
     if args.engine.auto {
         return Err(Error::Usage("serve: --auto is not for a server; run `pumex tune -m MODEL` before it".into()));
     }
     session::use_threads(&args.engine);
     let settings = args.http.settings(verbose)?;
-    let models = listed::all(&args)?;
+    let models = listed::all(args)?;
     let first = models.first().map(|model| model.settings.name.clone());
     let lazy = models.len() > 1;
     let most = usize::try_from(args.models_max).unwrap_or(usize::MAX);
@@ -245,14 +258,18 @@ pub fn main(args: Args, verbose: bool) -> Result<End> {
         // What cannot be loaded is told before anybody asks.
         models.model(first.as_deref()).map_err(|refusal| Error::Request(refusal.message))?;
     }
-    let engine: Arc<dyn Engine> = models;
     let told = |addresses: &[http::Address]| {
+        starting.release();
         for address in addresses {
             output::say(format_args!("listening on {address}\n"));
         }
     };
-    http::serve(engine.clone(), settings, told).map_err(|e| Error::Request(e.to_string()))?;
-    engine.stop();
+    http::serve(models.clone(), settings, told).map_err(|e| Error::Request(e.to_string()))?;
+    models.stop();
+    if !models.are_over() {
+        // A model is being loaded, or a step takes long: the driver's own end would race with its thread.
+        signal_hook::low_level::exit(0);
+    }
     Ok(End::Done)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Without a model given the built-in demo model is used. Loading shows a bar on stderr when that is a terminal.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -15,7 +15,7 @@ use pumex::vk::Device;
 use pumex::{Error, Result};
 
 use super::options::{EngineArgs, ModelArgs, SourceArgs};
-use super::{fetch, output, tune};
+use super::{fetch, output, signals, tune};
 
 /// Model data must lie as aligned in the program as it does in a mapped file.
 #[repr(C, align(64))]
@@ -172,15 +172,15 @@ pub fn use_threads(args: &EngineArgs) {
 /// What `load` gives, with a bar.
 fn loading<T>(stop: &AtomicBool, load: impl FnOnce(engine::Progress<'_>) -> Result<T>) -> Result<T> {
     let bar = bar("loading", "{msg} {wide_bar} {bytes}/{total_bytes}");
-    let loaded = load(&mut |done, total| {
-        if stop.load(Ordering::Relaxed) {
-            // Nothing is printed yet, and loading has no way to stop halfway. The driver's own end would race with the
-            // threads that load, so it does not get to see this one.
-            bar.finish_and_clear();
-            signal_hook::low_level::exit(130);
-        }
-        bar.set_length(total);
-        bar.set_position(done);
+    let end = || {
+        bar.finish_and_clear();
+        signals::STOPPED
+    };
+    let loaded = signals::at_once(stop, &end, |_| {
+        load(&mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        })
     });
     bar.finish_and_clear();
     loaded

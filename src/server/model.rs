@@ -13,7 +13,7 @@ use crate::{Error, Result};
 use pumex_serve::engine::{
     Adapter, Chat, Embed, Embedded, Events, Generate, Metrics, Model, Properties, Refusal, RefusalKind, Rerank, Slot,
 };
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -31,6 +31,8 @@ pub struct Served {
     shared: Arc<Shared>,
     outbox: Mutex<Option<Outbox>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// The thread has ended.
+    over: AtomicBool,
 }
 
 type Asked<T> = std::result::Result<T, Refusal>;
@@ -54,7 +56,13 @@ impl Served {
         let thread = spawn.map_err(|e| Error::Request(format!("a thread for the model: {e}")))?;
         let gone = |_| Error::Request("the model's thread ended while it loaded".into());
         let (loaded, shared) = loaded.recv().map_err(gone)??;
-        Ok(Served { loaded, shared, outbox: Mutex::new(Some(outbox)), thread: Mutex::new(Some(thread)) })
+        Ok(Served {
+            loaded,
+            shared,
+            outbox: Mutex::new(Some(outbox)),
+            thread: Mutex::new(Some(thread)),
+            over: AtomicBool::new(false),
+        })
     }
 
     /// From now on refuses new requests.
@@ -73,7 +81,16 @@ impl Served {
         // Calls end with whoever can make one.
         drop(outbox);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        thread.into_iter().for_each(|thread| drop(thread.join()));
+        if let Some(thread) = thread {
+            // A panic was told by the thread itself.
+            let _ = thread.join();
+            self.over.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether it was stopped, and nothing of it is at work.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
     }
 
     /// For how long there was nothing to do; none while there is.

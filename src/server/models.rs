@@ -140,6 +140,13 @@ impl Models {
         }
     }
 
+    /// Whether all were stopped, and none is at work or being loaded.
+    pub fn are_over(&self) -> bool {
+        let over =
+            |entry: &Entry| entry.turn.try_lock().is_ok() && entry.served().is_none_or(|served| served.is_over());
+        self.entries.iter().all(over)
+    }
+
     fn entry(&self, name: Option<&str>) -> Option<&Entry> {
         match name.filter(|name| !name.is_empty()) {
             Some(name) => {

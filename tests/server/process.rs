@@ -29,6 +29,11 @@ impl Process {
         Process { address: address.expect("the server listens"), child }
     }
 
+    /// The process.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
     /// Ends it as the kernel does where memory runs out: without a word.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -72,11 +77,19 @@ pub async fn ask(address: SocketAddr, path: &str, body: &Value) -> String {
     }
 }
 
+/// What comes of a request without a body; empty where there is no server.
+pub async fn get(address: SocketAddr, path: &str) -> String {
+    let Some(mut stream) = connect(address).await else { return String::new() };
+    let asked = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    match stream.write_all(asked.as_bytes()).await {
+        Ok(()) => rest(&mut stream).await,
+        Err(_) => String::new(),
+    }
+}
+
 /// A number of `/metrics`.
 pub async fn metric(address: SocketAddr, name: &str) -> f64 {
-    let mut stream = connect(address).await.unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
-    let text = rest(&mut stream).await;
+    let text = get(address, "/metrics").await;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
 }

@@ -7,6 +7,7 @@ use crate::engine::{Engine, Health, Model, Offer, Refusal, RefusalKind};
 use crate::errors::{refusal, Result};
 use crate::latency::Latencies;
 use crate::native::metrics::Before;
+use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -104,7 +105,16 @@ impl App {
             return Ok(model);
         }
         let (app, name) = (self.clone(), name.map(String::from));
-        blocking(move || app.engine.model(name.as_deref())).await
+        self.unless_stopping(blocking(move || app.engine.model(name.as_deref()))).await
+    }
+
+    /// What takes as long as a model to load does, unless the server is to stop meanwhile.
+    pub async fn unless_stopping<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut stage = self.stage.clone();
+        tokio::select! {
+            done = work => done,
+            _ = stage.wait_for(|s| *s > Stage::Runs) => Err(stopping().into()),
+        }
     }
 
     /// A model if it is loaded. Wakes none.
@@ -117,7 +127,7 @@ impl App {
         let text = match self.health() {
             Health::Ok => return Ok(()),
             Health::Loading => "Loading model".to_string(),
-            Health::Stopping => "The server is stopping".to_string(),
+            Health::Stopping => return Err(stopping().into()),
             Health::Failed(why) => why,
         };
         Err(refusal(RefusalKind::Unavailable, text).into())
@@ -126,6 +136,10 @@ impl App {
     pub fn count_panic(&self) {
         self.counts.panics.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+fn stopping() -> Refusal {
+    refusal(RefusalKind::Unavailable, "The server is stopping")
 }
 
 /// Runs what blocks where that is allowed.

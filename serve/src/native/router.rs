@@ -15,7 +15,7 @@ pub(crate) async fn load(State(app): State<Arc<App>>, request: Request) -> Resul
     let name = Fields::of(&body)?.required_text("model")?.to_string();
     let engine = app.engine.clone();
     app.ready()?;
-    blocking(move || engine.model(Some(&name)).map(drop)).await?;
+    app.unless_stopping(blocking(move || engine.model(Some(&name)).map(drop))).await?;
     Ok(json(StatusCode::OK, &json!({"success": true})))
 }
 
