@@ -96,7 +96,7 @@ mod download {
         bar.finish_and_clear();
         if matches!(path, Err(pumex_hub::Error::Stopped)) {
             output::say(format_args!("stopped; the same command goes on with the download\n"));
-            signal_hook::low_level::exit(signals::STOPPED);
+            signal_hook::low_level::exit(signals::code());
         }
         path.map_err(error)
     }

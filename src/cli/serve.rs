@@ -231,13 +231,10 @@ impl HttpArgs {
 
 /// Serves until a signal ends it.
 pub fn main(args: Args, verbose: bool, stop: &AtomicBool) -> Result<End> {
+    signals::is_service();
     let end = || {
         output::say(format_args!("stopped before it served\n"));
-        if signals::was_term() {
-            0
-        } else {
-            signals::STOPPED
-        }
+        signals::code()
     };
     signals::at_once(stop, &end, |starting| serve(&args, verbose, starting))
 }

@@ -174,7 +174,7 @@ fn loading<T>(stop: &AtomicBool, load: impl FnOnce(engine::Progress<'_>) -> Resu
     let bar = bar("loading", "{msg} {wide_bar} {bytes}/{total_bytes}");
     let end = || {
         bar.finish_and_clear();
-        signals::STOPPED
+        signals::code()
     };
     let loaded = signals::at_once(stop, &end, |_| {
         load(&mut |done, total| {

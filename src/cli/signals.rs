@@ -15,6 +15,8 @@ pub const STOPPED: i32 = 130;
 
 /// The signal that came last.
 static LAST: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+/// Whether SIGTERM is a good end.
+static SERVICE: AtomicBool = AtomicBool::new(false);
 
 /// A flag that Ctrl-C (and SIGTERM) sets; a second one while it is set ends the process at once.
 ///
@@ -32,9 +34,18 @@ pub fn flag() -> Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// Whether the last signal was SIGTERM, by which whoever runs services ends them.
-pub fn was_term() -> bool {
-    LAST.get().is_some_and(|last| last.load(Ordering::Relaxed) == SIGTERM as usize)
+/// From now on SIGTERM, by which whoever runs services ends them, is a good end.
+pub fn is_service() {
+    SERVICE.store(true, Ordering::Relaxed);
+}
+
+/// Exit code of a process that the last signal ends.
+pub fn code() -> i32 {
+    let term = LAST.get().is_some_and(|last| last.load(Ordering::Relaxed) == SIGTERM as usize);
+    match term && SERVICE.load(Ordering::Relaxed) {
+        true => 0,
+        false => STOPPED,
+    }
 }
 
 /// While it lives, a signal ends the process.

@@ -98,6 +98,10 @@ async fn flush(address: SocketAddr, slots: usize) -> f64 {
             ask(address, "/completion", &json!({"prompt": [50 + i, 500 + i], "n_predict": 1, "temperature": 0})).await;
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     }
+    // An answer is sent before its end is counted.
+    while metric(address, "vllm:num_requests_running{model_name=\"demo\"}").await > 0.0 {
+        sleep(Duration::from_millis(5)).await;
+    }
     metric(address, "pumex:blocks_used").await
 }
 
