@@ -22,7 +22,8 @@ impl Lowering<'_> {
         let at = self.t.at;
         let (embd, y, params, sampled, tables) =
             (self.weight(weight), self.val(out), at.params, at.sampled, at.codebooks);
-        let pairs = instead.map_or(0, |list| self.numbers_at(list));
+        // Without pairs anything that is there: llvmpipe reads before it finds that there are none.
+        let pairs = instead.map_or(at.params, |list| self.numbers_at(list));
         let n_pairs = instead.map_or(0, |list| self.plan.numbers[list].len() / 2) as u32;
         let push = push::Embed { embd, y, params, sampled, tables, pairs, dim: dim as u32, n_pairs };
         let row_bytes = info.len_bytes() / info.rows.max(1) as u64;
