@@ -180,8 +180,8 @@ fn every_family_gives_with_an_adapter_what_it_gives_with_that_in_its_weights() {
 
 #[test]
 fn the_cpu_and_a_device_give_with_an_adapter_what_the_reference_gives() {
-    let half = || Elements::Floats(Float::F16);
-    let sizes = Sizes { n_ctx: ROWS, n_seqs: 2, max_rows: ROWS, cache_positions: None, k: half(), v: half() };
+    let full = || Elements::Floats(Float::F32);
+    let sizes = Sizes { n_ctx: ROWS, n_seqs: 2, max_rows: ROWS, cache_positions: None, k: full(), v: full() };
     let usual = ["qwen3", "qwen3moe", "gemma3", "mamba2"];
     // Products are the same in all families: a fifth of them says enough.
     let some =
@@ -193,7 +193,8 @@ fn the_cpu_and_a_device_give_with_an_adapter_what_the_reference_gives() {
         let truth = logits(&mut reference(&gguf), few(&recipe), ROWS);
         let mut fast = Fast::new(&gguf, model::plan(&gguf).unwrap(), sizes, &Settings::default()).unwrap();
         let error = nmse(&logits(&mut fast, few(&recipe), ROWS), &truth);
-        assert!(error < 1e-4, "{name} on the CPU: NMSE {error:e}");
+        println!("{name} on the CPU: NMSE {error:.2e}");
+        assert!(error < 1e-8, "{name} on the CPU: NMSE {error:e}");
         if !exhaustive() && !["qwen3", "qwen3moe"].contains(&name) {
             continue;
         }

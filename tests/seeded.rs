@@ -148,13 +148,15 @@ impl Recipe {
         Gguf::from_static(name, self.bytes().leak()).unwrap()
     }
 
-    fn check(&self, runner: &mut dyn Runner, chunk: usize, bound: f64, what: &str) {
+    /// Compares with what llama.cpp computed; gives all logits.
+    fn check(&self, runner: &mut dyn Runner, chunk: usize, bound: f64, what: &str) -> Vec<f32> {
         let (all, width) = (logits(runner, &self.ids, chunk), runner.n_vocab());
         let row = |r: &usize| all[r * width..][self.from..width].iter().step_by(self.every).copied();
         let found: Vec<f32> = self.rows.iter().flat_map(row).collect();
         let error = nmse(&found, &self.expected);
         println!("{what}, chunks of {chunk}: NMSE {error:.2e}");
         assert!(error <= bound, "{what}, chunks of {chunk}: NMSE {error:e}, expected at most {bound:e}");
+        all
     }
 
     /// Lengths of chunks; where rows see those that come later there must be one.
@@ -217,14 +219,20 @@ fn seeded_models_give_on_a_device_what_llama_cpp_computed() {
             continue;
         }
         let gguf = recipe.gguf(name);
+        let plan = model::plan(&gguf).unwrap();
         let options = Options { n_ctx: Some(ROWS as u32), max_rows: ROWS as u32, ..options(CacheType::F32) };
         let Some(mut runner) = vulkan(&gguf, options) else { return };
+        let explained = bound(&plan, name).max(1e-5);
+        let mut reference = Reference::new(&gguf, plan, ROWS, 2, ROWS);
+        let truth = logits(&mut reference, &recipe.ids, ROWS);
         for chunk in Recipe::chunks(&gguf) {
-            recipe.check(&mut runner, *chunk, 1e-5, name);
+            let found = recipe.check(&mut runner, *chunk, explained, name);
+            let error = nmse(&found, &truth);
+            println!("{name}, chunks of {chunk}: NMSE {error:.2e} from the reference");
+            assert!(error < 1e-8, "{name}, chunks of {chunk}: NMSE {error:e} from the reference");
         }
         // Few rows have kernels of their own.
         let few = &recipe.ids[..9];
-        let mut reference = Reference::new(&gguf, model::plan(&gguf).unwrap(), ROWS, 2, ROWS);
         let error = nmse(&logits(&mut runner, few, 9), &logits(&mut reference, few, 9));
         assert!(error < 1e-9, "{name}, {} rows: NMSE {error:e}", few.len());
     }
