@@ -232,6 +232,7 @@ fn every_kernel_that_takes_such_heads_attends_as_the_reference_does() {
         (of(4, 2, 192, 128), of(3, 1, 96, 96)),
         (of(2, 1, 112, 112), of(4, 1, 160, 160)),
         (of(20, 1, 320, 256), of(2, 2, 512, 512)),
+        (of(128, 1, 576, 512), of(1, 1, 72, 72)),
     ];
     for (first, second) in sample(&kinds, 1) {
         let (gguf, plan) = two(*first, *second);

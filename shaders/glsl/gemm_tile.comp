@@ -48,15 +48,18 @@ void main() {
                 }
             }
             barrier();
-            for (uint kk = 0; kk < 32; kk++) {
-                uint at = kk * STRIDE / 4;
-                vec4 a0 = tile_w[at + tm], a1 = tile_w[at + tm + 1];
-                vec4 b0 = tile_x[at + tn], b1 = tile_x[at + tn + 1];
-                [[unroll]] for (uint i = 0; i < 4; i++) {
-                    acc[i][0] += b0[i] * a0;
-                    acc[i][1] += b0[i] * a1;
-                    acc[i + 4][0] += b1[i] * a0;
-                    acc[i + 4][1] += b1[i] * a1;
+            // Eight columns a turn: llvmpipe leaves all loops of an invocation after 65,535 turns together, whatever they compute.
+            for (uint eight = 0; eight < 4; eight++) {
+                [[unroll]] for (uint kk = 0; kk < 8; kk++) {
+                    uint at = (8 * eight + kk) * STRIDE / 4;
+                    vec4 a0 = tile_w[at + tm], a1 = tile_w[at + tm + 1];
+                    vec4 b0 = tile_x[at + tn], b1 = tile_x[at + tn + 1];
+                    [[unroll]] for (uint i = 0; i < 4; i++) {
+                        acc[i][0] += b0[i] * a0;
+                        acc[i][1] += b0[i] * a1;
+                        acc[i + 4][0] += b1[i] * a0;
+                        acc[i + 4][1] += b1[i] * a1;
+                    }
                 }
             }
             barrier();

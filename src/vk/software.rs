@@ -9,8 +9,8 @@
 use super::caps::DeviceKind;
 use std::time::Duration;
 
-/// Longest wait for work of a device; one that takes longer hangs. llvmpipe ends every loop of a shader after 65,535 turns, so
-/// that nothing runs for ever there.
+/// Longest wait for work of a device; one that takes longer hangs. llvmpipe ends a shader's loops after 65,535 turns of all of them
+/// together, so that nothing runs for ever there.
 pub(super) fn longest_wait(kind: DeviceKind) -> Duration {
     match kind {
         DeviceKind::Cpu => Duration::from_secs(3600),
