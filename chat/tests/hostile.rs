@@ -60,7 +60,7 @@ fn no_template_runs_on_or_takes_the_memory() {
         let made = render(&source);
         assert!(matches!(made, Err(Error::Limit(_))), "{source}: {:?}", made.map(|t| t.len()));
         println!("{:?} {}", began.elapsed(), &source[..source.len().min(90)]);
-        assert!(began.elapsed() < Duration::from_secs(100), "{source}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(20), "{source}: {:?}", began.elapsed());
     }
 }
 
@@ -118,7 +118,7 @@ fn messages_of_a_megabyte_are_read_or_refused() {
     ])]);
     let prompt = chatml.render(&Request::new(long)).unwrap();
     assert_eq!(prompt.from_outside.len(), 1);
-    assert!(began.elapsed() < Duration::from_secs(100), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
 #[test]
@@ -130,6 +130,6 @@ fn a_hostile_template_has_a_format_too() {
     ] {
         let began = Instant::now();
         assert_eq!(Format::of(&Template::parse(source).unwrap()), Format::plain());
-        assert!(began.elapsed() < Duration::from_secs(100));
+        assert!(began.elapsed() < Duration::from_secs(30));
     }
 }

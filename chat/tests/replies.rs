@@ -152,7 +152,7 @@ fn long_replies_without_ends_take_linear_time() {
         let mut parser = Parser::new(&hermes, None, "");
         text.as_bytes().chunks(5).for_each(|c| drop(parser.push(c)));
     }
-    assert!(began.elapsed().as_secs() < 100, "{:?}", began.elapsed());
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
 }
 
 #[test]

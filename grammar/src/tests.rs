@@ -224,7 +224,7 @@ fn hostile_sources_end_in_bounded_time() {
         let spent = cpu_ms() - begun;
         let text: String = source.text_for_tests().chars().take(50).collect();
         println!("{spent} ms: {text}: {}", end.clone().unwrap_or_default());
-        assert!(spent < 30_000, "{spent} ms: {text}");
+        assert!(spent < 5000, "{spent} ms: {text}");
         assert!(end.is_none_or(|e| e.len() < 5000));
     }
 }
