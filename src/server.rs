@@ -28,5 +28,5 @@ mod work;
 mod worker;
 
 pub use model::Served;
-pub use models::{Listed, Models};
+pub use models::{Listed, Models, Scan, Serving};
 pub use settings::{DraftModel, Open, Settings, Usual};

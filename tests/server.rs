@@ -6,6 +6,7 @@ mod embedding;
 mod faults;
 mod kept;
 mod load;
+mod models;
 mod process;
 mod signals;
 mod text;

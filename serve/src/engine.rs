@@ -8,13 +8,13 @@ mod report;
 mod request;
 
 pub use event::{Event, Finish, FinishReason, Phase, Piece, Timings, TokenLogprob};
-pub use report::{Adapter, Embedded, Health, Metrics, ModelState, Offer, Properties, Slot};
+pub use report::{Adapter, Change, Embedded, Health, Metrics, ModelState, Offer, Properties, Router, Slot};
 pub use request::{
     Chat, Constraint, Embed, Generate, Pooling, Priority, Prompt, PromptPart, Reasoning, Rerank, Sampling, ToolChoice,
 };
 
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 
 /// What the events of a request come on. A request whose channel is full waits until there is room; one whose receiver is gone is
 /// cancelled within one step.
@@ -70,11 +70,21 @@ pub trait Engine: Send + Sync + 'static {
     /// The same if it is loaded already. Does not wake a model that was unloaded, and never blocks.
     fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>>;
 
-    /// Unloads a model once its requests are over. Blocks until then.
+    /// Unloads a model once its requests are over. Blocks until then. False if it was not loaded.
     ///
     /// # Errors
     /// No such model.
-    fn unload(&self, name: &str) -> Result<(), Refusal>;
+    fn unload(&self, name: &str) -> Result<bool, Refusal>;
+
+    /// How requests choose among several models; none where there is one, and all names stand for it.
+    fn router(&self) -> Option<Router>;
+
+    /// What happens to models from now on.
+    fn changes(&self) -> broadcast::Receiver<Change>;
+
+    /// Looks for models that came, changed or went. Those that are loaded stay as they are, unless `running`: then they are unloaded
+    /// once their requests are over, and it blocks until then.
+    fn rescan(&self, running: bool);
 
     /// From now on refuses new requests as unavailable; those that run go on. Never blocks.
     fn drain(&self);

@@ -19,7 +19,7 @@ pub use settings::{Cors, Limits, Settings, Tls};
 pub use stop::Stopper;
 
 pub(crate) use app::{blocking, App};
-pub(crate) use body::{json, query, read};
+pub(crate) use body::{json, query, read, truth};
 pub(crate) use guard::Caller;
 
 use crate::engine::Engine;

@@ -5,6 +5,7 @@ use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::broadcast;
 
 /// What a request's thread does next.
 pub enum Step {
@@ -21,6 +22,10 @@ pub struct Fake {
     pub model: Arc<FakeModel>,
     pub drained: AtomicBool,
     pub unloaded: Mutex<Vec<String>>,
+    pub router: Mutex<Option<Router>>,
+    pub changes: broadcast::Sender<Change>,
+    /// Whether models that are loaded were looked for anew too, each time.
+    pub rescans: Mutex<Vec<bool>>,
 }
 
 pub struct FakeModel {
@@ -43,6 +48,8 @@ impl Fake {
             aliases: vec!["small".into()],
             tags: vec!["test".into()],
             state: ModelState::Loaded,
+            failure: None,
+            path: Some(properties.path.clone()),
             created: 1_700_000_000,
             file_bytes: 4096,
             properties: Some(properties.clone()),
@@ -62,6 +69,9 @@ impl Fake {
             model: Arc::new(model),
             drained: AtomicBool::new(false),
             unloaded: Mutex::default(),
+            router: Mutex::default(),
+            changes: broadcast::Sender::new(16),
+            rescans: Mutex::default(),
         })
     }
 
@@ -210,9 +220,23 @@ impl Engine for Fake {
         name.is_none_or(|n| n == "fake-1b" || n == "small").then(|| self.model.clone() as Arc<dyn Model>)
     }
 
-    fn unload(&self, name: &str) -> Result<(), Refusal> {
-        self.unloaded.lock().unwrap().push(name.into());
-        Ok(())
+    fn unload(&self, name: &str) -> Result<bool, Refusal> {
+        let mut unloaded = self.unloaded.lock().unwrap();
+        let is_loaded = !unloaded.iter().any(|known| known == name);
+        unloaded.push(name.into());
+        Ok(is_loaded)
+    }
+
+    fn router(&self) -> Option<Router> {
+        *self.router.lock().unwrap()
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    fn rescan(&self, running: bool) {
+        self.rescans.lock().unwrap().push(running);
     }
 
     fn drain(&self) {

@@ -11,4 +11,5 @@ mod fake;
 mod golden;
 mod limits;
 mod random;
+mod router;
 mod tls;

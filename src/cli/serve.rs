@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use pumex::server::Models;
+use pumex::server::{Models, Scan, Serving};
 use pumex::{Error, Result};
 use pumex_serve::engine::Engine;
 use pumex_serve::http::{self, Cors, Tls};
@@ -23,12 +23,17 @@ use super::{output, session, End};
 pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
-    /// Folder of models, each loaded when a request names it
+    /// Folder of models, each loaded when a request names it; a model may have a folder of its own in it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "hf_repo", "model_url"])]
     models_dir: Option<PathBuf>,
     /// Most models that are loaded at once; the one that was of no use for longest goes
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     models_max: u32,
+    /// Requests load no models: POST /models/load does, or the parameter autoload of a request's path
+    #[arg(long, overrides_with = "models_autoload")]
+    no_models_autoload: bool,
+    #[arg(long, hide = true, overrides_with = "no_models_autoload")]
+    models_autoload: bool,
     /// Unload models after so many seconds without a request; -1 never does
     #[arg(long, value_name = "SECONDS", default_value_t = -1)]
     sleep_idle_seconds: i64,
@@ -246,14 +251,19 @@ fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
     session::use_threads(&args.engine);
     let settings = args.http.settings(verbose)?;
     let models = listed::all(args)?;
-    let first = models.first().map(|model| model.settings.name.clone());
-    let lazy = models.len() > 1;
-    let most = usize::try_from(args.models_max).unwrap_or(usize::MAX);
-    let idle = u64::try_from(args.sleep_idle_seconds).ok().filter(|s| *s > 0).map(Duration::from_secs);
-    let models = Models::new(models, most, idle);
-    if !lazy {
+    let several = args.models_dir.is_some() || models.len() > 1;
+    let again = args.clone();
+    let serving = Serving {
+        several,
+        most: usize::try_from(args.models_max).unwrap_or(usize::MAX),
+        idle: u64::try_from(args.sleep_idle_seconds).ok().filter(|s| *s > 0).map(Duration::from_secs),
+        autoload: !args.no_models_autoload,
+        scan: args.models_dir.is_some().then(|| Box::new(move || listed::all(&again)) as Scan),
+    };
+    let models = Models::new(models, serving);
+    if !several {
         // What cannot be loaded is told before anybody asks.
-        models.model(first.as_deref()).map_err(|refusal| Error::Request(refusal.message))?;
+        models.model(None).map_err(|refusal| Error::Request(refusal.message))?;
     }
     let told = |addresses: &[http::Address]| {
         starting.release();

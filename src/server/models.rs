@@ -1,114 +1,71 @@
 //! All models that requests may name: loaded when one is asked for, unloaded when others need the room or nobody asks.
 
+mod entry;
+
 use super::model::Served;
 use super::refusal::{refusal, stopping};
-use super::settings::Settings;
-use pumex_serve::engine::{Engine, Health, Model, ModelState, Offer, Properties, Refusal, RefusalKind};
+use crate::{Error, Result};
+pub use entry::Listed;
+use entry::{lock, Entry, Place};
+use pumex_serve::engine::{Change, Engine, Health, Model, ModelState, Offer, Refusal, RefusalKind, Router};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::sync::broadcast;
 
 /// How often is looked whether a model sleeps.
 const LOOK: Duration = Duration::from_millis(200);
+/// How often is looked whether another model can make room.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// Changes that a listener may be behind.
+const CHANGES: usize = 256;
 
-/// A model that requests may name.
-#[derive(Clone)]
-pub struct Listed {
-    /// How it is loaded and served; its name is that of answers.
-    pub settings: Settings,
-    /// Other names.
-    pub aliases: Vec<String>,
-    /// Words of the user's.
-    pub tags: Vec<String>,
-    /// Seconds since 1970, and bytes, of its file.
-    pub file: (u64, u64),
+/// Finds the models that there are.
+pub type Scan = Box<dyn Fn() -> Result<Vec<Listed>> + Send + Sync>;
+
+/// How models are served.
+pub struct Serving {
+    /// Requests choose by name among several, even if there is one now.
+    pub several: bool,
+    /// Most models that are loaded at once.
+    pub most: usize,
+    /// Models are unloaded after so long without a request.
+    pub idle: Option<Duration>,
+    /// A request loads the model that it names.
+    pub autoload: bool,
+    /// Finds models that came, changed or went.
+    pub scan: Option<Scan>,
 }
 
-/// Where a model is.
-enum Place {
-    Unloaded,
-    Sleeping,
-    Loading,
-    Loaded(Arc<Served>),
-    Failed(String),
-}
-
-struct Entry {
-    listed: Listed,
-    place: Mutex<Place>,
-    /// Held while it is loaded or unloaded.
-    turn: Mutex<()>,
-    used: Mutex<Instant>,
-    known: Mutex<Option<Properties>>,
+impl Default for Serving {
+    fn default() -> Serving {
+        Serving { several: false, most: 1, idle: None, autoload: true, scan: None }
+    }
 }
 
 /// All models.
 pub struct Models {
-    entries: Vec<Entry>,
-    /// Most models that are loaded at once.
-    most: usize,
+    entries: Mutex<Vec<Arc<Entry>>>,
+    serving: Serving,
+    changes: broadcast::Sender<Change>,
+    /// Held by who makes room for a model, until that is being loaded.
+    room: Mutex<()>,
     draining: AtomicBool,
     stopped: AtomicBool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-type Asked<T> = Result<T, Refusal>;
-
-impl Entry {
-    fn served(&self) -> Option<Arc<Served>> {
-        match &*lock(&self.place) {
-            Place::Loaded(served) => Some(served.clone()),
-            _ => None,
-        }
-    }
-
-    fn state(&self) -> ModelState {
-        match &*lock(&self.place) {
-            Place::Unloaded => ModelState::Unloaded,
-            Place::Sleeping => ModelState::Sleeping,
-            Place::Loading => ModelState::Loading,
-            Place::Failed(_) => ModelState::Failed,
-            Place::Loaded(served) => match served.health() {
-                (_, Some(_)) => ModelState::Failed,
-                (true, None) => ModelState::Loading,
-                (false, None) => ModelState::Loaded,
-            },
-        }
-    }
-
-    fn named(&self, name: &str) -> bool {
-        self.listed.settings.name == name || self.listed.aliases.iter().any(|alias| alias == name)
-    }
-
-    /// Unloads it once its requests are over. False if it was not loaded.
-    fn unload(&self, place: Place, wait: bool) -> bool {
-        let _turn = lock(&self.turn);
-        let Some(served) = self.served() else { return false };
-        while wait && served.idle().is_none() && served.health().1.is_none() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        *lock(&self.place) = place;
-        served.stop();
-        true
-    }
-}
+type Asked<T> = std::result::Result<T, Refusal>;
 
 impl Models {
-    /// Models of which `most` are loaded at once; unloaded after `idle` without a request.
-    pub fn new(listed: Vec<Listed>, most: usize, idle: Option<Duration>) -> Arc<Models> {
-        let entry = |listed| Entry {
-            listed,
-            place: Mutex::new(Place::Unloaded),
-            turn: Mutex::new(()),
-            used: Mutex::new(Instant::now()),
-            known: Mutex::new(None),
-        };
+    /// These models.
+    pub fn new(listed: Vec<Listed>, serving: Serving) -> Arc<Models> {
+        let changes = broadcast::Sender::new(CHANGES);
+        let idle = serving.idle;
         let models = Arc::new(Models {
-            entries: listed.into_iter().map(entry).collect(),
-            most: most.max(1),
+            entries: Mutex::new(listed.into_iter().map(|listed| Entry::new(listed, changes.clone())).collect()),
+            serving: Serving { most: serving.most.max(1), ..serving },
+            changes,
+            room: Mutex::new(()),
             draining: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
         });
@@ -129,12 +86,16 @@ impl Models {
         models
     }
 
+    fn all(&self) -> Vec<Arc<Entry>> {
+        lock(&self.entries).clone()
+    }
+
     fn put_to_sleep(&self, idle: Duration) {
-        for entry in &self.entries {
+        for entry in self.all() {
             let long = |served: &Arc<Served>| served.idle().is_some_and(|since| since >= idle);
             let unused = lock(&entry.used).elapsed() >= idle;
             if unused && entry.served().as_ref().is_some_and(long) {
-                tracing::info!("model {}: sleeps", entry.listed.settings.name);
+                tracing::info!("model {}: sleeps", entry.name());
                 entry.unload(Place::Sleeping, false);
             }
         }
@@ -143,62 +104,129 @@ impl Models {
     /// Whether all were stopped, and none is at work or being loaded.
     pub fn are_over(&self) -> bool {
         let over =
-            |entry: &Entry| entry.turn.try_lock().is_ok() && entry.served().is_none_or(|served| served.is_over());
-        self.entries.iter().all(over)
+            |entry: &Arc<Entry>| entry.turn.try_lock().is_ok() && entry.served().is_none_or(|served| served.is_over());
+        self.all().iter().all(over)
     }
 
-    fn entry(&self, name: Option<&str>) -> Option<&Entry> {
-        match name.filter(|name| !name.is_empty()) {
+    fn entry(&self, name: Option<&str>) -> Option<Arc<Entry>> {
+        let all = self.all();
+        let found = match name.filter(|name| !name.is_empty()) {
             Some(name) => {
-                let tagged = |entry: &&Entry| name.strip_suffix(":latest").is_some_and(|name| entry.named(name));
-                let found = self.entries.iter().find(|entry| entry.named(name));
-                let found = found.or_else(|| self.entries.iter().find(tagged));
+                let tagged = |entry: &&Arc<Entry>| name.strip_suffix(":latest").is_some_and(|name| entry.named(name));
+                let found = all.iter().find(|entry| entry.named(name)).or_else(|| all.iter().find(tagged));
                 // With one model, as with llama.cpp, any name stands for it.
-                found.or_else(|| self.entries.first().filter(|_| self.entries.len() == 1))
+                found.or_else(|| all.first().filter(|_| all.len() == 1 && !self.serving.several))
             }
-            None => self.entries.iter().find(|entry| entry.served().is_some()).or_else(|| self.entries.first()),
-        }
+            None => all.iter().find(|entry| entry.served().is_some()).or_else(|| all.first()),
+        };
+        found.cloned()
     }
 
-    /// Unloads what was of no use for longest while there are too many.
-    fn make_room(&self, but: &Entry) {
-        loop {
-            let loaded = self.entries.iter().filter(|e| !std::ptr::eq(*e, but) && e.served().is_some());
-            let loaded: Vec<&Entry> = loaded.collect();
-            if loaded.len() < self.most {
-                return;
+    fn named(&self, name: Option<&str>) -> Asked<Arc<Entry>> {
+        self.entry(name).ok_or_else(|| {
+            let what = match name {
+                Some(name) => format!("model {:?}: there is no such model", name.chars().take(200).collect::<String>()),
+                None => "there is no model".into(),
+            };
+            Refusal { field: Some("model".into()), ..refusal(RefusalKind::NotFound, what) }
+        })
+    }
+
+    /// Unloads the model that was of no use for longest. False if no other is loaded.
+    fn evict(&self, but: &Entry) -> bool {
+        let others = self.all().into_iter().filter(|e| !std::ptr::eq(&**e, but) && e.served().is_some());
+        let oldest = others.min_by_key(|entry| entry.last_used());
+        oldest.is_some_and(|entry| {
+            tracing::info!("model {}: makes room for {}", entry.name(), but.name());
+            entry.try_unload() || {
+                // Its own thread is at it.
+                std::thread::sleep(PATIENCE);
+                true
             }
-            let oldest = loaded.into_iter().min_by_key(|entry| *lock(&entry.used));
-            if !oldest.is_some_and(|entry| entry.unload(Place::Unloaded, true)) {
-                return;
+        })
+    }
+
+    /// Unloads what was of no use for longest while there are too many; the model is being loaded then.
+    fn make_room(&self, of: &Entry) {
+        let _room = lock(&self.room);
+        loop {
+            let others = self.all().into_iter().filter(|e| !std::ptr::eq(&**e, of) && e.is_running()).count();
+            if others < self.serving.most {
+                break;
+            }
+            if !self.evict(of) {
+                // Others are being loaded.
+                std::thread::sleep(PATIENCE);
+            }
+        }
+        of.set(Place::Loading);
+    }
+
+    /// Loads a model; where memory runs out, without those that were of no use for longest.
+    fn served(&self, entry: &Entry) -> Result<Served> {
+        loop {
+            match Served::load(entry.listed.settings.clone()) {
+                Err(error @ Error::OutOfMemory(_)) => {
+                    let _room = lock(&self.room);
+                    if !self.evict(entry) {
+                        return Err(error);
+                    }
+                }
+                done => return done,
             }
         }
     }
 
     fn load(&self, entry: &Entry) -> Asked<Arc<Served>> {
         let _turn = lock(&entry.turn);
-        if let Some(served) = entry.served().filter(|served| served.health().1.is_none()) {
+        if let Some(served) = entry.working() {
             return Ok(served);
         }
         if self.draining.load(Ordering::Relaxed) {
             return Err(stopping());
         }
         self.make_room(entry);
-        *lock(&entry.place) = Place::Loading;
-        match Served::load(entry.listed.settings.clone()) {
+        match self.served(entry) {
             Ok(served) => {
                 let served = Arc::new(served);
-                *lock(&entry.known) = Some(served.properties().clone());
-                *lock(&entry.place) = Place::Loaded(served.clone());
+                entry.set(Place::Loaded(served.clone()));
                 if self.stopped.load(Ordering::Relaxed) {
                     served.stop();
                 }
                 Ok(served)
             }
             Err(error) => {
-                *lock(&entry.place) = Place::Failed(error.to_string());
-                Err(refusal(RefusalKind::Failed, format!("model {}: {error}", entry.listed.settings.name)))
+                tracing::error!("model {}: {error}", entry.name());
+                entry.set(Place::Failed(error.to_string()));
+                Err(refusal(RefusalKind::Failed, format!("model {}: {error}", entry.name())))
             }
+        }
+    }
+
+    /// Lists what was found in place of what is listed. Models that run stay as they are.
+    fn merge(&self, found: Vec<Listed>) {
+        let mut entries = lock(&self.entries);
+        let mut before = std::mem::take(&mut *entries);
+        let mut changed = false;
+        for listed in found {
+            let known = before.iter().position(|entry| entry.name() == listed.settings.name);
+            let known = known.map(|at| before.remove(at));
+            let kept = known.filter(|entry| entry.is_running() || entry.listed.is_same(&listed));
+            changed |= kept.is_none();
+            entries.push(kept.unwrap_or_else(|| Entry::new(listed, self.changes.clone())));
+        }
+        for entry in before {
+            if entry.is_running() {
+                entries.push(entry);
+            } else {
+                changed = true;
+                let _ = self.changes.send(Change::Removed { model: entry.name().into() });
+            }
+        }
+        entries.sort_by(|a, b| a.name().cmp(b.name()));
+        drop(entries);
+        if changed {
+            let _ = self.changes.send(Change::Reloaded);
         }
     }
 }
@@ -208,62 +236,69 @@ impl Engine for Models {
         if self.draining.load(Ordering::Relaxed) {
             return Health::Stopping;
         }
-        let states: Vec<ModelState> = self.entries.iter().map(Entry::state).collect();
-        let only = || match &*lock(&self.entries[0].place) {
-            Place::Failed(why) => why.clone(),
-            Place::Loaded(served) => served.health().1.unwrap_or_default(),
-            _ => String::new(),
-        };
-        match states[..] {
-            [ModelState::Failed] => Health::Failed(only()),
-            _ if states.contains(&ModelState::Loaded) => Health::Ok,
-            _ if states.contains(&ModelState::Loading) => Health::Loading,
+        let all = self.all();
+        match &all[..] {
+            // Of several, each answers for itself.
+            [only] if !self.serving.several => match only.state() {
+                ModelState::Failed => Health::Failed(only.failure().unwrap_or_default()),
+                // A request that wakes a model waits for it, and so do others.
+                ModelState::Loading if only.served().is_some() || only.loads_first() => Health::Loading,
+                _ => Health::Ok,
+            },
             _ => Health::Ok,
         }
     }
 
     fn offers(&self) -> Vec<Offer> {
-        let offer = |entry: &Entry| Offer {
-            name: entry.listed.settings.name.clone(),
-            aliases: entry.listed.aliases.clone(),
-            tags: entry.listed.tags.clone(),
-            state: entry.state(),
-            created: entry.listed.file.0,
-            file_bytes: entry.listed.file.1,
-            properties: lock(&entry.known).clone(),
+        self.all().iter().map(|entry| entry.offer()).collect()
+    }
+
+    fn router(&self) -> Option<Router> {
+        let Serving { most, autoload, .. } = self.serving;
+        self.serving.several.then_some(Router { most, autoload })
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    fn rescan(&self, running: bool) {
+        let Some(scan) = &self.serving.scan else { return };
+        let found = match scan() {
+            Ok(found) => found,
+            Err(error) => return tracing::warn!("models are listed as they were: {error}"),
         };
-        self.entries.iter().map(offer).collect()
+        let is_there = |entry: &Arc<Entry>| {
+            found.iter().any(|listed| listed.settings.name == entry.name() && listed.is_same(&entry.listed))
+        };
+        for entry in self.all().into_iter().filter(|entry| running && !is_there(entry)) {
+            entry.unload(Place::Unloaded, true);
+        }
+        self.merge(found);
     }
 
     fn model(&self, name: Option<&str>) -> Asked<Arc<dyn Model>> {
-        let entry = self.entry(name).ok_or_else(|| {
-            let name: String = name.unwrap_or_default().chars().take(200).collect();
-            refusal(RefusalKind::NotFound, format!("model {name:?}: there is no such model"))
-        })?;
+        let entry = self.named(name)?;
         *lock(&entry.used) = Instant::now();
-        let served = entry.served().filter(|served| served.health().1.is_none());
-        served.map_or_else(|| self.load(entry), Ok).map(|served| served as Arc<dyn Model>)
+        entry.working().map_or_else(|| self.load(&entry), Ok).map(|served| served as Arc<dyn Model>)
     }
 
     fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
         self.entry(name)?.served().map(|served| served as Arc<dyn Model>)
     }
 
-    fn unload(&self, name: &str) -> Asked<()> {
-        let entry = self.entries.iter().find(|entry| entry.named(name));
-        let entry = entry.ok_or_else(|| refusal(RefusalKind::NotFound, format!("model {name:.200}: there is none")))?;
-        entry.unload(Place::Unloaded, true);
-        Ok(())
+    fn unload(&self, name: &str) -> Asked<bool> {
+        Ok(self.named(Some(name))?.unload(Place::Unloaded, true))
     }
 
     fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
-        self.entries.iter().filter_map(Entry::served).for_each(|served| served.drain());
+        self.all().iter().filter_map(|entry| entry.served()).for_each(|served| served.drain());
     }
 
     fn stop(&self) {
         self.drain();
         self.stopped.store(true, Ordering::Relaxed);
-        self.entries.iter().filter_map(Entry::served).for_each(|served| served.stop());
+        self.all().iter().filter_map(|entry| entry.served()).for_each(|served| served.stop());
     }
 }

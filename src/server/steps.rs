@@ -407,6 +407,9 @@ impl Worker<'_> {
         let mut view = self.shared.view();
         view.metrics.requests_running = running;
         view.metrics.requests_waiting = waiting;
+        if running + waiting == 0 {
+            view.idle_since.get_or_insert_with(Instant::now);
+        }
         view.metrics.blocks_used = view.metrics.blocks_total.saturating_sub(free);
         view.metrics.blocks_cached = if self.running.is_empty() { view.metrics.blocks_used } else { kept as u64 };
         for (i, shown) in view.slots.iter_mut().enumerate() {

@@ -1,8 +1,8 @@
 //! Readers that are slow or go, full queues, steps that fail, and the end.
 
 use super::{all, ask, exact, greedy, load, prompts, run, settings, wait, All};
-use pumex::server::{Listed, Models, Settings};
-use pumex_serve::engine::{Engine, Event, FinishReason, Generate, Health, Model, ModelState, RefusalKind};
+use pumex::server::Settings;
+use pumex_serve::engine::{Event, FinishReason, Generate, Model, RefusalKind};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -97,47 +97,4 @@ fn requests_come_and_go_at_random_and_none_gets_what_is_anothers() {
     let metrics = model.metrics();
     assert_eq!(metrics.requests_failed, 0);
     assert_eq!(metrics.requests_done + metrics.requests_cancelled, 150 + 12);
-}
-
-#[test]
-fn models_are_loaded_when_asked_for_and_the_oldest_goes() {
-    let listed = |name: &str, alias: &str| Listed {
-        settings: Settings { name: name.into(), ..settings(1) },
-        aliases: vec![alias.into()],
-        tags: Vec::new(),
-        file: (0, 1),
-    };
-    let models = Models::new(vec![listed("a", "one"), listed("b", "two"), listed("c", "three")], 2, None);
-    let states = || models.offers().iter().map(|o| o.state).collect::<Vec<_>>();
-    assert_eq!(models.health(), Health::Ok);
-    for name in ["a", "two"] {
-        let model = models.model(Some(name)).unwrap();
-        assert_eq!(run(&*model, greedy("And", 2)).finish().completion_tokens, 2);
-    }
-    assert!(models.loaded(Some("c")).is_none());
-    models.model(Some("a")).unwrap();
-    models.model(Some("c:latest")).unwrap();
-    use ModelState::{Loaded, Unloaded};
-    assert_eq!(states(), [Loaded, Unloaded, Loaded], "b was of no use for longest");
-    assert_eq!(models.model(Some("d")).err().map(|e| e.kind), Some(RefusalKind::NotFound));
-    models.unload("a").unwrap();
-    assert_eq!(states(), [Unloaded, Unloaded, Loaded]);
-    let last = models.model(Some("c")).unwrap();
-    let running = ask(&*last, greedy("And it came to pass", 200));
-    models.drain();
-    assert_eq!(models.health(), Health::Stopping);
-    assert!(last.generate(greedy("a", 1), mpsc::channel(1).0).is_err());
-    models.stop();
-    let found = all(running);
-    assert!(found.failed.is_some() || found.answers[0].finish.is_some(), "{found:?}");
-}
-
-#[test]
-fn idle_models_sleep_and_wake() {
-    let listed = Listed { settings: settings(1), aliases: Vec::new(), tags: Vec::new(), file: (0, 1) };
-    let models = Models::new(vec![listed], 1, Some(Duration::from_millis(50)));
-    models.model(None).unwrap();
-    wait("asleep", || models.offers()[0].state == ModelState::Sleeping);
-    assert!(models.loaded(None).is_none() && models.offers()[0].properties.is_some());
-    assert_eq!(run(&*models.model(None).unwrap(), greedy("And", 2)).finish().completion_tokens, 2);
 }

@@ -27,6 +27,38 @@ pub enum ModelState {
     Failed,
 }
 
+/// How requests choose among several models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Router {
+    /// Most models that are loaded at once.
+    pub most: usize,
+    /// A request loads the model that it names.
+    pub autoload: bool,
+}
+
+/// Something that happened to models.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A model is somewhere else.
+    State {
+        /// Its name.
+        model: String,
+        /// Where it is now.
+        state: ModelState,
+        /// Why it failed, where it did.
+        failure: Option<String>,
+        /// What it is, where it was loaded.
+        properties: Option<Box<Properties>>,
+    },
+    /// A model's file is gone.
+    Removed {
+        /// Its name.
+        model: String,
+    },
+    /// There are other models than before.
+    Reloaded,
+}
+
 /// A model that requests may name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
@@ -38,12 +70,23 @@ pub struct Offer {
     pub tags: Vec<String>,
     /// Where it is.
     pub state: ModelState,
+    /// Why it could not be loaded or does not work, where that is so.
+    pub failure: Option<String>,
+    /// Its file, where it has one.
+    pub path: Option<String>,
     /// Seconds since 1970 of its file.
     pub created: u64,
     /// Bytes of its file.
     pub file_bytes: u64,
     /// What is known of it, where it was loaded once.
     pub properties: Option<Properties>,
+}
+
+impl Offer {
+    /// Whether requests may call it so.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
 }
 
 /// What a model is and how it was loaded.

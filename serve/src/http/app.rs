@@ -4,7 +4,7 @@ use super::stop::{Stage, Stopper};
 use super::Settings;
 use crate::auth::Keys;
 use crate::engine::{Engine, Health, Model, Offer, Refusal, RefusalKind};
-use crate::errors::{refusal, Result};
+use crate::errors::{invalid, refusal, Result};
 use crate::latency::Latencies;
 use crate::native::metrics::Before;
 use std::future::Future;
@@ -12,6 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::sync::watch;
+
+tokio::task_local! {
+    /// Whether the request at work loads the model that it names, where its path says so.
+    pub(super) static AUTOLOAD: Option<bool>;
+}
 
 /// What all handlers share.
 pub(crate) struct App {
@@ -89,7 +94,8 @@ impl App {
 
     /// What the engine would know a name by: none where it has one model only, without Ollama's `:latest` where nothing else has it.
     fn resolve<'a>(&self, name: Option<&'a str>, offers: &[Offer]) -> Option<&'a str> {
-        let name = name.filter(|n| !n.is_empty() && offers.len() != 1)?;
+        let several = offers.len() != 1 || self.engine.router().is_some();
+        let name = name.filter(|n| !n.is_empty() && several)?;
         let known = |n: &str| offers.iter().any(|o| o.name == n || o.aliases.iter().any(|a| a == n));
         match name.strip_suffix(":latest") {
             Some(short) if !known(name) => Some(short),
@@ -104,17 +110,26 @@ impl App {
         if let Some(model) = self.engine.loaded(name) {
             return Ok(model);
         }
+        let usual = self.engine.router().is_none_or(|router| router.autoload);
+        if !AUTOLOAD.try_with(|asked| *asked).ok().flatten().unwrap_or(usual) {
+            return Err(invalid("model", "the model is not loaded, and requests load none (see POST /models/load)"));
+        }
         let (app, name) = (self.clone(), name.map(String::from));
         self.unless_stopping(blocking(move || app.engine.model(name.as_deref()))).await
     }
 
     /// What takes as long as a model to load does, unless the server is to stop meanwhile.
     pub async fn unless_stopping<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let mut stage = self.stage.clone();
         tokio::select! {
             done = work => done,
-            _ = stage.wait_for(|s| *s > Stage::Runs) => Err(stopping().into()),
+            () = self.until_stop() => Err(stopping().into()),
         }
+    }
+
+    /// Returns when the server is about to end.
+    pub async fn until_stop(&self) {
+        // The sender lives as long as the server: waiting cannot fail.
+        let _ = self.stage.clone().wait_for(|s| *s > Stage::Runs).await;
     }
 
     /// A model if it is loaded. Wakes none.

@@ -61,6 +61,15 @@ pub(crate) fn query(request: &Request, name: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// What a parameter's word says; none if it is no truth value.
+pub(crate) fn truth(word: &str) -> Option<bool> {
+    match word {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
 /// An answer of JSON.
 pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
     let mut response = Response::new(Body::from(value.to_string()));

@@ -1,6 +1,7 @@
 //! What every request passes before its handler: sizes, names, pages, keys; and what every answer gets.
 
-use super::App;
+use super::app::AUTOLOAD;
+use super::{query, truth, App};
 use crate::auth::Verdict;
 use crate::cors;
 use crate::errors::{Cause, Fault, Result, Shape};
@@ -34,9 +35,10 @@ pub(super) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
     let origin = request.headers().get(header::ORIGIN).cloned();
     let ends = request.headers().contains_key(header::TRANSFER_ENCODING);
     let preflight = request.method() == Method::OPTIONS;
+    let autoload = query(&request, "autoload").and_then(|word| truth(&word));
     let answer = match check(&app, &mut request) {
         Ok(()) if preflight => Ok(Response::new(Body::empty())),
-        Ok(()) => caught(next.run(request)).await.inspect_err(|_| app.count_panic()),
+        Ok(()) => caught(AUTOLOAD.scope(autoload, next.run(request))).await.inspect_err(|_| app.count_panic()),
         Err(fault) => Err(fault),
     };
     let mut answer = match answer {

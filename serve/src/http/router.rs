@@ -39,7 +39,8 @@ fn openai() -> Vec<Row> {
         (&["/v1/responses/input_tokens", "/responses/input_tokens"], post(responses::input_tokens)),
         (&["/v1/embeddings"], post(embeddings::embeddings)),
         (&["/embedding", "/embeddings"], post(embeddings::embedding)),
-        (&["/v1/models", "/models"], get(models::models)),
+        (&["/v1/models"], get(models::models)),
+        (&["/models"], get(models::models).post(loader::fetch).delete(loader::remove)),
         (&["/v1/models/{*name}"], get(models::one)),
     ]
 }
@@ -77,6 +78,7 @@ fn native() -> Vec<Row> {
         (&["/metrics"], get(metrics::metrics)),
         (&["/models/load"], post(loader::load)),
         (&["/models/unload"], post(loader::unload)),
+        (&["/models/sse"], get(loader::events)),
         (&["/server_info", "/get_server_info"], get(props::server_info)),
         (&["/model_info", "/get_model_info"], get(props::model_info)),
     ]

@@ -1,7 +1,7 @@
 //! `/props`, and what routers ask for: `/server_info`, `/model_info`.
 
 use crate::engine::RefusalKind;
-use crate::engine::{ModelState, Properties};
+use crate::engine::{ModelState, Offer, Properties};
 use crate::errors::{refusal, unsupported, Result};
 use crate::http::{json, query, App};
 use axum::extract::{Request, State};
@@ -10,49 +10,77 @@ use axum::response::Response;
 use serde_json::{json, Value};
 use std::sync::Arc;
 
-/// What is known of the model that a request's query names, without waking it.
-fn properties(app: &App, request: &Request) -> Result<(Properties, ModelState)> {
-    let name = query(request, "model");
-    if let Some(model) = app.loaded(name.as_deref()) {
-        return Ok((model.properties().clone(), ModelState::Loaded));
-    }
+/// What is known of the model that a request's query names, without waking it: of one that was never loaded, its offer alone.
+fn known(app: &App, request: &Request) -> Result<(Offer, Option<Properties>)> {
+    let name = query(request, "model").filter(|name| !name.is_empty());
     let offers = app.engine.offers();
-    let named = |n: &str| offers.iter().find(|o| o.name == n || o.aliases.iter().any(|a| a == n));
-    let offer = match name.as_deref().filter(|n| !n.is_empty()) {
-        Some(name) => {
-            named(name).ok_or_else(|| refusal(RefusalKind::NotFound, format!("there is no model {name:?}")))?
-        }
-        None => offers.first().ok_or_else(|| refusal(RefusalKind::NotFound, "there is no model"))?,
+    let loaded = app.loaded(name.as_deref()).map(|model| model.properties().clone());
+    let named = |name: &str| offers.iter().find(|offer| offer.is_named(name));
+    let only = || offers.first().filter(|_| offers.len() == 1 && app.engine.router().is_none());
+    let offer = match (&loaded, name.as_deref()) {
+        (Some(properties), _) => named(&properties.name),
+        (None, Some(name)) => named(name).or_else(only),
+        (None, None) => offers.first(),
     };
-    match &offer.properties {
-        Some(properties) => Ok((properties.clone(), offer.state)),
-        None => Err(refusal(RefusalKind::Unavailable, "Loading model").into()),
-    }
+    let missing =
+        || refusal(RefusalKind::NotFound, format!("there is no model {:.200}", name.clone().unwrap_or_default()));
+    let offer = offer.ok_or_else(missing)?.clone();
+    let properties = loaded.or_else(|| offer.properties.clone());
+    Ok((offer, properties))
+}
+
+/// Likewise, of a model that was loaded once.
+fn properties(app: &App, request: &Request) -> Result<Properties> {
+    let (_, properties) = known(app, request)?;
+    properties.ok_or_else(|| refusal(RefusalKind::Unavailable, "Loading model").into())
 }
 
 /// How the server and its model are set up.
 pub(crate) async fn props(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
-    let (p, state) = properties(&app, &request)?;
-    let value = json!({
+    let router = app.engine.router();
+    let mut value = match router.filter(|_| query(&request, "model").is_none_or(|name| name.is_empty())) {
+        Some(router) => json!({
+            "role": "router",
+            "max_instances": router.most,
+            "models_autoload": router.autoload,
+            "default_generation_settings": {"params": {}, "n_ctx": 0},
+            "model_alias": "pumex",
+            "model_path": "none",
+        }),
+        None => match known(&app, &request)? {
+            (offer, Some(properties)) => model_props(properties, offer.state),
+            (_, None) if router.is_none() => return Err(refusal(RefusalKind::Unavailable, "Loading model").into()),
+            (offer, None) => json!({
+                "default_generation_settings": {"params": {}, "n_ctx": 0},
+                "model_alias": offer.name,
+                "model_path": offer.path,
+                "is_sleeping": true,
+            }),
+        },
+    };
+    value["endpoint_slots"] = app.settings.slots.into();
+    value["endpoint_props"] = false.into();
+    value["endpoint_metrics"] = app.settings.metrics.into();
+    value["ui"] = app.settings.page.into();
+    value["build_info"] = format!("pumex-{}", app.settings.version).into();
+    Ok(json(StatusCode::OK, &value))
+}
+
+fn model_props(p: Properties, state: ModelState) -> Value {
+    json!({
         "default_generation_settings": {"params": p.default_settings, "n_ctx": p.n_ctx},
         "total_slots": p.n_slots,
         "model_alias": p.name,
         "model_path": p.path,
         "modalities": {"vision": false, "audio": false, "video": false},
-        "endpoint_slots": app.settings.slots,
-        "endpoint_props": false,
-        "endpoint_metrics": app.settings.metrics,
-        "ui": app.settings.page,
         "chat_template": p.chat_template.unwrap_or_default(),
         "chat_template_error": p.chat_template_error,
         "chat_template_caps": {"supports_tools": p.tools, "supports_reasoning": p.reasoning},
         "bos_token": p.bos_token,
         "eos_token": p.eos_token,
-        "build_info": format!("pumex-{}", app.settings.version),
         "is_sleeping": matches!(state, ModelState::Sleeping | ModelState::Unloaded),
         "device": p.device,
-    });
-    Ok(json(StatusCode::OK, &value))
+    })
 }
 
 /// Properties are not changed over HTTP.
@@ -62,7 +90,7 @@ pub(crate) async fn set_props() -> Result<Response> {
 
 /// What sglang-router asks for.
 pub(crate) async fn server_info(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
-    let (p, _) = properties(&app, &request)?;
+    let p = properties(&app, &request)?;
     let value = json!({
         "model_path": p.path,
         "served_model_name": p.name,
@@ -76,7 +104,7 @@ pub(crate) async fn server_info(State(app): State<Arc<App>>, request: Request) -
 
 /// Likewise.
 pub(crate) async fn model_info(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
-    let (p, _) = properties(&app, &request)?;
+    let p = properties(&app, &request)?;
     Ok(json(
         StatusCode::OK,
         &json!({"model_path": p.path, "is_generation": p.embeds.is_none(), "served_model_name": p.name}),

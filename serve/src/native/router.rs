@@ -1,21 +1,45 @@
-//! Models loaded and unloaded by name: llama.cpp's router.
+//! Models loaded and unloaded by name, and what happens to them: llama.cpp's router.
 
-use crate::errors::Result;
+use super::props::meta;
+use crate::engine::{Change, ModelState, RefusalKind};
+use crate::errors::{invalid, refusal, unsupported, Result};
 use crate::fields::Fields;
+use crate::frames::{Format, Frames};
 use crate::http::{blocking, json, read, App};
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{header, HeaderValue, StatusCode};
 use axum::response::Response;
-use serde_json::json;
+use bytes::Bytes;
+use http_body::Frame;
+use serde_json::{json, Value};
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, mpsc};
 
-/// `POST /models/load`: returns when it is loaded.
+/// Changes that wait for a slow listener.
+const WAITING: usize = 16;
+
+/// `POST /models/load`: begins to load a model; what comes of it is told by `GET /models/sse` and `GET /models`.
 pub(crate) async fn load(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let name = Fields::of(&body)?.required_text("model")?.to_string();
-    let engine = app.engine.clone();
     app.ready()?;
-    app.unless_stopping(blocking(move || engine.model(Some(&name)).map(drop))).await?;
+    let offers = app.engine.offers();
+    let offer = offers.iter().find(|offer| offer.is_named(&name));
+    match offer.map(|offer| offer.state) {
+        None => return Err(refusal(RefusalKind::NotFound, format!("model {name:.200?} is not found")).into()),
+        Some(ModelState::Loaded | ModelState::Loading) => {
+            return Err(invalid("model", format!("model {name} is already loaded")))
+        }
+        Some(_) => {}
+    }
+    let engine = app.engine.clone();
+    // An error is the model's state then.
+    drop(tokio::spawn(async move { blocking(move || engine.model(Some(&name)).map(drop)).await.is_ok() }));
     Ok(json(StatusCode::OK, &json!({"success": true})))
 }
 
@@ -23,7 +47,100 @@ pub(crate) async fn load(State(app): State<Arc<App>>, request: Request) -> Resul
 pub(crate) async fn unload(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let name = Fields::of(&body)?.required_text("model")?.to_string();
-    let engine = app.engine.clone();
-    blocking(move || engine.unload(&name)).await?;
-    Ok(json(StatusCode::OK, &json!({"success": true})))
+    let (engine, asked) = (app.engine.clone(), name.clone());
+    match blocking(move || engine.unload(&asked)).await? {
+        true => Ok(json(StatusCode::OK, &json!({"success": true}))),
+        false => Err(invalid("model", format!("model {name:.200} is not loaded"))),
+    }
+}
+
+/// `POST /models` would fetch a model.
+pub(crate) async fn fetch() -> Result<Response> {
+    Err(unsupported("This server fetches no models for requests: its user puts files into its folder (--models-dir)"))
+}
+
+/// `DELETE /models` would delete one.
+pub(crate) async fn remove() -> Result<Response> {
+    Err(unsupported("This server deletes no files for requests: its user takes them out of its folder (--models-dir)"))
+}
+
+/// `GET /models/sse`: what happens to models, until the client goes or the server stops.
+pub(crate) async fn events(State(app): State<Arc<App>>) -> Response {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    tokio::spawn(tell(app.clone(), app.engine.changes(), sender));
+    let mut response = Response::new(Body::new(Told(receiver)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, Format::ServerSent.media());
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+async fn tell(app: Arc<App>, mut changes: broadcast::Receiver<Change>, to: mpsc::Sender<Bytes>) {
+    let mut pause = tokio::time::interval(app.settings.limits.ping);
+    let mut frames = Frames::new(Format::ServerSent);
+    loop {
+        tokio::select! {
+            change = changes.recv() => match change {
+                Ok(change) => frames.data(&event(change)),
+                // What a listener missed, the list of models tells.
+                Err(RecvError::Lagged(_)) => frames.data(&event(Change::Reloaded)),
+                Err(RecvError::Closed) => return,
+            },
+            // The first one comes at once, and with it the headers.
+            _ = pause.tick() => frames.comment(),
+            () = app.until_stop() => return,
+            () = to.closed() => return,
+        }
+        let Some(bytes) = frames.take() else { continue };
+        if to.send(bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A change in llama.cpp's words.
+fn event(change: Change) -> Value {
+    match change {
+        Change::State { model, state, failure, properties } => {
+            let mut data = status(state, failure.as_deref());
+            data["status"] = data["value"].take();
+            data.as_object_mut().map(|data| data.remove("value"));
+            if let Some(properties) = properties {
+                data["info"] = json!({"meta": meta(&properties)});
+            }
+            json!({"model": model, "event": "model_status", "data": data})
+        }
+        Change::Removed { model } => json!({"model": model, "event": "model_remove"}),
+        Change::Reloaded => json!({"model": "*", "event": "models_reload"}),
+    }
+}
+
+/// A model's `status`: one that failed is not loaded.
+pub(crate) fn status(state: ModelState, failure: Option<&str>) -> Value {
+    let word = match state {
+        ModelState::Unloaded | ModelState::Failed => "unloaded",
+        ModelState::Loading => "loading",
+        ModelState::Loaded => "loaded",
+        ModelState::Sleeping => "sleeping",
+    };
+    match state {
+        ModelState::Failed => json!({"value": word, "failed": true, "exit_code": 1, "error": failure}),
+        _ => json!({"value": word}),
+    }
+}
+
+/// Bytes as they come.
+struct Told(mpsc::Receiver<Bytes>);
+
+impl http_body::Body for Told {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
 }

@@ -3,7 +3,7 @@
 use crate::engine::{ModelState, Offer, Properties, RefusalKind};
 use crate::errors::{refusal, Result};
 use crate::fields::Fields;
-use crate::http::{json, read, App};
+use crate::http::{blocking, json, read, App};
 use crate::id;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -17,7 +17,12 @@ const STAYS: u64 = 100 * 365 * 86_400;
 
 /// All models.
 pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Response> {
-    let models: Value = app.engine.offers().iter().map(listed).collect();
+    let engine = app.engine.clone();
+    let offers = blocking(move || {
+        engine.rescan(false);
+        Ok(engine.offers())
+    });
+    let models: Value = offers.await?.iter().map(listed).collect();
     Ok(json(StatusCode::OK, &json!({ "models": models })))
 }
 
@@ -43,7 +48,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
         None => fields.required_text("name")?,
     };
     let offers = app.engine.offers();
-    let known = |n: &str| offers.iter().find(|o| o.name == n || o.aliases.iter().any(|a| a == n));
+    let known = |n: &str| offers.iter().find(|offer| offer.is_named(n));
     let offer = known(name).or_else(|| known(name.strip_suffix(":latest")?));
     let offer = offer.ok_or_else(|| refusal(RefusalKind::NotFound, format!("model '{name}' not found")))?;
     let p = offer.properties.as_ref();

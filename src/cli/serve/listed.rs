@@ -14,13 +14,13 @@ use super::super::options::ModelArgs;
 use super::super::{fetch, input, output, session};
 use super::Args;
 
-/// All of them, at least one.
+/// All of them: at least one, unless a folder is given.
 ///
 /// # Errors
-/// Files that cannot be read, a folder without models.
+/// Files and folders that cannot be read.
 pub fn all(args: &Args) -> Result<Vec<Listed>> {
     let files = files(args)?;
-    let single = files.len() == 1;
+    let single = files.len() == 1 && args.models_dir.is_none();
     files.into_iter().map(|file| listed(args, file, single)).collect()
 }
 
@@ -50,22 +50,32 @@ fn files(args: &Args) -> Result<Vec<Named>> {
     })
 }
 
-/// The models of a folder by name: its files, and of split sets the first ones.
+/// The models of a folder by name: its files, and of split sets the first ones. A folder in it with one model is that model.
 fn folder_files(folder: &Path) -> Result<Vec<Named>> {
     let entries = std::fs::read_dir(folder).map_err(|e| Error::io(folder, e))?;
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_model = |path: &PathBuf| {
-        let name = stem(path);
-        let later = name.rsplit_once("-of-").and_then(|(rest, _)| rest.rsplit_once('-')).map(|(_, part)| part);
-        let later = later.and_then(|part| part.parse::<u32>().ok()).is_some_and(|part| part != 1);
-        path.extension().is_some_and(|e| e == "gguf") && !later && !name.starts_with("mmproj")
+    let paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let (folders, files): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| path.is_dir());
+    let inside = |folder: PathBuf| {
+        let name = folder.file_name()?.to_string_lossy().into_owned();
+        let paths = std::fs::read_dir(&folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+        let mut models = paths.filter(|path| is_model(path) && path.is_file());
+        let only = models.next().filter(|_| models.next().is_none());
+        Some((name, Some(only?)))
     };
-    let mut found: Vec<Named> = paths.filter(is_model).map(|path| (stem(&path), Some(path))).collect();
+    let mut found: Vec<Named> =
+        files.into_iter().filter(|path| is_model(path)).map(|path| (stem(&path), Some(path))).collect();
+    found.extend(folders.into_iter().filter_map(inside));
     found.sort();
-    match found.is_empty() {
-        true => Err(Error::Usage(format!("--models-dir {}: expected .gguf files, found none", folder.display()))),
-        false => Ok(found),
-    }
+    found.dedup_by(|later, first| later.0 == first.0);
+    Ok(found)
+}
+
+/// Whether a path is that of a model, and not of a later part of one or of a projector.
+fn is_model(path: &Path) -> bool {
+    let name = stem(path);
+    let later = name.rsplit_once("-of-").and_then(|(rest, _)| rest.rsplit_once('-')).map(|(_, part)| part);
+    let later = later.and_then(|part| part.parse::<u32>().ok()).is_some_and(|part| part != 1);
+    path.extension().is_some_and(|e| e == "gguf") && !later && !name.starts_with("mmproj")
 }
 
 fn listed(args: &Args, (name, path): Named, single: bool) -> Result<Listed> {
@@ -79,7 +89,7 @@ fn listed(args: &Args, (name, path): Named, single: bool) -> Result<Listed> {
     let bytes = meta.map_or(0, |meta| meta.len());
     let tags = if single { args.http.tags.clone() } else { Vec::new() };
     let file = (created.map_or(0, |since| since.as_secs()), bytes);
-    Ok(Listed { settings: settings(args, name, path)?, aliases, tags, file })
+    Ok(Listed { settings: settings(args, name, path.clone())?, aliases, tags, path, file })
 }
 
 fn settings(args: &Args, name: String, path: Option<PathBuf>) -> Result<Settings> {

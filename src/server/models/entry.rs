@@ -1,0 +1,178 @@
+//! One model that requests may name, and where it is.
+
+use crate::server::model::Served;
+use crate::server::settings::Settings;
+use pumex_serve::engine::{Change, Model, ModelState, Offer, Properties};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::broadcast;
+
+/// A model that requests may name.
+#[derive(Clone)]
+pub struct Listed {
+    /// How it is loaded and served; its name is that of answers.
+    pub settings: Settings,
+    /// Other names.
+    pub aliases: Vec<String>,
+    /// Words of the user's.
+    pub tags: Vec<String>,
+    /// Its file; none of a model that is in the program.
+    pub path: Option<PathBuf>,
+    /// Seconds since 1970, and bytes, of its file.
+    pub file: (u64, u64),
+}
+
+impl Listed {
+    /// Whether both are the same file as it was.
+    pub fn is_same(&self, other: &Listed) -> bool {
+        (&self.path, self.file) == (&other.path, other.file)
+    }
+}
+
+/// Where a model is.
+pub enum Place {
+    Unloaded,
+    Sleeping,
+    Loading,
+    Loaded(Arc<Served>),
+    Failed(String),
+}
+
+/// A model and where it is.
+pub struct Entry {
+    pub listed: Listed,
+    place: Mutex<Place>,
+    /// Held while it is loaded or unloaded.
+    pub turn: Mutex<()>,
+    pub used: Mutex<Instant>,
+    known: Mutex<Option<Properties>>,
+    changes: broadcast::Sender<Change>,
+}
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Entry {
+    /// A model that is not loaded.
+    pub fn new(listed: Listed, changes: broadcast::Sender<Change>) -> Arc<Entry> {
+        let (place, used) = (Mutex::new(Place::Unloaded), Mutex::new(Instant::now()));
+        Arc::new(Entry { listed, place, turn: Mutex::new(()), used, known: Mutex::new(None), changes })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.listed.settings.name
+    }
+
+    pub fn named(&self, name: &str) -> bool {
+        self.name() == name || self.listed.aliases.iter().any(|alias| alias == name)
+    }
+
+    pub fn served(&self) -> Option<Arc<Served>> {
+        match &*lock(&self.place) {
+            Place::Loaded(served) => Some(served.clone()),
+            _ => None,
+        }
+    }
+
+    /// Likewise, if it works.
+    pub fn working(&self) -> Option<Arc<Served>> {
+        self.served().filter(|served| served.health().1.is_none())
+    }
+
+    pub fn state(&self) -> ModelState {
+        match &*lock(&self.place) {
+            Place::Unloaded => ModelState::Unloaded,
+            Place::Sleeping => ModelState::Sleeping,
+            Place::Loading => ModelState::Loading,
+            Place::Failed(_) => ModelState::Failed,
+            Place::Loaded(served) => match served.health() {
+                (_, Some(_)) => ModelState::Failed,
+                (true, None) => ModelState::Loading,
+                (false, None) => ModelState::Loaded,
+            },
+        }
+    }
+
+    /// Why it does not work, where that is so.
+    pub fn failure(&self) -> Option<String> {
+        match &*lock(&self.place) {
+            Place::Failed(why) => Some(why.clone()),
+            Place::Loaded(served) => served.health().1,
+            _ => None,
+        }
+    }
+
+    /// Whether it has memory or is about to.
+    pub fn is_running(&self) -> bool {
+        matches!(&*lock(&self.place), Place::Loading | Place::Loaded(_))
+    }
+
+    /// Whether it is loaded now and never was before: it neither wakes nor comes up again.
+    pub fn loads_first(&self) -> bool {
+        matches!(&*lock(&self.place), Place::Loading) && lock(&self.known).is_none()
+    }
+
+    /// From now on it is there.
+    pub fn set(&self, place: Place) {
+        let (state, failure) = match &place {
+            Place::Unloaded => (ModelState::Unloaded, None),
+            Place::Sleeping => (ModelState::Sleeping, None),
+            Place::Loading => (ModelState::Loading, None),
+            Place::Failed(why) => (ModelState::Failed, Some(why.clone())),
+            Place::Loaded(served) => {
+                *lock(&self.known) = Some(served.properties().clone());
+                (ModelState::Loaded, None)
+            }
+        };
+        *lock(&self.place) = place;
+        let properties = if state == ModelState::Loaded { lock(&self.known).clone().map(Box::new) } else { None };
+        // Nobody need listen.
+        let _ = self.changes.send(Change::State { model: self.name().into(), state, failure, properties });
+    }
+
+    /// When it was asked for or worked last.
+    pub fn last_used(&self) -> Instant {
+        let (now, asked) = (Instant::now(), *lock(&self.used));
+        let worked = self.served().map(|served| now - served.idle().unwrap_or_default());
+        worked.map_or(asked, |worked| worked.max(asked))
+    }
+
+    pub fn offer(&self) -> Offer {
+        let Listed { settings, aliases, tags, path, file } = &self.listed;
+        Offer {
+            name: settings.name.clone(),
+            aliases: aliases.clone(),
+            tags: tags.clone(),
+            state: self.state(),
+            failure: self.failure(),
+            path: path.as_ref().map(|path| path.display().to_string()),
+            created: file.0,
+            file_bytes: file.1,
+            properties: lock(&self.known).clone(),
+        }
+    }
+
+    /// Unloads it once its requests are over. False if it was not loaded.
+    pub fn unload(&self, place: Place, wait: bool) -> bool {
+        let _turn = lock(&self.turn);
+        self.leave(place, wait)
+    }
+
+    /// Likewise, unless another thread loads or unloads it.
+    pub fn try_unload(&self) -> bool {
+        self.turn.try_lock().is_ok_and(|_turn| self.leave(Place::Unloaded, true))
+    }
+
+    fn leave(&self, place: Place, wait: bool) -> bool {
+        let Some(served) = self.served() else { return false };
+        while wait && served.idle().is_none() && served.health().1.is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Who asks from now on does not get it any more.
+        self.set(place);
+        served.stop();
+        true
+    }
+}

@@ -1,0 +1,157 @@
+//! Several models: loaded when a request names them, unloaded for others, and found anew.
+
+use super::{ask, greedy, run, settings, wait};
+use pumex::server::{Listed, Models, Scan, Serving, Settings};
+use pumex::Error;
+use pumex_serve::engine::{Change, Engine, Health, ModelState, RefusalKind};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{broadcast, mpsc};
+
+fn listed(name: &str, alias: &str) -> Listed {
+    Listed {
+        settings: Settings { name: name.into(), ..settings(1) },
+        aliases: vec![alias.into()],
+        tags: Vec::new(),
+        path: None,
+        file: (0, 1),
+    }
+}
+
+/// What was told since the last time.
+fn told(changes: &mut broadcast::Receiver<Change>) -> Vec<String> {
+    let word = |change| match change {
+        Change::State { model, state, .. } => format!("{model} {state:?}"),
+        Change::Removed { model } => format!("{model} removed"),
+        Change::Reloaded => "reloaded".into(),
+    };
+    std::iter::from_fn(|| changes.try_recv().ok()).map(word).collect()
+}
+
+#[test]
+fn models_are_loaded_when_asked_for_and_the_oldest_goes() {
+    let all = vec![listed("a", "one"), listed("b", "two"), listed("c", "three")];
+    let models = Models::new(all, Serving { several: true, most: 2, ..Serving::default() });
+    let states = || models.offers().iter().map(|o| o.state).collect::<Vec<_>>();
+    assert_eq!(models.health(), Health::Ok);
+    for name in ["a", "two"] {
+        let model = models.model(Some(name)).unwrap();
+        assert_eq!(run(&*model, greedy("And", 2)).finish().completion_tokens, 2);
+        wait("idle", || model.metrics().requests_running == 0);
+    }
+    assert!(models.loaded(Some("c")).is_none());
+    let first = models.loaded(Some("a")).unwrap();
+    assert_eq!(run(&*first, greedy("And", 2)).finish().completion_tokens, 2, "what is loaded is used without a load");
+    models.model(Some("c:latest")).unwrap();
+    use ModelState::{Loaded, Unloaded};
+    assert_eq!(states(), [Loaded, Unloaded, Loaded], "b was of no use for longest");
+    assert_eq!(models.model(Some("d")).err().map(|e| e.kind), Some(RefusalKind::NotFound));
+    assert_eq!((models.unload("a").unwrap(), models.unload("one").unwrap()), (true, false));
+    assert_eq!(states(), [Unloaded, Unloaded, Loaded]);
+    let last = models.model(Some("c")).unwrap();
+    let running = ask(&*last, greedy("And it came to pass", 200));
+    models.drain();
+    assert_eq!(models.health(), Health::Stopping);
+    assert!(last.generate(greedy("a", 1), mpsc::channel(1).0).is_err());
+    models.stop();
+    let found = super::all(running);
+    assert!(found.failed.is_some() || found.answers[0].finish.is_some(), "{found:?}");
+}
+
+#[test]
+fn idle_models_sleep_and_wake() {
+    let serving = Serving { idle: Some(Duration::from_millis(50)), ..Serving::default() };
+    let models = Models::new(vec![listed("a", "one")], serving);
+    models.model(None).unwrap();
+    wait("asleep", || models.offers()[0].state == ModelState::Sleeping);
+    assert!(models.loaded(None).is_none() && models.offers()[0].properties.is_some());
+    assert_eq!(run(&*models.model(None).unwrap(), greedy("And", 2)).finish().completion_tokens, 2);
+}
+
+#[test]
+fn models_that_come_change_and_go_are_found_and_those_that_run_stay_until_told_otherwise() {
+    let found = Arc::new(Mutex::new(vec![listed("a", "one"), listed("b", "two")]));
+    let there = found.clone();
+    let scan: Scan = Box::new(move || Ok(there.lock().unwrap().clone()));
+    let serving = Serving { several: true, most: 2, scan: Some(scan), ..Serving::default() };
+    let models = Models::new(found.lock().unwrap().clone(), serving);
+    let mut changes = models.changes();
+    let states = || models.offers().iter().map(|o| format!("{} {:?}", o.name, o.state)).collect::<Vec<_>>();
+    models.rescan(false);
+    assert!(told(&mut changes).is_empty(), "nothing is new");
+    models.model(Some("a")).unwrap();
+    assert_eq!(told(&mut changes), ["a Loading", "a Loaded"]);
+    let changed = Listed { file: (5, 1), ..listed("a", "one") };
+    *found.lock().unwrap() = vec![changed, listed("c", "three")];
+    models.rescan(false);
+    assert_eq!(states(), ["a Loaded", "c Unloaded"]);
+    assert_eq!(told(&mut changes), ["b removed", "reloaded"]);
+    assert_eq!(models.model(Some("b")).err().map(|e| e.kind), Some(RefusalKind::NotFound));
+    models.rescan(true);
+    assert_eq!(states(), ["a Unloaded", "c Unloaded"]);
+    assert_eq!(models.offers()[0].created, 5);
+    assert_eq!(told(&mut changes), ["a Unloaded", "reloaded"]);
+    found.lock().unwrap().clear();
+    models.rescan(false);
+    assert!(states().is_empty() && models.health() == Health::Ok);
+    assert_eq!(models.model(None).err().map(|e| e.kind), Some(RefusalKind::NotFound));
+}
+
+#[test]
+fn a_model_that_cannot_be_loaded_says_why_and_may_be_asked_for_again() {
+    let broken = Settings { open: Arc::new(|_: &[f32]| Err(Error::Request("no such weights".into()))), ..settings(1) };
+    let broken = Listed { settings: Settings { name: "a".into(), ..broken }, ..listed("a", "one") };
+    let models = Models::new(vec![broken, listed("b", "two")], Serving { several: true, ..Serving::default() });
+    let mut changes = models.changes();
+    assert!(models.model(Some("a")).err().unwrap().message.contains("no such weights"));
+    assert_eq!(told(&mut changes), ["a Loading", "a Failed"]);
+    let offers = models.offers();
+    assert!(offers[0].state == ModelState::Failed && offers[0].failure.as_ref().unwrap().contains("no such weights"));
+    assert_eq!(run(&*models.model(Some("b")).unwrap(), greedy("And", 2)).finish().completion_tokens, 2);
+}
+
+#[test]
+fn where_memory_runs_out_the_oldest_model_goes_and_the_next_one_is_loaded() {
+    // Stands for a device that has room for one.
+    let models: Arc<Mutex<Option<Arc<Models>>>> = Arc::default();
+    let all = models.clone();
+    let open = Arc::new(move |_: &[f32]| {
+        let others = all.lock().unwrap().as_ref().is_some_and(|m| m.offers()[0].state == ModelState::Loaded);
+        match others {
+            true => Err(Error::OutOfMemory("needed 2 of 1".into())),
+            false => pumex::gguf::Gguf::open(&crate::util::demo_path()),
+        }
+    });
+    let large = Listed { settings: Settings { name: "b".into(), open, ..settings(1) }, ..listed("b", "two") };
+    let serving = Serving { several: true, most: 4, ..Serving::default() };
+    let served = Models::new(vec![listed("a", "one"), large], serving);
+    *models.lock().unwrap() = Some(served.clone());
+    served.model(Some("a")).unwrap();
+    served.model(Some("b")).unwrap();
+    let states: Vec<_> = served.offers().iter().map(|o| o.state).collect();
+    assert_eq!(states, [ModelState::Unloaded, ModelState::Loaded]);
+    *models.lock().unwrap() = None;
+    served.stop();
+}
+
+#[test]
+fn models_that_are_asked_for_at_once_are_not_more_than_may_be_loaded() {
+    let all = vec![listed("a", "one"), listed("b", "two"), listed("c", "three")];
+    let models = Models::new(all, Serving { several: true, most: 1, ..Serving::default() });
+    let mut changes = models.changes();
+    std::thread::scope(|scope| {
+        for name in ["a", "b", "c", "a", "b"] {
+            let models = models.clone();
+            scope.spawn(move || models.model(Some(name)).map(drop).unwrap());
+        }
+    });
+    let mut running = 0i32;
+    for told in told(&mut changes) {
+        running += match told.split(' ').nth(1) {
+            Some("Loading") => 1,
+            Some("Unloaded") => -1,
+            _ => 0,
+        };
+        assert!(running <= 1, "{told}");
+    }
+}
