@@ -10,6 +10,7 @@ mod info;
 mod kept;
 mod loaded;
 mod memory;
+pub mod occupancy;
 mod offload;
 mod params;
 mod placing;
@@ -267,7 +268,7 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     let (validation, force_staging) = (options.validation, options.debug.force_staging);
     let modules = pumex_shaders::fingerprint();
     let opened = Device::open(&vk::Options { select, validation, force_staging, modules })?;
-    let opened = tune::applied(selftest::passed(as_used(&opened)?)?);
+    let opened = tune::applied(selftest::passed(occupancy::told(as_used(&opened)?)?)?);
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))
 }

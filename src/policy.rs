@@ -28,7 +28,7 @@ pub mod workarounds;
 pub use attention::{
     attn_flash_tile, attn_heads, attn_mat_fits, attn_mat_tile, attn_tile, prefill_tile, AttnTile, FlashTile,
 };
-pub use class::{cores, integer_dots, signed_dots, DeviceClass};
+pub use class::{asks_for_cores, cores, integer_dots, signed_dots, DeviceClass};
 pub use gemv::{
     dot_span, dot_tile, expert_tile, float_tile, gemv_row, gemv_tile, small_floats, GemvTile, GEMV_MAX_COLS, SMALL_TILE,
 };

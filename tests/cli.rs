@@ -378,6 +378,8 @@ fn devices_mark_what_runs_without_a_choice() {
     let gpus = devices.iter().filter(|d| d["kind"] != "Cpu").count();
     assert_eq!(default.len(), gpus.min(1));
     assert!(default.iter().all(|d| d["kind"] != "Cpu"));
+    // Cores are told by the driver, or counted.
+    assert!(devices.iter().all(|d| d["cores"].as_u64().or(d["measured_cores"].as_u64()).is_some_and(|n| n > 0)));
     let table = pumex(&["devices"]);
     let rows: Vec<&str> = stdout(&table).lines().collect();
     assert_eq!(rows.len(), 2 + devices.len(), "a head, and the interpreter: {rows:?}");

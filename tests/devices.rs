@@ -54,6 +54,24 @@ fn workgroups_are_whole_subgroups() {
     assert_eq!(device.validation_messages(), Vec::<String>::new());
 }
 
+/// Threads of a CPU run a workgroup each; multiprocessors whose number the driver tells, one to four of the largest.
+#[test]
+fn workgroups_that_run_at_once_are_counted() {
+    let Some(device) = util::device(false) else { return };
+    let count = |offered| pumex::engine::occupancy::measure(&device, offered).unwrap();
+    assert_eq!(count(1), 1);
+    assert!((1..=2).contains(&count(2)));
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let expected = match (device.caps().cores, device.caps().kind) {
+        (Some(cores), _) => cores..=4 * cores,
+        (None, DeviceKind::Cpu) => 1..=threads,
+        (None, _) => 2..=2048,
+    };
+    let found = count(4096);
+    assert!(expected.contains(&found), "{}: {found} of {expected:?}", device.caps().name);
+    assert_eq!(device.validation_messages(), Vec::<String>::new());
+}
+
 #[test]
 fn a_dispatch_over_the_device_s_limits_is_an_error_that_names_the_kernel() {
     let Some(device) = util::device(false) else { return };

@@ -32,6 +32,7 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/moe_combine.bin"),
     include_bytes!("../spirv/moe_permute.bin"),
     include_bytes!("../spirv/normalize.bin"),
+    include_bytes!("../spirv/occupancy.bin"),
     include_bytes!("../spirv/pack.bin"),
     include_bytes!("../spirv/pool.bin"),
     include_bytes!("../spirv/positions.bin"),

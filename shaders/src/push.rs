@@ -5,11 +5,13 @@
 
 mod compressed;
 mod general;
+mod probe;
 mod streams;
 
 use crate::block::{blocks, Block, Layout};
 pub use compressed::{AttendBlocks, ChooseBlocks, Keep, Pool};
 pub use general::{ById, Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
+pub use probe::{FragmentMap, Occupancy, Stream};
 pub use streams::{Mix, Softmax, StreamGates};
 
 /// Bytes of push constants that every device has.
@@ -183,12 +185,6 @@ blocks! {
         params: Step,
         /// Width of a row.
         m: uint,
-    }
-
-    /// What threads hold of a cooperative matrix.
-    FragmentMap("fragment_layout") = {
-        /// Place of each element, then how many there are.
-        map: U32,
     }
 
     /// Per-head norms and RoPE of q and k in place, k and v into the cache.
@@ -411,16 +407,6 @@ blocks! {
         codebook: U32,
     }
 
-    /// Reads, or copies, words of 16 bytes.
-    Stream("stream") = {
-        /// `[n]`.
-        x: U32x4,
-        /// `[n]`.
-        y: Out,
-        /// Words of 16 bytes.
-        n: uint,
-    }
-
     /// Sums of squares of each column of rows, for an importance matrix.
     SquareSums("square_sums") = {
         /// `[n, k]` or `[n, used, k]`.
@@ -511,6 +497,7 @@ pub const LAYOUTS: &[Layout] = &[
     RouterChoose::LAYOUT,
     Repack::LAYOUT,
     Stream::LAYOUT,
+    Occupancy::LAYOUT,
     SquareSums::LAYOUT,
     Sample::LAYOUT,
     Argmax::LAYOUT,

@@ -24,12 +24,15 @@ pub struct Args {
 /// Prints the devices.
 pub fn main(args: &Args) -> Result<End> {
     // Without a loader there is still the CPU.
-    let list = vk::list().unwrap_or_else(|error| {
+    let mut list = vk::list().unwrap_or_else(|error| {
         output::say(format_args!("note: {error}\n"));
         Vec::new()
     });
     if args.self_test {
         return self_test(&list);
+    }
+    if args.json {
+        count_cores(&mut list);
     }
     let preferred = vk::preferred(&list);
     let mut devices = serde_json::to_value(&list).map_err(|e| Error::Request(format!("JSON: {e}")))?;
@@ -82,6 +85,21 @@ pub fn main(args: &Args) -> Result<End> {
         }
     }
     Ok(End::Done)
+}
+
+/// Has devices whose drivers do not tell how many multiprocessors they have show how many workgroups run at once.
+fn count_cores(list: &mut [vk::Caps]) {
+    for (index, caps) in
+        list.iter_mut().enumerate().filter(|(_, caps)| caps.cores.is_none() && caps.missing().is_none())
+    {
+        let select = vk::Select::Index(index);
+        let counted = vk::Device::open(&vk::Options { select, ..vk::Options::default() })
+            .and_then(|opened| engine::occupancy::known(&opened));
+        match counted {
+            Ok(cores) => caps.measured_cores = Some(cores),
+            Err(error) => output::say(format_args!("note: {}: {error}\n", caps.name)),
+        }
+    }
 }
 
 /// Tests every device; a line for each type of weights.

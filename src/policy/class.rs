@@ -160,18 +160,29 @@ pub(super) fn subgroup_size(caps: &Caps) -> u32 {
     DeviceClass::of(caps).subgroup().filter(offered).unwrap_or(caps.subgroup_size)
 }
 
-/// Multiprocessors, or compute units; a guess at those of a device of which nobody tells: what is integrated has few.
-pub fn cores(caps: &Caps) -> u32 {
+/// Multiprocessors, or compute units, where the driver tells or they are known of this device.
+fn told_cores(caps: &Caps) -> Option<u32> {
     let listed = || {
         let listed = XE_CORES.iter().find(|(id, _)| *id == caps.device_id)?;
         matches!(DeviceClass::of(caps), IntelXe1 | IntelXe2).then_some(listed.1)
     };
+    caps.cores.or_else(listed)
+}
+
+/// Whether it is worth trying how many workgroups run at once. What software devices do was measured with the guess.
+pub fn asks_for_cores(caps: &Caps) -> bool {
+    told_cores(caps).is_none() && DeviceClass::of(caps) != Software
+}
+
+/// Multiprocessors, or compute units; of a device of which nobody tells, what was measured, else a guess: what is integrated has few.
+pub fn cores(caps: &Caps) -> u32 {
     let guess = match caps.kind {
         DeviceKind::Integrated => 16,
         DeviceKind::Discrete => 64,
         DeviceKind::Virtual | DeviceKind::Cpu | DeviceKind::Other => 128,
     };
-    caps.cores.or_else(listed).unwrap_or(guess)
+    let measured = caps.measured_cores.filter(|_| asks_for_cores(caps));
+    told_cores(caps).or(measured).unwrap_or(guess)
 }
 
 /// Whether products take dot products of packed bytes: where the device has an instruction for those of signed ones. Software
@@ -248,6 +259,23 @@ mod tests {
         for (name, caps) in devices::all() {
             let expected = matches!(DeviceClass::of(&caps), NvidiaTuring | NvidiaAmpere);
             assert_eq!(super::super::megakernel_tile(&caps, None).is_some(), expected, "{name}");
+        }
+    }
+
+    /// A count of workgroups says how many keep a device busy; that they run at once every time, it does not.
+    #[test]
+    fn measured_cores_count_where_nobody_tells_and_turn_no_megakernel_on() {
+        for (name, caps) in devices::all() {
+            let measured = Caps { measured_cores: Some(23), ..caps.clone() };
+            let untold =
+                ["geforce_rtx_2060_nvk", "iris_xe", "uhd_630", "apple_m2", "adreno_740", "unknown"].contains(&name);
+            assert_eq!(asks_for_cores(&caps), untold, "{name}");
+            assert_eq!(cores(&measured), if untold { 23 } else { cores(&caps) }, "{name}");
+            assert_eq!(DeviceClass::of(&measured), DeviceClass::of(&caps), "{name}");
+            for wanted in [None, Some(false), Some(true)] {
+                let tile = |caps: &Caps| super::super::megakernel_tile(caps, wanted);
+                assert_eq!(tile(&measured), tile(&caps), "{name}, wanted {wanted:?}");
+            }
         }
     }
 }

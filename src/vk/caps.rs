@@ -104,6 +104,10 @@ pub struct Caps {
     pub max_groups: [u32; 3],
     /// Multiprocessors, or compute units, where the driver says.
     pub cores: Option<u32>,
+    /// Of the largest workgroups, those that were seen to run at once, where nobody tells `cores` and it was tried: as many, or some
+    /// times as many.
+    #[serde(default)]
+    pub measured_cores: Option<u32>,
     /// Subgroups that a multiprocessor holds at a time, or a SIMD unit of a compute unit, where the driver says.
     #[serde(default)]
     pub waves: Option<u32>,
@@ -225,6 +229,7 @@ impl Caps {
             max_workgroup_invocations: 1024,
             max_groups: [0x7fff_ffff, 0xffff, 0xffff],
             cores: None,
+            measured_cores: None,
             waves: None,
             max_shared_bytes: 48 << 10,
             max_push_bytes: 128,

@@ -292,6 +292,7 @@ impl Asked<'_> {
             max_workgroup_invocations: limits.max_compute_work_group_invocations,
             max_groups: limits.max_compute_work_group_count,
             cores,
+            measured_cores: None,
             waves,
             max_shared_bytes: limits.max_compute_shared_memory_size,
             max_push_bytes: limits.max_push_constants_size,
