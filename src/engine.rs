@@ -218,6 +218,9 @@ fn run_plan<'a>(
 ) -> Result<Box<dyn Runner + 'a>> {
     let plan = if options.embeds { plan.embedding() } else { plan };
     placing::check(&plan, &options.overrides)?;
+    let mut options = options.clone();
+    options.overrides.extend(device.iter().flat_map(|device| placing::of_limits(&plan, device)));
+    let options = &options;
     match (device, options.gpu_layers) {
         (None, _) | (_, Some(0)) => cpu_part(gguf, plan, options, &mut None),
         (Some(device), None) => offload::fitting(gguf, &plan, device, options, progress),

@@ -21,6 +21,7 @@ mod goldens;
 mod grammar;
 mod kernels;
 mod layout;
+mod limits;
 mod megakernel;
 mod moe_tiles;
 mod mutations;

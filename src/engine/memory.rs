@@ -118,6 +118,14 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
         }
     }
     let per_block = per_block.max(1);
+    let largest = caps.largest_buffer();
+    if let Some(w) = weights::too_large(plan, caps, stages).next() {
+        let (name, found) = (&w.name, weights::device_bytes(w, stages));
+        let what = format!(
+            "{name}: expected at most {largest} bytes in one buffer, found {found}; -ot {name}=CPU keeps it off"
+        );
+        return Err(Error::OutOfMemory(format!("device {}: {what}", caps.name)));
+    }
     let weights = weights::planned_bytes(plan, caps, stages);
     let seqs = options.n_seqs.max(1) as usize;
     let asked = options.n_ctx.filter(|&n| n > 0).map(|n| n as usize);
@@ -139,7 +147,7 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
     let (buffers, recordings) = (session.all, session.recordings);
     let free = (caps.memory_budget_bytes as f64 * MEMORY_SHARE) as u64;
     let fit = free.saturating_sub(weights + buffers + recordings + bounded) / per_block;
-    let fit = fit.min(caps.largest_buffer() / widest) as usize;
+    let (free_blocks, fit) = (fit as usize, fit.min(largest / widest) as usize);
     let room = options.room_for.map(|n| n as usize);
     // A checkpoint shares all blocks but the one that it ends in.
     let checkpoints = options.checkpoints as usize;
@@ -153,6 +161,15 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
             (None, Some(room)) => (whole * room).min(shared).max(whole),
             (None, None) => whole * seqs,
         };
+    if blocks > fit && blocks <= free_blocks {
+        return Err(Error::OutOfMemory(format!(
+            "device {}: expected at most {largest} bytes in one buffer, found {} of a layer's keys or values of {} positions; \
+             a context of {most} would fit (-c)",
+            caps.name,
+            widest * blocks as u64,
+            blocks * KV_BLOCK,
+        )));
+    }
     if blocks == 0 || n_ctx == 0 || blocks > fit {
         let mib = |b: u64| b >> 20;
         return Err(Error::OutOfMemory(format!(
@@ -169,6 +186,19 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
     }
     let (SessionBytes { all: buffers, params, results, recordings }, _) = bytes_for(n_ctx);
     let size = sized(n_ctx, blocks);
+    let stored = size.sized(&stores);
+    for (i, layer) in plan.layers.iter().enumerate() {
+        if let Some(found) =
+            state_bytes((i, layer), (k, v), &stores, &stored).into_iter().find(|bytes| *bytes > largest)
+        {
+            return Err(Error::OutOfMemory(format!(
+                "device {}: expected at most {largest} bytes in one buffer, found {found} of what layer {i} keeps of {n_seqs} \
+                 sequences; {} would fit (-np)",
+                caps.name,
+                (n_seqs as u64 * largest / found).saturating_sub(u64::from(options.checkpoints)),
+            )));
+        }
+    }
     let recurrent = states(size, |layer| matches!(layer, LayerState::Recurrent(_)));
     let longest = (fit / seqs).saturating_mul(KV_BLOCK);
     Ok(MemoryPlan {
@@ -204,10 +234,31 @@ pub(super) fn planned(plan: Plan, caps: &Caps, stages: bool, options: &Options) 
         Some(n_ctx) => plan.with_room(n_ctx as usize),
         None => plan,
     };
-    let max_rows = (options.max_rows.max(1) as usize).min((MAX_LOGITS_BYTES / (plan.n_vocab * 4)).max(1));
-    let packed = sizes::Packed::of(&plan, max_rows);
-    let packed = Some(packed).filter(|_| options.debug.matrices && !caps.matrix_n.is_empty());
-    let arena = program::arena_bytes(&plan, (caps, stages), options, max_rows, packed.as_ref());
+    let largest = caps.largest_buffer();
+    let most_logits = MAX_LOGITS_BYTES.min(usize::try_from(largest).unwrap_or(usize::MAX));
+    let asked = (options.max_rows.max(1) as usize).min((most_logits / (plan.n_vocab * 4)).max(1));
+    let mut max_rows = asked;
+    // A step's values lie in one buffer; where that is too large, a step has fewer rows.
+    let arena = loop {
+        let packed = sizes::Packed::of(&plan, max_rows);
+        let packed = Some(packed).filter(|_| options.debug.matrices && !caps.matrix_n.is_empty());
+        let arena = program::arena_bytes(&plan, (caps, stages), options, max_rows, packed.as_ref());
+        let of_matrices = packed.iter().flat_map(|packed| packed.buffers(&caps.matrix_n)).max().unwrap_or(0);
+        let partials = sizes::split_reduction(caps, &plan, max_rows).partials;
+        let found = arena.max(of_matrices).max(partials);
+        match found > largest {
+            false => break arena,
+            true if max_rows > 1 => max_rows /= 2,
+            true => {
+                let what =
+                    format!("expected at most {largest} bytes in one buffer, found {found} of scratch for a row");
+                return Err(Error::OutOfMemory(format!("device {}: {what}", caps.name)));
+            }
+        }
+    };
+    if max_rows < asked {
+        tracing::info!("load: steps of {max_rows} rows instead of {asked}: no buffer has more than {largest} bytes");
+    }
     let step = StepSize { arena, max_rows };
     let (plan, memory) = fitted(plan, caps, stages, options, step)?;
     Ok(Fitted { plan, memory, step })
@@ -263,6 +314,44 @@ mod tests {
         // Narrow weights fit, expanded ones do not.
         assert!(!held(full, None, Some(1024))?.0);
         assert!(held(full, Some(true), Some(1024)).is_err());
+        Ok(())
+    }
+
+    /// A device with memory for anything, but none of whose buffers is larger than this, is asked for so much.
+    fn limited(shape: &str, largest: u64, options: &Options) -> Result<Fitted> {
+        let recipe = crate::quantize::recipe::find("Q4_K_M").ok_or_else(|| Error::Request("none".into()))?;
+        let shape = crate::synthetic::find(shape).ok_or_else(|| Error::Request("none".into()))?;
+        let plan = crate::model::plan(&shape.model(recipe)?)?;
+        planned(plan, &Caps { max_buffer_bytes: Some(largest), ..fake_with(1 << 40) }, true, options)
+    }
+
+    #[test]
+    fn what_no_buffer_holds_is_refused_by_its_name_and_size_with_what_would_fit() -> Result<()> {
+        let most = 1u64 << 30;
+        let with = |n_ctx| Options { n_ctx: Some(n_ctx), ..Options::default() };
+        let told = |shape, largest, options: &Options| limited(shape, largest, options).err().map(|e| e.to_string());
+        // Keys of a position take 2 KiB.
+        assert_eq!(limited("llama-8b", most, &with(1 << 19))?.memory.n_ctx, 1 << 19);
+        let long = told("llama-8b", most, &with(1 << 20)).unwrap_or_default();
+        for part in
+            ["keys or values of 1048576 positions", &format!("at most {most} bytes"), "a context of 524288 would fit"]
+        {
+            assert!(long.contains(part), "{part}: {long}");
+        }
+        // Nobody asked for so many: as many as fit.
+        assert!(limited("llama-8b", most >> 3, &Options::default()).is_err(), "the output matrix is larger");
+        let output = told("llama-8b", most >> 3, &with(64)).unwrap_or_default();
+        assert!(output.contains("output.weight: expected at most 134217728 bytes"), "{output}");
+        // A step's values lie in one buffer: it has fewer rows.
+        let rows = |largest, max_rows| {
+            let options = Options { max_rows, ..with(4096) };
+            limited("llama-8b", largest, &options).map(|fitted| (fitted.step.max_rows, fitted.step.arena))
+        };
+        let (all, arena) = rows(1 << 40, 512)?;
+        assert_eq!(all, 512);
+        let (wide, of_wide) = rows(most, 1 << 20)?;
+        assert!((512..1 << 20).contains(&wide) && of_wide <= most, "{wide}: {of_wide}");
+        assert!(of_wide > arena.min(most / 4), "no fewer rows than need be: {wide}: {of_wide}");
         Ok(())
     }
 }

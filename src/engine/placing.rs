@@ -1,6 +1,8 @@
 //! Which ops of a plan run on the CPU though there is a GPU: those of the first layers, and those that read certain tensors.
 
+use super::weights;
 use crate::plan::{Op, Plan};
+use crate::vk::Device;
 use crate::{Error, Result};
 use regex::Regex;
 
@@ -42,6 +44,22 @@ pub(super) fn check(plan: &Plan, overrides: &[Override]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Overrides that keep tensors on the CPU that no buffer of the device can hold.
+pub(super) fn of_limits(plan: &Plan, device: &Device) -> Vec<Override> {
+    let (caps, mut rules) = (device.caps(), Vec::new());
+    for w in weights::too_large(plan, caps, device.stages_weights()) {
+        let (bytes, most) = (weights::device_bytes(w, device.stages_weights()), caps.largest_buffer());
+        tracing::warn!(
+            "{}: {bytes} bytes are more than the {most} of the largest buffer of {}; what reads it runs on the CPU",
+            w.name,
+            caps.name
+        );
+        let pattern = Regex::new(&format!("^{}$", regex::escape(&w.name))).ok();
+        rules.extend(pattern.map(|pattern| Override { pattern, on_cpu: true, flag: None }));
+    }
+    rules
 }
 
 /// Runs of ops in order with whether they run on the CPU, where the last `on_gpu` layers, and what comes after them, run on a

@@ -31,7 +31,7 @@ const CHECK_BLOCKS: usize = 1 << 14;
 /// # Errors
 /// `non_finite_weight`, naming tensor and block; `truncated_data` if the file has become shorter.
 pub fn check_finite(gguf: &Gguf, plan: &Plan) -> Result<()> {
-    plan.weights.iter().try_for_each(|w| check_whole(gguf, w))
+    plan.weights.iter().filter(|w| !w.is_from_host()).try_for_each(|w| check_whole(gguf, w))
 }
 
 fn check_whole(gguf: &Gguf, w: &WeightInfo) -> Result<()> {
@@ -122,6 +122,11 @@ pub fn device_bytes(w: &WeightInfo, soa: bool) -> u64 {
     } else {
         w.len_bytes().next_multiple_of(KERNEL_ALIGNMENT)
     }
+}
+
+/// The weights that are larger than any buffer of the device.
+pub fn too_large<'a>(plan: &'a Plan, caps: &'a Caps, soa: bool) -> impl Iterator<Item = &'a WeightInfo> {
+    plan.weights.iter().filter(move |w| device_bytes(w, soa) > caps.largest_buffer())
 }
 
 /// Bytes that a weight takes of a piece; none if it gets memory of its own.
@@ -222,9 +227,10 @@ pub fn upload(
     let total: u64 = filed().map(|w| held(w) as u64).sum();
     let widest = plan.weights.iter().map(|w| w.len_bytes() as usize / w.rows.max(1)).max().unwrap_or(0);
     let (mut way, reason) = policy::upload_way(device.caps(), rayon::current_num_threads());
-    way.batch_bytes = way.batch_bytes.max(widest);
-    let imported: HashMap<usize, Buffer> =
-        gguf.maps().filter_map(|(file, map)| Some((file, device.import(map)?))).collect();
+    let most = device.caps().largest_buffer() / ROOM_ALIGNMENT * ROOM_ALIGNMENT;
+    way.batch_bytes = way.batch_bytes.min(usize::try_from(most).unwrap_or(usize::MAX)).max(widest);
+    let imported: HashMap<usize, Vec<(u64, Buffer)>> =
+        gguf.maps().map(|(file, map)| (file, device.import(map))).collect();
     let soa = device.stages_weights();
     if !soa {
         way.slots = 0; // mapped memory takes what no file's page can
@@ -233,8 +239,10 @@ pub fn upload(
     let mut buffers = Vec::with_capacity(plan.weights.len());
     let mut repeats = Vec::new();
     let in_file = |w: &WeightInfo| {
-        let (file, start) = gguf.tensors()[w.tensor].place();
-        imported.get(&file).filter(|_| start.is_multiple_of(KERNEL_ALIGNMENT)).map(|file| (file, start))
+        let ((file, start), len) = (gguf.tensors()[w.tensor].place(), held(w) as u64);
+        let whole = |(from, part): &&(u64, Buffer)| *from <= start && start + len <= from + part.len_bytes();
+        let part = imported.get(&file)?.iter().find(whole).filter(|_| start.is_multiple_of(KERNEL_ALIGNMENT))?;
+        Some((&part.1, start - part.0))
     };
     let sent = filed().filter(|w| in_file(w).is_none());
     let pieces = Pieces::new(device.caps(), sent.map(|w| device_bytes(w, soa)));

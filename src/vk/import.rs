@@ -14,28 +14,43 @@ fn imported_bytes(file_bytes: u64, page: u64, alignment: u64) -> Option<u64> {
     (alignment > 0 && page.is_multiple_of(alignment)).then(|| file_bytes.next_multiple_of(alignment))
 }
 
+/// Parts of so many bytes of which none is longer than `most`: where each starts, in whole pages, and its bytes.
+fn parts(len: u64, most: u64, page: u64) -> Vec<(u64, u64)> {
+    let each = most / page * page;
+    let starts = (0..if each == 0 { 0 } else { len.div_ceil(each) }).map(|i| i * each);
+    starts.map(|start| (start, each.min(len - start))).collect()
+}
+
 impl Device {
-    /// A read-only buffer over all of a mapped file, if this device can use the host's pages as they are.
+    /// Read-only buffers over a mapped file, as few as the device's limits allow, each with where it starts in the file, if this
+    /// device can use the host's pages as they are.
     ///
-    /// No error: whatever stands against it (a discrete device, a missing extension, a driver that takes no file pages, a
-    /// file over the allocation limit), the caller copies instead.
-    pub fn import(&self, map: &Map) -> Option<Buffer> {
+    /// No error: whatever stands against it (a discrete device, a missing extension, a driver that takes no file pages), and what
+    /// lies in two of them, the caller copies instead.
+    pub fn import(&self, map: &Map) -> Vec<(u64, Buffer)> {
+        let (inner, page) = (&self.0, page_bytes());
+        let possible = inner.caps.unified && !inner.force_staging && !map.is_empty() && inner.usable().is_ok();
+        let alignment = inner.caps.host_import_alignment.filter(|_| possible);
+        let Some(len) = alignment.and_then(|alignment| imported_bytes(map.len() as u64, page, alignment)) else {
+            return Vec::new();
+        };
+        let parts = parts(len, self.caps().largest_buffer(), page);
+        parts.into_iter().map_while(|(start, len)| Some((start, self.import_part(map, start, len)?))).collect()
+    }
+
+    /// A buffer over `len` bytes of a mapping from `start` on, both in whole pages.
+    fn import_part(&self, map: &Map, start: u64, len: u64) -> Option<Buffer> {
         let inner = &self.0;
         let caps = &inner.caps;
-        let len = imported_bytes(map.len() as u64, page_bytes(), caps.host_import_alignment?)?;
-        let possible = caps.unified && !inner.force_staging && !map.is_empty() && inner.usable().is_ok();
-        if !possible || len > caps.max_allocation_bytes {
-            return None;
-        }
-        let pointer = map.as_ptr().cast_mut().cast::<c_void>();
+        let pointer = map.as_ptr().wrapping_add(start as usize).cast_mut().cast::<c_void>();
         let tell = |call: &str, e: vk::Result| tracing::info!("weights are copied: {call} of {}: {e:?}", caps.name);
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(HANDLE);
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER
             | vk::BufferUsageFlags::TRANSFER_SRC
             | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
         let info = vk::BufferCreateInfo::default().size(len).usage(usage).push_next(&mut external);
-        // SAFETY: a mapping starts at a page and covers whole pages, so `len` bytes from `pointer` are mapped; the
-        // buffer holds the mapping for as long as the memory lives; chained structs live until their calls return.
+        // SAFETY: a mapping starts at a page and covers whole pages, so `len` bytes from `pointer` are mapped, as the caller
+        // stays within them; the buffer holds the mapping for as long as the memory lives; chained structs live until their calls return.
         unsafe {
             let host = ash::ext::external_memory_host::Device::new(&inner.instance, &inner.raw);
             let mut properties = vk::MemoryHostPointerPropertiesEXT::default();
@@ -81,5 +96,19 @@ mod tests {
         assert_eq!(imported_bytes(5000, 16384, 4096), Some(8192));
         assert_eq!(imported_bytes(5000, 4096, 16384), None, "the mapping may end before");
         assert_eq!(imported_bytes(5000, 4096, 0), None);
+    }
+
+    #[test]
+    fn files_over_the_limit_are_imported_in_parts_of_whole_pages() {
+        assert_eq!(parts(8192, 1 << 30, 4096), [(0, 8192)]);
+        assert_eq!(parts(8192, 8192, 4096), [(0, 8192)]);
+        assert_eq!(parts(20480, 9000, 4096), [(0, 8192), (8192, 8192), (16384, 4096)]);
+        assert_eq!(parts(20480, 4095, 4096), [], "no page fits");
+        for (len, most) in [(4096, 4096), (40960, 12288), (1 << 33, (1 << 31) - 1)] {
+            let parts = parts(len, most, 4096);
+            assert_eq!(parts.iter().map(|(_, len)| len).sum::<u64>(), len);
+            assert!(parts.iter().all(|(start, len)| start.is_multiple_of(4096) && *len <= most && *len > 0));
+            assert!(parts.windows(2).all(|two| two[0].0 + two[0].1 == two[1].0));
+        }
     }
 }

@@ -248,8 +248,8 @@ impl Device {
         let inner = &self.0;
         let caps = &inner.caps;
         inner.usable()?;
-        if len_bytes > caps.largest_buffer() {
-            let most = caps.largest_buffer();
+        let most = self.caps().largest_buffer();
+        if len_bytes > most {
             return Err(Error::OutOfMemory(format!(
                 "{name}: expected at most {most} bytes in one allocation, found {len_bytes}"
             )));
