@@ -2,12 +2,14 @@
 //! `--device reference` runs. [`Fast`] runs the same plan with the kernels of `cpu/`: what `--device cpu` runs.
 
 mod books;
+mod conv2d;
 mod fast;
 mod general;
 mod interpret;
 mod kept;
 mod ops;
 
+pub use conv2d::conv2d;
 pub use fast::{Clock, Fast, Settings, Sizes, Threads};
 pub use ops::route;
 pub use pumex_cpu::threads::{usual as usual_threads, Numa};

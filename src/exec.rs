@@ -1,5 +1,6 @@
 //! Records dispatches into a command buffer, once per shape of a step, and keeps what they need in memory.
 
+mod conv2d;
 mod fragment;
 mod megakernel;
 mod workspace;
@@ -10,6 +11,7 @@ use crate::plan::{Op, Plan};
 use crate::policy;
 use crate::vk::{self, Buffer, Class, Device, Recording};
 use crate::Result;
+pub use conv2d::{conv2d, Conv2dBuffers};
 pub use fragment::{fragment_layout, FragmentLayout};
 pub use megakernel::{run_at_once, trial, MegakernelMemory};
 use std::collections::HashSet;

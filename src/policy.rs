@@ -37,7 +37,9 @@ pub use megakernel::{
     megakernel_positions, megakernel_ranks, megakernel_rows, megakernel_span, megakernel_table_room, megakernel_tile,
     MegakernelTile, MEGAKERNEL_MAX_ROWS, MESSAGE, MOST_ATTENTION_PARTS,
 };
-pub use rowwise::{argmax_parts, route_threads, router_tile, row_threads, sample_tile, scans_by_windows, MOST_NORMED};
+pub use rowwise::{
+    argmax_parts, image_threads, route_threads, router_tile, row_threads, sample_tile, scans_by_windows, MOST_NORMED,
+};
 pub use shared::{table_bytes, table_copies, usual_copies};
 pub use staged::{staged_attention, StagedAttention};
 pub use table::ATTN_HEADS;

@@ -7,6 +7,7 @@ mod answers;
 mod attention;
 mod checkpoints;
 mod cli;
+mod conv2d;
 mod cpu;
 mod devices;
 mod dialogue;

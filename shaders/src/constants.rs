@@ -67,6 +67,8 @@ constants! {
 constants! {
     /// What kernels of general ops do: see `src/plan/general.rs` and its neighbours.
     GENERAL:
+    /// Output channels of a thread that convolves images.
+    CONV2D_CHANNELS = 4;
     /// The number itself.
     ACT_SAME = 0;
     /// SiLU.

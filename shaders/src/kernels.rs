@@ -513,6 +513,12 @@ pub const KERNELS: &[Kernel] = &[
         spec: &[("SIZE", 0), ("DIM", 1), ("WINDOW", 2), ("OWN", 3), ("CHOSEN", 4), ALONE],
     },
     Kernel { name: "repack", formats: Formats::None, needs: Needs::Nothing, spec: &[] },
+    Kernel {
+        name: "conv2d",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        spec: &[("SIZE", 0), ("HALVES", 1), ("BIAS", 2)],
+    },
     Kernel { name: "occupancy", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0), ("WORDS", 1)] },
     Kernel { name: "stream", formats: Formats::None, needs: Needs::Nothing, spec: &[("COPY", 1)] },
     Kernel { name: "square_sums", formats: Formats::None, needs: Needs::Nothing, spec: &[("EXPERTS", 0)] },

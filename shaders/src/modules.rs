@@ -13,6 +13,7 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/choose.bin"),
     include_bytes!("../spirv/choose_blocks.bin"),
     include_bytes!("../spirv/conv.bin"),
+    include_bytes!("../spirv/conv2d.bin"),
     include_bytes!("../spirv/dot.bin"),
     include_bytes!("../spirv/embed.bin"),
     include_bytes!("../spirv/experts_bias.bin"),

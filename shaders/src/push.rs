@@ -5,12 +5,14 @@
 
 mod compressed;
 mod general;
+mod images;
 mod probe;
 mod streams;
 
 use crate::block::{blocks, Block, Layout};
 pub use compressed::{AttendBlocks, ChooseBlocks, Keep, Pool};
 pub use general::{ById, Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
+pub use images::Conv2d;
 pub use probe::{FragmentMap, Occupancy, Stream};
 pub use streams::{Mix, Softmax, StreamGates};
 
@@ -513,6 +515,7 @@ pub const LAYOUTS: &[Layout] = &[
     ExpertsBias::LAYOUT,
     Conv::LAYOUT,
     Scan::LAYOUT,
+    Conv2d::LAYOUT,
     Mix::LAYOUT,
     Softmax::LAYOUT,
     StreamGates::LAYOUT,

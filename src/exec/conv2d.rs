@@ -1,0 +1,72 @@
+//! Records a convolution of images: direct, so that no buffer holds windows side by side.
+
+use crate::kernel::Kernels;
+use crate::plan::Conv2d;
+use crate::policy;
+use crate::vk::{Buffer, Device, Recorder};
+use crate::Result;
+use pumex_shaders::block::Block;
+use pumex_shaders::constants::CONV2D_CHANNELS;
+use pumex_shaders::push;
+
+/// What a convolution reads and writes.
+#[derive(Clone, Copy)]
+pub struct Conv2dBuffers<'a> {
+    /// Images, floats `[images, inputs, height, width]`.
+    pub x: &'a Buffer,
+    /// Weights `[outputs, inputs / groups, kernel y, kernel x]`.
+    pub w: &'a Buffer,
+    /// Weights are halves, else floats.
+    pub halves: bool,
+    /// Floats `[outputs]`.
+    pub bias: Option<&'a Buffer>,
+    /// Images that come out, floats `[images, outputs, height, width]`.
+    pub y: &'a Buffer,
+}
+
+/// Records it.
+///
+/// # Errors
+/// As [`Conv2d::output`]; a module the driver refuses.
+pub fn conv2d(
+    (device, kernels): (&Device, &Kernels),
+    recorder: &mut Recorder,
+    shape: &Conv2d,
+    buffers: Conv2dBuffers<'_>,
+) -> Result<()> {
+    let [y_width, y_height] = shape.output()?.map(|n| n as u32);
+    let Conv2dBuffers { x, w, halves, bias, y } = buffers;
+    let pair = |pair: [usize; 2]| pair.map(|n| n as u32);
+    let ([width, height], [kernel_x, kernel_y]) = (pair(shape.size), pair(shape.kernel));
+    let ([stride_x, stride_y], [pad_x, pad_y]) = (pair(shape.stride), pair(shape.pad));
+    let [dilation_x, dilation_y] = pair(shape.dilation);
+    let push = push::Conv2d {
+        x: x.address(),
+        w: w.address(),
+        bias: bias.map_or(0, Buffer::address),
+        y: y.address(),
+        inputs: shape.inputs as u32,
+        outputs: shape.outputs as u32,
+        width,
+        height,
+        y_width,
+        y_height,
+        kernel_x,
+        kernel_y,
+        stride_x,
+        stride_y,
+        pad_x,
+        pad_y,
+        dilation_x,
+        dilation_y,
+        groups: shape.groups as u32,
+    };
+    let size = policy::image_threads(device.caps());
+    let spec = [("SIZE", size), ("HALVES", u32::from(halves)), ("BIAS", u32::from(bias.is_some()))];
+    let pipeline = kernels.get("conv2d", None, &spec)?;
+    let tiles = (shape.outputs / shape.groups).div_ceil(CONV2D_CHANNELS as usize) * shape.groups;
+    let grid = [(y_width * y_height).div_ceil(size), tiles as u32, shape.images as u32];
+    recorder.dispatch(&pipeline, &push.bytes(), grid);
+    [x, w, y].into_iter().chain(bias).for_each(|buffer| recorder.keep(buffer));
+    Ok(())
+}
