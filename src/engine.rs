@@ -18,6 +18,7 @@ mod program;
 mod replay;
 pub mod request;
 mod results;
+pub mod revive;
 pub mod selftest;
 mod session;
 mod shapes;
@@ -100,6 +101,8 @@ pub struct Options {
     pub exact_on_cpu: bool,
     /// Gives what the last norm gives instead of logits.
     pub embeds: bool,
+    /// If the device is lost, loads the model anew, once, and computes again what was held.
+    pub revives: bool,
     /// What only tests and comparisons set.
     pub debug: Debug,
 }
@@ -125,6 +128,8 @@ pub struct Debug {
     /// The step of that number, from 0, if it has a megakernel, computes with other tokens and is found to have given up: what
     /// must then be done again is wrong.
     pub fault_at: Option<u64>,
+    /// From the submission of that number on, counted from when the model is loaded, the device is found to be lost.
+    pub lost_at: Option<u64>,
     /// Builds the pipelines of usual steps while weights are loaded; by the policy where it is not told.
     pub build_ahead: Option<bool>,
     /// This kernel takes weights for what they are not, as if it was compiled wrongly.
@@ -160,6 +165,7 @@ impl Default for Options {
             activations: None,
             exact_on_cpu: false,
             embeds: false,
+            revives: false,
             cpu: Settings::default(),
             debug: Debug::default(),
         }
@@ -177,6 +183,7 @@ impl Default for Debug {
             attn_heads: None,
             force_staging: false,
             fault_at: None,
+            lost_at: None,
             build_ahead: None,
             spoilt: None,
             expand_codebooks: None,
@@ -192,8 +199,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 /// # Errors
 /// A file that is no runnable model, no such device, a missing feature, memory that does not suffice.
 pub fn load<'a>(gguf: &'a Gguf, options: &Options, progress: Progress<'_>) -> Result<Box<dyn Runner + 'a>> {
-    let plan = model::plan(gguf)?;
-    run_plan(gguf, plan, device(options)?, options, progress)
+    load_on(gguf, device(options)?, options, progress)
 }
 
 /// As [`load`], on what [`device`] gave for the same options.
@@ -206,7 +212,17 @@ pub fn load_on<'a>(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Box<dyn Runner + 'a>> {
-    run_plan(gguf, model::plan(gguf)?, device, options, progress)
+    let opened = device.clone();
+    let runner = run_plan(gguf, model::plan(gguf)?, device, options, progress)?;
+    if let (Some(device), Some(n)) = (&opened, options.debug.lost_at) {
+        device.lose_from(device.counters().submits + n);
+    }
+    if !options.revives || opened.is_none() {
+        return Ok(runner);
+    }
+    let debug = Debug { lost_at: None, ..options.debug };
+    let anew = Options { n_ctx: Some(runner.n_ctx() as u32), revives: false, debug, ..options.clone() };
+    Ok(Box::new(revive::Reviving::new(runner, Box::new(move || load(gguf, &anew, &mut |_, _| ())))))
 }
 
 fn run_plan<'a>(

@@ -55,6 +55,9 @@ pub enum Error {
         /// Vulkan's result code in words.
         result: String,
     },
+    /// A device that stopped: the driver calls it lost, or it did not answer in time.
+    #[error("device lost: {0}")]
+    Lost(String),
     /// A request that the loaded model or the options cannot satisfy.
     #[error("{0}")]
     Request(String),

@@ -251,6 +251,10 @@ pub trait Runner: Send {
     fn fill_rows(&mut self, _rows: &[f32]) {}
     /// Whether the GPU's time of the steps started from now on is counted, which costs a little.
     fn time_steps(&mut self, _on: bool) {}
+    /// Whether the device was lost and the model loaded anew meanwhile: what was timed until then tells nothing.
+    fn revived(&self) -> bool {
+        false
+    }
     /// Counters since the start, for `--counters`.
     fn counters(&self) -> Counters;
     /// One line naming the device.

@@ -23,6 +23,7 @@ mod grammar;
 mod kernels;
 mod layout;
 mod limits;
+mod lost;
 mod megakernel;
 mod moe_tiles;
 mod mutations;

@@ -109,7 +109,11 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
             if last.is_none() {
                 break;
             }
+            let revived = runner.revived();
             last = once(&mut *runner, test, (bos, &mut filled), repetition, stop)?;
+            if runner.revived() != revived {
+                last = once(&mut *runner, test, (bos, &mut filled), repetition, stop)?;
+            }
             samples_ns.extend(last);
             bar.inc(1);
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use pumex::cpu::{Numa, Settings};
-use pumex::engine::{CacheType, DeviceChoice, Options, Override};
+use pumex::engine::{CacheType, Debug, DeviceChoice, Options, Override};
 use pumex::policy::ActivationQuant;
 use pumex::quantize::recipe::{self, Recipe};
 use pumex::synthetic::{self, Shape};
@@ -136,6 +136,12 @@ pub struct EngineArgs {
     /// CPU threads; 0 or below means one per physical core that the process may use
     #[arg(short, long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_THREADS")]
     pub threads: i32,
+    /// If the device is lost, load the model anew, once, and go on
+    #[arg(long)]
+    pub retry_lost: bool,
+    /// Find the device lost from this submission on, counted once the model is loaded, for tests
+    #[arg(long, value_name = "N", hide = true)]
+    pub lose_at: Option<u64>,
     /// Measure first which kernel shapes are fastest for the model on this GPU, where that is not known yet (see tune)
     #[arg(long)]
     pub auto: bool,
@@ -242,6 +248,8 @@ impl EngineArgs {
             overrides: self.overrides(),
             exact_on_cpu: self.exact_on_cpu,
             embeds: self.embeds,
+            revives: self.retry_lost,
+            debug: Debug { lost_at: self.lose_at, ..Debug::default() },
             validation: self.validation,
             activations: self.activations,
             cpu: Settings {

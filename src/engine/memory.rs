@@ -20,6 +20,9 @@ const MEMORY_SHARE: f64 = 0.95;
 /// Most bytes of logits one step may hold; the rows of a step follow from it for large vocabularies.
 const MAX_LOGITS_BYTES: usize = 256 << 20;
 
+/// What a driver may want beside a buffer.
+const DRIVER_BYTES: u64 = 1 << 20;
+
 /// What the memory plan came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemoryPlan {
@@ -49,6 +52,13 @@ impl MemoryPlan {
     /// Bytes of all buffers there are once a model is loaded.
     pub fn at_start(&self) -> u64 {
         self.weights + self.cache + self.buffers
+    }
+
+    /// Positions of each of so many sequences that leave `bytes` more free, and what a driver may want beside.
+    pub fn context_without(&self, bytes: u64, n_seqs: usize) -> usize {
+        let per_block = (self.cache - self.recurrent) / self.blocks.max(1) as u64;
+        let freed = (bytes + DRIVER_BYTES).div_ceil(per_block.max(1)) as usize;
+        (self.blocks.saturating_sub(freed) / n_seqs.max(1) * KV_BLOCK).min(self.n_ctx)
     }
 }
 

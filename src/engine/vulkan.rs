@@ -347,6 +347,23 @@ impl VulkanRunner {
         Ok(self.steps.push(flying))
     }
 
+    /// Lets go of recordings that no step in flight uses, and of what grew in the next one's slot.
+    fn free_what_can_be_made_again(&mut self, slot: usize) {
+        self.recordings.retain(|_| false);
+        let slot = &mut self.state.slots[slot];
+        (slot.logits, slot.masks, slot.lists) = (None, None, None);
+    }
+
+    /// Memory ran out amid a run: with the context that would have left enough.
+    fn full(&self, error: Error) -> Error {
+        let Error::OutOfMemory(what) = error else { return error };
+        let n_seqs = self.session.limits().n_seqs;
+        match self.model.memory.context_without(self.vk().refused_bytes(), n_seqs) {
+            0 => Error::OutOfMemory(format!("{what}; no context would fit beside it")),
+            fits => Error::OutOfMemory(format!("{what}; a context of {fits} would fit (-c)")),
+        }
+    }
+
     /// Takes the time of a finished step.
     fn time(&mut self, flying: &Flying) {
         let (device, step) = (self.model.program.device.clone(), &flying.step);
@@ -396,7 +413,13 @@ impl Runner for VulkanRunner {
         }
         self.left = None;
         let checked = self.session.admit(rows)?;
-        let ticket = self.start_admitted(rows, checked, slot);
+        let ticket = match self.start_admitted(rows, checked, slot) {
+            Err(Error::OutOfMemory(_)) => {
+                self.free_what_can_be_made_again(slot);
+                self.start_admitted(rows, checked, slot).map_err(|e| self.full(e))
+            }
+            other => other,
+        };
         match ticket {
             Ok(_) => self.session.started(rows),
             Err(_) => self.session.undo(),

@@ -5,7 +5,7 @@ use super::caps::read::{queue_family, read};
 use super::caps::Caps;
 use super::counters::{add, Counters, Totals};
 use super::debug::{on_message, Messages};
-use super::fault::Log;
+use super::fault::{Injected, Log};
 use super::instance::{entry, failed, instance};
 use super::lock::lock;
 use super::queue::Queue;
@@ -49,6 +49,7 @@ pub(super) struct Inner {
     pub cache_len: AtomicU64,
     pub totals: Totals,
     pub log: Log,
+    pub injected: Injected,
     messenger: Option<(ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
     messages: Box<Messages>,
     pub instance: ash::Instance,
@@ -69,7 +70,7 @@ impl Inner {
             return Ok(());
         }
         let name = &self.caps.name;
-        Err(Error::Device(format!(
+        Err(Error::Lost(format!(
             "{name}: expected work to end in time, found it unfinished; nothing more is asked of this device"
         )))
     }
@@ -77,7 +78,11 @@ impl Inner {
     /// Submits; all that was written before is visible to it.
     pub fn submit(&self, commands: &[vk::CommandBuffer]) -> Result<u64> {
         self.usable()?;
-        let value = self.queue.submit(&self.raw, commands).map_err(|e| self.failed("vkQueueSubmit", e))?;
+        let submitted = self.queue.submit(&self.raw, commands);
+        let value = submitted.map_err(|e| match self.failed("vkQueueSubmit", e) {
+            Error::Lost(what) => Error::Lost(format!("{what}; {}", self.log.report_newest(&self.caps.driver))),
+            other => other,
+        })?;
         add(&self.totals.submits, 1);
         Ok(value)
     }
@@ -87,21 +92,20 @@ impl Inner {
         self.usable()?;
         add(&self.totals.host_waits, 1);
         let begun = Instant::now();
-        let waited = self.queue.wait(&self.raw, value, most);
+        let waited = self.queue.wait(&self.raw, value, most).and_then(|()| self.injected.lost(value));
         let report = || self.log.report(value, &self.caps.driver);
         let name = &self.caps.name;
         match waited {
             Ok(()) => self.log.waited(begun.elapsed()),
             Err(vk::Result::TIMEOUT) => {
-                return Err(Error::Device(format!(
+                return Err(Error::Lost(format!(
                     "{name}: expected work to end within {:.1} s, found it unfinished; nothing more is asked of this device; {}",
                     most.as_secs_f64(),
                     report()
                 )));
             }
             Err(vk::Result::ERROR_DEVICE_LOST) => {
-                let (call, result) = ("vkWaitSemaphores", format!("ERROR_DEVICE_LOST; {}", report()));
-                return Err(Error::Vulkan { call, device: name.clone(), result });
+                return Err(Error::Lost(format!("vkWaitSemaphores on {name}: ERROR_DEVICE_LOST; {}", report())));
             }
             Err(other) => return Err(self.failed("vkWaitSemaphores", other)),
         }
@@ -223,6 +227,7 @@ impl Device {
             cache_len: AtomicU64::new(cache_len),
             totals: Totals::default(),
             log: Log::default(),
+            injected: Injected::default(),
             messenger,
             messages,
             instance,
@@ -260,6 +265,21 @@ impl Device {
     /// Bytes of all buffers there are now but those of staging slots and imported pages.
     pub fn bytes_in_use(&self) -> u64 {
         self.0.totals.in_use.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// From the submission of that value on, the device is found to be lost: for tests.
+    pub fn lose_from(&self, value: u64) {
+        self.0.injected.lose_from(value);
+    }
+
+    /// After so many more allocations, so many fail as if there was no memory: for tests.
+    pub fn refuse(&self, after: u64, times: u64) {
+        self.0.injected.refuse(after, times);
+    }
+
+    /// Bytes of the last buffer for which there was no memory.
+    pub fn refused_bytes(&self) -> u64 {
+        self.0.log.refused.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Waits until `value` is reached, and for nothing else.

@@ -2,7 +2,9 @@
 //! of it is remembered.
 
 use super::lock::lock;
+use ash::vk;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -35,6 +37,58 @@ pub(super) struct Handed {
 pub(super) struct Log {
     handed: Mutex<VecDeque<Handed>>,
     waits: Mutex<(u32, Duration)>,
+    /// Bytes of the last buffer for which there was no memory.
+    pub refused: AtomicU64,
+}
+
+/// What tests have a device do wrong.
+#[derive(Debug)]
+pub(super) struct Injected {
+    /// The first submission that is not found to be done.
+    lost_from: AtomicU64,
+    /// Allocations that go well, and those after them that do not.
+    refusals: Mutex<(u64, u64)>,
+}
+
+impl Default for Injected {
+    fn default() -> Self {
+        Injected { lost_from: AtomicU64::new(u64::MAX), refusals: Mutex::new((0, 0)) }
+    }
+}
+
+impl Injected {
+    /// From that submission on the device is lost.
+    pub fn lose_from(&self, value: u64) {
+        self.lost_from.store(value, Ordering::Relaxed);
+    }
+
+    /// What the driver says of a submission that it is done with.
+    pub fn lost(&self, value: u64) -> Result<(), vk::Result> {
+        if value < self.lost_from.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(vk::Result::ERROR_DEVICE_LOST)
+    }
+
+    /// After so many allocations, so many fail.
+    pub fn refuse(&self, after: u64, times: u64) {
+        *lock(&self.refusals) = (after, times);
+    }
+
+    /// Whether there is no memory for the next one.
+    pub fn refuses(&self) -> bool {
+        let mut refusals = lock(&self.refusals);
+        match *refusals {
+            (0, times) => {
+                refusals.1 = times.saturating_sub(1);
+                times > 0
+            }
+            (after, times) => {
+                *refusals = (after - 1, times);
+                false
+            }
+        }
+    }
 }
 
 impl Log {
@@ -59,6 +113,12 @@ impl Log {
             (count, longest) if count >= MEASURED => (longest * TIMES).clamp(LEAST.min(most), most),
             _ => most,
         }
+    }
+
+    /// As [`Log::report`], of what was handed over last.
+    pub fn report_newest(&self, driver: &str) -> String {
+        let newest = lock(&self.handed).back().map_or(0, |handed| handed.value);
+        self.report(newest, driver)
     }
 
     /// What was handed over with a value, in words; and what came after it.
@@ -94,6 +154,7 @@ mod tests {
         for part in ["Acme 1.0", "submission 18 of 130 dispatches", "embed.q4_k to argmax", "5120 MiB", "2 after it"] {
             assert!(report.contains(part), "{part}: {report}");
         }
+        assert_eq!(log.report_newest("Acme 1.0").split(" ms").next(), log.report(20, "Acme 1.0").split(" ms").next());
         assert_eq!(log.report(3, "Acme 1.0"), "driver Acme 1.0; submission 3, 8 after it", "forgotten by then");
     }
 
@@ -108,5 +169,16 @@ mod tests {
         log.waited(Duration::from_secs(1));
         assert_eq!(log.limit(most), most);
         assert_eq!(log.limit(Duration::from_secs(5)), Duration::from_secs(5), "no longer than is asked for");
+    }
+
+    #[test]
+    fn what_is_injected_comes_when_it_is_said_to() {
+        let injected = Injected::default();
+        assert!(injected.lost(u64::MAX - 1).is_ok() && !injected.refuses());
+        injected.lose_from(7);
+        assert_eq!((injected.lost(6), injected.lost(7)), (Ok(()), Err(vk::Result::ERROR_DEVICE_LOST)));
+        injected.refuse(2, 3);
+        let found: Vec<bool> = (0..7).map(|_| injected.refuses()).collect();
+        assert_eq!(found, [false, false, true, true, true, false, false]);
     }
 }

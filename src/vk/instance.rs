@@ -14,6 +14,7 @@ pub(super) fn failed(call: &'static str, device: &str, result: vk::Result) -> Er
         vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => {
             Error::OutOfMemory(format!("{call} on {device}"))
         }
+        vk::Result::ERROR_DEVICE_LOST => Error::Lost(format!("{call} on {device}: {result:?}")),
         other => Error::Vulkan { call, device: device.to_string(), result: format!("{other:?}") },
     }
 }

@@ -8,7 +8,7 @@ use crate::map::Map;
 use crate::{Error, Result};
 use ash::vk;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
-use gpu_allocator::MemoryLocation;
+use gpu_allocator::{AllocationError, MemoryLocation};
 use std::sync::{Arc, Mutex};
 
 /// What a buffer is for; it decides where the buffer lies.
@@ -284,10 +284,14 @@ impl Device {
             AllocationScheme::GpuAllocatorManaged
         };
         let desc = AllocationCreateDesc { name, requirements, location, linear: true, allocation_scheme: scheme };
-        let allocation = lock(&inner.allocator).allocate(&desc);
+        let allocation = match inner.injected.refuses() {
+            true => Err(AllocationError::OutOfMemory),
+            false => lock(&inner.allocator).allocate(&desc),
+        };
         let allocation = match allocation {
             Ok(allocation) => allocation,
             Err(e) => {
+                inner.log.refused.store(len_bytes, std::sync::atomic::Ordering::Relaxed);
                 // SAFETY: nothing uses the buffer yet.
                 unsafe { inner.raw.destroy_buffer(buffer, None) };
                 let (free, all) =

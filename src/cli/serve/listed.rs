@@ -123,7 +123,10 @@ fn settings(args: &Args, name: String, path: Option<PathBuf>) -> Result<Settings
     let pooling = args.pooling.map(super::pooling).or(args.reranking.then_some(Pooling::Rank));
     Ok(Settings {
         adapters,
-        engine: args.engine.options((args.ctx_size > 0).then_some(args.ctx_size)),
+        engine: pumex::engine::Options {
+            revives: false,
+            ..args.engine.options((args.ctx_size > 0).then_some(args.ctx_size))
+        },
         slots: asked.unwrap_or(auto),
         unified: args.kv_unified || asked.is_none(),
         kept: args.kept,
