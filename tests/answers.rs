@@ -300,10 +300,10 @@ fn the_plan_is_as_reviewed() {
 }
 
 /// A model with a vocabulary in a file of its own, gone with this.
-struct Made(PathBuf);
+pub struct Made(pub PathBuf);
 
 impl Made {
-    fn new(name: &str) -> Made {
+    pub fn new(name: &str) -> Made {
         let mut recipe = Recipe::named("t5");
         let word = |i: usize| match i {
             0 => "<pad>".to_string(),

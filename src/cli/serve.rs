@@ -245,9 +245,6 @@ pub fn main(args: Args, verbose: bool, stop: &AtomicBool) -> Result<End> {
 }
 
 fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
-    if args.engine.auto {
-        return Err(Error::Usage("serve: --auto is not for a server; run `pumex tune -m MODEL` before it".into()));
-    }
     session::use_threads(&args.engine);
     let settings = args.http.settings(verbose)?;
     let models = listed::all(args)?;

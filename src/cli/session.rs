@@ -117,6 +117,18 @@ pub fn load_on<'a>(
     Ok(runner)
 }
 
+/// Finds the shapes that are best for the model on its device, as `--auto` wants it, if these are not known yet.
+///
+/// # Errors
+/// No such device; as of a load.
+pub fn tune(gguf: &Gguf, args: &EngineArgs) -> Result<()> {
+    let options = args.options(None);
+    match engine::device(&options)? {
+        Some(device) => tune::auto(gguf, &device, &options, &AtomicBool::new(false)),
+        None => Ok(()),
+    }
+}
+
 /// A device with the shapes that are best for the model, as `--auto` wants it.
 fn tuned(gguf: &Gguf, device: Device, args: &EngineArgs, stop: &AtomicBool) -> Result<Device> {
     tune::auto(gguf, &device, &args.options(None), stop)?;

@@ -58,10 +58,10 @@ impl Worker<'_> {
         if !self.make_room(&job, known) {
             return Err(job);
         }
-        let source = known.map(|(seq, _)| seq);
+        let forked = known.map(|(seq, _)| seq);
         let mut seqs: Vec<u32> = Vec::new();
         for _ in &job.parts {
-            match self.seqs.take(self.runner, source) {
+            match self.seqs.take(self.runner, forked) {
                 Some(seq) => seqs.push(seq),
                 None => {
                     seqs.into_iter().for_each(|seq| self.seqs.free(self.runner, seq));
@@ -75,10 +75,11 @@ impl Worker<'_> {
         }
         job.started.get_or_insert_with(Instant::now);
         let fresh = job.cached.is_none();
-        let mut marks = match fresh && !self.loaded.goes_back {
+        let mut marks = match fresh && !self.loaded.goes_back && self.loaded.sources.is_none() {
             true => self.marks(&job.owner, wanted, cached),
             false => VecDeque::new(),
         };
+        let source = job.source;
         let gate = (job.parts.len() > 1).then(|| shared.saturating_sub(1));
         let id = job.id;
         let parts = std::mem::take(&mut job.parts);
@@ -89,6 +90,7 @@ impl Worker<'_> {
                 serial: self.serial,
                 request: id,
                 seq: seqs[at],
+                source,
                 fed: if at == 0 { cached } else { 0 },
                 prompt: ids.len(),
                 ids,

@@ -42,10 +42,21 @@ pub struct Loaded {
     pub rerank_template: Option<String>,
     /// What tells the model from others in files of slots.
     pub fingerprint: OnceLock<u64>,
+    /// How it answers sources; none of a model that continues texts.
+    pub sources: Option<Sources>,
     /// Whether sequences can be cut anywhere: whether all layers keep all positions.
     pub goes_back: bool,
     vocabulary: OnceLock<Words>,
     matchers: Mutex<Vec<(String, Matcher)>>,
+}
+
+/// How a model answers sources, which its encoder sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// Id that answers begin with.
+    pub start: u32,
+    /// Most tokens of a source, all of which must stand in one step.
+    pub most: usize,
 }
 
 /// What is read of the file while the runner is loaded.
@@ -67,7 +78,8 @@ impl Text {
         let (tokenizer, chat) = (Tokenizer::from_gguf(gguf)?, ModelChat::of(gguf)?);
         let given = settings.chat_template.as_deref().map(|text| chat.named(text)).transpose()?;
         // As llama.cpp, which talks so to a model that says nothing.
-        let none = given.is_none() && chat.template.is_none() && chat.family.is_none();
+        let talks = model::plan(gguf)?.encoder.is_none();
+        let none = talks && given.is_none() && chat.template.is_none() && chat.family.is_none();
         let given = if none { chat.named("chatml").ok() } else { given };
         let source = |tools: bool| match &given {
             Some(source) => Ok(source.clone()),
@@ -99,6 +111,7 @@ impl Loaded {
         let properties = properties(gguf, &text, &settings, runner)?;
         let Text { tokenizer, style, usual, rerank, .. } = text;
         Ok(Loaded {
+            sources: runner.answers_from().map(|start| Sources { start, most: runner.max_rows() }),
             goes_back: model::plan(gguf)?.keeps_all(),
             rerank_template: rerank,
             settings,

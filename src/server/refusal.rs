@@ -31,6 +31,12 @@ pub fn too_long(tokens: usize, n_ctx: usize) -> Refusal {
     Refusal { tokens: Some((tokens, n_ctx)), ..refusal(RefusalKind::ContextExceeded, what) }
 }
 
+/// So many tokens are no source for one step.
+pub fn source_too_long(tokens: usize, most: usize) -> Refusal {
+    let what = format!("source of {tokens} tokens: expected at most {most}, as all of it must stand in one step (-ub)");
+    Refusal { tokens: Some((tokens, most)), ..refusal(RefusalKind::ContextExceeded, what) }
+}
+
 /// The server ends.
 pub fn stopping() -> Refusal {
     refusal(RefusalKind::Unavailable, "the server is stopping")

@@ -17,7 +17,7 @@ use std::time::Instant;
 use super::answer::{Answer, Budget, Form, Plan};
 use super::loaded::Loaded;
 use super::queue::Ticket;
-use super::refusal::{invalid, refusal, too_long, wrong};
+use super::refusal::{invalid, refusal, source_too_long, too_long, wrong};
 use super::sampling;
 
 /// Most answers of a request.
@@ -41,6 +41,8 @@ pub struct Job {
     pub parts: Vec<Part>,
     /// Ids of the prompt.
     pub prompt_tokens: usize,
+    /// Of the ids that answers go on from, the first ones that are a source.
+    pub source: usize,
     /// Of them, found in the cache when it first ran; none: it did not yet.
     pub cached: Option<usize>,
     /// The prompt's text.
@@ -121,6 +123,11 @@ impl Loaded {
 
     /// The style of a conversation, with its functions and variables.
     fn style(&self, chat: &Chat) -> Result<(Style, Budget), Refusal> {
+        if self.sources.is_some() {
+            let what = "messages: expected a model that holds conversations; this one answers a source text \
+                        (/v1/completions, /completion)";
+            return Err(invalid("messages", what.into()));
+        }
         let styles = self.style.as_ref().map_err(|e| refusal(RefusalKind::Unsupported, e.clone()))?;
         let tools = !chat.tools.is_empty() && chat.tool_choice != AskedChoice::None;
         let mut style = styles[usize::from(tools)].clone();
@@ -338,7 +345,10 @@ impl Loaded {
         }
         let prompted = match &request.prompt {
             Prompt::Parts(parts) => {
-                let ids = self.encoded(parts)?;
+                let mut ids = self.encoded(parts)?;
+                if self.sources.is_some() {
+                    ids.extend(self.tokenizer.closing().filter(|end| ids.last() != Some(end)));
+                }
                 Prompted { text: self.spelled(&ids), ids, chat: None }
             }
             Prompt::Chat(chat) => self.talk(chat, request.constraint.is_some() || !chat.tools.is_empty())?,
@@ -352,6 +362,13 @@ impl Loaded {
             return Err(invalid("prompt", "prompt: it is empty, and at least one token is needed".into()));
         }
         let n_ctx = self.n_ctx();
+        let prompt_tokens = ids.len();
+        if let Some(sources) = self.sources {
+            if ids.len() > sources.most {
+                return Err(source_too_long(ids.len(), sources.most));
+            }
+            ids.push(sources.start);
+        }
         if ids.len() >= n_ctx {
             return Err(too_long(ids.len(), n_ctx));
         }
@@ -388,7 +405,7 @@ impl Loaded {
             Part { ids: ids.clone(), answer: Answer::new(number, plan) }
         };
         let parts: Vec<Part> = (0..n).map(part).collect();
-        let keep = self.settings.context_shift.then(|| {
+        let keep = (self.settings.context_shift && self.sources.is_none()).then(|| {
             let asked = if request.n_keep == 0 { self.settings.keep } else { request.n_keep };
             usize::try_from(asked).unwrap_or(ids.len()).clamp(usize::from(self.tokenizer.add_bos()), ids.len())
         });
@@ -406,14 +423,16 @@ impl Loaded {
         Ok(Job {
             id,
             events,
-            prompt_tokens: ids.len(),
+            prompt_tokens,
+            source: self.sources.map_or(0, |_| prompt_tokens),
             cached: None,
             prompt: text,
             settings,
             ticket: Ticket { user, priority: request.priority },
             owner,
             slot: request.slot.filter(|_| n == 1),
-            uses_kept: request.cache_prompt,
+            // A source is the whole of what an answer begins with: none is the beginning of another.
+            uses_kept: request.cache_prompt && self.sources.is_none(),
             keep,
             progress: request.progress,
             scales,

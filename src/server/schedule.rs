@@ -1,7 +1,7 @@
 //! Which rows the next step has, as plain data.
 //!
 //! Every answer that decodes gets its row in every step; prompts get what is left, the oldest first, and no more beside running answers
-//! than keeps the step short.
+//! than keeps the step short. Sources have steps of their own, each whole in one, between which answers go on.
 
 /// What a sequence at work could take into the next step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub struct Need {
     pub rows: usize,
     /// Whether it is a prompt, or a part of one.
     pub prompt: bool,
+    /// Whether it is a source: all of it or nothing.
+    pub source: bool,
 }
 
 /// How large steps may be.
@@ -27,6 +29,16 @@ pub fn share(needs: &[Need], sizes: Sizes, turn: usize, rows: &mut Vec<usize>) {
     rows.clear();
     rows.resize(needs.len(), 0);
     let mut left = sizes.max_rows;
+    let others = needs.iter().any(|need| need.rows > 0 && !need.source);
+    if needs.iter().any(|need| need.source) && (turn % 2 == 0 || !others) {
+        for (need, rows) in needs.iter().zip(rows).filter(|(need, _)| need.source) {
+            if need.rows <= left {
+                *rows = need.rows;
+                left -= need.rows;
+            }
+        }
+        return;
+    }
     let goes_on = |need: &Need| need.rows > 0 && !need.prompt;
     for i in (0..needs.len()).map(|i| (i + turn) % needs.len().max(1)) {
         if goes_on(&needs[i]) && left > 0 {
@@ -38,7 +50,7 @@ pub fn share(needs: &[Need], sizes: Sizes, turn: usize, rows: &mut Vec<usize>) {
     if used > 0 {
         left = sizes.beside.max((2 * used).next_power_of_two()).min(sizes.max_rows) - used;
     }
-    for (need, rows) in needs.iter().zip(rows).filter(|(need, _)| need.prompt) {
+    for (need, rows) in needs.iter().zip(rows).filter(|(need, _)| need.prompt && !need.source) {
         *rows = need.rows.min(left);
         left -= *rows;
     }
@@ -50,8 +62,8 @@ mod tests {
 
     #[test]
     fn answers_go_on_and_prompts_get_the_rest_oldest_first() {
-        let prompt = |rows| Need { rows, prompt: true };
-        let (on, wait) = (Need { rows: 1, prompt: false }, Need::default());
+        let prompt = |rows| Need { rows, prompt: true, source: false };
+        let (on, wait) = (Need { rows: 1, ..Need::default() }, Need::default());
         let sizes = Sizes { max_rows: 8, beside: 4 };
         let table: &[(&[Need], usize, &[usize])] = &[
             (&[], 0, &[]),
@@ -70,6 +82,24 @@ mod tests {
         for (needs, turn, expected) in table {
             share(needs, sizes, *turn, &mut rows);
             assert_eq!(&rows, expected, "{needs:?}");
+        }
+    }
+
+    #[test]
+    fn sources_stand_whole_in_steps_of_their_own_and_answers_go_on_between() {
+        let source = |rows| Need { rows, prompt: true, source: true };
+        let (on, prompt) = (Need { rows: 1, ..Need::default() }, Need { rows: 3, prompt: true, source: false });
+        let sizes = Sizes { max_rows: 8, beside: 4 };
+        let table: &[(&[Need], usize, &[usize])] = &[
+            (&[source(8)], 1, &[8]),
+            (&[source(5), source(4), source(3)], 0, &[5, 0, 3]),
+            (&[on, source(5), prompt, on], 0, &[0, 5, 0, 0]),
+            (&[on, source(5), prompt, on], 1, &[1, 0, 2, 1]),
+        ];
+        let mut rows = Vec::new();
+        for (needs, turn, expected) in table {
+            share(needs, sizes, *turn, &mut rows);
+            assert_eq!(&rows, expected, "{needs:?} {turn}");
         }
     }
 }

@@ -196,7 +196,9 @@ impl Worker<'_> {
             self.seqs.checkpoint(self.runner, seq, &owner, &ids);
         }
         for (request, seq, owner, ids) in open {
-            self.seqs.offer(seq, &owner, &ids);
+            if self.loaded.sources.is_none() {
+                self.seqs.offer(seq, &owner, &ids);
+            }
             self.open_gate(request);
         }
     }

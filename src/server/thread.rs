@@ -96,8 +96,8 @@ fn first(
         (text, runner)
     });
     let (text, mut runner) = (text?, runner?);
-    if runner.answers_from().is_some() {
-        let what = "models that answer a source with an encoder are not served yet";
+    if runner.answers_from().is_some() && settings.draft.is_some() {
+        let what = "--model-draft: expected a model that continues texts, found one that answers sources";
         return Err(Error::file(gguf.path(), "unsupported", what));
     }
     let loaded = Arc::new(Loaded::new(&gguf, text, settings.clone(), &*runner)?);

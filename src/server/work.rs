@@ -58,6 +58,8 @@ pub struct Work {
     pub seq: u32,
     /// The prompt, and what was chosen.
     pub ids: Vec<u32>,
+    /// Of these, the first ones that are a source.
+    pub source: usize,
     /// Positions that steps were started for.
     pub fed: usize,
     /// Where ids that are known begin to be the answer's: before, steps are a prompt's.
@@ -102,15 +104,19 @@ impl Work {
         if self.parked {
             return Need::default();
         }
+        if self.fed < self.source {
+            return Need { rows: self.source, prompt: true, source: true };
+        }
         let known = self.ids.len().min(gate.unwrap_or(usize::MAX));
         let known = self.marks.front().map_or(known, |mark| known.min(*mark));
         if self.fed < known {
-            return Need { rows: known - self.fed, prompt: self.fed < self.prompt || known - self.fed > 1 };
+            let prompt = self.fed < self.prompt || known - self.fed > 1;
+            return Need { rows: known - self.fed, prompt, source: false };
         }
         let pending = self.unread - self.skip;
         let more = self.answer.limit.is_none_or(|limit| self.answer.generated + pending < limit);
         let goes = gate.is_none() && pending > 0 && !self.way.waits() && self.fed < self.ids.len() + pending;
-        Need { rows: usize::from(goes && more && self.fed < n_ctx), prompt: false }
+        Need { rows: usize::from(goes && more && self.fed < n_ctx), ..Need::default() }
     }
 
     /// Whether the context is full and all ids are read.
@@ -134,7 +140,11 @@ impl Work {
     pub fn rows(&self, count: usize, rows: &mut Vec<Row>) {
         for pos in self.fed..self.fed + count {
             let known = self.ids.get(pos).or_else(|| self.draft.get(pos - self.ids.len()));
-            let token = known.map_or(Token::Sampled, |id| Token::Id(*id));
+            let token = match known {
+                Some(id) if pos < self.source => Token::Source(*id),
+                Some(id) => Token::Id(*id),
+                None => Token::Sampled,
+            };
             rows.push(Row { seq: self.seq, pos: pos as u32, token, output: RowOutput::None });
         }
     }

@@ -324,6 +324,10 @@ impl<'r> Worker<'r> {
         let (settled, wait) = std::mem::take(&mut self.leaving).into_iter().partition(|l: &Leaving| l.step <= read);
         self.leaving = wait;
         for Leaving { seq, of: (owner, slot), ids, .. } in settled {
+            if self.loaded.sources.is_some() {
+                self.seqs.free(self.runner, seq);
+                continue;
+            }
             // What ran ahead of the answer's end is not of it.
             self.runner.forget(seq, ids.len() as u32);
             self.seqs.keep(self.runner, seq, (&owner, slot), &ids);

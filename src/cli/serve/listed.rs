@@ -97,13 +97,18 @@ fn settings(args: &Args, name: String, path: Option<PathBuf>) -> Result<Settings
     if args.lora_init_without_apply {
         adapters.iter_mut().for_each(|(_, scale)| *scale = 0.0);
     }
-    let flags = args.adapters.clone();
+    let (flags, engine) = (args.adapters.clone(), args.engine.clone());
     let open = move |scales: &[f32]| {
         let gguf = match &path {
             Some(path) => Gguf::open(path)?,
             None => session::demo()?,
         };
-        flags.attach_scaled(gguf, Some(scales))
+        let gguf = flags.attach_scaled(gguf, Some(scales))?;
+        if engine.auto {
+            // Once for a model; whoever loads it takes what was found.
+            session::tune(&gguf, &engine)?;
+        }
+        Ok(gguf)
     };
     let more = args.chat_template_kwargs.as_deref().map_or(Ok(Json::Object(Vec::new())), Json::parse);
     let more = more.ok().and_then(|json| json.as_object().map(<[_]>::to_vec));
