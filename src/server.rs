@@ -29,4 +29,4 @@ mod worker;
 
 pub use model::Served;
 pub use models::{Listed, Models, Scan, Serving};
-pub use settings::{DraftModel, Open, Settings, Usual};
+pub use settings::{DraftModel, Fault, Open, Settings, Usual};

@@ -152,6 +152,9 @@ pub trait Runner: Send {
     fn n_ctx(&self) -> usize;
     /// Most rows one step takes.
     fn max_rows(&self) -> usize;
+    /// Frees what it can make again, so that there is memory for other steps; those under way keep what they need.
+    fn shed(&mut self) {}
+
     /// Id that answers begin with, where the model answers sources that an encoder sees ([`Token::Source`]); none where it
     /// continues texts.
     fn answers_from(&self) -> Option<u32> {

@@ -406,6 +406,14 @@ impl Runner for VulkanRunner {
         self.plan().encoder.map(|encoder| encoder.start)
     }
 
+    fn shed(&mut self) {
+        self.recordings.retain(|_| false);
+        if self.steps.iter().next().is_none() {
+            self.left = None;
+            self.state.slots.iter_mut().for_each(|slot| slot.logits = None);
+        }
+    }
+
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
         let slot = self.steps.next_slot()?;
         if self.steps.iter().any(|flying| flying.choice.waits) {

@@ -46,6 +46,15 @@ impl DraftModel {
     }
 }
 
+/// Something that goes wrong once, for tests. Steps count from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The step of that number fails.
+    Lost(u64),
+    /// From that step on, so many steps find no memory.
+    Memory(u64, u32),
+}
+
 /// A model, and how it is served.
 #[derive(Clone)]
 pub struct Settings {
@@ -97,8 +106,8 @@ pub struct Settings {
     pub draft: Option<DraftModel>,
     /// A file that gets a line for each step.
     pub step_log: Option<PathBuf>,
-    /// The step of that number, from 0, fails: for tests.
-    pub fault_at: Option<u64>,
+    /// What goes wrong, for tests.
+    pub fault: Option<Fault>,
 }
 
 impl Settings {
@@ -134,7 +143,7 @@ impl Settings {
             share_prefixes: false,
             draft: None,
             step_log: None,
-            fault_at: None,
+            fault: None,
         }
     }
 

@@ -5,12 +5,15 @@ use super::draft::Wish;
 use super::log::{Launched, StepLog};
 use super::refusal::{failed, refusal};
 use super::schedule::{share, Need, Sizes};
+use super::settings::Fault;
 use super::work::{Asked, Gives, Running, Work};
 use super::worker::{send, Flight, Worker};
 use crate::conversation::shifted;
 use crate::sample::Allowed;
+use crate::step::Ticket;
 use crate::{Error, Result};
 use pumex_serve::engine::{Event, Finish, FinishReason, RefusalKind, Timings};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,15 +31,60 @@ impl Worker<'_> {
         if !self.fit() {
             return Ok(false);
         }
-        if *self.fault_at == Some(self.steps.0) {
-            *self.fault_at = None;
-            return Err(Error::Request("a fault that was asked for".into()));
-        }
         let (asked, wrong) = self.ask();
         if self.flying.is_empty() {
             self.clock = Instant::now();
         }
         let later = asked.iter().any(|asked| asked.allowed == Allowed::Later);
+        let Some((ticket, launched)) = self.launch()? else {
+            wrong.into_iter().for_each(|(id, error)| self.fail(id, failed(&error)));
+            return Ok(false);
+        };
+        self.fitted = self.fitted.max(self.rows.len());
+        self.flying.push_back(Flight { ticket, asked, later, launched });
+        self.steps.0 += 1;
+        self.started();
+        wrong.into_iter().for_each(|(id, error)| self.fail(id, failed(&error)));
+        Ok(true)
+    }
+
+    /// Has the runner start the step that is listed. None if there is no memory for it, even without all that is kept: the requests that
+    /// it has rows of are over then.
+    fn launch(&mut self) -> Result<Option<(Ticket, Launched)>> {
+        let what = match self.try_launch() {
+            Err(Error::OutOfMemory(what)) => what,
+            done => return done.map(Some),
+        };
+        tracing::warn!("out of memory: {what}; what is kept goes");
+        while self.seqs.evict(self.runner, None) {}
+        self.runner.shed();
+        let what = match self.try_launch() {
+            Err(Error::OutOfMemory(what)) => what,
+            done => return done.map(Some),
+        };
+        let fits = match self.fitted {
+            0 => "fewer rows of a step (-ub), slots (-np) or positions (-c) may".to_string(),
+            rows => format!("steps of up to {rows} did (-ub, -np)"),
+        };
+        let what = format!("out of memory: {what}: a step of {} rows did not fit, {fits}", self.rows.len());
+        let of = |i: &usize| self.slots[self.order[*i]].as_ref().map(|work| work.request);
+        let requests: BTreeSet<u64> = self.placed.iter().filter_map(of).collect();
+        requests.into_iter().for_each(|id| self.fail(id, refusal(RefusalKind::Failed, what.clone())));
+        Ok(None)
+    }
+
+    fn try_launch(&mut self) -> Result<(Ticket, Launched)> {
+        match self.fault {
+            Some(Fault::Lost(at)) if *at == self.steps.0 => {
+                *self.fault = None;
+                return Err(Error::Request("a fault that was asked for".into()));
+            }
+            Some(Fault::Memory(at, times)) if *at <= self.steps.0 && *times > 0 => {
+                *times -= 1;
+                return Err(Error::OutOfMemory("a fault that was asked for".into()));
+            }
+            _ => {}
+        }
         let (ticket, launched) = match &self.log {
             None => (self.runner.start(&self.rows), Launched::default()),
             Some(_) => {
@@ -44,11 +92,7 @@ impl Worker<'_> {
                 StepLog::watch((&mut *self.runner, &self.rows), single, |runner, rows| runner.start(rows))
             }
         };
-        self.flying.push_back(Flight { ticket: ticket?, asked, later, launched });
-        self.steps.0 += 1;
-        self.started();
-        wrong.into_iter().for_each(|(id, error)| self.fail(id, failed(&error)));
-        Ok(true)
+        Ok((ticket?, launched))
     }
 
     /// Has the small model propose what answers go on with.

@@ -6,9 +6,9 @@ use super::loaded::{Loaded, Text};
 use super::queue::Queue;
 use super::refusal::{refusal, stopping};
 use super::request::Job;
-use super::settings::{DraftModel, Settings};
+use super::settings::{DraftModel, Fault, Settings};
 use super::shared::Shared;
-use super::worker::{Command, Done, Worker};
+use super::worker::{refuse_scales, Command, Done, Worker};
 use crate::embedding::Head;
 use crate::engine::{self, Options};
 use crate::gguf::Gguf;
@@ -44,15 +44,24 @@ pub fn main(settings: Settings, inbox: &Inbox, ready: &Sender<Ready>) {
             return;
         }
     };
-    let Some((mut state, mut scales)) = known else { return };
-    let mut failures = 0;
+    let Some((mut state, mut wanted)) = known else { return };
+    // The adapters' scales that it was loaded with last.
+    let (mut scales, mut failures) = (scales, 0);
     loop {
         state.shared.loading.store(true, Ordering::Relaxed);
         let before = state.shared.view().metrics.steps;
-        let done = again(&mut state, inbox, scales.clone());
+        let done = again(&mut state, inbox, wanted.clone());
+        if done.is_ok() {
+            scales.clone_from(&wanted);
+        }
         match done {
             Ok(Done::Stopped) => return,
-            Ok(Done::Rescale(wanted)) => scales = wanted,
+            Ok(Done::Rescale(next)) => wanted = next,
+            // Whoever asked for these scales is told; the model comes up as it was.
+            Err(error) if wanted != scales => {
+                refuse_scales(&mut state.queue, &state.shared, &wanted, &error);
+                wanted.clone_from(&scales);
+            }
             Ok(Done::Failed(error)) | Err(error) => {
                 failures = if state.shared.view().metrics.steps > before { 1 } else { failures + 1 };
                 tracing::error!("the engine failed, and is loaded anew: {error}");
@@ -70,7 +79,7 @@ struct State {
     loaded: Arc<Loaded>,
     shared: Arc<Shared>,
     queue: Queue<Box<Job>>,
-    fault_at: Option<u64>,
+    fault: Option<Fault>,
 }
 
 /// Loads it for the first time and works. None if that was all; else what goes on, and the adapters' scales.
@@ -112,7 +121,7 @@ fn first(
     if told.is_err() {
         return Ok(None);
     }
-    let mut state = State { loaded, shared, queue: Queue::default(), fault_at: settings.fault_at };
+    let mut state = State { loaded, shared, queue: Queue::default(), fault: settings.fault };
     let done = work(&mut state, inbox, (&gguf, &mut *runner), scales.to_vec());
     drop(runner);
     match done {
@@ -147,7 +156,7 @@ fn work(state: &mut State, inbox: &Inbox, (gguf, runner): (&Gguf, &mut dyn Runne
             };
             let mut small = small.map(load).transpose()?;
             let draft = small.as_mut().map(|small| Draft::new(&mut **small, settings.slots));
-            let worker = Worker::new((runner, draft), known, (&mut state.queue, scales), &mut state.fault_at)?;
+            let worker = Worker::new((runner, draft), known, (&mut state.queue, scales), &mut state.fault)?;
             Ok(worker.run(commands))
         }
         Inbox::Calls(calls) => {

@@ -16,6 +16,7 @@ use super::queue::Queue;
 use super::refusal::{failed, refusal, stopping};
 use super::request::Job;
 use super::seqs::Seqs;
+use super::settings::Fault;
 use super::shared::Shared;
 use super::work::{Asked, Running, Work};
 use crate::step::{Row, Runner, Ticket};
@@ -110,7 +111,9 @@ pub struct Worker<'r> {
     pub(super) depth: usize,
     pub(super) serial: u64,
     pub(super) rescale: Option<Vec<f32>>,
-    pub(super) fault_at: &'r mut Option<u64>,
+    pub(super) fault: &'r mut Option<Fault>,
+    /// Most rows of a step that there was memory for.
+    pub(super) fitted: usize,
     pub(super) log: Option<StepLog>,
     /// Room to work in.
     pub(super) rows: Vec<Row>,
@@ -130,7 +133,7 @@ impl<'r> Worker<'r> {
         (runner, draft): (&'r mut dyn Runner, Option<Draft<'r>>),
         (loaded, shared): (Arc<Loaded>, Arc<Shared>),
         (queue, scales): (&'r mut Queue<Box<Job>>, Vec<f32>),
-        fault_at: &'r mut Option<u64>,
+        fault: &'r mut Option<Fault>,
     ) -> Result<Worker<'r>> {
         let slots = loaded.settings.slots;
         // What is proposed follows from ids that are read.
@@ -156,7 +159,8 @@ impl<'r> Worker<'r> {
             depth,
             serial: 0,
             rescale: None,
-            fault_at,
+            fault,
+            fitted: 0,
             log,
             rows: Vec::new(),
             counts: Vec::new(),
@@ -183,7 +187,10 @@ impl<'r> Worker<'r> {
             self.pass_on();
             self.admit();
             if let Some(scales) = self.rescale.take() {
-                return Done::Rescale(scales);
+                match (self.loaded.settings.open)(&scales) {
+                    Ok(_) => return Done::Rescale(scales),
+                    Err(error) => refuse_scales(self.queue, &self.shared, &scales, &error),
+                }
             }
             if let Err(error) = self.step() {
                 self.fail_all(&refusal(RefusalKind::Failed, format!("the engine failed: {error}")));
@@ -349,6 +356,19 @@ impl<'r> Worker<'r> {
             });
         }
         self.show();
+    }
+}
+
+/// Ends requests that wait for adapters at scales with which the model cannot be loaded.
+pub fn refuse_scales(queue: &mut Queue<Box<Job>>, shared: &Shared, scales: &[f32], error: &Error) {
+    tracing::error!("adapters: {error}");
+    let what = format!("lora: the model cannot be loaded with the adapters so: {error}");
+    let why = Refusal { field: Some("lora".into()), ..refusal(RefusalKind::Failed, what) };
+    for job in queue.remove(|job| job.scales == scales) {
+        shared.waiting.fetch_sub(usize::from(job.started.is_none()), Ordering::Relaxed);
+        shared.view().metrics.requests_failed += 1;
+        // Its reader may be gone.
+        let _ = job.events.try_send(Event::Failed(why.clone()));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{all, ask, exact, greedy, load, prompts, run, All};
 use crate::adapters::adapter_of;
+use crate::seeded::Recipe;
 use crate::util::demo_path;
 use pumex::adapter::{self, Layers};
 use pumex::gguf::Gguf;
@@ -48,6 +49,30 @@ fn each_request_has_the_adapter_at_its_own_scale() {
     let wrong =
         model.generate(Generate { adapters: Some(vec![(1, 1.0)]), ..greedy("a", 1) }, ask_nobody()).unwrap_err();
     assert_eq!((wrong.kind, wrong.field.as_deref()), (RefusalKind::Invalid, Some("lora")));
+}
+
+#[test]
+fn scales_with_which_the_model_cannot_be_loaded_fail_their_requests_alone() {
+    // The file can be opened at 2, but not loaded.
+    let open = |scales: &[f32]| match scales[0] {
+        3.0 => Err(pumex::Error::Request("no such adapter".into())),
+        2.0 => {
+            let mut recipe = Recipe::named("t5");
+            recipe.tensors.pop_last();
+            Ok(recipe.gguf("broken"))
+        }
+        _ => Gguf::open(&demo_path()),
+    };
+    let model = load(Settings { open: Arc::new(open), adapters: vec![("lora.gguf".into(), 1.0)], ..exact(2) });
+    let with = |scale: f32| Generate { adapters: Some(vec![(0, scale)]), ..greedy("And it came", 5) };
+    let expected = run(&model, with(1.0)).text().to_string();
+    for scale in [3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0] {
+        let beside = ask(&model, with(1.0));
+        let failed = run(&model, with(scale)).failed.unwrap();
+        assert_eq!((failed.kind, failed.field.as_deref()), (RefusalKind::Failed, Some("lora")));
+        assert_eq!(all(beside).text(), expected);
+    }
+    assert_eq!((run(&model, with(1.0)).text(), model.metrics().requests_waiting), (&*expected, 0));
 }
 
 fn ask_nobody() -> pumex_serve::engine::Events {

@@ -1,14 +1,14 @@
 //! Readers that are slow or go, full queues, steps that fail, and the end.
 
 use super::{all, ask, exact, greedy, load, prompts, run, settings, wait, All};
-use pumex::server::Settings;
+use pumex::server::{Fault, Settings};
 use pumex_serve::engine::{Event, FinishReason, Generate, Model, RefusalKind};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
 #[test]
 fn a_step_that_fails_ends_what_runs_and_the_next_request_is_served() {
-    let model = load(Settings { fault_at: Some(5), ..settings(2) });
+    let model = load(Settings { fault: Some(Fault::Lost(5)), ..settings(2) });
     let waiting: Vec<_> = prompts(2).iter().map(|prompt| ask(&model, greedy(prompt, 50))).collect();
     let found: Vec<All> = waiting.into_iter().map(all).collect();
     assert!(found.iter().any(|f| f.failed.is_some()));
@@ -18,6 +18,36 @@ fn a_step_that_fails_ends_what_runs_and_the_next_request_is_served() {
     }
     let after = run(&model, greedy("And it came to pass", 10));
     assert_eq!(after.text(), run(&load(settings(1)), greedy("And it came to pass", 10)).text());
+}
+
+#[test]
+fn where_memory_runs_out_for_a_moment_what_is_kept_goes_and_no_request_notices() {
+    let quiet = load(exact(2));
+    let expected: Vec<String> = prompts(2).iter().map(|p| run(&quiet, greedy(p, 20)).text().to_string()).collect();
+    let model = load(Settings { fault: Some(Fault::Memory(30, 1)), ..exact(2) });
+    run(&model, greedy("And it came to pass", 5));
+    assert!(model.metrics().blocks_used > 0, "the first answer is kept");
+    for (prompt, expected) in prompts(2).iter().zip(&expected) {
+        assert_eq!(run(&model, greedy(prompt, 20)).text(), expected);
+    }
+    assert_eq!(model.metrics().requests_failed, 0);
+}
+
+#[test]
+fn where_memory_stays_short_its_requests_end_with_what_would_fit_and_the_model_stays() {
+    let opened = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let (count, base) = (opened.clone(), settings(2));
+    let open = base.open.clone();
+    let open = std::sync::Arc::new(move |scales: &[f32]| {
+        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        open(scales)
+    });
+    let model = load(Settings { open, fault: Some(Fault::Memory(8, 2)), ..base });
+    let found = run(&model, greedy("And it came to pass", 30)).failed.unwrap();
+    assert_eq!(found.kind, RefusalKind::Failed);
+    assert!(found.message.contains("out of memory") && found.message.contains("steps of up to"), "{}", found.message);
+    assert_eq!(run(&model, greedy("And it came to pass", 30)).finish().completion_tokens, 30);
+    assert_eq!(opened.load(std::sync::atomic::Ordering::SeqCst), 1, "it was not loaded anew");
 }
 
 #[test]
