@@ -70,6 +70,9 @@ pub trait Engine: Send + Sync + 'static {
     /// The same if it is loaded already. Does not wake a model that was unloaded, and never blocks.
     fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>>;
 
+    /// What a model that is not loaded counted when it was. Never blocks.
+    fn past(&self, name: Option<&str>) -> Metrics;
+
     /// Unloads a model once its requests are over. Blocks until then. False if it was not loaded.
     ///
     /// # Errors

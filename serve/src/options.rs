@@ -32,6 +32,9 @@ pub(crate) fn read(fields: &Fields, caller: &Caller, request: &mut Generate) -> 
         fields.integer("t_max_predict_ms", -1..=i64::MAX)?.and_then(|t| u64::try_from(t).ok()).filter(|t| *t > 0);
     request.stop = stop(fields, "stop")?;
     request.constraint = constraint(fields)?;
+    if fields.value("json_schema").is_none() && fields.value("response_format").is_some() {
+        request.constraint_field = "response_format";
+    }
     request.post_sampling_probs = fields.boolean("post_sampling_probs")?.unwrap_or(false);
     request.slot = slot(fields)?;
     request.cache_prompt = fields.boolean("cache_prompt")?.unwrap_or(true);

@@ -60,8 +60,8 @@ impl Meter {
     /// Takes notice of an event, and gives the times so far.
     pub fn note(&mut self, event: &Event) -> Timings {
         match event {
-            Event::Started { prompt_tokens, cached_tokens, .. } => {
-                self.start = Instant::now();
+            Event::Started { prompt_tokens, cached_tokens, at, .. } => {
+                self.start = *at;
                 self.times.prompt_tokens = prompt_tokens.saturating_sub(*cached_tokens);
                 self.times.cached_tokens = *cached_tokens;
             }

@@ -56,6 +56,12 @@ fn an_address_may_try_few_wrong_keys() {
 }
 
 #[test]
+fn where_there_is_no_page_its_path_is_none_with_or_without_a_key() {
+    let server = run(Fake::hello(), Settings { page: false, ..keyed() });
+    assert_eq!([get(server.address, "/").status, get(server.address, "/v1/models").status], [404, 401]);
+}
+
+#[test]
 fn names_and_pages_of_other_sites_are_refused() {
     let server = run(Fake::hello(), settings());
     let ask = |method: &str, headers: &[(&str, &str)]| {

@@ -134,6 +134,7 @@ pub fn started(request: &Generate) -> Event {
         cached_tokens: 2,
         settings,
         prompt: "<s>prompt".into(),
+        at: std::time::Instant::now(),
     }
 }
 
@@ -225,6 +226,10 @@ impl Engine for Fake {
         let is_loaded = !unloaded.iter().any(|known| known == name);
         unloaded.push(name.into());
         Ok(is_loaded)
+    }
+
+    fn past(&self, _name: Option<&str>) -> Metrics {
+        Metrics { prompt_tokens: 77, ..Metrics::default() }
     }
 
     fn router(&self) -> Option<Router> {

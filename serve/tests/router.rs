@@ -3,6 +3,7 @@
 use crate::client::{connect, get, post, read_reply, request_text, run, send, settings};
 use crate::fake::{properties, Fake};
 use pumex_serve::engine::{Change, ModelState, Router};
+use pumex_serve::http::Settings;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Write};
 use std::sync::Arc;
@@ -49,6 +50,16 @@ fn properties_without_a_model_are_the_routers_and_a_model_that_was_never_loaded_
     let other = props("?model=other");
     assert_eq!((&other["model_alias"], &other["is_sleeping"]), (&json!("other"), &json!(true)));
     assert_eq!(get(server.address, "/props?model=none").status, 404);
+}
+
+#[test]
+fn what_a_model_counted_is_told_while_it_sleeps() {
+    let server = run(several(true), Settings { metrics: true, ..settings() });
+    let counted = |query: &str| {
+        let text = get(server.address, &format!("/metrics{query}")).text();
+        text.lines().find_map(|line| line.strip_prefix("llamacpp:prompt_tokens_total ")?.parse().ok())
+    };
+    assert_eq!([counted("?model=other"), counted("?model=small")], [Some(77), Some(5)]);
 }
 
 #[test]

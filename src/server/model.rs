@@ -65,6 +65,12 @@ impl Served {
         })
     }
 
+    /// Counts on from what was counted when the model was loaded before; nobody has asked for anything yet.
+    pub fn go_on_counting(&self, past: Metrics) {
+        let metrics = &mut self.shared.view().metrics;
+        *metrics = Metrics { blocks_total: metrics.blocks_total, ..past };
+    }
+
     /// From now on refuses new requests.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use super::refusal::{refusal, stopping};
 use crate::{Error, Result};
 pub use entry::Listed;
 use entry::{lock, Entry, Place};
-use pumex_serve::engine::{Change, Engine, Health, Model, ModelState, Offer, Refusal, RefusalKind, Router};
+use pumex_serve::engine::{Change, Engine, Health, Metrics, Model, ModelState, Offer, Refusal, RefusalKind, Router};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -189,6 +189,7 @@ impl Models {
         match self.served(entry) {
             Ok(served) => {
                 let served = Arc::new(served);
+                served.go_on_counting(entry.past());
                 entry.set(Place::Loaded(served.clone()));
                 if self.stopped.load(Ordering::Relaxed) {
                     served.stop();
@@ -251,6 +252,10 @@ impl Engine for Models {
 
     fn offers(&self) -> Vec<Offer> {
         self.all().iter().map(|entry| entry.offer()).collect()
+    }
+
+    fn past(&self, name: Option<&str>) -> Metrics {
+        self.entry(name).map(|entry| entry.past()).unwrap_or_default()
     }
 
     fn router(&self) -> Option<Router> {

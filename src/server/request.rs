@@ -264,14 +264,18 @@ impl Loaded {
         String::from_utf8_lossy(&ids.iter().flat_map(bytes).collect::<Vec<u8>>()).into_owned()
     }
 
-    fn constraint(&self, asked: Option<&Constraint>, talk: Option<&Talk>) -> Result<Option<Constrained>, Refusal> {
+    fn constraint(
+        &self,
+        (asked, field): (Option<&Constraint>, &str),
+        talk: Option<&Talk>,
+    ) -> Result<Option<Constrained>, Refusal> {
         let vocabulary = || self.vocabulary().map_err(|e| refusal(RefusalKind::Unsupported, e));
         let matcher = match (asked, talk) {
             (Some(asked), talk) => {
                 let (field, source) = match asked {
                     Constraint::Grammar(text) => ("grammar", Source::Gbnf(text.clone())),
-                    Constraint::Schema(schema) => ("json_schema", Source::JsonSchema(schema.to_string())),
-                    Constraint::JsonObject => ("response_format", Source::JsonObject),
+                    Constraint::Schema(schema) => (field, Source::JsonSchema(schema.to_string())),
+                    Constraint::JsonObject => (field, Source::JsonObject),
                     Constraint::Regex(text) => ("regex", Source::Regex(text.clone())),
                 };
                 let source = match talk {
@@ -374,7 +378,7 @@ impl Loaded {
         }
         let scales = self.scales(request.adapters.as_deref(), scales)?;
         let options = sampling::options(&request, &self.usual, &self.tokenizer)?;
-        let constraint = self.constraint(request.constraint.as_ref(), chat.as_ref())?;
+        let constraint = self.constraint((request.constraint.as_ref(), request.constraint_field), chat.as_ref())?;
         let limit = [request.max_tokens, self.settings.predict].into_iter().flatten().min();
         let ignore_ends = request.sampling.ignore_eos == Some(true);
         let chat = chat.map(|talk| (Arc::new(talk.style), talk.format, talk.budget));

@@ -1,5 +1,6 @@
 //! A model's thread: loads it, works, and loads it anew when adapters want other scales or the runner failed.
 
+use super::admit::refuse_scales;
 use super::draft::{self, Draft};
 use super::embedding::{self, Call};
 use super::loaded::{Loaded, Text};
@@ -8,7 +9,7 @@ use super::refusal::{refusal, stopping};
 use super::request::Job;
 use super::settings::{DraftModel, Fault, Settings};
 use super::shared::Shared;
-use super::worker::{refuse_scales, Command, Done, Worker};
+use super::worker::{Command, Done, Worker};
 use crate::embedding::Head;
 use crate::engine::{self, Options};
 use crate::gguf::Gguf;

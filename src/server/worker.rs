@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::admit::refuse_scales;
 use super::draft::Draft;
 use super::loaded::Loaded;
 use super::log::{Launched, StepLog};
@@ -356,19 +357,6 @@ impl<'r> Worker<'r> {
             });
         }
         self.show();
-    }
-}
-
-/// Ends requests that wait for adapters at scales with which the model cannot be loaded.
-pub fn refuse_scales(queue: &mut Queue<Box<Job>>, shared: &Shared, scales: &[f32], error: &Error) {
-    tracing::error!("adapters: {error}");
-    let what = format!("lora: the model cannot be loaded with the adapters so: {error}");
-    let why = Refusal { field: Some("lora".into()), ..refusal(RefusalKind::Failed, what) };
-    for job in queue.remove(|job| job.scales == scales) {
-        shared.waiting.fetch_sub(usize::from(job.started.is_none()), Ordering::Relaxed);
-        shared.view().metrics.requests_failed += 1;
-        // Its reader may be gone.
-        let _ = job.events.try_send(Event::Failed(why.clone()));
     }
 }
 

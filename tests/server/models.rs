@@ -60,12 +60,17 @@ fn models_are_loaded_when_asked_for_and_the_oldest_goes() {
 
 #[test]
 fn idle_models_sleep_and_wake() {
-    let serving = Serving { idle: Some(Duration::from_millis(50)), ..Serving::default() };
+    let serving = Serving { idle: Some(Duration::from_millis(500)), ..Serving::default() };
     let models = Models::new(vec![listed("a", "one")], serving);
     models.model(None).unwrap();
+    run(&*models.model(None).unwrap(), greedy("And it came", 3));
     wait("asleep", || models.offers()[0].state == ModelState::Sleeping);
+    let past = models.past(None);
+    assert!(past.requests_done == 1 && past.prompt_tokens > 0 && past.requests_running == 0, "{past:?}");
     assert!(models.loaded(None).is_none() && models.offers()[0].properties.is_some());
-    assert_eq!(run(&*models.model(None).unwrap(), greedy("And", 2)).finish().completion_tokens, 2);
+    let awake = models.model(None).unwrap();
+    assert_eq!(run(&*awake, greedy("And", 2)).finish().completion_tokens, 2);
+    assert_eq!(awake.metrics().requests_done, 2, "it counts on");
 }
 
 #[test]

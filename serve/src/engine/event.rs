@@ -17,6 +17,8 @@ pub enum Event {
         settings: Value,
         /// The prompt's text.
         prompt: String,
+        /// When.
+        at: std::time::Instant,
     },
     /// So much of the prompt is computed.
     Progress {

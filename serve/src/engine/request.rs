@@ -155,6 +155,8 @@ pub struct Generate {
     pub stop: Vec<String>,
     /// What answers are within; reasoning is not.
     pub constraint: Option<Constraint>,
+    /// The field that a schema came in.
+    pub constraint_field: &'static str,
     /// How many of the best ids are told with their log-probabilities at each position, beside the chosen one's; none: nothing is.
     pub logprobs: Option<usize>,
     /// Tells probabilities after the sampler's chain instead of those of the logits.
@@ -186,6 +188,7 @@ impl Generate {
             sampling: Sampling::default(),
             stop: Vec::new(),
             constraint: None,
+            constraint_field: "json_schema",
             logprobs: None,
             post_sampling_probs: false,
             adapters: None,

@@ -107,11 +107,9 @@ impl App {
     pub async fn model(self: &Arc<App>, name: Option<&str>) -> Result<Arc<dyn Model>> {
         self.ready()?;
         let name = self.resolve(name, &self.engine.offers());
-        if let Some(model) = self.engine.loaded(name) {
-            return Ok(model);
-        }
+        let is_loaded = self.engine.loaded(name).is_some();
         let usual = self.engine.router().is_none_or(|router| router.autoload);
-        if !AUTOLOAD.try_with(|asked| *asked).ok().flatten().unwrap_or(usual) {
+        if !is_loaded && !AUTOLOAD.try_with(|asked| *asked).ok().flatten().unwrap_or(usual) {
             return Err(invalid("model", "the model is not loaded, and requests load none (see POST /models/load)"));
         }
         let (app, name) = (self.clone(), name.map(String::from));

@@ -10,9 +10,9 @@ use axum::response::Response;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// Whether a path is a page's or one of its files: these need no key.
-pub(super) fn is_page(app: &App, path: &str) -> bool {
-    app.settings.page && page::find(path).is_some()
+/// Whether a path is a page's or one of its files: these need no key, even where there are none.
+pub(super) fn is_page(path: &str) -> bool {
+    page::find(path).is_some()
 }
 
 /// A page's file, or that there is none.

@@ -15,7 +15,7 @@ use std::time::UNIX_EPOCH;
 
 /// What the scrape before this one saw: two gauges are of the time between.
 #[derive(Debug, Default)]
-pub(crate) struct Before(Mutex<Metrics>);
+pub(crate) struct Before(Mutex<Vec<(String, Metrics)>>);
 
 /// One series and its help.
 struct Row {
@@ -25,15 +25,36 @@ struct Row {
     value: f64,
 }
 
+/// Models whose last scrape is kept.
+const MODELS: usize = 1024;
+
 /// All counters and gauges.
 pub(crate) async fn metrics(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     if !app.settings.metrics {
         return Err(unsupported("This server does not support metrics endpoint. Start it with `--metrics`"));
     }
-    let model = app.loaded(crate::http::query(&request, "model").as_deref());
-    let now = model.as_ref().map(|m| m.metrics()).unwrap_or_default();
-    let name = model.map_or_else(String::new, |m| m.properties().name.clone());
-    let before = std::mem::replace(&mut *app.scraped.0.lock().unwrap_or_else(PoisonError::into_inner), now.clone());
+    let asked = crate::http::query(&request, "model");
+    let model = app.loaded(asked.as_deref());
+    let name = model.as_ref().map(|m| m.properties().name.clone());
+    let now = match model {
+        Some(model) => model.metrics(),
+        None => app.engine.past(asked.as_deref()),
+    };
+    let name = name.or(asked).unwrap_or_default();
+    let before = {
+        let mut scraped = app.scraped.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = scraped.iter_mut().find(|(model, _)| *model == name).map(|(_, before)| before);
+        match known {
+            Some(before) => std::mem::replace(before, now.clone()),
+            None => {
+                // There are no more names than models, but for those that requests make up.
+                if scraped.len() < MODELS {
+                    scraped.push((name.clone(), now.clone()));
+                }
+                Metrics::default()
+            }
+        }
+    };
     let mut text = String::new();
     rows(&now, &before, app.counts.panics.load(Ordering::Relaxed)).iter().for_each(|row| row.write(&mut text, &name));
     if !now.draft_accepted_at.is_empty() {

@@ -26,9 +26,9 @@ pub(crate) fn read(fields: &Fields, name: &str) -> Result<Prompts> {
     let Value::Array(items) = value else {
         return Ok(Prompts { list: vec![one(fields, name, value)?], listed: false });
     };
-    let mixed = items.iter().all(|i| i.is_string() || options::id(i).is_some())
-        && items.iter().any(|i| options::id(i).is_some());
-    if mixed {
+    // Among prompts there are no numbers, so that one is an id, or is meant to be.
+    let is_flat = !items.iter().any(|item| item.is_array() || item.is_object());
+    if is_flat && items.iter().any(Value::is_number) {
         return Ok(Prompts { list: vec![one(fields, name, value)?], listed: false });
     }
     if items.is_empty() || items.len() > PROMPTS {
@@ -99,6 +99,13 @@ mod tests {
         for (value, list, listed) in table {
             let body = json!({ "p": value });
             assert_eq!(read(&Fields::of(&body).unwrap(), "p").unwrap(), Prompts { list, listed }, "{body}");
+        }
+        for (bad, field) in
+            [(json!([1, -2]), "p/1"), (json!(["a", 2.5, "b"]), "p/1"), (json!([[1, "a"], [3, -1]]), "p/1/1")]
+        {
+            let body = json!({ "p": bad });
+            let fault = read(&Fields::of(&body).unwrap(), "p").unwrap_err();
+            assert_eq!(fault.refusal.field.as_deref(), Some(field), "{body}");
         }
         for bad in [json!([]), json!(1), json!(true), json!({}), json!([[]]), json!([-1]), json!([1.5]), json!([null])]
         {

@@ -43,9 +43,9 @@ pub(crate) async fn ps(State(app): State<Arc<App>>) -> Result<Response> {
 pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let name = match fields.text("model")? {
+    let name = match fields.text("name")? {
         Some(name) => name,
-        None => fields.required_text("name")?,
+        None => fields.required_text("model")?,
     };
     let offers = app.engine.offers();
     let known = |n: &str| offers.iter().find(|offer| offer.is_named(n));

@@ -21,7 +21,7 @@ pub(super) fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
         request.stop = options::stop(&given, "stop")?;
         request.n_keep = given.integer("num_keep", -1..=i64::from(i32::MAX))?.unwrap_or(0);
     }
-    request.constraint = format(fields)?;
+    (request.constraint, request.constraint_field) = (format(fields)?, "format");
     if fields.boolean("logprobs")?.unwrap_or(false) {
         request.logprobs = Some(fields.count("top_logprobs", 0..=TOP)?.unwrap_or(0));
     }
@@ -40,12 +40,18 @@ fn format(fields: &Fields) -> Result<Option<Constraint>> {
     }
 }
 
+/// How much a model may reason.
+const EFFORTS: &[&str] = &["none", "low", "medium", "high", "max"];
+
 /// `think`: whether, or how much.
 pub(super) fn think(fields: &Fields) -> Result<(Reasoning, Map<String, Value>)> {
     let mut kwargs = Map::new();
     let enabled = match fields.value("think") {
         None => None,
         Some(Value::Bool(b)) => Some(*b),
+        Some(Value::String(effort)) if !EFFORTS.contains(&effort.as_str()) => {
+            return Err(fields.refuse("think", format!("expected true, false or one of {}", EFFORTS.join(", "))));
+        }
         Some(Value::String(effort)) => {
             kwargs.insert("reasoning_effort".into(), json!(effort));
             Some(effort != "none")

@@ -64,7 +64,9 @@ fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
     }
     let text = fields.object("text")?;
     if let Some(format) = text.map(|t| t.object("format")).transpose()?.flatten() {
-        request.constraint = options::response_format(&format)?.or(request.constraint);
+        if let Some(constraint) = options::response_format(&format)? {
+            (request.constraint, request.constraint_field) = (Some(constraint), "text/format");
+        }
     }
     let included = fields.texts("include")?.iter().any(|i| i == "message.output_text.logprobs");
     let top = fields.count("top_logprobs", 0..=TOP)?;

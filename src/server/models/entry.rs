@@ -2,7 +2,7 @@
 
 use crate::server::model::Served;
 use crate::server::settings::Settings;
-use pumex_serve::engine::{Change, Model, ModelState, Offer, Properties};
+use pumex_serve::engine::{Change, Metrics, Model, ModelState, Offer, Properties};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -47,6 +47,8 @@ pub struct Entry {
     pub turn: Mutex<()>,
     pub used: Mutex<Instant>,
     known: Mutex<Option<Properties>>,
+    /// What it counted when it was loaded last.
+    past: Mutex<Metrics>,
     changes: broadcast::Sender<Change>,
 }
 
@@ -58,7 +60,15 @@ impl Entry {
     /// A model that is not loaded.
     pub fn new(listed: Listed, changes: broadcast::Sender<Change>) -> Arc<Entry> {
         let (place, used) = (Mutex::new(Place::Unloaded), Mutex::new(Instant::now()));
-        Arc::new(Entry { listed, place, turn: Mutex::new(()), used, known: Mutex::new(None), changes })
+        Arc::new(Entry {
+            listed,
+            place,
+            turn: Mutex::new(()),
+            used,
+            known: Mutex::new(None),
+            past: Mutex::default(),
+            changes,
+        })
     }
 
     pub fn name(&self) -> &str {
@@ -139,6 +149,11 @@ impl Entry {
         worked.map_or(asked, |worked| worked.max(asked))
     }
 
+    /// What it counted when it was loaded last.
+    pub fn past(&self) -> Metrics {
+        lock(&self.past).clone()
+    }
+
     pub fn offer(&self) -> Offer {
         let Listed { settings, aliases, tags, path, file } = &self.listed;
         Offer {
@@ -170,6 +185,8 @@ impl Entry {
         while wait && served.idle().is_none() && served.health().1.is_none() {
             std::thread::sleep(Duration::from_millis(5));
         }
+        *lock(&self.past) =
+            Metrics { requests_running: 0, requests_waiting: 0, blocks_used: 0, blocks_cached: 0, ..served.metrics() };
         // Who asks from now on does not get it any more.
         self.set(place);
         served.stop();
