@@ -9,8 +9,10 @@ mod request;
 
 pub use event::{Event, Finish, FinishReason, Phase, Piece, Timings, TokenLogprob};
 pub use report::{Adapter, Change, Embedded, Health, Metrics, ModelState, Offer, Properties, Router, Slot};
+pub(crate) use request::WeakSwitch;
 pub use request::{
-    Chat, Constraint, Embed, Generate, Pooling, Priority, Prompt, PromptPart, Reasoning, Rerank, Sampling, ToolChoice,
+    Chat, Constraint, Embed, Generate, Pooling, Priority, Prompt, PromptPart, Reasoning, Rerank, Sampling, Switch,
+    ToolChoice,
 };
 
 use std::sync::Arc;

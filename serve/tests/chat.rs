@@ -1,9 +1,10 @@
 //! What a chat asks of the engine.
 
-use crate::client::{post, run, settings};
-use crate::fake::Fake;
-use pumex_serve::engine::{Chat, Constraint, Prompt, ToolChoice};
+use crate::client::{connect, post, request_text, run, settings};
+use crate::fake::{piece, started, Fake, Step};
+use pumex_serve::engine::{Chat, Constraint, Phase, Prompt, ToolChoice};
 use serde_json::{json, Value};
+use std::io::{BufRead, BufReader, Write};
 
 /// What reaches the engine.
 fn asked(body: Value) -> (Chat, pumex_serve::engine::Generate) {
@@ -14,6 +15,31 @@ fn asked(body: Value) -> (Chat, pumex_serve::engine::Generate) {
     let request = fake.last();
     let Prompt::Chat(chat) = request.prompt.clone() else { panic!("no chat") };
     (chat, request)
+}
+
+#[test]
+fn an_answer_that_is_being_written_can_be_told_to_stop_reasoning() {
+    let fake = Fake::with(|request| {
+        let mut steps: Vec<Step> =
+            vec![Step::Send(started(request)), Step::Send(piece(0, Phase::Reasoning, "Hm", request))];
+        steps.push(Step::Wait(std::time::Duration::from_secs(10)));
+        Ok(steps)
+    });
+    let server = run(fake.clone(), settings());
+    let body = json!({"messages": [], "stream": true, "reasoning_control": true}).to_string();
+    let mut stream = connect(server.address);
+    stream.write_all(&request_text("POST", "/v1/chat/completions", &[], body.as_bytes())).unwrap();
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let chunk = lines.find_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok()).unwrap();
+    let control = |id: &Value, action: &str| {
+        let reply = post(server.address, "/v1/chat/completions/control", &json!({"id": id, "action": action}));
+        (reply.status, reply.json()["success"].clone())
+    };
+    assert_eq!(control(&chunk["id"], "jump").0, 400);
+    assert!(!fake.last().end_reasoning.unwrap().is_set());
+    assert_eq!(control(&"chatcmpl-none".into(), "reasoning_end"), (200, json!(false)));
+    assert_eq!(control(&chunk["id"], "reasoning_end"), (200, json!(true)));
+    assert!(fake.last().end_reasoning.unwrap().is_set());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::sample::{Allowed, Logprobs, Sampler};
 use crate::text::{Characters, Stops, Tokenizer};
 use crate::Result;
 use pumex_chat::reply::Event as Read;
-use pumex_serve::engine::{Event, FinishReason, Phase, Piece, TokenLogprob};
+use pumex_serve::engine::{Event, FinishReason, Phase, Piece, Switch, TokenLogprob};
 
 /// How ids become what is told.
 pub enum Form {
@@ -28,6 +28,15 @@ pub struct Budget {
     pub most: Option<usize>,
     /// Text and ids that end it.
     pub close: (String, Vec<u32>),
+    /// Ends it whenever that is asked for.
+    pub end: Option<Switch>,
+}
+
+impl Budget {
+    /// Whether reasoning of so many tokens is to end.
+    fn is_over(&self, reasoned: usize) -> bool {
+        self.most.is_some_and(|most| reasoned >= most) || self.end.as_ref().is_some_and(Switch::is_set)
+    }
 }
 
 /// What follows an id.
@@ -206,7 +215,7 @@ impl Answer {
         if late || self.limit.is_some_and(|limit| self.generated >= limit) {
             return Ok(Next::Over(FinishReason::Length));
         }
-        if self.is_reasoning() && self.budget.most.is_some_and(|most| self.reasoned >= most) {
+        if self.is_reasoning() && self.budget.is_over(self.reasoned) {
             let (text, ids) = self.budget.close.clone();
             self.push_text(text.as_bytes(), out);
             if !self.is_reasoning() && !ids.is_empty() {

@@ -7,7 +7,8 @@ use crate::sample::Sampler;
 use crate::text::{Characters, Stops};
 use pumex_chat::reply::Format;
 use pumex_serve::engine::{
-    Chat, Constraint, Event, Events, Generate, Prompt, PromptPart, Refusal, RefusalKind, ToolChoice as AskedChoice,
+    Chat, Constraint, Event, Events, Generate, Prompt, PromptPart, Refusal, RefusalKind, Switch,
+    ToolChoice as AskedChoice,
 };
 use serde_json::{json, Value};
 use std::collections::VecDeque;
@@ -186,12 +187,13 @@ impl Loaded {
         Ok((prompt.text, ids.len()))
     }
 
-    fn talk(&self, chat: &Chat, constrained: bool) -> Result<Prompted, Refusal> {
+    fn talk(&self, chat: &Chat, constrained: bool, end: Option<&Switch>) -> Result<Prompted, Refusal> {
         let (prompt, style, mut budget) = self.written(chat)?;
+        budget.end = end.cloned();
         let mut ids = style.ids(&self.tokenizer, &prompt).map_err(wrong("messages"))?;
         let mut text = prompt.text;
         let mut format = style.format().clone();
-        let close = format.end_of_reasoning(constrained).filter(|_| budget.most.is_some());
+        let close = format.end_of_reasoning(constrained).filter(|_| budget.most.is_some() || end.is_some());
         if let Some(close) = close {
             let close_ids = self.tokenizer.encode(&close, false, true).map_err(wrong("messages"))?;
             let open = format.reasoning.as_ref().is_some_and(|r| r.is_open_at_end(&text));
@@ -355,7 +357,10 @@ impl Loaded {
                 }
                 Prompted { text: self.spelled(&ids), ids, chat: None }
             }
-            Prompt::Chat(chat) => self.talk(chat, request.constraint.is_some() || !chat.tools.is_empty())?,
+            Prompt::Chat(chat) => {
+                let constrained = request.constraint.is_some() || !chat.tools.is_empty();
+                self.talk(chat, constrained, request.end_reasoning.as_ref())?
+            }
             Prompt::Infill { prefix, suffix, prompt, extra } => self.infill(prefix, suffix, prompt, extra)?,
         };
         let Prompted { mut ids, text, chat } = prompted;

@@ -30,7 +30,7 @@ pub fn share(needs: &[Need], sizes: Sizes, turn: usize, rows: &mut Vec<usize>) {
     rows.resize(needs.len(), 0);
     let mut left = sizes.max_rows;
     let others = needs.iter().any(|need| need.rows > 0 && !need.source);
-    if needs.iter().any(|need| need.source) && (turn % 2 == 0 || !others) {
+    if needs.iter().any(|need| need.source) && (turn.is_multiple_of(2) || !others) {
         for (need, rows) in needs.iter().zip(rows).filter(|(need, _)| need.source) {
             if need.rows <= left {
                 *rows = need.rows;

@@ -147,6 +147,20 @@ fn messages_spell_no_special_tokens_and_prompts_do() {
 }
 
 #[test]
+fn reasoning_ends_when_that_is_asked_for() {
+    let template = "{%- for m in messages -%}{{ m.role }}: {% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n\
+                    </think>\n\n{% endif %}{{ m.content }}\n{% endfor -%}{%- if add_generation_prompt -%}assistant: <think>\n{%- endif -%}";
+    let model = load(Settings { chat_template: Some(template.into()), ..settings(1) });
+    let switch = pumex_serve::engine::Switch::default();
+    let request = || Generate { end_reasoning: Some(switch.clone()), ..message("Who?", 12) };
+    let found = run(&model, request());
+    assert_eq!((found.finish().reasoning_tokens, found.text()), (12, ""));
+    switch.set();
+    let found = run(&model, request());
+    assert!(found.finish().reasoning_tokens < 3 && !found.text().is_empty(), "{found:?}");
+}
+
+#[test]
 fn log_probabilities_are_told_with_the_best() {
     let model = load(settings(1));
     let (events, mut receiver) = tokio::sync::mpsc::channel(64);

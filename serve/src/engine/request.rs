@@ -1,6 +1,8 @@
 //! Requests, as plain data. Fields that are none take what the server was started with.
 
 use serde_json::{Map, Value};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 /// A part of a prompt.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +57,43 @@ pub struct Reasoning {
     pub budget: Option<usize>,
     /// Leaves it within the text, with its marks (llama.cpp's `reasoning_format: none`).
     pub inline: bool,
+}
+
+/// Something that may be asked for while a request runs. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Switch(Arc<AtomicBool>);
+
+impl Switch {
+    /// Asks for it.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked for.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The same one, as long as somebody else has it.
+    pub(crate) fn weak(&self) -> WeakSwitch {
+        WeakSwitch(Arc::downgrade(&self.0))
+    }
+}
+
+impl PartialEq for Switch {
+    fn eq(&self, other: &Switch) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// A switch that is gone with the request that it is for.
+#[derive(Debug)]
+pub(crate) struct WeakSwitch(Weak<AtomicBool>);
+
+impl WeakSwitch {
+    pub fn get(&self) -> Option<Switch> {
+        self.0.upgrade().map(Switch)
+    }
 }
 
 /// What a model is to go on from.
@@ -157,6 +196,8 @@ pub struct Generate {
     pub constraint: Option<Constraint>,
     /// The field that a schema came in.
     pub constraint_field: &'static str,
+    /// Ends reasoning, where the model is at it.
+    pub end_reasoning: Option<Switch>,
     /// How many of the best ids are told with their log-probabilities at each position, beside the chosen one's; none: nothing is.
     pub logprobs: Option<usize>,
     /// Tells probabilities after the sampler's chain instead of those of the logits.
@@ -189,6 +230,7 @@ impl Generate {
             stop: Vec::new(),
             constraint: None,
             constraint_field: "json_schema",
+            end_reasoning: None,
             logprobs: None,
             post_sampling_probs: false,
             adapters: None,

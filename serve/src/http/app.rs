@@ -7,6 +7,7 @@ use crate::engine::{Engine, Health, Model, Offer, Refusal, RefusalKind};
 use crate::errors::{invalid, refusal, Result};
 use crate::latency::Latencies;
 use crate::native::metrics::Before;
+use crate::openai::control::Controls;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub(crate) struct App {
     pub counts: Arc<Counts>,
     pub latencies: Arc<Latencies>,
     pub scraped: Before,
+    pub controls: Controls,
     pub started: SystemTime,
     pub stage: watch::Receiver<Stage>,
 }
@@ -74,6 +76,7 @@ impl App {
             counts: Arc::default(),
             latencies: Arc::default(),
             scraped: Before::default(),
+            controls: Controls::default(),
             started: SystemTime::now(),
             stage: stopper.stage(),
         }

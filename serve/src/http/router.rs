@@ -5,7 +5,7 @@ use crate::anthropic::messages;
 use crate::errors::{Cause, Fault};
 use crate::native::{completion, health, infill, lora, metrics, props, rerank, router as loader, slots, tokens};
 use crate::ollama;
-use crate::openai::{chat, completions, embeddings, models, responses};
+use crate::openai::{chat, completions, control, embeddings, models, responses};
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post, MethodRouter};
@@ -34,6 +34,7 @@ fn openai() -> Vec<Row> {
     vec![
         (&["/v1/chat/completions", "/chat/completions"], post(chat::chat)),
         (&["/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"], post(chat::input_tokens)),
+        (&["/v1/chat/completions/control", "/chat/completions/control"], post(control::control)),
         (&["/v1/completions"], post(completions::completions)),
         (&["/v1/responses", "/responses"], post(responses::responses)),
         (&["/v1/responses/input_tokens", "/responses/input_tokens"], post(responses::input_tokens)),

@@ -28,7 +28,7 @@ pub(crate) async fn chat(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let request = generate(&fields, &caller)?;
+    let mut request = generate(&fields, &caller)?;
     let streams = fields.boolean("stream")?.unwrap_or(false);
     let with_usage = match fields.object("stream_options")? {
         Some(options) => options.boolean("include_usage")?.unwrap_or(false),
@@ -39,6 +39,9 @@ pub(crate) async fn chat(
     let (answers, probabilities) = (request.n, request.logprobs.is_some());
     let model = app.model(fields.text("model")?).await?;
     let frame = Frame::new("chatcmpl-", &app, &model.properties().name);
+    if fields.boolean("reasoning_control")?.unwrap_or(false) {
+        request.end_reasoning = Some(app.controls.add(&frame.id));
+    }
     let flow = Flow::start(&app, model, vec![request]).await?;
     if streams {
         let chunks = Chunks::new(frame, answers, with_usage, metered, probabilities, verbose);
