@@ -18,6 +18,7 @@ mod queue;
 mod refusal;
 mod request;
 mod sampling;
+mod scales;
 mod schedule;
 mod seqs;
 mod settings;

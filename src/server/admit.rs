@@ -1,16 +1,12 @@
 //! Which requests start: those for which there is a slot, a sequence and room for the prompt.
 
-use super::queue::Queue;
-use super::refusal::{refusal, too_long};
+use super::refusal::too_long;
 use super::request::{Job, Part};
-use super::shared::Shared;
 use super::work::{Running, Way, Work};
 use super::worker::{send, Worker};
 use crate::session::KV_BLOCK;
-use crate::Error;
-use pumex_serve::engine::{Event, Refusal, RefusalKind};
+use pumex_serve::engine::Event;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 impl Worker<'_> {
@@ -224,18 +220,5 @@ impl Worker<'_> {
         let mut why = too_long(tokens, self.loaded.n_ctx());
         (why.kind, why.message) = (pumex_serve::engine::RefusalKind::Failed, "context size has been exceeded".into());
         self.fail(id, why);
-    }
-}
-
-/// Ends requests that wait for adapters at scales with which the model cannot be loaded.
-pub fn refuse_scales(queue: &mut Queue<Box<Job>>, shared: &Shared, scales: &[f32], error: &Error) {
-    tracing::error!("adapters: {error}");
-    let what = format!("lora: the model cannot be loaded with the adapters so: {error}");
-    let why = Refusal { field: Some("lora".into()), ..refusal(RefusalKind::Failed, what) };
-    for job in queue.remove(|job| job.scales == scales) {
-        shared.waiting.fetch_sub(usize::from(job.started.is_none()), Ordering::Relaxed);
-        shared.view().metrics.requests_failed += 1;
-        // Its reader may be gone.
-        let _ = job.events.try_send(Event::Failed(why.clone()));
     }
 }

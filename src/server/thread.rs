@@ -1,12 +1,12 @@
 //! A model's thread: loads it, works, and loads it anew when adapters want other scales or the runner failed.
 
-use super::admit::refuse_scales;
 use super::draft::{self, Draft};
 use super::embedding::{self, Call};
 use super::loaded::{Loaded, Text};
 use super::queue::Queue;
 use super::refusal::{refusal, stopping};
 use super::request::Job;
+use super::scales::refuse_scales;
 use super::settings::{DraftModel, Fault, Settings};
 use super::shared::Shared;
 use super::worker::{Command, Done, Worker};

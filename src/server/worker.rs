@@ -9,13 +9,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::admit::refuse_scales;
 use super::draft::Draft;
 use super::loaded::Loaded;
 use super::log::{Launched, StepLog};
 use super::queue::Queue;
 use super::refusal::{failed, refusal, stopping};
 use super::request::Job;
+use super::scales::refuse_scales;
 use super::seqs::Seqs;
 use super::settings::Fault;
 use super::shared::Shared;
