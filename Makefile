@@ -39,7 +39,7 @@ $(SHADERC_DIR)/libshaderc_combined.a:
 	cp "$$(find $${CARGO_TARGET_DIR:-target}/release/build -name libshaderc_combined.a | head -n 1)" $@
 
 shaders: $(SHADERC_DIR)/libshaderc_combined.a
-	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-tools --features shaderc --bin build-shaders
+	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-tools --features shaderc --bin build-shaders -- $(KERNELS)
 
 check-shaders: $(SHADERC_DIR)/libshaderc_combined.a
 	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-tools --features shaderc --bin build-shaders -- --check

@@ -1,6 +1,7 @@
 //! `shaders/glsl` → `shaders/spirv` and `shaders/src/modules.rs`.
 //!
-//! usage: build-shaders [--check]; with `--check` nothing is written and a difference is an error.
+//! usage: build-shaders [--check] [KERNEL...]; all kernels, or these alone; with `--check` nothing is written and a difference is an
+//!        error.
 //!        build-shaders --into FOLDER [KERNEL...]; writes plain modules there, of these kernels or all, for spirv-dis and its like.
 
 use pumex_quant::{all, tables, Format};
@@ -144,12 +145,20 @@ fn compile_all(glsl: &Path, only: &[String]) -> Result<Vec<(String, Vec<u8>)>, F
     Ok(modules)
 }
 
-/// Path and bytes of every file the tool owns: an archive per kernel, and a list of these.
-fn outputs(shaders: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Fault> {
-    let mut modules = compile_all(&shaders.join("glsl"), &[])?.into_iter().peekable();
+/// The list of archives, of all kernels.
+fn index() -> String {
+    let mut kernels: Vec<&str> = KERNELS.iter().map(|k| k.name).collect();
+    kernels.sort_unstable();
     let mut index =
         String::from("//! Made by build-shaders; the archive of every kernel's modules, sorted by name.\n\n");
     index += "/// Archives, one for each kernel.\npub const ARCHIVES: &[&[u8]] = &[\n";
+    index.extend(kernels.iter().map(|kernel| format!("    include_bytes!(\"../spirv/{kernel}.bin\"),\n")));
+    index + "];\n"
+}
+
+/// Path and bytes of the files the tool owns: an archive per kernel, or per kernel that is named, and a list of all.
+fn outputs(shaders: &Path, only: &[String]) -> Result<Vec<(PathBuf, Vec<u8>)>, Fault> {
+    let mut modules = compile_all(&shaders.join("glsl"), only)?.into_iter().peekable();
     let mut files = Vec::new();
     while let Some((name, _)) = modules.peek() {
         let kernel = name.split('.').next().unwrap_or_default().to_string();
@@ -159,11 +168,9 @@ fn outputs(shaders: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Fault> {
         }
         let archive = archive::write(&of_kernel).ok_or("SPIR-V that is no list of instructions")?;
         check(&of_kernel, &archive)?;
-        index += &format!("    include_bytes!(\"../spirv/{kernel}.bin\"),\n");
         files.push((shaders.join(format!("spirv/{kernel}.bin")), archive));
     }
-    index += "];\n";
-    files.push((shaders.join("src/modules.rs"), index.into_bytes()));
+    files.push((shaders.join("src/modules.rs"), index().into_bytes()));
     Ok(files)
 }
 
@@ -195,11 +202,15 @@ fn run() -> Result<bool, Fault> {
         return plain(shaders, Path::new(into), &args[at + 2..]);
     }
     let check = args.iter().any(|a| a == "--check");
-    let files = outputs(shaders)?;
+    let only: Vec<String> = args.into_iter().filter(|a| a != "--check").collect();
+    if let Some(unknown) = only.iter().find(|name| !KERNELS.iter().any(|k| k.name == **name)) {
+        return Err(format!("expected names of kernels, found {unknown}").into());
+    }
+    let files = outputs(shaders, &only)?;
     let mut same = true;
     for entry in fs::read_dir(shaders.join("spirv"))? {
         let path = entry?.path();
-        if !files.iter().any(|(p, _)| *p == path) {
+        if !KERNELS.iter().any(|k| path == shaders.join(format!("spirv/{}.bin", k.name))) {
             same = false;
             println!("no source makes {}", path.display());
             if !check {
