@@ -116,6 +116,8 @@ pub struct Debug {
     pub chunks: Option<bool>,
     /// Multiplies several rows at a time by cooperative matrices, where the device has them.
     pub matrices: bool,
+    /// Multiplies many rows by this kernel, whatever takes them else; with [`Debug::matrices`] alone.
+    pub many_rows: Option<crate::policy::ManyRows>,
     /// Lets one dispatch do the layers of one row, as stages (the megakernel); by the policy where it is not told.
     pub megakernel: Option<bool>,
     /// Its workgroups, all of which must run at once; one for each multiprocessor, or a single one, where it is not told.
@@ -178,6 +180,7 @@ impl Default for Debug {
             fuse: true,
             chunks: None,
             matrices: true,
+            many_rows: None,
             megakernel: None,
             megakernel_groups: None,
             attn_heads: None,

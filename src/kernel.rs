@@ -12,6 +12,7 @@ pub fn lacking(needs: Needs, caps: &Caps) -> Option<&'static str> {
     let (has, feature) = match needs {
         Needs::Nothing => return None,
         Needs::IntegerDot => (caps.int_dot8, "shaderIntegerDotProduct"),
+        Needs::Half => (caps.fp16, "shaderFloat16"),
         Needs::Matrix => (!caps.matrix_n.is_empty(), "cooperativeMatrix (16 x 16 halves)"),
     };
     (!has).then_some(feature)
@@ -145,10 +146,12 @@ mod tests {
 
     #[test]
     fn devices_lack_what_they_do_not_tell() {
-        let lacks =
-            |caps: &Caps| [Needs::Nothing, Needs::IntegerDot, Needs::Matrix].map(|n| lacking(n, caps).is_some());
-        assert_eq!(lacks(&devices::h200()), [false, false, false]);
-        assert_eq!(lacks(&devices::lavapipe()), [false, false, true]);
-        assert_eq!(lacks(&devices::find("adreno_740").unwrap()), [false, true, true]);
+        let lacks = |caps: &Caps| {
+            [Needs::Nothing, Needs::IntegerDot, Needs::Half, Needs::Matrix].map(|n| lacking(n, caps).is_some())
+        };
+        assert_eq!(lacks(&devices::h200()), [false, false, false, false]);
+        assert_eq!(lacks(&devices::lavapipe()), [false, false, false, true]);
+        assert_eq!(lacks(&devices::find("adreno_740").unwrap()), [false, true, false, true]);
+        assert!(lacks(&devices::find("geforce_gtx_1080").unwrap())[2]);
     }
 }

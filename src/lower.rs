@@ -12,6 +12,7 @@ pub mod dump;
 mod experts;
 mod fusion;
 mod general;
+mod many;
 pub mod megakernel;
 mod packing;
 mod product;
@@ -31,7 +32,7 @@ pub use cache::CacheType;
 use dispatch::{Access, Dispatch, Module, Place, Push, Touched};
 use megakernel::StageSource;
 pub use rows::MAX_K;
-pub use target::{Addresses, PackedAt, Packing, Shape, StateAt, Target};
+pub use target::{Addresses, PackedAt, Packing, RowPacking, Shape, StateAt, Target};
 pub use why::tunables;
 
 /// A step's dispatches, and what they name.

@@ -9,8 +9,10 @@ pub mod class;
 pub mod devices;
 mod gemv;
 mod intel;
+mod many;
 pub mod matrix;
 mod megakernel;
+mod mobile;
 mod nvidia;
 mod portable;
 mod rowwise;
@@ -32,6 +34,7 @@ pub use class::{asks_for_cores, cores, integer_dots, signed_dots, DeviceClass};
 pub use gemv::{
     dot_span, dot_tile, expert_tile, float_tile, gemv_row, gemv_tile, small_floats, GemvTile, GEMV_MAX_COLS, SMALL_TILE,
 };
+pub use many::{groups_rows, many_rows, packs_rows, row_tile, ManyRowsAsked, RowTile, TILE as ROWS_TILE};
 pub use megakernel::{
     megakernel_attends, megakernel_attention_bytes, megakernel_heads, megakernel_messages, megakernel_parts,
     megakernel_positions, megakernel_ranks, megakernel_rows, megakernel_span, megakernel_table_room, megakernel_tile,
@@ -42,7 +45,7 @@ pub use rowwise::{
 };
 pub use shared::{table_bytes, table_copies, usual_copies};
 pub use staged::{staged_attention, StagedAttention};
-pub use table::ATTN_HEADS;
+pub use table::{ManyRows, ATTN_HEADS};
 pub use upload::{builds_ahead, upload_way};
 
 use crate::vk::Caps;

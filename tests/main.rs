@@ -24,6 +24,7 @@ mod kernels;
 mod layout;
 mod limits;
 mod lost;
+mod many_rows;
 mod megakernel;
 mod moe_tiles;
 mod mutations;

@@ -49,7 +49,7 @@ impl Product<'_> {
 }
 
 impl Lab {
-    fn run_one(&self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)], mut push: Vec<u8>, grid: [u32; 3]) {
+    pub fn run_one(&self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)], mut push: Vec<u8>, grid: [u32; 3]) {
         let pipeline = self.kernels.get(kernel, stem, spec).unwrap();
         push.resize(pipeline.push_bytes() as usize, 0);
         let mut recorder = self.device.recorder().unwrap();
@@ -59,7 +59,7 @@ impl Lab {
         self.device.wait(self.device.submit(&recording).unwrap()).unwrap();
     }
 
-    fn results(&self, floats: usize) -> Buffer {
+    pub fn results(&self, floats: usize) -> Buffer {
         self.device.buffer("y", 4 * floats as u64, Class::Readback).unwrap()
     }
 

@@ -40,6 +40,8 @@ pub enum Needs {
     Nothing,
     /// Dot products of packed signed bytes.
     IntegerDot,
+    /// Arithmetic of halves.
+    Half,
     /// Cooperative matrices of halves with sums in floats, over subgroups of 32.
     Matrix,
 }
@@ -161,6 +163,24 @@ const COPIES: (&str, u32) = ("COPIES", 21);
 /// 1: dot products of unsigned with signed bytes are made of signed ones.
 const SIGNED_DOTS: (&str, u32) = ("SIGNED_DOTS", 22);
 
+/// Products of many rows packed by `pack_rows`.
+const GEMM_ROWS: [(&str, u32); 14] = [
+    ("EPILOGUE", 1),
+    ("WIDE", 2),
+    ("COLUMNS", 3),
+    ("GATHER", 4),
+    EXPERTS[0],
+    EXPERTS[1],
+    SOA,
+    COPIES,
+    SIGNED_DOTS,
+    GATE[0],
+    GATE[1],
+    GATE[2],
+    GATE[3],
+    GATE[4],
+];
+
 /// 1: no two rows of the step are of one sequence.
 const ALONE: (&str, u32) = ("ALONE", 30);
 
@@ -275,6 +295,8 @@ pub const KERNELS: &[Kernel] = &[
         needs: Needs::Nothing,
         spec: &[("EPILOGUE", 1), ("HEADS", 2), SOA, GATE[0], GATE[1], GATE[2], GATE[3], GATE[4]],
     },
+    Kernel { name: "gemm_dot", formats: Formats::Quantized, needs: Needs::IntegerDot, spec: &GEMM_ROWS },
+    Kernel { name: "gemm_half", formats: Formats::Halves, needs: Needs::Half, spec: &GEMM_ROWS },
     Kernel { name: "gemm_float", formats: Formats::None, needs: Needs::Nothing, spec: &[("EPILOGUE", 1)] },
     Kernel {
         name: "gemm_mat",
@@ -328,6 +350,12 @@ pub const KERNELS: &[Kernel] = &[
         formats: Formats::None,
         needs: Needs::Nothing,
         spec: &[("SIZE", 0), ("K", 1), ("NORM", 2), ("CHUNKS", 3), ("GATHER", 4), ("COLUMNS", 5), ("MAT_N", 8)],
+    },
+    Kernel {
+        name: "pack_rows",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        spec: &[("SIZE", 0), ("BITS", 1), ("NORM", 2)],
     },
     Kernel {
         name: "moe_permute",

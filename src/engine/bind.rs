@@ -57,7 +57,8 @@ impl Program {
             activations: self.activations,
             requests_at: state.layout.requests_at(),
             importance: state.importance.is_some(),
-            packing: state.packed.as_ref().map(PackedMemory::packing),
+            packing: state.packed.as_ref().and_then(PackedMemory::packing),
+            rows: state.packed.as_ref().and_then(PackedMemory::rows),
             megakernel: state.megakernel.kernel.as_ref().map(|(kernel, _)| kernel),
         }
     }

@@ -74,6 +74,12 @@ struct SessionBytes {
     recordings: u64,
 }
 
+/// Whether activations are packed, for matrices or row by row.
+fn packs(caps: &Caps, options: &Options) -> bool {
+    let some = !caps.matrix_n.is_empty() || policy::packs_rows(caps, program::rows_asked(caps, options));
+    options.debug.matrices && some
+}
+
 /// For a device whose workgroups run at once where a megakernel needs that.
 fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: SessionSize) -> SessionBytes {
     let debug = options.debug;
@@ -82,7 +88,7 @@ fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: 
     let choices = Choices { wanted: debug.megakernel, groups: debug.megakernel_groups, activations, halves };
     let megakernel = Megakernel::of(plan, caps, choices).filter(|_| debug.fuse);
     let packed = sizes::Packed::of(plan, size.max_rows);
-    let packed = Some(packed).filter(|packed| debug.matrices && !caps.matrix_n.is_empty() && packed.k > 0);
+    let packed = Some(packed).filter(|packed| packs(caps, options) && packed.k > 0);
     let layout = size.layout();
     let reduction = sizes::split_reduction(caps, plan, size.max_rows);
     let fault = 4;
@@ -251,7 +257,7 @@ pub(super) fn planned(plan: Plan, caps: &Caps, stages: bool, options: &Options) 
     // A step's values lie in one buffer; where that is too large, a step has fewer rows.
     let arena = loop {
         let packed = sizes::Packed::of(&plan, max_rows);
-        let packed = Some(packed).filter(|_| options.debug.matrices && !caps.matrix_n.is_empty());
+        let packed = Some(packed).filter(|_| packs(caps, options));
         let arena = program::arena_bytes(&plan, (caps, stages), options, max_rows, packed.as_ref());
         let of_matrices = packed.iter().flat_map(|packed| packed.buffers(&caps.matrix_n)).max().unwrap_or(0);
         let partials = sizes::split_reduction(caps, &plan, max_rows).partials;

@@ -4,7 +4,7 @@ use super::{CacheType, Debug, Options};
 use crate::kernel::Kernels;
 use crate::lower::{sizes, Addresses, Target};
 use crate::plan::Plan;
-use crate::policy::{self, ActivationQuant};
+use crate::policy::{self, ActivationQuant, ManyRowsAsked};
 use crate::session::Stores;
 use crate::vk::{Buffer, Caps, Class, Device};
 use crate::Result;
@@ -81,6 +81,12 @@ pub(super) fn ropes_bytes(plan: &Plan) -> u64 {
     (4 * plan.numbers_at(plan.numbers.len()) as u64).max(16)
 }
 
+/// What decides on the kernels of packed rows.
+pub(super) fn rows_asked(caps: &Caps, options: &Options) -> ManyRowsAsked {
+    let activations = options.activations.unwrap_or_else(|| policy::activations(caps));
+    ManyRowsAsked { forced: options.debug.many_rows, activations }
+}
+
 /// Bytes of the scratch arena of a model, whatever shape a step has. `packed`: activations for cooperative matrices, if there are
 /// some.
 pub(super) fn arena_bytes(
@@ -104,7 +110,8 @@ pub(super) fn arena_bytes(
         activations: options.activations.unwrap_or_else(|| policy::activations(caps)),
         requests_at: 0,
         importance: false,
-        packing: packed.map(|sizes| sizes.packing(true, true)),
+        packing: packed.filter(|_| !caps.matrix_n.is_empty()).map(|sizes| sizes.packing(true, true)),
+        rows: packed.and_then(|sizes| sizes.rows(caps, rows_asked(caps, options))),
         megakernel: None,
     };
     sizes::arena(&target)

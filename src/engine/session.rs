@@ -7,6 +7,7 @@ use crate::exec::{self, MegakernelMemory, PackedMemory, SplitReductionMemory};
 use crate::lower::megakernel::{self, Choices, EPOCHS};
 use crate::lower::sizes;
 use crate::plan::LayerState;
+use crate::policy::ManyRowsAsked;
 use crate::session::{BlockCopy, Rule, Stores, KV_BLOCK};
 use crate::vk::{Buffer, Class, Device, Recording, LEAST_BYTES};
 use crate::Result;
@@ -141,9 +142,12 @@ impl DeviceState {
         let split_reduction = sizes::split_reduction(device.caps(), plan, size.max_rows);
         let split_reduction = SplitReductionMemory::new(device, split_reduction)?;
         let held = if debug.matrices { exec::fragment_layout(device, kernels)? } else { None };
-        let packed = match held {
-            Some(held) => PackedMemory::new(device, &sizes::Packed::of(plan, size.max_rows), held)?,
-            None => None,
+        let packed = match debug.matrices {
+            true => {
+                let asked = ManyRowsAsked { forced: debug.many_rows, activations: program.activations };
+                PackedMemory::new(device, &sizes::Packed::of(plan, size.max_rows), held, asked)?
+            }
+            false => None,
         };
         let halves = k == CacheType::F16 && v == CacheType::F16;
         let choices = Choices {

@@ -2,8 +2,9 @@
 
 use super::fragment::FragmentLayout;
 use crate::lower::sizes::{Packed, SplitReduction};
-use crate::lower::{PackedAt, Packing};
+use crate::lower::{PackedAt, Packing, RowPacking};
 use crate::policy::matrix::FEW;
+use crate::policy::ManyRowsAsked;
 use crate::vk::{self, Buffer, Class, Device};
 use crate::Result;
 use pumex_shaders::constants::GATED_FACTOR;
@@ -37,7 +38,8 @@ pub struct PackedMemory {
     squares: Buffer,
     powers: Buffer,
     moe: Option<[Buffer; 4]>,
-    packing: Packing,
+    packing: Option<Packing>,
+    rows: Option<RowPacking>,
 }
 
 impl PackedMemory {
@@ -45,14 +47,20 @@ impl PackedMemory {
     ///
     /// # Errors
     /// Memory that ran out.
-    pub fn new(device: &Device, sizes: &Packed, held: FragmentLayout) -> Result<Option<PackedMemory>> {
-        if sizes.k == 0 {
+    pub fn new(
+        device: &Device,
+        sizes: &Packed,
+        held: Option<FragmentLayout>,
+        asked: ManyRowsAsked,
+    ) -> Result<Option<PackedMemory>> {
+        let rows = sizes.rows(device.caps(), asked);
+        if sizes.k == 0 || (held.is_none() && rows.is_none()) {
             return Ok(None);
         }
         let scratch = |name: &str, bytes: u64| device.buffer(name, bytes, Class::Scratch);
-        let packing = sizes.packing(held.direct, held.ordered);
+        let packing = held.as_ref().map(|held| sizes.packing(held.direct, held.ordered));
         let mut maps = Vec::new();
-        for (mat_n, map) in held.maps {
+        for (mat_n, map) in held.into_iter().flat_map(|held| held.maps) {
             let buffer = scratch("map", 4 * map.len() as u64)?;
             vk::send(device, &buffer, bytemuck::cast_slice(&map))?;
             maps.push((mat_n, buffer));
@@ -78,12 +86,18 @@ impl PackedMemory {
             powers: scratch("packed.powers", sizes.powers)?,
             moe,
             packing,
+            rows,
         }))
     }
 
     /// What lowering asks of it.
-    pub fn packing(&self) -> Packing {
+    pub fn packing(&self) -> Option<Packing> {
         self.packing
+    }
+
+    /// Likewise of rows for products without matrices.
+    pub fn rows(&self) -> Option<RowPacking> {
+        self.rows
     }
 
     /// Where all of it lies.

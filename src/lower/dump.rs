@@ -5,7 +5,7 @@ use super::megakernel::{Choices, Megakernel};
 use super::CacheType;
 use super::{lower, sizes, why, Addresses, Lowered, Shape, StateAt, Target};
 use crate::plan::Plan;
-use crate::policy::{self, variant::Variant};
+use crate::policy::{self, variant::Variant, ManyRowsAsked};
 use crate::vk::Caps;
 use crate::Result;
 use pumex_shaders::block::Value;
@@ -224,6 +224,7 @@ fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, Shape, &Lowered) ->
         requests_at: 0,
         importance: false,
         packing,
+        rows: sizes::Packed::of(plan, max_rows).rows(caps, ManyRowsAsked { forced: None, activations }),
         megakernel: megakernel.as_ref(),
     };
     let shape = Shape {

@@ -52,7 +52,7 @@ impl Lowering<'_> {
     /// Products with gate and up, or with down alone.
     pub(super) fn experts(&mut self, p: &Product, weights: &[Weight]) -> Result<()> {
         p.biases.iter().flatten().try_for_each(|w| self.check_floats(*w, "experts"))?;
-        if self.experts_by_tiles(p, weights) {
+        if self.experts_by_tiles(p, weights) || self.experts_by_rows(p, weights) {
             return Ok(());
         }
         let (gated, c) = (weights.len() == 2, p.top_k);
@@ -216,7 +216,7 @@ impl Lowering<'_> {
     }
 
     /// Adds up the products of each row's experts.
-    fn moe_combine(&mut self, p: &Product, m: usize) {
+    pub(super) fn moe_combine(&mut self, p: &Product, m: usize) {
         let (n, used) = (self.shape.rows, p.top_k.k);
         let [.., products] = self.t.at.packed.moe;
         let push = push::MoeCombine { x: products, y: self.val(p.out), params: self.t.at.params, m: m as u32 };

@@ -3,7 +3,8 @@
 use super::general::INPUTS;
 use super::target::{Shape, Target};
 use crate::plan::{pass::Abilities, Choose, Conv, General, MatPart, Normalize, Op, Plan, Rows, Val};
-use crate::policy::{self, matrix as tiles};
+use crate::policy::{self, matrix as tiles, ManyRows};
+use pumex_quant::Format;
 
 /// Rows of a value in a step of that shape.
 pub(super) fn rows_of(plan: &Plan, shape: Shape, v: Val) -> usize {
@@ -24,6 +25,14 @@ pub(super) fn by_matrices(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usi
     t.packing.is_some() && parts.iter().all(takes)
 }
 
+/// How products of `n` rows with all of these go, if it is by packed rows.
+pub(super) fn many_rows(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> Option<ManyRows> {
+    let asked = t.rows?.asked;
+    let formats: Vec<&Format> = parts.iter().map(|p| plan.weights[p.weight.0].format).collect();
+    let short = parts.iter().any(|part| is_short(plan, part));
+    policy::many_rows(t.caps, &formats, n, asked).filter(|_| !short && !by_matrices(t, plan, parts, n))
+}
+
 /// Whether one dispatch multiplies with gate and up.
 pub(super) fn gates_in_one(t: &Target<'_>, plan: &Plan, gate: &MatPart, up: &MatPart, n: usize) -> bool {
     let format = |p: &MatPart| plan.weights[p.weight.0].format.id;
@@ -40,10 +49,16 @@ impl Abilities for Rules<'_> {
     /// GEMV norms its input, and so does packing for cooperative matrices. An importance matrix wants the normed values.
     fn norms_input(&self, plan: &Plan, op: &Op) -> bool {
         let few = |x: &Val| rows_of(plan, self.shape, *x) <= policy::GEMV_MAX_COLS;
+        let packs =
+            |x: &Val, parts: &[MatPart]| many_rows(self.t, plan, parts, rows_of(plan, self.shape, *x)).is_some();
         let takes = match op {
             Op::MatMul { parts, .. } if parts.iter().any(|part| is_short(plan, part)) => false,
-            Op::MatMul { x, parts, .. } => few(x) || by_matrices(self.t, plan, parts, rows_of(plan, self.shape, *x)),
-            Op::GatedMatMul { x, gate, up, .. } => gates_in_one(self.t, plan, gate, up, rows_of(plan, self.shape, *x)),
+            Op::MatMul { x, parts, .. } => {
+                few(x) || by_matrices(self.t, plan, parts, rows_of(plan, self.shape, *x)) || packs(x, parts)
+            }
+            Op::GatedMatMul { x, gate, up, .. } => {
+                gates_in_one(self.t, plan, gate, up, rows_of(plan, self.shape, *x)) || packs(x, &[*gate, *up])
+            }
             Op::GatedExperts { x, .. } => few(x),
             Op::Route { router: Some(router), .. }
             | Op::General(General::Choose(Choose { router: Some(router), .. })) => few(&router.x),

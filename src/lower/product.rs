@@ -44,6 +44,8 @@ impl Lowering<'_> {
         let matrices = self.by_matrices(parts, n);
         if matrices {
             self.pack(x, norm, parts);
+        } else if let Some(by) = fusion::many_rows(self.t, self.plan, parts, n) {
+            return self.rows_product((x, norm), parts, (by, add), out);
         }
         while let Some(first) = rest.first() {
             let stem = |p: &MatPart| self.plan.weights[p.weight.0].format.stem;
@@ -66,6 +68,9 @@ impl Lowering<'_> {
     pub(super) fn gated(&mut self, x: Val, norm: Option<Norm>, (gate, up, by): (&MatPart, &MatPart, Gate), out: Val) {
         let (n, both) = (self.rows_of(x), [*gate, *up]);
         if !fusion::gates_in_one(self.t, self.plan, gate, up, n) {
+            if let Some(way) = fusion::many_rows(self.t, self.plan, &both, n) {
+                return self.rows_gated((x, norm), (gate, up, by), way, out);
+            }
             self.gemm(x, gate, (0, None), out, 0);
             return self.gemm(x, up, (2, Some(by)), out, 0);
         }

@@ -12,7 +12,7 @@ use pumex_shaders::push;
 
 impl Lowering<'_> {
     pub(super) fn experts_matmul(&mut self, e: &ExpertsMatMul) {
-        if self.side_by_side_by_tiles(e) {
+        if self.side_by_side_by_tiles(e) || self.side_by_side_by_rows(e) {
             return;
         }
         let (info, c) = (&self.plan.weights[e.weight.0], e.top_k);
@@ -41,7 +41,7 @@ impl Lowering<'_> {
     }
 
     /// A route without weights and scales, of one expert each if they are to be `apart`; where it is.
-    fn plain_route(&mut self, e: &ExpertsMatMul, apart: bool) -> u64 {
+    pub(super) fn plain_route(&mut self, e: &ExpertsMatMul, apart: bool) -> u64 {
         let (n, pairs) = (self.rows_of(e.out), self.t.at.partials);
         let push = push::RoutePairs { route: self.val(e.route), pairs, n: n as u32 };
         let grid = [(n * e.top_k.k).div_ceil(THREADS as usize), 1, 1];

@@ -3,11 +3,11 @@
 
 use super::rows::{sample_parts, MAX_K};
 use super::scan;
-use super::target::{Shape, Target};
+use super::target::{RowPacking, Shape, Target};
 use super::{fused, Packing};
 use crate::plan::{General, Op, Placement, Plan};
-use crate::policy;
 use crate::policy::matrix::{self as tiles, FEW, MOST_COLUMNS, PACKED_LEN};
+use crate::policy::{self, ManyRowsAsked};
 use crate::vk::Caps;
 use pumex_shaders::block::Block;
 use pumex_shaders::stage::Stage;
@@ -101,6 +101,11 @@ impl Packed {
     /// What lowering asks of them, on a device whose threads hold matrices as told.
     pub fn packing(&self, direct: bool, ordered: bool) -> Packing {
         Packing { direct, ordered, k: self.k, moe: self.moe.is_some() }
+    }
+
+    /// Likewise of rows for products without matrices, where the device takes them so.
+    pub fn rows(&self, caps: &Caps, asked: ManyRowsAsked) -> Option<RowPacking> {
+        policy::packs_rows(caps, asked).then_some(RowPacking { asked, moe: self.moe.is_some() })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::megakernel::Megakernel;
 use super::CacheType;
 use crate::plan::{AttentionSpec, Plan};
-use crate::policy::{self, ActivationQuant, StagedAttention};
+use crate::policy::{self, ActivationQuant, ManyRowsAsked, StagedAttention};
 use crate::vk::Caps;
 
 /// The shape of a step: what its dispatches depend on.
@@ -119,6 +119,15 @@ pub struct Packing {
     pub moe: bool,
 }
 
+/// Rows that `pack_rows` packs: there is room for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowPacking {
+    /// What decides on their kernels.
+    pub asked: ManyRowsAsked,
+    /// The plan has experts, and there is room for their rows.
+    pub moe: bool,
+}
+
 /// What lowering is for.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
@@ -148,6 +157,8 @@ pub struct Target<'a> {
     pub importance: bool,
     /// Cooperative matrices, if these are used.
     pub packing: Option<Packing>,
+    /// Rows packed for products without such matrices, if there are some.
+    pub rows: Option<RowPacking>,
     /// The megakernel, if there is one.
     pub megakernel: Option<&'a Megakernel>,
 }

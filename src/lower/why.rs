@@ -86,7 +86,9 @@ impl Why<'_> {
         let beside: Vec<&Format> = parts.iter().map(|p| self.lowered.plan.weights[p.weight.0].format).collect();
         let (gated, gates) = (self.constant("GATED") > 0, self.constant("EPILOGUE") == 2);
         let (activations, held) = (self.t.activations, self.held());
-        let asked = Asked { format, size: (self.outputs(), k, n), gated, gates, beside: &beside, activations, held };
+        let rows = self.t.rows.map(|rows| rows.asked);
+        let asked =
+            Asked { format, size: (self.outputs(), k, n), gated, gates, beside: &beside, activations, held, rows };
         variant::product(self.t.caps, &asked)
     }
 
@@ -100,7 +102,7 @@ impl Why<'_> {
             () if norm => Some("it norms its input"),
             () if !self.t.fuse => Some("ops are not merged"),
             () if beside.iter().any(|format| format.id != info.format.id) => Some("gate and up differ in format"),
-            () if !self.t.packing.is_some_and(|p| p.moe) => Some("no room for rows of experts"),
+            () if !self.t.packing.is_some_and(|p| p.moe) => Some(variant::NO_ROOM),
             () => None,
         };
         let (activations, held) = (self.t.activations, self.held());
@@ -112,6 +114,7 @@ impl Why<'_> {
             beside: &beside,
             activations,
             held,
+            rows: self.t.rows.filter(|rows| rows.moe).map(|rows| rows.asked),
         };
         variant::experts(self.t.caps, &asked, (c.k, c.n_expert), apart)
     }

@@ -6,8 +6,8 @@
 
 use super::nvidia;
 use super::table::{
-    known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, RouterShape, Span, SplitAttention, When, ALWAYS,
-    ATTN_HEADS,
+    known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRows, ManyRowsShape, RouterShape, Span,
+    SplitAttention, When, ALWAYS, ATTN_HEADS,
 };
 use super::ActivationQuant::Q8;
 use pumex_quant::FormatId::F32;
@@ -17,6 +17,9 @@ const ONE_ROW: Evidence =
     Evidence::Estimate("others' rows of a workgroup on RDNA: one of legacy formats, two of K-quants");
 const FOUR_ROWS: Evidence = Evidence::Estimate("others' rows of a workgroup on GCN: twice those of RDNA");
 const UNSEEN: Evidence = Evidence::Estimate("more than there is work for; other values were not tried");
+const PACKED: Evidence =
+    Evidence::Estimate("four products of bytes at a time, two of halves; a thread of 32 has registers for 64 sums");
+const UNPACKED: Evidence = Evidence::Estimate("GCN up to Polaris has halves at the rate of floats");
 const NO_PROMISE: Evidence = Evidence::Estimate("nobody tried whether all workgroups run at once");
 
 const WIDE: When = When { outputs: Span::from(8192), ..ALWAYS };
@@ -58,6 +61,7 @@ pub(super) const RDNA: Choices = Choices {
     two_chunks: known(&[], UNSEEN),
     gemv_float: RDNA_FLOAT,
     expert_threads: known(256, TWO_EACH),
+    many_rows: known(ManyRowsShape { by: &ManyRows::ALL, wide: 2 }, PACKED),
     megakernel_threads: known(None, NO_PROMISE),
     attention_heads: HEADS,
     split_attention: known(SplitAttention { threads: 128, span: 64, least: 256 }, TWO_EACH),
@@ -68,4 +72,9 @@ pub(super) const RDNA: Choices = Choices {
 };
 
 /// GCN and CDNA.
-pub(super) const GCN: Choices = Choices { gemv: GCN_GEMV, gemv_float: GCN_FLOAT, ..RDNA };
+pub(super) const GCN: Choices = Choices {
+    gemv: GCN_GEMV,
+    gemv_float: GCN_FLOAT,
+    many_rows: known(ManyRowsShape { by: &[ManyRows::Dot], wide: 2 }, UNPACKED),
+    ..RDNA
+};

@@ -1,7 +1,7 @@
 //! What sort of device it is, as far as choices differ: the one place that knows vendors.
 
 use super::table::Choices;
-use super::{amd, intel, nvidia, portable, software};
+use super::{amd, intel, mobile, nvidia, portable, software};
 use crate::vk::{Caps, DeviceKind};
 
 /// Devices that choices are made for alike.
@@ -107,7 +107,8 @@ impl DeviceClass {
             AmdGcn | AmdCdna => &amd::GCN,
             AmdRdna1 | AmdRdna2 | AmdRdna3 | AmdRdna4 => &amd::RDNA,
             IntelOld | IntelXe1 | IntelXe2 => &intel::CHOICES,
-            NvidiaUntold | Apple | Qualcomm | Arm | Unknown => &portable::CHOICES,
+            Apple | Qualcomm | Arm => &mobile::CHOICES,
+            NvidiaUntold | Unknown => &portable::CHOICES,
         }
     }
 

@@ -5,7 +5,8 @@
 
 use super::nvidia;
 use super::table::{
-    known, Choices, Evidence, GemvRow, Groups, HeadsRow, RouterShape, Span, SplitAttention, When, ALWAYS,
+    known, Choices, Evidence, GemvRow, Groups, HeadsRow, ManyRows, ManyRowsShape, RouterShape, Span, SplitAttention,
+    When, ALWAYS,
 };
 use super::ActivationQuant::Q8;
 
@@ -13,6 +14,7 @@ const TWO_ROWS: Evidence = Evidence::Estimate("others' rows of a workgroup on In
 const SMALL: Evidence =
     Evidence::Estimate("an Xe core holds 1,024 threads of 16 lanes' subgroups, in four workgroups of 256");
 const UNSEEN: Evidence = Evidence::Estimate("more than there is work for; other values were not tried");
+const LITTLE: Evidence = Evidence::Estimate("a thread of a subgroup of 16 has 64 registers, half of them for 32 sums");
 const NO_PROMISE: Evidence = Evidence::Estimate("nobody tried whether all workgroups run at once");
 
 const WIDE: When = When { outputs: Span::from(8192), ..ALWAYS };
@@ -40,6 +42,7 @@ pub(super) const CHOICES: Choices = Choices {
     two_chunks: known(&[], UNSEEN),
     gemv_float: GEMV_FLOAT,
     expert_threads: known(128, SMALL),
+    many_rows: known(ManyRowsShape { by: &ManyRows::ALL, wide: 1 }, LITTLE),
     megakernel_threads: known(None, NO_PROMISE),
     attention_heads: HEADS,
     split_attention: known(SplitAttention { threads: 128, span: 32, least: 128 }, SMALL),

@@ -167,7 +167,7 @@ pub fn groups_experts(caps: &Caps, format: &Format, (n, used, experts): (usize, 
 }
 
 /// Experts that a workgroup of `deal` has room for, with some left.
-const MOST_EXPERTS: usize = 1024;
+pub(super) const MOST_EXPERTS: usize = 1024;
 
 /// As [`mat_tile`], of tiles of rows of one expert, with the columns of a matrix of activations.
 pub fn moe_tile(caps: &Caps, format: &Format, m: usize, moe: MoeTiles, extras: GemmFusion) -> MatTile {

@@ -5,8 +5,8 @@
 //! llama-8b and qwen3-30b-a3b; 65,536 and more are output matrices.
 
 use super::table::{
-    known, Choices, Evidence, FewRow, Formats, GemvRow, Groups, HeadsRow, RouterShape, Span, SplitAttention,
-    UploadShape, When, ALWAYS,
+    known, Choices, Evidence, FewRow, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span,
+    SplitAttention, UploadShape, When, ALWAYS,
 };
 use super::ActivationQuant::Q8;
 use pumex_quant::FormatId::*;
@@ -166,6 +166,10 @@ pub(super) const CHOICES: Choices = Choices {
     gemv_float: GEMV_FLOAT,
     expert_threads: known(512, CORES),
     gemm_few: GEMM_FEW,
+    many_rows: known(
+        ManyRowsShape { by: &[], wide: 2 },
+        Evidence::Estimate("matrices do it where there are some; before them there were no fast halves"),
+    ),
     small_float_tiles: known(true, EXPANDED),
     megakernel_threads: known(Some(512), BITS8),
     attention_heads: ATTENTION_HEADS,

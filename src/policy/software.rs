@@ -2,8 +2,8 @@
 
 use super::nvidia::{GEMM_FEW, TWO_CHUNKS};
 use super::table::{
-    known, Choices, Evidence, GemvRow, Groups, HeadsRow, RouterShape, Span, SplitAttention, UploadShape, ALWAYS,
-    ATTN_HEADS,
+    known, Choices, Evidence, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span, SplitAttention, UploadShape,
+    ALWAYS, ATTN_HEADS,
 };
 use super::ActivationQuant;
 
@@ -31,6 +31,10 @@ pub(super) const CHOICES: Choices = Choices {
     gemv_float: GEMV_FLOAT,
     expert_threads: known(64, GUESS),
     gemm_few: GEMM_FEW,
+    many_rows: known(
+        ManyRowsShape { by: &[], wide: 1 },
+        Evidence::Estimate("a CPU multiplies floats as fast, and bytes and halves by floats"),
+    ),
     small_float_tiles: known(false, GUESS),
     megakernel_threads: known(None, Evidence::Estimate("its dispatches wait for nothing")),
     attention_heads: &[HeadsRow { matrices: None, positions: Span::ALL, heads: ATTN_HEADS, evidence: GUESS }],

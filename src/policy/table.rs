@@ -251,6 +251,45 @@ pub enum RouterShape {
     },
 }
 
+/// How a kernel multiplies packed rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ManyRows {
+    /// By integer dot products of bytes.
+    Dot,
+    /// By products of halves.
+    Half,
+}
+
+impl ManyRows {
+    /// All of them.
+    pub const ALL: [ManyRows; 2] = [ManyRows::Dot, ManyRows::Half];
+
+    /// Row of the kernel table.
+    pub fn kernel(self) -> &'static str {
+        match self {
+            ManyRows::Dot => "gemm_dot",
+            ManyRows::Half => "gemm_half",
+        }
+    }
+
+    /// Bits of an activation.
+    pub fn bits(self) -> u32 {
+        match self {
+            ManyRows::Dot => 8,
+            ManyRows::Half => 16,
+        }
+    }
+}
+
+/// What a class of devices takes for many rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManyRowsShape {
+    /// Which kernels, the best first; none where all goes in floats.
+    pub by: &'static [ManyRows],
+    /// Fours of rows that a thread takes: 1 or 2.
+    pub wide: u32,
+}
+
 /// How weights reach memory that is the device's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadShape {
@@ -281,6 +320,8 @@ pub struct Choices {
     pub expert_threads: Known<u32>,
     /// Shapes of `gemm_few`.
     pub gemm_few: &'static [FewRow],
+    /// Products of many rows without matrices whose layout is known.
+    pub many_rows: Known<ManyRowsShape>,
     /// Whether small products of floats go through `gemm_float`.
     pub small_float_tiles: Known<bool>,
     /// Threads of a megakernel's workgroup, one on each multiprocessor; none where a megakernel is no gain.
@@ -316,6 +357,7 @@ impl Choices {
             self.activations.evidence,
             self.two_chunks.evidence,
             self.expert_threads.evidence,
+            self.many_rows.evidence,
             self.small_float_tiles.evidence,
             self.megakernel_threads.evidence,
             self.split_attention.evidence,
@@ -333,7 +375,7 @@ impl Choices {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{amd, intel, nvidia, portable, software};
+    use super::super::{amd, intel, mobile, nvidia, portable, software};
     use super::*;
 
     /// What was measured is in the record, and a name of a row says which one it is.
@@ -341,7 +383,7 @@ mod tests {
     fn evidence_stands_in_the_record_and_rows_have_names_of_their_own() {
         let record = include_str!("../../benches/RECORD.md");
         let all = [&nvidia::CHOICES, &nvidia::PASCAL, &portable::CHOICES, &software::CHOICES];
-        for choices in all.into_iter().chain([&amd::RDNA, &amd::GCN, &intel::CHOICES]) {
+        for choices in all.into_iter().chain([&amd::RDNA, &amd::GCN, &intel::CHOICES, &mobile::CHOICES]) {
             for evidence in choices.all_evidence() {
                 match evidence {
                     Evidence::Record(heading) => assert!(record.contains(&format!("\n## {heading}\n")), "{heading}"),

@@ -112,6 +112,21 @@ fn matrix_lines(caps: &Caps, format: &Format) -> Lines {
     lines
 }
 
+fn packed_lines(caps: &Caps, format: &Format) -> Lines {
+    let mut lines = Lines::default();
+    for (forced, activations) in
+        [None, Some(ManyRows::Dot), Some(ManyRows::Half)].into_iter().flat_map(|f| CODES.map(|c| (f, c)))
+    {
+        let asked = ManyRowsAsked { forced, activations };
+        let by = [1, 8, 9, 512, 1 << 16].map(|n| many_rows(caps, &[format], n, asked).map(ManyRows::kernel));
+        lines.add((forced, activations.bits(), packs_rows(caps, asked)), by);
+    }
+    for by in ManyRows::ALL {
+        lines.add(by, [32, 64, 128].map(|columns| row_tile(caps, by, format, columns).wide));
+    }
+    lines
+}
+
 fn attention_lines(caps: &Caps) -> Lines {
     let mut lines = Lines::default();
     let lens = [1, 255, 256, 257, 768, 769, 2048, 2049, 1 << 20];
@@ -190,6 +205,7 @@ fn choices_for_known_devices_are_those_written_down() {
     for format in all() {
         topic(format!("gemv {}", format.stem), &|caps| gemv_lines(caps, format));
         topic(format!("gemm {}", format.stem), &|caps| matrix_lines(caps, format));
+        topic(format!("rows {}", format.stem), &|caps| packed_lines(caps, format));
     }
     let heading: String = devices.iter().map(|(name, _)| format!(" {name:>16}")).collect();
     let mut table = format!("{:<16}{heading}\n", "");

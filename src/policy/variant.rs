@@ -7,7 +7,7 @@ use super::matrix::{self, few_row, FEW, FEW_KERNEL, PACKED_LEN};
 use super::staged::staged_attention;
 use super::table::Evidence;
 use super::tuned::{self, EXPERTS};
-use super::{ActivationQuant, GemmFusion};
+use super::{many, ActivationQuant, GemmFusion, ManyRowsAsked};
 use crate::plan::AttentionSpec;
 use crate::vk::{Caps, TunedProduct};
 use pumex_quant::Format;
@@ -32,6 +32,9 @@ impl Variant {
         Variant { tunable: Some(product), ..self }
     }
 }
+
+/// Why experts' rows are not multiplied together where nothing was packed for matrices.
+pub const NO_ROOM: &str = "no room for rows of experts";
 
 /// What is known of a device's cooperative matrices once it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +62,8 @@ pub struct Asked<'a> {
     pub activations: ActivationQuant,
     /// Matrices, if they are used at all.
     pub held: Option<Held>,
+    /// What decides on kernels of packed rows, if rows are packed.
+    pub rows: Option<ManyRowsAsked>,
 }
 
 impl Evidence {
@@ -83,6 +88,17 @@ fn no_matrices(caps: &Caps, formats: &[&Format], n: usize, held: Option<Held>) -
     told.or_else(|| held.is_none().then(|| "threads share what matrices hold, or they are turned off".into()))
 }
 
+/// Kernels of packed rows, and what speaks against each.
+fn packed_rows(caps: &Caps, asked: &Asked<'_>) -> Vec<Variant> {
+    let told = asked.rows.unwrap_or(ManyRowsAsked { forced: None, activations: asked.activations });
+    let candidates = many::candidates(caps, told).into_iter();
+    let why = |by| {
+        let of_format = asked.beside.iter().find_map(|format| many::refusal(caps, by, format, told));
+        of_format.or_else(|| asked.rows.is_none().then(|| "rows are not packed".into()))
+    };
+    candidates.map(|by| variant(by.kernel(), why(by), None)).collect()
+}
+
 /// Kernels for a product with whole matrices.
 pub fn product(caps: &Caps, asked: &Asked<'_>) -> Vec<Variant> {
     let Asked { format, size: (m, k, n), gated, activations, .. } = *asked;
@@ -101,6 +117,7 @@ pub fn product(caps: &Caps, asked: &Asked<'_>) -> Vec<Variant> {
     if n <= GEMV_MAX_COLS {
         all.extend(gemv(caps, format, (m, k, n), extras));
     } else {
+        all.extend(packed_rows(caps, asked));
         let small = small_floats(caps, format, (m, k), n) && !asked.gates;
         let why = "not F32, or no small product, or in rows of odd length, or what is there gates it";
         all.push(variant("gemm_float", (!small).then(|| why.into()), None));
@@ -131,11 +148,18 @@ pub fn experts(caps: &Caps, asked: &Asked<'_>, (used, experts): (usize, usize), 
     let dots = no_dots(caps, format).or_else(|| (!whole).then(|| "shared memory does not hold all activations".into()));
     let float = float_row(caps, format, (m, k), 1);
     let extras = GemmFusion { activations, ..GemmFusion::default() };
-    vec![
-        variant("gemm_mat", together, None),
+    let apart = apart.filter(|_| asked.rows.is_none() || apart != Some(NO_ROOM)).map(String::from);
+    let few = !many::groups_rows(n, used, experts);
+    let apart = apart.or_else(|| few.then(|| "experts have few rows each, or are too many".into()));
+    let rows =
+        packed_rows(caps, asked).into_iter().map(|v| Variant { passed_over: v.passed_over.or(apart.clone()), ..v });
+    let mut all = vec![variant("gemm_mat", together, None)];
+    all.extend(rows);
+    all.extend([
         variant("gemv_dot", dots, None).tunable(tuned::key(EXPERTS, &gemv::product(format, (m, k), 1, extras))),
         variant("gemv", None, Some((float.name, float.evidence))),
-    ]
+    ]);
+    all
 }
 
 /// Kernels for attention: of few rows, each split over workgroups, or of many. `halves`: what is cached becomes halves.

@@ -332,7 +332,7 @@ fn create(
     let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
         .buffer_device_address(true)
         .timeline_semaphore(true)
-        .shader_float16(matrices)
+        .shader_float16(caps.fp16)
         .vulkan_memory_model(matrices)
         .vulkan_memory_model_device_scope(matrices);
     let mut subgroups = vk::PhysicalDeviceSubgroupSizeControlFeatures::default()

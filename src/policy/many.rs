@@ -1,0 +1,189 @@
+//! Products of many rows by tiles, where matrices do not do them: rows come packed by `pack_rows`, as bytes (`gemm_dot`) or as
+//! halves (`gemm_half`).
+
+use super::class::{choices, integer_dots};
+use super::matrix::{chunk_len, MOST_EXPERTS};
+use super::shared::table_bytes;
+use super::table::ManyRows;
+use super::{ActivationQuant, FEW_ROWS, GEMV_MAX_COLS};
+use crate::vk::Caps;
+use pumex_quant::{Format, FormatId};
+
+/// What is packed for products, beside what devices say of themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ManyRowsAsked {
+    /// One kernel for all that it takes, whatever the class would have.
+    pub forced: Option<ManyRows>,
+    /// Codes of activations in integer products.
+    pub activations: ActivationQuant,
+}
+
+/// Outputs that a workgroup takes.
+pub const TILE: usize = 64;
+/// Rows of each of `wide`.
+const ROWS: u32 = 32;
+
+/// A tile of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowTile {
+    /// How it multiplies.
+    pub by: ManyRows,
+    /// Fours of rows that a thread takes.
+    pub wide: u32,
+}
+
+impl RowTile {
+    /// Rows that a workgroup takes.
+    pub fn rows(self) -> usize {
+        (ROWS * self.wide) as usize
+    }
+
+    /// Constants of its pipeline beside those of what becomes of the sums.
+    pub fn spec(self, soa: bool) -> Vec<(&'static str, u32)> {
+        vec![("WIDE", self.wide), ("SOA", u32::from(soa))]
+    }
+
+    /// Bytes of shared memory, as `shaders/glsl/lib/gemm_rows.glsl` has them.
+    fn shared_bytes(self, format: &Format) -> usize {
+        let chunk = chunk_len(format);
+        let strides = TILE / 4 + 1 + self.rows() / 4 + 1;
+        let words = chunk * self.by.bits() as usize / 32;
+        // A scale and an offset for each sixteen inputs of outputs and of rows, at most.
+        let scales = if self.by == ManyRows::Dot { 2 * chunk / 16 } else { 0 };
+        16 * strides * (words + scales) + table_bytes(format)
+    }
+}
+
+/// Why a kernel does not multiply rows with weights of a format, if it does not.
+pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: ManyRowsAsked) -> Option<String> {
+    let forced = asked.forced == Some(by);
+    let told = match by {
+        ManyRows::Dot => match () {
+            () if format.block_len == 1 => Some("weights are floats"),
+            () if !caps.int_dot8 => Some("shaderIntegerDotProduct is missing"),
+            () if !integer_dots(caps) => Some("no instruction for dot products of signed bytes"),
+            () if !forced && asked.activations != ActivationQuant::Q8 => Some("activations are to have 16 bits"),
+            () if !caps.subgroup_shuffle || caps.subgroup_size < 8 => Some("no shuffles among 8 threads"),
+            () => None,
+        },
+        ManyRows::Half => match () {
+            () if format.id == FormatId::F32 => Some("halves do not hold floats"),
+            () if !caps.fp16 => Some("shaderFloat16 is missing"),
+            () => None,
+        },
+    };
+    let table = choices(caps).many_rows.value.by;
+    let unlisted = || (!forced && !table.contains(&by)).then_some("not for this class of devices");
+    let told = told.or_else(unlisted).map(String::from);
+    let wide = || RowTile { by, wide: 1 }.shared_bytes(format) > caps.max_shared_bytes as usize;
+    told.or_else(|| caps.disabled(by.kernel()).map(|why| format!("turned off: {why}")))
+        .or_else(|| wide().then(|| "shared memory does not hold a tile".into()))
+}
+
+/// The kernels that are thought of on a device, best first, with those that its table lacks behind.
+pub(super) fn candidates(caps: &Caps, asked: ManyRowsAsked) -> Vec<ManyRows> {
+    let table = choices(caps).many_rows.value.by;
+    let mut all: Vec<ManyRows> = asked.forced.into_iter().collect();
+    for by in table.iter().copied().chain(ManyRows::ALL) {
+        if !all.contains(&by) {
+            all.push(by);
+        }
+    }
+    all
+}
+
+/// How products of `n` rows with weights of all these formats go, if packed rows are for them: one packing serves all.
+pub fn many_rows(caps: &Caps, formats: &[&Format], n: usize, asked: ManyRowsAsked) -> Option<ManyRows> {
+    let takes = |by: &ManyRows| formats.iter().all(|format| refusal(caps, *by, format, asked).is_none());
+    let rows = (GEMV_MAX_COLS + 1..1 << 16).contains(&n);
+    candidates(caps, asked).into_iter().find(|by| rows && takes(by))
+}
+
+/// Whether any product may go so.
+pub fn packs_rows(caps: &Caps, asked: ManyRowsAsked) -> bool {
+    let quantized = FormatId::Q8_0.format();
+    many_rows(caps, &[quantized], GEMV_MAX_COLS + 1, asked).is_some()
+        || many_rows(caps, &[FormatId::F16.format()], GEMV_MAX_COLS + 1, asked).is_some()
+}
+
+/// Whether the rows of each expert are multiplied together: where experts have several on average.
+pub fn groups_rows(n: usize, used: usize, experts: usize) -> bool {
+    n > FEW_ROWS && n * used >= 2 * experts && experts <= MOST_EXPERTS
+}
+
+/// The tile of a product whose columns are to be in whole runs of `columns`.
+pub fn row_tile(caps: &Caps, by: ManyRows, format: &Format, columns: usize) -> RowTile {
+    let most = choices(caps).many_rows.value.wide.min(columns as u32 / ROWS).max(1);
+    let tile = RowTile { by, wide: most };
+    let fits = tile.shared_bytes(format) <= caps.max_shared_bytes as usize;
+    RowTile { wide: if fits { most } else { 1 }, ..tile }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::devices;
+    use super::*;
+
+    fn chosen(caps: &Caps, stem: &str, activations: ActivationQuant) -> Option<&'static str> {
+        let format = pumex_quant::all().find(|f| f.stem == stem).unwrap();
+        many_rows(caps, &[format], 64, ManyRowsAsked { forced: None, activations }).map(ManyRows::kernel)
+    }
+
+    #[test]
+    fn known_devices_take_bytes_else_halves_where_their_class_has_such_a_table() {
+        let (dot, half) = (Some("gemm_dot"), Some("gemm_half"));
+        let expected = [
+            ("h200", [None; 3]),
+            ("lavapipe", [None; 3]),
+            ("geforce_gtx_1080", [None; 3]),
+            ("geforce_rtx_2080", [None; 3]),
+            ("geforce_rtx_3090", [None; 3]),
+            ("geforce_rtx_5090", [None; 3]),
+            ("geforce_rtx_2060_nvk", [None; 3]),
+            ("radeon_rx_580", [None; 3]),
+            ("radeon_rx_5700_xt", [half; 3]),
+            ("radeon_rx_6800_xt", [dot, half, half]),
+            ("radeon_rx_7900_xtx", [dot, half, half]),
+            ("radeon_rx_9070_xt", [dot, half, half]),
+            ("radeon_8060s", [dot, half, half]),
+            ("instinct_mi100", [dot, None, None]),
+            ("arc_a770", [dot, half, half]),
+            ("arc_b580", [dot, half, half]),
+            ("iris_xe", [dot, half, half]),
+            ("uhd_630", [half; 3]),
+            ("apple_m2", [half; 3]),
+            ("adreno_740", [half; 3]),
+            ("mali_g715", [dot, half, half]),
+            ("unknown", [None; 3]),
+        ];
+        let of = |caps: &Caps| {
+            let q8 = ActivationQuant::Q8;
+            [chosen(caps, "q4_k", q8), chosen(caps, "f16", q8), chosen(caps, "iq2_xs", ActivationQuant::Q16)]
+        };
+        let found: Vec<_> = devices::all().iter().map(|(name, caps)| (*name, of(caps))).collect();
+        assert_eq!(found, expected);
+        for (name, caps) in devices::all() {
+            assert_eq!(chosen(&caps, "f32", ActivationQuant::Q8), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn tiles_fit_shared_memory_and_runs_of_experts() {
+        for (name, caps) in devices::all() {
+            for (format, by) in pumex_quant::all().flat_map(|f| ManyRows::ALL.map(|by| (f, by))) {
+                let asked = ManyRowsAsked { forced: Some(by), ..ManyRowsAsked::default() };
+                if refusal(&caps, by, format, asked).is_none() {
+                    for columns in [32, 64] {
+                        let tile = row_tile(&caps, by, format, columns);
+                        assert!(tile.rows() <= columns && columns.is_multiple_of(tile.rows()), "{name} {tile:?}");
+                        let bytes = tile.shared_bytes(format);
+                        assert!(bytes <= caps.max_shared_bytes as usize, "{name} {} {tile:?}: {bytes}", format.stem);
+                    }
+                } else if by == ManyRows::Half && format.id != FormatId::F32 {
+                    let reason = refusal(&caps, by, format, asked).unwrap();
+                    assert!(!caps.fp16 || reason.contains("shared memory"), "{name} {}: {reason}", format.stem);
+                }
+            }
+        }
+    }
+}

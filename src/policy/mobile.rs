@@ -1,0 +1,10 @@
+//! GPUs of phones and of Apple: as other GPUs that nobody measured, but for prompts, which take the short types that they have.
+
+use super::portable;
+use super::table::{known, Choices, Evidence, ManyRows, ManyRowsShape};
+
+const SHORT: Evidence = Evidence::Estimate("halves at twice the rate of floats, bytes at four times; few registers");
+
+/// What is chosen.
+pub(super) const CHOICES: Choices =
+    Choices { many_rows: known(ManyRowsShape { by: &ManyRows::ALL, wide: 1 }, SHORT), ..portable::CHOICES };

@@ -1,0 +1,171 @@
+//! Products of many rows by kernels that devices without usable matrices take (`gemm_dot`, `gemm_half`), forced on any device.
+
+use crate::kernels::{Lab, EPS};
+use crate::products::error;
+use crate::util::{assert_silent, exhaustive, nmse, options, rows, vulkan};
+use pumex::engine::{CacheType, Debug, Options};
+use pumex::policy::{self, ActivationQuant, ManyRows};
+use pumex::quantize::recipe;
+use pumex::step::{Runner, Want};
+use pumex::synthetic;
+use pumex_quant::{all, Format};
+use pumex_shaders::block::Block;
+use pumex_shaders::push;
+
+/// Of the squared error over the squared sum of magnitudes: activations have 8 bits, or both factors and sums 11.
+const BOUNDS: [(ManyRows, f64); 2] = [(ManyRows::Dot, 5e-5), (ManyRows::Half, 1e-6)];
+
+/// What is asked of a kernel.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    m: usize,
+    k: usize,
+    n: usize,
+    wide: u32,
+    soa: bool,
+    norm: bool,
+    /// And a bias.
+    epilogue: u32,
+    constants: &'static [(&'static str, u32)],
+}
+
+/// Error of a product by a kernel against plain sums.
+fn error_of(lab: &mut Lab, by: ManyRows, format: &Format, case: Case) -> f64 {
+    let Case { m, k, n, norm, epilogue, .. } = case;
+    let soa = case.soa || format.is_expanded();
+    let (bytes, w) = lab.weights(format, m, k);
+    let (x, bias, before, weight) = (lab.floats(n * k), lab.floats(m), lab.floats(n * m), lab.floats(k));
+    let mut normed = x.clone();
+    for row in normed.chunks_mut(k).filter(|_| norm) {
+        let scale = 1.0 / (row.iter().map(|v| v * v).sum::<f32>() / k as f32 + EPS).sqrt();
+        row.iter_mut().zip(&weight).for_each(|(v, w)| *v *= scale * w);
+    }
+    let (mut truth, mut scale) = (Vec::new(), 0.0);
+    for (i, there) in before.iter().enumerate() {
+        let terms =
+            w[i % m * k..][..k].iter().zip(&normed[i / m * k..][..k]).map(|(a, b)| f64::from(*a) * f64::from(*b));
+        let (sum, there) = (terms.clone().sum::<f64>() + f64::from(bias[i % m]), f64::from(*there));
+        let (factor, added) = match epilogue {
+            0 => (1.0, 0.0),
+            1 => (1.0, there),
+            _ => (there / (1.0 + (-there).exp()), 0.0),
+        };
+        truth.push(sum * factor + added);
+        scale += (terms.map(f64::abs).sum::<f64>() * factor).powi(2);
+    }
+    let laid =
+        if soa { bytes.chunks(format.row_bytes(k).unwrap()).flat_map(|r| format.soa(r)).collect() } else { bytes };
+    let (w, x, bias) =
+        (lab.buffer(&laid), lab.buffer(bytemuck::cast_slice(&x)), lab.buffer(bytemuck::cast_slice(&bias)));
+    let (weight, y) = (lab.buffer(bytemuck::cast_slice(&weight)), lab.results(n * m));
+    y.write(0, bytemuck::cast_slice(&before));
+    let (codes, scales) = (lab.buffer(&vec![0xff; 2 * n * k]), lab.buffer(&vec![0xff; n * k / 2 + 4 * n]));
+    let pack = push::PackRows {
+        x: x.address(),
+        norm: weight.address(),
+        codes: codes.address(),
+        scales: scales.address(),
+        k: k as u32,
+        eps: EPS,
+    };
+    let spec = [("SIZE", 64), ("BITS", by.bits()), ("NORM", u32::from(norm))];
+    lab.run_one("pack_rows", None, &spec, pack.bytes(), [n as u32, 1, 1]);
+    let product = push::GemmRows {
+        w: w.address(),
+        bias: bias.address(),
+        x: codes.address(),
+        scales: scales.address(),
+        y: y.address(),
+        tables: lab.codebooks.address(),
+        k: k as u32,
+        m: m as u32,
+        n: n as u32,
+        y_stride: m as u32,
+        flags: 1,
+        scale: 1.0,
+        ..Default::default()
+    };
+    let tile = policy::RowTile { wide: case.wide, ..policy::row_tile(lab.device.caps(), by, format, 64) };
+    let mut spec = [tile.spec(soa), vec![("EPILOGUE", epilogue)]].concat();
+    spec.extend(case.constants);
+    let grid = [m.div_ceil(policy::ROWS_TILE) as u32, n.div_ceil(tile.rows()) as u32, 1];
+    lab.run_one(by.kernel(), Some(format.stem), &spec, product.bytes(), grid);
+    let mut found = vec![0f32; n * m];
+    y.read(0, bytemuck::cast_slice_mut(&mut found));
+    error(&found, &truth, scale)
+}
+
+fn takes(by: ManyRows, format: &Format) -> bool {
+    pumex_shaders::kernels::find(by.kernel()).unwrap().formats.includes(format.stem, format.block_len)
+}
+
+/// Inputs of two chunks and more, and outputs and rows that fill no tile, or just one and an eighth.
+#[test]
+fn products_of_many_packed_rows_are_right_for_every_format_and_edge_shape() {
+    let Some(mut lab) = Lab::open() else { return };
+    let mut wrong = Vec::new();
+    for (by, bound) in BOUNDS {
+        if pumex::kernel::lacking(pumex_shaders::kernels::find(by.kernel()).unwrap().needs, lab.device.caps()).is_some()
+        {
+            println!("skipped: {by:?}");
+            continue;
+        }
+        for (at, format) in all().filter(|f| takes(by, f)).enumerate() {
+            let one = format.block_len.max(64);
+            let odd = at % 2 == 1;
+            let case = Case { m: 75, k: 3 * one, n: 37, wide: 1, soa: odd, norm: false, epilogue: 0, constants: &[] };
+            let mut cases = vec![Case { epilogue: at as u32 % 3, norm: at % 4 == 1, ..case }];
+            if exhaustive() {
+                let more = Case { soa: !odd, m: 1, n: 9, ..case };
+                cases.extend([
+                    more,
+                    Case { epilogue: 1, norm: true, ..more },
+                    Case { epilogue: 2, n: 64, m: 64, ..more },
+                ]);
+                cases.push(Case { wide: 2, n: 70, ..case });
+            } else if at % 16 == 3 {
+                cases.push(Case { wide: 2, n: 70, ..case });
+            }
+            if by == ManyRows::Dot && (exhaustive() || at % 8 == 4) {
+                cases.push(Case { constants: &[("SIGNED_DOTS", 1)], ..case });
+            }
+            for case in cases {
+                let error = error_of(&mut lab, by, format, case);
+                println!("{} {by:?} {case:?}: {error:.1e}", format.stem);
+                if error >= bound {
+                    wrong.push(format!("{} {by:?} {case:?}: {error:e}", format.stem));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(lab.device.validation_messages(), Vec::<String>::new());
+}
+
+/// Of a single layer, before which all is rounded alike, so that rows choose the same experts.
+#[test]
+fn packed_rows_of_one_expert_together_give_what_each_gives_for_itself() {
+    let tiny = synthetic::find("tiny-moe").unwrap();
+    for (by, bound) in [(ManyRows::Dot, 2e-5), (ManyRows::Half, 2e-5)] {
+        let shape = synthetic::Shape { n_layer: 1, n_embd: 512, n_vocab: 640, experts: Some((16, 4, 256)), ..*tiny };
+        let gguf = shape.model(recipe::find("Q4_K_M").unwrap()).unwrap();
+        let run = |fuse| {
+            let activations = if by == ManyRows::Dot { ActivationQuant::Q8 } else { ActivationQuant::Q16 };
+            let debug = Debug { fuse, many_rows: Some(by), megakernel: Some(false), ..Debug::default() };
+            let usual = options(CacheType::F32);
+            let options = Options { debug, activations: Some(activations), max_rows: 300, n_ctx: Some(512), ..usual };
+            let mut runner = vulkan(&gguf, options)?;
+            let ids: Vec<u32> = (0..400).map(|i| (i * 37 + 5) % 640).collect();
+            let mut all = Vec::new();
+            for (from, to) in [(0, 33), (33, 133), (133, 400)] {
+                all.extend(runner.run(&rows(0, from, &ids[from..to]), Want::Logits).unwrap().logits);
+            }
+            assert_silent(&runner);
+            Some(all)
+        };
+        let (Some(together), Some(unfused)) = (run(true), run(false)) else { return };
+        let error = nmse(&together, &unfused);
+        println!("{by:?}: NMSE {error:.2e}");
+        assert!(error < bound, "{by:?}: NMSE {error:e}");
+    }
+}
