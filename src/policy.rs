@@ -38,7 +38,7 @@ pub use many::{groups_rows, many_rows, packs_rows, row_tile, ManyRowsAsked, RowT
 pub use megakernel::{
     megakernel_attends, megakernel_attention_bytes, megakernel_heads, megakernel_messages, megakernel_parts,
     megakernel_positions, megakernel_ranks, megakernel_rows, megakernel_span, megakernel_table_room, megakernel_tile,
-    MegakernelTile, MEGAKERNEL_MAX_ROWS, MESSAGE, MOST_ATTENTION_PARTS,
+    MegakernelTile, MEGAKERNEL_LEAST_WAITS, MEGAKERNEL_MAX_ROWS, MESSAGE, MOST_ATTENTION_PARTS,
 };
 pub use rowwise::{
     argmax_parts, image_threads, route_threads, router_tile, row_threads, sample_tile, scans_by_windows, MOST_NORMED,

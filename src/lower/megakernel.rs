@@ -197,8 +197,8 @@ impl Group<'_> {
     fn end(&mut self) {
         let Some(open) = self.open.take() else { return };
         let Some(module) = open.module(self.k) else { return };
-        // Without a wait there is nothing to gain.
-        if open.stages.iter().all(|stage| stage.flags & (stage::RECEIVE | stage::JOIN) == 0) {
+        let waits = open.stages.iter().filter(|stage| stage.flags & (stage::RECEIVE | stage::JOIN) != 0).count();
+        if waits < policy::MEGAKERNEL_LEAST_WAITS {
             self.out.extend(open.own);
             return;
         }

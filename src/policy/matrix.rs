@@ -18,6 +18,9 @@ pub const PACKED_LEN: usize = 512;
 pub const MOST_COLUMNS: usize = 128;
 /// Of fewer rows than this it takes half as many, so that there are workgroups enough.
 const MANY: usize = 256;
+/// Workgroups of four subgroups with so many that a multiprocessor runs at once (an H200's, by how products of 4,096 to 35,840 outputs
+/// came out: 2026-11-25 in `benches/RECORD.md`).
+const MANY_ROWS_AT_ONCE: usize = 2;
 /// Columns whose sums shared memory holds at a time.
 const SUMS_AT_ONCE: usize = 64;
 /// Most activation rows of `gemm_few`.
@@ -237,10 +240,26 @@ pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usiz
             let wanted = if n <= SUMS_AT_ONCE && m >= 4096 { wanted.next_power_of_two() } else { 2 };
             (most, wanted.min(most / parts))
         }
-        _ => (most.min(4).max(parts), 1),
+        _ => {
+            let subgroups = most.min(4).max(parts);
+            (subgroups, even_split(caps, (m, n), (subgroups / parts, mat_n * tiles)))
+        }
     };
     let per_core = if n <= FEW { 2 } else { u32::MAX };
     mat_tile_of(caps, direct, (m, n), (subgroups * LANES, split, per_core), extras)
+}
+
+/// Subgroups that share the inputs of a row, of `subgroups` for which there is other work too: two, where that leaves cores idle for
+/// less of the time at the end, since workgroups that take half as many rows come out more evenly. Only of the widest tiles it is known
+/// how many run at once.
+fn even_split(caps: &Caps, (m, n): (usize, usize), (subgroups, columns): (u32, u32)) -> u32 {
+    let at_once = MANY_ROWS_AT_ONCE * cores(caps) as usize;
+    let turns = |split: u32| {
+        let rows = MAT_M * (subgroups / split) as usize;
+        (m.div_ceil(rows) * n.div_ceil(columns as usize)).div_ceil(at_once)
+    };
+    let pays = || 100 * turns(2) < 95 * 2 * turns(1);
+    1 + u32::from(columns as usize == MOST_COLUMNS && subgroups > 1 && pays())
 }
 
 /// Likewise with `size` threads, of which `split` subgroups share the inputs of a row, and at most `per_core` workgroups for
@@ -286,6 +305,18 @@ mod tests {
             }
         }
         assert_eq!(idle, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn inputs_are_shared_where_outputs_come_out_unevenly() {
+        let (caps, q4_k) = (devices::h200(), pumex_quant::find(12).unwrap());
+        let split = |m: usize, n: usize, gated: bool| {
+            mat_tile(&caps, true, q4_k, (m, n), GemmFusion { gated, ..GemmFusion::default() }).split
+        };
+        // 132 cores run 264 workgroups of 64 by 128 at once: 4,096 outputs of 512 rows are 256, 5,120 are 320, 15,360 gated are 1,920.
+        assert_eq!([4096, 5120, 6144, 7680, 35_840].map(|m| split(m, 512, false)), [1, 2, 2, 1, 2]);
+        assert_eq!([14_336, 15_360].map(|m| split(m, 512, true)), [1, 2]);
+        assert_eq!([4096, 5120].map(|m| split(m, 2048, false)), [1, 1]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // The USED of EXPERTS with the largest keys. All threads put logits, or what stands for them, and rank them; each expert's rank says
-// where it stands, so that no turn waits for another. Where experts are many for the threads, a subgroup takes the largest USED times.
+// where it stands, so that no turn waits for another. Where experts are many for the threads, subgroups take their largest USED times.
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
@@ -23,24 +23,55 @@ uint key_of(float x) {
 }
 void put_logit(uint i, float logit) { keys[i / 4][i % 4] = key_of(logit); }
 
-// The experts in order, by the first subgroup: a thread has every gl_SubgroupSize-th of them, and marks those that are taken.
+// Each subgroup's largest keys, in order, of the experts that its threads have, and how many of them are taken.
+const uint EACH_HAS = (EXPERTS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+const uint MOST_SUBGROUPS = RANKED ? 1 : gl_WorkGroupSize.x / 4;
+const uint NO_EXPERT = 0xffffffff;
+shared uint best_of[MOST_SUBGROUPS * USED], heads[MOST_SUBGROUPS];
+
+// The thread's best of those that beat `most`, or are the first of equal ones.
+void prefer(uint expert, inout uint most, inout uint at) {
+    if (expert >= EXPERTS) return;
+    const uint key = keys[expert / 4][expert % 4];
+    if (at != NO_EXPERT && (key < most || key == most && expert > at)) return;
+    most = key;
+    at = expert;
+}
+
+// The expert with the subgroup's largest key; the first of equal ones.
+uint largest_of(uint most, uint at) {
+    const uint largest = subgroupMax(most);
+    return subgroupMin(most == largest ? at : NO_EXPERT);
+}
+
+// The experts in order: every subgroup finds the largest of its own, and the first one merges these.
 void take_largest() {
-    uint taken[2] = uint[2](0, 0); // of up to 64, with 8 threads or more
+    const uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID, mine = gl_SubgroupID * USED;
+    uint taken[(EACH_HAS + 31) / 32];
+    [[unroll]] for (uint i = 0; i < taken.length(); i++) taken[i] = 0;
     for (uint k = 0; k < USED; k++) {
-        uint most = 0, at = 0xffffffff;
-        for (uint e = 0, i = gl_SubgroupInvocationID; i < EXPERTS; e++, i += gl_SubgroupSize) {
-            const uint key = keys[i / 4][i % 4];
-            if ((taken[e / 32] >> e % 32 & 1) == 1 || at != 0xffffffff && key <= most) continue;
-            most = key;
-            at = i;
+        uint most = 0, at = NO_EXPERT;
+        [[unroll]] for (uint e = 0; e < EACH_HAS; e++) {
+            if ((taken[e / 32] >> e % 32 & 1) == 0) prefer(t + e * gl_WorkGroupSize.x, most, at);
         }
-        const uint largest = subgroupMax(most);
-        const uint first = subgroupMin(most == largest ? at : 0xffffffff);
-        if (at == first) {
-            const uint e = at / gl_SubgroupSize;
-            taken[e / 32] |= 1u << e % 32;
+        const uint first = largest_of(most, at);
+        const uint e = at / gl_WorkGroupSize.x;
+        if (at == first && at != NO_EXPERT) taken[e / 32] |= 1u << e % 32;
+        if (lane == 0) best_of[mine + k] = first;
+    }
+    if (lane == 0) heads[gl_SubgroupID] = 0;
+    barrier();
+    if (gl_SubgroupID != 0) return;
+    for (uint k = 0; k < USED; k++) {
+        uint most = 0, at = NO_EXPERT, from = 0;
+        for (uint s = lane; s < gl_NumSubgroups; s += gl_SubgroupSize) {
+            const uint before = at;
+            prefer(best_of[s * USED + heads[s]], most, at);
+            if (at != before) from = s;
         }
-        if (gl_SubgroupInvocationID == 0) chosen[k] = first;
+        const uint first = largest_of(most, at);
+        if (at == first && at != NO_EXPERT) heads[from]++;
+        if (lane == 0) chosen[k] = first;
     }
 }
 
@@ -50,7 +81,7 @@ void rank_keys() {
     if (t < 4 * QUADS - EXPERTS) keys[QUADS - 1][3 - t] = 0;
     for (uint i = t; i < EXPERTS; i += gl_WorkGroupSize.x) ranks[i] = 0;
     barrier();
-    if (!RANKED && gl_SubgroupID == 0) take_largest();
+    if (!RANKED) take_largest();
     for (uint at = t; RANKED && at < EXPERTS * SHARES; at += gl_WorkGroupSize.x) {
         uint i = at / SHARES, mine = keys[i / 4][i % 4], rank = 0;
         for (uint q = at % SHARES; q < QUADS; q += SHARES) {
