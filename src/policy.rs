@@ -34,7 +34,7 @@ pub use class::{asks_for_cores, cores, integer_dots, signed_dots, DeviceClass};
 pub use gemv::{
     dot_span, dot_tile, expert_tile, float_tile, gemv_row, gemv_tile, small_floats, GemvTile, GEMV_MAX_COLS, SMALL_TILE,
 };
-pub use many::{groups_rows, many_rows, packs_rows, row_tile, ManyRowsAsked, RowTile, TILE as ROWS_TILE};
+pub use many::{groups_rows, many_rows, packs_rows, row_tile, ManyRowsAsked, RowTile, StagedTile, TILE as ROWS_TILE};
 pub use megakernel::{
     megakernel_attends, megakernel_attention_bytes, megakernel_heads, megakernel_messages, megakernel_parts,
     megakernel_positions, megakernel_ranks, megakernel_rows, megakernel_span, megakernel_table_room, megakernel_tile,

@@ -1,4 +1,4 @@
-//! Snapshots of what would run: the dispatches of the models in the repository on two devices that need not be there.
+//! Snapshots of what would run: the dispatches of the models in the repository on devices that need not be there.
 //!
 //! `PUMEX_BLESS=1 cargo test dispatches` writes them anew.
 
@@ -16,9 +16,12 @@ fn dispatches_are_as_reviewed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/dispatches");
     for (name, path) in models {
         let plan = model::plan(&Gguf::open(&path).unwrap()).unwrap();
-        for (device, caps) in [("h200", devices::h200()), ("lavapipe", devices::lavapipe())] {
+        for device in ["h200", "lavapipe", "radeon_rx_6800_xt", "arc_b580"] {
+            let caps = devices::find(device).unwrap();
+            // Of the latter two how many rows go: as bytes, and by matrices from shared memory.
+            let first = if ["h200", "lavapipe"].contains(&device) { 0 } else { 3 };
             let mut text = String::new();
-            for (rows, decode_batch) in [(1, true), (3, false), (8, true), (40, false)] {
+            for (rows, decode_batch) in [(1, true), (3, false), (8, true), (40, false)].into_iter().skip(first) {
                 let run = DryRun {
                     plan: &plan,
                     caps: &caps,

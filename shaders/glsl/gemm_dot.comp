@@ -4,7 +4,7 @@
 #extension GL_EXT_integer_dot_product : require
 const uint BITS = 8;
 layout(constant_id = 22) const uint SIGNED_DOTS = 0; // 1: products are of signed bytes only
-#include "lib/gemm_rows.glsl"
+#include "lib/gemm_words.glsl"
 #define DOT4 dot4
 #define OFFSET offset_of
 #define DOTS dots_of

@@ -4,7 +4,7 @@
 #include "lib/types.glsl"
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 const uint BITS = 16;
-#include "lib/gemm_rows.glsl"
+#include "lib/gemm_words.glsl"
 
 void stage_w(Decoded d) {
     [[unroll]] for (uint i = 0; i < GROUPS; i++) {

@@ -1,4 +1,4 @@
-// Activations for gemm_dot.comp and gemm_half.comp: rows of k halves, each over a power of two, or of k bytes with a scale for every
+// Activations for gemm_dot.comp, gemm_half.comp and gemm_staged.comp: rows of k halves, each over a power of two, or of k bytes with a scale for every
 // 32, after an RMS norm if NORM says so.
 #version 460
 #include "lib/types.glsl"

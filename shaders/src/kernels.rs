@@ -42,6 +42,8 @@ pub enum Needs {
     IntegerDot,
     /// Arithmetic of halves.
     Half,
+    /// Cooperative matrices of halves with sums in floats, of any shape that kernels fill from shared memory.
+    StagedMatrix,
     /// Cooperative matrices of halves with sums in floats, over subgroups of 32.
     Matrix,
 }
@@ -297,6 +299,31 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel { name: "gemm_dot", formats: Formats::Quantized, needs: Needs::IntegerDot, spec: &GEMM_ROWS },
     Kernel { name: "gemm_half", formats: Formats::Halves, needs: Needs::Half, spec: &GEMM_ROWS },
+    Kernel {
+        name: "gemm_staged",
+        formats: Formats::Halves,
+        needs: Needs::StagedMatrix,
+        spec: &[
+            GEMM_ROWS[0],
+            GEMM_ROWS[1],
+            GEMM_ROWS[2],
+            GEMM_ROWS[3],
+            ("MAT_M", 5),
+            ("MAT_N", 6),
+            ("MAT_K", 7),
+            ("WAVES", 8),
+            ("BUFFERS", 9),
+            EXPERTS[0],
+            EXPERTS[1],
+            SOA,
+            COPIES,
+            GATE[0],
+            GATE[1],
+            GATE[2],
+            GATE[3],
+            GATE[4],
+        ],
+    },
     Kernel { name: "gemm_float", formats: Formats::None, needs: Needs::Nothing, spec: &[("EPILOGUE", 1)] },
     Kernel {
         name: "gemm_mat",

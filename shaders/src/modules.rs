@@ -23,6 +23,7 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/gemm_float.bin"),
     include_bytes!("../spirv/gemm_half.bin"),
     include_bytes!("../spirv/gemm_mat.bin"),
+    include_bytes!("../spirv/gemm_staged.bin"),
     include_bytes!("../spirv/gemm_tile.bin"),
     include_bytes!("../spirv/gemv.bin"),
     include_bytes!("../spirv/gemv_dot.bin"),

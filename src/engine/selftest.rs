@@ -20,13 +20,14 @@ const USUAL: &str = "Q4_K_M";
 const WRONG: &str = "found wrong by the self-test";
 
 /// Kernels that have a next row, in the order in which they are suspected.
-pub const SUSPECTS: [&str; 11] = [
+pub const SUSPECTS: [&str; 12] = [
     "megakernel",
     "attn_flash",
     "attn_staged",
     "attn_mat",
     "gemm_few",
     "gemm_mat",
+    "gemm_staged",
     "gemm_dot",
     "gemm_half",
     "gemv_dot",

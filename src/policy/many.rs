@@ -1,5 +1,5 @@
 //! Products of many rows by tiles, where matrices do not do them: rows come packed by `pack_rows`, as bytes (`gemm_dot`) or as
-//! halves (`gemm_half`).
+//! halves (`gemm_half`, and `gemm_staged` where matrices may be used whose layout is not known).
 
 use super::class::{choices, integer_dots};
 use super::matrix::{chunk_len, MOST_EXPERTS};
@@ -30,6 +30,19 @@ pub struct RowTile {
     pub by: ManyRows,
     /// Fours of rows that a thread takes.
     pub wide: u32,
+    /// Of matrices.
+    pub staged: Option<StagedTile>,
+}
+
+/// What `gemm_staged` has beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagedTile {
+    /// Rows, columns and inputs of a product of matrices.
+    pub shape: (u32, u32, u32),
+    /// Subgroups of a workgroup.
+    pub waves: u32,
+    /// Chunks that shared memory holds: 2 where the next one is decoded beside the products with the last.
+    pub buffers: u32,
 }
 
 impl RowTile {
@@ -40,12 +53,19 @@ impl RowTile {
 
     /// Constants of its pipeline beside those of what becomes of the sums.
     pub fn spec(self, soa: bool) -> Vec<(&'static str, u32)> {
-        vec![("WIDE", self.wide), ("SOA", u32::from(soa))]
+        let mut spec = vec![("WIDE", self.wide), ("SOA", u32::from(soa))];
+        if let Some(StagedTile { shape: (m, n, k), waves, buffers }) = self.staged {
+            spec.extend([("MAT_M", m), ("MAT_N", n), ("MAT_K", k), ("WAVES", waves), ("BUFFERS", buffers)]);
+        }
+        spec
     }
 
-    /// Bytes of shared memory, as `shaders/glsl/lib/gemm_rows.glsl` has them.
+    /// Bytes of shared memory, as `shaders/glsl/lib/gemm_words.glsl` and `shaders/glsl/gemm_staged.comp` have them.
     fn shared_bytes(self, format: &Format) -> usize {
         let chunk = chunk_len(format);
+        if let Some(staged) = self.staged {
+            return 16 * staged.buffers as usize * (TILE + self.rows()) * (chunk / 8 + 1) + table_bytes(format);
+        }
         let strides = TILE / 4 + 1 + self.rows() / 4 + 1;
         let words = chunk * self.by.bits() as usize / 32;
         // A scale and an offset for each sixteen inputs of outputs and of rows, at most.
@@ -66,6 +86,11 @@ pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: ManyRow
             () if !caps.subgroup_shuffle || caps.subgroup_size < 8 => Some("no shuffles among 8 threads"),
             () => None,
         },
+        ManyRows::Staged => match () {
+            () if format.id == FormatId::F32 => Some("halves do not hold floats"),
+            () if staged(caps).is_none() => Some("no cooperative matrices of halves with sums in floats"),
+            () => None,
+        },
         ManyRows::Half => match () {
             () if format.id == FormatId::F32 => Some("halves do not hold floats"),
             () if !caps.fp16 => Some("shaderFloat16 is missing"),
@@ -75,9 +100,18 @@ pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: ManyRow
     let table = choices(caps).many_rows.value.by;
     let unlisted = || (!forced && !table.contains(&by)).then_some("not for this class of devices");
     let told = told.or_else(unlisted).map(String::from);
-    let wide = || RowTile { by, wide: 1 }.shared_bytes(format) > caps.max_shared_bytes as usize;
+    let least = RowTile { by, wide: 1, staged: staged(caps).filter(|_| by == ManyRows::Staged) };
+    let wide = || least.shared_bytes(format) > caps.max_shared_bytes as usize;
     told.or_else(|| caps.disabled(by.kernel()).map(|why| format!("turned off: {why}")))
         .or_else(|| wide().then(|| "shared memory does not hold a tile".into()))
+}
+
+/// Matrices from shared memory, with one buffer: of subgroups that share a workgroup's outputs evenly.
+fn staged(caps: &Caps) -> Option<StagedTile> {
+    let shape = caps.staged_matrix()?;
+    let waves = TILE as u32 / caps.subgroup_size;
+    let shared = (1..=TILE as u32 / shape.0).contains(&waves) && waves.is_power_of_two();
+    shared.then_some(StagedTile { shape, waves, buffers: 1 })
 }
 
 /// The kernels that are thought of on a device, best first, with those that its table lacks behind.
@@ -114,9 +148,14 @@ pub fn groups_rows(n: usize, used: usize, experts: usize) -> bool {
 /// The tile of a product whose columns are to be in whole runs of `columns`.
 pub fn row_tile(caps: &Caps, by: ManyRows, format: &Format, columns: usize) -> RowTile {
     let most = choices(caps).many_rows.value.wide.min(columns as u32 / ROWS).max(1);
-    let tile = RowTile { by, wide: most };
-    let fits = tile.shared_bytes(format) <= caps.max_shared_bytes as usize;
-    RowTile { wide: if fits { most } else { 1 }, ..tile }
+    let buffers = if by == ManyRows::Staged { 2 } else { 1 };
+    let tile = |(wide, buffers)| {
+        let staged = staged(caps).filter(|_| by == ManyRows::Staged).map(|staged| StagedTile { buffers, ..staged });
+        RowTile { by, wide, staged }
+    };
+    let shapes = [(most, buffers), (most, 1), (1, buffers)].map(tile);
+    let fits = |tile: &RowTile| tile.shared_bytes(format) <= caps.max_shared_bytes as usize;
+    shapes.into_iter().find(fits).unwrap_or(tile((1, 1)))
 }
 
 #[cfg(test)]
@@ -130,8 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn known_devices_take_bytes_else_halves_where_their_class_has_such_a_table() {
-        let (dot, half) = (Some("gemm_dot"), Some("gemm_half"));
+    fn known_devices_take_matrices_else_bytes_else_halves_where_their_class_has_such_a_table() {
+        let (dot, half, staged) = (Some("gemm_dot"), Some("gemm_half"), Some("gemm_staged"));
         let expected = [
             ("h200", [None; 3]),
             ("lavapipe", [None; 3]),
@@ -143,12 +182,12 @@ mod tests {
             ("radeon_rx_580", [None; 3]),
             ("radeon_rx_5700_xt", [half; 3]),
             ("radeon_rx_6800_xt", [dot, half, half]),
-            ("radeon_rx_7900_xtx", [dot, half, half]),
-            ("radeon_rx_9070_xt", [dot, half, half]),
-            ("radeon_8060s", [dot, half, half]),
+            ("radeon_rx_7900_xtx", [staged; 3]),
+            ("radeon_rx_9070_xt", [staged; 3]),
+            ("radeon_8060s", [staged; 3]),
             ("instinct_mi100", [dot, None, None]),
             ("arc_a770", [dot, half, half]),
-            ("arc_b580", [dot, half, half]),
+            ("arc_b580", [staged; 3]),
             ("iris_xe", [dot, half, half]),
             ("uhd_630", [half; 3]),
             ("apple_m2", [half; 3]),

@@ -254,6 +254,8 @@ pub enum RouterShape {
 /// How a kernel multiplies packed rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ManyRows {
+    /// By cooperative matrices of halves that come from shared memory.
+    Staged,
     /// By integer dot products of bytes.
     Dot,
     /// By products of halves.
@@ -262,11 +264,12 @@ pub enum ManyRows {
 
 impl ManyRows {
     /// All of them.
-    pub const ALL: [ManyRows; 2] = [ManyRows::Dot, ManyRows::Half];
+    pub const ALL: [ManyRows; 3] = [ManyRows::Staged, ManyRows::Dot, ManyRows::Half];
 
     /// Row of the kernel table.
     pub fn kernel(self) -> &'static str {
         match self {
+            ManyRows::Staged => "gemm_staged",
             ManyRows::Dot => "gemm_dot",
             ManyRows::Half => "gemm_half",
         }
@@ -276,7 +279,7 @@ impl ManyRows {
     pub fn bits(self) -> u32 {
         match self {
             ManyRows::Dot => 8,
-            ManyRows::Half => 16,
+            ManyRows::Half | ManyRows::Staged => 16,
         }
     }
 }

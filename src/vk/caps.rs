@@ -173,6 +173,12 @@ impl Caps {
         self.disabled.iter().find(|d| d.kernel == kernel).map(|d| d.why.as_str())
     }
 
+    /// Rows, columns and inputs of products of cooperative matrices that come from shared memory: of halves, with sums in floats.
+    pub fn staged_matrix(&self) -> Option<(u32, u32, u32)> {
+        let shapes = self.matrix_shapes.iter().filter_map(matrix::MatrixShape::staged);
+        shapes.max().filter(|_| self.cooperative_matrix && self.fp16)
+    }
+
     /// Whether it has an instruction for dot products of signed bytes, but none of unsigned with signed ones.
     pub fn lacks_mixed_dots(&self) -> bool {
         self.fast_dots.signed && !self.fast_dots.mixed

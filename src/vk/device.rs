@@ -318,7 +318,7 @@ fn create(
 ) -> std::result::Result<ash::Device, vk::Result> {
     // SAFETY: `physical` came from this instance.
     let promoted = unsafe { instance.get_physical_device_properties(physical) }.api_version >= vk::API_VERSION_1_3;
-    let matrices = !caps.matrix_n.is_empty();
+    let matrices = !caps.matrix_n.is_empty() || caps.staged_matrix().is_some();
     let extensions = [
         (caps.host_import_alignment.is_some(), ext::external_memory_host::NAME),
         (matrices, khr::cooperative_matrix::NAME),

@@ -114,6 +114,16 @@ pub struct Matrix2 {
 }
 
 impl MatrixShape {
+    /// Its rows, columns and inputs, if kernels can fill such matrices from shared memory: those that subgroups of any size hold.
+    /// Others, of 8 columns, want subgroups of 8.
+    pub(super) fn staged(&self) -> Option<(u32, u32, u32)> {
+        use ElementType::{F16, F32};
+        let fits = matches!((self.m, self.n, self.k), (8 | 16, 16, 16) | (8, 8, 8))
+            && self.scope == MatrixScope::Subgroup
+            && (self.a, self.b, self.c, self.result) == (F16, F16, F32, F32);
+        fits.then_some((self.m, self.n, self.k))
+    }
+
     /// Columns, if kernels can use matrices of that shape: 16 x 16 halves by 16 x 8 or 16, sums in floats.
     fn usable_columns(&self) -> Option<u32> {
         use ElementType::{F16, F32};
