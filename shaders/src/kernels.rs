@@ -145,12 +145,15 @@ const SCAN: [(&str, u32); 28] = [
     ("Y_STRIDE", 27),
 ];
 
-/// Those and more.
-const fn scan<const MORE: usize, const ALL: usize>(more: [(&'static str, u32); MORE]) -> [(&'static str, u32); ALL] {
-    assert!(SCAN.len() + MORE == ALL, "as many as both have");
+/// Constants, and more of them.
+const fn with<const SOME: usize, const MORE: usize, const ALL: usize>(
+    some: [(&'static str, u32); SOME],
+    more: [(&'static str, u32); MORE],
+) -> [(&'static str, u32); ALL] {
+    assert!(SOME + MORE == ALL, "as many as both have");
     let (mut all, mut i) = ([("", 0); ALL], 0);
     while i < ALL {
-        all[i] = if i < SCAN.len() { SCAN[i] } else { more[i - SCAN.len()] };
+        all[i] = if i < SOME { some[i] } else { more[i - SOME] };
         i += 1;
     }
     all
@@ -182,6 +185,10 @@ const GEMM_ROWS: [(&str, u32); 14] = [
     GATE[3],
     GATE[4],
 ];
+
+/// Likewise, by cooperative matrices.
+const STAGED: [(&str, u32); 19] =
+    with(GEMM_ROWS, [("MAT_M", 5), ("MAT_N", 6), ("MAT_K", 7), ("WAVES", 8), ("BUFFERS", 9)]);
 
 /// 1: no two rows of the step are of one sequence.
 const ALONE: (&str, u32) = ("ALONE", 30);
@@ -299,31 +306,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel { name: "gemm_dot", formats: Formats::Quantized, needs: Needs::IntegerDot, spec: &GEMM_ROWS },
     Kernel { name: "gemm_half", formats: Formats::Halves, needs: Needs::Half, spec: &GEMM_ROWS },
-    Kernel {
-        name: "gemm_staged",
-        formats: Formats::Halves,
-        needs: Needs::StagedMatrix,
-        spec: &[
-            GEMM_ROWS[0],
-            GEMM_ROWS[1],
-            GEMM_ROWS[2],
-            GEMM_ROWS[3],
-            ("MAT_M", 5),
-            ("MAT_N", 6),
-            ("MAT_K", 7),
-            ("WAVES", 8),
-            ("BUFFERS", 9),
-            EXPERTS[0],
-            EXPERTS[1],
-            SOA,
-            COPIES,
-            GATE[0],
-            GATE[1],
-            GATE[2],
-            GATE[3],
-            GATE[4],
-        ],
-    },
+    Kernel { name: "gemm_staged", formats: Formats::Halves, needs: Needs::StagedMatrix, spec: &STAGED },
     Kernel { name: "gemm_float", formats: Formats::None, needs: Needs::Nothing, spec: &[("EPILOGUE", 1)] },
     Kernel {
         name: "gemm_mat",
@@ -535,19 +518,19 @@ pub const KERNELS: &[Kernel] = &[
         name: "scan",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &scan::<4, 32>([("ROWS", 10), ("LANES", 11), ("QUADS", 28), ALONE]),
+        spec: &with::<28, 4, 32>(SCAN, [("ROWS", 10), ("LANES", 11), ("QUADS", 28), ALONE]),
     },
     Kernel {
         name: "scan_pairs",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &scan::<2, 30>([("CHUNK", 28), ("PARTS", 29)]),
+        spec: &with::<28, 2, 30>(SCAN, [("CHUNK", 28), ("PARTS", 29)]),
     },
     Kernel {
         name: "scan_chunks",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &scan::<2, 30>([("CHUNK", 28), ("COLS", 29)]),
+        spec: &with::<28, 2, 30>(SCAN, [("CHUNK", 28), ("COLS", 29)]),
     },
     Kernel { name: "mix", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0), ("ADD", 1)] },
     Kernel { name: "softmax", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0)] },
