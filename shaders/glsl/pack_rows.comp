@@ -1,5 +1,5 @@
-// Activations for gemm_dot.comp, gemm_half.comp and gemm_staged.comp: rows of k halves, each over a power of two, or of k bytes with a scale for every
-// 32, after an RMS norm if NORM says so.
+// Activations for gemm_dot.comp, gemm_half.comp and gemm_staged.comp: rows of k halves, each over a power of two, or of k bytes with a
+// scale for every 32, after an RMS norm if NORM says so.
 #version 460
 #include "lib/types.glsl"
 #include "lib/reduce.glsl"

@@ -1,5 +1,6 @@
 // What products of many rows packed by pack_rows.comp share: a workgroup of 64 threads takes 64 outputs of 32 * WIDE rows, a chunk of
-// inputs at a time, of which a thread decodes one output's weights. With EXPERTS columns are tiles of pairs of a row and an expert, of one expert each (moe_permute.comp).
+// inputs at a time, of which a thread decodes one output's weights. With EXPERTS columns are tiles of pairs of a row and an expert, of
+// one expert each (moe_permute.comp).
 layout(local_size_x = 64) in;
 #include "quant/contract.glsl"
 layout(constant_id = 1) const uint EPILOGUE = 0; // 0 store, 1 add to y, 2 y = what a gate y makes of the result
