@@ -234,6 +234,15 @@ impl<'a> Reader<'a> {
         let full = if dense_first { 0 } else { period.wrapping_sub(1) };
         Ok((0..n).map(|i| period == 0 || i % period != full).collect())
     }
+
+    /// Positions that sliding layers see, if any layers slide.
+    ///
+    /// # Errors
+    /// As [`Reader::int`]: there must be one then.
+    pub fn window(&self, sliding: &[bool]) -> Result<usize> {
+        let none = (!sliding.contains(&true)).then_some(1);
+        self.int("attention.sliding_window", none, 1, u64::from(u32::MAX))
+    }
 }
 
 impl Config {

@@ -27,7 +27,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     (f.streams, f.per_layer, f.sparse_layers) = (STREAMS, PER_LAYER, SPARSE);
     let base = r.float("rope.freq_base_swa", Some(10000.0), 1.0, 1e12)?;
     let sliding = r.sliding(f.c.n_layer, 5, false)?;
-    f.slide(&sliding, Mask::Window(f.c.window.max(1)), Some(base));
+    f.slide(&sliding, Mask::Window(r.window(&sliding)?), Some(base));
     for (i, (layer, sliding)) in f.layers.iter_mut().zip(&sliding).enumerate() {
         layer.kv_of = (i >= OWN_KV).then_some(if *sliding { OWN_KV - 2 } else { OWN_KV - 1 });
     }

@@ -23,7 +23,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let dims = r.int("rope.dimension_count_swa", Some(f.c.rope_dims as u64), 2, 1024)?;
     let base = r.float("rope.freq_base_swa", Some(f.c.rope_base), 1.0, 1e12)?;
     let sliding = r.sliding(f.c.n_layer, 0, false)?;
-    f.slide(&sliding, Mask::Window(f.c.window.max(1)), Some(base));
+    f.slide(&sliding, Mask::Window(r.window(&sliding)?), Some(base));
     f.sliding_table(dims);
     let k_dim = r.int("attention.key_length_swa", Some(f.c.k_dim as u64), 8, 576)?;
     let v_dim = r.int("attention.value_length_swa", Some(f.c.v_dim as u64), 8, 576)?;

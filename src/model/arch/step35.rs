@@ -17,7 +17,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.tables[0].dims = whole / 2;
     let base = r.float("rope.freq_base_swa", Some(f.c.rope_base), 1.0, 1e12)?;
     let sliding = r.sliding(f.c.n_layer, 0, false)?;
-    f.slide(&sliding, Mask::Window(f.c.window.max(1)), Some(base));
+    f.slide(&sliding, Mask::Window(r.window(&sliding)?), Some(base));
     f.sliding_table(r.int("rope.dimension_count_swa", Some(whole as u64), 2, f.c.k_dim as u64)?);
     f.experts_where_routed(gguf);
     f.route_by_keys(&r, Gating::Sigmoid)?;
