@@ -197,8 +197,10 @@ impl Group<'_> {
     fn end(&mut self) {
         let Some(open) = self.open.take() else { return };
         let Some(module) = open.module(self.k) else { return };
-        let waits = open.stages.iter().filter(|stage| stage.flags & (stage::RECEIVE | stage::JOIN) != 0).count();
-        if waits < policy::MEGAKERNEL_LEAST_WAITS {
+        if open.waits() < policy::MEGAKERNEL_LEAST_WAITS {
+            if let (Some(alone), Some(last)) = (open.joins, self.out.last_mut()) {
+                *last = alone;
+            }
             self.out.extend(open.own);
             return;
         }
@@ -214,7 +216,7 @@ impl Group<'_> {
         let push = push::Megakernel { program, params, gave_up, fault, stages, tables };
         let all = |get: fn(&Dispatch) -> &Vec<Access>| open.own.iter().flat_map(get).cloned().collect::<Vec<_>>();
         let (mut reads, mut writes) = (all(|d| &d.reads), all(|d| &d.writes));
-        reads.extend(open.joins.then(|| Access::all(Place::AttentionParts, 0)));
+        reads.extend(open.joins.map(|_| Access::all(Place::AttentionParts, 0)));
         writes.extend([Access::all(Place::Messages, open.sent as u64), Access::all(Place::AttentionParts, 0)]);
         self.out.push(Dispatch {
             op: open.own.last().map_or(0, |d| d.op),

@@ -162,6 +162,7 @@ impl Group<'_> {
     /// Adds the dispatch, which leaves its parts, and starts a megakernel that joins them.
     pub(super) fn attend_and_join(&mut self, a: &Taken, parts: u32, mut own: Dispatch) -> Option<Dispatch> {
         let (parts_at, epoch) = (self.parts_at(), self.epoch + 1);
+        let alone = own.clone();
         let Push::AttendFew(push) = &mut own.push else { return Some(own) };
         (push.partials, push.epoch) = (parts_at, epoch);
         own.constants.push(("LEAVES", 1));
@@ -169,7 +170,7 @@ impl Group<'_> {
         self.epoch = epoch;
         self.leave(vec![own]);
         self.due = false;
-        self.open = Some(Open::joining());
+        self.open = Some(Open::joining(alone));
         self.join(&a.spec, parts, a.out);
         None
     }

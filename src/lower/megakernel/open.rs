@@ -27,8 +27,8 @@ pub(super) struct Open {
     pub made: Vec<(Val, usize)>,
     /// Stages before those that follow the last one that received.
     pub before: usize,
-    /// It starts with parts of attention that a dispatch left.
-    pub joins: bool,
+    /// It starts with parts of attention that the last dispatch before it leaves: that dispatch as it joins them itself.
+    pub joins: Option<Dispatch>,
     /// The dispatches that it stands for.
     pub own: Vec<Dispatch>,
 }
@@ -50,9 +50,14 @@ impl Open {
         Open::default()
     }
 
-    /// What starts with parts of attention that a dispatch left.
-    pub fn joining() -> Open {
-        Open { joins: true, ..Open::default() }
+    /// What starts with parts of attention that a dispatch leaves, which could join them itself.
+    pub fn joining(alone: Dispatch) -> Open {
+        Open { joins: Some(alone), ..Open::default() }
+    }
+
+    /// Stages that wait for what the ones before them make, but for a first one that joins.
+    pub fn waits(&self) -> usize {
+        self.stages.iter().filter(|stage| stage.flags & (stage::RECEIVE | stage::JOIN) == stage::RECEIVE).count()
     }
 
     /// The module that has all its formats.
