@@ -4,7 +4,7 @@ use crate::kernels::{Lab, EPS};
 use crate::products::error;
 use crate::util::{assert_silent, exhaustive, nmse, options, rows, vulkan};
 use pumex::engine::{CacheType, Debug, Options};
-use pumex::policy::{self, matrix, ActivationQuant, ManyRows};
+use pumex::policy::{self, ActivationQuant, ManyRows, RowTile, StagedTile};
 use pumex::quantize::recipe;
 use pumex::step::{Runner, Want};
 use pumex::vk::Caps;
@@ -86,12 +86,7 @@ fn error_of(lab: &mut Lab, by: ManyRows, format: &Format, case: Case) -> f64 {
         scale: 1.0,
         ..Default::default()
     };
-    let tile = policy::row_tile(lab.device.caps(), by, format, 64);
-    let buffers = |staged: policy::StagedTile| policy::StagedTile {
-        buffers: if soa || case.wide > 1 { 1 } else { staged.buffers },
-        ..staged
-    };
-    let tile = policy::RowTile { wide: case.wide, staged: tile.staged.map(buffers), ..tile };
+    let tile = tile_of(lab.device.caps(), by, format, case);
     let mut spec = [tile.spec(soa), vec![("EPILOGUE", epilogue)]].concat();
     spec.extend(case.constants);
     let grid = [m.div_ceil(policy::ROWS_TILE) as u32, n.div_ceil(tile.rows()) as u32, 1];
@@ -99,6 +94,14 @@ fn error_of(lab: &mut Lab, by: ManyRows, format: &Format, case: Case) -> f64 {
     let mut found = vec![0f32; n * m];
     y.read(0, bytemuck::cast_slice_mut(&mut found));
     error(&found, &truth, scale)
+}
+
+/// The tile that a case is to be tried with.
+fn tile_of(caps: &Caps, by: ManyRows, format: &Format, case: Case) -> RowTile {
+    let one = case.soa || format.is_expanded() || case.wide > 1;
+    let tile = policy::row_tile(caps, by, format, 64);
+    let staged = tile.staged.map(|staged| StagedTile { buffers: if one { 1 } else { staged.buffers }, ..staged });
+    RowTile { wide: case.wide, staged, ..tile }
 }
 
 fn takes(by: ManyRows, format: &Format) -> bool {
@@ -137,8 +140,9 @@ fn products_of_many_packed_rows_are_right_for_every_format_and_edge_shape() {
             } else if at % 16 == 3 {
                 cases.push(Case { wide: 2, n: 70, ..case });
             }
-            let most = 2 * 64 * (matrix::chunk_len(format) / 8 + 1) * 16;
-            cases.retain(|case| by != ManyRows::Staged || case.wide == 1 || most <= 20 << 10);
+            let caps = lab.device.caps();
+            let held = |case: &Case| tile_of(caps, by, format, *case).shared_bytes(format);
+            cases.retain(|case| held(case) <= caps.max_shared_bytes as usize);
             if by == ManyRows::Dot && (exhaustive() || at % 8 == 4) {
                 cases.push(Case { constants: &[("SIGNED_DOTS", 1)], ..case });
             }

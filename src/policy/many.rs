@@ -61,7 +61,7 @@ impl RowTile {
     }
 
     /// Bytes of shared memory, as `shaders/glsl/lib/gemm_words.glsl` and `shaders/glsl/gemm_staged.comp` have them.
-    fn shared_bytes(self, format: &Format) -> usize {
+    pub fn shared_bytes(self, format: &Format) -> usize {
         let chunk = chunk_len(format);
         if let Some(staged) = self.staged {
             return 16 * staged.buffers as usize * (TILE + self.rows()) * (chunk / 8 + 1) + table_bytes(format);
