@@ -134,6 +134,8 @@ pub struct Debug {
     pub lost_at: Option<u64>,
     /// Builds the pipelines of usual steps while weights are loaded; by the policy where it is not told.
     pub build_ahead: Option<bool>,
+    /// Lets kernels use subgroups, where the device has what they need.
+    pub subgroups: bool,
     /// This kernel takes weights for what they are not, as if it was compiled wrongly.
     pub spoilt: Option<&'static str>,
     /// Holds weights of codebooks written out, which takes more memory and less time; if it is not told, where that leaves as
@@ -188,6 +190,7 @@ impl Default for Debug {
             fault_at: None,
             lost_at: None,
             build_ahead: None,
+            subgroups: true,
             spoilt: None,
             expand_codebooks: None,
         }
@@ -290,16 +293,24 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     let (validation, force_staging) = (options.validation, options.debug.force_staging);
     let modules = pumex_shaders::fingerprint();
     let opened = Device::open(&vk::Options { select, validation, force_staging, modules })?;
-    let opened = tune::applied(selftest::passed(occupancy::told(as_used(&opened)?)?)?);
+    let opened = tune::applied(selftest::passed(occupancy::told(as_used(&opened, options.debug.subgroups)?)?)?);
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))
 }
 
-/// The device as kernels use it: see [`policy::as_used`].
-fn as_used(opened: &Device) -> Result<Device> {
-    let caps = policy::as_used(opened.caps().clone());
+/// The device as kernels use it, with subgroups or without: see [`policy::as_used`].
+fn as_used(opened: &Device, subgroups: bool) -> Result<Device> {
+    let mut caps = policy::as_used(opened.caps().clone());
+    if !subgroups {
+        caps = policy::without_subgroups(caps);
+    }
     for workaround in policy::workarounds::of(&caps) {
         tracing::info!("device {}: {}: {} ({})", caps.name, workaround.name, workaround.case, workaround.link);
+    }
+    if caps.emulated_subgroups {
+        let lacks =
+            policy::lacks_subgroups(opened.caps()).map_or(String::new(), |feature| format!(": it lacks {feature}"));
+        tracing::info!("device {}: goes without subgroups{lacks}", caps.name);
     }
     match caps.missing() {
         Some(feature) => Err(Error::MissingFeature { device: caps.name, feature: feature.into() }),

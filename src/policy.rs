@@ -7,6 +7,7 @@ mod amd;
 mod attention;
 pub mod class;
 pub mod devices;
+mod floor;
 mod gemv;
 mod intel;
 mod many;
@@ -31,6 +32,7 @@ pub use attention::{
     attn_flash_tile, attn_heads, attn_mat_fits, attn_mat_tile, attn_tile, prefill_tile, AttnTile, FlashTile,
 };
 pub use class::{asks_for_cores, cores, integer_dots, signed_dots, DeviceClass};
+pub use floor::{lacks_subgroups, without_subgroups};
 pub use gemv::{
     dot_span, dot_tile, expert_tile, float_tile, gemv_row, gemv_tile, small_floats, GemvTile, GEMV_MAX_COLS, SMALL_TILE,
 };
@@ -50,9 +52,13 @@ pub use upload::{builds_ahead, upload_way};
 
 use crate::vk::Caps;
 
-/// A device as kernels use it: with subgroups of the size that is best for its class, and without what its driver gets wrong.
+/// A device as kernels use it: with subgroups of the size that is best for its class or none at all, and without what its driver
+/// gets wrong.
 pub fn as_used(caps: Caps) -> Caps {
-    let caps = workarounds::applied(caps);
+    let mut caps = workarounds::applied(caps);
+    if lacks_subgroups(&caps).is_some() {
+        caps = without_subgroups(caps);
+    }
     Caps { subgroup_size: class::subgroup_size(&caps), ..caps }
 }
 

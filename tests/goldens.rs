@@ -120,3 +120,23 @@ fn weights_written_out_agree_with_llama_cpp() {
         check_with(&crate::util::type_model(&shared, name), &shared.join("golden/types").join(name), ways, &more);
     }
 }
+
+/// Shared memory does what operations over subgroups do.
+#[test]
+fn models_without_subgroups_agree_with_llama_cpp() {
+    let without = pumex::engine::Options { debug: Debug { subgroups: false, ..exact() }, ..Default::default() };
+    for (name, way) in [("Q4_K_S", WAYS[0]), ("qwen3moe", WAYS[1])] {
+        let stem = crate::util::fixture(name);
+        check_with(
+            &stem.with_extension("gguf"),
+            &stem,
+            if exhaustive() { &WAYS } else { std::slice::from_ref(&way) },
+            &without,
+        );
+    }
+    let shared = if exhaustive() { shared() } else { None };
+    for name in shared.iter().flat_map(|_| TYPES) {
+        let (shared, ways) = (shared.as_ref().unwrap(), [WAYS[0], WAYS[2], WAYS[4]]);
+        check_with(&crate::util::type_model(shared, name), &shared.join("golden/types").join(name), &ways, &without);
+    }
+}

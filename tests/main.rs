@@ -15,6 +15,7 @@ mod dispatches;
 mod embed;
 mod families;
 mod flash;
+mod floor;
 mod full_disk;
 mod general;
 mod gguf;

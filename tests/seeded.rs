@@ -1,9 +1,9 @@
 //! Tiny models made from a seed, one file of `golden/seeded` each: keys, shapes of tensors, ids, and what llama.cpp computed for
 //! some rows and columns. `PUMEX_SEEDED_OUT=FOLDER` writes the models as files, to have them computed elsewhere.
 
-use crate::util::{bound, exhaustive, logits, nmse, options, vulkan};
+use crate::util::{assert_silent, bound, exact, exhaustive, logits, nmse, options, vulkan};
 use pumex::cpu::{Fast, Reference, Settings, Sizes};
-use pumex::engine::{CacheType, Options};
+use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::{Gguf, Value, ValueType};
 use pumex::model;
@@ -213,14 +213,24 @@ fn seeded_models_give_on_the_cpu_what_llama_cpp_computed() {
 
 #[test]
 fn seeded_models_give_on_a_device_what_llama_cpp_computed() {
+    on_a_device(&["gemma-embedding", "t5encoder", "grovemoe", "minimax-01", "graniteswitch"], exact());
+}
+
+/// Windows and sinks, experts, a recurrence.
+#[test]
+fn seeded_models_give_without_subgroups_what_llama_cpp_computed() {
+    on_a_device(&["gpt-oss", "qwen3next"], Debug { subgroups: false, ..exact() });
+}
+
+/// Those of that name, or all, by kernels as `debug` has them.
+fn on_a_device(names: &[&str], debug: Debug) {
     for (name, recipe) in recipes() {
-        if !exhaustive() && !["gemma-embedding", "t5encoder", "grovemoe", "minimax-01", "graniteswitch"].contains(&name)
-        {
+        if !exhaustive() && !names.contains(&name) {
             continue;
         }
         let gguf = recipe.gguf(name);
         let plan = model::plan(&gguf).unwrap();
-        let options = Options { n_ctx: Some(ROWS as u32), max_rows: ROWS as u32, ..options(CacheType::F32) };
+        let options = Options { n_ctx: Some(ROWS as u32), max_rows: ROWS as u32, debug, ..options(CacheType::F32) };
         let Some(mut runner) = vulkan(&gguf, options) else { return };
         let explained = bound(&plan, name).max(1e-5);
         let mut reference = Reference::new(&gguf, plan, ROWS, 2, ROWS);
@@ -235,5 +245,6 @@ fn seeded_models_give_on_a_device_what_llama_cpp_computed() {
         let few = &recipe.ids[..9];
         let error = nmse(&logits(&mut runner, few, 9), &logits(&mut reference, few, 9));
         assert!(error < 1e-9, "{name}, {} rows: NMSE {error:e}", few.len());
+        assert_silent(&runner);
     }
 }

@@ -82,6 +82,14 @@ pub fn main(args: &Args) -> Result<End> {
     for device in &list {
         if let Some(feature) = device.missing() {
             output::say(format_args!("note: {} cannot be used: it lacks {feature}\n", device.name));
+            continue;
+        }
+        let used = policy::as_used(device.clone());
+        if used.emulated_subgroups {
+            let named = policy::workarounds::of(device).find(|w| w.avoids == policy::workarounds::Avoids::Subgroups);
+            let why = named.map_or(String::new(), |w| format!("its driver has the fault {}", w.name));
+            let why = policy::lacks_subgroups(device).map_or(why, |feature| format!("it lacks {feature}"));
+            output::say(format_args!("note: {} is used without subgroups, which is slower: {why}\n", device.name));
         }
     }
     Ok(End::Done)

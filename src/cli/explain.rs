@@ -83,7 +83,10 @@ fn caps(args: &Args) -> Result<Caps> {
 /// Prints what would run.
 pub fn main(args: &Args) -> Result<End> {
     let gguf = session::open_source(&args.model)?;
-    let caps = caps(args)?;
+    let mut caps = caps(args)?;
+    if args.engine.no_subgroups {
+        caps = policy::without_subgroups(caps);
+    }
     if args.fit {
         return fit(&gguf, &caps, args);
     }

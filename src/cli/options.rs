@@ -139,6 +139,9 @@ pub struct EngineArgs {
     /// If the device is lost, load the model anew, once, and go on
     #[arg(long)]
     pub retry_lost: bool,
+    /// Use no operations over subgroups, as on devices that lack them or whose drivers get them wrong
+    #[arg(long, hide = true)]
+    pub no_subgroups: bool,
     /// Find the device lost from this submission on, counted once the model is loaded, for tests
     #[arg(long, value_name = "N", hide = true)]
     pub lose_at: Option<u64>,
@@ -249,7 +252,7 @@ impl EngineArgs {
             exact_on_cpu: self.exact_on_cpu,
             embeds: self.embeds,
             revives: self.retry_lost,
-            debug: Debug { lost_at: self.lose_at, ..Debug::default() },
+            debug: Debug { lost_at: self.lose_at, subgroups: !self.no_subgroups, ..Debug::default() },
             validation: self.validation,
             activations: self.activations,
             cpu: Settings {

@@ -35,6 +35,9 @@ pub const SUSPECTS: [&str; 12] = [
     "megakernel_moe",
 ];
 
+/// What stands for all operations over subgroups among the kernels that are wrong: shared memory does what they do then.
+pub const SUBGROUPS: &str = "subgroups";
+
 /// Squared error of logits, relative to theirs, that is no rounding: activations of 8 bits make about 1e-4.
 const MOST_ERROR: f64 = 0.02;
 /// Rows of the steps that are compared: a prompt by tiles, one by few rows, then single rows.
@@ -100,9 +103,13 @@ fn remember(caps: &Caps, wrong: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The same device, for which that kernel is not chosen.
+/// The same device, for which that kernel, or [`SUBGROUPS`], is not chosen.
 pub fn without(device: &Device, kernel: &str) -> Device {
     let mut caps = device.caps().clone();
+    if kernel == SUBGROUPS {
+        tracing::warn!("device {}: subgroups compute wrongly here and are not used", caps.name);
+        return device.chosen_by(policy::without_subgroups(caps));
+    }
     if caps.disabled(kernel).is_none() {
         tracing::warn!(
             "device {}: kernel {kernel} computes wrongly here and is turned off; the next row serves",
@@ -143,7 +150,14 @@ pub fn test(device: &Device, recipe: &str, debug: Debug) -> Result<Found> {
             return Ok(Found { wrong, before, after });
         }
     }
-    let name = &device.caps().name;
+    let caps = device.caps();
+    if !caps.emulated_subgroups {
+        let after = error(&device.chosen_by(policy::without_subgroups(caps.clone())))?;
+        if is_right(after) {
+            return Ok(Found { wrong: vec![SUBGROUPS], before, after });
+        }
+    }
+    let name = &caps.name;
     Err(Error::Device(format!(
         "{name}: expected logits of a small model as the CPU computes them, found a squared error of {before:.3} of theirs, \
          whatever kernels are left out"

@@ -144,15 +144,16 @@ impl Lowering<'_> {
     fn scan_rows(&mut self, s: &Scan, push: push::Scan, touched: Touched) {
         let rows = (1..=MOST_ROWS).rev().find(|rows| s.v_dim.is_multiple_of(*rows)).unwrap_or(1);
         let lanes = self.t.caps.subgroup_size;
+        let subgroups = if self.t.caps.emulated_subgroups { 1 } else { SUBGROUPS };
         let mut constants = self.scan_constants(s);
         constants.extend([
-            ("SIZE", SUBGROUPS * lanes),
+            ("SIZE", subgroups * lanes),
             ("ROWS", rows as u32),
             ("LANES", lanes),
             ("QUADS", u32::from(self.by_fours(s))),
             ("ALONE", u32::from(self.shape.decode_batch)),
         ]);
-        let grid = [(s.heads * s.v_dim / rows).div_ceil(SUBGROUPS as usize), self.shape.rows, 1];
+        let grid = [(s.heads * s.v_dim / rows).div_ceil(subgroups as usize), self.shape.rows, 1];
         self.emit(Module::of("scan"), constants, push, grid, touched);
     }
 

@@ -157,7 +157,8 @@ pub(super) fn choices(caps: &Caps) -> &'static Choices {
 
 /// Threads of a subgroup in every pipeline of a device.
 pub(super) fn subgroup_size(caps: &Caps) -> u32 {
-    let offered = |size: &u32| caps.subgroup_size_control && (caps.subgroup_min..=caps.subgroup_max).contains(size);
+    let asks = caps.subgroup_size_control && !caps.emulated_subgroups;
+    let offered = |size: &u32| asks && (caps.subgroup_min..=caps.subgroup_max).contains(size);
     DeviceClass::of(caps).subgroup().filter(offered).unwrap_or(caps.subgroup_size)
 }
 
@@ -230,7 +231,9 @@ mod tests {
             ("apple_m2", Apple, 16, 32),
             ("adreno_740", Qualcomm, 16, 64),
             ("mali_g715", Arm, 7, 16),
+            ("radeon_pro_5700_xt", AmdGcn, 64, 64),
             ("unknown", Unknown, 128, 16),
+            ("floor", Unknown, 128, 32),
         ];
         let of = |(name, caps): &(&'static str, Caps)| (*name, DeviceClass::of(caps), cores(caps), caps.subgroup_size);
         assert_eq!(devices::all().iter().map(of).collect::<Vec<_>>(), expected);
@@ -268,8 +271,17 @@ mod tests {
     fn measured_cores_count_where_nobody_tells_and_turn_no_megakernel_on() {
         for (name, caps) in devices::all() {
             let measured = Caps { measured_cores: Some(23), ..caps.clone() };
-            let untold =
-                ["geforce_rtx_2060_nvk", "iris_xe", "uhd_630", "apple_m2", "adreno_740", "unknown"].contains(&name);
+            let untold = [
+                "geforce_rtx_2060_nvk",
+                "iris_xe",
+                "uhd_630",
+                "apple_m2",
+                "adreno_740",
+                "radeon_pro_5700_xt",
+                "unknown",
+                "floor",
+            ]
+            .contains(&name);
             assert_eq!(asks_for_cores(&caps), untold, "{name}");
             assert_eq!(cores(&measured), if untold { 23 } else { cores(&caps) }, "{name}");
             assert_eq!(DeviceClass::of(&measured), DeviceClass::of(&caps), "{name}");

@@ -38,7 +38,9 @@ const PROFILES: &[(&str, &str)] = profiles![
     "apple_m2",
     "adreno_740",
     "mali_g715",
+    "radeon_pro_5700_xt",
     "unknown",
+    "floor",
 ];
 
 /// What `pumex devices --json` prints of a device beside its capabilities, and where a profile comes from.

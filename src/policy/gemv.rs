@@ -1,6 +1,7 @@
 //! Products of few activation rows without matrices: by packed integer dot products (`gemv_dot`), else by floats (`gemv`).
 
 use super::class::{choices, cores, integer_dots};
+use super::floor::MOST_THREADS;
 use super::shared::{table_bytes, table_copies, table_room, usual_copies};
 use super::table::{GemvRow, Product};
 use super::tuned;
@@ -158,10 +159,12 @@ fn within_grid(caps: &Caps, m: usize, rows: u32, times: u32) -> u32 {
 
 /// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.
 pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns: u32, span: usize) -> GemvTile {
-    let size = size.min(caps.max_workgroup_invocations).max(caps.subgroup_size);
+    let most = if caps.emulated_subgroups { MOST_THREADS } else { caps.max_workgroup_invocations };
+    let size = size.min(most).max(caps.subgroup_size);
     let turns = if span < k { 1 } else { turns };
-    let rows = within_grid(caps, m, rows, size / caps.subgroup_size * turns);
-    let outputs = size / caps.subgroup_size * rows * turns;
+    let subgroups = size / caps.lanes(size);
+    let rows = within_grid(caps, m, rows, subgroups * turns);
+    let outputs = subgroups * rows * turns;
     let (groups, activations) = ((m as u32).div_ceil(outputs), ActivationQuant::Q16);
     GemvTile { kernel: DOT, size, rows, groups, span: span as u32, depth: 1, activations, copies: 1 }
 }

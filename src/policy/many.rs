@@ -193,7 +193,9 @@ mod tests {
             ("apple_m2", [half; 3]),
             ("adreno_740", [half; 3]),
             ("mali_g715", [dot, half, half]),
+            ("radeon_pro_5700_xt", [None; 3]),
             ("unknown", [None; 3]),
+            ("floor", [None; 3]),
         ];
         let of = |caps: &Caps| {
             let q8 = ActivationQuant::Q8;

@@ -26,6 +26,7 @@ pub fn megakernel_tile(caps: &Caps, wanted: Option<bool>) -> Option<MegakernelTi
     match (wanted, caps.cores) {
         (Some(false), _) => None,
         _ if ["megakernel", "megakernel_moe"].iter().any(|kernel| caps.disabled(kernel).is_some()) => None,
+        _ if caps.emulated_subgroups => None,
         _ if !integer_dots(caps) || !caps.subgroup_ballot || !caps.subgroup_shuffle || caps.subgroup_size < 8 => None,
         (_, Some(cores)) if threads.is_some() => {
             Some(MegakernelTile { size: threads?.min(caps.max_workgroup_invocations), groups: cores })

@@ -8,7 +8,7 @@ use crate::vk::{Caps, Disabled};
 pub enum Avoids {
     /// These kernels; the next rows serve.
     Kernels(&'static [&'static str]),
-    /// Operations over subgroups, without which no kernel runs: the device is refused.
+    /// Operations over subgroups; shared memory does what they do.
     Subgroups,
 }
 
@@ -38,12 +38,12 @@ pub const WORKAROUNDS: &[Workaround] = &[
         applies: |caps| DeviceClass::of(caps) == DeviceClass::NvidiaTuring && caps.driver_id == "NVIDIA_PROPRIETARY",
     },
     Workaround {
-        name: "moltenvk_wide_subgroups",
-        case: "shuffles and sums over subgroups of 64 on AMD through Metal, which makes two of 32 of them",
+        name: "moltenvk_amd_subgroups",
+        case: "shuffles and sums over subgroups on AMD through Metal, which makes two of 32 threads of one of 64",
         link: "https://github.com/KhronosGroup/MoltenVK/issues/2756",
-        until: "MoltenVK reports 32 for AMD, as Metal has them",
+        until: "MoltenVK reports 32 for AMD, as Metal has them, and the self-test passes there with subgroups",
         avoids: Avoids::Subgroups,
-        applies: |caps| caps.driver_id == "MOLTENVK" && caps.vendor_id == 0x1002 && caps.subgroup_size == 64,
+        applies: |caps| caps.driver_id == "MOLTENVK" && caps.vendor_id == 0x1002,
     },
 ];
 
@@ -70,7 +70,7 @@ pub(super) fn applied(mut caps: Caps) -> Caps {
 
 #[cfg(test)]
 mod tests {
-    use super::super::devices;
+    use super::super::{as_used, devices};
     use super::*;
 
     #[test]
@@ -85,19 +85,25 @@ mod tests {
     }
 
     #[test]
-    fn turing_attends_without_matrices_and_amd_through_metal_is_refused() {
+    fn turing_attends_without_matrices_and_amd_through_metal_goes_without_subgroups() {
         let names = |caps: &Caps| of(caps).map(|w| w.name).collect::<Vec<_>>();
         for (name, caps) in devices::all() {
-            let expected: &[&str] = if name == "geforce_rtx_2080" { &["turing_matrix_attention"] } else { &[] };
+            let expected: &[&str] = match name {
+                "geforce_rtx_2080" => &["turing_matrix_attention"],
+                "radeon_pro_5700_xt" => &["moltenvk_amd_subgroups"],
+                _ => &[],
+            };
             assert_eq!(names(&caps), expected, "{name}");
         }
         let turing = devices::find("geforce_rtx_2080").unwrap();
         assert!(turing.disabled("attn_flash").is_some() && turing.disabled("gemm_mat").is_none());
         let again = applied(turing.clone());
         assert_eq!(again, turing, "what is known is not added again");
-        let driver_id = "MOLTENVK".to_string();
-        let metal = Caps { driver_id, subgroup_size: 64, ..devices::find("radeon_rx_6800_xt").unwrap() };
-        assert!(applied(metal.clone()).missing().is_some_and(|lacks| lacks.contains("subgroup arithmetic")));
-        assert_eq!(applied(Caps { subgroup_size: 32, ..metal }).missing(), None, "a driver that tells 32 is right");
+        for subgroup_size in [32, 64] {
+            let caps = devices::find("radeon_rx_6800_xt").unwrap();
+            let metal = as_used(Caps { driver_id: "MOLTENVK".into(), subgroup_size, subgroup_max: 64, ..caps.clone() });
+            assert!(metal.emulated_subgroups && metal.missing().is_none(), "subgroups of {subgroup_size}");
+            assert!(!as_used(caps).emulated_subgroups);
+        }
     }
 }

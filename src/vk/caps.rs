@@ -94,9 +94,12 @@ pub struct Caps {
     pub subgroup_max: u32,
     /// Compute pipelines may ask for a size (subgroupSizeControl, requiredSubgroupSizeStages).
     pub subgroup_size_control: bool,
-    /// Compute pipelines may ask for subgroups without missing threads (computeFullSubgroups). A device without it is refused:
-    /// its driver may run 16 threads where it reports 32, and kernels that count in subgroups would leave out the others.
+    /// Compute pipelines may ask for subgroups without missing threads (computeFullSubgroups). Without it subgroups are not used:
+    /// a driver may run 16 threads where it reports 32, and kernels that count in subgroups would leave out the others.
     pub full_subgroups: bool,
+    /// Operations over subgroups are not used: a workgroup takes the place of a subgroup, and shared memory that of the operations.
+    #[serde(default)]
+    pub emulated_subgroups: bool,
     /// Most subgroups of a workgroup where a size is asked for.
     pub max_workgroup_subgroups: u32,
     pub max_workgroup_invocations: u32,
@@ -179,6 +182,15 @@ impl Caps {
         shapes.max().filter(|_| self.cooperative_matrix && self.fp16)
     }
 
+    /// Threads of a subgroup in a workgroup of `threads`.
+    pub fn lanes(&self, threads: u32) -> u32 {
+        if self.emulated_subgroups {
+            threads
+        } else {
+            self.subgroup_size
+        }
+    }
+
     /// Whether it has an instruction for dot products of signed bytes, but none of unsigned with signed ones.
     pub fn lacks_mixed_dots(&self) -> bool {
         self.fast_dots.signed && !self.fast_dots.mixed
@@ -190,8 +202,6 @@ impl Caps {
             (self.buffer_address, "bufferDeviceAddress (Vulkan 1.2)"),
             (self.timeline, "timelineSemaphore (Vulkan 1.2)"),
             (self.storage16, "storageBuffer16BitAccess and shaderInt16"),
-            (self.subgroup_arithmetic, "subgroup arithmetic in compute shaders"),
-            (self.full_subgroups, "computeFullSubgroups (Vulkan 1.3 or VK_EXT_subgroup_size_control)"),
             (self.max_shared_bytes >= 32 << 10, "32 KiB of shared memory"),
             (self.max_workgroup_invocations >= 128, "workgroups of 128"),
         ];
@@ -231,6 +241,7 @@ impl Caps {
             subgroup_max: 32,
             subgroup_size_control: true,
             full_subgroups: true,
+            emulated_subgroups: false,
             max_workgroup_subgroups: 32,
             max_workgroup_invocations: 1024,
             max_groups: [0x7fff_ffff, 0xffff, 0xffff],
@@ -285,12 +296,10 @@ mod tests {
         let whole = Caps::made_up("Acme One", DeviceKind::Discrete);
         assert!(whole.require().is_ok());
         type Lack = fn(&mut Caps);
-        let lacks: [(Lack, &str); 7] = [
+        let lacks: [(Lack, &str); 5] = [
             (|c| c.buffer_address = false, "bufferDeviceAddress"),
             (|c| c.timeline = false, "timelineSemaphore"),
             (|c| c.storage16 = false, "storageBuffer16BitAccess"),
-            (|c| c.subgroup_arithmetic = false, "subgroup arithmetic"),
-            (|c| c.full_subgroups = false, "computeFullSubgroups"),
             (|c| c.max_shared_bytes = 16 << 10, "32 KiB of shared memory"),
             (|c| c.max_workgroup_invocations = 64, "workgroups of 128"),
         ];

@@ -1,10 +1,11 @@
-//! SPIR-V → pipeline. Those that use subgroups get the size that [`Caps`] tells, without missing threads, or are refused.
+//! SPIR-V → pipeline. Those that use subgroups get the size that [`Caps`] tells, without missing threads, or are refused; on a
+//! device whose subgroups are not used they are rewritten first.
 
 use super::cache;
 use super::caps::Caps;
 use super::counters::add;
 use super::device::{Device, Inner};
-use super::spirv::Module;
+use super::spirv::{without_subgroups, Module};
 use crate::{Error, Result};
 use ash::vk;
 use std::sync::atomic::Ordering;
@@ -97,11 +98,19 @@ impl Device {
             let feature = format!("{push_bytes} bytes of push constants for {name}, has {}", inner.caps.max_push_bytes);
             return Err(Error::MissingFeature { device: inner.caps.name.clone(), feature });
         }
-        let words: Vec<u32> = spirv.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let mut words: Vec<u32> = spirv.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         let expected =
             || Error::Device(format!("module {name}: expected SPIR-V of a compute shader, found something else"));
-        let module = Module::read(&words).ok_or_else(expected)?;
-        let asked = subgroups(self.caps(), name, &module, module.local_size(spec))?;
+        let mut module = Module::read(&words).ok_or_else(expected)?;
+        let local = module.local_size(spec);
+        if self.caps().emulated_subgroups && module.subgroups {
+            words = without_subgroups(&words, local.iter().product()).ok_or_else(|| Error::MissingFeature {
+                device: inner.caps.name.clone(),
+                feature: format!("operations over subgroups for {name} that shared memory does not replace"),
+            })?;
+            module.subgroups = false;
+        }
+        let asked = subgroups(self.caps(), name, &module, local)?;
         let values: Vec<u32> = spec.iter().map(|s| s.1).collect();
         let entries: Vec<vk::SpecializationMapEntry> = (0..spec.len())
             .map(|i| vk::SpecializationMapEntry { constant_id: spec[i].0, offset: 4 * i as u32, size: 4 })

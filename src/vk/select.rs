@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_device_that_lacks_a_feature_is_the_last_choice() {
-        let lacking = Caps { full_subgroups: false, ..Caps::made_up("Acme One", Discrete) };
+        let lacking = Caps { timeline: false, ..Caps::made_up("Acme One", Discrete) };
         let devices = [lacking.clone(), Caps::made_up("Acme Three", Integrated)];
         assert_eq!(choose(&devices, &Select::Auto).unwrap().0, 1);
         assert_eq!(choose(&devices, &Select::Index(0)).unwrap().0, 0, "but one asked for is taken");

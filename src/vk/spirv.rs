@@ -1,6 +1,11 @@
 //! What a pipeline must know of a module before the driver sees it, read from the SPIR-V itself: whether it uses subgroups, and
 //! the size of its workgroups.
 
+mod code;
+mod subgroups;
+
+pub use subgroups::without_subgroups;
+
 const MAGIC: u32 = 0x0723_0203;
 const HEADER_WORDS: usize = 5;
 
@@ -52,15 +57,12 @@ impl Module {
             return None;
         }
         let mut found = Found::default();
-        let mut rest = words.get(HEADER_WORDS..)?;
-        while let Some(first) = rest.first() {
-            let (len, code) = ((first >> 16) as usize, first & 0xffff);
-            let operands = rest.get(1..len)?;
+        for next in code::instructions(words.get(HEADER_WORDS..)?) {
+            let (code, operands) = next?;
             if code == op::FUNCTION {
                 break;
             }
             found.take(code, operands)?;
-            rest = &rest[len..];
         }
         let subgroups = found.subgroups;
         found.local_size().map(|local_size| Module { subgroups, local_size })

@@ -288,6 +288,7 @@ impl Asked<'_> {
             subgroup_max: if asks_size { p.subgroups.max_subgroup_size } else { size },
             subgroup_size_control: asks_size,
             full_subgroups: f.subgroups.compute_full_subgroups == vk::TRUE,
+            emulated_subgroups: false,
             max_workgroup_subgroups: p.subgroups.max_compute_workgroup_subgroups,
             max_workgroup_invocations: limits.max_compute_work_group_invocations,
             max_groups: limits.max_compute_work_group_count,
