@@ -136,6 +136,8 @@ pub struct Debug {
     pub build_ahead: Option<bool>,
     /// Lets kernels use subgroups, where the device has what they need.
     pub subgroups: bool,
+    /// Lets kernels load numbers of 16 bits and compute with them, likewise.
+    pub halves: bool,
     /// This kernel takes weights for what they are not, as if it was compiled wrongly.
     pub spoilt: Option<&'static str>,
     /// Holds weights of codebooks written out, which takes more memory and less time; if it is not told, where that leaves as
@@ -191,6 +193,7 @@ impl Default for Debug {
             lost_at: None,
             build_ahead: None,
             subgroups: true,
+            halves: true,
             spoilt: None,
             expand_codebooks: None,
         }
@@ -293,17 +296,27 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     let (validation, force_staging) = (options.validation, options.debug.force_staging);
     let modules = pumex_shaders::fingerprint();
     let opened = Device::open(&vk::Options { select, validation, force_staging, modules })?;
-    let opened = tune::applied(selftest::passed(occupancy::told(as_used(&opened, options.debug.subgroups)?)?)?);
+    let opened = tune::applied(selftest::passed(occupancy::told(as_used(&opened, options.debug)?)?)?);
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))
 }
 
-/// The device as kernels use it, with subgroups or without: see [`policy::as_used`].
-fn as_used(opened: &Device, subgroups: bool) -> Result<Device> {
-    let mut caps = policy::as_used(opened.caps().clone());
-    if !subgroups {
-        caps = policy::without_subgroups(caps);
+impl Debug {
+    /// A device without what is not to be used.
+    pub fn left_of(&self, mut caps: vk::Caps) -> vk::Caps {
+        if !self.subgroups {
+            caps = policy::without_subgroups(caps);
+        }
+        if !self.halves {
+            caps = policy::without_halves(caps);
+        }
+        caps
     }
+}
+
+/// The device as kernels use it: see [`policy::as_used`].
+fn as_used(opened: &Device, debug: Debug) -> Result<Device> {
+    let caps = debug.left_of(policy::as_used(opened.caps().clone()));
     for workaround in policy::workarounds::of(&caps) {
         tracing::info!("device {}: {}: {} ({})", caps.name, workaround.name, workaround.case, workaround.link);
     }

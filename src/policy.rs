@@ -32,7 +32,7 @@ pub use attention::{
     attn_flash_tile, attn_heads, attn_mat_fits, attn_mat_tile, attn_tile, prefill_tile, AttnTile, FlashTile,
 };
 pub use class::{asks_for_cores, cores, integer_dots, signed_dots, DeviceClass};
-pub use floor::{lacks_subgroups, without_subgroups};
+pub use floor::{lacks_subgroups, without_halves, without_subgroups};
 pub use gemv::{
     dot_span, dot_tile, expert_tile, float_tile, gemv_row, gemv_tile, small_floats, GemvTile, GEMV_MAX_COLS, SMALL_TILE,
 };
@@ -58,6 +58,9 @@ pub fn as_used(caps: Caps) -> Caps {
     let mut caps = workarounds::applied(caps);
     if lacks_subgroups(&caps).is_some() {
         caps = without_subgroups(caps);
+    }
+    if !caps.storage16 {
+        caps = without_halves(caps);
     }
     Caps { subgroup_size: class::subgroup_size(&caps), ..caps }
 }

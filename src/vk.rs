@@ -37,5 +37,5 @@ pub use device::{list, Device, Options};
 pub use memory::{memory_of, Buffer, Class, LEAST_BYTES};
 pub use pipeline::Pipeline;
 pub use select::{choose, preferred, Select};
-pub use spirv::{without_subgroups, Module};
+pub use spirv::{without_halves, without_subgroups, Module};
 pub use upload::{repeat, send, upload, Load, Repack, Source, Spent, Way};

@@ -1,7 +1,7 @@
-//! Modules as they are rewritten for devices whose subgroups are not used.
+//! Modules as they are rewritten for devices that lack what they are written for.
 
 use crate::util::exhaustive;
-use pumex::vk::{without_subgroups, Module};
+use pumex::vk::{without_halves, without_subgroups, Module};
 use pumex_shaders::kernels::{self, Needs};
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -74,4 +74,46 @@ fn modules_that_only_subgroups_can_run_are_not_rewritten() {
     for cut in 0..module.len() {
         let _ = without_subgroups(&module[..cut], 64); // no panic
     }
+}
+
+/// Capabilities of numbers of 8 and 16 bits: Float16, Int16, Int8, and of buffers that hold them.
+const SHORT: [u32; 9] = [9, 22, 39, 4433, 4434, 4435, 4436, 4448, 4449];
+
+fn capabilities(module: &[u32]) -> Vec<u32> {
+    let mut rest = &module[5..];
+    let mut found = Vec::new();
+    while rest[0] & 0xffff == 17 {
+        found.push(rest[1]);
+        rest = &rest[2..];
+    }
+    found
+}
+
+#[test]
+fn modules_of_the_floor_need_no_numbers_of_16_bits() {
+    let (mut rewritten, mut seen) = (0, std::collections::HashSet::new());
+    for name in pumex_shaders::names() {
+        let kernel = kernels::find(name.split('.').next().unwrap()).unwrap();
+        if !of_the_floor(kernel) || kernel.needs == Needs::Half {
+            continue;
+        }
+        let before = words(pumex_shaders::module(name).unwrap());
+        let after = without_halves(&before).unwrap_or_else(|| panic!("{name} cannot be rewritten"));
+        let short: Vec<u32> = capabilities(&after).into_iter().filter(|c| SHORT.contains(c)).collect();
+        assert_eq!(short, [0; 0], "{name}");
+        if after == before {
+            continue;
+        }
+        rewritten += 1;
+        let both = without_subgroups(&before, 32).and_then(|module| without_halves(&module));
+        for module in [Some(after), both].into_iter().flatten() {
+            if exhaustive() || seen.insert((kernel.name, Module::read(&module).unwrap().subgroups)) {
+                assert_eq!(complaints(&module).unwrap_or_default(), "", "{name}");
+            }
+        }
+    }
+    println!("{rewritten} modules rewritten");
+    assert!(rewritten > 150, "{rewritten}");
+    let half = words(pumex_shaders::module("gemm_half.q4_k").unwrap());
+    assert_eq!(without_halves(&half), None, "it computes with halves");
 }

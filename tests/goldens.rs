@@ -124,19 +124,25 @@ fn weights_written_out_agree_with_llama_cpp() {
 /// Shared memory does what operations over subgroups do.
 #[test]
 fn models_without_subgroups_agree_with_llama_cpp() {
-    let without = pumex::engine::Options { debug: Debug { subgroups: false, ..exact() }, ..Default::default() };
+    let without = Debug { subgroups: false, ..exact() };
     for (name, way) in [("Q4_K_S", WAYS[0]), ("qwen3moe", WAYS[1])] {
-        let stem = crate::util::fixture(name);
-        check_with(
-            &stem.with_extension("gguf"),
-            &stem,
-            if exhaustive() { &WAYS } else { std::slice::from_ref(&way) },
-            &without,
-        );
+        check_fixture(name, if exhaustive() { &WAYS } else { std::slice::from_ref(&way) }, without);
     }
-    let shared = if exhaustive() { shared() } else { None };
-    for name in shared.iter().flat_map(|_| TYPES) {
-        let (shared, ways) = (shared.as_ref().unwrap(), [WAYS[0], WAYS[2], WAYS[4]]);
-        check_with(&crate::util::type_model(shared, name), &shared.join("golden/types").join(name), &ways, &without);
+}
+
+/// Words are loaded in place of numbers of 16 bits.
+#[test]
+fn models_without_halves_agree_with_llama_cpp() {
+    check_fixture("IQ2_XXS", sample(&WAYS, 1), Debug { halves: false, ..exact() });
+    let Some(shared) = shared().filter(|_| exhaustive()) else { return };
+    for (name, force_staging) in TYPES.iter().flat_map(|name| [(name, false), (name, true)]) {
+        let floor = Debug { subgroups: false, halves: false, force_staging, ..exact() };
+        let more = pumex::engine::Options { debug: floor, ..Default::default() };
+        check_with(&crate::util::type_model(&shared, name), &shared.join("golden/types").join(name), &WAYS[..2], &more);
     }
+}
+
+fn check_fixture(name: &str, ways: &[Way], debug: Debug) {
+    let stem = crate::util::fixture(name);
+    check_with(&stem.with_extension("gguf"), &stem, ways, &pumex::engine::Options { debug, ..Default::default() });
 }

@@ -84,6 +84,13 @@ pub fn main(args: &Args) -> Result<End> {
             output::say(format_args!("note: {} cannot be used: it lacks {feature}\n", device.name));
             continue;
         }
+        if !device.storage16 {
+            let lacks = "storageBuffer16BitAccess and shaderInt16";
+            output::say(format_args!(
+                "note: {} is used without halves, which is slower: it lacks {lacks}\n",
+                device.name
+            ));
+        }
         let used = policy::as_used(device.clone());
         if used.emulated_subgroups {
             let named = policy::workarounds::of(device).find(|w| w.avoids == policy::workarounds::Avoids::Subgroups);

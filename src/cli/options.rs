@@ -142,6 +142,9 @@ pub struct EngineArgs {
     /// Use no operations over subgroups, as on devices that lack them or whose drivers get them wrong
     #[arg(long, hide = true)]
     pub no_subgroups: bool,
+    /// Neither load numbers of 16 bits nor compute with them, as on devices that cannot
+    #[arg(long, hide = true)]
+    pub no_halves: bool,
     /// Find the device lost from this submission on, counted once the model is loaded, for tests
     #[arg(long, value_name = "N", hide = true)]
     pub lose_at: Option<u64>,
@@ -252,7 +255,12 @@ impl EngineArgs {
             exact_on_cpu: self.exact_on_cpu,
             embeds: self.embeds,
             revives: self.retry_lost,
-            debug: Debug { lost_at: self.lose_at, subgroups: !self.no_subgroups, ..Debug::default() },
+            debug: Debug {
+                lost_at: self.lose_at,
+                subgroups: !self.no_subgroups,
+                halves: !self.no_halves,
+                ..Debug::default()
+            },
             validation: self.validation,
             activations: self.activations,
             cpu: Settings {

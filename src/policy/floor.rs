@@ -1,5 +1,6 @@
-//! Devices whose subgroups are not used: what they lack, or their drivers get wrong, goes through shared memory. Pipelines are
-//! rewritten for it ([`crate::vk::without_subgroups`]); the workgroup is the subgroup then.
+//! Devices that lack what kernels are written for, or whose drivers get it wrong: modules are rewritten for them as pipelines are
+//! made. Without subgroups the workgroup is the subgroup ([`crate::vk::without_subgroups`]), without numbers of 16 bits words are
+//! loaded in their place ([`crate::vk::without_halves`]).
 
 use crate::vk::Caps;
 
@@ -30,21 +31,34 @@ pub fn without_subgroups(caps: Caps) -> Caps {
         emulated_subgroups: true,
         subgroup_size: if fits { caps.subgroup_size } else { USUAL },
         subgroup_shuffle: true,
-        cooperative_matrix: false,
-        cooperative_matrix2: false,
-        matrix_shapes: Vec::new(),
-        matrix2: None,
-        matrix_n: Vec::new(),
         // A word for each thread.
         max_shared_bytes: caps.max_shared_bytes.saturating_sub(4 * caps.max_workgroup_invocations.min(1024)),
-        ..caps
+        ..without_matrices(caps)
     }
+}
+
+/// The device without numbers of 16 bits, neither in memory nor to compute with.
+pub fn without_halves(caps: Caps) -> Caps {
+    Caps { storage16: false, fp16: false, small_halves: false, ..without_matrices(caps) }
+}
+
+fn without_matrices(caps: Caps) -> Caps {
+    let (matrix_shapes, matrix_n) = Default::default();
+    Caps { cooperative_matrix: false, cooperative_matrix2: false, matrix_shapes, matrix2: None, matrix_n, ..caps }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{as_used, devices, megakernel_tile};
     use super::*;
+
+    #[test]
+    fn devices_without_numbers_of_16_bits_compute_with_floats() {
+        let used = as_used(Caps { storage16: false, ..devices::h200() });
+        assert!(used.missing().is_none() && !used.fp16 && !used.emulated_subgroups);
+        assert!(used.matrix_n.is_empty() && used.staged_matrix().is_none());
+        assert_eq!(as_used(used.clone()), used, "once is enough");
+    }
 
     #[test]
     fn devices_that_lack_what_subgroups_need_go_without() {

@@ -128,6 +128,7 @@ pub struct Caps {
     pub memory_types: Vec<MemoryType>,
     /// Free bytes of the largest device-local heap.
     pub memory_budget_bytes: u64,
+    /// Numbers of 16 bits can be loaded (storageBuffer16BitAccess, shaderInt16); else words are, of which half is taken.
     pub storage16: bool,
     pub buffer_address: bool,
     pub timeline: bool,
@@ -201,7 +202,6 @@ impl Caps {
         let needs = [
             (self.buffer_address, "bufferDeviceAddress (Vulkan 1.2)"),
             (self.timeline, "timelineSemaphore (Vulkan 1.2)"),
-            (self.storage16, "storageBuffer16BitAccess and shaderInt16"),
             (self.max_shared_bytes >= 32 << 10, "32 KiB of shared memory"),
             (self.max_workgroup_invocations >= 128, "workgroups of 128"),
         ];
@@ -296,10 +296,9 @@ mod tests {
         let whole = Caps::made_up("Acme One", DeviceKind::Discrete);
         assert!(whole.require().is_ok());
         type Lack = fn(&mut Caps);
-        let lacks: [(Lack, &str); 5] = [
+        let lacks: [(Lack, &str); 4] = [
             (|c| c.buffer_address = false, "bufferDeviceAddress"),
             (|c| c.timeline = false, "timelineSemaphore"),
-            (|c| c.storage16 = false, "storageBuffer16BitAccess"),
             (|c| c.max_shared_bytes = 16 << 10, "32 KiB of shared memory"),
             (|c| c.max_workgroup_invocations = 64, "workgroups of 128"),
         ];

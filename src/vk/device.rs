@@ -327,8 +327,8 @@ fn create(
     ];
     let extensions: Vec<_> = extensions.iter().filter(|(there, _)| *there).map(|(_, name)| name.as_ptr()).collect();
     let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
-    let features = vk::PhysicalDeviceFeatures::default().shader_int16(true);
-    let mut f11 = vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(true);
+    let features = vk::PhysicalDeviceFeatures::default().shader_int16(caps.storage16);
+    let mut f11 = vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(caps.storage16);
     let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
         .buffer_device_address(true)
         .timeline_semaphore(true)

@@ -1,11 +1,11 @@
 //! SPIR-V → pipeline. Those that use subgroups get the size that [`Caps`] tells, without missing threads, or are refused; on a
-//! device whose subgroups are not used they are rewritten first.
+//! device whose subgroups are not used, or which loads no numbers of 16 bits, they are rewritten first.
 
 use super::cache;
 use super::caps::Caps;
 use super::counters::add;
 use super::device::{Device, Inner};
-use super::spirv::{without_subgroups, Module};
+use super::spirv::{without_halves, without_subgroups, Module};
 use crate::{Error, Result};
 use ash::vk;
 use std::sync::atomic::Ordering;
@@ -101,14 +101,19 @@ impl Device {
         let mut words: Vec<u32> = spirv.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         let expected =
             || Error::Device(format!("module {name}: expected SPIR-V of a compute shader, found something else"));
+        let rewritten = |words: Option<Vec<u32>>, lacking: &str| {
+            let (device, feature) = (inner.caps.name.clone(), format!("{lacking}, for kernel {name}"));
+            words.ok_or(Error::MissingFeature { device, feature })
+        };
         let mut module = Module::read(&words).ok_or_else(expected)?;
         let local = module.local_size(spec);
         if self.caps().emulated_subgroups && module.subgroups {
-            words = without_subgroups(&words, local.iter().product()).ok_or_else(|| Error::MissingFeature {
-                device: inner.caps.name.clone(),
-                feature: format!("operations over subgroups for {name} that shared memory does not replace"),
-            })?;
+            let lacking = "operations over subgroups that shared memory does not replace";
+            words = rewritten(without_subgroups(&words, local.iter().product()), lacking)?;
             module.subgroups = false;
+        }
+        if !self.caps().storage16 {
+            words = rewritten(without_halves(&words), "storageBuffer16BitAccess, shaderInt16 and shaderFloat16")?;
         }
         let asked = subgroups(self.caps(), name, &module, local)?;
         let values: Vec<u32> = spec.iter().map(|s| s.1).collect();

@@ -2,8 +2,10 @@
 //! the size of its workgroups.
 
 mod code;
+mod halves;
 mod subgroups;
 
+pub use halves::without_halves;
 pub use subgroups::without_subgroups;
 
 const MAGIC: u32 = 0x0723_0203;

@@ -3,6 +3,7 @@
 /// Instructions and other numbers of the specification that rewriting needs beside those of [`super`].
 #[allow(missing_docs)]
 pub(super) mod op {
+    pub const NAME: u32 = 5;
     pub const EXT_INST_IMPORT: u32 = 11;
     pub const EXT_INST: u32 = 12;
     pub const MEMORY_MODEL: u32 = 14;
@@ -11,7 +12,10 @@ pub(super) mod op {
     pub const TYPE_BOOL: u32 = 20;
     pub const TYPE_INT: u32 = 21;
     pub const TYPE_FLOAT: u32 = 22;
+    pub const TYPE_VECTOR: u32 = 23;
     pub const TYPE_ARRAY: u32 = 28;
+    pub const TYPE_RUNTIME_ARRAY: u32 = 29;
+    pub const TYPE_STRUCT: u32 = 30;
     pub const TYPE_POINTER: u32 = 32;
     pub const TYPE_FUNCTION: u32 = 33;
     pub const CONSTANT: u32 = 43;
@@ -24,7 +28,10 @@ pub(super) mod op {
     pub const STORE: u32 = 62;
     pub const ACCESS_CHAIN: u32 = 65;
     pub const DECORATE: u32 = 71;
+    pub const COMPOSITE_CONSTRUCT: u32 = 80;
+    pub const COMPOSITE_EXTRACT: u32 = 81;
     pub const COPY_OBJECT: u32 = 83;
+    pub const U_CONVERT: u32 = 113;
     pub const BITCAST: u32 = 124;
     pub const I_ADD: u32 = 128;
     pub const F_ADD: u32 = 129;
@@ -32,6 +39,8 @@ pub(super) mod op {
     pub const I_EQUAL: u32 = 170;
     pub const I_NOT_EQUAL: u32 = 171;
     pub const U_LESS_THAN: u32 = 176;
+    pub const SHIFT_RIGHT: u32 = 194;
+    pub const SHIFT_LEFT: u32 = 196;
     pub const BITWISE_OR: u32 = 197;
     pub const BITWISE_XOR: u32 = 198;
     pub const BITWISE_AND: u32 = 199;

@@ -16,7 +16,6 @@ const GLSL450: u32 = 1;
 /// SPIR-V from which on an entry point lists all variables that it uses.
 const LISTS_ALL: u32 = 0x0001_0400;
 const UNDEF: u32 = 1;
-const NAME: u32 = 5;
 /// The first of the instructions that declare types, constants and variables.
 const TYPE_VOID: u32 = 19;
 const INPUT: u32 = 1;
@@ -176,7 +175,7 @@ impl Rewriter {
                 all.extend(lists_all.then_some(self.scratch));
                 self.head.put(code, &all);
             }
-            NAME | op::DECORATE if operands.first().is_some_and(of_built_in) => (),
+            op::NAME | op::DECORATE if operands.first().is_some_and(of_built_in) => (),
             op::VARIABLE if operands.get(1).is_some_and(of_built_in) => (),
             UNDEF | TYPE_VOID..=op::VARIABLE => self.globals.put(code, operands),
             _ => self.head.put(code, operands),
