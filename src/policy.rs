@@ -20,6 +20,7 @@ mod rowwise;
 mod shared;
 mod software;
 mod staged;
+pub mod subgroups;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -52,7 +53,7 @@ pub use upload::{builds_ahead, upload_way};
 
 use crate::vk::Caps;
 
-/// A device as kernels use it: with subgroups of the size that is best for its class or none at all, and without what its driver
+/// A device as kernels use it: with subgroups of the sizes that are best for its class or none at all, and without what its driver
 /// gets wrong.
 pub fn as_used(caps: Caps) -> Caps {
     let mut caps = workarounds::applied(caps);
@@ -62,7 +63,8 @@ pub fn as_used(caps: Caps) -> Caps {
     if !caps.storage16 {
         caps = without_halves(caps);
     }
-    Caps { subgroup_size: class::subgroup_size(&caps), ..caps }
+    let subgroup_size = subgroups::usual(&caps);
+    Caps { subgroup_sizes: subgroups::exceptions(&caps, subgroup_size), subgroup_size, ..caps }
 }
 
 /// Codes that integer kernels make of activations, with a scale for each 32.

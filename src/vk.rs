@@ -28,8 +28,8 @@ pub use cache::{cache_file, recall, remember};
 #[cfg(test)]
 pub(crate) use caps::fake_with;
 pub use caps::{
-    usable_columns, Caps, DeviceKind, Disabled, ElementType, FastDots, FlexibleShape, Heap, Matrix2, MatrixScope,
-    MatrixShape, MemoryType, Tuned, TunedProduct, TunedShape,
+    usable_columns, Caps, DeviceKind, Disabled, ElementType, FastDots, FlexibleShape, Heap, KernelSubgroup, Matrix2,
+    MatrixScope, MatrixShape, MemoryType, Tuned, TunedProduct, TunedShape,
 };
 pub use commands::{Recorder, Recording};
 pub use counters::Counters;

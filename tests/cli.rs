@@ -145,6 +145,12 @@ fn explain_shows_what_a_device_would_run_without_having_it() {
     let wide = dispatches.iter().find(|d| d["module"].as_str().unwrap().starts_with("gemv_dot")).unwrap();
     assert_eq!(wide["variants"][1]["kernel"], "gemm_mat");
     assert!(wide["variants"][1]["passed_over"].as_str().unwrap().contains("no matrices"), "{wide}");
+    // Subgroups of a kernel's own size are told, and only those.
+    let subgroup = |kernel: &str| {
+        let of = |d: &&serde_json::Value| d["module"].as_str().unwrap().split('.').next() == Some(kernel);
+        &dispatches.iter().find(of).unwrap()["subgroup"]
+    };
+    assert_eq!((subgroup("attn_split").as_u64(), subgroup("gemv_dot").as_u64()), (Some(32), None));
     // What `devices --json` printed serves as a file.
     let file = std::env::temp_dir().join(format!("pumex-devices-{}.json", std::process::id()));
     let known = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/devices/arc_a770.json");

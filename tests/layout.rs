@@ -162,6 +162,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "vk::Caps",
             "vk::DeviceKind",
             "vk::Disabled",
+            "vk::KernelSubgroup",
             "vk::Tuned",
             "vk::TunedProduct",
             "vk::TunedShape",

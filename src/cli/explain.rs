@@ -165,5 +165,6 @@ fn line(d: &DispatchText) -> String {
     let [x, y, z] = d.grid;
     let kib = |bytes: u64| format!("{:.1} KiB", bytes as f64 / 1024.0);
     let (read, written) = (kib(d.read_bytes), kib(d.written_bytes));
-    format!("{} [{x}, {y}, {z}] {} reads {read}, writes {written}", d.module, constants.join(" "))
+    let subgroup = d.subgroup.map_or(String::new(), |threads| format!(" subgroups of {threads}"));
+    format!("{} [{x}, {y}, {z}] {}{subgroup} reads {read}, writes {written}", d.module, constants.join(" "))
 }

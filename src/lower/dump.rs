@@ -101,11 +101,13 @@ fn described(d: &Dispatch, barrier: bool, target: &Target<'_>, variants: Vec<Var
         other => other.to_string(),
     };
     let set = |v: &Value| !matches!(v, Value::Address(0) | Value::Word(0)) && *v != Value::Float(0.0);
+    let module = d.format.map_or(d.kernel.to_string(), |format| format!("{}.{format}", d.kernel));
     DispatchText {
         op: d.op,
         barrier,
-        module: d.format.map_or(d.kernel.to_string(), |format| format!("{}.{format}", d.kernel)),
         grid: d.grid,
+        subgroup: target.caps.own_subgroup(&module),
+        module,
         constants: d.constants.clone(),
         push: d.push.named().iter().filter(|(_, v)| set(v)).map(|(name, v)| (*name, value(v))).collect(),
         read_bytes: bytes(&d.reads),
@@ -163,6 +165,9 @@ pub struct DispatchText {
     pub module: String,
     /// Workgroups.
     pub grid: [u32; 3],
+    /// Threads of its subgroups, where the policy has others for it than for most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subgroup: Option<u32>,
     /// Specialization constants.
     pub constants: Vec<(&'static str, u32)>,
     /// Push constants but for zeros.

@@ -67,7 +67,7 @@ impl Lowering<'_> {
             (Some(_), None) => 2,
             (None, Some(_)) => 3,
         };
-        let mut constants = vec![("SIZE", self.t.caps.subgroup_size), ("NEOX", neox), ("NORM", norm)];
+        let mut constants = vec![("SIZE", self.t.caps.subgroup_of("rope_kv")), ("NEOX", neox), ("NORM", norm)];
         constants.extend(self.kv_constants(spec));
         let grid = [self.shape.rows, spec.heads + 2 * spec.kv_heads, 1];
         let norms = self.matrices([r.q_norm, r.k_norm].into_iter().flatten());

@@ -143,7 +143,7 @@ impl Lowering<'_> {
 
     fn scan_rows(&mut self, s: &Scan, push: push::Scan, touched: Touched) {
         let rows = (1..=MOST_ROWS).rev().find(|rows| s.v_dim.is_multiple_of(*rows)).unwrap_or(1);
-        let lanes = self.t.caps.subgroup_size;
+        let lanes = self.t.caps.subgroup_of("scan");
         let subgroups = if self.t.caps.emulated_subgroups { 1 } else { SUBGROUPS };
         let mut constants = self.scan_constants(s);
         constants.extend([
@@ -162,7 +162,7 @@ impl Lowering<'_> {
         let columns = [Some(s.q), Some(s.k), s.a, s.b, s.decay.filter(|_| s.decay_per_column)];
         let fours = |c: Cols| [c.at, c.stride, self.width(c.val)].iter().all(|n| n.is_multiple_of(4));
         let state = [s.at, self.plan.layers[s.layer].recurrent_elements()];
-        s.k_dim.is_multiple_of(4 * self.t.caps.subgroup_size as usize)
+        s.k_dim.is_multiple_of(4 * self.t.caps.subgroup_of("scan") as usize)
             && columns.into_iter().flatten().all(fours)
             && state.iter().all(|n| n.is_multiple_of(4))
     }

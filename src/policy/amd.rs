@@ -1,8 +1,8 @@
 //! AMD GPUs. None was measured: shapes are estimates from how they are built, and from what others published.
 //!
-//! A compute unit of RDNA has two units of 32 lanes (subgroups are pinned to 32), one of GCN and CDNA four of 16 lanes that take
-//! 64 threads in turn. Workgroups are of 256 threads: all activations are coded by each workgroup, so that small ones would code
-//! them too often, and larger ones leave 64 KiB of shared memory to one of them.
+//! A compute unit of RDNA has two units of 32 lanes (which subgroups have 64 threads there: [`super::subgroups`]), one of GCN and
+//! CDNA four of 16 lanes that take 64 threads in turn. Workgroups are of 256 threads: all activations are coded by each workgroup, so
+//! that small ones would code them too often, and larger ones leave 64 KiB of shared memory to one of them.
 
 use super::nvidia;
 use super::table::{

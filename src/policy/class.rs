@@ -111,15 +111,6 @@ impl DeviceClass {
             NvidiaUntold | Unknown => &portable::CHOICES,
         }
     }
-
-    /// Threads of a subgroup that kernels are to have, of those that the device offers; none where its own choice is best.
-    fn subgroup(self) -> Option<u32> {
-        match self {
-            AmdRdna1 | AmdRdna2 | AmdRdna3 | AmdRdna4 => Some(32),
-            IntelOld | IntelXe1 | IntelXe2 => Some(16),
-            _ => None,
-        }
-    }
 }
 
 fn nvidia_class(caps: &Caps) -> DeviceClass {
@@ -153,13 +144,6 @@ fn intel_class(caps: &Caps) -> DeviceClass {
 /// What is chosen for a device.
 pub(super) fn choices(caps: &Caps) -> &'static Choices {
     DeviceClass::of(caps).choices()
-}
-
-/// Threads of a subgroup in every pipeline of a device.
-pub(super) fn subgroup_size(caps: &Caps) -> u32 {
-    let asks = caps.subgroup_size_control && !caps.emulated_subgroups;
-    let offered = |size: &u32| asks && (caps.subgroup_min..=caps.subgroup_max).contains(size);
-    DeviceClass::of(caps).subgroup().filter(offered).unwrap_or(caps.subgroup_size)
 }
 
 /// Multiprocessors, or compute units, where the driver tells or they are known of this device.
@@ -220,9 +204,9 @@ mod tests {
             ("radeon_rx_580", AmdGcn, 36, 64),
             ("radeon_rx_5700_xt", AmdRdna1, 40, 32),
             ("radeon_rx_6800_xt", AmdRdna2, 72, 32),
-            ("radeon_rx_7900_xtx", AmdRdna3, 96, 32),
-            ("radeon_rx_9070_xt", AmdRdna4, 64, 32),
-            ("radeon_8060s", AmdRdna3, 40, 32),
+            ("radeon_rx_7900_xtx", AmdRdna3, 96, 64),
+            ("radeon_rx_9070_xt", AmdRdna4, 64, 64),
+            ("radeon_8060s", AmdRdna3, 40, 64),
             ("instinct_mi100", AmdCdna, 120, 64),
             ("arc_a770", IntelXe1, 32, 16),
             ("arc_b580", IntelXe2, 20, 16),
@@ -239,10 +223,6 @@ mod tests {
         assert_eq!(devices::all().iter().map(of).collect::<Vec<_>>(), expected);
         let software_of_a_vendor = Caps { kind: DeviceKind::Cpu, ..devices::h200() };
         assert_eq!(DeviceClass::of(&software_of_a_vendor), Software);
-        // A driver that cannot be asked for a size keeps its own.
-        let (fixed, xtx) = (false, device("radeon_rx_7900_xtx"));
-        let fixed = Caps { subgroup_size: 64, subgroup_size_control: fixed, ..xtx };
-        assert_eq!(subgroup_size(&fixed), 64);
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub fn without_subgroups(caps: Caps) -> Caps {
     Caps {
         emulated_subgroups: true,
         subgroup_size: if fits { caps.subgroup_size } else { USUAL },
+        subgroup_sizes: Vec::new(),
         subgroup_shuffle: true,
         // A word for each thread.
         max_shared_bytes: caps.max_shared_bytes.saturating_sub(4 * caps.max_workgroup_invocations.min(1024)),
@@ -76,7 +77,7 @@ mod tests {
             lack(&mut caps);
             let used = as_used(caps);
             assert!(used.emulated_subgroups && used.missing().is_none(), "{:?}", lacks_subgroups(&used));
-            assert_eq!((used.subgroup_size, used.lanes(256)), (size, 256));
+            assert_eq!((used.subgroup_size, used.lanes("gemv", 256)), (size, 256));
             assert!(used.matrix_n.is_empty() && used.staged_matrix().is_none());
             assert_eq!(megakernel_tile(&used, Some(true)), None);
             assert_eq!(as_used(used.clone()), used, "once is enough");

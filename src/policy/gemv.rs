@@ -83,7 +83,7 @@ pub(super) fn no_dots(caps: &Caps, format: &Format) -> Option<String> {
         () if !caps.int_dot8 => "shaderIntegerDotProduct is missing",
         () if !integer_dots(caps) => "no instruction for dot products of signed bytes",
         () if !caps.subgroup_shuffle => "no shuffles over subgroups",
-        () if caps.subgroup_size < 8 => "subgroups of less than 8 threads",
+        () if caps.subgroup_of(DOT) < 8 => "subgroups of less than 8 threads",
         () => return caps.disabled(DOT).map(|why| format!("turned off: {why}")),
     };
     Some(reason.into())
@@ -160,9 +160,9 @@ fn within_grid(caps: &Caps, m: usize, rows: u32, times: u32) -> u32 {
 /// The integer kernel with subgroups taking `rows` of `m` outputs `turns` times, `span` of `k` inputs at a time.
 pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns: u32, span: usize) -> GemvTile {
     let most = if caps.emulated_subgroups { MOST_THREADS } else { caps.max_workgroup_invocations };
-    let size = size.min(most).max(caps.subgroup_size);
+    let size = size.min(most).max(caps.subgroup_of(DOT));
     let turns = if span < k { 1 } else { turns };
-    let subgroups = size / caps.lanes(size);
+    let subgroups = size / caps.lanes(DOT, size);
     let rows = within_grid(caps, m, rows, subgroups * turns);
     let outputs = subgroups * rows * turns;
     let (groups, activations) = ((m as u32).div_ceil(outputs), ActivationQuant::Q16);
@@ -178,7 +178,7 @@ pub(super) fn float_row(caps: &Caps, format: &Format, (m, k): (usize, usize), n:
 /// The float kernel; a workgroup is a subgroup at least.
 pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> GemvTile {
     let row = float_row(caps, format, (m, k), n);
-    let size = row.threads.max(caps.subgroup_size.min(64));
+    let size = row.threads.max(caps.subgroup_of(&format!("{FLOAT}.{}", format.stem)).min(64));
     let rows = within_grid(caps, m, row.rows, 1);
     let groups = (m as u32).div_ceil(rows).min(row.groups.on(cores(caps)));
     let activations = ActivationQuant::Q16;

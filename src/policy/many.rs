@@ -109,7 +109,7 @@ pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: ManyRow
 /// Matrices from shared memory, with one buffer: of subgroups that share a workgroup's outputs evenly.
 fn staged(caps: &Caps) -> Option<StagedTile> {
     let shape = caps.staged_matrix()?;
-    let waves = TILE as u32 / caps.subgroup_size;
+    let waves = TILE as u32 / caps.subgroup_of(ManyRows::Staged.kernel());
     let shared = (1..=TILE as u32 / shape.0).contains(&waves) && waves.is_power_of_two();
     shared.then_some(StagedTile { shape, waves, buffers: 1 })
 }

@@ -155,6 +155,13 @@ fn row_lines(caps: &Caps) -> Lines {
     lines
 }
 
+fn subgroup_lines(caps: &Caps) -> Lines {
+    let mut lines = Lines::default();
+    lines.add("usual", (caps.subgroup_size, caps.emulated_subgroups));
+    caps.subgroup_sizes.iter().for_each(|own| lines.add(&own.module, own.threads));
+    lines
+}
+
 fn megakernel_lines(caps: &Caps) -> Lines {
     let mut lines = Lines::default();
     let lanes = caps.subgroup_size;
@@ -200,6 +207,7 @@ fn choices_for_known_devices_are_those_written_down() {
     topic("attention".into(), &attention_lines);
     topic("megakernel".into(), &megakernel_lines);
     topic("rows".into(), &row_lines);
+    topic("subgroups".into(), &subgroup_lines);
     for format in all() {
         topic(format!("gemv {}", format.stem), &|caps| gemv_lines(caps, format));
         topic(format!("gemm {}", format.stem), &|caps| matrix_lines(caps, format));

@@ -63,6 +63,15 @@ pub struct Disabled {
     pub why: String,
 }
 
+/// A module whose pipelines have subgroups of a size of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelSubgroup {
+    /// A row of the kernel table, or one of its modules, `KERNEL.FORMAT`.
+    pub module: String,
+    /// Threads of a subgroup.
+    pub threads: u32,
+}
+
 /// A device as plain data. What files of earlier versions do not have is taken as not told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,8 +96,11 @@ pub struct Caps {
     pub kind: DeviceKind,
     /// Host and device share one memory.
     pub unified: bool,
-    /// Threads of a subgroup in every pipeline that uses subgroups.
+    /// Threads of a subgroup in pipelines that use subgroups.
     pub subgroup_size: u32,
+    /// Modules that have others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subgroup_sizes: Vec<KernelSubgroup>,
     /// Least and most threads that a pipeline may ask for; both are `subgroup_size` where it cannot ask.
     pub subgroup_min: u32,
     pub subgroup_max: u32,
@@ -183,12 +195,24 @@ impl Caps {
         shapes.max().filter(|_| self.cooperative_matrix && self.fp16)
     }
 
-    /// Threads of a subgroup in a workgroup of `threads`.
-    pub fn lanes(&self, threads: u32) -> u32 {
+    /// Threads of a subgroup of a kernel or one of its modules, if it has a size of its own.
+    pub fn own_subgroup(&self, module: &str) -> Option<u32> {
+        let kernel = module.split('.').next();
+        let own = |s: &&KernelSubgroup| s.module == module || Some(s.module.as_str()) == kernel;
+        self.subgroup_sizes.iter().find(own).map(|s| s.threads)
+    }
+
+    /// Threads of its subgroups.
+    pub fn subgroup_of(&self, module: &str) -> u32 {
+        self.own_subgroup(module).unwrap_or(self.subgroup_size)
+    }
+
+    /// Likewise, in a workgroup of `threads`.
+    pub fn lanes(&self, module: &str, threads: u32) -> u32 {
         if self.emulated_subgroups {
             threads
         } else {
-            self.subgroup_size
+            self.subgroup_of(module)
         }
     }
 
@@ -237,6 +261,7 @@ impl Caps {
             kind,
             unified: false,
             subgroup_size: 32,
+            subgroup_sizes: Vec::new(),
             subgroup_min: 32,
             subgroup_max: 32,
             subgroup_size_control: true,

@@ -72,18 +72,22 @@ struct Subgroups {
 /// What the device does not offer: so large a workgroup, or, where subgroups are used, one that is no whole number of them.
 fn subgroups(caps: &Caps, name: &str, module: &Module, local: [u32; 3]) -> Result<Subgroups> {
     let lacking = |feature: String| Err(Error::MissingFeature { device: caps.name.clone(), feature });
-    let (threads, size) = (local.iter().map(|n| u64::from(*n)).product::<u64>(), caps.subgroup_size);
+    let (threads, size) = (local.iter().map(|n| u64::from(*n)).product::<u64>(), caps.subgroup_of(name));
     if threads > u64::from(caps.max_workgroup_invocations) {
         return lacking(format!("{threads} threads in a workgroup of {name}, has {}", caps.max_workgroup_invocations));
     }
+    let asks = |threads: u64| {
+        caps.subgroup_size_control && threads <= u64::from(caps.max_workgroup_subgroups) * u64::from(size)
+    };
     if !module.subgroups {
-        return Ok(Subgroups { size: None, full: false });
+        // Those that use none may be faster in others.
+        let size = caps.own_subgroup(name).filter(|_| asks(threads));
+        return Ok(Subgroups { size, full: false });
     }
     if !local[0].is_multiple_of(size) {
         return lacking(format!("workgroups of whole subgroups of {size} threads for {name}, which has {}", local[0]));
     }
-    let most = u64::from(caps.max_workgroup_subgroups) * u64::from(size);
-    Ok(Subgroups { size: (caps.subgroup_size_control && threads <= most).then_some(size), full: caps.full_subgroups })
+    Ok(Subgroups { size: asks(threads).then_some(size), full: caps.full_subgroups })
 }
 
 impl Device {
@@ -179,7 +183,7 @@ impl Device {
 
 #[cfg(test)]
 mod tests {
-    use super::super::caps::{Caps, DeviceKind};
+    use super::super::caps::{Caps, DeviceKind, KernelSubgroup};
     use super::*;
 
     /// A module of that many threads, known by the constant of id 0.
@@ -201,7 +205,14 @@ mod tests {
         // No choice of a size: whole subgroups of the one there is.
         let one = Caps { subgroup_size_control: false, ..caps.clone() };
         assert_eq!(ask(&one, true, 64).unwrap(), Subgroups { size: None, full: true });
-        let few = Caps { max_workgroup_subgroups: 1, ..caps };
+        let few = Caps { max_workgroup_subgroups: 1, ..caps.clone() };
         assert_eq!(ask(&few, true, 64).unwrap(), Subgroups { size: None, full: true });
+        // A size of the kernel's own.
+        let own = vec![KernelSubgroup { module: "embed".into(), threads: 16 }];
+        let own = Caps { subgroup_sizes: own, ..caps };
+        assert_eq!(ask(&own, true, 48).unwrap(), Subgroups { size: Some(16), full: true });
+        assert_eq!(ask(&own, false, 48).unwrap(), Subgroups { size: Some(16), full: false });
+        let other = subgroups(&own, "rms_norm", &module(true), [64, 1, 1]).unwrap();
+        assert_eq!(other, Subgroups { size: Some(32), full: true });
     }
 }

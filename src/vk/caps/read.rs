@@ -284,6 +284,7 @@ impl Asked<'_> {
             kind,
             unified: matches!(kind, DeviceKind::Integrated | DeviceKind::Cpu),
             subgroup_size: size,
+            subgroup_sizes: Vec::new(),
             subgroup_min: if asks_size { p.subgroups.min_subgroup_size } else { size },
             subgroup_max: if asks_size { p.subgroups.max_subgroup_size } else { size },
             subgroup_size_control: asks_size,
