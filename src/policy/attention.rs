@@ -65,10 +65,10 @@ pub fn attn_tile(caps: &Caps, c: &AttentionSpec, rows: usize, bits: u32, most: u
         let unit = if wide { 4 } else { 8 };
         attn_bytes(c, heads, (threads as usize, span as usize), unit) <= caps.max_shared_bytes as usize
     };
-    while span > 4 && dim > 256 && !fits(1, span) {
+    while span > 4 && !fits(1, span) {
         span /= 2;
     }
-    let holds = |h: &usize| per_kv.is_multiple_of(*h) && (dim <= 256 || fits(*h, span));
+    let holds = |h: &usize| per_kv.is_multiple_of(*h) && fits(*h, span);
     let taken = (1..=most.min(per_kv)).rev().find(holds).unwrap_or(1);
     let parts = (choices(caps).busy_groups.value / (rows * c.heads / taken)).clamp(1, 64);
     AttnTile { kernel: "attn_split", size: threads, span, least, heads: taken as u32, parts: parts as u32 }
@@ -102,4 +102,28 @@ pub struct FlashTile {
 pub fn attn_flash_tile(c: &AttentionSpec) -> FlashTile {
     let heads = [4, 2, 1].into_iter().find(|h| (c.heads / c.kv_heads).is_multiple_of(*h)).unwrap_or(1) as u32;
     FlashTile { size: 128, heads, rows: 16 * 4 / heads }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::devices;
+    use super::*;
+
+    /// A tile that does not fit makes a pipeline that drivers refuse, or worse, run.
+    #[test]
+    fn single_rows_attend_within_the_shared_memory_of_every_device() {
+        for (name, caps) in devices::all() {
+            for (heads, kv_heads, head_dim) in [(8, 1, 64), (32, 4, 128), (8, 1, 256), (16, 8, 256), (16, 1, 576)] {
+                let spec = AttentionSpec::causal(0, heads, kv_heads, head_dim);
+                for (bits, unit) in [(16, 8), (32, 4)] {
+                    let tile = attn_tile(&caps, &spec, 1, bits, ATTN_HEADS);
+                    let bytes = attn_bytes(&spec, tile.heads as usize, (tile.size as usize, tile.span as usize), unit);
+                    assert!(
+                        bytes <= caps.max_shared_bytes as usize,
+                        "{name}, heads of {head_dim}: {tile:?}, {bytes} bytes"
+                    );
+                }
+            }
+        }
+    }
 }

@@ -54,6 +54,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_device_with_the_least_of_everything_may_go_without_subgroups() {
+        for (name, caps) in devices::all() {
+            assert_eq!(without_subgroups(without_halves(caps)).missing(), None, "{name}");
+        }
+    }
+
+    #[test]
     fn devices_without_numbers_of_16_bits_compute_with_floats() {
         let used = as_used(Caps { storage16: false, ..devices::h200() });
         assert!(used.missing().is_none() && !used.fp16 && !used.emulated_subgroups);
