@@ -295,7 +295,7 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     };
     let (validation, force_staging) = (options.validation, options.debug.force_staging);
     let modules = pumex_shaders::fingerprint();
-    let opened = Device::open(&vk::Options { select, validation, force_staging, modules })?;
+    let opened = Device::open(&vk::Options { select, validation, force_staging, modules, ..vk::Options::default() })?;
     let opened = tune::applied(selftest::passed(occupancy::told(as_used(&opened, options.debug)?)?)?);
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))

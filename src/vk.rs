@@ -11,6 +11,7 @@ mod commands;
 mod counters;
 mod debug;
 mod device;
+mod executable;
 mod fault;
 mod import;
 mod instance;
@@ -34,6 +35,7 @@ pub use caps::{
 pub use commands::{Recorder, Recording};
 pub use counters::Counters;
 pub use device::{list, Device, Options};
+pub use executable::Executable;
 pub use memory::{memory_of, Buffer, Class, LEAST_BYTES};
 pub use pipeline::Pipeline;
 pub use select::{choose, preferred, Select};

@@ -31,6 +31,8 @@ pub struct Options {
     pub force_staging: bool,
     /// A number of all modules that pipelines are made of: pipelines that were kept of others are not read.
     pub modules: u64,
+    /// Pipelines keep what the driver's compiler made of them, for [`super::Pipeline::executables`].
+    pub executables: bool,
 }
 
 /// Pieces of memory that buffers share: of the device, and of the host the first and those that come after many. Memory of the
@@ -46,6 +48,7 @@ pub(super) struct Inner {
     pub allocator: ManuallyDrop<Mutex<Allocator>>,
     pub cache: vk::PipelineCache,
     pub modules: u64,
+    pub executables: Option<khr::pipeline_executable_properties::Device>,
     pub cache_len: AtomicU64,
     pub totals: Totals,
     pub log: Log,
@@ -201,7 +204,7 @@ impl Device {
         caps.require()?;
         let fail = |call, e| failed(call, &caps.name, e);
         let family = queue_family(&instance, physical);
-        let raw = create(&instance, physical, family, &caps).map_err(|e| fail("vkCreateDevice", e))?;
+        let raw = create(&instance, physical, (family, options.executables), &caps).map_err(|e| fail("vkCreateDevice", e))?;
         let queue = Queue::new(&raw, family).map_err(|e| fail("vkCreateSemaphore", e))?;
         let allocator = Allocator::new(&AllocatorCreateDesc {
             instance: instance.clone(),
@@ -216,9 +219,12 @@ impl Device {
         let (cache, cache_len) = cache::load(&raw, &caps, options.modules);
         let messages: Box<Messages> = Box::default();
         let messenger = options.validation.then(|| messenger(&entry, &instance, &messages));
+        let executables =
+            options.executables.then(|| khr::pipeline_executable_properties::Device::new(&instance, &raw));
         let inner = Inner {
             caps: caps.clone(),
             force_staging: options.force_staging,
+            executables,
             raw,
             queue,
             allocator: ManuallyDrop::new(Mutex::new(allocator)),
@@ -309,11 +315,11 @@ impl Device {
     }
 }
 
-/// The device with all features that it has and kernels may use.
+/// The device with all features that it has and kernels may use, of a queue family; with executables or without.
 fn create(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
-    family: u32,
+    (family, executables): (u32, bool),
     caps: &Caps,
 ) -> std::result::Result<ash::Device, vk::Result> {
     // SAFETY: `physical` came from this instance.
@@ -322,6 +328,7 @@ fn create(
     let extensions = [
         (caps.host_import_alignment.is_some(), ext::external_memory_host::NAME),
         (matrices, khr::cooperative_matrix::NAME),
+        (executables, khr::pipeline_executable_properties::NAME),
         (!promoted && caps.full_subgroups, ext::subgroup_size_control::NAME),
         (!promoted && caps.int_dot8, khr::shader_integer_dot_product::NAME),
     ];
@@ -350,6 +357,10 @@ fn create(
     }
     if matrices {
         info = info.push_next(&mut matrix);
+    }
+    let mut told = vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR::default().pipeline_executable_info(true);
+    if executables {
+        info = info.push_next(&mut told);
     }
     // SAFETY: `physical` came from this instance; every chained struct lives until the call returns.
     unsafe { instance.create_device(physical, &info, None) }

@@ -42,6 +42,10 @@ impl Pipeline {
         (self.0.pipeline, self.0.layout)
     }
 
+    pub(super) fn device(&self) -> &Inner {
+        &self.0.device
+    }
+
     /// What its maker called it.
     pub fn name(&self) -> &str {
         &self.0.name
@@ -149,7 +153,10 @@ impl Device {
                 if asked.size.is_some() {
                     stage = stage.push_next(&mut size);
                 }
-                let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout)];
+                let kept = vk::PipelineCreateFlags::CAPTURE_STATISTICS_KHR
+                    | vk::PipelineCreateFlags::CAPTURE_INTERNAL_REPRESENTATIONS_KHR;
+                let flags = inner.executables.as_ref().map_or(vk::PipelineCreateFlags::empty(), |_| kept);
+                let info = [vk::ComputePipelineCreateInfo::default().flags(flags).stage(stage).layout(layout)];
                 match inner.raw.create_compute_pipelines(inner.cache, &info, None) {
                     Ok(made) => {
                         let (device, name) = (inner.clone(), name.into());

@@ -1,1 +1,3 @@
 //! Tools.
+
+pub mod listing;
