@@ -32,6 +32,18 @@ impl Shape {
     /// # Errors
     /// A row that no block of the recipe's types divides.
     pub fn model(&self, recipe: &'static Recipe) -> Result<Gguf> {
+        self.made(recipe, random)
+    }
+
+    /// Likewise, with zeros for weights, which are there at once: for plans.
+    ///
+    /// # Errors
+    /// As [`Shape::model`].
+    pub fn blank(&self, recipe: &'static Recipe) -> Result<Gguf> {
+        self.made(recipe, |f| vec![0; RANDOM / f.block_len * f.block_bytes])
+    }
+
+    fn made(&self, recipe: &'static Recipe, weights: fn(&Format) -> Vec<u8>) -> Result<Gguf> {
         let name = format!("{}-{} (synthetic)", self.name, recipe.name);
         let described = Gguf::without_file(Path::new(&name), self.meta(), self.tensors(), Vec::new());
         // The types are those that `quantize` gives a file of floats.
@@ -60,7 +72,7 @@ impl Shape {
         let of_vectors = plan.jobs().map(|job| &job.entry).filter(|e| e.dims.len() == 1 || e.name.ends_with("ssm_a"));
         let longest = of_vectors.map(|e| e.dims.iter().product::<u64>()).max().unwrap_or(0) as usize;
         let same = [1f32, -1f32].map(|x| x.to_le_bytes().repeat(longest));
-        let made = same.into_iter().chain(formats.iter().map(|f| random(f))).collect();
+        let made = same.into_iter().chain(formats.iter().map(|f| weights(f))).collect();
         Ok(Gguf::without_file(Path::new(&name), plan.meta, tensors, made))
     }
 }

@@ -131,7 +131,7 @@ fn main() -> Result<(), Fault> {
     let shape = synthetic::find(name).ok_or_else(|| format!("{name}: no such shape"))?;
     for name in types.split(',').filter(|name| *name != "-") {
         let recipe = recipe::find(name).ok_or_else(|| format!("{name}: no such type"))?;
-        let plan = model::plan(&shape.model(recipe)?)?;
+        let plan = model::plan(&shape.blank(recipe)?)?;
         for rows in steps.split(',') {
             add(&mut found, caps, &plan, (name, rows))?;
         }
