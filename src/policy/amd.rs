@@ -12,6 +12,9 @@ use super::table::{
 use super::ActivationQuant::Q8;
 use pumex_quant::FormatId::F32;
 
+/// What RADV's compiler makes of the kernels.
+const RECORD: &str = "2026-11-25, no GPU: what RADV compiles for RDNA and GCN";
+
 const TWO_EACH: Evidence = Evidence::Estimate("two workgroups of 256 threads for each compute unit's shared memory");
 const ONE_ROW: Evidence =
     Evidence::Estimate("others' rows of a workgroup on RDNA: one of legacy formats, two of K-quants");
@@ -20,18 +23,34 @@ const UNSEEN: Evidence = Evidence::Estimate("more than there is work for; other 
 const PACKED: Evidence =
     Evidence::Estimate("four products of bytes at a time, two of halves; a thread of 32 has registers for 64 sums");
 const UNPACKED: Evidence = Evidence::Estimate("GCN up to Polaris has halves at the rate of floats");
+const NO_SPILLS: Evidence = Evidence::Record(RECORD);
 const NO_PROMISE: Evidence = Evidence::Estimate("nobody tried whether all workgroups run at once");
 
 const WIDE: When = When { outputs: Span::from(8192), ..ALWAYS };
+
+/// Threads hold the activations of a workgroup until they are coded: of so many inputs 256 threads would take most registers for it.
+const LONG: When = When { inputs: Span::from(12_288), ..ALWAYS };
+const LONG_WIDE: When = When { outputs: WIDE.outputs, ..LONG };
+/// Sums of gate and up.
+const GATED: When = When { gated: Some(true), columns: Span::from(5), ..ALWAYS };
 
 const fn row(name: &'static str, when: When, rows: u32, groups: Groups, evidence: Evidence) -> GemvRow {
     GemvRow { name, when, threads: 256, rows, groups, evidence }
 }
 
-const RDNA_GEMV: &[GemvRow] =
-    &[row("wide", WIDE, 2, Groups::PerCore(4), ONE_ROW), row("all", ALWAYS, 1, Groups::PerCore(2), TWO_EACH)];
-const GCN_GEMV: &[GemvRow] =
-    &[row("wide", WIDE, 4, Groups::PerCore(4), FOUR_ROWS), row("all", ALWAYS, 2, Groups::PerCore(2), FOUR_ROWS)];
+const RDNA_GEMV: &[GemvRow] = &[
+    row("gated, many rows", GATED, 1, Groups::PerCore(4), NO_SPILLS),
+    GemvRow { threads: 512, ..row("long and wide", LONG_WIDE, 2, Groups::PerCore(2), NO_SPILLS) },
+    GemvRow { threads: 512, ..row("long", LONG, 1, Groups::PerCore(1), NO_SPILLS) },
+    row("wide", WIDE, 2, Groups::PerCore(4), ONE_ROW),
+    row("all", ALWAYS, 1, Groups::PerCore(2), TWO_EACH),
+];
+const GCN_GEMV: &[GemvRow] = &[
+    GemvRow { threads: 512, ..row("long and wide", LONG_WIDE, 4, Groups::PerCore(2), NO_SPILLS) },
+    GemvRow { threads: 512, ..row("long", LONG, 2, Groups::PerCore(1), NO_SPILLS) },
+    row("wide", WIDE, 4, Groups::PerCore(4), FOUR_ROWS),
+    row("all", ALWAYS, 2, Groups::PerCore(2), FOUR_ROWS),
+];
 
 const fn float(name: &'static str, when: When, rows: u32, evidence: Evidence) -> GemvRow {
     GemvRow { name, when, threads: 64, rows, groups: Groups::All, evidence }
@@ -61,7 +80,7 @@ pub(super) const RDNA: Choices = Choices {
     two_chunks: known(&[], UNSEEN),
     gemv_float: RDNA_FLOAT,
     expert_threads: known(256, TWO_EACH),
-    many_rows: known(ManyRowsShape { by: &ManyRows::ALL, wide: 2 }, PACKED),
+    many_rows: known(ManyRowsShape { by: &ManyRows::ALL, wide: 2, buffers: 1 }, PACKED),
     megakernel_threads: known(None, NO_PROMISE),
     attention_heads: HEADS,
     split_attention: known(SplitAttention { threads: 128, span: 64, least: 256 }, TWO_EACH),
@@ -75,6 +94,6 @@ pub(super) const RDNA: Choices = Choices {
 pub(super) const GCN: Choices = Choices {
     gemv: GCN_GEMV,
     gemv_float: GCN_FLOAT,
-    many_rows: known(ManyRowsShape { by: &[ManyRows::Dot], wide: 2 }, UNPACKED),
+    many_rows: known(ManyRowsShape { by: &[ManyRows::Dot], wide: 2, buffers: 1 }, UNPACKED),
     ..RDNA
 };

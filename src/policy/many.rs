@@ -148,7 +148,7 @@ pub fn groups_rows(n: usize, used: usize, experts: usize) -> bool {
 /// The tile of a product whose columns are to be in whole runs of `columns`.
 pub fn row_tile(caps: &Caps, by: ManyRows, format: &Format, columns: usize) -> RowTile {
     let most = choices(caps).many_rows.value.wide.min(columns as u32 / ROWS).max(1);
-    let buffers = if by == ManyRows::Staged { 2 } else { 1 };
+    let buffers = if by == ManyRows::Staged { choices(caps).many_rows.value.buffers } else { 1 };
     let tile = |(wide, buffers)| {
         let staged = staged(caps).filter(|_| by == ManyRows::Staged).map(|staged| StagedTile { buffers, ..staged });
         RowTile { by, wide, staged }

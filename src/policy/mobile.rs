@@ -7,4 +7,4 @@ const SHORT: Evidence = Evidence::Estimate("halves at twice the rate of floats, 
 
 /// What is chosen.
 pub(super) const CHOICES: Choices =
-    Choices { many_rows: known(ManyRowsShape { by: &ManyRows::ALL, wide: 1 }, SHORT), ..portable::CHOICES };
+    Choices { many_rows: known(ManyRowsShape { by: &ManyRows::ALL, wide: 1, buffers: 2 }, SHORT), ..portable::CHOICES };

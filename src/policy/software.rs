@@ -32,7 +32,7 @@ pub(super) const CHOICES: Choices = Choices {
     expert_threads: known(64, GUESS),
     gemm_few: GEMM_FEW,
     many_rows: known(
-        ManyRowsShape { by: &[], wide: 1 },
+        ManyRowsShape { by: &[], wide: 1, buffers: 2 },
         Evidence::Estimate("a CPU multiplies floats as fast, and bytes and halves by floats"),
     ),
     small_float_tiles: known(false, GUESS),

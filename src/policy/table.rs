@@ -291,6 +291,8 @@ pub struct ManyRowsShape {
     pub by: &'static [ManyRows],
     /// Fours of rows that a thread takes: 1 or 2.
     pub wide: u32,
+    /// Chunks that shared memory holds where matrices come from there: 1, or 2 where there is room.
+    pub buffers: u32,
 }
 
 /// How weights reach memory that is the device's own.

@@ -71,15 +71,20 @@ fn add(found: &mut Found, caps: &Caps, plan: &pumex::plan::Plan, (label, name): 
 }
 
 /// Two shares of what the card can do: of memory's speed, and of its dot products or matrices.
-fn shares(caps: &Caps, module: &str, loops: &Counts) -> [String; 2] {
+fn shares(caps: &Caps, (module, constants): (&str, &[(&str, u32)]), loops: &Counts) -> [String; 2] {
     let none = || "-".to_string();
     let upper = caps.name.to_ascii_uppercase();
     let Some((_, cores, ghz, gbs, matrix)) = CARDS.iter().copied().find(|card| upper.contains(card.0)) else {
         return [none(), none()];
     };
     let valu = f64::from(loops.valu + loops.dots);
+    // What neighbours load, too, comes from memory once: of products the weights count, four of a dot product.
+    let format = module.split_once('.').and_then(|(_, stem)| pumex_quant::all().find(|f| f.stem == stem));
+    let columns = constants.iter().find(|(name, _)| *name == "COLS").map_or(1, |(_, n)| *n);
+    let weights = |f: &pumex_quant::Format| f64::from(4 * loops.dots / columns) * f64::from(f.bits()) / 8.0;
+    let read = format.filter(|_| module.starts_with("gemv_dot")).map_or(f64::from(loops.loaded), weights);
     let by_memory = || {
-        let per_second = cores * LANES * ghz * f64::from(loops.loaded) / valu;
+        let per_second = cores * LANES * ghz * read / valu;
         format!("{:.2}", per_second / gbs)
     };
     let many = module.starts_with("gemm_") || module.starts_with("attn_prefill");
@@ -90,7 +95,7 @@ fn shares(caps: &Caps, module: &str, loops: &Counts) -> [String; 2] {
 }
 
 /// One row: figures of the driver by any of the names it has for them, then those of the listing.
-fn row(caps: &Caps, module: &str, one: &Executable) -> String {
+fn row(caps: &Caps, (module, constants): (&str, &[(&str, u32)]), one: &Executable) -> String {
     let figure = |names: &[&str]| {
         let found = names.iter().find_map(|name| one.statistic(name));
         found.map_or("-".to_string(), |value| format!("{value}"))
@@ -98,7 +103,7 @@ fn row(caps: &Caps, module: &str, one: &Executable) -> String {
     let text = one.texts.iter().find(|(name, _)| name.contains("ssembly"));
     let listing = text.map(|(_, text)| Listing::of(text)).unwrap_or_default();
     let (all, hot) = (listing.all(), listing.hot());
-    let [memory, rate] = shares(caps, module, &hot);
+    let [memory, rate] = shares(caps, (module, constants), &hot);
     let mut cells = vec![
         one.subgroup_size.to_string(),
         figure(&["VGPRs"]),
@@ -150,7 +155,7 @@ fn main() -> Result<(), Fault> {
         eprintln!("{i} of {}: {module} {}", found.len(), spec.join(" "));
         let told = kernels.get(kernel, format, constants).and_then(|pipeline| pipeline.executables());
         let line = match &told {
-            Ok(all) => all.iter().map(|one| row(caps, module, one)).collect::<Vec<_>>().join("\n\t\t"),
+            Ok(all) => all.iter().map(|one| row(caps, (module, constants), one)).collect::<Vec<_>>().join("\n\t\t"),
             Err(error) => format!("refused: {error}"),
         };
         println!("{module} {}\t{}\t{line}", spec.join(" "), steps.join(", "));
