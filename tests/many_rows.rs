@@ -1,4 +1,5 @@
-//! Products of many rows by kernels that devices without usable matrices take (`gemm_dot`, `gemm_half`), forced on any device.
+//! Products of many rows by kernels that devices without usable matrices take (`gemm_dot`, `gemm_half`, and by
+//! matrices from shared memory), forced on any device.
 
 use crate::kernels::{Lab, EPS};
 use crate::products::error;
@@ -14,7 +15,8 @@ use pumex_shaders::block::Block;
 use pumex_shaders::push;
 
 /// Of the squared error over the squared sum of magnitudes: activations have 8 bits, or both factors and sums 11.
-const BOUNDS: [(ManyRows, f64); 3] = [(ManyRows::Staged, 1e-6), (ManyRows::Dot, 5e-5), (ManyRows::Half, 1e-6)];
+const BOUNDS: [(ManyRows, f64); 4] =
+    [(ManyRows::Bytes, 5e-5), (ManyRows::Staged, 1e-6), (ManyRows::Dot, 5e-5), (ManyRows::Half, 1e-6)];
 
 /// What is asked of a kernel.
 #[derive(Clone, Copy, Debug)]
@@ -163,11 +165,11 @@ fn products_of_many_packed_rows_are_right_for_every_format_and_edge_shape() {
 #[test]
 fn packed_rows_of_one_expert_together_give_what_each_gives_for_itself() {
     let tiny = synthetic::find("tiny-moe").unwrap();
-    for (by, bound) in [(ManyRows::Staged, 2e-5), (ManyRows::Dot, 2e-5), (ManyRows::Half, 2e-5)] {
+    for (by, bound) in ManyRows::ALL.map(|by| (by, 2e-5)) {
         let shape = synthetic::Shape { n_layer: 1, n_embd: 512, n_vocab: 640, experts: Some((16, 4, 256)), ..*tiny };
         let gguf = shape.model(recipe::find("Q4_K_M").unwrap()).unwrap();
         let run = |fuse| {
-            let activations = if by == ManyRows::Dot { ActivationQuant::Q8 } else { ActivationQuant::Q16 };
+            let activations = if by.bits() == 8 { ActivationQuant::Q8 } else { ActivationQuant::Q16 };
             let debug = Debug { fuse, many_rows: Some(by), megakernel: Some(false), ..Debug::default() };
             let usual = options(CacheType::F32);
             let options = Options { debug, activations: Some(activations), max_rows: 300, n_ctx: Some(512), ..usual };

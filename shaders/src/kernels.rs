@@ -44,6 +44,8 @@ pub enum Needs {
     Half,
     /// Cooperative matrices of halves with sums in floats, of any shape that kernels fill from shared memory.
     StagedMatrix,
+    /// Cooperative matrices of signed bytes with sums in 32 bits, likewise.
+    ByteMatrix,
     /// Cooperative matrices of halves with sums in floats, over subgroups of 32.
     Matrix,
 }
@@ -190,6 +192,9 @@ const GEMM_ROWS: [(&str, u32); 14] = [
 const STAGED: [(&str, u32); 19] =
     with(GEMM_ROWS, [("MAT_M", 5), ("MAT_N", 6), ("MAT_K", 7), ("WAVES", 8), ("BUFFERS", 9)]);
 
+/// Likewise, of bytes.
+const BYTES: [(&str, u32); 18] = with(GEMM_ROWS, [("MAT_M", 5), ("MAT_N", 6), ("MAT_K", 7), ("WAVES", 8)]);
+
 /// 1: no two rows of the step are of one sequence.
 const ALONE: (&str, u32) = ("ALONE", 30);
 
@@ -307,6 +312,7 @@ pub const KERNELS: &[Kernel] = &[
     Kernel { name: "gemm_dot", formats: Formats::Quantized, needs: Needs::IntegerDot, spec: &GEMM_ROWS },
     Kernel { name: "gemm_half", formats: Formats::Halves, needs: Needs::Half, spec: &GEMM_ROWS },
     Kernel { name: "gemm_staged", formats: Formats::Halves, needs: Needs::StagedMatrix, spec: &STAGED },
+    Kernel { name: "gemm_bytes", formats: Formats::Quantized, needs: Needs::ByteMatrix, spec: &BYTES },
     Kernel { name: "gemm_float", formats: Formats::None, needs: Needs::Nothing, spec: &[("EPILOGUE", 1)] },
     Kernel {
         name: "gemm_mat",

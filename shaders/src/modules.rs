@@ -18,6 +18,7 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/embed.bin"),
     include_bytes!("../spirv/experts_bias.bin"),
     include_bytes!("../spirv/fragment_layout.bin"),
+    include_bytes!("../spirv/gemm_bytes.bin"),
     include_bytes!("../spirv/gemm_dot.bin"),
     include_bytes!("../spirv/gemm_few.bin"),
     include_bytes!("../spirv/gemm_float.bin"),

@@ -69,7 +69,7 @@ impl Lowering<'_> {
         let at = &self.t.at.packed;
         let (codes, factors) = if experts { (at.moe[1], at.moe[2]) } else { (at.codes, at.factors) };
         // Bytes leave as much room again, and what they come with takes half of that.
-        let scales = if by == ManyRows::Dot { codes + (n * k) as u64 } else { factors };
+        let scales = if by.bits() == 8 { codes + (n * k) as u64 } else { factors };
         let push = push::PackRows {
             x: self.val(x),
             norm: self.opt(norm.map(|n| n.weight)),

@@ -10,7 +10,7 @@ use super::table::{
     SplitAttention, When, ALWAYS, ATTN_HEADS,
 };
 use super::ActivationQuant::Q8;
-use pumex_quant::FormatId::F32;
+use pumex_quant::FormatId::{self, Iq4Nl, Iq4Xs, Mxfp4, F32, Q3K, Q4_0, Q5_0, Q6K, Q8_0};
 
 /// What RADV's compiler makes of the kernels.
 const RECORD: &str = "2026-11-25, no GPU: what RADV compiles for RDNA and GCN";
@@ -24,6 +24,8 @@ const PACKED: Evidence =
     Evidence::Estimate("four products of bytes at a time, two of halves; a thread of 32 has registers for 64 sums");
 const UNPACKED: Evidence = Evidence::Estimate("GCN up to Polaris has halves at the rate of floats");
 const NO_SPILLS: Evidence = Evidence::Record(RECORD);
+const BYTES: Evidence =
+    Evidence::Estimate("others multiply these formats by matrices of bytes, on RDNA 4 those without minima");
 const NO_PROMISE: Evidence = Evidence::Estimate("nobody tried whether all workgroups run at once");
 
 const WIDE: When = When { outputs: Span::from(8192), ..ALWAYS };
@@ -72,7 +74,10 @@ const HEADS: &[HeadsRow] = &[
     HeadsRow { matrices: None, positions: Span::ALL, heads: ATTN_HEADS, evidence: TWO_EACH },
 ];
 
-/// RDNA, all generations.
+/// Formats whose offsets, if there are some, are whole multiples of their scales: others' list for RDNA 4.
+const PLAIN: &[FormatId] = &[Q4_0, Q5_0, Q8_0, Iq4Nl, Iq4Xs, Mxfp4, Q3K, Q6K];
+
+/// RDNA 1 and 2.
 pub(super) const RDNA: Choices = Choices {
     evidence: TWO_EACH,
     activations: known(Q8, Evidence::Estimate("dot products of bytes are as fast as they get")),
@@ -80,7 +85,7 @@ pub(super) const RDNA: Choices = Choices {
     two_chunks: known(&[], UNSEEN),
     gemv_float: RDNA_FLOAT,
     expert_threads: known(256, TWO_EACH),
-    many_rows: known(ManyRowsShape { by: &ManyRows::ALL, wide: 2, buffers: 1 }, PACKED),
+    many_rows: known(ManyRowsShape { by: &ManyRows::USUAL, bytes: Formats::Any, wide: 2, buffers: 1 }, PACKED),
     megakernel_threads: known(None, NO_PROMISE),
     attention_heads: HEADS,
     split_attention: known(SplitAttention { threads: 128, span: 64, least: 256 }, TWO_EACH),
@@ -90,10 +95,22 @@ pub(super) const RDNA: Choices = Choices {
     ..nvidia::CHOICES
 };
 
+/// RDNA 3 and 3.5.
+pub(super) const RDNA3: Choices = Choices {
+    many_rows: known(ManyRowsShape { by: &ManyRows::ALL, bytes: Formats::Any, wide: 2, buffers: 1 }, BYTES),
+    ..RDNA
+};
+
+/// RDNA 4.
+pub(super) const RDNA4: Choices = Choices {
+    many_rows: known(ManyRowsShape { by: &ManyRows::ALL, bytes: Formats::These(PLAIN), wide: 2, buffers: 1 }, BYTES),
+    ..RDNA
+};
+
 /// GCN and CDNA.
 pub(super) const GCN: Choices = Choices {
     gemv: GCN_GEMV,
     gemv_float: GCN_FLOAT,
-    many_rows: known(ManyRowsShape { by: &[ManyRows::Dot], wide: 2, buffers: 1 }, UNPACKED),
+    many_rows: known(ManyRowsShape { by: &[ManyRows::Dot], bytes: Formats::Any, wide: 2, buffers: 1 }, UNPACKED),
     ..RDNA
 };

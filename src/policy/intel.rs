@@ -5,8 +5,8 @@
 
 use super::nvidia;
 use super::table::{
-    known, Choices, Evidence, GemvRow, Groups, HeadsRow, ManyRows, ManyRowsShape, RouterShape, Span, SplitAttention,
-    When, ALWAYS,
+    known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRows, ManyRowsShape, RouterShape, Span,
+    SplitAttention, When, ALWAYS,
 };
 use super::ActivationQuant::Q8;
 
@@ -42,7 +42,7 @@ pub(super) const CHOICES: Choices = Choices {
     two_chunks: known(&[], UNSEEN),
     gemv_float: GEMV_FLOAT,
     expert_threads: known(128, SMALL),
-    many_rows: known(ManyRowsShape { by: &ManyRows::ALL, wide: 1, buffers: 2 }, LITTLE),
+    many_rows: known(ManyRowsShape { by: &ManyRows::USUAL, bytes: Formats::Any, wide: 1, buffers: 2 }, LITTLE),
     megakernel_threads: known(None, NO_PROMISE),
     attention_heads: HEADS,
     split_attention: known(SplitAttention { threads: 128, span: 32, least: 128 }, SMALL),

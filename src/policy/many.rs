@@ -1,5 +1,5 @@
 //! Products of many rows by tiles, where matrices do not do them: rows come packed by `pack_rows`, as bytes (`gemm_dot`) or as
-//! halves (`gemm_half`, and `gemm_staged` where matrices may be used whose layout is not known).
+//! halves (`gemm_half`); and where matrices may be used whose layout is not known (`gemm_bytes`, `gemm_staged`).
 
 use super::class::{choices, integer_dots};
 use super::matrix::{chunk_len, MOST_EXPERTS};
@@ -34,7 +34,7 @@ pub struct RowTile {
     pub staged: Option<StagedTile>,
 }
 
-/// What `gemm_staged` has beside.
+/// What `gemm_staged` and `gemm_bytes` have beside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagedTile {
     /// Rows, columns and inputs of a product of matrices.
@@ -55,7 +55,8 @@ impl RowTile {
     pub fn spec(self, soa: bool) -> Vec<(&'static str, u32)> {
         let mut spec = vec![("WIDE", self.wide), ("SOA", u32::from(soa))];
         if let Some(StagedTile { shape: (m, n, k), waves, buffers }) = self.staged {
-            spec.extend([("MAT_M", m), ("MAT_N", n), ("MAT_K", k), ("WAVES", waves), ("BUFFERS", buffers)]);
+            spec.extend([("MAT_M", m), ("MAT_N", n), ("MAT_K", k), ("WAVES", waves)]);
+            spec.extend((self.by == ManyRows::Staged).then_some(("BUFFERS", buffers)));
         }
         spec
     }
@@ -63,6 +64,10 @@ impl RowTile {
     /// Bytes of shared memory, as `shaders/glsl/lib/gemm_words.glsl` and `shaders/glsl/gemm_staged.comp` have them.
     pub fn shared_bytes(self, format: &Format) -> usize {
         let chunk = chunk_len(format);
+        if self.by == ManyRows::Bytes {
+            let each = chunk + 16 + 8 * (chunk / piece_len(format));
+            return (TILE + self.rows()) * each + table_bytes(format);
+        }
         if let Some(staged) = self.staged {
             return 16 * staged.buffers as usize * (TILE + self.rows()) * (chunk / 8 + 1) + table_bytes(format);
         }
@@ -71,6 +76,15 @@ impl RowTile {
         // A scale and an offset for each sixteen inputs of outputs and of rows, at most.
         let scales = if self.by == ManyRows::Dot { 2 * chunk / 16 } else { 0 };
         16 * strides * (words + scales) + table_bytes(format)
+    }
+}
+
+/// Inputs that share a scale in kernels: CHUNK / PIECES of `shaders/glsl/quant`.
+fn piece_len(format: &Format) -> usize {
+    use FormatId::*;
+    match format.id {
+        Q2K | Q3K | Q6K | Q2_0 | Nvfp4 | Iq2Xs | Iq2S | Iq1M | Iq1MExpanded | Tq1_0 | Tq2_0 => 16,
+        _ => 32,
     }
 }
 
@@ -86,9 +100,20 @@ pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: ManyRow
             () if !caps.subgroup_shuffle || caps.subgroup_size < 8 => Some("no shuffles among 8 threads"),
             () => None,
         },
+        ManyRows::Bytes => match () {
+            () if format.block_len == 1 => Some("weights are floats"),
+            () if staged(caps, by).is_none() => Some("no cooperative matrices of signed bytes"),
+            () if staged(caps, by).is_some_and(|t| piece_len(format) < t.shape.2 as usize) => {
+                Some("a matrix has more inputs than a scale")
+            }
+            () if !forced && asked.activations != ActivationQuant::Q8 => Some("activations are to have 16 bits"),
+            () if !forced && !choices(caps).many_rows.value.bytes.holds(format) => Some("halves are faster"),
+            () if !caps.subgroup_shuffle || caps.subgroup_size < 8 => Some("no shuffles among 8 threads"),
+            () => None,
+        },
         ManyRows::Staged => match () {
             () if format.id == FormatId::F32 => Some("halves do not hold floats"),
-            () if staged(caps).is_none() => Some("no cooperative matrices of halves with sums in floats"),
+            () if staged(caps, by).is_none() => Some("no cooperative matrices of halves with sums in floats"),
             () => None,
         },
         ManyRows::Half => match () {
@@ -100,16 +125,20 @@ pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: ManyRow
     let table = choices(caps).many_rows.value.by;
     let unlisted = || (!forced && !table.contains(&by)).then_some("not for this class of devices");
     let told = told.or_else(unlisted).map(String::from);
-    let least = RowTile { by, wide: 1, staged: staged(caps).filter(|_| by == ManyRows::Staged) };
+    let least = RowTile { by, wide: 1, staged: staged(caps, by) };
     let wide = || least.shared_bytes(format) > caps.max_shared_bytes as usize;
     told.or_else(|| caps.disabled(by.kernel()).map(|why| format!("turned off: {why}")))
         .or_else(|| wide().then(|| "shared memory does not hold a tile".into()))
 }
 
 /// Matrices from shared memory, with one buffer: of subgroups that share a workgroup's outputs evenly.
-fn staged(caps: &Caps) -> Option<StagedTile> {
-    let shape = caps.staged_matrix()?;
-    let waves = TILE as u32 / caps.subgroup_of(ManyRows::Staged.kernel());
+fn staged(caps: &Caps, by: ManyRows) -> Option<StagedTile> {
+    let shape = match by {
+        ManyRows::Bytes => caps.byte_matrix()?,
+        ManyRows::Staged => caps.staged_matrix()?,
+        ManyRows::Dot | ManyRows::Half => return None,
+    };
+    let waves = TILE as u32 / caps.subgroup_of(by.kernel());
     let shared = (1..=TILE as u32 / shape.0).contains(&waves) && waves.is_power_of_two();
     shared.then_some(StagedTile { shape, waves, buffers: 1 })
 }
@@ -150,7 +179,7 @@ pub fn row_tile(caps: &Caps, by: ManyRows, format: &Format, columns: usize) -> R
     let most = choices(caps).many_rows.value.wide.min(columns as u32 / ROWS).max(1);
     let buffers = if by == ManyRows::Staged { choices(caps).many_rows.value.buffers } else { 1 };
     let tile = |(wide, buffers)| {
-        let staged = staged(caps).filter(|_| by == ManyRows::Staged).map(|staged| StagedTile { buffers, ..staged });
+        let staged = staged(caps, by).map(|staged| StagedTile { buffers, ..staged });
         RowTile { by, wide, staged }
     };
     let shapes = [(most, buffers), (most, 1), (1, buffers)].map(tile);
@@ -170,7 +199,8 @@ mod tests {
 
     #[test]
     fn known_devices_take_matrices_else_bytes_else_halves_where_their_class_has_such_a_table() {
-        let (dot, half, staged) = (Some("gemm_dot"), Some("gemm_half"), Some("gemm_staged"));
+        let (bytes, staged) = (Some("gemm_bytes"), Some("gemm_staged"));
+        let (dot, half) = (Some("gemm_dot"), Some("gemm_half"));
         let expected = [
             ("h200", [None; 3]),
             ("lavapipe", [None; 3]),
@@ -182,9 +212,9 @@ mod tests {
             ("radeon_rx_580", [None; 3]),
             ("radeon_rx_5700_xt", [half; 3]),
             ("radeon_rx_6800_xt", [dot, half, half]),
-            ("radeon_rx_7900_xtx", [staged; 3]),
+            ("radeon_rx_7900_xtx", [bytes, staged, staged]),
             ("radeon_rx_9070_xt", [staged; 3]),
-            ("radeon_8060s", [staged; 3]),
+            ("radeon_8060s", [bytes, staged, staged]),
             ("instinct_mi100", [dot, None, None]),
             ("arc_a770", [dot, half, half]),
             ("arc_b580", [staged; 3]),

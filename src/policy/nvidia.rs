@@ -167,7 +167,7 @@ pub(super) const CHOICES: Choices = Choices {
     expert_threads: known(512, CORES),
     gemm_few: GEMM_FEW,
     many_rows: known(
-        ManyRowsShape { by: &[], wide: 2, buffers: 2 },
+        ManyRowsShape { by: &[], bytes: Formats::Any, wide: 2, buffers: 2 },
         Evidence::Estimate("matrices do it where there are some; before them there were no fast halves"),
     ),
     small_float_tiles: known(true, EXPANDED),

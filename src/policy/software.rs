@@ -2,8 +2,8 @@
 
 use super::nvidia::{GEMM_FEW, TWO_CHUNKS};
 use super::table::{
-    known, Choices, Evidence, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span, SplitAttention, UploadShape,
-    ALWAYS, ATTN_HEADS,
+    known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span, SplitAttention,
+    UploadShape, ALWAYS, ATTN_HEADS,
 };
 use super::ActivationQuant;
 
@@ -32,7 +32,7 @@ pub(super) const CHOICES: Choices = Choices {
     expert_threads: known(64, GUESS),
     gemm_few: GEMM_FEW,
     many_rows: known(
-        ManyRowsShape { by: &[], wide: 1, buffers: 2 },
+        ManyRowsShape { by: &[], bytes: Formats::Any, wide: 1, buffers: 2 },
         Evidence::Estimate("a CPU multiplies floats as fast, and bytes and halves by floats"),
     ),
     small_float_tiles: known(false, GUESS),

@@ -27,7 +27,8 @@ pub struct SubgroupRow {
 }
 
 /// Kernels whose tiles follow the size of their own subgroups; no others may be named.
-pub const FREE: [&str; 8] = ["argmax", "softmax", "gemv", "gemv_dot", "gemm_staged", "attn_split", "rope_kv", "scan"];
+pub const FREE: [&str; 9] =
+    ["argmax", "softmax", "gemv", "gemv_dot", "gemm_bytes", "gemm_staged", "attn_split", "rope_kv", "scan"];
 
 const OTHERS: Evidence = Evidence::Estimate("what others pin on such devices");
 const STAGED: Evidence = Evidence::Estimate("a tile's 64 outputs are shared by two subgroups");
@@ -40,7 +41,12 @@ const RDNA2: &[SubgroupRow] =
     &[SubgroupRow { kernels: &["softmax"], quantized: false, threads: Threads::Exactly(64), evidence: OTHERS }];
 const RDNA3: &[SubgroupRow] = &[
     SubgroupRow { kernels: &["attn_split"], quantized: false, threads: Threads::Exactly(32), evidence: OTHERS },
-    SubgroupRow { kernels: &["gemm_staged"], quantized: false, threads: Threads::Exactly(32), evidence: STAGED },
+    SubgroupRow {
+        kernels: &["gemm_bytes", "gemm_staged"],
+        quantized: false,
+        threads: Threads::Exactly(32),
+        evidence: STAGED,
+    },
 ];
 const INTEL: &[SubgroupRow] =
     &[SubgroupRow { kernels: &["gemv_dot"], quantized: true, threads: Threads::Least, evidence: OTHERS }];

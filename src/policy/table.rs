@@ -254,6 +254,8 @@ pub enum RouterShape {
 /// How a kernel multiplies packed rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ManyRows {
+    /// By cooperative matrices of bytes that come from shared memory.
+    Bytes,
     /// By cooperative matrices of halves that come from shared memory.
     Staged,
     /// By integer dot products of bytes.
@@ -264,11 +266,14 @@ pub enum ManyRows {
 
 impl ManyRows {
     /// All of them.
-    pub const ALL: [ManyRows; 3] = [ManyRows::Staged, ManyRows::Dot, ManyRows::Half];
+    pub const ALL: [ManyRows; 4] = [ManyRows::Bytes, ManyRows::Staged, ManyRows::Dot, ManyRows::Half];
+    /// Those that are used without anything known of the device but what it has.
+    pub const USUAL: [ManyRows; 3] = [ManyRows::Staged, ManyRows::Dot, ManyRows::Half];
 
     /// Row of the kernel table.
     pub fn kernel(self) -> &'static str {
         match self {
+            ManyRows::Bytes => "gemm_bytes",
             ManyRows::Staged => "gemm_staged",
             ManyRows::Dot => "gemm_dot",
             ManyRows::Half => "gemm_half",
@@ -278,17 +283,19 @@ impl ManyRows {
     /// Bits of an activation.
     pub fn bits(self) -> u32 {
         match self {
-            ManyRows::Dot => 8,
+            ManyRows::Bytes | ManyRows::Dot => 8,
             ManyRows::Half | ManyRows::Staged => 16,
         }
     }
 }
 
 /// What a class of devices takes for many rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ManyRowsShape {
     /// Which kernels, the best first; none where all goes in floats.
     pub by: &'static [ManyRows],
+    /// Formats that go by matrices of bytes, if these are among them.
+    pub bytes: Formats,
     /// Fours of rows that a thread takes: 1 or 2.
     pub wide: u32,
     /// Chunks that shared memory holds where matrices come from there: 1, or 2 where there is room.
@@ -388,7 +395,9 @@ mod tests {
     fn evidence_stands_in_the_record_and_rows_have_names_of_their_own() {
         let record = include_str!("../../benches/RECORD.md");
         let all = [&nvidia::CHOICES, &nvidia::PASCAL, &portable::CHOICES, &software::CHOICES];
-        for choices in all.into_iter().chain([&amd::RDNA, &amd::GCN, &intel::CHOICES, &mobile::CHOICES]) {
+        for choices in
+            all.into_iter().chain([&amd::RDNA, &amd::RDNA3, &amd::RDNA4, &amd::GCN, &intel::CHOICES, &mobile::CHOICES])
+        {
             for evidence in choices.all_evidence() {
                 match evidence {
                     Evidence::Record(heading) => assert!(record.contains(&format!("\n## {heading}\n")), "{heading}"),

@@ -216,6 +216,14 @@ impl Caps {
         }
     }
 
+    /// Likewise of signed bytes, with sums in 32 bits. Of those with as many rows and columns the shorter is taken: scales are for as
+    /// few as 16 inputs.
+    pub fn byte_matrix(&self) -> Option<(u32, u32, u32)> {
+        let shapes = self.matrix_shapes.iter().filter_map(matrix::MatrixShape::bytes);
+        let best = shapes.max_by_key(|(m, n, k)| (*m, *n, std::cmp::Reverse(*k)));
+        best.filter(|_| self.cooperative_matrix && self.int8)
+    }
+
     /// Whether it has an instruction for dot products of signed bytes, but none of unsigned with signed ones.
     pub fn lacks_mixed_dots(&self) -> bool {
         self.fast_dots.signed && !self.fast_dots.mixed

@@ -204,7 +204,8 @@ impl Device {
         caps.require()?;
         let fail = |call, e| failed(call, &caps.name, e);
         let family = queue_family(&instance, physical);
-        let raw = create(&instance, physical, (family, options.executables), &caps).map_err(|e| fail("vkCreateDevice", e))?;
+        let raw =
+            create(&instance, physical, (family, options.executables), &caps).map_err(|e| fail("vkCreateDevice", e))?;
         let queue = Queue::new(&raw, family).map_err(|e| fail("vkCreateSemaphore", e))?;
         let allocator = Allocator::new(&AllocatorCreateDesc {
             instance: instance.clone(),
@@ -324,7 +325,8 @@ fn create(
 ) -> std::result::Result<ash::Device, vk::Result> {
     // SAFETY: `physical` came from this instance.
     let promoted = unsafe { instance.get_physical_device_properties(physical) }.api_version >= vk::API_VERSION_1_3;
-    let matrices = !caps.matrix_n.is_empty() || caps.staged_matrix().is_some();
+    let bytes = caps.byte_matrix().is_some();
+    let matrices = !caps.matrix_n.is_empty() || caps.staged_matrix().is_some() || bytes;
     let extensions = [
         (caps.host_import_alignment.is_some(), ext::external_memory_host::NAME),
         (matrices, khr::cooperative_matrix::NAME),
@@ -340,6 +342,7 @@ fn create(
         .buffer_device_address(true)
         .timeline_semaphore(true)
         .shader_float16(caps.fp16)
+        .shader_int8(bytes)
         .vulkan_memory_model(matrices)
         .vulkan_memory_model_device_scope(matrices);
     let mut subgroups = vk::PhysicalDeviceSubgroupSizeControlFeatures::default()

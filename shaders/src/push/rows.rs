@@ -20,7 +20,7 @@ blocks! {
     }
 
     /// Product of many packed rows with one matrix, or with that of each row's experts.
-    GemmRows("gemm_dot", "gemm_half", "gemm_staged") = {
+    GemmRows("gemm_dot", "gemm_half", "gemm_staged", "gemm_bytes") = {
         /// `[m, k]`, or of all experts.
         w: uvec2,
         /// `[m]`, or of all experts, if flags is 1.

@@ -124,6 +124,15 @@ impl MatrixShape {
         fits.then_some((self.m, self.n, self.k))
     }
 
+    /// Likewise of signed bytes, with sums in 32 bits.
+    pub(super) fn bytes(&self) -> Option<(u32, u32, u32)> {
+        use ElementType::{S32, S8};
+        let fits = matches!((self.m, self.n, self.k), (8 | 16, 16, 16 | 32) | (16, 8, 32) | (8, 8, 8))
+            && self.scope == MatrixScope::Subgroup
+            && (self.a, self.b, self.c, self.result) == (S8, S8, S32, S32);
+        fits.then_some((self.m, self.n, self.k))
+    }
+
     /// Columns, if kernels can use matrices of that shape: 16 x 16 halves by 16 x 8 or 16, sums in floats.
     fn usable_columns(&self) -> Option<u32> {
         use ElementType::{F16, F32};
