@@ -10,7 +10,7 @@ use super::table::{
     SplitAttention, When, ALWAYS, ATTN_HEADS,
 };
 use super::ActivationQuant::Q8;
-use pumex_quant::FormatId::{self, Iq4Nl, Iq4Xs, Mxfp4, F32, Q3K, Q4_0, Q5_0, Q6K, Q8_0};
+use pumex_quant::FormatId::{self, Iq4Nl, Iq4Xs, Mxfp4, Tq1_0, F32, Q3K, Q4_0, Q5_0, Q6K, Q8_0};
 
 /// What RADV's compiler makes of the kernels.
 const RECORD: &str = "2026-11-25, no GPU: what RADV compiles for RDNA and GCN";
@@ -31,10 +31,10 @@ const NO_PROMISE: Evidence = Evidence::Estimate("nobody tried whether all workgr
 const WIDE: When = When { outputs: Span::from(8192), ..ALWAYS };
 
 /// Threads hold the activations of a workgroup until they are coded: of so many inputs 256 threads would take most registers for it.
-const LONG: When = When { inputs: Span::from(12_288), ..ALWAYS };
-const LONG_WIDE: When = When { outputs: WIDE.outputs, ..LONG };
-/// Sums of gate and up.
+const LONG: When = When { inputs: Span::from(24_576), ..ALWAYS };
+/// Gate and up of two outputs have 32 sums of 8 rows; of TQ1_0, whose digits take most registers to decode, those of one row are enough.
 const GATED: When = When { gated: Some(true), columns: Span::from(5), ..ALWAYS };
+const GATED_DIGITS: When = When { gated: Some(true), formats: Formats::These(&[Tq1_0]), ..ALWAYS };
 
 const fn row(name: &'static str, when: When, rows: u32, groups: Groups, evidence: Evidence) -> GemvRow {
     GemvRow { name, when, threads: 256, rows, groups, evidence }
@@ -42,17 +42,13 @@ const fn row(name: &'static str, when: When, rows: u32, groups: Groups, evidence
 
 const RDNA_GEMV: &[GemvRow] = &[
     row("gated, many rows", GATED, 1, Groups::PerCore(4), NO_SPILLS),
-    GemvRow { threads: 512, ..row("long and wide", LONG_WIDE, 2, Groups::PerCore(2), NO_SPILLS) },
-    GemvRow { threads: 512, ..row("long", LONG, 1, Groups::PerCore(1), NO_SPILLS) },
+    row("gated, TQ1_0", GATED_DIGITS, 1, Groups::PerCore(4), NO_SPILLS),
+    GemvRow { threads: 512, ..row("long", LONG, 1, Groups::PerCore(2), NO_SPILLS) },
     row("wide", WIDE, 2, Groups::PerCore(4), ONE_ROW),
     row("all", ALWAYS, 1, Groups::PerCore(2), TWO_EACH),
 ];
-const GCN_GEMV: &[GemvRow] = &[
-    GemvRow { threads: 512, ..row("long and wide", LONG_WIDE, 4, Groups::PerCore(2), NO_SPILLS) },
-    GemvRow { threads: 512, ..row("long", LONG, 2, Groups::PerCore(1), NO_SPILLS) },
-    row("wide", WIDE, 4, Groups::PerCore(4), FOUR_ROWS),
-    row("all", ALWAYS, 2, Groups::PerCore(2), FOUR_ROWS),
-];
+const GCN_GEMV: &[GemvRow] =
+    &[row("wide", WIDE, 4, Groups::PerCore(4), FOUR_ROWS), row("all", ALWAYS, 2, Groups::PerCore(2), FOUR_ROWS)];
 
 const fn float(name: &'static str, when: When, rows: u32, evidence: Evidence) -> GemvRow {
     GemvRow { name, when, threads: 64, rows, groups: Groups::All, evidence }

@@ -195,6 +195,14 @@ impl Caps {
         shapes.max().filter(|_| self.cooperative_matrix && self.fp16)
     }
 
+    /// Likewise of signed bytes, with sums in 32 bits. Of those with as many rows and columns the shorter is taken: scales are for as
+    /// few as 16 inputs.
+    pub fn byte_matrix(&self) -> Option<(u32, u32, u32)> {
+        let shapes = self.matrix_shapes.iter().filter_map(matrix::MatrixShape::bytes);
+        let best = shapes.max_by_key(|(m, n, k)| (*m, *n, std::cmp::Reverse(*k)));
+        best.filter(|_| self.cooperative_matrix && self.int8)
+    }
+
     /// Threads of a subgroup of a kernel or one of its modules, if it has a size of its own.
     pub fn own_subgroup(&self, module: &str) -> Option<u32> {
         let kernel = module.split('.').next();
@@ -214,14 +222,6 @@ impl Caps {
         } else {
             self.subgroup_of(module)
         }
-    }
-
-    /// Likewise of signed bytes, with sums in 32 bits. Of those with as many rows and columns the shorter is taken: scales are for as
-    /// few as 16 inputs.
-    pub fn byte_matrix(&self) -> Option<(u32, u32, u32)> {
-        let shapes = self.matrix_shapes.iter().filter_map(matrix::MatrixShape::bytes);
-        let best = shapes.max_by_key(|(m, n, k)| (*m, *n, std::cmp::Reverse(*k)));
-        best.filter(|_| self.cooperative_matrix && self.int8)
     }
 
     /// Whether it has an instruction for dot products of signed bytes, but none of unsigned with signed ones.
