@@ -1,4 +1,4 @@
-//! Listings of AMD's machine code, as RADV prints them: instructions by class, and the loop that counts.
+//! Listings of AMD's machine code, as Mesa prints them: instructions by class, and the loop that counts.
 
 /// Instructions by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

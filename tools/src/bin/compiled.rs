@@ -1,5 +1,5 @@
 //! What a driver's compiler makes of the pipelines that a model runs: registers, spills, and instructions by class. The device need
-//! not be there where a driver pretends to have it (RADV of Mesa 22.3 by `RADV_FORCE_FAMILY`, later ones by Mesa's `amdgpu` shim).
+//! not be there where a driver pretends to have it (Mesa's null device, or its `amdgpu` shim): see `benches/RECORD.md`.
 //!
 //! usage: `compiled NAME TYPE,... [ROWS,...] [FOLDER]`; names as of `pumex bench --synthetic`, types as of `pumex quantize`, `-` for none;
 //! `ROWS` are those of steps (`1` and `512` unless told), `x8` eight sequences of a row each. Prints a row for each pipeline, with tabs;
@@ -147,7 +147,8 @@ fn main() -> Result<(), Fault> {
         found.insert(("conv2d".into(), spec), vec!["images".into()]);
     }
     let classes = "VALU\tdot\tmatrix\tFMA\tloads\tbytes\tLDS\twaits\tscratch";
-    println!("pipeline\tsteps\tsubgroup\tVGPRs\tSGPRs\tspilled V\tspilled S\tscratch\tLDS\twaves\t{classes}\tloop's {classes}\tof memory\tof rate");
+    let told = "subgroup\tVGPRs\tSGPRs\tspilled V\tspilled S\tscratch\tLDS\twaves";
+    println!("pipeline\tsteps\t{told}\t{classes}\tloop's {classes}\tof memory\tof rate");
     let kernels = Kernels::new(&device);
     for (i, ((module, constants), steps)) in found.iter().enumerate() {
         let spec: Vec<String> = constants.iter().map(|(name, value)| format!("{name}={value}")).collect();
