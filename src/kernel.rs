@@ -15,6 +15,7 @@ pub fn lacking(needs: Needs, caps: &Caps) -> Option<&'static str> {
         Needs::Half => (caps.fp16, "shaderFloat16"),
         Needs::StagedMatrix => (caps.staged_matrix().is_some(), "cooperativeMatrix (halves)"),
         Needs::ByteMatrix => (caps.byte_matrix().is_some(), "cooperativeMatrix (signed bytes)"),
+        Needs::Matrix2 => (caps.group_matrix(), "cooperativeMatrixWorkgroupScope (halves) and its kin"),
         Needs::Matrix => (!caps.matrix_n.is_empty(), "cooperativeMatrix (16 x 16 halves)"),
     };
     (!has).then_some(feature)

@@ -101,6 +101,11 @@ impl WeightInfo {
         self.rows * self.cols
     }
 
+    /// Bytes as halves.
+    pub fn decoded_bytes(&self) -> u64 {
+        2 * self.elements() as u64
+    }
+
     /// Bytes as stored.
     pub fn len_bytes(&self) -> u64 {
         (self.rows * (self.cols / self.format.block_len) * self.format.block_bytes) as u64

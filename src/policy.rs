@@ -12,6 +12,7 @@ mod gemv;
 mod intel;
 mod many;
 pub mod matrix;
+mod matrix2;
 mod megakernel;
 mod mobile;
 mod nvidia;
@@ -37,7 +38,10 @@ pub use floor::{lacks_subgroups, without_halves, without_subgroups};
 pub use gemv::{
     dot_span, dot_tile, expert_tile, float_tile, gemv_row, gemv_tile, small_floats, GemvTile, GEMV_MAX_COLS, SMALL_TILE,
 };
-pub use many::{groups_rows, many_rows, packs_rows, row_tile, ManyRowsAsked, RowTile, StagedTile, TILE as ROWS_TILE};
+pub use many::{
+    decodes, groups_rows, many_rows, packs_rows, row_tile, ManyRowsAsked, RowTile, StagedTile, TILE as ROWS_TILE,
+};
+pub use matrix2::{lies_as_halves, GroupTile, DECODE_CHUNKS, DECODE_GRID, MOST_DECODED_BYTES, MOST_GROUP_ROWS};
 pub use megakernel::{
     megakernel_attends, megakernel_attention_bytes, megakernel_heads, megakernel_messages, megakernel_parts,
     megakernel_positions, megakernel_ranks, megakernel_rows, megakernel_span, megakernel_table_room, megakernel_tile,
@@ -48,7 +52,7 @@ pub use rowwise::{
 };
 pub use shared::{table_bytes, table_copies, usual_copies};
 pub use staged::{staged_attention, StagedAttention};
-pub use table::{ManyRows, ATTN_HEADS};
+pub use table::{ManyRows, WeightSource, ATTN_HEADS};
 pub use upload::{builds_ahead, upload_way};
 
 use crate::vk::Caps;

@@ -7,6 +7,9 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint BITS = 8; // 8: bytes, 16: halves
 layout(constant_id = 2) const uint NORM = 0;
+layout(constant_id = 3) const uint GATHER = 0;  // pairs of a row of x, for rows in the order of experts' tiles
+layout(constant_id = 4) const uint COLUMNS = 1; // of those
+#include "lib/moe_tiles.glsl"
 #include "push/pack_rows.glsl"
 
 float largest_of(vec4 v) {
@@ -32,10 +35,17 @@ void put_bytes(uint row, uint i, vec4 v, float by) {
 
 void main() {
     const uint row = gl_WorkGroupID.x, t = gl_LocalInvocationID.x;
+    uint from_row = row;
+    if (GATHER > 0) {
+        if (list.v[row / COLUMNS] == NONE) return;
+        const uint pair = list.v[most + row];
+        if (pair == NONE) return;
+        from_row = pair / GATHER;
+    }
     float square = 0.0, largest = 0.0;
     if (NORM == 1 || BITS == 16) {
         for (uint i = t; i < k / 4; i += gl_WorkGroupSize.x) {
-            vec4 v = x.v[row * (k / 4) + i];
+            vec4 v = x.v[from_row * (k / 4) + i];
             square += dot(v, v);
             if (NORM == 1) v *= norm.v[i];
             largest = max(largest, largest_of(v));
@@ -50,7 +60,7 @@ void main() {
     // All threads of a subgroup stay, for what they tell each other.
     for (uint from = 0; from < k / 4; from += gl_WorkGroupSize.x) {
         const uint i = from + t, at = min(i, k / 4 - 1);
-        vec4 v = i < k / 4 ? x.v[row * (k / 4) + at] : vec4(0.0);
+        vec4 v = i < k / 4 ? x.v[from_row * (k / 4) + at] : vec4(0.0);
         if (NORM == 1) v *= norm.v[at];
         if (BITS == 8) {
             put_bytes(row, i, v, by);

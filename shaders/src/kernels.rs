@@ -3,7 +3,10 @@
 //! Rows of one op stand together. `needs` says what a device must have beyond what it needs to be opened at all; for every
 //! op and format there is a row that needs nothing.
 
+mod rows;
+
 use crate::push;
+use rows::{BYTES, GEMM_ROWS, MATRIX2, STAGED};
 
 /// Which weight formats a kernel is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub enum Needs {
     ByteMatrix,
     /// Cooperative matrices of halves with sums in floats, over subgroups of 32.
     Matrix,
+    /// Cooperative matrices of halves that a workgroup holds, with sums in floats (VK_NV_cooperative_matrix2).
+    Matrix2,
 }
 
 /// One shader.
@@ -170,31 +175,6 @@ const COPIES: (&str, u32) = ("COPIES", 21);
 /// 1: dot products of unsigned with signed bytes are made of signed ones.
 const SIGNED_DOTS: (&str, u32) = ("SIGNED_DOTS", 22);
 
-/// Products of many rows packed by `pack_rows`.
-const GEMM_ROWS: [(&str, u32); 14] = [
-    ("EPILOGUE", 1),
-    ("WIDE", 2),
-    ("COLUMNS", 3),
-    ("GATHER", 4),
-    EXPERTS[0],
-    EXPERTS[1],
-    SOA,
-    COPIES,
-    SIGNED_DOTS,
-    GATE[0],
-    GATE[1],
-    GATE[2],
-    GATE[3],
-    GATE[4],
-];
-
-/// Likewise, by cooperative matrices.
-const STAGED: [(&str, u32); 19] =
-    with(GEMM_ROWS, [("MAT_M", 5), ("MAT_N", 6), ("MAT_K", 7), ("WAVES", 8), ("BUFFERS", 9)]);
-
-/// Likewise, of bytes.
-const BYTES: [(&str, u32); 18] = with(GEMM_ROWS, [("MAT_M", 5), ("MAT_N", 6), ("MAT_K", 7), ("WAVES", 8)]);
-
 /// 1: no two rows of the step are of one sequence.
 const ALONE: (&str, u32) = ("ALONE", 30);
 
@@ -313,6 +293,8 @@ pub const KERNELS: &[Kernel] = &[
     Kernel { name: "gemm_half", formats: Formats::Halves, needs: Needs::Half, spec: &GEMM_ROWS },
     Kernel { name: "gemm_staged", formats: Formats::Halves, needs: Needs::StagedMatrix, spec: &STAGED },
     Kernel { name: "gemm_bytes", formats: Formats::Quantized, needs: Needs::ByteMatrix, spec: &BYTES },
+    Kernel { name: "gemm_matrix2", formats: Formats::Halves, needs: Needs::Matrix2, spec: &MATRIX2 },
+    Kernel { name: "decode_weights", formats: Formats::Halves, needs: Needs::Nothing, spec: &[SOA, COPIES] },
     Kernel { name: "gemm_float", formats: Formats::None, needs: Needs::Nothing, spec: &[("EPILOGUE", 1)] },
     Kernel {
         name: "gemm_mat",
@@ -371,7 +353,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "pack_rows",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &[("SIZE", 0), ("BITS", 1), ("NORM", 2)],
+        spec: &[("SIZE", 0), ("BITS", 1), ("NORM", 2), ("GATHER", 3), ("COLUMNS", 4)],
     },
     Kernel {
         name: "moe_permute",

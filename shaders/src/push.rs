@@ -17,7 +17,7 @@ pub use compressed::{AttendBlocks, ChooseBlocks, Keep, Pool};
 pub use general::{ById, Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
 pub use images::Conv2d;
 pub use probe::{FragmentMap, Occupancy, Stream};
-pub use rows::{GemmRows, PackRows};
+pub use rows::{DecodeWeights, GemmRows, PackRows};
 pub use streams::{Mix, Softmax, StreamGates};
 
 /// Bytes of push constants that every device has.
@@ -390,6 +390,7 @@ pub const LAYOUTS: &[Layout] = &[
     GemmRows::LAYOUT,
     Pack::LAYOUT,
     PackRows::LAYOUT,
+    DecodeWeights::LAYOUT,
     MoePermute::LAYOUT,
     MoeCombine::LAYOUT,
     FragmentMap::LAYOUT,

@@ -87,7 +87,7 @@ fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: 
     let halves = options.cache_type_k == CacheType::F16 && options.cache_type_v == CacheType::F16;
     let choices = Choices { wanted: debug.megakernel, groups: debug.megakernel_groups, activations, halves };
     let megakernel = Megakernel::of(plan, caps, choices).filter(|_| debug.fuse);
-    let packed = sizes::Packed::of(plan, size.max_rows);
+    let packed = sizes::Packed::of(plan, size.max_rows, caps, program::rows_asked(caps, options));
     let packed = Some(packed).filter(|packed| packs(caps, options) && packed.k > 0);
     let layout = size.layout();
     let reduction = sizes::split_reduction(caps, plan, size.max_rows);
@@ -256,7 +256,7 @@ pub(super) fn planned(plan: Plan, caps: &Caps, stages: bool, options: &Options) 
     let mut max_rows = asked;
     // A step's values lie in one buffer; where that is too large, a step has fewer rows.
     let arena = loop {
-        let packed = sizes::Packed::of(&plan, max_rows);
+        let packed = sizes::Packed::of(&plan, max_rows, caps, program::rows_asked(caps, options));
         let packed = Some(packed).filter(|_| packs(caps, options));
         let arena = program::arena_bytes(&plan, (caps, stages), options, max_rows, packed.as_ref());
         let of_matrices = packed.iter().flat_map(|packed| packed.buffers(&caps.matrix_n)).max().unwrap_or(0);

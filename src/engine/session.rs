@@ -145,7 +145,7 @@ impl DeviceState {
         let packed = match debug.matrices {
             true => {
                 let asked = ManyRowsAsked { forced: debug.many_rows, activations: program.activations };
-                PackedMemory::new(device, &sizes::Packed::of(plan, size.max_rows), held, asked)?
+                PackedMemory::new(device, &sizes::Packed::of(plan, size.max_rows, device.caps(), asked), held, asked)?
             }
             false => None,
         };

@@ -37,6 +37,7 @@ pub struct PackedMemory {
     epilogue_factors: Buffer,
     squares: Buffer,
     powers: Buffer,
+    decoded: Option<Buffer>,
     moe: Option<[Buffer; 4]>,
     packing: Option<Packing>,
     rows: Option<RowPacking>,
@@ -84,6 +85,7 @@ impl PackedMemory {
             epilogue_factors,
             squares: scratch("packed.squares", sizes.squares)?,
             powers: scratch("packed.powers", sizes.powers)?,
+            decoded: if sizes.decoded > 0 { Some(scratch("decoded", sizes.decoded)?) } else { None },
             moe,
             packing,
             rows,
@@ -109,6 +111,7 @@ impl PackedMemory {
             epilogue_factors: self.epilogue_factors.address(),
             squares: self.squares.address(),
             powers: self.powers.address(),
+            decoded: self.decoded.as_ref().map_or(0, Buffer::address),
             moe: self.moe.as_ref().map_or([0; 4], |moe| moe.each_ref().map(Buffer::address)),
         }
     }
@@ -116,6 +119,7 @@ impl PackedMemory {
     /// All buffers.
     pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         let buffers = [&self.codes, &self.factors, &self.epilogue_factors, &self.squares, &self.powers];
-        buffers.into_iter().chain(self.maps.iter().map(|(_, map)| map)).chain(self.moe.iter().flatten())
+        let buffers = buffers.into_iter().chain(&self.decoded);
+        buffers.chain(self.maps.iter().map(|(_, map)| map)).chain(self.moe.iter().flatten())
     }
 }

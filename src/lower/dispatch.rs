@@ -40,6 +40,7 @@ pushes!(
     Gemv,
     GemmFew,
     Gemm,
+    DecodeWeights,
     GemmRows,
     Pack,
     PackRows,
@@ -124,6 +125,8 @@ pub enum Place {
     MoeTiles,
     /// Rows packed expert by expert.
     MoePacked,
+    /// The weights of a matrix as halves.
+    Decoded,
     /// Products of all experts of a row, before they are added up.
     MoeProducts,
     /// What workgroups of one dispatch leave for the last of them, and the counters of their arrivals.

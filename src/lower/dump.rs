@@ -213,7 +213,9 @@ fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, Shape, &Lowered) ->
     let (max_rows, activations) = (rows.max(512), policy::activations(caps));
     let halves = run.cache_types == (CacheType::F16, CacheType::F16);
     let direct = policy::matrix::may_be_direct(caps);
-    let packing = (!caps.matrix_n.is_empty()).then(|| sizes::Packed::of(plan, max_rows).packing(direct, direct));
+    let asked = ManyRowsAsked { forced: None, activations };
+    let packed = sizes::Packed::of(plan, max_rows, caps, asked);
+    let packing = (!caps.matrix_n.is_empty()).then(|| packed.packing(direct, direct));
     let megakernel = Megakernel::of(plan, caps, Choices { wanted: None, groups: None, activations, halves });
     let target = Target {
         plan,
@@ -229,7 +231,7 @@ fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, Shape, &Lowered) ->
         requests_at: 0,
         importance: false,
         packing,
-        rows: sizes::Packed::of(plan, max_rows).rows(caps, ManyRowsAsked { forced: None, activations }),
+        rows: packed.rows(caps, asked),
         megakernel: megakernel.as_ref(),
     };
     let shape = Shape {

@@ -52,7 +52,7 @@ impl Lowering<'_> {
     /// Products with gate and up, or with down alone.
     pub(super) fn experts(&mut self, p: &Product, weights: &[Weight]) -> Result<()> {
         p.biases.iter().flatten().try_for_each(|w| self.check_floats(*w, "experts"))?;
-        if self.experts_by_tiles(p, weights) || self.experts_by_rows(p, weights) {
+        if self.experts_by_groups(p, weights) || self.experts_by_tiles(p, weights) || self.experts_by_rows(p, weights) {
             return Ok(());
         }
         let (gated, c) = (weights.len() == 2, p.top_k);

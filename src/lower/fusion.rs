@@ -3,7 +3,7 @@
 use super::general::INPUTS;
 use super::target::{Shape, Target};
 use crate::plan::{pass::Abilities, Choose, Conv, General, MatPart, Normalize, Op, Plan, Rows, Val};
-use crate::policy::{self, matrix as tiles, ManyRows};
+use crate::policy::{self, matrix as tiles, ManyRows, WeightSource};
 use pumex_quant::Format;
 
 /// Rows of a value in a step of that shape.
@@ -22,15 +22,29 @@ pub(super) fn is_short(plan: &Plan, part: &MatPart) -> bool {
 /// Whether products of `n` rows with all of these go through cooperative matrices.
 pub(super) fn by_matrices(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> bool {
     let takes = |p: &MatPart| tiles::takes(t.caps, plan.weights[p.weight.0].format, n) && !is_short(plan, p);
-    t.packing.is_some() && parts.iter().all(takes)
+    t.packing.is_some() && parts.iter().all(takes) && !by_groups(t, plan, parts, n)
 }
 
 /// How products of `n` rows with all of these go, if it is by packed rows.
 pub(super) fn many_rows(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> Option<ManyRows> {
+    by_rows(t, plan, parts, n).filter(|_| !by_matrices(t, plan, parts, n))
+}
+
+/// Whether they go by matrices that workgroups hold.
+fn by_groups(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> bool {
+    matches!(by_rows(t, plan, parts, n), Some(ManyRows::Group(_)))
+}
+
+/// The best kernel for packed rows, whatever else could do it.
+fn by_rows(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> Option<ManyRows> {
     let asked = t.rows?.asked;
     let formats: Vec<&Format> = parts.iter().map(|p| plan.weights[p.weight.0].format).collect();
-    let short = parts.iter().any(|part| is_short(plan, part));
-    policy::many_rows(t.caps, &formats, n, asked).filter(|_| !short && !by_matrices(t, plan, parts, n))
+    if parts.iter().any(|part| is_short(plan, part)) {
+        return None;
+    }
+    let by = policy::many_rows(t.caps, &formats, n, asked)?;
+    let decoded = |p: &MatPart| plan.weights[p.weight.0].decoded_bytes() <= policy::MOST_DECODED_BYTES;
+    (by != ManyRows::Group(WeightSource::Halves) || parts.iter().all(decoded)).then_some(by)
 }
 
 /// Whether one dispatch multiplies with gate and up.

@@ -7,8 +7,8 @@ use super::target::RowPacking;
 use super::{fusion, Lowering};
 use crate::plan::{ExpertsMatMul, Gate, MatPart, Norm, TopK, Val, Weight};
 use crate::policy::matrix as tiles;
-use crate::policy::{self, ManyRows, RowTile};
-use pumex_quant::Format;
+use crate::policy::{self, ManyRows, RowTile, WeightSource};
+use pumex_quant::{Format, FormatId};
 use pumex_shaders::push;
 
 /// Where packed rows lie, and what they come with.
@@ -17,6 +17,14 @@ struct Packed {
     codes: u64,
     scales: u64,
     by: ManyRows,
+}
+
+/// A matrix as a kernel takes it.
+struct Lies {
+    at: u64,
+    stem: &'static str,
+    soa: bool,
+    reads: Vec<Access>,
 }
 
 /// What a product with the matrix of an expert is.
@@ -77,12 +85,42 @@ impl Lowering<'_> {
             scales,
             k: k as u32,
             eps: norm.map_or(0.0, |n| n.eps),
+            ..push::PackRows::default()
         };
         let constants =
             vec![("SIZE", policy::row_threads(self.t.caps)), ("BITS", by.bits()), ("NORM", u32::from(norm.is_some()))];
         let reads = [vec![self.value(x)], self.matrices(norm.map(|n| n.weight))].concat();
         let writes = vec![packed_at(experts, by, n * k)];
         self.emit(Module::of("pack_rows"), constants, push, [n, 1, 1], Touched { reads, writes });
+        Packed { codes, scales, by }
+    }
+
+    /// Packs `rows` of `k` inputs, each of which `gather` pairs are of; for matrices that workgroups hold, in the order of the tiles.
+    fn pack_experts(
+        &mut self,
+        (x, k): (Val, usize),
+        (rows, gather): (usize, usize),
+        (by, moe): (ManyRows, tiles::MoeTiles),
+    ) -> Packed {
+        if !matches!(by, ManyRows::Group(_)) {
+            return self.pack_rows((x, None), (rows, k), (by, true));
+        }
+        let [list, codes, scales, _] = self.t.at.packed.moe;
+        let push = push::PackRows {
+            x: self.val(x),
+            codes,
+            scales,
+            k: k as u32,
+            list,
+            most: moe.most as u32,
+            ..push::PackRows::default()
+        };
+        let mut constants = vec![("SIZE", policy::row_threads(self.t.caps)), ("BITS", by.bits())];
+        constants.extend([("GATHER", gather as u32), ("COLUMNS", moe.columns as u32)]);
+        let reads = vec![self.value(x), Access::all(Place::MoeTiles, 0)];
+        let writes = vec![packed_at(true, by, rows * gather * k)];
+        let grid = [moe.most * moe.columns, 1, 1];
+        self.emit(Module::of("pack_rows"), constants, push, grid, Touched { reads, writes });
         Packed { codes, scales, by }
     }
 
@@ -119,9 +157,10 @@ impl Lowering<'_> {
     fn row_product(&mut self, packed: Packed, part: &MatPart, sums: Sums, (out, y_at, n): (Val, usize, usize)) {
         let info = &self.plan.weights[part.weight.0];
         let (m, k) = (info.rows, info.cols);
-        let tile = policy::row_tile(self.t.caps, packed.by, info.format, tiles::MOST_COLUMNS);
+        let tile = policy::row_tile(self.t.caps, packed.by, info.format, policy::MOST_GROUP_ROWS);
+        let lies = self.weights_for(packed.by, part.weight);
         let push = push::GemmRows {
-            w: self.weight(part.weight),
+            w: lies.at,
             bias: self.opt(part.bias),
             y: self.val(out),
             k: k as u32,
@@ -134,13 +173,40 @@ impl Lowering<'_> {
             ..self.rows_push(packed)
         };
         let written = self.columns(out, y_at, m);
-        let mut reads = self.matrices(std::iter::once(part.weight).chain(part.bias));
+        let mut reads = self.matrices(part.bias);
+        reads.extend(lies.reads);
         reads.push(packed_at(false, packed.by, n * k));
         reads.extend((!matches!(sums, Sums::Stored)).then(|| written.clone()));
-        let constants = [tile.spec(self.t.soa), sums.constants()].concat();
-        let grid = [m.div_ceil(policy::ROWS_TILE), n.div_ceil(tile.rows()), 1];
-        let module = Module::with(tile.by.kernel(), info.format.stem);
+        let constants = [tile.spec(lies.soa, (m, k)), sums.constants()].concat();
+        let grid = [m.div_ceil(tile.outputs()), n.div_ceil(tile.rows()), 1];
+        let module = Module::with(tile.by.kernel(), lies.stem);
         self.emit(module, constants, push, grid, Touched { reads, writes: vec![written] });
+    }
+
+    /// Where a product finds a matrix; decodes it to halves where that is how its kernel takes it.
+    fn weights_for(&mut self, by: ManyRows, weight: Weight) -> Lies {
+        let info = &self.plan.weights[weight.0];
+        let (format, m, k) = (info.format, info.rows, info.cols);
+        let reads = self.matrices(std::iter::once(weight));
+        if by != ManyRows::Group(WeightSource::Halves) || policy::lies_as_halves(format) {
+            return Lies { at: self.weight(weight), stem: format.stem, soa: self.t.soa, reads };
+        }
+        let at = self.t.at.packed.decoded;
+        let push = push::DecodeWeights {
+            w: self.weight(weight),
+            y: at,
+            tables: self.t.at.codebooks,
+            k: k as u32,
+            m: m as u32,
+        };
+        let written = Access::all(Place::Decoded, (2 * m * k) as u64);
+        let groups = (m * k).div_ceil(tiles::chunk_len(format) * policy::DECODE_CHUNKS);
+        let width = groups.min(policy::DECODE_GRID);
+        let grid = [width, groups.div_ceil(width), 1];
+        let constants = vec![("SOA", u32::from(self.t.soa))];
+        let touched = Touched { reads, writes: vec![written.clone()] };
+        self.emit(Module::with("decode_weights", format.stem), constants, push, grid, touched);
+        Lies { at, stem: FormatId::F16.format().stem, soa: true, reads: vec![written] }
     }
 
     fn rows_push(&self, packed: Packed) -> push::GemmRows {
@@ -161,7 +227,15 @@ impl Lowering<'_> {
         let RowPacking { asked, .. } = rows;
         let formats: Vec<&Format> = weights.iter().map(|w| self.plan.weights[w.0].format).collect();
         let short = parts.iter().any(|part| fusion::is_short(self.plan, part));
-        policy::many_rows(self.t.caps, &formats, n, asked).filter(|_| !short)
+        let by = policy::many_rows(self.t.caps, &formats, n, asked).filter(|_| !short)?;
+        let decoded = |w: &Weight| self.plan.weights[w.0].decoded_bytes() <= policy::MOST_DECODED_BYTES;
+        (by != ManyRows::Group(WeightSource::Halves) || weights.iter().all(decoded)).then_some(by)
+    }
+
+    /// As [`Lowering::experts_by_rows`], where matrices that workgroups hold are to do it.
+    pub(super) fn experts_by_groups(&mut self, p: &Product, weights: &[Weight]) -> bool {
+        let way = self.experts_way(weights, p.top_k, self.shape.rows);
+        matches!(way, Some(ManyRows::Group(_))) && self.experts_by_rows(p, weights)
     }
 
     /// As [`Lowering::experts`], expert by expert in tiles of packed rows; false where that does not pay or cannot be.
@@ -175,7 +249,7 @@ impl Lowering<'_> {
             self.moe_permute(p, moe);
         }
         let gathers = if p.gate.is_some() { (n, c.k) } else { (n * c.k, 1) };
-        let packed = self.pack_rows((p.x, None), (gathers.0, k), (by, true));
+        let packed = self.pack_experts((p.x, k), gathers, (by, moe));
         let tiles = |part| Tiles { part, moe, used: c.k, gather: gathers.1, route: self.val(p.route) };
         let route = self.value(p.route);
         match p.gate {
@@ -207,7 +281,7 @@ impl Lowering<'_> {
         }
         let route = self.plain_route(e, true);
         let (rows, gather) = if e.own_input { (n * c.k, 1) } else { (n, c.k) };
-        let packed = self.pack_rows((e.x, None), (rows, self.plan.weights[e.weight.0].cols), (by, true));
+        let packed = self.pack_experts((e.x, self.plan.weights[e.weight.0].cols), (rows, gather), (by, moe));
         let tiles = Tiles { part: Part::Down, moe, used: 1, gather, route };
         let (at, out, read) = (self.val(e.out), self.value(e.out), self.split_reduction());
         self.rows_of_experts(packed, tiles, (e.weight, None), Sums::Stored, (at, &out, &read), c);
@@ -227,8 +301,9 @@ impl Lowering<'_> {
         let info = &self.plan.weights[weight.0];
         let (m, k) = (info.rows / c.n_expert, info.cols);
         let tile: RowTile = policy::row_tile(self.t.caps, packed.by, info.format, of.moe.columns);
+        let lies = self.weights_for(packed.by, weight);
         let push = push::GemmRows {
-            w: self.weight(weight),
+            w: lies.at,
             bias: self.opt(bias),
             y,
             list: self.t.at.packed.moe[0],
@@ -240,17 +315,17 @@ impl Lowering<'_> {
             most: of.moe.most as u32,
             ..self.rows_push(packed)
         };
-        let mut constants = tile.spec(self.t.soa);
+        let mut constants = tile.spec(lies.soa, (m, k));
         constants.extend([("COLUMNS", of.moe.columns as u32), ("GATHER", of.gather as u32)]);
         constants.extend([("EXPERTS", of.part as u32), ("USED", of.used as u32)]);
         constants.extend(sums.constants());
         let mut reads = vec![route.clone(), Access::all(Place::MoeTiles, 0)];
         reads.push(packed_at(true, packed.by, self.shape.rows * c.k / of.gather * k));
-        reads.extend(self.of_top_k(&[weight], c));
+        reads.extend(if lies.at == self.weight(weight) { self.of_top_k(&[weight], c) } else { lies.reads });
         reads.extend(self.of_top_k(&bias.into_iter().collect::<Vec<_>>(), c));
         reads.extend((!matches!(sums, Sums::Stored)).then(|| written.clone()));
-        let grid = [m.div_ceil(policy::ROWS_TILE), of.moe.most * of.moe.columns / tile.rows(), 1];
-        let module = Module::with(tile.by.kernel(), info.format.stem);
+        let grid = [m.div_ceil(tile.outputs()), of.moe.most * of.moe.columns / tile.rows(), 1];
+        let module = Module::with(tile.by.kernel(), lies.stem);
         self.emit(module, constants, push, grid, Touched { reads, writes: vec![written.clone()] });
     }
 }

@@ -66,26 +66,29 @@ pub struct Packed {
     pub squares: u64,
     /// What they are packed over.
     pub powers: u64,
+    /// The largest matrix that becomes halves for its products; 0 where none does.
+    pub decoded: u64,
     /// Of experts with many rows: the tiles' list, packed rows, factors and products.
     pub moe: Option<[u64; 4]>,
 }
 
 impl Packed {
-    /// Enough for steps of `plan` with up to `max_rows` rows.
-    pub fn of(plan: &Plan, max_rows: usize) -> Packed {
+    /// Enough for steps of `plan` with up to `max_rows` rows, on a device that takes packed rows as asked.
+    pub fn of(plan: &Plan, max_rows: usize, caps: &Caps, asked: ManyRowsAsked) -> Packed {
         let inputs = |op: &Op| match op {
             Op::MatMul { parts, .. } => parts.first().map(|p| plan.weights[p.weight.0].cols),
             Op::GatedMatMul { gate, .. } => Some(plan.weights[gate.weight.0].cols),
             _ => None,
         };
         let k = plan.ops.iter().filter_map(inputs).max().unwrap_or(0).next_multiple_of(PACKED_LEN);
-        let rows = max_rows.next_multiple_of(MOST_COLUMNS);
+        let rows = max_rows.next_multiple_of(policy::MOST_GROUP_ROWS);
         Packed {
             k,
             codes: (2 * rows * k) as u64,
             factors: (4 * rows) as u64,
             squares: (4 * FEW * k / tiles::MAT_M) as u64,
             powers: (8 * FEW + 4 * rows) as u64,
+            decoded: if policy::decodes(caps, max_rows, asked) { largest_decoded(plan) } else { 0 },
             moe: moe(plan, max_rows),
         }
     }
@@ -95,7 +98,8 @@ impl Packed {
     pub fn buffers(&self, columns: &[u32]) -> Vec<u64> {
         let maps = columns.iter().map(|mat_n| 4 * tiles::MAT_M as u64 * u64::from(*mat_n));
         let fixed = [self.codes, self.factors, self.squares, self.powers, 8 * FEW as u64];
-        fixed.into_iter().chain(maps).chain(self.moe.into_iter().flatten()).collect()
+        let decoded = (self.decoded > 0).then_some(self.decoded);
+        fixed.into_iter().chain(maps).chain(decoded).chain(self.moe.into_iter().flatten()).collect()
     }
 
     /// What lowering asks of them, on a device whose threads hold matrices as told.
@@ -107,6 +111,21 @@ impl Packed {
     pub fn rows(&self, caps: &Caps, asked: ManyRowsAsked) -> Option<RowPacking> {
         policy::packs_rows(caps, asked).then_some(RowPacking { asked, moe: self.moe.is_some() })
     }
+}
+
+/// Bytes of the largest matrix that becomes halves for a product.
+fn largest_decoded(plan: &Plan) -> u64 {
+    let weights = |op: &Op| match op {
+        Op::MatMul { parts, .. } => parts.iter().map(|p| p.weight).collect(),
+        Op::GatedMatMul { gate, up, .. } => vec![gate.weight, up.weight],
+        Op::GatedExperts { gate, up, .. } => vec![*gate, *up],
+        Op::ExpertsAdd { down, .. } => vec![*down],
+        Op::General(General::ExpertsMatMul(e)) => vec![e.weight],
+        _ => Vec::new(),
+    };
+    let infos = plan.ops.iter().flat_map(weights).map(|w| &plan.weights[w.0]);
+    let bytes = infos.filter(|info| !policy::lies_as_halves(info.format)).map(|info| info.decoded_bytes());
+    bytes.filter(|bytes| *bytes <= policy::MOST_DECODED_BYTES).max().unwrap_or(0)
 }
 
 fn moe(plan: &Plan, max_rows: usize) -> Option<[u64; 4]> {

@@ -102,6 +102,8 @@ pub struct PackedAt {
     pub squares: u64,
     /// And what they are packed over, twice.
     pub powers: u64,
+    /// A matrix as halves.
+    pub decoded: u64,
     /// Rows of experts: the tiles' list, packed rows, their factors, products that are to be added up.
     pub moe: [u64; 4],
 }

@@ -3,8 +3,9 @@
 
 use super::class::{choices, integer_dots};
 use super::matrix::{chunk_len, MOST_EXPERTS};
+use super::matrix2::{group_tile, GroupTile};
 use super::shared::table_bytes;
-use super::table::ManyRows;
+use super::table::{ManyRows, WeightSource};
 use super::{ActivationQuant, FEW_ROWS, GEMV_MAX_COLS};
 use crate::vk::Caps;
 use pumex_quant::{Format, FormatId};
@@ -32,6 +33,8 @@ pub struct RowTile {
     pub wide: u32,
     /// Of matrices.
     pub staged: Option<StagedTile>,
+    /// Of matrices that a workgroup holds.
+    pub group: Option<GroupTile>,
 }
 
 /// What `gemm_staged` and `gemm_bytes` have beside.
@@ -48,11 +51,19 @@ pub struct StagedTile {
 impl RowTile {
     /// Rows that a workgroup takes.
     pub fn rows(self) -> usize {
-        (ROWS * self.wide) as usize
+        self.group.map_or(ROWS * self.wide, |group| group.rows) as usize
     }
 
-    /// Constants of its pipeline beside those of what becomes of the sums.
-    pub fn spec(self, soa: bool) -> Vec<(&'static str, u32)> {
+    /// Outputs that it takes.
+    pub fn outputs(self) -> usize {
+        self.group.map_or(TILE, |group| group.outputs as usize)
+    }
+
+    /// Constants of its pipeline for `m` outputs of `k` inputs, beside those of what becomes of the sums.
+    pub fn spec(self, soa: bool, size: (usize, usize)) -> Vec<(&'static str, u32)> {
+        if let Some(group) = self.group {
+            return [group.spec(size), vec![("SOA", u32::from(soa))]].concat();
+        }
         let mut spec = vec![("WIDE", self.wide), ("SOA", u32::from(soa))];
         if let Some(StagedTile { shape: (m, n, k), waves, buffers }) = self.staged {
             spec.extend([("MAT_M", m), ("MAT_N", n), ("MAT_K", k), ("WAVES", waves)]);
@@ -67,6 +78,9 @@ impl RowTile {
         if self.by == ManyRows::Bytes {
             let each = chunk + 16 + 8 * (chunk / piece_len(format));
             return (TILE + self.rows()) * each + table_bytes(format);
+        }
+        if let Some(group) = self.group {
+            return group.shared_bytes(format);
         }
         if let Some(staged) = self.staged {
             return 16 * staged.buffers as usize * (TILE + self.rows()) * (chunk / 8 + 1) + table_bytes(format);
@@ -92,6 +106,11 @@ fn piece_len(format: &Format) -> usize {
 pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: ManyRowsAsked) -> Option<String> {
     let forced = asked.forced == Some(by);
     let told = match by {
+        ManyRows::Group(_) => match () {
+            () if format.id == FormatId::F32 => Some("halves do not hold floats"),
+            () if !caps.group_matrix() => Some("no cooperative matrices that workgroups hold"),
+            () => None,
+        },
         ManyRows::Dot => match () {
             () if format.block_len == 1 => Some("weights are floats"),
             () if !caps.int_dot8 => Some("shaderIntegerDotProduct is missing"),
@@ -125,10 +144,21 @@ pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: ManyRow
     let table = choices(caps).many_rows.value.by;
     let unlisted = || (!forced && !table.contains(&by)).then_some("not for this class of devices");
     let told = told.or_else(unlisted).map(String::from);
-    let least = RowTile { by, wide: 1, staged: staged(caps, by) };
+    let least = smallest(caps, by, format);
     let wide = || least.shared_bytes(format) > caps.max_shared_bytes as usize;
     told.or_else(|| caps.disabled(by.kernel()).map(|why| format!("turned off: {why}")))
         .or_else(|| wide().then(|| "shared memory does not hold a tile".into()))
+}
+
+/// The tile that takes least shared memory.
+fn smallest(caps: &Caps, by: ManyRows, format: &Format) -> RowTile {
+    let group = |source| GroupTile { outputs: 32, ..group_tile(caps, source, format, ROWS as usize) };
+    let tile = RowTile { by, wide: 1, staged: None, group: None };
+    match by {
+        ManyRows::Group(source) => RowTile { group: Some(group(source)), ..tile },
+        ManyRows::Staged | ManyRows::Bytes => RowTile { staged: staged(caps, by), ..tile },
+        ManyRows::Dot | ManyRows::Half => tile,
+    }
 }
 
 /// Matrices from shared memory, with one buffer: of subgroups that share a workgroup's outputs evenly.
@@ -136,7 +166,7 @@ fn staged(caps: &Caps, by: ManyRows) -> Option<StagedTile> {
     let shape = match by {
         ManyRows::Bytes => caps.byte_matrix()?,
         ManyRows::Staged => caps.staged_matrix()?,
-        ManyRows::Dot | ManyRows::Half => return None,
+        ManyRows::Group(_) | ManyRows::Dot | ManyRows::Half => return None,
     };
     let waves = TILE as u32 / caps.subgroup_of(by.kernel());
     let shared = (1..=TILE as u32 / shape.0).contains(&waves) && waves.is_power_of_two();
@@ -162,11 +192,16 @@ pub fn many_rows(caps: &Caps, formats: &[&Format], n: usize, asked: ManyRowsAske
     candidates(caps, asked).into_iter().find(|by| rows && takes(by))
 }
 
+/// Whether steps of up to `n` rows may turn matrices into halves for their products.
+pub fn decodes(caps: &Caps, n: usize, asked: ManyRowsAsked) -> bool {
+    let halves = Some(ManyRows::Group(WeightSource::Halves));
+    [FormatId::Q8_0, FormatId::Q4K].iter().any(|id| many_rows(caps, &[id.format()], n, asked) == halves)
+}
+
 /// Whether any product may go so.
 pub fn packs_rows(caps: &Caps, asked: ManyRowsAsked) -> bool {
-    let quantized = FormatId::Q8_0.format();
-    many_rows(caps, &[quantized], GEMV_MAX_COLS + 1, asked).is_some()
-        || many_rows(caps, &[FormatId::F16.format()], GEMV_MAX_COLS + 1, asked).is_some()
+    let formats = [FormatId::Q8_0, FormatId::F16].map(FormatId::format);
+    formats.iter().any(|format| many_rows(caps, &[*format], GEMV_MAX_COLS + 1, asked).is_some())
 }
 
 /// Whether the rows of each expert are multiplied together: where experts have several on average.
@@ -176,11 +211,14 @@ pub fn groups_rows(n: usize, used: usize, experts: usize) -> bool {
 
 /// The tile of a product whose columns are to be in whole runs of `columns`.
 pub fn row_tile(caps: &Caps, by: ManyRows, format: &Format, columns: usize) -> RowTile {
+    if let ManyRows::Group(source) = by {
+        return RowTile { group: Some(group_tile(caps, source, format, columns)), ..smallest(caps, by, format) };
+    }
     let most = choices(caps).many_rows.value.wide.min(columns as u32 / ROWS).max(1);
     let buffers = if by == ManyRows::Staged { choices(caps).many_rows.value.buffers } else { 1 };
     let tile = |(wide, buffers)| {
         let staged = staged(caps, by).map(|staged| StagedTile { buffers, ..staged });
-        RowTile { by, wide, staged }
+        RowTile { by, wide, staged, group: None }
     };
     let shapes = [(most, buffers), (most, 1), (1, buffers)].map(tile);
     let fits = |tile: &RowTile| tile.shared_bytes(format) <= caps.max_shared_bytes as usize;
@@ -244,7 +282,7 @@ mod tests {
             for (format, by) in pumex_quant::all().flat_map(|f| ManyRows::ALL.map(|by| (f, by))) {
                 let asked = ManyRowsAsked { forced: Some(by), ..ManyRowsAsked::default() };
                 if refusal(&caps, by, format, asked).is_none() {
-                    for columns in [32, 64] {
+                    for columns in [32, 64, 256] {
                         let tile = row_tile(&caps, by, format, columns);
                         assert!(tile.rows() <= columns && columns.is_multiple_of(tile.rows()), "{name} {tile:?}");
                         let bytes = tile.shared_bytes(format);

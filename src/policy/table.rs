@@ -251,11 +251,24 @@ pub enum RouterShape {
     },
 }
 
+/// How weights reach cooperative matrices that a workgroup holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WeightSource {
+    /// As halves in memory: a matrix of them, or what `decode_weights` leaves.
+    Halves,
+    /// Decoded by the load, element by element.
+    Load,
+    /// Decoded into shared memory, a chunk by a thread.
+    Shared,
+}
+
 /// How a kernel multiplies packed rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ManyRows {
     /// By cooperative matrices of bytes that come from shared memory.
     Bytes,
+    /// By cooperative matrices that a workgroup holds, whose weights come so.
+    Group(WeightSource),
     /// By cooperative matrices of halves that come from shared memory.
     Staged,
     /// By integer dot products of bytes.
@@ -266,7 +279,15 @@ pub enum ManyRows {
 
 impl ManyRows {
     /// All of them.
-    pub const ALL: [ManyRows; 4] = [ManyRows::Bytes, ManyRows::Staged, ManyRows::Dot, ManyRows::Half];
+    pub const ALL: [ManyRows; 7] = [
+        ManyRows::Group(WeightSource::Halves),
+        ManyRows::Group(WeightSource::Shared),
+        ManyRows::Group(WeightSource::Load),
+        ManyRows::Bytes,
+        ManyRows::Staged,
+        ManyRows::Dot,
+        ManyRows::Half,
+    ];
     /// Those that are used without anything known of the device but what it has.
     pub const USUAL: [ManyRows; 3] = [ManyRows::Staged, ManyRows::Dot, ManyRows::Half];
 
@@ -274,6 +295,7 @@ impl ManyRows {
     pub fn kernel(self) -> &'static str {
         match self {
             ManyRows::Bytes => "gemm_bytes",
+            ManyRows::Group(_) => "gemm_matrix2",
             ManyRows::Staged => "gemm_staged",
             ManyRows::Dot => "gemm_dot",
             ManyRows::Half => "gemm_half",
@@ -284,7 +306,7 @@ impl ManyRows {
     pub fn bits(self) -> u32 {
         match self {
             ManyRows::Bytes | ManyRows::Dot => 8,
-            ManyRows::Half | ManyRows::Staged => 16,
+            ManyRows::Half | ManyRows::Staged | ManyRows::Group(_) => 16,
         }
     }
 }

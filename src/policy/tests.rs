@@ -120,7 +120,7 @@ fn packed_lines(caps: &Caps, format: &Format) -> Lines {
         lines.add((forced, activations.bits(), packs_rows(caps, asked)), by);
     }
     for by in ManyRows::ALL {
-        lines.add(by, [32, 64, 128].map(|columns| (row_tile(caps, by, format, columns)).spec(true)));
+        lines.add(by, [32, 64, 128].map(|columns| (row_tile(caps, by, format, columns)).spec(true, (4096, 4096))));
     }
     lines
 }

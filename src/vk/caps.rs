@@ -224,6 +224,12 @@ impl Caps {
         }
     }
 
+    /// Whether a workgroup may hold cooperative matrices of halves with sums in floats, of any size, load them by the description of a
+    /// tensor, and do something to each element.
+    pub fn group_matrix(&self) -> bool {
+        self.cooperative_matrix && self.fp16 && self.matrix2.as_ref().is_some_and(Matrix2::takes_halves)
+    }
+
     /// Whether it has an instruction for dot products of signed bytes, but none of unsigned with signed ones.
     pub fn lacks_mixed_dots(&self) -> bool {
         self.fast_dots.signed && !self.fast_dots.mixed

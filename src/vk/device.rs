@@ -8,6 +8,7 @@ use super::debug::{on_message, Messages};
 use super::fault::{Injected, Log};
 use super::instance::{entry, failed, instance};
 use super::lock::lock;
+use super::matrix2;
 use super::queue::Queue;
 use super::select::{choose, distinct, Select};
 use super::software::longest_wait;
@@ -331,6 +332,7 @@ fn create(
         (caps.host_import_alignment.is_some(), ext::external_memory_host::NAME),
         (matrices, khr::cooperative_matrix::NAME),
         (executables, khr::pipeline_executable_properties::NAME),
+        (caps.group_matrix(), matrix2::NAME),
         (!promoted && caps.full_subgroups, ext::subgroup_size_control::NAME),
         (!promoted && caps.int_dot8, khr::shader_integer_dot_product::NAME),
     ];
@@ -350,6 +352,9 @@ fn create(
         .compute_full_subgroups(caps.full_subgroups);
     let mut dots = vk::PhysicalDeviceShaderIntegerDotProductFeatures::default().shader_integer_dot_product(true);
     let mut matrix = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+    let mut matrix2 = matrix2::Features::all();
+    // Modules that use them say the size of workgroups in the way of SPIR-V 1.6.
+    let mut sizes_by_id = vk::PhysicalDeviceMaintenance4Features::default().maintenance4(true);
     let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_features(&features);
     let mut info = info.enabled_extension_names(&extensions).push_next(&mut f11).push_next(&mut f12);
     if caps.full_subgroups {
@@ -360,6 +365,9 @@ fn create(
     }
     if matrices {
         info = info.push_next(&mut matrix);
+    }
+    if caps.group_matrix() {
+        info = info.push_next(&mut matrix2).push_next(&mut sizes_by_id);
     }
     let mut told = vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR::default().pipeline_executable_info(true);
     if executables {

@@ -1,10 +1,15 @@
 //! VK_NV_cooperative_matrix2 as the specification lays it out; ash 0.38 has none of it.
 
 use ash::vk;
-use std::ffi::c_void;
+use std::ffi::{c_void, CStr};
 
 /// The extension's name.
-pub(super) const NAME: &str = "VK_NV_cooperative_matrix2";
+pub(super) const NAME: &CStr = c"VK_NV_cooperative_matrix2";
+
+/// Likewise.
+pub(super) fn name() -> &'static str {
+    NAME.to_str().unwrap_or_default()
+}
 
 /// VkPhysicalDeviceCooperativeMatrix2FeaturesNV.
 #[repr(C)]
@@ -21,19 +26,30 @@ pub(super) struct Features {
     pub block_loads: vk::Bool32,
 }
 
-impl Default for Features {
-    fn default() -> Features {
+impl Features {
+    const fn each(on: vk::Bool32) -> Features {
         Features {
             s_type: vk::StructureType::from_raw(1_000_593_000),
             p_next: std::ptr::null_mut(),
-            workgroup_scope: 0,
-            flexible_dimensions: 0,
-            reductions: 0,
-            conversions: 0,
-            per_element_operations: 0,
-            tensor_addressing: 0,
-            block_loads: 0,
+            workgroup_scope: on,
+            flexible_dimensions: on,
+            reductions: on,
+            conversions: on,
+            per_element_operations: on,
+            tensor_addressing: on,
+            block_loads: on,
         }
+    }
+
+    /// All of them, to be asked for.
+    pub const fn all() -> Features {
+        Features::each(vk::TRUE)
+    }
+}
+
+impl Default for Features {
+    fn default() -> Features {
+        Features::each(vk::FALSE)
     }
 }
 

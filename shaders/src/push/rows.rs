@@ -17,10 +17,28 @@ blocks! {
         k: uint,
         /// Of the norm.
         eps: float,
+        /// The list of tiles (moe_permute.comp), if GATHER.
+        list: U32,
+        /// The most tiles there can be, if GATHER.
+        most: uint,
+    }
+
+    /// A matrix as halves.
+    DecodeWeights("decode_weights") = {
+        /// `[m, k]`, or of all experts.
+        w: uvec2,
+        /// Halves, `[m, k]`.
+        y: Units,
+        /// Tables of all formats.
+        tables: U32x2,
+        /// Inputs of a row.
+        k: uint,
+        /// Rows.
+        m: uint,
     }
 
     /// Product of many packed rows with one matrix, or with that of each row's experts.
-    GemmRows("gemm_dot", "gemm_half", "gemm_staged", "gemm_bytes") = {
+    GemmRows("gemm_dot", "gemm_half", "gemm_staged", "gemm_bytes", "gemm_matrix2") = {
         /// `[m, k]`, or of all experts.
         w: uvec2,
         /// `[m]`, or of all experts, if flags is 1.

@@ -113,6 +113,24 @@ pub struct Matrix2 {
     pub shapes: Vec<FlexibleShape>,
 }
 
+impl Matrix2 {
+    /// Whether all is there that kernels need: workgroups of 256 or 128 threads that hold matrices of halves, sums in floats.
+    pub(super) fn takes_halves(&self) -> bool {
+        use ElementType::{F16, F32};
+        let parts = [self.workgroup_scope, self.flexible_dimensions, self.reductions, self.conversions];
+        let loads = [self.per_element, self.tensor_addressing, self.block_loads];
+        let shape = |threads: u32| {
+            self.shapes.iter().any(|f| {
+                let types = (f.shape.a, f.shape.b, f.shape.c, f.shape.result) == (F16, F16, F32, F32);
+                let fits = f.shape.m <= 32 && f.shape.n <= 32 && f.shape.k <= 16;
+                types && fits && f.threads == threads && f.shape.scope == MatrixScope::Workgroup
+            })
+        };
+        let sizes = shape(128) && shape(256) && self.max_dimension >= 256;
+        parts.iter().chain(&loads).all(|there| *there) && sizes
+    }
+}
+
 impl MatrixShape {
     /// Its rows, columns and inputs, if kernels can fill such matrices from shared memory: those that subgroups of any size hold.
     /// Others, of 8 columns, want subgroups of 8.

@@ -122,7 +122,7 @@ impl Asked<'_> {
         if self.has(SHADER_CORES) {
             p = p.push_next(&mut found.shader_cores);
         }
-        if self.has(matrix2::NAME) {
+        if self.has(matrix2::name()) {
             p = p.push_next(&mut found.matrix2);
         }
         if self.has(PCI) {
@@ -145,7 +145,7 @@ impl Asked<'_> {
         if self.has_since_13("VK_KHR_shader_integer_dot_product") {
             f = f.push_next(&mut found.dots);
         }
-        if self.has(matrix2::NAME) {
+        if self.has(matrix2::name()) {
             f = f.push_next(&mut found.matrix2);
         }
         // SAFETY: as in `properties`.
@@ -195,7 +195,7 @@ impl Asked<'_> {
 
     /// What VK_NV_cooperative_matrix2 adds.
     fn matrix2(&self, p: &Properties, f: &Features) -> Option<Matrix2> {
-        if !self.has(matrix2::NAME) {
+        if !self.has(matrix2::name()) {
             return None;
         }
         let list = matrix2::flexible_dimensions(self.entry, self.instance, self.physical);
@@ -321,7 +321,7 @@ impl Asked<'_> {
                 .has("VK_EXT_external_memory_host")
                 .then_some(p.import.min_imported_host_pointer_alignment),
             cooperative_matrix: self.has("VK_KHR_cooperative_matrix"),
-            cooperative_matrix2: self.has(matrix2::NAME),
+            cooperative_matrix2: self.has(matrix2::name()),
             small_halves: p.v12.shader_denorm_preserve_float16 == vk::TRUE,
             matrix_n: self.matrix_n(p, f, &shapes),
             matrix_shapes: shapes,

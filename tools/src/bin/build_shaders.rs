@@ -6,7 +6,7 @@
 
 use pumex_quant::{all, tables, Format};
 use pumex_shaders::archive;
-use pumex_shaders::kernels::{Formats, KERNELS};
+use pumex_shaders::kernels::{Formats, Needs, KERNELS};
 use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,7 @@ fn fields(format: &Format, second: bool) -> String {
 struct Job {
     kernel: &'static str,
     stem: Option<&'static str>,
+    needs: Needs,
 }
 
 impl Job {
@@ -63,7 +64,7 @@ impl Job {
                 Formats::Pairs(pairs) => pairs.iter().copied().map(Some).collect(),
                 _ => one,
             };
-            jobs.extend(stems.into_iter().map(|stem| Job { kernel: kernel.name, stem }));
+            jobs.extend(stems.into_iter().map(|stem| Job { kernel: kernel.name, stem, needs: kernel.needs }));
         }
         jobs
     }
@@ -78,7 +79,11 @@ impl Job {
         let (first, other) = (formats.next(), formats.next());
         let second = Cell::new(false);
         let mut options = shaderc::CompileOptions::new()?;
-        options.set_target_env(shaderc::TargetEnv::Vulkan, shaderc::EnvVersion::Vulkan1_2 as u32);
+        let version = match self.needs {
+            Needs::Matrix2 => shaderc::EnvVersion::Vulkan1_3,
+            _ => shaderc::EnvVersion::Vulkan1_2,
+        };
+        options.set_target_env(shaderc::TargetEnv::Vulkan, version as u32);
         options.set_optimization_level(shaderc::OptimizationLevel::Performance);
         options.set_warnings_as_errors();
         if other.is_some() {

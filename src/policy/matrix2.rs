@@ -1,0 +1,72 @@
+//! Tiles of `gemm_matrix2`: products of many packed rows by cooperative matrices that a whole workgroup holds
+//! (VK_NV_cooperative_matrix2).
+
+use super::matrix::chunk_len;
+use super::shared::table_bytes;
+use super::table::WeightSource;
+use crate::vk::Caps;
+use pumex_quant::{Format, FormatId};
+
+/// A tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupTile {
+    /// Threads of a workgroup.
+    pub size: u32,
+    /// Outputs it takes.
+    pub outputs: u32,
+    /// Rows it takes.
+    pub rows: u32,
+    /// Inputs it takes at a time.
+    pub step: u32,
+    /// How weights come.
+    pub source: WeightSource,
+    /// Steps that are summed up in halves before floats take them; 0 where all sums are floats.
+    pub run: u32,
+}
+
+impl GroupTile {
+    /// Constants of its pipeline, by name, for a matrix of `m` outputs of `k` inputs.
+    pub fn spec(&self, (m, k): (usize, usize)) -> Vec<(&'static str, u32)> {
+        let way = match self.source {
+            WeightSource::Halves => 0,
+            WeightSource::Load => 1,
+            WeightSource::Shared => 2,
+        };
+        let whole = u32::from(m.is_multiple_of(self.outputs as usize));
+        let tile = [("SIZE", self.size), ("TILE", self.outputs), ("ROWS", self.rows), ("STEP", self.step)];
+        tile.into_iter().chain([("K", k as u32), ("WAY", way), ("RUN", self.run), ("WHOLE", whole)]).collect()
+    }
+
+    /// Bytes of shared memory beside those that the device keeps for itself, as `shaders/glsl/gemm_matrix2.comp` has them.
+    pub fn shared_bytes(&self, format: &Format) -> usize {
+        let staged = if self.source == WeightSource::Shared { self.outputs * (self.step / 8 + 1) } else { 1 };
+        16 * staged as usize + table_bytes(format)
+    }
+}
+
+/// Most rows of a tile.
+pub const MOST_GROUP_ROWS: usize = 256;
+/// Chunks that a workgroup of `decode_weights` takes.
+pub const DECODE_CHUNKS: usize = 64;
+/// Its most workgroups in x: every device has so many.
+pub const DECODE_GRID: usize = 65_535;
+
+/// Bytes of halves that a matrix may become for one product: larger ones are multiplied in another way.
+pub const MOST_DECODED_BYTES: u64 = 512 << 20;
+
+/// Whether weights of a format lie as such products read them.
+pub fn lies_as_halves(format: &Format) -> bool {
+    format.id == FormatId::F16
+}
+
+/// The tile of a product whose columns are to be in whole runs of `columns`; the largest that fits shared memory.
+pub fn group_tile(caps: &Caps, source: WeightSource, format: &Format, columns: usize) -> GroupTile {
+    let reserved = caps.matrix2.as_ref().map_or(0, |m| m.reserved_shared_bytes as usize);
+    let room = (caps.max_shared_bytes as usize).saturating_sub(reserved);
+    let rows = columns.clamp(32, 128) as u32;
+    // Chunks of some formats are spread over 128 inputs.
+    let step = if source == WeightSource::Shared { (chunk_len(format) as u32).max(128) } else { 64 };
+    let tile = |outputs| GroupTile { size: 256, outputs, rows, step, source, run: 0 };
+    let fits = |tile: &GroupTile| tile.shared_bytes(format) <= room;
+    [128, 64].map(tile).into_iter().find(fits).unwrap_or(tile(32))
+}
