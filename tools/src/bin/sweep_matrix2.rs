@@ -108,7 +108,7 @@ impl Bench {
             };
             for (size, tile, rows, step) in tiles.iter().copied() {
                 for run in [0, 1, 2, 4, 8] {
-                    let whole = u32::from(m as u32 % tile == 0);
+                    let whole = u32::from((m as u32).is_multiple_of(tile));
                     let spec = [
                         ("SIZE", size),
                         ("K", k as u32),
