@@ -4,7 +4,7 @@
 SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
 APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
-.PHONY: demo test test-all test-page test-clients shaders check-shaders page page-packages check-page system
+.PHONY: demo test test-all test-varied test-page test-clients shaders check-shaders page page-packages check-page system
 
 # Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
 # the tests).
@@ -29,6 +29,13 @@ test test-all: system
 	  echo "the Khronos validation layer could not be installed; testing without it"
 	PUMEX_TEST_ALL=$(if $(filter test-all,$@),1,0) cargo test --release --workspace
 	$(if $(filter test-all,$@),cargo test --release -p pumex-cpu --features loom --lib pool::model)
+
+# What test-all does beyond test: the modules whose tests take a sample of what there is.
+VARIED = $$(grep -rlE 'exhaustive\(\)|\bsample\(&' tests --include=*.rs | sed 's|^tests/||; s|\.rs$$|::|; s|/|::|g')
+
+test-varied: system
+	PUMEX_TEST_ALL=1 cargo test --release --test main -- $(VARIED)
+	cargo test --release -p pumex-cpu --features loom --lib pool::model
 
 # The GLSL compiler is built once (a quarter of an hour on 2 cores; cmake, python3 and a C++ compiler) and kept.
 $(SHADERC_DIR)/libshaderc_combined.a:
