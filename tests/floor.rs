@@ -29,7 +29,7 @@ fn complaints(module: &[u32]) -> Option<String> {
 /// Kernels that are chosen where nothing but the floor is there.
 fn of_the_floor(kernel: &kernels::Kernel) -> bool {
     !kernel.name.starts_with("megakernel")
-        && !matches!(kernel.needs, Needs::Matrix | Needs::StagedMatrix)
+        && matches!(kernel.needs, Needs::Nothing | Needs::IntegerDot | Needs::Half)
         && kernel.name != "pack"
 }
 
