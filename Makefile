@@ -41,15 +41,15 @@ test-varied: system
 $(SHADERC_DIR)/libshaderc_combined.a:
 	@command -v cmake >/dev/null && command -v python3 >/dev/null && command -v c++ >/dev/null || \
 	  { $(APT) update -qq; DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq cmake python3 g++ git >/dev/null; }
-	cargo build --release -p pumex-tools --features build-shaderc --bin build-shaders
+	cargo build --release -p pumex-build-shaders --features build-shaderc --bin build-shaders
 	mkdir -p $(SHADERC_DIR)
 	cp "$$(find $${CARGO_TARGET_DIR:-target}/release/build -name libshaderc_combined.a | head -n 1)" $@
 
 shaders: $(SHADERC_DIR)/libshaderc_combined.a
-	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-tools --features shaderc --bin build-shaders -- $(KERNELS)
+	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-build-shaders --features shaderc --bin build-shaders -- $(KERNELS)
 
 check-shaders: $(SHADERC_DIR)/libshaderc_combined.a
-	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-tools --features shaderc --bin build-shaders -- --check
+	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-build-shaders --features shaderc --bin build-shaders -- --check
 
 # The page needs node to be built, and to be tested.
 NODE = cd serve/page && { command -v npm >/dev/null || { $(APT) update -qq; DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq \

@@ -44,6 +44,7 @@ fn rust() -> Vec<(String, String)> {
             "serve/tests",
             "shaders/src",
             "tools/src",
+            "tools/shaders/src",
             "tests",
         ],
         &[".rs"],

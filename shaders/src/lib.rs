@@ -1,6 +1,6 @@
 //! Committed SPIR-V and the kernel table. Knows no Vulkan API.
 //!
-//! The archives under `spirv/` are what `tools`' `build-shaders` makes of `glsl/`; CI proves it.
+//! The archives under `spirv/` are what `tools/shaders` makes of `glsl/`; CI proves it.
 #![forbid(unsafe_code)]
 
 pub mod archive;
