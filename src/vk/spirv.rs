@@ -8,21 +8,10 @@ mod subgroups;
 pub use halves::without_halves;
 pub use subgroups::without_subgroups;
 
+use code::op;
+
 const MAGIC: u32 = 0x0723_0203;
 const HEADER_WORDS: usize = 5;
-
-/// Instructions, by their numbers in the specification.
-mod op {
-    pub const EXECUTION_MODE: u32 = 16;
-    pub const CAPABILITY: u32 = 17;
-    pub const CONSTANT: u32 = 43;
-    pub const CONSTANT_COMPOSITE: u32 = 44;
-    pub const SPEC_CONSTANT: u32 = 50;
-    pub const SPEC_CONSTANT_COMPOSITE: u32 = 51;
-    pub const FUNCTION: u32 = 54;
-    pub const DECORATE: u32 = 71;
-    pub const EXECUTION_MODE_ID: u32 = 331;
-}
 
 const LOCAL_SIZE: u32 = 17;
 const LOCAL_SIZE_ID: u32 = 38;

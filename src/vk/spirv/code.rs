@@ -1,6 +1,6 @@
 //! Instructions of SPIR-V, appended to a list of words.
 
-/// Instructions and other numbers of the specification that rewriting needs beside those of [`super`].
+/// Instructions, by their numbers in the specification.
 #[allow(missing_docs)]
 pub(super) mod op {
     pub const NAME: u32 = 5;
@@ -8,6 +8,7 @@ pub(super) mod op {
     pub const EXT_INST: u32 = 12;
     pub const MEMORY_MODEL: u32 = 14;
     pub const ENTRY_POINT: u32 = 15;
+    pub const EXECUTION_MODE: u32 = 16;
     pub const CAPABILITY: u32 = 17;
     pub const TYPE_BOOL: u32 = 20;
     pub const TYPE_INT: u32 = 21;
@@ -19,6 +20,9 @@ pub(super) mod op {
     pub const TYPE_POINTER: u32 = 32;
     pub const TYPE_FUNCTION: u32 = 33;
     pub const CONSTANT: u32 = 43;
+    pub const CONSTANT_COMPOSITE: u32 = 44;
+    pub const SPEC_CONSTANT: u32 = 50;
+    pub const SPEC_CONSTANT_COMPOSITE: u32 = 51;
     pub const FUNCTION: u32 = 54;
     pub const FUNCTION_PARAMETER: u32 = 55;
     pub const FUNCTION_END: u32 = 56;
@@ -53,6 +57,7 @@ pub(super) mod op {
     pub const BRANCH: u32 = 249;
     pub const BRANCH_CONDITIONAL: u32 = 250;
     pub const RETURN_VALUE: u32 = 254;
+    pub const EXECUTION_MODE_ID: u32 = 331;
 }
 
 /// Words of instructions, and the next id that no instruction has.
