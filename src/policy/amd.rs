@@ -93,13 +93,16 @@ pub(super) const RDNA: Choices = Choices {
 
 /// RDNA 3 and 3.5.
 pub(super) const RDNA3: Choices = Choices {
-    many_rows: known(ManyRowsShape { by: &ManyRows::ALL, bytes: Formats::Any, wide: 2, buffers: 1 }, BYTES),
+    many_rows: known(ManyRowsShape { by: &ManyRows::WITH_BYTES, bytes: Formats::Any, wide: 2, buffers: 1 }, BYTES),
     ..RDNA
 };
 
 /// RDNA 4.
 pub(super) const RDNA4: Choices = Choices {
-    many_rows: known(ManyRowsShape { by: &ManyRows::ALL, bytes: Formats::These(PLAIN), wide: 2, buffers: 1 }, BYTES),
+    many_rows: known(
+        ManyRowsShape { by: &ManyRows::WITH_BYTES, bytes: Formats::These(PLAIN), wide: 2, buffers: 1 },
+        BYTES,
+    ),
     ..RDNA
 };
 

@@ -288,6 +288,8 @@ impl ManyRows {
         ManyRows::Dot,
         ManyRows::Half,
     ];
+    /// Those of subgroups, the best first where matrices of bytes are fast.
+    pub const WITH_BYTES: [ManyRows; 4] = [ManyRows::Bytes, ManyRows::Staged, ManyRows::Dot, ManyRows::Half];
     /// Those that are used without anything known of the device but what it has.
     pub const USUAL: [ManyRows; 3] = [ManyRows::Staged, ManyRows::Dot, ManyRows::Half];
 
