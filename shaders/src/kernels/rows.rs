@@ -24,29 +24,11 @@ pub(super) const GEMM_ROWS: [(&str, u32); 14] = [
 pub(super) const STAGED: [(&str, u32); 19] =
     with(GEMM_ROWS, [("MAT_M", 5), ("MAT_N", 6), ("MAT_K", 7), ("WAVES", 8), ("BUFFERS", 9)]);
 
-/// Likewise, by those that a workgroup holds.
-pub(super) const MATRIX2: [(&str, u32); 20] = [
-    ("SIZE", 0),
-    ("EPILOGUE", 1),
-    ("COLUMNS", 3),
-    ("K", 5),
-    ("TILE", 6),
-    ("ROWS", 7),
-    ("STEP", 8),
-    ("WAY", 9),
-    EXPERTS[0],
-    EXPERTS[1],
-    ("RUN", 12),
-    ("WHOLE", 13),
-    SOA,
-    COPIES,
-    GATE[0],
-    GATE[1],
-    GATE[2],
-    GATE[3],
-    GATE[4],
-    ("GATHER", 4),
-];
-
 /// Likewise, of bytes.
 pub(super) const BYTES: [(&str, u32); 18] = with(GEMM_ROWS, [("MAT_M", 5), ("MAT_N", 6), ("MAT_K", 7), ("WAVES", 8)]);
+
+/// Likewise, of halves that a workgroup holds together.
+pub(super) const MATRIX2: [(&str, u32); 22] = with(
+    GEMM_ROWS,
+    [("SIZE", 0), ("K", 5), ("TILE", 6), ("ROWS", 7), ("STEP", 8), ("WAY", 9), ("RUN", 12), ("WHOLE", 13)],
+);
