@@ -9,10 +9,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer U
 const uint UNITS = CHUNK / 8;
 shared uvec4 halves[64 * UNITS];
 
-uvec2 halves_of(vec4 v) {
-    v = clamp(v, -65504.0, 65504.0);
-    return uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw));
-}
+#include "lib/halves.glsl"
 
 void main() {
     WEIGHT_INIT

@@ -27,10 +27,7 @@ const uint STRIDE = WAY == 2 ? STEP / 8 + 1 : 1; // uvec4 of an output in shared
 shared uvec4 tile_w[WAY == 2 ? TILE * STRIDE : 1];
 uint above; // the expert
 
-uvec2 halves_of(vec4 v) {
-    v = clamp(v, -65504.0, 65504.0);
-    return uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw));
-}
+#include "lib/halves.glsl"
 
 // The weight of a row and an input; of formats whose chunks are no neighbours, its group is looked for among those of four chunks.
 float16_t decoded(const in OneHalf unused, const in uint block[2], const in uint within[2]) {

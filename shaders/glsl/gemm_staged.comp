@@ -22,10 +22,7 @@ const uint TALL = TILE / MAT_M / WAVES, BROAD = ROWS / MAT_N; // matrices of sum
 #define Sums coopmat<float, gl_ScopeSubgroup, MAT_M, MAT_N, gl_MatrixUseAccumulator>
 shared uvec4 tile_w[BUFFERS * TILE * STRIDE], tile_x[BUFFERS * ROWS * STRIDE];
 
-uvec2 halves_of(vec4 v) {
-    v = clamp(v, -65504.0, 65504.0);
-    return uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw));
-}
+#include "lib/halves.glsl"
 
 void stage(uint slot, Line line, uint row, uint c) {
     const uint t = gl_LocalInvocationID.x;
