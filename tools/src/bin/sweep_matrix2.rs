@@ -5,16 +5,41 @@
 
 use pumex::exec::fragment_layout;
 use pumex::kernel::Kernels;
-use pumex::policy::matrix;
-use pumex::policy::{ActivationQuant, GemmFusion};
+use pumex::policy::{self, matrix, ActivationQuant, GemmFusion, GroupTile, WeightSource};
 use pumex::vk::{self, Buffer, Class, Device, Pipeline};
 use pumex_quant::{all, Format};
+use pumex_shaders::block::Block;
+use pumex_shaders::push;
 use std::time::{Duration, Instant};
 
 type Fault = Box<dyn std::error::Error>;
 
 const WARM_UP: Duration = Duration::from_millis(150);
 const LAUNCHES: usize = 8;
+
+/// Threads, outputs, rows and inputs at a time.
+type Tile = (u32, u32, u32, u32);
+const SOURCES: [(WeightSource, &[Tile]); 3] = [
+    (
+        WeightSource::Halves,
+        &[
+            (256, 128, 256, 64),
+            (256, 128, 256, 32),
+            (256, 128, 128, 64),
+            (256, 128, 128, 32),
+            (256, 256, 128, 64),
+            (256, 256, 128, 32),
+            (256, 256, 256, 32),
+            (128, 128, 128, 64),
+            (128, 128, 128, 32),
+            (128, 128, 64, 64),
+            (128, 64, 128, 64),
+            (256, 64, 256, 64),
+        ],
+    ),
+    (WeightSource::Load, &[(256, 128, 256, 64), (256, 128, 128, 64)]),
+    (WeightSource::Shared, &[(256, 128, 256, 128), (256, 128, 128, 128), (128, 128, 128, 128), (256, 64, 256, 128)]),
+];
 
 struct Bench {
     device: Device,
@@ -53,84 +78,62 @@ impl Bench {
             println!("{}\t{m}\t{k}\t{n}\t{what}\t{us:.1} us\t{:.1} TFLOP/s", f.stem, flops / us / 1e6)
         };
 
-        let chunk = matrix::chunk_len(f);
-        let mut push: Vec<u8> = Vec::new();
-        [w.address(), halves.address(), self.tables.address()].iter().for_each(|a| push.extend(a.to_le_bytes()));
-        [k as u32, m as u32].iter().for_each(|v| push.extend(v.to_le_bytes()));
+        let tables = self.tables.address();
+        let push = push::DecodeWeights { w: w.address(), y: halves.address(), tables, k: k as u32, m: m as u32 };
         let decode = self.kernels.get("decode_weights", Some(f.stem), &[("SOA", 1)])?;
-        let groups = (m * k / chunk).div_ceil(64);
-        let us = self.time(&decode, &push, [groups as u32, 1, 1], &kept)?;
+        let groups = (m * k).div_ceil(matrix::chunk_len(f) * policy::DECODE_CHUNKS);
+        let us = self.time(&decode, &push.bytes(), [groups as u32, 1, 1], &kept)?;
         println!("{}\t{m}\t{k}\tdecode\t{us:.1} us\t{:.0} GB/s written", f.stem, 2.0 * (m * k) as f64 / us / 1e3);
 
         if let Some(held) = fragment_layout(&self.device, &self.kernels)? {
-            let extras =
-                GemmFusion { gated: false, add: false, norm: false, soa: true, activations: ActivationQuant::Q8 };
+            let activations = ActivationQuant::Q8;
+            let extras = GemmFusion { gated: false, add: false, norm: false, soa: true, activations };
             let tile = matrix::mat_tile(self.device.caps(), held.direct, f, (m, n), extras);
             let pipeline = self.kernels.get(tile.kernel, Some(f.stem), &tile.spec(k, extras))?;
-            let mut push: Vec<u8> = Vec::new();
-            [w.address(), 0, 0, 0, 0, 0, x.address(), y.address(), self.tables.address(), scales.address()]
-                .iter()
-                .for_each(|a| push.extend(a.to_le_bytes()));
-            [k, m, m, m, m, n << 8].iter().for_each(|v| push.extend((*v as u32).to_le_bytes()));
-            push.resize(120, 0);
+            let push = push::Gemv {
+                w0: w.address(),
+                x: x.address(),
+                y: y.address(),
+                tables,
+                norm: scales.address(),
+                k: k as u32,
+                m0: m as u32,
+                m01: m as u32,
+                m: m as u32,
+                y_stride: m as u32,
+                flags: (n as u32) << 8,
+                ..push::Gemv::default()
+            };
             let grid = [tile.groups, n.div_ceil(tile.columns()) as u32, 1];
-            tell("gemm_mat".into(), self.time(&pipeline, &push, grid, &kept)?);
+            tell("gemm_mat".into(), self.time(&pipeline, &push.bytes(), grid, &kept)?);
         }
 
-        let staged = if f.block_len == 1 { vec![] } else { vec![1, 2] };
-        for way in [vec![0], staged].concat() {
-            let from = if way == 0 { &halves } else { &w };
-            let stem = if way == 0 { "f16" } else { f.stem };
-            let mut push: Vec<u8> = Vec::new();
-            [from.address(), 0, x.address(), scales.address(), y.address(), self.tables.address(), 0, 0]
-                .iter()
-                .for_each(|a| push.extend(a.to_le_bytes()));
-            [k, m, n, m, 0, 0].iter().for_each(|v| push.extend((*v as u32).to_le_bytes()));
-            push.extend(1f32.to_le_bytes());
-            push.extend(0u32.to_le_bytes());
-            let tiles: &[(u32, u32, u32, u32)] = match way {
-                0 => &[
-                    (256, 128, 256, 64),
-                    (256, 128, 256, 32),
-                    (256, 128, 128, 64),
-                    (256, 128, 128, 32),
-                    (256, 256, 128, 64),
-                    (256, 256, 128, 32),
-                    (256, 256, 256, 32),
-                    (128, 128, 128, 64),
-                    (128, 128, 128, 32),
-                    (128, 128, 64, 64),
-                    (128, 64, 128, 64),
-                    (256, 64, 256, 64),
-                ],
-                1 => &[(256, 128, 256, 64), (256, 128, 128, 64)],
-                _ => &[(256, 128, 256, 128), (256, 128, 128, 128), (128, 128, 128, 128), (256, 64, 256, 128)],
+        let decoded = if f.block_len == 1 { &SOURCES[..1] } else { &SOURCES[..] };
+        for (source, tiles) in decoded {
+            let (from, stem) = if *source == WeightSource::Halves { (&halves, "f16") } else { (&w, f.stem) };
+            let push = push::GemmRows {
+                w: from.address(),
+                x: x.address(),
+                scales: scales.address(),
+                y: y.address(),
+                tables,
+                k: k as u32,
+                m: m as u32,
+                n: n as u32,
+                y_stride: m as u32,
+                scale: 1.0,
+                ..push::GemmRows::default()
             };
-            for (size, tile, rows, step) in tiles.iter().copied() {
-                for run in [0, 1, 2, 4, 8] {
-                    let whole = u32::from((m as u32).is_multiple_of(tile));
-                    let spec = [
-                        ("SIZE", size),
-                        ("K", k as u32),
-                        ("TILE", tile),
-                        ("ROWS", rows),
-                        ("STEP", step),
-                        ("WAY", way),
-                        ("RUN", run),
-                        ("WHOLE", whole),
-                        ("SOA", 1),
-                    ];
-                    let grid = [(m as u32).div_ceil(tile), (n as u32).div_ceil(rows), 1];
-                    match self.kernels.get("gemm_matrix2", Some(stem), &spec) {
-                        Ok(pipeline) => tell(
-                            format!("way {way} {size} {tile}x{rows}x{step} run {run}"),
-                            self.time(&pipeline, &push, grid, &kept)?,
-                        ),
-                        Err(e) => println!("way {way} {size} {tile}x{rows}x{step} run {run}: {e}"),
-                    }
-                    if way == 1 {
-                        break;
-                    }
+            let runs: &[u32] = if *source == WeightSource::Load { &[0] } else { &[0, 1, 2, 4, 8] };
+            for ((size, outputs, rows, step), run) in tiles.iter().flat_map(|tile| runs.iter().map(|run| (*tile, *run)))
+            {
+                let tile = GroupTile { size, outputs, rows, step, source: *source, run };
+                let spec = [tile.spec((m, k)), vec![("SOA", 1)]].concat();
+                let grid = [(m as u32).div_ceil(outputs), (n as u32).div_ceil(rows), 1];
+                let what = format!("{source:?} {size} {outputs}x{rows}x{step} run {run}");
+                match self.kernels.get("gemm_matrix2", Some(stem), &spec) {
+                    Ok(pipeline) => tell(what, self.time(&pipeline, &push.bytes(), grid, &kept)?),
+                    Err(e) => println!("{what}: {e}"),
                 }
             }
         }
