@@ -16,11 +16,17 @@ pub use request::{
 };
 
 use std::sync::Arc;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, oneshot};
 
 /// What the events of a request come on. A request whose channel is full waits until there is room; one whose receiver is gone is
 /// cancelled within one step.
 pub type Events = mpsc::Sender<Event>;
+
+/// Where vectors of each text go. Nothing is computed for a receiver that is gone.
+pub type Vectors = oneshot::Sender<Result<Vec<Embedded>, Refusal>>;
+
+/// Where a score of each text goes, and how many tokens they were together.
+pub type Scores = oneshot::Sender<Result<(Vec<f32>, usize), Refusal>>;
 
 /// Why something was refused or failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -69,7 +75,10 @@ pub trait Engine: Send + Sync + 'static {
     /// No such model; a file that cannot be loaded; too little memory.
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, Refusal>;
 
-    /// The same if it is loaded already. Does not wake a model that was unloaded, and never blocks.
+    /// The same if nothing has to be waited for. Never blocks.
+    fn awake(&self, name: Option<&str>) -> Option<Arc<dyn Model>>;
+
+    /// The model if it is loaded, to look at it: this is no use that keeps it from sleep. Never blocks.
     fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>>;
 
     /// What a model that is not loaded counted when it was. Never blocks.
@@ -98,7 +107,7 @@ pub trait Engine: Send + Sync + 'static {
     fn stop(&self);
 }
 
-/// A model that is loaded.
+/// A model that is loaded, for as long as it is held: one is unloaded once nobody holds it and its requests are over.
 pub trait Model: Send + Sync + 'static {
     /// What it is and how it was loaded. Never blocks.
     fn properties(&self) -> &Properties;
@@ -135,17 +144,17 @@ pub trait Model: Send + Sync + 'static {
     /// Ids that are not in the vocabulary.
     fn detokenize(&self, ids: &[u32]) -> Result<String, Refusal>;
 
-    /// Vectors of texts. Blocks until they are there.
+    /// Queues texts for their vectors, or refuses them at once. Tokenizing is worked on here: blocks for as long as that takes.
     ///
     /// # Errors
     /// A model that gives none, a text that is too long, a full queue.
-    fn embed(&self, request: &Embed) -> Result<Vec<Embedded>, Refusal>;
+    fn embed(&self, request: &Embed, reply: Vectors) -> Result<(), Refusal>;
 
-    /// A score of each text for the query, and how many tokens they were together. Blocks until they are there.
+    /// Likewise for a score of each text for the query.
     ///
     /// # Errors
     /// As [`Model::embed`]; a model that has no classifier.
-    fn rerank(&self, request: &Rerank) -> Result<(Vec<f32>, usize), Refusal>;
+    fn rerank(&self, request: &Rerank, reply: Scores) -> Result<(), Refusal>;
 
     /// What each slot does. Never blocks.
     fn slots(&self) -> Vec<Slot>;

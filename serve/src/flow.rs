@@ -3,7 +3,7 @@
 use crate::answers::Answers;
 use crate::engine::{Event, Generate, Model, RefusalKind};
 use crate::errors::{refusal, Fault, Result};
-use crate::http::{blocking, App};
+use crate::http::App;
 use crate::latency::{Clock, Latencies};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -45,7 +45,7 @@ impl Flow {
             runs.push(Run { events, clock: Clock::new(request.n), answers: request.n, left: request.n });
             senders.push(sender);
         }
-        blocking(move || requests.into_iter().zip(senders).try_for_each(|(r, s)| model.generate(r, s))).await?;
+        app.work(move || requests.into_iter().zip(senders).try_for_each(|(r, s)| model.generate(r, s))).await?;
         let mut flow = Flow { latencies: app.latencies.clone(), runs, turn: 0, first: None };
         if let Ok(first) = tokio::time::timeout(FIRST, flow.next()).await {
             match first {

@@ -52,7 +52,7 @@ impl Fake {
             path: Some(properties.path.clone()),
             created: 1_700_000_000,
             file_bytes: 4096,
-            properties: Some(properties.clone()),
+            properties: Some(Arc::new(properties.clone())),
         };
         let model = FakeModel {
             properties,
@@ -217,6 +217,10 @@ impl Engine for Fake {
         self.loaded(name).ok_or_else(|| refusal(RefusalKind::NotFound, "there is no such model"))
     }
 
+    fn awake(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
+        self.loaded(name)
+    }
+
     fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
         name.is_none_or(|n| n == "fake-1b" || n == "small").then(|| self.model.clone() as Arc<dyn Model>)
     }
@@ -307,18 +311,17 @@ impl Model for FakeModel {
         Ok(String::from_utf8_lossy(&self.pieces(ids)?.concat()).into_owned())
     }
 
-    fn embed(&self, request: &Embed) -> Result<Vec<Embedded>, Refusal> {
+    fn embed(&self, request: &Embed, reply: Vectors) -> Result<(), Refusal> {
         self.embedded.lock().unwrap().push(request.clone());
         let rows = if request.pooling == Some(Pooling::None) { 2 } else { 1 };
-        Ok(request
-            .inputs
-            .iter()
-            .map(|_| Embedded { vectors: vec![vec![0.5, -0.5, 0.5, 0.5]; rows], tokens: 3 })
-            .collect())
+        let one = |_| Embedded { vectors: vec![vec![0.5, -0.5, 0.5, 0.5]; rows], tokens: 3 };
+        let _ = reply.send(Ok(request.inputs.iter().map(one).collect()));
+        Ok(())
     }
 
-    fn rerank(&self, request: &Rerank) -> Result<(Vec<f32>, usize), Refusal> {
-        Ok((request.documents.iter().map(|d| d.len() as f32).collect(), 9))
+    fn rerank(&self, request: &Rerank, reply: Scores) -> Result<(), Refusal> {
+        let _ = reply.send(Ok((request.documents.iter().map(|d| d.len() as f32).collect(), 9)));
+        Ok(())
     }
 
     fn slots(&self) -> Vec<Slot> {

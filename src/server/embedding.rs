@@ -2,12 +2,15 @@
 
 use super::loaded::Loaded;
 use super::refusal::{invalid, refusal, too_long, wrong};
+use super::shared::Shared;
 use crate::embedding::{embed, normalized, pair, Head, Pooling, Steps};
 use crate::step::Runner;
 use crate::Result;
-use pumex_serve::engine::{Embed, Embedded, Pooling as Asked, PromptPart, Refusal, RefusalKind, Rerank};
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, Sender};
+use pumex_serve::engine::{self, Embed, Embedded, Pooling as Asked, PromptPart, Refusal, RefusalKind, Rerank, Scores};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::Arc;
+use std::time::Instant;
 
 /// Most texts of a step.
 pub const MOST_TEXTS: u32 = 64;
@@ -21,8 +24,86 @@ pub struct Call {
     pub texts: Vec<Vec<u32>>,
     /// Pooling.
     pub pooling: Pooling,
-    /// Where the vectors go.
-    pub reply: Sender<std::result::Result<Vectors, Refusal>>,
+    /// Where what they become goes.
+    pub reply: Reply,
+    /// Its place in the queue.
+    pub place: Place,
+}
+
+/// Where what texts become goes.
+pub enum Reply {
+    /// Vectors, scaled as asked for.
+    Vectors(engine::Vectors, Option<i32>),
+    /// Scores.
+    Scores(Scores),
+}
+
+impl Reply {
+    fn is_gone(&self) -> bool {
+        match self {
+            Reply::Vectors(to, _) => to.is_closed(),
+            Reply::Scores(to) => to.is_closed(),
+        }
+    }
+}
+
+/// A place in the queue, counted until it is dropped.
+pub struct Place {
+    shared: Arc<Shared>,
+    begun: Instant,
+}
+
+impl Place {
+    /// A place among at most so many; how many there are, where none is free.
+    ///
+    /// # Errors
+    /// A full queue.
+    pub fn take(shared: &Arc<Shared>, most: usize) -> std::result::Result<Place, usize> {
+        let waiting = shared.waiting.fetch_add(1, Ordering::Relaxed);
+        let place = Place { shared: shared.clone(), begun: Instant::now() };
+        if waiting >= most {
+            shared.view().metrics.requests_refused += 1;
+            return Err(waiting);
+        }
+        Ok(place)
+    }
+
+    /// Counts what came of it.
+    fn over(&self, tokens: usize, is_good: bool) {
+        let metrics = &mut self.shared.view().metrics;
+        metrics.steps += 1;
+        metrics.prompt_tokens += tokens as u64;
+        metrics.prompt_seconds += self.begun.elapsed().as_secs_f64();
+        metrics.step_seconds += self.begun.elapsed().as_secs_f64();
+        match is_good {
+            true => metrics.requests_done += 1,
+            false => metrics.requests_failed += 1,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.view().idle_since = Some(Instant::now());
+        self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Call {
+    /// Tells who asked, who may have gone.
+    pub fn tell(self, found: std::result::Result<Vectors, Refusal>, lens: &[usize]) {
+        let tokens: usize = lens.iter().sum();
+        self.place.over(tokens, found.is_ok());
+        match self.reply {
+            Reply::Vectors(to, normalize) => {
+                let _ = to.send(found.map(|found| scaled(found, lens, self.pooling, normalize)));
+            }
+            Reply::Scores(to) => {
+                let score = |of: Vec<Vec<f32>>| of.first().and_then(|scores| scores.first()).copied().unwrap_or(0.0);
+                let _ = to.send(found.map(|found| (found.into_iter().map(score).collect(), tokens)));
+            }
+        }
+    }
 }
 
 /// Works on calls until nobody can make one; fails with the runner.
@@ -34,20 +115,27 @@ pub fn serve(runner: &mut dyn Runner, head: &Head, calls: &Receiver<Call>) -> Re
     while let Some(first) = next.take().or_else(|| calls.recv().ok()) {
         let mut together = vec![first];
         next = gather(&mut together, calls);
-        let pooling = together[0].pooling;
+        together.retain(|call| {
+            let gone = call.reply.is_gone();
+            call.place.shared.view().metrics.requests_cancelled += u64::from(gone);
+            !gone
+        });
+        let Some(pooling) = together.first().map(|call| call.pooling) else { continue };
         let counts: Vec<usize> = together.iter().map(|call| call.texts.len()).collect();
         let texts: Vec<Vec<u32>> = together.iter_mut().flat_map(|call| std::mem::take(&mut call.texts)).collect();
         let lens: Vec<usize> = texts.iter().map(Vec::len).collect();
         let steps = Steps::new(&lens, runner.max_rows());
         let found = embed(runner, &texts, &steps, (pooling, head), &AtomicBool::new(false));
         let mut found = found.map(|found| found.unwrap_or_default().into_iter());
+        let mut lens = &lens[..];
         for (call, count) in together.into_iter().zip(counts) {
             let told = match &mut found {
                 Ok(found) => Ok(found.by_ref().take(count).collect()),
                 Err(error) => Err(refusal(RefusalKind::Failed, error.to_string())),
             };
-            // Who asked may have gone.
-            let _ = call.reply.send(told);
+            let (own, rest) = lens.split_at(count);
+            call.tell(told, own);
+            lens = rest;
         }
         found?;
     }
@@ -126,7 +214,7 @@ impl Loaded {
 }
 
 /// Vectors as a request wants them.
-pub fn scaled(vectors: Vectors, lens: &[usize], pooling: Pooling, normalize: Option<i32>) -> Vec<Embedded> {
+fn scaled(vectors: Vectors, lens: &[usize], pooling: Pooling, normalize: Option<i32>) -> Vec<Embedded> {
     let p = normalize.unwrap_or(if pooling == Pooling::None { -1 } else { 2 });
     let scale = |v: Vec<f32>| if pooling == Pooling::Rank { v } else { normalized(v, p) };
     let texts = vectors.into_iter().zip(lens);
@@ -148,11 +236,16 @@ pub fn of(pooling: Asked) -> Pooling {
 mod tests {
     use super::*;
     use std::sync::mpsc::channel;
+    use tokio::sync::oneshot;
 
     #[test]
     fn calls_that_wait_go_together_up_to_what_a_step_has_room_for() {
         let (to, from) = channel();
-        let call = |texts: usize, pooling| Call { texts: vec![vec![1]; texts], pooling, reply: channel().0 };
+        let shared = Arc::new(Shared::new((1, 8), Vec::new()));
+        let call = |texts: usize, pooling| {
+            let place = Place::take(&shared, 9).unwrap_or_else(|n| panic!("{n} wait"));
+            Call { texts: vec![vec![1]; texts], pooling, reply: Reply::Scores(oneshot::channel().0), place }
+        };
         for (texts, pooling) in [(2, Pooling::Mean), (61, Pooling::Mean), (1, Pooling::Mean), (1, Pooling::Last)] {
             to.send(call(texts, pooling)).unwrap();
         }
@@ -166,5 +259,6 @@ mod tests {
         let (second, other) = round(None);
         assert_eq!((second, other.as_ref().map(|call| call.pooling)), (vec![1], Some(Pooling::Last)));
         assert_eq!(round(other).0, [1]);
+        assert_eq!(shared.waiting.load(Ordering::Relaxed), 0, "all are over");
     }
 }

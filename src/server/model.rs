@@ -1,6 +1,6 @@
 //! A model that is served: its text side here, its runner on a thread of its own.
 
-use super::embedding::{self, Call};
+use super::embedding::{Call, Place, Reply};
 use super::loaded::Loaded;
 use super::refusal::{invalid, refusal, stopping, wrong};
 use super::settings::Settings;
@@ -11,7 +11,8 @@ use crate::conversation::check_ids;
 use crate::embedding::Pooling;
 use crate::{Error, Result};
 use pumex_serve::engine::{
-    Adapter, Chat, Embed, Embedded, Events, Generate, Metrics, Model, Properties, Refusal, RefusalKind, Rerank, Slot,
+    Adapter, Chat, Embed, Events, Generate, Metrics, Model, Properties, Refusal, RefusalKind, Rerank, Scores, Slot,
+    Vectors,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Sender};
@@ -126,41 +127,16 @@ impl Served {
         done.recv().unwrap_or_else(|_| Err(stopping()))
     }
 
-    fn vectors(&self, texts: Vec<Vec<u32>>, pooling: Pooling) -> Asked<embedding::Vectors> {
+    /// Has the thread work on texts.
+    fn queue(&self, texts: Vec<Vec<u32>>, pooling: Pooling, reply: Reply) -> Asked<()> {
         if self.shared.draining.load(Ordering::Relaxed) {
             return Err(stopping());
         }
-        let waiting = self.shared.waiting.fetch_add(1, Ordering::Relaxed);
-        let done = self.queued(waiting, texts, pooling);
-        self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
-        done
-    }
-
-    fn queued(&self, waiting: usize, texts: Vec<Vec<u32>>, pooling: Pooling) -> Asked<embedding::Vectors> {
-        if waiting >= self.loaded.settings.queue {
-            self.shared.view().metrics.requests_refused += 1;
-            return Err(busy(waiting));
-        }
-        let begun = std::time::Instant::now();
-        self.shared.view().idle_since = None;
-        let tokens: usize = texts.iter().map(Vec::len).sum();
-        let (reply, found) = channel();
+        let place = Place::take(&self.shared, self.loaded.settings.queue).map_err(busy)?;
         match &*self.outbox.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(Outbox::Calls(calls)) => calls.send(Call { texts, pooling, reply }).map_err(|_| stopping())?,
-            _ => return Err(stopping()),
+            Some(Outbox::Calls(calls)) => calls.send(Call { texts, pooling, reply, place }).map_err(|_| stopping()),
+            _ => Err(stopping()),
         }
-        let found = found.recv().unwrap_or_else(|_| Err(stopping()));
-        let mut view = self.shared.view();
-        view.idle_since = Some(std::time::Instant::now());
-        view.metrics.steps += 1;
-        view.metrics.prompt_tokens += tokens as u64;
-        view.metrics.prompt_seconds += begun.elapsed().as_secs_f64();
-        view.metrics.step_seconds += begun.elapsed().as_secs_f64();
-        match &found {
-            Ok(_) => view.metrics.requests_done += 1,
-            Err(_) => view.metrics.requests_failed += 1,
-        }
-        found
     }
 }
 
@@ -218,18 +194,13 @@ impl Model for Served {
         Ok(self.loaded.spelled(ids))
     }
 
-    fn embed(&self, request: &Embed) -> Asked<Vec<Embedded>> {
+    fn embed(&self, request: &Embed, reply: Vectors) -> Asked<()> {
         let (texts, pooling) = self.loaded.texts(request)?;
-        let lens: Vec<usize> = texts.iter().map(Vec::len).collect();
-        Ok(embedding::scaled(self.vectors(texts, pooling)?, &lens, pooling, request.normalize))
+        self.queue(texts, pooling, Reply::Vectors(reply, request.normalize))
     }
 
-    fn rerank(&self, request: &Rerank) -> Asked<(Vec<f32>, usize)> {
-        let texts = self.loaded.pairs(request)?;
-        let tokens = texts.iter().map(Vec::len).sum();
-        let found = self.vectors(texts, Pooling::Rank)?;
-        let score = |of: &Vec<Vec<f32>>| of.first().and_then(|scores| scores.first()).copied().unwrap_or_default();
-        Ok((found.iter().map(score).collect(), tokens))
+    fn rerank(&self, request: &Rerank, reply: Scores) -> Asked<()> {
+        self.queue(self.loaded.pairs(request)?, Pooling::Rank, Reply::Scores(reply))
     }
 
     fn slots(&self) -> Vec<Slot> {

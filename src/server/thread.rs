@@ -214,7 +214,7 @@ fn give_up(state: &mut State, inbox: &Inbox, error: &Error) {
         }
         Inbox::Calls(calls) => {
             while let Ok(call) = calls.recv() {
-                let _ = call.reply.send(Err(why.clone()));
+                call.tell(Err(why.clone()), &[]);
             }
         }
     }

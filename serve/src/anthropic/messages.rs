@@ -7,7 +7,7 @@ use crate::errors::Result;
 use crate::fields::Fields;
 use crate::flow::Flow;
 use crate::frames::Format;
-use crate::http::{blocking, json, read, App, Caller};
+use crate::http::{json, read, App, Caller};
 use crate::{id, stream};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
@@ -47,7 +47,7 @@ pub(crate) async fn count_tokens(State(app): State<Arc<App>>, request: Request) 
     let fields = Fields::of(&body)?;
     let chat = request::chat(&fields)?;
     let model = app.model(fields.text("model")?).await?;
-    let (_, tokens) = blocking(move || model.render(&chat)).await?;
+    let (_, tokens) = app.work(move || model.render(&chat)).await?;
     Ok(json(StatusCode::OK, &json!({ "input_tokens": tokens })))
 }
 

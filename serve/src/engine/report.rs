@@ -2,6 +2,7 @@
 
 use super::{Pooling, Timings};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Whether requests are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub enum Change {
         /// Why it failed, where it did.
         failure: Option<String>,
         /// What it is, where it was loaded.
-        properties: Option<Box<Properties>>,
+        properties: Option<Arc<Properties>>,
     },
     /// A model's file is gone.
     Removed {
@@ -79,7 +80,7 @@ pub struct Offer {
     /// Bytes of its file.
     pub file_bytes: u64,
     /// What is known of it, where it was loaded once.
-    pub properties: Option<Properties>,
+    pub properties: Option<Arc<Properties>>,
 }
 
 impl Offer {

@@ -8,11 +8,15 @@ use crate::errors::{invalid, refusal, Result};
 use crate::latency::Latencies;
 use crate::native::metrics::Before;
 use crate::openai::control::Controls;
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch, Mutex as Turn, Semaphore};
+
+/// Threads that work for requests at once: tokenizing, templates, grammars. Each holds on to memory that it needed once.
+const DESKS: usize = 8;
 
 tokio::task_local! {
     /// Whether the request at work loads the model that it names, where its path says so.
@@ -28,8 +32,22 @@ pub(crate) struct App {
     pub latencies: Arc<Latencies>,
     pub scraped: Before,
     pub controls: Controls,
+    desks: Arc<Semaphore>,
+    loads: Loads,
     pub started: SystemTime,
     pub stage: watch::Receiver<Stage>,
+}
+
+/// Turns of those that wait for a model to be loaded, so that one thread at a time does.
+#[derive(Default)]
+struct Loads(Mutex<HashMap<String, Arc<Turn<()>>>>);
+
+impl Loads {
+    fn of(&self, name: Option<&str>) -> Arc<Turn<()>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, turn| Arc::strong_count(turn) > 1);
+        all.entry(name.unwrap_or_default().to_string()).or_default().clone()
+    }
 }
 
 /// What happened so far.
@@ -77,6 +95,8 @@ impl App {
             latencies: Arc::default(),
             scraped: Before::default(),
             controls: Controls::default(),
+            desks: Arc::new(Semaphore::new(DESKS)),
+            loads: Loads::default(),
             started: SystemTime::now(),
             stage: stopper.stage(),
         }
@@ -110,13 +130,50 @@ impl App {
     pub async fn model(self: &Arc<App>, name: Option<&str>) -> Result<Arc<dyn Model>> {
         self.ready()?;
         let name = self.resolve(name, &self.engine.offers());
+        if let Some(model) = self.engine.awake(name) {
+            return Ok(model);
+        }
         let is_loaded = self.engine.loaded(name).is_some();
         let usual = self.engine.router().is_none_or(|router| router.autoload);
         if !is_loaded && !AUTOLOAD.try_with(|asked| *asked).ok().flatten().unwrap_or(usual) {
             return Err(invalid("model", "the model is not loaded, and requests load none (see POST /models/load)"));
         }
-        let (app, name) = (self.clone(), name.map(String::from));
-        self.unless_stopping(blocking(move || app.engine.model(name.as_deref()))).await
+        let load = async {
+            let turn = self.loads.of(name).lock_owned().await;
+            match self.engine.awake(name) {
+                Some(model) => Ok(model),
+                None => {
+                    let (engine, name) = (self.engine.clone(), name.map(String::from));
+                    let load = move || {
+                        // Also after its client is gone.
+                        let _turn = turn;
+                        engine.model(name.as_deref())
+                    };
+                    blocking(load).await
+                }
+            }
+        };
+        self.unless_stopping(load).await
+    }
+
+    /// Runs what computes for a moment, in turn with others.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> std::result::Result<T, Refusal> + Send + 'static,
+    ) -> Result<T> {
+        // It is never closed.
+        let desk = self.desks.clone().acquire_owned().await.ok();
+        let at_desk = move || {
+            let _desk = desk;
+            work()
+        };
+        blocking(at_desk).await
+    }
+
+    /// What comes of work that was queued, on a channel that ends with it.
+    pub async fn reply<T>(&self, reply: oneshot::Receiver<std::result::Result<T, Refusal>>) -> Result<T> {
+        let gone = |_| Err(refusal(RefusalKind::Failed, "the engine gave up this request"));
+        Ok(reply.await.unwrap_or_else(gone)?)
     }
 
     /// What takes as long as a model to load does, unless the server is to stop meanwhile.
@@ -158,7 +215,7 @@ fn stopping() -> Refusal {
     refusal(RefusalKind::Unavailable, "The server is stopping")
 }
 
-/// Runs what blocks where that is allowed.
+/// Runs what may block for long where that is allowed.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::result::Result<T, Refusal> + Send + 'static,
 ) -> Result<T> {

@@ -2,7 +2,7 @@
 
 use crate::errors::{invalid, Result};
 use crate::fields::Fields;
-use crate::http::{blocking, json, query, read, App};
+use crate::http::{json, query, read, App};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -18,7 +18,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
 
 /// Sets them: a list of ids and scales.
 pub(crate) async fn set(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
-    let model = app.model(query(&request, "model").as_deref()).await?;
+    let name = query(&request, "model");
     let body = json!({ "adapters": read(&app, request).await? });
     let mut scales = Vec::new();
     if !body["adapters"].is_array() {
@@ -30,6 +30,7 @@ pub(crate) async fn set(State(app): State<Arc<App>>, request: Request) -> Result
             .ok_or_else(|| adapter.refuse("id", "this field is required"))?;
         scales.push((id, adapter.number("scale")?.unwrap_or(1.0)));
     }
-    blocking(move || model.set_adapters(&scales)).await?;
+    let model = app.model(name.as_deref()).await?;
+    app.work(move || model.set_adapters(&scales)).await?;
     Ok(json(StatusCode::OK, &json!({"success": true})))
 }

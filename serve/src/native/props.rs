@@ -25,7 +25,7 @@ fn known(app: &App, request: &Request) -> Result<(Offer, Option<Properties>)> {
     let missing =
         || refusal(RefusalKind::NotFound, format!("there is no model {:.200}", name.clone().unwrap_or_default()));
     let offer = offer.ok_or_else(missing)?.clone();
-    let properties = loaded.or_else(|| offer.properties.clone());
+    let properties = loaded.or_else(|| offer.properties.as_deref().cloned());
     Ok((offer, properties))
 }
 

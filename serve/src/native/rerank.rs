@@ -3,12 +3,13 @@
 use crate::engine::Rerank;
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::http::{blocking, json, read, App};
+use crate::http::{json, read, App};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{json, Value};
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// Texts of one request.
 const DOCUMENTS: usize = 1024;
@@ -33,7 +34,9 @@ pub(crate) async fn rerank(State(app): State<Arc<App>>, request: Request) -> Res
     let model = app.model(fields.text("model")?).await?;
     let name = model.properties().name.clone();
     let request = Rerank { query, documents: documents.clone() };
-    let (scores, tokens) = blocking(move || model.rerank(&request)).await?;
+    let (reply, done) = oneshot::channel();
+    app.work(move || model.rerank(&request, reply)).await?;
+    let (scores, tokens) = app.reply(done).await?;
     let mut order: Vec<(usize, f32)> = scores.into_iter().enumerate().collect();
     order.sort_by(|a, b| b.1.total_cmp(&a.1));
     order.truncate(top);

@@ -3,7 +3,7 @@
 use crate::engine::{Model, RefusalKind, Slot};
 use crate::errors::{refusal, unsupported, Result};
 use crate::fields::Fields;
-use crate::http::{blocking, json, query, read, App};
+use crate::http::{json, query, read, App};
 use crate::timings;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
@@ -71,7 +71,7 @@ pub(crate) async fn act(State(app): State<Arc<App>>, Path(id): Path<String>, req
         "erase" => (app.model(query(&request, "model").as_deref()).await?, String::new()),
         _ => return Err(crate::errors::invalid("action", "expected one of save, restore, erase")),
     };
-    let value = blocking(move || change(model.as_ref(), &action, slot, &name, begun)).await?;
+    let value = app.work(move || change(model.as_ref(), &action, slot, &name, begun)).await?;
     Ok(json(StatusCode::OK, &value))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::http::{blocking, json, read, App};
+use crate::http::{json, read, App};
 use crate::openai::messages;
 use crate::options;
 use axum::extract::{Request, State};
@@ -20,14 +20,17 @@ pub(crate) async fn tokenize(State(app): State<Arc<App>>, request: Request) -> R
     let parse = fields.boolean("parse_special")?.unwrap_or(true);
     let pieces = fields.boolean("with_pieces")?.unwrap_or(false);
     let model = app.model(fields.text("model")?).await?;
-    let tokens: Value = blocking(move || {
-        let ids = model.tokenize(&text, special, parse)?;
-        Ok(match pieces {
-            false => ids.into(),
-            true => ids.iter().zip(model.pieces(&ids)?).map(|(id, p)| json!({"id": id, "piece": piece(p)})).collect(),
+    let tokens: Value = app
+        .work(move || {
+            let ids = model.tokenize(&text, special, parse)?;
+            Ok(match pieces {
+                false => ids.into(),
+                true => {
+                    ids.iter().zip(model.pieces(&ids)?).map(|(id, p)| json!({"id": id, "piece": piece(p)})).collect()
+                }
+            })
         })
-    })
-    .await?;
+        .await?;
     Ok(json(StatusCode::OK, &json!({ "tokens": tokens })))
 }
 
@@ -45,7 +48,7 @@ pub(crate) async fn detokenize(State(app): State<Arc<App>>, request: Request) ->
         .map(|(i, v)| options::id(v).ok_or_else(|| fields.wrong(&format!("tokens/{i}"), "an id", v)))
         .collect::<Result<_>>()?;
     let model = app.model(fields.text("model")?).await?;
-    let text = blocking(move || model.detokenize(&ids)).await?;
+    let text = app.work(move || model.detokenize(&ids)).await?;
     Ok(json(StatusCode::OK, &json!({ "content": text })))
 }
 
@@ -55,6 +58,6 @@ pub(crate) async fn apply_template(State(app): State<Arc<App>>, request: Request
     let fields = Fields::of(&body)?;
     let chat = messages::chat(&fields)?;
     let model = app.model(fields.text("model")?).await?;
-    let (prompt, _) = blocking(move || model.render(&chat)).await?;
+    let (prompt, _) = app.work(move || model.render(&chat)).await?;
     Ok(json(StatusCode::OK, &json!({ "prompt": prompt })))
 }

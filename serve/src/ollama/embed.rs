@@ -3,9 +3,9 @@
 use crate::engine::Embed;
 use crate::errors::Result;
 use crate::fields::Fields;
-use crate::http::{blocking, json, read, App};
+use crate::http::{json, read, App};
 use crate::native::prompts;
-use crate::openai::embeddings::shortened;
+use crate::openai::embeddings::{embedded, shortened};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -29,7 +29,7 @@ pub(crate) async fn embed(State(app): State<Arc<App>>, request: Request) -> Resu
     let embed = Embed { inputs, pooling: None, normalize: None };
     let embedded = match embed.inputs.is_empty() {
         true => Vec::new(),
-        false => blocking(move || model.embed(&embed)).await?,
+        false => embedded(&app, model, embed).await?,
     };
     let tokens: usize = embedded.iter().map(|e| e.tokens).sum();
     let first = |e: crate::engine::Embedded| shortened(e.vectors.into_iter().next().unwrap_or_default(), dimensions);
@@ -50,7 +50,7 @@ pub(crate) async fn embeddings(State(app): State<Arc<App>>, request: Request) ->
     let fields = Fields::of(&body)?;
     let embed = Embed { inputs: prompts::read(&fields, "prompt")?.list, pooling: None, normalize: Some(-1) };
     let model = app.model(fields.text("model")?).await?;
-    let embedded = blocking(move || model.embed(&embed)).await?;
+    let embedded = embedded(&app, model, embed).await?;
     let vector = embedded.into_iter().next().and_then(|e| e.vectors.into_iter().next()).unwrap_or_default();
     Ok(json(StatusCode::OK, &json!({ "embedding": vector })))
 }

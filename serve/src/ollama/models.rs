@@ -3,7 +3,7 @@
 use crate::engine::{ModelState, Offer, Properties, RefusalKind};
 use crate::errors::{refusal, Result};
 use crate::fields::Fields;
-use crate::http::{blocking, json, read, App};
+use crate::http::{json, read, App};
 use crate::id;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -18,7 +18,7 @@ const STAYS: u64 = 100 * 365 * 86_400;
 /// All models.
 pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Response> {
     let engine = app.engine.clone();
-    let offers = blocking(move || {
+    let offers = app.work(move || {
         engine.rescan(false);
         Ok(engine.offers())
     });
@@ -51,7 +51,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
     let known = |n: &str| offers.iter().find(|offer| offer.is_named(n));
     let offer = known(name).or_else(|| known(name.strip_suffix(":latest")?));
     let offer = offer.ok_or_else(|| refusal(RefusalKind::NotFound, format!("model '{name}' not found")))?;
-    let p = offer.properties.as_ref();
+    let p = offer.properties.as_deref();
     let value = json!({
         "license": "",
         "modelfile": "",
@@ -79,7 +79,7 @@ fn listed(offer: &Offer) -> Value {
         "modified_at": id::date(offer.created),
         "size": offer.file_bytes,
         "digest": digest,
-        "details": details(offer.properties.as_ref()),
+        "details": details(offer.properties.as_deref()),
     })
 }
 

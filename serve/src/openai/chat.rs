@@ -133,7 +133,7 @@ pub(crate) async fn input_tokens(State(app): State<Arc<App>>, request: Request) 
     let fields = Fields::of(&body)?;
     let chat = messages::chat(&fields)?;
     let model = app.model(fields.text("model")?).await?;
-    let (_, tokens) = crate::http::blocking(move || model.render(&chat)).await?;
+    let (_, tokens) = app.work(move || model.render(&chat)).await?;
     Ok(json(StatusCode::OK, &json!({"object": "response.input_tokens", "input_tokens": tokens})))
 }
 

@@ -1,9 +1,9 @@
 //! `/v1/embeddings`, and `/embeddings`, which also gives the vectors of each token.
 
-use crate::engine::{Embed, Embedded, Pooling};
+use crate::engine::{Embed, Embedded, Model, Pooling};
 use crate::errors::{invalid, Result};
 use crate::fields::Fields;
-use crate::http::{blocking, json, read, App};
+use crate::http::{json, read, App};
 use crate::native::prompts;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -11,6 +11,7 @@ use axum::response::Response;
 use base64::Engine;
 use serde_json::{json, Value};
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// What a body asks for.
 struct Asked {
@@ -48,7 +49,14 @@ async fn vectors(
 ) -> Result<(Vec<Embedded>, String, Option<Pooling>)> {
     let model = app.model(fields.text("model")?).await?;
     let (name, pooling) = (model.properties().name.clone(), embed.pooling.or(model.properties().embeds));
-    Ok((blocking(move || model.embed(&embed)).await?, name, pooling))
+    Ok((embedded(app, model, embed).await?, name, pooling))
+}
+
+/// Vectors of texts.
+pub(crate) async fn embedded(app: &App, model: Arc<dyn Model>, embed: Embed) -> Result<Vec<Embedded>> {
+    let (reply, done) = oneshot::channel();
+    app.work(move || model.embed(&embed, reply)).await?;
+    app.reply(done).await
 }
 
 /// OpenAI's: one vector for each text.

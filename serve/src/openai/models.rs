@@ -42,6 +42,6 @@ fn model(offer: &Offer) -> Value {
         "path": offer.path,
         "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
         "status": status(offer.state, offer.failure.as_deref()),
-        "meta": offer.properties.as_ref().map(meta),
+        "meta": offer.properties.as_deref().map(meta),
     })
 }

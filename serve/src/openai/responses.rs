@@ -9,7 +9,7 @@ use crate::errors::Result;
 use crate::fields::Fields;
 use crate::flow::Flow;
 use crate::frames::Format;
-use crate::http::{blocking, json, read, App, Caller};
+use crate::http::{json, read, App, Caller};
 use crate::{options, stream, timings};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
@@ -80,6 +80,6 @@ pub(crate) async fn input_tokens(State(app): State<Arc<App>>, request: Request) 
     let fields = Fields::of(&body)?;
     let chat = input::chat(&fields)?;
     let model = app.model(fields.text("model")?).await?;
-    let (_, tokens) = blocking(move || model.render(&chat)).await?;
+    let (_, tokens) = app.work(move || model.render(&chat)).await?;
     Ok(json(StatusCode::OK, &json!({"object": "response.input_tokens", "input_tokens": tokens})))
 }
