@@ -92,11 +92,8 @@ impl Models {
 
     fn put_to_sleep(&self, idle: Duration) {
         for entry in self.all() {
-            let long = |served: &Arc<Served>| served.idle().is_some_and(|since| since >= idle);
-            let unused = lock(&entry.used).elapsed() >= idle;
-            if unused && entry.served().as_ref().is_some_and(long) {
+            if entry.sleep(idle) {
                 tracing::info!("model {}: sleeps", entry.name());
-                entry.unload(Place::Sleeping, false);
             }
         }
     }
@@ -277,7 +274,7 @@ impl Engine for Models {
             found.iter().any(|listed| listed.settings.name == entry.name() && listed.is_same(&entry.listed))
         };
         for entry in self.all().into_iter().filter(|entry| running && !is_there(entry)) {
-            entry.unload(Place::Unloaded, true);
+            entry.unload();
         }
         self.merge(found);
     }
@@ -288,12 +285,18 @@ impl Engine for Models {
         entry.working().map_or_else(|| self.load(&entry), Ok).map(|served| served as Arc<dyn Model>)
     }
 
+    fn awake(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
+        let entry = self.entry(name)?;
+        *lock(&entry.used) = Instant::now();
+        entry.working().map(|served| served as Arc<dyn Model>)
+    }
+
     fn loaded(&self, name: Option<&str>) -> Option<Arc<dyn Model>> {
         self.entry(name)?.served().map(|served| served as Arc<dyn Model>)
     }
 
     fn unload(&self, name: &str) -> Asked<bool> {
-        Ok(self.named(Some(name))?.unload(Place::Unloaded, true))
+        Ok(self.named(Some(name))?.unload())
     }
 
     fn drain(&self) {

@@ -42,6 +42,7 @@ fn models_are_loaded_when_asked_for_and_the_oldest_goes() {
     assert!(models.loaded(Some("c")).is_none());
     let first = models.loaded(Some("a")).unwrap();
     assert_eq!(run(&*first, greedy("And", 2)).finish().completion_tokens, 2, "what is loaded is used without a load");
+    drop(first);
     models.model(Some("c:latest")).unwrap();
     use ModelState::{Loaded, Unloaded};
     assert_eq!(states(), [Loaded, Unloaded, Loaded], "b was of no use for longest");
@@ -159,4 +160,56 @@ fn models_that_are_asked_for_at_once_are_not_more_than_may_be_loaded() {
         };
         assert!(running <= 1, "{told}");
     }
+}
+
+/// Asks models from several threads for a while, with pauses of all lengths around those after which models go; every request must be
+/// answered. Gives how often a model went.
+fn hammer(names: &[&str], serving: Serving) -> usize {
+    let (threads, rounds) = (4, if crate::util::exhaustive() { 400 } else { 40 });
+    let models = Models::new(names.iter().map(|name| listed(name, "")).collect(), serving);
+    let mut changes = models.changes();
+    let mut gone = 0;
+    let mut count = |changes: &mut broadcast::Receiver<Change>| {
+        gone += told(changes).iter().filter(|t| t.ends_with("Sleeping") || t.ends_with("Unloaded")).count();
+        gone
+    };
+    let ask_all = |thread: usize| {
+        let mut state = thread as u32;
+        let mut random = |n: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % n
+        };
+        for round in 0..rounds {
+            let name = names[random(names.len() as u32) as usize];
+            let model = models.awake(Some(name)).map_or_else(|| models.model(Some(name)), Ok).unwrap();
+            std::thread::sleep(Duration::from_micros(u64::from(random(4000))));
+            let events = ask(&*model, greedy("And it came", 1 + round % 3));
+            drop(model);
+            let found = super::all(events);
+            assert_eq!(found.failed, None, "{name}, round {round}");
+            assert_eq!(found.finish().completion_tokens, 1 + round % 3);
+            std::thread::sleep(Duration::from_micros(u64::from(random(6000))));
+        }
+    };
+    std::thread::scope(|scope| {
+        let ask_all = &ask_all;
+        let all: Vec<_> = (0..threads).map(|thread| scope.spawn(move || ask_all(thread))).collect();
+        while all.iter().any(|thread| !thread.is_finished()) {
+            count(&mut changes);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    count(&mut changes)
+}
+
+#[test]
+fn a_request_never_meets_a_model_that_falls_asleep() {
+    let slept = hammer(&["a"], Serving { idle: Some(Duration::from_millis(1)), ..Serving::default() });
+    assert!(slept > 3, "it slept {slept} times");
+}
+
+#[test]
+fn a_request_never_meets_a_model_that_makes_room_and_each_has_its_turn() {
+    let went = hammer(&["a", "b"], Serving { several: true, most: 1, ..Serving::default() });
+    assert!(went > 3, "models went {went} times");
 }

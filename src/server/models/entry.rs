@@ -35,7 +35,12 @@ pub enum Place {
     Unloaded,
     Sleeping,
     Loading,
+    /// Who gets a clone can ask it: as long as there is one, it stays.
     Loaded(Arc<Served>),
+    /// Nobody gets it to ask any more; it is unloaded once those who did are done.
+    Leaving(Arc<Served>),
+    /// Whoever took it out frees it.
+    Ending,
     Failed(String),
 }
 
@@ -46,7 +51,7 @@ pub struct Entry {
     /// Held while it is loaded or unloaded.
     pub turn: Mutex<()>,
     pub used: Mutex<Instant>,
-    known: Mutex<Option<Properties>>,
+    known: Mutex<Option<Arc<Properties>>>,
     /// What it counted when it was loaded last.
     past: Mutex<Metrics>,
     changes: broadcast::Sender<Change>,
@@ -81,14 +86,17 @@ impl Entry {
 
     pub fn served(&self) -> Option<Arc<Served>> {
         match &*lock(&self.place) {
-            Place::Loaded(served) => Some(served.clone()),
+            Place::Loaded(served) | Place::Leaving(served) => Some(served.clone()),
             _ => None,
         }
     }
 
-    /// Likewise, if it works.
+    /// Likewise, if it works and takes requests.
     pub fn working(&self) -> Option<Arc<Served>> {
-        self.served().filter(|served| served.health().1.is_none())
+        match &*lock(&self.place) {
+            Place::Loaded(served) => Some(served.clone()).filter(|served| served.health().1.is_none()),
+            _ => None,
+        }
     }
 
     pub fn state(&self) -> ModelState {
@@ -96,8 +104,9 @@ impl Entry {
             Place::Unloaded => ModelState::Unloaded,
             Place::Sleeping => ModelState::Sleeping,
             Place::Loading => ModelState::Loading,
+            Place::Ending => ModelState::Loaded,
             Place::Failed(_) => ModelState::Failed,
-            Place::Loaded(served) => match served.health() {
+            Place::Loaded(served) | Place::Leaving(served) => match served.health() {
                 (_, Some(_)) => ModelState::Failed,
                 (true, None) => ModelState::Loading,
                 (false, None) => ModelState::Loaded,
@@ -109,14 +118,14 @@ impl Entry {
     pub fn failure(&self) -> Option<String> {
         match &*lock(&self.place) {
             Place::Failed(why) => Some(why.clone()),
-            Place::Loaded(served) => served.health().1,
+            Place::Loaded(served) | Place::Leaving(served) => served.health().1,
             _ => None,
         }
     }
 
     /// Whether it has memory or is about to.
     pub fn is_running(&self) -> bool {
-        matches!(&*lock(&self.place), Place::Loading | Place::Loaded(_))
+        matches!(&*lock(&self.place), Place::Loading | Place::Loaded(_) | Place::Leaving(_) | Place::Ending)
     }
 
     /// Whether it is loaded now and never was before: it neither wakes nor comes up again.
@@ -131,13 +140,14 @@ impl Entry {
             Place::Sleeping => (ModelState::Sleeping, None),
             Place::Loading => (ModelState::Loading, None),
             Place::Failed(why) => (ModelState::Failed, Some(why.clone())),
+            Place::Leaving(_) | Place::Ending => (ModelState::Loaded, None),
             Place::Loaded(served) => {
-                *lock(&self.known) = Some(served.properties().clone());
+                *lock(&self.known) = Some(Arc::new(served.properties().clone()));
                 (ModelState::Loaded, None)
             }
         };
         *lock(&self.place) = place;
-        let properties = if state == ModelState::Loaded { lock(&self.known).clone().map(Box::new) } else { None };
+        let properties = if state == ModelState::Loaded { lock(&self.known).clone() } else { None };
         // Nobody need listen.
         let _ = self.changes.send(Change::State { model: self.name().into(), state, failure, properties });
     }
@@ -170,26 +180,70 @@ impl Entry {
     }
 
     /// Unloads it once its requests are over. False if it was not loaded.
-    pub fn unload(&self, place: Place, wait: bool) -> bool {
+    pub fn unload(&self) -> bool {
         let _turn = lock(&self.turn);
-        self.leave(place, wait)
+        self.leave()
     }
 
     /// Likewise, unless another thread loads or unloads it.
     pub fn try_unload(&self) -> bool {
-        self.turn.try_lock().is_ok_and(|_turn| self.leave(Place::Unloaded, true))
+        self.turn.try_lock().is_ok_and(|_turn| self.leave())
     }
 
-    fn leave(&self, place: Place, wait: bool) -> bool {
-        let Some(served) = self.served() else { return false };
-        while wait && served.idle().is_none() && served.health().1.is_none() {
-            std::thread::sleep(Duration::from_millis(5));
+    /// Puts it to sleep if nobody asked for anything for so long, nor is about to. Does not wait.
+    pub fn sleep(&self, idle: Duration) -> bool {
+        let Ok(_turn) = self.turn.try_lock() else { return false };
+        if lock(&self.used).elapsed() < idle {
+            return false;
         }
+        let Some(served) = self.take(|served| served.idle().is_some_and(|since| since >= idle)) else {
+            return false;
+        };
+        self.end(&served, Place::Sleeping);
+        true
+    }
+
+    fn leave(&self) -> bool {
+        // Who asks from now on waits until it can be loaded again.
+        {
+            let mut place = lock(&self.place);
+            match std::mem::replace(&mut *place, Place::Unloaded) {
+                Place::Loaded(served) => *place = Place::Leaving(served),
+                other => {
+                    *place = other;
+                    return false;
+                }
+            }
+        }
+        let over = |served: &Served| served.idle().is_some() || served.health().1.is_some();
+        let served = loop {
+            match self.take(over) {
+                Some(served) => break served,
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        self.end(&served, Place::Unloaded);
+        true
+    }
+
+    /// Takes the model out if this is the only one who has it, and `may` holds: then nobody can ask it for anything any more.
+    fn take(&self, may: impl Fn(&Served) -> bool) -> Option<Arc<Served>> {
+        let mut place = lock(&self.place);
+        let (Place::Loaded(served) | Place::Leaving(served)) = &mut *place else { return None };
+        // Clones come out of this place only, and it is locked: the only one stays the only one. What others did with theirs before they
+        // dropped them is seen from here on.
+        Arc::get_mut(served).filter(|served| may(served))?;
+        match std::mem::replace(&mut *place, Place::Ending) {
+            Place::Loaded(served) | Place::Leaving(served) => Some(served),
+            _ => None,
+        }
+    }
+
+    /// Frees a model that was taken out, and says where it is now.
+    fn end(&self, served: &Served, place: Place) {
         *lock(&self.past) =
             Metrics { requests_running: 0, requests_waiting: 0, blocks_used: 0, blocks_cached: 0, ..served.metrics() };
-        // Who asks from now on does not get it any more.
-        self.set(place);
         served.stop();
-        true
+        self.set(place);
     }
 }
