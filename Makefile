@@ -1,10 +1,10 @@
 # Two commands: `make demo` and `make test`. `make test-all` tries every variant instead of a sample, `make test-page` and
-# `make test-clients` try the server with a browser and with other programs' clients; `make shaders` and `make page` are for those
-# who change GLSL, or the page.
+# `make test-clients` try the server with a browser and with other programs' clients, `make test-soak` for 20 minutes; `make shaders`
+# and `make page` are for those who change GLSL, or the page.
 SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
 APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
-.PHONY: demo test test-all test-varied test-page test-clients shaders check-shaders page page-packages check-page system
+.PHONY: demo test test-all test-varied test-page test-clients test-soak shaders check-shaders page page-packages check-page system
 
 # Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
 # the tests).
@@ -76,3 +76,6 @@ test-page:
 test-clients: system
 	cargo build --release --quiet
 	tests/clients/run.sh
+
+test-soak: system
+	PUMEX_SOAK=1200 cargo test --release --test main -- --nocapture soak

@@ -9,6 +9,7 @@ mod load;
 mod models;
 mod process;
 mod signals;
+mod soak;
 mod sources;
 mod text;
 mod vulkan;

@@ -12,12 +12,12 @@ use tokio::time::{sleep, timeout};
 /// Far longer than anything takes on a machine under load.
 const LONG: Duration = Duration::from_secs(240);
 
-fn runtime() -> tokio::runtime::Runtime {
+pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
 /// What only this request has in its prompt, and must have in its answer.
-fn nonce(i: usize) -> String {
+pub fn nonce(i: usize) -> String {
     format!("N{:07}", i * 7919 % 10_000_000)
 }
 
@@ -53,12 +53,17 @@ fn answered(reply: &str, stream: bool) -> Option<String> {
     whole.then_some(text)
 }
 
+/// Manners of clients, the first ones rude.
+pub const MANNERS: usize = 8;
+/// Of those.
+pub const RUDE: usize = 4;
+
 /// A client that goes away, or takes its time; whether it got what it should.
-async fn client(address: SocketAddr, i: usize) -> bool {
+pub async fn client(address: SocketAddr, i: usize, manner: usize) -> bool {
     let stream = i.is_multiple_of(2);
     let text = request("/completion", &body(i, stream));
     let Some(mut connection) = connect(address).await else { return false };
-    match i % 8 {
+    match manner {
         // Half a body, and gone, or silent for a while.
         0 | 1 => {
             let _ = connection.write_all(&text[..text.len() - 9]).await;
@@ -92,7 +97,7 @@ async fn client(address: SocketAddr, i: usize) -> bool {
 }
 
 /// Requests that share nothing, after which the cache holds as much as after as many others.
-async fn flush(address: SocketAddr, slots: usize) -> f64 {
+pub async fn flush(address: SocketAddr, slots: usize) -> f64 {
     for i in 0..6 * slots {
         let text =
             ask(address, "/completion", &json!({"prompt": [50 + i, 500 + i], "n_predict": 1, "temperature": 0})).await;
@@ -113,7 +118,7 @@ fn many_clients_at_once_get_what_is_theirs_and_nothing_is_left_of_the_rude_ones(
     runtime().block_on(async {
         let before = flush(address, slots).await;
         let mut clients = JoinSet::new();
-        (0..100 * rounds).for_each(|i| drop(clients.spawn(async move { (i, client(address, i).await) })));
+        (0..100 * rounds).for_each(|i| drop(clients.spawn(async move { (i, client(address, i, i % MANNERS).await) })));
         let all = async {
             while let Some(done) = clients.join_next().await {
                 let (i, good) = done.unwrap();
