@@ -19,10 +19,12 @@ const N_CTX = 8192;
 
 /** Starts it on a free port of this machine. `fake.requests` has every chat request's body. */
 export async function start({ key, models = ["tiny-chat-Q4_K_M.gguf"], port = 0, metrics = true } = {}) {
-  const fake = { requests: [], refuse: undefined, counters: { prompt: 0, cached: 0, predicted: 0, steps: 0 } };
+  const fake = { requests: [], refuse: undefined, status: {}, counters: { prompt: 0, cached: 0, predicted: 0, steps: 0 } };
   const server = createServer((request, response) => {
     handle(request, response).catch((error) => response.destroy(error));
   });
+
+  const isLoaded = (url) => (fake.status[url.searchParams.get("model")]?.value ?? "loaded") === "loaded";
 
   async function handle(request, response) {
     const url = new URL(request.url, "http://host");
@@ -36,11 +38,11 @@ export async function start({ key, models = ["tiny-chat-Q4_K_M.gguf"], port = 0,
     if (fake.refuse) return refuse(...fake.refuse);
     switch (url.pathname) {
       case "/v1/models":
-        return json({ object: "list", data: models.map((id) => ({ id, object: "model", owned_by: "pumex" })) });
+        return json({ object: "list", data: models.map((id) => ({ id, object: "model", owned_by: "pumex", status: fake.status[id] ?? { value: "loaded" } })) });
       case "/props":
         return json(props(url.searchParams.get("model") ?? models[0]));
       case "/slots":
-        return json(slots(fake.counters));
+        return json(isLoaded(url) ? slots(fake.counters) : []);
       case "/metrics":
         if (!metrics) return refuse(501, "This server does not support metrics endpoint. Start it with `--metrics`", "not_supported_error");
         response.writeHead(200, { "content-type": "text/plain; version=0.0.4" });

@@ -458,6 +458,24 @@ for (const colorScheme of ["light", "dark"]) {
   }, { colorScheme });
 }
 
+on("the status page shows where each of several models is, and the one that is chosen", async (page, fake) => {
+  fake.status = { "b.gguf": { value: "sleeping" }, "c.gguf": { value: "unloaded", failed: true, exit_code: 1, error: "no such weights" } };
+  await page.goto(`${fake.address}status`);
+  const of = (name) => page.getByRole("button", { name });
+  await of("a Running").waitFor();
+  assert.equal(await of("a Running").getAttribute("aria-pressed"), "true");
+  assert.equal(await page.locator(".slots li").count(), 4);
+  await of("b Sleeping").click();
+  await page.getByText("The next request wakes it").waitFor();
+  assert.equal(await page.getByRole("status").innerText(), "Sleeping");
+  fake.status = { ...fake.status, "b.gguf": { value: "loaded" } };
+  await of("b Running").waitFor();
+  await page.locator(".slots li").first().waitFor();
+  await of("c Failed").click();
+  await page.getByText("no such weights").waitFor();
+  await picture(page, "models-status");
+}, { server: { models: ["a.gguf", "b.gguf", "c.gguf"] } });
+
 on("a server without figures says how to have them", async (page, fake) => {
   await page.goto(`${fake.address}status`);
   await page.getByText("Start it with `--metrics`").waitFor();

@@ -1,7 +1,8 @@
 // The pages in a real browser, against `pumex serve` with the demo model. PUMEX names the program.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import { copyFileSync, existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
@@ -20,13 +21,14 @@ after(() => browser?.close());
 
 /** Starts a server on a free port; its address and what ends it. */
 async function serve(...flags) {
-  const model = ["-m", `${root}assets/demo.gguf`, "--chat-template-file", `${root}tests/clients/chat.jinja`];
+  const demo = flags.includes("--models-dir") ? [] : ["-m", `${root}assets/demo.gguf`];
+  const model = [...demo, "--chat-template-file", `${root}tests/clients/chat.jinja`];
   const server = spawn(program, ["serve", ...model, "--device", "cpu", "--port", "0", "--metrics", ...flags]);
   let said = "";
   const address = await new Promise((found, failed) => {
     server.stderr.on("data", (text) => {
       said += text;
-      const listening = /listening on (http:\S+)/.exec(said);
+      const listening = /listening on (http:\S+)\n/.exec(said);
       if (listening) found(`${listening[1]}/`);
     });
     server.on("exit", () => failed(new Error(`the server ended: ${said}`)));
@@ -94,4 +96,26 @@ on("a page that is closed ends its answer", ["-np", "1", "-c", "65536"], async (
   await until(async () => (await ask("slots"))[0].is_processing || (await answers(page).count()) > 0);
   await page.goto("about:blank");
   await until(async () => !(await ask("slots"))[0].is_processing);
+});
+
+const folder = mkdtempSync(`${tmpdir()}/pumex-page-`);
+for (const name of ["one", "two"]) copyFileSync(`${root}assets/demo.gguf`, `${folder}/${name}.gguf`);
+after(() => rmSync(folder, { recursive: true }));
+
+on("several models are talked to by name, sleep, and wake", ["--models-dir", folder, "--sleep-idle-seconds", "1", "-n", "8"], async (page, address) => {
+  const model = (name) => page.getByRole("button", { name });
+  await page.getByRole("combobox").selectOption("two");
+  await field(page).fill("In the beginning");
+  await field(page).press("Enter");
+  await page.waitForFunction(() => document.querySelector(".message.assistant .figures")?.textContent.includes("two"));
+  await page.goto(`${address}status`);
+  await model("one Not loaded").waitFor();
+  await model("two Sleeping").click();
+  await page.getByText("The next request wakes it").waitFor();
+  const body = JSON.stringify({ model: "two", prompt: "And", n_predict: 4 });
+  const answer = await page.evaluate(async (body) => (await fetch("/completion", { method: "POST", body })).json(), body);
+  assert.equal(answer.tokens_predicted, 4);
+  await model("two Running").waitFor();
+  await page.locator(".slots li").first().waitFor();
+  await model("two Sleeping").waitFor();
 });

@@ -21,6 +21,8 @@ export interface Props {
 
 export interface Model {
   id: string;
+  /** Where it is: loaded, loading, sleeping or unloaded. */
+  status?: { value: string; failed?: boolean; error?: string };
 }
 
 /** A call of a function by the model; the arguments are JSON text, whole only when the answer is over. */

@@ -1,8 +1,8 @@
 // Asks the server every second what it does, and keeps two minutes of it.
 import { signal } from "@preact/signals";
-import { ApiError, getProps, keyWanted, request } from "../api/client";
+import { ApiError, getModels, getProps, keyWanted, request } from "../api/client";
 import { parseMetrics, total, type Metric } from "../api/metrics";
-import type { Props } from "../api/types";
+import type { Model, Props } from "../api/types";
 
 /** A slot as /slots tells it. */
 export interface Slot {
@@ -23,17 +23,30 @@ export const SECONDS = 120;
 export const SERIES = ["generated", "prompt", "steps", "running", "waiting", "cache", "hits"] as const;
 export type Series = (typeof SERIES)[number];
 
-export const series = signal<Record<Series, number[]>>(Object.fromEntries(SERIES.map((s) => [s, []])) as any);
+const none = () => Object.fromEntries(SERIES.map((s) => [s, []])) as unknown as Record<Series, number[]>;
+
+export const series = signal(none());
 export const metrics = signal<Map<string, Metric>>(new Map());
 export const slots = signal<Slot[]>([]);
 export const props = signal<Props>({});
+/** All models that requests may name. */
+export const models = signal<Model[]>([]);
+/** The one that is shown, where there are several. */
+export const chosen = signal("");
 /** Why something is not shown, by what is missing; "" that all is well. */
 export const trouble = signal({ server: "", slots: "", metrics: "" });
 
+let round = 0;
 let before: { time: number; metrics: Map<string, Metric> } | undefined;
 
+/** Shows another model, from now on. */
+export function choose(model: string) {
+  chosen.value = model;
+  [before, round, series.value, slots.value, metrics.value] = [undefined, 0, none(), [], new Map()];
+  void ask(round++);
+}
+
 export function watch() {
-  let round = 0;
   const tick = async () => {
     if (!document.hidden && !keyWanted.value) await ask(round++);
     setTimeout(tick, 1000);
@@ -43,11 +56,19 @@ export function watch() {
 
 async function ask(round: number) {
   const missing = { server: "", slots: "", metrics: "" };
+  const several = models.value.length > 1;
+  // States change at any time, one model's name does not.
+  const listed = await Promise.allSettled([several || round % 5 === 0 ? getModels() : models.value]);
+  if (listed[0].status === "fulfilled") models.value = listed[0].value;
+  const asked = models.value.length > 1 ? shown(models.value) : undefined;
+  const query = asked ? `?model=${encodeURIComponent(asked)}` : "";
   const [about, held, told] = await Promise.allSettled([
-    round % 10 === 0 || trouble.value.server ? getProps() : props.value,
-    request("slots").then((r) => r.json()),
-    request("metrics").then((r) => r.text()),
+    round % 5 === 0 || trouble.value.server ? getProps(asked) : props.value,
+    request(`slots${query}`).then((r) => r.json()),
+    request(`metrics${query}`).then((r) => r.text()),
   ]);
+  // Another one was chosen meanwhile.
+  if (asked && asked !== chosen.value) return;
   if (about.status === "fulfilled") props.value = about.value;
   else if (failure(about.reason) !== 401) missing.server = about.reason.message;
   if (held.status === "fulfilled") slots.value = held.value;
@@ -56,6 +77,12 @@ async function ask(round: number) {
   else missing.metrics = told.reason.message;
   if ([held, told].every((r) => r.status === "rejected" && failure(r.reason) === 0)) missing.server = "The server cannot be reached.";
   trouble.value = missing;
+}
+
+/** The model that was chosen; at first one that is loaded. */
+function shown(all: Model[]): string {
+  if (!all.some((m) => m.id === chosen.value)) chosen.value = (all.find((m) => m.status?.value === "loaded") ?? all[0]).id;
+  return chosen.value;
 }
 
 const failure = (error: unknown) => (error instanceof ApiError ? error.status : -1);

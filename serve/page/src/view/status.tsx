@@ -1,14 +1,16 @@
 // The page of what the server does: figures with their last two minutes, slots, and all that /metrics tells.
 import { total } from "../api/metrics";
 import { shortName } from "../store/server";
-import { metrics, props, series, slots, trouble, type Series, type Slot } from "../store/watch";
+import type { Model } from "../api/types";
+import { choose, chosen, metrics, models, props, series, slots, trouble, type Series, type Slot } from "../store/watch";
 import { Icon, Logo } from "./icons";
 import { Sparkline } from "./sparkline";
 import { ThemeButton } from "./theme";
 
 export function Status() {
   const { model_alias, model_path, build_info, default_generation_settings } = props.value;
-  const model = shortName(model_alias || model_path || "");
+  const model = shortName(current()?.id ?? (model_alias || model_path || ""));
+  const [word, mood] = trouble.value.server ? [trouble.value.server, "bad"] : stateOf(current());
   const context = default_generation_settings?.n_ctx;
   return (
     <div class="status">
@@ -26,13 +28,14 @@ export function Status() {
       <main>
         <h1>
           {model || "Status"}
-          <span class={`state ${trouble.value.server ? "bad" : ""}`} role="status">
-            {trouble.value.server ? trouble.value.server : "Running"}
+          <span class={`state ${mood}`} role="status">
+            {word}
           </span>
         </h1>
         <p class="faint">
           {context ? `${context.toLocaleString("en")} tokens of context in each of ${props.value.total_slots} slots` : "\u00a0"}
         </p>
+        <Models />
         {trouble.value.metrics && !trouble.value.server ? (
           <p class="notice">Figures are not shown: {trouble.value.metrics}</p>
         ) : (
@@ -42,6 +45,47 @@ export function Status() {
         <All />
       </main>
     </div>
+  );
+}
+
+/** The model that is shown, where there are several; else the only one. */
+const current = () => (models.value.length > 1 ? models.value.find((m) => m.id === chosen.value) : models.value[0]);
+
+/** What a model does, in a word, and the class of its mark. */
+function stateOf(model: Model | undefined): [string, string] {
+  if (model?.status?.failed) return ["Failed", "bad"];
+  switch (model?.status?.value) {
+    case "loading":
+      return ["Loading", "busy-state"];
+    case "sleeping":
+      return ["Sleeping", "quiet"];
+    case "unloaded":
+      return ["Not loaded", "quiet"];
+    default:
+      return ["Running", ""];
+  }
+}
+
+/** All models, of which one is shown. */
+function Models() {
+  if (models.value.length < 2) return null;
+  return (
+    <section aria-label="Models">
+      <ul class="models">
+        {models.value.map((model) => {
+          const [word, mood] = stateOf(model);
+          return (
+            <li key={model.id}>
+              <button type="button" aria-pressed={model.id === chosen.value} onClick={() => choose(model.id)}>
+                <span class="model-name">{shortName(model.id)}</span>
+                <span class={`state ${mood}`}>{word}</span>
+              </button>
+            </li>
+          );
+        })}
+      </ul>
+      {current()?.status?.error && <p class="notice">{current()!.status!.error}</p>}
+    </section>
   );
 }
 
@@ -125,12 +169,27 @@ function bytes(v: number): string {
   return `${scaled.toFixed(step && scaled < 100 ? 1 : 0)} ${["B", "KiB", "MiB", "GiB"][step]}`;
 }
 
+/** Why there are no slots to show. */
+function noSlots(): string {
+  switch (current()?.status?.value) {
+    case "sleeping":
+      return "The model sleeps: its memory is free. The next request wakes it.";
+    case "unloaded":
+      return "The model is not loaded.";
+    case "loading":
+      return "The model is being loaded.";
+    default:
+      return "";
+  }
+}
+
 function Slots() {
+  const why = trouble.value.slots || (slots.value.length === 0 && noSlots());
   return (
     <section aria-label="Slots">
       <h2 class="heading">Slots</h2>
-      {trouble.value.slots ? (
-        <p class="notice">{trouble.value.slots}</p>
+      {why ? (
+        <p class="notice">{why}</p>
       ) : (
         <ul class="slots">
           {slots.value.map((slot) => (
