@@ -1,10 +1,10 @@
 //! `pumex serve`: one or several models behind the APIs that existing programs speak; flags are llama-server's.
 
 mod listed;
+mod preset;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use pumex::server::{Models, Scan, Serving};
 use pumex::{Error, Result};
@@ -26,6 +26,9 @@ pub struct Args {
     /// Folder of models, each loaded when a request names it; a model may have a folder of its own in it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "hf_repo", "model_url"])]
     models_dir: Option<PathBuf>,
+    /// INI file of models with options of each: [NAME], then KEY = VALUE by the names of these flags; [*] is for all
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "hf_repo", "model_url"])]
+    models_preset: Option<PathBuf>,
     /// Most models that are loaded at once; the one that was of no use for longest goes
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     models_max: u32,
@@ -248,16 +251,18 @@ fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
     session::use_threads(&args.engine);
     let settings = args.http.settings(verbose)?;
     let models = listed::all(args)?;
-    let several = args.models_dir.is_some() || models.len() > 1;
+    let scans = args.models_dir.is_some() || args.models_preset.is_some();
+    let several = scans || models.len() > 1;
+    let at_start: Vec<String> = models.iter().filter(|m| m.at_start).map(|m| m.settings.name.clone()).collect();
     let again = args.clone();
     let serving = Serving {
         several,
         most: usize::try_from(args.models_max).unwrap_or(usize::MAX),
-        idle: u64::try_from(args.sleep_idle_seconds).ok().filter(|s| *s > 0).map(Duration::from_secs),
         autoload: !args.no_models_autoload,
-        scan: args.models_dir.is_some().then(|| Box::new(move || listed::all(&again)) as Scan),
+        scan: scans.then(|| Box::new(move || listed::all(&again)) as Scan),
     };
     let models = Models::new(models, serving);
+    load(&models, at_start)?;
     if !several {
         // What cannot be loaded is told before anybody asks.
         models.model(None).map_err(|refusal| Error::Request(refusal.message))?;
@@ -275,6 +280,22 @@ fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
         signal_hook::low_level::exit(0);
     }
     Ok(End::Done)
+}
+
+/// Loads models one after the other, while others are served.
+fn load(models: &std::sync::Arc<Models>, names: Vec<String>) -> Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let models = models.clone();
+    let work = move || {
+        for name in names {
+            // What goes wrong is the model's state.
+            drop(models.model(Some(&name)));
+        }
+    };
+    let spawned = std::thread::Builder::new().name("start".into()).spawn(work);
+    spawned.map(drop).map_err(|e| Error::Request(format!("a thread to load models: {e}")))
 }
 
 impl Args {

@@ -29,8 +29,6 @@ pub struct Serving {
     pub several: bool,
     /// Most models that are loaded at once.
     pub most: usize,
-    /// Models are unloaded after so long without a request.
-    pub idle: Option<Duration>,
     /// A request loads the model that it names.
     pub autoload: bool,
     /// Finds models that came, changed or went.
@@ -39,7 +37,7 @@ pub struct Serving {
 
 impl Default for Serving {
     fn default() -> Serving {
-        Serving { several: false, most: 1, idle: None, autoload: true, scan: None }
+        Serving { several: false, most: 1, autoload: true, scan: None }
     }
 }
 
@@ -60,7 +58,8 @@ impl Models {
     /// These models.
     pub fn new(listed: Vec<Listed>, serving: Serving) -> Arc<Models> {
         let changes = broadcast::Sender::new(CHANGES);
-        let idle = serving.idle;
+        let shortest = listed.iter().filter_map(|listed| listed.idle).min();
+        let idle = shortest.or(serving.scan.is_some().then_some(LOOK));
         let models = Arc::new(Models {
             entries: Mutex::new(listed.into_iter().map(|listed| Entry::new(listed, changes.clone())).collect()),
             serving: Serving { most: serving.most.max(1), ..serving },
@@ -73,7 +72,7 @@ impl Models {
             let all = Arc::downgrade(&models);
             let watch = move || {
                 while let Some(models) = all.upgrade().filter(|m| !m.stopped.load(Ordering::Relaxed)) {
-                    models.put_to_sleep(idle);
+                    models.put_to_sleep();
                     drop(models);
                     std::thread::sleep(LOOK.min(idle));
                 }
@@ -90,9 +89,9 @@ impl Models {
         lock(&self.entries).clone()
     }
 
-    fn put_to_sleep(&self, idle: Duration) {
+    fn put_to_sleep(&self) {
         for entry in self.all() {
-            if entry.sleep(idle) {
+            if entry.sleep() {
                 tracing::info!("model {}: sleeps", entry.name());
             }
         }

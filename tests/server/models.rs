@@ -9,13 +9,8 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc};
 
 fn listed(name: &str, alias: &str) -> Listed {
-    Listed {
-        settings: Settings { name: name.into(), ..settings(1) },
-        aliases: vec![alias.into()],
-        tags: Vec::new(),
-        path: None,
-        file: (0, 1),
-    }
+    let settings = Settings { name: name.into(), ..settings(1) };
+    Listed { aliases: vec![alias.into()], file: (0, 1), ..Listed::new(settings) }
 }
 
 /// What was told since the last time.
@@ -61,8 +56,8 @@ fn models_are_loaded_when_asked_for_and_the_oldest_goes() {
 
 #[test]
 fn idle_models_sleep_and_wake() {
-    let serving = Serving { idle: Some(Duration::from_millis(500)), ..Serving::default() };
-    let models = Models::new(vec![listed("a", "one")], serving);
+    let sleepy = Listed { idle: Some(Duration::from_millis(500)), ..listed("a", "one") };
+    let models = Models::new(vec![sleepy], Serving::default());
     models.model(None).unwrap();
     run(&*models.model(None).unwrap(), greedy("And it came", 3));
     wait("asleep", || models.offers()[0].state == ModelState::Sleeping);
@@ -164,9 +159,9 @@ fn models_that_are_asked_for_at_once_are_not_more_than_may_be_loaded() {
 
 /// Asks models from several threads for a while, with pauses of all lengths around those after which models go; every request must be
 /// answered. Gives how often a model went.
-fn hammer(names: &[&str], serving: Serving) -> usize {
-    let (threads, rounds) = (4, if crate::util::exhaustive() { 400 } else { 40 });
-    let models = Models::new(names.iter().map(|name| listed(name, "")).collect(), serving);
+fn hammer(names: &[&str], idle: Option<Duration>, serving: Serving) -> usize {
+    let (threads, rounds) = (2, if crate::util::exhaustive() { 400 } else { 60 });
+    let models = Models::new(names.iter().map(|name| Listed { idle, ..listed(name, "") }).collect(), serving);
     let mut changes = models.changes();
     let mut gone = 0;
     let mut count = |changes: &mut broadcast::Receiver<Change>| {
@@ -188,7 +183,7 @@ fn hammer(names: &[&str], serving: Serving) -> usize {
             let found = super::all(events);
             assert_eq!(found.failed, None, "{name}, round {round}");
             assert_eq!(found.finish().completion_tokens, 1 + round % 3);
-            std::thread::sleep(Duration::from_micros(u64::from(random(6000))));
+            std::thread::sleep(Duration::from_micros(u64::from(random(9000))));
         }
     };
     std::thread::scope(|scope| {
@@ -204,12 +199,29 @@ fn hammer(names: &[&str], serving: Serving) -> usize {
 
 #[test]
 fn a_request_never_meets_a_model_that_falls_asleep() {
-    let slept = hammer(&["a"], Serving { idle: Some(Duration::from_millis(1)), ..Serving::default() });
-    assert!(slept > 3, "it slept {slept} times");
+    let slept = hammer(&["a"], Some(Duration::from_millis(1)), Serving::default());
+    assert!(slept > 2, "it slept {slept} times");
 }
 
 #[test]
 fn a_request_never_meets_a_model_that_makes_room_and_each_has_its_turn() {
-    let went = hammer(&["a", "b"], Serving { several: true, most: 1, ..Serving::default() });
+    let went = hammer(&["a", "b"], None, Serving { several: true, most: 1, ..Serving::default() });
     assert!(went > 3, "models went {went} times");
+}
+
+#[test]
+fn a_model_that_is_to_go_waits_for_its_requests_as_long_as_it_may() {
+    let shifts = Settings { context_shift: true, ..listed("a", "").settings };
+    let hasty = Listed { patience: Some(Duration::from_millis(20)), ..Listed::new(shifts) };
+    let models = Models::new(vec![hasty], Serving::default());
+    let model = models.model(None).unwrap();
+    let mut endless = greedy("And it came", 1_000_000);
+    endless.sampling.ignore_eos = Some(true);
+    let (events, running) = mpsc::channel(100_000);
+    model.generate(endless, events).unwrap();
+    assert!(models.unload("a").unwrap());
+    assert_eq!(super::all(running).failed.map(|f| f.kind), Some(RefusalKind::Unavailable));
+    let late = model.generate(greedy("And", 1), mpsc::channel(1).0).unwrap_err();
+    assert_eq!(late.kind, RefusalKind::Unavailable, "who holds on to it is told");
+    assert_eq!(run(&*models.model(None).unwrap(), greedy("And", 2)).finish().completion_tokens, 2);
 }

@@ -1,5 +1,6 @@
 //! The models that are served: files, a folder of them, or the demo model.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,20 +13,62 @@ use pumex::{Error, Result};
 
 use super::super::options::ModelArgs;
 use super::super::{fetch, input, output, session};
+use super::preset::{self, Preset};
 use super::Args;
 
-/// All of them: at least one, unless a folder is given.
+/// All of them: at least one, unless a folder or a preset is given.
 ///
 /// # Errors
 /// Files and folders that cannot be read.
 pub fn all(args: &Args) -> Result<Vec<Listed>> {
+    if let Some(path) = &args.models_preset {
+        return preset_models(args, path);
+    }
     let files = files(args)?;
     let single = files.len() == 1 && args.models_dir.is_none();
-    files.into_iter().map(|file| listed(args, file, single)).collect()
+    files.into_iter().map(|(name, file)| listed(args, name, file, single)).collect()
 }
 
-/// A model's name with its file; none of the demo model.
-type Named = (String, Option<PathBuf>);
+/// Where a model comes from.
+enum Source {
+    Demo,
+    File(PathBuf),
+    /// It is downloaded when it is loaded for the first time.
+    Fetched(Box<ModelArgs>),
+}
+
+/// A model's name with its source.
+type Named = (String, Source);
+
+/// The models of a preset, and of a folder beside it.
+fn preset_models(args: &Args, path: &Path) -> Result<Vec<Listed>> {
+    let (preset, line) = (Preset::read(path)?, preset::command_line());
+    let files = args.models_dir.as_deref().map_or(Ok(Vec::new()), folder_files)?;
+    let mut found: BTreeMap<String, Option<Source>> = preset.names().map(|name| (name.to_string(), None)).collect();
+    found.extend(files.into_iter().map(|(name, source)| (name, Some(source))));
+    let model = |(name, source): (String, Option<Source>)| {
+        let told = preset.of(&name, &line)?;
+        let mut model = told.args.model.clone();
+        if model.model.is_none() && model.hf_repo.is_none() && source.is_none() {
+            // As with llama.cpp, a name may be a repository's.
+            model.hf_repo = Some(name.clone()).filter(|name| name.contains('/') && model.model_url.is_none());
+        }
+        let fetched = model.hf_repo.is_some() || model.model_url.is_some();
+        let source = match (model.model.clone(), source) {
+            (Some(path), _) => Source::File(path),
+            (None, _) if fetched => Source::Fetched(Box::new(model)),
+            (None, Some(source)) => source,
+            (None, None) => return Err(preset.has_no_file(&name)),
+        };
+        let mut listed = listed(&told.args, name, source, false)?;
+        if told.is_named {
+            (listed.aliases, listed.tags) = (told.args.http.alias.clone(), told.args.http.tags.clone());
+            listed.aliases.sort();
+        }
+        Ok(Listed { at_start: told.at_start, patience: told.patience, options: told.text, ..listed })
+    };
+    found.into_iter().map(model).collect()
+}
 
 fn stem(path: &Path) -> String {
     path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned())
@@ -39,13 +82,13 @@ fn files(args: &Args) -> Result<Vec<Named>> {
         args.model.model.as_ref().filter(|path| !path.exists()).map(|path| path.to_string_lossy().into_owned());
     if let Some(paths) = several.filter(|text| text.contains(',')) {
         let paths = paths.split(',').filter(|path| !path.is_empty()).map(PathBuf::from);
-        return Ok(paths.map(|path| (stem(&path), Some(path))).collect());
+        return Ok(paths.map(|path| (stem(&path), Source::File(path))).collect());
     }
     Ok(match fetch::model(&ModelArgs::clone(&args.model))? {
-        Some(path) => vec![(stem(&path), Some(path))],
+        Some(path) => vec![(stem(&path), Source::File(path))],
         None => {
             output::say(format_args!("{}\n", session::DEMO_NOTE));
-            vec![("demo".into(), None)]
+            vec![("demo".into(), Source::Demo)]
         }
     })
 }
@@ -60,12 +103,12 @@ fn folder_files(folder: &Path) -> Result<Vec<Named>> {
         let paths = std::fs::read_dir(&folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
         let mut models = paths.filter(|path| is_model(path) && path.is_file());
         let only = models.next().filter(|_| models.next().is_none());
-        Some((name, Some(only?)))
+        Some((name, Source::File(only?)))
     };
     let mut found: Vec<Named> =
-        files.into_iter().filter(|path| is_model(path)).map(|path| (stem(&path), Some(path))).collect();
+        files.into_iter().filter(|path| is_model(path)).map(|path| (stem(&path), Source::File(path))).collect();
     found.extend(folders.into_iter().filter_map(inside));
-    found.sort();
+    found.sort_by(|a, b| a.0.cmp(&b.0));
     found.dedup_by(|later, first| later.0 == first.0);
     Ok(found)
 }
@@ -78,30 +121,39 @@ fn is_model(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "gguf") && !later && !name.starts_with("mmproj")
 }
 
-fn listed(args: &Args, (name, path): Named, single: bool) -> Result<Listed> {
+fn listed(args: &Args, name: String, source: Source, single: bool) -> Result<Listed> {
     let mut aliases: Vec<String> = if single { args.http.alias.clone() } else { Vec::new() };
     aliases.retain(|alias| !alias.is_empty());
     aliases.sort();
     // As with llama.cpp, the first alias is the name.
     let name = aliases.first().cloned().unwrap_or(name);
+    let path = match &source {
+        Source::File(path) => Some(path.clone()),
+        Source::Demo | Source::Fetched(_) => None,
+    };
     let meta = path.as_ref().and_then(|path| std::fs::metadata(path).ok());
     let created = meta.as_ref().and_then(|m| m.modified().ok()?.duration_since(UNIX_EPOCH).ok());
     let bytes = meta.map_or(0, |meta| meta.len());
     let tags = if single { args.http.tags.clone() } else { Vec::new() };
     let file = (created.map_or(0, |since| since.as_secs()), bytes);
-    Ok(Listed { settings: settings(args, name, path.clone())?, aliases, tags, path, file })
+    let idle = u64::try_from(args.sleep_idle_seconds).ok().filter(|s| *s > 0).map(Duration::from_secs);
+    Ok(Listed { aliases, tags, path, file, idle, ..Listed::new(settings(args, name, source)?) })
 }
 
-fn settings(args: &Args, name: String, path: Option<PathBuf>) -> Result<Settings> {
+fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
     let mut adapters = args.adapters.loras()?;
     if args.lora_init_without_apply {
         adapters.iter_mut().for_each(|(_, scale)| *scale = 0.0);
     }
     let (flags, engine) = (args.adapters.clone(), args.engine.clone());
     let open = move |scales: &[f32]| {
-        let gguf = match &path {
-            Some(path) => Gguf::open(path)?,
-            None => session::demo()?,
+        let gguf = match &source {
+            Source::File(path) => Gguf::open(path)?,
+            Source::Fetched(model) => match fetch::model(model)? {
+                Some(path) => Gguf::open(&path)?,
+                None => session::demo()?,
+            },
+            Source::Demo => session::demo()?,
         };
         let gguf = flags.attach_scaled(gguf, Some(scales))?;
         if engine.auto {

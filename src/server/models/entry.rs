@@ -21,12 +21,35 @@ pub struct Listed {
     pub path: Option<PathBuf>,
     /// Seconds since 1970, and bytes, of its file.
     pub file: (u64, u64),
+    /// It sleeps after so long without a request.
+    pub idle: Option<Duration>,
+    /// Its requests have so long to end when it is to be unloaded; none: as long as they take.
+    pub patience: Option<Duration>,
+    /// It is to be loaded at the start.
+    pub at_start: bool,
+    /// What its settings were made of, where they are its own.
+    pub options: String,
 }
 
 impl Listed {
-    /// Whether both are the same file as it was.
+    /// A model of these settings, without a file or other names.
+    pub fn new(settings: Settings) -> Listed {
+        Listed {
+            settings,
+            aliases: Vec::new(),
+            tags: Vec::new(),
+            path: None,
+            file: (0, 0),
+            idle: None,
+            patience: None,
+            at_start: false,
+            options: String::new(),
+        }
+    }
+
+    /// Whether both are the same file as it was, served alike.
     pub fn is_same(&self, other: &Listed) -> bool {
-        (&self.path, self.file) == (&other.path, other.file)
+        (&self.path, self.file, &self.options) == (&other.path, other.file, &other.options)
     }
 }
 
@@ -165,7 +188,7 @@ impl Entry {
     }
 
     pub fn offer(&self) -> Offer {
-        let Listed { settings, aliases, tags, path, file } = &self.listed;
+        let Listed { settings, aliases, tags, path, file, .. } = &self.listed;
         Offer {
             name: settings.name.clone(),
             aliases: aliases.clone(),
@@ -190,8 +213,9 @@ impl Entry {
         self.turn.try_lock().is_ok_and(|_turn| self.leave())
     }
 
-    /// Puts it to sleep if nobody asked for anything for so long, nor is about to. Does not wait.
-    pub fn sleep(&self, idle: Duration) -> bool {
+    /// Puts it to sleep if nobody asked for anything for as long as that takes, nor is about to. Does not wait.
+    pub fn sleep(&self) -> bool {
+        let Some(idle) = self.listed.idle else { return false };
         let Ok(_turn) = self.turn.try_lock() else { return false };
         if lock(&self.used).elapsed() < idle {
             return false;
@@ -216,11 +240,19 @@ impl Entry {
             }
         }
         let over = |served: &Served| served.idle().is_some() || served.health().1.is_some();
+        let begun = Instant::now();
         let served = loop {
-            match self.take(over) {
-                Some(served) => break served,
-                None => std::thread::sleep(Duration::from_millis(5)),
+            if let Some(served) = self.take(over) {
+                break served;
             }
+            if self.listed.patience.is_some_and(|most| begun.elapsed() >= most) {
+                let mut place = lock(&self.place);
+                match std::mem::replace(&mut *place, Place::Ending) {
+                    Place::Leaving(served) => break served,
+                    other => *place = other,
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
         };
         self.end(&served, Place::Unloaded);
         true
