@@ -1,13 +1,13 @@
 //! Models that answer sources: whole sources in steps of their own, answers beside each other.
 
-use super::{all, ask, exact, greedy, load, message, run, settings};
+use super::{all, ask, exact, greedy, load, message, run, settings, wait, All};
 use crate::answers::Made;
 use crate::util::reference;
 use pumex::conversation::{feed_source, rows};
 use pumex::gguf::Gguf;
 use pumex::server::Settings;
 use pumex::step::{RowOutput, Runner};
-use pumex_serve::engine::{Chat, FinishReason, Generate, Model, RefusalKind};
+use pumex_serve::engine::{Chat, FinishReason, Generate, Model, RefusalKind, Sampling};
 use std::sync::Arc;
 
 fn served(made: &Made, base: Settings) -> Settings {
@@ -59,6 +59,37 @@ fn several_answers_share_a_source() {
     let alone = run(&model, greedy(&source(4), 10));
     let found = run(&model, Generate { n: 3, ..greedy(&source(4), 10) });
     assert!(found.answers.len() == 3 && found.answers.iter().all(|answer| answer.ids == alone.answers[0].ids));
+}
+
+#[test]
+fn those_for_whom_there_is_no_room_are_encoded_anew_and_give_the_same_answers() {
+    let made = Made::new("preempted");
+    let request = |i: usize, n: usize| {
+        let mut long = Generate { n, ..greedy(&source(i), 80) };
+        // The same numbers for all: answers differ by their sources, of which this model makes little.
+        let options = Sampling { ignore_eos: Some(true), seed: Some(7), ..Sampling::default() };
+        long.sampling = Sampling { temperature: Some(20.0), min_p: Some(0.0), top_p: Some(1.0), ..options };
+        long
+    };
+    let wide = load(served(&made, settings(6)));
+    // Each answer needs three blocks in the end, and there are ten.
+    let mut narrow = Settings { unified: true, ..served(&made, settings(6)) };
+    narrow.engine.n_ctx = Some(128);
+    let model = load(narrow);
+    for n in [1, 2] {
+        let ids = |found: &All| found.answers.iter().map(|answer| answer.ids.clone()).collect::<Vec<_>>();
+        let expected: Vec<_> = (0..6).map(|i| ids(&run(&wide, request(i, n)))).collect();
+        assert!(expected.iter().flatten().all(|ids| ids.len() == 80), "{expected:?}");
+        assert!(expected.windows(2).all(|pair| pair[0] != pair[1]), "{expected:?}");
+        let before = model.metrics().preemptions;
+        let waiting: Vec<_> = (0..6).map(|i| ask(&model, request(i, n))).collect();
+        for (i, receiver) in waiting.into_iter().enumerate() {
+            let found = all(receiver);
+            assert_eq!((&found.failed, ids(&found)), (&None, expected[i].clone()), "{n} of {}", source(i));
+        }
+        assert!(model.metrics().preemptions > before, "{:?}", model.metrics());
+        wait("all are over", || model.metrics().blocks_used == 0);
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use tokio::sync::{oneshot, watch, Mutex as Turn, Semaphore};
 
 /// Threads that work for requests at once: tokenizing, templates, grammars. Each holds on to memory that it needed once.
-const DESKS: usize = 8;
+const DESKS: usize = 4;
 
 tokio::task_local! {
     /// Whether the request at work loads the model that it names, where its path says so.
