@@ -108,7 +108,7 @@ fn listeners_hear_what_happens_to_models_and_do_not_hold_up_the_end() {
         model: "m".into(),
         state,
         failure: failure.map(String::from),
-        properties: (state == ModelState::Loaded).then(|| Box::new(properties())),
+        properties: (state == ModelState::Loaded).then(|| std::sync::Arc::new(properties())),
     };
     tell(state(ModelState::Loading, None));
     tell(state(ModelState::Loaded, None));
