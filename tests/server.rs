@@ -9,6 +9,7 @@ mod load;
 mod models;
 mod preset;
 mod process;
+mod random;
 mod signals;
 mod soak;
 mod sources;

@@ -237,6 +237,9 @@ pub(crate) fn response_format(format: &Fields) -> Result<Option<Constraint>> {
         "json_object" => Some(schema(format, "schema")?.map_or(Constraint::JsonObject, Constraint::Schema)),
         "json_schema" => {
             let inner = format.object("json_schema")?;
+            if inner.is_none() && format.value("schema").is_none() && format.pointer("").contains("response_format") {
+                return Err(format.refuse("json_schema", "this field is required"));
+            }
             let holder = inner.as_ref().unwrap_or(format);
             let found = schema(holder, "schema")?.ok_or_else(|| holder.refuse("schema", "this field is required"))?;
             Some(Constraint::Schema(found))

@@ -21,6 +21,7 @@ fn table() -> Vec<(&'static str, Value, u16, &'static str, Option<&'static str>)
         (CHAT, json!({"messages": "x"}), 400, BAD, Some("messages")),
         (CHAT, json!({"messages": [1]}), 400, BAD, Some("messages[0]")),
         (CHAT, json!({"messages": [{}]}), 400, BAD, Some("messages[0].role")),
+        (CHAT, json!({"messages": [{"role": "user"}]}), 400, BAD, Some("messages[0].content")),
         (CHAT, json!({"messages": [{"role": "user", "content": 1}]}), 400, BAD, Some("messages[0].content")),
         (
             CHAT,
@@ -50,6 +51,7 @@ fn table() -> Vec<(&'static str, Value, u16, &'static str, Option<&'static str>)
         (CHAT, chat("tool_choice", json!("sometimes")), 400, BAD, Some("tool_choice")),
         (CHAT, chat("tool_choice", json!({"function": {"name": "f"}})), 400, BAD, Some("tool_choice")),
         (CHAT, chat("response_format", json!({"type": "xml"})), 400, BAD, Some("response_format.type")),
+        (CHAT, chat("response_format", json!({"type": "json_schema"})), 400, BAD, Some("response_format.json_schema")),
         (
             CHAT,
             chat("chat_template_kwargs", json!({"enable_thinking": "no"})),

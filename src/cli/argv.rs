@@ -177,7 +177,7 @@ pub const SERVE: &[Entry] = &[
     (&["--no-webui"], "--no-ui", Slot::None),
     (&[], "--pooling", Slot::Value),
     (&["-to"], "--timeout", Slot::Value),
-    (&["-md"], "--model-draft", Slot::Value),
+    (&["-md", "--spec-draft-model"], "--model-draft", Slot::Value),
     (&["-ngld"], "--gpu-layers-draft", Slot::Value),
 ];
 

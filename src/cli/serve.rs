@@ -30,7 +30,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "hf_repo", "model_url"])]
     models_preset: Option<PathBuf>,
     /// Most models that are loaded at once; the one that was of no use for longest goes
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 4, env = "LLAMA_ARG_MODELS_MAX")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     models_max: u32,
     /// Requests load no models: POST /models/load does, or the parameter autoload of a request's path
     #[arg(long, overrides_with = "models_autoload")]
@@ -84,10 +85,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     keep: i64,
     /// Chat template: a name such as chatml, or its text
-    #[arg(long, value_name = "NAME|TEXT", conflicts_with = "chat_template_file")]
+    #[arg(long, value_name = "NAME|TEXT", conflicts_with = "chat_template_file", env = "LLAMA_ARG_CHAT_TEMPLATE")]
     chat_template: Option<String>,
     /// File with the chat template
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "LLAMA_ARG_CHAT_TEMPLATE_FILE")]
     chat_template_file: Option<PathBuf>,
     /// Further variables of the template, as a JSON object
     #[arg(long, value_name = "JSON")]
@@ -150,7 +151,7 @@ struct DraftArgs {
 #[derive(clap::Args, Clone, Debug)]
 struct HttpArgs {
     /// Names of the model, with commas between (-a)
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', env = "LLAMA_ARG_ALIAS")]
     alias: Vec<String>,
     /// Words that the list of models shows with it
     #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
@@ -177,10 +178,10 @@ struct HttpArgs {
     #[arg(long, value_name = "ORIGIN,...", value_delimiter = ',')]
     cors_origins: Vec<String>,
     /// Certificate in PEM
-    #[arg(long, value_name = "FILE", requires = "ssl_key_file")]
+    #[arg(long, value_name = "FILE", requires = "ssl_key_file", env = "LLAMA_ARG_SSL_CERT_FILE")]
     ssl_cert_file: Option<PathBuf>,
     /// Its key
-    #[arg(long, value_name = "FILE", requires = "ssl_cert_file")]
+    #[arg(long, value_name = "FILE", requires = "ssl_cert_file", env = "LLAMA_ARG_SSL_KEY_FILE")]
     ssl_key_file: Option<PathBuf>,
     /// Tell metrics at /metrics
     #[arg(long)]
@@ -198,10 +199,11 @@ struct HttpArgs {
     #[arg(long, alias = "no-webui", overrides_with = "ui")]
     no_ui: bool,
     /// Seconds after which a reader that takes nothing is cut off
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, env = "LLAMA_ARG_TIMEOUT")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
     /// Threads for connections
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, env = "LLAMA_ARG_THREADS_HTTP")]
     threads_http: usize,
 }
 

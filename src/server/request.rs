@@ -323,7 +323,11 @@ impl Loaded {
         for (id, scale) in asked {
             match scales.get_mut(*id) {
                 Some(known) if scale.is_finite() => *known = *scale,
-                _ => return Err(invalid("lora", format!("lora: expected ids below {}, found {id}", usual.len()))),
+                None if usual.is_empty() => {
+                    return Err(invalid("lora", "lora: the server was started without adapters (--lora)".into()));
+                }
+                None => return Err(invalid("lora", format!("lora: expected ids below {}, found {id}", usual.len()))),
+                Some(_) => return Err(invalid("lora", format!("lora: expected a finite scale, found {scale}"))),
             }
         }
         Ok(scales)

@@ -23,10 +23,10 @@ fn number(value: Option<f32>, usual: f32, field: &str, holds: impl Fn(f32) -> bo
 fn order(names: &[String]) -> Result<Vec<Step>, Refusal> {
     let named = Step::from_names(&names.join(";"));
     let named = match names {
-        [letters] if named.is_err() => Step::from_letters(letters),
+        [letters] if named.is_err() => Step::from_letters(letters).or(named),
         _ => named,
     };
-    named.map_err(|e| invalid("samplers", e))
+    named.map_err(|e| invalid("samplers", format!("samplers: {e}")))
 }
 
 fn biases(given: &[(PromptPart, f32)], tokenizer: &Tokenizer) -> Result<Vec<(u32, f32)>, Refusal> {

@@ -40,7 +40,6 @@ impl Worker<'_> {
             Some(Some(_)) => return Err(refusal(RefusalKind::Unavailable, format!("slot {slot} is at work"))),
             Some(None) => {}
         }
-        let io = |error: crate::Error| refusal(RefusalKind::Invalid, error.to_string());
         let folder = self.loaded.settings.slot_folder.clone();
         let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
         let fingerprint = self.loaded.fingerprint.get().copied().unwrap_or(0);
@@ -52,13 +51,14 @@ impl Worker<'_> {
                     Some(seq) => (seq, ids.to_vec()),
                     None => return Err(invalid("id_slot", format!("slot {slot} holds nothing"))),
                 };
-                state::save(&path, fingerprint, &ids, self.runner, seq).map_err(io)?;
+                state::save(&path, fingerprint, &ids, self.runner, seq).map_err(|error| of_file(name, error))?;
                 Ok((ids.len(), size(&path)))
             }
             SlotAction::Restore(name) => {
                 let path = path(folder.as_ref(), name)?;
                 if !path.is_file() {
-                    return Err(refusal(RefusalKind::NotFound, format!("filename: there is no file {name}")));
+                    let missing = refusal(RefusalKind::NotFound, format!("filename: there is no file {name}"));
+                    return Err(Refusal { field: Some("filename".into()), ..missing });
                 }
                 self.empty(slot);
                 let Some(seq) = self.seqs.take(self.runner, None) else {
@@ -75,7 +75,7 @@ impl Worker<'_> {
                     }
                     Err(error) => {
                         self.seqs.free(self.runner, seq);
-                        Err(io(error))
+                        Err(of_file(name, error))
                     }
                 }
             }
@@ -91,6 +91,15 @@ impl Worker<'_> {
             self.seqs.free(self.runner, seq);
         }
         n
+    }
+}
+
+/// What is wrong with a file, by its name: nobody is told where it lies.
+fn of_file(name: &str, error: crate::Error) -> Refusal {
+    match error {
+        crate::Error::File { what, .. } => invalid("filename", format!("filename: {name}: {what}")),
+        crate::Error::Io { source, .. } => refusal(RefusalKind::Failed, format!("filename: {name}: {source}")),
+        other => invalid("filename", format!("filename: {name}: {other}")),
     }
 }
 

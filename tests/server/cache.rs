@@ -109,8 +109,12 @@ fn slots_come_back_from_files() {
     assert_eq!(model.erase_slot(1).unwrap(), held);
     assert_eq!(in_slot(&model, 1).cached, 0, "a slot that is named uses what it holds itself");
     for bad in ["../one.bin", "", "a/b", "none.bin"] {
-        assert!(model.restore_slot(0, bad).is_err(), "{bad:?}");
+        assert_eq!(model.restore_slot(0, bad).unwrap_err().field.as_deref(), Some("filename"), "{bad:?}");
     }
+    std::fs::write(folder.join("other.bin"), "another kind of file").unwrap();
+    let other = model.restore_slot(0, "other.bin").unwrap_err();
+    let place = folder.to_string_lossy();
+    assert!(other.message.starts_with("filename: other.bin: ") && !other.message.contains(&*place), "{other:?}");
     assert_eq!(model.save_slot(7, "x").unwrap_err().kind, RefusalKind::Invalid);
     let other = load(own());
     assert_eq!(other.restore_slot(1, "one.bin").unwrap().0, saved, "for another process, too");

@@ -11,9 +11,10 @@ use tokio::time::sleep;
 
 const CLIENTS: usize = 48;
 /// Between the requests of a client.
-const PAUSE: Duration = Duration::from_millis(400);
-/// KiB that a server may have more at the end than after a quarter of the time.
-const GROWTH: u64 = 2048;
+const PAUSE: Duration = Duration::from_secs(1);
+/// KiB that a server may have more at the end than after a quarter of the time: what waits has its grammar compiled, which takes 300, and
+/// more may wait at once than did before.
+const GROWTH: u64 = 4096;
 
 /// A number of the kernel's about a process.
 fn told(pid: u32, name: &str) -> u64 {

@@ -69,7 +69,7 @@ pub(crate) async fn act(State(app): State<Arc<App>>, Path(id): Path<String>, req
             (app.model(fields.text("model")?).await?, fields.required_text("filename")?.to_string())
         }
         "erase" => (app.model(query(&request, "model").as_deref()).await?, String::new()),
-        _ => return Err(crate::errors::invalid("action", "expected one of save, restore, erase")),
+        _ => return Err(crate::errors::invalid("action", "action: expected one of save, restore, erase")),
     };
     let value = app.work(move || change(model.as_ref(), &action, slot, &name, begun)).await?;
     Ok(json(StatusCode::OK, &value))

@@ -67,6 +67,9 @@ fn prefill(fields: &Fields, chat: &mut Chat) -> Result<()> {
 fn message(fields: &Fields) -> Result<Value> {
     let role = fields.required_text("role")?;
     match fields.value("content") {
+        None if role != "assistant" && !fields.map().contains_key("content") => {
+            return Err(fields.refuse("content", "this field is required"));
+        }
         None | Some(Value::String(_)) => {}
         Some(Value::Array(_)) => fields.objects("content")?.iter().try_for_each(part)?,
         Some(other) => return Err(fields.wrong("content", "a string or a list of parts", other)),
