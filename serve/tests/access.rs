@@ -115,6 +115,8 @@ fn what_the_process_takes_is_among_the_metrics() {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("process_{name} ")));
         assert!(line.is_some_and(|value| value.parse::<f64>().unwrap() >= 1.0), "{name}: {line:?}");
     }
+    let adapters = "vllm:lora_requests_info{max_lora=\"1\",running_lora_adapters=\"a\",waiting_lora_adapters=\"\"} ";
+    assert!(text.contains(adapters), "{text}");
 }
 
 #[test]

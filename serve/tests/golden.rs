@@ -60,8 +60,11 @@ fn answer(address: std::net::SocketAddr, case: &Value) -> Value {
         }
         "application/x-ndjson" => reply.lines().into(),
         media if media.starts_with("application/json") => reply.json(),
-        // What the process takes, where the system tells it, is never the same.
-        _ => reply.text().lines().filter(|line| !line.contains("process_")).map(Value::from).collect(),
+        // What the process takes, where the system tells it, is never the same, nor is the time.
+        _ => {
+            let changes = |line: &str| line.contains("process_") || line.starts_with("vllm:lora_requests_info");
+            reply.text().lines().filter(|line| !changes(line)).map(Value::from).collect()
+        }
     };
     settled(&mut content);
     json!({"status": reply.status, "type": media, "content": content})

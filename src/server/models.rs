@@ -181,8 +181,13 @@ impl Models {
         if self.draining.load(Ordering::Relaxed) {
             return Err(stopping());
         }
-        self.make_room(entry);
-        match self.served(entry) {
+        // For a file that is not there no model has to go.
+        let there = entry.listed.path.as_ref().map_or(Ok(()), |p| p.metadata().map(drop).map_err(|e| Error::io(p, e)));
+        let made = there.and_then(|()| {
+            self.make_room(entry);
+            self.served(entry)
+        });
+        match made {
             Ok(served) => {
                 let served = Arc::new(served);
                 served.go_on_counting(entry.past());

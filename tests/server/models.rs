@@ -106,6 +106,12 @@ fn a_model_that_cannot_be_loaded_says_why_and_may_be_asked_for_again() {
     let mut changes = models.changes();
     assert!(models.model(Some("a")).err().unwrap().message.contains("no such weights"));
     assert_eq!(told(&mut changes), ["a Loading", "a Failed"]);
+    let gone = Listed { path: Some("/no/such/file.gguf".into()), ..listed("c", "") };
+    let few = Models::new(vec![listed("b", ""), gone], Serving { several: true, ..Serving::default() });
+    few.model(Some("b")).unwrap();
+    assert!(few.model(Some("c")).err().unwrap().message.contains("/no/such/file.gguf"));
+    let states: Vec<_> = few.offers().iter().map(|o| o.state).collect();
+    assert_eq!(states, [ModelState::Loaded, ModelState::Failed], "for nothing no model goes");
     let offers = models.offers();
     assert!(offers[0].state == ModelState::Failed && offers[0].failure.as_ref().unwrap().contains("no such weights"));
     assert_eq!(run(&*models.model(Some("b")).unwrap(), greedy("And", 2)).finish().completion_tokens, 2);

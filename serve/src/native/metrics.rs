@@ -1,6 +1,6 @@
 //! `/metrics`: Prometheus' text, under llama.cpp's, vLLM's and OpenTelemetry's names.
 
-use crate::engine::Metrics;
+use crate::engine::{Adapter, Metrics};
 use crate::errors::{unsupported, Result};
 use crate::http::App;
 use crate::latency::{Histogram, Times};
@@ -36,6 +36,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>, request: Request) -> Re
     let asked = crate::http::query(&request, "model");
     let model = app.loaded(asked.as_deref());
     let name = model.as_ref().map(|m| m.properties().name.clone());
+    let adapters = model.as_ref().map(|m| m.adapters()).unwrap_or_default();
     let now = match model {
         Some(model) => model.metrics(),
         None => app.engine.past(asked.as_deref()),
@@ -60,6 +61,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>, request: Request) -> Re
     if !now.draft_accepted_at.is_empty() {
         by_position(&mut text, &now);
     }
+    adapted(&mut text, &adapters);
     histograms(&mut text, &app.latencies.snapshot(), &name);
     let started = app.started.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     process(started).iter().for_each(|row| row.write(&mut text, ""));
@@ -82,6 +84,24 @@ impl Row {
 
 fn escaped(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// As vLLM tells routers which adapters a server has at work; the value is the time.
+fn adapted(text: &mut String, adapters: &[Adapter]) {
+    if adapters.is_empty() {
+        return;
+    }
+    let stem = |adapter: &Adapter| {
+        let stem = std::path::Path::new(&adapter.path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        stem.unwrap_or_default()
+    };
+    let running: Vec<String> = adapters.iter().filter(|adapter| adapter.scale != 0.0).map(stem).collect();
+    let (name, most, running) = ("vllm:lora_requests_info", adapters.len(), escaped(&running.join(",")));
+    let labels = format!("max_lora=\"{most}\",running_lora_adapters=\"{running}\",waiting_lora_adapters=\"\"");
+    let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
+    let help = "Adapters that have an effect where requests name none.";
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name}{{{labels}}} {now}");
 }
 
 fn share(part: f64, whole: f64) -> f64 {
