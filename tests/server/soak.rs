@@ -1,20 +1,20 @@
 //! A server at work for as long as `PUMEX_SOAK` says, in seconds (`make test-soak`): its memory, blocks and threads stay what they were.
 
 use super::load::{client, flush, nonce, runtime, MANNERS, RUDE};
-use super::process::{ask, metric, Process};
+use super::process::{ask, connect, metric, request, Process};
 use serde_json::{json, Value};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 const CLIENTS: usize = 48;
 /// Between the requests of a client.
 const PAUSE: Duration = Duration::from_secs(1);
-/// KiB that a server may have more at the end than after a quarter of the time: what waits has its grammar compiled, which takes 300, and
-/// more may wait at once than did before.
-const GROWTH: u64 = 4096;
+/// KiB that a server may have more at the end than after a quarter of the time.
+const GROWTH: u64 = 2048;
 
 /// A number of the kernel's about a process.
 fn told(pid: u32, name: &str) -> u64 {
@@ -36,6 +36,34 @@ async fn talk(address: SocketAddr, i: usize) -> bool {
     let reply = ask(address, "/v1/chat/completions", &asked).await;
     let body = reply.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str::<Value>(body).ok());
     body.is_some_and(|body| body["choices"][0]["message"]["content"] == nonce.as_str())
+}
+
+/// Has all clients wait at once, as they may at any time: each has its grammar compiled then, and the allocator keeps what that took.
+async fn crowd(address: SocketAddr, slots: usize, next: &AtomicUsize) {
+    let endless = json!({"prompt": "And it came to pass", "n_predict": 1_000_000, "ignore_eos": true, "stream": true});
+    let mut busy = Vec::new();
+    for _ in 0..slots {
+        let mut connection = connect(address).await.unwrap();
+        connection.write_all(&request("/completion", &endless)).await.unwrap();
+        busy.push(connection);
+    }
+    let until = |name: &'static str, n: usize| async move {
+        while metric(address, &format!("vllm:num_requests_{name}{{model_name=\"demo\"}}")).await < n as f64 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    until("running", slots).await;
+    let mut clients = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let i = next.fetch_add(1, Ordering::Relaxed);
+        clients
+            .spawn(async move { assert!(client(address, i, RUDE + 1).await, "client {i} did not get {}", nonce(i)) });
+    }
+    until("waiting", CLIENTS).await;
+    drop(busy);
+    while let Some(done) = clients.join_next().await {
+        done.unwrap();
+    }
 }
 
 /// Requests one after the other, a third of them rude, until the time is over.
@@ -62,11 +90,14 @@ fn memory_blocks_and_threads_stay_what_they_were() {
         return;
     };
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let (slots, time, begun) = (8, Duration::from_secs(seconds), Instant::now());
-    let mut server = Process::start(0, &["-np", "8", "-c", "2048", "--kept", "8"]);
+    let (slots, time) = (8, Duration::from_secs(seconds));
+    let mut server = Process::start(0, &["-np", "8", "-c", "2048", "--kept", "8", "--context-shift"]);
     let (address, pid) = (server.address, server.child().id());
     runtime().block_on(async {
-        let blocks = flush(address, slots).await;
+        for _ in 0..5 {
+            crowd(address, slots, &NEXT).await;
+        }
+        let (blocks, begun) = (flush(address, slots).await, Instant::now());
         let mut clients = JoinSet::new();
         (0..CLIENTS).for_each(|_| drop(clients.spawn(work(address, begun + time, &NEXT))));
         let mut early = None;
