@@ -108,6 +108,7 @@ on("several models are talked to by name, sleep, and wake", ["--models-dir", fol
   await field(page).fill("In the beginning");
   await field(page).press("Enter");
   await page.waitForFunction(() => document.querySelector(".message.assistant .figures")?.textContent.includes("two"));
+  await page.getByText(/ \/ 2,048$/).waitFor();
   await page.goto(`${address}status`);
   await model("one Not loaded").waitFor();
   await model("two Sleeping").click();

@@ -2,9 +2,10 @@
 //! a key is an option's name without dashes, or its variable of the environment. The command line comes before a section, a section
 //! before `[*]`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
@@ -43,10 +44,16 @@ const SERVERS: &[&str] = &[
     "version",
 ];
 
+/// The file that was read last: it is read again whenever models are listed, and is rarely another one.
+static LAST: Mutex<Option<Arc<Preset>>> = Mutex::new(None);
+
 /// A file of models.
 pub struct Preset {
     path: PathBuf,
+    text: String,
     sections: Vec<Section>,
+    /// What was made of them, by name.
+    told: Mutex<BTreeMap<String, Told>>,
 }
 
 struct Section {
@@ -70,6 +77,7 @@ enum Said {
 }
 
 /// How a model is served.
+#[derive(Clone)]
 pub struct Told {
     /// All options.
     pub args: Args,
@@ -88,8 +96,14 @@ impl Preset {
     ///
     /// # Errors
     /// A file that cannot be read; lines that are no section, key or comment; keys that are no options of a model.
-    pub fn read(path: &Path) -> Result<Preset> {
-        let preset = Preset { path: path.to_path_buf(), sections: sections(path, &input::read_file(path)?)? };
+    pub fn read(path: &Path) -> Result<Arc<Preset>> {
+        let text = input::read_file(path)?;
+        let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(preset) = last().as_ref().filter(|last| last.path == path && last.text == text) {
+            return Ok(preset.clone());
+        }
+        let (sections, told) = (sections(path, &text)?, Mutex::default());
+        let preset = Preset { path: path.to_path_buf(), text, sections, told };
         for section in &preset.sections {
             for key in &section.keys {
                 let said = said(key).map_err(|what| preset.wrong(section, key, &what))?;
@@ -98,6 +112,8 @@ impl Preset {
                 }
             }
         }
+        let preset = Arc::new(preset);
+        *last() = Some(preset.clone());
         Ok(preset)
     }
 
@@ -122,6 +138,16 @@ impl Preset {
     /// # Errors
     /// Options that contradict each other.
     pub fn of(&self, name: &str, line: &[OsString]) -> Result<Told> {
+        let known = || self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(told) = known().get(name) {
+            return Ok(told.clone());
+        }
+        let told = self.made(name, line)?;
+        known().insert(name.into(), told.clone());
+        Ok(told)
+    }
+
+    fn made(&self, name: &str, line: &[OsString]) -> Result<Told> {
         let given: BTreeSet<String> = line.iter().filter_map(|arg| group(arg.to_str()?)).collect();
         let mut told = (false, None, false);
         let (mut known, mut flags) = (given, Vec::new());
@@ -198,8 +224,8 @@ fn said(key: &Key) -> std::result::Result<Said, String> {
         }
         _ => {}
     }
-    let all = Cli::command();
-    let serve = all.find_subcommand("serve").ok_or("there is no server")?;
+    static COMMANDS: LazyLock<clap::Command> = LazyLock::new(Cli::command);
+    let serve = COMMANDS.find_subcommand("serve").ok_or("there is no server")?;
     let find = |long: &str| {
         let is = |arg: &&clap::Arg| {
             arg.get_long() == Some(long) || arg.get_all_aliases().unwrap_or_default().contains(&long)

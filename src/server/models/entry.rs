@@ -273,8 +273,14 @@ impl Entry {
 
     /// Frees a model that was taken out, and says where it is now.
     fn end(&self, served: &Served, place: Place) {
-        *lock(&self.past) =
-            Metrics { requests_running: 0, requests_waiting: 0, blocks_used: 0, blocks_cached: 0, ..served.metrics() };
+        *lock(&self.past) = Metrics {
+            requests_running: 0,
+            requests_waiting: 0,
+            blocks_used: 0,
+            blocks_cached: 0,
+            blocks_total: 0,
+            ..served.metrics()
+        };
         served.stop();
         self.set(place);
     }

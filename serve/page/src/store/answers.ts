@@ -6,6 +6,7 @@ import type { Call, Delta } from "../api/types";
 import * as tree from "./conversation";
 import type { Attachment, Conversation, Message } from "./conversation";
 import { toFields } from "./sampling";
+import { describeAwake } from "./server";
 import { settings } from "./settings";
 import { conversations, ensure, put, update } from "./state";
 
@@ -120,6 +121,7 @@ async function write(conversationId: string, messageId: string, last: string) {
     }
     pieces.end({ finish: pieces.finish ?? "stop" });
     announcement.value = "The answer is complete.";
+    describeAwake();
   } catch (error) {
     if (stopper.signal.aborted) {
       pieces.end({ finish: "stopped" });

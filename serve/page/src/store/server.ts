@@ -38,6 +38,11 @@ export async function describe(model: string | undefined, again = false): Promis
   if (asked === model) props.value = found;
 }
 
+/** The same of a model that an answer has woken, where it had none yet. */
+export function describeAwake() {
+  if (!contextSize.value) describe(asked, true).catch(() => undefined);
+}
+
 /** A model's name without folder and ending. */
 export function shortName(model: string): string {
   const file = model.replaceAll("\\", "/").split("/").pop()!;
