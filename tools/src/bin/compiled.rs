@@ -1,5 +1,5 @@
 //! What a driver's compiler makes of the pipelines that a model runs: registers, spills, and instructions by class. The device need
-//! not be there where a driver pretends to have it (Mesa's null device, or its `amdgpu` shim): see `benches/RECORD.md`.
+//! not be there where a driver pretends to have it (Mesa's null device, or its shims of kernel drivers): see `benches/RECORD.md`.
 //!
 //! usage: `compiled NAME TYPE,... [ROWS,...] [FOLDER]`; names as of `pumex bench --synthetic`, types as of `pumex quantize`, `-` for none;
 //! `ROWS` are those of steps (`1` and `512` unless told), `x8` eight sequences of a row each. Prints a row for each pipeline, with tabs;
@@ -27,19 +27,22 @@ const DEPTH: usize = 4096;
 /// A pipeline: module and constants by name, and the steps that run it.
 type Found = BTreeMap<(String, Vec<(&'static str, u32)>), Vec<String>>;
 
-/// What estimates take of a card: by what its name has in it, multiprocessors, GHz, GB/s, and cycles of a subgroup for a product of
-/// 16 x 16 x 16 halves (public figures).
-const CARDS: [(&str, f64, f64, f64, f64); 7] = [
-    ("GFX1201", 64.0, 2.97, 640.0, 16.0),
-    ("GFX1100", 96.0, 2.4, 960.0, 32.0),
-    ("NAVI31", 96.0, 2.4, 960.0, 32.0),
-    ("STRIX1", 16.0, 2.9, 120.0, 32.0),
-    ("NAVI21", 72.0, 2.25, 512.0, 0.0),
-    ("NAVI10", 40.0, 1.9, 448.0, 0.0),
-    ("VEGA10", 64.0, 1.5, 484.0, 0.0),
+/// What estimates take of a card: by what its name has in it, threads for which it has an instruction in a cycle, GHz, GB/s, and
+/// cycles of a subgroup for a product of matrices as it has them: of 16 x 16 x 16 halves, of 8 rows on Intel (public figures).
+const CARDS: [(&str, f64, f64, f64, f64); 12] = [
+    ("GFX1201", 64.0 * 64.0, 2.97, 640.0, 16.0),
+    ("GFX1100", 96.0 * 64.0, 2.4, 960.0, 32.0),
+    ("NAVI31", 96.0 * 64.0, 2.4, 960.0, 32.0),
+    ("STRIX1", 16.0 * 64.0, 2.9, 120.0, 32.0),
+    ("NAVI21", 72.0 * 64.0, 2.25, 512.0, 0.0),
+    ("NAVI10", 40.0 * 64.0, 1.9, 448.0, 0.0),
+    ("VEGA10", 64.0 * 64.0, 1.5, 484.0, 0.0),
+    ("A770", 32.0 * 128.0, 2.1, 560.0, 16.0),
+    ("B580", 20.0 * 128.0, 2.67, 456.0, 16.0),
+    ("(LNL)", 8.0 * 128.0, 2.05, 136.0, 16.0),
+    ("(MTL)", 8.0 * 128.0, 2.25, 120.0, 0.0),
+    ("(TGL", 6.0 * 128.0, 1.35, 68.0, 0.0),
 ];
-/// Threads that a multiprocessor of these has an instruction for in a cycle.
-const LANES: f64 = 64.0;
 
 /// A step of so many rows of one sequence, or (`x8`) of so many sequences.
 fn step(name: &str) -> Result<(usize, bool), Fault> {
@@ -74,7 +77,7 @@ fn add(found: &mut Found, caps: &Caps, plan: &pumex::plan::Plan, (label, name): 
 fn shares(caps: &Caps, (module, constants): (&str, &[(&str, u32)]), loops: &Counts) -> [String; 2] {
     let none = || "-".to_string();
     let upper = caps.name.to_ascii_uppercase();
-    let Some((_, cores, ghz, gbs, matrix)) = CARDS.iter().copied().find(|card| upper.contains(card.0)) else {
+    let Some((_, lanes, ghz, gbs, matrix)) = CARDS.iter().copied().find(|card| upper.contains(card.0)) else {
         return [none(), none()];
     };
     let valu = f64::from(loops.valu + loops.dots);
@@ -84,7 +87,7 @@ fn shares(caps: &Caps, (module, constants): (&str, &[(&str, u32)]), loops: &Coun
     let weights = |f: &pumex_quant::Format| f64::from(4 * loops.dots / columns) * f64::from(f.bits()) / 8.0;
     let read = format.filter(|_| module.starts_with("gemv_dot")).map_or(f64::from(loops.loaded), weights);
     let by_memory = || {
-        let per_second = cores * LANES * ghz * read / valu;
+        let per_second = lanes * ghz * read / valu;
         format!("{:.2}", per_second / gbs)
     };
     let many = module.starts_with("gemm_") || module.starts_with("attn_prefill");
@@ -101,17 +104,17 @@ fn row(caps: &Caps, (module, constants): (&str, &[(&str, u32)]), one: &Executabl
         found.map_or("-".to_string(), |value| format!("{value}"))
     };
     let text = one.texts.iter().find(|(name, _)| name.contains("ssembly"));
-    let listing = text.map(|(_, text)| Listing::of(text)).unwrap_or_default();
+    let listing = text.map(|(_, text)| Listing::of(text, one.subgroup_size)).unwrap_or_default();
     let (all, hot) = (listing.all(), listing.hot());
     let [memory, rate] = shares(caps, (module, constants), &hot);
     let mut cells = vec![
         one.subgroup_size.to_string(),
-        figure(&["VGPRs"]),
+        figure(&["VGPRs", "Max live registers"]),
         figure(&["SGPRs"]),
-        figure(&["Spilled VGPRs"]),
-        figure(&["Spilled SGPRs"]),
+        figure(&["Spilled VGPRs", "Spills"]),
+        figure(&["Spilled SGPRs", "Fills"]),
         figure(&["Scratch size", "Scratch Memory Size"]),
-        figure(&["LDS size", "LDS Size"]),
+        figure(&["LDS size", "LDS Size", "Workgroup Memory Size"]),
         figure(&["Subgroups per SIMD", "Max Waves", "Max waves"]),
     ];
     for c in [&all, &hot] {
@@ -147,7 +150,7 @@ fn main() -> Result<(), Fault> {
         found.insert(("conv2d".into(), spec), vec!["images".into()]);
     }
     let classes = "VALU\tdot\tmatrix\tFMA\tloads\tbytes\tLDS\twaits\tscratch";
-    let told = "subgroup\tVGPRs\tSGPRs\tspilled V\tspilled S\tscratch\tLDS\twaves";
+    let told = "subgroup\tVGPRs or live\tSGPRs\tspilled V\tspilled S or fills\tscratch\tLDS\twaves";
     println!("pipeline\tsteps\t{told}\t{classes}\tloop's {classes}\tof memory\tof rate");
     let kernels = Kernels::new(&device);
     for (i, ((module, constants), steps)) in found.iter().enumerate() {
