@@ -108,7 +108,8 @@ impl DeviceClass {
             AmdRdna1 | AmdRdna2 => &amd::RDNA,
             AmdRdna3 => &amd::RDNA3,
             AmdRdna4 => &amd::RDNA4,
-            IntelOld | IntelXe1 | IntelXe2 => &intel::CHOICES,
+            IntelOld | IntelXe1 => &intel::XE1,
+            IntelXe2 => &intel::XE2,
             Apple | Qualcomm | Arm => &mobile::CHOICES,
             NvidiaUntold | Unknown => &portable::CHOICES,
         }

@@ -227,7 +227,7 @@ mod tests {
             (devices::h200(), &nvidia::CHOICES),
             (devices::find("geforce_rtx_2060_nvk").unwrap(), &portable::CHOICES),
             (devices::find("radeon_rx_7900_xtx").unwrap(), &amd::RDNA),
-            (devices::find("arc_a770").unwrap(), &intel::CHOICES),
+            (devices::find("arc_a770").unwrap(), &intel::XE1),
             (devices::lavapipe(), &software::CHOICES),
         ] {
             let (dot, float) = taken(&caps);

@@ -1,7 +1,9 @@
-//! Intel GPUs. None was measured: shapes are estimates from how they are built, and from what others published.
+//! Intel GPUs. None was measured: shapes are estimates from how they are built, from what others published, and from what Mesa's
+//! compiler makes of the kernels.
 //!
-//! Subgroups are pinned to 16, which all Xe have; an Xe core runs eight or sixteen hardware threads of them on each of its units.
-//! A subgroup is little, so that it takes two outputs at a time.
+//! A subgroup has 128 registers, of 8 words on Xe and of 16 on Xe2: 128 for each of its threads where it has as few as it may, 64
+//! where Xe has 16. So GEMV and decode attention have the fewest (`subgroups.rs`), and a subgroup takes two outputs at a time only
+//! where their decoding is cheap.
 
 use super::nvidia;
 use super::table::{
@@ -9,33 +11,52 @@ use super::table::{
     SplitAttention, When, ALWAYS,
 };
 use super::ActivationQuant::Q8;
+use pumex_quant::FormatId::{self, Mxfp4, Q1_0, Q2K, Q2_0, Q3K, Q4K, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+
+/// What ANV's compiler makes of the kernels.
+pub(super) const RECORD: &str = "2026-11-25, no GPU: what ANV compiles for Xe and Xe2";
 
 const TWO_ROWS: Evidence = Evidence::Estimate("others' rows of a workgroup on Intel: two");
 const SMALL: Evidence =
     Evidence::Estimate("an Xe core holds 1,024 threads of 16 lanes' subgroups, in four workgroups of 256");
 const UNSEEN: Evidence = Evidence::Estimate("more than there is work for; other values were not tried");
 const LITTLE: Evidence = Evidence::Estimate("a thread of a subgroup of 16 has 64 registers, half of them for 32 sums");
+const NO_SPILLS: Evidence = Evidence::Record(RECORD);
 const NO_PROMISE: Evidence = Evidence::Estimate("nobody tried whether all workgroups run at once");
 
-const WIDE: When = When { outputs: Span::from(8192), ..ALWAYS };
+/// Threads hold the activations of a workgroup until they are coded: of so many inputs 256 threads would take most registers for it.
+const LONG: When = When { inputs: Span::from(8193), ..ALWAYS };
+/// Gate and up are two outputs by themselves.
+const GATED: When = When { gated: Some(true), ..ALWAYS };
+const WIDE: When =
+    When { outputs: Span::from(8192), columns: Span::below(3), formats: Formats::These(PLAIN), ..ALWAYS };
 const FEW: When = When { columns: Span::below(3), ..ALWAYS };
 
-const fn row(name: &'static str, when: When, tile: (u32, u32), groups: Groups) -> GemvRow {
-    GemvRow { name, when, threads: tile.0, rows: tile.1, groups, evidence: TWO_ROWS }
+/// Formats of two outputs at a time.
+const PLAIN: &[FormatId] = &[Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q1_0, Q2_0, Mxfp4];
+
+const fn row(name: &'static str, when: When, tile: (u32, u32), groups: Groups, evidence: Evidence) -> GemvRow {
+    GemvRow { name, when, threads: tile.0, rows: tile.1, groups, evidence }
 }
 
-const GEMV: &[GemvRow] =
-    &[row("wide", WIDE, (256, 2), Groups::PerCore(8)), row("all", ALWAYS, (256, 1), Groups::PerCore(4))];
-const GEMV_FLOAT: &[GemvRow] =
-    &[row("one or two rows", FEW, (32, 4), Groups::All), row("all", ALWAYS, (32, 2), Groups::All)];
+const GEMV: &[GemvRow] = &[
+    row("long", LONG, (512, 1), Groups::PerCore(4), NO_SPILLS),
+    row("gated", GATED, (256, 1), Groups::PerCore(8), NO_SPILLS),
+    row("wide", WIDE, (256, 2), Groups::PerCore(8), TWO_ROWS),
+    row("all", ALWAYS, (256, 1), Groups::PerCore(4), TWO_ROWS),
+];
+const GEMV_FLOAT: &[GemvRow] = &[
+    row("one or two rows", FEW, (32, 2), Groups::All, NO_SPILLS),
+    row("all", ALWAYS, (32, 1), Groups::All, NO_SPILLS),
+];
 
 const HEADS: &[HeadsRow] = &[
     HeadsRow { matrices: None, positions: Span::below(1025), heads: 1, evidence: SMALL },
-    HeadsRow { matrices: None, positions: Span::ALL, heads: 4, evidence: SMALL },
+    HeadsRow { matrices: None, positions: Span::ALL, heads: 2, evidence: NO_SPILLS },
 ];
 
-/// What is chosen.
-pub(super) const CHOICES: Choices = Choices {
+/// Xe2 and newer.
+pub(super) const XE2: Choices = Choices {
     evidence: TWO_ROWS,
     activations: known(Q8, Evidence::Estimate("dot products of bytes are as fast as they get")),
     gemv: GEMV,
@@ -51,3 +72,6 @@ pub(super) const CHOICES: Choices = Choices {
     row_threads: known(256, UNSEEN),
     ..nvidia::CHOICES
 };
+
+/// Xe and what came before: a thread has half the registers of 16 that those of Xe2 have.
+pub(super) const XE1: Choices = Choices { prefill: known((16, 16), NO_SPILLS), ..XE2 };

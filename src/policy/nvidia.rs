@@ -174,6 +174,7 @@ pub(super) const CHOICES: Choices = Choices {
     megakernel_threads: known(Some(512), BITS8),
     attention_heads: ATTENTION_HEADS,
     split_attention: known(SplitAttention { threads: 256, span: 64, least: 256 }, FLOATS),
+    prefill: known((32, 32), FLOATS),
     busy_groups: known(528, Evidence::Estimate("four for each of an H200's multiprocessors")),
     route_threads: known(256, UNSEEN),
     router: known(RouterShape::Spread { threads: 256 }, CORES),

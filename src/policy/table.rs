@@ -366,6 +366,8 @@ pub struct Choices {
     pub attention_heads: &'static [HeadsRow],
     /// Its shape without matrices.
     pub split_attention: Known<SplitAttention>,
+    /// Most rows of a tile of attention of many rows without matrices, and most positions.
+    pub prefill: Known<(u32, u32)>,
     /// Workgroups that keep the memory busy.
     pub busy_groups: Known<usize>,
     /// Most threads that choose a row's experts.
@@ -397,6 +399,7 @@ impl Choices {
             self.small_float_tiles.evidence,
             self.megakernel_threads.evidence,
             self.split_attention.evidence,
+            self.prefill.evidence,
             self.busy_groups.evidence,
             self.route_threads.evidence,
             self.router.evidence,
@@ -419,9 +422,15 @@ mod tests {
     fn evidence_stands_in_the_record_and_rows_have_names_of_their_own() {
         let record = include_str!("../../benches/RECORD.md");
         let all = [&nvidia::CHOICES, &nvidia::PASCAL, &portable::CHOICES, &software::CHOICES];
-        for choices in
-            all.into_iter().chain([&amd::RDNA, &amd::RDNA3, &amd::RDNA4, &amd::GCN, &intel::CHOICES, &mobile::CHOICES])
-        {
+        for choices in all.into_iter().chain([
+            &amd::RDNA,
+            &amd::RDNA3,
+            &amd::RDNA4,
+            &amd::GCN,
+            &intel::XE1,
+            &intel::XE2,
+            &mobile::CHOICES,
+        ]) {
             for evidence in choices.all_evidence() {
                 match evidence {
                     Evidence::Record(heading) => assert!(record.contains(&format!("\n## {heading}\n")), "{heading}"),
