@@ -234,7 +234,7 @@ mod tests {
             \nL3:\n        send.ugm (16)  r31  r104  null:0  0x0  0x0   {$2}  // wr:2+0, rd:8; load.ugm.d32x4.a64\n\
             (W)     sync.nop (1)             null                  {$2.dst}\n\
             \x20       dp4a (16)    r1:d      r1:d    r31:d   r5:d  {$3.dst}\n        mad (8|M8)   r2:f  r2:f  r3:f  r4:f\n\
-            (f0.0)  break (16)    jip:L4              uip:L4\n        send.slm (16)  r9  r8  null:0 {$4} // wr:1+0, rd:2; load.slm.d32.a32\n\
+            (f0.0)  break (16)    jip:L4 uip:L4\n        send.slm (16)  r9  r8  null:0 {$4} // wr:1+0, rd:2; load.slm.d32.a32\n\
             \x20       send.hdc1 (8)  r9  r8  null {$5}  // wr:2+0, rd:4; a64_untyped_read:xyz simd8 (8) flat+0x0\n\
             \x20       send.ugm (16)  r9  r8  null {$5}  // wr:2+0, rd:1; load.ugm.d16u32.a64\n\
             \x20       while (16)    L3\n\nL4:\n        dpas.8x8 (16)  r1:f  r2:f  r3:hf  r4:hf\n\
