@@ -103,6 +103,8 @@ pub struct Options {
     pub embeds: bool,
     /// If the device is lost, loads the model anew, once, and computes again what was held.
     pub revives: bool,
+    /// Kernels of a GPU that are left out, of [`selftest::SUSPECTS`]: the next row of the policy serves.
+    pub without: Vec<&'static str>,
     /// What only tests and comparisons set.
     pub debug: Debug,
 }
@@ -172,6 +174,7 @@ impl Default for Options {
             exact_on_cpu: false,
             embeds: false,
             revives: false,
+            without: Vec::new(),
             cpu: Settings::default(),
             debug: Debug::default(),
         }
@@ -221,8 +224,15 @@ pub fn load_on<'a>(
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Box<dyn Runner + 'a>> {
+    let (device, options) = match device {
+        Some(device) => {
+            let (device, options) = tune::gone(gguf, device, options);
+            (Some(device), options)
+        }
+        None => (None, options.clone()),
+    };
     let opened = device.clone();
-    let runner = run_plan(gguf, model::plan(gguf)?, device, options, progress)?;
+    let runner = run_plan(gguf, model::plan(gguf)?, device, &options, progress)?;
     if let (Some(device), Some(n)) = (&opened, options.debug.lost_at) {
         device.lose_from(device.counters().submits + n);
     }
@@ -258,7 +268,8 @@ fn run_plan<'a>(
 /// # Errors
 /// As [`load`].
 pub fn load_vulkan(gguf: &Gguf, device: Device, options: &Options, progress: Progress<'_>) -> Result<VulkanRunner> {
-    VulkanRunner::new(gguf, model::plan(gguf)?, device, options, progress)
+    let (device, options) = tune::gone(gguf, device, options);
+    VulkanRunner::new(gguf, model::plan(gguf)?, device, &options, progress)
 }
 
 /// The fast interpreter itself, likewise.
@@ -296,7 +307,7 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     let (validation, force_staging) = (options.validation, options.debug.force_staging);
     let modules = pumex_shaders::fingerprint();
     let opened = Device::open(&vk::Options { select, validation, force_staging, modules, ..vk::Options::default() })?;
-    let opened = tune::applied(selftest::passed(occupancy::told(as_used(&opened, options.debug)?)?)?);
+    let opened = tune::applied(selftest::passed(occupancy::told(as_used(&opened, options)?)?)?);
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))
 }
@@ -315,8 +326,10 @@ impl Debug {
 }
 
 /// The device as kernels use it: see [`policy::as_used`].
-fn as_used(opened: &Device, debug: Debug) -> Result<Device> {
-    let caps = debug.left_of(policy::as_used(opened.caps().clone()));
+fn as_used(opened: &Device, options: &Options) -> Result<Device> {
+    let mut caps = options.debug.left_of(policy::as_used(opened.caps().clone()));
+    let left_out = options.without.iter();
+    caps.disabled.extend(left_out.map(|k| vk::Disabled { kernel: (*k).into(), why: "left out".into() }));
     for workaround in policy::workarounds::of(&caps) {
         tracing::info!("device {}: {}: {} ({})", caps.name, workaround.name, workaround.case, workaround.link);
     }

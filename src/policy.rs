@@ -9,6 +9,7 @@ pub mod class;
 pub mod devices;
 mod floor;
 mod gemv;
+mod images;
 mod intel;
 mod many;
 pub mod matrix;
@@ -38,18 +39,20 @@ pub use floor::{lacks_subgroups, without_halves, without_subgroups};
 pub use gemv::{
     dot_span, dot_tile, expert_tile, float_tile, gemv_row, gemv_tile, small_floats, GemvTile, GEMV_MAX_COLS, SMALL_TILE,
 };
+pub use images::{conv2d_tiles, Conv2dTile};
 pub use many::{
     decodes, groups_rows, many_rows, packs_rows, row_tile, ManyRowsAsked, RowTile, StagedTile, TILE as ROWS_TILE,
 };
-pub use matrix2::{lies_as_halves, GroupTile, DECODE_CHUNKS, DECODE_GRID, MOST_DECODED_BYTES, MOST_GROUP_ROWS};
+pub use matrix2::{
+    lies_as_halves, matrix2_attention, GroupAttention, GroupTile, DECODE_CHUNKS, DECODE_GRID, MOST_DECODED_BYTES,
+    MOST_GROUP_ROWS,
+};
 pub use megakernel::{
     megakernel_attends, megakernel_attention_bytes, megakernel_heads, megakernel_messages, megakernel_parts,
     megakernel_positions, megakernel_ranks, megakernel_rows, megakernel_span, megakernel_table_room, megakernel_tile,
     MegakernelTile, MEGAKERNEL_LEAST_WAITS, MEGAKERNEL_MAX_ROWS, MESSAGE, MOST_ATTENTION_PARTS,
 };
-pub use rowwise::{
-    argmax_parts, image_threads, route_threads, router_tile, row_threads, sample_tile, scans_by_windows, MOST_NORMED,
-};
+pub use rowwise::{argmax_parts, route_threads, router_tile, row_threads, sample_tile, scans_by_windows, MOST_NORMED};
 pub use shared::{table_bytes, table_copies, usual_copies};
 pub use staged::{staged_attention, StagedAttention};
 pub use table::{ManyRows, WeightSource, ATTN_HEADS};

@@ -198,7 +198,7 @@ fn heads_of_all_widths_attend() {
 
 /// Kernels of few rows and of many, best first: without those before it, each that takes such heads serves.
 const FEW: [&str; 2] = ["attn_mat", "attn_split"];
-const MANY: [&str; 3] = ["attn_flash", "attn_staged", "attn_prefill"];
+const MANY: [&str; 4] = ["attn_flash", "attn_staged", "attn_matrix2", "attn_prefill"];
 
 /// A device that is left that kernel and those after it; none if it has no such kernel or the kernel does not take the heads.
 fn left(kernels: [&str; 2], specs: [&AttentionSpec; 2]) -> Option<Device> {
@@ -207,6 +207,7 @@ fn left(kernels: [&str; 2], specs: [&AttentionSpec; 2]) -> Option<Device> {
     let takes = |kernel: &str, spec: &AttentionSpec| match kernel {
         "attn_mat" | "attn_flash" => !caps.matrix_n.is_empty() && policy::attn_mat_fits(spec),
         "attn_staged" => policy::staged_attention(&caps, spec).is_some(),
+        "attn_matrix2" => policy::matrix2_attention(&caps, spec).is_some(),
         _ => true,
     };
     if !kernels.iter().all(|kernel| specs.iter().any(|spec| takes(kernel, spec))) {
@@ -237,12 +238,13 @@ fn every_kernel_that_takes_such_heads_attends_as_the_reference_does() {
     for (first, second) in sample(&kinds, 1) {
         let (gguf, plan) = two(*first, *second);
         let (widths, prompt) = ([first, second].map(|s| (s.head_dim, s.v_dim)), ids(90));
-        for (few, many) in [(0, 0), (1, 1), (1, 2)] {
+        for (few, many) in [(0, 0), (1, 1), (1, 2), (1, 3)] {
             let Some(device) = left([FEW[few], MANY[many]], [first, second]) else { continue };
-            for (cache, bound) in
-                [(CacheType::F32, 1e-9), (CacheType::F16, 2e-5)].into_iter().skip(usize::from(many < 2))
+            for (cache, bound) in [(CacheType::F32, 1e-9), (CacheType::F16, 2e-5)]
+                .into_iter()
+                .skip(usize::from(MANY[many] != "attn_prefill"))
             {
-                let way = if many == 2 { options(cache) } else { usual(cache) };
+                let way = if MANY[many] == "attn_prefill" { options(cache) } else { usual(cache) };
                 let mut runner = VulkanRunner::new(&gguf, plan.clone(), device.clone(), &way, &mut |_, _| ()).unwrap();
                 for chunk in [1, 7, 45] {
                     let truth = logits(&mut Reference::new(&gguf, plan.clone(), 128, 1, 64), &prompt, chunk);

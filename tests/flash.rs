@@ -40,12 +40,31 @@ fn many_rows_attend_alike_by_matrices_from_shared_memory() {
     }
 }
 
+/// Likewise, and those that others take, too.
+#[test]
+fn many_rows_attend_alike_by_matrices_that_workgroups_hold() {
+    use CacheType::{Iq4Nl, F16, Q4_0, Q4_1, Q8_0};
+    let halves = [(8, 2, 64), (4, 2, 256), (6, 2, 80), (4, 2, 128), (2, 1, 192), (2, 2, 40), (3, 1, 112), (2, 1, 320)];
+    let halves = sample(&halves, 2).iter().map(|heads| (*heads, (F16, F16)));
+    let others = [(F16, Q8_0), (Q4_0, Q4_1), (Iq4Nl, F16)];
+    let others = sample(&others, 1).iter().map(|types| ((4, 2, 256), *types));
+    for (heads, types) in halves.chain(others) {
+        let Some(held) = run(heads, types, Way::Group) else { return };
+        let Some(scalar) = run(heads, types, Way::Scalar) else { return };
+        let error = nmse(&held, &scalar);
+        println!("{heads:?} {types:?}: NMSE {error:.2e}");
+        let bound = if types == (F16, F16) { BOUND } else { BOUND_OF_CODES };
+        assert!(error < bound, "{heads:?} {types:?}: NMSE {error:e}");
+    }
+}
+
 /// How attention of many rows goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Scalar,
     Fragments,
     Staged,
+    Group,
 }
 
 /// Logits of all steps for such heads and caches; none where the device has no such kernel.
@@ -56,12 +75,18 @@ fn run(heads: (u32, u32, u32), (k, v): (CacheType, CacheType), way: Way) -> Opti
     let gguf = shape.model(recipe::find("Q8_0").unwrap()).unwrap();
     let mut runner = vulkan(
         &gguf,
-        Options { debug: Debug { matrices: way != Way::Scalar, ..exact() }, cache_type_v: v, ..options(k) },
+        Options {
+            debug: Debug { matrices: way != Way::Scalar, ..exact() },
+            cache_type_v: v,
+            without: if way == Way::Group { vec!["attn_flash", "attn_staged"] } else { Vec::new() },
+            ..options(k)
+        },
     )?;
     let missing = match way {
         Way::Scalar => false,
         Way::Fragments => !runner.attends_many_by_matrices(),
         Way::Staged => runner.vk().caps().matrix_n.is_empty(),
+        Way::Group => !runner.vk().caps().group_matrix(),
     };
     if missing {
         println!("skipped: {} has no cooperative matrices held as attention expects", runner.device());

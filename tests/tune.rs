@@ -16,10 +16,10 @@ use std::time::Duration;
 fn a_search_names_the_products_of_a_step_and_their_shapes_change_no_logits() {
     let Some(device) = device(true) else { return };
     let gguf = Gguf::open(&demo_path()).unwrap();
-    let search = Search { rows: vec![1], most: Duration::ZERO, blind: false };
+    let search = Search { rows: vec![1], most: Duration::ZERO, blind: false, ways: false };
     let (stop, options) = (AtomicBool::new(false), options(CacheType::F16));
     let found = tune::tune(&gguf, device.clone(), &options, &search, &stop, &mut |_, _| ()).unwrap().unwrap();
-    let report = &found[0];
+    let report = &found.steps[0];
     assert!(report.cut && !report.kept && report.step_us.iter().all(|us| *us > 0.0), "{report:?}");
     let products: Vec<_> = report.choices.iter().map(|choice| choice.product.clone()).collect();
     let has = |m: usize, k: usize, gated: bool| {
@@ -113,4 +113,18 @@ fn what_was_found_is_kept_for_the_model_and_forgotten_when_asked() {
     assert_eq!(generate(&[]).1, text);
     assert_eq!(run(&["tune", "--device", "cpu"]).0, Some(2));
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn other_kernels_are_tried_for_a_model_and_agree() {
+    let Some(device) = device(true) else { return };
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let search = Search { rows: Vec::new(), most: Duration::from_secs(300), blind: true, ways: true };
+    let options = Options { max_rows: 48, ..options(CacheType::F16) };
+    let found = tune::tune(&gguf, device, &options, &search, &AtomicBool::new(false), &mut |_, _| ()).unwrap().unwrap();
+    let report = found.ways.unwrap();
+    assert!(found.steps.is_empty() && !report.cut && report.rows == 48, "{report:?}");
+    let products = |name: &str| report.tried.iter().any(|tried| tried.way.products.as_deref() == Some(name));
+    assert!(products("gemm_half") && products("no matrices"), "{report:?}");
+    assert!(report.tried.iter().all(|tried| !tried.wrong && tried.us.iter().all(|us| *us > 0.0)), "{report:?}");
 }

@@ -69,6 +69,8 @@ constants! {
     GENERAL:
     /// Output channels of a thread that convolves images.
     CONV2D_CHANNELS = 4;
+    /// Outputs, and pixels, of a workgroup that convolves images by cooperative matrices.
+    CONV2D_TILE = 64;
     /// The number itself.
     ACT_SAME = 0;
     /// SiLU.

@@ -378,6 +378,12 @@ pub const KERNELS: &[Kernel] = &[
         spec: &[("SIZE", 0), ("GH", 1), KV[0], KV[1], KV[2], KV[3], SEEN[0], SEEN[1]],
     },
     Kernel {
+        name: "attn_matrix2",
+        formats: Formats::None,
+        needs: Needs::Matrix2,
+        spec: &[("SIZE", 0), ("GH", 1), ("BR", 2), KV[0], KV[1], KV[2], KV[3], SEEN[0], SEEN[1]],
+    },
+    Kernel {
         name: "attn_staged",
         formats: Formats::None,
         needs: Needs::Matrix,
@@ -543,6 +549,18 @@ pub const KERNELS: &[Kernel] = &[
         name: "conv2d",
         formats: Formats::None,
         needs: Needs::Nothing,
+        spec: &[("SIZE", 0), ("HALVES", 1), ("BIAS", 2)],
+    },
+    Kernel {
+        name: "conv2d_staged",
+        formats: Formats::None,
+        needs: Needs::StagedMatrix,
+        spec: &[("SIZE", 0), ("HALVES", 1), ("BIAS", 2), ("MAT_M", 3), ("MAT_N", 4), ("MAT_K", 5), ("WAVES", 6)],
+    },
+    Kernel {
+        name: "conv2d_matrix2",
+        formats: Formats::None,
+        needs: Needs::Matrix2,
         spec: &[("SIZE", 0), ("HALVES", 1), ("BIAS", 2)],
     },
     Kernel { name: "occupancy", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0), ("WORDS", 1)] },

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use pumex::cpu::{Numa, Settings};
+use pumex::engine::selftest::SUSPECTS;
 use pumex::engine::{CacheType, Debug, DeviceChoice, Options, Override};
 use pumex::policy::ActivationQuant;
 use pumex::quantize::recipe::{self, Recipe};
@@ -139,6 +140,9 @@ pub struct EngineArgs {
     /// If the device is lost, load the model anew, once, and go on
     #[arg(long)]
     pub retry_lost: bool,
+    /// Leave kernels of the GPU out, whose work others do then: where a driver gets them wrong, or to compare
+    #[arg(long, value_name = "KERNEL,...", value_delimiter = ',', value_parser = suspect)]
+    pub without_kernels: Vec<&'static str>,
     /// Use no operations over subgroups, as on devices that lack them or whose drivers get them wrong
     #[arg(long, hide = true)]
     pub no_subgroups: bool,
@@ -238,6 +242,12 @@ fn mask(text: &str) -> std::result::Result<Processors, String> {
     Ok(Processors(set))
 }
 
+/// A kernel that has a next row.
+fn suspect(name: &str) -> Result<&'static str, String> {
+    let known = SUSPECTS.into_iter().find(|known| *known == name);
+    known.ok_or_else(|| format!("expected one of {}", SUSPECTS.join(", ")))
+}
+
 impl EngineArgs {
     /// The engine's options for one sequence of `n_ctx` positions (`None`: as many as the model was trained for).
     pub fn options(&self, n_ctx: Option<u32>) -> Options {
@@ -255,6 +265,7 @@ impl EngineArgs {
             exact_on_cpu: self.exact_on_cpu,
             embeds: self.embeds,
             revives: self.retry_lost,
+            without: self.without_kernels.clone(),
             debug: Debug {
                 lost_at: self.lose_at,
                 subgroups: !self.no_subgroups,

@@ -1,6 +1,6 @@
 //! `pumex tune`: measures which shapes of kernels are fastest for a model on a device, and keeps them for later runs.
 
-use pumex::engine::tune::{self, Report, Search};
+use pumex::engine::tune::{self, name, Found, Report, Search, WaysReport};
 use pumex::engine::{self, Options};
 use pumex::gguf::Gguf;
 use pumex::vk::Device;
@@ -31,11 +31,14 @@ pub struct Args {
     /// Start from one plain shape for all, as on a device that no table is for
     #[arg(long)]
     blind: bool,
+    /// Leave kernels as they are, and find shapes alone
+    #[arg(long)]
+    shapes_only: bool,
     /// Keep nothing
     #[arg(long)]
     dry_run: bool,
     /// Forget what was kept for the device, and look for nothing
-    #[arg(long, conflicts_with_all = ["dry_run", "blind", "rows", "seconds"])]
+    #[arg(long, conflicts_with_all = ["dry_run", "blind", "rows", "seconds", "shapes_only"])]
     forget: bool,
     /// Print one JSON object
     #[arg(long)]
@@ -60,15 +63,21 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         return Ok(End::Done);
     }
     let gguf = session::open_source(&args.model)?;
-    let search = Search { rows: args.rows.clone(), most: Duration::from_secs(args.seconds), blind: args.blind };
-    let Some(reports) = searched(&gguf, &device, &options, &search, stop)? else { return Ok(End::Interrupted) };
+    let search = Search {
+        rows: args.rows.clone(),
+        most: Duration::from_secs(args.seconds),
+        blind: args.blind,
+        ways: !args.shapes_only,
+    };
+    let Some(found) = searched(&gguf, &device, &options, &search, stop)? else { return Ok(End::Interrupted) };
     if !args.dry_run {
-        tune::keep(device.caps(), &name(&gguf), &reports)?;
+        tune::keep(device.caps(), &name(&gguf), &found)?;
     }
     if args.json {
-        output::json(&serde_json::json!({ "device": device.caps().name, "steps": reports }))?;
+        output::json(&serde_json::json!({ "device": device.caps().name, "steps": found.steps, "ways": found.ways }))?;
     } else {
-        output::text(&reports.iter().map(text).collect::<String>())?;
+        let ways = found.ways.as_ref().map(ways_text).unwrap_or_default();
+        output::text(&(found.steps.iter().map(text).collect::<String>() + &ways))?;
     }
     Ok(End::Done)
 }
@@ -84,16 +93,9 @@ pub fn auto(gguf: &Gguf, device: &Device, options: &Options, stop: &AtomicBool) 
     output::say(format_args!("tuning {} for this model, up to {AUTO_SECONDS} s, once\n", device.caps().name));
     let search = Search { most: Duration::from_secs(AUTO_SECONDS), ..Search::default() };
     match searched(gguf, device, options, &search, stop)? {
-        Some(reports) => tune::keep(device.caps(), &name(gguf), &reports),
+        Some(found) => tune::keep(device.caps(), &name(gguf), &found),
         None => Ok(()),
     }
-}
-
-/// What a model is known by: its name and size.
-fn name(gguf: &Gguf) -> String {
-    let file = gguf.path().file_name().unwrap_or_default().to_string_lossy();
-    let bytes: u64 = gguf.tensors().iter().map(|tensor| tensor.len_bytes).sum();
-    format!("{file}, {bytes} bytes")
 }
 
 fn searched(
@@ -102,7 +104,7 @@ fn searched(
     options: &Options,
     search: &Search,
     stop: &AtomicBool,
-) -> Result<Option<Vec<Report>>> {
+) -> Result<Option<Found>> {
     let bar = session::bar("tuning", "{msg} {wide_bar} {pos}/{len}");
     let found = tune::tune(gguf, device.clone(), options, search, stop, &mut |done, of| {
         bar.set_length(of as u64);
@@ -139,4 +141,17 @@ fn text(report: &Report) -> String {
         if report.cut { ", though time ran out" } else { "" },
     );
     output::table(&table, &[false, false, true, true, true, true, true, true, true]) + &end
+}
+
+fn ways_text(report: &WaysReport) -> String {
+    let prompt = format!("us, {} rows", report.rows);
+    let mut table = vec![["kernels", prompt.as_str(), "us, 1 row", ""].map(String::from).to_vec()];
+    for tried in &report.tried {
+        let [prompt, one] = tried.us.map(|us| format!("{us:.1}"));
+        let wrong = if tried.wrong { "other logits, left out" } else { "" };
+        table.push(vec![tried.way.told(), prompt, one, wrong.into()]);
+    }
+    let kept = report.kept.as_ref().map_or("no gain, left as they were".into(), |way| format!("kept {}", way.told()));
+    let cut = if report.cut { ", though time ran out" } else { "" };
+    output::table(&table, &[false, true, true, false]) + &format!("kernels: {kept}{cut}\n")
 }

@@ -20,10 +20,11 @@ const USUAL: &str = "Q4_K_M";
 const WRONG: &str = "found wrong by the self-test";
 
 /// Kernels that have a next row, in the order in which they are suspected.
-pub const SUSPECTS: [&str; 12] = [
+pub const SUSPECTS: [&str; 13] = [
     "megakernel",
     "attn_flash",
     "attn_staged",
+    "attn_matrix2",
     "attn_mat",
     "gemm_few",
     "gemm_mat",

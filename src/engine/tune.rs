@@ -4,17 +4,20 @@
 //! pipelines is built for each candidate and no more. Every candidate's logits are compared with those of the table's shapes.
 //! At the end whole steps by the table and by what was found alternate: what is not faster by more than their scatter is not kept.
 
+mod ways;
+
 use super::{selftest, Options, VulkanRunner};
 use crate::gguf::Gguf;
 use crate::lower::{self, tunables};
 use crate::policy::tuned::{self, candidates};
 use crate::sample::rng::Rng;
 use crate::step::{Row, RowOutput, Runner, Token, Want};
-use crate::vk::{self, Caps, Device, Tuned, TunedProduct, TunedShape};
+use crate::vk::{self, Caps, Device, Disabled, Tuned, TunedProduct, TunedShape};
 use crate::{model, Error, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+pub use ways::{Tried, Way, WaysReport};
 
 /// Name of the file that keeps what was found.
 const FILE: &str = "tuned";
@@ -42,11 +45,13 @@ pub struct Search {
     pub most: Duration,
     /// As on a device that no table is for: everything starts from one plain shape.
     pub blind: bool,
+    /// Looks for other kernels, too, if time is left: see [`Way`].
+    pub ways: bool,
 }
 
 impl Default for Search {
     fn default() -> Self {
-        Search { rows: vec![1, tuned::columns(2)], most: Duration::from_secs(20), blind: false }
+        Search { rows: vec![1, tuned::columns(2)], most: Duration::from_secs(20), blind: false, ways: true }
     }
 }
 
@@ -82,6 +87,15 @@ pub struct Report {
     pub cut: bool,
 }
 
+/// What was found for a model.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Found {
+    /// Shapes, for each kind of step.
+    pub steps: Vec<Report>,
+    /// Kernels, if they were looked for.
+    pub ways: Option<WaysReport>,
+}
+
 /// Measures; `told` gets what was done and what there is to do.
 ///
 /// # Errors
@@ -93,21 +107,46 @@ pub fn tune(
     search: &Search,
     stop: &AtomicBool,
     told: &mut dyn FnMut(usize, usize),
-) -> Result<Option<Vec<Report>>> {
+) -> Result<Option<Found>> {
     let most = search.rows.iter().copied().max().unwrap_or(1) as u32;
     let sizes = Options { n_ctx: Some(options.n_ctx.unwrap_or(256)), n_seqs: most, ..options.clone() };
     let (begun, table) = (Instant::now(), Caps { tuned: Vec::new(), ..device.caps().clone() });
     let device = device.chosen_by(table.clone());
-    let mut runner = VulkanRunner::new(gguf, model::plan(gguf)?, device, &sizes, &mut |_, _| ())?;
-    let mut reports = Vec::new();
+    let mut runner = VulkanRunner::new(gguf, model::plan(gguf)?, device.clone(), &sizes, &mut |_, _| ())?;
+    let mut steps = Vec::new();
+    // What is left of the time, for what is left to do.
+    let left = |others: usize| search.most.saturating_sub(begun.elapsed()) / others.max(1) as u32;
+    let kinds = search.rows.len() + usize::from(search.ways);
     for (i, rows) in search.rows.iter().enumerate() {
-        // What is left of the time, for those that are left.
-        let left = (search.most.saturating_sub(begun.elapsed())) / (search.rows.len() - i) as u32;
         let mut bench = Bench { runner: &mut runner, table: &table, rows: *rows, stop };
-        let Some(report) = bench.search(search.blind, left, told)? else { return Ok(None) };
-        reports.push(report);
+        let Some(report) = bench.search(search.blind, left(kinds - i), told)? else { return Ok(None) };
+        steps.push(report);
     }
-    Ok(Some(reports))
+    drop(runner);
+    if !search.ways || left(1).is_zero() {
+        return Ok(Some(Found { steps, ways: None }));
+    }
+    let found = ways::search(gguf, &device, options, (left(1), search.blind), stop, told)?;
+    Ok(found.map(|ways| Found { steps, ways: Some(ways) }))
+}
+
+/// What a model is known by: its file's name, and its size.
+pub fn name(gguf: &Gguf) -> String {
+    let file = gguf.path().file_name().unwrap_or_default().to_string_lossy();
+    let bytes: u64 = gguf.tensors().iter().map(|tensor| tensor.len_bytes).sum();
+    format!("{file}, {bytes} bytes")
+}
+
+/// The device and options that make a model go the way that was found for it before.
+pub(super) fn gone(gguf: &Gguf, device: Device, options: &Options) -> (Device, Options) {
+    let Some(way) = recalled(device.caps()).ways.remove(&name(gguf)) else { return (device, options.clone()) };
+    let options = way.of(options);
+    let mut caps = device.caps().clone();
+    let why = || "another one is faster here".to_string();
+    let others = options.without.iter().filter(|kernel| caps.disabled(kernel).is_none());
+    let others: Vec<_> = others.map(|kernel| Disabled { kernel: (*kernel).into(), why: why() }).collect();
+    caps.disabled.extend(others);
+    (device.chosen_by(caps), options)
 }
 
 /// What a device remembers.
@@ -116,6 +155,9 @@ struct Memory {
     tuned: Vec<Tuned>,
     /// Models that it was tuned for.
     models: Vec<String>,
+    /// Kernels of models for which others are faster than the policy's.
+    #[serde(default)]
+    ways: BTreeMap<String, Way>,
 }
 
 fn recalled(caps: &Caps) -> Memory {
@@ -149,13 +191,18 @@ pub fn knows(caps: &Caps, model: &str) -> bool {
 ///
 /// # Errors
 /// None that is known.
-pub fn keep(caps: &Caps, model: &str, reports: &[Report]) -> Result<()> {
-    let mut memory = recalled(caps);
+pub fn keep(caps: &Caps, model: &str, found: &Found) -> Result<()> {
+    let (mut memory, reports) = (recalled(caps), &found.steps);
     for choice in reports.iter().flat_map(|report| &report.choices) {
         memory.tuned.retain(|tuned| tuned.product != choice.product);
     }
     for choice in reports.iter().filter(|report| report.kept).flat_map(|report| &report.choices) {
         memory.tuned.extend(choice.shape.map(|shape| Tuned { product: choice.product.clone(), shape }));
+    }
+    match found.ways.as_ref().map(|ways| ways.kept.clone()) {
+        Some(Some(way)) => _ = memory.ways.insert(model.into(), way),
+        Some(None) => _ = memory.ways.remove(model),
+        None => {}
     }
     memory.models.retain(|known| known != model);
     memory.models.push(model.into());
@@ -205,15 +252,8 @@ impl Bench<'_> {
         Ok(self.runner.run(&rows, want)?.logits)
     }
 
-    /// Steps, two at least, until the device's clocks are up.
     fn warm_up(&mut self) -> Result<()> {
-        let begun = Instant::now();
-        self.step(&RowOutput::Id, Want::Ids)?;
-        self.step(&RowOutput::Id, Want::Ids)?;
-        while begun.elapsed() < WARM_UP {
-            self.step(&RowOutput::Id, Want::Ids)?;
-        }
-        Ok(())
+        warm_up(|| self.step(&RowOutput::Id, Want::Ids).map(|_| ()))
     }
 
     /// The products of a stamped step, each with the ops that have it.
@@ -343,6 +383,17 @@ fn with(products: &[(TunedProduct, Vec<usize>)], shape: impl Fn(usize) -> Option
         shape(i).map(|shape| Tuned { product: product.clone(), shape })
     };
     products.iter().enumerate().filter_map(one).collect()
+}
+
+/// Steps, two at least, until the device's clocks are up.
+fn warm_up(mut step: impl FnMut() -> Result<()>) -> Result<()> {
+    let begun = Instant::now();
+    step()?;
+    step()?;
+    while begun.elapsed() < WARM_UP {
+        step()?;
+    }
+    Ok(())
 }
 
 fn median(mut all: Vec<f64>) -> f64 {

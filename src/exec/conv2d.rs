@@ -2,11 +2,10 @@
 
 use crate::kernel::Kernels;
 use crate::plan::Conv2d;
-use crate::policy;
-use crate::vk::{Buffer, Device, Recorder};
+use crate::policy::Conv2dTile;
+use crate::vk::{Buffer, Recorder};
 use crate::Result;
 use pumex_shaders::block::Block;
-use pumex_shaders::constants::CONV2D_CHANNELS;
 use pumex_shaders::push;
 
 /// What a convolution reads and writes.
@@ -24,14 +23,14 @@ pub struct Conv2dBuffers<'a> {
     pub y: &'a Buffer,
 }
 
-/// Records it.
+/// Records it, by a tile of those that the device has ([`crate::policy::conv2d_tiles`]).
 ///
 /// # Errors
 /// As [`Conv2d::output`]; a module the driver refuses.
 pub fn conv2d(
-    (device, kernels): (&Device, &Kernels),
+    kernels: &Kernels,
     recorder: &mut Recorder,
-    shape: &Conv2d,
+    (shape, tile): (&Conv2d, &Conv2dTile),
     buffers: Conv2dBuffers<'_>,
 ) -> Result<()> {
     let [y_width, y_height] = shape.output()?.map(|n| n as u32);
@@ -61,11 +60,11 @@ pub fn conv2d(
         dilation_y,
         groups: shape.groups as u32,
     };
-    let size = policy::image_threads(device.caps());
-    let spec = [("SIZE", size), ("HALVES", u32::from(halves)), ("BIAS", u32::from(bias.is_some()))];
-    let pipeline = kernels.get("conv2d", None, &spec)?;
-    let tiles = (shape.outputs / shape.groups).div_ceil(CONV2D_CHANNELS as usize) * shape.groups;
-    let grid = [(y_width * y_height).div_ceil(size), tiles as u32, shape.images as u32];
+    let weights = [("HALVES", u32::from(halves)), ("BIAS", u32::from(bias.is_some()))];
+    let pipeline = kernels.get(tile.kernel, None, &[tile.spec(), weights.to_vec()].concat())?;
+    let channels = (shape.outputs / shape.groups).div_ceil(tile.channels) * shape.groups;
+    let pixels = (y_width as usize * y_height as usize).div_ceil(tile.pixels);
+    let grid = [pixels as u32, channels as u32, shape.images as u32];
     recorder.dispatch(&pipeline, &push.bytes(), grid);
     [x, w, y].into_iter().chain(bias).for_each(|buffer| recorder.keep(buffer));
     Ok(())

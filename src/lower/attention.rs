@@ -65,6 +65,9 @@ impl Lowering<'_> {
         } else if let Some(tile) = self.t.staged_attention(spec) {
             let grid = [rows.div_ceil((tile.queries / tile.heads) as usize), spec.heads / tile.heads as usize, 1];
             ("attn_staged", tile.spec(), grid)
+        } else if let Some(tile) = self.t.matrix2_attention(spec) {
+            let grid = [rows.div_ceil((tile.queries / tile.heads) as usize), spec.heads / tile.heads as usize, 1];
+            ("attn_matrix2", tile.spec(), grid)
         } else {
             let (br, bc) = policy::prefill_tile(self.t.caps, spec, rows);
             ("attn_prefill", vec![("BR", br), ("BC", bc)], [rows.div_ceil(br as usize), spec.heads, 1])

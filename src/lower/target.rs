@@ -3,7 +3,7 @@
 use super::megakernel::Megakernel;
 use super::CacheType;
 use crate::plan::{AttentionSpec, Plan};
-use crate::policy::{self, ActivationQuant, ManyRowsAsked, StagedAttention};
+use crate::policy::{self, ActivationQuant, GroupAttention, ManyRowsAsked, StagedAttention};
 use crate::vk::Caps;
 
 /// The shape of a step: what its dispatches depend on.
@@ -184,6 +184,13 @@ impl Target<'_> {
         let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
         let on = self.caps.disabled("attn_staged").is_none();
         policy::staged_attention(self.caps, spec).filter(|_| on && halves && self.packing.is_some())
+    }
+
+    /// The tile of many rows' attention by matrices that workgroups hold, likewise.
+    pub fn matrix2_attention(&self, spec: &AttentionSpec) -> Option<GroupAttention> {
+        let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
+        let on = self.caps.disabled("attn_matrix2").is_none();
+        policy::matrix2_attention(self.caps, spec).filter(|_| on && halves && self.packing.is_some())
     }
 
     /// Whether all attention of few rows goes through cooperative matrices.

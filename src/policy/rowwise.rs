@@ -45,7 +45,3 @@ pub fn sample_tile(caps: &Caps) -> (u32, u32) {
 pub fn argmax_parts(caps: &Caps, rows: usize) -> usize {
     (choices(caps).busy_groups.value / 4 / rows).max(1)
 }
-/// Threads of a workgroup that convolves images: pixels side by side, which share what is read of the weights. Not measured anywhere.
-pub fn image_threads(caps: &Caps) -> u32 {
-    128.max(caps.subgroup_size)
-}

@@ -4,6 +4,7 @@
 use super::attention::attn_mat_fits;
 use super::gemv::{self, dot_span, float_row, gemv_row, no_dots, small_floats, GEMV_MAX_COLS};
 use super::matrix::{self, few_row, FEW, FEW_KERNEL, PACKED_LEN};
+use super::matrix2::matrix2_attention;
 use super::staged::staged_attention;
 use super::table::Evidence;
 use super::tuned::{self, EXPERTS};
@@ -187,5 +188,13 @@ pub fn attention(caps: &Caps, spec: &AttentionSpec, few: bool, halves: bool, hel
         Some(_) if !halves => Some("what is cached does not become halves".into()),
         Some(_) => off("attn_staged"),
     };
-    vec![variant("attn_flash", flash, None), variant("attn_staged", staged, None), variant("attn_prefill", None, None)]
+    let group = match held {
+        _ if !caps.group_matrix() => Some("no cooperative matrices that workgroups hold".into()),
+        None => Some("threads share what matrices hold, or they are turned off".into()),
+        _ if matrix2_attention(caps, spec).is_none() => Some("workgroups do not hold such heads".into()),
+        _ if !halves => Some("what is cached does not become halves".into()),
+        _ => off("attn_matrix2"),
+    };
+    let kernels = [("attn_flash", flash), ("attn_staged", staged), ("attn_matrix2", group), ("attn_prefill", None)];
+    kernels.into_iter().map(|(kernel, why)| variant(kernel, why, None)).collect()
 }

@@ -4,7 +4,7 @@ use crate::block::blocks;
 
 blocks! {
     /// Convolution of images.
-    Conv2d("conv2d") = {
+    Conv2d("conv2d", "conv2d_staged", "conv2d_matrix2") = {
         /// `[n, inputs, height, width]`.
         x: F32,
         /// `[outputs, inputs / groups, kernel_y, kernel_x]`, floats or halves.

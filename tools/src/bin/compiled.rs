@@ -11,7 +11,7 @@
 use pumex::kernel::Kernels;
 use pumex::lower::dump::{explain, DispatchText, DryRun};
 use pumex::lower::CacheType;
-use pumex::policy::{self, image_threads};
+use pumex::policy;
 use pumex::quantize::recipe;
 use pumex::vk::{self, Caps, Device, Executable};
 use pumex::{model, synthetic};
@@ -145,9 +145,9 @@ fn main() -> Result<(), Fault> {
         }
     }
     // No plan has these yet.
-    for halves in [0, 1] {
-        let spec = vec![("SIZE", image_threads(caps)), ("HALVES", halves), ("BIAS", 1)];
-        found.insert(("conv2d".into(), spec), vec!["images".into()]);
+    for (tile, halves) in policy::conv2d_tiles(caps).iter().flat_map(|tile| [0, 1].map(|halves| (tile, halves))) {
+        let spec = [tile.spec(), vec![("HALVES", halves), ("BIAS", 1)]].concat();
+        found.insert((tile.kernel.into(), spec), vec!["images".into()]);
     }
     let classes = "VALU\tdot\tmatrix\tFMA\tloads\tbytes\tLDS\twaits\tscratch";
     let told = "subgroup\tVGPRs or live\tSGPRs\tspilled V\tspilled S or fills\tscratch\tLDS\twaves";
