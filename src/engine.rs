@@ -140,7 +140,8 @@ pub struct Debug {
     pub subgroups: bool,
     /// Lets kernels load numbers of 16 bits and compute with them, likewise.
     pub halves: bool,
-    /// This kernel takes weights for what they are not, as if it was compiled wrongly.
+    /// This kernel, or, by [`selftest::SUBGROUPS`], each that uses subgroups, takes weights for what they are not, as if it was
+    /// compiled wrongly.
     pub spoilt: Option<&'static str>,
     /// Holds weights of codebooks written out, which takes more memory and less time; if it is not told, where that leaves as
     /// much room for the context.

@@ -1,5 +1,6 @@
 //! Choices made concrete: a kernel, its weight format and its constants → a pipeline, each built once.
 
+use crate::engine::selftest::SUBGROUPS;
 use crate::vk::{Caps, Device, Pipeline};
 use crate::{Error, Result};
 use pumex_shaders::kernels::Needs;
@@ -50,9 +51,15 @@ impl Kernels {
         Kernels { device: device.clone(), built: Mutex::default(), unsaved: AtomicBool::new(false), spoilt: None }
     }
 
-    /// The same, of which one kernel takes weights for what they are not: a compiler's fault, for tests.
+    /// The same, of which one kernel, or, by [`SUBGROUPS`], each that uses subgroups, takes weights for what they are not: a compiler's
+    /// fault, for tests.
     pub fn spoiling(self, spoilt: Option<&'static str>) -> Self {
         Kernels { spoilt, ..self }
+    }
+
+    fn spoils(&self, kernel: &str) -> bool {
+        let everywhere = || self.spoilt == Some(SUBGROUPS) && !self.device.caps().emulated_subgroups;
+        self.spoilt == Some(kernel) || everywhere()
     }
 
     /// The pipeline of `kernel` (for weight format `stem`, if it has one per format) with constants by name.
@@ -79,7 +86,7 @@ impl Kernels {
         let name = stem.map_or(kernel.to_string(), |s| format!("{kernel}.{s}"));
         let mut ids = Vec::with_capacity(spec.len());
         for (constant, value) in spec {
-            let spoilt = *constant == LAYOUT && self.spoilt == Some(kernel);
+            let spoilt = *constant == LAYOUT && self.spoils(kernel);
             let value = if spoilt { 1 - *value } else { *value };
             ids.push((row.spec_id(constant).ok_or_else(|| missing(constant))?, value));
         }

@@ -1,7 +1,7 @@
 //! A kernel that computes wrongly is found, left out, and what comes out is right all the same.
 
-use crate::util::device;
-use pumex::engine::selftest::{test, without};
+use crate::util::{device, exhaustive};
+use pumex::engine::selftest::{test, without, SUBGROUPS, SUSPECTS};
 use pumex::engine::Debug;
 
 /// What is spoilt reads weights as if they lay in the file's order, which they do not on a device that is sent them. A software
@@ -16,11 +16,22 @@ fn a_spoilt_kernel_is_found_and_left_out_and_the_output_stays_right() {
     assert_eq!(found.wrong, ["gemv_dot"], "{found:?}");
     assert!((found.before.is_nan() || found.before > 0.02) && found.after < 1e-3, "{found:?}");
     // From then on it is not chosen, and the rest is as it was.
-    let without = without(&device, "gemv_dot");
-    let again = test(&without, "Q4_K_M", spoilt).unwrap();
+    let again = test(&without(&device, "gemv_dot"), "Q4_K_M", spoilt).unwrap();
     assert!(again.wrong.is_empty() && again.before < 1e-3, "{again:?}");
     // One that nothing can stand in for makes the device unusable, by name.
-    let error =
-        test(&device, "Q4_K_M", Debug { spoilt: Some("gemm_tile"), ..Debug::default() }).unwrap_err().to_string();
+    let others = SUSPECTS.into_iter().filter(|kernel| kernel.starts_with("gemm_"));
+    let left = others.fold(device.clone(), |device, kernel| without(&device, kernel));
+    let error = test(&left, "Q4_K_M", Debug { spoilt: Some("gemm_tile"), ..Debug::default() }).unwrap_err().to_string();
     assert!(error.contains(&device.caps().name) && error.contains("as the CPU computes them"), "{error}");
+}
+
+/// A driver that gets what subgroups do wrong, whatever kernel asks for it.
+#[test]
+fn subgroups_that_compute_wrongly_are_found_and_shared_memory_stands_in() {
+    let Some(device) = device(true).filter(|_| exhaustive()) else { return };
+    let spoilt = Debug { spoilt: Some(SUBGROUPS), ..Debug::default() };
+    let found = test(&device, "Q4_0", spoilt).unwrap();
+    assert!(found.wrong == [SUBGROUPS] && found.after < 1e-3, "{found:?}");
+    let again = test(&without(&device, SUBGROUPS), "Q4_0", spoilt).unwrap();
+    assert!(again.wrong.is_empty() && again.before < 1e-3, "{again:?}");
 }
