@@ -44,8 +44,8 @@ pub use many::{
     decodes, groups_rows, many_rows, packs_rows, row_tile, ManyRowsAsked, RowTile, StagedTile, TILE as ROWS_TILE,
 };
 pub use matrix2::{
-    lies_as_halves, matrix2_attention, GroupAttention, GroupTile, DECODE_CHUNKS, DECODE_GRID, MOST_DECODED_BYTES,
-    MOST_GROUP_ROWS,
+    lies_as_halves, matrix2_attention, matrix2_first, GroupAttention, GroupTile, DECODE_CHUNKS, DECODE_GRID,
+    MOST_DECODED_BYTES, MOST_GROUP_ROWS,
 };
 pub use megakernel::{
     megakernel_attends, megakernel_attention_bytes, megakernel_heads, megakernel_messages, megakernel_parts,

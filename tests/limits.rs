@@ -60,9 +60,12 @@ fn a_tensor_that_no_buffer_holds_stays_on_the_cpu_or_is_refused_by_its_name() {
     let refused = runner(&gguf, device.clone(), &options).err().unwrap();
     let told = refused.to_string();
     assert!(matches!(refused, Error::OutOfMemory(_)), "{told}");
-    for part in [name.as_str(), &format!("at most {} bytes", bytes - 1), &format!("found {bytes}"), "=CPU"] {
+    for part in [name.as_str(), &format!("at most {} bytes", bytes - 1), "=CPU"] {
         assert!(told.contains(part), "{part}: {told}");
     }
+    // Devices with memory of their own lay formats out in ways that may take more.
+    let found = told.split("found ").nth(1).and_then(|rest| rest.split(';').next()?.trim().parse::<u64>().ok());
+    assert!(found.is_some_and(|found| (bytes..2 * bytes).contains(&found)), "{told}");
     let mut parted = engine::load_on(&gguf, Some(device), &options, &mut |_, _| ()).unwrap();
     assert!(parted.device().contains(" for "), "two devices: {}", parted.device());
     let ids = ids(20);

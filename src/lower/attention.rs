@@ -58,16 +58,22 @@ impl Lowering<'_> {
             soft_cap: spec.soft_cap.unwrap_or(0.0),
             alibi: spec.alibi.unwrap_or(0.0),
         };
+        let group = self.t.matrix2_attention(spec);
+        let group_of = |tile: policy::GroupAttention| {
+            let grid = [rows.div_ceil((tile.queries / tile.heads) as usize), spec.heads / tile.heads as usize, 1];
+            ("attn_matrix2", tile.spec(), grid)
+        };
         let (kernel, mut constants, grid) = if self.t.attends_many_by_matrices(spec) {
             let tile = policy::attn_flash_tile(spec);
             let grid = [rows.div_ceil(tile.rows as usize), spec.heads / tile.heads as usize, 1];
             ("attn_flash", vec![("SIZE", tile.size), ("GH", tile.heads)], grid)
+        } else if let Some(tile) = group.filter(|_| policy::matrix2_first(spec)) {
+            group_of(tile)
         } else if let Some(tile) = self.t.staged_attention(spec) {
             let grid = [rows.div_ceil((tile.queries / tile.heads) as usize), spec.heads / tile.heads as usize, 1];
             ("attn_staged", tile.spec(), grid)
-        } else if let Some(tile) = self.t.matrix2_attention(spec) {
-            let grid = [rows.div_ceil((tile.queries / tile.heads) as usize), spec.heads / tile.heads as usize, 1];
-            ("attn_matrix2", tile.spec(), grid)
+        } else if let Some(tile) = group {
+            group_of(tile)
         } else {
             let (br, bc) = policy::prefill_tile(self.t.caps, spec, rows);
             ("attn_prefill", vec![("BR", br), ("BC", bc)], [rows.div_ceil(br as usize), spec.heads, 1])

@@ -4,7 +4,7 @@
 use super::attention::attn_mat_fits;
 use super::gemv::{self, dot_span, float_row, gemv_row, no_dots, small_floats, GEMV_MAX_COLS};
 use super::matrix::{self, few_row, FEW, FEW_KERNEL, PACKED_LEN};
-use super::matrix2::matrix2_attention;
+use super::matrix2::{matrix2_attention, matrix2_first};
 use super::staged::staged_attention;
 use super::table::Evidence;
 use super::tuned::{self, EXPERTS};
@@ -195,6 +195,9 @@ pub fn attention(caps: &Caps, spec: &AttentionSpec, few: bool, halves: bool, hel
         _ if !halves => Some("what is cached does not become halves".into()),
         _ => off("attn_matrix2"),
     };
-    let kernels = [("attn_flash", flash), ("attn_staged", staged), ("attn_matrix2", group), ("attn_prefill", None)];
+    let mut kernels = [("attn_flash", flash), ("attn_staged", staged), ("attn_matrix2", group), ("attn_prefill", None)];
+    if matrix2_first(spec) {
+        kernels.swap(1, 2);
+    }
     kernels.into_iter().map(|(kernel, why)| variant(kernel, why, None)).collect()
 }

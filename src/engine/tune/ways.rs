@@ -79,8 +79,12 @@ impl Way {
         }
         let many_rows =
             self.products.as_ref().and_then(|name| ManyRows::ALL.into_iter().find(|by| label(*by) == *name));
-        let known = self.products.as_deref().is_some_and(|name| name == NO_MATRICES) || many_rows.is_some();
-        let debug = Debug { matrices: !known, many_rows, megakernel: self.megakernel, ..told };
+        let debug = Debug {
+            matrices: self.products.as_deref() != Some(NO_MATRICES),
+            many_rows,
+            megakernel: self.megakernel,
+            ..told
+        };
         let worse = |kernel: &&str| self.attention.as_deref() != Some(*kernel);
         let listed = self.attention.as_deref().is_some_and(|name| ATTENTION.contains(&name));
         let without = ATTENTION.into_iter().take_while(worse).filter(|_| listed).collect();
@@ -266,7 +270,7 @@ mod tests {
         let way =
             Way { products: Some("gemm_dot".into()), attention: Some("attn_matrix2".into()), megakernel: Some(false) };
         let of = way.of(&usual);
-        assert_eq!((of.debug.matrices, of.debug.many_rows), (false, Some(ManyRows::Dot)));
+        assert_eq!((of.debug.matrices, of.debug.many_rows), (true, Some(ManyRows::Dot)));
         assert_eq!((of.without, of.debug.megakernel), (vec!["attn_flash", "attn_staged"], Some(false)));
         let told = Options { debug: Debug { matrices: false, ..Debug::default() }, ..usual.clone() };
         assert_eq!(said(&way.of(&told)), said(&told));
