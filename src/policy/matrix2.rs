@@ -87,7 +87,7 @@ impl GroupAttention {
 }
 
 /// Width of heads from which on `attn_matrix2` is faster than `attn_staged` (2026-11-26, device B, in `benches/RECORD.md`): 576 and
-/// 512 by half at 8,192 positions, while of 256 it is slower by 5 %.
+/// 512 by half at 8,192 positions, while of 256 prompts of 512 are slower by 3 %.
 const WIDE_HEADS: usize = 320;
 
 /// Whether attention of such heads goes by matrices that workgroups hold before those from shared memory.
@@ -101,13 +101,9 @@ pub fn matrix2_attention(caps: &Caps, c: &AttentionSpec) -> Option<GroupAttentio
     let matrix2 = caps.matrix2.as_ref().filter(|_| caps.group_matrix())?;
     let heads = [8, 4, 2, 1].into_iter().find(|h| (c.heads / c.kv_heads).is_multiple_of(*h)).unwrap_or(1) as u32;
     let wide = c.head_dim.max(c.v_dim);
-    if let Ok(text) = std::env::var("PUMEX_M2") {
-        let v: Vec<u32> = text.split(',').map(|x| x.parse().unwrap()).collect();
-        return Some(GroupAttention { size: v[0], heads: heads.min(v[2]), queries: v[1] });
-    }
     let (size, queries) = match wide {
         ..=128 => (128, 64),
-        ..=256 => (256, 64),
+        ..=256 => (128, 32),
         _ => (256, 32),
     };
     let tile = GroupAttention { size, heads, queries };

@@ -87,7 +87,10 @@ impl Way {
         };
         let worse = |kernel: &&str| self.attention.as_deref() != Some(*kernel);
         let listed = self.attention.as_deref().is_some_and(|name| ATTENTION.contains(&name));
-        let without = ATTENTION.into_iter().take_while(worse).filter(|_| listed).collect();
+        // Products of subgroups' matrices come before all kernels of packed rows but those of whole workgroups.
+        let packed = many_rows.is_some_and(|by| !matches!(by, ManyRows::Group(_)));
+        let worse = ATTENTION.into_iter().take_while(worse).filter(|_| listed);
+        let without = worse.chain(packed.then_some(MATRICES)).collect();
         Options { debug, without, ..options.clone() }
     }
 
@@ -118,15 +121,13 @@ struct Search<'a> {
     device: &'a Device,
     options: &'a Options,
     stop: &'a AtomicBool,
+    /// Of a prompt's step: as many as there is room for.
+    rows: usize,
     truth: Vec<f32>,
     tried: Vec<Tried>,
 }
 
 impl Search<'_> {
-    fn rows(&self) -> usize {
-        self.options.max_rows.min(PROMPT) as usize
-    }
-
     /// Loads the model this way and times it.
     fn time(&mut self, way: &Way) -> Result<usize> {
         let options = way.of(self.options);
@@ -135,9 +136,10 @@ impl Search<'_> {
         caps.disabled.extend(options.without.iter().map(|k| crate::vk::Disabled { kernel: (*k).into(), why: why() }));
         let device = self.device.chosen_by(caps);
         let mut runner = VulkanRunner::new(self.gguf, model::plan(self.gguf)?, device, &options, &mut |_, _| ())?;
+        self.rows = self.rows.min(runner.max_rows());
         let vocab = runner.n_vocab() as u32;
         let mut rng = Rng::new(1);
-        let ids: Vec<u32> = (0..self.rows()).map(|_| rng.below(vocab)).collect();
+        let ids: Vec<u32> = (0..self.rows).map(|_| rng.below(vocab)).collect();
         let row = |pos: usize, output: RowOutput| Row { seq: 0, pos: pos as u32, token: Token::Id(ids[pos]), output };
         let prompt: Vec<Row> = (0..ids.len())
             .map(|pos| row(pos, if pos + 1 == ids.len() { RowOutput::Id } else { RowOutput::None }))
@@ -206,7 +208,15 @@ pub(super) fn search(
     let options =
         &Options { n_ctx: Some(room), n_seqs: 1, debug: Debug::default(), without: Vec::new(), ..options.clone() };
     let caps = device.caps();
-    let mut search = Search { gguf, device, options, stop, truth: Vec::new(), tried: Vec::new() };
+    let mut search = Search {
+        gguf,
+        device,
+        options,
+        stop,
+        rows: options.max_rows.min(PROMPT) as usize,
+        truth: Vec::new(),
+        tried: Vec::new(),
+    };
     let table = search.time(&Way::default())?;
     let plain =
         Way { products: Some(NO_MATRICES.into()), attention: Some("attn_prefill".into()), megakernel: Some(false) };
@@ -245,7 +255,7 @@ pub(super) fn search(
         let (start, best) = (search.time(&start_way)?, search.time(&best_way)?);
         (search.ratio(best, start) < 1.0 - LEAST_GAIN).then_some(best_way)
     };
-    Ok(Some(WaysReport { rows: search.rows(), tried: search.tried, kept, cut }))
+    Ok(Some(WaysReport { rows: search.rows, tried: search.tried, kept, cut }))
 }
 
 #[cfg(test)]
@@ -271,7 +281,7 @@ mod tests {
             Way { products: Some("gemm_dot".into()), attention: Some("attn_matrix2".into()), megakernel: Some(false) };
         let of = way.of(&usual);
         assert_eq!((of.debug.matrices, of.debug.many_rows), (true, Some(ManyRows::Dot)));
-        assert_eq!((of.without, of.debug.megakernel), (vec!["attn_flash", "attn_staged"], Some(false)));
+        assert_eq!((of.without, of.debug.megakernel), (vec!["attn_flash", "attn_staged", MATRICES], Some(false)));
         let told = Options { debug: Debug { matrices: false, ..Debug::default() }, ..usual.clone() };
         assert_eq!(said(&way.of(&told)), said(&told));
         // What a file says may be anything.
