@@ -1,6 +1,5 @@
 //! Choices made concrete: a kernel, its weight format and its constants → a pipeline, each built once.
 
-use crate::engine::selftest::SUBGROUPS;
 use crate::vk::{Caps, Device, Pipeline};
 use crate::{Error, Result};
 use pumex_shaders::kernels::Needs;
@@ -24,6 +23,9 @@ pub fn lacking(needs: Needs, caps: &Caps) -> Option<&'static str> {
 
 /// The constant that a device decides on, whatever the tile, unless it is given.
 const SIGNED_DOTS: &str = "SIGNED_DOTS";
+
+/// What stands for all operations over subgroups among the kernels that are wrong: shared memory does what they do then.
+pub const SUBGROUPS: &str = "subgroups";
 
 /// The constant that says how weights lie: 0 or 1.
 const LAYOUT: &str = "SOA";

@@ -7,6 +7,7 @@ use super::{Debug, Options, VulkanRunner};
 use crate::cpu::Reference;
 use crate::gguf::Gguf;
 use crate::kernel::lacking;
+pub use crate::kernel::SUBGROUPS;
 use crate::quantize::recipe::{self, Recipe, RECIPES};
 use crate::step::{Row, RowOutput, Runner, Token, Want};
 use crate::vk::{self, Caps, Device, Disabled};
@@ -35,9 +36,6 @@ pub const SUSPECTS: [&str; 13] = [
     "gemm_float",
     "megakernel_moe",
 ];
-
-/// What stands for all operations over subgroups among the kernels that are wrong: shared memory does what they do then.
-pub const SUBGROUPS: &str = "subgroups";
 
 /// Squared error of logits, relative to theirs, that is no rounding: activations of 8 bits make about 1e-4.
 const MOST_ERROR: f64 = 0.02;
