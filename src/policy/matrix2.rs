@@ -81,7 +81,7 @@ impl GroupAttention {
     /// cache is not of halves.
     fn shared_bytes(&self, c: &AttentionSpec) -> usize {
         let edge = if self.size > 128 { 32 } else { 16 };
-        let stride = c.head_dim.max(c.v_dim).next_multiple_of(edge) / 8 | 1;
+        let stride = (c.head_dim.max(c.v_dim).next_multiple_of(edge) / 8) | 1;
         16 * KV_BLOCK * stride + 32 * self.queries as usize
     }
 }
@@ -103,7 +103,7 @@ pub fn matrix2_attention(caps: &Caps, c: &AttentionSpec) -> Option<GroupAttentio
     let wide = c.head_dim.max(c.v_dim);
     let (size, queries) = match wide {
         ..=128 => (128, 64),
-        ..=256 => (128, 32),
+        129..=256 => (128, 32),
         _ => (256, 32),
     };
     let tile = GroupAttention { size, heads, queries };
