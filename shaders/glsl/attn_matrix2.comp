@@ -33,10 +33,8 @@ const bool STAGES = K_TYPE != KV_F16 || V_TYPE != KV_F16;
 #define Outs coopmat<float, gl_ScopeWorkgroup, BR, O_DIM, gl_MatrixUseAccumulator>
 #define Ragged tensorLayoutNV<2, gl_CooperativeMatrixClampModeConstantNV>
 shared uvec4 tile[STAGES ? BC * STRIDE : 1];
-shared uint row_table[BR], row_pos[BR], row_first[BR];   // a query sees positions from this one on,
-shared uint row_len[BR];                                 // below this one; 0: no such row
-shared uint lead_first[BR], lead_len[BR];                // what all of its sequence see, of the first of each
-shared uint lead_from[BR], lead_whole[BR];               // and what every query of the tile sees
+#define LEADS_WHOLE
+#include "lib/attn_leads.glsl"
 uint first, h0, now_from, now_table;
 
 float larger(const in float a, const in float b) { return max(a, b); }
@@ -95,33 +93,7 @@ void main() {
     if (first >= n) return;
     h0 = gl_WorkGroupID.y * GH;
     const uint kv_head = h0 / (heads / kv_heads);
-    if (t < BR) {
-        const uint row = first + t / GH;
-        const bool there = row < n;
-        row_table[t] = there ? table_of(row) : 0xffffffff;
-        row_pos[t] = there ? step_pos(params, row) : 0;
-        row_first[t] = there ? first_seen(row, row_pos[t]) : 0;
-        row_len[t] = there ? end_seen(row) : 0;
-    }
-    barrier();
-    if (t < BR) {
-        uint begin = 0xffffffff, len = 0, from = 0, whole = 0xffffffff;
-        bool leads = true;
-        for (uint i = 0; i < BR; i++) {
-            if (row_len[i] > 0) {
-                from = max(from, row_first[i]);
-                whole = row_table[i] == row_table[t] ? min(whole, row_len[i]) : 0;
-            }
-            if (row_table[i] != row_table[t]) continue;
-            if (i < t) leads = false;
-            begin = min(begin, row_first[i]);
-            len = max(len, row_len[i]);
-        }
-        lead_first[t] = begin / BC * BC;
-        lead_len[t] = leads ? len : 0;
-        lead_from[t] = from;
-        lead_whole[t] = whole;
-    }
+    find_leads(first, n);
     barrier();
     tensorLayoutNV<2> asking = createTensorLayoutNV(2), keys = createTensorLayoutNV(2), values = createTensorLayoutNV(2);
     asking = setTensorLayoutDimensionNV(asking, BR, K_DIM);

@@ -48,9 +48,7 @@ shared uvec4 tile[BC * STRIDE];                          // queries, then K and 
 shared float scores[S_LEN > O_LEN ? S_LEN : O_LEN];      // by slice, query, position; at the end by subgroup
 shared uvec4 weights[BR * P_STRIDE];                     // halves, by query
 shared float keep[BR * MAT_N];                           // what is left of a query's sums, for every column of a matrix
-shared uint row_table[BR], row_pos[BR], row_first[BR];   // a query sees positions from this one on,
-shared uint row_len[BR];                                 // below this one; 0: no such row
-shared uint lead_first[BR], lead_len[BR];                // what all of its sequence see, of the first of each
+#include "lib/attn_leads.glsl"
 uvec4 k_raw[K_LOADS], v_raw[V_LOADS];
 
 uint slot_of(uint word, uint kv_head, uint pos) { return (word * kv_heads + kv_head) * KV_BLOCK + pos % KV_BLOCK; }
@@ -94,27 +92,7 @@ void main() {
     const uint first = params.w[STEP_SINGLES] + (gl_NumWorkGroups.x - 1 - gl_WorkGroupID.x) * (BR / GH);
     if (first >= n) return;
     const uint h0 = gl_WorkGroupID.y * GH, kv_head = h0 / (heads / kv_heads);
-    if (t < BR) {
-        const uint row = first + t / GH;
-        const bool there = row < n;
-        row_table[t] = there ? table_of(row) : 0xffffffff;
-        row_pos[t] = there ? step_pos(params, row) : 0;
-        row_first[t] = there ? first_seen(row, row_pos[t]) : 0;
-        row_len[t] = there ? end_seen(row) : 0;
-    }
-    barrier();
-    if (t < BR) {
-        uint begin = 0xffffffff, len = 0;
-        bool leads = true;
-        for (uint i = 0; i < BR; i++) {
-            if (row_table[i] != row_table[t]) continue;
-            if (i < t) leads = false;
-            begin = min(begin, row_first[i]);
-            len = max(len, row_len[i]);
-        }
-        lead_first[t] = begin / BC * BC;
-        lead_len[t] = leads ? len : 0;
-    }
+    find_leads(first, n);
     // A subgroup's matrices of scores are all of the same queries.
     const uint slice = wave % SLICES, block = wave / SLICES * EACH, tall = block / BROAD, broad = block % BROAD;
     Queries asked[DIMS];
