@@ -308,29 +308,30 @@ pub fn device(options: &Options) -> Result<Option<Device>> {
     let (validation, force_staging) = (options.validation, options.debug.force_staging);
     let modules = pumex_shaders::fingerprint();
     let opened = Device::open(&vk::Options { select, validation, force_staging, modules, ..vk::Options::default() })?;
-    let opened = tune::applied(selftest::passed(occupancy::told(as_used(&opened, options)?)?)?);
+    let whole = options.left_of(opened.caps().clone()) == *opened.caps();
+    let opened = tune::applied(selftest::passed(occupancy::told(as_used(&opened, options)?)?, whole)?);
     tracing::info!("load: device, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(Some(opened))
 }
 
-impl Debug {
+impl Options {
     /// A device without what is not to be used.
     pub fn left_of(&self, mut caps: vk::Caps) -> vk::Caps {
-        if !self.subgroups {
+        if !self.debug.subgroups {
             caps = policy::without_subgroups(caps);
         }
-        if !self.halves {
+        if !self.debug.halves {
             caps = policy::without_halves(caps);
         }
+        let left_out = self.without.iter();
+        caps.disabled.extend(left_out.map(|k| vk::Disabled { kernel: (*k).into(), why: "left out".into() }));
         caps
     }
 }
 
 /// The device as kernels use it: see [`policy::as_used`].
 fn as_used(opened: &Device, options: &Options) -> Result<Device> {
-    let mut caps = options.debug.left_of(policy::as_used(opened.caps().clone()));
-    let left_out = options.without.iter();
-    caps.disabled.extend(left_out.map(|k| vk::Disabled { kernel: (*k).into(), why: "left out".into() }));
+    let caps = options.left_of(policy::as_used(opened.caps().clone()));
     for workaround in policy::workarounds::of(&caps) {
         tracing::info!("device {}: {}: {} ({})", caps.name, workaround.name, workaround.case, workaround.link);
     }

@@ -3,7 +3,7 @@
 use crate::vk::{Caps, Device, Pipeline};
 use crate::{Error, Result};
 use pumex_shaders::kernels::Needs;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -102,6 +102,11 @@ impl Kernels {
     /// How many there are.
     pub fn built(&self) -> usize {
         self.locked().len()
+    }
+
+    /// Their modules: kernels, with a weight format where they have one for each.
+    pub fn modules(&self) -> BTreeSet<String> {
+        self.locked().keys().map(|key| key.module.clone()).collect()
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<Key, Pipeline>> {

@@ -22,6 +22,7 @@ mod rows;
 mod scan;
 mod side_by_side;
 pub mod sizes;
+pub mod slabs;
 mod streams;
 pub mod target;
 mod why;
@@ -176,11 +177,16 @@ impl Lowering<'_> {
     fn emit(
         &mut self,
         module: Module,
-        constants: Vec<(&'static str, u32)>,
+        mut constants: Vec<(&'static str, u32)>,
         push: impl Into<Push>,
         grid: [usize; 3],
         touched: Touched,
     ) -> &mut Task {
+        let slabs = touched.reads.iter().find_map(|read| match read.place {
+            Place::Weight(w) => self.slab_rows(w),
+            _ => None,
+        });
+        constants.extend(slabs.map(|rows| (slabs::ROWS, rows as u32)));
         let (op, push, grid) = (self.at, push.into(), grid.map(|g| g as u32));
         let (Module { kernel, format }, Touched { reads, writes }) = (module, touched);
         let dispatch = Dispatch { op, kernel, format, constants, push, grid, reads, writes };
@@ -195,6 +201,11 @@ impl Lowering<'_> {
 
     fn weight(&self, w: Weight) -> u64 {
         self.t.at.weights[w.0]
+    }
+
+    /// Rows of a slab, if the weight lies in slabs.
+    fn slab_rows(&self, w: Weight) -> Option<usize> {
+        slabs::slab_rows(&self.plan.weights[w.0], self.t.caps.largest_buffer(), self.t.soa)
     }
 
     fn opt(&self, w: Option<Weight>) -> u64 {

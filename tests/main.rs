@@ -16,6 +16,7 @@ mod embed;
 mod families;
 mod flash;
 mod floor;
+mod forced;
 mod full_disk;
 mod general;
 mod gguf;

@@ -176,7 +176,7 @@ pub fn vulkan(gguf: &Gguf, options: Options) -> Option<VulkanRunner> {
 /// Likewise, with a plan of the test's own.
 pub fn vulkan_plan(gguf: &Gguf, plan: Plan, options: Options) -> Option<VulkanRunner> {
     let device = device(options.debug.force_staging)?;
-    let device = device.chosen_by(options.debug.left_of(device.caps().clone()));
+    let device = device.chosen_by(options.left_of(device.caps().clone()));
     Some(VulkanRunner::new(gguf, plan, device, &options, &mut |_, _| ()).unwrap())
 }
 

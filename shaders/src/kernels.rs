@@ -6,7 +6,7 @@
 mod rows;
 
 use crate::push;
-use rows::{BYTES, GEMM_ROWS, MATRIX2, STAGED};
+use rows::{with, BYTES, GEMM_ROWS, MATRIX2, STAGED};
 
 /// Which weight formats a kernel is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,22 +152,11 @@ const SCAN: [(&str, u32); 28] = [
     ("Y_STRIDE", 27),
 ];
 
-/// Constants, and more of them.
-const fn with<const SOME: usize, const MORE: usize, const ALL: usize>(
-    some: [(&'static str, u32); SOME],
-    more: [(&'static str, u32); MORE],
-) -> [(&'static str, u32); ALL] {
-    assert!(SOME + MORE == ALL, "as many as both have");
-    let (mut all, mut i) = ([("", 0); ALL], 0);
-    while i < ALL {
-        all[i] = if i < SOME { some[i] } else { more[i - SOME] };
-        i += 1;
-    }
-    all
-}
-
 /// 1: weights lie as a structure of arrays, not as blocks.
 const SOA: (&str, u32) = ("SOA", 20);
+
+/// Rows of a slab, for a matrix that no buffer holds whole; 0 for one that lies in one piece.
+const SLAB_ROWS: (&str, u32) = ("SLAB_ROWS", 35);
 
 /// Times that a format's table stands in shared memory.
 const COPIES: (&str, u32) = ("COPIES", 21);
@@ -180,7 +169,7 @@ const ALONE: (&str, u32) = ("ALONE", 30);
 
 /// Every shader.
 pub const KERNELS: &[Kernel] = &[
-    Kernel { name: "embed", formats: Formats::All, needs: Needs::Nothing, spec: &[("SIZE", 0), SOA] },
+    Kernel { name: "embed", formats: Formats::All, needs: Needs::Nothing, spec: &[("SIZE", 0), SOA, SLAB_ROWS] },
     Kernel {
         name: "rms_norm",
         formats: Formats::None,
@@ -201,6 +190,7 @@ pub const KERNELS: &[Kernel] = &[
             EXPERTS[0],
             EXPERTS[1],
             SOA,
+            SLAB_ROWS,
             GATE[0],
             GATE[1],
             GATE[2],
@@ -227,6 +217,7 @@ pub const KERNELS: &[Kernel] = &[
             EXPERTS[1],
             ("WHOLE_ROWS", 19),
             SOA,
+            SLAB_ROWS,
             COPIES,
             SIGNED_DOTS,
             GATE[0],
@@ -287,14 +278,14 @@ pub const KERNELS: &[Kernel] = &[
         name: "gemm_tile",
         formats: Formats::All,
         needs: Needs::Nothing,
-        spec: &[("EPILOGUE", 1), ("HEADS", 2), SOA, GATE[0], GATE[1], GATE[2], GATE[3], GATE[4]],
+        spec: &[("EPILOGUE", 1), ("HEADS", 2), SOA, SLAB_ROWS, GATE[0], GATE[1], GATE[2], GATE[3], GATE[4]],
     },
     Kernel { name: "gemm_dot", formats: Formats::Quantized, needs: Needs::IntegerDot, spec: &GEMM_ROWS },
     Kernel { name: "gemm_half", formats: Formats::Halves, needs: Needs::Half, spec: &GEMM_ROWS },
     Kernel { name: "gemm_staged", formats: Formats::Halves, needs: Needs::StagedMatrix, spec: &STAGED },
     Kernel { name: "gemm_bytes", formats: Formats::Quantized, needs: Needs::ByteMatrix, spec: &BYTES },
     Kernel { name: "gemm_matrix2", formats: Formats::Halves, needs: Needs::Matrix2, spec: &MATRIX2 },
-    Kernel { name: "decode_weights", formats: Formats::Halves, needs: Needs::Nothing, spec: &[SOA, COPIES] },
+    Kernel { name: "decode_weights", formats: Formats::Halves, needs: Needs::Nothing, spec: &[SOA, SLAB_ROWS, COPIES] },
     Kernel { name: "gemm_float", formats: Formats::None, needs: Needs::Nothing, spec: &[("EPILOGUE", 1)] },
     Kernel {
         name: "gemm_mat",
@@ -311,6 +302,7 @@ pub const KERNELS: &[Kernel] = &[
             EXPERTS[0],
             EXPERTS[1],
             SOA,
+            SLAB_ROWS,
             GATE[0],
             GATE[1],
             GATE[2],
@@ -335,6 +327,7 @@ pub const KERNELS: &[Kernel] = &[
             ("NORM_EPILOGUE_2", 15),
             ("NORM_PROLOGUE", 16),
             SOA,
+            SLAB_ROWS,
             COPIES,
             GATE[0],
             GATE[1],
@@ -420,7 +413,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "router",
         formats: Formats::All,
         needs: Needs::Nothing,
-        spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2), ("ROWS", 3), ("NORM", 4), SOA],
+        spec: &[("SIZE", 0), ("EXPERTS", 1), ("USED", 2), ("ROWS", 3), ("NORM", 4), SOA, SLAB_ROWS],
     },
     Kernel {
         name: "router_choose",
@@ -439,6 +432,7 @@ pub const KERNELS: &[Kernel] = &[
             ("DIVIDED", 9),
             ("SHARING", 10),
             SOA,
+            SLAB_ROWS,
         ],
     },
     Kernel {
@@ -494,13 +488,13 @@ pub const KERNELS: &[Kernel] = &[
         needs: Needs::Nothing,
         spec: &[("SIZE", 0), ("NEOX", 1), ("BACK", 2), ("TEMPERED", 3)],
     },
-    Kernel { name: "positions", formats: Formats::All, needs: Needs::Nothing, spec: &[("SIZE", 0), SOA] },
+    Kernel { name: "positions", formats: Formats::All, needs: Needs::Nothing, spec: &[("SIZE", 0), SOA, SLAB_ROWS] },
     Kernel { name: "by_id", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0)] },
     Kernel {
         name: "head_matmul",
         formats: Formats::All,
         needs: Needs::Nothing,
-        spec: &[("SIZE", 0), ("LANES", 1), ("COLS", 2), ("ADD", 3), ("ALIGNED", 4), ("SINGLY", 5), SOA],
+        spec: &[("SIZE", 0), ("LANES", 1), ("COLS", 2), ("ADD", 3), ("ALIGNED", 4), ("SINGLY", 5), SOA, SLAB_ROWS],
     },
     Kernel {
         name: "conv",

@@ -83,7 +83,7 @@ fn caps(args: &Args) -> Result<Caps> {
 /// Prints what would run.
 pub fn main(args: &Args) -> Result<End> {
     let gguf = session::open_source(&args.model)?;
-    let caps = args.engine.options(None).debug.left_of(caps(args)?);
+    let caps = args.engine.options(None).left_of(caps(args)?);
     if args.fit {
         return fit(&gguf, &caps, args);
     }

@@ -7,7 +7,7 @@ use super::session::{block_bytes, state_bytes, SessionSize, RECORDINGS, SLOTS};
 use super::{program, weights, CacheType, Options};
 use crate::exec::MegakernelMemory;
 use crate::lower::megakernel::{Choices, Megakernel};
-use crate::lower::sizes;
+use crate::lower::{sizes, slabs};
 use crate::plan::{LayerState, Plan};
 use crate::policy;
 use crate::session::{Stores, KV_BLOCK};
@@ -136,7 +136,7 @@ fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: 
     let per_block = per_block.max(1);
     let largest = caps.largest_buffer();
     if let Some(w) = weights::too_large(plan, caps, stages).next() {
-        let (name, found) = (&w.name, weights::device_bytes(w, stages));
+        let (name, found) = (&w.name, slabs::device_bytes(w, w.rows, stages));
         let what = format!(
             "{name}: expected at most {largest} bytes in one buffer, found {found}; -ot {name}=CPU keeps it off"
         );

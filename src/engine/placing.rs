@@ -1,6 +1,7 @@
 //! Which ops of a plan run on the CPU though there is a GPU: those of the first layers, and those that read certain tensors.
 
 use super::weights;
+use crate::lower::slabs;
 use crate::plan::{Op, Plan};
 use crate::vk::Device;
 use crate::{Error, Result};
@@ -50,7 +51,7 @@ pub(super) fn check(plan: &Plan, overrides: &[Override]) -> Result<()> {
 pub(super) fn of_limits(plan: &Plan, device: &Device) -> Vec<Override> {
     let (caps, mut rules) = (device.caps(), Vec::new());
     for w in weights::too_large(plan, caps, device.stages_weights()) {
-        let (bytes, most) = (weights::device_bytes(w, device.stages_weights()), caps.largest_buffer());
+        let (bytes, most) = (slabs::device_bytes(w, w.rows, device.stages_weights()), caps.largest_buffer());
         tracing::warn!(
             "{}: {bytes} bytes are more than the {most} of the largest buffer of {}; what reads it runs on the CPU",
             w.name,

@@ -53,11 +53,12 @@ pub struct Found {
     pub after: f64,
 }
 
-/// The device without kernels that it computes wrongly: as was found before, or, at the first use of a GPU and driver, now.
+/// The device without kernels that it computes wrongly: as was found before, or, at the first use of a GPU and driver, now. What is found
+/// is kept only of a `whole` device, for which nothing was left out: it says nothing of kernels that were not tried.
 ///
 /// # Errors
 /// A device that is wrong whatever kernels it is given; one that is lost.
-pub(super) fn passed(device: Device) -> Result<Device> {
+pub(super) fn passed(device: Device, whole: bool) -> Result<Device> {
     let modules = pumex_shaders::fingerprint();
     let known = vk::recall(device.caps(), modules, FILE).and_then(|text| serde_json::from_slice(&text).ok());
     let wrong: Vec<String> = match known {
@@ -70,7 +71,9 @@ pub(super) fn passed(device: Device) -> Result<Device> {
             let found = test(&device, USUAL, debug)?;
             tracing::info!("load: self-test, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
             let wrong: Vec<String> = found.wrong.iter().map(ToString::to_string).collect();
-            remember(device.caps(), &wrong)?;
+            if whole {
+                remember(device.caps(), &wrong)?;
+            }
             wrong
         }
     };

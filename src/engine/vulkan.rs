@@ -18,6 +18,7 @@ use crate::session::{Recent, Session, Steps, Stores};
 use crate::step::{Checked, Counters, Limits, Output, Row, Runner, Squares, Ticket, Token};
 use crate::vk::{Buffer, Class, Device, Recording};
 use crate::{Error, Result};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
@@ -210,6 +211,11 @@ impl VulkanRunner {
     /// The device it runs on.
     pub fn vk(&self) -> &Device {
         &self.model.program.device
+    }
+
+    /// Modules of the pipelines that were built so far.
+    pub fn kernels(&self) -> BTreeSet<String> {
+        self.model.program.kernels.modules()
     }
 
     /// Whether steps of many rows attend by cooperative matrices.

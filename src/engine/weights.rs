@@ -3,7 +3,8 @@
 use super::Progress;
 use crate::gguf::Gguf;
 use crate::kernel::Kernels;
-use crate::plan::{Plan, WeightInfo};
+use crate::lower::slabs;
+use crate::plan::{Plan, Weight, WeightInfo};
 use crate::policy;
 use crate::vk::{self, Buffer, Caps, Class, Device, Load, Repack, Source, Spent, LEAST_BYTES};
 use crate::{Error, Result};
@@ -14,6 +15,7 @@ use pumex_shaders::push;
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::time::Instant;
 
 /// Kernels read weights 16 bytes at a time.
@@ -31,14 +33,16 @@ const CHECK_BLOCKS: usize = 1 << 14;
 /// # Errors
 /// `non_finite_weight`, naming tensor and block; `truncated_data` if the file has become shorter.
 pub fn check_finite(gguf: &Gguf, plan: &Plan) -> Result<()> {
-    plan.weights.iter().filter(|w| !w.is_from_host()).try_for_each(|w| check_whole(gguf, w))
+    let all = plan.weights.iter().filter(|w| !w.is_from_host());
+    all.map(|w| (w, 0..gguf.data(&gguf.tensors()[w.tensor]).len())).try_for_each(|(w, all)| check_whole(gguf, w, all))
 }
 
-fn check_whole(gguf: &Gguf, w: &WeightInfo) -> Result<()> {
-    let step = CHECK_BLOCKS * w.format.block_bytes;
+/// Checks a range of a weight's bytes, of whole blocks.
+fn check_whole(gguf: &Gguf, w: &WeightInfo, range: Range<usize>) -> Result<()> {
+    let (step, first) = (CHECK_BLOCKS * w.format.block_bytes, range.start);
     let tensor = &gguf.tensors()[w.tensor];
-    let failed = gguf.data(tensor).par_chunks(step).enumerate().find_map_first(|(i, part)| {
-        let from = i * step;
+    let failed = gguf.data(tensor)[range].par_chunks(step).enumerate().find_map_first(|(i, part)| {
+        let from = first + i * step;
         gguf.touch(tensor, from, part.len()).and_then(|()| check(gguf, w, from, part)).err()
     });
     failed.map_or(Ok(()), Err)
@@ -52,16 +56,18 @@ fn check(gguf: &Gguf, w: &WeightInfo, from: usize, bytes: &[u8]) -> Result<()> {
     Err(Error::file(gguf.path(), "non_finite_weight", what))
 }
 
-/// The weights of a plan as their file holds them.
-struct Held<'a>(&'a Gguf, &'a Plan);
+/// Slabs of weights as their file holds them.
+struct Held<'a>(&'a Gguf, &'a [Slab<'a>]);
 
 impl Source for Held<'_> {
-    fn ready(&self, weight: usize, from: usize, len: usize) -> Result<()> {
-        self.0.touch(&self.0.tensors()[self.1.weights[weight].tensor], from, len)
+    fn ready(&self, slab: usize, from: usize, len: usize) -> Result<()> {
+        let slab = &self.1[slab];
+        self.0.touch(&self.0.tensors()[slab.info.tensor], slab.in_file().start + from, len)
     }
 
-    fn check(&self, weight: usize, from: usize, bytes: &[u8]) -> Result<()> {
-        check(self.0, &self.1.weights[weight], from, bytes)
+    fn check(&self, slab: usize, from: usize, bytes: &[u8]) -> Result<()> {
+        let slab = &self.1[slab];
+        check(self.0, slab.info, slab.in_file().start + from, bytes)
     }
 }
 
@@ -115,18 +121,49 @@ pub fn with_expanded_codebooks(plan: &Plan) -> Option<Plan> {
     Some(plan)
 }
 
-/// Bytes of `w` on the device, as a structure of arrays if it has any and they are wanted.
-pub fn device_bytes(w: &WeightInfo, soa: bool) -> u64 {
-    if soa && !w.format.fields.is_empty() {
-        (w.rows * w.format.soa_bytes(w.cols)) as u64
-    } else {
-        w.len_bytes().next_multiple_of(KERNEL_ALIGNMENT)
+/// The weights that are larger than any buffer of the device and cannot lie in slabs.
+pub fn too_large<'a>(plan: &'a Plan, caps: &'a Caps, soa: bool) -> impl Iterator<Item = &'a WeightInfo> {
+    let all = plan.weights.iter().enumerate();
+    all.filter(move |(i, _)| slabs::is_too_large(plan, Weight(*i), caps, soa)).map(|(_, w)| w)
+}
+
+/// Rows of a weight that have memory of their own.
+struct Slab<'a> {
+    weight: usize,
+    info: &'a WeightInfo,
+    rows: Range<usize>,
+}
+
+impl Slab<'_> {
+    /// Bytes on the device.
+    fn device_bytes(&self, soa: bool) -> u64 {
+        slabs::device_bytes(self.info, self.rows.len(), soa)
+    }
+
+    /// Its bytes of the weight as the file has it.
+    fn in_file(&self) -> Range<usize> {
+        let row = slabs::row_bytes(self.info, false) as usize;
+        self.rows.start * row..self.rows.end * row
+    }
+
+    /// What the file has of them, which is all. Without a file there may be only the weight's first rows, which the others repeat: then
+    /// these, from the one on that the slab starts with.
+    fn bytes<'a>(&self, gguf: &'a Gguf) -> [&'a [u8]; 2] {
+        let (all, Range { start, end }) = (gguf.data(&gguf.tensors()[self.info.tensor]), self.in_file());
+        let start = start % all.len().max(1);
+        let (turn, first) = all.split_at(start);
+        let (len, there) = (end - self.in_file().start, first.len());
+        [&first[..len.min(there)], &turn[..start.min(len - len.min(there))]]
     }
 }
 
-/// The weights that are larger than any buffer of the device.
-pub fn too_large<'a>(plan: &'a Plan, caps: &'a Caps, soa: bool) -> impl Iterator<Item = &'a WeightInfo> {
-    plan.weights.iter().filter(move |w| device_bytes(w, soa) > caps.largest_buffer())
+/// The slabs of all weights in order.
+fn slabs_of<'a>(plan: &'a Plan, caps: &Caps, soa: bool) -> Vec<Slab<'a>> {
+    let most = caps.largest_buffer();
+    let of = |(weight, info): (usize, &'a WeightInfo)| {
+        slabs::slabs(info, most, soa).into_iter().map(move |rows| Slab { weight, info, rows })
+    };
+    plan.weights.iter().enumerate().flat_map(of).collect()
 }
 
 /// Bytes that a weight takes of a piece; none if it gets memory of its own.
@@ -175,9 +212,13 @@ impl Pieces {
 
 /// Bytes of the memory that the weights of `plan` take on a device that copies them, or would take on one that does not.
 pub fn planned_bytes(plan: &Plan, caps: &Caps, soa: bool) -> u64 {
-    let lens = || plan.weights.iter().map(|w| device_bytes(w, soa));
+    let slabs = slabs_of(plan, caps, soa);
+    let lens = || slabs.iter().map(|slab| slab.device_bytes(soa));
     let mut pieces = Pieces::new(caps, lens());
-    lens().filter_map(|len| pieces.place(len).0).map(|bytes| bytes.max(LEAST_BYTES)).sum()
+    let lists =
+        slabs.chunk_by(|a, b| a.weight == b.weight).filter(|of| of.len() > 1).map(|of| slabs::list_bytes(of.len()));
+    let pieces = lens().filter_map(|len| pieces.place(len).0);
+    lists.chain(pieces).map(|bytes| bytes.max(LEAST_BYTES)).sum()
 }
 
 /// Bytes of the tables of all formats.
@@ -210,7 +251,8 @@ impl Rooms<'_> {
 }
 
 /// Uploads all weights, as a structure of arrays where they must be sent anyway, or uses the file's own pages where the device can; the
-/// result is in the plan's order, with what the upload took and needs no more.
+/// result is in the plan's order, followed by the slabs of those that lie in some (which are lists of addresses), with what the upload
+/// took and needs no more.
 ///
 /// # Errors
 /// A weight that is not finite, memory that ran out, a lost device.
@@ -222,61 +264,66 @@ pub fn upload(
     progress: Progress<'_>,
 ) -> Result<(Vec<Buffer>, Spent)> {
     let begun = Instant::now();
-    let held = |w: &WeightInfo| gguf.data(&gguf.tensors()[w.tensor]).len();
-    let filed = || plan.weights.iter().filter(|w| !w.is_from_host());
-    let total: u64 = filed().map(|w| held(w) as u64).sum();
+    let soa = device.stages_weights();
+    let slabs = slabs_of(plan, device.caps(), soa);
+    let filed = || slabs.iter().filter(|slab| !slab.info.is_from_host());
+    let total: u64 = filed().flat_map(|slab| slab.bytes(gguf)).map(|bytes| bytes.len() as u64).sum();
     let widest = plan.weights.iter().map(|w| w.len_bytes() as usize / w.rows.max(1)).max().unwrap_or(0);
     let (mut way, reason) = policy::upload_way(device.caps(), rayon::current_num_threads());
     let most = device.caps().largest_buffer() / ROOM_ALIGNMENT * ROOM_ALIGNMENT;
     way.batch_bytes = way.batch_bytes.min(usize::try_from(most).unwrap_or(usize::MAX)).max(widest);
     let imported: HashMap<usize, Vec<(u64, Buffer)>> =
         gguf.maps().map(|(file, map)| (file, device.import(map))).collect();
-    let soa = device.stages_weights();
     if !soa {
         way.slots = 0; // mapped memory takes what no file's page can
     }
     let in_place = Cell::new(0);
-    let mut buffers = Vec::with_capacity(plan.weights.len());
+    let mut buffers = Vec::with_capacity(slabs.len());
     let mut repeats = Vec::new();
-    let in_file = |w: &WeightInfo| {
-        let ((file, start), len) = (gguf.tensors()[w.tensor].place(), held(w) as u64);
+    let in_file = |slab: &Slab<'_>| {
+        let ((file, start), within) = (gguf.tensors()[slab.info.tensor].place(), slab.in_file());
+        let (start, len) = (start + within.start as u64, within.len() as u64);
         let whole = |(from, part): &&(u64, Buffer)| *from <= start && start + len <= from + part.len_bytes();
         let part = imported.get(&file)?.iter().find(whole).filter(|_| start.is_multiple_of(KERNEL_ALIGNMENT))?;
-        Some((&part.1, start - part.0))
+        Some(part.1.range(start - part.0, len))
     };
-    let sent = filed().filter(|w| in_file(w).is_none());
-    let pieces = Pieces::new(device.caps(), sent.map(|w| device_bytes(w, soa)));
+    let sent = filed().filter(|slab| in_file(slab).is_none());
+    let pieces = Pieces::new(device.caps(), sent.map(|slab| slab.device_bytes(soa)));
     let mut rooms = Rooms { device, pieces, piece: None };
-    let mut prepared = |(i, w): (usize, &WeightInfo)| {
+    let mut prepared = |(i, slab): (usize, &Slab<'_>)| {
+        let w = slab.info;
         if w.is_from_host() {
             buffers.push(device.buffer(&w.name, w.len_bytes(), Class::Params)?);
-            return Ok(None);
+            return Ok(vec![]);
         }
-        let tensor = &gguf.tensors()[w.tensor];
-        let bytes = gguf.data(tensor);
-        if let Some((file, start)) = in_file(w) {
-            check_whole(gguf, w)?;
-            buffers.push(file.range(start, bytes.len() as u64));
-            in_place.set(in_place.get() + bytes.len() as u64);
-            return Ok(None);
+        if let Some(buffer) = in_file(slab) {
+            check_whole(gguf, w, slab.in_file())?;
+            in_place.set(in_place.get() + buffer.len_bytes());
+            buffers.push(buffer);
+            return Ok(vec![]);
         }
-        let buffer = rooms.take(&w.name, device_bytes(w, soa))?;
+        let buffer = rooms.take(&w.name, slab.device_bytes(soa))?;
         let laid_out = soa && !w.format.fields.is_empty();
-        let repack = if laid_out { Some(repack(kernels, tables, w.format, w.cols)?) } else { None };
-        // Of a model without a file only the first rows are sent.
-        let rows = bytes.len() as u64 * w.rows as u64 / w.len_bytes().max(1);
-        if rows < w.rows as u64 {
-            let row = if laid_out { w.format.soa_bytes(w.cols) as u64 } else { w.len_bytes() / w.rows as u64 };
-            repeats.push((buffer.clone(), rows * row, w.rows as u64 * row));
+        let (file_row, row) = (slab.in_file().len() / slab.rows.len().max(1), slabs::row_bytes(w, soa));
+        let (mut loads, mut sent) = (Vec::new(), 0);
+        for bytes in slab.bytes(gguf).into_iter().filter(|bytes| !bytes.is_empty()) {
+            let repack = if laid_out { Some(repack(kernels, tables, w.format, w.cols)?) } else { None };
+            let to = buffer.range(sent, buffer.len_bytes() - sent);
+            sent += (bytes.len() / file_row.max(1)) as u64 * row;
+            loads.push(Ok(Load { to, bytes, unit: w.format.block_bytes, repack, epoch: i }));
         }
-        buffers.push(buffer.clone());
-        Ok(Some(Load { to: buffer, bytes, unit: w.format.block_bytes, repack, epoch: i }))
+        repeats.push((buffer.clone(), sent, slab.rows.len() as u64 * row));
+        buffers.push(buffer);
+        Ok(loads)
     };
-    let loads = plan.weights.iter().enumerate().filter_map(|w| prepared(w).transpose());
-    let spent = vk::upload(device, &way, loads, &Held(gguf, plan), &mut |sent| progress(sent + in_place.get(), total))?;
+    let loads = slabs.iter().enumerate().flat_map(|slab| prepared(slab).unwrap_or_else(|e| vec![Err(e)]));
+    let held = Held(gguf, &slabs);
+    let spent = vk::upload(device, &way, loads, &held, &mut |sent| progress(sent + in_place.get(), total))?;
+    repeats.retain(|(_, sent, len)| sent < len);
     if !repeats.is_empty() {
         vk::repeat(device, repeats)?;
     }
+    let buffers = listed(device, &slabs, buffers)?;
     let seconds = begun.elapsed().as_secs_f64();
     let speed = total as f64 / seconds / 1e9;
     tracing::info!("load: weights, {:.2} GB in {:.0} ms ({speed:.1} GB/s)", total as f64 / 1e9, seconds * 1e3);
@@ -284,6 +331,25 @@ pub fn upload(
         tracing::info!("load: {} threads, {} slots of {} KiB; {reason}", way.threads, way.slots, way.batch_bytes >> 10);
     }
     Ok((buffers, spent))
+}
+
+/// The buffer of each weight in order, which is a list of addresses for one that lies in slabs, and then those slabs.
+fn listed(device: &Device, slabs: &[Slab<'_>], buffers: Vec<Buffer>) -> Result<Vec<Buffer>> {
+    let (mut all, mut apart, mut rest) = (Vec::new(), Vec::new(), buffers.into_iter());
+    for of in slabs.chunk_by(|a, b| a.weight == b.weight) {
+        let mut own: Vec<Buffer> = rest.by_ref().take(of.len()).collect();
+        if own.len() > 1 {
+            let addresses: Vec<u64> = own.iter().map(Buffer::address).collect();
+            let name = format!("{}: addresses", of[0].info.name);
+            let list = device.buffer(&name, slabs::list_bytes(own.len()), Class::Weights)?;
+            vk::send(device, &list, bytemuck::cast_slice(&addresses))?;
+            apart.append(&mut own);
+            all.push(list);
+        }
+        all.append(&mut own);
+    }
+    all.append(&mut apart);
+    Ok(all)
 }
 
 #[cfg(test)]

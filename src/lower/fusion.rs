@@ -1,8 +1,9 @@
 //! Which ops the kernels do at once, by the shape of a step: what passes ask.
 
 use super::general::INPUTS;
+use super::slabs;
 use super::target::{Shape, Target};
-use crate::plan::{pass::Abilities, Choose, Conv, General, MatPart, Normalize, Op, Plan, Rows, Val};
+use crate::plan::{pass::Abilities, Choose, Conv, General, MatPart, Normalize, Op, Plan, Rows, Val, WeightInfo};
 use crate::policy::{self, matrix as tiles, ManyRows, WeightSource};
 use pumex_quant::Format;
 
@@ -43,8 +44,19 @@ fn by_rows(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> Option<M
         return None;
     }
     let by = policy::many_rows(t.caps, &formats, n, asked)?;
-    let decoded = |p: &MatPart| plan.weights[p.weight.0].decoded_bytes() <= policy::MOST_DECODED_BYTES;
-    (by != ManyRows::Group(WeightSource::Halves) || parts.iter().all(decoded)).then_some(by)
+    parts.iter().all(|p| takes(t, &plan.weights[p.weight.0], by)).then_some(by)
+}
+
+/// Whether a kernel for packed rows takes a matrix: halves need room for as many, and what workgroups load as one matrix is in one
+/// buffer.
+pub(super) fn takes(t: &Target<'_>, w: &WeightInfo, by: ManyRows) -> bool {
+    let in_slabs = slabs::slab_rows(w, t.caps.largest_buffer(), t.soa).is_some();
+    match by {
+        ManyRows::Group(source) => {
+            !in_slabs && (source != WeightSource::Halves || w.decoded_bytes() <= policy::MOST_DECODED_BYTES)
+        }
+        _ => true,
+    }
 }
 
 /// Whether one dispatch multiplies with gate and up.

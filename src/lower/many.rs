@@ -228,8 +228,7 @@ impl Lowering<'_> {
         let formats: Vec<&Format> = weights.iter().map(|w| self.plan.weights[w.0].format).collect();
         let short = parts.iter().any(|part| fusion::is_short(self.plan, part));
         let by = policy::many_rows(self.t.caps, &formats, n, asked).filter(|_| !short)?;
-        let decoded = |w: &Weight| self.plan.weights[w.0].decoded_bytes() <= policy::MOST_DECODED_BYTES;
-        (by != ManyRows::Group(WeightSource::Halves) || weights.iter().all(decoded)).then_some(by)
+        weights.iter().all(|w| fusion::takes(self.t, &self.plan.weights[w.0], by)).then_some(by)
     }
 
     /// As [`Lowering::experts_by_rows`], where matrices that workgroups hold are to do it.

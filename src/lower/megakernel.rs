@@ -11,7 +11,7 @@ mod open;
 
 use super::dispatch::{Access, Dispatch, Place, Push};
 use super::product::Product;
-use super::{Shape, Target, Task};
+use super::{slabs, Shape, Target, Task};
 use crate::plan::{AttentionSpec, Norm, Placement, Plan, RopeNorm, Router, TopK, Val, Weight};
 use crate::policy;
 pub use config::{Choices, Megakernel};
@@ -84,6 +84,9 @@ impl Group<'_> {
     fn task(&mut self, mut task: Task, next: Option<&Task>) {
         let (Some(source), 1) = (task.source.take(), task.dispatches.len()) else { return self.leave(task.dispatches) };
         let own = task.dispatches.remove(0);
+        if own.constants.iter().any(|(name, _)| *name == slabs::ROWS) {
+            return self.leave(vec![own]);
+        }
         let left = match source {
             StageSource::Product(p) if self.k.takes(self.t, (self.plan, self.shape), &p) => self.product(p, own),
             StageSource::Product(_) => Some(own),

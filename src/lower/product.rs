@@ -50,7 +50,9 @@ impl Lowering<'_> {
         while let Some(first) = rest.first() {
             let stem = |p: &MatPart| self.plan.weights[p.weight.0].format.stem;
             let most = if matrices || n <= policy::GEMV_MAX_COLS { 3 } else { 1 };
-            let count = rest.iter().take(most).take_while(|p| stem(p) == stem(first)).count();
+            // One constant tells a dispatch of slabs.
+            let kind = |p: &MatPart| (stem(p), self.slab_rows(p.weight));
+            let count = rest.iter().take(most).take_while(|p| kind(p) == kind(first)).count();
             let (group, after) = rest.split_at(count);
             let product = Product { x, norm, parts: group.to_vec(), gate: None, add, out, y_at };
             if matrices {
@@ -175,7 +177,8 @@ impl Lowering<'_> {
         reads.push(self.value(x));
         reads.extend((epilogue > 0).then(|| written.clone()));
         let touched = Touched { reads, writes: vec![written] };
-        if epilogue < 2 && policy::small_floats(self.t.caps, info.format, (m, k), n) {
+        let in_slabs = self.slab_rows(part.weight).is_some();
+        if epilogue < 2 && !in_slabs && policy::small_floats(self.t.caps, info.format, (m, k), n) {
             let grid = [m.div_ceil(policy::SMALL_TILE), n.div_ceil(policy::SMALL_TILE), 1];
             self.emit(Module::of("gemm_float"), vec![("EPILOGUE", epilogue)], push, grid, touched);
             return;

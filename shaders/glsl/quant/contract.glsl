@@ -45,6 +45,8 @@ struct Field {
     uint before; // bytes of the fields that come before it in a structure of arrays
 };
 layout(constant_id = 20) const uint SOA = 0;
+// Rows of a slab, for a matrix that no buffer holds whole: its address is that of a list of slabs' addresses then.
+layout(constant_id = 35) const uint SLAB_ROWS = 0;
 
 // A row of a matrix.
 struct Line {
@@ -69,6 +71,10 @@ uint line_bytes(uint k) {
 }
 Line line_of(uvec2 w, uint row, uint k) {
     row_len = k;
+    if (SLAB_ROWS > 0) {
+        w = U32x2(w).v[row / SLAB_ROWS];
+        row %= SLAB_ROWS;
+    }
     uint low, high, carry;
     umulExtended(row, line_bytes(k), high, low);
     low = uaddCarry(w.x, low, carry);

@@ -1,9 +1,9 @@
 //! Constants of products of many packed rows.
 
-use super::{with, COPIES, EXPERTS, GATE, SIGNED_DOTS, SOA};
+use super::{COPIES, EXPERTS, GATE, SIGNED_DOTS, SLAB_ROWS, SOA};
 
 /// Products of many rows packed by `pack_rows`.
-pub(super) const GEMM_ROWS: [(&str, u32); 14] = [
+pub(super) const GEMM_ROWS: [(&str, u32); 15] = [
     ("EPILOGUE", 1),
     ("WIDE", 2),
     ("COLUMNS", 3),
@@ -11,6 +11,7 @@ pub(super) const GEMM_ROWS: [(&str, u32); 14] = [
     EXPERTS[0],
     EXPERTS[1],
     SOA,
+    SLAB_ROWS,
     COPIES,
     SIGNED_DOTS,
     GATE[0],
@@ -21,14 +22,28 @@ pub(super) const GEMM_ROWS: [(&str, u32); 14] = [
 ];
 
 /// Likewise, by cooperative matrices.
-pub(super) const STAGED: [(&str, u32); 19] =
+pub(super) const STAGED: [(&str, u32); 20] =
     with(GEMM_ROWS, [("MAT_M", 5), ("MAT_N", 6), ("MAT_K", 7), ("WAVES", 8), ("BUFFERS", 9)]);
 
 /// Likewise, of bytes.
-pub(super) const BYTES: [(&str, u32); 18] = with(GEMM_ROWS, [("MAT_M", 5), ("MAT_N", 6), ("MAT_K", 7), ("WAVES", 8)]);
+pub(super) const BYTES: [(&str, u32); 19] = with(GEMM_ROWS, [("MAT_M", 5), ("MAT_N", 6), ("MAT_K", 7), ("WAVES", 8)]);
 
 /// Likewise, of halves that a workgroup holds together.
-pub(super) const MATRIX2: [(&str, u32); 22] = with(
+pub(super) const MATRIX2: [(&str, u32); 23] = with(
     GEMM_ROWS,
     [("SIZE", 0), ("K", 5), ("TILE", 6), ("ROWS", 7), ("STEP", 8), ("WAY", 9), ("RUN", 12), ("WHOLE", 13)],
 );
+
+/// Constants, and more of them.
+pub(super) const fn with<const SOME: usize, const MORE: usize, const ALL: usize>(
+    some: [(&'static str, u32); SOME],
+    more: [(&'static str, u32); MORE],
+) -> [(&'static str, u32); ALL] {
+    assert!(SOME + MORE == ALL, "as many as both have");
+    let (mut all, mut i) = ([("", 0); ALL], 0);
+    while i < ALL {
+        all[i] = if i < SOME { some[i] } else { more[i - SOME] };
+        i += 1;
+    }
+    all
+}
