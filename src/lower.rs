@@ -231,7 +231,7 @@ impl Lowering<'_> {
 
     /// Columns of a value.
     fn columns(&self, v: Val, from: usize, count: usize) -> Access {
-        Access { place: Place::Value(v), range: from..from + count, bytes: (4 * self.rows_of(v) * count) as u64 }
+        Access { range: from..from + count, ..Access::all(Place::Value(v), (4 * self.rows_of(v) * count) as u64) }
     }
 
     /// Whole weights.

@@ -37,7 +37,7 @@ pub use attention::{
 pub use class::{asks_for_cores, cores, integer_dots, signed_dots, DeviceClass};
 pub use floor::{lacks_subgroups, without_halves, without_subgroups};
 pub use gemv::{
-    dot_span, dot_tile, expert_tile, float_tile, gemv_row, gemv_tile, small_floats, GemvTile, GEMV_MAX_COLS, SMALL_TILE,
+    dot_span, dot_tile, expert_tile, float_tile, gemv_columns, gemv_row, gemv_tile, small_floats, GemvTile, SMALL_TILE,
 };
 pub use images::{conv2d_tiles, Conv2dTile};
 pub use many::{
@@ -55,7 +55,7 @@ pub use megakernel::{
 pub use rowwise::{argmax_parts, route_threads, router_tile, row_threads, sample_tile, scans_by_windows, MOST_NORMED};
 pub use shared::{table_bytes, table_copies, usual_copies};
 pub use staged::{staged_attention, StagedAttention};
-pub use table::{ManyRows, WeightSource, ATTN_HEADS};
+pub use table::{ManyRows, WeightSource, ATTN_HEADS, GEMV_MAX_COLS};
 pub use upload::{builds_ahead, upload_way};
 
 use crate::vk::Caps;

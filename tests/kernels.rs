@@ -221,11 +221,12 @@ impl Lab {
             let tile = match kernel {
                 "gemv" => policy::float_tile(caps, format, (m, k), n),
                 _ => {
-                    let span = if kernel == "gemv_dot in spans" { 256.min(k) } else { k };
+                    let span = if kernel.ends_with("in spans") { 256.min(k) } else { k };
                     let tile = policy::dot_tile(caps, (m, k), if n > 2 { 1 } else { 2 }, 64, 2, span);
                     let (depth, activations) = (1 + u32::from(case.soa), case.activations);
                     let room = if case.soa { 16 << 10 } else { 0 };
-                    policy::GemvTile { depth, activations, copies: policy::table_copies(format, room), ..tile }
+                    let (copies, apart) = (policy::table_copies(format, room), kernel.contains("apart"));
+                    policy::GemvTile { depth, activations, copies, apart, ..tile }
                 }
             };
             let mut spec = tile.spec(k, n, case.extras());
@@ -407,6 +408,24 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
             }
         }
     }
+}
+
+/// Of more outputs than there are subgroups. Both factors are rounded.
+#[test]
+fn gate_and_up_one_after_the_other_are_gate_and_up() {
+    let Some(mut lab) = Lab::open() else { return };
+    for (i, id) in [12, 13, 14, 18].into_iter().enumerate() {
+        let format = pumex_quant::find(id).unwrap();
+        let ways = ["gemv_dot apart", "gemv_dot apart in spans"].into_iter().flat_map(|k| [1, 3, 4].map(|n| (k, n)));
+        for (kernel, n) in ways.enumerate().filter(|(j, _)| exhaustive() || j % 4 == i).map(|(_, way)| way) {
+            let case = Case { m: 131, k: 1280, n, gated: true, norm: n > 1, soa: n < 4, ..Case::PLAIN };
+            for (activations, bound) in dots(&lab, format, case.k, n).into_iter().skip(usize::from(i % 2 == 1)) {
+                let error = lab.error(format, Case { activations, ..case }, kernel);
+                assert!(error < 4.0 * bound, "{} {case:?}, {kernel}, {activations:?}: {error:e}", format.name);
+            }
+        }
+    }
+    assert_eq!(lab.device.validation_messages(), Vec::<String>::new());
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod allocations;
 mod answers;
 mod attention;
 mod checkpoints;
+mod choices;
 mod cli;
 mod conv2d;
 mod cpu;

@@ -44,10 +44,12 @@ void stage_scales(uint row, uint c) {
 
 void multiply() {
     const uint wide = 2 * (gl_LocalInvocationID.x % 8), tall = gl_LocalInvocationID.x / 8 * WIDE;
-    for (uint p = 0; p < PIECES; p++) {
+    // Of all pieces at once a compiler would hold more than there are registers.
+    [[dont_unroll]] for (uint p = 0; p < PIECES; p++) {
         ivec4 dots[HELD][2];
         [[unroll]] for (uint i = 0; i < HELD; i++) dots[i][0] = dots[i][1] = ivec4(0);
-        for (uint word = p * EACH; word < (p + 1) * EACH; word++) {
+        for (uint at = 0; at < EACH; at++) {
+            const uint word = p * EACH + at;
             const uvec4 a[2] = uvec4[2](tile_w[word * W_STRIDE + wide], tile_w[word * W_STRIDE + wide + 1]);
             [[unroll]] for (uint i = 0; i < HELD; i++) {
                 const int b = int(tile_x[word * X_STRIDE + tall + i / 4][i % 4]);
@@ -56,16 +58,14 @@ void multiply() {
         }
         [[unroll]] for (uint i = 0; i < HELD; i++) {
             const float by = scale_x[p * X_STRIDE + tall + i / 4][i % 4];
-#ifdef HAS_OFFSET
-            const float sum = sum_x[p * X_STRIDE + tall + i / 4][i % 4];
-#endif
-            [[unroll]] for (uint j = 0; j < 2; j++) {
-                acc[i][j] += vec4(dots[i][j]) * (by * scale_w[p * W_STRIDE + wide + j]);
-#ifdef HAS_OFFSET
-                acc[i][j] += sum * offset_w[p * W_STRIDE + wide + j];
-#endif
-            }
+            [[unroll]] for (uint j = 0; j < 2; j++) acc[i][j] += vec4(dots[i][j]) * (by * scale_w[p * W_STRIDE + wide + j]);
         }
+#ifdef HAS_OFFSET
+        [[unroll]] for (uint i = 0; i < HELD; i++) {
+            const float sum = sum_x[p * X_STRIDE + tall + i / 4][i % 4];
+            [[unroll]] for (uint j = 0; j < 2; j++) acc[i][j] += sum * offset_w[p * W_STRIDE + wide + j];
+        }
+#endif
     }
 }
 
@@ -82,8 +82,8 @@ void main() {
         stage_w(raw, c);
         stage_x(row, c);
         stage_scales(row, c);
-        raw = weight_load(line, min(c + 1, chunks - 1));
         barrier();
+        raw = weight_load(line, min(c + 1, chunks - 1));
         multiply();
         barrier();
     }

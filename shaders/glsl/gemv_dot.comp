@@ -12,7 +12,9 @@ layout(constant_id = 5) const uint K = 4096;  // inputs
 layout(constant_id = 7) const uint SPAN = 4096; // inputs coded at a time: a multiple of 256, or K; below K, a subgroup takes rows once
 layout(constant_id = 8) const uint DEPTH = 1; // chunks a thread has under way: 1 or 2
 layout(constant_id = 9) const uint BITS = 16; // of an activation: 16 or 8
+layout(constant_id = 23) const uint APART = 0; // 1: a subgroup takes gate and then up, not both at a time
 #include "lib/gemv.glsl"
+const uint EACH = APART == 1 ? ROWS : LINES; // rows of matrices at a time
 const uint ONE = EXPERTS == 2 ? K / USED : K; // inputs of one matrix
 const bool EVEN = K / CHUNK % 32 == 0 && EXPERTS < 2; // subgroups of up to 32 have a chunk for every thread
 const uint SPANS = (K + SPAN - 1) / SPAN;
@@ -120,10 +122,22 @@ uint col_of(uint c, uint i) { return EXPERTS == 2 ? c / (ONE / CHUNK) * ONE + ch
 // A chunk of the row: the last, if c is past the end.
 uint in_row(uint c) { return EVEN && SPANS == 1 && gl_SubgroupSize <= 32 ? c : min(c, K / CHUNK - 1); }
 
+// The lines of the outputs from `first` on, of gate (0) or up if these are apart.
+void find(uint first, uint part) {
+    if (APART == 0) {
+        find_lines(first, expert_row(0, ONE), ONE, line);
+        return;
+    }
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        if (WHOLE_ROWS == 1 && r > 0) line[r] = line_after(line[0], r, ONE);
+        else line[r] = line_of(part == 0 ? w0 : w1, expert_row(0, ONE) + min(first + r, m - 1), ONE);
+    }
+}
+
 void fetch(uint slot, uint first, uint c) {
     c = in_row(c);
     if (EXPERTS == 2) find_lines(first, expert_row(c / (ONE / CHUNK) * ONE, ONE), ONE, line);
-    [[unroll]] for (uint r = 0; r < LINES; r++) raw[slot][r] = weight_load(line[r], chunk_of_one(c));
+    [[unroll]] for (uint r = 0; r < EACH; r++) raw[slot][r] = weight_load(line[r], chunk_of_one(c));
 }
 
 #define DOT4 dot4
@@ -131,18 +145,18 @@ void fetch(uint slot, uint first, uint c) {
 #define DOTS dots_of
 #include "lib/dot.glsl"
 
-void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
+void multiply(uint c, uint span, uint q[EACH][GROUPS], vec2 s[EACH][PIECES]) {
     const uint UNITS_EACH = CHUNK / UNIT / PIECES; // of a piece
     [[unroll]] for (uint col = 0; col < COLS; col++) {
         [[unroll]] for (uint p = 0; p < PIECES; p++) {
             uint at = col_of(c, p * (GROUPS / PIECES)) - span * SPAN, run = col * (SPAN / 32) + at / 32;
             uint unit = col * UNITS + unit_at(at / UNIT);
-            ivec2 dots[LINES];
-            [[unroll]] for (uint r = 0; r < LINES; r++) dots[r] = ivec2(0);
+            ivec2 dots[EACH];
+            [[unroll]] for (uint r = 0; r < EACH; r++) dots[r] = ivec2(0);
             [[unroll]] for (uint h = 0; h < UNITS_EACH; h++) {
                 ivec4 a = ivec4(x_q[unit + h]);
                 const uint i = (p * UNITS_EACH + h) * (UNIT / 4);
-                [[unroll]] for (uint r = 0; r < LINES; r++) dots[r] = DOTS(dots[r], UNIT_WORDS(q[r], i), a);
+                [[unroll]] for (uint r = 0; r < EACH; r++) dots[r] = DOTS(dots[r], UNIT_WORDS(q[r], i), a);
             }
 #ifdef HAS_OFFSET
             vec2 sums = x_sum[run];
@@ -150,7 +164,7 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
 #else
             float d = x_scale[run];
 #endif
-            [[unroll]] for (uint r = 0; r < LINES; r++) {
+            [[unroll]] for (uint r = 0; r < EACH; r++) {
                 acc[r * COLS + col] += d * s[r][p].x * float(whole(dots[r]));
 #ifdef HAS_OFFSET
                 acc[r * COLS + col] += offset(s[r][p].x, s[r][p].y) * sum;
@@ -162,11 +176,20 @@ void multiply(uint c, uint span, uint q[LINES][GROUPS], vec2 s[LINES][PIECES]) {
 
 // Uses chunk c and asks for chunk `ahead` of the rows from `next` on in its place.
 void take(uint slot, uint c, uint next, uint ahead, uint span, uint to) {
-    uint q[LINES][GROUPS];
-    vec2 s[LINES][PIECES];
-    [[unroll]] for (uint r = 0; r < LINES; r++) weight_codes(raw[slot][r], gl_SubgroupInvocationID, q[r], s[r]);
+    uint q[EACH][GROUPS];
+    vec2 s[EACH][PIECES];
+    [[unroll]] for (uint r = 0; r < EACH; r++) weight_codes(raw[slot][r], gl_SubgroupInvocationID, q[r], s[r]);
     fetch(slot, next, ahead);
     if (in_row(c) == c && (SPANS == 1 || c < to)) multiply(c, span, q, s);
+}
+
+// The sums of gate and of up change places: those that `multiply` adds to are the first.
+void turn_parts() {
+    [[unroll]] for (uint i = 0; i < EACH * COLS; i++) {
+        const float first = acc[i];
+        acc[i] = acc[EACH * COLS * APART + i];
+        acc[EACH * COLS * APART + i] = first;
+    }
 }
 
 // Sums over the subgroup, if they are 1, 2, 4 or 8, come to threads of their own.
@@ -247,7 +270,7 @@ void main() {
     }
 #endif
     stage_route();
-    find_lines(first, expert_row(0, ONE), ONE, line);
+    find(first, 0);
     fetch(0, first, lane);
     if (DEPTH > 1) fetch(1, first, lane + lanes);
 #ifdef TABLE_WORDS
@@ -266,21 +289,27 @@ void main() {
         barrier();
         if (NORM == 1 && span + 1 == SPANS) find_scales();
         uint from = span * SPAN / CHUNK, to = min((span + 1) * SPAN, K) / CHUNK;
-        uint turns = (to - from + lanes - 1) / lanes;
+        uint turns = (to - from + lanes - 1) / lanes, part = 0;
         while (first < m || SPANS > 1) {
-            if (SPANS == 1 || span == 0) begin(first);
+            const bool last = APART == 0 || part == 1;
+            if (part == 0 && (SPANS == 1 || span == 0)) begin(first);
             uint turn = 0, at = from + lane;
             for (; turn + DEPTH < turns; turn += DEPTH) {
                 take(0, at, first, at + DEPTH * lanes, span, to);
                 if (DEPTH > 1) take(1, at + lanes, first, at + 3 * lanes, span, to);
                 at += DEPTH * lanes;
             }
-            bool more = first + step < m;
+            bool more = last && first + step < m;
             uint next = more && SPANS == 1 ? first + step : first; // the same again, if there are no more, costs least
-            uint ahead = (SPANS > 1 ? to : from) + lane;
-            if (SPANS == 1) find_lines(next, expert_row(0, ONE), ONE, line);
+            uint ahead = (SPANS > 1 && last ? to : from) + lane;
+            if (SPANS == 1 || APART == 1) find(next, last ? 0 : 1);
             take(0, at, next, ahead, span, to);
             if (DEPTH > 1) take(1, at + lanes, next, ahead + lanes, span, to);
+            if (APART == 1) {
+                turn_parts();
+                part = 1 - part;
+                if (part == 1) continue;
+            }
             if (SPANS > 1) break;
             finish(first);
             first += step;

@@ -220,6 +220,7 @@ pub const KERNELS: &[Kernel] = &[
             SLAB_ROWS,
             COPIES,
             SIGNED_DOTS,
+            ("APART", 23),
             GATE[0],
             GATE[1],
             GATE[2],

@@ -146,6 +146,8 @@ pub struct Access {
     pub place: Place,
     /// Columns of a value, slots of packed activations; all of any other place.
     pub range: Range<usize>,
+    /// Rows of a value; all of any other place.
+    pub rows: Range<usize>,
     /// Bytes.
     pub bytes: u64,
 }
@@ -153,17 +155,27 @@ pub struct Access {
 impl Access {
     /// All of a place.
     pub fn all(place: Place, bytes: u64) -> Access {
-        Access { place, range: 0..usize::MAX, bytes }
+        Access { place, range: 0..usize::MAX, rows: 0..usize::MAX, bytes }
+    }
+
+    /// Some of the `all` rows of a value.
+    pub fn of_rows(&self, rows: &Range<usize>, all: usize) -> Access {
+        let bytes = self.bytes * rows.len() as u64 / all.max(1) as u64;
+        Access { rows: rows.clone(), bytes, ..self.clone() }
     }
 
     /// Whether two accesses may touch the same bytes.
     fn meets(&self, other: &Access, places: &Placement) -> bool {
         match (self.place, other.place) {
-            (a, b) if a == b => self.range.start < other.range.end && other.range.start < self.range.end,
+            (a, b) if a == b => overlap(&self.range, &other.range) && overlap(&self.rows, &other.rows),
             (Place::Value(a), Place::Value(b)) => places.share_bytes(a, b),
             _ => false,
         }
     }
+}
+
+fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
 }
 
 /// One dispatch.

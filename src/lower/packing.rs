@@ -67,7 +67,7 @@ impl Lowering<'_> {
     /// A slot of packed rows; of many rows there is only one.
     fn packed(&self, slot: usize, n: usize, k: usize) -> Access {
         let range = if n <= FEW { slot..slot + 1 } else { 0..SLOTS };
-        Access { place: Place::Packed, range, bytes: (2 * n * k) as u64 }
+        Access { range, ..Access::all(Place::Packed, (2 * n * k) as u64) }
     }
 
     /// What a product reads in place of its input.
@@ -242,7 +242,7 @@ impl Lowering<'_> {
         reads.push(self.packed(source, n, self.width(p.x)));
         reads.extend(prologue.map(|_| Access::all(Place::PackedSums, 0)));
         if norm_epilogue.is_some() {
-            let sent = Access { place: Place::Packed, range: 0..EPILOGUE_SLOT, bytes: (2 * n * m) as u64 };
+            let sent = Access { range: 0..EPILOGUE_SLOT, ..Access::all(Place::Packed, (2 * n * m) as u64) };
             writes.extend([sent, Access::all(Place::PackedSums, 0)]);
             reads.push(Access::all(Place::PackedSums, 0));
         }

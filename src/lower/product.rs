@@ -7,6 +7,7 @@ use super::{fusion, Lowering};
 use crate::plan::{Gate, MatPart, Norm, Val};
 use crate::policy::{self, GemmFusion};
 use pumex_shaders::push;
+use std::ops::Range;
 
 /// A product of few rows with up to three matrices of one format, one below the other, or with gate and up.
 #[derive(Clone, Debug)]
@@ -90,12 +91,20 @@ impl Lowering<'_> {
     }
 
     fn gemv(&mut self, p: Product) {
+        let (info, n) = (&self.plan.weights[p.parts[0].weight.0], self.rows_of(p.x));
+        for rows in policy::gemv_columns(self.t.caps, info.format, info.cols, n, self.t.activations) {
+            self.gemv_of(p.clone(), rows);
+        }
+    }
+
+    /// Some rows of it.
+    fn gemv_of(&mut self, p: Product, rows: Range<usize>) {
         let info = &self.plan.weights[p.parts[0].weight.0];
-        let (k, n) = (info.cols, self.rows_of(p.x));
+        let (k, n) = (info.cols, rows.len());
         let extras = GemmFusion { norm: p.norm.is_some(), ..self.extras(p.gate.is_some(), p.add) };
         let push = push::Gemv {
-            x: self.val(p.x),
-            y: self.val(p.out) + 4 * p.y_at as u64,
+            x: self.val(p.x) + (4 * rows.start * k) as u64,
+            y: self.val(p.out) + 4 * (rows.start * self.width(p.out) + p.y_at) as u64,
             tables: self.t.at.codebooks,
             norm: self.opt(p.norm.map(|n| n.weight)),
             eps: p.norm.map_or(0.0, |n| n.eps),
@@ -106,7 +115,9 @@ impl Lowering<'_> {
         let mut constants = tile.spec(k, n, extras);
         constants.extend(tile.whole_rows(p.parts.iter().map(|p| self.plan.weights[p.weight.0].rows)));
         constants.extend(gate_constants(p.gate));
-        let (module, touched) = (Module::with(tile.kernel, info.format.stem), self.touched(&p, m));
+        let (module, mut touched) = (Module::with(tile.kernel, info.format.stem), self.touched(&p, m));
+        let values = touched.reads.iter_mut().chain(&mut touched.writes).filter(|a| matches!(a.place, Place::Value(_)));
+        values.for_each(|a| *a = a.of_rows(&rows, self.rows_of(p.x)));
         let task = self.emit(module, constants, push, [tile.groups as usize, 1, 1], touched);
         task.source = Some(StageSource::Product(p));
     }

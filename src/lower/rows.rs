@@ -159,8 +159,8 @@ impl Lowering<'_> {
         let mode = routed.map_or(0, |r| 1 + u32::from(r.per_expert_input));
         let grid = [(input.cols / 4).div_ceil(64), input.matrices(), 1];
         let reads = std::iter::once(self.value(input.x)).chain(routed.map(|r| self.value(r.route))).collect();
-        let writes =
-            vec![Access { place: Place::Importance, range: sums_at..sums_at + 1, bytes: 4 * input.floats() as u64 }];
+        let sums = Access::all(Place::Importance, 4 * input.floats() as u64);
+        let writes = vec![Access { range: sums_at..sums_at + 1, ..sums }];
         self.emit(Module::of("square_sums"), vec![("EXPERTS", mode)], push, grid, Touched { reads, writes });
     }
 }

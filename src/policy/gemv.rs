@@ -8,6 +8,7 @@ use super::tuned;
 use super::{ActivationQuant, GemmFusion};
 use crate::vk::Caps;
 use pumex_quant::{Format, FormatId};
+use std::ops::Range;
 
 /// Which GEMV runs a product, and in what shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct GemvTile {
     pub activations: ActivationQuant,
     /// Times that its format's table, if there is one, stands in shared memory.
     pub copies: u32,
+    /// Gate and up are taken one after the other, if it has both.
+    pub apart: bool,
 }
 
 impl GemvTile {
@@ -50,6 +53,7 @@ impl GemvTile {
                 ("BITS", self.activations.bits()),
                 ("COPIES", self.copies),
             ]);
+            spec.extend((self.apart && extras.gated).then_some(("APART", 1)));
         }
         spec
     }
@@ -64,8 +68,21 @@ impl GemvTile {
 const FLOAT: &str = "gemv";
 const DOT: &str = "gemv_dot";
 
-/// Most activation rows that one GEMV takes; above, the tiled GEMM is used.
-pub const GEMV_MAX_COLS: usize = 8;
+/// Activation rows of each dispatch of a GEMV of `n` rows of `k` inputs, as even as can be: one less than the class takes, if
+/// workgroups hold all inputs of so many.
+pub fn gemv_columns(
+    caps: &Caps,
+    format: &Format,
+    k: usize,
+    n: usize,
+    codes: ActivationQuant,
+) -> impl Iterator<Item = Range<usize>> {
+    let most = choices(caps).gemv_columns.value.min(n.max(1));
+    let whole = |columns: &usize| dot_span(caps, format, k, *columns, codes) == Some(k);
+    let few = [most, most - 1].into_iter().filter(|_| most < n).find(|columns| *columns > 0 && whole(columns));
+    let parts = n.div_ceil(few.unwrap_or(most));
+    (0..parts).map(move |i| n * i / parts..n * (i + 1) / parts)
+}
 
 /// Shared memory the integer kernel leaves for the compiler and for sums over a workgroup.
 const DOT_SHARED_RESERVE: usize = 3 << 10;
@@ -115,6 +132,11 @@ pub fn gemv_row(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extr
     tuned::gemv(caps, DOT, &product).unwrap_or_else(|| *first(choices(caps).gemv, &product))
 }
 
+/// Whether a subgroup takes gate and up of such a product one after the other.
+fn gates_apart(caps: &Caps, product: &Product<'_>) -> bool {
+    choices(caps).gates_apart.value.iter().any(|when| when.holds(product))
+}
+
 pub(super) fn product(format: &Format, (m, k): (usize, usize), n: usize, extras: GemmFusion) -> Product<'_> {
     let GemmFusion { gated, activations, .. } = extras;
     Product { format, outputs: m, inputs: k, columns: n, gated, activations }
@@ -132,7 +154,8 @@ pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, ext
     let copies = if row.threads >= 512 { dot_copies(caps, format, span, n, codes) } else { usual_copies(format) };
     let tile = dot_tile(caps, (m, k), row.rows, row.threads, 1, span);
     let groups = if span < k { tile.groups } else { tile.groups.min(row.groups.on(cores(caps))) };
-    GemvTile { groups, activations: codes, depth: if deep { 2 } else { 1 }, copies, ..tile }
+    let apart = gates_apart(caps, &product);
+    GemvTile { groups, activations: codes, depth: if deep { 2 } else { 1 }, copies, apart, ..tile }
 }
 
 /// A GEMV of `m` outputs over `k` inputs with the matrices of one expert, or of all experts of a row side by side.
@@ -140,10 +163,11 @@ pub fn expert_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), codes: 
     match dot_span(caps, format, k, 1, codes) {
         Some(span) if span == k => {
             let extras = GemmFusion { activations: codes, ..GemmFusion::default() };
-            let tuned = tuned::gemv(caps, tuned::EXPERTS, &product(format, (m, k), 1, extras));
+            let product = product(format, (m, k), 1, extras);
+            let (tuned, apart) = (tuned::gemv(caps, tuned::EXPERTS, &product), gates_apart(caps, &product));
             let (rows, threads) = tuned.map_or((1, choices(caps).expert_threads.value), |row| (row.rows, row.threads));
             let tile = dot_tile(caps, (m, k), rows, threads, 1, span);
-            GemvTile { activations: codes, copies: usual_copies(format), ..tile }
+            GemvTile { activations: codes, copies: usual_copies(format), apart, ..tile }
         }
         _ => float_tile(caps, format, (m, k), 1),
     }
@@ -166,7 +190,7 @@ pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns
     let rows = within_grid(caps, m, rows, subgroups * turns);
     let outputs = subgroups * rows * turns;
     let (groups, activations) = ((m as u32).div_ceil(outputs), ActivationQuant::Q16);
-    GemvTile { kernel: DOT, size, rows, groups, span: span as u32, depth: 1, activations, copies: 1 }
+    GemvTile { kernel: DOT, size, rows, groups, span: span as u32, depth: 1, activations, copies: 1, apart: false }
 }
 
 /// What was tuned, or the row of the device's table, that [`float_tile`] takes.
@@ -182,7 +206,7 @@ pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize
     let rows = within_grid(caps, m, row.rows, 1);
     let groups = (m as u32).div_ceil(rows).min(row.groups.on(cores(caps)));
     let activations = ActivationQuant::Q16;
-    GemvTile { kernel: FLOAT, size, rows, groups, span: k as u32, depth: 1, activations, copies: 1 }
+    GemvTile { kernel: FLOAT, size, rows, groups, span: k as u32, depth: 1, activations, copies: 1, apart: false }
 }
 
 /// Outputs and rows of a workgroup of `gemm_float`.
@@ -198,7 +222,7 @@ pub fn small_floats(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usi
 #[cfg(test)]
 mod tests {
     use super::super::tests::{CODES, INPUTS, OUTPUTS};
-    use super::super::{amd, devices, intel, nvidia, portable, software};
+    use super::super::{amd, devices, intel, nvidia, portable, software, GEMV_MAX_COLS};
     use super::*;
     use std::collections::HashSet;
 

@@ -11,7 +11,7 @@ use super::table::{
     SplitAttention, When, ALWAYS,
 };
 use super::ActivationQuant::Q8;
-use pumex_quant::FormatId::{self, Mxfp4, Q1_0, Q2K, Q2_0, Q3K, Q4K, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+use pumex_quant::FormatId::{self, *};
 
 /// What ANV's compiler makes of the kernels.
 pub(super) const RECORD: &str = "2026-11-25, no GPU: what ANV compiles for Xe and Xe2";
@@ -32,6 +32,17 @@ const WIDE: When =
     When { outputs: Span::from(8192), columns: Span::below(3), formats: Formats::These(PLAIN), ..ALWAYS };
 const FEW: When = When { columns: Span::below(3), ..ALWAYS };
 
+/// And several rows of them in turn.
+const LONG_ROWS: When = When { inputs: Span::from(6145), columns: Span::from(2), ..ALWAYS };
+/// Gate and up together have twice what a thread decodes and sums up.
+const APART: &[When] = &[
+    When { formats: Formats::These(&[Q5K, Q6K]), ..ALWAYS },
+    When { formats: Formats::These(DECODED), columns: Span::from(2), ..ALWAYS },
+];
+const APART_XE2: &[When] = &[APART[0], APART[1], When { formats: Formats::These(&[Q3K]), ..ALWAYS }];
+const DECODED: &[FormatId] =
+    &[Q2K, Q3K, Q4K, Iq2Xxs, Iq2Xs, Iq2S, Iq3Xxs, Iq3S, Iq3SExpanded, Iq4Xs, Tq1_0, Tq2_0, Q1_0, Q2_0];
+
 /// Formats of two outputs at a time.
 const PLAIN: &[FormatId] = &[Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q1_0, Q2_0, Mxfp4];
 
@@ -41,6 +52,7 @@ const fn row(name: &'static str, when: When, tile: (u32, u32), groups: Groups, e
 
 const GEMV: &[GemvRow] = &[
     row("long", LONG, (512, 1), Groups::PerCore(4), NO_SPILLS),
+    row("long, several rows", LONG_ROWS, (512, 1), Groups::PerCore(4), NO_SPILLS),
     row("gated", GATED, (256, 1), Groups::PerCore(8), NO_SPILLS),
     row("wide", WIDE, (256, 2), Groups::PerCore(8), TWO_ROWS),
     row("all", ALWAYS, (256, 1), Groups::PerCore(4), TWO_ROWS),
@@ -62,7 +74,9 @@ pub(super) const XE2: Choices = Choices {
     gemv: GEMV,
     two_chunks: known(&[], UNSEEN),
     gemv_float: GEMV_FLOAT,
-    expert_threads: known(128, SMALL),
+    gemv_columns: known(4, NO_SPILLS),
+    gates_apart: known(APART_XE2, NO_SPILLS),
+    expert_threads: known(256, NO_SPILLS),
     many_rows: known(ManyRowsShape { by: &ManyRows::USUAL, bytes: Formats::Any, wide: 1, buffers: 2 }, LITTLE),
     megakernel_threads: known(None, NO_PROMISE),
     attention_heads: HEADS,
@@ -74,4 +88,5 @@ pub(super) const XE2: Choices = Choices {
 };
 
 /// Xe and what came before: a thread has half the registers of 16 that those of Xe2 have.
-pub(super) const XE1: Choices = Choices { prefill: known((16, 16), NO_SPILLS), ..XE2 };
+pub(super) const XE1: Choices =
+    Choices { prefill: known((16, 16), NO_SPILLS), gates_apart: known(APART, NO_SPILLS), ..XE2 };

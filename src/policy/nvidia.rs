@@ -6,7 +6,7 @@
 
 use super::table::{
     known, Choices, Evidence, FewRow, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span,
-    SplitAttention, UploadShape, When, ALWAYS,
+    SplitAttention, UploadShape, When, ALWAYS, GEMV_MAX_COLS,
 };
 use super::ActivationQuant::Q8;
 use pumex_quant::FormatId::*;
@@ -164,6 +164,8 @@ pub(super) const CHOICES: Choices = Choices {
     gemv: GEMV,
     two_chunks: known(TWO_CHUNKS, ORDER),
     gemv_float: GEMV_FLOAT,
+    gemv_columns: known(GEMV_MAX_COLS, BITS8),
+    gates_apart: known(&[], BITS8),
     expert_threads: known(512, CORES),
     gemm_few: GEMM_FEW,
     many_rows: known(

@@ -3,7 +3,7 @@
 use super::nvidia::{GEMM_FEW, TWO_CHUNKS};
 use super::table::{
     known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span, SplitAttention,
-    UploadShape, ALWAYS, ATTN_HEADS,
+    UploadShape, ALWAYS, ATTN_HEADS, GEMV_MAX_COLS,
 };
 use super::ActivationQuant;
 
@@ -29,6 +29,8 @@ pub(super) const CHOICES: Choices = Choices {
     gemv: GEMV,
     two_chunks: known(TWO_CHUNKS, GUESS),
     gemv_float: GEMV_FLOAT,
+    gemv_columns: known(GEMV_MAX_COLS, GUESS),
+    gates_apart: known(&[], GUESS),
     expert_threads: known(64, GUESS),
     gemm_few: GEMM_FEW,
     many_rows: known(

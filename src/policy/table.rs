@@ -193,6 +193,9 @@ pub struct FewRow {
     pub evidence: Evidence,
 }
 
+/// Most activation rows that GEMV is for; above, the tiled GEMM is used.
+pub const GEMV_MAX_COLS: usize = 8;
+
 /// Most query heads a workgroup takes: their sums are held in registers.
 pub const ATTN_HEADS: usize = 8;
 
@@ -352,6 +355,10 @@ pub struct Choices {
     pub two_chunks: Known<&'static [When]>,
     /// Shapes of `gemv`.
     pub gemv_float: &'static [GemvRow],
+    /// Most activation rows that a dispatch of either takes; more are several dispatches.
+    pub gemv_columns: Known<usize>,
+    /// Products whose gate and up, if they have both, a subgroup of `gemv_dot` takes one after the other.
+    pub gates_apart: Known<&'static [When]>,
     /// Threads of a workgroup that multiplies with an expert's matrices.
     pub expert_threads: Known<u32>,
     /// Shapes of `gemm_few`.
@@ -394,6 +401,8 @@ impl Choices {
             self.evidence,
             self.activations.evidence,
             self.two_chunks.evidence,
+            self.gemv_columns.evidence,
+            self.gates_apart.evidence,
             self.expert_threads.evidence,
             self.many_rows.evidence,
             self.small_float_tiles.evidence,

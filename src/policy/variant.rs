@@ -2,13 +2,13 @@
 //! table. Lowering goes by the same conditions; `pumex explain` shows them.
 
 use super::attention::attn_mat_fits;
-use super::gemv::{self, dot_span, float_row, gemv_row, no_dots, small_floats, GEMV_MAX_COLS};
+use super::gemv::{self, dot_span, float_row, gemv_row, no_dots, small_floats};
 use super::matrix::{self, few_row, FEW, FEW_KERNEL, PACKED_LEN};
 use super::matrix2::{matrix2_attention, matrix2_first};
 use super::staged::staged_attention;
 use super::table::Evidence;
 use super::tuned::{self, EXPERTS};
-use super::{many, ActivationQuant, GemmFusion, ManyRowsAsked};
+use super::{many, ActivationQuant, GemmFusion, ManyRowsAsked, GEMV_MAX_COLS};
 use crate::plan::AttentionSpec;
 use crate::vk::{Caps, TunedProduct};
 use pumex_quant::Format;
