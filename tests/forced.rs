@@ -7,7 +7,7 @@ use pumex::policy::{ActivationQuant, ManyRows, WeightSource};
 use pumex::{kernel, model};
 use std::path::PathBuf;
 
-/// Where a variant stands in: the kernel that it is about, what makes the engine take it, and the bound of its error.
+/// A variant: how the names of the kernels begin that it is about, what makes the engine take it, and the bound of its error.
 struct Variant {
     kernel: &'static str,
     name: &'static str,
@@ -68,7 +68,7 @@ impl Variant {
 }
 
 fn variants() -> Vec<Variant> {
-    let [gemv, few, tile] = [("gemv_dot", 1), ("gemv_dot", 7), ("gemm_tile", MANY)];
+    let [gemv, few, tile] = [("gemv", 1), ("gemv", 7), ("gemm_tile", MANY)];
     vec![
         Variant::plain(gemv.0, "a row, activations of 16 bits"),
         Variant::plain(gemv.0, "a row, of 8 bits").of_bytes(),
