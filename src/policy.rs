@@ -39,7 +39,7 @@ pub use floor::{lacks_subgroups, without_halves, without_subgroups};
 pub use gemv::{
     dot_span, dot_tile, expert_tile, float_tile, gemv_columns, gemv_row, gemv_tile, small_floats, GemvTile, SMALL_TILE,
 };
-pub use images::{conv2d_tiles, Conv2dTile};
+pub use images::{conv2d_tile, conv2d_tiles, Conv2dTile};
 pub use many::{
     decodes, groups_rows, many_rows, packs_rows, row_tile, ManyRowsAsked, RowTile, StagedTile, TILE as ROWS_TILE,
 };

@@ -55,9 +55,11 @@ impl Variant {
     fn many(by: ManyRows, name: &'static str) -> Variant {
         let of = Variant::plain(by.kernel(), name).of_rows(MANY);
         let of = of.with(|debug| (debug.matrices, debug.many_rows) = (true, Some(by)));
-        match by.bits() {
-            8 => of.of_bytes(),
-            _ => Variant { bound: BOUNDS[1], ..of },
+        let of = Variant { without: &["gemm_mat", "gemm_few"], bound: BOUNDS[1], ..of };
+        if by.bits() == 8 {
+            of.of_bytes()
+        } else {
+            of
         }
     }
 

@@ -6,7 +6,7 @@ use pumex::engine::{CacheType, Options, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::lower::dump::{explain, DryRun};
 use pumex::model;
-use pumex::vk::{Caps, Disabled, Tuned, TunedShape};
+use pumex::vk::{Caps, Disabled, Tuned, TunedProduct, TunedShape};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -28,7 +28,9 @@ fn a_search_names_the_products_of_a_step_and_their_shapes_change_no_logits() {
     assert!(has(768, 256, true) && has(256, 768, false) && has(4096, 256, false), "{products:?}");
     assert!(report.choices.iter().all(|c| c.shape.is_none() && c.us[0] > 0.0), "nothing was tried");
     let shape = TunedShape { threads: 128, rows: 4, per_core: Some(1) };
-    let tuned: Vec<_> = products.into_iter().map(|product| Tuned { product, shape }).collect();
+    // A dry run has activations of as many bits as the device does best.
+    let both = products.into_iter().flat_map(|p| [8, 16].map(|bits| TunedProduct { bits, ..p.clone() }));
+    let tuned: Vec<_> = both.map(|product| Tuned { product, shape }).collect();
     let (caps, plan) = (Caps { tuned, ..device.caps().clone() }, model::plan(&gguf).unwrap());
     // The megakernel has a tile of its own.
     let mut alone = caps.clone();

@@ -23,7 +23,7 @@ pub struct Conv2dBuffers<'a> {
     pub y: &'a Buffer,
 }
 
-/// Records it, by a tile of those that the device has ([`crate::policy::conv2d_tiles`]).
+/// Records it, by a tile of those that the device has, of which [`crate::policy::conv2d_tile`] is the best.
 ///
 /// # Errors
 /// As [`Conv2d::output`]; a module the driver refuses.
