@@ -354,10 +354,14 @@ mod tests {
         {
             assert!(long.contains(part), "{part}: {long}");
         }
-        // Nobody asked for so many: as many as fit.
-        assert!(limited("llama-8b", most >> 3, &Options::default()).is_err(), "the output matrix is larger");
-        let output = told("llama-8b", most >> 3, &with(64)).unwrap_or_default();
-        assert!(output.contains("output.weight: expected at most 134217728 bytes"), "{output}");
+        // Nobody asked for so many: as many as fit. The output matrix lies in slabs, each in a buffer.
+        assert_eq!(limited("llama-8b", most >> 3, &Options::default())?.memory.n_ctx, 1 << 16);
+        // Not even the rows that kernels take at once fit a buffer.
+        let plan = limited("llama-8b", most, &with(64))?.plan;
+        let caps = Caps { max_buffer_bytes: Some(1 << 12), ..fake_with(1 << 40) };
+        let step = StepSize { arena: 1 << 12, max_rows: 1 };
+        let first = plan_memory(&plan, &caps, true, &with(64), step).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(first.contains("output.weight: expected at most 4096 bytes"), "{first}");
         // A step's values lie in one buffer: it has fewer rows.
         let rows = |largest, max_rows| {
             let options = Options { max_rows, ..with(4096) };
