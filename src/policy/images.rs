@@ -1,6 +1,5 @@
 //! Kernels that convolve images.
 
-use crate::plan::Conv2d;
 use crate::vk::Caps;
 use pumex_shaders::constants::{CONV2D_CHANNELS, CONV2D_TILE};
 
@@ -49,9 +48,9 @@ pub fn conv2d_tiles(caps: &Caps) -> Vec<Conv2dTile> {
 /// long by them on an H100).
 const MATRIX_CHANNELS: usize = 16;
 
-/// The best for a convolution.
-pub fn conv2d_tile(caps: &Caps, shape: &Conv2d) -> Conv2dTile {
-    let wide = shape.outputs / shape.groups.max(1) >= MATRIX_CHANNELS;
+/// The best for a convolution of so many output channels of a group.
+pub fn conv2d_tile(caps: &Caps, channels: usize) -> Conv2dTile {
+    let wide = channels >= MATRIX_CHANNELS;
     conv2d_tiles(caps).into_iter().find(|_| wide).unwrap_or_else(|| direct(caps))
 }
 
@@ -85,19 +84,8 @@ mod tests {
     }
 
     #[test]
-    fn channels_by_themselves_are_convolved_without_matrices() {
-        let shape = Conv2d {
-            images: 1,
-            inputs: 384,
-            outputs: 384,
-            size: [112; 2],
-            kernel: [3; 2],
-            stride: [1; 2],
-            pad: [1; 2],
-            dilation: [1; 2],
-            groups: 384,
-        };
-        let kernel = |groups| conv2d_tile(&devices::h200(), &Conv2d { groups, ..shape }).kernel;
-        assert_eq!([384, 48, 24, 1].map(kernel), ["conv2d", "conv2d", "conv2d_matrix2", "conv2d_matrix2"]);
+    fn few_channels_of_a_group_are_convolved_without_matrices() {
+        let kernel = |channels| conv2d_tile(&devices::h200(), channels).kernel;
+        assert_eq!([1, 15, 16, 384].map(kernel), ["conv2d", "conv2d", "conv2d_matrix2", "conv2d_matrix2"]);
     }
 }
