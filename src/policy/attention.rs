@@ -11,11 +11,13 @@ const PREFILL_GROUPS: usize = 3;
 /// Rows and positions per tile of prefill attention of so many rows: as many as leave all cores enough workgroups. Of wide values
 /// they are few anyway, since a thread holds outputs of all of their columns.
 pub fn prefill_tile(caps: &Caps, c: &AttentionSpec, rows: usize) -> (u32, u32) {
-    let (enough, (most, span)) = (PREFILL_GROUPS * cores(caps) as usize, choices(caps).prefill.value);
+    let (enough, wide) = (PREFILL_GROUPS * cores(caps) as usize, c.head_dim.max(c.v_dim));
+    let mut tiles = choices(caps).prefill.value.iter();
+    let (most, span) = tiles.find(|tile| wide <= tile.dim).map_or((8, 16), |tile| (tile.rows, tile.span));
     let groups = |height: usize| rows.div_ceil(height) * c.heads;
     match () {
         () if most >= 32 && c.v_dim <= 256 && groups(32) >= enough => (32, span),
-        () if groups(16) >= enough => (16, span),
+        () if most >= 16 && groups(16) >= enough => (16, span),
         () => (8, 16),
     }
 }

@@ -7,8 +7,8 @@
 
 use super::nvidia;
 use super::table::{
-    known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRows, ManyRowsShape, RouterShape, Span,
-    SplitAttention, When, ALWAYS,
+    known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRows, ManyRowsShape, PrefillTile, RouterShape,
+    Span, SplitAttention, When, ALWAYS,
 };
 use super::ActivationQuant::Q8;
 use pumex_quant::FormatId::{self, *};
@@ -67,6 +67,14 @@ const HEADS: &[HeadsRow] = &[
     HeadsRow { matrices: None, positions: Span::ALL, heads: 2, evidence: NO_SPILLS },
 ];
 
+const fn prefill(dim: usize, rows: u32, span: u32) -> PrefillTile {
+    PrefillTile { dim, rows, span }
+}
+
+const PREFILL: &[PrefillTile] = &[prefill(128, 32, 32), prefill(256, 32, 16), prefill(usize::MAX, 8, 16)];
+/// More positions leave the compiler a loop over the columns of wide heads.
+const PREFILL_XE1: &[PrefillTile] = &[prefill(256, 16, 16), prefill(usize::MAX, 16, 32)];
+
 /// Xe2 and newer.
 pub(super) const XE2: Choices = Choices {
     evidence: TWO_ROWS,
@@ -76,6 +84,7 @@ pub(super) const XE2: Choices = Choices {
     gemv_float: GEMV_FLOAT,
     gemv_columns: known(4, NO_SPILLS),
     gates_apart: known(APART_XE2, NO_SPILLS),
+    prefill: known(PREFILL, NO_SPILLS),
     expert_threads: known(256, NO_SPILLS),
     many_rows: known(ManyRowsShape { by: &ManyRows::USUAL, bytes: Formats::Any, wide: 1, buffers: 2 }, LITTLE),
     megakernel_threads: known(None, NO_PROMISE),
@@ -89,4 +98,4 @@ pub(super) const XE2: Choices = Choices {
 
 /// Xe and what came before: a thread has half the registers of 16 that those of Xe2 have.
 pub(super) const XE1: Choices =
-    Choices { prefill: known((16, 16), NO_SPILLS), gates_apart: known(APART, NO_SPILLS), ..XE2 };
+    Choices { prefill: known(PREFILL_XE1, NO_SPILLS), gates_apart: known(APART, NO_SPILLS), ..XE2 };

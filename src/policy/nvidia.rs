@@ -6,7 +6,7 @@
 
 use super::table::{
     known, Choices, Evidence, FewRow, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span,
-    SplitAttention, UploadShape, When, ALWAYS, GEMV_MAX_COLS,
+    SplitAttention, UploadShape, When, ALWAYS, GEMV_MAX_COLS, USUAL_PREFILL,
 };
 use super::ActivationQuant::Q8;
 use pumex_quant::FormatId::*;
@@ -176,7 +176,7 @@ pub(super) const CHOICES: Choices = Choices {
     megakernel_threads: known(Some(512), BITS8),
     attention_heads: ATTENTION_HEADS,
     split_attention: known(SplitAttention { threads: 256, span: 64, least: 256 }, FLOATS),
-    prefill: known((32, 32), FLOATS),
+    prefill: known(USUAL_PREFILL, FLOATS),
     busy_groups: known(528, Evidence::Estimate("four for each of an H200's multiprocessors")),
     route_threads: known(256, UNSEEN),
     router: known(RouterShape::Spread { threads: 256 }, CORES),

@@ -3,7 +3,7 @@
 use super::nvidia::{GEMM_FEW, TWO_CHUNKS};
 use super::table::{
     known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span, SplitAttention,
-    UploadShape, ALWAYS, ATTN_HEADS, GEMV_MAX_COLS,
+    UploadShape, ALWAYS, ATTN_HEADS, GEMV_MAX_COLS, USUAL_PREFILL,
 };
 use super::ActivationQuant;
 
@@ -41,7 +41,7 @@ pub(super) const CHOICES: Choices = Choices {
     megakernel_threads: known(None, Evidence::Estimate("its dispatches wait for nothing")),
     attention_heads: &[HeadsRow { matrices: None, positions: Span::ALL, heads: ATTN_HEADS, evidence: GUESS }],
     split_attention: known(SplitAttention { threads: 64, span: 16, least: 32 }, LLVMPIPE),
-    prefill: known((32, 32), LLVMPIPE),
+    prefill: known(USUAL_PREFILL, LLVMPIPE),
     busy_groups: known(6, GUESS),
     route_threads: known(64, GUESS),
     router: known(RouterShape::Fixed { threads: 64, experts: 4 }, GUESS),

@@ -237,6 +237,20 @@ pub struct SplitAttention {
     pub least: u32,
 }
 
+/// A tile of attention of many rows without matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefillTile {
+    /// Widest heads that it takes.
+    pub dim: usize,
+    /// Most rows.
+    pub rows: u32,
+    /// Most positions.
+    pub span: u32,
+}
+
+/// For all heads.
+pub const USUAL_PREFILL: &[PrefillTile] = &[PrefillTile { dim: usize::MAX, rows: 32, span: 32 }];
+
 /// A product with a router's matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouterShape {
@@ -373,8 +387,8 @@ pub struct Choices {
     pub attention_heads: &'static [HeadsRow],
     /// Its shape without matrices.
     pub split_attention: Known<SplitAttention>,
-    /// Most rows of a tile of attention of many rows without matrices, and most positions.
-    pub prefill: Known<(u32, u32)>,
+    /// Tiles of attention of many rows without matrices, of the first that takes such heads.
+    pub prefill: Known<&'static [PrefillTile]>,
     /// Workgroups that keep the memory busy.
     pub busy_groups: Known<usize>,
     /// Most threads that choose a row's experts.
