@@ -410,7 +410,7 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
     }
 }
 
-/// Of more outputs than there are subgroups. Both factors are rounded.
+/// Of more outputs than there are subgroups. Both factors are rounded, and where that tells, as much as with both at a time.
 #[test]
 fn gate_and_up_one_after_the_other_are_gate_and_up() {
     let Some(mut lab) = Lab::open() else { return };
@@ -420,8 +420,14 @@ fn gate_and_up_one_after_the_other_are_gate_and_up() {
         for (kernel, n) in ways.enumerate().filter(|(j, _)| exhaustive() || j % 4 == i).map(|(_, way)| way) {
             let case = Case { m: 131, k: 1280, n, gated: true, norm: n > 1, soa: n < 4, ..Case::PLAIN };
             for (activations, bound) in dots(&lab, format, case.k, n).into_iter().skip(usize::from(i % 2 == 1)) {
-                let error = lab.error(format, Case { activations, ..case }, kernel);
-                assert!(error < 4.0 * bound, "{} {case:?}, {kernel}, {activations:?}: {error:e}", format.name);
+                let (case, begun) = (Case { activations, ..case }, lab.rng.clone());
+                let error = lab.error(format, case, kernel);
+                lab.rng = begun; // of the same numbers
+                let most = match error < 4.0 * bound {
+                    true => 4.0 * bound,
+                    false => 1.01 * lab.error(format, case, &kernel.replace(" apart", "")),
+                };
+                assert!(error < most, "{} {case:?}, {kernel}: {error:e}, expected at most {most:e}", format.name);
             }
         }
     }

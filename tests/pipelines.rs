@@ -27,7 +27,7 @@ fn mixed_work_builds_no_pipeline_once_all_are_built() {
     let Some(mut runner) = vulkan(&gguf, sizes) else { return };
     runner.build_all().unwrap();
     let (built, before) = (runner.pipelines(), runner.vk().counters());
-    assert!(built > 50 && before.pipelines as usize >= built && before.pipeline_us > 0.0, "{built}: {before:?}");
+    assert!(built > 20 && before.pipelines as usize >= built && before.pipeline_us > 0.0, "{built}: {before:?}");
     let mut at = [0usize; 2];
     let mut feed = |runner: &mut pumex::engine::VulkanRunner, counts: [usize; 2], draws: bool| {
         let mut all = Vec::new();
