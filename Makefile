@@ -4,7 +4,7 @@
 SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
 APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
-.PHONY: demo test test-all test-varied test-page test-clients test-soak shaders check-shaders page page-packages check-page system
+.PHONY: demo test test-all test-page test-clients test-soak shaders check-shaders page page-packages check-page system
 
 # Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
 # the tests).
@@ -23,19 +23,14 @@ demo: system
 	cargo run --release --quiet -- run -p "In the beginning" -n 64 --temp 0
 
 # The validation layer makes the tests stricter; they run without it too, and say so.
+# PUMEX_TEST_ALL=turns has cases take turns at the variants, as .ci/run does.
+test test-all: VARIED = $(if $(filter test-all,$@),1,$(or $(PUMEX_TEST_ALL),0))
 test test-all: system
 	@[ -n "$$(find /usr/share/vulkan/explicit_layer.d -name 'VkLayer_khronos_validation.json' 2>/dev/null)" ] || \
 	  { $(APT) update -qq && DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq vulkan-validationlayers; } >/dev/null 2>&1 || \
 	  echo "the Khronos validation layer could not be installed; testing without it"
-	PUMEX_TEST_ALL=$(if $(filter test-all,$@),1,0) cargo test --release --workspace
-	$(if $(filter test-all,$@),cargo test --release -p pumex-cpu --features loom --lib pool::model)
-
-# What test-all does beyond test: the modules whose tests take a sample of what there is.
-VARIED = $$(grep -rlE 'exhaustive\(\)|\bsample\(&' tests --include=*.rs | sed 's|^tests/||; s|\.rs$$|::|; s|/|::|g')
-
-test-varied: system
-	PUMEX_TEST_ALL=1 cargo test --release --test main -- $(VARIED)
-	cargo test --release -p pumex-cpu --features loom --lib pool::model
+	PUMEX_TEST_ALL=$(VARIED) cargo test --release --workspace
+	$(if $(filter-out 0,$(VARIED)),cargo test --release -p pumex-cpu --features loom --lib pool::model)
 
 # The GLSL compiler is built once (a quarter of an hour on 2 cores; cmake, python3 and a C++ compiler) and kept.
 $(SHADERC_DIR)/libshaderc_combined.a:

@@ -1,6 +1,6 @@
 //! Every kernel with weights, for every format and edge shape, against plain sums over decoded weights.
 
-use crate::util::{exhaustive, sample};
+use crate::util::{exhaustive, in_turn, sample};
 use pumex::exec::fragment_layout;
 use pumex::kernel::Kernels;
 use pumex::policy::{self, matrix, ActivationQuant, GemmFusion};
@@ -263,7 +263,7 @@ fn gemv_and_gemm_are_right_for_every_format_and_edge_shape() {
         let (begun, one) = (std::time::Instant::now(), format.block_len.max(32));
         // Of a sample, every other format as blocks and with short codes; every fourth in GEMV of floats, in GEMM, and of
         // several rows.
-        let (every, odd) = (exhaustive(), at % 2 == 1);
+        let (every, odd) = (exhaustive() && in_turn(at, 3), at % 2 == 1);
         let shapes = [(5 * one, 131, 1), (one, 1, 1), (3 * one, 33, 3)];
         let shapes = if every { &shapes[..] } else { &shapes[if at % 4 == 3 { 2 } else { 0 }..][..1] };
         for &(k, m, n) in shapes {
@@ -391,7 +391,8 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
     let format = pumex_quant::find(12).unwrap();
     // Pipelines of many rows are the longest to compile: the float kernel's are a sixth of the integer one's.
     let counts: Vec<usize> = (1..=policy::GEMV_MAX_COLS).collect();
-    for &n in if exhaustive() { &counts[..] } else { &[1, 4, 8] } {
+    let few = |n: &&usize| exhaustive() && in_turn(**n, 3) || [1, 4, 8].contains(*n);
+    for &n in counts.iter().filter(few) {
         let case = Case { m: 9, k: 768, n, ..Case::PLAIN };
         for norm in [false, true] {
             let error = lab.error(format, Case { norm, ..case }, "gemv");
@@ -401,7 +402,7 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
             let ways =
                 [(true, "gemv_dot"), (false, "gemv_dot in spans"), (false, "gemv_dot"), (true, "gemv_dot in spans")];
             let first = usize::from(activations == ActivationQuant::Q8);
-            let ways = if exhaustive() { &ways[..] } else { &ways[first..][..usize::from(n < 8)] };
+            let ways = if exhaustive() && in_turn(n, 3) { &ways[..] } else { &ways[first..][..usize::from(n < 8)] };
             for &(norm, kernel) in ways {
                 let error = lab.error(format, Case { norm, activations, ..case }, kernel);
                 assert!(error < bound, "{n} rows, {kernel}, norm {norm}, {activations:?}: {error:e}");
@@ -417,7 +418,9 @@ fn gate_and_up_one_after_the_other_are_gate_and_up() {
     for (i, id) in [12, 13, 14, 18].into_iter().enumerate() {
         let format = pumex_quant::find(id).unwrap();
         let ways = ["gemv_dot apart", "gemv_dot apart in spans"].into_iter().flat_map(|k| [1, 3, 4].map(|n| (k, n)));
-        for (kernel, n) in ways.enumerate().filter(|(j, _)| exhaustive() || j % 4 == i).map(|(_, way)| way) {
+        for (kernel, n) in
+            ways.enumerate().filter(|(j, _)| exhaustive() && in_turn(j + i, 4) || j % 4 == i).map(|(_, way)| way)
+        {
             let case = Case { m: 131, k: 1280, n, gated: true, norm: n > 1, soa: n < 4, ..Case::PLAIN };
             for (activations, bound) in dots(&lab, format, case.k, n).into_iter().skip(usize::from(i % 2 == 1)) {
                 let (case, begun) = (Case { activations, ..case }, lab.rng.clone());

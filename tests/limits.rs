@@ -1,7 +1,9 @@
 //! Devices whose buffers may not be as large as what a model has: what can be split is split, what cannot is refused by its name.
 
 use crate::seeded::Recipe;
-use crate::util::{assert_silent, demo_path, device, logits, nmse, options, reference, rows, sample};
+use crate::util::{
+    assert_silent, demo_path, device, exhaustive, in_turn, logits, nmse, options, reference, rows, sample,
+};
 use pumex::engine::{self, CacheType, Debug, Options, VulkanRunner};
 use pumex::gguf::Gguf;
 use pumex::lower::slabs;
@@ -70,7 +72,7 @@ fn tensors_that_no_buffer_holds_lie_in_slabs() {
     let options = Options { max_rows: 512, ..options(CacheType::F32) };
     let (ids, mut cpu) = (ids(40), reference(&gguf));
     let truth = logits(&mut cpu, &ids, 40);
-    for &staging in sample(&[true, false], 1) {
+    for (i, &staging) in sample(&[true, false], 1).iter().enumerate() {
         let Some(device) = limited(bytes / 3, staging) else { return };
         let (lie, too_large) = in_slabs(&plan, &device);
         assert!(lie > 0 && lie < plan.weights.len() && too_large == 0, "{lie} in slabs, {too_large} too large");
@@ -78,7 +80,8 @@ fn tensors_that_no_buffer_holds_lie_in_slabs() {
         if device.stages_weights() {
             assert_eq!(device.bytes_in_use(), split.memory_plan().at_start());
         }
-        for &chunk in sample(&[split.max_rows().min(40), 1, 3], 2) {
+        let chunks = [split.max_rows().min(40), 1, 3];
+        for (_, &chunk) in sample(&chunks, 2).iter().enumerate().filter(|(j, _)| !exhaustive() || in_turn(i + j, 2)) {
             let error = nmse(&logits(&mut split, &ids, chunk), &truth);
             println!("{lie} tensors in slabs, chunks of {chunk}: {error:.1e}");
             assert!(error < 1e-8, "chunks of {chunk}: {error:e}");
@@ -94,10 +97,11 @@ fn experts_that_no_buffer_holds_lie_in_slabs() {
     let shape = synthetic::Shape { n_layer: 1, n_embd: 512, n_vocab: 640, experts: Some((16, 4, 256)), ..*tiny };
     let recipes = sample(&["Q4_K_M", "Q8_0", "F16"], 1);
     let ways = [ManyRows::Half, ManyRows::Dot, ManyRows::Staged, ManyRows::Bytes];
-    for name in recipes {
+    for (i, name) in recipes.iter().enumerate() {
         let gguf = shape.model(recipe::find(name).unwrap()).unwrap();
         let most = largest(&gguf).0 / 2;
-        for way in std::iter::once(None).chain(sample(&ways, 1).iter().map(|way| Some(*way))) {
+        let ways = std::iter::once(None).chain(sample(&ways, 1).iter().map(|way| Some(*way))).enumerate();
+        for (_, way) in ways.filter(|(j, _)| !exhaustive() || in_turn(i + j, 3)) {
             let (Some(whole), Some(few)) = (device(true), limited(most, true)) else { return };
             let (lie, too_large) = in_slabs(&model::plan(&gguf).unwrap(), &few);
             assert!(lie >= 3 && too_large == 0, "{lie} in slabs, {too_large} too large");

@@ -10,10 +10,16 @@ use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use pumex::{model, vk};
 use std::path::{Path, PathBuf};
 
-/// Whether every variant is tried (`make test-all`) and not only a sample that touches every kernel, format and op: a software
-/// device compiles each pipeline for seconds.
+/// Whether every variant is tried (`make test-all`, and with turns `.ci/run`) and not only a sample that touches every kernel,
+/// format and op: a software device compiles each pipeline for seconds.
 pub fn exhaustive() -> bool {
-    std::env::var_os("PUMEX_TEST_ALL").is_some_and(|v| v == "1")
+    std::env::var_os("PUMEX_TEST_ALL").is_some_and(|v| v == "1" || v == "turns")
+}
+
+/// Whether the case at `at` is tried: every one in `make test-all`, one of `n` in `.ci/run`, where cases take turns at the ways
+/// of trying them (`PUMEX_TEST_ALL=turns`), so that each case and each way is tried, but not each case in each way.
+pub fn in_turn(at: usize, n: usize) -> bool {
+    at.is_multiple_of(n) || std::env::var_os("PUMEX_TEST_ALL").is_none_or(|v| v != "turns")
 }
 
 /// All of a list, or the first `n` of it where a sample will do.
