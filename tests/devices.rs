@@ -106,7 +106,7 @@ fn tiles_are_whole_subgroups_of_any_size() {
         for (format, (m, k)) in pumex_quant::all().flat_map(|f| [(64, 512), (4096, 16384)].map(|shape| (f, shape))) {
             sizes.push(policy::expert_tile(&caps, format, (m, k), ActivationQuant::Q8).size);
             for n in [1, 3, 8] {
-                sizes.push(policy::float_tile(&caps, format, (m, k), n).size);
+                sizes.push(policy::float_tile(&caps, format, (m, k), n, true).size);
                 sizes.push(policy::gemv_tile(&caps, format, m, k, n, GemmFusion::default()).size);
             }
         }
@@ -123,8 +123,8 @@ fn large_vocabularies_stay_within_the_grid() {
     let caps = Caps { max_groups: [65_535; 3], ..device.caps().clone() };
     for (format, m) in pumex_quant::all().flat_map(|f| [(f, 151_936), (f, 262_144), (f, 1 << 20)]) {
         let tiles = [
-            policy::float_tile(&caps, format, (m, 4096), 1),
-            policy::float_tile(&caps, format, (m, 16384), 8),
+            policy::float_tile(&caps, format, (m, 4096), 1, false),
+            policy::float_tile(&caps, format, (m, 16384), 8, true),
             policy::dot_tile(&caps, (m, 4096), 1, caps.subgroup_size, 1, 256),
             policy::gemv_tile(&caps, format, m, 4096, 1, GemmFusion::default()),
         ];

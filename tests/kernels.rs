@@ -219,14 +219,15 @@ impl Lab {
             [EPS, 1.0, 1.0, 1.0].iter().for_each(|f| push.extend(f.to_le_bytes()));
             let caps = self.device.caps();
             let tile = match kernel {
-                "gemv" => policy::float_tile(caps, format, (m, k), n),
+                "gemv" => policy::float_tile(caps, format, (m, k), n, case.gated),
                 _ => {
-                    let span = if kernel.ends_with("in spans") { 256.min(k) } else { k };
+                    let (held, span) = if kernel.contains("in slices") { (8, 1024) } else { (u32::MAX, 256) };
+                    let span = if kernel.ends_with("in spans") { span.min(k) } else { k };
                     let tile = policy::dot_tile(caps, (m, k), if n > 2 { 1 } else { 2 }, 64, 2, span);
                     let (depth, activations) = (1 + u32::from(case.soa), case.activations);
                     let room = if case.soa { 16 << 10 } else { 0 };
                     let (copies, apart) = (policy::table_copies(format, room), kernel.contains("apart"));
-                    policy::GemvTile { depth, activations, copies, apart, ..tile }
+                    policy::GemvTile { depth, activations, copies, apart, held, ..tile }
                 }
             };
             let mut spec = tile.spec(k, n, case.extras());
@@ -409,6 +410,30 @@ fn one_read_of_the_weights_serves_up_to_eight_rows() {
             }
         }
     }
+}
+
+/// Of formats with offsets for a run and for half of one, and without. The last slice has fewer than threads hold, or none.
+#[test]
+fn activations_held_in_slices_are_coded_as_those_held_at_once() {
+    let Some(mut lab) = Lab::open() else { return };
+    let ids = [12, 14, 8, 10, 18, 23];
+    for (i, id) in ids.into_iter().enumerate().take(if exhaustive() { ids.len() } else { 2 }) {
+        let format = pumex_quant::find(id).unwrap();
+        for (j, kernel) in ["gemv_dot in slices", "gemv_dot in slices in spans"].into_iter().enumerate() {
+            let plain = Case { m: 9, k: 1280 + format.block_len, n: 1 + 2 * (i % 2), soa: i % 2 == 0, ..Case::PLAIN };
+            let case = Case { norm: (i + j) % 2 == 1, ..plain };
+            for (activations, bound) in dots(&lab, format, case.k, case.n).into_iter().skip(j) {
+                let (case, begun) = (Case { activations, ..case }, lab.rng.clone());
+                let error = lab.error(format, case, kernel);
+                assert!(error < bound, "{} {case:?}, {kernel}: {error:e}", format.name);
+                lab.rng = begun; // of the same numbers
+                let at_once = lab.error(format, case, "gemv_dot");
+                let same = case.norm || kernel.ends_with("in spans") || error == at_once;
+                assert!(same, "{} {case:?}, {kernel}: {error:e}, at once {at_once:e}", format.name);
+            }
+        }
+    }
+    assert_eq!(lab.device.validation_messages(), Vec::<String>::new());
 }
 
 /// Of more outputs than there are subgroups. Both factors are rounded, and where that tells, as much as with both at a time.

@@ -117,7 +117,7 @@ impl Lab {
     fn gemv(&self, kernel: &str, p: &Product<'_>, [w, x, y]: [&Buffer; 3]) -> Option<()> {
         let (caps, w) = (self.device.caps(), w.address());
         let tile = if kernel == "gemv" {
-            policy::float_tile(caps, p.format, (p.m, p.k), p.n())
+            policy::float_tile(caps, p.format, (p.m, p.k), p.n(), p.extras().gated)
         } else {
             let span = policy::dot_span(caps, p.format, p.k, p.n(), p.activations)?;
             let tile = policy::dot_tile(caps, (p.m, p.k), 1, 64, 2, span);

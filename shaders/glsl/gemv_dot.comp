@@ -12,6 +12,7 @@ layout(constant_id = 5) const uint K = 4096;  // inputs
 layout(constant_id = 7) const uint SPAN = 4096; // inputs coded at a time: a multiple of 256, or K; below K, a subgroup takes rows once
 layout(constant_id = 8) const uint DEPTH = 1; // chunks a thread has under way: 1 or 2
 layout(constant_id = 9) const uint BITS = 16; // of an activation: 16 or 8
+layout(constant_id = 24) const uint SLICES = 1; // of a span, that threads hold one after the other until they are coded
 layout(constant_id = 23) const uint APART = 0; // 1: a subgroup takes gate and then up, not both at a time
 #include "lib/gemv.glsl"
 const uint EACH = APART == 1 ? ROWS : LINES; // rows of matrices at a time
@@ -30,15 +31,16 @@ shared vec2 x_sum[COLS * SPAN / 32]; // of each half of a run, scaled; or the sc
 const uint SUBGROUPS = gl_WorkGroupSize.x / 8; // at most: subgroups are of 8 threads or more
 shared float squares[COLS * SUBGROUPS]; // of x, for the norm
 
-// Activations of the span as the threads hold them: vec4 t, t + size, ... of a row; zeros past the end.
-const uint VECS = (SPAN / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+// Activations of a slice as the threads hold them: vec4 t, t + size, ... of a row; zeros past the end.
+const uint VECS = (SPAN / 4 + SLICES * gl_WorkGroupSize.x - 1) / (SLICES * gl_WorkGroupSize.x);
 vec4 held[VECS], held_norm[VECS];
+uint held_at(uint slice, uint j) { return gl_LocalInvocationID.x + (slice * VECS + j) * gl_WorkGroupSize.x; }
 
 uint inputs_of(uint span) { return min(SPAN, K - span * SPAN); }
 
-void hold(uint col, uint span) {
+void hold(uint col, uint span, uint slice) {
     [[unroll]] for (uint j = 0; j < VECS; j++) {
-        uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
+        uint i = held_at(slice, j);
         bool there = i < inputs_of(span) / 4;
         held[j] = there ? x.v[(x_from(K) + col * K + span * SPAN) / 4 + i] : vec4(0.0);
         if (NORM == 1) held_norm[j] = there ? norm.v[span * SPAN / 4 + i] : vec4(0.0);
@@ -46,10 +48,10 @@ void hold(uint col, uint span) {
 }
 
 // Weighs what is held, or multiplies it by the norm's weights; the norm's scale is a factor of the sums (see find_scales).
-void prepare(uint col, uint span) {
+void prepare(uint col, uint span, uint slice) {
     float square = 0.0;
     [[unroll]] for (uint j = 0; j < VECS; j++) {
-        uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
+        uint i = held_at(slice, j);
         if (EXPERTS == 2) held[j] *= expert_weight(min(span * SPAN + 4 * i, K - 1) / ONE);
         if (NORM == 1) {
             square += dot(held[j], held[j]);
@@ -60,21 +62,21 @@ void prepare(uint col, uint span) {
     if (NORM == 1) {
         square = subgroupAdd(square);
         uint at = col * SUBGROUPS + gl_SubgroupID;
-        if (subgroupElect()) squares[at] = span == 0 ? square : squares[at] + square;
+        if (subgroupElect()) squares[at] = span + slice == 0 ? square : squares[at] + square;
     }
     subgroupMemoryBarrierShared();
     subgroupBarrier();
 }
 
 // Codes what is held.
-void code(uint col, uint span) {
+void code(uint col, uint span, uint slice) {
     float largest_of[VECS];
     [[unroll]] for (uint j = 0; j < VECS; j++) {
-        largest_of[j] = largest_told(col * UNITS, min(gl_LocalInvocationID.x + j * gl_WorkGroupSize.x, SPAN / 4 - 1));
+        largest_of[j] = largest_told(col * UNITS, min(held_at(slice, j), SPAN / 4 - 1));
     }
     subgroupBarrier();
     [[unroll]] for (uint j = 0; j < VECS; j++) {
-        uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
+        uint i = held_at(slice, j);
         if (i < inputs_of(span) / 4) {
             put_quantized(col * UNITS, i, held[j], largest_of[j]);
             if (i % 8 == 0) x_scale[col * (SPAN / 32) + i / 8] = largest_of[j] / STEPS;
@@ -84,7 +86,7 @@ void code(uint col, uint span) {
     subgroupMemoryBarrierShared();
     subgroupBarrier();
     [[unroll]] for (uint j = 0; j < VECS; j++) {
-        uint i = gl_LocalInvocationID.x + j * gl_WorkGroupSize.x;
+        uint i = held_at(slice, j);
         if (i % (WHOLE ? 8 : 4) == 0 && i < inputs_of(span) / 4) {
             uint at = col * UNITS + unit_of(i);
             float scale = largest_of[j] / STEPS;
@@ -262,7 +264,7 @@ void main() {
     uint first = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * ROWS;
     // What everything waits for is asked for first.
     ask_route();
-    hold(0, 0);
+    hold(0, 0, 0);
 #ifdef TABLE_WORDS
     Entry held_table[TABLE_LOADS];
     [[unroll]] for (uint i = 0; i < TABLE_LOADS; i++) {
@@ -282,9 +284,11 @@ void main() {
     for (uint span = 0; span < SPANS; span++) {
         if (span > 0) barrier();
         [[unroll]] for (uint col = 0; col < COLS; col++) {
-            if (span + col > 0) hold(col, span);
-            prepare(col, span);
-            code(col, span);
+            for (uint slice = 0; slice < SLICES; slice++) {
+                if (span + col + slice > 0) hold(col, span, slice);
+                prepare(col, span, slice);
+                code(col, span, slice);
+            }
         }
         barrier();
         if (NORM == 1 && span + 1 == SPANS) find_scales();

@@ -221,6 +221,7 @@ pub const KERNELS: &[Kernel] = &[
             COPIES,
             SIGNED_DOTS,
             ("APART", 23),
+            ("SLICES", 24),
             GATE[0],
             GATE[1],
             GATE[2],

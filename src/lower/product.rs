@@ -92,7 +92,8 @@ impl Lowering<'_> {
 
     fn gemv(&mut self, p: Product) {
         let (info, n) = (&self.plan.weights[p.parts[0].weight.0], self.rows_of(p.x));
-        for rows in policy::gemv_columns(self.t.caps, info.format, info.cols, n, self.t.activations) {
+        let extras = self.extras(p.gate.is_some(), p.add);
+        for rows in policy::gemv_columns(self.t.caps, info.format, info.cols, n, extras) {
             self.gemv_of(p.clone(), rows);
         }
     }

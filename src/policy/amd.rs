@@ -10,7 +10,7 @@ use super::table::{
     SplitAttention, When, ALWAYS, ATTN_HEADS,
 };
 use super::ActivationQuant::Q8;
-use pumex_quant::FormatId::{self, Iq4Nl, Iq4Xs, Mxfp4, Tq1_0, F32, Q3K, Q4_0, Q5_0, Q6K, Q8_0};
+use pumex_quant::FormatId::{self, Iq4Nl, Iq4Xs, Mxfp4, Tq1_0, F32, Q1_0, Q3K, Q4_0, Q5_0, Q6K, Q8_0};
 
 /// What RADV's compiler makes of the kernels.
 const RECORD: &str = "2026-11-25, no GPU: what RADV compiles for RDNA and GCN";
@@ -55,14 +55,24 @@ const fn float(name: &'static str, when: When, rows: u32, evidence: Evidence) ->
 }
 
 const FEW: When = When { columns: Span::below(3), ..ALWAYS };
+/// Gate and up of two outputs are four lines of weights as floats, beside the sums of all rows.
+const SEVERAL_GATED: When = When { gated: Some(true), columns: Span::from(2), ..ALWAYS };
 const FLOATS: When = When { formats: Formats::These(&[F32]), ..ALWAYS };
-const RDNA_FLOAT: &[GemvRow] =
-    &[float("F32", FLOATS, 2, ONE_ROW), float("one or two rows", FEW, 4, ONE_ROW), float("all", ALWAYS, 2, ONE_ROW)];
+const RDNA_FLOAT: &[GemvRow] = &[
+    float("gated, several rows", SEVERAL_GATED, 1, NO_SPILLS),
+    float("F32", FLOATS, 2, ONE_ROW),
+    float("one or two rows", FEW, 4, ONE_ROW),
+    float("all", ALWAYS, 2, ONE_ROW),
+];
 const GCN_FLOAT: &[GemvRow] = &[
+    float("gated, several rows", SEVERAL_GATED, 1, NO_SPILLS),
     float("F32", FLOATS, 2, FOUR_ROWS),
     float("one or two rows", FEW, 4, FOUR_ROWS),
     float("all", ALWAYS, 2, FOUR_ROWS),
 ];
+
+/// A thread has 128 weights of it at a time, as floats.
+const FEWER_FLOATS: &[(When, usize)] = &[(When { formats: Formats::These(&[Q1_0]), ..ALWAYS }, 1)];
 
 /// Heads of a workgroup, the longer the sequence the more: what they share is worth more then.
 const HEADS: &[HeadsRow] = &[
@@ -73,12 +83,13 @@ const HEADS: &[HeadsRow] = &[
 /// Formats whose offsets, if there are some, are whole multiples of their scales: others' list for RDNA 4.
 const PLAIN: &[FormatId] = &[Q4_0, Q5_0, Q8_0, Iq4Nl, Iq4Xs, Mxfp4, Q3K, Q6K];
 
-/// RDNA 1 and 2.
+/// RDNA 2.
 pub(super) const RDNA: Choices = Choices {
     evidence: TWO_EACH,
     activations: known(Q8, Evidence::Estimate("dot products of bytes are as fast as they get")),
     gemv: RDNA_GEMV,
     two_chunks: known(&[], UNSEEN),
+    held: known(24, NO_SPILLS),
     gemv_float: RDNA_FLOAT,
     expert_threads: known(256, TWO_EACH),
     many_rows: known(ManyRowsShape { by: &ManyRows::USUAL, bytes: Formats::Any, wide: 2, buffers: 1 }, PACKED),
@@ -90,6 +101,9 @@ pub(super) const RDNA: Choices = Choices {
     row_threads: known(256, UNSEEN),
     ..nvidia::CHOICES
 };
+
+/// RDNA 1, most of whose cards have no dot products of bytes.
+pub(super) const RDNA1: Choices = Choices { fewer_columns: known(FEWER_FLOATS, NO_SPILLS), ..RDNA };
 
 /// RDNA 3 and 3.5.
 pub(super) const RDNA3: Choices = Choices {
@@ -110,6 +124,7 @@ pub(super) const RDNA4: Choices = Choices {
 pub(super) const GCN: Choices = Choices {
     gemv: GCN_GEMV,
     gemv_float: GCN_FLOAT,
+    fewer_columns: known(FEWER_FLOATS, NO_SPILLS),
     many_rows: known(ManyRowsShape { by: &[ManyRows::Dot], bytes: Formats::Any, wide: 2, buffers: 1 }, UNPACKED),
     ..RDNA
 };

@@ -31,6 +31,8 @@ pub struct GemvTile {
     pub copies: u32,
     /// Gate and up are taken one after the other, if it has both.
     pub apart: bool,
+    /// Activations that a thread holds at most until they are coded.
+    pub held: u32,
 }
 
 impl GemvTile {
@@ -54,6 +56,8 @@ impl GemvTile {
                 ("COPIES", self.copies),
             ]);
             spec.extend((self.apart && extras.gated).then_some(("APART", 1)));
+            let slices = self.span.div_ceil(self.size.saturating_mul(self.held));
+            spec.extend((slices > 1).then_some(("SLICES", slices)));
         }
         spec
     }
@@ -75,10 +79,12 @@ pub fn gemv_columns(
     format: &Format,
     k: usize,
     n: usize,
-    codes: ActivationQuant,
+    extras: GemmFusion,
 ) -> impl Iterator<Item = Range<usize>> {
-    let most = choices(caps).gemv_columns.value.min(n.max(1));
-    let whole = |columns: &usize| dot_span(caps, format, k, *columns, codes) == Some(k);
+    let (any, choices) = (product(format, (0, k), n, extras), choices(caps));
+    let fewer = choices.fewer_columns.value.iter().find(|(when, _)| when.holds(&any)).map(|(_, columns)| *columns);
+    let most = fewer.unwrap_or(choices.gemv_columns.value).min(n.max(1));
+    let whole = |columns: &usize| dot_span(caps, format, k, *columns, extras.activations) == Some(k);
     let few = [most, most - 1].into_iter().filter(|_| most < n).find(|columns| *columns > 0 && whole(columns));
     let parts = n.div_ceil(few.unwrap_or(most));
     (0..parts).map(move |i| n * i / parts..n * (i + 1) / parts)
@@ -146,7 +152,7 @@ pub(super) fn product(format: &Format, (m, k): (usize, usize), n: usize, extras:
 pub fn gemv_tile(caps: &Caps, format: &Format, m: usize, k: usize, n: usize, extras: GemmFusion) -> GemvTile {
     let codes = extras.activations;
     let Some(span) = dot_span(caps, format, k, n, codes) else {
-        return float_tile(caps, format, (m, k), n);
+        return float_tile(caps, format, (m, k), n, extras.gated);
     };
     let (row, product) = (gemv_row(caps, format, m, k, n, extras), product(format, (m, k), n, extras));
     let deep = span == k && choices(caps).two_chunks.value.iter().any(|when| when.holds(&product));
@@ -169,7 +175,7 @@ pub fn expert_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), codes: 
             let tile = dot_tile(caps, (m, k), rows, threads, 1, span);
             GemvTile { activations: codes, copies: usual_copies(format), apart, ..tile }
         }
-        _ => float_tile(caps, format, (m, k), 1),
+        _ => float_tile(caps, format, (m, k), 1, false),
     }
 }
 
@@ -189,24 +195,36 @@ pub fn dot_tile(caps: &Caps, (m, k): (usize, usize), rows: u32, size: u32, turns
     let subgroups = size / caps.lanes(DOT, size);
     let rows = within_grid(caps, m, rows, subgroups * turns);
     let outputs = subgroups * rows * turns;
-    let (groups, activations) = ((m as u32).div_ceil(outputs), ActivationQuant::Q16);
-    GemvTile { kernel: DOT, size, rows, groups, span: span as u32, depth: 1, activations, copies: 1, apart: false }
+    let (groups, activations, held) = ((m as u32).div_ceil(outputs), ActivationQuant::Q16, choices(caps).held.value);
+    GemvTile {
+        kernel: DOT,
+        size,
+        rows,
+        groups,
+        span: span as u32,
+        depth: 1,
+        activations,
+        copies: 1,
+        apart: false,
+        held,
+    }
 }
 
-/// What was tuned, or the row of the device's table, that [`float_tile`] takes.
-pub(super) fn float_row(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> GemvRow {
-    let product = product(format, (m, k), n, GemmFusion::default());
-    tuned::gemv(caps, FLOAT, &product).unwrap_or_else(|| *first(choices(caps).gemv_float, &product))
+/// What was tuned, gated or not, or the row of the device's table, that [`float_tile`] takes.
+pub(super) fn float_row(caps: &Caps, format: &Format, shape: (usize, usize), n: usize, gated: bool) -> GemvRow {
+    let product = |gated| product(format, shape, n, GemmFusion { gated, ..GemmFusion::default() });
+    tuned::gemv(caps, FLOAT, &product(false)).unwrap_or_else(|| *first(choices(caps).gemv_float, &product(gated)))
 }
 
 /// The float kernel; a workgroup is a subgroup at least.
-pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize) -> GemvTile {
-    let row = float_row(caps, format, (m, k), n);
+pub fn float_tile(caps: &Caps, format: &Format, (m, k): (usize, usize), n: usize, gated: bool) -> GemvTile {
+    let row = float_row(caps, format, (m, k), n, gated);
     let size = row.threads.max(caps.subgroup_of(&format!("{FLOAT}.{}", format.stem)).min(64));
     let rows = within_grid(caps, m, row.rows, 1);
     let groups = (m as u32).div_ceil(rows).min(row.groups.on(cores(caps)));
-    let activations = ActivationQuant::Q16;
-    GemvTile { kernel: FLOAT, size, rows, groups, span: k as u32, depth: 1, activations, copies: 1, apart: false }
+    let (activations, held) = (ActivationQuant::Q16, u32::MAX);
+    let span = k as u32;
+    GemvTile { kernel: FLOAT, size, rows, groups, span, depth: 1, activations, copies: 1, apart: false, held }
 }
 
 /// Outputs and rows of a workgroup of `gemm_float`.
@@ -269,7 +287,7 @@ mod tests {
             for n in 1..=GEMV_MAX_COLS {
                 let (dot, float) = (
                     gemv_tile(&caps, format, m, 4096, n, GemmFusion::default()),
-                    float_tile(&caps, format, (m, 4096), n),
+                    float_tile(&caps, format, (m, 4096), n, false),
                 );
                 assert!(dot.groups <= 1000 && float.groups <= 1000, "{} {m} {n}: {dot:?} {float:?}", format.stem);
                 assert!(float.groups * float.rows >= m as u32, "{m}: {float:?}");

@@ -31,6 +31,7 @@ const GATED: When = When { gated: Some(true), ..ALWAYS };
 const WIDE: When =
     When { outputs: Span::from(8192), columns: Span::below(3), formats: Formats::These(PLAIN), ..ALWAYS };
 const FEW: When = When { columns: Span::below(3), ..ALWAYS };
+const HALVES_GATED: When = When { formats: Formats::These(&[F16, Bf16]), gated: Some(true), ..ALWAYS };
 
 /// And several rows of them in turn.
 const LONG_ROWS: When = When { inputs: Span::from(6145), columns: Span::from(2), ..ALWAYS };
@@ -42,6 +43,10 @@ const APART: &[When] = &[
 const APART_XE2: &[When] = &[APART[0], APART[1], When { formats: Formats::These(&[Q3K]), ..ALWAYS }];
 const DECODED: &[FormatId] =
     &[Q2K, Q3K, Q4K, Iq2Xxs, Iq2Xs, Iq2S, Iq3Xxs, Iq3S, Iq3SExpanded, Iq4Xs, Tq1_0, Tq2_0, Q1_0, Q2_0];
+
+/// Most activation rows of what has the most to decode.
+const FEWER_XE1: &[(When, usize)] = &[(When { formats: Formats::These(&[Q5K, Q6K]), ..ALWAYS }, 2), (HALVES_GATED, 2)];
+const FEWER_XE2: &[(When, usize)] = &[(When { formats: Formats::These(&[Q6K]), ..ALWAYS }, 2)];
 
 /// Formats of two outputs at a time.
 const PLAIN: &[FormatId] = &[Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q1_0, Q2_0, Mxfp4];
@@ -58,6 +63,12 @@ const GEMV: &[GemvRow] = &[
     row("all", ALWAYS, (256, 1), Groups::PerCore(4), TWO_ROWS),
 ];
 const GEMV_FLOAT: &[GemvRow] = &[
+    row("one or two rows", FEW, (32, 2), Groups::All, NO_SPILLS),
+    row("all", ALWAYS, (32, 1), Groups::All, NO_SPILLS),
+];
+/// Numbers of 16 bits take a register each there.
+const GEMV_FLOAT_XE1: &[GemvRow] = &[
+    row("gated, halves", HALVES_GATED, (32, 1), Groups::All, NO_SPILLS),
     row("one or two rows", FEW, (32, 2), Groups::All, NO_SPILLS),
     row("all", ALWAYS, (32, 1), Groups::All, NO_SPILLS),
 ];
@@ -82,7 +93,9 @@ pub(super) const XE2: Choices = Choices {
     gemv: GEMV,
     two_chunks: known(&[], UNSEEN),
     gemv_float: GEMV_FLOAT,
+    held: known(16, NO_SPILLS),
     gemv_columns: known(4, NO_SPILLS),
+    fewer_columns: known(FEWER_XE2, NO_SPILLS),
     gates_apart: known(APART_XE2, NO_SPILLS),
     prefill: known(PREFILL, NO_SPILLS),
     expert_threads: known(256, NO_SPILLS),
@@ -97,5 +110,10 @@ pub(super) const XE2: Choices = Choices {
 };
 
 /// Xe and what came before: a thread has half the registers of 16 that those of Xe2 have.
-pub(super) const XE1: Choices =
-    Choices { prefill: known(PREFILL_XE1, NO_SPILLS), gates_apart: known(APART, NO_SPILLS), ..XE2 };
+pub(super) const XE1: Choices = Choices {
+    prefill: known(PREFILL_XE1, NO_SPILLS),
+    gates_apart: known(APART, NO_SPILLS),
+    fewer_columns: known(FEWER_XE1, NO_SPILLS),
+    gemv_float: GEMV_FLOAT_XE1,
+    ..XE2
+};

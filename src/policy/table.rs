@@ -369,8 +369,12 @@ pub struct Choices {
     pub two_chunks: Known<&'static [When]>,
     /// Shapes of `gemv`.
     pub gemv_float: &'static [GemvRow],
+    /// Activations that a thread of `gemv_dot` holds at most until they are coded; longer inputs are coded slice by slice.
+    pub held: Known<u32>,
     /// Most activation rows that a dispatch of either takes; more are several dispatches.
     pub gemv_columns: Known<usize>,
+    /// Products, whatever their outputs, of which a dispatch takes fewer.
+    pub fewer_columns: Known<&'static [(When, usize)]>,
     /// Products whose gate and up, if they have both, a subgroup of `gemv_dot` takes one after the other.
     pub gates_apart: Known<&'static [When]>,
     /// Threads of a workgroup that multiplies with an expert's matrices.
@@ -415,7 +419,9 @@ impl Choices {
             self.evidence,
             self.activations.evidence,
             self.two_chunks.evidence,
+            self.held.evidence,
             self.gemv_columns.evidence,
+            self.fewer_columns.evidence,
             self.gates_apart.evidence,
             self.expert_threads.evidence,
             self.many_rows.evidence,
@@ -447,6 +453,7 @@ mod tests {
         let all = [&nvidia::CHOICES, &nvidia::PASCAL, &portable::CHOICES, &software::CHOICES];
         for choices in all.into_iter().chain([
             &amd::RDNA,
+            &amd::RDNA1,
             &amd::RDNA3,
             &amd::RDNA4,
             &amd::GCN,

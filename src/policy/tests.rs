@@ -71,7 +71,8 @@ fn gemv_lines(caps: &Caps, format: &Format) -> Lines {
                     GemmFusion { gated: true, soa: true, norm: true, activations: codes, ..GemmFusion::default() };
                 let whole = [16, 17].map(|odd| tile(true).whole_rows([4096, odd].into_iter()).map(|(_, value)| value));
                 lines.add((values(tile(true).spec(k, n, extras)), whole), dot_span(caps, format, k, n, codes));
-                lines.add(("float", n), gemv(&float_tile(caps, format, (m, k), n)));
+                let float = [false, true].map(|gated| gemv(&float_tile(caps, format, (m, k), n, gated)));
+                lines.add(("float", n), float);
             }
         }
         lines.add(("expert", m, k), CODES.map(|codes| gemv(&expert_tile(caps, format, (m, k), codes))));

@@ -131,7 +131,7 @@ pub fn product(caps: &Caps, asked: &Asked<'_>) -> Vec<Variant> {
 fn gemv(caps: &Caps, format: &Format, (m, k, n): (usize, usize, usize), extras: GemmFusion) -> [Variant; 2] {
     let span = dot_span(caps, format, k, n, extras.activations);
     let room = || span.is_none().then(|| "shared memory holds too few activations".into());
-    let (row, float) = (gemv_row(caps, format, m, k, n, extras), float_row(caps, format, (m, k), n));
+    let (row, float) = (gemv_row(caps, format, m, k, n, extras), float_row(caps, format, (m, k), n, extras.gated));
     let key = |kernel, extras| tuned::key(kernel, &gemv::product(format, (m, k), n, extras));
     let dot = variant("gemv_dot", no_dots(caps, format).or_else(room), Some((row.name, row.evidence)));
     let float = variant("gemv", None, Some((float.name, float.evidence)));
@@ -147,7 +147,7 @@ pub fn experts(caps: &Caps, asked: &Asked<'_>, (used, experts): (usize, usize), 
     let together = together.or_else(|| (!grouped).then(|| "experts have few rows each, or are too many".into()));
     let whole = dot_span(caps, format, k, 1, activations) == Some(k);
     let dots = no_dots(caps, format).or_else(|| (!whole).then(|| "shared memory does not hold all activations".into()));
-    let float = float_row(caps, format, (m, k), 1);
+    let float = float_row(caps, format, (m, k), 1, false);
     let extras = GemmFusion { activations, ..GemmFusion::default() };
     let apart = apart.filter(|_| asked.rows.is_none() || apart != Some(NO_ROOM)).map(String::from);
     let few = !many::groups_rows(n, used, experts);

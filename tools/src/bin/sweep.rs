@@ -191,7 +191,7 @@ fn main() -> Result<(), Fault> {
                 let plain = [(32, 2), (32, 4), (64, 4), (64, 8), (128, 4)];
                 for (size, rows) in plain.into_iter().filter(|_| !extras.norm && f.block_len == 1) {
                     let groups = (*m as u32).div_ceil(rows);
-                    let float = policy::float_tile(&caps, f, (*m, *k), *n);
+                    let float = policy::float_tile(&caps, f, (*m, *k), *n, extras.gated);
                     tiles.push(GemvTile { size, rows, groups, ..float });
                 }
                 if let Some(span) = policy::dot_span(&caps, f, *k, *n, activations) {
