@@ -2,8 +2,7 @@
 
 use crate::reference::greedy;
 use crate::util::{
-    assert_silent, demo_path, exact, exhaustive, in_turn, logits, nmse, options, reference, rows, sample, vulkan,
-    Arithmetic,
+    assert_silent, demo_path, exact, exhaustive, logits, nmse, options, reference, rows, sample, vulkan, Arithmetic,
 };
 use pumex::engine::{CacheType, Debug};
 use pumex::gguf::Gguf;
@@ -15,8 +14,7 @@ use pumex::step::{Runner, Want};
 #[test]
 fn stages_of_products_are_what_dispatches_are() {
     let files = ["Q4_K_S", "qwen3moe"].map(|name| crate::util::fixture(name).with_extension("gguf"));
-    let all = [&files[..], &[demo_path()]].concat();
-    for (_, path) in sample(&all, 1).iter().enumerate().filter(|(i, _)| in_turn(*i, 2)) {
+    for path in sample(&[&files[..], &[demo_path()]].concat(), 1) {
         let gguf = Gguf::open(path).unwrap();
         let ids: Vec<u32> = (0..30).map(|i| (i * 7 + 5) % 120).collect();
         let run = |megakernel, activations| {
@@ -91,7 +89,7 @@ fn stages_of_attention_are_what_dispatches_are() {
     // Of Q3_K_M, v has a format that is in no megakernel with the others': attention is a dispatch between megakernels.
     let of_tiny = ["Q8_0", "IQ4_XS", "IQ4_NL", "Q3_K_S", "IQ3_S", "Q3_K_M"].map(|recipe| ("tiny", recipe));
     let all: Vec<_> = of_tiny.into_iter().chain([("tiny-moe", "Q8_0")]).collect();
-    for (_, &(name, recipe)) in sample(&all, 1).iter().enumerate().filter(|(i, _)| in_turn(*i, 5)) {
+    for &(name, recipe) in sample(&all, 1) {
         let shape = pumex::synthetic::find(name).unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         let ids: Vec<u32> = (0..4096).map(|i| (i * 37 + 5) % 120).collect();
@@ -147,9 +145,7 @@ fn stages_of_attention_are_what_dispatches_are() {
 /// All of a layer is in the megakernel, the router's choice too; of formats with blocks of 256, and two of them.
 #[test]
 fn stages_of_experts_are_what_dispatches_are() {
-    for (_, recipe) in
-        sample(&["Q8_0", "Q4_K_M", "IQ4_XS", "MXFP4_MOE"], 1).iter().enumerate().filter(|(i, _)| in_turn(*i, 3))
-    {
+    for recipe in sample(&["Q8_0", "Q4_K_M", "IQ4_XS", "MXFP4_MOE"], 1) {
         let shape = pumex::synthetic::find("tiny-moe").unwrap();
         let gguf = shape.model(pumex::quantize::recipe::find(recipe).unwrap()).unwrap();
         // Of other ids a router may be undecided between two experts by less than what rounding changes.
