@@ -244,6 +244,9 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
+    const SHORT: GemmFusion =
+        GemmFusion { gated: false, add: false, norm: false, soa: true, activations: ActivationQuant::Q8 };
+
     /// Names of the rows that shapes of models take: of the integer kernel, and of the float one.
     fn taken(caps: &Caps) -> (HashSet<&'static str>, HashSet<&'static str>) {
         let (mut dot, mut float) = (HashSet::new(), HashSet::new());
@@ -293,6 +296,32 @@ mod tests {
                 assert!(float.groups * float.rows >= m as u32, "{m}: {float:?}");
             }
         }
+    }
+
+    #[test]
+    fn dispatches_take_as_many_rows_and_slices_as_the_class_has_it() {
+        let rows = |device, id: FormatId, gated| {
+            let extras = GemmFusion { gated, activations: ActivationQuant::Q8, ..GemmFusion::default() };
+            let caps = devices::find(device).unwrap();
+            gemv_columns(&caps, id.format(), 4096, 8, extras).map(|rows| rows.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(rows("h200", FormatId::Q6K, false), [8]);
+        assert_eq!(rows("arc_a770", FormatId::Q4K, true), [4; 2]);
+        assert_eq!(rows("arc_a770", FormatId::Q5K, false), [2; 4]);
+        assert_eq!(rows("arc_a770", FormatId::F16, false), [4; 2]);
+        assert_eq!(rows("arc_a770", FormatId::F16, true), [2; 4]);
+        assert_eq!(rows("arc_b580", FormatId::Q5K, false), [4; 2]);
+        assert_eq!(rows("arc_b580", FormatId::Q6K, false), [2; 4]);
+        assert_eq!(rows("radeon_rx_5700_xt", FormatId::Q1_0, false), [1; 8]);
+        assert_eq!(rows("radeon_rx_6800_xt", FormatId::Q1_0, false), [8]);
+        let slices = |device, k| {
+            let tile = gemv_tile(&devices::find(device).unwrap(), FormatId::Q4K.format(), 4096, k, 1, SHORT);
+            tile.spec(k, 1, SHORT).into_iter().find(|(name, _)| *name == "SLICES").map(|(_, slices)| slices)
+        };
+        // Of 256 threads, of 512 for long inputs on Intel.
+        assert_eq!([4096, 14_336].map(|k| slices("h200", k)), [None; 2]);
+        assert_eq!([4096, 14_336].map(|k| slices("arc_a770", k)), [None, Some(2)]);
+        assert_eq!([4096, 14_336].map(|k| slices("radeon_rx_6800_xt", k)), [None, Some(3)]);
     }
 
     #[test]
