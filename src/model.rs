@@ -4,6 +4,7 @@ pub mod adapted;
 pub mod arch;
 pub mod config;
 pub mod decoder;
+pub mod tensors;
 pub mod weights;
 
 use crate::gguf::Gguf;

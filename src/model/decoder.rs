@@ -184,8 +184,6 @@ pub struct Family {
     pub parallel: Parallel,
     /// Of the gate, or of the product with `ffn_up` where there is no gate.
     pub act: Act,
-    /// Whether products of feed-forward blocks are multiplied with `NAME.scale` tensors.
-    pub ffn_scales: bool,
     /// As `act`, by layer, where layers differ.
     pub acts: Vec<Act>,
     /// Norms of q and k, where they are of another kind than those of rows: the kind, and its epsilon.
@@ -234,10 +232,6 @@ pub struct Family {
     pub checkpoint_every: usize,
     /// Whether queries come with a gate of what heads give, side by side.
     pub q_gated: bool,
-    /// Whether the product that gives logits has a bias.
-    pub output_bias: bool,
-    /// Whether the product after attention has one.
-    pub attention_bias: bool,
     /// Of the product after attention.
     pub attention_out_scale: f32,
     /// Names of the norms of what attention and feed-forward block give.
@@ -312,7 +306,6 @@ impl Family {
             ffn_norm: "ffn_norm",
             parallel: Parallel::No,
             act: Act::Silu,
-            ffn_scales: false,
             acts: Vec::new(),
             qk_norm: None,
             qk_norm_after: false,
@@ -353,8 +346,6 @@ impl Family {
             gated_streams: None,
             checkpoint_every: 0,
             q_gated: false,
-            output_bias: false,
-            attention_bias: true,
             attention_out_scale: 1.0,
             post_norm_names: ["post_attention_norm", "post_ffw_norm"],
             v_norm: false,

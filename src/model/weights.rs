@@ -2,6 +2,7 @@
 //!
 //! Missing, misshapen and unused tensors are errors, and so is a type the role cannot take.
 
+use super::tensors::Tensors;
 use crate::gguf::{type_name, Gguf, Tensor};
 use crate::plan::{ExpertPart, MatPart, Weight, WeightInfo};
 use crate::{Error, Result};
@@ -11,8 +12,12 @@ use std::collections::HashSet;
 pub struct Weights<'a> {
     gguf: &'a Gguf,
     found: Vec<WeightInfo>,
+    /// What the architecture says of its tensors.
+    tensors: Tensors,
     used: HashSet<&'a str>,
     problems: Vec<(&'static str, String)>,
+    /// Names of tensors that a problem says are missing.
+    missing: HashSet<String>,
 }
 
 /// Numbers in a shape; a product that is too large is wrong anyway.
@@ -26,7 +31,30 @@ const MAX_LISTED: usize = 12;
 impl<'a> Weights<'a> {
     /// Starts with nothing declared.
     pub fn new(gguf: &'a Gguf) -> Self {
-        Weights { gguf, found: Vec::new(), used: HashSet::new(), problems: Vec::new() }
+        let tensors = Tensors::of(gguf.meta().arch().unwrap_or_default());
+        let (used, missing) = (HashSet::new(), HashSet::new());
+        Weights { gguf, found: Vec::new(), tensors, used, problems: Vec::new(), missing }
+    }
+
+    /// The place of a tensor that is there to be read. One that is not there and that the architecture requires is a problem.
+    fn find(&mut self, name: &str, shape: impl FnOnce() -> String) -> Option<usize> {
+        let gguf = self.gguf;
+        let found = gguf.tensors().iter().position(|t| t.name == name);
+        if self.tensors.ignores(name) {
+            self.skip(name);
+            return None;
+        }
+        if found.is_none() && self.tensors.requires(name) {
+            self.miss(name, shape());
+        }
+        found
+    }
+
+    /// A tensor that must be there is not.
+    fn miss(&mut self, name: &str, shape: String) {
+        if self.missing.insert(name.to_string()) {
+            self.problems.push(("missing_tensor", format!("{name}: expected {shape}, found no such tensor")));
+        }
     }
 
     /// `dims` as the file orders them: columns first.
@@ -35,9 +63,10 @@ impl<'a> Weights<'a> {
         // Those of a tensor that is not there are none.
         let (cols, rows) = (dims.first().copied().unwrap_or(0), count(dims.get(1..).unwrap_or(&[])));
         let shape = format!("{dims:?}");
-        let Some(index) = gguf.own_tensors().iter().position(|t| t.name == name) else {
+        let found = self.find(name, || format!("shape {shape}"));
+        let Some(index) = found.filter(|index| *index < gguf.own_tensors().len()) else {
             if !optional {
-                self.problems.push(("missing_tensor", format!("{name}: expected shape {shape}, found no such tensor")));
+                self.miss(name, format!("shape {shape}"));
             }
             return None;
         };
@@ -106,38 +135,24 @@ impl<'a> Weights<'a> {
     /// `NAME.weight [rows, cols]`, with `NAME.bias [rows]` and `NAME.scale [1]` if the file has them.
     pub fn linear(&mut self, name: &str, rows: usize, cols: usize) -> MatPart {
         let weight = self.matrix(&format!("{name}.weight"), rows, cols);
-        self.skip(&format!("{name}.input_scale")); // of quantized activations, which these are not
+        self.skip(&format!("{name}.input_scale"));
         let bias = self.opt_vector(&format!("{name}.bias"), rows);
         MatPart { weight, bias, scale: self.scale(name) }
     }
 
-    /// As [`Weights::linear`], without the scale, where a family does not multiply with it.
+    /// As [`Weights::linear`], without the scale, which is not read or means something else there.
     pub fn linear_unscaled(&mut self, name: &str, rows: usize, cols: usize) -> MatPart {
-        self.skip(&format!("{name}.scale"));
         let weight = self.matrix(&format!("{name}.weight"), rows, cols);
-        self.skip(&format!("{name}.input_scale"));
+        self.skip(&format!("{name}.scale"));
         MatPart { weight, bias: self.opt_vector(&format!("{name}.bias"), rows), scale: 1.0 }
     }
 
-    /// `NAME.weight [experts, rows, cols]`, one matrix below the other, with `NAME.scale [experts]` if the file has it
-    /// and the family multiplies with it.
-    pub fn experts(&mut self, name: &str, scaled: bool, [experts, rows, cols]: [usize; 3]) -> ExpertPart {
+    /// `NAME.weight [experts, rows, cols]`, one matrix below the other, with `NAME.scale [experts]` if the file has it.
+    pub fn experts(&mut self, name: &str, [experts, rows, cols]: [usize; 3]) -> ExpertPart {
         let weight = self.declare(&format!("{name}.weight"), &[cols, rows, experts], false, false);
         self.skip(&format!("{name}.input_scale"));
-        let scale = match scaled {
-            true => self.opt_vector(&format!("{name}.scale"), experts),
-            false => None,
-        };
-        self.skip(&format!("{name}.scale"));
+        let scale = self.opt_vector(&format!("{name}.scale"), experts);
         ExpertPart { weight: weight.unwrap_or(Weight(usize::MAX)), scale }
-    }
-
-    /// As [`Weights::linear_unscaled`], without the bias.
-    pub fn linear_plain(&mut self, name: &str, rows: usize, cols: usize) -> MatPart {
-        self.skip(&format!("{name}.bias"));
-        self.skip(&format!("{name}.scale"));
-        self.skip(&format!("{name}.input_scale"));
-        MatPart { weight: self.matrix(&format!("{name}.weight"), rows, cols), bias: None, scale: 1.0 }
     }
 
     /// A matrix for each head, `[heads, rows, cols]`; of one head the file may leave the last dimension out.
@@ -161,14 +176,21 @@ impl<'a> Weights<'a> {
         MatPart { weight, bias: self.opt_vector(&format!("{name}.bias"), rows), scale: 1.0 }
     }
 
-    /// Whether the file has a tensor.
-    pub fn has(&self, name: &str) -> bool {
-        self.gguf.tensor(name).is_some()
+    /// Whether the file has a tensor that is read. The architecture may require it: use [`Weights::finds`] to ask for one of
+    /// several ways to write the same.
+    pub fn has(&mut self, name: &str) -> bool {
+        self.find(name, || "it".into()).is_some()
     }
 
-    /// The file's dimensions of a tensor, columns first; empty if it is not there.
-    pub fn dims(&self, name: &str) -> Vec<usize> {
-        self.gguf.tensor(name).map_or(Vec::new(), |t| t.dims.iter().map(|d| *d as usize).collect())
+    /// Whether the file has a tensor that is read, which may also be written in another way.
+    pub fn finds(&mut self, name: &str) -> bool {
+        !self.tensors.ignores(name) && self.gguf.tensor(name).is_some()
+    }
+
+    /// The file's dimensions of a tensor, columns first; empty if it is not there to be read.
+    pub fn dims(&mut self, name: &str) -> Vec<usize> {
+        let found = self.find(name, || "it".into());
+        found.map_or(Vec::new(), |i| self.gguf.tensors()[i].dims.iter().map(|d| *d as usize).collect())
     }
 
     /// A small table of floats of any shape, columns first; always F32.
@@ -291,7 +313,7 @@ impl<'a> Weights<'a> {
     /// One error that lists every problem.
     pub fn finish(mut self) -> Result<Vec<WeightInfo>> {
         for t in self.gguf.own_tensors() {
-            if !self.used.contains(t.name.as_str()) {
+            if !self.used.contains(t.name.as_str()) && !self.tensors.accepts(&t.name) {
                 let what = format!("{}: expected no such tensor in this architecture, found {:?}", t.name, t.dims);
                 self.problems.push(("unknown_tensor", what));
             }

@@ -7,6 +7,5 @@ use crate::Result;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    let f = Family::neox(gguf)?;
-    Family { ffn_scales: true, ..f }.plan(gguf)
+    Family::neox(gguf)?.plan(gguf)
 }

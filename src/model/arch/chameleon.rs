@@ -15,7 +15,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
     f.qk_norm = Some((NormKind::Layer, 1e-5));
-    (f.masked_ids, f.attention_bias) = (PICTURES, false);
+    f.masked_ids = PICTURES;
     if r.flag("swin_norm", false)? {
         (f.pre_norms, f.post_norms, f.parallel) = (false, true, Parallel::Given);
         f.post_norm_names = ["attn_norm", "ffn_norm"];

@@ -14,6 +14,5 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.logit_scale = r.factor("logit_scale", 1.0)?;
     let sliding = f.slide_by_keys(&r, 4, false)?;
     f.layers.iter_mut().zip(sliding).filter(|(_, s)| !s).for_each(|(layer, _)| layer.rope = None);
-    f.ffn_scales = true;
     f.plan(gguf)
 }

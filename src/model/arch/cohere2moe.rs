@@ -21,6 +21,5 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
     f.moe.average = Some(0.5);
-    f.ffn_scales = true;
     f.plan(gguf)
 }

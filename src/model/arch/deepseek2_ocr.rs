@@ -12,6 +12,5 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Softmax)?;
-    f.ffn_scales = true;
     f.plan(gguf)
 }

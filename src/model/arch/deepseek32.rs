@@ -18,7 +18,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
 /// As [`Family::of`](crate::model::decoder::Family::of).
 pub fn sparse(gguf: &Gguf, gating: Gating) -> Result<Plan> {
     let mut f = deepseek2::latent(gguf, gating)?;
-    f.ffn_scales = true;
     f.see_chosen(&Reader::new(gguf)?)?;
     f.plan(gguf)
 }

@@ -30,6 +30,5 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.see_chosen(&r)?;
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
-    f.ffn_scales = true;
     f.plan(gguf)
 }

@@ -11,7 +11,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     f.read_recurrent(&r)?;
-    f.attention_bias = false;
     f.layers.iter_mut().for_each(|layer| layer.mix = [Some(Mix::Attention), Some(Mix::Mamba2)]);
     f.tables[0].factors = false;
     f.plan(gguf)

@@ -12,7 +12,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     f.act = Act::Gelu;
-    (f.post_norms, f.v_norm, f.ffn_scales) = (true, true, true);
+    (f.post_norms, f.v_norm) = (true, true);
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
     f.attention_scale = Some(1.0);
     f.per_layer = r.int("embedding_length_per_layer_input", Some(0), 0, 1 << 16)?;

@@ -11,6 +11,5 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::of(gguf)?.layer_norm();
     f.act = Act::Gelu;
     f.parallel = Parallel::Shared;
-    f.output_bias = true;
     f.plan(gguf)
 }

@@ -12,6 +12,5 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.experts_where_routed(gguf);
     f.route_by_keys(&r, Gating::Sigmoid)?;
-    f.ffn_scales = true;
     f.plan(gguf)
 }

@@ -9,5 +9,5 @@ use crate::Result;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::of(gguf)?;
     f.see_all();
-    Family { attention_bias: false, ..f }.plan(gguf)
+    f.plan(gguf)
 }

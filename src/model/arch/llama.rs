@@ -8,5 +8,5 @@ use crate::Result;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    Family::of(gguf).map(|f| Family { ffn_scales: true, ..f })?.plan(gguf)
+    Family::of(gguf)?.plan(gguf)
 }

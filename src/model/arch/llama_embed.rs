@@ -7,5 +7,5 @@ use crate::Result;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    Family { embeds: true, ffn_scales: true, ..Family::of(gguf)? }.plan(gguf)
+    Family { embeds: true, ..Family::of(gguf)? }.plan(gguf)
 }

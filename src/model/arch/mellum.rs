@@ -11,6 +11,5 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     f.slide_by_keys(&r, 4, false)?;
-    f.ffn_scales = true;
     f.plan(gguf)
 }

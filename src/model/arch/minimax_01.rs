@@ -12,7 +12,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     f.residual_of_norms = Some(r.float("residual_scale", None, -1e9, 1e9)?);
-    f.attention_bias = false;
     f.c.n_ff_exp.fill(f.c.n_ff[0]);
     f.moe.scale = 1.0;
     let n = f.c.n_layer;

@@ -17,7 +17,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         f.temperature = Some(Temperature { scale, floor: floor as u32, offset: 0.0 });
         f.layers.iter_mut().for_each(|layer| layer.temperature = true);
     }
-    f.ffn_scales = true;
     f.attention_scale = r.has("attention.scale").then_some(r.factor("attention.scale", 0.0)?).filter(|s| *s != 0.0);
     f.plan(gguf)
 }

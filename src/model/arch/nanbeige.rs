@@ -10,7 +10,6 @@ use crate::Result;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
-    f.ffn_scales = true;
     let most = (1024 / f.c.n_layer).max(1) as u64;
     f.loops = r.int("num_loops", Some(1), 1, most)?;
     f.loop_norm = !r.flag("skip_loop_final_norm", false)?;

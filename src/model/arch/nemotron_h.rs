@@ -13,7 +13,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.read_recurrent(&r)?;
     f.act = Act::ReluSquared;
     f.ffn_norm = "attn_norm";
-    f.ffn_scales = true;
     let moe = f.c.n_expert > 0;
     for layer in &mut f.layers {
         layer.experts = moe && layer.n_ff > 0;

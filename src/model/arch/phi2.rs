@@ -10,6 +10,5 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?.layer_norm();
     f.act = Act::Gelu;
     f.parallel = Parallel::Shared;
-    f.output_bias = true;
     f.plan(gguf)
 }

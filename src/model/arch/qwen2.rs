@@ -7,5 +7,5 @@ use crate::Result;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    Family::neox(gguf).map(|f| Family { output_bias: true, ..f })?.plan(gguf)
+    Family::neox(gguf)?.plan(gguf)
 }

@@ -12,6 +12,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.read_sections(&r, true)?;
     super::qwen3next::delta_layers(&mut f, &r)?;
-    (f.recurrent.tiled, f.recurrent.scaled, f.ffn_scales) = (true, true, true);
+    f.recurrent.tiled = true;
     f.plan(gguf)
 }

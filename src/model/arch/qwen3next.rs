@@ -12,7 +12,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     delta_layers(&mut f, &r)?;
-    f.ffn_scales = true;
     f.plan(gguf)
 }
 

@@ -21,7 +21,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         let what = format!("time_step_rank times state_size, {}", s.heads * s.state);
         return Err(r.bad("ssm.inner_size", &what, s.inner));
     }
-    (s.tiled, s.scaled, s.sigmoid_gate, f.ffn_scales) = (true, true, true, true);
+    (s.tiled, s.sigmoid_gate) = (true, true);
     f.pre_norms = false;
     f.gated_streams = Some(GatedStreams {
         count: r.int("hyper_connection.count", None, 2, 64)?,

@@ -39,12 +39,12 @@ impl AltUp {
             let name = |part: &str| format!("blk.{i}.{part}");
             let rank = w.dims(&name("laurel_l.weight")).get(1).copied().unwrap_or(64);
             Coefficients {
-                router: w.linear_plain(&name("altup_router"), n, dim),
+                router: w.linear(&name("altup_router"), n, dim),
                 router_norm: LayerNorm::declare(w, &name("altup_router_norm"), dim),
                 predict: w.small(&name("altup_predict_coef"), n * n).weight,
                 correct: w.small(&name("altup_correct_coef"), n).weight,
                 scale: w.vector(&name("altup_correct_scale.weight"), dim),
-                laurel: [w.linear_plain(&name("laurel_l"), rank, dim), w.linear_plain(&name("laurel_r"), dim, rank)],
+                laurel: [w.linear(&name("laurel_l"), rank, dim), w.linear(&name("laurel_r"), dim, rank)],
                 laurel_norm: LayerNorm::declare(w, &name("laurel_post_norm"), dim),
             }
         };

@@ -72,10 +72,13 @@ impl Attention {
         let name = |part: &str| format!("blk.{i}.attn_{part}");
         let rows = [l.heads * l.k_dim * (1 + usize::from(f.q_gated)), l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
         let mut biases = [None; 3];
-        let qkv = if w.has(&format!("{}.weight", name("qkv"))) {
+        let weight = |part: &str| format!("{}.weight", name(part));
+        let qkv = if w.finds(&weight("qkv")) || !w.finds(&weight("q")) && w.has(&weight("qkv")) {
             let fused = w.linear(&name("qkv"), rows.iter().sum(), dim);
             if fused.bias.is_none() {
-                biases = [0, 1, 2].map(|j| w.opt_vector(&format!("{}.bias", name(["q", "k", "v"][j])), rows[j]));
+                // Only all three together are read.
+                let parts = [0, 1, 2].map(|j| w.opt_vector(&format!("{}.bias", name(["q", "k", "v"][j])), rows[j]));
+                biases = if parts.iter().all(Option::is_some) { parts } else { [None; 3] };
             }
             vec![fused]
         } else {
@@ -109,8 +112,7 @@ impl Attention {
             gate: [l.heads * l.v_dim, l.heads].contains(&gate_rows).then(|| w.linear(&name("gate"), gate_rows, dim)),
             output: {
                 let output = w.linear(&name("output"), dim, l.heads * l.v_dim);
-                let (bias, scale) = (output.bias.filter(|_| f.attention_bias), output.scale * f.attention_out_scale);
-                MatPart { bias, scale, ..output }
+                MatPart { scale: output.scale * f.attention_out_scale, ..output }
             },
         }
     }

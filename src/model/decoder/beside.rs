@@ -29,7 +29,7 @@ impl Beside {
         let width = w.dims(&name("ffn_up.weight")).get(1).copied().unwrap_or(f.layers[i].n_ff);
         let norm = |w: &mut Weights<'_>, part: &str| LayerNorm::declare(w, &name(part), dim);
         Beside {
-            dense: Dense::declare(w, f.ffn_scales, (i, ""), dim, width),
+            dense: Dense::declare(w, (i, ""), dim, width),
             experts: Experts::declare(w, f, i),
             input_norm: norm(w, "ffn_norm_exps"),
             experts_norm: norm(w, "pre_ffw_norm_2"),

@@ -68,7 +68,7 @@ impl Pooled {
     fn declare(w: &mut Weights<'_>, name: &str, (every, len): (usize, usize), dim: usize) -> Pooled {
         let wide = sizes(every, len).0 / 2;
         Pooled {
-            parts: ["kv", "gate"].map(|p| w.linear_plain(&format!("{name}_{p}"), wide, dim)).to_vec(),
+            parts: ["kv", "gate"].map(|p| w.linear(&format!("{name}_{p}"), wide, dim)).to_vec(),
             place: w.table(&format!("{name}_ape.weight"), &[wide, every]),
             norm: w.vector(&format!("{name}_norm.weight"), len),
         }
@@ -109,17 +109,17 @@ impl Compressed {
         let index = (every == OVERLAPPING).then(|| {
             let ([heads, own, _], name) = (b.index, |part: &str| format!("blk.{i}.indexer{part}"));
             Index {
-                q: w.linear_plain(&name(".attn_q_b"), heads * own, b.q_rank),
-                weights: w.linear_plain(&name(".proj"), heads, dim),
+                q: w.linear(&name(".attn_q_b"), heads * own, b.q_rank),
+                weights: w.linear(&name(".proj"), heads, dim),
                 pool: Pooled::declare(w, &name("_compressor"), (every, own), dim),
             }
         });
         let (out_a, k) = (format!("{}.weight", name("output_a")), l.heads * l.k_dim / b.groups);
         Compressed {
-            q_a: w.linear_plain(&name("q_a"), b.q_rank, dim),
+            q_a: w.linear(&name("q_a"), b.q_rank, dim),
             q_norm: w.vector(&format!("{}.weight", name("q_a_norm")), b.q_rank),
-            q_b: w.linear_plain(&name("q_b"), l.heads * l.k_dim, b.q_rank),
-            kv: w.linear_plain(&name("kv"), l.k_dim, dim),
+            q_b: w.linear(&name("q_b"), l.heads * l.k_dim, b.q_rank),
+            kv: w.linear(&name("kv"), l.k_dim, dim),
             kv_norm: w.vector(&format!("{}.weight", name("kv_a_norm")), l.k_dim),
             sinks: w.vector(&format!("{}.weight", name("sinks")), l.heads),
             pool,
@@ -129,7 +129,7 @@ impl Compressed {
                 2 => w.matrix(&out_a, b.groups * b.rank, k),
                 _ => w.heads(&out_a, b.groups, b.rank, k),
             },
-            output: w.linear_plain(&name("output_b"), dim, b.groups * b.rank),
+            output: w.linear(&name("output_b"), dim, b.groups * b.rank),
         }
     }
 

@@ -35,16 +35,13 @@ impl Delta {
         let (r, dim) = (&f.recurrent, f.c.n_embd);
         let name = |part: &str| format!("blk.{i}.ssm_{part}");
         let channels = r.inner + 2 * r.groups * r.state;
-        let linear = |w: &mut Weights<'_>, name: &str, rows: usize| match f.recurrent.scaled {
-            true => w.linear(name, rows, dim),
-            false => w.linear_unscaled(name, rows, dim),
-        };
+        let linear = |w: &mut Weights<'_>, name: &str, rows: usize| w.linear(name, rows, dim);
         let (qkv, gate) = (format!("blk.{i}.attn_qkv"), format!("blk.{i}.attn_gate"));
-        let split = w.has(&format!("{qkv}.weight"));
+        let split = w.finds(&format!("{qkv}.weight"));
         let qkv = split.then(|| (linear(w, &qkv, channels), linear(w, &gate, r.inner)));
         let qkvz = (!split).then(|| linear(w, &name("in"), channels + r.inner));
         w.ignore(&name("in")); // where there are both
-        let one = w.has(&format!("{}.weight", name("ba")));
+        let one = w.finds(&format!("{}.weight", name("ba")));
         Delta {
             qkv,
             qkvz,
@@ -54,7 +51,7 @@ impl Delta {
             dt: w.vector(&format!("{}.bias", name("dt")), r.heads),
             a: w.vector(&name("a"), r.heads),
             norm: w.vector(&format!("{}.weight", name("norm")), r.inner / r.heads.max(1)),
-            output: linear_out(w, f, &name("out"), r.inner),
+            output: w.linear(&name("out"), dim, r.inner),
         }
     }
 
@@ -136,13 +133,6 @@ impl Delta {
     }
 }
 
-fn linear_out(w: &mut Weights<'_>, f: &Family, name: &str, inner: usize) -> MatPart {
-    match f.recurrent.scaled {
-        true => w.linear(name, f.c.n_embd, inner),
-        false => w.linear_unscaled(name, f.c.n_embd, inner),
-    }
-}
-
 /// Groups of columns of length one: `x / sqrt(Σ x² + eps)`.
 fn unit(p: &mut Builder, f: &Family, x: Cols, groups: usize, len: usize) {
     let (kind, eps) = (NormKind::Unit, f.recurrent.unit_eps.unwrap_or(f.c.eps));
@@ -201,8 +191,8 @@ impl Kda {
             w.table(&name, &dims)
         };
         let products = |w: &mut Weights<'_>, names: [String; 2]| match w.has(&format!("{}.weight", names[1])) {
-            true => vec![w.linear_unscaled(&names[0], r.state, dim), w.linear_unscaled(&names[1], r.inner, r.state)],
-            false => vec![w.linear_unscaled(&names[0], r.inner, dim)],
+            true => vec![w.linear(&names[0], r.state, dim), w.linear(&names[1], r.inner, r.state)],
+            false => vec![w.linear(&names[0], r.inner, dim)],
         };
         let whole = w.has(&format!("{}.weight", name("g")));
         let gate = if whole { ["g", ""] } else { ["g_a", "g_b"] }.map(name);
@@ -210,14 +200,14 @@ impl Kda {
         let beta_dims = w.dims(&format!("{}.weight", name("beta")));
         w.ignore(&format!("{}.", name("beta")));
         Kda {
-            qkv: ["q", "k", "v"].map(|part| w.linear_plain(&format!("blk.{i}.attn_{part}"), r.inner, dim)).to_vec(),
+            qkv: ["q", "k", "v"].map(|part| w.linear(&format!("blk.{i}.attn_{part}"), r.inner, dim)).to_vec(),
             convs: ["q", "k", "v"].map(|part| conv(w, part)),
             fade: products(w, ["f_a", "f_b"].map(name)),
             dt: w.vector(&format!("{}.bias", name("dt")), r.inner),
             a: w.table(&name("a"), &a_dims),
             beta: match beta_dims.len() {
                 1 => MatPart { weight: w.row(&format!("{}.weight", name("beta")), dim), bias: None, scale: 1.0 },
-                _ => w.linear_unscaled(&name("beta"), r.heads, dim),
+                _ => w.linear(&name("beta"), r.heads, dim),
             },
             gate: products(w, gate),
             norm: w.vector(&format!("{}.weight", name("norm")), r.state),

@@ -26,19 +26,15 @@ pub struct Dense {
 
 impl Dense {
     /// Declares `blk.N.ffn_{gate,up,down}SUFFIX`.
-    pub fn declare(w: &mut Weights<'_>, scaled: bool, (i, suffix): (usize, &str), dim: usize, ffn: usize) -> Dense {
+    pub fn declare(w: &mut Weights<'_>, (i, suffix): (usize, &str), dim: usize, ffn: usize) -> Dense {
         let name = |part: &str| format!("blk.{i}.ffn_{part}{suffix}");
         let gated = w.has(&format!("{}.weight", name("gate")));
         let rows = w.dims(&format!("{}.weight", name("up"))).get(1).copied();
         let fused = !gated && rows == Some(2 * ffn);
-        let linear = |w: &mut Weights<'_>, part: &str, m: usize, k: usize| match scaled {
-            true => w.linear(&name(part), m, k),
-            false => w.linear_unscaled(&name(part), m, k),
-        };
         Dense {
-            gate: gated.then(|| linear(w, "gate", ffn, dim)),
-            up: linear(w, "up", if fused { 2 * ffn } else { ffn }, dim),
-            down: linear(w, "down", dim, ffn),
+            gate: gated.then(|| w.linear(&name("gate"), ffn, dim)),
+            up: w.linear(&name("up"), if fused { 2 * ffn } else { ffn }, dim),
+            down: w.linear(&name("down"), dim, ffn),
             sub_norm: LayerNorm::declare(w, &name("sub_norm"), ffn),
             act_scales: w.opt_vector(&format!("blk.{i}.ffn.act.scales"), ffn),
             fused,

@@ -46,8 +46,8 @@ impl Experts {
         let (n, ffn, whole) = (f.c.n_expert, f.c.n_ff_exp[i], f.c.n_embd);
         let dim = if f.moe.latent > 0 { f.moe.latent } else { whole };
         let name = |part: &str| format!("blk.{i}.ffn_{part}");
-        let fused = w.has(&format!("{}.weight", name("gate_up_exps")));
-        let gated = w.has(&format!("{}.weight", name("gate_exps")));
+        let fused = w.finds(&format!("{}.weight", name("gate_up_exps")));
+        let gated = !fused && w.has(&format!("{}.weight", name("gate_exps")));
         let up = if fused { "gate_up_exps" } else { "up_exps" };
         let both = if fused { 2 * ffn } else { ffn };
         let bias = |w: &mut Weights<'_>, part: &str, m: usize| w.opt_table(&format!("{}.bias", name(part)), &[m, n]);
@@ -58,13 +58,16 @@ impl Experts {
         }
         let experts = Experts {
             router: w.linear_unscaled(&name("gate_inp"), n, whole),
-            selection: w
-                .opt_vector(&format!("blk.{i}.exp_probs_b.bias"), n)
-                .or_else(|| w.opt_vector(&format!("blk.{i}.exp_probs_b"), n)),
-            gate: gated.then(|| w.experts(&name("gate_exps"), f.ffn_scales, [n, ffn, dim])),
-            up: w.experts(&name(up), f.ffn_scales, [n, both, dim]),
+            selection: match i < f.moe.by_id {
+                true => None,
+                false => w
+                    .opt_vector(&format!("blk.{i}.exp_probs_b.bias"), n)
+                    .or_else(|| w.opt_vector(&format!("blk.{i}.exp_probs_b"), n)),
+            },
+            gate: gated.then(|| w.experts(&name("gate_exps"), [n, ffn, dim])),
+            up: w.experts(&name(up), [n, both, dim]),
             fused,
-            down: w.experts(&name("down_exps"), f.ffn_scales, [n, dim, ffn]),
+            down: w.experts(&name("down_exps"), [n, dim, ffn]),
             biases: [bias(w, "gate_exps", ffn), bias(w, up, both), bias(w, "down_exps", dim)],
             ffn,
             top_k,
@@ -75,11 +78,11 @@ impl Experts {
                 w.integers(&format!("{}.weight", name("gate_tid2eid")), dims, n)
             }),
             latent: (f.moe.latent > 0).then(|| {
-                let by = if w.has(&format!("{}.weight", name("latent_down"))) { "latent" } else { "routed" };
+                let by = if w.finds(&format!("{}.weight", name("latent_down"))) { "latent" } else { "routed" };
                 Latent {
                     width: dim,
-                    down: w.linear_unscaled(&name(&format!("{by}_down")), dim, whole),
-                    up: w.linear_unscaled(&name(&format!("{by}_up")), whole, dim),
+                    down: w.linear(&name(&format!("{by}_down")), dim, whole),
+                    up: w.linear(&name(&format!("{by}_up")), whole, dim),
                     norm: LayerNorm::declare(w, &name("routed_norm"), dim),
                     eps: f.c.eps,
                 }

@@ -31,12 +31,12 @@ impl Ffn {
     /// Declares `blk.N.ffn_*`.
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Ffn {
         let (dim, layer) = (f.c.n_embd, &f.layers[i]);
-        if w.has(&format!("blk.{i}.channel_mix_key.weight")) {
+        if w.finds(&format!("blk.{i}.channel_mix_key.weight")) {
             return Ffn::ChannelMix(ChannelMix::declare(w, f, i));
         }
         if !layer.experts {
             let sparse = (i < f.sparse_layers.0).then_some(f.sparse_layers.1);
-            let dense = Dense::declare(w, f.ffn_scales, (i, ""), dim, layer.n_ff).sparse(sparse);
+            let dense = Dense::declare(w, (i, ""), dim, layer.n_ff).sparse(sparse);
             return Ffn::Dense(dense.limited(f.moe.limits[1].as_ref(), i));
         }
         if f.moe.own_norms {
@@ -46,7 +46,7 @@ impl Ffn {
         let suffix = if f.moe.dense_beside { "" } else { "_shexp" };
         let rows = w.dims(&format!("blk.{i}.ffn_up{suffix}.weight")).get(1).copied();
         let shared = rows.map(|ffn| Shared {
-            block: Dense::declare(w, f.ffn_scales, (i, suffix), dim, ffn).limited(f.moe.limits[1].as_ref(), i),
+            block: Dense::declare(w, (i, suffix), dim, ffn).limited(f.moe.limits[1].as_ref(), i),
             gate: w.opt_vector(&format!("blk.{i}.ffn_gate_inp_shexp.weight"), dim).map(|weight| MatPart {
                 weight,
                 bias: None,

@@ -38,9 +38,9 @@ impl Gated {
         Gated {
             count,
             norm: w.table(&norm, &dims),
-            down: w.linear_plain(&format!("{name}_down"), rank, all),
-            up: w.linear_plain(&format!("{name}_up"), all, rank),
-            shares: (!last).then(|| w.linear_plain(&format!("{name}_inject"), count, all)),
+            down: w.linear(&format!("{name}_down"), rank, all),
+            up: w.linear(&format!("{name}_up"), all, rank),
+            shares: (!last).then(|| w.linear(&format!("{name}_inject"), count, all)),
         }
     }
 

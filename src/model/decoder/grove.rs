@@ -32,9 +32,9 @@ impl SmallExperts {
         let name = |part: &str| format!("blk.{i}.ffn_{part}_chexps");
         let (n, ffn) = (usual.n_expert / sizes.sharing, sizes.ffn);
         SmallExperts {
-            gate: w.experts(&name("gate"), false, [n, ffn, dim]).weight,
-            up: w.experts(&name("up"), false, [n, ffn, dim]).weight,
-            down: w.experts(&name("down"), false, [n, dim, ffn]).weight,
+            gate: w.experts(&name("gate"), [n, ffn, dim]).weight,
+            up: w.experts(&name("up"), [n, ffn, dim]).weight,
+            down: w.experts(&name("down"), [n, dim, ffn]).weight,
             sizes,
             top_k: TopK { k: usual.k.min(n), ..usual },
         }

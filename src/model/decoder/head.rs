@@ -30,8 +30,7 @@ impl Head {
             _ => w.matrix("token_embd.weight", n_vocab, dim),
         };
         let output = output.unwrap_or(embedding);
-        let bias = f.output_bias.then(|| w.opt_vector("output.bias", n_vocab)).flatten();
-        w.ignore("output.bias");
+        let bias = if f.embeds { None } else { w.opt_vector("output.bias", n_vocab) };
         w.ignore("output.input_scale"); // of quantized activations, which these are not
         let scale = w.scale("output") * f.logit_scale;
         let positions = w.dims("position_embd.weight");

@@ -46,7 +46,7 @@ impl Gates {
         };
         Gates {
             of,
-            weight: w.linear_plain(&format!("{name}_fn"), len, all),
+            weight: w.linear(&format!("{name}_fn"), len, all),
             scale: w.vector(&format!("{name}_scale.weight"), parts),
             base: w.vector(&format!("{name}_base.weight"), len),
             len,

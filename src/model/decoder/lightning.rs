@@ -25,10 +25,10 @@ impl Lightning {
         let (l, dim) = (&f.layers[i], f.c.n_embd);
         let (name, inner) = (|part: &str| format!("blk.{i}.attn_{part}"), l.heads * l.k_dim);
         Lightning {
-            qkv: w.linear_plain(&name("qkv"), 3 * inner, dim),
-            gate: w.linear_plain(&name("gate"), inner, dim),
+            qkv: w.linear(&name("qkv"), 3 * inner, dim),
+            gate: w.linear(&name("gate"), inner, dim),
             norm: w.vector(&name("norm_2.weight"), inner),
-            output: w.linear_plain(&name("output"), dim, inner),
+            output: w.linear_unscaled(&name("output"), dim, inner),
             table: i,
         }
     }

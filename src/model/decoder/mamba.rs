@@ -45,7 +45,7 @@ impl Mamba {
             input: w.linear(&name("in"), input, dim),
             conv: w.table(&format!("{}.weight", name("conv1d")), &[r.conv, channels]),
             conv_bias: w.opt_vector(&format!("{}.bias", name("conv1d")), channels),
-            x: (!second).then(|| w.linear_unscaled(&name("x"), r.heads + 2 * r.state, r.inner)),
+            x: (!second).then(|| w.linear(&name("x"), r.heads + 2 * r.state, r.inner)),
             dt: (!second).then(|| w.narrow(&name("dt"), r.inner, r.heads)),
             dt_bias: second.then(|| w.vector(&format!("{}.bias", name("dt")), r.heads)),
             norms: [norm(w, "dt_norm", r.heads), norm(w, "b_norm", r.state), norm(w, "c_norm", r.state)],

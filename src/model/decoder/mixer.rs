@@ -58,8 +58,6 @@ pub struct Recurrent {
     pub groups: usize,
     /// Whether heads take groups in turn instead of side by side.
     pub tiled: bool,
-    /// Whether products of delta nets are multiplied with `NAME.scale` tensors.
-    pub scaled: bool,
     /// Kimi's delta attention: what columns fade by at most, below 0, and the sign of what `ssm_a` is in the file; without it
     /// they fade by softplus.
     pub bound: Option<(f32, f32)>,

@@ -57,14 +57,14 @@ impl Mla {
             (w.linear(&name("q_a"), s.q_rank, dim), norm)
         });
         let q = match q_a {
-            Some(_) => w.linear_unscaled(&name("q_b"), heads * s.k_dim, s.q_rank),
-            None => w.linear_unscaled(&name("q"), heads * s.k_dim, dim),
+            Some(_) => w.linear(&name("q_b"), heads * s.k_dim, s.q_rank),
+            None => w.linear(&name("q"), heads * s.k_dim, dim),
         };
         let gate_dims = w.dims(&format!("{}.weight", name("gate")));
         Mla {
             q_a,
             q,
-            kv_a: w.linear_unscaled(&name("kv_a_mqa"), s.rank + s.rope, dim),
+            kv_a: w.linear(&name("kv_a_mqa"), s.rank + s.rope, dim),
             kv_norm: LayerNorm { weight: Some(w.vector(&format!("{}.weight", name("kv_a_norm")), s.rank)), bias: None },
             rope_norm: (s.rope > 0).then(|| w.opt_vector(&format!("{}.weight", name("k_norm")), s.rope)).flatten(),
             sinks: w.opt_vector(&format!("{}.weight", name("sinks")), heads),
@@ -75,14 +75,14 @@ impl Mla {
                     let weight = w.row(&format!("{}.weight", name("gate")), dim);
                     Some(MatPart { weight, bias: None, scale: 1.0 })
                 }
-                [_, rows] if rows == heads => Some(w.linear_unscaled(&name("gate"), heads, dim)),
-                _ => Some(w.linear_unscaled(&name("gate"), heads * s.v_dim, dim)),
+                [_, rows] if rows == heads => Some(w.linear(&name("gate"), heads, dim)),
+                _ => Some(w.linear(&name("gate"), heads * s.v_dim, dim)),
             },
             up: (!s.expanded).then(|| {
                 let k_b = w.heads(&format!("{}.weight", name("k_b")), heads, s.rank, narrow);
                 [k_b, w.heads(&format!("{}.weight", name("v_b")), heads, s.v_dim, s.rank)]
             }),
-            kv_b: s.expanded.then(|| w.linear_unscaled(&name("kv_b"), heads * (narrow + s.v_dim), s.rank)),
+            kv_b: s.expanded.then(|| w.linear(&name("kv_b"), heads * (narrow + s.v_dim), s.rank)),
             output: w.linear(&name("output"), dim, heads * s.v_dim),
         }
     }

@@ -20,7 +20,7 @@ impl Inputs {
         let (wide, n_vocab) = (f.per_layer * f.c.n_layer, w.vocab_rows());
         Inputs {
             embedding: w.matrix("per_layer_token_embd.weight", n_vocab, wide),
-            projection: w.linear_plain("per_layer_model_proj", wide, f.c.n_embd),
+            projection: w.linear("per_layer_model_proj", wide, f.c.n_embd),
             norm: w.vector("per_layer_proj_norm.weight", f.per_layer),
         }
     }
@@ -61,8 +61,8 @@ impl After {
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> After {
         let (dim, name) = (f.c.n_embd, |part: &str| format!("blk.{i}.{part}"));
         let inputs = (f.per_layer > 0).then(|| {
-            let gate = w.linear_plain(&name("inp_gate"), f.per_layer, dim);
-            let back = w.linear_plain(&name("proj"), dim, f.per_layer);
+            let gate = w.linear(&name("inp_gate"), f.per_layer, dim);
+            let back = w.linear(&name("proj"), dim, f.per_layer);
             (gate, back, LayerNorm::declare(w, &name("post_norm"), dim))
         });
         let scale = w.opt_vector(&name("layer_output_scale.weight"), 1);

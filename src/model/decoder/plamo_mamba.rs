@@ -32,16 +32,16 @@ impl PlamoMamba {
         let (r, dim, few) = (&f.recurrent, f.c.n_embd, (f.c.n_embd / 16).max(64));
         let name = |part: &str| format!("blk.{i}.ssm_{part}");
         PlamoMamba {
-            input: w.linear_plain(&name("in"), 2 * r.inner, dim),
+            input: w.linear(&name("in"), 2 * r.inner, dim),
             conv: w.table(&format!("{}.weight", name("conv1d")), &[r.conv, r.inner]),
-            x: w.linear_plain(&name("x"), 2 * r.state + few, r.inner),
+            x: w.linear(&name("x"), 2 * r.state + few, r.inner),
             dt: w.narrow(&name("dt"), r.heads, few),
             dt_bias: w.vector(&format!("{}.bias", name("dt")), r.heads),
             few,
             norms: [("b_norm", r.state), ("c_norm", r.state), ("dt_norm", few)].map(|(n, len)| w.vector(&name(n), len)),
             a: w.vector(&name("a"), r.heads),
             d: w.vector(&name("d"), r.heads),
-            output: w.linear_plain(&name("out"), dim, r.inner),
+            output: w.linear(&name("out"), dim, r.inner),
         }
     }
 

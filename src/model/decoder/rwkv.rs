@@ -27,9 +27,9 @@ impl Common {
         let (dim, kv) = (f.c.n_embd, f.layers[i].kv_heads * f.layers[i].k_dim);
         let name = |part: &str| format!("blk.{i}.time_mix_{part}");
         Common {
-            rkv: [("receptance", dim), ("key", kv), ("value", kv)].map(|(n, m)| w.linear_unscaled(&name(n), m, dim)),
+            rkv: [("receptance", dim), ("key", kv), ("value", kv)].map(|(n, m)| w.linear(&name(n), m, dim)),
             norm: LayerNorm::declare(w, &name("ln"), dim),
-            output: w.linear_plain(&name("output"), dim, dim),
+            output: w.linear(&name("output"), dim, dim),
         }
     }
 
@@ -69,7 +69,7 @@ impl Rwkv6 {
             w.shaped(&weight(part), &dims, dim)
         };
         let extra = w.dims(&weight("w2")).first().copied().unwrap_or(32);
-        let fused = w.has(&weight("lerp_fused"));
+        let fused = w.finds(&weight("lerp_fused"));
         let decay_rows = w.dims(&weight("decay_w1")).get(1).copied().unwrap_or(64);
         Rwkv6 {
             common: Common::declare(w, f, i),
@@ -78,11 +78,11 @@ impl Rwkv6 {
                 true => vec![lerp(w, "lerp_fused")],
                 false => ["w", "k", "v", "r", "g"].map(|part| lerp(w, &format!("lerp_{part}"))).to_vec(),
             },
-            mix: (w.linear_plain(&name("w1"), 5 * extra, dim), w.floats(&weight("w2"), &[extra, dim, 5])),
+            mix: (w.linear(&name("w1"), 5 * extra, dim), w.floats(&weight("w2"), &[extra, dim, 5])),
             first: w.opt_table(&weight("first"), &[hd, dim / hd.max(1)]),
             decay: lerp(w, "decay"),
-            decay_by: [w.linear_plain(&name("decay_w1"), decay_rows, dim), w.small(&name("decay_w2"), dim)],
-            gate: w.linear_plain(&name("gate"), dim, dim),
+            decay_by: [w.linear(&name("decay_w1"), decay_rows, dim), w.small(&name("decay_w2"), dim)],
+            gate: w.linear(&name("gate"), dim, dim),
         }
     }
 
@@ -182,7 +182,7 @@ impl Rwkv7 {
         let weight = |part: &str| format!("blk.{i}.time_mix_{part}.weight");
         let pair = |w: &mut Weights<'_>, part: &str| {
             let rows = w.dims(&weight(&format!("{part}1"))).get(1).copied().unwrap_or(32);
-            [w.linear_plain(&name(&format!("{part}1")), rows, dim), w.small(&name(&format!("{part}2")), dim)]
+            [w.linear(&name(&format!("{part}1")), rows, dim), w.small(&name(&format!("{part}2")), dim)]
         };
         let with = |w: &mut Weights<'_>, part: &str| {
             let of = &weight(&format!("{part}0"));
@@ -343,9 +343,9 @@ impl ChannelMix {
         let receives = w.has(&format!("{}.weight", name("receptance")));
         ChannelMix {
             lerp_k: lerp(w, "lerp_k"),
-            receptance: receives.then(|| (lerp(w, "lerp_r"), w.linear_plain(&name("receptance"), dim, dim))),
-            key: w.linear_plain(&name("key"), ffn, dim),
-            value: w.linear_plain(&name("value"), dim, ffn),
+            receptance: receives.then(|| (lerp(w, "lerp_r"), w.linear(&name("receptance"), dim, dim))),
+            key: w.linear(&name("key"), ffn, dim),
+            value: w.linear(&name("value"), dim, ffn),
         }
     }
 

@@ -19,9 +19,9 @@ impl ShortConv {
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> ShortConv {
         let dim = f.c.n_embd;
         ShortConv {
-            input: w.linear_unscaled(&format!("blk.{i}.shortconv.in_proj"), 3 * dim, dim),
+            input: w.linear(&format!("blk.{i}.shortconv.in_proj"), 3 * dim, dim),
             conv: w.table(&format!("blk.{i}.shortconv.conv.weight"), &[f.recurrent.conv, dim]),
-            output: w.linear_unscaled(&format!("blk.{i}.shortconv.out_proj"), dim, dim),
+            output: w.linear(&format!("blk.{i}.shortconv.out_proj"), dim, dim),
         }
     }
 

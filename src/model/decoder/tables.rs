@@ -46,14 +46,15 @@ impl Family {
 
     /// The tables of frequencies, and those of long contexts where there are factors for them.
     pub(super) fn ropes(&self, w: &mut Weights<'_>) -> (Vec<Vec<f32>>, Option<Vec<Vec<f32>>>) {
-        let dims = self.tables[0].dims;
+        // Narrower rotations take the first of the factors.
+        let dims = self.tables.iter().map(|t| t.dims).max().unwrap_or(0);
         let names = ["rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"];
         let [all, short, long] =
             names.map(|name| (dims > 0).then(|| w.opt_vector(name, dims / 2)).flatten().map(|f| w.values(f)));
         w.ignore("rope_f");
         let tables = |factors: Option<Vec<f32>>| -> Vec<Vec<f32>> {
             let table = |t: &Table| {
-                let own = factors.as_deref().filter(|f| t.factors && f.len() == t.dims / 2);
+                let own = factors.as_deref().filter(|_| t.factors).and_then(|f| f.get(..t.dims / 2));
                 let mut table = inv_freq(t.dims, t.base, t.scaling, own);
                 if let Some(sections) = &self.sections {
                     table.iter_mut().enumerate().filter(|(i, _)| sections.is_fourth(*i)).for_each(|(_, f)| *f = 0.0);
