@@ -55,6 +55,7 @@ mod subnormal;
 mod synthetic;
 mod tables;
 mod template;
+mod tensors;
 #[cfg(unix)]
 mod terminal;
 mod text;

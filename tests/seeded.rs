@@ -51,7 +51,7 @@ pub fn noise(name: &str, len: usize) -> impl Iterator<Item = f32> {
 
 /// A tensor's numbers by its name and shape, of a size that keeps values around one: factors of norms are near 1, decays of
 /// state spaces negative, sums over rows of matrices as large as what comes in.
-fn numbers(name: &str, dims: &[u64]) -> Vec<f32> {
+pub fn numbers(name: &str, dims: &[u64]) -> Vec<f32> {
     let (len, cols) = (dims.iter().product::<u64>() as usize, dims[0] as f32);
     let (middle, size) = match name {
         _ if name.contains("norm") && name.ends_with(".weight") => (1.0, 0.2),
@@ -96,6 +96,11 @@ fn value(json: &Json) -> Value {
 }
 
 impl Recipe {
+    /// The first column that is compared.
+    pub fn from(&self) -> usize {
+        self.from
+    }
+
     /// One of the folder's.
     pub fn named(name: &str) -> Recipe {
         recipes().into_iter().find(|(n, _)| *n == name).unwrap().1

@@ -417,7 +417,7 @@ impl Family {
         let mut w = Weights::new(gguf);
         let c = &self.c;
         self.check_shared_keys(gguf)?;
-        self.ignored.iter().for_each(|prefix| w.ignore(prefix));
+        self.ignored.iter().for_each(|prefix| w.pass_over_part(prefix));
         let head = Head::declare(&mut w, &self);
         let blocks = self.cycles.map_or(c.n_layer / self.loops, |cycles| cycles.blocks());
         let blocks: Vec<Block> = (0..blocks).map(|i| Block::declare(&mut w, &self, i)).collect();

@@ -37,6 +37,12 @@ impl Tensors {
         self.required.contains(&role(name))
     }
 
+    /// Names of a layer's tensors that must be there and start so, without the layer's own.
+    pub fn required_of(&self, part: &str) -> Vec<String> {
+        let of_layers = self.required.iter().filter_map(|role| role.strip_prefix("*."));
+        of_layers.filter(|name| name.starts_with(part)).map(str::to_string).collect()
+    }
+
     /// Whether the tensor may be there where no block reads it.
     pub fn accepts(&self, name: &str) -> bool {
         self.ignores(name) || self.accepted.contains(&role(name))

@@ -176,15 +176,17 @@ impl<'a> Weights<'a> {
         MatPart { weight, bias: self.opt_vector(&format!("{name}.bias"), rows), scale: 1.0 }
     }
 
-    /// Whether the file has a tensor that is read. The architecture may require it: use [`Weights::finds`] to ask for one of
-    /// several ways to write the same.
+    /// Whether the file has a tensor that is read; it is a problem if the architecture requires it. Where the same may be written
+    /// in two ways, [`Weights::has_rather`] asks.
     pub fn has(&mut self, name: &str) -> bool {
         self.find(name, || "it".into()).is_some()
     }
 
-    /// Whether the file has a tensor that is read, which may also be written in another way.
-    pub fn finds(&mut self, name: &str) -> bool {
-        !self.tensors.ignores(name) && self.gguf.tensor(name).is_some()
+    /// Whether the file has a tensor, and not `other`, which says the same. To have neither is a problem if the architecture
+    /// requires the first.
+    pub fn has_rather(&mut self, name: &str, other: &str) -> bool {
+        let there = |name: &str| !self.tensors.ignores(name) && self.gguf.tensor(name).is_some();
+        there(name) || !there(other) && self.has(name)
     }
 
     /// The file's dimensions of a tensor, columns first; empty if it is not there to be read.
@@ -259,6 +261,27 @@ impl<'a> Weights<'a> {
     pub fn ignore(&mut self, prefix: &str) {
         let names = self.gguf.own_tensors().iter().filter(|t| t.name.starts_with(prefix));
         self.used.extend(names.map(|t| t.name.as_str()));
+    }
+
+    /// A tensor that is not read, which must be there all the same if the architecture requires it in every layer.
+    pub fn pass_over(&mut self, name: &str) {
+        if !self.tensors.accepts(name) {
+            self.find(name, || "it".into());
+        }
+        self.skip(name);
+    }
+
+    /// Tensors whose names start so, which are not read; where a layer has some of them, it must have all that are required.
+    pub fn pass_over_part(&mut self, prefix: &str) {
+        let gguf = self.gguf;
+        let part =
+            prefix.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).filter(|(_, part)| !part.is_empty());
+        if let Some((layer, part)) = part.filter(|_| gguf.tensors().iter().any(|t| t.name.starts_with(prefix))) {
+            for rest in self.tensors.required_of(part) {
+                self.pass_over(&format!("blk.{layer}.{rest}"));
+            }
+        }
+        self.ignore(prefix);
     }
 
     /// A problem of the file.

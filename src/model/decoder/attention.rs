@@ -73,7 +73,7 @@ impl Attention {
         let rows = [l.heads * l.k_dim * (1 + usize::from(f.q_gated)), l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
         let mut biases = [None; 3];
         let weight = |part: &str| format!("{}.weight", name(part));
-        let qkv = if w.finds(&weight("qkv")) || !w.finds(&weight("q")) && w.has(&weight("qkv")) {
+        let qkv = if w.has_rather(&weight("qkv"), &weight("q")) {
             let fused = w.linear(&name("qkv"), rows.iter().sum(), dim);
             if fused.bias.is_none() {
                 // Only all three together are read.
@@ -88,7 +88,10 @@ impl Attention {
                 _ => &["q", "k", "v"],
             };
             if l.kv_of.is_some() {
-                ["k", "v"].iter().for_each(|part| w.ignore(&format!("{}.", name(part))));
+                for part in ["k", "v", "k_norm"] {
+                    w.pass_over(&weight(part));
+                    w.ignore(&format!("{}.", name(part)));
+                }
             }
             parts.iter().zip(rows).map(|(part, rows)| w.linear(&name(part), rows, dim)).collect::<Vec<_>>()
         };
@@ -101,10 +104,7 @@ impl Attention {
             q_gain: (w.dims(&format!("{}.weight", name("q_norm"))).first() == Some(&1))
                 .then(|| w.table(&format!("{}.weight", name("q_norm")), &[1, l.heads])),
             k_norm: match l.kv_of {
-                Some(_) => {
-                    w.ignore(&name("k_norm"));
-                    None
-                }
+                Some(_) => None,
                 None => HeadNorm::declare(w, &name("k_norm"), l.kv_heads, l.k_dim),
             },
             sinks: w.opt_vector(&format!("{}.weight", name("sinks")), l.heads),

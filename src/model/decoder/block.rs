@@ -35,7 +35,7 @@ impl Block {
                 false => None,
                 true if f.bare_norms => Some(bare),
                 // Of embeddings that are normed, the first layer takes them as they are.
-                true if f.embeds && i == 0 && !w.finds(&format!("{name}.weight")) => None,
+                true if f.embeds && i == 0 && !w.has(&format!("{name}.weight")) => None,
                 true if f.norm == NormKind::Layer && !w.has(&format!("{name}.weight")) => Some(bare),
                 // Some converters leave the suffix out.
                 true if w.has(&name) => Some(LayerNorm { weight: Some(w.vector(&name, dim)), ..bare }),

@@ -37,11 +37,11 @@ impl Delta {
         let channels = r.inner + 2 * r.groups * r.state;
         let linear = |w: &mut Weights<'_>, name: &str, rows: usize| w.linear(name, rows, dim);
         let (qkv, gate) = (format!("blk.{i}.attn_qkv"), format!("blk.{i}.attn_gate"));
-        let split = w.finds(&format!("{qkv}.weight"));
+        let split = w.has_rather(&format!("{qkv}.weight"), &format!("{}.weight", name("in")));
         let qkv = split.then(|| (linear(w, &qkv, channels), linear(w, &gate, r.inner)));
         let qkvz = (!split).then(|| linear(w, &name("in"), channels + r.inner));
         w.ignore(&name("in")); // where there are both
-        let one = w.finds(&format!("{}.weight", name("ba")));
+        let one = w.has_rather(&format!("{}.weight", name("ba")), &format!("{}.weight", name("beta")));
         Delta {
             qkv,
             qkvz,

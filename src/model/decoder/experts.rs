@@ -46,7 +46,8 @@ impl Experts {
         let (n, ffn, whole) = (f.c.n_expert, f.c.n_ff_exp[i], f.c.n_embd);
         let dim = if f.moe.latent > 0 { f.moe.latent } else { whole };
         let name = |part: &str| format!("blk.{i}.ffn_{part}");
-        let fused = w.finds(&format!("{}.weight", name("gate_up_exps")));
+        let weight = |part: &str| format!("{}.weight", name(part));
+        let fused = w.has_rather(&weight("gate_up_exps"), &weight("up_exps"));
         let gated = !fused && w.has(&format!("{}.weight", name("gate_exps")));
         let up = if fused { "gate_up_exps" } else { "up_exps" };
         let both = if fused { 2 * ffn } else { ffn };
@@ -78,7 +79,7 @@ impl Experts {
                 w.integers(&format!("{}.weight", name("gate_tid2eid")), dims, n)
             }),
             latent: (f.moe.latent > 0).then(|| {
-                let by = if w.finds(&format!("{}.weight", name("latent_down"))) { "latent" } else { "routed" };
+                let by = if w.has_rather(&weight("latent_down"), &weight("routed_down")) { "latent" } else { "routed" };
                 Latent {
                     width: dim,
                     down: w.linear(&name(&format!("{by}_down")), dim, whole),

@@ -31,7 +31,7 @@ impl Ffn {
     /// Declares `blk.N.ffn_*`.
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Ffn {
         let (dim, layer) = (f.c.n_embd, &f.layers[i]);
-        if w.finds(&format!("blk.{i}.channel_mix_key.weight")) {
+        if w.has_rather(&format!("blk.{i}.channel_mix_key.weight"), &format!("blk.{i}.ffn_up.weight")) {
             return Ffn::ChannelMix(ChannelMix::declare(w, f, i));
         }
         if !layer.experts {

@@ -3,6 +3,7 @@
 use super::{Family, Limits, Mix, MlaSizes, Recurrent};
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
+use crate::model::tensors::Tensors;
 use crate::plan::{Gating, Groups, Mask};
 use crate::Result;
 
@@ -76,10 +77,13 @@ impl Family {
         Ok(())
     }
 
-    /// Layers have experts where the file has a router for them.
+    /// Layers have experts where the file has a router for them, or products of experts that only a router can reach.
     pub fn experts_where_routed(&mut self, gguf: &Gguf) {
+        let tensors = Tensors::of(gguf.meta().arch().unwrap_or_default());
         for (i, layer) in self.layers.iter_mut().enumerate() {
-            layer.experts = gguf.tensor(&format!("blk.{i}.ffn_gate_inp.weight")).is_some();
+            let there = |part: &str| gguf.tensor(&format!("blk.{i}.ffn_{part}.weight")).is_some();
+            let reached = there("down_exps") && !tensors.accepts(&format!("blk.{i}.ffn_down_exps.weight"));
+            layer.experts = there("gate_inp") || reached;
         }
     }
 

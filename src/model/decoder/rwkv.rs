@@ -69,7 +69,7 @@ impl Rwkv6 {
             w.shaped(&weight(part), &dims, dim)
         };
         let extra = w.dims(&weight("w2")).first().copied().unwrap_or(32);
-        let fused = w.finds(&weight("lerp_fused"));
+        let fused = w.has_rather(&weight("lerp_fused"), &weight("lerp_w"));
         let decay_rows = w.dims(&weight("decay_w1")).get(1).copied().unwrap_or(64);
         Rwkv6 {
             common: Common::declare(w, f, i),

@@ -1,0 +1,160 @@
+//! What architectures require of a file's tensors, and what they read of those that may be there: every tensor of every seeded model
+//! is taken away, and every optional one is added and taken away. `golden/optional.json` has what llama.cpp computes then.
+
+use crate::seeded::{numbers, recipes, Recipe};
+use crate::util::{bound, exhaustive, logits, nmse};
+use pumex::cpu::Reference;
+use pumex::gguf::write::{Entry, ALIGNMENT};
+use pumex::gguf::{Gguf, Value};
+use pumex::model;
+use pumex::model::tensors::Tensors;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Ids that the models see; the last one's row is compared.
+const ROWS: usize = 6;
+/// Columns of it.
+const COLUMNS: usize = 12;
+
+type Shapes = BTreeMap<String, Vec<u64>>;
+
+/// Tensors that may be there or not.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum Names {
+    Added { tensors: Shapes, expected: Option<Vec<f32>> },
+    Removed { tensors: Vec<String>, expected: Option<Vec<f32>> },
+}
+
+/// What llama.cpp computes for a seeded model: as it is, with all optional tensors it lacks, without all it has, and with each.
+#[derive(serde::Deserialize)]
+struct Optional {
+    base: Vec<f32>,
+    all: Option<Vec<f32>>,
+    bare: Option<Vec<f32>>,
+    with: BTreeMap<String, Names>,
+    without: BTreeMap<String, Names>,
+}
+
+fn optional() -> BTreeMap<String, Optional> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/optional.json");
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// A seeded model's metadata and tensors, of which others are made.
+struct Parts {
+    name: &'static str,
+    meta: Vec<(String, Value)>,
+    entries: Vec<(Entry, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Parts {
+    fn of(name: &'static str, recipe: &Recipe) -> Parts {
+        let (entries, bytes) = recipe.tensors();
+        let mut start = 0;
+        let at = |entry: Entry| {
+            let own = start;
+            start += (entry.len_bytes as usize).next_multiple_of(ALIGNMENT as usize);
+            (entry, own)
+        };
+        Parts { name, meta: recipe.meta(), entries: entries.into_iter().map(at).collect(), bytes }
+    }
+
+    /// Without some tensors, with others.
+    fn changed(&self, dropped: &[&str], added: &Shapes) -> Gguf {
+        let mut bytes = self.bytes.clone();
+        let kept = self.entries.iter().filter(|(entry, _)| !dropped.contains(&entry.name.as_str()));
+        let mut tensors: Vec<_> = kept.map(|(entry, start)| (entry.clone(), (0, *start))).collect();
+        for (name, dims) in added {
+            let start = bytes.len();
+            bytes.extend(numbers(name, dims).iter().flat_map(|x| x.to_le_bytes()));
+            let (len_bytes, dims) = ((bytes.len() - start) as u64, dims.clone());
+            bytes.resize(bytes.len().next_multiple_of(ALIGNMENT as usize), 0);
+            tensors.push((Entry { name: name.clone(), dims, type_id: 0, len_bytes }, (0, start)));
+        }
+        Gguf::without_file(Path::new(self.name), self.meta.clone(), tensors, vec![bytes])
+    }
+
+    /// Without one tensor, and with nothing in the others.
+    fn emptied(&self, dropped: &str) -> Gguf {
+        let kept = self.entries.iter().filter(|(entry, _)| entry.name != dropped);
+        let most = self.entries.iter().map(|(entry, _)| entry.len_bytes as usize).max().unwrap();
+        let tensors = kept.map(|(entry, _)| (entry.clone(), (0, 0))).collect();
+        Gguf::without_file(Path::new(self.name), self.meta.clone(), tensors, vec![vec![0; most]])
+    }
+}
+
+#[test]
+fn a_required_tensor_that_is_missing_is_an_error_that_names_it() {
+    let mut silent = Vec::new();
+    for (name, recipe) in recipes() {
+        let (parts, known) = (Parts::of(name, &recipe), Tensors::of(&recipe.arch));
+        assert!(model::plan(&parts.emptied("")).is_ok(), "{name}: {}", model::plan(&parts.emptied("")).unwrap_err());
+        // Layers that predict further ids are not read.
+        let count = |key: &str| recipe.keys.get(key).and_then(|n| n.as_u64()).unwrap_or(0);
+        let unread = format!("blk.{}.", count("block_count").wrapping_sub(count("nextn_predict_layers")));
+        for tensor in recipe.tensors.keys().filter(|name| known.requires(name) && !name.starts_with(&unread)) {
+            match model::plan(&parts.emptied(tensor)) {
+                Ok(_) => silent.push(format!("{name}: {tensor}: no error")),
+                Err(e) if !e.to_string().contains(tensor.as_str()) => silent.push(format!("{name}: {tensor}: {e}")),
+                Err(_) => (),
+            }
+        }
+    }
+    assert!(silent.is_empty(), "{} tensors:\n{}", silent.len(), silent.join("\n"));
+}
+
+/// Each model with all optional tensors and without any; where all is tried, with and without each, too.
+#[test]
+fn optional_tensors_count_as_they_do_for_llama_cpp() {
+    let known = optional();
+    let mut wrong = Vec::new();
+    for (name, recipe) in recipes() {
+        let Some(optional) = known.get(name) else { continue };
+        let parts = Parts::of(name, &recipe);
+        let mut check = |what: &str, (dropped, added): (&[&str], &Shapes), expected: &[f32]| {
+            let gguf = parts.changed(dropped, added);
+            let found = model::plan(&gguf).map(|plan| {
+                let bound = bound(&plan, name).max(1e-9);
+                let mut runner = Reference::new(&gguf, plan, 256, 1, ROWS);
+                let all = logits(&mut runner, &recipe.ids[..ROWS], ROWS);
+                let row = &all[all.len() / ROWS * (ROWS - 1)..][recipe.from()..];
+                let found: Vec<f32> = row.iter().step_by((row.len() / COLUMNS).max(1)).take(COLUMNS).copied().collect();
+                (nmse(&found, expected), bound)
+            });
+            match found {
+                Ok((error, bound)) if error <= bound => (),
+                Ok((error, bound)) => wrong.push(format!("{name} {what}: NMSE {error:e}, expected at most {bound:e}")),
+                Err(e) => wrong.push(format!("{name} {what}: {e}")),
+            }
+        };
+        let (mut all, mut bare) = (Shapes::new(), Vec::new());
+        for (role, names) in optional.with.iter().chain(&optional.without) {
+            let base = &optional.base;
+            match names {
+                Names::Added { tensors, expected } => {
+                    all.extend(tensors.clone());
+                    if exhaustive() {
+                        check(&format!("with {role}"), (&[], tensors), expected.as_ref().unwrap_or(base));
+                    }
+                }
+                Names::Removed { tensors, expected } => {
+                    let dropped: Vec<&str> = tensors.iter().map(String::as_str).collect();
+                    if exhaustive() {
+                        let expected = expected.as_ref().unwrap_or(base);
+                        check(&format!("without {role}"), (&dropped, &Shapes::new()), expected);
+                    }
+                    bare.extend(dropped);
+                }
+            }
+        }
+        if let Some(expected) = &optional.all {
+            check("with all", (&[], &all), expected);
+        }
+        if let Some(expected) = &optional.bare {
+            check("without any", (&bare, &Shapes::new()), expected);
+        }
+    }
+    assert!(wrong.is_empty(), "{} models:\n{}", wrong.len(), wrong.join("\n"));
+}
