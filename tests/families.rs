@@ -145,12 +145,11 @@ fn chameleon_never_says_pictures() {
     }
 }
 
-/// `general.architecture` of every family, as the README lists them.
+/// `docs/architectures.md` has a row of each.
 #[test]
-fn the_readme_lists_every_architecture() {
-    let names: Vec<&str> = model::arch::ARCHS.iter().map(|a| a.name).collect();
+fn the_readme_says_how_many_architectures_there_are() {
     let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let line = format!("| Architectures | {} |", names.join(", "));
+    let line = format!("| Architectures | {}: [the list](docs/architectures.md)", model::arch::ARCHS.len());
     assert!(readme.contains(&line), "README.md: expected the line\n{line}");
 }
 

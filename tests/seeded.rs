@@ -23,7 +23,7 @@ pub struct Recipe {
     /// Architecture.
     pub arch: String,
     /// What computed the expected numbers; without it, there are none yet.
-    confirmed: Option<String>,
+    pub confirmed: Option<String>,
     /// Metadata; keys without the architecture's name before them, unless they are the tokenizer's or general.
     pub keys: BTreeMap<String, Json>,
     /// Dimensions, columns first.

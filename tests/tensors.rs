@@ -7,8 +7,9 @@ use pumex::cpu::Reference;
 use pumex::gguf::write::{Entry, ALIGNMENT};
 use pumex::gguf::{Gguf, Value};
 use pumex::model;
+use pumex::model::arch::ARCHS;
 use pumex::model::tensors::Tensors;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Ids that the models see; the last one's row is compared.
@@ -24,6 +25,15 @@ type Shapes = BTreeMap<String, Vec<u64>>;
 enum Names {
     Added { tensors: Shapes, expected: Option<Vec<f32>> },
     Removed { tensors: Vec<String>, expected: Option<Vec<f32>> },
+}
+
+impl Names {
+    /// What comes out then, if it is not what comes out anyway.
+    fn expected(&self) -> Option<&Vec<f32>> {
+        match self {
+            Names::Added { expected, .. } | Names::Removed { expected, .. } => expected.as_ref(),
+        }
+    }
 }
 
 /// What llama.cpp computes for a seeded model: as it is, with all optional tensors it lacks, without all it has, and with each.
@@ -157,4 +167,43 @@ fn optional_tensors_count_as_they_do_for_llama_cpp() {
         }
     }
     assert!(wrong.is_empty(), "{} models:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Names as the table has them: what follows a layer's number, those that differ in a word once.
+fn listed<'a>(roles: impl Iterator<Item = &'a String>) -> String {
+    let names: BTreeSet<&str> = roles.map(|role| role.strip_prefix("*.").unwrap_or(role)).collect();
+    names.into_iter().map(|name| name.strip_suffix(".weight").unwrap_or(name)).collect::<Vec<_>>().join(", ")
+}
+
+/// `docs/architectures.md` (`PUMEX_BLESS=1` writes it) says what these tests found.
+#[test]
+fn the_list_of_architectures_says_which_optional_tensors_are_read() {
+    let known = optional();
+    let mut text = String::from(
+        "# Architectures\n\nValues of `general.architecture` that run. Each was compared with what another program computes for a small \
+         model; the third\nand fourth column say which optional tensors change what comes out, and which are accepted and change nothing, \
+         as in\nllama.cpp: each was added, or taken away. Names of a layer's tensors stand without the layer, and those of weights \
+         without\n`.weight`. Made by `make test`.\n\n\
+         | architecture | compared with | optional, read | optional, not read |\n|---|---|---|---|\n",
+    );
+    for arch in ARCHS {
+        let own: Vec<_> = recipes().into_iter().filter(|(_, recipe)| recipe.arch == arch.name).collect();
+        let by: BTreeSet<&str> = own.iter().filter_map(|(_, recipe)| recipe.confirmed.as_deref()).collect();
+        let found: Vec<_> = own.iter().filter_map(|(name, _)| known.get(*name)).collect();
+        let roles = |read: bool| {
+            let all = found.iter().flat_map(|optional| optional.with.iter().chain(&optional.without));
+            let roles = all.filter(|(_, names)| names.expected().is_some() == read).map(|(role, _)| role);
+            roles.collect::<BTreeSet<&String>>()
+        };
+        let (read, unread) = (roles(true), roles(false));
+        let unread = listed(unread.into_iter().filter(|role| !read.contains(role)));
+        let by = by.into_iter().collect::<Vec<_>>().join("; ");
+        text += &format!("| {} | {by} | {} | {unread} |\n", arch.name, listed(read.into_iter()));
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architectures.md");
+    if std::env::var_os("PUMEX_BLESS").is_some() {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, &text).unwrap();
+    }
+    assert!(std::fs::read_to_string(&file).unwrap_or_default() == text, "{}: not what the tests found", file.display());
 }

@@ -16,7 +16,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
     f.attention_scale = Some(1.0);
     f.per_layer = r.int("embedding_length_per_layer_input", Some(0), 0, 1 << 16)?;
-    let cap = r.factor("final_logit_softcapping", 0.0)?;
+    let cap = r.factor("final_logit_softcapping", 30.0)?;
     f.logit_cap = (cap != 0.0).then_some(cap);
     f.experts_where_routed(gguf);
     (f.moe.own_norms, f.moe.act) = (true, Act::Gelu);

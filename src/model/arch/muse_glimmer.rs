@@ -13,7 +13,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     (f.embedding_norm, f.post_norms, f.post_eps) = (true, true, Some(1e-8));
     f.rope_in_sliding(&r, 4)?;
     f.logit_scale = r.factor("logit_scale", 1.0)?;
-    let cap = r.factor("final_logit_softcapping", 0.0)?;
+    let cap = r.factor("final_logit_softcapping", 30.0)?;
     f.logit_cap = (cap != 0.0).then_some(cap);
     f.plan(gguf)
 }
