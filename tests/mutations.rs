@@ -1,6 +1,6 @@
 //! Families with a key of their file changed: each is a clear error or a model that runs.
 
-use crate::seeded::{recipes, Recipe};
+use crate::seeded::{families, Recipe};
 use crate::util::{cpu_ms, exhaustive, rows};
 use pumex::cpu::Reference;
 use pumex::gguf::write::{Entry, ALIGNMENT};
@@ -98,7 +98,7 @@ fn fault(gguf: &Gguf) -> Option<String> {
 fn a_changed_key_is_an_error_or_a_model_that_runs() {
     let (mut faults, mut tried) = (Vec::new(), 0);
     let values = values();
-    for (at, (name, recipe)) in recipes().into_iter().enumerate() {
+    for (at, (name, recipe)) in families().into_iter().enumerate() {
         let parts = Parts::of(&recipe);
         let keys: Vec<String> = parts.meta.iter().map(|(key, _)| key.clone()).collect();
         let keys = keys.iter().filter(|key| !key.starts_with("tokenizer."));

@@ -1,6 +1,6 @@
 //! A model in two parts: the first layers on the CPU, the others on a device, must be what either alone is.
 
-use crate::seeded::{recipes, Recipe};
+use crate::seeded::{families, recipes, Recipe};
 use crate::util::{demo_path, device, exhaustive, fixture, logits, nmse, options, reference, rows, sample};
 use pumex::cpu::Reference;
 use pumex::engine::{self, CacheType, Offload, Options, Override};
@@ -133,7 +133,7 @@ fn through(gguf: &Gguf, parts: &[(bool, Plan)], ids: &[u32], chunk: usize) -> Ve
 #[test]
 fn parts_of_every_family_are_the_whole_wherever_the_layers_are_parted() {
     let (mut splits, mut whole) = (0, Vec::new());
-    for (name, recipe) in recipes() {
+    for (name, recipe) in families() {
         let gguf = recipe.gguf(name);
         let plan = model::plan(&gguf).unwrap();
         let ids = &recipe.ids[..recipe.ids.len().min(12)];

@@ -7,6 +7,7 @@ use pumex::engine::{CacheType, Debug, Options};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::{Gguf, Value, ValueType};
 use pumex::model;
+use pumex::plan::Plan;
 use pumex::step::Runner;
 use pumex_cpu::attention::Elements;
 use pumex_cpu::Float;
@@ -20,15 +21,20 @@ const ROWS: usize = 256;
 /// A model and what it gives.
 #[derive(serde::Deserialize)]
 pub struct Recipe {
+    /// The recipe that this one varies.
+    pub like: Option<String>,
     /// Architecture.
     pub arch: String,
     /// What computed the expected numbers; without it, there are none yet.
     pub confirmed: Option<String>,
     /// Metadata; keys without the architecture's name before them, unless they are the tokenizer's or general.
     pub keys: BTreeMap<String, Json>,
-    /// Dimensions, columns first.
+    /// Dimensions, columns first. In a file, `blk.*.` before a name is that of every block.
     pub tensors: BTreeMap<String, Vec<u64>>,
     pub ids: Vec<u32>,
+    /// Ids in all, where `ids` are fed over and over.
+    #[serde(default)]
+    length: usize,
     /// Of each row of `rows`, every `every`-th column from `from` on.
     rows: Vec<usize>,
     every: usize,
@@ -165,13 +171,35 @@ impl Recipe {
     }
 
     /// Lengths of chunks; where rows see those that come later there must be one.
-    fn chunks(gguf: &Gguf) -> &'static [usize] {
-        if model::plan(gguf).unwrap().looks_ahead() {
-            &[ROWS]
-        } else {
-            &[ROWS, 7]
+    fn chunks(&self, plan: &Plan) -> &'static [usize] {
+        match (plan.looks_ahead(), self.is_long()) {
+            (true, _) => &[ROWS],
+            (_, true) => &[7, ROWS],
+            _ => &[ROWS, 7, 1],
         }
     }
+
+    /// Whether it has more ids than a small context takes.
+    fn is_long(&self) -> bool {
+        self.ids.len() > ROWS
+    }
+
+    /// Positions of a context for it.
+    fn n_ctx(&self) -> usize {
+        self.ids.len().next_multiple_of(ROWS)
+    }
+}
+
+/// Those that vary no other.
+pub fn families() -> Vec<(&'static str, Recipe)> {
+    recipes().into_iter().filter(|(_, recipe)| recipe.like.is_none()).collect()
+}
+
+/// Those that tests go through: all, or those that `PUMEX_SEEDED` names, with commas between them.
+fn tried() -> Vec<(&'static str, Recipe)> {
+    let named = std::env::var("PUMEX_SEEDED").unwrap_or_default();
+    let is_tried = |name: &str| named.is_empty() || named.split(',').any(|one| one == name);
+    recipes().into_iter().filter(|(name, _)| is_tried(name)).collect()
 }
 
 /// All of the folder, by name.
@@ -179,17 +207,47 @@ pub fn recipes() -> Vec<(&'static str, Recipe)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/seeded");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
-    let read = |path: &PathBuf| {
-        let name: &'static str = path.file_stem().unwrap().to_string_lossy().into_owned().leak();
-        (name, serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}")))
-    };
+    let name = |path: &PathBuf| -> &'static str { path.file_stem().unwrap().to_string_lossy().into_owned().leak() };
+    let read = |path: &PathBuf| (name(path), read(path));
     paths.iter().map(read).collect()
+}
+
+/// A file's recipe. One that is `like` another has what its file leaves out from there, keys and tensors one by one, and of them
+/// takes away those that are null.
+fn read(path: &Path) -> Recipe {
+    let parsed = |path: &Path| -> serde_json::Map<String, Json> {
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    };
+    let mut json = parsed(path);
+    if let Some(like) = json.get("like").and_then(Json::as_str) {
+        let mut other = parsed(&path.with_file_name(like).with_extension("json"));
+        for entries in ["keys", "tensors"] {
+            let mut all = other.remove(entries).and_then(|all| all.as_object().cloned()).unwrap();
+            all.extend(json.remove(entries).and_then(|own| own.as_object().cloned()).unwrap_or_default());
+            json.insert(entries.into(), all.into_iter().filter(|(_, value)| !value.is_null()).collect());
+        }
+        other.into_iter().filter(|(field, _)| field != "confirmed").for_each(|(field, value)| {
+            json.entry(field).or_insert(value);
+        });
+    }
+    let mut recipe: Recipe = serde_json::from_value(json.into()).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let blocks = recipe.keys.get("block_count").and_then(Json::as_u64).unwrap_or(0);
+    for (name, dims) in recipe.tensors.clone() {
+        if let Some(rest) = name.strip_prefix("blk.*.") {
+            recipe.tensors.remove(&name);
+            recipe.tensors.extend((0..blocks).map(|i| (format!("blk.{i}.{rest}"), dims.clone())));
+        }
+    }
+    if recipe.length > 0 {
+        recipe.ids = recipe.ids.iter().copied().cycle().take(recipe.length).collect();
+    }
+    recipe
 }
 
 #[test]
 fn seeded_models_give_on_the_reference_what_llama_cpp_computed() {
     let out = std::env::var_os("PUMEX_SEEDED_OUT").map(PathBuf::from);
-    for (name, recipe) in recipes() {
+    for (name, recipe) in tried() {
         if let Some(out) = &out {
             std::fs::write(out.join(name).with_extension("gguf"), recipe.bytes()).unwrap();
             continue;
@@ -198,8 +256,9 @@ fn seeded_models_give_on_the_reference_what_llama_cpp_computed() {
         let gguf = recipe.gguf(name);
         let plan = model::plan(&gguf).unwrap();
         let bound = bound(&plan, name);
-        let mut runner = Reference::new(&gguf, plan, ROWS, 2, ROWS);
-        for chunk in Recipe::chunks(&gguf) {
+        let chunks = recipe.chunks(&plan);
+        let mut runner = Reference::new(&gguf, plan, recipe.n_ctx(), 2, ROWS);
+        for chunk in chunks {
             recipe.check(&mut runner, *chunk, bound, name);
         }
     }
@@ -207,31 +266,39 @@ fn seeded_models_give_on_the_reference_what_llama_cpp_computed() {
 
 #[test]
 fn seeded_models_give_on_the_cpu_what_llama_cpp_computed() {
-    let half = || Elements::Floats(Float::F16);
-    let sizes = Sizes { n_ctx: ROWS, n_seqs: 2, max_rows: ROWS, cache_positions: None, k: half(), v: half() };
-    for (name, recipe) in recipes() {
+    let float = || Elements::Floats(Float::F32);
+    for (name, recipe) in tried() {
+        let n_ctx = recipe.n_ctx();
+        let sizes = Sizes { n_ctx, n_seqs: 2, max_rows: ROWS, cache_positions: None, k: float(), v: float() };
         let gguf = recipe.gguf(name);
-        let mut runner = Fast::new(&gguf, model::plan(&gguf).unwrap(), sizes, &Settings::default()).unwrap();
-        recipe.check(&mut runner, ROWS, 2e-2, name);
+        let plan = model::plan(&gguf).unwrap();
+        let chunks = recipe.chunks(&plan);
+        let mut runner = Fast::new(&gguf, plan, sizes, &Settings::default()).unwrap();
+        for chunk in chunks {
+            recipe.check(&mut runner, *chunk, 1.0, name);
+        }
     }
 }
 
 #[test]
 fn seeded_models_give_on_a_device_what_llama_cpp_computed() {
-    on_a_device(&["gemma-embedding", "t5encoder", "grovemoe", "minimax-01", "graniteswitch"], exact());
+    on_a_device(
+        &["gemma-embedding-window", "t5encoder", "grovemoe", "minimax-01", "graniteswitch", "maple-window"],
+        exact(),
+    );
 }
 
 /// Windows and sinks, experts, a recurrence.
 #[test]
 fn seeded_models_give_without_subgroups_what_llama_cpp_computed() {
-    on_a_device(&["gpt-oss", "qwen3next"], Debug { subgroups: false, ..exact() });
+    on_a_device(&["gpt-oss-window", "qwen3next"], Debug { subgroups: false, ..exact() });
 }
 
 /// Those of that name, or all, by kernels as `debug` has them.
 fn on_a_device(names: &[&str], debug: Debug) {
     for (i, (name, recipe)) in recipes().into_iter().enumerate() {
         let chosen = exhaustive() && in_turn(i + usize::from(debug.subgroups), 2);
-        if !chosen && !names.contains(&name) {
+        if recipe.is_long() || !chosen && !names.contains(&name) {
             continue;
         }
         let gguf = recipe.gguf(name);
@@ -239,9 +306,10 @@ fn on_a_device(names: &[&str], debug: Debug) {
         let options = Options { n_ctx: Some(ROWS as u32), max_rows: ROWS as u32, debug, ..options(CacheType::F32) };
         let Some(mut runner) = vulkan(&gguf, options) else { return };
         let explained = bound(&plan, name).max(1e-5);
+        let chunks = recipe.chunks(&plan).iter().filter(|chunk| **chunk > 1);
         let mut reference = Reference::new(&gguf, plan, ROWS, 2, ROWS);
         let truth = logits(&mut reference, &recipe.ids, ROWS);
-        for chunk in Recipe::chunks(&gguf) {
+        for chunk in chunks {
             let found = recipe.check(&mut runner, *chunk, explained, name);
             let error = nmse(&found, &truth);
             println!("{name}, chunks of {chunk}: NMSE {error:.2e} from the reference");

@@ -216,7 +216,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Which layers slide: by an array, else all but one in `period`, which is the first or the last of them.
+    /// Which layers slide: by an array, else all but one in `period`, which is the first or the last of them. A family whose
+    /// files must have the array has no period, which is 0.
     ///
     /// # Errors
     /// As [`Reader::int`].
@@ -230,9 +231,20 @@ impl<'a> Reader<'a> {
             }
             return Ok(flags);
         }
+        if period == 0 {
+            return Err(self.bad(KEY, &format!("{n} flags"), "none"));
+        }
         let period = self.int(KEY, Some(period as u64), 0, 1024)?;
         let full = if dense_first { 0 } else { period.wrapping_sub(1) };
         Ok((0..n).map(|i| period == 0 || i % period != full).collect())
+    }
+
+    /// Base by which sliding layers rotate.
+    ///
+    /// # Errors
+    /// As [`Reader::int`].
+    pub fn sliding_base(&self, default: f32) -> Result<f32> {
+        self.float("rope.freq_base_swa", Some(default), 1.0, 1e12)
     }
 
     /// Positions that sliding layers see, if any layers slide.

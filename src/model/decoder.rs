@@ -26,6 +26,7 @@ mod per_layer;
 mod plamo_mamba;
 mod rwkv;
 mod short_conv;
+mod sliding;
 mod streams;
 mod switch;
 mod tables;
@@ -41,6 +42,7 @@ pub use lightning::fades;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
 pub use norms::LayerNorm;
+pub use sliding::SlidingRope;
 pub use switch::Switch;
 pub use tables::Sections;
 
@@ -393,19 +395,6 @@ impl Family {
     pub fn no_rope(mut self) -> Family {
         self.layers.iter_mut().for_each(|layer| layer.rope = None);
         self
-    }
-
-    /// The layers of `sliding` see `window` positions, and rotate by a table of their own if `base` is given.
-    pub fn slide(&mut self, sliding: &[bool], mask: Mask, base: Option<f32>) {
-        let table = base.map(|base| {
-            let scaling = Scaling::NONE;
-            self.tables.push(Table { base, scaling, ..self.tables[0] });
-            self.tables.len() - 1
-        });
-        for (layer, _) in self.layers.iter_mut().zip(sliding).filter(|(_, sliding)| **sliding) {
-            layer.mask = mask;
-            layer.rope = layer.rope.map(|own| table.unwrap_or(own));
-        }
     }
 
     /// File → plan.

@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Gating, Plan};
 use crate::Result;
 
@@ -12,7 +12,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.post_norms = true;
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
-    f.slide_by_keys(&r, 4, false)?;
+    f.slide_by_keys(&r, 4, false, SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?))?;
     f.layers.iter_mut().skip(3).step_by(4).for_each(|layer| layer.rope = None);
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;

@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::{Family, Parallel};
+use crate::model::decoder::{Family, Parallel, SlidingRope};
 use crate::plan::Plan;
 use crate::Result;
 
@@ -12,7 +12,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::of(gguf)?.layer_norm();
     f.parallel = Parallel::Shared;
     f.logit_scale = r.factor("logit_scale", 1.0)?;
-    let sliding = f.slide_by_keys(&r, 4, false)?;
-    f.layers.iter_mut().zip(sliding).filter(|(_, s)| !s).for_each(|(layer, _)| layer.rope = None);
+    let sliding = f.must_slide_by_keys(&r, 4, false, SlidingRope::Same)?;
+    f.rope_in(&sliding);
     f.plan(gguf)
 }

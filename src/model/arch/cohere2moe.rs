@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::{Family, Parallel};
+use crate::model::decoder::{Family, Parallel, SlidingRope};
 use crate::plan::{Gating, NormKind, Plan};
 use crate::Result;
 
@@ -15,7 +15,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     }
     f.parallel = Parallel::Shared;
     f.logit_scale = r.factor("logit_scale", 1.0)?;
-    let sliding = f.slide_by_keys(&r, 4, true)?;
+    let sliding = f.must_slide_by_keys(&r, 4, true, SlidingRope::Same)?;
     let dense = r.int("leading_dense_block_count", Some(0), 0, 1024)?;
     f.layers.iter_mut().zip(sliding).skip(dense).filter(|(_, s)| !s).for_each(|(layer, _)| layer.rope = None);
     f.dense_first(&r)?;

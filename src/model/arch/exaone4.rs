@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::Plan;
 use crate::Result;
 
@@ -14,8 +14,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.post_norms = true;
     if f.c.n_layer == 64 {
         f.c.window = if f.c.window == 0 { 4096 } else { f.c.window };
-        let sliding = f.slide_by_keys(&r, 4, false)?;
-        f.layers.iter_mut().zip(sliding).filter(|(_, s)| !s).for_each(|(layer, _)| layer.rope = None);
+        let sliding = f.slide_by_keys(&r, 4, false, SlidingRope::Same)?;
+        f.rope_in(&sliding);
     }
     f.plan(gguf)
 }

@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Gating, Plan};
 use crate::Result;
 
@@ -10,8 +10,8 @@ use crate::Result;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    let sliding = f.slide_by_keys(&r, 4, false)?;
-    f.layers.iter_mut().zip(sliding).filter(|(_, s)| !s).for_each(|(layer, _)| layer.rope = None);
+    let sliding = f.must_slide_by_keys(&r, 4, false, SlidingRope::Same)?;
+    f.rope_in(&sliding);
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
     f.plan(gguf)

@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Act, Plan};
 use crate::Result;
 
@@ -14,7 +14,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.post_norms = true;
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
     f.c.window = if f.c.window == 0 { 4096 } else { f.c.window };
-    f.slide_by_keys(&r, 2, false)?;
+    f.slide_by_keys(&r, 2, false, SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?))?;
     f.attention_cap = Some(r.factor("attn_logit_softcapping", 50.0)?);
     f.logit_cap = Some(r.factor("final_logit_softcapping", 30.0)?);
     if f.c.n_layer == 46 {

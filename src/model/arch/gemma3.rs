@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Act, Mask, Plan};
 use crate::Result;
 
@@ -13,10 +13,10 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.act = Act::Gelu;
     f.post_norms = true;
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
-    let base = r.float("rope.freq_base_swa", Some(10000.0), 1.0, 1e12)?;
+    let base = r.sliding_base(10000.0)?;
     if f.c.window > 0 {
         let sliding = r.sliding(f.c.n_layer, 6, false)?;
-        f.slide(&sliding, Mask::Window(f.c.window), Some(base));
+        f.slide(&sliding, Mask::Window(f.c.window), SlidingRope::Unscaled(base));
     }
     let cap = r.factor("final_logit_softcapping", 0.0)?;
     f.logit_cap = (cap != 0.0).then_some(cap);

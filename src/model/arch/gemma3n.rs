@@ -3,7 +3,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Act, Mask, Plan};
 use crate::Result;
 
@@ -25,9 +25,9 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.attention_scale = Some(1.0);
     f.logit_cap = Some(r.factor("final_logit_softcapping", 30.0)?);
     (f.streams, f.per_layer, f.sparse_layers) = (STREAMS, PER_LAYER, SPARSE);
-    let base = r.float("rope.freq_base_swa", Some(10000.0), 1.0, 1e12)?;
+    let base = r.sliding_base(10000.0)?;
     let sliding = r.sliding(f.c.n_layer, 5, false)?;
-    f.slide(&sliding, Mask::Window(r.window(&sliding)?), Some(base));
+    f.slide(&sliding, Mask::Window(r.window(&sliding)?), SlidingRope::Unscaled(base));
     for (i, (layer, sliding)) in f.layers.iter_mut().zip(&sliding).enumerate() {
         layer.kv_of = (i >= OWN_KV).then_some(if *sliding { OWN_KV - 2 } else { OWN_KV - 1 });
     }

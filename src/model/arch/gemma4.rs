@@ -3,7 +3,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Act, Mask, Plan};
 use crate::Result;
 
@@ -21,9 +21,9 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.experts_where_routed(gguf);
     (f.moe.own_norms, f.moe.act) = (true, Act::Gelu);
     let dims = r.int("rope.dimension_count_swa", Some(f.c.rope_dims as u64), 2, 1024)?;
-    let base = r.float("rope.freq_base_swa", Some(f.c.rope_base), 1.0, 1e12)?;
+    let base = r.sliding_base(10000.0)?;
     let sliding = r.sliding(f.c.n_layer, 0, false)?;
-    f.slide(&sliding, Mask::Window(r.window(&sliding)?), Some(base));
+    f.slide(&sliding, Mask::Window(r.window(&sliding)?), SlidingRope::Unscaled(base));
     f.sliding_table(dims);
     let k_dim = r.int("attention.key_length_swa", Some(f.c.k_dim as u64), 8, 576)?;
     let v_dim = r.int("attention.value_length_swa", Some(f.c.v_dim as u64), 8, 576)?;

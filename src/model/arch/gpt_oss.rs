@@ -3,7 +3,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Act, Gating, Plan};
 use crate::Result;
 
@@ -12,7 +12,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     f.ffn_norm = "post_attention_norm";
-    f.slide_by_keys(&r, 2, false)?;
+    f.must_slide_by_keys(&r, 2, false, SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?))?;
     f.moe.gating = Gating::SoftmaxOfTaken;
     f.moe.normalized = false;
     f.moe.act = Act::SiluClamped(1.702, 7.0);

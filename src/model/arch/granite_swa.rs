@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::Plan;
 use crate::Result;
 
@@ -11,7 +11,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
     super::granite::granite(&mut f, &r)?;
-    f.slide_by_keys(&r, 0, false)?;
+    f.must_slide_by_keys(&r, 0, false, SlidingRope::Same)?;
     if let Some(rotates) = r.is_flags("attention.rope_pattern", f.c.n_layer)? {
         f.layers.iter_mut().zip(rotates).filter(|(_, rotates)| !rotates).for_each(|(layer, _)| layer.rope = None);
     }

@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Act, Gating, Mask, Plan};
 use crate::Result;
 
@@ -12,9 +12,9 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.gate_act = Act::Softplus;
     if f.c.window > 0 {
-        let base = r.float("rope.freq_base_swa", Some(f.c.rope_base), 1.0, 1e12)?;
+        let base = r.sliding_base(f.c.rope_base)?;
         let sliding = r.sliding(f.c.n_layer, 4, true)?;
-        f.slide(&sliding, Mask::Window(f.c.window), Some(base));
+        f.slide(&sliding, Mask::Window(f.c.window), SlidingRope::Plain(base));
         f.sliding_table(r.int("rope.dimension_count_swa", Some(f.c.rope_dims as u64), 2, f.c.k_dim as u64)?);
     }
     f.dense_first(&r)?;

@@ -16,7 +16,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     for layer in &mut f.layers {
         match layer.kv_heads {
             0 => layer.mix = [Some(Mix::ShortConv), None],
-            _ if window > 0 => layer.mask = Mask::Window(window),
+            _ if window > 0 && r.arch == "lfm2" => layer.mask = Mask::Window(window),
             _ => {}
         }
         layer.experts = r.arch == "lfm2moe";

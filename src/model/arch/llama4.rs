@@ -3,23 +3,29 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Gating, Mask, Plan, Temperature};
 use crate::Result;
+
+/// Positions of a chunk, whatever a file says but 0, which is none.
+const CHUNK: usize = 8192;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
-    let chunk = if f.c.window == 0 { 8192 } else { f.c.window };
+    let chunked = f.c.window > 0 || !r.has("attention.sliding_window");
     let step = r.int("interleave_moe_layer_step", None, 0, 1024)?;
+    if chunked {
+        let sliding = r.sliding(f.c.n_layer, 4, false)?;
+        f.slide(&sliding, Mask::Chunk(CHUNK), SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?));
+    }
     f.temperature = Some(Temperature { scale: 0.1, floor: 8192, offset: 1.0 });
     f.qk_norm_plain = f.c.n_expert != 128;
     for (i, layer) in f.layers.iter_mut().enumerate() {
         layer.experts = step > 0 && (i + 1) % step == 0;
-        match (i + 1) % 4 {
-            0 => (layer.rope, layer.temperature) = (None, true),
-            _ => layer.mask = Mask::Chunk(chunk),
+        if chunked && (i + 1) % 4 == 0 {
+            (layer.rope, layer.temperature) = (None, true);
         }
     }
     f.moe.gating = Gating::Sigmoid;

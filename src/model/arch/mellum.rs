@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::Plan;
 use crate::Result;
 
@@ -10,6 +10,6 @@ use crate::Result;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.slide_by_keys(&r, 4, false)?;
+    f.slide_by_keys(&r, 4, false, SlidingRope::Plain(f.c.rope_base))?;
     f.plan(gguf)
 }

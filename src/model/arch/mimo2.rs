@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Gating, Plan};
 use crate::Result;
 
@@ -10,7 +10,7 @@ use crate::Result;
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
-    f.slide_by_keys(&r, 0, false)?;
+    f.must_slide_by_keys(&r, 0, false, SlidingRope::Unscaled(r.sliding_base(10000.0)?))?;
     f.attention_out_scale = r.factor("attention.value_scale", 1.0)?;
     f.experts_where_routed(gguf);
     f.route_by_keys(&r, Gating::Sigmoid)?;

@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::Plan;
 use crate::Result;
 
@@ -11,7 +11,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::of(gguf)?;
     (f.embedding_norm, f.post_norms, f.post_eps) = (true, true, Some(1e-8));
-    f.rope_in_sliding(&r, 4)?;
+    let sliding = f.must_slide_by_keys(&r, 4, false, SlidingRope::Unscaled(r.sliding_base(f.c.rope_base)?))?;
+    f.rope_in(&sliding);
     f.logit_scale = r.factor("logit_scale", 1.0)?;
     let cap = r.factor("final_logit_softcapping", 30.0)?;
     f.logit_cap = (cap != 0.0).then_some(cap);

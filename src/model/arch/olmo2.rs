@@ -2,8 +2,8 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
-use crate::plan::{Mask, Plan};
+use crate::model::decoder::{Family, SlidingRope};
+use crate::plan::Plan;
 use crate::Result;
 
 /// File → plan.
@@ -12,10 +12,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
     f.pre_norms = false;
     f.post_norms = true;
-    if f.c.window > 0 {
-        let sliding = r.sliding(f.c.n_layer, 4, false)?;
-        let base = r.float("rope.freq_base_swa", Some(f.c.rope_base), 1.0, 1e12)?;
-        f.slide(&sliding, Mask::Window(f.c.window), Some(base));
-    }
+    f.slide_by_keys(&r, 4, false, SlidingRope::Plain(f.c.rope_base))?;
     f.plan(gguf)
 }

@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Mask, Plan};
 use crate::Result;
 
@@ -13,8 +13,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.post_norms = true;
     if f.c.window > 0 {
         let sliding = r.sliding(f.c.n_layer, 8, false)?;
-        let base = r.float("rope.freq_base_swa", Some(10000.0), 1.0, 1e12)?;
-        f.slide(&sliding, Mask::Window(f.c.window), Some(base));
+        let base = r.sliding_base(10000.0)?;
+        f.slide(&sliding, Mask::Window(f.c.window), SlidingRope::Unscaled(base));
     }
     f.plan(gguf)
 }

@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Act, Gating, Plan};
 use crate::Result;
 
@@ -14,8 +14,11 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.moe.by_residual = true;
     if f.c.window > 0 {
         f.c.window = 4096;
-        f.slide_by_keys(&r, 4, true)?;
-        f.layers.iter_mut().step_by(4).for_each(|layer| layer.rope = None);
+        f.slide_by_keys(&r, 4, true, SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?))?;
+        // One in four layers does not rotate, but of four layers alone all do.
+        if f.c.n_layer != 4 {
+            f.layers.iter_mut().step_by(4).for_each(|layer| layer.rope = None);
+        }
     }
     f.route_by_keys(&r, Gating::Softmax)?;
     f.moe.normalized = true;

@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::Family;
+use crate::model::decoder::{Family, SlidingRope};
 use crate::plan::{Act, Plan};
 use crate::Result;
 
@@ -11,6 +11,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let r = Reader::new(gguf)?;
     let mut f = Family::neox(gguf)?;
     f.act = Act::Gelu;
-    f.slide_by_keys(&r, 0, false)?;
+    f.must_slide_by_keys(&r, 0, false, SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?))?;
+    f.sliding_table(r.int("rope.dimension_count_swa", Some(f.c.rope_dims as u64), 2, f.c.k_dim as u64)?);
     f.plan(gguf)
 }

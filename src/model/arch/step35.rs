@@ -2,7 +2,7 @@
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::{Family, Limits};
+use crate::model::decoder::{Family, Limits, SlidingRope};
 use crate::plan::{Gating, Mask, Plan};
 use crate::Result;
 
@@ -15,9 +15,9 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         return Err(r.bad("rope.dimension_count", "a multiple of 4, of which full layers rotate half", whole));
     }
     f.tables[0].dims = whole / 2;
-    let base = r.float("rope.freq_base_swa", Some(f.c.rope_base), 1.0, 1e12)?;
+    let base = r.sliding_base(10000.0)?;
     let sliding = r.sliding(f.c.n_layer, 0, false)?;
-    f.slide(&sliding, Mask::Window(r.window(&sliding)?), Some(base));
+    f.slide(&sliding, Mask::Window(r.window(&sliding)?), SlidingRope::Unscaled(base));
     f.sliding_table(r.int("rope.dimension_count_swa", Some(whole as u64), 2, f.c.k_dim as u64)?);
     f.experts_where_routed(gguf);
     f.route_by_keys(&r, Gating::Sigmoid)?;

@@ -86,42 +86,6 @@ impl Family {
             layer.experts = there("gate_inp") || reached;
         }
     }
-
-    /// Layers slide as keys say, all but one in `period`; those that do not rotate nothing.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn rope_in_sliding(&mut self, r: &Reader<'_>, period: usize) -> Result<()> {
-        let sliding = self.slide_by_keys(r, period, false)?;
-        for (layer, _) in self.layers.iter_mut().zip(&sliding).filter(|(_, sliding)| !**sliding) {
-            layer.rope = None;
-        }
-        Ok(())
-    }
-
-    /// The table of sliding layers rotates `dims` columns, without the file's factors.
-    pub fn sliding_table(&mut self, dims: usize) {
-        if let Some(table) = self.tables.last_mut().filter(|_| self.layers.iter().any(|l| l.rope == Some(1))) {
-            (table.dims, table.factors) = (dims, false);
-        }
-    }
-
-    /// Layers slide as keys say, all but one in `period`, if there is a window.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn slide_by_keys(&mut self, r: &Reader<'_>, period: usize, dense_first: bool) -> Result<Vec<bool>> {
-        if self.c.window == 0 {
-            return Ok(vec![false; self.c.n_layer]);
-        }
-        let sliding = r.sliding(self.c.n_layer, period, dense_first)?;
-        let base = match r.has("rope.freq_base_swa") {
-            true => Some(r.float("rope.freq_base_swa", None, 1.0, 1e12)?),
-            false => None,
-        };
-        self.slide(&sliding, Mask::Window(self.c.window), base);
-        Ok(sliding)
-    }
 }
 
 /// What rows see of those that come later.
@@ -130,16 +94,6 @@ impl Family {
     pub fn see_all(&mut self) {
         self.c.causal = false;
         self.layers.iter_mut().for_each(|layer| layer.mask = Mask::Full);
-    }
-
-    /// Layers of `sliding` see half a window to either side, and rotate by a base of their own.
-    ///
-    /// # Errors
-    /// `bad_hparam`.
-    pub fn slide_around(&mut self, r: &Reader<'_>, sliding: &[bool]) -> Result<()> {
-        let base = r.float("rope.freq_base_swa", Some(10000.0), 1.0, 1e12)?;
-        self.slide(sliding, Mask::Near(self.c.window / 2), Some(base));
-        Ok(())
     }
 
     /// Checks that no window looks back only where rows see all others.
