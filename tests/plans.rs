@@ -1,6 +1,6 @@
 //! Snapshots of plans: a model change shows here as a change of text. `PUMEX_BLESS=1 cargo test plans` writes those of families anew.
 
-use crate::seeded::families;
+use crate::seeded;
 use crate::util::{demo_path, shared};
 use pumex::gguf::Gguf;
 use pumex::kernel::lacking;
@@ -87,7 +87,7 @@ const SEEDED: [&str; 14] = [
 /// Plans of tiny models of families.
 fn families() -> Vec<(String, Plan)> {
     let files = files().into_iter().map(|(name, path)| (name, Gguf::open(&path).unwrap()));
-    let seeded = families().into_iter().map(|(name, recipe)| (format!("seeded-{name}"), recipe.gguf(name)));
+    let seeded = seeded::families().into_iter().map(|(name, recipe)| (format!("seeded-{name}"), recipe.gguf(name)));
     files.chain(seeded).map(|(name, gguf)| (name, model::plan(&gguf).unwrap())).collect()
 }
 

@@ -1,7 +1,7 @@
 //! What architectures require of a file's tensors, and what they read of those that may be there: every tensor of every seeded model
 //! is taken away, and every optional one is added and taken away. `golden/optional.json` has what llama.cpp computes then.
 
-use crate::seeded::{numbers, recipes, Recipe};
+use crate::seeded::{families, numbers, Recipe};
 use crate::util::{bound, exhaustive, logits, nmse};
 use pumex::cpu::Reference;
 use pumex::gguf::write::{Entry, ALIGNMENT};
@@ -98,7 +98,7 @@ impl Parts {
 #[test]
 fn a_required_tensor_that_is_missing_is_an_error_that_names_it() {
     let mut silent = Vec::new();
-    for (name, recipe) in recipes() {
+    for (name, recipe) in families() {
         let (parts, known) = (Parts::of(name, &recipe), Tensors::of(&recipe.arch));
         assert!(model::plan(&parts.emptied("")).is_ok(), "{name}: {}", model::plan(&parts.emptied("")).unwrap_err());
         // Layers that predict further ids are not read.
@@ -120,7 +120,7 @@ fn a_required_tensor_that_is_missing_is_an_error_that_names_it() {
 fn optional_tensors_count_as_they_do_for_llama_cpp() {
     let known = optional();
     let mut wrong = Vec::new();
-    for (name, recipe) in recipes() {
+    for (name, recipe) in families() {
         let Some(optional) = known.get(name) else { continue };
         let parts = Parts::of(name, &recipe);
         let mut check = |what: &str, (dropped, added): (&[&str], &Shapes), expected: &[f32]| {

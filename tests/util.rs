@@ -235,6 +235,8 @@ pub fn bound(plan: &Plan, name: &str) -> f64 {
         "gemma3n-deep" | "gemma4-deep" => 1e-3,
         // GELU there is a table of halves: with halves here, too, the same models come to 1e-13.
         _ if plan.ops.iter().any(gelu) => 1e-7,
+        // Floats keep four digits of the angles of such positions.
+        "llama4-window" | "smallthinker-window" => 1e-8,
         // Their factors of frequencies come down to 0.002, and floats keep four digits of such angles.
         "phi3-dense" | "phimoe-moe" => 1e-8,
         _ => 1e-10,
