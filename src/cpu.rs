@@ -49,7 +49,7 @@ impl<'a> Reference<'a> {
     pub fn new(gguf: &'a Gguf, plan: Plan, n_ctx: usize, n_seqs: usize, max_rows: usize) -> Self {
         let layer = || (Vec::new(), Vec::new());
         let plan = plan.for_context(n_ctx);
-        let limits = Limits { n_vocab: plan.n_ids(), n_ctx, max_rows, n_seqs };
+        let limits = Limits { n_vocab: plan.n_ids(), n_ctx, dense_positions: plan.dense_positions, max_rows, n_seqs };
         // Memory that grows: there are always as many blocks as sequences may fill.
         let blocks = n_ctx.div_ceil(KV_BLOCK) * n_seqs;
         Reference {

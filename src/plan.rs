@@ -136,6 +136,8 @@ pub struct Plan {
     pub n_vocab: usize,
     /// Context the model was trained for.
     pub n_ctx_train: usize,
+    /// Positions that a sequence may hold, where the model would choose among more which ones a row attends to.
+    pub dense_positions: Option<usize>,
     /// The logits, `[w, n_vocab]`.
     pub logits: Val,
     /// Which ops are an encoder's, if it has one.

@@ -164,7 +164,7 @@ mod tests {
     use crate::step::RowOutput;
 
     fn session(blocks: usize) -> Session {
-        let limits = Limits { n_vocab: 10, n_ctx: 256, max_rows: 64, n_seqs: 3 };
+        let limits = Limits { n_vocab: 10, n_ctx: 256, dense_positions: None, max_rows: 64, n_seqs: 3 };
         Session::new(limits, &[(Rule::Paged, blocks)])
     }
 

@@ -322,6 +322,8 @@ pub struct Limits {
     pub n_vocab: usize,
     /// Positions are below this.
     pub n_ctx: usize,
+    /// And below this, see [`Plan::dense_positions`](crate::plan::Plan::dense_positions).
+    pub dense_positions: Option<usize>,
     /// Most rows.
     pub max_rows: usize,
     /// Sequences are below this.
@@ -393,6 +395,13 @@ impl Limits {
         if row.pos as usize >= self.n_ctx {
             return bad(format!("position: expected below the context's {}, found {}", self.n_ctx, row.pos));
         }
+        if let Some(most) = self.dense_positions.filter(|most| row.pos as usize >= *most) {
+            return bad(format!(
+                "position: expected below attention.indexer.top_k (of blocks, times their size), {most}, since choosing among more \
+                 positions is not there; found {}",
+                row.pos
+            ));
+        }
         match row.token {
             Token::Id(id) | Token::Source(id) if id as usize >= self.n_vocab => {
                 bad(format!("token id: expected below {}, found {id}", self.n_vocab))
@@ -419,7 +428,7 @@ fn check_sampled_alone(rows: &[Row]) -> Result<()> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { n_vocab: 10, n_ctx: 100, max_rows: 40, n_seqs: 3 };
+    const LIMITS: Limits = Limits { n_vocab: 10, n_ctx: 100, dense_positions: None, max_rows: 40, n_seqs: 3 };
 
     fn row(seq: u32, pos: u32) -> Row {
         Row { seq, pos, token: Token::Id(1), output: RowOutput::Id }
@@ -427,6 +436,14 @@ mod tests {
 
     fn refused(rows: &[Row]) -> String {
         LIMITS.check(rows).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_position_that_an_indexer_would_have_to_choose_for_is_refused() {
+        let limits = Limits { dense_positions: Some(8), ..LIMITS };
+        assert!(limits.check(&[row(0, 7)]).is_ok());
+        let refused = limits.check(&[row(0, 8)]).unwrap_err().to_string();
+        assert!(refused.contains("indexer.top_k") && refused.contains("found 8"), "{refused}");
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl<'a> Fast<'a> {
         let weights = Weights::new(gguf, &plan, &cpu, threads.repack)?;
         let Sizes { n_ctx, n_seqs, max_rows, .. } = sizes;
         let plan = plan.for_context(n_ctx);
-        let limits = Limits { n_vocab: plan.n_ids(), n_ctx, max_rows, n_seqs };
+        let limits = Limits { n_vocab: plan.n_ids(), n_ctx, dense_positions: plan.dense_positions, max_rows, n_seqs };
         let blocks = match sizes.cache_positions {
             Some(positions) => positions.div_ceil(KV_BLOCK),
             None => n_ctx.div_ceil(KV_BLOCK) * n_seqs,

@@ -270,6 +270,8 @@ pub struct Family {
     pub streams: usize,
     /// So many first layers have gates that are less than so many deviations above their mean cut off.
     pub sparse_layers: (usize, f32),
+    /// Positions of a sequence among which an indexer, which is not computed, would choose none; none without an indexer.
+    pub dense_positions: Option<usize>,
     /// Prefixes of tensors that are not read.
     pub ignored: Vec<String>,
     /// Whether the plan gives embeddings: rows of the last norm, with no product after it.
@@ -366,6 +368,7 @@ impl Family {
             halve_every: 0,
             streams: 1,
             sparse_layers: (0, 0.0),
+            dense_positions: None,
             ignored: (c.n_layer..c.n_layer_all)
                 .map(|i| format!("blk.{i}."))
                 .chain(["cls".into(), "dense_".into()])
@@ -402,6 +405,11 @@ impl Family {
     /// # Errors
     /// Everything wrong with the file's tensors.
     pub fn plan(self, gguf: &Gguf) -> Result<Plan> {
+        let dense_positions = self.dense_positions;
+        Ok(Plan { dense_positions, ..self.ops(gguf)? })
+    }
+
+    fn ops(self, gguf: &Gguf) -> Result<Plan> {
         self.check_masks(&Reader::new(gguf)?)?;
         let mut w = Weights::new(gguf);
         let c = &self.c;

@@ -174,6 +174,7 @@ impl Builder {
             layers,
             ropes,
             long_ropes: None,
+            dense_positions: None,
             numbers: Vec::new(),
             n_vocab,
             n_ctx_train,

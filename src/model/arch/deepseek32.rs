@@ -1,5 +1,5 @@
 //! DeepSeek 3.2: as DeepSeek 2, with an indexer that chooses which positions a row sees. All are seen here, which is the same in
-//! contexts of no more positions than it chooses; longer ones are not the default.
+//! contexts of no more positions than it chooses; longer ones are refused.
 
 use crate::gguf::Gguf;
 use crate::model::arch::deepseek2;
