@@ -187,7 +187,7 @@ fn the_list_of_architectures_says_which_optional_tensors_are_read() {
          | architecture | compared with | optional, read | optional, not read |\n|---|---|---|---|\n",
     );
     for arch in ARCHS {
-        let own: Vec<_> = recipes().into_iter().filter(|(_, recipe)| recipe.arch == arch.name).collect();
+        let own: Vec<_> = families().into_iter().filter(|(_, recipe)| recipe.arch == arch.name).collect();
         let by: BTreeSet<&str> = own.iter().filter_map(|(_, recipe)| recipe.confirmed.as_deref()).collect();
         let found: Vec<_> = own.iter().filter_map(|(name, _)| known.get(*name)).collect();
         let roles = |read: bool| {
