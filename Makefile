@@ -1,10 +1,12 @@
-# Two commands: `make demo` and `make test`. `make test-all` tries every variant instead of a sample, `make test-page` and
-# `make test-clients` try the server with a browser and with other programs' clients, `make test-soak` for 20 minutes; `make shaders`
-# and `make page` are for those who change GLSL, or the page.
+# Two commands: `make demo` and `make test`. `make check` is for while one works: format, lints and unit tests of what changed.
+# `make test-all` tries every variant instead of a sample, `make test-page` and `make test-clients` try the server with a browser and
+# with other programs' clients, `make test-soak` for 20 minutes; `make shaders` and `make page` are for those who change GLSL, or
+# the page.
 SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
 APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
-.PHONY: demo test test-all test-page test-clients test-soak shaders check-shaders page page-packages check-page system
+.PHONY: demo check test test-host test-device test-all test-page test-clients test-soak layer shaders check-shaders check-spirv \
+  page page-packages check-page system
 
 # Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
 # the tests).
@@ -23,14 +25,43 @@ demo: system
 	cargo run --release --quiet -- run -p "In the beginning" -n 64 --temp 0
 
 # The validation layer makes the tests stricter; they run without it too, and say so.
-# PUMEX_TEST_ALL=turns has cases take turns at the variants, as .ci/run does.
-test test-all: VARIED = $(if $(filter test-all,$@),1,$(or $(PUMEX_TEST_ALL),0))
-test test-all: system
+layer: system
 	@[ -n "$$(find /usr/share/vulkan/explicit_layer.d -name 'VkLayer_khronos_validation.json' 2>/dev/null)" ] || \
 	  { $(APT) update -qq && DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq vulkan-validationlayers; } >/dev/null 2>&1 || \
 	  echo "the Khronos validation layer could not be installed; testing without it"
-	PUMEX_TEST_ALL=$(VARIED) cargo test --release --workspace
-	$(if $(filter-out 0,$(VARIED)),cargo test --release -p pumex-cpu --features loom --lib pool::model)
+
+# What is not there is not tested, unless PUMEX_REQUIRE names it (device, shared, layer, clients, page): then its absence fails.
+# PUMEX_TEST_ALL=turns has tests take turns at trying all variants, by the commit, as .ci/run does. A test may take LIMIT seconds.
+LIMIT ?= 900
+TEST = PUMEX_TEST_ALL=$(or $(PUMEX_TEST_ALL),0) tests/limited.sh $(LIMIT) cargo test
+
+test: layer
+	$(TEST) --workspace
+
+# The same in two parts: all but the tests that use a Vulkan device, and those.
+ON_DEVICE = attention:: choices:: conv2d:: devices:: flash:: forced:: goldens:: kernels:: limits:: many_rows:: megakernel:: \
+  moe_tiles:: offload:: passes:: pipelines:: profile:: router:: sample_requests:: selftest:: session:: signed_dots:: subnormal:: \
+  synthetic:: tune:: upload:: vulkan:: on_a_device without_subgroups
+test-host: layer
+	$(TEST) --workspace -- $(addprefix --skip ,$(ON_DEVICE))
+
+test-device: layer
+	$(TEST) --test main -- $(ON_DEVICE)
+
+test-all: layer
+	PUMEX_TEST_ALL=1 tests/limited.sh 3600 cargo test --release --workspace
+	cargo test --release -p pumex-cpu --features loom --lib pool::model
+
+# Of what differs from the last commit, or from BASE: format, lints, unit tests of the crates, and what the layout demands.
+BASE ?= HEAD
+CHANGED = $(shell git diff --name-only $(BASE) -- '*.rs'; git ls-files --others --exclude-standard '*.rs')
+CRATES = $(sort $(foreach crate,chat cpu grammar hub quant serve shaders,$(if $(filter $(crate)/%,$(CHANGED)),pumex-$(crate))) \
+  $(if $(filter src/% tests/%,$(CHANGED)),pumex))
+check:
+	cargo fmt --all --check
+	cargo clippy --quiet --workspace --lib --bins -- -D warnings
+	$(foreach crate,$(CRATES),cargo test --quiet --lib -p $(crate) &&) true
+	$(if $(filter pumex,$(CRATES)),cargo test --quiet --test main -- layout::)
 
 # The GLSL compiler is built once (a quarter of an hour on 2 cores; cmake, python3 and a C++ compiler) and kept.
 $(SHADERC_DIR)/libshaderc_combined.a:
@@ -43,8 +74,12 @@ $(SHADERC_DIR)/libshaderc_combined.a:
 shaders: $(SHADERC_DIR)/libshaderc_combined.a
 	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-build-shaders --features shaderc --bin build-shaders -- $(KERNELS)
 
-check-shaders: $(SHADERC_DIR)/libshaderc_combined.a
-	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-build-shaders --features shaderc --bin build-shaders -- --check
+# That the SPIR-V is what the lock says, and the lock what the sources are; compiles again what was changed.
+check-shaders:
+	.ci/shaders
+
+check-spirv: $(SHADERC_DIR)/libshaderc_combined.a
+	SHADERC_LIB_DIR=$(SHADERC_DIR) cargo run --release --quiet -p pumex-build-shaders --features shaderc --bin build-shaders -- --check $(KERNELS)
 
 # The page needs node to be built, and to be tested.
 NODE = cd serve/page && { command -v npm >/dev/null || { $(APT) update -qq; DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq \
@@ -61,16 +96,23 @@ page:
 check-page:
 	@$(NODE) && built=$$(mktemp -d) && npx tsc --noEmit && node build.mjs $$built && diff -r dist $$built && rm -r $$built
 
+# PROFILE: which of cargo's the program is built by, release or debug; PUMEX: another program.
+PROFILE ?= release
+BUILT = $(or $(PUMEX),$(abspath $(or $(CARGO_TARGET_DIR),target))/$(PROFILE)/pumex)
+BUILD = $(if $(PUMEX),true,cargo build --quiet $(if $(filter release,$(PROFILE)),--release))
+required = case ",$(PUMEX_REQUIRE)," in *,$(1),*) exit 1;; esac
+
 test-page:
 	@command -v chromium >/dev/null || \
 	  { $(APT) update -qq; DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq chromium >/dev/null; } || \
-	  echo "chromium could not be installed; the page is not tested"
-	cargo build --release --quiet
-	@$(NODE) && npm test --silent
+	  { echo "chromium could not be installed; the page is not tested"; $(call required,page); }
+	$(BUILD)
+	@($(NODE)) || { echo "the page's packages could not be installed; the page is not tested"; $(call required,page); exit 0; }; \
+	  cd serve/page && PUMEX=$(BUILT) npm test --silent
 
 test-clients: system
-	cargo build --release --quiet
-	tests/clients/run.sh
+	$(BUILD)
+	PUMEX=$(BUILT) tests/clients/run.sh
 
 test-soak: system
 	PUMEX_SOAK=1200 cargo test --release --test main -- --nocapture soak

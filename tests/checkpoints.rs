@@ -124,7 +124,7 @@ fn conversations_go_back_without_computing_all_anew() {
 
 #[test]
 fn a_device_goes_back_likewise() {
-    if util::device(false).is_none() {
+    if !crate::util::has_device() {
         return;
     }
     let n_vocab = vocabulary();

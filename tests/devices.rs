@@ -51,7 +51,7 @@ fn workgroups_are_whole_subgroups() {
     assert!(kernels.get("rms_norm", None, &[("SIZE", size)]).is_ok());
     let error = kernels.get("rms_norm", None, &[("SIZE", size + caps.subgroup_size / 2)]).err().unwrap().to_string();
     assert!(error.contains("rms_norm") && error.contains("whole subgroups"), "{error}");
-    assert_eq!(device.validation_messages(), Vec::<String>::new());
+    crate::util::assert_silent_on(&device);
 }
 
 /// Threads of a CPU run a workgroup each; multiprocessors whose number the driver tells, one to four of the largest.
@@ -69,7 +69,7 @@ fn workgroups_that_run_at_once_are_counted() {
     };
     let found = count(4096);
     assert!(expected.contains(&found), "{}: {found} of {expected:?}", device.caps().name);
-    assert_eq!(device.validation_messages(), Vec::<String>::new());
+    crate::util::assert_silent_on(&device);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_dispatch_over_the_device_s_limits_is_an_error_that_names_the_kernel() {
     let mut recorder = device.recorder().unwrap();
     recorder.dispatch(&pipeline, &[0; 256], [1, 1, 1]);
     assert!(recorder.finish().err().unwrap().to_string().contains("push constants"));
-    assert_eq!(device.validation_messages(), Vec::<String>::new());
+    crate::util::assert_silent_on(&device);
 }
 
 /// Every tile is of whole subgroups, whatever their size: pipelines ask for that.
@@ -160,7 +160,7 @@ fn what_the_device_uses_is_freed_when_it_is_done() {
     let value = device.submit(&recording).unwrap();
     drop(recording);
     assert!(device.reached(value).unwrap());
-    assert_eq!(device.validation_messages(), Vec::<String>::new());
+    crate::util::assert_silent_on(&device);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_device_that_was_waited_for_in_vain_is_left_alone_with_all_it_may_use() {
         assert!(refusal.contains("nothing more is asked of this device"), "{refusal}");
     }
     drop(other);
-    assert_eq!(device.validation_messages(), Vec::<String>::new());
+    crate::util::assert_silent_on(&device);
     while !device.reached(value).unwrap() {
         std::thread::sleep(Duration::from_millis(5)); // so that the process does not end amid it
     }

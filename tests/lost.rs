@@ -5,7 +5,7 @@ use pumex::engine::{self, CacheType, Debug, DeviceChoice, Options};
 use pumex::gguf::Gguf;
 use pumex::sample::{Allowed, SampleRequest, SamplerOptions};
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
-use pumex::{vk, Error, Result};
+use pumex::{Error, Result};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
@@ -13,8 +13,7 @@ const PROMPT: [u32; 9] = [5, 102, 199, 296, 393, 490, 587, 684, 781];
 
 /// A runner on a Vulkan device that is lost from some submission on; none without a device.
 fn loaded(gguf: &Gguf, revives: bool, lost_at: Option<u64>) -> Option<Box<dyn Runner + '_>> {
-    if !matches!(vk::list(), Ok(list) if !list.is_empty()) {
-        eprintln!("skipped: no Vulkan device");
+    if !crate::util::has_device() {
         return None;
     }
     let usual = options(CacheType::F16);
@@ -95,7 +94,7 @@ fn memory_that_runs_out_amid_a_run_is_freed_or_told_with_the_context_that_would_
     runner.vk().refuse(0, 0);
     assert_eq!(runner.held(1), 9, "the step that failed left nothing");
     assert_eq!(step(&mut runner, 9).unwrap(), truth);
-    assert_eq!(runner.vk().validation_messages(), Vec::<String>::new());
+    crate::util::assert_silent_on(runner.vk());
 }
 
 fn pumex(args: &[&str]) -> Output {
@@ -104,8 +103,7 @@ fn pumex(args: &[&str]) -> Output {
 
 #[test]
 fn commands_tell_of_a_lost_device_and_end_with_1_or_go_on_where_that_is_asked_for() {
-    if !matches!(vk::list(), Ok(list) if !list.is_empty()) {
-        eprintln!("skipped: no Vulkan device");
+    if !crate::util::has_device() {
         return;
     }
     let text = std::env::temp_dir().join(format!("pumex-lost-{}.txt", std::process::id()));

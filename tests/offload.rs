@@ -188,7 +188,7 @@ fn families_that_hand_on_several_values_run_on_both_or_say_why_not() {
 /// An encoder's last ops write what the decoder's layers read.
 #[test]
 fn a_part_of_an_encoder_and_decoder_on_a_device_is_told_to_run_on_the_cpu() {
-    if device(false).is_none() {
+    if !crate::util::has_device() {
         return;
     }
     let of = |end: &str| std::env::temp_dir().join(format!("pumex-parted-{}.{end}", std::process::id()));

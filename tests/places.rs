@@ -1,7 +1,6 @@
 //! Options that say where a model runs: layers and tensors on a GPU or the CPU, threads and the processors they run on. Right use gives
 //! the same text; what is wrong ends with exit code 2 and says what was expected.
 
-use crate::util::device;
 use std::process::{Command, Output, Stdio};
 
 fn pumex(args: &[&str]) -> Output {
@@ -60,7 +59,7 @@ fn places_are_accepted_without_a_gpu() {
 
 #[test]
 fn layers_and_tensors_go_where_they_are_told() {
-    if device(false).is_none() {
+    if !crate::util::has_device() {
         return;
     }
     for (more, says) in [

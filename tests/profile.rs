@@ -177,7 +177,7 @@ fn pumex(args: &[&str]) -> Output {
 
 #[test]
 fn the_command_prints_json_and_writes_a_page_that_needs_nothing_else() {
-    if device(false).is_none() {
+    if !crate::util::has_device() {
         return;
     }
     let folder = std::env::temp_dir().join(format!("pumex-profile-{}", std::process::id()));

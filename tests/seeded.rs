@@ -307,7 +307,7 @@ fn seeded_models_give_without_subgroups_what_llama_cpp_computed() {
 /// Those of that name, or all, by kernels as `debug` has them.
 fn on_a_device(names: &[&str], debug: Debug) {
     for (i, (name, recipe)) in families().into_iter().enumerate() {
-        let chosen = exhaustive() && in_turn(i + usize::from(debug.subgroups), 2);
+        let chosen = exhaustive() && in_turn(i + usize::from(debug.subgroups), 8);
         if recipe.is_long() || !chosen && !names.contains(&name) {
             continue;
         }

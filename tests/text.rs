@@ -6,6 +6,7 @@ mod messages;
 mod rules;
 mod vocabularies;
 
+use crate::util::{skip, Need};
 use std::path::{Path, PathBuf};
 
 use pumex::gguf::{Gguf, Value, ValueType};
@@ -32,7 +33,7 @@ fn shared_vocab(name: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    println!("skipped: no {} (llama.cpp's vocabulary vectors)", path.display());
+    skip(Need::Shared, &format!("no {} (llama.cpp's vocabulary vectors)", path.display()));
     None
 }
 

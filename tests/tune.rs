@@ -80,7 +80,7 @@ fn served(command: &mut Command) -> String {
 
 #[test]
 fn what_was_found_is_kept_for_the_model_and_forgotten_when_asked() {
-    if device(true).is_none() {
+    if !crate::util::has_device() {
         return;
     }
     let folder = std::env::temp_dir().join(format!("pumex-tune-{}", std::process::id()));

@@ -27,17 +27,6 @@ impl Source for Watched<'_> {
     }
 }
 
-fn device() -> Option<Device> {
-    if !matches!(vk::list(), Ok(list) if !list.is_empty()) {
-        eprintln!("skipped: no Vulkan device");
-        return None;
-    }
-    let open = |validation| {
-        Device::open(&vk::Options { select: vk::Select::Any, validation, force_staging: true, ..Default::default() })
-    };
-    Some(open(true).or_else(|_| open(false)).unwrap())
-}
-
 fn bytes(len: usize, seed: u32) -> Vec<u8> {
     let mut x = seed.wrapping_mul(2_654_435_761) | 1;
     let mut next = || {
@@ -80,7 +69,7 @@ const MAT_N: usize = 600;
 fn what_is_sent_through_slots_arrives_bit_for_bit() {
     let wide = pumex_quant::FORMATS.iter().find(|f| f.name == "Q8_0").unwrap();
     let formats: Vec<&Format> = pumex_quant::all().filter(|f| !f.fields.is_empty()).collect();
-    let Some(device) = device() else { return };
+    let Some(device) = crate::util::device(true) else { return };
     for (threads, batch_bytes, slots) in [(1, 6000, 1), (3, 4111, 2), (4, 1 << 20, 3), (3, 4 << 20, 2), (2, 70_000, 0)]
     {
         let way = Way { threads, batch_bytes, slots };
@@ -130,12 +119,12 @@ fn what_is_sent_through_slots_arrives_bit_for_bit() {
             assert!(read_back(&device, buffer, truth.len()) == *truth, "{way:?}: load {i}");
         }
     }
-    assert_eq!(device.validation_messages(), Vec::<String>::new());
+    crate::util::assert_silent_on(&device);
 }
 
 #[test]
 fn the_first_fault_in_order_is_told() {
-    let Some(device) = device() else { return };
+    let Some(device) = crate::util::device(true) else { return };
     let data = bytes(100_000, 3);
     let buffers: Vec<Buffer> = (0..8).map(|_| device.buffer("b", 100_000, Class::Weights).unwrap()).collect();
     let way = Way { threads: 4, batch_bytes: 4096, slots: 3 };
@@ -166,7 +155,7 @@ fn the_first_fault_in_order_is_told() {
     let load = Load { to: buffers[0].clone(), bytes: &data, unit: 1, repack: Some(wide), epoch: 0 };
     let error = vk::upload(&device, &way, std::iter::once(Ok(load)), &(), &mut |_| ()).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("expected at most 4096 bytes, found 5000"), "{error}");
-    assert_eq!(device.validation_messages(), Vec::<String>::new());
+    crate::util::assert_silent_on(&device);
 }
 
 /// Systems that cannot tell would end the process instead, so only where they can.
@@ -174,7 +163,7 @@ fn the_first_fault_in_order_is_told() {
 #[test]
 fn a_file_that_shrinks_after_it_was_opened_is_an_error() {
     let path = std::env::temp_dir().join(format!("pumex-shrunk-{}.gguf", std::process::id()));
-    let vulkan = if device().is_some() { DeviceChoice::Vulkan } else { DeviceChoice::Cpu };
+    let vulkan = if crate::util::has_device() { DeviceChoice::Vulkan } else { DeviceChoice::Cpu };
     for (device, force_staging) in [(DeviceChoice::Cpu, false), (vulkan.clone(), true), (vulkan, false)] {
         std::fs::copy(demo_path(), &path).unwrap();
         let gguf = Gguf::open(&path).unwrap();
@@ -216,7 +205,7 @@ fn usual_steps_need_no_pipeline_that_is_not_built_ahead() {
 
 #[test]
 fn a_panic_ends_an_upload_instead_of_stopping_it() {
-    let Some(device) = device() else { return };
+    let Some(device) = crate::util::device(true) else { return };
     let data = bytes(100_000, 3);
     let to = device.buffer("b", 100_000, Class::Weights).unwrap();
     let way = Way { threads: 3, batch_bytes: 4096, slots: 2 };
@@ -233,7 +222,7 @@ fn a_panic_ends_an_upload_instead_of_stopping_it() {
 
 #[test]
 fn slots_are_bounded_whatever_the_cores() {
-    let Some(device) = device() else { return };
+    let Some(device) = crate::util::device(true) else { return };
     let mut caps = device.caps().clone();
     for (kind, most) in [(DeviceKind::Discrete, 64 << 20), (DeviceKind::Cpu, 16 << 20)] {
         caps.kind = kind;

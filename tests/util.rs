@@ -8,18 +8,117 @@ use pumex::plan::{Act, General, Op, Plan};
 use pumex::policy::ActivationQuant;
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use pumex::{model, vk};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-/// Whether every variant is tried (`make test-all`, and with turns `.ci/run`) and not only a sample that touches every kernel,
-/// format and op: a software device compiles each pipeline for seconds.
-pub fn exhaustive() -> bool {
-    std::env::var_os("PUMEX_TEST_ALL").is_some_and(|v| v == "1" || v == "turns")
+mod lease;
+
+pub use lease::{assert_silent_on, device, has_device};
+
+/// What a test may do without where it is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A Vulkan device.
+    Device,
+    /// The folder of golden files beside the checkout.
+    Shared,
+    /// The Khronos validation layer.
+    Layer,
 }
 
-/// Whether the case at `at` is tried: every one in `make test-all`, one of `n` in `.ci/run`, where cases take turns at the ways
-/// of trying them (`PUMEX_TEST_ALL=turns`), so that each case and each way is tried, but not each case in each way.
+impl Need {
+    const ALL: [Need; 3] = [Need::Device, Need::Shared, Need::Layer];
+
+    /// What `PUMEX_REQUIRE` calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Need::Device => "device",
+            Need::Shared => "shared",
+            Need::Layer => "layer",
+        }
+    }
+
+    /// Whether `all`, names with commas between them, has its own.
+    fn is_in(self, all: &str) -> bool {
+        all.split(',').any(|name| name.trim() == self.name())
+    }
+}
+
+/// Tells why something is not tested; where `PUMEX_REQUIRE` names what is not there, fails instead.
+pub fn skip(need: Need, why: &str) {
+    let required = std::env::var("PUMEX_REQUIRE").unwrap_or_default();
+    assert!(!need.is_in(&required), "{why}, and PUMEX_REQUIRE={required} asks for it");
+    eprintln!("skipped: {why}");
+}
+
+/// Names beside these are those of scripts: `clients` and `page`.
+#[test]
+fn what_is_required_is_known_by_its_whole_name() {
+    let names = |all: &str| Need::ALL.map(|need| need.is_in(all));
+    assert_eq!(names("device, layer,clients"), [true, false, true]);
+    assert_eq!(names("devices,shared"), [false, true, false]);
+    assert_eq!(names(""), [false; 3]);
+}
+
+/// Of so many tests, one tries all its variants where they take turns.
+const TURNS: usize = 12;
+
+/// Whether every variant is tried and not only a sample that touches every kernel, format and op: a software device compiles
+/// each pipeline for seconds. In `make test-all` all tests do; where they take turns (`PUMEX_TEST_ALL=turns`, as in `.ci/run`)
+/// one of [`TURNS`], by its name and the commit, so that later commits have others do it.
+pub fn exhaustive() -> bool {
+    let all = std::env::var_os("PUMEX_TEST_ALL");
+    all.as_ref().is_some_and(|v| v == "1" || v == "turns" && has_turn(std::thread::current().name(), turn()))
+}
+
+fn has_turn(test: Option<&str>, turn: usize) -> bool {
+    (turn_of(test.unwrap_or("main")) + turn).is_multiple_of(TURNS)
+}
+
+/// Whether the case at `at` is tried by a test that tries all variants: every one in `make test-all`, one of `n` where they
+/// take turns, by the commit, so that each case meets each way of trying it, but not all of them at once.
 pub fn in_turn(at: usize, n: usize) -> bool {
-    at.is_multiple_of(n) || std::env::var_os("PUMEX_TEST_ALL").is_none_or(|v| v != "turns")
+    (at + turn()).is_multiple_of(n) || std::env::var_os("PUMEX_TEST_ALL").is_none_or(|v| v != "turns")
+}
+
+/// A number of the commit that is tested: `PUMEX_TURN` has its hash or any other text, else git tells; 0 where neither does.
+pub fn turn() -> usize {
+    static TURN: OnceLock<usize> = OnceLock::new();
+    *TURN.get_or_init(|| {
+        let head = || {
+            let args = ["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "HEAD"];
+            let told = std::process::Command::new("git").args(args).output().ok()?;
+            let told = Some(told).filter(|told| told.status.success())?;
+            String::from_utf8(told.stdout).ok()
+        };
+        let told = std::env::var("PUMEX_TURN").ok().or_else(head).unwrap_or_default();
+        turn_of(told.trim())
+    })
+}
+
+fn turn_of(commit: &str) -> usize {
+    let hash = commit.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    if commit.is_empty() {
+        0
+    } else {
+        (hash >> 40) as usize
+    }
+}
+
+/// Each case meets each way within some commits, for every number of ways that there is, and each test its turn.
+#[test]
+fn commits_take_turns_at_all_ways() {
+    let turns: Vec<usize> = (0..400).map(|commit| turn_of(&format!("{commit:040x}"))).collect();
+    for test in ["goldens::every_format", "seeded::on_a_device", "forced::all"] {
+        let had = turns.iter().filter(|turn| has_turn(Some(test), **turn)).count();
+        assert!((10..70).contains(&had), "{test} had its turn {had} times of 400");
+    }
+    for n in 2..=12 {
+        let met: BTreeSet<usize> = (0..200).map(|commit| turn_of(&format!("{commit:040x}")) % n).collect();
+        assert_eq!(met.len(), n, "{n} ways");
+    }
+    assert_eq!(turn_of(""), 0);
 }
 
 /// All of a list, or the first `n` of it where a sample will do.
@@ -76,7 +175,7 @@ pub fn shared() -> Option<PathBuf> {
     if path.join("golden").is_dir() {
         return Some(path);
     }
-    eprintln!("skipped: no ../shared with golden files");
+    skip(Need::Shared, "no ../shared with golden files");
     None
 }
 
@@ -158,22 +257,6 @@ pub fn reference(gguf: &Gguf) -> Reference<'_> {
     Reference::new(gguf, model::plan(gguf).unwrap(), 1024, 2, 512)
 }
 
-/// The best Vulkan device, with validation where the layer is installed; none (with a reason) without a device.
-pub fn device(force_staging: bool) -> Option<vk::Device> {
-    if !matches!(vk::list(), Ok(list) if !list.is_empty()) {
-        eprintln!("skipped: no Vulkan device");
-        return None;
-    }
-    let open = |validation| {
-        vk::Device::open(&vk::Options { select: vk::Select::Any, validation, force_staging, ..Default::default() })
-    };
-    let device = open(true).or_else(|e| {
-        eprintln!("without validation: {e}");
-        open(false)
-    });
-    Some(device.unwrap())
-}
-
 /// The Vulkan engine on that device.
 pub fn vulkan(gguf: &Gguf, options: Options) -> Option<VulkanRunner> {
     vulkan_plan(gguf, model::plan(gguf).unwrap(), options)
@@ -203,7 +286,7 @@ pub fn usual(cache: CacheType) -> Options {
 
 /// Fails on anything the validation layer said.
 pub fn assert_silent(runner: &VulkanRunner) {
-    assert_eq!(runner.vk().validation_messages(), Vec::<String>::new());
+    assert_silent_on(runner.vk());
 }
 
 /// The model a golden file of `golden/types` was made with.

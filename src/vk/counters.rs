@@ -23,7 +23,7 @@ pub struct Counters {
     pub bytes_from_device: u64,
     /// Device memory allocations.
     pub allocations: u64,
-    /// Pipelines built.
+    /// Pipelines asked for, and built unless the device keeps them and had them.
     pub pipelines: u64,
     /// Time that this took of all threads together, microseconds.
     pub pipeline_us: f64,

@@ -9,6 +9,7 @@ use super::fault::{Injected, Log};
 use super::instance::{entry, failed, instance};
 use super::lock::lock;
 use super::matrix2;
+use super::pipeline::Kept;
 use super::queue::Queue;
 use super::select::{choose, distinct, Select};
 use super::software::longest_wait;
@@ -34,6 +35,8 @@ pub struct Options {
     pub modules: u64,
     /// Pipelines keep what the driver's compiler made of them, for [`super::Pipeline::executables`].
     pub executables: bool,
+    /// Pipelines stay for as long as the device does, and are made once, whoever asks: for processes that load many models on it.
+    pub keeps_pipelines: bool,
 }
 
 /// Pieces of memory that buffers share: of the device, and of the host the first and those that come after many. Memory of the
@@ -43,7 +46,6 @@ const HOST_BLOCK_BYTES: (u64, u64) = (1 << 20, 64 << 20);
 
 pub(super) struct Inner {
     pub caps: Caps,
-    pub force_staging: bool,
     pub raw: ash::Device,
     pub queue: Queue,
     pub allocator: ManuallyDrop<Mutex<Allocator>>,
@@ -51,6 +53,7 @@ pub(super) struct Inner {
     pub modules: u64,
     pub executables: Option<khr::pipeline_executable_properties::Device>,
     pub cache_len: AtomicU64,
+    pub kept: Option<Kept>,
     pub totals: Totals,
     pub log: Log,
     pub injected: Injected,
@@ -156,6 +159,7 @@ impl Drop for Inner {
         // done all it was handed.
         unsafe {
             ManuallyDrop::drop(&mut self.allocator);
+            self.kept.iter().for_each(|kept| kept.destroy(&self.raw));
             self.raw.destroy_pipeline_cache(self.cache, None);
             self.queue.free(&self.raw);
             self.raw.destroy_device(None);
@@ -169,7 +173,13 @@ impl Drop for Inner {
 
 /// An open device, and what choices for it go by.
 #[derive(Clone)]
-pub struct Device(pub(super) Arc<Inner>, Arc<Caps>);
+pub struct Device(pub(super) Arc<Inner>, Arc<Chosen>);
+
+/// What choices go by.
+struct Chosen {
+    caps: Caps,
+    force_staging: bool,
+}
 
 /// Physical devices with their data; of several drivers for one device the best is kept.
 fn devices(entry: &ash::Entry, instance: &ash::Instance) -> Vec<(vk::PhysicalDevice, Caps)> {
@@ -225,7 +235,6 @@ impl Device {
             options.executables.then(|| khr::pipeline_executable_properties::Device::new(&instance, &raw));
         let inner = Inner {
             caps: caps.clone(),
-            force_staging: options.force_staging,
             executables,
             raw,
             queue,
@@ -233,6 +242,7 @@ impl Device {
             cache,
             modules: options.modules,
             cache_len: AtomicU64::new(cache_len),
+            kept: options.keeps_pipelines.then(Kept::default),
             totals: Totals::default(),
             log: Log::default(),
             injected: Injected::default(),
@@ -241,23 +251,32 @@ impl Device {
             instance,
             _entry: entry,
         };
-        Ok(Device(Arc::new(inner), Arc::new(caps)))
+        Ok(Device(Arc::new(inner), Arc::new(Chosen { caps, force_staging: options.force_staging })))
     }
 
     /// The same device, for which choices are made by other capabilities: no more than it has, or another of the sizes that it
     /// offers for subgroups.
     pub fn chosen_by(&self, caps: Caps) -> Device {
-        Device(self.0.clone(), Arc::new(caps))
+        Device(self.0.clone(), Arc::new(Chosen { caps, force_staging: self.forces_staging() }))
+    }
+
+    /// The same device, whose weights are, or are not, kept out of mapped memory as by [`Options::force_staging`].
+    pub fn staging(&self, force_staging: bool) -> Device {
+        Device(self.0.clone(), Arc::new(Chosen { caps: self.caps().clone(), force_staging }))
+    }
+
+    pub(super) fn forces_staging(&self) -> bool {
+        self.1.force_staging
     }
 
     /// Whether weights are sent through staging slots instead of being used where the file lies.
     pub fn stages_weights(&self) -> bool {
-        !self.0.caps.unified || self.0.force_staging
+        !self.0.caps.unified || self.forces_staging()
     }
 
     /// What the device is and can do, as far as it is used.
     pub fn caps(&self) -> &Caps {
-        &self.1
+        &self.1.caps
     }
 
     /// Messages of the validation layer so far.
@@ -268,6 +287,11 @@ impl Device {
     /// Totals so far.
     pub fn counters(&self) -> Counters {
         self.0.totals.counters()
+    }
+
+    /// Whether more may be asked of it: not of one that was waited for in vain.
+    pub fn is_usable(&self) -> bool {
+        self.0.usable().is_ok()
     }
 
     /// Bytes of all buffers there are now but those of staging slots and imported pages.

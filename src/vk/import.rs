@@ -29,7 +29,7 @@ impl Device {
     /// lies in two of them, the caller copies instead.
     pub fn import(&self, map: &Map) -> Vec<(u64, Buffer)> {
         let (inner, page) = (&self.0, page_bytes());
-        let possible = inner.caps.unified && !inner.force_staging && !map.is_empty() && inner.usable().is_ok();
+        let possible = inner.caps.unified && !self.forces_staging() && !map.is_empty() && inner.usable().is_ok();
         let alignment = inner.caps.host_import_alignment.filter(|_| possible);
         let Some(len) = alignment.and_then(|alignment| imported_bytes(map.len() as u64, page, alignment)) else {
             return Vec::new();

@@ -270,7 +270,7 @@ impl Device {
         }
         let visible = kind.is_some_and(|k| caps.memory_types[k].host_visible);
         let location = match class {
-            Class::Weights if inner.force_staging => MemoryLocation::GpuOnly,
+            Class::Weights if self.forces_staging() => MemoryLocation::GpuOnly,
             Class::Readback => MemoryLocation::GpuToCpu,
             Class::Params | Class::Staging => MemoryLocation::CpuToGpu,
             _ if visible => MemoryLocation::CpuToGpu,
@@ -315,7 +315,7 @@ impl Device {
             return Err(inner.failed("vkBindBufferMemory", e));
         }
         let mapped = allocation.mapped_ptr().map(|p| p.as_ptr().cast::<u8>());
-        let mapped = mapped.filter(|_| !(class == Class::Weights && inner.force_staging));
+        let mapped = mapped.filter(|_| !(class == Class::Weights && self.forces_staging()));
         Ok(Buffer::bound(inner, buffer, Backing::Own(allocation), (len_bytes, counted), mapped))
     }
 }

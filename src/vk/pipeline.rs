@@ -5,31 +5,81 @@ use super::cache;
 use super::caps::Caps;
 use super::counters::add;
 use super::device::{Device, Inner};
+use super::lock::lock;
 use super::spirv::{without_halves, without_subgroups, Module};
 use crate::{Error, Result};
 use ash::vk;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 struct Raw {
     device: Arc<Inner>,
     name: Arc<str>,
     push_bytes: u32,
+    made: Made,
+}
+
+/// A pipeline and its layout.
+#[derive(Clone, Copy)]
+struct Made {
     layout: vk::PipelineLayout,
     pipeline: vk::Pipeline,
 }
 
+/// All that a pipeline is made of: its name and a number of the module's words, constants, bytes of push constants, subgroups.
+type Parts = ((Arc<str>, u64), Vec<(u32, u32)>, u32, Subgroups);
+
+/// Pipelines that stay for as long as their device does.
+#[derive(Default)]
+pub(super) struct Kept(Mutex<HashMap<Parts, Made>>);
+
+impl Kept {
+    fn find(&self, parts: &Parts) -> Option<Made> {
+        lock(&self.0).get(parts).copied()
+    }
+
+    /// Keeps it, unless another thread was faster: then that one is kept and given.
+    fn keep(&self, raw: &ash::Device, parts: Parts, made: Made) -> Made {
+        let kept = *lock(&self.0).entry(parts).or_insert(made);
+        if kept.pipeline != made.pipeline {
+            // SAFETY: it was just made, and nobody else knows it.
+            unsafe { made.destroy(raw) };
+        }
+        kept
+    }
+
+    /// As the device goes.
+    ///
+    /// # Safety
+    /// Nobody may use any of them any more.
+    pub unsafe fn destroy(&self, raw: &ash::Device) {
+        // SAFETY: as the caller's.
+        lock(&self.0).drain().for_each(|(_, made)| unsafe { made.destroy(raw) });
+    }
+}
+
+impl Made {
+    /// # Safety
+    /// Nobody may use it any more.
+    unsafe fn destroy(self, raw: &ash::Device) {
+        // SAFETY: as the caller's.
+        unsafe {
+            raw.destroy_pipeline(self.pipeline, None);
+            raw.destroy_pipeline_layout(self.layout, None);
+        }
+    }
+}
+
 impl Drop for Raw {
     fn drop(&mut self) {
-        if !self.device.queue.may_free() {
+        if !self.device.queue.may_free() || self.device.kept.is_some() {
             return;
         }
         // SAFETY: recordings that use the pipeline hold a handle of it, and wait for their submissions.
-        unsafe {
-            self.device.raw.destroy_pipeline(self.pipeline, None);
-            self.device.raw.destroy_pipeline_layout(self.layout, None);
-        }
+        unsafe { self.made.destroy(&self.device.raw) };
     }
 }
 
@@ -39,7 +89,7 @@ pub struct Pipeline(Arc<Raw>);
 
 impl Pipeline {
     pub(super) fn raw(&self) -> (vk::Pipeline, vk::PipelineLayout) {
-        (self.0.pipeline, self.0.layout)
+        (self.0.made.pipeline, self.0.made.layout)
     }
 
     pub(super) fn device(&self) -> &Inner {
@@ -62,8 +112,15 @@ impl Pipeline {
     }
 }
 
+/// A number that words of another module do not have.
+fn number(words: &[u32]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    words.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// How a pipeline's subgroups are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Subgroups {
     /// So many threads each; none where the device has them so anyway, or leaves no choice.
     size: Option<u32>,
@@ -124,6 +181,13 @@ impl Device {
             words = rewritten(without_halves(&words), "storageBuffer16BitAccess, shaderInt16 and shaderFloat16")?;
         }
         let asked = subgroups(self.caps(), name, &module, local)?;
+        let name: Arc<str> = name.into();
+        let held = |made| Pipeline(Arc::new(Raw { device: inner.clone(), name: name.clone(), push_bytes, made }));
+        let parts = ((name.clone(), number(&words)), spec.to_vec(), push_bytes, asked);
+        add(&inner.totals.pipelines, 1);
+        if let Some(made) = inner.kept.as_ref().and_then(|kept| kept.find(&parts)) {
+            return Ok(held(made));
+        }
         let values: Vec<u32> = spec.iter().map(|s| s.1).collect();
         let entries: Vec<vk::SpecializationMapEntry> = (0..spec.len())
             .map(|i| vk::SpecializationMapEntry { constant_id: spec[i].0, offset: 4 * i as u32, size: 4 })
@@ -158,10 +222,7 @@ impl Device {
                 let flags = inner.executables.as_ref().map_or(vk::PipelineCreateFlags::empty(), |_| kept);
                 let info = [vk::ComputePipelineCreateInfo::default().flags(flags).stage(stage).layout(layout)];
                 match inner.raw.create_compute_pipelines(inner.cache, &info, None) {
-                    Ok(made) => {
-                        let (device, name) = (inner.clone(), name.into());
-                        Ok(Pipeline(Arc::new(Raw { device, name, push_bytes, layout, pipeline: made[0] })))
-                    }
+                    Ok(made) => Ok(Made { layout, pipeline: made[0] }),
                     Err((_, e)) => {
                         inner.raw.destroy_pipeline_layout(layout, None);
                         Err(fail("vkCreateComputePipelines", e))
@@ -171,9 +232,9 @@ impl Device {
             inner.raw.destroy_shader_module(module, None);
             result
         };
-        add(&inner.totals.pipelines, 1);
         add(&inner.totals.pipeline_ns, begun.elapsed().as_nanos() as u64);
-        made
+        let made = made?;
+        Ok(held(inner.kept.as_ref().map_or(made, |kept| kept.keep(&inner.raw, parts, made))))
     }
 
     /// Keeps the pipeline cache for later processes, if it grew; failing to only costs time later.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Tests of `pumex serve` with the clients that people have: openai (Python, JavaScript), anthropic, ollama, LangChain, litellm; then
+# Tests of `pumex serve` with the clients that people have: openai (Python, JavaScript), anthropic, ollama; then LangChain, litellm,
 # the router and the batch example, which are large and are left out with PUMEX_CLIENTS_SMALL=1.
 #
 # The clients are installed from their registries into a cache folder (PUMEX_CLIENTS_CACHE) and kept there. Where that cannot be
-# done, or there is no python3, the tests are skipped with a message. Servers listen on 127.0.0.1 only and end with the tests.
+# done, or there is no python3, the tests are skipped with a message, or fail if PUMEX_REQUIRE names `clients`. Servers listen on 127.0.0.1 only and end with the tests.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${PUMEX_CLIENTS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pumex/clients}
@@ -11,7 +11,8 @@ export PUMEX=${PUMEX:-$here/../../target/release/pumex}
 
 skip() {
   echo "clients: skipped: $1"
-  exit 0
+  [[ ,${PUMEX_REQUIRE:-}, != *,clients,* ]]
+  exit
 }
 
 [ -x "$PUMEX" ] || skip "no $PUMEX; cargo build --release first"
@@ -28,7 +29,7 @@ install() {
 }
 
 install "$here/requirements.txt" || skip "the clients cannot be installed"
-tests=("$here"/test_{openai,anthropic,ollama,langchain,litellm,javascript,deploy}.py)
+tests=("$here"/test_{openai,anthropic,ollama,javascript,deploy}.py)
 
 if command -v npm >/dev/null && [ ! -d js/node_modules/openai ]; then
   mkdir -p js && cp "$here/package.json" js/ && (cd js && timeout 300 npm install --silent --no-fund --no-audit) ||
@@ -38,9 +39,10 @@ fi
 
 if [ "${PUMEX_CLIENTS_SMALL:-0}" = 0 ]; then
   if install "$here/requirements-large.txt"; then
-    tests+=("$here"/test_{router,batch}.py)
+    tests+=("$here"/test_{langchain,litellm,router,batch}.py)
   else
-    echo "clients: the router and Ray cannot be installed; their tests are skipped"
+    echo "clients: the large clients cannot be installed; their tests are skipped"
+    [[ ,${PUMEX_REQUIRE:-}, != *,clients,* ]] || exit 1
   fi
 fi
 exec venv/bin/python -m pytest -q -p no:cacheprovider --rootdir "$here" "${tests[@]}" "$@"

@@ -1,7 +1,7 @@
 //! On a Vulkan device: two steps are under way, prompts stand beside answers, and nothing is built once a model is there.
 
 use super::{all, ask, greedy, load, prompts, settings, All};
-use crate::util::{device, options};
+use crate::util::options;
 use pumex::engine::{CacheType, Debug};
 use pumex::server::Settings;
 use pumex_serve::engine::Generate;
@@ -16,7 +16,7 @@ fn lines(text: &str) -> Vec<HashMap<&str, f64>> {
 
 #[test]
 fn answers_on_a_device_are_those_of_the_cpu_and_need_no_pipeline_that_is_not_built_ahead() {
-    if device(false).is_none() {
+    if !crate::util::has_device() {
         return;
     }
     let log = std::env::temp_dir().join(format!("pumex-steps-{}", std::process::id()));
