@@ -15,6 +15,7 @@ mod executable;
 mod fault;
 mod import;
 mod instance;
+mod kept;
 mod lock;
 mod matrix2;
 mod memory;

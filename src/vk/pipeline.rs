@@ -5,14 +5,13 @@ use super::cache;
 use super::caps::Caps;
 use super::counters::add;
 use super::device::{Device, Inner};
-use super::lock::lock;
+use super::kept::Made;
 use super::spirv::{without_halves, without_subgroups, Module};
 use crate::{Error, Result};
 use ash::vk;
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 struct Raw {
@@ -20,57 +19,6 @@ struct Raw {
     name: Arc<str>,
     push_bytes: u32,
     made: Made,
-}
-
-/// A pipeline and its layout.
-#[derive(Clone, Copy)]
-struct Made {
-    layout: vk::PipelineLayout,
-    pipeline: vk::Pipeline,
-}
-
-/// All that a pipeline is made of: its name and a number of the module's words, constants, bytes of push constants, subgroups.
-type Parts = ((Arc<str>, u64), Vec<(u32, u32)>, u32, Subgroups);
-
-/// Pipelines that stay for as long as their device does.
-#[derive(Default)]
-pub(super) struct Kept(Mutex<HashMap<Parts, Made>>);
-
-impl Kept {
-    fn find(&self, parts: &Parts) -> Option<Made> {
-        lock(&self.0).get(parts).copied()
-    }
-
-    /// Keeps it, unless another thread was faster: then that one is kept and given.
-    fn keep(&self, raw: &ash::Device, parts: Parts, made: Made) -> Made {
-        let kept = *lock(&self.0).entry(parts).or_insert(made);
-        if kept.pipeline != made.pipeline {
-            // SAFETY: it was just made, and nobody else knows it.
-            unsafe { made.destroy(raw) };
-        }
-        kept
-    }
-
-    /// As the device goes.
-    ///
-    /// # Safety
-    /// Nobody may use any of them any more.
-    pub unsafe fn destroy(&self, raw: &ash::Device) {
-        // SAFETY: as the caller's.
-        lock(&self.0).drain().for_each(|(_, made)| unsafe { made.destroy(raw) });
-    }
-}
-
-impl Made {
-    /// # Safety
-    /// Nobody may use it any more.
-    unsafe fn destroy(self, raw: &ash::Device) {
-        // SAFETY: as the caller's.
-        unsafe {
-            raw.destroy_pipeline(self.pipeline, None);
-            raw.destroy_pipeline_layout(self.layout, None);
-        }
-    }
 }
 
 impl Drop for Raw {
@@ -120,7 +68,7 @@ fn number(words: &[u32]) -> u64 {
 }
 
 /// How a pipeline's subgroups are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Subgroups {
     /// So many threads each; none where the device has them so anyway, or leaves no choice.
     size: Option<u32>,
@@ -183,7 +131,7 @@ impl Device {
         let asked = subgroups(self.caps(), name, &module, local)?;
         let name: Arc<str> = name.into();
         let held = |made| Pipeline(Arc::new(Raw { device: inner.clone(), name: name.clone(), push_bytes, made }));
-        let parts = ((name.clone(), number(&words)), spec.to_vec(), push_bytes, asked);
+        let parts = ((name.clone(), number(&words)), spec.to_vec(), push_bytes, (asked.size, asked.full));
         add(&inner.totals.pipelines, 1);
         if let Some(made) = inner.kept.as_ref().and_then(|kept| kept.find(&parts)) {
             return Ok(held(made));
