@@ -79,10 +79,13 @@ pub struct Stats {
     pub prompt_tokens: usize,
     /// Tokens handed out.
     pub generated_tokens: usize,
-    /// Time from the start to the first token (or to the prompt's end when there is none), milliseconds.
+    /// Time from the start to the first token (or to the prompt's end when there is none), milliseconds, without
+    /// [`Stats::build_ms`].
     pub prompt_ms: f64,
-    /// Time from the first to the last token, milliseconds.
+    /// Time from the first to the last token, milliseconds, likewise.
     pub generate_ms: f64,
+    /// Time that steps waited for a GPU's pipelines that were not built before, milliseconds.
+    pub build_ms: f64,
     /// Why it stopped.
     pub stop: StopReason,
     /// Ids of sequence 0 the runner holds now: the start of a continuation. They are those of the prompt, those handed out and
@@ -147,11 +150,13 @@ pub fn generate_within(
         ended: None,
         begun: Instant::now(),
         first: None,
+        built_us: 0.0,
         last: Counters::default(),
         per_token: Vec::new(),
     };
     run.runner.time_steps(run.request.counters);
     run.last = run.runner.counters();
+    run.built_us = run.last.build_us;
     let stop = run.all()?;
     let full = stop == StopReason::Limit && usize::try_from(request.n_predict).map_or(true, |n| n > limit);
     Ok(run.stats(if full { StopReason::ContextFull } else { stop }))
@@ -259,7 +264,9 @@ struct Run<'a, 'b, 'c> {
     pending: Option<u32>,
     ended: Option<u32>,
     begun: Instant,
-    first: Option<Instant>,
+    /// When the first token was known, and the microseconds that pipelines had taken by then, at the start and now.
+    first: Option<(Instant, f64)>,
+    built_us: f64,
     last: Counters,
     per_token: Vec<Counters>,
 }
@@ -287,7 +294,7 @@ impl Run<'_, '_, '_> {
         let last = rows(&prompt[tail..], start + tail, output);
         if self.limit == 0 {
             self.runner.run(&last, Want::Ids)?;
-            self.first = Some(Instant::now());
+            self.first = Some(self.now());
             return Ok(StopReason::Limit);
         }
         let options = self.sampler.options();
@@ -305,16 +312,22 @@ impl Run<'_, '_, '_> {
         }
     }
 
-    /// Two steps in flight: the next one starts from the id that the current one will sample. Where there is a constraint, the next
+    /// Two steps in flight, if the runner works while the host goes on: the next one starts from the id that the current one will sample. Where there is a constraint, the next
     /// one's forward pass is under way when it is known which ids it allows.
     fn ahead(&mut self, prompt: Vec<Row>, way: Ahead) -> Result<StopReason> {
         let mut current = self.begin(prompt, way)?;
         self.allow(current, way)?;
         loop {
-            let row = Row { seq: 0, pos: self.held as u32, token: Token::Sampled, output: RowOutput::Id };
-            let next = if self.generated + 1 < self.limit { Some(self.begin(vec![row], way)?) } else { None };
+            let more = self.generated + 1 < self.limit;
+            let row = |token| Row { seq: 0, pos: self.held as u32, token, output: RowOutput::Id };
+            let ahead = (more && self.runner.runs_ahead()).then(|| row(Token::Sampled));
+            let mut next = ahead.map(|row| self.begin(vec![row], way)).transpose()?;
             let id = one_id(&self.runner.finish(current)?.ids)?;
             let taken = self.take(id);
+            if more && next.is_none() && matches!(taken, Ok(None)) {
+                let row = Row { seq: 0, pos: self.held as u32, token: Token::Id(id), output: RowOutput::Id };
+                next = Some(self.begin(vec![row], way)?);
+            }
             match (taken, next) {
                 (Ok(None), Some(ticket)) => {
                     if let Err(error) = self.allow(ticket, way) {
@@ -418,7 +431,7 @@ impl Run<'_, '_, '_> {
 
     /// Gives `id` to the caller; a reason when it was the last.
     fn hand_out(&mut self, id: u32) -> Option<StopReason> {
-        self.first.get_or_insert_with(Instant::now);
+        self.first = self.first.or_else(|| Some(self.now()));
         if (self.request.is_end)(id) && !self.sampler.is_banned(id) {
             return Some(StopReason::End);
         }
@@ -454,13 +467,23 @@ impl Run<'_, '_, '_> {
         Ok(())
     }
 
+    /// The time, and what pipelines took so far.
+    fn now(&self) -> (Instant, f64) {
+        (Instant::now(), self.runner.counters().build_us)
+    }
+
     fn stats(self, stop: StopReason) -> Stats {
-        let first = self.first.unwrap_or_else(Instant::now);
+        let (end, built_us) = self.now();
+        let (first, first_us) = self.first.unwrap_or((end, built_us));
+        // Of `from` to `to`, what was not spent on pipelines.
+        let ms =
+            |from: Instant, to: Instant, built_us: f64| ((to - from).as_secs_f64() * 1e3 - built_us / 1e3).max(0.0);
         Stats {
             prompt_tokens: self.request.prompt.len(),
             generated_tokens: self.generated,
-            prompt_ms: (first - self.begun).as_secs_f64() * 1e3,
-            generate_ms: first.elapsed().as_secs_f64() * 1e3,
+            prompt_ms: ms(self.begun, first, first_us - self.built_us),
+            generate_ms: ms(first, end, built_us - first_us),
+            build_ms: (built_us - self.built_us) / 1e3,
             stop,
             held: self.held,
             pending: self.pending,
@@ -489,6 +512,7 @@ pub fn difference(now: &Counters, before: &Counters) -> Counters {
         recordings: now.recordings - before.recordings,
         pipelines: now.pipelines - before.pipelines,
         record_us: now.record_us - before.record_us,
+        build_us: now.build_us - before.build_us,
         gpu_us: now.gpu_us - before.gpu_us,
     }
 }

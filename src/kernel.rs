@@ -4,8 +4,9 @@ use crate::vk::{Caps, Device, Pipeline};
 use crate::{Error, Result};
 use pumex_shaders::kernels::Needs;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// What a device lacks of what a kernel needs, as Vulkan calls it.
 pub fn lacking(needs: Needs, caps: &Caps) -> Option<&'static str> {
@@ -43,6 +44,8 @@ pub struct Kernels {
     device: Device,
     built: Mutex<HashMap<Key, Pipeline>>,
     unsaved: AtomicBool,
+    /// What [`Kernels::get`] took for those that were not built yet.
+    waited_ns: AtomicU64,
     /// One that is built for weights laid out in the other way.
     spoilt: Option<&'static str>,
 }
@@ -50,7 +53,13 @@ pub struct Kernels {
 impl Kernels {
     /// None built yet.
     pub fn new(device: &Device) -> Self {
-        Kernels { device: device.clone(), built: Mutex::default(), unsaved: AtomicBool::new(false), spoilt: None }
+        Kernels {
+            device: device.clone(),
+            built: Mutex::default(),
+            unsaved: AtomicBool::new(false),
+            waited_ns: AtomicU64::new(0),
+            spoilt: None,
+        }
     }
 
     /// The same, of which one kernel, or, by [`SUBGROUPS`], each that uses subgroups, takes weights for what they are not: a compiler's
@@ -69,7 +78,19 @@ impl Kernels {
     /// # Errors
     /// A kernel that needs more than the device has, a module the driver refuses.
     pub fn get(&self, kernel: &str, stem: Option<&str>, spec: &[(&str, u32)]) -> Result<Pipeline> {
-        self.build(self.key(kernel, stem, spec)?)
+        let key = self.key(kernel, stem, spec)?;
+        if let Some(pipeline) = self.locked().get(&key) {
+            return Ok(pipeline.clone());
+        }
+        let begun = Instant::now();
+        let built = self.build(key);
+        self.waited_ns.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        built
+    }
+
+    /// Time that who asked for single pipelines waited for those that were not built yet, microseconds.
+    pub fn waited_us(&self) -> f64 {
+        self.waited_ns.load(Ordering::Relaxed) as f64 / 1e3
     }
 
     /// What [`Kernels::get`] would build.

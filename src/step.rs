@@ -172,6 +172,11 @@ pub trait Runner: Send {
     /// # Errors
     /// A ticket that is not the oldest one's; logits that are NaN, after which the sequence has no sampled id; a lost device.
     fn finish(&mut self, ticket: Ticket) -> Result<Output>;
+    /// Whether a step is under way while its caller goes on, so that starting the next one before it is read gains time; else
+    /// [`Runner::start`] does all of the work.
+    fn runs_ahead(&self) -> bool {
+        false
+    }
     /// Whether a step may be started whose rows are told later which ids are allowed ([`Allowed::Later`]).
     fn allows_later(&self) -> bool {
         false
@@ -311,6 +316,8 @@ pub struct Counters {
     pub pipelines: u64,
     /// Host time spent recording, microseconds.
     pub record_us: f64,
+    /// Time that steps waited for pipelines that were not built yet, microseconds; [`Counters::record_us`] has it, too.
+    pub build_us: f64,
     /// GPU time of finished steps that were timed, microseconds.
     pub gpu_us: f64,
 }

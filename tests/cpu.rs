@@ -2,12 +2,16 @@
 
 use crate::reference::{assert_greedy, greedy};
 use crate::util::{demo_path, fixture, logits, nmse, pick, reference, rows, shared, type_model, Golden, FIXTURES};
+use pumex::conversation::{generate, Request};
 use pumex::cpu::Settings;
 use pumex::engine::{self, CacheType, DeviceChoice, Options};
 use pumex::gguf::Gguf;
+use pumex::sample::{Sampler, SamplerOptions};
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use pumex_cpu::Isa;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 fn options(cache: CacheType, cpu: Settings) -> Options {
     Options {
@@ -38,6 +42,30 @@ fn check(model: &Path, golden: &Path, bound: f64) {
         assert!(error <= bound, "{} {cache:?}, chunks of {chunk}: NMSE {error:e}", golden.display());
         let ids = greedy(&mut *runner, &data.tokens, data.greedy.len());
         assert_greedy(&ids, &data, 0.25, &golden.display().to_string());
+    }
+}
+
+/// The second of two tokens takes about as long as a step: it is not computed before the first is shown.
+#[test]
+fn speeds_of_few_tokens_are_those_of_their_steps() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    for device in [DeviceChoice::Cpu, DeviceChoice::Reference] {
+        let mut runner = runner(&gguf, &Options { device, ..options(CacheType::F16, Settings::default()) });
+        runner.run(&rows(0, 0, &[1]), Want::Ids).unwrap();
+        let step = |pos: usize| {
+            let begun = Instant::now();
+            runner.run(&rows(0, pos, &[7]), Want::Ids).unwrap();
+            begun.elapsed().as_secs_f64() * 1e3
+        };
+        let least = (1..6).map(step).fold(f64::MAX, f64::min);
+        runner.forget(0, 0);
+        let stop = AtomicBool::new(false);
+        let request =
+            Request { prompt: &[1, 7], start: 0, n_predict: 2, is_end: &|_| false, stop: &stop, counters: false };
+        let mut sampler = Sampler::new(SamplerOptions { temperature: 0.0, ..Default::default() });
+        let stats = generate(&mut *runner, &request, &mut sampler, &mut |_| ()).unwrap();
+        assert_eq!(stats.generated_tokens, 2);
+        assert!(stats.generate_ms > least / 4.0, "{}: {} ms, a step {least}", runner.device(), stats.generate_ms);
     }
 }
 

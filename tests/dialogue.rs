@@ -145,6 +145,9 @@ impl Runner for Script {
     fn max_rows(&self) -> usize {
         16
     }
+    fn runs_ahead(&self) -> bool {
+        true
+    }
     fn start(&mut self, rows: &[Row]) -> pumex::Result<Ticket> {
         assert_eq!(rows[0].pos as usize, self.held, "a gap");
         self.held += rows.len();

@@ -6,6 +6,7 @@ mod chain;
 mod fake;
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use pumex::conversation::{generate, perplexity, PerplexityOptions, Request, Stats, StopReason};
 use pumex::sample::rng::Rng;
@@ -140,9 +141,16 @@ fn by_logits() -> SamplerOptions {
     SamplerOptions { temperature: 0.5, top_k: 1, ..Default::default() }
 }
 
-/// The ways a token comes about: greedy ahead, on the host, drawn ahead.
-fn loops() -> [(SamplerOptions, bool); 3] {
-    [(greedy(), false), (by_logits(), false), (by_logits(), true)]
+/// A runner of so many positions.
+type Make = fn(usize) -> Fake;
+
+/// The ways a token comes about: greedy ahead, on the host, drawn ahead; greedy and drawn by a runner that does not run ahead.
+fn loops() -> [(SamplerOptions, Make); 5] {
+    let drawn: Make = |n| Fake::new(n).drawing(true);
+    let at_once: Make = |n| Fake::new(n).at_once(Duration::ZERO, Duration::ZERO);
+    let drawn_at_once: Make = |n| Fake::new(n).drawing(true).at_once(Duration::ZERO, Duration::ZERO);
+    let host: Make = Fake::new;
+    [(greedy(), host), (by_logits(), host), (by_logits(), drawn), (greedy(), at_once), (by_logits(), drawn_at_once)]
 }
 
 #[test]
@@ -154,6 +162,28 @@ fn greedy_runs_one_step_ahead_without_logits() {
     assert_eq!((stats.stop, stats.generated_tokens, stats.per_token.len()), (StopReason::Limit, 5, 5));
     // Two prompt chunks and one step per token but the last: nothing ran in vain.
     assert_eq!(fake.steps, 2 + 4);
+}
+
+#[test]
+fn a_runner_that_works_at_once_hands_each_token_out_before_the_next_step() {
+    for (options, make) in loops().into_iter().skip(3) {
+        let mut fake = make(64);
+        let (out, stats) = go(&mut fake, &[5, 6], 0, 4, options, None).unwrap();
+        assert_eq!((out, fake.most_unfinished, fake.logit_rows), (vec![7, 8, 9, 0], 1, 0));
+        assert!(stats.per_token.iter().all(|token| token.submits == 1), "{:?}", stats.per_token);
+    }
+}
+
+#[test]
+fn times_are_those_of_the_steps_that_made_the_tokens_without_pipelines() {
+    let (step, pipelines) = (Duration::from_millis(40), Duration::from_millis(300));
+    let mut fake = Fake::new(64).at_once(step, pipelines);
+    let (_, stats) = go(&mut fake, &[5, 6, 7], 0, 2, greedy(), None).unwrap();
+    // A step for the prompt and one for the second token, each the first of its shape.
+    for (what, ms) in [("prompt", stats.prompt_ms), ("generated", stats.generate_ms)] {
+        assert!((40.0..300.0).contains(&ms), "{what}: expected 40 ms, found {ms}");
+    }
+    assert!(stats.build_ms >= 600.0, "{}", stats.build_ms);
 }
 
 /// Chains whose draws depend on all they may depend on: chance, recent ids, bans.
@@ -212,23 +242,23 @@ fn a_draw_that_is_undone_comes_again() {
 
 #[test]
 fn all_loops_stop_at_ends_limits_and_the_context() {
-    for (options, draws) in loops() {
-        let (out, stats) = go(&mut Fake::new(64).drawing(draws), &[5], 0, -1, options.clone(), Some(9)).unwrap();
+    for (options, make) in loops() {
+        let (out, stats) = go(&mut make(64), &[5], 0, -1, options.clone(), Some(9)).unwrap();
         assert_eq!((out, stats.stop), (vec![6, 7, 8], StopReason::End));
-        let (out, stats) = go(&mut Fake::new(8).drawing(draws), &[0; 5], 0, -1, options.clone(), None).unwrap();
+        let (out, stats) = go(&mut make(8), &[0; 5], 0, -1, options.clone(), None).unwrap();
         assert_eq!((out, stats.stop), (vec![1, 2, 3], StopReason::ContextFull));
-        let (out, stats) = go(&mut Fake::new(8).drawing(draws), &[0; 8], 0, 3, options.clone(), None).unwrap();
+        let (out, stats) = go(&mut make(8), &[0; 8], 0, 3, options.clone(), None).unwrap();
         assert_eq!((out.len(), stats.stop), (0, StopReason::ContextFull));
-        let (out, stats) = go(&mut Fake::new(8).drawing(draws), &[0; 5], 0, 0, options, None).unwrap();
+        let (out, stats) = go(&mut make(8), &[0; 5], 0, 0, options, None).unwrap();
         assert_eq!((out.len(), stats.stop), (0, StopReason::Limit));
     }
 }
 
 #[test]
 fn a_banned_end_is_passed_over_in_all_loops() {
-    for (options, draws) in loops() {
+    for (options, make) in loops() {
         let options = SamplerOptions { banned: vec![9], ..options };
-        let (out, stats) = go(&mut Fake::new(64).drawing(draws), &[3, 4, 5, 6, 7], 0, 6, options, Some(9)).unwrap();
+        let (out, stats) = go(&mut make(64), &[3, 4, 5, 6, 7], 0, 6, options, Some(9)).unwrap();
         // After 8 the best is 9; the next best is 0.
         assert_eq!((out, stats.stop), (vec![8, 0, 1, 2, 3, 4], StopReason::Limit));
     }
@@ -236,8 +266,8 @@ fn a_banned_end_is_passed_over_in_all_loops() {
 
 #[test]
 fn a_stop_flag_ends_after_the_token_under_way_and_a_continuation_joins_on() {
-    for (options, draws) in loops() {
-        let mut fake = Fake::new(64).drawing(draws);
+    for (options, make) in loops() {
+        let mut fake = make(64);
         let stop = AtomicBool::new(false);
         let request =
             Request { prompt: &[1], start: 0, n_predict: -1, is_end: &|_| false, stop: &stop, counters: false };

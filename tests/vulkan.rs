@@ -249,6 +249,9 @@ impl Runner for HostSampled {
     fn max_rows(&self) -> usize {
         self.0.max_rows()
     }
+    fn runs_ahead(&self) -> bool {
+        self.0.runs_ahead()
+    }
     fn start(&mut self, rows: &[Row]) -> pumex::Result<Ticket> {
         let samples = rows.iter().any(|row| matches!(row.output, RowOutput::Sample(_)));
         assert!(!samples, "a request for a runner that refuses them");

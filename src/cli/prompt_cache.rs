@@ -39,8 +39,9 @@ pub struct Fed {
     pub held: usize,
     /// Of which so many went through the model now.
     pub now: usize,
-    /// Milliseconds that took.
+    /// Milliseconds that took, and those that a GPU's pipelines took beside.
     pub ms: f64,
+    pub build_ms: f64,
 }
 
 impl CacheArgs {
@@ -73,7 +74,7 @@ impl PromptCache {
             runner.forget(0, common as u32);
             output::say(format_args!("prompt cache: {} of {} tokens\n", runner.held(0), ids.len()));
         }
-        let (begun, first) = (Instant::now(), runner.held(0));
+        let (begun, first, built_us) = (Instant::now(), runner.held(0), runner.counters().build_us);
         let mut held = first;
         while held < wanted && !stop.load(Ordering::Relaxed) {
             let next = (held + runner.max_rows()).min(wanted);
@@ -81,10 +82,12 @@ impl PromptCache {
             runner.run(&(held..next).map(row).collect::<Vec<_>>(), Want::Ids)?;
             held = next;
         }
+        let build_ms = (runner.counters().build_us - built_us) / 1e3;
+        let ms = (begun.elapsed().as_secs_f64() * 1e3 - build_ms).max(0.0);
         if held > first && held == wanted && !self.read_only && !self.all {
             state::save(&self.path, self.fingerprint, &ids[..held], runner, 0)?;
         }
-        Ok(Fed { held, now: held - first, ms: begun.elapsed().as_secs_f64() * 1e3 })
+        Ok(Fed { held, now: held - first, ms, build_ms })
     }
 
     /// Saves what sequence 0 holds in the end, which are the first of `ids`, if that is wanted.

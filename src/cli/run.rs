@@ -245,6 +245,7 @@ impl Session<'_> {
         let (text, mut stats) = self.reply(&ids[fed.held..])?;
         stats.prompt_tokens += fed.now;
         stats.prompt_ms += fed.ms;
+        stats.build_ms += fed.build_ms;
         cache.keep_all(&mut *self.runner, &self.ids, stats.held)?;
         Ok((text, stats))
     }
@@ -384,6 +385,9 @@ impl Session<'_> {
         if self.args.counters {
             output::say(format_args!("{}", counters_table(stats)));
         }
+        if stats.build_ms > 0.0 {
+            output::say(format_args!("pipelines: built in {:.1} ms, kept for later runs\n", stats.build_ms));
+        }
         output::say(format_args!(
             "prompt: {} tokens, {:.1} ms, {:.2} t/s; generated: {} tokens, {:.1} ms, {:.2} t/s\n",
             stats.prompt_tokens,
@@ -405,6 +409,7 @@ impl Session<'_> {
             "prompt_ms": stats.prompt_ms,
             "prompt_per_second": rate(stats.prompt_tokens, stats.prompt_ms),
             "generate_ms": stats.generate_ms,
+            "build_ms": stats.build_ms,
             "generate_per_second": rate(stats.generated_tokens.saturating_sub(1), stats.generate_ms),
             "stop": stop,
             "seed": self.sampler.seed(),

@@ -69,6 +69,7 @@ fn joined(before: Stats, after: Stats) -> Stats {
         generated_tokens: before.generated_tokens + after.generated_tokens,
         prompt_ms: before.prompt_ms,
         generate_ms: before.generate_ms + after.prompt_ms + after.generate_ms,
+        build_ms: before.build_ms + after.build_ms,
         per_token: [before.per_token, after.per_token].concat(),
         ..after
     }

@@ -286,7 +286,8 @@ impl Runner for Offload<'_> {
     fn counters(&self) -> Counters {
         // All are of one device but for the time, which each part has of its own steps.
         let gpu = || self.parts.iter().filter(|part| !part.on_cpu).map(|part| part.runner.counters());
-        Counters { gpu_us: gpu().map(|c| c.gpu_us).sum(), ..gpu().next().unwrap_or_default() }
+        let sum = |of: fn(&Counters) -> f64| gpu().map(|c| of(&c)).sum();
+        Counters { gpu_us: sum(|c| c.gpu_us), build_us: sum(|c| c.build_us), ..gpu().next().unwrap_or_default() }
     }
 
     fn device(&self) -> String {

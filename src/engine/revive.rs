@@ -210,6 +210,10 @@ impl Runner for Reviving<'_> {
         }
     }
 
+    fn runs_ahead(&self) -> bool {
+        self.get(|runner| runner.runs_ahead()).unwrap_or(false)
+    }
+
     fn allows_later(&self) -> bool {
         self.get(|runner| runner.allows_later()).unwrap_or(false)
     }

@@ -454,6 +454,10 @@ impl Runner for VulkanRunner {
         self.output_of(&flying)
     }
 
+    fn runs_ahead(&self) -> bool {
+        true
+    }
+
     fn allows_later(&self) -> bool {
         true
     }
@@ -544,6 +548,7 @@ impl Runner for VulkanRunner {
             recordings: c.recordings,
             pipelines: c.pipelines,
             record_us: c.record_us,
+            build_us: self.model.program.kernels.waited_us(),
             gpu_us: self.timing.gpu_us,
         }
     }

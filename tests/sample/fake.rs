@@ -3,6 +3,7 @@
 //! It checks what every runner may rely on: positions without gaps, at most two steps in flight, at most `max_rows`.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use pumex::step::{Counters, Output, Row, RowOutput, Runner, Ticket, Token};
 use pumex::Result;
@@ -19,6 +20,12 @@ pub struct Fake {
     /// Whether it draws ids itself.
     draws: bool,
     pub drawn_rows: usize,
+    /// Whether a started step is done when `start` is.
+    at_once: bool,
+    /// How long a step takes then, and how long its pipelines do, of the first one that has its number of rows.
+    takes: [Duration; 2],
+    seen: Vec<usize>,
+    built: Duration,
 }
 
 /// Logits after `id`.
@@ -41,6 +48,10 @@ impl Fake {
             draws: false,
             drawn_rows: 0,
             n_ctx,
+            at_once: false,
+            takes: [Duration::ZERO; 2],
+            seen: vec![],
+            built: Duration::ZERO,
         }
     }
 }
@@ -49,6 +60,11 @@ impl Fake {
     /// The same, drawing ids itself if `draws`.
     pub fn drawing(self, draws: bool) -> Self {
         Fake { draws, ..self }
+    }
+
+    /// The same, doing a step's work when it is started, as the CPU does, in that time and one more for a shape's first.
+    pub fn at_once(self, step: Duration, pipelines: Duration) -> Self {
+        Fake { at_once: true, takes: [step, pipelines], ..self }
     }
 }
 
@@ -62,7 +78,17 @@ impl Runner for Fake {
     fn max_rows(&self) -> usize {
         4
     }
+    fn runs_ahead(&self) -> bool {
+        !self.at_once
+    }
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
+        std::thread::sleep(self.takes[0]);
+        if !self.seen.contains(&rows.len()) {
+            self.seen.push(rows.len());
+            let begun = Instant::now();
+            std::thread::sleep(self.takes[1]);
+            self.built += begun.elapsed();
+        }
         assert!(!rows.is_empty() && rows.len() <= 4, "{} rows", rows.len());
         let mut output = Output::default();
         for row in rows {
@@ -111,7 +137,7 @@ impl Runner for Fake {
     }
 
     fn counters(&self) -> Counters {
-        Counters { submits: self.steps, ..Default::default() }
+        Counters { submits: self.steps, build_us: self.built.as_secs_f64() * 1e6, ..Default::default() }
     }
     fn device(&self) -> String {
         "fake".into()
