@@ -13,7 +13,9 @@ mod docs;
 mod embed;
 mod explain;
 mod fetch;
+mod flags;
 mod grammar;
+mod idle;
 mod imatrix;
 mod input;
 mod inspect;
@@ -41,7 +43,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use pumex::Result;
 use tracing_subscriber::EnvFilter;
 
@@ -98,6 +100,8 @@ enum Command {
     Merge(quantize::MergeArgs),
     /// Write a model with LoRA adapters added to its weights
     MergeLora(merge_lora::Args),
+    /// List the flags of all commands, and those that have no effect here
+    Flags(flags::Args),
     /// Print a script that completes commands and flags in a shell
     Completions(docs::CompletionsArgs),
     /// Print the manual page, or write those of all commands
@@ -116,8 +120,9 @@ pub fn main() -> ExitCode {
     let mut args = std::env::args_os();
     let program = args.next().unwrap_or_else(|| "pumex".into());
     let (args, warnings) = argv::rewrite(args);
-    let cli = match Cli::try_parse_from(std::iter::once(program).chain(args)) {
-        Ok(cli) => cli,
+    let given = Cli::command().try_get_matches_from(std::iter::once(program).chain(args));
+    let (cli, idle) = match given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, idle(&given)))) {
+        Ok(parsed) => parsed,
         Err(error) => {
             // A closed stream leaves nowhere to say it; the code still tells.
             let _ = error.print();
@@ -126,6 +131,9 @@ pub fn main() -> ExitCode {
     };
     for warning in warnings {
         output::say(format_args!("warning: {warning}\n"));
+    }
+    for flag in idle {
+        output::say(format_args!("note: {flag}\n"));
     }
     start_log(cli.verbose);
     let stop = signals::flag().inspect(fetch::stopped_by);
@@ -137,6 +145,11 @@ pub fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// What to say of flags that have no effect.
+fn idle(given: &clap::ArgMatches) -> Vec<String> {
+    given.subcommand().map_or_else(Vec::new, |(command, given)| idle::told(command, given))
 }
 
 fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<End> {
@@ -162,6 +175,7 @@ fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<
         Command::Split(args) => quantize::split(&args, stop),
         Command::Merge(args) => quantize::merge(&args, stop),
         Command::MergeLora(args) => merge_lora::main(&args, stop),
+        Command::Flags(args) => flags::main(&args),
         Command::Completions(args) => docs::completions(&args),
         Command::Man(args) => docs::man(&args),
     }

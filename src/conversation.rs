@@ -312,7 +312,8 @@ impl Run<'_, '_, '_> {
         }
     }
 
-    /// Two steps in flight, if the runner works while the host goes on: the next one starts from the id that the current one will sample. Where there is a constraint, the next
+    /// Two steps in flight, if the runner works while the host goes on: the next one starts from the id that the current one
+    /// will sample. Where there is a constraint, the next
     /// one's forward pass is under way when it is known which ids it allows.
     fn ahead(&mut self, prompt: Vec<Row>, way: Ahead) -> Result<StopReason> {
         let mut current = self.begin(prompt, way)?;

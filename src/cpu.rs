@@ -24,6 +24,8 @@ use crate::sample::SamplerOptions;
 use crate::session::{Kept, Session, Stores, KV_BLOCK};
 use crate::step::{check_told, Counters, Limits, Output, Row, Runner, Squares, Ticket};
 use crate::Result;
+use pumex_cpu::attention::Elements;
+use pumex_cpu::Float;
 use std::io::{Read, Write};
 use std::ops::Range;
 
@@ -36,6 +38,8 @@ pub struct Reference<'a> {
     plan: Plan,
     session: Session,
     caches: Vec<SeqCache>,
+    /// What keys and values are rounded to when they are kept.
+    elements: [Elements; 2],
     states: States,
     spare: general::Spare,
     values: Vec<Vec<f32>>,
@@ -54,6 +58,7 @@ impl<'a> Reference<'a> {
         let blocks = n_ctx.div_ceil(KV_BLOCK) * n_seqs;
         Reference {
             caches: (0..n_seqs).map(|_| plan.layers.iter().map(|_| layer()).collect()).collect(),
+            elements: [Elements::Floats(Float::F32); 2],
             states: States::new(&plan, n_seqs),
             spare: general::Spare::default(),
             session: Session::new(limits, &Stores::of(&plan.layers).sized(blocks, n_seqs, n_ctx, max_rows))
@@ -64,6 +69,12 @@ impl<'a> Reference<'a> {
             gguf,
             plan,
         }
+    }
+
+    /// The same, whose keys and values are rounded to such elements when they are kept; they are f32 unless told.
+    pub fn keeping(mut self, k: Elements, v: Elements) -> Self {
+        self.elements = [k, v];
+        self
     }
 
     /// The plan it runs.
@@ -169,7 +180,7 @@ impl Runner for Reference<'_> {
     }
 
     fn state_layout(&self) -> String {
-        kept::reference_layout(&self.plan)
+        kept::reference_layout(&self.plan, self.elements)
     }
 
     fn save(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {

@@ -83,10 +83,10 @@ pub struct Options {
     pub room_for: Option<u32>,
     /// So many sequences go on at once beside prompts: pipelines of all such steps are built ahead, not of the usual ones alone.
     pub batch: Option<u32>,
-    /// Elements of K.
-    pub cache_type_k: CacheType,
-    /// Elements of V.
-    pub cache_type_v: CacheType,
+    /// Elements of K; unless told they are f16, or f32 in the CPU's reference.
+    pub cache_type_k: Option<CacheType>,
+    /// Elements of V, likewise.
+    pub cache_type_v: Option<CacheType>,
     /// Layers that run on the GPU, the last ones; none takes as many as there is room for.
     pub gpu_layers: Option<usize>,
     /// Tensors whose ops go elsewhere than their layers do.
@@ -149,6 +149,11 @@ pub struct Debug {
 }
 
 impl Options {
+    /// Elements of K and V, but in the CPU's reference.
+    pub fn cache_types(&self) -> (CacheType, CacheType) {
+        (self.cache_type_k.unwrap_or_default(), self.cache_type_v.unwrap_or_default())
+    }
+
     /// Sequences of all kinds.
     pub(crate) fn sequences(&self) -> usize {
         (self.n_seqs.max(1) + self.checkpoints) as usize
@@ -166,8 +171,8 @@ impl Default for Options {
             cache_positions: None,
             room_for: None,
             batch: None,
-            cache_type_k: CacheType::F16,
-            cache_type_v: CacheType::F16,
+            cache_type_k: None,
+            cache_type_v: None,
             gpu_layers: None,
             overrides: Vec::new(),
             validation: false,
@@ -368,9 +373,25 @@ fn cpu_part<'a>(
     if is_reference(options) {
         let (n_ctx, n_seqs, max_rows) = cpu_sizes(&plan, options);
         weights::check_finite(gguf, &plan)?;
-        return Ok(Box::new(Reference::new(gguf, plan, n_ctx, n_seqs, max_rows)));
+        tell_idle(&options.cpu);
+        let [k, v] = [options.cache_type_k, options.cache_type_v].map(|t| elements(t.unwrap_or(CacheType::F32)));
+        return Ok(Box::new(Reference::new(gguf, plan, n_ctx, n_seqs, max_rows).keeping(k, v)));
     }
     Ok(Box::new(fast_part(gguf, plan, options, threads)?))
+}
+
+/// Warns of settings of the CPU that the reference has no use for.
+fn tell_idle(settings: &Settings) {
+    let given = [
+        ("--threads-batch", settings.batch_threads.is_some()),
+        ("--cpu-mask", !settings.processors.is_empty()),
+        ("--no-repack", settings.in_place),
+        ("--numa", settings.numa.is_some()),
+        ("--prio", settings.priority != 0),
+    ];
+    for (flag, _) in given.into_iter().filter(|(_, given)| *given) {
+        tracing::warn!("{flag} has no effect here: the CPU's reference runs, in f32, as its threads come");
+    }
 }
 
 /// Whether what runs on the CPU is the reference.
@@ -387,7 +408,8 @@ fn cpu_sizes(plan: &Plan, options: &Options) -> (usize, usize, usize) {
 
 fn fast_part<'a>(gguf: &'a Gguf, plan: Plan, options: &Options, threads: &mut Option<Threads>) -> Result<Fast<'a>> {
     let (n_ctx, n_seqs, max_rows) = cpu_sizes(&plan, options);
-    let (k, v) = (elements(options.cache_type_k), elements(options.cache_type_v));
+    let (k, v) = options.cache_types();
+    let (k, v) = (elements(k), elements(v));
     let room = options.room_for.map(|n| n as usize * n_ctx);
     let cache_positions = options.cache_positions.map(|n| n as usize).or(room);
     let begun = Instant::now();

@@ -11,6 +11,8 @@ pub mod write;
 pub use header::{type_name, Tensor};
 pub use meta::{Meta, Strings, Value, ValueType};
 
+pub use crate::map::Access;
+
 use crate::map::Map;
 use crate::{Error, Result};
 use std::ops::Deref;
@@ -54,8 +56,16 @@ impl Gguf {
     /// # Errors
     /// [`crate::Error::Io`], or [`crate::Error::File`] with a code that says what is malformed.
     pub fn open(path: &Path) -> Result<Gguf> {
-        let first = Self::parse(path, Bytes::Map(Map::open(path)?))?;
-        split::complete(first)
+        Self::open_with(path, Access::default())
+    }
+
+    /// Likewise, in that way.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`]; memory that does not suffice for what is read.
+    pub fn open_with(path: &Path, access: Access) -> Result<Gguf> {
+        let first = Self::parse(path, Bytes::Map(Map::open_with(path, access)?))?;
+        split::complete(first, access)
     }
 
     /// A model embedded in the program, named `name` in messages.
@@ -63,7 +73,7 @@ impl Gguf {
     /// # Errors
     /// As [`Gguf::open`].
     pub fn from_static(name: &str, bytes: &'static [u8]) -> Result<Gguf> {
-        split::complete(Self::parse(Path::new(name), Bytes::Static(bytes))?)
+        split::complete(Self::parse(Path::new(name), Bytes::Static(bytes))?, Access::default())
     }
 
     /// A model that is in no file: metadata, tensors with the index and byte of `made` that they start at, and these bytes.

@@ -3,6 +3,7 @@
 
 use crate::{Error, Result};
 use std::fs::File;
+use std::io::Read;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +20,15 @@ pub fn page_bytes() -> u64 {
     4096
 }
 
+/// How a file's bytes come into memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// They are read when the file is opened, so that it may change or go then; else it is mapped.
+    pub read: bool,
+    /// They are locked, so that the system never drops them or swaps them out; where it does not allow that, a warning says so.
+    pub lock: bool,
+}
+
 /// The bytes of a file; a handle, unmapped with the last.
 #[derive(Clone, Debug)]
 pub struct Map(Option<Arc<memmap2::Mmap>>);
@@ -29,6 +39,14 @@ impl Map {
     /// # Errors
     /// What the system says, or that the path is no regular file.
     pub fn open(path: &Path) -> Result<Map> {
+        Self::open_with(path, Access::default())
+    }
+
+    /// Likewise, or reads it; all of it is there then.
+    ///
+    /// # Errors
+    /// As [`Map::open`]; memory that does not suffice, a file that became shorter meanwhile.
+    pub fn open_with(path: &Path, access: Access) -> Result<Map> {
         let file = File::open(path).map_err(|e| Error::io(path, e))?;
         let meta = file.metadata().map_err(|e| Error::io(path, e))?;
         if !meta.is_file() {
@@ -37,9 +55,11 @@ impl Map {
         if meta.len() == 0 {
             return Ok(Map(None));
         }
-        // SAFETY: the map is read only; that another process does not shrink the file while it is read is the user's
-        // part, as with every mapped model file.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
+        let map = if access.read { read(&file, path, meta.len())? } else { mapped(&file, path)? };
+        tracing::debug!("{}: {} bytes {}", path.display(), meta.len(), if access.read { "read" } else { "mapped" });
+        if access.lock {
+            lock(&map, path);
+        }
         Ok(Map(Some(Arc::new(map))))
     }
 
@@ -58,6 +78,32 @@ impl Map {
         let _ = (start, len);
         Ok(())
     }
+}
+
+fn mapped(file: &File, path: &Path) -> Result<memmap2::Mmap> {
+    // SAFETY: the map is read only; that another process does not shrink the file while it is read is the user's
+    // part, as with every mapped model file.
+    unsafe { memmap2::Mmap::map(file) }.map_err(|e| Error::io(path, e))
+}
+
+/// The whole file, in pages of the program's own: they lie as those of a mapped file do.
+fn read(mut file: &File, path: &Path, len: u64) -> Result<memmap2::Mmap> {
+    let len = usize::try_from(len).map_err(|_| Error::io(path, std::io::ErrorKind::OutOfMemory.into()))?;
+    let mut pages = memmap2::MmapMut::map_anon(len).map_err(|e| Error::io(path, e))?;
+    file.read_exact(&mut pages).map_err(|e| Error::io(path, e))?;
+    pages.make_read_only().map_err(|e| Error::io(path, e))
+}
+
+fn lock(map: &memmap2::Mmap, path: &Path) {
+    #[cfg(unix)]
+    match map.lock() {
+        Ok(()) => tracing::debug!("{}: {} bytes locked", path.display(), map.len()),
+        Err(e) => {
+            tracing::warn!("{}: --mlock: {} bytes are not locked: {e} (see ulimit -l)", path.display(), map.len())
+        }
+    }
+    #[cfg(not(unix))]
+    tracing::warn!("{}: --mlock has no effect here: {} bytes are not locked", path.display(), map.len());
 }
 
 impl Deref for Map {

@@ -11,16 +11,16 @@ fn rewrite(line: &str) -> String {
     out.iter().map(|a| a.to_str().unwrap()).collect::<Vec<_>>().join(" ")
 }
 
-fn pumex(args: &[&str]) -> Output {
+pub fn pumex(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
     command.args(args).stdin(Stdio::null()).env_remove("RUST_LOG").output().unwrap()
 }
 
-fn stdout(output: &Output) -> &str {
+pub fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
 
-fn stderr(output: &Output) -> &str {
+pub fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 

@@ -6,6 +6,7 @@ use pumex::conversation::{generate, Request};
 use pumex::cpu::Settings;
 use pumex::engine::{self, CacheType, DeviceChoice, Options};
 use pumex::gguf::Gguf;
+use pumex::policy::ActivationQuant;
 use pumex::sample::{Sampler, SamplerOptions};
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
 use pumex_cpu::Isa;
@@ -19,8 +20,8 @@ fn options(cache: CacheType, cpu: Settings) -> Options {
         n_ctx: Some(256),
         n_seqs: 4,
         max_rows: 64,
-        cache_type_k: cache,
-        cache_type_v: cache,
+        cache_type_k: Some(cache),
+        cache_type_v: Some(cache),
         cpu,
         ..Options::default()
     }
@@ -67,6 +68,40 @@ fn speeds_of_few_tokens_are_those_of_their_steps() {
         assert_eq!(stats.generated_tokens, 2);
         assert!(stats.generate_ms > least / 4.0, "{}: {} ms, a step {least}", runner.device(), stats.generate_ms);
     }
+}
+
+/// Types of keys and values count for the CPU in floats as for its fast interpreter, and f32 where none is told.
+#[test]
+fn the_cpu_in_floats_keeps_keys_and_values_as_it_is_told() {
+    let gguf = Gguf::open(&demo_path()).unwrap();
+    let ids: Vec<u32> = (0..48).map(|i| (i * 37 + 11) % 2000).collect();
+    let told = |cache: Option<(CacheType, CacheType)>, activations: ActivationQuant| {
+        let (k, v) = cache.unzip();
+        let device = DeviceChoice::Cpu;
+        Options {
+            device,
+            n_ctx: Some(64),
+            activations: Some(activations),
+            cache_type_k: k,
+            cache_type_v: v,
+            ..Options::default()
+        }
+    };
+    let of = |cache, activations| logits(&mut *runner(&gguf, &told(cache, activations)), &ids, 16);
+    let truth = of(None, ActivationQuant::Q16);
+    assert_eq!(truth, logits(&mut reference(&gguf), &ids, 16), "f32 where none is told");
+    let both = |of| Some((of, of));
+    let error = |cache| nmse(&of(cache, ActivationQuant::Q16), &truth);
+    assert_eq!(error(both(CacheType::F32)), 0.0);
+    // What each type costs, from the most exact one on.
+    let kinds = [CacheType::F16, CacheType::Bf16, CacheType::Q8_0, CacheType::Q5_1, CacheType::Q4_0];
+    let errors = kinds.map(|kind| error(both(kind)));
+    println!("{kinds:?}: {errors:?}");
+    assert!(errors[0] > 0.0 && errors[0] < 1e-6 && errors[4] < 0.1, "{errors:?}");
+    assert!([(0, 1), (1, 4), (0, 2), (2, 3), (3, 4)].iter().all(|(a, b)| errors[*a] < errors[*b]), "{errors:?}");
+    // Keys and values each have their own.
+    let one = [(CacheType::Q4_0, CacheType::F32), (CacheType::F32, CacheType::Q4_0)].map(|kinds| error(Some(kinds)));
+    assert!(one.iter().all(|one| *one > 0.0 && *one < 2.0 * errors[4]) && one[0] != one[1], "{one:?}");
 }
 
 #[test]

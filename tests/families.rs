@@ -5,10 +5,11 @@ use crate::util::{
     bound, exhaustive, in_turn, logits, nmse, pick, reference, rows, shared, vulkan, Arithmetic, Golden,
 };
 use pumex::cpu::{Fast, Settings, Sizes};
-use pumex::engine::CacheType;
+use pumex::engine::{self, CacheType, DeviceChoice, Options};
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::{Gguf, Value};
 use pumex::model;
+use pumex::policy::ActivationQuant;
 use pumex::step::{Runner, Want};
 use pumex_cpu::attention::Elements;
 use pumex_cpu::Float;
@@ -358,4 +359,40 @@ fn an_unknown_rope_scaling_is_named_with_the_known_ones() {
     let gguf = Gguf::without_file(Path::new("made.gguf"), meta, Vec::new(), Vec::new());
     let error = model::plan(&gguf).unwrap_err().to_string();
     assert!(["rope.scaling.type", "yarn", "bent"].iter().all(|n| error.contains(n)), "{error}");
+}
+
+/// In floats, as `--activations q16` has it, however long the steps are.
+#[test]
+fn the_cpu_in_floats_agrees_with_llama_cpp_on_every_family() {
+    let Some(shared) = shared() else { return };
+    let mut wrong = Vec::new();
+    let all = families(&shared);
+    assert_eq!(all.len(), 54);
+    for (file, stem) in all {
+        let (gguf, golden) = (Gguf::open(&file).unwrap(), Golden::load(&stem));
+        let name = stem.file_name().unwrap().to_string_lossy().into_owned();
+        let options = Options {
+            device: DeviceChoice::Cpu,
+            n_ctx: Some(512),
+            activations: Some(ActivationQuant::Q16),
+            cache_type_k: Some(CacheType::F32),
+            cache_type_v: Some(CacheType::F32),
+            ..Options::default()
+        };
+        let mut runner = match engine::load(&gguf, &options, &mut |_, _| ()) {
+            Ok(runner) => runner,
+            Err(error) => {
+                wrong.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        for chunk in [512, 7, 1] {
+            let found = pick(&logits(&mut *runner, &golden.tokens, chunk), golden.vocab, &golden.logit_positions);
+            let error = nmse(&found, &golden.logits);
+            if error > 1e-5 {
+                wrong.push(format!("{name}, chunks of {chunk}: NMSE {error:.2e}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -77,7 +77,7 @@ fn run(heads: (u32, u32, u32), (k, v): (CacheType, CacheType), way: Way) -> Opti
         &gguf,
         Options {
             debug: Debug { matrices: way != Way::Scalar, ..exact() },
-            cache_type_v: v,
+            cache_type_v: Some(v),
             without: if way == Way::Group { vec!["attn_flash", "attn_staged"] } else { Vec::new() },
             ..options(k)
         },

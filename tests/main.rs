@@ -15,6 +15,7 @@ mod dialogue;
 mod dispatches;
 mod embed;
 mod families;
+mod flags;
 mod flash;
 mod floor;
 mod forced;

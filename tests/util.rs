@@ -152,8 +152,8 @@ impl Arithmetic {
             n_ctx: Some(256),
             n_seqs: 2,
             max_rows: 64,
-            cache_type_k: cache,
-            cache_type_v: cache,
+            cache_type_k: Some(cache),
+            cache_type_v: Some(cache),
             debug,
             ..engine::Options::default()
         }

@@ -419,7 +419,8 @@ fn every_cache_type_loses_no_more_than_its_bits() {
     let all = ways.into_iter().flat_map(|way| cases.into_iter().enumerate().map(move |case| (way, case)));
     for ((arithmetic, factor, more), (i, (k, v, bound))) in all {
         let bound = factor * bound + more;
-        let options = pumex::engine::Options { cache_type_k: k, cache_type_v: v, ..arithmetic.options(F16) };
+        let options =
+            pumex::engine::Options { cache_type_k: Some(k), cache_type_v: Some(v), ..arithmetic.options(F16) };
         let Some(mut runner) = vulkan(&gguf, options) else { return };
         if arithmetic.lacking(runner.vk()) {
             return;

@@ -1,7 +1,7 @@
 //! `pumex bench`: speed of prompts and of generation, with llama-bench's tests, fields and table.
 //!
-//! Per test: a quarter of a second of warm-up, at least one run, then `-r` timed runs from an emptied cache. `-d` fills the
-//! cache before the clock starts. Of a model with an encoder, prompts are sources, and so is what fills the cache. Generation
+//! Per test: a quarter of a second of warm-up, at least one run (none with `--no-warmup`), then `-r` timed runs from an emptied
+//! cache. `-d` fills the cache before the clock starts. Of a model with an encoder, prompts are sources, and so is what fills the cache. Generation
 //! is the greedy loop that runs one step ahead; nothing is tokenized or sampled on the host.
 
 mod report;
@@ -103,7 +103,8 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     for test in tests {
         let mut samples_ns = Vec::new();
         let time = report::now();
-        let mut last = warm_up(&mut *runner, test, (bos, &mut filled), stop)?;
+        let warm = !args.engine.no_warmup;
+        let mut last = if warm { warm_up(&mut *runner, test, (bos, &mut filled), stop)? } else { Some(0) };
         bar.inc(1);
         for repetition in 1..=args.repetitions {
             if last.is_none() {
@@ -151,7 +152,7 @@ fn of_sources(mut tests: Vec<Test>, engine: &mut EngineArgs) -> Result<(u32, Vec
     }
     for test in &mut tests {
         test.n_depth = if test.n_gen > 0 { test.n_depth.max(1) } else { 0 };
-        engine.ubatch_size = engine.ubatch_size.max(test.n_depth.max(test.n_prompt));
+        engine.take_rows(test.n_depth.max(test.n_prompt));
     }
     let n_ctx = tests.iter().map(|t| t.n_depth.saturating_add(t.n_prompt.max(t.n_gen))).max().unwrap_or(1);
     Ok((n_ctx, tests))

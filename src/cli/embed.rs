@@ -128,9 +128,9 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     engine.embeds = true;
     if ahead {
         // All of a text must stand in one step.
-        engine.ubatch_size = engine.ubatch_size.max(number(longest)?);
+        engine.take_rows(number(longest)?);
     }
-    let steps = Steps::new(&lens, engine.ubatch_size as usize);
+    let steps = Steps::new(&lens, engine.rows() as usize);
     engine.shared_cache = (number(steps.n_seqs)?, Some(number(steps.cache_positions)?));
     let mut runner = session::load(&gguf, &engine, Some(number(steps.n_ctx)?), stop)?;
     let Some(found) = embed(&mut *runner, &texts, &steps, (pooling, &head), stop)? else { return Ok(End::Interrupted) };

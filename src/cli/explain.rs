@@ -98,7 +98,7 @@ pub fn main(args: &Args) -> Result<End> {
         rows,
         decode_batch: args.parallel.is_some(),
         outputs: args.parallel.map_or(1, |n| n as usize),
-        cache_types: (args.engine.cache_type_k, args.engine.cache_type_v),
+        cache_types: args.engine.options(None).cache_types(),
         source: args.source,
         len: args.depth as usize + args.parallel.map_or(rows, |_| 1),
     })?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// At most one of them.
 #[derive(clap::Args)]
-#[group(multiple = false)]
+#[group(id = "constraint", multiple = false)]
 pub struct Args {
     /// Allow only text of this grammar (GBNF)
     #[arg(long, value_name = "TEXT", help_heading = "Grammar")]

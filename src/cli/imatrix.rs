@@ -56,7 +56,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let (mut engine, mut n_ctx) = (args.engine.clone(), args.ctx_size);
     if pumex::model::plan(&gguf)?.encoder.is_some() {
         // A window is a source, which stands in one step, and the answer to it.
-        engine.ubatch_size = engine.ubatch_size.max(n_ctx);
+        engine.take_rows(n_ctx);
         n_ctx = n_ctx.saturating_mul(2);
     }
     let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;

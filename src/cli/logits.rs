@@ -58,7 +58,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let plan = model::plan(&gguf)?;
     let answers = plan.encoder.is_some();
     if answers || plan.looks_ahead() {
-        engine.ubatch_size = engine.ubatch_size.max(n_ctx);
+        engine.take_rows(n_ctx);
     }
     let n_ctx = if answers { n_ctx.saturating_mul(2) } else { n_ctx };
     let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use pumex::cpu::{Numa, Settings};
 use pumex::engine::selftest::SUSPECTS;
 use pumex::engine::{CacheType, Debug, DeviceChoice, Options, Override};
+use pumex::gguf::Access;
 use pumex::policy::ActivationQuant;
 use pumex::quantize::recipe::{self, Recipe};
 use pumex::synthetic::{self, Shape};
@@ -34,12 +35,21 @@ pub struct ModelArgs {
     /// Take models from the cache, without a network
     #[arg(long)]
     pub offline: bool,
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, overrides_with = "no_mmap")]
     mmap: bool,
-    #[arg(long, hide = true)]
+    /// Read the file into memory instead of mapping it: whatever becomes of it then, the model stays
+    #[arg(long, overrides_with = "mmap")]
     no_mmap: bool,
-    #[arg(long, hide = true)]
+    /// Lock the file's bytes in memory, so that the system never drops them; weights that were copied from there are not locked
+    #[arg(long)]
     mlock: bool,
+}
+
+impl ModelArgs {
+    /// How the file's bytes come into memory.
+    pub fn access(&self) -> Access {
+        Access { read: self.no_mmap, lock: self.mlock }
+    }
 }
 
 /// Which model to measure: a file, or none.
@@ -83,7 +93,11 @@ fn activations(text: &str) -> std::result::Result<ActivationQuant, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuLayers(pub Option<usize>);
 
-fn gpu_layers(text: &str) -> std::result::Result<GpuLayers, String> {
+/// A number, all, or auto.
+///
+/// # Errors
+/// Another word.
+pub fn gpu_layers(text: &str) -> std::result::Result<GpuLayers, String> {
     match text {
         "auto" | "-1" => Ok(GpuLayers(None)),
         "all" => Ok(GpuLayers(Some(usize::MAX))),
@@ -127,7 +141,7 @@ pub struct EngineArgs {
     /// or UUID of a device (-dev)
     #[arg(long, default_value = "auto", env = "LLAMA_ARG_DEVICE")]
     pub device: String,
-    /// Logical batch; accepted, the step's size is --ubatch-size
+    /// Most rows in one step, as --ubatch-size, whichever is smaller
     #[arg(short, long, value_name = "N", default_value_t = 2048, env = "LLAMA_ARG_BATCH")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: u32,
@@ -168,13 +182,13 @@ pub struct EngineArgs {
     #[arg(long, value_name = "PATTERN=CPU,...", env = "LLAMA_ARG_OVERRIDE_TENSOR")]
     #[arg(value_parser = tensor_override, value_delimiter = ',')]
     override_tensor: Vec<Override>,
-    /// KV cache type of K (-ctk)
-    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16", env = "LLAMA_ARG_CACHE_TYPE_K")]
-    pub cache_type_k: CacheType,
-    /// KV cache type of V (-ctv)
-    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16", env = "LLAMA_ARG_CACHE_TYPE_V")]
-    pub cache_type_v: CacheType,
-    /// Fused attention (-fa); accepted, Pumex decides
+    /// KV cache type of K (-ctk) [default: f16, or f32 where the CPU computes in f32]
+    #[arg(long, value_name = "TYPE", value_parser = cache_type, env = "LLAMA_ARG_CACHE_TYPE_K")]
+    pub cache_type_k: Option<CacheType>,
+    /// KV cache type of V (-ctv), likewise
+    #[arg(long, value_name = "TYPE", value_parser = cache_type, env = "LLAMA_ARG_CACHE_TYPE_V")]
+    pub cache_type_v: Option<CacheType>,
+    /// Fused attention (-fa): it always is
     #[arg(long, value_name = "SWITCH", default_value = "auto", env = "LLAMA_ARG_FLASH_ATTN")]
     pub flash_attn: Switch,
     /// Quantized activations in products of few rows: q8, as llama.cpp has them on the CPU and by CUDA (not by Vulkan for one row), or
@@ -213,9 +227,14 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i32).range(-1..=3))]
     prio: i32,
     #[arg(long, hide = true)]
-    cpu_strict: Option<u32>,
+    pub cpu_strict: Option<u32>,
     #[arg(long, hide = true)]
-    poll: Option<u32>,
+    pub poll: Option<u32>,
+    #[arg(long, hide = true, overrides_with = "no_warmup")]
+    warmup: bool,
+    /// Time all runs, the first ones, too
+    #[arg(long, hide = true, overrides_with = "warmup")]
+    pub no_warmup: bool,
 }
 
 /// Numbers of processors.
@@ -252,13 +271,19 @@ fn suspect(name: &str) -> Result<&'static str, String> {
 impl EngineArgs {
     /// The engine's options for one sequence of `n_ctx` positions (`None`: as many as the model was trained for).
     pub fn options(&self, n_ctx: Option<u32>) -> Options {
+        let options = self.made(n_ctx);
+        tracing::debug!("engine: {options:?}");
+        options
+    }
+
+    fn made(&self, n_ctx: Option<u32>) -> Options {
         Options {
             device: device_choice(&self.device),
             n_ctx,
             n_seqs: self.shared_cache.0.max(1),
             checkpoints: self.checkpoints,
             cache_positions: self.shared_cache.1,
-            max_rows: self.ubatch_size,
+            max_rows: self.rows(),
             cache_type_k: self.cache_type_k,
             cache_type_v: self.cache_type_v,
             gpu_layers: self.gpu_layers.0,
@@ -286,6 +311,40 @@ impl EngineArgs {
             },
             ..Options::default()
         }
+    }
+
+    /// Most rows of a step.
+    pub fn rows(&self) -> u32 {
+        self.ubatch_size.min(self.batch_size)
+    }
+
+    /// Has steps take so many rows at least.
+    pub fn take_rows(&mut self, rows: u32) {
+        self.ubatch_size = self.ubatch_size.max(rows);
+        self.batch_size = self.batch_size.max(self.ubatch_size);
+    }
+
+    /// Which layers' experts stay on the CPU, of so many layers, and what other tensors go where: as llama-bench tells it.
+    pub fn told_places(&self, layers: usize) -> (usize, String) {
+        let moe = if self.cpu_moe { layers } else { self.n_cpu_moe.unwrap_or(0) };
+        let one = |o: &Override| format!("{}={}", o.pattern, if o.on_cpu { "CPU" } else { "GPU" });
+        let others: Vec<String> = self.override_tensor.iter().map(one).collect();
+        (moe, if others.is_empty() { "none".into() } else { others.join(";") })
+    }
+
+    /// The mask of processors in hexadecimal; 0x0 is none.
+    pub fn told_mask(&self) -> String {
+        let processors = self.cpu_mask.as_ref().map_or(&[][..], |p| &p.0);
+        let digits = processors.iter().max().map_or(1, |most| most / 4 + 1);
+        let digit =
+            |d: usize| (0..4).filter(|bit| processors.contains(&(4 * d + bit))).map(|bit| 1 << bit).sum::<u32>();
+        let hex: String = (0..digits).rev().filter_map(|d| char::from_digit(digit(d), 16)).collect();
+        format!("0x{hex}")
+    }
+
+    /// Whether weights are laid out for the CPU's kernels.
+    pub fn repacks(&self) -> bool {
+        !self.no_repack
     }
 
     fn overrides(&self) -> Vec<Override> {

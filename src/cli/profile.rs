@@ -72,8 +72,8 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let (rows, flag) = args.parallel.map_or((args.rows, "--rows"), |n| (n, "--parallel"));
     let n_ctx = args.depth.checked_add(rows);
     let n_ctx = n_ctx.ok_or_else(|| Error::Usage(format!("--depth {}: expected fewer positions", args.depth)))?;
-    if rows > args.engine.ubatch_size {
-        let (most, found) = (args.engine.ubatch_size, rows);
+    if rows > args.engine.rows() {
+        let (most, found) = (args.engine.rows(), rows);
         return Err(Error::Usage(format!("{flag}: expected at most {most} (--ubatch-size), found {found}")));
     }
     let page = args.html.as_deref().map(Replacing::create).transpose()?;
@@ -95,7 +95,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         None => {
             let runner = session::load_cpu(&gguf, &args.engine, of, stop)?;
             let roof = Roof::cpu(runner.rates(rows as usize));
-            (Box::new(OnCpu { runner, cache_types: (args.engine.cache_type_k, args.engine.cache_type_v) }), roof)
+            (Box::new(OnCpu { runner, cache_types: args.engine.options(None).cache_types() }), roof)
         }
     };
     if runner.runner().max_rows() < rows as usize {

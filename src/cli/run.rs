@@ -53,14 +53,14 @@ pub struct Args {
     #[arg(short, long, value_name = "TEXT")]
     reverse_prompt: Vec<String>,
     /// Print only new text
-    #[arg(long)]
+    #[arg(long, overrides_with = "display_prompt")]
     no_display_prompt: bool,
     /// Leave backslash escapes in the prompt as they are
     #[arg(long, overrides_with = "escape")]
     no_escape: bool,
-    #[arg(short, long, hide = true)]
+    #[arg(short, long, hide = true, overrides_with = "no_escape")]
     escape: bool,
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, overrides_with = "no_display_prompt")]
     display_prompt: bool,
     #[command(flatten)]
     chat: chat::ChatArgs,

@@ -137,7 +137,7 @@ impl SamplingArgs {
         let given = self.samplers.as_ref().or(self.sampler_seq.as_ref()).map(|order| order.0.clone());
         let order = given.or_else(|| order_of(gguf)).unwrap_or(usual.order);
         let wants_words = order.contains(&Step::Infill);
-        Ok(SamplerOptions {
+        let options = SamplerOptions {
             temperature: pick(self.temp, gguf, "temp", usual.temperature, finite),
             top_k: pick(self.top_k, gguf, "top_k", usual.top_k, whole),
             top_p: pick(self.top_p, gguf, "top_p", usual.top_p, finite),
@@ -165,7 +165,9 @@ impl SamplingArgs {
             adaptive_decay: self.adaptive_decay,
             words: wants_words.then(|| Arc::new(words(tokenizer))),
             logprobs: self.logprobs.map(usize::from),
-        })
+        };
+        tracing::debug!("sampling: {:?}", SamplerOptions { words: None, ..options.clone() });
+        Ok(options)
     }
 
     fn dry(&self, tokenizer: &Tokenizer, escapes: bool) -> DryOptions {

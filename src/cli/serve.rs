@@ -13,7 +13,7 @@ use pumex_serve::http::{self, Cors, Tls};
 
 use super::adapters::AdapterArgs;
 use super::embed::PoolingFlag;
-use super::options::{EngineArgs, ModelArgs, Switch};
+use super::options::{gpu_layers, EngineArgs, GpuLayers, ModelArgs, Switch};
 use super::sampling::SamplingArgs;
 use super::signals::{self, AtOnce};
 use super::{output, session, End};
@@ -65,8 +65,6 @@ pub struct Args {
     kv_unified: bool,
     #[arg(long, hide = true)]
     cont_batching: bool,
-    #[arg(long, hide = true)]
-    no_warmup: bool,
     /// Requests that may wait
     #[arg(long, value_name = "N", default_value_t = 512)]
     queue: usize,
@@ -142,9 +140,9 @@ struct DraftArgs {
     /// Fewer are not proposed
     #[arg(long, value_name = "N", default_value_t = 0, alias = "draft-min")]
     spec_draft_n_min: usize,
-    /// Layers of that model on the GPU (-ngld); accepted, as many as there is room for
-    #[arg(long, value_name = "N", hide = true)]
-    gpu_layers_draft: Option<String>,
+    /// Layers of that model on the GPU (-ngld): a number, all, or auto, as many as there is room for
+    #[arg(long, value_name = "N", value_parser = gpu_layers, default_value = "auto")]
+    gpu_layers_draft: GpuLayers,
 }
 
 /// How it is reached.

@@ -35,7 +35,7 @@ static DEMO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../assets/demo.gguf")
 pub fn open(args: &ModelArgs) -> Result<Gguf> {
     let begun = Instant::now();
     let gguf = match fetch::model(args)? {
-        Some(path) => Gguf::open(&path)?,
+        Some(path) => Gguf::open_with(&path, args.access())?,
         None => {
             output::say(format_args!("{DEMO_NOTE}\n"));
             demo()?

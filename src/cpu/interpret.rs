@@ -7,6 +7,7 @@ use crate::plan::{
     instead, AttentionSpec, Gate, General, MatPart, Norm, Op, Plan, RopeNorm, Router, Rows, TopK, Val, Weight,
 };
 use crate::step::Row;
+use pumex_cpu::attention::Elements;
 use std::borrow::Cow;
 
 impl Reference<'_> {
@@ -170,6 +171,8 @@ impl Reference<'_> {
         let (hd, k_at, v_at) = (spec.head_dim, spec.heads * spec.head_dim, spec.v_at());
         let mut values = self.values[qkv.0].clone();
         let inv_freq = &self.plan.ropes[r.rope.table];
+        let kept = self.elements.into_iter().zip([hd, spec.v_dim]);
+        let kept: Vec<(Elements, usize)> = kept.collect();
         for (row, qkv) in rows.iter().zip(values.chunks_exact_mut(spec.qkv_width())) {
             for (h, head) in qkv.chunks_exact_mut(hd).take(spec.heads + spec.kv_heads).enumerate() {
                 if let Some(norm) = &norms[usize::from(h >= spec.heads)] {
@@ -178,10 +181,12 @@ impl Reference<'_> {
                 ops::rope(head, row.pos, r.rope, inv_freq);
             }
             let (k, v) = &mut self.caches[row.seq as usize][spec.layer];
-            for (store, new) in [(k, &qkv[k_at..v_at]), (v, &qkv[v_at..])] {
+            for ((store, new), &(elements, head)) in [(k, &qkv[k_at..v_at]), (v, &qkv[v_at..])].into_iter().zip(&kept) {
                 let from = row.pos as usize * new.len();
                 store.resize(store.len().max(from + new.len()), 0.0);
-                store[from..from + new.len()].copy_from_slice(new);
+                let kept = &mut store[from..from + new.len()];
+                kept.copy_from_slice(new);
+                kept.chunks_exact_mut(head).for_each(|head| elements.round(head));
             }
         }
         values

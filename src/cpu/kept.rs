@@ -3,15 +3,16 @@
 use super::general::States;
 use crate::plan::Plan;
 use crate::{Error, Result};
-use pumex_cpu::attention::Cache;
+use pumex_cpu::attention::{Cache, Elements};
 use std::io::{Read, Write};
 
 /// Floats that are read at a time.
 const PIECE: usize = 64 << 10;
 
 /// What the reference's bytes are.
-pub fn reference_layout(plan: &Plan) -> String {
-    format!("reference {:?}", plan.layers)
+pub fn reference_layout(plan: &Plan, elements: [Elements; 2]) -> String {
+    let [k, v] = elements.map(Elements::name);
+    format!("reference {k} {v} {:?}", plan.layers)
 }
 
 /// What the fast interpreter's bytes are.

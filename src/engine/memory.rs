@@ -84,7 +84,7 @@ fn packs(caps: &Caps, options: &Options) -> bool {
 fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: SessionSize) -> SessionBytes {
     let debug = options.debug;
     let activations = options.activations.unwrap_or_else(|| policy::activations(caps));
-    let halves = options.cache_type_k == CacheType::F16 && options.cache_type_v == CacheType::F16;
+    let halves = options.cache_types() == (CacheType::F16, CacheType::F16);
     let choices = Choices { wanted: debug.megakernel, groups: debug.megakernel_groups, activations, halves };
     let megakernel = Megakernel::of(plan, caps, choices).filter(|_| debug.fuse);
     let packed = sizes::Packed::of(plan, size.max_rows, caps, program::rows_asked(caps, options));
@@ -117,7 +117,7 @@ pub(super) struct StepSize {
 /// Of a device that copies weights, if it `stages` them.
 fn plan_memory(plan: &Plan, caps: &Caps, stages: bool, options: &Options, step: StepSize) -> Result<MemoryPlan> {
     let StepSize { arena, max_rows } = step;
-    let (k, v) = (options.cache_type_k, options.cache_type_v);
+    let (k, v) = options.cache_types();
     let (mut widest, mut per_block) = (1, 0);
     for (layer, kv) in plan.kv_layers() {
         for (t, dim) in [(k, kv.k_dim), (v, kv.v_dim)] {

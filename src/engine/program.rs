@@ -61,7 +61,7 @@ impl Program {
         let ropes = device.buffer("ropes", ropes_bytes(&plan), Class::Params)?;
         ropes.write(0, bytemuck::cast_slice(&tables));
         Ok(Program {
-            cache_types: (options.cache_type_k, options.cache_type_v),
+            cache_types: options.cache_types(),
             activations: options.activations.unwrap_or_else(|| policy::activations(device.caps())),
             debug: options.debug,
             device,
@@ -106,7 +106,7 @@ pub(super) fn arena_bytes(
         chunks: options.debug.chunks.unwrap_or_else(|| policy::scans_by_windows(caps)),
         max_rows,
         n_ctx: 1,
-        cache_types: (options.cache_type_k, options.cache_type_v),
+        cache_types: options.cache_types(),
         activations: options.activations.unwrap_or_else(|| policy::activations(caps)),
         requests_at: 0,
         importance: false,

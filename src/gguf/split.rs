@@ -1,7 +1,7 @@
 //! Split sets: the first file names how many there are; the others are opened and checked against it.
 
 use super::{Bytes, Gguf};
-use crate::map::Map;
+use crate::map::{Access, Map};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ fn part_path(first: &Path, no: u32, count: u32) -> Option<PathBuf> {
 }
 
 /// Opens the further files if `first` says there are any.
-pub(super) fn complete(mut first: Gguf) -> Result<Gguf> {
+pub(super) fn complete(mut first: Gguf, access: Access) -> Result<Gguf> {
     let path = first.path.clone();
     let fail = |code, what: String| Err(Error::file(&path, code, what));
     let Some(count) = first.meta.opt_u32("split.count")? else {
@@ -35,7 +35,7 @@ pub(super) fn complete(mut first: Gguf) -> Result<Gguf> {
     }
     for no in 1..count {
         let Some(part) = part_path(&path, no, count) else { continue };
-        add(&mut first, &part, no, count)?;
+        add(&mut first, (&part, access), no, count)?;
     }
     if let Some(total) = first.meta.opt_u32("split.tensors.count")? {
         if total as usize != first.tensors.len() {
@@ -46,12 +46,12 @@ pub(super) fn complete(mut first: Gguf) -> Result<Gguf> {
     Ok(first)
 }
 
-fn add(first: &mut Gguf, path: &Path, no: u32, count: u32) -> Result<()> {
+fn add(first: &mut Gguf, (path, access): (&Path, Access), no: u32, count: u32) -> Result<()> {
     let fail = |code, what: String| Err(Error::file(path, code, what));
     if !path.exists() {
         return fail("split_missing", format!("expected part {} of {count} here, found no file", no + 1));
     }
-    let part = Gguf::parse(path, Bytes::Map(Map::open(path)?))?;
+    let part = Gguf::parse(path, Bytes::Map(Map::open_with(path, access)?))?;
     let found = part.meta.u32("split.no")?;
     if found != no {
         return fail("split_no_mismatch", format!("split.no: expected {no}, found {found}"));

@@ -30,6 +30,30 @@ impl Elements {
             Elements::Blocks(format) => n.div_ceil(format.block_len) * format.block_bytes,
         }
     }
+
+    /// What they are called.
+    pub fn name(self) -> String {
+        match self {
+            Elements::Floats(float) => format!("{float:?}"),
+            Elements::Blocks(format) => format.name.to_string(),
+        }
+    }
+
+    /// Makes a head's row what is read of it once it is kept as such elements.
+    pub fn round(self, row: &mut [f32]) {
+        match self {
+            Elements::Floats(Float::F32) => {}
+            Elements::Floats(Float::F16) => row.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32()),
+            Elements::Floats(Float::Bf16) => row.iter_mut().for_each(|x| *x = half::bf16::from_f32(*x).to_f32()),
+            Elements::Blocks(format) => {
+                let mut bytes = vec![0; self.bytes(row.len())];
+                put_row(self, row, &mut bytes);
+                let mut read = vec![0.0; row.len().next_multiple_of(format.block_len)];
+                format.decode_row(&bytes, &mut read);
+                row.copy_from_slice(&read[..row.len()]);
+            }
+        }
+    }
 }
 
 /// Keys and values of a layer.
@@ -91,11 +115,7 @@ impl Cache {
 
     /// How the bytes of a block lie.
     pub fn layout(&self) -> String {
-        let name = |elements: Elements| match elements {
-            Elements::Floats(float) => format!("{float:?}"),
-            Elements::Blocks(format) => format.name.to_string(),
-        };
-        format!("{} heads of {} {}, {} {}", self.kv_heads, self.k_dim, name(self.k), self.v_dim, name(self.v))
+        format!("{} heads of {} {}, {} {}", self.kv_heads, self.k_dim, self.k.name(), self.v_dim, self.v.name())
     }
 
     /// All of a block: keys of all heads, then values.

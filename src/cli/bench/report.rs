@@ -5,11 +5,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pumex::engine::ModelInfo;
+use pumex::engine::{CacheType, ModelInfo};
 use pumex::gguf::Gguf;
 use pumex::step::Runner;
 use serde_json::{json, Value};
 
+use super::super::options::Switch;
 use super::{Args, Form, Measured, Test};
 
 /// What all tests share.
@@ -28,6 +29,21 @@ impl About {
         // Auto may have chosen the CPU, which has no queues to submit to and counts nothing.
         let cpu = e.is_cpu() || runner.device().to_ascii_lowercase().starts_with("cpu");
         let gpu = if cpu { String::new() } else { runner.device() };
+        let (layers, reads) = (
+            gguf.meta().opt_u32(&format!("{}.block_count", gguf.meta().arch().unwrap_or_default())),
+            args.model.model.access(),
+        );
+        let (n_cpu_moe, overrides) = e.told_places(layers.ok().flatten().unwrap_or(0) as usize);
+        let load_mode = match (reads.read, reads.lock) {
+            (false, false) => "mmap",
+            (false, true) => "mmap+mlock",
+            (true, true) => "mlock",
+            (true, false) => "none",
+        };
+        let (mut k, mut v) = e.options(None).cache_types();
+        if runner.device().starts_with("CPU reference") {
+            (k, v) = (e.cache_type_k.unwrap_or(CacheType::F32), e.cache_type_v.unwrap_or(CacheType::F32));
+        }
         let fields = vec![
             ("build_commit", json!(commit())),
             ("build_number", json!(0)),
@@ -41,26 +57,26 @@ impl About {
             ("n_batch", json!(e.batch_size)),
             ("n_ubatch", json!(e.ubatch_size)),
             ("n_threads", json!(e.cpu_threads())),
-            ("cpu_mask", json!("0x0")),
-            ("cpu_strict", json!(false)),
-            ("poll", json!(0)),
-            ("type_k", json!(e.cache_type_k.name())),
-            ("type_v", json!(e.cache_type_v.name())),
+            ("cpu_mask", json!(e.told_mask())),
+            ("cpu_strict", json!(e.cpu_strict.unwrap_or(0) != 0)),
+            ("poll", json!(e.poll.unwrap_or(0))),
+            ("type_k", json!(k.name())),
+            ("type_v", json!(v.name())),
             ("n_gpu_layers", e.gpu_layers.0.map_or(json!(-1), |n| json!(n))),
-            ("n_cpu_moe", json!(0)),
+            ("n_cpu_moe", json!(n_cpu_moe)),
             ("split_mode", json!("none")),
             ("main_gpu", json!(0)),
             ("no_kv_offload", json!(false)),
-            ("flash_attn", json!(true)),
+            ("flash_attn", json!(e.flash_attn != Switch::Off)),
             ("devices", json!(e.device)),
             ("tensor_split", json!("0.00")),
-            ("tensor_buft_overrides", json!("none")),
-            ("load_mode", json!("mmap")),
+            ("tensor_buft_overrides", json!(overrides)),
+            ("load_mode", json!(load_mode)),
             ("lazy_mode", json!(false)),
             ("embeddings", json!(false)),
             ("no_op_offload", json!(0)),
             ("no_host", json!(false)),
-            ("repack", json!(false)),
+            ("repack", json!(cpu && e.repacks())),
             ("fit_target", json!(0)),
             ("fit_min_ctx", json!(0)),
         ];

@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use pumex::chat::Json;
 use pumex::embedding::Pooling;
+use pumex::engine::Options;
 use pumex::gguf::Gguf;
 use pumex::server::{DraftModel, Listed, Settings};
 use pumex::{Error, Result};
@@ -145,12 +146,12 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
     if args.lora_init_without_apply {
         adapters.iter_mut().for_each(|(_, scale)| *scale = 0.0);
     }
-    let (flags, engine) = (args.adapters.clone(), args.engine.clone());
+    let (flags, engine, access) = (args.adapters.clone(), args.engine.clone(), args.model.access());
     let open = move |scales: &[f32]| {
         let gguf = match &source {
-            Source::File(path) => Gguf::open(path)?,
+            Source::File(path) => Gguf::open_with(path, access)?,
             Source::Fetched(model) => match fetch::model(model)? {
-                Some(path) => Gguf::open(&path)?,
+                Some(path) => Gguf::open_with(&path, access)?,
                 None => session::demo()?,
             },
             Source::Demo => session::demo()?,
@@ -210,7 +211,9 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
 
 fn draft(args: &Args) -> Option<DraftModel> {
     let path = args.draft.model_draft.clone().filter(|_| args.draft.spec_type != "none")?;
-    let open = move || Gguf::open(&path);
+    let access = args.model.access();
+    let open = move || Gguf::open_with(&path, access);
     let (most, least) = (args.draft.spec_draft_n_max, args.draft.spec_draft_n_min);
-    Some(DraftModel { open: Arc::new(open), engine: args.engine.options(None), most, least })
+    let engine = Options { gpu_layers: args.draft.gpu_layers_draft.0, ..args.engine.options(None) };
+    Some(DraftModel { open: Arc::new(open), engine, most, least })
 }

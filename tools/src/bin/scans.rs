@@ -147,7 +147,7 @@ fn layer<const N: usize>(shape: Shape, rows: [usize; N], on_cpu: bool, chunks: b
                 device: DeviceChoice::Vulkan,
                 n_ctx: Some(4096),
                 max_rows: most as u32,
-                cache_type_k: CacheType::F16,
+                cache_type_k: Some(CacheType::F16),
                 debug: Debug { chunks: Some(chunks), ..Debug::default() },
                 ..Options::default()
             };

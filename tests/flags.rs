@@ -1,0 +1,450 @@
+//! Every flag of every command does something that a test sees, or says that it has no effect.
+
+use crate::cli::{pumex, stderr, stdout};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo.gguf");
+
+/// Flags of which no test but their values' parsing can see an effect so far. None is added: a new flag gets a test.
+const UNSEEN: &[&str] = &[
+    // What a fetched model, a page of another origin or a loaded server would show.
+    "--hf-token",
+    "--completions",
+    "--goal-between-tokens",
+    "--goal-first-token",
+    "--goal-request",
+    "--heed-eos",
+    "--input-length",
+    "--input-spread",
+    "--output-length",
+    "--picture",
+    "--prompts",
+    "--rate",
+    "--requests",
+    "--shared-length",
+    "--timeout",
+    "--url",
+    "--users",
+    "--allowed-hosts",
+    "--cors-origins",
+    "--gpu-layers-draft",
+    "--kv-unified",
+    "--lora-init-without-apply",
+    "--models-max",
+    "--no-models-autoload",
+    "--no-slots",
+    "--no-ui",
+    "--prompt-rows",
+    "--share-prefixes",
+    "--sleep-idle-seconds",
+    "--spec-draft-n-max",
+    "--spec-draft-n-min",
+    "--spec-type",
+    "--tags",
+    "--threads-http",
+    // What takes seconds on a device.
+    "--measure",
+    "--self-test",
+    "--blind",
+    "--shapes-only",
+    "--draw",
+    // Files of adapters and quantized sets; the library's tests have what they do.
+    "--control-vector",
+    "--control-vector-layer-range",
+    "--control-vector-scaled",
+    "--lora-scaled",
+    "--allow-nonfinite",
+    "--exclude-weights",
+    "--include-weights",
+    "--keep-split",
+    "--leave-output-tensor",
+    "--split-max-tensors",
+    "--tensor-type-file",
+    "--reasoning-effort",
+    "--system-prompt-file",
+    "--no-parse-special",
+    // A file of each step of a server, and states to go back to in a conversation, which change times alone.
+    "--log-steps",
+    "--ctx-checkpoints",
+];
+
+/// All flags, as the program lists them.
+fn flags() -> Vec<Value> {
+    let listed = pumex(&["flags", "--json"]);
+    assert!(listed.status.success(), "{}", stderr(&listed));
+    serde_json::from_str(stdout(&listed)).unwrap()
+}
+
+fn text<'a>(flag: &'a Value, key: &str) -> &'a str {
+    flag[key].as_str().unwrap_or_default()
+}
+
+/// What stands in a string of a test: all sources of tests, without the list of this file that says what they lack.
+fn tests() -> String {
+    fn walk(folder: &Path, found: &mut String) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_source = path.extension().is_some_and(|e| ["rs", "py", "sh", "mjs"].iter().any(|known| e == *known));
+            if path.is_dir() {
+                walk(&path, found);
+            } else if is_source {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push_str(if path.ends_with("tests/flags.rs") {
+                    text.split_once("/// All flags, as the program").unwrap().1
+                } else {
+                    &text
+                });
+            }
+        }
+    }
+    let mut found = String::new();
+    for folder in ["tests", "serve/tests", "hub/tests"] {
+        walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut found);
+    }
+    found
+}
+
+#[test]
+fn every_flag_is_seen_by_a_test_or_has_no_effect_and_says_so() {
+    let (flags, tests) = (flags(), tests());
+    assert!(flags.len() > 300, "{}", flags.len());
+    let is_given = |name: &str| {
+        let ends = ['"', ' ', '=', '\\', '\''];
+        tests.match_indices(name).any(|(at, _)| {
+            let after = tests[at + name.len()..].chars().next();
+            tests[..at].ends_with(['"', ' ', '\'']) && after.is_some_and(|c| ends.contains(&c))
+        })
+    };
+    let (mut missing, mut known) = (BTreeSet::new(), BTreeSet::new());
+    for flag in &flags {
+        let names = flag["names"].as_array().unwrap().iter().filter_map(Value::as_str);
+        let seen = names.chain([text(flag, "flag")]).any(is_given);
+        if UNSEEN.contains(&text(flag, "flag")) {
+            known.insert(text(flag, "flag"));
+        } else if !seen && flag["no_effect"].is_null() {
+            missing.insert(format!("{} {}", text(flag, "command"), text(flag, "flag")));
+        }
+    }
+    assert!(missing.is_empty(), "no test gives these flags: {missing:?}");
+    let gone: Vec<_> = UNSEEN.iter().filter(|flag| !known.contains(*flag)).collect();
+    assert!(gone.is_empty(), "no command has these flags: {gone:?}");
+}
+
+/// A value that a flag takes.
+fn value(flag: &str) -> &'static str {
+    match flag {
+        "--flash-attn" => "off",
+        "--activations" => "q16",
+        "--cpu-mask" => "1",
+        "--numa" => "isolate",
+        "--override-tensor" => "blk=CPU",
+        _ => "1",
+    }
+}
+
+#[test]
+fn flags_without_an_effect_say_so_in_one_line_each() {
+    let mut by_command: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for flag in flags().into_iter().filter(|flag| flag["no_effect"].is_string()) {
+        by_command.entry(text(&flag, "command").into()).or_default().push(flag);
+    }
+    assert!(by_command.len() >= 9, "{:?}", by_command.keys());
+    for (command, flags) in by_command {
+        let given = |flag: &Value| match (text(flag, "flag"), flag["takes_value"] == true) {
+            (name, true) => format!("{name}={}", value(name)),
+            (name, false) => name.to_string(),
+        };
+        for flag in &flags {
+            let given = given(flag);
+            let mut args = vec![command.as_str(), &given, "--model=absent.gguf"];
+            if command == "logits" {
+                args.extend(["--tokens=1", "--out=absent/file"]);
+            }
+            if command == "tune" {
+                args.push("--device=absent");
+            }
+            let said = pumex(&args);
+            assert!(!said.status.success(), "{command} {given}: there is no such model");
+            let line = format!("{} has no effect here: {}", given.replace("=off", " off"), text(flag, "no_effect"));
+            let line = if flag["only"].is_null() { line.replace(&given, text(flag, "flag")) } else { line };
+            let lines: Vec<&str> = stderr(&said).lines().filter(|l| l.contains("no effect")).collect();
+            assert_eq!(lines, [format!("note: {line}")], "{command} {given}");
+        }
+    }
+    // Beside what gives it an effect, and with another value, a flag says nothing.
+    for args in [
+        &["run", "-fa", "on", "-m", "absent.gguf"][..],
+        &["explain", "--fit", "-ub", "64", "-m", "absent.gguf"],
+        &["bench", "--no-warmup", "-m", "absent.gguf"],
+        &["run", "--no-mmap", "-m", "absent.gguf"],
+    ] {
+        let said = pumex(args);
+        assert_eq!(stderr(&said).lines().count(), 1, "{args:?}: {}", stderr(&said));
+    }
+}
+
+/// Engine flags with what they make of the engine's options.
+const ENGINE: &[(&[&str], &str)] = &[
+    (&["--device", "cpu"], "device: Cpu"),
+    (&["--ubatch-size", "48"], "max_rows: 40"),
+    (&["--batch-size", "40"], "max_rows: 40"),
+    (&["--threads", "1"], "threads: Some(1)"),
+    (&["--retry-lost"], "revives: true"),
+    (&["--without-kernels", "gemm_mat"], "without: [\"gemm_mat\"]"),
+    (&["--no-subgroups"], "subgroups: false"),
+    (&["--no-halves"], "halves: false"),
+    (&["--lose-at", "999999"], "lost_at: Some(999999)"),
+    (&["--gpu-layers", "3"], "gpu_layers: Some(3)"),
+    (&["--cpu-moe"], r#"Regex("\\.ffn_(up|down"#),
+    (&["--n-cpu-moe", "2"], r#"Regex("^blk\\.(0|1)\\.ffn"#),
+    (&["--override-tensor", "blk.1=CPU"], r#"Regex("blk.1"), on_cpu: true"#),
+    (&["--cache-type-k", "q8_0"], "cache_type_k: Some(Q8_0)"),
+    (&["--cache-type-v", "f32"], "cache_type_v: Some(F32)"),
+    (&["--activations", "q8"], "activations: Some(Q8)"),
+    (&["--validation"], "validation: true"),
+    (&["--threads-batch", "2"], "batch_threads: Some(2)"),
+    (&["--cpu-mask", "1"], "processors: [0]"),
+    (&["--no-repack"], "in_place: true"),
+    (&["--numa", "isolate"], "numa: Some(Isolate)"),
+    (&["--prio", "-1"], "priority: -1"),
+];
+
+/// A folder of a test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("pumex-flags-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// A line of the log, of what was made of flags.
+fn logged<'a>(log: &'a str, what: &str) -> &'a str {
+    log.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what} in {log}"))
+}
+
+#[test]
+fn engine_flags_reach_the_engine_of_every_command() {
+    let folder = folder("engine");
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_string();
+    std::fs::write(path("text"), "In the beginning God created the heaven and the earth. ".repeat(9)).unwrap();
+    let (text, out) = (path("text"), path("out"));
+    // A port that is taken ends a server that is loaded.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let commands: [&[&str]; 8] = [
+        &["run", "-p", "a", "-n", "1"],
+        &["logits", "--tokens", "1", "-o", &out],
+        &["perplexity", "-f", &text, "-c", "8", "--chunks", "1"],
+        &["bench", "-p", "1", "-n", "0", "-r", "1", "--no-warmup"],
+        &["embed", "-p", "a"],
+        &["imatrix", "-f", &text, "-c", "8", "--chunks", "1", "-o", &out],
+        &["profile", "-r", "1"],
+        &["serve", "--port", &port],
+    ];
+    let given: Vec<&str> = ENGINE.iter().flat_map(|(flags, _)| flags.iter().copied()).collect();
+    for command in commands {
+        let usual = pumex(&[command, &["-m", DEMO, "-vv"]].concat());
+        let all = pumex(&[command, &["-m", DEMO, "-vv"], &given].concat());
+        assert!(all.status.success() || command[0] == "serve", "{}: {}", command[0], stderr(&all));
+        let (usual, all) = (logged(stderr(&usual), "engine: Options"), logged(stderr(&all), "engine: Options"));
+        for (flags, made) in ENGINE {
+            assert!(all.contains(made) && !usual.contains(made), "{} {flags:?}: {made} in {all}", command[0]);
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Sampling flags with what they make of the sampler's options.
+const SAMPLING: &[(&[&str], &str)] = &[
+    (&["--seed", "7"], "seed: 7"),
+    (&["--samplers", "top_k;temperature"], "order: [TopK, Temperature]"),
+    (&["--temp", "0.5"], "temperature: 0.5"),
+    (&["--top-k", "9"], "top_k: 9"),
+    (&["--top-p", "0.25"], "top_p: 0.25"),
+    (&["--min-p", "0.125"], "min_p: 0.125"),
+    (&["--min-keep", "3"], "min_keep: 3"),
+    (&["--top-n-sigma", "2.5"], "top_n_sigma: 2.5"),
+    (&["--typical", "0.75"], "typical_p: 0.75"),
+    (&["--xtc-probability", "0.375"], "xtc_probability: 0.375"),
+    (&["--xtc-threshold", "0.1875"], "xtc_threshold: 0.1875"),
+    (&["--dynatemp-range", "0.625"], "dynatemp_range: 0.625"),
+    (&["--dynatemp-exp", "1.5"], "dynatemp_exponent: 1.5"),
+    (&["--repeat-last-n", "31"], "repeat_last_n: 31"),
+    (&["--repeat-penalty", "1.25"], "repeat_penalty: 1.25"),
+    (&["--presence-penalty", "0.0625"], "presence_penalty: 0.0625"),
+    (&["--frequency-penalty", "0.3125"], "frequency_penalty: 0.3125"),
+    (&["--dry-multiplier", "0.875"], "multiplier: 0.875"),
+    (&["--dry-base", "1.125"], "base: 1.125"),
+    (&["--dry-allowed-length", "5"], "allowed_length: 5"),
+    (&["--dry-penalty-last-n", "77"], "last_n: 77"),
+    (&["--mirostat", "2"], "mirostat: 2"),
+    (&["--mirostat-lr", "0.4375"], "mirostat_eta: 0.4375"),
+    (&["--mirostat-ent", "4.5"], "mirostat_tau: 4.5"),
+    (&["--adaptive-target", "0.5625"], "adaptive_target: 0.5625"),
+    (&["--adaptive-decay", "0.8125"], "adaptive_decay: 0.8125"),
+    (&["--logit-bias", "5+1.5"], "bias: [(5, 1.5)]"),
+    (&["--ignore-eos"], "banned: ["),
+];
+
+#[test]
+fn sampling_flags_reach_the_sampler() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let given: Vec<&str> = SAMPLING.iter().flat_map(|(flags, _)| flags.iter().copied()).collect();
+    for command in [&["run", "-p", "a", "-n", "1", "--logprobs", "2"][..], &["serve", "--port", &port]] {
+        let common = ["--device", "cpu", "-m", DEMO, "-vv"];
+        let usual = pumex(&[command, &common].concat());
+        let all = pumex(&[command, &common, &given].concat());
+        let (usual, all) = (logged(stderr(&usual), "sampling: Sampler"), logged(stderr(&all), "sampling: Sampler"));
+        for (flags, made) in SAMPLING.iter().filter(|(flags, _)| flags[0] != "--ignore-eos") {
+            assert!(all.contains(made) && !usual.contains(made), "{} {flags:?}: {made} in {all}", command[0]);
+        }
+        assert!(usual.contains("banned: []") && !all.contains("banned: []"), "{}: {all}", command[0]);
+    }
+}
+
+/// Flags that change what a command prints, or its error.
+#[test]
+fn other_flags_change_what_comes_out() {
+    let folder = folder("other");
+    let path = |name: &str, text: &str| {
+        std::fs::write(folder.join(name), text).unwrap();
+        folder.join(name).to_str().unwrap().to_string()
+    };
+    let (grammar, schema) = (path("g.gbnf", "root ::= \"xyz\""), path("s.json", r#"{"type": "boolean"}"#));
+    let run: &[&str] = &["run", "--device", "cpu", "-m", DEMO, "-n", "8", "--temp", "0", "-p", "a\\n"];
+    let quantize: &[&str] = &["quantize", "--allow-requantize", "--dry-run", DEMO, "Q4_K_M"];
+    let explain: &[&str] = &["explain", "--profile", "h200", "-m", DEMO];
+    let tokenize: &[&str] = &["tokenize", "-m", DEMO, "-p", "a b"];
+    for (base, flags) in [
+        (run, &["--grammar-file", &grammar][..]),
+        (run, &["--json-schema-file", &schema]),
+        (run, &["--no-escape"]),
+        (run, &["--no-display-prompt"]),
+        (run, &["--samplers", "x"]),
+        (run, &["--sampler-seq", "1"]),
+        (quantize, &["--pure"]),
+        (quantize, &["--output-tensor-type", "F16"]),
+        (quantize, &["--token-embedding-type", "F16"]),
+        (explain, &["--no-subgroups"]),
+        (explain, &["--no-halves"]),
+        (explain, &["--without-kernels", "gemv_dot"]),
+        (explain, &["--fit"]),
+        (tokenize, &["--show-count"]),
+    ] {
+        let (usual, changed) = (pumex(base), pumex(&[base, flags].concat()));
+        assert_ne!((stdout(&usual), usual.status), (stdout(&changed), changed.status), "{base:?} {flags:?}")
+    }
+    // Texts that end a repetition are for a penalty that is on.
+    let sampler = |more: &[&str]| {
+        let out = pumex(&[run, &["-vv", "--dry-multiplier", "3"], more].concat());
+        logged(stderr(&out), "sampling: Sampler").split_once("sampling: ").unwrap().1.to_string()
+    };
+    assert_ne!(sampler(&[]), sampler(&["--dry-sequence-breaker", "e"]));
+    // A text has one source.
+    assert_eq!(pumex(&[tokenize, &["--stdin"]].concat()).status.code(), Some(2));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// What is wrong with a server's flags is told before it serves.
+#[test]
+fn a_server_says_which_flag_it_cannot_serve_with() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let serve = |more: &[&str]| {
+        let out = pumex(&[&["serve", "--device", "cpu", "-m", DEMO, "--port", &port], more].concat());
+        assert!(!out.status.success(), "{more:?}");
+        stderr(&out).to_string()
+    };
+    let usual = serve(&[]);
+    assert!(!usual.contains("absent") && !usual.contains("--insecure"), "{usual}");
+    for flags in [
+        &["--api-key-file", "absent"][..],
+        &["--ssl-cert-file", "absent", "--ssl-key-file", "absent"],
+        &["--slot-save-path", "absent"],
+        &["--model-draft", "absent.gguf"],
+    ] {
+        let said = serve(flags);
+        assert!(said.contains("absent"), "{flags:?}: {said}");
+    }
+    assert!(serve(&["--host", "0.0.0.0"]).contains("--insecure"));
+    assert!(!serve(&["--host", "127.0.0.1", "--insecure"]).contains("--insecure"));
+    let models = pumex(&["serve", "--models-dir", "absent"]);
+    assert!(stderr(&models).contains("absent"), "{}", stderr(&models));
+}
+
+#[test]
+fn files_are_mapped_read_and_locked_as_flags_say() {
+    let opened = |flags: &[&str]| stderr(&pumex(&[&["inspect", "-vv", "-m", DEMO], flags].concat())).to_string();
+    let bytes = std::fs::metadata(DEMO).unwrap().len();
+    for (flags, how) in [
+        (&[][..], "mapped"),
+        (&["--no-mmap"], "read"),
+        (&["--mmap", "--no-mmap"], "read"),
+        (&["--no-mmap", "--mmap"], "mapped"),
+    ] {
+        let said = opened(flags);
+        assert!(said.contains(&format!("{DEMO}: {bytes} bytes {how}")), "{flags:?}: {said}");
+    }
+    // Locked, or a line says what the system allows.
+    let said = opened(&["--mlock"]);
+    let refused = format!("{DEMO}: --mlock: {bytes} bytes are not locked");
+    assert!(said.contains(&format!("{DEMO}: {bytes} bytes locked")) || said.contains(&refused), "{said}");
+    let usual = opened(&[]);
+    assert!(!usual.contains("locked"), "{usual}");
+}
+
+/// A file that was read is the model's, whatever is written over it then.
+#[test]
+fn a_file_that_was_read_may_change_and_go() {
+    use pumex::gguf::{Access, Gguf};
+    let folder = folder("read");
+    let path = folder.join("model.gguf");
+    std::fs::copy(DEMO, &path).unwrap();
+    let read = Gguf::open_with(&path, Access { read: true, lock: false }).unwrap();
+    let truth = Gguf::open(Path::new(DEMO)).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(64).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    for (read_tensor, tensor) in read.tensors().iter().zip(truth.tensors()) {
+        assert!(read.data(read_tensor) == truth.data(tensor), "{}", tensor.name);
+    }
+}
+
+#[test]
+fn bench_tells_the_flags_it_was_given() {
+    let base = ["bench", "--device", "cpu", "-m", DEMO, "-p", "1", "-n", "0", "-r", "1", "-o", "json"];
+    let told = |flags: &[&str]| {
+        let out = pumex(&[&base[..], flags].concat());
+        assert!(out.status.success(), "{}", stderr(&out));
+        serde_json::from_str::<Value>(stdout(&out)).unwrap()[0].clone()
+    };
+    let usual = told(&[]);
+    let flags = ["-ncmoe", "2", "-C", "0x3", "-ot", "blk.0=CPU,blk.1=GPU", "-fa", "off", "-nr", "-ctk", "q8_0"];
+    let more = ["--cpu-strict", "1", "--poll", "50", "--no-mmap", "-b", "64", "-ub", "32", "-t", "1", "--no-warmup"];
+    let given = told(&[&flags[..], &more].concat());
+    for (field, default, value) in [
+        ("n_cpu_moe", Value::from(0), Value::from(2)),
+        ("cpu_mask", "0x0".into(), "0x3".into()),
+        ("tensor_buft_overrides", "none".into(), "blk.0=CPU;blk.1=GPU".into()),
+        ("flash_attn", true.into(), false.into()),
+        ("cpu_strict", false.into(), true.into()),
+        ("poll", 0.into(), 50.into()),
+        ("repack", true.into(), false.into()),
+        ("load_mode", "mmap".into(), "none".into()),
+        ("n_batch", 2048.into(), 64.into()),
+        ("n_ubatch", 512.into(), 32.into()),
+        ("type_k", "f16".into(), "q8_0".into()),
+        ("type_v", "f16".into(), "f16".into()),
+    ] {
+        assert_eq!((&usual[field], &given[field]), (&default, &value), "{field}");
+    }
+    assert_eq!(told(&["--cpu-moe"])["n_cpu_moe"], 6, "all layers of the demo model");
+    assert_eq!(told(&["--activations", "q16"])["type_k"], "f32");
+    // Of a checkout, the program is built of a commit.
+    let commit = text(&usual, "build_commit");
+    let in_checkout =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(".git").exists() && std::env::var_os("PUMEX_COMMIT").is_none();
+    let is_commit = commit.len() >= 7 && commit.bytes().all(|b| b.is_ascii_hexdigit());
+    assert!(is_commit || !in_checkout, "{commit}");
+}
