@@ -64,6 +64,7 @@ mod tune;
 mod upload;
 mod util;
 mod vulkan;
+mod weight_types;
 
 /// Only counts, for `allocations`.
 #[global_allocator]
