@@ -10,6 +10,7 @@ mod choices;
 mod cli;
 mod conv2d;
 mod cpu;
+mod dependencies;
 mod devices;
 mod dialogue;
 mod dispatches;
@@ -20,6 +21,8 @@ mod flash;
 mod floor;
 mod forced;
 mod full_disk;
+#[cfg(feature = "serve")]
+mod fuzz;
 mod general;
 mod gguf;
 mod goldens;

@@ -1,9 +1,7 @@
-//! Any bytes: the header parser answers with a header or an error.
+//! See [`bodies`].
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use std::path::Path;
+#[path = "../src/bodies.rs"]
+mod bodies;
 
-fuzz_target!(|bytes: &[u8]| {
-    let _ = pumex::gguf::header::parse(bytes, Path::new("fuzz"));
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::run("gguf_header", bytes));

@@ -1,9 +1,7 @@
-//! Any bytes: the reader of the older importance matrices answers with a matrix or an error.
+//! See [`bodies`].
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use std::path::Path;
+#[path = "../src/bodies.rs"]
+mod bodies;
 
-fuzz_target!(|bytes: &[u8]| {
-    let _ = pumex::imatrix::Imatrix::from_legacy(bytes, Path::new("fuzz"));
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::run("imatrix", bytes));
