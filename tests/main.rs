@@ -43,6 +43,7 @@ mod plans;
 mod products;
 mod profile;
 mod quantize;
+mod real;
 mod reference;
 mod router;
 mod sample;
