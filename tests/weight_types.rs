@@ -42,7 +42,7 @@ fn roles() -> [(&'static str, &'static str, String); 6] {
         ("llama-moe", "blk.0.ffn_up_exps.weight", weights),
         ("llama", "blk.0.attn_norm.weight", "expected type F32".into()),
         ("dream", "blk.0.attn_q.bias", "expected type F32".into()),
-        ("falcon-h1", "rope_freqs.weight", "expected type F32".into()),
+        ("gemma4", "rope_freqs.weight", "expected type F32".into()),
     ]
 }
 

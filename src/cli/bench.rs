@@ -1,8 +1,8 @@
 //! `pumex bench`: speed of prompts and of generation, with llama-bench's tests, fields and table.
 //!
 //! Per test: a quarter of a second of warm-up, at least one run (none with `--no-warmup`), then `-r` timed runs from an emptied
-//! cache. `-d` fills the cache before the clock starts. Of a model with an encoder, prompts are sources, and so is what fills the cache. Generation
-//! is the greedy loop that runs one step ahead; nothing is tokenized or sampled on the host.
+//! cache. `-d` fills the cache before the clock starts. Of a model with an encoder, prompts are sources, and so is what fills
+//! the cache. Generation is the greedy loop that runs one step ahead; nothing is tokenized or sampled on the host.
 
 mod report;
 
