@@ -6,7 +6,7 @@ SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
 APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
 .PHONY: demo check test test-host test-device test-all test-page test-clients test-soak layer shaders check-shaders check-spirv \
-  page page-packages check-page system
+  fuzz page page-packages check-page system
 
 # Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
 # the tests).
@@ -46,11 +46,13 @@ test-host: layer
 	$(TEST) --workspace -- $(addprefix --skip ,$(ON_DEVICE))
 
 test-device: layer
-	$(TEST) --test main -- $(ON_DEVICE)
+	$(TEST) --workspace -- $(ON_DEVICE)
 
 test-all: layer
+	tests/real_models.sh || echo "the real models could not be fetched; they are not tested"
 	PUMEX_TEST_ALL=1 tests/limited.sh 3600 cargo test --release --workspace
 	cargo test --release -p pumex-cpu --features loom --lib pool::model
+	$(MAKE) fuzz
 
 # Of what differs from the last commit, or from BASE: format, lints, unit tests of the crates, and what the layout demands.
 BASE ?= HEAD
@@ -62,6 +64,14 @@ check:
 	cargo clippy --quiet --workspace --lib --bins -- -D warnings
 	$(foreach crate,$(CRATES),cargo test --quiet --lib -p $(crate) &&) true
 	$(if $(filter pumex,$(CRATES)),cargo test --quiet --test main -- layout::)
+
+# A minute of each target, with the compiler's help in finding new ways through the code.
+FUZZ_SECONDS ?= 60
+fuzz:
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo "skipped: no cargo-fuzz with a nightly compiler"; exit 0; }; \
+	for target in $$(cargo +nightly fuzz list); do \
+	  cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=20 || exit 1; \
+	done
 
 # The GLSL compiler is built once (a quarter of an hour on 2 cores; cmake, python3 and a C++ compiler) and kept.
 $(SHADERC_DIR)/libshaderc_combined.a:

@@ -122,7 +122,7 @@ fn shells_read_their_completions_with_llama_cpps_flags() {
     for (shell, wants) in [
         ("bash", "--gpu-layers|-ngl)"),
         ("zsh", "'-ngl+["),
-        ("fish", " -o fa -d 'Fused attention (-fa); accepted, Pumex decides' -r -f -a \"on\\t'Always'\noff\\t"),
+        ("fish", " -o fa -d 'Fused attention (-fa): it always is' -r -f -a \"on\\t'Always'\noff\\t"),
         ("powershell", "'-ngl'"),
         ("elvish", "cand -ngl "),
     ] {

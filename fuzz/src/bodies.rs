@@ -2,27 +2,26 @@
 //! panics. `cargo fuzz` calls them by name, and so does a test, which needs no other compiler.
 
 #[path = "../../serve/tests/fake.rs"]
-#[allow(dead_code)]
+#[allow(clippy::duplicate_mod, dead_code)]
 mod fake;
 #[path = "../../serve/tests/bodies.rs"]
-#[allow(dead_code)]
+#[allow(clippy::duplicate_mod, dead_code)]
 mod requests;
+#[path = "texts.rs"]
+mod texts;
 
 use pumex::adapter::{self, Layers, Lora};
-use pumex::chat::{Request, Template};
 use pumex::cpu::Reference;
 use pumex::gguf::write::{header, Entry, ALIGNMENT};
 use pumex::gguf::{Gguf, Value};
 use pumex::model;
 use pumex::step::{Row, RowOutput, Runner, Token, Want};
-use pumex::text::Tokenizer;
-use pumex_grammar::{Piece, Source, Vocabulary};
 use pumex_quant::FORMATS;
 use pumex_serve::http::{Address, Endpoints, Limits, Server, Settings};
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 /// A reader of bytes that anybody may send.
@@ -44,9 +43,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "state", body: state, seeds: states },
     Target { name: "imatrix", body: imatrix, seeds: imatrices },
     Target { name: "blocks", body: blocks, seeds: block_seeds },
-    Target { name: "grammar", body: grammar, seeds: grammars },
-    Target { name: "template", body: template, seeds: templates },
-    Target { name: "tokenizer", body: tokenizer, seeds: texts },
+    Target { name: "grammar", body: texts::grammar, seeds: texts::grammars },
+    Target { name: "template", body: texts::template, seeds: texts::templates },
+    Target { name: "tokenizer", body: texts::tokenizer, seeds: texts::texts },
     Target { name: "request", body: request, seeds: request_seeds },
     Target { name: "http", body: http, seeds: http_seeds },
 ];
@@ -274,104 +273,6 @@ fn block_seeds() -> Vec<Vec<u8>> {
     FORMATS.iter().enumerate().map(of).collect()
 }
 
-// ---- texts
-
-fn vocabulary() -> &'static Arc<Vocabulary> {
-    static VOCABULARY: OnceLock<Arc<Vocabulary>> = OnceLock::new();
-    VOCABULARY.get_or_init(|| {
-        let bytes: Vec<[u8; 1]> = (0..=255u8).map(|b| [b]).collect();
-        let pieces = bytes.iter().map(|b| Piece::Text(b)).chain([Piece::Special(b"</s>")]);
-        Arc::new(Vocabulary::new(pieces, &[256]).expect("a small vocabulary"))
-    })
-}
-
-/// GBNF, and a JSON schema: a matcher whose first masks can be had, or an error.
-fn grammar(bytes: &[u8]) {
-    let text = String::from_utf8_lossy(bytes);
-    for source in [Source::Gbnf(text.to_string()), Source::JsonSchema(text.to_string())] {
-        let Ok(mut matcher) = vocabulary().matcher(&source) else { continue };
-        for _ in 0..8 {
-            let Ok(mask) = matcher.mask() else { break };
-            let Some(id) = (0..257u32).find(|id| mask[*id as usize / 32] >> (id % 32) & 1 == 1) else { break };
-            if matcher.accept(id).is_err() {
-                break;
-            }
-        }
-    }
-}
-
-fn grammars() -> Vec<Vec<u8>> {
-    let of = [
-        "root ::= item+\nitem ::= \"- \" [^\\n]{1,9} \"\\n\" | \"(\" root \")\" # a list",
-        r#"{"type": "object", "properties": {"a": {"type": "integer", "minimum": -3, "maximum": 1000}, "b": {"enum": ["x", null]}},
-            "required": ["a"], "additionalProperties": false}"#,
-        r##"{"$defs": {"n": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/n"}]}}, "type": "array", "items": {"$ref": "#/$defs/n"},
-            "minItems": 1, "maxItems": 4}"##,
-        r#"{"type": "string", "pattern": "^[a-f0-9]{2,8}$", "maxLength": 6}"#,
-    ];
-    of.map(|text| text.as_bytes().to_vec()).into()
-}
-
-const TALK: &str =
-    r#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "tools": []}"#;
-
-/// A template, and messages of a simple one: a prompt or an error, in bounded time and memory.
-fn template(bytes: &[u8]) {
-    let text = String::from_utf8_lossy(bytes);
-    if let (Ok(template), Ok(request)) = (Template::parse(&text), Request::from_json(TALK)) {
-        let _ = template.render(&request);
-        let _ = pumex::chat::reply::Format::of(&template);
-    }
-    let source = "{% for m in messages %}{{ m.role }}: {{ m.content }} {{ m|tojson }}{% endfor %}";
-    if let (Ok(template), Ok(request)) = (Template::parse(source), Request::from_json(&text)) {
-        let _ = template.render(&request);
-    }
-}
-
-fn templates() -> Vec<Vec<u8>> {
-    let of = [
-        TALK,
-        "{%- for m in messages -%}<|{{ m['role'] }}|>{{ m.content | trim }}{%- if not loop.last %}\n{% endif -%}{%- endfor -%}",
-        "{% set ns = namespace(x=0) %}{% for i in range(3) %}{% set ns.x = ns.x + i ** 2 %}{% endfor %}{{ ns.x ~ 'a'[::-1] }}",
-        "{% macro f(a, b=1) %}{{ a.split(',')[b:] | join('|') }}{% endmacro %}{{ f('x,y,z') if tools is defined else raise_exception('no') }}",
-    ];
-    of.map(|text| text.as_bytes().to_vec()).into()
-}
-
-fn tokenizers() -> &'static [Tokenizer] {
-    static TOKENIZERS: OnceLock<Vec<Tokenizer>> = OnceLock::new();
-    TOKENIZERS.get_or_init(|| {
-        let cut = |pre: &str| {
-            let is_own = |key: &str| key.starts_with("tokenizer.") && key != "tokenizer.ggml.pre";
-            let own = demo().meta().iter().filter(|(key, _)| is_own(key));
-            let mut meta: Vec<(String, Value)> = own.map(|(key, value)| (key.to_string(), value.clone())).collect();
-            meta.push(("tokenizer.ggml.pre".into(), Value::Str(pre.as_bytes().to_vec())));
-            let file = Gguf::without_file(demo().path(), meta, Vec::new(), Vec::new());
-            Tokenizer::from_gguf(&file).expect("the demo's vocabulary")
-        };
-        ["llama-bpe", "qwen2", "gpt-2", "deepseek-v3", "kimi-k2", "gpt-4o", "tekken", "falcon"].map(cut).into()
-    })
-}
-
-/// A text by every pre-tokenizer over the demo's vocabulary: it comes back, with special tokens read in it or not.
-fn tokenizer(bytes: &[u8]) {
-    let text = String::from_utf8_lossy(bytes);
-    for tokenizer in tokenizers() {
-        let plain = tokenizer.encode(&text, false, false).expect("every byte has a token");
-        assert_eq!(tokenizer.decode(&plain), text);
-        tokenizer.encode(&text, true, true).expect("every byte has a token");
-    }
-}
-
-fn texts() -> Vec<Vec<u8>> {
-    let of = [
-        "In the beginning, 1234567 DON'T  \t\r\n\n stop.",
-        "日本語 café e\u{301} 🏳️‍🌈 \u{200d}\u{fe0f}",
-        "<s>a</s><|end|> \u{0}\u{7f}",
-    ];
-    of.map(|text| text.as_bytes().to_vec()).into()
-}
-
 // ---- requests
 
 /// The body of a request, and bodies of each endpoint with fields of other values and types: an answer or a refusal.
@@ -393,7 +294,8 @@ fn request_seeds() -> Vec<Vec<u8>> {
 /// Bytes on a connection: an answer of HTTP, or none, and the server goes on for others.
 fn http(bytes: &[u8]) {
     static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {
-        let time = Duration::from_millis(200);
+        // Short, because many inputs lack something that the server waits for; not so short that a busy machine is too slow.
+        let time = Duration::from_secs(1);
         let limits =
             Limits { header_time: time, body_time: time, idle_time: time, write_time: time, ..Limits::default() };
         let settings = Settings { port: 0, limits, ..Settings::default() };
@@ -405,17 +307,18 @@ fn http(bytes: &[u8]) {
     });
     let answer = exchange(*SERVER, bytes);
     assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "{}", String::from_utf8_lossy(&answer));
-    let healthy = exchange(*SERVER, b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    assert!(healthy.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&healthy));
+    // Where the machine is too busy for the limits, another try is not.
+    let health = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let is_healthy = |_| exchange(*SERVER, health).starts_with(b"HTTP/1.1 200");
+    assert!((0..3).any(is_healthy), "a server that went on would answer");
 }
 
-/// What a server answers until it closes, or for a second.
+/// What a server answers until it closes, as it does when its limits are over.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(1))).expect("a time");
+    stream.set_read_timeout(Some(Duration::from_secs(8))).expect("a time");
     // It may have closed by now.
     let _ = stream.write_all(bytes);
-    let _ = stream.shutdown(Shutdown::Write);
     let (mut answer, mut part) = (Vec::new(), [0; 4096]);
     while let Ok(n @ 1..) = stream.read(&mut part) {
         answer.extend(&part[..n]);
