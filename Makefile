@@ -6,7 +6,7 @@ SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
 APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
 .PHONY: demo check test test-host test-device test-all test-page test-clients test-soak layer shaders check-shaders check-spirv \
-  fuzz page page-packages check-page system
+  faults fuzz page page-packages check-page system
 
 # Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
 # the tests).
@@ -53,6 +53,7 @@ test-all: layer
 	PUMEX_TEST_ALL=1 tests/limited.sh 3600 cargo test --release --workspace
 	cargo test --release -p pumex-cpu --features loom --lib pool::model
 	$(MAKE) fuzz
+	$(MAKE) faults
 
 # Of what differs from the last commit, or from BASE: format, lints, unit tests of the crates, and what the layout demands.
 BASE ?= HEAD
@@ -123,6 +124,10 @@ test-page:
 test-clients: system
 	$(BUILD)
 	PUMEX=$(BUILT) tests/clients/run.sh
+
+# Deliberate faults, of which a test must see each; FAULTS="part of a name" takes some.
+faults: system
+	cargo run --release --quiet -p pumex-tools --bin faults -- $(FAULTS)
 
 test-soak: system
 	PUMEX_SOAK=1200 cargo test --release --test main -- --nocapture soak

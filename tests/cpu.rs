@@ -175,6 +175,7 @@ fn instructions_caches_and_places_of_weights_change_little() {
         let mut runner = runner(&gguf, &options(cache, cpu));
         for chunk in [1, 5, 48] {
             let error = nmse(&logits(&mut *runner, &ids, chunk), &truth);
+            println!("{what}, chunks of {chunk}: NMSE {error:.2e}");
             assert!(error < bound, "{what}, chunks of {chunk}: NMSE {error:e}");
         }
     };

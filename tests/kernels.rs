@@ -128,19 +128,24 @@ impl Lab {
             let (w, x) = (&w[part][row * k..][..k], &x[col * k..][..k]);
             w.iter().zip(x).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
         };
-        let magnitude = |col: usize, row: usize| -> f64 {
-            let (w, x) = (&w[parts - 1][row * k..][..k], &x[col * k..][..k]);
+        let magnitude = |part: usize, col: usize, row: usize| -> f64 {
+            let (w, x) = (&w[part][row * k..][..k], &x[col * k..][..k]);
             w.iter().zip(x).map(|(a, b)| f64::from((a * b).abs())).sum()
         };
         let (mut truth, mut scale) = (vec![0f64; n * m], 0f64);
         for (i, t) in truth.iter_mut().enumerate() {
             let (col, row) = (i / m, i % m);
             let mut y = product(0, col, row) + if case.bias { f64::from(bias[row]) } else { 0.0 };
+            let mut most = magnitude(0, col, row);
             if case.gated {
-                y = y / (1.0 + (-y).exp()) * product(1, col, row);
+                // An error of either product comes out times the other factor, that of the gate times the gate's slope, too.
+                let (part, sigmoid) = (product(1, col, row), 1.0 / (1.0 + (-y).exp()));
+                let slope = sigmoid * (1.0 + y * (1.0 - sigmoid));
+                most = (slope * part).abs() * most + (y * sigmoid).abs() * magnitude(1, col, row);
+                y *= sigmoid * part;
             }
             *t = y + if case.add { f64::from(before[i]) } else { 0.0 };
-            scale += magnitude(col, row).powi(2).max(t.powi(2));
+            scale += most.powi(2).max(t.powi(2));
         }
         let laid = |b: &Vec<u8>| match case.soa {
             true => b.chunks(format.row_bytes(k).unwrap()).flat_map(|row| format.soa(row)).collect(),
@@ -436,7 +441,7 @@ fn activations_held_in_slices_are_coded_as_those_held_at_once() {
     crate::util::assert_silent_on(&lab.device);
 }
 
-/// Of more outputs than there are subgroups. Both factors are rounded, and where that tells, as much as with both at a time.
+/// Of more outputs than there are subgroups.
 #[test]
 fn gate_and_up_one_after_the_other_are_gate_and_up() {
     let Some(mut lab) = Lab::open() else { return };
@@ -448,14 +453,10 @@ fn gate_and_up_one_after_the_other_are_gate_and_up() {
         {
             let case = Case { m: 131, k: 1280, n, gated: true, norm: n > 1, soa: n < 4, ..Case::PLAIN };
             for (activations, bound) in dots(&lab, format, case.k, n).into_iter().skip(usize::from(i % 2 == 1)) {
-                let (case, begun) = (Case { activations, ..case }, lab.rng.clone());
+                let case = Case { activations, ..case };
                 let error = lab.error(format, case, kernel);
-                lab.rng = begun; // of the same numbers
-                let most = match error < 4.0 * bound {
-                    true => 4.0 * bound,
-                    false => 1.01 * lab.error(format, case, &kernel.replace(" apart", "")),
-                };
-                assert!(error < most, "{} {case:?}, {kernel}: {error:e}, expected at most {most:e}", format.name);
+                println!("{} {kernel} {n} {activations:?}: {error:.2e}", format.name);
+                assert!(error < bound, "{} {case:?}, {kernel}: {error:e}, expected at most {bound:e}", format.name);
             }
         }
     }

@@ -1,3 +1,4 @@
 //! Tools.
 
+pub mod faults;
 pub mod listing;
