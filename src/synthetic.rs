@@ -7,7 +7,7 @@ mod shapes;
 mod tensors;
 
 pub use shape::{Key, Shape};
-pub use shapes::{find, PROBE, SHAPES};
+pub use shapes::{find, PROBE, PROBE_EXPERTS, SHAPES};
 
 use crate::gguf::Gguf;
 use crate::quantize::recipe::Recipe;

@@ -1,17 +1,25 @@
-//! Whether a device computes what it should: a small model on it, by every kernel that the policy would take, against the
+//! Whether a device computes what it should: small models on it, by every kernel that the policy would take, against the
 //! reference on the CPU. A kernel that is wrong is turned off for the device, and the next row of the policy serves.
+//!
+//! A model goes several ways ([`Ways`]): with activations of 8 and of 16 bits, and, if all that may be chosen is to be tried,
+//! through each kernel of many rows that `tune` or a flag can put in the place of the policy's. Each step's logits may be off by
+//! what the arithmetic of the kernels that it goes through explains, and no more.
 //!
 //! What was found is kept beside the pipelines, for this device, driver and these modules.
 
+use super::tune::ways::{self, Way, ATTENTION};
 use super::{Debug, Options, VulkanRunner};
 use crate::cpu::Reference;
 use crate::gguf::Gguf;
 use crate::kernel::lacking;
 pub use crate::kernel::SUBGROUPS;
+use crate::plan::Op;
+use crate::policy::ActivationQuant;
 use crate::quantize::recipe::{self, Recipe, RECIPES};
 use crate::step::{Row, RowOutput, Runner, Token, Want};
 use crate::vk::{self, Caps, Device, Disabled};
 use crate::{model, policy, synthetic, Error, Result};
+use std::collections::BTreeSet;
 
 /// Name of the file that keeps what was found.
 const FILE: &str = "selftest";
@@ -21,7 +29,7 @@ const USUAL: &str = "Q4_K_M";
 const WRONG: &str = "found wrong by the self-test";
 
 /// Kernels that have a next row, in the order in which they are suspected.
-pub const SUSPECTS: [&str; 13] = [
+pub const SUSPECTS: [&str; 15] = [
     "megakernel",
     "attn_flash",
     "attn_staged",
@@ -29,6 +37,8 @@ pub const SUSPECTS: [&str; 13] = [
     "attn_mat",
     "gemm_few",
     "gemm_mat",
+    "gemm_matrix2",
+    "gemm_bytes",
     "gemm_staged",
     "gemm_dot",
     "gemm_half",
@@ -37,8 +47,52 @@ pub const SUSPECTS: [&str; 13] = [
     "megakernel_moe",
 ];
 
-/// Squared error of logits, relative to theirs, that is no rounding: activations of 8 bits make about 1e-4.
-const MOST_ERROR: f64 = 0.02;
+/// How a step's products and attention are computed, and what of a squared error of logits, relative to theirs, that explains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Arithmetic {
+    /// Floats, or codes of 16 bits; 1e-8 is usual, a cache of halves included.
+    Exact,
+    /// Halves; up to 7e-7 is usual.
+    Halves,
+    /// Codes of 8 bits; 1e-4 is usual, up to 3e-4 with weights of few bits.
+    Bytes,
+}
+
+impl Arithmetic {
+    /// That of a step of so many rows, with codes of activations as told, of a model with experts, whose rows may come one by one, or
+    /// without, where steps go through kernels of these names.
+    pub fn of(rows: usize, codes: ActivationQuant, experts: bool, kernels: &BTreeSet<String>) -> Arithmetic {
+        let any = |names: &[&str]| names.iter().any(|name| kernels.contains(*name));
+        let coded = any(&["gemv_dot", "megakernel", "megakernel_moe"]) && codes == ActivationQuant::Q8;
+        let halves = ["gemm_few", "gemm_mat", "gemm_matrix2", "gemm_staged", "gemm_half"];
+        let attention = ["attn_mat", "attn_flash", "attn_staged", "attn_matrix2"];
+        match rows {
+            _ if coded && (experts || rows <= policy::FEW_ROWS) => Arithmetic::Bytes,
+            2.. if any(&["gemm_dot", "gemm_bytes"]) => Arithmetic::Bytes,
+            2.. if any(&halves) || any(&attention) => Arithmetic::Halves,
+            _ => Arithmetic::Exact,
+        }
+    }
+
+    /// The largest squared error of logits, relative to theirs.
+    pub fn bound(self) -> f64 {
+        match self {
+            Arithmetic::Exact => 1e-6,
+            Arithmetic::Halves => 1e-5,
+            Arithmetic::Bytes => 1e-3,
+        }
+    }
+}
+
+/// What a model is to be tried with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ways {
+    /// What the policy takes, with codes of 8 and of 16 bits.
+    Usual,
+    /// And every kernel of many rows that may be put in the place of what it takes.
+    All,
+}
+
 /// Rows of the steps that are compared: a prompt by tiles, one by few rows, then single rows.
 const STEPS: [usize; 4] = [40, 9, 1, 1];
 
@@ -47,10 +101,34 @@ const STEPS: [usize; 4] = [40, 9, 1, 1];
 pub struct Found {
     /// Kernels that are wrong, and were left out in turn.
     pub wrong: Vec<&'static str>,
-    /// Squared error of the logits as kernels were at first, relative to theirs.
+    /// Squared error of logits as kernels were at first, relative to theirs: of the step that took most of its bound.
     pub before: f64,
     /// Without those that are wrong.
     pub after: f64,
+    /// Kernels that steps went through.
+    pub tried: BTreeSet<String>,
+}
+
+/// A step's squared error, relative to its logits, and how much of the bound of its arithmetic that is.
+#[derive(Clone, Copy, Debug)]
+struct Off {
+    error: f64,
+    share: f64,
+}
+
+impl Off {
+    fn is_right(self) -> bool {
+        self.share < 1.0 // not so where it is no number
+    }
+
+    /// The worse of two; a number is better than none.
+    fn or_worse(self, other: Off) -> Off {
+        if self.share.is_nan() || self.share >= other.share {
+            self
+        } else {
+            other
+        }
+    }
 }
 
 /// The device without kernels that it computes wrongly: as was found before, or, at the first use of a GPU and driver, now. What is found
@@ -68,7 +146,7 @@ pub(super) fn passed(device: Device, whole: bool) -> Result<Device> {
             let begun = std::time::Instant::now();
             // The megakernel takes seconds to build, and has a trial of its own; `devices --self-test` tests it, too.
             let debug = Debug { megakernel: Some(false), ..Debug::default() };
-            let found = test(&device, USUAL, debug)?;
+            let found = test(&device, USUAL, debug, Ways::Usual)?;
             tracing::info!("load: self-test, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
             let wrong: Vec<String> = found.wrong.iter().map(ToString::to_string).collect();
             if whole {
@@ -80,14 +158,14 @@ pub(super) fn passed(device: Device, whole: bool) -> Result<Device> {
     Ok(wrong.iter().fold(device, |device, kernel| without(&device, kernel)))
 }
 
-/// Tests a device with a model of every recipe, tells of each, and keeps which kernels are wrong.
+/// Tests a device with models of every recipe, all ways, tells of each, and keeps which kernels are wrong.
 ///
 /// # Errors
 /// As [`test()`]; what `told` says.
 pub fn all(device: &Device, told: &mut dyn FnMut(&str, &Found) -> Result<()>) -> Result<Vec<String>> {
     let (mut device, mut wrong) = (device.clone(), Vec::new());
     for recipe in RECIPES {
-        let found = test(&device, recipe.name, Debug::default())?;
+        let found = test(&device, recipe.name, Debug::default(), Ways::All)?;
         told(recipe.name, &found)?;
         for kernel in found.wrong {
             device = without(&device, kernel);
@@ -122,48 +200,121 @@ pub fn without(device: &Device, kernel: &str) -> Device {
     device.chosen_by(caps)
 }
 
-/// Tests a device with a model of a recipe of `quantize`, and finds which kernels are wrong, if some are.
+/// Tests a device with models of a recipe of `quantize`, and finds which kernels are wrong, if some are.
 ///
 /// # Errors
 /// No such recipe; a device that is wrong whatever kernels it is given; one that is lost.
-pub fn test(device: &Device, recipe: &str, debug: Debug) -> Result<Found> {
+pub fn test(device: &Device, recipe: &str, debug: Debug, tried: Ways) -> Result<Found> {
     let recipe: &'static Recipe =
         recipe::find(recipe).ok_or_else(|| Error::Request(format!("self-test: no recipe {recipe}")))?;
-    let gguf = synthetic::PROBE.model(recipe)?;
-    let truth = truth(&gguf)?;
-    let error = |device: &Device| error(&gguf, device, debug, &truth);
-    let before = error(device)?;
-    if is_right(before) {
-        return Ok(Found { wrong: Vec::new(), before, after: before });
-    }
-    // One at a time first; if that is not enough, all up to one.
-    let suspects = || SUSPECTS.into_iter().filter(|kernel| runs(device.caps(), debug, kernel));
-    for kernel in suspects() {
-        let after = error(&without_quietly(device, &[kernel]))?;
-        if is_right(after) {
-            return Ok(Found { wrong: vec![kernel], before, after });
+    let (mut device, mut found) = (device.clone(), Found::default());
+    let [mut before, mut after] = [Off { error: 0.0, share: 0.0 }; 2];
+    for shape in [synthetic::PROBE, synthetic::PROBE_EXPERTS] {
+        let gguf = shape.model(recipe)?;
+        let truth = truth(&gguf)?;
+        for (way, codes) in ways_of(device.caps(), tried) {
+            let probe = Probe { gguf: &gguf, truth: &truth, way, codes, debug };
+            let (wrong, [first, last]) = probe.test(&device, &mut found.tried)?;
+            (before, after) = (first.or_worse(before), last.or_worse(after));
+            device = if wrong.is_empty() { device } else { without_quietly(&device, &wrong) };
+            found.wrong.extend(wrong);
         }
     }
-    let mut wrong = Vec::new();
-    for kernel in suspects() {
-        wrong.push(kernel);
-        let after = error(&without_quietly(device, &wrong))?;
-        if is_right(after) {
-            return Ok(Found { wrong, before, after });
-        }
+    Ok(Found { before: before.error, after: after.error, ..found })
+}
+
+/// The ways that a device's models may go.
+fn ways_of(caps: &Caps, tried: Ways) -> Vec<(Way, ActivationQuant)> {
+    let usual = [ActivationQuant::Q8, ActivationQuant::Q16].map(|codes| (Way::default(), codes));
+    if tried == Ways::Usual {
+        return usual.into();
     }
-    let caps = device.caps();
-    if !caps.emulated_subgroups {
-        let after = error(&device.chosen_by(policy::without_subgroups(caps.clone())))?;
-        if is_right(after) {
-            return Ok(Found { wrong: vec![SUBGROUPS], before, after });
+    let products = ways::products(caps).into_iter().map(|p| Way { products: Some(p), ..Way::default() });
+    let attention = ATTENTION.into_iter().filter(|kernel| ways::has(caps, kernel));
+    let attention = attention.map(|kernel| Way { attention: Some(kernel.into()), ..Way::default() });
+    usual.into_iter().chain(products.chain(attention).map(|way| (way, ActivationQuant::Q16))).collect()
+}
+
+/// A model that goes a way.
+struct Probe<'a> {
+    gguf: &'a Gguf,
+    truth: &'a [Vec<f32>],
+    way: Way,
+    codes: ActivationQuant,
+    debug: Debug,
+}
+
+impl Probe<'_> {
+    /// Kernels that are wrong, and how far off the steps are with them and without. `tried` is told what they go through.
+    fn test(&self, device: &Device, tried: &mut BTreeSet<String>) -> Result<(Vec<&'static str>, [Off; 2])> {
+        let before = self.off(device, tried)?;
+        if before.is_right() {
+            return Ok((Vec::new(), [before; 2]));
         }
+        let mut unseen = BTreeSet::new();
+        let mut without = |kernels: &[&str]| self.off(&without_quietly(device, kernels), &mut unseen);
+        // One at a time first; if that is not enough, all up to one.
+        let suspects = || SUSPECTS.into_iter().filter(|kernel| runs(device.caps(), self.debug, kernel));
+        for kernel in suspects() {
+            let after = without(&[kernel])?;
+            if after.is_right() {
+                return Ok((vec![kernel], [before, after]));
+            }
+        }
+        let mut wrong = Vec::new();
+        for kernel in suspects() {
+            wrong.push(kernel);
+            let after = without(&wrong)?;
+            if after.is_right() {
+                return Ok((wrong, [before, after]));
+            }
+        }
+        let caps = device.caps();
+        if !caps.emulated_subgroups {
+            let after = without(&[SUBGROUPS])?;
+            if after.is_right() {
+                return Ok((vec![SUBGROUPS], [before, after]));
+            }
+        }
+        let (name, error, bound) = (&caps.name, before.error, before.error / before.share);
+        Err(Error::Device(format!(
+            "{name}: expected logits of a small model as the CPU computes them, found a squared error of {error:.1e} of theirs \
+             where {bound:.0e} is explained, whatever kernels are left out"
+        )))
     }
-    let name = &caps.name;
-    Err(Error::Device(format!(
-        "{name}: expected logits of a small model as the CPU computes them, found a squared error of {before:.3} of theirs, \
-         whatever kernels are left out"
-    )))
+
+    /// How far off the step is that is worst.
+    fn off(&self, device: &Device, tried: &mut BTreeSet<String>) -> Result<Off> {
+        let most = STEPS.iter().sum::<usize>().next_multiple_of(32) as u32;
+        let debug = Debug { build_ahead: Some(false), ..self.debug };
+        let told = Options { n_ctx: Some(most), max_rows: most, activations: Some(self.codes), ..Options::default() };
+        let mut options = self.way.of(&told);
+        options.debug = Debug { matrices: options.debug.matrices, many_rows: options.debug.many_rows, ..debug };
+        let left_out: Vec<&str> = options.without.iter().map(|kernel| &**kernel).collect();
+        let device = without_quietly(device, &left_out);
+        let plan = model::plan(self.gguf)?;
+        let mut runner = VulkanRunner::new(self.gguf, plan, device, &options, &mut |_, _| ())?;
+        runner.build_rows(&STEPS)?;
+        let experts = runner.plan().ops.iter().any(|op| matches!(op, Op::GatedExperts { .. }));
+        let mut worst = Off { error: 0.0, share: 0.0 };
+        for (rows, truth) in steps(runner.n_vocab()).zip(self.truth) {
+            let error = match runner.run(&rows, Want::Logits) {
+                Ok(found) => squared_error(&found.logits, truth),
+                Err(Error::Request(_)) => f64::NAN, // logits that are no numbers, of which no id can be chosen
+                Err(other) => return Err(other),
+            };
+            let kernels = kernels_of(&runner);
+            let share = error / Arithmetic::of(rows.len(), self.codes, experts, &kernels).bound();
+            worst = Off { error, share }.or_worse(worst);
+            tried.extend(kernels);
+        }
+        Ok(worst)
+    }
+}
+
+/// Kernels that steps of a runner went through, without weight formats.
+fn kernels_of(runner: &VulkanRunner) -> BTreeSet<String> {
+    runner.kernels().iter().filter_map(|module| module.split('.').next()).map(String::from).collect()
 }
 
 /// Whether a kernel may run on a device.
@@ -177,12 +328,12 @@ fn runs(caps: &Caps, debug: Debug, kernel: &str) -> bool {
 
 fn without_quietly(device: &Device, kernels: &[&str]) -> Device {
     let mut caps = device.caps().clone();
-    caps.disabled.extend(kernels.iter().map(|kernel| Disabled { kernel: (*kernel).into(), why: WRONG.into() }));
+    if kernels.contains(&SUBGROUPS) {
+        caps = policy::without_subgroups(caps);
+    }
+    let others = kernels.iter().filter(|kernel| **kernel != SUBGROUPS);
+    caps.disabled.extend(others.map(|kernel| Disabled { kernel: (*kernel).into(), why: WRONG.into() }));
     device.chosen_by(caps)
-}
-
-fn is_right(error: f64) -> bool {
-    error < MOST_ERROR // not so where it is no number
 }
 
 /// The steps: rows of one sequence, all with logits.
@@ -201,33 +352,12 @@ fn steps(n_vocab: usize) -> impl Iterator<Item = Vec<Row>> {
     })
 }
 
-fn logits(runner: &mut dyn Runner) -> Result<Vec<f32>> {
-    let mut all = Vec::new();
-    for rows in steps(runner.n_vocab()) {
-        all.extend(runner.run(&rows, Want::Logits)?.logits);
-    }
-    Ok(all)
-}
-
-/// Logits of the reference.
-fn truth(gguf: &Gguf) -> Result<Vec<f32>> {
+/// Logits of the reference, step by step.
+fn truth(gguf: &Gguf) -> Result<Vec<Vec<f32>>> {
     let most = STEPS.iter().sum::<usize>().next_multiple_of(32);
-    logits(&mut Reference::new(gguf, model::plan(gguf)?, most, 1, most))
-}
-
-/// Squared error of a device's logits over the squares of the true ones.
-fn error(gguf: &Gguf, device: &Device, debug: Debug, truth: &[f32]) -> Result<f64> {
-    let most = STEPS.iter().sum::<usize>().next_multiple_of(32) as u32;
-    let debug = Debug { build_ahead: Some(false), ..debug };
-    let options = Options { n_ctx: Some(most), max_rows: most, debug, ..Options::default() };
-    let mut runner = VulkanRunner::new(gguf, model::plan(gguf)?, device.clone(), &options, &mut |_, _| ())?;
-    runner.build_rows(&STEPS)?;
-    let found = match logits(&mut runner) {
-        Ok(found) => found,
-        Err(Error::Request(_)) => return Ok(f64::NAN), // logits that are no numbers, of which no id can be chosen
-        Err(other) => return Err(other),
-    };
-    Ok(squared_error(&found, truth))
+    let mut runner = Reference::new(gguf, model::plan(gguf)?, most, 1, most);
+    let vocab = runner.n_vocab();
+    steps(vocab).map(|rows| Ok(runner.run(&rows, Want::Logits)?.logits)).collect()
 }
 
 /// Squared error of logits over the squares of the true ones.
@@ -235,4 +365,59 @@ pub(super) fn squared_error(found: &[f32], truth: &[f32]) -> f64 {
     let square = |x: f32| f64::from(x) * f64::from(x);
     let all: f64 = truth.iter().map(|t| square(*t)).sum();
     found.iter().zip(truth).map(|(f, t)| square(f - t)).sum::<f64>() / all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{devices, ManyRows};
+
+    #[test]
+    fn whatever_can_be_put_in_the_place_of_another_kernel_is_a_suspect() {
+        let rows = ManyRows::ALL.map(ManyRows::kernel);
+        let (_, with_next) = ATTENTION.split_last().unwrap();
+        let all =
+            rows.iter().chain(with_next).chain(&["megakernel", "megakernel_moe", "gemm_few", "gemm_mat", "gemv_dot"]);
+        let missing: Vec<_> = all.filter(|kernel| !SUSPECTS.contains(kernel)).collect();
+        assert_eq!(missing, Vec::<&&str>::new());
+    }
+
+    #[test]
+    fn all_ways_of_a_device_lead_through_each_kernel_of_many_rows_that_it_has() {
+        let led = |device: &str| -> Vec<String> {
+            let ways = ways_of(&devices::find(device).unwrap(), Ways::All);
+            ways.into_iter().filter_map(|(way, _)| way.products.or(way.attention)).collect()
+        };
+        let h200 = led("h200");
+        let all = ["gemm_mat", "gemm_bytes", "gemm_staged", "gemm_dot", "gemm_half", "no matrices"];
+        let attention = ["attn_flash", "attn_staged", "attn_matrix2", "attn_prefill"];
+        for wanted in all.iter().chain(&attention) {
+            assert!(h200.iter().any(|way| way == wanted), "{wanted}: {h200:?}");
+        }
+        assert_eq!(h200.iter().filter(|way| way.starts_with("gemm_matrix2")).count(), 3);
+        let lavapipe = led("lavapipe");
+        assert_eq!(lavapipe, ["gemm_dot", "gemm_half", "no matrices", "attn_prefill"]);
+        let codes: Vec<_> = ways_of(&devices::lavapipe(), Ways::Usual).into_iter().map(|(_, codes)| codes).collect();
+        assert_eq!(codes, [ActivationQuant::Q8, ActivationQuant::Q16]);
+    }
+
+    #[test]
+    fn bounds_are_those_of_the_least_exact_kernel_of_a_step() {
+        let of = |rows, codes, experts, kernels: &[&str]| {
+            Arithmetic::of(rows, codes, experts, &kernels.iter().map(ToString::to_string).collect())
+        };
+        let (q8, q16) = (ActivationQuant::Q8, ActivationQuant::Q16);
+        let cases = [
+            (of(1, q16, false, &["gemv_dot", "gemm_mat", "attn_mat"]), Arithmetic::Exact),
+            (of(1, q8, false, &["gemv_dot", "gemm_mat"]), Arithmetic::Bytes),
+            (of(1, q8, false, &["gemv", "gemm_tile"]), Arithmetic::Exact),
+            (of(40, q8, false, &["gemv_dot", "gemm_mat"]), Arithmetic::Halves),
+            (of(40, q8, true, &["gemv_dot", "gemm_mat"]), Arithmetic::Bytes),
+            (of(40, q16, false, &["gemv_dot", "gemm_bytes"]), Arithmetic::Bytes),
+            (of(40, q16, false, &["gemm_tile", "attn_flash"]), Arithmetic::Halves),
+            (of(40, q8, false, &["gemv_dot", "gemm_tile", "attn_prefill"]), Arithmetic::Exact),
+        ];
+        cases.iter().for_each(|(found, expected)| assert_eq!(found, expected));
+        assert!(Arithmetic::Exact.bound() < Arithmetic::Halves.bound() && Arithmetic::Bytes.bound() <= 1e-3);
+    }
 }

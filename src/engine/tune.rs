@@ -5,7 +5,7 @@
 //! At the end whole steps by the table and by what was found alternate: what is not faster by more than their scatter is not kept.
 
 mod kept;
-mod ways;
+pub(super) mod ways;
 
 use super::{selftest, Options, VulkanRunner};
 use crate::gguf::Gguf;

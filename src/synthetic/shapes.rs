@@ -38,6 +38,10 @@ const TINY: Shape = Shape {
 /// A model of one layer with every kernel of the usual transformer in it, for devices to show that they compute.
 pub const PROBE: Shape = Shape { name: "probe", n_layer: 1, n_vocab: 512, ..TINY };
 
+/// Likewise with experts.
+pub const PROBE_EXPERTS: Shape =
+    Shape { name: "probe-experts", arch: "qwen3moe", n_ff: 256, experts: Some((8, 2, 256)), ..PROBE };
+
 /// Every shape there is, from the models' published configurations.
 pub const SHAPES: &[Shape] = &[
     Shape { name: "llama-1b", label: Some("1B"), n_embd: 2048, n_layer: 16, n_ff: 8192, head_dim: 64, ..LLAMA_8B },

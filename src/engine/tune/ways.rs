@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const MATRICES: &str = "gemm_mat";
 const NO_MATRICES: &str = "no matrices";
 /// Kernels of many rows' attention, as the policy prefers them.
-const ATTENTION: [&str; 4] = ["attn_flash", "attn_staged", "attn_matrix2", "attn_prefill"];
+pub(in crate::engine) const ATTENTION: [&str; 4] = ["attn_flash", "attn_staged", "attn_matrix2", "attn_prefill"];
 /// Rows of a prompt's step, if there is room for them.
 const PROMPT: u32 = 512;
 /// Rows whose logits are compared.
@@ -104,13 +104,13 @@ impl Way {
 }
 
 /// Whether a device has what a kernel needs.
-fn has(caps: &Caps, kernel: &str) -> bool {
+pub(in crate::engine) fn has(caps: &Caps, kernel: &str) -> bool {
     let known = pumex_shaders::kernels::find(kernel);
     known.is_some_and(|k| lacking(k.needs, caps).is_none()) && caps.disabled(kernel).is_none()
 }
 
 /// Ways of products that a device has.
-fn products(caps: &Caps) -> Vec<String> {
+pub(in crate::engine) fn products(caps: &Caps) -> Vec<String> {
     let rows = ManyRows::ALL.into_iter().filter(|by| has(caps, by.kernel())).map(label);
     let matrices = (!caps.matrix_n.is_empty() && caps.disabled(MATRICES).is_none()).then(|| MATRICES.to_string());
     matrices.into_iter().chain(rows).chain([NO_MATRICES.to_string()]).collect()
