@@ -299,7 +299,7 @@ impl Probe<'_> {
         let mut worst = Off { error: 0.0, share: 0.0 };
         for (rows, truth) in steps(runner.n_vocab()).zip(self.truth) {
             let error = match runner.run(&rows, Want::Logits) {
-                Ok(found) => squared_error(&found.logits, truth),
+                Ok(found) => ways::squared_error(&found.logits, truth),
                 Err(Error::Request(_)) => f64::NAN, // logits that are no numbers, of which no id can be chosen
                 Err(other) => return Err(other),
             };
@@ -358,13 +358,6 @@ fn truth(gguf: &Gguf) -> Result<Vec<Vec<f32>>> {
     let mut runner = Reference::new(gguf, model::plan(gguf)?, most, 1, most);
     let vocab = runner.n_vocab();
     steps(vocab).map(|rows| Ok(runner.run(&rows, Want::Logits)?.logits)).collect()
-}
-
-/// Squared error of logits over the squares of the true ones.
-pub(super) fn squared_error(found: &[f32], truth: &[f32]) -> f64 {
-    let square = |x: f32| f64::from(x) * f64::from(x);
-    let all: f64 = truth.iter().map(|t| square(*t)).sum();
-    found.iter().zip(truth).map(|(f, t)| square(f - t)).sum::<f64>() / all
 }
 
 #[cfg(test)]

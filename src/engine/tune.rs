@@ -7,7 +7,7 @@
 mod kept;
 pub(super) mod ways;
 
-use super::{selftest, Options, VulkanRunner};
+use super::{Options, VulkanRunner};
 use crate::gguf::Gguf;
 use crate::lower::{self, tunables};
 use crate::policy::tuned::{self, candidates};
@@ -239,7 +239,7 @@ impl Bench<'_> {
             let shape = |i: usize| all[i].get(turn).copied();
             self.by(with(&products, shape))?;
             let found = self.timed(&products)?;
-            if selftest::squared_error(&found.logits, &table.logits) > MOST_ERROR {
+            if ways::squared_error(&found.logits, &table.logits) > MOST_ERROR {
                 wrong += 1;
                 continue;
             }

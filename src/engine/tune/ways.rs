@@ -2,7 +2,7 @@
 //! megakernel. Each way loads the model anew, for weights lie as their kernels want them.
 
 use super::{median, warm_up, LEAST_GAIN, MOST_ERROR};
-use crate::engine::{selftest, Debug, Options, VulkanRunner};
+use crate::engine::{Debug, Options, VulkanRunner};
 use crate::gguf::Gguf;
 use crate::kernel::lacking;
 use crate::policy::{self, ManyRows};
@@ -103,6 +103,13 @@ impl Way {
     }
 }
 
+/// Squared error of logits over the squares of the true ones.
+pub(in crate::engine) fn squared_error(found: &[f32], truth: &[f32]) -> f64 {
+    let square = |x: f32| f64::from(x) * f64::from(x);
+    let all: f64 = truth.iter().map(|t| square(*t)).sum();
+    found.iter().zip(truth).map(|(f, t)| square(f - t)).sum::<f64>() / all
+}
+
 /// Whether a device has what a kernel needs.
 pub(in crate::engine) fn has(caps: &Caps, kernel: &str) -> bool {
     let known = pumex_shaders::kernels::find(kernel);
@@ -146,7 +153,7 @@ impl Search<'_> {
             .collect();
         let compared: Vec<Row> = (0..COMPARED.min(ids.len())).map(|pos| row(pos, RowOutput::Logits)).collect();
         let logits = runner.run(&compared, Want::Logits)?.logits;
-        let wrong = !self.truth.is_empty() && selftest::squared_error(&logits, &self.truth) > MOST_ERROR;
+        let wrong = !self.truth.is_empty() && squared_error(&logits, &self.truth) > MOST_ERROR;
         if self.truth.is_empty() {
             self.truth = logits;
         }
