@@ -1,7 +1,11 @@
-//! Every choice for every known device, over a grid of shapes, as one hash for each topic and device.
+//! Every choice for every known device: those for the shapes of usual models as a table, and a hash for each device of those over a
+//! grid of shapes.
 //!
-//! A change of a choice that is meant changes `tests/golden/policy.txt`; one that is not shows here. What was chosen in cells
-//! that differ is written out, so that two commits' files can be compared line by line.
+//! A change of a choice that is meant changes `tests/golden/policy.txt`; one that is not shows here. What was chosen over the
+//! grid is written out, so that two commits' files can be compared line by line.
+
+mod cells;
+mod table;
 
 use super::matrix::{self, MatTile};
 use super::*;
@@ -27,10 +31,10 @@ impl Lines {
     fn add(&mut self, of: impl std::fmt::Debug, chosen: impl std::fmt::Debug) {
         writeln!(self.0, "{of:?} {chosen:?}").unwrap();
     }
+}
 
-    fn hash(&self) -> u64 {
-        self.0.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
-    }
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// Fields without their names, so that no name is part of what is chosen.
@@ -200,47 +204,39 @@ fn megakernel_lines(caps: &Caps) -> Lines {
 
 #[test]
 fn choices_for_known_devices_are_those_written_down() {
-    let devices = devices::all();
-    let mut topics: Vec<(String, Vec<Lines>)> = Vec::new();
-    let mut topic = |name: String, of: &dyn Fn(&Caps) -> Lines| {
-        topics.push((name, devices.iter().map(|(_, caps)| of(caps)).collect()));
-    };
-    topic("attention".into(), &attention_lines);
-    topic("megakernel".into(), &megakernel_lines);
-    topic("rows".into(), &row_lines);
-    topic("subgroups".into(), &subgroup_lines);
-    for format in all() {
-        topic(format!("gemv {}", format.stem), &|caps| gemv_lines(caps, format));
-        topic(format!("gemm {}", format.stem), &|caps| matrix_lines(caps, format));
-        topic(format!("rows {}", format.stem), &|caps| packed_lines(caps, format));
-    }
-    let heading: String = devices.iter().map(|(name, _)| format!(" {name:>16}")).collect();
-    let mut table = format!("{:<16}{heading}\n", "");
-    for (name, of_devices) in &topics {
-        let hashes: String = of_devices.iter().map(|l| format!(" {:016x}", l.hash())).collect();
-        writeln!(table, "{name:<16}{hashes}").unwrap();
+    let mut found = table::text();
+    found += "\n## all of a grid of shapes, as a hash\n";
+    let mut grids = Vec::new();
+    for (name, caps) in devices::all() {
+        let mut grid = String::new();
+        let mut topic = |topic: &str, lines: Lines| write!(grid, "# {topic}\n{}", lines.0).unwrap();
+        topic("attention", attention_lines(&caps));
+        topic("megakernel", megakernel_lines(&caps));
+        topic("rows", row_lines(&caps));
+        topic("subgroups", subgroup_lines(&caps));
+        for format in all() {
+            topic(&format!("few rows, {}", format.stem), gemv_lines(&caps, format));
+            topic(&format!("matrices, {}", format.stem), matrix_lines(&caps, format));
+            topic(&format!("many rows, {}", format.stem), packed_lines(&caps, format));
+        }
+        writeln!(found, "{name}: {:016x}", hash(&grid)).unwrap();
+        grids.push((name, grid));
     }
     let golden = include_str!("../../tests/golden/policy.txt");
-    if table == golden {
+    if found == golden {
         return;
     }
     let out = std::env::temp_dir().join("pumex-policy");
     std::fs::create_dir_all(&out).unwrap();
-    std::fs::write(out.join("policy.txt"), &table).unwrap();
-    let columns: Vec<&str> = golden.lines().next().unwrap_or_default().split_whitespace().collect();
-    let mut other = Vec::new();
-    for (name, of_devices) in &topics {
-        let row = golden.lines().find_map(|l| l.strip_prefix(&format!("{name:<16}")));
-        let cells: Vec<&str> = row.unwrap_or_default().split_whitespace().collect();
-        for ((device, _), lines) in devices.iter().zip(of_devices) {
-            let cell = columns.iter().position(|c| c == device).and_then(|at| cells.get(at));
-            if cell != Some(&format!("{:016x}", lines.hash()).as_str()) {
-                let file = format!("{name}.{device}").replace(' ', ".");
-                std::fs::write(out.join(&file), &lines.0).unwrap();
-                other.push(file);
-            }
-        }
+    std::fs::write(out.join("policy.txt"), &found).unwrap();
+    for (name, grid) in grids {
+        std::fs::write(out.join(name), grid).unwrap();
     }
-    let (some, count) = (&other[..other.len().min(20)], other.len());
-    panic!("other choices in {count} cells, {some:?}: they and a new tests/golden/policy.txt are in {}", out.display());
+    let pairs = found.lines().zip(golden.lines().chain(std::iter::repeat("nothing")));
+    let (at, (now, written)) = pairs.enumerate().find(|(_, (now, written))| now != written).unwrap();
+    panic!(
+        "other choices from line {} on: {now:?}, written down {written:?}; a new tests/golden/policy.txt, and the grids, are in {}",
+        at + 1,
+        out.display()
+    );
 }
