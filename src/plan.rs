@@ -8,6 +8,7 @@ mod adapt;
 mod attention;
 mod builder;
 mod by_row;
+mod chosen;
 mod compressed;
 mod conv2d;
 mod dump;
@@ -29,6 +30,7 @@ pub use adapt::{Site, SiteKind};
 pub use attention::{AttentionSpec, Extent, Mask, BIAS_REACH};
 pub use builder::Builder;
 pub use by_row::{instead, ById, ByRow, LowRank};
+pub use chosen::{ChoosePositions, Chosen};
 pub use compressed::{AttendBlocks, ChooseBlocks, Entries, Pool};
 pub use conv2d::Conv2d;
 pub use encoder::Encoder;
@@ -180,10 +182,15 @@ impl Plan {
         plan
     }
 
-    /// The plan whose layers have room for entries of that many positions.
+    /// The plan whose layers have room for entries of that many positions. Where an indexer could choose no fewer than there are,
+    /// attention goes over all of them.
     #[must_use]
     pub fn with_room(mut self, n_ctx: usize) -> Plan {
+        self.leave_out_idle(n_ctx);
         for op in &mut self.ops {
+            if let Op::Attend { spec, .. } = op {
+                spec.chosen = spec.chosen.filter(|chosen| !chosen.is_idle(n_ctx));
+            }
             let (layer, e) = match op {
                 Op::General(General::AttendBlocks(AttendBlocks { layer, entries: Some(e), .. })) => (*layer, e),
                 Op::General(General::ChooseBlocks(ChooseBlocks { layer, entries, out, .. })) => {
@@ -199,6 +206,31 @@ impl Plan {
             }
         }
         self
+    }
+
+    /// Positions of the longest context in which rows see all of them, if an indexer chooses in longer ones.
+    pub fn most_unchosen(&self) -> Option<usize> {
+        let most = |op: &Op| match op {
+            Op::General(General::ChoosePositions(c)) => Some(c.chosen.most / c.chosen.every * c.chosen.every),
+            _ => None,
+        };
+        self.ops.iter().filter_map(most).min()
+    }
+
+    /// Leaves out what chooses positions, with all that it alone reads, where there is room for no more than would be chosen.
+    fn leave_out_idle(&mut self, n_ctx: usize) {
+        let idle = |op: &Op| match op {
+            Op::General(General::ChoosePositions(c)) if c.chosen.is_idle(n_ctx) => {
+                vec![Some(c.chosen.list), Some(c.q.val), c.weights.map(|w| w.val)]
+            }
+            _ => vec![],
+        };
+        let unread: Vec<Access> = self.ops.iter().flat_map(idle).flatten().map(Access::Value).collect();
+        let goes = |op: &Op| !op.writes().is_empty() && op.writes().iter().all(|to| unread.contains(to));
+        for (end, _) in &mut self.layer_ends {
+            *end -= self.ops[..*end].iter().filter(|op| goes(op)).count();
+        }
+        self.ops.retain(|op| !goes(op));
     }
 
     /// Where each table of RoPE starts when they lie one after the other, in floats.

@@ -17,7 +17,7 @@ use crate::session::{Kept, Rule, Session, KV_BLOCK};
 use crate::step::{check_told, Counters, Limits, Output, Row, Runner, Squares, Ticket};
 use crate::Result;
 pub use clock::Clock;
-use pumex_cpu::attention::{Elements, Work};
+use pumex_cpu::attention::{Cache, Elements, Work};
 use pumex_cpu::threads::{self, Numa};
 use pumex_cpu::{Acts, Choices, Cpu, Isa, Pool, Rates};
 use state::State;
@@ -82,6 +82,8 @@ pub struct Fast<'a> {
     choices: Choices,
     /// Columns of a value, group by group.
     groups: Vec<f32>,
+    /// Keys and values that rows choose, of one row at a time.
+    gathered: Option<Cache>,
     work: Work,
     /// Rates and decays of a scan, `[n, heads]` each.
     steps: [Vec<f32>; 2],
@@ -179,6 +181,7 @@ impl<'a> Fast<'a> {
             acts_of: None,
             choices: Choices::default(),
             groups: Vec::new(),
+            gathered: None,
             work: Work::default(),
             steps: Default::default(),
             spare: Spare::default(),

@@ -1,7 +1,7 @@
 //! One function per kind of op: what it reads, the loop of `ops.rs`, what it writes.
 
-use super::general::{gated, Env, Floats};
-use super::{ops, Reference};
+use super::general::{gated, Env, Floats, Keys};
+use super::{ops, Reference, SeqCache};
 use crate::gguf::Gguf;
 use crate::plan::{
     instead, AttentionSpec, Gate, General, MatPart, Norm, Op, Plan, RopeNorm, Router, Rows, TopK, Val, Weight,
@@ -199,25 +199,36 @@ impl Reference<'_> {
         let mut result = vec![0.0; rows.len() * spec.heads * spec.v_dim];
         let (caches, biases) = (&self.caches, spec.biases.map(|table| self.plan.ropes[table].as_slice()));
         let blocks = self.session.blocks();
+        let list = spec.chosen.map(|chosen| (&self.values[chosen.list.0], self.plan.values[chosen.list.0].width));
         ops::for_rows(&mut result, spec.heads * spec.v_dim, |i, out| {
             let (k, v) = &caches[rows[i].seq as usize][spec.layer];
             let source = blocks.source(rows[i].seq);
-            let of = ops::Scores { spec, scale, sinks: sinks.as_deref(), biases, source };
+            let list = list.map_or(&[][..], |(list, width)| &list[i * width..][..width]);
+            let of = ops::Scores { spec, scale, sinks: sinks.as_deref(), biases, source, list };
             of.attend(&q[i * width..][..width], (k, v), rows[i].pos as usize, out);
         });
         self.values[out.0] = result;
     }
 
     fn general(&mut self, op: &General, rows: &[Row], wanted: &[usize]) {
-        let Self { gguf, plan, states, values, spare, books, .. } = self;
-        let floats = Stored { gguf, plan };
+        let Self { gguf, plan, states, values, spare, books, caches, .. } = self;
+        let (floats, keys) = (Stored { gguf, plan }, Kept(caches));
         let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| ops::for_rows(out, width, f);
-        Env { plan, rows, wanted, values, states, floats: &floats, books, each: &each, spare }.run(op);
+        Env { plan, rows, wanted, values, states, keys: &keys, floats: &floats, books, each: &each, spare }.run(op);
     }
 
     fn sample(&mut self, logits: Val, rows: &[Row], wanted: &[usize]) {
         let largest = |logits: &[f32]| logits.iter().all(|l| !l.is_nan()).then(|| ops::argmax(logits));
         self.books.sample(&self.values[logits.0], self.plan.n_vocab, rows, wanted, largest);
+    }
+}
+
+/// What sequences keep.
+struct Kept<'a>(&'a [SeqCache]);
+
+impl Keys for Kept<'_> {
+    fn key(&self, layer: usize, seq: u32, pos: usize, out: &mut [f32]) {
+        out.copy_from_slice(&self.0[seq as usize][layer].0[pos * out.len()..][..out.len()]);
     }
 }
 

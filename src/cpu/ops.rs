@@ -172,6 +172,8 @@ pub struct Scores<'a> {
     pub biases: Option<&'a [f32]>,
     /// Positions of the sequence's source.
     pub source: usize,
+    /// Of a row whose positions an indexer chooses: its list.
+    pub list: &'a [f32],
 }
 
 impl Scores<'_> {
@@ -180,7 +182,10 @@ impl Scores<'_> {
         let s = self.spec;
         let (k_width, v_width) = (s.kv_heads * s.head_dim, s.kv_heads * s.v_dim);
         let extent = Extent { held: k.len() / k_width, source: self.source };
-        let seen = s.mask.first(pos, extent)..s.mask.last(pos, extent) + 1;
+        let seen: Vec<usize> = match s.chosen {
+            Some(chosen) => (0..chosen.count(pos)).map(|i| chosen.position(pos, self.list, i)).collect(),
+            None => (s.mask.first(pos, extent)..s.mask.last(pos, extent) + 1).collect(),
+        };
         for (h, out) in out.chunks_exact_mut(s.v_dim).enumerate() {
             let (q, kv_head) = (&qkv[h * s.head_dim..][..s.head_dim], h / (s.heads / s.kv_heads));
             let score = |j: usize| {
@@ -189,13 +194,13 @@ impl Scores<'_> {
                 let bias = self.biases.map_or(0.0, |table| AttentionSpec::bias(table, h, pos, j));
                 capped - s.slope(h) * pos.abs_diff(j) as f32 + bias
             };
-            let mut p: Vec<f32> = seen.clone().map(score).collect();
+            let mut p: Vec<f32> = seen.iter().copied().map(score).collect();
             let sink = self.sinks.map(|sinks| sinks[h]);
             let max = p.iter().copied().chain(sink).fold(f32::NEG_INFINITY, f32::max);
             p.iter_mut().for_each(|p| *p = (*p - max).exp());
             let sum = p.iter().sum::<f32>() + sink.map_or(0.0, |sink| (sink - max).exp());
             out.fill(0.0);
-            for (j, p) in seen.clone().zip(&p) {
+            for (j, p) in seen.iter().copied().zip(&p) {
                 let v = &v[j * v_width + kv_head * s.v_dim..][..s.v_dim];
                 out.iter_mut().zip(v).for_each(|(o, v)| *o += p / sum * v);
             }

@@ -34,7 +34,7 @@ impl Lowering<'_> {
         let (elements, table_at, state) = self.state(p.layer, p.at);
         let push = push::Pool {
             x: self.at(p.x),
-            place: self.weight(p.place),
+            place: self.opt(p.place),
             y: self.at(p.out),
             state,
             params: self.t.at.params,
@@ -46,10 +46,15 @@ impl Lowering<'_> {
             elements,
         };
         let (overlaps, alone) = (u32::from(p.overlaps), u32::from(self.shape.decode_batch));
-        let constants = vec![("SIZE", THREADS), ("OVERLAPS", overlaps), ("ALONE", alone)];
+        let constants = vec![
+            ("SIZE", THREADS),
+            ("OVERLAPS", overlaps),
+            ("ALONE", alone),
+            ("PLACED", u32::from(p.place.is_some())),
+        ];
         let rows = self.groups(p.x, 1, 2 * p.width());
         let mut reads = vec![rows, self.kept(p.layer, p.rows() * 2 * p.width())];
-        reads.extend(self.matrices([p.place]));
+        reads.extend(self.matrices(p.place));
         let writes = vec![self.groups(p.out, 1, p.len)];
         let grid = [p.len.div_ceil(THREADS as usize), self.shape.rows, 1];
         self.emit(Module::of("pool"), constants, push, grid, Touched { reads, writes });

@@ -1,6 +1,6 @@
 //! Hyper-parameters that most families share: one documented field each, read with ranges checked before any arithmetic.
 
-use crate::gguf::Gguf;
+use crate::gguf::{Gguf, Value};
 use crate::plan::MAX_HEAD_DIM;
 use crate::{Error, Result};
 
@@ -216,6 +216,25 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A flag for each of `n` layers: an array of as many or more, or one for all.
+    ///
+    /// # Errors
+    /// `bad_hparam`.
+    pub fn flags(&self, key: &str, n: usize) -> Result<Vec<bool>> {
+        let value = self.gguf.meta().get(&self.key(key));
+        if !self.is_array(key) {
+            return match value {
+                Some(Value::Bool(flag)) => Ok(vec![*flag; n]),
+                _ => Ok(vec![self.int(key, None, 0, 1)? > 0; n]),
+            };
+        }
+        let flags: Vec<bool> = value.and_then(|v| v.flags()).unwrap_or_default();
+        match flags.len() >= n {
+            true => Ok(flags),
+            false => Err(self.bad(key, &format!("{n} numbers"), flags.len())),
+        }
+    }
+
     /// Which layers slide: by an array, else all but one in `period`, which is the first or the last of them. A family whose
     /// files must have the array has no period, which is 0.
     ///
@@ -224,12 +243,7 @@ impl<'a> Reader<'a> {
     pub fn sliding(&self, n: usize, period: usize, dense_first: bool) -> Result<Vec<bool>> {
         const KEY: &str = "attention.sliding_window_pattern";
         if self.is_array(KEY) {
-            let value = self.gguf.meta().get(&self.key(KEY));
-            let flags: Vec<bool> = value.and_then(|v| v.flags()).unwrap_or_default();
-            if flags.len() < n {
-                return Err(self.bad(KEY, &format!("{n} numbers"), flags.len()));
-            }
-            return Ok(flags);
+            return self.flags(KEY, n);
         }
         if period == 0 {
             return Err(self.bad(KEY, &format!("{n} flags"), "none"));

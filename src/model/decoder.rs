@@ -16,6 +16,7 @@ mod gated_streams;
 mod grove;
 mod head;
 mod hyper;
+mod indexer;
 mod keys;
 mod lightning;
 mod mamba;
@@ -38,6 +39,7 @@ pub use gated_streams::GatedStreams;
 pub use grove::Grove;
 use head::Head;
 pub use hyper::Connections;
+pub use indexer::{Index, Indexer, Keys};
 pub use lightning::fades;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
@@ -95,6 +97,8 @@ pub struct Layer {
     pub experts: bool,
     /// Rows of a block, of attention over blocks; 0 for none.
     pub n_block: usize,
+    /// What chooses the positions that a row sees.
+    pub index: Index,
 }
 
 /// A table of frequencies.
@@ -226,6 +230,8 @@ pub struct Family {
     pub mla_sliding: Option<MlaSizes>,
     /// Sizes of attention over compressed blocks.
     pub blocks: Blocks,
+    /// Sizes of what chooses the positions that rows see, if something does.
+    pub indexer: Option<Indexer>,
     /// Residual streams that blocks take of and give to, if there are several.
     pub connections: Option<Connections>,
     /// Likewise, by gates of each column.
@@ -298,6 +304,7 @@ impl Family {
             n_ff: c.n_ff[i],
             experts: c.n_expert > 0,
             n_block: 0,
+            index: Index::Nothing,
         };
         Ok(Family {
             layers: (0..c.n_layer).map(layer).collect(),
@@ -346,6 +353,7 @@ impl Family {
             mla: MlaSizes::default(),
             mla_sliding: None,
             blocks: Blocks::default(),
+            indexer: None,
             connections: None,
             gated_streams: None,
             checkpoint_every: 0,
@@ -546,15 +554,24 @@ impl Family {
     }
 
     /// What layers keep: of each, then of those that mix with two what the second keeps, or what the
-    /// switch does.
+    /// switch does, then what indexers keep.
     fn states(&self) -> Vec<LayerState> {
         let of = |which: usize| {
             let one = move |l: &Layer| l.mix[which].map_or(LayerState::Nothing, |mix| mixer::state(self, l, mix));
             self.layers.iter().map(one)
         };
-        let second = self.layers.iter().any(|l| l.mix[1].is_some());
         let of_switch = self.switch.as_ref().map(|_| Switch::state(self));
-        of(0).chain(of(1).filter(|_| second)).chain(of_switch).collect()
+        of(0).chain(of(1).filter(|_| self.mixes_twice())).chain(of_switch).chain(self.index_states()).collect()
+    }
+
+    /// States of layers and of the switch.
+    fn layer_states(&self) -> usize {
+        self.layers.len() * (1 + usize::from(self.mixes_twice())) + usize::from(self.switch.is_some())
+    }
+
+    /// Whether a layer mixes rows by two kinds.
+    fn mixes_twice(&self) -> bool {
+        self.layers.iter().any(|l| l.mix[1].is_some())
     }
 
     fn ended(&self, p: &mut Builder, b: &Block, x: Val) -> Val {

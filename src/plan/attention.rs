@@ -1,6 +1,6 @@
 //! Attention as data: heads, which positions a row sees, and what is done to the scores.
 
-use super::Weight;
+use super::{Chosen, Weight};
 
 /// Which positions of its sequence a row sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -92,6 +92,8 @@ pub struct AttentionSpec {
     /// Which of the plan's tables is added to scores, `[heads, 2 * BIAS_REACH + 1]`: by how far behind the row's own position
     /// another lies, from `-BIAS_REACH` on, beyond which it stays the same. There are no sinks then.
     pub biases: Option<usize>,
+    /// What an indexer leaves of the positions up to a row's own; all of them, if there is none.
+    pub chosen: Option<Chosen>,
 }
 
 /// Distance up to which [`AttentionSpec::biases`] differ.
@@ -112,6 +114,7 @@ impl AttentionSpec {
             sinks: None,
             alibi: None,
             biases: None,
+            chosen: None,
         }
     }
 

@@ -197,6 +197,11 @@ impl Builder {
         self.value(name, width, Rows::Output)
     }
 
+    /// Gives a value that nothing has written yet so many columns.
+    pub fn widen(&mut self, v: Val, width: usize) {
+        self.values[v.0].width = width;
+    }
+
     /// Columns of a value.
     pub fn width_of(&self, v: Val) -> usize {
         self.width(v)

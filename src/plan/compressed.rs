@@ -10,7 +10,7 @@ pub struct Pool {
     /// Values, then scores, of `width` columns each.
     pub x: Cols,
     /// `[every, width]`, added to scores by a row's place in its block.
-    pub place: Weight,
+    pub place: Option<Weight>,
     /// Rows of a block.
     pub every: usize,
     /// Whether blocks overlap.

@@ -64,7 +64,8 @@ impl Plan {
         rules += &s.soft_cap.map_or(String::new(), |cap| format!(" soft cap {cap}"));
         rules += &s.sinks.map_or(String::new(), |w| format!(" sinks {}", self.weight(w)));
         rules += &s.alibi.map_or(String::new(), |bias| format!(" alibi {bias}"));
-        rules + &s.biases.map_or(String::new(), |table| format!(" biases {table}"))
+        rules += &s.biases.map_or(String::new(), |table| format!(" biases {table}"));
+        rules + &s.chosen.map_or(String::new(), |chosen| format!(" of {}", self.val(chosen.list)))
     }
 
     /// What layers keep: runs of layers that keep the same.
@@ -141,6 +142,12 @@ impl Plan {
                 format!("{out} = choose {from} by {by:?}{with} to {k} of {n}{sharing}{groups} * {}", c.scale)
             }
             General::ById(b) => format!("{out} = by_id table {}", b.list),
+            General::ChoosePositions(c) => {
+                let (q, k, heads) = (self.cols(c.q), c.layer, format!("heads {} x {}", c.heads, c.dim));
+                let weights = c.weights.map_or(String::new(), |w| format!(" * {}", self.cols(w)));
+                let (most, every) = (c.chosen.most, c.chosen.every);
+                format!("{out} = choose_positions {q}{weights} kv{k} {heads} to {most} in blocks of {every}")
+            }
             _ => {
                 let reads: Vec<String> = g.reads().iter().filter_map(|a| self.read(a)).collect();
                 format!("{out} = {} {}{with}", g.name(), reads.join(", "))

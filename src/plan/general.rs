@@ -3,6 +3,7 @@
 //! of a row need no copies.
 
 use super::by_row::ById;
+use super::chosen::ChoosePositions;
 use super::compressed::{AttendBlocks, ChooseBlocks, Pool};
 use super::recurrent::{Conv, Scan, Shift};
 use super::routing::{Choose, ExpertsBias, ExpertsMatMul};
@@ -256,6 +257,8 @@ pub enum General {
     ChooseBlocks(ChooseBlocks),
     /// See [`AttendBlocks`].
     AttendBlocks(AttendBlocks),
+    /// See [`ChoosePositions`].
+    ChoosePositions(ChoosePositions),
 }
 
 impl Arg {
@@ -303,6 +306,7 @@ impl General {
             General::Pool(_) => "pool",
             General::ChooseBlocks(_) => "choose_blocks",
             General::AttendBlocks(_) => "attend_blocks",
+            General::ChoosePositions(_) => "choose_positions",
         }
     }
 
@@ -332,6 +336,9 @@ impl General {
             General::AttendBlocks(a) => {
                 let read = [Some(a.q), Some(a.k), a.entries.map(|e| e.x), a.chosen.map(|(cols, _)| cols)];
                 (read.into_iter().flatten().map(|c| c.val).collect(), Some(a.layer))
+            }
+            General::ChoosePositions(c) => {
+                ([Some(c.q), c.weights].into_iter().flatten().map(|c| c.val).collect(), Some(c.layer))
             }
         };
         let ids = self.reads_ids().then_some(Access::Ids);
@@ -365,6 +372,7 @@ impl General {
             General::Pool(p) => p.out.val,
             General::ChooseBlocks(c) => c.out.val,
             General::AttendBlocks(a) => a.out.val,
+            General::ChoosePositions(c) => c.chosen.list,
         }
     }
 
@@ -427,8 +435,8 @@ impl General {
             General::Conv(c) => vec![Some(&mut c.weight), c.bias.as_mut()],
             General::Scan(s) => vec![s.factor.as_mut(), s.soft.as_mut(), s.skip.as_mut()],
             General::StreamGates(g) => vec![Some(&mut g.scale), Some(&mut g.base)],
-            General::Pool(p) => vec![Some(&mut p.place)],
-            General::ChooseBlocks(_) => vec![],
+            General::Pool(p) => vec![p.place.as_mut()],
+            General::ChooseBlocks(_) | General::ChoosePositions(_) => vec![],
             General::AttendBlocks(a) => vec![Some(&mut a.sinks)],
         };
         all.into_iter().flatten().collect()

@@ -153,7 +153,10 @@ impl Op {
                 vec![Access::Value(*x), Access::Value(*route), Access::Value(*out)]
             }
             Op::RopeKv { qkv, .. } => vec![Access::Value(*qkv)],
-            Op::Attend { qkv, spec, .. } => vec![Access::Value(*qkv), Access::State(spec.layer)],
+            Op::Attend { qkv, spec, .. } => {
+                let list = spec.chosen.map(|chosen| Access::Value(chosen.list));
+                [Some(Access::Value(*qkv)), Some(Access::State(spec.layer)), list].into_iter().flatten().collect()
+            }
             Op::General(g) => g.reads(),
             Op::Sample { logits } => vec![Access::Value(*logits), Access::Ids],
         }

@@ -1,7 +1,7 @@
 //! What sequences keep: keys and values by layer, and what a step needs to find and rotate them.
 
 use crate::plan::{AttentionSpec, Extent, Op, Plan};
-use crate::session::{Blocks, KV_BLOCK};
+use crate::session::{Blocks, Table, KV_BLOCK};
 use crate::step::Row;
 use pumex_cpu::attention::{Cache, Elements, Place, Seen};
 
@@ -51,8 +51,7 @@ impl State {
             self.caches.iter_mut().flatten().for_each(|cache| cache.copy(copy.from, copy.to));
         }
         let place = |row: &Row| {
-            let (table, pos) = (blocks.table(0, row.seq as usize), row.pos as usize);
-            Place { block: table.blocks[pos / KV_BLOCK - table.first], offset: pos % KV_BLOCK }
+            place_of(blocks.table(0, row.seq as usize), row.pos as usize)
         };
         self.places.clear();
         self.places.extend(rows.iter().map(place));
@@ -83,6 +82,11 @@ impl State {
         self.slopes.clear();
         self.slopes.extend((0..spec.heads).filter(|_| spec.alibi.is_some()).map(|h| spec.slope(h)));
     }
+}
+
+/// Where a position of a sequence is.
+pub(super) fn place_of(table: &Table, pos: usize) -> Place {
+    Place { block: table.blocks[pos / KV_BLOCK - table.first], offset: pos % KV_BLOCK }
 }
 
 /// Whether an op rotates by a table.

@@ -25,7 +25,7 @@ impl Env<'_> {
     }
 
     pub(super) fn pool(&mut self, p: &Pool) {
-        let (place, here) = (self.floats.vector(p.place).into_owned(), self.here());
+        let (place, here) = (p.place.map(|place| self.floats.vector(place).into_owned()), self.here());
         let (width, rows, len) = (p.width(), p.rows(), p.len);
         let mut result = vec![0.0; self.rows.len() * len];
         for (row, out) in self.rows.iter().zip(result.chunks_exact_mut(len)).filter(|(row, _)| ends(row.pos, p.every)) {
@@ -41,7 +41,7 @@ impl Env<'_> {
                 let column = |i: usize| if p.overlaps && from_end(i) < p.every { len + c } else { c };
                 let at = |i: usize| (p.every - 1 - from_end(i) % p.every) * width + column(i);
                 let scores: Vec<f32> =
-                    sources.iter().enumerate().map(|(i, s)| s[width + column(i)] + place[at(i)]).collect();
+                    sources.iter().enumerate().map(|(i, s)| s[width + column(i)] + place.as_ref().map_or(0.0, |p| p[at(i)])).collect();
                 let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 let (mut sum, mut all) = (0.0, 0.0);
                 for (i, (s, score)) in sources.iter().zip(&scores).enumerate() {

@@ -1,23 +1,33 @@
-//! DeepSeek 3.2: as DeepSeek 2, with an indexer that chooses which positions a row sees. All are seen here, which is the same in
-//! contexts of no more positions than it chooses; longer ones are refused.
+//! DeepSeek 3.2: as DeepSeek 2, with an indexer in each layer that chooses which positions a row sees.
 
 use crate::gguf::Gguf;
 use crate::model::arch::deepseek2;
 use crate::model::config::Reader;
-use crate::plan::{Gating, Plan};
+use crate::model::decoder::Keys;
+use crate::plan::{Gating, Plan, RopeStyle};
 use crate::Result;
+
+/// Of the norms of an indexer's keys.
+pub const INDEX_EPS: f32 = 1e-6;
 
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
-    sparse(gguf, Gating::Softmax)
+    sparse(gguf, (Gating::Softmax, RopeStyle::Neox), |_, n| Ok(vec![true; n]))
 }
 
-/// Latent attention whose indexer is not read.
+/// Latent attention over positions that indexers choose; `own` says of the model's layers which have one, whose
+/// heads rotate by pairs of `style`.
 ///
 /// # Errors
 /// As [`Family::of`](crate::model::decoder::Family::of).
-pub fn sparse(gguf: &Gguf, gating: Gating) -> Result<Plan> {
+pub fn sparse(
+    gguf: &Gguf,
+    (gating, style): (Gating, RopeStyle),
+    own: impl Fn(&Reader<'_>, usize) -> Result<Vec<bool>>,
+) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
     let mut f = deepseek2::latent(gguf, gating)?;
-    f.see_chosen(&Reader::new(gguf)?)?;
+    f.index(&r, Keys::Each, (f.mla.rope, style), INDEX_EPS)?;
+    f.index_layers(&r, &own(&r, f.c.n_layer)?, 1, |_| true)?;
     f.plan(gguf)
 }

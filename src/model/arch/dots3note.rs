@@ -1,10 +1,11 @@
 //! dots 3: latent attention with a norm of the rotated key and a gate for each head, of other sizes in layers with a window. Layers
-//! without one have an indexer that chooses which positions a row sees; as in DeepSeek 3.2, all are seen here.
+//! without one have an indexer that chooses which positions a row sees, as in DeepSeek 3.2.
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::{Family, Mix, MlaSizes, Table};
-use crate::plan::{Gating, Mask, Plan, MAX_HEAD_DIM};
+use crate::model::arch::deepseek32::INDEX_EPS;
+use crate::model::decoder::{Family, Keys, Mix, MlaSizes, Table};
+use crate::plan::{Gating, Mask, Plan, RopeStyle, MAX_HEAD_DIM};
 use crate::Result;
 
 /// File → plan.
@@ -27,7 +28,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
             (layer.mask, layer.rope) = (Mask::Window(window), Some(1));
         }
     }
-    f.see_chosen(&r)?;
+    f.index(&r, Keys::Each, (f.mla.rope, RopeStyle::Neox), INDEX_EPS)?;
+    f.index_layers(&r, &vec![true; f.c.n_layer], 1, |layer| layer.mask == Mask::Causal)?;
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
     f.plan(gguf)

@@ -1,9 +1,10 @@
 //! GLM 5 Next: Kimi's delta attention, latent attention without rotation in the other layers, several residual streams that mix,
-//! experts with limits. An indexer chooses pools of positions; all are seen, in contexts where each would be chosen.
+//! experts with limits. Indexers choose pools of positions that a row sees.
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::{Connections, Family, Mix};
+use crate::model::arch::deepseek32::INDEX_EPS;
+use crate::model::decoder::{Connections, Family, Keys, Mix};
 use crate::plan::{Gating, Plan};
 use crate::Result;
 
@@ -29,7 +30,15 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     if !r.flag("attention.indexer.kpool_select_tail", true)? {
         return Err(r.bad("attention.indexer.kpool_select_tail", "true", false));
     }
-    f.see_chosen(&r)?;
+    let eps = r.float("attention.layer_norm_epsilon", Some(INDEX_EPS), 0.0, 1.0)?;
+    f.index(&r, Keys::Gated, (0, f.style), eps)?;
+    let (most, every) = (f.indexer.map_or(0, |index| index.most), r.int("attention.indexer.kpool", None, 2, 1 << 10)?);
+    if !most.is_multiple_of(every) {
+        return Err(r.bad("attention.indexer.top_k", &format!("a multiple of kpool {every}"), most));
+    }
+    const KEY: &str = "attention.indexer.types";
+    let own = if r.has(KEY) { r.flags(KEY, f.c.n_layer)? } else { vec![true; f.c.n_layer] };
+    f.index_layers(&r, &own, every, |layer| layer.mix[0] == Some(Mix::Mla))?;
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;
     f.limit_experts(&r)?;

@@ -1,9 +1,9 @@
-//! Hunyuan 4: latent attention with a gate and sinks between several residual streams, experts with limits; where there is an indexer,
-//! all positions are seen, as in DeepSeek 3.2.
+//! Hunyuan 4: latent attention with a gate and sinks between several residual streams, experts with limits; some models have
+//! indexers that choose which positions a row sees, in some layers, for the next ones too.
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::{Connections, Family, Limits, Mix};
+use crate::model::decoder::{Connections, Family, Keys, Limits, Mix};
 use crate::plan::{Gating, Plan};
 use crate::Result;
 
@@ -15,7 +15,13 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.attention_scale = None;
     f.layers.iter_mut().for_each(|layer| layer.mix = [Some(Mix::Mla), None]);
     if r.int("attention.indexer.top_k", Some(0), 0, 1 << 20)? > 0 {
-        f.see_chosen(&r)?;
+        f.index(&r, Keys::Each, (f.mla.rope, f.style), f.c.eps)?;
+        f.indexer.iter_mut().for_each(|index| index.last = true);
+        const KEY: &str = "attention.indexer.types";
+        let own = if r.has(KEY) { r.flags(KEY, f.c.n_layer)? } else { vec![false; f.c.n_layer] };
+        f.index_layers(&r, &own, 1, |_| true)?;
+    } else {
+        f.ignore_unused_indexers();
     }
     f.dense_first(&r)?;
     f.route_by_keys(&r, Gating::Sigmoid)?;

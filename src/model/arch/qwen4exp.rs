@@ -1,9 +1,9 @@
-//! Qwen 4, as it is tried out: layers as in Qwen 3.5 with experts, between several residual streams that are gated. An indexer chooses
-//! blocks of positions; all are seen, in contexts where each would be chosen. Embeddings of several ids together are not there.
+//! Qwen 4, as it is tried out: layers as in Qwen 3.5 with experts, between several residual streams that are gated. Indexers
+//! choose blocks of positions that a row sees. Embeddings of several ids together are not there.
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
-use crate::model::decoder::{Family, GatedStreams};
+use crate::model::decoder::{Family, GatedStreams, Index, Keys, Mix};
 use crate::plan::Plan;
 use crate::Result;
 
@@ -29,9 +29,15 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     });
     f.experts_share_width(&r)?;
     let every = r.by_layer("attention.compress_ratios", f.c.n_layer, Some(&vec![0; f.c.n_layer]), 1 << 16)?;
-    match every.iter().any(|rows| *rows > 0) {
-        true => f.see_chosen(&r)?,
-        false => f.ignored.extend((0..f.c.n_layer).map(|i| format!("blk.{i}.indexer"))),
+    if every.iter().any(|rows| *rows > 0) {
+        let rope = f.tables[0].dims;
+        f.index(&r, Keys::Mean, (rope, f.style), f.c.eps)?;
+        for (layer, every) in f.layers.iter_mut().zip(&every) {
+            if *every > 0 && layer.mix[0] == Some(Mix::Attention) {
+                layer.index = Index::Own(*every);
+            }
+        }
     }
+    f.ignore_unused_indexers();
     f.plan(gguf)
 }

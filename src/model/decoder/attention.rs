@@ -1,5 +1,6 @@
 //! Attention of the shared decoder: one product or three, norms of q and k, rotation, gates.
 
+use super::indexer::Indexed;
 use super::{Family, Layer, LayerNorm};
 use crate::model::weights::Weights;
 use crate::plan::{
@@ -24,6 +25,7 @@ pub struct Attention {
     sub_norm: Option<LayerNorm>,
     /// `[heads * v_dim, dim]` or `[heads, dim]`: what heads give is multiplied with its sigmoid.
     gate: Option<MatPart>,
+    index: Option<Indexed>,
     /// `[dim, heads * v_dim]`
     pub output: MatPart,
 }
@@ -110,6 +112,7 @@ impl Attention {
             sinks: w.opt_vector(&format!("{}.weight", name("sinks")), l.heads),
             sub_norm: LayerNorm::declare(w, &name("sub_norm"), l.heads * l.v_dim),
             gate: [l.heads * l.v_dim, l.heads].contains(&gate_rows).then(|| w.linear(&name("gate"), gate_rows, dim)),
+            index: Indexed::declare(w, f, i, dim),
             output: {
                 let output = w.linear(&name("output"), dim, l.heads * l.v_dim);
                 MatPart { scale: output.scale * f.attention_out_scale, ..output }
@@ -118,13 +121,24 @@ impl Attention {
     }
 
     /// Attention of normed rows `h` `[n, dim]` → `[n, heads * v_dim]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, h: Val) -> Val {
+    pub fn run(
+        &self,
+        p: &mut Builder,
+        f: &Family,
+        l: &Layer,
+        layer: usize,
+        (h, list): (Val, &mut Option<Val>),
+    ) -> Val {
+        if let Some(index) = &self.index {
+            *list = index.run(p, f, l, layer, (h, h));
+        }
         let mut spec = AttentionSpec::causal(l.kv_of.unwrap_or(layer), l.heads, l.kv_heads, l.k_dim);
         spec.v_dim = l.v_dim;
         spec.mask = l.mask;
         spec.soft_cap = f.attention_cap;
         spec.sinks = self.sinks;
         spec.alibi = f.alibi;
+        spec.chosen = f.chosen(l, *list);
         let product = p.matmul("qkv", h, self.qkv.clone()); // [n, heads * k_dim + kv_heads * (k_dim + v_dim)]
         let qkv = match f.q_gated {
             true => ungated(p, &spec, product),

@@ -172,7 +172,7 @@ impl Compressed {
         let entry = |p: &mut Builder, pool: &Pooled, (len, kept, at): (usize, usize, usize)| {
             let both = p.matmul("pool", h, pool.parts.clone());
             let entry = p.parts("entry", len);
-            let (x, out, overlaps, place) = (p.all(both), p.all(entry), every == OVERLAPPING, pool.place);
+            let (x, out, overlaps, place) = (p.all(both), p.all(entry), every == OVERLAPPING, Some(pool.place));
             p.general(General::Pool(Pool { x, place, every, overlaps, len, layer, at: kept, out }));
             let entry = p.rms_norm(entry, pool.norm, eps);
             let x = Cols { val: entry, at: len - b.rope, stride: len };

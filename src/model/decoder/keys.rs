@@ -152,16 +152,6 @@ impl Family {
         Ok(())
     }
 
-    /// Indexers are not read: all positions are seen, which is the same where each would be chosen. Longer sequences are refused.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn see_chosen(&mut self, r: &Reader<'_>) -> Result<()> {
-        self.see_at_most(r.int("attention.indexer.top_k", None, 1, 1 << 20)?);
-        self.ignored.extend((0..self.c.n_layer).map(|i| format!("blk.{i}.indexer")));
-        Ok(())
-    }
-
     /// So many positions are all seen; longer sequences are refused, and are not the default.
     pub fn see_at_most(&mut self, positions: usize) {
         self.c.n_ctx_train = self.c.n_ctx_train.min(positions);

@@ -113,7 +113,7 @@ impl Mixer {
     }
 
     /// Normed rows `[n, dim]` → what `output` takes. `state` is the index of what the layer keeps, `first` what the first layer
-    /// hands on to the others.
+    /// hands on to the others, or one with an indexer to the next ones.
     pub fn run(
         &self,
         p: &mut Builder,
@@ -123,8 +123,8 @@ impl Mixer {
         (h, first): (Val, &mut Option<Val>),
     ) -> Val {
         match self {
-            Mixer::Attention(m) => m.run(p, f, l, state, h),
-            Mixer::Mla(m) => m.run(p, f, l, state, h),
+            Mixer::Attention(m) => m.run(p, f, l, state, (h, first)),
+            Mixer::Mla(m) => m.run(p, f, l, state, (h, first)),
             Mixer::ShortConv(m) => m.run(p, f, state, h),
             Mixer::Mamba(m) => m.run(p, f, state, h),
             Mixer::Delta(m) => m.run(p, f, state, h),

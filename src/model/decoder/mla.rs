@@ -1,5 +1,6 @@
 //! Multi-head latent attention in its absorbed form: one head of compressed keys, whose first columns are the values too.
 
+use super::indexer::{Index, Indexed};
 use super::{Family, Layer, LayerNorm};
 use crate::model::weights::Weights;
 use crate::plan::{
@@ -42,6 +43,7 @@ pub struct Mla {
     up: Option<[Weight; 2]>,
     /// Or both in one, `[heads * (k_dim - rope + v_dim), rank]`.
     kv_b: Option<MatPart>,
+    index: Option<Indexed>,
     /// `[dim, heads * v_dim]`
     pub output: MatPart,
 }
@@ -52,7 +54,9 @@ impl Mla {
         let (s, dim, heads) = (f.mla_of(&f.layers[i]), f.c.n_embd, f.layers[i].heads);
         let name = |part: &str| format!("blk.{i}.attn_{part}");
         let narrow = s.k_dim - s.rope;
-        let q_a = w.has(&format!("{}.weight", name("q_a"))).then(|| {
+        // An indexer's queries are products of what is compressed.
+        let compressed = w.has(&format!("{}.weight", name("q_a"))) || f.layers[i].index != Index::Nothing;
+        let q_a = compressed.then(|| {
             let norm = w.vector(&format!("{}.weight", name("q_a_norm")), s.q_rank);
             (w.linear(&name("q_a"), s.q_rank, dim), norm)
         });
@@ -83,13 +87,21 @@ impl Mla {
                 [k_b, w.heads(&format!("{}.weight", name("v_b")), heads, s.v_dim, s.rank)]
             }),
             kv_b: s.expanded.then(|| w.linear(&name("kv_b"), heads * (narrow + s.v_dim), s.rank)),
+            index: Indexed::declare(w, f, i, s.q_rank),
             output: w.linear(&name("output"), dim, heads * s.v_dim),
         }
     }
 
     /// Normed rows `[n, dim]` → `[n, heads * v_dim]`.
-    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, h: Val) -> Val {
-        let out = self.attended(p, f, l, layer, h);
+    pub fn run(
+        &self,
+        p: &mut Builder,
+        f: &Family,
+        l: &Layer,
+        layer: usize,
+        (h, list): (Val, &mut Option<Val>),
+    ) -> Val {
+        let out = self.attended(p, f, l, layer, (h, list));
         let Some(gate) = self.gate else { return out };
         let (gate, v_dim) = (p.matmul("gate", h, vec![gate]), f.mla_of(l).v_dim);
         let all = Cols { val: out, at: 0, stride: v_dim };
@@ -102,13 +114,23 @@ impl Mla {
     }
 
     /// Likewise, before the gate.
-    fn attended(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, h: Val) -> Val {
+    fn attended(
+        &self,
+        p: &mut Builder,
+        f: &Family,
+        l: &Layer,
+        layer: usize,
+        (h, list): (Val, &mut Option<Val>),
+    ) -> Val {
         let (s, heads) = (f.mla_of(l), l.heads);
         let (wide, narrow) = (s.rank + s.rope, s.k_dim - s.rope);
         let q = match self.q_a {
             Some((down, norm)) => {
                 let q = p.matmul("q_a", h, vec![down]); // [n, q_rank]
                 let q = p.rms_norm(q, norm, f.c.eps);
+                if let Some(index) = &self.index {
+                    *list = index.run(p, f, l, layer, (h, q));
+                }
                 p.matmul("q", q, vec![self.q])
             }
             None => p.matmul("q", h, vec![self.q]),
@@ -116,7 +138,7 @@ impl Mla {
         let kv = p.matmul("kv", h, vec![self.kv_a]); // [n, rank + rope]
 
         let (k_b, v_b) = match (self.up, self.kv_b) {
-            (_, Some(kv_b)) => return self.expanded(p, f, l, layer, (q, kv, kv_b)),
+            (_, Some(kv_b)) => return self.expanded(p, f, l, layer, (q, kv, kv_b, *list)),
             (Some([k_b, v_b]), None) => (k_b, v_b),
             (None, None) => return h,
         };
@@ -181,6 +203,7 @@ impl Mla {
         }
         let mut spec = AttentionSpec::causal(layer, heads, 1, wide);
         (spec.v_dim, spec.mask, spec.sinks) = (s.rank, l.mask, self.sinks);
+        spec.chosen = f.chosen(l, *list);
         let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
         p.rope_kv(qkv, spec, kept);
         let scale = f.attention_scale.unwrap_or(1.0 / (s.k_dim as f32).sqrt());
@@ -199,7 +222,7 @@ impl Mla {
         f: &Family,
         l: &Layer,
         layer: usize,
-        (q, kv, kv_b): (Val, Val, MatPart),
+        (q, kv, kv_b, list): (Val, Val, MatPart, Option<Val>),
     ) -> Val {
         let (s, heads) = (f.mla_of(l), l.heads);
         let narrow = s.k_dim - s.rope;
@@ -221,6 +244,7 @@ impl Mla {
         let both = p.matmul("kv_b", latent, vec![kv_b]); // [n, heads * (narrow + v_dim)]
         let mut spec = AttentionSpec::causal(layer, heads, heads, s.k_dim);
         (spec.v_dim, spec.mask, spec.sinks) = (s.v_dim, l.mask, self.sinks);
+        spec.chosen = f.chosen(l, list);
         let qkv = p.parts("qkv", spec.qkv_width());
         let at = |at: usize, stride: usize| Cols { val: qkv, at, stride };
         let (each, keys) = (narrow + s.v_dim, heads * s.k_dim);

@@ -53,11 +53,12 @@ impl Streams {
         let (dim, n) = (f.c.n_embd, self.count);
         let mut streams = p.parts("streams", n * dim);
         p.copy_into(cols(x, 0, 0), cols(streams, 0, dim), n, dim);
+        let mut handed = None;
         for (i, (b, [attention, ffn])) in blocks.iter().zip(&self.layers).enumerate() {
             let (h, gates) = attention.taken(p, f, streams);
             let h = f.normed(p, b.attn_norm, h);
             for mixer in &b.mixers {
-                let heads = mixer.run(p, f, &f.layers[i], i, (h, &mut None));
+                let heads = mixer.run(p, f, &f.layers[i], i, (h, &mut handed));
                 let out = p.matmul("out", heads, vec![mixer.output()]);
                 streams = attention.given(p, f, streams, gates, out);
             }

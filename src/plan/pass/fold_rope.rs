@@ -25,6 +25,6 @@ fn attention_after(plan: &Plan, at: usize, abilities: &dyn Abilities) -> Option<
     let touched = [Access::Value(*qkv), Access::State(spec.layer)];
     let between = &plan.ops[at + 1..reader];
     let alone = between.iter().all(|op| touched.iter().all(|t| !op.has_read(*t) && !op.has_write(*t)));
-    let own = matches!(&plan.ops[reader], Op::Attend { qkv: v, spec: of, rope: None, .. } if v == qkv && of.layer == spec.layer);
+    let own = matches!(&plan.ops[reader], Op::Attend { qkv: v, spec: of, rope: None, .. } if v == qkv && of.layer == spec.layer && of.chosen.is_none());
     (alone && own && abilities.rotates(plan, &plan.ops[reader])).then_some(reader)
 }
