@@ -46,12 +46,8 @@ impl Lowering<'_> {
             elements,
         };
         let (overlaps, alone) = (u32::from(p.overlaps), u32::from(self.shape.decode_batch));
-        let constants = vec![
-            ("SIZE", THREADS),
-            ("OVERLAPS", overlaps),
-            ("ALONE", alone),
-            ("PLACED", u32::from(p.place.is_some())),
-        ];
+        let constants =
+            vec![("SIZE", THREADS), ("OVERLAPS", overlaps), ("ALONE", alone), ("PLACED", u32::from(p.place.is_some()))];
         let rows = self.groups(p.x, 1, 2 * p.width());
         let mut reads = vec![rows, self.kept(p.layer, p.rows() * 2 * p.width())];
         reads.extend(self.matrices(p.place));

@@ -31,7 +31,8 @@ struct HeadProduct {
 }
 
 /// What devices are told that are to choose positions.
-const NO_CHOICE: &str = "choose_positions: expected a device that chooses positions by an indexer (--device cpu), found none";
+const NO_CHOICE: &str =
+    "choose_positions: expected a device that chooses positions by an indexer (--device cpu), found none";
 
 impl Lowering<'_> {
     pub(super) fn general(&mut self, op: &General) -> Result<()> {

@@ -77,7 +77,16 @@ fn rows_see_those_before_and_entries_of_blocks() {
             let entries = place.map(|place| {
                 let entry = b.parts("entry", dim);
                 let (rows_of, out) = (cols(x, 64, 0), cols(entry, 0, dim));
-                b.general(General::Pool(Pool { x: rows_of, place: Some(place), every, overlaps, len: dim, layer: 0, at, out }));
+                b.general(General::Pool(Pool {
+                    x: rows_of,
+                    place: Some(place),
+                    every,
+                    overlaps,
+                    len: dim,
+                    layer: 0,
+                    at,
+                    out,
+                }));
                 let rope = Rope { style: RopeStyle::Norm, dims: 8, table: 0, norm_eps: 0.0 };
                 let every_row = Rotate {
                     x: cols(entry, 20, dim),

@@ -156,8 +156,9 @@ impl Cache {
                                 .copy_from_slice(&keys[c * len + of * bytes..][..bytes]);
                         }
                     }
-                    Elements::Blocks(_) => to_keys[to * key_bytes..][..key_bytes]
-                        .copy_from_slice(&keys[of * key_bytes..][..key_bytes]),
+                    Elements::Blocks(_) => {
+                        to_keys[to * key_bytes..][..key_bytes].copy_from_slice(&keys[of * key_bytes..][..key_bytes])
+                    }
                 }
                 let to_values = &mut block[heads * k_bytes + h * v_bytes..][..v_bytes];
                 to_values[to * row_bytes..][..row_bytes].copy_from_slice(&values[of * row_bytes..][..row_bytes]);

@@ -8,8 +8,8 @@ use crate::cpu::ops as plain;
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::plan::{
-    instead, Act, Arg, AttentionSpec, Chosen, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, RopeNorm,
-    RopeStyle, Rows, TopK, Val, Weight,
+    instead, Act, Arg, AttentionSpec, Chosen, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op,
+    RopeNorm, RopeStyle, Rows, TopK, Val, Weight,
 };
 use crate::session::{Blocks, KV_BLOCK};
 use crate::step::Row;

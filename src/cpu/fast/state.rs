@@ -50,9 +50,7 @@ impl State {
         for copy in blocks.copies().iter().filter(|copy| copy.store == 0) {
             self.caches.iter_mut().flatten().for_each(|cache| cache.copy(copy.from, copy.to));
         }
-        let place = |row: &Row| {
-            place_of(blocks.table(0, row.seq as usize), row.pos as usize)
-        };
+        let place = |row: &Row| place_of(blocks.table(0, row.seq as usize), row.pos as usize);
         self.places.clear();
         self.places.extend(rows.iter().map(place));
         self.spans.clear();

@@ -40,8 +40,11 @@ impl Env<'_> {
                 let from_end = |i: usize| sources.len() - 1 - i;
                 let column = |i: usize| if p.overlaps && from_end(i) < p.every { len + c } else { c };
                 let at = |i: usize| (p.every - 1 - from_end(i) % p.every) * width + column(i);
-                let scores: Vec<f32> =
-                    sources.iter().enumerate().map(|(i, s)| s[width + column(i)] + place.as_ref().map_or(0.0, |p| p[at(i)])).collect();
+                let scores: Vec<f32> = sources
+                    .iter()
+                    .enumerate()
+                    .map(|(i, s)| s[width + column(i)] + place.as_ref().map_or(0.0, |p| p[at(i)]))
+                    .collect();
                 let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 let (mut sum, mut all) = (0.0, 0.0);
                 for (i, (s, score)) in sources.iter().zip(&scores).enumerate() {

@@ -2,8 +2,8 @@
 //! without one have an indexer that chooses which positions a row sees, as in DeepSeek 3.2.
 
 use crate::gguf::Gguf;
-use crate::model::config::Reader;
 use crate::model::arch::deepseek32::INDEX_EPS;
+use crate::model::config::Reader;
 use crate::model::decoder::{Family, Keys, Mix, MlaSizes, Table};
 use crate::plan::{Gating, Mask, Plan, RopeStyle, MAX_HEAD_DIM};
 use crate::Result;

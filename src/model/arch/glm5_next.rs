@@ -2,8 +2,8 @@
 //! experts with limits. Indexers choose pools of positions that a row sees.
 
 use crate::gguf::Gguf;
-use crate::model::config::Reader;
 use crate::model::arch::deepseek32::INDEX_EPS;
+use crate::model::config::Reader;
 use crate::model::decoder::{Connections, Family, Keys, Mix};
 use crate::plan::{Gating, Plan};
 use crate::Result;

@@ -121,14 +121,7 @@ impl Attention {
     }
 
     /// Attention of normed rows `h` `[n, dim]` → `[n, heads * v_dim]`.
-    pub fn run(
-        &self,
-        p: &mut Builder,
-        f: &Family,
-        l: &Layer,
-        layer: usize,
-        (h, list): (Val, &mut Option<Val>),
-    ) -> Val {
+    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, (h, list): (Val, &mut Option<Val>)) -> Val {
         if let Some(index) = &self.index {
             *list = index.run(p, f, l, layer, (h, h));
         }

@@ -4,11 +4,11 @@
 use super::{Family, Layer};
 use crate::model::config::Reader;
 use crate::model::weights::Weights;
+use crate::plan::{Act, Arg};
 use crate::plan::{
     AttentionSpec, Builder, ChoosePositions, Chosen, Cols, General, Join, KvSpec, LayerState, MatPart, NormKind,
     Normalize, Pool, RecurrentSpec, Rope, RopeNorm, RopeStyle, Rotate, Val, Weight,
 };
-use crate::plan::{Act, Arg};
 use crate::Result;
 
 /// How keys of blocks come about.
@@ -62,7 +62,7 @@ pub struct Indexed {
     q_norm: Option<Weight>,
     /// `[dim, dim of rows]`
     k: MatPart,
-    k_norm: (Weight, Option<Weight>),
+    k_norm: [Option<Weight>; 2],
     /// `[heads, dim of rows]`
     weights: Option<MatPart>,
     /// `[dim, dim of rows]` and `[every, dim]`
@@ -97,7 +97,13 @@ impl Family {
     ///
     /// # Errors
     /// As above.
-    pub fn index_layers(&mut self, r: &Reader<'_>, own: &[bool], every: usize, attend: impl Fn(&Layer) -> bool) -> Result<()> {
+    pub fn index_layers(
+        &mut self,
+        r: &Reader<'_>,
+        own: &[bool],
+        every: usize,
+        attend: impl Fn(&Layer) -> bool,
+    ) -> Result<()> {
         let mut any = false;
         for (i, layer) in self.layers.iter_mut().enumerate().filter(|(_, layer)| attend(layer)) {
             let own = own.get(i).copied().unwrap_or(true);
@@ -144,7 +150,9 @@ impl Family {
         let every = match l.index {
             Index::Nothing => return None,
             Index::Own(every) => every,
-            Index::Earlier => self.layers.iter().find_map(|l| if let Index::Own(n) = l.index { Some(n) } else { None })?,
+            Index::Earlier => {
+                self.layers.iter().find_map(|l| if let Index::Own(n) = l.index { Some(n) } else { None })?
+            }
         };
         Some(Chosen { list, most: s.most, every, fills: s.keys == Keys::Mean })
     }
@@ -155,13 +163,13 @@ impl Indexed {
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize, low: usize) -> Option<Indexed> {
         let (s, Index::Own(every)) = (f.indexer?, f.layers[i].index) else { return None };
         let (name, dim) = (|part: &str| format!("blk.{i}.indexer.{part}"), f.c.n_embd);
-        let vector = |w: &mut Weights<'_>, part: &str| w.vector(&name(part), s.dim);
+        let vector = |w: &mut Weights<'_>, part: &str| w.opt_vector(&name(part), s.dim);
         if s.keys == Keys::Mean {
             return Some(Indexed {
                 q: w.linear_unscaled(&name("q_proj"), s.heads * s.dim, low),
-                q_norm: Some(vector(w, "q_norm.weight")),
+                q_norm: vector(w, "q_norm.weight"),
                 k: w.linear_unscaled(&name("k_proj"), s.dim, dim),
-                k_norm: (vector(w, "k_norm.weight"), None),
+                k_norm: [vector(w, "k_norm.weight"), None],
                 weights: None,
                 gate: None,
                 every,
@@ -172,7 +180,7 @@ impl Indexed {
             q: w.linear_unscaled(&name("attn_q_b"), s.heads * s.dim, low),
             q_norm: None,
             k: w.linear_unscaled(&name("attn_k"), s.dim, dim),
-            k_norm: (vector(w, "k_norm.weight"), Some(vector(w, "k_norm.bias"))),
+            k_norm: [vector(w, "k_norm.weight"), vector(w, "k_norm.bias")],
             weights: Some(w.linear_unscaled(&name("proj"), s.heads, dim)),
             gate: (s.keys == Keys::Gated).then(|| {
                 let gate = w.linear_unscaled(&compressor("gate"), s.dim, dim);
@@ -186,10 +194,10 @@ impl Indexed {
     pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, i: usize, (h, low): (Val, Val)) -> Option<Val> {
         let s = f.indexer?;
         let (every, layer) = (self.every, f.index_state(&s, i));
-        let norm = |p: &mut Builder, x: Val, groups: usize, (weight, bias): (Weight, Option<Weight>)| {
+        let norm = |p: &mut Builder, x: Val, groups: usize, [weight, bias]: [Option<Weight>; 2]| {
             let kind = if s.keys == Keys::Mean { NormKind::Rms } else { NormKind::Layer };
             let x = Cols { val: x, at: 0, stride: s.dim };
-            let (weight, gate, len) = (Some(weight), None, s.dim);
+            let (gate, len) = (None, s.dim);
             p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate, eps: s.eps, out: x }));
         };
         let table = l.rope.unwrap_or(0);
@@ -217,7 +225,7 @@ impl Indexed {
 
         let q = p.matmul("index_q", low, vec![self.q]); // [n, heads * dim]
         if let Some(weight) = self.q_norm {
-            norm(p, q, s.heads, (weight, None));
+            norm(p, q, s.heads, [Some(weight), None]);
         }
         turn(p, q, s.heads, 1);
         let scale = 1.0 / ((s.dim * s.heads) as f32).sqrt();
@@ -243,7 +251,7 @@ impl Indexed {
         s: &Indexer,
         layer: usize,
         h: Val,
-        norm: &dyn Fn(&mut Builder, Val, usize, (Weight, Option<Weight>)),
+        norm: &dyn Fn(&mut Builder, Val, usize, [Option<Weight>; 2]),
     ) -> Val {
         let (dim, every) = (s.dim, self.every);
         let k = p.matmul("index_k", h, vec![self.k]); // [n, dim]

@@ -93,14 +93,7 @@ impl Mla {
     }
 
     /// Normed rows `[n, dim]` → `[n, heads * v_dim]`.
-    pub fn run(
-        &self,
-        p: &mut Builder,
-        f: &Family,
-        l: &Layer,
-        layer: usize,
-        (h, list): (Val, &mut Option<Val>),
-    ) -> Val {
+    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, (h, list): (Val, &mut Option<Val>)) -> Val {
         let out = self.attended(p, f, l, layer, (h, list));
         let Some(gate) = self.gate else { return out };
         let (gate, v_dim) = (p.matmul("gate", h, vec![gate]), f.mla_of(l).v_dim);
