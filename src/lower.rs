@@ -6,6 +6,7 @@
 
 mod attention;
 mod cache;
+mod chosen;
 mod compressed;
 pub mod dispatch;
 pub mod dump;

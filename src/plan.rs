@@ -15,6 +15,7 @@ mod dump;
 mod encoder;
 mod gate;
 mod general;
+mod idle;
 mod inputs;
 mod op;
 mod parts;
@@ -191,6 +192,9 @@ impl Plan {
             if let Op::Attend { spec, .. } = op {
                 spec.chosen = spec.chosen.filter(|chosen| !chosen.is_idle(n_ctx));
             }
+            if let Op::General(General::ChoosePositions(c)) = op {
+                c.slots = n_ctx.div_ceil(c.chosen.every);
+            }
             let (layer, e) = match op {
                 Op::General(General::AttendBlocks(AttendBlocks { layer, entries: Some(e), .. })) => (*layer, e),
                 Op::General(General::ChooseBlocks(ChooseBlocks { layer, entries, out, .. })) => {
@@ -206,31 +210,6 @@ impl Plan {
             }
         }
         self
-    }
-
-    /// Positions of the longest context in which rows see all of them, if an indexer chooses in longer ones.
-    pub fn most_unchosen(&self) -> Option<usize> {
-        let most = |op: &Op| match op {
-            Op::General(General::ChoosePositions(c)) => Some(c.chosen.most / c.chosen.every * c.chosen.every),
-            _ => None,
-        };
-        self.ops.iter().filter_map(most).min()
-    }
-
-    /// Leaves out what chooses positions, with all that it alone reads, where there is room for no more than would be chosen.
-    fn leave_out_idle(&mut self, n_ctx: usize) {
-        let idle = |op: &Op| match op {
-            Op::General(General::ChoosePositions(c)) if c.chosen.is_idle(n_ctx) => {
-                vec![Some(c.chosen.list), Some(c.q.val), c.weights.map(|w| w.val)]
-            }
-            _ => vec![],
-        };
-        let unread: Vec<Access> = self.ops.iter().flat_map(idle).flatten().map(Access::Value).collect();
-        let goes = |op: &Op| !op.writes().is_empty() && op.writes().iter().all(|to| unread.contains(to));
-        for (end, _) in &mut self.layer_ends {
-            *end -= self.ops[..*end].iter().filter(|op| goes(op)).count();
-        }
-        self.ops.retain(|op| !goes(op));
     }
 
     /// Where each table of RoPE starts when they lie one after the other, in floats.

@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 /// Positions of a context and rows of a step.
 const ROWS: usize = 256;
 
+/// What names of recipes end with whose indexers choose positions.
+const SPARSE: &str = "-sparse";
+
 /// A model and what it gives.
 #[derive(serde::Deserialize)]
 pub struct Recipe {
@@ -296,6 +299,7 @@ fn seeded_models_give_on_the_cpu_what_llama_cpp_computed() {
 #[test]
 fn seeded_models_give_on_a_device_what_llama_cpp_computed() {
     on_a_device(&["gemma-embedding", "t5encoder", "grovemoe", "minimax-01", "graniteswitch"], exact());
+    on_a_device(&["hy_v4-sparse", "qwen4exp-sparse"], exact());
 }
 
 /// Windows and sinks, experts, a recurrence.
@@ -306,7 +310,8 @@ fn seeded_models_give_without_subgroups_what_llama_cpp_computed() {
 
 /// Those of that name, or all, by kernels as `debug` has them.
 fn on_a_device(names: &[&str], debug: Debug) {
-    for (i, (name, recipe)) in families().into_iter().enumerate() {
+    let is_tried = |(name, recipe): &(&str, Recipe)| recipe.like.is_none() || name.ends_with(SPARSE);
+    for (i, (name, recipe)) in tried().into_iter().filter(is_tried).enumerate() {
         let chosen = exhaustive() && in_turn(i + usize::from(debug.subgroups), 8);
         if recipe.is_long() || !chosen && !names.contains(&name) {
             continue;
@@ -316,7 +321,7 @@ fn on_a_device(names: &[&str], debug: Debug) {
         let options = Options { n_ctx: Some(ROWS as u32), max_rows: ROWS as u32, debug, ..options(CacheType::F32) };
         let Some(mut runner) = vulkan(&gguf, options) else { return };
         let explained = bound(&plan, name).max(1e-5);
-        let chunks = recipe.chunks(&plan).iter().filter(|chunk| **chunk > 1);
+        let chunks = recipe.chunks(&plan).iter().filter(|chunk| **chunk > 1 || name.ends_with(SPARSE));
         let mut reference = Reference::new(&gguf, plan, ROWS, 2, ROWS);
         let truth = logits(&mut reference, &recipe.ids, ROWS);
         for chunk in chunks {

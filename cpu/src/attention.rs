@@ -5,10 +5,12 @@
 //! are joined afterwards: the same whatever the number of threads.
 
 mod cache;
+mod chosen;
 mod item;
 mod next;
 
 pub use cache::{Cache, Elements, Place};
+pub use chosen::Index;
 
 use crate::buffer::Parts;
 use crate::Cpu;

@@ -12,19 +12,22 @@ const uint K_LOADS = (SPAN * K_UNITS + SIZE - 1) / SIZE, V_LOADS = (SPAN + GROUP
 shared uvec4 k_tile[SPAN * (K_UNITS + 1)]; // a unit of padding per position spreads banks
 uvec4 k_raw[K_LOADS], v_raw[V_LOADS];
 
+// The i-th position that a row sees, counted from the first one of all or, if they are chosen, in its list.
+uint seen_at(uint row, uint i) { return MASK == MASK_CHOSEN ? U32(q_norm).v[row * window + 1 + i] : i; }
+
 // Asks for K and V of the positions from `base` on.
-void fetch(uint table, uint kv_head, uint base, uint end) {
+void fetch(uint row, uint table, uint kv_head, uint base, uint end) {
     uint t = gl_LocalInvocationID.x;
     [[unroll]] for (uint i = 0; i < K_LOADS; i++) {
         uint j = t + i * SIZE, pos = base + j / K_UNITS;
         if (j < SPAN * K_UNITS && pos < end) {
-            k_raw[i] = kv_fetch(k_cache, K_TYPE, HEAD_DIM, kv_slot(params, table, pos, kv_head, kv_heads), j % K_UNITS);
+            k_raw[i] = kv_fetch(k_cache, K_TYPE, HEAD_DIM, kv_slot(params, table, seen_at(row, pos), kv_head, kv_heads), j % K_UNITS);
         }
     }
     [[unroll]] for (uint i = 0; i < V_LOADS; i++) {
         uint pos = base + t / V_UNITS + i * GROUPS;
         if (t < GROUPS * V_UNITS && pos < min(end, base + SPAN)) {
-            v_raw[i] = kv_fetch(v_cache, V_TYPE, V_DIM, kv_slot(params, table, pos, kv_head, kv_heads), t % V_UNITS);
+            v_raw[i] = kv_fetch(v_cache, V_TYPE, V_DIM, kv_slot(params, table, seen_at(row, pos), kv_head, kv_heads), t % V_UNITS);
         }
     }
 }
@@ -47,8 +50,9 @@ void gather(uint g, uint row, uint h0, uint part, uint parts, uint used, vec4 a[
 void main() {
     uint row = gl_WorkGroupID.x, h0 = gl_WorkGroupID.y * GH, part = gl_WorkGroupID.z, parts = gl_NumWorkGroups.z;
     uint t = gl_LocalInvocationID.x;
-    if (row >= params.w[STEP_SINGLES]) return;
-    uint table = table_of(row), pos = step_pos(params, row), len = end_seen(row), kv_head = h0 / (heads / kv_heads), used, start, end;
+    if (row >= params.w[MASK == MASK_CHOSEN ? STEP_ROWS : STEP_SINGLES]) return;
+    uint table = table_of(row), pos = step_pos(params, row);
+    uint len = MASK == MASK_CHOSEN ? U32(q_norm).v[row * window] : end_seen(row), kv_head = h0 / (heads / kv_heads), used, start, end;
     find_part(first_seen(row, pos), len, part, parts, used, start, end);
     if (start >= len) {
         if (LEAVES == 1) leave_none(h0, part, parts);
@@ -56,7 +60,7 @@ void main() {
     }
     bool fresh = ROPE == 1 && end == len;
     if (fresh) end--;
-    fetch(table, kv_head, start, end);
+    fetch(row, table, kv_head, start, end);
     load_heads(row, h0, kv_head, pos, fresh);
     if (fresh) store_newest(kv_slot(params, table, len - 1, kv_head, kv_heads));
     score_newest(fresh, h0, part);
@@ -76,7 +80,7 @@ void main() {
         uvec4 v_now[V_LOADS];
         [[unroll]] for (uint i = 0; i < V_LOADS; i++) v_now[i] = v_raw[i];
         barrier();
-        fetch(table, kv_head, base + SPAN, end);
+        fetch(row, table, kv_head, base + SPAN, end);
         float score[GH];
         [[unroll]] for (uint g = 0; g < GH; g++) score[g] = 0.0;
         for (uint u = t / SPAN; u < K_UNITS; u += SHARES) {
@@ -95,7 +99,7 @@ void main() {
             for (uint i = gl_SubgroupInvocationID; i < SPAN; i += gl_SubgroupSize) {
                 float whole = 0.0;
                 [[unroll]] for (uint k = 0; k < SHARES; k++) whole += p[g * SIZE + k * SPAN + i];
-                whole = ruled(whole * scale, h0 + g, pos, base + i);
+                whole = ruled(whole * scale, h0 + g, pos, base + i < end ? seen_at(row, base + i) : pos);
                 p[g * SIZE + i] = whole;
                 if (base + i < end) most = max(most, whole);
             }

@@ -5,6 +5,7 @@
 #include "lib/step.glsl"
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OVERLAPS = 0; // 1: over the block before, too, with columns of its own
+layout(constant_id = 2) const uint PLACED = 1;   // 0: nothing is added to scores
 #include "push/pool.glsl"
 #include "lib/sequence.glsl"
 
@@ -31,7 +32,7 @@ void main() {
             value = kept.v[from + column];
             score = kept.v[from + columns + column];
         }
-        score += place.v[(every - 1 - back % every) * columns + column];
+        if (PLACED == 1) score += place.v[(every - 1 - back % every) * columns + column];
         const float now = max(most, score), keep = exp(most - now), e = exp(score - now);
         sum = sum * keep + e * value;
         all = all * keep + e;

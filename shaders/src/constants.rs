@@ -52,6 +52,8 @@ constants! {
     MASK_SOURCE = 5;
     /// Those after its source, up to the row's own.
     MASK_ANSWER = 6;
+    /// Those that a list has, see `src/plan/chosen.rs`.
+    MASK_CHOSEN = 7;
     /// Of RULES: scores are capped.
     RULE_SOFT_CAP = 1;
     /// Of RULES: each head has a score without a value.

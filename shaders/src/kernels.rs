@@ -530,10 +530,17 @@ pub const KERNELS: &[Kernel] = &[
         name: "pool",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &[("SIZE", 0), ("OVERLAPS", 1), ALONE],
+        spec: &[("SIZE", 0), ("OVERLAPS", 1), ("PLACED", 2), ALONE],
     },
     Kernel { name: "score_blocks", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0), ALONE] },
     Kernel { name: "choose_blocks", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0)] },
+    Kernel {
+        name: "score_positions",
+        formats: Formats::None,
+        needs: Needs::Nothing,
+        spec: &[("SIZE", 0), ("GH", 1), ("WEIGHTS", 2), KV[0], KV[2]],
+    },
+    Kernel { name: "choose_positions", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0)] },
     Kernel {
         name: "attend_blocks",
         formats: Formats::None,

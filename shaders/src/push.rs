@@ -4,6 +4,7 @@
 //! `n` counts rows of a step, `w` output rows; arrays are row by row, the last dimension first in memory.
 
 mod attention;
+mod chosen;
 mod compressed;
 mod general;
 mod images;
@@ -13,6 +14,7 @@ mod streams;
 
 use crate::block::{blocks, Block, Layout};
 pub use attention::{AttendFew, AttendMany, RopeKv};
+pub use chosen::ChoosePositions;
 pub use compressed::{AttendBlocks, ChooseBlocks, Keep, Pool};
 pub use general::{ById, Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
 pub use images::Conv2d;
@@ -425,6 +427,7 @@ pub const LAYOUTS: &[Layout] = &[
     Pool::LAYOUT,
     ChooseBlocks::LAYOUT,
     AttendBlocks::LAYOUT,
+    ChoosePositions::LAYOUT,
     Keep::LAYOUT,
 ];
 

@@ -1,6 +1,7 @@
 //! The plan's fast interpreter: the kernels of `pumex-cpu`, weights packed when they are loaded, activations of 8 bits in
 //! products, keys and values in blocks that the session's tables name.
 
+mod chosen;
 mod clock;
 mod ops;
 mod scan;
@@ -17,7 +18,7 @@ use crate::session::{Kept, Rule, Session, KV_BLOCK};
 use crate::step::{check_told, Counters, Limits, Output, Row, Runner, Squares, Ticket};
 use crate::Result;
 pub use clock::Clock;
-use pumex_cpu::attention::{Cache, Elements, Work};
+use pumex_cpu::attention::{Elements, Work};
 use pumex_cpu::threads::{self, Numa};
 use pumex_cpu::{Acts, Choices, Cpu, Isa, Pool, Rates};
 use state::State;
@@ -82,8 +83,7 @@ pub struct Fast<'a> {
     choices: Choices,
     /// Columns of a value, group by group.
     groups: Vec<f32>,
-    /// Keys and values that rows choose, of one row at a time.
-    gathered: Option<Cache>,
+    chosen: chosen::Room,
     work: Work,
     /// Rates and decays of a scan, `[n, heads]` each.
     steps: [Vec<f32>; 2],
@@ -181,7 +181,7 @@ impl<'a> Fast<'a> {
             acts_of: None,
             choices: Choices::default(),
             groups: Vec::new(),
-            gathered: None,
+            chosen: chosen::Room::default(),
             work: Work::default(),
             steps: Default::default(),
             spare: Spare::default(),

@@ -1,6 +1,5 @@
 //! The ops beside those of the usual transformer, as both interpreters run them: plain loops over rows, groups and columns.
 
-mod chosen;
 mod compressed;
 mod map;
 mod recurrent;
@@ -70,12 +69,6 @@ impl Spare {
     }
 }
 
-/// Keys of one head as an interpreter keeps them.
-pub trait Keys: Sync {
-    /// The key of a position of a sequence, that a layer keeps.
-    fn key(&self, layer: usize, seq: u32, pos: usize, out: &mut [f32]);
-}
-
 /// What an op works on.
 pub struct Env<'a> {
     /// The plan.
@@ -88,8 +81,6 @@ pub struct Env<'a> {
     pub values: &'a mut [Vec<f32>],
     /// What layers keep.
     pub states: &'a mut States,
-    /// Likewise, keys of indexers.
-    pub keys: &'a dyn Keys,
     /// The weights.
     pub floats: &'a dyn Floats,
     /// What says the ids of rows.
@@ -133,7 +124,8 @@ impl Env<'_> {
             General::Pool(p) => self.pool(p),
             General::ChooseBlocks(c) => self.choose_blocks(c),
             General::AttendBlocks(a) => self.attend_blocks(a),
-            General::ChoosePositions(c) => self.choose_positions(c),
+            // Each interpreter has keys where it keeps those of attention.
+            General::ChoosePositions(_) => {}
         }
     }
 

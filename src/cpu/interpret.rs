@@ -1,10 +1,11 @@
 //! One function per kind of op: what it reads, the loop of `ops.rs`, what it writes.
 
-use super::general::{gated, Env, Floats, Keys};
-use super::{ops, Reference, SeqCache};
+use super::general::{gated, Env, Floats};
+use super::{ops, Reference};
 use crate::gguf::Gguf;
 use crate::plan::{
-    instead, AttentionSpec, Gate, General, MatPart, Norm, Op, Plan, RopeNorm, Router, Rows, TopK, Val, Weight,
+    instead, AttentionSpec, ChoosePositions, Cols, Gate, General, MatPart, Norm, Op, Plan, RopeNorm, Router, Rows,
+    TopK, Val, Weight,
 };
 use crate::step::Row;
 use pumex_cpu::attention::Elements;
@@ -203,7 +204,7 @@ impl Reference<'_> {
         ops::for_rows(&mut result, spec.heads * spec.v_dim, |i, out| {
             let (k, v) = &caches[rows[i].seq as usize][spec.layer];
             let source = blocks.source(rows[i].seq);
-            let list = list.map_or(&[][..], |(list, width)| &list[i * width..][..width]);
+            let list = list.map(|(list, width)| &list[i * width..][..width]);
             let of = ops::Scores { spec, scale, sinks: sinks.as_deref(), biases, source, list };
             of.attend(&q[i * width..][..width], (k, v), rows[i].pos as usize, out);
         });
@@ -211,24 +212,40 @@ impl Reference<'_> {
     }
 
     fn general(&mut self, op: &General, rows: &[Row], wanted: &[usize]) {
-        let Self { gguf, plan, states, values, spare, books, caches, .. } = self;
-        let (floats, keys) = (Stored { gguf, plan }, Kept(caches));
+        if let General::ChoosePositions(c) = op {
+            return self.choose_positions(c, rows);
+        }
+        let Self { gguf, plan, states, values, spare, books, .. } = self;
+        let floats = Stored { gguf, plan };
         let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| ops::for_rows(out, width, f);
-        Env { plan, rows, wanted, values, states, keys: &keys, floats: &floats, books, each: &each, spare }.run(op);
+        Env { plan, rows, wanted, values, states, floats: &floats, books, each: &each, spare }.run(op);
+    }
+
+    fn choose_positions(&mut self, c: &ChoosePositions, rows: &[Row]) {
+        let (chosen, width) = (c.chosen, self.plan.values[c.chosen.list.0].width);
+        let mut lists = vec![0.0; rows.len() * width];
+        let cols = |from: Cols, row: usize, group: usize, len: usize| {
+            let width = self.plan.values[from.val.0].width;
+            &self.values[from.val.0][row * width + from.at + group * from.stride..][..len]
+        };
+        ops::for_rows(&mut lists, width, |i, list| {
+            let (keys, pos) = (&self.caches[rows[i].seq as usize][c.layer].0, rows[i].pos as usize);
+            let score = |block: usize| {
+                let key = &keys[((block + 1) * chosen.every - 1) * c.dim..][..c.dim];
+                let weight = |h: usize| c.weights.map_or(1.0, |w| cols(w, i, h, 1)[0]);
+                let part = |h: usize| weight(h) * ops::dot(cols(c.q, i, h, c.dim), key).max(0.0);
+                (0..c.heads).map(part).fold(0.0, |sum, part| sum + part)
+            };
+            let blocks = if chosen.sees_all(pos) { 0 } else { chosen.whole(pos) };
+            let scores: Vec<f32> = (0..blocks).map(score).collect();
+            chosen.put(pos, &scores, &mut Vec::new(), list);
+        });
+        self.values[chosen.list.0] = lists;
     }
 
     fn sample(&mut self, logits: Val, rows: &[Row], wanted: &[usize]) {
         let largest = |logits: &[f32]| logits.iter().all(|l| !l.is_nan()).then(|| ops::argmax(logits));
         self.books.sample(&self.values[logits.0], self.plan.n_vocab, rows, wanted, largest);
-    }
-}
-
-/// What sequences keep.
-struct Kept<'a>(&'a [SeqCache]);
-
-impl Keys for Kept<'_> {
-    fn key(&self, layer: usize, seq: u32, pos: usize, out: &mut [f32]) {
-        out.copy_from_slice(&self.0[seq as usize][layer].0[pos * out.len()..][..out.len()]);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The reference's loops: one plain function per op, written to be compared with the shader of the same name.
 
-use crate::plan::{AttentionSpec, Extent, Rope, RopeStyle, LEAST_SUM};
+use crate::plan::{AttentionSpec, Chosen, Extent, Rope, RopeStyle, LEAST_SUM};
 use pumex_quant::Format;
 use rayon::prelude::*;
 use std::cell::RefCell;
@@ -173,7 +173,7 @@ pub struct Scores<'a> {
     /// Positions of the sequence's source.
     pub source: usize,
     /// Of a row whose positions an indexer chooses: its list.
-    pub list: &'a [f32],
+    pub list: Option<&'a [f32]>,
 }
 
 impl Scores<'_> {
@@ -182,8 +182,8 @@ impl Scores<'_> {
         let s = self.spec;
         let (k_width, v_width) = (s.kv_heads * s.head_dim, s.kv_heads * s.v_dim);
         let extent = Extent { held: k.len() / k_width, source: self.source };
-        let seen: Vec<usize> = match s.chosen {
-            Some(chosen) => (0..chosen.count(pos)).map(|i| chosen.position(pos, self.list, i)).collect(),
+        let seen: Vec<usize> = match self.list {
+            Some(list) => Chosen::listed(list).collect(),
             None => (s.mask.first(pos, extent)..s.mask.last(pos, extent) + 1).collect(),
         };
         for (h, out) in out.chunks_exact_mut(s.v_dim).enumerate() {

@@ -241,20 +241,6 @@ pub(super) struct Fitted {
     pub step: StepSize,
 }
 
-/// The plan for contexts in which no position has to be chosen.
-fn short_enough(plan: Plan) -> Plan {
-    let Some(most) = plan.most_unchosen().filter(|most| *most < plan.n_ctx_train) else {
-        let n_ctx = plan.n_ctx_train;
-        return if plan.most_unchosen().is_some() { plan.with_room(n_ctx) } else { plan };
-    };
-    tracing::warn!(
-        "a context of {most} positions instead of {}, since this device does not choose positions by an indexer; --device cpu does",
-        plan.n_ctx_train
-    );
-    let plan = plan.with_room(most);
-    Plan { n_ctx_train: most, ..plan }
-}
-
 /// The plan with room for the context that is asked for, and with weights as a device of `caps` is to hold them, and its memory.
 ///
 /// # Errors
@@ -262,16 +248,8 @@ fn short_enough(plan: Plan) -> Plan {
 pub(super) fn planned(plan: Plan, caps: &Caps, stages: bool, options: &Options) -> Result<Fitted> {
     let plan = match options.n_ctx.filter(|n| *n > 0) {
         Some(n_ctx) => plan.with_room(n_ctx as usize),
-        None => short_enough(plan),
+        None => plan,
     };
-    if let Some(most) = plan.most_unchosen() {
-        return Err(Error::Request(format!(
-            "device {}: expected a context of at most {most} positions (-c), since it does not choose positions by an indexer, found \
-             {}; --device cpu does",
-            caps.name,
-            options.n_ctx.unwrap_or(0),
-        )));
-    }
     let largest = caps.largest_buffer();
     let most_logits = MAX_LOGITS_BYTES.min(usize::try_from(largest).unwrap_or(usize::MAX));
     let asked = (options.max_rows.max(1) as usize).min((most_logits / (plan.n_vocab * 4)).max(1));

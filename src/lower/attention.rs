@@ -11,6 +11,7 @@ use pumex_shaders::{constants, push};
 /// Which positions a row sees, and the rules of its scores, of which the usual ones are what kernels are made for.
 fn seen_constants(spec: &AttentionSpec) -> impl Iterator<Item = (&'static str, u32)> {
     let mask = match spec.mask {
+        _ if spec.chosen.is_some() => constants::MASK_CHOSEN,
         Mask::Causal => constants::MASK_CAUSAL,
         Mask::Window(_) => constants::MASK_WINDOW,
         Mask::Chunk(_) => constants::MASK_CHUNK,
@@ -32,7 +33,7 @@ fn seen_constants(spec: &AttentionSpec) -> impl Iterator<Item = (&'static str, u
 impl Lowering<'_> {
     pub(super) fn attend(&mut self, qkv: Val, rope: &Option<RopeNorm>, spec: &AttentionSpec, scale: f32, out: Val) {
         let rows = self.shape.rows;
-        if rows <= policy::FEW_ROWS || self.shape.decode_batch {
+        if rows <= policy::FEW_ROWS || self.shape.decode_batch || spec.chosen.is_some() {
             self.attend_few(rows, qkv, rope, spec, scale, out);
             return;
         }
@@ -96,12 +97,13 @@ impl Lowering<'_> {
 
     fn attn_tile(&self, spec: &AttentionSpec, rows: usize) -> AttnTile {
         let bits = if self.t.cache_types.0 == CacheType::F32 { 32 } else { 16 };
-        let tile = if self.t.attends_by_matrices(spec) {
+        let tile = if spec.chosen.is_none() && self.t.attends_by_matrices(spec) {
             policy::attn_mat_tile(self.t.caps, spec, rows, self.shape.heads)
         } else {
             policy::attn_tile(self.t.caps, spec, rows, bits, self.shape.heads)
         };
-        AttnTile { parts: tile.parts.min((self.t.n_ctx as u32).div_ceil(tile.least)), ..tile }
+        let seen = spec.chosen.map_or(self.t.n_ctx, |chosen| chosen.width().min(self.t.n_ctx));
+        AttnTile { parts: tile.parts.min((seen as u32).div_ceil(tile.least)), ..tile }
     }
 
     /// Of so many rows, the first ones, each by itself.
@@ -126,7 +128,7 @@ impl Lowering<'_> {
             params: self.t.at.params,
             partials: self.t.at.partials,
             arrivals: self.t.at.arrivals,
-            q_norm: self.opt(q_norm),
+            q_norm: spec.chosen.map_or(self.opt(q_norm), |chosen| self.val(chosen.list)),
             k_norm: self.opt(k_norm),
             inv_freq: rope.map_or(self.t.at.ropes, |r| self.rope_at(&r)),
             sinks: self.sinks(spec),
@@ -137,7 +139,7 @@ impl Lowering<'_> {
             eps: rope.map_or(0.0, |r| r.rope.norm_eps),
             epoch: 0,
             table_at: state.table_at,
-            window: spec.mask.positions() as u32,
+            window: spec.chosen.map_or(spec.mask.positions() as u32, |chosen| self.width(chosen.list) as u32),
             soft_cap: spec.soft_cap.unwrap_or(0.0),
             alibi: spec.alibi.unwrap_or(0.0),
         };
@@ -150,6 +152,7 @@ impl Lowering<'_> {
         constants.extend(seen_constants(spec));
         let grid = [rows, spec.heads / tile.heads as usize, tile.parts as usize];
         let mut reads = vec![self.value(qkv), self.cache(spec)];
+        reads.extend(spec.chosen.map(|chosen| self.value(chosen.list)));
         reads.extend(self.matrices([q_norm, k_norm, spec.sinks].into_iter().flatten()));
         let mut writes = vec![if epilogue.is_some() { self.epilogue_slot(out) } else { self.value(out) }];
         writes.extend((tile.parts > 1).then(|| self.split_reduction()));

@@ -72,6 +72,7 @@ pushes!(
     StreamGates,
     Pool,
     ChooseBlocks,
+    ChoosePositions,
     AttendBlocks,
     Keep
 );

@@ -30,10 +30,6 @@ struct HeadProduct {
     add: bool,
 }
 
-/// What devices are told that are to choose positions.
-const NO_CHOICE: &str =
-    "choose_positions: expected a device that chooses positions by an indexer (--device cpu), found none";
-
 impl Lowering<'_> {
     pub(super) fn general(&mut self, op: &General) -> Result<()> {
         for w in op.vectors() {
@@ -61,9 +57,7 @@ impl Lowering<'_> {
             General::Pool(p) => self.pool(p),
             General::ChooseBlocks(c) => self.choose_blocks(c),
             General::AttendBlocks(a) => self.attend_blocks(a),
-            General::ChoosePositions(_) => {
-                return Err(crate::Error::Request(NO_CHOICE.into()));
-            }
+            General::ChoosePositions(c) => self.choose_positions(c),
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 //! planned before any is taken.
 
 use super::rows::{sample_parts, MAX_K};
-use super::scan;
 use super::target::{RowPacking, Shape, Target};
+use super::{chosen, scan};
 use super::{fused, Packing};
 use crate::plan::{General, Op, Placement, Plan};
 use crate::policy::matrix::{self as tiles, FEW, MOST_COLUMNS, PACKED_LEN};
@@ -35,7 +35,7 @@ pub fn split_reduction(caps: &Caps, plan: &Plan, max_rows: usize) -> SplitReduct
         Op::General(General::Scan(s)) => scan::workspace(caps, plan, s, max_rows),
         _ => 0,
     });
-    bytes = bytes.max(pairs.max().unwrap_or(0));
+    bytes = bytes.max(pairs.max().unwrap_or(0)).max(chosen::workspace(plan, max_rows));
     let mut known = HashSet::new(); // most layers are alike
     for op in &plan.ops {
         let Op::Attend { spec: c, .. } = op else { continue };

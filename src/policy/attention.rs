@@ -76,6 +76,20 @@ pub fn attn_tile(caps: &Caps, c: &AttentionSpec, rows: usize, bits: u32, most: u
     AttnTile { kernel: "attn_split", size: threads, span, least, heads: taken as u32, parts: parts as u32 }
 }
 
+/// How scores of an indexer are spread over workgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexTile {
+    /// Threads of a workgroup, each with a key.
+    pub size: u32,
+    /// Heads whose queries are in shared memory at a time.
+    pub heads: u32,
+}
+
+/// Of heads of `dim` columns: as many at a time as 8 KiB hold, of which each takes a register.
+pub fn index_tile(caps: &Caps, dim: usize) -> IndexTile {
+    IndexTile { size: super::row_threads(caps).min(256), heads: (2048 / dim.max(1) as u32).clamp(1, 8) }
+}
+
 /// Whether `attn_mat` and `attn_flash` take such heads.
 pub fn attn_mat_fits(c: &AttentionSpec) -> bool {
     c.head_dim == c.v_dim && matches!(c.head_dim, 64 | 128)

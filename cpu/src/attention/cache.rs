@@ -11,7 +11,7 @@ use crate::Cpu;
 use pumex_quant::Format;
 
 /// Blocks that memory is taken for at a time.
-const SLAB: usize = 32;
+pub(super) const SLAB: usize = 32;
 
 /// What elements are.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ pub struct Cache {
     pub(super) v_dim: usize,
     pub(super) k: Elements,
     pub(super) v: Elements,
-    slabs: Vec<Buffer>,
+    pub(super) slabs: Vec<Buffer>,
 }
 
 /// A position that a step writes.
@@ -86,15 +86,15 @@ impl Cache {
         self.v_dim.next_multiple_of(LANES)
     }
 
-    fn k_bytes(&self) -> usize {
+    pub(super) fn k_bytes(&self) -> usize {
         BLOCK * self.k.bytes(self.k_dim)
     }
 
-    fn v_bytes(&self) -> usize {
+    pub(super) fn v_bytes(&self) -> usize {
         BLOCK * self.v.bytes(self.v_pad())
     }
 
-    fn block_bytes(&self) -> usize {
+    pub(super) fn block_bytes(&self) -> usize {
         self.kv_heads * (self.k_bytes() + self.v_bytes())
     }
 
@@ -107,7 +107,7 @@ impl Cache {
     }
 
     /// Makes room for all blocks up to this one.
-    fn reach(&mut self, block: u32) {
+    pub(super) fn reach(&mut self, block: u32) {
         while self.slabs.len() <= block as usize / SLAB {
             self.slabs.push(Buffer::new(SLAB * self.block_bytes()));
         }
@@ -123,79 +123,6 @@ impl Cache {
         self.reach(block);
         let (slab, bytes) = (block as usize / SLAB, self.block_bytes());
         &mut self.slabs[slab].bytes_mut()[block as usize % SLAB * bytes..][..bytes]
-    }
-
-    /// Whether another one has the same heads and elements.
-    pub fn is_like(&self, other: &Cache) -> bool {
-        self.layout() == other.layout()
-    }
-
-    /// Another one of the same heads and elements, empty.
-    pub fn like(&self) -> Cache {
-        Cache { slabs: Vec::new(), ..*self }
-    }
-
-    /// Replaces the first positions by those of another cache of the same heads and elements, in order.
-    ///
-    /// # Panics
-    /// If a position's block is not in the other cache.
-    pub fn gather(&mut self, from: &Cache, places: impl Iterator<Item = Place>) {
-        let (heads, k, k_bytes, v_bytes) = (self.kv_heads, self.k, self.k_bytes(), self.v_bytes());
-        let (key_bytes, row_bytes, k_dim) = (self.k.bytes(self.k_dim), self.v.bytes(self.v_pad()), self.k_dim);
-        for (i, place) in places.enumerate() {
-            let (to, of) = (i % BLOCK, place.offset);
-            let block = self.block((i / BLOCK) as u32);
-            for h in 0..heads {
-                let (keys, values) = from.head(place.block, h);
-                let to_keys = &mut block[h * k_bytes..][..k_bytes];
-                match k {
-                    Elements::Floats(float) => {
-                        let (bytes, len) = (float.bytes(), BLOCK * float.bytes());
-                        for c in 0..k_dim {
-                            to_keys[c * len + to * bytes..][..bytes]
-                                .copy_from_slice(&keys[c * len + of * bytes..][..bytes]);
-                        }
-                    }
-                    Elements::Blocks(_) => {
-                        to_keys[to * key_bytes..][..key_bytes].copy_from_slice(&keys[of * key_bytes..][..key_bytes])
-                    }
-                }
-                let to_values = &mut block[heads * k_bytes + h * v_bytes..][..v_bytes];
-                to_values[to * row_bytes..][..row_bytes].copy_from_slice(&values[of * row_bytes..][..row_bytes]);
-            }
-        }
-    }
-
-    /// A position's key of one head, `[k_dim]`.
-    ///
-    /// # Panics
-    /// If its block is not in the cache.
-    pub fn key(&self, head: usize, place: Place, out: &mut [f32]) {
-        let (keys, of) = (self.head(place.block, head).0, place.offset);
-        match self.k {
-            Elements::Floats(float) => {
-                let bytes = float.bytes();
-                for (c, out) in out.iter_mut().enumerate().take(self.k_dim) {
-                    let at = &keys[(c * BLOCK + of) * bytes..][..bytes];
-                    *out = match (float, at) {
-                        (Float::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
-                        (Float::F16, &[a, b]) => half::f16::from_le_bytes([a, b]).to_f32(),
-                        (Float::Bf16, &[a, b]) => half::bf16::from_le_bytes([a, b]).to_f32(),
-                        _ => 0.0,
-                    };
-                }
-            }
-            Elements::Blocks(format) => {
-                let bytes = self.k.bytes(self.k_dim);
-                let mut padded = [0.0; 256];
-                let row = &keys[of * bytes..][..bytes];
-                for (row, out) in row.chunks_exact(format.block_bytes).zip(out.chunks_mut(format.block_len)) {
-                    let len = format.block_len.min(padded.len());
-                    format.decode_row(row, &mut padded[..len]);
-                    out.copy_from_slice(&padded[..out.len()]);
-                }
-            }
-        }
     }
 
     /// Copies a block.

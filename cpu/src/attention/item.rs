@@ -40,8 +40,9 @@ pub(super) struct Job<'a> {
     pub q: Queries<'a>,
 }
 
+/// Memory to work in, of a thread.
 #[derive(Default)]
-struct Room {
+pub(super) struct Room {
     /// Queries times the scale, `[queries, k_dim]`.
     q: Vec<f32>,
     /// `[queries, v_pad]`
@@ -59,6 +60,13 @@ struct Room {
 
 thread_local! {
     static ROOM: RefCell<Room> = RefCell::new(Room::default());
+}
+
+impl Room {
+    /// The calling thread's.
+    pub fn with(body: impl FnOnce(&mut Room)) {
+        ROOM.with_borrow_mut(body);
+    }
 }
 
 fn fit(v: &mut Vec<f32>, len: usize) {
@@ -100,21 +108,16 @@ pub(super) fn run(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, take: &mut Take<'_
     });
 }
 
-/// One block of positions from `at` on, and which follows.
-fn step(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, (at, block, next): (usize, u32, Option<u32>), room: &mut Room) {
-    let (cache, group) = (job.cache, rules.group);
-    let (k_dim, v_pad, queries) = (cache.k_dim, cache.v_pad(), job.seen.len() * group);
-    let last = job.seen.iter().map(|s| s.last).max().unwrap_or(0);
-    let used = (last + 1).saturating_sub(at).min(BLOCK);
-    if used == 0 {
-        return;
-    }
-    let (keys, values) = cache.head(block, job.kv_head);
-    let next = next.map(|next| cache.head(next, job.kv_head));
-    let (next_keys, next_values) = (Next::of(keys, next.map(|n| n.0)), Next::of(values, next.map(|n| n.1)));
-    // Of floats that few queries read, none are written down in between.
-    let direct = queries <= 4;
-    let k = match cache.k {
+/// Keys of a block as the kernels read them: as they are, or, unless they are for few queries, as floats in `room`.
+fn keys_of(
+    isa: Isa,
+    cache: &Cache,
+    (keys, next_keys): (&[u8], Next),
+    (direct, used): (bool, usize),
+    room: &mut Room,
+) -> (Float, *const u8, Next) {
+    let k_dim = cache.k_dim;
+    match cache.k {
         Elements::Floats(float) if direct || float == Float::F32 => (float, keys.as_ptr(), next_keys),
         Elements::Floats(float) => {
             // SAFETY: the instructions are there; `k_dim * BLOCK` elements each, a multiple of 16.
@@ -135,7 +138,42 @@ fn step(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, (at, block, next): (usize, u
             }
             (Float::F32, room.k.as_ptr().cast(), next_keys.nothing(room.k.as_ptr().cast()))
         }
-    };
+    }
+}
+
+/// Products of a block's keys of the first head with queries, `[queries, 32]`.
+pub(super) fn products<'a>(
+    isa: Isa,
+    cache: &Cache,
+    block: u32,
+    (q, queries): (&[f32], usize),
+    room: &'a mut Room,
+) -> &'a [f32] {
+    assert!(isa.is_here() && q.len() >= queries * cache.k_dim, "queries");
+    fit(&mut room.p, queries * BLOCK);
+    fit(&mut room.k, cache.k_dim * BLOCK);
+    let keys = cache.head(block, 0).0;
+    let k = keys_of(isa, cache, (keys, Next::of(keys, None)), (queries <= 4, BLOCK), room);
+    // SAFETY: the instructions are there; keys `[k_dim, 32]`, and queries and products of as many rows.
+    unsafe { scores(isa, k.0, k.1, k.2, q.as_ptr(), (cache.k_dim, queries), room.p.as_mut_ptr()) };
+    &room.p[..queries * BLOCK]
+}
+
+/// One block of positions from `at` on, and which follows.
+fn step(isa: Isa, rules: &Rules<'_>, job: &Job<'_>, (at, block, next): (usize, u32, Option<u32>), room: &mut Room) {
+    let (cache, group) = (job.cache, rules.group);
+    let (k_dim, v_pad, queries) = (cache.k_dim, cache.v_pad(), job.seen.len() * group);
+    let last = job.seen.iter().map(|s| s.last).max().unwrap_or(0);
+    let used = (last + 1).saturating_sub(at).min(BLOCK);
+    if used == 0 {
+        return;
+    }
+    let (keys, values) = cache.head(block, job.kv_head);
+    let next = next.map(|next| cache.head(next, job.kv_head));
+    let (next_keys, next_values) = (Next::of(keys, next.map(|n| n.0)), Next::of(values, next.map(|n| n.1)));
+    // Of floats that few queries read, none are written down in between.
+    let direct = queries <= 4;
+    let k = keys_of(isa, cache, (keys, next_keys), (direct, used), room);
     // SAFETY: the instructions are there; keys `[k_dim, 32]`, queries and scores of as many rows as `room` was fitted for.
     unsafe { scores(isa, k.0, k.1, k.2, room.q.as_ptr(), (k_dim, queries), room.p.as_mut_ptr()) };
     for (i, state) in room.state.iter_mut().enumerate() {

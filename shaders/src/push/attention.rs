@@ -47,7 +47,7 @@ blocks! {
         partials: Partials,
         /// `[n, heads / GH]`, zero between dispatches.
         arrivals: Arrivals,
-        /// `[HEAD_DIM]`, if NORM.
+        /// `[HEAD_DIM]`, if NORM; for MASK_CHOSEN `[n, window]`, how many positions a row sees, then which.
         q_norm: F32,
         /// `[HEAD_DIM]`, if NORM.
         k_norm: F32,

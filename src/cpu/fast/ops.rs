@@ -1,19 +1,18 @@
 //! One function per kind of op, as in the reference: what it reads, the kernel, what it writes.
 
-use super::state::{place_of, Span, State};
+use super::state::Span;
 use super::Fast;
 use crate::cpu::books::routes;
-use crate::cpu::general::{gated, Env, Floats, Keys};
+use crate::cpu::general::{gated, Env, Floats};
 use crate::cpu::ops as plain;
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::plan::{
-    instead, Act, Arg, AttentionSpec, Chosen, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op,
-    RopeNorm, RopeStyle, Rows, TopK, Val, Weight,
+    instead, Act, Arg, AttentionSpec, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, RopeNorm,
+    RopeStyle, Rows, TopK, Val, Weight,
 };
-use crate::session::{Blocks, KV_BLOCK};
 use crate::step::Row;
-use pumex_cpu::attention::{Queries, Run, Scores, Seen};
+use pumex_cpu::attention::{Queries, Run, Scores};
 use pumex_cpu::{rows as kernels, Choice, Gating, Input, Part};
 use std::borrow::Cow;
 
@@ -64,7 +63,7 @@ impl Fast<'_> {
         }
     }
 
-    fn width(&self, v: Val) -> usize {
+    pub(super) fn width(&self, v: Val) -> usize {
         self.plan.values[v.0].width
     }
 
@@ -247,13 +246,13 @@ impl Fast<'_> {
             General::HeadMatMul(h) => return self.head_matmul(h),
             General::ExpertsMatMul(e) => return self.experts_matmul(e),
             General::Map(m) if self.is_gate(m) => return self.gate(m),
+            General::ChoosePositions(c) => return self.choose_positions(c, rows),
             _ => {}
         }
-        let Self { plan, states, values, wanted, weights, cpu, gguf, spare, books, state, session, .. } = self;
+        let Self { plan, states, values, wanted, weights, cpu, gguf, spare, books, .. } = self;
         let floats = Held { gguf, plan, weights };
-        let keys = Kept { state, blocks: session.blocks() };
         let each = |out: &mut [f32], width: usize, f: &(dyn Fn(usize, &mut [f32]) + Sync)| cpu.rows(out, width, f);
-        Env { plan, rows, wanted, values, states, keys: &keys, floats: &floats, books, each: &each, spare }.run(op);
+        Env { plan, rows, wanted, values, states, floats: &floats, books, each: &each, spare }.run(op);
         if self.acts_of == Some(op.out().0) {
             self.acts_of = None;
         }
@@ -337,52 +336,6 @@ impl Fast<'_> {
             self.cpu.attend(cache, &scores, q, runs, &self.state.seen, &mut self.work, &mut result);
         }
         self.put(out, result);
-    }
-}
-
-impl Fast<'_> {
-    /// Attention of each row by itself, over keys and values of the positions that are chosen for it, brought together.
-    fn attend_chosen(
-        &mut self,
-        qkv: Val,
-        (spec, chosen): (&AttentionSpec, Chosen),
-        scale: f32,
-        out: Val,
-        rows: &[Row],
-    ) {
-        let (mut result, width) = (self.room(out, rows.len()), self.width(chosen.list));
-        let sinks = spec.sinks.map(|w| self.weights.vector(w));
-        let scores = Scores { heads: spec.heads, scale, soft_cap: spec.soft_cap, sinks, slopes: &[], biases: &[] };
-        let each = spec.heads * spec.v_dim;
-        let Some(cache) = &self.state.caches[spec.layer] else { return self.put(out, result) };
-        let mut gathered = self.gathered.take().filter(|g| g.is_like(cache)).unwrap_or_else(|| cache.like());
-        for (i, (row, result)) in rows.iter().zip(result.chunks_exact_mut(each)).enumerate() {
-            let (pos, table) = (row.pos as usize, self.session.blocks().table(0, row.seq as usize));
-            let (list, count) = (&self.values[chosen.list.0][i * width..][..width], chosen.count(pos));
-            let place = |j: usize| place_of(table, chosen.position(pos, list, j));
-            gathered.gather(cache, (0..count).map(place));
-            let blocks: Vec<u32> = (0..count.div_ceil(KV_BLOCK) as u32).collect();
-            let run = Run { row: 0, rows: 1, blocks: &blocks, first_block: 0 };
-            let seen = Seen { pos: count - 1, first: 0, last: count - 1 };
-            let q = Queries { rows: &self.values[qkv.0][i * spec.qkv_width()..], width: spec.qkv_width() };
-            self.cpu.attend(&gathered, &scores, q, &[run], &[seen], &mut self.work, result);
-        }
-        self.gathered = Some(gathered);
-        self.put(out, result);
-    }
-}
-
-/// Keys of the caches.
-struct Kept<'a> {
-    state: &'a State,
-    blocks: &'a Blocks,
-}
-
-impl Keys for Kept<'_> {
-    fn key(&self, layer: usize, seq: u32, pos: usize, out: &mut [f32]) {
-        if let Some(cache) = &self.state.caches[layer] {
-            cache.key(0, place_of(self.blocks.table(0, seq as usize), pos), out);
-        }
     }
 }
 

@@ -232,13 +232,14 @@ impl Indexed {
         let weights = self.weights.map(|part| p.matmul("index_weights", h, vec![MatPart { scale, ..part }]));
         let list = p.parts("chosen", 1);
         let chosen = f.chosen(l, Some(list))?;
-        p.widen(list, chosen.blocks());
+        p.widen(list, chosen.width());
         p.general(General::ChoosePositions(ChoosePositions {
             q: Cols { val: q, at: 0, stride: s.dim },
             weights: weights.map(|val| Cols { val, at: 0, stride: 1 }),
             heads: s.heads,
             dim: s.dim,
             layer,
+            slots: f.c.n_ctx_train.div_ceil(every),
             chosen,
         }));
         Some(list)

@@ -1,7 +1,7 @@
 //! RoPE, the per-head norms before it and the cache's new entry, done by the attention that follows.
 
 use super::{remove, Abilities};
-use crate::plan::{Access, Op, Plan};
+use crate::plan::{Access, AttentionSpec, Op, Plan};
 
 pub(super) fn run(plan: &mut Plan, abilities: &dyn Abilities) {
     let mut gone = Vec::new();
@@ -25,6 +25,7 @@ fn attention_after(plan: &Plan, at: usize, abilities: &dyn Abilities) -> Option<
     let touched = [Access::Value(*qkv), Access::State(spec.layer)];
     let between = &plan.ops[at + 1..reader];
     let alone = between.iter().all(|op| touched.iter().all(|t| !op.has_read(*t) && !op.has_write(*t)));
-    let own = matches!(&plan.ops[reader], Op::Attend { qkv: v, spec: of, rope: None, .. } if v == qkv && of.layer == spec.layer && of.chosen.is_none());
+    let takes = |of: &AttentionSpec| of.layer == spec.layer && of.chosen.is_none();
+    let own = matches!(&plan.ops[reader], Op::Attend { qkv: v, spec: of, rope: None, .. } if v == qkv && takes(of));
     (alone && own && abilities.rotates(plan, &plan.ops[reader])).then_some(reader)
 }
