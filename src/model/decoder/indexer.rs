@@ -158,6 +158,15 @@ impl Family {
     }
 }
 
+impl Indexer {
+    /// Norms groups of a value in place, by the weight and bias that there are.
+    fn norm(&self, p: &mut Builder, x: Val, groups: usize, [weight, bias]: [Option<Weight>; 2]) {
+        let kind = if self.keys == Keys::Mean { NormKind::Rms } else { NormKind::Layer };
+        let (x, len, eps) = (Cols { val: x, at: 0, stride: self.dim }, self.dim, self.eps);
+        p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate: None, eps, out: x }));
+    }
+}
+
 impl Indexed {
     /// Declares `blk.N.indexer.*`, if the layer has one; queries are products of `low` columns.
     pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize, low: usize) -> Option<Indexed> {
@@ -194,12 +203,6 @@ impl Indexed {
     pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, i: usize, (h, low): (Val, Val)) -> Option<Val> {
         let s = f.indexer?;
         let (every, layer) = (self.every, f.index_state(&s, i));
-        let norm = |p: &mut Builder, x: Val, groups: usize, [weight, bias]: [Option<Weight>; 2]| {
-            let kind = if s.keys == Keys::Mean { NormKind::Rms } else { NormKind::Layer };
-            let x = Cols { val: x, at: 0, stride: s.dim };
-            let (gate, len) = (None, s.dim);
-            p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate, eps: s.eps, out: x }));
-        };
         let table = l.rope.unwrap_or(0);
         let rope = Rope { style: s.style, dims: if l.rope.is_some() { s.rope } else { 0 }, table, norm_eps: s.eps };
         let magnitude = l.rope.map_or(1.0, |table| f.tables[table].scaling.magnitude);
@@ -218,14 +221,14 @@ impl Indexed {
             }));
         };
 
-        let k = self.block_keys(p, &s, layer + 1, h, &norm);
+        let k = self.block_keys(p, &s, layer + 1, h);
         turn(p, k, 1, every);
         let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
         p.rope_kv(k, AttentionSpec { heads: 0, v_dim: 0, ..AttentionSpec::causal(layer, 1, 1, s.dim) }, kept);
 
         let q = p.matmul("index_q", low, vec![self.q]); // [n, heads * dim]
         if let Some(weight) = self.q_norm {
-            norm(p, q, s.heads, [Some(weight), None]);
+            s.norm(p, q, s.heads, [Some(weight), None]);
         }
         turn(p, q, s.heads, 1);
         let scale = 1.0 / ((s.dim * s.heads) as f32).sqrt();
@@ -246,18 +249,11 @@ impl Indexed {
     }
 
     /// Keys of blocks in the rows that end them, before their rotation, `[n, dim]`.
-    fn block_keys(
-        &self,
-        p: &mut Builder,
-        s: &Indexer,
-        layer: usize,
-        h: Val,
-        norm: &dyn Fn(&mut Builder, Val, usize, [Option<Weight>; 2]),
-    ) -> Val {
+    fn block_keys(&self, p: &mut Builder, s: &Indexer, layer: usize, h: Val) -> Val {
         let (dim, every) = (s.dim, self.every);
         let k = p.matmul("index_k", h, vec![self.k]); // [n, dim]
         if s.keys != Keys::Mean {
-            norm(p, k, 1, self.k_norm);
+            s.norm(p, k, 1, self.k_norm);
         }
         if s.keys == Keys::Each {
             return k;
@@ -276,7 +272,7 @@ impl Indexed {
         let (x, place, out) = (p.all(both), self.gate.map(|(_, place)| place), p.all(pooled));
         p.general(General::Pool(Pool { x, place, every, overlaps: false, len: dim, layer, at: 0, out }));
         if s.keys == Keys::Mean {
-            norm(p, pooled, 1, self.k_norm);
+            s.norm(p, pooled, 1, self.k_norm);
         }
         pooled
     }
