@@ -33,7 +33,7 @@ layer: system
 # What is not there is not tested, unless PUMEX_REQUIRE names it (device, shared, layer, clients, page): then its absence fails.
 # PUMEX_TEST_ALL=turns has tests take turns at trying all variants, by the commit, as .ci/run does. A test may take LIMIT seconds.
 LIMIT ?= 900
-TEST = PUMEX_TEST_ALL=$(or $(PUMEX_TEST_ALL),0) tests/limited.sh $(LIMIT) cargo test
+TEST = PUMEX_TEST_ALL=$(or $(PUMEX_TEST_ALL),0) tests/limited.sh $(LIMIT) cargo test --no-fail-fast
 
 test: layer
 	$(TEST) --workspace
