@@ -62,7 +62,7 @@ fn what_is_required_is_known_by_its_whole_name() {
 }
 
 /// Of so many tests, one tries all its variants where they take turns.
-const TURNS: usize = 12;
+const TURNS: usize = 24;
 
 /// Whether every variant is tried and not only a sample that touches every kernel, format and op: a software device compiles
 /// each pipeline for seconds. In `make test-all` all tests do; where they take turns (`PUMEX_TEST_ALL=turns`, as in `.ci/run`)

@@ -1,5 +1,8 @@
 //! Qwen 4, as it is tried out: layers as in Qwen 3.5 with experts, between several residual streams that are gated. Indexers
 //! choose blocks of positions that a row sees. Embeddings of several ids together are not there.
+//!
+//! A block's positions score alike, so that a budget that ends within a block leaves open which of them are seen. The first are,
+//! here; in llama.cpp it depends on the order of its heap. Goldens compare rows where nothing is left open.
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
