@@ -187,7 +187,8 @@ impl Reference<'_> {
                 store.resize(store.len().max(from + new.len()), 0.0);
                 let kept = &mut store[from..from + new.len()];
                 kept.copy_from_slice(new);
-                kept.chunks_exact_mut(head).for_each(|head| elements.round(head));
+                kept.chunks_exact_mut(head.max(1)).for_each(|head| elements.round(head));
+                // an indexer keeps no values
             }
         }
         values
