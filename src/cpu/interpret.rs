@@ -187,8 +187,8 @@ impl Reference<'_> {
                 store.resize(store.len().max(from + new.len()), 0.0);
                 let kept = &mut store[from..from + new.len()];
                 kept.copy_from_slice(new);
+                // An indexer keeps no values.
                 kept.chunks_exact_mut(head.max(1)).for_each(|head| elements.round(head));
-                // an indexer keeps no values
             }
         }
         values

@@ -10,6 +10,9 @@ const SHAPES: [(usize, usize); 5] = [(1024, 1024), (4096, 4096), (14336, 4096), 
 /// Heads, those of keys, and their width.
 const HEADS: [(usize, usize, usize); 4] = [(9, 3, 64), (32, 8, 128), (64, 8, 128), (16, 8, 256)];
 
+/// Choices for a device and a weight format.
+type OfFormat = fn(&Caps, &Format) -> Cells;
+
 fn by_shape(of: impl Fn(usize, usize) -> Cells) -> Cells {
     each(SHAPES.map(|(m, k)| format!("{m} x {k}")), |name| {
         let (m, k) = SHAPES.into_iter().find(|(m, k)| *name == format!("{m} x {k}")).unwrap();
@@ -108,7 +111,7 @@ pub fn text() -> String {
     let mut add = |title: &str, cells: Cells| write!(text, "\n## {title}\n{}", cells.lines(0)).unwrap();
     add("devices", each(names(), |name| device(caps(name))));
     add("attention", each(names(), |name| attention(caps(name))));
-    let of_formats: [(&str, fn(&Caps, &Format) -> Cells); 2] =
+    let of_formats: [(&str, OfFormat); 2] =
         [("products of few rows", few_rows), ("products of many rows", many_rows_of)];
     for (title, of) in of_formats {
         add(title, each(names(), |name| each(formats(), |stem| of(caps(name), format(stem)))));

@@ -3,7 +3,7 @@
 //! usage: build-shaders [--check] [KERNEL...]; all kernels, or these alone; with `--check` nothing is written and a difference is an
 //!        error.
 //!        build-shaders --into FOLDER [KERNEL...]; writes plain modules there, of these kernels or all, for spirv-dis and its like.
-//!        build-shaders --lock [BASE]; compiles nothing: fails where sources or modules are not those of the lock, and prints the
+//!        build-shaders --lock \[BASE\]; compiles nothing: fails where sources or modules are not those of the lock, and prints the
 //!        kernels that were compiled since the lock in the file BASE.
 //! All but the last need the feature `shaderc`.
 
