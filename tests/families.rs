@@ -226,7 +226,12 @@ fn bad_hyper_parameters_are_named_with_expected_and_found() {
     let pooled = |more: &[(&'static str, u32)]| {
         let latent = [("attention.kv_lora_rank", 64), ("attention.key_length_mla", 96), ("rope.dimension_count", 0)];
         let others = [("ssm.conv_kernel", 4), ("kda.head_dim", 64), ("attention.indexer.top_k", 64)];
-        replaced(&[latent, others].concat(), more)
+        let index = [
+            ("attention.indexer.head_count", 4),
+            ("attention.indexer.key_length", 128),
+            ("attention.indexer.kpool", 4),
+        ];
+        replaced(&[&latent[..], &others, &index].concat(), more)
     };
     let delta = |more: &[(&'static str, u32)]| {
         let state = [("ssm.conv_kernel", 4), ("ssm.inner_size", 256), ("ssm.state_size", 128)];
