@@ -19,7 +19,7 @@ pub(super) fn variants(t: &Target<'_>, lowered: &Lowered, shape: Shape, d: &Disp
         Op::GatedExperts { norm, gate, up, top_k, .. } => why.experts(&[*gate, *up], *top_k, norm.is_some()),
         Op::ExpertsAdd { down, top_k, .. } => why.experts(&[*down], *top_k, false),
         Op::Attend { spec, .. } => {
-            let few = shape.rows <= FEW_ROWS || shape.decode_batch;
+            let few = shape.rows <= FEW_ROWS || shape.decode_batch || spec.chosen.is_some();
             let halves = t.cache_types.0.becomes_halves() && t.cache_types.1.becomes_halves();
             variant::attention(t.caps, spec, few, halves, why.held())
         }

@@ -167,6 +167,7 @@ pub fn experts(caps: &Caps, asked: &Asked<'_>, (used, experts): (usize, usize), 
 pub fn attention(caps: &Caps, spec: &AttentionSpec, few: bool, halves: bool, held: Option<Held>) -> Vec<Variant> {
     let off = |kernel: &str| caps.disabled(kernel).map(|why| format!("turned off: {why}"));
     let by_matrices = || match held {
+        _ if spec.chosen.is_some() => Some("rows attend to the positions that an indexer chooses".into()),
         _ if caps.matrix_n.is_empty() => matrix::refusal(caps, pumex_quant::FormatId::F16.format(), 16),
         None => Some("threads share what matrices hold, or they are turned off".into()),
         Some(held) if !held.direct => Some("threads hold matrices in another way".into()),
