@@ -115,6 +115,64 @@ fn a_required_tensor_that_is_missing_is_an_error_that_names_it() {
     assert!(silent.is_empty(), "{} tensors:\n{}", silent.len(), silent.join("\n"));
 }
 
+/// Keys that a model has instead, tensors it then lacks (parts of their names), and those it has in every layer.
+type Variant =
+    (&'static str, &'static [(&'static str, i64)], &'static [&'static str], &'static [(&'static str, &'static [u64])]);
+
+/// Real files that differ from the seeded models by what a key says: small ones whose queries are not compressed, older ones with one
+/// product for keys and values, sizes without experts, without experts that all rows share, without vectors of layers.
+const VARIANTS: &[Variant] = &[
+    ("deepseek2", &[("attention.q_lora_rank", 0)], &["attn_q_a", "attn_q_b"], &[("attn_q.weight", &[128, 192])]),
+    ("bailingmoe3", &[("attention.q_lora_rank", 0)], &["attn_q_a", "attn_q_b"], &[("attn_q.weight", &[128, 192])]),
+    ("kimi-k3", &[("attention.q_lora_rank", 0)], &["attn_q_a", "attn_q_b"], &[("attn_q.weight", &[128, 192])]),
+    ("kimi-k3", &[("expert_latent_length", 0)], &["ffn_routed", "_exps"], &EXPERTS_OF_KIMI),
+    ("gemma4", &[("embedding_length_per_layer_input", 0)], &["per_layer", "inp_gate", ".proj.", ".post_norm."], &[]),
+    (
+        "gemma4",
+        &[("expert_count", 0), ("expert_used_count", 0)],
+        &["_exps", "ffn_gate_inp", "ffw_norm_1", "ffw_norm_2"],
+        &[],
+    ),
+    ("gemma4", &[], &["ffn_gate_exps", "ffn_up_exps"], &[("ffn_gate_up_exps.weight", &[256, 192, 4])]),
+    ("afmoe", &[("expert_shared_count", 0)], &["_shexp"], &[]),
+    ("cohere2moe", &[("expert_shared_count", 0), ("expert_shared_feed_forward_length", 0)], &["_shexp"], &[]),
+    ("ernie4_5-moe", &[("expert_shared_count", 0), ("expert_shared_feed_forward_length", 0)], &["_shexp"], &[]),
+    ("glm4moe", &[("expert_shared_count", 0)], &["_shexp"], &[]),
+    ("granite-moe", &[("expert_shared_feed_forward_length", 0)], &["_shexp"], &[]),
+    ("hy_v4", &[("attention.indexer.top_k", 0)], &["indexer"], &[]),
+];
+
+const EXPERTS_OF_KIMI: [(&str, &[u64]); 3] = [
+    ("ffn_gate_exps.weight", &[128, 64, 4]),
+    ("ffn_up_exps.weight", &[128, 64, 4]),
+    ("ffn_down_exps.weight", &[64, 128, 4]),
+];
+
+#[test]
+fn what_a_key_turns_off_is_not_asked_for() {
+    let mut wrong = Vec::new();
+    for (name, keys, dropped, added) in VARIANTS {
+        let mut recipe = Recipe::named(name);
+        for (key, n) in *keys {
+            recipe.keys.insert(key.to_string(), (*n).into());
+        }
+        let gone: Vec<String> =
+            recipe.tensors.keys().filter(|t| dropped.iter().any(|part| t.contains(part))).cloned().collect();
+        gone.iter().for_each(|tensor| drop(recipe.tensors.remove(tensor)));
+        for (tensor, dims) in *added {
+            let layers = gone.iter().filter_map(|t| t.strip_prefix("blk.")?.split('.').next());
+            for layer in layers.collect::<BTreeSet<_>>() {
+                recipe.tensors.insert(format!("blk.{layer}.{tensor}"), dims.to_vec());
+            }
+        }
+        let gguf = Parts::of(name, &recipe).changed(&[], &Shapes::new());
+        if let Err(e) = model::plan(&gguf) {
+            wrong.push(format!("{name} with {keys:?}: {e}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Each model with all optional tensors and without any; where all is tried, with and without each, too.
 #[test]
 fn optional_tensors_count_as_they_do_for_llama_cpp() {

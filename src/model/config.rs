@@ -25,6 +25,8 @@ pub struct Config {
     pub n_expert_used: Vec<usize>,
     /// Width of an expert, by layer.
     pub n_ff_exp: Vec<usize>,
+    /// Whether layers have experts that all rows share; none where the keys say nothing.
+    pub shares_experts: Option<bool>,
     /// The experts' weights are multiplied with this.
     pub expert_scale: f32,
     /// Query heads, by layer.
@@ -101,6 +103,14 @@ impl<'a> Reader<'a> {
 
     fn is_array(&self, key: &str) -> bool {
         self.gguf.meta().get(&self.key(key)).is_some_and(|v| v.elements().is_some())
+    }
+
+    /// Whether layers have experts that all rows share, by their number and width; none if neither key is there.
+    fn shares_experts(&self) -> Result<Option<bool>> {
+        let keys = ["expert_shared_count", "expert_shared_feed_forward_length"];
+        let known = keys.into_iter().filter(|key| self.has(key)).map(|key| self.int(key, Some(0), 0, 1 << 24));
+        let sizes = known.collect::<Result<Vec<_>>>()?;
+        Ok((!sizes.is_empty()).then(|| sizes.iter().any(|size| *size > 0)))
     }
 
     /// Whether there is such a key.
@@ -335,6 +345,7 @@ impl Config {
             n_ff,
             n_expert: experts,
             n_expert_used: used,
+            shares_experts: r.shares_experts()?,
             n_ff_exp: n_ff_exp.into_iter().map(|width| if width == 0 { widest } else { width }).collect(),
             expert_scale: r.factor("expert_weights_scale", 1.0)?,
             n_head,

@@ -195,6 +195,29 @@ impl<'a> Weights<'a> {
         found.map_or(Vec::new(), |i| self.gguf.tensors()[i].dims.iter().map(|d| *d as usize).collect())
     }
 
+    /// Whether the architecture requires a tensor wherever a block looks for it.
+    pub fn requires(&self, name: &str) -> bool {
+        self.tensors.requires(name)
+    }
+
+    /// The dimensions of a tensor that nobody has to have.
+    pub fn dims_if_there(&mut self, name: &str) -> Vec<usize> {
+        if self.gguf.tensor(name).is_some() {
+            self.dims(name)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Those of one that must be there.
+    pub fn required_dims(&mut self, name: &str) -> Vec<usize> {
+        let dims = self.dims(name);
+        if dims.is_empty() && !self.tensors.ignores(name) {
+            self.miss(name, "it".into());
+        }
+        dims
+    }
+
     /// A small table of floats of any shape, columns first; always F32.
     pub fn table(&mut self, name: &str, dims: &[usize]) -> Weight {
         self.declare(name, dims, true, false).unwrap_or(Weight(usize::MAX))

@@ -44,7 +44,13 @@ impl Ffn {
         }
         let experts = Experts::declare(w, f, i);
         let suffix = if f.moe.dense_beside { "" } else { "_shexp" };
-        let rows = w.dims(&format!("blk.{i}.ffn_up{suffix}.weight")).get(1).copied();
+        let up = format!("blk.{i}.ffn_up{suffix}.weight");
+        let rows = match f.c.shares_experts.filter(|_| !f.moe.dense_beside) {
+            Some(false) => w.dims_if_there(&up),
+            Some(true) if w.requires(&format!("blk.{i}.ffn_down{suffix}.weight")) => w.required_dims(&up),
+            _ => w.dims(&up),
+        };
+        let rows = rows.get(1).copied();
         let shared = rows.map(|ffn| Shared {
             block: Dense::declare(w, (i, suffix), dim, ffn).limited(f.moe.limits[1].as_ref(), i),
             gate: w.opt_vector(&format!("blk.{i}.ffn_gate_inp_shexp.weight"), dim).map(|weight| MatPart {

@@ -54,8 +54,8 @@ impl Mla {
         let (s, dim, heads) = (f.mla_of(&f.layers[i]), f.c.n_embd, f.layers[i].heads);
         let name = |part: &str| format!("blk.{i}.attn_{part}");
         let narrow = s.k_dim - s.rope;
-        // An indexer's queries are products of what is compressed.
-        let compressed = w.has(&format!("{}.weight", name("q_a"))) || f.layers[i].index != Index::Nothing;
+        // Small models do without; an indexer's queries are products of what is compressed.
+        let compressed = s.q_rank > 0 || f.layers[i].index != Index::Nothing;
         let q_a = compressed.then(|| {
             let norm = w.vector(&format!("{}.weight", name("q_a_norm")), s.q_rank);
             (w.linear(&name("q_a"), s.q_rank, dim), norm)
