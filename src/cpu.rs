@@ -132,7 +132,7 @@ impl Runner for Reference<'_> {
         Ok(self.books.end(&self.values[self.plan.logits.0], self.plan.n_vocab, rows))
     }
 
-    fn finish(&mut self, ticket: Ticket) -> Result<Output> {
+    fn finish_each(&mut self, ticket: Ticket) -> Result<Output> {
         self.books.finish(&mut self.session, ticket)
     }
 

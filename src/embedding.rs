@@ -146,7 +146,8 @@ pub fn embed(
         let mut found = Vec::new();
         for part in rows.chunks(runner.max_rows().max(1)) {
             let ticket = runner.start(part)?;
-            found.extend(runner.finish(ticket)?.logits);
+            // What is NaN is the fault of its text alone: see `check`.
+            found.extend(runner.finish_each(ticket)?.logits);
         }
         let mut found = found.as_slice();
         for (seq, ids) in texts.iter().enumerate() {
@@ -162,6 +163,17 @@ pub fn embed(
         }
     }
     Ok(Some(done))
+}
+
+/// Checks that what a text gave are numbers.
+///
+/// # Errors
+/// Some that are infinite or NaN.
+pub fn check(vectors: &[Vec<f32>]) -> Result<()> {
+    match vectors.iter().flatten().find(|x| !x.is_finite()) {
+        None => Ok(()),
+        Some(x) => Err(Error::Request(format!("the text's vector: expected finite numbers, found {x}"))),
+    }
 }
 
 /// A vector whose length by `p` is one: 2 by squares, 1 by magnitudes, others likewise; 0 makes the largest magnitude 32760, and -1

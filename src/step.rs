@@ -94,6 +94,30 @@ pub struct Output {
     pub logits: Vec<f32>,
     /// Of the rows that ask for one, in row order.
     pub shortlists: Vec<Shortlist>,
+    /// Output rows of which no id could be chosen, in row order: their logits are NaN, or they go on from such an id.
+    pub nan: Vec<Nan>,
+}
+
+/// An output row whose logits are NaN. Its id in [`Output::ids`] means nothing, and its sequence has no sampled id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nan {
+    /// Which of the output rows it is.
+    pub output: usize,
+    /// The row of the step that spoilt it.
+    pub row: usize,
+}
+
+impl Output {
+    /// Itself, where all output rows have an id.
+    ///
+    /// # Errors
+    /// Logits that are NaN.
+    pub fn sound(self) -> Result<Output> {
+        match self.nan.first() {
+            None => Ok(self),
+            Some(nan) => Err(Error::nan_logits(nan.row)),
+        }
+    }
 }
 
 /// The same output for all output rows of a step.
@@ -167,11 +191,19 @@ pub trait Runner: Send {
     /// A row outside the context or the vocabulary, or not in order (see [`Limits::check`]); more rows than `max_rows`; a
     /// sampled token of a sequence that has none; a request that is refused; too few free blocks; a lost device.
     fn start(&mut self, rows: &[Row]) -> Result<Ticket>;
-    /// Waits for a started step and reads its results.
+    /// Waits for a started step and reads its results. Rows whose logits are NaN are told in [`Output::nan`]; those of other
+    /// sequences are as if they had been alone.
     ///
     /// # Errors
-    /// A ticket that is not the oldest one's; logits that are NaN, after which the sequence has no sampled id; a lost device.
-    fn finish(&mut self, ticket: Ticket) -> Result<Output>;
+    /// A ticket that is not the oldest one's; a lost device.
+    fn finish_each(&mut self, ticket: Ticket) -> Result<Output>;
+    /// The same, where all output rows must have an id.
+    ///
+    /// # Errors
+    /// As [`Runner::finish_each`]; logits that are NaN, after which the sequence has no sampled id.
+    fn finish(&mut self, ticket: Ticket) -> Result<Output> {
+        self.finish_each(ticket)?.sound()
+    }
     /// Whether a step is under way while its caller goes on, so that starting the next one before it is read gains time; else
     /// [`Runner::start`] does all of the work.
     fn runs_ahead(&self) -> bool {

@@ -156,7 +156,7 @@ impl Runner for Script {
         self.unread.push_back(ids);
         Ok(Ticket(0))
     }
-    fn finish(&mut self, _: Ticket) -> pumex::Result<Output> {
+    fn finish_each(&mut self, _: Ticket) -> pumex::Result<Output> {
         Ok(Output { ids: self.unread.pop_front().unwrap(), ..Output::default() })
     }
     fn forget(&mut self, _: u32, from: u32) -> usize {

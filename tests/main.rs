@@ -54,6 +54,7 @@ mod selftest;
 mod server;
 mod session;
 mod signed_dots;
+mod spoilt;
 mod start;
 mod states;
 mod subnormal;

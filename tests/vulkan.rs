@@ -257,7 +257,7 @@ impl Runner for HostSampled {
         assert!(!samples, "a request for a runner that refuses them");
         self.0.start(rows)
     }
-    fn finish(&mut self, ticket: Ticket) -> pumex::Result<Output> {
+    fn finish_each(&mut self, ticket: Ticket) -> pumex::Result<Output> {
         self.0.finish(ticket)
     }
     fn forget(&mut self, seq: u32, from: u32) -> usize {

@@ -39,6 +39,9 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The engine gave up.
+    #[error("the server ends: {0}")]
+    Engine(String),
 }
 
 impl Error {
@@ -50,10 +53,11 @@ impl Error {
 
 /// Serves an engine until SIGTERM or SIGINT, and blocks. Calls `listening` once with the addresses, when connections are accepted and
 /// signals are heeded.
-/// The first signal drains: new requests are refused, those that run go on for [`Limits::drain`]; the second ends at once.
+/// The first signal drains: new requests are refused, those that run go on for [`Limits::drain`]; the second ends at once. An engine
+/// that gave up ends it too, so that whoever watches the process starts another.
 ///
 /// # Errors
-/// Settings that are not safe, an address that is taken, keys or certificates that cannot be read.
+/// Settings that are not safe, an address that is taken, keys or certificates that cannot be read; an engine that gave up.
 pub fn serve(engine: Arc<dyn Engine>, settings: Settings, listening: impl FnOnce(&[Address])) -> Result<(), Error> {
     Server::bind(engine, settings)?.work(true, listening)
 }
@@ -117,8 +121,20 @@ impl Server {
                 tokio::spawn(connection::accept(listener, self.tls.clone(), router.clone(), self.app.clone()));
             }
             listening(&self.addresses);
-            stop::until_over(&self.app, &self.stopper).await;
-            Ok(())
+            let given_up = async {
+                match signals {
+                    true => stop::until_failed(&self.app).await,
+                    false => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = stop::until_over(&self.app, &self.stopper) => Ok(()),
+                why = given_up => {
+                    self.stopper.stop();
+                    stop::until_over(&self.app, &self.stopper).await;
+                    Err(Error::Engine(why))
+                }
+            }
         });
         // Work of the engine that blocks a thread ends by itself, or with the process.
         runtime.shutdown_background();

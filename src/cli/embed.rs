@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use pumex::conversation::check_ids;
-use pumex::embedding::{embed, normalized, pair, Head, Pooling, Steps};
+use pumex::embedding::{check, embed, normalized, pair, Head, Pooling, Steps};
 use pumex::file::Replacing;
 use pumex::gguf::Gguf;
 use pumex::text::Tokenizer;
@@ -134,6 +134,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     engine.shared_cache = (number(steps.n_seqs)?, Some(number(steps.cache_positions)?));
     let mut runner = session::load(&gguf, &engine, Some(number(steps.n_ctx)?), stop)?;
     let Some(found) = embed(&mut *runner, &texts, &steps, (pooling, &head), stop)? else { return Ok(End::Interrupted) };
+    found.iter().try_for_each(|of| check(of))?;
     let device = runner.device();
     if args.rerank.is_some() {
         let scores: Vec<_> = found.iter().enumerate().map(|(i, of)| scored(i, of.first(), &head)).collect();

@@ -273,12 +273,16 @@ fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
             output::say(format_args!("listening on {address}\n"));
         }
     };
-    http::serve(models.clone(), settings, told).map_err(|e| Error::Request(e.to_string()))?;
+    let served = http::serve(models.clone(), settings, told).map_err(|e| Error::Request(e.to_string()));
     models.stop();
     if !models.are_over() {
         // A model is being loaded, or a step takes long: the driver's own end would race with its thread.
-        signal_hook::low_level::exit(0);
+        if let Err(error) = &served {
+            tracing::error!("{error}");
+        }
+        signal_hook::low_level::exit(i32::from(served.is_err()));
     }
+    served?;
     Ok(End::Done)
 }
 

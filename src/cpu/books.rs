@@ -4,7 +4,7 @@ use super::ops::{self, Route};
 use crate::plan::Plan;
 use crate::sample::Shortlist;
 use crate::session::Session;
-use crate::step::{Output, Row, RowOutput, Squares, Ticket, Token};
+use crate::step::{Nan, Output, Row, RowOutput, Squares, Ticket, Token};
 use crate::{Error, Result};
 
 /// The books of a runner.
@@ -15,7 +15,7 @@ pub struct Books {
     /// By output row; none where a logit is NaN.
     ids: Vec<Option<u32>>,
     importance: Option<Vec<Vec<f64>>>,
-    finished: Vec<(Ticket, Result<Output>)>,
+    finished: Vec<(Ticket, Output)>,
     /// By sequence, the row whose logits were NaN when its last id was to be sampled.
     spoilt: Vec<Option<usize>>,
     next_ticket: u64,
@@ -106,18 +106,19 @@ impl Books {
     }
 
     /// What the step of these rows gave.
-    fn output(&mut self, logits: &[f32], n_vocab: usize, rows: &[Row]) -> Result<Output> {
+    fn output(&mut self, logits: &[f32], n_vocab: usize, rows: &[Row]) -> Output {
         let listed = || rows.iter().enumerate().filter(|(_, row)| row.has_output());
-        let started = rows.iter().filter(|row| row.token == Token::Sampled).find_map(|r| self.spoilt[r.seq as usize]);
-        let nan = listed().zip(&self.ids).find_map(|((i, _), id)| id.is_none().then_some(i));
-        let failed = started.or(nan);
-        for ((i, row), id) in listed().zip(&self.ids) {
-            self.spoilt[row.seq as usize] = started.or(id.is_none().then_some(i));
+        let from_sampled = rows.iter().filter(|row| row.token == Token::Sampled);
+        let from_nan = from_sampled.filter_map(|r| self.spoilt[r.seq as usize].map(|row| (r.seq, row)));
+        let from_nan = from_nan.collect::<Vec<_>>();
+        let mut nan = Vec::new();
+        for (output, ((i, row), id)) in listed().zip(&self.ids).enumerate() {
+            let before = from_nan.iter().find(|(seq, _)| *seq == row.seq).map(|(_, row)| *row);
+            let spoilt = before.or(id.is_none().then_some(i));
+            self.spoilt[row.seq as usize] = spoilt;
+            nan.extend(spoilt.map(|row| Nan { output, row }));
         }
-        if let Some(row) = failed {
-            return Err(Error::nan_logits(row));
-        }
-        let ids = self.ids.iter().flatten().copied().collect();
+        let ids = self.ids.iter().map(|id| id.unwrap_or(0)).collect();
         let asked = listed().zip(logits.chunks_exact(n_vocab)).filter(|((_, row), _)| row.output == RowOutput::Logits);
         let copied = asked.flat_map(|(_, logits)| logits.iter().copied()).collect();
         let shortlist = |((_, row), logits): ((usize, &Row), &[f32])| match &row.output {
@@ -125,7 +126,7 @@ impl Books {
             _ => None,
         };
         let shortlists = listed().zip(logits.chunks_exact(n_vocab)).filter_map(shortlist).collect();
-        Ok(Output { ids, logits: copied, shortlists })
+        Output { ids, logits: copied, shortlists, nan }
     }
 
     /// Hands a step's output out, and takes ids from sequences that have none after all.
@@ -134,11 +135,11 @@ impl Books {
             return Err(Error::Request(format!("step {}: expected a step that was started", ticket.0)));
         };
         let output = self.finished.remove(i).1;
-        if output.is_err() {
+        if !output.nan.is_empty() {
             let spoilt = self.spoilt.iter().zip(0..).filter(|(row, _)| row.is_some());
             spoilt.for_each(|(_, seq)| session.lose_sampled(seq));
         }
-        output
+        Ok(output)
     }
 }
 

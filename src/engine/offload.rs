@@ -132,7 +132,8 @@ impl<'a> Offload<'a> {
                 i if i < last => runner.start(&between)?,
                 _ => runner.start(&over(rows, known))?,
             };
-            output = runner.finish(ticket)?;
+            // Rows between parts have no ids; what is NaN in them is NaN in the end.
+            output = runner.finish_each(ticket)?;
         }
         Ok(output)
     }
@@ -180,7 +181,10 @@ impl Runner for Offload<'_> {
         match &output {
             Ok(output) => {
                 let listed = rows.iter().filter(|row| row.has_output());
-                listed.zip(&output.ids).for_each(|(row, id)| self.latest[row.seq as usize] = Some(*id));
+                for (at, (row, id)) in listed.zip(&output.ids).enumerate() {
+                    let is_nan = output.nan.iter().any(|nan| nan.output == at);
+                    self.latest[row.seq as usize] = Some(*id).filter(|_| !is_nan);
+                }
             }
             Err(Error::Request(_)) => return output.map(|_| Ticket(0)),
             Err(_) => rows.iter().for_each(|row| self.latest[row.seq as usize] = None),
@@ -190,7 +194,7 @@ impl Runner for Offload<'_> {
         Ok(Ticket(self.started))
     }
 
-    fn finish(&mut self, ticket: Ticket) -> Result<Output> {
+    fn finish_each(&mut self, ticket: Ticket) -> Result<Output> {
         match self.finished.pop_front() {
             Some((oldest, output)) if oldest == ticket => output,
             other => {

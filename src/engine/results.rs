@@ -2,9 +2,9 @@
 
 use super::params::{OutputRow, ID_NAN};
 use super::vulkan::{Flying, VulkanRunner};
-use crate::step::{Output, Squares};
+use crate::step::{Nan, Output, Squares};
 use crate::vk::{self, Class};
-use crate::{Error, Result};
+use crate::Result;
 
 impl VulkanRunner {
     /// Reads what a finished step gave.
@@ -13,8 +13,8 @@ impl VulkanRunner {
             flying.outputs.iter().for_each(|output| self.session.lose_sampled(output.seq));
             return Ok(Output::default());
         }
-        let (ids, shortlists) = (self.ids_of(flying)?, self.shortlists(flying));
-        let mut output = Output { ids, shortlists, ..Output::default() };
+        let ((ids, nan), shortlists) = (self.ids_of(flying), self.shortlists(flying));
+        let mut output = Output { ids, nan, shortlists, ..Output::default() };
         if let (count @ 1.., Some(host)) = (flying.logits, &self.state.slots[flying.shape.slot].logits) {
             output.logits = vec![0.0; count * self.plan().n_vocab];
             host.read(0, bytemuck::cast_slice_mut(&mut output.logits));
@@ -22,41 +22,41 @@ impl VulkanRunner {
         Ok(output)
     }
 
-    /// Reads the ids of a finished step, in row order.
-    fn ids_of(&mut self, flying: &Flying) -> Result<Vec<u32>> {
+    /// Reads the ids of a finished step, in row order, and which of them mean nothing.
+    fn ids_of(&mut self, flying: &Flying) -> (Vec<u32>, Vec<Nan>) {
         let mut listed = vec![0u32; flying.outputs.len()];
         if !listed.is_empty() {
             self.state.slots[flying.shape.slot].ids.read(0, bytemuck::cast_slice_mut(&mut listed));
         }
-        let mut nan = flying.spoilt;
+        let mut nan = Vec::new();
         for (id, output) in listed.iter().zip(&flying.outputs) {
-            let bad = *id == ID_NAN;
+            let before = flying.spoilt.iter().find(|(seq, _)| *seq == output.seq).map(|(_, row)| *row);
+            let spoilt = before.or((*id == ID_NAN).then_some(output.row as usize));
+            let bad = spoilt.is_some();
             if output.last {
                 // What the device goes on with is an id of the vocabulary in any case.
                 self.latest[output.seq as usize] = if bad { 0 } else { *id };
             }
-            if bad {
-                nan = Some(nan.map_or(output.row as usize, |row| row.min(output.row as usize)));
+            if let Some(row) = spoilt {
+                let output_rows = flying.outputs.iter().filter(|before| before.row < output.row);
+                nan.push(Nan { output: output_rows.count(), row });
                 self.spoil(output);
             }
         }
-        if let Some(row) = nan {
-            flying.outputs.iter().filter(|_| flying.spoilt.is_some()).for_each(|o| self.spoil(o));
-            return Err(Error::nan_logits(row));
-        }
+        nan.sort_unstable_by_key(|nan| nan.output);
         if flying.shape.logits > 0 && flying.outputs.len() > 1 {
             let mut ids: Vec<(u32, u32)> = flying.outputs.iter().map(|o| o.row).zip(listed).collect();
             ids.sort_unstable_by_key(|(row, _)| *row);
-            return Ok(ids.into_iter().map(|(_, id)| id).collect());
+            listed = ids.into_iter().map(|(_, id)| id).collect();
         }
-        Ok(listed)
+        (listed, nan)
     }
 
     /// No id was sampled for the sequence of an output row; steps in flight that go on with one have no results either.
     fn spoil(&mut self, output: &OutputRow) {
         self.session.lose_sampled(output.seq);
         for later in self.steps.iter_mut().filter(|step| step.after_sampled.contains(&output.seq)) {
-            later.spoilt.get_or_insert(output.row as usize);
+            later.spoilt.push((output.seq, output.row as usize));
         }
     }
 

@@ -136,8 +136,9 @@ impl<'a> Reviving<'a> {
     }
 
     /// A finished step's rows are held, and its ids known.
-    fn keep(&mut self, step: Flying, ids: &[u32]) {
-        let mut ids = ids.iter();
+    fn keep(&mut self, step: Flying, output: &Output) {
+        let is_nan = |at: usize| output.nan.iter().any(|nan| nan.output == at);
+        let mut ids = output.ids.iter().enumerate().map(|(at, id)| Some(*id).filter(|_| !is_nan(at)));
         for row in &step.rows {
             let seq = self.books(row.seq);
             let token = match (row.token, self.latest[seq].0) {
@@ -147,7 +148,7 @@ impl<'a> Reviving<'a> {
             self.held[seq].truncate(row.pos as usize);
             self.held[seq].push(token);
             if row.has_output() {
-                self.latest[seq].0 = ids.next().copied();
+                self.latest[seq].0 = ids.next().flatten();
             }
         }
         for (seq, from) in step.cut {
@@ -190,21 +191,21 @@ impl Runner for Reviving<'_> {
         Ok(ours)
     }
 
-    fn finish(&mut self, ticket: Ticket) -> Result<Output> {
+    fn finish_each(&mut self, ticket: Ticket) -> Result<Output> {
         loop {
             let Some(theirs) = self.flying.front().filter(|step| step.ours == ticket).map(|step| step.theirs) else {
                 return Err(Error::Request(format!("step {}: expected the oldest one in flight", ticket.0)));
             };
-            let output = match self.own()?.finish(theirs) {
+            let output = match self.own()?.finish_each(theirs) {
                 Err(lost @ Error::Lost(_)) => {
                     self.revive(lost)?;
                     continue;
                 }
                 output => output,
             };
-            let ids: &[u32] = output.as_ref().map_or(&[], |output| &output.ids);
+            let none = Output::default();
             if let Some(step) = self.flying.pop_front() {
-                self.keep(step, ids);
+                self.keep(step, output.as_ref().unwrap_or(&none));
             }
             return output;
         }

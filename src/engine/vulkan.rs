@@ -38,8 +38,8 @@ pub(super) struct Flying {
     pub logits: usize,
     /// Sequences with a row whose token an earlier step samples.
     pub after_sampled: Vec<u32>,
-    /// A row of an earlier step that such an id should have come from, but had logits that are NaN.
-    pub spoilt: Option<usize>,
+    /// Of these, sequences and rows of an earlier step that such an id should have come from, but had logits that are NaN.
+    pub spoilt: Vec<(u32, usize)>,
     /// Masks and lists of the output rows.
     pub choice: request::Choice,
     /// The rows, where it was made to compute with other tokens ([`super::Debug::fault_at`]).
@@ -347,7 +347,7 @@ impl VulkanRunner {
             outputs,
             logits: checked.logits,
             after_sampled,
-            spoilt: None,
+            spoilt: Vec::new(),
             choice: request::Choice { beside, waits: shape.later },
             disguised,
         };
@@ -442,7 +442,7 @@ impl Runner for VulkanRunner {
         ticket
     }
 
-    fn finish(&mut self, ticket: Ticket) -> Result<Output> {
+    fn finish_each(&mut self, ticket: Ticket) -> Result<Output> {
         let oldest = self.steps.oldest(ticket)?;
         self.vk().wait(oldest.value)?;
         if oldest.shape.megakernel && (oldest.disguised.is_some() || self.state.megakernel.gave_up()) {

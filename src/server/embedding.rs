@@ -3,7 +3,7 @@
 use super::loaded::Loaded;
 use super::refusal::{invalid, refusal, too_long, wrong};
 use super::shared::Shared;
-use crate::embedding::{embed, normalized, pair, Head, Pooling, Steps};
+use crate::embedding::{check, embed, normalized, pair, Head, Pooling, Steps};
 use crate::step::Runner;
 use crate::Result;
 use pumex_serve::engine::{self, Embed, Embedded, Pooling as Asked, PromptPart, Refusal, RefusalKind, Rerank, Scores};
@@ -130,7 +130,11 @@ pub fn serve(runner: &mut dyn Runner, head: &Head, calls: &Receiver<Call>) -> Re
         let mut lens = &lens[..];
         for (call, count) in together.into_iter().zip(counts) {
             let told = match &mut found {
-                Ok(found) => Ok(found.by_ref().take(count).collect()),
+                Ok(found) => {
+                    let own: Vectors = found.by_ref().take(count).collect();
+                    let checked = own.iter().try_for_each(|of| check(of));
+                    checked.map(|()| own).map_err(|error| refusal(RefusalKind::Failed, error.to_string()))
+                }
                 Err(error) => Err(refusal(RefusalKind::Failed, error.to_string())),
             };
             let (own, rest) = lens.split_at(count);

@@ -42,6 +42,10 @@ impl Worker<'_> {
                 *self.fault = None;
                 return Err(Error::Request("a fault that was asked for".into()));
             }
+            Some(Fault::Panic(at)) if *at == self.steps.0 => {
+                *self.fault = None;
+                panic!("a fault that was asked for");
+            }
             Some(Fault::Memory(at, times)) if *at <= self.steps.0 && *times > 0 => {
                 *times -= 1;
                 return Err(Error::OutOfMemory("a fault that was asked for".into()));

@@ -3,6 +3,7 @@
 use super::embedding::{Call, Place, Reply};
 use super::loaded::Loaded;
 use super::refusal::{invalid, refusal, stopping, wrong};
+use super::scales::{in_scale, MOST_SCALE};
 use super::settings::Settings;
 use super::shared::Shared;
 use super::thread::{self, Inbox};
@@ -227,8 +228,12 @@ impl Model for Served {
 
     fn set_adapters(&self, scales: &[(usize, f32)]) -> Asked<()> {
         let count = self.loaded.settings.adapters.len();
-        if let Some((id, _)) = scales.iter().find(|(id, scale)| *id >= count || !scale.is_finite()) {
-            return Err(invalid("id", format!("id: expected below {count}, with a finite scale, found {id}")));
+        if let Some((id, _)) = scales.iter().find(|(id, _)| *id >= count) {
+            return Err(invalid("id", format!("id: expected below {count}, found {id}")));
+        }
+        if let Some((_, scale)) = scales.iter().find(|(_, scale)| !in_scale(*scale)) {
+            let what = format!("scale: expected from -{MOST_SCALE} to {MOST_SCALE}, found {scale}");
+            return Err(invalid("scale", what));
         }
         let mut all = vec![0.0; count];
         scales.iter().for_each(|(id, scale)| all[*id] = *scale);

@@ -20,6 +20,7 @@ use super::loaded::Loaded;
 use super::queue::Ticket;
 use super::refusal::{invalid, refusal, source_too_long, too_long, wrong};
 use super::sampling;
+use super::scales::{in_scale, MOST_SCALE};
 
 /// Most answers of a request.
 const MOST_ANSWERS: usize = 256;
@@ -322,12 +323,15 @@ impl Loaded {
         let mut scales = vec![0.0; usual.len()];
         for (id, scale) in asked {
             match scales.get_mut(*id) {
-                Some(known) if scale.is_finite() => *known = *scale,
+                Some(known) if in_scale(*scale) => *known = *scale,
                 None if usual.is_empty() => {
                     return Err(invalid("lora", "lora: the server was started without adapters (--lora)".into()));
                 }
                 None => return Err(invalid("lora", format!("lora: expected ids below {}, found {id}", usual.len()))),
-                Some(_) => return Err(invalid("lora", format!("lora: expected a finite scale, found {scale}"))),
+                Some(_) => {
+                    let what = format!("lora: expected a scale from -{MOST_SCALE} to {MOST_SCALE}, found {scale}");
+                    return Err(invalid("lora", what));
+                }
             }
         }
         Ok(scales)

@@ -8,6 +8,14 @@ use crate::Error;
 use pumex_serve::engine::{Event, Refusal, RefusalKind};
 use std::sync::atomic::Ordering;
 
+/// Largest scale of an adapter: with more, nothing of the model is left.
+pub const MOST_SCALE: f32 = 1e4;
+
+/// Whether an adapter may have such a scale.
+pub fn in_scale(scale: f32) -> bool {
+    scale.abs() <= MOST_SCALE
+}
+
 /// Ends requests that wait for adapters at scales with which the model cannot be loaded.
 pub fn refuse_scales(queue: &mut Queue<Box<Job>>, shared: &Shared, scales: &[f32], error: &Error) {
     tracing::error!("adapters: {error}");

@@ -53,6 +53,8 @@ pub enum Fault {
     Lost(u64),
     /// From that step on, so many steps find no memory.
     Memory(u64, u32),
+    /// A panic instead of the step of that number.
+    Panic(u64),
 }
 
 /// A model, and how it is served.

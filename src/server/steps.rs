@@ -198,7 +198,7 @@ impl Worker<'_> {
     pub(super) fn read(&mut self) -> Result<()> {
         let Some(flight) = self.flying.pop_front() else { return Ok(()) };
         let waits = self.log.as_ref().map(|_| Instant::now());
-        let output = self.runner.finish(flight.ticket)?;
+        let output = self.runner.finish_each(flight.ticket)?;
         let waited = waits.map_or(Duration::ZERO, |since| since.elapsed());
         self.steps.1 += 1;
         let (mut logits, mut lists) = (0, 0);
@@ -215,6 +215,7 @@ impl Worker<'_> {
                 continue;
             }
             let id = match asked.gives {
+                _ if output.nan.iter().any(|nan| nan.output == i) => Err(Error::nan_logits(i)),
                 Gives::Id => output.ids.get(i).copied().ok_or_else(|| Error::nan_logits(i)),
                 Gives::List | Gives::Logits => {
                     let n_vocab = self.runner.n_vocab();
@@ -235,6 +236,8 @@ impl Worker<'_> {
             match id {
                 Ok(id) => self.take(slot, id),
                 Err(error) => {
+                    // What is kept of it would spoil what goes on from there.
+                    work.fed = 0;
                     let request = work.request;
                     self.fail(request, failed(&error));
                 }

@@ -16,9 +16,21 @@ use crate::gguf::Gguf;
 use crate::step::Runner;
 use crate::{model, state, Error, Result};
 use pumex_serve::engine::{Event, RefusalKind};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::Arc;
+
+/// Works; a panic is a failure like others, after which the model is loaded anew.
+fn caught(work: impl FnOnce() -> Result<Done>) -> Result<Done> {
+    let panic = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => return done,
+        Err(panic) => panic,
+    };
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Err(Error::Request(format!("a panic: {text}")))
+}
 
 /// Times that a model is loaded anew after it failed without a step in between.
 const TRIES: u32 = 3;
@@ -51,7 +63,7 @@ pub fn main(settings: Settings, inbox: &Inbox, ready: &Sender<Ready>) {
     loop {
         state.shared.loading.store(true, Ordering::Relaxed);
         let before = state.shared.view().metrics.steps;
-        let done = again(&mut state, inbox, wanted.clone());
+        let done = caught(|| again(&mut state, inbox, wanted.clone()));
         if done.is_ok() {
             scales.clone_from(&wanted);
         }
@@ -123,7 +135,7 @@ fn first(
         return Ok(None);
     }
     let mut state = State { loaded, shared, queue: Queue::default(), fault: settings.fault };
-    let done = work(&mut state, inbox, (&gguf, &mut *runner), scales.to_vec());
+    let done = caught(|| work(&mut state, inbox, (&gguf, &mut *runner), scales.to_vec()));
     drop(runner);
     match done {
         Ok(Done::Stopped) => Ok(None),

@@ -173,6 +173,8 @@ impl<'r> Worker<'r> {
 
     /// Works until there is a reason not to. All requests at work got their last event then.
     pub fn run(mut self, commands: &Receiver<Command>) -> Done {
+        // Nothing is at work yet, whatever was when the last one ended.
+        self.show();
         loop {
             if let Err(done) = self.receive(commands) {
                 while let Ok(Command::Generate(job)) = commands.try_recv() {

@@ -118,7 +118,7 @@ impl Runner for Fake {
         self.steps += 1;
         Ok(Ticket(self.steps))
     }
-    fn finish(&mut self, _: Ticket) -> Result<Output> {
+    fn finish_each(&mut self, _: Ticket) -> Result<Output> {
         Ok(self.unfinished.pop_front().unwrap())
     }
     fn refuses(&self, _: &pumex::sample::SamplerOptions) -> Option<String> {

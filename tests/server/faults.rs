@@ -1,8 +1,9 @@
 //! Readers that are slow or go, full queues, steps that fail, and the end.
 
 use super::{all, ask, exact, greedy, load, prompts, run, settings, wait, All};
+use crate::spoilt::{spoilt, At, SPOILT};
 use pumex::server::{Fault, Settings};
-use pumex_serve::engine::{Event, FinishReason, Generate, Model, RefusalKind};
+use pumex_serve::engine::{Event, FinishReason, Generate, Model, Prompt, PromptPart, RefusalKind};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -18,6 +19,49 @@ fn a_step_that_fails_ends_what_runs_and_the_next_request_is_served() {
     }
     let after = run(&model, greedy("And it came to pass", 10));
     assert_eq!(after.text(), run(&load(settings(1)), greedy("And it came to pass", 10)).text());
+}
+
+#[test]
+fn a_panic_of_the_model_s_thread_ends_what_runs_and_the_next_request_is_served() {
+    let model = load(Settings { fault: Some(Fault::Panic(5)), ..settings(2) });
+    let waiting: Vec<_> = prompts(4).iter().map(|prompt| ask(&model, greedy(prompt, 20))).collect();
+    let found: Vec<All> = waiting.into_iter().map(all).collect();
+    let ended = |found: &All| found.answers.iter().any(|got| got.finish.is_some());
+    assert!(!ended(&found[0]) && !ended(&found[1]), "what was at work is over: {found:?}");
+    assert!(ended(&found[2]) && ended(&found[3]), "what waited is answered: {found:?}");
+    assert_eq!(run(&model, greedy("And it came to pass", 10)).finish().completion_tokens, 10);
+    wait("idle", || model.slots().iter().all(|slot| !slot.busy));
+}
+
+/// Greedy ids that go on from ids.
+fn from_ids(ids: &[u32], tokens: usize) -> Generate {
+    Generate { prompt: Prompt::Parts(ids.iter().map(|id| PromptPart::Token(*id)).collect()), ..greedy("", tokens) }
+}
+
+#[test]
+fn logits_that_are_nan_end_their_own_request_and_nothing_of_it_stays() {
+    let opened = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = opened.clone();
+    let open = std::sync::Arc::new(move |_: &[f32]| {
+        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Ok(spoilt(At::FirstLayer))
+    });
+    let model = load(Settings { open, ..exact(3) });
+    let good = [5, 589, 346];
+    let expected = run(&model, from_ids(&good, 20)).text().to_string();
+    for round in 0..5 {
+        let honest = ask(&model, from_ids(&good, 20));
+        let bad: Vec<_> = (0..2).map(|_| ask(&model, from_ids(&[5, 589, SPOILT, 9], 20))).collect();
+        for bad in bad {
+            let refusal = all(bad).failed.unwrap();
+            assert_eq!(refusal.kind, RefusalKind::Failed);
+            assert!(refusal.message.contains("NaN"), "{}", refusal.message);
+        }
+        assert_eq!(all(honest).text(), expected, "round {round}");
+        // The beginning that it shares with what failed.
+        assert_eq!(run(&model, from_ids(&good, 20)).text(), expected, "round {round}");
+    }
+    assert_eq!(opened.load(std::sync::atomic::Ordering::SeqCst), 1, "it was not loaded anew");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! How a server ends: it drains first.
 
 use super::App;
+use crate::engine::Health;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -55,6 +56,19 @@ pub(super) fn heed_signals(stopper: Stopper) -> std::io::Result<()> {
         }
     });
     Ok(())
+}
+
+/// How often is looked whether the engine gave up.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Returns when the engine has given up, and why.
+pub(super) async fn until_failed(app: &App) -> String {
+    loop {
+        if let Health::Failed(why) = app.engine.health() {
+            return why;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Returns when the server is over and the engine is told.
