@@ -7,6 +7,7 @@ mod faults;
 mod kept;
 mod load;
 mod models;
+mod owners;
 mod preset;
 mod process;
 mod random;

@@ -43,6 +43,12 @@ impl Keys {
         self.digests.len()
     }
 
+    /// A name for what is kept for a key, from which the key does not follow.
+    pub fn folder(&self, number: usize) -> Option<String> {
+        let digest = Sha256::digest([&b"folder of "[..], self.digests.get(number)?].concat());
+        Some(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
     /// Judges the key that an address brings. Wrong keys are counted, missing ones are not: a page asks without one first.
     pub fn judge(&self, key: Option<&[u8]>, peer: Option<IpAddr>) -> Verdict {
         if self.digests.is_empty() {

@@ -11,8 +11,8 @@ pub use event::{Event, Finish, FinishReason, Phase, Piece, Timings, TokenLogprob
 pub use report::{Adapter, Change, Embedded, Health, Metrics, ModelState, Offer, Properties, Router, Slot};
 pub(crate) use request::WeakSwitch;
 pub use request::{
-    Chat, Constraint, Embed, Generate, Pooling, Priority, Prompt, PromptPart, Reasoning, Rerank, Sampling, Switch,
-    ToolChoice,
+    Chat, Constraint, Embed, Generate, Holder, Pooling, Priority, Prompt, PromptPart, Reasoning, Rerank, Sampling,
+    Switch, ToolChoice,
 };
 
 use std::sync::Arc;
@@ -156,35 +156,36 @@ pub trait Model: Send + Sync + 'static {
     /// As [`Model::embed`]; a model that has no classifier.
     fn rerank(&self, request: &Rerank, reply: Scores) -> Result<(), Refusal>;
 
-    /// What each slot does. Never blocks.
-    fn slots(&self) -> Vec<Slot>;
+    /// What each slot does; of those that others use, no more than whether they are at work. Never blocks.
+    fn slots(&self, whose: &Holder) -> Vec<Slot>;
 
     /// Writes what an idle slot holds to a file of that name in the folder for it; gives tokens and bytes. Blocks.
     ///
     /// # Errors
-    /// No folder was given, no such slot, a slot at work, a name that is a path, what the file system says.
-    fn save_slot(&self, slot: usize, name: &str) -> Result<(usize, u64), Refusal>;
+    /// No folder was given, no such slot, a slot at work or one that holds nothing of theirs, a name that is a path, what the file
+    /// system says.
+    fn save_slot(&self, slot: usize, name: &str, whose: &Holder) -> Result<(usize, u64), Refusal>;
 
     /// Reads such a file into a slot; gives tokens and bytes. Blocks.
     ///
     /// # Errors
     /// As [`Model::save_slot`]; a file of another model or a damaged one.
-    fn restore_slot(&self, slot: usize, name: &str) -> Result<(usize, u64), Refusal>;
+    fn restore_slot(&self, slot: usize, name: &str, whose: &Holder) -> Result<(usize, u64), Refusal>;
 
     /// Empties an idle slot; gives how many tokens it held.
     ///
     /// # Errors
-    /// No such slot, a slot at work.
-    fn erase_slot(&self, slot: usize) -> Result<usize, Refusal>;
+    /// No such slot, a slot at work or one that holds something of others.
+    fn erase_slot(&self, slot: usize, whose: &Holder) -> Result<usize, Refusal>;
 
-    /// The adapters that requests may use, with the scales that stand where a request names none.
-    fn adapters(&self) -> Vec<Adapter>;
+    /// The adapters that requests may use, with the scales that stand where a request of theirs names none.
+    fn adapters(&self, whose: &Holder) -> Vec<Adapter>;
 
-    /// Sets those scales, by number; adapters that are not named get 0.
+    /// Sets those scales for their requests, by number; adapters that are not named get 0.
     ///
     /// # Errors
-    /// No such adapter.
-    fn set_adapters(&self, scales: &[(usize, f32)]) -> Result<(), Refusal>;
+    /// No such adapter, a scale that no adapter may have.
+    fn set_adapters(&self, scales: &[(usize, f32)], whose: &Holder) -> Result<(), Refusal>;
 
     /// Counters and gauges. Never blocks.
     fn metrics(&self) -> Metrics;

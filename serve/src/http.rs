@@ -6,6 +6,8 @@ mod connection;
 mod endpoints;
 mod guard;
 mod listen;
+#[cfg(test)]
+mod owners;
 mod pages;
 mod router;
 mod settings;

@@ -324,12 +324,13 @@ impl Model for FakeModel {
         Ok(())
     }
 
-    fn slots(&self) -> Vec<Slot> {
+    fn slots(&self, _whose: &Holder) -> Vec<Slot> {
         let slot = |id, busy: bool| Slot {
             id,
             n_ctx: 4096,
             busy,
             request: busy.then_some(3),
+            key: String::new(),
             settings: busy.then(|| json!({"seed": 1})),
             held: 12,
             prompt_tokens: 7,
@@ -341,27 +342,27 @@ impl Model for FakeModel {
         vec![slot(0, false), slot(1, true)]
     }
 
-    fn save_slot(&self, slot: usize, name: &str) -> Result<(usize, u64), Refusal> {
+    fn save_slot(&self, slot: usize, name: &str, _whose: &Holder) -> Result<(usize, u64), Refusal> {
         match name.contains('/') {
             true => Err(refusal(RefusalKind::Invalid, "a name, not a path")),
             false => Ok((12 + slot, 1000)),
         }
     }
 
-    fn restore_slot(&self, slot: usize, _name: &str) -> Result<(usize, u64), Refusal> {
+    fn restore_slot(&self, slot: usize, _name: &str, _whose: &Holder) -> Result<(usize, u64), Refusal> {
         Ok((12 + slot, 1000))
     }
 
-    fn erase_slot(&self, _slot: usize) -> Result<usize, Refusal> {
+    fn erase_slot(&self, _slot: usize, _whose: &Holder) -> Result<usize, Refusal> {
         Ok(12)
     }
 
-    fn adapters(&self) -> Vec<Adapter> {
+    fn adapters(&self, _whose: &Holder) -> Vec<Adapter> {
         let scales = self.scales.lock().unwrap();
         scales.iter().map(|(id, scale)| Adapter { id: *id, path: "a.gguf".into(), scale: *scale }).collect()
     }
 
-    fn set_adapters(&self, scales: &[(usize, f32)]) -> Result<(), Refusal> {
+    fn set_adapters(&self, scales: &[(usize, f32)], _whose: &Holder) -> Result<(), Refusal> {
         *self.scales.lock().unwrap() = scales.to_vec();
         Ok(())
     }

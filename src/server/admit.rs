@@ -31,7 +31,7 @@ impl Worker<'_> {
         let mut places: Vec<usize> = Vec::new();
         for part in &job.parts {
             let idle = (0..self.slots.len()).filter(|slot| self.slots[*slot].is_none() && !places.contains(slot));
-            places.push(self.seqs.best_slot(idle, &part.ids)?);
+            places.push(self.seqs.best_slot(idle, (&job.owner, &part.ids))?);
         }
         Some(places)
     }

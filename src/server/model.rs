@@ -5,15 +5,15 @@ use super::loaded::Loaded;
 use super::refusal::{invalid, refusal, stopping, wrong};
 use super::scales::{in_scale, MOST_SCALE};
 use super::settings::Settings;
-use super::shared::Shared;
+use super::shared::{idle, Shared};
 use super::thread::{self, Inbox};
-use super::worker::{Command, SlotAction};
+use super::worker::{Command, SlotAction, SlotCall};
 use crate::conversation::check_ids;
 use crate::embedding::Pooling;
 use crate::{Error, Result};
 use pumex_serve::engine::{
-    Adapter, Chat, Embed, Events, Generate, Metrics, Model, Properties, Refusal, RefusalKind, Rerank, Scores, Slot,
-    Vectors,
+    Adapter, Chat, Embed, Events, Generate, Holder, Metrics, Model, Properties, Refusal, RefusalKind, Rerank, Scores,
+    Slot, Vectors,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Sender};
@@ -122,9 +122,9 @@ impl Served {
         }
     }
 
-    fn slot(&self, slot: usize, action: SlotAction) -> Asked<(usize, u64)> {
+    fn slot(&self, slot: usize, action: SlotAction, whose: &Holder) -> Asked<(usize, u64)> {
         let (reply, done) = channel();
-        self.command(Command::Slot(slot, action, reply))?;
+        self.command(Command::Slot(SlotCall { slot, action, whose: whose.clone(), reply }))?;
         done.recv().unwrap_or_else(|_| Err(stopping()))
     }
 
@@ -170,7 +170,8 @@ impl Model for Served {
             return Err(refused(busy(waiting)));
         }
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
-        let scales = self.shared.view().scales.clone();
+        let key = Holder::key_of(request.user.as_deref().unwrap_or_default());
+        let scales = self.shared.view().scales_of(key).to_vec();
         let job = self.loaded.job(request, events, (id, &scales)).map_err(refused)?;
         self.command(Command::Generate(Box::new(job))).map_err(refused)
     }
@@ -204,29 +205,33 @@ impl Model for Served {
         self.queue(self.loaded.pairs(request)?, Pooling::Rank, Reply::Scores(reply))
     }
 
-    fn slots(&self) -> Vec<Slot> {
-        self.shared.view().slots.clone()
+    fn slots(&self, whose: &Holder) -> Vec<Slot> {
+        let mut slots = self.shared.view().slots.clone();
+        for slot in slots.iter_mut().filter(|slot| slot.key != whose.key) {
+            *slot = Slot { busy: slot.busy, ..idle(slot.id, slot.n_ctx) };
+        }
+        slots
     }
 
-    fn save_slot(&self, slot: usize, name: &str) -> Asked<(usize, u64)> {
-        self.slot(slot, SlotAction::Save(name.to_string()))
+    fn save_slot(&self, slot: usize, name: &str, whose: &Holder) -> Asked<(usize, u64)> {
+        self.slot(slot, SlotAction::Save(name.to_string()), whose)
     }
 
-    fn restore_slot(&self, slot: usize, name: &str) -> Asked<(usize, u64)> {
-        self.slot(slot, SlotAction::Restore(name.to_string()))
+    fn restore_slot(&self, slot: usize, name: &str, whose: &Holder) -> Asked<(usize, u64)> {
+        self.slot(slot, SlotAction::Restore(name.to_string()), whose)
     }
 
-    fn erase_slot(&self, slot: usize) -> Asked<usize> {
-        self.slot(slot, SlotAction::Erase).map(|(tokens, _)| tokens)
+    fn erase_slot(&self, slot: usize, whose: &Holder) -> Asked<usize> {
+        self.slot(slot, SlotAction::Erase, whose).map(|(tokens, _)| tokens)
     }
 
-    fn adapters(&self) -> Vec<Adapter> {
-        let scales = self.shared.view().scales.clone();
+    fn adapters(&self, whose: &Holder) -> Vec<Adapter> {
+        let scales = self.shared.view().scales_of(&whose.key).to_vec();
         let files = self.loaded.settings.adapters.iter().zip(scales).enumerate();
         files.map(|(id, ((path, _), scale))| Adapter { id, path: path.display().to_string(), scale }).collect()
     }
 
-    fn set_adapters(&self, scales: &[(usize, f32)]) -> Asked<()> {
+    fn set_adapters(&self, scales: &[(usize, f32)], whose: &Holder) -> Asked<()> {
         let count = self.loaded.settings.adapters.len();
         if let Some((id, _)) = scales.iter().find(|(id, _)| *id >= count) {
             return Err(invalid("id", format!("id: expected below {count}, found {id}")));
@@ -237,7 +242,7 @@ impl Model for Served {
         }
         let mut all = vec![0.0; count];
         scales.iter().for_each(|(id, scale)| all[*id] = *scale);
-        self.shared.view().scales = all;
+        self.shared.view().own_scales.insert(whose.key.clone(), all);
         Ok(())
     }
 

@@ -128,6 +128,11 @@ impl Prefixes {
         self.ids(seq).iter().zip(ids).take_while(|(a, b)| a == b).count()
     }
 
+    /// Whose a sequence is.
+    pub fn owner(&self, seq: u32) -> Option<&str> {
+        self.texts.get(&seq).map(|text| text.owner.as_str())
+    }
+
     /// The ids of a sequence.
     pub fn ids(&self, seq: u32) -> &[u32] {
         self.texts.get(&seq).map_or(&[], |text| &text.ids)

@@ -2,6 +2,7 @@
 
 use super::prefix::Prefixes;
 use crate::step::Runner;
+use pumex_serve::engine::Holder;
 
 /// What a sequence is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +34,17 @@ impl Seqs {
         (seq, seq.map_or(&[], |seq| self.prefixes.ids(seq)))
     }
 
-    /// The idle slot among these whose content has most of `ids`; else the one whose content is the oldest.
-    pub fn best_slot(&self, mut idle: impl Iterator<Item = usize>, ids: &[u32]) -> Option<usize> {
+    /// The sequence of an idle slot, if what it holds is of a user whose key is that of `owner`.
+    pub fn slot_of(&self, slot: usize, owner: &str) -> Option<u32> {
+        let seq = self.slot(slot).0?;
+        let of = self.prefixes.owner(seq)?;
+        (Holder::key_of(of) == Holder::key_of(owner)).then_some(seq)
+    }
+
+    /// The idle slot among these whose content has most of an owner's `ids`; else the one whose content is the oldest.
+    pub fn best_slot(&self, mut idle: impl Iterator<Item = usize>, (owner, ids): (&str, &[u32])) -> Option<usize> {
         let first = idle.next()?;
-        let common = |slot: usize| self.slot(slot).0.map_or(0, |seq| self.prefixes.common(seq, ids));
+        let common = |slot: usize| self.slot_of(slot, owner).map_or(0, |seq| self.prefixes.common(seq, ids));
         let empty = |slot: usize| self.slot(slot).0.is_none();
         let better = |best: usize, slot: usize| {
             let (a, b) = (common(best), common(slot));
@@ -61,7 +69,7 @@ impl Seqs {
         let can = |seq: u32, n: usize| runner.can_cut(seq, n.min(most) as u32);
         let found = match slot {
             Some(slot) => {
-                let held = self.slot(slot).0.map(|seq| (seq, self.prefixes.common(seq, ids)));
+                let held = self.slot_of(slot, owner).map(|seq| (seq, self.prefixes.common(seq, ids)));
                 held.filter(|(seq, n)| can(*seq, *n))
             }
             None => self.prefixes.best(owner, ids, can),

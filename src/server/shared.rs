@@ -1,6 +1,7 @@
 //! What a model's thread shows to all others.
 
 use pumex_serve::engine::{Metrics, Slot, Timings};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -14,10 +15,37 @@ pub struct View {
     pub metrics: Metrics,
     /// Scales of adapters where requests name none.
     pub scales: Vec<f32>,
+    /// Likewise for those keys whose holders set them.
+    pub own_scales: BTreeMap<String, Vec<f32>>,
     /// Since when there was nothing to do; none while there is.
     pub idle_since: Option<Instant>,
     /// Why the model does not work, where that is so.
     pub failed: Option<String>,
+}
+
+impl View {
+    /// Scales of adapters where requests of a key's holder name none.
+    pub fn scales_of(&self, key: &str) -> &[f32] {
+        self.own_scales.get(key).unwrap_or(&self.scales)
+    }
+}
+
+/// A slot that nobody has used.
+pub fn idle(id: usize, n_ctx: usize) -> Slot {
+    Slot {
+        id,
+        n_ctx,
+        busy: false,
+        request: None,
+        key: String::new(),
+        settings: None,
+        held: 0,
+        prompt_tokens: 0,
+        prompt_done: 0,
+        generated: 0,
+        remaining: None,
+        timings: Timings::default(),
+    }
 }
 
 /// What all threads share of a model.
@@ -37,23 +65,11 @@ pub struct Shared {
 impl Shared {
     /// Of a model with so many slots of so many positions.
     pub fn new((slots, n_ctx): (usize, usize), scales: Vec<f32>) -> Shared {
-        let slot = |id| Slot {
-            id,
-            n_ctx,
-            busy: false,
-            request: None,
-            settings: None,
-            held: 0,
-            prompt_tokens: 0,
-            prompt_done: 0,
-            generated: 0,
-            remaining: None,
-            timings: Timings::default(),
-        };
         let view = View {
-            slots: (0..slots).map(slot).collect(),
+            slots: (0..slots).map(|id| idle(id, n_ctx)).collect(),
             metrics: Metrics::default(),
             scales,
+            own_scales: BTreeMap::new(),
             idle_since: Some(Instant::now()),
             failed: None,
         };

@@ -1,10 +1,10 @@
 //! What is done with idle slots: saved, restored, emptied.
 
 use super::refusal::{invalid, refusal};
-use super::worker::{SlotAction, Worker};
+use super::worker::{SlotAction, SlotCall, Worker};
 use crate::state;
-use pumex_serve::engine::{Refusal, RefusalKind};
-use std::path::PathBuf;
+use pumex_serve::engine::{Holder, Refusal, RefusalKind};
+use std::path::{Path, PathBuf};
 
 /// Longest name of a file.
 const LONGEST: usize = 255;
@@ -30,8 +30,10 @@ impl Worker<'_> {
     /// Does what is asked with a slot, while no step is under way.
     ///
     /// # Errors
-    /// No such slot, one at work, what the file system says, a file of something else.
-    pub(super) fn act(&mut self, slot: usize, action: &SlotAction) -> Result<(usize, u64), Refusal> {
+    /// No such slot, one at work or of somebody else, what the file system says, a file of something else.
+    pub(super) fn act(&mut self, call: &SlotCall) -> Result<(usize, u64), Refusal> {
+        let SlotCall { slot, action, whose, .. } = call;
+        let slot = *slot;
         match self.slots.get(slot) {
             None => {
                 let what = format!("id_slot: expected below {}, found {slot}", self.slots.len());
@@ -40,17 +42,16 @@ impl Worker<'_> {
             Some(Some(_)) => return Err(refusal(RefusalKind::Unavailable, format!("slot {slot} is at work"))),
             Some(None) => {}
         }
-        let folder = self.loaded.settings.slot_folder.clone();
+        let owner = if self.loaded.settings.share_prefixes { "" } else { &whose.key };
+        let folder = folder_of(self.loaded.settings.slot_folder.as_ref(), whose);
         let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
         let fingerprint = self.loaded.fingerprint.get().copied().unwrap_or(0);
         match action {
             SlotAction::Save(name) => {
                 let path = path(folder.as_ref(), name)?;
-                let (seq, ids) = self.seqs.slot(slot);
-                let (seq, ids) = match seq {
-                    Some(seq) => (seq, ids.to_vec()),
-                    None => return Err(invalid("id_slot", format!("slot {slot} holds nothing"))),
-                };
+                let seq = self.seqs.slot_of(slot, owner).ok_or_else(|| nothing_in(slot))?;
+                let ids = self.seqs.slot(slot).1.to_vec();
+                make_folder(&path, whose).map_err(|error| of_file(name, error))?;
                 state::save(&path, fingerprint, &ids, self.runner, seq).map_err(|error| of_file(name, error))?;
                 Ok((ids.len(), size(&path)))
             }
@@ -70,7 +71,7 @@ impl Worker<'_> {
                 match state::load(&path, fingerprint, self.runner, seq) {
                     Ok(ids) => {
                         let n = ids.len();
-                        self.seqs.keep(self.runner, seq, ("", slot), &ids);
+                        self.seqs.keep(self.runner, seq, (owner, slot), &ids);
                         Ok((n, size(&path)))
                     }
                     Err(error) => {
@@ -79,7 +80,10 @@ impl Worker<'_> {
                     }
                 }
             }
-            SlotAction::Erase => Ok((self.empty(slot), 0)),
+            SlotAction::Erase => match (self.seqs.slot(slot).0, self.seqs.slot_of(slot, owner)) {
+                (Some(_), None) => Err(nothing_in(slot)),
+                _ => Ok((self.empty(slot), 0)),
+            },
         }
     }
 
@@ -92,6 +96,25 @@ impl Worker<'_> {
         }
         n
     }
+}
+
+/// Where somebody's slots are saved.
+fn folder_of(folder: Option<&PathBuf>, whose: &Holder) -> Option<PathBuf> {
+    let folder = folder?;
+    Some(whose.folder.as_ref().map_or_else(|| folder.clone(), |own| folder.join(own)))
+}
+
+/// Makes the folder of a file, where somebody has one of their own.
+fn make_folder(path: &Path, whose: &Holder) -> crate::Result<()> {
+    match path.parent().filter(|_| whose.folder.is_some()) {
+        Some(folder) => std::fs::create_dir_all(folder).map_err(|e| crate::Error::io(folder, e)),
+        None => Ok(()),
+    }
+}
+
+/// Nobody is told what a slot holds of others.
+fn nothing_in(slot: usize) -> Refusal {
+    invalid("id_slot", format!("slot {slot} holds nothing of yours"))
 }
 
 /// What is wrong with a file, by its name: nobody is told where it lies.

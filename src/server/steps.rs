@@ -8,7 +8,7 @@ use super::worker::{send, Flight, Worker};
 use crate::conversation::shifted;
 use crate::sample::Allowed;
 use crate::{Error, Result};
-use pumex_serve::engine::{Event, Finish, FinishReason, RefusalKind, Timings};
+use pumex_serve::engine::{Event, Finish, FinishReason, Holder, RefusalKind, Timings};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -397,6 +397,7 @@ impl Worker<'_> {
         for slot in slots {
             let Some(shown) = view.slots.get_mut(*slot) else { continue };
             shown.request = Some(id);
+            shown.key = Holder::key_of(&running.job.ticket.user).to_string();
             shown.settings = Some(running.job.settings.clone());
             shown.prompt_tokens = running.job.prompt_tokens;
             (shown.prompt_done, shown.generated, shown.held) = (0, 0, 0);

@@ -217,8 +217,8 @@ fn give_up(state: &mut State, inbox: &Inbox, error: &Error) {
             while let Ok(command) = commands.recv() {
                 match command {
                     Command::Generate(job) => tell(&job),
-                    Command::Slot(_, _, reply) => {
-                        let _ = reply.send(Err(stopping()));
+                    Command::Slot(call) => {
+                        let _ = call.reply.send(Err(stopping()));
                     }
                     Command::Stop => return,
                 }

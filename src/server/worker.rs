@@ -22,7 +22,7 @@ use super::shared::Shared;
 use super::work::{Asked, Running, Work};
 use crate::step::{Row, Runner, Ticket};
 use crate::{Error, Result};
-use pumex_serve::engine::{Event, Refusal, RefusalKind};
+use pumex_serve::engine::{Event, Holder, Refusal, RefusalKind};
 use tokio::sync::mpsc::error::TrySendError;
 
 /// How long a thread waits for readers that are behind.
@@ -39,15 +39,24 @@ pub enum SlotAction {
     Erase,
 }
 
-/// Where an action's tokens and bytes go.
-pub type Reply = Sender<std::result::Result<(usize, u64), Refusal>>;
+/// What is asked for a slot.
+pub struct SlotCall {
+    /// The slot.
+    pub slot: usize,
+    /// What is done with it.
+    pub action: SlotAction,
+    /// Who asks.
+    pub whose: Holder,
+    /// Where its tokens and bytes go.
+    pub reply: Sender<std::result::Result<(usize, u64), Refusal>>,
+}
 
 /// What other threads ask of a model's.
 pub enum Command {
     /// Works on a request.
     Generate(Box<Job>),
     /// Does something with a slot.
-    Slot(usize, SlotAction, Reply),
+    Slot(SlotCall),
     /// Ends everything.
     Stop,
 }
@@ -246,14 +255,14 @@ impl<'r> Worker<'r> {
             match command {
                 Command::Generate(job) => self.queue.push(job.ticket.clone(), job),
                 Command::Stop => return Err(Done::Stopped),
-                Command::Slot(slot, action, reply) => {
+                Command::Slot(call) => {
                     while !self.flying.is_empty() {
                         if let Err(error) = self.read().and_then(|()| self.tell_allowed()) {
                             return Err(Done::Failed(error));
                         }
                     }
                     // Who asked may have gone.
-                    let _ = reply.send(self.act(slot, &action));
+                    let _ = call.reply.send(self.act(&call));
                     self.show();
                 }
             }

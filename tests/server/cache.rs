@@ -2,7 +2,7 @@
 
 use super::{all, ask, greedy, load, prompts, run, settings, wait, All};
 use pumex::server::Settings;
-use pumex_serve::engine::{FinishReason, Generate, Model, RefusalKind};
+use pumex_serve::engine::{FinishReason, Generate, Holder, Model, RefusalKind};
 
 #[test]
 fn beginnings_are_found_again_to_the_token() {
@@ -85,9 +85,9 @@ fn nothing_is_held_once_slots_are_empty() {
     let gone = ask(&model, greedy("And it came to pass", 200));
     drop(gone);
     wait("cancelled", || model.metrics().requests_cancelled == 1);
-    wait("idle", || model.slots().iter().all(|slot| !slot.busy));
+    wait("idle", || model.slots(&Holder::default()).iter().all(|slot| !slot.busy));
     let held = used();
-    assert!((0..3).all(|slot| model.erase_slot(slot).is_ok()));
+    assert!((0..3).all(|slot| model.erase_slot(slot, &Holder::default()).is_ok()));
     assert!(used() < held);
 }
 
@@ -101,22 +101,26 @@ fn slots_come_back_from_files() {
     let in_slot = |model: &dyn Model, slot| run(model, Generate { slot: Some(slot), ..greedy(prompt, 8) });
     let first = in_slot(&model, 1);
     let (n, held) = (first.finish().prompt_tokens, first.finish().held);
-    let (saved, bytes) = model.save_slot(1, "one.bin").unwrap();
+    let (saved, bytes) = model.save_slot(1, "one.bin", &Holder::default()).unwrap();
     assert!(saved == held && bytes > 1000, "{saved} {held} {bytes}");
-    assert_eq!(model.restore_slot(0, "one.bin").unwrap(), (saved, bytes));
+    assert_eq!(model.restore_slot(0, "one.bin", &Holder::default()).unwrap(), (saved, bytes));
     let again = in_slot(&model, 0);
     assert_eq!((again.cached, again.text()), (n - 1, first.text()));
-    assert_eq!(model.erase_slot(1).unwrap(), held);
+    assert_eq!(model.erase_slot(1, &Holder::default()).unwrap(), held);
     assert_eq!(in_slot(&model, 1).cached, 0, "a slot that is named uses what it holds itself");
     for bad in ["../one.bin", "", "a/b", "none.bin"] {
-        assert_eq!(model.restore_slot(0, bad).unwrap_err().field.as_deref(), Some("filename"), "{bad:?}");
+        assert_eq!(
+            model.restore_slot(0, bad, &Holder::default()).unwrap_err().field.as_deref(),
+            Some("filename"),
+            "{bad:?}"
+        );
     }
     std::fs::write(folder.join("other.bin"), "another kind of file").unwrap();
-    let other = model.restore_slot(0, "other.bin").unwrap_err();
+    let other = model.restore_slot(0, "other.bin", &Holder::default()).unwrap_err();
     let place = folder.to_string_lossy();
     assert!(other.message.starts_with("filename: other.bin: ") && !other.message.contains(&*place), "{other:?}");
-    assert_eq!(model.save_slot(7, "x").unwrap_err().kind, RefusalKind::Invalid);
+    assert_eq!(model.save_slot(7, "x", &Holder::default()).unwrap_err().kind, RefusalKind::Invalid);
     let other = load(own());
-    assert_eq!(other.restore_slot(1, "one.bin").unwrap().0, saved, "for another process, too");
+    assert_eq!(other.restore_slot(1, "one.bin", &Holder::default()).unwrap().0, saved, "for another process, too");
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -3,7 +3,7 @@
 use super::{all, ask, exact, greedy, load, prompts, run, settings, wait, All};
 use crate::spoilt::{spoilt, At, SPOILT};
 use pumex::server::{Fault, Settings};
-use pumex_serve::engine::{Event, FinishReason, Generate, Model, Prompt, PromptPart, RefusalKind};
+use pumex_serve::engine::{Event, FinishReason, Generate, Holder, Model, Prompt, PromptPart, RefusalKind};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -30,7 +30,7 @@ fn a_panic_of_the_model_s_thread_ends_what_runs_and_the_next_request_is_served()
     assert!(!ended(&found[0]) && !ended(&found[1]), "what was at work is over: {found:?}");
     assert!(ended(&found[2]) && ended(&found[3]), "what waited is answered: {found:?}");
     assert_eq!(run(&model, greedy("And it came to pass", 10)).finish().completion_tokens, 10);
-    wait("idle", || model.slots().iter().all(|slot| !slot.busy));
+    wait("idle", || model.slots(&Holder::default()).iter().all(|slot| !slot.busy));
 }
 
 /// Greedy ids that go on from ids.
@@ -167,7 +167,9 @@ fn requests_come_and_go_at_random_and_none_gets_what_is_anothers() {
         }
     }
     drop(waiting);
-    wait("idle", || model.slots().iter().all(|slot| !slot.busy) && model.metrics().requests_waiting == 0);
+    wait("idle", || {
+        model.slots(&Holder::default()).iter().all(|slot| !slot.busy) && model.metrics().requests_waiting == 0
+    });
     let metrics = model.metrics();
     assert_eq!(metrics.requests_failed, 0);
     assert_eq!(metrics.requests_done + metrics.requests_cancelled, 150 + 12);

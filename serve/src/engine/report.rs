@@ -170,6 +170,8 @@ pub struct Slot {
     pub busy: bool,
     /// Number of the request, where one is or was.
     pub request: Option<u64>,
+    /// Whose it is: a [`super::Holder`]'s key.
+    pub key: String,
     /// Its options; none if there was none yet.
     pub settings: Option<Value>,
     /// Tokens it holds.

@@ -167,6 +167,22 @@ pub struct Sampling {
     pub ignore_eos: Option<bool>,
 }
 
+/// Who holds the key that a request brought. What is kept for a request belongs to them: nobody else sees, uses or changes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// The key's number; empty where no key is needed, and all are one.
+    pub key: String,
+    /// Their folder among the saved slots; none where there is one for all.
+    pub folder: Option<String>,
+}
+
+impl Holder {
+    /// The [`Holder::key`] of a request's [`Generate::user`].
+    pub fn key_of(user: &str) -> &str {
+        user.split('/').next().unwrap_or_default()
+    }
+}
+
 /// Which request goes first where there is a choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]

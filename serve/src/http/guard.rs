@@ -4,6 +4,7 @@ use super::app::AUTOLOAD;
 use super::{query, truth, App};
 use crate::auth::Verdict;
 use crate::cors;
+use crate::engine::Holder;
 use crate::errors::{Cause, Fault, Result, Shape};
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -24,6 +25,14 @@ pub(crate) struct Caller {
     pub peer: Option<IpAddr>,
     /// The number of the key, where one is needed.
     pub key: Option<usize>,
+}
+
+impl Caller {
+    /// Whose what is kept for the request is. With several keys each has a folder, by the key itself: their order may change.
+    pub fn holder(&self, app: &App) -> Holder {
+        let key = self.key.map(|key| key.to_string()).unwrap_or_default();
+        Holder { key, folder: self.key.filter(|_| app.keys.len() > 1).and_then(|key| app.keys.folder(key)) }
+    }
 }
 
 /// Paths that need no key: what tells whether the server lives, and the page, which asks for the key itself.

@@ -85,6 +85,12 @@ fn native() -> Vec<Row> {
     ]
 }
 
+/// The first path of each endpoint.
+#[cfg(test)]
+pub(super) fn first_paths() -> Vec<&'static str> {
+    openai().into_iter().chain(others()).chain(native()).map(|(paths, _)| paths[0]).collect()
+}
+
 async fn wrong_method(request: Request) -> Fault {
     Fault::new(Cause::WrongMethod, format!("{} does not know the method {}", request.uri().path(), request.method()))
 }

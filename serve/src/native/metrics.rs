@@ -1,6 +1,6 @@
 //! `/metrics`: Prometheus' text, under llama.cpp's, vLLM's and OpenTelemetry's names.
 
-use crate::engine::{Adapter, Metrics};
+use crate::engine::{Adapter, Holder, Metrics};
 use crate::errors::{unsupported, Result};
 use crate::http::App;
 use crate::latency::{Histogram, Times};
@@ -36,7 +36,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>, request: Request) -> Re
     let asked = crate::http::query(&request, "model");
     let model = app.loaded(asked.as_deref());
     let name = model.as_ref().map(|m| m.properties().name.clone());
-    let adapters = model.as_ref().map(|m| m.adapters()).unwrap_or_default();
+    let adapters = model.as_ref().map(|m| m.adapters(&Holder::default())).unwrap_or_default();
     let now = match model {
         Some(model) => model.metrics(),
         None => app.engine.past(asked.as_deref()),

@@ -1,11 +1,11 @@
 //! `/slots`: what each slot does, and its contents saved, restored or erased.
 
-use crate::engine::{Model, RefusalKind, Slot};
+use crate::engine::{Holder, Model, RefusalKind, Slot};
 use crate::errors::{refusal, unsupported, Result};
 use crate::fields::Fields;
-use crate::http::{json, query, read, App};
+use crate::http::{json, query, read, App, Caller};
 use crate::timings;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{json, Value};
@@ -20,10 +20,15 @@ fn allowed(app: &App) -> Result<()> {
 }
 
 /// What each slot does. With `fail_on_no_slot`, a server whose slots are all at work is unavailable.
-pub(crate) async fn slots(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+pub(crate) async fn slots(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response> {
     allowed(&app)?;
+    let whose = caller.holder(&app);
     let model = app.loaded(query(&request, "model").as_deref());
-    let slots = model.map(|m| m.slots()).unwrap_or_default();
+    let slots = model.map(|m| m.slots(&whose)).unwrap_or_default();
     if query(&request, "fail_on_no_slot").is_some() && slots.iter().all(|s| s.busy) {
         return Err(refusal(RefusalKind::Unavailable, "no slot available").into());
     }
@@ -57,8 +62,14 @@ fn slot(s: &Slot) -> Value {
 }
 
 /// `POST /slots/N?action=save|restore|erase`.
-pub(crate) async fn act(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Result<Response> {
+pub(crate) async fn act(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response> {
     allowed(&app)?;
+    let whose = caller.holder(&app);
     let slot: usize = id.parse().map_err(|_| crate::errors::invalid("", "Invalid slot ID"))?;
     let action = query(&request, "action").unwrap_or_default();
     let begun = Instant::now();
@@ -71,12 +82,12 @@ pub(crate) async fn act(State(app): State<Arc<App>>, Path(id): Path<String>, req
         "erase" => (app.model(query(&request, "model").as_deref()).await?, String::new()),
         _ => return Err(crate::errors::invalid("action", "action: expected one of save, restore, erase")),
     };
-    let value = app.work(move || change(model.as_ref(), &action, slot, &name, begun)).await?;
+    let value = app.work(move || change((model.as_ref(), &whose), &action, slot, &name, begun)).await?;
     Ok(json(StatusCode::OK, &value))
 }
 
 fn change(
-    model: &dyn Model,
+    (model, whose): (&dyn Model, &Holder),
     action: &str,
     slot: usize,
     name: &str,
@@ -85,13 +96,13 @@ fn change(
     let ms = || begun.elapsed().as_secs_f64() * 1e3;
     Ok(match action {
         "save" => {
-            let (tokens, bytes) = model.save_slot(slot, name)?;
+            let (tokens, bytes) = model.save_slot(slot, name, whose)?;
             json!({"id_slot": slot, "filename": name, "n_saved": tokens, "n_written": bytes, "timings": {"save_ms": ms()}})
         }
         "restore" => {
-            let (tokens, bytes) = model.restore_slot(slot, name)?;
+            let (tokens, bytes) = model.restore_slot(slot, name, whose)?;
             json!({"id_slot": slot, "filename": name, "n_restored": tokens, "n_read": bytes, "timings": {"restore_ms": ms()}})
         }
-        _ => json!({"id_slot": slot, "n_erased": model.erase_slot(slot)?}),
+        _ => json!({"id_slot": slot, "n_erased": model.erase_slot(slot, whose)?}),
     })
 }

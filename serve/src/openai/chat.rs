@@ -40,7 +40,7 @@ pub(crate) async fn chat(
     let model = app.model(fields.text("model")?).await?;
     let frame = Frame::new("chatcmpl-", &app, &model.properties().name);
     if fields.boolean("reasoning_control")?.unwrap_or(false) {
-        request.end_reasoning = Some(app.controls.add(&frame.id));
+        request.end_reasoning = Some(app.controls.add(&frame.id, caller.key));
     }
     let flow = Flow::start(&app, model, vec![request]).await?;
     if streams {
