@@ -69,6 +69,9 @@ pub fn answer(vocabulary: &Vocabulary, format: &Format, source: &Source) -> Resu
     vocabulary.answer(format, source).map_err(failed)
 }
 
+/// Most time of a grammar for one token: others wait for it.
+const LONGEST: Duration = Duration::from_secs(2);
+
 /// A matcher of one text, and the time spent in it.
 #[derive(Clone)]
 pub struct Constrained {
@@ -90,8 +93,12 @@ impl Constrained {
     fn timed<T>(&mut self, f: impl FnOnce(&mut Matcher) -> pumex_grammar::Result<T>) -> Result<T> {
         let begun = Instant::now();
         let result = f(&mut self.matcher).map_err(failed);
-        self.spent += begun.elapsed();
-        result
+        let took = begun.elapsed();
+        self.spent += took;
+        match took > LONGEST {
+            true => Err(Error::Request(format!("grammar: expected at most {LONGEST:?} for a token, found {took:.1?}"))),
+            false => result,
+        }
     }
 }
 

@@ -120,6 +120,23 @@ impl Source {
     }
 }
 
+/// Tokens that are tried.
+const TRIED: usize = 4;
+
+/// Takes the first tokens that are allowed: a grammar that is over the limits as soon as a text begins is told with the request.
+fn try_some(mut matcher: Matcher) -> Result<()> {
+    for _ in 0..TRIED {
+        if matcher.is_over() {
+            break;
+        }
+        let mask = matcher.mask()?;
+        let first = mask.iter().zip(0u32..).find(|(word, _)| **word != 0);
+        let Some(id) = first.map(|(word, at)| 32 * at + word.trailing_zeros()) else { break };
+        matcher.accept(id)?;
+    }
+    Ok(())
+}
+
 impl Vocabulary {
     /// Compiles a source into a matcher of a new text.
     ///
@@ -143,7 +160,9 @@ impl Vocabulary {
                             error
                         }
                     })?;
-                    Ok(Matcher::new(self.clone(), matcher))
+                    let matcher = Matcher::new(self.clone(), matcher);
+                    try_some(matcher.clone()).map_err(|e| Error::below(source.name(), &e.0))?;
+                    Ok(matcher)
                 }
             }
         };

@@ -1,4 +1,4 @@
-//! Keys: compared in constant time, and few wrong ones a minute from one address.
+//! Keys: compared in constant time, and few wrong ones a minute from one address, which bar wrong ones alone.
 
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -54,23 +54,23 @@ impl Keys {
         if self.digests.is_empty() {
             return Verdict::Open;
         }
+        let Some(key) = key else { return Verdict::Wrong };
+        // A right key is right from wherever it comes: others there, behind one proxy perhaps, may have wrong ones.
+        if let Some(number) = self.find(key) {
+            return Verdict::Key(number);
+        }
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         failures.retain(|_, (_, since)| now - *since < MINUTE);
-        if failures.get(&peer).is_some_and(|(count, _)| *count >= self.most) {
-            return Verdict::Barred;
+        if failures.len() >= ADDRESSES && !failures.contains_key(&peer) {
+            let oldest = failures.iter().min_by_key(|(_, (_, since))| *since).map(|(peer, _)| *peer);
+            oldest.map(|peer| failures.remove(&peer));
         }
-        let Some(key) = key else { return Verdict::Wrong };
-        match self.find(key) {
-            Some(number) => Verdict::Key(number),
-            None => {
-                if failures.len() >= ADDRESSES {
-                    let oldest = failures.iter().min_by_key(|(_, (_, since))| *since).map(|(peer, _)| *peer);
-                    oldest.map(|peer| failures.remove(&peer));
-                }
-                failures.entry(peer).or_insert((0, now)).0 += 1;
-                Verdict::Wrong
-            }
+        let (count, _) = failures.entry(peer).or_insert((0, now));
+        *count += 1;
+        match *count > self.most {
+            true => Verdict::Barred,
+            false => Verdict::Wrong,
         }
     }
 
@@ -99,8 +99,9 @@ mod tests {
         assert_eq!(keys.judge(Some(b"two"), here), Verdict::Key(1));
         (0..9).for_each(|_| assert_eq!(keys.judge(None, here), Verdict::Wrong));
         (0..3).for_each(|_| assert_eq!(keys.judge(Some(b"onee"), here), Verdict::Wrong));
-        assert_eq!(keys.judge(Some(b"one"), here), Verdict::Barred);
-        assert_eq!(keys.judge(Some(b"one"), there), Verdict::Key(0));
+        assert_eq!(keys.judge(Some(b"onee"), here), Verdict::Barred);
+        assert_eq!(keys.judge(Some(b"one"), here), Verdict::Key(0), "a right key, among wrong ones");
+        assert_eq!(keys.judge(Some(b"onee"), there), Verdict::Wrong);
         assert_eq!(Keys::new(&[], 3).judge(Some(b"x"), here), Verdict::Open);
     }
 }

@@ -45,7 +45,12 @@ impl Flow {
             runs.push(Run { events, clock: Clock::new(request.n), answers: request.n, left: request.n });
             senders.push(sender);
         }
-        app.work(move || requests.into_iter().zip(senders).try_for_each(|(r, s)| model.generate(r, s))).await?;
+        let slow = requests.iter().any(Generate::is_slow_to_read);
+        let work = move || requests.into_iter().zip(senders).try_for_each(|(r, s)| model.generate(r, s));
+        match slow {
+            true => app.work_slowly(work).await?,
+            false => app.work(work).await?,
+        }
         let mut flow = Flow { latencies: app.latencies.clone(), runs, turn: 0, first: None };
         if let Ok(first) = tokio::time::timeout(FIRST, flow.next()).await {
             match first {

@@ -9,6 +9,8 @@ mod listen;
 #[cfg(test)]
 mod owners;
 mod pages;
+mod places;
+mod room;
 mod router;
 mod settings;
 mod stop;

@@ -148,16 +148,25 @@ fn silent_streams_say_that_they_live() {
 
 #[test]
 fn only_so_many_connections_are_served_at_a_time() {
-    let server = run(Fake::hello(), Settings { limits: Limits { connections: 2, ..Limits::default() }, ..settings() });
-    let held: Vec<_> = (0..2).map(|_| connect(server.address)).collect();
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let server = run(Fake::with(endless), Settings { limits, ..settings() });
+    let ask = |path: &str, body: &[u8]| {
+        let mut stream = connect(server.address);
+        let method = if body.is_empty() { "GET" } else { "POST" };
+        stream.write_all(&request_text(method, path, &[], body)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    };
+    // Those that ask nothing make room for those that do.
+    let idle: Vec<_> = (0..2).map(|_| connect(server.address)).collect();
     std::thread::sleep(Duration::from_millis(100));
-    let mut third = connect(server.address);
-    third.write_all(&request_text("GET", "/health", &[], b"")).unwrap();
-    third.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    assert!(third.read(&mut [0]).is_err(), "a third connection was served");
-    drop(held);
-    third.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    assert_eq!(read_reply(&mut third).unwrap().status, 200);
+    assert_eq!(read_reply(&mut ask("/health", b"")).unwrap().status, 200);
+    drop(idle);
+    let at_work: Vec<_> = (0..2).map(|_| ask("/completion", br#"{"prompt": "a"}"#)).collect();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(read_reply(&mut ask("/health", b"")).unwrap().status, 503, "all places are taken");
+    drop(at_work);
+    until("there is a place again", || read_reply(&mut ask("/health", b"")).is_some_and(|reply| reply.status == 200));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod preset;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use pumex::server::{Models, Scan, Serving};
 use pumex::{Error, Result};
@@ -200,6 +201,15 @@ struct HttpArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, env = "LLAMA_ARG_TIMEOUT")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
+    /// Connections at a time; above, those that wait for their next request are closed
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: u32,
+    /// Likewise from one address [default: as many as in all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections_per_address: Option<u32>,
+    /// Seconds after which a connection without a request is closed
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    idle_timeout: u64,
     /// Threads for connections
     #[arg(long, value_name = "N", default_value_t = 2, env = "LLAMA_ARG_THREADS_HTTP")]
     threads_http: usize,
@@ -232,6 +242,12 @@ impl HttpArgs {
             metrics: self.metrics,
             verbose,
             threads: self.threads_http.max(1),
+            limits: http::Limits {
+                connections: self.max_connections as usize,
+                connections_each: self.max_connections_per_address.unwrap_or(self.max_connections) as usize,
+                idle_time: Duration::from_secs(self.idle_timeout),
+                ..http::Limits::default()
+            },
             ..http::Settings::default()
         })
     }

@@ -235,6 +235,11 @@ pub struct Generate {
 }
 
 impl Generate {
+    /// Whether there is something to compile, which may take seconds.
+    pub(crate) fn is_slow_to_read(&self) -> bool {
+        self.constraint.is_some() || matches!(&self.prompt, Prompt::Chat(chat) if !chat.tools.is_empty())
+    }
+
     /// A request with the defaults of everything but the prompt.
     pub fn new(prompt: Prompt) -> Generate {
         Generate {

@@ -1,5 +1,6 @@
 //! What all handlers share.
 
+use super::room::Room;
 use super::stop::{Stage, Stopper};
 use super::Settings;
 use crate::auth::Keys;
@@ -17,6 +18,8 @@ use tokio::sync::{oneshot, watch, Mutex as Turn, Semaphore};
 
 /// Threads that work for requests at once: tokenizing, templates, grammars. Each holds on to memory that it needed once.
 const DESKS: usize = 4;
+/// Threads beside them for grammars, schemas and functions, which anybody may make slow.
+const SLOW_DESKS: usize = 1;
 
 tokio::task_local! {
     /// Whether the request at work loads the model that it names, where its path says so.
@@ -32,7 +35,10 @@ pub(crate) struct App {
     pub latencies: Arc<Latencies>,
     pub scraped: Before,
     pub controls: Controls,
+    pub room: Room,
     desks: Arc<Semaphore>,
+    /// Of those who may be at it for long, so that others need not wait for them.
+    slow_desks: Arc<Semaphore>,
     loads: Loads,
     pub started: SystemTime,
     pub stage: watch::Receiver<Stage>,
@@ -87,15 +93,18 @@ impl Drop for Running {
 
 impl App {
     pub(super) fn new(engine: Arc<dyn Engine>, settings: Settings, stopper: &Stopper) -> App {
+        let limits = settings.limits.clone();
         App {
-            keys: Keys::new(&settings.keys, settings.limits.failures),
+            keys: Keys::new(&settings.keys, limits.failures),
             engine,
             settings,
             counts: Arc::default(),
             latencies: Arc::default(),
             scraped: Before::default(),
             controls: Controls::default(),
+            room: Room::new(limits.room),
             desks: Arc::new(Semaphore::new(DESKS)),
+            slow_desks: Arc::new(Semaphore::new(SLOW_DESKS)),
             loads: Loads::default(),
             started: SystemTime::now(),
             stage: stopper.stage(),
@@ -161,8 +170,23 @@ impl App {
         &self,
         work: impl FnOnce() -> std::result::Result<T, Refusal> + Send + 'static,
     ) -> Result<T> {
+        Self::work_at(&self.desks, work).await
+    }
+
+    /// The same for what may take seconds: it holds up its like alone.
+    pub async fn work_slowly<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> std::result::Result<T, Refusal> + Send + 'static,
+    ) -> Result<T> {
+        Self::work_at(&self.slow_desks, work).await
+    }
+
+    async fn work_at<T: Send + 'static>(
+        desks: &Arc<Semaphore>,
+        work: impl FnOnce() -> std::result::Result<T, Refusal> + Send + 'static,
+    ) -> Result<T> {
         // It is never closed.
-        let desk = self.desks.clone().acquire_owned().await.ok();
+        let desk = desks.clone().acquire_owned().await.ok();
         let at_desk = move || {
             let _desk = desk;
             work()

@@ -1,5 +1,6 @@
 //! Bodies of requests and answers.
 
+use super::room::Held;
 use super::App;
 use crate::errors::{Cause, Fault, Result};
 use crate::fields;
@@ -15,8 +16,8 @@ use tokio::time::{timeout_at, Instant};
 /// The JSON that a request brings.
 ///
 /// # Errors
-/// A body that is too long, too slow, or no JSON.
-pub(crate) async fn read(app: &App, request: Request) -> Result<Value> {
+/// A body that is too long, too slow, has too many values, or is no JSON; no room for it in time.
+pub(crate) async fn read(app: &App, request: Request) -> Result<Parsed> {
     let limits = &app.settings.limits;
     let too_long =
         || Fault::new(Cause::BodyTooLong, format!("the body is longer than the {} bytes that are read", limits.body));
@@ -41,7 +42,33 @@ pub(crate) async fn read(app: &App, request: Request) -> Result<Value> {
             }
         }
     }
-    fields::parse(&bytes)
+    let room = app.room.take(&bytes, limits.values, start + limits.body_time).await?;
+    let value = match bytes.len() > LONG {
+        false => fields::parse(&bytes)?,
+        // Others are not to wait for it.
+        true => match tokio::task::spawn_blocking(move || fields::parse(&bytes)).await {
+            Ok(value) => value?,
+            Err(_) => return Err(Fault::new(Cause::Panic, "the server failed at this request")),
+        },
+    };
+    Ok(Parsed { value, _room: room })
+}
+
+/// Bodies that are longer are read where that may take a while.
+const LONG: usize = 64 << 10;
+
+/// What a request brought, and the room that it takes for as long as it is there.
+pub(crate) struct Parsed {
+    value: Value,
+    _room: Held,
+}
+
+impl std::ops::Deref for Parsed {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.value
+    }
 }
 
 /// A parameter of a path's query, decoded.

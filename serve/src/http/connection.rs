@@ -1,6 +1,7 @@
 //! Connections: accepted, bounded in number, and served one request after another.
 
 use super::listen::{Duplex, Listener};
+use super::places::{Place, Places};
 use super::stop::Stage;
 use super::timed::{Busy, Timed};
 use super::{App, Caller};
@@ -17,46 +18,65 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::io::AsyncWriteExt;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
 /// Bytes that are read before a request's headers are over; above, hyper itself answers 431. Shorter ones are our guard's to refuse.
 const HEADER_BUFFER: usize = 64 << 10;
 
+/// What a connection is told for which there is no place.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n";
+
 /// Accepts connections for ever, as many at a time as are allowed.
 pub(super) async fn accept(listener: Listener, tls: Option<TlsAcceptor>, router: Router, app: Arc<App>) {
-    let places = Arc::new(Semaphore::new(app.settings.limits.connections));
+    let limits = &app.settings.limits;
+    let places = Places::new(limits.connections, limits.connections_each);
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let (io, peer) = match listener.accept().await {
+        let (mut io, peer) = match listener.accept().await {
             Ok(connection) => connection,
             Err(e) => {
                 // Without file descriptors, accepting fails at once and would spin.
                 tracing::warn!("a connection cannot be accepted: {e}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                let wait = if places.make_room() { 1 } else { 100 };
+                tokio::time::sleep(Duration::from_millis(wait)).await;
                 continue;
             }
         };
-        let (tls, router, app) = (tls.clone(), router.clone(), app.clone());
+        let (tls, router, app) = (tls.clone().filter(|_| peer.is_some()), router.clone(), app.clone());
+        let Some(place) = places.take(peer) else {
+            if tls.is_none() {
+                // As far as it takes it at once.
+                let _ = tokio::time::timeout(Duration::from_millis(10), io.write_all(FULL)).await;
+            }
+            continue;
+        };
         tokio::spawn(async move {
-            let _place = place;
-            match tls.filter(|_| peer.is_some()) {
-                None => serve(io, peer, router, &app).await,
-                Some(tls) => {
-                    let handshake = tokio::time::timeout(app.settings.limits.header_time, tls.accept(io));
-                    if let Ok(Ok(io)) = handshake.await {
-                        serve(Box::new(io), peer, router, &app).await;
+            let leave = place.leave.clone();
+            let whole = async {
+                match tls {
+                    None => serve(io, peer, router, (&app, place)).await,
+                    Some(tls) => {
+                        let handshake = tokio::time::timeout(app.settings.limits.header_time, tls.accept(io));
+                        if let Ok(Ok(io)) = handshake.await {
+                            serve(Box::new(io), peer, router, (&app, place)).await;
+                        }
                     }
                 }
+            };
+            let mut whole = pin!(whole);
+            tokio::select! {
+                () = whole.as_mut() => {}
+                () = leave.notified() => {}
             }
         });
     }
 }
 
 /// Serves the requests of one connection.
-async fn serve(io: Box<dyn Duplex>, peer: Option<IpAddr>, router: Router, app: &Arc<App>) {
-    let busy = Busy::default();
+async fn serve(io: Box<dyn Duplex>, peer: Option<IpAddr>, router: Router, (app, place): (&Arc<App>, Place)) {
+    let busy = place.busy.clone();
     let io = TokioIo::new(Timed::new(io, &app.settings.limits, busy.clone()));
     let service = hyper::service::service_fn(|mut request: hyper::Request<Incoming>| {
         busy.store(true, Ordering::Relaxed);

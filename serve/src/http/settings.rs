@@ -62,8 +62,14 @@ pub struct Tls {
 /// Sizes and times of connections and requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Connections at a time; above, those that wait for their next request are closed.
     pub connections: usize,
+    /// Likewise from one address.
+    pub connections_each: usize,
+    /// Bytes that bodies being worked on take together, about.
+    pub room: usize,
+    /// Values of JSON in a body.
+    pub values: usize,
     /// Bytes of a body.
     pub body: usize,
     /// Bytes of all headers of a request.
@@ -90,6 +96,9 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 1024,
+            connections_each: 1024,
+            room: 256 << 20,
+            values: 1 << 20,
             body: 16 << 20,
             headers: 16 << 10,
             uri: 8 << 10,

@@ -28,7 +28,7 @@ pub(crate) async fn set(
     request: Request,
 ) -> Result<Response> {
     let name = query(&request, "model");
-    let body = json!({ "adapters": read(&app, request).await? });
+    let body = json!({ "adapters": *read(&app, request).await? });
     let mut scales = Vec::new();
     if !body["adapters"].is_array() {
         return Err(invalid("", "the body must be a list of adapters with id and scale"));
