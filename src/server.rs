@@ -8,6 +8,7 @@ mod admit;
 mod answer;
 mod draft;
 mod embedding;
+mod infill;
 mod launch;
 mod loaded;
 mod log;

@@ -84,6 +84,17 @@ pub fn fingerprint(gguf: &Gguf) -> u64 {
     sum.end()
 }
 
+/// The fingerprint of a model with adapters at these scales: what it keeps of a text is another model's at others.
+pub fn with_scales(fingerprint: u64, scales: &[f32]) -> u64 {
+    if scales.iter().all(|scale| *scale == 0.0) {
+        return fingerprint;
+    }
+    let mut sum = Sum::new();
+    sum.add(&fingerprint.to_le_bytes());
+    scales.iter().for_each(|scale| sum.add(&scale.to_le_bytes()));
+    sum.end()
+}
+
 /// A file under way, and the sum of what went there.
 struct Out {
     file: Replacing,

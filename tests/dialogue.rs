@@ -122,7 +122,7 @@ fn behind_a_full_context_the_text_goes_on_as_one_of_what_stays() {
             generate(&mut runner(), &part, &mut greedy(), &mut |id| more.push(id)).unwrap();
             whole.extend(&more);
             by_hand.extend(more);
-            whole = shifted(&whole, 2);
+            whole = shifted(&whole, 2, 0);
         }
         assert_eq!(out, by_hand, "{name}");
     }

@@ -39,6 +39,7 @@ pub(crate) fn read(fields: &Fields, caller: &Caller, request: &mut Generate) -> 
     request.slot = slot(fields)?;
     request.cache_prompt = fields.boolean("cache_prompt")?.unwrap_or(true);
     request.n_keep = fields.integer("n_keep", -1..=i64::from(i32::MAX))?.unwrap_or(0);
+    request.n_discard = fields.count("n_discard", 0..=i32::MAX as usize)?.unwrap_or(0);
     request.adapters = adapters(fields)?;
     request.priority = priority(fields)?;
     request.progress = fields.boolean("return_progress")?.unwrap_or(false);

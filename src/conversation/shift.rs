@@ -7,10 +7,11 @@ use crate::sample::Sampler;
 use crate::step::Runner;
 use crate::Result;
 
-/// What stays of ids that fill a context: the first `keep`, and the newer half of the others.
-pub fn shifted(ids: &[u32], keep: usize) -> Vec<u32> {
+/// What stays of ids that fill a context: the first `keep`, and of the others all but the `discard` oldest; with 0, the newer half.
+pub fn shifted(ids: &[u32], keep: usize, discard: usize) -> Vec<u32> {
     let (first, rest) = ids.split_at(keep.min(ids.len()));
-    [first, &rest[rest.len().div_ceil(2)..]].concat()
+    let gone = if discard == 0 { rest.len().div_ceil(2) } else { discard.min(rest.len()) };
+    [first, &rest[gone..]].concat()
 }
 
 /// As [`generate_within`], where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of the
@@ -47,7 +48,7 @@ pub fn generate_on(
         };
         let stay = keep
             .filter(|_| full && runner.answers_from().is_none())
-            .map(|keep| shifted(ids, keep.min(runner.n_ctx() / 4 * 3)));
+            .map(|keep| shifted(ids, keep.min(runner.n_ctx() / 4 * 3), 0));
         let Some(stay) = stay.filter(|stay| !stay.is_empty() && stay.len() < ids.len() && stay.len() < runner.n_ctx())
         else {
             return Ok(sum);
@@ -81,9 +82,11 @@ mod tests {
 
     #[test]
     fn the_first_ids_stay_and_the_newer_half_of_the_others() {
-        assert_eq!(shifted(&[1, 2, 3, 4, 5, 6], 2), [1, 2, 5, 6]);
-        assert_eq!(shifted(&[1, 2, 3, 4, 5], 2), [1, 2, 5]);
-        assert_eq!(shifted(&[1, 2, 3], 9), [1, 2, 3]);
-        assert_eq!(shifted(&[1, 2, 3], 0), [3]);
+        assert_eq!(shifted(&[1, 2, 3, 4, 5, 6], 2, 0), [1, 2, 5, 6]);
+        assert_eq!(shifted(&[1, 2, 3, 4, 5], 2, 0), [1, 2, 5]);
+        assert_eq!(shifted(&[1, 2, 3], 9, 0), [1, 2, 3]);
+        assert_eq!(shifted(&[1, 2, 3], 0, 0), [3]);
+        assert_eq!(shifted(&[1, 2, 3, 4, 5], 1, 1), [1, 3, 4, 5]);
+        assert_eq!(shifted(&[1, 2, 3], 1, 9), [1]);
     }
 }

@@ -61,6 +61,8 @@ pub struct Job {
     pub uses_kept: bool,
     /// Ids that stay when the context is full; none: answers end there.
     pub keep: Option<usize>,
+    /// Tokens behind those that go then; 0: half of them.
+    pub discard: usize,
     /// Whether progress of the prompt is told.
     pub progress: bool,
     /// Scales of adapters.
@@ -74,14 +76,14 @@ pub struct Job {
 }
 
 /// A prompt as ids, and how answers to it are read.
-struct Prompted {
-    ids: Vec<u32>,
-    text: String,
-    chat: Option<Talk>,
+pub(super) struct Prompted {
+    pub(super) ids: Vec<u32>,
+    pub(super) text: String,
+    pub(super) chat: Option<Talk>,
 }
 
 /// How a conversation goes on.
-struct Talk {
+pub(super) struct Talk {
     style: Style,
     format: Format,
     budget: Budget,
@@ -217,47 +219,6 @@ impl Loaded {
         Ok(Prompted { ids, text, chat: Some(Talk { style, format, budget, choice, parallel }) })
     }
 
-    fn infill(
-        &self,
-        prefix: &str,
-        suffix: &str,
-        prompt: &str,
-        extra: &[(Option<String>, String)],
-    ) -> Result<Prompted, Refusal> {
-        let marks = self.tokenizer.infill();
-        let (Some(before), Some(behind), Some(middle)) = (marks.prefix, marks.suffix, marks.middle) else {
-            return Err(refusal(RefusalKind::Unsupported, "the model has no tokens for infill"));
-        };
-        let text = |text: &str| self.tokenizer.encode(text, false, false).map_err(wrong("prompt"));
-        let mut ids: Vec<u32> = self.tokenizer.bos().filter(|_| self.tokenizer.add_bos()).into_iter().collect();
-        if let (Some(repo), false) = (marks.repo, extra.is_empty()) {
-            ids.push(repo);
-            ids.extend(text("myproject\n")?);
-        }
-        for (name, content) in extra {
-            match marks.file {
-                Some(file) => {
-                    ids.push(file);
-                    ids.extend(text(&format!("{}\n", name.as_deref().unwrap_or("tmp")))?);
-                }
-                None => ids.extend(text("\n\n--- snippet ---\n\n")?),
-            }
-            ids.extend(text(content)?);
-        }
-        if let (Some(file), false) = (marks.file, extra.is_empty()) {
-            ids.push(file);
-            ids.extend(text("filename\n")?);
-        }
-        ids.push(before);
-        ids.extend(text(prefix)?);
-        ids.push(behind);
-        ids.extend(text(suffix)?);
-        ids.push(middle);
-        ids.extend(text(prompt)?);
-        let whole = self.spelled(&ids);
-        Ok(Prompted { ids, text: whole, chat: None })
-    }
-
     /// Text of ids, special tokens by their names.
     pub fn spelled(&self, ids: &[u32]) -> String {
         let bytes = |id: &u32| match self.tokenizer.piece(*id) {
@@ -369,7 +330,9 @@ impl Loaded {
                 let constrained = request.constraint.is_some() || !chat.tools.is_empty();
                 self.talk(chat, constrained, request.end_reasoning.as_ref())?
             }
-            Prompt::Infill { prefix, suffix, prompt, extra } => self.infill(prefix, suffix, prompt, extra)?,
+            Prompt::Infill { prefix, suffix, prompt, extra } => {
+                self.infill([prefix, prompt, suffix], extra, request.max_tokens)?
+            }
         };
         let Prompted { mut ids, text, chat } = prompted;
         if ids.is_empty() {
@@ -429,6 +392,7 @@ impl Loaded {
         let mut settings = sampling::listed(&options, seed & u64::from(u32::MAX));
         settings["n_predict"] = limit.map_or(json!(-1), |limit| json!(limit));
         settings["n_keep"] = json!(request.n_keep);
+        settings["n_discard"] = json!(request.n_discard);
         settings["stop"] = json!(request.stop);
         settings["post_sampling_probs"] = json!(request.post_sampling_probs);
         settings["grammar"] = match &request.constraint {
@@ -451,6 +415,7 @@ impl Loaded {
             // A source is the whole of what an answer begins with: none is the beginning of another.
             uses_kept: request.cache_prompt && self.sources.is_none(),
             keep,
+            discard: request.n_discard,
             progress: request.progress,
             scales,
             queued,

@@ -57,8 +57,8 @@ impl Seqs {
         Some(idle.fold(first, better))
     }
 
-    /// A sequence of which the first ids are those of a prompt, and how many: of what an owner's sequences hold, or a slot alone, and of
-    /// those that the runner can go on from there. At least one id of the prompt is left to be computed.
+    /// A sequence of which the first ids are those of a prompt, and how many: of what an owner's sequences hold, or a slot of another user
+    /// of the same key, and of those that the runner can go on from there. At least one id of the prompt is left to be computed.
     pub fn known(
         &self,
         runner: &dyn Runner,
@@ -67,14 +67,10 @@ impl Seqs {
     ) -> Option<(u32, usize)> {
         let most = ids.len().saturating_sub(1);
         let can = |seq: u32, n: usize| runner.can_cut(seq, n.min(most) as u32);
-        let found = match slot {
-            Some(slot) => {
-                let held = self.slot_of(slot, owner).map(|seq| (seq, self.prefixes.common(seq, ids)));
-                held.filter(|(seq, n)| can(*seq, *n))
-            }
-            None => self.prefixes.best(owner, ids, can),
-        };
-        found.map(|(seq, n)| (seq, n.min(most))).filter(|(_, n)| *n > 0)
+        let best = self.prefixes.best(owner, ids, can);
+        let held = slot.and_then(|slot| self.slot_of(slot, owner)).map(|seq| (seq, self.prefixes.common(seq, ids)));
+        let held = held.filter(|(seq, n)| can(*seq, *n) && best.is_none_or(|(_, most)| *n >= most));
+        held.or(best).map(|(seq, n)| (seq, n.min(most))).filter(|(_, n)| *n > 0)
     }
 
     /// How many first ids of a prompt some sequence of an owner has, whether or not the runner can go on from there.

@@ -45,7 +45,7 @@ impl Worker<'_> {
         let owner = if self.loaded.settings.share_prefixes { "" } else { &whose.key };
         let folder = folder_of(self.loaded.settings.slot_folder.as_ref(), whose);
         let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
-        let fingerprint = self.loaded.fingerprint.get().copied().unwrap_or(0);
+        let fingerprint = state::with_scales(self.loaded.fingerprint.get().copied().unwrap_or(0), &self.scales);
         match action {
             SlotAction::Save(name) => {
                 let path = path(folder.as_ref(), name)?;

@@ -303,8 +303,8 @@ impl Worker<'_> {
     fn full(&mut self, slot: usize) {
         let n_ctx = self.loaded.n_ctx();
         let Some(work) = self.slots[slot].as_mut() else { return };
-        let keep = self.running.get(&work.request).and_then(|r| r.job.keep);
-        let stay = keep.map(|keep| shifted(&work.ids, keep.min(n_ctx / 4 * 3)));
+        let job = self.running.get(&work.request).map(|running| &running.job);
+        let stay = job.and_then(|job| Some(shifted(&work.ids, job.keep?.min(n_ctx / 4 * 3), job.discard)));
         match stay.filter(|stay| !stay.is_empty() && stay.len() < n_ctx) {
             None => self.end(slot, FinishReason::ContextFull),
             Some(stay) => {

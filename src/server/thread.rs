@@ -61,7 +61,8 @@ pub fn main(settings: Settings, inbox: &Inbox, ready: &Sender<Ready>) {
     // The adapters' scales that it was loaded with last.
     let (mut scales, mut failures) = (scales, 0);
     loop {
-        state.shared.loading.store(true, Ordering::Relaxed);
+        // Who asks while other scales are set waits as for another request.
+        state.shared.loading.store(wanted == scales, Ordering::Relaxed);
         let before = state.shared.view().metrics.steps;
         let done = caught(|| again(&mut state, inbox, wanted.clone()));
         if done.is_ok() {

@@ -226,6 +226,8 @@ pub struct Generate {
     pub cache_prompt: bool,
     /// Tokens at the start that stay when the context is full and the answer goes on; -1: the whole prompt.
     pub n_keep: i64,
+    /// Tokens behind those that go then; 0: half of them.
+    pub n_discard: usize,
     /// Sends [`Progress`](super::Event::Progress) while the prompt is computed.
     pub progress: bool,
     /// Whose request it is: users take turns, and share no cached prompt unless the server says so.
@@ -258,6 +260,7 @@ impl Generate {
             slot: None,
             cache_prompt: true,
             n_keep: 0,
+            n_discard: 0,
             progress: false,
             user: None,
             priority: Priority::Normal,
