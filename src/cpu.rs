@@ -129,6 +129,7 @@ impl Runner for Reference<'_> {
         self.session.started(rows);
         self.books.start();
         self.run_ops(rows, self.plan.ops_of(rows.iter().any(|row| row.token.is_source())));
+        self.gguf.check()?;
         Ok(self.books.end(&self.values[self.plan.logits.0], self.plan.n_vocab, rows))
     }
 

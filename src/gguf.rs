@@ -100,6 +100,17 @@ impl Gguf {
         }
     }
 
+    /// Whether its files are still what they were when they were opened; what was computed with others is wrong.
+    ///
+    /// # Errors
+    /// A mapped file that became shorter, or was written to: its name.
+    pub fn check(&self) -> Result<()> {
+        self.files.iter().try_for_each(|file| match file {
+            Bytes::Map(map) => map.check(),
+            Bytes::Static(_) | Bytes::Made(_) => Ok(()),
+        })
+    }
+
     fn parse(path: &Path, bytes: Bytes) -> Result<Gguf> {
         let header = header::parse(&bytes, path)?;
         Ok(Gguf {

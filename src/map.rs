@@ -1,12 +1,16 @@
-//! A file mapped into memory, read only.
+//! A file mapped into memory, read only, and whether it is still the file that it was.
 #![allow(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod sigbus;
+
 use crate::{Error, Result};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The error of pages that the file no longer has.
 #[cfg(target_os = "linux")]
@@ -31,7 +35,42 @@ pub struct Access {
 
 /// The bytes of a file; a handle, unmapped with the last.
 #[derive(Clone, Debug)]
-pub struct Map(Option<Arc<memmap2::Mmap>>);
+pub struct Map(Option<Arc<Mapped>>);
+
+#[derive(Debug)]
+struct Mapped {
+    /// Ends before the map does.
+    #[cfg(target_os = "linux")]
+    watch: Option<sigbus::Watch>,
+    map: memmap2::Mmap,
+    /// Of a file that was not read.
+    file: Option<Was>,
+}
+
+/// A file, and what it was when it was opened.
+#[derive(Debug)]
+struct Was {
+    file: File,
+    path: PathBuf,
+    len: u64,
+    written: Option<SystemTime>,
+}
+
+impl Was {
+    fn of(file: File, path: &Path, meta: &Metadata) -> Was {
+        Was { file, path: path.to_path_buf(), len: meta.len(), written: meta.modified().ok() }
+    }
+
+    fn check(&self) -> Result<()> {
+        let meta = self.file.metadata().map_err(|e| Error::io(&self.path, e))?;
+        let changed = |what: String| Err(Error::file(&self.path, "changed", what));
+        match (meta.len(), meta.modified().ok()) {
+            (len, _) if len != self.len => changed(format!("expected the {} bytes that it had, found {len}", self.len)),
+            (_, written) if written != self.written => changed("it was written to since it was opened".into()),
+            _ => Ok(()),
+        }
+    }
+}
 
 impl Map {
     /// Maps a regular file; an empty one gives no bytes.
@@ -56,11 +95,33 @@ impl Map {
             return Ok(Map(None));
         }
         let map = if access.read { read(&file, path, meta.len())? } else { mapped(&file, path)? };
+        #[cfg(target_os = "linux")]
+        let watch = if access.read { None } else { sigbus::Watch::of(&map) };
         tracing::debug!("{}: {} bytes {}", path.display(), meta.len(), if access.read { "read" } else { "mapped" });
         if access.lock {
             lock(&map, path);
         }
-        Ok(Map(Some(Arc::new(map))))
+        let file = (!access.read).then(|| Was::of(file, path, &meta));
+        Ok(Map(Some(Arc::new(Mapped {
+            #[cfg(target_os = "linux")]
+            watch,
+            map,
+            file,
+        }))))
+    }
+
+    /// Whether the bytes are still those of the file as it was opened; what was computed with others is wrong.
+    ///
+    /// # Errors
+    /// A mapped file that became shorter, or was written to.
+    pub fn check(&self) -> Result<()> {
+        let Some(Was { path, .. }) = self.0.as_ref().and_then(|mapped| mapped.file.as_ref()) else { return Ok(()) };
+        #[cfg(target_os = "linux")]
+        if self.0.as_ref().is_some_and(|mapped| mapped.watch.as_ref().is_some_and(sigbus::Watch::is_gone)) {
+            return Err(Error::file(path, "changed", "it became shorter while it was read"));
+        }
+        let _ = path;
+        self.0.as_ref().and_then(|mapped| mapped.file.as_ref()).map_or(Ok(()), Was::check)
     }
 
     /// Brings in the pages of a range at once, where the system can: faster than one by one as they are read, and a file
@@ -71,7 +132,7 @@ impl Map {
     pub fn touch(&self, start: usize, len: usize) -> std::io::Result<()> {
         #[cfg(target_os = "linux")]
         if let Some(map) = &self.0 {
-            let touched = map.advise_range(memmap2::Advice::PopulateRead, start, len);
+            let touched = map.map.advise_range(memmap2::Advice::PopulateRead, start, len);
             // Systems that do not know the advice refuse it in several ways; only missing pages matter.
             return touched.or_else(|e| if e.raw_os_error() == Some(EFAULT) { Err(e) } else { Ok(()) });
         }
@@ -81,8 +142,7 @@ impl Map {
 }
 
 fn mapped(file: &File, path: &Path) -> Result<memmap2::Mmap> {
-    // SAFETY: the map is read only; that another process does not shrink the file while it is read is the user's
-    // part, as with every mapped model file.
+    // SAFETY: the map is read only; where another process changes the file while it is read, `Map::check` tells so of what was read.
     unsafe { memmap2::Mmap::map(file) }.map_err(|e| Error::io(path, e))
 }
 
@@ -109,6 +169,6 @@ fn lock(map: &memmap2::Mmap, path: &Path) {
 impl Deref for Map {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.0.as_ref().map_or(&[], |map| map)
+        self.0.as_ref().map_or(&[], |mapped| &mapped.map)
     }
 }

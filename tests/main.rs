@@ -5,6 +5,7 @@ mod adapters;
 mod allocations;
 mod answers;
 mod attention;
+mod changed;
 mod checkpoints;
 mod choices;
 mod cli;

@@ -9,7 +9,7 @@ mod load;
 mod models;
 mod owners;
 mod preset;
-mod process;
+pub mod process;
 mod random;
 mod signals;
 mod soak;

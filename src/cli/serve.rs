@@ -281,7 +281,7 @@ fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
     load(&models, at_start)?;
     if !several {
         // What cannot be loaded is told before anybody asks.
-        models.model(None).map_err(|refusal| Error::Request(refusal.message))?;
+        models.start()?;
     }
     let told = |addresses: &[http::Address]| {
         starting.release();

@@ -243,6 +243,7 @@ impl Runner for Fast<'_> {
         self.books.start();
         self.cpu.pool.limit(self.threads[usize::from(rows.len() > 1)]);
         self.run(rows);
+        self.gguf.check()?;
         Ok(self.books.end(&self.values[self.plan.logits.0], self.plan.n_vocab, rows))
     }
 

@@ -1,7 +1,7 @@
 //! Texts to vectors and scores on a runner of their own. Calls that wait together share steps.
 
 use super::loaded::Loaded;
-use super::refusal::{invalid, refusal, too_long, wrong};
+use super::refusal::{failed, invalid, refusal, too_long, wrong};
 use super::shared::Shared;
 use crate::embedding::{check, embed, normalized, pair, Head, Pooling, Steps};
 use crate::step::Runner;
@@ -135,7 +135,7 @@ pub fn serve(runner: &mut dyn Runner, head: &Head, calls: &Receiver<Call>) -> Re
                     let checked = own.iter().try_for_each(|of| check(of));
                     checked.map(|()| own).map_err(|error| refusal(RefusalKind::Failed, error.to_string()))
                 }
-                Err(error) => Err(refusal(RefusalKind::Failed, error.to_string())),
+                Err(error) => Err(failed(error)),
             };
             let (own, rest) = lens.split_at(count);
             call.tell(told, own);

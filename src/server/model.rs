@@ -3,8 +3,7 @@
 use super::embedding::{Call, Place, Reply};
 use super::loaded::Loaded;
 use super::refusal::{invalid, refusal, stopping, wrong};
-use super::scales::{in_scale, MOST_SCALE};
-use super::settings::Settings;
+use super::settings::{in_scale, Settings, MOST_SCALE};
 use super::shared::{idle, Shared};
 use super::thread::{self, Inbox};
 use super::worker::{Command, SlotAction, SlotCall};

@@ -3,7 +3,7 @@
 mod entry;
 
 use super::model::Served;
-use super::refusal::{refusal, stopping};
+use super::refusal::{refusal, stopping, told};
 use crate::{Error, Result};
 pub use entry::Listed;
 use entry::{lock, Entry, Place};
@@ -50,6 +50,14 @@ pub struct Models {
     room: Mutex<()>,
     draining: AtomicBool,
     stopped: AtomicBool,
+}
+
+/// Why a model is not loaded.
+enum Broken {
+    /// Nobody tried.
+    Refused(Refusal),
+    /// It cannot be.
+    Failed(Error),
 }
 
 type Asked<T> = std::result::Result<T, Refusal>;
@@ -174,12 +182,31 @@ impl Models {
     }
 
     fn load(&self, entry: &Entry) -> Asked<Arc<Served>> {
+        self.try_load(entry).map_err(|broken| match broken {
+            Broken::Refused(refusal) => refusal,
+            Broken::Failed(error) => refusal(RefusalKind::Failed, format!("model {}: {}", entry.name(), told(&error))),
+        })
+    }
+
+    /// Loads the only model, or says why it cannot be: before anybody asks.
+    ///
+    /// # Errors
+    /// A file that cannot be loaded, too little memory.
+    pub fn start(&self) -> Result<()> {
+        let entry = self.named(None).map_err(|refusal| Error::Request(refusal.message))?;
+        self.try_load(&entry).map(drop).map_err(|broken| match broken {
+            Broken::Refused(refusal) => Error::Request(refusal.message),
+            Broken::Failed(error) => error,
+        })
+    }
+
+    fn try_load(&self, entry: &Entry) -> std::result::Result<Arc<Served>, Broken> {
         let _turn = lock(&entry.turn);
         if let Some(served) = entry.working() {
             return Ok(served);
         }
         if self.draining.load(Ordering::Relaxed) {
-            return Err(stopping());
+            return Err(Broken::Refused(stopping()));
         }
         // For a file that is not there no model has to go.
         let there = entry.listed.path.as_ref().map_or(Ok(()), |p| p.metadata().map(drop).map_err(|e| Error::io(p, e)));
@@ -199,8 +226,8 @@ impl Models {
             }
             Err(error) => {
                 tracing::error!("model {}: {error}", entry.name());
-                entry.set(Place::Failed(error.to_string()));
-                Err(refusal(RefusalKind::Failed, format!("model {}: {error}", entry.name())))
+                entry.set(Place::Failed(told(&error)));
+                Err(Broken::Failed(error))
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use pumex_serve::engine::{Refusal, RefusalKind};
+use std::path::Path;
 
 /// A refusal of a kind.
 pub fn refusal(kind: RefusalKind, message: impl Into<String>) -> Refusal {
@@ -15,7 +16,17 @@ pub fn invalid(field: &str, message: String) -> Refusal {
 
 /// The engine failed.
 pub fn failed(error: &Error) -> Refusal {
-    refusal(RefusalKind::Failed, error.to_string())
+    refusal(RefusalKind::Failed, told(error))
+}
+
+/// An error as clients are told: of a path its last name alone.
+pub fn told(error: &Error) -> String {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match error {
+        Error::File { path, code, what } => format!("{}: {code}: {what}", name(path)),
+        Error::Io { path, source } => format!("{}: {source}", name(path)),
+        other => other.to_string(),
+    }
 }
 
 /// A request is wrong in a way that an error tells.

@@ -20,7 +20,7 @@ use super::loaded::Loaded;
 use super::queue::Ticket;
 use super::refusal::{invalid, refusal, source_too_long, too_long, wrong};
 use super::sampling;
-use super::scales::{in_scale, MOST_SCALE};
+use super::settings::{in_scale, MOST_SCALE};
 
 /// Most answers of a request.
 const MOST_ANSWERS: usize = 256;

@@ -1,25 +1,17 @@
 //! Adapters at scales with which a model cannot be loaded.
 
 use super::queue::Queue;
-use super::refusal::refusal;
+use super::refusal::{refusal, told};
 use super::request::Job;
 use super::shared::Shared;
 use crate::Error;
 use pumex_serve::engine::{Event, Refusal, RefusalKind};
 use std::sync::atomic::Ordering;
 
-/// Largest scale of an adapter: with more, nothing of the model is left.
-pub const MOST_SCALE: f32 = 1e4;
-
-/// Whether an adapter may have such a scale.
-pub fn in_scale(scale: f32) -> bool {
-    scale.abs() <= MOST_SCALE
-}
-
 /// Ends requests that wait for adapters at scales with which the model cannot be loaded.
 pub fn refuse_scales(queue: &mut Queue<Box<Job>>, shared: &Shared, scales: &[f32], error: &Error) {
     tracing::error!("adapters: {error}");
-    let what = format!("lora: the model cannot be loaded with the adapters so: {error}");
+    let what = format!("lora: the model cannot be loaded with the adapters so: {}", told(error));
     let why = Refusal { field: Some("lora".into()), ..refusal(RefusalKind::Failed, what) };
     for job in queue.remove(|job| job.scales == scales) {
         shared.waiting.fetch_sub(usize::from(job.started.is_none()), Ordering::Relaxed);

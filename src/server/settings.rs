@@ -46,6 +46,14 @@ impl DraftModel {
     }
 }
 
+/// Largest scale of an adapter: with more, nothing of the model is left.
+pub const MOST_SCALE: f32 = 1e4;
+
+/// Whether an adapter may have such a scale.
+pub fn in_scale(scale: f32) -> bool {
+    scale.abs() <= MOST_SCALE
+}
+
 /// Something that goes wrong once, for tests. Steps count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {

@@ -4,7 +4,7 @@ use super::draft::{self, Draft};
 use super::embedding::{self, Call};
 use super::loaded::{Loaded, Text};
 use super::queue::Queue;
-use super::refusal::{refusal, stopping};
+use super::refusal::{refusal, stopping, told};
 use super::request::Job;
 use super::scales::refuse_scales;
 use super::settings::{DraftModel, Fault, Settings};
@@ -206,8 +206,8 @@ fn embedding_options(gguf: &Gguf, settings: &Settings) -> Result<Options> {
 
 /// The model does not come up again: all who wait are told, now and from now on.
 fn give_up(state: &mut State, inbox: &Inbox, error: &Error) {
-    let why = refusal(RefusalKind::Failed, format!("the engine failed: {error}"));
-    state.shared.view().failed = Some(error.to_string());
+    let why = refusal(RefusalKind::Failed, format!("the engine failed: {}", told(error)));
+    state.shared.view().failed = Some(told(error));
     let tell = |job: &Job| {
         // Its reader may be gone.
         let _ = job.events.try_send(Event::Failed(why.clone()));

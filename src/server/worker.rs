@@ -13,7 +13,7 @@ use super::draft::Draft;
 use super::loaded::Loaded;
 use super::log::{Launched, StepLog};
 use super::queue::Queue;
-use super::refusal::{failed, refusal, stopping};
+use super::refusal::{failed, refusal, stopping, told};
 use super::request::Job;
 use super::scales::refuse_scales;
 use super::seqs::Seqs;
@@ -205,7 +205,7 @@ impl<'r> Worker<'r> {
                 }
             }
             if let Err(error) = self.step() {
-                self.fail_all(&refusal(RefusalKind::Failed, format!("the engine failed: {error}")));
+                self.fail_all(&refusal(RefusalKind::Failed, format!("the engine failed: {}", told(&error))));
                 return Done::Failed(error);
             }
         }
