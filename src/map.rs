@@ -86,10 +86,15 @@ impl Map {
     /// # Errors
     /// As [`Map::open`]; memory that does not suffice, a file that became shorter meanwhile.
     pub fn open_with(path: &Path, access: Access) -> Result<Map> {
+        let irregular = || Error::file(path, "not_gguf", "expected a regular file, found a directory, pipe or device");
+        // Opening a pipe would wait for somebody who writes.
+        if !std::fs::metadata(path).map_err(|e| Error::io(path, e))?.is_file() {
+            return Err(irregular());
+        }
         let file = File::open(path).map_err(|e| Error::io(path, e))?;
         let meta = file.metadata().map_err(|e| Error::io(path, e))?;
         if !meta.is_file() {
-            return Err(Error::file(path, "not_gguf", "expected a regular file, found a directory or device"));
+            return Err(irregular());
         }
         if meta.len() == 0 {
             return Ok(Map(None));

@@ -1,6 +1,7 @@
 //! What a template may use before it is stopped.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
 
 use crate::error::{Error, Result};
 
@@ -29,11 +30,40 @@ pub(crate) struct Budget {
     steps: Cell<u64>,
     bytes: Cell<usize>,
     depth: Cell<usize>,
+    /// What was made to hold values: a template can have one hold itself, which is then nobody else's to free.
+    made: RefCell<Vec<Weak<dyn Holds>>>,
+}
+
+/// Something that holds values.
+pub(crate) trait Holds {
+    /// Lets go of them.
+    fn clear(&self);
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        let made = std::mem::take(self.made.get_mut());
+        made.iter().filter_map(Weak::upgrade).for_each(|holder| holder.clear());
+    }
 }
 
 impl Budget {
     pub fn new(limits: Limits) -> Self {
-        Budget { limits, steps: Cell::new(limits.steps), bytes: Cell::new(limits.bytes), depth: Cell::new(0) }
+        Budget {
+            limits,
+            steps: Cell::new(limits.steps),
+            bytes: Cell::new(limits.bytes),
+            depth: Cell::new(0),
+            made: RefCell::default(),
+        }
+    }
+
+    /// Remembers what holds values, to have it let go of them when the rendering is over.
+    pub fn made<T: Holds + 'static>(&self, holder: T) -> Rc<T> {
+        let holder = Rc::new(holder);
+        let weak: Weak<T> = Rc::downgrade(&holder);
+        self.made.borrow_mut().push(weak);
+        holder
     }
 
     /// Pays for steps.
@@ -94,5 +124,26 @@ pub(crate) struct Deeper<'a>(&'a Budget);
 impl Drop for Deeper<'_> {
     fn drop(&mut self) {
         self.0.depth.set(self.0.depth.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Budget, Limits};
+    use crate::value::Value;
+    use std::rc::Rc;
+
+    #[test]
+    fn what_holds_itself_is_gone_with_the_rendering() {
+        let budget = Budget::new(Limits::default());
+        let (list, map) = (Value::list(&budget, vec![]).unwrap(), Value::dict(&budget, []).unwrap());
+        let (Value::List(l), Value::Dict(m)) = (&list, &map) else { panic!("a list and a dict") };
+        l.0.borrow_mut().extend([list.clone(), map.clone()]);
+        m.0.borrow_mut().insert(Value::Int(1), list.clone()).unwrap();
+        let held = (Rc::downgrade(l), Rc::downgrade(m));
+        drop((list, map));
+        assert!(held.0.upgrade().is_some(), "each holds the other");
+        drop(budget);
+        assert!(held.0.upgrade().is_none() && held.1.upgrade().is_none());
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Holds};
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::template::run::{LoopState, Macro};
@@ -150,17 +150,17 @@ impl Value {
 
     pub fn list(budget: &Budget, items: Vec<Value>) -> Result<Value> {
         budget.elements(items.len() + 1)?;
-        Ok(Value::List(Rc::new(List(RefCell::new(items)))))
+        Ok(Value::List(budget.made(List(RefCell::new(items)))))
     }
 
     pub fn iter(budget: &Budget, items: Vec<Value>) -> Result<Value> {
         budget.elements(items.len() + 1)?;
-        Ok(Value::Iter(Rc::new(List(RefCell::new(items)))))
+        Ok(Value::Iter(budget.made(List(RefCell::new(items)))))
     }
 
     pub fn tuple(budget: &Budget, items: Vec<Value>) -> Result<Value> {
         budget.elements(items.len() + 1)?;
-        Ok(Value::Tuple(Rc::new(List(RefCell::new(items)))))
+        Ok(Value::Tuple(budget.made(List(RefCell::new(items)))))
     }
 
     pub fn dict(budget: &Budget, entries: impl IntoIterator<Item = (Value, Value)>) -> Result<Value> {
@@ -169,7 +169,7 @@ impl Value {
             budget.elements(2)?;
             dict.insert(key, value)?;
         }
-        Ok(Value::Dict(Rc::new(Map(RefCell::new(dict)))))
+        Ok(Value::Dict(budget.made(Map(RefCell::new(dict)))))
     }
 
     /// A value from outside, all of its strings marked.
@@ -329,6 +329,20 @@ impl Map {
     fn take(&mut self) -> Vec<Value> {
         let dict = std::mem::take(self.0.get_mut());
         dict.entries.into_iter().flat_map(|(k, v)| [k, v]).collect()
+    }
+}
+
+impl Holds for List {
+    fn clear(&self) {
+        // Nobody reads it any more.
+        self.0.try_borrow_mut().map(|mut items| std::mem::take(&mut *items)).into_iter().for_each(free);
+    }
+}
+
+impl Holds for Map {
+    fn clear(&self) {
+        let dict = self.0.try_borrow_mut().map(|mut dict| std::mem::take(&mut *dict));
+        dict.into_iter().for_each(|dict| free(dict.entries.into_iter().flat_map(|(k, v)| [k, v]).collect()));
     }
 }
 

@@ -205,3 +205,35 @@ fn a_second_stop_ends_at_once() {
     server.join();
     assert!(read_reply(&mut client).is_none());
 }
+
+#[test]
+fn a_request_names_one_host() {
+    let server = run(Fake::hello(), settings());
+    let ask = |head: &str| {
+        let mut stream = connect(server.address);
+        stream.write_all(format!("GET /v1/models HTTP/1.1\r\n{head}\r\n").as_bytes()).unwrap();
+        read_reply(&mut stream).unwrap().status
+    };
+    assert_eq!(ask("Host: localhost\r\n"), 200);
+    assert_eq!(ask("Host: localhost\r\nHost: localhost\r\n"), 400);
+    assert_eq!(ask(""), 400);
+}
+
+#[test]
+fn a_connection_whose_body_was_not_read_is_closed() {
+    let server = run(Fake::hello(), keyed());
+    let mut stream = connect(server.address);
+    let hidden = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer one\r\n\r\n";
+    let head = format!("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", hidden.len());
+    stream.write_all(format!("{head}{hidden}").as_bytes()).unwrap();
+    assert_eq!(read_reply(&mut stream).unwrap().status, 401);
+    assert!(read_reply(&mut stream).is_none(), "the body is no request");
+    // One that is read leaves the connection open.
+    let mut stream = connect(server.address);
+    let body = r#"{"prompt": "a", "max_tokens": 1}"#;
+    for _ in 0..2 {
+        let auth = ("Authorization", "Bearer one");
+        stream.write_all(&request_text("POST", "/v1/completions", &[auth], body.as_bytes())).unwrap();
+        assert_eq!(read_reply(&mut stream).unwrap().status, 200);
+    }
+}

@@ -52,7 +52,7 @@ pub(crate) fn call(machine: &Machine, name: &str, mut args: CallArgs) -> Result<
             match made {
                 Value::Dict(map) if name == "namespace" => {
                     let entries = map.0.take();
-                    Ok(Value::Namespace(Rc::new(Map(RefCell::new(entries)))))
+                    Ok(Value::Namespace(budget.made(Map(RefCell::new(entries)))))
                 }
                 made => Ok(made),
             }

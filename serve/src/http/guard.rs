@@ -8,15 +8,17 @@ use crate::engine::Holder;
 use crate::errors::{Cause, Fault, Result, Shape};
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{header, HeaderMap, HeaderValue, Method};
+use axum::http::{header, HeaderMap, HeaderValue, Method, Version};
 use axum::middleware::Next;
 use axum::response::Response;
+use bytes::Bytes;
 use std::future::Future;
 use std::net::IpAddr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::pin::pin;
+use std::pin::{pin, Pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -43,6 +45,7 @@ pub(super) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
     let shape = Shape::of(request.uri().path());
     let origin = request.headers().get(header::ORIGIN).cloned();
     let ends = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let unread = Unread::watch(&mut request);
     let preflight = request.method() == Method::OPTIONS;
     let autoload = query(&request, "autoload").and_then(|word| truth(&word));
     let answer = match check(&app, &mut request) {
@@ -64,12 +67,63 @@ pub(super) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
             cors::allow_methods(headers);
         }
     }
-    // A body in chunks may have come with a length beside, which another program between may have believed.
-    if ends || app.stops() {
+    // A body in chunks may have come with a length beside, which another program between may have believed. What is left of a body that
+    // was not read would be taken for the next request.
+    if ends || unread.is_some_and(|unread| unread.is_left()) || app.stops() {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
+}
+
+/// A body, and whether its end was seen.
+struct Unread(Arc<AtomicBool>);
+
+impl Unread {
+    /// Watches a request's body; none where it has none.
+    fn watch(request: &mut Request) -> Option<Unread> {
+        if http_body::Body::is_end_stream(request.body()) {
+            return None;
+        }
+        let over = Arc::new(AtomicBool::new(false));
+        let body = std::mem::take(request.body_mut());
+        *request.body_mut() = Body::new(Watched { body, over: over.clone() });
+        Some(Unread(over))
+    }
+
+    fn is_left(&self) -> bool {
+        !self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A body that tells when it is over.
+struct Watched {
+    body: Body,
+    over: Arc<AtomicBool>,
+}
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context,
+    ) -> Poll<Option<std::result::Result<http_body::Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(polled, Poll::Ready(None)) || http_body::Body::is_end_stream(&self.body) {
+            self.over.store(true, Ordering::Relaxed);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        http_body::Body::is_end_stream(&self.body)
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// All that a request can be refused for before its body is read.
@@ -84,6 +138,11 @@ fn check(app: &App, request: &mut Request) -> Result<()> {
     if length > limits.headers {
         let text = format!("the headers have {length} bytes of at most {}", limits.headers);
         return Err(Fault::new(Cause::HeadersTooLong, text));
+    }
+    // With several, or none, programs between may have believed another one.
+    let hosts = headers.get_all(header::HOST).iter().count();
+    if hosts > 1 || (hosts == 0 && request.version() == Version::HTTP_11) {
+        return Err(crate::errors::invalid("", format!("expected one header Host, found {hosts}")));
     }
     let host = headers.get(header::HOST).map(|h| h.to_str().unwrap_or_default());
     let peer = request.extensions().get::<Caller>().and_then(|c| c.peer);
