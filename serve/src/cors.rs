@@ -44,7 +44,7 @@ pub(crate) fn host_is_known(settings: &Settings, host: &str) -> bool {
         || name == "localhost"
         || name.ends_with(".localhost")
         || settings.hosts.iter().chain(&settings.allowed_hosts).any(|h| h.eq_ignore_ascii_case(&name))
-        || (!settings.keys.is_empty() && settings.allowed_hosts.is_empty())
+        || (settings.has_keys() && settings.allowed_hosts.is_empty())
 }
 
 fn without_port(host: &str) -> &str {

@@ -86,7 +86,7 @@ impl Server {
         let sockets = listen::bind(&settings)?;
         let addresses = sockets.iter().map(|s| s.address(tls.is_some())).collect::<Result<_, _>>()?;
         let stopper = Stopper::new();
-        let app = Arc::new(App::new(engine, settings, &stopper));
+        let app = Arc::new(App::new(engine, settings, &stopper)?);
         Ok(Server { app, stopper, sockets, addresses, tls })
     }
 
@@ -118,6 +118,7 @@ impl Server {
         let result = runtime.block_on(async {
             if signals {
                 stop::heed_signals(self.stopper.clone()).map_err(Error::io("signals"))?;
+                stop::heed_hangups(&self.app).map_err(Error::io("signals"))?;
             }
             let router = router::router(self.app.clone());
             for socket in self.sockets {

@@ -217,9 +217,8 @@ struct HttpArgs {
 
 impl HttpArgs {
     fn settings(&self, verbose: bool) -> Result<http::Settings> {
-        let mut keys = self.api_key.clone();
         if let Some(path) = &self.api_key_file {
-            keys.extend(http::Settings::keys_of(path).map_err(|e| Error::Usage(format!("--api-key-file: {e}")))?);
+            http::Settings::keys_of(path).map_err(|e| Error::Usage(format!("--api-key-file: {e}")))?;
         }
         let words: Vec<&str> = self.cors_origins.iter().map(String::as_str).collect();
         let cors = match words[..] {
@@ -232,7 +231,8 @@ impl HttpArgs {
         Ok(http::Settings {
             hosts: self.host.clone(),
             port: self.port,
-            keys,
+            keys: self.api_key.clone(),
+            key_file: self.api_key_file.clone(),
             insecure: self.insecure,
             allowed_hosts: self.allowed_hosts.clone(),
             cors,

@@ -92,10 +92,14 @@ impl Drop for Running {
 }
 
 impl App {
-    pub(super) fn new(engine: Arc<dyn Engine>, settings: Settings, stopper: &Stopper) -> App {
+    pub(super) fn new(
+        engine: Arc<dyn Engine>,
+        settings: Settings,
+        stopper: &Stopper,
+    ) -> std::result::Result<App, super::Error> {
         let limits = settings.limits.clone();
-        App {
-            keys: Keys::new(&settings.keys, limits.failures),
+        Ok(App {
+            keys: Keys::new(&settings.all_keys()?, limits.failures),
             engine,
             settings,
             counts: Arc::default(),
@@ -108,7 +112,7 @@ impl App {
             loads: Loads::default(),
             started: SystemTime::now(),
             stage: stopper.stage(),
-        }
+        })
     }
 
     /// Whether the server is about to end.

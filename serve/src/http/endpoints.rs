@@ -25,7 +25,7 @@ impl Endpoints {
     /// The system has no threads.
     pub fn new(engine: Arc<dyn Engine>, settings: Settings) -> Result<Endpoints, Error> {
         let stopper = Stopper::new();
-        let app = Arc::new(App::new(engine, settings, &stopper));
+        let app = Arc::new(App::new(engine, settings, &stopper)?);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(Error::io("threads for requests"))?;
         Ok(Endpoints { router: router::router(app), runtime, _stopper: stopper })

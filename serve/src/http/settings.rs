@@ -13,6 +13,8 @@ pub struct Settings {
     pub port: u16,
     /// Keys of which a request must bring one; with none, none is asked for.
     pub keys: Vec<String>,
+    /// A file of further ones ([`Settings::keys_of`]), which is read again on SIGHUP.
+    pub key_file: Option<PathBuf>,
     /// Listens beyond this machine even without a key.
     pub insecure: bool,
     /// Names that a request's `Host` may have beside addresses, `localhost` and names in `hosts`. With keys, none stands for all.
@@ -119,6 +121,7 @@ impl Default for Settings {
             hosts: vec!["127.0.0.1".into()],
             port: 8080,
             keys: Vec::new(),
+            key_file: None,
             insecure: false,
             allowed_hosts: Vec::new(),
             cors: Cors::Closed,
@@ -149,6 +152,20 @@ impl Settings {
         }
     }
 
+    /// Whether a request must bring a key.
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.keys.is_empty() || self.key_file.is_some()
+    }
+
+    /// All keys, as they are now.
+    ///
+    /// # Errors
+    /// As [`Settings::keys_of`].
+    pub(super) fn all_keys(&self) -> Result<Vec<String>, Error> {
+        let more = self.key_file.as_deref().map(Settings::keys_of).transpose()?;
+        Ok(self.keys.iter().cloned().chain(more.unwrap_or_default()).collect())
+    }
+
     /// Refuses what is not safe: anybody who can reach the machine, without a key.
     pub(super) fn check(&self) -> Result<(), Error> {
         let wrong = |text: String| Err(Error::Settings(text));
@@ -160,7 +177,7 @@ impl Settings {
         }
         let open = self.hosts.iter().find(|h| !is_local(h));
         match open {
-            Some(host) if self.keys.is_empty() && !self.insecure => wrong(format!(
+            Some(host) if !self.has_keys() && !self.insecure => wrong(format!(
                 "{host} can be reached from other machines: give a key (--api-key), or --insecure to serve anybody"
             )),
             _ => Ok(()),

@@ -71,6 +71,27 @@ pub(super) async fn until_failed(app: &App) -> String {
     }
 }
 
+/// Each SIGHUP has the file of keys read again.
+pub(super) fn heed_hangups(app: &Arc<App>) -> std::io::Result<()> {
+    #[cfg(unix)]
+    if app.settings.key_file.is_some() {
+        let mut hangups = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
+        let app = app.clone();
+        tokio::spawn(async move {
+            while hangups.recv().await.is_some() {
+                match app.settings.all_keys() {
+                    Ok(keys) => {
+                        app.keys.replace(&keys);
+                        tracing::info!("keys are read again: {} are good", app.keys.len());
+                    }
+                    Err(error) => tracing::warn!("keys stay as they are: {error}"),
+                }
+            }
+        });
+    }
+    Ok(())
+}
+
 /// Returns when the server is over and the engine is told.
 pub(super) async fn until_over(app: &App, stopper: &Stopper) {
     let mut stage = stopper.stage();
