@@ -13,6 +13,7 @@ mod docs;
 mod embed;
 mod explain;
 mod fetch;
+mod files;
 mod flags;
 mod grammar;
 mod idle;
@@ -120,8 +121,10 @@ pub fn main() -> ExitCode {
     let mut args = std::env::args_os();
     let program = args.next().unwrap_or_else(|| "pumex".into());
     let (args, warnings) = argv::rewrite(args);
-    let given = Cli::command().try_get_matches_from(std::iter::once(program).chain(args));
-    let (cli, idle) = match given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, idle(&given)))) {
+    let mut described = Cli::command();
+    let given = described.try_get_matches_from_mut(std::iter::once(program).chain(args));
+    let parsed = given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given)));
+    let (cli, given) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
             // A closed stream leaves nowhere to say it; the code still tells.
@@ -132,12 +135,14 @@ pub fn main() -> ExitCode {
     for warning in warnings {
         output::say(format_args!("warning: {warning}\n"));
     }
-    for flag in idle {
+    for flag in idle(&given) {
         output::say(format_args!("note: {flag}\n"));
     }
     start_log(cli.verbose);
     let stop = signals::flag().inspect(fetch::stopped_by);
-    match stop.and_then(|stop| dispatch(cli.command, cli.verbose > 0, &stop)) {
+    let chosen = given.subcommand().and_then(|(name, given)| Some((described.find_subcommand(name)?, given)));
+    let taken = chosen.map_or(Ok(()), |(command, given)| files::take(command, given));
+    match taken.and(stop).and_then(|stop| dispatch(cli.command, cli.verbose > 0, &stop)) {
         Ok(End::Done) => ExitCode::SUCCESS,
         Ok(End::Interrupted) => ExitCode::from(signals::STOPPED as u8),
         Err(error) => {

@@ -116,15 +116,36 @@ impl Write for Out {
     }
 }
 
+/// That at a path there is a saved sequence, an empty file or nothing: what names a file of this kind may name one of another by
+/// mistake, such as a model that lies in the same folder.
+fn ours(path: &Path) -> Result<()> {
+    let other = |found: &str| {
+        Err(Error::file(path, "no_state", format!("expected a saved sequence or nothing at its place, found {found}")))
+    };
+    match std::fs::metadata(path) {
+        Err(_) => return Ok(()),
+        Ok(meta) if !meta.is_file() => return other("no regular file"),
+        Ok(_) => {}
+    }
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
+    read.map_err(|e| Error::io(path, e))?;
+    if start.is_empty() || start == MAGIC {
+        return Ok(());
+    }
+    other("another kind of file")
+}
+
 /// Writes sequence `seq` of a runner, whose positions hold `ids`, to a file. No step may be in flight.
 ///
 /// # Errors
-/// Another number of ids than of positions, a full disk, what the runner says.
+/// Another number of ids than of positions, another kind of file at its place, a full disk, what the runner says.
 pub fn save(path: &Path, fingerprint: u64, ids: &[u32], runner: &mut dyn Runner, seq: u32) -> Result<()> {
     if runner.held(seq) != ids.len() {
         let (held, found) = (runner.held(seq), ids.len());
         return Err(Error::Request(format!("{}: expected ids of {held} positions, found {found}", path.display())));
     }
+    ours(path)?;
     let mut out = Out { file: Replacing::create(path)?, sum: Sum::new() };
     let mut head = MAGIC.to_vec();
     head.extend(VERSION.to_le_bytes());
@@ -146,7 +167,11 @@ pub fn save(path: &Path, fingerprint: u64, ids: &[u32], runner: &mut dyn Runner,
 pub fn load(path: &Path, fingerprint: u64, runner: &mut dyn Runner, seq: u32) -> Result<Vec<u32>> {
     let io = |e: std::io::Error| Error::io(path, e);
     let bad = |code: &'static str, what: String| Error::file(path, code, what);
-    let len = std::fs::metadata(path).map_err(io)?.len();
+    let meta = std::fs::metadata(path).map_err(io)?;
+    if !meta.is_file() {
+        return Err(bad("no_state", "expected a saved sequence, found no regular file".into()));
+    }
+    let len = meta.len();
     let open = || File::open(path).map(|file| BufReader::with_capacity(1 << 20, file)).map_err(io);
     let mut file = open()?;
     let mut head = Vec::with_capacity(HEAD);

@@ -21,8 +21,6 @@ const UNSEEN: &[&str] = &[
     "--input-length",
     "--input-spread",
     "--output-length",
-    "--picture",
-    "--prompts",
     "--rate",
     "--requests",
     "--shared-length",
@@ -63,12 +61,10 @@ const UNSEEN: &[&str] = &[
     "--keep-split",
     "--leave-output-tensor",
     "--split-max-tensors",
-    "--tensor-type-file",
     "--reasoning-effort",
     "--system-prompt-file",
     "--no-parse-special",
-    // A file of each step of a server, and states to go back to in a conversation, which change times alone.
-    "--log-steps",
+    // States to go back to in a conversation, which change times alone.
     "--ctx-checkpoints",
 ];
 

@@ -25,7 +25,7 @@ fn limited(kib: u32, args: &[&str], stdin: &str, folder: &Path) -> Option<Output
 }
 
 /// An adapter of rank 1 for one of the model's matrices.
-fn adapter(model: &Path) -> Vec<u8> {
+pub fn adapter(model: &Path) -> Vec<u8> {
     let gguf = Gguf::open(model).unwrap();
     let (name, dims) =
         gguf.tensors().iter().find(|t| t.name.ends_with("attn_q.weight")).map(|t| (&t.name, &t.dims)).unwrap();

@@ -136,6 +136,21 @@ fn the_environment_is_read_in_few_places() {
     });
 }
 
+/// What a user names to be written is opened in one place, which loses no input, no pipe and no former file of a write that fails.
+#[test]
+fn outputs_are_opened_in_one_place() {
+    let words = ["File::create", "fs::write(", "OpenOptions", "fs::rename", "fs::copy", "fs::remove_file"];
+    // A cache of its own, whose name nobody gives.
+    let allowed = ["src/file.rs", "src/vk/cache.rs"];
+    for (name, text) in rust().into_iter().filter(|(name, _)| name.starts_with("src/") && !name.ends_with("tests.rs")) {
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let found = words.iter().find(|word| code.contains(**word) && !allowed.contains(&name.as_str()));
+        assert!(found.is_none(), "{name}: {found:?}: expected crate::file");
+        let unchecked = name.starts_with("src/cli/") && name != "src/cli/files.rs" && code.contains("Replacing::");
+        assert!(!unchecked, "{name}: expected outputs to be opened by cli::files");
+    }
+}
+
 /// Every module of the library, lowest first, and what it may name: only rows above it, so that no circle can come about.
 /// `a::B` allows nothing of `a` but `B`. Errors are everybody's.
 const MODULES: &[(&str, &[&str])] = &[
@@ -209,6 +224,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "dialogue",
             "embedding",
             "engine",
+            "file",
             "gguf",
             "grammar",
             "model",

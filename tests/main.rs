@@ -37,6 +37,8 @@ mod megakernel;
 mod moe_tiles;
 mod mutations;
 mod offload;
+#[cfg(unix)]
+mod outputs;
 mod passes;
 mod pipelines;
 mod places;

@@ -34,7 +34,7 @@ pub struct AdapterArgs {
 }
 
 /// Fields of a row of comma-separated values; quotes keep commas, and two of them inside are one.
-fn fields(row: &str) -> Vec<String> {
+pub fn fields(row: &str) -> Vec<String> {
     let (mut all, mut field, mut quoted) = (Vec::new(), String::new(), false);
     let mut chars = row.chars().peekable();
     while let Some(c) = chars.next() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pumex::{Error, Result};
 use pumex_serve::bench::{self, Arrivals, Goals, Load, Prompts};
 
-use super::{output, End};
+use super::{files, output, End};
 
 /// Options of `bench-serve`.
 #[derive(clap::Args, Clone, Debug)]
@@ -113,7 +113,9 @@ pub fn main(args: &Args) -> Result<End> {
     }
     let report = report.map_err(failed)?;
     if let Some(path) = &args.picture {
-        std::fs::write(path, report.picture()).map_err(|e| Error::Request(format!("{}: {e}", path.display())))?;
+        let mut file = files::create(path)?;
+        file.write(report.picture().as_bytes())?;
+        file.finish()?;
     }
     match args.json {
         true => output::json(&report.json())?,

@@ -512,6 +512,7 @@ impl Chat<'_> {
     fn save(&self, path: &Path) -> Result<String> {
         let settings = self.settings.values().map(|(name, value)| (name.to_string(), value)).collect();
         let tools = self.style.tools.as_ref().and_then(|tools| serde_json::from_str(&tools.dump()).ok());
+        super::files::check(path)?;
         Saved::new(&self.talk, tools, settings).write(path)?;
         Ok(format!("{} messages saved to {}\n", self.talk.messages().len(), path.display()))
     }

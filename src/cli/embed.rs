@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicBool;
 
 use pumex::conversation::check_ids;
 use pumex::embedding::{check, embed, normalized, pair, Head, Pooling, Steps};
-use pumex::file::Replacing;
 use pumex::gguf::Gguf;
 use pumex::text::Tokenizer;
 use pumex::{model, Error, Result};
@@ -14,7 +13,7 @@ use serde_json::json;
 use super::adapters::AdapterArgs;
 use super::input::PromptArgs;
 use super::options::{EngineArgs, ModelArgs};
-use super::{output, session, End};
+use super::{files, output, session, End};
 
 /// [`Pooling`], as flags name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -132,6 +131,8 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     }
     let steps = Steps::new(&lens, engine.rows() as usize);
     engine.shared_cache = (number(steps.n_seqs)?, Some(number(steps.cache_positions)?));
+    // Before the work, so that a name that cannot be written to does not cost it.
+    let file = args.out.as_deref().map(files::create).transpose()?;
     let mut runner = session::load(&gguf, &engine, Some(number(steps.n_ctx)?), stop)?;
     let Some(found) = embed(&mut *runner, &texts, &steps, (pooling, &head), stop)? else { return Ok(End::Interrupted) };
     found.iter().try_for_each(|of| check(of))?;
@@ -144,7 +145,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let scale = |v: Vec<f32>| if pooling == Pooling::Rank { v } else { normalized(v, args.embd_normalize) };
     let vectors: Vec<Vec<f32>> = found.into_iter().flatten().map(scale).collect();
     let width = vectors.first().map_or(0, Vec::len);
-    let Some(path) = &args.out else {
+    let (Some(path), Some(mut file)) = (&args.out, file) else {
         let pooling = format!("{pooling:?}").to_lowercase();
         let tokens: usize = lens.iter().sum();
         let all = json!({
@@ -154,7 +155,6 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         return Ok(End::Done);
     };
     let bytes: Vec<u8> = vectors.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
-    let mut file = Replacing::create(path)?;
     file.write(&bytes)?;
     file.finish()?;
     output::say(format_args!("wrote {} x {width} floats to {}\n", vectors.len(), path.display()));

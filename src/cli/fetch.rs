@@ -49,10 +49,12 @@ pub fn model(args: &ModelArgs) -> Result<Option<PathBuf>> {
         ));
     }
     let args = asked(args);
-    match (&args.hf_repo, &args.model_url) {
-        (None, None) => Ok(args.model),
-        _ => download::fetched(&args).map(Some),
-    }
+    let found = match (&args.hf_repo, &args.model_url) {
+        (None, None) => args.model,
+        _ => Some(download::fetched(&args)?),
+    };
+    found.iter().for_each(|path| super::files::reads(path));
+    Ok(found)
 }
 
 #[cfg(not(feature = "download"))]

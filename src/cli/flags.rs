@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use pumex::Result;
 use serde_json::{json, Value};
 
-use super::{argv, idle, output, Cli, End};
+use super::{argv, files, idle, output, Cli, End};
 
 /// Options of `flags`.
 #[derive(clap::Args)]
@@ -20,6 +20,7 @@ pub fn main(args: &Args) -> Result<End> {
     cli.build();
     let mut all: Vec<Value> = Vec::new();
     for command in cli.get_subcommands().filter(|command| command.get_name() != "help") {
+        files::assert_known(command);
         let listed = command.get_arguments().filter(|arg| arg.get_long().is_some() && arg.get_id() != "help");
         all.extend(listed.map(|arg| flag(command.get_name(), arg)));
     }
@@ -67,6 +68,7 @@ fn flag(command: &str, arg: &clap::Arg) -> Value {
         "names": names,
         "takes_value": arg.get_action().takes_values(),
         "hidden": arg.is_hide_set(),
+        "writes": files::writes(command, arg),
         "variable": arg.get_env().map(|name| name.to_string_lossy()),
         "no_effect": row.map(|row| row.why),
         "only": row.and_then(|row| row.value),

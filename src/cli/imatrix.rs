@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pumex::conversation::{self, PerplexityOptions};
-use pumex::file::Replacing;
 use pumex::imatrix::{Entry, Imatrix};
 use pumex::text::Tokenizer;
 use pumex::{Error, Result};
@@ -12,7 +11,7 @@ use serde_json::json;
 
 use super::input::PromptArgs;
 use super::options::{EngineArgs, ModelArgs};
-use super::{output, session, End};
+use super::{files, output, session, End};
 
 /// Options of `imatrix`.
 #[derive(clap::Args)]
@@ -59,6 +58,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         engine.take_rows(n_ctx);
         n_ctx = n_ctx.saturating_mul(2);
     }
+    let mut file = files::create(&args.out)?;
     let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;
     let bar = session::bar("imatrix", "{msg} {wide_bar} {pos}/{len} {eta}");
     let made = conversation::importance(&mut *runner, &ids, &options, stop, &mut |done, of| {
@@ -71,14 +71,13 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         return Ok(End::Interrupted);
     }
     made.datasets = vec![args.prompt.source()];
-    let mut file = Replacing::create(&args.out)?;
     file.write(&made.to_gguf(args.ctx_size))?;
     file.finish()?;
     if args.json {
         output::json(&json!({"file": args.out, "entries": made.entries.len(), "chunks": made.chunks}))?;
     } else {
         let (entries, chunks) = (made.entries.len(), made.chunks);
-        output::text(&format!("{}: {entries} matrices from {chunks} windows\n", args.out.display()))?;
+        files::told(&args.out, &format!("{}: {entries} matrices from {chunks} windows\n", args.out.display()))?;
     }
     Ok(End::Done)
 }

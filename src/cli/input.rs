@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use pumex::{Error, Result};
 
+use super::files;
+
 /// The prompt's sources.
 #[derive(clap::Args, Clone, Debug)]
 pub struct PromptArgs {
@@ -63,6 +65,7 @@ impl PromptArgs {
 /// # Errors
 /// A file that cannot be read or is not UTF-8.
 pub fn read_file(path: &Path) -> Result<String> {
+    files::reads(path);
     utf8(path, std::fs::read(path).map_err(|e| Error::io(path, e))?)
 }
 

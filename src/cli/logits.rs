@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use pumex::conversation::{check_ids, feed_source, rows, run_chunks};
-use pumex::file::Replacing;
 use pumex::step::RowOutput;
 use pumex::text::Tokenizer;
 use pumex::{model, Error, Result};
@@ -15,7 +14,7 @@ use serde_json::json;
 use super::adapters::AdapterArgs;
 use super::input::PromptArgs;
 use super::options::{EngineArgs, ModelArgs};
-use super::{output, session, End};
+use super::{files, output, session, End};
 
 /// Options of `logits`.
 #[derive(clap::Args)]
@@ -61,9 +60,9 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         engine.take_rows(n_ctx);
     }
     let n_ctx = if answers { n_ctx.saturating_mul(2) } else { n_ctx };
+    let mut file = files::create(&args.out)?;
     let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;
     check_ids(&ids, runner.n_vocab())?;
-    let mut file = Replacing::create(&args.out)?;
     let begun = Instant::now();
     if answers {
         // The ids are the source and, after it, the answer.

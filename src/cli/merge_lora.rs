@@ -42,10 +42,6 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     if loras.is_empty() {
         return Err(Error::Usage("merge-lora: expected --lora or --lora-scaled, found neither".into()));
     }
-    if let Some((lora, _)) = loras.iter().find(|(lora, _)| quantize::same_file(lora.path(), &args.output)) {
-        let what = format!("{}: expected an output other than the adapter", lora.path().display());
-        return Err(Error::Usage(what));
-    }
     let gguf = Gguf::open(&args.model)?;
     let deltas = Deltas::new(&gguf, &model::plan(&gguf)?, &loras)?;
     let options = Options { recipe, allow_requantize: true, changes: Some(Box::new(deltas)), ..Options::default() };

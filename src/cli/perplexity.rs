@@ -12,7 +12,7 @@ use serde_json::json;
 use super::adapters::AdapterArgs;
 use super::input::PromptArgs;
 use super::options::{EngineArgs, ModelArgs};
-use super::{output, session, End};
+use super::{files, output, session, End};
 
 /// Options of `perplexity`.
 #[derive(clap::Args)]
@@ -65,6 +65,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let mut saved = match &args.kl_divergence_base {
         Some(path) if !args.kl_divergence && options.n_ctx >= 4 => {
             let windows = (ids.len() / options.n_ctx).min(windows.unwrap_or(usize::MAX));
+            files::check(path)?;
             Some(BaseWriter::create(path, options.n_ctx, runner.n_vocab(), windows, &ids)?)
         }
         _ => None,

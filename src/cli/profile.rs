@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use pumex::engine::{self, ModelInfo};
-use pumex::file::Replacing;
 use pumex::profile::{self, Clocked, Cost, OnCpu, Options, Profile, Roof, FLAG_OVER};
 use pumex::{Error, Result};
 
 use super::adapters::AdapterArgs;
 use super::options::{EngineArgs, SourceArgs};
-use super::{output, session, End};
+use super::{files, output, session, End};
 
 /// Options of `profile`.
 #[derive(clap::Args)]
@@ -76,8 +75,8 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         let (most, found) = (args.engine.rows(), rows);
         return Err(Error::Usage(format!("{flag}: expected at most {most} (--ubatch-size), found {found}")));
     }
-    let page = args.html.as_deref().map(Replacing::create).transpose()?;
     let gguf = args.adapters.attach(session::open_source(&args.model)?)?;
+    let page = args.html.as_deref().map(files::create).transpose()?;
     if pumex::model::plan(&gguf)?.encoder.is_some() {
         let what =
             "profile: expected a model whose steps are all alike, found one with an encoder; bench times its parts";

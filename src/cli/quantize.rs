@@ -10,7 +10,7 @@ use pumex::quantize::{self, recipe, Options, Parts, Plan};
 use pumex::{Error, Result};
 use serde_json::json;
 
-use super::{output, session, End};
+use super::{files, output, session, End};
 
 /// Options of `quantize`.
 #[derive(clap::Args)]
@@ -185,10 +185,6 @@ fn positional(args: &Args) -> Result<(PathBuf, PathBuf, Option<&'static recipe::
     Ok((input, output, found, threads))
 }
 
-pub fn same_file(a: &Path, b: &Path) -> bool {
-    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
-}
-
 /// Quantizes a file.
 pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let (input, target, recipe, threads) = positional(args)?;
@@ -312,12 +308,8 @@ pub fn convert(
     as_json: bool,
     stop: &AtomicBool,
 ) -> Result<End> {
-    for part in 0..plan.parts.len() {
-        let path = quantize::part_path(target, part, plan.parts.len());
-        if same_file(gguf.path(), &path) {
-            return usage(format!("{}: expected an output other than the input", path.display()));
-        }
-    }
+    files::reads(gguf.path());
+    (0..plan.parts.len()).try_for_each(|part| files::check(&quantize::part_path(target, part, plan.parts.len())))?;
     for job in plan.jobs() {
         if let Some(note) = &job.note {
             tracing::warn!("{}: {} instead: {note}", job.entry.name, type_name(job.entry.type_id));
@@ -343,7 +335,7 @@ pub fn convert(
         output::json(&json!({"files": files, "report": report, "seconds": seconds}))?;
     } else {
         let line = summary(report.bytes_in, report.bytes_out, weights(gguf, plan));
-        output::text(&format!("{}: {line} in {seconds:.2} s\n", target.display()))?;
+        files::told(target, &format!("{}: {line} in {seconds:.2} s\n", target.display()))?;
     }
     Ok(End::Done)
 }

@@ -17,7 +17,7 @@ use super::embed::PoolingFlag;
 use super::options::{gpu_layers, EngineArgs, GpuLayers, ModelArgs, Switch};
 use super::sampling::SamplingArgs;
 use super::signals::{self, AtOnce};
-use super::{output, session, End};
+use super::{files, output, session, End};
 
 /// Options of `serve`; names and defaults are llama-server's.
 #[derive(clap::Args, Clone, Debug)]
@@ -267,6 +267,8 @@ fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
     session::use_threads(&args.engine);
     let settings = args.http.settings(verbose)?;
     let models = listed::all(args)?;
+    // Presets and folders name inputs, too.
+    models.iter().filter_map(|model| model.settings.step_log.as_ref()).try_for_each(|path| files::check(path))?;
     let scans = args.models_dir.is_some() || args.models_preset.is_some();
     let several = scans || models.len() > 1;
     let at_start: Vec<String> = models.iter().filter(|m| m.at_start).map(|m| m.settings.name.clone()).collect();

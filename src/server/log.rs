@@ -1,8 +1,9 @@
 //! A line for each step, for who looks for time that is lost: what the step was, and what host and device did meanwhile.
 
+use crate::file::append;
 use crate::step::{Row, Runner};
 use crate::{Error, Result};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,8 +43,7 @@ impl StepLog {
     /// # Errors
     /// What the file system says.
     pub fn open(path: &Path, runner: &mut dyn Runner) -> Result<StepLog> {
-        let opened = OpenOptions::new().create(true).append(true).open(path);
-        let mut out = BufWriter::new(opened.map_err(|e| Error::io(path, e))?);
+        let mut out = BufWriter::new(append(path)?);
         writeln!(out, "{COLUMNS}").map_err(|e| Error::io(path, e))?;
         runner.time_steps(true);
         let now = Instant::now();

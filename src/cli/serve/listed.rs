@@ -13,7 +13,7 @@ use pumex::server::{DraftModel, Listed, Settings};
 use pumex::{Error, Result};
 
 use super::super::options::ModelArgs;
-use super::super::{fetch, input, output, session};
+use super::super::{fetch, files, input, output, session};
 use super::preset::{self, Preset};
 use super::Args;
 
@@ -25,7 +25,7 @@ pub fn all(args: &Args) -> Result<Vec<Listed>> {
     if let Some(path) = &args.models_preset {
         return preset_models(args, path);
     }
-    let files = files(args)?;
+    let files = named(args)?;
     let single = files.len() == 1 && args.models_dir.is_none();
     files.into_iter().map(|(name, file)| listed(args, name, file, single)).collect()
 }
@@ -75,7 +75,7 @@ fn stem(path: &Path) -> String {
     path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-fn files(args: &Args) -> Result<Vec<Named>> {
+fn named(args: &Args) -> Result<Vec<Named>> {
     if let Some(folder) = &args.models_dir {
         return folder_files(folder);
     }
@@ -132,6 +132,7 @@ fn listed(args: &Args, name: String, source: Source, single: bool) -> Result<Lis
         Source::File(path) => Some(path.clone()),
         Source::Demo | Source::Fetched(_) => None,
     };
+    path.iter().for_each(|path| files::reads(path));
     let meta = path.as_ref().and_then(|path| std::fs::metadata(path).ok());
     let created = meta.as_ref().and_then(|m| m.modified().ok()?.duration_since(UNIX_EPOCH).ok());
     let bytes = meta.map_or(0, |meta| meta.len());
@@ -146,6 +147,7 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
     if args.lora_init_without_apply {
         adapters.iter_mut().for_each(|(_, scale)| *scale = 0.0);
     }
+    adapters.iter().for_each(|(path, _)| files::reads(path));
     let (flags, engine, access) = (args.adapters.clone(), args.engine.clone(), args.model.access());
     let open = move |scales: &[f32]| {
         let gguf = match &source {
@@ -211,6 +213,7 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
 
 fn draft(args: &Args) -> Option<DraftModel> {
     let path = args.draft.model_draft.clone().filter(|_| args.draft.spec_type != "none")?;
+    files::reads(&path);
     let access = args.model.access();
     let open = move || Gguf::open_with(&path, access);
     let (most, least) = (args.draft.spec_draft_n_max, args.draft.spec_draft_n_min);
