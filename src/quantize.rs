@@ -3,6 +3,7 @@
 //! Tensors go through one at a time, in chunks of rows: mapped bytes → f32 → blocks → the output. Memory stays at a few
 //! chunks whatever the model's size. `split` and `merge` are the same path with every tensor copied.
 
+mod prune;
 pub mod recipe;
 
 use crate::file::Replacing;
@@ -13,6 +14,7 @@ use crate::{Error, Result};
 use pumex_quant::{find, Format, FormatId, FORMATS};
 use rayon::prelude::*;
 use recipe::{Chooser, Model, Recipe};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Weights of a chunk: 4 million, 16 MiB as f32.
@@ -134,17 +136,18 @@ impl Plan {
         }
         let mut chooser = options.recipe.map(|r| Ok(Chooser::new(r, model(gguf, options)?))).transpose()?;
         let mut jobs = Vec::new();
-        let mut pruned = std::collections::BTreeSet::new();
+        let leaving: BTreeSet<usize> = options.prune_layers.iter().copied().collect();
+        let mut pruned = BTreeSet::new();
         // The chooser counts tensors layer by layer, whatever their order in the file.
         let mut order: Vec<(usize, &crate::gguf::Tensor)> = gguf.tensors().iter().enumerate().collect();
         order.sort_by_key(|(_, t)| recipe::place(&t.name));
         for (tensor, t) in order {
             let layer = recipe::place(&t.name).0;
-            if let Some(layer) = layer.filter(|l| options.prune_layers.contains(l)) {
+            if let Some(layer) = layer.filter(|l| leaving.contains(l)) {
                 pruned.insert(layer);
                 continue;
             }
-            let before = layer.map_or(0, |l| options.prune_layers.iter().filter(|p| **p < l).count());
+            let before = layer.map_or(0, |l| leaving.range(..l).count());
             let name = match layer {
                 Some(l) if before > 0 => t.name.replacen(&format!("blk.{l}."), &format!("blk.{}.", l - before), 1),
                 _ => t.name.clone(),
@@ -177,13 +180,11 @@ impl Plan {
             jobs.push(Job { tensor, entry, from: t.type_id, to, note });
         }
         jobs.sort_by_key(|j: &Job| j.tensor);
-        if let Some(missing) = options.prune_layers.iter().find(|l| !pruned.contains(*l)) {
+        if let Some(missing) = leaving.iter().find(|l| !pruned.contains(*l)) {
             return Err(Error::Usage(format!("--prune-layers {missing}: expected a layer of the model, found none")));
         }
-        if let (false, Ok(arch)) = (pruned.is_empty(), gguf.meta().arch()) {
-            let key = format!("{arch}.block_count");
-            let count = gguf.meta().u32(&key)?.saturating_sub(pruned.len() as u32);
-            set(&mut meta, &key, Value::U32(count));
+        if !pruned.is_empty() {
+            prune::metadata(gguf, &pruned, &mut meta)?;
         }
         if let Some(recipe) = options.recipe {
             set(&mut meta, "general.quantization_version", Value::U32(QUANTIZATION_VERSION));

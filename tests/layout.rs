@@ -168,6 +168,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("model", &["gguf", "plan"]),
     ("quantize", &["file", "gguf", "imatrix"]),
     ("adapter", &["gguf", "model", "plan", "quantize"]),
+    ("pruning", &["gguf", "model", "plan", "quantize"]),
     ("synthetic", &["gguf", "quantize", "sample"]),
     ("session", &["plan::KV_BLOCK", "plan::LayerState", "step"]),
     ("embedding", &["gguf", "session::KV_BLOCK", "step", "text"]),

@@ -45,6 +45,7 @@ mod places;
 mod plans;
 mod products;
 mod profile;
+mod pruning;
 mod quantize;
 mod real;
 mod reference;

@@ -222,7 +222,15 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         tracing::warn!("--threads {threads} has no effect: threads are running already");
     }
     let gguf = Gguf::open(&input)?;
-    let plan = Plan::new(&gguf, &options)?;
+    let mut plan = Plan::new(&gguf, &options)?;
+    if !options.prune_layers.is_empty() {
+        let keys = pumex::pruning::check(&gguf, &options.prune_layers)?;
+        if !keys.is_empty() {
+            // What the user sets counts more, and comes later.
+            options.override_kv.splice(0..0, keys);
+            plan = Plan::new(&gguf, &options)?;
+        }
+    }
     if args.dry_run {
         return table(&gguf, &plan, args.json);
     }
