@@ -80,7 +80,10 @@ impl Imatrix {
             let ((sums, _), (counts, _)) = (sums?, counts?);
             out.add(path, name, &sums, counts)?;
         }
-        Ok(out)
+        match out.entries.is_empty() {
+            true => fail(path, "entries: expected at least 1, found 0"),
+            false => Ok(out),
+        }
     }
 
     /// Adds sums `[matrices, cols]` that stand over as many counts.

@@ -5,6 +5,9 @@
 
 mod prune;
 pub mod recipe;
+mod weighed;
+
+pub use weighed::gaps;
 
 use crate::file::Replacing;
 use crate::gguf::write::{header, Entry, ALIGNMENT};

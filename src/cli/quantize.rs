@@ -185,6 +185,14 @@ fn positional(args: &Args) -> Result<(PathBuf, PathBuf, Option<&'static recipe::
     Ok((input, output, found, threads))
 }
 
+impl Args {
+    /// Whether the matrix counts for a tensor.
+    fn weighs(&self, name: &str) -> bool {
+        let named = |list: &[String]| list.iter().any(|text| name.contains(text.as_str()));
+        (self.include_weights.is_empty() || named(&self.include_weights)) && !named(&self.exclude_weights)
+    }
+}
+
 /// Quantizes a file.
 pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let (input, target, recipe, threads) = positional(args)?;
@@ -211,11 +219,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     }
     if let Some(path) = &args.imatrix {
         let mut imatrix = Imatrix::open(path)?;
-        let named = |list: &[String], name: &str| list.iter().any(|text| name.contains(text.as_str()));
-        imatrix.entries.retain(|name, _| {
-            (args.include_weights.is_empty() || named(&args.include_weights, name))
-                && !named(&args.exclude_weights, name)
-        });
+        imatrix.entries.retain(|name, _| args.weighs(name));
         options.imatrix = Some((imatrix, path.clone()));
     }
     if threads > 0 && rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().is_err() {
@@ -230,6 +234,9 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
             options.override_kv.splice(0..0, keys);
             plan = Plan::new(&gguf, &options)?;
         }
+    }
+    for line in quantize::gaps(&gguf, &plan, &options, &|name| args.weighs(name)) {
+        output::say(format_args!("warning: {line}\n"));
     }
     if args.dry_run {
         return table(&gguf, &plan, args.json);
