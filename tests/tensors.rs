@@ -1,7 +1,7 @@
 //! What architectures require of a file's tensors, and what they read of those that may be there: every tensor of every seeded model
 //! is taken away, and every optional one is added and taken away. `golden/optional.json` has what llama.cpp computes then.
 
-use crate::seeded::{families, numbers, Recipe};
+use crate::seeded::{families, numbers, recipes, Recipe};
 use crate::util::{bound, exhaustive, logits, nmse};
 use pumex::cpu::Reference;
 use pumex::gguf::write::{Entry, ALIGNMENT};
@@ -93,6 +93,30 @@ impl Parts {
         let tensors = kept.map(|(entry, _)| (entry.clone(), (0, 0))).collect();
         Gguf::without_file(Path::new(self.name), self.meta.clone(), tensors, vec![vec![0; most]])
     }
+}
+
+/// A tensor has four extents, of which a file may leave those of 1 at the end out.
+#[test]
+fn extents_of_one_at_the_end_change_no_plan() {
+    let mut wrong = Vec::new();
+    for (name, recipe) in recipes() {
+        let parts = Parts::of(name, &recipe);
+        let bare = parts.changed(&[], &Shapes::new());
+        let tensors = parts.entries.iter().map(|(entry, start)| {
+            let mut dims = entry.dims.clone();
+            dims.resize(4, 1);
+            (Entry { dims, ..entry.clone() }, (0, *start))
+        });
+        let whole =
+            Gguf::without_file(Path::new(name), parts.meta.clone(), tensors.collect(), vec![parts.bytes.clone()]);
+        match (model::plan(&bare), model::plan(&whole)) {
+            (Ok(bare), Ok(whole)) if bare.to_string() == whole.to_string() => {}
+            (_, whole) => {
+                wrong.push(format!("{name}: {}", whole.map_or_else(|e| e.to_string(), |_| "another plan".into())))
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Lora {
                 }
                 None => return fail("unknown_tensor", format!("{name}: expected a name ending in .lora_a or .lora_b")),
             }
-            if half.is_some() && (pumex_quant::find(t.type_id).is_none() || t.dims.len() > 3) {
+            if half.is_some() && (pumex_quant::find(t.type_id).is_none() || t.shape().len() > 3) {
                 let what = format!(
                     "{name}: expected up to 3 dimensions of weights, found {:?} of {}",
                     t.dims,
@@ -151,7 +151,7 @@ impl Lora {
             if !(1..=MAX_RANK).contains(&rank) {
                 return fail("bad_rank", format!("{name}.lora_a: expected a rank of 1 to {MAX_RANK}, found {rank}"));
             }
-            if !fits || [a_2, b_2] != [count; 2] || t.dims.len() > 3 {
+            if !fits || [a_2, b_2] != [count; 2] || t.shape().len() > 3 {
                 let (a_dims, b_dims) = (&a.dims, &b.dims);
                 let what =
                     format!("{name}: expected a pair for a tensor of {:?}, found {a_dims:?} and {b_dims:?}", t.dims);

@@ -65,10 +65,26 @@ pub struct Tensor {
     pub(super) start: usize,
 }
 
+fn shape(dims: &[u64]) -> &[u64] {
+    let last = dims.iter().rposition(|d| *d != 1).unwrap_or(0);
+    &dims[..(last + 1).min(dims.len())]
+}
+
 impl Tensor {
     /// Weights in all.
     pub fn elements(&self) -> u64 {
         self.dims.iter().product()
+    }
+
+    /// Its extents without those of 1 at the end, which a file may name or leave out; one at least.
+    pub fn shape(&self) -> &[u64] {
+        shape(&self.dims)
+    }
+
+    /// Whether it has these extents, but for those of 1 at the end.
+    pub fn is_shaped(&self, dims: &[usize]) -> bool {
+        let dims: Vec<u64> = dims.iter().map(|d| *d as u64).collect();
+        self.shape() == shape(&dims)
     }
 
     /// Index of its file in the set, and its first byte there.

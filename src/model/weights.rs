@@ -72,7 +72,7 @@ impl<'a> Weights<'a> {
         };
         let tensor: &'a Tensor = &gguf.tensors()[index];
         self.used.insert(&tensor.name);
-        if !tensor.dims.iter().copied().eq(dims.iter().map(|d| *d as u64)) {
+        if !tensor.is_shaped(dims) {
             self.problems.push(("wrong_shape", format!("{name}: expected shape {shape}, found {:?}", tensor.dims)));
             return None;
         }
@@ -101,7 +101,7 @@ impl<'a> Weights<'a> {
     fn declare_any(&mut self, name: &str, dims: &[usize]) -> Weight {
         let gguf = self.gguf;
         let found = gguf.own_tensors().iter().enumerate().find(|(_, t)| t.name == name);
-        let shaped = found.filter(|(_, t)| t.dims.iter().copied().eq(dims.iter().map(|d| *d as u64)));
+        let shaped = found.filter(|(_, t)| t.is_shaped(dims));
         let format = shaped.and_then(|(_, t)| pumex_quant::find(t.type_id));
         let (Some((tensor, t)), Some(format)) = (shaped, format) else { return self.table(name, dims) };
         self.used.insert(&t.name);
@@ -155,11 +155,9 @@ impl<'a> Weights<'a> {
         ExpertPart { weight: weight.unwrap_or(Weight(usize::MAX)), scale }
     }
 
-    /// A matrix for each head, `[heads, rows, cols]`; of one head the file may leave the last dimension out.
+    /// A matrix for each head, `[heads, rows, cols]`.
     pub fn heads(&mut self, name: &str, heads: usize, rows: usize, cols: usize) -> Weight {
-        let whole = [cols, rows, heads];
-        let dims = if self.dims(name).len() == 2 && heads == 1 { &whole[..2] } else { &whole[..] };
-        self.declare(name, dims, false, false).unwrap_or(Weight(usize::MAX))
+        self.declare(name, &[cols, rows, heads], false, false).unwrap_or(Weight(usize::MAX))
     }
 
     /// A matrix of one row, which the file has as a vector.
@@ -189,10 +187,10 @@ impl<'a> Weights<'a> {
         there(name) || !there(other) && self.has(name)
     }
 
-    /// The file's dimensions of a tensor, columns first; empty if it is not there to be read.
+    /// The file's dimensions of a tensor, columns first, without those of 1 at the end; empty if it is not there to be read.
     pub fn dims(&mut self, name: &str) -> Vec<usize> {
         let found = self.find(name, || "it".into());
-        found.map_or(Vec::new(), |i| self.gguf.tensors()[i].dims.iter().map(|d| *d as usize).collect())
+        found.map_or(Vec::new(), |i| self.gguf.tensors()[i].shape().iter().map(|d| *d as usize).collect())
     }
 
     /// Whether the architecture requires a tensor wherever a block looks for it.
@@ -238,7 +236,7 @@ impl<'a> Weights<'a> {
         const I32: u32 = 26;
         let gguf = self.gguf;
         let found = gguf.own_tensors().iter().enumerate().find(|(_, t)| t.name == name);
-        let shaped = found.filter(|(_, t)| t.type_id == I32 && t.dims.iter().copied().eq(dims.map(|d| d as u64)));
+        let shaped = found.filter(|(_, t)| t.type_id == I32 && t.is_shaped(&dims));
         let Some((tensor, t)) = shaped else {
             let found =
                 found.map_or("no such tensor".into(), |(_, t)| format!("{:?} of {}", t.dims, type_name(t.type_id)));
