@@ -195,10 +195,9 @@ impl Drop for Replacing {
     }
 }
 
+#[cfg(unix)]
 #[cfg(test)]
 mod tests {
-    #![cfg(unix)]
-
     use super::*;
     use std::os::unix::fs::{symlink, FileTypeExt, PermissionsExt};
 
