@@ -2,6 +2,7 @@
 
 mod adapters;
 mod cache;
+mod connections;
 mod embedding;
 mod faults;
 mod kept;
