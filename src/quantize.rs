@@ -368,6 +368,17 @@ pub fn write(
     Ok(Some(report))
 }
 
+/// Weights that scales of halves may not reach.
+const LARGE: f32 = 3e4;
+
+/// The first weight of a row that its type could not hold: not even half of it is left.
+fn too_large(to: &Format, x: &[f32], row: &[u8]) -> Option<usize> {
+    x.iter().any(|x| x.abs() > LARGE).then_some(())?;
+    let mut held = vec![0f32; x.len()];
+    to.decode_row(row, &mut held);
+    x.iter().zip(&held).position(|(x, held)| x.abs() > LARGE && !((held - x).abs() <= x.abs() / 2.0))
+}
+
 /// Appends one tensor; false if `progress` said to stop.
 fn tensor(
     gguf: &Gguf,
@@ -421,18 +432,30 @@ fn tensor(
                 let first = x.iter().position(|x| !x.is_finite());
                 let count = x.iter().filter(|x| !x.is_finite()).count() as u64;
                 x.iter_mut().filter(|x| !x.is_finite()).for_each(|x| *x = 0.0);
-                for (x, out) in x.chunks_exact(cols).zip(out.chunks_exact_mut(row_out)) {
+                let mut lost = usize::MAX;
+                for (row, (x, out)) in x.chunks_exact(cols).zip(out.chunks_exact_mut(row_out)).enumerate() {
                     to.encode_row(x, weight, out);
+                    let at = too_large(to, x, out).map_or(usize::MAX, |at| (i * group + row) * cols + at);
+                    lost = lost.min(at);
                 }
-                (count, first.map_or(usize::MAX, |at| i * group * cols + at))
+                (count, first.map_or(usize::MAX, |at| i * group * cols + at), lost)
             });
-            let (count, first) = bad.reduce(|| (0, usize::MAX), |a, b| (a.0 + b.0, a.1.min(b.1)));
+            let none = || (0, usize::MAX, usize::MAX);
+            let (count, first, lost) = bad.reduce(none, |a, b| (a.0 + b.0, a.1.min(b.1), a.2.min(b.2)));
             if count > 0 && !options.allow_nonfinite {
                 let at = (index * rows_per_matrix + chunk * rows_per_chunk) * cols + first;
                 let what = format!("tensor {}: expected finite weights, found NaN or infinity at {at}", t.name);
                 return Err(Error::file(gguf.path(), "non_finite_weight", what));
             }
             report.nonfinite += count;
+            if lost < usize::MAX {
+                let at = (index * rows_per_matrix + chunk * rows_per_chunk) * cols + lost;
+                let what = format!(
+                    "tensor {}: expected weights that {} can hold, found a larger one at {at}",
+                    t.name, to.name
+                );
+                return Err(Error::file(gguf.path(), "large_weight", what));
+            }
             file.write(&out)?;
             report.bytes_in += bytes.len() as u64;
             report.bytes_out += out.len() as u64;

@@ -212,6 +212,29 @@ fn weights_that_are_not_finite_stop_with_the_tensor_s_name_or_are_counted() {
 }
 
 #[test]
+fn weights_that_a_type_cannot_hold_stop_with_the_tensor_s_name() {
+    let scratch = Scratch::new("large");
+    let input = scratch.path("f32.gguf");
+    quantize(&demo_path(), &to("F32"), &input);
+    let mut bytes = std::fs::read(&input).unwrap();
+    let start = Gguf::open(&input).unwrap().tensor("blk.1.ffn_up.weight").unwrap().place().1 as usize;
+    bytes[start + 400..start + 404].copy_from_slice(&1e9f32.to_le_bytes());
+    std::fs::write(&input, bytes).unwrap();
+    let gguf = Gguf::open(&input).unwrap();
+    for (kind, holds) in [("F16", false), ("Q8_0", false), ("Q4_0", false), ("BF16", true), ("F32", true)] {
+        let options = to(kind);
+        let plan = Plan::new(&gguf, &options).unwrap();
+        let done = write(&gguf, &plan, &options, &scratch.path("out.gguf"), &mut |_| true);
+        match done {
+            Ok(_) => assert!(holds, "{kind}"),
+            Err(e) => {
+                assert!(!holds && e.to_string().contains("blk.1.ffn_up.weight: expected weights that"), "{kind}: {e}")
+            }
+        }
+    }
+}
+
+#[test]
 fn options_change_what_they_name() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let types = |options: Options| -> Vec<(String, &'static str)> {
