@@ -40,7 +40,7 @@ test: layer
 
 # The same in two parts: all but the tests that use a Vulkan device, and those.
 ON_DEVICE = attention:: choices:: conv2d:: devices:: flash:: forced:: goldens:: kernels:: limits:: many_rows:: megakernel:: \
-  moe_tiles:: offload:: passes:: pipelines:: profile:: router:: sample_requests:: selftest:: session:: signed_dots:: subnormal:: \
+  moe_tiles:: offload:: passes:: pipelines:: profile:: router:: sample_requests:: selftest:: session:: signed_dots:: spoilt:: subnormal:: \
   synthetic:: tune:: upload:: vulkan:: on_a_device without_subgroups
 test-host: layer
 	$(TEST) --workspace -- $(addprefix --skip ,$(ON_DEVICE))

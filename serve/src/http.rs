@@ -10,6 +10,7 @@ mod listen;
 mod owners;
 mod pages;
 mod places;
+mod proxies;
 mod room;
 mod router;
 mod settings;
@@ -19,6 +20,7 @@ mod tls;
 
 pub use endpoints::Endpoints;
 pub use listen::Address;
+pub use proxies::Network;
 pub use settings::{Cors, Limits, Settings, Tls};
 pub use stop::Stopper;
 

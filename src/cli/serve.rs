@@ -201,6 +201,9 @@ struct HttpArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, env = "LLAMA_ARG_TIMEOUT")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
+    /// Proxies, by address or network such as 10.0.0.0/8, whose X-Forwarded-For says who brought a wrong key
+    #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',')]
+    trusted_proxies: Vec<http::Network>,
     /// Connections at a time; above, those that wait for their next request are closed
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
@@ -235,6 +238,7 @@ impl HttpArgs {
             key_file: self.api_key_file.clone(),
             insecure: self.insecure,
             allowed_hosts: self.allowed_hosts.clone(),
+            trusted_proxies: self.trusted_proxies.clone(),
             cors,
             tls: tls.map(|(certificate, key)| Tls { certificate, key }),
             page: !self.no_ui,

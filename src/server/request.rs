@@ -267,7 +267,8 @@ impl Loaded {
                     }
                     // A schema that cannot be held to is no reason not to talk.
                     Err(error) if !forced => {
-                        tracing::warn!("tools: calls are not held to their schemas: {error}");
+                        // Its words are the request's: on one line.
+                        tracing::warn!("tools: calls are not held to their schemas: {:?}", error.to_string());
                         None
                     }
                     made => made.map_err(wrong("tools"))?,

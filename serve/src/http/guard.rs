@@ -1,7 +1,7 @@
 //! What every request passes before its handler: sizes, names, pages, keys; and what every answer gets.
 
 use super::app::AUTOLOAD;
-use super::{query, truth, App};
+use super::{proxies, query, truth, App};
 use crate::auth::Verdict;
 use crate::cors;
 use crate::engine::Holder;
@@ -161,7 +161,7 @@ fn check(app: &App, request: &mut Request) -> Result<()> {
     if request.method() == Method::OPTIONS || OPEN.contains(&path) || super::pages::is_page(path) {
         return Ok(());
     }
-    let verdict = app.keys.judge(key(headers), peer);
+    let verdict = app.keys.judge(key(headers), proxies::client(peer, headers, &app.settings.trusted_proxies));
     match verdict {
         Verdict::Open => Ok(()),
         Verdict::Key(number) => {

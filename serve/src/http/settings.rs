@@ -1,6 +1,6 @@
 //! How a server is set up.
 
-use super::Error;
+use super::{Error, Network};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub struct Settings {
     pub insecure: bool,
     /// Names that a request's `Host` may have beside addresses, `localhost` and names in `hosts`. With keys, none stands for all.
     pub allowed_hosts: Vec<String>,
+    /// Proxies whose `X-Forwarded-For` says who asks, where wrong keys are counted.
+    pub trusted_proxies: Vec<Network>,
     /// Whose pages may ask.
     pub cors: Cors,
     /// Certificate and key; none is plain HTTP.
@@ -124,6 +126,7 @@ impl Default for Settings {
             key_file: None,
             insecure: false,
             allowed_hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
             cors: Cors::Closed,
             tls: None,
             page: true,
