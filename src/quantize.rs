@@ -376,7 +376,7 @@ fn too_large(to: &Format, x: &[f32], row: &[u8]) -> Option<usize> {
     x.iter().any(|x| x.abs() > LARGE).then_some(())?;
     let mut held = vec![0f32; x.len()];
     to.decode_row(row, &mut held);
-    x.iter().zip(&held).position(|(x, held)| x.abs() > LARGE && !((held - x).abs() <= x.abs() / 2.0))
+    x.iter().zip(&held).position(|(x, held)| x.abs() > LARGE && (held.is_nan() || (held - x).abs() > x.abs() / 2.0))
 }
 
 /// Appends one tensor; false if `progress` said to stop.
