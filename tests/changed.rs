@@ -8,6 +8,7 @@ use pumex::map::{Access, Map};
 use pumex::step::{Row, RowOutput, Runner, Token};
 use std::fs::OpenOptions;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A copy of the demo model that a test may change.
 fn copy(name: &str) -> PathBuf {
@@ -36,6 +37,8 @@ fn pages_that_a_file_no_longer_has_are_an_error_of_its_map_alone() {
     let error = maps[0].check().unwrap_err().to_string();
     assert!(error.contains(&*path.to_string_lossy()) && error.contains("shorter"), "{error}");
     assert!(maps[1].check().is_ok() && read.check().is_ok());
+    // Times of files go by ticks of some milliseconds.
+    std::thread::sleep(Duration::from_millis(50));
     std::fs::write(&other, std::fs::read(&other).unwrap()).unwrap();
     assert!(maps[1].check().unwrap_err().to_string().contains("changed"), "the same bytes, written anew");
     [path, other].iter().for_each(|path| std::fs::remove_file(path).unwrap());
@@ -69,7 +72,11 @@ fn a_server_tells_that_its_file_changed_and_ends_where_it_cannot_be_loaded_again
     let told = complete(server.address);
     assert!(told.starts_with("HTTP/1.1 500") && told.contains(&name) && told.contains("changed"), "{told}");
     assert!(!told.contains(path.parent().unwrap().to_str().unwrap()), "where it lies is nobody's: {told}");
-    let again = (0..100).map(|_| complete(server.address)).find(|reply| !reply.starts_with("HTTP/1.1 503")).unwrap();
+    let later = |_: usize| {
+        std::thread::sleep(Duration::from_millis(50));
+        complete(server.address)
+    };
+    let again = (0..200).map(later).find(|reply| !reply.starts_with("HTTP/1.1 503")).unwrap();
     assert!(again.starts_with("HTTP/1.1 200"), "{again}");
     shorten(&path, 4096);
     let told = complete(server.address);
@@ -80,7 +87,7 @@ fn a_server_tells_that_its_file_changed_and_ends_where_it_cannot_be_loaded_again
             break status.code();
         }
         assert!(begun.elapsed().as_secs() < 20, "the process ends");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     };
     assert_eq!(code, Some(1), "no signal ended it, and whoever watches it starts another");
     std::fs::remove_file(&path).unwrap();
