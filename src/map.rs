@@ -120,13 +120,13 @@ impl Map {
     /// # Errors
     /// A mapped file that became shorter, or was written to.
     pub fn check(&self) -> Result<()> {
-        let Some(Was { path, .. }) = self.0.as_ref().and_then(|mapped| mapped.file.as_ref()) else { return Ok(()) };
+        let Some(mapped) = &self.0 else { return Ok(()) };
+        let Some(was) = &mapped.file else { return Ok(()) };
         #[cfg(target_os = "linux")]
-        if self.0.as_ref().is_some_and(|mapped| mapped.watch.as_ref().is_some_and(sigbus::Watch::is_gone)) {
-            return Err(Error::file(path, "changed", "it became shorter while it was read"));
+        if mapped.watch.as_ref().is_some_and(sigbus::Watch::is_gone) {
+            return Err(Error::file(&was.path, "changed", "it became shorter while it was read"));
         }
-        let _ = path;
-        self.0.as_ref().and_then(|mapped| mapped.file.as_ref()).map_or(Ok(()), Was::check)
+        was.check()
     }
 
     /// Brings in the pages of a range at once, where the system can: faster than one by one as they are read, and a file

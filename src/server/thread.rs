@@ -21,17 +21,6 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::Arc;
 
-/// Works; a panic is a failure like others, after which the model is loaded anew.
-fn caught(work: impl FnOnce() -> Result<Done>) -> Result<Done> {
-    let panic = match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(done) => return done,
-        Err(panic) => panic,
-    };
-    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Err(Error::Request(format!("a panic: {text}")))
-}
-
 /// Times that a model is loaded anew after it failed without a step in between.
 const TRIES: u32 = 3;
 
@@ -64,7 +53,7 @@ pub fn main(settings: Settings, inbox: &Inbox, ready: &Sender<Ready>) {
         // Who asks while other scales are set waits as for another request.
         state.shared.loading.store(wanted == scales, Ordering::Relaxed);
         let before = state.shared.view().metrics.steps;
-        let done = caught(|| again(&mut state, inbox, wanted.clone()));
+        let done = caught(|| again(&mut state, inbox, wanted.clone())).unwrap_or_else(Err);
         if done.is_ok() {
             scales.clone_from(&wanted);
         }
@@ -136,7 +125,7 @@ fn first(
         return Ok(None);
     }
     let mut state = State { loaded, shared, queue: Queue::default(), fault: settings.fault };
-    let done = caught(|| work(&mut state, inbox, (&gguf, &mut *runner), scales.to_vec()));
+    let done = work(&mut state, inbox, (&gguf, &mut *runner), scales.to_vec());
     drop(runner);
     match done {
         Ok(Done::Stopped) => Ok(None),
@@ -157,7 +146,21 @@ fn again(state: &mut State, inbox: &Inbox, scales: Vec<f32>) -> Result<Done> {
     work(state, inbox, (&gguf, &mut *runner), scales)
 }
 
-fn work(state: &mut State, inbox: &Inbox, (gguf, runner): (&Gguf, &mut dyn Runner), scales: Vec<f32>) -> Result<Done> {
+/// What panics is an error like others, after which the model is loaded anew.
+fn caught<T>(work: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Error::Request(format!("a panic: {text}"))
+    })
+}
+
+/// Works with a model that is loaded: a panic then does not mean that it could not be loaded so.
+fn work(state: &mut State, inbox: &Inbox, loaded: (&Gguf, &mut dyn Runner), scales: Vec<f32>) -> Result<Done> {
+    caught(|| serve(state, inbox, loaded, scales)).unwrap_or_else(|panic| Ok(Done::Failed(panic)))
+}
+
+fn serve(state: &mut State, inbox: &Inbox, (gguf, runner): (&Gguf, &mut dyn Runner), scales: Vec<f32>) -> Result<Done> {
     state.shared.loading.store(false, Ordering::Relaxed);
     match inbox {
         Inbox::Commands(commands) => {

@@ -6,12 +6,16 @@ use crate::seeded::Recipe;
 use crate::util::demo_path;
 use pumex::adapter::{self, Layers};
 use pumex::gguf::Gguf;
-use pumex::server::{Served, Settings};
+use pumex::server::{Fault, Served, Settings};
 use pumex_serve::engine::{Generate, Model, RefusalKind};
 use std::sync::Arc;
 
 /// The demo model with an adapter of its matrices.
 fn adapted(slots: usize, scale: f32) -> Served {
+    load(settings(slots, scale))
+}
+
+fn settings(slots: usize, scale: f32) -> Settings {
     let open = |scales: &[f32]| {
         let mut gguf = Gguf::open(&demo_path())?;
         let lora = adapter_of(&gguf, "", |_| true);
@@ -20,7 +24,16 @@ fn adapted(slots: usize, scale: f32) -> Served {
         }
         Ok(gguf)
     };
-    load(Settings { open: Arc::new(open), adapters: vec![("lora.gguf".into(), scale)], ..exact(slots) })
+    Settings { open: Arc::new(open), adapters: vec![("lora.gguf".into(), scale)], ..exact(slots) }
+}
+
+#[test]
+fn a_panic_at_other_scales_is_not_their_fault() {
+    let model = load(Settings { fault: Some(Fault::Panic(3)), ..settings(1, 0.0) });
+    let asked = || Generate { adapters: Some(vec![(0, 1.0)]), ..greedy("And it came to pass", 6) };
+    let (first, second) = (ask(&model, asked()), ask(&model, asked()));
+    assert!(all(first).answers.iter().all(|got| got.finish.is_none()), "what was at work is over");
+    assert_eq!(all(second).finish().completion_tokens, 6);
 }
 
 #[test]

@@ -13,6 +13,9 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{timeout_at, Instant};
 
+/// Bodies that are longer are read where that may take a while.
+const LONG: usize = 64 << 10;
+
 /// The JSON that a request brings.
 ///
 /// # Errors
@@ -53,9 +56,6 @@ pub(crate) async fn read(app: &App, request: Request) -> Result<Parsed> {
     };
     Ok(Parsed { value, _room: room })
 }
-
-/// Bodies that are longer are read where that may take a while.
-const LONG: usize = 64 << 10;
 
 /// What a request brought, and the room that it takes for as long as it is there.
 pub(crate) struct Parsed {
