@@ -16,6 +16,7 @@ mod general;
 mod many;
 pub mod megakernel;
 mod packing;
+mod panels;
 mod product;
 mod recurrent;
 mod route;

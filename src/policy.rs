@@ -17,6 +17,7 @@ mod matrix2;
 mod megakernel;
 mod mobile;
 mod nvidia;
+pub mod panels;
 mod portable;
 mod rowwise;
 mod shared;
@@ -52,6 +53,7 @@ pub use megakernel::{
     megakernel_positions, megakernel_ranks, megakernel_rows, megakernel_span, megakernel_table_room, megakernel_tile,
     MegakernelTile, MEGAKERNEL_LEAST_WAITS, MEGAKERNEL_MAX_ROWS, MESSAGE, MOST_ATTENTION_PARTS,
 };
+pub use panels::by_panels;
 pub use rowwise::{argmax_parts, route_threads, router_tile, row_threads, sample_tile, scans_by_windows, MOST_NORMED};
 pub use shared::{table_bytes, table_copies, usual_copies};
 pub use staged::{staged_attention, StagedAttention};

@@ -143,8 +143,8 @@ fn explain_shows_what_a_device_would_run_without_having_it() {
     let dispatches = json["step"]["dispatches"].as_array().unwrap();
     assert!(dispatches.len() > 100 && dispatches[0]["grid"] == serde_json::json!([3, 1, 1]), "{}", dispatches[0]);
     let wide = dispatches.iter().find(|d| d["module"].as_str().unwrap().starts_with("gemv_dot")).unwrap();
-    assert_eq!(wide["variants"][1]["kernel"], "gemm_mat");
-    assert!(wide["variants"][1]["passed_over"].as_str().unwrap().contains("no matrices"), "{wide}");
+    let matrices = wide["variants"].as_array().unwrap().iter().find(|v| v["kernel"] == "gemm_mat").unwrap();
+    assert!(matrices["passed_over"].as_str().unwrap().contains("no matrices"), "{wide}");
     // Subgroups of a kernel's own size are told, and only those.
     let subgroup = |kernel: &str| {
         let of = |d: &&serde_json::Value| d["module"].as_str().unwrap().split('.').next() == Some(kernel);

@@ -1,9 +1,10 @@
 //! Every kernel with weights, for every format and edge shape, against plain sums over decoded weights.
 
+use crate::panels::Tensors;
 use crate::util::{exhaustive, in_turn, sample};
 use pumex::exec::fragment_layout;
 use pumex::kernel::Kernels;
-use pumex::policy::{self, matrix, ActivationQuant, GemmFusion};
+use pumex::policy::{self, matrix, panels, ActivationQuant, GemmFusion};
 use pumex::sample::Rng;
 use pumex::vk::{self, Buffer, Class, Device};
 use pumex_quant::{all, Format};
@@ -13,7 +14,7 @@ pub const BOUND: f64 = 1e-12;
 /// The integer kernel's: activations are rounded to 16 bits of their run's largest, or to 8.
 const DOT_BOUNDS: [(ActivationQuant, f64); 2] = [(ActivationQuant::Q16, 1e-8), (ActivationQuant::Q8, 5e-5)];
 /// The cooperative matrices': both factors are rounded to halves.
-const HALF_BOUND: f64 = 1e-6;
+pub const HALF_BOUND: f64 = 1e-6;
 /// Of the norms.
 pub const EPS: f32 = 1e-5;
 
@@ -27,20 +28,20 @@ pub struct Lab {
 
 /// One launch of a GEMV or GEMM on `m` outputs, `k` inputs and `n` rows.
 #[derive(Clone, Copy, Debug)]
-struct Case {
-    m: usize,
-    k: usize,
-    n: usize,
-    bias: bool,
-    add: bool,
-    gated: bool,
-    norm: bool,
-    soa: bool,
-    activations: ActivationQuant,
+pub struct Case {
+    pub m: usize,
+    pub k: usize,
+    pub n: usize,
+    pub bias: bool,
+    pub add: bool,
+    pub gated: bool,
+    pub norm: bool,
+    pub soa: bool,
+    pub activations: ActivationQuant,
 }
 
 impl Case {
-    const PLAIN: Case = Case {
+    pub const PLAIN: Case = Case {
         m: 7,
         k: 0,
         n: 1,
@@ -113,7 +114,7 @@ impl Lab {
 
     /// Runs the case on the device and by plain sums; squared difference over the squared sums of magnitudes, so that a sum
     /// that happens to cancel proves nothing.
-    fn error(&mut self, format: &Format, case: Case, kernel: &str) -> f64 {
+    pub fn error(&mut self, format: &Format, case: Case, kernel: &str) -> f64 {
         let case = Case { soa: case.soa || format.is_expanded(), ..case };
         let Case { m, k, n, .. } = case;
         let parts = if case.gated { 2 } else { 1 };
@@ -174,6 +175,10 @@ impl Lab {
                 return error_of(&y, &truth, scale);
             }
             self.launch("gemm_tile", format, &[("EPILOGUE", u32::from(case.add)), soa], &push, grid);
+        } else if kernel == panels::PANELS {
+            let tensors =
+                Tensors { w: [w0, w1], bias: bias.address(), x: x.address(), norm: norm.address(), y: y.address() };
+            self.by_panels(format, case, tensors);
         } else if let Some((which, split)) = kernel.strip_prefix("gemm_").and_then(|k| k.split_once(' ')) {
             let caps = self.device.caps().clone();
             let held = fragment_layout(&self.device, &self.kernels).unwrap().unwrap();

@@ -39,6 +39,7 @@ mod mutations;
 mod offload;
 #[cfg(unix)]
 mod outputs;
+mod panels;
 mod passes;
 mod pipelines;
 mod places;

@@ -6,7 +6,7 @@
 mod rows;
 
 use crate::push;
-use rows::{with, BYTES, GEMM_ROWS, MATRIX2, STAGED};
+use rows::{with, BYTES, GEMM_ROWS, MATRIX2, PACK_PANELS, PANELS, STAGED};
 
 /// Which weight formats a kernel is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,6 +312,7 @@ pub const KERNELS: &[Kernel] = &[
             GATE[4],
         ],
     },
+    Kernel { name: "gemm_panels", formats: Formats::Halves, needs: Needs::Matrix, spec: &PANELS },
     Kernel {
         name: "gemm_few",
         formats: Formats::Halves,
@@ -344,6 +345,7 @@ pub const KERNELS: &[Kernel] = &[
         needs: Needs::Nothing,
         spec: &[("SIZE", 0), ("K", 1), ("NORM", 2), ("CHUNKS", 3), ("GATHER", 4), ("COLUMNS", 5), ("MAT_N", 8)],
     },
+    Kernel { name: "pack_panels", formats: Formats::None, needs: Needs::Nothing, spec: &PACK_PANELS },
     Kernel {
         name: "pack_rows",
         formats: Formats::None,

@@ -113,6 +113,12 @@ blocks! {
         norm_epilogue: U32x2,
     }
 
+    /// Likewise of rows packed in panels.
+    GemmPanels("gemm_panels") = product: Gemv + {
+        /// With SPLIT above 1: addresses of what workgroups leave, and of counters of their arrivals.
+        split: U32x2,
+    }
+
     /// Product of many rows with one matrix; the kernels read `w` in types of their own, as GLSL's Matrix.
     Gemm("gemm_tile", "gemm_float") = {
         /// `[m, k]`.
@@ -169,6 +175,22 @@ blocks! {
         groups: U32,
         /// The most tiles there can be, if GATHER.
         most: uint,
+    }
+
+    /// Rows for products by panels of 64.
+    PackPanels("pack_panels") = {
+        /// Rows in, `[n, K]`.
+        x: F32x4,
+        /// Weights of the norm, `[K]`, if NORM.
+        norm: F32x4,
+        /// Panels.
+        codes: Groups,
+        /// Factor of each row, `[rows]`.
+        factors: F32,
+        /// Rows in.
+        n: uint,
+        /// Of the norm.
+        eps: float,
     }
 
     /// Rows of each expert come together, in tiles of one expert each.
@@ -388,9 +410,11 @@ pub const LAYOUTS: &[Layout] = &[
     RmsNorm::LAYOUT,
     Gemv::LAYOUT,
     GemmFew::LAYOUT,
+    GemmPanels::LAYOUT,
     Gemm::LAYOUT,
     GemmRows::LAYOUT,
     Pack::LAYOUT,
+    PackPanels::LAYOUT,
     PackRows::LAYOUT,
     DecodeWeights::LAYOUT,
     MoePermute::LAYOUT,

@@ -110,7 +110,7 @@ pub(super) fn arena_bytes(
         activations: options.activations.unwrap_or_else(|| policy::activations(caps)),
         requests_at: 0,
         importance: false,
-        packing: packed.filter(|_| !caps.matrix_n.is_empty()).map(|sizes| sizes.packing(true, true)),
+        packing: packed.filter(|_| !caps.matrix_n.is_empty()).map(|sizes| sizes.packing((true, true, true))),
         rows: packed.and_then(|sizes| sizes.rows(caps, rows_asked(caps, options))),
         megakernel: None,
     };

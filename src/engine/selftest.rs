@@ -29,13 +29,14 @@ const USUAL: &str = "Q4_K_M";
 const WRONG: &str = "found wrong by the self-test";
 
 /// Kernels that have a next row, in the order in which they are suspected.
-pub const SUSPECTS: [&str; 15] = [
+pub const SUSPECTS: [&str; 16] = [
     "megakernel",
     "attn_flash",
     "attn_staged",
     "attn_matrix2",
     "attn_mat",
     "gemm_few",
+    "gemm_panels",
     "gemm_mat",
     "gemm_matrix2",
     "gemm_bytes",
@@ -64,7 +65,7 @@ impl Arithmetic {
     pub fn of(rows: usize, codes: ActivationQuant, experts: bool, kernels: &BTreeSet<String>) -> Arithmetic {
         let any = |names: &[&str]| names.iter().any(|name| kernels.contains(*name));
         let coded = any(&["gemv_dot", "megakernel", "megakernel_moe"]) && codes == ActivationQuant::Q8;
-        let halves = ["gemm_few", "gemm_mat", "gemm_matrix2", "gemm_staged", "gemm_half"];
+        let halves = ["gemm_few", "gemm_panels", "gemm_mat", "gemm_matrix2", "gemm_staged", "gemm_half"];
         let attention = ["attn_mat", "attn_flash", "attn_staged", "attn_matrix2"];
         match rows {
             _ if coded && (experts || rows <= policy::FEW_ROWS) => Arithmetic::Bytes,
@@ -93,8 +94,8 @@ pub enum Ways {
     All,
 }
 
-/// Rows of the steps that are compared: a prompt by tiles, one by few rows, then single rows.
-const STEPS: [usize; 4] = [40, 9, 1, 1];
+/// Rows of the steps that are compared: prompts by panels and by tiles, one by few rows, then single rows.
+const STEPS: [usize; 5] = [policy::panels::FEWER_ROWS + 2, 40, 9, 1, 1];
 
 /// What a test of a device came to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -369,8 +370,14 @@ mod tests {
     fn whatever_can_be_put_in_the_place_of_another_kernel_is_a_suspect() {
         let rows = ManyRows::ALL.map(ManyRows::kernel);
         let (_, with_next) = ATTENTION.split_last().unwrap();
-        let all =
-            rows.iter().chain(with_next).chain(&["megakernel", "megakernel_moe", "gemm_few", "gemm_mat", "gemv_dot"]);
+        let all = rows.iter().chain(with_next).chain(&[
+            "megakernel",
+            "megakernel_moe",
+            "gemm_few",
+            "gemm_panels",
+            "gemm_mat",
+            "gemv_dot",
+        ]);
         let missing: Vec<_> = all.filter(|kernel| !SUSPECTS.contains(kernel)).collect();
         assert_eq!(missing, Vec::<&&str>::new());
     }

@@ -2,6 +2,7 @@
 
 use crate::kernel::Kernels;
 use crate::policy::matrix::{self as tiles, FEW_N};
+use crate::policy::panels::{panels_fit, PANEL_N};
 use crate::vk::{Class, Device};
 use crate::Result;
 use pumex_shaders::block::Block;
@@ -16,6 +17,8 @@ pub struct FragmentLayout {
     pub direct: bool,
     /// Sums as `attn_flash` expects.
     pub ordered: bool,
+    /// Weights and activations as `gemm_panels` expects.
+    pub panels: bool,
 }
 
 /// Where a matrix keeps each of its `elements`, if every thread has its own (see `shaders/glsl/fragment_layout.comp`).
@@ -60,8 +63,10 @@ pub fn fragment_layout(device: &Device, kernels: &Kernels) -> Result<Option<Frag
         None => None,
     };
     let ordered = sums.as_ref().is_some_and(|sums| tiles::ordered(sums));
+    let wide = maps.iter().find(|(mat_n, _)| *mat_n == PANEL_N);
+    let panels = weights.as_ref().zip(wide).is_some_and(|(weights, (_, wide))| panels_fit(weights, wide));
     let all = weights.zip(few).zip(sums);
     let direct = all.is_some_and(|((weights, (_, few)), sums)| tiles::direct(&weights, few, &sums));
     let direct = direct && tiles::may_be_direct(device.caps());
-    Ok(Some(FragmentLayout { maps, direct, ordered }))
+    Ok(Some(FragmentLayout { maps, direct, ordered, panels }))
 }

@@ -215,7 +215,7 @@ fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, Shape, &Lowered) ->
     let direct = policy::matrix::may_be_direct(caps);
     let asked = ManyRowsAsked { forced: None, activations };
     let packed = sizes::Packed::of(plan, max_rows, caps, asked);
-    let packing = (!caps.matrix_n.is_empty()).then(|| packed.packing(direct, direct));
+    let packing = (!caps.matrix_n.is_empty()).then(|| packed.packing((direct, direct, direct)));
     let megakernel = Megakernel::of(plan, caps, Choices { wanted: None, groups: None, activations, halves });
     let target = Target {
         plan,

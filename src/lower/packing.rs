@@ -174,6 +174,9 @@ impl Lowering<'_> {
             return;
         }
         let (k, n, caps) = (self.width(x), self.rows_of(x), self.t.caps);
+        if self.by_panels(parts, n) {
+            return self.pack_panels(x, norm);
+        }
         let (mat_n, _) = tiles::columns(caps, packing.direct, n);
         let map = self.map_of(mat_n).unwrap_or(0);
         self.packs.powers_known |= norm.is_some() && n <= FEW;
@@ -215,6 +218,9 @@ impl Lowering<'_> {
     /// The product of what is packed for `all` with up to three matrices of one format, or with gate and up.
     pub(super) fn by_matrix(&mut self, all: &[MatPart], p: &Product) {
         let Some(packing) = self.t.packing else { return };
+        if self.by_panels(all, self.rows_of(p.x)) {
+            return self.panel_product(p);
+        }
         let info = &self.plan.weights[p.parts[0].weight.0];
         let (n, extras) = (self.rows_of(p.x), self.extras(p.gate.is_some(), p.add));
         let slot = self.layouts(all, n).iter().position(|l| *l == tiles::few_chunks(info.format)).unwrap_or(0);

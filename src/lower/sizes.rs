@@ -7,6 +7,7 @@ use super::{chosen, scan};
 use super::{fused, Packing};
 use crate::plan::{General, Op, Placement, Plan};
 use crate::policy::matrix::{self as tiles, FEW, MOST_COLUMNS, PACKED_LEN};
+use crate::policy::panels::{self, READ_AHEAD};
 use crate::policy::{self, ManyRowsAsked};
 use crate::vk::Caps;
 use pumex_shaders::block::Block;
@@ -35,6 +36,8 @@ pub fn split_reduction(caps: &Caps, plan: &Plan, max_rows: usize) -> SplitReduct
         Op::General(General::Scan(s)) => scan::workspace(caps, plan, s, max_rows),
         _ => 0,
     });
+    let panels = panels::split_workspace(caps);
+    (bytes, counters) = (bytes.max(panels.0), counters.max(panels.1));
     bytes = bytes.max(pairs.max().unwrap_or(0)).max(chosen::workspace(plan, max_rows));
     let mut known = HashSet::new(); // most layers are alike
     for op in &plan.ops {
@@ -84,7 +87,7 @@ impl Packed {
         let rows = max_rows.next_multiple_of(policy::MOST_GROUP_ROWS);
         Packed {
             k,
-            codes: (2 * rows * k) as u64,
+            codes: (2 * rows * k + READ_AHEAD) as u64,
             factors: (4 * rows) as u64,
             squares: (4 * FEW * k / tiles::MAT_M) as u64,
             powers: (8 * FEW + 4 * rows) as u64,
@@ -103,8 +106,8 @@ impl Packed {
     }
 
     /// What lowering asks of them, on a device whose threads hold matrices as told.
-    pub fn packing(&self, direct: bool, ordered: bool) -> Packing {
-        Packing { direct, ordered, k: self.k, moe: self.moe.is_some() }
+    pub fn packing(&self, (direct, ordered, panels): (bool, bool, bool)) -> Packing {
+        Packing { direct, ordered, panels, k: self.k, moe: self.moe.is_some() }
     }
 
     /// Likewise of rows for products without matrices, where the device takes them so.

@@ -115,6 +115,8 @@ pub struct Packing {
     pub direct: bool,
     /// Threads hold sums as `attn_flash` expects, too.
     pub ordered: bool,
+    /// Threads hold matrices as `gemm_panels` expects.
+    pub panels: bool,
     /// Most inputs of a packed row.
     pub k: usize,
     /// The plan has experts, and there is room for their rows.

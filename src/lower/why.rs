@@ -51,7 +51,7 @@ struct Why<'a> {
 
 impl Why<'_> {
     fn held(&self) -> Option<Held> {
-        self.t.packing.map(|p| Held { direct: p.direct, ordered: p.ordered })
+        self.t.packing.map(|p| Held { direct: p.direct, ordered: p.ordered, panels: p.panels })
     }
 
     /// Outputs of the dispatch.

@@ -5,6 +5,7 @@ use super::attention::attn_mat_fits;
 use super::gemv::{self, dot_span, float_row, gemv_row, no_dots, small_floats};
 use super::matrix::{self, few_row, FEW, FEW_KERNEL, PACKED_LEN};
 use super::matrix2::{matrix2_attention, matrix2_first};
+use super::panels;
 use super::staged::staged_attention;
 use super::table::Evidence;
 use super::tuned::{self, EXPERTS};
@@ -44,6 +45,8 @@ pub struct Held {
     pub direct: bool,
     /// And sums as `attn_flash` does.
     pub ordered: bool,
+    /// As `gemm_panels` expects.
+    pub panels: bool,
 }
 
 /// A product with weights of one format.
@@ -114,6 +117,9 @@ pub fn product(caps: &Caps, asked: &Asked<'_>) -> Vec<Variant> {
     let row = few_row(caps, format, (m, n), extras);
     let key = |kernel, k| tuned::key(kernel, &gemv::product(format, (m, k), n, extras));
     all.push(variant(FEW_KERNEL, few, Some((row.name, row.evidence))).tunable(key(FEW_KERNEL, PACKED_LEN)));
+    let fit = asked.held.is_some_and(|held| held.panels);
+    let panels = asked.beside.iter().find_map(|format| panels::refusal(caps, format, n, fit));
+    all.push(variant(panels::PANELS, matrices.clone().or(panels), None));
     all.push(variant("gemm_mat", matrices, None));
     if n <= GEMV_MAX_COLS {
         all.extend(gemv(caps, format, (m, k, n), extras));

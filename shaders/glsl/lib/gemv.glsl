@@ -11,6 +11,8 @@ layout(constant_id = 11) const uint USED = 1;    // experts of a row
 layout(constant_id = 19) const uint WHOLE_ROWS = 0; // 1: ROWS divides the rows of every matrix
 #ifdef HAS_PACK_EPILOGUE
 #include "push/gemm_few.glsl"
+#elif defined(OF_PANELS)
+#include "push/gemm_panels.glsl"
 #else
 #include "push/gemv.glsl"
 #endif

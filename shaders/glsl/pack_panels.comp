@@ -1,0 +1,54 @@
+// Activations as halves for gemm_panels.comp: [n, k] -> panels (lib/panels.glsl), and a factor per row. A row is scaled by a power of
+// two that leaves halves room at both ends, after an RMS norm if NORM says so. Rows past n become zeros, so that matrices are whole.
+#version 460
+#include "lib/types.glsl"
+#include "lib/pack_layout.glsl"
+#extension GL_KHR_shader_subgroup_arithmetic : require
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint K = 4096;
+layout(constant_id = 2) const uint NORM = 0;
+#include "lib/panels.glsl"
+#include "push/pack_panels.glsl"
+const uint EIGHTS = (PANEL_INPUTS / 8 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x; // of a row, that a thread has
+shared vec2 found[gl_WorkGroupSize.x / 4]; // largest, sum of squares: one for each subgroup
+
+void main() {
+    const uint row = gl_WorkGroupID.x, t = gl_LocalInvocationID.x;
+    vec4 held[EIGHTS * 2];
+    float square = 0.0, largest = 0.0;
+    [[unroll]] for (uint j = 0; j < EIGHTS * 2; j++) {
+        const uint eight = t + j / 2 * gl_WorkGroupSize.x, i = eight / 2 * 4 + eight % 2 + j % 2 * 2;
+        const bool there = i < K / 4 && row < n;
+        held[j] = there ? x.v[row * (K / 4) + i] : vec4(0.0);
+        if (NORM == 1) {
+            square += dot(held[j], held[j]);
+            held[j] *= there ? norm.v[i] : vec4(0.0);
+        }
+        const vec4 a = abs(held[j]);
+        largest = max(largest, max(max(a.x, a.y), max(a.z, a.w)));
+    }
+    square = subgroupAdd(square);
+    largest = subgroupMax(largest);
+    if (subgroupElect()) found[gl_SubgroupID] = vec2(largest, square);
+    barrier();
+    square = largest = 0.0;
+    for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) {
+        largest = max(largest, found[i].x);
+        square += found[i].y;
+    }
+    square = subgroupAdd(square);
+    largest = clamp(subgroupMax(largest), 1e-25, 1e25);
+    const float power = uintBitsToFloat(floatBitsToUint(largest) & 0x7f800000u) / 256.0, inverse = 1.0 / power;
+    const uint place = row % 8 * 8 + row / 8 % 2; // of the row in a fragment, in units of 8 bytes
+    [[unroll]] for (uint j = 0; j < EIGHTS; j++) {
+        const uint eight = t + j * gl_WorkGroupSize.x;
+        if (eight < PANEL_INPUTS / 8) {
+            const uvec2 a = packed_halves(held[2 * j] * inverse), b = packed_halves(held[2 * j + 1] * inverse);
+            const uint fragment = (row / 64 * (PANEL_INPUTS / 16) + eight / 2) * 4 + row % 64 / 16;
+            const uint at = fragment * 64 + place + eight % 2 * 4;
+            codes.v[at] = uvec2(a.x, b.x);
+            codes.v[at + 2] = uvec2(a.y, b.y);
+        }
+    }
+    if (t == 0) factors.v[row] = NORM == 1 ? power / sqrt(square / float(K) + eps) : power;
+}
