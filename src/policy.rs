@@ -33,7 +33,7 @@ pub mod variant;
 pub mod workarounds;
 
 pub use attention::{
-    attn_flash_tile, attn_heads, attn_mat_fits, attn_mat_tile, attn_tile, index_tile, prefill_tile, AttnTile, FlashTile,
+    attn_flash_tile, attn_heads, attn_prompt_bytes, attn_prompt_tile, attn_mat_fits, attn_mat_tile, attn_tile, index_tile, prefill_tile, AttnTile, FlashTile,
 };
 pub use class::{asks_for_cores, cores, integer_dots, signed_dots, DeviceClass};
 pub use floor::{lacks_subgroups, without_halves, without_subgroups};

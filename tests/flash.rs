@@ -63,6 +63,7 @@ fn many_rows_attend_alike_by_matrices_that_workgroups_hold() {
 enum Way {
     Scalar,
     Fragments,
+    Prompt,
     Staged,
     Group,
 }
@@ -78,13 +79,17 @@ fn run(heads: (u32, u32, u32), (k, v): (CacheType, CacheType), way: Way) -> Opti
         Options {
             debug: Debug { matrices: way != Way::Scalar, ..exact() },
             cache_type_v: Some(v),
-            without: if way == Way::Group { vec!["attn_flash", "attn_staged"] } else { Vec::new() },
+            without: match way {
+                Way::Group => vec!["attn_prompt", "attn_flash", "attn_staged"],
+                Way::Prompt => Vec::new(),
+                _ => vec!["attn_prompt"],
+            },
             ..options(k)
         },
     )?;
     let missing = match way {
         Way::Scalar => false,
-        Way::Fragments => !runner.attends_many_by_matrices(),
+        Way::Fragments | Way::Prompt => !runner.attends_many_by_matrices(),
         Way::Staged => runner.vk().caps().matrix_n.is_empty(),
         Way::Group => !runner.vk().caps().group_matrix(),
     };
@@ -105,11 +110,12 @@ fn many_rows_attend_alike_with_matrices_and_without() {
         [(F16, Q8_0), (Q8_0, F16), (Q4_0, Q4_1), (Q5_0, Q5_1), (Iq4Nl, Q8_0)].map(|types| ((4, 2, 128), types));
     for (heads, types) in halves.into_iter().chain(others) {
         let Some(matrices) = run(heads, types, Way::Fragments) else { return };
+        let Some(prompt) = run(heads, types, Way::Prompt) else { return };
         let Some(scalar) = run(heads, types, Way::Scalar) else { return };
-        let error = nmse(&matrices, &scalar);
-        println!("{heads:?} {types:?}: NMSE {error:.2e}");
+        let errors = [matrices, prompt].map(|found| nmse(&found, &scalar));
+        println!("{heads:?} {types:?}: NMSE {errors:?}");
         let bound = if types == (F16, F16) { BOUND } else { BOUND_OF_CODES };
-        assert!(error < bound, "{heads:?} {types:?}: NMSE {error:e}");
+        assert!(errors.iter().all(|error| *error < bound), "{heads:?} {types:?}: NMSE {errors:?}");
     }
 }
 

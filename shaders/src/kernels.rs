@@ -6,7 +6,7 @@
 mod rows;
 
 use crate::push;
-use rows::{with, BYTES, GEMM_ROWS, MATRIX2, PACK_PANELS, PANELS, STAGED};
+use rows::{with, ATTN_PROMPT, BYTES, GEMM_ROWS, MATRIX2, PACK_PANELS, PANELS, STAGED};
 
 /// Which weight formats a kernel is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -372,8 +372,9 @@ pub const KERNELS: &[Kernel] = &[
         name: "attn_flash",
         formats: Formats::None,
         needs: Needs::Matrix,
-        spec: &[("SIZE", 0), ("GH", 1), KV[0], KV[1], KV[2], KV[3], SEEN[0], SEEN[1]],
+        spec: &ATTN_PROMPT,
     },
+    Kernel { name: "attn_prompt", formats: Formats::None, needs: Needs::Matrix, spec: &ATTN_PROMPT },
     Kernel {
         name: "attn_matrix2",
         formats: Formats::None,

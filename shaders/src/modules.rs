@@ -8,6 +8,7 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/attn_mat.bin"),
     include_bytes!("../spirv/attn_matrix2.bin"),
     include_bytes!("../spirv/attn_prefill.bin"),
+    include_bytes!("../spirv/attn_prompt.bin"),
     include_bytes!("../spirv/attn_split.bin"),
     include_bytes!("../spirv/attn_staged.bin"),
     include_bytes!("../spirv/by_id.bin"),

@@ -17,8 +17,10 @@ use crate::{Error, Result};
 /// Share of free memory the plan may use; the rest is left to the driver and the desktop.
 const MEMORY_SHARE: f64 = 0.95;
 
-/// Most bytes of logits one step may hold; the rows of a step follow from it for large vocabularies.
-const MAX_LOGITS_BYTES: usize = 256 << 20;
+/// Most bytes of logits one step may hold, or this share of the device's free memory if that is more; the rows of a step follow from it
+/// for large vocabularies.
+const MAX_LOGITS_BYTES: u64 = 256 << 20;
+const LOGITS_SHARE: u64 = 48;
 
 /// What a driver may want beside a buffer.
 const DRIVER_BYTES: u64 = 1 << 20;
@@ -251,7 +253,8 @@ pub(super) fn planned(plan: Plan, caps: &Caps, stages: bool, options: &Options) 
         None => plan,
     };
     let largest = caps.largest_buffer();
-    let most_logits = MAX_LOGITS_BYTES.min(usize::try_from(largest).unwrap_or(usize::MAX));
+    let most_logits = MAX_LOGITS_BYTES.max(caps.memory_budget_bytes / LOGITS_SHARE).min(largest);
+    let most_logits = usize::try_from(most_logits).unwrap_or(usize::MAX);
     let asked = (options.max_rows.max(1) as usize).min((most_logits / (plan.n_vocab * 4)).max(1));
     let mut max_rows = asked;
     // A step's values lie in one buffer; where that is too large, a step has fewer rows.

@@ -29,8 +29,9 @@ const USUAL: &str = "Q4_K_M";
 const WRONG: &str = "found wrong by the self-test";
 
 /// Kernels that have a next row, in the order in which they are suspected.
-pub const SUSPECTS: [&str; 16] = [
+pub const SUSPECTS: [&str; 17] = [
     "megakernel",
+    "attn_prompt",
     "attn_flash",
     "attn_staged",
     "attn_matrix2",
@@ -66,7 +67,7 @@ impl Arithmetic {
         let any = |names: &[&str]| names.iter().any(|name| kernels.contains(*name));
         let coded = any(&["gemv_dot", "megakernel", "megakernel_moe"]) && codes == ActivationQuant::Q8;
         let halves = ["gemm_few", "gemm_panels", "gemm_mat", "gemm_matrix2", "gemm_staged", "gemm_half"];
-        let attention = ["attn_mat", "attn_flash", "attn_staged", "attn_matrix2"];
+        let attention = ["attn_mat", "attn_prompt", "attn_flash", "attn_staged", "attn_matrix2"];
         match rows {
             _ if coded && (experts || rows <= policy::FEW_ROWS) => Arithmetic::Bytes,
             2.. if any(&["gemm_dot", "gemm_bytes"]) => Arithmetic::Bytes,
@@ -390,7 +391,7 @@ mod tests {
         };
         let h200 = led("h200");
         let all = ["gemm_mat", "gemm_bytes", "gemm_staged", "gemm_dot", "gemm_half", "no matrices"];
-        let attention = ["attn_flash", "attn_staged", "attn_matrix2", "attn_prefill"];
+        let attention = ["attn_prompt", "attn_flash", "attn_staged", "attn_matrix2", "attn_prefill"];
         for wanted in all.iter().chain(&attention) {
             assert!(h200.iter().any(|way| way == wanted), "{wanted}: {h200:?}");
         }

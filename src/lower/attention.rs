@@ -64,7 +64,10 @@ impl Lowering<'_> {
             let grid = [rows.div_ceil((tile.queries / tile.heads) as usize), spec.heads / tile.heads as usize, 1];
             ("attn_matrix2", tile.spec(), grid)
         };
-        let (kernel, mut constants, grid) = if self.t.attends_many_by_matrices(spec) {
+        let (kernel, mut constants, grid) = if let Some(tile) = self.t.prompt_attention(spec) {
+            let grid = [spec.heads / tile.heads as usize, rows.div_ceil(tile.rows as usize), 1];
+            ("attn_prompt", vec![("SIZE", tile.size), ("GH", tile.heads)], grid)
+        } else if self.t.attends_many_by_matrices(spec) {
             let tile = policy::attn_flash_tile(spec);
             let grid = [rows.div_ceil(tile.rows as usize), spec.heads / tile.heads as usize, 1];
             ("attn_flash", vec![("SIZE", tile.size), ("GH", tile.heads)], grid)

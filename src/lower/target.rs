@@ -3,7 +3,7 @@
 use super::megakernel::Megakernel;
 use super::CacheType;
 use crate::plan::{AttentionSpec, Plan};
-use crate::policy::{self, ActivationQuant, GroupAttention, ManyRowsAsked, StagedAttention};
+use crate::policy::{self, ActivationQuant, FlashTile, GroupAttention, ManyRowsAsked, StagedAttention};
 use crate::vk::Caps;
 
 /// The shape of a step: what its dispatches depend on.
@@ -179,6 +179,13 @@ impl Target<'_> {
     pub fn attends_many_by_matrices(&self, spec: &AttentionSpec) -> bool {
         let on = self.caps.disabled("attn_flash").is_none();
         on && self.attends_by_matrices(spec) && self.packing.is_some_and(|p| p.ordered)
+    }
+
+    /// The tile of a prompt's attention by matrices that threads fill themselves.
+    pub fn prompt_attention(&self, spec: &AttentionSpec) -> Option<FlashTile> {
+        let on = self.caps.disabled("attn_prompt").is_none() && self.packing.is_some_and(|p| p.panels);
+        let fits = policy::attn_prompt_bytes(spec) <= self.caps.max_shared_bytes as usize;
+        policy::attn_prompt_tile(spec).filter(|_| on && fits && self.attends_by_matrices(spec))
     }
 
     /// The tile of many rows' attention by matrices from shared memory, where matrices are used and take such heads.

@@ -1,7 +1,7 @@
 //! Which kernels could do an op, best first: the first that nothing speaks against does it, in the shape of a row of the device's
 //! table. Lowering goes by the same conditions; `pumex explain` shows them.
 
-use super::attention::attn_mat_fits;
+use super::attention::{attn_mat_fits, attn_prompt_bytes, attn_prompt_tile};
 use super::gemv::{self, dot_span, float_row, gemv_row, no_dots, small_floats};
 use super::matrix::{self, few_row, FEW, FEW_KERNEL, PACKED_LEN};
 use super::matrix2::{matrix2_attention, matrix2_first};
@@ -188,6 +188,12 @@ pub fn attention(caps: &Caps, spec: &AttentionSpec, few: bool, halves: bool, hel
         Some(held) if !held.ordered => Some("threads hold sums in another way".into()),
         _ => off("attn_flash"),
     });
+    let prompt = by_matrices().or_else(|| match held {
+        Some(held) if !held.panels => Some("threads hold matrices in another way".into()),
+        _ if attn_prompt_tile(spec).is_none() => Some("not for such positions or rules".into()),
+        _ if attn_prompt_bytes(spec) > caps.max_shared_bytes as usize => Some("shared memory does not hold two blocks".into()),
+        _ => off("attn_prompt"),
+    });
     let staged = match held {
         _ if caps.matrix_n.is_empty() => matrix::refusal(caps, pumex_quant::FormatId::F16.format(), 16),
         None => Some("threads share what matrices hold, or they are turned off".into()),
@@ -202,9 +208,9 @@ pub fn attention(caps: &Caps, spec: &AttentionSpec, few: bool, halves: bool, hel
         _ if !halves => Some("what is cached does not become halves".into()),
         _ => off("attn_matrix2"),
     };
-    let mut kernels = [("attn_flash", flash), ("attn_staged", staged), ("attn_matrix2", group), ("attn_prefill", None)];
+    let mut kernels = [("attn_prompt", prompt), ("attn_flash", flash), ("attn_staged", staged), ("attn_matrix2", group), ("attn_prefill", None)];
     if matrix2_first(spec) {
-        kernels.swap(1, 2);
+        kernels.swap(2, 3);
     }
     kernels.into_iter().map(|(kernel, why)| variant(kernel, why, None)).collect()
 }

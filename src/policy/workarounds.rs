@@ -34,7 +34,7 @@ pub const WORKAROUNDS: &[Workaround] = &[
         case: "attention by KHR cooperative matrices, K and V of halves, on Turing: the driver's compiler makes wrong code",
         link: "https://github.com/ggml-org/llama.cpp/pull/19290",
         until: "`pumex devices --self-test` finds attn_mat and attn_flash right on a Turing card of a later driver",
-        avoids: Avoids::Kernels(&["attn_mat", "attn_flash"]),
+        avoids: Avoids::Kernels(&["attn_mat", "attn_flash", "attn_prompt"]),
         applies: |caps| DeviceClass::of(caps) == DeviceClass::NvidiaTuring && caps.driver_id == "NVIDIA_PROPRIETARY",
     },
     Workaround {

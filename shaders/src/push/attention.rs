@@ -78,7 +78,7 @@ blocks! {
     }
 
     /// Attention of many rows; the kernels read and write rows in types of their own, as GLSL's Rows.
-    AttendMany("attn_flash", "attn_staged", "attn_matrix2", "attn_prefill") = {
+    AttendMany("attn_flash", "attn_prompt", "attn_staged", "attn_matrix2", "attn_prefill") = {
         /// `[n, heads * HEAD_DIM | kv_heads * HEAD_DIM | kv_heads * V_DIM]`, rotated.
         qkv: Rows,
         /// `[n, heads * V_DIM]`.
