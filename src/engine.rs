@@ -77,6 +77,8 @@ pub struct Options {
     pub checkpoints: u32,
     /// Most rows of a step.
     pub max_rows: u32,
+    /// As many instead, if that is more, on a device for which long steps are fast and that has room for them.
+    pub rows_with_room: u32,
     /// Positions of the cache that all sequences share; none takes `n_ctx` for each of them.
     pub cache_positions: Option<u32>,
     /// Where neither is told: the cache has room for so many whole sequences, or as much as fits, but for one at least.
@@ -168,6 +170,7 @@ impl Default for Options {
             n_seqs: 1,
             checkpoints: 0,
             max_rows: 512,
+            rows_with_room: 0,
             cache_positions: None,
             room_for: None,
             batch: None,

@@ -33,7 +33,8 @@ pub mod variant;
 pub mod workarounds;
 
 pub use attention::{
-    attn_flash_tile, attn_heads, attn_prompt_bytes, attn_prompt_tile, attn_mat_fits, attn_mat_tile, attn_tile, index_tile, prefill_tile, AttnTile, FlashTile,
+    attn_flash_tile, attn_heads, attn_mat_fits, attn_mat_tile, attn_prompt_bytes, attn_prompt_tile, attn_tile,
+    index_tile, prefill_tile, AttnTile, FlashTile,
 };
 pub use class::{asks_for_cores, cores, integer_dots, signed_dots, DeviceClass};
 pub use floor::{lacks_subgroups, without_halves, without_subgroups};
@@ -53,7 +54,7 @@ pub use megakernel::{
     megakernel_positions, megakernel_ranks, megakernel_rows, megakernel_span, megakernel_table_room, megakernel_tile,
     MegakernelTile, MEGAKERNEL_LEAST_WAITS, MEGAKERNEL_MAX_ROWS, MESSAGE, MOST_ATTENTION_PARTS,
 };
-pub use panels::by_panels;
+pub use panels::{by_panels, takes_long_steps};
 pub use rowwise::{argmax_parts, route_threads, router_tile, row_threads, sample_tile, scans_by_windows, MOST_NORMED};
 pub use shared::{table_bytes, table_copies, usual_copies};
 pub use staged::{staged_attention, StagedAttention};

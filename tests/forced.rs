@@ -98,8 +98,16 @@ fn variants() -> Vec<Variant> {
         Variant::plain("attn_prefill", "scalar").of_rows(MANY),
         Variant::plain("attn_prompt", "blocks in shared memory").of_rows(MANY).of_matrices(&[]),
         Variant::plain("attn_flash", "matrices").of_rows(MANY).of_matrices(&["attn_prompt"]),
-        Variant::plain("attn_staged", "shared memory").of_rows(MANY).of_matrices(&["attn_prompt", "attn_flash", "attn_matrix2"]),
-        Variant::plain("attn_matrix2", "workgroups").of_rows(MANY).of_matrices(&["attn_prompt", "attn_flash", "attn_staged"]),
+        Variant::plain("attn_staged", "shared memory").of_rows(MANY).of_matrices(&[
+            "attn_prompt",
+            "attn_flash",
+            "attn_matrix2",
+        ]),
+        Variant::plain("attn_matrix2", "workgroups").of_rows(MANY).of_matrices(&[
+            "attn_prompt",
+            "attn_flash",
+            "attn_staged",
+        ]),
     ]
 }
 

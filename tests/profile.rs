@@ -258,7 +258,7 @@ fn the_reference_has_no_profile_and_a_model_has_one_source() {
             "expected the CPU's fast interpreter (--device cpu), found its reference",
         ),
         (&["profile", "-b", "0"], "--rows"),
-        (&["profile", "-b", "513"], "expected at most 512 (--ubatch-size), found 513"),
+        (&["profile", "-b", "2049"], "expected at most 2048 (--ubatch-size), found 2049"),
         (&["profile", "--synthetic", "llama-9b"], "expected one of llama-1b, llama-8b, llama-70b,"),
         (&["bench", "--synthetic", "tiny", "--type", "Q4_Z"], "expected one of Q1_0,"),
         (&["bench", "--synthetic", "tiny", "-m", "x.gguf"], "cannot be used with"),

@@ -368,12 +368,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel { name: "attn_split", formats: Formats::None, needs: Needs::Nothing, spec: &ATTN },
     Kernel { name: "attn_mat", formats: Formats::None, needs: Needs::Matrix, spec: &ATTN },
-    Kernel {
-        name: "attn_flash",
-        formats: Formats::None,
-        needs: Needs::Matrix,
-        spec: &ATTN_PROMPT,
-    },
+    Kernel { name: "attn_flash", formats: Formats::None, needs: Needs::Matrix, spec: &ATTN_PROMPT },
     Kernel { name: "attn_prompt", formats: Formats::None, needs: Needs::Matrix, spec: &ATTN_PROMPT },
     Kernel {
         name: "attn_matrix2",

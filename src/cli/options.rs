@@ -134,6 +134,10 @@ pub enum Switch {
     Auto,
 }
 
+/// Most rows of a step unless they are told, and where the device has room for more.
+const ROWS: u32 = 512;
+const ROWS_WITH_ROOM: u32 = 2048;
+
 /// Where and with what sizes a model runs.
 #[derive(clap::Args, Clone, Debug)]
 pub struct EngineArgs {
@@ -145,9 +149,9 @@ pub struct EngineArgs {
     #[arg(short, long, value_name = "N", default_value_t = 2048, env = "LLAMA_ARG_BATCH")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: u32,
-    /// Most rows in one step (-ub)
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..), env = "LLAMA_ARG_UBATCH")]
-    pub ubatch_size: u32,
+    /// Most rows in one step (-ub) [default: 512; 2048 on a GPU that is the faster for it and has room]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), env = "LLAMA_ARG_UBATCH")]
+    pub ubatch_size: Option<u32>,
     /// CPU threads; 0 or below means one per physical core that the process may use
     #[arg(short, long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_THREADS")]
     pub threads: i32,
@@ -284,6 +288,7 @@ impl EngineArgs {
             checkpoints: self.checkpoints,
             cache_positions: self.shared_cache.1,
             max_rows: self.rows(),
+            rows_with_room: self.rows_with_room(),
             cache_type_k: self.cache_type_k,
             cache_type_v: self.cache_type_v,
             gpu_layers: self.gpu_layers.0,
@@ -315,13 +320,22 @@ impl EngineArgs {
 
     /// Most rows of a step.
     pub fn rows(&self) -> u32 {
-        self.ubatch_size.min(self.batch_size)
+        self.ubatch_size.unwrap_or(ROWS).min(self.batch_size)
+    }
+
+    /// Those where the device has room, unless they were told.
+    pub fn rows_with_room(&self) -> u32 {
+        if self.ubatch_size.is_some() {
+            return 0;
+        }
+        ROWS_WITH_ROOM.min(self.batch_size)
     }
 
     /// Has steps take so many rows at least.
     pub fn take_rows(&mut self, rows: u32) {
-        self.ubatch_size = self.ubatch_size.max(rows);
-        self.batch_size = self.batch_size.max(self.ubatch_size);
+        let rows = self.rows().max(rows);
+        self.ubatch_size = Some(rows);
+        self.batch_size = self.batch_size.max(rows);
     }
 
     /// Which layers' experts stay on the CPU, of so many layers, and what other tensors go where: as llama-bench tells it.

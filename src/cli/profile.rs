@@ -71,8 +71,9 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let (rows, flag) = args.parallel.map_or((args.rows, "--rows"), |n| (n, "--parallel"));
     let n_ctx = args.depth.checked_add(rows);
     let n_ctx = n_ctx.ok_or_else(|| Error::Usage(format!("--depth {}: expected fewer positions", args.depth)))?;
-    if rows > args.engine.rows() {
-        let (most, found) = (args.engine.rows(), rows);
+    let most = args.engine.rows().max(args.engine.rows_with_room());
+    if rows > most {
+        let found = rows;
         return Err(Error::Usage(format!("{flag}: expected at most {most} (--ubatch-size), found {found}")));
     }
     let gguf = args.adapters.attach(session::open_source(&args.model)?)?;
@@ -99,7 +100,9 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     };
     if runner.runner().max_rows() < rows as usize {
         let (most, found) = (runner.runner().max_rows(), rows);
-        return Err(Error::Usage(format!("{flag}: expected at most {most} with this vocabulary, found {found}")));
+        return Err(Error::Usage(format!(
+            "{flag}: expected at most {most} on this device (--ubatch-size) with this vocabulary, found {found}"
+        )));
     }
     let usual = if rows <= 16 { 40 } else { 6 };
     let repetitions = args.repetitions.unwrap_or(usual) as usize;

@@ -8,7 +8,7 @@ use super::{program, weights, CacheType, Options};
 use crate::exec::MegakernelMemory;
 use crate::lower::megakernel::{Choices, Megakernel};
 use crate::lower::{sizes, slabs};
-use crate::plan::{LayerState, Plan};
+use crate::plan::{General, LayerState, Op, Plan, ScanKind};
 use crate::policy;
 use crate::session::{Stores, KV_BLOCK};
 use crate::vk::{Caps, LEAST_BYTES};
@@ -255,7 +255,13 @@ pub(super) fn planned(plan: Plan, caps: &Caps, stages: bool, options: &Options) 
     let largest = caps.largest_buffer();
     let most_logits = MAX_LOGITS_BYTES.max(caps.memory_budget_bytes / LOGITS_SHARE).min(largest);
     let most_logits = usize::try_from(most_logits).unwrap_or(usize::MAX);
-    let asked = (options.max_rows.max(1) as usize).min((most_logits / (plan.n_vocab * 4)).max(1));
+    let told = options.max_rows.max(1);
+    let long = policy::takes_long_steps(caps) && !scans_by_delta_rule(&plan);
+    let told = if long { told.max(options.rows_with_room) } else { told } as usize;
+    let asked = told.min((most_logits / (plan.n_vocab * 4)).max(1));
+    // Kernels take so many rows at a time.
+    let whole = asked / policy::MOST_GROUP_ROWS * policy::MOST_GROUP_ROWS;
+    let asked = if asked < told && whole > 0 { whole } else { asked };
     let mut max_rows = asked;
     // A step's values lie in one buffer; where that is too large, a step has fewer rows.
     let arena = loop {
@@ -281,6 +287,12 @@ pub(super) fn planned(plan: Plan, caps: &Caps, stages: bool, options: &Options) 
     let step = StepSize { arena, max_rows };
     let (plan, memory) = fitted(plan, caps, stages, options, step)?;
     Ok(Fitted { plan, memory, step })
+}
+
+/// Whether states are written by the delta rule: qwen3next-80b-a3b took prompts faster in steps of 512 rows than of 2,048 (2026-11-28 in
+/// `benches/RECORD.md`).
+fn scans_by_delta_rule(plan: &Plan) -> bool {
+    plan.ops.iter().any(|op| matches!(op, Op::General(General::Scan(scan)) if scan.kind == ScanKind::Delta))
 }
 
 /// The plan with weights as the device is to hold them, and its memory: wider than in the file if that is asked for, or if nothing

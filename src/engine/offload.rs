@@ -73,7 +73,7 @@ impl<'a> Offload<'a> {
         let mut on_device = DeviceParts::new(device);
         let mut gpu = Vec::new();
         for (i, (_, segment)) in segments.iter().enumerate().filter(|(_, (on_cpu, _))| !on_cpu) {
-            let mut way = options.clone();
+            let mut way = Options { rows_with_room: 0, ..options.clone() };
             if i < last {
                 way.debug.megakernel = Some(false); // it takes logits for those of a vocabulary
             }

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 /// Rows of prompts shorter than a chunk whose products take tiles of their own.
-const SHORT_PROMPTS: [usize; 4] = [20, 40, 64, 128];
+const SHORT_PROMPTS: [usize; 6] = [20, 40, 64, 128, 256, 512];
 
 /// Most query heads of a workgroup of attention over `len` positions, and in how many parts a megakernel attends to them: 0 where
 /// attention is a dispatch, as it is with as many heads as asked.

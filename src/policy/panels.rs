@@ -76,6 +76,14 @@ pub fn by_panels<'a>(caps: &Caps, mut formats: impl Iterator<Item = &'a Format>,
     formats.all(|format| refusal(caps, format, n, fit).is_none())
 }
 
+/// Free memory from which a device has room for long steps.
+const ROOMY: u64 = 16 << 30;
+
+/// Whether steps of many rows, which fill a device's cores more evenly, are worth their memory (2026-11-28 in `benches/RECORD.md`).
+pub fn takes_long_steps(caps: &Caps) -> bool {
+    caps.matrix_n.contains(&PANEL_N) && caps.disabled(PANELS).is_none() && caps.memory_budget_bytes >= ROOMY
+}
+
 /// Subgroups of a workgroup for `n` activation rows.
 fn subgroups(n: usize) -> usize {
     n.div_ceil(PANEL_ROWS).next_power_of_two().min(MOST_SUBGROUPS)

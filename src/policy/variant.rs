@@ -191,7 +191,9 @@ pub fn attention(caps: &Caps, spec: &AttentionSpec, few: bool, halves: bool, hel
     let prompt = by_matrices().or_else(|| match held {
         Some(held) if !held.panels => Some("threads hold matrices in another way".into()),
         _ if attn_prompt_tile(spec).is_none() => Some("not for such positions or rules".into()),
-        _ if attn_prompt_bytes(spec) > caps.max_shared_bytes as usize => Some("shared memory does not hold two blocks".into()),
+        _ if attn_prompt_bytes(spec) > caps.max_shared_bytes as usize => {
+            Some("shared memory does not hold two blocks".into())
+        }
         _ => off("attn_prompt"),
     });
     let staged = match held {
@@ -208,7 +210,13 @@ pub fn attention(caps: &Caps, spec: &AttentionSpec, few: bool, halves: bool, hel
         _ if !halves => Some("what is cached does not become halves".into()),
         _ => off("attn_matrix2"),
     };
-    let mut kernels = [("attn_prompt", prompt), ("attn_flash", flash), ("attn_staged", staged), ("attn_matrix2", group), ("attn_prefill", None)];
+    let mut kernels = [
+        ("attn_prompt", prompt),
+        ("attn_flash", flash),
+        ("attn_staged", staged),
+        ("attn_matrix2", group),
+        ("attn_prefill", None),
+    ];
     if matrix2_first(spec) {
         kernels.swap(2, 3);
     }

@@ -3,8 +3,7 @@
 use super::{COPIES, EXPERTS, GATE, KV, SEEN, SIGNED_DOTS, SLAB_ROWS, SOA};
 
 /// Attention of many rows, by matrices that threads fill themselves.
-pub(super) const ATTN_PROMPT: [(&str, u32); 8] =
-    [("SIZE", 0), ("GH", 1), KV[0], KV[1], KV[2], KV[3], SEEN[0], SEEN[1]];
+pub(super) const ATTN_PROMPT: [(&str, u32); 8] = [("SIZE", 0), ("GH", 1), KV[0], KV[1], KV[2], KV[3], SEEN[0], SEEN[1]];
 
 /// Products of many rows packed by `pack_rows`.
 pub(super) const GEMM_ROWS: [(&str, u32); 15] = [

@@ -55,7 +55,7 @@ impl About {
             ("model_size", json!(info.size_bytes)),
             ("model_n_params", json!(info.n_params)),
             ("n_batch", json!(e.batch_size)),
-            ("n_ubatch", json!(e.ubatch_size)),
+            ("n_ubatch", json!(e.ubatch_size.map_or(runner.max_rows(), |rows| rows as usize))),
             ("n_threads", json!(e.cpu_threads())),
             ("cpu_mask", json!(e.told_mask())),
             ("cpu_strict", json!(e.cpu_strict.unwrap_or(0) != 0)),

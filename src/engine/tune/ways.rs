@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 const MATRICES: &str = "gemm_mat";
 const NO_MATRICES: &str = "no matrices";
 /// Kernels of many rows' attention, as the policy prefers them.
-pub(in crate::engine) const ATTENTION: [&str; 5] = ["attn_prompt", "attn_flash", "attn_staged", "attn_matrix2", "attn_prefill"];
+pub(in crate::engine) const ATTENTION: [&str; 5] =
+    ["attn_prompt", "attn_flash", "attn_staged", "attn_matrix2", "attn_prefill"];
 /// Rows of a prompt's step, if there is room for them.
 const PROMPT: u32 = 512;
 /// Rows whose logits are compared.
@@ -288,7 +289,10 @@ mod tests {
             Way { products: Some("gemm_dot".into()), attention: Some("attn_matrix2".into()), megakernel: Some(false) };
         let of = way.of(&usual);
         assert_eq!((of.debug.matrices, of.debug.many_rows), (true, Some(ManyRows::Dot)));
-        assert_eq!((of.without, of.debug.megakernel), (vec!["attn_prompt", "attn_flash", "attn_staged", MATRICES], Some(false)));
+        assert_eq!(
+            (of.without, of.debug.megakernel),
+            (vec!["attn_prompt", "attn_flash", "attn_staged", MATRICES], Some(false))
+        );
         let told = Options { debug: Debug { matrices: false, ..Debug::default() }, ..usual.clone() };
         assert_eq!(said(&way.of(&told)), said(&told));
         // What a file says may be anything.
