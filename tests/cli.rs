@@ -137,7 +137,7 @@ fn explain_shows_what_a_device_would_run_without_having_it() {
         lines[1].contains("= embed token_embd.weight") && lines[2].starts_with("    embed.q6_k [40, 1, 1] "),
         "{text}"
     );
-    assert!(text.contains("    attn_flash [") && lines.last().unwrap().contains(" dispatches, "), "{text}");
+    assert!(text.contains("    attn_prompt [") && lines.last().unwrap().contains(" dispatches, "), "{text}");
     let json = pumex(&["explain", "--synthetic", "llama-8b", "--as", "radeon_rx_7900_xtx", "-np", "3", "--json"]);
     let json: serde_json::Value = serde_json::from_str(stdout(&json)).unwrap();
     let dispatches = json["step"]["dispatches"].as_array().unwrap();

@@ -44,9 +44,15 @@ const float OVER = 8.0;                    // by which a score may be over its r
 shared uvec4 staged_k[2 * FRAGMENTS * 32], staged_v[2 * KV_BLOCK * V_STRIDE];
 
 // Halves of a row's queries; what is flipped is nothing, which compilers do not know: they would carry each half in a register.
-uint scaled(vec2 v, float by) { return packFloat2x16(f16vec2(v * by)) ^ (heads >> 31); }
-#define SET_A(M, u) { f16vec2 t0 = unpackFloat2x16(u.x), t1 = unpackFloat2x16(u.y), t2 = unpackFloat2x16(u.z), t3 = unpackFloat2x16(u.w); M[0] = t0.x; M[1] = t0.y; M[4] = t1.x; M[5] = t1.y; M[2] = t2.x; M[3] = t2.y; M[6] = t3.x; M[7] = t3.y; }
-#define SET_B(M, u) { f16vec2 t0 = unpackFloat2x16(u.x), t1 = unpackFloat2x16(u.y), t2 = unpackFloat2x16(u.z), t3 = unpackFloat2x16(u.w); M[0] = t0.x; M[1] = t0.y; M[2] = t1.x; M[3] = t1.y; M[4] = t2.x; M[5] = t2.y; M[6] = t3.x; M[7] = t3.y; }
+uint halved(vec2 v) { return packFloat2x16(f16vec2(v)) ^ (heads >> 31); }
+// Sets a thread's elements, pair by pair, from words; of rows, words are those of rows g and g + 8 in turn.
+#define SET(M, at, word) { \
+        const f16vec2 two = unpackFloat2x16(word); \
+        M[at] = two.x; \
+        M[at + 1] = two.y; \
+    }
+#define SET_A(M, u) SET(M, 0, u.x) SET(M, 4, u.y) SET(M, 2, u.z) SET(M, 6, u.w)
+#define SET_B(M, u) SET(M, 0, u.x) SET(M, 2, u.y) SET(M, 4, u.z) SET(M, 6, u.w)
 uint slot_of(uint word, uint kv_head, uint pos) { return (word * kv_heads + kv_head) * KV_BLOCK + pos % KV_BLOCK; }
 
 void main() {
@@ -78,13 +84,14 @@ void main() {
     uvec4 asked[2 * 2 * RUNS];
     const float by_scale = scale * LOG2_E;
     [[unroll]] for (uint rb = 0; rb < 2; rb++) {
-        const uvec2 from = (min(uvec2(row0 + rb * 16 + g, row0 + rb * 16 + g + 8), n - 1) * (heads + 2 * kv_heads) + h) * (HEAD_DIM / 4);
+        const uvec2 rows = min(uvec2(row0 + rb * 16 + g, row0 + rb * 16 + g + 8), n - 1);
+        const uvec2 from = (rows * (heads + 2 * kv_heads) + h) * (HEAD_DIM / 4);
         [[unroll]] for (uint c = 0; c < RUNS; c++) {
             const uint at = c * 8 + t * 2;
-            const vec4 a = qkv.v[from.x + at], b = qkv.v[from.y + at], c2 = qkv.v[from.x + at + 1], d = qkv.v[from.y + at + 1];
-            asked[(rb * RUNS + c) * 2] = uvec4(scaled(a.xy, by_scale), scaled(b.xy, by_scale), scaled(a.zw, by_scale), scaled(b.zw, by_scale));
-            asked[(rb * RUNS + c) * 2 + 1] =
-                uvec4(scaled(c2.xy, by_scale), scaled(d.xy, by_scale), scaled(c2.zw, by_scale), scaled(d.zw, by_scale));
+            [[unroll]] for (uint i = 0; i < 2; i++) {
+                const vec4 a = qkv.v[from.x + at + i] * by_scale, b = qkv.v[from.y + at + i] * by_scale;
+                asked[(rb * RUNS + c) * 2 + i] = uvec4(halved(a.xy), halved(b.xy), halved(a.zw), halved(b.zw));
+            }
         }
     }
     Sums outs[2 * WIDES];
@@ -141,7 +148,8 @@ void main() {
         } \
         [[unroll]] for (uint i = 0; i < V_LOADS; i++) { \
             const uint unit = i * gl_WorkGroupSize.x + subgroup * 32 + lane; \
-            staged_v[(to) * (KV_BLOCK * V_STRIDE) + unit / (HEAD_DIM / 8) * V_STRIDE + unit % (HEAD_DIM / 8)] = kv_halves(V_TYPE, v_raw[i]); \
+            const uint at = (to) * (KV_BLOCK * V_STRIDE) + unit / (HEAD_DIM / 8) * V_STRIDE + unit % (HEAD_DIM / 8); \
+            staged_v[at] = kv_halves(V_TYPE, v_raw[i]); \
         } }
         uint word = params.w[table + begin];
         FETCH(word, begin)
@@ -163,9 +171,9 @@ void main() {
                 } else {
                     [[unroll]] for (uint i = 0; i < 4; i++) {
                         [[unroll]] for (uint e = 0; e < 8; e++) {
-                            const uint pos = block * KV_BLOCK + i % 2 * 16 + 2 * t + (e & 1) + (e & 2) * 4, r = i / 2 * 2 + e / 4;
-                            const bool seen = tables[r] == table && pos < lens[r] && (MASK == MASK_CAUSAL || pos >= starts[r]);
-                            s[i][e] = seen ? below[r] : FAR;
+                            const uint r = i / 2 * 2 + e / 4, pos = block * KV_BLOCK + i % 2 * 16 + 2 * t + (e & 1) + (e & 2) * 4;
+                            const bool after = MASK == MASK_CAUSAL || pos >= starts[r];
+                            s[i][e] = after && pos < lens[r] && tables[r] == table ? below[r] : FAR;
                         }
                     }
                 }

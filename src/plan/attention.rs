@@ -100,6 +100,11 @@ pub struct AttentionSpec {
 pub const BIAS_REACH: usize = pumex_shaders::constants::BIAS_REACH as usize;
 
 impl AttentionSpec {
+    /// Whether the last position that a row sees is its own, and the first one follows from that.
+    pub fn ends_at_its_own(&self) -> bool {
+        self.chosen.is_none() && matches!(self.mask, Mask::Causal | Mask::Window(_) | Mask::Chunk(_))
+    }
+
     /// Causal attention with heads of one width and no further rules.
     pub fn causal(layer: usize, heads: usize, kv_heads: usize, head_dim: usize) -> AttentionSpec {
         let mask = Mask::Causal;

@@ -2,8 +2,9 @@
 
 use super::class::{choices, cores};
 use super::table::{HeadsRow, SplitAttention, ATTN_HEADS};
-use crate::plan::{AttentionSpec, Mask, KV_BLOCK};
+use crate::plan::AttentionSpec;
 use crate::vk::Caps;
+use pumex_shaders::step::KV_BLOCK;
 
 /// Workgroups of prefill attention that a core is to have, to work while others wait for tiles.
 const PREFILL_GROUPS: usize = 3;
@@ -127,16 +128,19 @@ const PROMPT_ROWS: u32 = 32;
 
 /// The tile of `attn_prompt`, where it takes such heads, positions and rules.
 pub fn attn_prompt_tile(c: &AttentionSpec) -> Option<FlashTile> {
-    let plain = c.soft_cap.is_none() && c.alibi.is_none() && c.biases.is_none() && c.chosen.is_none();
+    let plain = c.soft_cap.is_none() && c.alibi.is_none() && c.biases.is_none();
     let (_, subgroups) = PROMPT_SUBGROUPS.into_iter().find(|(dim, _)| (c.head_dim, c.v_dim) == (*dim, *dim))?;
-    let seen = matches!(c.mask, Mask::Causal | Mask::Window(_) | Mask::Chunk(_));
     let heads = [4, 2, 1].into_iter().find(|h| (c.heads / c.kv_heads).is_multiple_of(*h)).unwrap_or(1) as u32;
-    (plain && seen).then_some(FlashTile { size: 32 * subgroups, heads, rows: subgroups / heads * PROMPT_ROWS })
+    (plain && c.ends_at_its_own()).then_some(FlashTile {
+        size: 32 * subgroups,
+        heads,
+        rows: subgroups / heads * PROMPT_ROWS,
+    })
 }
 
 /// Bytes of shared memory of such a tile: two blocks of K, and of V with a unit more for each position.
 pub fn attn_prompt_bytes(c: &AttentionSpec) -> usize {
-    2 * KV_BLOCK * (2 * c.head_dim + 2 * c.v_dim + 16)
+    2 * KV_BLOCK as usize * (2 * c.head_dim + 2 * c.v_dim + 16)
 }
 
 #[cfg(test)]
