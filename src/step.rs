@@ -278,6 +278,21 @@ pub trait Runner: Send {
     fn restore(&mut self, _seq: u32, _from: &mut dyn Read) -> Result<()> {
         Err(Error::Request("the runner cannot restore sequences".into()))
     }
+    /// Writes what a sequence keeps beside what another one, which goes on from where it ends, has of the same positions: states
+    /// and windows, that are where it ends. No step may be in flight.
+    ///
+    /// # Errors
+    /// As [`Runner::save`].
+    fn save_beside(&mut self, _seq: u32, _to: &mut dyn Write) -> Result<()> {
+        Err(Error::Request("the runner cannot save beginnings of sequences".into()))
+    }
+    /// Makes a sequence a beginning of `beside`, with what [`Runner::save_beside`] wrote; the rest of [`Runner::restore`] holds.
+    ///
+    /// # Errors
+    /// As [`Runner::restore`]; more positions than `beside` has.
+    fn restore_beside(&mut self, _beside: u32, _seq: u32, _from: &mut dyn Read) -> Result<()> {
+        Err(Error::Request("the runner cannot restore beginnings of sequences".into()))
+    }
     /// Blocks of the cache that no sequence holds, of [`crate::session::KV_BLOCK`] positions each.
     fn free_blocks(&self) -> usize {
         usize::MAX

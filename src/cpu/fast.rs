@@ -307,6 +307,22 @@ impl Runner for Fast<'_> {
         read
     }
 
+    fn save_beside(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
+        kept::written(self.session.blocks().kept(seq).write(to))?;
+        kept::save_states(&mut self.states, self.plan.layers.len(), seq, to)
+    }
+
+    fn restore_beside(&mut self, beside: u32, seq: u32, from: &mut dyn Read) -> Result<()> {
+        self.session.forget(seq, 0);
+        let known = kept::read(Kept::read(self.session.blocks().stores(), from))?;
+        self.session.adopt_beside(beside, seq, &known)?;
+        let read = kept::restore_states(&mut self.states, self.plan.layers.len(), seq, from);
+        if read.is_err() {
+            self.forget(seq, 0);
+        }
+        read
+    }
+
     fn free_blocks(&self) -> usize {
         self.session.blocks().free(0)
     }
