@@ -13,6 +13,7 @@ mod preset;
 pub mod process;
 mod random;
 mod signals;
+mod slots;
 mod soak;
 mod sources;
 mod text;

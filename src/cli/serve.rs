@@ -114,6 +114,9 @@ pub struct Args {
     /// Folder for slots that are saved
     #[arg(long, value_name = "DIR")]
     slot_save_path: Option<PathBuf>,
+    /// Most MiB of saved slots of each key; 0: as many as the disk has
+    #[arg(long, value_name = "MIB", default_value_t = 8192)]
+    slot_save_limit: u64,
     /// Append a line for each step to a file: its rows, and where its time went
     #[arg(long, value_name = "FILE")]
     log_steps: Option<PathBuf>,

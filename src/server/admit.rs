@@ -61,7 +61,7 @@ impl Worker<'_> {
         let forked = known.map(|(seq, _)| seq);
         let mut seqs: Vec<u32> = Vec::new();
         for _ in &job.parts {
-            match self.seqs.take(self.runner, forked) {
+            match self.seqs.take(self.runner, forked.as_slice()) {
                 Some(seq) => seqs.push(seq),
                 None => {
                     seqs.into_iter().for_each(|seq| self.seqs.free(self.runner, seq));
@@ -154,7 +154,8 @@ impl Worker<'_> {
             job.parts[1..].iter().map(|p| (p.ids.len() - job.prompt_tokens.min(p.ids.len())) / KV_BLOCK + 2).sum();
         // Those at work may soon need a block each.
         let needed = prompt + more + self.order.len();
-        while self.runner.free_blocks() < needed && self.seqs.evict(self.runner, known.map(|(seq, _)| seq)) {}
+        while self.runner.free_blocks() < needed && self.seqs.evict(self.runner, known.map(|(seq, _)| seq).as_slice()) {
+        }
         self.runner.free_blocks() >= needed || self.order.is_empty()
     }
 

@@ -80,15 +80,36 @@ impl Seqs {
 
     /// Keeps what a sequence at work holds now, `ids`, for models that cannot go back there once it has gone on.
     pub fn checkpoint(&mut self, runner: &mut dyn Runner, seq: u32, owner: &str, ids: &[u32]) {
-        let Some(spare) = self.take(runner, Some(seq)) else { return };
+        let Some(spare) = self.take(runner, &[seq]) else { return };
         match runner.fork(seq, spare, ids.len() as u32) {
             Ok(()) => self.keep(runner, spare, (owner, usize::MAX), ids),
             Err(_) => self.free(runner, spare),
         }
     }
 
+    /// The ids of a sequence that is kept or offered.
+    pub fn ids(&self, seq: u32) -> &[u32] {
+        self.prefixes.ids(seq)
+    }
+
+    /// Kept sequences that hold beginnings of another one's, of the same owner, the longest first.
+    pub fn beginnings(&self, seq: u32) -> Vec<u32> {
+        let (owner, ids) = (self.prefixes.owner(seq), self.prefixes.ids(seq));
+        let begins = |other: &u32| {
+            let held = self.prefixes.ids(*other);
+            *other != seq && !held.is_empty() && self.prefixes.owner(*other) == owner && ids.starts_with(held)
+        };
+        let kept = (0..self.uses.len() as u32).filter(|other| self.uses[*other as usize] == Use::Kept);
+        let mut found: Vec<u32> = kept.filter(begins).collect();
+        found.sort_by_key(|other| std::cmp::Reverse(self.prefixes.ids(*other).len()));
+        // One of each length.
+        found.dedup_by_key(|other| self.prefixes.ids(*other).len());
+        found.retain(|other| self.prefixes.ids(*other).len() < ids.len());
+        found
+    }
+
     /// A free sequence; what was of no use for longest goes for it. None if all are at work.
-    pub fn take(&mut self, runner: &mut dyn Runner, but: Option<u32>) -> Option<u32> {
+    pub fn take(&mut self, runner: &mut dyn Runner, but: &[u32]) -> Option<u32> {
         let free = |seqs: &Seqs| seqs.uses.iter().position(|u| *u == Use::Free);
         if free(self).is_none() {
             self.evict(runner, but);
@@ -99,8 +120,8 @@ impl Seqs {
     }
 
     /// Gives up what was kept and of no use for longest. False if nothing is kept.
-    pub fn evict(&mut self, runner: &mut dyn Runner, but: Option<u32>) -> bool {
-        let oldest = self.prefixes.oldest(|seq| self.uses[seq as usize] == Use::Kept && Some(seq) != but);
+    pub fn evict(&mut self, runner: &mut dyn Runner, but: &[u32]) -> bool {
+        let oldest = self.prefixes.oldest(|seq| self.uses[seq as usize] == Use::Kept && !but.contains(&seq));
         oldest.into_iter().for_each(|seq| self.free(runner, seq));
         oldest.is_some()
     }

@@ -108,6 +108,8 @@ pub struct Settings {
     pub pooling: Option<Pooling>,
     /// Where slots are saved.
     pub slot_folder: Option<PathBuf>,
+    /// Most bytes of saved slots in a folder; none: as many as the disk has.
+    pub slot_bytes: Option<u64>,
     /// Requests whose reader took nothing for so long are cut off.
     pub stall: Duration,
     /// Users share cached beginnings of prompts.
@@ -149,6 +151,7 @@ impl Settings {
             embeds: false,
             pooling: None,
             slot_folder: None,
+            slot_bytes: None,
             stall: Duration::from_secs(60),
             share_prefixes: false,
             draft: None,

@@ -77,7 +77,7 @@ impl Worker<'_> {
             if self.runner.blocks_needed(&self.rows) <= self.runner.free_blocks() {
                 return true;
             }
-            if self.seqs.evict(self.runner, None) {
+            if self.seqs.evict(self.runner, &[]) {
                 continue;
             }
             if self.slots.iter().flatten().any(|work| !work.draft.is_empty()) {

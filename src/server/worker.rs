@@ -261,9 +261,11 @@ impl<'r> Worker<'r> {
                             return Err(Done::Failed(error));
                         }
                     }
-                    // Who asked may have gone.
-                    let _ = call.reply.send(self.act(&call));
+                    let done = self.act(&call);
+                    // Who is told may look at once.
                     self.show();
+                    // Who asked may have gone.
+                    let _ = call.reply.send(done);
                 }
             }
         }

@@ -202,6 +202,7 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
         embeds: args.embeddings || args.reranking,
         pooling,
         slot_folder: args.slot_save_path.clone(),
+        slot_bytes: (args.slot_save_limit > 0).then(|| args.slot_save_limit.saturating_mul(1 << 20)),
         stall: Duration::from_secs(args.http.timeout),
         share_prefixes: args.share_prefixes,
         draft: draft(args),
