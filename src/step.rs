@@ -310,6 +310,11 @@ pub trait Runner: Send {
     fn revived(&self) -> bool {
         false
     }
+    /// What may have later steps go through other kernels than those before of the same shape, with other rounding; none where nothing
+    /// does.
+    fn may_change(&self) -> Option<String> {
+        None
+    }
     /// Counters since the start, for `--counters`.
     fn counters(&self) -> Counters;
     /// One line naming the device.

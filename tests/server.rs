@@ -16,6 +16,7 @@ mod signals;
 mod slots;
 mod soak;
 mod sources;
+mod steady;
 mod text;
 mod vulkan;
 

@@ -75,6 +75,10 @@ pub struct Args {
     /// Users share cached beginnings of prompts
     #[arg(long)]
     share_prefixes: bool,
+    /// The same request gives the same answer, whoever is served beside it and whatever is kept: its rows have steps of their own, which
+    /// is slower
+    #[arg(long)]
+    deterministic: bool,
     /// Go on when the context is full: leave out the oldest half of what is not kept
     #[arg(long, overrides_with = "no_context_shift")]
     context_shift: bool,

@@ -271,6 +271,10 @@ impl Runner for Offload<'_> {
         self.restored(seq, restored)
     }
 
+    fn may_change(&self) -> Option<String> {
+        self.runners().find_map(Runner::may_change)
+    }
+
     fn save_beside(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
         self.parts.iter_mut().try_for_each(|part| part.runner.save_beside(seq, to))
     }

@@ -293,6 +293,10 @@ impl Runner for Reviving<'_> {
         self.own()?.restore(seq, from)
     }
 
+    fn may_change(&self) -> Option<String> {
+        self.get(|runner| runner.may_change()).flatten()
+    }
+
     fn save_beside(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
         self.own()?.save_beside(seq, to)
     }

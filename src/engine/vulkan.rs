@@ -517,6 +517,11 @@ impl Runner for VulkanRunner {
         self.restore_kept((None, seq), from)
     }
 
+    fn may_change(&self) -> Option<String> {
+        let kernel = self.state.megakernel.kernel.is_some();
+        kernel.then(|| "a megakernel, which another kernel takes over from where it gives up".into())
+    }
+
     fn save_beside(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
         self.save_kept(seq, true, to)
     }

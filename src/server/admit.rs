@@ -2,6 +2,7 @@
 
 use super::refusal::too_long;
 use super::request::{Job, Part};
+use super::steady::whole;
 use super::work::{Running, Way, Work};
 use super::worker::{send, Worker};
 use crate::session::KV_BLOCK;
@@ -52,7 +53,7 @@ impl Worker<'_> {
         let shared = job.parts.iter().map(|part| common(&part.ids)).min().unwrap_or(0);
         let wanted = if job.parts.len() > 1 { &first[..shared] } else { &first[..] };
         let known = match job.uses_kept {
-            true => self.seqs.known(&*self.runner, (&job.owner, job.slot), wanted),
+            true => self.seqs.known(&*self.runner, (&job.owner, job.slot), wanted, job.steady.is_some()),
             false => None,
         };
         if !self.make_room(&job, known) {
@@ -76,6 +77,9 @@ impl Worker<'_> {
         job.started.get_or_insert_with(Instant::now);
         let fresh = job.cached.is_none();
         let mut marks = match fresh && !self.loaded.goes_back && self.loaded.sources.is_none() {
+            true if job.steady.is_some() => {
+                VecDeque::from_iter(Some(whole(wanted.len(), wanted.len())).filter(|mark| *mark > cached))
+            }
             true => self.marks(&job.owner, wanted, cached),
             false => VecDeque::new(),
         };
@@ -93,6 +97,7 @@ impl Worker<'_> {
                 source,
                 fed: if at == 0 { cached } else { 0 },
                 prompt: ids.len(),
+                steady: job.steady,
                 ids,
                 unread: 0,
                 skip: 0,

@@ -57,6 +57,8 @@ pub struct Job {
     pub owner: String,
     /// The slot that it asks for.
     pub slot: Option<usize>,
+    /// Of the ids that answers go on from, those that it gave, where answers are to be the same whoever is served beside.
+    pub steady: Option<usize>,
     /// Whether it uses what is kept.
     pub uses_kept: bool,
     /// Ids that stay when the context is full; none: answers end there.
@@ -353,6 +355,7 @@ impl Loaded {
         if ids.len() >= n_ctx {
             return Err(too_long(ids.len(), n_ctx));
         }
+        let steady = self.steady(request.deterministic)?;
         let scales = self.scales(request.adapters.as_deref(), scales)?;
         let options = sampling::options(&request, &self.usual, &self.tokenizer)?;
         let constraint = self.constraint((request.constraint.as_ref(), request.constraint_field), chat.as_ref())?;
@@ -413,6 +416,7 @@ impl Loaded {
             ticket: Ticket { user, priority: request.priority },
             owner,
             slot: request.slot.filter(|_| n == 1),
+            steady: steady.then_some(ids.len()),
             // A source is the whole of what an answer begins with: none is the beginning of another.
             uses_kept: request.cache_prompt && self.sources.is_none(),
             keep,

@@ -1,6 +1,7 @@
 //! The runner's sequences: at work, kept for their beginnings, or free.
 
 use super::prefix::Prefixes;
+use super::steady::PIECE;
 use crate::step::Runner;
 use pumex_serve::engine::Holder;
 
@@ -64,13 +65,19 @@ impl Seqs {
         runner: &dyn Runner,
         (owner, slot): (&str, Option<usize>),
         ids: &[u32],
+        steady: bool,
     ) -> Option<(u32, usize)> {
         let most = ids.len().saturating_sub(1);
-        let can = |seq: u32, n: usize| runner.can_cut(seq, n.min(most) as u32);
+        // Steady requests go on where pieces of prompts begin.
+        let use_of = |seq: u32, n: usize| match steady {
+            true => n.min(self.prefixes.steady(seq)).min(most) / PIECE * PIECE,
+            false => n.min(most),
+        };
+        let can = |seq: u32, n: usize| use_of(seq, n) > 0 && runner.can_cut(seq, use_of(seq, n) as u32);
         let best = self.prefixes.best(owner, ids, can);
         let held = slot.and_then(|slot| self.slot_of(slot, owner)).map(|seq| (seq, self.prefixes.common(seq, ids)));
         let held = held.filter(|(seq, n)| can(*seq, *n) && best.is_none_or(|(_, most)| *n >= most));
-        held.or(best).map(|(seq, n)| (seq, n.min(most))).filter(|(_, n)| *n > 0)
+        held.or(best).map(|(seq, n)| (seq, use_of(seq, n))).filter(|(_, n)| *n > 0)
     }
 
     /// How many first ids of a prompt some sequence of an owner has, whether or not the runner can go on from there.
@@ -79,10 +86,10 @@ impl Seqs {
     }
 
     /// Keeps what a sequence at work holds now, `ids`, for models that cannot go back there once it has gone on.
-    pub fn checkpoint(&mut self, runner: &mut dyn Runner, seq: u32, owner: &str, ids: &[u32]) {
+    pub fn checkpoint(&mut self, runner: &mut dyn Runner, seq: u32, owner: &str, (ids, steady): (&[u32], usize)) {
         let Some(spare) = self.take(runner, &[seq]) else { return };
         match runner.fork(seq, spare, ids.len() as u32) {
-            Ok(()) => self.keep(runner, spare, (owner, usize::MAX), ids),
+            Ok(()) => self.keep(runner, spare, (owner, usize::MAX), (ids, steady)),
             Err(_) => self.free(runner, spare),
         }
     }
@@ -135,8 +142,8 @@ impl Seqs {
     }
 
     /// A sequence begins with these ids, for others to share.
-    pub fn offer(&mut self, seq: u32, owner: &str, ids: &[u32]) {
-        self.prefixes.insert(seq, owner, ids.to_vec());
+    pub fn offer(&mut self, seq: u32, owner: &str, (ids, steady): (&[u32], usize)) {
+        self.prefixes.insert(seq, owner, ids.to_vec(), steady);
     }
 
     /// A sequence is not what it was.
@@ -150,15 +157,21 @@ impl Seqs {
         self.prefixes.remove(seq);
     }
 
-    /// A sequence stays, as what a slot holds.
-    pub fn keep(&mut self, runner: &mut dyn Runner, seq: u32, (owner, slot): (&str, usize), ids: &[u32]) {
+    /// A sequence stays, as what a slot holds: ids, of which so many are of use to steady requests.
+    pub fn keep(
+        &mut self,
+        runner: &mut dyn Runner,
+        seq: u32,
+        (owner, slot): (&str, usize),
+        (ids, steady): (&[u32], usize),
+    ) {
         let held = runner.held(seq);
         if held == 0 || held > ids.len() {
             self.free(runner, seq);
             return;
         }
         self.uses[seq as usize] = Use::Kept;
-        self.prefixes.insert(seq, owner, ids[..held].to_vec());
+        self.prefixes.insert(seq, owner, ids[..held].to_vec(), steady.min(held));
         if let Some(left) = self.left.get_mut(slot) {
             *left = Some(seq);
         }

@@ -121,9 +121,10 @@ impl Worker<'_> {
         match saved.restore(self.runner, seq, &others) {
             Ok((ids, lengths)) => {
                 for (other, length) in others.iter().zip(lengths) {
-                    self.seqs.keep(self.runner, *other, (owner, usize::MAX), &ids[..length]);
+                    self.seqs.keep(self.runner, *other, (owner, usize::MAX), (&ids[..length], 0));
                 }
-                self.seqs.keep(self.runner, seq, (owner, slot), &ids);
+                // Nobody knows in which steps they were computed.
+                self.seqs.keep(self.runner, seq, (owner, slot), (&ids, 0));
                 stay.into_iter().for_each(|former| self.seqs.free(self.runner, former));
                 Ok(ids.len())
             }

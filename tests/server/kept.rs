@@ -10,7 +10,7 @@ use pumex_serve::engine::{Generate, Holder, Model};
 use std::sync::Arc;
 
 /// A seeded model with the demo model's vocabulary in its file.
-fn file(name: &str) -> &'static [u8] {
+pub fn file(name: &str) -> &'static [u8] {
     let (model, demo) = (model_of(name, vocabulary()), Gguf::open(&demo_path()).unwrap());
     let own = model.meta().iter().filter(|(key, _)| !key.starts_with("tokenizer."));
     let words = demo.meta().iter().filter(|(key, _)| key.starts_with("tokenizer."));

@@ -205,6 +205,7 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
         slot_bytes: (args.slot_save_limit > 0).then(|| args.slot_save_limit.saturating_mul(1 << 20)),
         stall: Duration::from_secs(args.http.timeout),
         share_prefixes: args.share_prefixes,
+        deterministic: args.deterministic,
         draft: draft(args),
         step_log: args.log_steps.clone(),
         prompt_rows: (args.prompt_rows as usize).next_power_of_two(),
