@@ -1,5 +1,9 @@
 //! One step of work: rows of several sequences, and the interface every interpreter of a plan offers.
 
+mod pieces;
+
+pub use pieces::{piece_end, whole, PIECE};
+
 use crate::sample::{Allowed, SampleRequest, SamplerOptions, Shortlist, ShortlistRequest};
 use crate::{Error, Result};
 use std::io::{Read, Write};

@@ -2,10 +2,10 @@
 
 use super::refusal::too_long;
 use super::request::{Job, Part};
-use super::steady::whole;
 use super::work::{Running, Way, Work};
 use super::worker::{send, Worker};
 use crate::session::KV_BLOCK;
+use crate::step::whole;
 use pumex_serve::engine::Event;
 use std::collections::VecDeque;
 use std::time::Instant;

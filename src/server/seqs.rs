@@ -1,8 +1,7 @@
 //! The runner's sequences: at work, kept for their beginnings, or free.
 
 use super::prefix::Prefixes;
-use super::steady::PIECE;
-use crate::step::Runner;
+use crate::step::{Runner, PIECE};
 use pumex_serve::engine::Holder;
 
 /// What a sequence is.

@@ -3,9 +3,8 @@
 use super::answer::Answer;
 use super::request::Job;
 use super::schedule::Need;
-use super::steady::{piece_end, whole};
 use crate::sample::{Allowed, SampleRequest, SamplerOptions};
-use crate::step::{Row, RowOutput, Runner, Token};
+use crate::step::{piece_end, whole, Row, RowOutput, Runner, Token};
 use crate::Result;
 use pumex_serve::engine::Event;
 use std::collections::VecDeque;

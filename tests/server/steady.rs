@@ -1,6 +1,7 @@
 //! `--deterministic`: an answer is the same to the bit, whoever is served beside it and whatever is kept.
 
 use super::{all, ask, greedy, kept, load, run, settings};
+use crate::cli::{pumex, stderr, stdout};
 use crate::util::{has_device, options};
 use pumex::engine::{CacheType, Debug};
 use pumex::gguf::Gguf;
@@ -154,4 +155,27 @@ fn what_cannot_be_promised_is_refused() {
         Err(refusal) => assert!(refusal.message.contains("megakernel"), "{refusal}"),
         Ok(()) => eprintln!("skipped: no megakernel here"),
     }
+}
+
+#[test]
+fn a_run_gives_the_answer_of_a_server_and_refuses_what_it_cannot_promise() {
+    let prompt = format!("{LONG}Then");
+    let model = load(cpu(2));
+    let served = run(&model, Generate { max_tokens: Some(24), ..greedy(&prompt, 24) });
+    let args = ["run", "--device", "cpu", "-c", "512", "-n", "24", "--temp", "0", "--no-display-prompt", "-p", &prompt];
+    let ran = pumex(&[&args[..], &["--deterministic", "-no-cnv"]].concat());
+    assert!(ran.status.success(), "{}", stderr(&ran));
+    assert_eq!(stdout(&ran).trim_end_matches('\n'), served.text().trim_end_matches('\n'));
+    for (more, told) in [
+        (&["-ub", "64"][..], "--deterministic: expected steps of at least 128 rows (-b, -ub), found 64"),
+        (&["--prompt-cache", "absent"], "--prompt-cache"),
+        (&["-cnv", "--chat-template", "chatml"], "--deterministic: expected a prompt to continue"),
+    ] {
+        let refused = pumex(&[&args[..], &["--deterministic"], more].concat());
+        assert!(refused.status.code() == Some(2) && stderr(&refused).contains(told), "{more:?}: {}", stderr(&refused));
+    }
+    let bench =
+        ["bench", "--device", "cpu", "-p", "1", "-n", "0", "-r", "1", "-o", "json", "--no-warmup", "--deterministic"];
+    let bench = pumex(&bench);
+    assert!(stdout(&bench).contains("\"n_ubatch\": 128"), "{}{}", stdout(&bench), stderr(&bench));
 }
