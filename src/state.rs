@@ -247,7 +247,7 @@ pub fn open(path: &Path, fingerprint: u64, runner: &dyn Runner) -> Result<Saved>
     let found = summed(&mut open()?, len - 8).map_err(io)?;
     // The file is as long as that.
     let mut words = |n: u64| {
-        let mut words = vec![0u32; n as usize];
+        let mut words = crate::error::filled(0u32, n as usize, &format!("{}: ids", path.display()))?;
         file.read_exact(bytemuck::cast_slice_mut(&mut words)).map_err(io).map(|()| words)
     };
     let (ids, beginnings) = (words(count)?, words(parts)?);

@@ -268,7 +268,8 @@ mod tests {
     #[test]
     fn every_option_reaches_the_engine() {
         let request = read_all(&json!({
-            "temperature": 0.5, "top_k": 7, "seed": -1, "stop": "x", "max_tokens": 5, "n": 2, "id_slot": -1, "cache_prompt": false, "deterministic": true,
+            "temperature": 0.5, "top_k": 7, "seed": -1, "stop": "x", "max_tokens": 5, "n": 2, "id_slot": -1, "cache_prompt": false,
+            "deterministic": true,
             "logit_bias": {"5": 1, "cat": false}, "lora": [{"id": 1, "scale": 0.5}], "priority": -3, "user": "me", "json_schema": {},
             "t_max_predict_ms": 0, "samplers": ["top_k"], "response_format": {"type": "text"},
         }))

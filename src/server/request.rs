@@ -301,6 +301,19 @@ impl Loaded {
         Ok(scales)
     }
 
+    /// Whether a request's answers are to be steady.
+    ///
+    /// # Errors
+    /// They are, and cannot be.
+    pub fn steady(&self, asked: Option<bool>) -> Result<bool, Refusal> {
+        let steady = asked.unwrap_or(self.settings.deterministic);
+        match &self.unsteady {
+            Some(why) if steady && asked.is_some() => Err(invalid("deterministic", format!("deterministic: {why}"))),
+            Some(why) if steady => Err(refusal(RefusalKind::Unsupported, format!("--deterministic: {why}"))),
+            _ => Ok(steady),
+        }
+    }
+
     /// Makes a job of a request, with the adapters' scales where it names none.
     ///
     /// # Errors

@@ -5,10 +5,7 @@
 //! positions, but for the last id, which has a step like those that the model writes: one row each. What is kept of another steady
 //! request is of use up to such a multiple, as far as that one was given it, too: these are the same steps.
 
-use super::loaded::Loaded;
-use super::refusal::{invalid, refusal};
 use crate::step::{Runner, PIECE};
-use pumex_serve::engine::{Refusal, RefusalKind};
 
 /// Why this runner cannot promise that; none if it can.
 pub fn refuses(runner: &dyn Runner) -> Option<String> {
@@ -17,19 +14,4 @@ pub fn refuses(runner: &dyn Runner) -> Option<String> {
         return Some(format!("expected steps of at least {needed} rows (-ub), found {rows}"));
     }
     runner.may_change().map(|what| format!("expected a server started with --deterministic, found {what}"))
-}
-
-impl Loaded {
-    /// Whether a request's answers are to be steady.
-    ///
-    /// # Errors
-    /// They are, and cannot be.
-    pub fn steady(&self, asked: Option<bool>) -> Result<bool, Refusal> {
-        let steady = asked.unwrap_or(self.settings.deterministic);
-        match &self.unsteady {
-            Some(why) if steady && asked.is_some() => Err(invalid("deterministic", format!("deterministic: {why}"))),
-            Some(why) if steady => Err(refusal(RefusalKind::Unsupported, format!("--deterministic: {why}"))),
-            _ => Ok(steady),
-        }
-    }
 }
