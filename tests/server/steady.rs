@@ -71,7 +71,7 @@ fn are_steady(model: &Served, tokens: usize, what: &str) {
     for (prompt, truth) in prompts.iter().zip(&truth) {
         let again = alone(model, request(prompt, tokens));
         assert_eq!(&again.0, truth, "{what}: asked again");
-        assert!(again.1 % 128 == 0 && (again.1 > 0) == (prompt.len() > 500), "{what}: {} kept", again.1);
+        assert!(again.1.is_multiple_of(128) && (again.1 > 0) == (prompt.len() > 500), "{what}: {} kept", again.1);
         // Two together, one of which goes the usual way.
         let usual = Generate { deterministic: Some(false), ..fresh(LONG) };
         let (beside, found) = (ask(model, usual), ask(model, fresh(prompt)));
