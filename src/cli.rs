@@ -169,7 +169,7 @@ fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<
         Command::Embed(args) => embed::main(&args, stop),
         Command::Logits(args) => logits::main(&args, stop),
         Command::Perplexity(args) => perplexity::main(&args, stop),
-        Command::Bench(args) => bench::main(&args, stop),
+        Command::Bench(mut args) => bench::main(&mut args, stop),
         #[cfg(feature = "serve")]
         Command::BenchServe(args) => bench_serve::main(&args),
         Command::Explain(args) => explain::main(&args),

@@ -104,6 +104,17 @@ impl<'a> Reference<'a> {
     fn vector(&self, w: Weight) -> Vec<f32> {
         self.matrix(w).row(0)
     }
+
+    /// A sequence's first `n` positions, for another one.
+    fn copy_caches(&mut self, from: u32, to: u32, n: usize) {
+        let copy = |(layer, (k, v)): (&LayerState, &(Vec<f32>, Vec<f32>))| {
+            let (k_width, v_width) = layer.kv().map_or((0, 0), |spec| (spec.k_width(), spec.v_width()));
+            // Some layers keep positions of the source alone.
+            let first = |all: &[f32], len: usize| all[..len.min(all.len())].to_vec();
+            (first(k, n * k_width), first(v, n * v_width))
+        };
+        self.caches[to as usize] = self.plan.layers.iter().zip(&self.caches[from as usize]).map(copy).collect();
+    }
 }
 
 impl Runner for Reference<'_> {
@@ -164,15 +175,8 @@ impl Runner for Reference<'_> {
 
     fn fork(&mut self, from: u32, to: u32, n_positions: u32) -> Result<()> {
         self.session.fork(from, to, n_positions as usize)?;
-        let n = n_positions as usize;
-        let copy = |(layer, (k, v)): (&LayerState, &(Vec<f32>, Vec<f32>))| {
-            let (k_width, v_width) = layer.kv().map_or((0, 0), |spec| (spec.k_width(), spec.v_width()));
-            // Some layers keep positions of the source alone.
-            let first = |all: &[f32], len: usize| all[..len.min(all.len())].to_vec();
-            (first(k, n * k_width), first(v, n * v_width))
-        };
         self.states.fork(from, to);
-        self.caches[to as usize] = self.plan.layers.iter().zip(&self.caches[from as usize]).map(copy).collect();
+        self.copy_caches(from, to, n_positions as usize);
         Ok(())
     }
 
@@ -206,6 +210,23 @@ impl Runner for Reference<'_> {
         });
         let layers = self.plan.layers.len();
         let read = read.and_then(|()| kept::restore_states(&mut self.states, layers, seq, from));
+        if read.is_err() {
+            self.forget(seq, 0);
+        }
+        read
+    }
+
+    fn save_beside(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
+        kept::written(self.session.blocks().kept(seq).write(to))?;
+        kept::save_states(&mut self.states, self.plan.layers.len(), seq, to)
+    }
+
+    fn restore_beside(&mut self, beside: u32, seq: u32, from: &mut dyn Read) -> Result<()> {
+        self.forget(seq, 0);
+        let known = kept::read(Kept::read(self.session.blocks().stores(), from))?;
+        self.session.adopt_beside(beside, seq, &known)?;
+        self.copy_caches(beside, seq, known.held);
+        let read = kept::restore_states(&mut self.states, self.plan.layers.len(), seq, from);
         if read.is_err() {
             self.forget(seq, 0);
         }

@@ -90,3 +90,43 @@ impl Error {
         }
     }
 }
+
+/// `n` times a value, where a file or a request says how often: memory that does not suffice is an error, not the process's end.
+///
+/// # Errors
+/// There is not so much memory. `what` it is for is told.
+pub fn filled<T: Clone>(value: T, n: usize, what: &str) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    reserve(&mut all, n, what)?;
+    all.resize(n, value);
+    Ok(all)
+}
+
+/// Makes room for `n` elements in all.
+///
+/// # Errors
+/// As [`filled`].
+pub fn reserve<T>(all: &mut Vec<T>, n: usize, what: &str) -> Result<()> {
+    let bytes = n as u128 * std::mem::size_of::<T>() as u128;
+    let more = n.saturating_sub(all.len());
+    all.try_reserve_exact(more).map_err(|_| Error::OutOfMemory(format!("{what}: {bytes} bytes are not to be had")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{filled, reserve};
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        assert_eq!(filled(7u32, 3, "a list").unwrap(), [7; 3]);
+        for n in [usize::MAX, usize::MAX / 4, 1 << 60] {
+            let error = filled(0.0f32, n, "tensor t").unwrap_err().to_string();
+            assert!(
+                error.starts_with("out of memory: tensor t: ") && error.contains(&(n as u128 * 4).to_string()),
+                "{error}"
+            );
+        }
+        let mut some = vec![1u8; 10];
+        assert!(reserve(&mut some, 4, "").is_ok() && reserve(&mut some, usize::MAX, "").is_err() && some.len() == 10);
+    }
+}

@@ -59,7 +59,8 @@ fn first_fault(error: &Error) -> String {
 fn planned(gguf: &Gguf, options: &Options) -> Result<Plan> {
     let plan = quantize::Plan::new(gguf, options)?;
     let most = plan.jobs().map(|job| job.entry.len_bytes).filter(|len| *len > SMALL).max().unwrap_or(0);
-    let empty = usize::try_from(most).map_err(|_| Error::OutOfMemory(format!("{most} bytes of a tensor")))?;
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let empty = crate::error::filled(0, most, &format!("{}: a tensor", gguf.path().display()))?;
     let (mut bytes, mut tensors) = (Vec::new(), Vec::new());
     for job in plan.jobs() {
         let tensor = &gguf.tensors()[job.tensor];
@@ -71,7 +72,7 @@ fn planned(gguf: &Gguf, options: &Options) -> Result<Plan> {
             bytes.resize(bytes.len().next_multiple_of(64), 0);
         }
     }
-    model::plan(&Gguf::without_file(gguf.path(), plan.meta.clone(), tensors, vec![vec![0; empty], bytes]))
+    model::plan(&Gguf::without_file(gguf.path(), plan.meta.clone(), tensors, vec![empty, bytes]))
 }
 
 /// The array that says which layers are recurrent, if some are and the file leaves it to their index.

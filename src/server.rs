@@ -25,6 +25,7 @@ mod seqs;
 mod settings;
 mod shared;
 mod slots;
+mod steady;
 mod steps;
 mod thread;
 mod work;

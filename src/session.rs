@@ -147,6 +147,15 @@ impl Session {
         self.blocks.adopt(seq, kept)
     }
 
+    /// As [`Blocks::adopt_beside`]; the sequence has no sampled id.
+    ///
+    /// # Errors
+    /// As [`Blocks::adopt_beside`].
+    pub fn adopt_beside(&mut self, beside: u32, seq: u32, kept: &Kept) -> Result<()> {
+        self.forget(seq, 0);
+        self.blocks.adopt_beside(beside, seq, kept)
+    }
+
     /// As [`Blocks::fork`]; `to` has no sampled id.
     ///
     /// # Errors

@@ -1,71 +1,26 @@
 //! Sequences in files: what a runner keeps of one, with its ids, for the same model later.
 //!
-//! Magic, version, fingerprint of the model, how the runner's bytes lie, ids, those bytes, and a checksum of it all. A file is read
-//! through and found whole before a runner sees any of it, and it stands at its place only when it is whole.
+//! Magic, version, fingerprint of the model, how the runner's bytes lie, ids, how long the beginnings are that are kept of them, those
+//! bytes of the whole and of each beginning, and a checksum of it all. A file is read through and found whole before a runner sees any
+//! of it, and it stands at its place only when it is whole.
+
+mod sum;
 
 use crate::file::Replacing;
 use crate::gguf::Gguf;
 use crate::step::Runner;
 use crate::{Error, Result};
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
-use std::path::Path;
+use std::io::{BufReader, Read, Take, Write};
+use std::path::{Path, PathBuf};
+use sum::{sum_of, summed, Sum};
 
 const MAGIC: &[u8; 8] = b"PUMEXSEQ";
-const VERSION: u32 = 1;
-/// Bytes before the ids: magic, version, fingerprint, hash of the layout, count of ids.
-const HEAD: usize = 36;
-
-/// A sum that any changed word changes.
-#[derive(Clone, Copy, Debug)]
-struct Sum {
-    sum: u64,
-    /// Bytes that fill no word yet, and how many.
-    rest: [u8; 8],
-    len: usize,
-}
-
-impl Sum {
-    fn new() -> Sum {
-        Sum { sum: 0xcbf2_9ce4_8422_2325, rest: [0; 8], len: 0 }
-    }
-
-    fn word(&mut self, word: [u8; 8]) {
-        let mixed = (self.sum ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.sum = mixed ^ (mixed >> 29);
-    }
-
-    fn add(&mut self, mut bytes: &[u8]) {
-        while let Some((first, others)) = bytes.split_first().filter(|_| self.len > 0) {
-            self.rest[self.len] = *first;
-            self.len = (self.len + 1) % 8;
-            bytes = others;
-            if self.len == 0 {
-                self.word(self.rest);
-            }
-        }
-        let (words, rest) = bytes.as_chunks::<8>();
-        words.iter().for_each(|word| self.word(*word));
-        if self.len == 0 {
-            self.rest[..rest.len()].copy_from_slice(rest);
-            self.len = rest.len();
-        }
-    }
-
-    fn end(mut self) -> u64 {
-        let len = self.len;
-        self.rest[len..].fill(0);
-        self.word(self.rest);
-        self.word((len as u64).to_le_bytes());
-        self.sum
-    }
-}
-
-fn sum_of(bytes: &[u8]) -> u64 {
-    let mut sum = Sum::new();
-    sum.add(bytes);
-    sum.end()
-}
+const VERSION: u32 = 2;
+/// Bytes before the ids: magic, version, fingerprint, hash of the layout, counts of ids and of beginnings.
+const HEAD: usize = 44;
+/// Most beginnings of a file.
+pub const MOST_BEGINNINGS: usize = 4;
 
 /// What tells a model from others: its keys, the names, shapes and types of its tensors, and some bytes of each.
 pub fn fingerprint(gguf: &Gguf) -> u64 {
@@ -99,14 +54,25 @@ pub fn with_scales(fingerprint: u64, scales: &[f32]) -> u64 {
 struct Out {
     file: Replacing,
     sum: Sum,
+    /// Bytes that it may have yet; none once it had more.
+    room: Option<u64>,
+    /// What the file system said, which runners pass on as an error of theirs.
+    failed: Option<std::io::Error>,
 }
 
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.file.write(bytes).map_err(|e| match e {
-            Error::Io { source, .. } => source,
-            other => std::io::Error::other(other.to_string()),
-        })?;
+        self.room = self.room.and_then(|room| room.checked_sub(bytes.len() as u64));
+        if self.room.is_none() {
+            return Err(std::io::Error::other("a longer file than there may be"));
+        }
+        if let Err(error) = self.file.write(bytes) {
+            let what = error.to_string();
+            if let Error::Io { source, .. } = error {
+                self.failed = Some(source);
+            }
+            return Err(std::io::Error::other(what));
+        }
         self.sum.add(bytes);
         Ok(bytes.len())
     }
@@ -127,13 +93,22 @@ fn ours(path: &Path) -> Result<()> {
         Ok(meta) if !meta.is_file() => return other("no regular file"),
         Ok(_) => {}
     }
-    let mut start = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
-    read.map_err(|e| Error::io(path, e))?;
+    let start = starts(path).map_err(|e| Error::io(path, e))?;
     if start.is_empty() || start == MAGIC {
         return Ok(());
     }
     other("another kind of file")
+}
+
+/// A sequence of a runner, to be saved.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'a> {
+    /// What its positions hold.
+    pub ids: &'a [u32],
+    /// The sequence.
+    pub seq: u32,
+    /// Sequences that hold beginnings of it, for models that cannot go back there. The first [`MOST_BEGINNINGS`] are saved, too.
+    pub beginnings: &'a [u32],
 }
 
 /// Writes sequence `seq` of a runner, whose positions hold `ids`, to a file. No step may be in flight.
@@ -141,30 +116,88 @@ fn ours(path: &Path) -> Result<()> {
 /// # Errors
 /// Another number of ids than of positions, another kind of file at its place, a full disk, what the runner says.
 pub fn save(path: &Path, fingerprint: u64, ids: &[u32], runner: &mut dyn Runner, seq: u32) -> Result<()> {
+    save_all(path, fingerprint, Held { ids, seq, beginnings: &[] }, u64::MAX, runner).map(drop)
+}
+
+/// Likewise, with beginnings of it, in a file of at most `most` bytes. Whether it was not longer: else there is what there was.
+///
+/// # Errors
+/// As [`save`].
+pub fn save_all(path: &Path, fingerprint: u64, held: Held<'_>, most: u64, runner: &mut dyn Runner) -> Result<bool> {
+    let Held { ids, seq, beginnings } = held;
     if runner.held(seq) != ids.len() {
         let (held, found) = (runner.held(seq), ids.len());
         return Err(Error::Request(format!("{}: expected ids of {held} positions, found {found}", path.display())));
     }
     ours(path)?;
-    let mut out = Out { file: Replacing::create(path)?, sum: Sum::new() };
+    let beginnings = &beginnings[..beginnings.len().min(MOST_BEGINNINGS)];
+    let mut out = Out { file: Replacing::create(path)?, sum: Sum::new(), room: most.checked_sub(8), failed: None };
     let mut head = MAGIC.to_vec();
     head.extend(VERSION.to_le_bytes());
     head.extend(fingerprint.to_le_bytes());
     head.extend(sum_of(runner.state_layout().as_bytes()).to_le_bytes());
     head.extend((ids.len() as u64).to_le_bytes());
-    out.write_all(&head).and_then(|()| out.write_all(bytemuck::cast_slice(ids))).map_err(|e| Error::io(path, e))?;
-    runner.save(seq, &mut out)?;
+    head.extend((beginnings.len() as u64).to_le_bytes());
+    let lengths: Vec<u32> = beginnings.iter().map(|seq| runner.held(*seq) as u32).collect();
+    let mut write = || -> Result<()> {
+        let parts = [&head[..], bytemuck::cast_slice(ids), bytemuck::cast_slice(&lengths)];
+        parts.iter().try_for_each(|part| out.write_all(part)).map_err(|e| Error::io(path, e))?;
+        runner.save(seq, &mut out)?;
+        beginnings.iter().try_for_each(|seq| runner.save_beside(*seq, &mut out))
+    };
+    let written = write();
+    if out.room.is_none() {
+        return Ok(false);
+    }
+    if let Some(source) = out.failed.take() {
+        return Err(Error::io(path, source));
+    }
+    written?;
     let sum = out.sum.end();
     out.file.write(&sum.to_le_bytes())?;
-    out.file.finish()
+    out.file.finish()?;
+    Ok(true)
 }
 
-/// Makes sequence `seq` of a runner what a file holds, and gives its ids. No step may be in flight.
+/// Bytes of the saved sequences in a folder but for that at `path`, which another one is to replace.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn used_beside(path: &Path) -> Result<u64> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut used = 0u64;
+    for entry in std::fs::read_dir(folder).map_err(|e| Error::io(folder, e))? {
+        let other = entry.map_err(|e| Error::io(folder, e))?.path();
+        let is_ours = other != path && other.is_file() && starts(&other).is_ok_and(|start| start == MAGIC);
+        // One that goes meanwhile has no bytes.
+        used = used.saturating_add(std::fs::metadata(&other).map_or(0, |meta| if is_ours { meta.len() } else { 0 }));
+    }
+    Ok(used)
+}
+
+/// The first bytes of a file, as many as magic has.
+fn starts(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start)
+}
+
+/// A file that was found whole, of the model and the runner that it is for.
+#[derive(Debug)]
+pub struct Saved {
+    path: PathBuf,
+    ids: Vec<u32>,
+    /// Positions of its beginnings.
+    beginnings: Vec<u32>,
+    body: Take<BufReader<File>>,
+}
+
+/// Reads a file through, and looks whether a runner can have what it holds. No step may be in flight.
 ///
 /// # Errors
 /// A file that is no such file, of another version, damaged, of another model or another kind of runner, or of more positions than
-/// the context has: the sequence is as it was. Sizes that do not fit: it holds nothing.
-pub fn load(path: &Path, fingerprint: u64, runner: &mut dyn Runner, seq: u32) -> Result<Vec<u32>> {
+/// the context has.
+pub fn open(path: &Path, fingerprint: u64, runner: &dyn Runner) -> Result<Saved> {
     let io = |e: std::io::Error| Error::io(path, e);
     let bad = |code: &'static str, what: String| Error::file(path, code, what);
     let meta = std::fs::metadata(path).map_err(io)?;
@@ -206,10 +239,18 @@ pub fn load(path: &Path, fingerprint: u64, runner: &mut dyn Runner, seq: u32) ->
             format!("expected at most the context's {n_ctx} positions (-c), found {count}"),
         ));
     }
-    let body = len.checked_sub(HEAD as u64 + 4 * count + 8).ok_or_else(short)?;
+    let parts = word(36);
+    if parts > MOST_BEGINNINGS as u64 {
+        return Err(bad("state_length", format!("expected at most {MOST_BEGINNINGS} beginnings, found {parts}")));
+    }
+    let body = len.checked_sub(HEAD as u64 + 4 * (count + parts) + 8).ok_or_else(short)?;
     let found = summed(&mut open()?, len - 8).map_err(io)?;
-    let mut ids = vec![0u32; count as usize];
-    file.read_exact(bytemuck::cast_slice_mut(&mut ids)).map_err(io)?;
+    // The file is as long as that.
+    let mut words = |n: u64| {
+        let mut words = crate::error::filled(0u32, n as usize, &format!("{}: ids", path.display()))?;
+        file.read_exact(bytemuck::cast_slice_mut(&mut words)).map_err(io).map(|()| words)
+    };
+    let (ids, beginnings) = (words(count)?, words(parts)?);
     let mut end = [0; 8];
     let mut tail = open()?;
     tail.seek_relative((len - 8) as i64).and_then(|()| tail.read_exact(&mut end)).map_err(io)?;
@@ -221,45 +262,66 @@ pub fn load(path: &Path, fingerprint: u64, runner: &mut dyn Runner, seq: u32) ->
     if let Some(id) = ids.iter().find(|id| **id as usize >= runner.n_vocab()) {
         return Err(bad("state_ids", format!("expected ids below {}, found {id}", runner.n_vocab())));
     }
-    let mut body = file.take(body);
-    runner.restore(seq, &mut body)?;
-    if body.limit() > 0 || runner.held(seq) != ids.len() {
-        let held = runner.held(seq);
-        runner.forget(seq, 0);
-        let what = format!("expected {count} positions and no more bytes, found {held} and {} bytes", body.limit());
-        return Err(bad("state_length", what));
+    if let Some(length) = beginnings.iter().find(|length| **length == 0 || u64::from(**length) > count) {
+        return Err(bad("state_length", format!("expected beginnings of 1 to {count} positions, found {length}")));
     }
-    Ok(ids)
+    Ok(Saved { path: path.to_path_buf(), ids, beginnings, body: file.take(body) })
 }
 
-/// Sum of the first `len` bytes.
-fn summed(file: &mut dyn Read, len: u64) -> std::io::Result<u64> {
-    let (mut sum, mut left, mut piece) = (Sum::new(), len, vec![0; 1 << 20]);
-    while left > 0 {
-        let part = &mut piece[..left.min(1 << 20) as usize];
-        file.read_exact(part)?;
-        sum.add(part);
-        left -= part.len() as u64;
+impl Saved {
+    /// Its ids.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
     }
-    Ok(sum.end())
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Makes sequence `seq` of the runner what the file holds, and as many of these others its beginnings as it has, in their order;
+    /// gives ids and how many positions each of the beginnings has. No step may be in flight.
+    ///
+    /// # Errors
+    /// Sizes that do not fit, too few free blocks: none of them holds anything.
+    pub fn restore(mut self, runner: &mut dyn Runner, seq: u32, others: &[u32]) -> Result<(Vec<u32>, Vec<usize>)> {
+        let lengths: Vec<usize> = self.beginnings.iter().zip(others).map(|(length, _)| *length as usize).collect();
+        let restored = self.put(runner, seq, others);
+        if restored.is_err() {
+            for seq in others.iter().chain([&seq]) {
+                runner.forget(*seq, 0);
+            }
+        }
+        restored.map(|()| (self.ids, lengths))
+    }
 
-    #[test]
-    fn a_sum_does_not_depend_on_how_bytes_come_and_changes_with_each() {
-        let bytes: Vec<u8> = (0..100).collect();
-        for cut in 0..100 {
-            let mut parts = Sum::new();
-            parts.add(&bytes[..cut]);
-            parts.add(&bytes[cut..cut + (100 - cut) / 2]);
-            parts.add(&bytes[cut + (100 - cut) / 2..]);
-            assert_eq!(parts.end(), sum_of(&bytes), "{cut}");
-            let mut flipped = bytes.clone();
-            flipped[cut] ^= 1 << (cut % 8);
-            assert!(sum_of(&flipped) != sum_of(&bytes) && sum_of(&bytes[..cut]) != sum_of(&bytes), "{cut}");
+    fn put(&mut self, runner: &mut dyn Runner, seq: u32, others: &[u32]) -> Result<()> {
+        let wrong = |expected: usize, found: usize, left: u64| {
+            let what = format!("expected {expected} positions and no more bytes, found {found} and {left} bytes");
+            Err(Error::file(&self.path, "state_length", what))
+        };
+        runner.restore(seq, &mut self.body)?;
+        let all = runner.held(seq);
+        if all != self.ids.len() {
+            return wrong(self.ids.len(), all, self.body.limit());
+        }
+        for (length, other) in self.beginnings.iter().zip(others) {
+            runner.restore_beside(seq, *other, &mut self.body)?;
+            if runner.held(*other) != *length as usize {
+                return wrong(*length as usize, runner.held(*other), self.body.limit());
+            }
+        }
+        match self.body.limit() {
+            left if left > 0 && others.len() >= self.beginnings.len() => wrong(all, all, left),
+            _ => Ok(()),
         }
     }
+
+    /// How many beginnings it has.
+    pub fn beginnings(&self) -> usize {
+        self.beginnings.len()
+    }
+}
+
+/// Makes sequence `seq` of a runner what a file holds, without beginnings of it, and gives its ids. No step may be in flight.
+///
+/// # Errors
+/// As [`open`]: the sequence is as it was. As [`Saved::restore`]: it holds nothing.
+pub fn load(path: &Path, fingerprint: u64, runner: &mut dyn Runner, seq: u32) -> Result<Vec<u32>> {
+    open(path, fingerprint, runner)?.restore(runner, seq, &[]).map(|(ids, _)| ids)
 }

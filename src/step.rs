@@ -1,5 +1,9 @@
 //! One step of work: rows of several sequences, and the interface every interpreter of a plan offers.
 
+mod pieces;
+
+pub use pieces::{piece_end, whole, PIECE};
+
 use crate::sample::{Allowed, SampleRequest, SamplerOptions, Shortlist, ShortlistRequest};
 use crate::{Error, Result};
 use std::io::{Read, Write};
@@ -278,6 +282,21 @@ pub trait Runner: Send {
     fn restore(&mut self, _seq: u32, _from: &mut dyn Read) -> Result<()> {
         Err(Error::Request("the runner cannot restore sequences".into()))
     }
+    /// Writes what a sequence keeps beside what another one, which goes on from where it ends, has of the same positions: states
+    /// and windows, that are where it ends. No step may be in flight.
+    ///
+    /// # Errors
+    /// As [`Runner::save`].
+    fn save_beside(&mut self, _seq: u32, _to: &mut dyn Write) -> Result<()> {
+        Err(Error::Request("the runner cannot save beginnings of sequences".into()))
+    }
+    /// Makes a sequence a beginning of `beside`, with what [`Runner::save_beside`] wrote; the rest of [`Runner::restore`] holds.
+    ///
+    /// # Errors
+    /// As [`Runner::restore`]; more positions than `beside` has.
+    fn restore_beside(&mut self, _beside: u32, _seq: u32, _from: &mut dyn Read) -> Result<()> {
+        Err(Error::Request("the runner cannot restore beginnings of sequences".into()))
+    }
     /// Blocks of the cache that no sequence holds, of [`crate::session::KV_BLOCK`] positions each.
     fn free_blocks(&self) -> usize {
         usize::MAX
@@ -294,6 +313,11 @@ pub trait Runner: Send {
     /// Whether the device was lost and the model loaded anew meanwhile: what was timed until then tells nothing.
     fn revived(&self) -> bool {
         false
+    }
+    /// What may have later steps go through other kernels than those before of the same shape, with other rounding; none where nothing
+    /// does.
+    fn may_change(&self) -> Option<String> {
+        None
     }
     /// Counters since the start, for `--counters`.
     fn counters(&self) -> Counters;

@@ -79,3 +79,23 @@ fn files_that_do_not_fit_are_refused_by_name_and_not_there() {
     }
     let _ = std::fs::remove_dir_all(&folder);
 }
+
+/// A page that does not fit leaves the one that was there.
+#[test]
+fn manual_pages_are_there_whole_or_as_they_were() {
+    let folder = std::env::temp_dir().join(format!("pumex-full-man-{}", std::process::id()));
+    let pages = folder.join("pages");
+    std::fs::create_dir_all(&pages).unwrap();
+    std::fs::write(pages.join("pumex-run.1"), "former").unwrap();
+    let Some(output) = limited(8, &["man", "--out", "pages"], "", &folder) else { return };
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && told.lines().count() == 1 && told.contains("File too large"), "{told}");
+    for page in std::fs::read_dir(&pages).unwrap().map(|entry| entry.unwrap().path()) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let whole = text.contains(".TH") && text.len() <= 8 << 10;
+        assert!(whole || (page.ends_with("pumex-run.1") && text == "former"), "{}: {}", page.display(), text.len());
+    }
+    assert!(limited(4096, &["man", "--out", "pages"], "", &folder).unwrap().status.success());
+    assert!(std::fs::read_to_string(pages.join("pumex-run.1")).unwrap().contains(".TH"));
+    let _ = std::fs::remove_dir_all(&folder);
+}

@@ -13,8 +13,10 @@ mod preset;
 pub mod process;
 mod random;
 mod signals;
+mod slots;
 mod soak;
 mod sources;
+mod steady;
 mod text;
 mod vulkan;
 

@@ -37,6 +37,10 @@ fn feed(runner: &mut dyn Runner, seq: u32, start: usize, ids: &[u32]) -> Vec<f32
     parts.flat_map(|(i, part)| runner.run(&rows(seq, start + i * chunk, part), Want::Logits).unwrap().logits).collect()
 }
 
+fn forget(runner: &mut dyn Runner, seq: u32) {
+    runner.forget(seq, 0);
+}
+
 /// Another sequence goes on from what is saved of the first, as the first does and as its fork does.
 fn goes_on(runner: &mut dyn Runner, ids: &[u32], what: &str) {
     let bound = 0.0;
@@ -67,9 +71,39 @@ fn goes_on(runner: &mut dyn Runner, ids: &[u32], what: &str) {
     runner.restore(1, &mut &saved[..]).unwrap();
     runner.forget(1, 0);
     assert_eq!(runner.free_blocks(), free, "{what}");
+    begins(runner, ids, &truth, what);
     (0..3).for_each(|seq| {
         runner.forget(seq, 0);
     });
+}
+
+/// A beginning of a sequence that went on comes back beside it, with the blocks that both have.
+fn begins(runner: &mut dyn Runner, ids: &[u32], truth: &[f32], what: &str) {
+    let cut = ids.len() - 40;
+    (0..3).for_each(|seq| forget(runner, seq));
+    feed(runner, 0, 0, &ids[..cut]);
+    runner.fork(0, 1, cut as u32).unwrap();
+    feed(runner, 0, cut, &ids[cut..]);
+    let (mut whole, mut beginning) = (Vec::new(), Vec::new());
+    runner.save(0, &mut whole).unwrap();
+    runner.save_beside(1, &mut beginning).unwrap();
+    (0..2).for_each(|seq| forget(runner, seq));
+    let free = runner.free_blocks();
+    runner.restore(2, &mut &whole[..]).unwrap();
+    let taken = free - runner.free_blocks();
+    runner.restore_beside(2, 0, &mut &beginning[..]).unwrap();
+    assert_eq!((runner.held(2), runner.held(0)), (ids.len(), cut), "{what}");
+    assert_eq!(free - runner.free_blocks(), taken, "{what}: blocks of all positions are shared");
+    let restored = nmse(&feed(runner, 0, cut, &ids[cut..]), truth);
+    assert!(restored <= 0.0, "{what}: {restored:e} of a beginning");
+    runner.forget(0, 0);
+    for len in [0, 9, beginning.len() - 1] {
+        assert!(runner.restore_beside(2, 0, &mut &beginning[..len]).is_err(), "{what}: {len} of {}", beginning.len());
+        assert_eq!((runner.held(2), runner.held(0)), (ids.len(), 0), "{what}");
+    }
+    assert!(runner.restore_beside(1, 0, &mut &beginning[..]).is_err(), "{what}: beside one that holds nothing");
+    (0..3).for_each(|seq| forget(runner, seq));
+    assert_eq!(runner.free_blocks(), free, "{what}");
 }
 
 /// Usual, windows, Mamba, delta nets, latent attention, blocks of rows, and attention beside Mamba.
@@ -176,7 +210,7 @@ fn a_file_that_is_not_what_was_saved_is_refused_by_name() {
         flipped[at] ^= 1 << (at % 8);
         std::fs::write(&bad, &flipped).unwrap();
         let error = refused(&mut runner, &bad, mark);
-        assert_eq!(error.contains("expected version 1 of"), (8..12).contains(&at), "{at}: {error}");
+        assert_eq!(error.contains("expected version 2 of"), (8..12).contains(&at), "{at}: {error}");
     }
     std::fs::write(&bad, [&good[..], b"more"].concat()).unwrap();
     assert!(refused(&mut runner, &bad, mark).contains("damaged or cut short"));

@@ -34,19 +34,23 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// `len` bytes.
     pub fn new(len: usize) -> Buffer {
+        let layout = std::alloc::Layout::from_size_align(len, ALIGN).unwrap_or(std::alloc::Layout::new::<u8>());
+        Buffer::of(len).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
+    }
+
+    /// Likewise; none where there is no such memory.
+    pub fn of(len: usize) -> Option<Buffer> {
         if len == 0 {
-            return Buffer { start: NonNull::<u64>::dangling().cast(), len, owned: Owned::None };
+            return Some(Buffer { start: NonNull::<u64>::dangling().cast(), len, owned: Owned::None });
         }
         #[cfg(target_os = "linux")]
         if let Some(buffer) = Buffer::pages(len) {
-            return buffer;
+            return Some(buffer);
         }
-        let layout = std::alloc::Layout::from_size_align(len, ALIGN);
-        let layout = layout.unwrap_or_else(|_| std::alloc::handle_alloc_error(std::alloc::Layout::new::<u8>()));
+        let layout = std::alloc::Layout::from_size_align(len, ALIGN).ok()?;
         // SAFETY: the layout has a size above 0.
         let start = unsafe { std::alloc::alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { std::alloc::handle_alloc_error(layout) };
-        Buffer { start, len, owned: Owned::Heap(layout) }
+        Some(Buffer { start: NonNull::new(start)?, len, owned: Owned::Heap(layout) })
     }
 
     /// Of pages of its own, which cost nothing until they are touched.
@@ -107,17 +111,20 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// `len` bytes that are zero, aligned to 64.
-    pub fn take(&mut self, len: usize) -> Piece {
-        let whole = len.next_multiple_of(ALIGN);
-        let last = self.last.take().filter(|last| last.len - self.used >= whole);
-        let buffer = last.unwrap_or_else(|| {
-            self.used = 0;
-            Arc::new(Buffer::new(whole.max(ARENA)))
-        });
+    /// `len` bytes that are zero, aligned to 64; none where there is no such memory.
+    pub fn take(&mut self, len: usize) -> Option<Piece> {
+        let whole = len.checked_next_multiple_of(ALIGN)?;
+        let buffer = match self.last.take().filter(|last| last.len - self.used >= whole) {
+            Some(last) => last,
+            None => {
+                let new = Arc::new(Buffer::of(whole.max(ARENA))?);
+                self.used = 0;
+                new
+            }
+        };
         self.last = Some(buffer.clone());
         self.used += whole;
-        Piece { from: self.used - whole, len, buffer }
+        Some(Piece { from: self.used - whole, len, buffer })
     }
 }
 

@@ -80,11 +80,15 @@ impl<'a> Matrix<'a> {
     /// Matrices of all these, by all threads: where it is wanted, blocks become tiles.
     ///
     /// # Errors
-    /// What an `inspect` gives.
+    /// What an `inspect` gives; what `full` makes of a number of bytes for which there is no memory.
     ///
     /// # Panics
     /// If a row is no whole number of blocks, or a source has no whole row.
-    pub fn load<E: Send>((pool, isa): (&Pool, Isa), sources: &[Stored<'a, '_, E>]) -> Result<Vec<Matrix<'a>>, E> {
+    pub fn load<E: Send>(
+        (pool, isa): (&Pool, Isa),
+        sources: &[Stored<'a, '_, E>],
+        full: &dyn Fn(usize) -> E,
+    ) -> Result<Vec<Matrix<'a>>, E> {
         let (mut arena, mut items) = (Arena::default(), Vec::new());
         let mut pieces = Vec::with_capacity(sources.len());
         for (i, source) in sources.iter().enumerate() {
@@ -92,7 +96,7 @@ impl<'a> Matrix<'a> {
             assert!(row_bytes > 0 && source.data.len() >= row_bytes, "whole rows of {}", source.format.name);
             let tiles = source.shape.parts * source.shape.rows.div_ceil(LANES);
             let bytes = source.layout().map_or(0, |layout| tiles * layout.tile_bytes(source.shape.cols));
-            pieces.push(arena.take(bytes));
+            pieces.push(arena.take(bytes).ok_or_else(|| full(bytes))?);
             items.extend((0..source.chunks()).map(|chunk| (i, chunk)));
         }
         let failed = Mutex::new(None);
@@ -128,7 +132,7 @@ impl<'a> Matrix<'a> {
     /// Likewise.
     pub fn new(of: (&Pool, Isa), format: &'static Format, shape: Shape, data: &'a [u8], repack: bool) -> Matrix<'a> {
         let inspect = Box::new(|_: usize, _: &[u8]| Ok::<(), ()>(()));
-        let made = Matrix::load(of, &[Stored { format, shape, data, repack, inspect }]);
+        let made = Matrix::load(of, &[Stored { format, shape, data, repack, inspect }], &|_| ());
         made.ok().and_then(|mut all| all.pop()).unwrap_or_else(|| unreachable!("nothing refuses it"))
     }
 

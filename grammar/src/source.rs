@@ -2,8 +2,11 @@
 
 use crate::{gbnf, Error, Matcher, Result, Vocabulary};
 use llguidance::api::TopLevelGrammar;
+use llguidance::CancellationHandle;
 use serde_json::{json, Value};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{mpsc, Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Longest source, bytes.
 const MAX_SOURCE: usize = 256 << 10;
@@ -122,6 +125,37 @@ impl Source {
 
 /// Tokens that are tried.
 const TRIED: usize = 4;
+/// Longest that a source may take to be compiled: others wait for it.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Ends a compilation that takes too long.
+#[derive(Default)]
+struct Watch {
+    over: AtomicBool,
+    /// What is under way, as far as it can be told to end.
+    handles: Mutex<Vec<CancellationHandle>>,
+}
+
+impl Watch {
+    /// Has this matcher end with the time.
+    fn watch(&self, matcher: &llguidance::Matcher) {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.extend(matcher.cancellation_handle());
+        if self.is_over() {
+            handles.iter().for_each(CancellationHandle::cancel);
+        }
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.iter().for_each(CancellationHandle::cancel);
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
 
 /// Takes the first tokens that are allowed: a grammar that is over the limits as soon as a text begins is told with the request.
 fn try_some(mut matcher: Matcher) -> Result<()> {
@@ -143,10 +177,27 @@ impl Vocabulary {
     /// # Errors
     /// Where the source is wrong; one over the limits; one that allows nothing.
     pub fn matcher(self: &Arc<Self>, source: &Source) -> Result<Matcher> {
+        self.matcher_within(source, LONGEST)
+    }
+
+    /// Likewise, in so much time at most, about: parts of the compiler that are bounded otherwise go on to their end.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::matcher`]; a source that takes longer.
+    pub fn matcher_within(self: &Arc<Self>, source: &Source, longest: Duration) -> Result<Matcher> {
+        let watch = Watch::default();
+        let in_time = || match watch.is_over() {
+            true => {
+                Err(Error::new(format!("{}: expected to be compiled within {longest:?}, found more", source.name())))
+            }
+            false => Ok(()),
+        };
         let compile = || {
             let grammar = source.grammar(self)?;
+            in_time()?;
             let parser = self.factory.create_parser(grammar);
-            let mut matcher = llguidance::Matcher::new(parser);
+            let mut matcher = llguidance::Matcher::new(parser).into_cancellable();
+            watch.watch(&matcher);
             match matcher.get_error() {
                 Some(error) => Err(Error::below(source.name(), &error)),
                 None => {
@@ -160,16 +211,27 @@ impl Vocabulary {
                             error
                         }
                     })?;
-                    let matcher = Matcher::new(self.clone(), matcher);
-                    try_some(matcher.clone()).map_err(|e| Error::below(source.name(), &e.0))?;
-                    Ok(matcher)
+                    let tried = matcher.clone();
+                    watch.watch(&tried);
+                    try_some(Matcher::new(self.clone(), tried)).map_err(|e| Error::below(source.name(), &e.0))?;
+                    Ok(Matcher::new(self.clone(), matcher))
                 }
             }
         };
         let failed = |e: &dyn std::fmt::Display| Error::new(format!("{}: {e}", source.name()));
         std::thread::scope(|scope| {
-            let run = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, compile);
-            run.map_err(|e| failed(&e))?.join().unwrap_or_else(|_| Err(failed(&"the compiler failed")))
+            let (done, is_done) = mpsc::channel::<()>();
+            let run = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || {
+                let _done = done;
+                compile()
+            });
+            let run = run.map_err(|e| failed(&e))?;
+            // Nothing is sent: it ends with the thread.
+            if is_done.recv_timeout(longest) == Err(mpsc::RecvTimeoutError::Timeout) {
+                watch.end();
+            }
+            let compiled = run.join().unwrap_or_else(|_| Err(failed(&"the compiler failed")));
+            in_time().and(compiled)
         })
     }
 }

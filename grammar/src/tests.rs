@@ -228,3 +228,16 @@ fn hostile_sources_end_in_bounded_time() {
         assert!(end.is_none_or(|e| e.len() < 5000));
     }
 }
+
+#[test]
+fn what_takes_too_long_to_compile_is_refused_and_says_so() {
+    use std::time::Duration;
+    let properties: Vec<String> = (0..400).map(|i| format!(r#""p{i}": {{"type": "integer"}}"#)).collect();
+    let source = Source::JsonSchema(format!(r#"{{"type": "object", "properties": {{{}}}}}"#, properties.join(", ")));
+    let vocabulary = vocabulary();
+    let error = vocabulary.matcher_within(&source, Duration::from_millis(1)).err().unwrap().to_string();
+    assert_eq!(error, "JSON schema: expected to be compiled within 1ms, found more");
+    let mut matcher = vocabulary.matcher(&source).unwrap();
+    // A matcher that was compiled in time is none the worse for the time that goes by then.
+    assert!(matcher.mask().is_ok() && takes(&matcher, "{\"p0\":1").is_some());
+}

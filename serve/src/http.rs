@@ -3,6 +3,7 @@
 mod app;
 mod body;
 mod connection;
+mod desks;
 mod endpoints;
 mod guard;
 mod listen;

@@ -38,6 +38,7 @@ pub(crate) fn read(fields: &Fields, caller: &Caller, request: &mut Generate) -> 
     request.post_sampling_probs = fields.boolean("post_sampling_probs")?.unwrap_or(false);
     request.slot = slot(fields)?;
     request.cache_prompt = fields.boolean("cache_prompt")?.unwrap_or(true);
+    request.deterministic = fields.boolean("deterministic")?;
     request.n_keep = fields.integer("n_keep", -1..=i64::from(i32::MAX))?.unwrap_or(0);
     request.n_discard = fields.count("n_discard", 0..=i32::MAX as usize)?.unwrap_or(0);
     request.adapters = adapters(fields)?;
@@ -268,6 +269,7 @@ mod tests {
     fn every_option_reaches_the_engine() {
         let request = read_all(&json!({
             "temperature": 0.5, "top_k": 7, "seed": -1, "stop": "x", "max_tokens": 5, "n": 2, "id_slot": -1, "cache_prompt": false,
+            "deterministic": true,
             "logit_bias": {"5": 1, "cat": false}, "lora": [{"id": 1, "scale": 0.5}], "priority": -3, "user": "me", "json_schema": {},
             "t_max_predict_ms": 0, "samplers": ["top_k"], "response_format": {"type": "text"},
         }))
@@ -277,6 +279,7 @@ mod tests {
             (Some(0.5), Some(7), Some(-1))
         );
         assert_eq!((request.max_tokens, request.n, request.slot, request.cache_prompt), (Some(5), 2, None, false));
+        assert_eq!(request.deterministic, Some(true));
         let bias = [(PromptPart::Token(5), 1.0), (PromptPart::Text("cat".into()), f32::NEG_INFINITY)];
         assert_eq!(request.sampling.logit_bias, bias);
         assert_eq!((request.adapters, request.priority), (Some(vec![(1, 0.5)]), Priority::High));

@@ -1,6 +1,7 @@
 //! A LoRA adapter: for tensors of a model, pairs of matrices of low rank whose product is added to them.
 
 use super::MAX_RANK;
+use crate::error::filled;
 use crate::gguf::{type_name, Gguf, Tensor};
 use crate::plan::Plan;
 use crate::quantize::Changes;
@@ -170,7 +171,8 @@ impl Lora {
         let format = pumex_quant::find(t.type_id).ok_or_else(|| bad("no weights"))?;
         let row = format.row_bytes(cols).ok_or_else(|| bad("a part of one"))?;
         self.gguf.touch(t, 0, t.len_bytes as usize)?;
-        let mut out = vec![0.0; t.elements() as usize];
+        let count = usize::try_from(t.elements()).unwrap_or(usize::MAX);
+        let mut out = filled(0.0, count, &format!("{}: tensor {}", self.path().display(), t.name))?;
         let rows = self.gguf.data(t).chunks_exact(row.max(1)).zip(out.chunks_exact_mut(cols.max(1)));
         rows.for_each(|(bytes, out)| format.decode_row(bytes, out));
         match out.iter().all(|x| x.is_finite()) {

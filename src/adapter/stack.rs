@@ -2,6 +2,7 @@
 //! with all scales in B.
 
 use super::lora::{each_scale, Lora, Pair};
+use crate::error::filled;
 use crate::gguf::write::Entry;
 use crate::gguf::Gguf;
 use crate::plan::{Plan, Site, SiteKind};
@@ -59,16 +60,21 @@ impl Stacked {
         }
         let Some((first, ..)) = placed.first() else { return Ok(None) };
         let type_id = first.type_id.filter(|id| placed.iter().all(|(pair, ..)| pair.type_id == Some(*id)));
-        Ok(Some(Self::join(site.kind, (&placed, type_id), (count, rows, cols))))
+        Self::join(site.kind, (&placed, type_id), (count, rows, cols)).map(Some)
     }
 
     fn join(
         kind: SiteKind,
         (placed, type_id): (&[Placed], Option<u32>),
         (count, rows, cols): (usize, usize, usize),
-    ) -> Stacked {
+    ) -> Result<Stacked> {
         let rank = placed.iter().map(|(pair, ..)| pair.rank).sum::<usize>().next_multiple_of(RANKS);
-        let (mut a, mut b) = (vec![0.0; count * rank * cols], vec![0.0; count * rows * rank]);
+        // One matrix of a file may be for all experts of a model.
+        let room = |rows: usize, cols: usize| {
+            let n = count.checked_mul(rows).and_then(|n| n.checked_mul(cols)).unwrap_or(usize::MAX);
+            filled(0.0, n, &format!("an adapter of rank {rank} for {count} matrices"))
+        };
+        let (mut a, mut b) = (room(rank, cols)?, room(rows, rank)?);
         let mut at = 0;
         for (pair, from, scales) in placed {
             let (r, m) = (pair.rank, pair.up.len() / pair.rank / count);
@@ -86,9 +92,9 @@ impl Stacked {
         if kind == SiteKind::Rows {
             // The table's rows come first, and a matrix behind them: [rows, rank], [cols, rank].
             let turned = (0..cols * rank).map(|i| a[i % rank * cols + i / rank]).collect();
-            return Stacked { kind, a: b, b: turned, rank, rows, cols, type_id };
+            return Ok(Stacked { kind, a: b, b: turned, rank, rows, cols, type_id });
         }
-        Stacked { kind, a, b, rank, rows, cols, type_id }
+        Ok(Stacked { kind, a, b, rank, rows, cols, type_id })
     }
 
     /// A and B, yet without names.

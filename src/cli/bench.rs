@@ -45,6 +45,9 @@ pub struct Args {
     /// Timed runs per test
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
+    /// As --deterministic of `serve`: prompts in pieces of 128 rows, and no megakernel
+    #[arg(long)]
+    deterministic: bool,
     /// Form of the results
     #[arg(short, long, value_name = "FORM", default_value = "md")]
     output: Form,
@@ -79,7 +82,10 @@ struct Measured {
 }
 
 /// Runs the tests.
-pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<End> {
+    if args.deterministic {
+        args.engine.make_steady()?;
+    }
     let tests = tests(args);
     let most = |f: fn(&Test) -> u32| tests.iter().map(f).max().unwrap_or(0);
     let n_ctx = most(|t| t.n_depth.saturating_add(t.n_prompt.max(t.n_gen)));

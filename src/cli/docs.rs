@@ -1,13 +1,13 @@
 //! `pumex completions` and `pumex man`: what other programs show of the command line, made of its own description.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 use pumex::{Error, Result};
 
 use super::argv::COMMON;
-use super::{output, Cli, End};
+use super::{files, output, Cli, End};
 
 /// Options of `completions`.
 #[derive(clap::Args)]
@@ -42,9 +42,23 @@ pub fn man(args: &ManArgs) -> Result<End> {
         output::text(&String::from_utf8_lossy(&page))?;
         return Ok(End::Done);
     };
-    let made = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
-    made.map_err(|e| Error::io(folder, e))?;
+    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    pages(command, folder)?;
     Ok(End::Done)
+}
+
+/// Writes the page of a command and those of its own ones.
+fn pages(command: clap::Command, folder: &Path) -> Result<()> {
+    let own: Vec<clap::Command> = command.get_subcommands().filter(|own| !own.is_hide_set()).cloned().collect();
+    own.into_iter().try_for_each(|own| pages(own, folder))?;
+    let man = clap_mangen::Man::new(command);
+    let (path, mut page) = (folder.join(man.get_filename()), Vec::new());
+    man.render(&mut page).map_err(|e| Error::io(&path, e))?;
+    let mut out = files::create(&path)?;
+    out.write(&page)?;
+    out.finish()
 }
 
 /// Flags of llama.cpp that clap does not know, of more letters than one, with their long names.

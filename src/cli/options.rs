@@ -11,6 +11,7 @@ use pumex::engine::{CacheType, Debug, DeviceChoice, Options, Override};
 use pumex::gguf::Access;
 use pumex::policy::ActivationQuant;
 use pumex::quantize::recipe::{self, Recipe};
+use pumex::step::PIECE;
 use pumex::synthetic::{self, Shape};
 use regex::Regex;
 
@@ -206,6 +207,9 @@ pub struct EngineArgs {
     /// See [`Options::embeds`]
     #[arg(skip)]
     pub embeds: bool,
+    /// Steps are those of requests whose answers do not depend on company
+    #[arg(skip)]
+    pub steady: bool,
     /// Sequences, 0 for one, and the positions that they share
     #[arg(skip)]
     pub shared_cache: (u32, Option<u32>),
@@ -301,6 +305,8 @@ impl EngineArgs {
                 lost_at: self.lose_at,
                 subgroups: !self.no_subgroups,
                 halves: !self.no_halves,
+                // Where it gives up, later steps would go through other kernels.
+                megakernel: self.steady.then_some(false),
                 ..Debug::default()
             },
             validation: self.validation,
@@ -329,6 +335,20 @@ impl EngineArgs {
             return 0;
         }
         ROWS_WITH_ROOM.min(self.batch_size)
+    }
+
+    /// Has steps be those of a server's requests whose answers do not depend on company.
+    ///
+    /// # Errors
+    /// Fewer rows of a step than that takes.
+    pub fn make_steady(&mut self) -> pumex::Result<()> {
+        if (self.rows() as usize) < PIECE {
+            let what =
+                format!("--deterministic: expected steps of at least {PIECE} rows (-b, -ub), found {}", self.rows());
+            return Err(pumex::Error::Usage(what));
+        }
+        (self.steady, self.ubatch_size) = (true, PIECE as u32);
+        Ok(())
     }
 
     /// Has steps take so many rows at least.

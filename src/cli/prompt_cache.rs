@@ -53,6 +53,25 @@ impl CacheArgs {
     }
 }
 
+/// Has sequence 0 hold the first `wanted` ids, of which it holds some.
+///
+/// # Errors
+/// A failing runner.
+pub fn feed(runner: &mut dyn Runner, ids: &[u32], wanted: usize, stop: &AtomicBool) -> Result<Fed> {
+    let (begun, first, built_us) = (Instant::now(), runner.held(0), runner.counters().build_us);
+    let wanted = wanted.min(runner.n_ctx());
+    let mut held = first;
+    while held < wanted && !stop.load(Ordering::Relaxed) {
+        let next = (held + runner.max_rows()).min(wanted);
+        let row = |pos: usize| Row { seq: 0, pos: pos as u32, token: Token::Id(ids[pos]), output: RowOutput::None };
+        runner.run(&(held..next).map(row).collect::<Vec<_>>(), Want::Ids)?;
+        held = next;
+    }
+    let build_ms = (runner.counters().build_us - built_us) / 1e3;
+    let ms = (begun.elapsed().as_secs_f64() * 1e3 - build_ms).max(0.0);
+    Ok(Fed { held, now: held - first, ms, build_ms })
+}
+
 impl PromptCache {
     /// Has sequence 0 hold all ids but the last one, from the file as far as it goes, and saves that.
     ///
@@ -74,20 +93,11 @@ impl PromptCache {
             runner.forget(0, common as u32);
             output::say(format_args!("prompt cache: {} of {} tokens\n", runner.held(0), ids.len()));
         }
-        let (begun, first, built_us) = (Instant::now(), runner.held(0), runner.counters().build_us);
-        let mut held = first;
-        while held < wanted && !stop.load(Ordering::Relaxed) {
-            let next = (held + runner.max_rows()).min(wanted);
-            let row = |pos: usize| Row { seq: 0, pos: pos as u32, token: Token::Id(ids[pos]), output: RowOutput::None };
-            runner.run(&(held..next).map(row).collect::<Vec<_>>(), Want::Ids)?;
-            held = next;
+        let fed = feed(runner, ids, wanted, stop)?;
+        if fed.now > 0 && fed.held == wanted && !self.read_only && !self.all {
+            state::save(&self.path, self.fingerprint, &ids[..fed.held], runner, 0)?;
         }
-        let build_ms = (runner.counters().build_us - built_us) / 1e3;
-        let ms = (begun.elapsed().as_secs_f64() * 1e3 - build_ms).max(0.0);
-        if held > first && held == wanted && !self.read_only && !self.all {
-            state::save(&self.path, self.fingerprint, &ids[..held], runner, 0)?;
-        }
-        Ok(Fed { held, now: held - first, ms, build_ms })
+        Ok(fed)
     }
 
     /// Saves what sequence 0 holds in the end, which are the first of `ids`, if that is wanted.

@@ -22,7 +22,7 @@ use serde_json::{json, Value};
 use super::adapters::AdapterArgs;
 use super::input::{unescape, PromptArgs};
 use super::options::{EngineArgs, ModelArgs};
-use super::prompt_cache::{CacheArgs, PromptCache};
+use super::prompt_cache::{self, CacheArgs, Fed, PromptCache};
 use super::sampling::SamplingArgs;
 use super::{chat, output, session, End};
 
@@ -64,6 +64,9 @@ pub struct Args {
     display_prompt: bool,
     #[command(flatten)]
     chat: chat::ChatArgs,
+    /// The reply of a prompt is that of `serve --deterministic`, to the bit of its logits: steps follow from its ids alone
+    #[arg(long, conflicts_with = "prompt_cache")]
+    deterministic: bool,
     /// Print the engine's counters per generated token
     #[arg(long)]
     counters: bool,
@@ -116,6 +119,14 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
         args.engine.checkpoints = args.chat.ctx_checkpoints;
     }
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
+    if args.deterministic {
+        if opening.is_some() || prompt.is_none() {
+            let what = "--deterministic: expected a prompt to continue (-p TEXT, -f FILE or a pipe; -no-cnv), found a conversation, \
+                        whose steps follow from what was said before";
+            return Err(Error::Usage(what.into()));
+        }
+        args.engine.make_steady()?;
+    }
     session::use_threads(&args.engine);
     // The vocabulary is read while the device opens and takes the weights; what is wrong with it is told first, and
     // before the weights are sent if it is known by then.
@@ -223,6 +234,10 @@ impl Session<'_> {
         }
         let (text, stats) = match &self.cache {
             Some(_) => self.cached_reply(ids)?,
+            None if self.args.deterministic && !self.answers() => {
+                let fed = prompt_cache::feed(&mut *self.runner, &ids, ids.len() - 1, self.stop)?;
+                self.reply_behind(fed, &ids)?
+            }
             None => self.reply(&ids)?,
         };
         let interrupted = stats.stop == StopReason::Interrupted && self.stop.load(Ordering::Relaxed);
@@ -240,13 +255,19 @@ impl Session<'_> {
     fn cached_reply(&mut self, ids: Vec<u32>) -> Result<(String, Stats)> {
         let Some(cache) = self.cache.take() else { return self.reply(&ids) };
         let fed = cache.feed(&mut *self.runner, &ids, self.stop)?;
+        let (text, stats) = self.reply_behind(fed, &ids)?;
+        cache.keep_all(&mut *self.runner, &self.ids, stats.held)?;
+        Ok((text, stats))
+    }
+
+    /// Generates after ids of which the first ones are fed.
+    fn reply_behind(&mut self, fed: Fed, ids: &[u32]) -> Result<(String, Stats)> {
         (self.held, self.ids) = (fed.held, ids[..fed.held].to_vec());
         self.ids.iter().for_each(|id| self.sampler.accept(*id));
         let (text, mut stats) = self.reply(&ids[fed.held..])?;
         stats.prompt_tokens += fed.now;
         stats.prompt_ms += fed.ms;
         stats.build_ms += fed.build_ms;
-        cache.keep_all(&mut *self.runner, &self.ids, stats.held)?;
         Ok((text, stats))
     }
 

@@ -75,6 +75,10 @@ pub struct Args {
     /// Users share cached beginnings of prompts
     #[arg(long)]
     share_prefixes: bool,
+    /// The same request gives the same answer, whoever is served beside it and whatever is kept: its rows have steps of their own, which
+    /// is slower
+    #[arg(long)]
+    deterministic: bool,
     /// Go on when the context is full: leave out the oldest half of what is not kept
     #[arg(long, overrides_with = "no_context_shift")]
     context_shift: bool,
@@ -114,6 +118,9 @@ pub struct Args {
     /// Folder for slots that are saved
     #[arg(long, value_name = "DIR")]
     slot_save_path: Option<PathBuf>,
+    /// Most MiB of saved slots of each key; 0: as many as the disk has
+    #[arg(long, value_name = "MIB", default_value_t = 8192)]
+    slot_save_limit: u64,
     /// Append a line for each step to a file: its rows, and where its time went
     #[arg(long, value_name = "FILE")]
     log_steps: Option<PathBuf>,

@@ -11,12 +11,13 @@ mod weights;
 use super::books::Books;
 use super::general::{Spare, States};
 use crate::cpu::kept;
+use crate::error::reserve;
 use crate::gguf::Gguf;
-use crate::plan::{Plan, Weight};
+use crate::plan::{Plan, Rows, Weight};
 use crate::sample::SamplerOptions;
 use crate::session::{Kept, Rule, Session, KV_BLOCK};
 use crate::step::{check_told, Counters, Limits, Output, Row, Runner, Squares, Ticket};
-use crate::Result;
+use crate::{Error, Result};
 pub use clock::Clock;
 use pumex_cpu::attention::{Elements, Work};
 use pumex_cpu::threads::{self, Numa};
@@ -212,6 +213,25 @@ impl<'a> Fast<'a> {
         self.weights.bytes(w).unwrap_or_else(|| self.plan.weights[w.0].len_bytes())
     }
 
+    /// Takes memory for a step of these rows, which are admitted: where it runs out, the step is refused and the process lives.
+    fn take_memory(&mut self, rows: &[Row]) -> Result<()> {
+        let blocks = self.session.blocks();
+        let written = rows.iter().map(|row| state::place_of(blocks.table(0, row.seq as usize), row.pos as usize).block);
+        let copied = blocks.copies().iter().filter(|copy| copy.store == 0).map(|copy| copy.to);
+        let most = written.chain(copied).max().unwrap_or(0);
+        if !self.state.caches.iter_mut().flatten().all(|cache| cache.hold(most)) {
+            let positions = (most as usize + 1) * KV_BLOCK;
+            let what = format!("keys and values of {positions} positions are not to be had (-c, -np, --cache-type-k)");
+            return Err(Error::OutOfMemory(what));
+        }
+        let outputs = rows.iter().filter(|row| row.has_output()).count();
+        for (value, info) in self.values.iter_mut().zip(&self.plan.values) {
+            let count = if info.rows == Rows::Output { outputs } else { rows.len() };
+            reserve(value, count.saturating_mul(info.width), "values of a step (-ub)")?;
+        }
+        Ok(())
+    }
+
     /// What memory and instructions give to the threads that steps of so many rows have: measured now, within a second or two.
     pub fn rates(&self, rows: usize) -> Rates {
         self.cpu.pool.limit(self.threads[usize::from(rows > 1)]);
@@ -239,6 +259,10 @@ impl Runner for Fast<'_> {
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {
         check_told(rows)?;
         self.session.admit(rows)?;
+        if let Err(error) = self.take_memory(rows) {
+            self.session.undo();
+            return Err(error);
+        }
         self.session.started(rows);
         self.books.start();
         self.cpu.pool.limit(self.threads[usize::from(rows.len() > 1)]);
@@ -301,6 +325,22 @@ impl Runner for Fast<'_> {
         });
         let layers = self.plan.layers.len();
         let read = read.and_then(|()| kept::restore_states(&mut self.states, layers, seq, from));
+        if read.is_err() {
+            self.forget(seq, 0);
+        }
+        read
+    }
+
+    fn save_beside(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
+        kept::written(self.session.blocks().kept(seq).write(to))?;
+        kept::save_states(&mut self.states, self.plan.layers.len(), seq, to)
+    }
+
+    fn restore_beside(&mut self, beside: u32, seq: u32, from: &mut dyn Read) -> Result<()> {
+        self.session.forget(seq, 0);
+        let known = kept::read(Kept::read(self.session.blocks().stores(), from))?;
+        self.session.adopt_beside(beside, seq, &known)?;
+        let read = kept::restore_states(&mut self.states, self.plan.layers.len(), seq, from);
         if read.is_err() {
             self.forget(seq, 0);
         }

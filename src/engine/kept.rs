@@ -21,11 +21,12 @@ impl VulkanRunner {
         format!("Vulkan, blocks of {KV_BLOCK}, K {}, V {}, {:?}", k.name(), v.name(), self.plan().layers)
     }
 
-    /// All that a sequence keeps: layer by layer, K before V, block by block.
-    fn pieces(&self, seq: u32) -> Vec<Piece> {
+    /// All that a sequence keeps, or what it does not share with those that go on from it: layer by layer, K before V, block by block.
+    fn pieces(&self, seq: u32, beside: bool) -> Vec<Piece> {
         let (program, mut pieces) = (&self.model.program, Vec::new());
         for (i, ((k, v), layer)) in self.state.caches.iter().zip(&program.plan.layers).enumerate() {
-            let Some(store) = program.stores.of_layer(i) else { continue };
+            let shared = |store: &usize| beside && self.session.blocks().is_shared(*store);
+            let Some(store) = program.stores.of_layer(i).filter(|store| !shared(store)) else { continue };
             let blocks = self.session.blocks().kept_blocks(store, seq);
             for (cache, len) in [k, v].into_iter().zip(block_bytes(layer, program.cache_types)) {
                 for block in blocks.iter().filter(|_| len > 0) {
@@ -73,12 +74,12 @@ impl VulkanRunner {
         self.vk().wait(self.vk().submit(&recording)?)
     }
 
-    pub(super) fn save_kept(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
+    pub(super) fn save_kept(&mut self, seq: u32, beside: bool, to: &mut dyn Write) -> Result<()> {
         self.idle()?;
         let written =
             |result: std::io::Result<()>| result.map_err(|e| Error::Request(format!("saving a sequence: {e}")));
         written(self.session.blocks().kept(seq).write(to))?;
-        let pieces = self.pieces(seq);
+        let pieces = self.pieces(seq, beside);
         let stage = self.vk().buffer("saved", STAGE, Class::Readback)?;
         let (mut rest, mut bytes) = (&pieces[..], vec![0; STAGE as usize]);
         while !rest.is_empty() {
@@ -92,21 +93,23 @@ impl VulkanRunner {
         Ok(())
     }
 
-    pub(super) fn restore_kept(&mut self, seq: u32, from: &mut dyn Read) -> Result<()> {
+    pub(super) fn restore_kept(&mut self, (beside, seq): (Option<u32>, u32), from: &mut dyn Read) -> Result<()> {
         self.idle()?;
         self.forget(seq, 0);
         let read = |e: std::io::Error| Error::Request(format!("restoring a sequence: {e}"));
         let kept = Kept::read(self.session.blocks().stores(), from).map_err(read)?;
-        self.session.adopt(seq, &kept)?;
-        let restored = self.fill(seq, from, &read);
+        match beside {
+            Some(beside) => self.session.adopt_beside(beside, seq, &kept)?,
+            None => self.session.adopt(seq, &kept)?,
+        }
+        let restored = self.fill(self.pieces(seq, beside.is_some()), from, &read);
         if restored.is_err() {
             self.forget(seq, 0);
         }
         restored
     }
 
-    fn fill(&self, seq: u32, from: &mut dyn Read, read: &dyn Fn(std::io::Error) -> Error) -> Result<()> {
-        let pieces = self.pieces(seq);
+    fn fill(&self, pieces: Vec<Piece>, from: &mut dyn Read, read: &dyn Fn(std::io::Error) -> Error) -> Result<()> {
         let stage = self.vk().buffer("restored", STAGE, Class::Staging)?;
         let (mut rest, mut bytes) = (&pieces[..], vec![0; STAGE as usize]);
         while !rest.is_empty() {

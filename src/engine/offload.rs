@@ -146,6 +146,21 @@ impl<'a> Offload<'a> {
     fn runners(&self) -> impl Iterator<Item = &(dyn Runner + 'a)> {
         self.parts.iter().map(|part| &*part.runner)
     }
+
+    /// That all parts hold as much of a sequence, or none anything.
+    fn restored(&mut self, seq: u32, restored: Result<()>) -> Result<()> {
+        let held: Vec<usize> = self.runners().map(|runner| runner.held(seq)).collect();
+        let restored = restored.and_then(|()| match held.iter().all(|n| *n == held[0]) {
+            true => Ok(()),
+            false => {
+                Err(Error::Request(format!("sequence {seq}: expected as many positions in all parts, found {held:?}")))
+            }
+        });
+        if restored.is_err() {
+            self.forget(seq, 0);
+        }
+        restored
+    }
 }
 
 /// Rows as the last part takes them: row i starts from what the table's row i holds. Penalties see the id that the row has.
@@ -253,17 +268,21 @@ impl Runner for Offload<'_> {
     fn restore(&mut self, seq: u32, from: &mut dyn Read) -> Result<()> {
         self.forget(seq, 0);
         let restored = self.parts.iter_mut().try_for_each(|part| part.runner.restore(seq, from));
-        let held: Vec<usize> = self.runners().map(|runner| runner.held(seq)).collect();
-        let restored = restored.and_then(|()| match held.iter().all(|n| *n == held[0]) {
-            true => Ok(()),
-            false => {
-                Err(Error::Request(format!("sequence {seq}: expected as many positions in all parts, found {held:?}")))
-            }
-        });
-        if restored.is_err() {
-            self.forget(seq, 0);
-        }
-        restored
+        self.restored(seq, restored)
+    }
+
+    fn may_change(&self) -> Option<String> {
+        self.runners().find_map(Runner::may_change)
+    }
+
+    fn save_beside(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
+        self.parts.iter_mut().try_for_each(|part| part.runner.save_beside(seq, to))
+    }
+
+    fn restore_beside(&mut self, beside: u32, seq: u32, from: &mut dyn Read) -> Result<()> {
+        self.forget(seq, 0);
+        let restored = self.parts.iter_mut().try_for_each(|part| part.runner.restore_beside(beside, seq, from));
+        self.restored(seq, restored)
     }
 
     fn free_blocks(&self) -> usize {

@@ -16,7 +16,7 @@ impl VulkanRunner {
         let ((ids, nan), shortlists) = (self.ids_of(flying), self.shortlists(flying));
         let mut output = Output { ids, nan, shortlists, ..Output::default() };
         if let (count @ 1.., Some(host)) = (flying.logits, &self.state.slots[flying.shape.slot].logits) {
-            output.logits = vec![0.0; count * self.plan().n_vocab];
+            output.logits = crate::error::filled(0.0, count * self.plan().n_vocab, "logits of a step")?;
             host.read(0, bytemuck::cast_slice_mut(&mut output.logits));
         }
         Ok(output)

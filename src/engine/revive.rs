@@ -293,6 +293,19 @@ impl Runner for Reviving<'_> {
         self.own()?.restore(seq, from)
     }
 
+    fn may_change(&self) -> Option<String> {
+        self.get(|runner| runner.may_change()).flatten()
+    }
+
+    fn save_beside(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
+        self.own()?.save_beside(seq, to)
+    }
+
+    fn restore_beside(&mut self, beside: u32, seq: u32, from: &mut dyn Read) -> Result<()> {
+        self.anew = None;
+        self.own()?.restore_beside(beside, seq, from)
+    }
+
     fn free_blocks(&self) -> usize {
         self.get(|runner| runner.free_blocks()).unwrap_or(0)
     }

@@ -510,11 +510,24 @@ impl Runner for VulkanRunner {
     }
 
     fn save(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
-        self.save_kept(seq, to)
+        self.save_kept(seq, false, to)
     }
 
     fn restore(&mut self, seq: u32, from: &mut dyn Read) -> Result<()> {
-        self.restore_kept(seq, from)
+        self.restore_kept((None, seq), from)
+    }
+
+    fn may_change(&self) -> Option<String> {
+        let kernel = self.state.megakernel.kernel.is_some();
+        kernel.then(|| "a megakernel, which another kernel takes over from where it gives up".into())
+    }
+
+    fn save_beside(&mut self, seq: u32, to: &mut dyn Write) -> Result<()> {
+        self.save_kept(seq, true, to)
+    }
+
+    fn restore_beside(&mut self, beside: u32, seq: u32, from: &mut dyn Read) -> Result<()> {
+        self.restore_kept((Some(beside), seq), from)
     }
 
     fn free_blocks(&self) -> usize {

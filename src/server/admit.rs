@@ -5,6 +5,7 @@ use super::request::{Job, Part};
 use super::work::{Running, Way, Work};
 use super::worker::{send, Worker};
 use crate::session::KV_BLOCK;
+use crate::step::whole;
 use pumex_serve::engine::Event;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -52,7 +53,7 @@ impl Worker<'_> {
         let shared = job.parts.iter().map(|part| common(&part.ids)).min().unwrap_or(0);
         let wanted = if job.parts.len() > 1 { &first[..shared] } else { &first[..] };
         let known = match job.uses_kept {
-            true => self.seqs.known(&*self.runner, (&job.owner, job.slot), wanted),
+            true => self.seqs.known(&*self.runner, (&job.owner, job.slot), wanted, job.steady.is_some()),
             false => None,
         };
         if !self.make_room(&job, known) {
@@ -61,7 +62,7 @@ impl Worker<'_> {
         let forked = known.map(|(seq, _)| seq);
         let mut seqs: Vec<u32> = Vec::new();
         for _ in &job.parts {
-            match self.seqs.take(self.runner, forked) {
+            match self.seqs.take(self.runner, forked.as_slice()) {
                 Some(seq) => seqs.push(seq),
                 None => {
                     seqs.into_iter().for_each(|seq| self.seqs.free(self.runner, seq));
@@ -76,6 +77,9 @@ impl Worker<'_> {
         job.started.get_or_insert_with(Instant::now);
         let fresh = job.cached.is_none();
         let mut marks = match fresh && !self.loaded.goes_back && self.loaded.sources.is_none() {
+            true if job.steady.is_some() => {
+                VecDeque::from_iter(Some(whole(wanted.len(), wanted.len())).filter(|mark| *mark > cached))
+            }
             true => self.marks(&job.owner, wanted, cached),
             false => VecDeque::new(),
         };
@@ -93,6 +97,7 @@ impl Worker<'_> {
                 source,
                 fed: if at == 0 { cached } else { 0 },
                 prompt: ids.len(),
+                steady: job.steady,
                 ids,
                 unread: 0,
                 skip: 0,
@@ -154,7 +159,8 @@ impl Worker<'_> {
             job.parts[1..].iter().map(|p| (p.ids.len() - job.prompt_tokens.min(p.ids.len())) / KV_BLOCK + 2).sum();
         // Those at work may soon need a block each.
         let needed = prompt + more + self.order.len();
-        while self.runner.free_blocks() < needed && self.seqs.evict(self.runner, known.map(|(seq, _)| seq)) {}
+        while self.runner.free_blocks() < needed && self.seqs.evict(self.runner, known.map(|(seq, _)| seq).as_slice()) {
+        }
         self.runner.free_blocks() >= needed || self.order.is_empty()
     }
 

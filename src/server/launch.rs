@@ -19,7 +19,7 @@ impl Worker<'_> {
             done => return done.map(Some),
         };
         tracing::warn!("out of memory: {what}; what is kept goes");
-        while self.seqs.evict(self.runner, None) {}
+        while self.seqs.evict(self.runner, &[]) {}
         self.runner.shed();
         let what = match self.try_launch() {
             Err(Error::OutOfMemory(what)) => what,

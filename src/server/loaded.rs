@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::sampling;
 use super::settings::Settings;
+use super::steady;
 
 /// Compiled sources that are kept.
 const MATCHERS: usize = 32;
@@ -46,6 +47,8 @@ pub struct Loaded {
     pub sources: Option<Sources>,
     /// Whether sequences can be cut anywhere: whether all layers keep all positions.
     pub goes_back: bool,
+    /// Why requests cannot be steady; none where they can.
+    pub unsteady: Option<String>,
     vocabulary: OnceLock<Words>,
     matchers: Mutex<Vec<(String, Matcher)>>,
 }
@@ -113,6 +116,7 @@ impl Loaded {
         Ok(Loaded {
             sources: runner.answers_from().map(|start| Sources { start, most: runner.max_rows() }),
             goes_back: model::plan(gguf)?.keeps_all(),
+            unsteady: steady::refuses(runner),
             rerank_template: rerank,
             settings,
             tokenizer,

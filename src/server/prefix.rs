@@ -18,6 +18,8 @@ struct Node {
 struct Text {
     owner: String,
     ids: Vec<u32>,
+    /// Of which so many, the first ones, steady requests may go on from.
+    steady: usize,
     /// When it was last of use.
     used: u64,
 }
@@ -57,7 +59,7 @@ impl Prefixes {
     }
 
     /// A sequence holds these ids now, and nothing else.
-    pub fn insert(&mut self, seq: u32, owner: &str, ids: Vec<u32>) {
+    pub fn insert(&mut self, seq: u32, owner: &str, ids: Vec<u32>, steady: usize) {
         self.remove(seq);
         if ids.is_empty() {
             return;
@@ -83,7 +85,7 @@ impl Prefixes {
             self.nodes[at].seqs.push(seq);
         }
         self.clock += 1;
-        self.texts.insert(seq, Text { owner: owner.to_string(), ids, used: self.clock });
+        self.texts.insert(seq, Text { owner: owner.to_string(), ids, steady, used: self.clock });
     }
 
     /// A sequence is not to be found any more.
@@ -131,6 +133,11 @@ impl Prefixes {
     /// Whose a sequence is.
     pub fn owner(&self, seq: u32) -> Option<&str> {
         self.texts.get(&seq).map(|text| text.owner.as_str())
+    }
+
+    /// Of the ids of a sequence, those that steady requests may go on from.
+    pub fn steady(&self, seq: u32) -> usize {
+        self.texts.get(&seq).map_or(0, |text| text.steady)
     }
 
     /// The ids of a sequence.
@@ -184,7 +191,7 @@ mod tests {
                 tree.remove(seq);
                 held.remove(&seq);
             } else {
-                tree.insert(seq, owner, text.clone());
+                tree.insert(seq, owner, text.clone(), 0);
                 held.insert(seq, (owner.to_string(), text));
             }
         }
@@ -195,7 +202,7 @@ mod tests {
     #[test]
     fn the_oldest_is_what_was_of_no_use_for_longest() {
         let mut tree = Prefixes::default();
-        (0..3).for_each(|seq| tree.insert(seq, "", vec![seq]));
+        (0..3).for_each(|seq| tree.insert(seq, "", vec![seq], 0));
         tree.touch(0);
         assert_eq!((tree.oldest(|_| true), tree.oldest(|seq| seq != 1)), (Some(1), Some(2)));
         assert_eq!(tree.oldest(|_| false), None);

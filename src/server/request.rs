@@ -57,6 +57,8 @@ pub struct Job {
     pub owner: String,
     /// The slot that it asks for.
     pub slot: Option<usize>,
+    /// Of the ids that answers go on from, those that it gave, where answers are to be the same whoever is served beside.
+    pub steady: Option<usize>,
     /// Whether it uses what is kept.
     pub uses_kept: bool,
     /// Ids that stay when the context is full; none: answers end there.
@@ -299,6 +301,19 @@ impl Loaded {
         Ok(scales)
     }
 
+    /// Whether a request's answers are to be steady.
+    ///
+    /// # Errors
+    /// They are, and cannot be.
+    pub fn steady(&self, asked: Option<bool>) -> Result<bool, Refusal> {
+        let steady = asked.unwrap_or(self.settings.deterministic);
+        match &self.unsteady {
+            Some(why) if steady && asked.is_some() => Err(invalid("deterministic", format!("deterministic: {why}"))),
+            Some(why) if steady => Err(refusal(RefusalKind::Unsupported, format!("--deterministic: {why}"))),
+            _ => Ok(steady),
+        }
+    }
+
     /// Makes a job of a request, with the adapters' scales where it names none.
     ///
     /// # Errors
@@ -353,6 +368,7 @@ impl Loaded {
         if ids.len() >= n_ctx {
             return Err(too_long(ids.len(), n_ctx));
         }
+        let steady = self.steady(request.deterministic)?;
         let scales = self.scales(request.adapters.as_deref(), scales)?;
         let options = sampling::options(&request, &self.usual, &self.tokenizer)?;
         let constraint = self.constraint((request.constraint.as_ref(), request.constraint_field), chat.as_ref())?;
@@ -413,6 +429,7 @@ impl Loaded {
             ticket: Ticket { user, priority: request.priority },
             owner,
             slot: request.slot.filter(|_| n == 1),
+            steady: steady.then_some(ids.len()),
             // A source is the whole of what an answer begins with: none is the beginning of another.
             uses_kept: request.cache_prompt && self.sources.is_none(),
             keep,

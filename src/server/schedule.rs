@@ -12,6 +12,8 @@ pub struct Need {
     pub prompt: bool,
     /// Whether it is a source: all of it or nothing.
     pub source: bool,
+    /// Whether no others share a step with it.
+    pub alone: bool,
 }
 
 /// How large steps may be.
@@ -28,6 +30,23 @@ pub struct Sizes {
 pub fn share(needs: &[Need], sizes: Sizes, turn: usize, rows: &mut Vec<usize>) {
     rows.clear();
     rows.resize(needs.len(), 0);
+    let waits = |need: &Need| need.rows > 0;
+    let rest = needs.iter().any(|need| waits(need) && !need.alone);
+    let alone = (0..needs.len()).filter(|i| waits(&needs[*i]) && needs[*i].alone);
+    // Each of these has its turn, and so have all others together.
+    let turns = alone.clone().count() + usize::from(rest);
+    if let Some(one) = (turns > 0).then(|| turn % turns).and_then(|at| alone.clone().nth(at)) {
+        rows[one] = needs[one].rows.min(sizes.max_rows);
+        return;
+    }
+    let kept: Vec<Need>;
+    let needs = match turns > usize::from(rest) {
+        true => {
+            kept = needs.iter().map(|need| if need.alone { Need::default() } else { *need }).collect();
+            &kept[..]
+        }
+        false => needs,
+    };
     let mut left = sizes.max_rows;
     let others = needs.iter().any(|need| need.rows > 0 && !need.source);
     if needs.iter().any(|need| need.source) && (turn.is_multiple_of(2) || !others) {
@@ -62,7 +81,7 @@ mod tests {
 
     #[test]
     fn answers_go_on_and_prompts_get_the_rest_oldest_first() {
-        let prompt = |rows| Need { rows, prompt: true, source: false };
+        let prompt = |rows| Need { rows, prompt: true, ..Need::default() };
         let (on, wait) = (Need { rows: 1, ..Need::default() }, Need::default());
         let sizes = Sizes { max_rows: 8, beside: 4 };
         let table: &[(&[Need], usize, &[usize])] = &[
@@ -86,9 +105,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_to_be_alone_has_a_turn_of_its_own() {
+        let (on, alone) =
+            (Need { rows: 1, ..Need::default() }, Need { rows: 5, prompt: true, source: false, alone: true });
+        let waits = Need { rows: 0, alone: true, ..Need::default() };
+        let sizes = Sizes { max_rows: 8, beside: 4 };
+        let needs = [on, alone, Need { rows: 9, ..alone }, on, waits];
+        let expected = [[0, 5, 0, 0, 0], [0, 0, 8, 0, 0], [1, 0, 0, 1, 0]];
+        let mut rows = Vec::new();
+        for turn in 0..6 {
+            share(&needs, sizes, turn, &mut rows);
+            assert_eq!(rows, expected[turn % 3], "{turn}");
+        }
+        share(&[waits, on], sizes, 0, &mut rows);
+        assert_eq!(rows, [0, 1]);
+    }
+
+    #[test]
     fn sources_stand_whole_in_steps_of_their_own_and_answers_go_on_between() {
-        let source = |rows| Need { rows, prompt: true, source: true };
-        let (on, prompt) = (Need { rows: 1, ..Need::default() }, Need { rows: 3, prompt: true, source: false });
+        let source = |rows| Need { rows, prompt: true, source: true, alone: false };
+        let (on, prompt) = (Need { rows: 1, ..Need::default() }, Need { rows: 3, prompt: true, ..Need::default() });
         let sizes = Sizes { max_rows: 8, beside: 4 };
         let table: &[(&[Need], usize, &[usize])] = &[
             (&[source(8)], 1, &[8]),

@@ -1,7 +1,7 @@
 //! The runner's sequences: at work, kept for their beginnings, or free.
 
 use super::prefix::Prefixes;
-use crate::step::Runner;
+use crate::step::{Runner, PIECE};
 use pumex_serve::engine::Holder;
 
 /// What a sequence is.
@@ -64,13 +64,19 @@ impl Seqs {
         runner: &dyn Runner,
         (owner, slot): (&str, Option<usize>),
         ids: &[u32],
+        steady: bool,
     ) -> Option<(u32, usize)> {
         let most = ids.len().saturating_sub(1);
-        let can = |seq: u32, n: usize| runner.can_cut(seq, n.min(most) as u32);
+        // Steady requests go on where pieces of prompts begin.
+        let use_of = |seq: u32, n: usize| match steady {
+            true => n.min(self.prefixes.steady(seq)).min(most) / PIECE * PIECE,
+            false => n.min(most),
+        };
+        let can = |seq: u32, n: usize| use_of(seq, n) > 0 && runner.can_cut(seq, use_of(seq, n) as u32);
         let best = self.prefixes.best(owner, ids, can);
         let held = slot.and_then(|slot| self.slot_of(slot, owner)).map(|seq| (seq, self.prefixes.common(seq, ids)));
         let held = held.filter(|(seq, n)| can(*seq, *n) && best.is_none_or(|(_, most)| *n >= most));
-        held.or(best).map(|(seq, n)| (seq, n.min(most))).filter(|(_, n)| *n > 0)
+        held.or(best).map(|(seq, n)| (seq, use_of(seq, n))).filter(|(_, n)| *n > 0)
     }
 
     /// How many first ids of a prompt some sequence of an owner has, whether or not the runner can go on from there.
@@ -79,16 +85,37 @@ impl Seqs {
     }
 
     /// Keeps what a sequence at work holds now, `ids`, for models that cannot go back there once it has gone on.
-    pub fn checkpoint(&mut self, runner: &mut dyn Runner, seq: u32, owner: &str, ids: &[u32]) {
-        let Some(spare) = self.take(runner, Some(seq)) else { return };
+    pub fn checkpoint(&mut self, runner: &mut dyn Runner, seq: u32, owner: &str, (ids, steady): (&[u32], usize)) {
+        let Some(spare) = self.take(runner, &[seq]) else { return };
         match runner.fork(seq, spare, ids.len() as u32) {
-            Ok(()) => self.keep(runner, spare, (owner, usize::MAX), ids),
+            Ok(()) => self.keep(runner, spare, (owner, usize::MAX), (ids, steady)),
             Err(_) => self.free(runner, spare),
         }
     }
 
+    /// The ids of a sequence that is kept or offered.
+    pub fn ids(&self, seq: u32) -> &[u32] {
+        self.prefixes.ids(seq)
+    }
+
+    /// Kept sequences that hold beginnings of another one's, of the same owner, the longest first.
+    pub fn beginnings(&self, seq: u32) -> Vec<u32> {
+        let (owner, ids) = (self.prefixes.owner(seq), self.prefixes.ids(seq));
+        let begins = |other: &u32| {
+            let held = self.prefixes.ids(*other);
+            *other != seq && !held.is_empty() && self.prefixes.owner(*other) == owner && ids.starts_with(held)
+        };
+        let kept = (0..self.uses.len() as u32).filter(|other| self.uses[*other as usize] == Use::Kept);
+        let mut found: Vec<u32> = kept.filter(begins).collect();
+        found.sort_by_key(|other| std::cmp::Reverse(self.prefixes.ids(*other).len()));
+        // One of each length.
+        found.dedup_by_key(|other| self.prefixes.ids(*other).len());
+        found.retain(|other| self.prefixes.ids(*other).len() < ids.len());
+        found
+    }
+
     /// A free sequence; what was of no use for longest goes for it. None if all are at work.
-    pub fn take(&mut self, runner: &mut dyn Runner, but: Option<u32>) -> Option<u32> {
+    pub fn take(&mut self, runner: &mut dyn Runner, but: &[u32]) -> Option<u32> {
         let free = |seqs: &Seqs| seqs.uses.iter().position(|u| *u == Use::Free);
         if free(self).is_none() {
             self.evict(runner, but);
@@ -99,8 +126,8 @@ impl Seqs {
     }
 
     /// Gives up what was kept and of no use for longest. False if nothing is kept.
-    pub fn evict(&mut self, runner: &mut dyn Runner, but: Option<u32>) -> bool {
-        let oldest = self.prefixes.oldest(|seq| self.uses[seq as usize] == Use::Kept && Some(seq) != but);
+    pub fn evict(&mut self, runner: &mut dyn Runner, but: &[u32]) -> bool {
+        let oldest = self.prefixes.oldest(|seq| self.uses[seq as usize] == Use::Kept && !but.contains(&seq));
         oldest.into_iter().for_each(|seq| self.free(runner, seq));
         oldest.is_some()
     }
@@ -114,8 +141,8 @@ impl Seqs {
     }
 
     /// A sequence begins with these ids, for others to share.
-    pub fn offer(&mut self, seq: u32, owner: &str, ids: &[u32]) {
-        self.prefixes.insert(seq, owner, ids.to_vec());
+    pub fn offer(&mut self, seq: u32, owner: &str, (ids, steady): (&[u32], usize)) {
+        self.prefixes.insert(seq, owner, ids.to_vec(), steady);
     }
 
     /// A sequence is not what it was.
@@ -129,15 +156,21 @@ impl Seqs {
         self.prefixes.remove(seq);
     }
 
-    /// A sequence stays, as what a slot holds.
-    pub fn keep(&mut self, runner: &mut dyn Runner, seq: u32, (owner, slot): (&str, usize), ids: &[u32]) {
+    /// A sequence stays, as what a slot holds: ids, of which so many are of use to steady requests.
+    pub fn keep(
+        &mut self,
+        runner: &mut dyn Runner,
+        seq: u32,
+        (owner, slot): (&str, usize),
+        (ids, steady): (&[u32], usize),
+    ) {
         let held = runner.held(seq);
         if held == 0 || held > ids.len() {
             self.free(runner, seq);
             return;
         }
         self.uses[seq as usize] = Use::Kept;
-        self.prefixes.insert(seq, owner, ids[..held].to_vec());
+        self.prefixes.insert(seq, owner, ids[..held].to_vec(), steady.min(held));
         if let Some(left) = self.left.get_mut(slot) {
             *left = Some(seq);
         }

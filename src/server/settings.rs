@@ -108,10 +108,14 @@ pub struct Settings {
     pub pooling: Option<Pooling>,
     /// Where slots are saved.
     pub slot_folder: Option<PathBuf>,
+    /// Most bytes of saved slots in a folder; none: as many as the disk has.
+    pub slot_bytes: Option<u64>,
     /// Requests whose reader took nothing for so long are cut off.
     pub stall: Duration,
     /// Users share cached beginnings of prompts.
     pub share_prefixes: bool,
+    /// Answers are the same whoever is served beside them, where a request does not say.
+    pub deterministic: bool,
     /// A small model that proposes ids.
     pub draft: Option<DraftModel>,
     /// A file that gets a line for each step.
@@ -149,8 +153,10 @@ impl Settings {
             embeds: false,
             pooling: None,
             slot_folder: None,
+            slot_bytes: None,
             stall: Duration::from_secs(60),
             share_prefixes: false,
+            deterministic: false,
             draft: None,
             step_log: None,
             fault: None,
@@ -173,6 +179,12 @@ impl Settings {
         let cache_positions = total.map(|n| n.saturating_add(slots * crate::session::KV_BLOCK as u32));
         // What the first requests would otherwise wait for.
         let batch = Some(slots);
-        Options { n_ctx, n_seqs, cache_positions, room_for: Some(slots), batch, ..self.engine.clone() }
+        let mut options =
+            Options { n_ctx, n_seqs, cache_positions, room_for: Some(slots), batch, ..self.engine.clone() };
+        if self.deterministic {
+            // Where it gives up, later steps would go through other kernels.
+            options.debug.megakernel = Some(false);
+        }
+        options
     }
 }

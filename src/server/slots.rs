@@ -2,6 +2,7 @@
 
 use super::refusal::{invalid, refusal};
 use super::worker::{SlotAction, SlotCall, Worker};
+use crate::session::KV_BLOCK;
 use crate::state;
 use pumex_serve::engine::{Holder, Refusal, RefusalKind};
 use std::path::{Path, PathBuf};
@@ -50,10 +51,8 @@ impl Worker<'_> {
             SlotAction::Save(name) => {
                 let path = path(folder.as_ref(), name)?;
                 let seq = self.seqs.slot_of(slot, owner).ok_or_else(|| nothing_in(slot))?;
-                let ids = self.seqs.slot(slot).1.to_vec();
                 make_folder(&path, whose).map_err(|error| of_file(name, error))?;
-                state::save(&path, fingerprint, &ids, self.runner, seq).map_err(|error| of_file(name, error))?;
-                Ok((ids.len(), size(&path)))
+                Ok((self.save(seq, (name, &path), fingerprint)?, size(&path)))
             }
             SlotAction::Restore(name) => {
                 let path = path(folder.as_ref(), name)?;
@@ -61,29 +60,78 @@ impl Worker<'_> {
                     let missing = refusal(RefusalKind::NotFound, format!("filename: there is no file {name}"));
                     return Err(Refusal { field: Some("filename".into()), ..missing });
                 }
-                self.empty(slot);
-                let Some(seq) = self.seqs.take(self.runner, None) else {
-                    return Err(refusal(RefusalKind::Unavailable, "all sequences are at work"));
-                };
-                while self.runner.free_blocks() < self.loaded.n_ctx().div_ceil(crate::session::KV_BLOCK)
-                    && self.seqs.evict(self.runner, Some(seq))
-                {}
-                match state::load(&path, fingerprint, self.runner, seq) {
-                    Ok(ids) => {
-                        let n = ids.len();
-                        self.seqs.keep(self.runner, seq, (owner, slot), &ids);
-                        Ok((n, size(&path)))
-                    }
-                    Err(error) => {
-                        self.seqs.free(self.runner, seq);
-                        Err(of_file(name, error))
-                    }
-                }
+                Ok((self.restore((owner, slot), (name, &path), fingerprint)?, size(&path)))
             }
             SlotAction::Erase => match (self.seqs.slot(slot).0, self.seqs.slot_of(slot, owner)) {
                 (Some(_), None) => Err(nothing_in(slot)),
                 _ => Ok((self.empty(slot), 0)),
             },
+        }
+    }
+
+    /// Writes a kept sequence to a file, with its kept beginnings where the model cannot go back to them; gives how many ids it holds.
+    fn save(&mut self, seq: u32, (name, path): (&str, &Path), fingerprint: u64) -> Result<usize, Refusal> {
+        let of_file = |error| of_file(name, error);
+        let beginnings = if self.loaded.goes_back { Vec::new() } else { self.seqs.beginnings(seq) };
+        let ids = self.seqs.ids(seq).to_vec();
+        let limit = self.loaded.settings.slot_bytes;
+        let used = limit.map_or(Ok(0), |_| state::used_beside(path)).map_err(of_file)?;
+        let held = state::Held { ids: &ids, seq, beginnings: &beginnings };
+        let room = limit.map_or(u64::MAX, |limit| limit.saturating_sub(used));
+        if !state::save_all(path, fingerprint, held, room, self.runner).map_err(of_file)? {
+            let limit = limit.unwrap_or_default();
+            let what = format!(
+                "filename: {name}: expected at most {limit} bytes of saved slots (--slot-save-limit), of which other files \
+                 have {used}, found more than the {room} that are left"
+            );
+            return Err(invalid("filename", what));
+        }
+        Ok(ids.len())
+    }
+
+    /// Has a slot hold what is in a file; gives how many ids that is. On an error it holds what it held.
+    fn restore(
+        &mut self,
+        (owner, slot): (&str, usize),
+        (name, path): (&str, &Path),
+        fingerprint: u64,
+    ) -> Result<usize, Refusal> {
+        let saved = state::open(path, fingerprint, self.runner).map_err(|error| of_file(name, error))?;
+        let busy = |what: &str| refusal(RefusalKind::Unavailable, format!("filename: {name}: {what} are at work"));
+        let former = self.seqs.slot(slot).0;
+        let mut stay: Vec<u32> = former.into_iter().collect();
+        let seq = self.seqs.take(self.runner, &stay).ok_or_else(|| busy("all sequences"))?;
+        let needed = saved.ids().len().div_ceil(KV_BLOCK);
+        while self.runner.free_blocks() < needed && self.seqs.evict(self.runner, &stay) {}
+        let short = needed.saturating_sub(self.runner.free_blocks());
+        if short > 0 {
+            // The file is whole: what the slot holds may make room for it, where that is enough.
+            let own = former.map_or(0, |former| self.runner.held(former).div_ceil(KV_BLOCK));
+            if short > own {
+                self.seqs.free(self.runner, seq);
+                return Err(busy("too many of the cache's blocks"));
+            }
+            stay.drain(..).for_each(|former| self.seqs.free(self.runner, former));
+        }
+        let mut others = Vec::new();
+        while others.len() < saved.beginnings() {
+            let Some(other) = self.seqs.take(self.runner, &stay) else { break };
+            others.push(other);
+        }
+        match saved.restore(self.runner, seq, &others) {
+            Ok((ids, lengths)) => {
+                for (other, length) in others.iter().zip(lengths) {
+                    self.seqs.keep(self.runner, *other, (owner, usize::MAX), (&ids[..length], 0));
+                }
+                // Nobody knows in which steps they were computed.
+                self.seqs.keep(self.runner, seq, (owner, slot), (&ids, 0));
+                stay.into_iter().for_each(|former| self.seqs.free(self.runner, former));
+                Ok(ids.len())
+            }
+            Err(error) => {
+                others.into_iter().chain([seq]).for_each(|seq| self.seqs.free(self.runner, seq));
+                Err(of_file(name, error))
+            }
         }
     }
 

@@ -77,7 +77,7 @@ impl Worker<'_> {
             if self.runner.blocks_needed(&self.rows) <= self.runner.free_blocks() {
                 return true;
             }
-            if self.seqs.evict(self.runner, None) {
+            if self.seqs.evict(self.runner, &[]) {
                 continue;
             }
             if self.slots.iter().flatten().any(|work| !work.draft.is_empty()) {
@@ -144,7 +144,7 @@ impl Worker<'_> {
             let Some(running) = self.running.get_mut(&work.request) else { continue };
             if work.marks.front().is_some_and(|mark| *mark <= work.fed) {
                 work.marks.pop_front();
-                kept.push((work.seq, running.job.owner.clone(), work.ids[..work.fed].to_vec()));
+                kept.push((work.seq, running.job.owner.clone(), work.ids[..work.fed].to_vec(), work.shares()));
             }
             if running.job.progress && work.answer.generated == 0 && running.prompt_done.is_none() {
                 let (total, cached) = (running.job.prompt_tokens, running.job.cached.unwrap_or(0));
@@ -153,15 +153,16 @@ impl Worker<'_> {
             }
             let end = running.gate.unwrap_or(work.ids.len());
             if work.fed >= end {
-                open.push((work.request, work.seq, running.job.owner.clone(), work.ids[..end].to_vec()));
+                let ids = work.ids[..end].to_vec();
+                open.push((work.request, work.seq, running.job.owner.clone(), ids, work.shares()));
             }
         }
-        for (seq, owner, ids) in kept {
-            self.seqs.checkpoint(self.runner, seq, &owner, &ids);
+        for (seq, owner, ids, steady) in kept {
+            self.seqs.checkpoint(self.runner, seq, &owner, (&ids, steady));
         }
-        for (request, seq, owner, ids) in open {
+        for (request, seq, owner, ids, steady) in open {
             if self.loaded.sources.is_none() {
-                self.seqs.offer(seq, &owner, &ids);
+                self.seqs.offer(seq, &owner, (&ids, steady));
             }
             self.open_gate(request);
         }
@@ -311,6 +312,7 @@ impl Worker<'_> {
                 let same = stay.iter().zip(&work.ids).take_while(|(a, b)| a == b).count().min(stay.len() - 1);
                 self.seqs.withdraw(work.seq);
                 work.fed = self.runner.forget(work.seq, same as u32).min(same);
+                work.steady = work.steady.map(|given| given.min(same + 1));
                 (work.prompt, work.ids) = (stay.len(), stay);
                 work.answer.truncated = true;
                 work.marks.clear();

@@ -113,6 +113,14 @@ fn first(
         return Err(Error::file(gguf.path(), "unsupported", what));
     }
     let loaded = Arc::new(Loaded::new(&gguf, text, settings.clone(), &*runner)?);
+    // What cannot be promised is told before anybody asks.
+    let why = match settings.embeds {
+        true => Some("expected a model that answers, found one that gives vectors, whose texts share steps"),
+        false => loaded.unsteady.as_deref(),
+    };
+    if let Some(why) = why.filter(|_| settings.deterministic) {
+        return Err(Error::Request(format!("--deterministic: {why}")));
+    }
     if settings.slot_folder.is_some() {
         loaded.fingerprint.get_or_init(|| state::fingerprint(&gguf));
     }

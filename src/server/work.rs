@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::request::Job;
 use super::schedule::Need;
 use crate::sample::{Allowed, SampleRequest, SamplerOptions};
-use crate::step::{Row, RowOutput, Runner, Token};
+use crate::step::{piece_end, whole, Row, RowOutput, Runner, Token};
 use crate::Result;
 use pumex_serve::engine::Event;
 use std::collections::VecDeque;
@@ -64,6 +64,8 @@ pub struct Work {
     pub fed: usize,
     /// Where ids that are known begin to be the answer's: before, steps are a prompt's.
     pub prompt: usize,
+    /// Of its ids, those that its request gave, where its steps are its own.
+    pub steady: Option<usize>,
     /// Ids that steps under way will give.
     pub unread: usize,
     /// Of these, the first ones are not of use.
@@ -92,7 +94,8 @@ impl Work {
         let goes_on = !self.parked && self.unread == 0 && self.fed + 1 == self.ids.len() && self.answer.generated > 0;
         // A device sees no ids that were chosen in the same step.
         let alone = self.way == Way::Sampled && self.answer.sampler.options().has_penalties();
-        if !goes_on || alone || self.answer.is_constrained() || self.answer.after_chain {
+        // Ids that are checked share a step.
+        if !goes_on || alone || self.steady.is_some() || self.answer.is_constrained() || self.answer.after_chain {
             return 0;
         }
         let left = self.answer.limit.map_or(usize::MAX, |limit| limit.saturating_sub(self.answer.generated + 1));
@@ -104,19 +107,21 @@ impl Work {
         if self.parked {
             return Need::default();
         }
+        let alone = self.steady.is_some();
         if self.fed < self.source {
-            return Need { rows: self.source, prompt: true, source: true };
+            return Need { rows: self.source, prompt: true, source: true, alone };
         }
         let known = self.ids.len().min(gate.unwrap_or(usize::MAX));
         let known = self.marks.front().map_or(known, |mark| known.min(*mark));
         if self.fed < known {
             let prompt = self.fed < self.prompt || known - self.fed > 1;
-            return Need { rows: known - self.fed, prompt, source: false };
+            let end = self.steady.map_or(known, |given| known.min(piece_end(self.fed, given)));
+            return Need { rows: end - self.fed, prompt, source: false, alone };
         }
         let pending = self.unread - self.skip;
         let more = self.answer.limit.is_none_or(|limit| self.answer.generated + pending < limit);
         let goes = gate.is_none() && pending > 0 && !self.way.waits() && self.fed < self.ids.len() + pending;
-        Need { rows: usize::from(goes && more && self.fed < n_ctx), ..Need::default() }
+        Need { rows: usize::from(goes && more && self.fed < n_ctx), alone, ..Need::default() }
     }
 
     /// Whether the context is full and all ids are read.
@@ -147,6 +152,11 @@ impl Work {
             };
             rows.push(Row { seq: self.seq, pos: pos as u32, token, output: RowOutput::None });
         }
+    }
+
+    /// How many of the ids that it holds other steady requests may go on from.
+    pub fn shares(&self) -> usize {
+        self.steady.map_or(0, |given| whole(self.fed.min(self.ids.len()), given))
     }
 
     /// How many of its next `count` rows, the last ones, give ids.

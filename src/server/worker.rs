@@ -93,6 +93,8 @@ pub struct Leaving {
     pub of: (String, usize),
     /// What it holds.
     pub ids: Vec<u32>,
+    /// Of which so many are of use to steady requests.
+    pub steady: usize,
 }
 
 /// Requests at work on a runner.
@@ -261,9 +263,11 @@ impl<'r> Worker<'r> {
                             return Err(Done::Failed(error));
                         }
                     }
-                    // Who asked may have gone.
-                    let _ = call.reply.send(self.act(&call));
+                    let done = self.act(&call);
+                    // Who is told may look at once.
                     self.show();
+                    // Who asked may have gone.
+                    let _ = call.reply.send(done);
                 }
             }
         }
@@ -331,7 +335,8 @@ impl<'r> Worker<'r> {
         let owner = self.running.get(&work.request).map(|r| r.job.owner.clone()).unwrap_or_default();
         let ids = work.ids[..work.fed.min(work.ids.len())].to_vec();
         self.seqs.leave(work.seq);
-        let leaving = Leaving { step: self.steps.0, seq: work.seq, of: (owner, slot), ids };
+        let steady = work.shares();
+        let leaving = Leaving { step: self.steps.0, seq: work.seq, of: (owner, slot), ids, steady };
         self.leaving.push(leaving);
         self.settle();
         Some(work)
@@ -342,14 +347,14 @@ impl<'r> Worker<'r> {
         let read = self.steps.1;
         let (settled, wait) = std::mem::take(&mut self.leaving).into_iter().partition(|l: &Leaving| l.step <= read);
         self.leaving = wait;
-        for Leaving { seq, of: (owner, slot), ids, .. } in settled {
+        for Leaving { seq, of: (owner, slot), ids, steady, .. } in settled {
             if self.loaded.sources.is_some() {
                 self.seqs.free(self.runner, seq);
                 continue;
             }
             // What ran ahead of the answer's end is not of it.
             self.runner.forget(seq, ids.len() as u32);
-            self.seqs.keep(self.runner, seq, (&owner, slot), &ids);
+            self.seqs.keep(self.runner, seq, (&owner, slot), (&ids, steady));
         }
     }
 

@@ -16,7 +16,22 @@ pub struct Process {
 impl Process {
     /// Serves the demo model on a port; 0 takes a free one.
     pub fn start(port: u16, flags: &[&str]) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pumex"));
+        Process::of(Command::new(env!("CARGO_BIN_EXE_pumex")), port, flags)
+    }
+
+    /// Likewise, where no file may be longer than so many KiB; none without a shell that can say so.
+    pub fn limited(kib: u32, flags: &[&str]) -> Option<Process> {
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib} && exec \"$@\""), "bash"]);
+        command.arg(env!("CARGO_BIN_EXE_pumex"));
+        if Command::new("bash").arg("--version").output().is_err() {
+            eprintln!("skipped: no bash");
+            return None;
+        }
+        Some(Process::of(command, 0, flags))
+    }
+
+    fn of(mut command: Command, port: u16, flags: &[&str]) -> Process {
         command.args(["serve", "--device", "cpu", "-t", "1", "--metrics", "--port", &port.to_string()]).args(flags);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -106,6 +106,15 @@ impl Cache {
         (&k[head * self.k_bytes()..][..self.k_bytes()], &v[head * self.v_bytes()..][..self.v_bytes()])
     }
 
+    /// Whether there is memory for all blocks up to this one; takes it.
+    pub fn hold(&mut self, block: u32) -> bool {
+        while self.slabs.len() <= block as usize / SLAB {
+            let Some(slab) = SLAB.checked_mul(self.block_bytes()).and_then(Buffer::of) else { return false };
+            self.slabs.push(slab);
+        }
+        true
+    }
+
     /// Makes room for all blocks up to this one.
     pub(super) fn reach(&mut self, block: u32) {
         while self.slabs.len() <= block as usize / SLAB {

@@ -161,3 +161,12 @@ fn every_rule_agrees_with_plain_attention() {
         }
     }
 }
+
+#[test]
+fn memory_for_blocks_that_is_not_there_is_told() {
+    let halves = Elements::Floats(crate::Float::F16);
+    let mut cache = Cache::new(2, (64, halves), (64, halves));
+    assert!(cache.hold(3) && cache.hold(0));
+    let mut vast = Cache::new(1 << 40, (1 << 16, halves), (1 << 16, halves));
+    assert!(!vast.hold(0));
+}

@@ -224,6 +224,8 @@ pub struct Generate {
     pub slot: Option<usize>,
     /// Whether what slots hold of the prompt is used.
     pub cache_prompt: bool,
+    /// Whether its answers are the same whoever is served beside it, and whatever is kept; none: as the server has it.
+    pub deterministic: Option<bool>,
     /// Tokens at the start that stay when the context is full and the answer goes on; -1: the whole prompt.
     pub n_keep: i64,
     /// Tokens behind those that go then; 0: half of them.
@@ -259,6 +261,7 @@ impl Generate {
             adapters: None,
             slot: None,
             cache_prompt: true,
+            deterministic: None,
             n_keep: 0,
             n_discard: 0,
             progress: false,

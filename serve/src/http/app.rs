@@ -1,5 +1,6 @@
 //! What all handlers share.
 
+use super::desks::Desks;
 use super::room::Room;
 use super::stop::{Stage, Stopper};
 use super::Settings;
@@ -14,7 +15,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
-use tokio::sync::{oneshot, watch, Mutex as Turn, Semaphore};
+use tokio::sync::{oneshot, watch, Mutex as Turn};
 
 /// Threads that work for requests at once: tokenizing, templates, grammars. Each holds on to memory that it needed once.
 const DESKS: usize = 4;
@@ -36,9 +37,9 @@ pub(crate) struct App {
     pub scraped: Before,
     pub controls: Controls,
     pub room: Room,
-    desks: Arc<Semaphore>,
+    desks: Arc<Desks>,
     /// Of those who may be at it for long, so that others need not wait for them.
-    slow_desks: Arc<Semaphore>,
+    slow_desks: Arc<Desks>,
     loads: Loads,
     pub started: SystemTime,
     pub stage: watch::Receiver<Stage>,
@@ -107,8 +108,8 @@ impl App {
             scraped: Before::default(),
             controls: Controls::default(),
             room: Room::new(limits.room),
-            desks: Arc::new(Semaphore::new(DESKS)),
-            slow_desks: Arc::new(Semaphore::new(SLOW_DESKS)),
+            desks: Desks::new(DESKS),
+            slow_desks: Desks::new(SLOW_DESKS),
             loads: Loads::default(),
             started: SystemTime::now(),
             stage: stopper.stage(),
@@ -169,7 +170,7 @@ impl App {
         self.unless_stopping(load).await
     }
 
-    /// Runs what computes for a moment, in turn with others.
+    /// Runs what computes for a moment, in turn with others: key by key.
     pub async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> std::result::Result<T, Refusal> + Send + 'static,
@@ -186,11 +187,10 @@ impl App {
     }
 
     async fn work_at<T: Send + 'static>(
-        desks: &Arc<Semaphore>,
+        desks: &Arc<Desks>,
         work: impl FnOnce() -> std::result::Result<T, Refusal> + Send + 'static,
     ) -> Result<T> {
-        // It is never closed.
-        let desk = desks.clone().acquire_owned().await.ok();
+        let desk = desks.take().await;
         let at_desk = move || {
             let _desk = desk;
             work()

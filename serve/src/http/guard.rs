@@ -1,6 +1,7 @@
 //! What every request passes before its handler: sizes, names, pages, keys; and what every answer gets.
 
 use super::app::AUTOLOAD;
+use super::desks::KEY;
 use super::{proxies, query, truth, App};
 use crate::auth::Verdict;
 use crate::cors;
@@ -50,7 +51,11 @@ pub(super) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
     let autoload = query(&request, "autoload").and_then(|word| truth(&word));
     let answer = match check(&app, &mut request) {
         Ok(()) if preflight => Ok(Response::new(Body::empty())),
-        Ok(()) => caught(AUTOLOAD.scope(autoload, next.run(request))).await.inspect_err(|_| app.count_panic()),
+        Ok(()) => {
+            let key = request.extensions().get::<Caller>().and_then(|caller| caller.key);
+            let handler = KEY.scope(key, AUTOLOAD.scope(autoload, next.run(request)));
+            caught(handler).await.inspect_err(|_| app.count_panic())
+        }
         Err(fault) => Err(fault),
     };
     let mut answer = match answer {

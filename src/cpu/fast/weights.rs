@@ -1,5 +1,6 @@
 //! The plan's weights as the kernels read them.
 
+use crate::error::filled;
 use crate::gguf::Gguf;
 use crate::plan::{General, MatPart, Op, Plan, Weight, WeightInfo};
 use crate::{Error, Result};
@@ -71,15 +72,15 @@ fn inspect(gguf: &Gguf, w: &WeightInfo, from: usize, bytes: &[u8]) -> Result<()>
 }
 
 /// All of a weight, decoded.
-fn floats(gguf: &Gguf, w: &WeightInfo) -> Vec<f32> {
+fn floats(gguf: &Gguf, w: &WeightInfo) -> Result<Vec<f32>> {
     let data = gguf.data(&gguf.tensors()[w.tensor]);
-    let mut out = vec![0.0; w.rows * w.cols];
+    let mut out = filled(0.0, w.rows.saturating_mul(w.cols), &format!("{}: tensor {}", gguf.path().display(), w.name))?;
     let row = w.cols / w.format.block_len * w.format.block_bytes;
     for (i, out) in out.chunks_exact_mut(w.cols).enumerate() {
         let at = i % (data.len() / row).max(1) * row;
         w.format.decode_row(&data[at..][..row], out);
     }
-    out
+    Ok(out)
 }
 
 impl<'a> Weights<'a> {
@@ -97,12 +98,16 @@ impl<'a> Weights<'a> {
                 inspect: Box::new(|from: usize, bytes: &[u8]| inspect(gguf, w, from, bytes)),
             })
             .collect();
-        let mut loaded = Matrix::load((&cpu.pool, cpu.isa), &sources)?.into_iter();
+        let full = |bytes: usize| {
+            let path = gguf.path().display();
+            Error::OutOfMemory(format!("{path}: weights: {bytes} bytes are not to be had (--no-repack takes fewer)"))
+        };
+        let mut loaded = Matrix::load((&cpu.pool, cpu.isa), &sources, &full)?.into_iter();
         let (mut matrices, mut vectors) = (Vec::new(), Vec::new());
         for (w, role) in plan.weights.iter().zip(&roles) {
             let matrix = if w.is_from_host() { None } else { loaded.next() };
             matrices.push(matrix.filter(|_| role.parts > 0));
-            vectors.push(if role.vector && !w.is_from_host() { floats(gguf, w) } else { Vec::new() });
+            vectors.push(if role.vector && !w.is_from_host() { floats(gguf, w)? } else { Vec::new() });
         }
         Ok(Weights { matrices, vectors })
     }
