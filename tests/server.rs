@@ -107,6 +107,7 @@ impl All {
                 (self.slots, self.cached, self.prompt) = (slots, cached_tokens, prompt);
             }
             Event::Progress { processed, cached, .. } => self.progress.push((processed, cached)),
+            Event::Prompt { .. } => {}
             Event::Piece { answer, phase, text, tokens } => {
                 let got = at(answers, answer);
                 if phase == Phase::Content {

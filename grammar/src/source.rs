@@ -1,5 +1,6 @@
 //! What a grammar is given as, and its compilation.
 
+use crate::schema::{self, Normal};
 use crate::{gbnf, Error, Matcher, Result, Vocabulary};
 use llguidance::api::TopLevelGrammar;
 use serde_json::{json, Value};
@@ -19,8 +20,10 @@ const WHITE_SPACE: &str = r"( |\n[ \t]{0,40})?";
 pub enum Source {
     /// llama.cpp's notation; rule `root` is the whole.
     Gbnf(String),
-    /// A JSON text of a schema.
+    /// A JSON text of a schema, as generators write it.
     JsonSchema(String),
+    /// The same, of a schema that [`Vocabulary::held`] made.
+    Held(String),
     /// Any JSON object.
     JsonObject,
     /// A regular expression of the whole.
@@ -32,7 +35,11 @@ pub enum Source {
 impl Source {
     fn text(&self) -> &str {
         match self {
-            Source::Gbnf(text) | Source::JsonSchema(text) | Source::Regex(text) | Source::Lark(text) => text,
+            Source::Gbnf(text)
+            | Source::JsonSchema(text)
+            | Source::Held(text)
+            | Source::Regex(text)
+            | Source::Lark(text) => text,
             Source::JsonObject => "",
         }
     }
@@ -46,7 +53,7 @@ impl Source {
     /// What it is, for errors.
     fn name(&self) -> &'static str {
         match self {
-            Source::JsonSchema(_) | Source::JsonObject => "JSON schema",
+            Source::JsonSchema(_) | Source::Held(_) | Source::JsonObject => "JSON schema",
             Source::Regex(_) => "regular expression",
             Source::Gbnf(_) | Source::Lark(_) => "grammar",
         }
@@ -60,7 +67,7 @@ impl Source {
         }
         Ok(match self {
             Source::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text, &|t| vocabulary.token(t))?),
-            Source::JsonSchema(text) => TopLevelGrammar::from_json_schema(spaced(schema(text)?)),
+            Source::JsonSchema(text) | Source::Held(text) => TopLevelGrammar::from_json_schema(spaced(parsed(text)?)),
             Source::JsonObject => TopLevelGrammar::from_json_schema(spaced(json!({"type": "object"}))),
             Source::Regex(text) => TopLevelGrammar::from_regex(text),
             Source::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
@@ -68,7 +75,7 @@ impl Source {
     }
 }
 
-fn schema(text: &str) -> Result<Value> {
+fn parsed(text: &str) -> Result<Value> {
     bounded(serde_json::from_str(text).map_err(|e| Error::new(format!("JSON schema: {e}")))?)
 }
 
@@ -97,7 +104,8 @@ pub(crate) fn spaced(mut schema: Value) -> Value {
         schema = json!({});
     }
     if let Value::Object(fields) = &mut schema {
-        fields.entry("x-guidance").or_insert_with(|| json!({ "whitespace_pattern": WHITE_SPACE }));
+        let usual = || json!({"whitespace_pattern": WHITE_SPACE, "coerce_one_of": true});
+        fields.entry("x-guidance").or_insert_with(usual);
     }
     schema
 }
@@ -106,7 +114,9 @@ impl Source {
     /// Lark in which it is the rule of a name.
     pub(crate) fn as_rule(&self, name: &str, vocabulary: &Vocabulary) -> Result<String> {
         let lark = match self {
-            Source::JsonSchema(text) => return Ok(format!("{name}: %json {}\n", spaced(schema(text)?))),
+            Source::JsonSchema(text) | Source::Held(text) => {
+                return Ok(format!("{name}: %json {}\n", spaced(parsed(text)?)))
+            }
             Source::JsonObject => return Ok(format!("{name}: %json {}\n", spaced(json!({"type": "object"})))),
             Source::Regex(text) => return Ok(format!("{name}: /{}/\n", text.replace('/', "\\/"))),
             Source::Gbnf(text) => gbnf::to_lark(text, &|t| vocabulary.token(t))?,
@@ -138,11 +148,49 @@ fn try_some(mut matcher: Matcher) -> Result<()> {
 }
 
 impl Vocabulary {
+    /// A schema that can be held to, and what of the given one it does not say.
+    ///
+    /// # Errors
+    /// What is no schema; one that cannot be compiled for another reason than a keyword of its.
+    pub(crate) fn holdable(&self, given: &Value) -> Result<Normal> {
+        let compile = |schema: &Value| {
+            let grammar = TopLevelGrammar::from_json_schema(spaced(schema.clone()));
+            self.factory.create_parser(grammar)
+        };
+        let first = schema::normal(given, None)?;
+        if compile(&first.schema).is_ok() {
+            return Ok(first);
+        }
+        let tries = |schema: &Value| compile(schema).is_ok();
+        let second = schema::normal(given, Some(&tries))?;
+        match compile(&second.schema) {
+            Ok(_) => Ok(second),
+            Err(error) => Err(Error::below("JSON schema", &error.to_string())),
+        }
+    }
+
+    /// The same of a source; those that are no schemas are as they were.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::matcher`].
+    pub fn held(&self, source: &Source) -> Result<(Source, Vec<String>)> {
+        let Source::JsonSchema(text) = source else { return Ok((source.clone(), Vec::new())) };
+        let len = text.len();
+        if len > MAX_SOURCE {
+            return Err(Error::new(format!("{}: expected at most {MAX_SOURCE} bytes, found {len}", source.name())));
+        }
+        let given = parsed(text)?;
+        let Normal { schema, dropped } = on_stack(source.name(), || self.holdable(&given))?;
+        Ok((Source::Held(schema.to_string()), dropped))
+    }
+
     /// Compiles a source into a matcher of a new text.
     ///
     /// # Errors
     /// Where the source is wrong; one over the limits; one that allows nothing.
     pub fn matcher(self: &Arc<Self>, source: &Source) -> Result<Matcher> {
+        let (source, dropped) = self.held(source)?;
+        let source = &source;
         let compile = || {
             let grammar = source.grammar(self)?;
             let parser = self.factory.create_parser(grammar);
@@ -166,10 +214,15 @@ impl Vocabulary {
                 }
             }
         };
-        let failed = |e: &dyn std::fmt::Display| Error::new(format!("{}: {e}", source.name()));
-        std::thread::scope(|scope| {
-            let run = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, compile);
-            run.map_err(|e| failed(&e))?.join().unwrap_or_else(|_| Err(failed(&"the compiler failed")))
-        })
+        Ok(on_stack(source.name(), compile)?.without(dropped))
     }
+}
+
+/// Runs what may need a large stack.
+pub(crate) fn on_stack<T: Send>(name: &str, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let failed = |e: &dyn std::fmt::Display| Error::new(format!("{name}: {e}"));
+    std::thread::scope(|scope| {
+        let run = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        run.map_err(|e| failed(&e))?.join().unwrap_or_else(|_| Err(failed(&"the compiler failed")))
+    })
 }

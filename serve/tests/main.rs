@@ -8,6 +8,7 @@ mod chat;
 mod client;
 mod errors;
 mod fake;
+mod fields;
 mod golden;
 mod limits;
 mod random;

@@ -14,6 +14,8 @@ use pumex::quantize::recipe::{self, Recipe};
 use pumex::synthetic::{self, Shape};
 use regex::Regex;
 
+use super::facts::FactArgs;
+
 /// Which file.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ModelArgs {
@@ -43,6 +45,8 @@ pub struct ModelArgs {
     /// Lock the file's bytes in memory, so that the system never drops them; weights that were copied from there are not locked
     #[arg(long)]
     mlock: bool,
+    #[command(flatten)]
+    pub facts: FactArgs,
 }
 
 impl ModelArgs {

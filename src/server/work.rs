@@ -10,6 +10,9 @@ use pumex_serve::engine::Event;
 use std::collections::VecDeque;
 use std::time::Instant;
 
+/// Most rows of a step of which something of the prompt is told.
+const TOLD_ROWS: usize = 64;
+
 /// How an answer's ids are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -111,7 +114,9 @@ impl Work {
         let known = self.marks.front().map_or(known, |mark| known.min(*mark));
         if self.fed < known {
             let prompt = self.fed < self.prompt || known - self.fed > 1;
-            return Need { rows: known - self.fed, prompt, source: false };
+            // Each row that something is told of has logits of its own.
+            let most = if self.told_rows(1) > 0 { TOLD_ROWS } else { usize::MAX };
+            return Need { rows: (known - self.fed).min(most), prompt, source: false };
         }
         let pending = self.unread - self.skip;
         let more = self.answer.limit.is_none_or(|limit| self.answer.generated + pending < limit);
@@ -152,6 +157,14 @@ impl Work {
     /// How many of its next `count` rows, the last ones, give ids.
     pub fn outputs(&self, count: usize) -> usize {
         (self.fed + count + 1).saturating_sub(self.ids.len().max(self.fed + 1))
+    }
+
+    /// Of its next `count` rows, those that something is told of: they are the prompt's, and another id of it follows.
+    pub fn told_rows(&self, count: usize) -> usize {
+        match self.answer.tells_prompt() {
+            true => self.prompt.saturating_sub(self.fed + 1).min(count),
+            false => 0,
+        }
     }
 
     /// What its row gives, and which ids are allowed where that is known.
@@ -213,6 +226,8 @@ pub struct Asked {
     pub allowed: Allowed,
     /// What comes of it: an id alone, a list, logits.
     pub gives: Gives,
+    /// The position of the prompt of which the row tells something; none: it gives the answer's next id.
+    pub told: Option<usize>,
 }
 
 /// What an output row gives beside its id.
