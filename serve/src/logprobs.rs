@@ -44,7 +44,10 @@ pub(crate) fn sampled(piece: &Piece) -> Value {
 /// A position of a prompt as vLLM says it: by id the one that stands there and the best ones.
 pub(crate) fn ranked(piece: &Piece) -> Value {
     let Some(own) = piece.logprob else { return Value::Null };
-    let one = |bytes: &[u8], logprob: f32, rank: Option<usize>| json!({"logprob": finite(logprob), "rank": rank, "decoded_token": text(bytes)});
+    let one = |bytes: &[u8], logprob: f32, rank: Option<usize>| {
+        let decoded = text(bytes);
+        json!({"logprob": finite(logprob), "rank": rank, "decoded_token": decoded})
+    };
     let mut all = serde_json::Map::new();
     let rank = piece.top.iter().position(|t| t.id == piece.id).map(|at| at + 1);
     all.insert(piece.id.to_string(), one(&piece.bytes, own, rank));

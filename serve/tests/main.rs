@@ -10,6 +10,7 @@ mod errors;
 mod fake;
 mod fields;
 mod golden;
+mod interfaces;
 mod limits;
 mod random;
 mod router;

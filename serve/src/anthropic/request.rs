@@ -61,7 +61,7 @@ fn no_thread(fields: &Fields) -> Result<()> {
     match fields.value("thread") {
         None => Ok(()),
         Some(_) => {
-            let refused = fields.refuse("thread", "threads are not supported: send all messages of the conversation");
+            let refused = fields.refuse("thread", "is not supported: send all messages of the conversation");
             Err(Fault { code: Some("thread_unsupported_request"), ..refused })
         }
     }

@@ -24,9 +24,8 @@ pub(super) fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
         request.context = given.count("num_ctx", 0..=i32::MAX as usize)?.filter(|n| *n > 0);
     }
     (request.constraint, request.constraint_field) = (format(fields)?, "format");
-    if fields.boolean("logprobs")?.unwrap_or(false) {
-        request.logprobs = Some(fields.count("top_logprobs", 0..=TOP)?.unwrap_or(0));
-    }
+    let top = fields.count("top_logprobs", 0..=TOP)?.unwrap_or(0);
+    request.logprobs = fields.boolean("logprobs")?.unwrap_or(false).then_some(top);
     request.user = options::user(fields, caller)?;
     Ok(request)
 }

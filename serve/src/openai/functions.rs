@@ -10,7 +10,7 @@ use serde_json::{json, Map, Value};
 
 /// Whether a body has functions in the older shape.
 pub(super) fn are_given(fields: &Fields) -> bool {
-    fields.value("functions").is_some()
+    ["functions", "function_call"].iter().any(|name| fields.value(name).is_some())
 }
 
 /// The functions as tools.

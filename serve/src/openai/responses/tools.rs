@@ -62,7 +62,8 @@ impl Tools {
                     warn(format!("tools: the text of {name:?} is not held to its format"));
                 }
                 let input = json!({"type": "string", "description": "The whole input, as text"});
-                let parameters = json!({"type": "object", "properties": {"input": input}, "required": ["input"], "additionalProperties": false});
+                let properties = json!({ "input": input });
+                let parameters = json!({"type": "object", "properties": properties, "required": ["input"]});
                 let mut function = json!({"name": name, "parameters": parameters});
                 if let Some(description) = own.text("description")? {
                     function["description"] = description.into();
