@@ -90,7 +90,7 @@ pub struct Choice<'a> {
 impl Vocabulary {
     /// Arguments of a function, of a schema that can be held to: those of an object.
     fn arguments(&self, name: &str, given: &Value, dropped: &mut Vec<String>) -> Value {
-        let found = self.holdable(&rooted(given));
+        let found = self.holdable(&rooted(given), false);
         match found {
             Ok(normal) => {
                 dropped.extend(normal.dropped.into_iter().map(|what| format!("function {name:?}: {what}")));

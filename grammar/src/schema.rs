@@ -28,12 +28,13 @@ pub struct Normal {
     pub dropped: Vec<String>,
 }
 
-/// Normalises a schema. With `tries`, patterns and numbers that cannot be compiled are left out, too.
+/// Normalises a schema. With `tries`, patterns and numbers that cannot be compiled are left out, too. One that is `strict` is whoever
+/// asks' own: what is wrong in it is refused, not left out.
 ///
 /// # Errors
 /// What is no schema, with its place.
-pub fn normal(given: &Value, tries: Option<Tries>) -> Result<Normal> {
-    let mut walk = Walk { whole: given, references: References::of(given), dropped: Vec::new(), tries };
+pub fn normal(given: &Value, tries: Option<Tries>, strict: bool) -> Result<Normal> {
+    let mut walk = Walk { whole: given, references: References::of(given), dropped: Vec::new(), tries, strict };
     let mut schema = walk.schema(given, "", false)?;
     let mut definitions = Map::new();
     while let Some((name, at, open)) = walk.references.next() {
@@ -52,6 +53,7 @@ struct Walk<'a> {
     references: References,
     dropped: Vec<String>,
     tries: Option<Tries<'a>>,
+    strict: bool,
 }
 
 impl Walk<'_> {
@@ -180,9 +182,13 @@ impl Walk<'_> {
                     let name = self.references.name(&target, open || map.contains_key("properties"));
                     out.insert("$ref".into(), format!("#/$defs/{name}").into());
                 }
+                None if self.strict && value.as_str().is_none_or(|name| name.starts_with('#')) => {
+                    let what = format!("{key} of {}: {value} is nowhere in the schema", place(at));
+                    return Err(Error::new(what));
+                }
                 None => self.drop(at, key, &format!("is not held to: {value} is nowhere in the schema")),
             },
-            Kept::Text => self.text(key, value, at, out),
+            Kept::Text => self.text(key, value, at, out)?,
             Kept::Values => match value {
                 Value::Array(all) if !all.is_empty() => drop(out.insert(key.clone(), value.clone())),
                 Value::Array(_) => self.drop(at, key, "is not held to: it lists nothing"),
@@ -212,19 +218,26 @@ impl Walk<'_> {
     }
 
     /// Formats and patterns of strings.
-    fn text(&mut self, key: &str, value: &Value, at: &str, out: &mut Map<String, Value>) {
-        let Some(text) = value.as_str() else { return };
+    fn text(&mut self, key: &str, value: &Value, at: &str, out: &mut Map<String, Value>) -> Result<()> {
+        let Some(text) = value.as_str() else { return Ok(()) };
         if key == "format" {
             // Others are annotations.
             if keywords::FORMATS.contains(&text) {
                 out.insert(key.into(), value.clone());
             }
-            return;
+            return Ok(());
         }
         match self.compiles(&json!({"type": "string", "pattern": text})) {
             true => drop(out.insert(key.into(), value.clone())),
+            false if self.strict && !keywords::is_beyond(text) => {
+                return Err(Error::new(format!(
+                    "{key} of {}: expected a regular expression, found {text:?}",
+                    place(at)
+                )));
+            }
             false => self.drop(at, key, "is not held to: it cannot be compiled"),
         }
+        Ok(())
     }
 
     /// Whether an object has the properties that are named and no others.

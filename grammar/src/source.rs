@@ -152,17 +152,17 @@ impl Vocabulary {
     ///
     /// # Errors
     /// What is no schema; one that cannot be compiled for another reason than a keyword of its.
-    pub(crate) fn holdable(&self, given: &Value) -> Result<Normal> {
+    pub(crate) fn holdable(&self, given: &Value, strict: bool) -> Result<Normal> {
         let compile = |schema: &Value| {
             let grammar = TopLevelGrammar::from_json_schema(spaced(schema.clone()));
             self.factory.create_parser(grammar)
         };
-        let first = schema::normal(given, None)?;
+        let first = schema::normal(given, None, strict)?;
         if compile(&first.schema).is_ok() {
             return Ok(first);
         }
         let tries = |schema: &Value| compile(schema).is_ok();
-        let second = schema::normal(given, Some(&tries))?;
+        let second = schema::normal(given, Some(&tries), strict)?;
         match compile(&second.schema) {
             Ok(_) => Ok(second),
             Err(error) => Err(Error::below("JSON schema", &error.to_string())),
@@ -180,7 +180,7 @@ impl Vocabulary {
             return Err(Error::new(format!("{}: expected at most {MAX_SOURCE} bytes, found {len}", source.name())));
         }
         let given = parsed(text)?;
-        let Normal { schema, dropped } = on_stack(source.name(), || self.holdable(&given))?;
+        let Normal { schema, dropped } = on_stack(source.name(), || self.holdable(&given, true))?;
         Ok((Source::Held(schema.to_string()), dropped))
     }
 

@@ -363,7 +363,7 @@ fn an_answer_of_a_schema_stands_in_its_channel() {
         for (text, taken) in [("12", Some(true)), ("x", None), ("", Some(false))] {
             assert_eq!(takes(&v, &whole, &format!("{thought}{text}")), taken, "{source:?}");
         }
-        assert_eq!(v.answer(&Format::plain(), &source).unwrap().0, source);
+        assert_eq!(v.answer(&Format::plain(), &source).unwrap().0, Source::Held("{\"type\":\"integer\"}".into()));
     }
 }
 

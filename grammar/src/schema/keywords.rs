@@ -79,6 +79,16 @@ pub(super) fn says_nothing(key: &str, value: &Value) -> bool {
     }
 }
 
+/// Whether a regular expression looks around, or back to what it found: no automaton does that.
+pub(super) fn is_beyond(pattern: &str) -> bool {
+    let looks = ["(?=", "(?!", "(?<=", "(?<!", "\\k<", "(?>"].iter().any(|sign| pattern.contains(sign));
+    let back = |(at, _): (usize, &str)| {
+        let digit = pattern[at + 1..].starts_with(|c: char| ('1'..='9').contains(&c));
+        digit && !pattern[..at].ends_with('\\')
+    };
+    looks || pattern.match_indices('\\').any(back)
+}
+
 /// Whether no value is of two of these schemas, as far as their types, constants and one property that tells them apart say.
 pub(super) fn disjoint(all: &[Value]) -> bool {
     all.iter().enumerate().all(|(i, a)| all[i + 1..].iter().all(|b| differ(a, b)))

@@ -3,13 +3,13 @@
 use super::*;
 
 fn of(given: Value) -> Value {
-    let found = normal(&given, None).unwrap();
+    let found = normal(&given, None, false).unwrap();
     assert!(found.dropped.is_empty(), "{:?}", found.dropped);
     found.schema
 }
 
 fn dropped(given: Value) -> Vec<String> {
-    normal(&given, None).unwrap().dropped
+    normal(&given, None, false).unwrap().dropped
 }
 
 #[test]
@@ -91,9 +91,13 @@ fn what_is_not_held_to_is_told_and_what_is_no_schema_refused() {
         json!({"anyOf": {}}),
         json!({"enum": 1}),
     ] {
-        assert!(normal(&bad, None).is_err(), "{bad}");
+        assert!(normal(&bad, None, false).is_err(), "{bad}");
     }
     let never = |_: &Value| false;
-    let found = normal(&json!({"type": "string", "pattern": "(?!a)"}), Some(&never)).unwrap();
+    let found = normal(&json!({"type": "string", "pattern": "(?!a)"}), Some(&never), true).unwrap();
     assert_eq!((found.schema, found.dropped.len()), (json!({"type": "string"}), 1));
+    for wrong in [json!({"pattern": "^([a-z$"}), json!({"$ref": "#/nowhere"})] {
+        assert!(normal(&wrong, Some(&never), true).is_err(), "{wrong}");
+        assert_eq!(normal(&wrong, Some(&never), false).unwrap().dropped.len(), 1, "{wrong}");
+    }
 }
