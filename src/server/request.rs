@@ -139,7 +139,7 @@ impl Loaded {
         let tools = !chat.tools.is_empty() && chat.tool_choice != AskedChoice::None;
         let mut style = styles[usize::from(tools)].clone();
         if tools {
-            style.tools = Some(json_of(&Value::Array(chat.tools.clone()), "tools")?);
+            style.with_tools(json_of(&Value::Array(chat.tools.clone()), "tools")?);
         }
         for (name, value) in &chat.template_kwargs {
             style.variables.retain(|(known, _)| known != name);
