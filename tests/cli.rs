@@ -123,6 +123,9 @@ fn other_programs_flags_are_passed_over_with_a_note_and_words_are_no_clusters() 
     assert_eq!(rewrite("serve -mw x -c5 -vv -n=3"), "serve --mw x -c5 -vv --predict=3");
     assert_eq!(rewrite("explain --fit x"), "explain --fit x");
     assert_eq!(rewrite("--list-devices"), "devices");
+    assert_eq!(rewrite("a.gguf hello -n 3"), "run --model=a.gguf --prompt=hello --predict=3");
+    assert_eq!(rewrite("run a.gguf"), "run --model=a.gguf");
+    assert_eq!(rewrite("inspect a.gguf"), "inspect a.gguf");
 }
 
 #[test]

@@ -202,6 +202,7 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
     let mut out: Vec<(Option<&'static str>, OsString)> = Vec::new();
     let mut warnings = Vec::new();
     let mut own: &[Entry] = &[];
+    let (mut named, mut unlisted) = (false, false);
     if let Some(first) = input.peek() {
         let text = first.to_string_lossy();
         own = match &*text {
@@ -217,7 +218,10 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
         }
         match text.starts_with('-') {
             true if !global => out.push((None, "run".into())),
-            true => {}
+            // Whose flags follow is not known yet.
+            true => command.clear(),
+            // A model alone is talked to.
+            false if is_model(first) => out.push((None, "run".into())),
             false => command = text.into_owned(),
         }
     }
@@ -228,7 +232,17 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
             break;
         }
         let Some((name, inline)) = split(&arg) else {
-            out.push((None, arg));
+            let prompted = out.iter().any(|(long, _)| *long == Some("--prompt"));
+            // A model by its file alone, and behind it what it is told. What follows an unlisted flag may be that one's.
+            let free = command == "run" && !std::mem::take(&mut unlisted);
+            out.push(if free && !named && is_model(&arg) {
+                named = true;
+                (Some("--model"), join("--model", Some(&arg)))
+            } else if free && named && !prompted {
+                (Some("--prompt"), join("--prompt", Some(&arg)))
+            } else {
+                (None, arg)
+            });
             continue;
         };
         let Some((long, slot)) = find(&name, own) else {
@@ -243,9 +257,11 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
                 false if is_word(&name) => join(&format!("-{name}"), inline.as_deref()),
                 false => arg,
             };
+            unlisted = true;
             out.push((None, arg));
             continue;
         };
+        unlisted = false;
         let value = follow(slot, inline, &mut input);
         if slot != Slot::Repeated {
             let before = out.len();
@@ -271,6 +287,11 @@ fn follow(
         Slot::Value | Slot::Repeated => input.next(),
         Slot::Switch => input.next_if(|next| is_switch(next)).or(Some("on".into())),
     }
+}
+
+/// Whether an argument is the name of a model's file.
+fn is_model(arg: &OsStr) -> bool {
+    std::path::Path::new(arg).extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
 }
 
 /// Whether what stands behind one dash is a word, and no letter with a number or with itself.

@@ -370,7 +370,9 @@ impl EngineArgs {
 
 /// As many threads as asked for, if any.
 fn some(threads: i32) -> Option<usize> {
-    usize::try_from(threads).ok().filter(|&n| n > 0)
+    // More than this is a slip, and would take the system's threads from others.
+    let most = std::thread::available_parallelism().map_or(64, |n| 4 * n.get()).max(64);
+    usize::try_from(threads).ok().filter(|&n| n > 0).map(|n| n.min(most))
 }
 
 fn device_choice(text: &str) -> DeviceChoice {
