@@ -88,14 +88,16 @@ impl ModelChat {
     }
 
     /// What `--chat-template` names: a variant of the file, a built-in template, or the template itself.
-    ///
-    /// # Errors
-    /// It is neither a known name nor looks like a template.
-    pub fn named(&self, text: &str) -> Result<String> {
+    pub fn named(&self, text: &str) -> String {
         let own = self.named.iter().find(|(name, _)| name == text).map(|(_, source)| source.clone());
-        let inline = || (text.contains("{{") || text.contains("{%")).then(|| text.to_string());
-        own.or_else(|| builtin::builtin(text)).or_else(inline).ok_or_else(|| {
-            Error::Usage(format!("--chat-template: expected a template or one of {}", builtin::names().join(", ")))
-        })
+        if let Some(source) = own.or_else(|| builtin::builtin(text)) {
+            return source;
+        }
+        // Any text is a template, as in llama.cpp; a word alone is more likely a slip.
+        if !text.contains(['{', ' ', '\n']) {
+            let known = builtin::names().join(", ");
+            tracing::warn!("--chat-template: {text:?} is none of {known}, and is taken for the text of a template");
+        }
+        text.to_string()
     }
 }

@@ -12,6 +12,7 @@ mod devices;
 mod docs;
 mod embed;
 mod explain;
+mod facts;
 mod fetch;
 mod files;
 mod flags;
@@ -24,6 +25,7 @@ mod logits;
 mod merge_lora;
 mod options;
 mod output;
+mod passed;
 mod perplexity;
 mod profile;
 mod prompt_cache;
@@ -118,9 +120,12 @@ enum End {
 
 /// Parses, runs, reports.
 pub fn main() -> ExitCode {
+    // An empty variable is as good as none.
+    let empty = std::env::vars_os().filter(|(name, value)| value.is_empty() && is_ours(name));
+    empty.for_each(|(name, _)| std::env::remove_var(name));
     let mut args = std::env::args_os();
     let program = args.next().unwrap_or_else(|| "pumex".into());
-    let (args, warnings) = argv::rewrite(args);
+    let argv::Rewritten { args, warnings, notes } = argv::rewrite(args);
     let mut described = Cli::command();
     let given = described.try_get_matches_from_mut(std::iter::once(program).chain(args));
     let parsed = given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given)));
@@ -135,7 +140,7 @@ pub fn main() -> ExitCode {
     for warning in warnings {
         output::say(format_args!("warning: {warning}\n"));
     }
-    for flag in idle(&given) {
+    for flag in notes.into_iter().chain(idle(&given)) {
         output::say(format_args!("note: {flag}\n"));
     }
     start_log(cli.verbose);
@@ -150,6 +155,12 @@ pub fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// Whether a variable of the environment says something to this program.
+fn is_ours(name: &std::ffi::OsStr) -> bool {
+    let name = name.to_string_lossy();
+    ["LLAMA_", "PUMEX_", "HF_"].iter().any(|start| name.starts_with(start))
 }
 
 /// What to say of flags that have no effect.

@@ -8,6 +8,7 @@ mod message;
 mod reply;
 mod speaker;
 mod style;
+mod taught;
 
 pub use file::Saved;
 pub use message::{functions, Function, Message, Talk, ToolCall};

@@ -100,6 +100,12 @@ impl Gguf {
         }
     }
 
+    /// The same file with this metadata in place of its own, for those who read it.
+    pub fn with_meta(mut self, pairs: Vec<(String, Value)>) -> Gguf {
+        pairs.into_iter().for_each(|(key, value)| self.meta.set(key, value));
+        self
+    }
+
     /// Whether its files are still what they were when they were opened; what was computed with others is wrong.
     ///
     /// # Errors

@@ -4,8 +4,8 @@ use crate::conversation::Constraint;
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 use pumex_chat::{reply::Format, Json};
+pub use pumex_grammar::{Choice, Matcher, Source, ToolChoice, Vocabulary};
 use pumex_grammar::{Error as GrammarError, Piece};
-pub use pumex_grammar::{Matcher, Source, ToolChoice, Vocabulary};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,30 +43,27 @@ pub fn matcher(vocabulary: &Arc<Vocabulary>, source: &Source) -> Result<Matcher>
     vocabulary.matcher(source).map_err(failed)
 }
 
-/// A matcher of replies in a format that may or must call `tools`, as in a request, several in one reply if `parallel`; none where the
-/// format has no such grammar.
+/// A matcher of replies in a format that may or must call `tools`, as in a request; none where the format has no such grammar. What of
+/// their schemas cannot be held to is told by it.
 ///
 /// # Errors
-/// Tools that are no list of functions, or have schemas that cannot be held to; a function that is chosen but not there.
-pub fn calls(
-    vocabulary: &Arc<Vocabulary>,
-    format: &Format,
-    tools: &Json,
-    (choice, parallel): (&ToolChoice, bool),
-) -> Result<Option<Matcher>> {
+/// Tools that are no list of functions; a function that is chosen but not there.
+pub fn calls(vocabulary: &Arc<Vocabulary>, format: &Format, tools: &Json, choice: Choice) -> Result<Option<Matcher>> {
     let tools = serde_json::from_str(&tools.dump()).map_err(|e| Error::Request(format!("tools: {e}")))?;
-    let source = vocabulary.calls(format, &tools, choice, parallel).map_err(failed)?;
-    let matcher = source.map(|source| matcher(vocabulary, &source)).transpose();
+    let source = vocabulary.calls(format, &tools, choice).map_err(failed)?;
+    let whole = |(source, dropped): (Source, _)| Ok::<_, Error>(matcher(vocabulary, &source)?.without(dropped));
+    let matcher = source.map(whole).transpose();
     // The grammar that an error shows is none of the user's.
     matcher.map_err(|e| Error::Request(e.to_string().lines().next().unwrap_or_default().to_string()))
 }
 
-/// The source of a whole reply in a format whose answer is of a source.
+/// A matcher of a whole reply in a format whose answer is of a source.
 ///
 /// # Errors
 /// A source that cannot be read.
-pub fn answer(vocabulary: &Vocabulary, format: &Format, source: &Source) -> Result<Source> {
-    vocabulary.answer(format, source).map_err(failed)
+pub fn answer(vocabulary: &Arc<Vocabulary>, format: &Format, source: &Source) -> Result<Matcher> {
+    let (source, dropped) = vocabulary.answer(format, source).map_err(failed)?;
+    Ok(matcher(vocabulary, &source)?.without(dropped))
 }
 
 /// Most time of a grammar for one token: others wait for it.

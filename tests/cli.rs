@@ -5,10 +5,12 @@ use std::process::{Command, Output, Stdio};
 
 #[path = "../src/cli/argv.rs"]
 mod argv;
+#[path = "../src/cli/passed.rs"]
+mod passed;
 
 fn rewrite(line: &str) -> String {
-    let (out, _) = argv::rewrite(line.split(' ').map(OsString::from));
-    out.iter().map(|a| a.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    let out = argv::rewrite(line.split(' ').map(OsString::from));
+    out.args.iter().map(|a| a.to_str().unwrap()).collect::<Vec<_>>().join(" ")
 }
 
 pub fn pumex(args: &[&str]) -> Output {
@@ -42,7 +44,7 @@ fn every_alias_becomes_its_long_flag() {
             let underscores = [format!("--{}", long[2..].replace('-', "_"))];
             for name in names.chain(underscores) {
                 let (given, want) = match slot {
-                    argv::Slot::None => (format!("{command} {name} x"), format!("{command} {long} x")),
+                    passed::Slot::None => (format!("{command} {name} x"), format!("{command} {long} x")),
                     _ => (format!("{command} {name} on x"), format!("{command} {long}=on x")),
                 };
                 assert_eq!(rewrite(&given), want);
@@ -98,10 +100,32 @@ fn flags_without_a_command_belong_to_run() {
 
 #[test]
 fn the_last_of_a_repeated_flag_counts_with_a_warning() {
-    let (out, warnings) = argv::rewrite("run -n 1 --predict 2 -r a -r b".split(' ').map(OsString::from));
-    assert_eq!(out, ["run", "--predict=2", "--reverse-prompt=a", "--reverse-prompt=b"].map(OsString::from));
+    let argv::Rewritten { args, warnings, notes } =
+        argv::rewrite("run -n 1 --predict 2 -r a -r b".split(' ').map(OsString::from));
+    assert!(notes.is_empty());
+    assert_eq!(args, ["run", "--predict=2", "--reverse-prompt=a", "--reverse-prompt=b"].map(OsString::from));
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].starts_with("--predict"));
+}
+
+#[test]
+fn other_programs_flags_are_passed_over_with_a_note_and_words_are_no_clusters() {
+    for (names, slot, why) in passed::PASSED.iter().chain(passed::SERVE) {
+        assert!(!why.is_empty());
+        for name in *names {
+            let value = if *slot == passed::Slot::Value { " 1" } else { "" };
+            let out = argv::rewrite(format!("serve {name}{value} --port 1").split(' ').map(OsString::from));
+            assert_eq!((out.args.len(), out.notes.len()), (2, 1), "{name}: {out:?}");
+            assert_eq!(out.notes[0], format!("{name} has no effect here: {why}"));
+        }
+    }
+    assert_eq!(rewrite("serve -cram 0 -sm none -fit off --port 1"), "serve --port=1");
+    assert_eq!(rewrite("serve -mw x -c5 -vv -n=3"), "serve --mw x -c5 -vv --predict=3");
+    assert_eq!(rewrite("explain --fit x"), "explain --fit x");
+    assert_eq!(rewrite("--list-devices"), "devices");
+    assert_eq!(rewrite("a.gguf hello -n 3"), "run --model=a.gguf --prompt=hello --predict=3");
+    assert_eq!(rewrite("run a.gguf"), "run --model=a.gguf");
+    assert_eq!(rewrite("inspect a.gguf"), "inspect a.gguf");
 }
 
 #[test]

@@ -238,6 +238,53 @@ fn other_flags_change_what_comes_out() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// Facts in place of a file's change what its model computes.
+#[test]
+fn facts_of_files_can_be_said_otherwise() {
+    let folder = folder("facts");
+    let ids: Vec<String> = (1..24).map(|id| (id * 7).to_string()).collect();
+    let logits = |flags: &[&str]| {
+        let out = folder.join("logits").to_str().unwrap().to_string();
+        let ids = format!("--tokens={}", ids.join(","));
+        let said = pumex(&[&["logits", "--device", "cpu", "-m", DEMO, &ids, "--out", &out], flags].concat());
+        assert!(said.status.success(), "{flags:?}: {}", stderr(&said));
+        std::fs::read(&out).unwrap()
+    };
+    let usual = logits(&[]);
+    let yarn = ["--rope-scaling", "yarn", "--rope-scale", "4"];
+    let stretched = logits(&yarn);
+    assert_ne!(usual, stretched);
+    for flags in [
+        &["--rope-freq-base", "20000"][..],
+        &["--rope-freq-scale", "0.5"],
+        &["--rope-scaling", "linear", "--rope-scale", "4"],
+    ] {
+        assert!(![&usual, &stretched].contains(&&logits(flags)), "{flags:?}");
+    }
+    for flags in [
+        ["--yarn-orig-ctx", "8"],
+        ["--yarn-ext-factor", "0"],
+        ["--yarn-attn-factor", "2"],
+        ["--yarn-beta-slow", "4"],
+        ["--yarn-beta-fast", "8"],
+    ] {
+        assert_ne!(logits(&[&yarn[..], &flags].concat()), stretched, "{flags:?}");
+    }
+    assert_eq!(logits(&["--rope-freq-scale", "0.25", "--rope-scaling", "linear"]), logits(&["--rope-scale", "4"]));
+    let tokenize =
+        |more: &[&str]| stdout(&pumex(&[&["tokenize", "-m", DEMO, "-p", "a", "--ids"], more].concat())).to_string();
+    let off = tokenize(&["--override-kv", "tokenizer.ggml.add_bos_token=bool:false"]);
+    assert_ne!(off, tokenize(&["--override-kv", "tokenizer.ggml.add_bos_token=bool:true"]));
+    for wrong in ["x", "a=b", "a=int:x", "a=list:1"] {
+        assert_eq!(
+            pumex(&["tokenize", "-m", DEMO, "-p", "a", "--override-kv", wrong]).status.code(),
+            Some(2),
+            "{wrong}"
+        );
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// What is wrong with a server's flags is told before it serves.
 #[test]
 fn a_server_says_which_flag_it_cannot_serve_with() {
@@ -255,6 +302,10 @@ fn a_server_says_which_flag_it_cannot_serve_with() {
         &["--ssl-cert-file", "absent", "--ssl-key-file", "absent"],
         &["--slot-save-path", "absent"],
         &["--model-draft", "absent.gguf"],
+        &["--grammar-file", "absent"],
+        &["--api-prefix", "absent"],
+        &["--reasoning-format", "absent"],
+        &["--embd-normalize", "absent"],
     ] {
         let said = serve(flags);
         assert!(said.contains("absent"), "{flags:?}: {said}");

@@ -5,6 +5,7 @@ mod cache;
 mod connections;
 mod embedding;
 mod faults;
+mod fields;
 mod kept;
 mod load;
 mod models;
@@ -84,6 +85,8 @@ pub struct All {
     pub answers: Vec<Got>,
     pub failed: Option<Refusal>,
     pub progress: Vec<(usize, usize)>,
+    /// Ids of the prompt with their log-probabilities.
+    pub prompt_told: Vec<(u32, Option<f32>)>,
 }
 
 impl All {
@@ -109,6 +112,7 @@ impl All {
                 (self.slots, self.cached, self.prompt) = (slots, cached_tokens, prompt);
             }
             Event::Progress { processed, cached, .. } => self.progress.push((processed, cached)),
+            Event::Prompt { tokens } => self.prompt_told = tokens.iter().map(|t| (t.id, t.logprob)).collect(),
             Event::Piece { answer, phase, text, tokens } => {
                 let got = at(answers, answer);
                 if phase == Phase::Content {

@@ -117,6 +117,9 @@ pub struct Parser {
     /// Calls of this reply.
     calls: usize,
     harmony: Option<Harmony>,
+    /// Whether the reply must call something, and whether it was cut off.
+    must_call: bool,
+    is_cut: bool,
     events: Vec<Event>,
 }
 
@@ -147,8 +150,21 @@ impl Parser {
             between: String::new(),
             calls: 0,
             harmony,
+            must_call: false,
+            is_cut: false,
             events: Vec::new(),
         }
+    }
+
+    /// The same of a reply that must call something.
+    pub fn must_call(self) -> Parser {
+        Parser { must_call: true, ..self }
+    }
+
+    /// The reply was cut off: as [`Parser::finish`], but what may be the beginning of a call is no content.
+    pub fn cut(&mut self) -> Vec<Event> {
+        self.is_cut = true;
+        self.finish()
     }
 
     /// Takes more of the reply: bytes that may end within a character. What is not UTF-8 becomes U+FFFD.
@@ -335,6 +351,11 @@ impl Parser {
             self.state = State::Section(at);
             return false;
         }
+        if may && self.is_cut {
+            self.state = State::Content;
+            self.pending.clear();
+            return true;
+        }
         // Not a call after all.
         self.state = State::Content;
         self.show_mark(at);
@@ -381,10 +402,21 @@ impl Parser {
         self.give(text, Event::Content);
     }
 
+    /// Whether text at which a reply was cut off is the beginning of a section's mark: a single sign may be text as well, unless
+    /// a call must come.
+    fn begins_section(&self, text: &str) -> bool {
+        let Calls::Sections { sections, .. } = &self.format.calls else { return false };
+        let long = if self.must_call { 1 } else { 2 };
+        self.is_cut && text.len() >= long && sections.iter().any(|s| s.open.starts_with(text))
+    }
+
     fn end(&mut self) {
         match std::mem::replace(&mut self.state, State::Content) {
             State::Call(at, mut call) => {
-                if let Some(text) = call.cut_off(&mut self.pending, self.calls, &self.types, &mut self.events) {
+                let text = call.cut_off(&mut self.pending, self.calls, &self.types, &mut self.events);
+                // A JSON object by itself may be an answer.
+                let begun = self.is_cut && (self.must_call || !call.bare());
+                if let Some(text) = text.filter(|_| !begun) {
                     self.not_one(at, &call, &text);
                 }
             }
@@ -394,6 +426,10 @@ impl Parser {
             }
             _ => {
                 let rest = std::mem::take(&mut self.pending);
+                if self.begins_section(&rest) {
+                    self.space.clear();
+                    return;
+                }
                 self.give(&rest, Event::Content);
                 let space = std::mem::take(&mut self.space);
                 if !space.is_empty() {

@@ -51,16 +51,21 @@ const NUMBERED: &[&str] = &["kimi-k3"];
 const NOT_JSON: &[&str] = &["lfm2"];
 
 /// What a request's tools are: names and schemas of their arguments.
-fn functions(tools: &Value, choice: &ToolChoice) -> Result<Vec<(String, Value)>> {
+fn functions(tools: &Value, choice: &Choice) -> Result<Vec<(String, Value)>> {
     let wrong = || Error::new("tools: expected a list of functions with names");
     let mut known = Vec::new();
     for tool in tools.as_array().ok_or_else(wrong)? {
         let function = tool.get("function").unwrap_or(tool);
         let name = function.get("name").and_then(Value::as_str).ok_or_else(wrong)?;
-        let schema = function.get("parameters").cloned().unwrap_or_else(|| json!({"type": "object"}));
+        let given = function.get("parameters").filter(|p| !p.is_null() && **p != json!({}));
+        // A function without parameters has none.
+        let schema = given.cloned().unwrap_or_else(|| json!({"type": "object", "properties": {}}));
         known.push((name.to_string(), source::bounded(schema)?));
     }
-    if let ToolChoice::Function(chosen) = choice {
+    if let Some(allowed) = choice.allowed {
+        known.retain(|(name, _)| allowed.contains(name));
+    }
+    if let ToolChoice::Function(chosen) = choice.calls {
         known.retain(|(name, _)| name == chosen);
         if known.is_empty() {
             return Err(Error::new(format!("function {chosen:.100} is not among the tools")));
@@ -69,34 +74,75 @@ fn functions(tools: &Value, choice: &ToolChoice) -> Result<Vec<(String, Value)>>
     Ok(known)
 }
 
+/// What is asked of a reply's calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<'a> {
+    /// Which there may or must be.
+    pub calls: &'a ToolChoice,
+    /// Names of the functions that may be called; none: all.
+    pub allowed: Option<&'a [String]>,
+    /// Whether there may be several.
+    pub parallel: bool,
+    /// Whether the reply may begin with reasoning: not where that is over already.
+    pub may_reason: bool,
+}
+
 impl Vocabulary {
-    /// The grammar of a reply in a format that may call `tools`, as in a request; none where the format has none (see the module), and
-    /// where the choice is that there are no calls.
+    /// Arguments of a function, of a schema that can be held to: those of an object.
+    fn arguments(&self, name: &str, given: &Value, dropped: &mut Vec<String>) -> Value {
+        let found = self.holdable(&rooted(given), false);
+        match found {
+            Ok(normal) => {
+                dropped.extend(normal.dropped.into_iter().map(|what| format!("function {name:?}: {what}")));
+                inlined(normal.schema)
+            }
+            Err(error) => {
+                let why = error.to_string();
+                let why = why.lines().next().unwrap_or_default();
+                dropped.push(format!("function {name:?}: its arguments are not held to their schema: {why}"));
+                json!({"type": "object"})
+            }
+        }
+    }
+
+    /// The grammar of a reply in a format that may call `tools`, as in a request, and what of their schemas is not held to; none where
+    /// the format has none (see the module), and where the choice is that there are no calls.
     ///
     /// # Errors
     /// Tools that are no list of functions; a function that is chosen but not there.
-    pub fn calls(&self, format: &Format, tools: &Value, choice: &ToolChoice, parallel: bool) -> Result<Option<Source>> {
-        let known = functions(tools, choice)?;
-        if known.is_empty() || *choice == ToolChoice::None {
+    pub fn calls(&self, format: &Format, tools: &Value, choice: Choice) -> Result<Option<(Source, Vec<String>)>> {
+        let mut known = functions(tools, &choice)?;
+        if known.is_empty() || *choice.calls == ToolChoice::None {
             return Ok(None);
         }
+        let dropped = source::on_stack("tools", || {
+            let mut dropped = Vec::new();
+            known.iter_mut().for_each(|(name, schema)| *schema = self.arguments(name, schema, &mut dropped));
+            Ok(dropped)
+        })?;
+        Ok(self.reply(format, known, choice).map(|source| (source, dropped)))
+    }
+
+    fn reply(&self, format: &Format, known: Vec<(String, Value)>, choice: Choice) -> Option<Source> {
+        let must = *choice.calls != ToolChoice::Auto;
+        // A function that is named is called once.
+        let parallel = choice.parallel && !matches!(choice.calls, ToolChoice::Function(_));
         let mut w = Writer::new(self, known);
-        let must = *choice != ToolChoice::Auto;
         let (sections, bare) = match &format.calls {
-            Calls::None => return Ok(None),
+            Calls::None => return None,
             Calls::Harmony => {
-                let start = harmony::reply(&mut w, choice);
-                return Ok(Some(Source::Lark(format!("start: {start}\n{}", w.out))));
+                let start = harmony::reply(&mut w, choice.calls);
+                return Some(Source::Lark(format!("start: {start}\n{}", w.out)));
             }
             Calls::Sections { sections, bare } => (sections, bare),
         };
         if let Some(names) = bare {
             let call = json_call(&mut w, &format.name, names, false);
             let free = if must { "" } else { " | FREE?" };
-            return Ok(Some(Source::Lark(format!("start: {call}{free}\nFREE: /[^{{\\s](?s:.*)/\n{}", w.out))));
+            return Some(Source::Lark(format!("start: {call}{free}\nFREE: /[^{{\\s](?s:.*)/\n{}", w.out)));
         }
         let found = sections.iter().find_map(|s| Some((s, section_body(&mut w, &format.name, s, parallel)?)));
-        let Some((section, body)) = found else { return Ok(None) };
+        let (section, body) = found?;
         let open = w.mark(&section.open);
         let close = w.mark(&section.close);
         let one = w.rule(&format!("{body} {close}"));
@@ -105,7 +151,8 @@ impl Vocabulary {
             false => String::new(),
         };
         // What a model of its own accord may begin with: its reasoning.
-        let thought = format.reasoning.as_ref().map(|r| format!("(SPACE? {})? ", w.mark(&r.open))).unwrap_or_default();
+        let thought = format.reasoning.as_ref().filter(|_| choice.may_reason);
+        let thought = thought.map(|r| format!("(SPACE? {})? ", w.mark(&r.open))).unwrap_or_default();
         let start = if must {
             format!("{thought}SPACE? {open} {one} {again}")
         } else {
@@ -119,26 +166,55 @@ impl Vocabulary {
             let piece = if others.is_empty() { String::new() } else { format!("(TEXT? {others})* ") };
             format!("{piece}( TEXT? | {lead} {one} {again} SPACE? )")
         };
-        Ok(Some(Source::Lark(format!("start: {start}\nSPACE: /[ \\n]{{1,4}}/\n{}", w.out))))
+        Some(Source::Lark(format!("start: {start}\nSPACE: /[ \\n]{{1,4}}/\n{}", w.out)))
     }
 
-    /// The grammar of a whole reply of which `source` is the answer: the same, where no marks stand around answers.
+    /// The grammar of a whole reply of which `source` is the answer, and what of it is not held to: the same, where no marks stand
+    /// around answers.
     ///
     /// # Errors
     /// A grammar that cannot be read.
-    pub fn answer(&self, format: &Format, source: &Source) -> Result<Source> {
+    pub fn answer(&self, format: &Format, source: &Source) -> Result<(Source, Vec<String>)> {
+        let (source, dropped) = self.held(source)?;
         if format.calls != Calls::Harmony {
-            return Ok(source.clone());
+            return Ok((source, dropped));
         }
         let mut w = Writer::new(self, Vec::new());
         let thought = harmony::thought(&mut w);
         let head = w.mark("<|channel|>final<|message|>");
-        Ok(Source::Lark(format!(
+        let lark = format!(
             "start: {thought}{{0,{}}} {head} answer\n{}{}",
             harmony::MOST,
             w.out,
             source.as_rule("answer", self)?
-        )))
+        );
+        Ok((Source::Lark(lark), dropped))
+    }
+}
+
+/// A schema of arguments: those of a function are an object's.
+fn rooted(given: &Value) -> Value {
+    match given {
+        Value::Object(map) => {
+            let mut map = map.clone();
+            map.insert("type".into(), "object".into());
+            map.into()
+        }
+        _ => json!({"type": "object"}),
+    }
+}
+
+/// The schema with its properties in sight, where its whole is a reference: most ways of writing calls go by them.
+fn inlined(schema: Value) -> Value {
+    let has_own = ["properties", "anyOf", "allOf"].iter().any(|key| schema.get(*key).is_some());
+    let target = schema["$ref"].as_str().and_then(|name| schema.pointer(name.strip_prefix('#')?));
+    match target.filter(|target| target.is_object() && !has_own) {
+        None => schema,
+        Some(target) => {
+            let mut whole = target.clone();
+            whole["$defs"] = schema["$defs"].clone();
+            whole
+        }
     }
 }
 

@@ -7,13 +7,14 @@
 mod calls;
 mod gbnf;
 mod matcher;
+mod schema;
 mod source;
 mod vocabulary;
 
 #[cfg(test)]
 mod tests;
 
-pub use calls::ToolChoice;
+pub use calls::{Choice, ToolChoice};
 pub use matcher::Matcher;
 pub use source::Source;
 pub use vocabulary::{Piece, Vocabulary};

@@ -8,11 +8,22 @@ use std::sync::Arc;
 pub struct Matcher {
     vocabulary: Arc<Vocabulary>,
     inner: llguidance::Matcher,
+    dropped: Arc<[String]>,
 }
 
 impl Matcher {
     pub(crate) fn new(vocabulary: Arc<Vocabulary>, inner: llguidance::Matcher) -> Matcher {
-        Matcher { vocabulary, inner }
+        Matcher { vocabulary, inner, dropped: Arc::from([]) }
+    }
+
+    /// The same, of a source of which that is not held to.
+    pub fn without(self, dropped: Vec<String>) -> Matcher {
+        Matcher { dropped: dropped.into(), ..self }
+    }
+
+    /// What of its source is not held to, in words.
+    pub fn dropped(&self) -> &[String] {
+        &self.dropped
     }
 
     /// Which ids may come next: a bit for each, from the lowest bit of the first word on. Where the text is over, the ends alone.

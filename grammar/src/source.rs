@@ -1,12 +1,13 @@
 //! What a grammar is given as, and its compilation.
 
+use crate::schema::{self, Normal};
 use crate::{gbnf, Error, Matcher, Result, Vocabulary};
 use llguidance::api::TopLevelGrammar;
 use llguidance::CancellationHandle;
 use serde_json::{json, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest source, bytes.
 const MAX_SOURCE: usize = 256 << 10;
@@ -22,8 +23,10 @@ const WHITE_SPACE: &str = r"( |\n[ \t]{0,40})?";
 pub enum Source {
     /// llama.cpp's notation; rule `root` is the whole.
     Gbnf(String),
-    /// A JSON text of a schema.
+    /// A JSON text of a schema, as generators write it.
     JsonSchema(String),
+    /// The same, of a schema that [`Vocabulary::held`] made.
+    Held(String),
     /// Any JSON object.
     JsonObject,
     /// A regular expression of the whole.
@@ -35,7 +38,11 @@ pub enum Source {
 impl Source {
     fn text(&self) -> &str {
         match self {
-            Source::Gbnf(text) | Source::JsonSchema(text) | Source::Regex(text) | Source::Lark(text) => text,
+            Source::Gbnf(text)
+            | Source::JsonSchema(text)
+            | Source::Held(text)
+            | Source::Regex(text)
+            | Source::Lark(text) => text,
             Source::JsonObject => "",
         }
     }
@@ -49,7 +56,7 @@ impl Source {
     /// What it is, for errors.
     fn name(&self) -> &'static str {
         match self {
-            Source::JsonSchema(_) | Source::JsonObject => "JSON schema",
+            Source::JsonSchema(_) | Source::Held(_) | Source::JsonObject => "JSON schema",
             Source::Regex(_) => "regular expression",
             Source::Gbnf(_) | Source::Lark(_) => "grammar",
         }
@@ -63,7 +70,7 @@ impl Source {
         }
         Ok(match self {
             Source::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text, &|t| vocabulary.token(t))?),
-            Source::JsonSchema(text) => TopLevelGrammar::from_json_schema(spaced(schema(text)?)),
+            Source::JsonSchema(text) | Source::Held(text) => TopLevelGrammar::from_json_schema(spaced(parsed(text)?)),
             Source::JsonObject => TopLevelGrammar::from_json_schema(spaced(json!({"type": "object"}))),
             Source::Regex(text) => TopLevelGrammar::from_regex(text),
             Source::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
@@ -71,7 +78,7 @@ impl Source {
     }
 }
 
-fn schema(text: &str) -> Result<Value> {
+fn parsed(text: &str) -> Result<Value> {
     bounded(serde_json::from_str(text).map_err(|e| Error::new(format!("JSON schema: {e}")))?)
 }
 
@@ -100,7 +107,8 @@ pub(crate) fn spaced(mut schema: Value) -> Value {
         schema = json!({});
     }
     if let Value::Object(fields) = &mut schema {
-        fields.entry("x-guidance").or_insert_with(|| json!({ "whitespace_pattern": WHITE_SPACE }));
+        let usual = || json!({"whitespace_pattern": WHITE_SPACE, "coerce_one_of": true});
+        fields.entry("x-guidance").or_insert_with(usual);
     }
     schema
 }
@@ -109,7 +117,9 @@ impl Source {
     /// Lark in which it is the rule of a name.
     pub(crate) fn as_rule(&self, name: &str, vocabulary: &Vocabulary) -> Result<String> {
         let lark = match self {
-            Source::JsonSchema(text) => return Ok(format!("{name}: %json {}\n", spaced(schema(text)?))),
+            Source::JsonSchema(text) | Source::Held(text) => {
+                return Ok(format!("{name}: %json {}\n", spaced(parsed(text)?)))
+            }
             Source::JsonObject => return Ok(format!("{name}: %json {}\n", spaced(json!({"type": "object"})))),
             Source::Regex(text) => return Ok(format!("{name}: /{}/\n", text.replace('/', "\\/"))),
             Source::Gbnf(text) => gbnf::to_lark(text, &|t| vocabulary.token(t))?,
@@ -172,6 +182,46 @@ fn try_some(mut matcher: Matcher) -> Result<()> {
 }
 
 impl Vocabulary {
+    /// A schema that can be held to, and what of the given one it does not say.
+    ///
+    /// # Errors
+    /// What is no schema; one that cannot be compiled for another reason than a keyword of its.
+    pub(crate) fn holdable(&self, given: &Value, strict: bool) -> Result<Normal> {
+        let end = Instant::now() + LONGEST;
+        let compile = |schema: &Value| {
+            if Instant::now() > end {
+                return Err(format!("expected to be compiled within {LONGEST:?}, found more"));
+            }
+            let grammar = TopLevelGrammar::from_json_schema(spaced(schema.clone()));
+            self.factory.create_parser(grammar).map(|_| ()).map_err(|e| e.to_string())
+        };
+        let first = schema::normal(given, None, strict)?;
+        if compile(&first.schema).is_ok() {
+            return Ok(first);
+        }
+        let tries = |schema: &Value| compile(schema).is_ok();
+        let second = schema::normal(given, Some(&tries), strict)?;
+        match compile(&second.schema) {
+            Ok(_) => Ok(second),
+            Err(error) => Err(Error::below("JSON schema", &error)),
+        }
+    }
+
+    /// The same of a source; those that are no schemas are as they were.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::matcher`].
+    pub fn held(&self, source: &Source) -> Result<(Source, Vec<String>)> {
+        let Source::JsonSchema(text) = source else { return Ok((source.clone(), Vec::new())) };
+        let len = text.len();
+        if len > MAX_SOURCE {
+            return Err(Error::new(format!("{}: expected at most {MAX_SOURCE} bytes, found {len}", source.name())));
+        }
+        let given = parsed(text)?;
+        let Normal { schema, dropped } = on_stack(source.name(), || self.holdable(&given, true))?;
+        Ok((Source::Held(schema.to_string()), dropped))
+    }
+
     /// Compiles a source into a matcher of a new text.
     ///
     /// # Errors
@@ -185,6 +235,8 @@ impl Vocabulary {
     /// # Errors
     /// As [`Vocabulary::matcher`]; a source that takes longer.
     pub fn matcher_within(self: &Arc<Self>, source: &Source, longest: Duration) -> Result<Matcher> {
+        let (source, dropped) = self.held(source)?;
+        let source = &source;
         let watch = Watch::default();
         let in_time = || match watch.is_over() {
             true => {
@@ -231,7 +283,16 @@ impl Vocabulary {
                 watch.end();
             }
             let compiled = run.join().unwrap_or_else(|_| Err(failed(&"the compiler failed")));
-            in_time().and(compiled)
+            in_time().and(compiled).map(|matcher| matcher.without(dropped))
         })
     }
+}
+
+/// Runs what may need a large stack.
+pub(crate) fn on_stack<T: Send>(name: &str, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let failed = |e: &dyn std::fmt::Display| Error::new(format!("{name}: {e}"));
+    std::thread::scope(|scope| {
+        let run = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        run.map_err(|e| failed(&e))?.join().unwrap_or_else(|_| Err(failed(&"the compiler failed")))
+    })
 }

@@ -3,9 +3,21 @@
 
 use pumex_chat::reply::{Event, Format, Parser};
 use pumex_chat::Json;
-use pumex_grammar::{Piece, ToolChoice, Vocabulary};
+use pumex_grammar::{Choice, Piece, Source, ToolChoice, Vocabulary};
 use serde_json::{json, Value};
 use std::sync::Arc;
+
+/// The grammar of calls, of a reply that may reason.
+fn calls(
+    vocabulary: &Vocabulary,
+    format: &Format,
+    tools: &Value,
+    choice: &ToolChoice,
+    parallel: bool,
+) -> pumex_grammar::Result<Option<Source>> {
+    let asked = Choice { calls: choice, allowed: None, parallel, may_reason: true };
+    Ok(vocabulary.calls(format, tools, asked)?.map(|(source, _)| source))
+}
 
 const END: u32 = 256;
 const MARKS: &[&str] = &[
@@ -141,7 +153,7 @@ fn random_walks_are_calls_of_their_schemas() {
             if choice == ToolChoice::Auto && open.is_empty() {
                 continue;
             }
-            let source = vocabulary.calls(&format, &tools(), &choice, seed % 2 == 0).unwrap().expect(name);
+            let source = calls(&vocabulary, &format, &tools(), &choice, seed % 2 == 0).unwrap().expect(name);
             let begin = if choice == ToolChoice::Auto { open } else { "" };
             let Some(text) = walk(&vocabulary, &source, (&format, begin), seed + 1) else { continue };
             ended += 1;
@@ -186,13 +198,14 @@ fn random_walks_are_calls_of_their_schemas() {
 #[test]
 fn tools_that_cannot_be_constrained_say_so() {
     let v = vocabulary();
-    let of = |name: &str| v.calls(&Format::known(name, None).unwrap(), &tools(), &ToolChoice::Required, true).unwrap();
+    let of =
+        |name: &str| calls(&v, &Format::known(name, None).unwrap(), &tools(), &ToolChoice::Required, true).unwrap();
     assert!(of("gpt-oss").is_some());
-    assert_eq!(v.calls(&Format::plain(), &tools(), &ToolChoice::Required, true).unwrap(), None);
+    assert_eq!(calls(&v, &Format::plain(), &tools(), &ToolChoice::Required, true).unwrap(), None);
     let hermes = Format::known("hermes", None).unwrap();
-    let error = v.calls(&hermes, &tools(), &ToolChoice::Function("nope".into()), true).unwrap_err().to_string();
+    let error = calls(&v, &hermes, &tools(), &ToolChoice::Function("nope".into()), true).unwrap_err().to_string();
     assert!(error.contains("nope is not among the tools"), "{error}");
-    assert!(v.calls(&hermes, &json!(3), &ToolChoice::Auto, true).is_err());
+    assert!(calls(&v, &hermes, &json!(3), &ToolChoice::Auto, true).is_err());
 }
 
 fn note() -> Value {
@@ -317,7 +330,7 @@ fn calls_as_templates_write_them_are_taken_and_others_are_not() {
     for (name, frame, texts) in cases {
         let format = Format::known(name, None).unwrap();
         for choice in [ToolChoice::Required, ToolChoice::Auto] {
-            let source = v.calls(&format, &note(), &choice, false).unwrap().unwrap();
+            let source = calls(&v, &format, &note(), &choice, false).unwrap().unwrap();
             for (right, wrong) in *texts {
                 let whole = frame.replace('@', right);
                 assert_eq!(takes(&v, &source, &whole), Some(true), "{name}: {whole}");
@@ -345,12 +358,12 @@ fn an_answer_of_a_schema_stands_in_its_channel() {
         pumex_grammar::Source::Gbnf("root ::= digit+\ndigit ::= [0-9]".into()),
         pumex_grammar::Source::Regex("[0-9]+".into()),
     ] {
-        let whole = v.answer(&format, &source).unwrap();
+        let whole = v.answer(&format, &source).unwrap().0;
         let thought = "<|channel|>analysis<|message|><|start|>assistant<|channel|>final<|message|>";
         for (text, taken) in [("12", Some(true)), ("x", None), ("", Some(false))] {
             assert_eq!(takes(&v, &whole, &format!("{thought}{text}")), taken, "{source:?}");
         }
-        assert_eq!(v.answer(&Format::plain(), &source).unwrap(), source);
+        assert_eq!(v.answer(&Format::plain(), &source).unwrap().0, Source::Held("{\"type\":\"integer\"}".into()));
     }
 }
 
@@ -388,7 +401,7 @@ fn hostile_functions_end_in_bounded_time() {
         for (i, schema) in schemas.iter().enumerate() {
             let tools = json!([{"name": "f", "parameters": schema}]);
             let begun = cpu_ms();
-            let source = v.calls(&format, &tools, &ToolChoice::Required, true);
+            let source = calls(&v, &format, &tools, &ToolChoice::Required, true);
             let end =
                 source.and_then(|source| v.matcher(&source.unwrap())).and_then(|mut matcher| matcher.mask()).err();
             let spent = cpu_ms() - begun;

@@ -9,6 +9,8 @@ pub(crate) struct Answers {
     pub slots: Vec<usize>,
     pub settings: Value,
     pub prompt: String,
+    /// Tokens of the prompt, where something is told of them.
+    pub prompt_tokens: Vec<Piece>,
     pub list: Vec<Answer>,
 }
 
@@ -52,6 +54,7 @@ impl Answers {
             Event::Started { slots, settings, prompt, .. } => {
                 (self.slots, self.settings, self.prompt) = (slots, settings, prompt)
             }
+            Event::Prompt { tokens } => self.prompt_tokens = tokens,
             Event::Piece { answer, .. }
             | Event::CallStart { answer, .. }
             | Event::CallArguments { answer, .. }

@@ -2,6 +2,7 @@
 
 use crate::http::{Cors, Settings};
 use axum::http::{header, HeaderMap, HeaderValue};
+use std::sync::OnceLock;
 
 /// Whether pages of that origin may ask and read answers.
 pub(crate) fn allows(cors: &Cors, origin: &str) -> bool {
@@ -42,9 +43,30 @@ pub(crate) fn host_is_known(settings: &Settings, host: &str) -> bool {
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     bare.parse::<std::net::IpAddr>().is_ok()
         || name == "localhost"
-        || name.ends_with(".localhost")
+        || is_private(&name)
+        || own_name().is_some_and(|own| own == name)
         || settings.hosts.iter().chain(&settings.allowed_hosts).any(|h| h.eq_ignore_ascii_case(&name))
         || (settings.has_keys() && settings.allowed_hosts.is_empty())
+}
+
+/// Ends of names that no public site has: those of this machine, of its containers, and of networks at home.
+const PRIVATE: &[&str] = &[".localhost", ".local", ".internal", ".lan", ".home.arpa", ".localdomain"];
+
+/// Whether a name can be no public site's: none of those is without a dot.
+fn is_private(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let single = !name.is_empty() && !name.contains('.');
+    name.chars().all(plain) && (single || PRIVATE.iter().any(|end| name.ends_with(end)))
+}
+
+/// The machine's own name, where the system has it in a file; elsewhere it has no dot, or ends as names at home do.
+fn own_name() -> Option<&'static str> {
+    static NAME: OnceLock<Option<String>> = OnceLock::new();
+    let read = || {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+        Some(name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty())
+    };
+    NAME.get_or_init(read).as_deref()
 }
 
 fn without_port(host: &str) -> &str {
@@ -60,10 +82,25 @@ mod tests {
 
     #[test]
     fn names_of_others_are_not_ours() {
-        let settings = Settings { allowed_hosts: vec!["gpu.lan".into()], ..Settings::default() };
-        let good = ["localhost", "localhost:8080", "LOCALHOST.", "127.0.0.1:1", "[::1]:8080", "10.0.0.3", "gpu.lan:80"];
+        let settings = Settings { allowed_hosts: vec!["a.example".into()], ..Settings::default() };
+        let good = [
+            "localhost",
+            "localhost:8080",
+            "LOCALHOST.",
+            "127.0.0.1:1",
+            "[::1]:8080",
+            "10.0.0.3",
+            "a.example:80",
+            "pumex:8080",
+            "host.docker.internal",
+            "host.containers.internal:1",
+            "nas.local",
+            "box.lan",
+            "pi.home.arpa",
+            "a.localhost",
+        ];
         good.iter().for_each(|h| assert!(host_is_known(&settings, h), "{h}"));
-        let bad = ["localhost.evil.com", "notlocalhost", "evil.com:8080", "", "gpu.lan.evil", "127.0.0.1.nip.io"];
+        let bad = ["localhost.evil.com", "evil.com:8080", "", "a.example.evil", "127.0.0.1.nip.io", "local.com", "a b"];
         bad.iter().for_each(|h| assert!(!host_is_known(&settings, h), "{h}"));
         let keyed = Settings { keys: vec!["k".into()], ..Settings::default() };
         assert!(host_is_known(&keyed, "gpu.lan"));

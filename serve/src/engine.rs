@@ -114,11 +114,11 @@ pub trait Model: Send + Sync + 'static {
 
     /// Queues a request, or refuses it at once: what is wrong with it is found here, before the first event. Tokenizing, templates and
     /// grammars are worked on here: blocks for as long as these take. Each of its `n` answers ends in [`Event::Finished`] or, all
-    /// together, in [`Event::Failed`].
+    /// together, in [`Event::Failed`]. Gives what is not done as the request says, though it is answered.
     ///
     /// # Errors
     /// Whatever is wrong with the request; a full queue.
-    fn generate(&self, request: Generate, events: Events) -> Result<(), Refusal>;
+    fn generate(&self, request: Generate, events: Events) -> Result<Vec<String>, Refusal>;
 
     /// The text that the chat template makes of a request, and how many tokens it is.
     ///

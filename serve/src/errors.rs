@@ -1,7 +1,7 @@
 //! What goes wrong, as each API says it: one table of causes, and a shape for each API.
 
 use crate::engine::{Refusal, RefusalKind};
-use axum::http::{header, HeaderValue, StatusCode};
+use axum::http::{header, HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{json, Value};
 
@@ -69,19 +69,21 @@ fn row(cause: Cause) -> &'static Row {
 pub(crate) struct Fault {
     pub cause: Cause,
     pub refusal: Refusal,
+    /// Anthropic's word for the very case, by which its clients go on in another way.
+    pub code: Option<&'static str>,
 }
 
 impl Fault {
     /// A fault of HTTP's, not of the request's content.
     pub fn new(cause: Cause, message: impl Into<String>) -> Fault {
         let kind = RefusalKind::Invalid;
-        Fault { cause, refusal: Refusal { kind, message: message.into(), field: None, tokens: None } }
+        Fault { cause, refusal: refusal(kind, message), code: None }
     }
 }
 
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Fault {
-        Fault { cause: Cause::Refused(refusal.kind), refusal }
+        Fault { cause: Cause::Refused(refusal.kind), refusal, code: None }
     }
 }
 
@@ -110,6 +112,9 @@ pub(crate) fn unsupported(message: impl Into<String>) -> Fault {
     refusal(RefusalKind::Unsupported, message).into()
 }
 
+/// The header that Anthropic's clients send.
+const VERSION: &str = "anthropic-version";
+
 /// Whose errors an endpoint speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -120,9 +125,10 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// That of a path.
-    pub fn of(path: &str) -> Shape {
+    /// That of a path; models are listed for clients of both APIs, which Anthropic's tell by a header.
+    pub fn of(path: &str, headers: &HeaderMap) -> Shape {
         match path {
+            p if p.starts_with("/v1/models") && headers.contains_key(VERSION) => Shape::Anthropic,
             p if p.starts_with("/v1/messages") => Shape::Anthropic,
             p if p.starts_with("/api/") => Shape::Ollama,
             _ => Shape::OpenAi,
@@ -143,7 +149,18 @@ impl Shape {
         let (_, _, kind, anthropic) = row(fault.cause);
         let message = &fault.refusal.message;
         match self {
-            Shape::Anthropic => json!({"type": "error", "error": {"type": anthropic, "message": message}}),
+            Shape::Anthropic => {
+                let message = match fault.refusal.tokens {
+                    // Its clients know a full context by these words alone.
+                    Some((prompt, context)) => format!("prompt is too long: {prompt} tokens > {context} maximum"),
+                    None => message.clone(),
+                };
+                let mut error = json!({"type": anthropic, "message": message});
+                if let Some(code) = fault.code {
+                    error["details"] = json!({ "error_code": code });
+                }
+                json!({"type": "error", "error": error})
+            }
             Shape::Ollama => json!({"error": message}),
             Shape::OpenAi => {
                 let param = fault.refusal.field.as_deref().map(dotted);
@@ -158,10 +175,23 @@ impl Shape {
         }
     }
 
-    /// The whole answer to a fault. Connections of those whose request was not read to its end are closed.
-    pub fn response(self, fault: &Fault) -> Response {
+    /// The header that names a request in its answer; none where the API has no such name.
+    pub fn id_header(self) -> Option<&'static str> {
+        match self {
+            Shape::OpenAi => Some("x-request-id"),
+            Shape::Anthropic => Some("request-id"),
+            Shape::Ollama => None,
+        }
+    }
+
+    /// The whole answer to a fault of the request of that name. Connections of those whose request was not read to its end are closed.
+    pub fn response(self, fault: &Fault, id: &str) -> Response {
         let status = StatusCode::from_u16(self.status(fault)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = crate::http::json(status, &self.body(fault));
+        let mut body = self.body(fault);
+        if self == Shape::Anthropic {
+            body["request_id"] = id.into();
+        }
+        let mut response = crate::http::json(status, &body);
         let mut set = |name, value| response.headers_mut().insert(name, HeaderValue::from_static(value));
         match fault.cause {
             Cause::Refused(RefusalKind::Busy) => drop(set(header::RETRY_AFTER, "1")),

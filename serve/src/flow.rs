@@ -3,7 +3,7 @@
 use crate::answers::Answers;
 use crate::engine::{Event, Generate, Model, RefusalKind};
 use crate::errors::{refusal, Fault, Result};
-use crate::http::App;
+use crate::http::{warn, App};
 use crate::latency::{Clock, Latencies};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -46,11 +46,16 @@ impl Flow {
             senders.push(sender);
         }
         let slow = requests.iter().any(Generate::is_slow_to_read);
-        let work = move || requests.into_iter().zip(senders).try_for_each(|(r, s)| model.generate(r, s));
-        match slow {
+        let work = move || {
+            let each = requests.into_iter().zip(senders).map(|(r, s)| model.generate(r, s));
+            each.collect::<std::result::Result<Vec<_>, _>>()
+        };
+        let warnings = match slow {
             true => app.work_slowly(work).await?,
             false => app.work(work).await?,
-        }
+        };
+        // Requests of one body differ in their prompts alone.
+        warnings.into_iter().next().unwrap_or_default().into_iter().for_each(warn);
         let mut flow = Flow { latencies: app.latencies.clone(), runs, turn: 0, first: None };
         if let Ok(first) = tokio::time::timeout(FIRST, flow.next()).await {
             match first {

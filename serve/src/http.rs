@@ -25,7 +25,7 @@ pub use proxies::Network;
 pub use settings::{Cors, Limits, Settings, Tls};
 pub use stop::Stopper;
 
-pub(crate) use app::{blocking, App};
+pub(crate) use app::{blocking, warn, App};
 pub(crate) use body::{json, query, read, truth};
 pub(crate) use guard::Caller;
 

@@ -41,6 +41,22 @@ pub(crate) fn sampled(piece: &Piece) -> Value {
     json!({"id": piece.id, "token": text(&piece.bytes), "bytes": piece.bytes, "prob": prob, "top_probs": top})
 }
 
+/// A position of a prompt as vLLM says it: by id the one that stands there and the best ones.
+pub(crate) fn ranked(piece: &Piece) -> Value {
+    let Some(own) = piece.logprob else { return Value::Null };
+    let one = |bytes: &[u8], logprob: f32, rank: Option<usize>| {
+        let decoded = text(bytes);
+        json!({"logprob": finite(logprob), "rank": rank, "decoded_token": decoded})
+    };
+    let mut all = serde_json::Map::new();
+    let rank = piece.top.iter().position(|t| t.id == piece.id).map(|at| at + 1);
+    all.insert(piece.id.to_string(), one(&piece.bytes, own, rank));
+    for (at, t) in piece.top.iter().enumerate().filter(|(_, t)| t.id != piece.id) {
+        all.insert(t.id.to_string(), one(&t.bytes, t.logprob, Some(at + 1)));
+    }
+    all.into()
+}
+
 /// Several positions as OpenAI's completions say them; `offset` is the first token's place in the text, in characters.
 pub(crate) fn columns<'a>(pieces: impl Iterator<Item = &'a Piece>, offset: &mut usize) -> Value {
     let (mut tokens, mut logprobs, mut tops, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -49,9 +65,10 @@ pub(crate) fn columns<'a>(pieces: impl Iterator<Item = &'a Piece>, offset: &mut 
         offsets.push(*offset);
         *offset += token.chars().count();
         tokens.push(token);
-        logprobs.push(finite(piece.logprob.unwrap_or(f32::NEG_INFINITY)));
+        // Nothing stands before a prompt's first token.
+        logprobs.push(piece.logprob.map(finite));
         let top = piece.top.iter().map(|t| (text(&t.bytes), Value::from(finite(t.logprob))));
-        tops.push(Value::Object(top.collect()));
+        tops.push(piece.logprob.map(|_| Value::Object(top.collect())));
     }
     json!({"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets})
 }

@@ -1,6 +1,10 @@
 //! Options that every endpoint reads alike: how ids are chosen, what ends an answer, what it is within.
 
-use crate::engine::{Constraint, Generate, Priority, PromptPart, Sampling};
+mod constraint;
+
+pub(crate) use constraint::{response_format, schema};
+
+use crate::engine::{Generate, Priority, PromptPart, Sampling};
 use crate::errors::Result;
 use crate::fields::Fields;
 use crate::http::Caller;
@@ -15,8 +19,6 @@ const BIASES: usize = 1024;
 const ANSWERS: usize = 128;
 /// Tokens told at a position.
 pub(crate) const TOP: usize = 1000;
-/// Bytes of a grammar.
-const GRAMMAR: usize = 64 << 10;
 /// A bound of counts that only keeps them within their types.
 const MANY: usize = i32::MAX as usize;
 
@@ -31,9 +33,10 @@ pub(crate) fn read(fields: &Fields, caller: &Caller, request: &mut Generate) -> 
     request.max_predict_ms =
         fields.integer("t_max_predict_ms", -1..=i64::MAX)?.and_then(|t| u64::try_from(t).ok()).filter(|t| *t > 0);
     request.stop = stop(fields, "stop")?;
-    request.constraint = constraint(fields)?;
-    if fields.value("json_schema").is_none() && fields.value("response_format").is_some() {
-        request.constraint_field = "response_format";
+    request.min_tokens = fields.count("min_tokens", 0..=MANY)?.unwrap_or(0);
+    request.stop_ids = stop_ids(fields)?;
+    if let Some((field, constraint)) = constraint::read(fields)? {
+        (request.constraint, request.constraint_field) = (Some(constraint), field);
     }
     request.post_sampling_probs = fields.boolean("post_sampling_probs")?.unwrap_or(false);
     request.slot = slot(fields)?;
@@ -63,7 +66,7 @@ pub(crate) fn sampling(fields: &Fields) -> Result<Sampling> {
         typical_p: either(fields.number("typical_p")?, fields.number("typ_p")?),
         xtc_probability: fields.number("xtc_probability")?,
         xtc_threshold: fields.number("xtc_threshold")?,
-        repeat_penalty: fields.number("repeat_penalty")?,
+        repeat_penalty: either(fields.number("repeat_penalty")?, fields.number("repetition_penalty")?),
         repeat_last_n: small("repeat_last_n")?,
         presence_penalty: fields.number("presence_penalty")?,
         frequency_penalty: fields.number("frequency_penalty")?,
@@ -81,11 +84,20 @@ pub(crate) fn sampling(fields: &Fields) -> Result<Sampling> {
         adaptive_target: fields.number("adaptive_target")?,
         adaptive_decay: fields.number("adaptive_decay")?,
         min_keep: fields.count("min_keep", 0..=MANY)?,
-        seed: fields.integer("seed", i64::from(i32::MIN)..=i64::from(u32::MAX))?,
+        seed: seed(fields)?,
         samplers: fields.value("samplers").map(|_| fields.texts("samplers")).transpose()?,
         logit_bias: logit_bias(fields)?,
         ignore_eos: fields.boolean("ignore_eos")?,
     })
+}
+
+/// A seed of up to 64 bits; a negative one is of the clock.
+fn seed(fields: &Fields) -> Result<Option<i64>> {
+    const NAME: &str = "seed";
+    match fields.value(NAME) {
+        Some(Value::Number(n)) if n.is_u64() => Ok(n.as_u64().map(|n| (n & i64::MAX as u64) as i64)),
+        _ => fields.integer(NAME, i64::MIN..=i64::MAX),
+    }
 }
 
 fn either<T>(a: Option<T>, b: Option<T>) -> Option<T> {
@@ -117,6 +129,17 @@ pub(crate) fn stop(fields: &Fields, name: &str) -> Result<Vec<String>> {
         Some(n) => Err(fields.refuse(name, format!("expected texts of at most {STOP_BYTES} bytes, found one of {n}"))),
         None => Ok(stop),
     }
+}
+
+/// Ids that end an answer.
+fn stop_ids(fields: &Fields) -> Result<Vec<u32>> {
+    const NAME: &str = "stop_token_ids";
+    let listed = fields.list(NAME)?.unwrap_or_default();
+    if listed.len() > STOPS {
+        return Err(fields.refuse(NAME, format!("expected at most {STOPS} ids, found {}", listed.len())));
+    }
+    let each = listed.iter().enumerate();
+    each.map(|(i, v)| id(v).ok_or_else(|| fields.wrong(&format!("{NAME}/{i}"), "an id of a token", v))).collect()
 }
 
 fn slot(fields: &Fields) -> Result<Option<usize>> {
@@ -198,64 +221,10 @@ pub(crate) fn id(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|n| u32::try_from(n).ok())
 }
 
-/// What answers are within: one of `grammar`, `json_schema`, `response_format`.
-fn constraint(fields: &Fields) -> Result<Option<Constraint>> {
-    let grammar = fields.text("grammar")?.filter(|g| !g.is_empty());
-    let schema = schema(fields, "json_schema")?;
-    let format = match fields.object("response_format")? {
-        Some(format) => response_format(&format)?,
-        None => None,
-    };
-    match (grammar, schema, format) {
-        (Some(_), Some(_), _) => Err(fields.refuse("grammar", "either grammar or json_schema may be given, not both")),
-        (Some(_), _, Some(_)) => {
-            Err(fields.refuse("grammar", "either grammar or response_format may be given, not both"))
-        }
-        (_, Some(_), Some(Constraint::Schema(_))) => {
-            Err(fields.refuse("json_schema", "either json_schema or response_format may be given, not both"))
-        }
-        (Some(grammar), None, None) if grammar.len() > GRAMMAR => {
-            Err(fields.refuse("grammar", format!("expected at most {GRAMMAR} bytes, found {}", grammar.len())))
-        }
-        (Some(grammar), None, None) => Ok(Some(Constraint::Grammar(grammar.to_string()))),
-        (None, Some(schema), _) => Ok(Some(Constraint::Schema(schema))),
-        (None, None, format) => Ok(format),
-    }
-}
-
-/// A schema: an object or a truth value.
-pub(crate) fn schema(fields: &Fields, name: &str) -> Result<Option<Value>> {
-    match fields.value(name) {
-        None => Ok(None),
-        Some(schema @ (Value::Object(_) | Value::Bool(_))) => Ok(Some(schema.clone())),
-        Some(other) => Err(fields.wrong(name, "a JSON schema", other)),
-    }
-}
-
-/// OpenAI's `response_format`; Responses' `text.format` has the schema beside the type.
-pub(crate) fn response_format(format: &Fields) -> Result<Option<Constraint>> {
-    Ok(match format.required_text("type")? {
-        "text" => None,
-        "json_object" => Some(schema(format, "schema")?.map_or(Constraint::JsonObject, Constraint::Schema)),
-        "json_schema" => {
-            let inner = format.object("json_schema")?;
-            if inner.is_none() && format.value("schema").is_none() && format.pointer("").contains("response_format") {
-                return Err(format.refuse("json_schema", "this field is required"));
-            }
-            let holder = inner.as_ref().unwrap_or(format);
-            let found = schema(holder, "schema")?.ok_or_else(|| holder.refuse("schema", "this field is required"))?;
-            Some(Constraint::Schema(found))
-        }
-        other => {
-            let text = format!("expected one of text, json_object, json_schema, found {other:?}");
-            return Err(format.refuse("type", text));
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Constraint;
     use serde_json::json;
 
     fn read_all(body: &Value) -> Result<Generate> {
@@ -288,6 +257,30 @@ mod tests {
     }
 
     #[test]
+    fn what_answers_are_within_has_the_names_of_several_servers() {
+        let of = |body: Value| {
+            let request = read_all(&body).unwrap();
+            (request.constraint_field, request.constraint.unwrap())
+        };
+        let (object, list) = (json!({"type": "object"}), json!(["a\"", "b\n"]));
+        let choice = Constraint::Grammar("root ::= \"a\\\"\" | \"b\\n\"".into());
+        let schema = Constraint::Schema(object.clone());
+        let regex = Constraint::Regex("a+".into());
+        assert_eq!(of(json!({ "guided_choice": list })), ("guided_choice", choice.clone()));
+        assert_eq!(of(json!({"structured_outputs": {"choice": list}})), ("structured_outputs", choice));
+        assert_eq!(of(json!({ "guided_json": object })), ("guided_json", schema.clone()));
+        assert_eq!(of(json!({"guided_json": object.to_string()})), ("guided_json", schema.clone()));
+        assert_eq!(of(json!({"structured_outputs": {"json": object}})), ("structured_outputs", schema));
+        assert_eq!(of(json!({"structured_outputs": {"json_object": true}})).1, Constraint::JsonObject);
+        assert_eq!(of(json!({"regex": "a+"})), ("regex", regex.clone()));
+        assert_eq!(of(json!({"guided_regex": "a+"})), ("guided_regex", regex));
+        let gbnf = Constraint::Grammar("root ::= \"x\"".into());
+        for name in ["grammar", "ebnf", "guided_grammar"] {
+            assert_eq!(of(json!({ name: "root ::= \"x\"" })), (name, gbnf.clone()));
+        }
+    }
+
+    #[test]
     fn options_out_of_range_are_refused_by_name() {
         let table = [
             (json!({"n": 0}), "n"),
@@ -312,6 +305,14 @@ mod tests {
             (json!({"priority": "urgent"}), "priority"),
             (json!({"mirostat": 3}), "mirostat"),
             (json!({"seed": 0.5}), "seed"),
+            (json!({"min_tokens": -1}), "min_tokens"),
+            (json!({"stop_token_ids": [1, "x"]}), "stop_token_ids/1"),
+            (json!({"guided_choice": []}), "guided_choice"),
+            (json!({"guided_regex": "a", "guided_choice": ["b"]}), "guided_regex"),
+            (json!({"structured_outputs": {"structural_tag": "x"}}), "structured_outputs/structural_tag"),
+            (json!({"structured_outputs": {"regex": "a", "choice": ["b"]}}), "structured_outputs/regex"),
+            (json!({"regex": "a", "json_schema": {}}), "json_schema"),
+            (json!({"ebnf": 3}), "ebnf"),
         ];
         for (body, field) in table {
             let fault = read_all(&body).unwrap_err();

@@ -167,11 +167,23 @@ pub fn finished(answer: usize, reason: FinishReason) -> Event {
     Event::Finished { answer, finish }
 }
 
+/// What is told of a prompt of two tokens.
+fn prompt_told() -> Vec<Piece> {
+    let piece = |id: u32, text: &str, logprob: Option<f32>| {
+        let top = logprob.map(|logprob| TokenLogprob { id, bytes: text.into(), logprob });
+        Piece { id, bytes: text.into(), logprob, top: top.into_iter().collect() }
+    };
+    vec![piece(1, "a", None), piece(2, " b", Some(-0.5))]
+}
+
 fn hello(request: &Generate) -> Vec<Event> {
     let mut events = vec![started(request)];
     if request.progress {
         events.push(Event::Progress { total: 7, cached: 2, processed: 2, ms: 0.0 });
         events.push(Event::Progress { total: 7, cached: 2, processed: 7, ms: 10.0 });
+    }
+    if request.prompt_logprobs.is_some() {
+        events.push(Event::Prompt { tokens: prompt_told() });
     }
     let tools =
         matches!(&request.prompt, Prompt::Chat(chat) if !chat.tools.is_empty() && chat.tool_choice != ToolChoice::None);
@@ -262,7 +274,7 @@ impl Model for FakeModel {
         &self.properties
     }
 
-    fn generate(&self, request: Generate, events: Events) -> Result<(), Refusal> {
+    fn generate(&self, request: Generate, events: Events) -> Result<Vec<String>, Refusal> {
         self.seen.lock().unwrap().push(request.clone());
         let steps = (self.script)(&request)?;
         let (cancelled, stopped) = (self.cancelled.clone(), self.stopped.clone());
@@ -289,7 +301,7 @@ impl Model for FakeModel {
                 }
             }
         });
-        Ok(())
+        Ok(Vec::new())
     }
 
     fn render(&self, chat: &Chat) -> Result<(String, usize), Refusal> {

@@ -5,20 +5,9 @@
 //! Takes the arguments after the program's name, gives them back with warnings about repeated flags. Flags outside
 //! the table pass through untouched; everything after `--` does too.
 
+use super::passed::{self, Slot};
 use std::ffi::{OsStr, OsString};
-
-/// What follows a flag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
-    /// Nothing.
-    None,
-    /// One value.
-    Value,
-    /// `on`, `off`, `auto`, `1`, `0`, or nothing, which means `on`.
-    Switch,
-    /// One value; the flag may be repeated.
-    Repeated,
-}
+use std::iter::Peekable;
 
 /// A flag's other names, its long name for clap, and what follows it.
 pub type Entry = (&'static [&'static str], &'static str, Slot);
@@ -44,6 +33,19 @@ pub const COMMON: &[Entry] = &[
     (&["-cmoe"], "--cpu-moe", Slot::None),
     (&["-ncmoe"], "--n-cpu-moe", Slot::Value),
     (&["-ot"], "--override-tensor", Slot::Repeated),
+    (&[], "--override-kv", Slot::Repeated),
+    (&[], "--rope-scaling", Slot::Value),
+    (&[], "--rope-scale", Slot::Value),
+    (&[], "--rope-freq-base", Slot::Value),
+    (&[], "--rope-freq-scale", Slot::Value),
+    (&[], "--yarn-orig-ctx", Slot::Value),
+    (&[], "--yarn-ext-factor", Slot::Value),
+    (&[], "--yarn-attn-factor", Slot::Value),
+    (&[], "--yarn-beta-slow", Slot::Value),
+    (&[], "--yarn-beta-fast", Slot::Value),
+    (&[], "--reasoning-format", Slot::Value),
+    (&[], "--api-prefix", Slot::Value),
+    (&[], "--embd-normalize", Slot::Value),
     (&[], "--lora", Slot::Repeated),
     (&[], "--lora-scaled", Slot::Repeated),
     (&[], "--control-vector", Slot::Repeated),
@@ -161,6 +163,7 @@ pub const EMBED: &[Entry] = &[
 pub const SERVE: &[Entry] = &[
     (&["-np"], "--parallel", Slot::Value),
     (&["-kvu"], "--kv-unified", Slot::None),
+    (&["-no-kvu"], "--no-kv-unified", Slot::None),
     (&["-cb"], "--cont-batching", Slot::None),
     (&["-a"], "--alias", Slot::Value),
     (&[], "--tags", Slot::Value),
@@ -181,12 +184,25 @@ pub const SERVE: &[Entry] = &[
     (&["-ngld"], "--gpu-layers-draft", Slot::Value),
 ];
 
-/// Rewritten arguments (without the program's name), and warnings.
-pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<String>) {
+/// What became of arguments.
+#[derive(Debug, Default)]
+pub struct Rewritten {
+    /// They, without the program's name.
+    pub args: Vec<OsString>,
+    /// What is odd about them.
+    pub warnings: Vec<String>,
+    /// What of them has no effect, and why.
+    pub notes: Vec<String>,
+}
+
+/// Rewrites arguments, which are without the program's name.
+pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Rewritten {
     let mut input = args.into_iter().peekable();
+    let (mut command, mut notes) = ("run".to_string(), Vec::new());
     let mut out: Vec<(Option<&'static str>, OsString)> = Vec::new();
     let mut warnings = Vec::new();
     let mut own: &[Entry] = &[];
+    let (mut named, mut unlisted) = (false, false);
     if let Some(first) = input.peek() {
         let text = first.to_string_lossy();
         own = match &*text {
@@ -197,8 +213,16 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<
             _ => &[],
         };
         let global = matches!(&*text, "-h" | "--help" | "-V" | "--version" | "-v" | "-vv" | "--verbose");
-        if text.starts_with('-') && !global {
-            out.push((None, "run".into()));
+        if text == "--list-devices" {
+            return Rewritten { args: vec!["devices".into()], ..Rewritten::default() };
+        }
+        match text.starts_with('-') {
+            true if !global => out.push((None, "run".into())),
+            // Whose flags follow is not known yet.
+            true => command.clear(),
+            // A model alone is talked to.
+            false if is_model(first) => out.push((None, "run".into())),
+            false => command = text.into_owned(),
         }
     }
     while let Some(arg) = input.next() {
@@ -208,19 +232,37 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<
             break;
         }
         let Some((name, inline)) = split(&arg) else {
-            out.push((None, arg));
+            let prompted = out.iter().any(|(long, _)| *long == Some("--prompt"));
+            // A model by its file alone, and behind it what it is told. What follows an unlisted flag may be that one's.
+            let free = command == "run" && !std::mem::take(&mut unlisted);
+            out.push(if free && !named && is_model(&arg) {
+                named = true;
+                (Some("--model"), join("--model", Some(&arg)))
+            } else if free && named && !prompted {
+                (Some("--prompt"), join("--prompt", Some(&arg)))
+            } else {
+                (None, arg)
+            });
             continue;
         };
         let Some((long, slot)) = find(&name, own) else {
-            out.push((None, if name.starts_with("--") { join(&name, inline.as_deref()) } else { arg }));
+            if let Some((slot, why)) = passed::find(&command, &name) {
+                follow(slot, inline, &mut input);
+                notes.push(format!("{name} has no effect here: {why}"));
+                continue;
+            }
+            let arg = match name.starts_with("--") {
+                true => join(&name, inline.as_deref()),
+                // Letters that clap would take for flags of one letter each, or for one with its value.
+                false if is_word(&name) => join(&format!("-{name}"), inline.as_deref()),
+                false => arg,
+            };
+            unlisted = true;
+            out.push((None, arg));
             continue;
         };
-        let value = match slot {
-            _ if inline.is_some() => inline,
-            Slot::None => None,
-            Slot::Value | Slot::Repeated => input.next(),
-            Slot::Switch => input.next_if(|next| is_switch(next)).or(Some("on".into())),
-        };
+        unlisted = false;
+        let value = follow(slot, inline, &mut input);
         if slot != Slot::Repeated {
             let before = out.len();
             out.retain(|(earlier, _)| *earlier != Some(long));
@@ -230,7 +272,33 @@ pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> (Vec<OsString>, Vec<
         }
         out.push((Some(long), join(long, value.as_deref())));
     }
-    (out.into_iter().map(|(_, arg)| arg).collect(), warnings)
+    Rewritten { args: out.into_iter().map(|(_, arg)| arg).collect(), warnings, notes }
+}
+
+/// The value of a flag: behind `=`, or what follows.
+fn follow(
+    slot: Slot,
+    inline: Option<OsString>,
+    input: &mut Peekable<impl Iterator<Item = OsString>>,
+) -> Option<OsString> {
+    match slot {
+        _ if inline.is_some() => inline,
+        Slot::None => None,
+        Slot::Value | Slot::Repeated => input.next(),
+        Slot::Switch => input.next_if(|next| is_switch(next)).or(Some("on".into())),
+    }
+}
+
+/// Whether an argument is the name of a model's file.
+fn is_model(arg: &OsStr) -> bool {
+    std::path::Path::new(arg).extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
+}
+
+/// Whether what stands behind one dash is a word, and no letter with a number or with itself.
+fn is_word(name: &str) -> bool {
+    let word = name.trim_start_matches('-');
+    let same = word.chars().all(|c| word.starts_with(c));
+    word.len() > 1 && !same && word.chars().nth(1).is_some_and(char::is_alphabetic)
 }
 
 /// A flag's name with `_` as `-` (in long names), and its value after `=`; none for what is not a flag.

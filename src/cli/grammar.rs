@@ -5,7 +5,7 @@ use pumex::{Error, Result};
 use std::path::{Path, PathBuf};
 
 /// At most one of them.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone, Debug)]
 #[group(id = "constraint", multiple = false)]
 pub struct Args {
     /// Allow only text of this grammar (GBNF)

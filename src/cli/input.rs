@@ -76,6 +76,10 @@ fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String> {
     if text.ends_with('\n') {
         text.pop();
     }
+    // Some editors put a mark of the byte order in front, which is none of the text.
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
     Ok(text)
 }
 

@@ -15,6 +15,8 @@ use pumex::step::PIECE;
 use pumex::synthetic::{self, Shape};
 use regex::Regex;
 
+use super::facts::FactArgs;
+
 /// Which file.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ModelArgs {
@@ -44,6 +46,8 @@ pub struct ModelArgs {
     /// Lock the file's bytes in memory, so that the system never drops them; weights that were copied from there are not locked
     #[arg(long)]
     mlock: bool,
+    #[command(flatten)]
+    pub facts: FactArgs,
 }
 
 impl ModelArgs {
@@ -347,7 +351,7 @@ impl EngineArgs {
                 format!("--deterministic: expected steps of at least {PIECE} rows (-b, -ub), found {}", self.rows());
             return Err(pumex::Error::Usage(what));
         }
-        (self.steady, self.ubatch_size) = (true, PIECE as u32);
+        (self.steady, self.ubatch_size) = (true, Some(PIECE as u32));
         Ok(())
     }
 
@@ -400,7 +404,9 @@ impl EngineArgs {
 
 /// As many threads as asked for, if any.
 fn some(threads: i32) -> Option<usize> {
-    usize::try_from(threads).ok().filter(|&n| n > 0)
+    // More than this is a slip, and would take the system's threads from others.
+    let most = std::thread::available_parallelism().map_or(64, |n| 4 * n.get()).max(64);
+    usize::try_from(threads).ok().filter(|&n| n > 0).map(|n| n.min(most))
 }
 
 fn device_choice(text: &str) -> DeviceChoice {

@@ -1,5 +1,6 @@
 //! `pumex serve`: one or several models behind the APIs that existing programs speak; flags are llama-server's.
 
+mod defaults;
 mod listed;
 mod preset;
 
@@ -62,8 +63,11 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(i32).range(-1..=4096))]
     parallel: i32,
     /// Each slot may hold the whole context, of which all take (-kvu)
-    #[arg(long)]
+    #[arg(long, overrides_with = "no_kv_unified")]
     kv_unified: bool,
+    /// Each slot has a share of the context (-no-kvu), as with --parallel
+    #[arg(long, overrides_with = "kv_unified")]
+    no_kv_unified: bool,
     #[arg(long, hide = true)]
     cont_batching: bool,
     /// Requests that may wait
@@ -130,6 +134,8 @@ pub struct Args {
     #[command(flatten)]
     draft: DraftArgs,
     #[command(flatten)]
+    defaults: defaults::DefaultArgs,
+    #[command(flatten)]
     http: HttpArgs,
 }
 
@@ -180,7 +186,7 @@ struct HttpArgs {
     /// Names that requests may call this server by
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     allowed_hosts: Vec<String>,
-    /// Whose pages may ask: none, localhost, *, or origins [default: none]
+    /// Whose pages may ask: none, localhost, *, or origins [default: localhost]
     #[arg(long, value_name = "ORIGIN,...", value_delimiter = ',')]
     cors_origins: Vec<String>,
     /// Certificate in PEM
@@ -204,6 +210,9 @@ struct HttpArgs {
     /// No page for the browser
     #[arg(long, alias = "no-webui", overrides_with = "ui")]
     no_ui: bool,
+    /// Path before those of all endpoints, as /x
+    #[arg(long, value_name = "PATH", env = "LLAMA_ARG_API_PREFIX", default_value = "")]
+    api_prefix: String,
     /// Seconds after which a reader that takes nothing is cut off
     #[arg(long, value_name = "SECONDS", default_value_t = 60, env = "LLAMA_ARG_TIMEOUT")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
@@ -232,8 +241,8 @@ impl HttpArgs {
         }
         let words: Vec<&str> = self.cors_origins.iter().map(String::as_str).collect();
         let cors = match words[..] {
-            [] | ["none" | ""] => Cors::Closed,
-            ["localhost"] => Cors::Localhost,
+            ["none" | ""] => Cors::Closed,
+            [] | ["localhost"] => Cors::Localhost,
             ["*"] => Cors::Any,
             _ => Cors::Origins(self.cors_origins.clone()),
         };
@@ -248,6 +257,7 @@ impl HttpArgs {
             trusted_proxies: self.trusted_proxies.clone(),
             cors,
             tls: tls.map(|(certificate, key)| Tls { certificate, key }),
+            prefix: self.api_prefix.trim_end_matches('/').to_string(),
             page: !self.no_ui,
             slots: !self.no_slots,
             metrics: self.metrics,
@@ -276,7 +286,11 @@ pub fn main(args: Args, verbose: bool, stop: &AtomicBool) -> Result<End> {
 
 fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
     session::use_threads(&args.engine);
-    let settings = args.http.settings(verbose)?;
+    let settings = http::Settings {
+        prefills: args.defaults.prefills(),
+        normalize: args.defaults.embd_normalize,
+        ..args.http.settings(verbose)?
+    };
     let models = listed::all(args)?;
     // Presets and folders name inputs, too.
     models.iter().filter_map(|model| model.settings.step_log.as_ref()).try_for_each(|path| files::check(path))?;

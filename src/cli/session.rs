@@ -41,6 +41,7 @@ pub fn open(args: &ModelArgs) -> Result<Gguf> {
             demo()?
         }
     };
+    let gguf = args.facts.apply(gguf)?;
     tracing::info!("load: header, {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
     for warning in gguf.warnings() {
         tracing::warn!("{}: {warning}", gguf.path().display());

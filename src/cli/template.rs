@@ -65,7 +65,7 @@ pub fn main(args: &Args) -> Result<End> {
         Some(path) => ModelChat::of(&Gguf::open(path)?)?,
         None => ModelChat::default(),
     };
-    let named = args.chat_template.as_deref().map(|name| chat.named(name)).transpose()?;
+    let named = args.chat_template.as_deref().map(|name| chat.named(name));
     let request = Request::from_json(&read(&args.messages)?).map_err(|e| failed(&args.messages, &e))?;
     let source = match (named, &args.chat_template_file) {
         (Some(source), _) => source,

@@ -9,15 +9,18 @@ use crate::text::Stops;
 pub struct Reply {
     parser: Parser,
     stops: Stops,
-    /// Whether content has begun, which it does with its first visible character.
-    begun: bool,
     stopped: Option<usize>,
 }
 
 impl Reply {
     /// An answer in a format, to a prompt of this text; `tools` as in a request. Texts of `stops` end its content.
     pub fn new(format: &Format, tools: Option<&Json>, prompt: &str, stops: impl IntoIterator<Item = String>) -> Reply {
-        Reply { parser: Parser::new(format, tools, prompt), stops: Stops::new(stops), begun: false, stopped: None }
+        Reply { parser: Parser::new(format, tools, prompt), stops: Stops::new(stops), stopped: None }
+    }
+
+    /// The same of an answer that must call something.
+    pub fn must_call(self) -> Reply {
+        Reply { parser: self.parser.must_call(), ..self }
     }
 
     /// Takes more of it. Nothing comes of what stands behind a text that ended it.
@@ -29,10 +32,20 @@ impl Reply {
     /// It is over: what still waits is what it is.
     pub fn finish(&mut self) -> Vec<Event> {
         let events = self.parser.finish();
+        self.ended(events)
+    }
+
+    /// It was cut off: what may be the beginning of a call is none of its text.
+    pub fn cut(&mut self) -> Vec<Event> {
+        let events = self.parser.cut();
+        self.ended(events)
+    }
+
+    fn ended(&mut self, events: Vec<Event>) -> Vec<Event> {
         let mut events = self.passed(events);
         if self.stopped.is_none() {
             let rest = self.stops.flush();
-            events.extend(self.content(rest));
+            events.extend(content(rest));
         }
         events
     }
@@ -55,17 +68,15 @@ impl Reply {
                 Event::Content(text) => {
                     let passed = self.stops.push(&text);
                     self.stopped = passed.stop;
-                    out.extend(self.content(passed.text));
+                    out.extend(content(passed.text));
                 }
                 other => out.push(other),
             }
         }
         out
     }
+}
 
-    fn content(&mut self, text: String) -> Option<Event> {
-        let text = if self.begun { text } else { text.trim_start().to_string() };
-        self.begun |= !text.is_empty();
-        (!text.is_empty()).then_some(Event::Content(text))
-    }
+fn content(text: String) -> Option<Event> {
+    (!text.is_empty()).then_some(Event::Content(text))
 }

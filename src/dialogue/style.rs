@@ -19,6 +19,10 @@ pub struct Style {
     ends: Vec<u32>,
     /// Text that does, where the template has no token for it.
     stop: Option<String>,
+    /// Whether the template reads a message's content as a list of parts alone.
+    needs_parts: bool,
+    /// Whether the model is told of functions in words, as its template knows none.
+    is_taught: bool,
     /// Functions that the model may call.
     pub tools: Option<Json>,
     /// Further variables of the template.
@@ -47,8 +51,21 @@ impl Style {
         let form = template.argument_form();
         let (bos, eos) = (bos.to_string(), eos.to_string());
         let (ends, stop, tools, variables) = (Vec::new(), None, None, Vec::new());
-        let mut style = Style { template, format, form, bos, eos, ends, stop, tools, variables };
+        let mut style = Style {
+            template,
+            format,
+            form,
+            bos,
+            eos,
+            ends,
+            stop,
+            needs_parts: false,
+            is_taught: false,
+            tools,
+            variables,
+        };
         style.find_end(tokenizer);
+        style.needs_parts = style.finds_parts_alone();
         Ok(style)
     }
 
@@ -72,6 +89,17 @@ impl Style {
         &self.ends
     }
 
+    /// Gives the model functions to call. One whose template knows none is told of them in words.
+    pub fn with_tools(&mut self, tools: Json) {
+        if self.format.calls == Calls::None {
+            let known = Format::known(super::taught::FORMAT, None);
+            self.is_taught = known.is_some();
+            self.format.calls = known.map_or(Calls::None, |known| known.calls);
+            self.format.name = super::taught::FORMAT.to_string();
+        }
+        self.tools = Some(tools);
+    }
+
     /// Finds what stands between an answer and the next question.
     fn find_end(&mut self, tokenizer: &Tokenizer) {
         const ANSWER: &str = "Pumexanswer";
@@ -93,6 +121,19 @@ impl Style {
             Some(id) => self.ends = vec![*id],
             None => self.stop = Some(between.trim_end().to_string()).filter(|text| text.trim().len() > 1),
         }
+    }
+
+    /// Whether the template writes the text of a part, and that of a message whose content is a text not.
+    fn finds_parts_alone(&self) -> bool {
+        const TEXT: &str = "Pumextext";
+        let writes = |content: Json| {
+            let pair = |key: &str, value: Json| (key.to_string(), value);
+            let message = Json::Object(vec![pair("role", Json::Str("user".into())), pair("content", content)]);
+            self.render(vec![message], true).is_ok_and(|prompt| prompt.text.contains(TEXT))
+        };
+        let pair = |key: &str, value: &str| (key.to_string(), Json::Str(value.to_string()));
+        let part = Json::Object(vec![pair("type", "text"), pair("text", TEXT)]);
+        !writes(Json::Str(TEXT.into())) && writes(Json::Array(vec![part]))
     }
 
     fn rendered(&self, messages: &[Message], generation: bool) -> Result<Prompt> {
@@ -122,6 +163,14 @@ impl Style {
     /// # Errors
     /// The template's own.
     pub fn prompt_of(&self, messages: Vec<Json>, generation: bool) -> Result<Prompt> {
+        let messages = match self.needs_parts {
+            true => messages,
+            false => messages.into_iter().map(joined).collect(),
+        };
+        let messages = match self.tools.as_ref().filter(|_| self.is_taught) {
+            Some(tools) => super::taught::taught(messages, tools),
+            None => messages,
+        };
         let text = |message: Option<&Json>, role: &str| {
             let message = message.filter(|m| m.get("role").and_then(Json::as_str) == Some(role))?;
             message.get("content").and_then(Json::as_str).map(str::to_string)
@@ -217,6 +266,22 @@ impl Style {
     pub fn asks_effort(&self) -> bool {
         has_word(self.template.source(), "reasoning_effort")
     }
+}
+
+/// What stands between the parts of a message that become one text.
+const BETWEEN: &str = "\n";
+
+/// A message whose parts are one text, if they are texts.
+fn joined(message: Json) -> Json {
+    let Json::Object(mut pairs) = message else { return message };
+    for (_, content) in pairs.iter_mut().filter(|(key, _)| key == "content") {
+        let Json::Array(parts) = content else { continue };
+        let texts = parts.iter().map(|part| part.get("text").and_then(Json::as_str));
+        if let Some(texts) = texts.collect::<Option<Vec<&str>>>() {
+            *content = Json::Str(texts.join(BETWEEN));
+        }
+    }
+    Json::Object(pairs)
 }
 
 /// Whether a word stands in a text, and not as part of a longer one or behind a dot.

@@ -237,6 +237,14 @@ impl Meta {
         self.pairs.push((key, value));
     }
 
+    /// Puts a value in place of a key's, or behind all.
+    pub(super) fn set(&mut self, key: String, value: Value) {
+        match self.pairs.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, old)) => *old = value,
+            None => self.pairs.push((key, value)),
+        }
+    }
+
     /// All pairs.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.pairs.iter().map(|(k, v)| (k.as_str(), v))

@@ -47,8 +47,8 @@ impl Step {
         (Step::Infill, "infill", 'i'),
         (Step::AdaptiveP, "adaptive_p", 'a'),
     ];
-    const OTHER_NAMES: [(&'static str, Step); 3] =
-        [("nucleus", Step::TopP), ("temp", Step::Temperature), ("typ", Step::Typical)];
+    const OTHER_NAMES: [(&'static str, Step); 4] =
+        [("nucleus", Step::TopP), ("temp", Step::Temperature), ("typ", Step::Typical), ("typical_p", Step::Typical)];
 
     /// The default order.
     pub fn defaults() -> Vec<Step> {

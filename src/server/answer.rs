@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::conversation::Constraint;
 use crate::dialogue::{Reply, Style};
 use crate::grammar::Constrained;
-use crate::sample::{Allowed, Logprobs, Sampler};
+use crate::sample::{logprobs, Allowed, Logprobs, Sampler};
 use crate::text::{Characters, Stops, Tokenizer};
 use crate::Result;
 use pumex_chat::reply::Event as Read;
@@ -76,7 +76,10 @@ pub struct Answer {
     constraint: Option<Constrained>,
     budget: Budget,
     ignore_ends: bool,
+    ends: Ends,
     calls: usize,
+    /// What is told of the prompt; none: nothing is.
+    prompt: Option<Told>,
     /// Tokens whose text waits.
     pending: Vec<Piece>,
     phase: Phase,
@@ -102,7 +105,31 @@ pub struct Plan {
     pub after_chain: bool,
     /// Whether ids that end answers are none.
     pub ignore_ends: bool,
+    /// Ids that end it.
+    pub ends: Ends,
+    /// How many of the best ids are told at each position of the prompt, of which there are so many.
+    pub prompt: Option<(usize, usize)>,
 }
+
+/// Ids that end an answer beside the model's, and how many tokens must come before any of them does.
+#[derive(Clone, Debug, Default)]
+pub struct Ends {
+    /// Ids.
+    pub own: Vec<u32>,
+    /// Tokens.
+    pub least: usize,
+    /// A bit for each id that is none, where tokens must come before one.
+    pub others: Arc<[u32]>,
+}
+
+/// What is told of a prompt: at each position the log-probability of the id that stands there, and the best ids'.
+struct Told {
+    most: usize,
+    at: Vec<Option<(f32, Best)>>,
+}
+
+/// Ids with their log-probabilities.
+type Best = Vec<(u32, f32)>;
 
 /// Names of calls: nine letters and digits, as some templates want.
 fn call_name() -> String {
@@ -138,7 +165,9 @@ impl Answer {
             constraint: plan.constraint,
             budget: plan.budget,
             ignore_ends: plan.ignore_ends,
+            ends: plan.ends,
             calls: 0,
+            prompt: plan.prompt.map(|(most, len)| Told { most, at: vec![None; len] }),
             pending: Vec::new(),
             phase: Phase::Content,
             noted: None,
@@ -147,7 +176,33 @@ impl Answer {
 
     /// Whether it is within a constraint.
     pub fn is_constrained(&self) -> bool {
-        self.constraint.is_some()
+        self.constraint.is_some() || self.ends.least > 0
+    }
+
+    /// Whether something is told of the prompt.
+    pub fn tells_prompt(&self) -> bool {
+        self.prompt.is_some()
+    }
+
+    /// Notes of the logits behind a position of the prompt what is told of the id that stands next.
+    pub fn note_prompt(&mut self, behind: usize, next: u32, logits: &[f32]) {
+        let Some(told) = &mut self.prompt else { return };
+        if let Some(at) = told.at.get_mut(behind + 1) {
+            let found = logprobs(logits, next, told.most);
+            *at = found.map(|l| (l.logprob as f32, l.top.into_iter().map(|(id, l)| (id, l as f32)).collect()));
+        }
+    }
+
+    /// Tells once what is told of the prompt, whose ids these are.
+    pub fn tell_prompt(&mut self, tokenizer: &Tokenizer, ids: &[u32], out: &mut Vec<Event>) {
+        let Some(told) = self.prompt.take() else { return };
+        let bytes = |id: u32| tokenizer.piece(id).to_vec();
+        let piece = |(id, noted): (&u32, Option<(f32, Best)>)| {
+            let (logprob, best) = noted.map_or((None, Vec::new()), |(own, best)| (Some(own), best));
+            let top = best.into_iter().map(|(id, logprob)| TokenLogprob { id, bytes: bytes(id), logprob }).collect();
+            Piece { id: *id, bytes: bytes(*id), logprob, top }
+        };
+        out.push(Event::Prompt { tokens: ids.iter().zip(told.at).map(piece).collect() });
     }
 
     fn is_reasoning(&self) -> bool {
@@ -160,10 +215,25 @@ impl Answer {
     /// None may.
     pub fn allowed(&mut self) -> Result<Allowed> {
         let free = self.is_reasoning();
-        match &mut self.constraint {
-            Some(constraint) if !free => constraint.allowed().map(Allowed::These),
-            _ => Ok(Allowed::All),
+        let these = match &mut self.constraint {
+            Some(constraint) if !free => Some(constraint.allowed()?),
+            _ => None,
+        };
+        if self.generated >= self.ends.least {
+            return Ok(these.map_or(Allowed::All, Allowed::These));
         }
+        Ok(Allowed::These(match these {
+            None => self.ends.others.clone(),
+            Some(these) => {
+                let left: Arc<[u32]> = these.iter().zip(&*self.ends.others).map(|(a, b)| a & b).collect();
+                // A text that must end here does.
+                if left.iter().all(|word| *word == 0) {
+                    these
+                } else {
+                    left
+                }
+            }
+        }))
     }
 
     /// Notes what is to be told of the id chosen next.
@@ -173,7 +243,7 @@ impl Answer {
 
     fn is_end(&self, tokenizer: &Tokenizer, id: u32) -> bool {
         let end = tokenizer.is_end(id) || matches!(&self.form, Form::Chat(_, style) if style.is_end(id));
-        end && !self.ignore_ends && !self.sampler.is_banned(id)
+        self.ends.own.contains(&id) || (end && !self.ignore_ends && !self.sampler.is_banned(id))
     }
 
     /// Takes the next id; what there is to tell goes to `out`.
@@ -332,7 +402,8 @@ impl Answer {
                     self.give(Phase::Content, rest, out);
                 }
                 Form::Chat(reply, _) => {
-                    let events = reply.finish();
+                    let is_cut = matches!(reason, FinishReason::Length | FinishReason::ContextFull);
+                    let events = if is_cut { reply.cut() } else { reply.finish() };
                     self.tell(events, out);
                 }
             }

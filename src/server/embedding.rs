@@ -195,6 +195,12 @@ impl Loaded {
                     }
                 }
             }
+            let (most, end) = (self.n_ctx(), self.tokenizer.closing());
+            if request.truncate && ids.len() > most {
+                ids.truncate(most);
+                // What stands at every text's end does so behind what is left of it.
+                ids.last_mut().zip(end).into_iter().for_each(|(last, end)| *last = end);
+            }
             self.whole(ids)
         };
         let texts = request.inputs.iter().map(text).collect::<std::result::Result<Vec<_>, _>>()?;

@@ -79,11 +79,11 @@ impl Text {
     /// A vocabulary that cannot be read, a template that was given and is none.
     pub fn read(gguf: &Gguf, settings: &Settings) -> Result<Text> {
         let (tokenizer, chat) = (Tokenizer::from_gguf(gguf)?, ModelChat::of(gguf)?);
-        let given = settings.chat_template.as_deref().map(|text| chat.named(text)).transpose()?;
+        let given = settings.chat_template.as_deref().map(|text| chat.named(text));
         // As llama.cpp, which talks so to a model that says nothing.
         let talks = model::plan(gguf)?.encoder.is_none();
         let none = talks && given.is_none() && chat.template.is_none() && chat.family.is_none();
-        let given = if none { chat.named("chatml").ok() } else { given };
+        let given = if none { Some(chat.named("chatml")) } else { given };
         let source = |tools: bool| match &given {
             Some(source) => Ok(source.clone()),
             None => chat.source(tools),
@@ -182,7 +182,9 @@ fn properties(gguf: &Gguf, text: &Text, settings: &Settings, runner: &dyn Runner
     let width = meta.opt_u32(&format!("{}.embedding_length", info.arch))?.unwrap_or(0);
     let file_type = meta.opt_u32("general.file_type")?.and_then(recipe::of_file_type);
     let infill = tokenizer.infill();
-    let mut defaults = sampling::listed(&text.usual, u64::from(u32::MAX));
+    // Without a seed each request has one of its own.
+    let seed = u64::try_from(text.usual.seed).unwrap_or(u64::from(u32::MAX));
+    let mut defaults = sampling::listed(&text.usual, seed);
     defaults["n_predict"] = settings.predict.map_or(json!(-1), |n| json!(n));
     Ok(Properties {
         name: settings.name.clone(),

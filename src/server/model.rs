@@ -155,7 +155,7 @@ impl Model for Served {
         &self.loaded.properties
     }
 
-    fn generate(&self, request: Generate, events: Events) -> Asked<()> {
+    fn generate(&self, request: Generate, events: Events) -> Asked<Vec<String>> {
         if self.shared.draining.load(Ordering::Relaxed) {
             return Err(stopping());
         }
@@ -171,8 +171,10 @@ impl Model for Served {
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let key = Holder::key_of(request.user.as_deref().unwrap_or_default());
         let scales = self.shared.view().scales_of(key).to_vec();
-        let job = self.loaded.job(request, events, (id, &scales)).map_err(refused)?;
-        self.command(Command::Generate(Box::new(job))).map_err(refused)
+        let mut warnings = Vec::new();
+        let job = self.loaded.job(request, events, (id, &scales), &mut warnings).map_err(refused)?;
+        self.command(Command::Generate(Box::new(job))).map_err(refused)?;
+        Ok(warnings)
     }
 
     fn render(&self, chat: &Chat) -> Asked<(String, usize)> {

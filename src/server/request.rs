@@ -2,8 +2,8 @@
 
 use crate::chat::{Json, Prompt as Written};
 use crate::dialogue::{NoReasoning, Reply, Style};
-use crate::grammar::{self, Constrained, Source, ToolChoice};
-use crate::sample::Sampler;
+use crate::grammar::{self, Choice, Constrained, Source, ToolChoice};
+use crate::sample::{Sampler, MAX_LOGPROBS};
 use crate::text::{Characters, Stops};
 use pumex_chat::reply::Format;
 use pumex_serve::engine::{
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::answer::{Answer, Budget, Form, Plan};
+use super::answer::{Answer, Budget, Ends, Form, Plan};
 use super::loaded::Loaded;
 use super::queue::Ticket;
 use super::refusal::{invalid, refusal, source_too_long, too_long, wrong};
@@ -90,7 +90,10 @@ pub(super) struct Talk {
     format: Format,
     budget: Budget,
     choice: ToolChoice,
+    allowed: Option<Vec<String>>,
     parallel: bool,
+    /// Whether the reply may begin with reasoning.
+    may_reason: bool,
 }
 
 fn text_of(content: Option<&Value>) -> Option<String> {
@@ -138,7 +141,7 @@ impl Loaded {
         let tools = !chat.tools.is_empty() && chat.tool_choice != AskedChoice::None;
         let mut style = styles[usize::from(tools)].clone();
         if tools {
-            style.tools = Some(json_of(&Value::Array(chat.tools.clone()), "tools")?);
+            style.with_tools(json_of(&Value::Array(chat.tools.clone()), "tools")?);
         }
         for (name, value) in &chat.template_kwargs {
             style.variables.retain(|(known, _)| known != name);
@@ -208,7 +211,7 @@ impl Loaded {
             }
             budget.close = (close, close_ids);
         }
-        if chat.reasoning.inline {
+        if chat.reasoning.inline.unwrap_or(self.settings.inline_reasoning) {
             format.reasoning = None;
         }
         let choice = match &chat.tool_choice {
@@ -218,7 +221,11 @@ impl Loaded {
             AskedChoice::Function(name) => ToolChoice::Function(name.clone()),
         };
         let parallel = chat.parallel_tool_calls.unwrap_or(true);
-        Ok(Prompted { ids, text, chat: Some(Talk { style, format, budget, choice, parallel }) })
+        // Nor does it begin again where the template opened or closed it, or none of it is wanted.
+        let may_reason = budget.most != Some(0) && format.reasoning.as_ref().is_some_and(|r| r.may_begin(&text));
+        let allowed = chat.allowed_tools.clone();
+        let talk = Talk { style, format, budget, choice, allowed, parallel, may_reason };
+        Ok(Prompted { ids, text, chat: Some(talk) })
     }
 
     /// Text of ids, special tokens by their names.
@@ -232,30 +239,36 @@ impl Loaded {
 
     fn constraint(
         &self,
-        (asked, field): (Option<&Constraint>, &str),
+        (asked, field): (Option<&Constraint>, &'static str),
         talk: Option<&Talk>,
+        warnings: &mut Vec<String>,
     ) -> Result<Option<Constrained>, Refusal> {
         let vocabulary = || self.vocabulary().map_err(|e| refusal(RefusalKind::Unsupported, e));
         let matcher = match (asked, talk) {
             (Some(asked), talk) => {
-                let (field, source) = match asked {
-                    Constraint::Grammar(text) => ("grammar", Source::Gbnf(text.clone())),
-                    Constraint::Schema(schema) => (field, Source::JsonSchema(schema.to_string())),
-                    Constraint::JsonObject => (field, Source::JsonObject),
-                    Constraint::Regex(text) => ("regex", Source::Regex(text.clone())),
+                let source = match asked {
+                    Constraint::Grammar(text) => Source::Gbnf(text.clone()),
+                    Constraint::Schema(schema) => Source::JsonSchema(schema.to_string()),
+                    Constraint::JsonObject => Source::JsonObject,
+                    Constraint::Regex(text) => Source::Regex(text.clone()),
                 };
-                let source = match talk {
-                    Some(talk) => grammar::answer(vocabulary()?, &talk.format, &source).map_err(wrong(field))?,
-                    None => source,
-                };
-                vocabulary()?;
-                self.matcher_of(&source).map_err(wrong(field))?
-            }
-            (None, Some(Talk { style: Style { tools: Some(tools), .. }, format, choice, parallel, .. })) => {
-                let forced = !matches!(choice, ToolChoice::Auto);
-                let key = format!("{choice:?} {parallel} {} {}", format.name, tools.dump());
                 let vocabulary = vocabulary()?;
-                let made = self.matcher(key, || grammar::calls(vocabulary, format, tools, (choice, *parallel)));
+                match talk {
+                    None => self.matcher_of(&source).map_err(wrong(field))?,
+                    Some(talk) => {
+                        let key = format!("{} {source:?}", talk.format.name);
+                        let made = || grammar::answer(vocabulary, &talk.format, &source).map(Some);
+                        self.matcher(key, made).map_err(wrong(field))?
+                    }
+                }
+            }
+            (None, Some(talk @ Talk { style: Style { tools: Some(tools), .. }, format, choice, .. })) => {
+                let forced = !matches!(choice, ToolChoice::Auto);
+                let (allowed, parallel, may_reason) = (talk.allowed.as_deref(), talk.parallel, talk.may_reason);
+                let key = format!("{choice:?} {allowed:?} {parallel} {may_reason} {} {}", format.name, tools.dump());
+                let asked = Choice { calls: choice, allowed, parallel, may_reason };
+                let vocabulary = vocabulary()?;
+                let made = self.matcher(key, || grammar::calls(vocabulary, format, tools, asked));
                 match made {
                     Ok(None) if forced => {
                         let what = format!(
@@ -267,10 +280,10 @@ impl Loaded {
                             ..refusal(RefusalKind::Unsupported, what)
                         });
                     }
-                    // A schema that cannot be held to is no reason not to talk.
+                    // Schemas that are too much together are no reason not to talk.
                     Err(error) if !forced => {
                         // Its words are the request's: on one line.
-                        tracing::warn!("tools: calls are not held to their schemas: {:?}", error.to_string());
+                        warnings.push(format!("tools: calls are not held to their schemas: {:?}", error.to_string()));
                         None
                     }
                     made => made.map_err(wrong("tools"))?,
@@ -278,7 +291,30 @@ impl Loaded {
             }
             _ => None,
         };
+        if let Some(matcher) = &matcher {
+            let field = if asked.is_some() { field } else { "tools" };
+            warnings.extend(matcher.dropped().iter().map(|what| format!("{field}: {what}")));
+        }
         Ok(matcher.map(Constrained::new))
+    }
+
+    /// Ids that end answers of a request, beside those that the model says.
+    fn ends(&self, request: &Generate, talk: Option<&Talk>) -> Result<Ends, Refusal> {
+        let n_vocab = self.properties.n_vocab.max(1);
+        if let Some(id) = request.stop_ids.iter().find(|id| **id as usize >= n_vocab) {
+            let what = format!("stop_token_ids: expected ids below {n_vocab}, found {id}");
+            return Err(invalid("stop_token_ids", what));
+        }
+        let mut ends = Ends { own: request.stop_ids.clone(), least: request.min_tokens, others: Arc::from([]) };
+        if ends.least > 0 {
+            let mut bits = vec![u32::MAX; n_vocab.div_ceil(32)];
+            let is_end = |id: u32| self.tokenizer.is_end(id) || talk.is_some_and(|talk| talk.style.is_end(id));
+            for id in (0..n_vocab as u32).filter(|id| is_end(*id) || ends.own.contains(id)) {
+                bits[id as usize / 32] &= !(1 << (id % 32));
+            }
+            ends.others = bits.into();
+        }
+        Ok(ends)
     }
 
     /// Scales of all adapters, where a request names some.
@@ -314,11 +350,17 @@ impl Loaded {
         }
     }
 
-    /// Makes a job of a request, with the adapters' scales where it names none.
+    /// Makes a job of a request, with the adapters' scales where it names none. What is not done as it says goes to `warnings`.
     ///
     /// # Errors
     /// Whatever is wrong with it.
-    pub fn job(&self, request: Generate, events: Events, (id, scales): (u64, &[f32])) -> Result<Job, Refusal> {
+    pub fn job(
+        &self,
+        request: Generate,
+        events: Events,
+        (id, scales): (u64, &[f32]),
+        warnings: &mut Vec<String>,
+    ) -> Result<Job, Refusal> {
         if self.properties.embeds.is_some() {
             let what = "this model gives vectors, not text: start the server without --embeddings";
             return Err(refusal(RefusalKind::Unsupported, what));
@@ -343,7 +385,8 @@ impl Loaded {
                 Prompted { text: self.spelled(&ids), ids, chat: None }
             }
             Prompt::Chat(chat) => {
-                let constrained = request.constraint.is_some() || !chat.tools.is_empty();
+                let asked = request.constraint.is_some() || self.settings.constraint.is_some();
+                let constrained = asked || !chat.tools.is_empty();
                 self.talk(chat, constrained, request.end_reasoning.as_ref())?
             }
             Prompt::Infill { prefix, suffix, prompt, extra } => {
@@ -371,9 +414,27 @@ impl Loaded {
         let steady = self.steady(request.deterministic)?;
         let scales = self.scales(request.adapters.as_deref(), scales)?;
         let options = sampling::options(&request, &self.usual, &self.tokenizer)?;
-        let constraint = self.constraint((request.constraint.as_ref(), request.constraint_field), chat.as_ref())?;
+        let constraint = {
+            let calls = chat.as_ref().is_some_and(|talk| talk.style.tools.is_some());
+            let usual = self.settings.constraint.as_ref().filter(|_| !calls);
+            let asked = request.constraint.as_ref().or(usual);
+            self.constraint((asked, request.constraint_field), chat.as_ref(), warnings)?
+        };
         let limit = [request.max_tokens, self.settings.predict].into_iter().flatten().min();
         let ignore_ends = request.sampling.ignore_eos == Some(true);
+        let limit = match request.context {
+            Some(most) if most > n_ctx => {
+                let what =
+                    format!("num_ctx: expected at most {n_ctx}, the context of this server's slots (-c), found {most}");
+                return Err(invalid("options/num_ctx", what));
+            }
+            Some(most) if ids.len() >= most => return Err(too_long(ids.len(), most)),
+            Some(most) => Some(limit.unwrap_or(usize::MAX).min(most - ids.len())),
+            None => limit,
+        };
+        let ends = self.ends(&request, chat.as_ref())?;
+        let must_call =
+            chat.as_ref().is_some_and(|talk| matches!(talk.choice, ToolChoice::Required | ToolChoice::Function(_)));
         let chat = chat.map(|talk| (Arc::new(talk.style), talk.format, talk.budget));
         let base = Sampler::new(options.clone());
         let seed = base.seed();
@@ -386,7 +447,9 @@ impl Loaded {
                 None => Form::Plain(Characters::default(), Stops::new(request.stop.iter().cloned())),
                 Some((style, format, _)) => {
                     let stops = request.stop.iter().cloned().chain(style.stop().map(str::to_string));
-                    Form::Chat(Box::new(Reply::new(format, style.tools.as_ref(), &text, stops)), style.clone())
+                    let reply = Reply::new(format, style.tools.as_ref(), &text, stops);
+                    let reply = if must_call { reply.must_call() } else { reply };
+                    Form::Chat(Box::new(reply), style.clone())
                 }
             };
             let plan = Plan {
@@ -398,6 +461,12 @@ impl Loaded {
                 most_ms: request.max_predict_ms,
                 after_chain: request.post_sampling_probs && request.logprobs.is_some(),
                 ignore_ends,
+                ends: ends.clone(),
+                // Answers share their prompt.
+                prompt: request
+                    .prompt_logprobs
+                    .filter(|_| number == 0)
+                    .map(|most| (most.min(MAX_LOGPROBS), prompt_tokens)),
             };
             Part { ids: ids.clone(), answer: Answer::new(number, plan) }
         };
@@ -406,7 +475,7 @@ impl Loaded {
             let asked = if request.n_keep == 0 { self.settings.keep } else { request.n_keep };
             usize::try_from(asked).unwrap_or(ids.len()).clamp(usize::from(self.tokenizer.add_bos()), ids.len())
         });
-        let mut settings = sampling::listed(&options, seed & u64::from(u32::MAX));
+        let mut settings = sampling::listed(&options, seed);
         settings["n_predict"] = limit.map_or(json!(-1), |limit| json!(limit));
         settings["n_keep"] = json!(request.n_keep);
         settings["n_discard"] = json!(request.n_discard);
@@ -431,7 +500,8 @@ impl Loaded {
             slot: request.slot.filter(|_| n == 1),
             steady: steady.then_some(ids.len()),
             // A source is the whole of what an answer begins with: none is the beginning of another.
-            uses_kept: request.cache_prompt && self.sources.is_none(),
+            // Nor is a prompt, of whose every position something is told.
+            uses_kept: request.cache_prompt && self.sources.is_none() && request.prompt_logprobs.is_none(),
             keep,
             discard: request.n_discard,
             progress: request.progress,

@@ -20,13 +20,14 @@ fn number(value: Option<f32>, usual: f32, field: &str, holds: impl Fn(f32) -> bo
     }
 }
 
-fn order(names: &[String]) -> Result<Vec<Step>, Refusal> {
-    let named = Step::from_names(&names.join(";"));
-    let named = match names {
-        [letters] if named.is_err() => Step::from_letters(letters).or(named),
-        _ => named,
-    };
-    named.map_err(|e| invalid("samplers", format!("samplers: {e}")))
+fn order(names: &[String]) -> Vec<Step> {
+    if let [letters] = names {
+        if let Ok(steps) = Step::from_names(letters).or_else(|_| Step::from_letters(letters)) {
+            return steps;
+        }
+    }
+    // As llama.cpp, which passes over names that are none, or none any more.
+    names.iter().flat_map(|name| Step::from_names(name).unwrap_or_default()).collect()
 }
 
 fn biases(given: &[(PromptPart, f32)], tokenizer: &Tokenizer) -> Result<Vec<(u32, f32)>, Refusal> {
@@ -105,7 +106,7 @@ pub fn options(request: &Generate, usual: &SamplerOptions, tokenizer: &Tokenizer
     o.min_keep = s.min_keep.unwrap_or(o.min_keep);
     o.seed = s.seed.unwrap_or(o.seed);
     if let Some(names) = &s.samplers {
-        o.order = order(names)?;
+        o.order = order(names);
     }
     if o.order.contains(&Step::Infill) && o.words.is_none() {
         o.words = Some(Arc::new(vocabulary::words(tokenizer)));

@@ -7,6 +7,7 @@ use crate::gguf::Gguf;
 use crate::sample::SamplerOptions;
 use crate::text::Tokenizer;
 use crate::Result;
+use pumex_serve::engine::Constraint;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,6 +107,10 @@ pub struct Settings {
     pub embeds: bool,
     /// How rows become vectors; none: as the file says.
     pub pooling: Option<Pooling>,
+    /// What answers are within where a request says nothing, but for those that may call functions.
+    pub constraint: Option<Constraint>,
+    /// Whether reasoning stays in the text where a request does not say.
+    pub inline_reasoning: bool,
     /// Where slots are saved.
     pub slot_folder: Option<PathBuf>,
     /// Most bytes of saved slots in a folder; none: as many as the disk has.
@@ -152,6 +157,8 @@ impl Settings {
             usual: Arc::new(|_, _| Ok(SamplerOptions::default())),
             embeds: false,
             pooling: None,
+            constraint: None,
+            inline_reasoning: false,
             slot_folder: None,
             slot_bytes: None,
             stall: Duration::from_secs(60),

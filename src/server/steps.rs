@@ -7,6 +7,7 @@ use super::work::{Asked, Gives, Running, Work};
 use super::worker::{send, Flight, Worker};
 use crate::conversation::shifted;
 use crate::sample::Allowed;
+use crate::step::RowOutput;
 use crate::{Error, Result};
 use pumex_serve::engine::{Event, Finish, FinishReason, Holder, RefusalKind, Timings};
 use std::sync::Arc;
@@ -115,12 +116,19 @@ impl Worker<'_> {
             let Some(work) = self.slots[slot].as_mut() else { continue };
             let gated = self.running.get(&work.request).is_some_and(|r| r.gate.is_some());
             let outputs = if gated { 0 } else { work.outputs(count) };
+            let first = at - count;
+            for (i, row) in self.rows[first..first + work.told_rows(count).min(count - outputs)].iter_mut().enumerate()
+            {
+                row.output = RowOutput::Logits;
+                let (gives, told) = (Gives::Logits, Some(work.fed + i));
+                asked.push(Asked { slot, serial: work.serial, allowed: Allowed::All, gives, told });
+            }
             for row in &mut self.rows[at - outputs..at] {
                 match work.output(self.runner, row.token) {
                     Ok((output, allowed)) => {
                         row.output = output;
                         let gives = Gives::of(&row.output);
-                        asked.push(Asked { slot, serial: work.serial, allowed, gives });
+                        asked.push(Asked { slot, serial: work.serial, allowed, gives, told: None });
                         work.unread += 1;
                     }
                     Err(error) => {
@@ -210,6 +218,14 @@ impl Worker<'_> {
             lists += usize::from(asked.gives == Gives::List);
             let slot = asked.slot;
             let Some(work) = self.slots[slot].as_mut().filter(|work| work.serial == asked.serial) else { continue };
+            if let Some(behind) = asked.told {
+                let n_vocab = self.runner.n_vocab();
+                let row = output.logits.get(at.1 * n_vocab..(at.1 + 1) * n_vocab);
+                if let (Some(row), Some(next)) = (row, work.ids.get(behind + 1)) {
+                    work.answer.note_prompt(behind, *next, row);
+                }
+                continue;
+            }
             work.unread -= 1;
             if work.skip > 0 {
                 work.skip -= 1;
@@ -245,7 +261,7 @@ impl Worker<'_> {
             }
         }
         self.settle();
-        self.counted(flight.asked.len());
+        self.counted(flight.asked.iter().filter(|asked| asked.told.is_none()).count());
         self.log.iter_mut().for_each(|log| log.line(&flight.launched, waited, &*self.runner));
         Ok(())
     }
@@ -263,6 +279,7 @@ impl Worker<'_> {
             work.fed = work.ids.len() + usize::from(stands);
             work.drafted.1 += usize::from(stands);
         }
+        work.answer.tell_prompt(&loaded.tokenizer, &work.ids[..work.prompt.min(work.ids.len())], &mut told);
         let next = work.answer.take(&loaded.tokenizer, id, &mut told);
         work.ids.push(id);
         if checking && !stands && work.reject() {

@@ -10,6 +10,9 @@ use pumex_serve::engine::Event;
 use std::collections::VecDeque;
 use std::time::Instant;
 
+/// Most rows of a step of which something of the prompt is told.
+const TOLD_ROWS: usize = 64;
+
 /// How an answer's ids are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -116,7 +119,9 @@ impl Work {
         if self.fed < known {
             let prompt = self.fed < self.prompt || known - self.fed > 1;
             let end = self.steady.map_or(known, |given| known.min(piece_end(self.fed, given)));
-            return Need { rows: end - self.fed, prompt, source: false, alone };
+            // Each row that something is told of has logits of its own.
+            let most = if self.told_rows(1) > 0 { TOLD_ROWS } else { usize::MAX };
+            return Need { rows: (end - self.fed).min(most), prompt, source: false, alone };
         }
         let pending = self.unread - self.skip;
         let more = self.answer.limit.is_none_or(|limit| self.answer.generated + pending < limit);
@@ -162,6 +167,14 @@ impl Work {
     /// How many of its next `count` rows, the last ones, give ids.
     pub fn outputs(&self, count: usize) -> usize {
         (self.fed + count + 1).saturating_sub(self.ids.len().max(self.fed + 1))
+    }
+
+    /// Of its next `count` rows, those that something is told of: they are the prompt's, and another id of it follows.
+    pub fn told_rows(&self, count: usize) -> usize {
+        match self.answer.tells_prompt() {
+            true => self.prompt.saturating_sub(self.fed + 1).min(count),
+            false => 0,
+        }
     }
 
     /// What its row gives, and which ids are allowed where that is known.
@@ -223,6 +236,8 @@ pub struct Asked {
     pub allowed: Allowed,
     /// What comes of it: an id alone, a list, logits.
     pub gives: Gives,
+    /// The position of the prompt of which the row tells something; none: it gives the answer's next id.
+    pub told: Option<usize>,
 }
 
 /// What an output row gives beside its id.

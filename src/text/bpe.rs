@@ -53,16 +53,18 @@ impl Bpe {
         let path = gguf.path();
         let alphabet = Alphabet::new();
         let (mut keys, mut key) = (Table::default(), Vec::new());
-        let mut index = Index::new(vocab.len());
+        let (mut index, mut spelling) = (Index::new(vocab.len()), Vec::new());
         for id in vocab.ids() {
             key.clear();
             let text = vocab.text(id).unwrap_or_default();
             let spelt = vocab.spells(id) && (row.plain || alphabet.spell(text, &mut key));
             keys.push(if row.plain { text } else { &key });
             if spelt && !text.is_empty() {
-                index.insert(&keys, id);
+                spelling.push(id);
             }
         }
+        // A text that several ids have becomes the last of them.
+        spelling.iter().rev().for_each(|id| index.insert(&keys, *id));
         let byte = |b: u8| if row.plain { vocab.byte(b) } else { index.get(&keys, &[b]) };
         let bytes: [u32; 256] = std::array::from_fn(|b| byte(b as u8).unwrap_or(NONE));
         let possible = (0..=255u8).filter(|b| !matches!(b, 0xC0 | 0xC1 | 0xF5..));

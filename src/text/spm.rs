@@ -56,7 +56,8 @@ impl Spm {
             return Err(Error::file(path, "bad_vocab", what));
         }
         let (mut index, mut by_word) = (Index::new(vocab.len()), true);
-        for id in vocab.ids().filter(|&id| vocab.spells(id)) {
+        // A text that several ids have becomes the last of them.
+        for id in vocab.ids().rev().filter(|&id| vocab.spells(id)) {
             if let Some(text) = vocab.utf8(id).filter(|text| !text.is_empty()) {
                 index.insert(vocab.texts(), id);
                 by_word &= !text.trim_start_matches(SPACE).contains(SPACE);

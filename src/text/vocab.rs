@@ -101,7 +101,7 @@ impl Vocab {
         if not_text > 0 {
             warnings.push(format!("tokenizer.ggml.tokens: {not_text} token texts are not UTF-8; kept as bytes"));
         }
-        vocab.check_duplicates(gguf.path())?;
+        vocab.index_texts();
         vocab.index_bytes(gguf.path(), typed)?;
         Ok(vocab)
     }
@@ -168,21 +168,13 @@ impl Vocab {
         self.bytes.get(usize::from(byte)).copied().flatten()
     }
 
-    fn check_duplicates(&mut self, path: &Path) -> Result<()> {
+    /// Finds ids by their texts. Official files have texts twice: they become the last of their ids, as in llama.cpp.
+    fn index_texts(&mut self) {
         let mut index = Index::new(self.len());
-        for id in self.ids() {
-            let text = self.text(id).unwrap_or_default();
+        for id in self.ids().rev() {
             index.insert(&self.texts, id);
-            if let Some(first) = index.get(&self.texts, text).filter(|&first| first != id) {
-                let shown: String = String::from_utf8_lossy(text).chars().take(40).collect();
-                let what = format!(
-                    "tokenizer.ggml.tokens: tokens {first} and {id} are both {shown:?}, expected each text once"
-                );
-                return Err(Error::file(path, "bad_vocab", what));
-            }
         }
         self.index = Some(Arc::new(index));
-        Ok(())
     }
 
     /// Numbers the byte tokens. A file without kinds marks them by their spelling alone.

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 /// Vectors of texts, when they are there.
 fn vectors(model: &dyn Model, inputs: Vec<Vec<PromptPart>>) -> Result<Vec<Embedded>, Refusal> {
     let (reply, done) = oneshot::channel();
-    model.embed(&Embed { inputs, pooling: None, normalize: None }, reply)?;
+    model.embed(&Embed { inputs, truncate: false, pooling: None, normalize: None }, reply)?;
     done.blocking_recv().unwrap()
 }
 
@@ -42,7 +42,7 @@ fn vectors_of_clients_that_ask_at_once_are_those_of_each_alone() {
 fn texts_of_clients_that_are_gone_are_left_out_and_the_queue_has_an_end() {
     let model = load(Settings { embeds: true, queue: 2, ..settings(1) });
     let inputs = vec![vec![PromptPart::Text("And it came to pass ".repeat(30))]; 64];
-    let embed = Embed { inputs, pooling: None, normalize: None };
+    let embed = Embed { inputs, truncate: false, pooling: None, normalize: None };
     let mut gone = 0;
     let refused = (0..1000).find_map(|_| {
         let refused = model.embed(&embed, oneshot::channel().0).err();

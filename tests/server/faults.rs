@@ -119,7 +119,7 @@ fn a_queue_has_an_end() {
     let waiting: Vec<_> = (0..3)
         .filter_map(|_| {
             let (events, receiver) = mpsc::channel(4096);
-            model.generate(greedy("And it came to pass", 200), events).ok().map(|()| receiver)
+            model.generate(greedy("And it came to pass", 200), events).ok().map(|_| receiver)
         })
         .collect();
     let mut more = Vec::new();
@@ -135,7 +135,7 @@ fn a_queue_has_an_end() {
     let mut taken = None;
     wait("room in the queue", || {
         let (events, receiver) = mpsc::channel(64);
-        taken = model.generate(greedy("And", 2), events).ok().map(|()| receiver);
+        taken = model.generate(greedy("And", 2), events).ok().map(|_| receiver);
         taken.is_some()
     });
     assert_eq!(all(taken.unwrap()).finish().completion_tokens, 2);

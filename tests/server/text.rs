@@ -104,7 +104,7 @@ fn grammars_and_schemas_hold() {
 }
 
 /// Writes functions and calls between marks.
-const CALLS: &str = "{% if tools %}{{ tools|tojson }} in <tool_call> </tool_call>{% endif %}\
+pub const CALLS: &str = "{% if tools %}{{ tools|tojson }} in <tool_call> </tool_call>{% endif %}\
                      {% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}\
                      {% if add_generation_prompt %}<|start|>assistant\n{% endif %}";
 

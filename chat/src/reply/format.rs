@@ -12,6 +12,11 @@ pub struct Reasoning {
 }
 
 impl Reasoning {
+    /// Whether an answer to a text may begin with reasoning: not where that is open, or closed, at its end.
+    pub fn may_begin(&self, text: &str) -> bool {
+        !self.is_open_at_end(text) && !text.trim_end().ends_with(self.close.trim())
+    }
+
     /// Whether a text ends within reasoning.
     pub fn is_open_at_end(&self, text: &str) -> bool {
         let open = text.rfind(self.open.trim_end());

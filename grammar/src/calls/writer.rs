@@ -28,7 +28,6 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// Of functions, without any rule.
     pub fn new(vocabulary: &'a Vocabulary, tools: Vec<(String, Value)>) -> Writer<'a> {
-        let tools = tools.into_iter().map(|(name, schema)| (name, closed(schema))).collect();
         let mut lengths: Vec<usize> = vocabulary.specials().map(|(text, _)| text.len()).collect();
         lengths.sort_unstable_by(|a, b| b.cmp(a));
         lengths.dedup();
@@ -212,50 +211,4 @@ pub fn call_schema(name: &str, schema: &Value, keys: Option<[&str; 2]>) -> Value
         }
     }
     whole
-}
-
-/// The schema with objects that have the keys they name and no others, where it does not say: a function takes the parameters that it
-/// has, and a model that is not sure may go on with keys of its own for ever.
-fn closed(mut schema: Value) -> Value {
-    let Some(map) = schema.as_object_mut() else { return schema };
-    for (key, inner) in map.iter_mut() {
-        match (key.as_str(), inner) {
-            ("properties" | "$defs" | "definitions", Value::Object(all)) => {
-                all.iter_mut().for_each(|(_, one)| *one = closed(one.take()));
-            }
-            ("items", one @ Value::Object(_)) => *one = closed(one.take()),
-            _ => {}
-        }
-    }
-    // Of these, each must take what the others name.
-    let others =
-        ["additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "$ref"];
-    if map.contains_key("properties") && !others.iter().any(|key| map.contains_key(*key)) {
-        map.insert("additionalProperties".into(), false.into());
-    }
-    schema
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn functions_take_the_parameters_that_they_have() {
-        let inner = json!({"type": "object", "properties": {"b": {}}});
-        let shut = json!({"type": "object", "properties": {"b": {}}, "additionalProperties": false});
-        let of = |one: &Value, more: Option<bool>| {
-            let mut all =
-                json!({"type": "object", "properties": {"a": {"type": "array", "items": one}}, "$defs": {"d": one}});
-            if let Some(more) = more {
-                all["additionalProperties"] = more.into();
-            }
-            all
-        };
-        assert_eq!(closed(of(&inner, None)), of(&shut, Some(false)));
-        assert_eq!(closed(of(&inner, Some(true))), of(&shut, Some(true)), "what a schema says holds");
-        for open in [json!({"type": "object"}), json!({"allOf": [inner.clone()], "properties": {}}), json!(true)] {
-            assert_eq!(closed(open.clone()), open);
-        }
-    }
 }

@@ -64,7 +64,7 @@ impl Script for Events {
                 send("message_start", json!({ "message": start }), out);
                 self.ping(out);
             }
-            Event::Progress { .. } | Event::Failed(_) => {}
+            Event::Progress { .. } | Event::Prompt { .. } | Event::Failed(_) => {}
             Event::Finished { ref finish, .. } => {
                 self.close(out);
                 let finish = finish.clone();

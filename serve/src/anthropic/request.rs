@@ -1,11 +1,12 @@
 //! What a request for a message asks for, in the engine's terms.
 
-use crate::engine::{Chat, Generate, Prompt, Reasoning, ToolChoice};
-use crate::errors::{unsupported, Result};
+use super::documents;
+use crate::engine::{Chat, Constraint, Generate, Prompt, Reasoning, ToolChoice};
+use crate::errors::{Fault, Result};
 use crate::fields::Fields;
-use crate::http::Caller;
-use crate::openai::messages::{check_choice, check_function};
-use crate::options;
+use crate::http::{warn, Caller};
+use crate::openai::tools::{check_choice, check_function};
+use crate::{known, options};
 use serde_json::{json, Map, Value};
 
 /// Reads a body.
@@ -20,6 +21,9 @@ pub(super) fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
         return Err(fields.refuse("max_tokens", "this field is required"));
     }
     request.stop = options::stop(fields, "stop_sequences")?;
+    if let Some((field, schema)) = format(fields)? {
+        (request.constraint, request.constraint_field) = (Some(Constraint::Schema(schema)), field);
+    }
     request.user =
         match fields.object("metadata")?.map(|m| m.text("user_id").map(|u| u.map(String::from))).transpose()?.flatten()
         {
@@ -29,8 +33,44 @@ pub(super) fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
     Ok(request)
 }
 
+/// The schema that the answer is to be of, and the field that it stands in: `output_config.format`, or what that was called before.
+fn format(fields: &Fields) -> Result<Option<(&'static str, Value)>> {
+    let config = fields.object("output_config")?;
+    let newer = config.map(|c| c.object("format")).transpose()?.flatten();
+    let older = fields.object("output_format")?;
+    let (name, format) = match (newer, older) {
+        (Some(_), Some(_)) => {
+            let text = "either output_format or output_config.format may be given, not both";
+            return Err(fields.refuse("output_format", text));
+        }
+        (Some(format), None) => ("output_config/format", format),
+        (None, Some(format)) => ("output_format", format),
+        (None, None) => return Ok(None),
+    };
+    match format.required_text("type")? {
+        "json_schema" => {
+            let schema = options::schema(&format, "schema")?;
+            Ok(Some((name, schema.ok_or_else(|| format.refuse("schema", "this field is required"))?)))
+        }
+        other => Err(format.refuse("type", format!("expected json_schema, found {other:?}"))),
+    }
+}
+
+/// Refuses conversations that the server would have to hold, by the code at which clients send all of them.
+fn no_thread(fields: &Fields) -> Result<()> {
+    match fields.value("thread") {
+        None => Ok(()),
+        Some(_) => {
+            let refused = fields.refuse("thread", "is not supported: send all messages of the conversation");
+            Err(Fault { code: Some("thread_unsupported_request"), ..refused })
+        }
+    }
+}
+
 /// The conversation alone.
 pub(super) fn chat(fields: &Fields) -> Result<Chat> {
+    no_thread(fields)?;
+    known::check(fields, &[known::MESSAGES])?;
     fields.required("messages")?;
     let mut messages = Vec::new();
     if let Some(text) = system(fields)? {
@@ -52,11 +92,16 @@ pub(super) fn chat(fields: &Fields) -> Result<Chat> {
     if let Some(enabled) = reasoning.enabled {
         template_kwargs.insert("enable_thinking".into(), enabled.into());
     }
+    let config = fields.object("output_config")?;
+    if let Some(effort) = config.map(|c| c.text("effort")).transpose()?.flatten() {
+        template_kwargs.insert("reasoning_effort".into(), effort.into());
+    }
     let continues = messages.last().is_some_and(|m| m["role"] == "assistant" && m.get("tool_calls").is_none());
     Ok(Chat {
         messages,
         tools,
         tool_choice,
+        allowed_tools: None,
         parallel_tool_calls,
         template_kwargs,
         reasoning,
@@ -81,25 +126,11 @@ fn text(fields: &Fields, name: &str) -> Result<String> {
         Some(Value::Array(_)) => {
             let mut texts = Vec::new();
             for block in fields.objects(name)? {
-                match block.required_text("type")? {
-                    "text" => texts.push(block.required_text("text")?),
-                    other => return Err(not_text(&block, other)),
-                }
+                texts.push(documents::text(&block)?);
             }
             Ok(texts.join("\n\n"))
         }
         Some(other) => Err(fields.wrong(name, "a string or a list of blocks", other)),
-    }
-}
-
-fn not_text(block: &Fields, kind: &str) -> crate::errors::Fault {
-    let at = block.pointer("type");
-    match kind {
-        "image" => unsupported(format!("/{at}: image input is not supported - this model reads text only")),
-        "document" | "search_result" | "container_upload" => {
-            unsupported(format!("/{at}: {kind} input is not supported"))
-        }
-        other => block.refuse("type", format!("a block of the type {other:?} cannot stand here")),
     }
 }
 
@@ -112,12 +143,11 @@ fn user(message: &Fields, messages: &mut Vec<Value>) -> Result<()> {
     let mut parts = Vec::new();
     for block in message.objects("content")? {
         match block.required_text("type")? {
-            "text" => parts.push(json!({"type": "text", "text": block.required_text("text")?})),
             "tool_result" => {
                 let id = block.required_text("tool_use_id")?;
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": text(&block, "content")?}));
             }
-            other => return Err(not_text(&block, other)),
+            _ => parts.push(json!({"type": "text", "text": documents::text(&block)?})),
         }
     }
     if !parts.is_empty() {
@@ -131,10 +161,9 @@ fn assistant(message: &Fields) -> Result<Value> {
     let Some(Value::Array(_)) = message.value("content") else {
         return Ok(json!({"role": "assistant", "content": text(message, "content")?}));
     };
-    let (mut texts, mut thinking, mut calls) = (Vec::new(), String::new(), Vec::new());
+    let (mut texts, mut thinking, mut calls) = (Vec::<String>::new(), String::new(), Vec::new());
     for block in message.objects("content")? {
         match block.required_text("type")? {
-            "text" => texts.push(block.required_text("text")?),
             "thinking" => thinking.push_str(block.required_text("thinking")?),
             "redacted_thinking" => {}
             "tool_use" => {
@@ -143,7 +172,11 @@ fn assistant(message: &Fields) -> Result<Value> {
                 let function = json!({"name": block.required_text("name")?, "arguments": arguments});
                 calls.push(json!({"id": block.required_text("id")?, "type": "function", "function": function}));
             }
-            other => return Err(not_text(&block, other)),
+            // Tools that Anthropic's servers ran, in answers of theirs.
+            kind @ ("server_tool_use" | "web_search_tool_result") => {
+                warn(format!("messages: a block of the type {kind} is left out"));
+            }
+            _ => texts.push(documents::text(&block)?),
         }
     }
     let mut value = json!({"role": "assistant", "content": texts.join("\n\n")});
@@ -160,7 +193,8 @@ fn assistant(message: &Fields) -> Result<Value> {
 fn tools(fields: &Fields) -> Result<Vec<Value>> {
     let mut tools = Vec::new();
     for tool in fields.objects("tools")? {
-        if tool.text("type")?.is_some_and(|t| t != "custom") {
+        if let Some(kind) = tool.text("type")?.filter(|t| *t != "custom") {
+            warn(format!("tools: a tool of the type {kind:?} is left out: this server runs none"));
             continue;
         }
         check_function(&tool)?;
@@ -202,6 +236,6 @@ fn thinking(fields: &Fields) -> Result<Reasoning> {
     Ok(Reasoning {
         enabled: Some(enabled),
         budget: thinking.count("budget_tokens", 0..=i32::MAX as usize)?,
-        inline: false,
+        inline: Some(false),
     })
 }

@@ -31,6 +31,11 @@ pub enum Event {
         /// Since the request left the queue, milliseconds.
         ms: f64,
     },
+    /// What is told of the prompt, before the first piece: its tokens, of which the first has no log-probability.
+    Prompt {
+        /// Tokens.
+        tokens: Vec<Piece>,
+    },
     /// More of an answer: text, and the tokens since the last piece.
     Piece {
         /// The answer's number.

@@ -22,6 +22,8 @@ pub struct Chat {
     pub tools: Vec<Value>,
     /// Which of them may or must be called.
     pub tool_choice: ToolChoice,
+    /// Names of those that may be; none: all. The template is told of all.
+    pub allowed_tools: Option<Vec<String>>,
     /// Whether several may be called in one answer; none: as the template has it.
     pub parallel_tool_calls: Option<bool>,
     /// Whether the model's turn is opened; false continues the last message, if that is the assistant's.
@@ -55,8 +57,8 @@ pub struct Reasoning {
     pub enabled: Option<bool>,
     /// Most tokens of it; none: as many as it takes.
     pub budget: Option<usize>,
-    /// Leaves it within the text, with its marks (llama.cpp's `reasoning_format: none`).
-    pub inline: bool,
+    /// Leaves it within the text, with its marks (llama.cpp's `reasoning_format: none`); none: as the server has it.
+    pub inline: Option<bool>,
 }
 
 /// Something that may be asked for while a request runs. Clones are the same one.
@@ -202,6 +204,14 @@ pub struct Generate {
     pub n: usize,
     /// Most tokens of an answer; none: until the context is full.
     pub max_tokens: Option<usize>,
+    /// Tokens before which nothing that the model says ends an answer.
+    pub min_tokens: usize,
+    /// Ids that end an answer, beside the model's own.
+    pub stop_ids: Vec<u32>,
+    /// Positions that the prompt and an answer may take together, where these are fewer than the slot's.
+    pub context: Option<usize>,
+    /// How many of the best ids are told at each position of the prompt, beside the one that stands there; none: nothing is.
+    pub prompt_logprobs: Option<usize>,
     /// Most time of an answer after its first token that ends a line, milliseconds.
     pub max_predict_ms: Option<u64>,
     /// How ids are chosen.
@@ -250,6 +260,10 @@ impl Generate {
             prompt,
             n: 1,
             max_tokens: None,
+            min_tokens: 0,
+            stop_ids: Vec::new(),
+            context: None,
+            prompt_logprobs: None,
             max_predict_ms: None,
             sampling: Sampling::default(),
             stop: Vec::new(),
@@ -287,6 +301,8 @@ pub enum Pooling {
 pub struct Embed {
     /// Each a text of its own.
     pub inputs: Vec<Vec<PromptPart>>,
+    /// Whether a text that is too long is cut at its end; else it is refused.
+    pub truncate: bool,
     /// None: the model's.
     pub pooling: Option<Pooling>,
     /// Lengths: -1 as they are, 0 by the largest, 1 sum, 2 Euclid's, more: that norm (llama.cpp's `--embd-normalize`); none: 2, or -1

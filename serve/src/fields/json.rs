@@ -14,6 +14,8 @@ const DEPTH: usize = 64;
 pub(crate) fn parse(body: &[u8]) -> Result<Value> {
     let text = std::str::from_utf8(body)
         .map_err(|e| invalid("", format!("the body is not UTF-8 from byte {} on", e.valid_up_to())))?;
+    // Some programs put a mark of the byte order in front.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = Level(0).deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     value.map_err(|e| invalid("", format!("the body is not the JSON that it should be: {e}")))

@@ -10,6 +10,7 @@ use crate::errors::{invalid, refusal, Result};
 use crate::latency::Latencies;
 use crate::native::metrics::Before;
 use crate::openai::control::Controls;
+use crate::openai::responses::Kept;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +24,8 @@ const DESKS: usize = 4;
 const SLOW_DESKS: usize = 1;
 
 tokio::task_local! {
+    /// What of the request at work is not done as it says, though it is answered.
+    pub(super) static WARNINGS: Arc<Mutex<Vec<String>>>;
     /// Whether the request at work loads the model that it names, where its path says so.
     pub(super) static AUTOLOAD: Option<bool>;
 }
@@ -36,6 +39,8 @@ pub(crate) struct App {
     pub latencies: Arc<Latencies>,
     pub scraped: Before,
     pub controls: Controls,
+    /// Items of responses that later ones may name.
+    pub kept: Kept,
     pub room: Room,
     desks: Arc<Desks>,
     /// Of those who may be at it for long, so that others need not wait for them.
@@ -107,6 +112,7 @@ impl App {
             latencies: Arc::default(),
             scraped: Before::default(),
             controls: Controls::default(),
+            kept: Kept::default(),
             room: Room::new(limits.room),
             desks: Desks::new(DESKS),
             slow_desks: Desks::new(SLOW_DESKS),
@@ -241,6 +247,17 @@ impl App {
 
 fn stopping() -> Refusal {
     refusal(RefusalKind::Unavailable, "The server is stopping")
+}
+
+/// Tells whoever asks, in a header of the answer, and the log, that something of the request at work is not done as it says.
+pub(crate) fn warn(text: String) {
+    // Outside of a request there is nobody to tell.
+    let _ = WARNINGS.try_with(|all| {
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    });
 }
 
 /// Runs what may block for long where that is allowed.

@@ -89,6 +89,8 @@ async fn serve(io: Box<dyn Duplex>, peer: Option<IpAddr>, router: Router, (app, 
         }
     });
     let connection = http1::Builder::new()
+        // As servers usually write them: some clients read no others.
+        .title_case_headers(true)
         .timer(TokioTimer::new())
         .header_read_timeout(app.settings.limits.idle_time)
         .max_buf_size(HEADER_BUFFER)

@@ -1,15 +1,16 @@
 //! What every request passes before its handler: sizes, names, pages, keys; and what every answer gets.
 
-use super::app::AUTOLOAD;
+use super::app::{AUTOLOAD, WARNINGS};
 use super::desks::KEY;
 use super::{proxies, query, truth, App};
 use crate::auth::Verdict;
 use crate::cors;
 use crate::engine::Holder;
 use crate::errors::{Cause, Fault, Result, Shape};
+use crate::id;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{header, HeaderMap, HeaderValue, Method, Version};
+use axum::http::{header, HeaderMap, HeaderName, HeaderValue, Method, Version};
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use std::net::IpAddr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 /// Who asks.
@@ -43,29 +44,35 @@ const OPEN: &[&str] = &["/health", "/v1/health", "/live", "/ready"];
 
 /// Lets a request through to its handler, or refuses it; renders faults.
 pub(super) async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let shape = Shape::of(request.uri().path());
+    let shape = Shape::of(request.uri().path(), request.headers());
+    let id = id::new("req_");
     let origin = request.headers().get(header::ORIGIN).cloned();
     let ends = request.headers().contains_key(header::TRANSFER_ENCODING);
     let unread = Unread::watch(&mut request);
     let preflight = request.method() == Method::OPTIONS;
     let autoload = query(&request, "autoload").and_then(|word| truth(&word));
+    let warnings = Arc::new(Mutex::new(Vec::new()));
     let answer = match check(&app, &mut request) {
         Ok(()) if preflight => Ok(Response::new(Body::empty())),
         Ok(()) => {
             let key = request.extensions().get::<Caller>().and_then(|caller| caller.key);
-            let handler = KEY.scope(key, AUTOLOAD.scope(autoload, next.run(request)));
+            let handler = KEY.scope(key, AUTOLOAD.scope(autoload, WARNINGS.scope(warnings.clone(), next.run(request))));
             caught(handler).await.inspect_err(|_| app.count_panic())
         }
         Err(fault) => Err(fault),
     };
     let mut answer = match answer {
         Ok(answer) => match answer.extensions().get::<Fault>() {
-            Some(fault) => shape.response(fault),
+            Some(fault) => shape.response(fault, &id),
             None => answer,
         },
-        Err(fault) => shape.response(&fault),
+        Err(fault) => shape.response(&fault, &id),
     };
     let headers = answer.headers_mut();
+    if let (Some(name), Ok(id)) = (shape.id_header(), HeaderValue::from_str(&id)) {
+        headers.insert(HeaderName::from_static(name), id);
+    }
+    tell(headers, &warnings.lock().unwrap_or_else(PoisonError::into_inner));
     if let Some(origin) = origin.filter(|o| o.to_str().is_ok_and(|o| cors::allows(&app.settings.cors, o))) {
         cors::allow(headers, &origin);
         if preflight {
@@ -79,6 +86,22 @@ pub(super) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
+}
+
+/// Longest text of warnings in a header.
+const LONGEST: usize = 2000;
+
+/// Tells in a header what of a request is not done as it says.
+fn tell(headers: &mut HeaderMap, warnings: &[String]) {
+    if warnings.is_empty() {
+        return;
+    }
+    let plain = |c: char| if c.is_ascii() && !c.is_ascii_control() { c } else { '?' };
+    let text: String = warnings.join("; ").chars().map(plain).take(LONGEST).collect();
+    tracing::warn!("a request is not done as it says: {text}");
+    if let Ok(text) = HeaderValue::from_str(&text) {
+        headers.insert(HeaderName::from_static("x-pumex-warning"), text);
+    }
 }
 
 /// A body, and whether its end was seen.

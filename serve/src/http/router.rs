@@ -1,7 +1,7 @@
 //! Which path is whose.
 
 use super::{guard, pages, App};
-use crate::anthropic::messages;
+use crate::anthropic::{messages, models as listed};
 use crate::errors::{Cause, Fault};
 use crate::native::{completion, health, infill, lora, metrics, props, rerank, router as loader, slots, tokens};
 use crate::ollama;
@@ -22,11 +22,16 @@ pub(super) fn router(app: Arc<App>) -> Router {
             router = router.route(path, methods.clone());
         }
     }
-    router
+    let prefix = app.settings.prefix.clone();
+    let own = router
         .fallback(pages::page)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), guard::guard))
-        .with_state(app)
+        .with_state(app);
+    match prefix.as_str() {
+        "" => own,
+        prefix => Router::new().nest(prefix, own),
+    }
 }
 
 /// OpenAI's paths also work without `/v1`, but for completions, which are llama.cpp's own there.
@@ -40,9 +45,9 @@ fn openai() -> Vec<Row> {
         (&["/v1/responses/input_tokens", "/responses/input_tokens"], post(responses::input_tokens)),
         (&["/v1/embeddings"], post(embeddings::embeddings)),
         (&["/embedding", "/embeddings"], post(embeddings::embedding)),
-        (&["/v1/models"], get(models::models)),
+        (&["/v1/models"], get(listed::models)),
         (&["/models"], get(models::models).post(loader::fetch).delete(loader::remove)),
-        (&["/v1/models/{*name}"], get(models::one)),
+        (&["/v1/models/{*name}"], get(listed::one)),
     ]
 }
 

@@ -25,6 +25,12 @@ pub struct Settings {
     pub cors: Cors,
     /// Certificate and key; none is plain HTTP.
     pub tls: Option<Tls>,
+    /// Path before those of all endpoints; empty: none.
+    pub prefix: String,
+    /// Whether a last message of the assistant's is continued where a request does not say.
+    pub prefills: bool,
+    /// Lengths of vectors where a request does not say.
+    pub normalize: Option<i32>,
     /// Whether there are pages at `/` and `/status`.
     pub page: bool,
     /// Whether `/slots` tells and changes what slots do.
@@ -126,6 +132,9 @@ impl Default for Settings {
             key_file: None,
             insecure: false,
             allowed_hosts: Vec::new(),
+            prefix: String::new(),
+            prefills: true,
+            normalize: None,
             trusted_proxies: Vec::new(),
             cors: Cors::Closed,
             tls: None,
@@ -172,6 +181,10 @@ impl Settings {
     /// Refuses what is not safe: anybody who can reach the machine, without a key.
     pub(super) fn check(&self) -> Result<(), Error> {
         let wrong = |text: String| Err(Error::Settings(text));
+        let path = |c: char| c.is_ascii_alphanumeric() || "/-_.~".contains(c);
+        if !self.prefix.is_empty() && (!self.prefix.starts_with('/') || !self.prefix.chars().all(path)) {
+            return wrong(format!("the prefix of paths: expected one as /x, found {:?}", self.prefix));
+        }
         if self.hosts.is_empty() {
             return wrong("expected an address to listen on, found none".into());
         }

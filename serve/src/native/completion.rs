@@ -10,7 +10,7 @@ use crate::frames::{Format, Frames};
 use crate::http::{json, read, App, Caller};
 use crate::stream::{self, Script};
 use crate::timings::{self, Meter};
-use crate::{logprobs, options};
+use crate::{known, logprobs, options};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -46,6 +46,7 @@ pub(crate) async fn completion(
 
 /// What a body asks for one prompt.
 pub(super) fn generate(fields: &Fields, caller: &Caller, prompt: Prompt) -> Result<Generate> {
+    known::check(fields, &known::COMPLETION)?;
     let mut request = Generate::new(prompt);
     options::read(fields, caller, &mut request)?;
     request.logprobs = fields.count("n_probs", 0..=options::TOP)?.filter(|n| *n > 0);

@@ -1,7 +1,7 @@
 //! Prompts and inputs in all the forms that llama.cpp takes: text, ids, both mixed, and lists of these.
 
 use crate::engine::PromptPart;
-use crate::errors::{unsupported, Result};
+use crate::errors::Result;
 use crate::fields::Fields;
 use crate::options;
 use serde_json::Value;
@@ -55,7 +55,7 @@ fn one(fields: &Fields, name: &str, value: &Value) -> Result<Vec<PromptPart>> {
             .collect(),
         Value::Object(map) => {
             if map.get("multimodal_data").is_some_and(|m| !m.is_null()) {
-                return Err(unsupported(format!("/{}: media input is not supported", fields.pointer(name))));
+                return Err(fields.refuse(name, "media input is not supported - this model reads text only"));
             }
             match (map.get("prompt_string"), map.get("content")) {
                 (Some(Value::String(text)), _) => Ok(vec![PromptPart::Text(text.clone())]),

@@ -26,7 +26,13 @@ pub(crate) async fn tokenize(State(app): State<Arc<App>>, request: Request) -> R
             Ok(match pieces {
                 false => ids.into(),
                 true => {
-                    ids.iter().zip(model.pieces(&ids)?).map(|(id, p)| json!({"id": id, "piece": piece(p)})).collect()
+                    let mut pieces = Vec::new();
+                    for (id, bytes) in ids.iter().zip(model.pieces(&ids)?) {
+                        // Special tokens have no text but their names.
+                        let named = bytes.is_empty().then(|| model.detokenize(&[*id])).transpose()?;
+                        pieces.push(json!({"id": id, "piece": named.map_or_else(|| piece(bytes), Value::from)}));
+                    }
+                    pieces.into()
                 }
             })
         })
@@ -56,7 +62,7 @@ pub(crate) async fn detokenize(State(app): State<Arc<App>>, request: Request) ->
 pub(crate) async fn apply_template(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let chat = messages::chat(&fields)?;
+    let chat = messages::chat(&fields, app.settings.prefills)?;
     let model = app.model(fields.text("model")?).await?;
     let (prompt, _) = app.work(move || model.render(&chat)).await?;
     Ok(json(StatusCode::OK, &json!({ "prompt": prompt })))

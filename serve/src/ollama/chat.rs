@@ -5,11 +5,12 @@ use super::request;
 use crate::engine::{Chat, Prompt};
 use crate::errors::Result;
 use crate::fields::Fields;
+use crate::fitting::fitting;
 use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
-use crate::openai::messages::check_function;
-use crate::stream;
+use crate::openai::tools::check_function;
+use crate::{known, stream};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -26,6 +27,7 @@ pub(crate) async fn chat(
     let begun = Instant::now();
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
+    known::check(&fields, &known::OLLAMA_CHAT)?;
     let mut request = request::generate(&fields, &caller)?;
     let conversation = conversation(&fields)?;
     let streams = fields.boolean("stream")?.unwrap_or(true);
@@ -35,10 +37,15 @@ pub(crate) async fn chat(
         frame.model = name;
         return Ok(json(StatusCode::OK, &frame.loaded(reason)));
     }
-    request.prompt = Prompt::Chat(conversation);
     let model = app.model(fields.text("model")?).await?;
     frame.model = model.properties().name.clone();
+    let conversation = match fields.boolean("truncate")?.unwrap_or(true) {
+        true => fitting(&app, &model, conversation, request.context).await?,
+        false => conversation,
+    };
+    request.prompt = Prompt::Chat(conversation);
     let flow = Flow::start(&app, model, vec![request]).await?;
+    request::unload_behind(&app, &fields)?;
     if streams {
         return Ok(stream::response(&app, flow, Lines::new(frame), Format::Lines));
     }

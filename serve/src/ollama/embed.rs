@@ -4,6 +4,7 @@ use crate::engine::Embed;
 use crate::errors::Result;
 use crate::fields::Fields;
 use crate::http::{json, read, App};
+use crate::known;
 use crate::native::prompts;
 use crate::openai::embeddings::{embedded, shortened};
 use axum::extract::{Request, State};
@@ -18,6 +19,7 @@ pub(crate) async fn embed(State(app): State<Arc<App>>, request: Request) -> Resu
     let begun = Instant::now();
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
+    known::check(&fields, &[known::EMBED])?;
     let inputs = match fields.value("input") {
         // Loads the model.
         Some(Value::Array(items)) if items.is_empty() => Vec::new(),
@@ -26,7 +28,8 @@ pub(crate) async fn embed(State(app): State<Arc<App>>, request: Request) -> Resu
     let dimensions = fields.count("dimensions", 1..=1 << 20)?;
     let model = app.model(fields.text("model")?).await?;
     let name = model.properties().name.clone();
-    let embed = Embed { inputs, pooling: None, normalize: None };
+    let truncate = fields.boolean("truncate")?.unwrap_or(true);
+    let embed = Embed { inputs, truncate, pooling: None, normalize: None };
     let embedded = match embed.inputs.is_empty() {
         true => Vec::new(),
         false => embedded(&app, model, embed).await?,
@@ -48,7 +51,8 @@ pub(crate) async fn embed(State(app): State<Arc<App>>, request: Request) -> Resu
 pub(crate) async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let embed = Embed { inputs: prompts::read(&fields, "prompt")?.list, pooling: None, normalize: Some(-1) };
+    let inputs = prompts::read(&fields, "prompt")?.list;
+    let embed = Embed { inputs, truncate: true, pooling: None, normalize: Some(-1) };
     let model = app.model(fields.text("model")?).await?;
     let embedded = embedded(&app, model, embed).await?;
     let vector = embedded.into_iter().next().and_then(|e| e.vectors.into_iter().next()).unwrap_or_default();

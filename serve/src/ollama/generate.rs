@@ -8,7 +8,7 @@ use crate::fields::Fields;
 use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
-use crate::stream;
+use crate::{known, stream};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -25,6 +25,7 @@ pub(crate) async fn generate(
     let begun = Instant::now();
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
+    known::check(&fields, &known::GENERATE)?;
     let mut request = request::generate(&fields, &caller)?;
     let prompt = prompt(&fields)?;
     let streams = fields.boolean("stream")?.unwrap_or(true);
@@ -39,6 +40,7 @@ pub(crate) async fn generate(
     let model = app.model(fields.text("model")?).await?;
     frame.model = model.properties().name.clone();
     let flow = Flow::start(&app, model, vec![request]).await?;
+    request::unload_behind(&app, &fields)?;
     if streams {
         return Ok(stream::response(&app, flow, Lines::new(frame), Format::Lines));
     }
@@ -49,11 +51,6 @@ pub(crate) async fn generate(
 /// The prompt: raw text, a gap before a suffix, or a user's message; none where there is no text.
 fn prompt(fields: &Fields) -> Result<Option<Prompt>> {
     request::no_images(fields)?;
-    for name in ["template", "context"] {
-        if fields.value(name).is_some_and(|v| v.as_str() != Some("") && v.as_array().is_none_or(|a| !a.is_empty())) {
-            return Err(fields.refuse(name, "is not supported"));
-        }
-    }
     let text = fields.text("prompt")?.unwrap_or_default();
     let suffix = fields.text("suffix")?.unwrap_or_default();
     let system = fields.text("system")?;

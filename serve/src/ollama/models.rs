@@ -65,9 +65,12 @@ pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
     Ok(json(StatusCode::OK, &value))
 }
 
-/// The program's version.
-pub(crate) async fn version(State(app): State<Arc<App>>) -> Result<Response> {
-    Ok(json(StatusCode::OK, &json!({ "version": app.settings.version })))
+/// The version of Ollama whose interface this is, which its clients compare with the one that they need.
+const INTERFACE: &str = "0.12.11";
+
+/// The interface's version; the program's own is in `/props`.
+pub(crate) async fn version() -> Result<Response> {
+    Ok(json(StatusCode::OK, &json!({ "version": INTERFACE })))
 }
 
 fn listed(offer: &Offer) -> Value {

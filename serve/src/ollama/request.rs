@@ -1,11 +1,12 @@
 //! What Ollama's requests have in common.
 
 use crate::engine::{Constraint, Generate, Prompt, Reasoning};
-use crate::errors::{unsupported, Result};
+use crate::errors::Result;
 use crate::fields::Fields;
 use crate::http::{App, Caller};
 use crate::options;
 use serde_json::{json, Map, Value};
+use std::sync::Arc;
 
 /// Tokens told at a position.
 const TOP: usize = 20;
@@ -20,11 +21,11 @@ pub(super) fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
             given.integer("num_predict", -2..=i64::from(i32::MAX))?.and_then(|n| usize::try_from(n).ok());
         request.stop = options::stop(&given, "stop")?;
         request.n_keep = given.integer("num_keep", -1..=i64::from(i32::MAX))?.unwrap_or(0);
+        request.context = given.count("num_ctx", 0..=i32::MAX as usize)?.filter(|n| *n > 0);
     }
     (request.constraint, request.constraint_field) = (format(fields)?, "format");
-    if fields.boolean("logprobs")?.unwrap_or(false) {
-        request.logprobs = Some(fields.count("top_logprobs", 0..=TOP)?.unwrap_or(0));
-    }
+    let top = fields.count("top_logprobs", 0..=TOP)?.unwrap_or(0);
+    request.logprobs = fields.boolean("logprobs")?.unwrap_or(false).then_some(top);
     request.user = options::user(fields, caller)?;
     Ok(request)
 }
@@ -67,24 +68,45 @@ pub(super) fn think(fields: &Fields) -> Result<(Reasoning, Map<String, Value>)> 
 /// Refuses images.
 pub(super) fn no_images(fields: &Fields) -> Result<()> {
     match fields.list("images")?.is_some_and(|i| !i.is_empty()) {
-        true => Err(unsupported("image input is not supported: this model reads text only")),
+        true => Err(fields.refuse("images", "image input is not supported - this model reads text only")),
         false => Ok(()),
     }
 }
 
-/// Whether a body without a prompt asks to unload the model; otherwise it asks to load it.
-pub(super) fn unloads(fields: &Fields) -> bool {
-    match fields.value("keep_alive") {
-        Some(Value::Number(n)) => n.as_f64() == Some(0.0),
-        Some(Value::String(s)) => s.trim_end_matches(|c: char| c.is_alphabetic()) == "0",
-        _ => false,
+/// Whether a body asks to unload the model, at once or behind its answer: `keep_alive` is 0. How long it stays otherwise is the
+/// server's.
+pub(super) fn unloads(fields: &Fields) -> Result<bool> {
+    const NAME: &str = "keep_alive";
+    let wrong = || fields.refuse(NAME, "expected seconds, or a time as 5m or -1");
+    match fields.value(NAME) {
+        None => Ok(false),
+        Some(Value::Number(n)) => Ok(n.as_f64() == Some(0.0)),
+        Some(Value::String(text)) => {
+            let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '\u{b5}');
+            // Several units may follow each other, as 1h30m.
+            let parts = number.split(|c: char| c.is_ascii_alphabetic()).filter(|part| !part.is_empty());
+            let parts = parts.map(|part| part.parse::<f64>().ok()).collect::<Option<Vec<f64>>>();
+            let parts = parts.filter(|parts| !parts.is_empty()).ok_or_else(wrong)?;
+            Ok(parts.iter().all(|n| *n == 0.0))
+        }
+        Some(_) => Err(wrong()),
     }
 }
 
+/// Has a model go behind the answers that it is at, as a body with something to answer asks.
+pub(super) fn unload_behind(app: &Arc<App>, fields: &Fields) -> Result<()> {
+    if unloads(fields)? {
+        let (engine, name) = (app.engine.clone(), fields.text("model")?.unwrap_or_default().to_string());
+        // It waits for requests that are queued, which this one is; where there is one model, it may stay.
+        tokio::task::spawn_blocking(move || engine.unload(&name));
+    }
+    Ok(())
+}
+
 /// Loads or unloads the model of a body that has nothing to answer, and says which.
-pub(super) async fn load(app: &std::sync::Arc<App>, fields: &Fields<'_>) -> Result<(String, &'static str)> {
+pub(super) async fn load(app: &Arc<App>, fields: &Fields<'_>) -> Result<(String, &'static str)> {
     let name = fields.text("model")?;
-    if unloads(fields) {
+    if unloads(fields)? {
         let name = name.unwrap_or_default().to_string();
         let (engine, known) = (app.engine.clone(), name.clone());
         crate::http::blocking(move || engine.unload(&known)).await?;

@@ -1,8 +1,8 @@
 //! `/v1/chat/completions`.
 
-use super::chunks::{Chunks, Frame};
-use super::messages;
-use super::usage::{reason, usage};
+use super::chunks::{Chunks, Frame, Says};
+use super::usage::usage;
+use super::{functions, messages};
 use crate::answers::{Answer, Answers, Block};
 use crate::engine::{Generate, Prompt};
 use crate::errors::Result;
@@ -10,7 +10,7 @@ use crate::fields::Fields;
 use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
-use crate::{id, logprobs, options, stream, timings};
+use crate::{id, known, logprobs, options, stream, timings};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -28,7 +28,7 @@ pub(crate) async fn chat(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let mut request = generate(&fields, &caller)?;
+    let mut request = generate(&fields, &caller, app.settings.prefills)?;
     let streams = fields.boolean("stream")?.unwrap_or(false);
     let with_usage = match fields.object("stream_options")? {
         Some(options) => options.boolean("include_usage")?.unwrap_or(false),
@@ -37,6 +37,7 @@ pub(crate) async fn chat(
     let metered = fields.boolean("timings_per_token")?.unwrap_or(false);
     let verbose = fields.boolean("verbose")?.unwrap_or(false) || app.settings.verbose;
     let (answers, probabilities) = (request.n, request.logprobs.is_some());
+    let old = functions::are_given(&fields);
     let model = app.model(fields.text("model")?).await?;
     let frame = Frame::new("chatcmpl-", &app, &model.properties().name);
     if fields.boolean("reasoning_control")?.unwrap_or(false) {
@@ -44,19 +45,21 @@ pub(crate) async fn chat(
     }
     let flow = Flow::start(&app, model, vec![request]).await?;
     if streams {
-        let chunks = Chunks::new(frame, answers, with_usage, metered, probabilities, verbose);
+        let says = Says { with_usage, metered, probabilities, verbose, old };
+        let chunks = Chunks::new(frame, answers, says);
         return Ok(stream::response(&app, flow, chunks, Format::ServerSent));
     }
     let answers = flow.collect().await?.pop().unwrap_or_default();
-    Ok(json(StatusCode::OK, &whole(&frame, &answers, probabilities, verbose)))
+    Ok(json(StatusCode::OK, &whole(&frame, &answers, (probabilities, verbose, old))))
 }
 
 /// What a body asks for.
 ///
 /// # Errors
 /// A field of a wrong type, shape or range.
-pub(crate) fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
-    let chat = messages::chat(fields)?;
+pub(crate) fn generate(fields: &Fields, caller: &Caller, prefills: bool) -> Result<Generate> {
+    known::check(fields, &known::CHAT)?;
+    let chat = messages::chat(fields, prefills)?;
     let tools = !chat.tools.is_empty();
     let mut request = Generate::new(Prompt::Chat(chat));
     options::read(fields, caller, &mut request)?;
@@ -80,8 +83,8 @@ fn probabilities(fields: &Fields) -> Result<Option<usize>> {
 }
 
 /// The answer as a whole.
-fn whole(frame: &Frame, answers: &Answers, probabilities: bool, verbose: bool) -> Value {
-    let choices: Vec<Value> = answers.list.iter().enumerate().map(|(i, a)| choice(i, a, probabilities)).collect();
+fn whole(frame: &Frame, answers: &Answers, (probabilities, verbose, old): (bool, bool, bool)) -> Value {
+    let choices: Vec<Value> = answers.list.iter().enumerate().map(|(i, a)| choice(i, a, probabilities, old)).collect();
     let mut value = frame.object("chat.completion", choices);
     value["usage"] = usage(std::iter::once(answers.list.iter().filter_map(|a| a.finish.as_ref()).collect()));
     if let Some(finish) = answers.finish() {
@@ -93,13 +96,16 @@ fn whole(frame: &Frame, answers: &Answers, probabilities: bool, verbose: bool) -
     value
 }
 
-fn choice(index: usize, answer: &Answer, probabilities: bool) -> Value {
+fn choice(index: usize, answer: &Answer, probabilities: bool, old: bool) -> Value {
     let mut choice = json!({
-        "finish_reason": reason(&answer.reason()),
+        "finish_reason": functions::reason_of(&answer.reason(), old),
         "index": index,
         "message": message(answer),
         "logprobs": null,
     });
+    if old {
+        functions::aged(&mut choice["message"]);
+    }
     if probabilities {
         let content: Vec<Value> = answer.text_tokens().map(logprobs::position).collect();
         choice["logprobs"] = json!({ "content": content, "refusal": null });
@@ -131,7 +137,7 @@ fn call(block: &Block) -> Option<Value> {
 pub(crate) async fn input_tokens(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let chat = messages::chat(&fields)?;
+    let chat = messages::chat(&fields, app.settings.prefills)?;
     let model = app.model(fields.text("model")?).await?;
     let (_, tokens) = app.work(move || model.render(&chat)).await?;
     Ok(json(StatusCode::OK, &json!({"object": "response.input_tokens", "input_tokens": tokens})))

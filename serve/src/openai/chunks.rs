@@ -1,6 +1,7 @@
 //! A chat's answer while it is made: `chat.completion.chunk`.
 
-use super::usage::{reason, usage};
+use super::functions;
+use super::usage::usage;
 use crate::engine::{Event, Finish, Phase};
 use crate::errors::{Fault, Shape};
 use crate::frames::Frames;
@@ -38,38 +39,35 @@ pub(super) struct Chunks {
     begun: Vec<bool>,
     finishes: Vec<Finish>,
     meters: Vec<Meter>,
-    with_usage: bool,
-    metered: bool,
-    probabilities: bool,
-    verbose: bool,
+    says: Says,
     prompt: String,
 }
 
+/// What chunks say beside the answer.
+pub(super) struct Says {
+    pub with_usage: bool,
+    pub metered: bool,
+    pub probabilities: bool,
+    pub verbose: bool,
+    /// A call in the older shape of functions.
+    pub old: bool,
+}
+
 impl Chunks {
-    pub fn new(
-        frame: Frame,
-        answers: usize,
-        with_usage: bool,
-        metered: bool,
-        probabilities: bool,
-        verbose: bool,
-    ) -> Chunks {
+    pub fn new(frame: Frame, answers: usize, says: Says) -> Chunks {
         Chunks {
             frame,
             begun: vec![false; answers],
             finishes: Vec::new(),
             meters: std::iter::repeat_with(Meter::new).take(answers).collect(),
-            with_usage,
-            metered,
-            probabilities,
-            verbose,
+            says,
             prompt: String::new(),
         }
     }
 
     fn chunk(&self, choices: Vec<Value>) -> Value {
         let mut chunk = self.frame.object("chat.completion.chunk", choices);
-        if self.with_usage {
+        if self.says.with_usage {
             chunk["usage"] = Value::Null;
         }
         chunk
@@ -89,11 +87,14 @@ impl Chunks {
         self.begin(answer, out);
         let times = self.meters.get_mut(answer).map(|m| m.note(event));
         let mut choice = json!({"finish_reason": null, "index": answer, "delta": delta});
+        if self.says.old {
+            functions::aged(&mut choice["delta"]);
+        }
         if let Some(content) = logprobs {
             choice["logprobs"] = json!({"content": content, "refusal": null});
         }
         let mut chunk = self.chunk(vec![choice]);
-        if let Some(times) = times.filter(|_| self.metered) {
+        if let Some(times) = times.filter(|_| self.says.metered) {
             chunk["timings"] = timings::json(&times);
         }
         out.data(&chunk);
@@ -117,7 +118,7 @@ impl Script for Chunks {
                 out.data(&chunk);
             }
             Event::Piece { answer, phase, text, tokens } => {
-                let told = (self.probabilities && *phase == Phase::Content && !tokens.is_empty())
+                let told = (self.says.probabilities && *phase == Phase::Content && !tokens.is_empty())
                     .then(|| tokens.iter().map(logprobs::position).collect::<Vec<_>>().into());
                 if text.is_empty() && told.is_none() {
                     self.meters.get_mut(*answer).map(|m| m.note(&event));
@@ -137,20 +138,20 @@ impl Script for Chunks {
             }
             Event::Finished { answer, finish } => {
                 self.begin(*answer, out);
-                let choice = json!({"finish_reason": reason(&finish.reason), "index": answer, "delta": {}});
+                let choice = json!({"finish_reason": functions::reason_of(&finish.reason, self.says.old), "index": answer, "delta": {}});
                 let mut chunk = self.chunk(vec![choice]);
                 self.finishes.push(finish.clone());
-                if !self.with_usage && self.finishes.len() == self.begun.len() {
+                if !self.says.with_usage && self.finishes.len() == self.begun.len() {
                     self.last(&mut chunk);
                 }
                 out.data(&chunk);
             }
-            Event::Failed(_) => {}
+            Event::Prompt { .. } | Event::Failed(_) => {}
         }
     }
 
     fn end(&mut self, out: &mut Frames) {
-        if self.with_usage {
+        if self.says.with_usage {
             let mut chunk = self.chunk(Vec::new());
             chunk["usage"] = usage(std::iter::once(self.finishes.iter().collect()));
             self.last(&mut chunk);
@@ -170,7 +171,7 @@ impl Chunks {
         if let Some(finish) = self.finishes.first() {
             chunk["timings"] = timings::json(&finish.timings);
         }
-        if self.verbose {
+        if self.says.verbose {
             chunk["__verbose"] = json!({"prompt": self.prompt});
         }
     }

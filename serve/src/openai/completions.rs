@@ -3,7 +3,7 @@
 use super::chunks::Frame;
 use super::usage::{reason, usage};
 use crate::answers::Answers;
-use crate::engine::{Event, Finish, Generate, Phase, Prompt, PromptPart};
+use crate::engine::{Event, Finish, Generate, Model, Phase, Prompt, PromptPart};
 use crate::errors::{Fault, Result, Shape};
 use crate::fields::Fields;
 use crate::flow::Flow;
@@ -12,7 +12,7 @@ use crate::http::{json, read, App, Caller};
 use crate::native::prompts;
 use crate::stream::{self, Script};
 use crate::timings::{self, Meter};
-use crate::{logprobs, options};
+use crate::{known, logprobs, options};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -30,9 +30,7 @@ pub(crate) async fn completions(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    if fields.text("suffix")?.is_some_and(|s| !s.is_empty()) {
-        return Err(fields.refuse("suffix", "is not supported; see /infill"));
-    }
+    known::check(&fields, &known::COMPLETIONS)?;
     let prompts = prompts::read(&fields, "prompt")?.list;
     let told = match fields.value("logprobs") {
         // Some clients send chat's field.
@@ -41,12 +39,15 @@ pub(crate) async fn completions(
     };
     let told = told.or(fields.count("n_probs", 0..=options::TOP)?.filter(|n| *n > 0));
     let best = fields.count("best_of", 1..=TOP)?;
-    let echo = fields.boolean("echo")?.unwrap_or(false).then(|| prompts.iter().map(|p| text(p)).collect::<Vec<_>>());
+    let echo = fields.boolean("echo")?.unwrap_or(false);
+    let of_prompt = fields.count("prompt_logprobs", 0..=TOP)?;
+    let shown = prompts.clone();
     let each = prompts.into_iter().map(|prompt| {
         let mut request = Generate::new(Prompt::Parts(prompt));
         options::read(&fields, &caller, &mut request)?;
         // OpenAI's own default is 16; llama.cpp's clients count on none.
         request.logprobs = told;
+        request.prompt_logprobs = of_prompt.max(told.filter(|_| echo));
         Ok(request)
     });
     let requests: Vec<Generate> = each.collect::<Result<_>>()?;
@@ -63,17 +64,28 @@ pub(crate) async fn completions(
     let model = app.model(fields.text("model")?).await?;
     let frame = Frame::new("cmpl-", &app, &model.properties().name);
     let runs = requests.len();
+    let echo = match echo {
+        true => Some(shown.iter().map(|prompt| text(prompt, &*model)).collect::<Result<Vec<_>>>()?),
+        false => None,
+    };
     let flow = Flow::start(&app, model, requests).await?;
-    let form = Form { frame, n, probabilities: told.is_some(), echo };
+    let form = Form { frame, n, probabilities: told.is_some(), of_prompt, echo };
     if streams {
         return Ok(stream::response(&app, flow, Pieces::new(form, runs, with_usage, metered), Format::ServerSent));
     }
     Ok(json(StatusCode::OK, &form.whole(&flow.collect().await?)))
 }
 
-/// A prompt's text, as far as it is text.
-fn text(prompt: &[PromptPart]) -> String {
-    prompt.iter().filter_map(|p| if let PromptPart::Text(t) = p { Some(t.as_str()) } else { None }).collect()
+/// A prompt's text: that of its ids, too.
+fn text(prompt: &[PromptPart], model: &dyn Model) -> Result<String> {
+    let mut bytes = Vec::new();
+    for part in prompt {
+        match part {
+            PromptPart::Text(text) => bytes.extend_from_slice(text.as_bytes()),
+            PromptPart::Token(id) => bytes.extend(model.pieces(&[*id])?.concat()),
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// What the body says of the answer's form.
@@ -82,6 +94,8 @@ struct Form {
     /// Answers to each prompt.
     n: usize,
     probabilities: bool,
+    /// How many tokens are told at each position of the prompt in vLLM's shape.
+    of_prompt: Option<usize>,
     /// The prompts, which stand before the answers.
     echo: Option<Vec<String>>,
 }
@@ -102,8 +116,12 @@ impl Form {
                 let text = format!("{}{}", self.prompt(run), answer.text());
                 let mut choice = self.choice(run * self.n + i, &text, Some(reason(&answer.reason())));
                 if self.probabilities {
-                    let mut offset = self.prompt(run).chars().count();
-                    choice["logprobs"] = logprobs::columns(answer.text_tokens(), &mut offset);
+                    let own = answers.prompt_tokens.iter().filter(|_| self.echo.is_some());
+                    let mut offset = if self.echo.is_some() { 0 } else { self.prompt(run).chars().count() };
+                    choice["logprobs"] = logprobs::columns(own.chain(answer.text_tokens()), &mut offset);
+                }
+                if self.of_prompt.is_some() {
+                    choice["prompt_logprobs"] = answers.prompt_tokens.iter().map(logprobs::ranked).collect();
                 }
                 choices.push(choice);
             }
@@ -158,10 +176,27 @@ impl Script for Pieces {
                 for answer in first..first + self.form.n {
                     self.meters[answer].note(&event);
                     let prompt = self.form.prompt(run);
+                    if self.form.probabilities && self.form.echo.is_some() {
+                        // It comes with its tokens.
+                        continue;
+                    }
                     self.offsets[answer] = prompt.chars().count();
                     if !prompt.is_empty() {
                         out.data(&self.chunk(vec![self.form.choice(answer, prompt, None)]));
                     }
+                }
+            }
+            Event::Prompt { tokens } => {
+                for answer in first..first + self.form.n {
+                    let (echoed, ranked) = (self.form.probabilities && self.form.echo.is_some(), self.form.of_prompt);
+                    let mut choice = self.form.choice(answer, if echoed { self.form.prompt(run) } else { "" }, None);
+                    if echoed {
+                        choice["logprobs"] = logprobs::columns(tokens.iter(), &mut self.offsets[answer]);
+                    }
+                    if ranked.is_some() {
+                        choice["prompt_logprobs"] = tokens.iter().map(logprobs::ranked).collect();
+                    }
+                    out.data(&self.chunk(vec![choice]));
                 }
             }
             Event::Progress { total, cached, processed, ms } => {

@@ -4,6 +4,7 @@ use crate::engine::{Embed, Embedded, Model, Pooling};
 use crate::errors::{invalid, Result};
 use crate::fields::Fields;
 use crate::http::{json, read, App};
+use crate::known;
 use crate::native::prompts;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -22,7 +23,8 @@ struct Asked {
     dimensions: Option<usize>,
 }
 
-fn asked(fields: &Fields) -> Result<Asked> {
+fn asked(fields: &Fields, usual: Option<i32>) -> Result<Asked> {
+    known::check(fields, &[known::EMBEDDINGS])?;
     let name = if fields.value("input").is_some() { "input" } else { "content" };
     let name = if fields.value(name).is_some() { name } else { "input" };
     let packed = fields.choice("encoding_format", &[("float", false), ("base64", true)])?.unwrap_or(false);
@@ -34,9 +36,10 @@ fn asked(fields: &Fields) -> Result<Asked> {
         ("rank", Pooling::Rank),
     ];
     let embed = Embed {
+        truncate: false,
         inputs: prompts::read(fields, name)?.list,
         pooling: fields.choice("pooling", &poolings)?,
-        normalize: fields.integer("embd_normalize", -1..=i64::from(i32::MAX))?.map(|n| n as i32),
+        normalize: fields.integer("embd_normalize", -1..=i64::from(i32::MAX))?.map(|n| n as i32).or(usual),
     };
     Ok(Asked { embed, packed, dimensions: fields.count("dimensions", 1..=1 << 20)? })
 }
@@ -63,7 +66,7 @@ pub(crate) async fn embedded(app: &App, model: Arc<dyn Model>, embed: Embed) -> 
 pub(crate) async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let Asked { embed, packed, dimensions } = asked(&fields)?;
+    let Asked { embed, packed, dimensions } = asked(&fields, app.settings.normalize)?;
     let own = app.loaded(fields.text("model")?).and_then(|m| m.properties().embeds);
     if embed.pooling.or(own) == Some(Pooling::None) {
         return Err(invalid(
@@ -90,7 +93,7 @@ pub(crate) async fn embeddings(State(app): State<Arc<App>>, request: Request) ->
 pub(crate) async fn embedding(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let Asked { embed, packed, .. } = asked(&fields)?;
+    let Asked { embed, packed, .. } = asked(&fields, app.settings.normalize)?;
     let (embedded, ..) = vectors(&app, &fields, embed).await?;
     let row = |(index, e): (usize, &Embedded)| {
         let vectors: Value = e.vectors.iter().map(|v| numbers(v, packed)).collect();

@@ -1,7 +1,8 @@
 //! Conversations in OpenAI's shape: messages, functions, and how they are to be answered.
 
-use crate::engine::{Chat, Reasoning, ToolChoice};
-use crate::errors::{unsupported, Result};
+use super::tools::{tool_choice, tools};
+use crate::engine::{Chat, Reasoning};
+use crate::errors::Result;
 use crate::fields::Fields;
 use serde_json::{json, Map, Value};
 
@@ -10,23 +11,30 @@ const BETWEEN: &str = "\n\n";
 /// Most tokens of reasoning that may be asked for.
 const BUDGET: usize = i32::MAX as usize;
 
-/// The conversation of a request to chat.
+/// The conversation of a request to chat; `prefills`: where it does not say, a last message of the assistant's is continued.
 ///
 /// # Errors
 /// Messages or functions of a wrong shape; media.
-pub(crate) fn chat(fields: &Fields) -> Result<Chat> {
+pub(crate) fn chat(fields: &Fields, prefills: bool) -> Result<Chat> {
     fields.required("messages")?;
     let mut messages = Vec::new();
     for message in fields.objects("messages")? {
         messages.push(self::message(&message)?);
     }
-    let tools = tools(fields)?;
+    let old = super::functions::are_given(fields);
+    let tools = if old { super::functions::tools(fields)? } else { tools(fields)? };
+    let (tool_choice, allowed_tools) = match old {
+        true => (super::functions::choice(fields, &tools)?, None),
+        false => tool_choice(fields, &tools)?,
+    };
     let opens = fields.boolean("add_generation_prompt")?;
     let continues = fields.boolean("continue_final_message")?.unwrap_or(false);
     let mut chat = Chat {
-        tool_choice: tool_choice(fields, &tools)?,
+        tool_choice,
+        allowed_tools,
         tools,
-        parallel_tool_calls: fields.boolean("parallel_tool_calls")?,
+        // An answer in the older shape has room for one.
+        parallel_tool_calls: if old { Some(false) } else { fields.boolean("parallel_tool_calls")? },
         template_kwargs: kwargs(fields)?,
         reasoning: reasoning(fields)?,
         add_generation_prompt: opens.unwrap_or(true),
@@ -38,7 +46,7 @@ pub(crate) fn chat(fields: &Fields) -> Result<Chat> {
     }
     let mine = |m: &Value| m["role"] == "assistant" && m.get("tool_calls").is_none_or(Value::is_null);
     match chat.messages.last().is_some_and(mine) {
-        true if opens.is_none() || continues => prefill(fields, &mut chat)?,
+        true if (opens.is_none() && prefills) || continues => prefill(fields, &mut chat)?,
         false if continues => {
             return Err(fields.refuse("continue_final_message", "the last message is not the assistant's"))
         }
@@ -87,88 +95,31 @@ fn message(fields: &Fields) -> Result<Value> {
     if role == "developer" {
         message.insert("role".into(), "system".into());
     }
+    super::functions::renew(fields, &mut message)?;
+    refusals(&mut message);
     Ok(Value::Object(message))
 }
 
 /// A part of a message: text, or what this engine does not see.
 fn part(fields: &Fields) -> Result<()> {
     match fields.required_text("type")? {
-        "text" | "refusal" | "input_text" | "output_text" => fields.required_text("text").map(drop),
-        "image_url" | "image" | "input_image" => Err(unsupported(format!(
-            "/{}: image input is not supported - this model reads text only",
-            fields.pointer("type")
-        ))),
+        "text" | "input_text" | "output_text" => fields.required_text("text").map(drop),
+        "refusal" => fields.required_text("refusal").map(drop),
+        "image_url" | "image" | "input_image" => {
+            Err(fields.refuse("type", "image input is not supported - this model reads text only"))
+        }
         "input_audio" | "audio" | "video_url" | "file" | "input_file" => {
-            Err(unsupported(format!("/{}: media input is not supported", fields.pointer("type"))))
+            Err(fields.refuse("type", "media input is not supported - this model reads text only"))
         }
         other => Err(fields.refuse("type", format!("unsupported content[].type {other:?}"))),
     }
 }
 
-/// Functions that an answer may call.
-fn tools(fields: &Fields) -> Result<Vec<Value>> {
-    let mut tools = Vec::new();
-    for tool in fields.objects("tools")? {
-        match tool.text("type")?.unwrap_or("function") {
-            "function" => {}
-            other => return Err(tool.refuse("type", format!("expected \"function\", found {other:?}"))),
-        }
-        let function = tool.object("function")?.ok_or_else(|| tool.refuse("function", "this field is required"))?;
-        check_function(&function)?;
-        tools.push(Value::Object(tool.map().clone()));
-    }
-    Ok(tools)
-}
-
-/// A function's name, description and parameters.
-pub(crate) fn check_function(function: &Fields) -> Result<()> {
-    if function.required_text("name")?.is_empty() {
-        return Err(function.refuse("name", "expected a name, found none"));
-    }
-    function.text("description")?;
-    function.object("parameters")?;
-    Ok(())
-}
-
-/// `tool_choice`: a word, or a function.
-pub(crate) fn tool_choice(fields: &Fields, tools: &[Value]) -> Result<ToolChoice> {
-    const NAME: &str = "tool_choice";
-    let choice = match fields.value(NAME) {
-        None => return Ok(ToolChoice::Auto),
-        Some(Value::Object(_)) => {
-            let choice = fields.object(NAME)?.unwrap_or_else(|| fields.clone());
-            match choice.object("function")? {
-                Some(function) => ToolChoice::Function(function.required_text("name")?.to_string()),
-                // Responses' shape.
-                None => ToolChoice::Function(choice.required_text("name")?.to_string()),
-            }
-        }
-        Some(_) => {
-            let words = [
-                ("auto", ToolChoice::Auto),
-                ("none", ToolChoice::None),
-                ("required", ToolChoice::Required),
-                ("any", ToolChoice::Required),
-            ];
-            let choices: Vec<(&str, usize)> = words.iter().enumerate().map(|(i, (word, _))| (*word, i)).collect();
-            fields.choice(NAME, &choices)?.map_or(ToolChoice::Auto, |i| words[i].1.clone())
-        }
-    };
-    check_choice(fields, &choice, tools)?;
-    Ok(choice)
-}
-
-/// Refuses a choice of what is not there.
-pub(crate) fn check_choice(fields: &Fields, choice: &ToolChoice, tools: &[Value]) -> Result<()> {
-    let known = |name: &str| tools.iter().any(|t| t["function"]["name"] == name);
-    match choice {
-        ToolChoice::Required if tools.is_empty() => {
-            Err(fields.refuse("tool_choice", "a call is required, but no tools are given"))
-        }
-        ToolChoice::Function(name) if !known(name) => {
-            Err(fields.refuse("tool_choice", format!("the function {name:?} is not among the tools")))
-        }
-        _ => Ok(()),
+/// Templates know text alone: what a model refused is what it said.
+fn refusals(message: &mut Map<String, Value>) {
+    let Some(Value::Array(parts)) = message.get_mut("content") else { return };
+    for part in parts.iter_mut().filter(|part| part["type"] == "refusal") {
+        *part = json!({"type": "text", "text": part["refusal"]});
     }
 }
 
@@ -179,8 +130,14 @@ pub(crate) fn kwargs(fields: &Fields) -> Result<Map<String, Value>> {
         given.boolean("enable_thinking")?;
     }
     let mut names = given.map(|k| k.map().clone()).unwrap_or_default();
-    if let Some(effort) = fields.text("reasoning_effort")? {
-        names.entry("reasoning_effort").or_insert(json!(effort));
+    for name in ["reasoning_effort", "verbosity"] {
+        if let Some(word) = fields.text(name)? {
+            names.entry(name).or_insert(json!(word));
+        }
+    }
+    if fields.value("documents").is_some() {
+        let documents = fields.objects("documents")?.iter().map(|d| Value::Object(d.map().clone())).collect();
+        names.entry("documents").or_insert(documents);
     }
     Ok(names)
 }
@@ -188,7 +145,7 @@ pub(crate) fn kwargs(fields: &Fields) -> Result<Map<String, Value>> {
 /// What becomes of reasoning.
 fn reasoning(fields: &Fields) -> Result<Reasoning> {
     let formats = [("none", true), ("auto", false), ("deepseek", false), ("deepseek-legacy", true)];
-    let inline = fields.choice("reasoning_format", &formats)?.unwrap_or(false);
+    let inline = fields.choice("reasoning_format", &formats)?;
     let budget = match fields.integer("thinking_budget_tokens", -1..=BUDGET as i64)? {
         Some(n) => Some(n),
         None => fields.integer("reasoning_budget", -1..=BUDGET as i64)?,

@@ -1,21 +1,26 @@
-//! `/v1/responses`: stateless, so that nothing of earlier ones is known.
+//! `/v1/responses`. Of earlier ones their items alone are known, for a while.
 
 mod events;
 mod input;
+mod kept;
 mod object;
+mod tools;
+
+pub(crate) use kept::Kept;
 
 use crate::engine::{Generate, Prompt};
 use crate::errors::Result;
 use crate::fields::Fields;
+use crate::fitting::fitting;
 use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
-use crate::{options, stream, timings};
+use crate::{known, options, stream, timings};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use events::Events;
-use object::Frame;
+use object::{Frame, Keeper};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -30,11 +35,17 @@ pub(crate) async fn responses(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let request = generate(&fields, &caller)?;
+    let mut request = generate(&fields, &caller, &app)?;
+    let truncates = fields.choice("truncation", &[("disabled", false), ("auto", true)])?.unwrap_or(false);
     let streams = fields.boolean("stream")?.unwrap_or(false);
     let metered = fields.boolean("timings_per_token")?.unwrap_or(false);
     let model = app.model(fields.text("model")?).await?;
-    let frame = Frame::new(&model.properties().name, &fields, request.logprobs.is_some());
+    if let (Prompt::Chat(chat), true) = (&mut request.prompt, truncates) {
+        *chat = fitting(&app, &model, std::mem::take(chat), None).await?;
+    }
+    let keeps = fields.boolean("store")?.unwrap_or(true);
+    let keeper = keeps.then(|| Keeper { app: app.clone(), key: caller.key });
+    let frame = Frame::new(&model.properties().name, &fields, request.logprobs.is_some(), keeper)?;
     let flow = Flow::start(&app, model, vec![request]).await?;
     if streams {
         return Ok(stream::response(&app, flow, Events::new(frame, metered), Format::ServerSent));
@@ -48,16 +59,9 @@ pub(crate) async fn responses(
 }
 
 /// What a body asks for.
-fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
-    for name in ["previous_response_id", "conversation"] {
-        if fields.value(name).is_some() {
-            return Err(fields.refuse(name, "is not supported: this server keeps no responses"));
-        }
-    }
-    if fields.boolean("background")?.unwrap_or(false) {
-        return Err(fields.refuse("background", "is not supported"));
-    }
-    let mut request = Generate::new(Prompt::Chat(input::chat(fields)?));
+fn generate(fields: &Fields, caller: &Caller, app: &App) -> Result<Generate> {
+    known::check(fields, &known::RESPONSES)?;
+    let mut request = Generate::new(Prompt::Chat(input::chat(fields, &|id| app.kept.find(caller.key, id))?));
     options::read(fields, caller, &mut request)?;
     if let Some(most) = options::max_tokens(fields, &["max_output_tokens"])? {
         request.max_tokens = Some(most);
@@ -75,10 +79,14 @@ fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
 }
 
 /// `/v1/responses/input_tokens`: how many tokens a conversation is.
-pub(crate) async fn input_tokens(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+pub(crate) async fn input_tokens(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let chat = input::chat(&fields)?;
+    let chat = input::chat(&fields, &|id| app.kept.find(caller.key, id))?;
     let model = app.model(fields.text("model")?).await?;
     let (_, tokens) = app.work(move || model.render(&chat)).await?;
     Ok(json(StatusCode::OK, &json!({"object": "response.input_tokens", "input_tokens": tokens})))

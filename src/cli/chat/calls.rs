@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pumex::dialogue::Style;
-use pumex::grammar::{self, Matcher, Source, ToolChoice, Vocabulary};
+use pumex::grammar::{self, Choice, Matcher, Source, ToolChoice, Vocabulary};
 use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 
@@ -41,8 +41,8 @@ impl Within {
         }
         let vocabulary = grammar::vocabulary(tokenizer, style.ends())?;
         if let Some(source) = source {
-            let source = grammar::answer(&vocabulary, style.format(), source)?;
-            let matcher = grammar::matcher(&vocabulary, &source)?;
+            let matcher = grammar::answer(&vocabulary, style.format(), source)?;
+            told("--json-schema", &matcher);
             return Ok(Within { to_user: Some(matcher.clone()), to_results: Some(matcher) });
         }
         // A schema that cannot be held to is no reason not to talk.
@@ -71,7 +71,15 @@ impl Within {
     }
 }
 
+/// Says what of a flag's schemas is not held to.
+fn told(flag: &str, matcher: &Matcher) {
+    matcher.dropped().iter().for_each(|what| output::say(format_args!("warning: {flag}: {what}\n")));
+}
+
 fn calls(vocabulary: &Arc<Vocabulary>, style: &Style, choice: &ToolChoice) -> Result<Option<Matcher>> {
     let Some(tools) = &style.tools else { return Ok(None) };
-    grammar::calls(vocabulary, style.format(), tools, (choice, true))
+    let choice = Choice { calls: choice, allowed: None, parallel: true, may_reason: true };
+    let matcher = grammar::calls(vocabulary, style.format(), tools, choice)?;
+    matcher.iter().for_each(|matcher| told("--tools", matcher));
+    Ok(matcher)
 }

@@ -57,8 +57,7 @@ impl Hinter for Asked {
     type Hint = String;
 
     fn hint(&self, line: &str, pos: usize, _: &Context<'_>) -> Option<String> {
-        // A pasted text is long; whether there is one is all that counts.
-        *self.typed.borrow_mut() = line.chars().take(8).collect();
+        self.typed.replace(line.to_string());
         if line.len() < 2 || pos < line.len() || line.len() > 16 || !line.starts_with('/') {
             return None;
         }
@@ -155,11 +154,18 @@ impl Input {
         let asked =
             |editor: &Editor<Asked, FileHistory>| editor.helper().map(|asked| asked.typed.take()).unwrap_or_default();
         asked(editor);
-        let typed = match editor.readline(prompt) {
-            Ok(typed) => typed,
-            Err(ReadlineError::Eof) => return Ok(Read::End),
-            Err(ReadlineError::Interrupted) => return Ok(Read::Interrupted { empty: asked(editor).is_empty() }),
-            Err(error) => return Err(failed(&error)),
+        let mut before = String::new();
+        let typed = loop {
+            match editor.readline_with_initial(prompt, (&before, "")) {
+                Ok(typed) => break typed,
+                Err(ReadlineError::Eof) => return Ok(Read::End),
+                Err(ReadlineError::Interrupted) => return Ok(Read::Interrupted { empty: asked(editor).is_empty() }),
+                // A byte that is no UTF-8, of a terminal with other letters: the line goes on with a sign in its place.
+                Err(ReadlineError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
+                    before = asked(editor) + "\u{fffd}";
+                }
+                Err(error) => return Err(failed(&error)),
+            }
         };
         let multiline = editor.helper().is_some_and(|asked| asked.multiline);
         if !typed.trim().is_empty() && typed.len() <= HISTORY_BYTES && editor.add_history_entry(&typed).unwrap_or(false)
@@ -178,11 +184,13 @@ impl Input {
 
 /// The next message of stdin.
 fn lines(multiline: bool) -> Result<Read> {
-    let mut typed = String::new();
+    let mut bytes = Vec::new();
     let mut stdin = std::io::stdin().lock();
     loop {
-        let read = stdin.read_line(&mut typed).map_err(|e| Error::io("stdin".as_ref(), e))?;
-        let text = typed.strip_suffix('\n').unwrap_or(&typed);
+        let read = stdin.read_until(b'\n', &mut bytes).map_err(|e| Error::io("stdin".as_ref(), e))?;
+        let typed = String::from_utf8_lossy(&bytes);
+        let text = typed.strip_prefix('\u{feff}').unwrap_or(&typed);
+        let text = text.strip_suffix('\n').unwrap_or(text);
         let text = text.strip_suffix('\r').unwrap_or(text);
         if read == 0 {
             let whole = !text.trim().is_empty();

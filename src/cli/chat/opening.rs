@@ -51,7 +51,7 @@ pub fn opening(
     let tools = args.tools.as_deref().map(tools).transpose()?;
     let tools = tools.filter(|_| args.tool_choice != Some(ToolChoice::None));
     let source = match (&args.chat_template, &args.chat_template_file) {
-        (Some(name), _) => chat.named(name)?,
+        (Some(name), _) => chat.named(name),
         (None, Some(path)) => super::super::input::read_file(path)?,
         (None, None) => match chat.source(tools.is_some()) {
             Ok(source) => source,

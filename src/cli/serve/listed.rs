@@ -149,6 +149,7 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
     }
     adapters.iter().for_each(|(path, _)| files::reads(path));
     let (flags, engine, access) = (args.adapters.clone(), args.engine.clone(), args.model.access());
+    let facts = args.model.facts.clone();
     let open = move |scales: &[f32]| {
         let gguf = match &source {
             Source::File(path) => Gguf::open_with(path, access)?,
@@ -158,7 +159,7 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
             },
             Source::Demo => session::demo()?,
         };
-        let gguf = flags.attach_scaled(gguf, Some(scales))?;
+        let gguf = flags.attach_scaled(facts.apply(gguf)?, Some(scales))?;
         if engine.auto {
             // Once for a model; whoever loads it takes what was found.
             session::tune(&gguf, &engine)?;
@@ -188,7 +189,7 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
             ..args.engine.options((args.ctx_size > 0).then_some(args.ctx_size))
         },
         slots: asked.unwrap_or(auto),
-        unified: args.kv_unified || asked.is_none(),
+        unified: args.kv_unified || (asked.is_none() && !args.no_kv_unified),
         kept: args.kept,
         queue: args.queue,
         predict: count(args.predict),
@@ -201,6 +202,8 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
         usual: Arc::new(move |gguf, tokenizer| sampling.options(gguf, tokenizer, true)),
         embeds: args.embeddings || args.reranking,
         pooling,
+        constraint: args.defaults.constraint()?,
+        inline_reasoning: args.defaults.inline_reasoning(),
         slot_folder: args.slot_save_path.clone(),
         slot_bytes: (args.slot_save_limit > 0).then(|| args.slot_save_limit.saturating_mul(1 << 20)),
         stall: Duration::from_secs(args.http.timeout),

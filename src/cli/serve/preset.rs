@@ -175,7 +175,7 @@ impl Preset {
 
 /// The arguments of this process behind `serve`, as clap sees them.
 pub fn command_line() -> Vec<OsString> {
-    let (all, _) = argv::rewrite(std::env::args_os().skip(1));
+    let all = argv::rewrite(std::env::args_os().skip(1)).args;
     all.into_iter().skip_while(|arg| arg != "serve").skip(1).collect()
 }
 

@@ -1,6 +1,7 @@
 //! A response while it is made.
 
-use super::object::{name, Frame};
+use super::object::{ending, name, Frame};
+use super::tools::free_text;
 use crate::answers::{Answer, Block, Change};
 use crate::engine::{Event, Phase};
 use crate::errors::{Fault, Shape};
@@ -68,8 +69,8 @@ impl Events {
         self.send("response.content_part.added", added, out);
     }
 
-    /// The last item is over.
-    fn close(&mut self, out: &mut Frames) {
+    /// The last item is over, in that state.
+    fn close(&mut self, status: &str, out: &mut Frames) {
         let Some(block) = self.answer.blocks.last().cloned().filter(|_| std::mem::take(&mut self.open)) else { return };
         let part = self.frame.part(&block, &self.answer);
         match &block {
@@ -82,6 +83,13 @@ impl Events {
                 let done = with(self.place_in_part(), "text", text.clone().into());
                 self.send("response.reasoning_text.done", done, out);
             }
+            Block::Call { arguments, .. } if self.frame.is_free(&block) => {
+                let input = free_text(arguments);
+                let delta = with(self.place(), "delta", input.clone().into());
+                self.send("response.custom_tool_call_input.delta", delta, out);
+                let done = with(self.place(), "input", input.into());
+                self.send("response.custom_tool_call_input.done", done, out);
+            }
             Block::Call { arguments, name, .. } => {
                 let mut done = with(self.place(), "arguments", arguments.clone().into());
                 done["name"] = name.clone().into();
@@ -93,7 +101,7 @@ impl Events {
             self.send("response.content_part.done", done, out);
         }
         let id = self.ids.last().cloned().unwrap_or_default();
-        let item = self.frame.item(&block, &id, "completed", &self.answer);
+        let item = self.frame.item(&block, &id, status, &self.answer);
         let index = self.ids.len() - 1;
         self.send("response.output_item.done", json!({"output_index": index, "item": item}), out);
     }
@@ -136,10 +144,10 @@ impl Script for Events {
                 self.send("response.in_progress", json!({"response": response, "prompt_progress": progress}), out);
             }
             Event::Finished { .. } => {
-                self.close(out);
                 self.answer.take(event);
+                self.close(ending(&self.answer), out);
             }
-            Event::Failed(_) => {}
+            Event::Prompt { .. } | Event::Failed(_) => {}
             event => {
                 let (more, told) = match &event {
                     Event::Piece { text, phase, tokens, .. } => {
@@ -153,11 +161,12 @@ impl Script for Events {
                 if change == Change::Opened {
                     // The item before is closed while its block is the last one.
                     let last = self.answer.blocks.pop();
-                    self.close(out);
+                    self.close("completed", out);
                     self.answer.blocks.extend(last);
                     self.open(out);
                 }
-                if change != Change::None && !more.is_empty() {
+                let free = self.answer.blocks.last().is_some_and(|block| self.frame.is_free(block));
+                if change != Change::None && !more.is_empty() && !free {
                     self.delta(&more, told, times, out);
                 }
             }

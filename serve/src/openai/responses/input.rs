@@ -1,27 +1,29 @@
 //! The conversation of a request for a response, in chat's shape.
 
+use super::tools::Tools;
 use crate::engine::{Chat, Reasoning};
-use crate::errors::{unsupported, Result};
+use crate::errors::Result;
 use crate::fields::Fields;
-use crate::openai::messages::{self, check_function};
+use crate::openai::messages;
+use crate::openai::tools::tool_choice;
 use serde_json::{json, Map, Value};
 
-/// Reads a body.
+/// Reads a body; `kept` knows items of earlier responses by their ids.
 ///
 /// # Errors
 /// Items or functions of a wrong shape; media.
-pub(super) fn chat(fields: &Fields) -> Result<Chat> {
+pub(super) fn chat(fields: &Fields, kept: &dyn Fn(&str) -> Option<Value>) -> Result<Chat> {
     let mut list = Vec::new();
     if let Some(instructions) = fields.text("instructions")? {
         list.push(json!({"role": "system", "content": instructions}));
     }
     match fields.required("input")? {
         Value::String(text) => list.push(json!({"role": "user", "content": text})),
-        Value::Array(_) => fields.objects("input")?.iter().try_for_each(|item| self::item(item, &mut list))?,
+        Value::Array(_) => fields.objects("input")?.iter().try_for_each(|item| named(item, &mut list, kept))?,
         other => return Err(fields.wrong("input", "a string or a list of items", other)),
     }
-    let tools = tools(fields)?;
-    let tool_choice = messages::tool_choice(fields, &tools)?;
+    let Tools { functions: tools, .. } = Tools::read(fields)?;
+    let (tool_choice, allowed_tools) = tool_choice(fields, &tools)?;
     let effort = match fields.object("reasoning")? {
         Some(reasoning) => reasoning.text("effort")?,
         None => None,
@@ -37,12 +39,26 @@ pub(super) fn chat(fields: &Fields) -> Result<Chat> {
         messages: list,
         tools,
         tool_choice,
+        allowed_tools,
         parallel_tool_calls: fields.boolean("parallel_tool_calls")?,
         template_kwargs,
         reasoning: Reasoning { enabled: effort.filter(|e| *e == "none").map(|_| false), ..Reasoning::default() },
         add_generation_prompt: !continues,
         continue_final_message: continues,
     })
+}
+
+/// An item, or one of an earlier response that is named by its id alone.
+fn named(item: &Fields, list: &mut Vec<Value>, kept: &dyn Fn(&str) -> Option<Value>) -> Result<()> {
+    let alone = item.value("type").is_none() && item.value("role").is_none() && item.value("id").is_some();
+    if item.text("type")? != Some("item_reference") && !alone {
+        return self::item(item, list);
+    }
+    let id = item.required_text("id")?;
+    let found = kept(id).ok_or_else(|| {
+        item.refuse("id", format!("expected an item of a response that was kept, found {id:?}: send the item itself"))
+    })?;
+    self::item(&Fields::of(&found)?, list)
 }
 
 /// An item becomes a message, or part of the assistant's last one: reasoning, text and calls of one turn are one message.
@@ -82,8 +98,13 @@ fn item(item: &Fields, list: &mut Vec<Value>) -> Result<()> {
                 turn(list).insert("reasoning_content".into(), texts.join("\n").into());
             }
         }
-        "function_call" => {
-            let function = json!({"name": item.required_text("name")?, "arguments": item.required_text("arguments")?});
+        kind @ ("function_call" | "custom_tool_call") => {
+            let arguments = match kind {
+                "function_call" => item.required_text("arguments")?.to_string(),
+                // Text of a free form is the one argument of its function.
+                _ => json!({"input": item.required_text("input")?}).to_string(),
+            };
+            let function = json!({"name": item.required_text("name")?, "arguments": arguments});
             let call = json!({"id": item.required_text("call_id")?, "type": "function", "function": function});
             let turn = turn(list);
             match turn.get_mut("tool_calls") {
@@ -92,7 +113,7 @@ fn item(item: &Fields, list: &mut Vec<Value>) -> Result<()> {
             }
             turn.entry("content").or_insert("".into());
         }
-        "function_call_output" => {
+        "function_call_output" | "custom_tool_call_output" => {
             let output: Value = match item.required("output")? {
                 Value::Array(_) => parts(item, "output")?.into(),
                 Value::String(text) => text.clone().into(),
@@ -139,28 +160,10 @@ fn parts(item: &Fields, name: &str) -> Result<String> {
             }
             "refusal" => texts.push(part.required_text("refusal")?),
             "input_image" => {
-                let at = part.pointer("type");
-                return Err(unsupported(format!("/{at}: image input is not supported - this model reads text only")));
+                return Err(part.refuse("type", "image input is not supported - this model reads text only"));
             }
             other => return Err(part.refuse("type", format!("parts of the type {other:?} are not supported"))),
         }
     }
     Ok(texts.join("\n\n"))
-}
-
-/// Functions in chat's shape. Tools that OpenAI's own servers run are none of ours, and are left out.
-fn tools(fields: &Fields) -> Result<Vec<Value>> {
-    let mut tools = Vec::new();
-    for tool in fields.objects("tools")? {
-        if tool.required_text("type")? != "function" {
-            continue;
-        }
-        let nested = tool.object("function")?;
-        let function = nested.as_ref().unwrap_or(&tool);
-        check_function(function)?;
-        let mut own = function.map().clone();
-        own.shift_remove("type");
-        tools.push(json!({"type": "function", "function": own}));
-    }
-    Ok(tools)
 }

@@ -1,19 +1,24 @@
 //! A response and its items.
 
+use super::tools::{free_text, Tools};
 use crate::answers::{Answer, Block};
 use crate::engine::FinishReason;
+use crate::errors::Result;
 use crate::fields::Fields;
+use crate::http::App;
 use crate::{id, logprobs};
 use serde_json::{json, Map, Value};
+use std::sync::Arc;
 
 /// Fields of a request that its response repeats, with what stands where they are absent.
-fn repeated() -> [(&'static str, Value); 12] {
+fn repeated() -> [(&'static str, Value); 13] {
     [
         ("instructions", Value::Null),
         ("max_output_tokens", Value::Null),
         ("metadata", json!({})),
         ("parallel_tool_calls", json!(true)),
         ("reasoning", json!({"effort": null, "summary": null})),
+        ("store", json!(true)),
         ("temperature", Value::Null),
         ("text", json!({"format": {"type": "text"}})),
         ("tool_choice", json!("auto")),
@@ -31,13 +36,26 @@ pub(super) struct Frame {
     model: String,
     request: Map<String, Value>,
     probabilities: bool,
+    tools: Tools,
+    keeper: Option<Keeper>,
+}
+
+/// Where the items of a response are kept, and for whose key.
+pub(super) struct Keeper {
+    pub app: Arc<App>,
+    pub key: Option<usize>,
 }
 
 impl Frame {
-    pub fn new(model: &str, fields: &Fields, probabilities: bool) -> Frame {
+    /// What the events of an answer to a body share.
+    ///
+    /// # Errors
+    /// Tools of a wrong shape.
+    pub fn new(model: &str, fields: &Fields, probabilities: bool, keeper: Option<Keeper>) -> Result<Frame> {
         let given = |(name, default): (&str, Value)| (name.to_string(), fields.value(name).cloned().unwrap_or(default));
         let request = repeated().into_iter().map(given).collect();
-        Frame { id: id::new("resp_"), created: id::seconds(), model: model.into(), request, probabilities }
+        let (id, created, tools) = (id::new("resp_"), id::seconds(), Tools::read(fields)?);
+        Ok(Frame { id, created, model: model.into(), request, probabilities, tools, keeper })
     }
 
     /// A response in that state.
@@ -53,13 +71,17 @@ impl Frame {
             "model": self.model,
             "output": output,
             "previous_response_id": null,
-            "store": false,
             "usage": null,
         });
         if let Value::Object(value) = &mut value {
             value.extend(self.request.clone());
         }
         value
+    }
+
+    /// Whether a block is a call of a tool of free text.
+    pub fn is_free(&self, block: &Block) -> bool {
+        matches!(block, Block::Call { name, .. } if self.tools.form(name).free)
     }
 
     /// Names for the items of an answer.
@@ -69,11 +91,16 @@ impl Frame {
 
     /// The response of an answer that is over, and whether it is complete.
     pub fn over(&self, answer: &Answer, ids: &[String]) -> Value {
-        let cut = matches!(answer.reason(), FinishReason::Length | FinishReason::ContextFull);
-        let items =
-            answer.blocks.iter().zip(ids).map(|(block, id)| self.item(block, id, "completed", answer)).collect();
-        let mut value = self.response(if cut { "incomplete" } else { "completed" }, items);
-        if cut {
+        let last = answer.blocks.len().saturating_sub(1);
+        let item = |(at, (block, id)): (usize, (&Block, &String))| {
+            self.item(block, id, if at == last { ending(answer) } else { "completed" }, answer)
+        };
+        let items = answer.blocks.iter().zip(ids).enumerate().map(item).collect();
+        let mut value = self.response(ending(answer), items);
+        if let Some(keeper) = &self.keeper {
+            keeper.app.kept.add(keeper.key, &value["output"]);
+        }
+        if ending(answer) == "incomplete" {
             value["incomplete_details"] = json!({"reason": "max_output_tokens"});
         }
         if let Some(f) = &answer.finish {
@@ -90,18 +117,31 @@ impl Frame {
 
     /// An item in that state.
     pub fn item(&self, block: &Block, id: &str, status: &str, answer: &Answer) -> Value {
+        let is_over = status != "in_progress";
         match block {
             Block::Text(_) => {
-                let content = if status == "completed" { json!([self.part(block, answer)]) } else { json!([]) };
+                let content = if is_over { json!([self.part(block, answer)]) } else { json!([]) };
                 json!({"type": "message", "id": id, "status": status, "role": "assistant", "content": content})
             }
             Block::Reasoning(_) => {
-                let content = if status == "completed" { json!([self.part(block, answer)]) } else { json!([]) };
+                let content = if is_over { json!([self.part(block, answer)]) } else { json!([]) };
                 json!({"type": "reasoning", "id": id, "status": status, "summary": [], "content": content, "encrypted_content": ""})
             }
             Block::Call { id: call, name, arguments } => {
-                let arguments = if status == "completed" { arguments.as_str() } else { "" };
-                json!({"type": "function_call", "id": id, "status": status, "call_id": call, "name": name, "arguments": arguments})
+                let form = self.tools.form(name);
+                let arguments = if is_over { arguments.as_str() } else { "" };
+                let mut item = match form.free {
+                    true => {
+                        json!({"type": "custom_tool_call", "id": id, "status": status, "call_id": call, "name": name,
+                        "input": if is_over { free_text(arguments) } else { String::new() }})
+                    }
+                    false => json!({"type": "function_call", "id": id, "status": status, "call_id": call, "name": name,
+                        "arguments": arguments}),
+                };
+                if let Some(namespace) = form.namespace {
+                    item["namespace"] = namespace.into();
+                }
+                item
             }
         }
     }
@@ -116,6 +156,14 @@ impl Frame {
             }
             Block::Call { .. } => Value::Null,
         }
+    }
+}
+
+/// The state of an answer that is over, which is that of its last item too.
+pub(super) fn ending(answer: &Answer) -> &'static str {
+    match answer.reason() {
+        FinishReason::Length | FinishReason::ContextFull => "incomplete",
+        _ => "completed",
     }
 }
 

@@ -1,0 +1,42 @@
+//! Fields of Ollama's endpoints.
+
+use super::Fate::{Needless, Obeyed, Refused};
+use super::Table;
+
+/// Of both endpoints that generate.
+const BOTH: Table = &[
+    (&["model", "stream", "format", "think", "logprobs", "top_logprobs"], Obeyed("")),
+    (&["options"], Obeyed("the sampler's, `seed`, `stop`, `num_predict`, `num_keep`; `num_ctx` up to the context of the server's slots")),
+    (&["keep_alive"], Obeyed("0 unloads the model behind the answer; else it stays as long as the server has it")),
+    (&["images"], Refused(&[], "this model reads text only")),
+    (&["shift"], Needless("the server says whether answers go on in a full context (--context-shift)")),
+];
+
+/// `/api/chat`.
+pub(crate) const CHAT: [Table; 2] = [
+    &[
+        (&["messages", "tools"], Obeyed("")),
+        (&["truncate"], Obeyed("unless false, the oldest messages go where the prompt is too long")),
+    ],
+    BOTH,
+];
+
+/// `/api/generate`.
+pub(crate) const GENERATE: [Table; 2] = [
+    &[
+        (&["prompt", "suffix", "system", "raw"], Obeyed("")),
+        (&["truncate"], Needless("a prompt that is too long is refused")),
+        (&["template"], Refused(&[], "the server's template is used (see --chat-template)")),
+        (&["context"], Refused(&[], "send the conversation to /api/chat")),
+        (&["width", "height", "steps"], Refused(&[], "answers are text")),
+    ],
+    BOTH,
+];
+
+/// `/api/embed`.
+pub(crate) const EMBED: Table = &[
+    (&["model", "input", "dimensions"], Obeyed("")),
+    (&["truncate"], Obeyed("unless false, a text that is too long is cut")),
+    (&["keep_alive"], Needless("the model stays as long as the server has it")),
+    (&["options"], Needless("vectors have none")),
+];

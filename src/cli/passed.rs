@@ -1,0 +1,91 @@
+//! Flags of llama.cpp's programs that are taken and passed over: what they change here is nothing, or a speed. Each says so in a line on
+//! stderr. They are no flags of a command, and stand in no help.
+
+/// What follows a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// Nothing.
+    None,
+    /// One value.
+    Value,
+    /// `on`, `off`, `auto`, `1`, `0`, or nothing, which means `on`.
+    Switch,
+    /// One value; the flag may be repeated.
+    Repeated,
+}
+
+/// Names, what follows, and why nothing is to be done.
+pub type Passed = (&'static [&'static str], Slot, &'static str);
+
+/// Commands in which they are passed over.
+pub const COMMANDS: &[&str] = &["run", "serve", "bench", "perplexity", "embed"];
+
+const CACHE: &str = "what is kept of prompts is bounded by --kept and by the context";
+const ONE_DEVICE: &str = "a model runs on one GPU and the CPU";
+const FITS: &str = "layers go where there is room unless --gpu-layers says how many";
+const LOG: &str = "the log goes to stderr, in one form (-v says more)";
+const MEDIA: &str = "models read text only";
+const DRAFT: &str = "the draft's sizes follow from the model's";
+const KV: &str = "keys and values lie where their layers do";
+
+/// Of the commands above.
+pub const PASSED: &[Passed] = &[
+    (&["--cache-reuse"], Slot::Value, "the longest beginning that is kept is used, and no pieces behind it"),
+    (&["--cache-prompt", "--no-cache-prompt"], Slot::None, "requests say it by cache_prompt"),
+    (&["--cache-ram", "-cram"], Slot::Value, CACHE),
+    (&["--cache-idle-slots", "--no-cache-idle-slots"], Slot::None, CACHE),
+    (&["-cpent", "--checkpoint-every-n-tokens"], Slot::Value, "states to go back to are kept behind messages"),
+    (&["--swa-checkpoints"], Slot::Value, "states to go back to are kept behind messages"),
+    (&["--swa-full"], Slot::None, "layers with a window keep what they see"),
+    (&["-fit", "--fit"], Slot::Switch, FITS),
+    (&["-fitt", "--fit-target", "-fitc", "--fit-ctx"], Slot::Value, FITS),
+    (&["-fitp", "--fit-print"], Slot::Switch, "explain --fit tells it"),
+    (&["-sm", "--split-mode", "-mg", "--main-gpu", "-ts", "--tensor-split"], Slot::Value, ONE_DEVICE),
+    (&["-nkvo", "--no-kv-offload", "-kvo", "--kv-offload"], Slot::None, KV),
+    (&["-nopo", "--no-op-offload", "--op-offload"], Slot::None, "ops run where their weights lie"),
+    (&["--no-host"], Slot::None, "memory is chosen by the device"),
+    (&["--check-tensors"], Slot::None, "weights are checked while they are loaded"),
+    (&["-dio", "--direct-io", "-ndio", "--no-direct-io"], Slot::None, "files are mapped unless --no-mmap is given"),
+    (&["--log-disable"], Slot::None, LOG),
+    (&["--log-file"], Slot::Value, LOG),
+    (&["--log-colors"], Slot::Switch, LOG),
+    (&["--log-prefix", "--no-log-prefix", "--log-timestamps", "--no-log-timestamps"], Slot::None, LOG),
+    (&["-lv", "--verbosity", "--log-verbosity"], Slot::Value, LOG),
+    (&["--perf", "--no-perf"], Slot::None, "times are always taken"),
+    (&["-nocb", "--no-cont-batching"], Slot::None, "answers always share steps"),
+    (&["-sps", "--slot-prompt-similarity"], Slot::Value, "the slot is taken that holds the longest beginning"),
+    (&["-bs", "--backend-sampling"], Slot::None, "ids are sampled on the device where it can"),
+    (
+        &["--no-mmproj", "--mmproj-auto", "--no-mmproj-auto", "--mmproj-offload", "--no-mmproj-offload"],
+        Slot::None,
+        MEDIA,
+    ),
+    (&["--image-min-tokens", "--image-max-tokens"], Slot::Value, MEDIA),
+    (&["--reuse-port"], Slot::None, "one process listens on a port"),
+    (&["-dt", "--defrag-thold"], Slot::Value, "the cache lies in blocks, which need no order"),
+    (&["--draft-p-min", "--spec-draft-p-min", "--draft-p-split", "--spec-draft-p-split"], Slot::Value, DRAFT),
+    (&["-cd", "--ctx-size-draft", "--spec-draft-ctx-size"], Slot::Value, DRAFT),
+    (&["-devd", "--device-draft", "-td", "--threads-draft", "-tbd", "--threads-batch-draft"], Slot::Value, DRAFT),
+    (&["-ctkd", "--cache-type-k-draft", "-ctvd", "--cache-type-v-draft"], Slot::Value, DRAFT),
+    (&["-otd", "--override-tensor-draft", "-ncmoed", "--n-cpu-moe-draft"], Slot::Value, DRAFT),
+    (&["-cmoed", "--cpu-moe-draft"], Slot::None, DRAFT),
+    (
+        &["--prefill-assistant"],
+        Slot::None,
+        "a last message of the assistant's is continued unless --no-prefill-assistant is given",
+    ),
+    (&["-sp", "--special"], Slot::None, "requests say which tokens they want"),
+    (&["--simple-io"], Slot::None, "the terminal is used as it is"),
+    (&["-Cr", "--cpu-range", "-Crb", "--cpu-range-batch", "-Cb", "--cpu-mask-batch"], Slot::Value, "see --cpu-mask"),
+    (&["--cpu-strict-batch", "--poll-batch", "--prio-batch"], Slot::Value, "threads of all steps are the same"),
+];
+
+/// Of `serve` alone: other commands have flags of these names.
+pub const SERVE: &[Passed] = &[(&["-ctxcp", "--ctx-checkpoints"], Slot::Value, CACHE)];
+
+/// What follows a flag that a command passes over, and why it does.
+pub fn find(command: &str, name: &str) -> Option<(Slot, &'static str)> {
+    let own = if command == "serve" { SERVE } else { &[] };
+    let all = own.iter().chain(PASSED).filter(|_| COMMANDS.contains(&command));
+    all.into_iter().find(|(names, ..)| names.contains(&name)).map(|(_, slot, why)| (*slot, *why))
+}
