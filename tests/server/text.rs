@@ -185,8 +185,6 @@ fn what_is_wrong_with_a_request_is_found_before_it_starts() {
     let error = refused(greedy(&long, 1));
     assert_eq!((error.kind, error.tokens.map(|t| t.1)), (RefusalKind::ContextExceeded, Some(256)));
     let of = |sampling| Generate { sampling, ..greedy("a", 1) };
-    let samplers = refused(of(Sampling { samplers: Some(vec!["x".into(), "zz".into()]), ..Sampling::default() }));
-    assert_eq!(samplers.field.as_deref(), Some("samplers"));
     let penalty = refused(of(Sampling { repeat_penalty: Some(0.0), ..Sampling::default() }));
     assert_eq!(penalty.field.as_deref(), Some("repeat_penalty"));
     let ids = Prompt::Parts(vec![PromptPart::Token(1 << 20)]);
