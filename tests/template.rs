@@ -100,9 +100,11 @@ fn refusals_and_errors_exit_1_and_bad_usage_2() {
     let now = ["--chat-template", "chatml", "--now", "yesterday"];
     let kwargs = ["--chat-template", "chatml", "--chat-template-kwargs", "[]"];
     let both = ["--chat-template", "chatml", "--chat-template-file", "x"];
-    for args in [&now[..], &kwargs, &both, &["--chat-template", "nosuch"], &[]] {
+    for args in [&now[..], &kwargs, &both, &[]] {
         assert_eq!(run(args, HELLO).0, Some(2), "{args:?}");
     }
+    // Whatever names no template is one.
+    assert_eq!(printed(&template(&["--chat-template", "nosuch"], HELLO)), "nosuch");
 }
 
 #[test]

@@ -246,6 +246,11 @@ impl Loaded {
         let vocabulary = || self.vocabulary().map_err(|e| refusal(RefusalKind::Unsupported, e));
         let matcher = match (asked, talk) {
             (Some(asked), talk) => {
+                let field = match (field, asked) {
+                    ("", Constraint::Grammar(_)) => "grammar",
+                    ("", _) => "json_schema",
+                    (told, _) => told,
+                };
                 let source = match asked {
                     Constraint::Grammar(text) => Source::Gbnf(text.clone()),
                     Constraint::Schema(schema) => Source::JsonSchema(schema.to_string()),

@@ -268,7 +268,7 @@ impl Generate {
             sampling: Sampling::default(),
             stop: Vec::new(),
             constraint: None,
-            constraint_field: "json_schema",
+            constraint_field: "",
             end_reasoning: None,
             logprobs: None,
             post_sampling_probs: false,
