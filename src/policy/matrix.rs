@@ -130,10 +130,15 @@ pub fn may_be_direct(caps: &Caps) -> bool {
     caps.small_halves && caps.disabled(FEW_KERNEL).is_none()
 }
 
+/// Where kernels that set elements themselves expect that of row `row` (of weights, or of activation rows) and input `k` of a matrix of
+/// 16 inputs: 8 times the thread, and its index there.
+pub(super) fn place(row: usize, k: usize) -> u32 {
+    (8 * (row % 8 * 4 + k % 8 / 2) + k % 2 + 2 * (k / 8) + 4 * (row / 8)) as u32
+}
+
 /// Whether threads hold matrices as `gemm_few` and `attn_mat` expect, by what `fragment_layout` found of weights, activations and
 /// sums. Of sums it is all one which of rows g and g + 8 a thread has first.
 pub fn direct(weights: &[u32], activations: &[u32], sums: &[u32]) -> bool {
-    let place = |row: usize, k: usize| (8 * (row % 8 * 4 + k % 8 / 2) + k % 2 + 2 * (k / 8) + 4 * (row / 8)) as u32;
     let a = (0..MAT_M * MAT_M).map(|i| place(i / MAT_M, i % MAT_M));
     let b = (0..MAT_M * FEW_N as usize).map(|i| place(i % FEW_N as usize, i / FEW_N as usize));
     let mat_n = FEW_N as usize;

@@ -49,9 +49,8 @@ pub struct PanelTile {
 /// Whether threads hold matrices as `gemm_panels` expects, by what `fragment_layout` found of weights and of activations of
 /// [`PANEL_N`] columns: both alike.
 pub fn panels_fit(weights: &[u32], activations: &[u32]) -> bool {
-    let place = |row: usize, k: usize| (8 * (row % 8 * 4 + k % 8 / 2) + k % 2 + 2 * (k / 8) + 4 * (row / 8)) as u32;
-    let a = (0..256).map(|i| place(i / 16, i % 16));
-    let b = (0..256).map(|i| place(i % 16, i / 16));
+    let a = (0..256).map(|i| matrix::place(i / 16, i % 16));
+    let b = (0..256).map(|i| matrix::place(i % 16, i / 16));
     weights.iter().copied().eq(a) && activations.iter().copied().eq(b)
 }
 

@@ -41,21 +41,8 @@ pub(super) const MATRIX2: [(&str, u32); 23] = with(
 pub(super) const PACK_PANELS: [(&str, u32); 3] = [("SIZE", 0), ("K", 1), ("NORM", 2)];
 
 /// By panels of activations.
-pub(super) const PANELS: [(&str, u32); 13] = [
-    ("SIZE", 0),
-    ("GATED", 3),
-    ("ADD", 4),
-    ("K", 5),
-    ("SPLIT", 7),
-    ("WHOLE_ROWS", 19),
-    SOA,
-    SLAB_ROWS,
-    GATE[0],
-    GATE[1],
-    GATE[2],
-    GATE[3],
-    GATE[4],
-];
+pub(super) const PANELS: [(&str, u32); 13] =
+    with([("SIZE", 0), ("GATED", 3), ("ADD", 4), ("K", 5), ("SPLIT", 7), ("WHOLE_ROWS", 19), SOA, SLAB_ROWS], GATE);
 
 /// Constants, and more of them.
 pub(super) const fn with<const SOME: usize, const MORE: usize, const ALL: usize>(
