@@ -38,6 +38,8 @@ fn rust() -> Vec<(String, String)> {
             "grammar/src",
             "hub/src",
             "hub/tests",
+            "media/src",
+            "media/tests",
             "quant/src",
             "quant/tests",
             "serve/src",
