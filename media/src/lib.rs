@@ -7,12 +7,17 @@
 //! Knows no text model, no vocabulary and no file: tensors and metadata come from a [`Source`].
 #![forbid(unsafe_code)]
 
+mod builder;
 mod config;
 mod error;
+pub mod graph;
+pub mod interpret;
 mod medium;
 mod source;
 
+pub use builder::{Attention, Builder};
 pub use config::{Activation, Clip, Keys, Modality};
 pub use error::{Error, Result};
+pub use graph::Graph;
 pub use medium::{Input, Medium, Piece, Positions, TextModel};
 pub use source::{Source, Stored};
