@@ -9,6 +9,7 @@
 
 mod builder;
 mod config;
+pub mod encode;
 mod error;
 pub mod graph;
 pub mod interpret;

@@ -121,6 +121,10 @@ impl Source for File {
         while shape.len() > 1 && shape.last() == Some(&1) {
             shape.pop();
         }
-        Some(Stored { shape, format: format.id, data: &self.bytes[*at..][..len / format.block_len * format.block_bytes] })
+        Some(Stored {
+            shape,
+            format: format.id,
+            data: &self.bytes[*at..][..len / format.block_len * format.block_bytes],
+        })
     }
 }

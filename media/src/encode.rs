@@ -1,0 +1,67 @@
+//! Encoders: from an input's size to a graph. One file for each family, built from shared pieces.
+
+mod pieces;
+mod vit;
+
+mod qwen;
+
+use crate::graph::{Graph, Val};
+use crate::{Builder, Clip, Error, Input, Keys, Result, Source};
+
+/// What an encoder's file builds from.
+pub(crate) struct Context<'a> {
+    /// Hyper-parameters.
+    pub clip: &'a Clip,
+    /// Further keys.
+    pub keys: Keys<'a>,
+    /// One input, or two frames of a pair.
+    pub inputs: &'a [Input],
+}
+
+/// Builds the rows for the text model.
+type Build = fn(&mut Builder<'_>, &Context<'_>) -> Result<Val>;
+
+/// Encoders by `clip.projector_type`.
+const ENCODERS: &[(&str, Build)] = &[
+    ("ling3vl", qwen::three),
+    ("qwen2.5vl_merger", qwen::two_five),
+    ("qwen2vl_merger", qwen::two),
+    ("qwen3vl_merger", qwen::three),
+];
+
+/// Names of all projectors that there is an encoder for.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ENCODERS.iter().map(|(name, _)| *name)
+}
+
+/// The graph for a medium's inputs, of which only sizes count.
+///
+/// # Errors
+/// A projector that there is no encoder for; tensors that are missing or have other shapes; sizes that do not fit.
+pub fn build(source: &dyn Source, clip: &Clip, inputs: &[Input]) -> Result<Graph> {
+    let (_, encoder) = ENCODERS.iter().find(|(name, _)| *name == clip.projector).ok_or_else(|| {
+        Error::Unsupported(format!("clip.projector_type: no {} encoder `{}`", clip.modality.name(), clip.projector))
+    })?;
+    if inputs.is_empty() || inputs.iter().any(|i| (i.width, i.height) != (inputs[0].width, inputs[0].height)) {
+        return Err(Error::Medium(format!("expected inputs of one size, found {} inputs", inputs.len())));
+    }
+    let mut builder = Builder::new(source);
+    let context = Context { clip, keys: Keys::new(source, clip.modality), inputs };
+    let out = encoder(&mut builder, &context)?;
+    Ok(builder.finish(out))
+}
+
+impl Context<'_> {
+    /// Patches of the picture, columns and rows.
+    ///
+    /// # Errors
+    /// A picture that is smaller than a patch.
+    pub fn patches(&self) -> Result<[usize; 2]> {
+        let Input { width, height, .. } = self.inputs[0];
+        let grid = [width / self.clip.patch, height / self.clip.patch];
+        match grid.contains(&0) {
+            true => Err(Error::Shape(format!("expected a picture of a patch at least, found {width} x {height}"))),
+            false => Ok(grid),
+        }
+    }
+}

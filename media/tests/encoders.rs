@@ -1,0 +1,108 @@
+//! Encoders against stored results: the rows of every picture and sound of every small projector's file.
+
+mod gguf;
+
+use pumex_media::{encode, interpret::Interpreter, Clip, Input, Modality};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+fn golden() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/golden/vision");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    let required = std::env::var("PUMEX_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|r| r == "shared"), "{} is not there", folder.display());
+    println!("skipped: {} is not there", folder.display());
+    None
+}
+
+/// The encoder's input of a case: pixels after resizing, normalised as the file says; a spectrum as it is stored.
+fn input(folder: &Path, clip: &Clip, of: &Value) -> Option<Input> {
+    let (w, h) = (of["w"].as_u64().unwrap() as usize, of["h"].as_u64().unwrap() as usize);
+    let file = folder.join(of["pixels"]["file"].as_str().unwrap());
+    let values = match of["pixels"]["format"].as_str().unwrap() {
+        "png_u8" => {
+            let pixels = image::open(file).unwrap().to_rgb8();
+            let normal = |i: usize, p: u8| (f32::from(p) / 255.0 - clip.mean[i % 3]) / clip.std[i % 3];
+            pixels.iter().enumerate().map(|(i, p)| normal(i, *p)).collect()
+        }
+        "mel_f32" => {
+            let bytes = std::fs::read(file).unwrap();
+            let stored: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+            let frames = stored.len() / h;
+            (0..w * h).map(|i| stored[(i % h) * frames + (i / h).min(frames - 1)]).collect()
+        }
+        _ => return None,
+    };
+    let pair = |v: &Value| [0, 1].map(|i| v[i].as_u64().unwrap_or(0) as usize);
+    Some(Input {
+        width: w,
+        height: h,
+        values,
+        tiles: pair(&of["grid"]),
+        original: [0; 2],
+        view_separator: of["add_viewsep"].as_bool().unwrap_or(false),
+        lead_pad: of["lead_pad"].as_u64().unwrap_or(0) as usize,
+    })
+}
+
+#[test]
+fn rows_are_those_of_the_stored_results() {
+    let Some(folder) = golden() else { return };
+    let only = std::env::var("PUMEX_PROJECTOR").unwrap_or_default();
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for case in std::fs::read_dir(folder.join("cases")).unwrap() {
+        let case = case.unwrap().path();
+        let name = case.file_name().unwrap().to_string_lossy().to_string();
+        if !name.contains(&only) {
+            continue;
+        }
+        let file = gguf::File::open(&folder.join(format!("mmproj/{}.gguf", name.split('@').next().unwrap())));
+        let clips = Clip::all(&file).unwrap();
+        let interpreter = Interpreter::new(&file);
+        for picture in std::fs::read_dir(&case).unwrap() {
+            let picture = picture.unwrap().path();
+            if picture.extension().is_none_or(|e| e != "json") || picture.ends_with("trace.json") {
+                continue;
+            }
+            let of: Value = serde_json::from_slice(&std::fs::read(&picture).unwrap()).unwrap();
+            let original = [0, 1].map(|i| of["media"][0][["w", "h"][i]].as_u64().unwrap_or(0) as usize);
+            for chunk in of["chunks"].as_array().unwrap().iter().filter(|c| c["type"] != "text") {
+                let sound = chunk["type"] == "audio";
+                let clip = clips.iter().find(|c| (c.modality == Modality::Audio) == sound).unwrap();
+                let inputs: Option<Vec<Input>> =
+                    chunk["inputs"].as_array().unwrap().iter().map(|i| input(&folder, clip, i)).collect();
+                let Some(mut inputs) = inputs else { continue };
+                inputs.iter_mut().for_each(|i| i.original = original);
+                let expected: Vec<f32> = std::fs::read(case.join(chunk["embd"].as_str().unwrap()))
+                    .unwrap()
+                    .chunks_exact(4)
+                    .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+                    .collect();
+                let rms = (expected.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / expected.len() as f64).sqrt();
+                let ran = encode::build(&file, clip, &inputs).and_then(|graph| {
+                    let values: Vec<&[f32]> = inputs.iter().map(|i| &i.values[..]).collect();
+                    interpreter.run(&graph, &values)
+                });
+                seen += 1;
+                let told = format!("{name} {} {}", picture.file_stem().unwrap().to_string_lossy(), chunk["embd"]);
+                match ran {
+                    Err(e) => wrong.push(format!("{told}: {e}")),
+                    Ok(rows) if rows.len() != expected.len() => {
+                        wrong.push(format!("{told}: {} numbers, expected {}", rows.len(), expected.len()))
+                    }
+                    Ok(rows) => {
+                        let off = rows.iter().zip(&expected).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max);
+                        if off.is_nan() || off > 1e-3 * rms {
+                            wrong.push(format!("{told}: off by {:.2e} of {rms:.3}", off / rms));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen > 0, "no case of `{only}`");
+    assert!(wrong.is_empty(), "{} of {seen} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
