@@ -163,6 +163,17 @@ impl<'a> Builder<'a> {
         self.intern(name, (rows, cols), false, false)
     }
 
+    /// Likewise of a tensor that is stored as `[cols, rows]`: its fastest varying length is what comes out.
+    ///
+    /// # Errors
+    /// No such tensor; another number of columns.
+    pub fn matrix_transposed(&mut self, name: &str, cols: usize) -> Result<Weight> {
+        match self.shape(name)?[..] {
+            [rows, found] if found == cols => self.intern(name, (rows, cols), true, false),
+            ref found => bad(format!("{name}: expected {cols} columns, found {found:?}")),
+        }
+    }
+
     /// A value.
     ///
     /// # Errors

@@ -3,7 +3,14 @@
 mod pieces;
 mod vit;
 
+mod gemma;
+mod glm;
+mod intern;
+mod kimi;
+mod llava;
+mod pixtral;
 mod qwen;
+mod siglip;
 
 use crate::graph::{Graph, Val};
 use crate::{Builder, Clip, Error, Input, Keys, Result, Source};
@@ -23,7 +30,26 @@ type Build = fn(&mut Builder<'_>, &Context<'_>) -> Result<Val>;
 
 /// Encoders by `clip.projector_type`.
 const ENCODERS: &[(&str, Build)] = &[
+    ("adapter", llava::adapter),
+    ("gemma3", gemma::three),
+    ("gemma4uv", gemma::four_unified),
+    ("gemma4v", gemma::four),
+    ("glm4v", glm::glm),
+    ("glm5v", glm::glm),
+    ("idefics3", siglip::idefics3),
+    ("internvl", intern::internvl),
+    ("janus_pro", siglip::janus),
+    ("kimik25", kimi::k25),
+    ("kimivl", kimi::vl),
+    ("ldp", llava::ldp),
+    ("ldpv2", llava::ldpv2),
+    ("lfm2", siglip::lfm2),
+    ("lightonocr", pixtral::lighton),
     ("ling3vl", qwen::three),
+    ("llama4", intern::llama4),
+    ("mlp", llava::two_layers),
+    ("phi4", siglip::phi4),
+    ("pixtral", pixtral::pixtral),
     ("qwen2.5vl_merger", qwen::two_five),
     ("qwen2vl_merger", qwen::two),
     ("qwen3vl_merger", qwen::three),

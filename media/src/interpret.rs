@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Weights of a file, and how products are done.
-pub struct Interpreter<'a> {
-    source: &'a dyn Source,
+pub struct Interpreter<S> {
+    source: S,
     floats: Mutex<HashMap<WeightUse, Arc<[f32]>>>,
 }
 
@@ -25,10 +25,15 @@ struct Run<'g> {
     buffers: Vec<Vec<f32>>,
 }
 
-impl<'a> Interpreter<'a> {
+impl<S: Source> Interpreter<S> {
     /// Of a file's weights.
-    pub fn new(source: &'a dyn Source) -> Interpreter<'a> {
+    pub fn new(source: S) -> Interpreter<S> {
         Interpreter { source, floats: Mutex::default() }
+    }
+
+    /// The file.
+    pub fn source(&self) -> &S {
+        &self.source
     }
 
     fn weight(&self, used: &WeightUse) -> Result<Arc<[f32]>> {
@@ -36,7 +41,7 @@ impl<'a> Interpreter<'a> {
         if let Some(found) = kept.get(used) {
             return Ok(found.clone());
         }
-        let floats: Arc<[f32]> = decode(self.source, used)?.into();
+        let floats: Arc<[f32]> = decode(&self.source, used)?.into();
         kept.insert(used.clone(), floats.clone());
         Ok(floats)
     }

@@ -27,3 +27,21 @@ pub trait Source {
     /// A tensor.
     fn tensor(&self, name: &str) -> Option<Stored<'_>>;
 }
+
+impl<T: Source + ?Sized> Source for &T {
+    fn text(&self, key: &str) -> Option<String> {
+        (**self).text(key)
+    }
+
+    fn number(&self, key: &str) -> Option<f64> {
+        (**self).number(key)
+    }
+
+    fn numbers(&self, key: &str) -> Option<Vec<f64>> {
+        (**self).numbers(key)
+    }
+
+    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+        (**self).tensor(name)
+    }
+}

@@ -1,0 +1,261 @@
+//! A projector's file beside a text model (`mmproj-*.gguf`): pictures and sounds become rows that stand in a prompt.
+
+mod source;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pumex_media::interpret::Interpreter;
+use pumex_media::{encode, Clip, Modality, Picture, PictureLimits, Piece, SoundLimits, TextModel};
+use source::ProjectorSource;
+
+pub use pumex_media::Options as MediaOptions;
+
+use crate::conversation::Feed;
+use crate::gguf::{Access, Gguf};
+use crate::step::{Medium, Positions, Stream};
+use crate::text::Tokenizer;
+use crate::{Error, Result};
+
+/// What stands in a prompt where a medium goes.
+pub const MARK: &str = "<__media__>";
+
+/// Bytes of rows that are kept of media encoded before.
+const MOST_KEPT: usize = 256 << 20;
+
+/// A picture or a sound as it came.
+#[derive(Clone, Debug)]
+pub struct MediumFile {
+    /// Whether it is a picture; else a sound.
+    pub picture: bool,
+    /// A file's bytes.
+    pub bytes: Arc<[u8]>,
+    /// At most so many tokens, of a picture whose size is not fixed.
+    pub max_tokens: Option<usize>,
+}
+
+/// Rows of an encoder, `[rows, width]`, and what they are.
+struct Encoded {
+    key: u64,
+    rows: Arc<[f32]>,
+}
+
+/// An encoder and what stands around its rows.
+pub struct Projector {
+    interpreter: Interpreter<ProjectorSource>,
+    clips: Vec<Clip>,
+    options: MediaOptions,
+    kept: Mutex<VecDeque<Encoded>>,
+}
+
+/// What the text model's side of a prompt needs.
+pub struct TextSide<'a> {
+    /// Its tokenizer.
+    pub tokenizer: &'a Tokenizer,
+    /// Width of its embeddings (`n_embd`).
+    pub n_embd: usize,
+    /// Whether its rotations have several streams of positions.
+    pub m_rope: bool,
+}
+
+impl TextSide<'_> {
+    fn with<R>(&self, use_it: impl FnOnce(&TextModel<'_>) -> R) -> R {
+        let has_token = |text: &str| self.tokenizer.id_of(text).is_some();
+        use_it(&TextModel { n_embd: self.n_embd, m_rope: self.m_rope, has_token: &has_token })
+    }
+}
+
+/// An error of the media crate, as one of the file or of the request.
+fn told(path: &Path, error: pumex_media::Error) -> Error {
+    use pumex_media::Error as E;
+    match error {
+        E::Key(what) => Error::file(path, "bad_hparam", what),
+        E::MissingTensor(name) => Error::file(path, "missing_tensor", format!("{name}: expected this tensor, found none")),
+        E::Shape(what) => Error::file(path, "bad_shape", what),
+        E::Unsupported(what) => Error::file(path, "unsupported_projector", what),
+        E::Medium(what) => Error::Request(what),
+    }
+}
+
+impl Projector {
+    /// Opens a projector's file and reads what it says; nothing is encoded yet.
+    ///
+    /// # Errors
+    /// A file that is missing, no GGUF, or no projector's; keys that are missing or wrong; a projector that is not supported.
+    pub fn open(path: &Path, access: Access, options: MediaOptions) -> Result<Projector> {
+        let gguf = Gguf::open_with(path, access)?;
+        let arch = gguf.meta().arch()?;
+        if arch != "clip" {
+            let what = format!("general.architecture: expected clip, as a projector's file has it, found {arch}");
+            return Err(Error::file(path, "not_a_projector", what));
+        }
+        let source = ProjectorSource(gguf);
+        let clips = Clip::all(&source).map_err(|e| told(path, e))?;
+        for clip in &clips {
+            if !encode::names().any(|name| name == clip.projector) {
+                let what = format!("clip.projector_type: no {} encoder `{}`", clip.modality.name(), clip.projector);
+                return Err(Error::file(path, "unsupported_projector", what));
+            }
+        }
+        Ok(Projector { interpreter: Interpreter::new(source), clips, options, kept: Mutex::default() })
+    }
+
+    fn source(&self) -> &ProjectorSource {
+        self.interpreter.source()
+    }
+
+    fn told(&self, error: pumex_media::Error) -> Error {
+        told(self.source().0.path(), error)
+    }
+
+    /// Whether it takes pictures.
+    pub fn sees(&self) -> bool {
+        self.clips.iter().any(|c| c.modality == Modality::Vision)
+    }
+
+    /// Whether it takes sounds.
+    pub fn hears(&self) -> bool {
+        self.clips.iter().any(|c| c.modality == Modality::Audio)
+    }
+
+    fn clip(&self, picture: bool) -> Result<&Clip> {
+        let wanted = if picture { Modality::Vision } else { Modality::Audio };
+        self.clips.iter().find(|c| c.modality == wanted).ok_or_else(|| {
+            let what = if picture { "pictures" } else { "sounds" };
+            Error::Request(format!("{}: this projector takes no {what}", self.source().0.path().display()))
+        })
+    }
+
+    /// What stands in a prompt for a medium: texts, and inputs of the encoder.
+    ///
+    /// # Errors
+    /// A medium that cannot be decoded or that the projector does not take.
+    pub fn prepare(&self, medium: &MediumFile, model: &TextModel<'_>) -> Result<Vec<Piece>> {
+        let clip = self.clip(medium.picture)?;
+        let pieces = if medium.picture {
+            let picture = Picture::decode(&medium.bytes, &PictureLimits::default()).map_err(|e| self.told(e))?;
+            let least = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
+            let most = least(self.options.image_max_tokens, medium.max_tokens);
+            let options = MediaOptions { image_max_tokens: most, ..self.options };
+            pumex_media::prepare_picture(clip, self.source(), &picture, &options, model)
+        } else {
+            let rate = pumex_media::sound_rate(clip).map_err(|e| self.told(e))?;
+            let samples = pumex_media::decode_sound(&medium.bytes, rate, &SoundLimits::default());
+            samples.and_then(|samples| pumex_media::prepare_sound(clip, self.source(), &samples, model))
+        };
+        pieces.map_err(|e| self.told(e))
+    }
+
+    /// The encoder's rows of a medium, `[rows, width]`.
+    ///
+    /// # Errors
+    /// Tensors that are missing or have other shapes; no memory.
+    pub fn encode(&self, medium: &pumex_media::Medium) -> Result<Vec<f32>> {
+        let clip = self.clip(medium.picture)?;
+        let graph = encode::build(self.source(), clip, &medium.inputs).map_err(|e| self.told(e))?;
+        let inputs: Vec<&[f32]> = medium.inputs.iter().map(|input| &input.values[..]).collect();
+        let rows = self.interpreter.run(&graph, &inputs).map_err(|e| self.told(e))?;
+        let made = graph.out.map_or(0, |out| graph.view(out).rows);
+        self.source().0.check()?;
+        match made == medium.rows {
+            true => Ok(rows),
+            false => Err(Error::Request(format!("an encoder's rows: expected {}, found {made}", medium.rows))),
+        }
+    }
+
+    /// Likewise, taken from what is kept of media encoded before, where `key` stands for the same inputs.
+    fn encode_once(&self, key: u64, medium: &pumex_media::Medium) -> Result<Arc<[f32]>> {
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = kept().iter().find(|e| e.key == key) {
+            return Ok(found.rows.clone());
+        }
+        let rows: Arc<[f32]> = self.encode(medium)?.into();
+        let mut kept = kept();
+        kept.push_back(Encoded { key, rows: rows.clone() });
+        while kept.len() > 1 && kept.iter().map(|e| e.rows.len() * 4).sum::<usize>() > MOST_KEPT {
+            kept.pop_front();
+        }
+        Ok(rows)
+    }
+
+    /// A prompt with media in it: each goes where [`MARK`] stands in the text, in order; without any mark, all go in front.
+    ///
+    /// # Errors
+    /// Another number of marks than of media; a medium that cannot be decoded or encoded.
+    pub fn feed(&self, text: &str, media: &[MediumFile], side: &TextSide<'_>) -> Result<Feed> {
+        let marked = match text.matches(MARK).count() {
+            0 => format!("{}{text}", MARK.repeat(media.len())),
+            n if n == media.len() => text.to_string(),
+            n => {
+                return Err(Error::Request(format!(
+                    "expected a mark {MARK} for each of {} media, found {n} in the prompt",
+                    media.len()
+                )))
+            }
+        };
+        let tokenizer = side.tokenizer;
+        let mut feed = Feed::default();
+        let begins = usize::from(tokenizer.add_bos() && tokenizer.bos().is_some());
+        if let Some(bos) = tokenizer.bos().filter(|_| tokenizer.add_bos()) {
+            feed.text(&[bos]);
+        }
+        let mut media = media.iter();
+        for (i, part) in marked.split(MARK).enumerate() {
+            if i > 0 {
+                if let Some(medium) = media.next() {
+                    self.add(&mut feed, medium, begins, side)?;
+                }
+            }
+            if !part.is_empty() {
+                feed.text(&tokenizer.encode(part, false, true)?);
+            }
+        }
+        Ok(feed)
+    }
+
+    fn add(&self, feed: &mut Feed, file: &MediumFile, begins: usize, side: &TextSide<'_>) -> Result<()> {
+        let pieces = side.with(|model| self.prepare(file, model))?;
+        let clip = self.clip(file.picture)?;
+        let whole = pumex_media::hash_bytes(&file.bytes);
+        for (i, piece) in pieces.into_iter().enumerate() {
+            match piece {
+                Piece::Text(text) => feed.text(&side.tokenizer.encode(&text, false, true)?),
+                Piece::Medium(mut medium) => {
+                    pumex_media::place(clip, &mut medium, feed.ids.len() - begins);
+                    let pad = medium.inputs.first().map_or(0, |input| input.lead_pad);
+                    let index = feed.media.iter().count() as u32;
+                    let key = [i, medium.rows, pad, medium.grid[0], file.max_tokens.unwrap_or(0), index as usize]
+                        .iter()
+                        .fold(whole, |h, n| (h ^ *n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
+                    let rows = self.encode_once(key, &medium)?;
+                    let positions = positions(&medium, side.m_rope, index);
+                    feed.medium(Arc::new(Medium::new(key, rows, medium.rows, positions, medium.bidirectional)?));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Positions of a medium's rows, as the text model has them; `index` counts the media in front of it.
+fn positions(medium: &pumex_media::Medium, m_rope: bool, index: u32) -> Positions {
+    let [nx, ny] = medium.grid;
+    match medium.positions {
+        pumex_media::Positions::Grid if m_rope => Positions::grid(nx, ny),
+        pumex_media::Positions::GridWithBreaks if m_rope => {
+            let columns = nx.max(1) + 1;
+            let stream = |i: usize| match i {
+                0 => [Stream::After(0); 4],
+                _ if i + 1 == medium.rows => [Stream::After(i as u32); 4],
+                _ => {
+                    let (column, row) = ((i - 1) % columns, (i - 1) / columns);
+                    [Stream::After(i as u32), Stream::At(column as u32), Stream::At(row as u32), Stream::At(index)]
+                }
+            };
+            let rows = (0..medium.rows).map(stream).collect();
+            Positions::Streams { rows, n_pos: medium.rows }
+        }
+        _ => Positions::Sequential,
+    }
+}
