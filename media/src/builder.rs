@@ -1,8 +1,8 @@
 //! Builds graphs, and checks shapes while it does: a file's tensors are what they are.
 
 use crate::graph::{
-    Act, Arg, Bias, Graph, Join, NormKind, Op, Pairs, Part, Picks, PicksData, Spans, Table, TableData, Val, View,
-    Weight, WeightUse, Window,
+    Act, Arg, Bias, Digit, Graph, Join, NormKind, Op, Pairs, Part, Picks, PicksData, Spans, Table, TableData, Val,
+    View, Weight, WeightUse, Window,
 };
 use crate::{Error, Result, Source};
 use std::collections::HashMap;
@@ -607,15 +607,10 @@ impl<'a> Builder<'a> {
         let spans =
             spans.is_none_or(|s| s.len() == self.rows(q.val) && s.iter().all(|[from, to]| from < to && *to <= keys));
         let biases = rules.biases.iter().all(|b| {
-            let top = b.base + b.key.modulo.saturating_sub(1);
-            let low = b.query.map_or(0, |q| q.modulo.saturating_sub(1));
             self.rows(b.val) == self.rows(q.val)
                 && self.cols(b.val) == heads * b.width
-                && b.key.div > 0
-                && b.key.modulo > 0
-                && b.query.is_none_or(|q| q.div > 0 && q.modulo > 0)
-                && top < b.width
-                && b.base >= low
+                && [Some(b.key), b.query].iter().flatten().all(|d| d.div > 0 && d.modulo > 0)
+                && self.in_width(b, self.rows(q.val), keys as usize, rules.spans)
         });
         if !shaped || !spans || !biases {
             return bad(format!(
@@ -626,6 +621,56 @@ impl<'a> Builder<'a> {
         let out = self.value(self.rows(q.val), heads * (v.cols / kv_heads))?;
         let Attention { scale, spans, biases, soft_cap, sinks, .. } = rules.clone();
         self.push(Op::Attend { q, k, v, heads, kv_heads, scale, spans, biases, soft_cap, sinks, out });
+        Ok(out)
+    }
+
+    /// Whether all keys that queries see have a column of the bias.
+    fn in_width(&self, b: &Bias, queries: usize, keys: usize, spans: Option<Spans>) -> bool {
+        let fits = |low: usize, high: usize, query: usize| {
+            b.base + high < b.width.saturating_add(query) && b.base + low >= query
+        };
+        let highest = |d: Digit, n: usize| d.modulo.min(n.div_ceil(d.div)).saturating_sub(1);
+        let query = b.query.map_or(0, |d| highest(d, queries));
+        if b.base >= query && fits(0, highest(b.key, keys), 0) {
+            return true;
+        }
+        // Keys and queries that count by ones: the ends of each query's keys tell.
+        let counts = |d: Digit, n: usize| d.div == 1 && d.modulo >= n;
+        match (spans, b.query) {
+            (Some(spans), Some(digit)) if counts(digit, queries) && counts(b.key, keys) => {
+                let spans = self.graph.spans[spans.0].iter().enumerate();
+                spans.into_iter().all(|(i, [from, to])| fits(*from as usize, *to as usize - 1, i))
+            }
+            _ => false,
+        }
+    }
+
+    /// Of each row of `x`: the row of `values` where that of `codes` is nearest.
+    ///
+    /// # Errors
+    /// Codes of other columns; another number of values.
+    pub fn nearest(&mut self, x: Val, codes: Val, values: Val) -> Result<Val> {
+        if self.cols(codes) != self.cols(x) || self.rows(codes) != self.rows(values) {
+            return bad(format!(
+                "expected codes of {} columns and as many values, found {} of {} and {}",
+                self.cols(x),
+                self.rows(codes),
+                self.cols(codes),
+                self.rows(values)
+            ));
+        }
+        let out = self.value(self.rows(x), self.cols(values))?;
+        self.push(Op::Nearest { x, codes, values, out });
+        Ok(out)
+    }
+
+    /// Each row's shares by its softmax.
+    ///
+    /// # Errors
+    /// None but of a value's size.
+    pub fn softmax(&mut self, x: Val) -> Result<Val> {
+        let out = self.value(self.rows(x), self.cols(x))?;
+        self.push(Op::Softmax { x, out });
         Ok(out)
     }
 }

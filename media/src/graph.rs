@@ -347,9 +347,9 @@ pub enum Op {
         scale: f32,
         /// First key that each query sees and the one behind the last; all without.
         spans: Option<Spans>,
-        /// Added to the scores, after `soft_cap`.
+        /// Added to the scores, before `soft_cap`.
         biases: Vec<Bias>,
-        /// `cap * tanh(score / cap)`, if any.
+        /// `cap * tanh(score / cap)` of the score with its biases, if any.
         soft_cap: Option<f32>,
         /// A score of each head that takes part in the sum and has no value: `[1, heads]`.
         sinks: Option<Weight>,
@@ -367,12 +367,21 @@ pub enum Op {
         /// `[n, cols]`
         out: Val,
     },
-    /// Of each row: the row of `codes` at the smallest distance.
+    /// Of each row: which row of `codes` is at the smallest distance, the first of several; that row of `values`.
     Nearest {
         /// `[n, cols]`
         x: Val,
-        /// `[codes, cols]`
-        codes: Weight,
+        /// `[m, cols]`
+        codes: Val,
+        /// `[m, any]`
+        values: Val,
+        /// `[n, any]`
+        out: Val,
+    },
+    /// `out[i, j] = e^x[i, j] / Σ e^x[i, :]`
+    Softmax {
+        /// `[n, cols]`
+        x: Val,
         /// `[n, cols]`
         out: Val,
     },
@@ -428,6 +437,7 @@ impl Op {
             Op::Attend { .. } => "attend",
             Op::Choose { .. } => "choose",
             Op::Nearest { .. } => "nearest",
+            Op::Softmax { .. } => "softmax",
         }
     }
 
@@ -442,7 +452,8 @@ impl Op {
             | Op::Pick { x, .. }
             | Op::Permute { x, .. }
             | Op::Choose { x, .. }
-            | Op::Nearest { x, .. } => vec![*x],
+            | Op::Softmax { x, .. } => vec![*x],
+            Op::Nearest { x, codes, values, .. } => vec![*x, *codes, *values],
             Op::Map { a, join: Some((_, Arg::Part(b))), out, .. } => vec![a.val, b.val, out.val],
             Op::Map { a, out, .. } => vec![a.val, out.val],
             Op::Copy { x, out, .. } => vec![x.val, *out],
@@ -468,7 +479,8 @@ impl Op {
             | Op::Load { out, .. }
             | Op::Attend { out, .. }
             | Op::Choose { out, .. }
-            | Op::Nearest { out, .. } => *out,
+            | Op::Nearest { out, .. }
+            | Op::Softmax { out, .. } => *out,
             Op::Rotate { x, .. } => x.val,
         }
     }

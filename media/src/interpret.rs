@@ -276,9 +276,14 @@ impl Run<'_> {
                 let row = &x.numbers[i * x.cols..][..x.cols];
                 ops::choose(row, bias.map(|b| &run.weights[b.0][..]), *k, numbers);
             }),
-            Op::Nearest { x, codes, out } => self.write(whole(self, *out), |run, i, numbers| {
+            Op::Nearest { x, codes, values, out } => self.write(whole(self, *out), |run, i, numbers| {
+                let [x, codes, values] = [x, codes, values].map(|v| run.part(whole(run, *v)));
+                let row = ops::nearest(&x.numbers[i * x.cols..][..x.cols], codes.numbers);
+                numbers.copy_from_slice(&values.numbers[row * values.cols..][..values.cols]);
+            }),
+            Op::Softmax { x, out } => self.write(whole(self, *out), |run, i, numbers| {
                 let x = run.part(whole(run, *x));
-                ops::nearest(&x.numbers[i * x.cols..][..x.cols], &run.weights[codes.0], numbers);
+                ops::softmax(&x.numbers[i * x.cols..][..x.cols], numbers);
             }),
         }
     }

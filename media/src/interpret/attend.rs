@@ -22,7 +22,6 @@ pub fn row(run: &Run<'_>, op: &Op, i: usize, out: &mut [f32]) {
         let query = &q.numbers[i * q.stride + q.at + h * d..][..d];
         for (j, score) in (from..to).zip(&mut scores) {
             let product = scale * ops::dot(query, &k.numbers[j * k.stride + k.at + kv * d..][..d]);
-            let capped = soft_cap.map_or(product, |cap| cap * (product / cap).tanh());
             let added: f32 = biases
                 .iter()
                 .map(|b| {
@@ -31,7 +30,10 @@ pub fn row(run: &Run<'_>, op: &Op, i: usize, out: &mut [f32]) {
                     run.buffers[view.buffer][i * view.cols + h * b.width + col]
                 })
                 .sum();
-            *score = capped + added;
+            *score = product + added;
+            if let Some(cap) = soft_cap {
+                *score = cap * (*score / cap).tanh();
+            }
         }
         let sink = sinks.map(|s| run.weights[s.0][h]);
         let top = scores.iter().copied().chain(sink).fold(f32::NEG_INFINITY, f32::max);

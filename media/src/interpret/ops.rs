@@ -130,11 +130,26 @@ pub fn choose(x: &[f32], bias: Option<&[f32]>, k: usize, out: &mut [f32]) {
     order.iter().for_each(|i| out[*i] = x[*i] / sum);
 }
 
-/// The row of `codes` at the smallest distance from `x`.
-pub fn nearest(x: &[f32], codes: &[f32], out: &mut [f32]) {
+/// Which row of `codes` is at the smallest distance from `x`.
+pub fn nearest(x: &[f32], codes: &[f32]) -> usize {
     let distance = |code: &[f32]| code.iter().zip(x).map(|(c, x)| (c - x) * (c - x)).sum::<f32>();
-    let best = codes.chunks_exact(x.len()).min_by(|a, b| distance(a).total_cmp(&distance(b)));
-    if let Some(best) = best {
-        out.copy_from_slice(best);
+    let mut best = (0, f32::INFINITY);
+    for (i, code) in codes.chunks_exact(x.len()).enumerate() {
+        let found = distance(code);
+        if found < best.1 {
+            best = (i, found);
+        }
     }
+    best.0
+}
+
+/// `e^x` of each by their sum.
+pub fn softmax(x: &[f32], out: &mut [f32]) {
+    let top = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = 0.0;
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = (x - top).exp();
+        sum += *out;
+    }
+    out.iter_mut().for_each(|out| *out /= sum);
 }
