@@ -210,6 +210,11 @@ impl Clip {
             n if n > MOST => Err(Error::Key(format!("{}: expected at most {MOST}, found {n}", keys.key(name)))),
             n => Ok(n),
         };
+        // Encoders without a tower say so by no blocks.
+        let count = |name: &str| match keys.whole(name)? {
+            Some(n) if n <= MOST => Ok(n),
+            found => Err(Error::Key(format!("{}: expected 0 to {MOST}, found {found:?}", keys.key(name)))),
+        };
         let (width, heads) = (size("embedding_length")?, size("attention.head_count")?);
         let vision = modality == Modality::Vision;
         let head_dim = match keys.whole("attention.head_dim")? {
@@ -232,8 +237,8 @@ impl Clip {
             heads,
             kv_heads,
             head_dim,
-            ffn: size("feed_forward_length")?,
-            blocks: size("block_count")?,
+            ffn: count("feed_forward_length")?,
+            blocks: count("block_count")?,
             projection: keys.whole("projection_dim")?.unwrap_or(0),
             eps: keys.float("attention.layer_norm_epsilon")?,
             feature_layers: keys.list("feature_layer")?,
