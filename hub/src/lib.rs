@@ -113,6 +113,26 @@ pub fn fetch(settings: &Settings, repo: &str, file: Option<&str>, watch: &mut Wa
     fetch_revision(settings, &cache, &repo, "main", file, watch)
 }
 
+/// The projector of pictures and sounds that a repository has beside its models, in the cache; none where it has none.
+///
+/// # Errors
+/// As [`fetch`].
+pub fn fetch_projector(settings: &Settings, repo: &str, watch: &mut Watch<'_>) -> Result<Option<PathBuf>> {
+    let repo = Repo::parse(repo)?;
+    let cache = Cache::new(settings, &repo);
+    let known = || cache.get_ref("main").map(|commit| cache.entries(&commit)).unwrap_or_default();
+    let entries = match settings.offline {
+        true => known(),
+        false => match listed(settings, &repo, "main", watch) {
+            Ok((_, entries)) => entries,
+            Err(Error::Network { .. }) => known(),
+            Err(other) => return Err(other),
+        },
+    };
+    let Some(entry) = name::projector(&entries) else { return Ok(None) };
+    fetch_revision(settings, &cache, &repo, "main", Some(&entry.path), watch).map(Some)
+}
+
 fn fetch_revision(
     settings: &Settings,
     cache: &Cache,

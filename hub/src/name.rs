@@ -145,9 +145,28 @@ pub fn chosen<'a>(entries: &'a [Entry], repo: &Repo, file: Option<&str>) -> Resu
     parts(found).into_iter().map(part).collect()
 }
 
+/// The projector of pictures and sounds that lies beside models: of halves before other types, as encoders are small.
+pub fn projector(entries: &[Entry]) -> Option<&Entry> {
+    let name = |e: &Entry| e.path.to_ascii_lowercase();
+    let is_one = |e: &&Entry| {
+        let lower = name(e);
+        lower.rsplit('/').next().is_some_and(|n| n.contains("mmproj")) && lower.ends_with(".gguf")
+    };
+    let rank = |e: &&Entry| ["f16", "bf16", "q8_0", "f32"].iter().position(|t| has_quant(&name(e), t)).unwrap_or(9);
+    entries.iter().filter(is_one).min_by_key(|e| (rank(e), e.path.clone()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_projector_of_halves_is_taken_before_others() {
+        let of = |paths: &[&str]| projector(&entries(paths)).map(|e| e.path.clone());
+        assert_eq!(of(&["m-Q4_K_M.gguf", "mmproj-m-Q8_0.gguf", "mmproj-m-f16.gguf"]).as_deref(), Some("mmproj-m-f16.gguf"));
+        assert_eq!(of(&["mmproj-BF16.gguf", "mmproj-F32.gguf"]).as_deref(), Some("mmproj-BF16.gguf"));
+        assert_eq!(of(&["m-Q4_K_M.gguf", "mmproj.txt"]), None);
+    }
 
     fn entries(paths: &[&str]) -> Vec<Entry> {
         let entry = |path: &&str| Entry { path: path.to_string(), blob: "b".into(), sha256: None, size: 1 };

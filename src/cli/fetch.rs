@@ -50,9 +50,44 @@ pub fn model(args: &ModelArgs) -> Result<Option<PathBuf>> {
     }
     let args = asked(args);
     let found = match (&args.hf_repo, &args.model_url) {
+        (Some(repo), _) => download::wanted(&args, &Wanted::Model(repo))?,
+        (None, Some(url)) => download::wanted(&args, &Wanted::Url(url))?,
         (None, None) => args.model,
-        _ => Some(download::fetched(&args)?),
     };
+    found.iter().for_each(|path| super::files::reads(path));
+    Ok(found)
+}
+
+/// What is fetched.
+enum Wanted<'a> {
+    /// The model of a repository.
+    Model(&'a str),
+    /// The projector of a repository.
+    Projector(&'a str),
+    /// A file at a URL.
+    Url(&'a str),
+}
+
+/// The projector that lies beside the model where that comes from a repository; else none.
+///
+/// # Errors
+/// All that a download may fail of.
+pub fn projector(args: &ModelArgs) -> Result<Option<PathBuf>> {
+    let args = asked(args);
+    let found = match &args.hf_repo {
+        Some(repo) => download::wanted(&args, &Wanted::Projector(repo))?,
+        None => None,
+    };
+    found.iter().for_each(|path| super::files::reads(path));
+    Ok(found)
+}
+
+/// The file at a URL.
+///
+/// # Errors
+/// All that a download may fail of.
+pub fn url(args: &ModelArgs, url: &str) -> Result<Option<PathBuf>> {
+    let found = download::wanted(&asked(args), &Wanted::Url(url))?;
     found.iter().for_each(|path| super::files::reads(path));
     Ok(found)
 }
@@ -61,7 +96,7 @@ pub fn model(args: &ModelArgs) -> Result<Option<PathBuf>> {
 mod download {
     use super::*;
 
-    pub fn fetched(_: &ModelArgs) -> Result<PathBuf> {
+    pub fn wanted(_: &ModelArgs, _: &Wanted<'_>) -> Result<Option<PathBuf>> {
         let what = "-hf, -mu: expected a build with the feature `download`, found one without; give -m FILE";
         Err(pumex::Error::Request(what.into()))
     }
@@ -75,8 +110,8 @@ mod download {
     use pumex::Error;
     use pumex_hub::{Event, Settings, Watch};
 
-    /// The model's file in the cache.
-    pub fn fetched(args: &ModelArgs) -> Result<PathBuf> {
+    /// A file in the cache.
+    pub fn wanted(args: &ModelArgs, wanted: &Wanted<'_>) -> Result<Option<PathBuf>> {
         let error = |e: pumex_hub::Error| match e {
             pumex_hub::Error::Io { path, source } => Error::io(&path, source),
             other => Error::Request(other.to_string()),
@@ -90,10 +125,10 @@ mod download {
         let mut begun = String::new();
         let mut tell = |event: Event<'_>| told(&bar, &mut begun, event);
         let watch = &mut Watch { tell: &mut tell, stop };
-        let path = match (&args.hf_repo, &args.model_url) {
-            (Some(repo), _) => pumex_hub::fetch(&settings, repo, args.hf_file.as_deref(), watch),
-            (None, Some(url)) => pumex_hub::fetch_url(&settings, url, watch),
-            (None, None) => return Err(Error::Usage("--hf-repo: expected USER/REPO".into())),
+        let path = match *wanted {
+            Wanted::Model(repo) => pumex_hub::fetch(&settings, repo, args.hf_file.as_deref(), watch).map(Some),
+            Wanted::Projector(repo) => pumex_hub::fetch_projector(&settings, repo, watch),
+            Wanted::Url(url) => pumex_hub::fetch_url(&settings, url, watch).map(Some),
         };
         bar.finish_and_clear();
         if matches!(path, Err(pumex_hub::Error::Stopped)) {

@@ -72,14 +72,15 @@ impl ProjectorArgs {
             return Ok(Some(path.clone()));
         }
         if let Some(url) = &self.mmproj_url {
-            return fetch::file(args, url).map(Some);
+            return fetch::url(args, url);
         }
         if self.no_mmproj {
             return Ok(None);
         }
-        match model {
-            Some(model) => beside(model),
-            None => Ok(None),
+        match (fetch::projector(args)?, model) {
+            (Some(found), _) => Ok(Some(found)),
+            (None, Some(model)) => beside(model),
+            (None, None) => Ok(None),
         }
     }
 
