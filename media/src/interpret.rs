@@ -1,34 +1,51 @@
 //! Runs graphs on the CPU in f32, each op as its documentation says.
 //!
-//! [`Interpreter`] keeps a file's weights as floats, and, if it is told to be fast, matrices of products as the kernels of the crate
-//! `pumex-cpu` take them. Buffers live from the op that first writes them to the last one that reads them.
+//! [`Interpreter`] keeps a file's weights as floats. With [`Products`] it does its products, those of attention among them, by someone
+//! else's kernels, with matrices as the file has them. Buffers live from the op that first writes them to the last one that reads them.
 
 mod attend;
+mod fast;
 mod ops;
 
 use crate::graph::{Arg, Graph, Join, Op, Part, View, WeightUse};
 use crate::{Error, Result, Source};
+use pumex_quant::FormatId;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Kernels of products.
+pub trait Products: Send + Sync {
+    /// `out[n, m] = x[n, k] · wᵀ` with `w` `[m, k]`, of f32, f16 or bf16, by its bytes; `sizes` are n, m and k.
+    fn multiply(&self, w: (FormatId, &[u8]), sizes: [usize; 3], x: &[f32], out: &mut [f32]);
+}
+
 /// Weights of a file, and how products are done.
 pub struct Interpreter<S> {
     source: S,
+    products: Option<Box<dyn Products>>,
     floats: Mutex<HashMap<WeightUse, Arc<[f32]>>>,
 }
 
 /// Buffers of a graph that runs, and its weights.
 struct Run<'g> {
     graph: &'g Graph,
+    /// Empty where [`Products`] read the file's own bytes.
     weights: Vec<Arc<[f32]>>,
+    source: &'g dyn Source,
+    products: Option<&'g dyn Products>,
     buffers: Vec<Vec<f32>>,
 }
 
 impl<S: Source> Interpreter<S> {
     /// Of a file's weights.
     pub fn new(source: S) -> Interpreter<S> {
-        Interpreter { source, floats: Mutex::default() }
+        Interpreter { source, products: None, floats: Mutex::default() }
+    }
+
+    /// Of a file's weights, with products by these kernels.
+    pub fn with_products(source: S, products: Box<dyn Products>) -> Interpreter<S> {
+        Interpreter { source, products: Some(products), floats: Mutex::default() }
     }
 
     /// The file.
@@ -51,8 +68,14 @@ impl<S: Source> Interpreter<S> {
     /// # Errors
     /// Inputs of other sizes than the graph's; weights that are missing; no memory.
     pub fn run(&self, graph: &Graph, inputs: &[&[f32]]) -> Result<Vec<f32>> {
-        let weights = graph.weights.iter().map(|w| self.weight(w)).collect::<Result<Vec<_>>>()?;
-        let mut run = Run { graph, weights, buffers: vec![Vec::new(); graph.buffers.len()] };
+        let products = self.products.as_deref();
+        let weight = |used: &WeightUse| match products {
+            Some(_) if fast::is_read_in_place(&self.source, used) => Ok([].into()),
+            _ => self.weight(used),
+        };
+        let weights = graph.weights.iter().map(weight).collect::<Result<Vec<_>>>()?;
+        let buffers = vec![Vec::new(); graph.buffers.len()];
+        let mut run = Run { graph, weights, source: &self.source, products, buffers };
         if inputs.len() != graph.inputs.len() {
             return Err(Error::Medium(format!("expected {} inputs, found {}", graph.inputs.len(), inputs.len())));
         }
@@ -169,6 +192,12 @@ impl Run<'_> {
     fn step(&mut self, op: &Op) -> Result<()> {
         let whole = |run: &Self, val| Part { val, at: 0, cols: run.graph.view(val).cols };
         match op {
+            Op::MatMul { x, weight, bias, out } if self.products.is_some() => {
+                let products = fast::multiply(self, *x, *weight, *bias)?;
+                self.write(*out, |_, i, numbers| {
+                    numbers.copy_from_slice(&products[i * numbers.len()..][..numbers.len()]);
+                })
+            }
             Op::MatMul { x, weight, bias, out } => self.write(*out, |run, i, numbers| {
                 let used = &run.graph.weights[weight.0];
                 let x = run.part(*x);
@@ -270,6 +299,11 @@ impl Run<'_> {
                     .chunks_exact_mut(x.cols / heads)
                     .for_each(|head| ops::rotate(&mut head[*at..][..*dims], *pairs, turns));
             }),
+            Op::Attend { out, .. } if self.products.is_some() => {
+                let made = fast::attend(self, op)?;
+                self.buffers[self.graph.view(*out).buffer] = made;
+                Ok(())
+            }
             Op::Attend { out, .. } => self.write(whole(self, *out), |run, i, numbers| attend::row(run, op, i, numbers)),
             Op::Choose { x, bias, k, out } => self.write(whole(self, *out), |run, i, numbers| {
                 let x = run.part(whole(run, *x));

@@ -14,7 +14,7 @@ pub struct Stored<'a> {
 }
 
 /// Metadata and tensors by name: a GGUF file of `general.architecture = clip`.
-pub trait Source {
+pub trait Source: Sync {
     /// A string of the metadata.
     fn text(&self, key: &str) -> Option<String>;
 

@@ -2,7 +2,9 @@
 
 mod gguf;
 
-use pumex_media::{encode, interpret::Interpreter, Clip, Input, Modality};
+use pumex_media::interpret::{Interpreter, Products};
+use pumex_media::{encode, Clip, Input, Modality};
+use pumex_quant::FormatId;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -47,21 +49,49 @@ fn input(folder: &Path, clip: &Clip, of: &Value) -> Option<Input> {
     })
 }
 
+/// Products number by number, from a matrix's own bytes.
+struct Plain;
+
+impl Products for Plain {
+    fn multiply(&self, (format, bytes): (FormatId, &[u8]), [n, m, k]: [usize; 3], x: &[f32], out: &mut [f32]) {
+        let mut w = vec![0.0; m * k];
+        format.format().decode_row(bytes, &mut w);
+        for (x, out) in x.chunks_exact(k).zip(out.chunks_exact_mut(m)).take(n) {
+            for (w, out) in w.chunks_exact(k).zip(out) {
+                *out = x.iter().zip(w).map(|(a, b)| a * b).sum();
+            }
+        }
+    }
+}
+
 #[test]
 fn rows_are_those_of_the_stored_results() {
+    compare(&std::env::var("PUMEX_PROJECTOR").unwrap_or_default(), false);
+}
+
+#[test]
+fn rows_are_the_same_with_kernels_for_the_products() {
+    for projector in ["gemma3-s2", "qwen2.5vl", "youtuvl", "mimovl", "deepseekocr"] {
+        if encode::names().any(|name| name.starts_with(&projector[..5])) {
+            compare(projector, true);
+        }
+    }
+}
+
+fn compare(only: &str, kernels: bool) {
     let Some(folder) = golden() else { return };
-    let only = std::env::var("PUMEX_PROJECTOR").unwrap_or_default();
     let mut wrong = Vec::new();
     let mut seen = 0;
     for case in std::fs::read_dir(folder.join("cases")).unwrap() {
         let case = case.unwrap().path();
         let name = case.file_name().unwrap().to_string_lossy().to_string();
-        if !name.contains(&only) {
+        if !name.contains(only) {
             continue;
         }
         let file = gguf::File::open(&folder.join(format!("mmproj/{}.gguf", name.split('@').next().unwrap())));
         let clips = Clip::all(&file).unwrap();
-        let interpreter = Interpreter::new(&file);
+        let interpreter =
+            if kernels { Interpreter::with_products(&file, Box::new(Plain)) } else { Interpreter::new(&file) };
         for picture in std::fs::read_dir(&case).unwrap() {
             let picture = picture.unwrap().path();
             if picture.extension().is_none_or(|e| e != "json") || picture.ends_with("trace.json") {

@@ -1,7 +1,7 @@
 //! Attention of one query.
 
 use super::{ops, Run};
-use crate::graph::{Digit, Op};
+use crate::graph::{Bias, Digit, Op};
 
 fn digit(d: Digit, n: usize) -> usize {
     n / d.div % d.modulo
@@ -9,7 +9,7 @@ fn digit(d: Digit, n: usize) -> usize {
 
 /// Row `i` of [`Op::Attend`].
 pub fn row(run: &Run<'_>, op: &Op, i: usize, out: &mut [f32]) {
-    let Op::Attend { q, k, v, heads, kv_heads, scale, spans, biases, soft_cap, sinks, .. } = op else { return };
+    let Op::Attend { q, k, v, heads, kv_heads, spans, .. } = op else { return };
     let (q, k, v) = (run.part(*q), run.part(*k), run.part(*v));
     let (d, dv) = (q.cols / heads, v.cols / kv_heads);
     let (from, to) = spans.map_or((0, k.rows), |s| {
@@ -21,31 +21,36 @@ pub fn row(run: &Run<'_>, op: &Op, i: usize, out: &mut [f32]) {
         let kv = h / (heads / kv_heads);
         let query = &q.numbers[i * q.stride + q.at + h * d..][..d];
         for (j, score) in (from..to).zip(&mut scores) {
-            let product = scale * ops::dot(query, &k.numbers[j * k.stride + k.at + kv * d..][..d]);
-            let added: f32 = biases
-                .iter()
-                .map(|b| {
-                    let view = run.graph.view(b.val);
-                    let col = b.base + digit(b.key, j) - b.query.map_or(0, |d| digit(d, i));
-                    run.buffers[view.buffer][i * view.cols + h * b.width + col]
-                })
-                .sum();
-            *score = product + added;
-            if let Some(cap) = soft_cap {
-                *score = cap * (*score / cap).tanh();
-            }
+            *score = ops::dot(query, &k.numbers[j * k.stride + k.at + kv * d..][..d]);
         }
-        let sink = sinks.map(|s| run.weights[s.0][h]);
-        let top = scores.iter().copied().chain(sink).fold(f32::NEG_INFINITY, f32::max);
-        let mut sum = sink.map_or(0.0, |s| (s - top).exp());
-        for score in &mut scores {
-            *score = (*score - top).exp();
-            sum += *score;
-        }
+        weigh(run, op, (i, h, from), &mut scores);
         for (j, score) in (from..to).zip(&scores) {
             let value = &v.numbers[j * v.stride + v.at + kv * dv..][..dv];
             out.iter_mut().zip(value).for_each(|(out, v)| *out += score * v);
         }
-        out.iter_mut().for_each(|out| *out /= sum);
     }
+}
+
+/// Makes weights of the products of query `i` and head `h` with keys from `from` on: they sum up to 1, or less with a sink.
+pub fn weigh(run: &Run<'_>, op: &Op, (i, h, from): (usize, usize, usize), scores: &mut [f32]) {
+    let Op::Attend { scale, biases, soft_cap, sinks, .. } = op else { return };
+    for (j, score) in scores.iter_mut().enumerate() {
+        let added = |b: &Bias| {
+            let view = run.graph.view(b.val);
+            let col = b.base + digit(b.key, from + j) - b.query.map_or(0, |d| digit(d, i));
+            run.buffers[view.buffer][i * view.cols + h * b.width + col]
+        };
+        *score = scale * *score + biases.iter().map(added).sum::<f32>();
+        if let Some(cap) = soft_cap {
+            *score = cap * (*score / cap).tanh();
+        }
+    }
+    let sink = sinks.map(|s| run.weights[s.0][h]);
+    let top = scores.iter().copied().chain(sink).fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = sink.map_or(0.0, |s| (s - top).exp());
+    for score in scores.iter_mut() {
+        *score = (*score - top).exp();
+        sum += *score;
+    }
+    scores.iter_mut().for_each(|score| *score /= sum);
 }
