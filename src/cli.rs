@@ -22,6 +22,7 @@ mod imatrix;
 mod input;
 mod inspect;
 mod logits;
+mod media;
 mod merge_lora;
 mod options;
 mod output;

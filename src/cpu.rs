@@ -8,8 +8,10 @@ mod general;
 mod interpret;
 mod kept;
 mod ops;
+mod products;
 
 pub use conv2d::conv2d;
+pub use products::EncoderProducts;
 pub use fast::{Clock, Fast, Settings, Sizes, Threads};
 pub use ops::route;
 pub use pumex_cpu::threads::{usual as usual_threads, Numa};

@@ -24,6 +24,7 @@ pub mod model;
 pub mod plan;
 pub mod policy;
 pub mod profile;
+pub mod projector;
 pub mod pruning;
 pub mod quantize;
 pub mod sample;

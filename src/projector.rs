@@ -13,7 +13,10 @@ use source::ProjectorSource;
 pub use pumex_media::Options as MediaOptions;
 
 use crate::conversation::Feed;
+use crate::cpu::EncoderProducts;
+use crate::engine::{DeviceChoice, Options};
 use crate::gguf::{Access, Gguf};
+use crate::plan::Plan;
 use crate::step::{Medium, Positions, Stream};
 use crate::text::Tokenizer;
 use crate::{Error, Result};
@@ -41,9 +44,16 @@ struct Encoded {
     rows: Arc<[f32]>,
 }
 
+/// What runs graphs.
+enum Encoder {
+    /// The CPU; one medium after the other, as all of them share its threads.
+    Cpu(Mutex<Interpreter<Arc<ProjectorSource>>>),
+}
+
 /// An encoder and what stands around its rows.
 pub struct Projector {
-    interpreter: Interpreter<ProjectorSource>,
+    source: Arc<ProjectorSource>,
+    encoder: Encoder,
     clips: Vec<Clip>,
     options: MediaOptions,
     kept: Mutex<VecDeque<Encoded>>,
@@ -59,7 +69,19 @@ pub struct TextSide<'a> {
     pub m_rope: bool,
 }
 
-impl TextSide<'_> {
+impl<'a> TextSide<'a> {
+    /// Of a model.
+    ///
+    /// # Errors
+    /// A model that takes no vectors for rows.
+    pub fn of(gguf: &Gguf, plan: &Plan, tokenizer: &'a Tokenizer) -> Result<TextSide<'a>> {
+        let limits = plan.vector_limits().ok_or_else(|| {
+            Error::Request(format!("{}: this model takes no pictures or sounds, its rows are ids alone", gguf.path().display()))
+        })?;
+        let key = format!("{}.embedding_length", gguf.meta().arch()?);
+        Ok(TextSide { tokenizer, n_embd: gguf.meta().u32(&key)? as usize, m_rope: limits.streams })
+    }
+
     fn with<R>(&self, use_it: impl FnOnce(&TextModel<'_>) -> R) -> R {
         let has_token = |text: &str| self.tokenizer.id_of(text).is_some();
         use_it(&TextModel { n_embd: self.n_embd, m_rope: self.m_rope, has_token: &has_token })
@@ -83,7 +105,7 @@ impl Projector {
     ///
     /// # Errors
     /// A file that is missing, no GGUF, or no projector's; keys that are missing or wrong; a projector that is not supported.
-    pub fn open(path: &Path, access: Access, options: MediaOptions) -> Result<Projector> {
+    pub fn open(path: &Path, access: Access, options: MediaOptions, engine: &Options) -> Result<Projector> {
         let gguf = Gguf::open_with(path, access)?;
         let arch = gguf.meta().arch()?;
         if arch != "clip" {
@@ -98,11 +120,17 @@ impl Projector {
                 return Err(Error::file(path, "unsupported_projector", what));
             }
         }
-        Ok(Projector { interpreter: Interpreter::new(source), clips, options, kept: Mutex::default() })
+        let source = Arc::new(source);
+        let interpreter = match engine.device {
+            DeviceChoice::Reference => Interpreter::new(source.clone()),
+            _ => Interpreter::with_products(source.clone(), Box::new(EncoderProducts::new(&engine.cpu))),
+        };
+        let encoder = Encoder::Cpu(Mutex::new(interpreter));
+        Ok(Projector { source, encoder, clips, options, kept: Mutex::default() })
     }
 
     fn source(&self) -> &ProjectorSource {
-        self.interpreter.source()
+        &self.source
     }
 
     fn told(&self, error: pumex_media::Error) -> Error {
@@ -155,12 +183,41 @@ impl Projector {
         let clip = self.clip(medium.picture)?;
         let graph = encode::build(self.source(), clip, &medium.inputs).map_err(|e| self.told(e))?;
         let inputs: Vec<&[f32]> = medium.inputs.iter().map(|input| &input.values[..]).collect();
-        let rows = self.interpreter.run(&graph, &inputs).map_err(|e| self.told(e))?;
+        let rows = match &self.encoder {
+            Encoder::Cpu(cpu) => {
+                let cpu = cpu.lock().unwrap_or_else(PoisonError::into_inner);
+                cpu.run(&graph, &inputs).map_err(|e| self.told(e))?
+            }
+        };
         let made = graph.out.map_or(0, |out| graph.view(out).rows);
         self.source().0.check()?;
         match made == medium.rows {
             true => Ok(rows),
             false => Err(Error::Request(format!("an encoder's rows: expected {}, found {made}", medium.rows))),
+        }
+    }
+
+    /// The rows of all parts of a medium, one after the other, and their width, as without a text model.
+    ///
+    /// # Errors
+    /// As [`Projector::prepare`] and [`Projector::encode`].
+    pub fn rows(&self, file: &MediumFile) -> Result<(Vec<f32>, usize)> {
+        let model = TextModel { n_embd: 0, m_rope: false, has_token: &|_| false };
+        let (mut all, mut count) = (Vec::new(), 0);
+        for piece in self.prepare(file, &model)? {
+            if let Piece::Medium(medium) = piece {
+                all.extend(self.encode(&medium)?);
+                count += medium.rows;
+            }
+        }
+        let width = all.len() / count.max(1);
+        Ok((all, width))
+    }
+
+    /// Where it runs.
+    pub fn device(&self) -> String {
+        match &self.encoder {
+            Encoder::Cpu(_) => crate::engine::cpu_name(),
         }
     }
 

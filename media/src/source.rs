@@ -1,6 +1,7 @@
 //! What the encoders read of a projector's file.
 
 use pumex_quant::FormatId;
+use std::sync::Arc;
 
 /// A tensor as it is stored.
 #[derive(Clone, Debug)]
@@ -29,6 +30,24 @@ pub trait Source: Sync {
 }
 
 impl<T: Source + ?Sized> Source for &T {
+    fn text(&self, key: &str) -> Option<String> {
+        (**self).text(key)
+    }
+
+    fn number(&self, key: &str) -> Option<f64> {
+        (**self).number(key)
+    }
+
+    fn numbers(&self, key: &str) -> Option<Vec<f64>> {
+        (**self).numbers(key)
+    }
+
+    fn tensor(&self, name: &str) -> Option<Stored<'_>> {
+        (**self).tensor(name)
+    }
+}
+
+impl<T: Source + Send + ?Sized> Source for Arc<T> {
     fn text(&self, key: &str) -> Option<String> {
         (**self).text(key)
     }

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::adapters::AdapterArgs;
 use super::input::PromptArgs;
+use super::media::MediaArgs;
 use super::options::{EngineArgs, ModelArgs};
 use super::{files, output, session, End};
 
@@ -48,6 +49,8 @@ pub struct Args {
     adapters: AdapterArgs,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    media: MediaArgs,
     #[command(flatten)]
     prompt: PromptArgs,
     /// Texts, instead of -p, -f or stdin
@@ -109,6 +112,13 @@ impl Args {
 
 /// Gives the vectors, or the scores.
 pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+    if !args.media.is_empty() {
+        return encode_media(args);
+    }
+    if args.media.projector.mmproj.is_some() || args.media.projector.mmproj_url.is_some() {
+        let what = "--mmproj: expected --image FILE or --audio FILE beside it, found neither";
+        return Err(Error::Usage(what.into()));
+    }
     let gguf = args.adapters.attach(session::open(&args.model)?)?;
     let plan = model::plan(&gguf)?;
     let (n_vocab, plan) = (plan.n_ids(), plan.embedding());
@@ -158,6 +168,31 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     file.write(&bytes)?;
     file.finish()?;
     output::say(format_args!("wrote {} x {width} floats to {}\n", vectors.len(), path.display()));
+    Ok(End::Done)
+}
+
+/// Gives the rows that a projector makes of media; no model is needed.
+fn encode_media(args: &Args) -> Result<End> {
+    let model = args.model.model.as_deref();
+    let projector = args.media.projector.open(&args.model, model, &args.engine)?.ok_or_else(|| {
+        Error::Usage("--image, --audio: expected a projector (--mmproj FILE), found none".into())
+    })?;
+    let file = args.out.as_deref().map(files::create).transpose()?;
+    let (mut vectors, mut width) = (Vec::new(), 0);
+    for medium in args.media.files()? {
+        let (rows, wide) = projector.rows(&medium)?;
+        (vectors, width) = ([vectors, rows].concat(), wide);
+    }
+    let n = vectors.len() / width.max(1);
+    let (Some(path), Some(mut file)) = (&args.out, file) else {
+        let rows: Vec<&[f32]> = vectors.chunks(width.max(1)).collect();
+        output::json(&json!({ "embeddings": rows, "width": width, "tokens": n, "device": projector.device() }))?;
+        return Ok(End::Done);
+    };
+    let bytes: Vec<u8> = vectors.iter().flat_map(|x| x.to_le_bytes()).collect();
+    file.write(&bytes)?;
+    file.finish()?;
+    output::say(format_args!("wrote {n} x {width} floats to {}\n", path.display()));
     Ok(End::Done)
 }
 

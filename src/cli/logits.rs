@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use pumex::conversation::{check_ids, feed_source, rows, run_chunks};
+use pumex::conversation::{check_feed, feed_rows, feed_source, run_chunks, Feed};
+use pumex::gguf::Gguf;
+use pumex::plan::Plan;
+use pumex::projector::TextSide;
 use pumex::step::RowOutput;
 use pumex::text::Tokenizer;
 use pumex::{model, Error, Result};
@@ -13,6 +16,7 @@ use serde_json::json;
 
 use super::adapters::AdapterArgs;
 use super::input::PromptArgs;
+use super::media::MediaArgs;
 use super::options::{EngineArgs, ModelArgs};
 use super::{files, output, session, End};
 
@@ -25,6 +29,8 @@ pub struct Args {
     adapters: AdapterArgs,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    media: MediaArgs,
     #[command(flatten)]
     prompt: PromptArgs,
     /// Token ids in place of a text
@@ -41,12 +47,9 @@ pub struct Args {
 /// Writes the file.
 pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let gguf = args.adapters.attach(session::open(&args.model)?)?;
-    let ids = if args.tokens.is_empty() {
-        let tokenizer = Tokenizer::from_gguf(&gguf)?;
-        tokenizer.encode(&args.prompt.required()?, tokenizer.add_bos(), true)?
-    } else {
-        args.tokens.clone()
-    };
+    let plan = model::plan(&gguf)?;
+    let feed = feed(args, &gguf, &plan)?;
+    let ids = &feed.ids;
     if ids.is_empty() {
         return Err(Error::Request("the prompt is empty: at least one token is needed".into()));
     }
@@ -54,7 +57,9 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     // What guards others' outputs should have no error of its own, where that costs only time.
     let mut engine = args.engine.clone();
     engine.exact_on_cpu = engine.activations.is_none();
-    let plan = model::plan(&gguf)?;
+    if let Some(most) = feed.widest_group() {
+        engine.take_rows(most as u32);
+    }
     let answers = plan.encoder.is_some();
     if answers || plan.looks_ahead() {
         engine.take_rows(n_ctx);
@@ -62,14 +67,15 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let n_ctx = if answers { n_ctx.saturating_mul(2) } else { n_ctx };
     let mut file = files::create(&args.out)?;
     let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;
-    check_ids(&ids, runner.n_vocab())?;
+    check_feed(ids, 0, &feed.media, runner.n_vocab())?;
     let begun = Instant::now();
     if answers {
         // The ids are the source and, after it, the answer.
-        feed_source(&mut *runner, &ids)?;
+        feed_source(&mut *runner, ids)?;
     }
     let start = if answers { ids.len() } else { 0 };
-    let whole = run_chunks(&mut *runner, &rows(&ids, start, |_| RowOutput::Logits), stop, &mut |output| {
+    let rows = feed_rows(ids, start, &feed.media, |_| RowOutput::Logits);
+    let whole = run_chunks(&mut *runner, &rows, stop, &mut |output| {
         output.logits.iter().try_for_each(|x| file.write(&x.to_le_bytes()))
     })?;
     if !whole {
@@ -89,4 +95,18 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
         output::say(format_args!("wrote {} x {} logits to {}\n", ids.len(), runner.n_vocab(), args.out.display()));
     }
     Ok(End::Done)
+}
+
+/// The prompt: ids, or a text with media in it.
+fn feed(args: &Args, gguf: &Gguf, plan: &Plan) -> Result<Feed> {
+    if !args.tokens.is_empty() {
+        return Ok(Feed { ids: args.tokens.clone(), ..Feed::default() });
+    }
+    let tokenizer = Tokenizer::from_gguf(gguf)?;
+    let text = args.prompt.required()?;
+    if args.media.is_empty() {
+        return Ok(Feed { ids: tokenizer.encode(&text, tokenizer.add_bos(), true)?, ..Feed::default() });
+    }
+    let projector = args.media.projector.required(&args.model, gguf, &args.engine)?;
+    projector.feed(&text, &args.media.files()?, &TextSide::of(gguf, plan, &tokenizer)?)
 }

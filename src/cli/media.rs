@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use pumex::engine::DeviceChoice;
+use pumex::gguf::Gguf;
 use pumex::projector::{MediaOptions, MediumFile, Projector};
 use pumex::{Error, Result};
 
-use super::options::ModelArgs;
+use super::options::{EngineArgs, ModelArgs};
 use super::{fetch, files, output};
 
 /// The most bytes that a medium's file may have.
@@ -21,10 +23,15 @@ pub struct ProjectorArgs {
     #[arg(long, value_name = "URL", conflicts_with = "mmproj", env = "LLAMA_ARG_MMPROJ_URL")]
     pub mmproj_url: Option<String>,
     /// Look for no projector beside the model
-    #[arg(long, alias = "no-mmproj-auto", overrides_with = "mmproj_auto", env = "LLAMA_ARG_NO_MMPROJ")]
+    #[arg(long, overrides_with = "mmproj_auto", env = "LLAMA_ARG_NO_MMPROJ")]
     pub no_mmproj: bool,
     #[arg(long, hide = true, overrides_with = "no_mmproj")]
     mmproj_auto: bool,
+    /// Encode media on the CPU
+    #[arg(long, overrides_with = "mmproj_offload")]
+    no_mmproj_offload: bool,
+    #[arg(long, hide = true, overrides_with = "no_mmproj_offload", env = "LLAMA_ARG_MMPROJ_OFFLOAD")]
+    mmproj_offload: bool,
     /// At least so many tokens for a picture, where its size is not fixed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), env = "LLAMA_ARG_IMAGE_MIN_TOKENS")]
     image_min_tokens: Option<u32>,
@@ -88,10 +95,24 @@ impl ProjectorArgs {
     ///
     /// # Errors
     /// As [`ProjectorArgs::path`]; a file that is no projector's or one that is not supported.
-    pub fn open(&self, args: &ModelArgs, model: Option<&Path>) -> Result<Option<Projector>> {
-        let options = self.options()?;
-        let path = self.path(args, model)?;
-        path.map(|path| Projector::open(&path, args.access(), options)).transpose()
+    pub fn open(&self, args: &ModelArgs, model: Option<&Path>, engine: &EngineArgs) -> Result<Option<Projector>> {
+        let (options, path) = (self.options()?, self.path(args, model)?);
+        let mut engine = engine.options(None);
+        if self.no_mmproj_offload {
+            engine.device = DeviceChoice::Cpu;
+        }
+        path.map(|path| Projector::open(&path, args.access(), options, &engine)).transpose()
+    }
+
+    /// The projector that media of a prompt need.
+    ///
+    /// # Errors
+    /// As [`ProjectorArgs::open`]; none that is given or lies beside the model.
+    pub fn required(&self, args: &ModelArgs, gguf: &Gguf, engine: &EngineArgs) -> Result<Projector> {
+        self.open(args, Some(gguf.path()), engine)?.ok_or_else(|| {
+            let what = "--image, --audio: expected a projector (--mmproj FILE, or mmproj*.gguf beside the model), found none";
+            Error::Usage(what.into())
+        })
     }
 }
 

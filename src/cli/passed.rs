@@ -24,7 +24,6 @@ const CACHE: &str = "what is kept of prompts is bounded by --kept and by the con
 const ONE_DEVICE: &str = "a model runs on one GPU and the CPU";
 const FITS: &str = "layers go where there is room unless --gpu-layers says how many";
 const LOG: &str = "the log goes to stderr, in one form (-v says more)";
-const MEDIA: &str = "models read text only";
 const DRAFT: &str = "the draft's sizes follow from the model's";
 const KV: &str = "keys and values lie where their layers do";
 
@@ -55,12 +54,6 @@ pub const PASSED: &[Passed] = &[
     (&["-nocb", "--no-cont-batching"], Slot::None, "answers always share steps"),
     (&["-sps", "--slot-prompt-similarity"], Slot::Value, "the slot is taken that holds the longest beginning"),
     (&["-bs", "--backend-sampling"], Slot::None, "ids are sampled on the device where it can"),
-    (
-        &["--no-mmproj", "--mmproj-auto", "--no-mmproj-auto", "--mmproj-offload", "--no-mmproj-offload"],
-        Slot::None,
-        MEDIA,
-    ),
-    (&["--image-min-tokens", "--image-max-tokens"], Slot::Value, MEDIA),
     (&["--reuse-port"], Slot::None, "one process listens on a port"),
     (&["-dt", "--defrag-thold"], Slot::Value, "the cache lies in blocks, which need no order"),
     (&["--draft-p-min", "--spec-draft-p-min", "--draft-p-split", "--spec-draft-p-split"], Slot::Value, DRAFT),

@@ -134,6 +134,11 @@ impl Threads {
         Threads { cpu, counts: [one, more], repack: !settings.in_place }
     }
 
+    /// The kernels and their threads.
+    pub(crate) fn cpu(&self) -> Arc<Cpu> {
+        self.cpu.clone()
+    }
+
     /// What memory and instructions give to them: measured now, within a second or two.
     pub fn rates(&self) -> Rates {
         self.cpu.rates()
