@@ -9,16 +9,22 @@
 
 mod builder;
 mod config;
+mod decode;
 pub mod encode;
 mod error;
 pub mod graph;
 pub mod interpret;
 mod medium;
+mod preprocess;
+mod resize;
 mod source;
 
 pub use builder::{Attention, Builder};
 pub use config::{Activation, Clip, Keys, Modality};
+pub use decode::{hash_bytes, Limits, Picture};
 pub use error::{Error, Result};
 pub use graph::Graph;
 pub use medium::{Input, Medium, Piece, Positions, TextModel};
+pub use preprocess::{place, prepare_pair, prepare_picture, sound_marks, takes_pairs, Options};
+pub use resize::{fit, normalize, resize, Filter, Fit};
 pub use source::{Source, Stored};

@@ -44,9 +44,33 @@ pub enum Positions {
     Sequential,
     /// m-RoPE: time stays, y and x are the row's place in the grid; the counter moves by the longer side of the grid.
     Grid,
-    /// m-RoPE of HunyuanVL: sequential in time; the rows between the first and the last have their column, row and 0 as the other
-    /// streams, counted in rows of one more than the grid's columns; the counter moves by all rows.
+    /// m-RoPE of HunyuanVL: sequential in time; the rows between the first and the last have their column, their row and the picture's
+    /// number in the prompt as the other streams, counted in rows of one more than the grid's columns; the counter moves by all rows.
     GridWithBreaks,
+}
+
+impl Positions {
+    /// The positions of a medium's rows as the four streams (time, y, x, z) of each, with `first` as the position of the first row.
+    /// `grid` and `rows` are the medium's; `index` counts the pictures in front of it in the prompt.
+    pub fn streams(self, grid: [usize; 2], rows: usize, first: usize, index: usize) -> Vec<[usize; 4]> {
+        let columns = grid[0].max(1);
+        let position = |i: usize| match self {
+            Positions::Grid => [first, first + i / columns, first + i % columns, 0],
+            Positions::GridWithBreaks if i > 0 && i + 1 < rows => {
+                [first + i, (i - 1) % (columns + 1), (i - 1) / (columns + 1), index]
+            }
+            _ => [first + i; 4],
+        };
+        (0..rows).map(position).collect()
+    }
+
+    /// How far a medium moves the counter of positions.
+    pub fn advance(self, grid: [usize; 2], rows: usize) -> usize {
+        match self {
+            Positions::Grid => grid[0].max(grid[1]),
+            _ => rows,
+        }
+    }
 }
 
 /// What an encoder takes at once.
