@@ -8,6 +8,7 @@
 
 mod checkpoints;
 mod divergence;
+mod feed;
 mod importance;
 mod perplexity;
 mod shift;
@@ -17,11 +18,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::sample::{Allowed, SampleRequest, Sampler};
-use crate::step::{Counters, Row, RowOutput, Runner, Ticket, Token, Want};
+use crate::step::{whole_groups, Counters, Media, Row, RowOutput, Runner, Ticket, Token, Want};
 use crate::{Error, Result};
 
 pub use checkpoints::Checkpoints;
 pub use divergence::{Base, BaseWriter, Divergence, Summary};
+pub use feed::{feed_rows, Feed};
 pub use importance::importance;
 pub use perplexity::{perplexity, perplexity_with, Judge, Perplexity, PerplexityOptions};
 pub use shift::{generate_on, shifted};
@@ -46,6 +48,8 @@ pub trait Constraint {
 pub struct Request<'a> {
     /// Ids to feed first; at least one. Where the runner answers sources, they are the source.
     pub prompt: &'a [u32],
+    /// Media in the place of ids, by their positions in sequence 0: those of the prompt, and of what the runner holds of them.
+    pub media: &'a Media,
     /// Position of the first prompt id: how many ids of sequence 0 the runner already holds. A source is the first.
     pub start: usize,
     /// Most tokens to generate; negative means until the context is full.
@@ -123,7 +127,7 @@ pub fn generate_within(
     constraint: Option<&mut dyn Constraint>,
     on_token: &mut dyn FnMut(u32),
 ) -> Result<Stats> {
-    check_ids(request.prompt, runner.n_vocab())?;
+    check_feed(request.prompt, request.start, request.media, runner.n_vocab())?;
     // An answer begins behind its source, with an id of its own.
     let first = runner.answers_from();
     let held = request.start.saturating_add(request.prompt.len()).saturating_add(usize::from(first.is_some()));
@@ -177,9 +181,30 @@ pub fn check_ids(ids: &[u32], n_vocab: usize) -> Result<()> {
 pub fn rows(ids: &[u32], start: usize, output: impl Fn(usize) -> RowOutput) -> Vec<Row> {
     let row = |(i, &id): (usize, &u32)| {
         let (pos, token) = ((start + i) as u32, Token::Id(id));
-        Row { seq: 0, pos, token, output: output(i) }
+        Row { seq: 0, pos, token, output: output(i), medium: None }
     };
     ids.iter().enumerate().map(row).collect()
+}
+
+/// Checks that every id is in the vocabulary, or stands for a row of one of these media. The first id is at `start`.
+///
+/// # Errors
+/// Names the first id that is not.
+pub fn check_feed(ids: &[u32], start: usize, media: &Media, n_vocab: usize) -> Result<()> {
+    if media.is_empty() {
+        return check_ids(ids, n_vocab);
+    }
+    let wrong = |(i, id): &(usize, &u32)| match media.row(start + i) {
+        Some(row) => row.of.id(row.index as usize) != **id,
+        None => **id as usize >= n_vocab,
+    };
+    match ids.iter().enumerate().find(wrong) {
+        Some((i, id)) => Err(Error::Request(format!(
+            "token id {id} at {}: expected one below {n_vocab}, or that of the medium there",
+            start + i
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Has the encoder see `ids` as the source of sequence 0, which holds nothing yet.
@@ -209,7 +234,7 @@ fn check_continues(runner: &dyn Runner, what: &str) -> Result<()> {
     }
 }
 
-/// Runs `rows` in chunks of the runner's size with two steps in flight, and hands each chunk's output to `each`.
+/// Runs `rows` in chunks of the runner's size, rows that see each other in one, with two steps in flight, and hands each chunk's output to `each`.
 /// Returns false when `stop` was set before the end.
 ///
 /// # Errors
@@ -222,7 +247,10 @@ pub fn run_chunks(
 ) -> Result<bool> {
     let mut ahead: Option<Ticket> = None;
     let mut whole = true;
-    for chunk in rows.chunks(runner.max_rows().max(1)) {
+    let mut rest = rows;
+    while !rest.is_empty() {
+        let (chunk, more) = rest.split_at(whole_groups(rest, runner.max_rows())?);
+        rest = more;
         if stop.load(Ordering::Relaxed) {
             whole = false;
             break;
@@ -282,16 +310,23 @@ impl Run<'_, '_, '_> {
             self.sampler.accept(id);
         }
         // The last chunk is left to the decoding loops, which read an output row from it.
-        let tail = (prompt.len() - 1) / self.runner.max_rows().max(1) * self.runner.max_rows().max(1);
-        let head = rows(&prompt[..tail], start, |_| RowOutput::None);
-        if !run_chunks(self.runner, &head, self.request.stop, &mut |_| Ok(()))? {
+        let mut all = feed_rows(prompt, start, self.request.media, |_| RowOutput::None);
+        let (most, mut tail) = (self.runner.max_rows(), 0);
+        loop {
+            match whole_groups(&all[tail..], most)? {
+                count if tail + count < all.len() => tail += count,
+                _ => break,
+            }
+        }
+        let mut last = all.split_off(tail);
+        if !run_chunks(self.runner, &all, self.request.stop, &mut |_| Ok(()))? {
             // Whole chunks in the cache cannot be told from unfinished ones here: drop them all.
             self.held = self.runner.forget(0, self.request.start as u32).min(self.request.start);
             return Ok(StopReason::Interrupted);
         }
-        let count = prompt.len() - tail;
-        let output = |i| if i + 1 == count && self.limit > 0 { RowOutput::Id } else { RowOutput::None };
-        let last = rows(&prompt[tail..], start + tail, output);
+        if let Some(row) = last.last_mut().filter(|_| self.limit > 0) {
+            row.output = RowOutput::Id;
+        }
         if self.limit == 0 {
             self.runner.run(&last, Want::Ids)?;
             self.first = Some(self.now());
@@ -320,13 +355,14 @@ impl Run<'_, '_, '_> {
         self.allow(current, way)?;
         loop {
             let more = self.generated + 1 < self.limit;
-            let row = |token| Row { seq: 0, pos: self.held as u32, token, output: RowOutput::Id };
+            let row = |token| Row { seq: 0, pos: self.held as u32, token, output: RowOutput::Id, medium: None };
             let ahead = (more && self.runner.runs_ahead()).then(|| row(Token::Sampled));
             let mut next = ahead.map(|row| self.begin(vec![row], way)).transpose()?;
             let id = one_id(&self.runner.finish(current)?.ids)?;
             let taken = self.take(id);
             if more && next.is_none() && matches!(taken, Ok(None)) {
-                let row = Row { seq: 0, pos: self.held as u32, token: Token::Id(id), output: RowOutput::Id };
+                let row =
+                    Row { seq: 0, pos: self.held as u32, token: Token::Id(id), output: RowOutput::Id, medium: None };
                 next = Some(self.begin(vec![row], way)?);
             }
             match (taken, next) {
@@ -375,7 +411,13 @@ impl Run<'_, '_, '_> {
             if let Some(stop) = self.take(id)? {
                 return Ok(stop);
             }
-            rows = vec![Row { seq: 0, pos: self.held as u32, token: Token::Id(id), output: RowOutput::None }];
+            rows = vec![Row {
+                seq: 0,
+                pos: self.held as u32,
+                token: Token::Id(id),
+                output: RowOutput::None,
+                medium: None,
+            }];
             self.held += 1;
             self.pending = None;
         }

@@ -24,7 +24,7 @@ use crate::gguf::Gguf;
 use crate::plan::{LayerState, Plan, Val, Weight};
 use crate::sample::SamplerOptions;
 use crate::session::{Kept, Session, Stores, KV_BLOCK};
-use crate::step::{check_told, Counters, Limits, Output, Row, Runner, Squares, Ticket};
+use crate::step::{check_told, Counters, Output, Row, Runner, Squares, Ticket, VectorLimits};
 use crate::Result;
 use pumex_cpu::attention::Elements;
 use pumex_cpu::Float;
@@ -55,7 +55,7 @@ impl<'a> Reference<'a> {
     pub fn new(gguf: &'a Gguf, plan: Plan, n_ctx: usize, n_seqs: usize, max_rows: usize) -> Self {
         let layer = || (Vec::new(), Vec::new());
         let plan = plan.for_context(n_ctx);
-        let limits = Limits { n_vocab: plan.n_ids(), n_ctx, dense_positions: plan.dense_positions, max_rows, n_seqs };
+        let limits = plan.limits(n_ctx, max_rows, n_seqs);
         // Memory that grows: there are always as many blocks as sequences may fill.
         let blocks = n_ctx.div_ceil(KV_BLOCK) * n_seqs;
         Reference {
@@ -132,6 +132,10 @@ impl Runner for Reference<'_> {
         self.session.limits().max_rows
     }
 
+    fn vectors(&self) -> Option<VectorLimits> {
+        self.session.limits().vectors
+    }
+
     fn answers_from(&self) -> Option<u32> {
         self.plan.encoder.map(|encoder| encoder.start)
     }
@@ -140,7 +144,7 @@ impl Runner for Reference<'_> {
         check_told(rows)?;
         self.session.admit(rows)?;
         self.session.started(rows);
-        self.books.start();
+        self.books.start(self.session.blocks(), rows);
         self.run_ops(rows, self.plan.ops_of(rows.iter().any(|row| row.token.is_source())));
         self.gguf.check()?;
         Ok(self.books.end(&self.values[self.plan.logits.0], self.plan.n_vocab, rows))

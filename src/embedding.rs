@@ -137,7 +137,7 @@ pub fn embed(
         let texts = texts.get(done.len()..done.len() + count).unwrap_or_default();
         let row = |seq: usize, at: usize, id: u32, len: usize| {
             let output = if rows_of.takes(at, len) { RowOutput::Logits } else { RowOutput::None };
-            Row { seq: seq as u32, pos: at as u32, token: Token::Id(id), output }
+            Row { seq: seq as u32, pos: at as u32, token: Token::Id(id), output, medium: None }
         };
         let of = |(seq, ids): (usize, &Vec<u32>)| -> Vec<Row> {
             ids.iter().enumerate().map(|(at, id)| row(seq, at, *id, ids.len())).collect()

@@ -83,7 +83,8 @@ pub fn lower(target: &Target<'_>, shape: Shape) -> Result<Lowered> {
 
 /// The plan with ops merged as a step of that shape can do them.
 pub fn fused(target: &Target<'_>, shape: Shape) -> Plan {
-    let plan = target.plan.plan_of(shape.source);
+    let mut plan = target.plan.plan_of(shape.source);
+    plan.to_mut().without_vectors();
     if target.fuse {
         pass::fuse(&plan, &fusion::Rules { t: target, shape })
     } else {

@@ -26,6 +26,7 @@ mod routing;
 mod split;
 mod state;
 mod streams;
+mod vectors;
 
 pub use adapt::{Site, SiteKind};
 pub use attention::{AttentionSpec, Extent, Mask, BIAS_REACH};
@@ -46,6 +47,7 @@ pub use routing::{Choose, ExpertsBias, ExpertsMatMul, Gating, Groups, LEAST_SUM}
 pub use split::FROM_HOST;
 pub use state::{KvSpec, LayerState, RecurrentSpec, MAX_HEAD_DIM};
 pub use streams::{Mix, Softmax, StreamGates};
+pub use vectors::{GroupSight, Sections, TakeVectors};
 
 use pumex_quant::Format;
 
@@ -137,6 +139,12 @@ pub struct Plan {
     pub numbers: Vec<Vec<f32>>,
     /// Vocabulary size.
     pub n_vocab: usize,
+    /// Numbers of vectors that rows may be in place of ids; 0 where they may be none.
+    pub vectors: usize,
+    /// By which of a row's positions pairs rotate, where there are several.
+    pub sections: Option<Sections>,
+    /// What rows that see each other see of each other.
+    pub sight: GroupSight,
     /// Context the model was trained for.
     pub n_ctx_train: usize,
     /// Positions that a sequence may hold, where the model would choose among more which ones a row attends to.

@@ -34,6 +34,9 @@ use shortlist::Cut;
 pub use shortlist::{Shortlist, ShortlistRequest, MAX_LISTED, MAX_WANTED};
 use steps::Candidate;
 
+/// Ids from here on stand for rows of pictures and sounds in lists of ids: no vocabulary has them, and chains pass over them.
+pub const MEDIA_IDS: u32 = 1 << 31;
+
 /// A sampler chain with its recent ids and its generator.
 #[derive(Clone, Debug)]
 pub struct Sampler {
@@ -104,7 +107,7 @@ impl Sampler {
     pub fn look_back(&mut self, ids: &[u32]) {
         let most = self.most_recent().unwrap_or(ids.len());
         self.recent.clear();
-        self.recent.extend(&ids[ids.len().saturating_sub(most)..]);
+        self.recent.extend(ids[ids.len().saturating_sub(most)..].iter().filter(|id| **id < MEDIA_IDS));
     }
 
     /// Recent ids that steps look at; none: all.
@@ -258,8 +261,11 @@ impl Sampler {
         }
     }
 
-    /// Remembers an id (of the prompt, or sampled) for the steps that look back.
+    /// Remembers an id (of the prompt, or sampled) for the steps that look back, unless it stands for a row of a picture.
     pub fn accept(&mut self, id: u32) {
+        if id >= MEDIA_IDS {
+            return;
+        }
         self.recent.push_back(id);
         if let Some(most) = self.most_recent() {
             while self.recent.len() > most {

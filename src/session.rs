@@ -6,6 +6,7 @@
 
 mod blocks;
 mod kept;
+mod media;
 mod pool;
 mod recent;
 mod steps;
@@ -14,6 +15,7 @@ mod table;
 
 pub use blocks::{BlockCopy, Blocks};
 pub use kept::Kept;
+pub use media::Placed;
 pub use pool::Pool;
 pub use recent::Recent;
 pub use steps::Steps;
@@ -67,6 +69,7 @@ impl Session {
     pub fn admit(&mut self, rows: &[Row]) -> Result<Checked> {
         let checked = self.limits.check(rows)?;
         self.check_source(rows)?;
+        self.check_media(rows)?;
         let unknown = |row: &&Row| row.token == Token::Sampled && !self.sampled[row.seq as usize];
         if let Some(row) = rows.iter().find(unknown) {
             let seq = row.seq;
@@ -104,6 +107,30 @@ impl Session {
                     return bad(row, format!("expected a position behind its source of {source}, found {pos}"));
                 }
                 _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that rows of media that a sequence holds in part go on with the others, and no rows go on otherwise.
+    fn check_media(&self, rows: &[Row]) -> Result<()> {
+        let holds = |row: &Row| row.medium.is_some() || !self.blocks.media(row.seq).is_empty();
+        if !rows.iter().any(holds) {
+            return Ok(());
+        }
+        let mut seen = vec![false; self.limits.n_seqs];
+        for row in rows.iter().filter(|row| !std::mem::replace(&mut seen[row.seq as usize], true)) {
+            let pos = row.pos as usize;
+            let held = self.blocks.media(row.seq).iter().rfind(|placed| placed.is_cut_at(pos));
+            let own = row.medium.as_ref().filter(|medium| medium.index > 0).map(|medium| Placed::of(medium, row.pos));
+            if held.copied() != own {
+                let of = |placed: Option<Placed>| match placed {
+                    Some(placed) => format!("row {} of a medium of {}", pos - placed.at, placed.n),
+                    None => "none that goes on with a medium".into(),
+                };
+                let (expected, found) = (of(held.copied()), of(own));
+                let what = format!("sequence {}, position {pos}: expected {expected}, found {found}", row.seq);
+                return Err(Error::Request(what));
             }
         }
         Ok(())
@@ -173,12 +200,12 @@ mod tests {
     use crate::step::RowOutput;
 
     fn session(blocks: usize) -> Session {
-        let limits = Limits { n_vocab: 10, n_ctx: 256, dense_positions: None, max_rows: 64, n_seqs: 3 };
+        let limits = Limits { n_vocab: 10, n_ctx: 256, dense_positions: None, max_rows: 64, n_seqs: 3, vectors: None };
         Session::new(limits, &[(Rule::Paged, blocks)])
     }
 
     fn row(seq: u32, pos: u32, token: Token, output: RowOutput) -> Row {
-        Row { seq, pos, token, output }
+        Row { seq, pos, token, output, medium: None }
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod sum;
 
 use crate::file::Replacing;
 use crate::gguf::Gguf;
-use crate::step::Runner;
+use crate::step::{Runner, MEDIA_IDS};
 use crate::{Error, Result};
 use std::fs::File;
 use std::io::{BufReader, Read, Take, Write};
@@ -259,7 +259,8 @@ pub fn open(path: &Path, fingerprint: u64, runner: &dyn Runner) -> Result<Saved>
             format!("expected the checksum {found:016x}, found {:016x}: damaged or cut short", u64::from_le_bytes(end));
         return Err(bad("damaged_state", what));
     }
-    if let Some(id) = ids.iter().find(|id| **id as usize >= runner.n_vocab()) {
+    let is_none = |id: &u32| *id as usize >= runner.n_vocab() && *id < MEDIA_IDS;
+    if let Some(id) = ids.iter().copied().find(is_none) {
         return Err(bad("state_ids", format!("expected ids below {}, found {id}", runner.n_vocab())));
     }
     if let Some(length) = beginnings.iter().find(|length| **length == 0 || u64::from(**length) > count) {

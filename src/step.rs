@@ -1,7 +1,9 @@
 //! One step of work: rows of several sequences, and the interface every interpreter of a plan offers.
 
+mod medium;
 mod pieces;
 
+pub use medium::{text_position, whole_groups, Media, Medium, MediumRow, Positions, Stream, VectorLimits, MEDIA_IDS};
 pub use pieces::{piece_end, whole, PIECE};
 
 use crate::sample::{Allowed, SampleRequest, SamplerOptions, Shortlist, ShortlistRequest};
@@ -11,7 +13,7 @@ use std::io::{Read, Write};
 /// Where a row's token id comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
-    /// A known id, below the vocabulary's size.
+    /// A known id, below the vocabulary's size; of a row of a medium, [`Medium::id`].
     Id(u32),
     /// Likewise, of the sequence's source, where the model has an encoder: the sequence begins with it, all of it stands in one
     /// step, and no other rows do.
@@ -67,6 +69,8 @@ pub struct Row {
     pub token: Token,
     /// What is asked for.
     pub output: RowOutput,
+    /// The vector that it is, if it is one, in place of its id's.
+    pub medium: Option<MediumRow>,
 }
 
 impl Row {
@@ -180,6 +184,10 @@ pub trait Runner: Send {
     fn n_ctx(&self) -> usize;
     /// Most rows one step takes.
     fn max_rows(&self) -> usize;
+    /// Vectors that rows may be ([`Row::medium`]); none where all rows are ids.
+    fn vectors(&self) -> Option<VectorLimits> {
+        None
+    }
     /// Frees what it can make again, so that there is memory for other steps; those under way keep what they need.
     fn shed(&mut self) {}
 
@@ -391,6 +399,8 @@ pub struct Limits {
     pub max_rows: usize,
     /// Sequences are below this.
     pub n_seqs: usize,
+    /// Vectors that rows may be, if they may be some.
+    pub vectors: Option<VectorLimits>,
 }
 
 /// What a step was found to be.
@@ -406,6 +416,8 @@ pub struct Checked {
     pub later: bool,
     /// Whether no two rows are of one sequence.
     pub one_each: bool,
+    /// Whether a row is a vector.
+    pub vectors: bool,
 }
 
 /// Rows up to which the row before of the same sequence is sought among all; more rows take a table.
@@ -423,7 +435,7 @@ impl Limits {
         }
         // Position after the last row of each sequence, 0 before its first.
         let mut next = if rows.len() > FEW { vec![0u32; self.n_seqs] } else { Vec::new() };
-        let mut found = Checked { outputs: 0, logits: 0, sampled: false, later: false, one_each: true };
+        let mut found = Checked { outputs: 0, logits: 0, sampled: false, later: false, one_each: true, vectors: false };
         for (i, row) in rows.iter().enumerate() {
             self.check_row(row)?;
             let before = match next.get_mut(row.seq as usize) {
@@ -438,6 +450,7 @@ impl Limits {
             found.outputs += usize::from(row.has_output());
             found.logits += usize::from(row.output == RowOutput::Logits);
             found.later |= *row.allowed() == Allowed::Later;
+            found.vectors |= row.medium.is_some();
             found.sampled |= match &row.output {
                 RowOutput::Sample(request) => !request.is_argmax(),
                 RowOutput::Shortlist(_) => true,
@@ -446,6 +459,9 @@ impl Limits {
         }
         if found.sampled && !found.one_each {
             check_sampled_alone(rows)?;
+        }
+        if found.vectors {
+            self.check_vectors(rows)?;
         }
         Ok(found)
     }
@@ -466,6 +482,7 @@ impl Limits {
             ));
         }
         match row.token {
+            Token::Id(id) if id >= MEDIA_IDS && row.medium.is_some() => Ok(()),
             Token::Id(id) | Token::Source(id) if id as usize >= self.n_vocab => {
                 bad(format!("token id: expected below {}, found {id}", self.n_vocab))
             }
@@ -491,10 +508,11 @@ fn check_sampled_alone(rows: &[Row]) -> Result<()> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { n_vocab: 10, n_ctx: 100, dense_positions: None, max_rows: 40, n_seqs: 3 };
+    const LIMITS: Limits =
+        Limits { n_vocab: 10, n_ctx: 100, dense_positions: None, max_rows: 40, n_seqs: 3, vectors: None };
 
     fn row(seq: u32, pos: u32) -> Row {
-        Row { seq, pos, token: Token::Id(1), output: RowOutput::Id }
+        Row { seq, pos, token: Token::Id(1), output: RowOutput::Id, medium: None }
     }
 
     fn refused(rows: &[Row]) -> String {
@@ -542,7 +560,7 @@ mod tests {
         let (greedy, warm) = (RowOutput::Sample(request(0.0)), RowOutput::Sample(request(0.8)));
         assert_eq!(
             of(&[RowOutput::None, RowOutput::Logits, greedy]),
-            Checked { outputs: 2, logits: 1, sampled: false, later: false, one_each: true }
+            Checked { outputs: 2, logits: 1, sampled: false, later: false, one_each: true, vectors: false }
         );
         assert!(of(&[RowOutput::Id, warm.clone()]).sampled);
         let two = [0, 1].map(|pos| Row { token: Token::Sampled, output: warm.clone(), ..row(1, pos) });

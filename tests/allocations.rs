@@ -19,7 +19,7 @@ fn steady(gguf: &Gguf) -> (usize, usize) {
     let mut runner = Fast::new(gguf, plan, sizes, &settings).unwrap();
     runner.run(&rows(0, 0, &[3, 1, 4]), Want::Ids).unwrap();
     let mut step = |pos| {
-        let row = Row { seq: 0, pos, token: Token::Sampled, output: RowOutput::Id };
+        let row = Row { seq: 0, pos, token: Token::Sampled, output: RowOutput::Id, medium: None };
         let ticket = runner.start(&[row]).unwrap();
         runner.finish(ticket).unwrap()
     };

@@ -25,7 +25,8 @@ fn ids(count: usize, by: usize) -> Vec<u32> {
 
 /// Rows of a source from position 0 on.
 fn source(seq: u32, ids: &[u32]) -> Vec<Row> {
-    let row = |(pos, id): (u32, &u32)| Row { seq, pos, token: Token::Source(*id), output: RowOutput::None };
+    let row =
+        |(pos, id): (u32, &u32)| Row { seq, pos, token: Token::Source(*id), output: RowOutput::None, medium: None };
     (0..).zip(ids).map(row).collect()
 }
 
@@ -171,8 +172,15 @@ fn what_is_generated_is_the_answer() {
         truth.push((0..VOCAB).max_by(|a, b| last[*a].total_cmp(&last[*b])).unwrap() as u32);
     }
     for (kind, mut runner) in runners(&gguf).into_iter().filter(|(kind, _)| *kind != "cpu") {
-        let request =
-            Request { prompt: &from, start: 0, n_predict: 12, is_end: &|_| false, stop: &stop, counters: false };
+        let request = Request {
+            prompt: &from,
+            media: &pumex::step::Media::new(),
+            start: 0,
+            n_predict: 12,
+            is_end: &|_| false,
+            stop: &stop,
+            counters: false,
+        };
         let mut sampler = Sampler::new(SamplerOptions { temperature: 0.0, ..Default::default() });
         let mut found = Vec::new();
         let stats = generate(&mut *runner, &request, &mut sampler, &mut |id| found.push(id)).unwrap();

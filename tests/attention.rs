@@ -141,7 +141,7 @@ fn encoders_see_all_of_their_sequence() {
     let (gguf, plan) = two(full, full);
     // Two sequences in one step, of few rows and of many.
     for (a, b) in [(3, 5), (30, 20)] {
-        let row = |seq, pos, id| Row { seq, pos, token: Token::Id(id), output: RowOutput::Logits };
+        let row = |seq, pos, id| Row { seq, pos, token: Token::Id(id), output: RowOutput::Logits, medium: None };
         let mixed: Vec<Row> = (0..a.max(b))
             .flat_map(|pos| [(0, a), (1, b)].into_iter().filter(move |(_, n)| pos < *n).map(move |(seq, _)| (seq, pos)))
             .map(|(seq, pos)| row(seq, pos, (pos * 7 + seq * 3) % VOCAB as u32))

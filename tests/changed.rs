@@ -51,7 +51,7 @@ fn a_step_with_a_file_that_changed_is_an_error_that_names_it() {
     let mut runner = Reference::new(&gguf, pumex::model::plan(&gguf).unwrap(), 64, 1, 16);
     logits(&mut runner, &[5, 589, 346], 3);
     shorten(&path, 1 << 20);
-    let row = Row { seq: 0, pos: 3, token: Token::Id(7), output: RowOutput::Id };
+    let row = Row { seq: 0, pos: 3, token: Token::Id(7), output: RowOutput::Id, medium: None };
     let error = runner.start(&[row]).unwrap_err().to_string();
     assert!(error.contains(&*path.to_string_lossy()) && error.contains("changed"), "{error}");
     std::fs::remove_file(&path).unwrap();

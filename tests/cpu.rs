@@ -61,8 +61,15 @@ fn speeds_of_few_tokens_are_those_of_their_steps() {
         let least = (1..6).map(step).fold(f64::MAX, f64::min);
         runner.forget(0, 0);
         let stop = AtomicBool::new(false);
-        let request =
-            Request { prompt: &[1, 7], start: 0, n_predict: 2, is_end: &|_| false, stop: &stop, counters: false };
+        let request = Request {
+            prompt: &[1, 7],
+            media: &pumex::step::Media::new(),
+            start: 0,
+            n_predict: 2,
+            is_end: &|_| false,
+            stop: &stop,
+            counters: false,
+        };
         let mut sampler = Sampler::new(SamplerOptions { temperature: 0.0, ..Default::default() });
         let stats = generate(&mut *runner, &request, &mut sampler, &mut |_| ()).unwrap();
         assert_eq!(stats.generated_tokens, 2);
@@ -231,8 +238,13 @@ fn sequences_that_take_turns_and_forks_get_what_each_gets_alone() {
     let ids = |seq: u32| -> Vec<u32> { (0..40).map(|i| (i * 13 + 17 * seq + 3) % 4096).collect() };
     let mut together = runner(&gguf, &options(CacheType::F16, Settings::default()));
     let mut alone = runner(&gguf, &options(CacheType::F16, Settings::default()));
-    let row =
-        |seq: u32, pos: usize| Row { seq, pos: pos as u32, token: Token::Id(ids(seq)[pos]), output: RowOutput::Logits };
+    let row = |seq: u32, pos: usize| Row {
+        seq,
+        pos: pos as u32,
+        token: Token::Id(ids(seq)[pos]),
+        output: RowOutput::Logits,
+        medium: None,
+    };
     let mut found: Vec<Vec<f32>> = vec![vec![]; 3];
     for pos in 0..40 {
         let out = together.run(&[row(1, pos), row(0, pos), row(2, pos)], Want::Logits).unwrap();

@@ -98,8 +98,15 @@ fn behind_a_full_context_the_text_goes_on_as_one_of_what_stays() {
         let runner = || Reference::new(&gguf, model::plan(&gguf).unwrap(), 24, 1, 8);
         let stop = AtomicBool::new(false);
         let prompt = [1, 2, 3, 4, 5];
-        let request =
-            Request { prompt: &prompt, start: 0, n_predict: 30, is_end: &|_| false, stop: &stop, counters: false };
+        let request = Request {
+            prompt: &prompt,
+            media: &pumex::step::Media::new(),
+            start: 0,
+            n_predict: 30,
+            is_end: &|_| false,
+            stop: &stop,
+            counters: false,
+        };
         let (mut ids, mut out, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         let mut on_shift = |n| left_out.push(n);
         let stats = generate_on(
@@ -118,7 +125,7 @@ fn behind_a_full_context_the_text_goes_on_as_one_of_what_stays() {
         while by_hand.len() < 30 {
             let mut more = Vec::new();
             let left = 30 - by_hand.len() as i64;
-            let part = Request { prompt: &whole, n_predict: left, ..request };
+            let part = Request { prompt: &whole, media: &pumex::step::Media::new(), n_predict: left, ..request };
             generate(&mut runner(), &part, &mut greedy(), &mut |id| more.push(id)).unwrap();
             whole.extend(&more);
             by_hand.extend(more);

@@ -24,7 +24,15 @@ fn text(
     let prompt = tokenizer.encode("Once upon a time", true, false)?;
     let stop = AtomicBool::new(false);
     let is_end = |id| tokenizer.is_end(id);
-    let request = Request { prompt: &prompt, start: 0, n_predict: 60, is_end: &is_end, stop: &stop, counters: false };
+    let request = Request {
+        prompt: &prompt,
+        media: &pumex::step::Media::new(),
+        start: 0,
+        n_predict: 60,
+        is_end: &is_end,
+        stop: &stop,
+        counters: false,
+    };
     let mut ids = Vec::new();
     runner.forget(0, 0);
     let sampler = &mut Sampler::new(chain);
@@ -110,7 +118,7 @@ fn a_step_is_told_once_which_ids_are_allowed_and_none_starts_before() {
     let row = |seq, pos, token, allowed| {
         let options = Arc::new(SamplerOptions { temperature: 0.0, ..Default::default() });
         let request = SampleRequest { options, recent: vec![], unit: 0.0, allowed };
-        Row { seq, pos, token, output: RowOutput::Sample(request) }
+        Row { seq, pos, token, output: RowOutput::Sample(request), medium: None }
     };
     let only = |id: u32| {
         let mut bits = vec![0u32; id as usize / 32 + 1];

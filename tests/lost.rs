@@ -32,7 +32,7 @@ fn told(runner: &mut dyn Runner) -> Result<Vec<u32>> {
     let mut ids = runner.run(&rows(0, 0, &PROMPT), Want::Ids)?.ids;
     let mut ahead = None;
     for pos in 9..17 {
-        let row = Row { seq: 0, pos, token: Token::Sampled, output: sample() };
+        let row = Row { seq: 0, pos, token: Token::Sampled, output: sample(), medium: None };
         if let Some(earlier) = ahead.replace(runner.start(&[row])?) {
             ids.extend(runner.finish(earlier)?.ids);
         }

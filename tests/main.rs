@@ -33,6 +33,7 @@ mod layout;
 mod limits;
 mod lost;
 mod many_rows;
+mod media;
 mod megakernel;
 mod moe_tiles;
 mod mutations;

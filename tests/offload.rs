@@ -77,7 +77,7 @@ fn sequences_of_a_model_in_two_parts_sample_fork_and_go_back() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let plan = model::plan(&gguf).unwrap();
     let Some(mut runner) = parted(&gguf, &plan, 2) else { return };
-    let row = |seq, pos, token, output| Row { seq, pos, token, output };
+    let row = |seq, pos, token, output| Row { seq, pos, token, output, medium: None };
     let refused = runner.start(&[row(0, 0, Token::Sampled, RowOutput::Id)]).unwrap_err().to_string();
     assert!(refused.contains("sequence 0: expected an id that a step sampled"), "{refused}");
     assert!(runner.start(&[row(0, 5, Token::Id(1), RowOutput::Id)]).is_err(), "a gap");

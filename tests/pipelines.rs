@@ -13,6 +13,7 @@ fn rows(seq: u32, start: usize, count: usize) -> Vec<Row> {
         pos: (start + i) as u32,
         token: Token::Id((7 * (start + i) as u32 + seq) % 100 + 3),
         output: if i + 1 == count { RowOutput::Id } else { RowOutput::None },
+        medium: None,
     };
     (0..count).map(row).collect()
 }

@@ -115,7 +115,7 @@ fn greedy(runner: &mut dyn Runner, golden: &Golden, first: u32, margin: f64, nam
             assert!(*by < margin, "{name}: {id} at {pos}, expected {expected}, by {by}");
             return;
         }
-        let row = Row { seq: 0, pos, token: Token::Id(id), output: RowOutput::Id };
+        let row = Row { seq: 0, pos, token: Token::Id(id), output: RowOutput::Id, medium: None };
         (id, pos) = (runner.run(&[row], Want::Ids).unwrap().ids[0], pos + 1);
     }
 }

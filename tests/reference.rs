@@ -13,7 +13,8 @@ pub fn greedy(runner: &mut dyn Runner, ids: &[u32], count: usize) -> Vec<u32> {
     let mut pending = runner.start(&rows).unwrap();
     let mut out = Vec::new();
     for i in 0..count {
-        let row = Row { seq: 0, pos: (ids.len() + i) as u32, token: Token::Sampled, output: RowOutput::Id };
+        let row =
+            Row { seq: 0, pos: (ids.len() + i) as u32, token: Token::Sampled, output: RowOutput::Id, medium: None };
         let next = runner.start(&[row]).unwrap();
         out.extend(runner.finish(pending).unwrap().ids);
         pending = next;
@@ -84,7 +85,7 @@ fn chunks_of_a_prompt_give_what_the_whole_gives() {
 fn rows_outside_the_limits_are_refused() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let mut runner = reference(&gguf);
-    let row = Row { seq: 0, pos: 0, token: Token::Id(5), output: RowOutput::Id };
+    let row = Row { seq: 0, pos: 0, token: Token::Id(5), output: RowOutput::Id, medium: None };
     for bad in [
         Row { token: Token::Id(4096), ..row.clone() },
         Row { seq: 2, ..row.clone() },

@@ -124,7 +124,15 @@ fn go(
 ) -> Result<(Vec<u32>, Stats)> {
     let stop = AtomicBool::new(false);
     let is_end = |id| Some(id) == end;
-    let request = Request { prompt, start, n_predict, is_end: &is_end, stop: &stop, counters: true };
+    let request = Request {
+        prompt,
+        media: &pumex::step::Media::new(),
+        start,
+        n_predict,
+        is_end: &is_end,
+        stop: &stop,
+        counters: true,
+    };
     let mut out = Vec::new();
     let stats = generate(fake, &request, &mut Sampler::new(options), &mut |id| out.push(id))?;
     assert!(fake.unfinished.is_empty(), "a step was left unfinished");
@@ -207,7 +215,15 @@ fn conversation(fake: &mut Fake, options: SamplerOptions, end: Option<u32>) -> V
     for n_predict in [30, 7, -1] {
         let prompt: Vec<u32> = pending.into_iter().chain([1, 5]).collect();
         let is_end = |id| Some(id) == end;
-        let request = Request { prompt: &prompt, start, n_predict, is_end: &is_end, stop: &stop, counters: false };
+        let request = Request {
+            prompt: &prompt,
+            media: &pumex::step::Media::new(),
+            start,
+            n_predict,
+            is_end: &is_end,
+            stop: &stop,
+            counters: false,
+        };
         let mut out = Vec::new();
         let stats = generate(fake, &request, &mut sampler, &mut |id| out.push(id)).unwrap();
         assert_eq!(fake.cache.len(), stats.held, "the runner holds what the statistics say");
@@ -269,8 +285,15 @@ fn a_stop_flag_ends_after_the_token_under_way_and_a_continuation_joins_on() {
     for (options, make) in loops() {
         let mut fake = make(64);
         let stop = AtomicBool::new(false);
-        let request =
-            Request { prompt: &[1], start: 0, n_predict: -1, is_end: &|_| false, stop: &stop, counters: false };
+        let request = Request {
+            prompt: &[1],
+            media: &pumex::step::Media::new(),
+            start: 0,
+            n_predict: -1,
+            is_end: &|_| false,
+            stop: &stop,
+            counters: false,
+        };
         let mut out = Vec::new();
         let mut on_token = |id| {
             out.push(id);

@@ -125,7 +125,7 @@ impl Lab {
             unit: self.rng.unit(),
             allowed: Allowed::All,
         };
-        Case { logits, draw, row: Row { seq: 0, pos: 0, token: Token::Id(0), output: RowOutput::Id } }
+        Case { logits, draw, row: Row { seq: 0, pos: 0, token: Token::Id(0), output: RowOutput::Id, medium: None } }
     }
 }
 
@@ -345,7 +345,7 @@ fn a_shortlist_has_the_best_the_wanted_and_the_sum_of_all() {
             let ids = (0..vocab as u32).step_by(vocab / 7 + 1).collect();
             let request = ShortlistRequest { ids, allowed, temperature: [1.0, 0.6, 3.0][i] };
             let output = RowOutput::Shortlist(request);
-            rows.push(Row { seq: i as u32, pos: 0, token: Token::Id(0), output });
+            rows.push(Row { seq: i as u32, pos: 0, token: Token::Id(0), output, medium: None });
             let spread = [1.0, 20.0, 0.0][i];
             logits.push(lab.logits(vocab).iter().map(|x| x * spread - 50.0).collect::<Vec<f32>>());
         }
@@ -438,7 +438,7 @@ fn draws_of_the_device_follow_the_chain_s_distribution() {
 
 #[test]
 fn a_step_with_a_draw_that_is_refused_says_why() {
-    let row = |token| Row { seq: 0, pos: 0, token, output: RowOutput::Id };
+    let row = |token| Row { seq: 0, pos: 0, token, output: RowOutput::Id, medium: None };
     let draw = |options: SamplerOptions, recent| SampleRequest {
         options: Arc::new(options),
         recent,

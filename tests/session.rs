@@ -14,7 +14,7 @@ fn ids(count: u32) -> Vec<u32> {
 }
 
 fn row(seq: u32, pos: u32, token: Token, output: RowOutput) -> Row {
-    Row { seq, pos, token, output }
+    Row { seq, pos, token, output, medium: None }
 }
 
 fn request(options: SamplerOptions, unit: f64) -> RowOutput {

@@ -61,7 +61,7 @@ pub fn spoilt(at: At) -> Gguf {
 }
 
 fn row(seq: u32, pos: u32, token: Token, output: RowOutput) -> Row {
-    Row { seq, pos, token, output }
+    Row { seq, pos, token, output, medium: None }
 }
 
 /// All interpreters there are, each of a model.

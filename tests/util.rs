@@ -227,7 +227,7 @@ pub fn nmse(found: &[f32], truth: &[f32]) -> f64 {
 pub fn rows(seq: u32, start: usize, ids: &[u32]) -> Vec<Row> {
     let row = |(i, id): (usize, &u32)| {
         let (pos, token) = ((start + i) as u32, Token::Id(*id));
-        Row { seq, pos, token, output: RowOutput::Id }
+        Row { seq, pos, token, output: RowOutput::Id, medium: None }
     };
     ids.iter().enumerate().map(row).collect()
 }

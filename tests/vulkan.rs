@@ -186,7 +186,7 @@ fn steady_decode_keeps_to_its_counters() {
     let Some(mut runner) = vulkan(&gguf, usual(CacheType::F16)) else { return };
     greedy(&mut runner, &[0, 589, 346], 8); // records every shape
     let layers = runner.plan().layers.len() as u64;
-    let row = |pos| Row { seq: 0, pos, token: Token::Sampled, output: RowOutput::Id };
+    let row = |pos| Row { seq: 0, pos, token: Token::Sampled, output: RowOutput::Id, medium: None };
     let mut pending = runner.start(&[row(11)]).unwrap();
     for pos in 12..40 {
         let before = runner.counters();
@@ -285,7 +285,15 @@ fn replies(runner: &mut dyn Runner, options: &SamplerOptions, end: u32) -> (Vec<
     for n_predict in [24, 12] {
         let prompt: Vec<u32> = pending.into_iter().chain([589, 346, 288]).collect();
         let is_end = |id| id == end;
-        let request = Request { prompt: &prompt, start, n_predict, is_end: &is_end, stop: &stop, counters: true };
+        let request = Request {
+            prompt: &prompt,
+            media: &pumex::step::Media::new(),
+            start,
+            n_predict,
+            is_end: &is_end,
+            stop: &stop,
+            counters: true,
+        };
         let stats = generate(runner, &request, &mut sampler, &mut |id| out.push(id)).unwrap();
         (start, pending) = (stats.held, stats.pending);
         counters.extend_from_slice(stats.per_token.get(3..).unwrap_or(&[])); // the first ones record
@@ -331,8 +339,9 @@ fn chains_that_change_with_every_step_need_no_new_recording() {
     let gguf = Gguf::open(&demo_path()).unwrap();
     let Some(mut runner) = vulkan(&gguf, usual(CacheType::F16)) else { return };
     let Some(mut truth) = vulkan(&gguf, usual(CacheType::F16)) else { return };
-    let rows =
-        |pos: u32| [0, 1].map(|seq| Row { seq, pos, token: Token::Id(300 + seq * 7 + pos), output: RowOutput::Id });
+    let rows = |pos: u32| {
+        [0, 1].map(|seq| Row { seq, pos, token: Token::Id(300 + seq * 7 + pos), output: RowOutput::Id, medium: None })
+    };
     let mut recordings = 0;
     for pos in 0..12 {
         let draws: Vec<SampleRequest> = [0, 1]
@@ -370,7 +379,7 @@ fn chains_that_change_with_every_step_need_no_new_recording() {
     };
     assert!(refused(&rows(12), std::slice::from_ref(&draw), &mut runner)
         .contains("expected one per output row, 2, found 1"));
-    let two = [12, 13].map(|pos| Row { seq: 1, pos, token: Token::Sampled, output: RowOutput::Id });
+    let two = [12, 13].map(|pos| Row { seq: 1, pos, token: Token::Sampled, output: RowOutput::Id, medium: None });
     assert!(refused(&two, &[draw.clone(), draw.clone()], &mut runner).contains("sequence 1"));
     assert_silent(&runner);
 }

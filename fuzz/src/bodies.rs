@@ -214,14 +214,15 @@ fn state(bytes: &[u8]) {
     }
     let pos = runner.held(0) as u32;
     if (pos as usize) < runner.n_ctx() {
-        let _ = runner.run(&[Row { seq: 0, pos, token: Token::Id(1), output: RowOutput::Id }], Want::Ids);
+        let _ = runner.run(&[Row { seq: 0, pos, token: Token::Id(1), output: RowOutput::Id, medium: None }], Want::Ids);
     }
 }
 
 fn states() -> Vec<Vec<u8>> {
     let mut runner = runner();
     let ids = [1, 5, 9];
-    let row = |(pos, id): (u32, &u32)| Row { seq: 0, pos, token: Token::Id(*id), output: RowOutput::None };
+    let row =
+        |(pos, id): (u32, &u32)| Row { seq: 0, pos, token: Token::Id(*id), output: RowOutput::None, medium: None };
     runner.run(&(0..).zip(&ids).map(row).collect::<Vec<_>>(), Want::Ids).expect("a step");
     let (path, mut raw) = (folder().join("saved"), Vec::new());
     pumex::state::save(&path, pumex::state::fingerprint(demo()), &ids, &mut runner, 0).expect("a file");

@@ -232,7 +232,7 @@ fn decode(runner: &mut dyn Runner, start: u32, n: u32, first: u32, stop: &Atomic
     let mut ahead = None;
     for i in 0..n {
         let token = if i == 0 { Token::Id(first) } else { Token::Sampled };
-        let ticket = runner.start(&[Row { seq: 0, pos: start + i, token, output: RowOutput::Id }])?;
+        let ticket = runner.start(&[Row { seq: 0, pos: start + i, token, output: RowOutput::Id, medium: None }])?;
         if let Some(earlier) = ahead.replace(ticket) {
             runner.finish(earlier)?;
         }

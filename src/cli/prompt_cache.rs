@@ -63,7 +63,13 @@ pub fn feed(runner: &mut dyn Runner, ids: &[u32], wanted: usize, stop: &AtomicBo
     let mut held = first;
     while held < wanted && !stop.load(Ordering::Relaxed) {
         let next = (held + runner.max_rows()).min(wanted);
-        let row = |pos: usize| Row { seq: 0, pos: pos as u32, token: Token::Id(ids[pos]), output: RowOutput::None };
+        let row = |pos: usize| Row {
+            seq: 0,
+            pos: pos as u32,
+            token: Token::Id(ids[pos]),
+            output: RowOutput::None,
+            medium: None,
+        };
         runner.run(&(held..next).map(row).collect::<Vec<_>>(), Want::Ids)?;
         held = next;
     }

@@ -14,7 +14,7 @@ use pumex::dialogue::Speaker;
 use pumex::gguf::Gguf;
 use pumex::grammar::{self, Constrained, Matcher, Source};
 use pumex::sample::{Logprobs, Sampler};
-use pumex::step::Runner;
+use pumex::step::{Media, Runner};
 use pumex::text::{Stops, Stream, Tokenizer};
 use pumex::{Error, Result};
 use serde_json::{json, Value};
@@ -347,6 +347,7 @@ impl Session<'_> {
         };
         let request = Request {
             prompt: ids,
+            media: &Media::new(),
             start: self.held,
             n_predict: self.args.predict,
             is_end: &|id| tokenizer.is_end(id),

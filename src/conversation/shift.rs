@@ -4,14 +4,22 @@
 
 use super::{generate_within, Constraint, Request, Stats, StopReason};
 use crate::sample::Sampler;
-use crate::step::Runner;
+use crate::step::{Media, Runner};
 use crate::Result;
+
+/// Which ids go of so many that fill a context: from one, up to another. The first `keep` stay, and of the others all but the `discard`
+/// oldest; with 0, the newer half. Media stay or go as wholes.
+pub fn gone(len: usize, media: &Media, keep: usize, discard: usize) -> (usize, usize) {
+    let from = media.cut_before(keep.min(len));
+    let rest = len - keep.min(len);
+    let count = if discard == 0 { rest.div_ceil(2) } else { discard.min(rest) };
+    (from, media.cut_behind((keep.min(len) + count).min(len)).min(len))
+}
 
 /// What stays of ids that fill a context: the first `keep`, and of the others all but the `discard` oldest; with 0, the newer half.
 pub fn shifted(ids: &[u32], keep: usize, discard: usize) -> Vec<u32> {
-    let (first, rest) = ids.split_at(keep.min(ids.len()));
-    let gone = if discard == 0 { rest.len().div_ceil(2) } else { discard.min(rest.len()) };
-    [first, &rest[gone..]].concat()
+    let (from, to) = gone(ids.len(), &Media::new(), keep, discard);
+    [&ids[..from], &ids[to..]].concat()
 }
 
 /// As [`generate_within`], where `ids` are those that sequence 0 holds, `request.start` of them; afterwards they are all of the
@@ -29,10 +37,11 @@ pub fn generate_on(
     on_shift: &mut dyn FnMut(usize),
 ) -> Result<Stats> {
     let (mut prompt, mut start, mut left) = (request.prompt.to_vec(), request.start, request.n_predict);
+    let mut media = request.media.clone();
     let mut total: Option<Stats> = None;
     loop {
         let mut out = Vec::new();
-        let part = Request { prompt: &prompt, start, n_predict: left, ..*request };
+        let part = Request { prompt: &prompt, media: &media, start, n_predict: left, ..*request };
         let within = constraint.as_mut().map(|c| &mut **c as &mut dyn Constraint);
         let stats = generate_within(runner, &part, sampler, within, &mut |id| {
             out.push(id);
@@ -46,13 +55,16 @@ pub fn generate_on(
             None => stats,
             Some(before) => joined(before, stats),
         };
-        let stay = keep
+        let goes = keep
             .filter(|_| full && runner.answers_from().is_none())
-            .map(|keep| shifted(ids, keep.min(runner.n_ctx() / 4 * 3), 0));
+            .map(|keep| gone(ids.len(), &media, keep.min(runner.n_ctx() / 4 * 3), 0));
+        let stay = goes.map(|(from, to)| [&ids[..from], &ids[to..]].concat());
         let Some(stay) = stay.filter(|stay| !stay.is_empty() && stay.len() < ids.len() && stay.len() < runner.n_ctx())
         else {
             return Ok(sum);
         };
+        let known: Vec<_> = media.iter().map(|(_, medium)| medium.clone()).collect();
+        media = Media::find(&known, &stay);
         on_shift(ids.len() - stay.len());
         let same = stay.iter().zip(&ids[..held]).take_while(|(a, b)| a == b).count().min(stay.len() - 1);
         start = runner.forget(0, same as u32).min(same);
@@ -78,7 +90,8 @@ fn joined(before: Stats, after: Stats) -> Stats {
 
 #[cfg(test)]
 mod tests {
-    use super::shifted;
+    use super::{gone, shifted};
+    use crate::step::{Media, Medium, Positions};
 
     #[test]
     fn the_first_ids_stay_and_the_newer_half_of_the_others() {
@@ -88,5 +101,14 @@ mod tests {
         assert_eq!(shifted(&[1, 2, 3], 0, 0), [3]);
         assert_eq!(shifted(&[1, 2, 3, 4, 5], 1, 1), [1, 3, 4, 5]);
         assert_eq!(shifted(&[1, 2, 3], 1, 9), [1]);
+    }
+
+    #[test]
+    fn media_stay_or_go_as_wholes() {
+        let medium = Medium::new(1, vec![0.0; 4].into(), 4, Positions::Sequential, false).unwrap();
+        let mut media = Media::new();
+        media.push(3, medium.into());
+        let of = |keep, discard| gone(12, &media, keep, discard);
+        assert_eq!([of(2, 1), of(2, 2), of(3, 4), of(5, 1), of(8, 2)], [(2, 3), (2, 7), (3, 7), (3, 7), (8, 10)]);
     }
 }

@@ -3,8 +3,8 @@
 use super::ops::{self, Route};
 use crate::plan::Plan;
 use crate::sample::Shortlist;
-use crate::session::Session;
-use crate::step::{Nan, Output, Row, RowOutput, Squares, Ticket, Token};
+use crate::session::{Blocks, Session};
+use crate::step::{Nan, Output, Row, RowOutput, Squares, Ticket, Token, MEDIA_IDS};
 use crate::{Error, Result};
 
 /// The books of a runner.
@@ -12,6 +12,9 @@ use crate::{Error, Result};
 pub struct Books {
     /// By sequence.
     sampled: Vec<u32>,
+    /// By row of the step, its positions in the four streams; the first is where it stands in the sequence, or where its text does
+    /// behind pictures.
+    positions: Vec<[u32; 4]>,
     /// By output row; none where a logit is NaN.
     ids: Vec<Option<u32>>,
     importance: Option<Vec<Vec<f64>>>,
@@ -30,14 +33,23 @@ impl Books {
     /// A row's id.
     pub fn id(&self, row: &Row) -> usize {
         match row.token {
+            // Of rows of media nothing follows from an id but what follows from the first one.
+            Token::Id(id) if id >= MEDIA_IDS => 0,
             Token::Id(id) | Token::Source(id) => id as usize,
             Token::Sampled => self.sampled[row.seq as usize] as usize,
         }
     }
 
-    /// A step starts.
-    pub fn start(&mut self) {
+    /// A step of these rows starts, which are admitted.
+    pub fn start(&mut self, blocks: &Blocks, rows: &[Row]) {
         self.ids.clear();
+        self.positions.clear();
+        self.positions.extend(rows.iter().map(|row| blocks.position(row)));
+    }
+
+    /// By row of the step, its positions in the four streams that rotations go by.
+    pub fn positions(&self) -> &[[u32; 4]] {
+        &self.positions
     }
 
     /// Samples the ids of the rows of `wanted` (indices) from their logits, `[wanted, n_vocab]`. `largest` gives the index of

@@ -16,7 +16,7 @@ use crate::gguf::Gguf;
 use crate::plan::{Plan, Rows, Weight};
 use crate::sample::SamplerOptions;
 use crate::session::{Kept, Rule, Session, KV_BLOCK};
-use crate::step::{check_told, Counters, Limits, Output, Row, Runner, Squares, Ticket};
+use crate::step::{check_told, Counters, Output, Row, Runner, Squares, Ticket, VectorLimits};
 use crate::{Error, Result};
 pub use clock::Clock;
 use pumex_cpu::attention::{Elements, Work};
@@ -163,7 +163,7 @@ impl<'a> Fast<'a> {
         let weights = Weights::new(gguf, &plan, &cpu, threads.repack)?;
         let Sizes { n_ctx, n_seqs, max_rows, .. } = sizes;
         let plan = plan.for_context(n_ctx);
-        let limits = Limits { n_vocab: plan.n_ids(), n_ctx, dense_positions: plan.dense_positions, max_rows, n_seqs };
+        let limits = plan.limits(n_ctx, max_rows, n_seqs);
         let blocks = match sizes.cache_positions {
             Some(positions) => positions.div_ceil(KV_BLOCK),
             None => n_ctx.div_ceil(KV_BLOCK) * n_seqs,
@@ -257,6 +257,10 @@ impl Runner for Fast<'_> {
         self.session.limits().max_rows
     }
 
+    fn vectors(&self) -> Option<VectorLimits> {
+        self.session.limits().vectors
+    }
+
     fn answers_from(&self) -> Option<u32> {
         self.plan.encoder.map(|encoder| encoder.start)
     }
@@ -269,7 +273,7 @@ impl Runner for Fast<'_> {
             return Err(error);
         }
         self.session.started(rows);
-        self.books.start();
+        self.books.start(self.session.blocks(), rows);
         self.cpu.pool.limit(self.threads[usize::from(rows.len() > 1)]);
         self.run(rows);
         self.gguf.check()?;

@@ -4,8 +4,8 @@ use super::general::{gated, Env, Floats};
 use super::{ops, Reference};
 use crate::gguf::Gguf;
 use crate::plan::{
-    instead, AttentionSpec, ChoosePositions, Cols, Gate, General, MatPart, Norm, Op, Plan, RopeNorm, Router, Rows,
-    TopK, Val, Weight,
+    instead, AttentionSpec, ChoosePositions, Cols, Extent, Gate, General, MatPart, Norm, Op, Plan, RopeNorm, Router,
+    Rows, TopK, Val, Weight,
 };
 use crate::step::Row;
 use pumex_cpu::attention::Elements;
@@ -172,14 +172,17 @@ impl Reference<'_> {
         let (hd, k_at, v_at) = (spec.head_dim, spec.heads * spec.head_dim, spec.v_at());
         let mut values = self.values[qkv.0].clone();
         let inv_freq = &self.plan.ropes[r.rope.table];
+        let plan = &self.plan;
         let kept = self.elements.into_iter().zip([hd, spec.v_dim]);
         let kept: Vec<(Elements, usize)> = kept.collect();
-        for (row, qkv) in rows.iter().zip(values.chunks_exact_mut(spec.qkv_width())) {
+        let positions = self.books.positions().iter();
+        for ((row, own), qkv) in rows.iter().zip(positions).zip(values.chunks_exact_mut(spec.qkv_width())) {
+            let turns = inv_freq.iter().enumerate().map(|(i, freq)| (own[plan.stream(i)] as f32 * freq).sin_cos());
             for (h, head) in qkv.chunks_exact_mut(hd).take(spec.heads + spec.kv_heads).enumerate() {
                 if let Some(norm) = &norms[usize::from(h >= spec.heads)] {
                     head.copy_from_slice(&ops::rms_norm(head, norm, r.rope.norm_eps));
                 }
-                ops::rope(head, row.pos, r.rope, inv_freq);
+                ops::turn(head, r.rope, turns.clone());
             }
             let (k, v) = &mut self.caches[row.seq as usize][spec.layer];
             for ((store, new), &(elements, head)) in [(k, &qkv[k_at..v_at]), (v, &qkv[v_at..])].into_iter().zip(&kept) {
@@ -200,14 +203,17 @@ impl Reference<'_> {
         let sinks = spec.sinks.map(|w| self.vector(w));
         let mut result = vec![0.0; rows.len() * spec.heads * spec.v_dim];
         let (caches, biases) = (&self.caches, spec.biases.map(|table| self.plan.ropes[table].as_slice()));
-        let blocks = self.session.blocks();
+        let (blocks, sight) = (self.session.blocks(), self.plan.sight);
         let list = spec.chosen.map(|chosen| (&self.values[chosen.list.0], self.plan.values[chosen.list.0].width));
         ops::for_rows(&mut result, spec.heads * spec.v_dim, |i, out| {
             let (k, v) = &caches[rows[i].seq as usize][spec.layer];
-            let source = blocks.source(rows[i].seq);
+            let extent = Extent { held: k.len() / (spec.kv_heads * spec.head_dim), source: blocks.source(rows[i].seq) };
+            let pos = rows[i].pos as usize;
+            let seen = (spec.mask.first(pos, extent), spec.mask.last(pos, extent));
+            let seen = sight.of(spec.mask, seen, rows[i].group());
             let list = list.map(|(list, width)| &list[i * width..][..width]);
-            let of = ops::Scores { spec, scale, sinks: sinks.as_deref(), biases, source, list };
-            of.attend(&q[i * width..][..width], (k, v), rows[i].pos as usize, out);
+            let of = ops::Scores { spec, scale, sinks: sinks.as_deref(), biases, seen, list };
+            of.attend(&q[i * width..][..width], (k, v), pos, out);
         });
         self.values[out.0] = result;
     }

@@ -1,6 +1,6 @@
 //! The reference's loops: one plain function per op, written to be compared with the shader of the same name.
 
-use crate::plan::{AttentionSpec, Chosen, Extent, Rope, RopeStyle, LEAST_SUM};
+use crate::plan::{AttentionSpec, Chosen, Rope, RopeStyle, LEAST_SUM};
 use pumex_quant::Format;
 use rayon::prelude::*;
 use std::cell::RefCell;
@@ -141,12 +141,7 @@ pub fn route(logits: &[f32], used: usize, scale: f32, scales: &[Option<&[f32]>; 
     });
 }
 
-/// Rotates the first `rope.dims` elements of a head by `pos * inv_freq`.
-pub fn rope(head: &mut [f32], pos: u32, rope: Rope, inv_freq: &[f32]) {
-    turn(head, rope, inv_freq.iter().map(|freq| (pos as f32 * freq).sin_cos()));
-}
-
-/// Likewise, by sine and cosine of each pair.
+/// Rotates the first `rope.dims` elements of a head by sine and cosine of each pair.
 pub fn turn(head: &mut [f32], rope: Rope, turns: impl Iterator<Item = (f32, f32)>) {
     let half = rope.dims / 2;
     for (i, (sin, cos)) in turns.enumerate().take(half) {
@@ -170,8 +165,8 @@ pub struct Scores<'a> {
     pub sinks: Option<&'a [f32]>,
     /// `[heads, 2 * BIAS_REACH + 1]`
     pub biases: Option<&'a [f32]>,
-    /// Positions of the sequence's source.
-    pub source: usize,
+    /// First and last position that the row sees.
+    pub seen: (usize, usize),
     /// Of a row whose positions an indexer chooses: its list.
     pub list: Option<&'a [f32]>,
 }
@@ -181,10 +176,9 @@ impl Scores<'_> {
     pub fn attend(&self, qkv: &[f32], (k, v): (&[f32], &[f32]), pos: usize, out: &mut [f32]) {
         let s = self.spec;
         let (k_width, v_width) = (s.kv_heads * s.head_dim, s.kv_heads * s.v_dim);
-        let extent = Extent { held: k.len() / k_width, source: self.source };
         let seen: Vec<usize> = match self.list {
             Some(list) => Chosen::listed(list).collect(),
-            None => (s.mask.first(pos, extent)..s.mask.last(pos, extent) + 1).collect(),
+            None => (self.seen.0..self.seen.1 + 1).collect(),
         };
         for (h, out) in out.chunks_exact_mut(s.v_dim).enumerate() {
             let (q, kv_head) = (&qkv[h * s.head_dim..][..s.head_dim], h / (s.heads / s.kv_heads));

@@ -15,7 +15,7 @@ use crate::conversation::{
     check_ids, generate_on, rows, run_chunks, Checkpoints, Constraint, Request, Stats, StopReason,
 };
 use crate::sample::Sampler;
-use crate::step::{RowOutput, Runner};
+use crate::step::{Media, RowOutput, Runner};
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 
@@ -385,7 +385,8 @@ impl<'a> Speaker<'a> {
             }
             end
         };
-        let request = Request { prompt, start, n_predict, is_end: &is_end, stop: halt, counters: false };
+        let (media, stop) = (&Media::new(), halt);
+        let request = Request { prompt, media, start, n_predict, is_end: &is_end, stop, counters: false };
         let mut on_token = |id: u32| on_bytes(style.seen(tokenizer, id));
         let mut on_shift = |_| *shifts += 1;
         let stats = generate_on(

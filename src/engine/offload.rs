@@ -8,7 +8,7 @@ use super::{cpu_part, placing, Options, Progress, VulkanRunner};
 use crate::gguf::Gguf;
 use crate::plan::Plan;
 use crate::sample::SamplerOptions;
-use crate::step::{check_told, Counters, Output, Row, RowOutput, Runner, Squares, Ticket, Token};
+use crate::step::{check_told, Counters, Output, Row, RowOutput, Runner, Squares, Ticket, Token, VectorLimits};
 use crate::vk::Device;
 use crate::{Error, Result};
 use std::collections::VecDeque;
@@ -188,6 +188,10 @@ impl Runner for Offload<'_> {
 
     fn max_rows(&self) -> usize {
         self.runners().map(Runner::max_rows).min().unwrap_or(0)
+    }
+
+    fn vectors(&self) -> Option<VectorLimits> {
+        self.runners().map(Runner::vectors).reduce(|all, one| all.filter(|_| one.is_some())).flatten()
     }
 
     fn start(&mut self, rows: &[Row]) -> Result<Ticket> {

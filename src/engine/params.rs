@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn rows_with_logits_are_listed_first_and_the_last_of_a_sequence_is_known() {
-        let row = |seq, output| Row { seq, pos: 0, token: Token::Id(0), output };
+        let row = |seq, output| Row { seq, pos: 0, token: Token::Id(0), output, medium: None };
         let rows = [
             row(0, RowOutput::Id),
             row(1, RowOutput::Logits),

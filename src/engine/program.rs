@@ -57,7 +57,7 @@ impl Program {
             Some(_) => Arc::new(Arc::unwrap_or_clone(plan).for_context(n_ctx)),
             None => plan,
         };
-        let tables: Vec<f32> = plan.ropes.iter().chain(&plan.numbers).flatten().copied().collect();
+        let tables: Vec<f32> = plan.text_ropes().iter().chain(&plan.numbers).flatten().copied().collect();
         let ropes = device.buffer("ropes", ropes_bytes(&plan), Class::Params)?;
         ropes.write(0, bytemuck::cast_slice(&tables));
         Ok(Program {

@@ -2,7 +2,9 @@
 //! again. Whoever runs it notices nothing but the time.
 
 use crate::sample::{Allowed, SamplerOptions};
-use crate::step::{Counters, Output, Row, RowOutput, Runner, Squares, Ticket, Token};
+use crate::step::{
+    whole_groups, Counters, MediumRow, Output, Row, RowOutput, Runner, Squares, Ticket, Token, VectorLimits,
+};
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -28,8 +30,8 @@ pub struct Reviving<'a> {
     /// None once it was done, or what sequences hold cannot be told by their tokens.
     anew: Option<Anew<'a>>,
     revived: bool,
-    /// Tokens of each sequence, of finished steps.
-    held: Vec<Vec<Token>>,
+    /// Tokens and vectors of each sequence, of finished steps.
+    held: Vec<Vec<(Token, Option<MediumRow>)>>,
     /// By sequence, the id that its last output row gave, and whether the runner knows it as the one that it sampled.
     latest: Vec<(Option<u32>, bool)>,
     flying: VecDeque<Flying>,
@@ -94,18 +96,19 @@ impl<'a> Reviving<'a> {
             let found = runner.n_ctx();
             return Err(Error::Lost(format!("{lost}; anew, expected room for {n_ctx} positions, found {found}")));
         }
-        let rows_of = |seq: u32, tokens: &[Token]| -> Vec<Row> {
-            let row = |(pos, token): (u32, &Token)| Row { seq, pos, token: *token, output: RowOutput::None };
-            (0..).zip(tokens).map(row).collect()
-        };
-        for (seq, tokens) in (0..).zip(&self.held) {
-            let rows = rows_of(seq, tokens);
-            let (source, rest) = rows.split_at(tokens.iter().take_while(|token| token.is_source()).count());
-            for rows in
-                [source].into_iter().filter(|rows| !rows.is_empty()).chain(rest.chunks(runner.max_rows().max(1)))
-            {
-                let ticket = runner.start(rows)?;
+        for (seq, held) in (0..).zip(&self.held) {
+            let row = |(pos, (token, medium)): (u32, &(Token, Option<MediumRow>))| {
+                let (token, medium) = (*token, medium.clone());
+                Row { seq, pos, token, output: RowOutput::None, medium }
+            };
+            let rows: Vec<Row> = (0..).zip(held).map(row).collect();
+            let source = rows.iter().take_while(|row| row.token.is_source()).count();
+            let mut at = 0;
+            while at < rows.len() {
+                let count = if at < source { source } else { whole_groups(&rows[at..], runner.max_rows())? };
+                let ticket = runner.start(&rows[at..at + count])?;
                 runner.finish(ticket)?;
+                at += count;
             }
         }
         (self.runner, self.revived) = (Some(runner), true);
@@ -146,7 +149,7 @@ impl<'a> Reviving<'a> {
                 (token, _) => token,
             };
             self.held[seq].truncate(row.pos as usize);
-            self.held[seq].push(token);
+            self.held[seq].push((token, row.medium.clone()));
             if row.has_output() {
                 self.latest[seq].0 = ids.next().flatten();
             }
@@ -170,6 +173,10 @@ impl Runner for Reviving<'_> {
 
     fn max_rows(&self) -> usize {
         self.get(|runner| runner.max_rows()).unwrap_or(0)
+    }
+
+    fn vectors(&self) -> Option<VectorLimits> {
+        self.get(|runner| runner.vectors()).flatten()
     }
 
     fn answers_from(&self) -> Option<u32> {

@@ -347,6 +347,7 @@ fn steps(n_vocab: usize) -> impl Iterator<Item = Vec<Row>> {
             pos,
             token: Token::Id(1 + (pos * 37 + 11) % (n_vocab as u32 - 1)),
             output: RowOutput::Logits,
+            medium: None,
         };
         let rows = (pos..pos + count as u32).map(row).collect();
         pos += count as u32;

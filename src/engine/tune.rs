@@ -161,8 +161,13 @@ impl Bench<'_> {
     fn step(&mut self, output: &RowOutput, want: Want) -> Result<Vec<f32>> {
         (0..self.rows as u32).for_each(|seq| _ = self.runner.forget(seq, 0));
         let (mut rng, vocab) = (Rng::new(1), self.runner.n_vocab() as u32);
-        let row =
-            |seq: usize| Row { seq: seq as u32, pos: 0, token: Token::Id(rng.below(vocab)), output: output.clone() };
+        let row = |seq: usize| Row {
+            seq: seq as u32,
+            pos: 0,
+            token: Token::Id(rng.below(vocab)),
+            output: output.clone(),
+            medium: None,
+        };
         let rows: Vec<Row> = (0..self.rows).map(row).collect();
         Ok(self.runner.run(&rows, want)?.logits)
     }

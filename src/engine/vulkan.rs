@@ -169,7 +169,8 @@ impl VulkanRunner {
     fn session_of(model: Arc<Model>, state: DeviceState, size: SessionSize) -> Self {
         let SessionSize { max_rows, n_seqs, n_ctx, .. } = size;
         let plan = &model.program.plan;
-        let limits = Limits { n_vocab: plan.n_ids(), n_ctx, dense_positions: plan.dense_positions, max_rows, n_seqs };
+        // No kernel takes vectors yet.
+        let limits = Limits { vectors: None, ..plan.limits(n_ctx, max_rows, n_seqs) };
         let encodes = model.program.plan.encoder.is_some();
         let session = Session::new(limits, &size.sized(&model.program.stores)).encoding(encodes);
         VulkanRunner {

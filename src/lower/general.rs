@@ -44,6 +44,9 @@ impl Lowering<'_> {
             General::Rotate(r) => self.rotate(r),
             General::Positions { weight, out } => self.positions(*weight, *out),
             General::ById(b) => self.by_id(b),
+            General::TakeVectors(_) => {
+                return Err(Error::Request("rows that are vectors: no kernel takes them".into()))
+            }
             General::HeadMatMul(h) => self.head_matmul(h),
             General::Choose(c) => self.choose(c),
             General::ExpertsMatMul(e) => self.experts_matmul(e),

@@ -199,6 +199,18 @@ impl<'a> Reader<'a> {
         read.collect()
     }
 
+    /// Numbers of an array that may be negative, by layer.
+    ///
+    /// # Errors
+    /// No array of as many.
+    pub fn signed(&self, key: &str, n: usize) -> Result<Vec<i32>> {
+        let values = self.gguf.meta().opt_i32s(&self.key(key))?.unwrap_or_default();
+        match values.get(..n) {
+            Some(values) => Ok(values.to_vec()),
+            None => Err(self.bad(key, &format!("{n} numbers"), values.len())),
+        }
+    }
+
     /// Floats, by layer or one for all.
     ///
     /// # Errors

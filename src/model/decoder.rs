@@ -31,6 +31,7 @@ mod sliding;
 mod streams;
 mod switch;
 mod tables;
+mod vectors;
 
 use block::Block;
 pub use compressed::Blocks;
@@ -46,13 +47,13 @@ pub use mla::Sizes as MlaSizes;
 pub use norms::LayerNorm;
 pub use sliding::SlidingRope;
 pub use switch::Switch;
-pub use tables::Sections;
+pub use vectors::Vectors;
 
 use super::config::{Config, Reader, Scaling};
 use super::weights::Weights;
 use crate::gguf::Gguf;
 use crate::plan::{
-    Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Temperature, Val,
+    Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Sections, Temperature, Val,
 };
 use crate::Result;
 
@@ -210,6 +211,8 @@ pub struct Family {
     pub clamp_kqv: Option<f32>,
     /// Of the embedding.
     pub embedding_scale: f32,
+    /// What rows that are vectors give and see.
+    pub vectors: Vectors,
     /// Of what blocks add to the residual stream.
     pub residual_scale: f32,
     /// Blocks add to what norms gave them, times this, instead of to what came into the norms.
@@ -327,6 +330,7 @@ impl Family {
             temperature: None,
             clamp_kqv: None,
             embedding_scale: 1.0,
+            vectors: Vectors::default(),
             residual_scale: 1.0,
             residual_of_norms: None,
             logit_scale: 1.0,
@@ -413,8 +417,9 @@ impl Family {
     /// # Errors
     /// Everything wrong with the file's tensors.
     pub fn plan(self, gguf: &Gguf) -> Result<Plan> {
-        let dense_positions = self.dense_positions;
-        Ok(Plan { dense_positions, ..self.ops(gguf)? })
+        let (dense_positions, sections, sight) = (self.dense_positions, self.sections, self.vectors.sight);
+        let vectors = self.vectors.width(self.c.n_embd);
+        Ok(Plan { dense_positions, vectors, sections, sight, ..self.ops(gguf)? })
     }
 
     fn ops(self, gguf: &Gguf) -> Result<Plan> {
@@ -474,6 +479,7 @@ impl Family {
             x = self.block(&mut p, block, i, (x, &mut first));
             x = block.after.run(&mut p, &self, i, inputs.or(embedded), x);
             p.layer_ends(x);
+            self.vectors.after(&mut p, i, x);
         }
         let logits = match self.embeds {
             true => head.embedding(&mut p, &self, blocks.last().and_then(|b| b.output_norm), x),

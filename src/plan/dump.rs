@@ -142,6 +142,10 @@ impl Plan {
                 format!("{out} = choose {from} by {by:?}{with} to {k} of {n}{sharing}{groups} * {}", c.scale)
             }
             General::ById(b) => format!("{out} = by_id table {}", b.list),
+            General::TakeVectors(t) => {
+                let sign = if t.add { "+=" } else { "=" };
+                format!("{out} {sign} part {} of vectors", t.part)
+            }
             General::ChoosePositions(c) => {
                 let (q, k, heads) = (self.cols(c.q), c.layer, format!("heads {} x {}", c.heads, c.dim));
                 let weights = c.weights.map_or(String::new(), |w| format!(" * {}", self.cols(w)));

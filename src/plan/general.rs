@@ -8,6 +8,7 @@ use super::compressed::{AttendBlocks, ChooseBlocks, Pool};
 use super::recurrent::{Conv, Scan, Shift};
 use super::routing::{Choose, ExpertsBias, ExpertsMatMul};
 use super::streams::{Mix, Softmax, StreamGates};
+use super::vectors::TakeVectors;
 use super::{Access, Cols, Rope, Val, Weight};
 
 /// A function of one number.
@@ -231,6 +232,8 @@ pub enum General {
     },
     /// See [`ById`].
     ById(ById),
+    /// See [`TakeVectors`].
+    TakeVectors(TakeVectors),
     /// See [`HeadMatMul`].
     HeadMatMul(HeadMatMul),
     /// See [`Choose`].
@@ -293,6 +296,7 @@ impl General {
             General::Rotate(_) => "rotate",
             General::Positions { .. } => "positions",
             General::ById(_) => "by_id",
+            General::TakeVectors(_) => "take_vectors",
             General::HeadMatMul(_) => "head_matmul",
             General::Choose(_) => "choose",
             General::ExpertsMatMul(_) => "experts_matmul",
@@ -319,6 +323,7 @@ impl General {
             General::Rotate(r) => (vec![r.from.unwrap_or(r.x).val], None),
             General::Positions { out, .. } => (vec![*out], None),
             General::ById(_) => (vec![], None),
+            General::TakeVectors(t) => (vec![t.out], None), // other rows stay
             General::HeadMatMul(h) => (vec![h.x.val], None),
             General::Choose(c) => (vec![c.router.map_or(c.logits, |r| r.x)], None),
             General::ExpertsMatMul(e) => (vec![e.x, e.route], None),
@@ -359,6 +364,7 @@ impl General {
             General::Rotate(r) => r.x.val,
             General::Positions { out, .. } => *out,
             General::ById(b) => b.out,
+            General::TakeVectors(t) => t.out,
             General::HeadMatMul(h) => h.out.val,
             General::Choose(c) => c.out,
             General::ExpertsMatMul(e) => e.out,
@@ -421,6 +427,7 @@ impl General {
             General::Dot(d) => vec![d.a.weight_mut(), d.b.weight_mut()],
             General::Normalize(n) => vec![n.weight.as_mut(), n.bias.as_mut()],
             General::Rotate(_) | General::Shift(_) | General::Mix(_) | General::Softmax(_) | General::ById(_) => vec![],
+            General::TakeVectors(_) => vec![],
             General::Positions { weight, .. } => vec![Some(weight)],
             General::HeadMatMul(h) => vec![Some(&mut h.weight)],
             General::Choose(c) => {

@@ -86,6 +86,7 @@ impl<'r> Draft<'r> {
                 pos: (wishes[*i].ids.len() + depth - 1) as u32,
                 token: Token::Sampled,
                 output: RowOutput::Id,
+                medium: None,
             };
             let ticket = self.runner.start(&deeper.iter().map(row).collect::<Vec<_>>())?;
             if let Some((earlier, of)) = under_way.replace((ticket, deeper)) {
@@ -131,7 +132,7 @@ impl<'r> Draft<'r> {
             let end = wish.ids.len() - 1;
             for (pos, id) in wish.ids.iter().enumerate().skip(*from) {
                 let output = if pos == end { RowOutput::Id } else { RowOutput::None };
-                let row = Row { seq: wish.slot as u32, pos: pos as u32, token: Token::Id(*id), output };
+                let row = Row { seq: wish.slot as u32, pos: pos as u32, token: Token::Id(*id), output, medium: None };
                 if pos == end { &mut tail } else { &mut head }.push(row);
             }
         }

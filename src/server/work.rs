@@ -155,7 +155,7 @@ impl Work {
                 Some(id) => Token::Id(*id),
                 None => Token::Sampled,
             };
-            rows.push(Row { seq: self.seq, pos: pos as u32, token, output: RowOutput::None });
+            rows.push(Row { seq: self.seq, pos: pos as u32, token, output: RowOutput::None, medium: None });
         }
     }
 

@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Kept, Pool, Rule, Span, Table};
+use super::{media, Kept, Placed, Pool, Rule, Span, Table};
 use crate::step::Row;
 use crate::{Error, Result};
 
@@ -31,7 +31,7 @@ struct Store {
 }
 
 /// Something that admission changed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Change {
     /// The sequence's table got a block at its end.
     Took { store: usize, seq: usize },
@@ -43,6 +43,8 @@ enum Change {
     Held { seq: usize, old: usize },
     /// The sequence got its source.
     Source { seq: usize },
+    /// The sequence had so many of its media, and lost these.
+    Media { seq: usize, had: usize, lost: Vec<Placed> },
 }
 
 /// The books of all sequences.
@@ -53,6 +55,8 @@ pub struct Blocks {
     held: Vec<usize>,
     /// Of which so many, the first ones, are those of its source.
     source: Vec<usize>,
+    /// By sequence, its media in order.
+    media: Vec<Vec<Placed>>,
     /// What the last admission changed, in order.
     changes: Vec<Change>,
     copies: Vec<BlockCopy>,
@@ -103,6 +107,7 @@ impl Blocks {
             stores: stores.iter().map(store).collect(),
             held: vec![0; n_seqs],
             source: vec![0; n_seqs],
+            media: vec![Vec::new(); n_seqs],
             changes: Vec::new(),
             copies: Vec::new(),
             spans: Spans::new(n_seqs),
@@ -117,6 +122,17 @@ impl Blocks {
     /// Positions of a sequence's source; 0 if it has none.
     pub fn source(&self, seq: u32) -> usize {
         self.source.get(seq as usize).copied().unwrap_or(0)
+    }
+
+    /// Media of a sequence, in order; of the last one, not all rows may be there.
+    pub fn media(&self, seq: u32) -> &[Placed] {
+        self.media.get(seq as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Positions of a row that is admitted, in the four streams that models with rope sections rotate by. Of others, the first is
+    /// where it stands.
+    pub fn position(&self, row: &Row) -> [u32; 4] {
+        media::position(self.media(row.seq), row)
     }
 
     /// Blocks of a sequence in a store.
@@ -151,7 +167,28 @@ impl Blocks {
                 self.changes.push(Change::Source { seq: *seq });
             }
         }
+        if admitted.is_ok() {
+            self.admit_media(rows);
+        }
         admitted
+    }
+
+    /// Has sequences hold the media that begin in a step, and no longer those that its rows take the place of.
+    fn admit_media(&mut self, rows: &[Row]) {
+        for Span { seq, from, .. } in &self.spans.spans {
+            let media = &mut self.media[*seq];
+            let kept = media.partition_point(|placed| placed.at < *from);
+            if kept < media.len() {
+                let lost = media.split_off(kept);
+                self.changes.push(Change::Media { seq: *seq, had: kept, lost });
+            }
+        }
+        for row in rows {
+            let Some(medium) = row.medium.as_ref().filter(|medium| medium.index == 0) else { continue };
+            let (seq, media) = (row.seq as usize, &mut self.media[row.seq as usize]);
+            self.changes.push(Change::Media { seq, had: media.len(), lost: Vec::new() });
+            media.push(Placed::of(medium, row.pos));
+        }
     }
 
     /// Undoes the last admission, of a step that did not start after all.
@@ -178,6 +215,10 @@ impl Blocks {
                 }
                 Change::Held { seq, old } => self.held[seq] = old,
                 Change::Source { seq } => self.source[seq] = 0,
+                Change::Media { seq, had, lost } => {
+                    self.media[seq].truncate(had);
+                    self.media[seq].extend(lost);
+                }
             }
         }
         self.copies.clear();
@@ -250,6 +291,7 @@ impl Blocks {
         }
         self.held[target] = n;
         self.source[target] = if n > 0 { self.source[source] } else { 0 };
+        self.media[target] = self.media[source].iter().copied().filter(|placed| placed.at < n).collect();
         Ok(())
     }
 
@@ -284,13 +326,14 @@ impl Blocks {
             }
         }
         self.held[seq] = from;
+        self.media[seq].retain(|placed| placed.at < from);
         from
     }
 
     /// What there is to save of a sequence: of windows no more than rows from here on may read.
     pub fn kept(&self, seq: u32) -> Kept {
         let first = (0..self.stores.len()).map(|store| self.kept_from(store, seq)).collect();
-        Kept { held: self.held(seq), source: self.source(seq), first }
+        Kept { held: self.held(seq), source: self.source(seq), first, media: self.media(seq).to_vec() }
     }
 
     /// The blocks of a store that [`Blocks::kept`] means.
@@ -335,7 +378,7 @@ impl Blocks {
 
     fn adopt_all(&mut self, seq: u32, kept: &Kept, beside: Option<usize>) -> Result<()> {
         self.forget(seq, 0);
-        let Kept { held, source, first } = kept;
+        let Kept { held, source, first, media } = kept;
         let bad = |what: String| Err(Error::Request(format!("sequence {seq}: {what}")));
         if seq as usize >= self.held.len() {
             return bad(format!("expected one below {}", self.held.len()));
@@ -345,6 +388,11 @@ impl Blocks {
             let needed = store.rule.needed_from(*held).min(store.rule.end_of(*held));
             (store.rule.kept_from(*held).min(needed)..=needed).contains(first)
         };
+        let in_order = media.windows(2).all(|two| two[0].at.saturating_add(two[0].n) <= two[1].at);
+        let are_media = |placed: &Placed| placed.at < *held && placed.n > 0 && placed.n_pos > 0;
+        if !in_order || !media.iter().all(are_media) {
+            return bad(format!("expected media that lie behind each other in {held} positions, found {media:?}"));
+        }
         if first.len() != self.stores.len() || source > held || !self.stores.iter().zip(first).all(fits) {
             return bad(format!("expected the state of {held} positions, found blocks from {first:?} on"));
         }
@@ -352,6 +400,7 @@ impl Blocks {
             return Ok(());
         }
         (self.held[seq as usize], self.source[seq as usize]) = (*held, *source);
+        self.media[seq as usize].clone_from(media);
         let taken = (0..self.stores.len()).try_for_each(|i| {
             if let Some(beside) = beside.filter(|_| self.is_shared(i)) {
                 let Store { rule, pool, tables } = &mut self.stores[i];

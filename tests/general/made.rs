@@ -179,7 +179,7 @@ pub fn compare(what: &str, gguf: &Gguf, plan: &Plan, bound: f64, runner: &mut dy
             for _ in 0..*count {
                 let pos = at[*seq as usize];
                 let token = Token::Id((pos * 7 + seq * 5 + 3) % VOCAB as u32);
-                rows.push(Row { seq: *seq, pos, token, output: RowOutput::Logits });
+                rows.push(Row { seq: *seq, pos, token, output: RowOutput::Logits, medium: None });
                 at[*seq as usize] += 1;
             }
         }

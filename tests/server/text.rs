@@ -22,6 +22,7 @@ fn alone(prompt: &str, tokens: i64) -> Vec<u32> {
     let mut out = Vec::new();
     let request = Request {
         prompt: &ids,
+        media: &pumex::step::Media::new(),
         start: 0,
         n_predict: tokens,
         is_end: &|id| tokenizer.is_end(id),

@@ -26,7 +26,7 @@ impl Fast<'_> {
     pub(super) fn run(&mut self, rows: &[Row]) {
         self.wanted.clear();
         self.wanted.extend((0..rows.len()).filter(|&i| rows[i].has_output()));
-        self.state.start(&self.plan, self.session.blocks(), rows);
+        self.state.start(&self.plan, self.session.blocks(), rows, self.books.positions());
         self.acts_of = None;
         let plan = self.plan.clone();
         self.clock.start();
@@ -315,7 +315,7 @@ impl Fast<'_> {
         if let Some(chosen) = spec.chosen.filter(|chosen| rows.iter().any(|row| !chosen.sees_all(row.pos as usize))) {
             return self.attend_chosen(qkv, (spec, chosen), scale, out, rows);
         }
-        self.state.look(spec, self.session.blocks(), rows);
+        self.state.look(spec, self.plan.sight, self.session.blocks(), rows);
         let mut result = self.room(out, rows.len());
         let blocks = self.session.blocks();
         let run = |span: &Span| {

@@ -1,6 +1,6 @@
 //! What sequences keep: keys and values by layer, and what a step needs to find and rotate them.
 
-use crate::plan::{AttentionSpec, Extent, Op, Plan};
+use crate::plan::{AttentionSpec, Extent, GroupSight, Op, Plan};
 use crate::session::{Blocks, Table, KV_BLOCK};
 use crate::step::Row;
 use pumex_cpu::attention::{Cache, Elements, Place, Seen};
@@ -44,8 +44,8 @@ impl State {
         }
     }
 
-    /// Prepares for a step of these rows, which the session has admitted.
-    pub fn start(&mut self, plan: &Plan, blocks: &Blocks, rows: &[Row]) {
+    /// Prepares for a step of these rows, which the session has admitted, and their positions in the four streams.
+    pub fn start(&mut self, plan: &Plan, blocks: &Blocks, rows: &[Row], positions: &[[u32; 4]]) {
         // Others are those of recurrent states, which are no blocks here.
         for copy in blocks.copies().iter().filter(|copy| copy.store == 0) {
             self.caches.iter_mut().flatten().for_each(|cache| cache.copy(copy.from, copy.to));
@@ -64,16 +64,22 @@ impl State {
         let tables = self.angles.iter_mut().zip(&plan.ropes).zip(&self.rotates).filter(|(_, rotates)| **rotates);
         for ((angles, table), _) in tables {
             angles.clear();
-            angles.extend(rows.iter().flat_map(|row| table.iter().map(|freq| (row.pos as f32 * freq).sin_cos())));
+            let of = |own: &[u32; 4], pair: usize| own[plan.stream(pair)] as f32;
+            let turns = |own: &[u32; 4], angles: &mut Vec<(f32, f32)>| {
+                angles.extend(table.iter().enumerate().map(|(pair, freq)| (of(own, pair) * freq).sin_cos()));
+            };
+            positions.iter().for_each(|own| turns(own, angles));
         }
     }
 
     /// Sets what each row sees of its sequence, and how scores fall.
-    pub fn look(&mut self, spec: &AttentionSpec, blocks: &Blocks, rows: &[Row]) {
+    pub fn look(&mut self, spec: &AttentionSpec, sight: GroupSight, blocks: &Blocks, rows: &[Row]) {
         let seen = |row: &Row| {
             let pos = row.pos as usize;
             let extent = Extent { held: blocks.held(row.seq), source: blocks.source(row.seq) };
-            Seen { pos, first: spec.mask.first(pos, extent), last: spec.mask.last(pos, extent) }
+            let seen = (spec.mask.first(pos, extent), spec.mask.last(pos, extent));
+            let (first, last) = sight.of(spec.mask, seen, row.group());
+            Seen { pos, first, last }
         };
         self.seen.clear();
         self.seen.extend(rows.iter().map(seen));

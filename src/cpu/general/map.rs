@@ -3,7 +3,8 @@
 use super::Env;
 use crate::cpu::ops;
 use crate::plan::{
-    Act, Arg, ById, Dot, Gate, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Rows, Temperature, Val, Weight,
+    Act, Arg, ById, Dot, Gate, HeadMatMul, Join, Map, NormKind, Normalize, Rotate, Rows, TakeVectors, Temperature, Val,
+    Weight,
 };
 use std::borrow::Cow;
 
@@ -167,16 +168,16 @@ impl Env<'_> {
         let pairs = inv_freq.len().min(rope.dims / 2);
         // Sines of each row, then its cosines.
         let mut turns = self.spare.take(2 * pairs * self.rows.len());
-        for (row, turns) in self.rows.iter().zip(turns.chunks_exact_mut((2 * pairs).max(1))) {
+        for (own, turns) in self.books.positions().iter().zip(turns.chunks_exact_mut((2 * pairs).max(1))) {
             let (sines, cosines) = turns.split_at_mut(pairs);
-            for ((sin, cos), f) in sines.iter_mut().zip(cosines).zip(inv_freq) {
-                let pos = row.pos / r.every * r.every;
+            for (pair, ((sin, cos), f)) in sines.iter_mut().zip(cosines).zip(inv_freq).enumerate() {
+                let pos = own[plan.stream(pair)] / r.every * r.every;
                 (*sin, *cos) = (pos as f32 * if r.back { -f } else { *f }).sin_cos();
             }
         }
         let len = r.len.max(rope.dims);
         self.write(r.x, r.groups, len, |env, row, out| {
-            let pos = env.rows[row].pos / r.every * r.every;
+            let pos = env.books.positions()[row][0] / r.every * r.every;
             let factor = r.temperature.map_or(1.0, |t| temperature(t, pos));
             let (sines, cosines) = turns[2 * pairs * row..][..2 * pairs].split_at(pairs);
             for (g, out) in out.chunks_exact_mut(len).enumerate() {
@@ -196,7 +197,7 @@ impl Env<'_> {
         let table = floats.vector(weight);
         let cols = crate::plan::Cols { val: out, at: 0, stride: dim };
         self.write(cols, 1, dim, |env, row, out| {
-            let at = env.rows[row].pos as usize * dim % table.len();
+            let at = env.books.positions()[row][0] as usize * dim % table.len();
             let x = env.cols(cols, row, 0, dim);
             out.iter_mut().zip(x.iter().zip(&table[at..])).for_each(|(o, (x, w))| *o = x + w);
         });
@@ -208,6 +209,19 @@ impl Env<'_> {
         self.write(cols, 1, b.len, |env, row, out| {
             out.copy_from_slice(b.of(list, env.books.id(&env.rows[row])));
         });
+    }
+
+    pub(super) fn take_vectors(&mut self, t: &TakeVectors) {
+        let dim = self.width(t.out);
+        for (row, out) in self.rows.iter().zip(self.values[t.out.0].chunks_exact_mut(dim)) {
+            let Some(part) = row.medium.as_ref().and_then(|m| m.vector().get(t.part * dim..)?.get(..dim)) else {
+                continue;
+            };
+            match t.add {
+                true => out.iter_mut().zip(part).for_each(|(out, x)| *out += x),
+                false => out.copy_from_slice(part),
+            }
+        }
     }
 
     pub(super) fn head_matmul(&mut self, h: &HeadMatMul) {

@@ -148,7 +148,13 @@ impl Search<'_> {
         let vocab = runner.n_vocab() as u32;
         let mut rng = Rng::new(1);
         let ids: Vec<u32> = (0..self.rows).map(|_| rng.below(vocab)).collect();
-        let row = |pos: usize, output: RowOutput| Row { seq: 0, pos: pos as u32, token: Token::Id(ids[pos]), output };
+        let row = |pos: usize, output: RowOutput| Row {
+            seq: 0,
+            pos: pos as u32,
+            token: Token::Id(ids[pos]),
+            output,
+            medium: None,
+        };
         let prompt: Vec<Row> = (0..ids.len())
             .map(|pos| row(pos, if pos + 1 == ids.len() { RowOutput::Id } else { RowOutput::None }))
             .collect();

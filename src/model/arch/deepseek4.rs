@@ -54,6 +54,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
         (layer.n_block, layer.rope) = (every, Some(usize::from(every > 0)));
     }
     f.ignored.extend((0..n).map(|i| format!("blk.{i}.exp_probs_b_vl")));
+    f.vectors.allowed = false; // experts by ids have none for pictures
     f.moe.by_id = r.int("hash_layer_count", None, 0, 1024)?;
     f.route_by_keys(&r, Gating::SqrtSoftplus)?;
     f.limit_experts(&r)?;

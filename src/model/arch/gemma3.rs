@@ -13,6 +13,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.act = Act::Gelu;
     f.post_norms = true;
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
+    f.vectors.scaled = false;
     let base = r.sliding_base(10000.0)?;
     if f.c.window > 0 {
         let sliding = r.sliding(f.c.n_layer, 6, false)?;

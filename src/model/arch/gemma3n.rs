@@ -22,6 +22,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.act = Act::Gelu;
     (f.post_norms, f.v_norm) = (true, true);
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
+    f.vectors.scaled = false;
     f.attention_scale = Some(1.0);
     f.logit_cap = Some(r.factor("final_logit_softcapping", 30.0)?);
     (f.streams, f.per_layer, f.sparse_layers) = (STREAMS, PER_LAYER, SPARSE);

@@ -4,7 +4,7 @@
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
 use crate::model::decoder::{Family, SlidingRope};
-use crate::plan::{Act, Mask, Plan};
+use crate::plan::{Act, GroupSight, Mask, Plan};
 use crate::Result;
 
 /// File → plan.
@@ -14,6 +14,8 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.act = Act::Gelu;
     (f.post_norms, f.v_norm) = (true, true);
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
+    f.vectors.scaled = false;
+    f.vectors.sight = GroupSight::Windows;
     f.attention_scale = Some(1.0);
     f.per_layer = r.int("embedding_length_per_layer_input", Some(0), 0, 1 << 16)?;
     let cap = r.factor("final_logit_softcapping", 30.0)?;

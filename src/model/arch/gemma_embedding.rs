@@ -13,6 +13,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     f.see_all();
     (f.embeds, f.act, f.post_norms) = (true, Act::Gelu, true);
     f.embedding_scale = (f.c.n_embd as f32).sqrt();
+    f.vectors.scaled = false;
     f.c.window = r.int("attention.sliding_window", None, 1, u64::from(u32::MAX))?;
     let sliding = r.sliding(f.c.n_layer, 6, false)?;
     f.slide_around(&r, &sliding)?;

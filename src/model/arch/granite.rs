@@ -12,6 +12,7 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::of(gguf)?;
     granite(&mut f, &r)?;
     rotate_by_key(&mut f, &r)?;
+    f.vectors.read_mapping(&r, f.c.n_layer)?;
     f.plan(gguf)
 }
 

@@ -22,5 +22,6 @@ pub fn plan(gguf: &Gguf) -> Result<Plan> {
     };
     f.numbers = switch.numbers(f.c.k_dim);
     f.switch = Some(switch);
+    f.vectors.allowed = false; // what the switch does follows from ids
     f.plan(gguf)
 }

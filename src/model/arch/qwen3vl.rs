@@ -1,5 +1,5 @@
 //! Qwen3-VL, the text side: as Qwen3. Rows of text have one position, by which
-//! all sections of its rotation go but the fourth.
+//! all sections of its rotation go but the fourth. Rows of pictures have parts for the first layers, too.
 
 use crate::gguf::Gguf;
 use crate::model::config::Reader;
@@ -10,6 +10,8 @@ use crate::Result;
 /// File → plan.
 pub fn plan(gguf: &Gguf) -> Result<Plan> {
     let mut f = Family::neox(gguf)?;
-    f.read_sections(&Reader::new(gguf)?, true)?;
+    let r = Reader::new(gguf)?;
+    f.read_sections(&r, true)?;
+    f.vectors.read_deepstack(&r, f.c.n_layer)?;
     f.plan(gguf)
 }

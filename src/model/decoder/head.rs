@@ -63,7 +63,9 @@ impl Head {
             Some(_) => p.embed_instead(self.embedding, Switch::INSTEAD),
             None => p.embed(self.embedding), // [n, dim]
         };
+        f.vectors.take(p, x, true);
         let x = p.scale(x, f.embedding_scale);
+        f.vectors.take(p, x, false);
         if let Some(weight) = self.positions {
             p.general(General::Positions { weight, out: x });
         }

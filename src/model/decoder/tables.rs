@@ -3,27 +3,8 @@
 use super::{Family, Table};
 use crate::model::config::{inv_freq, Reader};
 use crate::model::weights::Weights;
+use crate::plan::Sections;
 use crate::Result;
-
-/// Which of the four positions of a row of pictures rotates which pair: time, height, width, and one that is 0 for text.
-#[derive(Clone, Copy, Debug)]
-pub struct Sections {
-    /// Pairs of each.
-    pub pairs: [usize; 4],
-    /// Whether the first three take turns, instead of one following the other.
-    pub interleaved: bool,
-}
-
-impl Sections {
-    /// Whether the fourth position rotates a pair, so that text does not.
-    fn is_fourth(&self, pair: usize) -> bool {
-        let at = pair % self.pairs.iter().sum::<usize>().max(1);
-        match self.interleaved {
-            true => at >= 3 * self.pairs[at % 3],
-            false => at >= self.pairs[..3].iter().sum(),
-        }
-    }
-}
 
 impl Family {
     /// Reads the sections of a rotation by several positions; whether there are any.
@@ -55,34 +36,11 @@ impl Family {
         let tables = |factors: Option<Vec<f32>>| -> Vec<Vec<f32>> {
             let table = |t: &Table| {
                 let own = factors.as_deref().filter(|_| t.factors).and_then(|f| f.get(..t.dims / 2));
-                let mut table = inv_freq(t.dims, t.base, t.scaling, own);
-                if let Some(sections) = &self.sections {
-                    table.iter_mut().enumerate().filter(|(i, _)| sections.is_fourth(*i)).for_each(|(_, f)| *f = 0.0);
-                }
-                table
+                inv_freq(t.dims, t.base, t.scaling, own)
             };
             self.tables.iter().map(table).collect()
         };
         let long = long.filter(|_| all.is_none()).map(|long| tables(Some(long)));
         (tables(all.or(short)), long)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Sections;
-
-    fn fourth(pairs: [usize; 4], interleaved: bool) -> Vec<usize> {
-        let sections = Sections { pairs, interleaved };
-        (0..64).filter(|i| sections.is_fourth(*i)).collect()
-    }
-
-    #[test]
-    fn pairs_in_no_section_of_three_are_the_fourths() {
-        assert_eq!(fourth([24, 20, 20, 0], true), [61, 62]);
-        assert_eq!(fourth([11, 11, 10, 0], true), [] as [usize; 0]);
-        assert_eq!(fourth([16, 24, 24, 0], false), [] as [usize; 0]);
-        assert_eq!(fourth([16, 24, 20, 4], false), [60, 61, 62, 63]);
-        assert_eq!(fourth([4, 2, 1, 1], false), [7, 15, 23, 31, 39, 47, 55, 63]);
     }
 }

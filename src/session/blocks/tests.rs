@@ -5,7 +5,7 @@ use crate::session::table::RING_BACK;
 use crate::step::{RowOutput, Token};
 
 fn rows(seq: u32, from: u32, to: u32) -> Vec<Row> {
-    (from..to).map(|pos| Row { seq, pos, token: Token::Id(0), output: RowOutput::None }).collect()
+    (from..to).map(|pos| Row { seq, pos, token: Token::Id(0), output: RowOutput::None, medium: None }).collect()
 }
 
 fn paged(blocks: usize) -> Blocks {
@@ -144,7 +144,7 @@ fn what_is_kept_of_a_sequence_can_be_that_of_another() {
         b.admit(&rows(0, from, to)).unwrap();
     }
     let kept = b.kept(0);
-    assert_eq!(kept, Kept { held: 100, source: 0, first: vec![0, 1, 0] });
+    assert_eq!(kept, Kept { held: 100, source: 0, first: vec![0, 1, 0], media: vec![] });
     b.adopt(1, &kept).unwrap();
     assert_eq!((b.held(1), b.kept(1), b.kept_blocks(1, 1).len()), (100, kept.clone(), 3));
     assert!((0..3).all(|store| b.kept_blocks(store, 0).len() == b.kept_blocks(store, 1).len()));
@@ -158,7 +158,7 @@ fn what_is_kept_of_a_sequence_can_be_that_of_another() {
         assert_eq!(b.held(1), 0);
     }
     assert!(b.adopt(2, &kept).is_err() && b.adopt(1, &Kept { held: 0, ..kept.clone() }).is_err());
-    assert!(b.adopt(1, &Kept { held: 0, source: 0, first: vec![0; 3] }).is_ok());
+    assert!(b.adopt(1, &Kept { held: 0, source: 0, first: vec![0; 3], media: vec![] }).is_ok());
 }
 
 #[test]

@@ -117,7 +117,13 @@ fn time(runner: &mut dyn Runner, rows: usize) -> Result<f64, Fault> {
     for _ in 0..STEPS {
         let row = |i: usize| {
             let output = if i + 1 == rows { RowOutput::Id } else { RowOutput::None };
-            Row { seq: 0, pos: (pos + i) as u32, token: Token::Id(((pos + i) * 7 % VOCAB) as u32), output }
+            Row {
+                seq: 0,
+                pos: (pos + i) as u32,
+                token: Token::Id(((pos + i) * 7 % VOCAB) as u32),
+                output,
+                medium: None,
+            }
         };
         let all: Vec<Row> = (0..rows).map(row).collect();
         let begun = Instant::now();
