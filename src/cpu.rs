@@ -11,9 +11,9 @@ mod ops;
 mod products;
 
 pub use conv2d::conv2d;
-pub use products::EncoderProducts;
 pub use fast::{Clock, Fast, Settings, Sizes, Threads};
 pub use ops::route;
+pub use products::EncoderProducts;
 pub use pumex_cpu::threads::{usual as usual_threads, Numa};
 pub use pumex_cpu::Rates;
 

@@ -3,11 +3,12 @@
 mod source;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumex_media::interpret::Interpreter;
-use pumex_media::{encode, Clip, Modality, Picture, PictureLimits, Piece, SoundLimits, TextModel};
+use pumex_media::{encode, Clip, Limits, Modality, Picture, Piece, TextModel};
 use source::ProjectorSource;
 
 pub use pumex_media::Options as MediaOptions;
@@ -69,19 +70,20 @@ pub struct TextSide<'a> {
     pub m_rope: bool,
 }
 
-impl<'a> TextSide<'a> {
-    /// Of a model.
-    ///
-    /// # Errors
-    /// A model that takes no vectors for rows.
-    pub fn of(gguf: &Gguf, plan: &Plan, tokenizer: &'a Tokenizer) -> Result<TextSide<'a>> {
-        let limits = plan.vector_limits().ok_or_else(|| {
-            Error::Request(format!("{}: this model takes no pictures or sounds, its rows are ids alone", gguf.path().display()))
-        })?;
-        let key = format!("{}.embedding_length", gguf.meta().arch()?);
-        Ok(TextSide { tokenizer, n_embd: gguf.meta().u32(&key)? as usize, m_rope: limits.streams })
-    }
+/// Width of a model's embeddings, and whether its rotations have several streams of positions.
+///
+/// # Errors
+/// A model that takes no vectors for rows.
+pub fn shape_of(gguf: &Gguf, plan: &Plan) -> Result<(usize, bool)> {
+    let limits = plan.vector_limits().ok_or_else(|| {
+        let path = gguf.path().display();
+        Error::Request(format!("{path}: this model takes no pictures or sounds, its rows are ids alone"))
+    })?;
+    let key = format!("{}.embedding_length", gguf.meta().arch()?);
+    Ok((gguf.meta().u32(&key)? as usize, limits.streams))
+}
 
+impl TextSide<'_> {
     fn with<R>(&self, use_it: impl FnOnce(&TextModel<'_>) -> R) -> R {
         let has_token = |text: &str| self.tokenizer.id_of(text).is_some();
         use_it(&TextModel { n_embd: self.n_embd, m_rope: self.m_rope, has_token: &has_token })
@@ -93,7 +95,9 @@ fn told(path: &Path, error: pumex_media::Error) -> Error {
     use pumex_media::Error as E;
     match error {
         E::Key(what) => Error::file(path, "bad_hparam", what),
-        E::MissingTensor(name) => Error::file(path, "missing_tensor", format!("{name}: expected this tensor, found none")),
+        E::MissingTensor(name) => {
+            Error::file(path, "missing_tensor", format!("{name}: expected this tensor, found none"))
+        }
         E::Shape(what) => Error::file(path, "bad_shape", what),
         E::Unsupported(what) => Error::file(path, "unsupported_projector", what),
         E::Medium(what) => Error::Request(what),
@@ -162,15 +166,13 @@ impl Projector {
     pub fn prepare(&self, medium: &MediumFile, model: &TextModel<'_>) -> Result<Vec<Piece>> {
         let clip = self.clip(medium.picture)?;
         let pieces = if medium.picture {
-            let picture = Picture::decode(&medium.bytes, &PictureLimits::default()).map_err(|e| self.told(e))?;
+            let picture = Picture::decode(&medium.bytes, &Limits::default()).map_err(|e| self.told(e))?;
             let least = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
             let most = least(self.options.image_max_tokens, medium.max_tokens);
             let options = MediaOptions { image_max_tokens: most, ..self.options };
             pumex_media::prepare_picture(clip, self.source(), &picture, &options, model)
         } else {
-            let rate = pumex_media::sound_rate(clip).map_err(|e| self.told(e))?;
-            let samples = pumex_media::decode_sound(&medium.bytes, rate, &SoundLimits::default());
-            samples.and_then(|samples| pumex_media::prepare_sound(clip, self.source(), &samples, model))
+            Err(pumex_media::Error::Unsupported("sounds: expected a picture".into()))
         };
         pieces.map_err(|e| self.told(e))
     }
@@ -214,6 +216,27 @@ impl Projector {
         Ok((all, width))
     }
 
+    /// The most rows that see each other in a prompt, and so must stand in one step; 0 where none do.
+    ///
+    /// # Errors
+    /// Metadata that cannot be.
+    pub fn widest_group(&self, n_embd: usize) -> Result<usize> {
+        /// Larger than what any projector takes as it is.
+        const SIDE: usize = 2048;
+        if !self.sees() {
+            return Ok(0);
+        }
+        let clip = self.clip(true)?;
+        let model = TextModel { n_embd, m_rope: false, has_token: &|_| false };
+        let white = Picture::new(SIDE, SIDE, vec![255; SIDE * SIDE * 3]).map_err(|e| self.told(e))?;
+        let pieces = pumex_media::prepare_picture(clip, self.source(), &white, &self.options, &model);
+        let group = |piece: &Piece| match piece {
+            Piece::Medium(medium) if medium.bidirectional => medium.rows,
+            _ => 0,
+        };
+        Ok(pieces.map_err(|e| self.told(e))?.iter().map(group).max().unwrap_or(0))
+    }
+
     /// Where it runs.
     pub fn device(&self) -> String {
         match &self.encoder {
@@ -241,34 +264,49 @@ impl Projector {
     /// # Errors
     /// Another number of marks than of media; a medium that cannot be decoded or encoded.
     pub fn feed(&self, text: &str, media: &[MediumFile], side: &TextSide<'_>) -> Result<Feed> {
-        let marked = match text.matches(MARK).count() {
-            0 => format!("{}{text}", MARK.repeat(media.len())),
-            n if n == media.len() => text.to_string(),
-            n => {
-                return Err(Error::Request(format!(
-                    "expected a mark {MARK} for each of {} media, found {n} in the prompt",
-                    media.len()
-                )))
-            }
+        let marked = match text.contains(MARK) {
+            true => text.to_string(),
+            false => format!("{}{text}", MARK.repeat(media.len())),
         };
         let tokenizer = side.tokenizer;
+        self.feed_parts(&marked, media, side, &|range, first| {
+            tokenizer.encode(&marked[range], first && tokenizer.add_bos(), true)
+        })
+    }
+
+    /// Likewise of a text with as many marks as media, whose parts between them `encode` makes ids of; it is told which is the first.
+    ///
+    /// # Errors
+    /// As [`Projector::feed`]; those of `encode`.
+    pub fn feed_parts(
+        &self,
+        text: &str,
+        media: &[MediumFile],
+        side: &TextSide<'_>,
+        encode: &dyn Fn(Range<usize>, bool) -> Result<Vec<u32>>,
+    ) -> Result<Feed> {
         let mut feed = Feed::default();
-        let begins = usize::from(tokenizer.add_bos() && tokenizer.bos().is_some());
-        if let Some(bos) = tokenizer.bos().filter(|_| tokenizer.add_bos()) {
-            feed.text(&[bos]);
-        }
-        let mut media = media.iter();
-        for (i, part) in marked.split(MARK).enumerate() {
-            if i > 0 {
-                if let Some(medium) = media.next() {
-                    self.add(&mut feed, medium, begins, side)?;
-                }
+        let (mut at, mut media) = (0, media.iter());
+        let mut begins = 0;
+        for (mark, _) in text.match_indices(MARK).chain([(text.len(), "")]) {
+            if at < mark || at == 0 {
+                feed.text(&encode(at..mark, at == 0)?);
             }
-            if !part.is_empty() {
-                feed.text(&tokenizer.encode(part, false, true)?);
+            if at == 0 {
+                let bos = side.tokenizer.bos().filter(|_| side.tokenizer.add_bos());
+                begins = usize::from(bos.is_some() && feed.ids.first().copied() == bos);
             }
+            if mark == text.len() {
+                break;
+            }
+            let medium = media.next().ok_or_else(|| count_differs(text))?;
+            self.add(&mut feed, medium, begins, side)?;
+            at = mark + MARK.len();
         }
-        Ok(feed)
+        match media.next() {
+            None => Ok(feed),
+            Some(_) => Err(count_differs(text)),
+        }
     }
 
     fn add(&self, feed: &mut Feed, file: &MediumFile, begins: usize, side: &TextSide<'_>) -> Result<()> {
@@ -293,6 +331,11 @@ impl Projector {
         }
         Ok(())
     }
+}
+
+fn count_differs(text: &str) -> Error {
+    let marks = text.matches(MARK).count();
+    Error::Request(format!("expected a mark {MARK} in the prompt for each medium, found {marks} marks"))
 }
 
 /// Positions of a medium's rows, as the text model has them; `index` counts the media in front of it.

@@ -163,7 +163,10 @@ mod tests {
     #[test]
     fn the_projector_of_halves_is_taken_before_others() {
         let of = |paths: &[&str]| projector(&entries(paths)).map(|e| e.path.clone());
-        assert_eq!(of(&["m-Q4_K_M.gguf", "mmproj-m-Q8_0.gguf", "mmproj-m-f16.gguf"]).as_deref(), Some("mmproj-m-f16.gguf"));
+        assert_eq!(
+            of(&["m-Q4_K_M.gguf", "mmproj-m-Q8_0.gguf", "mmproj-m-f16.gguf"]).as_deref(),
+            Some("mmproj-m-f16.gguf")
+        );
         assert_eq!(of(&["mmproj-BF16.gguf", "mmproj-F32.gguf"]).as_deref(), Some("mmproj-BF16.gguf"));
         assert_eq!(of(&["m-Q4_K_M.gguf", "mmproj.txt"]), None);
     }

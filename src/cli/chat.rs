@@ -8,6 +8,7 @@ mod commands;
 mod compose;
 mod environment;
 mod input;
+mod media;
 mod opening;
 mod screen;
 mod settings;
@@ -19,9 +20,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use pumex::chat::{Json, Prompt};
-use pumex::conversation::Constraint;
+use pumex::conversation::{Constraint, Feed};
 use pumex::dialogue::{Answer, Asked, End as Ended, Message, NoReasoning, Saved, Speaker, Style, Talk};
 use pumex::grammar::{Constrained, Source, ToolChoice};
+use pumex::projector::MARK;
 use pumex::sample::{Breakers, SamplerOptions, Step};
 use pumex::text::Tokenizer;
 use pumex::{vocabulary, Error, Result};
@@ -32,6 +34,7 @@ pub use args::ChatArgs;
 use calls::Within;
 use commands::Command;
 use input::{Input, Read};
+pub use media::Media;
 pub use opening::{opening, Opening};
 use screen::Screen;
 use settings::{Reasoning, Settings};
@@ -54,6 +57,8 @@ pub struct Given<'a> {
     pub source: Option<Source>,
     /// Whether answers are printed as JSON.
     pub json: bool,
+    /// The projector of pictures and sounds, if there is one.
+    pub media: Option<Media>,
     /// Raised by Ctrl-C.
     pub stop: &'a AtomicBool,
 }
@@ -166,6 +171,7 @@ impl Chat<'_> {
             if self.screen.watched() && !single {
                 self.screen.lines(&format!("> {text}\n"));
             }
+            let text = self.with_media(text)?;
             self.talk.push(Message::new("user", text));
             self.answer(single)?;
             if single {
@@ -238,12 +244,30 @@ impl Chat<'_> {
     /// Takes a message of the user, or the result of a call, and answers.
     fn message(&mut self, typed: &str) -> Result<()> {
         let text = std::mem::take(&mut self.attached) + typed.trim_end();
+        let text = match self.with_media(text) {
+            Ok(text) => text,
+            Err(error) => {
+                self.screen.lines(&format!("error: {error}\n"));
+                return Ok(());
+            }
+        };
         if !self.talk.answer_call(&text) {
             self.talk.push(Message::new("user", text));
         }
         match self.talk.open_call() {
             Some(_) => Ok(()), // more results first
             None => self.answer(self.given.args.single_turn),
+        }
+    }
+
+    /// A message with marks for the media that are attached to it.
+    fn with_media(&mut self, text: String) -> Result<String> {
+        match &mut self.given.media {
+            Some(media) => media.message(text),
+            None if text.contains(MARK) => {
+                Err(Error::Request(format!("{MARK}: expected a projector (--mmproj FILE), found none")))
+            }
+            None => Ok(text),
         }
     }
 
@@ -324,27 +348,33 @@ impl Chat<'_> {
         view
     }
 
-    fn prompt(&self, talk: &Talk) -> Result<(Prompt, Vec<u32>)> {
+    fn prompt(&self, talk: &Talk) -> Result<(Prompt, Feed)> {
         let prompt = self.style.prompt(talk.messages())?;
-        let ids = self.style.ids(&self.speaker.tokenizer, &prompt)?;
-        Ok((prompt, ids))
+        let feed = match &self.given.media {
+            Some(media) if prompt.text.contains(MARK) => media.feed(&self.speaker.tokenizer, &prompt)?,
+            _ => Feed { ids: self.style.ids(&self.speaker.tokenizer, &prompt)?, ..Feed::default() },
+        };
+        Ok((prompt, feed))
     }
 
     /// A prompt with room for an answer; old turns go for it.
-    fn fitting(&mut self) -> Result<(Prompt, Vec<u32>)> {
+    fn fitting(&mut self) -> Result<(Prompt, Feed)> {
         let n_ctx = self.speaker.runner().n_ctx();
         let room = usize::try_from(self.settings.predict).map_or(n_ctx / 4, |n| n.clamp(1, n_ctx / 4));
         let mut view = self.view();
-        let (mut prompt, mut ids) = self.prompt(&view)?;
-        let whole = ids.len();
+        if let Some(media) = &mut self.given.media {
+            media.follow(&self.talk);
+        }
+        let (mut prompt, mut feed) = self.prompt(&view)?;
+        let whole = feed.ids.len();
         let mut dropped = 0;
         // Some more than needed goes, so that not every turn moves all that follows.
-        while ids.len() + if dropped == 0 { room } else { n_ctx / 2 } > n_ctx
+        while feed.ids.len() + if dropped == 0 { room } else { n_ctx / 2 } > n_ctx
             && !self.given.args.no_context_shift
             && view.drop_oldest()
         {
             dropped += 1;
-            (prompt, ids) = self.prompt(&view)?;
+            (prompt, feed) = self.prompt(&view)?;
         }
         if dropped > 0 {
             self.hidden += dropped;
@@ -353,13 +383,13 @@ impl Chat<'_> {
                 "[the context of {n_ctx} tokens is full: the model no longer sees the oldest {hidden} turns]"
             ));
         }
-        if ids.len() >= n_ctx {
+        if feed.ids.len() >= n_ctx {
             return Err(Error::Request(format!(
                 "the conversation needs {whole} tokens, the context has {n_ctx}: /undo, /clear, or start with -c {}",
                 (whole + n_ctx / 4).next_multiple_of(1024)
             )));
         }
-        Ok((prompt, ids))
+        Ok((prompt, feed))
     }
 
     /// Has the model answer what was said; what cannot be answered is taken back.
@@ -403,7 +433,9 @@ impl Chat<'_> {
     }
 
     fn try_answer(&mut self) -> Result<Answer> {
-        let (prompt, ids) = self.fitting()?;
+        let (prompt, feed) = self.fitting()?;
+        self.speaker.know(feed.media.iter().map(|(_, medium)| medium.clone()).collect());
+        let ids = feed.ids;
         let args = self.given.args;
         let usual = if args.context_shift {
             self.style.kept(&self.speaker.tokenizer, self.view().messages()).min(self.speaker.runner().n_ctx() / 2)
@@ -434,6 +466,7 @@ impl Chat<'_> {
             Command::Help => Ok(commands::help()),
             Command::Clear => {
                 self.talk.clear();
+                self.given.media.iter_mut().for_each(Media::clear);
                 (self.hidden, self.attached) = (0, String::new());
                 Ok("forgotten\n".to_string())
             }
@@ -468,6 +501,8 @@ impl Chat<'_> {
             Command::Set(Some((name, None))) => self.settings.show(Some(&name)),
             Command::Set(Some((name, Some(value)))) => self.set(&name, &value).map(|()| String::new()),
             Command::Read(path) => self.read(Path::new(&path)).map_err(|e| e.to_string()),
+            Command::Image(path) => self.attach(Path::new(&path), true).map_err(|e| e.to_string()),
+            Command::Audio(path) => self.attach(Path::new(&path), false).map_err(|e| e.to_string()),
             Command::Save(path) => self.save(Path::new(&path)).map_err(|e| e.to_string()),
             Command::Load(path) => self.load(Path::new(&path)).map_err(|e| e.to_string()),
             Command::Tokens => self.tokens().map_err(|e| e.to_string()),
@@ -501,6 +536,15 @@ impl Chat<'_> {
         Ok(())
     }
 
+    fn attach(&mut self, path: &Path, picture: bool) -> Result<String> {
+        let Some(media) = &mut self.given.media else {
+            let what = "expected a projector (--mmproj FILE, or mmproj*.gguf beside the model), found none";
+            return Err(Error::Request(format!("{}: {what}", path.display())));
+        };
+        media.attach(path, picture)?;
+        Ok(format!("{} goes with the next message\n", path.display()))
+    }
+
     fn read(&mut self, path: &Path) -> Result<String> {
         let text = super::input::read_file(path)?;
         let said = format!("{} characters of {} go before the next message\n", text.chars().count(), path.display());
@@ -514,6 +558,9 @@ impl Chat<'_> {
         let tools = self.style.tools.as_ref().and_then(|tools| serde_json::from_str(&tools.dump()).ok());
         super::files::check(path)?;
         Saved::new(&self.talk, tools, settings).write(path)?;
+        if self.talk.messages().iter().any(|m| m.content.contains(MARK)) {
+            self.screen.note("[pictures and sounds are not saved, only where they stood]");
+        }
         Ok(format!("{} messages saved to {}\n", self.talk.messages().len(), path.display()))
     }
 
@@ -545,7 +592,7 @@ impl Chat<'_> {
     fn tokens(&self) -> Result<String> {
         let n_ctx = self.speaker.runner().n_ctx();
         let (view, shown) = (self.view(), self.talk.turns());
-        let used = if view.turns() == 0 { 0 } else { self.prompt(&view)?.1.len() };
+        let used = if view.turns() == 0 { 0 } else { self.prompt(&view)?.1.ids.len() };
         let share = used as f64 / n_ctx.max(1) as f64 * 100.0;
         let hidden = if self.hidden > 0 { format!(", the oldest {} not seen", self.hidden) } else { String::new() };
         Ok(format!("{used} of {n_ctx} tokens ({share:.0} %) in {shown} turns{hidden}\n"))

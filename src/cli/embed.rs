@@ -174,9 +174,11 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
 /// Gives the rows that a projector makes of media; no model is needed.
 fn encode_media(args: &Args) -> Result<End> {
     let model = args.model.model.as_deref();
-    let projector = args.media.projector.open(&args.model, model, &args.engine)?.ok_or_else(|| {
-        Error::Usage("--image, --audio: expected a projector (--mmproj FILE), found none".into())
-    })?;
+    let projector = args
+        .media
+        .projector
+        .open(&args.model, model, &args.engine)?
+        .ok_or_else(|| Error::Usage("--image, --audio: expected a projector (--mmproj FILE), found none".into()))?;
     let file = args.out.as_deref().map(files::create).transpose()?;
     let (mut vectors, mut width) = (Vec::new(), 0);
     for medium in args.media.files()? {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use pumex::conversation::{check_feed, feed_rows, feed_source, run_chunks, Feed};
 use pumex::gguf::Gguf;
 use pumex::plan::Plan;
-use pumex::projector::TextSide;
+use pumex::projector::{shape_of, TextSide};
 use pumex::step::RowOutput;
 use pumex::text::Tokenizer;
 use pumex::{model, Error, Result};
@@ -57,7 +57,8 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     // What guards others' outputs should have no error of its own, where that costs only time.
     let mut engine = args.engine.clone();
     engine.exact_on_cpu = engine.activations.is_none();
-    if let Some(most) = feed.widest_group() {
+    let alike = feed.media.iter().filter(|(_, medium)| medium.sees_itself()).map(|(_, medium)| medium.rows()).max();
+    if let Some(most) = alike {
         engine.take_rows(most as u32);
     }
     let answers = plan.encoder.is_some();
@@ -108,5 +109,6 @@ fn feed(args: &Args, gguf: &Gguf, plan: &Plan) -> Result<Feed> {
         return Ok(Feed { ids: tokenizer.encode(&text, tokenizer.add_bos(), true)?, ..Feed::default() });
     }
     let projector = args.media.projector.required(&args.model, gguf, &args.engine)?;
-    projector.feed(&text, &args.media.files()?, &TextSide::of(gguf, plan, &tokenizer)?)
+    let (n_embd, m_rope) = shape_of(gguf, plan)?;
+    projector.feed(&text, &args.media.files()?, &TextSide { tokenizer: &tokenizer, n_embd, m_rope })
 }

@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use pumex::conversation::Feed;
 use pumex::engine::DeviceChoice;
 use pumex::gguf::Gguf;
-use pumex::projector::{MediaOptions, MediumFile, Projector};
-use pumex::{Error, Result};
+use pumex::projector::{shape_of, MediaOptions, MediumFile, Projector, TextSide};
+use pumex::text::Tokenizer;
+use pumex::{model, Error, Result};
 
+use super::chat::Media;
 use super::options::{EngineArgs, ModelArgs};
 use super::{fetch, files, output};
 
@@ -110,7 +113,8 @@ impl ProjectorArgs {
     /// As [`ProjectorArgs::open`]; none that is given or lies beside the model.
     pub fn required(&self, args: &ModelArgs, gguf: &Gguf, engine: &EngineArgs) -> Result<Projector> {
         self.open(args, Some(gguf.path()), engine)?.ok_or_else(|| {
-            let what = "--image, --audio: expected a projector (--mmproj FILE, or mmproj*.gguf beside the model), found none";
+            let what =
+                "--image, --audio: expected a projector (--mmproj FILE, or mmproj*.gguf beside the model), found none";
             Error::Usage(what.into())
         })
     }
@@ -149,7 +153,77 @@ fn beside(model: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
+/// A projector beside a model, and what it has to know of that.
+pub struct Beside {
+    projector: Projector,
+    n_embd: usize,
+    m_rope: bool,
+}
+
+impl Beside {
+    fn of(projector: Projector, gguf: &Gguf) -> Result<Beside> {
+        let (n_embd, m_rope) = shape_of(gguf, &model::plan(gguf)?)?;
+        Ok(Beside { projector, n_embd, m_rope })
+    }
+
+    /// Rows that a step must have room for, so that any picture fits.
+    ///
+    /// # Errors
+    /// Metadata of the projector that cannot be.
+    pub fn widest(&self) -> Result<u32> {
+        Ok(self.projector.widest_group(self.n_embd)? as u32)
+    }
+
+    /// A prompt with media in it.
+    ///
+    /// # Errors
+    /// As [`Projector::feed`].
+    pub fn feed(&self, text: &str, media: &[MediumFile], tokenizer: &Tokenizer) -> Result<Feed> {
+        let side = TextSide { tokenizer, n_embd: self.n_embd, m_rope: self.m_rope };
+        self.projector.feed(text, media, &side)
+    }
+
+    /// For a conversation whose first message has these media.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is too large.
+    pub fn talk(self, media: &MediaArgs) -> Result<Media> {
+        Ok(Media::new(self.projector, (self.n_embd, self.m_rope), media.files()?))
+    }
+}
+
 impl MediaArgs {
+    /// The projector, where media are given or a conversation may show some later. One that lies beside the model and cannot be used is no
+    /// reason not to talk.
+    ///
+    /// # Errors
+    /// Media without a projector; a projector that is named and cannot be used.
+    pub fn beside(
+        &self,
+        args: &ModelArgs,
+        gguf: &Gguf,
+        (engine, talks): (&EngineArgs, bool),
+    ) -> Result<Option<Beside>> {
+        if !self.is_empty() {
+            return Beside::of(self.projector.required(args, gguf, engine)?, gguf).map(Some);
+        }
+        if !talks {
+            return Ok(None);
+        }
+        let named = self.projector.mmproj.is_some() || self.projector.mmproj_url.is_some();
+        let open = || match self.projector.open(args, Some(gguf.path()), engine)? {
+            Some(projector) => Beside::of(projector, gguf).map(Some),
+            None => Ok(None),
+        };
+        match open() {
+            Err(error) if !named => {
+                output::say(format_args!("note: no pictures: {error}\n"));
+                Ok(None)
+            }
+            other => other,
+        }
+    }
+
     /// Whether there are media.
     pub fn is_empty(&self) -> bool {
         self.image.is_empty() && self.audio.is_empty()

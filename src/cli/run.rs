@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-use pumex::conversation::{generate_on, Constraint, Request, Stats, StopReason};
+use pumex::conversation::{generate_on, Constraint, Feed, Request, Stats, StopReason};
 use pumex::dialogue::Speaker;
 use pumex::gguf::Gguf;
 use pumex::grammar::{self, Constrained, Matcher, Source};
@@ -21,6 +21,7 @@ use serde_json::{json, Value};
 
 use super::adapters::AdapterArgs;
 use super::input::{unescape, PromptArgs};
+use super::media::{Beside, MediaArgs};
 use super::options::{EngineArgs, ModelArgs};
 use super::prompt_cache::{self, CacheArgs, Fed, PromptCache};
 use super::sampling::SamplingArgs;
@@ -35,6 +36,8 @@ pub struct Args {
     adapters: AdapterArgs,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    media: MediaArgs,
     #[command(flatten)]
     prompt: PromptArgs,
     #[command(flatten)]
@@ -75,6 +78,20 @@ pub struct Args {
     json: bool,
 }
 
+/// Refuses what goes with no media.
+fn check_media(args: &Args, (prompt, talk, cache): (bool, bool, bool)) -> Result<()> {
+    let other = [(args.deterministic, "--deterministic"), (cache, "--prompt-cache")];
+    if let Some((_, flag)) = other.iter().find(|(given, _)| *given) {
+        return Err(Error::Usage(format!(
+            "{flag}: expected a prompt of text alone, found --image or --audio beside it"
+        )));
+    }
+    match prompt || talk {
+        true => Ok(()),
+        false => Err(Error::Usage("--image, --audio: expected a prompt beside them (-p TEXT), found none".into())),
+    }
+}
+
 /// What a run works with.
 struct Session<'a> {
     args: &'a Args,
@@ -90,6 +107,8 @@ struct Session<'a> {
     /// Ids of the text so far, and how many of them the runner holds.
     ids: Vec<u32>,
     held: usize,
+    /// Media that ids stand for.
+    media: Media,
 }
 
 /// Continues the prompt, or what is typed.
@@ -118,6 +137,13 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
     if opening.is_some() && !pumex::model::plan(&gguf)?.keeps_all() {
         args.engine.checkpoints = args.chat.ctx_checkpoints;
     }
+    let media = args.media.beside(&args.model, &gguf, (&args.engine, opening.is_some()))?;
+    if let Some(media) = &media {
+        args.engine.take_rows(media.widest()?);
+    }
+    if !args.media.is_empty() {
+        check_media(&args, (prompt.is_some(), opening.is_some(), cache.is_some()))?;
+    }
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
     if args.deterministic {
         if opening.is_some() || prompt.is_none() {
@@ -131,7 +157,7 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
     // The vocabulary is read while the device opens and takes the weights; what is wrong with it is told first, and
     // before the weights are sent if it is known by then.
     let ((tokenizer, beginning), runner) = std::thread::scope(|scope| {
-        let reading = scope.spawn(|| read(&gguf, &args, (prompt.as_deref(), opening), source.as_ref()));
+        let reading = scope.spawn(|| read(&gguf, &args, (prompt.as_deref(), opening, media.as_ref()), source.as_ref()));
         let joined = |reading: ScopedJoinHandle<'_, _>| reading.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
         let device = session::device(&args.engine);
         let load = |device| session::load_on(&gguf, device, &args.engine, n_ctx, stop);
@@ -158,6 +184,7 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
                 breakers: args.sampling.breakers(!args.no_escape),
                 source,
                 json: args.json,
+                media: media.map(|media| media.talk(&args.media)).transpose()?,
                 stop,
             };
             let speaker = Speaker::new(runner, tokenizer, sampler).with_checkpoints(1..1 + args.engine.checkpoints);
@@ -176,17 +203,21 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
         stop,
         ids: Vec::new(),
         held: 0,
+        media: Media::new(),
     };
     match (prompt, first) {
-        (Some(text), Some(ids)) => session.once(&text, ids),
+        (Some(text), Some(feed)) => {
+            session.media = feed.media;
+            session.once(&text, feed.ids)
+        }
         _ => session.interactive(),
     }
 }
 
 /// What a run begins with.
 enum Beginning {
-    /// Ids of the prompt, if there is one, and what replies may be.
-    Text(Option<Vec<u32>>, Option<Box<Matcher>>),
+    /// The prompt, if there is one, and what replies may be.
+    Text(Option<Feed>, Option<Box<Matcher>>),
     /// A conversation.
     Talk(Box<chat::Begun>),
 }
@@ -195,7 +226,7 @@ enum Beginning {
 fn read(
     gguf: &Gguf,
     args: &Args,
-    (prompt, opening): (Option<&str>, Option<chat::Opening>),
+    (prompt, opening, media): (Option<&str>, Option<chat::Opening>, Option<&Beside>),
     source: Option<&Source>,
 ) -> Result<(Tokenizer, Beginning)> {
     let begun = Instant::now();
@@ -205,8 +236,12 @@ fn read(
         let begun = chat::Begun::new(opening, &args.chat, &tokenizer, source)?;
         return Ok((tokenizer, Beginning::Talk(Box::new(begun))));
     }
-    let first = prompt.map(|text| tokenizer.encode(text, tokenizer.add_bos(), true)).transpose()?;
-    if first.as_ref().is_some_and(Vec::is_empty) {
+    let feed = |text: &str| match media.filter(|_| !args.media.is_empty()) {
+        Some(media) => media.feed(text, &args.media.files()?, &tokenizer),
+        None => Ok(Feed { ids: tokenizer.encode(text, tokenizer.add_bos(), true)?, ..Feed::default() }),
+    };
+    let first = prompt.map(feed).transpose()?;
+    if first.as_ref().is_some_and(|feed| feed.ids.is_empty()) {
         return Err(Error::Request("the prompt is empty: give -p TEXT, -f FILE or a pipe with text".into()));
     }
     let compiled = |source| {
@@ -347,7 +382,7 @@ impl Session<'_> {
         };
         let request = Request {
             prompt: ids,
-            media: &Media::new(),
+            media: &self.media,
             start: self.held,
             n_predict: self.args.predict,
             is_end: &|id| tokenizer.is_end(id),

@@ -12,10 +12,10 @@ use super::message::{Function, Message, ToolCall};
 use super::reply::Reply;
 use super::style::Style;
 use crate::conversation::{
-    check_ids, generate_on, rows, run_chunks, Checkpoints, Constraint, Request, Stats, StopReason,
+    check_feed, feed_rows, generate_on, run_chunks, Checkpoints, Constraint, Request, Stats, StopReason,
 };
 use crate::sample::Sampler;
-use crate::step::{Media, RowOutput, Runner};
+use crate::step::{Media, Medium, RowOutput, Runner};
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 
@@ -78,6 +78,8 @@ pub struct Speaker<'a> {
     /// Chooses ids.
     pub sampler: Sampler,
     runner: Box<dyn Runner + 'a>,
+    /// Media that ids may stand for.
+    known: Vec<Arc<Medium>>,
     /// Ids of sequence 0 that the runner holds.
     fed: Vec<u32>,
     checkpoints: Checkpoints,
@@ -164,7 +166,7 @@ impl<'a> Speaker<'a> {
     /// A runner whose sequence 0 is empty.
     pub fn new(runner: Box<dyn Runner + 'a>, tokenizer: Tokenizer, sampler: Sampler) -> Speaker<'a> {
         let (fed, checkpoints) = (Vec::new(), Checkpoints::default());
-        Speaker { tokenizer, sampler, runner, fed, checkpoints, on_prompt: None, calls: 0 }
+        Speaker { tokenizer, sampler, runner, known: Vec::new(), fed, checkpoints, on_prompt: None, calls: 0 }
     }
 
     /// Keeps states to go back to in these sequences of the runner, where it cannot go back by itself.
@@ -183,6 +185,11 @@ impl<'a> Speaker<'a> {
         &*self.runner
     }
 
+    /// Has prompts know these media, whose ids may stand in them.
+    pub fn know(&mut self, media: Vec<Arc<Medium>>) {
+        self.known = media;
+    }
+
     /// Positions in use.
     pub fn held(&self) -> usize {
         self.fed.len()
@@ -192,7 +199,12 @@ impl<'a> Speaker<'a> {
     /// none if it was stopped. `mark` is where the last message ends, from where a later prompt may go on otherwise; none amid an answer.
     fn feed(&mut self, ids: &[u32], mark: Option<usize>, stop: &AtomicBool) -> Result<Option<(usize, usize)>> {
         let wanted = &ids[..ids.len().saturating_sub(1)];
-        let from = self.resume(wanted)?;
+        let media = Media::find(&self.known, ids);
+        let mut from = self.resume(wanted)?;
+        if media.cut_before(from) < from {
+            // Rows of a medium that see each other stand in one step: it is fed again as a whole.
+            from = self.resume(&ids[..media.cut_before(from)])?;
+        }
         let most = self.runner.max_rows().max(1);
         if let Some(mark) = mark.filter(|_| !self.checkpoints.is_off()) {
             self.checkpoints.retain_beginnings(&mut *self.runner, wanted);
@@ -205,8 +217,8 @@ impl<'a> Speaker<'a> {
             }
         }
         let at = self.fed.len();
-        let head = wanted[at..].len() / most * most;
-        let whole = self.feed_part(ids, (from, at, at + head), stop)?;
+        let head = media.cut_before(at + wanted[at..].len() / most * most);
+        let whole = self.feed_part(ids, (from, at, head.max(at)), stop)?;
         Ok(whole.then_some((from, self.fed.len())))
     }
 
@@ -224,7 +236,9 @@ impl<'a> Speaker<'a> {
         let (mut done, total) = (at - new, ids.len() - new);
         let (runner, on_prompt) = (&mut *self.runner, &mut self.on_prompt);
         let most = runner.max_rows().max(1);
-        let whole = run_chunks(runner, &rows(&ids[at..to], at, |_| RowOutput::None), stop, &mut |_| {
+        let media = Media::find(&self.known, ids);
+        let rows = feed_rows(&ids[at..to], at, &media, |_| RowOutput::None);
+        let whole = run_chunks(runner, &rows, stop, &mut |_| {
             done = (done + most).min(to - new);
             on_prompt.iter_mut().for_each(|told| told(done, total));
             Ok(())
@@ -257,7 +271,7 @@ impl<'a> Speaker<'a> {
         on_event: &mut dyn FnMut(&Event) -> Result<()>,
     ) -> Result<Answer> {
         let n_ctx = self.runner.n_ctx();
-        check_ids(&ids, self.runner.n_vocab())?;
+        check_feed(&ids, 0, &Media::find(&self.known, &ids), self.runner.n_vocab())?;
         if self.runner.answers_from().is_some() {
             return Err(Error::Request(
                 "a conversation: expected a model that continues texts, found one that answers a source".into(),
@@ -385,7 +399,7 @@ impl<'a> Speaker<'a> {
             }
             end
         };
-        let (media, stop) = (&Media::new(), halt);
+        let (media, stop) = (&Media::find(&self.known, &[&all[..], prompt].concat()), halt);
         let request = Request { prompt, media, start, n_predict, is_end: &is_end, stop, counters: false };
         let mut on_token = |id: u32| on_bytes(style.seen(tokenizer, id));
         let mut on_shift = |_| *shifts += 1;

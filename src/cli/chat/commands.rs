@@ -21,6 +21,10 @@ pub enum Command {
     Set(Option<(String, Option<String>)>),
     /// Put a file's text before the next message.
     Read(String),
+    /// Put a picture before the next message.
+    Image(String),
+    /// Put a sound before the next message.
+    Audio(String),
     /// Show what the context holds.
     Tokens,
     /// Result of a call.
@@ -40,6 +44,8 @@ pub const TABLE: &[Entry] = &[
     (&["/undo"], "", "take back the last message and its answer"),
     (&["/system"], "[TEXT]", "set the system message, or show it; \"\" for none"),
     (&["/read"], "FILE", "put a file's text before the next message"),
+    (&["/image"], "FILE", "put a picture before the next message"),
+    (&["/audio"], "FILE", "put a sound before the next message"),
     (&["/save"], "FILE", "write the conversation to a file"),
     (&["/load"], "FILE", "go on with a conversation from a file"),
     (&["/set"], "[NAME [VALUE]]", "change a setting, or show them"),
@@ -94,6 +100,8 @@ pub fn parse(message: &str) -> Option<Result<Command, String>> {
         "/save" => Command::Save(rest.to_string()),
         "/load" => Command::Load(rest.to_string()),
         "/read" => Command::Read(rest.to_string()),
+        "/image" => Command::Image(rest.to_string()),
+        "/audio" => Command::Audio(rest.to_string()),
         "/tokens" => Command::Tokens,
         "/tool" => Command::Tool(rest.to_string()),
         "/set" => Command::Set(some().map(|text| match text.split_once(char::is_whitespace) {
