@@ -3,14 +3,27 @@
 mod pieces;
 mod vit;
 
+mod axes;
+mod cogvlm;
+mod deepseek4;
+mod deepseekocr;
 mod gemma;
 mod glm;
+mod granite4;
+mod hunyuan;
 mod intern;
 mod kimi;
 mod llava;
+mod mimo;
+mod minicpm;
+mod mobilenet;
+mod ocr;
 mod pixtral;
 mod qwen;
+mod sam;
 mod siglip;
+mod yasa;
+mod youtu;
 
 use crate::graph::{Graph, Val};
 use crate::{Builder, Clip, Error, Input, Keys, Result, Source};
@@ -31,11 +44,21 @@ type Build = fn(&mut Builder<'_>, &Context<'_>) -> Result<Val>;
 /// Encoders by `clip.projector_type`.
 const ENCODERS: &[(&str, Build)] = &[
     ("adapter", llava::adapter),
+    ("cogvlm", cogvlm::build),
+    ("deepseek4v", deepseek4::build),
+    ("deepseekocr", deepseekocr::one),
+    ("deepseekocr2", deepseekocr::two),
+    ("dots3note_v", ocr::dots_note),
+    ("dots_ocr", ocr::dots),
+    ("exaone4_5", qwen::exaone),
     ("gemma3", gemma::three),
+    ("gemma3nv", mobilenet::build),
     ("gemma4uv", gemma::four_unified),
     ("gemma4v", gemma::four),
     ("glm4v", glm::glm),
     ("glm5v", glm::glm),
+    ("granite4_vision", granite4::build),
+    ("hunyuanvl", hunyuan::build),
     ("idefics3", siglip::idefics3),
     ("internvl", intern::internvl),
     ("janus_pro", siglip::janus),
@@ -47,12 +70,22 @@ const ENCODERS: &[(&str, Build)] = &[
     ("lightonocr", pixtral::lighton),
     ("ling3vl", qwen::three),
     ("llama4", intern::llama4),
+    ("mimovl", mimo::build),
+    ("minicpmv4_6", minicpm::merged),
+    ("minimax_m3", axes::minimax),
     ("mlp", llava::two_layers),
+    ("muse-glimmer", axes::muse),
+    ("nemotron_v2_vl", cogvlm::nemotron),
+    ("paddleocr", ocr::paddle),
     ("phi4", siglip::phi4),
     ("pixtral", pixtral::pixtral),
     ("qwen2.5vl_merger", qwen::two_five),
     ("qwen2vl_merger", qwen::two),
     ("qwen3vl_merger", qwen::three),
+    ("resampler", minicpm::resampler),
+    ("step3vl", axes::step3),
+    ("yasa2", yasa::build),
+    ("youtuvl", youtu::build),
 ];
 
 /// Names of all projectors that there is an encoder for.

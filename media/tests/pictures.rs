@@ -1,4 +1,5 @@
 //! Every picture of the reference files: pieces, sizes, positions and pixels are those that the reference made.
+#![allow(clippy::unwrap_used)]
 
 mod gguf;
 

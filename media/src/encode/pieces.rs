@@ -98,10 +98,12 @@ pub enum Sampling {
     Corners,
     /// By cubics (a = -0.75), pixels by their middles.
     Cubic,
+    /// Linearly, pixels by their middles, as if the result were a tenth of a pixel longer; also where the size stays.
+    Stretched,
 }
 
 /// Points and factors of one side of `from` points that is sampled at `to` points.
-fn taps(from: usize, to: usize, how: Sampling) -> Vec<Vec<(usize, f32)>> {
+pub fn taps(from: usize, to: usize, how: Sampling) -> Vec<Vec<(usize, f32)>> {
     let clamp = |i: i64| i.clamp(0, from as i64 - 1) as usize;
     let ratio = from as f32 / to as f32;
     let tap = |o: usize| -> Vec<(usize, f32)> {
@@ -115,10 +117,11 @@ fn taps(from: usize, to: usize, how: Sampling) -> Vec<Vec<(usize, f32)>> {
                 let sum: f32 = (first..end).map(weight).sum();
                 (first..end).map(|i| (i, weight(i) / sum)).collect()
             }
-            Sampling::Linear | Sampling::Corners => {
+            Sampling::Linear | Sampling::Corners | Sampling::Stretched => {
                 let at = match how {
                     Sampling::Corners if to > 1 => o as f32 * (from - 1) as f32 / (to - 1) as f32,
                     Sampling::Corners => 0.0,
+                    Sampling::Stretched => (((o as f32 + 0.5) * from as f32) / (to as f32 + 0.1) - 0.5).max(0.0),
                     _ => ((o as f32 + 0.5) * ratio - 0.5).max(0.0),
                 };
                 let low = at.floor();
@@ -149,7 +152,7 @@ pub fn sample(b: &mut Builder<'_>, table: Val, side: [usize; 2], grid: [usize; 2
     if side[0].checked_mul(side[1]) != Some(b.rows(table)) {
         return Err(Error::Shape(format!("expected {} x {} positions, found {}", side[0], side[1], b.rows(table))));
     }
-    if side == grid {
+    if side == grid && how != Sampling::Stretched {
         return Ok(table);
     }
     let (across, down) = (taps(side[0], grid[0], how), taps(side[1], grid[1], how));

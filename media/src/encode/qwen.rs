@@ -34,8 +34,8 @@ pub(super) fn two(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     mlp(b, x, "mm.0", Act::Gelu, "mm.2")
 }
 
-/// Cells window by window, and how many patches each window has.
-fn windows([w, h]: [usize; 2], side: usize) -> (Vec<usize>, Vec<usize>) {
+/// Places of a grid window by window, and how many each window has.
+pub(super) fn windows([w, h]: [usize; 2], side: usize) -> (Vec<usize>, Vec<usize>) {
     let (mut order, mut sizes) = (Vec::with_capacity(w * h), Vec::new());
     for y in (0..h).step_by(side) {
         for x in (0..w).step_by(side) {
@@ -49,13 +49,33 @@ fn windows([w, h]: [usize; 2], side: usize) -> (Vec<usize>, Vec<usize>) {
     (order, sizes)
 }
 
+/// Keys that the rows of windows see: those of their own window.
+pub(super) fn window_spans(sizes: impl Iterator<Item = usize>) -> Vec<[u32; 2]> {
+    let mut seen = Vec::new();
+    for len in sizes {
+        let from = seen.len() as u32;
+        seen.extend(std::iter::repeat_n([from, from + len as u32], len));
+    }
+    seen
+}
+
 /// Qwen2.5-VL: most blocks see windows only.
 pub(super) fn two_five(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
-    let [w, h] = of.patches()?;
-    let raster = cells([w, h], MERGE)?;
     let pattern = of.keys.whole("n_wa_pattern")?;
     let pattern = pattern
         .ok_or_else(|| Error::Key("clip.vision.n_wa_pattern: expected a whole number, found no such key".into()))?;
+    windowed(b, of, pattern)
+}
+
+/// EXAONE 4.5: as Qwen2.5-VL, with fewer heads of k and v; without the key no block has windows.
+pub(super) fn exaone(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
+    windowed(b, of, of.keys.whole("n_wa_pattern")?.unwrap_or(0))
+}
+
+/// Blocks that see windows, but each `pattern`-th; with 0 none does.
+fn windowed(b: &mut Builder<'_>, of: &Context<'_>, pattern: usize) -> Result<Val> {
+    let [w, h] = of.patches()?;
+    let raster = cells([w, h], MERGE)?;
     let merged = [w / MERGE, h / MERGE];
     let side = (WINDOW / of.clip.patch / MERGE).max(1);
     let (window_order, sizes) = match pattern {
@@ -68,11 +88,7 @@ pub(super) fn two_five(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let mut x = b.reorder(x, &order)?;
     let mut vit = turned(of, &order)?;
     (vit.norm, vit.swapped, vit.act) = (NormKind::Rms, true, super::vit::activation(of.clip));
-    let mut seen = Vec::with_capacity(order.len());
-    for len in sizes.iter().map(|cells| cells * size) {
-        let from = seen.len() as u32;
-        seen.extend(std::iter::repeat_n([from, from + len as u32], len));
-    }
+    let seen = window_spans(sizes.iter().map(|cells| cells * size));
     let spans = (pattern > 0).then(|| b.spans(seen));
     for index in 0..of.clip.blocks {
         let windowed = pattern > 0 && (index + 1) % pattern != 0;

@@ -1,7 +1,7 @@
 //! The tower that nearly all encoders of pictures have: patches, and blocks of attention and feed-forward.
 
 use super::Context;
-use crate::graph::{Act, Arg, Join, NormKind, Pairs, Part, Spans, Val, Window};
+use crate::graph::{Act, NormKind, Pairs, Part, Spans, Val, Window};
 use crate::{Activation, Attention, Builder, Clip, Error, Result};
 
 /// A rotation of some columns of each head.
@@ -80,10 +80,17 @@ impl Vit {
     /// # Errors
     /// Tensors that are missing or have other shapes.
     pub fn block(&self, b: &mut Builder<'_>, x: Val, index: usize, spans: Option<Spans>) -> Result<Val> {
+        self.block_by(b, x, index, &Attention { spans, ..self.rules() })
+    }
+
+    /// One block with an attention by these rules.
+    ///
+    /// # Errors
+    /// Tensors that are missing or have other shapes.
+    pub fn block_by(&self, b: &mut Builder<'_>, x: Val, index: usize, rules: &Attention) -> Result<Val> {
         let name = |part: &str| format!("{}.{index}.{part}", self.blocks);
         let normed = b.norm(self.norm, x, &name("ln1"), self.eps)?;
-        let rules = Attention { spans, ..self.rules() };
-        let attended = self.attention(b, normed, index, &rules)?;
+        let attended = self.attention(b, normed, index, rules)?;
         let attended = self.scaled(b, attended, &name("ls1"))?;
         let attended = self.post(b, attended, &name("attn_post_norm"))?;
         let x = b.add(x, attended)?;
@@ -282,13 +289,4 @@ pub fn mlp(b: &mut Builder<'_>, x: Val, first: &str, act: Act, second: &str) -> 
     let x = b.linear(x, first)?;
     let x = b.act(act, x)?;
     b.linear(x, second)
-}
-
-/// `x * weight` with the vector of that name.
-///
-/// # Errors
-/// No such tensor; another length.
-pub fn times(b: &mut Builder<'_>, x: Val, name: &str) -> Result<Val> {
-    let weight = b.vector(name, b.cols(x))?;
-    b.map(Act::Same, x, 1.0, Some((Join::Mul, Arg::Weight(weight))))
 }
