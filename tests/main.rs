@@ -34,6 +34,7 @@ mod limits;
 mod lost;
 mod many_rows;
 mod media;
+mod projector;
 mod megakernel;
 mod moe_tiles;
 mod mutations;

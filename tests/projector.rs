@@ -1,0 +1,97 @@
+//! Prompts with pictures and sounds, from their files to logits: what stands in a prompt, and what a text model makes of it, is what
+//! llama.cpp has.
+
+use crate::util::{nmse, shared};
+use pumex::conversation::run_chunks;
+use pumex::engine::{self, DeviceChoice, Options};
+use pumex::gguf::{Access, Gguf};
+use pumex::model;
+use pumex::projector::{shape_of, MediaOptions, MediumFile, Projector, TextSide};
+use pumex::step::RowOutput;
+use pumex::text::Tokenizer;
+use serde_json::Value as Json;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+fn floats(path: &Path) -> Vec<f32> {
+    let raw = std::fs::read(path).unwrap();
+    raw.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+/// A WAV file of samples.
+fn wav(samples: &[f32], rate: u32) -> Vec<u8> {
+    let data: Vec<u8> = samples.iter().flat_map(|s| s.to_le_bytes()).collect();
+    let mut out = b"RIFF".to_vec();
+    out.extend((36 + data.len() as u32).to_le_bytes());
+    out.extend(b"WAVEfmt ");
+    out.extend(16u32.to_le_bytes());
+    out.extend([3u16, 1].iter().flat_map(|n| n.to_le_bytes()));
+    out.extend([rate, rate * 4].iter().flat_map(|n| n.to_le_bytes()));
+    out.extend([4u16, 32].iter().flat_map(|n| n.to_le_bytes()));
+    out.extend(b"data");
+    out.extend((data.len() as u32).to_le_bytes());
+    out.extend(data);
+    out
+}
+
+/// A medium's file; of JPEGs what they decode to.
+fn medium(images: &Path, name: &str) -> MediumFile {
+    let picture = !name.ends_with(".pcm");
+    let bytes = match name.strip_suffix(".jpg") {
+        Some(stem) => std::fs::read(images.join(format!("{stem}.decoded.png"))).unwrap(),
+        None if picture => std::fs::read(images.join(name)).unwrap(),
+        None => wav(&floats(&images.join(name)), if name.contains("24k") { 24_000 } else { 16_000 }),
+    };
+    MediumFile { picture, bytes: bytes.into(), max_tokens: None }
+}
+
+#[test]
+fn prompts_with_files_of_media_give_what_llama_cpp_computed() {
+    let Some(shared) = shared() else { return };
+    let vision = shared.join("golden/vision");
+    let mut paths: Vec<_> = std::fs::read_dir(vision.join("e2e")).unwrap().map(|e| e.unwrap().path()).collect();
+    // Two frames of a video are one medium, which no prompt says of two pictures.
+    paths.retain(|path| path.extension().is_some_and(|end| end == "json") && !path.to_string_lossy().contains("_video"));
+    paths.sort();
+    assert!(paths.len() >= 18, "{} prompts", paths.len());
+    let options = Options { device: DeviceChoice::Cpu, exact_on_cpu: true, n_ctx: Some(768), ..Options::default() };
+    for path in paths {
+        let case: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let file = |folder: &str, key: &str| vision.join(folder).join(case[key].as_str().unwrap()).with_extension("gguf");
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let mmproj = vision.join("mmproj").join(format!("{}.gguf", case["mmproj"].as_str().unwrap()));
+        let projector = Projector::open(&mmproj, Access::default(), MediaOptions::default(), &options).unwrap();
+        let gguf = Gguf::open(&file("text", "text_model")).unwrap();
+        let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
+        let (n_embd, m_rope) = shape_of(&gguf, &model::plan(&gguf).unwrap()).unwrap();
+        let side = TextSide { tokenizer: &tokenizer, n_embd, m_rope };
+        let media = case["media"].as_array().unwrap().iter().map(|m| m["file"].as_str().unwrap());
+        let media: Vec<MediumFile> = media.map(|name| medium(&vision.join("images"), name)).collect();
+        let feed = projector.feed(case["prompt"].as_str().unwrap(), &media, &side).unwrap();
+        let mut at = 0;
+        for chunk in case["chunks"].as_array().unwrap() {
+            let n = chunk["n_tokens"].as_u64().unwrap() as usize;
+            let found = feed.ids.get(at..at + n).unwrap_or_else(|| panic!("{name}: {} ids, more expected", feed.ids.len()));
+            if let Some(tokens) = chunk["tokens"].as_array() {
+                let tokens: Vec<u32> = tokens.iter().map(|t| t.as_u64().unwrap() as u32).collect();
+                assert_eq!(found, tokens, "{name}: the text at {at}");
+            } else {
+                assert!(feed.media.row(at).is_some_and(|row| row.index == 0), "{name}: a medium at {at}");
+            }
+            at += n;
+        }
+        assert_eq!(at, feed.ids.len(), "{name}");
+        let mut runner = engine::load(&gguf, &options, &mut |_, _| ()).unwrap();
+        let last = |at: usize| if at + 1 == feed.ids.len() { RowOutput::Logits } else { RowOutput::None };
+        let mut found = Vec::new();
+        run_chunks(&mut *runner, &feed.rows(0, last), &AtomicBool::new(false), &mut |output| {
+            found.extend(output.logits);
+            Ok(())
+        })
+        .unwrap();
+        let expected = floats(&path.with_file_name(case["logits"].as_str().unwrap()));
+        let error = nmse(&found, &expected[..found.len()]);
+        println!("{name}: NMSE {error:.2e}");
+        assert!(error <= 1e-5, "{name}: NMSE {error:e}");
+    }
+}
