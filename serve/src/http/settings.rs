@@ -82,6 +82,10 @@ pub struct Limits {
     pub values: usize,
     /// Bytes of a body.
     pub body: usize,
+    /// Pictures and sounds of a request.
+    pub media: usize,
+    /// Bytes of one of them.
+    pub medium: usize,
     /// Bytes of all headers of a request.
     pub headers: usize,
     /// Bytes of a path with its query.
@@ -110,6 +114,8 @@ impl Default for Limits {
             room: 256 << 20,
             values: 1 << 20,
             body: 16 << 20,
+            media: 64,
+            medium: 32 << 20,
             headers: 16 << 10,
             uri: 8 << 10,
             header_time: Duration::from_secs(10),
