@@ -1,15 +1,18 @@
 //! Pictures and sounds of requests: found in bodies, held against what the model takes, and brought in.
 
 mod data;
+mod files;
 mod parts;
+mod remote;
 
 pub(crate) use parts::{found, mark};
 
-use crate::engine::{Chat, Medium, MediumKind, Prompt, PromptPart, Properties, MEDIA_MARK};
-use crate::errors::{invalid, Fault, Result};
-use crate::http::App;
+use crate::engine::{Chat, Medium, MediumKind, Prompt, PromptPart, Properties, RefusalKind, MEDIA_MARK};
+use crate::errors::{invalid, refusal, Fault, Result};
+use crate::http::{blocking, App, Held, Room};
 use bytes::Bytes;
 use serde_json::Value;
+use std::time::Instant;
 
 /// Base64 that is longer is decoded where others need not wait for it.
 const LONG: usize = 256 << 10;
@@ -144,9 +147,11 @@ impl<'a> Media<'a> {
             let text = format!("/{}: expected at most {most} media in a request, found {}", over.at, self.len());
             return Err(invalid(&over.at, text));
         }
+        // All of a request are fetched within one time.
+        let until = Instant::now() + app.settings.limits.media_time;
         let mut media = Vec::with_capacity(self.len());
         for found in self.0 {
-            media.push(found.read(app, model).await?);
+            media.push(found.read(app, model, until).await?);
         }
         Ok(media)
     }
@@ -172,7 +177,7 @@ impl Found<'_> {
         takes.then_some(()).ok_or_else(|| self.unfit(model))
     }
 
-    async fn read(self, app: &App, model: &Properties) -> Result<Medium> {
+    async fn read(self, app: &App, model: &Properties, until: Instant) -> Result<Medium> {
         let place = self.place.as_ref().map_err(Fault::clone)?;
         let wrong = |what: String| invalid(&place.field, format!("/{}: {what}", place.field));
         let bytes = match place.source {
@@ -183,8 +188,8 @@ impl Found<'_> {
                     self.check_type(kind).map_err(wrong)?;
                     decoded(app, text, wrong)?
                 }
-                Some("http" | "https") => return Err(wrong("media of other servers are not fetched".into())),
-                Some("file") => return Err(wrong("files of the server are not read".into())),
+                Some("http" | "https") => fetched(app, url, until, wrong).await?,
+                Some("file") => of_file(app, url, wrong).await?,
                 _ => return Err(wrong("expected a URL that begins with data:, http:, https: or file:".into())),
             },
         };
@@ -234,6 +239,42 @@ fn decoded(app: &App, text: &str, wrong: impl Fn(String) -> Fault) -> Result<Byt
     Ok(Bytes::from_owner(Kept { bytes: bytes.map_err(wrong)?, _room: room }))
 }
 
+/// What another server has.
+async fn fetched(app: &App, url: &str, until: Instant, wrong: impl Fn(String) -> Fault) -> Result<Bytes> {
+    if !app.settings.remote_media {
+        let text = "the server was not started with --allow-remote-media: send the medium itself, as a data: URL";
+        return Err(wrong(text.into()));
+    }
+    let turn = tokio::time::timeout_at(until.into(), app.fetches.acquire()).await;
+    let _turn = turn.map_err(|_| refusal(RefusalKind::Busy, "other requests wait for media of other servers"))?;
+    let url = url.to_string();
+    brought(app, wrong, move |most| remote::fetch(&url, most, until, remote::is_public)).await
+}
+
+/// What a file of the server has.
+async fn of_file(app: &App, url: &str, wrong: impl Fn(String) -> Fault) -> Result<Bytes> {
+    let Some(folder) = app.settings.media_path.clone() else {
+        return Err(wrong(
+            "the server was not started with --media-path: send the medium itself, as a data: URL".into(),
+        ));
+    };
+    let url = url.to_string();
+    brought(app, wrong, move |most| files::read(&folder, &url, most)).await
+}
+
+/// Bytes that come from elsewhere, of at most so many, where waiting for them is allowed.
+async fn brought(
+    app: &App,
+    wrong: impl Fn(String) -> Fault,
+    bring: impl FnOnce(usize) -> std::result::Result<Vec<u8>, String> + Send + 'static,
+) -> Result<Bytes> {
+    let most = app.settings.limits.medium;
+    let room = app.room.grab(most)?;
+    let bytes = blocking(move || Ok(bring(most))).await?.map_err(wrong)?;
+    let room = Room::keep(room, bytes.len());
+    Ok(Bytes::from_owner(Kept { bytes, _room: room }))
+}
+
 fn check_size(app: &App, bytes: u64) -> std::result::Result<(), String> {
     let most = app.settings.limits.medium;
     match bytes > most as u64 {
@@ -245,7 +286,7 @@ fn check_size(app: &App, bytes: u64) -> std::result::Result<(), String> {
 /// Bytes, and the room that they take.
 struct Kept {
     bytes: Vec<u8>,
-    _room: crate::http::Held,
+    _room: Held,
 }
 
 impl AsRef<[u8]> for Kept {

@@ -37,6 +37,11 @@ impl Room {
         permit.map(Some).map_err(|_| refusal(RefusalKind::Busy, "other requests take all room for bodies").into())
     }
 
+    /// Of some room what so many bytes take; the rest is free again.
+    pub fn keep(held: Held, bytes: usize) -> Held {
+        held.and_then(|mut held| held.split(bytes.div_ceil(PAGE).min(held.num_permits())))
+    }
+
     /// Waits for room for a body and what is read of it. Those that came first get theirs first.
     ///
     /// # Errors
