@@ -4,10 +4,12 @@
 //! those that may do so for more than a moment are called where blocking is allowed.
 
 mod event;
+mod media;
 mod report;
 mod request;
 
 pub use event::{Event, Finish, FinishReason, Phase, Piece, Timings, TokenLogprob};
+pub use media::{Medium, MediumKind, MEDIA_MARK};
 pub use report::{Adapter, Change, Embedded, Health, Metrics, ModelState, Offer, Properties, Router, Slot};
 pub(crate) use request::WeakSwitch;
 pub use request::{

@@ -1,8 +1,9 @@
 //! Conversations that are longer than the context.
 
-use crate::engine::{Chat, Model};
+use crate::engine::{Chat, Medium, Model};
 use crate::errors::Result;
 use crate::http::App;
+use crate::media::marks;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ pub(crate) async fn fitting(
     let room = context.map_or(n_ctx, |most| most.min(n_ctx));
     let bytes: usize = whole.messages.iter().map(|m| m.to_string().len()).sum();
     // A token is no less than a byte, and what a template adds is no more than as much again.
-    if 2 * bytes + 1024 < room && whole.tools.is_empty() {
+    if 2 * bytes + 1024 < room && whole.tools.is_empty() && whole.media.is_empty() {
         return Ok(whole);
     }
     let model = model.clone();
@@ -25,13 +26,22 @@ pub(crate) async fn fitting(
         let without = |count: usize| {
             let last = whole.messages.len() - 1;
             let mut left = count;
-            let stays = |(at, message): &(usize, &Value)| {
+            let mut stays = |(at, message): &(usize, &Value)| {
                 let goes = left > 0 && *at < last && message["role"] != "system";
                 left -= usize::from(goes);
                 !goes
             };
-            let messages = whole.messages.iter().enumerate().filter(stays).map(|(_, m)| m.clone()).collect();
-            Chat { messages, ..whole.clone() }
+            let mut chat = Chat { messages: Vec::new(), media: Vec::new(), ..whole.clone() };
+            let mut media = whole.media.iter();
+            for message in whole.messages.iter().enumerate() {
+                let held = if whole.media.is_empty() { 0 } else { marks(message.1) };
+                let own: Vec<Medium> = media.by_ref().take(held).cloned().collect();
+                if stays(&message) {
+                    chat.messages.push(message.1.clone());
+                    chat.media.extend(own);
+                }
+            }
+            chat
         };
         let fits = |count: usize| model.render(&without(count)).is_ok_and(|(_, tokens)| tokens < room);
         let (mut fewest, mut most) = (0, whole.messages.len().saturating_sub(1));

@@ -28,6 +28,7 @@ pub use stop::Stopper;
 pub(crate) use app::{blocking, warn, App};
 pub(crate) use body::{json, query, read, truth};
 pub(crate) use guard::Caller;
+pub(crate) use room::{Held, Room};
 
 use crate::engine::Engine;
 use std::sync::Arc;

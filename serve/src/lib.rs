@@ -21,6 +21,7 @@ mod id;
 mod known;
 mod latency;
 mod logprobs;
+mod media;
 mod native;
 mod ollama;
 mod openai;

@@ -42,7 +42,14 @@ pub struct FakeModel {
 impl Fake {
     /// One that answers as the script says.
     pub fn with(script: impl Fn(&Generate) -> Result<Vec<Step>, Refusal> + Send + Sync + 'static) -> Arc<Fake> {
-        let properties = properties();
+        Fake::of(properties(), script)
+    }
+
+    /// The same of a model that is told to be so.
+    pub fn of(
+        properties: Properties,
+        script: impl Fn(&Generate) -> Result<Vec<Step>, Refusal> + Send + Sync + 'static,
+    ) -> Arc<Fake> {
         let offer = Offer {
             name: properties.name.clone(),
             aliases: vec!["small".into()],
@@ -80,6 +87,12 @@ impl Fake {
         Fake::with(|request| Ok(hello(request).into_iter().map(Step::Send).collect()))
     }
 
+    /// One that says hello, and takes pictures and sounds, or one of them.
+    pub fn takes(vision: bool, audio: bool) -> Arc<Fake> {
+        let properties = Properties { vision, audio, ..properties() };
+        Fake::of(properties, |request| Ok(hello(request).into_iter().map(Step::Send).collect()))
+    }
+
     /// What it was asked last.
     pub fn last(&self) -> Generate {
         self.model.seen.lock().unwrap().last().unwrap().clone()
@@ -104,6 +117,8 @@ pub fn properties() -> Properties {
         chat_template_error: None,
         tools: true,
         reasoning: true,
+        vision: false,
+        audio: false,
         bos_token: "<s>".into(),
         eos_token: "</s>".into(),
         embeds: Some(Pooling::Mean),

@@ -37,7 +37,7 @@ fn body(path: &str) -> Value {
 
 #[test]
 fn fields_are_read_or_refused_as_the_documents_say() {
-    let server = run(Fake::hello(), settings());
+    let server = run(Fake::takes(true, true), settings());
     let mut wrong = Vec::new();
     for document in ["openai", "anthropic", "ollama"] {
         let rows = rows(document);

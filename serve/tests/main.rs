@@ -12,6 +12,7 @@ mod fields;
 mod golden;
 mod interfaces;
 mod limits;
+mod media;
 mod random;
 mod router;
 mod tls;

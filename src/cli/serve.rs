@@ -189,6 +189,12 @@ struct HttpArgs {
     /// Whose pages may ask: none, localhost, *, or origins [default: localhost]
     #[arg(long, value_name = "ORIGIN,...", value_delimiter = ',')]
     cors_origins: Vec<String>,
+    /// Fetch pictures and sounds that requests name by http and https URLs, from public addresses
+    #[arg(long)]
+    allow_remote_media: bool,
+    /// Folder whose files requests may name by file: URLs as pictures and sounds
+    #[arg(long, value_name = "DIR", env = "LLAMA_ARG_MEDIA_PATH")]
+    media_path: Option<PathBuf>,
     /// Certificate in PEM
     #[arg(long, value_name = "FILE", requires = "ssl_key_file", env = "LLAMA_ARG_SSL_CERT_FILE")]
     ssl_cert_file: Option<PathBuf>,
@@ -239,6 +245,9 @@ impl HttpArgs {
         if let Some(path) = &self.api_key_file {
             http::Settings::keys_of(path).map_err(|e| Error::Usage(format!("--api-key-file: {e}")))?;
         }
+        if let Some(path) = self.media_path.as_ref().filter(|path| !path.is_dir()) {
+            return Err(Error::Usage(format!("--media-path: expected a folder, found none at {}", path.display())));
+        }
         let words: Vec<&str> = self.cors_origins.iter().map(String::as_str).collect();
         let cors = match words[..] {
             ["none" | ""] => Cors::Closed,
@@ -258,6 +267,8 @@ impl HttpArgs {
             cors,
             tls: tls.map(|(certificate, key)| Tls { certificate, key }),
             prefix: self.api_prefix.trim_end_matches('/').to_string(),
+            remote_media: self.allow_remote_media,
+            media_path: self.media_path.clone(),
             page: !self.no_ui,
             slots: !self.no_slots,
             metrics: self.metrics,

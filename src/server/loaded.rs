@@ -203,6 +203,8 @@ fn properties(gguf: &Gguf, text: &Text, settings: &Settings, runner: &dyn Runner
         chat_template_error: text.style.as_ref().err().cloned(),
         tools: style.is_some_and(|s| s.format().calls != pumex_chat::reply::Calls::None),
         reasoning: style.is_some_and(|s| s.format().end_of_reasoning(false).is_some()),
+        vision: false,
+        audio: false,
         bos_token: chat.bos.clone(),
         eos_token: chat.eos.clone(),
         embeds: settings.embeds.then(|| asked(settings.pooling_of(gguf))),

@@ -7,7 +7,7 @@ use crate::sample::{Sampler, MAX_LOGPROBS};
 use crate::text::{Characters, Stops};
 use pumex_chat::reply::Format;
 use pumex_serve::engine::{
-    Chat, Constraint, Event, Events, Generate, Prompt, PromptPart, Refusal, RefusalKind, Switch,
+    Chat, Constraint, Event, Events, Generate, Medium, Prompt, PromptPart, Refusal, RefusalKind, Switch,
     ToolChoice as AskedChoice,
 };
 use serde_json::{json, Value};
@@ -107,6 +107,11 @@ fn text_of(content: Option<&Value>) -> Option<String> {
     }
 }
 
+/// No model of this engine takes media.
+pub fn no_media(medium: &Medium) -> Refusal {
+    invalid(&medium.field, "image and audio input is not supported - this model reads text only".into())
+}
+
 fn json_of(value: &Value, field: &str) -> Result<Json, Refusal> {
     Json::parse(&value.to_string()).map_err(|e| invalid(field, format!("{field}: {e}")))
 }
@@ -121,6 +126,7 @@ impl Loaded {
                 PromptPart::Token(id) => {
                     return Err(invalid("prompt", format!("prompt: expected ids below {n_vocab}, found {id}")));
                 }
+                PromptPart::Medium(medium) => return Err(no_media(medium)),
                 PromptPart::Text(text) => {
                     let bos = i == 0 && self.tokenizer.add_bos();
                     ids.extend(self.tokenizer.encode(text, bos, true).map_err(wrong("prompt"))?);
@@ -161,6 +167,9 @@ impl Loaded {
 
     /// The prompt that the template makes, and the style.
     fn written(&self, chat: &Chat) -> Result<(Written, Style, Budget), Refusal> {
+        if let Some(medium) = chat.media.first() {
+            return Err(no_media(medium));
+        }
         let (style, budget) = self.style(chat)?;
         let is_answer = |message: &Value| message.get("role").and_then(Value::as_str) == Some("assistant");
         let last = chat.messages.last().filter(|message| is_answer(message));

@@ -39,7 +39,7 @@ fn biases(given: &[(PromptPart, f32)], tokenizer: &Tokenizer) -> Result<Vec<(u32
         match part {
             PromptPart::Token(id) if (*id as usize) < tokenizer.n_vocab() => all.push((*id, *by)),
             // As llama.cpp, which passes over ids that are none.
-            PromptPart::Token(_) => {}
+            PromptPart::Token(_) | PromptPart::Medium(_) => {}
             PromptPart::Text(text) => {
                 let ids = tokenizer.encode(text, false, false).map_err(|e| invalid("logit_bias", e.to_string()))?;
                 all.extend(ids.into_iter().map(|id| (id, *by)));

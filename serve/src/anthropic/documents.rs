@@ -1,33 +1,64 @@
-//! Blocks that are text: texts, documents and results of searches.
+//! Blocks that are text: texts, documents and results of searches; and images, for which a mark stands in it.
 
+use crate::engine::MEDIA_MARK;
 use crate::errors::Result;
 use crate::fields::Fields;
+use crate::media::{Found, Media, Place, Source};
 use serde_json::Value;
 
 /// A block's text.
 ///
 /// # Errors
-/// Images, files, and whatever else is none.
-pub(super) fn text(block: &Fields) -> Result<String> {
+/// Files, and whatever else is none.
+pub(super) fn text<'a>(block: &Fields<'a>, media: &mut Media<'a>) -> Result<String> {
     match block.required_text("type")? {
         "text" => Ok(block.required_text("text")?.to_string()),
-        "document" => document(block),
+        "document" => document(block, media),
         "search_result" => {
             let (source, title) = (block.required_text("source")?, block.required_text("title")?);
-            Ok(framed("search_result", &[("title", Some(title)), ("source", Some(source))], &parts(block, "content")?))
+            let content = parts(block, "content", media)?;
+            Ok(framed("search_result", &[("title", Some(title)), ("source", Some(source))], &content))
         }
-        "image" => Err(block.refuse("type", "image input is not supported - this model reads text only")),
+        "image" => Ok(image(block, media)),
         kind @ "container_upload" => Err(block.refuse("type", format!("{kind} input is not supported"))),
         other => Err(block.refuse("type", format!("a block of the type {other:?} cannot stand here"))),
     }
 }
 
+/// The mark of an image, which is found.
+fn image<'a>(block: &Fields<'a>, media: &mut Media<'a>) -> String {
+    media.add(Found::picture(block.pointer("type"), place(block)));
+    MEDIA_MARK.to_string()
+}
+
+/// Where an image is: here, or at a URL.
+fn place<'a>(block: &Fields<'a>) -> Result<Place<'a>> {
+    let source = block.object("source")?.ok_or_else(|| block.refuse("source", "this field is required"))?;
+    let (name, source_of): (_, fn(&'a str) -> Source<'a>) = match source.required_text("type")? {
+        "base64" => {
+            let kind = source.required_text("media_type")?;
+            if !kind.starts_with("image/") {
+                let text = format!("expected a type that begins with image/, found {kind:.100}");
+                return Err(source.refuse("media_type", text));
+            }
+            ("data", Source::Base64)
+        }
+        "url" => ("url", Source::Url),
+        other => {
+            let text = format!("expected base64 or url, found {other:?}: this server keeps no files");
+            return Err(source.refuse("type", text));
+        }
+    };
+    let source_of = source_of(source.required_text(name)?);
+    Ok(Place { source: source_of, field: source.pointer(name), max_tokens: None })
+}
+
 /// A document whose source is text.
-fn document(block: &Fields) -> Result<String> {
+fn document<'a>(block: &Fields<'a>, media: &mut Media<'a>) -> Result<String> {
     let source = block.object("source")?.ok_or_else(|| block.refuse("source", "this field is required"))?;
     let body = match source.required_text("type")? {
         "text" => source.required_text("data")?.to_string(),
-        "content" => parts(&source, "content")?,
+        "content" => parts(&source, "content", media)?,
         other => {
             let text = format!("expected text or content, found {other:?}: this server reads no files");
             return Err(source.refuse("type", text));
@@ -36,15 +67,15 @@ fn document(block: &Fields) -> Result<String> {
     Ok(framed("document", &[("title", block.text("title")?), ("context", block.text("context")?)], &body))
 }
 
-/// A string, or blocks of text.
-fn parts(block: &Fields, name: &str) -> Result<String> {
+/// A string, or blocks of text and images.
+fn parts<'a>(block: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<String> {
     match block.required(name)? {
         Value::String(text) => Ok(text.clone()),
         Value::Array(_) => {
             let blocks = block.objects(name)?;
             let texts = blocks.iter().map(|part| match part.required_text("type")? {
                 "text" => Ok(part.required_text("text")?.to_string()),
-                "image" => Err(part.refuse("type", "image input is not supported - this model reads text only")),
+                "image" => Ok(image(part, media)),
                 other => Err(part.refuse("type", format!("a block of the type {other:?} cannot stand here"))),
             });
             Ok(texts.collect::<Result<Vec<String>>>()?.join("\n\n"))

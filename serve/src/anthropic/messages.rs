@@ -8,6 +8,7 @@ use crate::fields::Fields;
 use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
+use crate::media::Media;
 use crate::{id, stream};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
@@ -23,9 +24,11 @@ pub(crate) async fn messages(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let request = request::generate(&fields, &caller)?;
+    let mut media = Media::default();
+    let mut request = request::generate(&fields, &caller, &mut media)?;
     let streams = fields.boolean("stream")?.unwrap_or(false);
     let model = app.model(fields.text("model")?).await?;
+    media.settle(&app, model.properties(), &mut request.prompt).await?;
     let (id, name) = (id::new("msg_"), model.properties().name.clone());
     let flow = Flow::start(&app, model, vec![request]).await?;
     if streams {
@@ -45,8 +48,10 @@ pub(crate) async fn messages(
 pub(crate) async fn count_tokens(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let chat = request::chat(&fields)?;
+    let mut media = Media::default();
+    let mut chat = request::chat(&fields, &mut media)?;
     let model = app.model(fields.text("model")?).await?;
+    media.bring(&app, model.properties(), &mut chat).await?;
     let (_, tokens) = app.work(move || model.render(&chat)).await?;
     Ok(json(StatusCode::OK, &json!({ "input_tokens": tokens })))
 }

@@ -5,16 +5,17 @@ use crate::engine::{Chat, Constraint, Generate, Prompt, Reasoning, ToolChoice};
 use crate::errors::{Fault, Result};
 use crate::fields::Fields;
 use crate::http::{warn, Caller};
+use crate::media::Media;
 use crate::openai::tools::{check_choice, check_function};
 use crate::{known, options};
 use serde_json::{json, Map, Value};
 
-/// Reads a body.
+/// Reads a body, but for its images, which are found.
 ///
 /// # Errors
-/// A field of a wrong type, shape or range; images and documents.
-pub(super) fn generate(fields: &Fields, caller: &Caller) -> Result<Generate> {
-    let mut request = Generate::new(Prompt::Chat(chat(fields)?));
+/// A field of a wrong type, shape or range; documents that are files.
+pub(super) fn generate<'a>(fields: &Fields<'a>, caller: &Caller, media: &mut Media<'a>) -> Result<Generate> {
+    let mut request = Generate::new(Prompt::Chat(chat(fields, media)?));
     request.sampling = options::sampling(fields)?;
     request.max_tokens = fields.count("max_tokens", 0..=i32::MAX as usize)?;
     if request.max_tokens.is_none() {
@@ -68,19 +69,19 @@ fn no_thread(fields: &Fields) -> Result<()> {
 }
 
 /// The conversation alone.
-pub(super) fn chat(fields: &Fields) -> Result<Chat> {
+pub(super) fn chat<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Chat> {
     no_thread(fields)?;
     known::check(fields, &[known::MESSAGES])?;
     fields.required("messages")?;
     let mut messages = Vec::new();
-    if let Some(text) = system(fields)? {
+    if let Some(text) = system(fields, media)? {
         messages.push(json!({"role": "system", "content": text}));
     }
     for message in fields.objects("messages")? {
         match message.required_text("role")? {
-            "user" => user(&message, &mut messages)?,
-            "assistant" => messages.push(assistant(&message)?),
-            "system" => messages.push(json!({"role": "system", "content": text(&message, "content")?})),
+            "user" => user(&message, &mut messages, media)?,
+            "assistant" => messages.push(assistant(&message, media)?),
+            "system" => messages.push(json!({"role": "system", "content": text(&message, "content", media)?})),
             other => return Err(message.refuse("role", format!("expected user or assistant, found {other:?}"))),
         }
     }
@@ -99,6 +100,7 @@ pub(super) fn chat(fields: &Fields) -> Result<Chat> {
     let continues = messages.last().is_some_and(|m| m["role"] == "assistant" && m.get("tool_calls").is_none());
     Ok(Chat {
         messages,
+        media: Vec::new(),
         tools,
         tool_choice,
         allowed_tools: None,
@@ -111,22 +113,22 @@ pub(super) fn chat(fields: &Fields) -> Result<Chat> {
 }
 
 /// `system`: text, or blocks of text.
-fn system(fields: &Fields) -> Result<Option<String>> {
+fn system<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Option<String>> {
     match fields.value("system") {
         None => Ok(None),
-        Some(_) => text(fields, "system").map(Some),
+        Some(_) => text(fields, "system", media).map(Some),
     }
 }
 
-/// A string, or blocks of text, as one text.
-fn text(fields: &Fields, name: &str) -> Result<String> {
+/// A string, or blocks of text and images, as one text.
+fn text<'a>(fields: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<String> {
     match fields.value(name) {
         None => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
         Some(Value::Array(_)) => {
             let mut texts = Vec::new();
             for block in fields.objects(name)? {
-                texts.push(documents::text(&block)?);
+                texts.push(documents::text(&block, media)?);
             }
             Ok(texts.join("\n\n"))
         }
@@ -135,9 +137,9 @@ fn text(fields: &Fields, name: &str) -> Result<String> {
 }
 
 /// A user's message: results of calls become messages of their own, before the text.
-fn user(message: &Fields, messages: &mut Vec<Value>) -> Result<()> {
+fn user<'a>(message: &Fields<'a>, messages: &mut Vec<Value>, media: &mut Media<'a>) -> Result<()> {
     let Some(Value::Array(_)) = message.value("content") else {
-        messages.push(json!({"role": "user", "content": text(message, "content")?}));
+        messages.push(json!({"role": "user", "content": text(message, "content", media)?}));
         return Ok(());
     };
     let mut parts = Vec::new();
@@ -145,9 +147,10 @@ fn user(message: &Fields, messages: &mut Vec<Value>) -> Result<()> {
         match block.required_text("type")? {
             "tool_result" => {
                 let id = block.required_text("tool_use_id")?;
-                messages.push(json!({"role": "tool", "tool_call_id": id, "content": text(&block, "content")?}));
+                let content = text(&block, "content", media)?;
+                messages.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
             }
-            _ => parts.push(json!({"type": "text", "text": documents::text(&block)?})),
+            _ => parts.push(json!({"type": "text", "text": documents::text(&block, media)?})),
         }
     }
     if !parts.is_empty() {
@@ -157,9 +160,9 @@ fn user(message: &Fields, messages: &mut Vec<Value>) -> Result<()> {
 }
 
 /// An assistant's message: thinking, text and calls.
-fn assistant(message: &Fields) -> Result<Value> {
+fn assistant<'a>(message: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
     let Some(Value::Array(_)) = message.value("content") else {
-        return Ok(json!({"role": "assistant", "content": text(message, "content")?}));
+        return Ok(json!({"role": "assistant", "content": text(message, "content", media)?}));
     };
     let (mut texts, mut thinking, mut calls) = (Vec::<String>::new(), String::new(), Vec::new());
     for block in message.objects("content")? {
@@ -176,7 +179,7 @@ fn assistant(message: &Fields) -> Result<Value> {
             kind @ ("server_tool_use" | "web_search_tool_result") => {
                 warn(format!("messages: a block of the type {kind} is left out"));
             }
-            _ => texts.push(documents::text(&block)?),
+            _ => texts.push(documents::text(&block, media)?),
         }
     }
     let mut value = json!({"role": "assistant", "content": texts.join("\n\n")});

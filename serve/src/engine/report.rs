@@ -125,6 +125,10 @@ pub struct Properties {
     pub tools: bool,
     #[allow(missing_docs)]
     pub reasoning: bool,
+    /// Whether it takes pictures, and sounds.
+    pub vision: bool,
+    #[allow(missing_docs)]
+    pub audio: bool,
     /// Texts of the tokens that begin and end texts.
     pub bos_token: String,
     #[allow(missing_docs)]

@@ -1,5 +1,6 @@
 //! Requests, as plain data. Fields that are none take what the server was started with.
 
+use super::Medium;
 use serde_json::{Map, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,6 +12,26 @@ pub enum PromptPart {
     Text(String),
     /// An id.
     Token(u32),
+    /// A picture or a sound.
+    Medium(Medium),
+}
+
+impl PromptPart {
+    /// The text that it is; empty if it is none.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            PromptPart::Text(text) => text,
+            PromptPart::Token(_) | PromptPart::Medium(_) => "",
+        }
+    }
+
+    /// The medium that it is, if it is one.
+    pub fn medium(&self) -> Option<&Medium> {
+        match self {
+            PromptPart::Medium(medium) => Some(medium),
+            PromptPart::Text(_) | PromptPart::Token(_) => None,
+        }
+    }
 }
 
 /// A conversation that a chat template makes a prompt of.
@@ -18,6 +39,8 @@ pub enum PromptPart {
 pub struct Chat {
     /// Messages in OpenAI's shape: objects with `role`, `content` (text, or text parts), `tool_calls`, `reasoning_content`, ...
     pub messages: Vec<Value>,
+    /// Pictures and sounds, in the order of the messages' [marks](super::MEDIA_MARK).
+    pub media: Vec<Medium>,
     /// Functions in OpenAI's shape: `{"type": "function", "function": {"name", "description", "parameters"}}`.
     pub tools: Vec<Value>,
     /// Which of them may or must be called.
@@ -101,7 +124,7 @@ impl WeakSwitch {
 /// What a model is to go on from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prompt {
-    /// Text and ids, continued as they are; what stands at the beginning of every text is added if text comes first.
+    /// Text, ids and media, continued as they are; what stands at the beginning of every text is added if text comes first.
     Parts(Vec<PromptPart>),
     /// A conversation.
     Chat(Chat),
@@ -116,6 +139,17 @@ pub enum Prompt {
         /// Other files: name (or none) and text.
         extra: Vec<(Option<String>, String)>,
     },
+}
+
+impl Prompt {
+    /// Its pictures and sounds, in order.
+    pub fn media(&self) -> Vec<&Medium> {
+        match self {
+            Prompt::Parts(parts) => parts.iter().filter_map(PromptPart::medium).collect(),
+            Prompt::Chat(chat) => chat.media.iter().collect(),
+            Prompt::Infill { .. } => Vec::new(),
+        }
+    }
 }
 
 /// What answers are within.

@@ -16,12 +16,14 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
-use tokio::sync::{oneshot, watch, Mutex as Turn};
+use tokio::sync::{oneshot, watch, Mutex as Turn, Semaphore};
 
 /// Threads that work for requests at once: tokenizing, templates, grammars. Each holds on to memory that it needed once.
 const DESKS: usize = 4;
 /// Threads beside them for grammars, schemas and functions, which anybody may make slow.
 const SLOW_DESKS: usize = 1;
+/// Media that are fetched from other servers at once.
+const FETCHES: usize = 8;
 
 tokio::task_local! {
     /// What of the request at work is not done as it says, though it is answered.
@@ -42,6 +44,8 @@ pub(crate) struct App {
     /// Items of responses that later ones may name.
     pub kept: Kept,
     pub room: Room,
+    /// Turns of those that fetch media from other servers.
+    pub fetches: Semaphore,
     desks: Arc<Desks>,
     /// Of those who may be at it for long, so that others need not wait for them.
     slow_desks: Arc<Desks>,
@@ -114,6 +118,7 @@ impl App {
             controls: Controls::default(),
             kept: Kept::default(),
             room: Room::new(limits.room),
+            fetches: Semaphore::new(FETCHES),
             desks: Desks::new(DESKS),
             slow_desks: Desks::new(SLOW_DESKS),
             loads: Loads::default(),

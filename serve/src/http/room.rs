@@ -27,6 +27,21 @@ impl Room {
         Room { pages: Arc::new(Semaphore::new(all)), all }
     }
 
+    /// Room for so many bytes more of a request that has some already, without waiting for those that wait for it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn grab(&self, bytes: usize) -> Result<Held> {
+        let pages = u32::try_from(bytes.div_ceil(PAGE)).unwrap_or(u32::MAX);
+        let permit = self.pages.clone().try_acquire_many_owned(pages);
+        permit.map(Some).map_err(|_| refusal(RefusalKind::Busy, "other requests take all room for bodies").into())
+    }
+
+    /// Of some room what so many bytes take; the rest is free again.
+    pub fn keep(held: Held, bytes: usize) -> Held {
+        held.and_then(|mut held| held.split(bytes.div_ceil(PAGE).min(held.num_permits())))
+    }
+
     /// Waits for room for a body and what is read of it. Those that came first get theirs first.
     ///
     /// # Errors

@@ -31,6 +31,10 @@ pub struct Settings {
     pub prefills: bool,
     /// Lengths of vectors where a request does not say.
     pub normalize: Option<i32>,
+    /// Whether pictures and sounds of other servers are fetched, from public addresses.
+    pub remote_media: bool,
+    /// The folder whose files requests may name as pictures and sounds.
+    pub media_path: Option<PathBuf>,
     /// Whether there are pages at `/` and `/status`.
     pub page: bool,
     /// Whether `/slots` tells and changes what slots do.
@@ -82,6 +86,12 @@ pub struct Limits {
     pub values: usize,
     /// Bytes of a body.
     pub body: usize,
+    /// Pictures and sounds of a request.
+    pub media: usize,
+    /// Bytes of one of them.
+    pub medium: usize,
+    /// For those of a request that other servers have.
+    pub media_time: Duration,
     /// Bytes of all headers of a request.
     pub headers: usize,
     /// Bytes of a path with its query.
@@ -110,6 +120,9 @@ impl Default for Limits {
             room: 256 << 20,
             values: 1 << 20,
             body: 16 << 20,
+            media: 64,
+            medium: 32 << 20,
+            media_time: Duration::from_secs(10),
             headers: 16 << 10,
             uri: 8 << 10,
             header_time: Duration::from_secs(10),
@@ -135,6 +148,8 @@ impl Default for Settings {
             prefix: String::new(),
             prefills: true,
             normalize: None,
+            remote_media: false,
+            media_path: None,
             trusted_proxies: Vec::new(),
             cors: Cors::Closed,
             tls: None,

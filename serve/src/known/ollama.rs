@@ -8,14 +8,15 @@ const BOTH: Table = &[
     (&["model", "stream", "format", "think", "logprobs", "top_logprobs"], Obeyed("")),
     (&["options"], Obeyed("the sampler's, `seed`, `stop`, `num_predict`, `num_keep`; `num_ctx` up to the context of the server's slots")),
     (&["keep_alive"], Obeyed("0 unloads the model behind the answer; else it stays as long as the server has it")),
-    (&["images"], Refused(&[], "this model reads text only")),
     (&["shift"], Needless("the server says whether answers go on in a full context (--context-shift)")),
 ];
 
 /// `/api/chat`.
 pub(crate) const CHAT: [Table; 2] = [
     &[
-        (&["messages", "tools"], Obeyed("")),
+        (&["messages"], Obeyed("with their `images`, where the model takes them")),
+        (&["tools"], Obeyed("")),
+        (&["images"], Refused(&[], "each message has its own")),
         (&["truncate"], Obeyed("unless false, the oldest messages go where the prompt is too long")),
     ],
     BOTH,
@@ -25,6 +26,7 @@ pub(crate) const CHAT: [Table; 2] = [
 pub(crate) const GENERATE: [Table; 2] = [
     &[
         (&["prompt", "suffix", "system", "raw"], Obeyed("")),
+        (&["images"], Obeyed("in base64, where the model takes them")),
         (&["truncate"], Needless("a prompt that is too long is refused")),
         (&["template"], Refused(&[], "the server's template is used (see --chat-template)")),
         (&["context"], Refused(&[], "send the conversation to /api/chat")),

@@ -95,7 +95,7 @@ pub(crate) const CHAT: [Table; 3] = [
     &[
         (
             &["messages"],
-            Obeyed("text, refusals, calls and their results, reasoning; images and other media are refused"),
+            Obeyed("text, refusals, calls and their results, reasoning, images and audio where the model takes them; video and files are refused"),
         ),
         (&["max_tokens", "max_completion_tokens"], Obeyed("")),
         (&["n", "stop", "logprobs", "top_logprobs", "response_format", "stream_options"], Obeyed("")),
@@ -112,7 +112,8 @@ pub(crate) const CHAT: [Table; 3] = [
         (&["separate_reasoning", "stream_reasoning", "include_reasoning"], Needless("see reasoning_format")),
         (&["add_special_tokens"], Needless("the template writes what begins a text")),
         (&["modalities"], Refused(&["[\"text\"]"], "answers are text")),
-        (&["audio", "mm_processor_kwargs"], Refused(&[], "answers are text, and so are messages")),
+        (&["audio"], Refused(&[], "answers are text")),
+        (&["mm_processor_kwargs"], Refused(&[], "see `detail` of an image")),
         (&["web_search_options"], Refused(&[], "this server searches nothing")),
         (&["prompt_logprobs"], Refused(&[], "see /v1/completions")),
         (&["echo"], Refused(&[], "see /v1/completions")),
@@ -166,11 +167,14 @@ pub(crate) const EMBEDDINGS: Table = &[
 /// `/completion`.
 pub(crate) const COMPLETION: [Table; 2] = [
     &[
-        (&["prompt"], Obeyed("text, ids, both mixed, or a list of prompts")),
+        (&["prompt"], Obeyed("text, ids, both mixed, `prompt_string` with `multimodal_data`, or a list of prompts")),
         (&["n_probs", "return_tokens", "response_fields", "json_schema", "stop"], Obeyed("")),
         (&["n_cmpl"], Obeyed("")),
         (&["n_indent"], Refused(&["0"], "")),
-        (&["image_data", "multimodal_data"], Refused(&[], "this model reads text only")),
+        (
+            &["image_data", "multimodal_data"],
+            Refused(&[], "media stand in `prompt`: `prompt_string` with `multimodal_data`"),
+        ),
     ],
     GENERATION,
 ];

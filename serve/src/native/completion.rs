@@ -2,12 +2,13 @@
 
 use super::prompts;
 use crate::answers::{Answer, Answers};
-use crate::engine::{Event, Finish, FinishReason, Generate, Phase, Piece, Prompt};
+use crate::engine::{Event, Finish, FinishReason, Generate, Model, Phase, Piece, Prompt};
 use crate::errors::{Fault, Result, Shape};
 use crate::fields::Fields;
 use crate::flow::Flow;
 use crate::frames::{Format, Frames};
 use crate::http::{json, read, App, Caller};
+use crate::media::Media;
 use crate::stream::{self, Script};
 use crate::timings::{self, Meter};
 use crate::{known, logprobs, options};
@@ -39,9 +40,15 @@ pub(crate) async fn completion(
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
     let prompts = prompts::read(&fields, "prompt")?;
-    let requests =
-        prompts.list.into_iter().map(|p| generate(&fields, &caller, Prompt::Parts(p))).collect::<Result<_>>()?;
-    answer(&app, &fields, requests, prompts.listed).await
+    let each = prompts.list.into_iter().map(|(p, media)| Ok((generate(&fields, &caller, Prompt::Parts(p))?, media)));
+    let requests: Vec<(Generate, Media)> = each.collect::<Result<_>>()?;
+    let model = app.model(fields.text("model")?).await?;
+    let mut settled = Vec::new();
+    for (mut request, media) in requests {
+        media.settle(&app, model.properties(), &mut request.prompt).await?;
+        settled.push(request);
+    }
+    answer(&app, &fields, model, settled, prompts.listed).await
 }
 
 /// What a body asks for one prompt.
@@ -57,10 +64,10 @@ pub(super) fn generate(fields: &Fields, caller: &Caller, prompt: Prompt) -> Resu
 pub(super) async fn answer(
     app: &Arc<App>,
     fields: &Fields<'_>,
+    model: Arc<dyn Model>,
     requests: Vec<Generate>,
     listed: bool,
 ) -> Result<Response> {
-    let model = app.model(fields.text("model")?).await?;
     let first = requests.first();
     let form = Form {
         model: model.properties().name.clone(),

@@ -32,5 +32,5 @@ pub(crate) async fn infill(
     if !model.properties().infills {
         return Err(unsupported("this model has no tokens that mark a gap"));
     }
-    completion::answer(&app, &fields, vec![request], false).await
+    completion::answer(&app, &fields, model, vec![request], false).await
 }

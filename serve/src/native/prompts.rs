@@ -3,6 +3,7 @@
 use crate::engine::PromptPart;
 use crate::errors::Result;
 use crate::fields::Fields;
+use crate::media::{Found, Media};
 use crate::options;
 use serde_json::Value;
 
@@ -10,18 +11,29 @@ use serde_json::Value;
 const PROMPTS: usize = 1024;
 
 /// The prompts that a field holds.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Prompts {
-    pub list: Vec<Vec<PromptPart>>,
+pub(crate) struct Prompts<'a> {
+    pub list: Vec<One<'a>>,
     /// Whether they came as a list, so that the answer is one too.
     pub listed: bool,
+}
+
+/// A prompt, and the media that stand in it where their marks are.
+pub(crate) type One<'a> = (Vec<PromptPart>, Media<'a>);
+
+/// Reads a field of texts and ids alone.
+///
+/// # Errors
+/// As [`read`]; media.
+pub(crate) fn texts(fields: &Fields, name: &str) -> Result<Vec<Vec<PromptPart>>> {
+    let each = read(fields, name)?.list.into_iter();
+    each.map(|(parts, media)| media.refuse("only text can stand here").map(|()| parts)).collect()
 }
 
 /// Reads a field: a string, a list of ids, a mixed list, a list of all these, or an object with `prompt_string`.
 ///
 /// # Errors
-/// Another form; none at all; media.
-pub(crate) fn read(fields: &Fields, name: &str) -> Result<Prompts> {
+/// Another form; none at all.
+pub(crate) fn read<'a>(fields: &Fields<'a>, name: &str) -> Result<Prompts<'a>> {
     let value = fields.required(name)?;
     let Value::Array(items) = value else {
         return Ok(Prompts { list: vec![one(fields, name, value)?], listed: false });
@@ -39,7 +51,13 @@ pub(crate) fn read(fields: &Fields, name: &str) -> Result<Prompts> {
 }
 
 /// One prompt.
-fn one(fields: &Fields, name: &str, value: &Value) -> Result<Vec<PromptPart>> {
+fn one<'a>(fields: &Fields<'a>, name: &str, value: &'a Value) -> Result<One<'a>> {
+    let mut media = Media::default();
+    let parts = parts(fields, name, value, &mut media)?;
+    Ok((parts, media))
+}
+
+fn parts<'a>(fields: &Fields<'a>, name: &str, value: &'a Value, media: &mut Media<'a>) -> Result<Vec<PromptPart>> {
     let expected = "a string, a list of ids and strings, or an object with prompt_string";
     match value {
         Value::String(text) => Ok(vec![PromptPart::Text(text.clone())]),
@@ -54,8 +72,14 @@ fn one(fields: &Fields, name: &str, value: &Value) -> Result<Vec<PromptPart>> {
             })
             .collect(),
         Value::Object(map) => {
-            if map.get("multimodal_data").is_some_and(|m| !m.is_null()) {
-                return Err(fields.refuse(name, "media input is not supported - this model reads text only"));
+            let given = map.get("multimodal_data").filter(|given| !given.is_null());
+            let Some(data) = given.map_or(Some(&[][..]), |given| given.as_array().map(Vec::as_slice)) else {
+                return Err(fields.wrong(&format!("{name}/multimodal_data"), "a list", &map["multimodal_data"]));
+            };
+            for (i, data) in data.iter().enumerate() {
+                let at = format!("{name}/multimodal_data/{i}");
+                let data_of = data.as_str().ok_or_else(|| fields.wrong(&at, "base64", data))?;
+                media.add(Found::either("media", fields.pointer(name), fields.pointer(&at), data_of));
             }
             match (map.get("prompt_string"), map.get("content")) {
                 (Some(Value::String(text)), _) => Ok(vec![PromptPart::Text(text.clone())]),
@@ -98,13 +122,14 @@ mod tests {
         ];
         for (value, list, listed) in table {
             let body = json!({ "p": value });
-            assert_eq!(read(&Fields::of(&body).unwrap(), "p").unwrap(), Prompts { list, listed }, "{body}");
+            let fields = Fields::of(&body).unwrap();
+            assert_eq!((texts(&fields, "p").unwrap(), read(&fields, "p").unwrap().listed), (list, listed), "{body}");
         }
         for (bad, field) in
             [(json!([1, -2]), "p/1"), (json!(["a", 2.5, "b"]), "p/1"), (json!([[1, "a"], [3, -1]]), "p/1/1")]
         {
             let body = json!({ "p": bad });
-            let fault = read(&Fields::of(&body).unwrap(), "p").unwrap_err();
+            let fault = texts(&Fields::of(&body).unwrap(), "p").unwrap_err();
             assert_eq!(fault.refusal.field.as_deref(), Some(field), "{body}");
         }
         for bad in [json!([]), json!(1), json!(true), json!({}), json!([[]]), json!([-1]), json!([1.5]), json!([null])]

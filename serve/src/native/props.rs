@@ -1,7 +1,7 @@
 //! `/props`, and what routers ask for: `/server_info`, `/model_info`.
 
 use crate::engine::RefusalKind;
-use crate::engine::{ModelState, Offer, Properties};
+use crate::engine::{ModelState, Offer, Properties, MEDIA_MARK};
 use crate::errors::{refusal, unsupported, Result};
 use crate::http::{json, query, App};
 use axum::extract::{Request, State};
@@ -72,7 +72,8 @@ fn model_props(p: Properties, state: ModelState) -> Value {
         "total_slots": p.n_slots,
         "model_alias": p.name,
         "model_path": p.path,
-        "modalities": {"vision": false, "audio": false, "video": false},
+        "modalities": {"vision": p.vision, "audio": p.audio, "video": false},
+        "media_marker": MEDIA_MARK,
         "chat_template": p.chat_template.unwrap_or_default(),
         "chat_template_error": p.chat_template_error,
         "chat_template_caps": {"supports_tools": p.tools, "supports_reasoning": p.reasoning},

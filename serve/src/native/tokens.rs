@@ -3,6 +3,7 @@
 use crate::errors::Result;
 use crate::fields::Fields;
 use crate::http::{json, read, App};
+use crate::media::Media;
 use crate::openai::messages;
 use crate::options;
 use axum::extract::{Request, State};
@@ -62,8 +63,10 @@ pub(crate) async fn detokenize(State(app): State<Arc<App>>, request: Request) ->
 pub(crate) async fn apply_template(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let chat = messages::chat(&fields, app.settings.prefills)?;
+    let mut media = Media::default();
+    let mut chat = messages::chat(&fields, app.settings.prefills, &mut media)?;
     let model = app.model(fields.text("model")?).await?;
+    media.bring(&app, model.properties(), &mut chat).await?;
     let (prompt, _) = app.work(move || model.render(&chat)).await?;
     Ok(json(StatusCode::OK, &json!({ "prompt": prompt })))
 }

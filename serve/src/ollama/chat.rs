@@ -9,6 +9,7 @@ use crate::fitting::fitting;
 use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
+use crate::media::Media;
 use crate::openai::tools::check_function;
 use crate::{known, stream};
 use axum::extract::{Extension, Request, State};
@@ -29,7 +30,8 @@ pub(crate) async fn chat(
     let fields = Fields::of(&body)?;
     known::check(&fields, &known::OLLAMA_CHAT)?;
     let mut request = request::generate(&fields, &caller)?;
-    let conversation = conversation(&fields)?;
+    let mut media = Media::default();
+    let mut conversation = conversation(&fields, &mut media)?;
     let streams = fields.boolean("stream")?.unwrap_or(true);
     let mut frame = Frame { kind: Kind::Chat, model: String::new(), begun, probabilities: request.logprobs.is_some() };
     if conversation.messages.is_empty() {
@@ -39,6 +41,7 @@ pub(crate) async fn chat(
     }
     let model = app.model(fields.text("model")?).await?;
     frame.model = model.properties().name.clone();
+    media.bring(&app, model.properties(), &mut conversation).await?;
     let conversation = match fields.boolean("truncate")?.unwrap_or(true) {
         true => fitting(&app, &model, conversation, request.context).await?,
         false => conversation,
@@ -53,10 +56,10 @@ pub(crate) async fn chat(
     Ok(json(StatusCode::OK, &frame.whole(&answer)))
 }
 
-fn conversation(fields: &Fields) -> Result<Chat> {
+fn conversation<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Chat> {
     let mut messages = Vec::new();
     for message in fields.objects("messages")? {
-        messages.push(self::message(&message)?);
+        messages.push(self::message(&message, media)?);
     }
     let mut tools = Vec::new();
     for tool in fields.objects("tools")? {
@@ -78,9 +81,8 @@ fn conversation(fields: &Fields) -> Result<Chat> {
 }
 
 /// A message in OpenAI's shape: arguments become text, `thinking` and `tool_name` take their other names.
-fn message(fields: &Fields) -> Result<Value> {
-    request::no_images(fields)?;
-    let content = fields.text("content")?.unwrap_or_default();
+fn message<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
+    let content = request::images(fields, media)? + fields.text("content")?.unwrap_or_default();
     let mut message = json!({"role": fields.required_text("role")?, "content": content});
     if let Some(thinking) = fields.text("thinking")? {
         message["reasoning_content"] = thinking.into();

@@ -23,7 +23,7 @@ pub(crate) async fn embed(State(app): State<Arc<App>>, request: Request) -> Resu
     let inputs = match fields.value("input") {
         // Loads the model.
         Some(Value::Array(items)) if items.is_empty() => Vec::new(),
-        _ => prompts::read(&fields, "input")?.list,
+        _ => prompts::texts(&fields, "input")?,
     };
     let dimensions = fields.count("dimensions", 1..=1 << 20)?;
     let model = app.model(fields.text("model")?).await?;
@@ -51,7 +51,7 @@ pub(crate) async fn embed(State(app): State<Arc<App>>, request: Request) -> Resu
 pub(crate) async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let inputs = prompts::read(&fields, "prompt")?.list;
+    let inputs = prompts::texts(&fields, "prompt")?;
     let embed = Embed { inputs, truncate: true, pooling: None, normalize: Some(-1) };
     let model = app.model(fields.text("model")?).await?;
     let embedded = embedded(&app, model, embed).await?;

@@ -8,6 +8,7 @@ use crate::fields::Fields;
 use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
+use crate::media::Media;
 use crate::{known, stream};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
@@ -27,7 +28,8 @@ pub(crate) async fn generate(
     let fields = Fields::of(&body)?;
     known::check(&fields, &known::GENERATE)?;
     let mut request = request::generate(&fields, &caller)?;
-    let prompt = prompt(&fields)?;
+    let mut media = Media::default();
+    let prompt = prompt(&fields, &mut media)?;
     let streams = fields.boolean("stream")?.unwrap_or(true);
     let mut frame =
         Frame { kind: Kind::Generate, model: String::new(), begun, probabilities: request.logprobs.is_some() };
@@ -39,6 +41,7 @@ pub(crate) async fn generate(
     request.prompt = prompt;
     let model = app.model(fields.text("model")?).await?;
     frame.model = model.properties().name.clone();
+    media.settle(&app, model.properties(), &mut request.prompt).await?;
     let flow = Flow::start(&app, model, vec![request]).await?;
     request::unload_behind(&app, &fields)?;
     if streams {
@@ -49,25 +52,26 @@ pub(crate) async fn generate(
 }
 
 /// The prompt: raw text, a gap before a suffix, or a user's message; none where there is no text.
-fn prompt(fields: &Fields) -> Result<Option<Prompt>> {
-    request::no_images(fields)?;
+fn prompt<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Option<Prompt>> {
+    let marks = request::images(fields, media)?;
     let text = fields.text("prompt")?.unwrap_or_default();
     let suffix = fields.text("suffix")?.unwrap_or_default();
     let system = fields.text("system")?;
     let raw = fields.boolean("raw")?.unwrap_or(false);
     let (reasoning, template_kwargs) = request::think(fields)?;
-    if text.is_empty() {
+    if text.is_empty() && marks.is_empty() {
         return Ok(None);
     }
     if !suffix.is_empty() {
+        media.refuse("none stands in a gap before a suffix")?;
         let (prefix, suffix) = (text.to_string(), suffix.to_string());
         return Ok(Some(Prompt::Infill { prefix, suffix, prompt: String::new(), extra: Vec::new() }));
     }
     if raw {
-        return Ok(Some(Prompt::Parts(vec![PromptPart::Text(text.into())])));
+        return Ok(Some(Prompt::Parts(vec![PromptPart::Text(marks + text)])));
     }
     let system = system.map(|s| json!({"role": "system", "content": s}));
-    let messages = system.into_iter().chain([json!({"role": "user", "content": text})]).collect();
+    let messages = system.into_iter().chain([json!({"role": "user", "content": marks + text})]).collect();
     Ok(Some(Prompt::Chat(Chat {
         messages,
         reasoning,

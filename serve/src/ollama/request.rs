@@ -1,9 +1,10 @@
 //! What Ollama's requests have in common.
 
-use crate::engine::{Constraint, Generate, Prompt, Reasoning};
+use crate::engine::{Constraint, Generate, Prompt, Reasoning, MEDIA_MARK};
 use crate::errors::Result;
 use crate::fields::Fields;
 use crate::http::{App, Caller};
+use crate::media::{Found, Media};
 use crate::options;
 use serde_json::{json, Map, Value};
 use std::sync::Arc;
@@ -65,12 +66,16 @@ pub(super) fn think(fields: &Fields) -> Result<(Reasoning, Map<String, Value>)> 
     Ok((Reasoning { enabled, ..Reasoning::default() }, kwargs))
 }
 
-/// Refuses images.
-pub(super) fn no_images(fields: &Fields) -> Result<()> {
-    match fields.list("images")?.is_some_and(|i| !i.is_empty()) {
-        true => Err(fields.refuse("images", "image input is not supported - this model reads text only")),
-        false => Ok(()),
+/// Finds `images`, which stand before the text that they come with: gives their marks.
+pub(super) fn images<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<String> {
+    const NAME: &str = "images";
+    let list = fields.list(NAME)?.unwrap_or_default();
+    for (i, image) in list.iter().enumerate() {
+        let at = format!("{NAME}/{i}");
+        let Value::String(data) = image else { return Err(fields.wrong(&at, "base64", image)) };
+        media.add(Found::either("image", fields.pointer(NAME), fields.pointer(&at), data));
     }
+    Ok(MEDIA_MARK.repeat(list.len()))
 }
 
 /// Whether a body asks to unload the model, at once or behind its answer: `keep_alive` is 0. How long it stays otherwise is the

@@ -10,6 +10,7 @@ use crate::fields::Fields;
 use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
+use crate::media::Media;
 use crate::{id, known, logprobs, options, stream, timings};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
@@ -28,7 +29,8 @@ pub(crate) async fn chat(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let mut request = generate(&fields, &caller, app.settings.prefills)?;
+    let mut media = Media::default();
+    let mut request = generate(&fields, &caller, app.settings.prefills, &mut media)?;
     let streams = fields.boolean("stream")?.unwrap_or(false);
     let with_usage = match fields.object("stream_options")? {
         Some(options) => options.boolean("include_usage")?.unwrap_or(false),
@@ -39,6 +41,7 @@ pub(crate) async fn chat(
     let (answers, probabilities) = (request.n, request.logprobs.is_some());
     let old = functions::are_given(&fields);
     let model = app.model(fields.text("model")?).await?;
+    media.settle(&app, model.properties(), &mut request.prompt).await?;
     let frame = Frame::new("chatcmpl-", &app, &model.properties().name);
     if fields.boolean("reasoning_control")?.unwrap_or(false) {
         request.end_reasoning = Some(app.controls.add(&frame.id, caller.key));
@@ -57,9 +60,9 @@ pub(crate) async fn chat(
 ///
 /// # Errors
 /// A field of a wrong type, shape or range.
-pub(crate) fn generate(fields: &Fields, caller: &Caller, prefills: bool) -> Result<Generate> {
+fn generate<'a>(fields: &Fields<'a>, caller: &Caller, prefills: bool, media: &mut Media<'a>) -> Result<Generate> {
     known::check(fields, &known::CHAT)?;
-    let chat = messages::chat(fields, prefills)?;
+    let chat = messages::chat(fields, prefills, media)?;
     let tools = !chat.tools.is_empty();
     let mut request = Generate::new(Prompt::Chat(chat));
     options::read(fields, caller, &mut request)?;
@@ -137,8 +140,10 @@ fn call(block: &Block) -> Option<Value> {
 pub(crate) async fn input_tokens(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let chat = messages::chat(&fields, app.settings.prefills)?;
+    let mut media = Media::default();
+    let mut chat = messages::chat(&fields, app.settings.prefills, &mut media)?;
     let model = app.model(fields.text("model")?).await?;
+    media.bring(&app, model.properties(), &mut chat).await?;
     let (_, tokens) = app.work(move || model.render(&chat)).await?;
     Ok(json(StatusCode::OK, &json!({"object": "response.input_tokens", "input_tokens": tokens})))
 }

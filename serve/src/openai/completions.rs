@@ -3,7 +3,7 @@
 use super::chunks::Frame;
 use super::usage::{reason, usage};
 use crate::answers::Answers;
-use crate::engine::{Event, Finish, Generate, Model, Phase, Prompt, PromptPart};
+use crate::engine::{Event, Finish, Generate, Model, Phase, Prompt, PromptPart, MEDIA_MARK};
 use crate::errors::{Fault, Result, Shape};
 use crate::fields::Fields;
 use crate::flow::Flow;
@@ -41,6 +41,7 @@ pub(crate) async fn completions(
     let best = fields.count("best_of", 1..=TOP)?;
     let echo = fields.boolean("echo")?.unwrap_or(false);
     let of_prompt = fields.count("prompt_logprobs", 0..=TOP)?;
+    let (prompts, media): (Vec<_>, Vec<_>) = prompts.into_iter().unzip();
     let shown = prompts.clone();
     let each = prompts.into_iter().map(|prompt| {
         let mut request = Generate::new(Prompt::Parts(prompt));
@@ -50,7 +51,7 @@ pub(crate) async fn completions(
         request.prompt_logprobs = of_prompt.max(told.filter(|_| echo));
         Ok(request)
     });
-    let requests: Vec<Generate> = each.collect::<Result<_>>()?;
+    let mut requests: Vec<Generate> = each.collect::<Result<_>>()?;
     let n = requests.first().map_or(1, |r| r.n);
     if best.is_some_and(|b| b != n) {
         return Err(fields.refuse("best_of", format!("other values than n ({n}) are not supported")));
@@ -62,6 +63,9 @@ pub(crate) async fn completions(
     };
     let metered = fields.boolean("timings_per_token")?.unwrap_or(false);
     let model = app.model(fields.text("model")?).await?;
+    for (request, media) in requests.iter_mut().zip(media) {
+        media.settle(&app, model.properties(), &mut request.prompt).await?;
+    }
     let frame = Frame::new("cmpl-", &app, &model.properties().name);
     let runs = requests.len();
     let echo = match echo {
@@ -83,6 +87,7 @@ fn text(prompt: &[PromptPart], model: &dyn Model) -> Result<String> {
         match part {
             PromptPart::Text(text) => bytes.extend_from_slice(text.as_bytes()),
             PromptPart::Token(id) => bytes.extend(model.pieces(&[*id])?.concat()),
+            PromptPart::Medium(_) => bytes.extend_from_slice(MEDIA_MARK.as_bytes()),
         }
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())

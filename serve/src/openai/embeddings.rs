@@ -37,7 +37,7 @@ fn asked(fields: &Fields, usual: Option<i32>) -> Result<Asked> {
     ];
     let embed = Embed {
         truncate: false,
-        inputs: prompts::read(fields, name)?.list,
+        inputs: prompts::texts(fields, name)?,
         pooling: fields.choice("pooling", &poolings)?,
         normalize: fields.integer("embd_normalize", -1..=i64::from(i32::MAX))?.map(|n| n as i32).or(usual),
     };

@@ -4,6 +4,7 @@ use super::tools::{tool_choice, tools};
 use crate::engine::{Chat, Reasoning};
 use crate::errors::Result;
 use crate::fields::Fields;
+use crate::media::{self, Media};
 use serde_json::{json, Map, Value};
 
 /// What stands between parts of a message that is to be continued.
@@ -11,15 +12,15 @@ const BETWEEN: &str = "\n\n";
 /// Most tokens of reasoning that may be asked for.
 const BUDGET: usize = i32::MAX as usize;
 
-/// The conversation of a request to chat; `prefills`: where it does not say, a last message of the assistant's is continued.
+/// The conversation of a request to chat, but for its media, which are found; `prefills`: where it does not say, a last message of the assistant's is continued.
 ///
 /// # Errors
-/// Messages or functions of a wrong shape; media.
-pub(crate) fn chat(fields: &Fields, prefills: bool) -> Result<Chat> {
+/// Messages or functions of a wrong shape; videos and files.
+pub(crate) fn chat<'a>(fields: &Fields<'a>, prefills: bool, media: &mut Media<'a>) -> Result<Chat> {
     fields.required("messages")?;
     let mut messages = Vec::new();
     for message in fields.objects("messages")? {
-        messages.push(self::message(&message)?);
+        messages.push(self::message(&message, media)?);
     }
     let old = super::functions::are_given(fields);
     let tools = if old { super::functions::tools(fields)? } else { tools(fields)? };
@@ -72,14 +73,18 @@ fn prefill(fields: &Fields, chat: &mut Chat) -> Result<()> {
 }
 
 /// A message, checked; `developer` is OpenAI's newer word for `system`.
-fn message(fields: &Fields) -> Result<Value> {
+fn message<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
     let role = fields.required_text("role")?;
+    let mut marked = None;
     match fields.value("content") {
         None if role != "assistant" && !fields.map().contains_key("content") => {
             return Err(fields.refuse("content", "this field is required"));
         }
         None | Some(Value::String(_)) => {}
-        Some(Value::Array(_)) => fields.objects("content")?.iter().try_for_each(part)?,
+        Some(Value::Array(_)) => {
+            let parts = fields.objects("content")?;
+            marked = Some(parts.iter().map(|p| part(p, media)).collect::<Result<Value>>()?);
+        }
         Some(other) => return Err(fields.wrong("content", "a string or a list of parts", other)),
     }
     fields.text("reasoning_content")?;
@@ -91,35 +96,34 @@ fn message(fields: &Fields) -> Result<Value> {
             Some(other) => return Err(function.wrong("arguments", "a string", other)),
         }
     }
-    let mut message = fields.map().clone();
+    // Media may be large: what stands for them is copied instead.
+    let own = |(name, value): (&String, &Value)| {
+        let parts = if name == "content" { marked.take() } else { None };
+        (name.clone(), parts.unwrap_or_else(|| value.clone()))
+    };
+    let mut message: Map<String, Value> = fields.map().iter().map(own).collect();
     if role == "developer" {
         message.insert("role".into(), "system".into());
     }
     super::functions::renew(fields, &mut message)?;
-    refusals(&mut message);
     Ok(Value::Object(message))
 }
 
-/// A part of a message: text, or what this engine does not see.
-fn part(fields: &Fields) -> Result<()> {
+/// A part of a message, checked: text, what a model refused, which is what it said, or a medium's mark.
+fn part<'a>(fields: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
     match fields.required_text("type")? {
-        "text" | "input_text" | "output_text" => fields.required_text("text").map(drop),
-        "refusal" => fields.required_text("refusal").map(drop),
-        "image_url" | "image" | "input_image" => {
-            Err(fields.refuse("type", "image input is not supported - this model reads text only"))
+        "text" | "input_text" | "output_text" => {
+            fields.required_text("text")?;
+            Ok(Value::Object(fields.map().clone()))
         }
-        "input_audio" | "audio" | "video_url" | "file" | "input_file" => {
-            Err(fields.refuse("type", "media input is not supported - this model reads text only"))
-        }
-        other => Err(fields.refuse("type", format!("unsupported content[].type {other:?}"))),
-    }
-}
-
-/// Templates know text alone: what a model refused is what it said.
-fn refusals(message: &mut Map<String, Value>) {
-    let Some(Value::Array(parts)) = message.get_mut("content") else { return };
-    for part in parts.iter_mut().filter(|part| part["type"] == "refusal") {
-        *part = json!({"type": "text", "text": part["refusal"]});
+        "refusal" => Ok(json!({"type": "text", "text": fields.required_text("refusal")?})),
+        other => match media::found(fields)? {
+            Some(found) => {
+                media.add(found);
+                Ok(media::mark())
+            }
+            None => Err(fields.refuse("type", format!("unsupported content[].type {other:?}"))),
+        },
     }
 }
 

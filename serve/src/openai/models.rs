@@ -32,6 +32,9 @@ pub(crate) async fn one(State(app): State<Arc<App>>, Path(name): Path<String>) -
 }
 
 fn model(offer: &Offer) -> Value {
+    let takes = offer.properties.as_deref().map_or([false; 2], |p| [p.vision, p.audio]);
+    let more = ["image", "audio"].into_iter().zip(takes).filter(|(_, takes)| *takes).map(|(name, _)| name);
+    let inputs: Vec<&str> = std::iter::once("text").chain(more).collect();
     json!({
         "id": offer.name,
         "aliases": offer.aliases,
@@ -40,7 +43,7 @@ fn model(offer: &Offer) -> Value {
         "created": offer.created,
         "owned_by": "pumex",
         "path": offer.path,
-        "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+        "architecture": {"input_modalities": inputs, "output_modalities": ["text"]},
         "status": status(offer.state, offer.failure.as_deref()),
         "meta": offer.properties.as_deref().map(meta),
     })

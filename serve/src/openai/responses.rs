@@ -15,6 +15,7 @@ use crate::fitting::fitting;
 use crate::flow::Flow;
 use crate::frames::Format;
 use crate::http::{json, read, App, Caller};
+use crate::media::Media;
 use crate::{known, options, stream, timings};
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
@@ -35,11 +36,13 @@ pub(crate) async fn responses(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let mut request = generate(&fields, &caller, &app)?;
+    let mut media = Media::default();
+    let mut request = generate(&fields, &caller, &app, &mut media)?;
     let truncates = fields.choice("truncation", &[("disabled", false), ("auto", true)])?.unwrap_or(false);
     let streams = fields.boolean("stream")?.unwrap_or(false);
     let metered = fields.boolean("timings_per_token")?.unwrap_or(false);
     let model = app.model(fields.text("model")?).await?;
+    media.settle(&app, model.properties(), &mut request.prompt).await?;
     if let (Prompt::Chat(chat), true) = (&mut request.prompt, truncates) {
         *chat = fitting(&app, &model, std::mem::take(chat), None).await?;
     }
@@ -59,9 +62,10 @@ pub(crate) async fn responses(
 }
 
 /// What a body asks for.
-fn generate(fields: &Fields, caller: &Caller, app: &App) -> Result<Generate> {
+fn generate<'a>(fields: &Fields<'a>, caller: &Caller, app: &App, media: &mut Media<'a>) -> Result<Generate> {
     known::check(fields, &known::RESPONSES)?;
-    let mut request = Generate::new(Prompt::Chat(input::chat(fields, &|id| app.kept.find(caller.key, id))?));
+    let chat = input::chat(fields, &|id| app.kept.find(caller.key, id), media)?;
+    let mut request = Generate::new(Prompt::Chat(chat));
     options::read(fields, caller, &mut request)?;
     if let Some(most) = options::max_tokens(fields, &["max_output_tokens"])? {
         request.max_tokens = Some(most);
@@ -86,8 +90,10 @@ pub(crate) async fn input_tokens(
 ) -> Result<Response> {
     let body = read(&app, request).await?;
     let fields = Fields::of(&body)?;
-    let chat = input::chat(&fields, &|id| app.kept.find(caller.key, id))?;
+    let mut media = Media::default();
+    let mut chat = input::chat(&fields, &|id| app.kept.find(caller.key, id), &mut media)?;
     let model = app.model(fields.text("model")?).await?;
+    media.bring(&app, model.properties(), &mut chat).await?;
     let (_, tokens) = app.work(move || model.render(&chat)).await?;
     Ok(json(StatusCode::OK, &json!({"object": "response.input_tokens", "input_tokens": tokens})))
 }

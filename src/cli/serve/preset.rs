@@ -30,6 +30,8 @@ const SERVERS: &[&str] = &[
     "insecure",
     "allowed_hosts",
     "cors_origins",
+    "allow_remote_media",
+    "media_path",
     "ssl_cert_file",
     "ssl_key_file",
     "metrics",

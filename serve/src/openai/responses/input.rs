@@ -1,25 +1,29 @@
 //! The conversation of a request for a response, in chat's shape.
 
 use super::tools::Tools;
-use crate::engine::{Chat, Reasoning};
+use crate::engine::{Chat, Reasoning, MEDIA_MARK};
 use crate::errors::Result;
 use crate::fields::Fields;
+use crate::media::{self, Media};
 use crate::openai::messages;
 use crate::openai::tools::tool_choice;
 use serde_json::{json, Map, Value};
 
-/// Reads a body; `kept` knows items of earlier responses by their ids.
+/// Finds items by their ids.
+type Kept<'a> = &'a dyn Fn(&str) -> Option<Value>;
+
+/// Reads a body, but for its media, which are found; `kept` knows items of earlier responses by their ids.
 ///
 /// # Errors
-/// Items or functions of a wrong shape; media.
-pub(super) fn chat(fields: &Fields, kept: &dyn Fn(&str) -> Option<Value>) -> Result<Chat> {
+/// Items or functions of a wrong shape; videos and files.
+pub(super) fn chat<'a>(fields: &Fields<'a>, kept: Kept, media: &mut Media<'a>) -> Result<Chat> {
     let mut list = Vec::new();
     if let Some(instructions) = fields.text("instructions")? {
         list.push(json!({"role": "system", "content": instructions}));
     }
     match fields.required("input")? {
         Value::String(text) => list.push(json!({"role": "user", "content": text})),
-        Value::Array(_) => fields.objects("input")?.iter().try_for_each(|item| named(item, &mut list, kept))?,
+        Value::Array(_) => fields.objects("input")?.iter().try_for_each(|item| named(item, &mut list, kept, media))?,
         other => return Err(fields.wrong("input", "a string or a list of items", other)),
     }
     let Tools { functions: tools, .. } = Tools::read(fields)?;
@@ -37,6 +41,7 @@ pub(super) fn chat(fields: &Fields, kept: &dyn Fn(&str) -> Option<Value>) -> Res
         .is_some_and(|m| m["role"] == "assistant" && m.get("tool_calls").is_none() && m.get("content").is_some());
     Ok(Chat {
         messages: list,
+        media: Vec::new(),
         tools,
         tool_choice,
         allowed_tools,
@@ -49,24 +54,27 @@ pub(super) fn chat(fields: &Fields, kept: &dyn Fn(&str) -> Option<Value>) -> Res
 }
 
 /// An item, or one of an earlier response that is named by its id alone.
-fn named(item: &Fields, list: &mut Vec<Value>, kept: &dyn Fn(&str) -> Option<Value>) -> Result<()> {
+fn named<'a>(item: &Fields<'a>, list: &mut Vec<Value>, kept: Kept, media: &mut Media<'a>) -> Result<()> {
     let alone = item.value("type").is_none() && item.value("role").is_none() && item.value("id").is_some();
     if item.text("type")? != Some("item_reference") && !alone {
-        return self::item(item, list);
+        return self::item(item, list, media);
     }
     let id = item.required_text("id")?;
     let found = kept(id).ok_or_else(|| {
         item.refuse("id", format!("expected an item of a response that was kept, found {id:?}: send the item itself"))
     })?;
-    self::item(&Fields::of(&found)?, list)
+    // What was answered is text.
+    let mut none = Media::default();
+    self::item(&Fields::of(&found)?, list, &mut none)?;
+    none.refuse("this server keeps none")
 }
 
 /// An item becomes a message, or part of the assistant's last one: reasoning, text and calls of one turn are one message.
-fn item(item: &Fields, list: &mut Vec<Value>) -> Result<()> {
+fn item<'a>(item: &Fields<'a>, list: &mut Vec<Value>, media: &mut Media<'a>) -> Result<()> {
     match item.text("type")?.unwrap_or("message") {
         "message" => {
             let role = item.required_text("role")?;
-            let content = content(item)?;
+            let content = content(item, media)?;
             match role {
                 "assistant" => turn(list).insert("content".into(), content),
                 "user" | "system" => {
@@ -115,7 +123,7 @@ fn item(item: &Fields, list: &mut Vec<Value>) -> Result<()> {
         }
         "function_call_output" | "custom_tool_call_output" => {
             let output: Value = match item.required("output")? {
-                Value::Array(_) => parts(item, "output")?.into(),
+                Value::Array(_) => parts(item, "output", media)?,
                 Value::String(text) => text.clone().into(),
                 other => return Err(item.wrong("output", "a string or a list of parts", other)),
             };
@@ -141,17 +149,18 @@ fn turn(list: &mut Vec<Value>) -> &mut Map<String, Value> {
     }
 }
 
-/// A message's text.
-fn content(item: &Fields) -> Result<Value> {
+/// A message's text, or its parts where there are media among them.
+fn content<'a>(item: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
     match item.required("content")? {
         Value::String(text) => Ok(text.clone().into()),
-        Value::Array(_) => Ok(parts(item, "content")?.into()),
+        Value::Array(_) => parts(item, "content", media),
         other => Err(item.wrong("content", "a string or a list of parts", other)),
     }
 }
 
-/// Parts of text, as one text.
-fn parts(item: &Fields, name: &str) -> Result<String> {
+/// Parts: as one text where they are texts, else each as chat has it.
+fn parts<'a>(item: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<Value> {
+    let before = media.len();
     let mut texts = Vec::new();
     for part in item.objects(name)? {
         match part.required_text("type")? {
@@ -159,11 +168,17 @@ fn parts(item: &Fields, name: &str) -> Result<String> {
                 texts.push(part.required_text("text")?)
             }
             "refusal" => texts.push(part.required_text("refusal")?),
-            "input_image" => {
-                return Err(part.refuse("type", "image input is not supported - this model reads text only"));
-            }
-            other => return Err(part.refuse("type", format!("parts of the type {other:?} are not supported"))),
+            other => match media::found(&part)? {
+                Some(found) => {
+                    media.add(found);
+                    texts.push(MEDIA_MARK);
+                }
+                None => return Err(part.refuse("type", format!("parts of the type {other:?} are not supported"))),
+            },
         }
     }
-    Ok(texts.join("\n\n"))
+    match media.len() > before {
+        true => Ok(texts.iter().map(|text| json!({"type": "text", "text": text})).collect()),
+        false => Ok(texts.join("\n\n").into()),
+    }
 }
