@@ -1,16 +1,23 @@
 //! Encoders: from an input's size to a graph. One file for each family, built from shared pieces.
 
 mod pieces;
+mod sound;
 mod vit;
 
+mod conformer;
 mod gemma;
+mod gemma_audio;
 mod glm;
+mod granite_speech;
 mod intern;
 mod kimi;
 mod llava;
+mod mimo_audio;
 mod pixtral;
 mod qwen;
 mod siglip;
+mod strided;
+mod whisper;
 
 use crate::graph::{Graph, Val};
 use crate::{Builder, Clip, Error, Input, Keys, Result, Source};
@@ -31,11 +38,16 @@ type Build = fn(&mut Builder<'_>, &Context<'_>) -> Result<Val>;
 /// Encoders by `clip.projector_type`.
 const ENCODERS: &[(&str, Build)] = &[
     ("adapter", llava::adapter),
+    ("dots3note_a", strided::dots3note),
     ("gemma3", gemma::three),
+    ("gemma4a", gemma_audio::conformer),
+    ("gemma4ua", gemma_audio::unified),
     ("gemma4uv", gemma::four_unified),
     ("gemma4v", gemma::four),
     ("glm4v", glm::glm),
     ("glm5v", glm::glm),
+    ("glma", whisper::glma),
+    ("granite_speech", granite_speech::speech),
     ("idefics3", siglip::idefics3),
     ("internvl", intern::internvl),
     ("janus_pro", siglip::janus),
@@ -44,15 +56,24 @@ const ENCODERS: &[(&str, Build)] = &[
     ("ldp", llava::ldp),
     ("ldpv2", llava::ldpv2),
     ("lfm2", siglip::lfm2),
+    ("lfm2a", conformer::lfm2a),
     ("lightonocr", pixtral::lighton),
     ("ling3vl", qwen::three),
     ("llama4", intern::llama4),
+    ("meralion", whisper::meralion),
+    ("mimo_audio", mimo_audio::mimo),
     ("mlp", llava::two_layers),
+    ("musicflamingo", whisper::music_flamingo),
+    ("parakeet", conformer::parakeet),
     ("phi4", siglip::phi4),
     ("pixtral", pixtral::pixtral),
     ("qwen2.5vl_merger", qwen::two_five),
+    ("qwen2a", whisper::qwen2a),
     ("qwen2vl_merger", qwen::two),
+    ("qwen3a", strided::qwen3a),
     ("qwen3vl_merger", qwen::three),
+    ("ultravox", whisper::ultravox),
+    ("voxtral", whisper::voxtral),
 ];
 
 /// Names of all projectors that there is an encoder for.
