@@ -1,20 +1,25 @@
 //! Encoders: from an input's size to a graph. One file for each family, built from shared pieces.
 
 mod pieces;
+mod sound;
 mod vit;
 
 mod axes;
 mod cogvlm;
+mod conformer;
 mod deepseek4;
 mod deepseekocr;
 mod gemma;
+mod gemma_audio;
 mod glm;
 mod granite4;
+mod granite_speech;
 mod hunyuan;
 mod intern;
 mod kimi;
 mod llava;
 mod mimo;
+mod mimo_audio;
 mod minicpm;
 mod mobilenet;
 mod ocr;
@@ -22,6 +27,8 @@ mod pixtral;
 mod qwen;
 mod sam;
 mod siglip;
+mod strided;
+mod whisper;
 mod yasa;
 mod youtu;
 
@@ -48,16 +55,21 @@ const ENCODERS: &[(&str, Build)] = &[
     ("deepseek4v", deepseek4::build),
     ("deepseekocr", deepseekocr::one),
     ("deepseekocr2", deepseekocr::two),
+    ("dots3note_a", strided::dots3note),
     ("dots3note_v", ocr::dots_note),
     ("dots_ocr", ocr::dots),
     ("exaone4_5", qwen::exaone),
     ("gemma3", gemma::three),
     ("gemma3nv", mobilenet::build),
+    ("gemma4a", gemma_audio::conformer),
+    ("gemma4ua", gemma_audio::unified),
     ("gemma4uv", gemma::four_unified),
     ("gemma4v", gemma::four),
     ("glm4v", glm::glm),
     ("glm5v", glm::glm),
+    ("glma", whisper::glma),
     ("granite4_vision", granite4::build),
+    ("granite_speech", granite_speech::speech),
     ("hunyuanvl", hunyuan::build),
     ("idefics3", siglip::idefics3),
     ("internvl", intern::internvl),
@@ -67,23 +79,32 @@ const ENCODERS: &[(&str, Build)] = &[
     ("ldp", llava::ldp),
     ("ldpv2", llava::ldpv2),
     ("lfm2", siglip::lfm2),
+    ("lfm2a", conformer::lfm2a),
     ("lightonocr", pixtral::lighton),
     ("ling3vl", qwen::three),
     ("llama4", intern::llama4),
+    ("meralion", whisper::meralion),
+    ("mimo_audio", mimo_audio::mimo),
     ("mimovl", mimo::build),
     ("minicpmv4_6", minicpm::merged),
     ("minimax_m3", axes::minimax),
     ("mlp", llava::two_layers),
     ("muse-glimmer", axes::muse),
+    ("musicflamingo", whisper::music_flamingo),
     ("nemotron_v2_vl", cogvlm::nemotron),
     ("paddleocr", ocr::paddle),
+    ("parakeet", conformer::parakeet),
     ("phi4", siglip::phi4),
     ("pixtral", pixtral::pixtral),
     ("qwen2.5vl_merger", qwen::two_five),
+    ("qwen2a", whisper::qwen2a),
     ("qwen2vl_merger", qwen::two),
+    ("qwen3a", strided::qwen3a),
     ("qwen3vl_merger", qwen::three),
     ("resampler", minicpm::resampler),
     ("step3vl", axes::step3),
+    ("ultravox", whisper::ultravox),
+    ("voxtral", whisper::voxtral),
     ("yasa2", yasa::build),
     ("youtuvl", youtu::build),
 ];

@@ -17,6 +17,7 @@ pub mod interpret;
 mod medium;
 mod preprocess;
 mod resize;
+mod sound;
 mod source;
 
 pub use builder::{Attention, Builder};
@@ -27,4 +28,5 @@ pub use graph::Graph;
 pub use medium::{Input, Medium, Piece, Positions, TextModel};
 pub use preprocess::{place, prepare_pair, prepare_picture, sound_marks, takes_pairs, Options};
 pub use resize::{fit, normalize, resize, Filter, Fit};
+pub use sound::{decode_sound, is_sound, prepare_sound, sound_rate, SoundLimits};
 pub use source::{Source, Stored};

@@ -1,0 +1,103 @@
+//! Sounds of the golden files: spectra, texts around them, rows.
+
+mod gguf;
+
+use pumex_media::{prepare_sound, sound_rate, Clip, Modality, Piece, TextModel};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+fn golden() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/golden/vision");
+    let path = if path.exists() { path } else { Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/golden/vision") };
+    if path.exists() {
+        return Some(path);
+    }
+    let required = std::env::var("PUMEX_REQUIRE").is_ok_and(|r| r.split(',').any(|r| r == "shared"));
+    assert!(!required, "expected {}", path.display());
+    println!("skipped: no {}", path.display());
+    None
+}
+
+fn floats(path: &Path) -> Vec<f32> {
+    let bytes = std::fs::read(path).unwrap();
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+/// Cases of sounds: the projector's file and what is expected.
+fn cases(golden: &Path) -> Vec<(String, Value)> {
+    let mut cases = Vec::new();
+    for folder in std::fs::read_dir(golden.join("cases")).unwrap() {
+        let folder = folder.unwrap().path();
+        for rate in ["16k", "24k"] {
+            if let Ok(text) = std::fs::read_to_string(folder.join(format!("s_sound_{rate}.json"))) {
+                let name = folder.file_name().unwrap().to_str().unwrap().to_string();
+                cases.push((name, serde_json::from_str(&text).unwrap()));
+            }
+        }
+    }
+    cases.sort_by(|a, b| a.0.cmp(&b.0));
+    cases
+}
+
+fn sound_of(file: &gguf::File) -> Clip {
+    Clip::all(file).unwrap().into_iter().find(|c| c.modality == Modality::Audio).unwrap()
+}
+
+#[test]
+fn spectra_texts_and_rows_are_those_of_the_golden_files() {
+    let Some(golden) = golden() else { return };
+    let cases = cases(&golden);
+    assert!(cases.len() >= 11, "{}", cases.len());
+    for (name, case) in cases {
+        let file = gguf::File::open(&golden.join(format!("mmproj/{}.gguf", case["mmproj"].as_str().unwrap())));
+        let clip = sound_of(&file);
+        let media = case["media"][0]["file"].as_str().unwrap();
+        assert_eq!(sound_rate(&clip).unwrap() == 24_000, media.contains("24k"), "{name}");
+        let samples = floats(&golden.join("images").join(media));
+        let text = TextModel { n_embd: 64, m_rope: false, has_token: &|_| true };
+        let pieces = prepare_sound(&clip, &file, &samples, &text).unwrap();
+        let chunks = case["chunks"].as_array().unwrap();
+        let media: Vec<&Value> = chunks.iter().filter(|c| c["type"] == "audio").collect();
+        let found: Vec<_> =
+            pieces.iter().filter_map(|p| if let Piece::Medium(m) = p { Some(m) } else { None }).collect();
+        assert_eq!(found.len(), media.len(), "{name}");
+        // What stands around the sound is between "hi" and "ok".
+        let around = |chunk: &Value, front: bool| {
+            let mut pieces: Vec<&str> =
+                chunk["pieces"].as_array().unwrap().iter().map(|p| p.as_str().unwrap()).collect();
+            pieces.retain(|p| *p != "<s>");
+            let text = pieces.concat();
+            let text = if front { text.strip_prefix("hi") } else { text.strip_suffix("ok") };
+            text.unwrap().to_string()
+        };
+        let piece = |piece: Option<&Piece>| match piece {
+            Some(Piece::Text(text)) => text.clone(),
+            _ => String::new(),
+        };
+        assert_eq!(piece(pieces.first()), around(&chunks[0], true), "{name}");
+        assert_eq!(piece(pieces.last()), around(&chunks[chunks.len() - 1], false), "{name}");
+        for (medium, expected) in found.iter().zip(media) {
+            assert_eq!(medium.rows as u64, expected["n_tokens"], "{name}");
+            assert_eq!(medium.rows as u64, expected["n_pos"], "{name}");
+            assert_eq!(medium.bidirectional, expected["non_causal"], "{name}");
+            let (input, expected) = (&medium.inputs[0], &expected["inputs"][0]);
+            assert_eq!(
+                (input.width as u64, input.height as u64),
+                (expected["w"].as_u64().unwrap(), expected["h"].as_u64().unwrap()),
+                "{name}"
+            );
+            let stored = expected["pixels"]["n_frames_stored"].as_u64().unwrap() as usize;
+            let mel = floats(&golden.join(expected["pixels"]["file"].as_str().unwrap()));
+            let mut worst = 0.0f32;
+            for frame in 0..input.width {
+                for bin in 0..input.height {
+                    let (found, wanted) =
+                        (input.values[frame * input.height + bin], mel[bin * stored + frame.min(stored - 1)]);
+                    worst = worst.max((found - wanted).abs());
+                }
+            }
+            println!("{name}: {worst:e}");
+            assert!(worst <= 1e-4, "{name}: {worst}");
+        }
+    }
+}
