@@ -216,7 +216,7 @@ const SIZES: &[Size] = &[
     ("qwen2a", false, [3000, 32], [750, 64]),
     ("qwen3a", false, [400, 32], [52, 64]),
     ("ultravox", false, [3000, 32], [187, 64]),
-    ("voxtral", false, [3000, 32], [375, 64]),
+    ("voxtral", false, [3000, 32], [187, 64]),
 ];
 
 #[test]

@@ -12,6 +12,8 @@ use crate::{Attention, Builder, Error, Result};
 const PATCH: usize = 16;
 /// Of its norms.
 const EPS: f32 = 1e-6;
+/// The most rows of a window that a file may say, to a side.
+const WINDOW: usize = 1 << 8;
 /// Blocks that see the whole tile.
 const WHOLE: [usize; 4] = [2, 5, 8, 11];
 
@@ -67,6 +69,9 @@ pub(super) fn build(b: &mut Builder<'_>, of: &Context<'_>) -> Result<(Val, Tiles
     let width = of.keys.size("sam.embedding_length")?;
     let heads = of.keys.size("sam.head_count")?;
     let window = of.keys.size("window_size")?;
+    if window > WINDOW {
+        return Err(Error::Key(format!("clip.vision.window_size: expected at most {WINDOW}, found {window}")));
+    }
     let pixels = b.input(size[0] * size[1], 3)?;
     let patches = Window { size, kernel: [PATCH; 2], stride: [PATCH; 2], before: [0; 2], out: grid };
     let x = b.conv(pixels, "v.sam.patch_embd", patches)?;
