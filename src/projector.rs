@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumex_media::interpret::Interpreter;
-use pumex_media::{encode, Clip, Limits, Modality, Picture, Piece, TextModel};
+use pumex_media::{encode, Clip, Limits, Modality, Picture, Piece, SoundLimits, TextModel};
 use source::ProjectorSource;
 
 pub use pumex_media::Options as MediaOptions;
@@ -35,6 +35,8 @@ pub struct MediumFile {
     pub picture: bool,
     /// A file's bytes.
     pub bytes: Arc<[u8]>,
+    /// Whether these are no file but samples alone: f32, little-endian, of one channel, at the projector's rate.
+    pub bare: bool,
     /// At most so many tokens, of a picture whose size is not fixed.
     pub max_tokens: Option<usize>,
 }
@@ -172,7 +174,12 @@ impl Projector {
             let options = MediaOptions { image_max_tokens: most, ..self.options };
             pumex_media::prepare_picture(clip, self.source(), &picture, &options, model)
         } else {
-            Err(pumex_media::Error::Unsupported("sounds: expected a picture".into()))
+            let rate = pumex_media::sound_rate(clip).map_err(|e| self.told(e))?;
+            let samples = match medium.bare {
+                true => Ok(medium.bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
+                false => pumex_media::decode_sound(&medium.bytes, rate, &SoundLimits::default()),
+            };
+            samples.and_then(|samples: Vec<f32>| pumex_media::prepare_sound(clip, self.source(), &samples, model))
         };
         pieces.map_err(|e| self.told(e))
     }

@@ -12,6 +12,7 @@ mod infill;
 mod launch;
 mod loaded;
 mod log;
+mod media;
 mod model;
 mod models;
 mod prefix;
@@ -31,6 +32,7 @@ mod thread;
 mod work;
 mod worker;
 
+pub use media::OpenProjector;
 pub use model::Served;
 pub use models::{Listed, Models, Scan, Serving};
 pub use settings::{DraftModel, Fault, Open, Settings, Usual};

@@ -42,7 +42,7 @@ fn medium(images: &Path, name: &str) -> MediumFile {
         None if picture => std::fs::read(images.join(name)).unwrap(),
         None => wav(&floats(&images.join(name)), if name.contains("24k") { 24_000 } else { 16_000 }),
     };
-    MediumFile { picture, bytes: bytes.into(), max_tokens: None }
+    MediumFile { picture, bytes: bytes.into(), bare: false, max_tokens: None }
 }
 
 #[test]
@@ -51,13 +51,15 @@ fn prompts_with_files_of_media_give_what_llama_cpp_computed() {
     let vision = shared.join("golden/vision");
     let mut paths: Vec<_> = std::fs::read_dir(vision.join("e2e")).unwrap().map(|e| e.unwrap().path()).collect();
     // Two frames of a video are one medium, which no prompt says of two pictures.
-    paths.retain(|path| path.extension().is_some_and(|end| end == "json") && !path.to_string_lossy().contains("_video"));
+    paths
+        .retain(|path| path.extension().is_some_and(|end| end == "json") && !path.to_string_lossy().contains("_video"));
     paths.sort();
     assert!(paths.len() >= 18, "{} prompts", paths.len());
     let options = Options { device: DeviceChoice::Cpu, exact_on_cpu: true, n_ctx: Some(768), ..Options::default() };
     for path in paths {
         let case: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        let file = |folder: &str, key: &str| vision.join(folder).join(case[key].as_str().unwrap()).with_extension("gguf");
+        let file =
+            |folder: &str, key: &str| vision.join(folder).join(case[key].as_str().unwrap()).with_extension("gguf");
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let mmproj = vision.join("mmproj").join(format!("{}.gguf", case["mmproj"].as_str().unwrap()));
         let projector = Projector::open(&mmproj, Access::default(), MediaOptions::default(), &options).unwrap();
@@ -71,7 +73,8 @@ fn prompts_with_files_of_media_give_what_llama_cpp_computed() {
         let mut at = 0;
         for chunk in case["chunks"].as_array().unwrap() {
             let n = chunk["n_tokens"].as_u64().unwrap() as usize;
-            let found = feed.ids.get(at..at + n).unwrap_or_else(|| panic!("{name}: {} ids, more expected", feed.ids.len()));
+            let found =
+                feed.ids.get(at..at + n).unwrap_or_else(|| panic!("{name}: {} ids, more expected", feed.ids.len()));
             if let Some(tokens) = chunk["tokens"].as_array() {
                 let tokens: Vec<u32> = tokens.iter().map(|t| t.as_u64().unwrap() as u32).collect();
                 assert_eq!(found, tokens, "{name}: the text at {at}");
@@ -94,4 +97,22 @@ fn prompts_with_files_of_media_give_what_llama_cpp_computed() {
         println!("{name}: NMSE {error:.2e}");
         assert!(error <= 1e-5, "{name}: NMSE {error:e}");
     }
+}
+
+/// `docs/projectors.md` (`PUMEX_BLESS=1` writes it) lists what there is an encoder for.
+#[test]
+fn the_list_of_projectors_is_that_of_the_encoders() {
+    let mut text = String::from(
+        "# Projectors\n\nValues of `clip.projector_type`, in the file beside a text model (`mmproj-*.gguf`), that run. Made by `make test`.\n\n\
+         | projector | takes | of models |\n|---|---|---|\n",
+    );
+    for (name, modality, models) in pumex_media::encode::table() {
+        let takes = if modality == pumex_media::Modality::Vision { "pictures" } else { "sounds" };
+        text.push_str(&format!("| {name} | {takes} | {models} |\n"));
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/projectors.md");
+    if std::env::var_os("PUMEX_BLESS").is_some() {
+        std::fs::write(&file, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap_or_default(), text);
 }

@@ -1,11 +1,13 @@
 //! Pictures and sounds on the command line, and the projector's file that they need.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pumex::conversation::Feed;
 use pumex::engine::DeviceChoice;
 use pumex::gguf::Gguf;
 use pumex::projector::{shape_of, MediaOptions, MediumFile, Projector, TextSide};
+use pumex::server::OpenProjector;
 use pumex::text::Tokenizer;
 use pumex::{model, Error, Result};
 
@@ -51,7 +53,7 @@ pub struct MediaArgs {
     /// Picture (PNG, JPEG, WebP, GIF, BMP) for the prompt, where <__media__> stands or in front; may be repeated
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     pub image: Vec<PathBuf>,
-    /// Sound (WAV, MP3, FLAC, Ogg) for the prompt, likewise
+    /// Sound (WAV, MP3, FLAC, Ogg; .pcm: samples as f32 at the projector's rate) for the prompt, likewise
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     pub audio: Vec<PathBuf>,
 }
@@ -105,6 +107,24 @@ impl ProjectorArgs {
             engine.device = DeviceChoice::Cpu;
         }
         path.map(|path| Projector::open(&path, args.access(), options, &engine)).transpose()
+    }
+
+    /// The projector of a model that is about to be served. One that lies beside it and cannot be used is no reason not to serve.
+    pub fn opener(&self, args: &ModelArgs, engine: &EngineArgs) -> OpenProjector {
+        let (own, args, engine) = (self.clone(), args.clone(), engine.clone());
+        Arc::new(move |gguf| own.usable(&args, gguf, &engine))
+    }
+
+    fn usable(&self, args: &ModelArgs, gguf: &Gguf, engine: &EngineArgs) -> Result<Option<Projector>> {
+        let named = self.mmproj.is_some() || self.mmproj_url.is_some();
+        match self.open(args, Some(gguf.path()), engine) {
+            Err(error) if !named => {
+                output::say(format_args!("note: no pictures and no sounds: {error}\n"));
+                Ok(None)
+            }
+            Ok(Some(_)) if !named && model::plan(gguf)?.vector_limits().is_none() => Ok(None),
+            other => other,
+        }
     }
 
     /// The projector that media of a prompt need.
@@ -210,18 +230,7 @@ impl MediaArgs {
         if !talks {
             return Ok(None);
         }
-        let named = self.projector.mmproj.is_some() || self.projector.mmproj_url.is_some();
-        let open = || match self.projector.open(args, Some(gguf.path()), engine)? {
-            Some(projector) => Beside::of(projector, gguf).map(Some),
-            None => Ok(None),
-        };
-        match open() {
-            Err(error) if !named => {
-                output::say(format_args!("note: no pictures: {error}\n"));
-                Ok(None)
-            }
-            other => other,
-        }
+        self.projector.usable(args, gguf, engine)?.map(|projector| Beside::of(projector, gguf)).transpose()
     }
 
     /// Whether there are media.
@@ -251,5 +260,6 @@ pub fn read(path: &Path, picture: bool) -> Result<MediumFile> {
         return Err(Error::Request(what));
     }
     let bytes = std::fs::read(path).map_err(|e| Error::io(path, e))?;
-    Ok(MediumFile { picture, bytes: bytes.into(), max_tokens: None })
+    let bare = !picture && path.extension().is_some_and(|end| end == "pcm" || end == "f32");
+    Ok(MediumFile { picture, bytes: bytes.into(), bare, max_tokens: None })
 }

@@ -25,6 +25,8 @@ use super::{files, output, session, End};
 pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    projector: super::media::ProjectorArgs,
     /// Folder of models, each loaded when a request names it; a model may have a folder of its own in it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "hf_repo", "model_url"])]
     models_dir: Option<PathBuf>,

@@ -5,7 +5,7 @@ use super::request::{Job, Part};
 use super::work::{Running, Way, Work};
 use super::worker::{send, Worker};
 use crate::session::KV_BLOCK;
-use crate::step::whole;
+use crate::step::{whole, Media};
 use pumex_serve::engine::Event;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -56,6 +56,10 @@ impl Worker<'_> {
             true => self.seqs.known(&*self.runner, (&job.owner, job.slot), wanted, job.steady.is_some()),
             false => None,
         };
+        // Media are fed as wholes.
+        let media = Media::find(&job.media, first);
+        let known = known.map(|(seq, n)| (seq, media.cut_before(n))).filter(|(_, n)| *n > 0);
+        let shared = media.cut_before(shared);
         if !self.make_room(&job, known) {
             return Err(job);
         }
@@ -83,8 +87,9 @@ impl Worker<'_> {
             true => self.marks(&job.owner, wanted, cached),
             false => VecDeque::new(),
         };
+        marks.retain(|mark| media.cut_before(*mark) == *mark);
         let source = job.source;
-        let gate = (job.parts.len() > 1).then(|| shared.saturating_sub(1));
+        let gate = (job.parts.len() > 1).then(|| media.cut_before(shared.saturating_sub(1)));
         let id = job.id;
         let parts = std::mem::take(&mut job.parts);
         let left = parts.len();
@@ -98,6 +103,7 @@ impl Worker<'_> {
                 fed: if at == 0 { cached } else { 0 },
                 prompt: ids.len(),
                 steady: job.steady,
+                media: Media::find(&job.media, &ids),
                 ids,
                 unread: 0,
                 skip: 0,

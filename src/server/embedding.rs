@@ -188,7 +188,7 @@ impl Loaded {
                         let n_vocab = self.properties.n_vocab;
                         return Err(invalid("input", format!("input: expected ids below {n_vocab}, found {id}")));
                     }
-                    PromptPart::Medium(medium) => return Err(super::request::no_media(medium)),
+                    PromptPart::Medium(medium) => return Err(super::media::no_media(medium)),
                     PromptPart::Text(text) => {
                         let bos = i == 0 && self.tokenizer.add_bos();
                         ids.extend(self.tokenizer.encode(text, bos, true).map_err(wrong("input"))?);

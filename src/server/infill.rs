@@ -80,7 +80,7 @@ impl Loaded {
         ids.extend(parts.behind);
         ids.push(middle);
         let whole = self.spelled(&ids);
-        Ok(Prompted { ids, text: whole, chat: None })
+        Ok(Prompted { ids, media: Vec::new(), text: whole, chat: None })
     }
 }
 

@@ -15,6 +15,7 @@ use pumex_serve::engine::{Pooling as AskedPooling, Properties};
 use serde_json::{json, Map, Value};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::media::Eyes;
 use super::sampling;
 use super::settings::Settings;
 use super::steady;
@@ -49,6 +50,8 @@ pub struct Loaded {
     pub goes_back: bool,
     /// Why requests cannot be steady; none where they can.
     pub unsteady: Option<String>,
+    /// The projector of pictures and sounds.
+    pub eyes: Option<Eyes>,
     vocabulary: OnceLock<Words>,
     matchers: Mutex<Vec<(String, Matcher)>>,
 }
@@ -110,8 +113,14 @@ impl Loaded {
     ///
     /// # Errors
     /// Metadata of wrong types.
-    pub fn new(gguf: &Gguf, text: Text, settings: Settings, runner: &dyn Runner) -> Result<Loaded> {
-        let properties = properties(gguf, &text, &settings, runner)?;
+    pub fn new(
+        gguf: &Gguf,
+        (text, eyes): (Text, Option<Eyes>),
+        settings: Settings,
+        runner: &dyn Runner,
+    ) -> Result<Loaded> {
+        let mut properties = properties(gguf, &text, &settings, runner)?;
+        (properties.vision, properties.audio) = eyes.as_ref().map_or((false, false), Eyes::takes);
         let Text { tokenizer, style, usual, rerank, .. } = text;
         Ok(Loaded {
             sources: runner.answers_from().map(|start| Sources { start, most: runner.max_rows() }),
@@ -123,6 +132,7 @@ impl Loaded {
             style,
             usual,
             properties,
+            eyes,
             fingerprint: OnceLock::new(),
             vocabulary: OnceLock::new(),
             matchers: Mutex::default(),

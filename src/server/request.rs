@@ -1,13 +1,15 @@
 //! From a request to a job: prompt, chain, grammar and answers, or what is wrong with it.
 
 use crate::chat::{Json, Prompt as Written};
+use crate::conversation::Feed;
 use crate::dialogue::{NoReasoning, Reply, Style};
 use crate::grammar::{self, Choice, Constrained, Source, ToolChoice};
 use crate::sample::{Sampler, MAX_LOGPROBS};
+use crate::step::Medium;
 use crate::text::{Characters, Stops};
 use pumex_chat::reply::Format;
 use pumex_serve::engine::{
-    Chat, Constraint, Event, Events, Generate, Medium, Prompt, PromptPart, Refusal, RefusalKind, Switch,
+    Chat, Constraint, Event, Events, Generate, Prompt, PromptPart, Refusal, RefusalKind, Switch,
     ToolChoice as AskedChoice,
 };
 use serde_json::{json, Value};
@@ -17,6 +19,7 @@ use std::time::Instant;
 
 use super::answer::{Answer, Budget, Ends, Form, Plan};
 use super::loaded::Loaded;
+use super::media::known;
 use super::queue::Ticket;
 use super::refusal::{invalid, refusal, source_too_long, too_long, wrong};
 use super::sampling;
@@ -41,6 +44,8 @@ pub struct Job {
     pub events: Events,
     /// Answers that are not over.
     pub parts: Vec<Part>,
+    /// Media that ids of its answers stand for.
+    pub media: Vec<Arc<Medium>>,
     /// Ids of the prompt.
     pub prompt_tokens: usize,
     /// Of the ids that answers go on from, the first ones that are a source.
@@ -80,6 +85,8 @@ pub struct Job {
 /// A prompt as ids, and how answers to it are read.
 pub(super) struct Prompted {
     pub(super) ids: Vec<u32>,
+    /// What some of the ids stand for.
+    pub(super) media: Vec<Arc<Medium>>,
     pub(super) text: String,
     pub(super) chat: Option<Talk>,
 }
@@ -107,11 +114,6 @@ fn text_of(content: Option<&Value>) -> Option<String> {
     }
 }
 
-/// No model of this engine takes media.
-pub fn no_media(medium: &Medium) -> Refusal {
-    invalid(&medium.field, "image and audio input is not supported - this model reads text only".into())
-}
-
 fn json_of(value: &Value, field: &str) -> Result<Json, Refusal> {
     Json::parse(&value.to_string()).map_err(|e| invalid(field, format!("{field}: {e}")))
 }
@@ -126,7 +128,7 @@ impl Loaded {
                 PromptPart::Token(id) => {
                     return Err(invalid("prompt", format!("prompt: expected ids below {n_vocab}, found {id}")));
                 }
-                PromptPart::Medium(medium) => return Err(no_media(medium)),
+                PromptPart::Medium(medium) => return Err(super::media::no_media(medium)),
                 PromptPart::Text(text) => {
                     let bos = i == 0 && self.tokenizer.add_bos();
                     ids.extend(self.tokenizer.encode(text, bos, true).map_err(wrong("prompt"))?);
@@ -167,9 +169,6 @@ impl Loaded {
 
     /// The prompt that the template makes, and the style.
     fn written(&self, chat: &Chat) -> Result<(Written, Style, Budget), Refusal> {
-        if let Some(medium) = chat.media.first() {
-            return Err(no_media(medium));
-        }
         let (style, budget) = self.style(chat)?;
         let is_answer = |message: &Value| message.get("role").and_then(Value::as_str) == Some("assistant");
         let last = chat.messages.last().filter(|message| is_answer(message));
@@ -200,14 +199,27 @@ impl Loaded {
     /// As [`pumex_serve::engine::Model::render`].
     pub fn render(&self, chat: &Chat) -> Result<(String, usize), Refusal> {
         let (prompt, style, _) = self.written(chat)?;
-        let ids = style.ids(&self.tokenizer, &prompt).map_err(wrong("messages"))?;
-        Ok((prompt.text, ids.len()))
+        let feed = self.fed(chat, &style, &prompt)?;
+        Ok((prompt.text, feed.ids.len()))
+    }
+
+    /// The ids and media of a conversation's prompt.
+    fn fed(&self, chat: &Chat, style: &Style, prompt: &Written) -> Result<Feed, Refusal> {
+        let media: Vec<_> = chat.media.iter().collect();
+        match media.is_empty() {
+            false => self.marked(prompt, &media),
+            true => {
+                let ids = style.ids(&self.tokenizer, prompt).map_err(wrong("messages"))?;
+                Ok(Feed { ids, ..Feed::default() })
+            }
+        }
     }
 
     fn talk(&self, chat: &Chat, constrained: bool, end: Option<&Switch>) -> Result<Prompted, Refusal> {
         let (prompt, style, mut budget) = self.written(chat)?;
         budget.end = end.cloned();
-        let mut ids = style.ids(&self.tokenizer, &prompt).map_err(wrong("messages"))?;
+        let Feed { mut ids, media } = self.fed(chat, &style, &prompt)?;
+        let media = known(&media);
         let mut text = prompt.text;
         let mut format = style.format().clone();
         let close = format.end_of_reasoning(constrained).filter(|_| budget.most.is_some() || end.is_some());
@@ -234,7 +246,7 @@ impl Loaded {
         let may_reason = budget.most != Some(0) && format.reasoning.as_ref().is_some_and(|r| r.may_begin(&text));
         let allowed = chat.allowed_tools.clone();
         let talk = Talk { style, format, budget, choice, allowed, parallel, may_reason };
-        Ok(Prompted { ids, text, chat: Some(talk) })
+        Ok(Prompted { ids, media, text, chat: Some(talk) })
     }
 
     /// Text of ids, special tokens by their names.
@@ -391,12 +403,16 @@ impl Loaded {
             return Err(invalid("id_slot", format!("id_slot: expected below {}", self.settings.slots)));
         }
         let prompted = match &request.prompt {
+            Prompt::Parts(parts) if parts.iter().any(|part| part.medium().is_some()) => {
+                let Feed { ids, media } = self.joined(parts)?;
+                Prompted { text: self.spelled(&ids), ids, media: known(&media), chat: None }
+            }
             Prompt::Parts(parts) => {
                 let mut ids = self.encoded(parts)?;
                 if self.sources.is_some() {
                     ids.extend(self.tokenizer.closing().filter(|end| ids.last() != Some(end)));
                 }
-                Prompted { text: self.spelled(&ids), ids, chat: None }
+                Prompted { text: self.spelled(&ids), ids, media: Vec::new(), chat: None }
             }
             Prompt::Chat(chat) => {
                 let asked = request.constraint.is_some() || self.settings.constraint.is_some();
@@ -407,7 +423,7 @@ impl Loaded {
                 self.infill([prefix, prompt, suffix], extra, request.max_tokens)?
             }
         };
-        let Prompted { mut ids, text, chat } = prompted;
+        let Prompted { mut ids, media, text, chat } = prompted;
         if ids.is_empty() {
             ids.extend(self.tokenizer.bos());
         }
@@ -426,6 +442,13 @@ impl Loaded {
             return Err(too_long(ids.len(), n_ctx));
         }
         let steady = self.steady(request.deterministic)?;
+        if !media.is_empty() && (steady || request.prompt_logprobs.is_some()) {
+            let field = if steady { "deterministic" } else { "prompt_logprobs" };
+            return Err(invalid(
+                field,
+                format!("{field}: expected a prompt of text alone, found pictures or sounds in it"),
+            ));
+        }
         let scales = self.scales(request.adapters.as_deref(), scales)?;
         let options = sampling::options(&request, &self.usual, &self.tokenizer)?;
         let constraint = {
@@ -485,7 +508,8 @@ impl Loaded {
             Part { ids: ids.clone(), answer: Answer::new(number, plan) }
         };
         let parts: Vec<Part> = (0..n).map(part).collect();
-        let keep = (self.settings.context_shift && self.sources.is_none()).then(|| {
+        // A picture stays as a whole or goes as one: answers to them end where the context does.
+        let keep = (self.settings.context_shift && self.sources.is_none() && media.is_empty()).then(|| {
             let asked = if request.n_keep == 0 { self.settings.keep } else { request.n_keep };
             usize::try_from(asked).unwrap_or(ids.len()).clamp(usize::from(self.tokenizer.add_bos()), ids.len())
         });
@@ -509,6 +533,7 @@ impl Loaded {
             cached: None,
             prompt: text,
             settings,
+            media,
             ticket: Ticket { user, priority: request.priority },
             owner,
             slot: request.slot.filter(|_| n == 1),

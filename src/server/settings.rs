@@ -1,5 +1,6 @@
 //! How a model is served.
 
+use super::media::OpenProjector;
 use crate::chat::Json;
 use crate::embedding::Pooling;
 use crate::engine::Options;
@@ -73,6 +74,8 @@ pub struct Settings {
     pub name: String,
     /// Opens its file.
     pub open: Open,
+    /// Opens the projector of pictures and sounds beside it, if requests may have some.
+    pub projector: Option<OpenProjector>,
     /// Files and scales of the adapters that requests may use.
     pub adapters: Vec<(PathBuf, f32)>,
     /// Where and with what sizes it runs. `n_ctx` is what all slots have together, unless [`Settings::unified`].
@@ -140,6 +143,7 @@ impl Settings {
         Settings {
             name: name.into(),
             open,
+            projector: None,
             adapters: Vec::new(),
             engine: Options::default(),
             slots: 4,

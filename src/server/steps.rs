@@ -64,6 +64,7 @@ impl Worker<'_> {
             let max_rows = self.runner.max_rows().max(1);
             let sizes = Sizes { max_rows, beside: self.loaded.settings.prompt_rows.min(max_rows) };
             share(&self.needs, sizes, self.steps.0 as usize, &mut self.counts);
+            self.keep_whole(max_rows);
             let mut left = max_rows - self.counts.iter().sum::<usize>();
             for (slot, count) in self.order.iter().zip(&mut self.counts).filter(|(_, count)| **count == 1) {
                 let Some(work) = self.slots[*slot].as_mut() else { continue };
@@ -92,6 +93,17 @@ impl Worker<'_> {
                 return false;
             } else if !self.preempt() {
                 self.exhausted();
+            }
+        }
+    }
+
+    /// Has rows that see each other stand in one step.
+    fn keep_whole(&mut self, max_rows: usize) {
+        for i in 0..self.counts.len() {
+            let Some(work) = self.slots[self.order[i]].as_ref().filter(|work| !work.media.is_empty()) else { continue };
+            let others: usize = self.counts.iter().sum::<usize>() - self.counts[i];
+            if self.counts[i] > 0 {
+                self.counts[i] = work.whole(self.counts[i], max_rows - others);
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::draft::{self, Draft};
 use super::embedding::{self, Call};
 use super::loaded::{Loaded, Text};
+use super::media::Eyes;
 use super::queue::Queue;
 use super::refusal::{refusal, stopping, told};
 use super::request::Job;
@@ -100,6 +101,8 @@ fn first(
         let what = "the model sees whole texts and writes none: --embeddings serves its vectors";
         return Err(Error::file(gguf.path(), "unsupported", what));
     }
+    let eyes = if settings.embeds { None } else { Eyes::open(&gguf, settings)? };
+    make_room(&mut options, (eyes.as_ref(), settings))?;
     // The vocabulary is read while the device takes the weights.
     let (text, runner) = std::thread::scope(|scope| {
         let reading = scope.spawn(|| Text::read(&gguf, settings));
@@ -112,7 +115,7 @@ fn first(
         let what = "--model-draft: expected a model that continues texts, found one that answers sources";
         return Err(Error::file(gguf.path(), "unsupported", what));
     }
-    let loaded = Arc::new(Loaded::new(&gguf, text, settings.clone(), &*runner)?);
+    let loaded = Arc::new(Loaded::new(&gguf, (text, eyes), settings.clone(), &*runner)?);
     // What cannot be promised is told before anybody asks.
     let why = match settings.embeds {
         true => Some("expected a model that answers, found one that gives vectors, whose texts share steps"),
@@ -145,11 +148,21 @@ fn first(
     }
 }
 
+/// Makes steps large enough for any picture whose rows see each other, beside the answers of all slots.
+fn make_room(options: &mut engine::Options, (eyes, settings): (Option<&Eyes>, &Settings)) -> Result<()> {
+    if let Some(most) = eyes.map(Eyes::widest).transpose()?.filter(|most| *most > 0) {
+        let rows = u32::try_from(most + settings.slots).unwrap_or(u32::MAX);
+        options.max_rows = options.max_rows.max(rows);
+    }
+    Ok(())
+}
+
 /// Loads it anew and works.
 fn again(state: &mut State, inbox: &Inbox, scales: Vec<f32>) -> Result<Done> {
     let settings = &state.loaded.settings;
     let gguf = (settings.open)(&scales)?;
-    let options = if settings.embeds { embedding_options(&gguf, settings)? } else { settings.options() };
+    let mut options = if settings.embeds { embedding_options(&gguf, settings)? } else { settings.options() };
+    make_room(&mut options, (state.loaded.eyes.as_ref(), settings))?;
     let mut runner = engine::load(&gguf, &options, &mut |_, _| ())?;
     work(state, inbox, (&gguf, &mut *runner), scales)
 }

@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::request::Job;
 use super::schedule::Need;
 use crate::sample::{Allowed, SampleRequest, SamplerOptions};
-use crate::step::{piece_end, whole, Row, RowOutput, Runner, Token};
+use crate::step::{piece_end, whole, Media, Row, RowOutput, Runner, Token};
 use crate::Result;
 use pumex_serve::engine::Event;
 use std::collections::VecDeque;
@@ -61,6 +61,8 @@ pub struct Work {
     pub seq: u32,
     /// The prompt, and what was chosen.
     pub ids: Vec<u32>,
+    /// What some of them stand for.
+    pub media: Media,
     /// Of these, the first ones that are a source.
     pub source: usize,
     /// Positions that steps were started for.
@@ -96,7 +98,7 @@ impl Work {
     pub fn wishes(&self, n_ctx: usize) -> usize {
         let goes_on = !self.parked && self.unread == 0 && self.fed + 1 == self.ids.len() && self.answer.generated > 0;
         // A device sees no ids that were chosen in the same step.
-        let alone = self.way == Way::Sampled && self.answer.sampler.options().has_penalties();
+        let alone = self.way == Way::Sampled && self.answer.sampler.options().has_penalties() || !self.media.is_empty();
         // Ids that are checked share a step.
         if !goes_on || alone || self.steady.is_some() || self.answer.is_constrained() || self.answer.after_chain {
             return 0;
@@ -155,7 +157,28 @@ impl Work {
                 Some(id) => Token::Id(*id),
                 None => Token::Sampled,
             };
-            rows.push(Row { seq: self.seq, pos: pos as u32, token, output: RowOutput::None, medium: None });
+            rows.push(Row {
+                seq: self.seq,
+                pos: pos as u32,
+                token,
+                output: RowOutput::None,
+                medium: self.media.row(pos),
+            });
+        }
+    }
+
+    /// Of `count` rows that it may take, those that cut no rows that see each other: fewer, or all of these if they are the first. At most
+    /// `most`.
+    pub fn whole(&self, count: usize, most: usize) -> usize {
+        let Some(row) = self.media.row(self.fed + count).filter(|row| row.index > 0 && row.of.sees_itself()) else {
+            return count;
+        };
+        let (begin, end) =
+            (self.fed + count - row.index as usize, self.fed + count - row.index as usize + row.of.rows());
+        match begin > self.fed {
+            true => begin - self.fed,
+            false if end - self.fed <= most => end - self.fed,
+            false => 0,
         }
     }
 

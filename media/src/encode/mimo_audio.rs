@@ -57,8 +57,7 @@ fn tower(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     }
     let x = b.add(x, again)?;
     let x = b.norm(NormKind::Layer, x, "a.post_ln", of.clip.eps)?;
-    let halves =
-        Window { size: [rows, 1], kernel: [2, 1], stride: [2, 1], before: [0; 2], out: [rows / 2, 1] };
+    let halves = Window { size: [rows, 1], kernel: [2, 1], stride: [2, 1], before: [0; 2], out: [rows / 2, 1] };
     let x = b.conv(x, "a.downsample.conv", halves)?;
     let x = b.act(Act::GeluErf, x)?;
     b.norm(NormKind::Layer, x, "a.downsample.norm", of.clip.eps)
@@ -86,7 +85,8 @@ fn codes(b: &mut Builder<'_>, of: &Context<'_>, x: Val) -> Result<Val> {
     }
     let (mut rest, mut sum) = (x, None);
     for (index, size) in sizes.iter().enumerate() {
-        let of_table = |each: usize| raster(*size as usize).iter().map(|row| row + (index * each) as i32).collect::<Vec<i32>>();
+        let of_table =
+            |each: usize| raster(*size as usize).iter().map(|row| row + (index * each) as i32).collect::<Vec<i32>>();
         let book = b.reorder(books, &of_table(held))?;
         let stands_for = b.reorder(embeddings, &of_table(known))?;
         let embedding = b.nearest(rest, book, stands_for)?;

@@ -166,14 +166,7 @@ pub fn bias_of_distance(b: &Builder<'_>, val: Val, heads: usize, reach: usize, p
 ///
 /// # Errors
 /// Tensors that are missing or have other shapes.
-pub fn add_half_feed(
-    b: &mut Builder<'_>,
-    x: Val,
-    kind: NormKind,
-    eps: f32,
-    prefix: &str,
-    suffix: &str,
-) -> Result<Val> {
+pub fn add_half_feed(b: &mut Builder<'_>, x: Val, kind: NormKind, eps: f32, prefix: &str, suffix: &str) -> Result<Val> {
     let name = |part: &str| format!("{prefix}.{part}{suffix}");
     let fed = b.norm(kind, x, &name("ffn_norm"), eps)?;
     let fed = super::vit::mlp(b, fed, &name("ffn_up"), Act::Silu, &name("ffn_down"))?;

@@ -21,7 +21,11 @@ fn failed(error: impl std::fmt::Display) -> Error {
 }
 
 fn greatest_divisor(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { greatest_divisor(b, a % b) }
+    if b == 0 {
+        a
+    } else {
+        greatest_divisor(b, a % b)
+    }
 }
 
 impl Resample {

@@ -183,6 +183,7 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
     let (asked, auto) = (usize::try_from(args.parallel).ok().filter(|n| *n > 0), 4);
     let pooling = args.pooling.map(super::pooling).or(args.reranking.then_some(Pooling::Rank));
     Ok(Settings {
+        projector: Some(args.projector.opener(&args.model, &args.engine)),
         adapters,
         engine: pumex::engine::Options {
             revives: false,
