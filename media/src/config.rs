@@ -169,6 +169,8 @@ impl<'a> Keys<'a> {
 
 /// The most rows and columns that a size of the metadata may say: larger ones are lies.
 const MOST: usize = 1 << 20;
+/// Likewise for columns of a head.
+const HEAD: usize = 1 << 12;
 
 impl Clip {
     /// The encoders that a file has, pictures first.
@@ -222,6 +224,12 @@ impl Clip {
             _ => width / heads,
         };
         let kv_heads = keys.size_or("attention.head_count_kv", heads)?;
+        if head_dim > HEAD {
+            return Err(Error::Key(format!(
+                "{}: expected heads of at most {HEAD} columns, found {head_dim}",
+                keys.key("attention.head_count")
+            )));
+        }
         if head_dim == 0 || kv_heads > heads || !heads.is_multiple_of(kv_heads) {
             return Err(Error::Key(format!(
                 "{}: expected heads that divide {width} and that kv heads divide, found {heads} and {kv_heads}",

@@ -109,6 +109,9 @@ const ENCODERS: &[(&str, Modality, &str, Build)] = &[
     ("youtuvl", Modality::Vision, "Youtu-VL", youtu::build),
 ];
 
+/// The most patches of a merged cell that a file may say, to a side.
+const MERGE: usize = 1 << 6;
+
 /// Names of all projectors that there is an encoder for.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ENCODERS.iter().map(|(name, ..)| *name)
@@ -127,11 +130,23 @@ pub fn build(source: &dyn Source, clip: &Clip, inputs: &[Input]) -> Result<Graph
     let (.., encoder) = ENCODERS.iter().find(|(name, ..)| *name == clip.projector).ok_or_else(|| {
         Error::Unsupported(format!("clip.projector_type: no {} encoder `{}`", clip.modality.name(), clip.projector))
     })?;
+    let keys = Keys::new(source, clip.modality);
+    for name in ["projector.scale_factor", "spatial_merge_size"] {
+        match keys.size_or(name, 1)? {
+            n if n > MERGE => {
+                return Err(Error::Key(format!(
+                    "clip.{}.{name}: expected at most {MERGE}, found {n}",
+                    clip.modality.name()
+                )))
+            }
+            _ => {}
+        }
+    }
     if inputs.is_empty() || inputs.iter().any(|i| (i.width, i.height) != (inputs[0].width, inputs[0].height)) {
         return Err(Error::Medium(format!("expected inputs of one size, found {} inputs", inputs.len())));
     }
     let mut builder = Builder::new(source);
-    let context = Context { clip, keys: Keys::new(source, clip.modality), inputs };
+    let context = Context { clip, keys, inputs };
     let out = encoder(&mut builder, &context)?;
     Ok(builder.finish(out))
 }

@@ -139,86 +139,6 @@ fn compare(only: &str, kernels: bool) {
     assert!(wrong.is_empty(), "{} of {seen} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Files, whether it is their encoder of pictures, width and height of an input, and the rows and columns that come out.
-type Size = (&'static str, bool, [usize; 2], [usize; 2]);
-
-const SIZES: &[Size] = &[
-    ("cogvlm", true, [112, 112], [66, 64]),
-    ("deepseek4v", true, [224, 224], [46, 64]),
-    ("deepseekocr", true, [640, 1280], [210, 64]),
-    ("deepseekocr2", true, [768, 768], [144, 64]),
-    ("dots-ocr", true, [224, 168], [48, 64]),
-    ("dots3note-v", true, [224, 168], [48, 64]),
-    ("exaone4-5", true, [168, 112], [24, 64]),
-    ("gemma3", true, [168, 168], [9, 64]),
-    ("gemma3-s2-f16", true, [112, 112], [16, 64]),
-    ("gemma3nv", true, [256, 256], [256, 64]),
-    ("gemma4-va", true, [120, 360], [75, 64]),
-    ("gemma4uv", true, [48, 72], [6, 64]),
-    ("gemma4v", true, [48, 72], [6, 64]),
-    ("gemma4v-clamp", true, [48, 72], [6, 64]),
-    ("glm-edge", true, [112, 112], [18, 64]),
-    ("glm4v", true, [112, 84], [12, 64]),
-    ("glm5v", true, [112, 84], [12, 64]),
-    ("granite4-vision", true, [112, 560], [88, 128]),
-    ("hunyuanvl", true, [224, 160], [42, 64]),
-    ("idefics3", true, [56, 56], [4, 64]),
-    ("internvl", true, [56, 56], [4, 64]),
-    ("internvl-tiles", true, [56, 56], [4, 64]),
-    ("janus-pro", true, [112, 112], [64, 64]),
-    ("kimik25", true, [112, 84], [12, 64]),
-    ("kimivl", true, [112, 84], [12, 64]),
-    ("ldp", true, [336, 336], [144, 64]),
-    ("ldpv2", true, [336, 336], [144, 64]),
-    ("lfm2", true, [256, 128], [32, 64]),
-    ("lightonocr", true, [224, 168], [48, 64]),
-    ("ling3vl", true, [128, 96], [12, 64]),
-    ("llama4", true, [112, 112], [16, 64]),
-    ("llava", true, [112, 112], [64, 64]),
-    ("llava-f16", true, [112, 112], [64, 64]),
-    ("llava-featlayers", true, [112, 112], [64, 64]),
-    ("llava-yi", true, [112, 112], [64, 64]),
-    ("llava16", true, [56, 56], [16, 64]),
-    ("mimovl", true, [224, 160], [35, 64]),
-    ("minicpmv2.5", true, [112, 70], [96, 128]),
-    ("minicpmv2.6", true, [112, 70], [16, 128]),
-    ("minicpmv4.6", true, [112, 56], [2, 64]),
-    ("minicpmv4.6-x2", true, [112, 56], [8, 64]),
-    ("minimax-m3", true, [168, 112], [24, 64]),
-    ("mistral3", true, [112, 84], [14, 64]),
-    ("muse-glimmer", true, [224, 168], [48, 64]),
-    ("nemotron-v2-vl", true, [112, 112], [16, 64]),
-    ("paddleocr", true, [224, 168], [48, 64]),
-    ("phi4", true, [224, 160], [140, 64]),
-    ("pixtral", true, [112, 84], [53, 64]),
-    ("qwen2.5omni", true, [168, 112], [24, 64]),
-    ("qwen2.5vl", true, [168, 112], [24, 64]),
-    ("qwen2.5vl-f16", true, [168, 112], [24, 64]),
-    ("qwen2vl", true, [168, 112], [24, 64]),
-    ("qwen3vl", true, [128, 96], [12, 192]),
-    ("qwen3vl-nodeep", true, [128, 96], [12, 64]),
-    ("smolvlm-old", true, [112, 112], [4, 64]),
-    ("step3vl", true, [504, 448], [72, 64]),
-    ("yasa2", true, [256, 256], [64, 64]),
-    ("youtuvl", true, [224, 160], [35, 64]),
-    ("dots3note-a", false, [331, 32], [42, 64]),
-    ("gemma4-va", false, [329, 32], [83, 64]),
-    ("gemma4a", false, [329, 32], [83, 64]),
-    ("gemma4ua", false, [83, 640], [83, 64]),
-    ("glma", false, [3000, 32], [377, 64]),
-    ("granite-speech", false, [165, 64], [33, 64]),
-    ("lfm2a", false, [331, 32], [42, 64]),
-    ("meralion", false, [3000, 32], [100, 64]),
-    ("mimo-audio", false, [101, 32], [7, 64]),
-    ("musicflamingo", false, [3000, 32], [750, 64]),
-    ("parakeet", false, [331, 32], [42, 64]),
-    ("qwen2.5omni", false, [3000, 32], [750, 64]),
-    ("qwen2a", false, [3000, 32], [750, 64]),
-    ("qwen3a", false, [400, 32], [52, 64]),
-    ("ultravox", false, [3000, 32], [187, 64]),
-    ("voxtral", false, [3000, 32], [187, 64]),
-];
-
 #[test]
 fn every_projector_builds_from_its_schema() {
     let Some(folder) = golden() else { return };
@@ -229,14 +149,11 @@ fn every_projector_builds_from_its_schema() {
         let made = schemas::Made::new(of);
         for clip in Clip::all(&made).unwrap() {
             let picture = clip.modality == Modality::Vision;
-            let Some((_, _, [width, height], expected)) = SIZES.iter().find(|s| s.0 == name && s.1 == picture) else {
+            let Some((_, _, [width, height], expected)) = schemas::SIZES.iter().find(|s| s.0 == name && s.1 == picture)
+            else {
                 wrong.push(format!("{name}: no size for its encoder `{}`", clip.projector));
                 continue;
             };
-            if !encode::names().any(|n| n == clip.projector) {
-                println!("no encoder `{}`", clip.projector);
-                continue;
-            }
             let channels = if picture { 3 } else { 1 };
             let values: Vec<f32> =
                 (0..width * height * channels).map(|i| ((i * 37 % 101) as f32 - 50.0) / 50.0).collect();

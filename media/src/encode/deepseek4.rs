@@ -5,17 +5,11 @@ use super::pieces::join_channels;
 use super::vit::{embed_patches, mlp, norm_if};
 use super::Context;
 use crate::graph::{Act, NormKind, Val};
-use crate::{Builder, Error, Result};
-
-/// The most patches of a cell that a file may say, to a side.
-const MERGE: usize = 1 << 6;
+use crate::{Builder, Result};
 
 /// DeepSeek V4.
 pub(super) fn build(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let ([w, h], merge) = (of.patches()?, of.keys.size("projector.scale_factor")?);
-    if merge > MERGE {
-        return Err(Error::Key(format!("clip.vision.projector.scale_factor: expected at most {MERGE}, found {merge}")));
-    }
     let mut vit = turned(of)?;
     vit.norm = NormKind::Rms;
     let x = embed_patches(b, of)?;
