@@ -10,9 +10,11 @@ use serde_json::Value;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The folder of reference files; nothing, with a line that says so, where it is missing.
+/// The folder of reference files, or another of that form that `PUMEX_VISION_CASES` names; nothing, with a line that says so, where it
+/// is missing.
 fn reference() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/golden/vision");
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/golden/vision");
+    let folder = std::env::var_os("PUMEX_VISION_CASES").map_or(shared, PathBuf::from);
     if !folder.is_dir() {
         let required = std::env::var("PUMEX_REQUIRE").unwrap_or_default();
         assert!(!required.contains("shared"), "expected ../shared/golden/vision, found no such folder");
