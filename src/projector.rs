@@ -86,6 +86,15 @@ pub fn shape_of(gguf: &Gguf, plan: &Plan) -> Result<(usize, bool)> {
 }
 
 impl TextSide<'_> {
+    /// The first token that is written as this text.
+    fn first_written(&self, text: &str) -> Option<u32> {
+        let written = |id: &u32| match self.tokenizer.piece(*id) {
+            [] => self.tokenizer.token_text(*id) == text.as_bytes(),
+            piece => piece == text.as_bytes(),
+        };
+        (0..self.tokenizer.n_vocab() as u32).find(written)
+    }
+
     fn with<R>(&self, use_it: impl FnOnce(&TextModel<'_>) -> R) -> R {
         let has_token = |text: &str| self.tokenizer.id_of(text).is_some();
         use_it(&TextModel { n_embd: self.n_embd, m_rope: self.m_rope, has_token: &has_token })
@@ -176,7 +185,9 @@ impl Projector {
         } else {
             let rate = pumex_media::sound_rate(clip).map_err(|e| self.told(e))?;
             let samples = match medium.bare {
-                true => Ok(medium.bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
+                true => {
+                    Ok(medium.bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+                }
                 false => pumex_media::decode_sound(&medium.bytes, rate, &SoundLimits::default()),
             };
             samples.and_then(|samples: Vec<f32>| pumex_media::prepare_sound(clip, self.source(), &samples, model))
@@ -323,6 +334,10 @@ impl Projector {
         for (i, piece) in pieces.into_iter().enumerate() {
             match piece {
                 Piece::Text(text) => feed.text(&side.tokenizer.encode(&text, false, true)?),
+                Piece::Token(text) => match side.first_written(&text) {
+                    Some(id) => feed.text(&[id]),
+                    None => feed.text(&side.tokenizer.encode(&text, false, true)?),
+                },
                 Piece::Medium(mut medium) => {
                     pumex_media::place(clip, &mut medium, feed.ids.len() - begins);
                     let pad = medium.inputs.first().map_or(0, |input| input.lead_pad);

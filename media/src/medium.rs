@@ -16,6 +16,8 @@ pub struct TextModel<'a> {
 pub enum Piece {
     /// A text, tokenized on its own, special tokens read out of it.
     Text(String),
+    /// The first token of the vocabulary that is written so; if there is none, as [`Piece::Text`].
+    Token(String),
     /// Rows of the encoder.
     Medium(Medium),
 }

@@ -168,7 +168,7 @@ impl Setting<'_> {
         let marks = self.marks;
         let mut pieces = Vec::new();
         let texts =
-            |pieces: &mut Vec<Piece>, texts: &[&str]| pieces.extend(texts.iter().map(|t| Piece::Text((*t).into())));
+            |pieces: &mut Vec<Piece>, texts: &[&str]| pieces.extend(texts.iter().map(|t| Piece::Token((*t).into())));
         let mut overview = Some(overview);
         let mut look = |pieces: &mut Vec<Piece>| {
             texts(pieces, marks.before_overview);

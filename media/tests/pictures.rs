@@ -118,10 +118,10 @@ fn compare(folder: &Path, clip: &Clip, mut pieces: Vec<Piece>, case: &Value) -> 
     let last = pieces.len() - 1;
     for (i, piece) in pieces.iter_mut().enumerate() {
         match piece {
-            Piece::Text(more) => text += more,
+            Piece::Text(more) | Piece::Token(more) => text += more,
             Piece::Medium(_) => {}
         }
-        if i < last && matches!(piece, Piece::Text(_)) {
+        if i < last && !matches!(piece, Piece::Medium(_)) {
             continue;
         }
         let expected = match chunks.peek() {

@@ -1,8 +1,8 @@
 //! Every projector of pictures by sizes, rows and texts alone, and metadata that cannot be. Needs no files but those of the tests.
 
 use pumex_media::{
-    place, prepare_pair, prepare_picture, sound_marks, takes_pairs, Clip, Error, Medium, Options, Picture, Piece, Positions,
-    Source, Stored, TextModel,
+    place, prepare_pair, prepare_picture, sound_marks, takes_pairs, Clip, Error, Medium, Options, Picture, Piece,
+    Positions, Source, Stored, TextModel,
 };
 use std::collections::HashMap;
 
@@ -73,7 +73,7 @@ fn describe(clip: &Clip, pieces: Vec<Piece>) -> String {
     let mut parts: Vec<(String, usize)> = Vec::new();
     for piece in pieces {
         let part = match piece {
-            Piece::Text(text) => text.replace('\n', "\\n"),
+            Piece::Text(text) | Piece::Token(text) => text.replace('\n', "\\n"),
             Piece::Medium(mut medium) => {
                 place(clip, &mut medium, 2);
                 describe_medium(&medium)
@@ -117,7 +117,11 @@ fn pictures_become_what_the_table_says() {
                 let (first, after) = rest.split_once(' ').unwrap();
                 rest = after;
                 let tokens = first[4..].parse().ok();
-                if first.starts_with("min") { options.image_min_tokens = tokens } else { options.image_max_tokens = tokens }
+                if first.starts_with("min") {
+                    options.image_min_tokens = tokens
+                } else {
+                    options.image_max_tokens = tokens
+                }
             }
             let clip = Clip::all(&made).unwrap().remove(0);
             let found = match prepare(&made, size[0] as usize, size[1] as usize, &options, m_rope) {
@@ -196,7 +200,12 @@ fn sizes_that_a_file_asks_for_are_bounded() {
     // A canvas of more pixels than anything takes, asked for by the file or by a user.
     let huge = Made::new(
         "paddleocr",
-        &[("image_size", &[56.0]), ("patch_size", &[14.0]), ("image_min_pixels", &[2e9]), ("image_max_pixels", &[2.1e9])],
+        &[
+            ("image_size", &[56.0]),
+            ("patch_size", &[14.0]),
+            ("image_min_pixels", &[2e9]),
+            ("image_max_pixels", &[2.1e9]),
+        ],
     );
     assert!(matches!(prepare(&huge, 90, 90, &Options::default(), true), Err(Error::Medium(_))));
     let qwen = Made::new("qwen2vl_merger", &[("image_size", &[56.0]), ("patch_size", &[14.0])]);
@@ -308,8 +317,12 @@ fn positions_are_streams_of_time_rows_and_columns() {
 
 #[test]
 fn padding_in_front_brings_a_block_to_its_place() {
-    let keys: &[(&str, &[f64])] =
-        &[("image_size", &[56.0]), ("patch_size", &[14.0]), ("projector.scale_factor", &[3.0]), ("image_min_pixels", &[7056.0])];
+    let keys: &[(&str, &[f64])] = &[
+        ("image_size", &[56.0]),
+        ("patch_size", &[14.0]),
+        ("projector.scale_factor", &[3.0]),
+        ("image_min_pixels", &[7056.0]),
+    ];
     let made = Made::new("deepseek4v", keys);
     let clip = Clip::all(&made).unwrap().remove(0);
     let mut pieces = prepare(&made, 200, 300, &Options::default(), false).unwrap();
