@@ -234,8 +234,8 @@ fn check_continues(runner: &dyn Runner, what: &str) -> Result<()> {
     }
 }
 
-/// Runs `rows` in chunks of the runner's size, rows that see each other in one, with two steps in flight, and hands each chunk's output to `each`.
-/// Returns false when `stop` was set before the end.
+/// Runs `rows` in chunks of the runner's size, rows that see each other in one, with two steps in flight, and hands each chunk's
+/// output to `each`. Returns false when `stop` was set before the end.
 ///
 /// # Errors
 /// A failing runner; `each`'s own errors.

@@ -31,7 +31,7 @@ mod vectors;
 pub use adapt::{Site, SiteKind};
 pub use attention::{AttentionSpec, Extent, Mask, BIAS_REACH};
 pub use builder::Builder;
-pub use by_row::{instead, ById, ByRow, LowRank};
+pub use by_row::{instead, ById, ByRow, LowRank, TakeVectors};
 pub use chosen::{ChoosePositions, Chosen};
 pub use compressed::{AttendBlocks, ChooseBlocks, Entries, Pool};
 pub use conv2d::Conv2d;
@@ -47,7 +47,7 @@ pub use routing::{Choose, ExpertsBias, ExpertsMatMul, Gating, Groups, LEAST_SUM}
 pub use split::FROM_HOST;
 pub use state::{KvSpec, LayerState, RecurrentSpec, MAX_HEAD_DIM};
 pub use streams::{Mix, Softmax, StreamGates};
-pub use vectors::{GroupSight, Sections, TakeVectors};
+pub use vectors::{GroupSight, Sections};
 
 use pumex_quant::Format;
 

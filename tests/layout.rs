@@ -166,7 +166,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("sample", &[]),
     ("vocabulary", &["sample", "text"]),
     ("step", &["sample"]),
-    ("plan", &["step::Squares"]),
+    ("plan", &["step::Limits", "step::Squares", "step::VectorLimits"]),
     ("model", &["gguf", "plan"]),
     ("quantize", &["file", "gguf", "imatrix"]),
     ("adapter", &["gguf", "model", "plan", "quantize"]),

@@ -51,7 +51,8 @@ fn qwen3_norms_heads_before_it_rotates_halves() {
 
 #[test]
 fn values_alive_together_never_share_bytes_and_each_layer_has_few_barriers() {
-    let plan = model::plan(&Gguf::open(&demo_path()).unwrap()).unwrap();
+    let mut plan = model::plan(&Gguf::open(&demo_path()).unwrap()).unwrap();
+    plan.without_vectors(); // as steps of ids alone run it
     let place = Placement::new(&plan, 64, 64);
     for (i, op) in plan.ops.iter().enumerate() {
         for r in op.reads() {

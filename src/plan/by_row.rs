@@ -1,4 +1,5 @@
-//! What rows choose: columns and rows of the embedding by their ids, pairs of low rank beside products.
+//! What rows choose and bring: columns and rows of the embedding by their ids, vectors in place of these, pairs of low rank beside
+//! products.
 
 use super::{TopK, Val, Weight};
 
@@ -20,6 +21,17 @@ impl ById {
         let found = entries.clone().skip(1).find(|entry| entry[0] == id as f32).or(entries.clone().next());
         found.map_or(&[], |entry| &entry[1..])
     }
+}
+
+/// `out` takes, of the rows that are vectors, a part of these; other rows stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakeVectors {
+    /// Which part of a vector, of as many columns as `out` has.
+    pub part: usize,
+    /// Adds to `out` instead of replacing it.
+    pub add: bool,
+    /// `[n, dim]`
+    pub out: Val,
 }
 
 /// The id that stands for another one in a list of pairs, or that one itself.

@@ -2,13 +2,12 @@
 //! head, routing by other rules, products per head, convolutions and recurrences. They work on columns of values, so that parts
 //! of a row need no copies.
 
-use super::by_row::ById;
+use super::by_row::{ById, TakeVectors};
 use super::chosen::ChoosePositions;
 use super::compressed::{AttendBlocks, ChooseBlocks, Pool};
 use super::recurrent::{Conv, Scan, Shift};
 use super::routing::{Choose, ExpertsBias, ExpertsMatMul};
 use super::streams::{Mix, Softmax, StreamGates};
-use super::vectors::TakeVectors;
 use super::{Access, Cols, Rope, Val, Weight};
 
 /// A function of one number.

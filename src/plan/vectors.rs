@@ -1,19 +1,8 @@
 //! Rows that are vectors in place of ids: where they go into the residual stream, by which positions they rotate, and what those
 //! that see each other see.
 
-use super::{AttentionSpec, General, Mask, Op, Plan, Val};
+use super::{AttentionSpec, General, Mask, Op, Plan};
 use crate::step::{Limits, VectorLimits};
-
-/// `out` takes, of the rows that are vectors, a part of these; other rows stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TakeVectors {
-    /// Which part of a vector, of as many columns as `out` has.
-    pub part: usize,
-    /// Adds to `out` instead of replacing it.
-    pub add: bool,
-    /// `[n, dim]`
-    pub out: Val,
-}
 
 /// What a row of a group, whose rows see each other, sees of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
