@@ -8,6 +8,7 @@ mod admit;
 mod answer;
 mod draft;
 mod embedding;
+mod eyes;
 mod infill;
 mod launch;
 mod loaded;
@@ -32,7 +33,6 @@ mod thread;
 mod work;
 mod worker;
 
-pub use media::OpenProjector;
 pub use model::Served;
 pub use models::{Listed, Models, Scan, Serving};
-pub use settings::{DraftModel, Fault, Open, Settings, Usual};
+pub use settings::{DraftModel, Fault, Open, OpenProjector, Settings, Usual};

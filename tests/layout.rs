@@ -219,6 +219,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "vk",
         ],
     ),
+    ("projector", &["conversation", "cpu", "engine", "gguf", "plan", "step", "text"]),
     (
         "server",
         &[
@@ -231,6 +232,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "gguf",
             "grammar",
             "model",
+            "projector",
             "quantize",
             "sample",
             "session",
@@ -329,6 +331,7 @@ fn crates_below_the_library_know_no_device_and_no_file() {
         ("quant/src/", &["pumex::", "ash", "std::fs", "std::env", "pumex_shaders"]),
         ("cpu/src/", &["pumex::", "ash::", "std::env", "pumex_shaders"]),
         ("hub/src/", &["pumex::", "ash::", "std::env", "pumex_"]),
+        ("media/src/", &["pumex::", "ash::", "std::fs", "std::env", "pumex_cpu", "pumex_shaders"]),
         ("shaders/src/", &["pumex::", "ash::", "std::fs", "pumex_quant"]),
     ];
     for (folder, forbidden) in rules {

@@ -260,17 +260,6 @@ impl Chat<'_> {
         }
     }
 
-    /// A message with marks for the media that are attached to it.
-    fn with_media(&mut self, text: String) -> Result<String> {
-        match &mut self.given.media {
-            Some(media) => media.message(text),
-            None if text.contains(MARK) => {
-                Err(Error::Request(format!("{MARK}: expected a projector (--mmproj FILE), found none")))
-            }
-            None => Ok(text),
-        }
-    }
-
     /// The chain that settings ask for, with what it needs of the vocabulary.
     fn chain(&mut self, settings: &Settings) -> std::result::Result<SamplerOptions, String> {
         let tokenizer = &self.speaker.tokenizer;
@@ -534,15 +523,6 @@ impl Chat<'_> {
             self.check_effort();
         }
         Ok(())
-    }
-
-    fn attach(&mut self, path: &Path, picture: bool) -> Result<String> {
-        let Some(media) = &mut self.given.media else {
-            let what = "expected a projector (--mmproj FILE, or mmproj*.gguf beside the model), found none";
-            return Err(Error::Request(format!("{}: {what}", path.display())));
-        };
-        media.attach(path, picture)?;
-        Ok(format!("{} goes with the next message\n", path.display()))
     }
 
     fn read(&mut self, path: &Path) -> Result<String> {

@@ -15,7 +15,7 @@ use pumex_serve::engine::{Pooling as AskedPooling, Properties};
 use serde_json::{json, Map, Value};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::media::Eyes;
+use super::eyes::Eyes;
 use super::sampling;
 use super::settings::Settings;
 use super::steady;

@@ -1,55 +1,16 @@
 //! Pictures and sounds of requests: what stands in a prompt for them.
 
 use crate::conversation::Feed;
-use crate::gguf::Gguf;
-use crate::model;
-use crate::projector::{shape_of, MediumFile, Projector, TextSide, MARK};
+use crate::projector::{MediumFile, MARK};
 use crate::step::{Media, Medium as Rows};
 use crate::{Error, Result};
 use pumex_serve::engine::{Medium, MediumKind, PromptPart, Refusal};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::eyes::Eyes;
 use super::loaded::Loaded;
 use super::refusal::{invalid, wrong};
-use super::settings::Settings;
-
-/// Opens the projector beside a model, if there is one.
-pub type OpenProjector = Arc<dyn Fn(&Gguf) -> Result<Option<Projector>> + Send + Sync>;
-
-/// A projector, and what it has to know of its model.
-pub struct Eyes {
-    projector: Projector,
-    n_embd: usize,
-    m_rope: bool,
-}
-
-impl Eyes {
-    /// Of a model, as its settings say.
-    ///
-    /// # Errors
-    /// A projector that cannot be used.
-    pub fn open(gguf: &Gguf, settings: &Settings) -> Result<Option<Eyes>> {
-        let Some(projector) = settings.projector.as_ref().map(|open| open(gguf)).transpose()?.flatten() else {
-            return Ok(None);
-        };
-        let (n_embd, m_rope) = shape_of(gguf, &model::plan(gguf)?)?;
-        Ok(Some(Eyes { projector, n_embd, m_rope }))
-    }
-
-    /// Rows that a step must have room for.
-    ///
-    /// # Errors
-    /// Metadata of the projector that cannot be.
-    pub fn widest(&self) -> Result<usize> {
-        self.projector.widest_group(self.n_embd)
-    }
-
-    /// Whether it takes pictures, and sounds.
-    pub fn takes(&self) -> (bool, bool) {
-        (self.projector.sees(), self.projector.hears())
-    }
-}
 
 /// The refusal of a medium that a model does not take.
 pub fn no_media(medium: &Medium) -> Refusal {
@@ -89,10 +50,9 @@ impl Loaded {
         encode: &dyn Fn(Range<usize>, bool) -> Result<Vec<u32>>,
     ) -> std::result::Result<Feed, Refusal> {
         let eyes = self.eyes(media)?;
-        let side = TextSide { tokenizer: &self.tokenizer, n_embd: eyes.n_embd, m_rope: eyes.m_rope };
         let files: Vec<MediumFile> = media.iter().map(|m| file(m)).collect();
         let field = media.first().map_or("prompt", |m| m.field.as_str()).to_string();
-        eyes.projector.feed_parts(text, &files, &side, encode).map_err(|error| match error {
+        eyes.feed((text, &self.tokenizer), &files, encode).map_err(|error| match error {
             Error::Request(what) => invalid(&field, what),
             other => wrong("prompt")(other),
         })

@@ -1,10 +1,10 @@
 //! How a model is served.
 
-use super::media::OpenProjector;
 use crate::chat::Json;
 use crate::embedding::Pooling;
 use crate::engine::Options;
 use crate::gguf::Gguf;
+use crate::projector::Projector;
 use crate::sample::SamplerOptions;
 use crate::text::Tokenizer;
 use crate::Result;
@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// Opens a model's file, with its adapters at these scales, in their order.
 pub type Open = Arc<dyn Fn(&[f32]) -> Result<Gguf> + Send + Sync>;
+
+/// Opens the projector beside a model, if there is one.
+pub type OpenProjector = Arc<dyn Fn(&Gguf) -> Result<Option<Projector>> + Send + Sync>;
 
 /// The sampler's options where a request says nothing.
 pub type Usual = Arc<dyn Fn(&Gguf, &Tokenizer) -> Result<SamplerOptions> + Send + Sync>;

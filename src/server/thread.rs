@@ -2,8 +2,8 @@
 
 use super::draft::{self, Draft};
 use super::embedding::{self, Call};
+use super::eyes::Eyes;
 use super::loaded::{Loaded, Text};
-use super::media::Eyes;
 use super::queue::Queue;
 use super::refusal::{refusal, stopping, told};
 use super::request::Job;

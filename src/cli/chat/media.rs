@@ -10,6 +10,7 @@ use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 
 use super::super::media;
+use super::Chat;
 
 /// The projector, and the media that messages have marks for, in order.
 pub struct Media {
@@ -77,5 +78,28 @@ impl Media {
             let own = |part: std::ops::Range<usize>| prompt.is_own(part.start + range.start..part.end + range.start);
             tokenizer.encode_marked(&prompt.text[range.clone()], &own, first && tokenizer.add_bos())
         })
+    }
+}
+
+impl Chat<'_> {
+    /// A message with marks for the media that are attached to it.
+    pub(super) fn with_media(&mut self, text: String) -> Result<String> {
+        match &mut self.given.media {
+            Some(media) => media.message(text),
+            None if text.contains(MARK) => {
+                Err(Error::Request(format!("{MARK}: expected a projector (--mmproj FILE), found none")))
+            }
+            None => Ok(text),
+        }
+    }
+
+    /// Puts a file before the next message.
+    pub(super) fn attach(&mut self, path: &Path, picture: bool) -> Result<String> {
+        let Some(media) = &mut self.given.media else {
+            let what = "expected a projector (--mmproj FILE, or mmproj*.gguf beside the model), found none";
+            return Err(Error::Request(format!("{}: {what}", path.display())));
+        };
+        media.attach(path, picture)?;
+        Ok(format!("{} goes with the next message\n", path.display()))
     }
 }
