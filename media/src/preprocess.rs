@@ -13,8 +13,6 @@ use layout::{Draft, Drafts};
 use setting::Setting;
 use table::{Count, Sight};
 
-pub use table::sound_marks;
-
 /// What a user asks of preprocessing; by default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {

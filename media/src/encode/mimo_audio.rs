@@ -5,9 +5,9 @@ use super::sound::{angles, conv_of_three, frames, pad_rows};
 use super::vit::{mlp, Turn, Vit};
 use super::Context;
 use crate::graph::{Act, Arg, Join, NormKind, Pairs, Val, Window};
-use crate::{Builder, Error, Result};
+use crate::{Attention, Builder, Error, Result};
 
-/// The block whose rows are added again behind the last one.
+/// The block whose rows, as its attention leaves them, are added again behind the last one.
 const AGAIN: usize = 2;
 /// Of the tower's rotation, and of that over groups.
 const THETAS: [f32; 2] = [10_000.0, 640_000.0];
@@ -50,10 +50,17 @@ fn tower(b: &mut Builder<'_>, of: &Context<'_>) -> Result<Val> {
     let vit = turned(of, 0..rows, THETAS[0]);
     let mut again = x;
     for (index, mode) in pattern.iter().enumerate() {
-        x = vit.block(b, x, index, Some(if *mode == -1 { all } else { near }))?;
+        let spans = Some(if *mode == -1 { all } else { near });
+        let name = |part: &str| format!("a.blk.{index}.{part}");
+        let normed = b.norm(NormKind::Layer, x, &name("ln1"), of.clip.eps)?;
+        let attended = vit.attention(b, normed, index, &Attention { spans, ..vit.rules() })?;
+        x = b.add(x, attended)?;
         if index == AGAIN {
             again = x;
         }
+        let normed = b.norm(NormKind::Layer, x, &name("ln2"), of.clip.eps)?;
+        let fed = vit.feed(b, normed, &format!("a.blk.{index}"))?;
+        x = b.add(x, fed)?;
     }
     let x = b.add(x, again)?;
     let x = b.norm(NormKind::Layer, x, "a.post_ln", of.clip.eps)?;

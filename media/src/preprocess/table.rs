@@ -459,26 +459,3 @@ pub(super) const PROJECTORS: &[Projector] = &[
         ..FIXED
     },
 ];
-
-/// Texts in front of a sound and behind it, for each projector of sounds.
-const SOUNDS: &[(&str, &str, &str)] = &[
-    ("qwen2a", "<|audio_bos|>", "<|audio_eos|>"),
-    ("qwen3a", "<|audio_start|>", "<|audio_end|>"),
-    ("voxtral", "[BEGIN_AUDIO]", ""),
-    ("musicflamingo", "<sound>", ""),
-    ("ultravox", "", ""),
-    ("glma", "", ""),
-    ("meralion", "", ""),
-    ("lfm2a", "", ""),
-    ("granite_speech", "", ""),
-    ("parakeet", "", ""),
-    ("gemma4a", "<|audio>", "<audio|>"),
-    ("gemma4ua", "<|audio>", "<audio|>"),
-    ("dots3note_a", "<|audio_comp_start|>", "<|audio_comp_end|>"),
-    ("mimo_audio", "<|mimo_audio_start|>", "<|mimo_audio_end|>"),
-];
-
-/// The texts that stand in front of a sound and behind it, by `clip.projector_type`; nothing for a projector that is not known.
-pub fn sound_marks(projector: &str) -> Option<[&'static str; 2]> {
-    SOUNDS.iter().find(|(name, _, _)| *name == projector).map(|(_, begin, end)| [*begin, *end])
-}
