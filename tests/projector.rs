@@ -116,3 +116,72 @@ fn the_list_of_projectors_is_that_of_the_encoders() {
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap_or_default(), text);
 }
+
+/// What a command says, with flags behind those of a small model's projector.
+fn said(args: &[&str]) -> (bool, String) {
+    let out = crate::cli::pumex(args);
+    (out.status.success(), format!("{}{}", crate::cli::stdout(&out), crate::cli::stderr(&out)))
+}
+
+#[test]
+fn commands_take_media_and_refuse_what_goes_with_none() {
+    let Some(shared) = shared() else { return };
+    let vision = shared.join("golden/vision");
+    let path = |name: &str| vision.join(name).to_string_lossy().into_owned();
+    let (mmproj, model) = (path("mmproj/qwen2vl.gguf"), path("text/tiny-qwen2vl.gguf"));
+    let [a, d] = ["a_gradient_224x224", "d_checker_33x20"].map(|name| path(&format!("images/{name}.png")));
+    let out = std::env::temp_dir().join(format!("pumex-projector-{}", std::process::id()));
+    let file = out.to_string_lossy().into_owned();
+    let rows = |flags: &[&str]| {
+        let given = ["embed", "--device", "cpu", "--mmproj", &mmproj, "--image", &a, "--out", &file];
+        let (well, text) = said(&[&given[..], flags].concat());
+        assert!(well, "{text}");
+        std::fs::metadata(&out).unwrap().len() / (64 * 4)
+    };
+    assert_eq!(rows(&["--no-mmproj-offload"]), 64);
+    assert!(rows(&["--image-max-tokens", "40"]) <= 40);
+    assert!(rows(&["--image-min-tokens", "100"]) >= 100);
+    let answer = |image: &str| {
+        let (well, text) = said(&[
+            "run",
+            "-m",
+            &model,
+            "--mmproj",
+            &mmproj,
+            "--image",
+            image,
+            "-p",
+            "hi<__media__>ok",
+            "-n",
+            "6",
+            "--temp",
+            "0",
+            "--device",
+            "cpu",
+            "--no-display-prompt",
+            "-no-cnv",
+        ]);
+        assert!(well, "{text}");
+        text.lines().next().unwrap_or_default().to_string()
+    };
+    assert_ne!(answer(&a), answer(&d), "the answer follows from the picture");
+    let sound = path("images/s_sound_16k.pcm");
+    for (args, words) in [
+        (&["embed", "--mmproj", &mmproj, "--audio", &sound][..], "takes no sounds"),
+        (&["embed", "--mmproj", &mmproj], "expected --image FILE or --audio FILE"),
+        (&["embed", "--mmproj", &model, "--image", &a], "expected clip"),
+        (&["embed", "--mmproj-url", "http://127.0.0.1:9/mmproj.gguf", "--image", &a], "127.0.0.1:9"),
+        (&["run", "-m", &model, "--no-mmproj", "--image", &a, "-p", "hi"], "expected a projector"),
+        (&["run", "-m", &model, "--mmproj", &mmproj, "--image", &a, "-p", "<__media__> <__media__>"], "found 2 marks"),
+        (&["run", "-m", &model, "--mmproj", &mmproj, "--image", &model, "-p", "hi"], "expected PNG, JPEG"),
+        (
+            &["embed", "--mmproj", &mmproj, "--image", &a, "--image-min-tokens", "9", "--image-max-tokens", "8"],
+            "at most",
+        ),
+        (&["serve", "--allow-remote-media", "--media-path", "absent"], "expected a folder"),
+    ] {
+        let (well, text) = said(args);
+        assert!(!well && text.contains(words), "{args:?}: {text}");
+    }
+    std::fs::remove_file(out).unwrap();
+}
