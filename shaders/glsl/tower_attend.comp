@@ -1,7 +1,7 @@
 // Attention of BR queries of one head per workgroup of 128: keys and values are read once for all of them, BC at a time, in chunks of
-// columns. Queries see the keys of their spans; scores are capped, and biases are added to them, which lie in the arena as nine words say:
+// columns. Queries see the keys of their spans. Biases are added to scores, which may be capped then; eight words say where in the arena one lies:
 // first number, numbers from a query to the next, columns of a head, divisor and modulus of the key's digit, of the query's (modulus 0:
-// it does not count), the column where both digits are 0, and one that is spare.
+// it does not count), the column where both digits are 0.
 #version 460
 #include "lib/types.glsl"
 layout(local_size_x = 128) in;
@@ -38,7 +38,7 @@ vec4 four(F32 from, uint at, uint col, uint dim) {
 float biased(uint query, uint key, uint h) {
     float sum = 0.0;
     for (uint i = 0; i < n_biases; i++) {
-        const uint at = 9 * i;
+        const uint at = 8 * i;
         uint col = biases.v[at + 7] + key / biases.v[at + 3] % biases.v[at + 4];
         if (biases.v[at + 6] > 0) col -= query / biases.v[at + 5] % biases.v[at + 6];
         sum += arena.v[biases.v[at] + query * biases.v[at + 1] + h * biases.v[at + 2] + col];
@@ -93,9 +93,8 @@ void main() {
                 const uint c = across + 16 * j, key = base + c;
                 float score = -1e30;
                 if (key >= row_first[row] && key < row_end[row]) {
-                    score = scale * dots[i * WIDE + j];
+                    score = scale * dots[i * WIDE + j] + biased(min(first + row, n - 1), key, h);
                     if (cap > 0.0) score = cap * tanh_of(score / cap);
-                    score += biased(min(first + row, n - 1), key, h);
                 }
                 s[(c * BR + row) / 4][row % 4] = score;
             }

@@ -1,4 +1,4 @@
-// Of each row the code at the smallest distance, of equal ones the first: a workgroup each.
+// Of each row what stands beside the code at the smallest distance, of equal ones the first: a workgroup each.
 #version 460
 #include "lib/types.glsl"
 #include "lib/reduce.glsl"
@@ -25,7 +25,7 @@ void main() {
     const float best = -workgroup_max(code < n_codes ? -least : -3.4e38);
     // Numbers of codes are small enough for floats to tell them apart.
     const uint chosen = uint(-workgroup_max(code < n_codes && least <= best ? -float(code) : -16777216.0));
-    for (uint c = gl_LocalInvocationID.x; c < cols; c += gl_WorkGroupSize.x) {
-        y.v[row * cols + c] = codes.v[min(chosen, n_codes - 1) * cols + c];
+    for (uint c = gl_LocalInvocationID.x; c < y_cols; c += gl_WorkGroupSize.x) {
+        y.v[row * y_cols + c] = values.v[min(chosen, n_codes - 1) * y_cols + c];
     }
 }

@@ -567,6 +567,7 @@ pub const KERNELS: &[Kernel] = &[
     tower::HEAD_PRODUCTS,
     tower::CHOOSE,
     tower::NEAREST,
+    tower::SOFTMAX,
 ];
 
 impl Kernel {

@@ -81,5 +81,6 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/tower_permute.bin"),
     include_bytes!("../spirv/tower_pick.bin"),
     include_bytes!("../spirv/tower_rotate.bin"),
+    include_bytes!("../spirv/tower_softmax.bin"),
     include_bytes!("../spirv/tower_unfold.bin"),
 ];

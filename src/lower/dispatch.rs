@@ -89,6 +89,7 @@ pushes!(
     TowerPermute,
     TowerPick,
     TowerRotate,
+    TowerSoftmax,
     TowerUnfold
 );
 

@@ -21,3 +21,4 @@ pub(super) const ATTEND: Kernel = plain("tower_attend", &[("BR", 1), ("BC", 2), 
 pub(super) const HEAD_PRODUCTS: Kernel = plain("tower_head_products", SIZE);
 pub(super) const CHOOSE: Kernel = plain("tower_choose", SIZE);
 pub(super) const NEAREST: Kernel = plain("tower_nearest", SIZE);
+pub(super) const SOFTMAX: Kernel = plain("tower_softmax", SIZE);

@@ -225,7 +225,7 @@ blocks! {
         sinks: F32,
         /// What biases lie in.
         arena: F32,
-        /// Nine words for each bias: see tower_attend.comp.
+        /// Eight words for each bias: see tower_attend.comp.
         biases: U32,
         /// Of `q`.
         q_stride: uint,
@@ -295,18 +295,34 @@ blocks! {
         count: uint,
     }
 
-    /// Of each row the nearest code.
+    /// Of each row what stands beside the nearest code.
     TowerNearest("tower_nearest") = {
         /// `[n, cols]`.
         x: F32,
         /// `[codes, cols]`.
         codes: F32,
-        /// `[n, cols]`.
+        /// `[codes, y_cols]`.
+        values: F32,
+        /// `[n, y_cols]`.
         y: F32,
         /// Columns.
         cols: uint,
         /// How many codes.
         n_codes: uint,
+        /// Columns of what comes out.
+        y_cols: uint,
+        /// Rows.
+        count: uint,
+    }
+
+    /// Each row's shares by its softmax.
+    TowerSoftmax("tower_softmax") = {
+        /// `[n, cols]`.
+        x: F32,
+        /// `[n, cols]`.
+        y: F32,
+        /// Columns.
+        cols: uint,
         /// Rows.
         count: uint,
     }
