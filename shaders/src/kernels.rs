@@ -7,8 +7,8 @@ mod rows;
 mod tower;
 
 use crate::push;
-pub use rows::{MEGAKERNEL_FORMATS, MEGAKERNEL_MOE_FORMATS};
 use rows::{with, ATTN_PROMPT, BYTES, GEMM_ROWS, MATRIX2, PACK_PANELS, PANELS, STAGED};
+pub use rows::{MEGAKERNEL_FORMATS, MEGAKERNEL_MOE_FORMATS};
 
 /// Which weight formats a kernel is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,10 @@ pub use images::Conv2d;
 pub use probe::{FragmentMap, Occupancy, Stream};
 pub use rows::{DecodeWeights, GemmRows, PackRows};
 pub use streams::{Mix, Softmax, StreamGates};
-pub use tower::{TowerAttend, TowerChoose, TowerCopy, TowerDepthwise, TowerGlobalResponse, TowerHeadProducts, TowerMap, TowerNearest, TowerNorm, TowerPermute, TowerPick, TowerRotate, TowerSoftmax, TowerUnfold};
+pub use tower::{
+    TowerAttend, TowerChoose, TowerCopy, TowerDepthwise, TowerGlobalResponse, TowerHeadProducts, TowerMap,
+    TowerNearest, TowerNorm, TowerPermute, TowerPick, TowerRotate, TowerSoftmax, TowerUnfold,
+};
 
 /// Bytes of push constants that every device has.
 pub const MOST_BYTES: usize = 128;

@@ -122,7 +122,8 @@ fn windows_see_zeros_beyond_the_edges() {
                 b.depthwise(x, "d", window).unwrap()
             }));
         }
-        let source = Made::default().floats("c.weight", &[window.kernel[0], window.kernel[1], 3, 70]).floats("c.bias", &[70]);
+        let source =
+            Made::default().floats("c.weight", &[window.kernel[0], window.kernel[1], 3, 70]).floats("c.bias", &[70]);
         cases.push(case(format!("conv {window:?}"), source, |b| {
             let x = wide(b, window.size[0] * window.size[1], 3);
             b.conv(x, "c", window).unwrap()
@@ -234,7 +235,10 @@ fn attention_heeds_all_of_its_rules() {
         attention("spans", Rules { spanned: true, ..plain }),
         attention("shared keys", Rules { kv_heads: 2, ..plain }),
         attention("biases of keys and of distances", Rules { biases: 2, ..plain }),
-        attention("capped, with biases and sinks", Rules { biases: 2, cap: Some(2.0), sinks: true, spanned: true, ..plain }),
+        attention(
+            "capped, with biases and sinks",
+            Rules { biases: 2, cap: Some(2.0), sinks: true, spanned: true, ..plain },
+        ),
         attention("odd and different heads", Rules { dims: [19, 30], heads: 2, kv_heads: 1, ..plain }),
         attention("wide heads", Rules { rows: [5, 40], dims: [256, 256], heads: 1, kv_heads: 1, ..plain }),
         attention("one row", Rules { rows: [1, 3], heads: 1, kv_heads: 1, ..plain }),

@@ -47,7 +47,8 @@ fn graph_of(source: &Made, rows: usize) -> Graph {
 #[test]
 fn recordings_serve_other_inputs_and_give_way_to_larger_graphs() {
     let Some(device) = device(false) else { return };
-    let source = Made::default().floats("one.weight", &[32, 32]).floats("one.bias", &[32]).floats("two.weight", &[32, 9]);
+    let source =
+        Made::default().floats("one.weight", &[32, 32]).floats("one.bias", &[32]).floats("two.weight", &[32, 9]);
     let interpreter = Interpreter::new(&source);
     let mut tower = Tower::new(&device, &source).unwrap();
     for (seed, rows) in [4, 300, 4, 300, 5, 6, 7, 8, 9, 10, 4].into_iter().enumerate() {

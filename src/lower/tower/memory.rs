@@ -42,7 +42,8 @@ pub(super) fn zeroed(graph: &Graph) -> BTreeSet<usize> {
     let mut zeroed = BTreeSet::new();
     let covered = |buffer: usize, parts: &[[(usize, usize); 2]]| {
         let area = |p: &[(usize, usize); 2]| (p[0].1 - p[0].0) * (p[1].1 - p[1].0);
-        let meet = |a: &[(usize, usize); 2], b: &[(usize, usize); 2]| (0..2).all(|i| a[i].0 < b[i].1 && b[i].0 < a[i].1);
+        let meet =
+            |a: &[(usize, usize); 2], b: &[(usize, usize); 2]| (0..2).all(|i| a[i].0 < b[i].1 && b[i].0 < a[i].1);
         let apart = parts.iter().enumerate().all(|(i, a)| !parts[..i].iter().any(|b| meet(a, b)));
         apart && parts.iter().map(area).sum::<usize>() == graph.buffers[buffer]
     };

@@ -75,7 +75,8 @@ impl Lowering<'_> {
         eps: f32,
         out: Part,
     ) {
-        let len = |w: Option<Weight>| w.map_or(0, |w| self.graph.weights[w.0].rows * self.graph.weights[w.0].cols) as u32;
+        let len =
+            |w: Option<Weight>| w.map_or(0, |w| self.graph.weights[w.0].rows * self.graph.weights[w.0].cols) as u32;
         let count = self.rows(x.val) * groups;
         let push = push::TowerNorm {
             x: self.part_at(x),
