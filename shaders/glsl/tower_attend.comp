@@ -1,7 +1,5 @@
 // Attention of BR queries of one head per workgroup of 128: keys and values are read once for all of them, BC at a time, in chunks of
-// columns. Queries see the keys of their spans. Biases are added to scores, which may be capped then; eight words say where in the arena one lies:
-// first number, numbers from a query to the next, columns of a head, divisor and modulus of the key's digit, of the query's (modulus 0:
-// it does not count), the column where both digits are 0.
+// columns. Queries see the keys of their spans; biases are added to scores, which may be capped then.
 #version 460
 #include "lib/types.glsl"
 layout(local_size_x = 128) in;
@@ -11,6 +9,7 @@ layout(constant_id = 3) const uint D = 64;  // columns of a head of q and k
 layout(constant_id = 4) const uint DV = 64; // of v
 #include "push/tower_attend.glsl"
 #include "lib/act.glsl"
+#include "lib/tower_bias.glsl"
 #include "lib/softmax.glsl"
 // Scores: a thread has those of TALL queries and WIDE keys, over chunks of so many vec4.
 const uint TALL = BR / 8;
@@ -33,17 +32,6 @@ vec4 four(F32 from, uint at, uint col, uint dim) {
         if (col + j < dim) value[j] = from.v[at + col + j];
     }
     return value;
-}
-
-float biased(uint query, uint key, uint h) {
-    float sum = 0.0;
-    for (uint i = 0; i < n_biases; i++) {
-        const uint at = 8 * i;
-        uint col = biases.v[at + 7] + key / biases.v[at + 3] % biases.v[at + 4];
-        if (biases.v[at + 6] > 0) col -= query / biases.v[at + 5] % biases.v[at + 6];
-        sum += arena.v[biases.v[at] + query * biases.v[at + 1] + h * biases.v[at + 2] + col];
-    }
-    return sum;
 }
 
 void main() {

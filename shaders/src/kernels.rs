@@ -564,6 +564,7 @@ pub const KERNELS: &[Kernel] = &[
     tower::COPY,
     tower::ROTATE,
     tower::ATTEND,
+    tower::ATTEND_MATRIX,
     tower::HEAD_PRODUCTS,
     tower::CHOOSE,
     tower::NEAREST,

@@ -2,6 +2,7 @@
 
 mod weights;
 
+use crate::exec::fragment_layout;
 use crate::kernel::Kernels;
 use crate::lower::tower::{lower, LoweredTower, TowerAddresses, TowerTarget, WeightAt};
 use crate::vk::{self, Buffer, Class, Device, Recording};
@@ -21,6 +22,8 @@ pub struct Tower<S> {
     kernels: Kernels,
     tables: Buffer,
     weights: Weights,
+    /// Threads hold cooperative matrices as `gemm_panels` expects.
+    panels: bool,
     /// What all recordings run in.
     arena: Option<Buffer>,
     /// The last used first.
@@ -44,7 +47,8 @@ impl<S: Source> Tower<S> {
     pub fn new(device: &Device, source: S) -> Result<Tower<S>> {
         let (device, tables) = (device.clone(), super::weights::codebooks(device)?);
         let (kernels, weights) = (Kernels::new(&device), Weights::default());
-        Ok(Tower { source, kernels, tables, weights, arena: None, kept: VecDeque::new(), device })
+        let panels = fragment_layout(&device, &kernels)?.is_some_and(|held| held.panels);
+        Ok(Tower { source, kernels, tables, weights, panels, arena: None, kept: VecDeque::new(), device })
     }
 
     /// The file.

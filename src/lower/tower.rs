@@ -27,6 +27,8 @@ pub struct TowerTarget<'a> {
     pub caps: &'a Caps,
     /// Matrices of products lie as structures of arrays.
     pub soa: bool,
+    /// Threads hold cooperative matrices as `gemm_panels` expects.
+    pub panels: bool,
     /// Each weight of the graph, in its order.
     pub weights: &'a [WeightAt],
     /// Where the rest lies.
@@ -80,6 +82,13 @@ pub fn lower(graph: &Graph, target: &TowerTarget<'_>) -> Result<LoweredTower> {
     Ok(LoweredTower { constants: constants.words, dispatches, barriers, places })
 }
 
+/// Bytes that are in use from one op to another.
+#[derive(Clone, Copy)]
+struct Scratch {
+    ops: (usize, usize),
+    bytes: u64,
+}
+
 /// Ops on their way to dispatches.
 struct Lowering<'a> {
     t: &'a TowerTarget<'a>,
@@ -88,15 +97,17 @@ struct Lowering<'a> {
     constants: Constants,
     /// Index of the op.
     op: usize,
-    /// Op and bytes of each value that an op needs for itself.
-    scratch: Vec<(usize, u64)>,
+    /// What ops need beside the graph's buffers.
+    scratch: Vec<Scratch>,
+    /// Rows that were packed last, as long as they are what they were.
+    packed: Option<product::Packed>,
     dispatches: Vec<Dispatch>,
 }
 
 impl<'a> Lowering<'a> {
     fn new(graph: &'a Graph, t: &'a TowerTarget<'a>, places: &'a Placement) -> Lowering<'a> {
         let constants = Constants::new(graph);
-        Lowering { t, graph, places, constants, op: 0, scratch: Vec::new(), dispatches: Vec::new() }
+        Lowering { t, graph, places, constants, op: 0, scratch: Vec::new(), packed: None, dispatches: Vec::new() }
     }
 
     fn ops(mut self) -> Result<Self> {
@@ -108,6 +119,8 @@ impl<'a> Lowering<'a> {
                 self.zero(op.out());
             }
             self.lower(op)?;
+            let written = graph.view(op.out()).buffer;
+            self.packed = self.packed.take().filter(|packed| graph.view(packed.x.val).buffer != written);
         }
         Ok(self)
     }
@@ -204,7 +217,7 @@ impl<'a> Lowering<'a> {
     /// Bytes of the arena for this op alone: where they lie, and the access of all of them.
     fn scratch(&mut self, bytes: u64) -> (u64, Access) {
         let value = self.graph.buffers.len() + self.scratch.len();
-        self.scratch.push((self.op, bytes));
+        self.scratch.push(Scratch { ops: (self.op, self.op), bytes });
         (self.t.at.arena + self.offset(value), Access::all(Place::Value(Held(value)), bytes))
     }
 

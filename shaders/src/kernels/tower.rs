@@ -18,6 +18,22 @@ pub(super) const PERMUTE: Kernel = plain("tower_permute", SIZE);
 pub(super) const COPY: Kernel = plain("tower_copy", SIZE);
 pub(super) const ROTATE: Kernel = plain("tower_rotate", SIZE);
 pub(super) const ATTEND: Kernel = plain("tower_attend", &[("BR", 1), ("BC", 2), ("D", 3), ("DV", 4)]);
+pub(super) const ATTEND_MATRIX: Kernel = Kernel {
+    name: "tower_attend_matrix",
+    formats: Formats::None,
+    needs: Needs::Matrix,
+    spec: &[
+        ("SIZE", 0),
+        ("WAVES", 1),
+        ("BR", 2),
+        ("BC", 3),
+        ("MAT_M", 4),
+        ("MAT_N", 5),
+        ("MAT_K", 6),
+        ("D", 7),
+        ("DV", 8),
+    ],
+};
 pub(super) const HEAD_PRODUCTS: Kernel = plain("tower_head_products", SIZE);
 pub(super) const CHOOSE: Kernel = plain("tower_choose", SIZE);
 pub(super) const NEAREST: Kernel = plain("tower_nearest", SIZE);

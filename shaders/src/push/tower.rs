@@ -210,7 +210,7 @@ blocks! {
     }
 
     /// Attention of all heads.
-    TowerAttend("tower_attend") = {
+    TowerAttend("tower_attend", "tower_attend_matrix") = {
         /// `[n, heads * D]`.
         q: F32,
         /// `[m, kv_heads * D]`.
@@ -225,7 +225,7 @@ blocks! {
         sinks: F32,
         /// What biases lie in.
         arena: F32,
-        /// Eight words for each bias: see tower_attend.comp.
+        /// Eight words for each bias: see lib/tower_bias.glsl.
         biases: U32,
         /// Of `q`.
         q_stride: uint,

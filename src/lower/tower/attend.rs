@@ -4,6 +4,7 @@ use super::{Lowering, Touched};
 use crate::lower::dispatch::Module;
 use crate::policy;
 use pumex_media::graph::{Bias, Op};
+use pumex_quant::FormatId;
 use pumex_shaders::push;
 
 impl Lowering<'_> {
@@ -15,6 +16,12 @@ impl Lowering<'_> {
         let mut words = [first as u32; 8];
         words[1..].copy_from_slice(&numbers.map(|n| n as u32));
         words
+    }
+
+    /// Whether numbers may become halves: some matrix of a product is none of floats, so that results are not exact anyway.
+    fn rounds_to_halves(&self) -> bool {
+        let all = self.graph.weights.iter().zip(self.t.weights);
+        all.filter(|(used, _)| !used.floats).any(|(_, weight)| weight.stored.format != FormatId::F32)
     }
 
     pub(super) fn attend(&mut self, op: &Op) {
@@ -45,12 +52,13 @@ impl Lowering<'_> {
             scale: *scale,
             cap: soft_cap.unwrap_or(0.0),
         };
-        let (queries, keys) = policy::tower_attention(self.t.caps, (n, *heads), dv);
-        let spec = vec![("BR", queries), ("BC", keys), ("D", d as u32), ("DV", dv as u32)];
         let mut reads = vec![self.part(*q), self.part(*k), self.part(*v)];
         reads.extend(biases.iter().map(|b| self.value(b.val)));
-        let grid = [n.div_ceil(queries as usize), *heads, 1];
         let touched = Touched { reads, writes: vec![self.value(*out)] };
-        self.emit(Module::of("tower_attend"), spec, push, grid, touched);
+        let aligned = [q, k, v].iter().all(|x| x.at.is_multiple_of(4) && self.cols(x.val).is_multiple_of(4));
+        let by_matrices = aligned && self.rounds_to_halves();
+        let tile = policy::tower_attention(self.t.caps, (n, *heads), (d, dv), by_matrices);
+        let grid = [n.div_ceil(tile.queries as usize), *heads, 1];
+        self.emit(Module::of(tile.kernel), tile.spec((d, dv)), push, grid, touched);
     }
 }

@@ -1,11 +1,12 @@
 //! Where a graph's buffers lie, and which of them must begin as zeros.
 
+use super::Scratch;
 use crate::plan::Placement;
 use pumex_media::graph::{Graph, Op, Part};
 use std::collections::{BTreeSet, HashMap};
 
-/// Places the graph's buffers, and behind them what single ops need: the op and bytes of each.
-pub(super) fn places(graph: &Graph, scratch: &[(usize, u64)]) -> Placement {
+/// Places the graph's buffers, and behind them what ops need beside these.
+pub(super) fn places(graph: &Graph, scratch: &[Scratch]) -> Placement {
     let mut lives = vec![None; graph.buffers.len()];
     let mut touch = |buffer: usize, op: usize| {
         let (first, last) = lives[buffer].unwrap_or((op, op));
@@ -17,8 +18,8 @@ pub(super) fn places(graph: &Graph, scratch: &[(usize, u64)]) -> Placement {
         op.reads().into_iter().chain([op.out()]).for_each(|x| touch(graph.view(x).buffer, i));
     }
     graph.out.iter().for_each(|x| touch(graph.view(*x).buffer, graph.ops.len()));
-    let sizes = graph.buffers.iter().map(|len| 4 * *len as u64).chain(scratch.iter().map(|(_, bytes)| *bytes));
-    lives.extend(scratch.iter().map(|(op, _)| Some((*op, *op))));
+    let sizes = graph.buffers.iter().map(|len| 4 * *len as u64).chain(scratch.iter().map(|s| s.bytes));
+    lives.extend(scratch.iter().map(|s| Some(s.ops)));
     Placement::of(&lives, sizes)
 }
 
