@@ -70,6 +70,7 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/stream.bin"),
     include_bytes!("../spirv/stream_gates.bin"),
     include_bytes!("../spirv/tower_attend.bin"),
+    include_bytes!("../spirv/tower_attend_matrix.bin"),
     include_bytes!("../spirv/tower_choose.bin"),
     include_bytes!("../spirv/tower_copy.bin"),
     include_bytes!("../spirv/tower_depthwise.bin"),
