@@ -23,6 +23,7 @@ pub mod selftest;
 mod session;
 mod shapes;
 pub mod subnormal;
+mod tower;
 pub mod tune;
 mod vulkan;
 mod weights;
@@ -33,6 +34,7 @@ pub use info::{model_info, ModelInfo};
 pub use memory::MemoryPlan;
 pub use offload::Offload;
 pub use placing::Override;
+pub use tower::Tower;
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 

@@ -27,6 +27,7 @@ pub mod sizes;
 pub mod slabs;
 mod streams;
 pub mod target;
+pub mod tower;
 mod why;
 
 use crate::plan::{pass, Op, Placement, Plan, Rows, Val, Weight};

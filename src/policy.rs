@@ -27,6 +27,7 @@ pub mod subgroups;
 pub mod table;
 #[cfg(test)]
 mod tests;
+mod tower;
 pub mod tuned;
 mod upload;
 pub mod variant;
@@ -59,6 +60,7 @@ pub use rowwise::{argmax_parts, route_threads, router_tile, row_threads, sample_
 pub use shared::{table_bytes, table_copies, usual_copies};
 pub use staged::{staged_attention, StagedAttention};
 pub use table::{ManyRows, WeightSource, ATTN_HEADS, GEMV_MAX_COLS};
+pub use tower::{tower_attention, TowerAttention};
 pub use upload::{builds_ahead, upload_way};
 
 use crate::vk::Caps;

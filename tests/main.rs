@@ -72,6 +72,7 @@ mod tensors;
 #[cfg(unix)]
 mod terminal;
 mod text;
+mod tower;
 mod tune;
 mod upload;
 mod util;

@@ -1,5 +1,5 @@
 //! Numbers that Rust and GLSL must agree on beside blocks of words. GLSL has them as `#include "words/kv.glsl"`,
-//! `"words/mask.glsl"`, `"words/general.glsl"` and `"words/shared.glsl"`.
+//! `"words/mask.glsl"`, `"words/general.glsl"`, `"words/tower.glsl"` and `"words/shared.glsl"`.
 
 use crate::block::constants;
 
@@ -145,4 +145,13 @@ constants! {
     SCAN_GLA = 3;
     /// RWKV 7.
     SCAN_WKV7 = 4;
+}
+
+constants! {
+    /// What the kernel of encoders' maps does beside [`GENERAL`]'s functions.
+    TOWER:
+    /// `x * clamp(x / 6 + 1/2, 0, 1)`
+    ACT_HARD_SWISH = 64;
+    /// `clamp(x / 6 + 1/2, 0, 1)`
+    ACT_HARD_SIGMOID = 65;
 }

@@ -4,9 +4,11 @@
 //! op and format there is a row that needs nothing.
 
 mod rows;
+mod tower;
 
 use crate::push;
 use rows::{with, ATTN_PROMPT, BYTES, GEMM_ROWS, MATRIX2, PACK_PANELS, PANELS, STAGED};
+pub use rows::{MEGAKERNEL_FORMATS, MEGAKERNEL_MOE_FORMATS};
 
 /// Which weight formats a kernel is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,28 +99,6 @@ const ATTN: [(&str, u32); 15] = [
 
 /// Products with the matrices of each row's experts.
 const EXPERTS: [(&str, u32); 2] = [("EXPERTS", 10), ("USED", 11)];
-
-/// Formats, and pairs of them, that usual recipes hold; the first, which gate and up have, may have a table.
-pub const MEGAKERNEL_FORMATS: [&str; 14] = [
-    "q4_k+q6_k",
-    "q5_k+q6_k",
-    "q4_0+q6_k",
-    "q8_0",
-    "q6_k",
-    "q4_k+q5_k",
-    "iq4_xs+q5_k",
-    "iq4_nl+q5_k",
-    "q3_k+q4_k",
-    "q3_k+q5_k",
-    "iq3_s+q4_k",
-    "iq2_xs+q4_k",
-    "iq2_xxs+q4_k",
-    "iq3_s_expanded+q4_k",
-];
-
-/// Likewise, of models with experts.
-pub const MEGAKERNEL_MOE_FORMATS: [&str; 8] =
-    ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "iq4_xs+q5_k", "mxfp4+q8_0", "iq3_s_expanded+q4_k"];
 
 /// Of recurrences: shapes, and where columns are.
 const SCAN: [(&str, u32); 28] = [
@@ -574,6 +554,21 @@ pub const KERNELS: &[Kernel] = &[
         spec: &[("SIZE", 0), ("K", 1), ("LOADS", 2)],
     },
     Kernel { name: "argmax", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0)] },
+    tower::UNFOLD,
+    tower::DEPTHWISE,
+    tower::NORM,
+    tower::GLOBAL_RESPONSE,
+    tower::MAP,
+    tower::PICK,
+    tower::PERMUTE,
+    tower::COPY,
+    tower::ROTATE,
+    tower::ATTEND,
+    tower::ATTEND_MATRIX,
+    tower::HEAD_PRODUCTS,
+    tower::CHOOSE,
+    tower::NEAREST,
+    tower::SOFTMAX,
 ];
 
 impl Kernel {

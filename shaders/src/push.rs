@@ -11,6 +11,7 @@ mod images;
 mod probe;
 mod rows;
 mod streams;
+mod tower;
 
 use crate::block::{blocks, Block, Layout};
 pub use attention::{AttendFew, AttendMany, RopeKv};
@@ -21,6 +22,10 @@ pub use images::Conv2d;
 pub use probe::{FragmentMap, Occupancy, Stream};
 pub use rows::{DecodeWeights, GemmRows, PackRows};
 pub use streams::{Mix, Softmax, StreamGates};
+pub use tower::{
+    TowerAttend, TowerChoose, TowerCopy, TowerDepthwise, TowerGlobalResponse, TowerHeadProducts, TowerMap,
+    TowerNearest, TowerNorm, TowerPermute, TowerPick, TowerRotate, TowerSoftmax, TowerUnfold,
+};
 
 /// Bytes of push constants that every device has.
 pub const MOST_BYTES: usize = 128;
@@ -453,6 +458,20 @@ pub const LAYOUTS: &[Layout] = &[
     AttendBlocks::LAYOUT,
     ChoosePositions::LAYOUT,
     Keep::LAYOUT,
+    TowerAttend::LAYOUT,
+    TowerChoose::LAYOUT,
+    TowerCopy::LAYOUT,
+    TowerDepthwise::LAYOUT,
+    TowerGlobalResponse::LAYOUT,
+    TowerHeadProducts::LAYOUT,
+    TowerMap::LAYOUT,
+    TowerNearest::LAYOUT,
+    TowerNorm::LAYOUT,
+    TowerPermute::LAYOUT,
+    TowerPick::LAYOUT,
+    TowerRotate::LAYOUT,
+    TowerSoftmax::LAYOUT,
+    TowerUnfold::LAYOUT,
 ];
 
 const _: () = {

@@ -1,7 +1,7 @@
 //! GLSL of what is declared in Rust: files that shaders include as if they were in `glsl/`.
 
 use crate::block::{Block, Layout};
-use crate::constants::{GENERAL, KV_TYPES, MASK, SHARED};
+use crate::constants::{GENERAL, KV_TYPES, MASK, SHARED, TOWER};
 use crate::push;
 use crate::stage::{self, Stage};
 use crate::step::{request, EpilogueAddresses, SampleRequestWords, StepHeader, StepRow, STEP};
@@ -30,6 +30,7 @@ pub fn source(path: &str) -> Option<String> {
         // Few kernels use all of these; a constant that one does not use would still be in its module.
         "words/shared.glsl" => defines(SHARED),
         "words/general.glsl" => defines(GENERAL),
+        "words/tower.glsl" => defines(TOWER),
         _ => return None,
     })
 }

@@ -76,7 +76,21 @@ pushes!(
     ChooseBlocks,
     ChoosePositions,
     AttendBlocks,
-    Keep
+    Keep,
+    TowerAttend,
+    TowerChoose,
+    TowerCopy,
+    TowerDepthwise,
+    TowerGlobalResponse,
+    TowerHeadProducts,
+    TowerMap,
+    TowerNearest,
+    TowerNorm,
+    TowerPermute,
+    TowerPick,
+    TowerRotate,
+    TowerSoftmax,
+    TowerUnfold
 );
 
 /// A row of the kernel table, and the weight format of its module where it has one for each.

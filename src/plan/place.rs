@@ -31,23 +31,25 @@ impl Placement {
             }
         }
         life[plan.logits.0].1 = plan.ops.len(); // the host may read them afterwards
-        let used: Vec<bool> = life.iter().map(|(first, _)| *first < usize::MAX).collect();
-        let sizes: Vec<u64> = plan
-            .values
-            .iter()
-            .zip(&used)
-            .map(|(v, used)| {
-                let rows = match v.rows {
-                    Rows::Step => max_rows,
-                    Rows::Output => max_outputs,
-                };
-                // What passes have left unused takes nothing.
-                ((rows * v.width * 4 * usize::from(*used)) as u64).next_multiple_of(ALIGN)
-            })
-            .collect();
-        let mut order: Vec<usize> = (0..count).collect();
+        let lives: Vec<_> = life.iter().map(|(first, last)| (*first < usize::MAX).then_some((*first, *last))).collect();
+        let bytes = plan.values.iter().map(|v| {
+            let rows = match v.rows {
+                Rows::Step => max_rows,
+                Rows::Output => max_outputs,
+            };
+            (rows * v.width * 4) as u64
+        });
+        Placement::of(&lives, bytes)
+    }
+
+    /// Places values by the first and the last op of each, and its bytes. What no op uses takes nothing.
+    pub fn of(lives: &[Option<(usize, usize)>], bytes: impl Iterator<Item = u64>) -> Placement {
+        let of_used = |(life, bytes): (&Option<_>, u64)| life.map_or(0, |_| bytes.next_multiple_of(ALIGN));
+        let sizes: Vec<u64> = lives.iter().zip(bytes).map(of_used).collect();
+        let life: Vec<(usize, usize)> = lives.iter().map(|life| life.unwrap_or((usize::MAX, 0))).collect();
+        let mut order: Vec<usize> = (0..life.len()).collect();
         order.sort_by_key(|&v| life[v].0);
-        let (mut offsets, mut len_bytes) = (vec![0u64; count], 0);
+        let (mut offsets, mut len_bytes) = (vec![0u64; life.len()], 0);
         let mut placed: Vec<usize> = Vec::new();
         for v in order {
             let mut busy: Vec<(u64, u64)> = placed

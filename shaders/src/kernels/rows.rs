@@ -1,6 +1,28 @@
-//! Constants of products of many packed rows, and of their attention.
+//! Constants of products of many packed rows, and of their attention; formats of the megakernel.
 
 use super::{COPIES, EXPERTS, GATE, KV, SEEN, SIGNED_DOTS, SLAB_ROWS, SOA};
+
+/// Formats, and pairs of them, that usual recipes hold; the first, which gate and up have, may have a table.
+pub const MEGAKERNEL_FORMATS: [&str; 14] = [
+    "q4_k+q6_k",
+    "q5_k+q6_k",
+    "q4_0+q6_k",
+    "q8_0",
+    "q6_k",
+    "q4_k+q5_k",
+    "iq4_xs+q5_k",
+    "iq4_nl+q5_k",
+    "q3_k+q4_k",
+    "q3_k+q5_k",
+    "iq3_s+q4_k",
+    "iq2_xs+q4_k",
+    "iq2_xxs+q4_k",
+    "iq3_s_expanded+q4_k",
+];
+
+/// Likewise, of models with experts.
+pub const MEGAKERNEL_MOE_FORMATS: [&str; 8] =
+    ["q4_k+q6_k", "q5_k+q6_k", "q4_0+q6_k", "q8_0", "q6_k", "iq4_xs+q5_k", "mxfp4+q8_0", "iq3_s_expanded+q4_k"];
 
 /// Attention of many rows, by matrices that threads fill themselves.
 pub(super) const ATTN_PROMPT: [(&str, u32); 8] = [("SIZE", 0), ("GH", 1), KV[0], KV[1], KV[2], KV[3], SEEN[0], SEEN[1]];
