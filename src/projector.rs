@@ -15,7 +15,7 @@ pub use pumex_media::Options as MediaOptions;
 
 use crate::conversation::Feed;
 use crate::cpu::EncoderProducts;
-use crate::engine::{DeviceChoice, Options};
+use crate::engine::{DeviceChoice, Options, Tower};
 use crate::gguf::{Access, Gguf};
 use crate::plan::Plan;
 use crate::step::{Medium, Positions, Stream};
@@ -49,14 +49,32 @@ struct Encoded {
 
 /// What runs graphs.
 enum Encoder {
-    /// The CPU; one medium after the other, as all of them share its threads.
-    Cpu(Mutex<Interpreter<Arc<ProjectorSource>>>),
+    /// The CPU.
+    Cpu(Interpreter<Arc<ProjectorSource>>),
+    /// A Vulkan device.
+    Vulkan(Box<Tower<Arc<ProjectorSource>>>, String),
+}
+
+impl Encoder {
+    /// On the device that the options mean.
+    fn new(source: &Arc<ProjectorSource>, engine: &Options) -> Result<Encoder> {
+        if let Some(device) = crate::engine::device(engine)? {
+            let name = device.caps().name.clone();
+            return Ok(Encoder::Vulkan(Box::new(Tower::new(&device, source.clone())?), name));
+        }
+        Ok(Encoder::Cpu(match engine.device {
+            DeviceChoice::Reference => Interpreter::new(source.clone()),
+            _ => Interpreter::with_products(source.clone(), Box::new(EncoderProducts::new(&engine.cpu))),
+        }))
+    }
 }
 
 /// An encoder and what stands around its rows.
 pub struct Projector {
     source: Arc<ProjectorSource>,
-    encoder: Encoder,
+    engine: Options,
+    /// Made for the first medium; one after the other, as all of them share its threads or its device.
+    encoder: Mutex<Option<Encoder>>,
     clips: Vec<Clip>,
     options: MediaOptions,
     kept: Mutex<VecDeque<Encoded>>,
@@ -135,13 +153,23 @@ impl Projector {
                 return Err(Error::file(path, "unsupported_projector", what));
             }
         }
-        let source = Arc::new(source);
-        let interpreter = match engine.device {
-            DeviceChoice::Reference => Interpreter::new(source.clone()),
-            _ => Interpreter::with_products(source.clone(), Box::new(EncoderProducts::new(&engine.cpu))),
+        let (source, engine) = (Arc::new(source), engine.clone());
+        Ok(Projector { source, engine, encoder: Mutex::default(), clips, options, kept: Mutex::default() })
+    }
+
+    /// Has the encoder, which is made if it was not yet, do something.
+    fn with_encoder<R>(&self, do_it: impl FnOnce(&mut Encoder) -> Result<R>) -> Result<R> {
+        let mut held = self.encoder.lock().unwrap_or_else(PoisonError::into_inner);
+        let encoder = match held.take() {
+            Some(encoder) => held.insert(encoder),
+            None => held.insert(Encoder::new(&self.source, &self.engine)?),
         };
-        let encoder = Encoder::Cpu(Mutex::new(interpreter));
-        Ok(Projector { source, encoder, clips, options, kept: Mutex::default() })
+        let done = do_it(encoder);
+        if matches!(done, Err(Error::Lost(_) | Error::Vulkan { .. })) {
+            // A device that is lost computes nothing more: the next medium opens it anew.
+            *held = None;
+        }
+        done
     }
 
     fn source(&self) -> &ProjectorSource {
@@ -203,12 +231,10 @@ impl Projector {
         let clip = self.clip(medium.picture)?;
         let graph = encode::build(self.source(), clip, &medium.inputs).map_err(|e| self.told(e))?;
         let inputs: Vec<&[f32]> = medium.inputs.iter().map(|input| &input.values[..]).collect();
-        let rows = match &self.encoder {
-            Encoder::Cpu(cpu) => {
-                let cpu = cpu.lock().unwrap_or_else(PoisonError::into_inner);
-                cpu.run(&graph, &inputs).map_err(|e| self.told(e))?
-            }
-        };
+        let rows = self.with_encoder(|encoder| match encoder {
+            Encoder::Cpu(cpu) => cpu.run(&graph, &inputs).map_err(|e| self.told(e)),
+            Encoder::Vulkan(tower, _) => tower.encode(&graph, &inputs),
+        })?;
         let made = graph.out.map_or(0, |out| graph.view(out).rows);
         self.source().0.check()?;
         match made == medium.rows {
@@ -256,10 +282,16 @@ impl Projector {
     }
 
     /// Where it runs.
-    pub fn device(&self) -> String {
-        match &self.encoder {
-            Encoder::Cpu(_) => crate::engine::cpu_name(),
-        }
+    ///
+    /// # Errors
+    /// No such device.
+    pub fn device(&self) -> Result<String> {
+        self.with_encoder(|encoder| {
+            Ok(match encoder {
+                Encoder::Cpu(_) => crate::engine::cpu_name(),
+                Encoder::Vulkan(_, name) => name.clone(),
+            })
+        })
     }
 
     /// Likewise, taken from what is kept of media encoded before, where `key` stands for the same inputs.

@@ -188,7 +188,7 @@ fn encode_media(args: &Args) -> Result<End> {
     let n = vectors.len() / width.max(1);
     let (Some(path), Some(mut file)) = (&args.out, file) else {
         let rows: Vec<&[f32]> = vectors.chunks(width.max(1)).collect();
-        output::json(&json!({ "embeddings": rows, "width": width, "tokens": n, "device": projector.device() }))?;
+        output::json(&json!({ "embeddings": rows, "width": width, "tokens": n, "device": projector.device()? }))?;
         return Ok(End::Done);
     };
     let bytes: Vec<u8> = vectors.iter().flat_map(|x| x.to_le_bytes()).collect();

@@ -90,6 +90,9 @@ mod tests {
         let (h200, lavapipe) = (devices::h200(), devices::lavapipe());
         let kernel = |caps: &Caps, d, halves| tower_attention(caps, (1024, 16), (d, d), halves).kernel;
         assert_eq!([64, 72, 80, 128].map(|d| kernel(&h200, d, true)), [MATRICES; 4]);
-        assert_eq!([kernel(&h200, 80, false), kernel(&h200, 36, true), kernel(&lavapipe, 64, true)], ["tower_attend"; 3]);
+        assert_eq!(
+            [kernel(&h200, 80, false), kernel(&h200, 36, true), kernel(&lavapipe, 64, true)],
+            ["tower_attend"; 3]
+        );
     }
 }
