@@ -9,7 +9,7 @@ import { set, settings } from "./store/settings";
 import { current, load, show, shown } from "./store/state";
 import { titleOf } from "./store/conversation";
 import { Chat } from "./view/chat";
-import { attach } from "./view/composer";
+import { attach, named } from "./view/composer";
 import { Header } from "./view/header";
 import { KeyDialog } from "./view/key";
 import { Palette } from "./view/palette";
@@ -72,7 +72,7 @@ function App() {
       {open.value === "settings" && <SettingsDialog onClose={() => (open.value = "")} />}
       {open.value === "palette" && <Palette onClose={() => (open.value = "")} />}
       {keyWanted.value && <KeyDialog />}
-      {dragging.value && <div class="drop">Drop files to add them as text</div>}
+      {dragging.value && <div class="drop">{named() ? `Drop ${named()}, or files to add them as text` : "Drop files to add them as text"}</div>}
       <p class="hidden" role="status">
         {announcement.value}
       </p>

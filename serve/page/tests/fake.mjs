@@ -18,7 +18,7 @@ const TYPES = {
 const N_CTX = 8192;
 
 /** Starts it on a free port of this machine. `fake.requests` has every chat request's body. */
-export async function start({ key, models = ["tiny-chat-Q4_K_M.gguf"], port = 0, metrics = true } = {}) {
+export async function start({ key, models = ["tiny-chat-Q4_K_M.gguf"], port = 0, metrics = true, modalities = {} } = {}) {
   const fake = { requests: [], refuse: undefined, status: {}, counters: { prompt: 0, cached: 0, predicted: 0, steps: 0 } };
   const server = createServer((request, response) => {
     handle(request, response).catch((error) => response.destroy(error));
@@ -40,7 +40,7 @@ export async function start({ key, models = ["tiny-chat-Q4_K_M.gguf"], port = 0,
       case "/v1/models":
         return json({ object: "list", data: models.map((id) => ({ id, object: "model", owned_by: "pumex", status: fake.status[id] ?? { value: "loaded" } })) });
       case "/props":
-        return json(props(url.searchParams.get("model") ?? models[0]));
+        return json({ ...props(url.searchParams.get("model") ?? models[0]), modalities });
       case "/slots":
         return json(isLoaded(url) ? slots(fake.counters) : []);
       case "/metrics":

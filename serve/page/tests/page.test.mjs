@@ -307,6 +307,45 @@ on("a dropped file is sent as text, and what is no text is refused", async (page
   assert.equal(fake.requests[0].messages[0].content, "File: notes.txt\n````\none\ntwo ``` three\n````\n\nSum up");
 });
 
+/** Pictures of 1 x 1 pixels, and the head of a sound. */
+const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=";
+const WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
+
+on("pictures and sounds go beside the text, are shown, kept and sent again", async (page, fake) => {
+  const add = page.locator('input[type=file][accept="image/*,audio/*"]');
+  const file = (name, mimeType, base64) => ({ name, mimeType, buffer: Buffer.from(base64, "base64") });
+  await add.setInputFiles([file("a.png", "image/png", PNG), file("a.wav", "audio/wav", WAV)]);
+  await page.waitForSelector(".attached .sound");
+  await add.setInputFiles(file("a.png", "image/png", PNG));
+  await page.waitForFunction(() => document.querySelectorAll(".attached img").length === 2);
+  await page.getByRole("button", { name: "Take a 2.png out" }).click();
+  await add.setInputFiles(file("b.png", "image/png", Buffer.from("no picture").toString("base64")));
+  await page.getByText("b.png is no picture that this browser can read.").waitFor();
+  await add.setInputFiles(file("c.aiff", "audio/aiff", WAV));
+  await page.getByText("c.aiff is no WAV, MP3, FLAC or Ogg.").waitFor();
+  await say(page, "What is this?");
+  const expected = [
+    { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } },
+    { type: "input_audio", input_audio: { data: WAV, format: "wav" } },
+    { type: "text", text: "What is this?" },
+  ];
+  assert.deepEqual(fake.requests[0].messages.at(-1).content, expected);
+  const width = () => page.locator(".bubble img.picture").evaluate((img) => img.naturalWidth);
+  await page.reload();
+  await page.waitForSelector(".bubble .sound");
+  assert.equal(await width(), 1);
+  await say(page, "And now?");
+  assert.deepEqual(fake.requests[1].messages[0].content, expected);
+}, { server: { modalities: { vision: true, audio: true } } });
+
+on("a model that takes no pictures is offered none", async (page, fake) => {
+  assert.equal(await page.locator("input[type=file][accept]").count(), 0);
+  await page.locator("input[type=file]").setInputFiles({ name: "a.png", mimeType: "image/png", buffer: Buffer.from(PNG, "base64") });
+  await page.getByText("a.png: this model takes no pictures.").waitFor();
+  assert.equal(await page.locator(".attached").count(), 0);
+  assert.equal(fake.requests.length, 0);
+});
+
 on("a key is asked for, and a wrong one again", async (page, fake) => {
   const key = page.getByLabel("API key");
   await key.fill("wrong");

@@ -16,6 +16,8 @@ export interface Props {
   model_alias?: string;
   total_slots?: number;
   build_info?: string;
+  /** What the model takes beside text. */
+  modalities?: { vision?: boolean; audio?: boolean };
   default_generation_settings?: { n_ctx?: number; params?: Record<string, unknown> };
 }
 
@@ -44,9 +46,14 @@ export interface Delta {
   model?: string;
 }
 
+export type Part =
+  | { type: "text"; text: string }
+  | { type: "image_url"; image_url: { url: string } }
+  | { type: "input_audio"; input_audio: { data: string; format: string } };
+
 export interface ChatMessage {
   role: string;
-  content: string | null;
+  content: string | Part[] | null;
   reasoning_content?: string;
   tool_calls?: { id: string; type: "function"; function: { name: string; arguments: string } }[];
   tool_call_id?: string;

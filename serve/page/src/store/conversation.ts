@@ -1,10 +1,16 @@
 // A conversation is a tree of messages. Each message names the one before it; of those that follow the same message one is chosen,
 // and the chosen ones from the root on are what is shown and sent. Everything here is a pure function: changed copies, no changes.
-import type { Call, ChatMessage, Timings } from "../api/types";
+import type { Call, ChatMessage, Part, Timings } from "../api/types";
 
 export interface Attachment {
   name: string;
+  /** Of a text file. */
   text: string;
+  /** Of a picture or a sound: that it is one, and its `data:` URL. */
+  kind?: "image" | "audio";
+  url?: string;
+  /** The sound's, as wav. */
+  format?: string;
 }
 
 export interface Message {
@@ -127,12 +133,24 @@ export function titleOf(conversation: Conversation): string {
 
 /** Text of a user's message with its files, as the model gets it. */
 export function withFiles(message: Message): string {
-  const files = (message.files ?? []).map(({ name, text }) => {
+  const files = (message.files ?? []).filter((file) => !file.kind).map(({ name, text }) => {
     const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((run) => run.length));
     const fence = "`".repeat(longest + 1);
     return `File: ${name}\n${fence}\n${text}${text.endsWith("\n") ? "" : "\n"}${fence}`;
   });
   return [...files, message.content].filter((part) => part !== "").join("\n\n");
+}
+
+/** What the model gets of a user's message: its pictures and sounds, then its text. */
+function contentOf(message: Message): string | Part[] {
+  const text = withFiles(message);
+  const media = (message.files ?? []).flatMap(({ kind, url = "", format = "" }): Part[] => {
+    if (kind === "image") return [{ type: "image_url", image_url: { url } }];
+    if (kind === "audio") return [{ type: "input_audio", input_audio: { data: url.slice(url.indexOf(",") + 1), format } }];
+    return [];
+  });
+  if (!media.length) return text;
+  return text ? [...media, { type: "text", text }] : media;
 }
 
 /** Messages as the server takes them. */
@@ -142,7 +160,7 @@ export function toRequest(system: string, messages: Message[]): ChatMessage[] {
     if (message.role === "tool") {
       sent.push({ role: "tool", content: message.content, tool_call_id: message.callId });
     } else if (message.role === "user") {
-      sent.push({ role: "user", content: withFiles(message) });
+      sent.push({ role: "user", content: contentOf(message) });
     } else if (message.content || message.reasoning || message.calls?.length) {
       const answer: ChatMessage = { role: "assistant", content: message.content };
       if (message.reasoning) answer.reasoning_content = message.reasoning;

@@ -12,6 +12,10 @@ export const props = signal<Props>({});
 /** Tokens that a conversation may have; 0 if not known. */
 export const contextSize = computed(() => props.value.default_generation_settings?.n_ctx ?? 0);
 
+/** Whether the model takes pictures, and sounds. */
+export const sees = computed(() => props.value.modalities?.vision === true);
+export const hears = computed(() => props.value.modalities?.audio === true);
+
 let timer: ReturnType<typeof setTimeout> | undefined;
 let asked: string | undefined;
 

@@ -1,6 +1,7 @@
 // Conversations as files, out and in.
-import type { Conversation, Message } from "./conversation";
+import type { Attachment, Conversation, Message } from "./conversation";
 import { newId, titleOf } from "./conversation";
+import { isOwn } from "./media";
 
 const KIND = "pumex.conversations";
 
@@ -42,7 +43,7 @@ function checked(read: any): Conversation {
       reasoning: text(message.reasoning) || undefined,
       reasoningMs: number(message.reasoningMs) || undefined,
       calls: list(message.calls, (c) => ({ id: text(c.id), name: text(c.name), arguments: text(c.arguments) })),
-      files: list(message.files, (f) => ({ name: text(f.name), text: text(f.text) })),
+      files: list(message.files, file),
       callId: text(message.callId) || undefined,
       model: text(message.model) || undefined,
       finish: text(message.finish) || "stop",
@@ -60,6 +61,13 @@ function checked(read: any): Conversation {
     messages,
     chosen: Object.fromEntries(chosen) as Record<string, string>,
   };
+}
+
+function file(read: any): Attachment {
+  const found: Attachment = { name: text(read.name), text: text(read.text) };
+  const kind = read.kind === "image" || read.kind === "audio" ? (read.kind as "image" | "audio") : undefined;
+  if (!kind || !isOwn(text(read.url), kind)) return found;
+  return { ...found, kind, url: text(read.url), format: text(read.format) || undefined };
 }
 
 const text = (value: unknown) => (typeof value === "string" ? value : "");

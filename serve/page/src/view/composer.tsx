@@ -1,11 +1,13 @@
-// The field where messages are written, with files beside them.
+// The field where messages are written, with files, pictures and sounds beside them.
 import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import * as answers from "../store/answers";
 import type { Attachment } from "../store/conversation";
 import { path } from "../store/conversation";
-import { connection, contextSize } from "../store/server";
+import * as media from "../store/media";
+import { connection, contextSize, hears, sees } from "../store/server";
 import { current, shown } from "../store/state";
+import { Medium } from "./attached";
 import { grow } from "./editor";
 import { Icon, IconButton } from "./icons";
 import { size } from "./message";
@@ -16,10 +18,23 @@ const text = signal("");
 const files = signal<Attachment[]>([]);
 const complaint = signal("");
 
-/** Reads files as text; what is no text is refused by name. */
+/** Reads pictures and sounds where the model takes them, and other files as text; what is neither is refused by name. */
 export async function attach(list: Iterable<File>) {
   complaint.value = "";
   for (const file of list) {
+    const kind = media.kindOf(file);
+    if (kind && !(kind === "image" ? sees.value : hears.value)) {
+      complaint.value = `${file.name}: this model takes no ${kind === "image" ? "pictures" : "sounds"}.`;
+      continue;
+    }
+    if (kind) {
+      try {
+        put(await media.read(file, kind));
+      } catch (error) {
+        complaint.value = error instanceof Error ? error.message : `${file.name} cannot be read.`;
+      }
+      continue;
+    }
     if (file.size > LARGEST_FILE) {
       complaint.value = `${file.name} is over ${LARGEST_FILE >> 20} MB.`;
       continue;
@@ -28,11 +43,21 @@ export async function attach(list: Iterable<File>) {
       const bytes = await file.arrayBuffer();
       const read = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
       if (read.includes("\0")) throw new Error();
-      files.value = [...files.value.filter((f) => f.name !== file.name), { name: file.name, text: read }];
+      put({ name: file.name, text: read });
     } catch {
       complaint.value = `${file.name} is no text.`;
     }
   }
+}
+
+/** Puts a file beside the message; a text takes the place of one of its name. Phones give all that they take the same name. */
+function put(file: Attachment) {
+  const others = file.kind ? files.value : files.value.filter((f) => f.name !== file.name);
+  const dot = file.name.lastIndexOf(".");
+  const [stem, end] = dot > 0 ? [file.name.slice(0, dot), file.name.slice(dot)] : [file.name, ""];
+  let name = file.name;
+  for (let n = 2; others.some((f) => f.name === name); n++) name = `${stem} ${n}${end}`;
+  files.value = [...others, { ...file, name }];
 }
 
 export function writeDraft(draft: string) {
@@ -53,6 +78,8 @@ function send() {
 export function Composer() {
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
+  const camera = useRef<HTMLInputElement>(null);
+  const takes = [sees.value && "image/*", hears.value && "audio/*"].filter(Boolean).join(",");
   const state = answers.running.value.get(shown.value);
   const pointerIsFine = matchMedia("(pointer: fine)").matches;
   useLayoutEffect(() => grow(area.current!), [text.value]);
@@ -99,9 +126,15 @@ export function Composer() {
         <ul class="attached" aria-label="Files">
           {files.value.map((file) => (
             <li key={file.name}>
-              <Icon name="file" />
-              <span>{file.name}</span>
-              <span class="faint">{size(file.text.length)}</span>
+              {file.kind ? (
+                <Medium file={file} />
+              ) : (
+                <>
+                  <Icon name="file" />
+                  <span>{file.name}</span>
+                  <span class="faint">{size(file.text.length)}</span>
+                </>
+              )}
               <IconButton
                 icon="close"
                 label={`Take ${file.name} out`}
@@ -133,6 +166,22 @@ export function Composer() {
           }}
         />
         <IconButton icon="clip" label="Add files as text" onClick={() => picker.current!.click()} />
+        {takes && (
+          <>
+            <input
+              ref={camera}
+              type="file"
+              accept={takes}
+              multiple
+              hidden
+              onChange={({ currentTarget }) => {
+                void attach([...(currentTarget.files ?? [])]);
+                currentTarget.value = "";
+              }}
+            />
+            <IconButton icon="picture" label={`Add ${named()}`} onClick={() => camera.current!.click()} />
+          </>
+        )}
         <Context />
         {state ? (
           <button type="button" class="send" aria-label="Stop" title="Stop (Esc)" onClick={state.stop}>
@@ -152,6 +201,11 @@ export function Composer() {
       </div>
     </form>
   );
+}
+
+/** What the model takes beside text, in words. */
+export function named(): string {
+  return [sees.value && "pictures", hears.value && "sounds"].filter(Boolean).join(" and ");
 }
 
 /** How much of the context the conversation takes. */

@@ -21,6 +21,7 @@ const PATHS = {
   screen: "M3 5h18v11H3zM9 20h6M12 16v4",
   more: "M6 12h.01M12 12h.01M18 12h.01",
   file: "M6 3h8l4 4v14H6zM14 3v4h4",
+  picture: "M4 5h16v14H4zM4 16l5-5 5 5 2-2 4 4M15 9.500v.01",
   tool: "M14 6a4 4 0 0 1 5-1l-3 3 1 2 2 1 3-3a4 4 0 0 1-6 5l-7 7a2 2 0 0 1-3-3l7-7a4 4 0 0 1 1-4Z",
   warning: "M12 4l9 16H3zM12 10v4M12 17v.01",
   pulse: "M3 12h4l3-7 4 14 3-7h4",

@@ -10,6 +10,7 @@ import { put } from "../store/state";
 import { copy } from "../text/rendered";
 import { CallList } from "./calls";
 import { Editor } from "./editor";
+import { Medium } from "./attached";
 import { Icon, IconButton } from "./icons";
 import { Markdown } from "./markdown";
 
@@ -69,7 +70,8 @@ function MessageBody(props: Props) {
 function UserText({ message }: { message: Message }) {
   return (
     <div class="bubble">
-      {message.files?.map((file) => (
+      {message.files?.map((file) =>
+        file.kind ? <Medium file={file} key={file.name} /> : (
         <details class="file" key={file.name}>
           <summary>
             <Icon name="file" />
@@ -78,7 +80,8 @@ function UserText({ message }: { message: Message }) {
           </summary>
           <pre tabIndex={0}>{file.text}</pre>
         </details>
-      ))}
+        ),
+      )}
       {message.content && <p class="plain">{message.content}</p>}
     </div>
   );
