@@ -301,6 +301,7 @@ fn a_server_says_which_flag_it_cannot_serve_with() {
         &["--api-key-file", "absent"][..],
         &["--ssl-cert-file", "absent", "--ssl-key-file", "absent"],
         &["--slot-save-path", "absent"],
+        &["--media-path", "absent"],
         &["--model-draft", "absent.gguf"],
         &["--grammar-file", "absent"],
         &["--api-prefix", "absent"],

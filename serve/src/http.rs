@@ -5,6 +5,7 @@ mod body;
 mod connection;
 mod desks;
 mod endpoints;
+mod form;
 mod guard;
 mod listen;
 #[cfg(test)]
@@ -26,7 +27,8 @@ pub use settings::{Cors, Limits, Settings, Tls};
 pub use stop::Stopper;
 
 pub(crate) use app::{blocking, warn, App};
-pub(crate) use body::{json, query, read, truth};
+pub(crate) use body::{json, query, read, read_form, truth};
+pub(crate) use form::Part;
 pub(crate) use guard::Caller;
 pub(crate) use room::{Held, Room};
 

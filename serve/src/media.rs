@@ -157,6 +157,22 @@ impl<'a> Media<'a> {
     }
 }
 
+/// A sound that came as a file of that field, for a model.
+///
+/// # Errors
+/// A model that does not hear; a file that is empty or too large.
+pub(crate) fn sound(app: &App, model: &Properties, field: &str, file: &[u8]) -> Result<Medium> {
+    let wrong = |what: String| invalid(field, format!("/{field}: {what}"));
+    let none = || wrong("expected a sound, found no bytes".into());
+    Found::sound(field.to_string(), Err(none())).check(MediumKind::Sound, model)?;
+    check_size(app, file.len() as u64).map_err(wrong)?;
+    if file.is_empty() {
+        return Err(none());
+    }
+    let bytes = Kept { _room: app.room.grab(file.len())?, bytes: file.to_vec() };
+    Ok(Medium { kind: MediumKind::Sound, bytes: Bytes::from_owner(bytes), max_tokens: None, field: field.into() })
+}
+
 impl Found<'_> {
     /// A refusal of media that the model does not take.
     fn unfit(&self, model: &Properties) -> Fault {

@@ -10,4 +10,5 @@ pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod responses;
 pub(crate) mod tools;
+pub(crate) mod transcriptions;
 pub(crate) mod usage;

@@ -16,3 +16,4 @@ mod media;
 mod random;
 mod router;
 mod tls;
+mod transcriptions;

@@ -1,6 +1,6 @@
 //! Pictures and sounds in bodies of all interfaces: what reaches the engine, and what is refused.
 
-use crate::client::{get, post, run, settings};
+use crate::client::{get, post, run, settings, Running};
 use crate::fake::Fake;
 use pumex_serve::engine::{Generate, Medium, MediumKind, Prompt, PromptPart, MEDIA_MARK};
 use pumex_serve::http::{Limits, Settings};
@@ -339,4 +339,39 @@ fn media_are_bounded_in_number_and_bytes_and_what_they_take_is_given_back() {
     }
     let reply = post(server.address, CHAT, &parts(4, &long));
     assert_eq!(reply.status, 429, "{}", reply.text());
+}
+
+#[test]
+fn other_servers_and_files_are_asked_only_where_flags_say_so_and_only_in_public() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = format!("http://{}/a.png", listener.local_addr().unwrap());
+    let folder = std::env::temp_dir().join(format!("pumex-served-media-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a.png"), png()).unwrap();
+    let body = |url: &str| user(json!([{"type": "image_url", "image_url": {"url": url}}]));
+    let refused = |server: &Running, url: &str, says: &str| {
+        let reply = post(server.address, CHAT, &body(url));
+        assert!(reply.status == 400 && reply.text().contains(says), "{url}: {} {}", reply.status, reply.text());
+        assert_eq!(reply.json()["error"]["param"], "messages[0].content[0].image_url.url");
+    };
+    let closed = run(Fake::takes(true, true), settings());
+    refused(&closed, &url, "started with --allow-remote-media");
+    refused(&closed, "https://example.org/a.png", "started with --allow-remote-media");
+    refused(&closed, "file:///a.png", "started with --media-path");
+    let fake = Fake::takes(true, true);
+    let both = Settings { remote_media: true, media_path: Some(folder.clone()), ..settings() };
+    let open = run(fake.clone(), both);
+    refused(&open, &url, "not at a public address");
+    refused(&open, "http://localhost/a.png", "not at a public address");
+    refused(&open, "http://", "URL");
+    refused(&open, "file:///../a.png", "found none");
+    refused(&open, "file:///etc/passwd", "found none");
+    assert!(listener.accept().is_err(), "somebody connected");
+    assert_eq!(post(open.address, CHAT, &body("file:///a.png")).status, 200);
+    assert_eq!(shown(&fake.last()).1[0].bytes.as_ref(), png());
+    let source = json!({"type": "image", "source": {"type": "url", "url": "file:///a.png"}});
+    assert_eq!(post(open.address, "/v1/messages", &user(json!([source]))).status, 200);
+    assert_eq!(shown(&fake.last()).1[0].bytes.as_ref(), png());
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,5 +1,6 @@
 //! Bodies of requests and answers.
 
+use super::form::{self, Part};
 use super::room::Held;
 use super::App;
 use crate::errors::{Cause, Fault, Result};
@@ -16,11 +17,55 @@ use tokio::time::{timeout_at, Instant};
 /// Bodies that are longer are read where that may take a while.
 const LONG: usize = 64 << 10;
 
+/// A form that a request brings, and the room that it takes for as long as it is there.
+pub(crate) struct Form {
+    kind: String,
+    bytes: Vec<u8>,
+    _room: Held,
+}
+
+impl Form {
+    /// Its fields.
+    ///
+    /// # Errors
+    /// It is no form of several parts.
+    pub fn parts(&self) -> Result<Vec<Part<'_>>> {
+        form::parts(&self.kind, &self.bytes)
+    }
+}
+
+/// The form that a request brings.
+///
+/// # Errors
+/// A body that is too long or too slow; no room for it in time.
+pub(crate) async fn read_form(app: &App, request: Request) -> Result<Form> {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or_default().to_string();
+    let (bytes, until) = gather(app, request).await?;
+    let room = app.room.take_bytes(bytes.len(), until).await?;
+    Ok(Form { kind, bytes, _room: room })
+}
+
 /// The JSON that a request brings.
 ///
 /// # Errors
 /// A body that is too long, too slow, has too many values, or is no JSON; no room for it in time.
 pub(crate) async fn read(app: &App, request: Request) -> Result<Parsed> {
+    let (bytes, until) = gather(app, request).await?;
+    let room = app.room.take(&bytes, app.settings.limits.values, until).await?;
+    let value = match bytes.len() > LONG {
+        false => fields::parse(&bytes)?,
+        // Others are not to wait for it.
+        true => match tokio::task::spawn_blocking(move || fields::parse(&bytes)).await {
+            Ok(value) => value?,
+            Err(_) => return Err(Fault::new(Cause::Panic, "the server failed at this request")),
+        },
+    };
+    Ok(Parsed { value, _room: room })
+}
+
+/// A body's bytes, and until when room for them is waited for.
+async fn gather(app: &App, request: Request) -> Result<(Vec<u8>, Instant)> {
     let limits = &app.settings.limits;
     let too_long =
         || Fault::new(Cause::BodyTooLong, format!("the body is longer than the {} bytes that are read", limits.body));
@@ -45,16 +90,7 @@ pub(crate) async fn read(app: &App, request: Request) -> Result<Parsed> {
             }
         }
     }
-    let room = app.room.take(&bytes, limits.values, start + limits.body_time).await?;
-    let value = match bytes.len() > LONG {
-        false => fields::parse(&bytes)?,
-        // Others are not to wait for it.
-        true => match tokio::task::spawn_blocking(move || fields::parse(&bytes)).await {
-            Ok(value) => value?,
-            Err(_) => return Err(Fault::new(Cause::Panic, "the server failed at this request")),
-        },
-    };
-    Ok(Parsed { value, _room: room })
+    Ok((bytes, start + limits.body_time))
 }
 
 /// What a request brought, and the room that it takes for as long as it is there.

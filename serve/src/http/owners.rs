@@ -41,6 +41,11 @@ pub(super) const OWNERS: &[(&str, Whose, &str)] = &[
     ("/v1/responses/input_tokens", Whose::Requests, NOTHING),
     ("/v1/embeddings", Whose::Requests, NOTHING),
     ("/embedding", Whose::Requests, NOTHING),
+    (
+        "/v1/audio/transcriptions",
+        Whose::Keys,
+        "beginnings of prompts, for later requests of the key (of all keys with `--share-prefixes`)",
+    ),
     ("/v1/models", Whose::All, COUNTED),
     ("/models", Whose::All, COUNTED),
     ("/v1/models/{*name}", Whose::All, COUNTED),

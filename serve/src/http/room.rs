@@ -51,7 +51,15 @@ impl Room {
         if values > most {
             return Err(invalid("", format!("the body: expected at most {most} values of JSON, found {values}")));
         }
-        let pages = (body.len() + values * VALUE).div_ceil(PAGE).min(self.all);
+        self.take_bytes(body.len() + values * VALUE, until).await
+    }
+
+    /// Waits for room for so many bytes.
+    ///
+    /// # Errors
+    /// No room until then.
+    pub async fn take_bytes(&self, bytes: usize, until: Instant) -> Result<Held> {
+        let pages = bytes.div_ceil(PAGE).min(self.all);
         let permit = timeout_at(until, self.pages.clone().acquire_many_owned(pages as u32)).await;
         match permit {
             // It is never closed.

@@ -5,7 +5,7 @@ use crate::anthropic::{messages, models as listed};
 use crate::errors::{Cause, Fault};
 use crate::native::{completion, health, infill, lora, metrics, props, rerank, router as loader, slots, tokens};
 use crate::ollama;
-use crate::openai::{chat, completions, control, embeddings, models, responses};
+use crate::openai::{chat, completions, control, embeddings, models, responses, transcriptions};
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post, MethodRouter};
@@ -45,6 +45,7 @@ fn openai() -> Vec<Row> {
         (&["/v1/responses/input_tokens", "/responses/input_tokens"], post(responses::input_tokens)),
         (&["/v1/embeddings"], post(embeddings::embeddings)),
         (&["/embedding", "/embeddings"], post(embeddings::embedding)),
+        (&["/v1/audio/transcriptions", "/audio/transcriptions"], post(transcriptions::transcriptions)),
         (&["/v1/models"], get(listed::models)),
         (&["/models"], get(models::models).post(loader::fetch).delete(loader::remove)),
         (&["/v1/models/{*name}"], get(listed::one)),

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     fn only_plain_files_under_the_folder_are_read() {
         let root = std::env::temp_dir().join(format!("pumex-media-{}", std::process::id()));
         let folder = root.join("media");

@@ -50,13 +50,18 @@ pub fn fetch(url: &str, most: usize, until: Instant, allowed: Allowed) -> Result
             Ok(0) => return Ok(bytes),
             Ok(n) if bytes.len() + n > most => return Err(too_long()),
             Ok(n) => bytes.extend_from_slice(&piece[..n]),
-            Err(e) if e.kind() == std::io::ErrorKind::TimedOut => return Err(late()),
-            Err(e) => return Err(format!("its server broke off: {e}")),
+            Err(e) if is_late(&e) => return Err(late()),
+            Err(_) => return Err("its server broke off".into()),
         }
         if Instant::now() > until {
             return Err(late());
         }
     }
+}
+
+fn is_late(error: &std::io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
+    error.kind() == std::io::ErrorKind::TimedOut || matches!(inner, Some(ureq::Error::Timeout(_)))
 }
 
 fn late() -> String {
@@ -71,7 +76,7 @@ fn failed(error: &ureq::Error) -> String {
         ureq::Error::Timeout(_) => late(),
         ureq::Error::TooManyRedirects => format!("expected at most {MOST_REDIRECTS} redirects, found more"),
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => "expected a URL of HTTP".into(),
-        ureq::Error::Io(e) if e.kind() == std::io::ErrorKind::TimedOut => late(),
+        ureq::Error::Io(e) if is_late(e) => late(),
         _ => "its server cannot be reached".into(),
     }
 }
@@ -209,10 +214,10 @@ mod tests {
     }
 
     /// A server that answers each request with the next of these texts, and where it is.
-    fn serve(answers: Vec<String>) -> (u16, std::thread::JoinHandle<()>) {
+    fn serve(answers: Vec<String>) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let thread = std::thread::spawn(move || {
+        std::thread::spawn(move || {
             for answer in answers {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut head = [0; 2048];
@@ -223,7 +228,7 @@ mod tests {
                 }
             }
         });
-        (port, thread)
+        port
     }
 
     fn answer(head: &str, body: &str) -> String {
@@ -246,14 +251,13 @@ mod tests {
             (vec!["HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n...".to_string()], Err("in time")),
         ];
         for (answers, expected) in table {
-            let (port, thread) = serve(answers);
+            let port = serve(answers);
             let until = Instant::now() + Duration::from_millis(1000);
             let found = fetch(&format!("http://127.0.0.1:{port}/a"), 100, until, |_| true);
             match expected {
                 Ok(bytes) => assert_eq!(found, Ok(bytes)),
                 Err(words) => assert!(found.as_ref().is_err_and(|e| e.contains(words)), "{words}: {found:?}"),
             }
-            thread.join().unwrap();
         }
     }
 
@@ -275,15 +279,13 @@ mod tests {
             assert!(found.as_ref().is_err_and(|e| e.contains("not at a public address")), "{url}: {found:?}");
         }
         // The first server may be asked, the second not.
-        let (first, thread) =
-            serve(vec![answer(&format!("302 Found\r\nLocation: http://localhost:{port}/secret"), "")]);
+        let first = serve(vec![answer(&format!("302 Found\r\nLocation: http://localhost:{port}/secret"), "")]);
         let only_once: Allowed = |_| {
             static ASKED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
             !ASKED.swap(true, std::sync::atomic::Ordering::SeqCst)
         };
         let found = fetch(&format!("http://127.0.0.1:{first}/a"), 100, until, only_once);
         assert!(found.as_ref().is_err_and(|e| e.contains("not at a public address")), "{found:?}");
-        thread.join().unwrap();
         assert!(listener.accept().is_err(), "somebody connected");
         for url in ["http://", "http:///a", "https:", "http://[", "http://exa mple/"] {
             assert!(fetch(url, 100, until, |_| true).is_err(), "{url}");
