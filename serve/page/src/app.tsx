@@ -72,7 +72,7 @@ function App() {
       {open.value === "settings" && <SettingsDialog onClose={() => (open.value = "")} />}
       {open.value === "palette" && <Palette onClose={() => (open.value = "")} />}
       {keyWanted.value && <KeyDialog />}
-      {dragging.value && <div class="drop">{named() ? `Drop ${named()}, or files to add them as text` : "Drop files to add them as text"}</div>}
+      {dragging.value && <div class="drop">Drop {named() && `${named()}, or `}files to add them as text</div>}
       <p class="hidden" role="status">
         {announcement.value}
       </p>

@@ -43,7 +43,7 @@ pub fn parts(url: &str) -> Result<(&str, &str), Wrong> {
     let (head, data) = rest.split_once(',').ok_or("expected data:TYPE;base64,DATA, found no comma")?;
     let mut words = head.split(';').map(str::trim);
     let kind = words.next().unwrap_or_default();
-    match words.last().is_some_and(|word| word.eq_ignore_ascii_case("base64")) {
+    match words.next_back().is_some_and(|word| word.eq_ignore_ascii_case("base64")) {
         true => Ok((kind, data)),
         false => Err("expected data:TYPE;base64,DATA, found data that are not base64".into()),
     }
