@@ -28,5 +28,5 @@ pub use graph::Graph;
 pub use medium::{Input, Medium, Piece, Positions, TextModel};
 pub use preprocess::{place, prepare_pair, prepare_picture, takes_pairs, Options};
 pub use resize::{fit, normalize, resize, Filter, Fit};
-pub use sound::{decode_sound, is_sound, prepare_sound, sound_rate, SoundLimits};
+pub use sound::{decode_sound, is_sound, prepare_sound, sound_marks, sound_rate, SoundLimits};
 pub use source::{Source, Stored};

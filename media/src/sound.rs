@@ -85,6 +85,11 @@ fn of(clip: &Clip) -> Result<&'static Sound> {
         .ok_or_else(|| Error::Unsupported(format!("projector {}: expected one of sounds", clip.projector)))
 }
 
+/// The texts that stand in front of a sound and behind it, by `clip.projector_type`; nothing for a projector that takes no sounds.
+pub fn sound_marks(projector: &str) -> Option<[&'static str; 2]> {
+    SOUNDS.iter().find(|s| s.projector == projector).map(|s| s.texts)
+}
+
 /// Samples per second that [`prepare_sound`] expects.
 ///
 /// # Errors
