@@ -160,10 +160,10 @@ impl Projector {
     /// Has the encoder, which is made if it was not yet, do something.
     fn with_encoder<R>(&self, do_it: impl FnOnce(&mut Encoder) -> Result<R>) -> Result<R> {
         let mut held = self.encoder.lock().unwrap_or_else(PoisonError::into_inner);
-        let encoder = match held.take() {
-            Some(encoder) => held.insert(encoder),
-            None => held.insert(Encoder::new(&self.source, &self.engine)?),
-        };
+        if held.is_none() {
+            *held = Some(Encoder::new(&self.source, &self.engine)?);
+        }
+        let Some(encoder) = held.as_mut() else { unreachable!("it was made above") };
         let done = do_it(encoder);
         if matches!(done, Err(Error::Lost(_) | Error::Vulkan { .. })) {
             // A device that is lost computes nothing more: the next medium opens it anew.
