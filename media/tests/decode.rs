@@ -1,4 +1,5 @@
 //! Files of pictures: what they show, what is too large, what is damaged.
+#![allow(clippy::unwrap_used)]
 
 use image::{DynamicImage, ImageBuffer, ImageFormat};
 use pumex_media::{hash_bytes, Error, Limits, Picture};
@@ -107,7 +108,7 @@ fn cmyk_jpeg(color: [u8; 4]) -> Vec<u8> {
         }
         bits.push('0');
     }
-    while bits.len() % 8 != 0 {
+    while !bits.len().is_multiple_of(8) {
         bits.push('1');
     }
     for byte in bits.as_bytes().chunks(8) {

@@ -1,8 +1,9 @@
 //! Every projector of pictures by sizes, rows and texts alone, and metadata that cannot be. Needs no files but those of the tests.
+#![allow(clippy::unwrap_used)]
 
 use pumex_media::{
-    place, prepare_pair, prepare_picture, sound_marks, takes_pairs, Clip, Error, Medium, Options, Picture, Piece,
-    Positions, Source, Stored, TextModel,
+    place, prepare_pair, prepare_picture, takes_pairs, Clip, Error, Medium, Options, Picture, Piece, Positions, Source,
+    Stored, TextModel,
 };
 use std::collections::HashMap;
 
@@ -296,8 +297,6 @@ fn marks_follow_the_vocabulary_and_the_width_of_the_text_model() {
     for (n_embd, sees) in [(64, true), (1536, false), (2560, false), (2561, true)] {
         assert!(matches!(&prepare("gemma4v", n_embd, "")[1], Piece::Medium(m) if m.bidirectional == sees), "{n_embd}");
     }
-    assert_eq!(sound_marks("qwen2a"), Some(["<|audio_bos|>", "<|audio_eos|>"]));
-    assert_eq!(sound_marks("mlp"), None);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! Resizing and fitting: values worked out by hand, and what holds for every size.
+#![allow(clippy::unwrap_used)]
 
 use pumex_media::{fit, normalize, resize, Filter, Fit, Picture};
 
