@@ -96,8 +96,8 @@ impl<S: Source> Tower<S> {
     fn record(&mut self, graph: &Graph) -> Result<Kept> {
         self.weights.load(&self.device, &self.source, graph)?;
         let weights: Vec<WeightAt> = graph.weights.iter().filter_map(|used| self.weights.find(used)).collect();
-        let target =
-            |at| TowerTarget { caps: self.device.caps(), soa: self.device.stages_weights(), weights: &weights, at };
+        let (caps, soa, panels) = (self.device.caps(), self.device.stages_weights(), self.panels);
+        let target = |at| TowerTarget { caps, soa, panels, weights: &weights, at };
         let sizes = lower(graph, &target(TowerAddresses::default()))?;
         let arena = match self.arena.take().filter(|arena| arena.len_bytes() >= sizes.places.len_bytes) {
             Some(arena) => arena,

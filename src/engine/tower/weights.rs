@@ -43,8 +43,8 @@ impl Weights {
     pub fn load(&mut self, device: &Device, source: &dyn Source, graph: &Graph) -> Result<()> {
         let most = usize::try_from(device.caps().largest_buffer()).unwrap_or(usize::MAX).min(PIECE_BYTES);
         let (mut piece, mut within, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
-        for used in graph.weights.iter().filter(|used| !self.all.contains_key(used)) {
-            if !seen.insert(used) {
+        for used in &graph.weights {
+            if self.all.contains_key(used) || !seen.insert(used) {
                 continue;
             }
             let tensor = source.tensor(&used.name).ok_or_else(|| bad("missing_tensor", used, "not in the file"))?;
