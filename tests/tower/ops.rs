@@ -156,20 +156,12 @@ fn rows_and_numbers_come_to_other_places() {
             b.add(x, w).unwrap()
         }),
         case("zeros where nothing is written", Made::default(), |b| {
-            let x = wide(b, 2, 3);
-            let mut all = b.value(64, 64).unwrap();
+            let (x, noise) = (wide(b, 2, 3), b.input(64, 64).unwrap());
             // What lies in the arena before is not zeros.
-            for _ in 0..2 {
-                let full = b.value(64, 64).unwrap();
-                let part = b.all(full);
-                let from = b.all(all);
-                let join = Some((Join::Add, Arg::Number(9.0)));
-                b.push(Op::Map { act: Act::Same, a: from, scale: 1.0, join, out: part });
-                all = b.value(64, 64).unwrap();
-                let x = b.all(x);
-                b.push(Op::Copy { x, out: all, row: 5, col: 60 });
-                b.push(Op::Copy { x, out: all, row: 9, col: 1 });
-            }
+            b.map(Act::Same, noise, 1.0, Some((Join::Add, Arg::Number(9.0)))).unwrap();
+            let (all, x) = (b.value(64, 64).unwrap(), b.all(x));
+            b.push(Op::Copy { x, out: all, row: 5, col: 60 });
+            b.push(Op::Copy { x, out: all, row: 9, col: 1 });
             all
         }),
     ];

@@ -23,8 +23,15 @@ pub(super) fn places(graph: &Graph, scratch: &[Scratch]) -> Placement {
     Placement::of(&lives, sizes)
 }
 
+/// Rows and columns of a value.
+type Area = [(usize, usize); 2];
+
+fn len(area: &Area) -> usize {
+    (area[0].1 - area[0].0) * (area[1].1 - area[1].0)
+}
+
 /// Rows and columns that an op writes of its result.
-fn written(graph: &Graph, op: &Op) -> [(usize, usize); 2] {
+fn written(graph: &Graph, op: &Op) -> Area {
     let rows = graph.view(op.out()).rows;
     let columns = |part: &Part| [(0, rows), (part.at, part.at + part.cols)];
     match op {
@@ -38,30 +45,32 @@ fn written(graph: &Graph, op: &Op) -> [(usize, usize); 2] {
 /// Ops before which the buffer that they write must be made zeros: they are the first to write it, and not all of it is written before
 /// something reads it.
 pub(super) fn zeroed(graph: &Graph) -> BTreeSet<usize> {
-    let mut first: HashMap<usize, (usize, Vec<[(usize, usize); 2]>)> = HashMap::new();
+    let mut first: HashMap<usize, (usize, Vec<Area>)> = HashMap::new();
     let mut done: BTreeSet<usize> = graph.inputs.iter().map(|x| graph.view(*x).buffer).collect();
     let mut zeroed = BTreeSet::new();
-    let covered = |buffer: usize, parts: &[[(usize, usize); 2]]| {
-        let area = |p: &[(usize, usize); 2]| (p[0].1 - p[0].0) * (p[1].1 - p[1].0);
-        let meet =
-            |a: &[(usize, usize); 2], b: &[(usize, usize); 2]| (0..2).all(|i| a[i].0 < b[i].1 && b[i].0 < a[i].1);
-        let apart = parts.iter().enumerate().all(|(i, a)| !parts[..i].iter().any(|b| meet(a, b)));
-        apart && parts.iter().map(area).sum::<usize>() == graph.buffers[buffer]
+    let covered = |buffer: usize, areas: &[Area]| {
+        let meet = |a: &Area, b: &Area| (0..2).all(|i| a[i].0 < b[i].1 && b[i].0 < a[i].1);
+        let apart = areas.iter().enumerate().all(|(i, a)| !areas[..i].iter().any(|b| meet(a, b)));
+        apart && areas.iter().map(len).sum::<usize>() == graph.buffers[buffer]
     };
     for (i, op) in graph.ops.iter().enumerate() {
-        let out = graph.view(op.out());
+        let out = graph.view(op.out()).buffer;
         // What an op writes in part counts as read; here it does not.
-        for buffer in op.reads().iter().map(|x| graph.view(*x).buffer).filter(|buffer| *buffer != out.buffer) {
-            if let Some((op, parts)) = first.remove(&buffer) {
+        for buffer in op.reads().iter().map(|x| graph.view(*x).buffer).filter(|buffer| *buffer != out) {
+            if let Some((op, areas)) = first.remove(&buffer) {
                 done.insert(buffer);
-                zeroed.extend((!covered(buffer, &parts)).then_some(op));
+                zeroed.extend((!covered(buffer, &areas)).then_some(op));
             }
         }
-        if !done.contains(&out.buffer) {
-            first.entry(out.buffer).or_insert((i, Vec::new())).1.push(written(graph, op));
+        let area = written(graph, op);
+        if len(&area) == graph.buffers[out] && !first.contains_key(&out) {
+            done.insert(out);
+        }
+        if !done.contains(&out) {
+            first.entry(out).or_insert((i, Vec::new())).1.push(area);
         }
     }
-    let rest = first.into_iter().filter(|(buffer, (_, parts))| !covered(*buffer, parts));
+    let rest = first.into_iter().filter(|(buffer, (_, areas))| !covered(*buffer, areas));
     zeroed.extend(rest.map(|(_, (op, _))| op));
     zeroed
 }
