@@ -105,7 +105,8 @@ fn run(heads: (u32, u32, u32), (k, v): (CacheType, CacheType), way: Way) -> Opti
 #[test]
 fn many_rows_attend_alike_with_matrices_and_without() {
     use CacheType::{Iq4Nl, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
-    let halves = [(8, 2, 64), (6, 2, 128), (4, 2, 128), (2, 2, 64)].map(|heads| (heads, (F16, F16)));
+    let halves = [(8, 2, 64), (6, 2, 128), (4, 2, 128), (2, 2, 64), (4, 2, 256), (3, 1, 256), (8, 2, 256)];
+    let halves = halves.map(|heads| (heads, (F16, F16)));
     let others =
         [(F16, Q8_0), (Q8_0, F16), (Q4_0, Q4_1), (Q5_0, Q5_1), (Iq4Nl, Q8_0)].map(|types| ((4, 2, 128), types));
     for (heads, types) in halves.into_iter().chain(others) {

@@ -6,7 +6,7 @@ use super::product::{gate_constants, Product};
 use super::{fusion, Lowering};
 use crate::plan::{MatPart, Norm, Op, Rows, Val};
 use crate::policy::matrix::{self as tiles, FEW, PACKED_LEN};
-use crate::policy::GemmFusion;
+use crate::policy::{GemmFusion, FEW_ROWS};
 use pumex_shaders::push;
 
 /// Slots of activations for few rows: one for each layout, and that of activations which the op before packs.
@@ -77,7 +77,7 @@ impl Lowering<'_> {
 
     /// Whether an op before those that read `v` can pack it: few rows, of whole units.
     fn packs_early(&self, v: Val) -> bool {
-        let few = self.t.packing.is_some_and(|p| p.direct) && (2..=FEW).contains(&self.rows_of(v));
+        let few = self.t.packing.is_some_and(|p| p.direct) && (2..=FEW_ROWS).contains(&self.rows_of(v));
         few && self.t.fuse && !self.t.importance && self.width(v).is_multiple_of(PACKED_LEN)
     }
 
