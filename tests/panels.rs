@@ -75,8 +75,15 @@ fn products_by_panels_are_right_for_every_format_and_edge_shape() {
         return;
     }
     let (caps, mut wrong) = (lab.device.caps().clone(), Vec::new());
-    let shapes =
-        [(2, 132, 33, false), (3, 37, 130, false), (9, 70, 530, true), (5, 260, 300, false), (1, 96, 64, true)];
+    let shapes = [
+        (2, 132, 33, false),
+        (3, 37, 130, false),
+        (9, 70, 530, true),
+        (5, 260, 300, false),
+        (1, 96, 64, true),
+        (6, 68, 100, true),
+        (3, 132, 20, false),
+    ];
     for format in pumex_quant::all().filter(|format| matrix::takes(&caps, format, 64)) {
         for (blocks, m, n, gated) in shapes {
             if exhaustive() || [FormatId::Q4K, FormatId::Q6K].contains(&format.id) {
