@@ -31,7 +31,8 @@ impl Lab {
         let left =
             [self.buffer(&vec![0xff; workgroups * split as usize * tile.rows * 256]), self.buffer(&vec![0; 4 * workgroups])];
         let addresses = self.buffer(bytemuck::cast_slice(&left.each_ref().map(|buffer| buffer.address())));
-        let bytes = 2 * rows * k.next_multiple_of(matrix::PACKED_LEN) + panels::READ_AHEAD;
+        let all = rows.next_multiple_of(panels::PANEL_ROWS) * k.next_multiple_of(matrix::PACKED_LEN);
+        let bytes = 2 * all + panels::READ_AHEAD;
         // What is read ahead meets no sum, whatever it is.
         let (codes, factors) = (self.buffer(&vec![0xff; bytes]), self.buffer(&vec![0xff; 4 * rows]));
         let (codes, factors) = (codes.address(), factors.address());

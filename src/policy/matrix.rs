@@ -6,7 +6,7 @@ use super::table::{FewRow, Product};
 use super::tuned;
 use super::{GemmFusion, FEW_ROWS};
 use crate::vk::Caps;
-use pumex_quant::{Format, FormatId};
+use pumex_quant::{tables, Format, FormatId};
 
 /// Rows of a cooperative matrix of weights.
 pub const MAT_M: usize = 16;
@@ -267,6 +267,12 @@ fn even_split(caps: &Caps, (m, n): (usize, usize), (subgroups, columns): (u32, u
     1 + u32::from(columns as usize == MOST_COLUMNS && subgroups > 1 && pays())
 }
 
+/// Whether `gemm_few` is the better kernel for so many activation rows with weights of a format: beyond those that come packed from the op
+/// before it is not, where threads look several weights up at a time (2026-11-28 in `benches/RECORD.md`).
+pub fn few_takes(format: &Format, n: usize) -> bool {
+    n <= FEW_ROWS || n <= FEW && tables::of(format.id).is_none_or(|table| table.packed_levels().is_some())
+}
+
 /// Likewise with `size` threads, of which `split` subgroups share the inputs of a row, and at most `per_core` workgroups for
 /// each multiprocessor.
 pub fn mat_tile_of(
@@ -310,6 +316,13 @@ mod tests {
             }
         }
         assert_eq!(idle, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn codebooks_are_looked_up_for_fewer_rows() {
+        let takes = |id: FormatId| [16, 17, 32, 33].map(|n| few_takes(id.format(), n));
+        assert_eq!([FormatId::Q4K, FormatId::Iq4Xs, FormatId::F16].map(takes), [[true, true, true, false]; 3]);
+        assert_eq!(takes(FormatId::Iq2Xxs), [true, false, false, false]);
     }
 
     #[test]

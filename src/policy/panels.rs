@@ -2,11 +2,13 @@
 //! rows.
 
 use super::class::cores;
-use super::matrix::{self, MoeTiles, FEW};
+use super::matrix::{self, MoeTiles};
 use super::shared::table_bytes;
 use crate::vk::Caps;
 use pumex_quant::Format;
 
+/// Rows up to which other kernels are as fast (2026-11-28 in `benches/RECORD.md`).
+const FEWER_ROWS: usize = 64;
 /// Row of the kernel table.
 pub const PANELS: &str = "gemm_panels";
 /// Activation rows of a panel.
@@ -80,7 +82,7 @@ pub fn panels_fit(weights: &[u32], activations: &[u32]) -> bool {
 /// Why products of `n` rows with weights of a format do not go by panels, if they do not. `fit`: [`panels_fit`] said so of the device.
 pub(super) fn refusal(caps: &Caps, format: &Format, n: usize, fit: bool) -> Option<String> {
     let reason = match () {
-        () if n <= FEW => format!("{FEW} rows or fewer"),
+        () if n <= FEWER_ROWS => format!("{FEWER_ROWS} rows or fewer"),
         () if !fit => "threads hold matrices in another way".into(),
         () if STAGES + table_bytes(format) > caps.max_shared_bytes as usize => {
             "shared memory does not hold a tile".into()
@@ -233,7 +235,8 @@ mod tests {
         let rows: Vec<u32> = (0..256).map(|i| place(i % 16, i / 16)).collect();
         assert!(panels_fit(&weights, &rows) && !panels_fit(&rows, &rows) && !panels_fit(&weights, &weights));
         let (h200, lavapipe, q4_k) = (devices::h200(), devices::lavapipe(), pumex_quant::FormatId::Q4K.format());
-        assert_eq!([32, 33].map(|n| refusal(&h200, q4_k, n, true).is_none()), [false, true]);
+        let rows = [FEWER_ROWS, FEWER_ROWS + 1];
+        assert_eq!(rows.map(|n| refusal(&h200, q4_k, n, true).is_none()), [false, true]);
         assert!(refusal(&h200, q4_k, 512, false).is_some() && refusal(&lavapipe, q4_k, 512, true).is_some());
     }
 }

@@ -3,7 +3,7 @@
 
 use super::attention::{attn_mat_fits, attn_prompt_bytes, attn_prompt_tile};
 use super::gemv::{self, dot_span, float_row, gemv_row, no_dots, small_floats};
-use super::matrix::{self, few_row, FEW, FEW_KERNEL, PACKED_LEN};
+use super::matrix::{self, few_row, few_takes, FEW, FEW_KERNEL, PACKED_LEN};
 use super::matrix2::{matrix2_attention, matrix2_first};
 use super::panels;
 use super::staged::staged_attention;
@@ -111,6 +111,7 @@ pub fn product(caps: &Caps, asked: &Asked<'_>) -> Vec<Variant> {
     let matrices = no_matrices(caps, asked.beside, n, asked.held);
     let few = matrices.clone().or_else(|| match asked.held {
         _ if n > FEW => Some(format!("over {FEW} rows")),
+        _ if !asked.beside.iter().all(|format| few_takes(format, n)) => Some("tables are looked up too often".into()),
         Some(held) if !held.direct => Some("threads hold matrices in another way".into()),
         _ => None,
     });
