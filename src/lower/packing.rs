@@ -175,7 +175,9 @@ impl Lowering<'_> {
 
     /// Packs `x` for these products, normed if they norm it, unless it comes packed.
     pub(super) fn pack(&mut self, x: Val, norm: Option<Norm>, parts: &[MatPart]) {
-        let Some(packing) = self.t.packing else { return };
+        if self.t.packing.is_none() {
+            return;
+        }
         if (norm.is_none() && self.pack_epilogue(x).is_some()) || self.norm_prologue().is_some() {
             return;
         }
@@ -224,7 +226,9 @@ impl Lowering<'_> {
 
     /// The product of what is packed for `all` with up to three matrices of one format, or with gate and up.
     pub(super) fn by_matrix(&mut self, all: &[MatPart], p: &Product) {
-        let Some(packing) = self.t.packing else { return };
+        if self.t.packing.is_none() {
+            return;
+        }
         if self.by_panels(all, self.rows_of(p.x)) {
             return self.panel_product(p);
         }
