@@ -111,7 +111,9 @@ fn many_rows_attend_alike_with_matrices_and_without() {
     let others =
         [(F16, Q8_0), (Q8_0, F16), (Q4_0, Q4_1), (Q5_0, Q5_1), (Iq4Nl, Q8_0)].map(|types| ((4, 2, 128), types));
     for (heads, types) in halves.into_iter().chain(others).chain([((4, 2, 256), (Q8_0, Q4_0))]) {
-        let Some(matrices) = run(heads, types, if heads.2 > 128 { Way::Staged } else { Way::Fragments }) else { return };
+        let Some(matrices) = run(heads, types, if heads.2 > 128 { Way::Staged } else { Way::Fragments }) else {
+            return;
+        };
         let Some(prompt) = run(heads, types, Way::Prompt) else { return };
         let Some(scalar) = run(heads, types, Way::Scalar) else { return };
         let errors = [matrices, prompt].map(|found| nmse(&found, &scalar));

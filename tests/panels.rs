@@ -28,15 +28,25 @@ impl Lab {
         let tile = panels::PanelTile { split, ..tile };
         let rows = panels::packed_rows(n);
         let workgroups = n.div_ceil(tile.rows) * m.div_ceil(tile.outputs);
-        let left =
-            [self.buffer(&vec![0xff; workgroups * split as usize * tile.rows * 256]), self.buffer(&vec![0; 4 * workgroups])];
+        let left = [
+            self.buffer(&vec![0xff; workgroups * split as usize * tile.rows * 256]),
+            self.buffer(&vec![0; 4 * workgroups]),
+        ];
         let addresses = self.buffer(bytemuck::cast_slice(&left.each_ref().map(|buffer| buffer.address())));
         let all = rows.next_multiple_of(panels::PANEL_ROWS) * k.next_multiple_of(matrix::PACKED_LEN);
         let bytes = 2 * all + panels::READ_AHEAD;
         // What is read ahead meets no sum, whatever it is.
         let (codes, factors) = (self.buffer(&vec![0xff; bytes]), self.buffer(&vec![0xff; 4 * rows]));
         let (codes, factors) = (codes.address(), factors.address());
-        let pack = push::PackPanels { x: of.x, norm: of.norm, codes, factors, n: n as u32, eps: EPS, ..push::PackPanels::default() };
+        let pack = push::PackPanels {
+            x: of.x,
+            norm: of.norm,
+            codes,
+            factors,
+            n: n as u32,
+            eps: EPS,
+            ..push::PackPanels::default()
+        };
         let spec = [("SIZE", 256), ("K", k as u32), ("NORM", u32::from(case.norm))];
         self.run_one("pack_panels", None, &spec, pack.bytes(), [rows as u32, 1, 1]);
         let product = push::Gemv {

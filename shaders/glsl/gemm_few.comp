@@ -1,4 +1,4 @@
-// y (+)= W x + b for 2 to 32 activation rows by cooperative matrices, each thread of which decodes the weights it holds of
+// y (+)= W x + b for 2 to 16 activation rows by cooperative matrices, each thread of which decodes the weights it holds of
 // them in registers. It asks for a device that spreads matrices over threads as it expects (policy/matrix.rs: `direct`): of
 // weights, thread 4 g + t has rows g and g + 8 and inputs 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, of activations those inputs of
 // row g of the step. Since it does not matter which input of the row is which of the matrix, these four are a group of
@@ -18,7 +18,7 @@ layout(local_size_x_id = 0) in;
 #include "quant/contract.glsl"
 layout(constant_id = 5) const uint K = 4096;    // inputs
 layout(constant_id = 7) const uint SPLIT = 8;   // subgroups that share the inputs of a row
-layout(constant_id = 9) const uint TILES = 1;   // matrices of activations: 1 to 4
+layout(constant_id = 9) const uint TILES = 1;   // matrices of activations: 1 or 2
 layout(constant_id = 13) const uint TURN = 8;   // groups whose activations are held at a time: even, divides CHUNK / 4
 // If not 0, y is packed as the next product wants it (lib/pack_layout.glsl), scaled by PACK_EPILOGUE_SCALE: it leaves room for outliers, as
 // gated units have, while what halves lose at the lower end is nothing beside them.

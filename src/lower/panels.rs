@@ -63,7 +63,13 @@ impl Lowering<'_> {
             vec![("SIZE", PACK_THREADS), ("K", k as u32), ("GATHER", gather), ("COLUMNS", moe.columns as u32)];
         let reads = vec![self.value(p.x), Access::all(Place::MoeTiles, 0)];
         let writes = vec![Access::all(Place::MoePacked, (2 * self.shape.rows * p.top_k.k * k) as u64)];
-        self.emit(Module::of("pack_panels"), constants, push, [moe.most * moe.columns, 1, 1], Touched { reads, writes });
+        self.emit(
+            Module::of("pack_panels"),
+            constants,
+            push,
+            [moe.most * moe.columns, 1, 1],
+            Touched { reads, writes },
+        );
     }
 
     /// The product of these with experts' matrices, `constants` what tells of them.

@@ -130,16 +130,13 @@ pub fn attn_prompt_tile(c: &AttentionSpec) -> Option<FlashTile> {
     let plain = c.soft_cap.is_none() && c.alibi.is_none() && c.biases.is_none();
     let (_, subgroups, rows, _) = PROMPT_SHAPES.into_iter().find(|(dim, ..)| (c.head_dim, c.v_dim) == (*dim, *dim))?;
     let heads = [4, 2, 1].into_iter().find(|h| (c.heads / c.kv_heads).is_multiple_of(*h)).unwrap_or(1) as u32;
-    (plain && c.ends_at_its_own()).then_some(FlashTile {
-        size: 32 * subgroups,
-        heads,
-        rows: subgroups / heads * rows,
-    })
+    (plain && c.ends_at_its_own()).then_some(FlashTile { size: 32 * subgroups, heads, rows: subgroups / heads * rows })
 }
 
 /// Bytes of shared memory of such a tile: twice its positions of K, and of V with a unit more for each.
 pub fn attn_prompt_bytes(c: &AttentionSpec) -> usize {
-    let positions = PROMPT_SHAPES.iter().find(|(dim, ..)| *dim == c.head_dim).map_or(KV_BLOCK as usize, |shape| shape.3);
+    let positions =
+        PROMPT_SHAPES.iter().find(|(dim, ..)| *dim == c.head_dim).map_or(KV_BLOCK as usize, |shape| shape.3);
     2 * positions * (2 * c.head_dim + 2 * c.v_dim + 16)
 }
 

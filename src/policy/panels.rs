@@ -186,7 +186,9 @@ mod tests {
     fn what_workgroups_leave_has_room() {
         for (_, caps) in devices::all() {
             let (bytes, counters) = split_workspace(&caps);
-            for (m, k, gated) in [(1024, 4096, false), (4096, 14_336, false), (28_672, 4096, true), (128_256, 4096, false)] {
+            for (m, k, gated) in
+                [(1024, 4096, false), (4096, 14_336, false), (28_672, 4096, true), (128_256, 4096, false)]
+            {
                 for n in [17, 32, 64, 100, 128, 129, 256, 512, 2048] {
                     let tile = panel_tile(&caps, (m, k, n), gated);
                     let tiles = m.div_ceil(tile.outputs) * n.div_ceil(tile.rows);
