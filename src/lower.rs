@@ -110,8 +110,8 @@ struct Lowering<'a> {
     at: usize,
     tasks: Vec<Task>,
     packs: packing::State,
-    /// The route whose rows were last permuted for their experts.
-    permuted: Option<Val>,
+    /// The route whose rows were last permuted for their experts, and columns of the runs.
+    permuted: Option<(Val, usize)>,
     words: Vec<u32>,
 }
 

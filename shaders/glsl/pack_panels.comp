@@ -1,12 +1,17 @@
 // Activations as halves for gemm_panels.comp: [n, k] -> panels (lib/panels.glsl), and a factor per row. A row is scaled by a power of
 // two that leaves halves room at both ends, after an RMS norm if NORM says so. Rows past n become zeros, so that matrices are whole.
+// With GATHER rows are those that the pairs of a list (moe_permute.comp) are of; what is no pair stays as it is, for nobody looks at
+// what comes of it.
 #version 460
 #include "lib/types.glsl"
 #include "lib/pack_layout.glsl"
+#include "lib/moe_tiles.glsl"
 #extension GL_KHR_shader_subgroup_arithmetic : require
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint K = 4096;
 layout(constant_id = 2) const uint NORM = 0;
+layout(constant_id = 3) const uint GATHER = 0;  // pairs of a row of x
+layout(constant_id = 4) const uint COLUMNS = 1; // of the tiles of the list
 #include "lib/panels.glsl"
 #include "push/pack_panels.glsl"
 const uint EIGHTS = (PANEL_INPUTS / 8 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x; // of a row, that a thread has
@@ -16,10 +21,17 @@ void main() {
     const uint row = gl_WorkGroupID.x, t = gl_LocalInvocationID.x;
     vec4 held[EIGHTS * 2];
     float square = 0.0, largest = 0.0;
+    uint from = row;
+    if (GATHER > 0) {
+        if (groups.v[row / COLUMNS] == NONE) return;
+        const uint pair = groups.v[most + row];
+        if (pair == NONE) return;
+        from = pair / GATHER;
+    }
     [[unroll]] for (uint j = 0; j < EIGHTS * 2; j++) {
         const uint eight = t + j / 2 * gl_WorkGroupSize.x, i = eight / 2 * 4 + eight % 2 + j % 2 * 2;
-        const bool there = i < K / 4 && row < n;
-        held[j] = there ? x.v[row * (K / 4) + i] : vec4(0.0);
+        const bool there = i < K / 4 && (GATHER > 0 || row < n);
+        held[j] = there ? x.v[from * (K / 4) + i] : vec4(0.0);
         if (NORM == 1) {
             square += dot(held[j], held[j]);
             held[j] *= there ? norm.v[i] : vec4(0.0);

@@ -112,7 +112,7 @@ blocks! {
         s2: float,
     }
 
-    /// Likewise of up to 16 packed rows, which may go on to a norm.
+    /// Likewise of up to 32 packed rows, of which up to 16 may go on to a norm.
     GemmFew("gemm_few") = product: Gemv + {
         /// Addresses of what NORM_PROLOGUE or NORM_EPILOGUE need (lib/pack_norm.glsl).
         norm_epilogue: U32x2,
@@ -196,6 +196,10 @@ blocks! {
         n: uint,
         /// Of the norm.
         eps: float,
+        /// The list of tiles (moe_permute.comp), if GATHER.
+        groups: U32,
+        /// The most tiles there can be, if GATHER.
+        most: uint,
     }
 
     /// Rows of each expert come together, in tiles of one expert each.

@@ -95,8 +95,8 @@ pub enum Ways {
     All,
 }
 
-/// Rows of the steps that are compared: prompts by panels and by tiles, one by few rows, then single rows.
-const STEPS: [usize; 5] = [policy::panels::FEWER_ROWS + 2, 40, 9, 1, 1];
+/// Rows of the steps that are compared: prompts in large tiles and in small ones, one by few rows, then single rows.
+const STEPS: [usize; 5] = [130, 40, 9, 1, 1];
 
 /// What a test of a device came to.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,14 +5,15 @@ use super::dispatch::{Access, Module, Place, Touched};
 use super::megakernel::StageSource;
 use super::product::gate_constants;
 use super::Lowering;
-use crate::plan::{Gate, Norm, TopK, Val, Weight};
+use crate::plan::{Gate, Norm, TopK, Val, Weight, WeightInfo};
 use crate::policy::matrix as tiles;
+use crate::policy::panels::moe_panels;
 use crate::policy::{self, GemmFusion};
 use crate::Result;
 use pumex_shaders::push;
 
 /// Threads of the kernel that permutes rows, and of the one that adds their products up.
-const THREADS: [u32; 2] = [512, 64];
+const THREADS: [u32; 2] = [1024, 64];
 
 /// A product with experts' matrices: gate and up in one, or down, whose weighted sum is added.
 pub(super) struct Product {
@@ -108,6 +109,12 @@ impl Lowering<'_> {
         all.into_iter().map(|a| Access { bytes: a.bytes * part / c.n_expert.max(1) as u64, ..a }).collect()
     }
 
+    /// Whether experts' rows, which go by cooperative matrices, go by panels.
+    pub(super) fn experts_by_panels(&self, info: &WeightInfo) -> bool {
+        let fit = self.t.packing.is_some_and(|packing| packing.panels);
+        policy::by_panels(self.t.caps, std::iter::once(info.format), self.shape.rows, fit)
+    }
+
     /// As [`Lowering::experts`], expert by expert in tiles of rows; false where that does not pay or cannot be.
     fn experts_by_tiles(&mut self, p: &Product, weights: &[Weight]) -> bool {
         let (n, caps, c, gated) = (self.shape.rows, self.t.caps, p.top_k, weights.len() == 2);
@@ -119,16 +126,17 @@ impl Lowering<'_> {
         if !takes || !self.t.fuse || p.norm.is_some() || !self.t.packing.is_some_and(|packing| packing.moe) {
             return false;
         }
-        let (m, k) = (info.rows / c.n_expert, info.cols);
-        let moe = tiles::moe_tiles(n, c.k, c.n_expert);
+        let (m, k, panels) = (info.rows / c.n_expert, info.cols, self.experts_by_panels(info));
+        let moe = if panels { moe_panels(n, c.k, c.n_expert) } else { tiles::moe_tiles(n, c.k, c.n_expert) };
         let extras = self.extras(gated, false);
         let tile = tiles::moe_tile(caps, info.format, m, moe, extras);
         let Some(map) = self.map_of(tile.mat_n) else { return false };
-        // Usually gate and up have had them permuted for down.
-        if self.permuted.replace(p.route) != Some(p.route) {
-            self.moe_permute(p, moe);
+        self.moe_permute(p, moe);
+        if panels {
+            self.moe_pack_panels(p, moe, (k, gated));
+        } else {
+            self.moe_pack(p, moe, (k, gated), (tile.mat_n, map));
         }
-        self.moe_pack(p, moe, (k, gated), (tile.mat_n, map));
         let [list, codes, factors, products] = self.t.at.packed.moe;
         let push = push::Gemv {
             w0: self.weight(weights[0]),
@@ -152,25 +160,33 @@ impl Lowering<'_> {
             s2: 1.0,
             ..push::Gemv::default()
         };
-        let mut constants = tile.spec(k, extras);
-        constants.extend([("EXPERTS", if gated { 3 } else { 4 }), ("USED", c.k as u32)]);
-        constants.extend(gate_constants(p.gate));
         let mut reads = vec![self.value(p.route), Access::all(Place::MoeTiles, 0)];
         reads.push(Access::all(Place::MoePacked, (2 * n * c.k * k) as u64));
         reads.extend(self.of_top_k(weights, c));
         reads.extend(self.of_top_k(&p.biases.into_iter().flatten().collect::<Vec<_>>(), c));
         let made = (4 * n * c.k * m) as u64;
         let writes = vec![if gated { self.value(p.out) } else { Access::all(Place::MoeProducts, made) }];
-        let grid = [tile.groups as usize, moe.most, 1];
-        self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, Touched { reads, writes });
+        let mut constants = vec![("EXPERTS", if gated { 3 } else { 4 }), ("USED", c.k as u32)];
+        constants.extend(gate_constants(p.gate));
+        let touched = Touched { reads, writes };
+        if panels {
+            self.moe_panel_product(info, (push, constants), moe, gated, touched);
+        } else {
+            constants.extend(tile.spec(k, extras));
+            let grid = [tile.groups as usize, moe.most, 1];
+            self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, touched);
+        }
         if !gated {
             self.moe_combine(p, m);
         }
         true
     }
 
-    /// Finds the rows of each expert.
+    /// Finds the rows of each expert, unless they stand so already: usually gate and up have had them permuted for down.
     pub(super) fn moe_permute(&mut self, p: &Product, moe: tiles::MoeTiles) {
+        if self.permuted.replace((p.route, moe.columns)) == Some((p.route, moe.columns)) {
+            return;
+        }
         let [groups, ..] = self.t.at.packed.moe;
         let push =
             push::MoePermute { route: self.val(p.route), groups, params: self.t.at.params, most: moe.most as u32 };

@@ -244,9 +244,7 @@ impl Lowering<'_> {
         let info = &self.plan.weights[weights[0].0];
         let (m, k) = (info.rows / c.n_expert, info.cols);
         let moe = tiles::moe_tiles(n, c.k, c.n_expert);
-        if self.permuted.replace(p.route) != Some(p.route) {
-            self.moe_permute(p, moe);
-        }
+        self.moe_permute(p, moe);
         let gathers = if p.gate.is_some() { (n, c.k) } else { (n * c.k, 1) };
         let packed = self.pack_experts((p.x, k), gathers, (by, moe));
         let tiles = |part| Tiles { part, moe, used: c.k, gather: gathers.1, route: self.val(p.route) };
@@ -275,9 +273,7 @@ impl Lowering<'_> {
         let (n, c) = (self.rows_of(e.out), e.top_k);
         let Some(by) = self.experts_way(&[e.weight], c, n) else { return false };
         let moe = tiles::moe_tiles(n, c.k, c.n_expert);
-        if self.permuted.replace(e.route) != Some(e.route) {
-            self.moe_permute(&Product::new((e.x, None, e.route, c), None, [None; 2], e.out), moe);
-        }
+        self.moe_permute(&Product::new((e.x, None, e.route, c), None, [None; 2], e.out), moe);
         let route = self.plain_route(e, true);
         let (rows, gather) = if e.own_input { (n * c.k, 1) } else { (n, c.k) };
         let packed = self.pack_experts((e.x, self.plan.weights[e.weight.0].cols), (rows, gather), (by, moe));

@@ -6,7 +6,7 @@ use super::product::{gate_constants, Product};
 use super::{fusion, Lowering};
 use crate::plan::{MatPart, Norm, Op, Rows, Val};
 use crate::policy::matrix::{self as tiles, FEW, PACKED_LEN};
-use crate::policy::GemmFusion;
+use crate::policy::{GemmFusion, FEW_ROWS};
 use pumex_shaders::push;
 
 /// Slots of activations for few rows: one for each layout, and that of activations which the op before packs.
@@ -46,9 +46,15 @@ pub(super) struct PackEpilogue {
 }
 
 impl Lowering<'_> {
+    /// Whether products of `n` rows with all of these, if there are few, go by matrices of which threads decode what they hold.
+    fn directly(&self, parts: &[MatPart], n: usize) -> bool {
+        let takes = |part: &MatPart| n > FEW || tiles::few_takes(self.plan.weights[part.weight.0].format, n);
+        self.t.packing.is_some_and(|packing| packing.direct) && parts.iter().all(takes)
+    }
+
     /// Layouts of the activations that products of `n` rows want, each once: CHUNKS of `shaders/glsl/pack.comp`.
     fn layouts(&self, parts: &[MatPart], n: usize) -> Vec<u32> {
-        if n > FEW || !self.t.packing.is_some_and(|p| p.direct) {
+        if n > FEW || !self.directly(parts, n) {
             return vec![0];
         }
         let mut layouts: Vec<u32> =
@@ -77,7 +83,7 @@ impl Lowering<'_> {
 
     /// Whether an op before those that read `v` can pack it: few rows, of whole units.
     fn packs_early(&self, v: Val) -> bool {
-        let few = self.t.packing.is_some_and(|p| p.direct) && (2..=FEW).contains(&self.rows_of(v));
+        let few = self.t.packing.is_some_and(|p| p.direct) && (2..=FEW_ROWS).contains(&self.rows_of(v));
         few && self.t.fuse && !self.t.importance && self.width(v).is_multiple_of(PACKED_LEN)
     }
 
@@ -169,7 +175,9 @@ impl Lowering<'_> {
 
     /// Packs `x` for these products, normed if they norm it, unless it comes packed.
     pub(super) fn pack(&mut self, x: Val, norm: Option<Norm>, parts: &[MatPart]) {
-        let Some(packing) = self.t.packing else { return };
+        if self.t.packing.is_none() {
+            return;
+        }
         if (norm.is_none() && self.pack_epilogue(x).is_some()) || self.norm_prologue().is_some() {
             return;
         }
@@ -177,7 +185,8 @@ impl Lowering<'_> {
         if self.by_panels(parts, n) {
             return self.pack_panels(x, norm);
         }
-        let (mat_n, _) = tiles::columns(caps, packing.direct, n);
+        let direct = self.directly(parts, n);
+        let (mat_n, _) = tiles::columns(caps, direct, n);
         let map = self.map_of(mat_n).unwrap_or(0);
         self.packs.powers_known |= norm.is_some() && n <= FEW;
         for (slot, chunks) in self.layouts(parts, n).into_iter().enumerate() {
@@ -205,7 +214,7 @@ impl Lowering<'_> {
             let mut writes = vec![self.packed(slot, n, k)];
             // All layouts' dispatches write the same powers.
             writes.extend((slot == 0 && norm.is_some()).then(|| Access::all(Place::PackedSums, 4 * n as u64)));
-            let grid = [tiles::packed_rows(caps, packing.direct, n), 1, 1];
+            let grid = [tiles::packed_rows(caps, direct, n), 1, 1];
             self.emit(Module::of("pack"), constants, push, grid, Touched { reads, writes });
         }
     }
@@ -217,7 +226,9 @@ impl Lowering<'_> {
 
     /// The product of what is packed for `all` with up to three matrices of one format, or with gate and up.
     pub(super) fn by_matrix(&mut self, all: &[MatPart], p: &Product) {
-        let Some(packing) = self.t.packing else { return };
+        if self.t.packing.is_none() {
+            return;
+        }
         if self.by_panels(all, self.rows_of(p.x)) {
             return self.panel_product(p);
         }
@@ -239,7 +250,7 @@ impl Lowering<'_> {
         };
         let push = push::Gemv { flags: push.flags | (n << 8) as u32, ..push };
         let m = push.m as usize;
-        let tile = tiles::mat_tile(self.t.caps, packing.direct, info.format, (m, n), extras);
+        let tile = tiles::mat_tile(self.t.caps, self.directly(all, n), info.format, (m, n), extras);
         let mut constants = self.matrix_constants(&tile, info.cols, extras, epilogue, (norm_epilogue, prologue));
         constants.extend(gate_constants(p.gate));
         let Touched { mut reads, mut writes } = self.touched(p, m);

@@ -1,9 +1,11 @@
 //! Products of prompts by panels of activations: these are packed by a dispatch of their own, once for all that read them.
 
 use super::dispatch::{Access, Module, Place, Touched};
+use super::experts::Product as Experts;
 use super::product::{gate_constants, Product};
 use super::Lowering;
-use crate::plan::{MatPart, Norm, Val};
+use crate::plan::{MatPart, Norm, Val, WeightInfo};
+use crate::policy::matrix::MoeTiles;
 use crate::policy::{self, panels as tiles};
 use pumex_shaders::push;
 
@@ -35,12 +37,56 @@ impl Lowering<'_> {
             factors: at.factors,
             n: n as u32,
             eps: norm.map_or(0.0, |n| n.eps),
+            ..push::PackPanels::default()
         };
         let constants = vec![("SIZE", PACK_THREADS), ("K", k as u32), ("NORM", u32::from(norm.is_some()))];
         let reads = [vec![self.value(x)], self.matrices(norm.map(|n| n.weight))].concat();
         let touched = Touched { reads, writes: vec![self.panels(x)] };
         let rows = tiles::packed_rows(n);
         self.emit(Module::of("pack_panels"), constants, push, [rows, 1, 1], touched);
+    }
+
+    /// Packs rows of `k` inputs of each expert's run.
+    pub(super) fn moe_pack_panels(&mut self, p: &Experts, moe: MoeTiles, (k, gated): (usize, bool)) {
+        let [groups, codes, factors, _] = self.t.at.packed.moe;
+        let push = push::PackPanels {
+            x: self.val(p.x),
+            codes,
+            factors,
+            n: self.shape.rows as u32,
+            groups,
+            most: moe.most as u32,
+            ..push::PackPanels::default()
+        };
+        let gather = if gated { p.top_k.k as u32 } else { 1 };
+        let constants =
+            vec![("SIZE", PACK_THREADS), ("K", k as u32), ("GATHER", gather), ("COLUMNS", moe.columns as u32)];
+        let reads = vec![self.value(p.x), Access::all(Place::MoeTiles, 0)];
+        let writes = vec![Access::all(Place::MoePacked, (2 * self.shape.rows * p.top_k.k * k) as u64)];
+        self.emit(
+            Module::of("pack_panels"),
+            constants,
+            push,
+            [moe.most * moe.columns, 1, 1],
+            Touched { reads, writes },
+        );
+    }
+
+    /// The product of these with experts' matrices, `constants` what tells of them.
+    pub(super) fn moe_panel_product(
+        &mut self,
+        info: &WeightInfo,
+        (push, mut constants): (push::Gemv, Vec<(&'static str, u32)>),
+        moe: MoeTiles,
+        gated: bool,
+        touched: Touched,
+    ) {
+        let (tile, m) = (tiles::moe_panel_tile(moe, gated), push.m as usize);
+        constants.extend(tile.spec(info.cols, (gated, false, self.t.soa)));
+        constants.push(("WHOLE_ROWS", u32::from(m.is_multiple_of(TOGETHER))));
+        let push = push::GemmPanels { product: push, split: 0 };
+        let grid = [m.div_ceil(tile.outputs), moe.most, 1];
+        self.emit(Module::with(tiles::PANELS, info.format.stem), constants, push, grid, touched);
     }
 
     /// The product of packed rows with up to three matrices of one format, or with gate and up.
@@ -58,15 +104,8 @@ impl Lowering<'_> {
         let tile = tiles::panel_tile(self.t.caps, (push.m as usize, info.cols, n), gated);
         let sizes = p.parts.iter().map(|part| self.plan.weights[part.weight.0].rows);
         let whole = sizes.chain([p.y_at, self.width(p.out)]).all(|size| size.is_multiple_of(TOGETHER));
-        let mut constants = vec![
-            ("SIZE", tile.size),
-            ("GATED", u32::from(gated)),
-            ("ADD", u32::from(p.add)),
-            ("K", info.cols as u32),
-            ("SPLIT", tile.split),
-            ("WHOLE_ROWS", u32::from(whole)),
-            ("SOA", self.soa()),
-        ];
+        let mut constants = tile.spec(info.cols, (gated, p.add, self.t.soa));
+        constants.push(("WHOLE_ROWS", u32::from(whole)));
         constants.extend(gate_constants(p.gate));
         let m = push.m as usize;
         let Touched { mut reads, mut writes } = self.touched(p, m);

@@ -8,6 +8,7 @@ use super::{fusion, Lowering};
 use crate::plan::{ExpertsBias, ExpertsMatMul, MatPart, Op};
 use crate::policy;
 use crate::policy::matrix as tiles;
+use crate::policy::panels::moe_panels;
 use pumex_shaders::push;
 
 impl Lowering<'_> {
@@ -83,17 +84,19 @@ impl Lowering<'_> {
         if !takes || !self.t.fuse || !self.t.packing.is_some_and(|packing| packing.moe) {
             return false;
         }
-        let (m, k) = (info.rows / c.n_expert, info.cols);
-        let moe = tiles::moe_tiles(n, c.k, c.n_expert);
+        let (m, k, panels) = (info.rows / c.n_expert, info.cols, self.experts_by_panels(info));
+        let moe = if panels { moe_panels(n, c.k, c.n_expert) } else { tiles::moe_tiles(n, c.k, c.n_expert) };
         let extras = self.extras(false, false);
         let tile = tiles::moe_tile(caps, info.format, m, moe, extras);
         let Some(map) = self.map_of(tile.mat_n) else { return false };
         let p = Product::new((e.x, None, e.route, c), None, [None; 2], e.out);
-        if self.permuted.replace(e.route) != Some(e.route) {
-            self.moe_permute(&p, moe);
-        }
+        self.moe_permute(&p, moe);
         let pairs = self.plain_route(e, true);
-        self.moe_pack(&p, moe, (k, !e.own_input), (tile.mat_n, map));
+        if panels {
+            self.moe_pack_panels(&p, moe, (k, !e.own_input));
+        } else {
+            self.moe_pack(&p, moe, (k, !e.own_input), (tile.mat_n, map));
+        }
         let [list, codes, factors, _] = self.t.at.packed.moe;
         let push = push::Gemv {
             b1: list,
@@ -105,13 +108,18 @@ impl Lowering<'_> {
             flags: (n << 8) as u32,
             ..self.side_by_side_push(e)
         };
-        let mut constants = tile.spec(k, extras);
-        constants.extend([("EXPERTS", 4), ("USED", 1)]);
+        let mut constants = vec![("EXPERTS", 4), ("USED", 1)];
         let mut reads = vec![self.split_reduction(), Access::all(Place::MoeTiles, 0)];
         reads.push(Access::all(Place::MoePacked, (2 * n * c.k * k) as u64));
         reads.extend(self.of_top_k(&[e.weight], c));
-        let (grid, writes) = ([tile.groups as usize, moe.most, 1], vec![self.value(e.out)]);
-        self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, Touched { reads, writes });
+        let touched = Touched { reads, writes: vec![self.value(e.out)] };
+        if panels {
+            self.moe_panel_product(info, (push, constants), moe, false, touched);
+        } else {
+            constants.extend(tile.spec(k, extras));
+            let grid = [tile.groups as usize, moe.most, 1];
+            self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, touched);
+        }
         true
     }
 

@@ -92,7 +92,7 @@ impl Packed {
             squares: (4 * FEW * k / tiles::MAT_M) as u64,
             powers: (8 * FEW + 4 * rows) as u64,
             decoded: if policy::decodes(caps, max_rows, asked) { largest_decoded(plan) } else { 0 },
-            moe: moe(plan, max_rows),
+            moe: moe(plan, max_rows, caps),
         }
     }
 
@@ -131,7 +131,7 @@ fn largest_decoded(plan: &Plan) -> u64 {
     bytes.filter(|bytes| *bytes <= policy::MOST_DECODED_BYTES).max().unwrap_or(0)
 }
 
-fn moe(plan: &Plan, max_rows: usize) -> Option<[u64; 4]> {
+fn moe(plan: &Plan, max_rows: usize, caps: &Caps) -> Option<[u64; 4]> {
     let of = |op: &Op| match op {
         Op::GatedExperts { top_k, gate, .. } => Some((*top_k, plan.weights[gate.0].cols, 0)),
         Op::ExpertsAdd { top_k, down, out, .. } => Some((*top_k, plan.weights[down.0].cols, plan.values[out.0].width)),
@@ -140,9 +140,12 @@ fn moe(plan: &Plan, max_rows: usize) -> Option<[u64; 4]> {
         _ => None,
     };
     let sizes = plan.ops.iter().filter_map(of).map(|(c, k, m)| {
-        let moe = tiles::moe_tiles(max_rows, c.k, c.n_expert); // fewer rows need no more
-        let rows = (moe.most * moe.columns).next_multiple_of(MOST_COLUMNS);
-        let bytes = [8 * rows, 2 * rows * k.next_multiple_of(PACKED_LEN), 4 * rows, 4 * max_rows * c.k * m];
+        let sizes = (max_rows, c.k, c.n_expert); // fewer rows need no more
+        let ways = [tiles::moe_tiles(sizes.0, sizes.1, sizes.2), panels::moe_panels(sizes.0, sizes.1, sizes.2)];
+        let ways = &ways[..if caps.matrix_n.is_empty() { 1 } else { 2 }];
+        let rows = ways.iter().map(|moe| moe.most * moe.columns).max().unwrap_or(0).next_multiple_of(MOST_COLUMNS);
+        let codes = 2 * rows * k.next_multiple_of(PACKED_LEN) + READ_AHEAD;
+        let bytes = [8 * rows, codes, 4 * rows, 4 * max_rows * c.k * m];
         bytes.map(|b| b.max(16) as u64)
     });
     sizes.reduce(|a, b| [0, 1, 2, 3].map(|i| a[i].max(b[i])))

@@ -183,9 +183,11 @@ impl Target<'_> {
 
     /// The tile of a prompt's attention by matrices that threads fill themselves.
     pub fn prompt_attention(&self, spec: &AttentionSpec) -> Option<FlashTile> {
-        let on = self.caps.disabled("attn_prompt").is_none() && self.packing.is_some_and(|p| p.panels);
+        let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
+        let held = self.packing.is_some_and(|p| p.panels && p.direct && p.ordered);
+        let on = self.caps.disabled("attn_prompt").is_none() && held && halves;
         let fits = policy::attn_prompt_bytes(spec) <= self.caps.max_shared_bytes as usize;
-        policy::attn_prompt_tile(spec).filter(|_| on && fits && self.attends_by_matrices(spec))
+        policy::attn_prompt_tile(spec).filter(|_| on && fits)
     }
 
     /// The tile of many rows' attention by matrices from shared memory, where matrices are used and take such heads.

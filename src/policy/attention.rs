@@ -121,26 +121,23 @@ pub fn attn_flash_tile(c: &AttentionSpec) -> FlashTile {
     FlashTile { size: 128, heads, rows: 16 * 4 / heads }
 }
 
-/// Subgroups of a workgroup of `attn_prompt`, by the width of heads: as many as registers and shared memory hold twice, of wide ones once.
-const PROMPT_SUBGROUPS: [(usize, u32); 2] = [(64, 4), (128, 8)];
-/// Rows that each of them takes.
-const PROMPT_ROWS: u32 = 32;
+/// Subgroups of a workgroup of `attn_prompt`, by the width of heads, rows that each takes, and positions that go through shared memory at
+/// a time: as registers and shared memory hold two workgroups with narrow heads, and one with wide ones.
+const PROMPT_SHAPES: [(usize, u32, u32, usize); 3] = [(64, 4, 32, 32), (128, 8, 32, 32), (256, 8, 16, 16)];
 
 /// The tile of `attn_prompt`, where it takes such heads, positions and rules.
 pub fn attn_prompt_tile(c: &AttentionSpec) -> Option<FlashTile> {
     let plain = c.soft_cap.is_none() && c.alibi.is_none() && c.biases.is_none();
-    let (_, subgroups) = PROMPT_SUBGROUPS.into_iter().find(|(dim, _)| (c.head_dim, c.v_dim) == (*dim, *dim))?;
+    let (_, subgroups, rows, _) = PROMPT_SHAPES.into_iter().find(|(dim, ..)| (c.head_dim, c.v_dim) == (*dim, *dim))?;
     let heads = [4, 2, 1].into_iter().find(|h| (c.heads / c.kv_heads).is_multiple_of(*h)).unwrap_or(1) as u32;
-    (plain && c.ends_at_its_own()).then_some(FlashTile {
-        size: 32 * subgroups,
-        heads,
-        rows: subgroups / heads * PROMPT_ROWS,
-    })
+    (plain && c.ends_at_its_own()).then_some(FlashTile { size: 32 * subgroups, heads, rows: subgroups / heads * rows })
 }
 
-/// Bytes of shared memory of such a tile: two blocks of K, and of V with a unit more for each position.
+/// Bytes of shared memory of such a tile: twice its positions of K, and of V with a unit more for each.
 pub fn attn_prompt_bytes(c: &AttentionSpec) -> usize {
-    2 * KV_BLOCK as usize * (2 * c.head_dim + 2 * c.v_dim + 16)
+    let positions =
+        PROMPT_SHAPES.iter().find(|(dim, ..)| *dim == c.head_dim).map_or(KV_BLOCK as usize, |shape| shape.3);
+    2 * positions * (2 * c.head_dim + 2 * c.v_dim + 16)
 }
 
 #[cfg(test)]

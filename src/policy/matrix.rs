@@ -4,9 +4,9 @@ use super::class::{choices, cores};
 use super::shared::{table_bytes, usual_copies};
 use super::table::{FewRow, Product};
 use super::tuned;
-use super::GemmFusion;
+use super::{GemmFusion, FEW_ROWS};
 use crate::vk::Caps;
-use pumex_quant::{Format, FormatId};
+use pumex_quant::{tables, Format, FormatId};
 
 /// Rows of a cooperative matrix of weights.
 pub const MAT_M: usize = 16;
@@ -23,8 +23,8 @@ const MANY: usize = 256;
 const MANY_ROWS_AT_ONCE: usize = 2;
 /// Columns whose sums shared memory holds at a time.
 const SUMS_AT_ONCE: usize = 64;
-/// Most activation rows of `gemm_few`.
-pub const FEW: usize = super::FEW_ROWS;
+/// Most activation rows of `gemm_few`, of which only up to [`super::FEW_ROWS`] come packed from the op before.
+pub const FEW: usize = 32;
 /// Columns of its matrices.
 pub const FEW_N: u32 = 8;
 /// Shared memory left for the compiler.
@@ -171,7 +171,7 @@ pub fn moe_tiles(n: usize, used: usize, experts: usize) -> MoeTiles {
 /// Whether the rows of each expert are multiplied together: where experts have several on average, so that their weights are read
 /// less often than by each row for itself.
 pub fn groups_experts(caps: &Caps, format: &Format, (n, used, experts): (usize, usize, usize)) -> bool {
-    takes(caps, format, n) && n > FEW && n * used >= 2 * experts && experts <= MOST_EXPERTS
+    takes(caps, format, n) && n > FEW_ROWS && n * used >= 2 * experts && experts <= MOST_EXPERTS
 }
 
 /// Experts that a workgroup of `deal` has room for, with some left.
@@ -237,8 +237,8 @@ pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usiz
     let groups = m.div_ceil(MAT_M * (most / parts) as usize) * n.div_ceil((mat_n * tiles) as usize);
     // Where there are few workgroups their subgroups share inputs; else smaller ones end more evenly.
     let (subgroups, split) = match n {
-        ..=FEW if m > 8192 => (most, (most / parts / 2).max(1)),
-        ..=FEW => (most, most / parts),
+        ..=FEW_ROWS if m > 8192 => (most, (most / parts / 2).max(1)),
+        ..=FEW_ROWS => (most, most / parts),
         _ if 4 * groups < 3 * cores(caps) as usize => {
             // So many that there are one and a half workgroups for each multiprocessor, where that was measured.
             let wanted = (3 * cores(caps) as usize / 2).div_ceil(groups) as u32;
@@ -250,7 +250,7 @@ pub fn mat_tile(caps: &Caps, direct: bool, format: &Format, (m, n): (usize, usiz
             (subgroups, even_split(caps, (m, n), (subgroups / parts, mat_n * tiles)))
         }
     };
-    let per_core = if n <= FEW { 2 } else { u32::MAX };
+    let per_core = if n <= FEW_ROWS { 2 } else { u32::MAX };
     mat_tile_of(caps, direct, (m, n), (subgroups * LANES, split, per_core), extras)
 }
 
@@ -265,6 +265,12 @@ fn even_split(caps: &Caps, (m, n): (usize, usize), (subgroups, columns): (u32, u
     };
     let pays = || 100 * turns(2) < 95 * 2 * turns(1);
     1 + u32::from(columns as usize == MOST_COLUMNS && subgroups > 1 && pays())
+}
+
+/// Whether `gemm_few` is the better kernel for so many activation rows with weights of a format: beyond those that come packed from the op
+/// before it is not, where threads look several weights up at a time (2026-11-28 in `benches/RECORD.md`).
+pub fn few_takes(format: &Format, n: usize) -> bool {
+    n <= FEW_ROWS || n <= FEW && tables::of(format.id).is_none_or(|table| table.packed_levels().is_some())
 }
 
 /// Likewise with `size` threads, of which `split` subgroups share the inputs of a row, and at most `per_core` workgroups for
@@ -285,7 +291,7 @@ pub fn mat_tile_of(
 
 /// Groups of four inputs whose activations `gemm_few` holds at a time: as many as a chunk has, if registers allow.
 fn most_turn(format: &Format, n: usize) -> u32 {
-    let most = if n > FEW_N as usize { 8 } else { 16 };
+    let most = if n <= FEW_N as usize { 16 } else { 8 };
     (chunk_len(format) / 4).min(most) as u32
 }
 
@@ -310,6 +316,13 @@ mod tests {
             }
         }
         assert_eq!(idle, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn codebooks_are_looked_up_for_fewer_rows() {
+        let takes = |id: FormatId| [16, 17, 32, 33].map(|n| few_takes(id.format(), n));
+        assert_eq!([FormatId::Q4K, FormatId::Iq4Xs, FormatId::F16].map(takes), [[true, true, true, false]; 3]);
+        assert_eq!(takes(FormatId::Iq2Xxs), [true, false, false, false]);
     }
 
     #[test]

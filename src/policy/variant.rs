@@ -3,7 +3,7 @@
 
 use super::attention::{attn_mat_fits, attn_prompt_bytes, attn_prompt_tile};
 use super::gemv::{self, dot_span, float_row, gemv_row, no_dots, small_floats};
-use super::matrix::{self, few_row, FEW, FEW_KERNEL, PACKED_LEN};
+use super::matrix::{self, few_row, few_takes, FEW, FEW_KERNEL, PACKED_LEN};
 use super::matrix2::{matrix2_attention, matrix2_first};
 use super::panels;
 use super::staged::staged_attention;
@@ -111,6 +111,7 @@ pub fn product(caps: &Caps, asked: &Asked<'_>) -> Vec<Variant> {
     let matrices = no_matrices(caps, asked.beside, n, asked.held);
     let few = matrices.clone().or_else(|| match asked.held {
         _ if n > FEW => Some(format!("over {FEW} rows")),
+        _ if !asked.beside.iter().all(|format| few_takes(format, n)) => Some("tables are looked up too often".into()),
         Some(held) if !held.direct => Some("threads hold matrices in another way".into()),
         _ => None,
     });
@@ -151,6 +152,7 @@ pub fn experts(caps: &Caps, asked: &Asked<'_>, (used, experts): (usize, usize), 
     let together = no_matrices(caps, asked.beside, n, asked.held).or(apart.map(String::from));
     let grouped = matrix::groups_experts(caps, format, (n, used, experts));
     let together = together.or_else(|| (!grouped).then(|| "experts have few rows each, or are too many".into()));
+    let panels = panels::refusal(caps, format, n, asked.held.is_some_and(|held| held.panels));
     let whole = dot_span(caps, format, k, 1, activations) == Some(k);
     let dots = no_dots(caps, format).or_else(|| (!whole).then(|| "shared memory does not hold all activations".into()));
     let float = float_row(caps, format, (m, k), 1, false);
@@ -160,7 +162,8 @@ pub fn experts(caps: &Caps, asked: &Asked<'_>, (used, experts): (usize, usize), 
     let apart = apart.or_else(|| few.then(|| "experts have few rows each, or are too many".into()));
     let rows =
         packed_rows(caps, asked).into_iter().map(|v| Variant { passed_over: v.passed_over.or(apart.clone()), ..v });
-    let mut all = vec![variant("gemm_mat", together, None)];
+    let panels = variant(panels::PANELS, together.clone().or(panels), None);
+    let mut all = vec![panels, variant("gemm_mat", together, None)];
     all.extend(rows);
     all.extend([
         variant("gemv_dot", dots, None).tunable(tuned::key(EXPERTS, &gemv::product(format, (m, k), 1, extras))),
@@ -172,14 +175,17 @@ pub fn experts(caps: &Caps, asked: &Asked<'_>, (used, experts): (usize, usize), 
 /// Kernels for attention: of few rows, each split over workgroups, or of many. `halves`: what is cached becomes halves.
 pub fn attention(caps: &Caps, spec: &AttentionSpec, few: bool, halves: bool, held: Option<Held>) -> Vec<Variant> {
     let off = |kernel: &str| caps.disabled(kernel).map(|why| format!("turned off: {why}"));
-    let by_matrices = || match held {
+    let set_by_threads = || match held {
         _ if spec.chosen.is_some() => Some("rows attend to the positions that an indexer chooses".into()),
         _ if caps.matrix_n.is_empty() => matrix::refusal(caps, pumex_quant::FormatId::F16.format(), 16),
         None => Some("threads share what matrices hold, or they are turned off".into()),
         Some(held) if !held.direct => Some("threads hold matrices in another way".into()),
-        Some(_) if !attn_mat_fits(spec) => Some(format!("heads of {} and {}", spec.head_dim, spec.v_dim)),
-        Some(_) if !halves => Some("what is cached does not become halves".into()),
-        Some(_) => off("attn_mat"),
+        Some(_) => (!halves).then(|| "what is cached does not become halves".into()),
+    };
+    let by_matrices = || {
+        let narrow = attn_mat_fits(spec);
+        let wide = || (!narrow).then(|| format!("heads of {} and {}", spec.head_dim, spec.v_dim));
+        set_by_threads().or_else(wide).or_else(|| off("attn_mat"))
     };
     if few {
         return vec![variant("attn_mat", by_matrices(), None), variant("attn_split", None, None)];
@@ -188,9 +194,9 @@ pub fn attention(caps: &Caps, spec: &AttentionSpec, few: bool, halves: bool, hel
         Some(held) if !held.ordered => Some("threads hold sums in another way".into()),
         _ => off("attn_flash"),
     });
-    let prompt = by_matrices().or_else(|| match held {
-        Some(held) if !held.panels => Some("threads hold matrices in another way".into()),
-        _ if attn_prompt_tile(spec).is_none() => Some("not for such positions or rules".into()),
+    let prompt = set_by_threads().or_else(|| match held {
+        Some(held) if !held.panels || !held.ordered => Some("threads hold matrices in another way".into()),
+        _ if attn_prompt_tile(spec).is_none() => Some("not for such heads, positions or rules".into()),
         _ if attn_prompt_bytes(spec) > caps.max_shared_bytes as usize => {
             Some("shared memory does not hold two blocks".into())
         }

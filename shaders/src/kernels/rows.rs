@@ -60,11 +60,26 @@ pub(super) const MATRIX2: [(&str, u32); 23] = with(
 );
 
 /// Packs rows for those by panels.
-pub(super) const PACK_PANELS: [(&str, u32); 3] = [("SIZE", 0), ("K", 1), ("NORM", 2)];
+pub(super) const PACK_PANELS: [(&str, u32); 5] = [("SIZE", 0), ("K", 1), ("NORM", 2), ("GATHER", 3), ("COLUMNS", 4)];
 
 /// By panels of activations.
-pub(super) const PANELS: [(&str, u32); 13] =
-    with([("SIZE", 0), ("GATED", 3), ("ADD", 4), ("K", 5), ("SPLIT", 7), ("WHOLE_ROWS", 19), SOA, SLAB_ROWS], GATE);
+pub(super) const PANELS: [(&str, u32); 17] = with(
+    [
+        ("SIZE", 0),
+        ("GATED", 3),
+        ("ADD", 4),
+        ("K", 5),
+        ("SPLIT", 7),
+        ("TALL", 8),
+        ("WIDE", 9),
+        ("WHOLE_ROWS", 19),
+        EXPERTS[0],
+        EXPERTS[1],
+        SOA,
+        SLAB_ROWS,
+    ],
+    GATE,
+);
 
 /// Constants, and more of them.
 pub(super) const fn with<const SOME: usize, const MORE: usize, const ALL: usize>(

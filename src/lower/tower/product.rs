@@ -105,9 +105,11 @@ impl Lowering<'_> {
         let fits = x.cols == k && self.cols(x.val) == k;
         let (at, read) = if fits { (self.part_at(x), self.part(x)) } else { self.padded(x, k) };
         let rows = tiles::packed_rows(n);
-        let bytes = 2 * rows * k.next_multiple_of(PACKED_LEN) + tiles::READ_AHEAD;
+        let all = rows.next_multiple_of(tiles::PANEL_ROWS) * k.next_multiple_of(PACKED_LEN);
+        let bytes = 2 * all + tiles::READ_AHEAD;
         let (codes, factors) = (self.scratch(bytes as u64), self.scratch(4 * rows as u64));
-        let push = push::PackPanels { x: at, norm: 0, codes: codes.0, factors: factors.0, n: n as u32, eps: 0.0 };
+        let (n, codes_at, factors_at) = (n as u32, codes.0, factors.0);
+        let push = push::PackPanels { x: at, codes: codes_at, factors: factors_at, n, ..push::PackPanels::default() };
         let spec = vec![("SIZE", PACK_THREADS), ("K", k as u32), ("NORM", 0)];
         let touched = Touched { reads: vec![read], writes: vec![codes.1.clone(), factors.1.clone()] };
         self.emit(Module::of("pack_panels"), spec, push, [rows, 1, 1], touched);
@@ -137,17 +139,10 @@ impl Lowering<'_> {
             s2: 1.0,
             ..push::Gemv::default()
         };
-        let tile = tiles::panel_tile(self.t.caps, (m, k, n), false);
+        let tile = tiles::PanelTile { split: 1, ..tiles::panel_tile(self.t.caps, (m, k, n), false) };
         let whole = [m, out.at, self.cols(out.val)].iter().all(|size| size.is_multiple_of(WIDE));
-        let spec = vec![
-            ("SIZE", tile.size),
-            ("GATED", 0),
-            ("ADD", 0),
-            ("K", k as u32),
-            ("SPLIT", 1),
-            ("WHOLE_ROWS", u32::from(whole)),
-            ("SOA", u32::from(self.t.soa)),
-        ];
+        let mut spec = tile.spec(k, (false, false, self.t.soa));
+        spec.push(("WHOLE_ROWS", u32::from(whole)));
         let grid = [n.div_ceil(tile.rows), m.div_ceil(tile.outputs), 1];
         let touched = Touched { reads: vec![packed.codes.1, packed.factors.1], writes: vec![self.part(out)] };
         let push = push::GemmPanels { product, split: 0 };
