@@ -339,8 +339,8 @@ on("pictures and sounds go beside the text, are shown, kept and sent again", asy
 }, { server: { modalities: { vision: true, audio: true } } });
 
 on("a model that takes no pictures is offered none", async (page, fake) => {
-  assert.equal(await page.locator("input[type=file][accept]").count(), 0);
-  await page.locator("input[type=file]").setInputFiles({ name: "a.png", mimeType: "image/png", buffer: Buffer.from(PNG, "base64") });
+  assert.equal(await page.locator(".composer input[type=file][accept]").count(), 0);
+  await page.locator(".composer input[type=file]").setInputFiles({ name: "a.png", mimeType: "image/png", buffer: Buffer.from(PNG, "base64") });
   await page.getByText("a.png: this model takes no pictures.").waitFor();
   assert.equal(await page.locator(".attached").count(), 0);
   assert.equal(fake.requests.length, 0);

@@ -15,7 +15,7 @@ const SOUNDS: Record<string, string> = {
   "audio/ogg": "ogg",
 };
 /** Larger pictures are drawn anew, no wider or higher than this: models see no more of them. */
-const LARGE_PICTURE = 2 << 20;
+const LARGE_PICTURE = 1 << 20;
 const MOST_PIXELS = 2048;
 const LARGEST_SOUND = 10 << 20;
 
