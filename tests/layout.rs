@@ -134,6 +134,7 @@ fn the_environment_is_read_in_few_places() {
         ["src/vk/cache.rs", "src/cli.rs", "src/cli/fetch.rs", "src/cli/chat/environment.rs"].contains(&name)
             || name.starts_with("tools/")
             || name.starts_with("tests/")
+            || name.starts_with("media/tests/")
             || name.starts_with("serve/tests/")
     });
 }

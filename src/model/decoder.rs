@@ -33,6 +33,13 @@ mod switch;
 mod tables;
 mod vectors;
 
+use super::config::{Config, Reader, Scaling};
+use super::weights::Weights;
+use crate::gguf::Gguf;
+use crate::plan::{
+    Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Sections, Temperature, Val,
+};
+use crate::Result;
 use block::Block;
 pub use compressed::Blocks;
 pub use cycles::Cycles;
@@ -48,14 +55,6 @@ pub use norms::LayerNorm;
 pub use sliding::SlidingRope;
 pub use switch::Switch;
 pub use vectors::Vectors;
-
-use super::config::{Config, Reader, Scaling};
-use super::weights::Weights;
-use crate::gguf::Gguf;
-use crate::plan::{
-    Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Sections, Temperature, Val,
-};
-use crate::Result;
 
 /// Where a layer's feed-forward block takes its input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -417,9 +416,8 @@ impl Family {
     /// # Errors
     /// Everything wrong with the file's tensors.
     pub fn plan(self, gguf: &Gguf) -> Result<Plan> {
-        let (dense_positions, sections, sight) = (self.dense_positions, self.sections, self.vectors.sight);
-        let vectors = self.vectors.width(self.c.n_embd);
-        Ok(Plan { dense_positions, vectors, sections, sight, ..self.ops(gguf)? })
+        let (vectors, sections, sight) = (self.vectors.width(self.c.n_embd), self.sections, self.vectors.sight);
+        Ok(Plan { dense_positions: self.dense_positions, vectors, sections, sight, ..self.ops(gguf)? })
     }
 
     fn ops(self, gguf: &Gguf) -> Result<Plan> {

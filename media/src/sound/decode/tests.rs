@@ -1,3 +1,5 @@
+//! Files of sounds, whole, cut short and damaged.
+
 use super::*;
 use fixtures::{flac, mp3, tone, vorbis, wav};
 
