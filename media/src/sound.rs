@@ -142,3 +142,6 @@ pub fn prepare_sound(clip: &Clip, source: &dyn Source, samples: &[f32], model: &
 
 /// Floats may go beyond full scale; what is this far beyond is no sound, and its power could not be added up.
 const LOUDEST: f32 = 65536.0;
+
+#[cfg(test)]
+mod tests;
