@@ -1,3 +1,5 @@
+//! Sounds of any length before every projector.
+
 use super::*;
 use crate::{Modality, Stored};
 
