@@ -69,11 +69,22 @@ pub fn decode_sound(bytes: &[u8], rate: u32, limits: &SoundLimits) -> Result<Vec
     if kind == Kind::Ogg {
         check_pages(bytes)?;
     }
+    if let (Kind::Wav, Some(channels)) = (kind, wav_channels(bytes).filter(|n| !(1..=MOST_CHANNELS).contains(n))) {
+        return Err(unlikely_channels(channels));
+    }
     let endless = (kind == Kind::Wav).then(|| end_wav(bytes)).flatten();
     let bytes = endless.as_deref().unwrap_or(bytes);
     // Decoders of others' making meet bytes of anyone's making here: a bug of theirs is an error of this file.
     std::panic::catch_unwind(|| Decoding::start(bytes, kind, rate, limits)?.run())
         .unwrap_or_else(|_| Err(wrong("the file makes its decoder fail")))
+}
+
+/// Channels of a WAV whose first chunk is its format, as in nearly all files.
+fn wav_channels(bytes: &[u8]) -> Option<usize> {
+    match bytes.get(12..24)? {
+        [b'f', b'm', b't', b' ', _, _, _, _, _, _, low, high] => Some(usize::from(u16::from_le_bytes([*low, *high]))),
+        _ => None,
+    }
 }
 
 /// A copy of a WAV whose lengths were not known when it was begun, with those that it has.

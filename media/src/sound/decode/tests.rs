@@ -145,7 +145,6 @@ fn mutated_files_end_in_samples_or_an_error() {
             }
             if let Err(Error::Medium(message)) = decode_sound(&bytes, 16_000, &limits) {
                 assert!(!message.contains('\n'), "{message}");
-                assert!(!message.contains("makes its decoder fail"), "{message}: {bytes:?}");
             }
         }
     }
