@@ -41,7 +41,7 @@ test: layer
 # The same in two parts: all but the tests that use a Vulkan device, and those.
 ON_DEVICE = attention:: choices:: conv2d:: devices:: flash:: forced:: goldens:: kernels:: limits:: many_rows:: megakernel:: \
   moe_tiles:: offload:: passes:: pipelines:: profile:: router:: sample_requests:: selftest:: session:: signed_dots:: spoilt:: subnormal:: \
-  synthetic:: tune:: upload:: vulkan:: on_a_device without_subgroups
+  synthetic:: tower:: tune:: upload:: vulkan:: on_a_device without_subgroups
 test-host: layer
 	$(TEST) --workspace -- $(addprefix --skip ,$(ON_DEVICE))
 
@@ -58,7 +58,7 @@ test-all: layer
 # Of what differs from the last commit, or from BASE: format, lints, unit tests of the crates, and what the layout demands.
 BASE ?= HEAD
 CHANGED = $(shell git diff --name-only $(BASE) -- '*.rs'; git ls-files --others --exclude-standard '*.rs')
-CRATES = $(sort $(foreach crate,chat cpu grammar hub quant serve shaders,$(if $(filter $(crate)/%,$(CHANGED)),pumex-$(crate))) \
+CRATES = $(sort $(foreach crate,chat cpu grammar hub media quant serve shaders,$(if $(filter $(crate)/%,$(CHANGED)),pumex-$(crate))) \
   $(if $(filter src/% tests/%,$(CHANGED)),pumex))
 check:
 	cargo fmt --all --check

@@ -139,6 +139,7 @@ fn commands_take_media_and_refuse_what_goes_with_none() {
         std::fs::metadata(&out).unwrap().len() / (64 * 4)
     };
     assert_eq!(rows(&["--no-mmproj-offload"]), 64);
+    assert_eq!(rows(&["--mmproj-auto", "--no-mmproj-offload", "--mmproj-offload"]), 64);
     assert!(rows(&["--image-max-tokens", "40"]) <= 40);
     assert!(rows(&["--image-min-tokens", "100"]) >= 100);
     let answer = |image: &str| {

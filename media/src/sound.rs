@@ -10,6 +10,9 @@ pub use decode::{decode_sound, is_sound, SoundLimits};
 use crate::{Clip, Error, Input, Keys, Medium, Piece, Positions, Result, Source, TextModel};
 use features::Features;
 
+/// Spectra of samples, one for each input of the encoder.
+type Spectra = fn(&Clip, &dyn Source, &[f32]) -> Result<Vec<Features>>;
+
 /// What a projector wants of a sound.
 struct Sound {
     projector: &'static str,
@@ -18,7 +21,7 @@ struct Sound {
     /// Texts in front and behind.
     texts: [&'static str; 2],
     /// Samples to inputs of the encoder.
-    features: fn(&Clip, &dyn Source, &[f32]) -> Result<Vec<Features>>,
+    features: Spectra,
     /// Rows that the encoder makes of that many frames.
     rows: fn(&Clip, &Keys<'_>, usize) -> Result<usize>,
 }
@@ -53,7 +56,7 @@ const SOUNDS: &[Sound] = &[
 const fn sound(
     projector: &'static str,
     texts: [&'static str; 2],
-    features: fn(&Clip, &dyn Source, &[f32]) -> Result<Vec<Features>>,
+    features: Spectra,
     rows: fn(&Clip, &Keys<'_>, usize) -> Result<usize>,
 ) -> Sound {
     Sound { projector, rate: 16_000, texts, features, rows }

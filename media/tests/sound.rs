@@ -1,5 +1,7 @@
 //! Sounds of the golden files: spectra, texts around them, rows.
 
+#![allow(clippy::unwrap_used)]
+
 mod gguf;
 
 use pumex_media::{encode, interpret::Interpreter, prepare_sound, sound_rate, Clip, Modality, Piece, TextModel};

@@ -39,7 +39,7 @@ impl Bits {
     fn put(&mut self, value: u64, bits: usize) {
         for i in 0..bits {
             let bit = if self.lowest_first { value >> i } else { value >> (bits - 1 - i) } & 1;
-            if self.used % 8 == 0 {
+            if self.used.is_multiple_of(8) {
                 self.bytes.push(0);
             }
             let at = if self.lowest_first { self.used % 8 } else { 7 - self.used % 8 };
