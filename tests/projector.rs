@@ -103,7 +103,8 @@ fn prompts_with_files_of_media_give_what_llama_cpp_computed() {
 #[test]
 fn the_list_of_projectors_is_that_of_the_encoders() {
     let mut text = String::from(
-        "# Projectors\n\nValues of `clip.projector_type`, in the file beside a text model (`mmproj-*.gguf`), that run. Made by `make test`.\n\n\
+        "# Projectors\n\nValues of `clip.projector_type`, in the file beside a text model (`mmproj-*.gguf`), that run. \
+         Made by `make test`.\n\n\
          | projector | takes | of models |\n|---|---|---|\n",
     );
     for (name, modality, models) in pumex_media::encode::table() {

@@ -2,7 +2,8 @@
 //!
 //! A second GGUF file beside a text model, `mmproj-*.gguf`, has an encoder of pictures, of sounds, or of both. Here a medium's bytes
 //! become pixels or samples, these what the encoder takes, and the encoder a graph: ops in order with shapes, for one size of
-//! input. Interpreters run graphs: a plain one in f32 and a fast one, both on the CPU; a third, on Vulkan, is the engine's. What comes out are rows that stand in a prompt where tokens' embeddings would.
+//! input. Interpreters run graphs: a plain one in f32 and a fast one, both on the CPU; a third, on Vulkan, is the engine's. What comes
+//! out are rows that stand in a prompt where tokens' embeddings would.
 //!
 //! Knows no text model, no vocabulary and no file: tensors and metadata come from a [`Source`].
 #![forbid(unsafe_code)]

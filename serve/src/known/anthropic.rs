@@ -9,7 +9,8 @@ pub(crate) const MESSAGES: Table = &[
     (
         &["messages"],
         Obeyed(
-            "texts, documents of text, results of searches, thinking, calls and results, images where the model takes them; files are refused",
+            "texts, documents of text, results of searches, thinking, calls and results, images where the model takes them; \
+             files are refused",
         ),
     ),
     (&["system"], Obeyed("")),

@@ -95,7 +95,10 @@ pub(crate) const CHAT: [Table; 3] = [
     &[
         (
             &["messages"],
-            Obeyed("text, refusals, calls and their results, reasoning, images and audio where the model takes them; video and files are refused"),
+            Obeyed(
+                "text, refusals, calls and their results, reasoning, images and audio where the model takes them; \
+                 video and files are refused",
+            ),
         ),
         (&["max_tokens", "max_completion_tokens"], Obeyed("")),
         (&["n", "stop", "logprobs", "top_logprobs", "response_format", "stream_options"], Obeyed("")),

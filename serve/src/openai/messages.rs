@@ -12,7 +12,8 @@ const BETWEEN: &str = "\n\n";
 /// Most tokens of reasoning that may be asked for.
 const BUDGET: usize = i32::MAX as usize;
 
-/// The conversation of a request to chat, but for its media, which are found; `prefills`: where it does not say, a last message of the assistant's is continued.
+/// The conversation of a request to chat, but for its media, which are found; `prefills`: where it does not say, a last message of
+/// the assistant's is continued.
 ///
 /// # Errors
 /// Messages or functions of a wrong shape; videos and files.
