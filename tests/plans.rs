@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 const LLAMA_FIRST_LAYER: &str = "\
 llama: 6 x kv 2 x 64, vocab 4096
 x0[n, 256] = embed token_embd.weight[4096, 256]:Q6_K
+x0[n, 256] = part 0 of vectors
 h1[n, 256] = rms_norm x0[n, 256] * blk.0.attn_norm.weight[1, 256]:F32 eps 1e-5
 qkv2[n, 512] = matmul h1[n, 256] by blk.0.attn_q.weight[256, 256]:Q4_K, blk.0.attn_k.weight[128, 256]:Q4_K, blk.0.attn_v.weight[128, 256]:Q4_K
 qkv2[n, 512], kv0 = rope norm 64 
@@ -38,7 +39,7 @@ fn llama_plan_is_as_reviewed() {
         ),
         "{text}"
     );
-    assert_eq!(text.lines().count(), 1 + 1 + 6 * 8 + 3);
+    assert_eq!(text.lines().count(), 1 + 2 + 6 * 8 + 3);
 }
 
 #[test]
