@@ -23,7 +23,7 @@ use std::sync::Arc;
 use work::{works, Bytes, Step, Work};
 
 /// What starting a dispatch and waiting for it costs, microseconds: no op can be faster, however few its bytes. It is what
-/// a token of hundreds of small dispatches took beyond its bytes on the GPU of benches/RECORD.md.
+/// a token of hundreds of small dispatches took beyond its bytes on an H200 (`benches/archive/decode.md`).
 pub const DISPATCH_US: f64 = 2.7;
 /// Ops slower than so many times their floor are flagged.
 pub const FLAG_OVER: f64 = 2.0;

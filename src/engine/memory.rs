@@ -290,7 +290,7 @@ pub(super) fn planned(plan: Plan, caps: &Caps, stages: bool, options: &Options) 
 }
 
 /// Whether states are written by the delta rule: qwen3next-80b-a3b took prompts faster in steps of 512 rows than of 2,048 (2026-11-28 in
-/// `benches/RECORD.md`).
+/// `benches/archive/prompts.md`).
 fn scans_by_delta_rule(plan: &Plan) -> bool {
     plan.ops.iter().any(|op| matches!(op, Op::General(General::Scan(scan)) if scan.kind == ScanKind::Delta))
 }

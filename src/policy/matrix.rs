@@ -19,7 +19,7 @@ pub const MOST_COLUMNS: usize = 128;
 /// Of fewer rows than this it takes half as many, so that there are workgroups enough.
 const MANY: usize = 256;
 /// Workgroups of four subgroups with so many that a multiprocessor runs at once (an H200's, by how products of 4,096 to 35,840 outputs
-/// came out: 2026-11-25 in `benches/RECORD.md`).
+/// came out: 2026-11-25 in `benches/archive/families.md`).
 const MANY_ROWS_AT_ONCE: usize = 2;
 /// Columns whose sums shared memory holds at a time.
 const SUMS_AT_ONCE: usize = 64;
@@ -268,7 +268,7 @@ fn even_split(caps: &Caps, (m, n): (usize, usize), (subgroups, columns): (u32, u
 }
 
 /// Whether `gemm_few` is the better kernel for so many activation rows with weights of a format: beyond those that come packed from the op
-/// before it is not, where threads look several weights up at a time (2026-11-28 in `benches/RECORD.md`).
+/// before it is not, where threads look several weights up at a time (2026-11-28 in `benches/archive/prompts.md`).
 pub fn few_takes(format: &Format, n: usize) -> bool {
     n <= FEW_ROWS || n <= FEW && tables::of(format.id).is_none_or(|table| table.packed_levels().is_some())
 }

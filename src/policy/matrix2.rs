@@ -86,8 +86,8 @@ impl GroupAttention {
     }
 }
 
-/// Width of heads from which on `attn_matrix2` is faster than `attn_staged` (2026-11-26, device B, in `benches/RECORD.md`): 576 and
-/// 512 by half at 8,192 positions, while of 256 prompts of 512 are slower by 3 %.
+/// Width of heads from which on `attn_matrix2` is faster than `attn_staged` (2026-11-26, device B, in `benches/archive/prompts.md`): 576
+/// and 512 by half at 8,192 positions, while of 256 prompts of 512 are slower by 3 %.
 const WIDE_HEADS: usize = 320;
 
 /// Whether attention of such heads goes by matrices that workgroups hold before those from shared memory.

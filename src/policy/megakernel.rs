@@ -57,7 +57,7 @@ pub fn megakernel_rows(tile: MegakernelTile, lanes: u32, m: usize) -> u32 {
 }
 
 /// Waits for messages from which on a dispatch of several stages is faster than theirs one by one, which have shapes of their own
-/// (2026-11-25, device A, in `benches/RECORD.md`).
+/// (2026-11-25, device A, in `benches/archive/families.md`).
 pub const MEGAKERNEL_LEAST_WAITS: usize = 2;
 
 /// Outputs of a product above which it is worth a dispatch of its own, whatever comes before it.

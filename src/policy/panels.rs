@@ -7,7 +7,7 @@ use super::shared::table_bytes;
 use crate::vk::Caps;
 use pumex_quant::Format;
 
-/// Rows up to which other kernels are as fast (2026-11-28 in `benches/RECORD.md`).
+/// Rows up to which other kernels are as fast (2026-11-28 in `benches/archive/prompts.md`).
 const FEWER_ROWS: usize = 64;
 /// Row of the kernel table.
 pub const PANELS: &str = "gemm_panels";
@@ -103,7 +103,8 @@ pub fn by_panels<'a>(caps: &Caps, mut formats: impl Iterator<Item = &'a Format>,
 /// Free memory from which a device has room for long steps.
 const ROOMY: u64 = 16 << 30;
 
-/// Whether steps of many rows, which fill a device's cores more evenly, are worth their memory (2026-11-28 in `benches/RECORD.md`).
+/// Whether steps of many rows, which fill a device's cores more evenly, are worth their memory (2026-11-28 in
+/// `benches/archive/prompts.md`).
 pub fn takes_long_steps(caps: &Caps) -> bool {
     caps.matrix_n.contains(&PANEL_N) && caps.disabled(PANELS).is_none() && caps.memory_budget_bytes >= ROOMY
 }

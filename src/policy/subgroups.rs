@@ -41,7 +41,7 @@ const RDNA1: &[SubgroupRow] = &[
 ];
 const RDNA2: &[SubgroupRow] =
     &[SubgroupRow { kernels: &["softmax"], quantized: false, threads: Threads::Exactly(64), evidence: OTHERS }];
-/// All others have 64 of the driver: GEMV has more threads under way so (2026-11-25 in `benches/RECORD.md`).
+/// All others have 64 of the driver: GEMV has more threads under way so (2026-11-25 in `benches/archive/other-devices.md`).
 const RDNA3: &[SubgroupRow] = &[
     SubgroupRow { kernels: &["attn_split"], quantized: false, threads: Threads::Exactly(32), evidence: OTHERS },
     SubgroupRow {

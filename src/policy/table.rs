@@ -8,7 +8,7 @@ use pumex_quant::{tables, Format, FormatId};
 /// What a choice rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// Measured: a heading of `benches/RECORD.md`, which begins with date and device.
+    /// Measured: a heading of a file in `benches/archive`, which begins with date and device.
     Record(&'static str),
     /// Not measured on such a device; why it is chosen all the same.
     Estimate(&'static str),
@@ -446,10 +446,12 @@ mod tests {
     use super::super::{amd, intel, mobile, nvidia, portable, software};
     use super::*;
 
-    /// What was measured is in the record, and a name of a row says which one it is.
+    /// What was measured is in the archive, and a name of a row says which one it is.
     #[test]
-    fn evidence_stands_in_the_record_and_rows_have_names_of_their_own() {
-        let record = include_str!("../../benches/RECORD.md");
+    fn evidence_stands_in_the_archive_and_rows_have_names_of_their_own() {
+        let archive = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/archive");
+        let files = std::fs::read_dir(archive).unwrap();
+        let record: String = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
         let all = [&nvidia::CHOICES, &nvidia::PASCAL, &portable::CHOICES, &software::CHOICES];
         for choices in all.into_iter().chain([
             &amd::RDNA,

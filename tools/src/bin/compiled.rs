@@ -1,5 +1,6 @@
 //! What a driver's compiler makes of the pipelines that a model runs: registers, spills, and instructions by class. The device need
-//! not be there where a driver pretends to have it (Mesa's null device, or its shims of kernel drivers): see `benches/RECORD.md`.
+//! not be there where a driver pretends to have it (Mesa's null device, or its shims of kernel drivers): see
+//! `benches/archive/other-devices.md`.
 //!
 //! usage: `compiled NAME TYPE,... [ROWS,...] [FOLDER]`; names as of `pumex bench --synthetic`, types as of `pumex quantize`, `-` for none;
 //! `ROWS` are those of steps (`1` and `512` unless told), `x8` eight sequences of a row each. Prints a row for each pipeline, with tabs;
