@@ -1,12 +1,12 @@
 # Two commands: `make demo` and `make test`. `make check` is for while one works: format, lints and unit tests of what changed.
 # `make test-all` tries every variant instead of a sample, `make test-page` and `make test-clients` try the server with a browser and
 # with other programs' clients, `make test-soak` for 20 minutes; `make shaders` and `make page` are for those who change GLSL, or
-# the page.
+# the page; `make docs` makes a book of docs/.
 SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
 APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
 .PHONY: demo check test test-host test-device test-all test-page test-clients test-soak layer shaders check-shaders check-spirv \
-  faults fuzz page page-packages check-page system
+  faults fuzz page page-packages check-page docs system
 
 # Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
 # the tests).
@@ -124,6 +124,12 @@ test-page:
 test-clients: system
 	$(BUILD)
 	PUMEX=$(BUILT) tests/clients/run.sh
+
+# The documents as a book, target/book/index.html.
+docs:
+	@command -v mdbook >/dev/null || { echo "mdbook is missing; cargo installs it"; \
+	  cargo install --locked --no-default-features --features search mdbook; } || { echo "mdbook could not be installed" >&2; exit 1; }
+	@PATH="$$PATH:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin" mdbook build
 
 # Deliberate faults, of which a test must see each; FAULTS="part of a name" takes some.
 faults: system

@@ -15,6 +15,7 @@ mod dependencies;
 mod devices;
 mod dialogue;
 mod dispatches;
+mod documents;
 mod embed;
 mod families;
 mod flags;
