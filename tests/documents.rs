@@ -217,6 +217,36 @@ fn paths_and_links_of_the_documents_are_there() {
     }
 }
 
+/// Numbers of a text, with their separators.
+fn numbers(text: &str) -> Vec<&str> {
+    let parts = text.split(|c: char| !c.is_ascii_digit() && c != ',' && c != '.');
+    let parts = parts.map(|part| part.trim_matches([',', '.']));
+    parts.filter(|part| part.starts_with(|c: char| c.is_ascii_digit())).collect()
+}
+
+#[test]
+fn speeds_of_the_readme_stand_in_the_record() {
+    let (readme, record) = (read(&root().join("README.md")), read(&root().join("benches/RECORD.md")));
+    let known = numbers(&record);
+    let table = readme.split_once("\n| machine, date, commit |").unwrap().1.split_once("\n\n").unwrap().0;
+    let rows: Vec<&str> = table.lines().skip(2).collect();
+    assert!(rows.len() > 5, "{table}");
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').collect();
+        // What a cell has in brackets names another day and commit first.
+        let speeds =
+            cells[2..].iter().flat_map(|cell| [cell.split('(').next(), cell.rsplit_once(':').map(|(_, new)| new)]);
+        let speeds: Vec<&str> = speeds.flatten().flat_map(numbers).collect();
+        assert!(speeds.len() >= 2, "{row}");
+        for speed in speeds {
+            assert!(known.contains(&speed), "README.md: {speed} of `{row}` is not in benches/RECORD.md");
+        }
+        if let Some(commit) = cells[0].rsplit(", ").next().map(str::trim).filter(|commit| !commit.is_empty()) {
+            assert!(record.contains(commit), "README.md: the commit {commit} is not in benches/RECORD.md");
+        }
+    }
+}
+
 #[test]
 fn the_book_has_every_page_once() {
     let summary = read(&root().join("docs/SUMMARY.md"));
