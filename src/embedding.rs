@@ -1,4 +1,8 @@
 //! From rows of the last norm to a vector for each text: pooling, what files have behind it, and lengths; texts share steps.
+//!
+//! A text is a sequence of its own. Rows that see later ones (encoders, diffusion models) need all of their text in one step:
+//! `Plan::looks_ahead` says so. Pooling, dense products and classifiers behind it work on a vector or two for each text, on the
+//! host.
 
 mod head;
 mod pair;

@@ -1,4 +1,7 @@
 //! Records dispatches into a command buffer, once per shape of a step, and keeps what they need in memory.
+//!
+//! Steps of one shape share a command buffer; all that changes from step to step lies in StepParams. Up to 16 rows a shape is
+//! exact; above, row counts are rounded up to a power of two. The recordings that were used least recently go first.
 
 mod conv2d;
 mod fragment;

@@ -1,4 +1,7 @@
 //! A file mapped into memory, read only, and whether it is still the file that it was.
+//!
+//! A step with a mapped file that changed is an error that names it; pages that are gone read as zeros instead of ending the
+//! process (`map/sigbus.rs`).
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]

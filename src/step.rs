@@ -1,4 +1,7 @@
 //! One step of work: rows of several sequences, and the interface every interpreter of a plan offers.
+//!
+//! Rows have an output each: nothing, the id of the largest logit, an id sampled as requested, or logits. Rows with logits come
+//! first among the output rows; only theirs are copied. A step is admitted whole or not at all.
 
 mod medium;
 mod pieces;

@@ -1,4 +1,8 @@
 //! Has a runner write an answer: feeds what is new, generates, and reads reasoning, text and calls while they come.
+//!
+//! A conversation is rendered anew each turn, and what differs from the ids that the runner holds is fed. `Runner::forget` says
+//! how much of a sequence is still there, which for a recurrent state may be nothing; models that keep less than all positions go
+//! on from checkpoints then, one behind each message and each answer.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

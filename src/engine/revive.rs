@@ -1,5 +1,7 @@
 //! A runner that outlives its device: where that is lost, the model is loaded anew, once, and what its sequences held is computed
 //! again. Whoever runs it notices nothing but the time.
+//!
+//! Without `--retry-lost` a device that is lost ends a command with what it was handed last.
 
 use crate::sample::{Allowed, SamplerOptions};
 use crate::step::{

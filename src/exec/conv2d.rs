@@ -1,4 +1,6 @@
 //! Records a convolution of images: direct, so that no buffer holds windows side by side.
+//!
+//! By cooperative matrices where there are some. No family has such convolutions yet, and so no op of the plan.
 
 use crate::kernel::Kernels;
 use crate::plan::Conv2d;

@@ -3,6 +3,9 @@
 //! they are new. See `shaders/glsl/lib/megakernel.glsl`.
 //!
 //! Dispatches that it does not take run as they would without it.
+//!
+//! Vulkan does not promise that all workgroups run, so a trial shows it at the start; one that waits too long gives up, and the
+//! steps in flight are done again without it (`engine/replay.rs`).
 
 mod attention;
 mod config;

@@ -1,4 +1,8 @@
 //! Scans: row by row, or in steps with many rows of a sequence by windows of rows, whose products with each other come first.
+//!
+//! Windows are of 16 rows of the step: `scan_pairs` finds what a window's rows are to each other, all windows at a time, and
+//! `scan_chunks` hands the state from one to the next (delta nets, Mamba-2, gated linear attention). Few rows, and all other
+//! recurrences, go row by row (`scan`), as they all do in the reference.
 
 use super::dispatch::{Access, Module, Place, Touched};
 use super::Lowering;

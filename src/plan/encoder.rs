@@ -1,6 +1,9 @@
 //! Models of two parts: an encoder sees a whole source at once and leaves keys and values of it, and a decoder that sees those
 //! writes the answer. One plan has the ops of both. A sequence begins with the positions of its source, which are rows of one
 //! step and take the encoder's ops; those of its answer come after them and take the others.
+//!
+//! Both are in the same blocks, so that forks share sources. Masks tell them apart by the source's length, which is in
+//! StepParams.
 
 use super::{Op, Plan, Rows, Val};
 use std::borrow::Cow;

@@ -1,4 +1,7 @@
 //! What becomes of a gate and of what it gates.
+//!
+//! A gate is part of its products: any activation, with experts' biases. Scans take their steps as products leave them, norms may
+//! be gated, and residual scales are factors of products.
 
 use super::Act;
 use std::fmt::{self, Display};

@@ -1,4 +1,6 @@
 //! What a layer keeps between steps, for every sequence that has a place in the cache.
+//!
+//! Keys and values with head counts and widths of the layer's own, for all positions or a window; a recurrent state; or nothing.
 
 /// The state of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]

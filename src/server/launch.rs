@@ -1,4 +1,6 @@
 //! How a step that is listed is started: ids that a small model proposes for it, and what is done where there is no memory for it.
+//!
+//! A step for which there is no memory is tried again without what is kept, and then ends its own requests alone.
 
 use super::draft::Wish;
 use super::log::{Launched, StepLog};

@@ -1,4 +1,10 @@
 //! All models that requests may name: loaded when one is asked for, unloaded when others need the room or nobody asks.
+//!
+//! They are entries that a folder, and a preset with options of each, are merged into whenever the list is asked for; each has a
+//! turn, held while it is loaded or unloaded. Who is given a model holds on to it until the request is queued: one goes to sleep,
+//! or makes room, when nobody holds it and its requests are over, and is given to nobody from the moment that it is to make room.
+//! There are at most as many as are allowed, and where memory runs out at a load the one that was of no use for longest goes
+//! first. What happens to entries is broadcast.
 
 mod entry;
 

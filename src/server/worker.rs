@@ -2,6 +2,12 @@
 //!
 //! While answers go on by themselves two steps are under way: the next one starts from ids that the last one is still choosing.
 //! Where an id has to be known first, steps follow one another.
+//!
+//! A request starts where blocks suffice; where they run out, the youngest goes back to the queue and is computed anew. Every
+//! sequence that ends is kept, and a prompt forks the longest beginning of it that is there; what was of no use for longest makes
+//! room. Models that cannot go back have prompts kept before their last id, and where another one went on otherwise. Events go to
+//! bounded channels: a full one pauses its request, a closed one ends it. A step that fails ends what runs, and the model is
+//! loaded anew; a row of NaN ends its request alone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;

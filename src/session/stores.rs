@@ -1,4 +1,6 @@
 //! Which kinds of state the layers of a model keep: a store of blocks for each kind, shared by all layers that keep it.
+//!
+//! A sequence has a block table of its own in each. A window's is a ring, whose blocks are used again.
 
 use super::Rule;
 use crate::plan::LayerState;

@@ -4,6 +4,9 @@
 //! Handing over between threads and to the device each take as long as some hundred KiB take on their way, so both happen once for
 //! a batch of several MiB. The thread that called plans batches; another one gives each a slot that the device is done with; all
 //! others fill the batch that is next, piece by piece, and whoever fills the last piece of one submits it.
+//!
+//! Scales are checked to be finite on the way. Meanwhile the engine takes all other memory and builds the pipelines of usual
+//! steps; `-v` says what took how long.
 
 mod batch;
 mod fill;

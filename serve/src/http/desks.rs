@@ -1,4 +1,7 @@
 //! Desks: threads that work for requests, so many at a time, in turn by the keys that the requests brought.
+//!
+//! Tokenizing, templates and grammars are worked on here before a request is queued: by four threads at most, and by one more
+//! where something is compiled.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
