@@ -85,7 +85,11 @@ pub fn lower(target: &Target<'_>, shape: Shape) -> Result<Lowered> {
 /// The plan with ops merged as a step of that shape can do them.
 pub fn fused(target: &Target<'_>, shape: Shape) -> Plan {
     let mut plan = target.plan.plan_of(shape.source);
-    plan.to_mut().without_vectors();
+    if !shape.vectors {
+        plan.to_mut().without_vectors();
+    } else if shape.groups {
+        plan.to_mut().with_groups();
+    }
     if target.fuse {
         pass::fuse(&plan, &fusion::Rules { t: target, shape })
     } else {

@@ -8,6 +8,8 @@ use pumex::policy::{self, matrix, panels, ActivationQuant, GemmFusion};
 use pumex::sample::Rng;
 use pumex::vk::{self, Buffer, Class, Device};
 use pumex_quant::{all, Format};
+use pumex_shaders::block::Block;
+use pumex_shaders::step::{StepHeader, StepRow};
 
 /// Bound of the squared error over the squared sum of magnitudes: f32 products summed in another order.
 pub const BOUND: f64 = 1e-12;
@@ -478,8 +480,8 @@ fn a_row_of_the_embedding_is_the_decoded_row_for_every_format() {
         let rows = bytes.chunks(format.row_bytes(k).unwrap());
         let table = lab.buffer(&rows.flat_map(|r| if soa { format.soa(r) } else { r.to_vec() }).collect::<Vec<_>>());
         let ids = [4u32, 0, 3];
-        let mut step = vec![ids.len() as u32, 0, 8, 0, 0, 0, 0, 0];
-        ids.iter().for_each(|id| step.extend([*id, 0, 0, 0]));
+        let mut step = StepHeader { rows: ids.len() as u32, ..Default::default() }.words();
+        ids.iter().for_each(|token| step.extend(StepRow { token: *token, ..Default::default() }.words()));
         let step = lab.buffer(bytemuck::cast_slice(&step));
         let y = lab.device.buffer("y", (ids.len() * k * 4) as u64, Class::Readback).unwrap();
         let mut push: Vec<u8> = Vec::new();

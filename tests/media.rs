@@ -2,9 +2,10 @@
 //! stored, what llama.cpp computed.
 
 use crate::seeded::{families, numbers, Recipe};
-use crate::util::{bound, logits, nmse, rows, shared};
+use crate::util::{assert_silent, bound, exhaustive, logits, nmse, options, rows, shared, vulkan};
 use pumex::conversation::{feed_rows, run_chunks, Feed};
 use pumex::cpu::{Fast, Reference, Settings, Sizes};
+use pumex::engine::{CacheType, Options};
 use pumex::gguf::Gguf;
 use pumex::model;
 use pumex::step::{Media, Medium, Positions, Row, RowOutput, Runner, Stream, Want, MEDIA_IDS};
@@ -239,6 +240,43 @@ fn prompts_with_media_give_on_the_cpu_what_llama_cpp_computed() {
                 prompt.check(&prompt.run(&mut *runner, 0, 0), &format!("{way}, steps of {max_rows}"));
             }
         }
+    }
+}
+
+/// Those that a device computes unless it computes all: of every kind of position and mask.
+const SOME: [&str; 5] = ["gemma3_two", "hunyuanvl", "llava", "qwen2vl_two", "qwen3vl"];
+
+#[test]
+fn prompts_with_media_give_on_a_device_what_llama_cpp_computed() {
+    for prompt in prompts().iter().filter(|prompt| exhaustive() || SOME.contains(&prompt.name.as_str())) {
+        for max_rows in [N_CTX, prompt.longest_group().max(16)] {
+            let sizes = Options { n_ctx: Some(N_CTX as u32), max_rows: max_rows as u32, ..options(CacheType::F32) };
+            let Some(mut runner) = vulkan(&prompt.text, sizes) else { return };
+            prompt.check(&prompt.run(&mut runner, 0, 0), &format!("steps of {max_rows} on a device"));
+            // Beside rows of text of another sequence, and behind a fork.
+            let (begin, _) = prompt.feed.media.iter().last().unwrap();
+            runner.fork(0, 1, begin as u32).unwrap();
+            runner.run(&rows(0, prompt.feed.ids.len() + prompt.greedy.len(), &[5, 6]), Want::Ids).unwrap();
+            prompt.check(&prompt.run(&mut runner, 1, begin), &format!("a fork, steps of {max_rows} on a device"));
+            assert_silent(&runner);
+        }
+    }
+}
+
+#[test]
+fn rows_of_the_embedding_give_on_a_device_what_their_ids_do() {
+    let some = ["starcoder", "gemma3", "llama4", "mamba2", "qwen3vl"];
+    for (name, recipe, gguf, width) in taking_vectors() {
+        if !some.contains(&name) {
+            continue;
+        }
+        let sizes = Options { n_ctx: Some(N_CTX as u32), max_rows: 7, ..options(CacheType::F32) };
+        let Some(mut runner) = vulkan(&gguf, sizes) else { return };
+        let truth = logits(&mut runner, &recipe.ids, 7);
+        runner.forget(0, 0);
+        let error = nmse(&logits_of(&mut runner, &half_vectors(&recipe, width), 0), &truth);
+        assert!(error <= 1e-9, "{name}: NMSE {error:e}");
+        assert_silent(&runner);
     }
 }
 

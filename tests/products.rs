@@ -5,6 +5,8 @@ use pumex::exec::fragment_layout;
 use pumex::policy::{self, matrix, ActivationQuant, GemmFusion};
 use pumex::vk::{Buffer, Class};
 use pumex_quant::Format;
+use pumex_shaders::block::Block;
+use pumex_shaders::step::{StepHeader, StepRow};
 
 /// `n` rows times a matrix of `m` rows of `k` weights.
 pub struct Product<'a> {
@@ -66,8 +68,8 @@ impl Lab {
     /// Rows 0, 1, ... of a matrix, decoded by the kernel of the embedding.
     pub fn embedded(&self, p: &Product<'_>) -> Vec<f32> {
         let (table, y, sampled) = (self.buffer(&p.laid_out()), self.results(p.m * p.k), self.buffer(&[0; 16]));
-        let mut step = vec![p.m as u32, 0, 8, 0, 0, 0, 0, 0];
-        (0..p.m as u32).for_each(|id| step.extend([id, 0, 0, 0]));
+        let mut step = StepHeader { rows: p.m as u32, ..Default::default() }.words();
+        (0..p.m as u32).for_each(|token| step.extend(StepRow { token, ..Default::default() }.words()));
         let step = self.buffer(bytemuck::cast_slice(&step));
         let no_pairs = sampled.address();
         let at = [table.address(), y.address(), step.address(), sampled.address(), self.codebooks.address(), no_pairs];

@@ -15,6 +15,8 @@ shared vec4 head[((HEAD_DIM > V_DIM ? HEAD_DIM : V_DIM) + 3) / 4];
 #define HEAD_NORM(i) (gl_WorkGroupID.y < heads ? q_norm.v[i] : k_norm.v[i])
 #define HEAD_FREQ(i) inv_freq.v[i]
 #define HEAD_LANES gl_SubgroupSize
+#include "lib/streams.glsl"
+#define HEAD_POS(i) rope_pos(gl_WorkGroupID.x, i)
 #include "lib/head.glsl"
 #include "lib/kv_store.glsl"
 

@@ -54,6 +54,10 @@ constants! {
     MASK_ANSWER = 6;
     /// Those that a list has, see `src/plan/chosen.rs`.
     MASK_CHOSEN = 7;
+    /// All up to the row's own, and those behind it that see each other with it.
+    MASK_GROUP = 8;
+    /// Of these, the last `window` up to its own, and all behind it.
+    MASK_GROUP_WINDOW = 9;
     /// Of RULES: scores are capped.
     RULE_SOFT_CAP = 1;
     /// Of RULES: each head has a score without a value.

@@ -78,6 +78,9 @@ const KV: [(&str, u32); 4] = [("K_TYPE", 10), ("V_TYPE", 11), ("HEAD_DIM", 12), 
 /// Which positions a row sees, and rules of the scores: see [`crate::constants::MASK`].
 const SEEN: [(&str, u32); 2] = [("MASK", 16), ("RULES", 17)];
 
+/// By which of a row's positions pairs rotate.
+const STREAMS: [(&str, u32); 2] = [("STREAMS", 40), ("SECTIONS", 41)];
+
 /// Of attention of a few rows.
 const ATTN: [(&str, u32); 15] = [
     ("SIZE", 0),
@@ -344,7 +347,7 @@ pub const KERNELS: &[Kernel] = &[
         name: "rope_kv",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &[("SIZE", 0), ("NEOX", 1), ("NORM", 2), KV[0], KV[1], KV[2], KV[3]],
+        spec: &[("SIZE", 0), ("NEOX", 1), ("NORM", 2), KV[0], KV[1], KV[2], KV[3], STREAMS[0], STREAMS[1]],
     },
     Kernel { name: "attn_split", formats: Formats::None, needs: Needs::Nothing, spec: &ATTN },
     Kernel { name: "attn_mat", formats: Formats::None, needs: Needs::Matrix, spec: &ATTN },
@@ -466,9 +469,10 @@ pub const KERNELS: &[Kernel] = &[
         name: "rotate",
         formats: Formats::None,
         needs: Needs::Nothing,
-        spec: &[("SIZE", 0), ("NEOX", 1), ("BACK", 2), ("TEMPERED", 3)],
+        spec: &[("SIZE", 0), ("NEOX", 1), ("BACK", 2), ("TEMPERED", 3), STREAMS[0], STREAMS[1]],
     },
     Kernel { name: "positions", formats: Formats::All, needs: Needs::Nothing, spec: &[("SIZE", 0), SOA, SLAB_ROWS] },
+    Kernel { name: "take_vectors", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0), ("ADD", 1)] },
     Kernel { name: "by_id", formats: Formats::None, needs: Needs::Nothing, spec: &[("SIZE", 0)] },
     Kernel {
         name: "head_matmul",

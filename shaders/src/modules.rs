@@ -69,6 +69,7 @@ pub const ARCHIVES: &[&[u8]] = &[
     include_bytes!("../spirv/square_sums.bin"),
     include_bytes!("../spirv/stream.bin"),
     include_bytes!("../spirv/stream_gates.bin"),
+    include_bytes!("../spirv/take_vectors.bin"),
     include_bytes!("../spirv/tower_attend.bin"),
     include_bytes!("../spirv/tower_attend_matrix.bin"),
     include_bytes!("../spirv/tower_choose.bin"),

@@ -17,7 +17,9 @@ use crate::block::{blocks, Block, Layout};
 pub use attention::{AttendFew, AttendMany, RopeKv};
 pub use chosen::ChoosePositions;
 pub use compressed::{AttendBlocks, ChooseBlocks, Keep, Pool};
-pub use general::{ById, Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan};
+pub use general::{
+    ById, Choose, Conv, ExpertsBias, HeadMatMul, Map, Normalize, Positions, Rotate, RoutePairs, Scan, TakeVectors,
+};
 pub use images::Conv2d;
 pub use probe::{FragmentMap, Occupancy, Stream};
 pub use rows::{DecodeWeights, GemmRows, PackRows};
@@ -447,6 +449,7 @@ pub const LAYOUTS: &[Layout] = &[
     Rotate::LAYOUT,
     Positions::LAYOUT,
     ById::LAYOUT,
+    TakeVectors::LAYOUT,
     HeadMatMul::LAYOUT,
     Choose::LAYOUT,
     RoutePairs::LAYOUT,

@@ -4,7 +4,7 @@ use crate::block::{Block, Layout};
 use crate::constants::{GENERAL, KV_TYPES, MASK, SHARED, TOWER};
 use crate::push;
 use crate::stage::{self, Stage};
-use crate::step::{request, EpilogueAddresses, SampleRequestWords, StepHeader, StepRow, STEP};
+use crate::step::{request, EpilogueAddresses, SampleRequestWords, StepHeader, StepMedium, StepRow, STEP};
 
 /// The text of an include that is made from Rust: `push/KERNEL.glsl` or `words/NAME.glsl`.
 pub fn source(path: &str) -> Option<String> {
@@ -18,7 +18,8 @@ pub fn source(path: &str) -> Option<String> {
         "words/stage.glsl" => places(&Stage::LAYOUT, "AT_", "STAGE_WORDS", 4) + &flags("", stage::FLAGS),
         "words/step.glsl" => {
             let header = places(&StepHeader::LAYOUT, "STEP_", "STEP_HEADER_WORDS", 4);
-            header + &places(&StepRow::LAYOUT, "ROW_", "STEP_ROW_WORDS", 4) + &flags("", STEP)
+            let rows = places(&StepRow::LAYOUT, "ROW_", "STEP_ROW_WORDS", 4);
+            header + &rows + &places(&StepMedium::LAYOUT, "MEDIUM_", "STEP_MEDIUM_WORDS", 4) + &flags("", STEP)
         }
         "words/request.glsl" => {
             places(&SampleRequestWords::LAYOUT, "REQUEST_", "STEP_REQUEST_WORDS", 4)

@@ -20,8 +20,8 @@ blocks! {
         sources_at: uint,
         /// So many rows, the first ones, attend each by itself: all, or, of many, those that are alone of their sequence.
         singles: uint,
-        /// Zero.
-        spare: uint,
+        /// Word where, for each row of a step with vectors, a StepMedium stands.
+        media_at: uint,
     }
 
     /// A row of the step; rows follow the header. ROW_ before each field.
@@ -34,6 +34,24 @@ blocks! {
         seq: uint,
         /// Word where the sequence's block table starts.
         table: uint,
+        /// Position by which it rotates: where it stands, but behind pictures that take up fewer positions.
+        rope: uint,
+    }
+
+    /// What a row is of a medium, in a step with vectors. MEDIUM_ before each field.
+    StepMedium = {
+        /// Its positions in the four streams that models with rope sections rotate by.
+        time: uint,
+        /// See `time`.
+        height: uint,
+        /// See `time`.
+        width: uint,
+        /// See `time`.
+        fourth: uint,
+        /// One past the last position of those that see each other and of which it is one; 0 if it is none.
+        end: uint,
+        /// Which of the step's vectors it is, from 1 on; 0 if it is none.
+        vector: uint,
     }
 
     /// An output row's sample request; REQUEST_ before each field.

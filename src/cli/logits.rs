@@ -68,9 +68,6 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     let n_ctx = if answers { n_ctx.saturating_mul(2) } else { n_ctx };
     let mut file = files::create(&args.out)?;
     let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;
-    if !feed.media.is_empty() {
-        runner = session::with_vectors(&gguf, runner, &engine, Some(n_ctx), stop)?;
-    }
     check_feed(ids, 0, &feed.media, runner.n_vocab())?;
     let begun = Instant::now();
     if answers {

@@ -168,10 +168,6 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
             Ok((joined(reading)?, loaded?))
         }
     })?;
-    let runner = match media.is_some() && !args.media.is_empty() {
-        true => session::with_vectors(&gguf, runner, &args.engine, n_ctx, stop)?,
-        false => runner,
-    };
     let sampler = args.sampling.sampler(&gguf, &tokenizer, !args.no_escape)?;
     let (first, matcher) = match beginning {
         Beginning::Text(first, matcher) => (first, matcher.map(|matcher| *matcher)),

@@ -88,30 +88,6 @@ pub fn load<'a>(
     Ok(runner)
 }
 
-/// A runner that takes rows of pictures and sounds: this one if it does, else one on the CPU, which a line says.
-///
-/// # Errors
-/// As for [`load`].
-pub fn with_vectors<'a>(
-    gguf: &'a Gguf,
-    runner: Box<dyn Runner + 'a>,
-    args: &EngineArgs,
-    n_ctx: Option<u32>,
-    stop: &AtomicBool,
-) -> Result<Box<dyn Runner + 'a>> {
-    if runner.vectors().is_some() {
-        return Ok(runner);
-    }
-    output::say(format_args!(
-        "note: the model runs on the CPU: on {} its rows are ids alone, not pictures or sounds\n",
-        runner.device()
-    ));
-    drop(runner);
-    let mut args = args.clone();
-    args.device = "cpu".into();
-    load(gguf, &args, n_ctx, stop)
-}
-
 /// The device that `args` means, opened; none for the CPU.
 ///
 /// # Errors

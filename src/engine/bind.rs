@@ -19,6 +19,7 @@ impl Program {
             states: self.states(state),
             codebooks: self.codebooks.address(),
             ropes: self.ropes.address(),
+            vectors: slot.vectors.as_ref().map_or(0, Buffer::address),
             sampled: state.sampled.address(),
             params: slot.params.buffer.address(),
             ids: slot.ids.address(),
@@ -76,6 +77,7 @@ impl Program {
         let slot = &state.slots[slot];
         let mut kept: Vec<&Buffer> = weights.iter().collect();
         kept.extend([&self.codebooks, &self.ropes, &state.arena, &state.sampled, &slot.params.buffer, &slot.ids]);
+        kept.extend(&slot.vectors);
         kept.extend([&state.split_reduction.partials, &state.split_reduction.arrivals, &state.megakernel.fault]);
         let megakernel = state.megakernel.kernel.iter();
         kept.extend(megakernel.flat_map(|(_, memory)| [&memory.gave_up, &memory.messages]));

@@ -2,17 +2,18 @@
 
 use super::request::{ID_WORDS, MAX_IDS, REQUEST_WORDS};
 use crate::session::Blocks;
-use crate::step::{Row, Token};
+use crate::step::{Row, Token, MEDIA_IDS};
 use crate::vk::Buffer;
 use crate::{Error, Result};
 use pumex_shaders::block::Block;
 pub use pumex_shaders::step::ID_NAN;
-use pumex_shaders::step::{StepHeader, StepRow, TOKEN_SAMPLED};
+use pumex_shaders::step::{StepHeader, StepMedium, StepRow, TOKEN_SAMPLED};
 
 const HEADER_WORDS: usize = StepHeader::LAYOUT.len_bytes() / 4;
 /// In place of a block that a sequence no longer holds.
 const NO_BLOCK: u32 = u32::MAX;
 const ROW_WORDS: usize = StepRow::LAYOUT.len_bytes() / 4;
+const MEDIUM_WORDS: usize = StepMedium::LAYOUT.len_bytes() / 4;
 
 /// Where things lie in the buffer.
 #[derive(Clone, Copy, Debug)]
@@ -68,9 +69,14 @@ impl Layout {
         self.requests_at() + self.request_words()
     }
 
+    /// Word where what rows of media are stands.
+    fn media_at(&self) -> usize {
+        self.sources_at() + self.n_seqs
+    }
+
     /// Bytes of the buffer.
     pub fn len_bytes(&self) -> u64 {
-        4 * (self.sources_at() + self.n_seqs) as u64
+        4 * (self.media_at() + self.max_rows * MEDIUM_WORDS) as u64
     }
 
     /// Words of the sampled ids: one for each sequence, and one for rows that are not the last of theirs.
@@ -108,9 +114,10 @@ pub fn outputs_of(rows: &[Row], one_each: bool) -> Vec<OutputRow> {
     outputs
 }
 
-/// A token as shaders read it.
+/// A token as shaders read it: of a row of a medium, the first id.
 pub fn token_word(token: Token) -> u32 {
     match token {
+        Token::Id(id) if id >= MEDIA_IDS => 0,
         Token::Id(id) | Token::Source(id) => id,
         Token::Sampled => TOKEN_SAMPLED,
     }
@@ -150,10 +157,11 @@ impl Params {
             places_at: l.places_at() as u32,
             sources_at: l.sources_at() as u32,
             singles: singles as u32,
-            ..Default::default()
+            media_at: l.media_at() as u32,
         };
         self.buffer.write(0, &header.bytes());
-        self.write_rows(rows, token_word);
+        self.write_rows(rows, blocks, token_word);
+        self.write_media(rows, blocks);
         if !outputs.is_empty() {
             let listed: Vec<u32> = outputs.iter().map(|o| o.row).collect();
             self.buffer.write(4 * l.outputs_at() as u64, bytemuck::cast_slice(&listed));
@@ -182,15 +190,33 @@ impl Params {
     }
 
     /// Writes the rows alone, each token as `word` makes it.
-    pub fn write_rows(&mut self, rows: &[Row], word: impl Fn(Token) -> u32) {
+    pub fn write_rows(&mut self, rows: &[Row], blocks: &Blocks, word: impl Fn(Token) -> u32) {
         let l = self.layout;
         let mut words: Vec<u32> = Vec::with_capacity(rows.len() * ROW_WORDS);
         for row in rows {
             let token = word(row.token);
             let table = l.tables_at() + row.seq as usize * l.table_stride;
-            words.extend([token, row.pos, row.seq, table as u32]);
+            let end = words.len() + ROW_WORDS;
+            words.extend([token, row.pos, row.seq, table as u32, blocks.position(row)[0]]);
+            words.resize(end, 0); // rows are padded as blocks are
         }
         self.buffer.write(4 * HEADER_WORDS as u64, bytemuck::cast_slice(&words));
+    }
+
+    /// Writes what rows are of media, if some are.
+    fn write_media(&mut self, rows: &[Row], blocks: &Blocks) {
+        if rows.iter().all(|row| row.medium.is_none()) {
+            return;
+        }
+        let (mut words, mut vectors): (Vec<u32>, u32) = (Vec::with_capacity(rows.len() * MEDIUM_WORDS), 0);
+        for row in rows {
+            let (end, group) = (words.len() + MEDIUM_WORDS, row.group().map_or(0, |(_, last)| last as u32 + 1));
+            vectors += u32::from(row.medium.is_some());
+            words.extend(blocks.position(row));
+            words.extend([group, if row.medium.is_some() { vectors } else { 0 }]);
+            words.resize(end, 0);
+        }
+        self.buffer.write(4 * self.layout.media_at() as u64, bytemuck::cast_slice(&words));
     }
 
     /// Writes the words of a step's sample requests, made for [`Layout::requests_at`].

@@ -57,7 +57,7 @@ impl Program {
             Some(_) => Arc::new(Arc::unwrap_or_clone(plan).for_context(n_ctx)),
             None => plan,
         };
-        let tables: Vec<f32> = plan.text_ropes().iter().chain(&plan.numbers).flatten().copied().collect();
+        let tables = plan.tables();
         let ropes = device.buffer("ropes", ropes_bytes(&plan), Class::Params)?;
         ropes.write(0, bytemuck::cast_slice(&tables));
         Ok(Program {
@@ -78,7 +78,8 @@ impl Program {
 
 /// Bytes of the tables of RoPE and of other numbers.
 pub(super) fn ropes_bytes(plan: &Plan) -> u64 {
-    (4 * plan.numbers_at(plan.numbers.len()) as u64).max(16)
+    let streams = if plan.sections.is_some() { plan.rope_at(plan.ropes.len()) } else { 0 };
+    (4 * (plan.numbers_at(plan.numbers.len()) + streams) as u64).max(16)
 }
 
 /// What decides on the kernels of packed rows.

@@ -42,7 +42,7 @@ impl VulkanRunner {
         let device = self.vk().clone();
         for (flying, (shape, step)) in self.steps.iter_mut().zip(shapes.into_iter().zip(steps)) {
             if let Some(rows) = flying.disguised.take() {
-                self.state.slots[shape.slot].params.write_rows(&rows, token_word);
+                self.state.slots[shape.slot].params.write_rows(&rows, self.session.blocks(), token_word);
             }
             flying.value = submit(&device, flying.copies.as_ref(), &step.recording)?;
             if let Some(choice) = step.choice.as_ref().filter(|_| !flying.choice.waits) {

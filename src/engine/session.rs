@@ -9,6 +9,7 @@ use crate::lower::sizes;
 use crate::plan::LayerState;
 use crate::policy::ManyRowsAsked;
 use crate::session::{BlockCopy, Rule, Stores, KV_BLOCK};
+use crate::step::Row;
 use crate::vk::{Buffer, Class, Device, Recording, LEAST_BYTES};
 use crate::Result;
 
@@ -30,6 +31,8 @@ pub(super) struct Slot {
     pub masks: Option<Buffer>,
     /// Likewise, what is listed of them.
     pub lists: Option<Buffer>,
+    /// Vectors of its rows, as large as the largest step with such so far.
+    pub vectors: Option<Buffer>,
 }
 
 /// The megakernel of a session, until it gives up once.
@@ -196,6 +199,15 @@ impl Slot {
     fn new(device: &Device, i: usize, layout: Layout, max_rows: usize) -> Result<Slot> {
         let buffer = device.buffer(&format!("params.{i}"), layout.len_bytes(), Class::Params)?;
         let ids = device.buffer(&format!("ids.{i}"), 4 * max_rows as u64, Class::Readback)?;
-        Ok(Slot { params: Params::new(buffer, layout), ids, logits: None, masks: None, lists: None })
+        Ok(Slot { params: Params::new(buffer, layout), ids, logits: None, masks: None, lists: None, vectors: None })
+    }
+
+    /// Writes the vectors that rows are, one behind the other, where there is room for them.
+    pub fn write_vectors(&self, rows: &[Row]) {
+        let Some(buffer) = &self.vectors else { return };
+        for (i, medium) in (0u64..).zip(rows.iter().filter_map(|row| row.medium.as_ref())) {
+            let bytes: &[u8] = bytemuck::cast_slice(medium.vector());
+            buffer.write(i * bytes.len() as u64, bytes);
+        }
     }
 }

@@ -85,9 +85,15 @@ pub(super) fn shape_of(
         decode_batch: checked.one_each,
         singles: if mixed { singles_bucket(singles, max_rows) } else { 0 },
         source: rows.first().is_some_and(|row| row.token.is_source()),
+        vectors: checked.vectors,
+        groups: checked.vectors && rows.iter().any(|row| row.group().is_some()),
         // Sums of squares cannot be taken back, should it give up.
-        megakernel: megakernel.kernel.is_some() && megakernel.on && !timed.ops && state.importance.is_none(),
-        parts: if rows.len() == 1 { parts } else { 0 },
+        megakernel: megakernel.kernel.is_some()
+            && megakernel.on
+            && !timed.ops
+            && state.importance.is_none()
+            && !checked.vectors,
+        parts: if rows.len() == 1 && !checked.vectors { parts } else { 0 },
         timed: timed.step,
         stamps: timed.ops,
     }
@@ -108,6 +114,8 @@ fn plain(program: &Program, state: &DeviceState, (rows, outputs, len): (usize, u
         decode_batch: rows == 1,
         singles: 0,
         source,
+        vectors: false,
+        groups: false,
         megakernel: true,
         parts: if rows == 1 { parts } else { 0 },
         timed: false,

@@ -6,6 +6,7 @@ use crate::vk::{Class, Device};
 use crate::Result;
 use pumex_shaders::block::Block;
 use pumex_shaders::push;
+use pumex_shaders::step::{StepHeader, StepRow};
 
 /// Halves of a row of the embedding that is looked up.
 const LEN: u16 = 32;
@@ -17,7 +18,8 @@ const LEN: u16 = 32;
 pub fn keeps_subnormal_halves(device: &Device, kernels: &Kernels) -> Result<bool> {
     // The least, the largest, and some between, of both signs.
     let halves: Vec<u16> = (0..LEN).map(|i| (1 + i * 0x3fe / (LEN - 1)) | (i % 2) << 15).collect();
-    let step: [u32; 12] = [1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0]; // one row, of id 0
+    let mut step = StepHeader { rows: 1, ..Default::default() }.words();
+    step.extend(StepRow::default().words());
     let held = |name, bytes: &[u8]| {
         let buffer = device.buffer(name, bytes.len() as u64, Class::Params)?;
         buffer.write(0, bytes);

@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::policy;
 use crate::sample::{Allowed, SamplerOptions};
 use crate::session::{Recent, Session, Steps, Stores};
-use crate::step::{Checked, Counters, Limits, Output, Row, Runner, Squares, Ticket, Token};
+use crate::step::{Checked, Counters, Output, Row, Runner, Squares, Ticket, Token, VectorLimits};
 use crate::vk::{Buffer, Class, Device, Recording};
 use crate::{Error, Result};
 use std::collections::BTreeSet;
@@ -169,8 +169,7 @@ impl VulkanRunner {
     fn session_of(model: Arc<Model>, state: DeviceState, size: SessionSize) -> Self {
         let SessionSize { max_rows, n_seqs, n_ctx, .. } = size;
         let plan = &model.program.plan;
-        // No kernel takes vectors yet.
-        let limits = Limits { vectors: None, ..plan.limits(n_ctx, max_rows, n_seqs) };
+        let limits = plan.limits(n_ctx, max_rows, n_seqs);
         let encodes = model.program.plan.encoder.is_some();
         let session = Session::new(limits, &size.sized(&model.program.stores)).encoding(encodes);
         VulkanRunner {
@@ -300,6 +299,11 @@ impl VulkanRunner {
             // They name the smaller buffer.
             self.recordings.retain(|s| s.slot != shape.slot || s.logits == 0);
         }
+        let room = (shape.rows * program.plan.vectors * 4) as u64;
+        if shape.vectors && slot.vectors.as_ref().map_or(0, Buffer::len_bytes) < room {
+            slot.vectors = Some(program.device.buffer(&format!("vectors.{}", shape.slot), room, Class::Params)?);
+            self.recordings.retain(|s| s.slot != shape.slot || !s.vectors);
+        }
         let weights = &self.model.weights;
         let at = program.addresses(Some(weights), &self.state, shape.slot);
         let buffers = program.buffers(weights, &self.state, shape.slot);
@@ -327,12 +331,13 @@ impl VulkanRunner {
             copies => Some(self.state.copies(&self.model.program, copies)?),
         };
         let disguise = shape.megakernel && self.model.program.debug.fault_at == Some(self.steps.started());
+        self.state.slots[slot].write_vectors(rows);
         let params = &mut self.state.slots[slot].params;
         params.write(rows, &outputs, self.session.blocks(), (shapes::singles(rows, checked), epochs));
         params.write_requests(&requests)?;
         if disguise {
             let n_vocab = self.model.program.plan.n_vocab as u32;
-            params.write_rows(rows, |token| match token {
+            params.write_rows(rows, self.session.blocks(), |token| match token {
                 Token::Id(id) | Token::Source(id) => (id + 1) % n_vocab,
                 Token::Sampled => 0,
             });
@@ -359,7 +364,7 @@ impl VulkanRunner {
     fn free_what_can_be_made_again(&mut self, slot: usize) {
         self.recordings.retain(|_| false);
         let slot = &mut self.state.slots[slot];
-        (slot.logits, slot.masks, slot.lists) = (None, None, None);
+        (slot.logits, slot.masks, slot.lists, slot.vectors) = (None, None, None, None);
     }
 
     /// Memory ran out amid a run: with the context that would have left enough.
@@ -408,6 +413,10 @@ impl Runner for VulkanRunner {
 
     fn max_rows(&self) -> usize {
         self.session.limits().max_rows
+    }
+
+    fn vectors(&self) -> Option<VectorLimits> {
+        self.session.limits().vectors
     }
 
     fn answers_from(&self) -> Option<u32> {

@@ -12,6 +12,8 @@ use pumex_shaders::{constants, push};
 fn seen_constants(spec: &AttentionSpec) -> impl Iterator<Item = (&'static str, u32)> {
     let mask = match spec.mask {
         _ if spec.chosen.is_some() => constants::MASK_CHOSEN,
+        Mask::Causal if spec.groups => constants::MASK_GROUP,
+        Mask::Window(_) if spec.groups => constants::MASK_GROUP_WINDOW,
         Mask::Causal => constants::MASK_CAUSAL,
         Mask::Window(_) => constants::MASK_WINDOW,
         Mask::Chunk(_) => constants::MASK_CHUNK,

@@ -63,6 +63,7 @@ pushes!(
     Rotate,
     Positions,
     ById,
+    TakeVectors,
     HeadMatMul,
     Choose,
     RoutePairs,

@@ -55,6 +55,7 @@ fn name(at: &Addresses, plan: &Plan, address: u64) -> String {
         (at.arena, "arena"),
         (at.codebooks, "codebooks"),
         (at.ropes, "ropes"),
+        (at.vectors, "vectors"),
         (at.sampled, "sampled"),
         (at.params, "params"),
         (at.ids, "ids"),

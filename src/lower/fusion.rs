@@ -99,7 +99,8 @@ impl Abilities for Rules<'_> {
             Op::RopeKv { qkv: of, rope, .. } => of == qkv && rope.q_norm.is_some() != rope.k_norm.is_some(),
             _ => false,
         };
-        self.shape.decode_batch && spec.head_dim == spec.v_dim && !plan.ops.iter().any(one_norm)
+        // Vectors may rotate by several positions, and see rows of their step.
+        self.shape.decode_batch && !self.shape.vectors && spec.head_dim == spec.v_dim && !plan.ops.iter().any(one_norm)
     }
 
     /// Of many rows, a product that reads the matrix once for all of them is worth a dispatch.

@@ -4,7 +4,7 @@ use super::dispatch::{Access, Module, Place, Touched};
 use super::Lowering;
 use crate::plan::{
     Act, Arg, ById, Cols, Dot, General, HeadMatMul, Join, Map, MatPart, NormKind, Normalize, RopeStyle, Rotate, Rows,
-    Val, Weight,
+    TakeVectors, Val, Weight,
 };
 use crate::policy::{self, matrix::chunk_len};
 use crate::{Error, Result};
@@ -44,9 +44,7 @@ impl Lowering<'_> {
             General::Rotate(r) => self.rotate(r),
             General::Positions { weight, out } => self.positions(*weight, *out),
             General::ById(b) => self.by_id(b),
-            General::TakeVectors(_) => {
-                return Err(Error::Request("rows that are vectors: no kernel takes them".into()))
-            }
+            General::TakeVectors(t) => self.take_vectors(t),
             General::HeadMatMul(h) => self.head_matmul(h),
             General::Choose(c) => self.choose(c),
             General::ExpertsMatMul(e) => self.experts_matmul(e),
@@ -246,12 +244,13 @@ impl Lowering<'_> {
             temper_floor: temperature.map_or(1.0, |t| t.floor as f32),
             temper_offset: temperature.map_or(0.0, |t| t.offset),
         };
-        let constants = vec![
+        let mut constants = vec![
             ("SIZE", THREADS),
             ("NEOX", u32::from(r.rope.style == RopeStyle::Neox)),
             ("BACK", u32::from(r.back)),
             ("TEMPERED", u32::from(temperature.is_some())),
         ];
+        constants.extend(self.streams());
         let grid = [(r.groups * items).div_ceil(THREADS as usize), self.shape.rows, 1];
         let [read, written] = [from, r.x].map(|cols| self.groups(cols, r.groups, r.len.max(dims)));
         let touched = Touched { reads: vec![read], writes: vec![written] };
@@ -289,6 +288,21 @@ impl Lowering<'_> {
             Touched { reads: vec![Access::all(Place::Ids, 4 * rows as u64)], writes: vec![self.value(b.out)] };
         let grid = [b.len.div_ceil(THREADS as usize), rows, 1];
         self.emit(Module::of("by_id"), vec![("SIZE", THREADS)], push, grid, touched);
+    }
+
+    fn take_vectors(&mut self, t: &TakeVectors) {
+        let (dim, rows) = (self.width(t.out), self.shape.rows);
+        let push = push::TakeVectors {
+            vectors: self.t.at.vectors,
+            y: self.val(t.out),
+            params: self.t.at.params,
+            width: self.plan.vectors as u32,
+            at: (t.part * dim) as u32,
+            dim: dim as u32,
+        };
+        let touched = Touched { reads: vec![self.value(t.out)], writes: vec![self.value(t.out)] };
+        let constants = vec![("SIZE", THREADS), ("ADD", u32::from(t.add))];
+        self.emit(Module::of("take_vectors"), constants, push, [dim.div_ceil(THREADS as usize), rows, 1], touched);
     }
 
     fn head_matmul(&mut self, h: &HeadMatMul) {

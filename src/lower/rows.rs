@@ -69,6 +69,7 @@ impl Lowering<'_> {
         };
         let mut constants = vec![("SIZE", self.t.caps.subgroup_of("rope_kv")), ("NEOX", neox), ("NORM", norm)];
         constants.extend(self.kv_constants(spec));
+        constants.extend(self.streams());
         let grid = [self.shape.rows, spec.heads + 2 * spec.kv_heads, 1];
         let norms = self.matrices([r.q_norm, r.k_norm].into_iter().flatten());
         let reads = [vec![self.value(qkv)], norms].concat();
@@ -84,7 +85,19 @@ impl Lowering<'_> {
 
     /// Where a table of frequencies is; of one that is not there, as where nothing is rotated, anywhere.
     pub(super) fn table_at(&self, table: usize) -> u64 {
-        self.t.at.ropes + 4 * self.plan.rope_at(table.min(self.plan.ropes.len())) as u64
+        let first = if self.has_streams() { self.plan.stream_ropes_at() } else { 0 };
+        self.t.at.ropes + 4 * (first + self.plan.rope_at(table.min(self.plan.ropes.len()))) as u64
+    }
+
+    /// Whether rows of the step may rotate by several positions.
+    fn has_streams(&self) -> bool {
+        self.shape.vectors && self.plan.sections.is_some()
+    }
+
+    /// By which of them pairs rotate.
+    pub(super) fn streams(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        let words = self.plan.sections.filter(|_| self.has_streams()).map(|s| s.words());
+        words.into_iter().flat_map(|[streams, sections]| [("STREAMS", streams), ("SECTIONS", sections)])
     }
 
     /// Where one of the plan's tables of numbers is.

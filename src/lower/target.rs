@@ -29,6 +29,10 @@ pub struct Shape {
     pub singles: usize,
     /// Its rows are those of sources, which take the encoder's ops.
     pub source: bool,
+    /// Some of its rows are vectors.
+    pub vectors: bool,
+    /// Some of these see each other.
+    pub groups: bool,
     /// Lets the megakernel do the ops of one row.
     pub megakernel: bool,
     /// Parts in which attention is a stage of it; 0 where attention is a dispatch.
@@ -52,6 +56,8 @@ pub struct Addresses {
     pub codebooks: u64,
     /// Tables of RoPE, one after the other.
     pub ropes: u64,
+    /// Vectors of a step that has some.
+    pub vectors: u64,
     /// Sampled id per sequence.
     pub sampled: u64,
     /// StepParams of the slot.

@@ -92,6 +92,8 @@ pub struct AttentionSpec {
     /// Which of the plan's tables is added to scores, `[heads, 2 * BIAS_REACH + 1]`: by how far behind the row's own position
     /// another lies, from `-BIAS_REACH` on, beyond which it stays the same. There are no sinks then.
     pub biases: Option<usize>,
+    /// Whether rows of a step see those behind them of their group, too, see [`super::GroupSight`].
+    pub groups: bool,
     /// What an indexer leaves of the positions up to a row's own; all of them, if there is none.
     pub chosen: Option<Chosen>,
 }
@@ -102,7 +104,7 @@ pub const BIAS_REACH: usize = pumex_shaders::constants::BIAS_REACH as usize;
 impl AttentionSpec {
     /// Whether the last position that a row sees is its own, and the first one follows from that.
     pub fn ends_at_its_own(&self) -> bool {
-        self.chosen.is_none() && matches!(self.mask, Mask::Causal | Mask::Window(_) | Mask::Chunk(_))
+        self.chosen.is_none() && !self.groups && matches!(self.mask, Mask::Causal | Mask::Window(_) | Mask::Chunk(_))
     }
 
     /// Causal attention with heads of one width and no further rules.
@@ -119,6 +121,7 @@ impl AttentionSpec {
             sinks: None,
             alibi: None,
             biases: None,
+            groups: false,
             chosen: None,
         }
     }

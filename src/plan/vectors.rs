@@ -7,13 +7,11 @@ use crate::step::{Limits, VectorLimits};
 /// What a row of a group, whose rows see each other, sees of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupSight {
-    /// All of it, as far as its window reaches back.
+    /// All of it behind itself, and before itself what its window lets it.
     #[default]
     All,
     /// Likewise in layers with a window, in others no more than other rows.
     Windows,
-    /// All of it.
-    Whole,
 }
 
 /// Which of a row's four positions rotates which pair: time, height, width, and one that is 0 for text.
@@ -38,23 +36,34 @@ impl Sections {
     }
 }
 
+impl Sections {
+    /// As kernels read them: pairs of all, and a bit for those that take turns; pairs of the first three.
+    pub fn words(&self) -> [u32; 2] {
+        let p = self.pairs.map(|pairs| pairs as u32 & 1023);
+        [p.iter().sum::<u32>() | u32::from(self.interleaved) << 16, p[0] | p[1] << 10 | p[2] << 20]
+    }
+}
+
 impl GroupSight {
     /// First and last position that a row sees of its sequence, where causal rows see those of `seen`, and `group` is where the
     /// group of rows lies that see each other and of which it is one.
     pub fn of(self, mask: Mask, seen: (usize, usize), group: Option<(usize, usize)>) -> (usize, usize) {
-        let (Some((begin, end)), false) = (group, mask.looks_ahead()) else { return seen };
-        match (self, mask) {
-            (_, Mask::Source | Mask::Answer) | (GroupSight::Windows, Mask::Causal) => seen,
-            (GroupSight::Whole, _) => (seen.0.min(begin), seen.1.max(end)),
-            _ => (seen.0, seen.1.max(end)),
+        match group.filter(|_| self.reaches(mask)) {
+            Some((_, end)) => (seen.0, seen.1.max(end)),
+            None => seen,
         }
+    }
+
+    /// Whether rows under a mask see those behind them of their group.
+    fn reaches(self, mask: Mask) -> bool {
+        matches!((self, mask), (GroupSight::All, Mask::Causal) | (_, Mask::Window(_)))
     }
 }
 
 impl Plan {
     /// Vectors that rows may be; none where rows are ids alone.
     pub fn vector_limits(&self) -> Option<VectorLimits> {
-        let alike = |spec: &AttentionSpec| spec.chosen.is_none();
+        let alike = |spec: &AttentionSpec| spec.chosen.is_none() && matches!(spec.mask, Mask::Causal | Mask::Window(_));
         let others = |op: &Op| {
             matches!(op, Op::General(General::AttendBlocks(_) | General::ChooseBlocks(_) | General::ChoosePositions(_)))
         };
@@ -73,6 +82,16 @@ impl Plan {
         Limits { n_vocab, n_ctx, dense_positions, max_rows, n_seqs, vectors }
     }
 
+    /// The plan of steps in which rows see each other.
+    pub fn with_groups(&mut self) {
+        let sight = self.sight;
+        for op in &mut self.ops {
+            if let Op::Attend { spec, .. } = op {
+                spec.groups = sight.reaches(spec.mask);
+            }
+        }
+    }
+
     /// The plan of steps without vectors.
     pub fn without_vectors(&mut self) {
         self.ops.retain(|op| !matches!(op, Op::General(General::TakeVectors(_))));
@@ -81,6 +100,18 @@ impl Plan {
     /// Which of a row's positions rotates a pair.
     pub fn stream(&self, pair: usize) -> usize {
         self.sections.map_or(0, |sections| sections.stream(pair))
+    }
+
+    /// All tables as devices hold them, in floats: those of text's rotations, other numbers, and those of rotations by several
+    /// positions, if there are some.
+    pub fn tables(&self) -> Vec<f32> {
+        let (text, streams) = (self.text_ropes(), self.sections.iter().flat_map(|_| &self.ropes));
+        text.iter().chain(&self.numbers).chain(streams).flatten().copied().collect()
+    }
+
+    /// Where the tables of rotations by several positions start among [`Plan::tables`].
+    pub fn stream_ropes_at(&self) -> usize {
+        self.numbers_at(self.numbers.len())
     }
 
     /// Tables of RoPE as rows of text rotate by them, by one position: pairs of the fourth do not rotate.
@@ -124,8 +155,7 @@ mod tests {
         assert_eq!(GroupSight::All.of(Mask::Window(2), (4, 5), group), (4, 9));
         assert_eq!(GroupSight::Windows.of(Mask::Causal, (0, 5), group), (0, 5));
         assert_eq!(GroupSight::Windows.of(Mask::Window(2), (4, 5), group), (4, 9));
-        assert_eq!(GroupSight::Whole.of(Mask::Window(2), (6, 7), group), (4, 9));
         assert_eq!(GroupSight::All.of(Mask::Causal, (0, 5), None), (0, 5));
-        assert_eq!(GroupSight::Whole.of(Mask::Full, (0, 12), group), (0, 12));
+        assert_eq!(GroupSight::All.of(Mask::Full, (0, 12), group), (0, 12));
     }
 }

@@ -111,13 +111,6 @@ fn first(
         (text, runner)
     });
     let (text, mut runner) = (text?, runner?);
-    if eyes.is_some() && runner.vectors().is_none() {
-        tracing::warn!(
-            "on {} rows are ids alone: no pictures and no sounds (--device cpu takes them)",
-            runner.device()
-        );
-    }
-    let eyes = eyes.filter(|_| runner.vectors().is_some());
     if runner.answers_from().is_some() && settings.draft.is_some() {
         let what = "--model-draft: expected a model that continues texts, found one that answers sources";
         return Err(Error::file(gguf.path(), "unsupported", what));

@@ -55,8 +55,9 @@ void load_heads(uint row, uint h0, uint kv_head, uint pos, bool fresh) {
     }
     barrier();
     if (ROPE == 0) return;
+    const uint turned_at = step_rope(params, row);
     for (uint v = gl_SubgroupID; v < (fresh ? GH + 1 : GH); v += gl_NumSubgroups) {
-        turn_head(v * HEAD_DIM, NORM == 1, v < GH ? 0 : HEAD_DIM, eps, rope_dims, NEOX == 1, pos);
+        turn_head(v * HEAD_DIM, NORM == 1, v < GH ? 0 : HEAD_DIM, eps, rope_dims, NEOX == 1, turned_at);
     }
     barrier();
 }

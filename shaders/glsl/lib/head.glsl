@@ -2,6 +2,9 @@
 // (HEADS, an array of vec4), what the norms' weights and the frequencies are (HEAD_NORM(i), HEAD_FREQ(i)), and how many threads a
 // subgroup has (HEAD_LANES).
 #include "lib/rope.glsl"
+#ifndef HEAD_POS // the position that pair i rotates by
+#define HEAD_POS(i) pos
+#endif
 float head_at(uint i) { return HEADS[i / 4][i % 4]; }
 void put_head(uint i, float x) { HEADS[i / 4][i % 4] = x; }
 
@@ -27,7 +30,7 @@ void turn_head(uint from, bool normed, uint norm_from, float norm_eps, uint dims
         const uint i = lane + j;
         if (i < dims / 2) {
             const uint a = from + (neox ? i : 2 * i), b = neox ? a + dims / 2 : a + 1;
-            const vec2 turned = rotated(vec2(head_at(a), head_at(b)), pos, HEAD_FREQ(i));
+            const vec2 turned = rotated(vec2(head_at(a), head_at(b)), HEAD_POS(i), HEAD_FREQ(i));
             put_head(a, turned.x);
             put_head(b, turned.y);
         }

@@ -12,15 +12,16 @@ uint source_of(uint row) { return params.w[params.w[STEP_SOURCES_AT] + step_seq(
 // The first position that a row, which is at `pos`, sees.
 uint first_seen(uint row, uint pos) {
     if (MASK == MASK_ANSWER) return source_of(row);
-    if (MASK == MASK_WINDOW) return pos + 1 - min(window, pos + 1);
+    if (MASK == MASK_WINDOW || MASK == MASK_GROUP_WINDOW) return pos + 1 - min(window, pos + 1);
     if (MASK == MASK_CHUNK) return pos / window * window;
     if (MASK == MASK_NEAR) return pos - min(window, pos);
     return 0;
 }
-// One past the last position that a row sees: its own, the last of its sequence in this step, or that of its source.
+// One past the last position that a row sees: its own, the last of its sequence in this step, of its group, or of its source.
 uint end_seen(uint row) {
     if (MASK == MASK_SOURCE) return source_of(row);
     uint pos = step_pos(params, row);
+    if (MASK == MASK_GROUP || MASK == MASK_GROUP_WINDOW) return max(pos + 1, step_medium(params, row, MEDIUM_END));
     if (MASK != MASK_FULL && MASK != MASK_NEAR) return pos + 1;
     const uint most = MASK == MASK_NEAR ? pos + window : 0xffffffff;
     const uint seq = step_seq(params, row), n = params.w[STEP_ROWS];

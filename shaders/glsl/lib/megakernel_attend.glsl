@@ -26,6 +26,7 @@ void attend() {
     const uint t = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID, unit = t % HEAD_UNITS, own = t / HEAD_UNITS;
     const uint heads = word(AT_K), kv_heads = word(AT_M0), dims = word(AT_M01), expected = epochs + word(AT_EPOCH_IN);
     const uint pos = subgroupBroadcastFirst(step_pos(params, 0)), table = subgroupBroadcastFirst(step_table(params, 0));
+    const uint turned_at = subgroupBroadcastFirst(step_rope(params, 0));
     const uint last = max(pos, 1) - 1;
     U32x4 k_cache = U32x4(address(AT_W)), v_cache = U32x4(address(AT_W + 2));
     const uvec2 freqs = address(AT_W + 4), q_norm = address(AT_B), k_norm = address(AT_B + 2);
@@ -59,7 +60,7 @@ void attend() {
             newest[at / 4][at % 4] = uintBitsToFloat(value.x);
         }
         barrier();
-        for (uint i = subgroupBroadcastFirst(gl_SubgroupID); i < 2; i += SUBGROUPS) turn_newest(i, 1, normed, dims, neox, pos);
+        for (uint i = subgroupBroadcastFirst(gl_SubgroupID); i < 2; i += SUBGROUPS) turn_newest(i, 1, normed, dims, neox, turned_at);
         barrier();
         // k and v as the cache has them; workgroups with heads of one K/V head write the same.
         if (t < HEAD_DIM) {

@@ -46,6 +46,7 @@ void attend_parts() {
     const uint subgroup = subgroupBroadcastFirst(gl_SubgroupID);
     const uint heads = word(AT_K), kv_heads = word(AT_M0), dims = word(AT_M01), at_once = word(AT_HEADS), parts = word(AT_PARTS);
     const uint pos = subgroupBroadcastFirst(step_pos(params, 0)), table = subgroupBroadcastFirst(step_table(params, 0));
+    const uint turned_at = subgroupBroadcastFirst(step_rope(params, 0));
     U32x4 k_cache = U32x4(address(AT_W)), v_cache = U32x4(address(AT_W + 2));
     const uvec2 freqs = address(AT_W + 4), q_norm = address(AT_B), k_norm = address(AT_B + 2);
     const bool normed = (q_norm.x | q_norm.y) != 0;
@@ -78,7 +79,7 @@ void attend_parts() {
         }
         take_newest(h0, at_once, kv_head);
         barrier();
-        for (uint h = subgroup; h <= at_once; h += SUBGROUPS) turn_newest(h, at_once, normed, dims, neox, pos);
+        for (uint h = subgroup; h <= at_once; h += SUBGROUPS) turn_newest(h, at_once, normed, dims, neox, turned_at);
         barrier();
         // The newest k and v, as the cache has them, are the first part's. Workgroups with heads of one K/V head write the same.
         const uint k_at = at_once * HEAD_DIM / 4, v_at = k_at + HEAD_DIM / 4;

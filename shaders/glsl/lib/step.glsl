@@ -8,6 +8,9 @@ uint step_token(Step s, uint row) { return step_field(s, row, ROW_TOKEN); }
 uint step_pos(Step s, uint row) { return step_field(s, row, ROW_POS); }
 uint step_seq(Step s, uint row) { return step_field(s, row, ROW_SEQ); }
 uint step_table(Step s, uint row) { return step_field(s, row, ROW_TABLE); }
+uint step_rope(Step s, uint row) { return step_field(s, row, ROW_ROPE); }
+// Of a step with vectors alone.
+uint step_medium(Step s, uint row, uint i) { return s.w[s.w[STEP_MEDIA_AT] + row * STEP_MEDIUM_WORDS + i]; }
 uint step_output(Step s, uint i) { return s.w[s.w[STEP_OUTPUTS_AT] + i]; }
 // Where the id of an output row goes: the place of its sequence, or one that nobody reads if another row comes after it.
 uint step_place(Step s, uint i) { return s.w[s.w[STEP_PLACES_AT] + i]; }

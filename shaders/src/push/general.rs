@@ -142,6 +142,22 @@ blocks! {
         len: uint,
     }
 
+    /// Parts of the vectors that rows are.
+    TakeVectors("take_vectors") = {
+        /// The step's vectors, `[vectors, width]`.
+        vectors: F32,
+        /// `[n, dim]`.
+        y: F32,
+        /// StepParams.
+        params: Step,
+        /// Columns of a vector.
+        width: uint,
+        /// The first of them that is taken.
+        at: uint,
+        /// How many are taken.
+        dim: uint,
+    }
+
     /// A matrix for each group of columns.
     HeadMatMul("head_matmul") = {
         /// `[heads, m, k]`.
