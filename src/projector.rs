@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pumex_media::interpret::Interpreter;
 use pumex_media::{encode, Clip, Limits, Modality, Picture, Piece, SoundLimits, TextModel};
-use source::ProjectorSource;
 
 pub use pumex_media::Options as MediaOptions;
+pub use source::ProjectorSource;
 
 use crate::conversation::Feed;
 use crate::cpu::EncoderProducts;
@@ -139,7 +139,15 @@ impl Projector {
     /// # Errors
     /// A file that is missing, no GGUF, or no projector's; keys that are missing or wrong; a projector that is not supported.
     pub fn open(path: &Path, access: Access, options: MediaOptions, engine: &Options) -> Result<Projector> {
-        let gguf = Gguf::open_with(path, access)?;
+        Self::of(Gguf::open_with(path, access)?, options, engine)
+    }
+
+    /// As [`Projector::open`], of a file that is read already.
+    ///
+    /// # Errors
+    /// As [`Projector::open`].
+    pub fn of(gguf: Gguf, options: MediaOptions, engine: &Options) -> Result<Projector> {
+        let path = &gguf.path().to_path_buf();
         let arch = gguf.meta().arch()?;
         if arch != "clip" {
             let what = format!("general.architecture: expected clip, as a projector's file has it, found {arch}");
@@ -357,6 +365,23 @@ impl Projector {
             None => Ok(feed),
             Some(_) => Err(count_differs(text)),
         }
+    }
+
+    /// A medium's rows as a text model of width `n_embd` takes them, without the texts around, encoded anew.
+    ///
+    /// # Errors
+    /// As [`Projector::feed`].
+    pub fn feed_alone(&self, file: &MediumFile, (n_embd, m_rope): (usize, bool)) -> Result<Feed> {
+        let model = TextModel { n_embd, m_rope, has_token: &|_| false };
+        let mut feed = Feed::default();
+        for piece in self.prepare(file, &model)? {
+            let Piece::Medium(medium) = piece else { continue };
+            let (rows, index) = (self.encode(&medium)?.into(), feed.media.iter().count() as u32);
+            let positions = positions(&medium, m_rope, index);
+            let medium = Medium::new(u64::from(index), rows, medium.rows, positions, medium.bidirectional)?;
+            feed.medium(Arc::new(medium));
+        }
+        Ok(feed)
     }
 
     fn add(&self, feed: &mut Feed, file: &MediumFile, begins: usize, side: &TextSide<'_>) -> Result<()> {

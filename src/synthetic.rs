@@ -2,10 +2,12 @@
 //! would have, and weights that repeat a few random rows. What they compute is finite and means nothing.
 
 mod layers;
+mod projectors;
 mod shape;
 mod shapes;
 mod tensors;
 
+pub use projectors::{find_projector, noise, ProjectorShape, PROJECTORS};
 pub use shape::{Key, Shape};
 pub use shapes::{find, PROBE, PROBE_EXPERTS, SHAPES};
 

@@ -167,11 +167,19 @@ fn commands_take_media_and_refuse_what_goes_with_none() {
         text.lines().next().unwrap_or_default().to_string()
     };
     assert_ne!(answer(&a), answer(&d), "the answer follows from the picture");
+    let bench = ["bench", "-m", &model, "--mmproj", &mmproj, "--image", &a, "-p", "0", "-n", "0", "-r", "1"];
+    let out_json = crate::cli::pumex(&[&bench[..], &["--device", "cpu", "-o", "json"]].concat());
+    let tests: Json = serde_json::from_str(crate::cli::stdout(&out_json)).unwrap();
+    let told = |i: usize| (tests[i]["picture"].as_str().unwrap_or("").to_string(), tests[i]["n_prompt"].clone());
+    assert_eq!(told(0), ("encoder a_gradient_224x224.png".into(), 64.into()));
+    assert_eq!(told(1), ("picture a_gradient_224x224.png".into(), 64.into()));
     let sound = path("images/s_sound_16k.pcm");
     for (args, words) in [
         (&["embed", "--mmproj", &mmproj, "--audio", &sound][..], "takes no sounds"),
         (&["embed", "--mmproj", &mmproj], "expected --image FILE or --audio FILE"),
         (&["embed", "--mmproj", &model, "--image", &a], "expected clip"),
+        (&["bench", "--synthetic-mmproj", "none"], "expected one of gemma3, qwen2.5vl-7b"),
+        (&["bench", "-m", &model, "--mmproj", &model, "--image", &a], "expected clip"),
         (&["embed", "--mmproj-url", "http://127.0.0.1:9/mmproj.gguf", "--image", &a], "127.0.0.1:9"),
         (&["run", "-m", &model, "--no-mmproj", "--image", &a, "-p", "hi"], "expected a projector"),
         (&["run", "-m", &model, "--mmproj", &mmproj, "--image", &a, "-p", "<__media__> <__media__>"], "found 2 marks"),

@@ -3,6 +3,7 @@
 use crate::util::{assert_silent, exact, logits, nmse, options, reference, sample, vulkan, Arithmetic};
 use pumex::engine::{self, CacheType, Debug, Options};
 use pumex::gguf::Gguf;
+use pumex::projector::{MediaOptions, MediumFile, Projector, ProjectorSource};
 use pumex::quantize::recipe;
 use pumex::{model, synthetic};
 
@@ -135,4 +136,29 @@ fn a_model_without_a_file_is_not_written_to_one() {
     let target = std::env::temp_dir().join(format!("pumex-synthetic-{}.gguf", std::process::id()));
     let error = pumex::quantize::write(&gguf, &plan, &options, &target, &mut |_| true).unwrap_err().to_string();
     assert!(error.contains("token_embd.weight: expected") && !target.exists(), "{error}");
+}
+
+/// Millions of weights, as published, and rows that a picture takes of a prompt.
+#[test]
+fn projectors_have_the_sizes_of_real_files() {
+    for (name, millions, rows, width) in [("gemma3", 420.0, 256, 3840), ("qwen2.5vl-7b", 676.5, 1369, 3584)] {
+        let shape = synthetic::find_projector(name).unwrap();
+        let source = ProjectorSource(shape.model(None));
+        let found = source.0.tensors().iter().map(|t| t.elements()).sum::<u64>() as f64 / 1e6;
+        assert!((found / millions - 1.0).abs() < 5e-3, "{name}: {found} million weights, expected {millions}");
+        let bytes = synthetic::noise(shape.side).into();
+        let file = MediumFile { picture: true, bytes, bare: false, max_tokens: None };
+        let projector = Projector::of(shape.model(None), MediaOptions::default(), &Options::default()).unwrap();
+        let model = pumex_media::TextModel { n_embd: 0, m_rope: false, has_token: &|_| false };
+        let pieces = projector.prepare(&file, &model).unwrap();
+        let medium = pieces.iter().find_map(|piece| match piece {
+            pumex_media::Piece::Medium(medium) => Some(medium),
+            _ => None,
+        });
+        let (medium, clips) = (medium.unwrap(), pumex_media::Clip::all(&source).unwrap());
+        // Its graph is made of all tensors, whose shapes are looked at.
+        let graph = pumex_media::encode::build(&source, &clips[0], &medium.inputs).unwrap();
+        let out = graph.view(graph.out.unwrap());
+        assert_eq!((medium.rows, out.rows, out.cols), (rows, rows, width), "{name}");
+    }
 }

@@ -4,6 +4,7 @@
 //! cache. `-d` fills the cache before the clock starts. Of a model with an encoder, prompts are sources, and so is what fills
 //! the cache. Generation is the greedy loop that runs one step ahead; nothing is tokenized or sampled on the host.
 
+mod pictures;
 mod report;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +49,8 @@ pub struct Args {
     /// As --deterministic of `serve`: prompts in pieces of 128 rows, and no megakernel
     #[arg(long)]
     deterministic: bool,
+    #[command(flatten)]
+    pictures: pictures::Args,
     /// Form of the results
     #[arg(short, long, value_name = "FORM", default_value = "md")]
     output: Form,
@@ -77,6 +80,8 @@ struct Test {
 /// One test's samples.
 struct Measured {
     test: Test,
+    /// Of a picture: which part of the work, and its size.
+    picture: Option<String>,
     time: String,
     samples_ns: Vec<u64>,
 }
@@ -89,7 +94,7 @@ pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<End> {
     let tests = tests(args);
     let most = |f: fn(&Test) -> u32| tests.iter().map(f).max().unwrap_or(0);
     let n_ctx = most(|t| t.n_depth.saturating_add(t.n_prompt.max(t.n_gen)));
-    if n_ctx == 0 {
+    if n_ctx == 0 && !args.pictures.some() {
         return Err(Error::Usage("nothing to measure: -p and -n are both 0".into()));
     }
     let gguf = args.adapters.attach(session::open_source(&args.model)?)?;
@@ -100,6 +105,8 @@ pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<End> {
     let mut engine = args.engine.clone();
     let answers = pumex::model::plan(&gguf)?.encoder.is_some();
     let (n_ctx, tests) = if answers { of_sources(tests, &mut engine)? } else { (n_ctx, tests) };
+    let pictures = args.pictures.open(&gguf, args.model.model.access(), &mut engine)?;
+    let n_ctx = pictures.as_ref().map_or(n_ctx, |p| n_ctx.max(p.rows()));
     let mut runner = session::load(&gguf, &engine, Some(n_ctx), stop)?;
     let about = report::About::new(args, &gguf, &info, &*runner);
     let bar = session::bar("bench", "{msg} {wide_bar} {pos}/{len}");
@@ -126,12 +133,18 @@ pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<End> {
         }
         interrupted = last.is_none();
         if !samples_ns.is_empty() {
-            let text = printer.result(&Measured { test, time, samples_ns });
+            let text = printer.result(&Measured { test, picture: None, time, samples_ns });
             bar.suspend(|| output::text(&text))?;
         }
         if interrupted {
             break;
         }
+    }
+    if let Some(pictures) = pictures.filter(|_| !interrupted) {
+        for measured in pictures.measure(&mut *runner, args.repetitions, stop)? {
+            bar.suspend(|| output::text(&printer.result(&measured)))?;
+        }
+        interrupted = stop.load(Ordering::Relaxed);
     }
     bar.finish_and_clear();
     output::text(&printer.end())?;

@@ -20,6 +20,8 @@ pub struct About {
     size: f64,
     params: f64,
     cpu: bool,
+    /// Whether some tests are of a picture.
+    pictures: bool,
 }
 
 impl About {
@@ -86,6 +88,7 @@ impl About {
             size: info.size_bytes as f64,
             params: info.n_params as f64,
             cpu,
+            pictures: args.pictures.some(),
         }
     }
 
@@ -147,6 +150,9 @@ impl Printer {
             ("n_prompt", json!(measured.test.n_prompt)),
             ("n_gen", json!(measured.test.n_gen)),
             ("n_depth", json!(measured.test.n_depth)),
+        ]);
+        out.extend(self.about.pictures.then(|| ("picture", json!(measured.picture.clone().unwrap_or_default()))));
+        out.extend([
             ("test_time", json!(measured.time)),
             ("avg_ns", json!(avg_ns.round() as u64)),
             ("stddev_ns", json!(dev_ns.round() as u64)),
@@ -182,7 +188,7 @@ impl Printer {
                 columns.push((name, a.get(name), width, false));
             }
         }
-        columns.push(("test", name(measured.test), 15, false));
+        columns.push(("test", measured.picture.clone().unwrap_or_else(|| name(measured.test)), 15, false));
         columns.push(("t/s", format!("{mean:.2} ± {deviation:.2}"), 20, false));
         let mut out = String::new();
         if first {
