@@ -89,7 +89,7 @@ impl Fake {
 
     /// One that says hello, and takes pictures and sounds, or one of them.
     pub fn takes(vision: bool, audio: bool) -> Arc<Fake> {
-        let properties = Properties { vision, audio, ..properties() };
+        let properties = Properties { vision, audio, embeds: None, ..properties() };
         Fake::of(properties, |request| Ok(hello(request).into_iter().map(Step::Send).collect()))
     }
 

@@ -293,6 +293,9 @@ fn models_are_sent_only_what_they_take() {
         let props = get(server.address, "/props").json();
         assert_eq!(props["modalities"], json!({"vision": vision, "audio": audio, "video": false}));
         assert_eq!(props["media_marker"], MEDIA_MARK);
+        let about = post(server.address, "/api/show", &json!({"model": "small"})).json();
+        let can = |name: &str| about["capabilities"].as_array().unwrap().contains(&json!(name));
+        assert_eq!((can("completion"), can("vision"), can("audio")), (true, vision, audio), "{about}");
         let inputs = &get(server.address, "/v1/models").json()["data"][0]["architecture"]["input_modalities"];
         let has = |name: &str| inputs.as_array().unwrap().contains(&json!(name));
         assert_eq!((has("text"), has("image"), has("audio")), (true, vision, audio), "{inputs}");

@@ -144,7 +144,10 @@ pub(crate) const COMPLETIONS: [Table; 2] = [
 /// `/v1/responses`.
 pub(crate) const RESPONSES: [Table; 3] = [
     &[
-        (&["input"], Obeyed("text, or items; one of an earlier response may be named by its id")),
+        (
+            &["input"],
+            Obeyed("text, or items, with images and audio where the model takes them; one of an earlier response may be named by its id"),
+        ),
         (&["instructions", "max_output_tokens", "text", "reasoning", "top_logprobs", "include"], Obeyed("")),
         (&["store"], Obeyed("unless false, later requests may name the response's items")),
         (&["stream_options", "max_tool_calls"], Needless("there are no tools that this server runs")),

@@ -111,6 +111,7 @@ fn capabilities(p: &Properties) -> Vec<&'static str> {
     if p.embeds.is_some() {
         return vec!["embedding"];
     }
+    let media = [("vision", p.vision), ("audio", p.audio)];
     let all = [("completion", true), ("tools", p.tools), ("insert", p.infills), ("thinking", p.reasoning)];
-    all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+    all.into_iter().chain(media).filter(|(_, has)| *has).map(|(name, _)| name).collect()
 }
