@@ -4,6 +4,8 @@
 #[path = "../../serve/tests/fake.rs"]
 #[allow(clippy::duplicate_mod, dead_code)]
 mod fake;
+#[path = "media.rs"]
+mod media;
 #[path = "../../serve/tests/bodies.rs"]
 #[allow(clippy::duplicate_mod, dead_code)]
 mod requests;
@@ -43,6 +45,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "state", body: state, seeds: states },
     Target { name: "imatrix", body: imatrix, seeds: imatrices },
     Target { name: "blocks", body: blocks, seeds: block_seeds },
+    Target { name: "picture", body: media::picture, seeds: media::pictures },
+    Target { name: "sound", body: media::sound, seeds: media::sounds },
+    Target { name: "mmproj", body: media::mmproj, seeds: media::mmprojs },
     Target { name: "grammar", body: texts::grammar, seeds: texts::grammars },
     Target { name: "template", body: texts::template, seeds: texts::templates },
     Target { name: "tokenizer", body: texts::tokenizer, seeds: texts::texts },
