@@ -3,10 +3,14 @@
 //! Annotations, unknown formats and keywords without effect go; references are read as RFC 6901 has them, and become definitions of one
 //! list; objects that name properties and do not speak of others have no others. What cannot be held to is left out, and told.
 
+mod beside;
+mod bounds;
 mod keywords;
+mod patterns;
 mod references;
 
 use crate::{Error, Result};
+use beside::{is_any, is_nullable, nullable};
 use keywords::Kept;
 use references::References;
 use serde_json::{json, Map, Value};
@@ -82,8 +86,22 @@ impl Walk<'_> {
                 return Err(Error::new(format!("{place}: expected a schema, which is an object, found {kind}")));
             }
         };
+        if let Some(one) = self.only(map) {
+            let made = self.schema(one, &format!("{at}/allOf/0"), open)?;
+            return Ok(match made {
+                Value::Object(made) if is_nullable(map) => nullable(made),
+                made => made,
+            });
+        }
+        if map.get("not").is_some_and(is_any) {
+            return Ok(Value::Bool(false));
+        }
         let mut out = Map::new();
         let types = self.types(map, at)?;
+        let types = keywords::left(map, types.as_deref()).or(types);
+        if types.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(Value::Bool(false));
+        }
         if let Some(types) = &types {
             out.insert("type".into(), if types.len() == 1 { types[0].into() } else { json!(types) });
         }
@@ -98,13 +116,15 @@ impl Walk<'_> {
         }
         self.arrays(map, at, &mut out)?;
         self.numbers(map, at, &mut out);
-        self.dependents(map, at, &mut out);
+        self.dependents(map, &mut out);
         self.names(map, at, &mut out)?;
-        if map.get("nullable") == Some(&Value::Bool(true)) {
-            nullable(&mut out);
-        }
         if closes {
             self.close(map, &mut out);
+        }
+        self.counts(at, &mut out);
+        self.beside(map, at, &mut out);
+        if is_nullable(map) {
+            return Ok(nullable(out));
         }
         Ok(Value::Object(out))
     }
@@ -209,7 +229,8 @@ impl Walk<'_> {
             }
             Kept::Elsewhere | Kept::Nothing => {}
             Kept::Unheld => {
-                if !keywords::says_nothing(key, value) {
+                let held = key == "not" && keywords::left(map, None).is_some();
+                if !held && !keywords::says_nothing(key, value) {
                     self.drop(at, key, "is not held to");
                 }
             }
@@ -227,9 +248,10 @@ impl Walk<'_> {
             }
             return Ok(());
         }
-        match self.compiles(&json!({"type": "string", "pattern": text})) {
-            true => drop(out.insert(key.into(), value.clone())),
-            false if self.strict && !keywords::is_beyond(text) => {
+        let known = patterns::as_known(text);
+        match self.compiles(&json!({"type": "string", "pattern": known})) {
+            true => drop(out.insert(key.into(), known.into())),
+            false if self.strict && patterns::is_broken(text) => {
                 return Err(Error::new(format!(
                     "{key} of {}: expected a regular expression, found {text:?}",
                     place(at)
@@ -289,25 +311,6 @@ impl Walk<'_> {
         }
         out.insert("properties".into(), known.into());
         out.insert("additionalProperties".into(), false.into());
-    }
-}
-
-/// A value may be null, too.
-fn nullable(out: &mut Map<String, Value>) {
-    if let Some(kinds) = out.get_mut("type") {
-        let mut all = match kinds.take() {
-            Value::Array(all) => all,
-            one => vec![one],
-        };
-        if !all.contains(&json!("null")) {
-            all.push("null".into());
-        }
-        *kinds = all.into();
-    }
-    if let Some(Value::Array(values)) = out.get_mut("enum") {
-        if !values.contains(&Value::Null) {
-            values.push(Value::Null);
-        }
     }
 }
 

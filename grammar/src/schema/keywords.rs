@@ -1,15 +1,12 @@
 //! What becomes of each keyword.
 
-use super::{wrong, Walk};
+use super::{bounds, patterns, wrong, Walk};
 use crate::Result;
 use serde_json::{json, Map, Value};
 
 /// Formats that texts are held to; all others are annotations.
 pub(super) const FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
-/// Bounds that are further from 0 bound nothing that anybody writes, and make no automaton.
-const FAR: f64 = 1e30;
-
 /// How a keyword is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
@@ -79,14 +76,25 @@ pub(super) fn says_nothing(key: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether a regular expression looks around, or back to what it found: no automaton does that.
-pub(super) fn is_beyond(pattern: &str) -> bool {
-    let looks = ["(?=", "(?!", "(?<=", "(?<!", "\\k<", "(?>"].iter().any(|sign| pattern.contains(sign));
-    let back = |(at, _): (usize, &str)| {
-        let digit = pattern[at + 1..].starts_with(|c: char| ('1'..='9').contains(&c));
-        digit && !pattern[..at].ends_with('\\')
+/// The types that are left where `not` is about types alone, of those given or of all; none where that cannot be said by types.
+pub(super) fn left<'v>(map: &'v Map<String, Value>, types: Option<&[&'v str]>) -> Option<Vec<&'v str>> {
+    let not = map.get("not")?.as_object()?;
+    if !not.keys().all(|key| key == "type" || Kept::of(key) == Kept::Nothing) {
+        return None;
+    }
+    let taken: Vec<&str> = match not.get("type")? {
+        Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+        one => vec![one.as_str()?],
     };
-    looks || pattern.match_indices('\\').any(back)
+    let all: Vec<&str> = super::TYPES.iter().copied().filter(|kind| *kind != "integer").collect();
+    let own = match map.get("type") {
+        Some(Value::Array(own)) if types.is_none() => own.iter().filter_map(Value::as_str).collect(),
+        Some(Value::String(own)) if types.is_none() => vec![own.as_str()],
+        _ => types.map_or(all, <[&str]>::to_vec),
+    };
+    let is_taken = |kind: &str| taken.contains(&kind) || kind == "integer" && taken.contains(&"number");
+    let left: Vec<&str> = own.into_iter().filter(|kind| !is_taken(kind)).collect();
+    (!taken.contains(&"integer") || !left.contains(&"number")).then_some(left)
 }
 
 /// Whether no value is of two of these schemas, as far as their types, constants and one property that tells them apart say.
@@ -156,59 +164,6 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Bounds of numbers: those of an older draft are truth values beside others.
-    pub(super) fn numbers(&mut self, map: &Map<String, Value>, at: &str, out: &mut Map<String, Value>) {
-        let near = |value: &Value| value.as_f64().filter(|f| f.abs() < FAR);
-        let mut own = Map::new();
-        for (bound, strict) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
-            let is_strict = map.get(strict) == Some(&Value::Bool(true));
-            if let Some(value) = map.get(bound).filter(|v| near(v).is_some()) {
-                own.insert(if is_strict { strict } else { bound }.into(), value.clone());
-            }
-            if let Some(value) = map.get(strict).filter(|v| near(v).is_some()) {
-                own.insert(strict.into(), value.clone());
-            }
-        }
-        if let Some(value) = map.get("multipleOf").filter(|v| near(v).is_some_and(|f| f > 0.0)) {
-            own.insert("multipleOf".into(), value.clone());
-        }
-        if own.is_empty() {
-            return;
-        }
-        let mut alone = own.clone();
-        alone.insert(
-            "type".into(),
-            json!(if out.get("type") == Some(&json!("integer")) { "integer" } else { "number" }),
-        );
-        if self.compiles(&alone.into()) {
-            out.extend(own);
-            return;
-        }
-        for (key, value) in own {
-            let mut one = Map::from_iter([(key.clone(), value.clone())]);
-            one.insert("type".into(), "number".into());
-            match key != "multipleOf" && self.compiles(&one.into()) {
-                true => drop(out.insert(key, value)),
-                false => self.drop(at, &key, "is not held to: it cannot be compiled"),
-            }
-        }
-    }
-
-    /// Properties that must be there where others are: they must always be.
-    pub(super) fn dependents(&mut self, map: &Map<String, Value>, _at: &str, out: &mut Map<String, Value>) {
-        let Some(Value::Object(all)) = map.get("dependentRequired") else { return };
-        let names = all.values().filter_map(Value::as_array).flatten().filter(|name| name.is_string());
-        let mut must = out.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
-        for name in names {
-            if !must.contains(name) {
-                must.push(name.clone());
-            }
-        }
-        if !must.is_empty() {
-            out.insert("required".into(), must.into());
-        }
-    }
-
     /// What names of properties are, where no property is named itself.
     pub(super) fn names(&mut self, map: &Map<String, Value>, at: &str, out: &mut Map<String, Value>) -> Result<()> {
         const KEY: &str = "propertyNames";
@@ -220,7 +175,9 @@ impl Walk<'_> {
         }
         let free = !map.contains_key("properties") && !map.contains_key("patternProperties");
         let value = out.get("additionalProperties").cloned().unwrap_or(Value::Bool(true));
-        let pattern = names["pattern"].as_str().filter(|p| self.compiles(&json!({"type": "string", "pattern": p})));
+        let lengths = bounds::lengths(names);
+        let pattern = names["pattern"].as_str().map(patterns::as_known).or(lengths);
+        let pattern = pattern.filter(|p| self.compiles(&json!({"type": "string", "pattern": p})));
         match (names["enum"].as_array(), pattern) {
             (Some(all), _) if free => {
                 let each = all.iter().filter_map(|name| Some((name.as_str()?.to_string(), value.clone())));
@@ -228,7 +185,8 @@ impl Walk<'_> {
             }
             (None, Some(pattern)) if free => {
                 out.insert("patternProperties".into(), json!({ pattern: value }));
-                if says.iter().any(|key| matches!(key.as_str(), "minLength" | "maxLength" | "format")) {
+                let lengths = names.get("pattern").is_some() && bounds::lengths(names).is_some();
+                if lengths || says.iter().any(|key| *key == "format") {
                     self.drop(at, KEY, "is held to by its pattern alone");
                 }
             }

@@ -1,7 +1,7 @@
 //! References: where they lead, and under which names what they lead to is defined.
 
 use serde_json::Value;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Deepest place of an anchor.
 const DEPTH: usize = 64;
@@ -72,6 +72,25 @@ impl References {
         }
     }
 
+    /// Whether what is at a place refers to that place, or to what does.
+    pub fn recurs(&self, whole: &Value, at: &str) -> bool {
+        let (mut open, mut seen) = (vec![at.to_string()], HashSet::new());
+        while let Some(next) = open.pop() {
+            let mut names = Vec::new();
+            whole.pointer(&next).into_iter().for_each(|value| named(value, &mut names, DEPTH));
+            for target in names.into_iter().filter_map(|name| self.find(whole, name)) {
+                // A place within which this one stands holds it, too.
+                if target == at || at.starts_with(&format!("{target}/")) {
+                    return true;
+                }
+                if seen.insert(target.clone()) {
+                    open.push(target);
+                }
+            }
+        }
+        false
+    }
+
     /// The name of the definition of a place.
     pub fn name(&mut self, at: &str, open: bool) -> String {
         let count = self.names.len();
@@ -88,6 +107,21 @@ impl References {
     /// The next definition that is to be made: its name, its place, and whether others say of the object which properties it has.
     pub fn next(&mut self) -> Option<(String, String, bool)> {
         self.open.pop_front()
+    }
+}
+
+/// What the references within a value name.
+fn named<'v>(value: &'v Value, names: &mut Vec<&'v str>, depth: usize) {
+    if depth == 0 {
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            names.extend(map.get("$ref").and_then(Value::as_str));
+            map.values().for_each(|inner| named(inner, names, depth - 1));
+        }
+        Value::Array(all) => all.iter().for_each(|inner| named(inner, names, depth - 1)),
+        _ => {}
     }
 }
 

@@ -73,9 +73,12 @@ fn annotations_and_older_drafts_are_understood() {
 
 #[test]
 fn what_is_not_held_to_is_told_and_what_is_no_schema_refused() {
-    for (keyword, value) in
-        [("not", json!({})), ("if", json!({"type": "null"})), ("contains", json!({})), ("uniqueItems", json!(true))]
-    {
+    for (keyword, value) in [
+        ("not", json!({"required": ["a"]})),
+        ("if", json!({"type": "null"})),
+        ("contains", json!({})),
+        ("uniqueItems", json!(true)),
+    ] {
         assert_eq!(dropped(json!({ keyword: value })).len(), 1, "{keyword}");
     }
     assert!(dropped(json!({"uniqueItems": false})).is_empty());
@@ -100,4 +103,73 @@ fn what_is_not_held_to_is_told_and_what_is_no_schema_refused() {
         assert!(normal(&wrong, Some(&never), true).is_err(), "{wrong}");
         assert_eq!(normal(&wrong, Some(&never), false).unwrap().dropped.len(), 1, "{wrong}");
     }
+}
+
+#[test]
+fn what_is_not_of_a_type_is_of_the_others() {
+    let not =
+        |kind: Value| of(json!({"type": ["string", "number", "null"], "not": {"type": kind, "description": "d"}}));
+    assert_eq!(not(json!("null")), json!({"type": ["string", "number"]}));
+    assert_eq!(not(json!(["string", "null"])), json!({"type": "number"}));
+    assert_eq!(not(json!(["string", "number", "null"])), json!(false));
+    assert_eq!(
+        of(json!({"not": {"type": "null"}})),
+        json!({"type": ["boolean", "number", "string", "array", "object"]})
+    );
+    assert_eq!(of(json!({"not": {"type": "number"}, "type": "integer"})), json!(false));
+    assert_eq!(of(json!({"properties": {"a": {"not": {}}}}))["properties"], json!({"a": false}));
+    assert_eq!(dropped(json!({"not": {"type": "integer"}})).len(), 1, "a number that is no integer is no type");
+}
+
+#[test]
+fn null_may_stand_beside_references_and_lists() {
+    let schema = |one: Value| json!({"properties": {"a": one}, "$defs": {"x": {"type": "integer"}}});
+    let a = |one: Value| of(schema(one))["properties"]["a"].clone();
+    let none = json!({"type": "null"});
+    let reference = json!({"$ref": "#/$defs/d0"});
+    assert_eq!(a(json!({"$ref": "#/$defs/x", "nullable": true})), json!({"anyOf": [reference, none]}));
+    assert_eq!(
+        a(json!({"allOf": [{"$ref": "#/$defs/x"}], "nullable": true, "title": "t"})),
+        json!({"anyOf": [reference, none]})
+    );
+    assert_eq!(a(json!({"allOf": [{"$ref": "#/$defs/x"}], "description": "d"})), reference);
+    assert_eq!(a(json!({"nullable": true})), json!({}), "anything may be null");
+    assert_eq!(a(json!({"const": 1, "nullable": true})), json!({"anyOf": [{"const": 1}, none]}));
+    assert_eq!(a(json!({"$ref": "#/$defs/x", "type": "integer"})), reference, "a type that it has anyway");
+}
+
+#[test]
+fn what_stands_beside_a_reference_to_itself_goes_only_where_it_cannot_be_compiled() {
+    let node = json!({"properties": {"next": {"$ref": "#", "required": ["b"]}}});
+    assert_eq!(of(node.clone())["properties"]["next"]["required"], json!(["b"]));
+    let always = |_: &Value| true;
+    let tried = normal(&node, Some(&always), true).unwrap();
+    assert_eq!(tried.schema["properties"]["next"], json!({"$ref": "#/$defs/d0"}));
+    assert_eq!(tried.dropped.len(), 1, "{:?}", tried.dropped);
+    let other =
+        json!({"properties": {"a": {"$ref": "#/$defs/x", "required": ["b"]}}, "$defs": {"x": {"type": "object"}}});
+    assert!(normal(&other, Some(&always), true).unwrap().dropped.is_empty(), "one that leads elsewhere");
+}
+
+#[test]
+fn counts_of_properties_are_held_to_where_they_can_be() {
+    let shut = |more: Value| {
+        let mut all = json!({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"], "additionalProperties": false});
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        all
+    };
+    assert_eq!(of(shut(json!({"minProperties": 1, "maxProperties": 2}))), shut(json!({})), "they say nothing");
+    assert_eq!(of(shut(json!({"maxProperties": 1})))["maxProperties"], 1);
+    let never = |_: &Value| false;
+    let tried = normal(&shut(json!({"minProperties": 2, "maxProperties": 1})), Some(&never), true).unwrap();
+    assert_eq!((tried.schema, tried.dropped.len()), (shut(json!({})), 2));
+    let must =
+        json!({"properties": {"a": {}, "b": {}}, "dependentRequired": {"a": ["c"]}, "additionalProperties": false});
+    assert_eq!(of(must)["properties"], json!({"b": {}}), "what needs another that cannot be there cannot be there");
+    let names = json!({"type": "object", "propertyNames": {"maxLength": 3}});
+    assert_eq!(of(names)["patternProperties"], json!({"^[\\s\\S]{0,3}$": true}));
+    let words =
+        json!({"type": "integer", "minimum": -9_223_372_036_854_775_808_i64, "maximum": 9_223_372_036_854_775_807_i64});
+    let most = 9_223_372_036_854_774_784_i64;
+    assert_eq!(of(words), json!({"type": "integer", "minimum": -most, "maximum": most}));
 }
