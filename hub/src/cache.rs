@@ -1,6 +1,6 @@
 //! Where files lie: the Hub's cache, `models--user--name/{blobs,refs,snapshots}`, as its own tools lay it out.
 
-use crate::name::{self, Entry, Repo};
+use crate::name::{self, Entry, Host, Name};
 use crate::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
@@ -14,7 +14,11 @@ pub struct Settings {
     pub cache: PathBuf,
     /// Scheme, host and port of the Hub.
     pub endpoint: String,
-    /// Sent to the endpoint, and to no other host.
+    /// Scheme, host and port of ModelScope.
+    pub scope: String,
+    /// Scheme, host and port of Ollama's registry.
+    pub ollama: String,
+    /// Sent to the endpoint of the Hub, and to no other host.
     pub token: Option<String>,
     /// Uses no network.
     pub offline: bool,
@@ -43,22 +47,39 @@ impl Settings {
         ];
         let cache = folders.iter().find_map(|(key, below)| set(key).map(|base| PathBuf::from(base).join(below)));
         let cache = cache.ok_or_else(|| Error::Name("HF_HOME: expected a folder for downloads, found none".into()))?;
-        let endpoint = text("MODEL_ENDPOINT").or(text("HF_ENDPOINT")).unwrap_or("https://huggingface.co".into());
-        let endpoint = endpoint.trim_end_matches('/').to_string();
-        if crate::http::origin(&endpoint).is_none() {
-            return Err(Error::Name(format!("HF_ENDPOINT: expected http://HOST or https://HOST, found {endpoint:?}")));
-        }
+        let host = |key: &str, told: Option<String>, usual: &str| {
+            let url = told.unwrap_or(usual.into()).trim_end_matches('/').to_string();
+            let what = || Error::Name(format!("{key}: expected http://HOST or https://HOST, found {url:?}"));
+            crate::http::origin(&url).ok_or_else(what).map(|_| url.clone())
+        };
+        let endpoint = text("MODEL_ENDPOINT").or(text("HF_ENDPOINT"));
         let offline =
             text("HF_HUB_OFFLINE").is_some_and(|v| ["1", "on", "yes", "true"].contains(&&*v.to_ascii_lowercase()));
         let settings = Settings {
             cache,
-            endpoint,
+            endpoint: host("HF_ENDPOINT", endpoint, "https://huggingface.co")?,
+            scope: host("PUMEX_MODELSCOPE", text("PUMEX_MODELSCOPE"), "https://www.modelscope.cn")?,
+            ollama: host("PUMEX_OLLAMA", text("PUMEX_OLLAMA"), "https://registry.ollama.ai")?,
             token: None,
             offline,
             patience: Duration::from_secs(30),
             pause: Duration::from_secs(1),
         };
         settings.with_token(text("HF_TOKEN"))
+    }
+
+    /// The folder that a host's repositories have in the cache.
+    pub fn root(&self, host: Host) -> PathBuf {
+        match host {
+            Host::Hub => self.cache.clone(),
+            Host::Scope => self.cache.join("pumex-modelscope"),
+            Host::Ollama => self.cache.join("pumex-ollama"),
+        }
+    }
+
+    /// For requests to a host: the token is the Hub's alone.
+    pub(crate) fn at(&self, host: Host) -> Settings {
+        Settings { token: self.token.clone().filter(|_| host == Host::Hub), ..self.clone() }
     }
 
     /// Likewise, with a token.
@@ -93,9 +114,9 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub fn new(settings: &Settings, repo: &Repo) -> Cache {
-        let name = repo.folder();
-        Cache { root: settings.cache.clone(), folder: settings.cache.join(&name), name }
+    pub fn new(settings: &Settings, of: &Name) -> Cache {
+        let (root, name) = (settings.root(of.host), of.repo.folder());
+        Cache { folder: root.join(&name), root, name }
     }
 
     pub fn folder(&self) -> &Path {
@@ -159,7 +180,13 @@ impl Cache {
                 let path = format!("{prefix}{name}");
                 match std::fs::metadata(entry.path()) {
                     Ok(meta) if meta.is_file() => {
-                        found.push(Entry { path, blob: String::new(), sha256: None, size: meta.len() });
+                        found.push(Entry {
+                            path,
+                            blob: String::new(),
+                            sha256: None,
+                            size: meta.len(),
+                            url: String::new(),
+                        });
                     }
                     Ok(meta) if meta.is_dir() && depth < 8 => {
                         folders.push((entry.path(), format!("{path}/"), depth + 1));

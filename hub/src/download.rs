@@ -229,7 +229,7 @@ fn attempt(
         return Ok(());
     }
     let if_range = partial.known_tag();
-    let ask = Ask { url: wanted.url.clone(), from: partial.len, if_range };
+    let ask = Ask { url: wanted.url.clone(), from: partial.len, if_range, accept: None };
     let (head, body) = http::get(settings, &ask, watch.stop)?;
     let size = match (head.status, head.range) {
         (206, Some((first, total))) if first == partial.len => Some(total),

@@ -30,6 +30,8 @@ pub struct Ask {
     pub from: u64,
     /// Only if this is still its tag.
     pub if_range: Option<String>,
+    /// The form that is wanted; none for any.
+    pub accept: Option<&'static str>,
 }
 
 /// The head of an answer.
@@ -136,15 +138,13 @@ pub fn get<'a>(settings: &Settings, ask: &Ask, stop: &'a AtomicBool) -> Result<(
 ///
 /// # Errors
 /// As [`get`]; one that is too long.
-pub fn text(settings: &Settings, url: &str, stop: &AtomicBool) -> Result<Vec<u8>> {
-    let (_, body) = get(settings, &Ask { url: url.to_string(), ..Ask::default() }, stop)?;
+pub fn text(settings: &Settings, ask: Ask, stop: &AtomicBool) -> Result<Vec<u8>> {
+    let url = ask.url.clone();
+    let (_, body) = get(settings, &ask, stop)?;
     let mut all = Vec::new();
     while let Some(piece) = body.piece()? {
         if all.len() + piece.len() > MOST_TEXT {
-            return Err(Error::Answer {
-                url: url.into(),
-                what: format!("expected at most {MOST_TEXT} bytes, found more"),
-            });
+            return Err(Error::Answer { url, what: format!("expected at most {MOST_TEXT} bytes, found more") });
         }
         all.extend(piece);
     }
@@ -194,6 +194,9 @@ fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()
         if let Some(token) = settings.token.as_ref().filter(|_| trusted) {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
+        if let Some(form) = ask.accept {
+            request = request.header("Accept", form);
+        }
         if ask.from > 0 {
             request = request.header("Range", format!("bytes={}-", ask.from));
             if let Some(tag) = &ask.if_range {
@@ -217,7 +220,7 @@ fn answer(settings: &Settings, ask: &Ask, to: &SyncSender<Message>) -> Result<()
             continue;
         }
         if !(200..300).contains(&status) && status != 416 {
-            return Err(refused(&ask.url, status, settings.token.is_some(), headers));
+            return Err(refused(&ask.url, status, settings, headers));
         }
         let mut head = Head { status, ..linked };
         read_head(headers, &mut head);
@@ -281,11 +284,14 @@ fn read_head(headers: &HeaderMap, head: &mut Head) {
 }
 
 /// What a refusal means, in words.
-fn refused(url: &str, status: u16, token: bool, headers: &HeaderMap) -> Error {
+fn refused(url: &str, status: u16, settings: &Settings, headers: &HeaderMap) -> Error {
+    let hub = origin(url) == origin(&settings.endpoint);
+    let token = settings.token.is_some();
     let said = header(headers, "x-error-message")
         .map(|text| text.chars().filter(|c| !c.is_control()).take(200).collect::<String>());
     let said = said.filter(|text| !text.is_empty()).map(|text| format!(": {text}")).unwrap_or_default();
     let what = match (status, token) {
+        (401 | 403, _) if !hub => format!("{status}, not allowed, or there is no such model"),
         (401, false) => "401, it needs a token: set HF_TOKEN or give -hft, or there is no such repository".to_string(),
         (401, true) => "401, the token (HF_TOKEN, -hft) is not accepted".to_string(),
         (403, _) => "403, not allowed: accept the model's terms on its page, with the account of the token".to_string(),

@@ -1,6 +1,101 @@
-//! Names: repositories, paths of their files, parts of sets, and which file a quant means.
+//! Names: repositories of several hosts, paths of their files, parts of sets, and which file a quant means.
 
 use crate::{Error, Result};
+
+/// Whose a repository is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// The Hugging Face Hub.
+    Hub,
+    /// ModelScope.
+    Scope,
+    /// Ollama's registry.
+    Ollama,
+}
+
+impl Host {
+    /// All of them.
+    pub const ALL: [Host; 3] = [Host::Hub, Host::Scope, Host::Ollama];
+
+    /// What stands before a name; the Hub's stand alone.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Host::Hub => "",
+            Host::Scope => "modelscope:",
+            Host::Ollama => "ollama:",
+        }
+    }
+}
+
+/// What may stand before a name, and whose it is then.
+const PREFIXES: &[(&str, Host)] = &[
+    ("hf:", Host::Hub),
+    ("hf.co/", Host::Hub),
+    ("huggingface.co/", Host::Hub),
+    ("modelscope:", Host::Scope),
+    ("ms:", Host::Scope),
+    ("modelscope.cn/", Host::Scope),
+    ("ollama:", Host::Ollama),
+    ("ollama.com/", Host::Ollama),
+    ("registry.ollama.ai/", Host::Ollama),
+];
+
+/// A model of some host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// Whose it is.
+    pub host: Host,
+    /// Where; of Ollama's registry the quant is the tag, and none is `latest`.
+    pub repo: Repo,
+}
+
+impl Name {
+    /// Of `user/repo[:quant]`, `modelscope:user/repo[:quant]` or `ollama:[user/]model[:tag]`.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn parse(text: &str) -> Result<Name> {
+        Name::of(Host::Hub, text)
+    }
+
+    /// Likewise, where a name without a host is one of `usual`.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn of(usual: Host, text: &str) -> Result<Name> {
+        let told = PREFIXES.iter().find_map(|(prefix, host)| Some((*host, text.strip_prefix(prefix)?)));
+        let (host, rest) = told.unwrap_or((usual, text));
+        let alone = !rest.contains('/');
+        if host == Host::Ollama {
+            let whole = if alone { format!("library/{rest}") } else { rest.to_string() };
+            let repo = Repo::parse(&whole).map_err(|_| {
+                Error::Name(format!(
+                    "model: expected ollama:model, ollama:model:tag or ollama:user/model, found {text:?}"
+                ))
+            })?;
+            return Ok(Name { host, repo });
+        }
+        let repo = Repo::parse(rest).map_err(|error| {
+            // A bare word is a name of Ollama's registry.
+            match alone && told.is_none() && Repo::parse(&format!("library/{rest}")).is_ok() {
+                true => Error::Name(format!("{error}; ollama:{rest} is the model of Ollama's registry")),
+                false => error,
+            }
+        })?;
+        Ok(Name { host, repo })
+    }
+
+    /// Ollama's tag.
+    pub fn tag(&self) -> &str {
+        self.repo.quant.as_deref().unwrap_or("latest")
+    }
+
+    /// The repository's name with its host.
+    pub fn repository(&self) -> String {
+        let id = self.repo.id.strip_prefix("library/").filter(|_| self.host == Host::Ollama);
+        format!("{}{}", self.host.prefix(), id.unwrap_or(&self.repo.id))
+    }
+}
 
 /// A repository of the Hub, and which of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +117,8 @@ pub struct Entry {
     pub sha256: Option<String>,
     /// Bytes.
     pub size: u64,
+    /// Where it is fetched from; empty where it need not be.
+    pub url: String,
 }
 
 impl Repo {
@@ -103,8 +200,20 @@ pub fn parts(path: &str) -> Vec<String> {
     }
 }
 
+/// The type of weights that a file's name has as a word, as `Q4_K_M`.
+pub fn quant_of(path: &str) -> Option<&str> {
+    let name = path.strip_suffix(".gguf").unwrap_or(path);
+    let name = split(path).map_or(name, |(prefix, ..)| prefix);
+    let is_type = |word: &&str| {
+        let lower = word.to_ascii_lowercase();
+        let rest = ["iq", "tq", "mxfp", "q", "bf", "f"].iter().find_map(|start| lower.strip_prefix(start));
+        rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    name.rsplit(['-', '.', '/']).find(is_type)
+}
+
 /// Whether a file can be a model: neither a projector nor an importance matrix, and no later part of a set.
-fn is_model(path: &str) -> bool {
+pub fn is_model(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();
     let name = lower.rsplit('/').next().unwrap_or(&lower);
     let other = name.contains("mmproj") || name.contains("imatrix") || name.starts_with("mtp-");
@@ -172,7 +281,8 @@ mod tests {
     }
 
     fn entries(paths: &[&str]) -> Vec<Entry> {
-        let entry = |path: &&str| Entry { path: path.to_string(), blob: "b".into(), sha256: None, size: 1 };
+        let entry =
+            |path: &&str| Entry { path: path.to_string(), blob: "b".into(), sha256: None, size: 1, url: String::new() };
         paths.iter().map(entry).collect()
     }
 
@@ -191,6 +301,42 @@ mod tests {
             ["", "a", "a/b/c", "../b", "a/..", "/a", "a/b:", "a/b\0", "a/b?x", "a/-b", "a--b/c", "a/b:x/y", "a/b..c"]
         {
             assert!(Repo::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_says_whose_it_is() {
+        let of = |text| Name::parse(text).map(|n| (n.host, n.repository(), n.tag().to_string()));
+        for (text, host, repository, tag) in [
+            ("user/m:Q8_0", Host::Hub, "user/m", "Q8_0"),
+            ("hf.co/user/m", Host::Hub, "user/m", "latest"),
+            ("ms:user/m:Q4_K_M", Host::Scope, "modelscope:user/m", "Q4_K_M"),
+            ("modelscope.cn/user/m", Host::Scope, "modelscope:user/m", "latest"),
+            ("ollama:llama3.2:1b", Host::Ollama, "ollama:llama3.2", "1b"),
+            ("ollama:user/m", Host::Ollama, "ollama:user/m", "latest"),
+            ("registry.ollama.ai/library/x:y", Host::Ollama, "ollama:x", "y"),
+        ] {
+            assert_eq!(of(text).unwrap(), (host, repository.to_string(), tag.to_string()), "{text}");
+        }
+        assert_eq!(Name::of(Host::Ollama, "llama3.2:1b").unwrap(), Name::parse("ollama:llama3.2:1b").unwrap());
+        assert_eq!(Name::of(Host::Ollama, "hf.co/u/m").unwrap().host, Host::Hub);
+        assert!(of("llama3.2:1b").unwrap_err().to_string().contains("ollama:llama3.2:1b is the model"));
+        for bad in ["", "ollama:", "ollama:a/b/c", "ollama:../x", "ms:x", "ollama:x:y/z", "ollama:x:"] {
+            assert!(of(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_says_its_type() {
+        for (path, quant) in [
+            ("m-Q4_K_M.gguf", Some("Q4_K_M")),
+            ("m.q8_0.gguf", Some("q8_0")),
+            ("UD/m-UD-IQ2_XXS-00001-of-00002.gguf", Some("IQ2_XXS")),
+            ("m-1.5-BF16.gguf", Some("BF16")),
+            ("BF16/m-00001-of-00002.gguf", Some("BF16")),
+            ("quite-fine.gguf", None),
+        ] {
+            assert_eq!(quant_of(path), quant, "{path}");
         }
     }
 

@@ -1,6 +1,9 @@
 //! Downloads from a server of the test's own: what comes right, what is refused, and what is left behind.
 #![allow(clippy::unwrap_used)]
 
+#[path = "fetch/hosts.rs"]
+mod hosts;
+
 use pumex_hub::{fetch, fetch_url, Error, Event, Settings, Watch};
 use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Write};
@@ -148,6 +151,8 @@ fn settings(folder: &Folder, server: &Server) -> Settings {
     Settings {
         cache: folder.0.clone(),
         endpoint: server.url(),
+        scope: server.url(),
+        ollama: server.url(),
         token: Some("hf_secret".into()),
         offline: false,
         patience: Duration::from_millis(400),
