@@ -21,8 +21,8 @@ system:
 	fi
 
 demo: system
-	cargo build --release --quiet
-	cargo run --release --quiet -- run -p "In the beginning" -n 64 --temp 0
+	cargo build --release --bin pumex
+	tools/demo.sh $(abspath $(or $(CARGO_TARGET_DIR),target))/release/pumex
 
 # The validation layer makes the tests stricter; they run without it too, and say so.
 layer: system
