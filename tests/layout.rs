@@ -33,6 +33,8 @@ fn rust() -> Vec<(String, String)> {
             "src",
             "chat/src",
             "chat/tests",
+            "convert/src",
+            "convert/tests",
             "cpu/src",
             "cpu/tests",
             "grammar/src",
@@ -100,6 +102,7 @@ fn unsafe_code_lives_in_the_kernels_the_vulkan_and_the_map_modules_and_says_why(
     only_in(&["unsafe {", "unsafe fn", "unsafe impl"], |name| {
         name.starts_with("src/vk/")
             || name.starts_with("cpu/src/")
+            || name == "convert/src/map.rs"
             || name == "src/map.rs"
             || name == "src/map/sigbus.rs"
     });
@@ -134,6 +137,7 @@ fn the_environment_is_read_in_few_places() {
         ["src/vk/cache.rs", "src/cli.rs", "src/cli/fetch.rs", "src/cli/chat/environment.rs"].contains(&name)
             || name.starts_with("tools/")
             || name.starts_with("tests/")
+            || name.starts_with("convert/tests/")
             || name.starts_with("media/tests/")
             || name.starts_with("serve/tests/")
     });
@@ -331,6 +335,7 @@ fn crates_below_the_library_know_no_device_and_no_file() {
         ("grammar/src/", &["pumex::", "ash::", "std::env", "pumex_shaders", "pumex_quant"]),
         ("quant/src/", &["pumex::", "ash", "std::fs", "std::env", "pumex_shaders"]),
         ("cpu/src/", &["pumex::", "ash::", "std::env", "pumex_shaders"]),
+        ("convert/src/", &["pumex::", "ash::", "std::env", "pumex_cpu", "pumex_shaders", "fs::write", "File::create"]),
         ("hub/src/", &["pumex::", "ash::", "std::env", "pumex_"]),
         ("media/src/", &["pumex::", "ash::", "std::fs", "std::env", "pumex_cpu", "pumex_shaders"]),
         ("shaders/src/", &["pumex::", "ash::", "std::fs", "pumex_quant"]),

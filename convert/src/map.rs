@@ -1,0 +1,40 @@
+//! A file mapped into memory, read only.
+#![allow(unsafe_code)]
+
+use crate::{Error, Result};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// The bytes of a file.
+#[derive(Debug)]
+pub struct Map {
+    path: PathBuf,
+    map: memmap2::Mmap,
+}
+
+impl Map {
+    /// Maps a file.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(path: &Path) -> Result<Map> {
+        let file = File::open(path).map_err(|e| Error::io(path, e))?;
+        if !file.metadata().map_err(|e| Error::io(path, e))?.is_file() {
+            return Err(Error::file(path, "expected a file, found something else"));
+        }
+        // SAFETY: the map is only read. Who changes the file meanwhile changes weights, which any bytes are; who cuts it short
+        // ends the process by a signal, as with every program that maps.
+        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
+        Ok(Map { path: path.to_path_buf(), map })
+    }
+
+    /// As it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+}
