@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long)]
     deterministic: bool,
     #[command(flatten)]
-    pictures: pictures::Args,
+    pictures: pictures::PictureArgs,
     /// Form of the results
     #[arg(short, long, value_name = "FORM", default_value = "md")]
     output: Form,

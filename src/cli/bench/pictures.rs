@@ -17,7 +17,7 @@ use super::{report, Measured, Test, WARM_UP};
 
 /// Which picture is measured, by which projector.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Args {
+pub struct PictureArgs {
     /// Measure the encoder of this projector too (-mm)
     #[arg(long, value_name = "FILE", requires = "image")]
     mmproj: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub struct Pictures {
     rows: u32,
 }
 
-impl Args {
+impl PictureArgs {
     /// Whether there is something to measure.
     pub fn some(&self) -> bool {
         self.mmproj.is_some() || self.synthetic_mmproj.is_some()
