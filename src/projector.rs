@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use pumex_media::interpret::Interpreter;
 use pumex_media::{encode, Clip, Limits, Modality, Picture, Piece, SoundLimits, TextModel};
@@ -211,7 +212,7 @@ impl Projector {
     /// # Errors
     /// A medium that cannot be decoded or that the projector does not take.
     pub fn prepare(&self, medium: &MediumFile, model: &TextModel<'_>) -> Result<Vec<Piece>> {
-        let clip = self.clip(medium.picture)?;
+        let (clip, begun) = (self.clip(medium.picture)?, Instant::now());
         let pieces = if medium.picture {
             let picture = Picture::decode(&medium.bytes, &Limits::default()).map_err(|e| self.told(e))?;
             let least = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
@@ -228,6 +229,7 @@ impl Projector {
             };
             samples.and_then(|samples: Vec<f32>| pumex_media::prepare_sound(clip, self.source(), &samples, model))
         };
+        tracing::debug!("a medium of {} bytes: prepared in {:.1?}", medium.bytes.len(), begun.elapsed());
         pieces.map_err(|e| self.told(e))
     }
 
@@ -236,13 +238,20 @@ impl Projector {
     /// # Errors
     /// Tensors that are missing or have other shapes; no memory.
     pub fn encode(&self, medium: &pumex_media::Medium) -> Result<Vec<f32>> {
-        let clip = self.clip(medium.picture)?;
+        let (clip, begun) = (self.clip(medium.picture)?, Instant::now());
         let graph = encode::build(self.source(), clip, &medium.inputs).map_err(|e| self.told(e))?;
+        let (built, mut on_device) = (begun.elapsed(), None);
         let inputs: Vec<&[f32]> = medium.inputs.iter().map(|input| &input.values[..]).collect();
         let rows = self.with_encoder(|encoder| match encoder {
             Encoder::Cpu(cpu) => cpu.run(&graph, &inputs).map_err(|e| self.told(e)),
-            Encoder::Vulkan(tower, _) => tower.encode(&graph, &inputs),
+            Encoder::Vulkan(tower, _) => {
+                let rows = tower.encode(&graph, &inputs);
+                on_device = tower.last_us();
+                rows
+            }
         })?;
+        let device = on_device.map_or_else(String::new, |us| format!(", {:.1} ms of it on the device", us / 1e3));
+        tracing::debug!("encoder: a graph in {built:.1?}, {} rows in {:.1?}{device}", medium.rows, begun.elapsed());
         let made = graph.out.map_or(0, |out| graph.view(out).rows);
         self.source().0.check()?;
         match made == medium.rows {
