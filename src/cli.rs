@@ -8,6 +8,8 @@ mod bench;
 #[cfg(feature = "serve")]
 mod bench_serve;
 mod chat;
+#[cfg(feature = "convert")]
+mod convert;
 mod devices;
 mod docs;
 mod embed;
@@ -96,6 +98,9 @@ enum Command {
     Tune(tune::Args),
     /// Measure which columns matter, for better quantization
     Imatrix(imatrix::Args),
+    /// Make a file of a Hugging Face folder
+    #[cfg(feature = "convert")]
+    Convert(convert::Args),
     /// Make a file of another weight type
     Quantize(quantize::Args),
     /// Split a file into several
@@ -188,6 +193,8 @@ fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<
         Command::Profile(args) => profile::main(&args, stop),
         Command::Tune(args) => tune::main(&args, stop),
         Command::Imatrix(args) => imatrix::main(&args, stop),
+        #[cfg(feature = "convert")]
+        Command::Convert(args) => convert::main(&args, stop),
         Command::Quantize(args) => quantize::main(&args, stop),
         Command::Split(args) => quantize::split(&args, stop),
         Command::Merge(args) => quantize::merge(&args, stop),

@@ -3,6 +3,8 @@
 //! Tensors go through one at a time, in chunks of rows: mapped bytes → f32 → blocks → the output. Memory stays at a few
 //! chunks whatever the model's size. `split` and `merge` are the same path with every tensor copied.
 
+#[cfg(feature = "convert")]
+pub mod folder;
 mod prune;
 pub mod recipe;
 mod weighed;

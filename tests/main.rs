@@ -10,6 +10,7 @@ mod checkpoints;
 mod choices;
 mod cli;
 mod conv2d;
+mod convert;
 mod cpu;
 mod dependencies;
 mod devices;

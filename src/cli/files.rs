@@ -29,6 +29,7 @@ const WRITTEN: &[(&str, &[&str])] = &[
     ("quantize", &["positional"]),
     ("split", &["output"]),
     ("merge", &["output"]),
+    ("convert", &["output"]),
     ("merge-lora", &["output"]),
     ("man", &["out"]),
 ];
@@ -36,9 +37,11 @@ const WRITTEN: &[(&str, &[&str])] = &[
 /// Arguments that name what is read. A new one that names a file goes here or to [`WRITTEN`].
 const ONLY_READ: &[&str] = &[
     "api_key_file",
+    "base",
     "chat_template_file",
     "control_vector",
     "control_vector_scaled",
+    "dir",
     "profile",
     "file",
     "grammar_file",
