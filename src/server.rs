@@ -35,4 +35,5 @@ mod worker;
 
 pub use model::Served;
 pub use models::{Listed, Models, Scan, Serving};
+pub use sampling::of_plain as sampler_options;
 pub use settings::{DraftModel, Fault, Open, OpenProjector, Settings, Usual};

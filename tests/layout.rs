@@ -37,6 +37,7 @@ fn rust() -> Vec<(String, String)> {
             "convert/tests",
             "cpu/src",
             "cpu/tests",
+            "examples",
             "grammar/src",
             "hub/src",
             "hub/tests",
@@ -134,7 +135,8 @@ fn only_the_policy_knows_vendors() {
 #[test]
 fn the_environment_is_read_in_few_places() {
     only_in(&["env::var"], |name| {
-        ["src/vk/cache.rs", "src/cli.rs", "src/cli/fetch.rs", "src/cli/chat/environment.rs"].contains(&name)
+        ["src/api/hub.rs", "src/vk/cache.rs", "src/cli.rs", "src/cli/fetch.rs", "src/cli/chat/environment.rs"]
+            .contains(&name)
             || name.starts_with("tools/")
             || name.starts_with("tests/")
             || name.starts_with("convert/tests/")
@@ -245,6 +247,23 @@ const MODULES: &[(&str, &[&str])] = &[
             "step",
             "text",
             "vocabulary",
+        ],
+    ),
+    (
+        "api",
+        &[
+            "adapter",
+            "conversation",
+            "engine",
+            "gguf",
+            "grammar",
+            "model",
+            "plan",
+            "projector",
+            "sample",
+            "server",
+            "step",
+            "text",
         ],
     ),
     ("profile", &["conversation", "cpu", "engine", "exec", "lower", "plan", "policy", "sample", "step"]),

@@ -4,6 +4,8 @@
 mod adapters;
 mod allocations;
 mod answers;
+#[cfg(feature = "serve")]
+mod api;
 mod attention;
 mod changed;
 mod checkpoints;

@@ -3,7 +3,7 @@
 use crate::sample::{SamplerOptions, Step, MAX_LOGPROBS};
 use crate::text::Tokenizer;
 use crate::vocabulary;
-use pumex_serve::engine::{Generate, PromptPart, Refusal, Sampling};
+use pumex_serve::engine::{Generate, Prompt, PromptPart, Refusal, Sampling};
 use serde_json::{json, Value};
 use std::sync::Arc;
 
@@ -119,6 +119,15 @@ pub fn options(request: &Generate, usual: &SamplerOptions, tokenizer: &Tokenizer
     }
     o.logprobs = request.logprobs.map(|n| n.min(MAX_LOGPROBS));
     Ok(o)
+}
+
+/// The chain of plain data over the defaults.
+///
+/// # Errors
+/// As [`options`].
+pub fn of_plain(sampling: &Sampling, tokenizer: &Tokenizer) -> crate::Result<SamplerOptions> {
+    let request = Generate { sampling: sampling.clone(), ..Generate::new(Prompt::Parts(Vec::new())) };
+    options(&request, &SamplerOptions::default(), tokenizer).map_err(|refusal| crate::Error::Request(refusal.message))
 }
 
 /// A chain under llama.cpp's names.
