@@ -23,7 +23,7 @@ use crate::{Error, Result};
 
 pub use checkpoints::Checkpoints;
 pub use divergence::{Base, BaseWriter, Divergence, Summary};
-pub use feed::{feed_rows, Feed};
+pub use feed::{feed_rows, Feed, MARK};
 pub use importance::importance;
 pub use perplexity::{perplexity, perplexity_with, Judge, Perplexity, PerplexityOptions};
 pub use shift::{generate_on, shifted};

@@ -23,8 +23,7 @@ use crate::step::{Medium, Positions, Stream};
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 
-/// What stands in a prompt where a medium goes.
-pub const MARK: &str = "<__media__>";
+pub use crate::conversation::MARK;
 
 /// Bytes of rows that are kept of media encoded before.
 const MOST_KEPT: usize = 256 << 20;

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::seeded::Recipe;
 use crate::util;
-use pumex::conversation::{generate, generate_on, shifted, Request, StopReason};
+use pumex::conversation::{generate, generate_on, shifted, Request, StopReason, MARK};
 use pumex::cpu::Reference;
 use pumex::dialogue::{Asked, End, Message, Speaker, Style, Talk};
 use pumex::gguf::Gguf;
@@ -89,6 +89,34 @@ fn a_template_that_refuses_system_messages_gets_them_with_the_question() {
     let talk = [Message::new("system", "s"), Message::new("user", "u")];
     assert_eq!(style.prompt(&talk).unwrap().text, "s\n\nu");
     assert!(style.prompt(&talk[..1]).unwrap_err().to_string().contains("no system"));
+}
+
+#[test]
+fn texts_of_a_message_stand_on_lines_of_their_own_and_marks_of_media_beside_them() {
+    let gguf = Gguf::open(&util::demo_path()).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
+    let message = |parts: &[&str]| {
+        let part = |text: &&str| format!("{{\"type\": \"text\", \"text\": {text:?}}}");
+        let parts: Vec<String> = parts.iter().map(part).collect();
+        let content = parts.join(", ");
+        pumex_chat::Json::parse(&format!("{{\"role\": \"user\", \"content\": [{content}]}}")).unwrap()
+    };
+    let texts = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    let parts = "{% for m in messages %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endfor %}";
+    let cases: &[(&str, &[&str], &str)] = &[
+        (texts, &["a", "b"], "a\nb"),
+        (texts, &["", "b"], "b"),
+        (texts, &["a", MARK, "b", "c"], "a<__media__>b\nc"),
+        (texts, &[MARK, MARK, "b"], "<__media__><__media__>b"),
+        (texts, &["a", "b", MARK], "a\nb<__media__>"),
+        (parts, &["a", "b"], "[a][b]"),
+        (parts, &["a", "b", MARK, "c"], "[a\nb<__media__>c]"),
+    ];
+    for (template, given, want) in cases {
+        let style = Style::of(template, ("", ""), &tokenizer).unwrap();
+        let prompt = style.prompt_of(vec![message(given)], false).unwrap();
+        assert_eq!(prompt.text, *want, "{template}: {given:?}");
+    }
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn right() -> Vec<Row> {
         (
             "/v1/messages",
             user(json!([{"type": "tool_result", "tool_use_id": "x", "content": [text("a"), image]}])),
-            "a\n\n<>",
+            "a<>",
             vec![(Picture, "messages/0/content/0/content/1/source/data")],
         ),
         (

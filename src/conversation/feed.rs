@@ -3,6 +3,9 @@
 use crate::step::{Media, Medium, Row, RowOutput, Token};
 use std::sync::Arc;
 
+/// What stands in a prompt's text where a medium goes.
+pub const MARK: &str = "<__media__>";
+
 /// A text under way: ids, and media that take the place of as many of them.
 ///
 /// Media stand in the ids as [`Medium::ids`], so that two texts begin alike as far as their ids do.

@@ -4,6 +4,7 @@ use pumex_chat::reply::{Calls, Format};
 use pumex_chat::{ArgumentForm, Json, Prompt, Request, Template};
 
 use super::message::Message;
+use crate::conversation::MARK;
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 
@@ -163,10 +164,7 @@ impl Style {
     /// # Errors
     /// The template's own.
     pub fn prompt_of(&self, messages: Vec<Json>, generation: bool) -> Result<Prompt> {
-        let messages = match self.needs_parts {
-            true => messages,
-            false => messages.into_iter().map(joined).collect(),
-        };
+        let messages = messages.into_iter().map(|message| joined(message, self.needs_parts)).collect();
         let messages = match self.tools.as_ref().filter(|_| self.is_taught) {
             Some(tools) => super::taught::taught(messages, tools),
             None => messages,
@@ -268,20 +266,45 @@ impl Style {
     }
 }
 
-/// What stands between the parts of a message that become one text.
+/// What stands between the texts of a message that become one. Around the mark of a medium stands nothing.
 const BETWEEN: &str = "\n";
 
-/// A message whose parts are one text, if they are texts.
-fn joined(message: Json) -> Json {
+/// A message whose parts are one text, if they are texts. For a template that reads `parts` alone, they become one part where there are
+/// media among them.
+fn joined(message: Json, parts: bool) -> Json {
     let Json::Object(mut pairs) = message else { return message };
     for (_, content) in pairs.iter_mut().filter(|(key, _)| key == "content") {
-        let Json::Array(parts) = content else { continue };
-        let texts = parts.iter().map(|part| part.get("text").and_then(Json::as_str));
-        if let Some(texts) = texts.collect::<Option<Vec<&str>>>() {
-            *content = Json::Str(texts.join(BETWEEN));
+        let Json::Array(all) = content else { continue };
+        let texts = all.iter().map(|part| part.get("text").and_then(Json::as_str));
+        let Some(texts) = texts.collect::<Option<Vec<&str>>>() else { continue };
+        if parts && !texts.contains(&MARK) {
+            continue;
         }
+        let whole = Json::Str(one_text(&texts));
+        *content = match parts {
+            true => {
+                let pair = |key: &str, value: Json| (key.to_string(), value);
+                Json::Array(vec![Json::Object(vec![pair("type", Json::Str("text".into())), pair("text", whole)])])
+            }
+            false => whole,
+        };
     }
     Json::Object(pairs)
+}
+
+/// Texts and marks of media as one text.
+fn one_text(texts: &[&str]) -> String {
+    let mut whole = String::new();
+    let mut behind_mark = false;
+    for text in texts {
+        let is_mark = *text == MARK;
+        if !is_mark && !behind_mark && !whole.is_empty() {
+            whole.push_str(BETWEEN);
+        }
+        whole.push_str(text);
+        behind_mark = is_mark;
+    }
+    whole
 }
 
 /// Whether a word stands in a text, and not as part of a longer one or behind a dot.

@@ -31,6 +31,24 @@ fn image<'a>(block: &Fields<'a>, media: &mut Media<'a>) -> String {
     MEDIA_MARK.to_string()
 }
 
+/// What stands between texts of blocks that become one.
+const BETWEEN: &str = "\n\n";
+
+/// Texts of blocks as one. Beside the mark of an image nothing stands between.
+pub(super) fn joined(texts: &[String]) -> String {
+    let mut whole = String::new();
+    let mut behind_mark = true;
+    for text in texts {
+        let is_mark = text == MEDIA_MARK;
+        if !is_mark && !behind_mark {
+            whole.push_str(BETWEEN);
+        }
+        whole.push_str(text);
+        behind_mark = is_mark;
+    }
+    whole
+}
+
 /// Where an image is: here, or at a URL.
 fn place<'a>(block: &Fields<'a>) -> Result<Place<'a>> {
     let source = block.object("source")?.ok_or_else(|| block.refuse("source", "this field is required"))?;
@@ -78,7 +96,7 @@ fn parts<'a>(block: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<St
                 "image" => Ok(image(part, media)),
                 other => Err(part.refuse("type", format!("a block of the type {other:?} cannot stand here"))),
             });
-            Ok(texts.collect::<Result<Vec<String>>>()?.join("\n\n"))
+            Ok(joined(&texts.collect::<Result<Vec<String>>>()?))
         }
         other => Err(block.wrong(name, "a string or a list of blocks", other)),
     }

@@ -130,7 +130,7 @@ fn text<'a>(fields: &Fields<'a>, name: &str, media: &mut Media<'a>) -> Result<St
             for block in fields.objects(name)? {
                 texts.push(documents::text(&block, media)?);
             }
-            Ok(texts.join("\n\n"))
+            Ok(documents::joined(&texts))
         }
         Some(other) => Err(fields.wrong(name, "a string or a list of blocks", other)),
     }
@@ -182,7 +182,7 @@ fn assistant<'a>(message: &Fields<'a>, media: &mut Media<'a>) -> Result<Value> {
             _ => texts.push(documents::text(&block, media)?),
         }
     }
-    let mut value = json!({"role": "assistant", "content": texts.join("\n\n")});
+    let mut value = json!({"role": "assistant", "content": documents::joined(&texts)});
     if !thinking.is_empty() {
         value["reasoning_content"] = thinking.into();
     }
