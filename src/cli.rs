@@ -43,6 +43,7 @@ mod template;
 mod tokenize;
 mod tune;
 mod values;
+mod variables;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -131,8 +132,10 @@ pub fn main() -> ExitCode {
     empty.for_each(|(name, _)| std::env::remove_var(name));
     let mut args = std::env::args_os();
     let program = args.next().unwrap_or_else(|| "pumex".into());
-    let argv::Rewritten { args, warnings, notes } = argv::rewrite(args);
+    let argv::Rewritten { mut args, warnings, mut notes } = argv::rewrite(args);
     let mut described = Cli::command();
+    let set = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    variables::add(&mut args, &mut notes, &mut described, &set.collect::<Vec<_>>());
     let given = described.try_get_matches_from_mut(std::iter::once(program).chain(args));
     let parsed = given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given)));
     let (cli, given) = match parsed {

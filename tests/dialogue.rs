@@ -117,6 +117,8 @@ fn texts_of_a_message_stand_on_lines_of_their_own_and_marks_of_media_beside_them
         let prompt = style.prompt_of(vec![message(given)], false).unwrap();
         assert_eq!(prompt.text, *want, "{template}: {given:?}");
     }
+    let style = Style::of(parts, ("", ""), &tokenizer).unwrap();
+    assert_eq!(style.prompt(&[Message::new("user", "hello")]).unwrap().text, "[hello]", "a text is one part there");
 }
 
 #[test]

@@ -147,6 +147,26 @@ fn tools_of_free_text_are_answered_as_such_and_tools_of_servers_are_left_out_wit
 }
 
 #[test]
+fn a_text_of_free_form_is_held_to_the_expression_of_its_format() {
+    let fake = Fake::hello();
+    let server = run(fake.clone(), settings());
+    let pattern = |format: Value| {
+        let tools = json!([{"type": "custom", "name": "f", "format": format}]);
+        let reply = post(server.address, "/v1/responses", &json!({"input": "x", "tools": tools}));
+        let Prompt::Chat(chat) = fake.last().prompt else { panic!("expected a conversation") };
+        let own = chat.tools[0]["function"]["parameters"]["properties"]["input"]["pattern"].clone();
+        (own, reply.header("x-pumex-warning").is_some())
+    };
+    let regex = json!({"type": "grammar", "syntax": "regex", "definition": "a|b"});
+    assert_eq!(pattern(regex), (json!("^(?:a|b)$"), false));
+    let nested = json!({"type": "grammar", "grammar": {"syntax": "regex", "definition": "a"}});
+    assert_eq!(pattern(nested), (json!("^(?:a)$"), false));
+    assert_eq!(pattern(json!({"type": "text"})), (Value::Null, false));
+    let lark = json!({"type": "grammar", "syntax": "lark", "definition": "start: \"a\""});
+    assert_eq!(pattern(lark), (Value::Null, true), "what is not held to is told");
+}
+
+#[test]
 fn a_prefix_stands_before_all_paths() {
     let server = run(Fake::hello(), pumex_serve::http::Settings { prefix: "/x".into(), ..settings() });
     assert_eq!([get(server.address, "/x/health").status, get(server.address, "/health").status], [200, 404]);

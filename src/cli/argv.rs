@@ -191,7 +191,9 @@ pub const SERVE: &[Entry] = &[
     (&[], "--pooling", Slot::Value),
     (&["-to"], "--timeout", Slot::Value),
     (&["-md", "--spec-draft-model"], "--model-draft", Slot::Value),
-    (&["-ngld"], "--gpu-layers-draft", Slot::Value),
+    (&["-ngld", "--n-gpu-layers-draft", "--spec-draft-ngl"], "--gpu-layers-draft", Slot::Value),
+    (&["--draft-n"], "--spec-draft-n-max", Slot::Value),
+    (&["--draft-n-min"], "--spec-draft-n-min", Slot::Value),
 ];
 
 /// What became of arguments.

@@ -65,8 +65,8 @@ impl Style {
             tools,
             variables,
         };
-        style.find_end(tokenizer);
         style.needs_parts = style.finds_parts_alone();
+        style.find_end(tokenizer);
         Ok(style)
     }
 
@@ -138,7 +138,7 @@ impl Style {
     }
 
     fn rendered(&self, messages: &[Message], generation: bool) -> Result<Prompt> {
-        self.render(messages.iter().map(Message::json).collect(), generation)
+        self.render(messages.iter().map(|message| joined(message.json(), self.needs_parts)).collect(), generation)
     }
 
     fn render(&self, messages: Vec<Json>, generation: bool) -> Result<Prompt> {
@@ -269,22 +269,28 @@ impl Style {
 /// What stands between the texts of a message that become one. Around the mark of a medium stands nothing.
 const BETWEEN: &str = "\n";
 
-/// A message whose parts are one text, if they are texts. For a template that reads `parts` alone, they become one part where there are
+/// A message whose parts are one text, if they are texts. For a template that reads `parts` alone, a text is one part, and so are parts with
 /// media among them.
 fn joined(message: Json, parts: bool) -> Json {
     let Json::Object(mut pairs) = message else { return message };
     for (_, content) in pairs.iter_mut().filter(|(key, _)| key == "content") {
-        let Json::Array(all) = content else { continue };
-        let texts = all.iter().map(|part| part.get("text").and_then(Json::as_str));
-        let Some(texts) = texts.collect::<Option<Vec<&str>>>() else { continue };
-        if parts && !texts.contains(&MARK) {
-            continue;
-        }
-        let whole = Json::Str(one_text(&texts));
+        let whole = match content {
+            Json::Str(text) if parts && !text.is_empty() => Json::Str(std::mem::take(text)),
+            Json::Array(all) => {
+                let texts = all.iter().map(|part| part.get("text").and_then(Json::as_str));
+                let Some(texts) = texts.collect::<Option<Vec<&str>>>() else { continue };
+                if parts && !texts.contains(&MARK) {
+                    continue;
+                }
+                Json::Str(one_text(&texts))
+            }
+            _ => continue,
+        };
         *content = match parts {
             true => {
                 let pair = |key: &str, value: Json| (key.to_string(), value);
-                Json::Array(vec![Json::Object(vec![pair("type", Json::Str("text".into())), pair("text", whole)])])
+                let part = vec![pair("type", Json::Str("text".into())), pair("text", whole)];
+                Json::Array(vec![Json::Object(part)])
             }
             false => whole,
         };

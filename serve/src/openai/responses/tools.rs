@@ -58,10 +58,10 @@ impl Tools {
                 let own = nested.as_ref().unwrap_or(tool);
                 check_function(own)?;
                 let name = own.required_text("name")?;
-                if own.object("format")?.is_some_and(|f| f.text("type").is_ok_and(|t| t != Some("text"))) {
-                    warn(format!("tools: the text of {name:?} is not held to its format"));
+                let mut input = json!({"type": "string", "description": "The whole input, as text"});
+                if let Some(pattern) = pattern(own)? {
+                    input["pattern"] = pattern.into();
                 }
-                let input = json!({"type": "string", "description": "The whole input, as text"});
                 let properties = json!({ "input": input });
                 let parameters = json!({"type": "object", "properties": properties, "required": ["input"]});
                 let mut function = json!({"name": name, "parameters": parameters});
@@ -91,6 +91,22 @@ impl Tools {
     /// What calls of a function are answered as.
     pub fn form(&self, name: &str) -> Form {
         self.forms.get(name).cloned().unwrap_or_default()
+    }
+}
+
+/// The expression that the whole text of a tool is of, if its format has one. Other grammars are told of: JSON's strings hold to none.
+fn pattern(tool: &Fields) -> Result<Option<String>> {
+    let Some(format) = tool.object("format")? else { return Ok(None) };
+    // Chat's shape has the grammar an object deeper.
+    let nested = format.object("grammar")?;
+    let grammar = nested.as_ref().unwrap_or(&format);
+    match (format.text("type")?, grammar.text("syntax")?) {
+        (None | Some("text"), _) => Ok(None),
+        (Some("grammar"), Some("regex")) => Ok(Some(format!("^(?:{})$", grammar.required_text("definition")?))),
+        _ => {
+            warn(format!("tools: the text of {:?} is not held to its format", tool.required_text("name")?));
+            Ok(None)
+        }
     }
 }
 
