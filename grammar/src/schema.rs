@@ -121,7 +121,8 @@ impl Walk<'_> {
         if closes {
             self.close(map, &mut out);
         }
-        self.counts(at, &mut out);
+        self.counts(at, &mut out, open);
+        patterns::seconds(&mut out);
         self.beside(map, at, &mut out);
         if is_nullable(map) {
             return Ok(nullable(out));
@@ -180,7 +181,7 @@ impl Walk<'_> {
                 for (i, one) in all.iter().enumerate() {
                     made.push(self.schema(one, &inner(&i.to_string()), open)?);
                 }
-                if key == "oneOf" && !keywords::disjoint(&made) {
+                if key == "oneOf" && !keywords::disjoint(&made, all) {
                     self.drop(at, key, "is held to as anyOf: more than one of it may hold");
                 }
                 let both = key == "oneOf" && map.contains_key("anyOf");

@@ -269,8 +269,8 @@ impl Style {
 /// What stands between the texts of a message that become one. Around the mark of a medium stands nothing.
 const BETWEEN: &str = "\n";
 
-/// A message whose parts are one text, if they are texts. For a template that reads `parts` alone, a text is one part, and so are parts with
-/// media among them.
+/// A message whose parts are one text, if they are texts. For a template that reads `parts` alone, a text is one part, and so are parts
+/// with media among them.
 fn joined(message: Json, parts: bool) -> Json {
     let Json::Object(mut pairs) = message else { return message };
     for (_, content) in pairs.iter_mut().filter(|(key, _)| key == "content") {

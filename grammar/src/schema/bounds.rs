@@ -89,8 +89,9 @@ impl Walk<'_> {
         }
     }
 
-    /// How many properties an object has: bounds that say nothing beside its names go, and those that cannot be held to.
-    pub(super) fn counts(&mut self, at: &str, out: &mut Map<String, Value>) {
+    /// How many properties an object has: bounds that say nothing beside its names go, and those that cannot be held to. `open`: others say
+    /// of the same object which properties it has.
+    pub(super) fn counts(&mut self, at: &str, out: &mut Map<String, Value>, open: bool) {
         const KEYS: [&str; 2] = ["minProperties", "maxProperties"];
         let named = out.get("properties").and_then(Value::as_object).map_or(0, Map::len) as u64;
         let must = out.get("required").and_then(Value::as_array).map_or(0, Vec::len) as u64;
@@ -115,8 +116,13 @@ impl Walk<'_> {
             }
             Value::Object(alone)
         };
+        let merged = open || ["$ref", "allOf", "anyOf"].iter().any(|key| out.contains_key(*key));
         for key in KEYS.into_iter().rev() {
-            if out.contains_key(key) && !self.compiles(&alone(out)) {
+            let fails = |walk: &Self, out: &Map<String, Value>| match merged {
+                true => walk.tries.is_some(),
+                false => !walk.compiles(&alone(out)),
+            };
+            if out.contains_key(key) && fails(self, out) {
                 out.shift_remove(key);
                 self.drop(at, key, "is not held to: which properties there are is open");
             }

@@ -97,12 +97,16 @@ pub(super) fn left<'v>(map: &'v Map<String, Value>, types: Option<&[&'v str]>) -
     (!taken.contains(&"integer") || !left.contains(&"number")).then_some(left)
 }
 
-/// Whether no value is of two of these schemas, as far as their types, constants and one property that tells them apart say.
-pub(super) fn disjoint(all: &[Value]) -> bool {
-    all.iter().enumerate().all(|(i, a)| all[i + 1..].iter().all(|b| differ(a, b)))
+/// Whether no value that is made of one of these schemas is of another, as far as their types, constants and one property that tells them
+/// apart say. `given` are these as they were given.
+pub(super) fn disjoint(all: &[Value], given: &[Value]) -> bool {
+    let shut = |i: usize| given.get(i).is_some_and(|schema| schema["additionalProperties"] == false);
+    let pairs = |i: usize| (i + 1..all.len()).map(move |j| (i, j));
+    (0..all.len()).flat_map(pairs).all(|(i, j)| differ((&all[i], shut(i)), (&all[j], shut(j))))
 }
 
-fn differ(a: &Value, b: &Value) -> bool {
+/// Of two schemas, each with whether it itself says that it has no others than it names.
+fn differ((a, a_shut): (&Value, bool), (b, b_shut): (&Value, bool)) -> bool {
     let kinds = |v: &Value| match &v["type"] {
         Value::String(one) => vec![one.clone()],
         Value::Array(all) => all.iter().filter_map(|k| Some(k.as_str()?.to_string())).collect(),
@@ -127,17 +131,24 @@ fn differ(a: &Value, b: &Value) -> bool {
     let shared = must(a).into_iter().filter(|name| must(b).contains(name));
     let tells = |name: &Value| {
         let name = name.as_str().unwrap_or_default();
-        matches!((of(a, name), of(b, name)), (Some(a), Some(b)) if differ(&a, &b))
+        matches!((of(a, name), of(b, name)), (Some(a), Some(b)) if differ((&a, false), (&b, false)))
     };
     if shared.into_iter().any(|name| tells(&name)) {
         return true;
     }
-    // One has no others than it names, and the other must have one of those.
-    let shut = |v: &Value, other: &Value| {
+    // What is made has no others than are named; the other must have one of those.
+    let lacks = |v: &Value, other: &Value| {
         v["additionalProperties"] == false
             && must(other).iter().any(|name| name.as_str().is_some_and(|name| of(v, name).is_none()))
     };
-    shut(a, b) || shut(b, a)
+    let (first, second) = (lacks(a, b), lacks(b, a));
+    // Without such words of its own, a schema is open to what is made of the other.
+    match (first, second) {
+        (true, true) => true,
+        (true, false) => a_shut,
+        (false, true) => b_shut,
+        (false, false) => false,
+    }
 }
 
 impl Walk<'_> {

@@ -1,5 +1,16 @@
 //! Regular expressions as generators write them.
 
+use serde_json::{Map, Value};
+
+/// Keeps the seconds of times below 60: what reads them knows no leap seconds.
+pub(super) fn seconds(out: &mut Map<String, Value>) {
+    let is_time =
+        out.get("format").and_then(Value::as_str).is_some_and(|format| ["time", "date-time"].contains(&format));
+    if is_time && !out.contains_key("pattern") {
+        out.insert("pattern".into(), "^[^:]*:[^:]*:[0-5]".into());
+    }
+}
+
 /// The same expression in words that the automata know: ends of a text as Python writes them, and a class of everything.
 pub(super) fn as_known(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());

@@ -59,6 +59,8 @@ fn annotations_and_older_drafts_are_understood() {
         json!({"$schema": "x", "title": "t", "type": ["string", "null"], "format": "color", "x-own": 3, "default": 1});
     assert_eq!(of(annotated), json!({"type": ["string", "null"]}));
     assert_eq!(of(json!({"type": "string", "format": "date"})), json!({"type": "string", "format": "date"}));
+    let time = of(json!({"type": "string", "format": "date-time"}));
+    assert_eq!(time["pattern"], "^[^:]*:[^:]*:[0-5]", "no leap seconds");
     let old = json!({"type": "number", "minimum": 3, "exclusiveMinimum": true, "maximum": 1.7976931348623157e308});
     assert_eq!(of(old), json!({"type": "number", "exclusiveMinimum": 3}));
     let tuple = json!({"items": [{"type": "null"}], "additionalItems": false});
@@ -87,6 +89,15 @@ fn what_is_not_held_to_is_told_and_what_is_no_schema_refused() {
     assert_eq!(one(json!({"type": "string"}), json!({"type": "integer"})), 0);
     let kind = |k: &str| json!({"properties": {"kind": {"const": k}}, "required": ["kind"]});
     assert_eq!((one(kind("a"), kind("b")), one(kind("a"), kind("a"))), (0, 1));
+    let has = |name: &str, must: Value, more: Value| json!({"properties": {name: {}}, "required": must, "additionalProperties": more});
+    let open = Value::Null;
+    assert_eq!(one(has("a", json!(["a"]), open.clone()), has("b", json!(["b"]), open.clone())), 0);
+    assert_eq!(
+        one(has("a", json!([]), open.clone()), has("b", json!(["b"]), open.clone())),
+        1,
+        "b's are of the open a"
+    );
+    assert_eq!(one(has("a", json!([]), json!(false)), has("b", json!(["b"]), open)), 0, "a says that it is shut");
     for bad in [
         json!(3),
         json!({"type": "nonsense"}),
@@ -166,6 +177,13 @@ fn counts_of_properties_are_held_to_where_they_can_be() {
     let must =
         json!({"properties": {"a": {}, "b": {}}, "dependentRequired": {"a": ["c"]}, "additionalProperties": false});
     assert_eq!(of(must)["properties"], json!({"b": {}}), "what needs another that cannot be there cannot be there");
+    let part = json!({"allOf": [shut(json!({"maxProperties": 1})), {"type": "object"}]});
+    let always = |_: &Value| true;
+    assert_eq!(
+        normal(&part, Some(&always), true).unwrap().dropped.len(),
+        1,
+        "what is merged with others is not tried alone"
+    );
     let names = json!({"type": "object", "propertyNames": {"maxLength": 3}});
     assert_eq!(of(names)["patternProperties"], json!({"^[\\s\\S]{0,3}$": true}));
     let words =
