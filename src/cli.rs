@@ -4,6 +4,7 @@
 
 mod adapters;
 mod argv;
+mod aside;
 mod bench;
 #[cfg(feature = "serve")]
 mod bench_serve;
@@ -12,6 +13,7 @@ mod chat;
 mod convert;
 mod devices;
 mod docs;
+mod doctor;
 mod embed;
 mod explain;
 mod facts;
@@ -19,10 +21,13 @@ mod fetch;
 mod files;
 mod flags;
 mod grammar;
+mod help;
 mod idle;
 mod imatrix;
 mod input;
 mod inspect;
+#[cfg(feature = "download")]
+mod library;
 mod logits;
 mod media;
 mod merge_lora;
@@ -72,12 +77,26 @@ enum Command {
     /// Serve models over HTTP
     #[cfg(feature = "serve")]
     Serve(Box<serve::Args>),
+    /// Fetch a model by its name, and keep it
+    #[cfg(feature = "download")]
+    Pull(library::PullArgs),
+    /// List the models that were fetched
+    #[cfg(feature = "download")]
+    List(library::ListArgs),
+    /// Say what a model is and needs
+    #[cfg(feature = "download")]
+    Show(library::ShowArgs),
+    /// Remove models that were fetched
+    #[cfg(feature = "download")]
+    Rm(library::RmArgs),
     /// Print a file's metadata and tensors
     Inspect(inspect::Args),
     /// Print a text's token ids
     Tokenize(tokenize::Args),
     /// Print the prompt that a chat template makes of messages
     Template(template::Args),
+    /// Say what this machine can run, and where
+    Doctor(doctor::Args),
     /// List the Vulkan devices
     Devices(devices::Args),
     /// Give the embeddings of texts
@@ -133,7 +152,13 @@ pub fn main() -> ExitCode {
     let mut args = std::env::args_os();
     let program = args.next().unwrap_or_else(|| "pumex".into());
     let argv::Rewritten { mut args, warnings, mut notes } = argv::rewrite(args);
-    let mut described = Cli::command();
+    if args.is_empty() && std::io::stdin().is_terminal() {
+        return match output::text(help::START) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => ExitCode::from(error.exit_code()),
+        };
+    }
+    let mut described = help::described(Cli::command());
     let set = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
     variables::add(&mut args, &mut notes, &mut described, &set.collect::<Vec<_>>());
     let given = described.try_get_matches_from_mut(std::iter::once(program).chain(args));
@@ -182,9 +207,18 @@ fn dispatch(command: Command, _verbose: bool, stop: &Arc<AtomicBool>) -> Result<
         Command::Run(args) => run::main(*args, stop),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::main(*args, _verbose, stop),
+        #[cfg(feature = "download")]
+        Command::Pull(args) => library::pull(&args),
+        #[cfg(feature = "download")]
+        Command::List(args) => library::list(&args),
+        #[cfg(feature = "download")]
+        Command::Show(args) => library::show(&args),
+        #[cfg(feature = "download")]
+        Command::Rm(args) => library::remove(&args),
         Command::Inspect(args) => inspect::main(&args),
         Command::Tokenize(args) => tokenize::main(&args),
         Command::Template(args) => template::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Devices(args) => devices::main(&args),
         Command::Embed(args) => embed::main(&args, stop),
         Command::Logits(args) => logits::main(&args, stop),

@@ -39,6 +39,7 @@ mod lost;
 mod many_rows;
 mod media;
 mod megakernel;
+mod models_at_hand;
 mod moe_tiles;
 mod mutations;
 mod offload;

@@ -4,11 +4,13 @@
 //! those that may do so for more than a moment are called where blocking is allowed.
 
 mod event;
+mod library;
 mod media;
 mod report;
 mod request;
 
 pub use event::{Event, Finish, FinishReason, Phase, Piece, Timings, TokenLogprob};
+pub use library::{Fetched, Library};
 pub use media::{Medium, MediumKind, MEDIA_MARK};
 pub use report::{Adapter, Change, Embedded, Health, Metrics, ModelState, Offer, Properties, Router, Slot};
 pub(crate) use request::WeakSwitch;
@@ -101,6 +103,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Looks for models that came, changed or went. Those that are loaded stay as they are, unless `running`: then they are unloaded
     /// once their requests are over, and it blocks until then.
     fn rescan(&self, running: bool);
+
+    /// The files of models, where requests may change them; none where they may not. Never blocks.
+    fn library(&self) -> Option<Arc<dyn Library>> {
+        None
+    }
 
     /// From now on refuses new requests as unavailable; those that run go on. Never blocks.
     fn drain(&self);

@@ -8,6 +8,7 @@ mod endpoints;
 mod form;
 mod guard;
 mod listen;
+mod log;
 #[cfg(test)]
 mod owners;
 mod pages;

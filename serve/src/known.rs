@@ -6,7 +6,7 @@ mod ollama;
 mod openai;
 
 pub(crate) use anthropic::MESSAGES;
-pub(crate) use ollama::{CHAT as OLLAMA_CHAT, EMBED, GENERATE};
+pub(crate) use ollama::{CHAT as OLLAMA_CHAT, COPY, CREATE, EMBED, GENERATE, PULL};
 pub(crate) use openai::{CHAT, COMPLETION, COMPLETIONS, EMBEDDINGS, RESPONSES};
 
 use crate::errors::Result;
@@ -70,7 +70,14 @@ mod tests {
         (
             "ollama",
             "Ollama's API",
-            &[("/api/chat", &OLLAMA_CHAT), ("/api/generate", &GENERATE), ("/api/embed", &[EMBED])],
+            &[
+                ("/api/chat", &OLLAMA_CHAT),
+                ("/api/generate", &GENERATE),
+                ("/api/embed", &[EMBED]),
+                ("/api/pull", &[PULL]),
+                ("/api/create", &[CREATE]),
+                ("/api/copy", &[COPY]),
+            ],
         ),
     ];
 

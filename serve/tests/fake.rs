@@ -23,6 +23,7 @@ pub struct Fake {
     pub drained: AtomicBool,
     pub unloaded: Mutex<Vec<String>>,
     pub router: Mutex<Option<Router>>,
+    pub library: Mutex<Option<Arc<dyn Library>>>,
     pub changes: broadcast::Sender<Change>,
     /// Whether models that are loaded were looked for anew too, each time.
     pub rescans: Mutex<Vec<bool>>,
@@ -77,6 +78,7 @@ impl Fake {
             drained: AtomicBool::new(false),
             unloaded: Mutex::default(),
             router: Mutex::default(),
+            library: Mutex::default(),
             changes: broadcast::Sender::new(16),
             rescans: Mutex::default(),
         })
@@ -269,6 +271,10 @@ impl Engine for Fake {
 
     fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
+    }
+
+    fn library(&self) -> Option<Arc<dyn Library>> {
+        self.library.lock().unwrap().clone()
     }
 
     fn rescan(&self, running: bool) {

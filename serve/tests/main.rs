@@ -11,6 +11,7 @@ mod fake;
 mod fields;
 mod golden;
 mod interfaces;
+mod library;
 mod limits;
 mod media;
 mod random;

@@ -184,6 +184,7 @@ pub const SERVE: &[Entry] = &[
     (&[], "--models-dir", Slot::Value),
     (&[], "--models-preset", Slot::Value),
     (&[], "--models-max", Slot::Value),
+    (&[], "--log-requests", Slot::Switch),
     (&["--embedding"], "--embeddings", Slot::None),
     (&["--rerank"], "--reranking", Slot::None),
     (&["--webui"], "--ui", Slot::None),

@@ -4,6 +4,7 @@
 //! cache. `-d` fills the cache before the clock starts. Of a model with an encoder, prompts are sources, and so is what fills
 //! the cache. Generation is the greedy loop that runs one step ahead; nothing is tokenized or sampled on the host.
 
+mod compare;
 mod pictures;
 mod report;
 
@@ -51,6 +52,9 @@ pub struct Args {
     deterministic: bool,
     #[command(flatten)]
     pictures: pictures::PictureArgs,
+    /// Measure models of known shapes here, beside speeds that were published of other machines; --synthetic takes one of them
+    #[arg(long, conflicts_with_all = ["model", "hf_repo", "model_url", "n_prompt", "n_gen", "n_depth", "weight_type"])]
+    compare: bool,
     /// Form of the results
     #[arg(short, long, value_name = "FORM", default_value = "md")]
     output: Form,
@@ -90,6 +94,9 @@ struct Measured {
 pub fn main(args: &mut Args, stop: &AtomicBool) -> Result<End> {
     if args.deterministic {
         args.engine.make_steady()?;
+    }
+    if args.compare {
+        return compare::main(args, stop);
     }
     let tests = tests(args);
     let most = |f: fn(&Test) -> u32| tests.iter().map(f).max().unwrap_or(0);

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use pumex::{Error, Result};
 
 use super::argv::COMMON;
-use super::{files, output, Cli, End};
+use super::{files, help, output, Cli, End};
 
 /// Options of `completions`.
 #[derive(clap::Args)]
@@ -37,13 +37,12 @@ pub fn completions(args: &CompletionsArgs) -> Result<End> {
 pub fn man(args: &ManArgs) -> Result<End> {
     let Some(folder) = &args.out else {
         let mut page = Vec::new();
-        let written = clap_mangen::Man::new(Cli::command()).render(&mut page);
-        written.map_err(|e| Error::io("stdout".as_ref(), e))?;
+        rendered(help::described(Cli::command()), &mut page).map_err(|e| Error::io("stdout".as_ref(), e))?;
         output::text(&String::from_utf8_lossy(&page))?;
         return Ok(End::Done);
     };
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = help::described(Cli::command()).disable_help_subcommand(true);
     command.build();
     pages(command, folder)?;
     Ok(End::Done)
@@ -53,13 +52,62 @@ pub fn man(args: &ManArgs) -> Result<End> {
 fn pages(command: clap::Command, folder: &Path) -> Result<()> {
     let own: Vec<clap::Command> = command.get_subcommands().filter(|own| !own.is_hide_set()).cloned().collect();
     own.into_iter().try_for_each(|own| pages(own, folder))?;
-    let man = clap_mangen::Man::new(command);
-    let (path, mut page) = (folder.join(man.get_filename()), Vec::new());
-    man.render(&mut page).map_err(|e| Error::io(&path, e))?;
+    let name = clap_mangen::Man::new(command.clone()).get_filename();
+    let (path, mut page) = (folder.join(name), Vec::new());
+    rendered(command, &mut page).map_err(|e| Error::io(&path, e))?;
     let mut out = files::create(&path)?;
     out.write(&page)?;
     out.finish()
 }
+
+/// A page, with examples, variables of the environment and exit codes.
+fn rendered(command: clap::Command, page: &mut Vec<u8>) -> std::io::Result<()> {
+    let lines = help::examples(command.get_name());
+    let variables: Vec<(String, String)> = command
+        .get_arguments()
+        .filter(|arg| !arg.is_hide_set())
+        .filter_map(|arg| Some((arg.get_env()?.to_str()?.to_string(), format!("--{}", arg.get_long()?))))
+        .collect();
+    let (has_own, has_version) = (command.has_subcommands(), command.get_version().is_some());
+    let man = clap_mangen::Man::new(command.after_help(""));
+    man.render_title(page)?;
+    man.render_name_section(page)?;
+    man.render_synopsis_section(page)?;
+    man.render_description_section(page)?;
+    man.render_options_section(page)?;
+    if has_own {
+        man.render_subcommands_section(page)?;
+    }
+    let mut text = String::new();
+    let escaped = |line: &str| line.replace('\\', "\\\\").replace('-', "\\-");
+    if let Some(lines) = lines {
+        text += ".SH EXAMPLES\n";
+        lines.iter().for_each(|line| text += &format!(".PP\n.nf\n{}\n.fi\n", escaped(line)));
+    }
+    text += ".SH ENVIRONMENT\n";
+    let own =
+        variables.iter().map(|(name, flag)| (name.as_str(), format!("Stands for {flag} where that is not given.")));
+    let others = VARIABLES.iter().map(|(name, what)| (*name, (*what).to_string()));
+    own.chain(others).for_each(|(name, what)| text += &format!(".TP\n\\fB{name}\\fR\n{}\n", escaped(&what)));
+    text += ".SH \"EXIT STATUS\"\n";
+    help::CODES.iter().for_each(|(code, what)| text += &format!(".TP\n\\fB{code}\\fR\n{}\n", escaped(what)));
+    page.extend(text.bytes());
+    if has_version {
+        man.render_version_section(page)?;
+    }
+    Ok(())
+}
+
+/// Variables that are no flag's.
+const VARIABLES: &[(&str, &str)] = &[
+    ("LLAMA_ARG_MODEL, LLAMA_ARG_HF_REPO, LLAMA_ARG_MODEL_URL", "The model where no flag names one."),
+    ("HF_HUB_CACHE, HF_HOME, LLAMA_CACHE", "The folder of models that are downloaded."),
+    ("HF_TOKEN", "The token of the Hugging Face Hub."),
+    ("HF_ENDPOINT, PUMEX_MODELSCOPE, PUMEX_OLLAMA", "The hosts that models are downloaded from."),
+    ("XDG_CACHE_HOME", "The folder of what is learnt of devices; else ~/.cache."),
+    ("RUST_LOG", "What the log tells, in place of --verbose."),
+    ("NO_COLOR", "No colours on a terminal."),
+];
 
 /// Flags of llama.cpp that clap does not know, of more letters than one, with their long names.
 fn aliases() -> impl Iterator<Item = (&'static str, &'static str)> {

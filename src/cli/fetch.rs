@@ -24,6 +24,15 @@ fn variable(key: &str) -> Option<String> {
     std::env::var(key).ok().filter(|value| !value.is_empty())
 }
 
+/// Folders that are filled as models run, with what is in them.
+pub fn caches() -> Vec<(&'static str, PathBuf)> {
+    let mut found = download::caches();
+    let base = variable("XDG_CACHE_HOME").map(PathBuf::from);
+    let base = base.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")));
+    found.extend(base.map(|base| ("kernels", base.join("pumex"))));
+    found
+}
+
 /// The flags, or where none names a model, what the environment names.
 fn asked(args: &ModelArgs) -> ModelArgs {
     let mut asked = args.clone();
@@ -96,11 +105,18 @@ pub fn url(args: &ModelArgs, url: &str) -> Result<Option<PathBuf>> {
 mod download {
     use super::*;
 
+    pub fn caches() -> Vec<(&'static str, PathBuf)> {
+        Vec::new()
+    }
+
     pub fn wanted(_: &ModelArgs, _: &Wanted<'_>) -> Result<Option<PathBuf>> {
         let what = "-hf, -mu: expected a build with the feature `download`, found one without; give -m FILE";
         Err(pumex::Error::Request(what.into()))
     }
 }
+
+#[cfg(feature = "download")]
+pub use download::{failure, settings, watched};
 
 #[cfg(feature = "download")]
 mod download {
@@ -110,32 +126,58 @@ mod download {
     use pumex::Error;
     use pumex_hub::{Event, Settings, Watch};
 
-    /// A file in the cache.
-    pub fn wanted(args: &ModelArgs, wanted: &Wanted<'_>) -> Result<Option<PathBuf>> {
-        let error = |e: pumex_hub::Error| match e {
+    /// What went wrong, as the program tells it.
+    pub fn failure(error: pumex_hub::Error) -> Error {
+        match error {
             pumex_hub::Error::Io { path, source } => Error::io(&path, source),
             other => Error::Request(other.to_string()),
-        };
-        let settings = Settings::from(|key| std::env::var_os(key)).and_then(|s| s.with_token(args.hf_token.clone()));
-        let mut settings = settings.map_err(error)?;
-        settings.offline |= args.offline;
+        }
+    }
+
+    /// Where things are fetched from and kept, as the environment says.
+    ///
+    /// # Errors
+    /// Variables that say what cannot be.
+    pub fn settings(token: Option<&str>, offline: bool) -> Result<Settings> {
+        let settings =
+            Settings::from(|key| std::env::var_os(key)).and_then(|s| s.with_token(token.map(str::to_string)));
+        let mut settings = settings.map_err(failure)?;
+        settings.offline |= offline;
+        Ok(settings)
+    }
+
+    /// Where models are kept.
+    pub fn caches() -> Vec<(&'static str, PathBuf)> {
+        settings(None, true).map_or(Vec::new(), |settings| vec![("models", settings.cache)])
+    }
+
+    /// Does what fetches, with a bar. Ctrl-C ends it, and the program.
+    ///
+    /// # Errors
+    /// What the work fails of.
+    pub fn watched<T>(work: impl FnOnce(&mut Watch<'_>) -> pumex_hub::Result<T>) -> Result<T> {
         let bar = session::bar("downloading", "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
         let never = AtomicBool::new(false);
         let stop = STOP.get().map_or(&never, |stop| stop);
         let mut begun = String::new();
         let mut tell = |event: Event<'_>| told(&bar, &mut begun, event);
-        let watch = &mut Watch { tell: &mut tell, stop };
-        let path = match *wanted {
-            Wanted::Model(repo) => pumex_hub::fetch(&settings, repo, args.hf_file.as_deref(), watch).map(Some),
-            Wanted::Projector(repo) => pumex_hub::fetch_projector(&settings, repo, watch),
-            Wanted::Url(url) => pumex_hub::fetch_url(&settings, url, watch).map(Some),
-        };
+        let done = work(&mut Watch { tell: &mut tell, stop });
         bar.finish_and_clear();
-        if matches!(path, Err(pumex_hub::Error::Stopped)) {
+        if matches!(done, Err(pumex_hub::Error::Stopped)) {
             output::say(format_args!("stopped; the same command goes on with the download\n"));
             signal_hook::low_level::exit(signals::code());
         }
-        path.map_err(error)
+        done.map_err(failure)
+    }
+
+    /// A file in the cache.
+    pub fn wanted(args: &ModelArgs, wanted: &Wanted<'_>) -> Result<Option<PathBuf>> {
+        let settings = settings(args.hf_token.as_deref(), args.offline)?;
+        watched(|watch| match *wanted {
+            Wanted::Model(repo) => pumex_hub::fetch(&settings, repo, args.hf_file.as_deref(), watch).map(Some),
+            Wanted::Projector(repo) => pumex_hub::fetch_projector(&settings, repo, watch),
+            Wanted::Url(url) => pumex_hub::fetch_url(&settings, url, watch).map(Some),
+        })
     }
 
     fn told(bar: &ProgressBar, begun: &mut String, event: Event<'_>) {
@@ -151,7 +193,7 @@ mod download {
             Event::Waits(name) => {
                 bar.suspend(|| output::say(format_args!("waiting for another download of {name}\n")));
             }
-            Event::Cached(why) => tracing::warn!("taken from the cache, as the Hub cannot be reached: {why}"),
+            Event::Cached(why) => tracing::warn!("taken from the cache, as the host cannot be reached: {why}"),
         }
     }
 }

@@ -58,6 +58,7 @@ const ONLY_READ: &[&str] = &[
     "mmproj",
     "model",
     "model_draft",
+    "name",
     "models_dir",
     "models_preset",
     "path",

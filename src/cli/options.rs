@@ -16,6 +16,7 @@ use pumex::synthetic::{self, Shape};
 use regex::Regex;
 
 use super::facts::FactArgs;
+use super::help::expected;
 
 /// Which file.
 #[derive(clap::Args, Clone, Debug)]
@@ -72,18 +73,17 @@ pub struct SourceArgs {
 
 fn shape(name: &str) -> std::result::Result<&'static Shape, String> {
     let names: Vec<&str> = synthetic::SHAPES.iter().map(|s| s.name).collect();
-    synthetic::find(name).ok_or_else(|| format!("expected one of {}", names.join(", ")))
+    synthetic::find(name).ok_or_else(|| expected(name, &names))
 }
 
 fn weight_type(name: &str) -> std::result::Result<&'static Recipe, String> {
     let names: Vec<&str> = recipe::RECIPES.iter().map(|r| r.name).collect();
-    recipe::find(name).ok_or_else(|| format!("expected one of {}", names.join(", ")))
+    recipe::find(name).ok_or_else(|| expected(name, &names))
 }
 
 /// Type of the KV cache's elements, by llama.cpp's names.
 fn cache_type(text: &str) -> std::result::Result<CacheType, String> {
-    let names = CacheType::ALL.map(CacheType::name).join(", ");
-    CacheType::named(text).ok_or_else(|| format!("expected one of {names}"))
+    CacheType::named(text).ok_or_else(|| expected(text, &CacheType::ALL.map(CacheType::name)))
 }
 
 fn activations(text: &str) -> std::result::Result<ActivationQuant, String> {

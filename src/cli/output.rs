@@ -30,6 +30,13 @@ pub fn json(value: &impl serde::Serialize) -> Result<()> {
     text(&line)
 }
 
+/// A number of bytes for people, as `1.9 GiB`.
+pub fn bytes(n: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let unit = units.iter().find(|(_, bits)| n >> bits > 0);
+    unit.map_or(format!("{n} bytes"), |(name, bits)| format!("{:.1} {name}", n as f64 / (1u64 << bits) as f64))
+}
+
 /// Rows as lines of columns, padded to the widest cell; columns flagged in `right` are right-aligned.
 pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

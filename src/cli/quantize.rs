@@ -10,6 +10,7 @@ use pumex::quantize::{self, recipe, Options, Parts, Plan};
 use pumex::{Error, Result};
 use serde_json::json;
 
+use super::help::expected;
 use super::{files, output, session, End};
 
 /// Options of `quantize`.
@@ -123,7 +124,7 @@ fn format_id(flag: &str, name: &str) -> Result<pumex_quant::FormatId> {
         Some(format) => Ok(format.id),
         None => {
             let names: Vec<&str> = pumex_quant::FORMATS.iter().map(|f| f.name).collect();
-            usage(format!("{flag}: expected one of {}, found {name}", names.join(", ")))
+            usage(format!("{flag}: {}, found {name}", expected(name, &names)))
         }
     }
 }
@@ -171,7 +172,7 @@ fn positional(args: &Args) -> Result<(PathBuf, PathBuf, Option<&'static recipe::
     let Some(kind) = words.pop() else { return usage("expected IN [OUT] TYPE".into()) };
     if !known(kind) {
         let names: Vec<&str> = recipe::RECIPES.iter().map(|r| r.name).collect();
-        return usage(format!("type: expected one of {}, COPY, found {kind}", names.join(", ")));
+        return usage(format!("type: {}, COPY, found {kind}", expected(kind, &names)));
     }
     let found = recipe::find(kind);
     let (input, output) = match words[..] {

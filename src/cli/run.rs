@@ -145,6 +145,14 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
         check_media(&args, (prompt.is_some(), opening.is_some(), cache.is_some()))?;
     }
     let n_ctx = (args.ctx_size > 0).then_some(args.ctx_size);
+    if let (Some(n), Ok(info)) = (n_ctx, pumex::engine::model_info(&gguf)) {
+        if n > info.n_ctx_train && info.n_ctx_train > 0 {
+            output::say(format_args!(
+                "warning: --ctx-size {n}: the model was trained for {} positions, beyond which its answers get worse\n",
+                info.n_ctx_train
+            ));
+        }
+    }
     if args.deterministic {
         if opening.is_some() || prompt.is_none() {
             let what = "--deterministic: expected a prompt to continue (-p TEXT, -f FILE or a pipe; -no-cnv), found a conversation, \

@@ -1,16 +1,20 @@
 //! `pumex serve`: one or several models behind the APIs that existing programs speak; flags are llama-server's.
 
 mod defaults;
+#[cfg(feature = "download")]
+mod library;
 mod listed;
 mod preset;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pumex::server::{Models, Scan, Serving};
 use pumex::{Error, Result};
-use pumex_serve::engine::Engine;
+use pumex_serve::engine::{Engine, Library};
 use pumex_serve::http::{self, Cors, Tls};
 
 use super::adapters::AdapterArgs;
@@ -206,6 +210,9 @@ struct HttpArgs {
     /// Tell metrics at /metrics
     #[arg(long)]
     metrics: bool,
+    /// A line on stderr for each request, with how long its answer took to begin: auto does so on a terminal
+    #[arg(long, value_name = "SWITCH", default_value = "auto")]
+    log_requests: Switch,
     #[arg(long, hide = true, overrides_with = "no_slots")]
     slots: bool,
     /// Do not tell what slots do at /slots
@@ -274,6 +281,11 @@ impl HttpArgs {
             page: !self.no_ui,
             slots: !self.no_slots,
             metrics: self.metrics,
+            log: match self.log_requests {
+                Switch::On => Some(output::say),
+                Switch::Auto if std::io::stderr().is_terminal() => Some(output::say),
+                Switch::Auto | Switch::Off => None,
+            },
             verbose,
             threads: self.threads_http.max(1),
             limits: http::Limits {
@@ -316,6 +328,7 @@ fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
         most: usize::try_from(args.models_max).unwrap_or(usize::MAX),
         autoload: !args.no_models_autoload,
         scan: scans.then(|| Box::new(move || listed::all(&again)) as Scan),
+        library: files_of(args)?,
     };
     let models = Models::new(models, serving);
     load(&models, at_start)?;
@@ -325,6 +338,7 @@ fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
     }
     let told = |addresses: &[http::Address]| {
         starting.release();
+        about(&models, several);
         for address in addresses {
             output::say(format_args!("listening on {address}\n"));
         }
@@ -342,8 +356,46 @@ fn serve(args: &Args, verbose: bool, starting: &AtOnce<'_>) -> Result<End> {
     Ok(End::Done)
 }
 
+/// Says what is served.
+fn about(models: &Models, several: bool) {
+    if several {
+        let n = models.offers().len();
+        return output::say(format_args!("models: {n}, each loaded when a request names it\n"));
+    }
+    let Some(model) = models.loaded(None) else { return };
+    let p = model.properties();
+    let (slots, n_ctx, weights) = (p.n_slots, p.n_ctx, output::bytes(p.n_bytes));
+    let (name, kind, device) = (&p.name, &p.architecture, &p.device);
+    output::say(format_args!(
+        "model {name} ({kind} {}, {weights} of weights) on {device}: {slots} slots, a context of {n_ctx}\n",
+        p.file_type
+    ));
+    if p.n_ctx > p.n_ctx_train && p.n_ctx_train > 0 {
+        output::say(format_args!(
+            "warning: the model was trained for {} positions, beyond which its answers get worse\n",
+            p.n_ctx_train
+        ));
+    }
+    if p.chat_template.is_none() && p.embeds.is_none() {
+        output::say(format_args!("note: the model has no chat template (--chat-template), so it continues texts\n"));
+    }
+}
+
+/// The folder that requests may change.
+#[cfg(feature = "download")]
+fn files_of(args: &Args) -> Result<Option<Arc<dyn Library>>> {
+    let of =
+        |folder: &PathBuf| library::Files::new(folder, &args.model).map(|files| Arc::new(files) as Arc<dyn Library>);
+    args.models_dir.as_ref().map(of).transpose()
+}
+
+#[cfg(not(feature = "download"))]
+fn files_of(_: &Args) -> Result<Option<Arc<dyn Library>>> {
+    Ok(None)
+}
+
 /// Loads models one after the other, while others are served.
-fn load(models: &std::sync::Arc<Models>, names: Vec<String>) -> Result<()> {
+fn load(models: &Arc<Models>, names: Vec<String>) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }

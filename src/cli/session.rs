@@ -15,7 +15,7 @@ use pumex::vk::Device;
 use pumex::{Error, Result};
 
 use super::options::{EngineArgs, ModelArgs, SourceArgs};
-use super::{fetch, output, signals, tune};
+use super::{aside, fetch, output, signals, tune};
 
 /// Model data must lie as aligned in the program as it does in a mapped file.
 #[repr(C, align(64))]
@@ -35,7 +35,7 @@ static DEMO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../assets/demo.gguf")
 pub fn open(args: &ModelArgs) -> Result<Gguf> {
     let begun = Instant::now();
     let gguf = match fetch::model(args)? {
-        Some(path) => Gguf::open_with(&path, args.access())?,
+        Some(path) => aside::apply(Gguf::open_with(&path, args.access())?),
         None => {
             output::say(format_args!("{DEMO_NOTE}\n"));
             demo()?

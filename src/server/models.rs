@@ -13,7 +13,9 @@ use super::refusal::{refusal, stopping, told};
 use crate::{Error, Result};
 pub use entry::Listed;
 use entry::{lock, Entry, Place};
-use pumex_serve::engine::{Change, Engine, Health, Metrics, Model, ModelState, Offer, Refusal, RefusalKind, Router};
+use pumex_serve::engine::{
+    Change, Engine, Health, Library, Metrics, Model, ModelState, Offer, Refusal, RefusalKind, Router,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -39,11 +41,13 @@ pub struct Serving {
     pub autoload: bool,
     /// Finds models that came, changed or went.
     pub scan: Option<Scan>,
+    /// Files of models that requests may fetch and remove.
+    pub library: Option<Arc<dyn Library>>,
 }
 
 impl Default for Serving {
     fn default() -> Serving {
-        Serving { several: false, most: 1, autoload: true, scan: None }
+        Serving { several: false, most: 1, autoload: true, scan: None, library: None }
     }
 }
 
@@ -334,6 +338,10 @@ impl Engine for Models {
 
     fn unload(&self, name: &str) -> Asked<bool> {
         Ok(self.named(Some(name))?.unload())
+    }
+
+    fn library(&self) -> Option<Arc<dyn Library>> {
+        self.serving.library.clone()
     }
 
     fn drain(&self) {

@@ -29,6 +29,7 @@ impl Whose {
 
 const PREFIX: &str = "beginnings of prompts, for later requests of the user (of all users with `--share-prefixes`)";
 const COUNTED: &str = "no texts: names, sizes, counters";
+const FOLDER: &str = "the models of the server's folder (`--models-dir`); without one it is refused";
 const NOTHING: &str = "";
 
 /// By the first path of each endpoint: whose what it keeps or shows is, and what that is.
@@ -59,6 +60,10 @@ pub(super) const OWNERS: &[(&str, Whose, &str)] = &[
     ("/api/ps", Whose::All, COUNTED),
     ("/api/show", Whose::All, "the model's metadata and template"),
     ("/api/version", Whose::All, "the version"),
+    ("/api/pull", Whose::All, FOLDER),
+    ("/api/create", Whose::All, FOLDER),
+    ("/api/copy", Whose::All, FOLDER),
+    ("/api/delete", Whose::All, FOLDER),
     ("/health", Whose::Open, "whether requests are served"),
     ("/live", Whose::Open, "that the process lives"),
     ("/completion", Whose::Users, "beginnings of prompts; with `id_slot`, what the key's requests left in that slot"),

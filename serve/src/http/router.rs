@@ -1,6 +1,6 @@
 //! Which path is whose.
 
-use super::{guard, pages, App};
+use super::{guard, log, pages, App};
 use crate::anthropic::{messages, models as listed};
 use crate::errors::{Cause, Fault};
 use crate::native::{completion, health, infill, lora, metrics, props, rerank, router as loader, slots, tokens};
@@ -8,7 +8,7 @@ use crate::ollama;
 use crate::openai::{chat, completions, control, embeddings, models, responses, transcriptions};
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post, MethodRouter};
+use axum::routing::{delete, get, post, MethodRouter};
 use axum::Router;
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .fallback(pages::page)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), guard::guard))
+        .layer(from_fn_with_state(app.clone(), log::log))
         .with_state(app);
     match prefix.as_str() {
         "" => own,
@@ -65,6 +66,10 @@ fn others() -> Vec<Row> {
         (&["/api/ps"], get(ollama::models::ps)),
         (&["/api/show"], post(ollama::models::show)),
         (&["/api/version"], get(ollama::models::version)),
+        (&["/api/pull"], post(ollama::library::pull)),
+        (&["/api/create"], post(ollama::library::create)),
+        (&["/api/copy"], post(ollama::library::copy)),
+        (&["/api/delete"], delete(ollama::library::delete)),
     ]
 }
 

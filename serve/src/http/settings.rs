@@ -41,6 +41,8 @@ pub struct Settings {
     pub slots: bool,
     /// Whether there is `/metrics`.
     pub metrics: bool,
+    /// Told a line of each request when its answer begins.
+    pub log: Option<fn(std::fmt::Arguments<'_>)>,
     /// Tells the prompt in each answer of chats (`__verbose`).
     pub verbose: bool,
     /// The program's version, as `build_info` and others say it.
@@ -156,6 +158,7 @@ impl Default for Settings {
             page: true,
             slots: true,
             metrics: true,
+            log: None,
             verbose: false,
             version: env!("CARGO_PKG_VERSION").into(),
             threads: 2,

@@ -42,3 +42,28 @@ pub(crate) const EMBED: Table = &[
     (&["keep_alive"], Needless("the model stays as long as the server has it")),
     (&["options"], Needless("vectors have none")),
 ];
+
+/// `/api/pull`, where the server has a folder of models (--models-dir).
+pub(crate) const PULL: Table = &[
+    (&["model", "stream"], Obeyed("")),
+    (&["name"], Obeyed("as `model`")),
+    (&["insecure"], Refused(&[], "what is fetched is checked")),
+];
+
+/// `/api/create`, likewise.
+pub(crate) const CREATE: Table = &[
+    (&["model", "stream"], Obeyed("")),
+    (&["name"], Obeyed("as `model`")),
+    (&["from"], Obeyed("a model of the server's folder, whose weights are shared")),
+    (&["system", "license"], Obeyed("")),
+    (&["parameters"], Obeyed("the sampler's, which hold where requests say nothing")),
+    (&["files"], Refused(&[], "put GGUF files into the server's folder (--models-dir)")),
+    (&["adapters"], Refused(&[], "the server's user names them (--lora)")),
+    (&["template"], Refused(&[], "the file's template is used (see --chat-template)")),
+    (&["messages"], Refused(&[], "send them with each request")),
+    (&["quantize", "quantization"], Refused(&[], "`pumex quantize` makes files of other types")),
+    (&["modelfile", "path"], Refused(&[], "send what it says as fields")),
+];
+
+/// `/api/copy`, likewise.
+pub(crate) const COPY: Table = &[(&["source", "destination"], Obeyed(""))];

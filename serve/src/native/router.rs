@@ -2,10 +2,11 @@
 
 use super::props::meta;
 use crate::engine::{Change, ModelState, RefusalKind};
-use crate::errors::{invalid, refusal, unsupported, Result};
+use crate::errors::{invalid, refusal, Result};
 use crate::fields::Fields;
 use crate::frames::{Format, Frames};
-use crate::http::{blocking, json, read, App};
+use crate::http::{blocking, json, query, read, App};
+use crate::ollama::library;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{header, HeaderValue, StatusCode};
@@ -54,14 +55,22 @@ pub(crate) async fn unload(State(app): State<Arc<App>>, request: Request) -> Res
     }
 }
 
-/// `POST /models` would fetch a model.
-pub(crate) async fn fetch() -> Result<Response> {
-    Err(unsupported("This server fetches no models for requests: its user puts files into its folder (--models-dir)"))
+/// `POST /models`: begins to fetch a model of the Hub into the server's folder.
+pub(crate) async fn fetch(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+    let body = read(&app, request).await?;
+    let name = Fields::of(&body)?.required_text("model")?;
+    // A user's repository without a host is the Hub's here.
+    let hub = name.split_once('/').is_some_and(|(user, _)| !user.contains(['.', ':']));
+    library::fetches(&app, if hub { format!("hf.co/{name}") } else { name.to_string() })?;
+    Ok(json(StatusCode::OK, &json!({"success": true})))
 }
 
-/// `DELETE /models` would delete one.
-pub(crate) async fn remove() -> Result<Response> {
-    Err(unsupported("This server deletes no files for requests: its user takes them out of its folder (--models-dir)"))
+/// `DELETE /models?model=NAME`: unloads a model and removes its files from the server's folder.
+pub(crate) async fn remove(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+    let name = query(&request, "model").filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| invalid("model", "expected the model's name in the query: /models?model=NAME"))?;
+    library::removed(&app, name).await?;
+    Ok(json(StatusCode::OK, &json!({"success": true})))
 }
 
 /// `GET /models/sse`: what happens to models, until the client goes or the server stops.
@@ -131,7 +140,7 @@ pub(crate) fn status(state: ModelState, failure: Option<&str>) -> Value {
 }
 
 /// Bytes as they come.
-struct Told(mpsc::Receiver<Bytes>);
+pub(crate) struct Told(pub mpsc::Receiver<Bytes>);
 
 impl http_body::Body for Told {
     type Data = Bytes;

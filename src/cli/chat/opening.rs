@@ -11,6 +11,7 @@ use pumex::text::Tokenizer;
 use pumex::{Error, Result};
 
 use super::super::input::PromptArgs;
+use super::super::output;
 use super::args::ChatArgs;
 
 /// Largest file of functions.
@@ -56,7 +57,14 @@ pub fn opening(
         (None, None) => match chat.source(tools.is_some()) {
             Ok(source) => source,
             Err(error) if asked => return Err(error),
-            Err(_) => return Ok(None),
+            // The built-in model says what it is.
+            Err(_) if gguf.path() == Path::new("demo.gguf") => return Ok(None),
+            Err(_) => {
+                output::say(format_args!(
+                    "note: the model has no chat template, so it continues texts; --chat-template chatml talks to it all the same\n"
+                ));
+                return Ok(None);
+            }
         },
     };
     let more = args.chat_template_kwargs.as_deref().map_or(Ok(Json::Object(Vec::new())), Json::parse);

@@ -13,7 +13,7 @@ use pumex::server::{DraftModel, Listed, Settings};
 use pumex::{Error, Result};
 
 use super::super::options::ModelArgs;
-use super::super::{fetch, files, input, output, session};
+use super::super::{aside, fetch, files, input, output, session};
 use super::preset::{self, Preset};
 use super::Args;
 
@@ -97,21 +97,38 @@ fn named(args: &Args) -> Result<Vec<Named>> {
 /// The models of a folder by name: its files, and of split sets the first ones. A folder in it with one model is that model.
 fn folder_files(folder: &Path) -> Result<Vec<Named>> {
     let entries = std::fs::read_dir(folder).map_err(|e| Error::io(folder, e))?;
-    let paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    // What is being put there has a name that begins with a point.
+    let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    let paths: Vec<PathBuf> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| !hidden(path)).collect();
     let (folders, files): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| path.is_dir());
     let inside = |folder: PathBuf| {
         let name = folder.file_name()?.to_string_lossy().into_owned();
         let paths = std::fs::read_dir(&folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
         let mut models = paths.filter(|path| is_model(path) && path.is_file());
         let only = models.next().filter(|_| models.next().is_none());
-        Some((name, Source::File(only?)))
+        Some((named_by(&name), Source::File(only?)))
     };
-    let mut found: Vec<Named> =
-        files.into_iter().filter(|path| is_model(path)).map(|path| (stem(&path), Source::File(path))).collect();
+    let mut found: Vec<Named> = files
+        .into_iter()
+        .filter(|path| is_model(path))
+        .map(|path| (named_by(&stem(&path)), Source::File(path)))
+        .collect();
     found.extend(folders.into_iter().filter_map(inside));
     found.sort_by(|a, b| a.0.cmp(&b.0));
     found.dedup_by(|later, first| later.0 == first.0);
     Ok(found)
+}
+
+/// The model's name that a file or folder of a folder of models has.
+#[cfg(feature = "download")]
+fn named_by(file: &str) -> String {
+    pumex_hub::unescape(file)
+}
+
+#[cfg(not(feature = "download"))]
+fn named_by(file: &str) -> String {
+    file.to_string()
 }
 
 /// Whether a path is that of a model, and not of a later part of one or of a projector.
@@ -152,9 +169,9 @@ fn settings(args: &Args, name: String, source: Source) -> Result<Settings> {
     let facts = args.model.facts.clone();
     let open = move |scales: &[f32]| {
         let gguf = match &source {
-            Source::File(path) => Gguf::open_with(path, access)?,
+            Source::File(path) => aside::apply(Gguf::open_with(path, access)?),
             Source::Fetched(model) => match fetch::model(model)? {
-                Some(path) => Gguf::open_with(&path, access)?,
+                Some(path) => aside::apply(Gguf::open_with(&path, access)?),
                 None => session::demo()?,
             },
             Source::Demo => session::demo()?,

@@ -35,6 +35,7 @@ const SERVERS: &[&str] = &[
     "ssl_cert_file",
     "ssl_key_file",
     "metrics",
+    "log_requests",
     "slots",
     "no_slots",
     "props",
