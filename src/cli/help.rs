@@ -266,7 +266,7 @@ pub const EXAMPLES: &[(&str, [&str; 2])] = &[
         ],
     ),
     ("devices", ["pumex devices", "pumex devices --measure"]),
-    ("embed", ["pumex embed -m model.gguf -p \"a text\"", "pumex embed -m model.gguf -f text.txt --json"]),
+    ("embed", ["pumex embed -m model.gguf -p \"a text\"", "pumex embed -m model.gguf -f text.txt -o vectors.bin"]),
     (
         "logits",
         [
@@ -302,8 +302,8 @@ pub const EXAMPLES: &[(&str, [&str; 2])] = &[
     (
         "merge-lora",
         [
-            "pumex merge-lora -m model.gguf --lora adapter.gguf -o merged.gguf",
-            "pumex merge-lora -m model.gguf --lora-scaled adapter.gguf:0.5 -o merged.gguf",
+            "pumex merge-lora -m model.gguf --lora adapter.gguf merged.gguf",
+            "pumex merge-lora -m model.gguf --lora-scaled adapter.gguf:0.5 merged.gguf",
         ],
     ),
     ("flags", ["pumex flags", "pumex flags --json"]),
