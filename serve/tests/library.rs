@@ -95,7 +95,7 @@ fn models_are_made_copied_and_deleted_by_name() {
     let copy = json!({"source": "brief", "destination": "short"});
     assert_eq!(post(server.address, "/api/copy", &copy).status, 200);
     assert_eq!([delete(server.address, "fake-1b:latest").status, delete(server.address, "none").status], [200, 404]);
-    let create = r#"create brief fake-1b {"parameters":{"top_k":1},"system":"Be brief."}"#;
+    let create = r#"create brief fake-1b {"system":"Be brief.","parameters":{"top_k":1}}"#;
     assert_eq!(*noted.0.lock().unwrap(), [create, "copy brief short", "remove fake-1b:latest"]);
     assert_eq!(*fake.unloaded.lock().unwrap(), ["fake-1b:latest"], "before its files go");
     assert_eq!(*fake.rescans.lock().unwrap(), [true, true, true]);
