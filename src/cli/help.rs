@@ -290,6 +290,7 @@ pub const EXAMPLES: &[(&str, [&str; 2])] = &[
         "imatrix",
         ["pumex imatrix -m model.gguf -f text.txt -o imatrix.gguf", "pumex imatrix --show-statistics imatrix.gguf"],
     ),
+    ("convert", ["pumex convert folder model.gguf", "pumex convert folder model.gguf Q8_0"]),
     (
         "quantize",
         [
