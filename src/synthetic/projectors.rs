@@ -10,6 +10,9 @@ use crate::gguf::write::Entry;
 use crate::gguf::{Gguf, Value};
 use crate::sample::rng::Rng;
 
+/// Tensors by name, with their dimensions.
+type Named = Vec<(String, Vec<u32>)>;
+
 /// An encoder's hyper-parameters.
 #[derive(Debug)]
 pub struct ProjectorShape {
@@ -32,7 +35,7 @@ pub struct ProjectorShape {
     flags: &'static [&'static str],
     /// Integers that it has beside the above.
     keys: &'static [(&'static str, u32)],
-    tensors: fn(&ProjectorShape, u32) -> Vec<(String, Vec<u32>)>,
+    tensors: fn(&ProjectorShape, u32) -> Named,
 }
 
 /// Every shape there is, from the models' published configurations.
@@ -63,8 +66,8 @@ pub const PROJECTORS: &[ProjectorShape] = &[
         n_layer: 32,
         n_head: 16,
         projection: 3584,
-        mean: [0.481_454_66, 0.457_827_5, 0.408_210_73],
-        deviation: [0.268_629_54, 0.261_302_58, 0.275_777_1],
+        mean: [0.481_455, 0.457_828, 0.408_211],
+        deviation: [0.268_63, 0.261_303, 0.275_777],
         flags: &["clip.use_silu"],
         keys: &[("spatial_merge_size", 2), ("n_wa_pattern", 8)],
         tensors: qwen25vl,
@@ -79,20 +82,20 @@ pub fn find_projector(name: &str) -> Option<&'static ProjectorShape> {
 const PATCH: u32 = 14;
 
 /// A matrix and its bias.
-fn product(out: &mut Vec<(String, Vec<u32>)>, name: &str, cols: u32, rows: u32) {
+fn product(out: &mut Named, name: &str, cols: u32, rows: u32) {
     out.push((format!("{name}.weight"), vec![cols, rows]));
     out.push((format!("{name}.bias"), vec![rows]));
 }
 
 /// Norms of a layer, without their biases, and its attention.
-fn attention(out: &mut Vec<(String, Vec<u32>)>, layer: u32, dim: u32) {
+fn attention(out: &mut Named, layer: u32, dim: u32) {
     out.extend(["ln1", "ln2"].map(|norm| (format!("v.blk.{layer}.{norm}.weight"), vec![dim])));
     for name in ["attn_q", "attn_k", "attn_v", "attn_out"] {
         product(out, &format!("v.blk.{layer}.{name}"), dim, dim);
     }
 }
 
-fn gemma3(s: &ProjectorShape, width: u32) -> Vec<(String, Vec<u32>)> {
+fn gemma3(s: &ProjectorShape, width: u32) -> Named {
     let (dim, patches) = (s.n_embd, (s.image_size / PATCH).pow(2));
     let mut out = vec![
         ("v.patch_embd.weight".to_string(), vec![PATCH, PATCH, 3, dim]),
@@ -112,7 +115,7 @@ fn gemma3(s: &ProjectorShape, width: u32) -> Vec<(String, Vec<u32>)> {
     out
 }
 
-fn qwen25vl(s: &ProjectorShape, width: u32) -> Vec<(String, Vec<u32>)> {
+fn qwen25vl(s: &ProjectorShape, width: u32) -> Named {
     let (dim, merged) = (s.n_embd, 4 * s.n_embd);
     let mut out = vec![
         ("v.patch_embd.weight".to_string(), vec![PATCH, PATCH, 3, dim]),
