@@ -119,7 +119,10 @@ fn sequences_go_back_and_are_kept() {
     let next = session.eval(&[5]).unwrap();
     let mut other = model.session().unwrap();
     other.restore(ids.len(), kept.clone()).unwrap();
-    assert_eq!((other.held(), other.eval(&[5]).unwrap()), (ids.len() + 1, next));
+    let again = other.eval(&[5]).unwrap();
+    let apart = again.iter().zip(&next).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+    assert!(near(&again, &next), "{apart}");
+    assert_eq!(other.held(), ids.len() + 1);
     assert!(other.restore(ids.len(), kept[..kept.len() / 2].to_vec()).is_err());
     assert_eq!(other.held(), 0);
 }

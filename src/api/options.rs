@@ -146,8 +146,8 @@ impl ModelOptions {
         self
     }
 
-    /// Nothing is loaded until it is asked for; the file's header is read, so that a file that is none is refused at once, and one with a vocabulary alone
-    /// serves for ids.
+    /// Nothing is loaded until it is asked for; the file's header is read, so that a file that is none is refused at once, and
+    /// one with a vocabulary alone serves for ids.
     #[must_use]
     pub fn on_demand(mut self, on_demand: bool) -> ModelOptions {
         self.on_demand = on_demand;

@@ -96,7 +96,10 @@ impl Found {
                 "default": self.preferred == Some(index), "missing": device.missing(),
             })
         };
-        let cache = |(what, path): &(&str, PathBuf)| json!({ "what": what, "path": path.display().to_string(), "bytes": bytes_below(path), "writable": is_writable(path) });
+        let cache = |(what, path): &(&str, PathBuf)| {
+            let (shown, bytes) = (path.display().to_string(), bytes_below(path));
+            json!({ "what": what, "path": shown, "bytes": bytes, "writable": is_writable(path) })
+        };
         let (place, room) = self.place();
         json!({
             "version": env!("CARGO_PKG_VERSION"),

@@ -170,8 +170,8 @@ pub fn show(args: &ShowArgs) -> Result<End> {
             })
         });
         output::json(&json!({
-            "name": args.name, "path": path.display().to_string(), "file_bytes": gguf.file_bytes(), "model": model, "title": text("general.name"),
-            "license": text("general.license"), "chat_template": template,
+            "name": args.name, "path": path.display().to_string(), "file_bytes": gguf.file_bytes(), "model": model,
+            "title": text("general.name"), "license": text("general.license"), "chat_template": template,
             "parameters": said["parameters"], "system": said["system"],
         }))?;
         return Ok(End::Done);
