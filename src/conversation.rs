@@ -4,7 +4,7 @@
 //! [`generate`] feeds a prompt in chunks and then decodes. Where the runner samples, it runs one step ahead: the next step
 //! starts from [`Token::Sampled`] before the last one is read, so no readback lies between two steps; what a grammar allows is
 //! found meanwhile. What the runner refuses is sampled here, from the best logits of each token or all; ids are the same.
-//! [`perplexity`] scores windows of a text as llama.cpp does.
+//! `perplexity` scores windows of a text as llama.cpp does.
 
 mod checkpoints;
 mod divergence;

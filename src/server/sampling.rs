@@ -124,7 +124,7 @@ pub fn options(request: &Generate, usual: &SamplerOptions, tokenizer: &Tokenizer
 /// The chain of plain data over the defaults.
 ///
 /// # Errors
-/// As [`options`].
+/// As `options`.
 pub fn of_plain(sampling: &Sampling, tokenizer: &Tokenizer) -> crate::Result<SamplerOptions> {
     let request = Generate { sampling: sampling.clone(), ..Generate::new(Prompt::Parts(Vec::new())) };
     options(&request, &SamplerOptions::default(), tokenizer).map_err(|refusal| crate::Error::Request(refusal.message))
