@@ -30,7 +30,9 @@ struct Real {
 
 fn real(name: &str) -> Option<Real> {
     let golden = shared()?.join("golden/real");
-    let cache = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/pumex/real"));
+    let base = std::env::var_os("XDG_CACHE_HOME").filter(|base| !base.is_empty()).map(PathBuf::from);
+    let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+    let cache = base.map(|base| base.join("pumex/real"));
     let folder = std::env::var_os("PUMEX_REAL_MODELS").map(PathBuf::from).or(cache)?;
     let path = folder.join(name).with_extension("gguf");
     if !path.exists() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fetches the real models of tests/real.rs into ~/.cache/pumex/real, once; who has them elsewhere sets PUMEX_REAL_MODELS to the folder.
+# Fetches the real models of tests/real.rs into the cache (pumex/real), once; who has them elsewhere sets PUMEX_REAL_MODELS to the folder.
 set -euo pipefail
-to=${PUMEX_REAL_MODELS:-$HOME/.cache/pumex/real}
+to=${PUMEX_REAL_MODELS:-${XDG_CACHE_HOME:-$HOME/.cache}/pumex/real}
 sum=b179c952
 [ -f "$to/smollm2.gguf" ] && exit 0
 mkdir -p "$to"

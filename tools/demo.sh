@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 pumex=$1
 repo=bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M
-kept=${PUMEX_REAL_MODELS:-$HOME/.cache/pumex/real}/smollm2.gguf
+kept=${PUMEX_REAL_MODELS:-${XDG_CACHE_HOME:-$HOME/.cache}/pumex/real}/smollm2.gguf
 bold=$([ -t 1 ] && printf '\033[1m' || true)
 plain=$([ -t 1 ] && printf '\033[0m' || true)
 head() {
