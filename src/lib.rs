@@ -67,76 +67,35 @@
 //!
 //! Whole programs are in the folder `examples`. What is not shown here is not promised to stay as it is.
 
-#[doc(hidden)]
-pub mod adapter;
 #[cfg(feature = "serve")]
 mod api;
+
 #[doc(hidden)]
-pub mod chat;
+pub use pumex_dialogue::{self as dialogue, embedding, grammar, projector, vocabulary};
 #[doc(hidden)]
-pub mod conversation;
+pub use pumex_engine::{self as engine, conversation, cpu, exec, kernel, profile, session, state};
 #[doc(hidden)]
-pub mod cpu;
+pub use pumex_gguf::{self as gguf, file, imatrix, map};
 #[doc(hidden)]
-pub mod dialogue;
+pub use pumex_lower::{self as lower, policy};
 #[doc(hidden)]
-pub mod embedding;
+pub use pumex_model::{self as model, adapter, pruning, quantize, synthetic};
 #[doc(hidden)]
-pub mod engine;
-pub mod error;
-#[doc(hidden)]
-pub mod exec;
-#[doc(hidden)]
-pub mod file;
-#[doc(hidden)]
-pub mod gguf;
-#[doc(hidden)]
-pub mod grammar;
-#[doc(hidden)]
-pub mod imatrix;
-#[doc(hidden)]
-pub mod kernel;
-#[doc(hidden)]
-pub mod lower;
-#[doc(hidden)]
-pub mod map;
-#[doc(hidden)]
-pub mod model;
-#[doc(hidden)]
-pub mod plan;
-#[doc(hidden)]
-pub mod policy;
-#[doc(hidden)]
-pub mod profile;
-#[doc(hidden)]
-pub mod projector;
-#[doc(hidden)]
-pub mod pruning;
-#[doc(hidden)]
-pub mod quantize;
-#[doc(hidden)]
-pub mod sample;
+pub use pumex_plan as plan;
 #[cfg(feature = "serve")]
 #[doc(hidden)]
-pub mod server;
+pub use pumex_server as server;
 #[doc(hidden)]
-pub mod session;
+pub use pumex_step::{self as step, sample};
 #[doc(hidden)]
-pub mod state;
+pub use pumex_text::{self as text, chat};
 #[doc(hidden)]
-pub mod step;
-#[doc(hidden)]
-pub mod synthetic;
-#[doc(hidden)]
-pub mod text;
-#[doc(hidden)]
-pub mod vk;
-#[doc(hidden)]
-pub mod vocabulary;
+pub use pumex_vk as vk;
 
 #[cfg(feature = "serve")]
 pub use api::{
     Answer, CallDelta, Chunk, Constraint, FinishReason, Message, Model, ModelOptions, Pooling, Prompt, Reply, Request,
     Sampler, Sampling, Session, Timings, Token, TokenLogprob, Tool, ToolCall, ToolChoice,
 };
-pub use error::{Error, Result};
+pub use pumex_gguf::error;
+pub use pumex_gguf::{Error, Result};

@@ -2,10 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 bad usage, 130 stopped by Ctrl-C.
 
-mod cli;
-
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::main()
+    pumex_cli::main()
 }

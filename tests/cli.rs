@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::process::{Command, Output, Stdio};
 
-#[path = "../src/cli/argv.rs"]
+#[path = "../cli/src/argv.rs"]
 mod argv;
-#[path = "../src/cli/passed.rs"]
+#[path = "../cli/src/passed.rs"]
 mod passed;
 
 fn rewrite(line: &str) -> String {
@@ -177,7 +177,7 @@ fn explain_shows_what_a_device_would_run_without_having_it() {
     assert_eq!((subgroup("attn_split").as_u64(), subgroup("gemv_dot").as_u64()), (Some(32), None));
     // What `devices --json` printed serves as a file.
     let file = std::env::temp_dir().join(format!("pumex-devices-{}.json", std::process::id()));
-    let known = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/devices/arc_a770.json");
+    let known = concat!(env!("CARGO_MANIFEST_DIR"), "/lower/devices/arc_a770.json");
     std::fs::copy(known, &file).unwrap();
     let from_file = pumex(&["explain", "--profile", file.to_str().unwrap()]);
     assert_eq!(stdout(&from_file), stdout(&pumex(&["explain", "--profile", "arc_a770"])));

@@ -191,9 +191,9 @@ fn a_device_that_was_waited_for_in_vain_is_left_alone_with_all_it_may_use() {
     }
 }
 
-/// Sources of `src/vk`: the name of each, which no two share, and its text.
+/// Sources of `vk/src`: the name of each, which no two share, and its text.
 fn sources() -> Vec<(String, String)> {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/vk")];
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("vk/src")];
     let mut found = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {

@@ -27,33 +27,72 @@ fn sources(folders: &[&str], ends: &[&str]) -> Vec<(String, String)> {
     found.iter().filter(wanted).map(|p| (name(p), std::fs::read_to_string(p).unwrap())).collect()
 }
 
-fn rust() -> Vec<(String, String)> {
-    sources(
+/// Folders of crates, lowest first, and which of the crates above in this list each may name: those that it depends on.
+const CRATES: &[(&str, &[&str])] = &[
+    ("quant", &[]),
+    ("shaders", &[]),
+    ("cpu", &["quant"]),
+    ("chat", &[]),
+    ("grammar", &["chat"]),
+    ("hub", &[]),
+    ("media", &["quant"]),
+    ("convert", &["quant"]),
+    ("serve", &["chat"]),
+    ("gguf", &["quant"]),
+    ("text", &["chat", "gguf"]),
+    ("step", &["gguf"]),
+    ("plan", &["quant", "shaders", "gguf", "step"]),
+    ("model", &["quant", "convert", "gguf", "step", "plan"]),
+    ("vk", &["gguf"]),
+    ("lower", &["quant", "shaders", "media", "gguf", "plan", "vk"]),
+    ("engine", &["quant", "shaders", "cpu", "media", "gguf", "step", "plan", "model", "vk", "lower"]),
+    ("dialogue", &["quant", "chat", "grammar", "media", "gguf", "text", "step", "plan", "engine"]),
+    ("server", &["chat", "serve", "gguf", "text", "step", "model", "engine", "dialogue"]),
+    (
+        "cli",
         &[
-            "src",
-            "chat/src",
-            "chat/tests",
-            "convert/src",
-            "convert/tests",
-            "cpu/src",
-            "cpu/tests",
-            "examples",
-            "grammar/src",
-            "hub/src",
-            "hub/tests",
-            "media/src",
-            "media/tests",
-            "quant/src",
-            "quant/tests",
-            "serve/src",
-            "serve/tests",
-            "shaders/src",
-            "tools/src",
-            "tools/shaders/src",
-            "tests",
+            "quant", "chat", "hub", "convert", "serve", "gguf", "text", "step", "plan", "model", "vk", "lower",
+            "engine", "dialogue", "server",
         ],
-        &[".rs"],
-    )
+    ),
+    ("tools/shaders", &["quant", "shaders"]),
+];
+
+fn rust() -> Vec<(String, String)> {
+    let folders = CRATES.iter().map(|(folder, _)| *folder).chain(["examples", "src", "tests", "tools"]);
+    let all = folders.flat_map(|folder| match folder {
+        "examples" | "src" | "tests" => vec![folder.to_string()],
+        of => ["src", "tests"]
+            .map(|part| format!("{of}/{part}"))
+            .into_iter()
+            .filter(|f| root().join(f).is_dir())
+            .collect(),
+    });
+    sources(&all.collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>(), &[".rs"])
+}
+
+/// What Cargo lets a crate name is what [`CRATES`] says, so that the list is true.
+#[test]
+fn crates_depend_only_on_what_stands_above_them_in_the_list() {
+    for (at, (folder, allowed)) in CRATES.iter().enumerate() {
+        let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        let rules = manifest.split("[dev-dependencies]").next().unwrap();
+        let names = rules.lines().filter_map(|line| line.strip_prefix("pumex-"));
+        let name = |line: &str| line.split(['.', ' ', '=']).next().unwrap().to_string();
+        let mut found: Vec<String> = names.map(name).collect();
+        let mut expected: Vec<String> = allowed.iter().map(|name| name.to_string()).collect();
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{folder}");
+        let above = |name: &&str| CRATES[..at].iter().any(|(other, _)| other == name);
+        assert!(allowed.iter().all(|name| above(&name)), "{folder} may name only what is above it");
+    }
+    let members = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let (from, to) = (members.find("members").unwrap(), members.find("resolver").unwrap());
+    let members: Vec<&str> = members[from..to].split('"').skip(1).step_by(2).filter(|m| *m != "tools").collect();
+    let mut listed: Vec<&str> = CRATES.iter().map(|(folder, _)| *folder).collect();
+    listed.sort_unstable();
+    assert_eq!(members, listed);
 }
 
 /// Asserts that only files for which `allowed` holds contain one of `words`.
@@ -101,13 +140,13 @@ fn shaders_declare_their_workgroup_before_they_ask_for_its_size() {
 #[test]
 fn unsafe_code_lives_in_the_kernels_the_vulkan_and_the_map_modules_and_says_why() {
     only_in(&["unsafe {", "unsafe fn", "unsafe impl"], |name| {
-        name.starts_with("src/vk/")
+        name.starts_with("vk/src/")
             || name.starts_with("cpu/src/")
             || name == "convert/src/map.rs"
-            || name == "src/map.rs"
-            || name == "src/map/sigbus.rs"
+            || name == "gguf/src/map.rs"
+            || name == "gguf/src/map/sigbus.rs"
     });
-    for (name, text) in rust().into_iter().filter(|(n, _)| n.starts_with("src/") || n.starts_with("cpu/src/")) {
+    for (name, text) in rust().into_iter().filter(|(n, _)| !n.starts_with("tests/") && !n.starts_with("tools/")) {
         let lines: Vec<&str> = text.lines().collect();
         for (i, _) in lines.iter().enumerate().filter(|(_, l)| l.contains("unsafe {")) {
             let near = &lines[i.saturating_sub(4)..=i];
@@ -119,24 +158,25 @@ fn unsafe_code_lives_in_the_kernels_the_vulkan_and_the_map_modules_and_says_why(
 #[test]
 fn only_the_policy_knows_vendors() {
     only_in(&["0x10de", "0x10DE", "0x1002", "0x8086", "NVIDIA", "RADV"], |name| {
-        name.starts_with("src/policy/")
-            || name == "src/vk/select.rs"
+        name.starts_with("lower/src/policy/")
+            || name == "vk/src/select.rs"
             || name.starts_with("tests/")
             || name.starts_with("chat/tests/") // models are named after them
-            || name == "src/cli/bench/compare.rs" // where published figures were measured
+            || name == "cli/src/bench/compare.rs" // where published figures were measured
     });
     only_in(&["DeviceKind::"], |name| {
-        name.starts_with("src/policy/")
-            || name.starts_with("src/vk/")
+        name.starts_with("lower/src/policy/")
+            || name.starts_with("vk/src/")
             || name.starts_with("tests/")
-            || name == "src/cli/devices.rs"
+            || name == "cli/src/devices.rs"
+            || name == "engine/src/lib.rs" // a made-up device of its tests
     });
 }
 
 #[test]
 fn the_environment_is_read_in_few_places() {
     only_in(&["env::var"], |name| {
-        ["src/api/hub.rs", "src/vk/cache.rs", "src/cli.rs", "src/cli/fetch.rs", "src/cli/chat/environment.rs"]
+        ["src/api/hub.rs", "vk/src/cache.rs", "cli/src/lib.rs", "cli/src/fetch.rs", "cli/src/chat/environment.rs"]
             .contains(&name)
             || name.starts_with("tools/")
             || name.starts_with("tests/")
@@ -146,228 +186,140 @@ fn the_environment_is_read_in_few_places() {
     });
 }
 
+/// Sources that write what a user names.
+const OPEN_BY_FILE: &[&str] = &[
+    "src/",
+    "gguf/src/",
+    "text/src/",
+    "step/src/",
+    "plan/src/",
+    "model/src/",
+    "vk/src/",
+    "lower/src/",
+    "engine/src/",
+    "dialogue/src/",
+    "server/src/",
+    "cli/src/",
+];
+
 /// What a user names to be written is opened in one place, which loses no input, no pipe and no former file of a write that fails.
 #[test]
 fn outputs_are_opened_in_one_place() {
     let words = ["File::create", "fs::write(", "OpenOptions", "fs::rename", "fs::copy", "fs::remove_file"];
     // A cache of its own, whose name nobody gives.
-    let allowed = ["src/file.rs", "src/vk/cache.rs"];
-    for (name, text) in rust().into_iter().filter(|(name, _)| name.starts_with("src/") && !name.ends_with("tests.rs")) {
+    let allowed = ["gguf/src/file.rs", "vk/src/cache.rs"];
+    for (name, text) in rust()
+        .into_iter()
+        .filter(|(name, _)| OPEN_BY_FILE.iter().any(|c| name.starts_with(c)) && !name.ends_with("tests.rs"))
+    {
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         let found = words.iter().find(|word| code.contains(**word) && !allowed.contains(&name.as_str()));
-        assert!(found.is_none(), "{name}: {found:?}: expected crate::file");
-        let unchecked = name.starts_with("src/cli/") && name != "src/cli/files.rs" && code.contains("Replacing::");
+        assert!(found.is_none(), "{name}: {found:?}: expected pumex_gguf::file");
+        let unchecked = name.starts_with("cli/src/") && name != "cli/src/files.rs" && code.contains("Replacing::");
         assert!(!unchecked, "{name}: expected outputs to be opened by cli::files");
     }
 }
 
-/// Every module of the library, lowest first, and what it may name: only rows above it, so that no circle can come about.
-/// `a::B` allows nothing of `a` but `B`. Errors are everybody's.
-const MODULES: &[(&str, &[&str])] = &[
-    ("error", &[]),
-    ("map", &[]),
-    ("file", &[]),
-    ("gguf", &["map"]),
-    ("imatrix", &["gguf", "map"]),
-    ("text", &["gguf"]),
-    ("chat", &["gguf", "text"]),
-    ("sample", &[]),
-    ("vocabulary", &["sample", "text"]),
-    ("step", &["sample"]),
-    ("plan", &["step::Limits", "step::Squares", "step::VectorLimits"]),
-    ("model", &["gguf", "plan"]),
-    ("quantize", &["file", "gguf", "imatrix"]),
-    ("adapter", &["gguf", "model", "plan", "quantize"]),
-    ("pruning", &["gguf", "model", "plan", "quantize"]),
-    ("synthetic", &["gguf", "quantize", "sample"]),
-    ("session", &["plan::KV_BLOCK", "plan::LayerState", "step"]),
-    ("embedding", &["gguf", "session::KV_BLOCK", "step", "text"]),
-    ("vk", &["map"]),
-    // These two are pure: capabilities are all they know of devices.
+/// Edges of circles among files of a folder that are there yet, and are to go. One that is in no circle any more fails, too.
+const IN_CIRCLES_YET: &[(&str, &[(&str, &str)])] = &[
+    ("cpu/src", &[("product", "rows"), ("rows", "product")]),
+    ("hub/src", &[("cache", "http"), ("http", "cache"), ("ollama", "source"), ("source", "ollama")]),
+    ("lower/src", &[("target", "megakernel"), ("product", "megakernel")]),
     (
-        "policy",
-        &[
-            "plan::AttentionSpec",
-            "plan::KV_BLOCK",
-            "vk::Caps",
-            "vk::DeviceKind",
-            "vk::Disabled",
-            "vk::KernelSubgroup",
-            "vk::Tuned",
-            "vk::TunedProduct",
-            "vk::TunedShape",
-            "vk::Way",
-        ],
+        "model/src/decoder",
+        &[("hyper", "streams"), ("gated_streams", "streams"), ("streams", "hyper"), ("streams", "gated_streams")],
     ),
-    ("lower", &["plan", "policy", "vk::Caps", "vk::TunedProduct"]),
-    ("kernel", &["policy", "vk"]),
-    ("exec", &["kernel", "lower", "plan", "policy", "vk"]),
-    ("cpu", &["gguf", "plan", "sample", "session", "step"]),
-    ("state", &["file", "gguf", "step"]),
-    ("conversation", &["file", "imatrix", "map", "sample", "step"]),
-    ("dialogue", &["conversation", "file", "sample", "step", "text"]),
-    ("grammar", &["conversation", "text"]),
-    (
-        "engine",
-        &[
-            "exec",
-            "file",
-            "gguf",
-            "kernel",
-            "lower",
-            "model",
-            "plan",
-            "policy",
-            "quantize",
-            "cpu",
-            "sample",
-            "session",
-            "step",
-            "synthetic",
-            "vk",
-        ],
-    ),
-    ("projector", &["conversation", "cpu", "engine", "gguf", "plan", "step", "text"]),
-    (
-        "server",
-        &[
-            "chat",
-            "conversation",
-            "dialogue",
-            "embedding",
-            "engine",
-            "file",
-            "gguf",
-            "grammar",
-            "model",
-            "projector",
-            "quantize",
-            "sample",
-            "session",
-            "state",
-            "step",
-            "text",
-            "vocabulary",
-        ],
-    ),
-    (
-        "api",
-        &[
-            "adapter",
-            "conversation",
-            "engine",
-            "gguf",
-            "grammar",
-            "model",
-            "plan",
-            "projector",
-            "sample",
-            "server",
-            "step",
-            "text",
-        ],
-    ),
-    ("profile", &["conversation", "cpu", "engine", "exec", "lower", "plan", "policy", "sample", "step"]),
 ];
 
-/// What is named against [`MODULES`] and is to go. An entry that nothing needs any more fails, too.
-const NAMED_YET: &[(&str, &str)] = &[];
-
-/// Edges of circles among files of a folder that are there yet, and are to go. One that is in no circle any more fails, too.
-const IN_CIRCLES_YET: &[(&str, &[(&str, &str)])] =
-    &[("src/lower", &[("target", "megakernel"), ("product", "megakernel")])];
-
-/// The library's sources below a folder, as module and text. The binary's stand in `main.rs` and `cli`.
-fn library(folder: &str) -> Vec<(Vec<String>, String)> {
-    let root = folder.split('/').next() != Some("src");
-    let below = if root { format!("{folder}/") } else { "src/".to_string() };
-    let files = sources(&[folder], &[".rs"]).into_iter();
-    let module = |name: &str| uses::module_of(name.strip_prefix(&below).unwrap_or(name));
-    let modules = files.map(|(name, text)| (module(&name), text));
-    modules.filter(|(m, _)| !["lib", "main", "cli"].contains(&m[0].as_str())).collect()
+/// The sources of a crate's folder `src`, as module and text.
+fn modules(folder: &str) -> Vec<(Vec<String>, String)> {
+    let below = format!("{folder}/");
+    let all = sources(&[folder], &[".rs"]).into_iter();
+    let modules = all.map(|(name, text)| (uses::module_of(name.strip_prefix(&below).unwrap_or(&name)), text));
+    modules.filter(|(module, _)| module[0] != "lib").collect()
 }
 
+/// Capabilities are all that the choice of kernels knows of Vulkan, so that any device's choices can be looked at anywhere.
 #[test]
-fn modules_name_only_what_stands_below_them() {
-    let mut edges = uses::Edges::new();
-    let mut against = std::collections::BTreeSet::new();
-    for (module, text) in library("src") {
-        let own = module[0].as_str();
-        let Some((_, allowed)) = MODULES.iter().find(|(name, _)| *name == own) else { panic!("{own}: not in MODULES") };
-        for path in uses::paths(&module, &text) {
-            let names = [path[0].clone(), path[..path.len().min(2)].join("::")];
-            if own == names[0] || ["Error", "Result", "error"].contains(&names[0].as_str()) {
-                continue;
+fn lowering_knows_only_capabilities_of_devices() {
+    let allowed = ["Caps", "DeviceKind", "Disabled", "KernelSubgroup", "Tuned", "TunedProduct", "TunedShape", "Way"];
+    let mut count = 0;
+    for (module, text) in modules("lower/src") {
+        for path in uses::paths(&module, &text.replace("pumex_vk::", "crate::pumex_vk::")) {
+            if path[0] == "pumex_vk" {
+                count += 1;
+                assert!(
+                    allowed.contains(&path[1].as_str()) || path[1] == "usable_columns",
+                    "{}: {}",
+                    module.join("/"),
+                    path.join("::")
+                );
             }
-            if let Some(yet) = NAMED_YET.iter().find(|(of, to)| *of == own && names.iter().any(|n| n == to)) {
-                against.insert(*yet);
-                continue;
-            }
-            assert!(names.iter().any(|n| allowed.contains(&n.as_str())), "{}: {}", module.join("/"), path.join("::"));
-            edges.insert((own.to_string(), names[0].clone()));
         }
     }
-    let gone: Vec<_> = NAMED_YET.iter().filter(|yet| !against.contains(*yet)).collect();
-    assert!(gone.is_empty(), "not named any more, take out of NAMED_YET: {gone:?}");
-    assert_eq!(uses::circles(&edges), []);
-}
-
-#[test]
-fn rules_allow_only_what_stands_above_them() {
-    for (at, (module, allowed)) in MODULES.iter().enumerate() {
-        for name in *allowed {
-            let top = name.split("::").next().unwrap();
-            assert!(
-                MODULES[..at].iter().any(|(above, _)| *above == top),
-                "{module} may name {name}, which is not above"
-            );
-        }
-    }
+    assert!(count > 20, "{count} uses: are they found at all?");
 }
 
 #[test]
 fn files_of_a_folder_do_not_name_each_other_in_circles() {
-    let modules = MODULES.iter().map(|(name, _)| format!("src/{name}")).filter(|f| root().join(f).is_dir());
+    let mut folders = Vec::new();
+    for (folder, _) in CRATES.iter().filter(|(folder, _)| !HAVE_CIRCLES.contains(folder)) {
+        let folder = format!("{folder}/src");
+        let rooms: std::collections::BTreeSet<_> =
+            modules(&folder).iter().filter(|(m, _)| m.len() > 1).map(|(m, _)| m[0].clone()).collect();
+        folders.extend(
+            rooms
+                .into_iter()
+                .filter(|room| root().join(format!("{folder}/{room}.rs")).is_file())
+                .map(|room| (folder.clone(), vec![room])),
+        );
+        folders.push((folder, vec![]));
+    }
     let mut count = 0;
-    for folder in modules.chain(["quant/src".to_string()]) {
-        let (above, module) = match folder.strip_prefix("src/") {
-            Some(module) => (format!("{folder}.rs"), vec![module.to_string()]),
-            None => (format!("{folder}/lib.rs"), vec![]),
-        };
+    for (folder, module) in folders {
+        let place = [vec![folder.clone()], module.clone()].concat().join("/");
+        let above = if module.is_empty() { format!("{folder}/lib.rs") } else { format!("{place}.rs") };
         let above = std::fs::read_to_string(root().join(above)).unwrap();
-        let mut edges = uses::among_siblings(&module, &above, &library(&folder));
+        let files: Vec<_> =
+            modules(&folder).into_iter().filter(|(m, _)| m.len() > module.len() && m.starts_with(&module)).collect();
+        let mut edges = uses::among_siblings(&module, &above, &files);
         count += edges.len();
-        let known = IN_CIRCLES_YET.iter().find(|(of, _)| *of == folder).map_or(&[][..], |(_, edges)| edges);
+        let known = IN_CIRCLES_YET.iter().find(|(of, _)| *of == place).map_or(&[][..], |(_, edges)| edges);
         for (from, to) in known {
             let (edge, around) = ((from.to_string(), to.to_string()), uses::circles(&edges));
-            assert!(around.contains(&edge), "{folder}: {edge:?} is in no circle, take it out of IN_CIRCLES_YET");
+            assert!(around.contains(&edge), "{place}: {edge:?} is in no circle, take it out of IN_CIRCLES_YET");
         }
         edges.retain(|(from, to)| !known.contains(&(from.as_str(), to.as_str())));
-        assert_eq!(uses::circles(&edges), [], "{folder}");
+        assert_eq!(uses::circles(&edges), [], "{place}");
     }
     assert!(count > 100, "{count} edges: are uses found at all?");
 }
 
+/// Crates whose files still name each other in circles, which are to go.
+const HAVE_CIRCLES: &[&str] = &["chat", "cli", "convert", "serve"];
+
 #[test]
-fn crates_below_the_library_know_no_device_and_no_file() {
+fn pure_crates_read_no_file_and_no_environment() {
     let rules: &[(&str, &[&str])] = &[
-        ("chat/src/", &["pumex::", "ash::", "std::fs", "std::env", "pumex_"]),
-        ("grammar/src/", &["pumex::", "ash::", "std::env", "pumex_shaders", "pumex_quant"]),
-        ("quant/src/", &["pumex::", "ash", "std::fs", "std::env", "pumex_shaders"]),
-        ("cpu/src/", &["pumex::", "ash::", "std::env", "pumex_shaders"]),
-        ("convert/src/", &["pumex::", "ash::", "std::env", "pumex_cpu", "pumex_shaders", "fs::write", "File::create"]),
-        ("hub/src/", &["pumex::", "ash::", "std::env", "pumex_"]),
-        ("media/src/", &["pumex::", "ash::", "std::fs", "std::env", "pumex_cpu", "pumex_shaders"]),
-        ("shaders/src/", &["pumex::", "ash::", "std::fs", "pumex_quant"]),
+        ("chat/src/", &["std::fs", "std::env"]),
+        ("grammar/src/", &["std::env"]),
+        ("quant/src/", &["std::fs", "std::env"]),
+        ("cpu/src/", &["std::env"]),
+        ("convert/src/", &["std::env", "fs::write", "File::create"]),
+        ("hub/src/", &["std::env"]),
+        ("media/src/", &["std::fs", "std::env"]),
+        ("shaders/src/", &["std::fs"]),
+        ("step/src/", &["std::fs", "std::env"]),
+        ("plan/src/", &["std::fs", "std::env"]),
+        ("lower/src/", &["std::fs", "std::env"]),
     ];
     for (folder, forbidden) in rules {
-        for (name, text) in rust().into_iter().filter(|(n, _)| n.starts_with(folder)) {
+        for (name, text) in rust().into_iter().filter(|(n, _)| n.starts_with(folder) && !n.ends_with("tests.rs")) {
             for line in uses::code(&text).lines().filter(|l| l.trim_start().starts_with("use ") || l.contains("::")) {
                 assert!(!forbidden.iter().any(|f| line.contains(f)), "{name}: {}", line.trim());
             }
         }
     }
-    only_in(&[" ash::", "use ash"], |name| !name.starts_with("src/") || name.starts_with("src/vk/"));
 }
 
 #[test]

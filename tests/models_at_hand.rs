@@ -1,10 +1,10 @@
 //! Models at hand: `pull`, `list`, `show` and `rm` over the cache and a folder, and a server that fetches into its folder.
 #![cfg(all(feature = "download", feature = "serve"))]
 
-#[path = "../src/cli/aside.rs"]
+#[path = "../cli/src/aside.rs"]
 #[allow(dead_code)]
 mod aside;
-#[path = "../src/cli/help.rs"]
+#[path = "../cli/src/help.rs"]
 #[allow(dead_code)]
 mod help;
 
@@ -273,7 +273,7 @@ fn help_is_short_unless_all_is_asked_for_and_pages_have_examples() {
 #[test]
 fn published_figures_are_those_of_the_record() {
     let read = |name: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
-    let (source, record) = (read("src/cli/bench/compare.rs"), read("benches/RECORD.md"));
+    let (source, record) = (read("cli/src/bench/compare.rs"), read("benches/RECORD.md"));
     let lines: Vec<&str> = source.lines().filter(|line| line.trim().starts_with("line(\"")).collect();
     assert!(lines.len() > 5);
     for line in lines {

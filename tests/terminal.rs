@@ -10,13 +10,13 @@ use crate::util;
 use pumex::gguf::{write, Gguf, Value};
 use screen::Terminal;
 
-#[path = "../src/cli/chat/commands.rs"]
+#[path = "../cli/src/chat/commands.rs"]
 mod commands;
-#[path = "../src/cli/chat/compose.rs"]
+#[path = "../cli/src/chat/compose.rs"]
 mod compose;
-#[path = "../src/cli/chat/settings.rs"]
+#[path = "../cli/src/chat/settings.rs"]
 mod settings;
-#[path = "../src/cli/values.rs"]
+#[path = "../cli/src/values.rs"]
 mod values;
 
 use commands::Command as Slash;

@@ -278,7 +278,8 @@ fn calls_as_templates_write_them_are_taken_and_others_are_not() {
                     "]<]minimax[>[<text>a]<]minimax[>[</text>]<]minimax[>[<at>]<]minimax[>[<x>b]<]minimax[>[</x>]<]minimax[>[</at>",
                 ),
                 (
-                    "]<]minimax[>[<text>a]<]minimax[>[</text>]<]minimax[>[<tags>]<]minimax[>[<item>x]<]minimax[>[</item>]<]minimax[>[</tags>",
+                    "]<]minimax[>[<text>a]<]minimax[>[</text>]<]minimax[>[<tags>]<]minimax[>[<item>x]<]minimax[>[</item>]\
+                     <]minimax[>[</tags>",
                     "]<]minimax[>[<text>a]<]minimax[>[</text>]<]minimax[>[<code>1]<]minimax[>[</code>",
                 ),
             ],
@@ -292,8 +293,10 @@ fn calls_as_templates_write_them_are_taken_and_others_are_not() {
                     "<｜DSML｜parameter name=\"text\" string=\"false\">1</｜DSML｜parameter>",
                 ),
                 (
-                    "<｜DSML｜parameter name=\"text\" string=\"true\">a</｜DSML｜parameter>\n<｜DSML｜parameter name=\"at\" string=\"false\">{\"x\": 1}</｜DSML｜parameter>",
-                    "<｜DSML｜parameter name=\"text\" string=\"true\">a</｜DSML｜parameter>\n<｜DSML｜parameter name=\"at\" string=\"false\">{}</｜DSML｜parameter>",
+                    "<｜DSML｜parameter name=\"text\" string=\"true\">a</｜DSML｜parameter>\n\
+                     <｜DSML｜parameter name=\"at\" string=\"false\">{\"x\": 1}</｜DSML｜parameter>",
+                    "<｜DSML｜parameter name=\"text\" string=\"true\">a</｜DSML｜parameter>\n\
+                     <｜DSML｜parameter name=\"at\" string=\"false\">{}</｜DSML｜parameter>",
                 ),
             ],
         ),
@@ -312,7 +315,8 @@ fn calls_as_templates_write_them_are_taken_and_others_are_not() {
         ),
         (
             "gpt-oss",
-            "<|channel|>commentary<|message|>Let me see.<|end|><|start|>assistant<|channel|>commentary to=functions.note <|constrain|>json<|message|>{@}<|call|>",
+            "<|channel|>commentary<|message|>Let me see.<|end|><|start|>assistant\
+             <|channel|>commentary to=functions.note <|constrain|>json<|message|>{@}<|call|>",
             &[("\"text\":\"a\"", "")],
         ),
         (

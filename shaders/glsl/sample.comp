@@ -1,4 +1,4 @@
-// logits [w, vocab] -> the id that the sampler's chain (src/sample.rs) draws for each output row, kept per sequence for the
+// logits [w, vocab] -> the id that the sampler's chain (step/src/sample.rs) draws for each output row, kept per sequence for the
 // next step and given to the host, or the best candidates for the host. Workgroups take parts of a row and leave the K best of
 // theirs, in order; the last to arrive finds the best of all and does the rest of the chain. Logits are only read; no subgroup
 // operations are needed. Of a row with a NaN no id is drawn: the host is told, and the next step goes on with some id of the vocabulary.

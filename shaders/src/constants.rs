@@ -52,7 +52,7 @@ constants! {
     MASK_SOURCE = 5;
     /// Those after its source, up to the row's own.
     MASK_ANSWER = 6;
-    /// Those that a list has, see `src/plan/chosen.rs`.
+    /// Those that a list has, see `plan/src/chosen.rs`.
     MASK_CHOSEN = 7;
     /// All up to the row's own, and those behind it that see each other with it.
     MASK_GROUP = 8;
@@ -71,7 +71,7 @@ constants! {
 }
 
 constants! {
-    /// What kernels of general ops do: see `src/plan/general.rs` and its neighbours.
+    /// What kernels of general ops do: see `plan/src/general.rs` and its neighbours.
     GENERAL:
     /// Output channels of a thread that convolves images.
     CONV2D_CHANNELS = 4;

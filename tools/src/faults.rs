@@ -1,15 +1,15 @@
 //! Deliberate faults: one replaced line of the sources each, and the tests that must see it.
 //!
 //! A file of `tests/faults` has for each fault a line `= what is wrong`, `in FILE`, `- what stands there`, which must occur there
-//! once, `+ what stands there instead`, and one or more `by TARGET FILTER [of NAME,...]`: `main` (the test binary), `lib` (unit
-//! tests of the library) or another package, what the names of its tests contain, and the seeded models they are to take.
+//! once, `+ what stands there instead`, and one or more `by TARGET FILTER [of NAME,...]`: `main` (the test binary), or a
+//! package whose unit tests are meant, what the names of its tests contain, and the seeded models they are to take.
 
 use std::path::Path;
 
 /// Tests that must see a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct By {
-    /// `main`, `lib` or a package.
+    /// `main`, or a package whose unit tests are meant.
     pub target: String,
     /// What names of tests contain; empty takes all.
     pub filter: String,
@@ -144,7 +144,7 @@ mod tests {
         assert!(parse("= what\nis wrong").unwrap_err().contains("no line of a fault"));
         assert!(parse("= what\nin a\n- b\n+ c").unwrap_err().contains("`by`"));
         let fault =
-            &parse("# a remark\n= what\nin a\n- b\n+ c\nby lib text::stops\nby main x::y of llama,bert\n").unwrap()[0];
+            &parse("# a remark\n= what\nin a\n- b\n+ c\nby pumex-text stops\nby main x::y of llama,bert\n").unwrap()[0];
         assert_eq!(fault.by[0].models, "");
         assert_eq!((fault.by[1].filter.as_str(), fault.by[1].models.as_str()), ("x::y", "llama,bert"));
         assert_eq!(fault.applied("a b a").unwrap(), "a c a");

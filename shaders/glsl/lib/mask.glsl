@@ -1,4 +1,4 @@
-// Which positions a row sees, and what becomes of its scores: src/plan/attention.rs. Needs `params` and, of push constants, `heads`,
+// Which positions a row sees, and what becomes of its scores: plan/src/attention.rs. Needs `params` and, of push constants, `heads`,
 // `table_at`, `window`, `soft_cap`, `alibi` and `sinks`.
 #include "words/mask.glsl"
 layout(constant_id = 16) const uint MASK = MASK_CAUSAL;

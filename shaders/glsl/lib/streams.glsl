@@ -1,4 +1,4 @@
-// By which of a row's positions its pairs rotate: src/plan/vectors.rs. Needs `params`.
+// By which of a row's positions its pairs rotate: plan/src/vectors.rs. Needs `params`.
 layout(constant_id = 40) const uint STREAMS = 0;  // 0: all by one; else the pairs of all sections, and 1 << 16 if they take turns
 layout(constant_id = 41) const uint SECTIONS = 0; // pairs of the first three, of 10 bits each
 

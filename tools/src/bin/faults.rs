@@ -69,7 +69,6 @@ impl Copy {
         }
         match by.target.as_str() {
             "main" => cargo.args(["-p", "pumex", "--test", "main"]),
-            "lib" => cargo.args(["-p", "pumex", "--lib"]),
             package => cargo.args(["-p", package]),
         };
         if build_only {

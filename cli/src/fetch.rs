@@ -1,0 +1,199 @@
+//! Which file is meant: a path, or a model of the Hub or of a URL, which is downloaded first.
+//!
+//! Flags come before llama.cpp's variables of the environment (`LLAMA_ARG_MODEL` and its neighbours). Downloading shows a bar on
+//! stderr when that is a terminal.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use pumex_gguf::Result;
+
+use super::options::ModelArgs;
+
+/// Ctrl-C's flag: files are opened where nothing else could stop.
+static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Downloads end when this flag is set.
+pub fn stopped_by(flag: &Arc<AtomicBool>) {
+    // Called once.
+    let _ = STOP.set(Arc::clone(flag));
+}
+
+fn variable(key: &str) -> Option<String> {
+    std::env::var(key).ok().filter(|value| !value.is_empty())
+}
+
+/// Folders that are filled as models run, with what is in them.
+pub fn caches() -> Vec<(&'static str, PathBuf)> {
+    let mut found = download::caches();
+    let base = variable("XDG_CACHE_HOME").map(PathBuf::from);
+    let base = base.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")));
+    found.extend(base.map(|base| ("kernels", base.join("pumex"))));
+    found
+}
+
+/// The flags, or where none names a model, what the environment names.
+fn asked(args: &ModelArgs) -> ModelArgs {
+    let mut asked = args.clone();
+    if asked.model.is_none() && asked.hf_repo.is_none() && asked.model_url.is_none() {
+        asked.model = variable("LLAMA_ARG_MODEL").map(PathBuf::from);
+        asked.hf_repo = variable("LLAMA_ARG_HF_REPO").filter(|_| asked.model.is_none());
+        asked.model_url = variable("LLAMA_ARG_MODEL_URL").filter(|_| asked.model.is_none() && asked.hf_repo.is_none());
+    }
+    asked.hf_file = asked.hf_file.or_else(|| variable("LLAMA_ARG_HF_FILE"));
+    asked.offline |=
+        variable("LLAMA_ARG_OFFLINE").is_some_and(|v| ["1", "on", "true", "enabled"].contains(&v.as_str()));
+    asked
+}
+
+/// The model's file; none where the demo model is meant.
+///
+/// # Errors
+/// A file without its repository, and all that a download may fail of.
+pub fn model(args: &ModelArgs) -> Result<Option<PathBuf>> {
+    if args.hf_file.is_some() && args.hf_repo.is_none() && variable("LLAMA_ARG_HF_REPO").is_none() {
+        return Err(pumex_gguf::Error::Usage(
+            "--hf-file: expected a repository beside it (-hf USER/REPO), found none".into(),
+        ));
+    }
+    let args = asked(args);
+    let found = match (&args.hf_repo, &args.model_url) {
+        (Some(repo), _) => download::wanted(&args, &Wanted::Model(repo))?,
+        (None, Some(url)) => download::wanted(&args, &Wanted::Url(url))?,
+        (None, None) => args.model,
+    };
+    found.iter().for_each(|path| super::files::reads(path));
+    Ok(found)
+}
+
+/// What is fetched.
+enum Wanted<'a> {
+    /// The model of a repository.
+    Model(&'a str),
+    /// The projector of a repository.
+    Projector(&'a str),
+    /// A file at a URL.
+    Url(&'a str),
+}
+
+/// The projector that lies beside the model where that comes from a repository; else none.
+///
+/// # Errors
+/// All that a download may fail of.
+pub fn projector(args: &ModelArgs) -> Result<Option<PathBuf>> {
+    let args = asked(args);
+    let found = match &args.hf_repo {
+        Some(repo) => download::wanted(&args, &Wanted::Projector(repo))?,
+        None => None,
+    };
+    found.iter().for_each(|path| super::files::reads(path));
+    Ok(found)
+}
+
+/// The file at a URL.
+///
+/// # Errors
+/// All that a download may fail of.
+pub fn url(args: &ModelArgs, url: &str) -> Result<Option<PathBuf>> {
+    let found = download::wanted(&asked(args), &Wanted::Url(url))?;
+    found.iter().for_each(|path| super::files::reads(path));
+    Ok(found)
+}
+
+#[cfg(not(feature = "download"))]
+mod download {
+    use super::*;
+
+    pub fn caches() -> Vec<(&'static str, PathBuf)> {
+        Vec::new()
+    }
+
+    pub fn wanted(_: &ModelArgs, _: &Wanted<'_>) -> Result<Option<PathBuf>> {
+        let what = "-hf, -mu: expected a build with the feature `download`, found one without; give -m FILE";
+        Err(pumex_gguf::Error::Request(what.into()))
+    }
+}
+
+#[cfg(feature = "download")]
+pub use download::{failure, settings, watched};
+
+#[cfg(feature = "download")]
+mod download {
+    use super::*;
+    use crate::{output, session, signals};
+    use indicatif::ProgressBar;
+    use pumex_gguf::Error;
+    use pumex_hub::{Event, Settings, Watch};
+
+    /// What went wrong, as the program tells it.
+    pub fn failure(error: pumex_hub::Error) -> Error {
+        match error {
+            pumex_hub::Error::Io { path, source } => Error::io(&path, source),
+            other => Error::Request(other.to_string()),
+        }
+    }
+
+    /// Where things are fetched from and kept, as the environment says.
+    ///
+    /// # Errors
+    /// Variables that say what cannot be.
+    pub fn settings(token: Option<&str>, offline: bool) -> Result<Settings> {
+        let settings =
+            Settings::from(|key| std::env::var_os(key)).and_then(|s| s.with_token(token.map(str::to_string)));
+        let mut settings = settings.map_err(failure)?;
+        settings.offline |= offline;
+        Ok(settings)
+    }
+
+    /// Where models are kept.
+    pub fn caches() -> Vec<(&'static str, PathBuf)> {
+        settings(None, true).map_or(Vec::new(), |settings| vec![("models", settings.cache)])
+    }
+
+    /// Does what fetches, with a bar. Ctrl-C ends it, and the program.
+    ///
+    /// # Errors
+    /// What the work fails of.
+    pub fn watched<T>(work: impl FnOnce(&mut Watch<'_>) -> pumex_hub::Result<T>) -> Result<T> {
+        let bar = session::bar("downloading", "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+        let never = AtomicBool::new(false);
+        let stop = STOP.get().map_or(&never, |stop| stop);
+        let mut begun = String::new();
+        let mut tell = |event: Event<'_>| told(&bar, &mut begun, event);
+        let done = work(&mut Watch { tell: &mut tell, stop });
+        bar.finish_and_clear();
+        if matches!(done, Err(pumex_hub::Error::Stopped)) {
+            output::say(format_args!("stopped; the same command goes on with the download\n"));
+            signal_hook::low_level::exit(signals::code());
+        }
+        done.map_err(failure)
+    }
+
+    /// A file in the cache.
+    pub fn wanted(args: &ModelArgs, wanted: &Wanted<'_>) -> Result<Option<PathBuf>> {
+        let settings = settings(args.hf_token.as_deref(), args.offline)?;
+        watched(|watch| match *wanted {
+            Wanted::Model(repo) => pumex_hub::fetch(&settings, repo, args.hf_file.as_deref(), watch).map(Some),
+            Wanted::Projector(repo) => pumex_hub::fetch_projector(&settings, repo, watch),
+            Wanted::Url(url) => pumex_hub::fetch_url(&settings, url, watch).map(Some),
+        })
+    }
+
+    fn told(bar: &ProgressBar, begun: &mut String, event: Event<'_>) {
+        match event {
+            Event::Begins { name, total } => {
+                bar.set_length(total);
+                if begun != name {
+                    *begun = name.to_string();
+                    bar.suspend(|| output::say(format_args!("downloading {name}\n")));
+                }
+            }
+            Event::Bytes(bytes) => bar.set_position(bytes),
+            Event::Waits(name) => {
+                bar.suspend(|| output::say(format_args!("waiting for another download of {name}\n")));
+            }
+            Event::Cached(why) => tracing::warn!("taken from the cache, as the host cannot be reached: {why}"),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Generation under a grammar: a tokenizer's vocabulary for the crate `grammar/`, and one text's matcher for the decoding loops.
+
+use pumex_chat::{reply::Format, Json};
+use pumex_engine::conversation::Constraint;
+use pumex_gguf::{Error, Result};
+pub use pumex_grammar::{Choice, Matcher, Source, ToolChoice, Vocabulary};
+use pumex_grammar::{Error as GrammarError, Piece};
+use pumex_text::Tokenizer;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn failed(error: GrammarError) -> Error {
+    Error::Request(error.to_string())
+}
+
+/// The tokens of a model. Control tokens are no text: a grammar allows only those that it names, and the ends where it may end.
+///
+/// `ends` are ids that end texts beside those that the model says.
+///
+/// # Errors
+/// A model without a vocabulary, or with one too large.
+pub fn vocabulary(tokenizer: &Tokenizer, ends: &[u32]) -> Result<Arc<Vocabulary>> {
+    if !tokenizer.has_vocab() {
+        return Err(Error::Request("grammar: the model has no vocabulary".into()));
+    }
+    let n_vocab = tokenizer.n_vocab() as u32;
+    let is_end = |id: u32| tokenizer.is_end(id) || ends.contains(&id);
+    let piece = |id: u32| match (tokenizer.piece(id), tokenizer.token_text(id)) {
+        (_, text) if is_end(id) => Piece::Special(text),
+        ([], []) => Piece::Nothing,
+        ([], text) => Piece::Special(text),
+        (piece, _) => Piece::Text(piece),
+    };
+    let ends: Vec<u32> = (0..n_vocab).filter(|id| is_end(*id)).collect();
+    Vocabulary::new((0..n_vocab).map(piece), &ends).map(Arc::new).map_err(failed)
+}
+
+/// Compiles a source for texts of a vocabulary.
+///
+/// # Errors
+/// A source that is wrong, over the limits, or allows nothing.
+pub fn matcher(vocabulary: &Arc<Vocabulary>, source: &Source) -> Result<Matcher> {
+    vocabulary.matcher(source).map_err(failed)
+}
+
+/// A matcher of replies in a format that may or must call `tools`, as in a request; none where the format has no such grammar. What of
+/// their schemas cannot be held to is told by it.
+///
+/// # Errors
+/// Tools that are no list of functions; a function that is chosen but not there.
+pub fn calls(vocabulary: &Arc<Vocabulary>, format: &Format, tools: &Json, choice: Choice) -> Result<Option<Matcher>> {
+    let tools = serde_json::from_str(&tools.dump()).map_err(|e| Error::Request(format!("tools: {e}")))?;
+    let source = vocabulary.calls(format, &tools, choice).map_err(failed)?;
+    let whole = |(source, dropped): (Source, _)| Ok::<_, Error>(matcher(vocabulary, &source)?.without(dropped));
+    let matcher = source.map(whole).transpose();
+    // The grammar that an error shows is none of the user's.
+    matcher.map_err(|e| Error::Request(e.to_string().lines().next().unwrap_or_default().to_string()))
+}
+
+/// A matcher of a whole reply in a format whose answer is of a source.
+///
+/// # Errors
+/// A source that cannot be read.
+pub fn answer(vocabulary: &Arc<Vocabulary>, format: &Format, source: &Source) -> Result<Matcher> {
+    let (source, dropped) = vocabulary.answer(format, source).map_err(failed)?;
+    Ok(matcher(vocabulary, &source)?.without(dropped))
+}
+
+/// Most time of a grammar for one token: others wait for it.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// A matcher of one text, and the time spent in it.
+#[derive(Clone)]
+pub struct Constrained {
+    matcher: Matcher,
+    spent: Duration,
+}
+
+impl Constrained {
+    /// For a text that `matcher` has seen the beginning of.
+    pub fn new(matcher: Matcher) -> Constrained {
+        Constrained { matcher, spent: Duration::ZERO }
+    }
+
+    /// Time spent so far, milliseconds.
+    pub fn ms(&self) -> f64 {
+        self.spent.as_secs_f64() * 1e3
+    }
+
+    fn timed<T>(&mut self, f: impl FnOnce(&mut Matcher) -> pumex_grammar::Result<T>) -> Result<T> {
+        let begun = Instant::now();
+        let result = f(&mut self.matcher).map_err(failed);
+        let took = begun.elapsed();
+        self.spent += took;
+        match took > LONGEST {
+            true => Err(Error::Request(format!("grammar: expected at most {LONGEST:?} for a token, found {took:.1?}"))),
+            false => result,
+        }
+    }
+}
+
+impl Constraint for Constrained {
+    fn allowed(&mut self) -> Result<Arc<[u32]>> {
+        self.timed(|matcher| matcher.mask().map(Arc::from))
+    }
+
+    fn accept(&mut self, id: u32) -> Result<()> {
+        self.timed(|matcher| matcher.accept(id))
+    }
+
+    fn is_over(&self) -> bool {
+        self.matcher.is_over()
+    }
+}

@@ -1,0 +1,22 @@
+//! A conversation with a model: messages in, answers out, one after the other.
+//!
+//! [`Talk`] holds the messages. [`Style`] is how a model's template writes them and where its answers end. [`Speaker`] has the runner
+//! write an answer: every turn is rendered anew, and only what differs from the ids that the runner holds is fed.
+
+pub mod embedding;
+pub mod grammar;
+pub mod projector;
+pub mod vocabulary;
+
+mod file;
+mod message;
+mod reply;
+mod speaker;
+mod style;
+mod taught;
+
+pub use file::Saved;
+pub use message::{functions, Function, Message, Talk, ToolCall};
+pub use reply::Reply;
+pub use speaker::{Answer, Asked, End, Speaker};
+pub use style::{NoReasoning, Style};

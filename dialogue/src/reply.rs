@@ -1,0 +1,82 @@
+//! An answer while it comes: bytes in; reasoning, text up to what ends it, and calls out.
+
+use pumex_chat::reply::{Event, Format, Parser};
+use pumex_chat::Json;
+
+use pumex_text::Stops;
+
+/// Reads one answer.
+pub struct Reply {
+    parser: Parser,
+    stops: Stops,
+    stopped: Option<usize>,
+}
+
+impl Reply {
+    /// An answer in a format, to a prompt of this text; `tools` as in a request. Texts of `stops` end its content.
+    pub fn new(format: &Format, tools: Option<&Json>, prompt: &str, stops: impl IntoIterator<Item = String>) -> Reply {
+        Reply { parser: Parser::new(format, tools, prompt), stops: Stops::new(stops), stopped: None }
+    }
+
+    /// The same of an answer that must call something.
+    pub fn must_call(self) -> Reply {
+        Reply { parser: self.parser.must_call(), ..self }
+    }
+
+    /// Takes more of it. Nothing comes of what stands behind a text that ended it.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
+        let events = self.parser.push(bytes);
+        self.passed(events)
+    }
+
+    /// It is over: what still waits is what it is.
+    pub fn finish(&mut self) -> Vec<Event> {
+        let events = self.parser.finish();
+        self.ended(events)
+    }
+
+    /// It was cut off: what may be the beginning of a call is none of its text.
+    pub fn cut(&mut self) -> Vec<Event> {
+        let events = self.parser.cut();
+        self.ended(events)
+    }
+
+    fn ended(&mut self, events: Vec<Event>) -> Vec<Event> {
+        let mut events = self.passed(events);
+        if self.stopped.is_none() {
+            let rest = self.stops.flush();
+            events.extend(content(rest));
+        }
+        events
+    }
+
+    /// The text that ended it.
+    pub fn stopped(&self) -> Option<&str> {
+        self.stopped.map(|stop| self.stops.text(stop))
+    }
+
+    /// Whether what comes next is reasoning, unless its mark ends it.
+    pub fn is_reasoning(&self) -> bool {
+        self.parser.is_reasoning()
+    }
+
+    fn passed(&mut self, events: Vec<Event>) -> Vec<Event> {
+        let mut out = Vec::with_capacity(events.len());
+        for event in events {
+            match event {
+                _ if self.stopped.is_some() => break,
+                Event::Content(text) => {
+                    let passed = self.stops.push(&text);
+                    self.stopped = passed.stop;
+                    out.extend(content(passed.text));
+                }
+                other => out.push(other),
+            }
+        }
+        out
+    }
+}
+
+fn content(text: String) -> Option<Event> {
+    (!text.is_empty()).then_some(Event::Content(text))
+}

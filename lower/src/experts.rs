@@ -1,0 +1,246 @@
+//! Products with the matrices of each row's experts: row by row, or, of many rows, expert by expert, so that an expert's weights
+//! are read once for all rows that use it.
+
+use super::dispatch::{Access, Module, Place, Touched};
+use super::megakernel::StageSource;
+use super::product::gate_constants;
+use super::Lowering;
+use crate::policy;
+use crate::policy::matrix as tiles;
+use crate::policy::panels::moe_panels;
+use crate::policy::GemmFusion;
+use pumex_gguf::Result;
+use pumex_plan::{Gate, Norm, TopK, Val, Weight, WeightInfo};
+use pumex_shaders::push;
+
+/// Threads of the kernel that permutes rows, and of the one that adds their products up.
+const THREADS: [u32; 2] = [1024, 64];
+
+/// A product with experts' matrices: gate and up in one, or down, whose weighted sum is added.
+pub(super) struct Product {
+    pub x: Val,
+    pub norm: Option<Norm>,
+    pub route: Val,
+    pub top_k: TopK,
+    /// How gate and up meet; none of down.
+    pub gate: Option<Gate>,
+    /// Of gate and up, or of down.
+    pub biases: [Option<Weight>; 2],
+    pub out: Val,
+}
+
+impl Product {
+    pub(super) fn new(
+        (x, norm, route, top_k): (Val, Option<Norm>, Val, TopK),
+        gate: Option<Gate>,
+        biases: [Option<Weight>; 2],
+        out: Val,
+    ) -> Product {
+        Product { x, norm, route, top_k, gate, biases, out }
+    }
+
+    /// Which biases there are.
+    fn flags(&self) -> u32 {
+        self.biases.iter().enumerate().map(|(i, bias)| u32::from(bias.is_some()) << i).sum()
+    }
+
+    /// Whether the megakernel's stages do as this one.
+    pub(super) fn is_plain(&self) -> bool {
+        self.gate.is_none_or(|by| by == Gate::SILU) && self.biases.iter().all(Option::is_none)
+    }
+}
+
+impl Lowering<'_> {
+    /// Products with gate and up, or with down alone.
+    pub(super) fn experts(&mut self, p: &Product, weights: &[Weight]) -> Result<()> {
+        p.biases.iter().flatten().try_for_each(|w| self.check_floats(*w, "experts"))?;
+        if self.experts_by_groups(p, weights) || self.experts_by_tiles(p, weights) || self.experts_by_rows(p, weights) {
+            return Ok(());
+        }
+        let (gated, c) = (weights.len() == 2, p.top_k);
+        let info = &self.plan.weights[weights[0].0];
+        let (m, n, used) = (info.rows / c.n_expert, self.shape.rows, c.k);
+        let k = if gated { info.cols } else { used * info.cols };
+        let push = push::Gemv {
+            w0: self.weight(weights[0]),
+            w1: weights.get(1).map_or(0, |w| self.weight(*w)),
+            w2: self.opt(p.biases[1]),
+            b0: self.opt(p.biases[0]),
+            b2: self.val(p.route),
+            x: self.val(p.x),
+            y: self.val(p.out),
+            tables: self.t.at.codebooks,
+            norm: self.opt(p.norm.map(|n| n.weight)),
+            k: k as u32,
+            m0: m as u32,
+            m01: m as u32,
+            m: m as u32,
+            y_stride: if gated { m } else { self.width(p.out) } as u32,
+            flags: p.flags(),
+            eps: p.norm.map_or(0.0, |n| n.eps),
+            s0: 1.0,
+            s1: 1.0,
+            s2: 1.0,
+            ..push::Gemv::default()
+        };
+        let extras = GemmFusion { norm: p.norm.is_some(), ..self.extras(gated, !gated) };
+        let tile = policy::expert_tile(self.t.caps, info.format, (m, k), extras.activations);
+        let mut constants = tile.spec(k, 1, extras);
+        constants.extend([("EXPERTS", if gated { 1 } else { 2 }), ("USED", used as u32)]);
+        constants.extend(tile.whole_rows(std::iter::once(m)));
+        constants.extend(gate_constants(p.gate));
+        let grid = [tile.groups as usize, if gated { n * used } else { n }, 1];
+        let mut reads = vec![self.value(p.x), self.value(p.route)];
+        reads.extend(self.of_top_k(weights, c));
+        reads.extend(self.matrices(p.norm.map(|n| n.weight)));
+        reads.extend(self.of_top_k(&p.biases.into_iter().flatten().collect::<Vec<_>>(), c));
+        reads.extend((!gated).then(|| self.value(p.out)));
+        let writes = vec![self.value(p.out)];
+        let source = StageSource::Experts { x: p.x, norm: p.norm, weights: weights.to_vec(), out: p.out };
+        let task =
+            self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, Touched { reads, writes });
+        task.source = p.is_plain().then_some(source);
+        Ok(())
+    }
+
+    /// Experts' matrices, of which the rows reach no more than they use.
+    pub(super) fn of_top_k(&self, weights: &[Weight], c: TopK) -> Vec<Access> {
+        let part = (self.shape.rows * c.k).min(c.n_expert) as u64;
+        let all = self.matrices(weights.iter().copied());
+        all.into_iter().map(|a| Access { bytes: a.bytes * part / c.n_expert.max(1) as u64, ..a }).collect()
+    }
+
+    /// Whether experts' rows, which go by cooperative matrices, go by panels.
+    pub(super) fn experts_by_panels(&self, info: &WeightInfo) -> bool {
+        let fit = self.t.packing.is_some_and(|packing| packing.panels);
+        policy::by_panels(self.t.caps, std::iter::once(info.format), self.shape.rows, fit)
+    }
+
+    /// As [`Lowering::experts`], expert by expert in tiles of rows; false where that does not pay or cannot be.
+    fn experts_by_tiles(&mut self, p: &Product, weights: &[Weight]) -> bool {
+        let (n, caps, c, gated) = (self.shape.rows, self.t.caps, p.top_k, weights.len() == 2);
+        let info = &self.plan.weights[weights[0].0];
+        let takes = weights.iter().all(|w| {
+            let same = self.plan.weights[w.0].format.id == info.format.id;
+            same && tiles::groups_experts(caps, info.format, (n, c.k, c.n_expert))
+        });
+        if !takes || !self.t.fuse || p.norm.is_some() || !self.t.packing.is_some_and(|packing| packing.moe) {
+            return false;
+        }
+        let (m, k, panels) = (info.rows / c.n_expert, info.cols, self.experts_by_panels(info));
+        let moe = if panels { moe_panels(n, c.k, c.n_expert) } else { tiles::moe_tiles(n, c.k, c.n_expert) };
+        let extras = self.extras(gated, false);
+        let tile = tiles::moe_tile(caps, info.format, m, moe, extras);
+        let Some(map) = self.map_of(tile.mat_n) else { return false };
+        self.moe_permute(p, moe);
+        if panels {
+            self.moe_pack_panels(p, moe, (k, gated));
+        } else {
+            self.moe_pack(p, moe, (k, gated), (tile.mat_n, map));
+        }
+        let [list, codes, factors, products] = self.t.at.packed.moe;
+        let push = push::Gemv {
+            w0: self.weight(weights[0]),
+            w1: weights.get(1).map_or(0, |w| self.weight(*w)),
+            w2: self.opt(p.biases[1]),
+            b0: self.opt(p.biases[0]),
+            b1: list,
+            b2: self.val(p.route),
+            x: codes,
+            y: if gated { self.val(p.out) } else { products },
+            tables: self.t.at.codebooks,
+            norm: factors,
+            k: k as u32,
+            m0: moe.most as u32,
+            m01: m as u32,
+            m: m as u32,
+            y_stride: m as u32,
+            flags: (n << 8) as u32 | p.flags(),
+            s0: 1.0,
+            s1: 1.0,
+            s2: 1.0,
+            ..push::Gemv::default()
+        };
+        let mut reads = vec![self.value(p.route), Access::all(Place::MoeTiles, 0)];
+        reads.push(Access::all(Place::MoePacked, (2 * n * c.k * k) as u64));
+        reads.extend(self.of_top_k(weights, c));
+        reads.extend(self.of_top_k(&p.biases.into_iter().flatten().collect::<Vec<_>>(), c));
+        let made = (4 * n * c.k * m) as u64;
+        let writes = vec![if gated { self.value(p.out) } else { Access::all(Place::MoeProducts, made) }];
+        let mut constants = vec![("EXPERTS", if gated { 3 } else { 4 }), ("USED", c.k as u32)];
+        constants.extend(gate_constants(p.gate));
+        let touched = Touched { reads, writes };
+        if panels {
+            self.moe_panel_product(info, (push, constants), moe, gated, touched);
+        } else {
+            constants.extend(tile.spec(k, extras));
+            let grid = [tile.groups as usize, moe.most, 1];
+            self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, touched);
+        }
+        if !gated {
+            self.moe_combine(p, m);
+        }
+        true
+    }
+
+    /// Finds the rows of each expert, unless they stand so already: usually gate and up have had them permuted for down.
+    pub(super) fn moe_permute(&mut self, p: &Product, moe: tiles::MoeTiles) {
+        if self.permuted.replace((p.route, moe.columns)) == Some((p.route, moe.columns)) {
+            return;
+        }
+        let [groups, ..] = self.t.at.packed.moe;
+        let push =
+            push::MoePermute { route: self.val(p.route), groups, params: self.t.at.params, most: moe.most as u32 };
+        let constants = vec![
+            ("SIZE", THREADS[0].min(self.t.caps.max_workgroup_invocations)),
+            ("EXPERTS", p.top_k.n_expert as u32),
+            ("USED", p.top_k.k as u32),
+            ("COLUMNS", moe.columns as u32),
+        ];
+        let (reads, writes) = (vec![self.value(p.route)], vec![Access::all(Place::MoeTiles, 0)]);
+        self.emit(Module::of("moe_permute"), constants, push, [1, 1, 1], Touched { reads, writes });
+    }
+
+    /// Packs rows of `k` inputs in the order of the tiles.
+    pub(super) fn moe_pack(
+        &mut self,
+        p: &Product,
+        moe: tiles::MoeTiles,
+        (k, gated): (usize, bool),
+        (mat_n, map): (u32, u64),
+    ) {
+        let [groups, codes, factors, _] = self.t.at.packed.moe;
+        let push = push::Pack {
+            x: self.val(p.x),
+            codes,
+            factors,
+            map,
+            n: self.shape.rows as u32,
+            groups,
+            most: moe.most as u32,
+            ..push::Pack::default()
+        };
+        let constants = vec![
+            ("SIZE", tiles::pack_threads(self.t.caps)),
+            ("K", k as u32),
+            ("GATHER", if gated { p.top_k.k as u32 } else { 1 }),
+            ("COLUMNS", moe.columns as u32),
+            ("MAT_N", mat_n),
+        ];
+        let reads = vec![self.value(p.x), Access::all(Place::MoeTiles, 0)];
+        let writes = vec![Access::all(Place::MoePacked, (2 * self.shape.rows * p.top_k.k * k) as u64)];
+        self.emit(Module::of("pack"), constants, push, [moe.most * moe.columns, 1, 1], Touched { reads, writes });
+    }
+
+    /// Adds up the products of each row's experts.
+    pub(super) fn moe_combine(&mut self, p: &Product, m: usize) {
+        let (n, used) = (self.shape.rows, p.top_k.k);
+        let [.., products] = self.t.at.packed.moe;
+        let push = push::MoeCombine { x: products, y: self.val(p.out), params: self.t.at.params, m: m as u32 };
+        let constants = vec![("SIZE", THREADS[1]), ("USED", used as u32)];
+        let grid = [(m / 4).div_ceil(THREADS[1] as usize), n, 1];
+        let reads = vec![Access::all(Place::MoeProducts, (4 * n * used * m) as u64), self.value(p.out)];
+        let writes = vec![self.value(p.out)];
+        self.emit(Module::of("moe_combine"), constants, push, grid, Touched { reads, writes });
+    }
+}

@@ -1,0 +1,20 @@
+//! AFMoE: norms before and after each block, a gate after attention; three of four layers slide, and only those rotate.
+
+use crate::config::Reader;
+use crate::decoder::{Family, SlidingRope};
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Gating, Plan};
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.post_norms = true;
+    f.embedding_scale = (f.c.n_embd as f32).sqrt();
+    f.slide_by_keys(&r, 4, false, SlidingRope::Scaled(r.sliding_base(f.c.rope_base)?))?;
+    f.layers.iter_mut().skip(3).step_by(4).for_each(|layer| layer.rope = None);
+    f.dense_first(&r)?;
+    f.route_by_keys(&r, Gating::Sigmoid)?;
+    f.plan(gguf)
+}

@@ -1,0 +1,16 @@
+//! Ling 2: q and k are normed, the first layers are dense, the others route in groups.
+
+use crate::config::Reader;
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Gating, Plan};
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.dense_first(&r)?;
+    f.route_by_keys(&r, Gating::Sigmoid)?;
+    f.plan(gguf)
+}

@@ -1,0 +1,24 @@
+//! BERT: norms after each block, of the residual stream; embeddings come out. Rows see all rows of their text.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Act, Plan};
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let mut f = encoder(gguf)?.no_rope();
+    f.act = Act::Gelu;
+    f.plan(gguf)
+}
+
+/// What encoders share.
+///
+/// # Errors
+/// As [`Family::of`].
+pub fn encoder(gguf: &Gguf) -> Result<Family> {
+    let mut f = Family::neox(gguf)?.layer_norm();
+    (f.embeds, f.pre_norms) = (true, false);
+    f.see_all();
+    Ok(f)
+}

@@ -1,0 +1,14 @@
+//! BLOOM: ALiBi instead of positions, a norm of the embedding, norms by mean and deviation.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Act, Plan};
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let mut f = Family::of(gguf)?.layer_norm().no_rope();
+    f.act = Act::Gelu;
+    f.alibi = Some(8.0);
+    f.plan(gguf)
+}

@@ -1,0 +1,16 @@
+//! DBRX: norms by mean and deviation, q, k and v are clamped; experts.
+
+use crate::config::Reader;
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?.layer_norm();
+    f.ffn_norm = "attn_output_norm";
+    f.clamp_kqv = Some(r.factor("attention.clamp_kqv", 0.0)?).filter(|c| *c > 0.0);
+    f.plan(gguf)
+}

@@ -1,0 +1,33 @@
+//! DeepSeek 3.2: as DeepSeek 2, with an indexer in each layer that chooses which positions a row sees.
+
+use crate::arch::deepseek2;
+use crate::config::Reader;
+use crate::decoder::Keys;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Gating, Plan, RopeStyle};
+
+/// Of the norms of an indexer's keys.
+pub const INDEX_EPS: f32 = 1e-6;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    sparse(gguf, (Gating::Softmax, RopeStyle::Neox), |_, n| Ok(vec![true; n]))
+}
+
+/// Latent attention over positions that indexers choose; `own` says of the model's layers which have one, whose
+/// heads rotate by pairs of `style`.
+///
+/// # Errors
+/// As [`Family::of`](crate::decoder::Family::of).
+pub fn sparse(
+    gguf: &Gguf,
+    (gating, style): (Gating, RopeStyle),
+    own: impl Fn(&Reader<'_>, usize) -> Result<Vec<bool>>,
+) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = deepseek2::latent(gguf, gating)?;
+    f.index(&r, Keys::Each, (f.mla.rope, style), INDEX_EPS)?;
+    f.index_layers(&r, &own(&r, f.c.n_layer)?, 1, |_| true)?;
+    f.plan(gguf)
+}

@@ -1,0 +1,13 @@
+//! EuroBERT: llama's shape with halves rotated; rows see all rows of their text, and embeddings come out.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let mut f = Family::neox(gguf)?;
+    f.see_all();
+    Family { embeds: true, ..f }.plan(gguf)
+}

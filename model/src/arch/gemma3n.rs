@@ -1,0 +1,36 @@
+//! Gemma 3n: four residual streams, embeddings for each layer, sparse gates in the first layers; later layers read the keys and
+//! values of earlier ones.
+
+use crate::config::Reader;
+use crate::decoder::{Family, SlidingRope};
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Act, Mask, Plan};
+
+// Files do not say these.
+const STREAMS: usize = 4;
+const PER_LAYER: usize = 256;
+/// Layers with keys and values of their own.
+const OWN_KV: usize = 20;
+/// Gates of the first layers are cut off below the 95th percentile of a normal distribution.
+const SPARSE: (usize, f32) = (10, 1.644_853_6);
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.act = Act::Gelu;
+    (f.post_norms, f.v_norm) = (true, true);
+    f.embedding_scale = (f.c.n_embd as f32).sqrt();
+    f.vectors.scaled = false;
+    f.attention_scale = Some(1.0);
+    f.logit_cap = Some(r.factor("final_logit_softcapping", 30.0)?);
+    (f.streams, f.per_layer, f.sparse_layers) = (STREAMS, PER_LAYER, SPARSE);
+    let base = r.sliding_base(10000.0)?;
+    let sliding = r.sliding(f.c.n_layer, 5, false)?;
+    f.slide(&sliding, Mask::Window(r.window(&sliding)?), SlidingRope::Unscaled(base));
+    for (i, (layer, sliding)) in f.layers.iter_mut().zip(&sliding).enumerate() {
+        layer.kv_of = (i >= OWN_KV).then_some(if *sliding { OWN_KV - 2 } else { OWN_KV - 1 });
+    }
+    f.plan(gguf)
+}

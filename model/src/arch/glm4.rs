@@ -1,0 +1,19 @@
+//! GLM 4: norms before and after each block, gate and up in one product; RoPE rotates a part of each head.
+
+use crate::config::Reader;
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Plan, RopeStyle};
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?;
+    // Those that see pictures rotate halves.
+    if f.read_sections(&r, false)? {
+        f.style = RopeStyle::Neox;
+    }
+    f.post_norms = true;
+    f.plan(gguf)
+}

@@ -1,0 +1,54 @@
+//! GLM 5 Next: Kimi's delta attention, latent attention without rotation in the other layers, several residual streams that mix,
+//! experts with limits. Indexers choose pools of positions that a row sees.
+
+use crate::arch::deepseek32::INDEX_EPS;
+use crate::config::Reader;
+use crate::decoder::{Connections, Family, Keys, Mix};
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Gating, Plan};
+
+/// Streams.
+const STREAMS: u64 = 4;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?.no_rope();
+    f.read_mla(&r)?;
+    f.attention_scale = None;
+    if f.mla.rope > 0 {
+        return Err(r.bad("rope.dimension_count", "0", f.mla.rope));
+    }
+    f.read_kda(&r)?;
+    f.bound_fading(&r)?;
+    f.recurrent.unit_eps = Some(1e-6);
+    for layer in &mut f.layers {
+        layer.mix = [Some(if layer.kv_heads == 0 { Mix::Kda } else { Mix::Mla }), None];
+    }
+    // Rows behind the last whole pool would not be seen.
+    if !r.flag("attention.indexer.kpool_select_tail", true)? {
+        return Err(r.bad("attention.indexer.kpool_select_tail", "true", false));
+    }
+    let eps = r.float("attention.layer_norm_epsilon", Some(INDEX_EPS), 0.0, 1.0)?;
+    f.index(&r, Keys::Gated, (0, f.style), eps)?;
+    let (most, every) = (f.indexer.map_or(0, |index| index.most), r.int("attention.indexer.kpool", None, 2, 1 << 10)?);
+    if !most.is_multiple_of(every) {
+        return Err(r.bad("attention.indexer.top_k", &format!("a multiple of kpool {every}"), most));
+    }
+    const KEY: &str = "attention.indexer.types";
+    let own = if r.has(KEY) { r.flags(KEY, f.c.n_layer)? } else { vec![true; f.c.n_layer] };
+    f.index_layers(&r, &own, every, |layer| layer.mix[0] == Some(Mix::Mla))?;
+    f.dense_first(&r)?;
+    f.route_by_keys(&r, Gating::Sigmoid)?;
+    f.limit_experts(&r)?;
+    f.connections = Some(Connections {
+        count: r.int("hyper_connection.count", None, STREAMS, STREAMS)?,
+        eps: r.float("hyper_connection.epsilon", None, 0.0, 1.0)?,
+        magnitude: 2.0,
+        post_eps: 0.0,
+        rounds: r.int("hyper_connection.sinkhorn_iterations", None, 1, 1024)?,
+        mean: true,
+    });
+    f.plan(gguf)
+}

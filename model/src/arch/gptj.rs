@@ -1,0 +1,15 @@
+//! GPT-J: norms by mean and deviation, part of each head rotates by pairs of neighbours; attention and feed-forward block stand
+//! beside each other, behind one norm.
+
+use crate::decoder::{Family, Parallel};
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Act, Plan};
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let mut f = Family::of(gguf)?.layer_norm();
+    f.act = Act::Gelu;
+    f.parallel = Parallel::Shared;
+    f.plan(gguf)
+}

@@ -1,0 +1,16 @@
+//! Jais: ALiBi, norms by mean and deviation, SwiGLU; scores are divided by the head's width.
+
+use crate::config::Reader;
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?.layer_norm().no_rope();
+    f.alibi = Some(r.factor("attention.max_alibi_bias", 0.0)?).filter(|b| *b > 0.0);
+    f.attention_scale = Some(1.0 / f.c.k_dim as f32);
+    f.plan(gguf)
+}

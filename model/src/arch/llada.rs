@@ -1,0 +1,13 @@
+//! LLaDA, a diffusion model: llama's shape, where rows see all rows of their text.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let mut f = Family::of(gguf)?;
+    f.see_all();
+    f.plan(gguf)
+}

@@ -1,0 +1,12 @@
+//! Llama 1 to 3.x, Mixtral and models of their shape: RMS norm, GQA with neighbour RoPE, SwiGLU or experts; optional biases,
+//! optional frequency factors (`rope_freqs.weight`), output tied to the embedding if `output.weight` is missing.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    Family::of(gguf)?.plan(gguf)
+}

@@ -1,0 +1,11 @@
+//! Maincoder: neighbours rotated, then norms of queries and keys.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    Family { qk_norm_after: true, ..Family::of(gguf)? }.plan(gguf)
+}

@@ -1,0 +1,16 @@
+//! Mamba 1: every layer is one state-space model, without a feed-forward block.
+
+use crate::config::Reader;
+use crate::decoder::{Family, Mix};
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?;
+    f.read_recurrent(&r)?;
+    f.mix_all(Mix::Mamba);
+    f.plan(gguf)
+}

@@ -1,0 +1,17 @@
+//! MPT: ALiBi or learned positions, norms by mean and deviation; q, k and v may be clamped.
+
+use crate::config::Reader;
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Act, Plan};
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?.layer_norm().no_rope();
+    f.act = Act::Gelu;
+    f.alibi = Some(r.factor("attention.max_alibi_bias", 0.0)?).filter(|b| *b > 0.0);
+    f.clamp_kqv = Some(r.factor("attention.clamp_kqv", 0.0)?).filter(|c| *c > 0.0);
+    f.plan(gguf)
+}

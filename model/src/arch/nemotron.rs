@@ -1,0 +1,12 @@
+//! Nemotron 3 and 4: norms by mean and deviation, squared ReLU without a gate, part of each head rotates.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Act, Plan};
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let f = Family::neox(gguf)?.layer_norm();
+    Family { act: Act::ReluSquared, ..f }.plan(gguf)
+}

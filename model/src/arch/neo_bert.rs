@@ -1,0 +1,13 @@
+//! NeoBERT: llama's shape with gate and up in one matrix; rows see all rows of their text, and embeddings come out.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let mut f = Family::of(gguf)?;
+    f.see_all();
+    Family { embeds: true, output_norm: "enc.output_norm", ..f }.plan(gguf)
+}

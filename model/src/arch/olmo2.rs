@@ -1,0 +1,17 @@
+//! OLMo 2 and 3: norms after each block only, and of q and k as a whole; OLMo 3 slides in three of four layers.
+
+use crate::config::Reader;
+use crate::decoder::{Family, SlidingRope};
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.pre_norms = false;
+    f.post_norms = true;
+    f.slide_by_keys(&r, 4, false, SlidingRope::Plain(f.c.rope_base))?;
+    f.plan(gguf)
+}

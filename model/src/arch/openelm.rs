@@ -1,0 +1,11 @@
+//! OpenELM: heads and widths differ by layer; q and k are normed.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    Family::neox(gguf)?.plan(gguf)
+}

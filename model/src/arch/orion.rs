@@ -1,0 +1,11 @@
+//! Orion: llama's shape with norms by mean and deviation.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    Family::neox(gguf)?.layer_norm().plan(gguf)
+}

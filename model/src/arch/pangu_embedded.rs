@@ -1,0 +1,11 @@
+//! Pangu Embedded: llama's shape with biases; halves rotate.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    Family::neox(gguf)?.plan(gguf)
+}

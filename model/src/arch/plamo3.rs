@@ -1,0 +1,20 @@
+//! PLaMo 3: norms before and after each block, and of q and k; seven of eight layers slide.
+
+use crate::config::Reader;
+use crate::decoder::{Family, SlidingRope};
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Mask, Plan};
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.post_norms = true;
+    if f.c.window > 0 {
+        let sliding = r.sliding(f.c.n_layer, 8, false)?;
+        let base = r.sliding_base(10000.0)?;
+        f.slide(&sliding, Mask::Window(f.c.window), SlidingRope::Unscaled(base));
+    }
+    f.plan(gguf)
+}

@@ -1,0 +1,17 @@
+//! Qwen 3.5 to 3.8, the text side, dense and with experts: as Qwen3-Next, with products of their own for decay and rate.
+
+use crate::config::Reader;
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.read_sections(&r, true)?;
+    super::qwen3next::delta_layers(&mut f, &r)?;
+    f.recurrent.tiled = true;
+    f.plan(gguf)
+}

@@ -1,0 +1,46 @@
+//! Qwen 4, as it is tried out: layers as in Qwen 3.5 with experts, between several residual streams that are gated. Indexers
+//! choose blocks of positions that a row sees. Embeddings of several ids together are not there.
+//!
+//! A block's positions score alike, so that a budget that ends within a block leaves open which of them are seen. The first are,
+//! here; in llama.cpp it depends on the order of its heap. Goldens compare rows where nothing is left open.
+
+use crate::config::Reader;
+use crate::decoder::{Family, GatedStreams, Index, Keys, Mix};
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    if r.has("ple.layers") {
+        return Err(r.bad("ple.layers", "no embeddings of several ids together, which are not supported", "the key"));
+    }
+    f.read_sections(&r, true)?;
+    super::qwen3next::delta_layers(&mut f, &r)?;
+    let s = &mut f.recurrent;
+    if s.inner != s.heads * s.state {
+        let what = format!("time_step_rank times state_size, {}", s.heads * s.state);
+        return Err(r.bad("ssm.inner_size", &what, s.inner));
+    }
+    (s.tiled, s.sigmoid_gate) = (true, true);
+    f.pre_norms = false;
+    f.gated_streams = Some(GatedStreams {
+        count: r.int("hyper_connection.count", None, 2, 64)?,
+        rank: r.int("hyper_connection.low_rank", None, 1, 1 << 16)?,
+    });
+    f.experts_share_width(&r)?;
+    let every = r.by_layer("attention.compress_ratios", f.c.n_layer, Some(&vec![0; f.c.n_layer]), 1 << 16)?;
+    if every.iter().any(|rows| *rows > 0) {
+        let rope = f.tables[0].dims;
+        f.index(&r, Keys::Mean, (rope, f.style), f.c.eps)?;
+        for (layer, every) in f.layers.iter_mut().zip(&every) {
+            if *every > 0 && layer.mix[0] == Some(Mix::Attention) {
+                layer.index = Index::Own(*every);
+            }
+        }
+    }
+    f.ignore_unused_indexers();
+    f.plan(gguf)
+}

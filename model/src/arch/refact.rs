@@ -1,0 +1,13 @@
+//! Refact: llama's shape with ALiBi.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let mut f = Family::of(gguf)?.no_rope();
+    f.alibi = Some(8.0);
+    f.plan(gguf)
+}

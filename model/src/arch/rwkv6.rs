@@ -1,0 +1,38 @@
+//! RWKV 6: no attention, rows mixed with the one before and with a state.
+
+use crate::config::Reader;
+use crate::decoder::{Family, Mix};
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let mut f = rwkv(gguf, Mix::Rwkv6)?.layer_norm();
+    f.ffn_norm = "attn_norm_2";
+    f.halve_every = Reader::new(gguf)?.int("rescale_every_n_layers", Some(0), 0, 1024)?;
+    f.plan(gguf)
+}
+
+/// Layers of RWKV: heads of one size, nothing rotated.
+///
+/// # Errors
+/// As [`Family::of`].
+pub fn rwkv(gguf: &Gguf, mix: Mix) -> Result<Family> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::of(gguf)?.no_rope();
+    let size = r.int("wkv.head_size", None, 8, 1024)?;
+    if !f.c.n_embd.is_multiple_of(size) {
+        return Err(r.bad("wkv.head_size", &format!("a divisor of embedding_length {}", f.c.n_embd), size));
+    }
+    let heads = f.c.n_embd / size;
+    for layer in &mut f.layers {
+        let kv_heads = if layer.kv_heads == 0 { heads } else { layer.kv_heads };
+        if !heads.is_multiple_of(kv_heads) {
+            return Err(r.bad("attention.head_count_kv", &format!("a divisor of {heads}"), kv_heads));
+        }
+        (layer.mix, layer.heads, layer.kv_heads) = ([Some(mix), None], heads, kv_heads);
+        (layer.k_dim, layer.v_dim, layer.experts) = (size, size, false);
+    }
+    Ok(f)
+}

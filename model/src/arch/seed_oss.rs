@@ -1,0 +1,11 @@
+//! Seed-OSS: llama's shape with a norm named otherwise; halves rotate.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    Family::neox(gguf).map(|f| Family { ffn_norm: "post_attention_norm", ..f })?.plan(gguf)
+}

@@ -1,0 +1,12 @@
+//! StarCoder 1: learned positions, norms by mean and deviation, GELU.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Act, Plan};
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let f = Family::of(gguf)?.layer_norm().no_rope();
+    Family { act: Act::Gelu, ..f }.plan(gguf)
+}

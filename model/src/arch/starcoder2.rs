@@ -1,0 +1,12 @@
+//! StarCoder 2: norms by mean and deviation, GELU, biases.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Act, Plan};
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let f = Family::neox(gguf)?.layer_norm();
+    Family { act: Act::Gelu, ..f }.plan(gguf)
+}

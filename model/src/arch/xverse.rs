@@ -1,0 +1,11 @@
+//! XVERSE: llama's shape.
+
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::Plan;
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    Family::of(gguf)?.plan(gguf)
+}

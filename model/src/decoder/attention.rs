@@ -1,0 +1,272 @@
+//! Attention of the shared decoder: one product or three, norms of q and k, rotation, gates.
+
+use super::indexer::Indexed;
+use super::{Family, Layer, LayerNorm};
+use crate::weights::Weights;
+use pumex_plan::{
+    Act, Arg, AttentionSpec, Builder, Cols, General, Join, MatPart, NormKind, Normalize, Rope, RopeNorm, Rotate, Val,
+    Weight,
+};
+
+/// Weights of one attention block.
+pub struct Attention {
+    /// q, k and v, side by side; one or three matrices.
+    qkv: Vec<MatPart>,
+    /// Of q, of k and of v, where the matrix is one and the biases are three.
+    biases: [Option<Weight>; 3],
+    /// Whether keys are the values too, before their norm.
+    keys_are_values: bool,
+    q_norm: Option<HeadNorm>,
+    k_norm: Option<HeadNorm>,
+    /// `[heads]`, of queries after all else.
+    q_gain: Option<Weight>,
+    sinks: Option<Weight>,
+    /// `[heads * v_dim]`, of what heads give.
+    sub_norm: Option<LayerNorm>,
+    /// `[heads * v_dim, dim]` or `[heads, dim]`: what heads give is multiplied with its sigmoid.
+    gate: Option<MatPart>,
+    index: Option<Indexed>,
+    /// `[dim, heads * v_dim]`
+    pub output: MatPart,
+}
+
+/// A norm of q or of k.
+#[derive(Clone, Copy)]
+struct HeadNorm {
+    norm: LayerNorm,
+    /// Whether one goes over all heads together.
+    whole: bool,
+    /// Whether all heads have the same factors.
+    shared: bool,
+}
+
+impl HeadNorm {
+    fn declare(w: &mut Weights<'_>, name: &str, heads: usize, dim: usize) -> Option<HeadNorm> {
+        let dims = w.dims(&format!("{name}.weight"));
+        let (whole, shared) = match dims[..] {
+            [] | [1, _] => return None,
+            [len] => (len != dim && len == heads * dim, len == dim),
+            _ => (false, false),
+        };
+        let shape = match (whole, shared) {
+            (true, _) => vec![heads * dim],
+            (_, true) => vec![dim],
+            _ => vec![dim, heads],
+        };
+        let norm = LayerNorm {
+            weight: Some(w.table(&format!("{name}.weight"), &shape)),
+            bias: w.opt_table(&format!("{name}.bias"), &shape),
+        };
+        Some(HeadNorm { norm, whole, shared })
+    }
+
+    /// Whether rotation can take it along.
+    fn folds(&self, f: &Family) -> bool {
+        let kind = f.qk_norm.map_or(f.norm, |(kind, _)| kind);
+        self.shared && self.norm.bias.is_none() && kind == NormKind::Rms && !f.qk_norm_after
+    }
+}
+
+impl Attention {
+    /// Declares `blk.N.attn_*`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Attention {
+        let (l, dim) = (&f.layers[i], f.c.n_embd);
+        let name = |part: &str| format!("blk.{i}.attn_{part}");
+        let rows = [l.heads * l.k_dim * (1 + usize::from(f.q_gated)), l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
+        let mut biases = [None; 3];
+        let weight = |part: &str| format!("{}.weight", name(part));
+        let qkv = if w.has_rather(&weight("qkv"), &weight("q")) {
+            let fused = w.linear(&name("qkv"), rows.iter().sum(), dim);
+            if fused.bias.is_none() {
+                // Only all three together are read.
+                let parts = [0, 1, 2].map(|j| w.opt_vector(&format!("{}.bias", name(["q", "k", "v"][j])), rows[j]));
+                biases = if parts.iter().all(Option::is_some) { parts } else { [None; 3] };
+            }
+            vec![fused]
+        } else {
+            let parts = match (l.kv_of, w.has(&format!("{}.weight", name("v")))) {
+                (Some(_), _) => &["q"][..],
+                (None, false) if f.v_norm => &["q", "k"],
+                _ => &["q", "k", "v"],
+            };
+            if l.kv_of.is_some() {
+                for part in ["k", "v", "k_norm"] {
+                    w.pass_over(&weight(part));
+                    w.ignore(&format!("{}.", name(part)));
+                }
+            }
+            parts.iter().zip(rows).map(|(part, rows)| w.linear(&name(part), rows, dim)).collect::<Vec<_>>()
+        };
+        let gate_rows = w.dims(&format!("{}.weight", name("gate"))).get(1).copied().unwrap_or(0);
+        Attention {
+            keys_are_values: l.kv_of.is_none() && qkv.len() == 2,
+            qkv,
+            biases,
+            q_norm: HeadNorm::declare(w, &name("q_norm"), l.heads, l.k_dim),
+            q_gain: (w.dims(&format!("{}.weight", name("q_norm"))).first() == Some(&1))
+                .then(|| w.table(&format!("{}.weight", name("q_norm")), &[1, l.heads])),
+            k_norm: match l.kv_of {
+                Some(_) => None,
+                None => HeadNorm::declare(w, &name("k_norm"), l.kv_heads, l.k_dim),
+            },
+            sinks: w.opt_vector(&format!("{}.weight", name("sinks")), l.heads),
+            sub_norm: LayerNorm::declare(w, &name("sub_norm"), l.heads * l.v_dim),
+            gate: [l.heads * l.v_dim, l.heads].contains(&gate_rows).then(|| w.linear(&name("gate"), gate_rows, dim)),
+            index: Indexed::declare(w, f, i, dim),
+            output: {
+                let output = w.linear(&name("output"), dim, l.heads * l.v_dim);
+                MatPart { scale: output.scale * f.attention_out_scale, ..output }
+            },
+        }
+    }
+
+    /// Attention of normed rows `h` `[n, dim]` → `[n, heads * v_dim]`.
+    pub fn run(&self, p: &mut Builder, f: &Family, l: &Layer, layer: usize, (h, list): (Val, &mut Option<Val>)) -> Val {
+        if let Some(index) = &self.index {
+            *list = index.run(p, f, l, layer, (h, h));
+        }
+        let mut spec = AttentionSpec::causal(l.kv_of.unwrap_or(layer), l.heads, l.kv_heads, l.k_dim);
+        spec.v_dim = l.v_dim;
+        spec.mask = l.mask;
+        spec.soft_cap = f.attention_cap;
+        spec.sinks = self.sinks;
+        spec.alibi = f.alibi;
+        spec.chosen = f.chosen(l, *list);
+        let product = p.matmul("qkv", h, self.qkv.clone()); // [n, heads * k_dim + kv_heads * (k_dim + v_dim)]
+        let qkv = match f.q_gated {
+            true => ungated(p, &spec, product),
+            false if p.width_of(product) < spec.qkv_width() => {
+                let (all, wide) = (p.parts("qkv", spec.qkv_width()), p.width_of(product));
+                p.copy_into(p.all(product), p.all(all), 1, wide);
+                all
+            }
+            false => product,
+        };
+        if self.keys_are_values {
+            let k = Cols { val: qkv, at: l.heads * l.k_dim, stride: 0 };
+            p.copy_into(k, Cols { at: spec.v_at(), ..k }, 1, l.kv_heads * l.v_dim);
+        }
+        if f.v_norm && l.kv_of.is_none() {
+            let v = Cols { val: qkv, at: spec.v_at(), stride: l.v_dim };
+            let bare = HeadNorm { norm: LayerNorm { weight: None, bias: None }, whole: false, shared: true };
+            self.normed(p, f, Some(bare), v, l.kv_heads, l.v_dim);
+        }
+        self.finish_products(p, f, l, qkv);
+
+        let table = l.rope.map(|t| f.tables[t]);
+        let magnitude = table.map_or(1.0, |t| t.scaling.magnitude);
+        let whole = table.is_some_and(|t| t.dims == l.k_dim);
+        let temperature = f.temperature.filter(|_| l.temperature);
+        let folds = [self.q_norm, self.k_norm].iter().flatten().all(|n| n.folds(f));
+        let plain = folds && temperature.is_none() && (magnitude == 1.0 || whole);
+        let root = 1.0 / (l.k_dim as f32).sqrt();
+        let mut scale = f.attention_scale.unwrap_or(root);
+        let rope =
+            Rope { style: f.style, dims: table.map_or(0, |t| t.dims), table: l.rope.unwrap_or(0), norm_eps: f.c.eps };
+        if plain && !f.qk_norm_plain && l.kv_of.is_none() {
+            scale *= magnitude * magnitude;
+            let norm = |n: Option<HeadNorm>| n.and_then(|n| n.norm.weight);
+            p.rope_kv(qkv, spec, RopeNorm { rope, q_norm: norm(self.q_norm), k_norm: norm(self.k_norm) });
+        } else {
+            let q = Cols { val: qkv, at: 0, stride: l.k_dim };
+            let k = Cols { at: l.heads * l.k_dim, ..q };
+            let turned = Rotate {
+                x: q,
+                from: None,
+                groups: l.heads,
+                rope,
+                back: false,
+                every: 1,
+                magnitude,
+                temperature,
+                len: l.k_dim,
+            };
+            let norms = |p: &mut Builder| {
+                self.normed(p, f, self.q_norm, q, l.heads, l.k_dim);
+                self.normed(p, f, self.k_norm, k, l.kv_heads, l.k_dim);
+            };
+            if !f.qk_norm_after {
+                norms(p);
+            }
+            if rope.dims > 0 || temperature.is_some() {
+                p.general(General::Rotate(turned));
+            }
+            if rope.dims > 0 && l.kv_of.is_none() {
+                p.general(General::Rotate(Rotate { x: k, groups: l.kv_heads, temperature: None, ..turned }));
+            }
+            if f.qk_norm_after {
+                norms(p);
+            }
+            if f.qk_norm_plain && rope.dims > 0 {
+                let bare = Some(HeadNorm { norm: LayerNorm { weight: None, bias: None }, whole: false, shared: true });
+                self.normed(p, f, bare, q, l.heads, l.k_dim);
+                self.normed(p, f, bare, k, l.kv_heads, l.k_dim);
+            }
+            if let Some(gain) = self.q_gain {
+                p.map_into(q, (l.heads, l.k_dim), (Act::Same, Arg::Cols(q), 1.0), (Join::Mul, Arg::GroupWeight(gain)));
+            }
+            let kept = RopeNorm { rope: Rope { dims: 0, table: 0, ..rope }, q_norm: None, k_norm: None };
+            if l.kv_of.is_none() {
+                p.rope_kv(qkv, spec, kept);
+            }
+        }
+        let out = p.attend(qkv, spec, scale); // [n, heads * v_dim]
+        if f.q_gated {
+            let all = Cols { val: out, at: 0, stride: l.v_dim };
+            let by = Arg::Cols(Cols { val: product, at: l.k_dim, stride: 2 * l.k_dim });
+            p.map_into(all, (l.heads, l.v_dim), (Act::Sigmoid, by, 1.0), (Join::Mul, Arg::Cols(all)));
+        }
+        self.gated(p, f, l, h, out)
+    }
+
+    /// Biases that the products have not, and limits.
+    fn finish_products(&self, p: &mut Builder, f: &Family, l: &Layer, qkv: Val) {
+        let widths = [l.heads * l.k_dim, l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
+        let mut at = 0;
+        for (bias, width) in self.biases.iter().zip(widths) {
+            if let Some(bias) = bias {
+                let cols = Cols { val: qkv, at, stride: width };
+                p.map_into(cols, (1, width), (Act::Same, Arg::Cols(cols), 1.0), (Join::Add, Arg::Weight(*bias)));
+            }
+            at += width;
+        }
+        if let Some(limit) = f.clamp_kqv {
+            let all = p.all(qkv);
+            let clamp = (Act::Clamp(-limit, limit), Arg::Cols(all), 1.0);
+            p.map_into(all, (1, all.stride), clamp, (Join::Add, Arg::Number(0.0)));
+        }
+    }
+
+    fn normed(&self, p: &mut Builder, f: &Family, norm: Option<HeadNorm>, x: Cols, heads: usize, dim: usize) {
+        let Some(HeadNorm { norm: LayerNorm { weight, bias }, whole, .. }) = norm else { return };
+        let (groups, len) = if whole { (1, heads * dim) } else { (heads, dim) };
+        let (kind, eps) = f.qk_norm.unwrap_or((f.norm, f.c.eps));
+        p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias, gate: None, eps, out: x }));
+    }
+
+    fn gated(&self, p: &mut Builder, f: &Family, l: &Layer, h: Val, out: Val) -> Val {
+        if let Some(gate) = self.gate {
+            let gate = p.matmul("gate", h, vec![gate]);
+            let all = Cols { val: out, at: 0, stride: l.v_dim };
+            let by = match p.width_of(gate) == l.heads {
+                true => Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }),
+                false => Arg::Cols(Cols { val: gate, at: 0, stride: l.v_dim }),
+            };
+            p.map_into(all, (l.heads, l.v_dim), (f.gate_act, by, 1.0), (Join::Mul, Arg::Cols(all)));
+        }
+        match self.sub_norm {
+            Some(LayerNorm { weight, bias }) => p.normalize(f.norm, out, weight, bias, f.c.eps),
+            None => out,
+        }
+    }
+}
+
+/// q, k and v of a product in which each query's head has its gate behind it.
+fn ungated(p: &mut Builder, s: &AttentionSpec, product: Val) -> Val {
+    let (hd, q) = (s.head_dim, s.heads * s.head_dim);
+    let qkv = p.parts("qkv", s.qkv_width());
+    p.copy_into(Cols { val: product, at: 0, stride: 2 * hd }, Cols { val: qkv, at: 0, stride: hd }, s.heads, hd);
+    let rest = s.qkv_width() - q;
+    p.copy_into(Cols { val: product, at: 2 * q, stride: rest }, Cols { val: qkv, at: q, stride: rest }, 1, rest);
+    qkv
+}

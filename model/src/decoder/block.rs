@@ -1,0 +1,75 @@
+//! The weights of a layer.
+
+use super::{ffn, mixer, per_layer, Family, LayerNorm, Parallel};
+use crate::weights::Weights;
+use pumex_plan::NormKind;
+
+/// Weights of a layer.
+pub struct Block {
+    pub attn_norm: Option<LayerNorm>,
+    pub attn_norm_2: Option<LayerNorm>,
+    pub mixers: Vec<mixer::Mixer>,
+    pub attn_post_norm: Option<LayerNorm>,
+    /// Of the residual stream after attention.
+    pub attn_end_norm: Option<LayerNorm>,
+    /// Of that with what came into the layer added.
+    pub attn_end_norm_2: Option<LayerNorm>,
+    pub ffn_norm: Option<LayerNorm>,
+    pub ffn: Option<ffn::Ffn>,
+    pub ffn_post_norm: Option<LayerNorm>,
+    pub output_norm: Option<LayerNorm>,
+    /// Whether no layer follows: the output rows alone are normed then.
+    pub last: bool,
+    pub after: per_layer::After,
+}
+
+impl Block {
+    /// Declares `blk.N.*`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Block {
+        let (dim, layer) = (f.c.n_embd, &f.layers[i]);
+        let norm = |w: &mut Weights<'_>, name: &str, wanted: bool| {
+            let name = format!("blk.{i}.{name}");
+            // A family that norms without weights has none in any layer.
+            let bare = LayerNorm::BARE;
+            match wanted {
+                false => None,
+                true if f.bare_norms => Some(bare),
+                // Of embeddings that are normed, the first layer takes them as they are.
+                true if f.embeds && i == 0 && !w.has(&format!("{name}.weight")) => None,
+                true if f.norm == NormKind::Layer && !w.has(&format!("{name}.weight")) => Some(bare),
+                // Some converters leave the suffix out.
+                true if w.has(&name) => Some(LayerNorm { weight: Some(w.vector(&name, dim)), ..bare }),
+                true => Some(LayerNorm { weight: Some(w.vector(&format!("{name}.weight"), dim)), ..bare })
+                    .map(|n| LayerNorm { bias: w.opt_vector(&format!("{name}.bias"), dim), ..n }),
+            }
+        };
+        let opt = |w: &mut Weights<'_>, name: &str, wanted: bool| {
+            let name = format!("blk.{i}.{name}");
+            let bare = w.has(&name); // some converters leave the suffix out
+            let norm = wanted.then(|| LayerNorm::declare(w, &name, dim)).flatten();
+            norm.or_else(|| (wanted && bare).then(|| LayerNorm { weight: w.opt_vector(&name, dim), bias: None }))
+        };
+        let (attends, feeds) = (layer.mix[0].is_some(), layer.experts || layer.n_ff > 0);
+        let lightning = layer.mix[0] == Some(mixer::Mix::Lightning); // which norms heads by that name
+                                                                     // Where no others are, they must be there.
+        let post = |w: &mut Weights<'_>, name: &str| match f.pre_norms {
+            true => opt(w, name, f.post_norms),
+            false => norm(w, name, f.post_norms),
+        };
+        let own_norm = feeds && f.pre_norms && f.parallel != Parallel::Shared;
+        Block {
+            attn_norm: norm(w, "attn_norm", f.pre_norms && (attends || f.parallel != Parallel::No)),
+            attn_norm_2: opt(w, "attn_norm_2", f.pre_norms && f.ffn_norm != "attn_norm_2" && !lightning),
+            mixers: layer.mix.iter().flatten().map(|mix| mixer::Mixer::declare(w, f, *mix, i)).collect(),
+            attn_post_norm: post(w, f.post_norm_names[0]),
+            attn_end_norm: opt(w, "attn_output_norm", f.embeds),
+            attn_end_norm_2: opt(w, "attn_norm_2", f.embeds && !f.pre_norms),
+            ffn_norm: norm(w, f.ffn_norm, own_norm),
+            ffn: feeds.then(|| ffn::Ffn::declare(w, f, i)),
+            ffn_post_norm: post(w, f.post_norm_names[1]),
+            output_norm: opt(w, "layer_output_norm", f.embeds),
+            last: i + 1 == f.c.n_layer,
+            after: per_layer::After::declare(w, f, i),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Gated delta nets of Qwen3-Next and Qwen3.5, and Kimi's delta attention: a convolution over the last rows, keys and queries of
+//! length one, a state per head that a delta rule writes.
+
+use super::Family;
+use crate::weights::Weights;
+use pumex_plan::{
+    Act, Arg, Builder, Cols, Conv, General, Join, MatPart, NormGate, NormKind, Normalize, Scan, ScanKind, Val, Weight,
+};
+
+/// Weights of a gated delta net.
+pub struct Delta {
+    /// `[2 * groups * state + inner, dim]`: queries, keys, values.
+    qkv: Option<(MatPart, MatPart)>,
+    /// As stored once: queries, keys, values and gates, group by group.
+    qkvz: Option<MatPart>,
+    /// `[heads, dim]`: how much is written, how much fades.
+    beta_alpha: Option<[MatPart; 2]>,
+    /// As stored once, group by group.
+    ba: Option<MatPart>,
+    conv: Weight,
+    dt: Weight,
+    a: Weight,
+    norm: Weight,
+    /// `[dim, inner]`
+    pub output: MatPart,
+}
+
+fn cols(val: Val, at: usize, stride: usize) -> Cols {
+    Cols { val, at, stride }
+}
+
+impl Delta {
+    /// Declares `blk.N.ssm_*`, `attn_qkv` and `attn_gate`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Delta {
+        let (r, dim) = (&f.recurrent, f.c.n_embd);
+        let name = |part: &str| format!("blk.{i}.ssm_{part}");
+        let channels = r.inner + 2 * r.groups * r.state;
+        let linear = |w: &mut Weights<'_>, name: &str, rows: usize| w.linear(name, rows, dim);
+        let (qkv, gate) = (format!("blk.{i}.attn_qkv"), format!("blk.{i}.attn_gate"));
+        let split = w.has_rather(&format!("{qkv}.weight"), &format!("{}.weight", name("in")));
+        let qkv = split.then(|| (linear(w, &qkv, channels), linear(w, &gate, r.inner)));
+        let qkvz = (!split).then(|| linear(w, &name("in"), channels + r.inner));
+        w.ignore(&name("in")); // where there are both
+        let one = w.has_rather(&format!("{}.weight", name("ba")), &format!("{}.weight", name("beta")));
+        Delta {
+            qkv,
+            qkvz,
+            beta_alpha: (!one).then(|| ["beta", "alpha"].map(|part| linear(w, &name(part), r.heads))),
+            ba: one.then(|| linear(w, &name("ba"), 2 * r.heads)),
+            conv: w.table(&format!("{}.weight", name("conv1d")), &[r.conv, channels]),
+            dt: w.vector(&format!("{}.bias", name("dt")), r.heads),
+            a: w.vector(&name("a"), r.heads),
+            norm: w.vector(&format!("{}.weight", name("norm")), r.inner / r.heads.max(1)),
+            output: w.linear(&name("out"), dim, r.inner),
+        }
+    }
+
+    /// Normed rows `[n, dim]` → `[n, inner]`.
+    pub fn run(&self, p: &mut Builder, f: &Family, layer: usize, h: Val) -> Val {
+        let r = &f.recurrent;
+        let (keys, v_dim, each) = (r.groups * r.state, r.inner / r.heads, r.heads / r.groups);
+        let channels = r.inner + 2 * keys;
+        let (mixed, gate) = match (&self.qkv, &self.qkvz) {
+            (Some((qkv, gate)), _) => (p.matmul("qkv", h, vec![*qkv]), p.matmul("z", h, vec![*gate])),
+            (None, Some(both)) => {
+                let all = p.matmul("qkvz", h, vec![*both]);
+                let (mixed, gate) = (p.parts("qkv", channels), p.parts("z", r.inner));
+                let (group, wide) = (2 * r.state + 2 * each * v_dim, each * v_dim);
+                p.copy_into(cols(all, 0, group), cols(mixed, 0, r.state), r.groups, r.state);
+                p.copy_into(cols(all, r.state, group), cols(mixed, keys, r.state), r.groups, r.state);
+                p.copy_into(cols(all, 2 * r.state, group), cols(mixed, 2 * keys, wide), r.groups, wide);
+                p.copy_into(cols(all, 2 * r.state + wide, group), cols(gate, 0, wide), r.groups, wide);
+                (mixed, gate)
+            }
+            (None, None) => (h, h),
+        };
+        let steps = match (&self.beta_alpha, &self.ba) {
+            (Some(parts), _) => p.matmul("beta_alpha", h, parts.to_vec()),
+            (None, ba) => {
+                let steps = p.parts("steps", 2 * r.heads);
+                if let Some(ba) = ba {
+                    let both = p.matmul("beta_alpha", h, vec![*ba]);
+                    p.copy_into(cols(both, 0, 2 * each), cols(steps, 0, each), r.groups, each);
+                    p.copy_into(cols(both, each, 2 * each), cols(steps, r.heads, each), r.groups, each);
+                }
+                steps
+            }
+        };
+        let (beta, alpha) = (cols(steps, 0, 1), cols(steps, r.heads, 1));
+        let x = p.parts("conv", channels);
+        let conv = Conv {
+            x: cols(mixed, 0, channels),
+            channels,
+            weight: self.conv,
+            bias: None,
+            silu: true,
+            layer,
+            at: 0,
+            out: cols(x, 0, channels),
+            norm: None,
+        };
+        p.general(General::Conv(conv));
+        let (q, k) = (cols(x, 0, r.state), cols(x, keys, r.state));
+        unit(p, f, q, 2 * r.groups, r.state); // keys follow queries
+        let y = p.parts("delta", r.inner);
+        let out = cols(y, 0, v_dim);
+        p.general(General::Scan(Scan {
+            kind: ScanKind::Delta,
+            heads: r.heads,
+            v_dim,
+            k_dim: r.state,
+            groups: r.groups,
+            tiled: r.tiled,
+            q,
+            k,
+            v: cols(x, 2 * keys, v_dim),
+            decay: Some(alpha),
+            decay_per_column: false,
+            rate: Some(beta),
+            a: None,
+            b: None,
+            factor: Some(self.a),
+            soft: Some(self.dt),
+            skip: None,
+            scale: 1.0 / (r.state as f32).sqrt(),
+            layer,
+            at: (r.conv - 1) * channels,
+            out,
+        }));
+        let act = if r.sigmoid_gate { Act::Sigmoid } else { Act::Silu };
+        normed(p, f, out, (r.heads, v_dim), self.norm, (act, cols(gate, 0, v_dim)));
+        y
+    }
+}
+
+/// Groups of columns of length one: `x / sqrt(Σ x² + eps)`.
+fn unit(p: &mut Builder, f: &Family, x: Cols, groups: usize, len: usize) {
+    let (kind, eps) = (NormKind::Unit, f.recurrent.unit_eps.unwrap_or(f.c.eps));
+    p.general(General::Normalize(Normalize {
+        kind,
+        x,
+        groups,
+        len,
+        weight: None,
+        bias: None,
+        gate: None,
+        eps,
+        out: x,
+    }));
+}
+
+/// A norm of each head's columns, gated afterwards.
+fn normed(p: &mut Builder, f: &Family, x: Cols, (groups, len): (usize, usize), weight: Weight, (act, by): (Act, Cols)) {
+    let (kind, weight, eps) = (NormKind::Rms, Some(weight), f.c.eps);
+    let gate = Some(NormGate { cols: by, act, first: false });
+    p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias: None, gate, eps, out: x }));
+}
+
+/// A product, or two after each other; their names, from the last one on.
+fn by_way(p: &mut Builder, h: Val, parts: &[MatPart], names: [&'static str; 2]) -> Val {
+    let names = names.iter().take(parts.len()).rev();
+    parts.iter().zip(names).fold(h, |x, (part, name)| p.matmul(name, x, vec![*part]))
+}
+
+/// Weights of Kimi's delta attention.
+pub struct Kda {
+    /// Queries, keys, values.
+    qkv: Vec<MatPart>,
+    convs: [Weight; 3],
+    /// How much each column fades: one product, or down and up.
+    fade: Vec<MatPart>,
+    dt: Weight,
+    /// `[heads]`
+    a: Weight,
+    beta: MatPart,
+    /// The gate, likewise.
+    gate: Vec<MatPart>,
+    norm: Weight,
+    /// `[dim, heads * state]`
+    pub output: MatPart,
+}
+
+impl Kda {
+    /// Declares `blk.N.ssm_*` and `attn_{q,k,v,output}`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Kda {
+        let (r, dim) = (&f.recurrent, f.c.n_embd);
+        let name = |part: &str| format!("blk.{i}.ssm_{part}");
+        let conv = |w: &mut Weights<'_>, part: &str| {
+            let name = format!("{}.weight", name(&format!("conv1d_{part}")));
+            let dims = w.dims(&name);
+            w.table(&name, &dims)
+        };
+        let products = |w: &mut Weights<'_>, names: [String; 2]| match w.has(&format!("{}.weight", names[1])) {
+            true => vec![w.linear(&names[0], r.state, dim), w.linear(&names[1], r.inner, r.state)],
+            false => vec![w.linear(&names[0], r.inner, dim)],
+        };
+        let whole = w.has(&format!("{}.weight", name("g")));
+        let gate = if whole { ["g", ""] } else { ["g_a", "g_b"] }.map(name);
+        let a_dims = w.dims(&name("a"));
+        let beta_dims = w.dims(&format!("{}.weight", name("beta")));
+        w.ignore(&format!("{}.", name("beta")));
+        Kda {
+            qkv: ["q", "k", "v"].map(|part| w.linear(&format!("blk.{i}.attn_{part}"), r.inner, dim)).to_vec(),
+            convs: ["q", "k", "v"].map(|part| conv(w, part)),
+            fade: products(w, ["f_a", "f_b"].map(name)),
+            dt: w.vector(&format!("{}.bias", name("dt")), r.inner),
+            a: w.table(&name("a"), &a_dims),
+            beta: match beta_dims.len() {
+                1 => MatPart { weight: w.row(&format!("{}.weight", name("beta")), dim), bias: None, scale: 1.0 },
+                _ => w.linear(&name("beta"), r.heads, dim),
+            },
+            gate: products(w, gate),
+            norm: w.vector(&format!("{}.weight", name("norm")), r.state),
+            output: w.linear_unscaled(&format!("blk.{i}.attn_output"), dim, r.inner),
+        }
+    }
+
+    /// Normed rows `[n, dim]` → `[n, heads * state]`.
+    pub fn run(&self, p: &mut Builder, f: &Family, layer: usize, h: Val) -> Val {
+        let r = &f.recurrent;
+        let mixed = p.matmul("qkv", h, self.qkv.clone()); // [n, 3 * inner]
+        let x = p.parts("conv", 3 * r.inner);
+        for (part, weight) in self.convs.iter().enumerate() {
+            let at = (r.conv - 1) * part * r.inner;
+            let (from, out) = (cols(mixed, part * r.inner, r.inner), cols(x, part * r.inner, r.inner));
+            let (channels, weight) = (r.inner, *weight);
+            p.general(General::Conv(Conv {
+                x: from,
+                channels,
+                weight,
+                bias: None,
+                silu: true,
+                layer,
+                at,
+                out,
+                norm: None,
+            }));
+        }
+        let fade = by_way(p, h, &self.fade, ["fade", "fade_a"]); // [n, inner]
+        let all = p.all(fade);
+        p.map_into(all, (1, r.inner), (Act::Same, Arg::Cols(all), 1.0), (Join::Add, Arg::Weight(self.dt)));
+        let heads = cols(fade, 0, r.state);
+        let (shape, by) = ((r.heads, r.state), (Join::Mul, Arg::GroupWeight(self.a)));
+        match r.bound {
+            None => p.map_into(heads, shape, (Act::Softplus, Arg::Cols(heads), 1.0), by),
+            Some((bound, sign)) => {
+                p.map_into(heads, shape, (Act::Same, Arg::Cols(heads), sign), by);
+                let bounded = (Act::Sigmoid, Arg::Cols(heads), bound);
+                p.map_into(heads, shape, bounded, (Join::Add, Arg::Number(0.0)));
+            }
+        }
+        let beta = p.matmul("beta", h, vec![self.beta]); // [n, heads]
+        let rate = cols(beta, 0, 1);
+        p.map_into(rate, (1, r.heads), (Act::Sigmoid, Arg::Cols(rate), 1.0), (Join::Add, Arg::Number(0.0)));
+        let (q, k, v) = (cols(x, 0, r.state), cols(x, r.inner, r.state), cols(x, 2 * r.inner, r.state));
+        unit(p, f, q, 2 * r.heads, r.state); // keys follow queries
+        let y = p.parts("delta", r.inner);
+        let out = cols(y, 0, r.state);
+        p.general(General::Scan(Scan {
+            kind: ScanKind::Delta,
+            heads: r.heads,
+            v_dim: r.state,
+            k_dim: r.state,
+            groups: r.heads,
+            tiled: false,
+            q,
+            k,
+            v,
+            decay: Some(heads),
+            decay_per_column: true,
+            rate: Some(rate),
+            a: None,
+            b: None,
+            factor: None,
+            soft: None,
+            skip: None,
+            scale: 1.0 / (r.state as f32).sqrt(),
+            layer,
+            at: (r.conv - 1) * 3 * r.inner,
+            out,
+        }));
+        let gate = by_way(p, h, &self.gate, ["gate", "gate_a"]);
+        normed(p, f, out, (r.heads, r.state), self.norm, (Act::Sigmoid, cols(gate, 0, r.state)));
+        y
+    }
+}

@@ -1,0 +1,251 @@
+//! Experts: how rows reach them, and what they do.
+
+use super::dense::{limited, raise};
+use super::grove::SmallExperts;
+use super::{Family, LayerNorm, Moe};
+use crate::weights::Weights;
+use pumex_plan::{
+    Act, Arg, Builder, Choose, Cols, ExpertPart, ExpertsBias, ExpertsMatMul, Gate, Gating, General, Join, MatPart,
+    TopK, Val, Weight, LEAST_SUM,
+};
+
+/// Weights of experts.
+pub struct Experts {
+    pub router: MatPart,
+    /// `[experts]`, added where experts are chosen.
+    selection: Option<Weight>,
+    gate: Option<ExpertPart>,
+    /// Or both, `[experts, 2 * ffn, dim]`.
+    up: ExpertPart,
+    fused: bool,
+    down: ExpertPart,
+    /// Of gate, up and down, `[experts, m]`.
+    biases: [Option<Weight>; 3],
+    ffn: usize,
+    top_k: TopK,
+    /// Of gate and up, and whether the gate is limited before its activation.
+    limit: Option<(f32, bool)>,
+    small: Option<SmallExperts>,
+    /// `[vocab, used]`: which a row uses by its id.
+    table: Option<Weight>,
+    latent: Option<Latent>,
+}
+
+/// Products around experts that work on fewer columns.
+struct Latent {
+    width: usize,
+    down: MatPart,
+    up: MatPart,
+    norm: Option<LayerNorm>,
+    eps: f32,
+}
+
+impl Experts {
+    /// Declares `blk.N.ffn_{gate_inp,gate_exps,up_exps,down_exps}`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, i: usize) -> Experts {
+        let (n, ffn, whole) = (f.c.n_expert, f.c.n_ff_exp[i], f.c.n_embd);
+        let dim = if f.moe.latent > 0 { f.moe.latent } else { whole };
+        let name = |part: &str| format!("blk.{i}.ffn_{part}");
+        let weight = |part: &str| format!("{}.weight", name(part));
+        let fused = w.has_rather(&weight("gate_up_exps"), &weight("up_exps"));
+        let gated = !fused && w.has(&format!("{}.weight", name("gate_exps")));
+        let up = if fused { "gate_up_exps" } else { "up_exps" };
+        let both = if fused { 2 * ffn } else { ffn };
+        let bias = |w: &mut Weights<'_>, part: &str, m: usize| w.opt_table(&format!("{}.bias", name(part)), &[m, n]);
+        let top_k = TopK { n_expert: n, k: f.c.n_expert_used[i] };
+        if top_k.k == 0 {
+            let what = format!("blk.{i}.ffn_gate_inp.weight: expected expert_used_count of at least 1 there, found 0");
+            w.problem("bad_hparam", what);
+        }
+        let experts = Experts {
+            router: w.linear_unscaled(&name("gate_inp"), n, whole),
+            selection: match i < f.moe.by_id {
+                true => None,
+                false => w
+                    .opt_vector(&format!("blk.{i}.exp_probs_b.bias"), n)
+                    .or_else(|| w.opt_vector(&format!("blk.{i}.exp_probs_b"), n)),
+            },
+            gate: gated.then(|| w.experts(&name("gate_exps"), [n, ffn, dim])),
+            up: w.experts(&name(up), [n, both, dim]),
+            fused,
+            down: w.experts(&name("down_exps"), [n, dim, ffn]),
+            biases: [bias(w, "gate_exps", ffn), bias(w, up, both), bias(w, "down_exps", dim)],
+            ffn,
+            top_k,
+            limit: f.moe.limits[0].as_ref().and_then(|limits| limits.of(i)),
+            small: f.moe.grove.map(|sizes| SmallExperts::declare(w, (i, dim), sizes, top_k)),
+            table: (i < f.moe.by_id).then(|| {
+                let dims = [top_k.k, w.vocab_rows()];
+                w.integers(&format!("{}.weight", name("gate_tid2eid")), dims, n)
+            }),
+            latent: (f.moe.latent > 0).then(|| {
+                let by = if w.has_rather(&weight("latent_down"), &weight("routed_down")) { "latent" } else { "routed" };
+                Latent {
+                    width: dim,
+                    down: w.linear(&name(&format!("{by}_down")), dim, whole),
+                    up: w.linear(&name(&format!("{by}_up")), whole, dim),
+                    norm: LayerNorm::declare(w, &name("routed_norm"), dim),
+                    eps: f.c.eps,
+                }
+            }),
+        };
+        // Biases are not scaled, and a row that is weighted before it is multiplied has no place for a scale afterwards.
+        let biased = experts.biases.iter().any(Option::is_some);
+        if experts.scales().iter().any(Option::is_some) && (biased || f.moe.weighs_input || experts.small.is_some()) {
+            let what = format!("blk.{i}.ffn_*_exps.scale: expected no scales beside the experts of this family");
+            w.problem("unsupported_tensor", what);
+        }
+        experts
+    }
+
+    /// Whether they are chosen by a softmax whose largest are made to sum up to 1, which a softmax of the taken is too.
+    fn routes_usually(&self, m: &Moe) -> bool {
+        (m.gating == Gating::Softmax && m.normalized || m.gating == Gating::SoftmaxOfTaken)
+            && self.selection.is_none()
+            && m.groups.is_none()
+            && self.table.is_none()
+    }
+
+    /// `[experts]` each, of the products with gate, up and down.
+    fn scales(&self) -> [Option<Weight>; 3] {
+        [self.gate.and_then(|g| g.scale), self.up.scale, self.down.scale]
+    }
+
+    /// How gate and up meet, if one op multiplies with both. Only the usual gate takes scales.
+    fn gating(&self, m: &Moe) -> Option<Gate> {
+        let apart = self.gate.is_none() || m.weighs_input || m.up_cap.is_some() || self.limit.is_some();
+        let scaled = self.scales()[..2].iter().any(Option::is_some);
+        Gate::of(m.act).filter(|by| !apart && (!scaled || *by == Gate::SILU))
+    }
+
+    /// Adds the experts' weighted sum, so many times, to `out` `[n, dim]`. `logits` are the router's, if they are there.
+    pub fn run(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Option<Val>, h: Val, out: Val) {
+        let logits = logits.unwrap_or_else(|| p.matmul("router", h, vec![self.router])); // [n, experts]
+        let Some(small) = &self.small else { return self.wide(p, (m, times), logits, h, out) };
+        let sum = p.zeros(p.width_of(out));
+        self.wide(p, (m, 1.0), logits, h, sum);
+        small.run(p, logits, sum);
+        p.add(sum, times, out);
+    }
+
+    /// Adds the sum of the usual experts.
+    fn wide(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
+        let Some(latent) = &self.latent else { return self.routed(p, (m, times), logits, h, out) };
+        let h = p.matmul("latent", h, vec![latent.down]);
+        let sum = p.zeros(latent.width);
+        self.routed(p, (m, 1.0), logits, h, sum);
+        let sum = match latent.norm {
+            Some(LayerNorm { weight: Some(weight), .. }) => p.rms_norm(sum, weight, latent.eps),
+            _ => sum,
+        };
+        p.matmul_add(sum, MatPart { scale: latent.up.scale * times, ..latent.up }, out);
+    }
+
+    /// Likewise, of rows as experts take them.
+    fn routed(&self, p: &mut Builder, (m, times): (&Moe, f32), logits: Val, h: Val, out: Val) {
+        let route = if self.routes_usually(m) {
+            p.route(logits, self.top_k, m.scale * times, self.scales())
+        } else {
+            let route = p.parts("route", 4 * self.top_k.k);
+            p.general(General::Choose(Choose {
+                logits,
+                router: None,
+                top_k: self.top_k,
+                gating: m.gating,
+                bias: self.selection,
+                groups: m.groups.filter(|_| self.table.is_none()),
+                table: self.table,
+                least_sum: m.normalized.then_some(LEAST_SUM),
+                scale: m.scale * times,
+                sharing: 1,
+                out: route,
+            }));
+            self.scale_route(p, route);
+            route
+        };
+        let hidden = match self.gate.zip(self.gating(m)) {
+            Some((gate, by)) => {
+                let [of_gate, of_up, _] = self.biases;
+                p.gated_experts(h, (route, self.top_k), [gate.weight, self.up.weight], [of_gate, of_up], by)
+            }
+            None => self.hidden(p, m, h, route),
+        };
+        p.experts_add(hidden, (route, self.top_k), self.down.weight, self.biases[2], out);
+    }
+
+    /// Puts what experts' products are multiplied with into a route that has none.
+    fn scale_route(&self, p: &mut Builder, route: Val) {
+        let used = self.top_k.k;
+        for (scales, part) in
+            self.scales().into_iter().zip([2, 3, 1]).filter_map(|(scales, part)| Some((scales?, part)))
+        {
+            let of_taken = p.zeros(used);
+            p.general(General::ExpertsBias(ExpertsBias { route, top_k: self.top_k, bias: scales, out: of_taken }));
+            let (by, cols) = (Arg::Cols(p.all(of_taken)), Cols { val: route, at: part * used, stride: used });
+            p.map_into(cols, (1, used), (Act::Same, by, 1.0), (Join::Mul, Arg::Cols(cols)));
+        }
+    }
+
+    fn add_bias(&self, p: &mut Builder, which: usize, route: Val, out: Val) {
+        if let Some(bias) = self.biases[which] {
+            p.general(General::ExpertsBias(ExpertsBias { route, top_k: self.top_k, bias, out }));
+        }
+    }
+
+    /// Products with gate and up, side by side for each expert → `[n, used * ffn]`.
+    fn hidden(&self, p: &mut Builder, m: &Moe, h: Val, route: Val) -> Val {
+        let (used, ffn) = (self.top_k.k, self.ffn);
+        let h = if m.weighs_input { self.weighed(p, h, route) } else { h };
+        let product = |p: &mut Builder, weight: Weight, which: usize, width: usize| {
+            let out = p.parts("experts", used * width);
+            let (top_k, own_input) = (self.top_k, m.weighs_input);
+            p.general(General::ExpertsMatMul(ExpertsMatMul { x: h, route, top_k, weight, own_input, out }));
+            if self.scales()[which].is_some() {
+                let (by, cols) =
+                    (Cols { val: route, at: (2 + which) * used, stride: 1 }, Cols { val: out, at: 0, stride: width });
+                p.map_into(cols, (used, width), (Act::Same, Arg::PerGroup(by), 1.0), (Join::Mul, Arg::Cols(cols)));
+            }
+            self.add_bias(p, which, route, out);
+            out
+        };
+        let up = product(p, self.up.weight, 1, if self.fused { 2 * ffn } else { ffn });
+        let (gate, up) = match self.gate {
+            Some(gate) => {
+                let gate = product(p, gate.weight, 0, ffn);
+                (Some(Cols { val: gate, at: 0, stride: ffn }), Cols { val: up, at: 0, stride: ffn })
+            }
+            None if self.fused => {
+                (Some(Cols { val: up, at: 0, stride: 2 * ffn }), Cols { val: up, at: ffn, stride: 2 * ffn })
+            }
+            None => (None, Cols { val: up, at: 0, stride: ffn }),
+        };
+        let out = p.parts("hidden", used * ffn);
+        let to = Cols { val: out, at: 0, stride: ffn };
+        let Some(gate) = gate else {
+            p.map_into(to, (used, ffn), (m.act, Arg::Cols(up), 1.0), (Join::Add, Arg::Number(0.0)));
+            return out;
+        };
+        raise(p, up, (used, ffn), m.act);
+        if let Some(cap) = m.up_cap {
+            p.map_into(up, (used, ffn), (Act::SoftCap(cap), Arg::Cols(up), 1.0), (Join::Add, Arg::Number(0.0)));
+        }
+        let act = match self.limit {
+            Some(limit) => limited(p, gate, up, (used, ffn), m.act, limit),
+            None => m.act,
+        };
+        p.map_into(to, (used, ffn), (act, Arg::Cols(gate), 1.0), (Join::Mul, Arg::Cols(up)));
+        out
+    }
+
+    /// A row for each expert, times its weight, which is 1 afterwards.
+    fn weighed(&self, p: &mut Builder, h: Val, route: Val) -> Val {
+        let (used, dim) = (self.top_k.k, p.width_of(h));
+        let out = p.parts("weighed", used * dim);
+        let to = Cols { val: out, at: 0, stride: dim };
+        let weights = Cols { val: route, at: used, stride: 1 };
+        let same = Arg::Cols(Cols { val: h, at: 0, stride: 0 });
+        p.map_into(to, (used, dim), (Act::Same, Arg::PerGroup(weights), 1.0), (Join::Mul, same));
+        p.map_into(weights, (1, used), (Act::Same, Arg::Number(1.0), 1.0), (Join::Add, Arg::Number(0.0)));
+        out
+    }
+}

@@ -1,0 +1,106 @@
+//! Qwen 4's streams: each block takes the mean of all, of which every column is normed and gated; every stream gets what the block
+//! gives times a factor of its own.
+
+use super::streams::{cols, scaled};
+use super::Family;
+use crate::weights::Weights;
+use pumex_plan::{Act, Arg, Builder, General, Join, MatPart, Mix, NormKind, Normalize, Val, Weight};
+
+/// What the streams are like.
+#[derive(Clone, Copy, Debug)]
+pub struct GatedStreams {
+    /// Streams.
+    pub count: usize,
+    /// Columns between both products that give gates.
+    pub rank: usize,
+}
+
+/// Weights of one block.
+pub struct Gated {
+    count: usize,
+    /// `[streams * dim]`
+    norm: Weight,
+    /// `[rank, streams * dim]`
+    down: MatPart,
+    /// `[streams * dim, rank]`
+    up: MatPart,
+    /// `[streams, streams * dim]`; none after the last layer.
+    shares: Option<MatPart>,
+}
+
+impl Gated {
+    /// Declares `NAME_{norm,down,up,inject}`.
+    pub fn declare(w: &mut Weights<'_>, f: &Family, of: GatedStreams, name: &str, last: bool) -> Gated {
+        let GatedStreams { count, rank } = of;
+        let all = count * f.c.n_embd;
+        let norm = format!("{name}_norm.weight");
+        let dims = if w.dims(&norm).len() > 1 { vec![f.c.n_embd, count] } else { vec![all] };
+        Gated {
+            count,
+            norm: w.table(&norm, &dims),
+            down: w.linear(&format!("{name}_down"), rank, all),
+            up: w.linear(&format!("{name}_up"), all, rank),
+            shares: (!last).then(|| w.linear(&format!("{name}_inject"), count, all)),
+        }
+    }
+
+    /// What a block takes of streams `[n, streams * dim]`: `[n, dim]`, and each stream's factor.
+    pub fn taken(&self, p: &mut Builder, f: &Family, streams: Val) -> (Val, Val) {
+        let normed = p.parts("streams_h", self.count * f.c.n_embd);
+        self.normed(p, f, streams, normed);
+        let shares = match self.shares {
+            Some(shares) => {
+                let shares = p.matmul("shares", normed, vec![scaled(shares, 1.0 / self.count as f32)]); // [n, streams]
+                let all = p.all(shares);
+                let twice = (Act::Sigmoid, Arg::Cols(all), 2.0);
+                p.map_into(all, (1, self.count), twice, (Join::Add, Arg::Number(0.0)));
+                shares
+            }
+            None => normed,
+        };
+        let x = p.parts("x", f.c.n_embd);
+        (self.mean(p, f, normed, x), shares)
+    }
+
+    /// Streams plus what a block gives, `[n, dim]`, times each one's factor.
+    pub fn given(&self, p: &mut Builder, f: &Family, streams: Val, shares: Val, out: Val) -> Val {
+        let (dim, n) = (f.c.n_embd, self.count);
+        let (x, by, out) = (cols(out, 0, 0), cols(shares, 0, 0), cols(streams, 0, dim));
+        p.general(General::Mix(Mix { x, by, from: 1, to: n, len: dim, add: true, out }));
+        streams
+    }
+
+    /// What the head takes of the output rows, `[w, dim]`, which its product takes as it is.
+    pub fn last(&self, p: &mut Builder, f: &Family, streams: Val) -> Val {
+        let normed = p.outputs("streams_h", self.count * f.c.n_embd);
+        self.normed(p, f, streams, normed);
+        let x = p.outputs("h_out", f.c.n_embd);
+        self.mean(p, f, normed, x)
+    }
+
+    /// Every stream by itself through a norm, into `out`.
+    fn normed(&self, p: &mut Builder, f: &Family, streams: Val, out: Val) {
+        let (x, out) = (cols(streams, 0, f.c.n_embd), cols(out, 0, f.c.n_embd));
+        let (kind, weight, len, eps) = (NormKind::Rms, Some(self.norm), f.c.n_embd, f.c.eps);
+        let groups = self.count;
+        p.general(General::Normalize(Normalize { kind, x, groups, len, weight, bias: None, gate: None, eps, out }));
+    }
+
+    /// The mean of normed streams, gated, into `out` `[n, dim]`.
+    fn mean(&self, p: &mut Builder, f: &Family, normed: Val, out: Val) -> Val {
+        let (dim, part) = (f.c.n_embd, 1.0 / self.count as f32);
+        let low = p.matmul("gate_low", normed, vec![scaled(self.down, part)]); // [n, rank]
+        let all = p.all(low);
+        p.map_into(all, (1, all.stride), (Act::Silu, Arg::Cols(all), 1.0), (Join::Add, Arg::Number(0.0)));
+        let gates = p.matmul("gates", low, vec![self.up]); // [n, streams * dim]
+        let (by, all) = (Arg::Cols(p.all(gates)), p.all(normed));
+        p.map_into(all, (1, all.stride), (Act::Sigmoid, by, part), (Join::Mul, Arg::Cols(all)));
+        let to = p.all(out);
+        p.copy_into(cols(normed, 0, dim), to, 1, dim);
+        for at in 1..self.count {
+            let other = Arg::Cols(cols(normed, at * dim, dim));
+            p.map_into(to, (1, dim), (Act::Same, other, 1.0), (Join::Add, Arg::Cols(to)));
+        }
+        out
+    }
+}

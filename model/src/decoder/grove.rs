@@ -1,0 +1,63 @@
+//! GroveMoE's small experts: neighbours among the usual ones share one, which sees what those gave.
+
+use crate::weights::Weights;
+use pumex_plan::{Builder, Choose, Gate, Gating, General, TopK, Val, Weight, LEAST_SUM};
+
+/// Sizes.
+#[derive(Clone, Copy, Debug)]
+pub struct Grove {
+    /// Experts that share a small one; divides how many there are.
+    pub sharing: usize,
+    /// Width of a small one.
+    pub ffn: usize,
+    /// Of what they add.
+    pub scale: f32,
+}
+
+/// Weights of a layer's small experts.
+pub struct SmallExperts {
+    /// `[small, ffn, dim]`
+    gate: Weight,
+    up: Weight,
+    /// `[small, dim, ffn]`
+    down: Weight,
+    sizes: Grove,
+    /// Of the usual experts, as many as a row has small ones.
+    top_k: TopK,
+}
+
+impl SmallExperts {
+    /// Declares `blk.N.ffn_{gate,up,down}_chexps`.
+    pub fn declare(w: &mut Weights<'_>, (i, dim): (usize, usize), sizes: Grove, usual: TopK) -> SmallExperts {
+        let name = |part: &str| format!("blk.{i}.ffn_{part}_chexps");
+        let (n, ffn) = (usual.n_expert / sizes.sharing, sizes.ffn);
+        SmallExperts {
+            gate: w.experts(&name("gate"), [n, ffn, dim]).weight,
+            up: w.experts(&name("up"), [n, ffn, dim]).weight,
+            down: w.experts(&name("down"), [n, dim, ffn]).weight,
+            sizes,
+            top_k: TopK { k: usual.k.min(n), ..usual },
+        }
+    }
+
+    /// Adds to `x` `[n, dim]` what they make of it, by the router's `logits`.
+    pub fn run(&self, p: &mut Builder, logits: Val, x: Val) {
+        let route = p.parts("route", 4 * self.top_k.k);
+        p.general(General::Choose(Choose {
+            logits,
+            router: None,
+            top_k: self.top_k,
+            gating: Gating::Softmax,
+            bias: None,
+            groups: None,
+            table: None,
+            least_sum: Some(LEAST_SUM),
+            scale: self.sizes.scale,
+            sharing: self.sizes.sharing,
+            out: route,
+        }));
+        let top_k = TopK { n_expert: self.top_k.n_expert / self.sizes.sharing, ..self.top_k };
+        let hidden = p.gated_experts(x, (route, top_k), [self.gate, self.up], [None; 2], Gate::SILU);
+        p.experts_add(hidden, (route, top_k), self.down, None, x);
+    }
+}
