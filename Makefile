@@ -6,7 +6,7 @@ SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
 APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
 .PHONY: demo check test test-host test-device test-all test-page test-clients test-soak layer shaders check-shaders check-spirv \
-  doubles faults fuzz page page-packages check-page docs system
+  deny doubles faults fuzz page page-packages check-page docs system
 
 # Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
 # the tests).
@@ -52,6 +52,7 @@ test-all: layer
 	tests/real_models.sh || echo "the real models could not be fetched; they are not tested"
 	PUMEX_TEST_ALL=1 tests/limited.sh 3600 cargo test --release --workspace
 	cargo test --release -p pumex-cpu --features loom --lib pool::model
+	$(MAKE) deny
 	$(MAKE) doubles
 	$(MAKE) fuzz
 	$(MAKE) faults
@@ -132,6 +133,10 @@ docs:
 	@command -v mdbook >/dev/null || { echo "mdbook is missing; cargo installs it"; \
 	  cargo install --locked --no-default-features --features search mdbook; } || { echo "mdbook could not be installed" >&2; exit 1; }
 	@PATH="$$PATH:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin" mdbook build
+
+# Licences, registries and duplicates of other people's crates, by deny.toml.
+deny:
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check licenses bans sources; else echo "no cargo-deny; deny.toml is not asked"; fi
 
 # What models give that nothing else computes, in doubles, against what their recipes expect.
 doubles:
