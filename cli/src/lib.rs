@@ -1,6 +1,6 @@
 //! The command line: parsing, logging, Ctrl-C and exit codes. Each command lives in its own file.
 //!
-//! Arguments pass [`argv::rewrite`] first, so llama.cpp's flags work. stdout carries results only.
+//! Arguments pass `argv::rewrite` first, so llama.cpp's flags work. stdout carries results only.
 
 mod adapters;
 mod argv;

@@ -310,7 +310,7 @@ pub trait Runner: Send {
     fn restore_beside(&mut self, _beside: u32, _seq: u32, _from: &mut dyn Read) -> Result<()> {
         Err(Error::Request("the runner cannot restore beginnings of sequences".into()))
     }
-    /// Blocks of the cache that no sequence holds, of [`pumex_engine::session::KV_BLOCK`] positions each.
+    /// Blocks of the cache that no sequence holds, of `KV_BLOCK` positions each.
     fn free_blocks(&self) -> usize {
         usize::MAX
     }
@@ -398,7 +398,7 @@ pub struct Limits {
     pub n_vocab: usize,
     /// Positions are below this.
     pub n_ctx: usize,
-    /// And below this, see [`Plan::dense_positions`](pumex_plan::Plan::dense_positions).
+    /// And below this, see `Plan::dense_positions`.
     pub dense_positions: Option<usize>,
     /// Most rows.
     pub max_rows: usize,
