@@ -300,7 +300,7 @@ fn adapters_lie_where_their_layers_lie() {
         let way = Options { n_ctx: Some(ROWS as u32), activations: None, ..options(CacheType::F32) };
         let mut runner = Offload::new(&gguf, &plan, device, plan.layers.len() - layer, &way, &mut |_, _| ()).unwrap();
         let error = nmse(&logits(&mut runner, few(&recipe), 24), &truth);
-        assert!(error < 2e-3, "cut at {layer}: NMSE {error:e}");
+        assert!(error < 3e-4, "cut at {layer}: NMSE {error:e}");
     }
 }
 

@@ -104,7 +104,7 @@ fn the_cpu_in_floats_keeps_keys_and_values_as_it_is_told() {
     let kinds = [CacheType::F16, CacheType::Bf16, CacheType::Q8_0, CacheType::Q5_1, CacheType::Q4_0];
     let errors = kinds.map(|kind| error(both(kind)));
     println!("{kinds:?}: {errors:?}");
-    assert!(errors[0] > 0.0 && errors[0] < 1e-6 && errors[4] < 0.1, "{errors:?}");
+    assert!(errors[0] > 0.0 && errors[0] < 1e-7 && errors[4] < 4e-3, "{errors:?}");
     assert!([(0, 1), (1, 4), (0, 2), (2, 3), (3, 4)].iter().all(|(a, b)| errors[*a] < errors[*b]), "{errors:?}");
     // Keys and values each have their own.
     let one = [(CacheType::Q4_0, CacheType::F32), (CacheType::F32, CacheType::Q4_0)].map(|kinds| error(Some(kinds)));
@@ -168,7 +168,7 @@ fn importance_is_the_references() {
     assert_eq!(found.len(), truth.len());
     for (found, truth) in found.iter().zip(&truth) {
         assert_eq!((&found.names, found.counts.iter().sum::<f32>()), (&truth.names, truth.counts.iter().sum::<f32>()));
-        assert!(nmse(&found.sums, &truth.sums) < 1e-2, "{:?}: {:e}", found.names, nmse(&found.sums, &truth.sums));
+        assert!(nmse(&found.sums, &truth.sums) < 1e-3, "{:?}: {:e}", found.names, nmse(&found.sums, &truth.sums));
     }
 }
 
@@ -187,11 +187,16 @@ fn instructions_caches_and_places_of_weights_change_little() {
         }
     };
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
-        try_one(CacheType::F16, Settings { isa: Some(isa), ..Settings::default() }, 1e-3);
+        try_one(CacheType::F16, Settings { isa: Some(isa), ..Settings::default() }, 3e-4);
     }
-    try_one(CacheType::F16, Settings { in_place: true, ..Settings::default() }, 1e-3);
+    try_one(CacheType::F16, Settings { in_place: true, ..Settings::default() }, 3e-4);
     for cache in CacheType::ALL {
-        let bound = if cache.is_quantized() && cache != CacheType::Q8_0 { 0.1 } else { 2e-3 };
+        // Found: 6e-5, by activations of 8 bits; 5e-4 and 2e-3 by keys and values of five bits and of four.
+        let bound = match cache {
+            CacheType::Q5_0 | CacheType::Q5_1 => 1e-3,
+            CacheType::Q4_0 | CacheType::Q4_1 | CacheType::Iq4Nl => 4e-3,
+            _ => 3e-4,
+        };
         try_one(cache, Settings::default(), bound);
     }
 }

@@ -15,7 +15,7 @@ use pumex::vk::{Caps, Device};
 use pumex::{model, synthetic, Error, Result};
 
 /// Products on the CPU quantize activations to 8 bits.
-const BOUND: f64 = 2e-3;
+const BOUND: f64 = 1e-5;
 
 /// The device, as if none of its buffers could be larger; `staging` has weights copied.
 fn limited(most: u64, staging: bool) -> Option<Device> {
