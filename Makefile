@@ -49,7 +49,7 @@ test-device: layer
 	$(TEST) --workspace -- $(ON_DEVICE)
 
 test-all: layer
-	tests/real_models.sh || echo "the real models could not be fetched; they are not tested"
+	tests/real_models.sh smollm2 gemma-270m || echo "the real models could not be fetched; they are not tested"
 	PUMEX_TEST_ALL=1 tests/limited.sh 3600 cargo test --release --workspace
 	cargo test --release -p pumex-cpu --features loom --lib pool::model
 	$(MAKE) deny
