@@ -4,7 +4,7 @@
 //! CDNA four of 16 lanes that take 64 threads in turn. Workgroups are of 256 threads: all activations are coded by each workgroup, so
 //! that small ones would code them too often, and larger ones leave 64 KiB of shared memory to one of them.
 
-use super::nvidia;
+use super::portable;
 use super::table::{
     known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRows, ManyRowsShape, RouterShape, Span,
     SplitAttention, When, ALWAYS, ATTN_HEADS,
@@ -99,7 +99,7 @@ pub(super) const RDNA: Choices = Choices {
     busy_groups: known(256, Evidence::Estimate("four for each of some 64 compute units")),
     router: known(RouterShape::Spread { threads: 256 }, UNSEEN),
     row_threads: known(256, UNSEEN),
-    ..nvidia::CHOICES
+    ..portable::CHOICES
 };
 
 /// RDNA 1, most of whose cards have no dot products of bytes.

@@ -5,7 +5,7 @@
 //! where Xe has 16. So GEMV and decode attention have the fewest (`subgroups.rs`), and a subgroup takes two outputs at a time only
 //! where their decoding is cheap.
 
-use super::nvidia;
+use super::portable;
 use super::table::{
     known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRows, ManyRowsShape, PrefillTile, RouterShape,
     Span, SplitAttention, When, ALWAYS,
@@ -106,7 +106,7 @@ pub(super) const XE2: Choices = Choices {
     busy_groups: known(128, Evidence::Estimate("four for each of some 32 Xe cores")),
     router: known(RouterShape::Spread { threads: 256 }, UNSEEN),
     row_threads: known(256, UNSEEN),
-    ..nvidia::CHOICES
+    ..portable::CHOICES
 };
 
 /// Xe and what came before: a thread has half the registers of 16 that those of Xe2 have.

@@ -112,8 +112,7 @@ const GEMV: &[GemvRow] = &[
 ];
 
 /// Two chunks under way of the widest matrices, where the block is simple enough that registers allow it.
-pub(super) const TWO_CHUNKS: &[When] =
-    &[of(Formats::These(&[Q2_0, Q2K, Q3K, Q4K, Q8_0, Q8K, Iq4Nl, Mxfp4]), SHORT_HEAD)];
+const TWO_CHUNKS: &[When] = &[of(Formats::These(&[Q2_0, Q2K, Q3K, Q4K, Q8_0, Q8K, Iq4Nl, Mxfp4]), SHORT_HEAD)];
 
 const UP_TO_2: When = When { columns: Span::below(3), ..ALWAYS };
 const SHORT_ROWS: Span = Span::below(8192);
@@ -136,7 +135,7 @@ const fn few(name: &'static str, when: When, tile: (u32, u32, u32), evidence: Ev
     FewRow { name, when, threads: tile.0, split: tile.1, per_core: tile.2, evidence }
 }
 
-pub(super) const GEMM_FEW: &[FewRow] = &[
+const GEMM_FEW: &[FewRow] = &[
     few("up to 4,224 outputs", When { outputs: Span::below(4225), ..ALWAYS }, (256, 8, u32::MAX), MATRICES),
     few("up to 8,192 outputs", When { outputs: Span::below(8193), ..ALWAYS }, (128, 4, u32::MAX), MATRICES),
     few("gated", When { gated: Some(true), ..ALWAYS }, (256, 8, 4), TABLES),

@@ -1,11 +1,12 @@
 //! CPUs that run shaders. A workgroup costs more than a thread there, and all run on a few cores: few, narrow workgroups.
 
-use super::nvidia::{GEMM_FEW, TWO_CHUNKS};
+use super::portable;
 use super::table::{
     known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span, SplitAttention,
-    UploadShape, ALWAYS, ATTN_HEADS, GEMV_MAX_COLS, USUAL_PREFILL,
+    UploadShape, When, ALWAYS, ATTN_HEADS, GEMV_MAX_COLS, USUAL_PREFILL,
 };
 use super::ActivationQuant;
+use pumex_quant::FormatId::{Iq4Nl, Mxfp4, Q2K, Q2_0, Q3K, Q4K, Q8K, Q8_0};
 
 const LLVMPIPE: Evidence = Evidence::Record("2026-11-21, llvmpipe (Mesa 22.3.6, 2 cores)");
 const GUESS: Evidence = Evidence::Estimate("narrow, as everything here");
@@ -18,6 +19,15 @@ const GEMV: &[GemvRow] =
 
 const GEMV_FLOAT: &[GemvRow] =
     &[GemvRow { name: "all", when: ALWAYS, threads: 8, rows: 2, groups: Groups::All, evidence: SHORT }];
+
+/// The widest matrices of formats whose blocks are simple.
+const TWO_CHUNKS: &[When] = &[When {
+    formats: Formats::These(&[Q2_0, Q2K, Q3K, Q4K, Q8_0, Q8K, Iq4Nl, Mxfp4]),
+    outputs: Span::from(65_536),
+    columns: Span::ONE,
+    activations: Some(ActivationQuant::Q8),
+    ..ALWAYS
+}];
 
 /// What is chosen.
 pub(super) const CHOICES: Choices = Choices {
@@ -34,7 +44,7 @@ pub(super) const CHOICES: Choices = Choices {
     fewer_columns: known(&[], GUESS),
     gates_apart: known(&[], GUESS),
     expert_threads: known(64, GUESS),
-    gemm_few: GEMM_FEW,
+    gemm_few: portable::CHOICES.gemm_few,
     many_rows: known(
         ManyRowsShape { by: &[], bytes: Formats::Any, wide: 1, buffers: 2 },
         Evidence::Estimate("a CPU multiplies floats as fast, and bytes and halves by floats"),

@@ -449,7 +449,7 @@ mod tests {
     /// What was measured is in the archive, and a name of a row says which one it is.
     #[test]
     fn evidence_stands_in_the_archive_and_rows_have_names_of_their_own() {
-        let archive = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/archive");
+        let archive = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/archive");
         let files = std::fs::read_dir(archive).unwrap();
         let record: String = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
         let all = [&nvidia::CHOICES, &nvidia::PASCAL, &portable::CHOICES, &software::CHOICES];
