@@ -135,7 +135,7 @@ fn smollm2_is_what_llama_cpp_makes_of_it() {
     });
 }
 
-/// Twice what was measured: in floats 4.8e-3 at most with the same ids, since llama.cpp's GELU is a table of halves there; with
+/// Twice what was measured: in floats 8.8e-4 and 4.8e-3 with the same ids, since llama.cpp's GELU is a table of halves there; with
 /// activations of 8 bits 0.059 and 0.41 with 6 other ids of 166, and an id that was the likeliest by 0.16. In `make test-all`
 /// alone: each id has 262,144 logits.
 #[test]
@@ -146,7 +146,7 @@ fn gemma_3_is_what_llama_cpp_makes_of_it() {
     check("gemma-270m", |all| {
         let (activations, cache) = (ActivationQuant::Q16, CacheType::F32);
         let count = if cfg!(debug_assertions) { 12 } else { all };
-        let exact = Bounds { activations, cache, count, mean: 1e-3, most: 1e-2, others: 0, margin: 1e-2 };
+        let exact = Bounds { activations, cache, count, mean: 2e-3, most: 1e-2, others: 0, margin: 1e-2 };
         let (activations, cache) = (ActivationQuant::Q8, CacheType::F16);
         [exact, Bounds { activations, cache, count: all, mean: 0.12, most: 0.9, others: 12, margin: 0.4 }]
     });
