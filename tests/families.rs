@@ -401,3 +401,18 @@ fn the_cpu_in_floats_agrees_with_llama_cpp_on_every_family() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// Blocks of positions are not chosen there: a row that would not see all of them is refused.
+#[test]
+fn minimax_m3_sees_all_positions_or_refuses_more() {
+    let mut recipe = Recipe::named("minimax-m3");
+    for (key, value) in [("top_k", 3), ("block_size", 8)] {
+        recipe.keys.insert(format!("attention.indexer.{key}"), value.into());
+    }
+    let gguf = recipe.gguf("few-blocks");
+    let mut runner = reference(&gguf);
+    assert_eq!(recipe.ids.len(), 3 * 8);
+    assert!(runner.run(&rows(0, 0, &recipe.ids), Want::Ids).is_ok(), "three blocks are all seen");
+    let refused = runner.run(&rows(0, 24, &[1]), Want::Ids).err().unwrap().to_string();
+    assert!(refused.contains("expected below attention.indexer.top_k") && refused.contains("found 24"), "{refused}");
+}
