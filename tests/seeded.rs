@@ -117,10 +117,11 @@ impl Recipe {
 
     /// Its metadata, with whole keys.
     pub fn meta(&self) -> Vec<(String, Value)> {
-        let whole = |key: &str| match ["general.", "tokenizer.", "xielu."].iter().any(|of| key.starts_with(of)) {
-            true => key.to_string(),
-            false => format!("{}.{key}", self.arch),
-        };
+        let whole =
+            |key: &str| match ["general.", "tokenizer.", "xielu.", "diffusion."].iter().any(|of| key.starts_with(of)) {
+                true => key.to_string(),
+                false => format!("{}.{key}", self.arch),
+            };
         let mut meta = vec![("general.architecture".to_string(), Value::Str(self.arch.clone().into_bytes()))];
         meta.extend(self.keys.iter().map(|(key, json)| (whole(key), value(json))));
         meta
@@ -298,7 +299,11 @@ fn seeded_models_give_on_the_cpu_what_llama_cpp_computed() {
 
 #[test]
 fn seeded_models_give_on_a_device_what_llama_cpp_computed() {
-    on_a_device(&["gemma-embedding", "t5encoder", "grovemoe", "minimax-01", "graniteswitch"], exact());
+    on_a_device(
+        &["gemma-embedding", "gemma-embedding2", "t5encoder", "grovemoe", "minimax-01", "graniteswitch"],
+        exact(),
+    );
+    on_a_device(&["k2-horizon", "k2-horizon-dense"], exact());
     on_a_device(&["hy_v4-sparse", "qwen4exp-sparse"], exact());
 }
 

@@ -42,6 +42,7 @@ pub mod gemma3;
 pub mod gemma3n;
 pub mod gemma4;
 pub mod gemma_embedding;
+pub mod gemma_embedding2;
 pub mod glm4;
 pub mod glm4moe;
 pub mod glm5_next;
@@ -66,6 +67,7 @@ pub mod jais2;
 pub mod jamba;
 pub mod jina_bert_v2;
 pub mod jina_bert_v3;
+pub mod k2_horizon;
 pub mod kimi_k3;
 pub mod kimi_linear;
 pub mod laguna;
@@ -189,6 +191,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "falcon-h1", plan: falcon_h1::plan },
     Arch { name: "gemma", plan: gemma::plan },
     Arch { name: "gemma-embedding", plan: gemma_embedding::plan },
+    Arch { name: "gemma-embedding2", plan: gemma_embedding2::plan },
     Arch { name: "gemma2", plan: gemma2::plan },
     Arch { name: "gemma3", plan: gemma3::plan },
     Arch { name: "gemma3n", plan: gemma3n::plan },
@@ -220,6 +223,7 @@ pub const ARCHS: &[Arch] = &[
     Arch { name: "jamba", plan: jamba::plan },
     Arch { name: "jina-bert-v2", plan: jina_bert_v2::plan },
     Arch { name: "jina-bert-v3", plan: jina_bert_v3::plan },
+    Arch { name: "k2-horizon", plan: k2_horizon::plan },
     Arch { name: "kimi-k3", plan: kimi_k3::plan },
     Arch { name: "kimi-linear", plan: kimi_linear::plan },
     Arch { name: "laguna", plan: laguna::plan },

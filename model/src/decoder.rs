@@ -31,6 +31,7 @@ mod sliding;
 mod streams;
 mod switch;
 mod tables;
+mod values;
 mod vectors;
 
 use super::config::{Config, Reader, Scaling};
@@ -38,6 +39,7 @@ use super::weights::Weights;
 use block::Block;
 pub use compressed::Blocks;
 pub use cycles::Cycles;
+pub use experts::Limits;
 pub use gated_streams::GatedStreams;
 pub use grove::Grove;
 use head::Head;
@@ -50,7 +52,8 @@ pub use norms::LayerNorm;
 use pumex_gguf::Gguf;
 use pumex_gguf::Result;
 use pumex_plan::{
-    Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Sections, Temperature, Val,
+    Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Sections, Temperature, TopK,
+    Val,
 };
 pub use sliding::SlidingRope;
 pub use switch::Switch;
@@ -114,22 +117,6 @@ pub struct Table {
     pub factors: bool,
 }
 
-/// Limits of the gate and of what it is multiplied with, by layer; 0 for none.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Of each layer.
-    pub by_layer: Vec<f32>,
-    /// Whether the gate is limited before its activation, instead of after it.
-    pub before: bool,
-}
-
-impl Limits {
-    /// Of a layer: the limit, and whether it comes before the activation.
-    fn of(&self, i: usize) -> Option<(f32, bool)> {
-        self.by_layer.get(i).filter(|limit| **limit > 1e-6).map(|limit| (*limit, self.before))
-    }
-}
-
 /// How rows reach experts, and what those do.
 #[derive(Clone, Debug)]
 pub struct Moe {
@@ -180,6 +167,8 @@ pub struct Family {
     pub sections: Option<Sections>,
     /// Of rows, and of q and k.
     pub norm: NormKind,
+    /// Parts of a row that its norms take apart.
+    pub norm_groups: usize,
     /// Whether rows are normed before attention and feed-forward block.
     pub pre_norms: bool,
     /// Whether `post_attention_norm` and `post_ffw_norm` are norms of what a block gives.
@@ -194,6 +183,8 @@ pub struct Family {
     pub acts: Vec<Act>,
     /// Norms of q and k, where they are of another kind than those of rows: the kind, and its epsilon.
     pub qk_norm: Option<(NormKind, f32)>,
+    /// Whether heads have norms of their own, which the file has one after the other.
+    pub qk_norm_by_head: bool,
     /// Whether norms of q and k come after their rotation.
     pub qk_norm_after: bool,
     /// Whether q and k are normed without weights after the rotation, where they rotate.
@@ -248,8 +239,12 @@ pub struct Family {
     pub post_norm_names: [&'static str; 2],
     /// Whether values are normed, without weights.
     pub v_norm: bool,
+    /// Experts that give values, and how many of them a row uses; none, one product.
+    pub value_experts: Option<TopK>,
     /// Columns of an embedding for each layer; 0 for none.
     pub per_layer: usize,
+    /// Whether those follow from the embedded rows alone, instead of from ids too.
+    pub per_layer_projected: bool,
     /// Name of the last norm.
     pub output_norm: &'static str,
     /// Whether norms have no weights.
@@ -272,6 +267,8 @@ pub struct Family {
     pub switch: Option<Switch>,
     /// What becomes of the gate of what heads give.
     pub gate_act: Act,
+    /// What that gate is multiplied with before, and divided by afterwards.
+    pub gate_scale: f32,
     /// Layers halve what they give each so many; 0 for never.
     pub halve_every: usize,
     /// Residual streams.
@@ -284,6 +281,8 @@ pub struct Family {
     pub ignored: Vec<String>,
     /// Whether the plan gives embeddings: rows of the last norm, with no product after it.
     pub embeds: bool,
+    /// Columns of embeddings after a product of their own; 0 for none.
+    pub embeds_wide: usize,
 }
 
 impl Family {
@@ -314,6 +313,7 @@ impl Family {
             style: RopeStyle::Norm,
             sections: None,
             norm: NormKind::Rms,
+            norm_groups: 1,
             pre_norms: true,
             post_norms: false,
             ffn_norm: "ffn_norm",
@@ -321,6 +321,7 @@ impl Family {
             act: Act::Silu,
             acts: Vec::new(),
             qk_norm: None,
+            qk_norm_by_head: false,
             qk_norm_after: false,
             qk_norm_plain: false,
             attention_scale: None,
@@ -364,7 +365,9 @@ impl Family {
             attention_out_scale: 1.0,
             post_norm_names: ["post_attention_norm", "post_ffw_norm"],
             v_norm: false,
+            value_experts: None,
             per_layer: 0,
+            per_layer_projected: false,
             output_norm: "output_norm",
             bare_norms: false,
             embedding_norm: false,
@@ -376,6 +379,7 @@ impl Family {
             numbers: Vec::new(),
             switch: None,
             gate_act: Act::Sigmoid,
+            gate_scale: 1.0,
             halve_every: 0,
             streams: 1,
             sparse_layers: (0, 0.0),
@@ -385,6 +389,7 @@ impl Family {
                 .chain(["cls".into(), "dense_".into()])
                 .collect(),
             embeds: false,
+            embeds_wide: 0,
             c,
         })
     }
@@ -417,7 +422,8 @@ impl Family {
     /// Everything wrong with the file's tensors.
     pub fn plan(self, gguf: &Gguf) -> Result<Plan> {
         let (vectors, sections, sight) = (self.vectors.width(self.c.n_embd), self.sections, self.vectors.sight);
-        Ok(Plan { dense_positions: self.dense_positions, vectors, sections, sight, ..self.ops(gguf)? })
+        let embeds = self.embeds;
+        Ok(Plan { dense_positions: self.dense_positions, embeds, vectors, sections, sight, ..self.ops(gguf)? })
     }
 
     fn ops(self, gguf: &Gguf) -> Result<Plan> {
@@ -480,25 +486,11 @@ impl Family {
             self.vectors.after(&mut p, i, x);
         }
         let logits = match self.embeds {
-            true => head.embedding(&mut p, &self, blocks.last().and_then(|b| b.output_norm), x),
+            true => head.embeddings(&mut p, &self, blocks.last().and_then(|b| b.output_norm), x),
             false => head.logits(&mut p, &self, x),
         };
         let plan = p.finish(gguf.meta().arch()?, logits, states, ropes, c.n_ctx_train);
         Ok(Plan { long_ropes, numbers: self.numbers, ..plan })
-    }
-
-    /// Layers that read another one's keys and values must have heads like its.
-    fn check_shared_keys(&self, gguf: &Gguf) -> Result<()> {
-        let shape = |l: &Layer| [l.kv_heads, l.k_dim, l.v_dim];
-        for (i, layer) in self.layers.iter().enumerate() {
-            let Some((of, owner)) = layer.kv_of.and_then(|of| Some((of, self.layers.get(of)?))) else { continue };
-            if shape(layer) != shape(owner) {
-                let expected = format!("heads and widths {:?} in layer {i}, which reads layer {of}'s", shape(owner));
-                let r = Reader::new(gguf)?;
-                return Err(r.bad("attention.head_count_kv", &expected, format!("{:?}", shape(layer))));
-            }
-        }
-        Ok(())
     }
 
     /// A layer: `[n, dim]` → `[n, dim]`. `first` is what the first layer hands on to the others, if it does.

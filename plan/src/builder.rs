@@ -177,6 +177,7 @@ impl Builder {
             dense_positions: None,
             numbers: Vec::new(),
             n_vocab,
+            embeds: false,
             vectors: 0,
             sections: None,
             sight: Default::default(),

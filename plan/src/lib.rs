@@ -139,6 +139,8 @@ pub struct Plan {
     pub numbers: Vec<Vec<f32>>,
     /// Vocabulary size.
     pub n_vocab: usize,
+    /// Whether what comes out are embeddings in place of logits, `n_vocab` columns of them.
+    pub embeds: bool,
     /// Numbers of vectors that rows may be in place of ids; 0 where they may be none.
     pub vectors: usize,
     /// By which of a row's positions pairs rotate, where there are several.

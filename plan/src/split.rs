@@ -110,13 +110,16 @@ impl Plan {
     }
 
     /// The plan up to what the product that gives logits takes: rows of the last norm in their place; of a plan with an encoder,
-    /// those of the encoder.
+    /// those of the encoder. A plan that gives embeddings stays as it is.
     #[must_use]
     pub fn embedding(mut self) -> Plan {
         if let Some(encoder) = self.encoder {
             let mut alone = self.encoder_alone(encoder);
             alone.keep_what_is_used();
             return alone;
+        }
+        if self.embeds {
+            return self;
         }
         let head = self.ops.iter().position(|op| matches!(op, Op::MatMul { out, .. } if *out == self.logits));
         let Some(Op::MatMul { x, norm: None, .. }) = head.map(|at| &self.ops[at]) else { return self };

@@ -125,6 +125,16 @@ pub const ROWS: &[Row] = &[
         add_bos: true,
         ..BASE
     },
+    Row {
+        names: &["k2-horizon"],
+        cuts: &[Cut::At(concat!(
+            contraction!(),
+            r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}\x{200C}\x{200D}]+|\p{N}{1,3}",
+            marks!(),
+            spaces!()
+        ))],
+        ..KEEP
+    },
     Row { names: &["dbrx", "smaug-bpe"], cuts: &[LLAMA3], ..BASE },
     Row { names: &["chatglm-bpe"], cuts: &[LLAMA3], ..BASE },
     Row { names: &["glm4", "glm5"], cuts: &[LLAMA3], whole_words: true, ..BASE },

@@ -1,6 +1,7 @@
 //! Attention of the shared decoder: one product or three, norms of q and k, rotation, gates.
 
 use super::indexer::Indexed;
+use super::values::ValueExperts;
 use super::{Family, Layer, LayerNorm};
 use crate::weights::Weights;
 use pumex_plan::{
@@ -16,6 +17,8 @@ pub struct Attention {
     biases: [Option<Weight>; 3],
     /// Whether keys are the values too, before their norm.
     keys_are_values: bool,
+    /// Instead of the product with v.
+    values: Option<ValueExperts>,
     q_norm: Option<HeadNorm>,
     k_norm: Option<HeadNorm>,
     /// `[heads]`, of queries after all else.
@@ -41,14 +44,16 @@ struct HeadNorm {
 }
 
 impl HeadNorm {
-    fn declare(w: &mut Weights<'_>, name: &str, heads: usize, dim: usize) -> Option<HeadNorm> {
+    fn declare(w: &mut Weights<'_>, name: &str, heads: usize, dim: usize, by_head: bool) -> Option<HeadNorm> {
         let dims = w.dims(&format!("{name}.weight"));
         let (whole, shared) = match dims[..] {
             [] | [1, _] => return None,
+            [_] if by_head => (false, false),
             [len] => (len != dim && len == heads * dim, len == dim),
             _ => (false, false),
         };
         let shape = match (whole, shared) {
+            _ if by_head => vec![heads * dim],
             (true, _) => vec![heads * dim],
             (_, true) => vec![dim],
             _ => vec![dim, heads],
@@ -75,6 +80,7 @@ impl Attention {
         let rows = [l.heads * l.k_dim * (1 + usize::from(f.q_gated)), l.kv_heads * l.k_dim, l.kv_heads * l.v_dim];
         let mut biases = [None; 3];
         let weight = |part: &str| format!("{}.weight", name(part));
+        let values = f.value_experts.filter(|_| l.experts).map(|top_k| ValueExperts::declare(w, i, l, (dim, top_k)));
         let qkv = if w.has_rather(&weight("qkv"), &weight("q")) {
             let fused = w.linear(&name("qkv"), rows.iter().sum(), dim);
             if fused.bias.is_none() {
@@ -84,10 +90,11 @@ impl Attention {
             }
             vec![fused]
         } else {
-            let parts = match (l.kv_of, w.has(&format!("{}.weight", name("v")))) {
-                (Some(_), _) => &["q"][..],
-                (None, false) if f.v_norm => &["q", "k"],
-                _ => &["q", "k", "v"],
+            let parts = match l.kv_of {
+                Some(_) => &["q"][..],
+                None if values.is_some() => &["q", "k"],
+                None if !w.has(&weight("v")) && f.v_norm => &["q", "k"],
+                None => &["q", "k", "v"],
             };
             if l.kv_of.is_some() {
                 for part in ["k", "v", "k_norm"] {
@@ -99,15 +106,16 @@ impl Attention {
         };
         let gate_rows = w.dims(&format!("{}.weight", name("gate"))).get(1).copied().unwrap_or(0);
         Attention {
-            keys_are_values: l.kv_of.is_none() && qkv.len() == 2,
+            keys_are_values: l.kv_of.is_none() && qkv.len() == 2 && values.is_none(),
+            values,
             qkv,
             biases,
-            q_norm: HeadNorm::declare(w, &name("q_norm"), l.heads, l.k_dim),
+            q_norm: HeadNorm::declare(w, &name("q_norm"), l.heads, l.k_dim, f.qk_norm_by_head),
             q_gain: (w.dims(&format!("{}.weight", name("q_norm"))).first() == Some(&1))
                 .then(|| w.table(&format!("{}.weight", name("q_norm")), &[1, l.heads])),
             k_norm: match l.kv_of {
                 Some(_) => None,
-                None => HeadNorm::declare(w, &name("k_norm"), l.kv_heads, l.k_dim),
+                None => HeadNorm::declare(w, &name("k_norm"), l.kv_heads, l.k_dim, f.qk_norm_by_head),
             },
             sinks: w.opt_vector(&format!("{}.weight", name("sinks")), l.heads),
             sub_norm: LayerNorm::declare(w, &name("sub_norm"), l.heads * l.v_dim),
@@ -145,6 +153,10 @@ impl Attention {
         if self.keys_are_values {
             let k = Cols { val: qkv, at: l.heads * l.k_dim, stride: 0 };
             p.copy_into(k, Cols { at: spec.v_at(), ..k }, 1, l.kv_heads * l.v_dim);
+        }
+        if let Some(values) = &self.values {
+            let v = Cols { val: qkv, at: spec.v_at(), stride: l.kv_heads * l.v_dim };
+            values.run(p, &f.moe, h, v);
         }
         if f.v_norm && l.kv_of.is_none() {
             let v = Cols { val: qkv, at: spec.v_at(), stride: l.v_dim };
@@ -246,13 +258,13 @@ impl Attention {
 
     fn gated(&self, p: &mut Builder, f: &Family, l: &Layer, h: Val, out: Val) -> Val {
         if let Some(gate) = self.gate {
-            let gate = p.matmul("gate", h, vec![gate]);
+            let gate = p.matmul("gate", h, vec![MatPart { scale: gate.scale * f.gate_scale, ..gate }]);
             let all = Cols { val: out, at: 0, stride: l.v_dim };
             let by = match p.width_of(gate) == l.heads {
                 true => Arg::PerGroup(Cols { val: gate, at: 0, stride: 1 }),
                 false => Arg::Cols(Cols { val: gate, at: 0, stride: l.v_dim }),
             };
-            p.map_into(all, (l.heads, l.v_dim), (f.gate_act, by, 1.0), (Join::Mul, Arg::Cols(all)));
+            p.map_into(all, (l.heads, l.v_dim), (f.gate_act, by, 1.0 / f.gate_scale), (Join::Mul, Arg::Cols(all)));
         }
         match self.sub_norm {
             Some(LayerNorm { weight, bias }) => p.normalize(f.norm, out, weight, bias, f.c.eps),

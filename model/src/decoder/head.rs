@@ -12,7 +12,7 @@ pub struct Head {
     /// `[types, dim]`, of which the first row is every row's.
     types: Option<Weight>,
     norm: Option<LayerNorm>,
-    /// `[vocab, dim]`; none where embeddings come out.
+    /// `[vocab, dim]`; none where embeddings come out, unless they have a product of their own.
     output: Option<MatPart>,
 }
 
@@ -21,9 +21,11 @@ impl Head {
     pub fn declare(w: &mut Weights<'_>, f: &Family) -> Head {
         let (dim, n_vocab) = (f.c.n_embd, w.vocab_rows());
         // Either may stand for both.
-        if f.embeds {
+        let projects = f.embeds_wide > 0;
+        if f.embeds && !projects {
             w.ignore("output.weight");
         }
+        let projection = projects.then(|| w.matrix("output.weight", f.embeds_wide, dim));
         let output = (!f.embeds).then(|| w.opt_matrix("output.weight", n_vocab, dim)).flatten();
         let embedding = match (w.has("token_embd.weight"), output) {
             (false, Some(output)) => output,
@@ -53,7 +55,7 @@ impl Head {
             positions: (!positions.is_empty()).then(|| w.table("position_embd.weight", &positions)),
             types: (!types.is_empty()).then(|| w.table("token_types.weight", &types)),
             norm,
-            output: (!f.embeds).then_some(MatPart { weight: output, bias, scale }),
+            output: projection.or((!f.embeds).then_some(output)).map(|weight| MatPart { weight, bias, scale }),
         }
     }
 
@@ -84,6 +86,7 @@ impl Head {
     /// The output rows through the last norm, which is that of the last layer, `last`, if that has one: `[w, dim]`.
     pub fn embedding(&self, p: &mut Builder, f: &Family, last: Option<LayerNorm>, x: Val) -> Val {
         match last.or(self.norm) {
+            Some(norm) if f.norm_groups > 1 => f.normed_apart(p, norm, f.c.eps, (x, true)),
             Some(LayerNorm { weight: Some(weight), bias: None }) if f.norm == NormKind::Rms => {
                 p.rms_norm_output(x, weight, f.c.eps)
             }
@@ -92,6 +95,12 @@ impl Head {
                 p.normalize_output(f.norm, x, norm.weight, norm.bias, f.c.eps)
             }
         }
+    }
+
+    /// Likewise, through the product of embeddings if there is one: `[w, dim]` or `[w, wide]`.
+    pub fn embeddings(&self, p: &mut Builder, f: &Family, last: Option<LayerNorm>, x: Val) -> Val {
+        let h = self.embedding(p, f, last, x); // [w, dim]
+        self.output.map_or(h, |output| p.matmul("embedding", h, vec![output]))
     }
 
     /// Rows → logits of the output rows, `[w, vocab]`.

@@ -1,6 +1,6 @@
 //! What families read off their keys.
 
-use super::{Family, Limits, Mix, MlaSizes, Recurrent};
+use super::{Family, Layer, Limits, Mix, MlaSizes, Recurrent};
 use crate::config::Reader;
 use crate::tensors::Tensors;
 use pumex_gguf::Gguf;
@@ -106,6 +106,23 @@ impl Family {
             true => Err(r.bad("attention.causal", "true beside layers with a window", "false")),
             false => Ok(()),
         }
+    }
+}
+
+/// What layers share.
+impl Family {
+    /// Layers that read another one's keys and values must have heads like its.
+    pub(super) fn check_shared_keys(&self, gguf: &Gguf) -> Result<()> {
+        let shape = |l: &Layer| [l.kv_heads, l.k_dim, l.v_dim];
+        for (i, layer) in self.layers.iter().enumerate() {
+            let Some((of, owner)) = layer.kv_of.and_then(|of| Some((of, self.layers.get(of)?))) else { continue };
+            if shape(layer) != shape(owner) {
+                let expected = format!("heads and widths {:?} in layer {i}, which reads layer {of}'s", shape(owner));
+                let r = Reader::new(gguf)?;
+                return Err(r.bad("attention.head_count_kv", &expected, format!("{:?}", shape(layer))));
+            }
+        }
+        Ok(())
     }
 }
 

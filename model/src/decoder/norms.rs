@@ -2,7 +2,7 @@
 
 use super::Family;
 use crate::weights::Weights;
-use pumex_plan::{Builder, NormKind, Val, Weight};
+use pumex_plan::{Builder, Cols, General, NormKind, Normalize, Val, Weight};
 
 /// Factors of a norm, and what it adds.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +35,32 @@ impl Family {
     pub(super) fn normed_by(&self, p: &mut Builder, norm: Option<LayerNorm>, eps: f32, x: Val) -> Val {
         match norm {
             None => x,
+            Some(norm) if self.norm_groups > 1 => self.normed_apart(p, norm, eps, (x, false)),
             Some(LayerNorm { weight: Some(weight), bias: None }) if self.norm == NormKind::Rms => {
                 p.rms_norm(x, weight, eps)
             }
             Some(LayerNorm { weight, bias }) => p.normalize(self.norm, x, weight, bias, eps),
         }
+    }
+
+    /// Likewise, part by part of a row; `output` takes the output rows alone.
+    pub(super) fn normed_apart(&self, p: &mut Builder, norm: LayerNorm, eps: f32, (x, output): (Val, bool)) -> Val {
+        let out = if output { p.outputs("h_out", p.width_of(x)) } else { p.parts("h", p.width_of(x)) };
+        let len = p.width_of(x) / self.norm_groups;
+        let (x, to) = (Cols { val: x, at: 0, stride: len }, Cols { val: out, at: 0, stride: len });
+        let LayerNorm { weight, bias } = norm;
+        let groups = self.norm_groups;
+        p.general(General::Normalize(Normalize {
+            kind: self.norm,
+            x,
+            groups,
+            len,
+            weight,
+            bias,
+            gate: None,
+            eps,
+            out: to,
+        }));
+        out
     }
 }

@@ -6,8 +6,8 @@ use pumex_plan::{Act, Arg, Builder, Cols, General, Join, MatPart, NormKind, Norm
 
 /// Weights of the inputs of all layers.
 pub struct Inputs {
-    /// `[vocab, layers * per_layer]`
-    embedding: Weight,
+    /// `[vocab, layers * per_layer]`; none where rows alone say what layers add.
+    embedding: Option<Weight>,
     /// `[layers * per_layer, dim]`
     projection: MatPart,
     /// `[per_layer]`
@@ -19,7 +19,7 @@ impl Inputs {
     pub fn declare(w: &mut Weights<'_>, f: &Family) -> Inputs {
         let (wide, n_vocab) = (f.per_layer * f.c.n_layer, w.vocab_rows());
         Inputs {
-            embedding: w.matrix("per_layer_token_embd.weight", n_vocab, wide),
+            embedding: (!f.per_layer_projected).then(|| w.matrix("per_layer_token_embd.weight", n_vocab, wide)),
             projection: w.linear("per_layer_model_proj", wide, f.c.n_embd),
             norm: w.vector("per_layer_proj_norm.weight", f.per_layer),
         }
@@ -28,7 +28,7 @@ impl Inputs {
     /// What all layers add, from the embedded rows `x` `[n, dim]`: `[n, layers * per_layer]`.
     pub fn run(&self, p: &mut Builder, f: &Family, x: Val) -> Val {
         let half = std::f32::consts::FRAC_1_SQRT_2;
-        let own = p.embed(self.embedding);
+        let own = self.embedding.map(|embedding| p.embed(embedding));
         let projection = MatPart { scale: 1.0 / (f.c.n_embd as f32).sqrt(), ..self.projection };
         let projected = p.matmul("per_layer", x, vec![projection]);
         let cols = Cols { val: projected, at: 0, stride: f.per_layer };
@@ -43,6 +43,7 @@ impl Inputs {
             eps: f.c.eps,
             out: cols,
         }));
+        let Some(own) = own else { return projected };
         p.scale(projected, half);
         p.add(own, (f.per_layer as f32).sqrt() * half, projected)
     }

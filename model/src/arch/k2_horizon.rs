@@ -1,0 +1,35 @@
+//! K2 Horizon: norms over parts of a row, a norm for each head of q and k, a gate after attention by a softplus to base 2; with
+//! experts, values too come from experts.
+
+use crate::config::Reader;
+use crate::decoder::Family;
+use pumex_gguf::Gguf;
+use pumex_gguf::Result;
+use pumex_plan::{Act, Gating, Plan, TopK};
+
+/// File → plan.
+pub fn plan(gguf: &Gguf) -> Result<Plan> {
+    let r = Reader::new(gguf)?;
+    let mut f = Family::neox(gguf)?;
+    f.norm_groups = r.int("attention.group_norm_groups", Some(1), 0, f.c.n_embd as u64)?.max(1);
+    if !f.c.n_embd.is_multiple_of(f.norm_groups) {
+        let what = format!("a divisor of embedding_length {}", f.c.n_embd);
+        return Err(r.bad("attention.group_norm_groups", &what, f.norm_groups));
+    }
+    f.qk_norm_by_head = true;
+    // log2(1 + 2^x) is softplus of x * ln 2, divided by ln 2.
+    (f.gate_act, f.gate_scale) = (Act::Softplus, std::f32::consts::LN_2);
+    f.tables.iter_mut().for_each(|table| table.factors = false);
+    if f.c.n_expert > 0 {
+        f.dense_first(&r)?;
+        f.route_by_keys(&r, Gating::Sigmoid)?;
+    }
+    let n_expert = r.int("attention.value_expert_count", Some(0), 0, 2048)?;
+    let k = r.int("attention.value_expert_used_count", Some(0), 0, 64)?;
+    if n_expert > 0 && !(1..=n_expert).contains(&k) || n_expert == 0 && k > 0 {
+        let what = if n_expert > 0 { format!("1 to {n_expert}") } else { "0 without value_expert_count".into() };
+        return Err(r.bad("attention.value_expert_used_count", &what, k));
+    }
+    f.value_experts = (n_expert > 0).then_some(TopK { n_expert, k });
+    f.plan(gguf)
+}
