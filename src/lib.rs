@@ -71,7 +71,7 @@
 mod api;
 
 #[doc(hidden)]
-pub use pumex_dialogue::{self as dialogue, embedding, grammar, projector, vocabulary};
+pub use pumex_dialogue::{self as dialogue, diffusion, embedding, grammar, projector, vocabulary};
 #[doc(hidden)]
 pub use pumex_engine::{self as engine, conversation, cpu, exec, kernel, profile, session, state};
 #[doc(hidden)]

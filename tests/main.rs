@@ -17,6 +17,7 @@ mod cpu;
 mod dependencies;
 mod devices;
 mod dialogue;
+mod diffusion;
 mod dispatches;
 mod documents;
 mod embed;

@@ -12,6 +12,7 @@ mod chat;
 #[cfg(feature = "convert")]
 mod convert;
 mod devices;
+mod diffusion;
 mod docs;
 mod doctor;
 mod embed;

@@ -21,6 +21,7 @@ use pumex_text::{Stops, Stream, Tokenizer};
 use serde_json::{json, Value};
 
 use super::adapters::AdapterArgs;
+use super::diffusion::{self, DiffusionArgs};
 use super::input::{unescape, PromptArgs};
 use super::media::{Beside, MediaArgs};
 use super::options::{EngineArgs, ModelArgs};
@@ -45,6 +46,8 @@ pub struct Args {
     grammar: super::grammar::Args,
     #[command(flatten)]
     cache: CacheArgs,
+    #[command(flatten)]
+    diffusion: DiffusionArgs,
     /// Tokens to generate; -1 until the model ends or the context is full
     #[arg(short = 'n', long, value_name = "N", default_value_t = -1, env = "LLAMA_ARG_N_PREDICT")]
     predict: i64,
@@ -93,6 +96,43 @@ fn check_media(args: &Args, (prompt, talk, cache): (bool, bool, bool)) -> Result
     }
 }
 
+/// Runs a model that writes by diffusion.
+fn diffuse(args: &Args, gguf: &Gguf, within: bool, stop: &AtomicBool) -> Result<End> {
+    let other = [
+        (within, "--grammar, --json-schema"),
+        (args.cache.of(gguf).is_some(), "--prompt-cache"),
+        (!args.media.is_empty(), "--image, --audio"),
+        (args.chat.tools.is_some(), "--tools"),
+        (!args.reverse_prompt.is_empty(), "--reverse-prompt"),
+        (args.deterministic, "--deterministic"),
+        (args.counters, "--counters"),
+    ];
+    if let Some((_, flag)) = other.iter().find(|(given, _)| *given) {
+        return Err(Error::Usage(format!(
+            "{flag}: expected a model that writes one token after another, found one of diffusion"
+        )));
+    }
+    let tokenizer = Tokenizer::from_gguf(gguf)?;
+    let given = diffusion::Given {
+        gguf,
+        engine: args.engine.clone(),
+        prompt: match chat::opening(&args.chat, &args.prompt, (!args.no_escape, args.json), gguf)? {
+            Some(opening) => opening.only_prompt(&tokenizer)?,
+            None => match args.prompt.read(!args.no_escape)? {
+                Some(text) => tokenizer.encode(&text, tokenizer.add_bos(), true)?,
+                None => return Err(Error::Usage("no text given: use -p TEXT, -f FILE or a pipe".into())),
+            },
+        },
+        predict: args.predict,
+        n_ctx: (args.ctx_size > 0).then_some(args.ctx_size),
+        options: args.sampling.of_diffusion(gguf, &tokenizer)?,
+        json: args.json,
+        tokenizer: &tokenizer,
+        stop,
+    };
+    diffusion::main(&args.diffusion, given)
+}
+
 /// What a run works with.
 struct Session<'a> {
     args: &'a Args,
@@ -122,6 +162,9 @@ pub fn main(mut args: Args, stop: &AtomicBool) -> Result<End> {
         return Err(Error::Usage(what.into()));
     }
     let gguf = args.adapters.attach(session::open(&args.model)?)?;
+    if args.diffusion.serves(&gguf)? {
+        return diffuse(&args, &gguf, source.is_some(), stop);
+    }
     let opening = chat::opening(&args.chat, &args.prompt, (!args.no_escape, args.json), &gguf)?;
     let prompt = if opening.is_some() { None } else { args.prompt.read(!args.no_escape)? };
     let cache = args.cache.of(&gguf);

@@ -170,6 +170,39 @@ impl SamplingArgs {
         Ok(options)
     }
 
+    /// The chain's options where a model writes by diffusion, whose draw knows top-k, top-p and the temperature.
+    ///
+    /// # Errors
+    /// A flag of another sampler.
+    pub fn of_diffusion(&self, gguf: &Gguf, tokenizer: &Tokenizer) -> Result<SamplerOptions> {
+        let others = [
+            (self.samplers.is_some(), "--samplers"),
+            (self.sampler_seq.is_some(), "--sampler-seq"),
+            (self.min_p.is_some(), "--min-p"),
+            (self.min_keep > 0, "--min-keep"),
+            (self.top_n_sigma >= 0.0, "--top-n-sigma"),
+            (self.typical != 1.0, "--typical"),
+            (self.xtc_probability.is_some(), "--xtc-probability"),
+            (self.dynatemp_range > 0.0, "--dynatemp-range"),
+            (self.repeat_penalty.is_some(), "--repeat-penalty"),
+            (self.presence_penalty != 0.0, "--presence-penalty"),
+            (self.frequency_penalty != 0.0, "--frequency-penalty"),
+            (self.dry_multiplier > 0.0, "--dry-multiplier"),
+            (self.mirostat.is_some(), "--mirostat"),
+            (self.adaptive_target >= 0.0, "--adaptive-target"),
+            (!self.logit_bias.is_empty(), "--logit-bias"),
+            (self.ignore_eos, "--ignore-eos"),
+            (self.logprobs.is_some(), "--logprobs"),
+        ];
+        match others.iter().find(|(given, _)| *given) {
+            Some((_, flag)) => {
+                let what = "expected --temp, --top-k, --top-p and --seed alone with a model that writes by diffusion";
+                Err(Error::Usage(format!("{flag}: {what}")))
+            }
+            None => self.options(gguf, tokenizer, false),
+        }
+    }
+
     fn dry(&self, tokenizer: &Tokenizer, escapes: bool) -> DryOptions {
         let mut dry = DryOptions {
             multiplier: self.dry_multiplier,

@@ -3,6 +3,7 @@
 //! [`Talk`] holds the messages. [`Style`] is how a model's template writes them and where its answers end. [`Speaker`] has the runner
 //! write an answer: every turn is rendered anew, and only what differs from the ids that the runner holds is fed.
 
+pub mod diffusion;
 pub mod embedding;
 pub mod grammar;
 pub mod projector;

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use pumex_dialogue::grammar::ToolChoice;
-use pumex_dialogue::{functions, Style};
+use pumex_dialogue::{functions, Message, Style};
 use pumex_gguf::Gguf;
 use pumex_gguf::{Error, Result};
 use pumex_text::chat::{Json, ModelChat};
@@ -104,5 +104,19 @@ impl Opening {
         style.tools.clone_from(&self.tools);
         style.variables.clone_from(&self.variables);
         Ok(style)
+    }
+
+    /// The ids of its first message, where a model answers one alone.
+    ///
+    /// # Errors
+    /// No message; what the template says.
+    pub fn only_prompt(&self, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
+        let Some(first) = &self.first else {
+            return Err(Error::Usage("no message given: use -p TEXT, -f FILE or a pipe".into()));
+        };
+        let system = self.system.iter().map(|text| Message::new("system", text.clone()));
+        let messages: Vec<Message> = system.chain([Message::new("user", first.clone())]).collect();
+        let style = self.style(tokenizer)?;
+        style.ids(tokenizer, &style.prompt(&messages)?)
     }
 }
