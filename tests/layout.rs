@@ -85,7 +85,7 @@ fn crates_depend_only_on_what_stands_above_them_in_the_list() {
         expected.sort();
         assert_eq!(found, expected, "{folder}");
         let above = |name: &&str| CRATES[..at].iter().any(|(other, _)| other == name);
-        assert!(allowed.iter().all(|name| above(name)), "{folder} may name only what is above it");
+        assert!(allowed.iter().all(above), "{folder} may name only what is above it");
     }
     let members = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let (from, to) = (members.find("members").unwrap(), members.find("resolver").unwrap());
