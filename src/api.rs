@@ -18,7 +18,7 @@ pub use request::{Prompt, Request};
 pub use session::{Sampler, Session};
 
 use crate::engine::model_info;
-use crate::gguf::Gguf;
+use crate::gguf::{Gguf, Value};
 use crate::plan::LayerState;
 use crate::server::Models;
 use crate::text::Tokenizer;
@@ -323,9 +323,12 @@ impl Model {
         Ok(model_info(&self.0.gguf)?.description)
     }
 
-    /// A value of the file's metadata, as text; none where there is no such key.
+    /// A value of the file's metadata, as text: strings as they are, of a list its first items. None where there is no such key.
     pub fn metadata(&self, key: &str) -> Option<String> {
-        self.0.gguf.meta().get(key).map(|value| value.display())
+        Some(match self.0.gguf.meta().get(key)? {
+            Value::Str(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            value => value.display(),
+        })
     }
 
     /// The keys of the file's metadata.

@@ -8,6 +8,7 @@ mod endpoints;
 mod form;
 mod guard;
 mod listen;
+mod local;
 mod log;
 #[cfg(test)]
 mod owners;
@@ -23,6 +24,7 @@ mod tls;
 
 pub use endpoints::Endpoints;
 pub use listen::Address;
+pub use local::{Answer as LocalAnswer, Local};
 pub use proxies::Network;
 pub use settings::{Cors, Limits, Settings, Tls};
 pub use stop::Stopper;
