@@ -5,7 +5,8 @@
 SHADERC_DIR ?= $(HOME)/.cache/pumex/shaderc-0.10.1
 APT = $(if $(filter 0,$(shell id -u)),,sudo) apt-get
 
-.PHONY: demo check test test-host test-device test-all test-page test-clients test-soak layer shaders check-shaders check-spirv \
+.PHONY: demo check test test-host test-device test-all test-page test-clients test-python test-c test-soak wheel pumex.h \
+  layer shaders check-shaders check-spirv \
   deny doubles faults fuzz page page-packages check-page docs system
 
 # Installs only what is missing: a C linker, the Vulkan loader, and Mesa's drivers if there are none (a software one, too, for
@@ -54,6 +55,8 @@ test-all: layer
 	cargo test --release -p pumex-cpu --features loom --lib pool::model
 	$(MAKE) deny
 	$(MAKE) doubles
+	$(MAKE) test-python
+	$(MAKE) test-c
 	$(MAKE) fuzz
 	$(MAKE) faults
 
@@ -127,6 +130,25 @@ test-page:
 test-clients: system
 	$(BUILD)
 	PUMEX=$(BUILT) tests/clients/run.sh
+
+# Python's wheel, in WHEELS. PROFILE=debug is for a look at it.
+WHEELS ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/wheels
+CARGOS = $(if $(filter release,$(PROFILE)),release,dev)
+wheel: system
+	PROFILE=$(CARGOS) WHEELS=$(WHEELS) python/build.sh
+
+# The wheel in an environment of its own: our tests, and llama-cpp-python's.
+test-python: wheel
+	WHEELS=$(WHEELS) python/test.sh
+
+# C's library, and programs in C with it.
+test-c: system
+	cargo build --quiet --profile $(CARGOS) -p pumex-capi
+	PUMEX_C_LIBRARY=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(PROFILE) cargo test --quiet --profile $(CARGOS) -p pumex-capi
+
+# C's header, of the library's source.
+pumex.h:
+	PUMEX_WRITE=1 cargo test --quiet -p pumex-capi -- header
 
 # The documents as a book, target/book/index.html.
 docs:

@@ -35,7 +35,7 @@ fn crates_that_are_there_twice_are_named_with_a_reason() {
 
 #[test]
 fn crates_come_from_one_registry() {
-    for name in ["Cargo.lock", "fuzz/Cargo.lock"] {
+    for name in ["Cargo.lock", "fuzz/Cargo.lock", "python/Cargo.lock"] {
         let lock = file(name);
         let sources: BTreeSet<&str> = lock.lines().filter_map(|line| quoted(line, "source")).collect();
         assert_eq!(sources.len(), 1, "{name}: {sources:?}");

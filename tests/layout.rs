@@ -56,10 +56,12 @@ const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("tools/shaders", &["quant", "shaders"]),
+    // Of the library itself.
+    ("capi", &[]),
 ];
 
 fn rust() -> Vec<(String, String)> {
-    let folders = CRATES.iter().map(|(folder, _)| *folder).chain(["examples", "src", "tests", "tools"]);
+    let folders = CRATES.iter().map(|(folder, _)| *folder).chain(["examples", "python", "src", "tests", "tools"]);
     let all = folders.flat_map(|folder| match folder {
         "examples" | "src" | "tests" => vec![folder.to_string()],
         of => ["src", "tests"]
@@ -138,10 +140,11 @@ fn shaders_declare_their_workgroup_before_they_ask_for_its_size() {
 }
 
 #[test]
-fn unsafe_code_lives_in_the_kernels_the_vulkan_and_the_map_modules_and_says_why() {
+fn unsafe_code_lives_in_the_kernels_the_vulkan_the_map_modules_and_c_s_interface_and_says_why() {
     only_in(&["unsafe {", "unsafe fn", "unsafe impl"], |name| {
         name.starts_with("vk/src/")
             || name.starts_with("cpu/src/")
+            || ["capi/src/lib.rs", "capi/tests/main.rs"].contains(&name)
             || name == "convert/src/map.rs"
             || name == "gguf/src/map.rs"
             || name == "gguf/src/map/sigbus.rs"
@@ -180,6 +183,7 @@ fn the_environment_is_read_in_few_places() {
             .contains(&name)
             || name.starts_with("tools/")
             || name.starts_with("tests/")
+            || name.starts_with("capi/tests/")
             || name.starts_with("convert/tests/")
             || name.starts_with("media/tests/")
             || name.starts_with("serve/tests/")

@@ -4,14 +4,10 @@
 //! Objects are freed by their own functions; models may be used by several threads, sequences and samplers by one at a time.
 #![allow(unsafe_code)] // what C gives is pointers
 
-use pumex::{Constraint, Error, Model, Result, Sampler, Sampling, Session};
-use std::cell::RefCell;
-use std::ffi::{c_char, CStr, CString};
-use std::panic::{catch_unwind, AssertUnwindSafe};
+mod last;
 
-thread_local! {
-    static LAST: RefCell<CString> = RefCell::new(CString::default());
-}
+use pumex::{Constraint, Error, Model, Result, Sampler, Sampling, Session};
+use std::ffi::{c_char, CStr};
 
 /// A model.
 pub struct PumexModel(Model);
@@ -25,18 +21,9 @@ pub struct PumexSequence {
 /// What chooses ids.
 pub struct PumexSampler(Sampler);
 
-/// Runs what a function does; notes the error that came of it.
+/// [`last::noted`] of the library's own errors.
 fn noted<T>(otherwise: T, work: impl FnOnce() -> Result<T>) -> T {
-    let done = catch_unwind(AssertUnwindSafe(work));
-    let error = match done {
-        Ok(Ok(value)) => return value,
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "pumex failed in a way that it should not".to_string(),
-    };
-    // A text for C has no zero within.
-    let text = CString::new(error.replace('\0', "?")).unwrap_or_default();
-    LAST.with(|last| last.replace(text));
-    otherwise
+    last::noted(otherwise, work)
 }
 
 fn missing(name: &str) -> Error {
@@ -111,7 +98,7 @@ unsafe fn copy<T: Copy>(name: &str, from: &[T], to: *mut T, room: usize) -> Resu
 /// Why the last call on this thread that failed did so. It stays until the next one fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn pumex_last_error() -> *const c_char {
-    LAST.with(|last| last.borrow().as_ptr())
+    last::pointer()
 }
 
 /// Opens a GGUF file. `device` is auto, cpu, vulkan or a device's name, or null for auto; `n_ctx` positions of a context, 0 for the
@@ -246,7 +233,13 @@ pub unsafe extern "C" fn pumex_step(sequence: *mut PumexSequence, ids: *const u3
 pub unsafe extern "C" fn pumex_forget(sequence: *mut PumexSequence, from: usize) -> i64 {
     noted(-1, || {
         // SAFETY: the caller's promise.
-        let held = unsafe { object_mut("sequence", sequence)? }.session.forget(from)?;
+        let sequence = unsafe { object_mut("sequence", sequence)? };
+        let before = sequence.session.held();
+        let held = sequence.session.forget(from)?;
+        if held < before {
+            // They were of what is forgotten.
+            sequence.logits.clear();
+        }
         i64::try_from(held).map_err(|_| Error::Request("held: too many".into()))
     })
 }

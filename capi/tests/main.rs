@@ -1,9 +1,15 @@
-//! The header is what the sources say, and a program in C does with it what one in Rust does.
+//! The header is what the sources say, and programs in C work with it.
 #![allow(clippy::unwrap_used)]
+#![allow(unsafe_code)] // to read a text of C
 
-use pumex::Model;
+#[path = "../src/last.rs"]
+mod last;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
+
+/// What the demo model goes on with after `In the beginning`: its most probable 8 tokens.
+const EIGHT: &str = " of the reign of Jehoiakim the";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -92,37 +98,63 @@ fn the_header_is_what_the_sources_say() {
     assert!(text.contains("int64_t pumex_forget(PumexSequence *sequence, size_t from);"), "{text}");
 }
 
-/// The folder of the libraries: that of this test, or the one above.
-fn libraries() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let folders = own.ancestors().skip(1).take(2);
-    let library = |folder: &Path| folder.join("libpumex_c.so").exists();
-    folders.filter(|folder| library(folder)).last().unwrap().to_path_buf()
-}
-
-#[test]
-fn a_program_in_c_does_what_one_in_rust_does() {
-    if Command::new("cc").arg("--version").output().is_err() {
-        return eprintln!("skipped: no cc");
-    }
-    if !cfg!(target_os = "linux") {
-        return eprintln!("skipped: libraries have other names here");
-    }
-    let demo = root().join("../assets/demo.gguf");
-    let program = std::env::temp_dir().join(format!("pumex-capi-{}", std::process::id()));
-    let folder = libraries();
+/// A program in C with the library: its name, how it ended on these arguments.
+fn run(name: &str, runs: &[&[&str]]) -> Option<Vec<Output>> {
+    let Some(folder) = std::env::var_os("PUMEX_C_LIBRARY").map(PathBuf::from) else {
+        eprintln!("skipped: PUMEX_C_LIBRARY, the folder of libpumex_c.so, is not given; make test-c builds it");
+        return None;
+    };
+    let program = std::env::temp_dir().join(format!("pumex-{name}-{}", std::process::id()));
     let mut build = Command::new("cc");
-    build.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(root()).arg(root().join("tests/example.c"));
+    build.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(root());
+    build.arg(root().join("tests").join(name).with_extension("c"));
     build.arg("-L").arg(&folder).arg("-lpumex_c").arg(format!("-Wl,-rpath,{}", folder.display()));
     let built = build.arg("-o").arg(&program).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let run = |model: &Path| Command::new(&program).arg(model).args(["In the beginning", "8"]).output().unwrap();
-    let (done, wrong) = (run(&demo), run(Path::new("no-such.gguf")));
+    let done = runs.iter().map(|given| Command::new(&program).args(*given).output().unwrap()).collect();
     std::fs::remove_file(&program).unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let model = Model::options().device("cpu").n_ctx(256).open(demo).unwrap();
-    let text = model.generate("In the beginning").max_tokens(8).temperature(0.0).text().unwrap();
-    assert_eq!(String::from_utf8_lossy(&done.stdout), text);
-    assert_eq!(wrong.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&wrong.stderr).starts_with("open: no-such.gguf: "), "{wrong:?}");
+    Some(done)
+}
+
+fn demo() -> String {
+    root().join("../assets/demo.gguf").to_string_lossy().into_owned()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_program_in_c_goes_on_with_a_prompt() {
+    let (demo, missing) = (demo(), "no-such.gguf");
+    let of = |model| [model, "In the beginning", "8"];
+    let Some(done) = run("example", &[&of(&demo), &of(missing)]) else { return };
+    assert!(done[0].status.success(), "{}", text(&done[0].stderr));
+    assert_eq!(text(&done[0].stdout), EIGHT);
+    assert_eq!(done[1].status.code(), Some(1));
+    assert!(text(&done[1].stderr).starts_with("open: no-such.gguf: "), "{}", text(&done[1].stderr));
+}
+
+#[test]
+fn what_is_wrong_in_c_gives_a_message_and_never_ends_the_program() {
+    let header = root().join("pumex.h").to_string_lossy().into_owned();
+    let Some(done) = run("wrong", &[&[&demo(), &header]]) else { return };
+    assert!(done[0].status.success(), "{:?}\n{}", done[0].status, text(&done[0].stderr));
+    assert_eq!(text(&done[0].stdout).lines().last(), Some("26 errors"), "{}", text(&done[0].stdout));
+}
+
+#[test]
+fn what_panics_is_an_error() {
+    let told = || {
+        let pointer = last::pointer();
+        // SAFETY: a text of this thread, which no call replaces meanwhile.
+        text(unsafe { std::ffi::CStr::from_ptr(pointer) }.to_bytes())
+    };
+    assert_eq!(told(), "");
+    assert_eq!(last::noted(-1, || Err::<i32, _>("a\0b")), -1);
+    assert_eq!(told(), "a?b");
+    assert_eq!(last::noted(-1, || -> Result<i32, String> { panic!("as it should in this test") }), -1);
+    assert!(told().starts_with("pumex failed"), "{}", told());
+    assert_eq!(last::noted(-1, || Ok::<i32, String>(1)), 1);
+    assert!(told().starts_with("pumex failed"), "what went well takes no error away");
 }

@@ -1,26 +1,59 @@
 """Models, with the names of llama-cpp-python."""
 
+from __future__ import annotations
+
 import json
-import random
 import time
 import uuid
+import warnings
 from pathlib import Path
-from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Sequence, Union
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Literal, Optional, Sequence, Union, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _native
 from ._completion import complete_by_ids, spoken
+from ._sequence import (
+    RANDOM_SEED,
+    LlamaState,
+    LogitsProcessor,
+    LogitsProcessorList,
+    MinTokensLogitsProcessor,
+    OneSequence,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 from .llama_cache import BaseLlamaCache, prefix
 from .llama_chat_format import bring_files, template_of
 from .llama_grammar import LlamaGrammar
 from .llama_tokenizer import BaseLlamaTokenizer, LlamaTokenizer
+from .llama_types import (
+    CreateChatCompletionResponse,
+    CreateChatCompletionStreamResponse,
+    CreateCompletionResponse,
+    CreateCompletionStreamResponse,
+    CreateEmbeddingResponse,
+    Embedding,
+    EmbeddingUsage,
+)
 
-LogitsProcessor = Callable[["npt.NDArray[np.intc]", "npt.NDArray[np.single]"], "npt.NDArray[np.single]"]
-StoppingCriteria = Callable[["npt.NDArray[np.intc]", "npt.NDArray[np.single]"], bool]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-_RANDOM_SEED = 0xFFFFFFFF
+    from ._options import ChatOptions, CompletionOptions
+
+__all__ = [
+    "Llama",
+    "LlamaState",
+    "LogitsProcessor",
+    "LogitsProcessorList",
+    "MinTokensLogitsProcessor",
+    "StoppingCriteria",
+    "StoppingCriteriaList",
+]
+
 _POOLINGS = {0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
 # What must be left as it is: what would have to be done otherwise is not.
 _FIXED: Dict[str, Any] = {
@@ -38,65 +71,15 @@ _FIXED: Dict[str, Any] = {
     "lora_base": None,
     "spm_infill": False,
 }
+# What LangChain says without being asked, and where the model says it: that of the model counts.
+_USUAL = {("rope_freq_base", 10000.0): "rope.freq_base", ("rope_freq_scale", 1.0): "rope.scale_linear"}
 # What changes no answer here.
 _NEEDLESS = {
     "split_mode", "main_gpu", "use_mmap", "use_mlock", "n_threads_batch", "offload_kqv", "flash_attn", "op_offload", "swa_full",
-    "no_perf", "numa",
+    "no_perf", "numa", "f16_kv", "n_parts",
 }  # fmt: skip
 # Numbers of ggml's types for `type_k` and `type_v`.
 _CACHE_TYPES = {0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0", 20: "iq4_nl", 30: "bf16"}
-
-
-class LogitsProcessorList(List[LogitsProcessor]):
-    """Functions through which logits go, one after the other."""
-
-    def __call__(self, input_ids: "npt.NDArray[np.intc]", scores: "npt.NDArray[np.single]") -> "npt.NDArray[np.single]":
-        for processor in self:
-            scores = processor(input_ids, scores)
-        return scores
-
-
-class StoppingCriteriaList(List[StoppingCriteria]):
-    """Functions of which any may end an answer."""
-
-    def __call__(self, input_ids: "npt.NDArray[np.intc]", logits: "npt.NDArray[np.single]") -> bool:
-        return any([criterion(input_ids, logits) for criterion in self])
-
-
-class MinTokensLogitsProcessor:
-    """Keeps an answer from ending before it has so many tokens."""
-
-    def __init__(self, min_tokens: int, token_eos: int) -> None:
-        self.min_tokens = min_tokens
-        self.token_eos = token_eos
-        self.prompt_tokens: Optional[int] = None
-
-    def __call__(self, input_ids: "npt.NDArray[np.intc]", scores: "npt.NDArray[np.single]") -> "npt.NDArray[np.single]":
-        if self.prompt_tokens is None:
-            self.prompt_tokens = len(input_ids)
-        if len(input_ids) - self.prompt_tokens < self.min_tokens:
-            scores[self.token_eos] = -np.inf
-        return scores
-
-
-class LlamaState:
-    """A sequence as it was."""
-
-    def __init__(
-        self,
-        input_ids: "npt.NDArray[np.intc]",
-        scores: "npt.NDArray[np.single]",
-        n_tokens: int,
-        llama_state: bytes,
-        llama_state_size: int,
-        seed: int,
-    ) -> None:
-        self.input_ids = input_ids
-        self.scores = scores
-        self.n_tokens = n_tokens
-        self.llama_state = llama_state
-        self.llama_state_size = llama_state_size
-        self.seed = seed
 
 
 class _Context:
@@ -104,7 +87,7 @@ class _Context:
         self.ctx = ctx
 
 
-class Llama:
+class Llama(OneSequence):
     """A model.
 
     `create_completion` and `create_chat_completion` answer requests, as a server does; `eval`, `sample` and `generate` work on a
@@ -117,7 +100,7 @@ class Llama:
         *,
         n_gpu_layers: Optional[int] = None,
         vocab_only: bool = False,
-        seed: int = _RANDOM_SEED,
+        seed: int = RANDOM_SEED,
         n_ctx: int = 512,
         n_batch: int = 512,
         n_ubatch: int = 512,
@@ -146,7 +129,7 @@ class Llama:
         for name, value in others.items():
             if name not in _FIXED and name not in _NEEDLESS:
                 raise TypeError(f"Llama: no such argument: {name}")
-            if name in _FIXED and value != _FIXED[name] and value is not None:
+            if name in _FIXED and value != _FIXED[name] and value is not None and (name, value) not in _USUAL:
                 raise ValueError(f"{name}: expected {_FIXED[name]!r}, which is all that is supported, found {value!r}")
         if _hub is None and not Path(model_path).exists():
             raise ValueError(f"Model path does not exist: {model_path}")
@@ -178,6 +161,10 @@ class Llama:
         self._model = _native.Model.from_hub(_hub, opened) if _hub else _native.Model(str(model_path), opened)
         self.model_path = model_path
         self.metadata: Dict[str, str] = self._model.metadata()
+        for name, value in others.items():
+            own = self.metadata.get(self.metadata.get("general.architecture", "") + "." + _USUAL.get((name, value), ""), value)
+            if float(own or 0) != value and (name, value) in _USUAL:
+                warnings.warn(f"{name}: {value} is not taken over; the model has {own}", stacklevel=2)
         self.verbose = verbose
         self.n_batch = max(1, n_batch)
         self.last_n_tokens_size = last_n_tokens_size
@@ -185,7 +172,7 @@ class Llama:
         self.chat_handler = chat_handler
         self.draft_model = draft_model
         self.cache: Optional[BaseLlamaCache] = None
-        self.context_params = options
+        self.context_params = SimpleNamespace(**options)
         self._pooling = _POOLINGS.get(pooling_type)
         self._logits_all = logits_all
         self._tokenizer = tokenizer or LlamaTokenizer(self)
@@ -197,7 +184,7 @@ class Llama:
                 raise
             positions, states = False, False
         self._is_recurrent, self._is_hybrid = states and not positions, states and positions
-        self._sequence: Any = None
+        self._sequence = None
         self._ids: List[int] = []
         self._rows: Dict[int, "npt.NDArray[np.single]"] = {}
         self.set_seed(seed)
@@ -253,7 +240,7 @@ class Llama:
         self.close()
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {"model_path": str(self.model_path), **self.context_params}
+        return {"model_path": str(self.model_path), **vars(self.context_params)}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         loras = state.pop("loras", None)
@@ -281,206 +268,6 @@ class Llama:
         output = self._model.detokenize([int(t) for t in tokens], special)
         begins = len(tokens) > 0 and tokens[0] == self.token_bos()
         return output[1:] if begins and output[:1] == b" " else output
-
-    # A sequence, id by id.
-
-    def set_cache(self, cache: Optional[BaseLlamaCache]) -> None:
-        """Keeps states of prompts in a cache; none: no longer."""
-        self.cache = cache
-
-    def set_seed(self, seed: int) -> None:
-        """The random numbers of what does not bring a seed of its own."""
-        self._seed = seed if seed != _RANDOM_SEED else random.SystemRandom().randrange(_RANDOM_SEED)
-
-    def _next_seed(self, seed: Optional[int]) -> int:
-        """A request's seed, from which the next one's follows."""
-        self.set_seed(random.Random(self._seed).randrange(_RANDOM_SEED) if seed is None else seed)
-        return self._seed
-
-    @property
-    def _own(self) -> Any:
-        if self._sequence is None:
-            self._sequence = self._model.sequence()
-        return self._sequence
-
-    @property
-    def n_tokens(self) -> int:
-        return len(self._ids)
-
-    @property
-    def input_ids(self) -> "npt.NDArray[np.intc]":
-        ids = np.zeros(max(self._own.n_ctx(), len(self._ids)), dtype=np.intc)
-        ids[: len(self._ids)] = self._ids
-        return ids
-
-    @property
-    def _input_ids(self) -> "npt.NDArray[np.intc]":
-        return np.array(self._ids, dtype=np.intc)
-
-    @property
-    def scores(self) -> "npt.NDArray[np.single]":
-        """Logits by position, `[n_ctx, n_vocab]`; zeros where none are kept: all but the last row, unless `logits_all`."""
-        rows = np.zeros((self._own.n_ctx(), self._own.n_vocab()), dtype=np.single)
-        for position, row in self._rows.items():
-            rows[position] = row
-        return rows
-
-    @property
-    def _scores(self) -> "npt.NDArray[np.single]":
-        return self.scores[: len(self._ids)]
-
-    @property
-    def eval_tokens(self) -> List[int]:
-        return list(self._ids)
-
-    @property
-    def eval_logits(self) -> List[List[float]]:
-        return [self._rows[position].tolist() for position in sorted(self._rows)]
-
-    def reset(self) -> None:
-        """Forgets the sequence."""
-        self._cut(0)
-
-    def _cut(self, held: int) -> int:
-        """Forgets ids from a position on; gives how many are left."""
-        if held < len(self._ids):
-            held = self._own.forget(held)
-            del self._ids[held:]
-            self._rows = {position: row for position, row in self._rows.items() if position < held}
-        return len(self._ids)
-
-    def eval(self, tokens: Sequence[int]) -> None:
-        """Goes on with ids."""
-        ids = [int(token) for token in tokens]
-        for start in range(0, len(ids), self.n_batch):
-            part = ids[start : start + self.n_batch]
-            logits = np.frombuffer(self._own.eval(part, self._logits_all), dtype="<f4")
-            rows = logits.reshape(-1, self._own.n_vocab())
-            self._ids.extend(part)
-            if not self._logits_all:
-                self._rows.clear()
-            first = len(self._ids) - len(rows)
-            self._rows.update((first + i, row) for i, row in enumerate(rows))
-
-    def _sampler(self, seed: Optional[int], grammar: Optional[LlamaGrammar], sampling: Dict[str, Any]) -> Any:
-        named = {"repeat_last_n": self.last_n_tokens_size, "seed": self._next_seed(seed), **sampling}
-        fields = grammar.fields() if grammar is not None else {}
-        if "json_schema" in fields:
-            return self._model.sampler(json.dumps(named), None, json.dumps(fields["json_schema"]))
-        return self._model.sampler(json.dumps(named), fields.get("grammar"), None)
-
-    def _choose(
-        self, sampler: Any, logits: "npt.NDArray[np.single]", logits_processor: Optional[LogitsProcessorList]
-    ) -> int:
-        if logits_processor is not None:
-            logits = np.asarray(logits_processor(self._input_ids, np.array(logits)), dtype="<f4")
-        return sampler.sample(np.ascontiguousarray(logits, dtype="<f4").tobytes())
-
-    def sample(
-        self,
-        top_k: int = 40,
-        top_p: float = 0.95,
-        min_p: float = 0.05,
-        typical_p: float = 1.0,
-        temp: float = 0.80,
-        repeat_penalty: float = 1.0,
-        frequency_penalty: float = 0.0,
-        presence_penalty: float = 0.0,
-        tfs_z: float = 1.0,
-        mirostat_mode: int = 0,
-        mirostat_eta: float = 0.1,
-        mirostat_tau: float = 5.0,
-        penalize_nl: bool = True,
-        logits_processor: Optional[LogitsProcessorList] = None,
-        grammar: Optional[LlamaGrammar] = None,
-        idx: Optional[int] = None,
-    ) -> int:
-        """An id, by the logits after the last one, or after the one at `idx`."""
-        position = len(self._ids) - 1 if idx is None else idx
-        if position not in self._rows:
-            kept = sorted(self._rows) or "none"
-            raise ValueError(f"idx: expected a position whose logits are kept ({kept}), found {position} (see logits_all)")
-        sampling = {
-            "top_k": top_k, "top_p": top_p, "min_p": min_p, "typical_p": typical_p, "temperature": temp,
-            "repeat_penalty": repeat_penalty, "frequency_penalty": frequency_penalty, "presence_penalty": presence_penalty,
-            "mirostat": mirostat_mode, "mirostat_eta": mirostat_eta, "mirostat_tau": mirostat_tau,
-        }  # fmt: skip
-        sampler = self._sampler(None, grammar, sampling)
-        sampler.look_back(self._ids)
-        return self._choose(sampler, self._rows[position], logits_processor)
-
-    def generate(
-        self,
-        tokens: Sequence[int],
-        top_k: int = 40,
-        top_p: float = 0.95,
-        min_p: float = 0.05,
-        typical_p: float = 1.0,
-        temp: float = 0.80,
-        repeat_penalty: float = 1.0,
-        reset: bool = True,
-        frequency_penalty: float = 0.0,
-        presence_penalty: float = 0.0,
-        tfs_z: float = 1.0,
-        mirostat_mode: int = 0,
-        mirostat_tau: float = 5.0,
-        mirostat_eta: float = 0.1,
-        penalize_nl: bool = True,
-        logits_processor: Optional[LogitsProcessorList] = None,
-        stopping_criteria: Optional[StoppingCriteriaList] = None,
-        grammar: Optional[LlamaGrammar] = None,
-        seed: Optional[int] = None,
-    ) -> Generator[int, Optional[Sequence[int]], None]:
-        """Ids that go on from these, one after the other, also those that end a text. Ids that are sent take their place."""
-        sampling = {
-            "top_k": top_k, "top_p": top_p, "min_p": min_p, "typical_p": typical_p, "temperature": temp,
-            "repeat_penalty": repeat_penalty, "frequency_penalty": frequency_penalty, "presence_penalty": presence_penalty,
-            "mirostat": mirostat_mode, "mirostat_eta": mirostat_eta, "mirostat_tau": mirostat_tau,
-        }  # fmt: skip
-        sampler = self._sampler(seed, grammar, sampling)
-        ids = [int(token) for token in tokens]
-        if reset:
-            same = prefix(self._ids, ids)
-            # Logits after the last id are needed, which only those of the very same sequence are.
-            if not (same == len(ids) == len(self._ids) and same - 1 in self._rows):
-                same = min(same, len(ids) - 1)
-                if self._ids and same <= 0:
-                    self.reset()
-                else:
-                    same = self._cut(max(same, 0))
-            ids = ids[same:]
-        sampler.look_back([*self._ids, *ids])
-        while True:
-            if ids:
-                self.eval(ids)
-            logits = self._rows[len(self._ids) - 1]
-            token = self._choose(sampler, logits, logits_processor)
-            if stopping_criteria is not None and stopping_criteria(self._input_ids, logits):
-                return
-            sampler.accept(token)
-            sent = yield token
-            ids = [token]
-            if sampler.is_over():
-                return
-            if sent:
-                ids.extend(int(token) for token in sent)
-
-    def save_state(self) -> LlamaState:
-        """What the sequence is now."""
-        state = self._own.save() if self._ids else b""
-        last = self._rows.get(len(self._ids) - 1)
-        scores = np.array([] if last is None else [last], dtype=np.single)
-        return LlamaState(self._input_ids, scores, len(self._ids), state, len(state), self._seed)
-
-    def load_state(self, state: LlamaState) -> None:
-        """Makes the sequence what it was."""
-        self._own.forget(0)
-        self._ids, self._rows, self._seed = [], {}, state.seed
-        if state.n_tokens > 0:
-            self._own.restore(state.n_tokens, state.llama_state)
-            self._ids = [int(token) for token in state.input_ids[: state.n_tokens]]
-            if len(state.scores) > 0:
-                self._rows = {state.n_tokens - 1: np.array(state.scores[-1], dtype=np.single)}
 
     # Requests.
 
@@ -529,13 +316,28 @@ class Llama:
         ids = self._model.tokenize(text, True, True) if len(text) > 256 else []
         return ids[:most] if len(ids) > most else text
 
-    def create_embedding(self, input: Union[str, List[str]], model: Optional[str] = None) -> Dict[str, Any]:
+    def create_embedding(self, input: Union[str, List[str]], model: Optional[str] = None) -> CreateEmbeddingResponse:
         """Vectors of texts, in OpenAI's shape."""
         found, count = self.embed(input, return_count=True)
         vectors = [found] if isinstance(input, str) else found
-        data = [{"object": "embedding", "embedding": v, "index": i} for i, v in enumerate(vectors)]
-        usage = {"prompt_tokens": count, "total_tokens": count}
+        data: List[Embedding] = [{"object": "embedding", "embedding": v, "index": i} for i, v in enumerate(vectors)]
+        usage: EmbeddingUsage = {"prompt_tokens": count, "total_tokens": count}
         return {"object": "list", "data": data, "model": model or str(self.model_path), "usage": usage}
+
+    @overload
+    def create_completion(
+        self, prompt: Union[str, List[int]], *, stream: Literal[False] = ..., **options: Unpack[CompletionOptions]
+    ) -> CreateCompletionResponse: ...
+
+    @overload
+    def create_completion(
+        self, prompt: Union[str, List[int]], *, stream: Literal[True], **options: Unpack[CompletionOptions]
+    ) -> Iterator[CreateCompletionStreamResponse]: ...
+
+    @overload
+    def create_completion(
+        self, prompt: Union[str, List[int]], *, stream: bool, **options: Unpack[CompletionOptions]
+    ) -> Union[CreateCompletionResponse, Iterator[CreateCompletionStreamResponse]]: ...
 
     def create_completion(
         self,
@@ -620,9 +422,24 @@ class Llama:
             "usage": {"prompt_tokens": counts[0], "completion_tokens": counts[1], "total_tokens": sum(counts)},
         }
 
+    @overload
+    def create_chat_completion(
+        self, messages: Sequence[Any], *, stream: Literal[False] = ..., **options: Unpack[ChatOptions]
+    ) -> CreateChatCompletionResponse: ...
+
+    @overload
+    def create_chat_completion(
+        self, messages: Sequence[Any], *, stream: Literal[True], **options: Unpack[ChatOptions]
+    ) -> Iterator[CreateChatCompletionStreamResponse]: ...
+
+    @overload
+    def create_chat_completion(
+        self, messages: Sequence[Any], *, stream: bool, **options: Unpack[ChatOptions]
+    ) -> Union[CreateChatCompletionResponse, Iterator[CreateChatCompletionStreamResponse]]: ...
+
     def create_chat_completion(
         self,
-        messages: List[Any],
+        messages: Sequence[Any],
         functions: Optional[List[Any]] = None,
         function_call: Any = None,
         tools: Optional[List[Any]] = None,
@@ -692,7 +509,8 @@ class Llama:
         array = np.asarray(logits, dtype=np.single)
         top = np.max(array, axis=axis, keepdims=True)
         shifted = array - np.where(np.isfinite(top), top, 0)
-        return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+        result: npt.NDArray[np.single] = shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+        return result
 
     @staticmethod
     def longest_token_prefix(a: Sequence[int], b: Sequence[int]) -> int:

@@ -3,6 +3,8 @@
 import json
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -212,6 +214,52 @@ def test_models_are_pickled_by_how_they_were_opened(demo_path):
     llm = Llama(demo_path, n_ctx=64, device="cpu", vocab_only=True)
     again = pickle.loads(pickle.dumps(llm))
     assert again.tokenize(b"a stone") == llm.tokenize(b"a stone")
+
+
+def test_functions_are_called_and_pictures_need_a_projector(demo_path):
+    llm = Llama(demo_path, n_ctx=512, device="cpu")
+    messages = [{"role": "user", "content": "x"}]
+    parameters = {"type": "object", "properties": {"a": {"enum": ["b"]}}, "required": ["a"], "additionalProperties": False}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    choice = {"type": "function", "function": {"name": "f"}}
+    # The demo model likes spaces between the signs of JSON too much to come to an end each time.
+    given = {"tools": tools, "tool_choice": choice, "max_tokens": 120, "temperature": 1.0}
+    answers = (llm.create_chat_completion(messages, seed=seed, **given)["choices"][0] for seed in range(20))
+    (call,) = next(a["message"]["tool_calls"] for a in answers if a["finish_reason"] == "tool_calls")
+    assert call["function"]["name"] == "f" and json.loads(call["function"]["arguments"]) == {"a": "b"}
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    with pytest.raises(ValueError, match="projector|mmproj|image"):
+        llm.create_chat_completion([{"role": "user", "content": [picture]}], max_tokens=1)
+
+
+def test_models_of_the_hub_are_found_in_its_cache(demo_path, tmp_path, monkeypatch):
+    folder = tmp_path / "hub" / "models--user--demo-GGUF"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("a" * 40)
+    (folder / "snapshots" / ("a" * 40)).mkdir(parents=True)
+    (folder / "snapshots" / ("a" * 40) / "demo-Q4_K_M.gguf").symlink_to(demo_path)
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    llm = Llama.from_pretrained("user/demo-GGUF", filename="*Q4_K_M.gguf", n_ctx=64, device="cpu")
+    assert llm(PROMPT, max_tokens=2)["usage"]["completion_tokens"] == 2
+    with pytest.raises(ValueError, match="user/none"):
+        Llama.from_pretrained("user/none", filename="*Q4_K_M.gguf")
+
+
+def test_what_libraries_say_without_being_asked_is_no_error(demo_path):
+    llm = Llama(demo_path, n_ctx=64, device="cpu", vocab_only=True, rope_freq_base=10000.0, rope_freq_scale=1.0, n_parts=-1)
+    assert llm.context_params.n_ctx == 64
+
+
+def test_the_package_stands_in_for_llama_cpp():
+    code = (
+        "import pumex.as_llama_cpp, llama_cpp, pumex;"
+        "from llama_cpp.llama_chat_format import Llava15ChatHandler;"
+        "from llama_cpp import Llama, LlamaGrammar; assert Llama is pumex.Llama"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_there_are_types():
