@@ -233,6 +233,18 @@ const IN_CIRCLES_YET: &[(&str, &[(&str, &str)])] = &[
         "model/src/decoder",
         &[("hyper", "streams"), ("gated_streams", "streams"), ("streams", "hyper"), ("streams", "gated_streams")],
     ),
+    (
+        "lower/src/megakernel",
+        &[
+            ("attention", "config"),
+            ("attention", "open"),
+            ("config", "attention"),
+            ("config", "experts"),
+            ("experts", "config"),
+            ("experts", "open"),
+            ("open", "config"),
+        ],
+    ),
 ];
 
 /// The sources of a crate's folder `src`, as module and text.
