@@ -63,7 +63,7 @@ test-all: layer
 # Of what differs from the last commit, or from BASE: format, lints, unit tests of the crates, and what the layout demands.
 BASE ?= HEAD
 CHANGED = $(shell git diff --name-only $(BASE) -- '*.rs'; git ls-files --others --exclude-standard '*.rs')
-CRATES = $(sort $(foreach crate,chat cli convert cpu dialogue engine gguf grammar hub lower media model plan quant serve \
+CRATES = $(sort $(foreach crate,capi chat cli convert cpu dialogue engine gguf grammar hub lower media model plan quant serve \
   server shaders step text vk,$(if $(filter $(crate)/%,$(CHANGED)),pumex-$(crate))) \
   $(if $(filter src/% tests/%,$(CHANGED)),pumex))
 check:

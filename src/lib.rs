@@ -97,5 +97,4 @@ pub use api::{
     Answer, CallDelta, Chunk, Constraint, FinishReason, Message, Model, ModelOptions, Pooling, Prompt, Reply, Request,
     Sampler, Sampling, Session, Timings, Token, TokenLogprob, Tool, ToolCall, ToolChoice,
 };
-pub use pumex_gguf::error;
-pub use pumex_gguf::{Error, Result};
+pub use pumex_gguf::{error, Error, Result};

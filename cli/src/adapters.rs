@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_model::adapter;
 use pumex_model::adapter::{Layers, Lora};
 

@@ -21,8 +21,7 @@ use std::sync::Arc;
 
 use pumex_dialogue::grammar::{Constrained, Source, ToolChoice};
 use pumex_dialogue::projector::MARK;
-use pumex_dialogue::vocabulary;
-use pumex_dialogue::{Answer, Asked, End as Ended, Message, NoReasoning, Saved, Speaker, Style, Talk};
+use pumex_dialogue::{vocabulary, Answer, Asked, End as Ended, Message, NoReasoning, Saved, Speaker, Style, Talk};
 use pumex_engine::conversation::{Constraint, Feed};
 use pumex_gguf::{Error, Result};
 use pumex_step::sample::{Breakers, SamplerOptions, Step};

@@ -7,8 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use pumex_dialogue::diffusion::{generate, Algorithm, Schedule, Settings, ARCHS};
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_step::sample::{Sampler, SamplerOptions};
 use pumex_text::Tokenizer;
 use serde_json::json;

@@ -5,8 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use pumex_dialogue::embedding::{check, embed, normalized, pair, Head, Pooling, Steps};
 use pumex_engine::conversation::check_ids;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_model as model;
 use pumex_text::Tokenizer;
 use serde_json::json;

@@ -1,8 +1,7 @@
 //! `pumex explain`: what a step would run on a device, which need not be there: ops, the dispatches they become, and their bytes.
 
 use pumex_engine as engine;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_lower::dump::{explain, DispatchText, DryRun, Explained};
 use pumex_lower::policy;
 use pumex_lower::policy::devices;

@@ -1,7 +1,6 @@
 //! What a file says of its model, said otherwise: single keys of its metadata, and how positions are rotated.
 
-use pumex_gguf::{Error, Result};
-use pumex_gguf::{Gguf, Value};
+use pumex_gguf::{Error, Gguf, Result, Value};
 
 /// Facts in place of the file's.
 #[derive(clap::Args, Clone, Debug, Default)]

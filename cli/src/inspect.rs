@@ -1,8 +1,7 @@
 //! `pumex inspect`: a file's metadata and its tensors, as a table or JSON.
 
 use pumex_engine as engine;
-use pumex_gguf::Result;
-use pumex_gguf::{type_name, Gguf};
+use pumex_gguf::{type_name, Gguf, Result};
 use serde_json::{json, Map, Value};
 
 use super::options::ModelArgs;

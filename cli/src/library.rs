@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use pumex_engine as engine;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_hub::{Folder, Kept};
 use serde_json::{json, Value};
 

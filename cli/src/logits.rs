@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use pumex_dialogue::projector::{shape_of, TextSide};
 use pumex_engine::conversation::{check_feed, feed_rows, feed_source, run_chunks, Feed};
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_model as model;
 use pumex_plan::Plan;
 use pumex_step::RowOutput;

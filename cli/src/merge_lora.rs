@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_model as model;
 use pumex_model::adapter::Deltas;
 use pumex_model::quantize::{recipe, Options, Plan};

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use pumex_engine as engine;
-use pumex_engine::profile;
 use pumex_engine::profile::{Clocked, Cost, OnCpu, Options, Profile, Roof, FLAG_OVER};
-use pumex_engine::ModelInfo;
+use pumex_engine::{profile, ModelInfo};
 use pumex_gguf::{Error, Result};
 
 use super::adapters::AdapterArgs;

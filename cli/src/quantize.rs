@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use pumex_gguf::imatrix::Imatrix;
-use pumex_gguf::{type_name, Gguf, Value};
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{type_name, Error, Gguf, Result, Value};
 use pumex_model::quantize;
 use pumex_model::quantize::{recipe, Options, Parts, Plan};
 use serde_json::json;

@@ -9,12 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-use pumex_dialogue::grammar;
 use pumex_dialogue::grammar::{Constrained, Matcher, Source};
-use pumex_dialogue::Speaker;
+use pumex_dialogue::{grammar, Speaker};
 use pumex_engine::conversation::{generate_on, Constraint, Feed, Request, Stats, StopReason};
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_step::sample::{Logprobs, Sampler};
 use pumex_step::{Media, Runner};
 use pumex_text::{Stops, Stream, Tokenizer};

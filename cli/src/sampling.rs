@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use pumex_dialogue::vocabulary::{breakers, ends, words};
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_step::sample::{DryOptions, Sampler, SamplerOptions, Step, MAX_LOGPROBS};
 use pumex_text::Tokenizer;
 

@@ -3,8 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_text::chat::{DateTime, Json, ModelChat, Request, Template};
 use serde_json::json;
 

@@ -1,11 +1,9 @@
 //! `pumex tune`: measures which shapes of kernels are fastest for a model on a device, and keeps them for later runs.
 
 use pumex_engine as engine;
-use pumex_engine::tune;
 use pumex_engine::tune::{name, Found, Report, Search, WaysReport};
-use pumex_engine::Options;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_engine::{tune, Options};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_vk::Device;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

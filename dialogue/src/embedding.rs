@@ -10,8 +10,7 @@ mod pair;
 pub use head::Head;
 pub use pair::pair;
 
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_step::{Row, RowOutput, Runner, Token};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -3,8 +3,7 @@
 use super::buffers::DeviceState;
 use super::program::Program;
 use crate::exec::{Buffers, PackedMemory};
-use pumex_lower::policy;
-use pumex_lower::{Addresses, PackedAt, StateAt, Target};
+use pumex_lower::{policy, Addresses, PackedAt, StateAt, Target};
 use pumex_vk::Buffer;
 
 impl Program {

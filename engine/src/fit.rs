@@ -2,8 +2,7 @@
 
 use super::memory::{planned, MemoryPlan};
 use super::{weights, Options};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_lower::policy;
 use pumex_model as model;
 use pumex_vk::{memory_of, Caps, Class};

@@ -1,7 +1,6 @@
 //! What a model is, in a line, for tables and `inspect`.
 
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_model::quantize::recipe;
 use serde::Serialize;
 

@@ -9,8 +9,7 @@ use crate::exec::MegakernelMemory;
 use crate::session::{Stores, KV_BLOCK};
 use pumex_gguf::{Error, Result};
 use pumex_lower::megakernel::{Choices, Megakernel};
-use pumex_lower::policy;
-use pumex_lower::{sizes, slabs};
+use pumex_lower::{policy, sizes, slabs};
 use pumex_plan::{General, LayerState, Op, Plan, ScanKind};
 use pumex_vk::{Caps, LEAST_BYTES};
 

@@ -5,8 +5,7 @@
 
 use super::vulkan::DeviceParts;
 use super::{cpu_part, placing, Options, Progress, VulkanRunner};
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_plan::Plan;
 use pumex_step::sample::SamplerOptions;
 use pumex_step::{check_told, Counters, Output, Row, RowOutput, Runner, Squares, Ticket, Token, VectorLimits};

@@ -7,8 +7,7 @@
 mod sum;
 
 use pumex_gguf::file::Replacing;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_step::{Runner, MEDIA_IDS};
 use std::fs::File;
 use std::io::{BufReader, Read, Take, Write};

@@ -2,10 +2,8 @@
 
 use super::Progress;
 use crate::kernel::Kernels;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
-use pumex_lower::policy;
-use pumex_lower::slabs;
+use pumex_gguf::{Error, Gguf, Result};
+use pumex_lower::{policy, slabs};
 use pumex_plan::{Plan, Weight, WeightInfo};
 use pumex_quant::{tables, Format};
 use pumex_shaders::block::Block;

@@ -4,8 +4,7 @@
 //! untrusted bytes.
 
 use crate::map::Map;
-use crate::{write, Gguf, Value};
-use crate::{Error, Result};
+use crate::{write, Error, Gguf, Result, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 

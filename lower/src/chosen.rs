@@ -3,8 +3,7 @@
 use super::dispatch::{Access, Module, Place, Touched};
 use super::Lowering;
 use crate::policy;
-use pumex_plan::{ChoosePositions, Op};
-use pumex_plan::{General, Plan};
+use pumex_plan::{ChoosePositions, General, Op, Plan};
 use pumex_shaders::push;
 
 /// Scores that there is room for, unless a single row has more.

@@ -4,9 +4,8 @@
 use super::dispatch::{Access, Module, Place, Touched};
 use super::product::{gate_constants, Product};
 use super::{fusion, Lowering};
-use crate::policy::matrix as tiles;
 use crate::policy::matrix::{FEW, PACKED_LEN};
-use crate::policy::{GemmFusion, FEW_ROWS};
+use crate::policy::{matrix as tiles, GemmFusion, FEW_ROWS};
 use pumex_plan::{MatPart, Norm, Op, Rows, Val};
 use pumex_shaders::push;
 

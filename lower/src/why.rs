@@ -3,9 +3,8 @@
 use super::dispatch::Dispatch;
 use super::fusion::{self, rows_of};
 use super::{Lowered, Shape, Target};
-use crate::policy::variant;
 use crate::policy::variant::{Asked, Held, Variant};
-use crate::policy::FEW_ROWS;
+use crate::policy::{variant, FEW_ROWS};
 use pumex_plan::{MatPart, Op, TopK, Weight};
 use pumex_quant::Format;
 use pumex_shaders::block::Value;

@@ -11,8 +11,7 @@ pub use control::Layers;
 pub use lora::{open_all, Deltas, Lora};
 
 use crate as model;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_plan::{Plan, SiteKind};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;

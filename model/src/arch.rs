@@ -138,8 +138,7 @@ pub mod t5encoder;
 pub mod talkie;
 pub mod xverse;
 
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// A family of models.

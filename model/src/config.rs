@@ -1,7 +1,6 @@
 //! Hyper-parameters that most families share: one documented field each, read with ranges checked before any arithmetic.
 
-use pumex_gguf::{Error, Result};
-use pumex_gguf::{Gguf, Value};
+use pumex_gguf::{Error, Gguf, Result, Value};
 use pumex_plan::MAX_HEAD_DIM;
 
 /// Most experts of a layer and of a row: kernels keep a row's in shared memory.

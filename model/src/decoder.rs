@@ -50,8 +50,7 @@ pub use limits::Limits;
 pub use mixer::{Mix, Recurrent};
 pub use mla::Sizes as MlaSizes;
 pub use norms::LayerNorm;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{
     Act, Builder, Gating, Groups, LayerState, Mask, MatPart, NormKind, Plan, RopeStyle, Sections, Temperature, TopK,
     Val,

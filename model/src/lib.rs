@@ -12,8 +12,7 @@ pub mod decoder;
 pub mod tensors;
 pub mod weights;
 
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_plan::Plan;
 
 /// Builds the plan of the model in `gguf`, with what is attached to it.

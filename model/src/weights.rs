@@ -3,8 +3,7 @@
 //! Missing, misshapen and unused tensors are errors, and so is a type the role cannot take.
 
 use super::tensors::Tensors;
-use pumex_gguf::{type_name, Gguf, Tensor};
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{type_name, Error, Gguf, Result, Tensor};
 use pumex_plan::{ExpertPart, MatPart, Weight, WeightInfo};
 use std::collections::HashSet;
 

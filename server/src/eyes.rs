@@ -2,8 +2,7 @@
 
 use pumex_dialogue::projector::{shape_of, MediumFile, Projector, TextSide};
 use pumex_engine::conversation::Feed;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_model as model;
 use pumex_text::Tokenizer;
 use std::ops::Range;

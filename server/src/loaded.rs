@@ -1,12 +1,10 @@
 //! What requests need of a model beside its runner: vocabulary, templates, grammars, facts.
 
 use pumex_dialogue::embedding::Pooling;
-use pumex_dialogue::grammar;
 use pumex_dialogue::grammar::{Matcher, Source, Vocabulary};
-use pumex_dialogue::Style;
+use pumex_dialogue::{grammar, Style};
 use pumex_engine::model_info;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_model as model;
 use pumex_model::quantize::recipe;
 use pumex_serve::engine::{Pooling as AskedPooling, Properties};

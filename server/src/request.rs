@@ -1,9 +1,8 @@
 //! From a request to a job: prompt, chain, grammar and answers, or what is wrong with it.
 
 use pumex_chat::reply::Format;
-use pumex_dialogue::grammar;
 use pumex_dialogue::grammar::{Choice, Constrained, Source, ToolChoice};
-use pumex_dialogue::{NoReasoning, Reply, Style};
+use pumex_dialogue::{grammar, NoReasoning, Reply, Style};
 use pumex_engine::conversation::Feed;
 use pumex_serve::engine::{
     Chat, Constraint, Event, Events, Generate, Prompt, PromptPart, Refusal, RefusalKind, Switch,

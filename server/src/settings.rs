@@ -3,8 +3,7 @@
 use pumex_dialogue::embedding::Pooling;
 use pumex_dialogue::projector::Projector;
 use pumex_engine::Options;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_serve::engine::Constraint;
 use pumex_step::sample::SamplerOptions;
 use pumex_text::chat::Json;

@@ -14,8 +14,7 @@ use super::merge::Symbols;
 use super::rows::Row;
 use super::split::Splitter;
 use super::vocab::{Table, Vocab};
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 
 /// The merges of a vocabulary, ready to encode.
 #[derive(Debug)]

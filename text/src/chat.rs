@@ -6,8 +6,7 @@
 pub use pumex_chat::{builtin, reply, ArgumentForm, DateTime, Json, Limits, Prompt, Request, Template};
 
 use crate::Tokenizer;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 
 /// The ids of a prompt: special tokens are read only from what the template wrote itself, and BOS stands first, once, where
 /// prompts of the model have it.

@@ -30,8 +30,7 @@ mod words;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 pub use special::Infill;
 use special::{Special, Usual};
 use specials::{Fragment, Marks, Specials};

@@ -4,8 +4,7 @@
 //! unset, with a warning, and is never an index. Also knows the ends that files do not name, by their spelling.
 
 use super::vocab::{Kind, Vocab};
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 
 /// Spellings of tokens that end an answer.
 const ENDS: &[&str] = &[

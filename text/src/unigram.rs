@@ -7,8 +7,7 @@
 use super::spm::SPACE;
 use super::trie::Trie;
 use super::vocab::{Kind, Vocab};
-use pumex_gguf::{Error, Result};
-use pumex_gguf::{Gguf, Value, ValueType};
+use pumex_gguf::{Error, Gguf, Result, Value, ValueType};
 
 /// What an unknown character's score is below the least of all tokens'.
 const PENALTY: f64 = 10.0;

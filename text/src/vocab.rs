@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use super::index::Index;
 pub use super::table::Table;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 
 /// Most tokens a vocabulary may have.
 const MAX_TOKENS: usize = 1 << 22;

@@ -12,8 +12,7 @@ use super::split::{class, within};
 use super::spm::SPACE;
 use super::trie::Trie;
 use super::vocab::{Kind, Vocab};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 
 type Ranges = Vec<(char, char)>;
 

@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use pumex_dialogue::projector::{shape_of, MediaOptions, MediumFile, Projector};
 use pumex_engine::conversation::run_chunks;
-use pumex_gguf::{Access, Gguf};
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Access, Error, Gguf, Result};
 use pumex_model as model;
 use pumex_model::synthetic::{find_projector, noise, ProjectorShape, PROJECTORS};
 use pumex_step::{RowOutput, Runner};

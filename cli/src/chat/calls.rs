@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use pumex_dialogue::grammar;
 use pumex_dialogue::grammar::{Choice, Matcher, Source, ToolChoice, Vocabulary};
-use pumex_dialogue::Style;
+use pumex_dialogue::{grammar, Style};
 use pumex_gguf::{Error, Result};
 use pumex_text::Tokenizer;
 

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use pumex_dialogue::grammar::ToolChoice;
 use pumex_dialogue::{functions, Message, Style};
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_text::chat::{Json, ModelChat};
 use pumex_text::Tokenizer;
 

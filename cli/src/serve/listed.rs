@@ -7,8 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use pumex_dialogue::embedding::Pooling;
 use pumex_engine::Options;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_server::{DraftModel, Listed, Settings};
 use pumex_text::chat::Json;
 

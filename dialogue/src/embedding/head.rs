@@ -2,8 +2,7 @@
 //! two for a text, so they run here, in f32.
 
 use super::Pooling;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 
 /// A matrix `[rows, cols]` with its bias.
 struct Linear {

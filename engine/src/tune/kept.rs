@@ -3,8 +3,7 @@
 use super::ways::Way;
 use super::Found;
 use crate::Options;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_vk as vk;
 use pumex_vk::{Caps, Device, Disabled, Tuned};
 use std::collections::BTreeMap;

@@ -4,8 +4,7 @@
 use super::{median, warm_up, LEAST_GAIN, MOST_ERROR};
 use crate::kernel::lacking;
 use crate::{Debug, Options, VulkanRunner};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_lower::policy;
 use pumex_lower::policy::ManyRows;
 use pumex_model as model;

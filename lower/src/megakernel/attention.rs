@@ -3,9 +3,8 @@
 use super::open::{send_values, Open};
 use super::{sent_bytes, Dispatch, Group, Megakernel, Push, StageSource, Task, EPOCHS, MOST_EPOCHS};
 use crate::dispatch::{Access, Place};
-use crate::policy;
 use crate::policy::MegakernelTile;
-use crate::StateAt;
+use crate::{policy, StateAt};
 use pumex_plan::{AttentionSpec, Op, Plan, RopeNorm, RopeStyle, Val};
 use pumex_shaders::stage::{self, Stage};
 

@@ -3,9 +3,8 @@
 use super::attention::Attention;
 use super::experts::Experts;
 use super::{sent_bytes, Product, Shape, Target};
-use crate::fusion;
-use crate::policy;
 use crate::policy::{ActivationQuant, MegakernelTile};
+use crate::{fusion, policy};
 use pumex_plan::{Gate, Op, Plan, WeightInfo};
 use pumex_quant::all;
 use pumex_shaders::kernels::{MEGAKERNEL_FORMATS, MEGAKERNEL_MOE_FORMATS};

@@ -2,8 +2,7 @@
 
 use crate::adapted::control_name;
 use pumex_gguf::write::Entry;
-use pumex_gguf::{type_name, Gguf};
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{type_name, Error, Gguf, Result};
 use pumex_plan::Plan;
 use pumex_quant::FormatId;
 use std::collections::BTreeMap;

@@ -3,8 +3,7 @@
 use super::MAX_RANK;
 use crate::quantize::Changes;
 use pumex_gguf::error::filled;
-use pumex_gguf::{type_name, Gguf, Tensor};
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{type_name, Error, Gguf, Result, Tensor};
 use pumex_plan::Plan;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

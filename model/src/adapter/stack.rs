@@ -4,8 +4,7 @@
 use super::lora::{each_scale, Lora, Pair};
 use pumex_gguf::error::filled;
 use pumex_gguf::write::Entry;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_plan::{Plan, Site, SiteKind};
 use pumex_quant::{Format, FormatId};
 

@@ -1,8 +1,7 @@
 //! Apertus: llama's shape with norms of q and k, and xIELU without a gate, by parameters of each layer.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

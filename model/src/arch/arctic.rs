@@ -1,8 +1,7 @@
 //! Arctic: a dense block after attention, and experts that take the layer's input, beside each other.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -2,8 +2,7 @@
 
 use crate::arch::rwkv6;
 use crate::decoder::Mix;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! Baichuan: llama's shape; the one of 13B has ALiBi instead of RoPE.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

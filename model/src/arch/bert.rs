@@ -1,8 +1,7 @@
 //! BERT: norms after each block, of the residual stream; embeddings come out. Rows see all rows of their text.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

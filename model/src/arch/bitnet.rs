@@ -1,8 +1,7 @@
 //! BitNet b1.58: a norm more inside each block.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! BLOOM: ALiBi instead of positions, a norm of the embedding, norms by mean and deviation.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! ChatGLM 3 and GLM 4 of 2024: one product for q, k and v and one for gate and up; part of each head rotates.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

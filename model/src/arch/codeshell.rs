@@ -1,7 +1,6 @@
 //! CodeShell: as StarCoder 2.
 
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

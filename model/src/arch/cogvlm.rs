@@ -1,8 +1,7 @@
 //! CogVLM, the text side: as llama with halves rotated; weights for pictures are not read.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! Deci and Nemotron Super: llama's shape; layers differ, and some lack attention or the feed-forward block.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

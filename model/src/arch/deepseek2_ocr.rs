@@ -2,8 +2,7 @@
 
 use crate::config::Reader;
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan};
 
 /// File → plan.

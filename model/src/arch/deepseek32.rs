@@ -3,8 +3,7 @@
 use crate::arch::deepseek2;
 use crate::config::Reader;
 use crate::decoder::Keys;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan, RopeStyle};
 
 /// Of the norms of an indexer's keys.

@@ -3,8 +3,7 @@
 
 use crate::config::{Reader, Scaling};
 use crate::decoder::{Blocks, Connections, Family, Mix, Table};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan};
 
 /// Rows of short blocks, which overlap, and of long ones.

@@ -4,8 +4,7 @@
 use crate::arch::deepseek32::INDEX_EPS;
 use crate::config::Reader;
 use crate::decoder::{Family, Keys, Mix, MlaSizes, Table};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Mask, Plan, RopeStyle, MAX_HEAD_DIM};
 
 /// File → plan.

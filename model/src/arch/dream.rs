@@ -1,8 +1,7 @@
 //! Dream, a diffusion model: as Qwen 2, where rows see all rows of their text.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! Falcon: attention and feed-forward block beside each other, the big one with a norm for each; GELU.
 
 use crate::decoder::{Family, Parallel};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

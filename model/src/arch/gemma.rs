@@ -1,8 +1,7 @@
 //! Gemma 1: the embedding is scaled by the root of its width; GELU gates.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

@@ -2,8 +2,7 @@
 
 use crate::arch::deepseek32;
 use crate::config::Reader;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Plan, RopeStyle};
 
 /// Contexts of models whose files need not say which layers have an indexer: the first two, then one in four.

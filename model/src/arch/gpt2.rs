@@ -1,7 +1,6 @@
 //! GPT-2: learned positions, norms by mean and deviation, GELU, one product for q, k and v.
 
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

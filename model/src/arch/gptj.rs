@@ -2,8 +2,7 @@
 //! beside each other, behind one norm.
 
 use crate::decoder::{Family, Parallel};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! Jina BERT 2: as BERT, with ALiBi instead of positions, gated or not, with a norm more in some files.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! Jina BERT 3: as BERT, with rotation.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

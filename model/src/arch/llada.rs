@@ -1,8 +1,7 @@
 //! LLaDA, a diffusion model: llama's shape, where rows see all rows of their text.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

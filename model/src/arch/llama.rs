@@ -2,8 +2,7 @@
 //! optional frequency factors (`rope_freqs.weight`), output tied to the embedding if `output.weight` is missing.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -3,8 +3,7 @@
 
 use crate::config::Reader;
 use crate::decoder::{Family, SlidingRope};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Mask, Plan, Temperature};
 
 /// Positions of a chunk, whatever a file says but 0, which is none.

@@ -1,8 +1,7 @@
 //! Llama as an encoder: the same layers, and embeddings come out; what rows see is for `attention.causal` to say.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! Maincoder: neighbours rotated, then norms of queries and keys.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

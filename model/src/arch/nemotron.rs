@@ -1,8 +1,7 @@
 //! Nemotron 3 and 4: norms by mean and deviation, squared ReLU without a gate, part of each head rotates.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

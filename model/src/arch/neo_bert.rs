@@ -1,8 +1,7 @@
 //! NeoBERT: llama's shape with gate and up in one matrix; rows see all rows of their text, and embeddings come out.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,7 +1,6 @@
 //! Nomic BERT: as BERT, with rotation and SwiGLU.
 
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

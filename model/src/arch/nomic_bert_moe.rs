@@ -1,8 +1,7 @@
 //! Nomic BERT with experts: as BERT, with rotation; every so many layers experts without a gate, weighted as their softmax is.
 
 use crate::config::Reader;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

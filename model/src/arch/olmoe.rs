@@ -1,8 +1,7 @@
 //! OLMoE: experts with softmaxed weights as they come; q and k are normed as a whole.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! OpenELM: heads and widths differ by layer; q and k are normed.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! Phi 2: norms by mean and deviation; attention and feed-forward block stand beside each other.
 
 use crate::decoder::{Family, Parallel};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! PLaMo 1: attention and feed-forward block beside each other.
 
 use crate::decoder::{Family, Parallel};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

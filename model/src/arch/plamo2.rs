@@ -2,8 +2,7 @@
 
 use crate::config::Reader;
 use crate::decoder::{Family, Mix};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! Qwen 1: one product for q, k and v; its `feed_forward_length` counts gate and up.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! Qwen 2 and 2.5: llama's shape with biases of q, k and v; RoPE rotates halves.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! Qwen2 with experts, whose weights are softmaxed and not scaled, and one that all rows share, behind a gate.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -2,8 +2,7 @@
 //! row's feed-forward block is that of the few experts its router wants most, whose weights are scaled to sum up to 1.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

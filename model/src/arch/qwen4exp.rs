@@ -6,8 +6,7 @@
 
 use crate::config::Reader;
 use crate::decoder::{Family, GatedStreams, Index, Keys, Mix};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! Seed-OSS: llama's shape with a norm named otherwise; halves rotate.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

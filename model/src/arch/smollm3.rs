@@ -1,8 +1,7 @@
 //! SmolLM3: llama's shape; every fourth layer does not rotate.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

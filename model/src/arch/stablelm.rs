@@ -2,8 +2,7 @@
 //! norm.
 
 use crate::decoder::{Family, Parallel};
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -1,8 +1,7 @@
 //! StarCoder 1: learned positions, norms by mean and deviation, GELU.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

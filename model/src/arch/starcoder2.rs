@@ -1,8 +1,7 @@
 //! StarCoder 2: norms by mean and deviation, GELU, biases.
 
 use crate::decoder::Family;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Act, Plan};
 
 /// File → plan.

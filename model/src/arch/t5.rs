@@ -3,8 +3,7 @@
 
 use crate::config::{Config, Reader};
 use crate::weights::Weights;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{
     Act, AttentionSpec, Builder, Cols, KvSpec, LayerState, Mask, MatPart, Plan, Rope, RopeNorm, RopeStyle, Val, Weight,
     BIAS_REACH,

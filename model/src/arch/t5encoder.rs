@@ -1,8 +1,7 @@
 //! The encoder of T5 alone: embeddings come out.
 
 use super::t5;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::Plan;
 
 /// File → plan.

@@ -5,10 +5,9 @@ use super::{Family, Layer};
 use crate::config::Reader;
 use crate::weights::Weights;
 use pumex_gguf::Result;
-use pumex_plan::{Act, Arg};
 use pumex_plan::{
-    AttentionSpec, Builder, ChoosePositions, Chosen, Cols, General, Join, KvSpec, LayerState, MatPart, NormKind,
-    Normalize, Pool, RecurrentSpec, Rope, RopeNorm, RopeStyle, Rotate, Val, Weight,
+    Act, Arg, AttentionSpec, Builder, ChoosePositions, Chosen, Cols, General, Join, KvSpec, LayerState, MatPart,
+    NormKind, Normalize, Pool, RecurrentSpec, Rope, RopeNorm, RopeStyle, Rotate, Val, Weight,
 };
 
 /// How keys of blocks come about.

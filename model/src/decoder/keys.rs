@@ -3,8 +3,7 @@
 use super::{Family, Layer, Limits, Mix, MlaSizes, Recurrent};
 use crate::config::Reader;
 use crate::tensors::Tensors;
-use pumex_gguf::Gguf;
-use pumex_gguf::Result;
+use pumex_gguf::{Gguf, Result};
 use pumex_plan::{Gating, Groups, Mask};
 
 /// What several families read off their keys.

@@ -1,8 +1,7 @@
 //! Metadata of a model without some of its layers: what has an entry for each layer loses theirs, and counts of layers go down.
 
 use super::set;
-use pumex_gguf::Result;
-use pumex_gguf::{Gguf, Value};
+use pumex_gguf::{Gguf, Result, Value};
 use std::collections::BTreeSet;
 
 /// Arrays that may be as long as there are layers, and have no entry for each.

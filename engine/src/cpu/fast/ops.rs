@@ -8,9 +8,8 @@ use crate::cpu::ops as plain;
 use pumex_cpu::attention::{Queries, Run, Scores};
 use pumex_cpu::{rows as kernels, Choice, Gating, Input, Part};
 use pumex_gguf::Gguf;
-use pumex_plan::Plan;
 use pumex_plan::{
-    instead, Act, Arg, AttentionSpec, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, RopeNorm,
+    instead, Act, Arg, AttentionSpec, ExpertsMatMul, Gate, General, HeadMatMul, Join, Map, MatPart, Op, Plan, RopeNorm,
     RopeStyle, Rows, TopK, Val, Weight,
 };
 use pumex_step::Row;

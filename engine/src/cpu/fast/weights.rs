@@ -2,8 +2,7 @@
 
 use pumex_cpu::{Cpu, Matrix, Part, Shape, Stored};
 use pumex_gguf::error::filled;
-use pumex_gguf::Gguf;
-use pumex_gguf::{Error, Result};
+use pumex_gguf::{Error, Gguf, Result};
 use pumex_plan::{General, MatPart, Op, Plan, Weight, WeightInfo};
 
 /// By weight of the plan: what products read, and what is read as floats.
