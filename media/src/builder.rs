@@ -17,6 +17,8 @@ pub struct Builder<'a> {
     source: &'a dyn Source,
     graph: Graph,
     interned: HashMap<WeightUse, Weight>,
+    /// Rotations so far: columns, angles, and the table of their cosines and sines.
+    rotations: Vec<(usize, Vec<f32>, Table)>,
 }
 
 /// Heads and rules of an attention.
@@ -45,7 +47,7 @@ fn bad<T>(what: String) -> Result<T> {
 impl<'a> Builder<'a> {
     /// Without ops.
     pub fn new(source: &'a dyn Source) -> Builder<'a> {
-        Builder { source, graph: Graph::default(), interned: HashMap::new() }
+        Builder { source, graph: Graph::default(), interned: HashMap::new(), rotations: Vec::new() }
     }
 
     /// The graph, with the rows for the text model.

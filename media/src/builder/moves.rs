@@ -1,7 +1,7 @@
 //! Ops that bring rows and numbers elsewhere, windows, rotations and attention.
 
 use super::{bad, Attention, Builder};
-use crate::graph::{Bias, Digit, Op, Pairs, Part, Picks, Spans, Table, Val, Window};
+use crate::graph::{Bias, Digit, Op, Pairs, Part, Picks, Spans, Val, Window};
 use crate::Result;
 
 impl Builder<'_> {
@@ -162,14 +162,17 @@ impl Builder<'_> {
         if !fits || dims % 2 == 1 || rows.checked_mul(half) != Some(angles.len()) {
             return bad(format!("expected a rotation of {} columns in {heads} heads, found {dims} from {at}", x.cols));
         }
-        let turned = angles
-            .chunks_exact(half)
-            .flat_map(|row| row.iter().map(|a| a.cos()).chain(row.iter().map(|a| a.sin())).collect::<Vec<f32>>());
-        let values: Vec<f32> = turned.collect();
-        let same = self.graph.tables.iter().position(|t| t.cols == dims && t.values[..] == values[..]);
-        let table = match same {
-            Some(found) => Table(found),
-            None => self.table(dims, values),
+        let known = self.rotations.iter().find(|(width, of, _)| *width == dims && of[..] == *angles);
+        let table = match known {
+            Some((.., table)) => *table,
+            None => {
+                let turned = angles.chunks_exact(half).flat_map(|row| {
+                    row.iter().map(|a| a.cos()).chain(row.iter().map(|a| a.sin())).collect::<Vec<f32>>()
+                });
+                let table = self.table(dims, turned.collect());
+                self.rotations.push((dims, angles.to_vec(), table));
+                table
+            }
         };
         self.push(Op::Rotate { x, heads, at, dims, pairs, table });
         Ok(())
