@@ -1,10 +1,10 @@
 //! `pumex convert DIR OUT.gguf [TYPE]`: a model file from a Hugging Face folder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use pumex_convert::{Conversion, FileType, Options};
+use pumex_convert::{Conversion, FileType, Options, Report};
 use pumex_gguf::{Error, Result};
 use pumex_model::quantize::{folder, recipe};
 use serde_json::json;
@@ -39,7 +39,7 @@ fn types_help() -> String {
 }
 
 /// What a conversion says, in the program's terms.
-fn told(error: pumex_convert::Error) -> Error {
+pub fn failure(error: pumex_convert::Error) -> Error {
     match error {
         pumex_convert::Error::Sink(error) => match error.downcast::<Error>() {
             Ok(own) => *own,
@@ -49,6 +49,27 @@ fn told(error: pumex_convert::Error) -> Error {
         pumex_convert::Error::Io { path, source } => Error::io(&path, source),
         other => Error::Request(other.to_string()),
     }
+}
+
+/// Writes the file with a bar; none when stopped, and the file is what it was.
+///
+/// # Errors
+/// Tensors that cannot be converted; a full disk.
+pub fn write(conversion: &Conversion, output: &Path, stop: &AtomicBool) -> Result<Option<Report>> {
+    let mut file = files::create(output)?;
+    let bar = session::bar("writing", "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta} left");
+    bar.set_length(conversion.len_bytes());
+    let report = conversion.write(&mut |bytes| Ok(file.write(bytes)?), &mut |done| {
+        bar.set_position(done);
+        !stop.load(Ordering::Relaxed)
+    });
+    bar.finish_and_clear();
+    let report = match report {
+        Err(pumex_convert::Error::Stopped) => return Ok(None),
+        other => other.map_err(failure)?,
+    };
+    file.finish()?;
+    Ok(Some(report))
 }
 
 /// Converts a folder.
@@ -64,7 +85,7 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     };
     let file_type = if mixture.is_some() { Some(FileType::F32) } else { simple };
     let options = Options { file_type, pre: args.pre.clone(), base: args.base.clone() };
-    let mut conversion = Conversion::new(&args.dir, &options).map_err(told)?;
+    let mut conversion = Conversion::new(&args.dir, &options).map_err(failure)?;
     if let Some(recipe) = mixture {
         folder::retype(&mut conversion, recipe, &args.dir)?;
     }
@@ -72,20 +93,8 @@ pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
     for name in ["config.json", "adapter_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json"] {
         files::reads(&args.dir.join(name));
     }
-    let mut file = files::create(&args.output)?;
-    let bar = session::bar("writing", "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta} left");
-    bar.set_length(conversion.len_bytes());
     let begun = Instant::now();
-    let report = conversion.write(&mut |bytes| Ok(file.write(bytes)?), &mut |done| {
-        bar.set_position(done);
-        !stop.load(Ordering::Relaxed)
-    });
-    bar.finish_and_clear();
-    let report = match report {
-        Err(pumex_convert::Error::Stopped) => return Ok(End::Interrupted),
-        other => other.map_err(told)?,
-    };
-    file.finish()?;
+    let Some(report) = write(&conversion, &args.output, stop)? else { return Ok(End::Interrupted) };
     let seconds = begun.elapsed().as_secs_f64();
     let bits = 8.0 * conversion.len_bytes() as f64 / report.weights.max(1) as f64;
     if args.json {

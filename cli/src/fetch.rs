@@ -3,7 +3,7 @@
 //! Flags come before llama.cpp's variables of the environment (`LLAMA_ARG_MODEL` and its neighbours). Downloading shows a bar on
 //! stderr when that is a terminal.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -24,12 +24,16 @@ fn variable(key: &str) -> Option<String> {
     std::env::var(key).ok().filter(|value| !value.is_empty())
 }
 
+/// The folder of caches of all programs.
+fn cache_base() -> Option<PathBuf> {
+    let base = variable("XDG_CACHE_HOME").map(PathBuf::from);
+    base.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")))
+}
+
 /// Folders that are filled as models run, with what is in them.
 pub fn caches() -> Vec<(&'static str, PathBuf)> {
     let mut found = download::caches();
-    let base = variable("XDG_CACHE_HOME").map(PathBuf::from);
-    let base = base.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")));
-    found.extend(base.map(|base| ("kernels", base.join("pumex"))));
+    found.extend(cache_base().map(|base| ("kernels", base.join("pumex"))));
     found
 }
 
@@ -63,8 +67,16 @@ pub fn model(args: &ModelArgs) -> Result<Option<PathBuf>> {
         (None, Some(url)) => download::wanted(&args, &Wanted::Url(url))?,
         (None, None) => args.model,
     };
+    let found = found.map(|path| if path.is_dir() { folder(&path) } else { Ok(path) }).transpose()?;
     found.iter().for_each(|path| super::files::reads(path));
     Ok(found)
+}
+
+/// The model file that a folder stands for.
+fn folder(dir: &Path) -> Result<PathBuf> {
+    let never = AtomicBool::new(false);
+    let cache = cache_base().map(|base| base.join("pumex"));
+    super::folder::model(dir, cache.as_deref(), STOP.get().map_or(&never, |stop| stop))
 }
 
 /// What is fetched.

@@ -21,6 +21,7 @@ mod facts;
 mod fetch;
 mod files;
 mod flags;
+mod folder;
 mod grammar;
 mod help;
 mod idle;

@@ -1,6 +1,7 @@
 //! Pictures and sounds on the command line, and the projector's file that they need.
 
 use std::path::{Path, PathBuf};
+#[cfg(feature = "serve")]
 use std::sync::Arc;
 
 use pumex_dialogue::projector::{shape_of, MediaOptions, MediumFile, Projector, TextSide};
@@ -8,6 +9,7 @@ use pumex_engine::conversation::Feed;
 use pumex_engine::DeviceChoice;
 use pumex_gguf::{Error, Gguf, Result};
 use pumex_model as model;
+#[cfg(feature = "serve")]
 use pumex_server::OpenProjector;
 use pumex_text::Tokenizer;
 
@@ -109,7 +111,8 @@ impl ProjectorArgs {
         path.map(|path| Projector::open(&path, args.access(), options, &engine)).transpose()
     }
 
-    /// The projector of a model that is about to be served. One that lies beside it and cannot be used is no reason not to serve.
+    /// What opens the projector of a model that is about to be served. One that lies beside it and cannot be used is no reason not to serve.
+    #[cfg(feature = "serve")]
     pub fn opener(&self, args: &ModelArgs, engine: &EngineArgs) -> OpenProjector {
         let (own, args, engine) = (self.clone(), args.clone(), engine.clone());
         Arc::new(move |gguf| own.usable(&args, gguf, &engine))

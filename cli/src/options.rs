@@ -23,7 +23,7 @@ use super::help::expected;
 /// Which file.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ModelArgs {
-    /// GGUF file; without it the small built-in demo model
+    /// GGUF file, or a Hugging Face folder, which is converted once into the cache; without it the small built-in demo model
     #[arg(short, long, value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// Model of the Hugging Face Hub (-hf), downloaded once [default quant: Q4_K_M, else Q8_0, else the first file]
