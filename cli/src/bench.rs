@@ -6,6 +6,7 @@
 
 mod compare;
 mod pictures;
+pub use pictures::PictureArgs;
 mod report;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +52,7 @@ pub struct Args {
     #[arg(long)]
     deterministic: bool,
     #[command(flatten)]
-    pictures: pictures::PictureArgs,
+    pictures: PictureArgs,
     /// Measure models of known shapes here, beside speeds that were published of other machines; --synthetic takes one of them
     #[arg(long, conflicts_with_all = ["model", "hf_repo", "model_url", "n_prompt", "n_gen", "n_depth", "weight_type"])]
     compare: bool,

@@ -1,5 +1,7 @@
-//! `pumex profile`: where the time of a decode step goes, by kind of op and by layer, as tables, JSON or a page.
+//! `pumex profile`: where the time of a decode step goes, by kind of op and by layer, as tables, JSON or a page; or that of an encoder
+//! of pictures.
 
+mod encoder;
 mod page;
 
 use std::path::PathBuf;
@@ -11,6 +13,7 @@ use pumex_engine::{profile, ModelInfo};
 use pumex_gguf::{Error, Result};
 
 use super::adapters::AdapterArgs;
+use super::bench::PictureArgs;
 use super::options::{EngineArgs, SourceArgs};
 use super::{files, output, session, End};
 
@@ -24,6 +27,8 @@ pub struct Args {
     adapters: AdapterArgs,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    pictures: PictureArgs,
     /// Rows of the step, of one sequence: 1 is a decode step, more a chunk of a prompt
     #[arg(short = 'b', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     rows: u32,
@@ -69,6 +74,9 @@ struct Report<'a> {
 
 /// Measures and prints.
 pub fn main(args: &Args, stop: &AtomicBool) -> Result<End> {
+    if args.pictures.some() {
+        return encoder::main(args);
+    }
     let (rows, flag) = args.parallel.map_or((args.rows, "--rows"), |n| (n, "--parallel"));
     let n_ctx = args.depth.checked_add(rows);
     let n_ctx = n_ctx.ok_or_else(|| Error::Usage(format!("--depth {}: expected fewer positions", args.depth)))?;

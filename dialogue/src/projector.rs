@@ -1,5 +1,6 @@
 //! A projector's file beside a text model (`mmproj-*.gguf`): pictures and sounds become rows that stand in a prompt.
 
+mod profile;
 mod source;
 
 use std::collections::VecDeque;
@@ -11,6 +12,7 @@ use std::time::Instant;
 use pumex_media::interpret::Interpreter;
 use pumex_media::{encode, Clip, Limits, Modality, Picture, Piece, SoundLimits, TextModel};
 
+pub use profile::EncoderProfile;
 pub use pumex_media::Options as MediaOptions;
 pub use source::ProjectorSource;
 

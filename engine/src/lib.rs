@@ -42,7 +42,7 @@ pub use offload::Offload;
 pub use placing::Override;
 pub use pumex_lower::CacheType;
 pub use pumex_plan::KV_BLOCK;
-pub use tower::Tower;
+pub use tower::{KernelTime, Tower};
 pub use vulkan::{StepTime, VulkanRunner};
 pub use weights::repack;
 

@@ -3,13 +3,15 @@
 //! Every op of a graph is a kernel of its own (`tower_*`), whose sizes are push constants, so that one pipeline serves all
 //! pictures; graphs that ran last are kept as recordings. Matrices of products lie in their weight format and go through the text
 //! model's kernels (`gemm_panels`, `gemm_tile`), rows of floats with zeros up to what these take. Attention goes by cooperative
-//! matrices (`tower_attend_matrix`) where some matrix of the file is none of floats; an encoder all of floats is computed in
+//! matrices (`tower_attend_fragments`, `tower_attend_matrix`) where some matrix of the file is none of floats; an encoder all of floats is computed in
 //! floats.
 
+mod profile;
 mod weights;
 
 use crate::exec::fragment_layout;
 use crate::kernel::Kernels;
+pub use profile::KernelTime;
 use pumex_gguf::{Error, Result};
 use pumex_lower::tower::{lower, LoweredTower, TowerAddresses, TowerTarget, WeightAt};
 use pumex_media::graph::{Graph, View};
@@ -31,6 +33,8 @@ pub struct Tower<S> {
     weights: Weights,
     /// Threads hold cooperative matrices as `gemm_panels` expects.
     panels: bool,
+    /// And as `tower_attend_fragments` does.
+    fragments: bool,
     /// What all recordings run in.
     arena: Option<Buffer>,
     /// The last used first.
@@ -54,8 +58,10 @@ impl<S: Source> Tower<S> {
     pub fn new(device: &Device, source: S) -> Result<Tower<S>> {
         let (device, tables) = (device.clone(), super::weights::codebooks(device)?);
         let (kernels, weights) = (Kernels::new(&device), Weights::default());
-        let panels = fragment_layout(&device, &kernels)?.is_some_and(|held| held.panels);
-        Ok(Tower { source, kernels, tables, weights, panels, arena: None, kept: VecDeque::new(), device })
+        let held = fragment_layout(&device, &kernels)?;
+        let [panels, fragments] =
+            held.map_or([false; 2], |held| [held.panels, held.panels && held.direct && held.ordered]);
+        Ok(Tower { source, kernels, tables, weights, panels, fragments, arena: None, kept: VecDeque::new(), device })
     }
 
     /// The file.
@@ -73,21 +79,28 @@ impl<S: Source> Tower<S> {
         let known = self.kept.iter().position(|kept| kept.graph == *graph).and_then(|at| self.kept.remove(at));
         let kept = match known {
             Some(kept) => kept,
-            None => self.record(graph)?,
+            None => self.record(graph, false)?,
         };
         self.kept.truncate(MOST_KEPT - 1);
         self.kept.push_front(kept);
-        let (Some(kept), Some(arena)) = (self.kept.front(), &self.arena) else { return Err(without_result()) };
-        for (x, numbers) in graph.inputs.iter().zip(inputs) {
-            let bytes: &[u8] = bytemuck::cast_slice(numbers);
-            let at = kept.lowered.places.offsets[graph.view(*x).buffer];
-            vk::send(&self.device, &arena.range(at, bytes.len() as u64), bytes)?;
-        }
+        let Some(kept) = self.kept.front() else { return Err(without_result()) };
+        self.send(kept, inputs)?;
         self.device.wait(self.device.submit(&kept.recording)?)?;
         let View { rows, cols, .. } = graph.out.map(|x| graph.view(x)).ok_or_else(without_result)?;
         let mut out = pumex_gguf::error::filled(0f32, rows * cols, "rows of the encoder")?;
         kept.host.read(0, bytemuck::cast_slice_mut(&mut out));
         Ok(out)
+    }
+
+    /// Copies the inputs to where a recording reads them.
+    fn send(&self, kept: &Kept, inputs: &[&[f32]]) -> Result<()> {
+        let arena = self.arena.as_ref().ok_or_else(without_result)?;
+        for (x, numbers) in kept.graph.inputs.iter().zip(inputs) {
+            let bytes: &[u8] = bytemuck::cast_slice(numbers);
+            let at = kept.lowered.places.offsets[kept.graph.view(*x).buffer];
+            vk::send(&self.device, &arena.range(at, bytes.len() as u64), bytes)?;
+        }
+        Ok(())
     }
 
     /// Microseconds that the device took for the last graph, copies left out.
@@ -100,11 +113,13 @@ impl<S: Source> Tower<S> {
         self.weights.len_bytes()
     }
 
-    fn record(&mut self, graph: &Graph) -> Result<Kept> {
+    /// Records a graph; `stamps`: with a time stamp behind every dispatch.
+    fn record(&mut self, graph: &Graph, stamps: bool) -> Result<Kept> {
         self.weights.load(&self.device, &self.source, graph)?;
         let weights: Vec<WeightAt> = graph.weights.iter().filter_map(|used| self.weights.find(used)).collect();
-        let (caps, soa, panels) = (self.device.caps(), self.device.stages_weights(), self.panels);
-        let target = |at| TowerTarget { caps, soa, panels, weights: &weights, at };
+        let (caps, soa) = (self.device.caps(), self.device.stages_weights());
+        let (panels, fragments) = (self.panels, self.fragments);
+        let target = |at| TowerTarget { caps, soa, panels, fragments, weights: &weights, at };
         let sizes = lower(graph, &target(TowerAddresses::default()))?;
         let arena = match self.arena.take().filter(|arena| arena.len_bytes() >= sizes.places.len_bytes) {
             Some(arena) => arena,
@@ -126,13 +141,17 @@ impl<S: Source> Tower<S> {
         let out = graph.out.map(|x| graph.view(x)).ok_or_else(without_result)?;
         let len = 4 * graph.buffers[out.buffer] as u64;
         let host = self.device.buffer("rows of the encoder", len, Class::Readback)?;
-        let mut recorder = self.device.recorder()?;
+        let extra = if stamps { lowered.dispatches.len() as u32 } else { 0 };
+        let mut recorder = self.device.recorder_with_stamps(extra)?;
         for (dispatch, barrier) in lowered.dispatches.iter().zip(&lowered.barriers) {
             if *barrier {
                 recorder.barrier();
             }
             let pipeline = self.kernels.get(dispatch.kernel, dispatch.format, &dispatch.constants)?;
             recorder.dispatch(&pipeline, &dispatch.push.bytes(), dispatch.grid);
+            if stamps {
+                recorder.stamp();
+            }
         }
         recorder.copy_barrier();
         recorder.copy(arena, lowered.places.offsets[out.buffer], &host, 0, len);

@@ -60,7 +60,7 @@ pub use rowwise::{argmax_parts, route_threads, router_tile, row_threads, sample_
 pub use shared::{table_bytes, table_copies, usual_copies};
 pub use staged::{staged_attention, StagedAttention};
 pub use table::{ManyRows, WeightSource, ATTN_HEADS, GEMV_MAX_COLS};
-pub use tower::{tower_attention, TowerAttention};
+pub use tower::{tower_attention, TowerAttention, TowerAttentionQuery};
 pub use upload::{builds_ahead, upload_way};
 
 use pumex_vk::Caps;

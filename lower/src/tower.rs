@@ -30,6 +30,8 @@ pub struct TowerTarget<'a> {
     pub soa: bool,
     /// Threads hold cooperative matrices as `gemm_panels` expects.
     pub panels: bool,
+    /// And as `tower_attend_fragments` does.
+    pub fragments: bool,
     /// Each weight of the graph, in its order.
     pub weights: &'a [WeightAt],
     /// Where the rest lies.

@@ -12,9 +12,11 @@ layout(constant_id = 1) const uint K = 4096;
 layout(constant_id = 2) const uint NORM = 0;
 layout(constant_id = 3) const uint GATHER = 0;  // pairs of a row of x
 layout(constant_id = 4) const uint COLUMNS = 1; // of the tiles of the list
+layout(constant_id = 5) const uint WIDTH = 0;   // columns of x, where zeros follow up to K; 0 for K
 #include "lib/panels.glsl"
 #include "push/pack_panels.glsl"
 const uint EIGHTS = (PANEL_INPUTS / 8 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x; // of a row, that a thread has
+const uint FOURS = (WIDTH > 0 ? WIDTH : K) / 4; // of a row of x
 shared vec2 found[gl_WorkGroupSize.x / 4]; // largest, sum of squares: one for each subgroup
 
 void main() {
@@ -30,8 +32,8 @@ void main() {
     }
     [[unroll]] for (uint j = 0; j < EIGHTS * 2; j++) {
         const uint eight = t + j / 2 * gl_WorkGroupSize.x, i = eight / 2 * 4 + eight % 2 + j % 2 * 2;
-        const bool there = i < K / 4 && (GATHER > 0 || row < n);
-        held[j] = there ? x.v[from * (K / 4) + i] : vec4(0.0);
+        const bool there = i < FOURS && (GATHER > 0 || row < n);
+        held[j] = there ? x.v[from * FOURS + i] : vec4(0.0);
         if (NORM == 1) {
             square += dot(held[j], held[j]);
             held[j] *= there ? norm.v[i] : vec4(0.0);

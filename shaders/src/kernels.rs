@@ -569,6 +569,8 @@ pub const KERNELS: &[Kernel] = &[
     tower::ROTATE,
     tower::ATTEND,
     tower::ATTEND_MATRIX,
+    tower::ATTEND_FRAGMENTS,
+    tower::PACK_KEYS,
     tower::HEAD_PRODUCTS,
     tower::CHOOSE,
     tower::NEAREST,

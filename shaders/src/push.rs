@@ -25,8 +25,8 @@ pub use probe::{FragmentMap, Occupancy, Stream};
 pub use rows::{DecodeWeights, GemmRows, PackRows};
 pub use streams::{Mix, Softmax, StreamGates};
 pub use tower::{
-    TowerAttend, TowerChoose, TowerCopy, TowerDepthwise, TowerGlobalResponse, TowerHeadProducts, TowerMap,
-    TowerNearest, TowerNorm, TowerPermute, TowerPick, TowerRotate, TowerSoftmax, TowerUnfold,
+    TowerAttend, TowerAttendFragments, TowerChoose, TowerCopy, TowerDepthwise, TowerGlobalResponse, TowerHeadProducts,
+    TowerMap, TowerNearest, TowerNorm, TowerPackKeys, TowerPermute, TowerPick, TowerRotate, TowerSoftmax, TowerUnfold,
 };
 
 /// Bytes of push constants that every device has.
@@ -466,6 +466,7 @@ pub const LAYOUTS: &[Layout] = &[
     ChoosePositions::LAYOUT,
     Keep::LAYOUT,
     TowerAttend::LAYOUT,
+    TowerAttendFragments::LAYOUT,
     TowerChoose::LAYOUT,
     TowerCopy::LAYOUT,
     TowerDepthwise::LAYOUT,
@@ -474,6 +475,7 @@ pub const LAYOUTS: &[Layout] = &[
     TowerMap::LAYOUT,
     TowerNearest::LAYOUT,
     TowerNorm::LAYOUT,
+    TowerPackKeys::LAYOUT,
     TowerPermute::LAYOUT,
     TowerPick::LAYOUT,
     TowerRotate::LAYOUT,

@@ -50,23 +50,25 @@ impl PictureArgs {
         self.mmproj.is_some() || self.synthetic_mmproj.is_some()
     }
 
-    /// Opens the projector and prepares its picture once.
+    /// Opens the projector for rows as wide as `n_embd`, none as its own; and reads its picture, with a name for it.
     ///
     /// # Errors
-    /// A projector or picture that cannot be read or do not suit the model.
-    pub fn open(&self, gguf: &Gguf, access: Access, engine: &mut EngineArgs) -> Result<Option<Pictures>> {
-        if !self.some() {
-            return Ok(None);
-        }
-        let model = shape_of(gguf, &model::plan(gguf)?)?;
+    /// A projector or picture that cannot be read; neither named.
+    pub fn read(
+        &self,
+        n_embd: Option<usize>,
+        access: Access,
+        engine: &EngineArgs,
+    ) -> Result<(Projector, MediumFile, String)> {
         let options = engine.options(None);
         let projector = match (&self.mmproj, self.synthetic_mmproj) {
             (Some(path), _) => Projector::open(path, access, MediaOptions::default(), &options)?,
             (None, Some(shape)) => {
-                let width = u32::try_from(model.0).map_err(|_| Error::Request("n_embd: too large".into()))?;
-                Projector::of(shape.model(Some(width)), MediaOptions::default(), &options)?
+                let width = n_embd.map(u32::try_from).transpose();
+                let width = width.map_err(|_| Error::Request("n_embd: too large".into()))?;
+                Projector::of(shape.model(width), MediaOptions::default(), &options)?
             }
-            (None, None) => return Ok(None),
+            (None, None) => return Err(Error::Usage("expected --mmproj or --synthetic-mmproj, found neither".into())),
         };
         let (file, name) = match (&self.image, self.synthetic_mmproj) {
             (Some(path), _) => (media::read(path, true)?, stem(path)),
@@ -76,6 +78,19 @@ impl PictureArgs {
                 (MediumFile { picture: true, bytes, bare: false, max_tokens: None }, format!("{side}x{side}"))
             }
         };
+        Ok((projector, file, name))
+    }
+
+    /// Opens the projector and prepares its picture once.
+    ///
+    /// # Errors
+    /// A projector or picture that cannot be read or do not suit the model.
+    pub fn open(&self, gguf: &Gguf, access: Access, engine: &mut EngineArgs) -> Result<Option<Pictures>> {
+        if !self.some() {
+            return Ok(None);
+        }
+        let model = shape_of(gguf, &model::plan(gguf)?)?;
+        let (projector, file, name) = self.read(Some(model.0), access, engine)?;
         let feed = projector.feed_alone(&file, model)?;
         let rows = u32::try_from(feed.ids.len()).map_err(|_| Error::Request("a picture: too many rows".into()))?;
         if let Some(most) = feed.media.iter().filter(|(_, m)| m.sees_itself()).map(|(_, m)| m.rows()).max() {
@@ -99,7 +114,12 @@ impl Pictures {
     ///
     /// # Errors
     /// As of encoding and of steps.
-    pub fn measure(&self, runner: &mut dyn Runner, repetitions: u32, stop: &AtomicBool) -> Result<Vec<Measured>> {
+    pub(super) fn measure(
+        &self,
+        runner: &mut dyn Runner,
+        repetitions: u32,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Measured>> {
         let mut out = Vec::new();
         for whole in [false, true] {
             let begun = Instant::now();

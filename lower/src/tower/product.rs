@@ -103,7 +103,8 @@ impl Lowering<'_> {
             return packed;
         }
         let n = self.rows(x.val);
-        let fits = x.cols == k && self.cols(x.val) == k;
+        // Rows without gaps may be shorter than those of the matrix.
+        let fits = x.cols == self.cols(x.val) && x.cols.is_multiple_of(WIDE);
         let (at, read) = if fits { (self.part_at(x), self.part(x)) } else { self.padded(x, k) };
         let rows = tiles::packed_rows(n);
         let all = rows.next_multiple_of(tiles::PANEL_ROWS) * k.next_multiple_of(PACKED_LEN);
@@ -111,7 +112,8 @@ impl Lowering<'_> {
         let (codes, factors) = (self.scratch(bytes as u64), self.scratch(4 * rows as u64));
         let (n, codes_at, factors_at) = (n as u32, codes.0, factors.0);
         let push = push::PackPanels { x: at, codes: codes_at, factors: factors_at, n, ..push::PackPanels::default() };
-        let spec = vec![("SIZE", PACK_THREADS), ("K", k as u32), ("NORM", 0)];
+        let width = if fits { x.cols } else { k };
+        let spec = vec![("SIZE", PACK_THREADS), ("K", k as u32), ("NORM", 0), ("WIDTH", width as u32)];
         let touched = Touched { reads: vec![read], writes: vec![codes.1.clone(), factors.1.clone()] };
         self.emit(Module::of("pack_panels"), spec, push, [rows, 1, 1], touched);
         let packed = Packed { x, cols: k, codes, factors };

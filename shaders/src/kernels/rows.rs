@@ -60,7 +60,8 @@ pub(super) const MATRIX2: [(&str, u32); 23] = with(
 );
 
 /// Packs rows for those by panels.
-pub(super) const PACK_PANELS: [(&str, u32); 5] = [("SIZE", 0), ("K", 1), ("NORM", 2), ("GATHER", 3), ("COLUMNS", 4)];
+pub(super) const PACK_PANELS: [(&str, u32); 6] =
+    [("SIZE", 0), ("K", 1), ("NORM", 2), ("GATHER", 3), ("COLUMNS", 4), ("WIDTH", 5)];
 
 /// By panels of activations.
 pub(super) const PANELS: [(&str, u32); 17] = with(

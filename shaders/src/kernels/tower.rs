@@ -34,6 +34,13 @@ pub(super) const ATTEND_MATRIX: Kernel = Kernel {
         ("DV", 8),
     ],
 };
+pub(super) const ATTEND_FRAGMENTS: Kernel = Kernel {
+    name: "tower_attend_fragments",
+    formats: Formats::None,
+    needs: Needs::Matrix,
+    spec: &[("SIZE", 0), ("D", 1)],
+};
+pub(super) const PACK_KEYS: Kernel = plain("tower_pack_keys", &[("SIZE", 0), ("D", 1)]);
 pub(super) const HEAD_PRODUCTS: Kernel = plain("tower_head_products", SIZE);
 pub(super) const CHOOSE: Kernel = plain("tower_choose", SIZE);
 pub(super) const NEAREST: Kernel = plain("tower_nearest", SIZE);

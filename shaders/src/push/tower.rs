@@ -253,6 +253,62 @@ blocks! {
         cap: float,
     }
 
+    /// Keys and values as halves, in the order of tower_attend_fragments.
+    TowerPackKeys("tower_pack_keys") = {
+        /// `[m, kv_heads * D]`.
+        k: F32x4,
+        /// `[m, kv_heads * D]`.
+        v: F32,
+        /// Halves, `[kv_heads, key_room / 16, STEPS, 32, 8]`.
+        keys: Units,
+        /// Halves, `[kv_heads, key_room / 16, STEPS, 32, 8]`.
+        values: Units,
+        /// Of `k`.
+        k_stride: uint,
+        /// Of `v`.
+        v_stride: uint,
+        /// Keys.
+        m: uint,
+        /// Keys that there is room for: a multiple of 32.
+        key_room: uint,
+        /// Units of sixteen bytes.
+        count: uint,
+    }
+
+    /// Attention of all heads, with keys and values of tower_pack_keys.
+    TowerAttendFragments("tower_attend_fragments") = {
+        /// `[n, heads * D]`.
+        q: F32x4,
+        /// As tower_pack_keys leaves them.
+        keys: U32x4,
+        /// As tower_pack_keys leaves them.
+        values: U32x4,
+        /// `[n, heads * D]`.
+        y: F32,
+        /// First key and the one behind the last of each query, `[n, 2]`, if `spanned`.
+        spans: U32,
+        /// A score of each head without a value, `[heads]`, if `sunk`.
+        sinks: F32,
+        /// Of `q`.
+        q_stride: uint,
+        /// Queries.
+        n: uint,
+        /// Keys.
+        m: uint,
+        /// Keys that there is room for: a multiple of 32.
+        key_room: uint,
+        /// Heads.
+        heads: uint,
+        /// Heads of keys and values.
+        kv_heads: uint,
+        /// 1: there are spans.
+        spanned: uint,
+        /// 1: there are sinks.
+        sunk: uint,
+        /// Of the scores.
+        scale: float,
+    }
+
     /// Products of rows with rows, per head.
     TowerHeadProducts("tower_head_products") = {
         /// `[n, heads * dim]`.
