@@ -3,10 +3,9 @@
 use super::dispatch::{Access, Dispatch};
 use super::megakernel::{Choices, Megakernel};
 use super::CacheType;
-use super::{lower, sizes, why, Addresses, Lowered, Shape, StateAt, Target};
+use super::{lower, sizes, Addresses, Lowered, Shape, StateAt, Target};
 use crate::policy;
-use crate::policy::variant::Variant;
-use crate::policy::ManyRowsAsked;
+use crate::policy::{Candidate, ManyRowsAsked, MatrixLayout};
 use pumex_gguf::Result;
 use pumex_plan::Plan;
 use pumex_shaders::block::Value;
@@ -98,7 +97,7 @@ fn bytes(accesses: &[Access]) -> u64 {
     accesses.iter().map(|a| a.bytes).sum()
 }
 
-fn described(d: &Dispatch, barrier: bool, target: &Target<'_>, variants: Vec<Variant>) -> DispatchText {
+fn described(d: &Dispatch, barrier: bool, target: &Target<'_>, variants: Vec<Candidate>) -> DispatchText {
     let value = |value: &Value| match value {
         Value::Address(address) => name(target.at, target.plan, *address),
         other => other.to_string(),
@@ -180,7 +179,7 @@ pub struct DispatchText {
     /// Bytes that it writes.
     pub written_bytes: u64,
     /// Kernels that could do it, best first, of which the first that is not passed over does; empty where there is no choice.
-    pub variants: Vec<Variant>,
+    pub variants: Vec<Candidate>,
 }
 
 /// What a step would run.
@@ -195,9 +194,8 @@ pub struct Explained {
 /// The dispatches of a step on a device; cooperative matrices are taken to be held as the kernels expect, and the megakernel's
 /// workgroups to run at once.
 pub fn explain(run: &DryRun<'_>) -> Result<Explained> {
-    lowered(run, |target, shape, lowered| {
-        let text =
-            |(d, barrier): (&Dispatch, &bool)| described(d, *barrier, target, why::variants(target, lowered, shape, d));
+    lowered(run, |target, lowered| {
+        let text = |(d, barrier): (&Dispatch, &bool)| described(d, *barrier, target, d.candidates(target.caps));
         Explained {
             ops: lowered.plan.ops.iter().map(|op| lowered.plan.line(op)).collect(),
             dispatches: lowered.dispatches.iter().zip(&lowered.barriers).map(text).collect(),
@@ -207,10 +205,10 @@ pub fn explain(run: &DryRun<'_>) -> Result<Explained> {
 
 /// As [`explain`], as text with a line for each dispatch and each barrier.
 pub fn dry_run(run: &DryRun<'_>) -> Result<String> {
-    lowered(run, |target, _, lowered| text(target, lowered))
+    lowered(run, |target, lowered| text(target, lowered))
 }
 
-fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, Shape, &Lowered) -> T) -> Result<T> {
+fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, &Lowered) -> T) -> Result<T> {
     let DryRun { plan, caps, rows, .. } = *run;
     let at = made_up_addresses(plan, &caps.matrix_n);
     let (max_rows, activations) = (rows.max(512), policy::activations(caps));
@@ -218,7 +216,8 @@ fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, Shape, &Lowered) ->
     let direct = policy::matrix::may_be_direct(caps);
     let asked = ManyRowsAsked { forced: None, activations };
     let packed = sizes::Packed::of(plan, max_rows, caps, asked);
-    let packing = (!caps.matrix_n.is_empty()).then(|| packed.packing((direct, direct, direct)));
+    let packing =
+        (!caps.matrix_n.is_empty()).then(|| packed.packing(MatrixLayout { direct, ordered: direct, panels: direct }));
     let megakernel = Megakernel::of(plan, caps, Choices { wanted: None, groups: None, activations, halves });
     let target = Target {
         plan,
@@ -247,5 +246,5 @@ fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, Shape, &Lowered) ->
         parts: megakernel.as_ref().filter(|_| rows == 1).map_or(0, |kernel| kernel.parts(run.len)),
         ..Shape::default()
     };
-    Ok(of(&target, shape, &lower(&target, shape)?))
+    Ok(of(&target, &lower(&target, shape)?))
 }

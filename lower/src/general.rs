@@ -20,7 +20,7 @@ const NARROW: usize = 256;
 pub(super) const INPUTS: usize = 32;
 
 /// Outputs, and rows, of a workgroup of `gemm_tile`.
-const GEMM_TILE: usize = 64;
+pub(super) const GEMM_TILE: usize = 64;
 
 /// An op on rows with a matrix per group of columns, or one for all of them.
 struct HeadProduct {

@@ -233,6 +233,7 @@ impl Group<'_> {
             grid: [self.k.tile.groups, 1, 1],
             reads,
             writes,
+            query: None,
         });
     }
 }

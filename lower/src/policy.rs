@@ -5,6 +5,7 @@
 
 mod amd;
 mod attention;
+mod choose;
 pub mod class;
 pub mod devices;
 mod floor;
@@ -30,12 +31,16 @@ mod tests;
 mod tower;
 pub mod tuned;
 mod upload;
-pub mod variant;
 pub mod workarounds;
 
 pub use attention::{
     attn_flash_tile, attn_heads, attn_mat_fits, attn_mat_tile, attn_prompt_bytes, attn_prompt_tile, attn_tile,
     index_tile, prefill_tile, AttnTile, FlashTile,
+};
+pub use choose::{
+    choose, choose_kernel, replaceable_kernels, AttentionKernel, AttentionQuery, AttentionTile, Candidate, Choice,
+    ExpertsKernel, ExpertsQuery, ExpertsTile, KernelQuery, MatrixLayout, ProductKernel, ProductQuery, ProductTile,
+    Query,
 };
 pub use class::{asks_for_cores, cores, integer_dots, signed_dots, DeviceClass};
 pub use floor::{lacks_subgroups, without_halves, without_subgroups};

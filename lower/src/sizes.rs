@@ -8,7 +8,7 @@ use super::{fused, Packing};
 use crate::policy;
 use crate::policy::matrix::{FEW, MOST_COLUMNS, PACKED_LEN};
 use crate::policy::panels::READ_AHEAD;
-use crate::policy::{matrix as tiles, panels, ManyRowsAsked};
+use crate::policy::{matrix as tiles, panels, ManyRowsAsked, MatrixLayout};
 use pumex_plan::{General, Op, Placement, Plan};
 use pumex_shaders::block::Block;
 use pumex_shaders::stage::Stage;
@@ -106,9 +106,9 @@ impl Packed {
         fixed.into_iter().chain(maps).chain(decoded).chain(self.moe.into_iter().flatten()).collect()
     }
 
-    /// What lowering asks of them, on a device whose threads hold matrices as told.
-    pub fn packing(&self, (direct, ordered, panels): (bool, bool, bool)) -> Packing {
-        Packing { direct, ordered, panels, k: self.k, moe: self.moe.is_some() }
+    /// What lowering asks of them, on a device whose threads hold matrices so.
+    pub fn packing(&self, layout: MatrixLayout) -> Packing {
+        Packing { layout, k: self.k, moe: self.moe.is_some() }
     }
 
     /// Likewise of rows for products without matrices, where the device takes them so.

@@ -161,7 +161,7 @@ impl<'a> Lowering<'a> {
     ) {
         let (op, push, grid) = (self.op, push.into(), grid.map(|g| g as u32));
         let (Module { kernel, format }, Touched { reads, writes }) = (module, touched);
-        self.dispatches.push(Dispatch { op, kernel, format, constants, push, grid, reads, writes });
+        self.dispatches.push(Dispatch { op, kernel, format, constants, push, grid, reads, writes, query: None });
     }
 
     /// A kernel with a thread for each of `count` numbers.

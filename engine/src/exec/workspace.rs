@@ -60,7 +60,7 @@ impl PackedMemory {
             return Ok(None);
         }
         let scratch = |name: &str, bytes: u64| device.buffer(name, bytes, Class::Scratch);
-        let packing = held.as_ref().map(|held| sizes.packing((held.direct, held.ordered, held.panels)));
+        let packing = held.as_ref().map(|held| sizes.packing(held.layout()));
         let mut maps = Vec::new();
         for (mat_n, map) in held.into_iter().flat_map(|held| held.maps) {
             let buffer = scratch("map", 4 * map.len() as u64)?;

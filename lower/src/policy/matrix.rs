@@ -82,7 +82,8 @@ impl MatTile {
     }
 }
 
-const MANY_ROWS: &str = "gemm_mat";
+/// Row of the kernel table for many activation rows.
+pub(super) const MANY_ROWS: &str = "gemm_mat";
 /// Row of the kernel table for few activation rows.
 pub const FEW_KERNEL: &str = "gemm_few";
 

@@ -16,6 +16,17 @@ pub enum Evidence {
     Tuned,
 }
 
+impl Evidence {
+    /// In a few words.
+    pub fn describe(self) -> String {
+        match self {
+            Evidence::Record(heading) => format!("measured {}", heading.split(':').next().unwrap_or(heading)),
+            Evidence::Estimate(why) => format!("estimate: {why}"),
+            Evidence::Tuned => "measured on this device".into(),
+        }
+    }
+}
+
 /// Whole numbers from `from` on, below `below`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -311,13 +322,21 @@ impl ManyRows {
     pub const USUAL: [ManyRows; 3] = [ManyRows::Staged, ManyRows::Dot, ManyRows::Half];
 
     /// Row of the kernel table.
-    pub fn kernel(self) -> &'static str {
+    pub const fn kernel(self) -> &'static str {
         match self {
             ManyRows::Bytes => "gemm_bytes",
             ManyRows::Group(_) => "gemm_matrix2",
             ManyRows::Staged => "gemm_staged",
             ManyRows::Dot => "gemm_dot",
             ManyRows::Half => "gemm_half",
+        }
+    }
+
+    /// The kernel, and how weights come to it where there are several ways, as `pumex tune` tells of it and keeps it.
+    pub fn label(self) -> String {
+        match self {
+            ManyRows::Group(source) => format!("{}, {source:?}", self.kernel()),
+            _ => self.kernel().into(),
         }
     }
 
