@@ -4,7 +4,7 @@ use super::{CacheType, Debug, Options};
 use crate::kernel::Kernels;
 use crate::session::Stores;
 use pumex_gguf::Result;
-use pumex_lower::policy::{ActivationQuant, ManyRowsAsked, MatrixLayout};
+use pumex_lower::policy::{ActivationQuant, MatrixLayout, PackedRowsRequest};
 use pumex_lower::{policy, sizes, Addresses, Target};
 use pumex_plan::Plan;
 use pumex_vk::{Buffer, Caps, Class, Device};
@@ -83,9 +83,9 @@ pub(super) fn ropes_bytes(plan: &Plan) -> u64 {
 }
 
 /// What decides on the kernels of packed rows.
-pub(super) fn rows_asked(caps: &Caps, options: &Options) -> ManyRowsAsked {
+pub(super) fn rows_asked(caps: &Caps, options: &Options) -> PackedRowsRequest {
     let activations = options.activations.unwrap_or_else(|| policy::activations(caps));
-    ManyRowsAsked { forced: options.debug.many_rows, activations }
+    PackedRowsRequest { forced: options.debug.many_rows, activations }
 }
 
 /// Bytes of the scratch arena of a model, whatever shape a step has. `packed`: activations for cooperative matrices, if there are

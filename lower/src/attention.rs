@@ -121,7 +121,7 @@ impl Lowering<'_> {
         AttentionQuery { single_rows, ..self.t.attention_query(spec, rows, self.shape.heads) }
     }
 
-    /// Of so many rows, the first ones, each by itself.
+    /// Attention of so many rows, the first ones, each by itself.
     fn attend_few(
         &mut self,
         rows: usize,

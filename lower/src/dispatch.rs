@@ -23,7 +23,7 @@ macro_rules! pushes {
         })+
 
         impl Push {
-            /// As the kernel reads them.
+            /// The bytes that the kernel reads.
             pub fn bytes(&self) -> Vec<u8> {
                 match self { $(Push::$name(block) => block.bytes(),)+ }
             }
@@ -106,12 +106,12 @@ pub struct Module {
 }
 
 impl Module {
-    /// Of a kernel that has one module.
+    /// The module of a kernel that has one.
     pub fn of(kernel: &'static str) -> Module {
         Module { kernel, format: None }
     }
 
-    /// Of one that has a module for each format.
+    /// The module for a format, of a kernel that has one for each.
     pub fn with(kernel: &'static str, format: &'static str) -> Module {
         Module { kernel, format: Some(format) }
     }

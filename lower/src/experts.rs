@@ -7,7 +7,7 @@ use super::megakernel::StageSource;
 use super::product::gate_constants;
 use super::{fusion, Lowering};
 use crate::policy;
-use crate::policy::{matrix as tiles, Choice, ExpertsKernel, ExpertsQuery, ExpertsTile, GemmFusion, GemvTile};
+use crate::policy::{matrix as tiles, ExpertsKernel, ExpertsQuery, ExpertsTile, GemmFusion, GemvTile, KernelChoice};
 use pumex_gguf::Result;
 use pumex_plan::{Gate, Norm, TopK, Val, Weight, WeightInfo};
 use pumex_shaders::push;
@@ -16,26 +16,26 @@ use pumex_shaders::push;
 const THREADS: [u32; 2] = [1024, 64];
 
 /// A product with experts' matrices: gate and up in one, or down, whose weighted sum is added.
-pub(super) struct Product {
+pub(super) struct ExpertsProduct {
     pub x: Val,
     pub norm: Option<Norm>,
     pub route: Val,
     pub top_k: TopK,
     /// How gate and up meet; none of down.
     pub gate: Option<Gate>,
-    /// Of gate and up, or of down.
+    /// Biases of gate and up, or of down.
     pub biases: [Option<Weight>; 2],
     pub out: Val,
 }
 
-impl Product {
+impl ExpertsProduct {
     pub(super) fn new(
         (x, norm, route, top_k): (Val, Option<Norm>, Val, TopK),
         gate: Option<Gate>,
         biases: [Option<Weight>; 2],
         out: Val,
-    ) -> Product {
-        Product { x, norm, route, top_k, gate, biases, out }
+    ) -> ExpertsProduct {
+        ExpertsProduct { x, norm, route, top_k, gate, biases, out }
     }
 
     /// Which biases there are.
@@ -51,7 +51,7 @@ impl Product {
 
 impl Lowering<'_> {
     /// Products with gate and up, or with down alone.
-    pub(super) fn experts(&mut self, p: &Product, weights: &[Weight]) -> Result<()> {
+    pub(super) fn experts(&mut self, p: &ExpertsProduct, weights: &[Weight]) -> Result<()> {
         p.biases.iter().flatten().try_for_each(|w| self.check_floats(*w, "experts"))?;
         let query = self.experts_query(p, weights);
         let choice = policy::choose(self.t.caps, &query);
@@ -63,7 +63,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn experts_query(&self, p: &Product, weights: &[Weight]) -> ExpertsQuery {
+    fn experts_query(&self, p: &ExpertsProduct, weights: &[Weight]) -> ExpertsQuery {
         let (c, gated) = (p.top_k, weights.len() == 2);
         let info = &self.plan.weights[weights[0].0];
         let k = if gated { info.cols } else { c.k * info.cols };
@@ -93,7 +93,7 @@ impl Lowering<'_> {
     }
 
     /// Row by row.
-    fn experts_by_gemv(&mut self, p: &Product, weights: &[Weight], query: ExpertsQuery, tile: GemvTile) {
+    fn experts_by_gemv(&mut self, p: &ExpertsProduct, weights: &[Weight], query: ExpertsQuery, tile: GemvTile) {
         let (gated, c) = (weights.len() == 2, p.top_k);
         let info = &self.plan.weights[weights[0].0];
         let (m, n, used) = (info.rows / c.n_expert, self.shape.rows, c.k);
@@ -148,10 +148,10 @@ impl Lowering<'_> {
     /// Expert by expert in tiles of rows, by cooperative matrices.
     fn experts_by_tiles(
         &mut self,
-        p: &Product,
+        p: &ExpertsProduct,
         weights: &[Weight],
         query: ExpertsQuery,
-        choice: Choice<ExpertsKernel, ExpertsTile>,
+        choice: KernelChoice<ExpertsKernel, ExpertsTile>,
     ) {
         let (n, c, gated) = (self.shape.rows, p.top_k, weights.len() == 2);
         let info = &self.plan.weights[weights[0].0];
@@ -196,7 +196,13 @@ impl Lowering<'_> {
     }
 
     /// Packs rows of `k` inputs in the order of the tiles, as such tiles take them.
-    pub(super) fn moe_pack_for(&mut self, tile: &ExpertsTile, p: &Product, moe: tiles::MoeTiles, of: (usize, bool)) {
+    pub(super) fn moe_pack_for(
+        &mut self,
+        tile: &ExpertsTile,
+        p: &ExpertsProduct,
+        moe: tiles::MoeTiles,
+        of: (usize, bool),
+    ) {
         match tile {
             ExpertsTile::Matrix(tile) => {
                 let map = self.map_of(tile.mat_n).unwrap_or(0);
@@ -210,7 +216,7 @@ impl Lowering<'_> {
     pub(super) fn moe_product(
         &mut self,
         info: &WeightInfo,
-        choice: &Choice<ExpertsKernel, ExpertsTile>,
+        choice: &KernelChoice<ExpertsKernel, ExpertsTile>,
         (push, mut constants): (push::Gemv, Vec<(&'static str, u32)>),
         (moe, query): (tiles::MoeTiles, ExpertsQuery),
         touched: Touched,
@@ -230,7 +236,7 @@ impl Lowering<'_> {
     }
 
     /// Finds the rows of each expert, unless they stand so already: usually gate and up have had them permuted for down.
-    pub(super) fn moe_permute(&mut self, p: &Product, moe: tiles::MoeTiles) {
+    pub(super) fn moe_permute(&mut self, p: &ExpertsProduct, moe: tiles::MoeTiles) {
         if self.permuted.replace((p.route, moe.columns)) == Some((p.route, moe.columns)) {
             return;
         }
@@ -250,7 +256,7 @@ impl Lowering<'_> {
     /// Packs rows of `k` inputs in the order of the tiles.
     pub(super) fn moe_pack(
         &mut self,
-        p: &Product,
+        p: &ExpertsProduct,
         moe: tiles::MoeTiles,
         (k, gated): (usize, bool),
         (mat_n, map): (u32, u64),
@@ -279,7 +285,7 @@ impl Lowering<'_> {
     }
 
     /// Adds up the products of each row's experts.
-    pub(super) fn moe_combine(&mut self, p: &Product, m: usize) {
+    pub(super) fn moe_combine(&mut self, p: &ExpertsProduct, m: usize) {
         let (n, used) = (self.shape.rows, p.top_k.k);
         let [.., products] = self.t.at.packed.moe;
         let push = push::MoeCombine { x: products, y: self.val(p.out), params: self.t.at.params, m: m as u32 };

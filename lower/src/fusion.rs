@@ -96,7 +96,7 @@ impl Abilities for Rules<'_> {
         self.shape.decode_batch && !self.shape.vectors && spec.head_dim == spec.v_dim && !plan.ops.iter().any(one_norm)
     }
 
-    /// Of many rows, a product that reads the matrix once for all of them is worth a dispatch.
+    /// Few rows: of many, a product that reads the matrix once for all of them is worth a dispatch.
     fn routes(&self, plan: &Plan, matmul: &Op) -> bool {
         let short = |op: &Op| matches!(op, Op::MatMul { parts, .. } if parts.iter().any(|part| is_short(plan, part)));
         !short(matmul) && self.shape.rows <= policy::GEMV_MAX_COLS && !self.t.importance

@@ -61,7 +61,7 @@ pub struct Lowered {
 /// # Errors
 /// An op or a rule of attention that no kernel does.
 pub fn lower(target: &Target<'_>, shape: Shape) -> Result<Lowered> {
-    let plan = fused(target, shape);
+    let plan = fuse_ops(target, shape);
     let places = Placement::new(&plan, target.max_rows, target.max_rows);
     let mut lowering = Lowering {
         t: target,
@@ -97,7 +97,7 @@ impl Lowered {
 }
 
 /// The plan with ops merged as a step of that shape can do them.
-pub fn fused(target: &Target<'_>, shape: Shape) -> Plan {
+pub fn fuse_ops(target: &Target<'_>, shape: Shape) -> Plan {
     let mut plan = target.plan.plan_of(shape.source);
     if !shape.vectors {
         plan.to_mut().without_vectors();
@@ -169,9 +169,9 @@ impl Lowering<'_> {
             Op::Embed { weight, instead, out } => self.embed(*weight, *instead, *out),
             Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, *weight, *eps, *out),
             Op::MatMul { x, norm, parts, add, out } => self.matmul(*x, *norm, parts, *add, *out),
-            Op::GatedMatMul { x, norm, gate, up, by, out } => self.gated(*x, *norm, (gate, up, *by), *out),
+            Op::GatedMatMul { x, norm, gate, up, by, out } => self.gated_matmul(*x, *norm, (gate, up, *by), *out),
             Op::Route { logits, router, top_k, scale, scales, out } => {
-                let choice = route::Choice { logits: *logits, top_k: *top_k, scale: *scale, scales, out: *out };
+                let choice = route::ExpertChoice { logits: *logits, top_k: *top_k, scale: *scale, scales, out: *out };
                 match router {
                     Some(router) => self.router(router, &choice),
                     None => self.route(&choice),
@@ -179,11 +179,11 @@ impl Lowering<'_> {
             }
             Op::GatedExperts { x, norm, route, top_k, gate, up, biases, by, out } => {
                 let of = (*x, *norm, *route, *top_k);
-                self.experts(&experts::Product::new(of, Some(*by), *biases, *out), &[*gate, *up])?;
+                self.experts(&experts::ExpertsProduct::new(of, Some(*by), *biases, *out), &[*gate, *up])?;
             }
             Op::ExpertsAdd { x, route, top_k, down, bias, out } => {
                 let of = (*x, None, *route, *top_k);
-                self.experts(&experts::Product::new(of, None, [*bias, None], *out), &[*down])?;
+                self.experts(&experts::ExpertsProduct::new(of, None, [*bias, None], *out), &[*down])?;
             }
             Op::RopeKv { qkv, spec, rope } => self.rope_kv(*qkv, spec, rope),
             Op::Attend { qkv, rope, spec, scale, out } => self.attend(*qkv, rope, spec, *scale, *out),

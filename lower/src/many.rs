@@ -1,7 +1,7 @@
 //! Products of many rows that are packed row by row (`pack_rows`), of any matrices, experts' too.
 
 use super::dispatch::{Access, Module, Place, Touched};
-use super::experts::Product;
+use super::experts::ExpertsProduct;
 use super::product::gate_constants;
 use super::Lowering;
 use crate::policy;
@@ -234,7 +234,13 @@ impl Lowering<'_> {
     }
 
     /// Products with experts' matrices, expert by expert in tiles of packed rows.
-    pub(super) fn experts_by_rows(&mut self, p: &Product, weights: &[Weight], query: &ExpertsQuery, by: ManyRows) {
+    pub(super) fn experts_by_rows(
+        &mut self,
+        p: &ExpertsProduct,
+        weights: &[Weight],
+        query: &ExpertsQuery,
+        by: ManyRows,
+    ) {
         let (n, c) = (self.shape.rows, p.top_k);
         let info = &self.plan.weights[weights[0].0];
         let (m, k) = (info.rows / c.n_expert, info.cols);
@@ -266,7 +272,7 @@ impl Lowering<'_> {
     pub(super) fn side_by_side_by_rows(&mut self, e: &ExpertsMatMul, query: &ExpertsQuery, by: ManyRows) {
         let (n, c) = (self.rows_of(e.out), e.top_k);
         let moe = query.runs(ExpertsKernel::Rows(by));
-        self.moe_permute(&Product::new((e.x, None, e.route, c), None, [None; 2], e.out), moe);
+        self.moe_permute(&ExpertsProduct::new((e.x, None, e.route, c), None, [None; 2], e.out), moe);
         let route = self.plain_route(e, true);
         let (rows, gather) = if e.own_input { (n * c.k, 1) } else { (n, c.k) };
         let packed = self.pack_experts((e.x, self.plan.weights[e.weight.0].cols), (rows, gather), (by, moe));

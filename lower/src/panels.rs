@@ -1,7 +1,7 @@
 //! Products of prompts by panels of activations: these are packed by a dispatch of their own, once for all that read them.
 
 use super::dispatch::{Access, Module, Place, Touched};
-use super::experts::Product as Experts;
+use super::experts::ExpertsProduct as Experts;
 use super::product::{gate_constants, Product};
 use super::{Lowering, Task};
 use crate::policy::matrix::MoeTiles;

@@ -38,9 +38,9 @@ pub use attention::{
     index_tile, prefill_tile, AttnTile, FlashTile,
 };
 pub use choose::{
-    choose, choose_kernel, replaceable_kernels, AttentionKernel, AttentionQuery, AttentionTile, Candidate, Choice,
-    ExpertsKernel, ExpertsQuery, ExpertsTile, KernelQuery, MatrixLayout, ProductKernel, ProductQuery, ProductTile,
-    Query,
+    choose, choose_kernel, replaceable_kernels, AttentionKernel, AttentionQuery, AttentionTile, Candidate,
+    ExpertsKernel, ExpertsQuery, ExpertsTile, KernelChoice, KernelQuery, MatrixLayout, ProductKernel, ProductQuery,
+    ProductTile, Query,
 };
 pub use class::{asks_for_cores, cores, integer_dots, signed_dots, DeviceClass};
 pub use floor::{lacks_subgroups, without_halves, without_subgroups};
@@ -49,7 +49,7 @@ pub use gemv::{
 };
 pub use images::{conv2d_tile, conv2d_tiles, Conv2dTile};
 pub use many::{
-    decodes, groups_rows, many_rows, packs_rows, row_tile, ManyRowsAsked, RowTile, StagedTile, TILE as ROWS_TILE,
+    decodes, groups_rows, many_rows, packs_rows, row_tile, PackedRowsRequest, RowTile, StagedTile, TILE as ROWS_TILE,
 };
 pub use matrix2::{
     lies_as_halves, matrix2_attention, matrix2_first, GroupAttention, GroupTile, DECODE_CHUNKS, DECODE_GRID,
@@ -73,7 +73,7 @@ use pumex_vk::Caps;
 /// A device as kernels use it: with subgroups of the sizes that are best for its class or none at all, and without what its driver
 /// gets wrong.
 pub fn as_used(caps: Caps) -> Caps {
-    let mut caps = workarounds::applied(caps);
+    let mut caps = workarounds::apply(caps);
     if lacks_subgroups(&caps).is_some() {
         caps = without_subgroups(caps);
     }
@@ -95,7 +95,7 @@ pub enum ActivationQuant {
 }
 
 impl ActivationQuant {
-    /// Of one.
+    /// Bits of a code.
     pub fn bits(self) -> u32 {
         match self {
             ActivationQuant::Q16 => 16,

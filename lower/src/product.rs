@@ -69,7 +69,13 @@ impl Lowering<'_> {
         }
     }
 
-    pub(super) fn gated(&mut self, x: Val, norm: Option<Norm>, (gate, up, by): (&MatPart, &MatPart, Gate), out: Val) {
+    pub(super) fn gated_matmul(
+        &mut self,
+        x: Val,
+        norm: Option<Norm>,
+        (gate, up, by): (&MatPart, &MatPart, Gate),
+        out: Val,
+    ) {
         let (n, both) = (self.rows_of(x), [*gate, *up]);
         let product = Product { x, norm, parts: both.to_vec(), gate: Some(by), add: false, out, y_at: 0 };
         match fusion::gated_kernel(self.t, self.plan, (gate, up), n) {

@@ -2,11 +2,11 @@
 //! which take each expert of a row for a row of its own where it has an input of its own. And the experts' biases.
 
 use super::dispatch::{Access, Module, Place, Touched};
-use super::experts::Product;
+use super::experts::ExpertsProduct;
 use super::general::THREADS;
 use super::Lowering;
 use crate::policy;
-use crate::policy::{Choice, ExpertsKernel, ExpertsQuery, ExpertsTile, GemvTile};
+use crate::policy::{ExpertsKernel, ExpertsQuery, ExpertsTile, GemvTile, KernelChoice};
 use pumex_plan::{ExpertsBias, ExpertsMatMul, Op};
 use pumex_shaders::push;
 
@@ -87,11 +87,11 @@ impl Lowering<'_> {
         &mut self,
         e: &ExpertsMatMul,
         query: ExpertsQuery,
-        choice: Choice<ExpertsKernel, ExpertsTile>,
+        choice: KernelChoice<ExpertsKernel, ExpertsTile>,
     ) {
         let (c, info, (_, k, n)) = (e.top_k, &self.plan.weights[e.weight.0], query.size);
         let moe = query.runs(choice.kernel);
-        let p = Product::new((e.x, None, e.route, c), None, [None; 2], e.out);
+        let p = ExpertsProduct::new((e.x, None, e.route, c), None, [None; 2], e.out);
         self.moe_permute(&p, moe);
         let pairs = self.plain_route(e, true);
         self.moe_pack_for(&choice.tile, &p, moe, (k, !e.own_input));

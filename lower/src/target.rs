@@ -2,7 +2,7 @@
 
 use super::megakernel::Megakernel;
 use super::CacheType;
-use crate::policy::{ActivationQuant, ManyRowsAsked, MatrixLayout};
+use crate::policy::{ActivationQuant, MatrixLayout, PackedRowsRequest};
 use pumex_plan::Plan;
 use pumex_vk::Caps;
 
@@ -25,7 +25,7 @@ pub struct Shape {
     pub heads: usize,
     /// A decode batch: no two rows are of one sequence.
     pub decode_batch: bool,
-    /// Of more rows than few, of which some are of one sequence: room for so many first ones that are each alone of theirs.
+    /// Room for so many first rows that are each alone of their sequence, in a step of many rows of which others share one.
     pub singles: usize,
     /// Its rows are those of sources, which take the encoder's ops.
     pub source: bool,
@@ -66,7 +66,7 @@ pub struct Addresses {
     pub ids: u64,
     /// Split-reduction workspace: what workgroups leave, and counters of their arrivals.
     pub partials: u64,
-    /// See `partials`.
+    /// Counters of workgroups' arrivals.
     pub arrivals: u64,
     /// Where a megakernel whose workgroups do not run at once says so.
     pub fault: u64,
@@ -78,7 +78,7 @@ pub struct Addresses {
     pub packed: PackedAt,
     /// The megakernel's buffers: where a thread that gave up says so, and what workgroups send each other.
     pub gave_up: u64,
-    /// See `gave_up`.
+    /// Messages that the megakernel's workgroups send each other.
     pub messages: u64,
 }
 
@@ -104,7 +104,7 @@ pub struct PackedAt {
     pub maps: Vec<(u32, u64)>,
     /// Factors of rows that the op before has packed: of attention, then of gated units.
     pub epilogue_factors: u64,
-    /// Of rows that come packed for a norm: the sums of squares of each sixteen outputs.
+    /// Sums of squares of each sixteen outputs, of rows that come packed for a norm.
     pub squares: u64,
     /// And what they are packed over, twice.
     pub powers: u64,
@@ -129,7 +129,7 @@ pub struct Packing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPacking {
     /// What decides on their kernels.
-    pub asked: ManyRowsAsked,
+    pub asked: PackedRowsRequest,
     /// The plan has experts, and there is room for their rows.
     pub moe: bool,
 }

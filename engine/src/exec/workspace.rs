@@ -3,7 +3,7 @@
 use super::fragment::FragmentLayout;
 use pumex_gguf::Result;
 use pumex_lower::policy::matrix::FEW;
-use pumex_lower::policy::ManyRowsAsked;
+use pumex_lower::policy::PackedRowsRequest;
 use pumex_lower::sizes::{Packed, SplitReduction};
 use pumex_lower::{PackedAt, Packing, RowPacking};
 use pumex_shaders::constants::GATED_FACTOR;
@@ -53,7 +53,7 @@ impl PackedMemory {
         device: &Device,
         sizes: &Packed,
         held: Option<FragmentLayout>,
-        asked: ManyRowsAsked,
+        asked: PackedRowsRequest,
     ) -> Result<Option<PackedMemory>> {
         let rows = sizes.rows(device.caps(), asked);
         if sizes.k == 0 || (held.is_none() && rows.is_none()) {

@@ -16,11 +16,11 @@ use pumex_vk::{Caps, TunedProduct};
 /// How the threads of a device hold cooperative matrices, as it was found when the device was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatrixLayout {
-    /// As `gemm_few` and `attn_mat` expect.
+    /// Elements lie where `gemm_few` and `attn_mat` expect them.
     pub direct: bool,
-    /// And sums as `attn_flash` does.
+    /// Sums lie where `attn_flash` expects them.
     pub ordered: bool,
-    /// As `gemm_panels` expects.
+    /// Elements lie where `gemm_panels` expects them.
     pub panels: bool,
 }
 
@@ -51,7 +51,7 @@ pub trait Query {
 
 /// What is chosen for an op.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Choice<K, T> {
+pub struct KernelChoice<K, T> {
     /// The kernel.
     pub kernel: K,
     /// Row of the kernel table.
@@ -77,7 +77,7 @@ pub fn choose_kernel<Q: Query>(caps: &Caps, query: &Q) -> Q::Kernel {
 ///
 /// # Panics
 /// If something speaks against the last one, which tests exclude.
-pub fn choose<Q: Query>(caps: &Caps, query: &Q) -> Choice<Q::Kernel, Q::Tile> {
+pub fn choose<Q: Query>(caps: &Caps, query: &Q) -> KernelChoice<Q::Kernel, Q::Tile> {
     let mut passed_over = Vec::new();
     for kernel in query.kernels(caps) {
         let name = Q::name(kernel);
@@ -85,7 +85,7 @@ pub fn choose<Q: Query>(caps: &Caps, query: &Q) -> Choice<Q::Kernel, Q::Tile> {
             Some(why) => passed_over.push((name, why)),
             None => {
                 let (tile, row) = (query.tile(caps, kernel), query.row(caps, kernel));
-                return Choice { kernel, name, tile, row, passed_over };
+                return KernelChoice { kernel, name, tile, row, passed_over };
             }
         }
     }
@@ -186,7 +186,7 @@ fn turned_off(caps: &Caps, kernel: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{devices, ActivationQuant, GemmFusion, ManyRowsAsked};
+    use super::super::{devices, ActivationQuant, GemmFusion, PackedRowsRequest};
     use super::*;
     use pumex_plan::AttentionSpec;
     use pumex_quant::{all, FormatId};
@@ -219,7 +219,7 @@ mod tests {
             fusion: GemmFusion::default(),
             gates: false,
             layout: Some(LAYOUT),
-            packed_rows: Some(ManyRowsAsked::default()),
+            packed_rows: Some(PackedRowsRequest::default()),
         }
     }
 
@@ -236,7 +236,7 @@ mod tests {
             any_in_slabs: false,
             decoded_bytes: 0,
             layout: Some(LAYOUT),
-            packed_rows: Some(ManyRowsAsked { forced: None, activations: ActivationQuant::Q8 }),
+            packed_rows: Some(PackedRowsRequest { forced: None, activations: ActivationQuant::Q8 }),
         }
     }
 

@@ -21,7 +21,7 @@ pub struct TowerAttention {
     pub queries: u32,
     /// Keys that it takes at a time.
     pub keys: u32,
-    /// Of matrices.
+    /// The tile of attention by matrices.
     staged: Option<StagedAttention>,
 }
 

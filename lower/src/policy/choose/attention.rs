@@ -182,17 +182,17 @@ impl Query for AttentionQuery {
 /// The shape of a kernel of attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionTile {
-    /// Of `attn_prompt`.
+    /// The shape of `attn_prompt`.
     Prompt(FlashTile),
-    /// Of `attn_flash`.
+    /// The shape of `attn_flash`.
     Flash(FlashTile),
-    /// Of `attn_staged`.
+    /// The shape of `attn_staged`.
     Staged(StagedAttention),
-    /// Of `attn_matrix2`.
+    /// The shape of `attn_matrix2`.
     Matrix2(GroupAttention),
-    /// Of `attn_prefill`: rows and positions.
+    /// The shape of `attn_prefill`: rows and positions.
     Prefill((u32, u32)),
-    /// Of `attn_mat` or `attn_split`.
+    /// The shape of `attn_mat` or `attn_split`.
     Split(AttnTile),
 }
 

@@ -7,7 +7,7 @@ use crate::policy::matrix::{self, moe_tile, moe_tiles, MatTile, MoeTiles, MANY_R
 use crate::policy::panels::{self, moe_panel_tile, moe_panels, PanelTile, PANELS};
 use crate::policy::table::Evidence;
 use crate::policy::{
-    expert_tile, groups_rows, row_tile, tuned, GemmFusion, GemvTile, ManyRows, ManyRowsAsked, RowTile,
+    expert_tile, groups_rows, row_tile, tuned, GemmFusion, GemvTile, ManyRows, PackedRowsRequest, RowTile,
 };
 use pumex_quant::FormatId;
 use pumex_vk::{Caps, TunedProduct};
@@ -67,7 +67,7 @@ pub struct ExpertsQuery {
     /// How threads hold matrices, if these are used at all.
     pub layout: Option<MatrixLayout>,
     /// What decides on kernels of packed rows, if there is room for experts' rows.
-    pub packed_rows: Option<ManyRowsAsked>,
+    pub packed_rows: Option<PackedRowsRequest>,
 }
 
 /// What is said where experts have few rows each.
@@ -187,12 +187,12 @@ impl Query for ExpertsQuery {
 /// The shape of a kernel of products with experts' matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpertsTile {
-    /// Of `gemm_panels`.
+    /// The shape of `gemm_panels`.
     Panels(PanelTile),
-    /// Of `gemm_mat`.
+    /// The shape of `gemm_mat`.
     Matrix(MatTile),
-    /// Of kernels of packed rows.
+    /// The shape of kernels of packed rows.
     Rows(RowTile),
-    /// Of `gemv_dot` or `gemv`.
+    /// The shape of `gemv_dot` or `gemv`.
     Gemv(GemvTile),
 }

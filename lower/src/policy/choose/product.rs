@@ -6,7 +6,7 @@ use crate::policy::matrix::{self, few_row, few_takes, MatTile, FEW, FEW_KERNEL, 
 use crate::policy::panels::{self, panel_tile, PanelTile, PANELS};
 use crate::policy::table::Evidence;
 use crate::policy::{float_tile, gemv_tile, many, many_rows, row_tile, tuned};
-use crate::policy::{GemmFusion, GemvTile, ManyRows, ManyRowsAsked, RowTile, WeightSource};
+use crate::policy::{GemmFusion, GemvTile, ManyRows, PackedRowsRequest, RowTile, WeightSource};
 use crate::policy::{GEMV_MAX_COLS, MOST_DECODED_BYTES, MOST_GROUP_ROWS};
 use pumex_quant::{Format, FormatId};
 use pumex_vk::{Caps, TunedProduct};
@@ -93,7 +93,7 @@ pub struct ProductQuery {
     /// How threads hold matrices, if these are used at all.
     pub layout: Option<MatrixLayout>,
     /// What decides on kernels of packed rows, if rows are packed.
-    pub packed_rows: Option<ManyRowsAsked>,
+    pub packed_rows: Option<PackedRowsRequest>,
 }
 
 /// Why cooperative matrices do not multiply weights of all these formats.
@@ -113,17 +113,17 @@ pub(super) struct PackedMatrices<'a> {
     pub short: bool,
     pub any_in_slabs: bool,
     pub decoded_bytes: u64,
-    pub asked: Option<ManyRowsAsked>,
+    pub asked: Option<PackedRowsRequest>,
 }
 
 impl PackedMatrices<'_> {
-    fn asked_or_usual(&self, fusion: GemmFusion) -> ManyRowsAsked {
-        self.asked.unwrap_or(ManyRowsAsked { forced: None, activations: fusion.activations })
+    fn request_or_usual(&self, fusion: GemmFusion) -> PackedRowsRequest {
+        self.asked.unwrap_or(PackedRowsRequest { forced: None, activations: fusion.activations })
     }
 
     /// Kernels that are thought of, best first.
     pub fn kernels(&self, caps: &Caps, fusion: GemmFusion) -> Vec<ManyRows> {
-        many::candidates(caps, self.asked_or_usual(fusion))
+        many::candidates(caps, self.request_or_usual(fusion))
     }
 
     /// The best one, whatever else could do it, and whether it takes such matrices as they lie.
@@ -152,7 +152,7 @@ impl PackedMatrices<'_> {
 
     /// Why a kernel does not take them.
     pub fn refusal(&self, caps: &Caps, by: ManyRows, n: usize, fusion: GemmFusion) -> Option<String> {
-        let asked = self.asked_or_usual(fusion);
+        let asked = self.request_or_usual(fusion);
         let of_format = self.formats.iter().find_map(|id| many::refusal(caps, by, id.format(), asked));
         let unpacked = || self.asked.is_none().then(|| "rows are not packed".into());
         let lie = || self.refuse_as_they_lie(by).map(String::from);
@@ -308,13 +308,13 @@ impl Query for ProductQuery {
 /// The shape of a kernel of products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProductTile {
-    /// Of `gemm_few` or `gemm_mat`.
+    /// The shape of `gemm_few` or `gemm_mat`.
     Matrix(MatTile),
-    /// Of `gemm_panels`.
+    /// The shape of `gemm_panels`.
     Panels(PanelTile),
-    /// Of kernels of packed rows.
+    /// The shape of kernels of packed rows.
     Rows(RowTile),
-    /// Of `gemv_dot` or `gemv`.
+    /// The shape of `gemv_dot` or `gemv`.
     Gemv(GemvTile),
     /// The only one that the kernel has.
     Fixed,
