@@ -69,7 +69,7 @@ impl Way {
             return options.clone();
         }
         let many_rows =
-            self.products.as_ref().and_then(|name| ManyRows::ALL.into_iter().find(|by| label(*by) == *name));
+            self.products.as_ref().and_then(|name| ManyRows::ALL.into_iter().find(|by| by.label() == *name));
         let debug = Debug {
             matrices: self.products.as_deref() != Some(NO_MATRICES),
             many_rows,
