@@ -205,7 +205,7 @@ pub fn explain(run: &DryRun<'_>) -> Result<Explained> {
 
 /// The dispatches of a step on a device, as text with a line for each dispatch and each barrier.
 pub fn dry_run(run: &DryRun<'_>) -> Result<String> {
-    lower_for(run, |target, lowered| text(target, lowered))
+    lower_for(run, text)
 }
 
 fn lower_for<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, &Lowered) -> T) -> Result<T> {
