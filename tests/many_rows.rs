@@ -5,7 +5,7 @@ use crate::kernels::{Lab, EPS};
 use crate::products::error;
 use crate::util::{assert_silent, exhaustive, in_turn, nmse, options, rows, vulkan};
 use pumex::engine::{CacheType, Debug, Options};
-use pumex::policy::{self, ActivationQuant, ManyRows, ManyRowsAsked, RowTile, StagedTile, WeightSource};
+use pumex::policy::{self, ActivationQuant, ManyRows, PackedRowsRequest, RowTile, StagedTile, WeightSource};
 use pumex::quantize::recipe;
 use pumex::step::{Runner, Want};
 use pumex::vk::Caps;
@@ -157,7 +157,7 @@ fn tile_of(caps: &Caps, by: ManyRows, format: &Format, case: Case) -> RowTile {
 
 /// Whether a device's kernel takes a format where it is forced: matrices of bytes may have more inputs than a scale is for.
 fn takes(caps: &Caps, by: ManyRows, format: &Format) -> bool {
-    let asked = ManyRowsAsked { forced: Some(by), activations: ActivationQuant::Q8 };
+    let asked = PackedRowsRequest { forced: Some(by), activations: ActivationQuant::Q8 };
     let built = pumex_shaders::kernels::find(by.kernel()).unwrap().formats.includes(format.stem, format.block_len);
     built && policy::many_rows(caps, &[format], 64, asked) == Some(by)
 }

@@ -1,8 +1,9 @@
 //! A kernel that computes wrongly is found, left out, and what comes out is right all the same.
 
 use crate::util::{device, exhaustive};
-use pumex::engine::selftest::{test, without, Arithmetic, Ways, SUBGROUPS, SUSPECTS};
+use pumex::engine::selftest::{test, without, Arithmetic, Ways, SUBGROUPS};
 use pumex::engine::Debug;
+use pumex::policy::replaceable_kernels;
 
 /// What is spoilt reads weights as if they lay in the file's order, which they do not on a device that is sent them. A software
 /// device compiles each pipeline for a second or two, so that the kernel that is spoilt is the one that nearly all products take.
@@ -19,7 +20,7 @@ fn a_spoilt_kernel_is_found_and_left_out_and_the_output_stays_right() {
     let again = test(&without(&device, "gemv_dot"), "Q4_K_M", spoilt, Ways::Usual).unwrap();
     assert!(again.wrong.is_empty() && again.before < 1e-3, "{again:?}");
     // One that nothing can stand in for makes the device unusable, by name.
-    let others = SUSPECTS.into_iter().filter(|kernel| kernel.starts_with("gemm_"));
+    let others = replaceable_kernels().into_iter().filter(|kernel| kernel.starts_with("gemm_"));
     let left = others.fold(device.clone(), |device, kernel| without(&device, kernel));
     let error = test(&left, "Q4_K_M", Debug { spoilt: Some("gemm_tile"), ..Debug::default() }, Ways::Usual)
         .unwrap_err()

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use pumex_engine::cpu::{Numa, Settings};
-use pumex_engine::selftest::SUSPECTS;
 use pumex_engine::{CacheType, Debug, DeviceChoice, Options, Override};
 use pumex_gguf::Access;
-use pumex_lower::policy::ActivationQuant;
+use pumex_lower::policy::{replaceable_kernels, ActivationQuant};
 use pumex_model::quantize::recipe;
 use pumex_model::quantize::recipe::Recipe;
 use pumex_model::synthetic;
@@ -278,8 +277,9 @@ fn mask(text: &str) -> std::result::Result<Processors, String> {
 
 /// A kernel that has a next row.
 fn suspect(name: &str) -> Result<&'static str, String> {
-    let known = SUSPECTS.into_iter().find(|known| *known == name);
-    known.ok_or_else(|| format!("expected one of {}", SUSPECTS.join(", ")))
+    let all = replaceable_kernels();
+    let known = all.iter().copied().find(|known| *known == name);
+    known.ok_or_else(|| format!("expected one of {}", all.join(", ")))
 }
 
 impl EngineArgs {

@@ -67,8 +67,7 @@ impl Program {
     pub fn attends_by_matrices(&self, state: &DeviceState) -> (bool, bool) {
         let at = Addresses::default();
         let target = self.target(&at, state);
-        let many = self.plan.attention().all(|spec| target.attends_many_by_matrices(spec));
-        (target.all_attend_by_matrices(), many)
+        (target.all_attend_by_matrices(), target.all_attend_many_by_matrices())
     }
 
     /// The buffers that recordings for a slot keep.

@@ -7,8 +7,8 @@ use crate::exec;
 use crate::exec::{MegakernelMemory, PackedMemory, SplitReductionMemory};
 use crate::session::{BlockCopy, Rule, Stores, KV_BLOCK};
 use pumex_gguf::Result;
-use pumex_lower::megakernel::{Choices, EPOCHS};
-use pumex_lower::policy::ManyRowsAsked;
+use pumex_lower::megakernel::{MegakernelOptions, EPOCHS};
+use pumex_lower::policy::PackedRowsRequest;
 use pumex_lower::{megakernel, sizes};
 use pumex_plan::LayerState;
 use pumex_step::Row;
@@ -148,13 +148,13 @@ impl DeviceState {
         let held = if debug.matrices { exec::fragment_layout(device, kernels)? } else { None };
         let packed = match debug.matrices {
             true => {
-                let asked = ManyRowsAsked { forced: debug.many_rows, activations: program.activations };
+                let asked = PackedRowsRequest { forced: debug.many_rows, activations: program.activations };
                 PackedMemory::new(device, &sizes::Packed::of(plan, size.max_rows, device.caps(), asked), held, asked)?
             }
             false => None,
         };
         let halves = k == CacheType::F16 && v == CacheType::F16;
-        let choices = Choices {
+        let choices = MegakernelOptions {
             wanted: debug.megakernel,
             groups: debug.megakernel_groups,
             activations: program.activations,

@@ -117,7 +117,7 @@ pub struct Options {
     pub embeds: bool,
     /// If the device is lost, loads the model anew, once, and computes again what was held.
     pub revives: bool,
-    /// Kernels of a GPU that are left out, of [`selftest::SUSPECTS`]: the next row of the policy serves.
+    /// Kernels of a GPU that are left out, of [`pumex_lower::policy::replaceable_kernels`]: the next row of the policy serves.
     pub without: Vec<&'static str>,
     /// What only tests and comparisons set.
     pub debug: Debug,

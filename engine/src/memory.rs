@@ -8,7 +8,7 @@ use super::{program, weights, CacheType, Options};
 use crate::exec::MegakernelMemory;
 use crate::session::{Stores, KV_BLOCK};
 use pumex_gguf::{Error, Result};
-use pumex_lower::megakernel::{Choices, Megakernel};
+use pumex_lower::megakernel::{Megakernel, MegakernelOptions};
 use pumex_lower::{policy, sizes, slabs};
 use pumex_plan::{General, LayerState, Op, Plan, ScanKind};
 use pumex_vk::{Caps, LEAST_BYTES};
@@ -86,7 +86,7 @@ fn session_bytes(plan: &Plan, arena: u64, caps: &Caps, options: &Options, size: 
     let debug = options.debug;
     let activations = options.activations.unwrap_or_else(|| policy::activations(caps));
     let halves = options.cache_types() == (CacheType::F16, CacheType::F16);
-    let choices = Choices { wanted: debug.megakernel, groups: debug.megakernel_groups, activations, halves };
+    let choices = MegakernelOptions { wanted: debug.megakernel, groups: debug.megakernel_groups, activations, halves };
     let megakernel = Megakernel::of(plan, caps, choices).filter(|_| debug.fuse);
     let packed = sizes::Packed::of(plan, size.max_rows, caps, program::rows_asked(caps, options));
     let packed = Some(packed).filter(|packed| packs(caps, options) && packed.k > 0);

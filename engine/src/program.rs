@@ -4,7 +4,7 @@ use super::{CacheType, Debug, Options};
 use crate::kernel::Kernels;
 use crate::session::Stores;
 use pumex_gguf::Result;
-use pumex_lower::policy::{ActivationQuant, ManyRowsAsked};
+use pumex_lower::policy::{ActivationQuant, MatrixLayout, PackedRowsRequest};
 use pumex_lower::{policy, sizes, Addresses, Target};
 use pumex_plan::Plan;
 use pumex_vk::{Buffer, Caps, Class, Device};
@@ -83,9 +83,9 @@ pub(super) fn ropes_bytes(plan: &Plan) -> u64 {
 }
 
 /// What decides on the kernels of packed rows.
-pub(super) fn rows_asked(caps: &Caps, options: &Options) -> ManyRowsAsked {
+pub(super) fn rows_asked(caps: &Caps, options: &Options) -> PackedRowsRequest {
     let activations = options.activations.unwrap_or_else(|| policy::activations(caps));
-    ManyRowsAsked { forced: options.debug.many_rows, activations }
+    PackedRowsRequest { forced: options.debug.many_rows, activations }
 }
 
 /// Bytes of the scratch arena of a model, whatever shape a step has. `packed`: activations for cooperative matrices, if there are
@@ -98,6 +98,7 @@ pub(super) fn arena_bytes(
     packed: Option<&sizes::Packed>,
 ) -> u64 {
     let at = Addresses::default();
+    let layout = MatrixLayout { direct: true, ordered: true, panels: true };
     let target = Target {
         plan,
         caps,
@@ -111,7 +112,7 @@ pub(super) fn arena_bytes(
         activations: options.activations.unwrap_or_else(|| policy::activations(caps)),
         requests_at: 0,
         importance: false,
-        packing: packed.filter(|_| !caps.matrix_n.is_empty()).map(|sizes| sizes.packing((true, true, true))),
+        packing: packed.filter(|_| !caps.matrix_n.is_empty()).map(|sizes| sizes.packing(layout)),
         rows: packed.and_then(|sizes| sizes.rows(caps, rows_asked(caps, options))),
         megakernel: None,
     };

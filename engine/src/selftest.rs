@@ -7,7 +7,7 @@
 //!
 //! What was found is kept beside the pipelines, for this device, driver and these modules.
 
-use super::tune::ways::{self, Way, ATTENTION};
+use super::tune::ways::{self, Way};
 use super::{Debug, Options, VulkanRunner};
 use crate::cpu::Reference;
 use crate::kernel::lacking;
@@ -31,27 +31,6 @@ const FILE: &str = "selftest";
 const USUAL: &str = "Q4_K_M";
 /// Why a kernel is turned off.
 const WRONG: &str = "found wrong by the self-test";
-
-/// Kernels that have a next row, in the order in which they are suspected.
-pub const SUSPECTS: [&str; 17] = [
-    "megakernel",
-    "attn_prompt",
-    "attn_flash",
-    "attn_staged",
-    "attn_matrix2",
-    "attn_mat",
-    "gemm_few",
-    "gemm_panels",
-    "gemm_mat",
-    "gemm_matrix2",
-    "gemm_bytes",
-    "gemm_staged",
-    "gemm_dot",
-    "gemm_half",
-    "gemv_dot",
-    "gemm_float",
-    "megakernel_moe",
-];
 
 /// How a step's products and attention are computed, and what of a squared error of logits, relative to theirs, that explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -236,8 +215,8 @@ fn ways_of(caps: &Caps, tried: Ways) -> Vec<(Way, ActivationQuant)> {
         return usual.into();
     }
     let products = ways::products(caps).into_iter().map(|p| Way { products: Some(p), ..Way::default() });
-    let attention = ATTENTION.into_iter().filter(|kernel| ways::has(caps, kernel));
-    let attention = attention.map(|kernel| Way { attention: Some(kernel.into()), ..Way::default() });
+    let attention =
+        ways::attention(caps).into_iter().map(|kernel| Way { attention: Some(kernel.into()), ..Way::default() });
     usual.into_iter().chain(products.chain(attention).map(|way| (way, ActivationQuant::Q16))).collect()
 }
 
@@ -260,7 +239,10 @@ impl Probe<'_> {
         let mut unseen = BTreeSet::new();
         let mut without = |kernels: &[&str]| self.off(&without_quietly(device, kernels), &mut unseen);
         // One at a time first; if that is not enough, all up to one.
-        let suspects = || SUSPECTS.into_iter().filter(|kernel| runs(device.caps(), self.debug, kernel));
+        let suspects = || {
+            let all = policy::replaceable_kernels().into_iter();
+            all.filter(|kernel| runs(device.caps(), self.debug, kernel))
+        };
         for kernel in suspects() {
             let after = without(&[kernel])?;
             if after.is_right() {
@@ -370,23 +352,7 @@ fn truth(gguf: &Gguf) -> Result<Vec<Vec<f32>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pumex_lower::policy::{devices, ManyRows};
-
-    #[test]
-    fn whatever_can_be_put_in_the_place_of_another_kernel_is_a_suspect() {
-        let rows = ManyRows::ALL.map(ManyRows::kernel);
-        let (_, with_next) = ATTENTION.split_last().unwrap();
-        let all = rows.iter().chain(with_next).chain(&[
-            "megakernel",
-            "megakernel_moe",
-            "gemm_few",
-            "gemm_panels",
-            "gemm_mat",
-            "gemv_dot",
-        ]);
-        let missing: Vec<_> = all.filter(|kernel| !SUSPECTS.contains(kernel)).collect();
-        assert_eq!(missing, Vec::<&&str>::new());
-    }
+    use pumex_lower::policy::devices;
 
     #[test]
     fn all_ways_of_a_device_lead_through_each_kernel_of_many_rows_that_it_has() {

@@ -14,7 +14,6 @@ use pumex_gguf::{Error, Gguf, Result};
 use pumex_lower as lower;
 use pumex_lower::policy::tuned;
 use pumex_lower::policy::tuned::candidates;
-use pumex_lower::tunables;
 use pumex_model as model;
 use pumex_step::sample::rng::Rng;
 use pumex_step::{Row, RowOutput, Runner, Token, Want};
@@ -339,6 +338,6 @@ impl VulkanRunner {
         let Some(shape) = self.recordings.keys().find(|shape| shape.stamps).copied() else { return Ok(Vec::new()) };
         let at = program.addresses(Some(&self.model.weights), &self.state, shape.slot);
         let target = program.target(&at, &self.state);
-        Ok(tunables(&target, &lower::lower(&target, shape)?, shape))
+        Ok(lower::lower(&target, shape)?.tunables(target.caps))
     }
 }

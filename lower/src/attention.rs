@@ -3,9 +3,9 @@
 use super::dispatch::{Access, Module, Place, Touched};
 use super::megakernel::StageSource;
 use super::CacheType;
-use super::Lowering;
+use super::{Lowering, Target};
 use crate::policy;
-use crate::policy::AttnTile;
+use crate::policy::{AttentionKernel, AttentionQuery, Query};
 use pumex_plan::{AttentionSpec, Mask, RopeNorm, RopeStyle, Val};
 use pumex_shaders::{constants, push};
 
@@ -31,6 +31,41 @@ fn seen_constants(spec: &AttentionSpec) -> impl Iterator<Item = (&'static str, u
     ];
     let rules = rules.iter().filter(|(there, _)| *there).map(|(_, bit)| bit).sum();
     [("MASK", mask), ("RULES", rules)].into_iter().filter(|(_, value)| *value != 0)
+}
+
+impl Target<'_> {
+    /// Attention of `rows` rows together, or of single ones by workgroups of at most so many heads.
+    fn attention_query(&self, spec: &AttentionSpec, rows: usize, most_heads: usize) -> AttentionQuery {
+        let (key, value) = self.cache_types;
+        AttentionQuery {
+            spec: *spec,
+            rows,
+            single_rows: false,
+            most_heads,
+            halves: key.becomes_halves() && value.becomes_halves(),
+            key_bits: if key == CacheType::F32 { 32 } else { 16 },
+            positions: self.n_ctx,
+            layout: self.packing.map(|packing| packing.layout),
+        }
+    }
+
+    /// Whether such a kernel takes the attention of all layers, whichever positions rows attend to.
+    fn all_attend_by(&self, kernel: AttentionKernel) -> bool {
+        self.plan.attention().all(|spec| {
+            let query = self.attention_query(&AttentionSpec { chosen: None, ..*spec }, 1, 1);
+            query.refusal(self.caps, kernel).is_none()
+        })
+    }
+
+    /// Whether all attention of few rows goes through cooperative matrices.
+    pub fn all_attend_by_matrices(&self) -> bool {
+        self.all_attend_by(AttentionKernel::Mat)
+    }
+
+    /// Whether all attention of many rows can go by matrices that threads fill themselves.
+    pub fn all_attend_many_by_matrices(&self) -> bool {
+        self.all_attend_by(AttentionKernel::Flash)
+    }
 }
 
 impl Lowering<'_> {
@@ -62,33 +97,14 @@ impl Lowering<'_> {
             soft_cap: spec.soft_cap.unwrap_or(0.0),
             alibi: spec.alibi.unwrap_or(0.0),
         };
-        let group = self.t.matrix2_attention(spec);
-        let group_of = |tile: policy::GroupAttention| {
-            let grid = [rows.div_ceil((tile.queries / tile.heads) as usize), spec.heads / tile.heads as usize, 1];
-            ("attn_matrix2", tile.spec(), grid)
-        };
-        let (kernel, mut constants, grid) = if let Some(tile) = self.t.prompt_attention(spec) {
-            let grid = [spec.heads / tile.heads as usize, rows.div_ceil(tile.rows as usize), 1];
-            ("attn_prompt", vec![("SIZE", tile.size), ("GH", tile.heads)], grid)
-        } else if self.t.attends_many_by_matrices(spec) {
-            let tile = policy::attn_flash_tile(spec);
-            let grid = [rows.div_ceil(tile.rows as usize), spec.heads / tile.heads as usize, 1];
-            ("attn_flash", vec![("SIZE", tile.size), ("GH", tile.heads)], grid)
-        } else if let Some(tile) = group.filter(|_| policy::matrix2_first(spec)) {
-            group_of(tile)
-        } else if let Some(tile) = self.t.staged_attention(spec) {
-            let grid = [rows.div_ceil((tile.queries / tile.heads) as usize), spec.heads / tile.heads as usize, 1];
-            ("attn_staged", tile.spec(), grid)
-        } else if let Some(tile) = group {
-            group_of(tile)
-        } else {
-            let (br, bc) = policy::prefill_tile(self.t.caps, spec, rows);
-            ("attn_prefill", vec![("BR", br), ("BC", bc)], [rows.div_ceil(br as usize), spec.heads, 1])
-        };
+        let query = self.attention_query(spec, rows, false);
+        let choice = policy::choose(self.t.caps, &query);
+        let (mut constants, grid) = (choice.tile.spec(), choice.tile.grid(rows, spec.heads));
         constants.extend(self.kv_constants(spec));
         constants.extend(seen_constants(spec));
         let reads = [vec![self.value(qkv), self.cache(spec)], self.matrices(spec.sinks)].concat();
-        self.emit(Module::of(kernel), constants, push, grid, Touched { reads, writes: vec![self.value(out)] });
+        let touched = Touched { reads, writes: vec![self.value(out)] };
+        self.emit(Module::of(choice.name), constants, push, grid, touched).keep_query(query);
     }
 
     /// Where sinks are, or biases.
@@ -101,18 +117,11 @@ impl Lowering<'_> {
         Access::all(Place::State(spec.layer), self.cache_bytes(spec, self.t.n_ctx))
     }
 
-    fn attn_tile(&self, spec: &AttentionSpec, rows: usize) -> AttnTile {
-        let bits = if self.t.cache_types.0 == CacheType::F32 { 32 } else { 16 };
-        let tile = if spec.chosen.is_none() && self.t.attends_by_matrices(spec) {
-            policy::attn_mat_tile(self.t.caps, spec, rows, self.shape.heads)
-        } else {
-            policy::attn_tile(self.t.caps, spec, rows, bits, self.shape.heads)
-        };
-        let seen = spec.chosen.map_or(self.t.n_ctx, |chosen| chosen.width().min(self.t.n_ctx));
-        AttnTile { parts: tile.parts.min((seen as u32).div_ceil(tile.least)), ..tile }
+    fn attention_query(&self, spec: &AttentionSpec, rows: usize, single_rows: bool) -> AttentionQuery {
+        AttentionQuery { single_rows, ..self.t.attention_query(spec, rows, self.shape.heads) }
     }
 
-    /// Of so many rows, the first ones, each by itself.
+    /// Attention of so many rows, the first ones, each by itself.
     fn attend_few(
         &mut self,
         rows: usize,
@@ -122,7 +131,9 @@ impl Lowering<'_> {
         scale: f32,
         out: Val,
     ) {
-        let tile = self.attn_tile(spec, rows);
+        let query = self.attention_query(spec, rows, true);
+        let choice = policy::choose(self.t.caps, &query);
+        let parts = choice.tile.parts();
         let state = self.t.at.states[spec.layer];
         let epilogue = self.pack_epilogue(out);
         let (q_norm, k_norm) = rope.map_or((None, None), |r| (r.q_norm, r.k_norm));
@@ -150,22 +161,24 @@ impl Lowering<'_> {
             alibi: spec.alibi.unwrap_or(0.0),
         };
         let neox = rope.is_some_and(|r| r.rope.style == RopeStyle::Neox);
-        let mut constants = vec![("SIZE", tile.size), ("GH", tile.heads), ("ROPE", u32::from(rope.is_some()))];
-        constants.extend([("NEOX", u32::from(neox)), ("NORM", u32::from(q_norm.is_some()))]);
-        constants.extend([("SPAN", tile.span), ("LEAST", tile.least)]);
+        let mut constants = choice.tile.spec();
+        constants.extend([("ROPE", u32::from(rope.is_some())), ("NEOX", u32::from(neox))]);
+        constants.push(("NORM", u32::from(q_norm.is_some())));
+        constants.extend(choice.tile.split_spec());
         constants.extend(epilogue.map(|epilogue| ("PACK_EPILOGUE", epilogue.layout)));
         constants.extend(self.kv_constants(spec));
         constants.extend(seen_constants(spec));
-        let grid = [rows, spec.heads / tile.heads as usize, tile.parts as usize];
+        let grid = choice.tile.grid(rows, spec.heads);
         let mut reads = vec![self.value(qkv), self.cache(spec)];
         reads.extend(spec.chosen.map(|chosen| self.value(chosen.list)));
         reads.extend(self.matrices([q_norm, k_norm, spec.sinks].into_iter().flatten()));
         let mut writes = vec![if epilogue.is_some() { self.epilogue_slot(out) } else { self.value(out) }];
-        writes.extend((tile.parts > 1).then(|| self.split_reduction()));
+        writes.extend((parts > 1).then(|| self.split_reduction()));
         let new = self.cache_bytes(spec, rows);
         writes.extend(rope.map(|_| Access::all(Place::State(spec.layer), new)));
-        let source = rope.map(|rope| StageSource::Attention { qkv, rope, spec: *spec, scale, out, parts: tile.parts });
-        let task = self.emit(Module::of(tile.kernel), constants, push, grid, Touched { reads, writes });
+        let source = rope.map(|rope| StageSource::Attention { qkv, rope, spec: *spec, scale, out, parts });
+        let task = self.emit(Module::of(choice.name), constants, push, grid, Touched { reads, writes });
         task.source = source;
+        task.keep_query(query);
     }
 }

@@ -32,7 +32,7 @@ impl CacheType {
         CacheType::Iq4Nl,
     ];
 
-    /// As on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         KV_TYPES[self as usize].name
     }

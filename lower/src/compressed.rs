@@ -25,7 +25,7 @@ impl Lowering<'_> {
             elements,
         };
         let constants = vec![("SIZE", THREADS), ("ALONE", u32::from(self.shape.decode_batch))];
-        let (reads, writes) = (vec![self.groups(k.x, 1, len)], vec![self.kept(layer, len)]);
+        let (reads, writes) = (vec![self.groups(k.x, 1, len)], vec![self.access_state(layer, len)]);
         let grid = [len.div_ceil(THREADS as usize), self.shape.rows, 1];
         self.emit(Module::of("keep"), constants, push, grid, Touched { reads, writes });
     }
@@ -49,7 +49,7 @@ impl Lowering<'_> {
         let constants =
             vec![("SIZE", THREADS), ("OVERLAPS", overlaps), ("ALONE", alone), ("PLACED", u32::from(p.place.is_some()))];
         let rows = self.groups(p.x, 1, 2 * p.width());
-        let mut reads = vec![rows, self.kept(p.layer, p.rows() * 2 * p.width())];
+        let mut reads = vec![rows, self.access_state(p.layer, p.rows() * 2 * p.width())];
         reads.extend(self.matrices(p.place));
         let writes = vec![self.groups(p.out, 1, p.len)];
         let grid = [p.len.div_ceil(THREADS as usize), self.shape.rows, 1];
@@ -90,7 +90,7 @@ impl Lowering<'_> {
         let reads = vec![
             self.groups(c.q, c.heads, c.dim),
             self.groups(c.weights, c.heads, 1),
-            self.kept(c.layer, e.slots * c.dim),
+            self.access_state(c.layer, e.slots * c.dim),
         ];
         let rows = self.shape.rows;
         let grid = [e.slots.div_ceil(THREADS as usize), rows, 1];
@@ -139,7 +139,8 @@ impl Lowering<'_> {
             ("ALONE", u32::from(self.shape.decode_batch)),
         ];
         let floats = a.window * a.dim + a.entries.map_or(0, |e| e.slots * e.stride);
-        let mut reads = vec![self.groups(a.q, a.heads, a.dim), self.groups(a.k, 1, a.dim), self.kept(a.layer, floats)];
+        let mut reads =
+            vec![self.groups(a.q, a.heads, a.dim), self.groups(a.k, 1, a.dim), self.access_state(a.layer, floats)];
         reads.extend(self.matrices([a.sinks]));
         reads.extend(a.chosen().map(|c| self.groups(c, 1, self.width(c.val))));
         let writes = vec![self.groups(a.out, a.heads, a.dim)];

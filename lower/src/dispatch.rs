@@ -1,8 +1,10 @@
 //! A dispatch as plain data: which kernel, with which constants and push constants, over which grid; what it reads and writes.
 
+use crate::policy::{Candidate, KernelQuery};
 use pumex_plan::{Placement, Val, Weight};
 use pumex_shaders::block::{Block, Value};
 use pumex_shaders::push;
+use pumex_vk::Caps;
 use std::ops::Range;
 
 macro_rules! pushes {
@@ -21,7 +23,7 @@ macro_rules! pushes {
         })+
 
         impl Push {
-            /// As the kernel reads them.
+            /// The bytes that the kernel reads.
             pub fn bytes(&self) -> Vec<u8> {
                 match self { $(Push::$name(block) => block.bytes(),)+ }
             }
@@ -106,12 +108,12 @@ pub struct Module {
 }
 
 impl Module {
-    /// Of a kernel that has one module.
+    /// The module of a kernel that has one.
     pub fn of(kernel: &'static str) -> Module {
         Module { kernel, format: None }
     }
 
-    /// Of one that has a module for each format.
+    /// The module for a format, of a kernel that has one for each.
     pub fn with(kernel: &'static str, format: &'static str) -> Module {
         Module { kernel, format: Some(format) }
     }
@@ -217,9 +219,16 @@ pub struct Dispatch {
     pub reads: Vec<Access>,
     /// What it writes.
     pub writes: Vec<Access>,
+    /// What its kernel was chosen by, if there was a choice.
+    pub query: Option<KernelQuery>,
 }
 
 impl Dispatch {
+    /// Kernels that could do it, best first, of which the first that is not passed over does; empty where there is no choice.
+    pub fn candidates(&self, caps: &Caps) -> Vec<Candidate> {
+        self.query.as_ref().map_or(Vec::new(), |query| query.candidates(caps))
+    }
+
     /// Whether it must wait for `earlier`: one writes what the other touches.
     fn waits_for(&self, earlier: &Dispatch, places: &Placement) -> bool {
         let hits = |a: &[Access], b: &[Access]| a.iter().any(|a| b.iter().any(|b| a.meets(b, places)));

@@ -1,12 +1,11 @@
 //! Dispatches as text: kernel, constants, push constants by name, bytes read and written. Needs no device.
 
 use super::dispatch::{Access, Dispatch};
-use super::megakernel::{Choices, Megakernel};
+use super::megakernel::{Megakernel, MegakernelOptions};
 use super::CacheType;
-use super::{lower, sizes, why, Addresses, Lowered, Shape, StateAt, Target};
+use super::{lower, sizes, Addresses, Lowered, Shape, StateAt, Target};
 use crate::policy;
-use crate::policy::variant::Variant;
-use crate::policy::ManyRowsAsked;
+use crate::policy::{Candidate, MatrixLayout, PackedRowsRequest};
 use pumex_gguf::Result;
 use pumex_plan::Plan;
 use pumex_shaders::block::Value;
@@ -98,7 +97,7 @@ fn bytes(accesses: &[Access]) -> u64 {
     accesses.iter().map(|a| a.bytes).sum()
 }
 
-fn described(d: &Dispatch, barrier: bool, target: &Target<'_>, variants: Vec<Variant>) -> DispatchText {
+fn describe(d: &Dispatch, barrier: bool, target: &Target<'_>, variants: Vec<Candidate>) -> DispatchText {
     let value = |value: &Value| match value {
         Value::Address(address) => name(target.at, target.plan, *address),
         other => other.to_string(),
@@ -123,7 +122,7 @@ fn described(d: &Dispatch, barrier: bool, target: &Target<'_>, variants: Vec<Var
 pub fn text(target: &Target<'_>, lowered: &Lowered) -> String {
     let mut out = String::new();
     for (dispatch, barrier) in lowered.dispatches.iter().zip(&lowered.barriers) {
-        let d = described(dispatch, *barrier, target, Vec::new());
+        let d = describe(dispatch, *barrier, target, Vec::new());
         let constants: Vec<String> = d.constants.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let push: Vec<String> = d.push.iter().map(|(name, value)| format!("{name}={value}")).collect();
         if d.barrier {
@@ -180,7 +179,7 @@ pub struct DispatchText {
     /// Bytes that it writes.
     pub written_bytes: u64,
     /// Kernels that could do it, best first, of which the first that is not passed over does; empty where there is no choice.
-    pub variants: Vec<Variant>,
+    pub variants: Vec<Candidate>,
 }
 
 /// What a step would run.
@@ -195,9 +194,8 @@ pub struct Explained {
 /// The dispatches of a step on a device; cooperative matrices are taken to be held as the kernels expect, and the megakernel's
 /// workgroups to run at once.
 pub fn explain(run: &DryRun<'_>) -> Result<Explained> {
-    lowered(run, |target, shape, lowered| {
-        let text =
-            |(d, barrier): (&Dispatch, &bool)| described(d, *barrier, target, why::variants(target, lowered, shape, d));
+    lower_for(run, |target, lowered| {
+        let text = |(d, barrier): (&Dispatch, &bool)| describe(d, *barrier, target, d.candidates(target.caps));
         Explained {
             ops: lowered.plan.ops.iter().map(|op| lowered.plan.line(op)).collect(),
             dispatches: lowered.dispatches.iter().zip(&lowered.barriers).map(text).collect(),
@@ -205,21 +203,22 @@ pub fn explain(run: &DryRun<'_>) -> Result<Explained> {
     })
 }
 
-/// As [`explain`], as text with a line for each dispatch and each barrier.
+/// The dispatches of a step on a device, as text with a line for each dispatch and each barrier.
 pub fn dry_run(run: &DryRun<'_>) -> Result<String> {
-    lowered(run, |target, _, lowered| text(target, lowered))
+    lower_for(run, text)
 }
 
-fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, Shape, &Lowered) -> T) -> Result<T> {
+fn lower_for<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, &Lowered) -> T) -> Result<T> {
     let DryRun { plan, caps, rows, .. } = *run;
     let at = made_up_addresses(plan, &caps.matrix_n);
     let (max_rows, activations) = (rows.max(512), policy::activations(caps));
     let halves = run.cache_types == (CacheType::F16, CacheType::F16);
     let direct = policy::matrix::may_be_direct(caps);
-    let asked = ManyRowsAsked { forced: None, activations };
+    let asked = PackedRowsRequest { forced: None, activations };
     let packed = sizes::Packed::of(plan, max_rows, caps, asked);
-    let packing = (!caps.matrix_n.is_empty()).then(|| packed.packing((direct, direct, direct)));
-    let megakernel = Megakernel::of(plan, caps, Choices { wanted: None, groups: None, activations, halves });
+    let packing =
+        (!caps.matrix_n.is_empty()).then(|| packed.packing(MatrixLayout { direct, ordered: direct, panels: direct }));
+    let megakernel = Megakernel::of(plan, caps, MegakernelOptions { wanted: None, groups: None, activations, halves });
     let target = Target {
         plan,
         caps,
@@ -247,5 +246,5 @@ fn lowered<T>(run: &DryRun<'_>, of: impl FnOnce(&Target<'_>, Shape, &Lowered) ->
         parts: megakernel.as_ref().filter(|_| rows == 1).map_or(0, |kernel| kernel.parts(run.len)),
         ..Shape::default()
     };
-    Ok(of(&target, shape, &lower(&target, shape)?))
+    Ok(of(&target, &lower(&target, shape)?))
 }

@@ -2,12 +2,12 @@
 //! are read once for all rows that use it.
 
 use super::dispatch::{Access, Module, Place, Touched};
+use super::general::INPUTS;
 use super::megakernel::StageSource;
 use super::product::gate_constants;
-use super::Lowering;
+use super::{fusion, Lowering};
 use crate::policy;
-use crate::policy::panels::moe_panels;
-use crate::policy::{matrix as tiles, GemmFusion};
+use crate::policy::{matrix as tiles, ExpertsKernel, ExpertsQuery, ExpertsTile, GemmFusion, GemvTile, KernelChoice};
 use pumex_gguf::Result;
 use pumex_plan::{Gate, Norm, TopK, Val, Weight, WeightInfo};
 use pumex_shaders::push;
@@ -16,26 +16,26 @@ use pumex_shaders::push;
 const THREADS: [u32; 2] = [1024, 64];
 
 /// A product with experts' matrices: gate and up in one, or down, whose weighted sum is added.
-pub(super) struct Product {
+pub(super) struct ExpertsProduct {
     pub x: Val,
     pub norm: Option<Norm>,
     pub route: Val,
     pub top_k: TopK,
     /// How gate and up meet; none of down.
     pub gate: Option<Gate>,
-    /// Of gate and up, or of down.
+    /// Biases of gate and up, or of down.
     pub biases: [Option<Weight>; 2],
     pub out: Val,
 }
 
-impl Product {
+impl ExpertsProduct {
     pub(super) fn new(
         (x, norm, route, top_k): (Val, Option<Norm>, Val, TopK),
         gate: Option<Gate>,
         biases: [Option<Weight>; 2],
         out: Val,
-    ) -> Product {
-        Product { x, norm, route, top_k, gate, biases, out }
+    ) -> ExpertsProduct {
+        ExpertsProduct { x, norm, route, top_k, gate, biases, out }
     }
 
     /// Which biases there are.
@@ -51,11 +51,49 @@ impl Product {
 
 impl Lowering<'_> {
     /// Products with gate and up, or with down alone.
-    pub(super) fn experts(&mut self, p: &Product, weights: &[Weight]) -> Result<()> {
+    pub(super) fn experts(&mut self, p: &ExpertsProduct, weights: &[Weight]) -> Result<()> {
         p.biases.iter().flatten().try_for_each(|w| self.check_floats(*w, "experts"))?;
-        if self.experts_by_groups(p, weights) || self.experts_by_tiles(p, weights) || self.experts_by_rows(p, weights) {
-            return Ok(());
+        let query = self.experts_query(p, weights);
+        let choice = policy::choose(self.t.caps, &query);
+        match (choice.tile, choice.kernel) {
+            (ExpertsTile::Gemv(tile), _) => self.experts_by_gemv(p, weights, query, tile),
+            (_, ExpertsKernel::Rows(by)) => self.experts_by_rows(p, weights, &query, by),
+            _ => self.experts_by_tiles(p, weights, query, choice),
         }
+        Ok(())
+    }
+
+    fn experts_query(&self, p: &ExpertsProduct, weights: &[Weight]) -> ExpertsQuery {
+        let (c, gated) = (p.top_k, weights.len() == 2);
+        let info = &self.plan.weights[weights[0].0];
+        let k = if gated { info.cols } else { c.k * info.cols };
+        ExpertsQuery {
+            fusion: GemmFusion { norm: p.norm.is_some(), ..self.extras(gated, !gated) },
+            ..self.experts_query_of(weights, (info.rows / c.n_expert.max(1), k, self.shape.rows), c)
+        }
+    }
+
+    /// What decides on the kernel of a product of such a size with the matrices of experts.
+    pub(super) fn experts_query_of(&self, weights: &[Weight], size: (usize, usize, usize), c: TopK) -> ExpertsQuery {
+        let infos = || weights.iter().map(|w| &self.plan.weights[w.0]);
+        ExpertsQuery {
+            formats: infos().map(|info| info.format.id).collect(),
+            size,
+            experts: (c.k, c.n_expert),
+            fusion: self.extras(false, false),
+            side_by_side: false,
+            merges: self.t.fuse,
+            has_room: self.t.packing.is_some_and(|packing| packing.moe),
+            short: infos().any(|info| !info.cols.is_multiple_of(INPUTS)),
+            any_in_slabs: infos().any(|info| fusion::lies_in_slabs(self.t, info)),
+            decoded_bytes: infos().map(WeightInfo::decoded_bytes).max().unwrap_or(0),
+            layout: self.t.packing.map(|packing| packing.layout),
+            packed_rows: self.t.rows.filter(|rows| rows.moe).map(|rows| rows.asked),
+        }
+    }
+
+    /// Row by row.
+    fn experts_by_gemv(&mut self, p: &ExpertsProduct, weights: &[Weight], query: ExpertsQuery, tile: GemvTile) {
         let (gated, c) = (weights.len() == 2, p.top_k);
         let info = &self.plan.weights[weights[0].0];
         let (m, n, used) = (info.rows / c.n_expert, self.shape.rows, c.k);
@@ -82,9 +120,7 @@ impl Lowering<'_> {
             s2: 1.0,
             ..push::Gemv::default()
         };
-        let extras = GemmFusion { norm: p.norm.is_some(), ..self.extras(gated, !gated) };
-        let tile = policy::expert_tile(self.t.caps, info.format, (m, k), extras.activations);
-        let mut constants = tile.spec(k, 1, extras);
+        let mut constants = tile.spec(k, 1, query.fusion);
         constants.extend([("EXPERTS", if gated { 1 } else { 2 }), ("USED", used as u32)]);
         constants.extend(tile.whole_rows(std::iter::once(m)));
         constants.extend(gate_constants(p.gate));
@@ -99,7 +135,7 @@ impl Lowering<'_> {
         let task =
             self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, Touched { reads, writes });
         task.source = p.is_plain().then_some(source);
-        Ok(())
+        task.keep_query(query);
     }
 
     /// Experts' matrices, of which the rows reach no more than they use.
@@ -109,34 +145,19 @@ impl Lowering<'_> {
         all.into_iter().map(|a| Access { bytes: a.bytes * part / c.n_expert.max(1) as u64, ..a }).collect()
     }
 
-    /// Whether experts' rows, which go by cooperative matrices, go by panels.
-    pub(super) fn experts_by_panels(&self, info: &WeightInfo) -> bool {
-        let fit = self.t.packing.is_some_and(|packing| packing.panels);
-        policy::by_panels(self.t.caps, std::iter::once(info.format), self.shape.rows, fit)
-    }
-
-    /// As [`Lowering::experts`], expert by expert in tiles of rows; false where that does not pay or cannot be.
-    fn experts_by_tiles(&mut self, p: &Product, weights: &[Weight]) -> bool {
-        let (n, caps, c, gated) = (self.shape.rows, self.t.caps, p.top_k, weights.len() == 2);
+    /// Expert by expert in tiles of rows, by cooperative matrices.
+    fn experts_by_tiles(
+        &mut self,
+        p: &ExpertsProduct,
+        weights: &[Weight],
+        query: ExpertsQuery,
+        choice: KernelChoice<ExpertsKernel, ExpertsTile>,
+    ) {
+        let (n, c, gated) = (self.shape.rows, p.top_k, weights.len() == 2);
         let info = &self.plan.weights[weights[0].0];
-        let takes = weights.iter().all(|w| {
-            let same = self.plan.weights[w.0].format.id == info.format.id;
-            same && tiles::groups_experts(caps, info.format, (n, c.k, c.n_expert))
-        });
-        if !takes || !self.t.fuse || p.norm.is_some() || !self.t.packing.is_some_and(|packing| packing.moe) {
-            return false;
-        }
-        let (m, k, panels) = (info.rows / c.n_expert, info.cols, self.experts_by_panels(info));
-        let moe = if panels { moe_panels(n, c.k, c.n_expert) } else { tiles::moe_tiles(n, c.k, c.n_expert) };
-        let extras = self.extras(gated, false);
-        let tile = tiles::moe_tile(caps, info.format, m, moe, extras);
-        let Some(map) = self.map_of(tile.mat_n) else { return false };
+        let (m, k, moe) = (info.rows / c.n_expert, info.cols, query.runs(choice.kernel));
         self.moe_permute(p, moe);
-        if panels {
-            self.moe_pack_panels(p, moe, (k, gated));
-        } else {
-            self.moe_pack(p, moe, (k, gated), (tile.mat_n, map));
-        }
+        self.moe_pack_for(&choice.tile, p, moe, (k, gated));
         let [list, codes, factors, products] = self.t.at.packed.moe;
         let push = push::Gemv {
             w0: self.weight(weights[0]),
@@ -168,22 +189,54 @@ impl Lowering<'_> {
         let writes = vec![if gated { self.value(p.out) } else { Access::all(Place::MoeProducts, made) }];
         let mut constants = vec![("EXPERTS", if gated { 3 } else { 4 }), ("USED", c.k as u32)];
         constants.extend(gate_constants(p.gate));
-        let touched = Touched { reads, writes };
-        if panels {
-            self.moe_panel_product(info, (push, constants), moe, gated, touched);
-        } else {
-            constants.extend(tile.spec(k, extras));
-            let grid = [tile.groups as usize, moe.most, 1];
-            self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, touched);
-        }
+        self.moe_product(info, &choice, (push, constants), (moe, query), Touched { reads, writes });
         if !gated {
             self.moe_combine(p, m);
         }
-        true
+    }
+
+    /// Packs rows of `k` inputs in the order of the tiles, as such tiles take them.
+    pub(super) fn moe_pack_for(
+        &mut self,
+        tile: &ExpertsTile,
+        p: &ExpertsProduct,
+        moe: tiles::MoeTiles,
+        of: (usize, bool),
+    ) {
+        match tile {
+            ExpertsTile::Matrix(tile) => {
+                let map = self.map_of(tile.mat_n).unwrap_or(0);
+                self.moe_pack(p, moe, of, (tile.mat_n, map));
+            }
+            _ => self.moe_pack_panels(p, moe, of),
+        }
+    }
+
+    /// The product of rows that were packed so with experts' matrices, `constants` what tells of them.
+    pub(super) fn moe_product(
+        &mut self,
+        info: &WeightInfo,
+        choice: &KernelChoice<ExpertsKernel, ExpertsTile>,
+        (push, mut constants): (push::Gemv, Vec<(&'static str, u32)>),
+        (moe, query): (tiles::MoeTiles, ExpertsQuery),
+        touched: Touched,
+    ) {
+        let task = match choice.tile {
+            ExpertsTile::Panels(tile) => {
+                self.moe_panel_product(info, (push, constants), (moe, tile), query.fusion.gated, touched)
+            }
+            ExpertsTile::Matrix(tile) => {
+                constants.extend(tile.spec(info.cols, GemmFusion { add: false, ..query.fusion }));
+                let grid = [tile.groups as usize, moe.most, 1];
+                self.emit(Module::with(choice.name, info.format.stem), constants, push, grid, touched)
+            }
+            ExpertsTile::Rows(_) | ExpertsTile::Gemv(_) => unreachable!("runs of rows go by matrices here"),
+        };
+        task.keep_query(query);
     }
 
     /// Finds the rows of each expert, unless they stand so already: usually gate and up have had them permuted for down.
-    pub(super) fn moe_permute(&mut self, p: &Product, moe: tiles::MoeTiles) {
+    pub(super) fn moe_permute(&mut self, p: &ExpertsProduct, moe: tiles::MoeTiles) {
         if self.permuted.replace((p.route, moe.columns)) == Some((p.route, moe.columns)) {
             return;
         }
@@ -203,7 +256,7 @@ impl Lowering<'_> {
     /// Packs rows of `k` inputs in the order of the tiles.
     pub(super) fn moe_pack(
         &mut self,
-        p: &Product,
+        p: &ExpertsProduct,
         moe: tiles::MoeTiles,
         (k, gated): (usize, bool),
         (mat_n, map): (u32, u64),
@@ -232,7 +285,7 @@ impl Lowering<'_> {
     }
 
     /// Adds up the products of each row's experts.
-    pub(super) fn moe_combine(&mut self, p: &Product, m: usize) {
+    pub(super) fn moe_combine(&mut self, p: &ExpertsProduct, m: usize) {
         let (n, used) = (self.shape.rows, p.top_k.k);
         let [.., products] = self.t.at.packed.moe;
         let push = push::MoeCombine { x: products, y: self.val(p.out), params: self.t.at.params, m: m as u32 };

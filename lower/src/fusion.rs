@@ -4,10 +4,10 @@ use super::general::INPUTS;
 use super::slabs;
 use super::target::{Shape, Target};
 use crate::policy;
-use crate::policy::{matrix as tiles, ManyRows, WeightSource};
+use crate::policy::{GemmFusion, ProductKernel, ProductQuery};
 use pumex_plan::pass::Abilities;
 use pumex_plan::{Choose, Conv, General, MatPart, Normalize, Op, Plan, Rows, Val, WeightInfo};
-use pumex_quant::Format;
+use pumex_quant::FormatId;
 
 /// Rows of a value in a step of that shape.
 pub(super) fn rows_of(plan: &Plan, shape: Shape, v: Val) -> usize {
@@ -22,49 +22,46 @@ pub(super) fn is_short(plan: &Plan, part: &MatPart) -> bool {
     !plan.weights[part.weight.0].cols.is_multiple_of(INPUTS)
 }
 
-/// Whether products of `n` rows with all of these go through cooperative matrices.
-pub(super) fn by_matrices(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> bool {
-    let takes = |p: &MatPart| tiles::takes(t.caps, plan.weights[p.weight.0].format, n) && !is_short(plan, p);
-    t.packing.is_some() && parts.iter().all(takes) && !by_groups(t, plan, parts, n)
-}
-
-/// How products of `n` rows with all of these go, if it is by packed rows.
-pub(super) fn many_rows(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> Option<ManyRows> {
-    by_rows(t, plan, parts, n).filter(|_| !by_matrices(t, plan, parts, n))
-}
-
-/// Whether they go by matrices that workgroups hold.
-fn by_groups(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> bool {
-    matches!(by_rows(t, plan, parts, n), Some(ManyRows::Group(_)))
-}
-
-/// The best kernel for packed rows, whatever else could do it.
-fn by_rows(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> Option<ManyRows> {
-    let asked = t.rows?.asked;
-    let formats: Vec<&Format> = parts.iter().map(|p| plan.weights[p.weight.0].format).collect();
-    if parts.iter().any(|part| is_short(plan, part)) {
-        return None;
-    }
-    let by = policy::many_rows(t.caps, &formats, n, asked)?;
-    parts.iter().all(|p| takes(t, &plan.weights[p.weight.0], by)).then_some(by)
-}
-
-/// Whether a kernel for packed rows takes a matrix: halves need room for as many, and what workgroups load as one matrix is in one
-/// buffer.
-pub(super) fn takes(t: &Target<'_>, w: &WeightInfo, by: ManyRows) -> bool {
-    let in_slabs = slabs::slab_rows(w, t.caps.largest_buffer(), t.soa).is_some();
-    match by {
-        ManyRows::Group(source) => {
-            !in_slabs && (source != WeightSource::Halves || w.decoded_bytes() <= policy::MOST_DECODED_BYTES)
-        }
-        _ => true,
+/// A product of `n` rows with all of these, which are gate and up or side by side, as one dispatch.
+pub(super) fn product_query(
+    t: &Target<'_>,
+    plan: &Plan,
+    parts: &[MatPart],
+    n: usize,
+    gate_and_up: bool,
+) -> ProductQuery {
+    let infos = || parts.iter().map(|part| &plan.weights[part.weight.0]);
+    let any_in_slabs = infos().any(|info| lies_in_slabs(t, info));
+    let first = infos().next();
+    ProductQuery {
+        formats: infos().map(|info| info.format.id).collect(),
+        gate_and_up,
+        short: parts.iter().any(|part| is_short(plan, part)),
+        any_in_slabs,
+        decoded_bytes: infos().map(WeightInfo::decoded_bytes).max().unwrap_or(0),
+        format: first.map_or(FormatId::F32, |info| info.format.id),
+        in_slabs: any_in_slabs,
+        size: (infos().map(|info| info.rows).sum(), first.map_or(0, |info| info.cols), n),
+        fusion: GemmFusion { gated: gate_and_up, add: false, norm: false, soa: t.soa, activations: t.activations },
+        gates: false,
+        layout: t.packing.map(|packing| packing.layout),
+        packed_rows: t.rows.map(|rows| rows.asked),
     }
 }
 
-/// Whether one dispatch multiplies with gate and up.
-pub(super) fn gates_in_one(t: &Target<'_>, plan: &Plan, gate: &MatPart, up: &MatPart, n: usize) -> bool {
-    let format = |p: &MatPart| plan.weights[p.weight.0].format.id;
-    (n <= policy::GEMV_MAX_COLS || by_matrices(t, plan, &[*gate, *up], n)) && format(gate) == format(up)
+/// Whether a matrix lies in slabs.
+pub(super) fn lies_in_slabs(t: &Target<'_>, w: &WeightInfo) -> bool {
+    slabs::slab_rows(w, t.caps.largest_buffer(), t.soa).is_some()
+}
+
+/// The kernel of a product with all of these.
+pub(super) fn product_kernel(t: &Target<'_>, plan: &Plan, parts: &[MatPart], n: usize) -> ProductKernel {
+    policy::choose_kernel(t.caps, &product_query(t, plan, parts, n, false))
+}
+
+/// The kernel of a product with gate and up.
+pub(super) fn gated_kernel(t: &Target<'_>, plan: &Plan, (gate, up): (&MatPart, &MatPart), n: usize) -> ProductKernel {
+    policy::choose_kernel(t.caps, &product_query(t, plan, &[*gate, *up], n, true))
 }
 
 /// The abilities of the kernels.
@@ -76,17 +73,11 @@ pub(super) struct Rules<'a> {
 impl Abilities for Rules<'_> {
     /// GEMV norms its input, and so does packing for cooperative matrices. An importance matrix wants the normed values.
     fn norms_input(&self, plan: &Plan, op: &Op) -> bool {
-        let few = |x: &Val| rows_of(plan, self.shape, *x) <= policy::GEMV_MAX_COLS;
-        let packs =
-            |x: &Val, parts: &[MatPart]| many_rows(self.t, plan, parts, rows_of(plan, self.shape, *x)).is_some();
+        let rows = |x: &Val| rows_of(plan, self.shape, *x);
+        let few = |x: &Val| rows(x) <= policy::GEMV_MAX_COLS;
         let takes = match op {
-            Op::MatMul { parts, .. } if parts.iter().any(|part| is_short(plan, part)) => false,
-            Op::MatMul { x, parts, .. } => {
-                few(x) || by_matrices(self.t, plan, parts, rows_of(plan, self.shape, *x)) || packs(x, parts)
-            }
-            Op::GatedMatMul { x, gate, up, .. } => {
-                gates_in_one(self.t, plan, gate, up, rows_of(plan, self.shape, *x)) || packs(x, &[*gate, *up])
-            }
+            Op::MatMul { x, parts, .. } => product_kernel(self.t, plan, parts, rows(x)).norms_input(),
+            Op::GatedMatMul { x, gate, up, .. } => gated_kernel(self.t, plan, (gate, up), rows(x)).norms_input(),
             Op::GatedExperts { x, .. } => few(x),
             Op::Route { router: Some(router), .. }
             | Op::General(General::Choose(Choose { router: Some(router), .. })) => few(&router.x),
@@ -105,7 +96,7 @@ impl Abilities for Rules<'_> {
         self.shape.decode_batch && !self.shape.vectors && spec.head_dim == spec.v_dim && !plan.ops.iter().any(one_norm)
     }
 
-    /// Of many rows, a product that reads the matrix once for all of them is worth a dispatch.
+    /// Few rows: of many, a product that reads the matrix once for all of them is worth a dispatch.
     fn routes(&self, plan: &Plan, matmul: &Op) -> bool {
         let short = |op: &Op| matches!(op, Op::MatMul { parts, .. } if parts.iter().any(|part| is_short(plan, part)));
         !short(matmul) && self.shape.rows <= policy::GEMV_MAX_COLS && !self.t.importance

@@ -20,7 +20,7 @@ const NARROW: usize = 256;
 pub(super) const INPUTS: usize = 32;
 
 /// Outputs, and rows, of a workgroup of `gemm_tile`.
-const GEMM_TILE: usize = 64;
+pub(super) const GEMM_TILE: usize = 64;
 
 /// An op on rows with a matrix per group of columns, or one for all of them.
 struct HeadProduct {
@@ -364,7 +364,7 @@ impl Lowering<'_> {
         self.emit(Module::with("head_matmul", info.format.stem), constants, push, grid, touched);
     }
 
-    /// Likewise of many rows.
+    /// Products of many rows with the matrices of all heads.
     fn head_product_by_tiles(&mut self, p: &HeadProduct, (m, n, k): (usize, usize, usize), touched: Touched) {
         let info = &self.plan.weights[p.part.weight.0];
         let push = push::Gemm {
@@ -390,7 +390,7 @@ impl Lowering<'_> {
     }
 }
 
-/// See [`Lowering::of_columns`].
+/// What maps and dot products of two operands have in common.
 struct OfColumns {
     push: push::Map,
     constants: [(&'static str, u32); 3],

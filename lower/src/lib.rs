@@ -30,16 +30,16 @@ pub mod slabs;
 mod streams;
 pub mod target;
 pub mod tower;
-mod why;
 
 pub use cache::CacheType;
 use dispatch::{Access, Dispatch, Module, Place, Push, Touched};
 use megakernel::StageSource;
+use policy::KernelQuery;
 use pumex_gguf::Result;
 use pumex_plan::{pass, Op, Placement, Plan, Rows, Val, Weight};
+use pumex_vk::{Caps, TunedProduct};
 pub use rows::MAX_K;
 pub use target::{Addresses, PackedAt, Packing, RowPacking, Shape, StateAt, Target};
-pub use why::tunables;
 
 /// A step's dispatches, and what they name.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ pub struct Lowered {
 /// # Errors
 /// An op or a rule of attention that no kernel does.
 pub fn lower(target: &Target<'_>, shape: Shape) -> Result<Lowered> {
-    let plan = fused(target, shape);
+    let plan = fuse_ops(target, shape);
     let places = Placement::new(&plan, target.max_rows, target.max_rows);
     let mut lowering = Lowering {
         t: target,
@@ -84,8 +84,20 @@ pub fn lower(target: &Target<'_>, shape: Shape) -> Result<Lowered> {
     Ok(Lowered { plan, places, dispatches, barriers, words })
 }
 
+impl Lowered {
+    /// Products whose shapes can be tuned, each with its op.
+    pub fn tunables(&self, caps: &Caps) -> Vec<(usize, TunedProduct)> {
+        let of = |d: &Dispatch| {
+            let mut candidates = d.candidates(caps).into_iter();
+            let taken = candidates.find(|c| c.kernel == d.kernel && c.passed_over.is_none());
+            taken.and_then(|taken| taken.tunable).map(|product| (d.op, product))
+        };
+        self.dispatches.iter().filter_map(of).collect()
+    }
+}
+
 /// The plan with ops merged as a step of that shape can do them.
-pub fn fused(target: &Target<'_>, shape: Shape) -> Plan {
+pub fn fuse_ops(target: &Target<'_>, shape: Shape) -> Plan {
     let mut plan = target.plan.plan_of(shape.source);
     if !shape.vectors {
         plan.to_mut().without_vectors();
@@ -104,6 +116,15 @@ pub(crate) struct Task {
     op: usize,
     dispatches: Vec<Dispatch>,
     source: Option<StageSource>,
+}
+
+impl Task {
+    /// Keeps what the kernel of its dispatch was chosen by.
+    fn keep_query(&mut self, query: impl Into<KernelQuery>) {
+        if let Some(dispatch) = self.dispatches.last_mut() {
+            dispatch.query = Some(query.into());
+        }
+    }
 }
 
 /// An op on its way to dispatches.
@@ -148,9 +169,9 @@ impl Lowering<'_> {
             Op::Embed { weight, instead, out } => self.embed(*weight, *instead, *out),
             Op::RmsNorm { x, weight, eps, out } => self.rms_norm(*x, *weight, *eps, *out),
             Op::MatMul { x, norm, parts, add, out } => self.matmul(*x, *norm, parts, *add, *out),
-            Op::GatedMatMul { x, norm, gate, up, by, out } => self.gated(*x, *norm, (gate, up, *by), *out),
+            Op::GatedMatMul { x, norm, gate, up, by, out } => self.gated_matmul(*x, *norm, (gate, up, *by), *out),
             Op::Route { logits, router, top_k, scale, scales, out } => {
-                let choice = route::Choice { logits: *logits, top_k: *top_k, scale: *scale, scales, out: *out };
+                let choice = route::ExpertChoice { logits: *logits, top_k: *top_k, scale: *scale, scales, out: *out };
                 match router {
                     Some(router) => self.router(router, &choice),
                     None => self.route(&choice),
@@ -158,11 +179,11 @@ impl Lowering<'_> {
             }
             Op::GatedExperts { x, norm, route, top_k, gate, up, biases, by, out } => {
                 let of = (*x, *norm, *route, *top_k);
-                self.experts(&experts::Product::new(of, Some(*by), *biases, *out), &[*gate, *up])?;
+                self.experts(&experts::ExpertsProduct::new(of, Some(*by), *biases, *out), &[*gate, *up])?;
             }
             Op::ExpertsAdd { x, route, top_k, down, bias, out } => {
                 let of = (*x, None, *route, *top_k);
-                self.experts(&experts::Product::new(of, None, [*bias, None], *out), &[*down])?;
+                self.experts(&experts::ExpertsProduct::new(of, None, [*bias, None], *out), &[*down])?;
             }
             Op::RopeKv { qkv, spec, rope } => self.rope_kv(*qkv, spec, rope),
             Op::Attend { qkv, rope, spec, scale, out } => self.attend(*qkv, rope, spec, *scale, *out),
@@ -199,7 +220,7 @@ impl Lowering<'_> {
         constants.extend(slabs.map(|rows| (slabs::ROWS, rows as u32)));
         let (op, push, grid) = (self.at, push.into(), grid.map(|g| g as u32));
         let (Module { kernel, format }, Touched { reads, writes }) = (module, touched);
-        let dispatch = Dispatch { op, kernel, format, constants, push, grid, reads, writes };
+        let dispatch = Dispatch { op, kernel, format, constants, push, grid, reads, writes, query: None };
         self.tasks.push(Task { op, dispatches: vec![dispatch], source: None });
         let last = self.tasks.len() - 1;
         &mut self.tasks[last]

@@ -1,14 +1,13 @@
 //! Products of many rows that are packed row by row (`pack_rows`), of any matrices, experts' too.
 
 use super::dispatch::{Access, Module, Place, Touched};
-use super::experts::Product;
+use super::experts::ExpertsProduct;
 use super::product::gate_constants;
-use super::target::RowPacking;
-use super::{fusion, Lowering};
+use super::Lowering;
 use crate::policy;
-use crate::policy::{matrix as tiles, ManyRows, RowTile, WeightSource};
+use crate::policy::{matrix as tiles, ExpertsKernel, ExpertsQuery, ManyRows, ProductQuery, ProductTile, WeightSource};
 use pumex_plan::{ExpertsMatMul, Gate, MatPart, Norm, TopK, Val, Weight};
-use pumex_quant::{Format, FormatId};
+use pumex_quant::FormatId;
 use pumex_shaders::push;
 
 /// Where packed rows lie, and what they come with.
@@ -56,7 +55,8 @@ impl Sums {
 
 /// Tiles of experts' rows.
 #[derive(Clone, Copy)]
-struct Tiles {
+struct Tiles<'a> {
+    query: &'a ExpertsQuery,
     part: Part,
     moe: tiles::MoeTiles,
     /// Experts of a row of the route.
@@ -135,7 +135,8 @@ impl Lowering<'_> {
         let (n, mut y_at) = (self.rows_of(x), 0);
         let packed = self.pack_rows((x, norm), (n, self.width(x)), (by, false));
         for part in parts {
-            self.row_product(packed, part, if add { Sums::Added } else { Sums::Stored }, (out, y_at, n));
+            let sums = if add { Sums::Added } else { Sums::Stored };
+            self.row_product(packed, (parts, false), part, sums, (out, y_at, n));
             y_at += self.plan.weights[part.weight.0].rows;
         }
     }
@@ -150,14 +151,27 @@ impl Lowering<'_> {
     ) {
         let n = self.rows_of(x);
         let packed = self.pack_rows((x, norm), (n, self.width(x)), (by, false));
-        self.row_product(packed, gate, Sums::Stored, (out, 0, n));
-        self.row_product(packed, up, Sums::Gated(with), (out, 0, n));
+        let both = [*gate, *up];
+        self.row_product(packed, (&both, true), gate, Sums::Stored, (out, 0, n));
+        self.row_product(packed, (&both, true), up, Sums::Gated(with), (out, 0, n));
     }
 
-    fn row_product(&mut self, packed: Packed, part: &MatPart, sums: Sums, (out, y_at, n): (Val, usize, usize)) {
+    fn row_product(
+        &mut self,
+        packed: Packed,
+        (all, gate_and_up): (&[MatPart], bool),
+        part: &MatPart,
+        sums: Sums,
+        (out, y_at, n): (Val, usize, usize),
+    ) {
         let info = &self.plan.weights[part.weight.0];
         let (m, k) = (info.rows, info.cols);
-        let tile = policy::row_tile(self.t.caps, packed.by, info.format, policy::MOST_GROUP_ROWS);
+        let fusion = self.extras(false, matches!(sums, Sums::Added));
+        let query = self.product_query((all, gate_and_up), part, (m, n), fusion);
+        let query = ProductQuery { gates: matches!(sums, Sums::Gated(_)), ..query };
+        let ProductTile::Rows(tile) = policy::choose(self.t.caps, &query).tile else {
+            unreachable!("all matrices that read packed rows go by the kernel that they were packed for")
+        };
         let lies = self.weights_for(packed.by, part.weight);
         let push = push::GemmRows {
             w: lies.at,
@@ -180,7 +194,7 @@ impl Lowering<'_> {
         let constants = [tile.spec(lies.soa, (m, k)), sums.constants()].concat();
         let grid = [m.div_ceil(tile.outputs()), n.div_ceil(tile.rows()), 1];
         let module = Module::with(tile.by.kernel(), lies.stem);
-        self.emit(module, constants, push, grid, Touched { reads, writes: vec![written] });
+        self.emit(module, constants, push, grid, Touched { reads, writes: vec![written] }).keep_query(query);
     }
 
     /// Where a product finds a matrix; decodes it to halves where that is how its kernel takes it.
@@ -219,35 +233,22 @@ impl Lowering<'_> {
         }
     }
 
-    /// How products with experts' matrices go, if rows of an expert are multiplied together as packed rows.
-    fn experts_way(&self, weights: &[Weight], c: TopK, n: usize) -> Option<ManyRows> {
-        let rows = self.t.rows.filter(|rows| rows.moe && self.t.fuse && policy::groups_rows(n, c.k, c.n_expert))?;
-        let part = |w: &Weight| MatPart { weight: *w, bias: None, scale: 1.0 };
-        let parts: Vec<MatPart> = weights.iter().map(part).collect();
-        let RowPacking { asked, .. } = rows;
-        let formats: Vec<&Format> = weights.iter().map(|w| self.plan.weights[w.0].format).collect();
-        let short = parts.iter().any(|part| fusion::is_short(self.plan, part));
-        let by = policy::many_rows(self.t.caps, &formats, n, asked).filter(|_| !short)?;
-        weights.iter().all(|w| fusion::takes(self.t, &self.plan.weights[w.0], by)).then_some(by)
-    }
-
-    /// As [`Lowering::experts_by_rows`], where matrices that workgroups hold are to do it.
-    pub(super) fn experts_by_groups(&mut self, p: &Product, weights: &[Weight]) -> bool {
-        let way = self.experts_way(weights, p.top_k, self.shape.rows);
-        matches!(way, Some(ManyRows::Group(_))) && self.experts_by_rows(p, weights)
-    }
-
-    /// As [`Lowering::experts`], expert by expert in tiles of packed rows; false where that does not pay or cannot be.
-    pub(super) fn experts_by_rows(&mut self, p: &Product, weights: &[Weight]) -> bool {
+    /// Products with experts' matrices, expert by expert in tiles of packed rows.
+    pub(super) fn experts_by_rows(
+        &mut self,
+        p: &ExpertsProduct,
+        weights: &[Weight],
+        query: &ExpertsQuery,
+        by: ManyRows,
+    ) {
         let (n, c) = (self.shape.rows, p.top_k);
-        let Some(by) = self.experts_way(weights, c, n).filter(|_| p.norm.is_none()) else { return false };
         let info = &self.plan.weights[weights[0].0];
         let (m, k) = (info.rows / c.n_expert, info.cols);
-        let moe = tiles::moe_tiles(n, c.k, c.n_expert);
+        let moe = query.runs(ExpertsKernel::Rows(by));
         self.moe_permute(p, moe);
         let gathers = if p.gate.is_some() { (n, c.k) } else { (n * c.k, 1) };
         let packed = self.pack_experts((p.x, k), gathers, (by, moe));
-        let tiles = |part| Tiles { part, moe, used: c.k, gather: gathers.1, route: self.val(p.route) };
+        let tiles = |part| Tiles { query, part, moe, used: c.k, gather: gathers.1, route: self.val(p.route) };
         let route = self.value(p.route);
         match p.gate {
             Some(gate) => {
@@ -265,29 +266,26 @@ impl Lowering<'_> {
                 self.moe_combine(p, m);
             }
         }
-        true
     }
 
-    /// As [`Lowering::experts_matmul`], likewise.
-    pub(super) fn side_by_side_by_rows(&mut self, e: &ExpertsMatMul) -> bool {
+    /// Products of experts side by side, expert by expert in tiles of packed rows.
+    pub(super) fn side_by_side_by_rows(&mut self, e: &ExpertsMatMul, query: &ExpertsQuery, by: ManyRows) {
         let (n, c) = (self.rows_of(e.out), e.top_k);
-        let Some(by) = self.experts_way(&[e.weight], c, n) else { return false };
-        let moe = tiles::moe_tiles(n, c.k, c.n_expert);
-        self.moe_permute(&Product::new((e.x, None, e.route, c), None, [None; 2], e.out), moe);
+        let moe = query.runs(ExpertsKernel::Rows(by));
+        self.moe_permute(&ExpertsProduct::new((e.x, None, e.route, c), None, [None; 2], e.out), moe);
         let route = self.plain_route(e, true);
         let (rows, gather) = if e.own_input { (n * c.k, 1) } else { (n, c.k) };
         let packed = self.pack_experts((e.x, self.plan.weights[e.weight.0].cols), (rows, gather), (by, moe));
-        let tiles = Tiles { part: Part::Down, moe, used: 1, gather, route };
+        let tiles = Tiles { query, part: Part::Down, moe, used: 1, gather, route };
         let (at, out, read) = (self.val(e.out), self.value(e.out), self.split_reduction());
         self.rows_of_experts(packed, tiles, (e.weight, None), Sums::Stored, (at, &out, &read), c);
-        true
     }
 
     /// One product with experts' matrices: a row of `y` for each pair.
     fn rows_of_experts(
         &mut self,
         packed: Packed,
-        of: Tiles,
+        of: Tiles<'_>,
         (weight, bias): (Weight, Option<Weight>),
         sums: Sums,
         (y, written, route): (u64, &Access, &Access),
@@ -295,7 +293,7 @@ impl Lowering<'_> {
     ) {
         let info = &self.plan.weights[weight.0];
         let (m, k) = (info.rows / c.n_expert, info.cols);
-        let tile: RowTile = policy::row_tile(self.t.caps, packed.by, info.format, of.moe.columns);
+        let tile = policy::row_tile(self.t.caps, packed.by, info.format, of.moe.columns); // up may be of another format than gate
         let lies = self.weights_for(packed.by, weight);
         let push = push::GemmRows {
             w: lies.at,
@@ -321,7 +319,8 @@ impl Lowering<'_> {
         reads.extend((!matches!(sums, Sums::Stored)).then(|| written.clone()));
         let grid = [m.div_ceil(tile.outputs()), of.moe.most * of.moe.columns / tile.rows(), 1];
         let module = Module::with(tile.by.kernel(), lies.stem);
-        self.emit(module, constants, push, grid, Touched { reads, writes: vec![written.clone()] });
+        let touched = Touched { reads, writes: vec![written.clone()] };
+        self.emit(module, constants, push, grid, touched).keep_query(of.query.clone());
     }
 }
 

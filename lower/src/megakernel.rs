@@ -16,7 +16,7 @@ use super::dispatch::{Access, Dispatch, Place, Push};
 use super::product::Product;
 use super::{slabs, Shape, Target, Task};
 use crate::policy;
-pub use config::{Choices, Megakernel};
+pub use config::{Megakernel, MegakernelOptions};
 use open::Open;
 use pumex_plan::{AttentionSpec, Norm, Placement, Plan, RopeNorm, Router, TopK, Val, Weight};
 use pumex_shaders::block::Block;
@@ -103,7 +103,7 @@ impl Group<'_> {
                 }
             }
             StageSource::Router { router, top_k, scale, logits, out } => {
-                self.router(&experts::Choice { router, top_k, scale, logits, out }, own)
+                self.router(&experts::RouterStage { router, top_k, scale, logits, out }, own)
             }
             StageSource::Experts { x, norm, weights, out } => self.experts(x, norm, &weights, out, own),
         };
@@ -233,6 +233,7 @@ impl Group<'_> {
             grid: [self.k.tile.groups, 1, 1],
             reads,
             writes,
+            query: None,
         });
     }
 }

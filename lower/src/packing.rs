@@ -4,8 +4,9 @@
 use super::dispatch::{Access, Module, Place, Touched};
 use super::product::{gate_constants, Product};
 use super::{fusion, Lowering};
+use crate::policy;
 use crate::policy::matrix::{FEW, PACKED_LEN};
-use crate::policy::{matrix as tiles, GemmFusion, FEW_ROWS};
+use crate::policy::{matrix as tiles, GemmFusion, ProductKernel, ProductTile, FEW_ROWS};
 use pumex_plan::{MatPart, Norm, Op, Rows, Val};
 use pumex_shaders::push;
 
@@ -46,15 +47,9 @@ pub(super) struct PackEpilogue {
 }
 
 impl Lowering<'_> {
-    /// Whether products of `n` rows with all of these, if there are few, go by matrices of which threads decode what they hold.
-    fn directly(&self, parts: &[MatPart], n: usize) -> bool {
-        let takes = |part: &MatPart| n > FEW || tiles::few_takes(self.plan.weights[part.weight.0].format, n);
-        self.t.packing.is_some_and(|packing| packing.direct) && parts.iter().all(takes)
-    }
-
-    /// Layouts of the activations that products of `n` rows want, each once: CHUNKS of `shaders/glsl/pack.comp`.
-    fn layouts(&self, parts: &[MatPart], n: usize) -> Vec<u32> {
-        if n > FEW || !self.directly(parts, n) {
+    /// Layouts of the activations that products by such a kernel want, each once: CHUNKS of `shaders/glsl/pack.comp`.
+    fn layouts(&self, kernel: ProductKernel, parts: &[MatPart]) -> Vec<u32> {
+        if kernel != ProductKernel::Few {
             return vec![0];
         }
         let mut layouts: Vec<u32> =
@@ -83,7 +78,7 @@ impl Lowering<'_> {
 
     /// Whether an op before those that read `v` can pack it: few rows, of whole units.
     fn packs_early(&self, v: Val) -> bool {
-        let few = self.t.packing.is_some_and(|p| p.direct) && (2..=FEW_ROWS).contains(&self.rows_of(v));
+        let few = self.t.packing.is_some_and(|p| p.layout.direct) && (2..=FEW_ROWS).contains(&self.rows_of(v));
         few && self.t.fuse && !self.t.importance && self.width(v).is_multiple_of(PACKED_LEN)
     }
 
@@ -97,20 +92,19 @@ impl Lowering<'_> {
         let (Some((reader, Op::MatMul { norm: None, parts, .. })), None) = (readers.next(), readers.next()) else {
             return None;
         };
-        let &[layout] = self.layouts(parts, n).as_slice() else { return None };
+        let kernel = fusion::product_kernel(self.t, plan, parts, n);
+        let &[layout] = self.layouts(kernel, parts).as_slice() else { return None };
         let kind = match plan.ops.get(reader.checked_sub(1)?)? {
             Op::Attend { out, .. } if *out == v => 0,
             Op::GatedMatMul { gate, up, out, .. }
-                if *out == v
-                    && self.by_matrices(&[*gate, *up], n)
-                    && fusion::gates_in_one(self.t, plan, gate, up, n) =>
+                if *out == v && fusion::gated_kernel(self.t, plan, (gate, up), n).packs_for_matrices() =>
             {
                 1
             }
             _ => return None,
         };
         let factors = self.t.at.packed.epilogue_factors + (4 * kind * FEW) as u64;
-        self.by_matrices(parts, n).then(|| PackEpilogue { layout, codes: self.slot_at(EPILOGUE_SLOT).0, factors })
+        kernel.packs_for_matrices().then(|| PackEpilogue { layout, codes: self.slot_at(EPILOGUE_SLOT).0, factors })
     }
 
     /// The op after the product `op`, which adds to the rows, if these can come to it packed; and in which layouts.
@@ -118,12 +112,12 @@ impl Lowering<'_> {
         let ops = &self.plan.ops;
         let Op::MatMul { parts, add: true, out, .. } = ops.get(op)? else { return None };
         let n = self.rows_of(*out);
-        let (read, norm) = match ops.get(op + 1)? {
-            Op::MatMul { x, norm: Some(norm), parts, .. } if x == out => (parts.clone(), *norm),
-            Op::GatedMatMul { x, norm: Some(norm), gate, up, .. }
-                if x == out && fusion::gates_in_one(self.t, self.plan, gate, up, n) =>
-            {
-                (vec![*gate, *up], *norm)
+        let (read, norm, reader) = match ops.get(op + 1)? {
+            Op::MatMul { x, norm: Some(norm), parts, .. } if x == out => {
+                (parts.clone(), *norm, fusion::product_kernel(self.t, self.plan, parts, n))
+            }
+            Op::GatedMatMul { x, norm: Some(norm), gate, up, .. } if x == out => {
+                (vec![*gate, *up], *norm, fusion::gated_kernel(self.t, self.plan, (gate, up), n))
             }
             _ => return None,
         };
@@ -139,10 +133,11 @@ impl Lowering<'_> {
         };
         let alone = !ops[op + 2..until].iter().any(again);
         let step = self.plan.values[out.0].rows == Rows::Step && parts.len() == 1;
-        if !alone || !step || !self.packs_early(*out) || !self.by_matrices(parts, n) || !self.by_matrices(&read, n) {
+        let kernels = [fusion::product_kernel(self.t, self.plan, parts, n), reader];
+        if !alone || !step || !self.packs_early(*out) || !kernels.iter().all(|k| k.packs_for_matrices()) {
             return None;
         }
-        let layouts = self.layouts(&read, n);
+        let layouts = self.layouts(reader, &read);
         let two = [layouts[0], layouts.get(1).copied().unwrap_or(0)];
         (layouts.len() <= 2).then_some((op + 1, norm, two))
     }
@@ -173,23 +168,20 @@ impl Lowering<'_> {
         self.packs.epilogue.filter(|epilogue| epilogue.reader == self.at)
     }
 
-    /// Packs `x` for these products, normed if they norm it, unless it comes packed.
-    pub(super) fn pack(&mut self, x: Val, norm: Option<Norm>, parts: &[MatPart]) {
-        if self.t.packing.is_none() {
-            return;
-        }
+    /// Packs `x` for these products by such a kernel, normed if they norm it, unless it comes packed.
+    pub(super) fn pack(&mut self, kernel: ProductKernel, x: Val, norm: Option<Norm>, parts: &[MatPart]) {
         if (norm.is_none() && self.pack_epilogue(x).is_some()) || self.norm_prologue().is_some() {
             return;
         }
         let (k, n, caps) = (self.width(x), self.rows_of(x), self.t.caps);
-        if self.by_panels(parts, n) {
+        if kernel == ProductKernel::Panels {
             return self.pack_panels(x, norm);
         }
-        let direct = self.directly(parts, n);
+        let direct = kernel == ProductKernel::Few;
         let (mat_n, _) = tiles::columns(caps, direct, n);
         let map = self.map_of(mat_n).unwrap_or(0);
         self.packs.powers_known |= norm.is_some() && n <= FEW;
-        for (slot, chunks) in self.layouts(parts, n).into_iter().enumerate() {
+        for (slot, chunks) in self.layouts(kernel, parts).into_iter().enumerate() {
             let (codes, factors) = self.slot_at(slot);
             let half = if n <= FEW { self.packs.powers } else { 2 }; // of many rows nobody reads them
             let push = push::Pack {
@@ -226,15 +218,24 @@ impl Lowering<'_> {
 
     /// The product of what is packed for `all` with up to three matrices of one format, or with gate and up.
     pub(super) fn by_matrix(&mut self, all: &[MatPart], p: &Product) {
-        if self.t.packing.is_none() {
-            return;
+        let (n, gated) = (self.rows_of(p.x), p.gate.is_some());
+        let m = self.product_push(p).m as usize;
+        let query = self.product_query((all, gated), &p.parts[0], (m, n), self.extras(gated, p.add));
+        let choice = policy::choose(self.t.caps, &query);
+        match choice.tile {
+            ProductTile::Panels(tile) => self.panel_product(p, tile),
+            ProductTile::Matrix(tile) => self.matrix_product((all, choice.kernel), p, tile),
+            _ => unreachable!("all matrices that read packed rows go by the kernel that they were packed for"),
         }
-        if self.by_panels(all, self.rows_of(p.x)) {
-            return self.panel_product(p);
+        if let Some(task) = self.tasks.last_mut() {
+            task.keep_query(query);
         }
+    }
+
+    fn matrix_product(&mut self, (all, kernel): (&[MatPart], ProductKernel), p: &Product, tile: tiles::MatTile) {
         let info = &self.plan.weights[p.parts[0].weight.0];
         let (n, extras) = (self.rows_of(p.x), self.extras(p.gate.is_some(), p.add));
-        let slot = self.layouts(all, n).iter().position(|l| *l == tiles::few_chunks(info.format)).unwrap_or(0);
+        let slot = self.layouts(kernel, all).iter().position(|l| *l == tiles::few_chunks(info.format)).unwrap_or(0);
         let from = self.pack_epilogue(p.x).filter(|_| p.norm.is_none());
         let (codes, factors) = from.map_or(self.slot_at(slot), |epilogue| (epilogue.codes, epilogue.factors));
         let epilogue = if p.gate.is_some() { self.pack_epilogue(p.out) } else { None };
@@ -250,7 +251,6 @@ impl Lowering<'_> {
         };
         let push = push::Gemv { flags: push.flags | (n << 8) as u32, ..push };
         let m = push.m as usize;
-        let tile = tiles::mat_tile(self.t.caps, self.directly(all, n), info.format, (m, n), extras);
         let mut constants = self.matrix_constants(&tile, info.cols, extras, epilogue, (norm_epilogue, prologue));
         constants.extend(gate_constants(p.gate));
         let Touched { mut reads, mut writes } = self.touched(p, m);

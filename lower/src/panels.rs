@@ -1,13 +1,12 @@
 //! Products of prompts by panels of activations: these are packed by a dispatch of their own, once for all that read them.
 
 use super::dispatch::{Access, Module, Place, Touched};
-use super::experts::Product as Experts;
+use super::experts::ExpertsProduct as Experts;
 use super::product::{gate_constants, Product};
-use super::Lowering;
-use crate::policy;
+use super::{Lowering, Task};
 use crate::policy::matrix::MoeTiles;
 use crate::policy::panels as tiles;
-use pumex_plan::{MatPart, Norm, Val, WeightInfo};
+use pumex_plan::{Norm, Val, WeightInfo};
 use pumex_shaders::push;
 
 /// Threads that pack a row.
@@ -16,13 +15,6 @@ const PACK_THREADS: u32 = 256;
 const TOGETHER: usize = 4;
 
 impl Lowering<'_> {
-    /// Whether products of `n` rows with all of these, which go by cooperative matrices, go by panels.
-    pub(super) fn by_panels(&self, parts: &[MatPart], n: usize) -> bool {
-        let formats = parts.iter().map(|p| self.plan.weights[p.weight.0].format);
-        let fit = self.t.packing.is_some_and(|packing| packing.panels);
-        policy::by_panels(self.t.caps, formats, n, fit)
-    }
-
     /// All of the packed rows.
     fn panels(&self, x: Val) -> Access {
         Access::all(Place::Packed, (2 * self.rows_of(x) * self.width(x)) as u64)
@@ -78,20 +70,20 @@ impl Lowering<'_> {
         &mut self,
         info: &WeightInfo,
         (push, mut constants): (push::Gemv, Vec<(&'static str, u32)>),
-        moe: MoeTiles,
+        (moe, tile): (MoeTiles, tiles::PanelTile),
         gated: bool,
         touched: Touched,
-    ) {
-        let (tile, m) = (tiles::moe_panel_tile(moe, gated), push.m as usize);
+    ) -> &mut Task {
+        let m = push.m as usize;
         constants.extend(tile.spec(info.cols, (gated, false, self.t.soa)));
         constants.push(("WHOLE_ROWS", u32::from(m.is_multiple_of(TOGETHER))));
         let push = push::GemmPanels { product: push, split: 0 };
         let grid = [m.div_ceil(tile.outputs), moe.most, 1];
-        self.emit(Module::with(tiles::PANELS, info.format.stem), constants, push, grid, touched);
+        self.emit(Module::with(tiles::PANELS, info.format.stem), constants, push, grid, touched)
     }
 
     /// The product of packed rows with up to three matrices of one format, or with gate and up.
-    pub(super) fn panel_product(&mut self, p: &Product) {
+    pub(super) fn panel_product(&mut self, p: &Product, tile: tiles::PanelTile) {
         let info = &self.plan.weights[p.parts[0].weight.0];
         let (n, at, gated) = (self.rows_of(p.x), &self.t.at.packed, p.gate.is_some());
         let push = push::Gemv {
@@ -102,7 +94,6 @@ impl Lowering<'_> {
             ..self.product_push(p)
         };
         let push = push::Gemv { flags: push.flags | (n << 8) as u32, ..push };
-        let tile = tiles::panel_tile(self.t.caps, (push.m as usize, info.cols, n), gated);
         let sizes = p.parts.iter().map(|part| self.plan.weights[part.weight.0].rows);
         let whole = sizes.chain([p.y_at, self.width(p.out)]).all(|size| size.is_multiple_of(TOGETHER));
         let mut constants = tile.spec(info.cols, (gated, p.add, self.t.soa));

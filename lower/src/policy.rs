@@ -5,6 +5,7 @@
 
 mod amd;
 mod attention;
+mod choose;
 pub mod class;
 pub mod devices;
 mod floor;
@@ -30,12 +31,16 @@ mod tests;
 mod tower;
 pub mod tuned;
 mod upload;
-pub mod variant;
 pub mod workarounds;
 
 pub use attention::{
     attn_flash_tile, attn_heads, attn_mat_fits, attn_mat_tile, attn_prompt_bytes, attn_prompt_tile, attn_tile,
     index_tile, prefill_tile, AttnTile, FlashTile,
+};
+pub use choose::{
+    choose, choose_kernel, replaceable_kernels, AttentionKernel, AttentionQuery, AttentionTile, Candidate,
+    ExpertsKernel, ExpertsQuery, ExpertsTile, KernelChoice, KernelQuery, MatrixLayout, ProductKernel, ProductQuery,
+    ProductTile, Query,
 };
 pub use class::{asks_for_cores, cores, integer_dots, signed_dots, DeviceClass};
 pub use floor::{lacks_subgroups, without_halves, without_subgroups};
@@ -44,7 +49,7 @@ pub use gemv::{
 };
 pub use images::{conv2d_tile, conv2d_tiles, Conv2dTile};
 pub use many::{
-    decodes, groups_rows, many_rows, packs_rows, row_tile, ManyRowsAsked, RowTile, StagedTile, TILE as ROWS_TILE,
+    decodes, groups_rows, many_rows, packs_rows, row_tile, PackedRowsRequest, RowTile, StagedTile, TILE as ROWS_TILE,
 };
 pub use matrix2::{
     lies_as_halves, matrix2_attention, matrix2_first, GroupAttention, GroupTile, DECODE_CHUNKS, DECODE_GRID,
@@ -68,7 +73,7 @@ use pumex_vk::Caps;
 /// A device as kernels use it: with subgroups of the sizes that are best for its class or none at all, and without what its driver
 /// gets wrong.
 pub fn as_used(caps: Caps) -> Caps {
-    let mut caps = workarounds::applied(caps);
+    let mut caps = workarounds::apply(caps);
     if lacks_subgroups(&caps).is_some() {
         caps = without_subgroups(caps);
     }
@@ -90,7 +95,7 @@ pub enum ActivationQuant {
 }
 
 impl ActivationQuant {
-    /// Of one.
+    /// Bits of a code.
     pub fn bits(self) -> u32 {
         match self {
             ActivationQuant::Q16 => 16,

@@ -1,11 +1,11 @@
 //! Products with weight matrices: GEMV of few rows, GEMM of many, by cooperative matrices where the device has some.
 
 use super::dispatch::{Access, Module, Place, Touched};
-use super::general::act;
+use super::general::{act, GEMM_TILE};
 use super::megakernel::StageSource;
 use super::{fusion, Lowering};
 use crate::policy;
-use crate::policy::GemmFusion;
+use crate::policy::{GemmFusion, ProductKernel, ProductQuery, ProductTile};
 use pumex_plan::{Gate, MatPart, Norm, Val};
 use pumex_shaders::push;
 use std::ops::Range;
@@ -36,71 +36,90 @@ pub(super) fn gate_constants(gate: Option<Gate>) -> Vec<(&'static str, u32)> {
 impl Lowering<'_> {
     pub(super) fn matmul(&mut self, x: Val, norm: Option<Norm>, parts: &[MatPart], add: bool, out: Val) {
         let (mut y_at, mut rest, n) = (0, parts, self.rows_of(x));
-        if parts.iter().any(|part| fusion::is_short(self.plan, part)) {
-            for part in parts {
-                self.short_product(x, part, add, out, y_at);
-                y_at += self.plan.weights[part.weight.0].rows;
+        let kernel = fusion::product_kernel(self.t, self.plan, parts, n);
+        match kernel {
+            ProductKernel::Short => {
+                for part in parts {
+                    self.short_product(x, part, add, out, y_at);
+                    y_at += self.plan.weights[part.weight.0].rows;
+                }
+                return;
             }
-            return;
-        }
-        let matrices = self.by_matrices(parts, n);
-        if matrices {
-            self.pack(x, norm, parts);
-        } else if let Some(by) = fusion::many_rows(self.t, self.plan, parts, n) {
-            return self.rows_product((x, norm), parts, (by, add), out);
+            ProductKernel::Rows(by) => return self.rows_product((x, norm), parts, (by, add), out),
+            _ if kernel.packs_for_matrices() => self.pack(kernel, x, norm, parts),
+            _ => {}
         }
         while let Some(first) = rest.first() {
             let stem = |p: &MatPart| self.plan.weights[p.weight.0].format.stem;
-            let most = if matrices || n <= policy::GEMV_MAX_COLS { 3 } else { 1 };
+            let most = if kernel.takes_several() { 3 } else { 1 };
             // One constant tells a dispatch of slabs.
             let kind = |p: &MatPart| (stem(p), self.slab_rows(p.weight));
             let count = rest.iter().take(most).take_while(|p| kind(p) == kind(first)).count();
             let (group, after) = rest.split_at(count);
             let product = Product { x, norm, parts: group.to_vec(), gate: None, add, out, y_at };
-            if matrices {
+            if kernel.packs_for_matrices() {
                 self.by_matrix(parts, &product);
-            } else if most == 3 {
-                self.gemv(product);
+            } else if kernel.takes_several() {
+                self.gemv(parts, product);
             } else {
-                self.gemm(x, first, (u32::from(add), None), out, y_at);
+                self.gemm(x, (parts, false), first, (u32::from(add), None), out, y_at);
             }
             y_at += group.iter().map(|p| self.plan.weights[p.weight.0].rows).sum::<usize>();
             rest = after;
         }
     }
 
-    pub(super) fn gated(&mut self, x: Val, norm: Option<Norm>, (gate, up, by): (&MatPart, &MatPart, Gate), out: Val) {
+    pub(super) fn gated_matmul(
+        &mut self,
+        x: Val,
+        norm: Option<Norm>,
+        (gate, up, by): (&MatPart, &MatPart, Gate),
+        out: Val,
+    ) {
         let (n, both) = (self.rows_of(x), [*gate, *up]);
-        if !fusion::gates_in_one(self.t, self.plan, gate, up, n) {
-            if let Some(way) = fusion::many_rows(self.t, self.plan, &both, n) {
-                return self.rows_gated((x, norm), (gate, up, by), way, out);
-            }
-            self.gemm(x, gate, (0, None), out, 0);
-            return self.gemm(x, up, (2, Some(by)), out, 0);
-        }
         let product = Product { x, norm, parts: both.to_vec(), gate: Some(by), add: false, out, y_at: 0 };
-        if self.by_matrices(&both, n) {
-            self.pack(x, norm, &both);
-            self.by_matrix(&both, &product);
-        } else {
-            self.gemv(product);
+        match fusion::gated_kernel(self.t, self.plan, (gate, up), n) {
+            ProductKernel::Rows(way) => self.rows_gated((x, norm), (gate, up, by), way, out),
+            kernel if kernel.packs_for_matrices() => {
+                self.pack(kernel, x, norm, &both);
+                self.by_matrix(&both, &product);
+            }
+            kernel if kernel.takes_several() => self.gemv(&both, product),
+            _ => {
+                self.gemm(x, (&both, true), gate, (0, None), out, 0);
+                self.gemm(x, (&both, true), up, (2, Some(by)), out, 0);
+            }
         }
     }
 
-    pub(super) fn by_matrices(&self, parts: &[MatPart], n: usize) -> bool {
-        fusion::by_matrices(self.t, self.plan, parts, n)
+    /// What decides on the kernel of a dispatch of `m` outputs that multiplies `n` rows with some of `all`, of the format of `part`.
+    pub(super) fn product_query(
+        &self,
+        (all, gate_and_up): (&[MatPart], bool),
+        part: &MatPart,
+        (m, n): (usize, usize),
+        fusion: GemmFusion,
+    ) -> ProductQuery {
+        let info = &self.plan.weights[part.weight.0];
+        ProductQuery {
+            format: info.format.id,
+            in_slabs: fusion::lies_in_slabs(self.t, info),
+            size: (m, info.cols, n),
+            fusion,
+            ..fusion::product_query(self.t, self.plan, all, n, gate_and_up)
+        }
     }
 
-    fn gemv(&mut self, p: Product) {
+    fn gemv(&mut self, all: &[MatPart], p: Product) {
         let (info, n) = (&self.plan.weights[p.parts[0].weight.0], self.rows_of(p.x));
         let extras = self.extras(p.gate.is_some(), p.add);
         for rows in policy::gemv_columns(self.t.caps, info.format, info.cols, n, extras) {
-            self.gemv_of(p.clone(), rows);
+            self.gemv_of(all, p.clone(), rows);
         }
     }
 
     /// Some rows of it.
-    fn gemv_of(&mut self, p: Product, rows: Range<usize>) {
+    fn gemv_of(&mut self, all: &[MatPart], p: Product, rows: Range<usize>) {
         let info = &self.plan.weights[p.parts[0].weight.0];
         let (k, n) = (info.cols, rows.len());
         let extras = GemmFusion { norm: p.norm.is_some(), ..self.extras(p.gate.is_some(), p.add) };
@@ -113,7 +132,10 @@ impl Lowering<'_> {
             ..self.product_push(&p)
         };
         let m = push.m as usize;
-        let tile = policy::gemv_tile(self.t.caps, info.format, m, k, n, extras);
+        let query = self.product_query((all, p.gate.is_some()), &p.parts[0], (m, n), extras);
+        let ProductTile::Gemv(tile) = policy::choose(self.t.caps, &query).tile else {
+            unreachable!("some rows of a GEMV are one")
+        };
         let mut constants = tile.spec(k, n, extras);
         constants.extend(tile.whole_rows(p.parts.iter().map(|p| self.plan.weights[p.weight.0].rows)));
         constants.extend(gate_constants(p.gate));
@@ -122,6 +144,7 @@ impl Lowering<'_> {
         values.for_each(|a| *a = a.of_rows(&rows, self.rows_of(p.x)));
         let task = self.emit(module, constants, push, [tile.groups as usize, 1, 1], touched);
         task.source = Some(StageSource::Product(p));
+        task.keep_query(query);
     }
 
     /// What a product reads and writes, with `m` outputs.
@@ -167,7 +190,15 @@ impl Lowering<'_> {
     }
 
     /// Many rows without cooperative matrices. `epilogue`: 0 sets, 1 adds, 2 has what is there gate the product.
-    fn gemm(&mut self, x: Val, part: &MatPart, (epilogue, gate): (u32, Option<Gate>), out: Val, y_at: usize) {
+    fn gemm(
+        &mut self,
+        x: Val,
+        (all, gate_and_up): (&[MatPart], bool),
+        part: &MatPart,
+        (epilogue, gate): (u32, Option<Gate>),
+        out: Val,
+        y_at: usize,
+    ) {
         let info = &self.plan.weights[part.weight.0];
         let (m, n, k) = (info.rows, self.rows_of(x), info.cols);
         let push = push::Gemm {
@@ -190,16 +221,18 @@ impl Lowering<'_> {
         reads.push(self.value(x));
         reads.extend((epilogue > 0).then(|| written.clone()));
         let touched = Touched { reads, writes: vec![written] };
-        let in_slabs = self.slab_rows(part.weight).is_some();
-        if epilogue < 2 && !in_slabs && policy::small_floats(self.t.caps, info.format, (m, k), n) {
-            let grid = [m.div_ceil(policy::SMALL_TILE), n.div_ceil(policy::SMALL_TILE), 1];
-            self.emit(Module::of("gemm_float"), vec![("EPILOGUE", epilogue)], push, grid, touched);
-            return;
+        let query = self.product_query((all, gate_and_up), part, (m, n), self.extras(false, epilogue == 1));
+        let query = ProductQuery { gates: epilogue == 2, ..query };
+        let choice = policy::choose(self.t.caps, &query);
+        let (mut constants, mut side, mut module) =
+            (vec![("EPILOGUE", epilogue)], policy::SMALL_TILE, Module::of(choice.name));
+        if choice.kernel != ProductKernel::SmallTile {
+            constants.push(("SOA", self.soa()));
+            constants.extend(gate_constants(gate));
+            (side, module) = (GEMM_TILE, Module::with(choice.name, info.format.stem));
         }
-        let mut constants = vec![("EPILOGUE", epilogue), ("SOA", self.soa())];
-        constants.extend(gate_constants(gate));
-        let grid = [m.div_ceil(64), n.div_ceil(64), 1];
-        self.emit(Module::with("gemm_tile", info.format.stem), constants, push, grid, touched);
+        let grid = [m.div_ceil(side), n.div_ceil(side), 1];
+        self.emit(module, constants, push, grid, touched).keep_query(query);
     }
 
     /// Workspace whose users need no more than an order among them.

@@ -68,7 +68,7 @@ impl Lowering<'_> {
             ("NORM", norm),
             ("ALONE", u32::from(self.shape.decode_batch)),
         ];
-        let kept = self.kept(t.layer, (t.k - 1) * t.channels);
+        let kept = self.access_state(t.layer, (t.k - 1) * t.channels);
         let mut reads = self.matrices([t.weight, t.bias].into_iter().flatten());
         reads.extend([self.groups(t.x, 1, t.channels), kept.clone()]);
         let writes = vec![self.groups(t.out, 1, t.channels), kept];
@@ -83,7 +83,7 @@ impl Lowering<'_> {
     }
 
     /// So many floats of a layer's state, of as many sequences as there may be.
-    pub(super) fn kept(&self, layer: usize, floats: usize) -> Access {
+    pub(super) fn access_state(&self, layer: usize, floats: usize) -> Access {
         let sequences = if self.shape.decode_batch { self.shape.rows } else { 1 };
         Access::all(Place::State(layer), (4 * floats * sequences) as u64)
     }

@@ -8,7 +8,7 @@ use pumex_plan::{Choose, Gating, Router, TopK, Val, Weight};
 use pumex_shaders::{constants as c, push};
 
 /// The fields of [`pumex_plan::Op::Route`].
-pub(super) struct Choice<'a> {
+pub(super) struct ExpertChoice<'a> {
     pub logits: Val,
     pub top_k: TopK,
     pub scale: f32,
@@ -16,7 +16,7 @@ pub(super) struct Choice<'a> {
     pub out: Val,
 }
 
-impl Choice<'_> {
+impl ExpertChoice<'_> {
     /// Which scales there are, a bit for each.
     fn flags(&self) -> u32 {
         self.scales.iter().enumerate().map(|(i, s)| u32::from(s.is_some()) << i).sum()
@@ -25,7 +25,7 @@ impl Choice<'_> {
 
 impl Lowering<'_> {
     /// Experts by logits that are there.
-    pub(super) fn route(&mut self, c: &Choice<'_>) {
+    pub(super) fn route(&mut self, c: &ExpertChoice<'_>) {
         let [gate_scale, up_scale, down_scale] = c.scales.map(|s| self.opt(s));
         let (logits, route, params) = (self.val(c.logits), self.val(c.out), self.t.at.params);
         let (flags, scale) = (c.flags(), c.scale);
@@ -97,7 +97,7 @@ impl Lowering<'_> {
     }
 
     /// Experts by the rows themselves.
-    pub(super) fn router(&mut self, router: &Router, c: &Choice<'_>) {
+    pub(super) fn router(&mut self, router: &Router, c: &ExpertChoice<'_>) {
         let Router { x, norm, part } = *router;
         let info = &self.plan.weights[part.weight.0];
         let [gate_scale, up_scale, down_scale] = c.scales.map(|s| self.opt(s));

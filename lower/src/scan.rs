@@ -113,7 +113,7 @@ impl Lowering<'_> {
             scale: s.scale,
             pairs: 0,
         };
-        let kept = self.kept(s.layer, s.heads * s.v_dim * s.k_dim);
+        let kept = self.access_state(s.layer, s.heads * s.v_dim * s.k_dim);
         let column = |cols: Option<Cols>, len| cols.map(|cols| self.groups(cols, s.heads, len));
         let mut rows = self.matrices([s.factor, s.soft].into_iter().flatten()); // what the products of rows with each other read
         rows.extend([self.groups(s.q, s.groups, s.k_dim), self.groups(s.k, s.groups, s.k_dim)]);

@@ -2,29 +2,35 @@
 //! which take each expert of a row for a row of its own where it has an input of its own. And the experts' biases.
 
 use super::dispatch::{Access, Module, Place, Touched};
-use super::experts::Product;
+use super::experts::ExpertsProduct;
 use super::general::THREADS;
-use super::{fusion, Lowering};
+use super::Lowering;
 use crate::policy;
-use crate::policy::matrix as tiles;
-use crate::policy::panels::moe_panels;
-use pumex_plan::{ExpertsBias, ExpertsMatMul, MatPart, Op};
+use crate::policy::{ExpertsKernel, ExpertsQuery, ExpertsTile, GemvTile, KernelChoice};
+use pumex_plan::{ExpertsBias, ExpertsMatMul, Op};
 use pumex_shaders::push;
 
 impl Lowering<'_> {
     pub(super) fn experts_matmul(&mut self, e: &ExpertsMatMul) {
-        if self.side_by_side_by_tiles(e) || self.side_by_side_by_rows(e) {
-            return;
-        }
         let (info, c) = (&self.plan.weights[e.weight.0], e.top_k);
-        let (m, k, n) = (info.rows / c.n_expert, info.cols, self.rows_of(e.out));
+        let size = (info.rows / c.n_expert, info.cols, self.rows_of(e.out));
+        let query = ExpertsQuery { side_by_side: true, ..self.experts_query_of(&[e.weight], size, c) };
+        let choice = policy::choose(self.t.caps, &query);
+        match (choice.tile, choice.kernel) {
+            (ExpertsTile::Gemv(tile), _) => self.side_by_side_by_gemv(e, query, tile),
+            (_, ExpertsKernel::Rows(by)) => self.side_by_side_by_rows(e, &query, by),
+            _ => self.side_by_side_by_tiles(e, query, choice),
+        }
+    }
+
+    /// Row by row.
+    fn side_by_side_by_gemv(&mut self, e: &ExpertsMatMul, query: ExpertsQuery, tile: GemvTile) {
+        let (info, c, (m, k, n)) = (&self.plan.weights[e.weight.0], e.top_k, query.size);
         let used = if e.own_input { 1 } else { c.k };
         let plain = !e.own_input && !self.has_scales(e);
         let route = if plain { self.val(e.route) } else { self.plain_route(e, e.own_input) };
         let push = push::Gemv { b2: route, x: self.val(e.x), y: self.val(e.out), ..self.side_by_side_push(e) };
-        let extras = self.extras(false, false);
-        let tile = policy::expert_tile(self.t.caps, info.format, (m, k), extras.activations);
-        let mut constants = tile.spec(k, 1, extras);
+        let mut constants = tile.spec(k, 1, query.fusion);
         constants.extend([("EXPERTS", 1), ("USED", used as u32)]);
         constants.extend(tile.whole_rows(std::iter::once(m)));
         let grid = [tile.groups as usize, n * c.k, 1];
@@ -32,7 +38,8 @@ impl Lowering<'_> {
         reads.extend((!plain).then(|| self.split_reduction()));
         reads.extend(self.of_top_k(&[e.weight], c));
         let writes = vec![self.value(e.out)];
-        self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, Touched { reads, writes });
+        let module = Module::with(tile.kernel, info.format.stem);
+        self.emit(module, constants, push, grid, Touched { reads, writes }).keep_query(query);
     }
 
     /// Whether the kernels would scale the products by what the route has for them.
@@ -75,28 +82,19 @@ impl Lowering<'_> {
         }
     }
 
-    /// Expert by expert in tiles of rows, as [`super::experts`] has it; false where that does not pay or cannot be.
-    fn side_by_side_by_tiles(&mut self, e: &ExpertsMatMul) -> bool {
-        let (n, caps, c, info) = (self.rows_of(e.out), self.t.caps, e.top_k, &self.plan.weights[e.weight.0]);
-        let part = MatPart { weight: e.weight, bias: None, scale: 1.0 };
-        let takes =
-            tiles::groups_experts(caps, info.format, (n, c.k, c.n_expert)) && !fusion::is_short(self.plan, &part);
-        if !takes || !self.t.fuse || !self.t.packing.is_some_and(|packing| packing.moe) {
-            return false;
-        }
-        let (m, k, panels) = (info.rows / c.n_expert, info.cols, self.experts_by_panels(info));
-        let moe = if panels { moe_panels(n, c.k, c.n_expert) } else { tiles::moe_tiles(n, c.k, c.n_expert) };
-        let extras = self.extras(false, false);
-        let tile = tiles::moe_tile(caps, info.format, m, moe, extras);
-        let Some(map) = self.map_of(tile.mat_n) else { return false };
-        let p = Product::new((e.x, None, e.route, c), None, [None; 2], e.out);
+    /// Expert by expert in tiles of rows, by cooperative matrices.
+    fn side_by_side_by_tiles(
+        &mut self,
+        e: &ExpertsMatMul,
+        query: ExpertsQuery,
+        choice: KernelChoice<ExpertsKernel, ExpertsTile>,
+    ) {
+        let (c, info, (_, k, n)) = (e.top_k, &self.plan.weights[e.weight.0], query.size);
+        let moe = query.runs(choice.kernel);
+        let p = ExpertsProduct::new((e.x, None, e.route, c), None, [None; 2], e.out);
         self.moe_permute(&p, moe);
         let pairs = self.plain_route(e, true);
-        if panels {
-            self.moe_pack_panels(&p, moe, (k, !e.own_input));
-        } else {
-            self.moe_pack(&p, moe, (k, !e.own_input), (tile.mat_n, map));
-        }
+        self.moe_pack_for(&choice.tile, &p, moe, (k, !e.own_input));
         let [list, codes, factors, _] = self.t.at.packed.moe;
         let push = push::Gemv {
             b1: list,
@@ -108,19 +106,12 @@ impl Lowering<'_> {
             flags: (n << 8) as u32,
             ..self.side_by_side_push(e)
         };
-        let mut constants = vec![("EXPERTS", 4), ("USED", 1)];
+        let constants = vec![("EXPERTS", 4), ("USED", 1)];
         let mut reads = vec![self.split_reduction(), Access::all(Place::MoeTiles, 0)];
         reads.push(Access::all(Place::MoePacked, (2 * n * c.k * k) as u64));
         reads.extend(self.of_top_k(&[e.weight], c));
         let touched = Touched { reads, writes: vec![self.value(e.out)] };
-        if panels {
-            self.moe_panel_product(info, (push, constants), moe, false, touched);
-        } else {
-            constants.extend(tile.spec(k, extras));
-            let grid = [tile.groups as usize, moe.most, 1];
-            self.emit(Module::with(tile.kernel, info.format.stem), constants, push, grid, touched);
-        }
-        true
+        self.moe_product(info, &choice, (push, constants), (moe, query), touched);
     }
 
     pub(super) fn experts_bias(&mut self, b: &ExpertsBias) {

@@ -4,11 +4,11 @@
 use super::rows::{sample_parts, MAX_K};
 use super::target::{RowPacking, Shape, Target};
 use super::{chosen, scan};
-use super::{fused, Packing};
+use super::{fuse_ops, Packing};
 use crate::policy;
 use crate::policy::matrix::{FEW, MOST_COLUMNS, PACKED_LEN};
 use crate::policy::panels::READ_AHEAD;
-use crate::policy::{matrix as tiles, panels, ManyRowsAsked};
+use crate::policy::{matrix as tiles, panels, MatrixLayout, PackedRowsRequest};
 use pumex_plan::{General, Op, Placement, Plan};
 use pumex_shaders::block::Block;
 use pumex_shaders::stage::Stage;
@@ -64,7 +64,7 @@ pub struct Packed {
     pub k: usize,
     /// Rows as halves, and their factors.
     pub codes: u64,
-    /// See `codes`.
+    /// Factors of the packed rows.
     pub factors: u64,
     /// Sums of squares of rows that come packed for a norm.
     pub squares: u64,
@@ -72,13 +72,13 @@ pub struct Packed {
     pub powers: u64,
     /// The largest matrix that becomes halves for its products; 0 where none does.
     pub decoded: u64,
-    /// Of experts with many rows: the tiles' list, packed rows, factors and products.
+    /// What experts with many rows take: the tiles' list, packed rows, factors and products.
     pub moe: Option<[u64; 4]>,
 }
 
 impl Packed {
     /// Enough for steps of `plan` with up to `max_rows` rows, on a device that takes packed rows as asked.
-    pub fn of(plan: &Plan, max_rows: usize, caps: &Caps, asked: ManyRowsAsked) -> Packed {
+    pub fn of(plan: &Plan, max_rows: usize, caps: &Caps, asked: PackedRowsRequest) -> Packed {
         let inputs = |op: &Op| match op {
             Op::MatMul { parts, .. } => parts.first().map(|p| plan.weights[p.weight.0].cols),
             Op::GatedMatMul { gate, .. } => Some(plan.weights[gate.weight.0].cols),
@@ -106,13 +106,13 @@ impl Packed {
         fixed.into_iter().chain(maps).chain(decoded).chain(self.moe.into_iter().flatten()).collect()
     }
 
-    /// What lowering asks of them, on a device whose threads hold matrices as told.
-    pub fn packing(&self, (direct, ordered, panels): (bool, bool, bool)) -> Packing {
-        Packing { direct, ordered, panels, k: self.k, moe: self.moe.is_some() }
+    /// What lowering asks of them, on a device whose threads hold matrices so.
+    pub fn packing(&self, layout: MatrixLayout) -> Packing {
+        Packing { layout, k: self.k, moe: self.moe.is_some() }
     }
 
-    /// Likewise of rows for products without matrices, where the device takes them so.
-    pub fn rows(&self, caps: &Caps, asked: ManyRowsAsked) -> Option<RowPacking> {
+    /// What lowering asks of rows for products without matrices, where the device takes them so.
+    pub fn rows(&self, caps: &Caps, asked: PackedRowsRequest) -> Option<RowPacking> {
         policy::packs_rows(caps, asked).then_some(RowPacking { asked, moe: self.moe.is_some() })
     }
 }
@@ -164,7 +164,7 @@ pub fn arena(target: &Target<'_>) -> u64 {
     let shapes = few.into_iter().flat_map(|rows| [true, false].map(|batch| shape(rows.min(target.max_rows), batch)));
     let sources: &[bool] = if target.plan.encoder.is_some() { &[false, true] } else { &[false] };
     let shapes = shapes.flat_map(|shape| sources.iter().map(move |source| Shape { source: *source, ..shape }));
-    let lens = shapes.map(|shape| Placement::new(&fused(target, shape), target.max_rows, target.max_rows).len_bytes);
+    let lens = shapes.map(|shape| Placement::new(&fuse_ops(target, shape), target.max_rows, target.max_rows).len_bytes);
     lens.max().unwrap_or(0).max(Placement::new(target.plan, target.max_rows, target.max_rows).len_bytes)
 }
 

@@ -2,9 +2,8 @@
 
 use super::megakernel::Megakernel;
 use super::CacheType;
-use crate::policy;
-use crate::policy::{ActivationQuant, FlashTile, GroupAttention, ManyRowsAsked, StagedAttention};
-use pumex_plan::{AttentionSpec, Plan};
+use crate::policy::{ActivationQuant, MatrixLayout, PackedRowsRequest};
+use pumex_plan::Plan;
 use pumex_vk::Caps;
 
 /// The shape of a step: what its dispatches depend on.
@@ -26,7 +25,7 @@ pub struct Shape {
     pub heads: usize,
     /// A decode batch: no two rows are of one sequence.
     pub decode_batch: bool,
-    /// Of more rows than few, of which some are of one sequence: room for so many first ones that are each alone of theirs.
+    /// Room for so many first rows that are each alone of their sequence, in a step of many rows of which others share one.
     pub singles: usize,
     /// Its rows are those of sources, which take the encoder's ops.
     pub source: bool,
@@ -67,7 +66,7 @@ pub struct Addresses {
     pub ids: u64,
     /// Split-reduction workspace: what workgroups leave, and counters of their arrivals.
     pub partials: u64,
-    /// See `partials`.
+    /// Counters of workgroups' arrivals.
     pub arrivals: u64,
     /// Where a megakernel whose workgroups do not run at once says so.
     pub fault: u64,
@@ -79,7 +78,7 @@ pub struct Addresses {
     pub packed: PackedAt,
     /// The megakernel's buffers: where a thread that gave up says so, and what workgroups send each other.
     pub gave_up: u64,
-    /// See `gave_up`.
+    /// Messages that the megakernel's workgroups send each other.
     pub messages: u64,
 }
 
@@ -105,7 +104,7 @@ pub struct PackedAt {
     pub maps: Vec<(u32, u64)>,
     /// Factors of rows that the op before has packed: of attention, then of gated units.
     pub epilogue_factors: u64,
-    /// Of rows that come packed for a norm: the sums of squares of each sixteen outputs.
+    /// Sums of squares of each sixteen outputs, of rows that come packed for a norm.
     pub squares: u64,
     /// And what they are packed over, twice.
     pub powers: u64,
@@ -118,12 +117,8 @@ pub struct PackedAt {
 /// What a device's threads hold of cooperative matrices, and how much room packed rows have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
-    /// Threads hold matrices as `gemm_few` and `attn_mat` expect.
-    pub direct: bool,
-    /// Threads hold sums as `attn_flash` expects, too.
-    pub ordered: bool,
-    /// Threads hold matrices as `gemm_panels` expects.
-    pub panels: bool,
+    /// How threads hold them.
+    pub layout: MatrixLayout,
     /// Most inputs of a packed row.
     pub k: usize,
     /// The plan has experts, and there is room for their rows.
@@ -134,7 +129,7 @@ pub struct Packing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPacking {
     /// What decides on their kernels.
-    pub asked: ManyRowsAsked,
+    pub asked: PackedRowsRequest,
     /// The plan has experts, and there is room for their rows.
     pub moe: bool,
 }
@@ -172,47 +167,4 @@ pub struct Target<'a> {
     pub rows: Option<RowPacking>,
     /// The megakernel, if there is one.
     pub megakernel: Option<&'a Megakernel>,
-}
-
-impl Target<'_> {
-    /// Whether attention of few rows goes through cooperative matrices.
-    pub fn attends_by_matrices(&self, spec: &AttentionSpec) -> bool {
-        let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
-        let fits = halves && policy::attn_mat_fits(spec) && self.caps.disabled("attn_mat").is_none();
-        fits && self.packing.is_some_and(|p| p.direct)
-    }
-
-    /// Whether that of many rows does, by matrices that threads fill themselves.
-    pub fn attends_many_by_matrices(&self, spec: &AttentionSpec) -> bool {
-        let on = self.caps.disabled("attn_flash").is_none();
-        on && self.attends_by_matrices(spec) && self.packing.is_some_and(|p| p.ordered)
-    }
-
-    /// The tile of a prompt's attention by matrices that threads fill themselves.
-    pub fn prompt_attention(&self, spec: &AttentionSpec) -> Option<FlashTile> {
-        let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
-        let held = self.packing.is_some_and(|p| p.panels && p.direct && p.ordered);
-        let on = self.caps.disabled("attn_prompt").is_none() && held && halves;
-        let fits = policy::attn_prompt_bytes(spec) <= self.caps.max_shared_bytes as usize;
-        policy::attn_prompt_tile(spec).filter(|_| on && fits)
-    }
-
-    /// The tile of many rows' attention by matrices from shared memory, where matrices are used and take such heads.
-    pub fn staged_attention(&self, spec: &AttentionSpec) -> Option<StagedAttention> {
-        let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
-        let on = self.caps.disabled("attn_staged").is_none();
-        policy::staged_attention(self.caps, spec).filter(|_| on && halves && self.packing.is_some())
-    }
-
-    /// The tile of many rows' attention by matrices that workgroups hold, likewise.
-    pub fn matrix2_attention(&self, spec: &AttentionSpec) -> Option<GroupAttention> {
-        let halves = self.cache_types.0.becomes_halves() && self.cache_types.1.becomes_halves();
-        let on = self.caps.disabled("attn_matrix2").is_none();
-        policy::matrix2_attention(self.caps, spec).filter(|_| on && halves && self.packing.is_some())
-    }
-
-    /// Whether all attention of few rows goes through cooperative matrices.
-    pub fn all_attend_by_matrices(&self) -> bool {
-        self.plan.attention().all(|spec| self.attends_by_matrices(spec))
-    }
 }

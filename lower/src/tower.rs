@@ -13,7 +13,7 @@ use constants::Constants;
 pub use product::{stored, Stored};
 use pumex_gguf::Result;
 use pumex_media::graph::{Graph, Op, Part, Val, Weight};
-use pumex_plan::{Placement, Val as Held};
+use pumex_plan::{Placement, Val as PlanVal};
 use pumex_vk::Caps;
 
 /// Threads of a workgroup of kernels that take numbers one by one: every device has so many.
@@ -163,7 +163,7 @@ impl<'a> Lowering<'a> {
     ) {
         let (op, push, grid) = (self.op, push.into(), grid.map(|g| g as u32));
         let (Module { kernel, format }, Touched { reads, writes }) = (module, touched);
-        self.dispatches.push(Dispatch { op, kernel, format, constants, push, grid, reads, writes });
+        self.dispatches.push(Dispatch { op, kernel, format, constants, push, grid, reads, writes, query: None });
     }
 
     /// A kernel with a thread for each of `count` numbers.
@@ -221,12 +221,12 @@ impl<'a> Lowering<'a> {
     fn scratch(&mut self, bytes: u64) -> (u64, Access) {
         let value = self.graph.buffers.len() + self.scratch.len();
         self.scratch.push(Scratch { ops: (self.op, self.op), bytes });
-        (self.t.at.arena + self.offset(value), Access::all(Place::Value(Held(value)), bytes))
+        (self.t.at.arena + self.offset(value), Access::all(Place::Value(PlanVal(value)), bytes))
     }
 
     /// Numbers `from` to `to` of a value's buffer, of which `count` are touched.
     fn numbers(&self, x: Val, (from, to): (usize, usize), count: usize) -> Access {
-        let place = Place::Value(Held(self.graph.view(x).buffer));
+        let place = Place::Value(PlanVal(self.graph.view(x).buffer));
         Access { range: from..to, ..Access::all(place, 4 * count as u64) }
     }
 

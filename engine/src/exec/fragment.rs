@@ -5,6 +5,7 @@ use pumex_gguf::Result;
 use pumex_lower::policy::matrix as tiles;
 use pumex_lower::policy::matrix::FEW_N;
 use pumex_lower::policy::panels::{panels_fit, PANEL_N};
+use pumex_lower::policy::MatrixLayout;
 use pumex_shaders::block::Block;
 use pumex_shaders::push;
 use pumex_vk::{Class, Device};
@@ -20,6 +21,13 @@ pub struct FragmentLayout {
     pub ordered: bool,
     /// Weights and activations as `gemm_panels` expects.
     pub panels: bool,
+}
+
+impl FragmentLayout {
+    /// What lowering knows of it.
+    pub fn layout(&self) -> MatrixLayout {
+        MatrixLayout { direct: self.direct, ordered: self.ordered, panels: self.panels }
+    }
 }
 
 /// Where a matrix keeps each of its `elements`, if every thread has its own (see `shaders/glsl/fragment_layout.comp`).

@@ -3,7 +3,7 @@
 use super::fragment::FragmentLayout;
 use pumex_gguf::Result;
 use pumex_lower::policy::matrix::FEW;
-use pumex_lower::policy::ManyRowsAsked;
+use pumex_lower::policy::PackedRowsRequest;
 use pumex_lower::sizes::{Packed, SplitReduction};
 use pumex_lower::{PackedAt, Packing, RowPacking};
 use pumex_shaders::constants::GATED_FACTOR;
@@ -53,14 +53,14 @@ impl PackedMemory {
         device: &Device,
         sizes: &Packed,
         held: Option<FragmentLayout>,
-        asked: ManyRowsAsked,
+        asked: PackedRowsRequest,
     ) -> Result<Option<PackedMemory>> {
         let rows = sizes.rows(device.caps(), asked);
         if sizes.k == 0 || (held.is_none() && rows.is_none()) {
             return Ok(None);
         }
         let scratch = |name: &str, bytes: u64| device.buffer(name, bytes, Class::Scratch);
-        let packing = held.as_ref().map(|held| sizes.packing((held.direct, held.ordered, held.panels)));
+        let packing = held.as_ref().map(|held| sizes.packing(held.layout()));
         let mut maps = Vec::new();
         for (mat_n, map) in held.into_iter().flat_map(|held| held.maps) {
             let buffer = scratch("map", 4 * map.len() as u64)?;

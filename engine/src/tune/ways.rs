@@ -6,7 +6,7 @@ use crate::kernel::lacking;
 use crate::{Debug, Options, VulkanRunner};
 use pumex_gguf::{Gguf, Result};
 use pumex_lower::policy;
-use pumex_lower::policy::ManyRows;
+use pumex_lower::policy::{AttentionKernel, ManyRows, ProductKernel};
 use pumex_model as model;
 use pumex_step::sample::rng::Rng;
 use pumex_step::{Row, RowOutput, Runner, Token, Want};
@@ -15,10 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Products of many rows by cooperative matrices that threads fill themselves, and by none at all.
-const MATRICES: &str = "gemm_mat";
+const MATRICES: &str = ProductKernel::Mat.name();
 const NO_MATRICES: &str = "no matrices";
-/// Kernels of many rows' attention, as the policy prefers them.
-pub(crate) const ATTENTION: [&str; 5] = ["attn_prompt", "attn_flash", "attn_staged", "attn_matrix2", "attn_prefill"];
 /// Rows of a prompt's step, if there is room for them.
 const PROMPT: u32 = 512;
 /// Rows whose logits are compared.
@@ -61,14 +59,6 @@ pub struct WaysReport {
     pub cut: bool,
 }
 
-/// A kernel of many rows' products by name.
-fn label(by: ManyRows) -> String {
-    match by {
-        ManyRows::Group(source) => format!("{}, {source:?}", by.kernel()),
-        _ => by.kernel().into(),
-    }
-}
-
 impl Way {
     /// Options that make a model go this way; those that say something of it themselves stay as they are.
     pub fn of(&self, options: &Options) -> Options {
@@ -79,18 +69,19 @@ impl Way {
             return options.clone();
         }
         let many_rows =
-            self.products.as_ref().and_then(|name| ManyRows::ALL.into_iter().find(|by| label(*by) == *name));
+            self.products.as_ref().and_then(|name| ManyRows::ALL.into_iter().find(|by| by.label() == *name));
         let debug = Debug {
             matrices: self.products.as_deref() != Some(NO_MATRICES),
             many_rows,
             megakernel: self.megakernel,
             ..told
         };
+        let attention = AttentionKernel::MANY_ROWS.map(AttentionKernel::name);
         let worse = |kernel: &&str| self.attention.as_deref() != Some(*kernel);
-        let listed = self.attention.as_deref().is_some_and(|name| ATTENTION.contains(&name));
+        let listed = self.attention.as_deref().is_some_and(|name| attention.contains(&name));
         // Products of subgroups' matrices come before all kernels of packed rows but those of whole workgroups.
         let packed = many_rows.is_some_and(|by| !matches!(by, ManyRows::Group(_)));
-        let worse = ATTENTION.into_iter().take_while(worse).filter(|_| listed);
+        let worse = attention.into_iter().take_while(worse).filter(|_| listed);
         let without = worse.chain(packed.then_some(MATRICES)).collect();
         Options { debug, without, ..options.clone() }
     }
@@ -112,16 +103,21 @@ pub(crate) fn squared_error(found: &[f32], truth: &[f32]) -> f64 {
 }
 
 /// Whether a device has what a kernel needs.
-pub(crate) fn has(caps: &Caps, kernel: &str) -> bool {
+fn has(caps: &Caps, kernel: &str) -> bool {
     let known = pumex_shaders::kernels::find(kernel);
     known.is_some_and(|k| lacking(k.needs, caps).is_none()) && caps.disabled(kernel).is_none()
 }
 
 /// Ways of products that a device has.
 pub(crate) fn products(caps: &Caps) -> Vec<String> {
-    let rows = ManyRows::ALL.into_iter().filter(|by| has(caps, by.kernel())).map(label);
+    let rows = ManyRows::ALL.into_iter().filter(|by| has(caps, by.kernel())).map(ManyRows::label);
     let matrices = (!caps.matrix_n.is_empty() && caps.disabled(MATRICES).is_none()).then(|| MATRICES.to_string());
     matrices.into_iter().chain(rows).chain([NO_MATRICES.to_string()]).collect()
+}
+
+/// Kernels of many rows' attention that a device has, as the policy prefers them.
+pub(crate) fn attention(caps: &Caps) -> Vec<&'static str> {
+    AttentionKernel::MANY_ROWS.map(AttentionKernel::name).into_iter().filter(|kernel| has(caps, kernel)).collect()
 }
 
 struct Search<'a> {
@@ -232,11 +228,14 @@ pub(super) fn search(
         tried: Vec::new(),
     };
     let table = search.time(&Way::default())?;
-    let plain =
-        Way { products: Some(NO_MATRICES.into()), attention: Some("attn_prefill".into()), megakernel: Some(false) };
+    let plain = Way {
+        products: Some(NO_MATRICES.into()),
+        attention: Some(AttentionKernel::Prefill.name().into()),
+        megakernel: Some(false),
+    };
     let start = if blind { search.time(&plain)? } else { table };
     let whole = policy::megakernel_tile(caps, Some(true)).is_some_and(|tile| tile.groups > 1);
-    let all = products(caps).len() + ATTENTION.len() + 2 * usize::from(whole) + 2;
+    let all = products(caps).len() + AttentionKernel::MANY_ROWS.len() + 2 * usize::from(whole) + 2;
     let mut cut = false;
     let mut goes_on = |done: usize| {
         told(done.min(all), all);
@@ -251,7 +250,7 @@ pub(super) fn search(
     let ways = ways.map(|name| Way { products: Some(name), attention: None, ..way.clone() }).collect();
     best = search.best(best, ways, &mut goes_on)?;
     let way = from(&search, best);
-    let ways = ATTENTION.into_iter().filter(|name| has(caps, name) && way.attention.as_deref() != Some(name));
+    let ways = attention(caps).into_iter().filter(|name| way.attention.as_deref() != Some(name));
     let ways = ways.map(|name| Way { attention: Some(name.into()), ..way.clone() }).collect();
     best = search.best(best, ways, &mut goes_on)?;
     let way = from(&search, best);
@@ -305,7 +304,7 @@ mod tests {
         let unknown = Way { products: Some("none".into()), attention: Some("none".into()), megakernel: None };
         assert_eq!(said(&unknown.of(&usual)), said(&usual));
         for by in ManyRows::ALL {
-            let way = Way { products: Some(label(by)), ..Way::default() };
+            let way = Way { products: Some(by.label()), ..Way::default() };
             assert_eq!(way.of(&usual).debug.many_rows, Some(by));
         }
     }

@@ -12,7 +12,7 @@ use pumex_vk::Caps;
 
 /// What the user and the cache leave to it.
 #[derive(Clone, Copy, Debug)]
-pub struct Choices {
+pub struct MegakernelOptions {
     /// On, off, or by the policy.
     pub wanted: Option<bool>,
     /// Workgroups; by the policy where it is not told.
@@ -64,8 +64,8 @@ fn pairs_of(experts: Option<Experts>) -> &'static [&'static str] {
 
 impl Megakernel {
     /// None where the policy has none for the device, or no product of `plan` fits it.
-    pub fn of(plan: &Plan, caps: &Caps, choices: Choices) -> Option<Megakernel> {
-        let Choices { activations, halves, .. } = choices;
+    pub fn of(plan: &Plan, caps: &Caps, choices: MegakernelOptions) -> Option<Megakernel> {
+        let MegakernelOptions { activations, halves, .. } = choices;
         let tile = policy::megakernel_tile(caps, choices.wanted)?;
         let tile = MegakernelTile { groups: choices.groups.unwrap_or(tile.groups), ..tile };
         let normed = plan.ops.iter().filter_map(|op| match op {

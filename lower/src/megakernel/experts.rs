@@ -59,7 +59,7 @@ impl Experts {
 }
 
 /// A router and its choice.
-pub(super) struct Choice {
+pub(super) struct RouterStage {
     pub router: Router,
     pub top_k: TopK,
     pub scale: f32,
@@ -69,7 +69,7 @@ pub(super) struct Choice {
 
 impl Group<'_> {
     /// Adds a router and its choice, if the last stage makes its input; gives the dispatch back if it cannot.
-    pub(super) fn router(&mut self, c: &Choice, own: Dispatch) -> Option<Dispatch> {
+    pub(super) fn router(&mut self, c: &RouterStage, own: Dispatch) -> Option<Dispatch> {
         let Router { x, norm, part } = c.router;
         let (info, experts) = (&self.plan.weights[part.weight.0], self.k.experts);
         let plain = info.format.stem == "f32" && part.bias.is_none() && info.cols == self.k.k[0];

@@ -11,7 +11,7 @@ pub(super) struct Open {
     /// Formats of all stages, and of each.
     stems: Vec<&'static str>,
     pub stem_of: Vec<&'static str>,
-    /// Of those with gate and up in one.
+    /// Format of products with gate and up in one.
     gated: Option<&'static str>,
     /// ActivationQuant and norm that are quantized.
     pub coded: Option<(u64, u64)>,

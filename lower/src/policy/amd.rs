@@ -6,7 +6,7 @@
 
 use super::portable;
 use super::table::{
-    known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRows, ManyRowsShape, RouterShape, Span,
+    known, ClassChoices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRows, ManyRowsShape, RouterShape, Span,
     SplitAttention, When, ALWAYS, ATTN_HEADS,
 };
 use super::ActivationQuant::Q8;
@@ -84,7 +84,7 @@ const HEADS: &[HeadsRow] = &[
 const PLAIN: &[FormatId] = &[Q4_0, Q5_0, Q8_0, Iq4Nl, Iq4Xs, Mxfp4, Q3K, Q6K];
 
 /// RDNA 2.
-pub(super) const RDNA: Choices = Choices {
+pub(super) const RDNA: ClassChoices = ClassChoices {
     evidence: TWO_EACH,
     activations: known(Q8, Evidence::Estimate("dot products of bytes are as fast as they get")),
     gemv: RDNA_GEMV,
@@ -103,16 +103,16 @@ pub(super) const RDNA: Choices = Choices {
 };
 
 /// RDNA 1, most of whose cards have no dot products of bytes.
-pub(super) const RDNA1: Choices = Choices { fewer_columns: known(FEWER_FLOATS, NO_SPILLS), ..RDNA };
+pub(super) const RDNA1: ClassChoices = ClassChoices { fewer_columns: known(FEWER_FLOATS, NO_SPILLS), ..RDNA };
 
 /// RDNA 3 and 3.5.
-pub(super) const RDNA3: Choices = Choices {
+pub(super) const RDNA3: ClassChoices = ClassChoices {
     many_rows: known(ManyRowsShape { by: &ManyRows::WITH_BYTES, bytes: Formats::Any, wide: 2, buffers: 1 }, BYTES),
     ..RDNA
 };
 
 /// RDNA 4.
-pub(super) const RDNA4: Choices = Choices {
+pub(super) const RDNA4: ClassChoices = ClassChoices {
     many_rows: known(
         ManyRowsShape { by: &ManyRows::WITH_BYTES, bytes: Formats::These(PLAIN), wide: 2, buffers: 1 },
         BYTES,
@@ -121,7 +121,7 @@ pub(super) const RDNA4: Choices = Choices {
 };
 
 /// GCN and CDNA.
-pub(super) const GCN: Choices = Choices {
+pub(super) const GCN: ClassChoices = ClassChoices {
     gemv: GCN_GEMV,
     gemv_float: GCN_FLOAT,
     fewer_columns: known(FEWER_FLOATS, NO_SPILLS),

@@ -86,7 +86,7 @@ pub struct IndexTile {
     pub heads: u32,
 }
 
-/// Of heads of `dim` columns: as many at a time as 8 KiB hold, of which each takes a register.
+/// The tile for heads of `dim` columns: as many at a time as 8 KiB hold, of which each takes a register.
 pub fn index_tile(caps: &Caps, dim: usize) -> IndexTile {
     IndexTile { size: super::row_threads(caps).min(256), heads: (2048 / dim.max(1) as u32).clamp(1, 8) }
 }
@@ -96,7 +96,8 @@ pub fn attn_mat_fits(c: &AttentionSpec) -> bool {
     c.head_dim == c.v_dim && matches!(c.head_dim, 64 | 128)
 }
 
-/// As [`attn_tile`], by cooperative matrices whose parts threads fill themselves ([`super::matrix::direct`]), of caches that become halves.
+/// Attention of `rows` single rows by cooperative matrices whose parts threads fill themselves ([`super::matrix::direct`]), of caches
+/// that become halves.
 pub fn attn_mat_tile(caps: &Caps, c: &AttentionSpec, rows: usize, most: usize) -> AttnTile {
     let per_kv = c.heads / c.kv_heads;
     let taken = (1..=most.min(per_kv).min(ATTN_HEADS)).rev().find(|h| per_kv.is_multiple_of(*h)).unwrap_or(1);

@@ -1,6 +1,6 @@
 //! What sort of device it is, as far as choices differ: the one place that knows vendors.
 
-use super::table::Choices;
+use super::table::ClassChoices;
 use super::{amd, intel, mobile, nvidia, portable, software};
 use pumex_vk::{Caps, DeviceKind};
 
@@ -99,7 +99,7 @@ impl DeviceClass {
     }
 
     /// What is chosen for the class.
-    pub fn choices(self) -> &'static Choices {
+    pub fn choices(self) -> &'static ClassChoices {
         match self {
             Software => &software::CHOICES,
             NvidiaTuring | NvidiaAmpere => &nvidia::CHOICES,
@@ -146,12 +146,12 @@ fn intel_class(caps: &Caps) -> DeviceClass {
 }
 
 /// What is chosen for a device.
-pub(super) fn choices(caps: &Caps) -> &'static Choices {
+pub(super) fn choices(caps: &Caps) -> &'static ClassChoices {
     DeviceClass::of(caps).choices()
 }
 
 /// Multiprocessors, or compute units, where the driver tells or they are known of this device.
-fn told_cores(caps: &Caps) -> Option<u32> {
+fn find_cores(caps: &Caps) -> Option<u32> {
     let listed = || {
         let listed = XE_CORES.iter().find(|(id, _)| *id == caps.device_id)?;
         matches!(DeviceClass::of(caps), IntelXe1 | IntelXe2).then_some(listed.1)
@@ -161,7 +161,7 @@ fn told_cores(caps: &Caps) -> Option<u32> {
 
 /// Whether it is worth trying how many workgroups run at once. What software devices do was measured with the guess.
 pub fn asks_for_cores(caps: &Caps) -> bool {
-    told_cores(caps).is_none() && DeviceClass::of(caps) != Software
+    find_cores(caps).is_none() && DeviceClass::of(caps) != Software
 }
 
 /// Multiprocessors, or compute units; of a device of which nobody tells, what was measured, else a guess: what is integrated has few.
@@ -172,7 +172,7 @@ pub fn cores(caps: &Caps) -> u32 {
         DeviceKind::Virtual | DeviceKind::Cpu | DeviceKind::Other => 128,
     };
     let measured = caps.measured_cores.filter(|_| asks_for_cores(caps));
-    told_cores(caps).or(measured).unwrap_or(guess)
+    find_cores(caps).or(measured).unwrap_or(guess)
 }
 
 /// Whether products take dot products of packed bytes: where the device has an instruction for those of signed ones. Software

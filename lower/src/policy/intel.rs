@@ -7,8 +7,8 @@
 
 use super::portable;
 use super::table::{
-    known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRows, ManyRowsShape, PrefillTile, RouterShape,
-    Span, SplitAttention, When, ALWAYS,
+    known, ClassChoices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRows, ManyRowsShape, PrefillTile,
+    RouterShape, Span, SplitAttention, When, ALWAYS,
 };
 use super::ActivationQuant::Q8;
 use pumex_quant::FormatId::{self, *};
@@ -87,7 +87,7 @@ const PREFILL: &[PrefillTile] = &[prefill(128, 32, 32), prefill(256, 32, 16), pr
 const PREFILL_XE1: &[PrefillTile] = &[prefill(256, 16, 16), prefill(usize::MAX, 16, 32)];
 
 /// Xe2 and newer.
-pub(super) const XE2: Choices = Choices {
+pub(super) const XE2: ClassChoices = ClassChoices {
     evidence: TWO_ROWS,
     activations: known(Q8, Evidence::Estimate("dot products of bytes are as fast as they get")),
     gemv: GEMV,
@@ -110,7 +110,7 @@ pub(super) const XE2: Choices = Choices {
 };
 
 /// Xe and what came before: a thread has half the registers of 16 that those of Xe2 have.
-pub(super) const XE1: Choices = Choices {
+pub(super) const XE1: ClassChoices = ClassChoices {
     prefill: known(PREFILL_XE1, NO_SPILLS),
     gates_apart: known(APART, NO_SPILLS),
     fewer_columns: known(FEWER_XE1, NO_SPILLS),

@@ -12,7 +12,7 @@ use pumex_vk::Caps;
 
 /// What is packed for products, beside what devices say of themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ManyRowsAsked {
+pub struct PackedRowsRequest {
     /// One kernel for all that it takes, whatever the class would have.
     pub forced: Option<ManyRows>,
     /// Codes of activations in integer products.
@@ -31,9 +31,9 @@ pub struct RowTile {
     pub by: ManyRows,
     /// Fours of rows that a thread takes.
     pub wide: u32,
-    /// Of matrices.
+    /// The tile of matrices that come from shared memory.
     pub staged: Option<StagedTile>,
-    /// Of matrices that a workgroup holds.
+    /// The tile of matrices that a workgroup holds.
     pub group: Option<GroupTile>,
 }
 
@@ -103,7 +103,7 @@ fn piece_len(format: &Format) -> usize {
 }
 
 /// Why a kernel does not multiply rows with weights of a format, if it does not.
-pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: ManyRowsAsked) -> Option<String> {
+pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: PackedRowsRequest) -> Option<String> {
     let forced = asked.forced == Some(by);
     let told = match by {
         ManyRows::Group(_) => match () {
@@ -121,8 +121,8 @@ pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: ManyRow
         },
         ManyRows::Bytes => match () {
             () if format.block_len == 1 => Some("weights are floats"),
-            () if staged(caps, by).is_none() => Some("no cooperative matrices of signed bytes"),
-            () if staged(caps, by).is_some_and(|t| piece_len(format) < t.shape.2 as usize) => {
+            () if staged_tile(caps, by).is_none() => Some("no cooperative matrices of signed bytes"),
+            () if staged_tile(caps, by).is_some_and(|t| piece_len(format) < t.shape.2 as usize) => {
                 Some("a matrix has more inputs than a scale")
             }
             () if !forced && asked.activations != ActivationQuant::Q8 => Some("activations are to have 16 bits"),
@@ -132,7 +132,7 @@ pub(super) fn refusal(caps: &Caps, by: ManyRows, format: &Format, asked: ManyRow
         },
         ManyRows::Staged => match () {
             () if format.id == FormatId::F32 => Some("halves do not hold floats"),
-            () if staged(caps, by).is_none() => Some("no cooperative matrices of halves with sums in floats"),
+            () if staged_tile(caps, by).is_none() => Some("no cooperative matrices of halves with sums in floats"),
             () => None,
         },
         ManyRows::Half => match () {
@@ -156,13 +156,13 @@ fn smallest(caps: &Caps, by: ManyRows, format: &Format) -> RowTile {
     let tile = RowTile { by, wide: 1, staged: None, group: None };
     match by {
         ManyRows::Group(source) => RowTile { group: Some(group(source)), ..tile },
-        ManyRows::Staged | ManyRows::Bytes => RowTile { staged: staged(caps, by), ..tile },
+        ManyRows::Staged | ManyRows::Bytes => RowTile { staged: staged_tile(caps, by), ..tile },
         ManyRows::Dot | ManyRows::Half => tile,
     }
 }
 
 /// Matrices from shared memory, with one buffer: of subgroups that share a workgroup's outputs evenly.
-fn staged(caps: &Caps, by: ManyRows) -> Option<StagedTile> {
+fn staged_tile(caps: &Caps, by: ManyRows) -> Option<StagedTile> {
     let shape = match by {
         ManyRows::Bytes => caps.byte_matrix()?,
         ManyRows::Staged => caps.staged_matrix()?,
@@ -174,7 +174,7 @@ fn staged(caps: &Caps, by: ManyRows) -> Option<StagedTile> {
 }
 
 /// The kernels that are thought of on a device, best first, with those that its table lacks behind.
-pub(super) fn candidates(caps: &Caps, asked: ManyRowsAsked) -> Vec<ManyRows> {
+pub(super) fn candidates(caps: &Caps, asked: PackedRowsRequest) -> Vec<ManyRows> {
     let table = choices(caps).many_rows.value.by;
     let mut all: Vec<ManyRows> = asked.forced.into_iter().collect();
     for by in table.iter().copied().chain(ManyRows::ALL) {
@@ -186,20 +186,20 @@ pub(super) fn candidates(caps: &Caps, asked: ManyRowsAsked) -> Vec<ManyRows> {
 }
 
 /// How products of `n` rows with weights of all these formats go, if packed rows are for them: one packing serves all.
-pub fn many_rows(caps: &Caps, formats: &[&Format], n: usize, asked: ManyRowsAsked) -> Option<ManyRows> {
+pub fn many_rows(caps: &Caps, formats: &[&Format], n: usize, asked: PackedRowsRequest) -> Option<ManyRows> {
     let takes = |by: &ManyRows| formats.iter().all(|format| refusal(caps, *by, format, asked).is_none());
     let rows = (GEMV_MAX_COLS + 1..1 << 16).contains(&n);
     candidates(caps, asked).into_iter().find(|by| rows && takes(by))
 }
 
 /// Whether steps of up to `n` rows may turn matrices into halves for their products.
-pub fn decodes(caps: &Caps, n: usize, asked: ManyRowsAsked) -> bool {
+pub fn decodes(caps: &Caps, n: usize, asked: PackedRowsRequest) -> bool {
     let halves = Some(ManyRows::Group(WeightSource::Halves));
     [FormatId::Q8_0, FormatId::Q4K].iter().any(|id| many_rows(caps, &[id.format()], n, asked) == halves)
 }
 
 /// Whether any product may go so.
-pub fn packs_rows(caps: &Caps, asked: ManyRowsAsked) -> bool {
+pub fn packs_rows(caps: &Caps, asked: PackedRowsRequest) -> bool {
     let formats = [FormatId::Q8_0, FormatId::F16].map(FormatId::format);
     formats.iter().any(|format| many_rows(caps, &[*format], GEMV_MAX_COLS + 1, asked).is_some())
 }
@@ -217,7 +217,7 @@ pub fn row_tile(caps: &Caps, by: ManyRows, format: &Format, columns: usize) -> R
     let most = choices(caps).many_rows.value.wide.min(columns as u32 / ROWS).max(1);
     let buffers = if by == ManyRows::Staged { choices(caps).many_rows.value.buffers } else { 1 };
     let tile = |(wide, buffers)| {
-        let staged = staged(caps, by).map(|staged| StagedTile { buffers, ..staged });
+        let staged = staged_tile(caps, by).map(|staged| StagedTile { buffers, ..staged });
         RowTile { by, wide, staged, group: None }
     };
     let shapes = [(most, buffers), (most, 1), (1, buffers)].map(tile);
@@ -232,7 +232,7 @@ mod tests {
 
     fn chosen(caps: &Caps, stem: &str, activations: ActivationQuant) -> Option<&'static str> {
         let format = pumex_quant::all().find(|f| f.stem == stem).unwrap();
-        many_rows(caps, &[format], 64, ManyRowsAsked { forced: None, activations }).map(ManyRows::kernel)
+        many_rows(caps, &[format], 64, PackedRowsRequest { forced: None, activations }).map(ManyRows::kernel)
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
     fn tiles_fit_shared_memory_and_runs_of_experts() {
         for (name, caps) in devices::all() {
             for (format, by) in pumex_quant::all().flat_map(|f| ManyRows::ALL.map(|by| (f, by))) {
-                let asked = ManyRowsAsked { forced: Some(by), ..ManyRowsAsked::default() };
+                let asked = PackedRowsRequest { forced: Some(by), ..PackedRowsRequest::default() };
                 if refusal(&caps, by, format, asked).is_none() {
                     for columns in [32, 64, 256] {
                         let tile = row_tile(&caps, by, format, columns);

@@ -16,7 +16,7 @@ const LANES: u32 = 32;
 pub const PACKED_LEN: usize = 512;
 /// Most activation rows that a workgroup takes.
 pub const MOST_COLUMNS: usize = 128;
-/// Of fewer rows than this it takes half as many, so that there are workgroups enough.
+/// Rows from which on it takes that many: of fewer it takes half, so that there are workgroups enough.
 const MANY: usize = 256;
 /// Workgroups of four subgroups with so many that a multiprocessor runs at once (an H200's, by how products of 4,096 to 35,840 outputs
 /// came out: 2026-11-25 in `benches/archive/families.md`).
@@ -45,9 +45,9 @@ pub struct MatTile {
     pub tiles: u32,
     /// Workgroups for the outputs.
     pub groups: u32,
-    /// Of `gemm_few`: groups of four inputs whose activations a thread holds at a time.
+    /// Groups of four inputs whose activations a thread of `gemm_few` holds at a time.
     pub turn: u32,
-    /// Of `gemm_few`: times that the format's table, if there is one, stands in shared memory.
+    /// Times that the format's table, if there is one, stands in the shared memory of `gemm_few`.
     pub copies: u32,
 }
 
@@ -82,7 +82,8 @@ impl MatTile {
     }
 }
 
-const MANY_ROWS: &str = "gemm_mat";
+/// Row of the kernel table for many activation rows.
+pub(super) const MANY_ROWS: &str = "gemm_mat";
 /// Row of the kernel table for few activation rows.
 pub const FEW_KERNEL: &str = "gemm_few";
 
@@ -177,7 +178,7 @@ pub fn groups_experts(caps: &Caps, format: &Format, (n, used, experts): (usize, 
 /// Experts that a workgroup of `deal` has room for, with some left.
 pub(super) const MOST_EXPERTS: usize = 1024;
 
-/// As [`mat_tile`], of tiles of rows of one expert, with the columns of a matrix of activations.
+/// The tile of `gemm_mat` for `m` outputs of each expert, whose rows stand in runs.
 pub fn moe_tile(caps: &Caps, format: &Format, m: usize, moe: MoeTiles, extras: GemmFusion) -> MatTile {
     let mat_n = caps.matrix_n.last().copied().unwrap_or(16);
     let subgroups = most_subgroups(caps, format, moe.columns).clamp(if extras.gated { 2 } else { 1 }, 4);
@@ -273,7 +274,7 @@ pub fn few_takes(format: &Format, n: usize) -> bool {
     n <= FEW_ROWS || n <= FEW && tables::of(format.id).is_none_or(|table| table.packed_levels().is_some())
 }
 
-/// Likewise with `size` threads, of which `split` subgroups share the inputs of a row, and at most `per_core` workgroups for
+/// The tile of a product with `size` threads, of which `split` subgroups share the inputs of a row, and at most `per_core` workgroups for
 /// each multiprocessor.
 pub fn mat_tile_of(
     caps: &Caps,

@@ -5,7 +5,7 @@
 //! llama-8b and qwen3-30b-a3b; 65,536 and more are output matrices.
 
 use super::table::{
-    known, Choices, Evidence, FewRow, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span,
+    known, ClassChoices, Evidence, FewRow, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span,
     SplitAttention, UploadShape, When, ALWAYS, GEMV_MAX_COLS, USUAL_PREFILL,
 };
 use super::ActivationQuant::Q8;
@@ -157,7 +157,7 @@ const ATTENTION_HEADS: &[HeadsRow] = &[
 ];
 
 /// What is chosen.
-pub(super) const CHOICES: Choices = Choices {
+pub(super) const CHOICES: ClassChoices = ClassChoices {
     evidence: BITS8,
     activations: known(Q8, BITS8),
     gemv: GEMV,
@@ -191,7 +191,7 @@ pub(super) const CHOICES: Choices = Choices {
 };
 
 /// Before Turing: threads of a subgroup take turns, so that one that waits for another of its own would wait for ever.
-pub(super) const PASCAL: Choices = Choices {
+pub(super) const PASCAL: ClassChoices = ClassChoices {
     evidence: Evidence::Estimate("as measured on an H200, but for what needs newer hardware"),
     megakernel_threads: known(None, Evidence::Estimate("its threads wait for each other")),
     ..CHOICES

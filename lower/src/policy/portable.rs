@@ -5,7 +5,7 @@
 //! file of its own.
 
 use super::table::{
-    known, Choices, Evidence, FewRow, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span,
+    known, ClassChoices, Evidence, FewRow, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span,
     SplitAttention, UploadShape, When, ALWAYS, GEMV_MAX_COLS, USUAL_PREFILL,
 };
 use super::ActivationQuant::Q8;
@@ -77,7 +77,7 @@ const ATTENTION_HEADS: &[HeadsRow] = &[
 ];
 
 /// What is chosen.
-pub(super) const CHOICES: Choices = Choices {
+pub(super) const CHOICES: ClassChoices = ClassChoices {
     evidence: USUAL,
     activations: known(Q8, Evidence::Estimate("dot products of bytes are as fast as they get where a device has them")),
     gemv: GEMV,

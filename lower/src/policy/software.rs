@@ -2,8 +2,8 @@
 
 use super::portable;
 use super::table::{
-    known, Choices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span, SplitAttention,
-    UploadShape, When, ALWAYS, ATTN_HEADS, GEMV_MAX_COLS, USUAL_PREFILL,
+    known, ClassChoices, Evidence, Formats, GemvRow, Groups, HeadsRow, ManyRowsShape, RouterShape, Span,
+    SplitAttention, UploadShape, When, ALWAYS, ATTN_HEADS, GEMV_MAX_COLS, USUAL_PREFILL,
 };
 use super::ActivationQuant;
 use pumex_quant::FormatId::{Iq4Nl, Mxfp4, Q2K, Q2_0, Q3K, Q4K, Q8K, Q8_0};
@@ -30,7 +30,7 @@ const TWO_CHUNKS: &[When] = &[When {
 }];
 
 /// What is chosen.
-pub(super) const CHOICES: Choices = Choices {
+pub(super) const CHOICES: ClassChoices = ClassChoices {
     evidence: LLVMPIPE,
     activations: known(
         ActivationQuant::Q16,

@@ -9,7 +9,7 @@ use pumex_vk::{Caps, KernelSubgroup};
 pub enum Threads {
     /// So many.
     Exactly(u32),
-    /// As few as the device offers.
+    /// The fewest that the device offers.
     Least,
 }
 

@@ -1,5 +1,5 @@
 //! The form of what is chosen: conditions and tiles as plain data, each with what it rests on. A class of devices has one
-//! [`Choices`]; in its tables the first row that holds counts.
+//! [`ClassChoices`]; in its tables the first row that holds counts.
 
 use super::shared::table_bytes;
 use super::ActivationQuant;
@@ -14,6 +14,17 @@ pub enum Evidence {
     Estimate(&'static str),
     /// Measured by `tune` on the very device.
     Tuned,
+}
+
+impl Evidence {
+    /// In a few words.
+    pub fn describe(self) -> String {
+        match self {
+            Evidence::Record(heading) => format!("measured {}", heading.split(':').next().unwrap_or(heading)),
+            Evidence::Estimate(why) => format!("estimate: {why}"),
+            Evidence::Tuned => "measured on this device".into(),
+        }
+    }
 }
 
 /// Whole numbers from `from` on, below `below`.
@@ -111,7 +122,7 @@ pub struct When {
     pub columns: Span,
     /// Gated or not; none for both.
     pub gated: Option<bool>,
-    /// Of activations quantized so; none for all.
+    /// How activations are quantized; none for all.
     pub activations: Option<ActivationQuant>,
 }
 
@@ -144,7 +155,7 @@ pub enum Groups {
     PerCore(u32),
     /// So many.
     Fixed(u32),
-    /// As many as there is work for.
+    /// All that there is work for.
     All,
 }
 
@@ -271,7 +282,7 @@ pub enum RouterShape {
 /// How weights reach cooperative matrices that a workgroup holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WeightSource {
-    /// As halves in memory: a matrix of them, or what `decode_weights` leaves.
+    /// Halves in memory: a matrix of them, or what `decode_weights` leaves.
     Halves,
     /// Decoded by the load, element by element.
     Load,
@@ -311,13 +322,21 @@ impl ManyRows {
     pub const USUAL: [ManyRows; 3] = [ManyRows::Staged, ManyRows::Dot, ManyRows::Half];
 
     /// Row of the kernel table.
-    pub fn kernel(self) -> &'static str {
+    pub const fn kernel(self) -> &'static str {
         match self {
             ManyRows::Bytes => "gemm_bytes",
             ManyRows::Group(_) => "gemm_matrix2",
             ManyRows::Staged => "gemm_staged",
             ManyRows::Dot => "gemm_dot",
             ManyRows::Half => "gemm_half",
+        }
+    }
+
+    /// The kernel, and how weights come to it where there are several ways, as `pumex tune` tells of it and keeps it.
+    pub fn label(self) -> String {
+        match self {
+            ManyRows::Group(source) => format!("{}, {source:?}", self.kernel()),
+            _ => self.kernel().into(),
         }
     }
 
@@ -358,7 +377,7 @@ pub struct UploadShape {
 
 /// Everything that is chosen for a class of devices.
 #[derive(Clone, Copy, Debug)]
-pub struct Choices {
+pub struct ClassChoices {
     /// Whether all of it was measured on such devices or taken from others.
     pub evidence: Evidence,
     /// How integer kernels quantize activations.
@@ -409,7 +428,7 @@ pub struct Choices {
     pub builds_ahead: Known<bool>,
 }
 
-impl Choices {
+impl ClassChoices {
     /// What all of it rests on.
     pub fn all_evidence(&self) -> Vec<Evidence> {
         let rows = self.gemv.iter().chain(self.gemv_float).map(|r| r.evidence);

@@ -120,7 +120,7 @@ fn matrix_lines(caps: &Caps, format: &Format) -> Lines {
 fn packed_lines(caps: &Caps, format: &Format) -> Lines {
     let mut lines = Lines::default();
     for (forced, activations) in [None].into_iter().chain(ManyRows::ALL.map(Some)).flat_map(|f| CODES.map(|c| (f, c))) {
-        let asked = ManyRowsAsked { forced, activations };
+        let asked = PackedRowsRequest { forced, activations };
         let by = [1, 8, 9, 512, 1 << 16].map(|n| many_rows(caps, &[format], n, asked).map(ManyRows::kernel));
         lines.add((forced, activations.bits(), packs_rows(caps, asked)), by);
     }

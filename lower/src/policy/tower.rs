@@ -52,10 +52,10 @@ pub struct TowerAttention {
     pub spec: Vec<(&'static str, u32)>,
 }
 
-/// Bytes of shared memory of `tower_attend_fragments`: twice the keys of a turn, and its values with a unit more for each.
+/// Bytes of shared memory of `tower_attend_fragments`: twice the keys and values of a turn.
 fn fragment_bytes(head_dim: usize) -> usize {
     let (steps, keys) = (head_dim.div_ceil(16), FRAGMENT_SIDES[1] as usize);
-    2 * 16 * keys * (2 * steps + 2 * steps + 1)
+    2 * 16 * keys * (2 * steps + 2 * steps)
 }
 
 /// The kernel of an encoder's attention and its tile: by cooperative matrices, where the device has some and halves will do, else by

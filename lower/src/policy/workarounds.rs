@@ -53,7 +53,7 @@ pub fn of(caps: &Caps) -> impl Iterator<Item = &'static Workaround> + '_ {
 }
 
 /// The device without what its driver gets wrong.
-pub(super) fn applied(mut caps: Caps) -> Caps {
+pub(super) fn apply(mut caps: Caps) -> Caps {
     let needed: Vec<&Workaround> = of(&caps).collect();
     for workaround in needed {
         match workaround.avoids {
@@ -97,7 +97,7 @@ mod tests {
         }
         let turing = devices::find("geforce_rtx_2080").unwrap();
         assert!(turing.disabled("attn_flash").is_some() && turing.disabled("gemm_mat").is_none());
-        let again = applied(turing.clone());
+        let again = apply(turing.clone());
         assert_eq!(again, turing, "what is known is not added again");
         for subgroup_size in [32, 64] {
             let caps = devices::find("radeon_rx_6800_xt").unwrap();

@@ -11,7 +11,7 @@ pub(super) struct Constants {
 }
 
 impl Constants {
-    /// Of all lists of a graph.
+    /// The constants of all lists of a graph.
     pub fn new(graph: &Graph) -> Constants {
         let mut words = Vec::new();
         let mut put = |all: &mut dyn Iterator<Item = u32>| {
@@ -38,12 +38,12 @@ impl Constants {
         4 * self.tables[table.0] as u64
     }
 
-    /// Likewise of spans.
+    /// Where spans begin, in bytes.
     pub fn spans(&self, spans: Spans) -> u64 {
         4 * self.spans[spans.0] as u64
     }
 
-    /// Likewise of picks.
+    /// Where picks begin, in bytes.
     pub fn picks(&self, picks: Picks) -> u64 {
         4 * self.picks[picks.0] as u64
     }

@@ -241,7 +241,7 @@ impl Lowering<'_> {
     }
 
     /// A part in memory of its own, with zeros behind each row up to `cols`.
-    pub(super) fn padded(&mut self, x: Part, cols: usize) -> (u64, Access) {
+    pub(super) fn pad(&mut self, x: Part, cols: usize) -> (u64, Access) {
         let rows = self.rows(x.val);
         let (at, held) = self.scratch(4 * (rows * cols) as u64);
         let touched = Touched { reads: vec![self.part(x)], writes: vec![held.clone()] };

@@ -1,6 +1,6 @@
 //! Products with weight matrices, by the kernels that the text model's go by.
 
-use super::{Access, Held, Lowering, Place, Touched};
+use super::{Access, Lowering, Place, PlanVal, Touched};
 use crate::dispatch::Module;
 use crate::policy;
 use crate::policy::matrix::PACKED_LEN;
@@ -54,7 +54,7 @@ pub(super) struct Packed {
 
 /// A product of `n` rows of `k` inputs with a matrix of `m` rows.
 #[derive(Clone, Copy)]
-struct Product {
+struct TowerProduct {
     weight: Weight,
     bias: Option<Weight>,
     out: Part,
@@ -67,13 +67,13 @@ impl Lowering<'_> {
         let Stored { format, cols: k } = self.t.weights[weight.0].stored;
         let format = format.format();
         let (n, m) = (self.rows(x.val), self.graph.weights[weight.0].rows);
-        let product = Product { weight, bias, out, format, sizes: [n, m, k] };
+        let product = TowerProduct { weight, bias, out, format, sizes: [n, m, k] };
         if policy::by_panels(self.t.caps, std::iter::once(format), n, self.t.panels) {
             return self.by_panels(x, product);
         }
         let stride = self.cols(x.val);
         let fits = x.cols == k && stride.is_multiple_of(WIDE) && x.at.is_multiple_of(WIDE);
-        let (at, read) = if fits { (self.part_at(x), self.part(x)) } else { self.padded(x, k) };
+        let (at, read) = if fits { (self.part_at(x), self.part(x)) } else { self.pad(x, k) };
         let push = push::Gemm {
             w: self.weight_at(weight),
             bias: self.opt(bias),
@@ -105,7 +105,7 @@ impl Lowering<'_> {
         let n = self.rows(x.val);
         // Rows without gaps may be shorter than those of the matrix.
         let fits = x.cols == self.cols(x.val) && x.cols.is_multiple_of(WIDE);
-        let (at, read) = if fits { (self.part_at(x), self.part(x)) } else { self.padded(x, k) };
+        let (at, read) = if fits { (self.part_at(x), self.part(x)) } else { self.pad(x, k) };
         let rows = tiles::packed_rows(n);
         let all = rows.next_multiple_of(tiles::PANEL_ROWS) * k.next_multiple_of(PACKED_LEN);
         let bytes = 2 * all + tiles::READ_AHEAD;
@@ -121,8 +121,8 @@ impl Lowering<'_> {
         packed
     }
 
-    fn by_panels(&mut self, x: Part, p: Product) {
-        let Product { weight, bias, out, format, sizes: [n, m, k] } = p;
+    fn by_panels(&mut self, x: Part, p: TowerProduct) {
+        let TowerProduct { weight, bias, out, format, sizes: [n, m, k] } = p;
         let packed = self.pack(x, k);
         let product = push::Gemv {
             w0: self.weight_at(weight),
@@ -154,7 +154,7 @@ impl Lowering<'_> {
 
     /// Keeps bytes that an op before asked for until this one.
     fn extend(&mut self, access: &Access) {
-        if let Place::Value(Held(value)) = access.place {
+        if let Place::Value(PlanVal(value)) = access.place {
             self.scratch[value - self.graph.buffers.len()].ops.1 = self.op;
         }
     }

@@ -1,8 +1,8 @@
-//! Choices over a grid as text: an axis is named where it matters, and neighbours with the same choices share a line.
+//! ClassChoices over a grid as text: an axis is named where it matters, and neighbours with the same choices share a line.
 
 use std::fmt::{Display, Write};
 
-/// Choices over some axes.
+/// ClassChoices over some axes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cells {
     /// One, whatever else is asked.
@@ -65,7 +65,7 @@ fn joined(mut groups: Vec<(String, Cells)>) -> Cells {
 }
 
 impl Cells {
-    /// As lines, indented by `depth`: labels, and behind the last one what is chosen.
+    /// Text in lines, indented by `depth`: labels, and behind the last one what is chosen.
     pub fn lines(&self, depth: usize) -> String {
         let mut text = String::new();
         match self {

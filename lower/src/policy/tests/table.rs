@@ -1,4 +1,4 @@
-//! Choices for the shapes of usual models, as a table to read.
+//! ClassChoices for the shapes of usual models, as a table to read.
 
 use super::cells::{along, each, named, tile, value, Cells};
 use super::{all, matrix, AttentionSpec, Format};
@@ -10,7 +10,7 @@ const SHAPES: [(usize, usize); 5] = [(1024, 1024), (4096, 4096), (14336, 4096), 
 /// Heads, those of keys, and their width.
 const HEADS: [(usize, usize, usize); 4] = [(9, 3, 64), (32, 8, 128), (64, 8, 128), (16, 8, 256)];
 
-/// Choices for a device and a weight format.
+/// ClassChoices for a device and a weight format.
 type OfFormat = fn(&Caps, &Format) -> Cells;
 
 fn by_shape(of: impl Fn(usize, usize) -> Cells) -> Cells {
@@ -39,7 +39,7 @@ fn few_rows(caps: &Caps, format: &Format) -> Cells {
 
 fn many_rows_of(caps: &Caps, format: &Format) -> Cells {
     along("n", [9, 16, 64, 512], |n| {
-        let asked = ManyRowsAsked { forced: None, activations: activations(caps) };
+        let asked = PackedRowsRequest { forced: None, activations: activations(caps) };
         let kernel = many_rows(caps, &[format], n, asked).map_or("none", ManyRows::kernel);
         if !matrix::takes(caps, format, n) {
             return value(kernel);
